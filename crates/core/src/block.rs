@@ -1,0 +1,107 @@
+//! Sound in the working format.
+
+use crate::{ChannelLayout, Frames, Instant, MediaTime, SampleRate};
+
+/// A run of frames in the working format (f32, interleaved) with a media time.
+///
+/// A block has one owner and is mutable; stages work on it in place. Its memory is made once, with
+/// a capacity, and no method but [`Block::with_capacity`] allocates, so blocks can live in a pool
+/// and pass through real-time threads.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// The media time of the first frame, on the clock of whoever made the block.
+    pub pts: MediaTime,
+    /// When the last byte of the block arrived; [`Instant::ZERO`] for what was generated here.
+    pub received: Instant,
+    rate: SampleRate,
+    layout: ChannelLayout,
+    samples: Vec<f32>,
+    capacity: usize,
+}
+
+impl Block {
+    /// An empty block with room for `samples` samples (frames times channels).
+    #[must_use]
+    pub fn with_capacity(rate: SampleRate, layout: ChannelLayout, samples: usize) -> Self {
+        Self {
+            pts: MediaTime::ZERO,
+            received: Instant::ZERO,
+            rate,
+            layout,
+            samples: Vec::with_capacity(samples),
+            capacity: samples,
+        }
+    }
+
+    /// Empties the block and gives it a new rate and layout. The capacity in samples stays.
+    ///
+    /// # Real-time
+    /// Does not allocate.
+    pub fn reset(&mut self, rate: SampleRate, layout: ChannelLayout) {
+        self.rate = rate;
+        self.layout = layout;
+        self.samples.clear();
+    }
+
+    /// Makes the block exactly `frames` long, cutting its end or adding silence.
+    ///
+    /// Returns the frames that it has now: fewer than asked for where the capacity ends.
+    ///
+    /// # Real-time
+    /// Does not allocate.
+    pub fn resize(&mut self, frames: Frames) -> Frames {
+        let fitting = frames.min(self.capacity());
+        self.samples.resize(fitting.as_usize() * self.layout.channels(), 0.0);
+        fitting
+    }
+
+    /// The interleaved samples.
+    pub fn samples_mut(&mut self) -> &mut [f32] {
+        &mut self.samples
+    }
+
+    /// The interleaved samples: frame by frame, channel by channel; full scale is +-1.0.
+    #[must_use]
+    pub fn samples(&self) -> &[f32] {
+        &self.samples
+    }
+
+    /// The frames in the block.
+    #[must_use]
+    pub fn frames(&self) -> Frames {
+        Frames::from(self.samples.len() / self.layout.channels())
+    }
+
+    /// The frames that fit without allocating.
+    #[must_use]
+    pub fn capacity(&self) -> Frames {
+        Frames::from(self.capacity / self.layout.channels())
+    }
+
+    /// Frames per second.
+    #[must_use]
+    pub const fn rate(&self) -> SampleRate {
+        self.rate
+    }
+
+    /// The channels of one frame.
+    #[must_use]
+    pub const fn layout(&self) -> ChannelLayout {
+        self.layout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_never_grows_beyond_its_capacity() {
+        let mut block = Block::with_capacity(SampleRate::STUDIO, ChannelLayout::STEREO, 100);
+        assert_eq!(block.resize(Frames(80)), Frames(50));
+        assert_eq!(block.samples().len(), 100);
+        block.reset(SampleRate::CD, ChannelLayout::MONO);
+        assert_eq!(block.frames(), Frames::ZERO);
+        assert_eq!(block.resize(Frames(80)), Frames(80));
+    }
+}

@@ -1,0 +1,82 @@
+//! How many channels there are, and where they stand.
+
+use core::fmt;
+
+/// The most channels that a block can have.
+pub const MAX_CHANNELS: usize = 64;
+
+/// A channel count of 1 to [`MAX_CHANNELS`] in the order of WAVE: L R C LFE Ls Rs ...
+///
+/// Up to eight channels the count alone says where each stands; beyond that they have no place.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ChannelLayout(u8);
+
+impl ChannelLayout {
+    /// One channel.
+    pub const MONO: Self = Self(1);
+    /// Left, right.
+    pub const STEREO: Self = Self(2);
+    /// Left, right, centre, low frequency, left surround, right surround.
+    pub const SURROUND_5_1: Self = Self(6);
+
+    /// The layout that `channels` channels have by custom.
+    ///
+    /// # Errors
+    /// [`InvalidLayout`] for none or more than [`MAX_CHANNELS`].
+    pub const fn new(channels: usize) -> Result<Self, InvalidLayout> {
+        if channels == 0 || channels > MAX_CHANNELS {
+            return Err(InvalidLayout(channels));
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "at most 64")]
+        Ok(Self(channels as u8))
+    }
+
+    /// The number of channels, never 0.
+    #[must_use]
+    pub const fn channels(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Debug for ChannelLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for ChannelLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            1 => f.write_str("mono"),
+            2 => f.write_str("stereo"),
+            6 => f.write_str("5.1"),
+            8 => f.write_str("7.1"),
+            n => write!(f, "{n} channels"),
+        }
+    }
+}
+
+/// A channel count that cannot be; holds the offending number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidLayout(pub usize);
+
+impl fmt::Display for InvalidLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} channels: there must be 1 to {MAX_CHANNELS}", self.0)
+    }
+}
+
+impl core::error::Error for InvalidLayout {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_to_sixty_four_channels() {
+        assert_eq!(ChannelLayout::new(0), Err(InvalidLayout(0)));
+        assert_eq!(ChannelLayout::new(2), Ok(ChannelLayout::STEREO));
+        assert_eq!(ChannelLayout::new(64).map(ChannelLayout::channels), Ok(64));
+        assert_eq!(ChannelLayout::new(65), Err(InvalidLayout(65)));
+    }
+}

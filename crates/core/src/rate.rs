@@ -1,0 +1,104 @@
+//! Frames per second.
+
+use core::fmt;
+
+use crate::{Frames, Span};
+
+/// A sample rate in frames per second, between [`SampleRate::MIN`] and [`SampleRate::MAX`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SampleRate(u32);
+
+impl SampleRate {
+    /// The lowest rate that the meter of ITU-R BS.1770 can be designed for.
+    pub const MIN: u32 = 16;
+    /// 64 times 44.1 kHz, the highest rate in use (DSD converted to PCM).
+    pub const MAX: u32 = 2_822_400;
+    /// 44,100 Hz.
+    pub const CD: Self = Self(44_100);
+    /// 48,000 Hz, the house's own rate.
+    pub const STUDIO: Self = Self(48_000);
+
+    /// A rate of `hz` frames per second.
+    ///
+    /// # Errors
+    /// [`InvalidRate`] when `hz` is outside `MIN..=MAX`.
+    pub const fn new(hz: u32) -> Result<Self, InvalidRate> {
+        if hz < Self::MIN || hz > Self::MAX { Err(InvalidRate(hz)) } else { Ok(Self(hz)) }
+    }
+
+    /// Frames per second.
+    #[must_use]
+    pub const fn hz(self) -> u32 {
+        self.0
+    }
+
+    /// How long `frames` last, rounded down to a nanosecond; saturates after 292 years.
+    #[must_use]
+    pub fn span(self, frames: Frames) -> Span {
+        let nanos = u128::from(frames.0) * NANOS_PER_SECOND / u128::from(self.0);
+        Span::from_nanos(i64::try_from(nanos).unwrap_or(i64::MAX))
+    }
+
+    /// How many whole frames fit into `span`; a negative span holds none.
+    #[must_use]
+    pub fn frames(self, span: Span) -> Frames {
+        let nanos = u128::try_from(span.as_nanos()).unwrap_or(0);
+        Frames(u64::try_from(nanos * u128::from(self.0) / NANOS_PER_SECOND).unwrap_or(u64::MAX))
+    }
+}
+
+impl fmt::Display for SampleRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} Hz", self.0)
+    }
+}
+
+impl fmt::Debug for SampleRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A rate that no device and no standard knows; holds the offending number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidRate(pub u32);
+
+impl fmt::Display for InvalidRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "sample rate {} is not between {} and {}",
+            self.0,
+            SampleRate::MIN,
+            SampleRate::MAX
+        )
+    }
+}
+
+impl core::error::Error for InvalidRate {}
+
+const NANOS_PER_SECOND: u128 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn twenty_milliseconds_are_960_frames_at_48_khz() {
+        assert_eq!(SampleRate::STUDIO.frames(Span::from_millis(20)), Frames(960));
+        assert_eq!(SampleRate::STUDIO.span(Frames(960)), Span::from_millis(20));
+    }
+
+    #[test]
+    fn a_negative_span_holds_no_frame_and_centuries_saturate() {
+        assert_eq!(SampleRate::CD.frames(Span::from_millis(-5)), Frames(0));
+        assert_eq!(SampleRate::CD.span(Frames(u64::MAX)), Span::from_nanos(i64::MAX));
+    }
+
+    #[test]
+    fn the_bounds_hold() {
+        assert_eq!(SampleRate::new(15), Err(InvalidRate(15)));
+        assert_eq!(SampleRate::new(16).map(SampleRate::hz), Ok(16));
+        assert_eq!(SampleRate::new(2_822_401), Err(InvalidRate(2_822_401)));
+    }
+}

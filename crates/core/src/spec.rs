@@ -1,0 +1,117 @@
+//! Rate, format and layout in one word.
+
+use core::fmt;
+use core::str::FromStr;
+
+use crate::{ChannelLayout, Frames, SampleFormat, SampleRate};
+
+/// What Snapcast writes as `rate:bits:channels`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SampleSpec {
+    /// Frames per second.
+    pub rate: SampleRate,
+    /// The encoding of one sample.
+    pub format: SampleFormat,
+    /// The channels of one frame.
+    pub layout: ChannelLayout,
+}
+
+impl SampleSpec {
+    /// 48000:16:2, what every Snapcast client takes.
+    pub const DEFAULT: Self = Self {
+        rate: SampleRate::STUDIO,
+        format: SampleFormat::S16Le,
+        layout: ChannelLayout::STEREO,
+    };
+
+    /// Bytes of one frame.
+    #[must_use]
+    pub const fn frame_bytes(self) -> usize {
+        self.format.bytes() * self.layout.channels()
+    }
+
+    /// Bytes of `frames` frames; saturates.
+    #[must_use]
+    pub fn bytes(self, frames: Frames) -> usize {
+        usize::try_from(frames.0).unwrap_or(usize::MAX).saturating_mul(self.frame_bytes())
+    }
+}
+
+impl fmt::Display for SampleSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.rate.hz(), self.format, self.layout.channels())
+    }
+}
+
+impl FromStr for SampleSpec {
+    type Err = InvalidSpec;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSpec> {
+        let mut fields = text.split(':');
+        let (Some(rate), Some(format), Some(channels), None) =
+            (fields.next(), fields.next(), fields.next(), fields.next())
+        else {
+            return Err(InvalidSpec::Shape);
+        };
+        let hz = rate.parse().map_err(|_| InvalidSpec::Rate)?;
+        let count = channels.parse().map_err(|_| InvalidSpec::Channels)?;
+        Ok(Self {
+            rate: SampleRate::new(hz).map_err(|_| InvalidSpec::Rate)?,
+            format: format.parse().map_err(|_| InvalidSpec::Format)?,
+            layout: ChannelLayout::new(count).map_err(|_| InvalidSpec::Channels)?,
+        })
+    }
+}
+
+/// Which part of `rate:format:channels` cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidSpec {
+    /// There are not three fields.
+    Shape,
+    /// The first field is no rate.
+    Rate,
+    /// The second field is no format.
+    Format,
+    /// The third field is no channel count.
+    Channels,
+}
+
+impl fmt::Display for InvalidSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Shape => "a sample spec is rate:format:channels, as in 48000:16:2",
+            Self::Rate => "the rate of a sample spec is a number of hertz from 16 to 2822400",
+            Self::Format => "the format of a sample spec is 8, 16, 24 (in 32), 32, u8, s24 or f32",
+            Self::Channels => "the last field of a sample spec is the channel count, 1 to 64",
+        })
+    }
+}
+
+impl core::error::Error for InvalidSpec {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spec_reads_back_what_it_prints() {
+        for text in ["48000:16:2", "44100:24:1", "192000:f32:6", "8000:u8:1", "96000:s24:2"] {
+            assert_eq!(text.parse::<SampleSpec>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn each_field_has_its_own_error() {
+        assert_eq!("48000:16".parse::<SampleSpec>(), Err(InvalidSpec::Shape));
+        assert_eq!("48000:16:2:1".parse::<SampleSpec>(), Err(InvalidSpec::Shape));
+        assert_eq!("fast:16:2".parse::<SampleSpec>(), Err(InvalidSpec::Rate));
+        assert_eq!("48000:17:2".parse::<SampleSpec>(), Err(InvalidSpec::Format));
+        assert_eq!("48000:16:0".parse::<SampleSpec>(), Err(InvalidSpec::Channels));
+    }
+
+    #[test]
+    fn twenty_milliseconds_of_the_default_are_3840_bytes() {
+        assert_eq!(SampleSpec::DEFAULT.bytes(Frames(960)), 3840);
+    }
+}

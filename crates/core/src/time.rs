@@ -1,0 +1,210 @@
+//! Local monotonic time, always given from outside.
+//!
+//! `std::time::Instant` cannot be made up, so a test could not run an hour in a millisecond; and it
+//! has no number that could go on a wire. These two are plain nanoseconds. Arithmetic saturates: a
+//! peer that sends an absurd time must not be able to make us panic.
+
+use core::fmt;
+use core::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};
+
+/// A moment on this machine's monotonic clock, in nanoseconds since the clock's own start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The start of the clock.
+    pub const ZERO: Self = Self(0);
+
+    /// The moment `nanos` nanoseconds after the start of the clock.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the start of the clock.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time that has passed since `earlier`; zero when `earlier` is not earlier.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Span {
+        (self - earlier).max(Span::ZERO)
+    }
+}
+
+/// A signed length of time in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(i64);
+
+impl Span {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+    /// 292 years.
+    pub const MAX: Self = Self(i64::MAX);
+
+    /// `nanos` nanoseconds.
+    #[must_use]
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self(nanos)
+    }
+
+    /// `micros` microseconds; saturates.
+    #[must_use]
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros.saturating_mul(1_000))
+    }
+
+    /// `millis` milliseconds; saturates.
+    #[must_use]
+    pub const fn from_millis(millis: i64) -> Self {
+        Self(millis.saturating_mul(1_000_000))
+    }
+
+    /// `secs` seconds; saturates.
+    #[must_use]
+    pub const fn from_secs(secs: i64) -> Self {
+        Self(secs.saturating_mul(1_000_000_000))
+    }
+
+    /// Whole nanoseconds.
+    #[must_use]
+    pub const fn as_nanos(self) -> i64 {
+        self.0
+    }
+
+    /// Whole microseconds, rounded down (towards the past).
+    #[must_use]
+    pub const fn as_micros(self) -> i64 {
+        self.0.div_euclid(1_000)
+    }
+
+    /// Whole milliseconds, rounded down (towards the past).
+    #[must_use]
+    pub const fn as_millis(self) -> i64 {
+        self.0.div_euclid(1_000_000)
+    }
+
+    /// Seconds as a float, for displays and filters; never for media time.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "for people and filters")]
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 * 1e-9
+    }
+
+    /// The same length without its sign.
+    #[must_use]
+    pub const fn abs(self) -> Self {
+        Self(self.0.saturating_abs())
+    }
+}
+
+impl Add<Span> for Instant {
+    type Output = Self;
+    fn add(self, span: Span) -> Self {
+        Self(self.0.saturating_add_signed(span.0))
+    }
+}
+
+impl Sub<Span> for Instant {
+    type Output = Self;
+    fn sub(self, span: Span) -> Self {
+        self + -span
+    }
+}
+
+impl Sub for Instant {
+    type Output = Span;
+    fn sub(self, other: Self) -> Span {
+        let nanos = i128::from(self.0) - i128::from(other.0);
+        Span(i64::try_from(nanos).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX }))
+    }
+}
+
+impl AddAssign<Span> for Instant {
+    fn add_assign(&mut self, span: Span) {
+        *self = *self + span;
+    }
+}
+
+impl Add for Span {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for Span {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl AddAssign for Span {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl SubAssign for Span {
+    fn sub_assign(&mut self, other: Self) {
+        *self = *self - other;
+    }
+}
+
+impl Neg for Span {
+    type Output = Self;
+    fn neg(self) -> Self {
+        Self(self.0.saturating_neg())
+    }
+}
+
+impl Mul<i64> for Span {
+    type Output = Self;
+    fn mul(self, by: i64) -> Self {
+        Self(self.0.saturating_mul(by))
+    }
+}
+
+impl Div<i64> for Span {
+    type Output = Self;
+    /// # Panics
+    /// When `by` is 0, which only our own code can cause.
+    fn div(self, by: i64) -> Self {
+        Self(self.0.saturating_div(by))
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3} ms", self.as_secs_f64() * 1e3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_wraps() {
+        let end = Instant::from_nanos(u64::MAX);
+        assert_eq!(end + Span::MAX, end);
+        assert_eq!(Instant::ZERO - Span::from_secs(1), Instant::ZERO);
+        assert_eq!(end - Instant::ZERO, Span::MAX);
+        assert_eq!(Instant::ZERO - end, Span::from_nanos(i64::MIN));
+        assert_eq!(-Span::from_nanos(i64::MIN), Span::MAX);
+    }
+
+    #[test]
+    fn micros_round_towards_the_past() {
+        assert_eq!(Span::from_nanos(-1).as_micros(), -1);
+        assert_eq!(Span::from_nanos(1_999).as_micros(), 1);
+    }
+
+    #[test]
+    fn since_is_never_negative() {
+        assert_eq!(Instant::from_nanos(5).since(Instant::from_nanos(9)), Span::ZERO);
+    }
+}

@@ -1,0 +1,15 @@
+//! Decisions about sound, without I/O: where it comes from, how it is encoded, who gets it.
+//!
+//! ```text
+//!  Source -> Input -+
+//!  Source -> Input -+-> Switch -> stages -> level -> Encoder -> fan-out -> cursors
+//!                   (one Station, one clock)
+//! ```
+//!
+//! Nothing here reads a clock or touches a socket: `now` is an argument, and a test can run hours
+//! in milliseconds.
+
+#![forbid(unsafe_code)]
+
+pub mod encode;
+pub mod source;

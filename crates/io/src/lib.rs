@@ -1,0 +1,1 @@
+//! The edge: sockets, files, clocks, threads.

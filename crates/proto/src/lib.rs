@@ -1,0 +1,3 @@
+//! Sans-IO peers and wire formats.
+
+#![forbid(unsafe_code)]

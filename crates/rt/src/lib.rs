@@ -1,0 +1,1 @@
+//! Wait-free rings, pools and cells for real-time threads.
