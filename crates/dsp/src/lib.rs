@@ -1,1 +1,11 @@
 //! Numbers only: conversion, resampling, fades, levels.
+//!
+//! ```text
+//!  bytes -> convert -> remix -> Resampler -> Crossfade -> Level
+//! ```
+//!
+//! Everything works on interleaved f32 whose full scale is +-1.0, in place or from slice to slice,
+//! in blocks of any size. Nothing allocates after construction and nothing knows where sound comes
+//! from or goes to.
+
+pub mod convert;
