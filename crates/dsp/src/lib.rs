@@ -9,3 +9,6 @@
 //! from or goes to.
 
 pub mod convert;
+mod remix;
+
+pub use remix::remix;
