@@ -175,6 +175,8 @@ const RUN: usize = 1 << 16;
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::float_cmp, reason = "exact is what is promised")]
+
     use super::*;
     use proptest::prelude::*;
 

@@ -10,5 +10,7 @@
 
 pub mod convert;
 mod remix;
+mod resample;
 
 pub use remix::remix;
+pub use resample::{Progress, Resampler};

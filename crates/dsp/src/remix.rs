@@ -75,6 +75,8 @@ const HALF_POWER: f32 = core::f32::consts::FRAC_1_SQRT_2;
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::float_cmp, reason = "exact is what is promised")]
+
     use super::*;
 
     fn converted(input: &[f32], from: usize, to: usize) -> Vec<f32> {
