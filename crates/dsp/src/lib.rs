@@ -9,8 +9,12 @@
 //! from or goes to.
 
 pub mod convert;
+mod fade;
+mod level;
 mod remix;
 mod resample;
 
+pub use fade::Crossfade;
+pub use level::Level;
 pub use remix::remix;
 pub use resample::{Progress, Resampler};

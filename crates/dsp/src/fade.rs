@@ -1,0 +1,203 @@
+//! From one sound to another without a click.
+
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "gains are computed in f64 and applied in f32"
+)]
+
+use core::f64::consts::{FRAC_PI_2, PI};
+
+use aulos_core::Frames;
+
+/// A fade from an outgoing sound to an incoming one that goes on over blocks of any size.
+///
+/// It is a position on a curve and holds no sound: two sounds are mixed where the incoming one is.
+/// Silence is a sound like any other: what is missing at the end of the outgoing slice counts as
+/// silence, so `mix(&[], ...)` fades in.
+///
+/// # Examples
+/// ```
+/// use aulos_core::Frames;
+/// let mut fade = aulos_dsp::Crossfade::linear(Frames(4));
+/// let mut block = [1.0; 6];
+/// fade.mix(&[], &mut block, 1);
+/// assert_eq!(block, [0.125, 0.375, 0.625, 0.875, 1.0, 1.0]);
+/// assert_eq!(fade.remaining(), Frames::ZERO);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Crossfade {
+    shape: Shape,
+    length: u64,
+    position: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    EqualPower,
+    Linear,
+}
+
+impl Crossfade {
+    /// A fade over `length` whose gains' squares add up to one: two different programmes stay
+    /// equally loud throughout. The same sound on both sides would be 3 dB louder in the middle.
+    #[must_use]
+    pub const fn equal_power(length: Frames) -> Self {
+        Self { shape: Shape::EqualPower, length: length.0, position: 0 }
+    }
+
+    /// A fade over `length` whose gains add up to one: for two versions of the same sound.
+    #[must_use]
+    pub const fn linear(length: Frames) -> Self {
+        Self { shape: Shape::Linear, length: length.0, position: 0 }
+    }
+
+    /// Lays `outgoing` over `block`, which holds the incoming sound; both interleaved, with the
+    /// same first frame. What lies behind the end of the fade stays as it is.
+    ///
+    /// # Real-time
+    /// Does not allocate; a sine and a cosine per frame that fades.
+    ///
+    /// # Panics
+    /// When `channels` is 0, which no [`aulos_core::ChannelLayout`] is.
+    pub fn mix(&mut self, outgoing: &[f32], block: &mut [f32], channels: usize) {
+        let fading = self.remaining().as_usize();
+        let mut old = outgoing.chunks_exact(channels);
+        for incoming in block.chunks_exact_mut(channels).take(fading) {
+            let (going, coming) = self.gains();
+            if let Some(outgoing) = old.next() {
+                for (new, old) in incoming.iter_mut().zip(outgoing) {
+                    *new = *new * coming + old * going;
+                }
+            } else {
+                incoming.iter_mut().for_each(|new| *new *= coming);
+            }
+            self.position += 1;
+        }
+    }
+
+    /// The frames until the incoming sound is alone.
+    #[must_use]
+    pub const fn remaining(&self) -> Frames {
+        Frames(self.length - self.position)
+    }
+
+    /// Fades all of `samples` in from silence, with a raised cosine: no corner at either end.
+    ///
+    /// # Real-time
+    /// Does not allocate; a cosine per frame.
+    ///
+    /// # Panics
+    /// When `channels` is 0.
+    pub fn fade_in(samples: &mut [f32], channels: usize) {
+        let frames = samples.len() / channels;
+        for (index, frame) in samples.chunks_exact_mut(channels).enumerate() {
+            let gain = raised_cosine(index, frames);
+            frame.iter_mut().for_each(|sample| *sample *= gain);
+        }
+    }
+
+    /// Fades all of `samples` out to silence, with a raised cosine.
+    ///
+    /// # Real-time
+    /// Does not allocate; a cosine per frame.
+    ///
+    /// # Panics
+    /// When `channels` is 0.
+    pub fn fade_out(samples: &mut [f32], channels: usize) {
+        let frames = samples.len() / channels;
+        for (index, frame) in samples.chunks_exact_mut(channels).enumerate() {
+            let gain = raised_cosine(frames - 1 - index, frames);
+            frame.iter_mut().for_each(|sample| *sample *= gain);
+        }
+    }
+
+    /// Of the outgoing and the incoming sound, in the middle of the present frame.
+    fn gains(&self) -> (f32, f32) {
+        let way = (self.position as f64 + 0.5) / self.length as f64;
+        match self.shape {
+            Shape::EqualPower => {
+                let (sin, cos) = (way * FRAC_PI_2).sin_cos();
+                (cos as f32, sin as f32)
+            }
+            Shape::Linear => ((1.0 - way) as f32, way as f32),
+        }
+    }
+}
+
+/// The gain of frame `index` of a fade-in over `frames`.
+fn raised_cosine(index: usize, frames: usize) -> f32 {
+    let way = (index as f64 + 0.5) / frames as f64;
+    (0.5 - 0.5 * (PI * way).cos()) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn two_programmes_stay_equally_loud() {
+        let (mut from, mut to) = ([1.0; 960], [0.0; 960]);
+        Crossfade::equal_power(Frames(960)).mix(&from.clone(), &mut to, 1);
+        Crossfade::equal_power(Frames(960)).mix(&[], &mut from, 1);
+        for (going, coming) in to.iter().zip(&from) {
+            assert!((going * going + coming * coming - 1.0).abs() < 1e-6);
+        }
+        assert!(to[0] > 0.999_99 && to[959] < 0.001 && from[0] < 0.001 && from[959] > 0.999_99);
+    }
+
+    #[test]
+    fn the_same_sound_passes_a_linear_fade_unchanged() {
+        let sound: Vec<f32> = (0..2_000u16).map(|n| (f32::from(n) * 0.1).sin()).collect();
+        let mut block = sound.clone();
+        Crossfade::linear(Frames(700)).mix(&sound, &mut block, 2);
+        assert!(sound.iter().zip(&block).all(|(a, b)| (a - b).abs() < 1e-6));
+    }
+
+    #[test]
+    fn an_outgoing_sound_that_ends_early_is_silence_from_there() {
+        let mut block = [0.0; 8];
+        Crossfade::linear(Frames(8)).mix(&[1.0; 4], &mut block, 1);
+        assert!(block[3] > 0.5 && block[4..].iter().all(|sample| sample.abs() < 1e-9));
+    }
+
+    #[test]
+    fn fades_begin_and_end_in_silence() {
+        let mut sound = [1.0; 2 * 480];
+        Crossfade::fade_out(&mut sound, 2);
+        assert!(sound[0] > 0.999 && sound[959] < 1e-4);
+        assert!(sound.windows(3).all(|w| w[2] <= w[0]), "monotonic");
+        let mut sound = [1.0; 2 * 480];
+        Crossfade::fade_in(&mut sound, 2);
+        assert!(sound[0] < 1e-4 && sound[959] > 0.999);
+        Crossfade::fade_out(&mut [], 2);
+    }
+
+    #[test]
+    fn a_fade_of_no_frames_is_a_cut() {
+        let mut block = [0.5; 4];
+        let mut fade = Crossfade::equal_power(Frames::ZERO);
+        fade.mix(&[1.0; 4], &mut block, 2);
+        assert!(block.iter().all(|sample| (sample - 0.5).abs() < 1e-9));
+    }
+
+    proptest! {
+        #[test]
+        fn block_sizes_do_not_matter(sizes in prop::collection::vec(0usize..200, 1..20)) {
+            let old: Vec<f32> = (0..1_000u16).map(|n| f32::from(n).sin()).collect();
+            let new: Vec<f32> = (0..1_000u16).map(|n| f32::from(n).cos()).collect();
+            let mut whole = new.clone();
+            Crossfade::equal_power(Frames(300)).mix(&old, &mut whole, 2);
+            let mut cut = new;
+            let mut fade = Crossfade::equal_power(Frames(300));
+            let mut at = 0;
+            for size in sizes.into_iter().map(|size| 2 * size).chain([1_000]) {
+                let end = (at + size).min(1_000);
+                fade.mix(&old[at..end], &mut cut[at..end], 2);
+                at = end;
+            }
+            prop_assert_eq!(cut, whole);
+        }
+    }
+}
