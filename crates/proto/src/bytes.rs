@@ -1,0 +1,40 @@
+//! Checked reading of little-endian fields.
+
+/// Takes fields off the front of a slice; `None` when it is too short.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    /// A `u32` length and that many bytes.
+    pub(crate) fn blob(&mut self) -> Option<&'a [u8]> {
+        let length = self.u32()?;
+        self.take(usize::try_from(length).ok()?)
+    }
+}
+
+/// Appends a `u32` length and the bytes. What is longer than 4 GiB is cut.
+pub(crate) fn put_blob(out: &mut Vec<u8>, bytes: &[u8]) {
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    out.extend_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(bytes.get(..length as usize).unwrap_or(bytes));
+}

@@ -1,0 +1,346 @@
+//! The 26 bytes in front of every message, and how messages are cut from a stream of bytes.
+
+use core::fmt;
+use core::ops::Range;
+
+use super::WireTime;
+
+/// Bytes of the base header.
+pub const HEADER_LEN: usize = 26;
+
+/// The largest payload that either side takes; above it, Snapcast's own peers hang up.
+pub const MAX_MESSAGE: usize = 1_000_000;
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u16)]
+#[allow(clippy::exhaustive_enums, reason = "the wire has these nine and no others")]
+pub enum Kind {
+    /// Never sent alone.
+    Base = 0,
+    /// Server to client: codec name and codec header.
+    CodecHeader = 1,
+    /// Server to client: encoded sound.
+    WireChunk = 2,
+    /// Server to client: buffer, latency, volume, mute.
+    ServerSettings = 3,
+    /// Both ways: clock comparison.
+    Time = 4,
+    /// Client to server: who it is.
+    Hello = 5,
+    /// Retired.
+    StreamTags = 6,
+    /// Client to server: its own volume and mute.
+    ClientInfo = 7,
+    /// Server to client: why it is refused.
+    Error = 8,
+}
+
+impl Kind {
+    /// The kind with that number, if there is one.
+    #[must_use]
+    pub const fn from_number(number: u16) -> Option<Self> {
+        Some(match number {
+            0 => Self::Base,
+            1 => Self::CodecHeader,
+            2 => Self::WireChunk,
+            3 => Self::ServerSettings,
+            4 => Self::Time,
+            5 => Self::Hello,
+            6 => Self::StreamTags,
+            7 => Self::ClientInfo,
+            8 => Self::Error,
+            _ => return None,
+        })
+    }
+
+    /// The number on the wire.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        self as u16
+    }
+}
+
+/// A base header as it lies in memory: every field can be read, none has been judged.
+#[derive(Clone, Copy, Debug)]
+pub struct HeaderView<'a>(&'a [u8; HEADER_LEN]);
+
+impl<'a> HeaderView<'a> {
+    /// The header at the front of `bytes`, or none when they are fewer than [`HEADER_LEN`].
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Option<Self> {
+        bytes.first_chunk().map(Self)
+    }
+
+    /// The kind's number, which may be none of [`Kind`].
+    #[must_use]
+    pub fn kind(self) -> u16 {
+        u16::from_le_bytes(self.field(field::KIND))
+    }
+
+    /// The sender's number for a request; 0 is none.
+    #[must_use]
+    pub fn id(self) -> u16 {
+        u16::from_le_bytes(self.field(field::ID))
+    }
+
+    /// The request that this answers; 0 is none.
+    #[must_use]
+    pub fn refers_to(self) -> u16 {
+        u16::from_le_bytes(self.field(field::REFERS_TO))
+    }
+
+    /// When it was sent, on the sender's clock.
+    #[must_use]
+    pub fn sent(self) -> WireTime {
+        WireTime::from_le_bytes(self.field(field::SENT))
+    }
+
+    /// When what it answers was received, on the sender's clock.
+    #[must_use]
+    pub fn received(self) -> WireTime {
+        WireTime::from_le_bytes(self.field(field::RECEIVED))
+    }
+
+    /// Bytes of the payload, as the sender says. Snapweb counts the header, too.
+    #[must_use]
+    pub fn size(self) -> u32 {
+        u32::from_le_bytes(self.field(field::SIZE))
+    }
+
+    fn field<const N: usize>(self, range: Range<usize>) -> [u8; N] {
+        self.0.get(range).and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; N])
+    }
+}
+
+/// Numbers and times of a message: its header without kind and size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// The sender's number for a request; 0 is none.
+    pub id: u16,
+    /// The request that this answers. Anything but 0 in a message that answers nothing would be
+    /// swallowed as somebody's answer.
+    pub refers_to: u16,
+    /// When it was sent, on the sender's monotonic clock.
+    pub sent: WireTime,
+    /// When what it answers was received, on the sender's monotonic clock.
+    pub received: WireTime,
+}
+
+/// A base header whose kind is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the message is.
+    pub kind: Kind,
+    /// Its numbers and times.
+    pub stamp: Stamp,
+    /// Bytes of the payload.
+    pub size: u32,
+}
+
+impl Header {
+    /// Judges a header: its kind must be known. The size is only read.
+    ///
+    /// # Errors
+    /// [`FrameError::BadType`].
+    pub fn parse(view: HeaderView<'_>) -> Result<Self, FrameError> {
+        let number = view.kind();
+        let kind = Kind::from_number(number).ok_or(FrameError::BadType(number))?;
+        let stamp = Stamp {
+            id: view.id(),
+            refers_to: view.refers_to(),
+            sent: view.sent(),
+            received: view.received(),
+        };
+        Ok(Self { kind, stamp, size: view.size() })
+    }
+
+    /// The bytes that [`Header::parse`] reads back.
+    ///
+    /// # Real-time
+    /// Does not allocate.
+    #[must_use]
+    pub fn emit(&self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        let mut put = |range: Range<usize>, value: &[u8]| {
+            if let Some(place) = bytes.get_mut(range) {
+                place.copy_from_slice(value);
+            }
+        };
+        put(field::KIND, &self.kind.number().to_le_bytes());
+        put(field::ID, &self.stamp.id.to_le_bytes());
+        put(field::REFERS_TO, &self.stamp.refers_to.to_le_bytes());
+        put(field::SENT, &self.stamp.sent.to_le_bytes());
+        put(field::RECEIVED, &self.stamp.received.to_le_bytes());
+        put(field::SIZE, &self.size.to_le_bytes());
+        bytes
+    }
+}
+
+/// One whole message in somebody's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Its header.
+    pub header: Header,
+    /// What follows the header.
+    pub payload: &'a [u8],
+}
+
+/// What the bytes so far amount to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "there is no third answer")]
+pub enum Parsed<'a> {
+    /// Not a whole message yet.
+    Incomplete {
+        /// Bytes that the buffer must hold before it is worth another look: the header, or the
+        /// whole message once its size is known.
+        needed: usize,
+        /// The header, once there is one.
+        header: Option<Header>,
+    },
+    /// A whole message, of `HEADER_LEN + payload.len()` bytes.
+    Message(Frame<'a>),
+}
+
+/// Cuts the first message off a stream of bytes.
+///
+/// `limit` is the largest payload to accept, at most [`MAX_MESSAGE`]. A kind that does not exist is
+/// reported after two bytes, a size that is too large with the header: nobody is waited for in vain.
+///
+/// # Errors
+/// [`FrameError`]; the stream cannot be read any further.
+pub fn parse(bytes: &[u8], limit: usize) -> Result<Parsed<'_>, FrameError> {
+    let Some(view) = HeaderView::new(bytes) else {
+        if let Some(kind) = bytes.get(field::KIND).and_then(|kind| kind.try_into().ok()) {
+            let number = u16::from_le_bytes(kind);
+            Kind::from_number(number).ok_or(FrameError::BadType(number))?;
+        }
+        return Ok(Parsed::Incomplete { needed: HEADER_LEN, header: None });
+    };
+    let header = Header::parse(view)?;
+    let size = header.size as usize;
+    if size > limit.min(MAX_MESSAGE) {
+        return Err(FrameError::TooLarge(header.size));
+    }
+    let needed = HEADER_LEN + size;
+    Ok(match bytes.get(HEADER_LEN..needed) {
+        Some(payload) => Parsed::Message(Frame { header, payload }),
+        None => Parsed::Incomplete { needed, header: Some(header) },
+    })
+}
+
+/// Reads a message that a WebSocket has already cut: the size in its header is not looked at,
+/// because Snapweb counts the header into it.
+///
+/// # Errors
+/// [`FrameError`]; the next WebSocket message may still be good.
+pub fn parse_framed(bytes: &[u8]) -> Result<Frame<'_>, FrameError> {
+    let view = HeaderView::new(bytes).ok_or(FrameError::Truncated)?;
+    let payload = bytes.get(HEADER_LEN..).unwrap_or_default();
+    if payload.len() > MAX_MESSAGE {
+        return Err(FrameError::TooLarge(u32::try_from(payload.len()).unwrap_or(u32::MAX)));
+    }
+    Ok(Frame { header: Header::parse(view)?, payload })
+}
+
+/// Why bytes are not a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// A kind above 8: not this protocol at all.
+    BadType(u16),
+    /// More bytes than the limit.
+    TooLarge(u32),
+    /// A WebSocket message shorter than a header.
+    Truncated,
+}
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadType(number) => write!(f, "message type {number} does not exist"),
+            Self::TooLarge(size) => write!(f, "a message of {size} bytes is too large"),
+            Self::Truncated => write!(f, "a message shorter than its header of {HEADER_LEN} bytes"),
+        }
+    }
+}
+
+impl core::error::Error for FrameError {}
+
+mod field {
+    use core::ops::Range;
+
+    pub(super) const KIND: Range<usize> = 0..2;
+    pub(super) const ID: Range<usize> = 2..4;
+    pub(super) const REFERS_TO: Range<usize> = 4..6;
+    pub(super) const SENT: Range<usize> = 6..14;
+    pub(super) const RECEIVED: Range<usize> = 14..22;
+    pub(super) const SIZE: Range<usize> = 22..super::HEADER_LEN;
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn header(kind: Kind, size: u32) -> Header {
+        Header { kind, stamp: Stamp::default(), size }
+    }
+
+    #[test]
+    fn an_http_request_is_turned_away_after_two_bytes() {
+        assert_eq!(parse(b"G", MAX_MESSAGE).map(|_| ()), Ok(()));
+        assert_eq!(parse(b"GE", MAX_MESSAGE), Err(FrameError::BadType(0x4547)));
+    }
+
+    #[test]
+    fn a_lie_about_the_size_is_seen_with_the_header() {
+        let bytes = header(Kind::Hello, u32::MAX).emit();
+        assert_eq!(parse(&bytes, MAX_MESSAGE), Err(FrameError::TooLarge(u32::MAX)));
+        let bytes = header(Kind::Hello, 1_000_000).emit();
+        let wanted =
+            Parsed::Incomplete { needed: 1_000_026, header: Some(header(Kind::Hello, 1_000_000)) };
+        assert_eq!(parse(&bytes, usize::MAX), Ok(wanted));
+        assert_eq!(parse(&bytes, 65_536), Err(FrameError::TooLarge(1_000_000)));
+    }
+
+    #[test]
+    fn snapwebs_size_counts_the_header_and_does_no_harm() {
+        let mut bytes = header(Kind::Time, 34).emit().to_vec();
+        bytes.extend_from_slice(&[0; 8]);
+        assert_eq!(parse_framed(&bytes).map(|frame| frame.payload.len()), Ok(8));
+        assert_eq!(parse_framed(&bytes[..25]), Err(FrameError::Truncated));
+    }
+
+    proptest! {
+        #[test]
+        fn headers_come_back(
+            number in 0..9_u16, id: u16, refers_to: u16,
+            times: [i32; 4], size in 0..=1_000_000_u32,
+        ) {
+            let [a, b, c, d] = times;
+            let header = Header {
+                kind: Kind::from_number(number).unwrap(),
+                stamp: Stamp {
+                    id,
+                    refers_to,
+                    sent: WireTime { sec: a, usec: b },
+                    received: WireTime { sec: c, usec: d },
+                },
+                size,
+            };
+            let bytes = header.emit();
+            prop_assert_eq!(Header::parse(HeaderView::new(&bytes).unwrap()), Ok(header));
+        }
+
+        #[test]
+        fn any_bytes_give_an_answer(bytes: Vec<u8>, limit: usize) {
+            if let Ok(Parsed::Message(frame)) = parse(&bytes, limit) {
+                prop_assert!(HEADER_LEN + frame.payload.len() <= bytes.len());
+                prop_assert!(frame.payload.len() <= limit);
+            }
+            let _ = parse_framed(&bytes);
+        }
+    }
+}

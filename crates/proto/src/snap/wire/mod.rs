@@ -1,0 +1,27 @@
+//! Snapcast's stream protocol as bytes.
+//!
+//! Every message is a header of 26 bytes and a payload, all little endian. [`parse`] cuts messages
+//! off a stream that may end anywhere; [`ClientMessage`] and [`ServerMessage`] give the payload a
+//! meaning; both directions can be written and read, so that server, client and tests share one
+//! truth. Audio does not go through these enums on its way out: [`write_chunk_header`] writes in
+//! front of bytes that never move.
+
+mod audio;
+mod header;
+mod json;
+mod message;
+mod time;
+
+pub use audio::{CHUNK_HEADER_LEN, NotOnWire, codec_header, write_chunk_header};
+pub use header::{
+    Frame, FrameError, HEADER_LEN, Header, HeaderView, Kind, MAX_MESSAGE, Parsed, Stamp, parse,
+    parse_framed,
+};
+pub use json::{Auth, ClientInfo, Hello, MAX_ID, MAX_TEXT, ServerSettings};
+pub use message::{BodyError, ClientMessage, Framing, ServerMessage};
+pub use time::WireTime;
+
+pub use crate::json::JsonError;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,15 @@
+//! RIFF/WAVE: a header to write in front of endless sound, and a checked reader.
+//!
+//! Only what frames the samples is here; converting them is `aulos-dsp`'s, reading files is
+//! `aulos-io`'s. A general RIFF tree was rejected: two chunks matter, the rest is skipped.
+//!
+//! Sources: Multimedia Programming Interface and Data Specifications 1.0 (RIFF, 1991), Microsoft
+//! `WAVEFORMATEXTENSIBLE`, EBU Tech 3306 (RF64).
+
+mod write;
+
+pub use write::{Length, NotInWave, header};
+pub(crate) use write::{RIFF_WITHOUT_DATA, RawHeader, TAG_PCM};
+
+/// Bytes of the header that [`header`] makes.
+pub const HEADER_LEN: usize = 44;
