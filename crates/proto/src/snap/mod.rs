@@ -2,8 +2,11 @@
 //!
 //! Written from observation of the wire and of the published behaviour of Snapcast 0.26 to 0.34
 //! (`docs/standards/snapcast.md` lists what we do and do not). The protocol has one message framing
-//! for both directions ([`wire`]), one server-side machine ([`Session`]) and one client-side machine
-//! ([`client::Client`]). A common state machine for both sides was rejected: they share the framing
-//! and nothing else.
+//! for both directions ([`wire`]), one server-side machine ([`Session`]) and one client-side
+//! machine ([`client::Client`]). A common state machine for both sides was rejected: they share the
+//! framing and nothing else.
 
+pub mod session;
 pub mod wire;
+
+pub use session::Session;

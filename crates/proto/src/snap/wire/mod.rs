@@ -18,6 +18,7 @@ pub use header::{
     parse_framed,
 };
 pub use json::{Auth, ClientInfo, Hello, MAX_ID, MAX_TEXT, ServerSettings};
+pub(crate) use message::write_message;
 pub use message::{BodyError, ClientMessage, Framing, ServerMessage};
 pub use time::WireTime;
 

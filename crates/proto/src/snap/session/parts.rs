@@ -1,0 +1,154 @@
+//! The two small parts of a session: putting messages together, and a budget.
+
+use aulos_core::{Instant, Span};
+
+use super::MAX_READ;
+use crate::snap::wire::{Frame, FrameError, HEADER_LEN, Header, Parsed, parse};
+
+/// Puts messages together from pieces.
+///
+/// A message that arrives whole is read where it lies; only the torn one at the end of a read is
+/// copied. No more than one message of [`MAX_READ`] is ever held: the rest of a larger one is
+/// counted down and not kept.
+#[derive(Debug, Default)]
+pub(super) struct Assembly {
+    torn: Vec<u8>,
+    /// The torn message has been handed out and can be forgotten.
+    used: bool,
+    /// Bytes still to come of a message that is too large to keep.
+    passing: Option<usize>,
+}
+
+impl Assembly {
+    /// The next whole message, taking what it needs off `bytes`; none when they are used up.
+    pub(super) fn next<'s, 'b: 's>(
+        &'s mut self,
+        bytes: &mut &'b [u8],
+        limit: usize,
+    ) -> Result<Option<Piece<'s>>, FrameError> {
+        if self.used {
+            self.torn.clear();
+            self.used = false;
+        }
+        if let Some(left) = self.passing.take() {
+            return Ok(self.pass(left, bytes));
+        }
+        if self.torn.is_empty() {
+            return self.next_in_place(bytes, limit);
+        }
+        loop {
+            // Whether the message is whole is asked twice: borrowed from `self` and returned in one
+            // go, the compiler would hold the borrow through the loop.
+            match parse(&self.torn, limit)? {
+                Parsed::Message(_) => break,
+                Parsed::Incomplete { needed, header } => {
+                    let missing = needed - self.torn.len();
+                    if is_too_large(header) {
+                        self.torn.clear();
+                        return Ok(self.pass(missing, bytes));
+                    }
+                    if bytes.is_empty() {
+                        return Ok(None);
+                    }
+                    let here = missing.min(bytes.len());
+                    self.torn.extend(bytes.split_off(..here).unwrap_or_default());
+                }
+            }
+        }
+        self.used = true;
+        match parse(&self.torn, limit)? {
+            Parsed::Message(frame) => Ok(Some(Piece::Message(frame))),
+            Parsed::Incomplete { .. } => Ok(None),
+        }
+    }
+
+    /// Gives back what a large message took, so that ten thousand idle sessions stay small.
+    pub(super) fn tidy(&mut self) {
+        if self.used {
+            self.torn.clear();
+            self.used = false;
+        }
+        if self.torn.is_empty() && self.torn.capacity() > IDLE_BYTES {
+            self.torn = Vec::new();
+        }
+    }
+
+    /// Bytes that are held, in use or not.
+    #[cfg(test)]
+    pub(super) const fn held(&self) -> usize {
+        self.torn.capacity()
+    }
+
+    fn next_in_place<'b>(
+        &mut self,
+        bytes: &mut &'b [u8],
+        limit: usize,
+    ) -> Result<Option<Piece<'b>>, FrameError> {
+        match parse(bytes, limit)? {
+            Parsed::Message(frame) => {
+                *bytes = bytes.get(HEADER_LEN + frame.payload.len()..).unwrap_or_default();
+                let large = frame.payload.len() > MAX_READ;
+                Ok(Some(if large { Piece::Passed } else { Piece::Message(frame) }))
+            }
+            Parsed::Incomplete { needed, header } => {
+                if is_too_large(header) {
+                    self.passing = Some(needed - bytes.len());
+                } else {
+                    self.torn.extend_from_slice(bytes);
+                }
+                *bytes = &[];
+                Ok(None)
+            }
+        }
+    }
+
+    fn pass(&mut self, left: usize, bytes: &mut &[u8]) -> Option<Piece<'static>> {
+        let here = left.min(bytes.len());
+        *bytes = bytes.get(here..).unwrap_or_default();
+        self.passing = Some(left - here).filter(|left| *left > 0);
+        self.passing.is_none().then_some(Piece::Passed)
+    }
+}
+
+/// What [`Assembly`] has put together.
+#[derive(Debug)]
+pub(super) enum Piece<'a> {
+    /// A whole message.
+    Message(Frame<'a>),
+    /// One too large to keep has gone by.
+    Passed,
+}
+
+fn is_too_large(header: Option<Header>) -> bool {
+    header.is_some_and(|header| header.size as usize > MAX_READ)
+}
+
+/// Bytes that an idle session keeps for the next torn message; a Time request has 34.
+const IDLE_BYTES: usize = 256;
+
+/// So many at once, and one more every so often.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget {
+    left: u32,
+    most: u32,
+    interval: Span,
+    since: Instant,
+}
+
+impl Budget {
+    pub(super) const fn new(most: u32, interval: Span, now: Instant) -> Self {
+        Self { left: most, most, interval, since: now }
+    }
+
+    /// Whether there is one left, which is then gone.
+    pub(super) fn take(&mut self, now: Instant) -> bool {
+        let interval = self.interval.as_nanos().max(1);
+        let earned = now.since(self.since).as_nanos() / interval;
+        self.since += Span::from_nanos(earned.saturating_mul(interval));
+        let earned = u32::try_from(earned).unwrap_or(u32::MAX);
+        self.left = self.left.saturating_add(earned).min(self.most);
+        let taken = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        taken
+    }
+}
