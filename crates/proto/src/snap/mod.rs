@@ -6,7 +6,11 @@
 //! machine ([`client::Client`]). A common state machine for both sides was rejected: they share the
 //! framing and nothing else.
 
+pub mod client;
 pub mod session;
+pub mod sync;
 pub mod wire;
 
+pub use client::Client;
 pub use session::Session;
+pub use sync::TimeSync;

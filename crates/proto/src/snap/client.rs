@@ -1,0 +1,273 @@
+//! The client's side of one stream connection: for the player, the load generator and the tests.
+//!
+//! It greets, keeps its idea of the server's clock, and hands out chunks as views on its own
+//! buffer. It is strict where Snapcast's clients are: what would make those hang up makes this one
+//! hang up, so that a server which satisfies it satisfies them.
+
+mod output;
+
+use std::collections::VecDeque;
+
+use aulos_core::{Instant, Span};
+
+pub use output::{Cause, Outgoing, Output};
+
+use super::sync::{Due, Filter, TimeSync};
+use super::wire::{
+    ClientInfo, FrameError, HEADER_LEN, Hello, MAX_MESSAGE, Parsed, ServerMessage, ServerSettings,
+    parse, parse_framed, write_message,
+};
+
+/// How long the server may take to answer the greeting.
+pub const ANSWER_TIMEOUT: Span = Span::from_secs(2);
+
+/// Who a client is and how it listens.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How it introduces itself.
+    pub hello: Hello,
+    /// How it takes the server's clock from the exchanges.
+    pub filter: Filter,
+}
+
+/// What a client is told.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Input<'a> {
+    /// Bytes from TCP, cut anywhere. The time of the input is the moment right after the read.
+    Received(&'a [u8]),
+    /// One binary WebSocket message.
+    Framed(&'a [u8]),
+    /// Its own volume or mute has changed.
+    Changed(ClientInfo),
+}
+
+/// The client's side of one stream connection.
+///
+/// After each input and timeout, [`Client::poll_output`] is drained until it is empty.
+#[derive(Debug)]
+pub struct Client {
+    state: State,
+    buffer: Vec<u8>,
+    /// How much of `buffer` has been read.
+    read: usize,
+    outgoing: VecDeque<Outgoing>,
+    closing: Option<Cause>,
+    sync: TimeSync,
+    settings: ServerSettings,
+    now: Instant,
+}
+
+impl Client {
+    /// A client that is connected at `now`; its greeting is the first output.
+    #[must_use]
+    pub fn new(config: Config, now: Instant) -> Self {
+        Self {
+            state: State::ExpectSettings { deadline: now + ANSWER_TIMEOUT },
+            buffer: Vec::new(),
+            read: 0,
+            outgoing: VecDeque::from([Outgoing::Hello {
+                id: HELLO_ID,
+                hello: Box::new(config.hello),
+            }]),
+            closing: None,
+            sync: TimeSync::new(config.filter, now),
+            settings: ServerSettings::default(),
+            now,
+        }
+    }
+
+    /// Takes one input. Holds at most one message and what is given at once.
+    pub fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        self.now = self.now.max(now);
+        if matches!(self.state, State::Closed) {
+            return;
+        }
+        match input {
+            Input::Received(bytes) => {
+                self.forget_read();
+                self.buffer.extend_from_slice(bytes);
+            }
+            Input::Framed(message) => self.receive_framed(message),
+            Input::Changed(info) => self.outgoing.push_back(Outgoing::ClientInfo(info)),
+        }
+    }
+
+    /// Sends what is due; gives up on a server that does not answer.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        match self.state {
+            State::ExpectSettings { deadline } if deadline <= self.now => {
+                self.close(Cause::NoAnswer);
+            }
+            State::ExpectCodec | State::Playing => match self.sync.handle_timeout(self.now) {
+                Some(Due::Request(id)) => self.outgoing.push_back(Outgoing::Time { id }),
+                Some(Due::Dead) => self.close(Cause::NoAnswer),
+                None => {}
+            },
+            State::ExpectSettings { .. } | State::Closed => {}
+        }
+    }
+
+    /// The next thing that the client wants or has; the sound is a view that lasts until the next
+    /// call.
+    pub fn poll_output(&mut self) -> Option<Output<'_>> {
+        loop {
+            if let Some(outgoing) = self.outgoing.pop_front() {
+                return Some(Output::Send(outgoing));
+            }
+            if let Some(cause) = self.closing.take() {
+                return Some(Output::Close(cause));
+            }
+            match self.step()? {
+                Step::Nothing => {}
+                Step::Settings => return Some(Output::Settings(self.settings)),
+                Step::View { from } => return self.view(from),
+            }
+        }
+    }
+
+    /// When [`Client::handle_timeout`] is due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::ExpectSettings { deadline } => Some(deadline),
+            State::ExpectCodec | State::Playing => Some(self.sync.poll_timeout()),
+            State::Closed => None,
+        }
+    }
+
+    /// What is known of the server's clock.
+    #[must_use]
+    pub const fn sync(&self) -> &TimeSync {
+        &self.sync
+    }
+
+    /// When, on the own clock, what was stamped `timestamp` must be audible; none before the clocks
+    /// have been compared. The client's own latency is not in it.
+    #[must_use]
+    pub fn playout(&self, timestamp: Instant) -> Option<Instant> {
+        let delay = (self.settings.buffer - self.settings.latency).max(Span::ZERO);
+        self.sync.local_time(timestamp + delay)
+    }
+
+    /// Reads one message, or none when the buffer holds no whole one.
+    fn step(&mut self) -> Option<Step> {
+        if matches!(self.state, State::Closed) {
+            return None;
+        }
+        let from = self.read;
+        let bytes = self.buffer.get(from..).unwrap_or_default();
+        let frame = match parse(bytes, MAX_MESSAGE) {
+            Ok(Parsed::Message(frame)) => frame,
+            Ok(Parsed::Incomplete { .. }) => return None,
+            Err(error) => return Some(self.fail(cause_of(error))),
+        };
+        let stamp = frame.header.stamp;
+        let message = ServerMessage::parse(&frame);
+        self.read += HEADER_LEN + frame.payload.len();
+        let Ok(message) = message else { return Some(self.fail(Cause::Malformed)) };
+        let answers_hello = stamp.refers_to == HELLO_ID;
+        match (message, &self.state) {
+            (ServerMessage::Error { code, .. }, _) => Some(self.fail(Cause::Refused(code))),
+            (ServerMessage::Settings(settings), state) => {
+                if matches!(state, State::ExpectSettings { .. }) && answers_hello {
+                    self.state = State::ExpectCodec;
+                    self.sync.begin(self.now);
+                }
+                self.settings = settings;
+                Some(Step::Settings)
+            }
+            (_, State::ExpectSettings { .. }) if answers_hello => {
+                Some(self.fail(Cause::OutOfOrder))
+            }
+            (ServerMessage::Time { latency }, _) => {
+                self.sync.handle_reply(self.now, stamp, latency);
+                Some(Step::Nothing)
+            }
+            (ServerMessage::CodecHeader { .. }, State::ExpectCodec | State::Playing) => {
+                self.state = State::Playing;
+                Some(Step::View { from })
+            }
+            (ServerMessage::WireChunk { .. }, State::Playing) => Some(Step::View { from }),
+            (ServerMessage::CodecHeader { .. } | ServerMessage::WireChunk { .. }, _) => {
+                Some(self.fail(Cause::OutOfOrder))
+            }
+            (ServerMessage::Ignored(_), _) => Some(Step::Nothing),
+        }
+    }
+
+    /// The codec header or chunk at `from`, which [`Client::step`] has already judged.
+    fn view(&self, from: usize) -> Option<Output<'_>> {
+        let Ok(Parsed::Message(frame)) = parse(self.buffer.get(from..)?, MAX_MESSAGE) else {
+            return None;
+        };
+        match ServerMessage::parse(&frame).ok()? {
+            ServerMessage::CodecHeader { codec, header } => Some(Output::Codec { codec, header }),
+            ServerMessage::WireChunk { timestamp, payload } => {
+                Some(Output::Chunk { timestamp: timestamp.to_instant(), payload })
+            }
+            _ => None,
+        }
+    }
+
+    fn receive_framed(&mut self, message: &[u8]) {
+        self.forget_read();
+        match parse_framed(message) {
+            Ok(frame) => {
+                write_message(frame.header.kind, frame.header.stamp, &mut self.buffer, |out| {
+                    out.extend_from_slice(frame.payload);
+                });
+            }
+            Err(error) => self.close(cause_of(error)),
+        }
+    }
+
+    fn forget_read(&mut self) {
+        self.buffer.drain(..self.read.min(self.buffer.len()));
+        self.read = 0;
+    }
+
+    fn fail(&mut self, cause: Cause) -> Step {
+        self.close(cause);
+        Step::Nothing
+    }
+
+    fn close(&mut self, cause: Cause) {
+        if !matches!(self.state, State::Closed) {
+            self.state = State::Closed;
+            self.closing = Some(cause);
+        }
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    /// The greeting is out. When the deadline passes, the server is dead.
+    ExpectSettings { deadline: Instant },
+    /// It is known how to play, but not what.
+    ExpectCodec,
+    /// Chunks may come.
+    Playing,
+    /// Nothing is read and nothing is said any more.
+    Closed,
+}
+
+enum Step {
+    Nothing,
+    Settings,
+    View { from: usize },
+}
+
+const HELLO_ID: u16 = 1;
+
+const fn cause_of(error: FrameError) -> Cause {
+    match error {
+        FrameError::BadType(_) => Cause::BadType,
+        FrameError::TooLarge(_) => Cause::TooLarge,
+        FrameError::Truncated => Cause::Malformed,
+    }
+}
+
+#[cfg(test)]
+mod tests;
