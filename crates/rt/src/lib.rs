@@ -1,1 +1,14 @@
 //! Wait-free rings, pools and cells for real-time threads.
+//!
+//! Everything here is for a thread that must not wait: an audio callback, a station between two
+//! quanta. Full and empty are answers, never waits; memory is made at construction and freed after
+//! use by whoever drops the last end. What holds for each function is in its `# Real-time` line.
+//!
+//! | to hand over | use |
+//! |---|---|
+//! | items, each once, in order, to one other thread | [`ring`] |
+
+pub mod ring;
+mod slots;
+mod spsc;
+mod sync;
