@@ -7,8 +7,15 @@
 //! | to hand over | use |
 //! |---|---|
 //! | items, each once, in order, to one other thread | [`ring`] |
+//! | objects that must come back without being freed | [`Pool`] |
+//! | a state of which only the newest value matters | [`latest()`] |
 
+mod latest;
+mod pool;
 pub mod ring;
 mod slots;
 mod spsc;
 mod sync;
+
+pub use latest::{Publisher, Reader, latest};
+pub use pool::{Pool, Pooled, Shared};

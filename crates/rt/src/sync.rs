@@ -1,6 +1,31 @@
 //! The one door to atomics, so that a model checker can stand behind it.
+//!
+//! The crate `loom/` beside this one compiles the very same files with its own `sync` module, in
+//! which every name below is loom's. A `cfg(loom)` inside this crate was rejected: it would put the
+//! model checker into the lock file of everybody who only wants the rings.
 
 pub(crate) use std::sync::Arc;
 pub(crate) use std::sync::atomic::{
-    AtomicBool, AtomicUsize, Ordering,
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
+
+/// A cell with loom's interface: access by closure, so that a model can see when it happens.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+impl<T> UnsafeCell<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn with<R>(&self, look: impl FnOnce(*const T) -> R) -> R {
+        look(self.0.get())
+    }
+
+    #[inline]
+    pub(crate) fn with_mut<R>(&self, change: impl FnOnce(*mut T) -> R) -> R {
+        change(self.0.get())
+    }
+}

@@ -1,0 +1,125 @@
+//! The newest value, and nothing but the newest: a triple buffer.
+//!
+//! A meter publishes, a page reads; the page sees the last complete value and never a torn one, and
+//! neither waits. A sequence lock was rejected: its reader repeats while the writer writes, and it
+//! reads memory that is being changed, which only plain data survives.
+#![allow(unsafe_code)]
+
+use crate::spsc::Line;
+use crate::sync::{Arc, AtomicUsize, Ordering, UnsafeCell};
+
+/// Makes a cell that holds `initial`, and gives out its two ends.
+///
+/// Not for a real-time thread: allocates, and clones `initial` twice.
+///
+/// # Examples
+/// ```
+/// let (mut publisher, mut reader) = aulos_rt::latest(0);
+/// publisher.publish(1);
+/// publisher.publish(2);
+/// assert_eq!(*reader.read(), 2);
+/// ```
+#[must_use]
+pub fn latest<T: Clone>(initial: T) -> (Publisher<T>, Reader<T>) {
+    let cells = [
+        UnsafeCell::new(initial.clone()),
+        UnsafeCell::new(initial.clone()),
+        UnsafeCell::new(initial),
+    ];
+    let inner = Arc::new(Inner { middle: Line(AtomicUsize::new(1)), cells: cells.map(Line) });
+    (Publisher { inner: inner.clone(), back: 0 }, Reader { inner, front: 2 })
+}
+
+/// The end that sets the value. It can move to another thread but serves one at a time.
+#[derive(Debug)]
+pub struct Publisher<T> {
+    inner: Arc<Inner<T>>,
+    back: usize,
+}
+
+impl<T> Publisher<T> {
+    /// Makes `value` the newest one.
+    ///
+    /// # Real-time
+    /// Wait-free, no system call; no allocation and no freeing if dropping a `T` frees nothing,
+    /// because an older value is dropped here. Use [`Publisher::update`] for a `T` that owns memory.
+    #[inline]
+    pub fn publish(&mut self, value: T) {
+        self.update(|slot| *slot = value);
+    }
+
+    /// Lets `change` bring an older value up to date in place and makes it the newest one. Which
+    /// older value that is, is unspecified: set all of it.
+    ///
+    /// # Real-time
+    /// Wait-free, no allocation, no system call, if `change` keeps to that.
+    #[inline]
+    pub fn update(&mut self, change: impl FnOnce(&mut T)) {
+        // SAFETY: the cell with the index `back` is the publisher's until it is swapped in below.
+        self.inner.cells[self.back].0.with_mut(|value| change(unsafe { &mut *value }));
+        // Release gives the value to the reader; Acquire takes over the cell that it has left.
+        let taken = self.inner.middle.0.swap(self.back | FRESH, Ordering::AcqRel);
+        self.back = taken & INDEX;
+    }
+}
+
+/// The end that looks at the value. It can move to another thread but serves one at a time.
+#[derive(Debug)]
+pub struct Reader<T> {
+    inner: Arc<Inner<T>>,
+    front: usize,
+}
+
+impl<T> Reader<T> {
+    /// The newest value. It stays the same, and stays borrowed, until the next call.
+    ///
+    /// # Real-time
+    /// Wait-free, no allocation, no system call.
+    #[inline]
+    pub fn read(&mut self) -> &T {
+        self.refresh();
+        // SAFETY: the cell with the index `front` is the reader's until the next swap.
+        self.inner.cells[self.front].0.with(|value| unsafe { &*value })
+    }
+
+    /// The newest value if it was not read before.
+    ///
+    /// # Real-time
+    /// Wait-free, no allocation, no system call.
+    #[inline]
+    pub fn read_new(&mut self) -> Option<&T> {
+        if !self.refresh() {
+            return None;
+        }
+        // SAFETY: the cell with the index `front` is the reader's until the next swap.
+        Some(self.inner.cells[self.front].0.with(|value| unsafe { &*value }))
+    }
+
+    /// Swaps the middle cell in if it is newer; says whether it was.
+    #[inline]
+    fn refresh(&mut self) -> bool {
+        // Relaxed is enough to ask: only this end clears the mark, and the swap orders the rest.
+        if self.inner.middle.0.load(Ordering::Relaxed) & FRESH == 0 {
+            return false;
+        }
+        self.front = self.inner.middle.0.swap(self.front, Ordering::AcqRel) & INDEX;
+        true
+    }
+}
+
+#[derive(Debug)]
+struct Inner<T> {
+    /// Index of the cell that nobody has, and whether the publisher was the last to put it there.
+    middle: Line<AtomicUsize>,
+    cells: [Line<UnsafeCell<T>>; 3],
+}
+
+// SAFETY: back, front and middle are always three different cells, so no two threads use one at a
+// time; values move between threads, which `T: Send` allows.
+unsafe impl<T: Send> Sync for Inner<T> {}
+
+const FRESH: usize = 4;
+const INDEX: usize = 3;
+
+#[cfg(test)]
+mod tests;

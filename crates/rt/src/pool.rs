@@ -1,0 +1,330 @@
+//! A fixed number of objects that are made once and then only lent.
+//!
+//! Whoever drops the last handle gives the object back, from any thread, in a few instructions:
+//! nothing is freed on the audio path and nothing is made there. A channel that carries used
+//! objects home was rejected: it needs a thread that reads it, and a bound for what is on the way.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+
+use crate::spsc::Line;
+use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Ordering, UnsafeCell, fence};
+
+/// A pool of `T`. Clones are handles of the same pool.
+///
+/// The objects live until the pool and every object's last handle are gone; whoever drops the last
+/// of them frees the memory, so keep one `Pool` on a thread that may do that.
+///
+/// # Examples
+/// ```
+/// let pool = aulos_rt::Pool::new(1, || Vec::<u8>::with_capacity(1500));
+/// let mut packet = pool.take().unwrap();
+/// packet.extend_from_slice(b"sound");
+/// let shared = packet.freeze();
+/// let also = shared.clone();
+/// assert!(pool.take().is_none());
+/// drop(shared);
+/// assert_eq!(&also[..], b"sound");
+/// drop(also);
+/// assert_eq!(pool.available(), 1);
+/// ```
+pub struct Pool<T> {
+    inner: Arc<Inner<T>>,
+}
+
+impl<T> Pool<T> {
+    /// Makes a pool of `count` objects, each by one call of `make`.
+    ///
+    /// Not for a real-time thread: allocates.
+    ///
+    /// # Panics
+    /// When `count` is not below `u32::MAX`.
+    #[must_use]
+    pub fn new(count: usize, mut make: impl FnMut() -> T) -> Self {
+        assert!(count < NOTHING as usize, "a pool of {count} objects is out of range");
+        let slots: Box<[Slot<T>]> = (0..count)
+            .map(|i| Slot {
+                uses: Line(AtomicUsize::new(0)),
+                next: AtomicU32::new(if i + 1 < count { index_of(i + 1) } else { NOTHING }),
+                value: UnsafeCell::new(make()),
+            })
+            .collect();
+        let top = if count == 0 { NOTHING } else { 0 };
+        let free =
+            Line(Free { top: AtomicU64::new(pack(top, 0)), available: AtomicUsize::new(count) });
+        Self { inner: Arc::new(Inner { free, slots }) }
+    }
+
+    /// Lends an object, or says that all are out. It comes as its last user left it.
+    ///
+    /// # Real-time
+    /// Lock-free, no allocation, no system call: it repeats only when another thread has taken or
+    /// given back an object in the same moment.
+    #[inline]
+    #[must_use]
+    pub fn take(&self) -> Option<Pooled<T>> {
+        let index = self.inner.pop()?;
+        Some(Pooled { inner: ManuallyDrop::new(self.inner.clone()), index, owns: PhantomData })
+    }
+
+    /// How many objects can be lent now; other threads may change it at any moment.
+    ///
+    /// # Real-time
+    /// Wait-free.
+    #[must_use]
+    pub fn available(&self) -> usize {
+        self.inner.free.0.available.load(Ordering::Relaxed)
+    }
+
+    /// How many objects the pool has.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.inner.slots.len()
+    }
+}
+
+impl<T> Clone for Pool<T> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone() }
+    }
+}
+
+impl<T> fmt::Debug for Pool<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (available, capacity) = (self.available(), self.capacity());
+        f.debug_struct("Pool").field("available", &available).field("capacity", &capacity).finish()
+    }
+}
+
+/// The only handle of a lent object: reads and writes it, and gives it back when dropped.
+///
+/// # Real-time
+/// Dropping is lock-free and neither drops the `T` nor frees, while a [`Pool`] handle lives.
+pub struct Pooled<T> {
+    inner: ManuallyDrop<Arc<Inner<T>>>,
+    index: u32,
+    owns: PhantomData<T>,
+}
+
+impl<T> Pooled<T> {
+    /// Gives up writing for sharing.
+    ///
+    /// # Real-time
+    /// Wait-free, no allocation.
+    #[inline]
+    #[must_use]
+    pub fn freeze(self) -> Shared<T> {
+        self.inner.slot(self.index).uses.0.store(1, Ordering::Relaxed);
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is never used again and never dropped, so its handle has one owner.
+        let inner = unsafe { ManuallyDrop::take(&mut this.inner) };
+        Shared { inner: ManuallyDrop::new(inner), index: this.index, owns: PhantomData }
+    }
+}
+
+impl<T> Deref for Pooled<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the object is out of the free list and this is its only handle.
+        self.inner.slot(self.index).value.with(|value| unsafe { &*value })
+    }
+}
+
+impl<T> DerefMut for Pooled<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the object is out of the free list and this is its only handle.
+        self.inner.slot(self.index).value.with_mut(|value| unsafe { &mut *value })
+    }
+}
+
+impl<T> Drop for Pooled<T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.inner.push(self.index);
+        // SAFETY: dropped once, here; `freeze` takes it out only where this cannot run.
+        unsafe { ManuallyDrop::drop(&mut self.inner) };
+    }
+}
+
+impl<T: AsRef<[u8]>> AsRef<[u8]> for Pooled<T> {
+    fn as_ref(&self) -> &[u8] {
+        (**self).as_ref()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Pooled<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// One of several handles of a frozen object: reads it, and gives it back when it was the last.
+///
+/// # Real-time
+/// Cloning is wait-free. Dropping is lock-free and neither drops the `T` nor frees, while a
+/// [`Pool`] handle lives.
+pub struct Shared<T> {
+    /// One count of the pool for all clones together: the last of them drops it.
+    inner: ManuallyDrop<Arc<Inner<T>>>,
+    index: u32,
+    /// Like an `Arc<T>`: may cross threads only where `&T` and `T` both may.
+    owns: PhantomData<Arc<T>>,
+}
+
+impl<T> Clone for Shared<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        let before = self.inner.slot(self.index).uses.0.fetch_add(1, Ordering::Relaxed);
+        if before > MAX_USES {
+            std::process::abort();
+        }
+        // SAFETY: the copy is never dropped by itself: the count just taken keeps the one that all
+        // clones share alive, and only the last clone drops it.
+        let inner = unsafe { std::ptr::read(&raw const self.inner) };
+        Self { inner, index: self.index, owns: PhantomData }
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: while a shared handle lives nobody has a writing one.
+        self.inner.slot(self.index).value.with(|value| unsafe { &*value })
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release, and Acquire by the last: every reader is done before the object goes home.
+        if self.inner.slot(self.index).uses.0.fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
+        fence(Ordering::Acquire);
+        self.inner.push(self.index);
+        // SAFETY: this was the last clone, so the common count is dropped exactly once.
+        unsafe { ManuallyDrop::drop(&mut self.inner) };
+    }
+}
+
+impl<T: AsRef<[u8]>> AsRef<[u8]> for Shared<T> {
+    fn as_ref(&self) -> &[u8] {
+        (**self).as_ref()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+struct Inner<T> {
+    free: Line<Free>,
+    slots: Box<[Slot<T>]>,
+}
+
+/// The free list: a stack of indices (R. K. Treiber, 1986) with a change counter beside the top.
+struct Free {
+    /// Index of the top in the low half, number of changes in the high half. The counter keeps a
+    /// thread that slept between its look and its swap from taking a top that has left and come
+    /// back with another successor; it would have to sleep through exactly 2^32 changes.
+    top: AtomicU64,
+    available: AtomicUsize,
+}
+
+struct Slot<T> {
+    /// Handles of the frozen object, on a line of its own: readers of the value must not pay for
+    /// clones made elsewhere.
+    uses: Line<AtomicUsize>,
+    next: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value of a slot is reached only through a handle; the free list hands a slot to one
+// owner at a time, so only `T: Send` is needed. What handles allow is bounded by their own markers.
+unsafe impl<T: Send> Sync for Inner<T> {}
+
+impl<T> Inner<T> {
+    #[inline]
+    fn slot(&self, index: u32) -> &Slot<T> {
+        &self.slots[index as usize]
+    }
+
+    fn pop(&self) -> Option<u32> {
+        let mut top = self.free.0.top.load(Ordering::Acquire);
+        loop {
+            let (index, changes) = unpack(top);
+            if index == NOTHING {
+                return None;
+            }
+            // It may be stale when another thread has the slot by now; then the swap fails.
+            let next = self.slot(index).next.load(Ordering::Relaxed);
+            let new = pack(next, changes.wrapping_add(1));
+            // Acquire: pairs with the Release of the `push` that left this object here.
+            let swapped = self.free.0.top.compare_exchange_weak(
+                top,
+                new,
+                Ordering::Acquire,
+                Ordering::Acquire,
+            );
+            if let Err(now) = swapped {
+                top = now;
+                continue;
+            }
+            self.free.0.available.fetch_sub(1, Ordering::Relaxed);
+            return Some(index);
+        }
+    }
+
+    fn push(&self, index: u32) {
+        // Counted first, so that the count of what is free never falls below zero.
+        self.free.0.available.fetch_add(1, Ordering::Relaxed);
+        let mut top = self.free.0.top.load(Ordering::Relaxed);
+        loop {
+            let (next, changes) = unpack(top);
+            self.slot(index).next.store(next, Ordering::Relaxed);
+            let new = pack(index, changes.wrapping_add(1));
+            match self.free.0.top.compare_exchange_weak(
+                top,
+                new,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(now) => top = now,
+            }
+        }
+    }
+}
+
+/// "No slot" in the free list.
+const NOTHING: u32 = u32::MAX;
+
+/// More handles of one object than memory can hold: someone forgets them instead of dropping.
+const MAX_USES: usize = usize::MAX / 2;
+
+fn pack(index: u32, changes: u32) -> u64 {
+    u64::from(changes) << 32 | u64::from(index)
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the two halves are meant")]
+fn unpack(top: u64) -> (u32, u32) {
+    (top as u32, (top >> 32) as u32)
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "`new` has checked the count")]
+fn index_of(i: usize) -> u32 {
+    i as u32
+}
+
+#[cfg(test)]
+mod tests;
