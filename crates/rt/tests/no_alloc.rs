@@ -1,0 +1,107 @@
+//! No function with a `# Real-time` promise allocates or frees: a counting allocator watches the
+//! thread that calls them. The first test shows that it would see one.
+#![allow(unsafe_code, reason = "an allocator is an unsafe trait")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::hint::black_box;
+
+use aulos_rt::ring::ring;
+use aulos_rt::{Pool, latest};
+
+struct Counting;
+
+thread_local! {
+    /// Calls to the allocator by this thread. `const`, so that reading it does not allocate.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    CALLS.with(|calls| calls.set(calls.get() + 1));
+}
+
+// SAFETY: every call is passed on unchanged to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are those of this function.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count();
+        // SAFETY: the caller's promises are those of this function.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are those of this function.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Calls to the allocator while `work` runs on this thread.
+fn allocator_calls(work: impl FnOnce()) -> u64 {
+    let before = CALLS.with(Cell::get);
+    work();
+    CALLS.with(Cell::get) - before
+}
+
+#[test]
+fn the_watch_sees_an_allocation_and_its_end() {
+    assert_eq!(allocator_calls(|| drop(black_box(Box::new(1)))), 2);
+}
+
+#[test]
+fn items_through_a_ring() {
+    let (mut producer, mut consumer) = ring::<u32>(100);
+    let mut out = [0; 33];
+    let calls = allocator_calls(|| {
+        for i in 0..10_000 {
+            let _full = producer.push(i);
+            producer.write(&[i; 17]);
+            let (one, _) = producer.reserve(9);
+            let n = one.len();
+            producer.commit(n);
+            black_box((producer.free(), producer.is_abandoned(), consumer.peek()));
+            black_box((consumer.pop(), consumer.read(&mut out), consumer.as_slices()));
+            black_box((consumer.advance(2), consumer.len(), consumer.is_abandoned()));
+        }
+    });
+    assert_eq!(calls, 0);
+}
+
+#[test]
+fn objects_of_a_pool() {
+    let pool = Pool::new(3, || vec![0_u8; 1500]);
+    let calls = allocator_calls(|| {
+        for _ in 0..10_000 {
+            let mut one = pool.take();
+            if let Some(packet) = &mut one {
+                packet.clear();
+                packet.extend_from_slice(b"sound");
+            }
+            let two = pool.take().map(aulos_rt::Pooled::freeze);
+            black_box((two.clone(), pool.clone(), pool.available(), &one));
+        }
+    });
+    assert_eq!(calls, 0);
+}
+
+#[test]
+fn the_latest_value() {
+    let (mut publisher, mut reader) = latest([0_u64; 8]);
+    let calls = allocator_calls(|| {
+        for i in 0..10_000 {
+            publisher.publish([i; 8]);
+            publisher.update(|value| value[0] = i);
+            black_box((reader.read(), i));
+            black_box(reader.read_new());
+        }
+    });
+    assert_eq!(calls, 0);
+}
