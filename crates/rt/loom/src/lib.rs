@@ -1,0 +1,16 @@
+//! The very files of `aulos-rt`, with loom standing where the atomics were.
+//!
+//! `cargo test --release --manifest-path crates/rt/loom/Cargo.toml` runs every model in `tests/`.
+#![allow(dead_code)]
+
+mod slots;
+pub mod sync;
+
+#[path = "../../src/latest.rs"]
+pub mod latest;
+#[path = "../../src/pool.rs"]
+pub mod pool;
+#[path = "../../src/ring.rs"]
+pub mod ring;
+#[path = "../../src/spsc.rs"]
+pub mod spsc;
