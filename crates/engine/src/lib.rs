@@ -12,4 +12,5 @@
 #![forbid(unsafe_code)]
 
 pub mod encode;
+pub mod generate;
 pub mod source;
