@@ -237,7 +237,7 @@ fn total_steps() -> usize {
 const RATES: core::ops::RangeInclusive<u32> = 32_000..=192_000;
 
 /// Notes that can sound at once; the loud passages use two thirds.
-const VOICES: usize = 48;
+const VOICES: usize = 56;
 
 /// The whole mix, set so that the loudest passage peaks at -2 dBFS.
 const LEVEL: f32 = 0.7;

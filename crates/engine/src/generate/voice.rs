@@ -219,8 +219,8 @@ const ROUND: f32 = 12_582_912.0;
 /// One step of an integer phase, in half turns.
 const TURN: f32 = 1.0 / 2_147_483_648.0;
 
-/// The level at which a note is over: 80 dB below its peak.
-const INAUDIBLE: f32 = 1e-4;
+/// The level at which a note is over, and runs to zero within a page: 60 dB below the loudest note.
+const INAUDIBLE: f32 = 1e-3;
 
 #[cfg(test)]
 mod tests {
