@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  Source -> Input -+
-//!  Source -> Input -+-> Switch -> stages -> level -> Encoder -> fan-out -> cursors
-//!                   (one Station, one clock)
+//!  Source -> Input -+-> Switch -> level -> Encoder -> ring per reactor -> Log -> cursors
+//!                       (one Station, one clock)
 //! ```
 //!
 //! Nothing here reads a clock or touches a socket: `now` is an argument, and a test can run hours
@@ -12,5 +12,11 @@
 #![forbid(unsafe_code)]
 
 pub mod encode;
+pub mod fanout;
 pub mod generate;
+pub mod input;
+pub mod servo;
 pub mod source;
+pub mod station;
+pub mod status;
+pub mod switch;

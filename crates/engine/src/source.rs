@@ -1,11 +1,13 @@
 //! Where blocks come from.
 
 use aulos_core::{Block, Instant};
+use aulos_rt::Pooled;
+use aulos_rt::ring::Consumer;
 
 /// Something that gives blocks when asked.
 ///
-/// A source has its own rate, layout and clock; the input behind it adapts them. It runs
-/// on a station's thread, so it must answer at once.
+/// A source has its own rate, layout and clock; the input behind it adapts them. It runs on a
+/// station's thread, so it must answer at once.
 ///
 /// # Real-time
 /// `pull` does not wait, lock or call the system, and does not allocate after warm-up.
@@ -39,6 +41,48 @@ pub enum Pacing {
     Live,
     /// We: it gives as much as it is asked for (files, generators).
     OnDemand,
+}
+
+/// What travels through the ring between a reader (a reactor, the codec pool) and a station.
+#[derive(Debug)]
+pub enum Item {
+    /// The next block.
+    Block(Pooled<Block>),
+    /// The sender closed cleanly.
+    End,
+}
+
+/// The station's end of a ring that a reader on another thread fills.
+#[derive(Debug)]
+pub struct RingSource {
+    items: Consumer<Item>,
+    pacing: Pacing,
+}
+
+impl RingSource {
+    /// A source that gives what comes out of `items`.
+    #[must_use]
+    pub const fn new(items: Consumer<Item>, pacing: Pacing) -> Self {
+        Self { items, pacing }
+    }
+}
+
+impl Source for RingSource {
+    fn pull(&mut self, _now: Instant, into: &mut Block) -> Pulled {
+        match self.items.pop() {
+            // The two blocks change places, so the pool gets a block of the same size back.
+            Some(Item::Block(mut block)) => {
+                core::mem::swap(into, &mut block);
+                Pulled::Block
+            }
+            Some(Item::End) => Pulled::Ended,
+            None => Pulled::Pending,
+        }
+    }
+
+    fn pacing(&self) -> Pacing {
+        self.pacing
+    }
 }
 
 /// Samples (frames times channels) that every block of the house can hold.

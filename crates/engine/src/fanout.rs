@@ -1,0 +1,154 @@
+//! One chunk, many readers.
+//!
+//! A station pushes each chunk's handle once per reactor; each reactor keeps a bounded [`Log`] that
+//! only its own thread touches, and each session is a [`Cursor`] into it. The alternative, a queue
+//! per client, costs an allocation, a lock and a copy of the handle per client and chunk, and its
+//! memory grows with the slowest client; here a laggard only finds that the log has moved on.
+
+use std::collections::VecDeque;
+
+use aulos_core::{Chunk, Instant};
+use aulos_rt::Shared;
+
+/// A chunk whose bytes live in a station's pool, on its way to the reactors.
+#[derive(Clone, Debug)]
+pub struct Stamped {
+    /// The bytes that every client gets.
+    pub chunk: Chunk<Shared<Vec<u8>>>,
+    /// The local time of its first frame, as its wire header says: never decreasing.
+    pub timestamp: Instant,
+}
+
+/// The newest chunks of one station, as one thread sees them.
+#[derive(Debug)]
+pub struct Log {
+    chunks: VecDeque<Stamped>,
+    /// The sequence number of `chunks[0]`.
+    first: u64,
+    capacity: usize,
+}
+
+impl Log {
+    /// A log of at most `capacity` chunks.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        let capacity = capacity.max(1);
+        Self { chunks: VecDeque::with_capacity(capacity), first: 0, capacity }
+    }
+
+    /// Appends a chunk; the oldest one goes back to its pool when the log is full.
+    ///
+    /// # Real-time
+    /// Does not allocate.
+    pub fn push(&mut self, chunk: Stamped) {
+        if self.chunks.len() == self.capacity {
+            self.chunks.pop_front();
+            self.first += 1;
+        }
+        self.chunks.push_back(chunk);
+    }
+
+    /// A cursor at the first chunk that was stamped at or after `from`.
+    #[must_use]
+    pub fn cursor_from(&self, from: Instant) -> Cursor {
+        let index = self.chunks.partition_point(|stamped| stamped.timestamp < from);
+        Cursor(self.first + index as u64)
+    }
+
+    /// A cursor behind the newest chunk: it sees only what comes from now on.
+    #[must_use]
+    pub fn cursor_at_end(&self) -> Cursor {
+        Cursor(self.first + self.chunks.len() as u64)
+    }
+
+    /// The chunk at `cursor` plus `ahead`, or none yet.
+    ///
+    /// # Errors
+    /// [`Lagged`] when the chunk has left the log; the cursor stays where it is.
+    pub fn get(&self, cursor: Cursor, ahead: usize) -> Result<Option<&Stamped>, Lagged> {
+        let wanted = cursor.0 + ahead as u64;
+        let Some(index) = wanted.checked_sub(self.first) else {
+            return Err(Lagged(self.first - wanted));
+        };
+        Ok(usize::try_from(index).ok().and_then(|index| self.chunks.get(index)))
+    }
+}
+
+/// A reader's place in a [`Log`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor(u64);
+
+impl Cursor {
+    /// Moves behind `count` chunks.
+    pub const fn advance(&mut self, count: usize) {
+        self.0 += count as u64;
+    }
+
+    /// How many chunks lie between here and `later`; zero when `later` is not later.
+    #[must_use]
+    pub const fn distance(self, later: Self) -> u64 {
+        later.0.saturating_sub(self.0)
+    }
+}
+
+/// How many chunks a reader has missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lagged(pub u64);
+
+#[cfg(test)]
+mod tests {
+    use aulos_core::{Codec, Frames, MediaTime};
+    use aulos_rt::Pool;
+
+    use super::*;
+
+    fn chunk(pool: &Pool<Vec<u8>>, number: u64) -> Stamped {
+        let chunk = Chunk {
+            pts: MediaTime(number * 960),
+            duration: Frames(960),
+            codec: Codec::Pcm,
+            header: 0,
+            bytes: pool.take().unwrap().freeze(),
+        };
+        Stamped { chunk, timestamp: Instant::from_nanos(number * 20) }
+    }
+
+    #[test]
+    fn a_cursor_sees_every_chunk_once() {
+        let pool = Pool::new(8, Vec::new);
+        let mut log = Log::new(4);
+        let mut cursor = log.cursor_at_end();
+        for number in 0..20 {
+            log.push(chunk(&pool, number));
+            assert_eq!(log.get(cursor, 0).unwrap().unwrap().chunk.pts, MediaTime(number * 960));
+            cursor.advance(1);
+            assert!(log.get(cursor, 0).unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn a_laggard_learns_how_much_it_missed_and_finds_the_first_playable_chunk() {
+        let pool = Pool::new(8, Vec::new);
+        let mut log = Log::new(4);
+        let cursor = log.cursor_at_end();
+        for number in 0..10 {
+            log.push(chunk(&pool, number));
+        }
+        assert_eq!(log.get(cursor, 0).unwrap_err(), Lagged(6));
+        let playable = log.cursor_from(Instant::from_nanos(141));
+        assert_eq!(log.get(playable, 0).unwrap().unwrap().chunk.pts, MediaTime(8 * 960));
+        assert_eq!(cursor.distance(playable), 8);
+    }
+
+    #[test]
+    fn chunks_go_back_to_the_pool() {
+        let pool = Pool::new(4, Vec::new);
+        let mut log = Log::new(3);
+        for number in 0..100 {
+            log.push(chunk(&pool, number));
+        }
+        assert_eq!(pool.available(), 1);
+        drop(log);
+        assert_eq!(pool.available(), 4);
+    }
+}

@@ -1,0 +1,310 @@
+//! Adapts one source to its station: rate, channels, clock, buffer.
+//!
+//! Everything that differs between a source and its station ends here. The station reads whole
+//! quanta in its own rate and layout and only learns how many frames were real.
+
+use std::collections::VecDeque;
+
+use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, Ppm, SampleRate, Span};
+use aulos_dsp::{Resampler, remix};
+
+use crate::servo::Servo;
+use crate::source::{BLOCK_SAMPLES, Pacing, Pulled, Source};
+use crate::switch::Facts;
+
+/// The wishes of an input.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Config {
+    /// How long a live source is delayed, so that it may be late.
+    pub buffer: Span,
+    /// How long a live source may send nothing until it counts as failed; shorter than the buffer.
+    pub timeout: Span,
+    /// What its sound is changed by.
+    pub gain: Db,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let (buffer, timeout) = (Span::from_millis(400), Span::from_millis(300));
+        Self { buffer, timeout, gain: Db::ZERO }
+    }
+}
+
+/// A source with what it takes to play it on a station.
+pub struct Input {
+    source: Box<dyn Source>,
+    rate: SampleRate,
+    layout: ChannelLayout,
+    buffer: Span,
+    timeout: Span,
+    gain: f32,
+    /// Where the source puts its next block.
+    block: Block,
+    /// The block has another rate than the resampler: it waits until the old sound is out.
+    waiting: bool,
+    remixed: Vec<f32>,
+    /// Frames in the station's layout at the source's rate, oldest first.
+    staged: VecDeque<f32>,
+    resampler: Resampler,
+    source_rate: SampleRate,
+    servo: Servo,
+    drift: Ppm,
+    ended: bool,
+    full: bool,
+    last_arrival: Option<Instant>,
+    /// Nothing of what the present sender sent has been read or thrown away.
+    fresh: bool,
+}
+
+impl Input {
+    /// Plays `source` at `rate` and `layout`.
+    #[must_use]
+    pub fn new(
+        source: Box<dyn Source>,
+        rate: SampleRate,
+        layout: ChannelLayout,
+        config: Config,
+    ) -> Self {
+        let Config { buffer, timeout, gain } = config;
+        #[allow(clippy::cast_possible_truncation, reason = "a gain needs no more than f32")]
+        let gain = gain.amplitude() as f32;
+        let staged = capacity(MAX_SOURCE_RATE, buffer) + BLOCK_SAMPLES + SLACK_FRAMES;
+        Self {
+            source,
+            rate,
+            layout,
+            buffer,
+            timeout,
+            gain,
+            block: Block::with_capacity(rate, layout, BLOCK_SAMPLES),
+            waiting: false,
+            remixed: vec![0.0; BLOCK_SAMPLES * layout.channels()],
+            staged: VecDeque::with_capacity(staged * layout.channels()),
+            resampler: Resampler::new(layout.channels(), rate, rate),
+            source_rate: rate,
+            servo: Servo::new(buffer),
+            drift: Ppm::ZERO,
+            ended: false,
+            full: false,
+            last_arrival: None,
+            fresh: true,
+        }
+    }
+
+    /// Takes in what has arrived, up to the bound of the buffer.
+    ///
+    /// # Real-time
+    /// Does not allocate, but for the one resampler when the source changes its rate.
+    pub fn refill(&mut self, now: Instant) {
+        self.full = false;
+        while !self.waiting {
+            if self.staged_frames() >= self.limit() {
+                self.full = true;
+                return;
+            }
+            match self.source.pull(now, &mut self.block) {
+                Pulled::Block => self.accept(now),
+                Pulled::Pending => return,
+                Pulled::Ended => {
+                    self.flush();
+                    self.ended = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Follows the source's clock; `elapsed` is the time since the last call.
+    pub fn follow(&mut self, elapsed: Span) {
+        if self.source.pacing() == Pacing::OnDemand {
+            return;
+        }
+        if self.full || self.ended {
+            self.servo.restart();
+            return;
+        }
+        let drift = self.servo.update(self.buffered(), elapsed);
+        if drift != self.drift {
+            self.drift = drift;
+            self.resampler.set_drift(drift);
+        }
+    }
+
+    /// Forgets what the servo knew: the source has just gone on air or off it.
+    pub const fn restart_servo(&mut self) {
+        self.servo.restart();
+    }
+
+    /// Fills `out` (interleaved, the station's rate and layout) from its front.
+    ///
+    /// # Real-time
+    /// Does not allocate, but for the one resampler when the source changes its rate.
+    pub fn read(&mut self, now: Instant, out: &mut [f32]) -> Read {
+        let channels = self.layout.channels();
+        let wanted = out.len() / channels;
+        let mut produced = 0;
+        self.fresh = false;
+        while produced < wanted {
+            let (front, _) = self.staged.as_slices();
+            let step = self.resampler.process(front, &mut out[produced * channels..]);
+            self.staged.drain(..step.consumed.as_usize() * channels);
+            produced += step.produced.as_usize();
+            if step.consumed == Frames::ZERO && step.produced == Frames::ZERO && !self.renew(now) {
+                break;
+            }
+        }
+        for sample in &mut out[..produced * channels] {
+            *sample *= self.gain;
+        }
+        Read { frames: produced, starved: produced < wanted && !self.ended }
+    }
+
+    /// Throws the oldest `frames` away (of the station's rate): an input that is not on air stays
+    /// as fresh as one that is.
+    pub fn skip(&mut self, frames: Frames) {
+        let surplus = self.buffered() - self.buffer;
+        let frames = self.source_rate.frames(self.rate.span(frames).min(surplus));
+        let samples = frames.as_usize() * self.layout.channels();
+        self.fresh &= samples == 0;
+        self.staged.drain(..samples.min(self.staged.len()));
+    }
+
+    /// Whether the reserve that lets a sound end without a click is all that is left.
+    #[must_use]
+    pub fn is_running_dry(&self, next: Frames) -> bool {
+        !self.ended && self.buffered() < self.rate.span(next) + RESERVE
+    }
+
+    /// Whether the next frame read is the first one of its sender.
+    #[must_use]
+    pub const fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// What the switch has to know.
+    #[must_use]
+    pub fn facts(&self) -> Facts {
+        Facts {
+            pacing: self.source.pacing(),
+            buffered: self.buffered(),
+            full: self.full,
+            ended: self.ended,
+            last_arrival: self.last_arrival,
+            timeout: self.timeout,
+        }
+    }
+
+    /// The sound that waits here.
+    #[must_use]
+    pub fn buffered(&self) -> Span {
+        self.source_rate.span(Frames::from(self.staged_frames()))
+    }
+
+    /// The drift of the source's clock, as far as it is followed.
+    #[must_use]
+    pub const fn drift(&self) -> Ppm {
+        self.drift
+    }
+
+    /// The rate and layout of the source, as last seen.
+    #[must_use]
+    pub const fn source_spec(&self) -> (SampleRate, ChannelLayout) {
+        (self.source_rate, self.block.layout())
+    }
+
+    fn accept(&mut self, now: Instant) {
+        self.last_arrival =
+            Some(if self.block.received == Instant::ZERO { now } else { self.block.received });
+        // A new sender behind an old one whose sound is all out.
+        self.fresh |= self.ended && self.staged.is_empty();
+        self.ended = false;
+        if self.block.rate() == self.source_rate {
+            self.stage();
+        } else {
+            self.flush();
+            self.waiting = true;
+        }
+    }
+
+    fn stage(&mut self) {
+        let frames = self.block.frames().as_usize();
+        let to = self.layout.channels();
+        let from = self.block.layout().channels();
+        if from == to {
+            self.staged.extend(self.block.samples());
+            return;
+        }
+        let out = &mut self.remixed[..frames * to];
+        remix(self.block.samples(), from, out, to);
+        self.staged.extend(&*out);
+    }
+
+    /// Pushes the last frames out of the resampler's memory.
+    fn flush(&mut self) {
+        if !self.ended {
+            let tail = self.resampler.latency().as_usize() * self.layout.channels();
+            self.staged.extend(core::iter::repeat_n(0.0, tail));
+        }
+    }
+
+    /// Once the old sound is out, goes on with the rate of the block that waits.
+    fn renew(&mut self, now: Instant) -> bool {
+        if !self.waiting || !self.staged.is_empty() {
+            return false;
+        }
+        self.source_rate = self.block.rate();
+        self.resampler = Resampler::new(self.layout.channels(), self.source_rate, self.rate);
+        self.drift = Ppm::ZERO;
+        self.servo.restart();
+        self.waiting = false;
+        self.stage();
+        self.refill(now);
+        true
+    }
+
+    fn staged_frames(&self) -> usize {
+        self.staged.len() / self.layout.channels()
+    }
+
+    fn limit(&self) -> usize {
+        match self.source.pacing() {
+            Pacing::Live => capacity(self.source_rate, self.buffer),
+            Pacing::OnDemand => self.source_rate.frames(ON_DEMAND_AHEAD).as_usize(),
+        }
+    }
+}
+
+impl core::fmt::Debug for Input {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Input").field("facts", &self.facts()).finish_non_exhaustive()
+    }
+}
+
+/// The answer of [`Input::read`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// Frames that are real, from the front.
+    pub frames: usize,
+    /// There should have been more: the source neither delivered nor ended.
+    pub starved: bool,
+}
+
+/// Twice the buffer, so that a burst can be taken in while its start is still unplayed.
+fn capacity(rate: SampleRate, buffer: Span) -> usize {
+    rate.frames(buffer + buffer).as_usize()
+}
+
+/// What stays back from a live source so that its end can be faded when it stops without a word.
+pub(crate) const RESERVE: Span = Span::from_millis(5);
+
+/// How far files and generators are read ahead.
+const ON_DEMAND_AHEAD: Span = Span::from_millis(60);
+
+/// The tail of a resampler, more than once if a sender comes and goes.
+const SLACK_FRAMES: usize = 1_024;
+
+/// The highest rate for which buffers are sized in advance.
+const MAX_SOURCE_RATE: SampleRate = match SampleRate::new(192_000) {
+    Ok(rate) => rate,
+    Err(_) => SampleRate::STUDIO,
+};

@@ -1,0 +1,295 @@
+//! One running stream: inputs -> switch -> level -> encoder -> fan-out, on one clock.
+//!
+//! The station's media time is the only truth: it advances by exactly the frames that went out, and
+//! a chunk's timestamp is that count put through the timeline. A late source is filled with
+//! silence, it never bends the clock. (Re-stamping from the wall clock at each late read is what
+//! makes clients of other servers stutter.)
+
+use aulos_core::{
+    Block, ChannelLayout, Chunk, Frames, HEADROOM, Instant, MediaTime, SampleRate, Span, Timeline,
+};
+use aulos_dsp::{Crossfade, Level};
+use aulos_rt::ring::Producer;
+use aulos_rt::{Pool, Publisher};
+
+use crate::encode::Encoder;
+use crate::fanout::Stamped;
+use crate::input::{Input, RESERVE};
+use crate::status::{InputState, StationStatus};
+use crate::switch::{Changed, Facts, Switch};
+use crate::{source, switch};
+
+/// Writes the wire header of a chunk right-aligned into its headroom: (headroom, moment of
+/// serialising, timestamp, payload length) -> bytes used. The engine knows no wire; whoever
+/// composes the house hands in the one that its sessions speak.
+pub type WriteHeader = fn(&mut [u8], Instant, Instant, usize) -> usize;
+
+/// The wishes of a station.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Frames of one chunk.
+    pub quantum: Frames,
+    /// How the inputs are chosen.
+    pub switch: switch::Config,
+    /// How long one input is faded into the next.
+    pub crossfade: Span,
+    /// The wire of the chunks.
+    pub write_header: WriteHeader,
+}
+
+/// Renders chunk after chunk.
+pub struct Station {
+    config: Config,
+    rate: SampleRate,
+    layout: ChannelLayout,
+    timeline: Timeline,
+    next: MediaTime,
+    inputs: Vec<Input>,
+    facts: Vec<Facts>,
+    switch: Switch,
+    fade: Option<Fade>,
+    block: Block,
+    other: Block,
+    level: Level,
+    encoder: Box<dyn Encoder>,
+    pool: Pool<Vec<u8>>,
+    outputs: Vec<Producer<Stamped>>,
+    status: StationStatus,
+    published: Publisher<StationStatus>,
+}
+
+struct Fade {
+    from: Option<usize>,
+    /// The frame of the present block at which it begins.
+    start: usize,
+    curve: Crossfade,
+}
+
+impl Station {
+    /// A station whose first chunk is due one quantum after `now`.
+    ///
+    /// `pool` gives the buffers of the chunks, each with room for headroom and payload; `outputs`
+    /// are the rings to the reactors.
+    #[must_use]
+    pub fn new(
+        config: Config,
+        now: Instant,
+        inputs: Vec<Input>,
+        encoder: Box<dyn Encoder>,
+        pool: Pool<Vec<u8>>,
+        outputs: Vec<Producer<Stamped>>,
+        published: Publisher<StationStatus>,
+    ) -> Self {
+        let spec = encoder.spec();
+        let samples = config.quantum.as_usize() * spec.layout.channels();
+        let block = Block::with_capacity(spec.rate, spec.layout, samples);
+        Self {
+            config,
+            rate: spec.rate,
+            layout: spec.layout,
+            timeline: Timeline::new(MediaTime::ZERO, now, spec.rate),
+            next: MediaTime::ZERO,
+            facts: Vec::with_capacity(inputs.len()),
+            switch: Switch::new(config.switch, inputs.len()),
+            inputs,
+            fade: None,
+            other: block.clone(),
+            block,
+            level: Level::new(spec.rate, spec.layout.channels()),
+            encoder,
+            pool,
+            outputs,
+            status: StationStatus::new(now),
+            published,
+        }
+    }
+
+    /// Renders every chunk that is due at `now`.
+    ///
+    /// # Real-time
+    /// Does not wait, lock, or call the system; allocates nothing of its own after warm-up.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let behind = now.since(self.poll_timeout());
+        if behind > MAX_CATCH_UP {
+            // The whole process stood still for longer than any client buffers. To send all of it
+            // now would be noise; the timeline moves, once, and says so.
+            self.timeline = self.timeline.delayed(behind);
+            self.status.stalls += 1;
+        }
+        while now >= self.poll_timeout() {
+            self.render(now);
+            self.send(now);
+        }
+        self.report();
+    }
+
+    /// When the next chunk is due: when its last frame has been "recorded".
+    #[must_use]
+    pub fn poll_timeout(&self) -> Instant {
+        self.timeline.local_at(self.next + self.config.quantum)
+    }
+
+    /// The line from the station's media time to the local clock.
+    #[must_use]
+    pub const fn timeline(&self) -> Timeline {
+        self.timeline
+    }
+
+    fn render(&mut self, now: Instant) {
+        let quantum = self.config.quantum;
+        for input in &mut self.inputs {
+            input.refill(now);
+        }
+        self.choose(now, 0);
+        self.block.reset(self.rate, self.layout);
+        self.block.resize(quantum);
+        self.block.pts = self.next;
+        let mut filled = self.fill(now, 0);
+        // An input that ended inside this quantum is followed by the next one without a hole.
+        for _ in 0..self.inputs.len() {
+            if filled == quantum.as_usize() || !self.choose(now, filled) {
+                break;
+            }
+            filled = self.fill(now, filled);
+        }
+        self.mix_outgoing(now);
+        self.status.silent_frames += (quantum.as_usize() - filled) as u64;
+        self.keep_fresh(quantum);
+        self.level.update(self.block.samples());
+    }
+
+    /// Asks the switch; a change begins a cross-fade at frame `at` of the block.
+    fn choose(&mut self, now: Instant, at: usize) -> bool {
+        self.facts.clear();
+        self.facts.extend(self.inputs.iter().map(Input::facts));
+        let Some(changed) = self.switch.decide(now, &self.facts) else { return false };
+        self.status.switched(now, changed);
+        self.begin_fade(changed, at);
+        true
+    }
+
+    fn begin_fade(&mut self, Changed { from, to, .. }: Changed, at: usize) {
+        if let Some(input) = to.and_then(|to| self.inputs.get_mut(to)) {
+            input.restart_servo();
+        }
+        // In the middle of a quantum the old input has nothing left: the new one only fades in.
+        let from = if at == 0 { from } else { None };
+        let starts = to.and_then(|to| self.inputs.get(to)).is_some_and(Input::is_fresh);
+        if from.is_none() && starts {
+            // Out of silence a sound begins as its sender made it begin.
+            self.fade = None;
+            return;
+        }
+        let frames = self.rate.frames(self.config.crossfade);
+        self.fade = Some(Fade { from, start: at, curve: Crossfade::equal_power(frames) });
+    }
+
+    /// Reads the input on air into the block from frame `start` on; returns the end of what is
+    /// real.
+    fn fill(&mut self, now: Instant, start: usize) -> usize {
+        let channels = self.layout.channels();
+        let Some(active) = self.switch.active() else { return start };
+        let Some(input) = self.inputs.get_mut(active) else { return start };
+        let wanted = self.config.quantum.as_usize() - start;
+        let dry = input.is_running_dry(Frames::from(wanted));
+        let out = &mut self.block.samples_mut()[start * channels..];
+        let read = input.read(now, out);
+        let end = start + read.frames;
+        if read.starved || dry {
+            // Less than a fade would be left for the next quantum, so the fade is now.
+            let tail = self.rate.frames(RESERVE).as_usize().min(read.frames);
+            let samples = &mut self.block.samples_mut()[(end - tail) * channels..end * channels];
+            Crossfade::fade_out(samples, channels);
+            self.status.underruns += 1;
+            self.switch.starved(active);
+        }
+        end
+    }
+
+    /// Lays the input that goes off air over the block, as long as the fade lasts.
+    fn mix_outgoing(&mut self, now: Instant) {
+        let Some(fade) = &mut self.fade else { return };
+        let channels = self.layout.channels();
+        self.other.reset(self.rate, self.layout);
+        self.other.resize(self.config.quantum);
+        let start = core::mem::take(&mut fade.start) * channels;
+        if let Some(input) = fade.from.and_then(|from| self.inputs.get_mut(from)) {
+            let wanted = fade.curve.remaining().min(self.config.quantum).as_usize() * channels;
+            input.read(now, &mut self.other.samples_mut()[..wanted]);
+        }
+        let outgoing = &self.other.samples()[start..];
+        fade.curve.mix(outgoing, &mut self.block.samples_mut()[start..], channels);
+        if fade.curve.remaining() == Frames::ZERO {
+            self.fade = None;
+        }
+    }
+
+    fn keep_fresh(&mut self, quantum: Frames) {
+        let elapsed = self.rate.span(quantum);
+        let active = self.switch.active();
+        for (index, input) in self.inputs.iter_mut().enumerate() {
+            if Some(index) == active {
+                input.follow(elapsed);
+            } else if input.facts().pacing == source::Pacing::Live {
+                input.skip(quantum);
+            }
+        }
+    }
+
+    fn send(&mut self, now: Instant) {
+        let timestamp = self.timeline.local_at(self.next);
+        let (pts, duration) = (self.next, self.config.quantum);
+        self.next += duration;
+        self.status.position = self.next;
+        let Some(mut bytes) = self.pool.take() else {
+            self.status.pool_exhausted += 1;
+            return;
+        };
+        bytes.clear();
+        bytes.resize(HEADROOM, 0);
+        if self.encoder.encode(&self.block, &mut bytes).is_err() {
+            self.status.encode_errors += 1;
+            return;
+        }
+        let payload = bytes.len() - HEADROOM;
+        let header = (self.config.write_header)(&mut bytes[..HEADROOM], now, timestamp, payload);
+        let codec = self.encoder.codec();
+        let chunk = Chunk { pts, duration, codec, header, bytes: bytes.freeze() };
+        let stamped = Stamped { chunk, timestamp };
+        for output in &mut self.outputs {
+            if output.push(stamped.clone()).is_err() {
+                self.status.fanout_full += 1;
+            }
+        }
+        self.status.chunks += 1;
+        self.status.payload_bytes += payload as u64;
+    }
+
+    fn report(&mut self) {
+        self.status.timeline = Some(self.timeline);
+        self.status.active = self.switch.active();
+        self.status.level.read(&self.level, self.layout.channels());
+        for (index, input) in self.inputs.iter().enumerate().take(self.status.inputs.len()) {
+            self.status.inputs[index] = InputState {
+                health: self.switch.health(index),
+                buffered: input.buffered(),
+                drift: input.drift(),
+                rate: input.source_spec().0,
+                channels: input.source_spec().1.channels(),
+            };
+        }
+        self.published.publish(self.status);
+    }
+}
+
+impl core::fmt::Debug for Station {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Station").field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+/// How far a station may fall behind and still send everything it missed.
+const MAX_CATCH_UP: Span = Span::from_millis(1_000);
+
+#[cfg(test)]
+mod tests;

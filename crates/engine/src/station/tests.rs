@@ -1,0 +1,277 @@
+//! A station in virtual time: what goes out, frame by frame.
+
+use aulos_core::{Codec, SampleFormat, SampleSpec};
+use aulos_dsp::Resampler;
+use aulos_rt::ring::{Consumer, ring};
+
+use super::*;
+use crate::encode::EncodeError;
+use crate::input;
+use crate::source::{Item, Pacing, Pulled, RingSource, Source};
+
+/// Passes the samples on as they are, so that the tests can look at them.
+struct Bare(SampleSpec);
+
+impl Encoder for Bare {
+    fn codec(&self) -> Codec {
+        Codec::Pcm
+    }
+    fn spec(&self) -> SampleSpec {
+        self.0
+    }
+    fn header(&self) -> &[u8] {
+        &[]
+    }
+    fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        for sample in block.samples() {
+            out.extend_from_slice(&sample.to_le_bytes());
+        }
+        Ok(())
+    }
+}
+
+/// Counts upwards: every frame is its own number over a million, so each one can be told apart.
+struct Counter {
+    next: u64,
+    base: u64,
+}
+
+impl Source for Counter {
+    fn pull(&mut self, _now: Instant, into: &mut Block) -> Pulled {
+        into.reset(SampleRate::STUDIO, ChannelLayout::MONO);
+        into.resize(Frames(480));
+        for sample in into.samples_mut() {
+            *sample = number(self.base + self.next);
+            self.next += 1;
+        }
+        Pulled::Block
+    }
+    fn pacing(&self) -> Pacing {
+        Pacing::OnDemand
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "small numbers, exact in f32")]
+fn number(frame: u64) -> f32 {
+    (frame % 1_000_000) as f32 / 1_048_576.0
+}
+
+const SPEC: SampleSpec =
+    SampleSpec { rate: SampleRate::STUDIO, format: SampleFormat::F32, layout: ChannelLayout::MONO };
+
+struct World {
+    now: Instant,
+    station: Station,
+    chunks: Consumer<Stamped>,
+    status: aulos_rt::Reader<StationStatus>,
+}
+
+impl World {
+    fn new(sources: Vec<Box<dyn Source>>) -> Self {
+        let config = Config {
+            quantum: Frames(960),
+            switch: switch::Config::default(),
+            crossfade: Span::from_millis(20),
+            write_header: |_, _, _, _| 0,
+        };
+        let now = Instant::ZERO + Span::from_secs(5);
+        let inputs = sources
+            .into_iter()
+            .map(|source| Input::new(source, SPEC.rate, SPEC.layout, input::Config::default()))
+            .collect();
+        let (producer, chunks) = ring(64);
+        let (publisher, status) = aulos_rt::latest(StationStatus::new(now));
+        let pool = Pool::new(64, || Vec::with_capacity(HEADROOM + 960 * 4));
+        let outputs = vec![producer];
+        let encoder = Box::new(Bare(SPEC));
+        let station = Station::new(config, now, inputs, encoder, pool, outputs, publisher);
+        Self { now, station, chunks, status }
+    }
+
+    /// Runs one quantum and gives its samples.
+    fn step(&mut self) -> Vec<f32> {
+        self.now = self.station.poll_timeout();
+        self.station.handle_timeout(self.now);
+        self.samples()
+    }
+
+    fn samples(&mut self) -> Vec<f32> {
+        let mut samples = Vec::new();
+        while let Some(stamped) = self.chunks.pop() {
+            let bytes = stamped.chunk.payload();
+            samples.extend(bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)));
+        }
+        samples
+    }
+
+    fn run(&mut self, millis: u64) -> Vec<f32> {
+        (0..millis / 20).flat_map(|_| self.step()).collect()
+    }
+}
+
+/// A live sender that the test feeds.
+struct Feed {
+    items: Producer<Item>,
+    pool: Pool<Block>,
+    next: u64,
+}
+
+fn live() -> (Feed, Box<dyn Source>) {
+    let (items, consumer) = ring(256);
+    let pool =
+        Pool::new(256, || Block::with_capacity(SPEC.rate, SPEC.layout, source::BLOCK_SAMPLES));
+    (Feed { items, pool, next: 0 }, Box::new(RingSource::new(consumer, Pacing::Live)))
+}
+
+impl Feed {
+    fn send(&mut self, now: Instant, millis: u64) {
+        for _ in 0..millis / 10 {
+            let mut block = self.pool.take().expect("a block");
+            block.reset(SPEC.rate, SPEC.layout);
+            block.resize(Frames(480));
+            block.received = now;
+            for sample in block.samples_mut() {
+                *sample = number(self.next);
+                self.next += 1;
+            }
+            self.items.push(Item::Block(block)).expect("room");
+        }
+    }
+}
+
+/// How late a source's frames come out of its resampler; before them there is silence.
+fn latency() -> usize {
+    Resampler::new(1, SPEC.rate, SPEC.rate).latency().as_usize()
+}
+
+fn expect_run(samples: &[f32], first: u64) {
+    for (offset, sample) in samples.iter().enumerate() {
+        let expected = number(first + offset as u64);
+        assert!((sample - expected).abs() == 0.0, "frame {offset}: {sample} is not {expected}");
+    }
+}
+
+#[test]
+fn a_source_goes_through_bit_by_bit_from_its_first_frame() {
+    let mut world = World::new(vec![Box::new(Counter { next: 0, base: 0 })]);
+    let samples = world.run(2_000);
+    assert_eq!(samples.len(), 96_000);
+    expect_run(&samples[latency()..], 0);
+}
+
+#[test]
+fn timestamps_advance_by_exactly_the_frames_sent_however_late_the_worker_is() {
+    let mut world = World::new(vec![Box::new(Counter { next: 0, base: 0 })]);
+    let mut last = None;
+    for step in 0u32..500 {
+        let late = Span::from_millis(i64::from(step * 7919 % 97));
+        world.now = world.station.poll_timeout() + late;
+        world.station.handle_timeout(world.now);
+        while let Some(stamped) = world.chunks.pop() {
+            if let Some((pts, timestamp)) = last {
+                assert_eq!(stamped.chunk.pts, pts + Frames(960));
+                assert_eq!(stamped.timestamp - timestamp, Span::from_millis(20));
+            }
+            last = Some((stamped.chunk.pts, stamped.timestamp));
+        }
+    }
+}
+
+#[test]
+fn a_process_that_stood_still_moves_its_timeline_once_and_says_so() {
+    let mut world = World::new(vec![Box::new(Counter { next: 0, base: 0 })]);
+    world.run(100);
+    world.now += Span::from_secs(60);
+    world.station.handle_timeout(world.now);
+    assert_eq!(world.samples().len(), 960, "not three thousand chunks at once");
+    assert_eq!(world.status.read().stalls, 1);
+    assert!(world.station.poll_timeout() > world.now);
+}
+
+#[test]
+fn with_no_source_there_is_silence_on_time() {
+    let mut world = World::new(vec![]);
+    let samples = world.run(1_000);
+    assert_eq!(samples.len(), 48_000);
+    assert!(samples.iter().all(|sample| *sample == 0.0));
+    assert_eq!(world.status.read().silent_frames, 48_000);
+}
+
+#[test]
+fn a_live_sender_takes_over_and_nothing_that_it_sent_is_lost() {
+    let (mut feed, source) = live();
+    let mut world = World::new(vec![source, Box::new(Counter { next: 0, base: 500_000 })]);
+    world.run(200);
+    let mut out = Vec::new();
+    for _ in 0..100 {
+        feed.send(world.now, 20);
+        out.extend(world.step());
+    }
+    let switched = out.iter().position(|sample| *sample < number(400_000)).expect("it took over");
+    // After the cross-fade the frames are the sender's own, in order, from its 20th millisecond on.
+    let start = switched.next_multiple_of(960) + 960;
+    let first = out[start];
+    let index = (0..96_000).find(|frame| (number(*frame) - first).abs() == 0.0).expect("its own");
+    assert!(index <= 1_920, "began with frame {index}");
+    expect_run(&out[start..], index);
+}
+
+#[test]
+fn a_sender_that_dies_leaves_no_hole() {
+    let (mut feed, source) = live();
+    let mut world = World::new(vec![source, Box::new(Counter { next: 0, base: 500_000 })]);
+    for _ in 0..100 {
+        feed.send(world.now, 20);
+        world.step();
+    }
+    let out = world.run(2_000);
+    assert!(out.iter().all(|sample| *sample > 0.0), "a frame of silence");
+    let status = *world.status.read();
+    assert_eq!((status.active, status.underruns), (Some(1), 0));
+}
+
+#[test]
+fn a_lone_sender_that_stops_is_faded_out_and_back_in() {
+    let (mut feed, source) = live();
+    feed.next = 500_000;
+    let mut world = World::new(vec![source]);
+    // Not a whole number of quanta, so that a crumb is left when it runs dry.
+    feed.send(world.now, 10);
+    for _ in 0..100 {
+        feed.send(world.now, 20);
+        world.step();
+    }
+    let mut out = world.run(1_000);
+    for _ in 0..100 {
+        feed.send(world.now, 20);
+        out.extend(world.step());
+    }
+    let step = out.windows(2).map(|pair| (pair[1] - pair[0]).abs()).fold(0.0, f32::max);
+    assert!(step < 0.01, "a click of {step}");
+    assert_eq!(world.status.read().underruns, 1);
+}
+
+#[test]
+fn a_clean_end_is_followed_by_the_fallback_within_the_same_quantum() {
+    let (mut feed, source) = live();
+    let mut world = World::new(vec![source, Box::new(Counter { next: 0, base: 500_000 })]);
+    // The fallback has been on air: it goes on in its middle, so it is faded in.
+    world.run(100);
+    feed.send(world.now, 510);
+    feed.items.push(Item::End).expect("room");
+    let out = world.run(1_000);
+    let end = 510 * 48 + latency();
+    expect_run(&out[960..end], 960 - latency() as u64);
+    assert!(out[end + 1..].iter().all(|sample| *sample > 0.0), "a frame of silence");
+}
+
+#[test]
+fn a_fast_sender_is_held_back_and_played_whole() {
+    let (mut feed, source) = live();
+    let mut world = World::new(vec![source]);
+    feed.send(world.now, 2_500);
+    let out = world.run(2_000);
+    let status = *world.status.read();
+    assert_eq!(status.underruns, 0);
+    expect_run(&out[latency()..], 0);
+}
