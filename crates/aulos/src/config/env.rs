@@ -1,0 +1,66 @@
+//! What a default takes from its surroundings, as values, so that tests have surroundings of their
+//! own.
+
+use std::path::PathBuf;
+
+use super::uri;
+
+/// The surroundings of the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// `XDG_RUNTIME_DIR`.
+    pub runtime_dir: Option<PathBuf>,
+    /// `XDG_STATE_HOME`.
+    pub state_home: Option<PathBuf>,
+    /// `HOME`.
+    pub home: Option<PathBuf>,
+    /// The user's number.
+    pub uid: u32,
+}
+
+impl Environment {
+    /// Of this process. Variables that are empty or relative are not there (XDG base directories,
+    /// "Environment variables").
+    #[must_use]
+    pub fn of_process() -> Self {
+        let dir = |name| std::env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+        Self {
+            runtime_dir: dir("XDG_RUNTIME_DIR"),
+            state_home: dir("XDG_STATE_HOME"),
+            home: dir("HOME"),
+            uid: rustix::process::getuid().as_raw(),
+        }
+    }
+
+    /// Where state is kept when nobody says it.
+    #[must_use]
+    pub fn state_dir(&self) -> PathBuf {
+        match (&self.state_home, &self.home) {
+            (Some(state), _) => state.join("aulos"),
+            (None, Some(home)) => home.join(".local/state/aulos"),
+            (None, None) => PathBuf::from("/var/lib/aulos"),
+        }
+    }
+
+    /// The FIFO of the station `default`.
+    #[must_use]
+    pub fn fifo(&self) -> PathBuf {
+        match &self.runtime_dir {
+            Some(dir) => dir.join("aulos.fifo"),
+            None => PathBuf::from(format!("/tmp/aulos-{}.fifo", self.uid)),
+        }
+    }
+
+    /// The configuration of a server that nobody configured.
+    #[must_use]
+    pub fn default_config(&self) -> String {
+        let fifo = uri::encode(&self.fifo().to_string_lossy()).replace(['\\', '"'], "_");
+        DEFAULT_CONFIG.replace("FIFO", &fifo)
+    }
+}
+
+const DEFAULT_CONFIG: &str = r#"[[station]]
+name    = "default"
+codec   = "flac"
+sources = ["pipe://FIFO", "demo://"]
+"#;

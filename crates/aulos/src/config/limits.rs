@@ -1,0 +1,38 @@
+//! Every bound of a configuration, with its reason.
+
+use std::ops::RangeInclusive;
+
+/// A station costs a place in every reactor's table and some hundred kilobytes of buffers.
+pub const MAX_STATIONS: usize = 1_000;
+/// Each source is buffered and metered while it waits.
+pub const MAX_SOURCES: usize = 32;
+/// Names stand in URLs, file names and on small screens.
+pub const MAX_NAME: usize = 64;
+/// Snapcast's least chunk, and Opus' longest packet.
+pub const CHUNK_MS: RangeInclusive<u32> = 10..=60;
+/// snapclient's least buffer; above a minute a join would send megabytes at once.
+pub const BUFFER_MS: RangeInclusive<u32> = 20..=60_000;
+/// The lengths of one Opus packet that are at least one chunk (RFC 6716, 2.1.4).
+pub const OPUS_CHUNK_MS: [u32; 4] = [10, 20, 40, 60];
+/// What the clients' sound cards play.
+pub const STATION_RATE: RangeInclusive<u32> = 8_000..=192_000;
+/// What FLAC can carry (RFC 9639, 9.1.3), and more than any client has speakers.
+pub const MAX_STATION_CHANNELS: usize = 8;
+/// Below one chunk a switch would fire between two chunks; an hour is never.
+pub const TIMEOUT_MS: RangeInclusive<u32> = 20..=3_600_000;
+/// What is buffered in front of the switch.
+pub const INPUT_BUFFER_MS: RangeInclusive<u32> = 0..=60_000;
+/// Longer fades would need more of both sources than is buffered.
+pub const CROSSFADE_MS: RangeInclusive<u32> = 0..=10_000;
+/// An hour is never.
+pub const HOLD_IN_S: RangeInclusive<u32> = 0..=3_600;
+/// Silence is below any wanted sound, and above the noise of a 24-bit converter.
+pub const SILENCE_DBFS: RangeInclusive<f64> = -120.0..=0.0;
+/// A day of silence is an alarm that nobody hears.
+pub const SILENCE_S: RangeInclusive<f64> = 0.1..=86_400.0;
+/// More would be a fault in the unit; the limiter is not built yet.
+pub const GAIN_DB: RangeInclusive<f64> = -60.0..=20.0;
+/// The level of a tone.
+pub const TONE_DBFS: RangeInclusive<f64> = -120.0..=0.0;
+/// Bytes of a configuration file: a thousand stations need a fifth of it.
+pub const MAX_FILE: u64 = 4 << 20;

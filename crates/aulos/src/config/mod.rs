@@ -1,0 +1,74 @@
+//! `aulos.toml`: read whole, checked once, and every problem told at once.
+//!
+//! ```text
+//!  embedded default, file, --set  ->  tree  ->  Config (wishes)  ->  Resolved (facts)
+//!                                       \___________\____________________\__ Problems
+//! ```
+//!
+//! serde's derive would have been shorter; it stops at the first fault, cannot say where a value
+//! of `--set` came from, and knows nothing of "not built yet".
+
+mod env;
+pub mod limits;
+mod model;
+mod problem;
+mod read;
+mod resolve;
+mod source;
+#[cfg(test)]
+mod tests;
+mod tree;
+pub mod uri;
+
+pub use env::Environment;
+pub use model::{Config, ListenConfig, SilenceConfig, SourceEntry, StationConfig, SwitchConfig};
+pub use problem::{At, ConfigError, Place, Problem};
+pub use resolve::{Endpoint, Listen, Resolved, Silence, Source, Station, Switch};
+pub use source::{PipeMode, SourceConfig};
+
+use problem::Problems;
+use tree::{Entry, Node, Value};
+
+/// A configuration file that has been read: what it is called in messages, and its text.
+#[derive(Clone, Copy, Debug)]
+pub struct File<'a> {
+    /// As the user wrote it.
+    pub name: &'a str,
+    /// All of it.
+    pub text: &'a str,
+}
+
+/// Reads and checks a configuration. Without a file, or with one that has no station, the station
+/// of [`Environment::default_config`] is run.
+///
+/// # Errors
+/// [`ConfigError`] with every problem, in the order of the file and then of `sets`.
+pub fn load(
+    file: Option<File<'_>>,
+    sets: &[String],
+    env: &Environment,
+) -> Result<Resolved, ConfigError> {
+    let problems = Problems::default();
+    let File { name, text } = file.unwrap_or(File { name: "", text: "" });
+    let mut root = tree::parse(text, &Place::File, &problems);
+    add_default_station(&mut root, env, &problems);
+    for (index, set) in sets.iter().enumerate() {
+        tree::set(&mut root, index, set, &problems);
+    }
+    let config = model::read(&root, &problems);
+    let resolved = resolve::resolve(&config, env, &problems);
+    if problems.is_empty() {
+        return Ok(resolved);
+    }
+    Err(ConfigError::new(problems.into_sorted(), name, text, sets))
+}
+
+fn add_default_station(root: &mut Node, env: &Environment, problems: &Problems) {
+    if root.get("station").is_some() {
+        return;
+    }
+    let default = tree::parse(&env.default_config(), &|_| Place::Default, problems);
+    if let (Value::Table(entries), Value::Table(theirs)) = (&mut root.value, default.value) {
+        entries.extend(theirs.into_iter().filter(|Entry { key, .. }| key == "station"));
+    }
+}

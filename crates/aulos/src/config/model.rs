@@ -1,0 +1,303 @@
+//! The configuration as it was wished: plain structs whose `Default` is what DESIGN.md promises.
+//!
+//! Nothing here has been compared with anything else; that is [`super::resolve`]'s work.
+
+use super::limits::{
+    BUFFER_MS, CHUNK_MS, CROSSFADE_MS, GAIN_DB, HOLD_IN_S, INPUT_BUFFER_MS, SILENCE_DBFS,
+    SILENCE_S, TIMEOUT_MS,
+};
+use super::problem::{At, Place, Problems};
+use super::read::{Table, missing};
+use super::tree::{Node, Value};
+
+/// `aulos.toml`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config {
+    /// Where state is kept; absent, the environment decides.
+    pub state_dir: Option<At<String>>,
+    /// `[listen]`.
+    pub listen: ListenConfig,
+    /// `[[station]]`.
+    pub stations: Vec<StationConfig>,
+}
+
+/// `[listen]`: each is `HOST:PORT`, `:PORT` or a port.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListenConfig {
+    /// The host of the lines that name only a port.
+    pub address: At<String>,
+    /// Snapcast's stream port.
+    pub stream: At<String>,
+    /// Snapcast's control port.
+    pub control: At<String>,
+    /// The page and the API.
+    pub http: At<String>,
+}
+
+impl Default for ListenConfig {
+    fn default() -> Self {
+        let text = |text: &str| At::default_value(text.to_owned());
+        Self {
+            address: text("127.0.0.1"),
+            stream: text("1704"),
+            control: text("1705"),
+            http: text("1780"),
+        }
+    }
+}
+
+/// `[[station]]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StationConfig {
+    /// Where the station begins.
+    pub at: Place,
+    /// Required.
+    pub name: Option<At<String>>,
+    /// `pcm`, `flac` or `opus`.
+    pub codec: At<String>,
+    /// `rate:format:channels`.
+    pub spec: At<String>,
+    /// Milliseconds per chunk.
+    pub chunk_ms: At<u32>,
+    /// Milliseconds from capture to play-out.
+    pub buffer_ms: At<u32>,
+    /// In order of priority; required.
+    pub sources: Vec<SourceEntry>,
+    /// How sources take over from each other.
+    pub switch: SwitchConfig,
+    /// What counts as silence.
+    pub silence: SilenceConfig,
+}
+
+impl Default for StationConfig {
+    fn default() -> Self {
+        Self {
+            at: Place::Default,
+            name: None,
+            codec: At::default_value("flac".to_owned()),
+            spec: At::default_value("48000:16:2".to_owned()),
+            chunk_ms: At::default_value(20),
+            buffer_ms: At::default_value(1_000),
+            sources: Vec::new(),
+            switch: SwitchConfig::default(),
+            silence: SilenceConfig::default(),
+        }
+    }
+}
+
+/// One entry of `sources`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SourceEntry {
+    /// The URI.
+    pub uri: At<String>,
+    /// What it is called; absent, its URI decides.
+    pub name: Option<At<String>>,
+    /// Decibels that its sound is changed by.
+    pub gain_db: f64,
+    /// Opened only when it is needed.
+    pub standby: bool,
+    /// Milliseconds without sound until it counts as gone; absent, the switch's.
+    pub timeout_ms: Option<u32>,
+    /// What counts as silence; absent, the station's.
+    pub silence: Option<SilenceConfig>,
+}
+
+/// `switch`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SwitchConfig {
+    /// Milliseconds without sound until a source counts as gone.
+    pub timeout_ms: u32,
+    /// Milliseconds that are buffered per input.
+    pub input_buffer_ms: u32,
+    /// Milliseconds of cross-fade.
+    pub crossfade_ms: u32,
+    /// Seconds that a better source has to be healthy before it takes over.
+    pub hold_in_s: u32,
+    /// What plays when nothing is left.
+    pub last_resort: At<String>,
+}
+
+impl Default for SwitchConfig {
+    fn default() -> Self {
+        Self {
+            timeout_ms: 300,
+            input_buffer_ms: 400,
+            crossfade_ms: 20,
+            hold_in_s: 5,
+            last_resort: At::default_value("silence".to_owned()),
+        }
+    }
+}
+
+/// `silence`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SilenceConfig {
+    /// Decibels below full scale.
+    pub below_dbfs: f64,
+    /// Seconds below it.
+    pub for_s: f64,
+}
+
+impl Default for SilenceConfig {
+    fn default() -> Self {
+        Self { below_dbfs: -60.0, for_s: 10.0 }
+    }
+}
+
+/// Reads a whole tree; what cannot be read is noted and keeps its default.
+pub(super) fn read(root: &Node, problems: &Problems) -> Config {
+    let mut table = Table::new(root, "the configuration", problems);
+    let state_dir = table.text("state_dir");
+    let listen = table.node("listen").map_or_else(ListenConfig::default, |node| {
+        read_listen(Table::new(node, "[listen]", problems), problems)
+    });
+    let stations = match table.node("station") {
+        Some(Node { value: Value::List(items), .. }) => {
+            items.iter().enumerate().map(|(i, node)| read_station(i, node, problems)).collect()
+        }
+        Some(node) => {
+            let message = format!("`station` is {}: it must be a list of tables", node.kind());
+            problems.hint(node.at, message, "write [[station]] with two brackets");
+            Vec::new()
+        }
+        None => Vec::new(),
+    };
+    table.not_yet("relay", "leave [[relay]] out; stations work");
+    table.not_yet("tls", "leave [tls] out, and put a proxy that speaks TLS in front");
+    table.finish();
+    Config { state_dir, listen, stations }
+}
+
+fn read_listen(mut table: Table<'_>, problems: &Problems) -> ListenConfig {
+    let mut listen = ListenConfig::default();
+    if let Some(address) = table.text("address") {
+        listen.address = address;
+    }
+    for (key, slot) in [
+        ("stream", &mut listen.stream),
+        ("control", &mut listen.control),
+        ("http", &mut listen.http),
+    ] {
+        match table.node(key) {
+            Some(Node { value: Value::Integer(port), at, .. }) => {
+                *slot = At { value: port.to_string(), at: *at };
+            }
+            Some(Node { value: Value::Text(text), at, .. }) => {
+                *slot = At { value: text.clone(), at: *at };
+            }
+            Some(node) => {
+                let message = format!("`{key}` is {}, not an address", node.kind());
+                problems.hint(node.at, message, "\"HOST:PORT\", \":PORT\" or a port alone");
+            }
+            None => {}
+        }
+    }
+    table.not_yet("https", "leave it out, and put a proxy that speaks TLS in front of `http`");
+    table.finish();
+    listen
+}
+
+fn read_station(index: usize, node: &Node, problems: &Problems) -> StationConfig {
+    let label = match node.get("name") {
+        Some(Node { value: Value::Text(name), .. }) => format!("station `{name}`"),
+        _ => format!("station number {index}"),
+    };
+    let mut table = Table::new(node, label.as_str(), problems);
+    let mut station = StationConfig { at: node.at, name: table.text("name"), ..Default::default() };
+    if station.name.is_none() && node.get("name").is_none() {
+        missing(problems, node.at, "name", &label, "name = \"kitchen\"");
+    }
+    keep(&mut station.codec, table.text("codec"));
+    keep(&mut station.spec, table.text("spec"));
+    keep(&mut station.chunk_ms, table.number("chunk_ms", "milliseconds", CHUNK_MS));
+    keep(&mut station.buffer_ms, table.number("buffer_ms", "milliseconds", BUFFER_MS));
+    match table.list("sources") {
+        Some(items) => {
+            station.sources =
+                items.value.iter().filter_map(|node| read_source(node, problems)).collect();
+            if items.value.is_empty() {
+                missing(problems, items.at, "sources", &label, EXAMPLE);
+            }
+        }
+        None if node.get("sources").is_none() => {
+            missing(problems, node.at, "sources", &label, EXAMPLE);
+        }
+        None => {}
+    }
+    if let Some(node) = table.node("switch") {
+        station.switch = read_switch(Table::new(node, format!("switch of {label}"), problems));
+    }
+    if let Some(node) = table.node("silence") {
+        station.silence = read_silence(node, &label, problems);
+    }
+    table.not_yet("normalize", "leave it out: the loudness of this station is not changed");
+    table.not_yet("record", "leave it out, or record with a client for now");
+    table.finish();
+    station
+}
+
+fn read_source(node: &Node, problems: &Problems) -> Option<SourceEntry> {
+    let mut source = SourceEntry::default();
+    if let Value::Text(uri) = &node.value {
+        source.uri = At { value: uri.clone(), at: node.at };
+        return Some(source);
+    }
+    if !matches!(node.value, Value::Table(_)) {
+        let message = format!("a source is {}: it must be a URI or a table", node.kind());
+        problems.hint(node.at, message, EXAMPLE);
+        return None;
+    }
+    let mut table = Table::new(node, "a source", problems);
+    let uri = table.text("uri");
+    if uri.is_none() && node.get("uri").is_none() {
+        missing(problems, node.at, "uri", "a source", "{ uri = \"demo://\" }");
+    }
+    source.name = table.text("name");
+    source.gain_db = table.real("gain_db", "dB", GAIN_DB).map_or(0.0, |gain| gain.value);
+    source.standby = table.flag("standby").is_some_and(|standby| standby.value);
+    source.timeout_ms =
+        table.number("timeout_ms", "milliseconds", TIMEOUT_MS).map(|timeout| timeout.value);
+    source.silence = table.node("silence").map(|node| read_silence(node, "a source", problems));
+    table.not_yet("normalize", "leave it out, or bring the source to level with `gain_db`");
+    table.finish();
+    source.uri = uri?;
+    Some(source)
+}
+
+fn read_switch(mut table: Table<'_>) -> SwitchConfig {
+    let mut switch = SwitchConfig::default();
+    let mut read = |key, slot: &mut u32, range| {
+        let unit = if key == "hold_in_s" { "seconds" } else { "milliseconds" };
+        if let Some(number) = table.number(key, unit, range) {
+            *slot = number.value;
+        }
+    };
+    read("timeout_ms", &mut switch.timeout_ms, TIMEOUT_MS);
+    read("input_buffer_ms", &mut switch.input_buffer_ms, INPUT_BUFFER_MS);
+    read("crossfade_ms", &mut switch.crossfade_ms, CROSSFADE_MS);
+    read("hold_in_s", &mut switch.hold_in_s, HOLD_IN_S);
+    keep(&mut switch.last_resort, table.text("last_resort"));
+    table.finish();
+    switch
+}
+
+fn read_silence(node: &Node, of: &str, problems: &Problems) -> SilenceConfig {
+    let mut table = Table::new(node, format!("silence of {of}"), problems);
+    let mut silence = SilenceConfig::default();
+    if let Some(level) = table.real("below_dbfs", "dBFS", SILENCE_DBFS) {
+        silence.below_dbfs = level.value;
+    }
+    if let Some(time) = table.real("for_s", "seconds", SILENCE_S) {
+        silence.for_s = time.value;
+    }
+    table.finish();
+    silence
+}
+
+fn keep<T>(slot: &mut At<T>, read: Option<At<T>>) {
+    if let Some(read) = read {
+        *slot = read;
+    }
+}
+
+const EXAMPLE: &str = "sources = [\"tcp://0.0.0.0:4953\", \"demo://\"]";

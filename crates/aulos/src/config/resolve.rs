@@ -1,0 +1,375 @@
+//! From wishes to facts: the one place where a configuration is checked.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use aulos_core::{Codec, Db, Frames, SampleFormat, SampleSpec, Span};
+
+use super::env::Environment;
+use super::limits::{
+    MAX_NAME, MAX_SOURCES, MAX_STATION_CHANNELS, MAX_STATIONS, OPUS_CHUNK_MS, STATION_RATE,
+};
+use super::model::{Config, ListenConfig, SilenceConfig, SourceEntry, StationConfig, SwitchConfig};
+use super::problem::{At, Place, Problems, did_you_mean};
+use super::source::{self, SourceConfig};
+
+/// A configuration that can be run. Its order is the file's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resolved {
+    /// Where state is kept.
+    pub state_dir: PathBuf,
+    /// What to listen on.
+    pub listen: Listen,
+    /// At least one.
+    pub stations: Vec<Station>,
+}
+
+/// What to listen on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// Snapcast's stream port.
+    pub stream: Endpoint,
+    /// Snapcast's control port.
+    pub control: Endpoint,
+    /// The page and the API.
+    pub http: Endpoint,
+}
+
+/// A host and a port; port 0 lets the system choose where we listen.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// An address without brackets, or a name.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+/// One station.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Station {
+    /// Unique; also the Snapcast stream's id.
+    pub name: String,
+    /// What clients decode.
+    pub codec: Codec,
+    /// What clients play.
+    pub spec: SampleSpec,
+    /// Milliseconds per chunk.
+    pub chunk_ms: u32,
+    /// Milliseconds from capture to play-out.
+    pub buffer_ms: u32,
+    /// In order of priority; at least one, each with a name of its own.
+    pub sources: Vec<Source>,
+    /// How sources take over from each other.
+    pub switch: Switch,
+    /// What counts as silence.
+    pub silence: Silence,
+}
+
+/// One source of a station.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    /// As it was written.
+    pub uri: String,
+    /// Unique in its station.
+    pub name: String,
+    /// What the URI means.
+    pub config: SourceConfig,
+    /// What its sound is changed by.
+    pub gain: Db,
+    /// Opened only when it is needed.
+    pub standby: bool,
+    /// Milliseconds without sound until it counts as gone.
+    pub timeout_ms: u32,
+    /// What counts as silence.
+    pub silence: Silence,
+}
+
+/// How sources take over from each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// Milliseconds that are buffered per input.
+    pub input_buffer_ms: u32,
+    /// Milliseconds of cross-fade; 0 cuts.
+    pub crossfade_ms: u32,
+    /// Seconds that a better source has to be healthy before it takes over.
+    pub hold_in_s: u32,
+}
+
+/// What counts as silence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Silence {
+    /// Below this level, of full scale.
+    pub below: Db,
+    /// For so long.
+    pub span: Span,
+}
+
+/// Checks everything; what is wrong is noted, and the result is only of use when nothing was.
+pub(super) fn resolve(config: &Config, env: &Environment, problems: &Problems) -> Resolved {
+    let state_dir = match &config.state_dir {
+        Some(dir) if dir.value.is_empty() => {
+            problems.hint(dir.at, "`state_dir` is empty", "leave it out for the default");
+            PathBuf::new()
+        }
+        Some(dir) => PathBuf::from(&dir.value),
+        None => env.state_dir(),
+    };
+    if let Some(station) = config.stations.get(MAX_STATIONS) {
+        let message = format!("there are more than {MAX_STATIONS} stations");
+        problems.add(station.at, message);
+    }
+    if config.stations.is_empty() && problems.is_empty() {
+        let hint = "leave `station` out for the built-in one";
+        problems.hint(Place::Default, "there is no station", hint);
+    }
+    unique_names(&config.stations, problems);
+    one_stdin(&config.stations, problems);
+    Resolved {
+        state_dir,
+        listen: listen(&config.listen, problems),
+        stations: config.stations.iter().map(|config| station(config, problems)).collect(),
+    }
+}
+
+fn listen(config: &ListenConfig, problems: &Problems) -> Listen {
+    let address = &config.address.value;
+    let host = address.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(address);
+    if host.is_empty() || (host.contains(':') && host.parse::<std::net::Ipv6Addr>().is_err()) {
+        let message = format!("`address` is \"{address}\": it must be a host without a port");
+        problems.hint(config.address.at, message, "\"0.0.0.0\" is every network, \"::\" IPv6 too");
+    }
+    let mut used: HashMap<Endpoint, &str> = HashMap::new();
+    let [stream, control, http] =
+        [("stream", &config.stream), ("control", &config.control), ("http", &config.http)].map(
+            |(key, text)| {
+                let Some(endpoint) = endpoint(&text.value, Some(host), None) else {
+                    let message = format!("`{key}` is \"{}\", not an address", text.value);
+                    problems.hint(text.at, message, "\"HOST:PORT\", \":PORT\" or a port alone");
+                    return Endpoint { host: host.to_owned(), port: 0 };
+                };
+                if endpoint.port != 0
+                    && let Some(other) = used.insert(endpoint.clone(), key)
+                {
+                    let message = format!("`{key}` and `{other}` are both {endpoint}");
+                    problems.hint(text.at, message, "give each a port of its own");
+                }
+                endpoint
+            },
+        );
+    Listen { stream, control, http }
+}
+
+/// `HOST:PORT`, `:PORT`, `PORT` or `HOST` (the last three only with a default for what is absent).
+pub(super) fn endpoint(text: &str, host: Option<&str>, port: Option<u16>) -> Option<Endpoint> {
+    let text = text.trim();
+    let (host_text, port_text) = match text.rsplit_once(':') {
+        Some((host, _)) if host.contains(':') && !host.ends_with(']') => (text, ""),
+        Some((host, port)) if !port.contains(']') => (host, port),
+        _ if host.is_some() && text.bytes().all(|byte| byte.is_ascii_digit()) => ("", text),
+        _ => (text, ""),
+    };
+    let bare = host_text.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let name = if host_text.is_empty() { host? } else { bare.unwrap_or(host_text) };
+    let port = if port_text.is_empty() { port? } else { port_text.parse().ok()? };
+    let plain = |c: char| c.is_alphanumeric() || ".-_:%".contains(c);
+    (name.chars().all(plain) && !name.is_empty()).then(|| Endpoint { host: name.to_owned(), port })
+}
+
+fn station(config: &StationConfig, problems: &Problems) -> Station {
+    let name = config.name.as_ref().map_or_else(String::new, |name| check_name(name, problems));
+    let codec = config.codec.value.parse::<Codec>().unwrap_or_else(|_| {
+        let message = format!("`{}` is not a codec", config.codec.value);
+        let hint = match did_you_mean(&config.codec.value, &["flac", "opus", "pcm"]) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "use flac, opus or pcm".to_owned(),
+        };
+        problems.hint(config.codec.at, message, hint);
+        Codec::Flac
+    });
+    let spec = config.spec.value.parse::<SampleSpec>().unwrap_or_else(|error| {
+        problems.hint(
+            config.spec.at,
+            format!("`spec` is \"{}\"", config.spec.value),
+            error.to_string(),
+        );
+        SampleSpec::DEFAULT
+    });
+    check_spec(config, codec, spec, problems);
+    if config.buffer_ms.value < config.chunk_ms.value {
+        let message = format!(
+            "`buffer_ms` is {}, which is less than one chunk of {} ms",
+            config.buffer_ms.value, config.chunk_ms.value
+        );
+        problems.hint(config.buffer_ms.at, message, "1000 is the default; 20 chunks are usual");
+    }
+    if config.switch.last_resort.value != "silence" {
+        let at = config.switch.last_resort.at;
+        let message = format!("`last_resort` is \"{}\"", config.switch.last_resort.value);
+        problems.hint(at, message, "it can be \"silence\"; another sound is the last of `sources`");
+    }
+    Station {
+        name,
+        codec,
+        spec,
+        chunk_ms: config.chunk_ms.value,
+        buffer_ms: config.buffer_ms.value,
+        sources: sources(config, problems),
+        switch: switch(&config.switch),
+        silence: silence(config.silence),
+    }
+}
+
+/// What a client of that codec cannot play is refused here rather than heard as noise there.
+fn check_spec(config: &StationConfig, codec: Codec, spec: SampleSpec, problems: &Problems) {
+    let refuse = |message: String, hint: &str| problems.hint(config.spec.at, message, hint);
+    let (rate, channels) = (spec.rate.hz(), spec.layout.channels());
+    let format = spec.format;
+    if codec == Codec::Opus {
+        if rate != 48_000 || channels > 2 || format != SampleFormat::S16Le {
+            refuse(
+                format!("opus cannot carry {spec}: it takes 48000 Hz, 16 bit and 1 or 2 channels"),
+                "spec = \"48000:16:2\", or codec = \"flac\"",
+            );
+        }
+        if !OPUS_CHUNK_MS.contains(&config.chunk_ms.value) {
+            let message = format!("opus has no packets of {} ms", config.chunk_ms.value);
+            problems.hint(config.chunk_ms.at, message, "use 10, 20, 40 or 60");
+        }
+        return;
+    }
+    if !STATION_RATE.contains(&rate) {
+        let (low, high) = (STATION_RATE.start(), STATION_RATE.end());
+        refuse(format!("a station's rate is {low} to {high} Hz, not {rate}"), "48000 is usual");
+    } else if spec.rate.frames(Span::from_millis(i64::from(config.chunk_ms.value))) == Frames(0) {
+        refuse(format!("a chunk of {} ms holds no frame", config.chunk_ms.value), "48000 is usual");
+    }
+    if channels > MAX_STATION_CHANNELS {
+        refuse(format!("a station has 1 to {MAX_STATION_CHANNELS} channels, not {channels}"), "2");
+    }
+    let wanted = match codec {
+        Codec::Flac => matches!(format, SampleFormat::S16Le | SampleFormat::S24In32Le),
+        _ => matches!(format, SampleFormat::S16Le | SampleFormat::S24In32Le | SampleFormat::S32Le),
+    };
+    if !wanted {
+        let bits = if codec == Codec::Flac { "16 or 24" } else { "16, 24 or 32" };
+        let message = format!("{codec} goes to clients with {bits} bits, not `{format}`");
+        refuse(message, "the format of a source is its own: ?sampleformat=44100:f32:2");
+    }
+    let samples = rate as usize * config.chunk_ms.value as usize / 1_000 * channels;
+    if samples > aulos_engine::source::BLOCK_SAMPLES {
+        let message = format!(
+            "a chunk of {} ms at {spec} has {samples} samples; {} is the most",
+            config.chunk_ms.value,
+            aulos_engine::source::BLOCK_SAMPLES
+        );
+        problems.hint(config.chunk_ms.at, message, "use a shorter chunk_ms");
+    }
+}
+
+fn sources(config: &StationConfig, problems: &Problems) -> Vec<Source> {
+    if let Some(source) = config.sources.get(MAX_SOURCES) {
+        problems.add(source.uri.at, format!("a station has at most {MAX_SOURCES} sources"));
+    }
+    let mut names: Vec<String> = Vec::new();
+    config
+        .sources
+        .iter()
+        .filter_map(|entry| {
+            let (config_of, from_uri) = source::parse(&entry.uri, problems)?;
+            let name = source_name(entry, from_uri, &config_of, &names, problems);
+            names.push(name.clone());
+            Some(Source {
+                uri: entry.uri.value.clone(),
+                name,
+                config: config_of,
+                gain: Db::new(entry.gain_db),
+                standby: entry.standby,
+                timeout_ms: entry.timeout_ms.unwrap_or(config.switch.timeout_ms),
+                silence: silence(entry.silence.unwrap_or(config.silence)),
+            })
+        })
+        .collect()
+}
+
+/// The name that was given, or the scheme's with the first number that makes it unique.
+fn source_name(
+    entry: &SourceEntry,
+    from_uri: Option<String>,
+    config: &SourceConfig,
+    used: &[String],
+    problems: &Problems,
+) -> String {
+    let given = entry.name.clone().or_else(|| from_uri.map(|value| At { value, at: entry.uri.at }));
+    if let Some(given) = given {
+        let name = check_name(&given, problems);
+        if used.contains(&name) {
+            let message = format!("two sources of one station are called `{name}`");
+            problems.hint(given.at, message, "give one of them another name");
+        }
+        return name;
+    }
+    let scheme = config.scheme();
+    let mut name = scheme.to_owned();
+    let mut number = 1;
+    while used.contains(&name) {
+        number += 1;
+        name = format!("{scheme}-{number}");
+    }
+    name
+}
+
+fn check_name(name: &At<String>, problems: &Problems) -> String {
+    let text = &name.value;
+    let clean = !text.contains(['/', '\\']) && !text.chars().any(char::is_control);
+    if text.is_empty() || text.len() > MAX_NAME || text.trim() != text || !clean {
+        let message = format!("`{}` cannot be a name", text.escape_debug());
+        let hint = format!(
+            "1 to {MAX_NAME} bytes without slashes and line breaks, no space at either end"
+        );
+        problems.hint(name.at, message, hint);
+    }
+    text.clone()
+}
+
+fn unique_names(stations: &[StationConfig], problems: &Problems) {
+    let mut seen: Vec<&str> = Vec::new();
+    for name in stations.iter().filter_map(|station| station.name.as_ref()) {
+        if seen.contains(&name.value.as_str()) {
+            let message = format!("two stations are called `{}`", name.value);
+            problems.hint(name.at, message, "the name is the station's address: give it another");
+        }
+        seen.push(&name.value);
+    }
+}
+
+fn one_stdin(stations: &[StationConfig], problems: &Problems) {
+    let all = stations.iter().flat_map(|station| &station.sources);
+    let stdin = |entry: &&SourceEntry| entry.uri.value.to_ascii_lowercase().starts_with("stdin:");
+    let places: Vec<Place> = all.filter(stdin).map(|entry| entry.uri.at).collect();
+    for at in places.into_iter().skip(1) {
+        problems.hint(at, "stdin: is used twice", "only one source can read it; use pipe://");
+    }
+}
+
+const fn switch(config: &SwitchConfig) -> Switch {
+    Switch {
+        input_buffer_ms: config.input_buffer_ms,
+        crossfade_ms: config.crossfade_ms,
+        hold_in_s: config.hold_in_s,
+    }
+}
+
+fn silence(config: SilenceConfig) -> Silence {
+    // In range: `SILENCE_S` ends at a day.
+    #[allow(clippy::cast_possible_truncation, reason = "see above")]
+    let millis = (config.for_s * 1e3) as i64;
+    Silence { below: Db::new(config.below_dbfs), span: Span::from_millis(millis) }
+}

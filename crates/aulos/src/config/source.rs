@@ -1,0 +1,338 @@
+//! What the URI of a source means.
+
+use std::path::PathBuf;
+
+use aulos_core::{Db, SampleSpec};
+
+use super::limits::TONE_DBFS;
+use super::problem::{At, Problems, did_you_mean, listed};
+use super::resolve::{Endpoint, endpoint};
+use super::uri::{self, InvalidUri, Uri};
+
+/// A source, ready to be opened. Every raw one has the spec of the bytes that come in.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum SourceConfig {
+    /// The built-in programme.
+    Demo {
+        /// What it is made in.
+        spec: SampleSpec,
+    },
+    /// A sine.
+    Tone {
+        /// Its frequency, below half the rate.
+        hz: f64,
+        /// Its peak level.
+        dbfs: Db,
+        /// What it is made in.
+        spec: SampleSpec,
+    },
+    /// Raw samples from our standard input.
+    Stdin {
+        /// What comes in.
+        spec: SampleSpec,
+    },
+    /// Raw samples from a FIFO.
+    Pipe {
+        /// Where it is.
+        path: PathBuf,
+        /// Who makes it.
+        mode: PipeMode,
+        /// What comes in.
+        spec: SampleSpec,
+    },
+    /// A file.
+    File {
+        /// Where it is.
+        path: PathBuf,
+        /// Whether it begins again at its end.
+        repeat: bool,
+        /// Of raw samples; absent, the file says itself what it holds.
+        spec: Option<SampleSpec>,
+    },
+    /// Raw samples from the standard output of a child.
+    Process {
+        /// The program.
+        path: PathBuf,
+        /// Its arguments in one text, as it was written.
+        params: String,
+        /// What comes in.
+        spec: SampleSpec,
+        /// Whether its standard error goes to our log.
+        log_stderr: bool,
+    },
+    /// Raw samples from whoever connects.
+    TcpServer {
+        /// Where to listen.
+        address: Endpoint,
+        /// What comes in.
+        spec: SampleSpec,
+    },
+    /// Raw samples from where we connect to.
+    TcpClient {
+        /// Where to connect to; the port is never 0.
+        address: Endpoint,
+        /// What comes in.
+        spec: SampleSpec,
+    },
+}
+
+/// Who makes a FIFO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PipeMode {
+    /// We do, and it is ours alone (0600).
+    Create,
+    /// Somebody else does.
+    Read,
+}
+
+impl SourceConfig {
+    /// The scheme of the URI that it was.
+    #[must_use]
+    pub const fn scheme(&self) -> &'static str {
+        match self {
+            Self::Demo { .. } => "demo",
+            Self::Tone { .. } => "tone",
+            Self::Stdin { .. } => "stdin",
+            Self::Pipe { .. } => "pipe",
+            Self::File { .. } => "file",
+            Self::Process { .. } => "process",
+            Self::TcpServer { .. } | Self::TcpClient { .. } => "tcp",
+        }
+    }
+
+    /// What comes in; `None` for a file that says it itself.
+    #[must_use]
+    pub const fn spec(&self) -> Option<SampleSpec> {
+        match self {
+            Self::File { spec, .. } => *spec,
+            Self::Demo { spec }
+            | Self::Tone { spec, .. }
+            | Self::Stdin { spec }
+            | Self::Pipe { spec, .. }
+            | Self::Process { spec, .. }
+            | Self::TcpServer { spec, .. }
+            | Self::TcpClient { spec, .. } => Some(*spec),
+        }
+    }
+}
+
+/// Reads a URI; gives the source and the name that its query has. What is wrong is noted; `None`
+/// when it cannot be used at all.
+pub(super) fn parse(
+    text: &At<String>,
+    problems: &Problems,
+) -> Option<(SourceConfig, Option<String>)> {
+    let uri = match uri::parse(&text.value) {
+        Ok(uri) => uri,
+        Err(error) => {
+            let message = match error {
+                InvalidUri::Long => format!("a source is longer than {} bytes", uri::MAX_URI),
+                InvalidUri::Scheme => format!("\"{}\" is not a source", text.value),
+            };
+            let path = text.value.starts_with('/');
+            let hint = if path { "file:// plus the path, or pipe:// for a FIFO" } else { SCHEMES };
+            problems.hint(text.at, message, hint);
+            return None;
+        }
+    };
+    let mut query = Query { uri: &uri, at: text, asked: Vec::new(), problems };
+    let name = query.text("name").map(str::to_owned);
+    let source = scheme(&mut query)?;
+    query.finish();
+    Some((source, name))
+}
+
+fn scheme(query: &mut Query<'_>) -> Option<SourceConfig> {
+    let uri = query.uri;
+    Some(match uri.scheme.as_str() {
+        "demo" => SourceConfig::Demo { spec: query.spec()? },
+        "tone" => return tone(query),
+        "stdin" => SourceConfig::Stdin { spec: query.spec()? },
+        "pipe" => {
+            let mode = match query.choice("mode", &["create", "read"]) {
+                Some("read") => PipeMode::Read,
+                _ => PipeMode::Create,
+            };
+            SourceConfig::Pipe { path: query.path()?, mode, spec: query.spec()? }
+        }
+        "file" => {
+            let path = query.path()?;
+            let raw = query.uri.get("sampleformat").is_some()
+                || path.extension().is_some_and(|end| end == "raw" || end == "pcm");
+            let spec = query.spec()?;
+            let repeat = query.flag("loop");
+            SourceConfig::File { path, repeat, spec: raw.then_some(spec) }
+        }
+        "process" => SourceConfig::Process {
+            path: query.path()?,
+            params: query.text("params").unwrap_or_default().to_owned(),
+            spec: query.spec()?,
+            log_stderr: query.flag("log_stderr"),
+        },
+        "tcp" => return tcp(query),
+        other => {
+            unknown(other, query);
+            return None;
+        }
+    })
+}
+
+fn tone(query: &mut Query<'_>) -> Option<SourceConfig> {
+    let spec = query.spec()?;
+    let top = f64::from(spec.rate.hz()) / 2.0;
+    let hz = query.real("hz", 997.0);
+    if !(hz > 0.0 && hz < top) {
+        query.refuse(format!("hz={hz}: a tone is above 0 and below {top} Hz"), "hz=997");
+    }
+    let dbfs = query.real("dbfs", -20.0);
+    if !TONE_DBFS.contains(&dbfs) {
+        query.refuse(format!("dbfs={dbfs}: a level is -120 to 0 dBFS"), "dbfs=-20");
+    }
+    Some(SourceConfig::Tone { hz, dbfs: Db::new(dbfs), spec })
+}
+
+fn tcp(query: &mut Query<'_>) -> Option<SourceConfig> {
+    let client = query.choice("mode", &["server", "client"]) == Some("client");
+    let spec = query.spec()?;
+    let host = if client { None } else { Some("0.0.0.0") };
+    let Some(address) = endpoint(&query.uri.authority, host, Some(TCP_PORT)) else {
+        let message = format!("\"{}\" is not HOST:PORT", query.uri.authority);
+        query.refuse(message, "as in tcp://0.0.0.0:4953, or tcp://HOST:4953?mode=client");
+        return None;
+    };
+    if client && address.port == 0 {
+        query.refuse("nobody can be reached at port 0".to_owned(), "name the port");
+    }
+    Some(if client {
+        SourceConfig::TcpClient { address, spec }
+    } else {
+        SourceConfig::TcpServer { address, spec }
+    })
+}
+
+/// Snapcast's port for sound that comes in.
+const TCP_PORT: u16 = 4953;
+
+fn unknown(scheme: &str, query: &Query<'_>) {
+    let later = NOT_YET.iter().find(|(name, _)| *name == scheme);
+    if let Some((_, instead)) = later {
+        query.refuse(format!("`{scheme}://` is not built yet in this version"), instead);
+        return;
+    }
+    let hint = match did_you_mean(scheme, &KNOWN) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => SCHEMES.to_owned(),
+    };
+    query.refuse(format!("`{scheme}` is not a kind of source"), &hint);
+}
+
+const KNOWN: [&str; 7] = ["demo", "tone", "stdin", "pipe", "file", "process", "tcp"];
+const SCHEMES: &str = "a source begins with demo: tone: stdin: pipe: file: process: or tcp:";
+
+/// What will come, and what does the same today.
+const NOT_YET: [(&str, &str); 16] = [
+    ("http", "process:///usr/bin/ffmpeg?params=-i URL -f s16le -ar 48000 -ac 2 -"),
+    ("https", "process:///usr/bin/ffmpeg?params=-i URL -f s16le -ar 48000 -ac 2 -"),
+    ("icecast", "let the DJ's program send raw samples to tcp://0.0.0.0:4953"),
+    ("rtp", "process:///usr/bin/ffmpeg?params=-i URL -f s16le -ar 48000 -ac 2 -"),
+    ("sdp", "process:///usr/bin/ffmpeg?params=-i FILE -f s16le -ar 48000 -ac 2 -"),
+    ("pulse", "process:///usr/bin/parec?params=--format=s16le --rate=48000 --channels=2"),
+    ("alsa", "process:///usr/bin/arecord?params=-t raw -f S16_LE -r 48000 -c 2"),
+    ("pipewire", "process:///usr/bin/pw-record?params=--rate 48000 -"),
+    ("jack", "let jack write to a FIFO, and read it with pipe://"),
+    ("snapcast", "process:///usr/bin/snapclient?params=-h HOST --player file"),
+    ("nats", "send raw samples to tcp://0.0.0.0:4953"),
+    ("meta", "write the sources of one station in order of priority"),
+    ("librespot", "process:///usr/bin/librespot?params=--backend pipe&sampleformat=44100:16:2"),
+    ("spotify", "process:///usr/bin/librespot?params=--backend pipe&sampleformat=44100:16:2"),
+    ("airplay", "process:///usr/bin/shairport-sync?params=-o stdout&sampleformat=44100:16:2"),
+    ("udp", "send raw samples to tcp://0.0.0.0:4953"),
+];
+
+/// The query of a URI while it is read.
+struct Query<'a> {
+    uri: &'a Uri,
+    at: &'a At<String>,
+    asked: Vec<&'static str>,
+    problems: &'a Problems,
+}
+
+impl<'a> Query<'a> {
+    fn text(&mut self, key: &'static str) -> Option<&'a str> {
+        self.asked.push(key);
+        self.uri.get(key)
+    }
+
+    fn spec(&mut self) -> Option<SampleSpec> {
+        let Some(text) = self.text("sampleformat") else { return Some(SampleSpec::DEFAULT) };
+        match text.parse() {
+            Ok(spec) => Some(spec),
+            Err(error) => {
+                self.refuse(format!("sampleformat={text}"), &format!("{error}"));
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> Option<PathBuf> {
+        let uri = self.uri;
+        if uri.authority.is_empty() && uri.path.len() > 1 && !uri.path.contains('\0') {
+            return Some(PathBuf::from(&uri.path));
+        }
+        let scheme = &uri.scheme;
+        let hint = format!("three slashes and a path, as in {scheme}:///srv/music");
+        self.refuse(format!("\"{}\" names no path", uri.raw), &hint);
+        None
+    }
+
+    fn choice(&mut self, key: &'static str, of: &[&str]) -> Option<&'a str> {
+        let text = self.text(key)?;
+        if of.contains(&text) {
+            return Some(text);
+        }
+        self.refuse(format!("{key}={text}"), &format!("it can be {}", listed(of)));
+        None
+    }
+
+    fn flag(&mut self, key: &'static str) -> bool {
+        matches!(self.choice(key, &["true", "false", "1", "0"]), Some("true" | "1"))
+    }
+
+    fn real(&mut self, key: &'static str, default: f64) -> f64 {
+        let Some(text) = self.text(key) else { return default };
+        text.parse().ok().filter(|number: &f64| number.is_finite()).unwrap_or_else(|| {
+            self.refuse(format!("{key}={text} is not a number"), &format!("{key}={default}"));
+            default
+        })
+    }
+
+    fn refuse(&self, message: String, hint: &str) {
+        self.problems.hint(self.at.at, message, hint);
+    }
+
+    fn finish(self) {
+        for (key, _) in &self.uri.query {
+            if self.asked.contains(&key.as_str()) {
+                continue;
+            }
+            let station = STATION_KEYS.iter().find(|(theirs, _)| theirs == key);
+            let hint = match (station, did_you_mean(key, &self.asked)) {
+                (Some((_, ours)), _) => (*ours).to_owned(),
+                (None, Some(meant)) => format!("did you mean `{meant}`?"),
+                (None, None) => format!("there is {}", listed(&self.asked)),
+            };
+            self.refuse(format!("`{}:` has no parameter `{key}`", self.uri.scheme), &hint);
+        }
+    }
+}
+
+/// What snapserver writes behind a source and we do not.
+const STATION_KEYS: [(&str, &str); 6] = [
+    ("codec", "write `codec` into the [[station]]"),
+    ("chunk_ms", "write `chunk_ms` into the [[station]]"),
+    ("buffer_ms", "write `buffer_ms` into the [[station]]"),
+    ("idle_threshold", "write `silence = { below_dbfs = -60.0, for_s = 10 }`"),
+    ("controlscript", "control scripts are not built yet in this version"),
+    ("controlscriptparams", "control scripts are not built yet in this version"),
+];

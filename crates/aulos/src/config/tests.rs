@@ -1,0 +1,205 @@
+//! The words that a user reads when a configuration is wrong are kept in `tests/golden/*.txt`;
+//! `AULOS_BLESS=1 cargo test -p aulos` writes them anew.
+
+use proptest::prelude::*;
+
+use super::*;
+use aulos_core::{Codec, Db, SampleSpec, Span};
+
+fn env() -> Environment {
+    Environment {
+        runtime_dir: Some("/run/user/1000".into()),
+        state_home: None,
+        home: Some("/home/u".into()),
+        uid: 1000,
+    }
+}
+
+fn load_text(text: &str, sets: &[&str]) -> Result<Resolved, ConfigError> {
+    let sets: Vec<String> = sets.iter().map(|&set| set.to_owned()).collect();
+    load(Some(File { name: "aulos.toml", text }), &sets, &env())
+}
+
+fn first_problem(text: &str, sets: &[&str]) -> String {
+    load_text(text, sets).unwrap_err().to_string()
+}
+
+fn station(keys: &str) -> String {
+    format!("[[station]]\nname = \"a\"\n{keys}\n")
+}
+
+#[test]
+fn nothing_configured_is_a_fifo_and_then_the_demo_on_loopback() {
+    let resolved = load(None, &[], &env()).unwrap();
+    assert_eq!(resolved.state_dir.to_str(), Some("/home/u/.local/state/aulos"));
+    assert_eq!(resolved.listen.stream.to_string(), "127.0.0.1:1704");
+    assert_eq!(resolved.listen.control.to_string(), "127.0.0.1:1705");
+    assert_eq!(resolved.listen.http.to_string(), "127.0.0.1:1780");
+    let [station] = &resolved.stations[..] else { panic!("{resolved:?}") };
+    assert_eq!((station.name.as_str(), station.codec), ("default", Codec::Flac));
+    assert_eq!((station.chunk_ms, station.buffer_ms), (20, 1000));
+    assert_eq!(station.switch, Switch { input_buffer_ms: 400, crossfade_ms: 20, hold_in_s: 5 });
+    assert_eq!(station.silence, Silence { below: Db::new(-60.0), span: Span::from_secs(10) });
+    assert_eq!(station.sources[0].timeout_ms, 300);
+    assert_eq!(
+        station.sources[0].config,
+        SourceConfig::Pipe {
+            path: "/run/user/1000/aulos.fifo".into(),
+            mode: PipeMode::Create,
+            spec: SampleSpec::DEFAULT
+        }
+    );
+    assert_eq!(station.sources[1].config, SourceConfig::Demo { spec: SampleSpec::DEFAULT });
+}
+
+#[test]
+fn without_a_runtime_dir_the_fifo_carries_the_users_number() {
+    let env = Environment { runtime_dir: None, ..env() };
+    assert_eq!(env.fifo().to_str(), Some("/tmp/aulos-1000.fifo"));
+    let odd = Environment { runtime_dir: Some("/run/a b?c#d%".into()), ..env };
+    let resolved = load(None, &[], &odd).unwrap();
+    let SourceConfig::Pipe { path, .. } = &resolved.stations[0].sources[0].config else { panic!() };
+    assert_eq!(path.to_str(), Some("/run/a b?c#d%/aulos.fifo"));
+}
+
+#[test]
+fn every_source_has_its_typed_value() {
+    let text = station(
+        r#"sources = [
+            "tone://?hz=440&dbfs=-6&sampleformat=44100:f32:1",
+            { uri = "stdin:", name = "desk", gain_db = -3, standby = true, timeout_ms = 50 },
+            "pipe:///run/x?mode=read",
+            "file:///srv/a.flac?loop=true", "file:///srv/b.raw", "file:///c?sampleformat=8000:8:1",
+            "process:///usr/bin/x?params=-a%20-b&log_stderr=true",
+            "tcp://", "tcp://[::1]:7?mode=client&name=far", "tcp://0.0.0.0:0",
+        ]"#,
+    );
+    let resolved = load_text(&text, &[]).unwrap_or_else(|error| panic!("{error}"));
+    let sources = &resolved.stations[0].sources;
+    let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["tone", "desk", "pipe", "file", "file-2", "file-3", "process", "tcp", "far", "tcp-2"]
+    );
+    assert_eq!((sources[1].gain, sources[1].standby), (Db::new(-3.0), true));
+    assert_eq!((sources[1].timeout_ms, sources[2].timeout_ms), (50, 300));
+    golden("sources", &format!("{sources:#?}\n"));
+}
+
+#[test]
+fn ports_alone_take_the_address() {
+    let listen = |text: &str| load_text(text, &[]).unwrap().listen;
+    let all = listen("[listen]\naddress = \"0.0.0.0\"\nhttp = 8080\nstream = \":0\"");
+    assert_eq!(
+        (all.http.to_string(), all.stream.to_string()),
+        ("0.0.0.0:8080".into(), "0.0.0.0:0".into())
+    );
+    let six = listen("[listen]\naddress = \"::\"\ncontrol = \"[::1]:5\"\nhttp = \"localhost:7\"");
+    assert_eq!(six.stream.to_string(), "[::]:1704");
+    assert_eq!(six.control.to_string(), "[::1]:5");
+    assert_eq!(six.http.to_string(), "localhost:7");
+}
+
+#[test]
+fn sets_reach_every_key() {
+    let sets = [
+        "listen.stream=127.0.0.1:0",
+        "state_dir=/x",
+        "station.default.codec=opus",
+        "station.0.buffer_ms=400",
+        "station.0.switch.hold_in_s=1",
+        "station.0.silence.below_dbfs=-50",
+        "station.0.sources=[\"demo://\", \"tone://\"]",
+        "station.0.sources.1.name=5",
+        "station.1.name=two",
+        "station.1.sources=[\"demo:\"]",
+    ];
+    let resolved = load_text("", &sets).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(resolved.listen.stream.port, 0);
+    assert_eq!(resolved.state_dir.to_str(), Some("/x"));
+    let station = &resolved.stations[0];
+    assert_eq!((station.codec, station.buffer_ms), (Codec::Opus, 400));
+    assert_eq!((station.switch.hold_in_s, station.silence.below), (1, Db::new(-50.0)));
+    assert_eq!(station.sources[1].name, "5");
+    assert_eq!(resolved.stations[1].name, "two");
+}
+
+#[test]
+fn every_problem_is_told_at_once() {
+    let text = include_str!("../../tests/golden/broken.toml");
+    let sets = ["listen.htpp=1", "station.0.chunk_ms=5", "station.z.codec=pcm", "nothing"];
+    golden("broken", &first_problem(text, &sets));
+}
+
+#[test]
+fn a_file_that_is_no_toml_says_where() {
+    golden("syntax", &first_problem("[listen\nhttp = 1\nx = = 2\n", &[]));
+}
+
+#[test]
+fn what_is_not_built_yet_is_refused_and_named() {
+    let text = r#"
+[tls]
+cert = "x"
+[listen]
+https = 1788
+[[station]]
+name = "a"
+sources = ["http://radio.example/live", { uri = "demo://", normalize = { target = -18.0 } }]
+normalize = { target = -18.0 }
+record = { dir = "/srv/rec" }
+[[relay]]
+from = "pcmu"
+"#;
+    golden("not_yet", &first_problem(text, &[]));
+}
+
+#[test]
+fn codecs_and_specs_that_no_client_plays_are_refused() {
+    for (keys, ok) in [
+        ("codec = \"opus\"", true),
+        ("codec = \"opus\"\nspec = \"48000:16:1\"", true),
+        ("codec = \"opus\"\nspec = \"44100:16:2\"", false),
+        ("codec = \"opus\"\nspec = \"48000:24:2\"", false),
+        ("codec = \"opus\"\nchunk_ms = 30", false),
+        ("spec = \"96000:24:2\"", true),
+        ("spec = \"48000:32:2\"", false),
+        ("codec = \"pcm\"\nspec = \"48000:32:2\"", true),
+        ("codec = \"pcm\"\nspec = \"48000:f32:2\"", false),
+        ("spec = \"48000:16:9\"", false),
+        ("spec = \"192000:16:8\"", false),
+        ("spec = \"4000:16:2\"", false),
+        ("buffer_ms = 20\nchunk_ms = 40", false),
+    ] {
+        let result = load_text(&station(&format!("sources = [\"demo:\"]\n{keys}")), &[]);
+        assert_eq!(result.is_ok(), ok, "{keys}: {result:?}");
+    }
+}
+
+#[test]
+fn a_file_without_stations_keeps_the_built_in_one() {
+    let resolved = load_text("[listen]\nhttp = 1", &[]).unwrap();
+    assert_eq!(resolved.stations[0].name, "default");
+    assert!(first_problem("station = []", &[]).contains("no station"));
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in "\\PC{0,300}", set in "[a-z.0-9]{0,20}=\\PC{0,20}") {
+        drop(load_text(&text, &[&set]));
+    }
+
+    #[test]
+    fn no_shape_makes_it_panic(
+        key in "(state_dir|listen|station|tls|x)",
+        value in "(1|-5|1e400|true|\"\\\\n\"|\\[\\]|\\[1\\]|\\[\\{\\}\\]|\\{\\}|\\{name=1\\}|1979-05-27|\\[\\{sources=\\[1,\\{\\}\\]\\}\\])",
+        deep in "(sources|switch|silence|name)",
+    ) {
+        drop(load_text(&format!("{key} = {value}"), &[&format!("station.0.{deep}={value}")]));
+    }
+}
+
+/// Compares with a checked-in text.
+fn golden(name: &str, found: &str) {
+    crate::golden::compare(&format!("config_{name}.txt"), found);
+}

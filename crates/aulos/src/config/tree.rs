@@ -1,0 +1,276 @@
+//! A configuration as a tree of values that know where they were written.
+//!
+//! Three texts meet here: the embedded default, the file, and each `--set`. They are merged before
+//! anything is read, so that reading does not know where a value came from, and a problem still
+//! points to it.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::problem::{Place, Problems, listed};
+
+/// A value and where it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Node {
+    pub(super) value: Value,
+    pub(super) at: Place,
+    /// What stood on the command line, for keys that want text: `--set station.0.name=5`.
+    pub(super) raw: Option<String>,
+}
+
+/// What a configuration is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Text(String),
+    Integer(i64),
+    Float(f64),
+    Flag(bool),
+    List(Vec<Node>),
+    Table(Vec<Entry>),
+    /// Something that no key of ours takes.
+    Other(&'static str),
+}
+
+/// One line of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) at: Place,
+    pub(super) node: Node,
+}
+
+impl Node {
+    /// A value that was written at `at`.
+    pub(super) const fn new(value: Value, at: Place) -> Self {
+        Self { value, at, raw: None }
+    }
+
+    /// The value's kind in a user's words.
+    pub(super) const fn kind(&self) -> &'static str {
+        match &self.value {
+            Value::Text(_) => "text",
+            Value::Integer(_) => "a whole number",
+            Value::Float(_) => "a number with a fraction",
+            Value::Flag(_) => "true or false",
+            Value::List(_) => "a list",
+            Value::Table(_) => "a table",
+            Value::Other(kind) => kind,
+        }
+    }
+
+    /// What a table holds under `key`.
+    pub(super) fn get(&self, key: &str) -> Option<&Self> {
+        let Value::Table(entries) = &self.value else { return None };
+        entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
+    }
+}
+
+/// Reads a TOML text; its faults are noted, and what could be read is returned. `place` says what
+/// a byte of the text is called.
+pub(super) fn parse(text: &str, place: &impl Fn(usize) -> Place, problems: &Problems) -> Node {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        let at = place(error.span().map_or(0, |span| span.start));
+        problems.add(at, format!("this is not TOML: {}", one_line(error.message())));
+    }
+    Node::new(Value::Table(from_table(table.get_ref(), place)), place(0))
+}
+
+/// Puts `KEY=VALUE` into the tree.
+pub(super) fn set(root: &mut Node, index: usize, text: &str, problems: &Problems) {
+    let at = Place::Set(index);
+    let Some((path, value)) = text.split_once('=') else {
+        return problems.hint(at, "there is no `=` in it", "as in --set listen.http=8080");
+    };
+    let path: Vec<&str> = path.trim().split('.').collect();
+    if path.len() > MAX_DEPTH || path.iter().any(|key| key.is_empty()) {
+        let hint = "as in listen.http or station.default.codec";
+        return problems.hint(at, "the key is not a path of names", hint);
+    }
+    let value = command_line_value(value, at);
+    if let Err((message, hint)) = put(root, &path, value, at) {
+        problems.hint(at, message, hint);
+    }
+}
+
+/// Depth of `--set` paths; the deepest key of ours has five names.
+const MAX_DEPTH: usize = 8;
+
+type Refusal = (String, String);
+
+fn put(node: &mut Node, path: &[&str], value: Node, at: Place) -> Result<(), Refusal> {
+    let Some((key, rest)) = path.split_first() else {
+        *node = value;
+        return Ok(());
+    };
+    // `sources = ["demo://"]` may be reached as `sources.0.name`.
+    if *key != "uri"
+        && let Value::Text(uri) = &node.value
+        && SOURCE_KEYS.contains(key)
+    {
+        let uri = Entry {
+            key: "uri".to_owned(),
+            at: node.at,
+            node: Node::new(Value::Text(uri.clone()), node.at),
+        };
+        node.value = Value::Table(vec![uri]);
+    }
+    match &mut node.value {
+        Value::Table(entries) => {
+            if let Some(entry) = entries.iter_mut().find(|entry| entry.key == *key) {
+                return put(&mut entry.node, rest, value, at);
+            }
+            let mut fresh = Node::new(Value::Table(Vec::new()), at);
+            put(&mut fresh, rest, value, at)?;
+            entries.push(Entry { key: (*key).to_owned(), at, node: fresh });
+            Ok(())
+        }
+        Value::List(items) => {
+            let index = element(items, key)?;
+            if index == items.len() {
+                items.push(Node::new(Value::Table(Vec::new()), at));
+            }
+            put(&mut items[index], rest, value, at)
+        }
+        _ => Err((
+            format!("there is nothing below `{key}`: what holds it is {}", node.kind()),
+            "leave the last part of the key out".to_owned(),
+        )),
+    }
+}
+
+/// The element of a list that a part of a path means: its number, or its name.
+fn element(items: &[Node], key: &str) -> Result<usize, Refusal> {
+    if let Ok(index) = key.parse::<usize>() {
+        return if index <= items.len() {
+            Ok(index)
+        } else {
+            Err((
+                format!("there is no number {index} in a list of {}", items.len()),
+                format!("numbers start at 0; {} would add one", items.len()),
+            ))
+        };
+    }
+    let named = |item: &Node| match item.get("name") {
+        Some(Node { value: Value::Text(name), .. }) => name == key,
+        _ => false,
+    };
+    items.iter().position(named).ok_or_else(|| {
+        let names: Vec<&str> = items
+            .iter()
+            .filter_map(|item| match item.get("name") {
+                Some(Node { value: Value::Text(name), .. }) => Some(name.as_str()),
+                _ => None,
+            })
+            .collect();
+        let hint = match names[..] {
+            [] => "use its number, counted from 0".to_owned(),
+            _ => format!("there is {}", listed(&names)),
+        };
+        (format!("nothing here is called `{key}`"), hint)
+    })
+}
+
+/// TOML where it is TOML, and the bare text otherwise: `flac` need not be quoted for a shell.
+fn command_line_value(text: &str, at: Place) -> Node {
+    let mut node = match DeValue::parse(text) {
+        Ok(value) => from_value(value.get_ref(), &|_| at, at),
+        Err(_) => Node::new(Value::Text(text.to_owned()), at),
+    };
+    node.raw = Some(text.to_owned());
+    node
+}
+
+fn from_table(table: &DeTable<'_>, place: &impl Fn(usize) -> Place) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = table
+        .iter()
+        .map(|(key, value)| Entry {
+            key: key.get_ref().to_string(),
+            at: place(key.span().start),
+            node: spanned(value, place),
+        })
+        .collect();
+    entries.sort_by_key(|entry| entry.at);
+    entries
+}
+
+fn spanned(value: &Spanned<DeValue<'_>>, place: &impl Fn(usize) -> Place) -> Node {
+    from_value(value.get_ref(), place, place(value.span().start))
+}
+
+fn from_value(value: &DeValue<'_>, place: &impl Fn(usize) -> Place, at: Place) -> Node {
+    let value = match value {
+        DeValue::String(text) => Value::Text(text.to_string()),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            .map_or(Value::Other("a number beyond 64 bits"), Value::Integer),
+        DeValue::Float(number) => {
+            number.as_str().parse().map_or(Value::Other("no number"), Value::Float)
+        }
+        DeValue::Boolean(flag) => Value::Flag(*flag),
+        DeValue::Array(items) => {
+            Value::List(items.iter().map(|item| spanned(item, place)).collect())
+        }
+        DeValue::Table(table) => Value::Table(from_table(table, place)),
+        DeValue::Datetime(_) => Value::Other("a date"),
+    };
+    Node::new(value, at)
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The keys of a source that is written as a table.
+pub(super) const SOURCE_KEYS: [&str; 7] =
+    ["uri", "name", "normalize", "gain_db", "standby", "timeout_ms", "silence"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(text: &str, sets: &[&str]) -> (Node, Vec<String>) {
+        let problems = Problems::default();
+        let mut root = parse(text, &Place::File, &problems);
+        for (index, text) in sets.iter().enumerate() {
+            set(&mut root, index, text, &problems);
+        }
+        (root, problems.into_sorted().into_iter().map(|problem| problem.message).collect())
+    }
+
+    #[test]
+    fn a_set_reaches_tables_lists_and_names() {
+        let (root, problems) = tree(
+            "[[station]]\nname = \"a\"\n[[station]]\nname = \"b\"\nsources = [\"demo://\"]",
+            &[
+                "listen.http=8080",
+                "station.b.codec=opus",
+                "station.0.switch.crossfade_ms=5",
+                "station.1.sources.0.name=x",
+                "station.2.name=c",
+            ],
+        );
+        assert_eq!(problems, Vec::<String>::new());
+        assert_eq!(root.get("listen").unwrap().get("http").unwrap().value, Value::Integer(8080));
+        let Value::List(stations) = &root.get("station").unwrap().value else { panic!() };
+        assert_eq!(stations[1].get("codec").unwrap().value, Value::Text("opus".to_owned()));
+        assert!(stations[0].get("switch").unwrap().get("crossfade_ms").is_some());
+        let Value::List(sources) = &stations[1].get("sources").unwrap().value else { panic!() };
+        assert_eq!(sources[0].get("uri").unwrap().value, Value::Text("demo://".to_owned()));
+        assert_eq!(stations[2].get("name").unwrap().value, Value::Text("c".to_owned()));
+    }
+
+    #[test]
+    fn a_set_that_cannot_be_placed_says_why() {
+        let (_, problems) = tree(
+            "state_dir = \"/x\"\n[[station]]\nname = \"a\"",
+            &["listen", "a..b=1", "station.z.codec=pcm", "station.7.codec=pcm", "state_dir.x=1"],
+        );
+        assert_eq!(problems.len(), 5, "{problems:?}");
+    }
+
+    #[test]
+    fn every_syntax_error_is_noted() {
+        let (_, problems) = tree("a = \nb = 1 1\nc = 2", &[]);
+        assert!(problems.len() >= 2, "{problems:?}");
+    }
+}

@@ -1,0 +1,11 @@
+//! One small server that takes any live audio in, keeps it steady, and plays it in sync everywhere.
+//!
+//! This is the top floor: configuration, registry, control API, page and command line. Everything
+//! here runs on one control thread and decides nothing about sound; the floors below run the
+//! stations and meet this one in [`house`].
+
+#![forbid(unsafe_code)]
+
+pub mod config;
+#[cfg(test)]
+mod golden;
