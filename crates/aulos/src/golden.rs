@@ -14,3 +14,14 @@ pub(crate) fn compare(name: &str, found: &str) {
         .unwrap_or_else(|error| panic!("{}: {error}; AULOS_BLESS=1 writes it", path.display()));
     assert!(wanted == found, "{name} differs; AULOS_BLESS=1 writes it anew. Now:\n{found}");
 }
+
+/// An empty folder for one test.
+///
+/// # Panics
+/// When it cannot be made.
+pub(crate) fn scratch(name: &str) -> std::path::PathBuf {
+    let dir = std::env::temp_dir().join(format!("aulos-{}-{name}", std::process::id()));
+    drop(std::fs::remove_dir_all(&dir));
+    std::fs::create_dir_all(&dir).unwrap();
+    dir
+}

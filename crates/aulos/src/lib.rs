@@ -7,5 +7,8 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod control;
 #[cfg(test)]
 mod golden;
+pub mod house;
+pub mod registry;

@@ -1,0 +1,74 @@
+//! Controllers that hear of changes, each behind a bounded queue.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::mpsc;
+
+/// A controller's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerId(u64);
+
+/// Where a controller's notifications come out.
+#[derive(Debug)]
+pub struct Inbox {
+    queue: mpsc::Receiver<Arc<str>>,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Inbox {
+    /// The next notification; `None` when the controller was cut because it does not read.
+    pub async fn next(&mut self) -> Option<Arc<str>> {
+        let text = self.queue.recv().await?;
+        self.bytes.fetch_sub(text.len(), Ordering::Relaxed);
+        Some(text)
+    }
+}
+
+/// Notifications that may wait for one controller. Moving a slider makes 60 a second.
+const MAX_WAITING: usize = 512;
+/// And their bytes: four times the status of a full house.
+const MAX_WAITING_BYTES: usize = 8 << 20;
+
+#[derive(Debug, Default)]
+pub(super) struct Peers {
+    next: u64,
+    list: Vec<Peer>,
+}
+
+#[derive(Debug)]
+struct Peer {
+    id: PeerId,
+    queue: mpsc::Sender<Arc<str>>,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Peers {
+    pub(super) fn join(&mut self) -> (PeerId, Inbox) {
+        let (sender, queue) = mpsc::channel(MAX_WAITING);
+        let bytes = Arc::new(AtomicUsize::new(0));
+        let id = PeerId(self.next);
+        self.next += 1;
+        self.list.push(Peer { id, queue: sender, bytes: Arc::clone(&bytes) });
+        (id, Inbox { queue, bytes })
+    }
+
+    pub(super) fn leave(&mut self, id: PeerId) {
+        self.list.retain(|peer| peer.id != id);
+    }
+
+    /// Tells everybody but `from`, and cuts whoever has no place for it; returns how many.
+    pub(super) fn tell(&mut self, from: Option<PeerId>, text: &str) -> u64 {
+        let text: Arc<str> = Arc::from(text);
+        let before = self.list.len();
+        self.list.retain(|peer| {
+            if Some(peer.id) == from {
+                return true;
+            }
+            let waiting = peer.bytes.fetch_add(text.len(), Ordering::Relaxed);
+            waiting + text.len() <= MAX_WAITING_BYTES
+                && peer.queue.try_send(Arc::clone(&text)).is_ok()
+        });
+        (before - self.list.len()) as u64
+    }
+}

@@ -1,0 +1,153 @@
+//! The server and its streams in Snapcast's JSON, and stations in ours.
+
+use aulos_core::Db;
+use serde_json::{Map, Value, json};
+
+use crate::config::{Station, uri};
+use crate::house::{SourceState, StationState, StationStatus};
+use crate::registry::{Registry, client_json, group_json};
+
+/// What the machine calls itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostInfo {
+    /// Its name on the network.
+    pub name: String,
+    /// Its operating system.
+    pub os: String,
+    /// Its processor.
+    pub arch: String,
+}
+
+impl HostInfo {
+    /// Of this machine.
+    #[must_use]
+    pub fn of_machine() -> Self {
+        let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+        let pretty = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+        Self {
+            name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            os: pretty.unwrap_or(std::env::consts::OS).trim_matches('"').to_owned(),
+            arch: std::env::consts::ARCH.to_owned(),
+        }
+    }
+}
+
+/// What controllers ask for before they use newer methods; ours is in `name`.
+const SNAPSERVER_VERSION: &str = "0.34.0";
+
+/// The whole of `Server.GetStatus`.
+pub(super) fn server(
+    host: &HostInfo,
+    registry: &Registry,
+    stations: &[Station],
+    status: &dyn Fn(usize) -> StationState,
+) -> Value {
+    let streams = stations.iter().enumerate().map(|(i, station)| stream(station, status(i)));
+    json!({ "server": {
+        "groups": registry.groups().iter().map(group_json).collect::<Vec<_>>(),
+        "server": {
+            "host": { "arch": host.arch, "ip": "", "mac": "", "name": host.name, "os": host.os },
+            "snapserver": {
+                "controlProtocolVersion": 1,
+                "name": concat!("aulos ", env!("CARGO_PKG_VERSION")),
+                "protocolVersion": 1,
+                "version": SNAPSERVER_VERSION,
+            },
+        },
+        "streams": streams.collect::<Vec<_>>(),
+    }})
+}
+
+/// A station as a stream: its first source stands for it.
+pub(super) fn stream(station: &Station, state: StationState) -> Value {
+    let source = station.sources.first().map_or("", |source| source.uri.as_str());
+    let uri = uri::parse(source).unwrap_or_default();
+    let mut query: Map<String, Value> =
+        uri.query.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+    query.insert("name".to_owned(), json!(station.name));
+    query.insert("codec".to_owned(), json!(station.codec.name()));
+    query.insert("sampleformat".to_owned(), json!(station.spec.to_string()));
+    query.insert("chunk_ms".to_owned(), json!(station.chunk_ms.to_string()));
+    let pairs: Vec<String> = query
+        .iter()
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or("")))
+        .collect();
+    let raw = format!("{}://{}{}?{}", uri.scheme, uri.authority, uri.path, pairs.join("&"));
+    json!({
+        "id": station.name,
+        "status": match state {
+            StationState::Stopped => "unknown",
+            StationState::Silent => "idle",
+            StationState::Playing => "playing",
+        },
+        "uri": {
+            "raw": raw,
+            "scheme": uri.scheme,
+            "host": uri.authority,
+            "path": uri.path,
+            "fragment": uri.fragment,
+            "query": query,
+        },
+        "properties": {
+            "canControl": false,
+            "canGoNext": false,
+            "canGoPrevious": false,
+            "canPause": false,
+            "canPlay": false,
+            "canSeek": false,
+        },
+    })
+}
+
+/// A station as our own API shows it.
+pub(super) fn station(station: &Station, status: &StationStatus, registry: &Registry) -> Value {
+    let sources = station.sources.iter().enumerate().map(|(index, source)| {
+        let state = status.sources.get(index).cloned().unwrap_or_default();
+        json!({
+            "name": source.name,
+            "uri": source.uri,
+            "state": match state {
+                SourceState::Waiting => "waiting",
+                SourceState::Ready => "ready",
+                SourceState::Silent => "silent",
+                SourceState::Failed(_) => "failed",
+            },
+            "reason": if let SourceState::Failed(why) = &state { Some(why) } else { None },
+        })
+    });
+    let groups = registry.groups().iter().filter(|group| group.station == station.name);
+    let clients = groups.flat_map(|group| {
+        group.clients.iter().map(|client| {
+            let mut shape = client_json(client);
+            shape["group"] = json!(group.id);
+            shape["group_muted"] = json!(group.muted);
+            shape
+        })
+    });
+    json!({
+        "name": station.name,
+        "state": match status.state {
+            StationState::Stopped => "stopped",
+            StationState::Silent => "silent",
+            StationState::Playing => "playing",
+        },
+        "active": status.active.and_then(|index| station.sources.get(index)).map(|s| &s.name),
+        "sources": sources.collect::<Vec<_>>(),
+        "levels_dbfs": levels(&status.levels),
+        "codec": station.codec.name(),
+        "spec": station.spec.to_string(),
+        "chunk_ms": station.chunk_ms,
+        "buffer_ms": station.buffer_ms,
+        "listeners": status.listeners,
+        "clients": clients.collect::<Vec<_>>(),
+    })
+}
+
+/// Levels in tenths of a decibel; silence is null, because JSON has no infinity.
+pub(super) fn levels(levels: &[Db]) -> Value {
+    let tenth = |level: &Db| {
+        let db = level.get();
+        if db.is_finite() { json!((db * 10.0).round() / 10.0) } else { Value::Null }
+    };
+    levels.iter().map(tenth).collect()
+}

@@ -1,0 +1,214 @@
+//! The seam between the control plane and the running audio: plain values, two bounded queues and
+//! one snapshot.
+//!
+//! ```text
+//!  control (tokio) --- House::command(Command) ---> reactors, stations
+//!                  <-- mpsc::Sender<Event> --------
+//!                  <-- House::status(station) -----  (a copy of what was last published)
+//!                  --- ListenSink::accept ---------> reactor (GET /listen/...)
+//! ```
+//!
+//! Neither side waits for the other. A reactor that finds the event queue full keeps its event and
+//! tries again; the control plane does the same with commands, of which it keeps the newest of each
+//! kind per session. Sessions, not client ids, are the currency: two sessions can carry the same
+//! id (a client that comes back before its dead socket is noticed), and a reactor finds a session
+//! without comparing text.
+
+use std::net::{IpAddr, SocketAddr, TcpStream};
+
+use aulos_core::Db;
+
+/// One connection of a client, never used twice in the life of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// What a client says of itself; every text is as it was sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hello {
+    /// `MAC`.
+    pub mac: String,
+    /// `HostName`.
+    pub host_name: String,
+    /// `ClientName`: the program.
+    pub client_name: String,
+    /// `Version` of the program.
+    pub version: String,
+    /// `OS`.
+    pub os: String,
+    /// `Arch`.
+    pub arch: String,
+    /// `ID`; empty where it was not sent.
+    pub id: String,
+    /// `Instance`, 1 where it was not sent.
+    pub instance: u32,
+    /// `SnapStreamProtocolVersion`, 1 where it was not sent.
+    pub protocol: u32,
+}
+
+/// What the audio tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A session said Hello. It is answered by [`Command::SetSettings`] and
+    /// [`Command::MoveClient`], in that order, or by [`Command::Kick`]; the client waits 2 s.
+    Hello {
+        /// The session.
+        session: SessionId,
+        /// Where it comes from.
+        peer: IpAddr,
+        /// What it said.
+        hello: Hello,
+    },
+    /// A session is gone, for whatever reason; it is the session's last event.
+    Left {
+        /// The session.
+        session: SessionId,
+    },
+    /// The volume was changed at the client.
+    ClientInfo {
+        /// The session.
+        session: SessionId,
+        /// 0 to 100.
+        volume: u32,
+        /// Whether it is muted there.
+        muted: bool,
+    },
+}
+
+/// What a client is to do with its sound; the body of Snapcast's `ServerSettings`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// 0 to 100.
+    pub volume: u8,
+    /// The client's mute, or its group's.
+    pub muted: bool,
+    /// Milliseconds by which this device is late.
+    pub latency_ms: i32,
+    /// Milliseconds from capture to play-out.
+    pub buffer_ms: u32,
+}
+
+/// What the audio is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Send the settings; the first ones answer the Hello.
+    SetSettings {
+        /// The session.
+        session: SessionId,
+        /// The settings.
+        settings: Settings,
+    },
+    /// Let the session play this station from now on; the first one starts its sound.
+    MoveClient {
+        /// The session.
+        session: SessionId,
+        /// The station's index in `Resolved::stations`.
+        station: usize,
+    },
+    /// End the session.
+    Kick {
+        /// The session.
+        session: SessionId,
+        /// Why, for the counters.
+        cause: Cause,
+    },
+}
+
+impl Command {
+    /// The session that it is for.
+    #[must_use]
+    pub const fn session(&self) -> SessionId {
+        match self {
+            Self::SetSettings { session, .. }
+            | Self::MoveClient { session, .. }
+            | Self::Kick { session, .. } => *session,
+        }
+    }
+}
+
+/// Why a session is ended by us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The same client has a newer session.
+    Replaced,
+    /// Somebody deleted the client.
+    Deleted,
+    /// There is no place for another client.
+    Full,
+    /// It did not say who it is.
+    Nameless,
+}
+
+/// The queue was full; the command comes back and is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full(pub Command);
+
+/// The running audio, as the control plane sees it.
+pub trait House: Send + Sync {
+    /// Hands a command over, without waiting.
+    ///
+    /// Commands of one session are carried out in the order in which they were taken; one for a
+    /// session that is gone is taken and forgotten.
+    ///
+    /// # Errors
+    /// [`Full`] when the queue has no place now.
+    fn command(&self, command: Command) -> Result<(), Full>;
+
+    /// What a station last published; called some ten times a second, without waiting.
+    fn status(&self, station: usize) -> StationStatus;
+
+    /// Counters for the status page, each with a name that never changes; sums over the house.
+    fn counters(&self) -> Vec<(&'static str, u64)>;
+}
+
+/// Takes listeners over from the HTTP listener.
+pub trait ListenSink: Send + Sync {
+    /// Takes a connection whose request begins with `GET /listen/`, without waiting.
+    ///
+    /// The socket does not block. `read` holds what has been read from it: at least the request
+    /// line, at most 8 KiB, perhaps more than the line.
+    fn accept(&self, socket: TcpStream, peer: SocketAddr, read: Vec<u8>);
+}
+
+/// What a station publishes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StationStatus {
+    /// What it does.
+    pub state: StationState,
+    /// The source that is heard, as an index in `Station::sources`.
+    pub active: Option<usize>,
+    /// One for each of `Station::sources`.
+    pub sources: Vec<SourceState>,
+    /// The peak of each channel since the last snapshot, relative to full scale.
+    pub levels: Vec<Db>,
+    /// Web listeners (`/listen/...`).
+    pub listeners: u32,
+}
+
+/// What a station does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StationState {
+    /// It does not run.
+    #[default]
+    Stopped,
+    /// It runs and sends silence, because no source has anything.
+    Silent,
+    /// A source is heard.
+    Playing,
+}
+
+/// What a source does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SourceState {
+    /// Nothing has come from it for its time-out.
+    #[default]
+    Waiting,
+    /// It has sound.
+    Ready,
+    /// It sends, but nothing that can be heard.
+    Silent,
+    /// It cannot be opened, and why; it is tried again.
+    Failed(String),
+}
+
+/// Events that may wait for the control plane: every session of a full house at once, twice.
+pub const EVENT_QUEUE: usize = 8_192;

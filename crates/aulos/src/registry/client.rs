@@ -1,0 +1,162 @@
+//! Clients and groups as values.
+
+use std::net::IpAddr;
+
+use crate::house::{Hello, SessionId};
+
+/// Wall time, for people and for Snapcast's `lastSeen`; nothing is computed with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wall {
+    /// Seconds since 1970.
+    pub sec: i64,
+    /// Microseconds of that second.
+    pub usec: u32,
+}
+
+/// A known machine, connected or not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Client {
+    /// Unique: the client's ID, with `#INSTANCE` where that is not 1.
+    pub id: String,
+    /// What a person called it; empty is not named.
+    pub name: String,
+    /// 0 to 100.
+    pub volume: u8,
+    /// The client's own mute.
+    pub muted: bool,
+    /// Milliseconds by which the device is late.
+    pub latency_ms: i32,
+    /// Which of several clients of one machine.
+    pub instance: u32,
+    /// What the machine calls itself.
+    pub host_name: String,
+    /// Its operating system.
+    pub os: String,
+    /// Its processor.
+    pub arch: String,
+    /// Its hardware address.
+    pub mac: String,
+    /// Where it last came from.
+    pub ip: String,
+    /// The program.
+    pub software: String,
+    /// The program's version.
+    pub version: String,
+    /// Of the stream protocol.
+    pub protocol: u32,
+    /// When it was last heard of.
+    pub last_seen: Wall,
+    /// The session, while it is connected.
+    pub session: Option<SessionId>,
+}
+
+impl Client {
+    /// A client that has never been seen.
+    pub(super) fn new(id: String) -> Self {
+        Self { id, volume: 100, instance: 1, ..Self::default() }
+    }
+
+    /// Takes over what a client says of itself.
+    pub(super) fn greet(&mut self, session: SessionId, peer: IpAddr, hello: &Hello, now: Wall) {
+        self.session = Some(session);
+        self.instance = hello.instance;
+        self.host_name = clip(&hello.host_name);
+        self.os = clip(&hello.os);
+        self.arch = clip(&hello.arch);
+        self.mac = clip(&hello.mac);
+        self.ip = peer.to_canonical().to_string();
+        self.software = clip(&hello.client_name);
+        self.version = clip(&hello.version);
+        self.protocol = hello.protocol;
+        self.last_seen = now;
+    }
+}
+
+/// Clients that play the same station.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// A UUID.
+    pub id: String,
+    /// What a person called it; empty is not named.
+    pub name: String,
+    /// The name of the station.
+    pub station: String,
+    /// Mutes every client.
+    pub muted: bool,
+    /// Never none, outside of a method of the registry.
+    pub clients: Vec<Client>,
+}
+
+impl Group {
+    /// A group of one.
+    pub(super) fn of(id: String, station: String, client: Client) -> Self {
+        Self { id, station, clients: vec![client], ..Self::default() }
+    }
+
+    /// Whether the client is in it.
+    #[must_use]
+    pub fn holds(&self, id: &str) -> bool {
+        self.clients.iter().any(|client| client.id == id)
+    }
+}
+
+/// Bytes of any text that a client or a controller gives; more than any name, and 4,096 clients of
+/// it are a few megabytes.
+pub const MAX_TEXT: usize = 256;
+
+/// The first [`MAX_TEXT`] bytes of a text, to a whole character, without control characters.
+pub(super) fn clip(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars().filter(|c| !c.is_control()) {
+        if out.len() + c.len_utf8() > MAX_TEXT {
+            break;
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// What a client is known by; `None` when it says nothing that could be kept.
+pub(super) fn identity(hello: &Hello) -> Option<String> {
+    let id = if hello.id.is_empty() { &hello.mac } else { &hello.id };
+    let kept = !id.is_empty() && id.len() <= MAX_TEXT && !id.chars().any(char::is_control);
+    kept.then(|| match hello.instance {
+        1 => id.clone(),
+        instance => format!("{id}#{instance}"),
+    })
+}
+
+/// Makes UUIDs of version 4 (RFC 9562, 5.4) from a seed, by splitmix64. They name groups; nobody
+/// gains by guessing one.
+#[derive(Clone, Debug)]
+pub(super) struct Ids(u64);
+
+impl Ids {
+    pub(super) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// An id that no group has.
+    pub(super) fn next_unused(&mut self, groups: &[Group]) -> String {
+        loop {
+            let id = self.next();
+            if groups.iter().all(|group| group.id != id) {
+                return id;
+            }
+        }
+    }
+
+    fn next(&mut self) -> String {
+        let (high, low) = (self.word(), self.word());
+        let (a, b, c) = (high >> 32, (high >> 16) & 0xffff, high & 0xfff | 0x4000);
+        let (d, e) = ((low >> 48) & 0x3fff | 0x8000, low & 0xffff_ffff_ffff);
+        format!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
+    }
+
+    const fn word(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}

@@ -1,0 +1,417 @@
+//! Who is there, how loud, and in which group: a machine without clock, socket or file.
+//!
+//! Every change goes through one method that returns [`Effects`]: what the audio has to be told,
+//! what other controllers have to hear, and that the state is to be saved. The rejected alternative
+//! was a map behind a lock that each handler edits; there, nobody could say which notification
+//! belongs to which change, and an empty group was visible between two of them.
+
+mod client;
+mod shape;
+pub mod store;
+#[cfg(test)]
+mod tests;
+
+pub use client::{Client, Group, MAX_TEXT, Wall};
+pub use shape::{client_json, group_json};
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::house::{Cause, Command, Event, Hello, SessionId, Settings};
+use client::{Ids, identity};
+
+/// What the registry has to know of a station.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StationInfo {
+    /// Its name, which is the Snapcast stream's id.
+    pub name: String,
+    /// Milliseconds from capture to play-out.
+    pub buffer_ms: u32,
+}
+
+/// What a change brings about; the order inside each list matters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "a change that nobody hears of has not happened"]
+pub struct Effects {
+    /// For the audio.
+    pub commands: Vec<Command>,
+    /// For every controller but the one that caused it.
+    pub notices: Vec<Notice>,
+    /// Whether there is something to save.
+    pub save: bool,
+}
+
+/// What controllers are told. Names are ids of clients and groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A known client has come.
+    Connected(String),
+    /// A client has gone.
+    Disconnected(String),
+    /// A client's volume or mute is another.
+    Volume(String),
+    /// A client's latency is another.
+    Latency(String),
+    /// A client's name is another.
+    ClientName(String),
+    /// A group is muted, or no longer.
+    Mute(String),
+    /// A group plays another station.
+    Stream(String),
+    /// A group's name is another.
+    GroupName(String),
+    /// Groups or the set of clients are others.
+    Server,
+}
+
+/// What a controller asked for does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotFound {
+    /// No such client.
+    Client,
+    /// No such group.
+    Group,
+    /// No such station.
+    Station,
+}
+
+impl fmt::Display for NotFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Client => "Client not found",
+            Self::Group => "Group not found",
+            Self::Station => "Stream not found",
+        })
+    }
+}
+
+impl std::error::Error for NotFound {}
+
+/// Groups and their clients. No group is ever empty, and every client is in exactly one.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    stations: Vec<StationInfo>,
+    groups: Vec<Group>,
+    ids: Ids,
+}
+
+/// Clients that are remembered; four times the sessions of a full house.
+pub const MAX_CLIENTS: usize = 4_096;
+/// Snapcast's bounds of a client's latency; the upper one is the station's buffer.
+pub const MIN_LATENCY_MS: i32 = -10_000;
+
+impl Registry {
+    /// An empty registry over these stations; `seed` makes the groups' ids.
+    ///
+    /// # Panics
+    /// When there is no station; a resolved configuration has one.
+    #[must_use]
+    pub fn new(stations: Vec<StationInfo>, seed: u64) -> Self {
+        assert!(!stations.is_empty(), "a house without a station has no registry");
+        Self { stations, groups: Vec::new(), ids: Ids::new(seed) }
+    }
+
+    /// Takes what the audio tells; `now` is wall time, for people.
+    pub fn apply(&mut self, event: Event, now: Wall) -> Effects {
+        match event {
+            Event::Hello { session, peer, hello } => self.hello(session, peer, &hello, now),
+            Event::Left { session } => self.left(session, now),
+            Event::ClientInfo { session, volume, muted } => {
+                let Some(client) = self.by_session(session) else { return Effects::default() };
+                client.volume = clamp_volume(volume.into());
+                client.muted = muted;
+                let id = client.id.clone();
+                Effects { save: true, ..Effects::notice(Notice::Volume(id)) }
+            }
+        }
+    }
+
+    /// Sets what is given; the client's own controls are 0 to 100.
+    ///
+    /// # Errors
+    /// [`NotFound::Client`].
+    pub fn set_volume(
+        &mut self,
+        id: &str,
+        percent: Option<i64>,
+        muted: Option<bool>,
+    ) -> Result<Effects, NotFound> {
+        let client = self.client_mut(id)?;
+        client.volume = percent.map_or(client.volume, clamp_volume);
+        client.muted = muted.unwrap_or(client.muted);
+        Ok(self.push(id, Notice::Volume(id.to_owned())))
+    }
+
+    /// Sets a client's latency, clamped to -10 s and the station's buffer.
+    ///
+    /// # Errors
+    /// [`NotFound::Client`].
+    pub fn set_latency(&mut self, id: &str, latency_ms: i64) -> Result<Effects, NotFound> {
+        let (group, _) = self.client(id).ok_or(NotFound::Client)?;
+        let buffer = self.station(&group.station).map_or(0, |(_, info)| info.buffer_ms);
+        let latency = latency_ms.clamp(i64::from(MIN_LATENCY_MS), i64::from(buffer));
+        self.client_mut(id)?.latency_ms = i32::try_from(latency).unwrap_or(0);
+        Ok(self.push(id, Notice::Latency(id.to_owned())))
+    }
+
+    /// Names a client.
+    ///
+    /// # Errors
+    /// [`NotFound::Client`].
+    pub fn set_client_name(&mut self, id: &str, name: &str) -> Result<Effects, NotFound> {
+        self.client_mut(id)?.name = client::clip(name);
+        Ok(Effects { save: true, ..Effects::notice(Notice::ClientName(id.to_owned())) })
+    }
+
+    /// Forgets a client, and ends its session if it has one.
+    ///
+    /// # Errors
+    /// [`NotFound::Client`].
+    pub fn delete_client(&mut self, id: &str) -> Result<Effects, NotFound> {
+        let client = self.take(id).ok_or(NotFound::Client)?;
+        let mut effects = Effects { save: true, ..Effects::notice(Notice::Server) };
+        effects
+            .commands
+            .extend(client.session.map(|session| Command::Kick { session, cause: Cause::Deleted }));
+        Ok(effects)
+    }
+
+    /// Mutes a group, or ends that; its clients keep their own mute.
+    ///
+    /// # Errors
+    /// [`NotFound::Group`].
+    pub fn set_mute(&mut self, id: &str, muted: bool) -> Result<Effects, NotFound> {
+        self.group_mut(id)?.muted = muted;
+        let mut effects = Effects { save: true, ..Effects::notice(Notice::Mute(id.to_owned())) };
+        self.push_group(id, false, &mut effects);
+        Ok(effects)
+    }
+
+    /// Lets a group play another station.
+    ///
+    /// # Errors
+    /// [`NotFound::Group`], [`NotFound::Station`].
+    pub fn set_stream(&mut self, id: &str, station: &str) -> Result<Effects, NotFound> {
+        self.group(id).ok_or(NotFound::Group)?;
+        self.station(station).ok_or(NotFound::Station)?;
+        self.group_mut(id)?.station = station.to_owned();
+        let mut effects = Effects { save: true, ..Effects::notice(Notice::Stream(id.to_owned())) };
+        self.push_group(id, true, &mut effects);
+        Ok(effects)
+    }
+
+    /// Names a group.
+    ///
+    /// # Errors
+    /// [`NotFound::Group`].
+    pub fn set_group_name(&mut self, id: &str, name: &str) -> Result<Effects, NotFound> {
+        self.group_mut(id)?.name = client::clip(name);
+        Ok(Effects { save: true, ..Effects::notice(Notice::GroupName(id.to_owned())) })
+    }
+
+    /// Makes these, of those that exist, the group's clients. Whoever is left out gets a group of
+    /// its own that plays the same; groups that are empty then vanish, this one too.
+    ///
+    /// # Errors
+    /// [`NotFound::Group`].
+    pub fn set_clients(&mut self, id: &str, wanted: &[String]) -> Result<Effects, NotFound> {
+        let group = self.group_mut(id)?;
+        let station = group.station.clone();
+        let old = std::mem::take(&mut group.clients);
+        let (stay, leave): (Vec<_>, Vec<_>) =
+            old.into_iter().partition(|client| wanted.contains(&client.id));
+        group.clients = stay;
+        let mut effects = Effects { save: true, ..Effects::notice(Notice::Server) };
+        for wanted in wanted {
+            if !self.group(id).is_some_and(|group| group.holds(wanted))
+                && let Some((from, _)) = self.client(wanted)
+            {
+                let moved = from.station != station;
+                let Some(client) = self.pull(wanted) else { continue };
+                self.group_mut(id)?.clients.push(client);
+                self.push_client(wanted, moved, &mut effects);
+            }
+        }
+        for client in leave {
+            let (own, name) = (self.ids.next_unused(&self.groups), client.id.clone());
+            self.groups.push(Group::of(own, station.clone(), client));
+            self.push_client(&name, false, &mut effects);
+        }
+        self.groups.retain(|group| !group.clients.is_empty());
+        Ok(effects)
+    }
+
+    /// A client and its group.
+    #[must_use]
+    pub fn client(&self, id: &str) -> Option<(&Group, &Client)> {
+        self.groups.iter().find_map(|group| {
+            group.clients.iter().find(|client| client.id == id).map(|client| (group, client))
+        })
+    }
+
+    /// A group.
+    #[must_use]
+    pub fn group(&self, id: &str) -> Option<&Group> {
+        self.groups.iter().find(|group| group.id == id)
+    }
+
+    /// Every group, none of them empty, in the order in which they were made.
+    #[must_use]
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// The station of that name and its index.
+    #[must_use]
+    pub fn station(&self, name: &str) -> Option<(usize, &StationInfo)> {
+        self.stations.iter().enumerate().find(|(_, station)| station.name == name)
+    }
+
+    /// Puts back what was saved; stations that no longer exist are replaced by the default one.
+    pub fn restore(&mut self, groups: Vec<Group>) {
+        for mut group in groups {
+            if self.station(&group.station).is_none() {
+                group.station = self.default_station().to_owned();
+            }
+            let count: usize = self.groups.iter().map(|group| group.clients.len()).sum();
+            group.clients.truncate(MAX_CLIENTS.saturating_sub(count));
+            let mut seen = Vec::new();
+            group.clients.retain(|client| {
+                let first = !seen.contains(&client.id) && self.client(&client.id).is_none();
+                seen.push(client.id.clone());
+                first
+            });
+            if group.id.is_empty() || self.group(&group.id).is_some() {
+                group.id = self.ids.next_unused(&self.groups);
+            }
+            if !group.clients.is_empty() {
+                self.groups.push(group);
+            }
+        }
+    }
+
+    fn hello(&mut self, session: SessionId, peer: IpAddr, hello: &Hello, now: Wall) -> Effects {
+        let kick = |cause| Effects {
+            commands: vec![Command::Kick { session, cause }],
+            ..Effects::default()
+        };
+        let Some(id) = identity(hello) else { return kick(Cause::Nameless) };
+        let known = self.client(&id).is_some();
+        if !known && !self.make_room() {
+            return kick(Cause::Full);
+        }
+        let mut effects = Effects { save: true, ..Effects::default() };
+        if known {
+            let old = self.client_mut(&id).ok().and_then(|client| client.session.take());
+            effects
+                .commands
+                .extend(old.map(|session| Command::Kick { session, cause: Cause::Replaced }));
+        } else {
+            let own = self.ids.next_unused(&self.groups);
+            let station = self.default_station().to_owned();
+            self.groups.push(Group::of(own, station, Client::new(id.clone())));
+        }
+        if let Ok(client) = self.client_mut(&id) {
+            client.greet(session, peer, hello, now);
+        }
+        self.push_client(&id, true, &mut effects);
+        effects.notices.push(if known { Notice::Connected(id) } else { Notice::Server });
+        effects
+    }
+
+    fn left(&mut self, session: SessionId, now: Wall) -> Effects {
+        let Some(client) = self.by_session(session) else { return Effects::default() };
+        client.session = None;
+        client.last_seen = now;
+        let id = client.id.clone();
+        Effects { save: true, ..Effects::notice(Notice::Disconnected(id)) }
+    }
+
+    /// Forgets the client that has been away longest, if there is no place for one more.
+    fn make_room(&mut self) -> bool {
+        let clients = || self.groups.iter().flat_map(|group| &group.clients);
+        if clients().count() < MAX_CLIENTS {
+            return true;
+        }
+        let away = clients().filter(|client| client.session.is_none());
+        let oldest = away.min_by_key(|client| client.last_seen).map(|client| client.id.clone());
+        oldest.and_then(|id| self.take(&id)).is_some()
+    }
+
+    /// The station `default`, which controllers send groups back to, or else the first.
+    fn default_station(&self) -> &str {
+        let default = self.station("default").map_or(0, |(index, _)| index);
+        self.stations.get(default).map_or("", |station| station.name.as_str())
+    }
+
+    fn push(&self, client: &str, notice: Notice) -> Effects {
+        let mut effects = Effects { save: true, ..Effects::notice(notice) };
+        self.push_client(client, false, &mut effects);
+        effects
+    }
+
+    fn push_group(&self, id: &str, moved: bool, effects: &mut Effects) {
+        for client in self.group(id).map_or(&[][..], |group| &group.clients) {
+            self.push_client(&client.id, moved, effects);
+        }
+    }
+
+    /// Settings go first: a client wants to know the buffer before it gets a codec.
+    fn push_client(&self, id: &str, moved: bool, effects: &mut Effects) {
+        let Some((group, client)) = self.client(id) else { return };
+        let (Some(session), Some((station, info))) = (client.session, self.station(&group.station))
+        else {
+            return;
+        };
+        let settings = Settings {
+            volume: client.volume,
+            muted: client.muted || group.muted,
+            latency_ms: client.latency_ms,
+            buffer_ms: info.buffer_ms,
+        };
+        effects.commands.push(Command::SetSettings { session, settings });
+        if moved {
+            effects.commands.push(Command::MoveClient { session, station });
+        }
+    }
+
+    fn by_session(&mut self, session: SessionId) -> Option<&mut Client> {
+        let mut clients = self.groups.iter_mut().flat_map(|group| &mut group.clients);
+        clients.find(|client| client.session == Some(session))
+    }
+
+    fn client_mut(&mut self, id: &str) -> Result<&mut Client, NotFound> {
+        let mut clients = self.groups.iter_mut().flat_map(|group| &mut group.clients);
+        clients.find(|client| client.id == id).ok_or(NotFound::Client)
+    }
+
+    fn group_mut(&mut self, id: &str) -> Result<&mut Group, NotFound> {
+        self.groups.iter_mut().find(|group| group.id == id).ok_or(NotFound::Group)
+    }
+
+    /// Takes a client out of its group, which may be left empty for a moment.
+    fn pull(&mut self, id: &str) -> Option<Client> {
+        self.groups.iter_mut().find_map(|group| {
+            let at = group.clients.iter().position(|client| client.id == id)?;
+            Some(group.clients.remove(at))
+        })
+    }
+
+    /// Takes a client out, and its group with it if nobody else is there.
+    fn take(&mut self, id: &str) -> Option<Client> {
+        let client = self.pull(id);
+        self.groups.retain(|group| !group.clients.is_empty());
+        client
+    }
+}
+
+impl Effects {
+    fn notice(notice: Notice) -> Self {
+        Self { notices: vec![notice], ..Self::default() }
+    }
+}
+
+fn clamp_volume(percent: i64) -> u8 {
+    u8::try_from(percent.clamp(0, 100)).unwrap_or(100)
+}

@@ -1,0 +1,264 @@
+use std::net::{IpAddr, Ipv4Addr};
+
+use proptest::prelude::*;
+
+use super::store::{Loaded, load, render, save};
+use super::*;
+
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn registry() -> Registry {
+    let station = |name: &str, buffer_ms| StationInfo { name: name.to_owned(), buffer_ms };
+    Registry::new(vec![station("kitchen", 400), station("default", 1_000)], 7)
+}
+
+fn hello(registry: &mut Registry, session: u64, id: &str) -> Effects {
+    let hello = Hello { id: id.to_owned(), instance: 1, ..Hello::default() };
+    registry.apply(Event::Hello { session: SessionId(session), peer: PEER, hello }, Wall::default())
+}
+
+fn group_of(registry: &Registry, id: &str) -> String {
+    registry.client(id).unwrap().0.id.clone()
+}
+
+fn settings(volume: u8, muted: bool, latency_ms: i32, buffer_ms: u32) -> Settings {
+    Settings { volume, muted, latency_ms, buffer_ms }
+}
+
+#[test]
+fn a_new_client_is_an_update_and_a_known_one_a_connect() {
+    let mut registry = registry();
+    let first = hello(&mut registry, 1, "a");
+    assert_eq!(first.notices, [Notice::Server]);
+    let session = SessionId(1);
+    assert_eq!(
+        first.commands,
+        [
+            Command::SetSettings { session, settings: settings(100, false, 0, 1_000) },
+            Command::MoveClient { session, station: 1 },
+        ]
+    );
+    let gone = registry.apply(Event::Left { session }, Wall { sec: 5, usec: 0 });
+    assert_eq!(gone.notices, [Notice::Disconnected("a".to_owned())]);
+    assert_eq!(registry.client("a").unwrap().1.last_seen.sec, 5);
+    assert_eq!(hello(&mut registry, 2, "a").notices, [Notice::Connected("a".to_owned())]);
+}
+
+#[test]
+fn a_client_that_comes_back_ends_its_dead_session_and_stays_connected() {
+    let mut registry = registry();
+    drop(hello(&mut registry, 1, "a"));
+    let again = hello(&mut registry, 2, "a");
+    let session = SessionId(1);
+    assert_eq!(again.commands[0], Command::Kick { session, cause: Cause::Replaced });
+    assert_eq!(registry.apply(Event::Left { session }, Wall::default()), Effects::default());
+    assert_eq!(registry.client("a").unwrap().1.session, Some(SessionId(2)));
+}
+
+#[test]
+fn instances_of_one_machine_are_clients_of_their_own() {
+    let mut registry = registry();
+    for (session, instance) in [(1, 1), (2, 2)] {
+        let hello = Hello { mac: "m".to_owned(), instance, ..Hello::default() };
+        let session = SessionId(session);
+        drop(registry.apply(Event::Hello { session, peer: PEER, hello }, Wall::default()));
+    }
+    assert!(registry.client("m").is_some() && registry.client("m#2").is_some());
+    let nameless = hello(&mut registry, 3, "");
+    let session = SessionId(3);
+    assert_eq!(nameless.commands, [Command::Kick { session, cause: Cause::Nameless }]);
+}
+
+#[test]
+fn the_groups_mute_and_the_stations_buffer_reach_the_client() {
+    let mut registry = registry();
+    drop(hello(&mut registry, 1, "a"));
+    let group = group_of(&registry, "a");
+    let session = SessionId(1);
+    let muted = registry.set_mute(&group, true).unwrap();
+    let wanted = Command::SetSettings { session, settings: settings(100, true, 0, 1_000) };
+    assert_eq!(muted.commands, [wanted]);
+    let moved = registry.set_stream(&group, "kitchen").unwrap();
+    assert_eq!(
+        moved.commands,
+        [
+            Command::SetSettings { session, settings: settings(100, true, 0, 400) },
+            Command::MoveClient { session, station: 0 },
+        ]
+    );
+    drop(registry.set_latency("a", 9_999).unwrap());
+    assert_eq!(registry.client("a").unwrap().1.latency_ms, 400);
+    drop(registry.set_volume("a", Some(-3), None).unwrap());
+    assert_eq!(registry.client("a").unwrap().1.volume, 0);
+}
+
+#[test]
+fn whoever_is_left_out_gets_a_group_of_the_same_station() {
+    let mut registry = registry();
+    for (session, id) in [(1, "a"), (2, "b"), (3, "c")] {
+        drop(hello(&mut registry, session, id));
+    }
+    let group = group_of(&registry, "a");
+    drop(registry.set_stream(&group, "kitchen").unwrap());
+    let joined = registry.set_clients(&group, &["a".into(), "b".into(), "nobody".into()]).unwrap();
+    assert_eq!(registry.groups().len(), 2);
+    let session = SessionId(2);
+    assert!(joined.commands.contains(&Command::MoveClient { session, station: 0 }));
+    drop(registry.set_clients(&group, &["b".into()]).unwrap());
+    let (own, _) = registry.client("a").unwrap();
+    assert_eq!((own.station.as_str(), own.clients.len()), ("kitchen", 1));
+    drop(registry.set_clients(&group, &[]).unwrap());
+    assert!(registry.group(&group).is_none());
+    assert_eq!(registry.set_clients(&group, &[]), Err(NotFound::Group));
+}
+
+#[test]
+fn the_client_longest_away_makes_room_and_a_full_house_says_so() {
+    let mut registry = registry();
+    for number in 0..MAX_CLIENTS as u64 {
+        drop(hello(&mut registry, number, &format!("c{number}")));
+    }
+    let session = SessionId(99_999);
+    let refused = hello(&mut registry, session.0, "late");
+    assert_eq!(refused.commands, [Command::Kick { session, cause: Cause::Full }]);
+    drop(registry.apply(Event::Left { session: SessionId(17) }, Wall { sec: 1, usec: 0 }));
+    drop(registry.apply(Event::Left { session: SessionId(3) }, Wall { sec: 2, usec: 0 }));
+    drop(hello(&mut registry, session.0, "late"));
+    assert!(registry.client("c17").is_none() && registry.client("c3").is_some());
+}
+
+#[test]
+fn long_texts_are_cut_at_a_character() {
+    let mut registry = registry();
+    drop(hello(&mut registry, 1, "a"));
+    drop(registry.set_client_name("a", &"ä\n".repeat(1_000)).unwrap());
+    assert_eq!(registry.client("a").unwrap().1.name.len(), MAX_TEXT);
+}
+
+#[test]
+fn what_is_saved_comes_back() {
+    let dir = crate::golden::scratch("store");
+    let (mut registry, mut back) = (registry(), registry());
+    drop(hello(&mut registry, 1, "a"));
+    drop(hello(&mut registry, 2, "b"));
+    drop(registry.set_client_name("a", "Küche").unwrap());
+    let group = group_of(&registry, "a");
+    drop(registry.set_clients(&group, &["a".into(), "b".into()]).unwrap());
+    save(&dir, &render(registry.groups())).unwrap();
+
+    let Loaded::Groups(groups) = load(&dir).unwrap() else { panic!() };
+    back.restore(groups);
+    assert_eq!(
+        render(back.groups()).replace("true", "false"),
+        render(registry.groups()).replace("true", "false")
+    );
+    assert_eq!(hello(&mut back, 9, "a").notices, [Notice::Connected("a".to_owned())]);
+}
+
+#[test]
+fn a_broken_file_is_put_aside_and_a_missing_one_is_nothing() {
+    let dir = crate::golden::scratch("broken");
+    assert!(matches!(load(&dir).unwrap(), Loaded::Nothing));
+    std::fs::write(dir.join(store::FILE), "{\"Groups\":").unwrap();
+    assert!(matches!(load(&dir).unwrap(), Loaded::Broken));
+    assert!(dir.join("server.json.broken").exists());
+}
+
+#[test]
+fn snapservers_own_file_is_read() {
+    let dir = crate::golden::scratch("theirs");
+    std::fs::copy("tests/golden/snapserver_server.json", dir.join(store::FILE)).unwrap();
+    let Loaded::Groups(groups) = load(&dir).unwrap() else { panic!() };
+    let mut registry = registry();
+    registry.restore(groups);
+    let client = &registry.groups()[0].clients[0];
+    assert_eq!((client.volume, client.latency_ms, client.muted), (74, 50, true));
+    assert_eq!(registry.groups()[0].station, "default");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Hello(u64, u8),
+    Left(u64),
+    SetClients(u8, Vec<u8>),
+    SetStream(u8, bool),
+    Delete(u8),
+    Info(u64, u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0..20u64, 0..6u8).prop_map(|(session, id)| Step::Hello(session, id)),
+        (0..20u64).prop_map(Step::Left),
+        (0..6u8, prop::collection::vec(0..8u8, 0..5))
+            .prop_map(|(of, ids)| Step::SetClients(of, ids)),
+        (0..6u8, any::<bool>()).prop_map(|(of, kitchen)| Step::SetStream(of, kitchen)),
+        (0..6u8).prop_map(Step::Delete),
+        (0..20u64, any::<u32>()).prop_map(|(session, volume)| Step::Info(session, volume)),
+    ]
+}
+
+fn group_at(registry: &Registry, number: u8) -> Option<String> {
+    registry.groups().get(usize::from(number)).map(|group| group.id.clone())
+}
+
+fn take(registry: &mut Registry, step: Step) -> Option<Effects> {
+    match step {
+        Step::Hello(session, id) => Some(hello(registry, session, &format!("c{id}"))),
+        Step::Left(session) => {
+            Some(registry.apply(Event::Left { session: SessionId(session) }, Wall::default()))
+        }
+        Step::SetClients(of, ids) => {
+            let ids: Vec<String> = ids.iter().map(|id| format!("c{id}")).collect();
+            registry.set_clients(&group_at(registry, of)?, &ids).ok()
+        }
+        Step::SetStream(of, kitchen) => {
+            let station = if kitchen { "kitchen" } else { "default" };
+            registry.set_stream(&group_at(registry, of)?, station).ok()
+        }
+        Step::Delete(id) => registry.delete_client(&format!("c{id}")).ok(),
+        Step::Info(session, volume) => {
+            let event = Event::ClientInfo { session: SessionId(session), volume, muted: false };
+            Some(registry.apply(event, Wall::default()))
+        }
+    }
+}
+
+proptest! {
+    /// After any sequence: no empty group, every client once, ids unique, and the audio was told
+    /// the station that the registry shows.
+    #[test]
+    fn the_house_is_in_order_after_every_step(steps in prop::collection::vec(step(), 0..60)) {
+        let mut registry = registry();
+        let mut plays = std::collections::HashMap::new();
+        for (number, step) in steps.into_iter().enumerate() {
+            // Sessions are never used twice.
+            let step = match step {
+                Step::Hello(session, id) => Step::Hello(session + 100 * number as u64, id),
+                other => other,
+            };
+            for command in take(&mut registry, step).unwrap_or_default().commands {
+                if let Command::MoveClient { session, station } = command {
+                    plays.insert(session, station);
+                }
+            }
+            let mut ids = Vec::new();
+            for group in registry.groups() {
+                prop_assert!(!group.clients.is_empty());
+                ids.push(group.id.clone());
+                for client in &group.clients {
+                    ids.push(client.id.clone());
+                    prop_assert!(client.volume <= 100);
+                    if let Some(session) = client.session {
+                        let station = registry.station(&group.station).unwrap().0;
+                        prop_assert_eq!(plays.get(&session), Some(&station));
+                    }
+                }
+            }
+            let count = ids.len();
+            ids.sort();
+            ids.dedup();
+            prop_assert_eq!(ids.len(), count);
+        }
+    }
+}
