@@ -1,1 +1,19 @@
-//! The edge: sockets, files, clocks, threads.
+//! The edge of the house: sockets, files, clocks and threads do here what the machines ask for.
+//!
+//! ```text
+//!  feeders (FIFO, TCP, process, stdin) --ring--> Workers: Station --ring--> Context: reactors
+//!  codec pool (files) ------------------ring-->                             sessions, listeners
+//! ```
+
+#![deny(unsafe_code)]
+
+mod clock;
+pub mod feed;
+mod pool;
+pub mod reactor;
+mod sys;
+mod worker;
+
+pub use clock::SystemClock;
+pub use pool::{CodecPool, Job, Step};
+pub use worker::Workers;

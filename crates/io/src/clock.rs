@@ -1,0 +1,55 @@
+//! The one clock of the house.
+
+use aulos_core::Instant;
+use rustix::thread::clock_nanosleep_absolute;
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// `CLOCK_MONOTONIC`, the clock that Snapcast's clients synchronise to and that no administrator
+/// can set.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl SystemClock {
+    /// The present moment.
+    ///
+    /// # Real-time
+    /// A read of the kernel's shared page; no system call on the machines that we know.
+    #[must_use]
+    pub fn now() -> Instant {
+        let time = clock_gettime(ClockId::Monotonic);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+        Instant::from_nanos(seconds * NANOS + nanos)
+    }
+
+    /// Sleeps until `deadline`; a signal may end the sleep early.
+    pub fn sleep_until(deadline: Instant) {
+        // The answer only tells whether a signal came, and the caller looks at the clock anyway.
+        let _ = clock_nanosleep_absolute(ClockId::Monotonic, &timespec(deadline.as_nanos()));
+    }
+}
+
+/// Nanoseconds as the kernel takes them.
+pub(crate) fn timespec(nanos: u64) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(nanos / NANOS).unwrap_or(i64::MAX),
+        #[allow(clippy::cast_possible_wrap, reason = "below a billion")]
+        tv_nsec: (nanos % NANOS) as _,
+    }
+}
+
+const NANOS: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use aulos_core::Span;
+
+    use super::*;
+
+    #[test]
+    fn a_sleep_ends_at_its_deadline_and_not_before() {
+        let deadline = SystemClock::now() + Span::from_millis(3);
+        SystemClock::sleep_until(deadline);
+        assert!(SystemClock::now() >= deadline);
+    }
+}

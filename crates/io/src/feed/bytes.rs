@@ -1,0 +1,216 @@
+//! From bytes of any grain to blocks of whole frames.
+
+use aulos_core::{Block, Frames, Instant, MediaTime, SampleSpec};
+use aulos_dsp::convert;
+use aulos_engine::source::{BLOCK_SAMPLES, Item};
+use aulos_rt::ring::{Consumer, Producer, ring};
+use aulos_rt::{Pool, Pooled, Publisher};
+
+use super::FeedState;
+
+/// Cuts a byte stream into blocks and hands them to a station.
+///
+/// Bytes are accepted only as far as there is room, so a sender without a clock of its own is held
+/// back by its pipe or socket and nothing is lost.
+#[derive(Debug)]
+pub struct ByteFeed {
+    spec: SampleSpec,
+    pool: Pool<Block>,
+    items: Producer<Item>,
+    state: Publisher<FeedState>,
+    reported: FeedState,
+    open: Option<Pooled<Block>>,
+    /// The beginning of a frame whose rest has not come yet.
+    torn: Vec<u8>,
+    position: MediaTime,
+    in_stream: bool,
+}
+
+impl ByteFeed {
+    /// A feed of bytes in `spec`, and the ring's other end for the station.
+    #[must_use]
+    pub fn new(spec: SampleSpec, state: Publisher<FeedState>) -> (Self, Consumer<Item>) {
+        // One more than there are blocks, so that the end of a sender always finds room.
+        let (items, consumer) = ring(FEED_BLOCKS + 1);
+        let pool =
+            Pool::new(FEED_BLOCKS, || Block::with_capacity(spec.rate, spec.layout, BLOCK_SAMPLES));
+        let feed = Self {
+            spec,
+            pool,
+            items,
+            state,
+            reported: FeedState::Waiting,
+            open: None,
+            torn: Vec::with_capacity(spec.frame_bytes()),
+            position: MediaTime::ZERO,
+            in_stream: false,
+        };
+        (feed, consumer)
+    }
+
+    /// How many bytes [`ByteFeed::push`] takes now.
+    #[must_use]
+    pub fn room(&mut self) -> usize {
+        if self.open.is_none() {
+            self.open = self.pool.take().map(|mut block| {
+                block.reset(self.spec.rate, self.spec.layout);
+                block
+            });
+        }
+        let Some(block) = &self.open else { return 0 };
+        let frames = block.capacity() - block.frames();
+        self.spec.bytes(frames) - self.torn.len()
+    }
+
+    /// Takes bytes that arrived at `now`, at most [`ByteFeed::room`].
+    pub fn push(&mut self, now: Instant, mut bytes: &[u8]) {
+        self.in_stream = true;
+        let frame = self.spec.frame_bytes();
+        if !self.torn.is_empty() {
+            let missing = (frame - self.torn.len()).min(bytes.len());
+            let (head, rest) = bytes.split_at(missing);
+            self.torn.extend_from_slice(head);
+            bytes = rest;
+            if self.torn.len() < frame {
+                return;
+            }
+            let whole = core::mem::take(&mut self.torn);
+            self.append(now, &whole);
+            self.torn = whole;
+            self.torn.clear();
+        }
+        let whole = bytes.len() - bytes.len() % frame;
+        self.append(now, &bytes[..whole]);
+        self.torn.extend_from_slice(&bytes[whole..]);
+        if self.room() < frame {
+            self.flush();
+        }
+    }
+
+    /// Hands over what has come so far; called once a tick.
+    pub fn flush(&mut self) {
+        let Some(block) = self.open.take_if(|block| block.frames() > Frames::ZERO) else { return };
+        // There is a slot for every block of the pool, so this cannot be full.
+        drop(self.items.push(Item::Block(block)));
+    }
+
+    /// The sender closed cleanly; half a frame at its end is dropped.
+    pub fn end(&mut self) {
+        self.flush();
+        self.torn.clear();
+        if core::mem::take(&mut self.in_stream) {
+            // Without room for the mark the station finds out by its time-out.
+            drop(self.items.push(Item::End));
+        }
+    }
+
+    /// Tells the world what is going on.
+    pub fn report(&mut self, state: FeedState) {
+        if state != self.reported {
+            self.reported = state;
+            self.state.publish(state);
+        }
+    }
+
+    /// Whether the sender that is there now has sent anything yet.
+    #[must_use]
+    pub const fn is_in_stream(&self) -> bool {
+        self.in_stream
+    }
+
+    fn append(&mut self, now: Instant, bytes: &[u8]) {
+        let Some(block) = &mut self.open else { return };
+        if bytes.is_empty() {
+            return;
+        }
+        let old = block.frames();
+        if old == Frames::ZERO {
+            block.pts = self.position;
+        }
+        let new = Frames::from(bytes.len() / self.spec.frame_bytes());
+        block.resize(old + new);
+        block.received = now;
+        let start = old.as_usize() * self.spec.layout.channels();
+        convert::decode(self.spec.format, bytes, &mut block.samples_mut()[start..]);
+        self.position += new;
+    }
+}
+
+/// Blocks between a feeder and its station: together at least 0.6 s at 48 kHz stereo even if each
+/// tick fills only one of them with 20 ms.
+pub const FEED_BLOCKS: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed(spec: &str) -> (ByteFeed, Consumer<Item>) {
+        let (publisher, _reader) = aulos_rt::latest(FeedState::Waiting);
+        ByteFeed::new(spec.parse().unwrap(), publisher)
+    }
+
+    fn samples(items: &mut Consumer<Item>) -> (Vec<f32>, usize) {
+        let (mut all, mut ends) = (Vec::new(), 0);
+        while let Some(item) = items.pop() {
+            match item {
+                Item::Block(block) => {
+                    assert_eq!(block.pts, MediaTime((all.len() / 2) as u64), "a counted clock");
+                    all.extend_from_slice(block.samples());
+                }
+                Item::End => ends += 1,
+            }
+        }
+        (all, ends)
+    }
+
+    #[test]
+    fn frames_come_out_whole_whatever_the_grain_of_the_bytes() {
+        let bytes: Vec<u8> = (0..3_000u16).flat_map(|n| (n as i16).to_le_bytes()).collect();
+        let expected: Vec<f32> = (0..3_000u16).map(|n| f32::from(n) / 32_768.0).collect();
+        for grain in [1, 2, 3, 5, 7, 64, 1_000, 6_000] {
+            let (mut feed, mut items) = feed("48000:16:2");
+            for piece in bytes.chunks(grain) {
+                assert!(feed.room() >= piece.len());
+                feed.push(Instant::ZERO, piece);
+            }
+            feed.end();
+            assert_eq!(samples(&mut items), (expected.clone(), 1), "grain {grain}");
+        }
+    }
+
+    #[test]
+    fn a_sender_without_a_clock_is_held_back_and_nothing_is_lost() {
+        let (mut feed, mut items) = feed("48000:16:2");
+        let mut sent = 0;
+        let mut received = Vec::new();
+        for round in 0..10 {
+            while feed.room() > 0 {
+                let count = feed.room().min(4_096);
+                feed.push(Instant::ZERO, &vec![u8::try_from(round).unwrap(); count]);
+                sent += count;
+            }
+            while let Some(Item::Block(block)) = items.pop() {
+                received.push(block.samples().len() * 2);
+            }
+        }
+        feed.flush();
+        while let Some(Item::Block(block)) = items.pop() {
+            received.push(block.samples().len() * 2);
+        }
+        assert_eq!(received.iter().sum::<usize>(), sent - sent % 4);
+    }
+
+    #[test]
+    fn half_a_frame_at_the_end_of_a_sender_does_not_swap_the_channels_of_the_next() {
+        let (mut feed, mut items) = feed("48000:16:2");
+        assert!(feed.room() > 0);
+        feed.push(Instant::ZERO, &[1, 0, 2, 0, 9, 9, 9]);
+        feed.end();
+        assert!(feed.room() > 0);
+        feed.push(Instant::ZERO, &[0, 64, 0, 32]);
+        feed.end();
+        let (samples, ends) = samples(&mut items);
+        assert_eq!(samples[2..], [0.5, 0.25]);
+        assert_eq!(ends, 2);
+    }
+}

@@ -1,0 +1,151 @@
+//! A child process whose standard output is sound.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use aulos_core::Instant;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::fifo::{Drained, READ_BYTES, drain};
+use super::{Backoff, ByteFeed, FeedState, Feeder, Next};
+
+/// What to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessConfig {
+    /// The program, looked up in `PATH` when it has no slash.
+    pub program: PathBuf,
+    /// Its arguments; no shell sees them.
+    pub arguments: Vec<String>,
+    /// Whether its standard error goes to ours.
+    pub log_stderr: bool,
+}
+
+/// Keeps a program running and takes its output; it is started again when it ends.
+#[derive(Debug)]
+pub struct Process {
+    config: ProcessConfig,
+    running: Option<Running>,
+    backoff: Backoff,
+    feed: ByteFeed,
+    scratch: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    output: ChildStdout,
+}
+
+impl Process {
+    /// A feeder that starts the program at its first tick.
+    #[must_use]
+    pub fn new(config: ProcessConfig, feed: ByteFeed) -> Self {
+        let scratch = vec![0; READ_BYTES];
+        Self { config, running: None, backoff: Backoff::new(), feed, scratch }
+    }
+
+    fn start(&self) -> io::Result<Running> {
+        let mut command = Command::new(&self.config.program);
+        command.args(&self.config.arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(if self.config.log_stderr { Stdio::inherit() } else { Stdio::null() });
+        // Its own group: Ctrl-C in our terminal is ours to answer, and its children end with it.
+        command.process_group(0);
+        let mut child = command.spawn()?;
+        let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let flags = fcntl_getfl(output.as_fd())?;
+        fcntl_setfl(output.as_fd(), flags | OFlags::NONBLOCK)?;
+        Ok(Running { child, output })
+    }
+
+    fn stopped(&mut self, now: Instant, error: i32) -> Next {
+        self.running = None;
+        self.feed.end();
+        self.feed.report(FeedState::Failed(error));
+        self.backoff.failed(now);
+        Next::Later
+    }
+}
+
+impl Feeder for Process {
+    fn tick(&mut self, now: Instant) -> Next {
+        let running = match &mut self.running {
+            Some(running) => running,
+            None if !self.backoff.is_due(now) => return Next::Later,
+            None => match self.start() {
+                Ok(running) => {
+                    self.backoff.succeeded(now);
+                    self.running.insert(running)
+                }
+                Err(error) => return self.stopped(now, error.raw_os_error().unwrap_or(0)),
+            },
+        };
+        match drain(&mut running.output, &mut self.feed, &mut self.scratch, now) {
+            Ok(Drained::End) => self.stopped(now, 0),
+            Ok(Drained::Empty) => Next::Soon,
+            Ok(Drained::Some | Drained::Full) => {
+                self.feed.report(FeedState::Running);
+                Next::Soon
+            }
+            Err(error) => self.stopped(now, error.raw_os_error().unwrap_or(0)),
+        }
+    }
+}
+
+/// Splits a line of arguments at blanks as a shell would: single and double quotes keep blanks, a
+/// backslash keeps the next character. Nothing else has a meaning.
+#[must_use]
+pub fn split_arguments(line: &str) -> Vec<String> {
+    let mut arguments = Vec::new();
+    let mut current: Option<String> = None;
+    let mut quote = None;
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        match (letter, quote) {
+            ('\\', None | Some('"')) => {
+                current.get_or_insert_default().extend(letters.next());
+            }
+            ('"' | '\'', None) => {
+                quote = Some(letter);
+                current.get_or_insert_default();
+            }
+            (letter, Some(open)) if letter == open => quote = None,
+            (letter, None) if letter.is_whitespace() => arguments.extend(current.take()),
+            (letter, _) => current.get_or_insert_default().push(letter),
+        }
+    }
+    arguments.extend(current);
+    arguments
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            // It may have ended by itself; then there is nobody to end.
+            let _ = kill_process_group(group, Signal::TERM);
+        }
+        // A child that does not care for TERM would otherwise hold us up here.
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            drop(self.child.kill());
+            drop(self.child.wait());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_split_as_a_shell_would() {
+        assert_eq!(
+            split_arguments("-re  -i 'a song.flac' -f s16le -"),
+            ["-re", "-i", "a song.flac", "-f", "s16le", "-",]
+        );
+        assert_eq!(split_arguments(r#"a\ b "c \" d" '' e"#), ["a b", "c \" d", "", "e"]);
+        assert_eq!(split_arguments("  "), Vec::<String>::new());
+    }
+}

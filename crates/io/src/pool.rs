@@ -1,0 +1,93 @@
+//! Threads for work that takes its time: decoding files.
+//!
+//! A decoder reads from disk and may block for as long as the disk likes, so it never runs on a
+//! station's thread. It fills a ring that holds more than a second, and is looked at a few times in
+//! that second; nobody has to wake it.
+
+use std::fmt;
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+type Thread = (Sender<Box<dyn Job>>, JoinHandle<()>);
+
+/// Work in small steps.
+pub trait Job: Send {
+    /// Does what can be done now without waiting for anybody but the disk.
+    fn step(&mut self) -> Step;
+}
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There is more to do when the station has taken what is there.
+    Later,
+    /// Nothing is left to do.
+    Done,
+}
+
+/// A fixed number of threads, over which jobs are spread.
+pub struct CodecPool {
+    threads: Vec<Thread>,
+    next: usize,
+}
+
+impl CodecPool {
+    /// Starts `threads` threads.
+    ///
+    /// # Errors
+    /// When the system gives no more threads.
+    pub fn start(threads: usize) -> io::Result<Self> {
+        let mut pool = Self { threads: Vec::new(), next: 0 };
+        for index in 0..threads.max(1) {
+            let (sender, jobs) = channel();
+            let name = format!("aulos-codec-{index}");
+            let thread = std::thread::Builder::new().name(name).spawn(move || work(&jobs))?;
+            pool.threads.push((sender, thread));
+        }
+        Ok(pool)
+    }
+
+    /// Runs `job` until it is done.
+    pub fn add(&mut self, job: Box<dyn Job>) {
+        self.next = (self.next + 1) % self.threads.len();
+        // A thread ends only after its sender has.
+        drop(self.threads[self.next].0.send(job));
+    }
+
+    /// Ends every thread after its present step.
+    pub fn stop(self) {
+        for (sender, thread) in self.threads {
+            drop(sender);
+            // A thread that panicked has already said so on standard error.
+            drop(thread.join());
+        }
+    }
+}
+
+impl fmt::Debug for CodecPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CodecPool").field("threads", &self.threads.len()).finish_non_exhaustive()
+    }
+}
+
+fn work(arrivals: &Receiver<Box<dyn Job>>) {
+    let mut jobs: Vec<Box<dyn Job>> = Vec::new();
+    loop {
+        let arrival = if jobs.is_empty() {
+            arrivals.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            arrivals.recv_timeout(PAUSE)
+        };
+        match arrival {
+            Ok(job) => jobs.push(job),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        jobs.retain_mut(|job| job.step() == Step::Later);
+    }
+}
+
+/// A tenth of what the rings hold.
+const PAUSE: Duration = Duration::from_millis(100);

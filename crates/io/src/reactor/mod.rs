@@ -1,0 +1,296 @@
+//! The reactor of the house: a few threads, each with one epoll, that serve every socket.
+//!
+//! A thread per client would cost a stack and two context switches per chunk; an async runtime
+//! would put a scheduler between a Time request and its answer. Here a session is a small machine
+//! in a slab: it is read as soon as it is readable and answered in the same wake; chunks go out
+//! once per *wait*, all that are due in one call, the same bytes to everyone.
+
+mod outbox;
+mod peer;
+mod run;
+mod slab;
+mod stations;
+mod web;
+mod wheel;
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use aulos_engine::fanout::Stamped;
+use aulos_proto::snap::session::Cause;
+use aulos_proto::snap::wire::{ClientInfo, Hello, ServerSettings};
+use aulos_rt::Reader;
+use aulos_rt::ring::Consumer;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::feed::Feeder;
+pub use run::ReactorStats;
+pub use stations::Channel;
+
+/// The reactor threads, and how to give them work.
+pub struct Context {
+    mailboxes: Arc<[Mailbox]>,
+    threads: Vec<JoinHandle<()>>,
+    stats: Vec<Reader<ReactorStats>>,
+    next: usize,
+}
+
+impl Context {
+    /// Starts `threads` reactors that report to `events`.
+    ///
+    /// # Errors
+    /// When the system gives no more threads or descriptors.
+    pub fn start(threads: usize, events: &Arc<dyn EventSink>) -> io::Result<Self> {
+        let threads = threads.clamp(1, MAX_REACTORS);
+        let (mailboxes, inboxes): (Vec<_>, Vec<_>) =
+            (0..threads).map(|_| mailbox()).collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
+        let mailboxes: Arc<[Mailbox]> = mailboxes.into();
+        let mut context =
+            Self { mailboxes: Arc::clone(&mailboxes), threads: vec![], stats: vec![], next: 0 };
+        for (index, inbox) in inboxes.into_iter().enumerate() {
+            let (publisher, reader) = aulos_rt::latest(ReactorStats::default());
+            let all = Arc::clone(&mailboxes);
+            let reactor = run::Reactor::new(index, all, inbox, Arc::clone(events), publisher)?;
+            let name = format!("aulos-net-{index}");
+            context.threads.push(std::thread::Builder::new().name(name).spawn(|| reactor.run())?);
+            context.stats.push(reader);
+        }
+        Ok(context)
+    }
+
+    /// How many reactors there are: a station needs one ring for each.
+    #[must_use]
+    pub fn reactors(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    /// Serves a station; `chunks` has one ring's end for each reactor. Stations are numbered in the
+    /// order in which they are added.
+    pub fn add_station(&self, channel: &Channel, chunks: Vec<Consumer<Stamped>>) {
+        for (mailbox, chunks) in self.mailboxes.iter().zip(chunks) {
+            mailbox.post(Command::Station(channel.clone(), chunks));
+        }
+    }
+
+    /// Accepts Snapcast clients from `listener`.
+    ///
+    /// # Errors
+    /// When the listener cannot be made non-blocking.
+    pub fn listen(&self, listener: TcpListener) -> io::Result<()> {
+        listener.set_nonblocking(true)?;
+        self.mailboxes[0].post(Command::Listen(listener));
+        Ok(())
+    }
+
+    /// Sends `station`'s sound, without end, as the body of an HTTP response to `socket`, whose
+    /// request has been read.
+    pub fn stream_to(&mut self, socket: TcpStream, station: usize) {
+        let mailbox = self.next_mailbox();
+        self.mailboxes[mailbox].post(Command::Web(socket, station));
+    }
+
+    /// Runs `feeder` on one of the reactors.
+    pub fn add_feeder(&mut self, feeder: Box<dyn Feeder>) {
+        let mailbox = self.next_mailbox();
+        self.mailboxes[mailbox].post(Command::Feeder(feeder));
+    }
+
+    /// Tells a session its settings; the first ones answer its Hello. False when the reactor is
+    /// thousands of commands behind: try again.
+    #[must_use]
+    pub fn set(&self, session: SessionId, settings: ServerSettings) -> bool {
+        self.post(session, Command::Settings(session, settings))
+    }
+
+    /// Lets a session play a station from now on; the first one starts its sound. False as above.
+    #[must_use]
+    pub fn play(&self, session: SessionId, station: usize) -> bool {
+        self.post(session, Command::Play(session, station))
+    }
+
+    /// Cuts a session. False as above.
+    #[must_use]
+    pub fn kick(&self, session: SessionId) -> bool {
+        self.post(session, Command::Kick(session))
+    }
+
+    /// The counters of every reactor, added up.
+    pub fn stats(&mut self) -> ReactorStats {
+        let mut sum = ReactorStats::default();
+        for reader in &mut self.stats {
+            sum.add(reader.read());
+        }
+        sum
+    }
+
+    /// Ends every session and thread.
+    pub fn stop(self) {
+        for mailbox in &*self.mailboxes {
+            mailbox.post(Command::Stop);
+        }
+        for thread in self.threads {
+            // A reactor that panicked has already said so on standard error.
+            drop(thread.join());
+        }
+    }
+
+    fn post(&self, session: SessionId, command: Command) -> bool {
+        self.mailboxes.get(session.reactor()).is_none_or(|mailbox| mailbox.try_post(command))
+    }
+
+    fn next_mailbox(&mut self) -> usize {
+        self.next = (self.next + 1) % self.mailboxes.len();
+        self.next
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("reactors", &self.reactors()).finish_non_exhaustive()
+    }
+}
+
+/// Where reactors report what happens on the wire. Called on a reactor thread: must not wait.
+pub trait EventSink: Send + Sync {
+    /// Takes an event.
+    ///
+    /// # Errors
+    /// Gives the event back when there is no room; it is offered again a little later.
+    fn event(&self, event: Event) -> Result<(), Event>;
+}
+
+/// What happens on the wire.
+#[derive(Debug)]
+pub enum Event {
+    /// A client has said who it is. It waits for [`Context::set`] and [`Context::play`], in that
+    /// order, or for [`Context::kick`], for two seconds at most.
+    Hello {
+        /// The session.
+        session: SessionId,
+        /// What the client says of itself.
+        hello: Box<Hello>,
+        /// Where it comes from.
+        address: SocketAddr,
+    },
+    /// A client has changed its own volume.
+    ClientInfo {
+        /// The session.
+        session: SessionId,
+        /// What has changed.
+        info: ClientInfo,
+    },
+    /// A session that had said hello is over.
+    Left {
+        /// The session.
+        session: SessionId,
+        /// Why.
+        cause: LeaveCause,
+    },
+}
+
+/// One connection of one client: the reactor, and a number that it never uses twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SessionId(u64);
+
+impl SessionId {
+    /// The session with this number, as [`SessionId::number`] gave it.
+    #[must_use]
+    pub const fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// A number that no other session of this house has.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    const fn new(reactor: usize, token: u64) -> Self {
+        Self((reactor as u64) << TOKEN_BITS | token)
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "eight bits")]
+    const fn reactor(self) -> usize {
+        (self.0 >> TOKEN_BITS) as usize
+    }
+
+    const fn token(self) -> u64 {
+        self.0 & ((1 << TOKEN_BITS) - 1)
+    }
+}
+
+/// A token has 24 bits of generation and 32 of index; what is above them is the reactor.
+const TOKEN_BITS: u32 = 56;
+
+/// Why a session is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LeaveCause {
+    /// The peer closed.
+    Closed,
+    /// The network gave up: reset, or nothing acknowledged for ten seconds.
+    Network,
+    /// It read nothing for ten seconds.
+    NotReading,
+    /// It broke the protocol.
+    Protocol(Cause),
+    /// We were told to cut it.
+    Kicked,
+}
+
+enum Command {
+    Station(Channel, Consumer<Stamped>),
+    Listen(TcpListener),
+    Snapcast(TcpStream, SocketAddr),
+    Web(TcpStream, usize),
+    Feeder(Box<dyn Feeder>),
+    Settings(SessionId, ServerSettings),
+    Play(SessionId, usize),
+    Kick(SessionId),
+    Stop,
+}
+
+/// A reactor's door for other threads.
+struct Mailbox {
+    commands: SyncSender<Command>,
+    bell: Arc<OwnedFd>,
+}
+
+struct Inbox {
+    commands: std::sync::mpsc::Receiver<Command>,
+    bell: Arc<OwnedFd>,
+}
+
+impl Mailbox {
+    /// Waits only when a reactor is thousands of commands behind; never called on an audio path.
+    fn post(&self, command: Command) {
+        if self.commands.send(command).is_ok() {
+            // The only failure is a counter at its maximum, and then the bell is ringing already.
+            let _ = rustix::io::write(self.bell.as_fd(), &1u64.to_ne_bytes());
+        }
+    }
+
+    /// The same without waiting: a reactor must not wait for another one, or two could wait for
+    /// each other.
+    fn try_post(&self, command: Command) -> bool {
+        let taken = self.commands.try_send(command).is_ok();
+        let _ = rustix::io::write(self.bell.as_fd(), &1u64.to_ne_bytes());
+        taken
+    }
+}
+
+fn mailbox() -> io::Result<(Mailbox, Inbox)> {
+    let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
+    let (commands, receiver) = sync_channel(MAX_COMMANDS);
+    Ok((Mailbox { commands, bell: Arc::clone(&bell) }, Inbox { commands: receiver, bell }))
+}
+
+/// What the number of a session has room for.
+const MAX_REACTORS: usize = 64;
+
+const MAX_COMMANDS: usize = 4_096;

@@ -1,0 +1,273 @@
+//! What goes out of one socket, and in which order.
+//!
+//! Control messages go ahead of audio and are stamped at the last moment before the write, so that
+//! our own queueing never enters a client's clock. A chunk that has been begun is finished first:
+//! a stream has no way to interrupt a message.
+
+use std::io::{self, IoSlice, Write};
+
+use aulos_core::Instant;
+use aulos_engine::fanout::{Cursor, Log};
+use aulos_rt::Shared;
+
+/// Something that becomes bytes only when it is about to be written.
+pub(super) trait Late {
+    /// Appends the message as sent at `sent`.
+    fn write(&self, sent: Instant, out: &mut Vec<u8>);
+}
+
+/// Bytes and chunks on their way into a socket that does not block.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    bytes: Vec<u8>,
+    written: usize,
+    partial: Option<Partial>,
+    /// Which part of a chunk this peer gets: with the wire header, or the payload alone.
+    part: Part,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Framed,
+    Payload,
+}
+
+#[derive(Debug)]
+struct Partial {
+    bytes: Shared<Vec<u8>>,
+    offset: usize,
+}
+
+/// How an attempt to write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// Everything that was to go is gone.
+    Drained,
+    /// The socket takes no more now.
+    Blocked,
+}
+
+impl Outbox {
+    pub(super) const fn new(part: Part) -> Self {
+        Self { bytes: Vec::new(), written: 0, partial: None, part }
+    }
+
+    /// Writes what was left over, then `message` if there is one.
+    pub(super) fn send_late(
+        &mut self,
+        socket: &mut impl Write,
+        message: &impl Late,
+        now: impl FnOnce() -> Instant,
+    ) -> io::Result<Flow> {
+        let flow = self.finish(socket)?;
+        // Behind a full socket the stamp is early by the time that the peer leaves it unread; the
+        // peer's own median throws such answers away.
+        message.write(now(), &mut self.bytes);
+        match flow {
+            Flow::Drained => self.finish(socket),
+            Flow::Blocked => Ok(Flow::Blocked),
+        }
+    }
+
+    /// Appends bytes that need no stamp.
+    pub(super) fn queue(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Bytes of control that wait here.
+    pub(super) const fn queued(&self) -> usize {
+        self.bytes.len() - self.written
+    }
+
+    /// Writes what was begun: half a chunk, then control.
+    pub(super) fn finish(&mut self, socket: &mut impl Write) -> io::Result<Flow> {
+        if let Some(partial) = &mut self.partial {
+            while partial.offset < partial.bytes.len() {
+                match attempt(socket.write(&partial.bytes[partial.offset..]))? {
+                    Some(count) => partial.offset += count,
+                    None => return Ok(Flow::Blocked),
+                }
+            }
+            self.partial = None;
+        }
+        while self.written < self.bytes.len() {
+            match attempt(socket.write(&self.bytes[self.written..]))? {
+                Some(count) => self.written += count,
+                None => return Ok(Flow::Blocked),
+            }
+        }
+        self.bytes.clear();
+        self.written = 0;
+        Ok(Flow::Drained)
+    }
+
+    /// Writes the chunks from `cursor` on in one call, at most [`MAX_CHUNKS`] and about `limit`
+    /// bytes, and moves the cursor behind what went out or was begun. Returns how many that were.
+    ///
+    /// What was left over must be finished before.
+    pub(super) fn send_chunks(
+        &mut self,
+        socket: &mut impl Write,
+        log: &Log,
+        cursor: &mut Cursor,
+        limit: usize,
+    ) -> io::Result<(Flow, usize)> {
+        let mut slices = [IoSlice::new(&[]); MAX_CHUNKS];
+        let (mut count, mut total) = (0, 0);
+        while count < MAX_CHUNKS && total < limit {
+            let Ok(Some(stamped)) = log.get(*cursor, count) else { break };
+            let bytes = match self.part {
+                Part::Framed => stamped.chunk.framed(),
+                Part::Payload => stamped.chunk.payload(),
+            };
+            slices[count] = IoSlice::new(bytes);
+            total += bytes.len();
+            count += 1;
+        }
+        if count == 0 {
+            return Ok((Flow::Drained, 0));
+        }
+        let Some(mut written) = attempt(socket.write_vectored(&slices[..count]))? else {
+            return Ok((Flow::Blocked, 0));
+        };
+        let mut whole = 0;
+        while whole < count && written >= slices[whole].len() {
+            written -= slices[whole].len();
+            whole += 1;
+        }
+        if whole == count {
+            cursor.advance(count);
+            return Ok((Flow::Drained, count));
+        }
+        if written > 0
+            && let Ok(Some(stamped)) = log.get(*cursor, whole)
+        {
+            let bytes = stamped.chunk.bytes.clone();
+            let offset = bytes.len() - slices[whole].len() + written;
+            self.partial = Some(Partial { bytes, offset });
+            whole += 1;
+        }
+        cursor.advance(whole);
+        Ok((Flow::Blocked, whole))
+    }
+}
+
+/// The bytes that went, none where the socket would block.
+fn attempt(result: io::Result<usize>) -> io::Result<Option<usize>> {
+    match result {
+        Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+        Ok(count) => Ok(Some(count)),
+        Err(error) => match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+/// Chunks in one call: more than the longest wait brings, fewer than the kernel's 1,024.
+pub(super) const MAX_CHUNKS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use aulos_core::{Chunk, Codec, Frames, HEADROOM, MediaTime};
+    use aulos_engine::fanout::Stamped;
+    use aulos_rt::Pool;
+
+    use super::*;
+
+    struct Stamp;
+
+    impl Late for Stamp {
+        fn write(&self, sent: Instant, out: &mut Vec<u8>) {
+            out.push(b'<');
+            out.extend_from_slice(sent.as_nanos().to_string().as_bytes());
+            out.push(b'>');
+        }
+    }
+
+    /// Takes `budget` bytes and then blocks.
+    struct Narrow {
+        taken: Vec<u8>,
+        budget: usize,
+    }
+
+    impl Write for Narrow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let count = bytes.len().min(self.budget);
+            if count == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            self.budget -= count;
+            self.taken.extend_from_slice(&bytes[..count]);
+            Ok(count)
+        }
+
+        fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+            let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+            self.write(&all)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn log_of(payloads: &[&str]) -> Log {
+        let pool = Pool::new(payloads.len(), Vec::new);
+        let mut log = Log::new(payloads.len());
+        for (number, payload) in payloads.iter().enumerate() {
+            let mut bytes = pool.take().unwrap();
+            bytes.clear();
+            bytes.resize(HEADROOM - 1, 0);
+            bytes.push(b'#');
+            bytes.extend_from_slice(payload.as_bytes());
+            log.push(Stamped {
+                chunk: Chunk {
+                    pts: MediaTime(number as u64),
+                    duration: Frames(1),
+                    codec: Codec::Pcm,
+                    header: 1,
+                    bytes: bytes.freeze(),
+                },
+                timestamp: Instant::from_nanos(number as u64),
+            });
+        }
+        log
+    }
+
+    #[test]
+    fn whatever_the_socket_takes_the_bytes_arrive_in_order_and_control_goes_between_chunks() {
+        let log = log_of(&["alpha", "beta", "gamma", "delta"]);
+        for grain in 1..30 {
+            let mut socket = Narrow { taken: Vec::new(), budget: grain };
+            let mut outbox = Outbox::new(Part::Framed);
+            let mut cursor = log.cursor_from(Instant::ZERO);
+            let end = log.cursor_at_end();
+            let mut asked = false;
+            while cursor != end || outbox.finish(&mut socket).unwrap() == Flow::Blocked {
+                if outbox.finish(&mut socket).unwrap() == Flow::Drained {
+                    outbox.send_chunks(&mut socket, &log, &mut cursor, usize::MAX).unwrap();
+                }
+                if !asked {
+                    asked = true;
+                    outbox.send_late(&mut socket, &Stamp, || Instant::from_nanos(42)).unwrap();
+                }
+                socket.budget = grain;
+            }
+            let text = String::from_utf8(socket.taken).unwrap();
+            assert_eq!(text.replace("<42>", ""), "#alpha#beta#gamma#delta", "grain {grain}");
+            assert!(text.contains("<42>#") || text.ends_with("<42>"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_web_listener_gets_payloads_alone() {
+        let log = log_of(&["one", "two"]);
+        let mut socket = Narrow { taken: Vec::new(), budget: 100 };
+        let mut cursor = log.cursor_from(Instant::ZERO);
+        let mut outbox = Outbox::new(Part::Payload);
+        let sent = outbox.send_chunks(&mut socket, &log, &mut cursor, usize::MAX).unwrap();
+        assert_eq!(sent, (Flow::Drained, 2));
+        assert_eq!(socket.taken, b"onetwo");
+    }
+}

@@ -1,0 +1,216 @@
+//! One Snapcast client's connection.
+
+use std::io::{self, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use aulos_core::{Instant, Span};
+use aulos_engine::fanout::Cursor;
+use aulos_proto::snap::Session;
+use aulos_proto::snap::session::{Event as SnapEvent, Input, Outgoing, Output};
+use aulos_proto::snap::wire::{ClientInfo, Hello, ServerSettings};
+
+use super::LeaveCause;
+use super::outbox::{Flow, Late, Outbox, Part};
+use super::stations::Tap;
+use super::wheel::TICK;
+use crate::SystemClock;
+
+/// A socket, its protocol machine, and its place in a station's log.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) socket: TcpStream,
+    pub(super) address: SocketAddr,
+    /// It has said hello.
+    pub(super) named: bool,
+    pub(super) station: Option<usize>,
+    latency: Span,
+    session: Session,
+    outbox: Outbox,
+    cursor: Option<Cursor>,
+    /// It is being brought up to the present, slice by slice.
+    pub(super) catching_up: bool,
+    /// The kernel takes no more: we wait until it says that it does.
+    pub(super) blocked: bool,
+    /// It waits for its turn on the wheel.
+    pub(super) scheduled: bool,
+    last_progress: Instant,
+    pub(super) chunks: u64,
+    pub(super) lagged: u64,
+}
+
+/// What came out of reading a peer.
+#[derive(Debug)]
+pub(super) enum Said {
+    Hello(Box<Hello>),
+    ClientInfo(ClientInfo),
+}
+
+impl Peer {
+    pub(super) fn new(socket: TcpStream, address: SocketAddr, now: Instant) -> Self {
+        Self {
+            socket,
+            address,
+            named: false,
+            station: None,
+            latency: Span::ZERO,
+            session: Session::new(now),
+            outbox: Outbox::new(Part::Framed),
+            cursor: None,
+            catching_up: false,
+            blocked: false,
+            scheduled: false,
+            last_progress: now,
+            chunks: 0,
+            lagged: 0,
+        }
+    }
+
+    /// Reads once, answers Time requests, and says what else the peer said.
+    pub(super) fn receive(
+        &mut self,
+        scratch: &mut [u8],
+        said: &mut Vec<Said>,
+    ) -> Result<bool, LeaveCause> {
+        let count = match self.socket.read(scratch) {
+            Ok(0) => return Err(LeaveCause::Closed),
+            Ok(count) => count,
+            Err(error) => {
+                return match error.kind() {
+                    io::ErrorKind::WouldBlock => Ok(false),
+                    io::ErrorKind::Interrupted => Ok(true),
+                    _ => Err(LeaveCause::Network),
+                };
+            }
+        };
+        self.session.handle_input(SystemClock::now(), Input::Received(&scratch[..count]));
+        self.drain(said)?;
+        Ok(count == scratch.len())
+    }
+
+    /// Tells the peer its settings.
+    pub(super) fn set(&mut self, settings: ServerSettings) -> Result<(), LeaveCause> {
+        self.latency = settings.latency;
+        self.session.handle_input(SystemClock::now(), Input::Settings(settings));
+        self.drain(&mut Vec::new())
+    }
+
+    /// Goes over to a station: its codec header, and the chunks that can still be heard.
+    pub(super) fn join(&mut self, station: usize, tap: &Tap) -> Result<(), LeaveCause> {
+        let now = SystemClock::now();
+        self.station = Some(station);
+        let header = Arc::clone(&tap.channel.codec_header);
+        self.session.handle_input(now, Input::Stream(header));
+        self.cursor = Some(tap.first_playable(now, self.buffer(tap)));
+        self.catching_up = true;
+        self.drain(&mut Vec::new())
+    }
+
+    /// Writes what waits and at most `limit` bytes of chunks. True when the peer has everything
+    /// that there is.
+    pub(super) fn pump(
+        &mut self,
+        tap: Option<&Tap>,
+        now: Instant,
+        limit: usize,
+    ) -> Result<bool, LeaveCause> {
+        if self.finish(now)? == Flow::Blocked {
+            return Ok(false);
+        }
+        let Some(tap) = tap else { return Ok(false) };
+        let buffer = self.buffer(tap);
+        let Some(cursor) = &mut self.cursor else { return Ok(false) };
+        if tap.is_stale(*cursor, now, buffer) {
+            let playable = tap.first_playable(now, buffer);
+            self.lagged += cursor.distance(playable);
+            *cursor = playable;
+        }
+        let (flow, sent) = self
+            .outbox
+            .send_chunks(&mut self.socket, &tap.log, cursor, limit)
+            .map_err(|_| LeaveCause::Network)?;
+        self.chunks += sent as u64;
+        if sent > 0 {
+            self.last_progress = now;
+        }
+        self.blocked = flow == Flow::Blocked;
+        let done = !self.blocked && *cursor == tap.log.cursor_at_end();
+        self.catching_up = !done;
+        Ok(done)
+    }
+
+    /// Looks at the peer's timers.
+    pub(super) fn maintain(&mut self, now: Instant) -> Result<(), LeaveCause> {
+        if self.session.poll_timeout().is_some_and(|at| at <= now) {
+            self.session.handle_timeout(now);
+            self.drain(&mut Vec::new())?;
+        }
+        if self.blocked && now.since(self.last_progress) > STALL {
+            return Err(LeaveCause::NotReading);
+        }
+        Ok(())
+    }
+
+    /// How many ticks lie between two sends: a tenth of the buffer, at most 100 ms; a client with a
+    /// short buffer gets its chunks at once.
+    pub(super) fn wait_ticks(&self, tap: Option<&Tap>) -> usize {
+        let buffer = tap.map_or(SHORT_BUFFER, |tap| self.buffer(tap));
+        if buffer <= SHORT_BUFFER {
+            return 1;
+        }
+        let ticks = buffer.as_nanos() / 10 / TICK.as_nanos();
+        usize::try_from(ticks.clamp(1, 20)).unwrap_or(1)
+    }
+
+    fn buffer(&self, tap: &Tap) -> Span {
+        (tap.channel.buffer - self.latency).max(Span::ZERO)
+    }
+
+    fn finish(&mut self, now: Instant) -> Result<Flow, LeaveCause> {
+        let before = self.outbox.queued();
+        let flow = self.outbox.finish(&mut self.socket).map_err(|_| LeaveCause::Network)?;
+        self.blocked = flow == Flow::Blocked;
+        if !self.blocked || self.outbox.queued() < before {
+            self.last_progress = now;
+        }
+        Ok(flow)
+    }
+
+    fn drain(&mut self, said: &mut Vec<Said>) -> Result<(), LeaveCause> {
+        while let Some(output) = self.session.poll_output() {
+            match output {
+                Output::Send(message) => {
+                    if self.outbox.queued() > MAX_QUEUED {
+                        return Err(LeaveCause::NotReading);
+                    }
+                    let flow = self
+                        .outbox
+                        .send_late(&mut self.socket, &message, SystemClock::now)
+                        .map_err(|_| LeaveCause::Network)?;
+                    self.blocked = flow == Flow::Blocked;
+                }
+                Output::Event(SnapEvent::Hello(hello)) => said.push(Said::Hello(hello)),
+                Output::Event(SnapEvent::ClientInfo(info)) => said.push(Said::ClientInfo(info)),
+                Output::Close(cause) => return Err(LeaveCause::Protocol(cause)),
+                // The machine may learn to say more; what we do not know we do not do.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Late for Outgoing {
+    fn write(&self, sent: Instant, out: &mut Vec<u8>) {
+        Self::write(self, sent, out);
+    }
+}
+
+/// A peer that takes nothing for this long is cut.
+const STALL: Span = Span::from_secs(10);
+
+/// Clients with no more than this get each chunk on the tick after it was made.
+const SHORT_BUFFER: Span = Span::from_millis(200);
+
+/// Unwritten answers of a peer that asks and does not read.
+const MAX_QUEUED: usize = 65_536;

@@ -1,0 +1,522 @@
+//! The loop of one reactor thread.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use aulos_core::{Instant, Span};
+use aulos_proto::snap::session::Cause;
+use aulos_rt::Publisher;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::net::sockopt;
+
+use super::peer::{Peer, Said};
+use super::slab::Slab;
+use super::stations::Tap;
+use super::web::Listener;
+use super::wheel::Wheel;
+use super::{Command, Event, EventSink, Inbox, LeaveCause, Mailbox, SessionId};
+use crate::SystemClock;
+use crate::clock::timespec;
+use crate::feed::{Feeder, Next};
+use crate::sys::set_notsent_lowat;
+
+/// Everything that one thread serves.
+pub(super) struct Reactor {
+    index: usize,
+    mailboxes: Arc<[Mailbox]>,
+    inbox: Inbox,
+    events: Arc<dyn EventSink>,
+    /// What the other side had no room for: at most two events a session.
+    untold: VecDeque<Event>,
+    epoll: OwnedFd,
+    entities: Slab<Entity>,
+    taps: Vec<Tap>,
+    wheel: Wheel,
+    feeders: Vec<(Instant, Box<dyn Feeder>)>,
+    acceptors_asleep: Option<Instant>,
+    next_drain: Instant,
+    next_maintenance: Instant,
+    next_mailbox: usize,
+    scratch: Vec<u8>,
+    said: Vec<Said>,
+    due: Vec<u64>,
+    stats: ReactorStats,
+    published: Publisher<ReactorStats>,
+    stopped: bool,
+}
+
+enum Entity {
+    Acceptor(TcpListener),
+    Peer(Box<Peer>),
+    Web(Box<Listener>),
+}
+
+/// Counters of a reactor.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReactorStats {
+    /// Snapcast sessions that have said hello.
+    pub sessions: u64,
+    /// Web listeners.
+    pub listeners: u64,
+    /// Connections accepted since the start.
+    pub accepted: u64,
+    /// Connections that could not be accepted (no descriptors left).
+    pub accept_errors: u64,
+    /// Chunks given to the kernel.
+    pub chunks_sent: u64,
+    /// Chunks that a session was too slow for.
+    pub chunks_lagged: u64,
+    /// Sessions closed by the peer.
+    pub closed: u64,
+    /// Sessions lost to the network.
+    pub network: u64,
+    /// Sessions cut because they did not read.
+    pub not_reading: u64,
+    /// Sessions cut because they never said hello.
+    pub no_hello: u64,
+    /// Sessions cut because they broke the protocol in another way.
+    pub protocol: u64,
+}
+
+impl ReactorStats {
+    pub(super) const fn add(&mut self, other: &Self) {
+        self.sessions += other.sessions;
+        self.listeners += other.listeners;
+        self.accepted += other.accepted;
+        self.accept_errors += other.accept_errors;
+        self.chunks_sent += other.chunks_sent;
+        self.chunks_lagged += other.chunks_lagged;
+        self.closed += other.closed;
+        self.network += other.network;
+        self.not_reading += other.not_reading;
+        self.no_hello += other.no_hello;
+        self.protocol += other.protocol;
+    }
+
+    const fn count(&mut self, cause: LeaveCause) {
+        match cause {
+            LeaveCause::Closed | LeaveCause::Kicked => self.closed += 1,
+            LeaveCause::Network => self.network += 1,
+            LeaveCause::NotReading => self.not_reading += 1,
+            LeaveCause::Protocol(Cause::NoHello) => self.no_hello += 1,
+            LeaveCause::Protocol(_) => self.protocol += 1,
+        }
+    }
+}
+
+impl Reactor {
+    pub(super) fn new(
+        index: usize,
+        mailboxes: Arc<[Mailbox]>,
+        inbox: Inbox,
+        events: Arc<dyn EventSink>,
+        published: Publisher<ReactorStats>,
+    ) -> io::Result<Self> {
+        let now = SystemClock::now();
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &inbox.bell, EventData::new_u64(BELL), EventFlags::IN)?;
+        Ok(Self {
+            index,
+            mailboxes,
+            inbox,
+            events,
+            untold: VecDeque::new(),
+            epoll,
+            entities: Slab::new(),
+            taps: Vec::new(),
+            wheel: Wheel::new(now),
+            feeders: Vec::new(),
+            acceptors_asleep: None,
+            next_drain: now,
+            next_maintenance: now,
+            next_mailbox: index,
+            scratch: vec![0; 16 * 1_024],
+            said: Vec::new(),
+            due: Vec::new(),
+            stats: ReactorStats::default(),
+            published,
+            stopped: false,
+        })
+    }
+
+    pub(super) fn run(mut self) {
+        let mut events = Vec::with_capacity(MAX_EVENTS);
+        while !self.stopped {
+            let wait = self.poll_timeout().since(SystemClock::now());
+            let wait = timespec(u64::try_from(wait.as_nanos()).unwrap_or(0));
+            events.clear();
+            // An interrupted wait is an empty one.
+            let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&wait));
+            for event in &events {
+                self.ready(event.data.u64(), event.flags);
+            }
+            self.handle_timeout(SystemClock::now());
+        }
+    }
+
+    fn poll_timeout(&self) -> Instant {
+        let feeders = self.feeders.iter().map(|(at, _)| *at).min();
+        let idle = self.next_drain.min(self.next_maintenance);
+        [self.wheel.poll_timeout(), feeders, self.acceptors_asleep]
+            .into_iter()
+            .flatten()
+            .fold(idle, Instant::min)
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.wheel.take_due(now, &mut self.due);
+        if now >= self.next_drain || !self.due.is_empty() {
+            self.taps.iter_mut().for_each(Tap::drain);
+            self.next_drain = now + DRAIN;
+        }
+        let mut due = core::mem::take(&mut self.due);
+        for token in due.drain(..) {
+            self.pump(token, usize::MAX, true);
+        }
+        self.due = due;
+        self.feeders.retain_mut(|(at, feeder)| {
+            if *at > now {
+                return true;
+            }
+            match feeder.tick(now) {
+                Next::Soon => *at = now + SOON,
+                Next::Later => *at = now + LATER,
+                Next::Never => return false,
+            }
+            true
+        });
+        if self.acceptors_asleep.is_some_and(|at| at <= now) {
+            self.wake_acceptors();
+        }
+        if now >= self.next_maintenance {
+            self.next_maintenance = now + MAINTENANCE;
+            self.maintain(now);
+        }
+    }
+
+    fn ready(&mut self, token: u64, flags: EventFlags) {
+        if token == BELL {
+            self.read_inbox();
+            return;
+        }
+        match self.entities.get_mut(token) {
+            Some(Entity::Acceptor(_)) => self.accept(token),
+            Some(Entity::Peer(_)) => {
+                if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+                    self.receive(token);
+                }
+                if flags.contains(EventFlags::OUT) {
+                    self.pump(token, SLICE_BYTES, false);
+                }
+            }
+            Some(Entity::Web(listener)) => {
+                let received = listener.receive(&mut self.scratch);
+                if let Err(cause) = received {
+                    self.close(token, cause);
+                } else if flags.contains(EventFlags::OUT) {
+                    self.pump(token, SLICE_BYTES, false);
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn read_inbox(&mut self) {
+        let mut count = [0; 8];
+        // Whatever it says, the inbox itself is what counts.
+        let _ = rustix::io::read(self.inbox.bell.as_fd(), &mut count);
+        while let Ok(command) = self.inbox.commands.try_recv() {
+            self.obey(command);
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        let now = SystemClock::now();
+        match command {
+            Command::Station(channel, chunks) => self.taps.push(Tap::new(channel, chunks)),
+            Command::Listen(listener) => {
+                let token = self.entities.insert_with(|_| Entity::Acceptor(listener));
+                self.watch(token, EventFlags::IN);
+            }
+            Command::Snapcast(socket, address) => {
+                let peer = Box::new(Peer::new(socket, address, now));
+                let token = self.entities.insert_with(|_| Entity::Peer(peer));
+                self.watch(token, EventFlags::IN);
+            }
+            Command::Web(socket, station) => self.add_listener(socket, station, now),
+            Command::Feeder(feeder) => self.feeders.push((now, feeder)),
+            Command::Settings(session, settings) => {
+                self.command(session, |peer, _| peer.set(settings));
+            }
+            Command::Play(session, station) => {
+                self.command(session, |peer, taps| {
+                    let tap = taps.get_mut(station).ok_or(LeaveCause::Kicked)?;
+                    tap.drain();
+                    peer.join(station, tap)
+                });
+                self.pump(session.token(), SLICE_BYTES, false);
+            }
+            Command::Kick(session) => self.close(session.token(), LeaveCause::Kicked),
+            Command::Stop => self.stopped = true,
+        }
+    }
+
+    fn accept(&mut self, token: u64) {
+        for _ in 0..MAX_ACCEPTS {
+            let Some(Entity::Acceptor(listener)) = self.entities.get_mut(token) else { return };
+            match listener.accept() {
+                Ok((socket, address)) => {
+                    self.stats.accepted += 1;
+                    if prepare(&socket).is_ok() {
+                        self.place(socket, address);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    // Out of descriptors, most likely: the listener would report itself ready for
+                    // ever. It sleeps and tries again; it never goes deaf.
+                    self.stats.accept_errors += 1;
+                    self.modify(token, EventFlags::empty());
+                    self.acceptors_asleep = Some(SystemClock::now() + ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn place(&mut self, socket: TcpStream, address: SocketAddr) {
+        self.next_mailbox = (self.next_mailbox + 1) % self.mailboxes.len();
+        if self.next_mailbox == self.index {
+            self.obey(Command::Snapcast(socket, address));
+        } else {
+            // A reactor that is thousands of commands behind takes nobody new: the socket closes.
+            let taken =
+                self.mailboxes[self.next_mailbox].try_post(Command::Snapcast(socket, address));
+            self.stats.accept_errors += u64::from(!taken);
+        }
+    }
+
+    fn wake_acceptors(&mut self) {
+        self.acceptors_asleep = None;
+        let tokens: Vec<u64> = self.entities.tokens().collect();
+        for token in tokens {
+            if let Some(Entity::Acceptor(_)) = self.entities.get_mut(token) {
+                self.modify(token, EventFlags::IN);
+            }
+        }
+    }
+
+    fn add_listener(&mut self, socket: TcpStream, station: usize, now: Instant) {
+        let Some(tap) = self.taps.get_mut(station) else { return };
+        tap.drain();
+        if prepare(&socket).is_err() {
+            return;
+        }
+        let listener = Box::new(Listener::new(socket, station, tap, now));
+        let token = self.entities.insert_with(|_| Entity::Web(listener));
+        self.stats.listeners += 1;
+        self.watch(token, EventFlags::IN | EventFlags::OUT);
+    }
+
+    fn receive(&mut self, token: u64) {
+        // A peer may have more to say than one read holds, but not so much that others wait.
+        for _ in 0..MAX_READS {
+            let Some(Entity::Peer(peer)) = self.entities.get_mut(token) else { return };
+            let result = peer.receive(&mut self.scratch, &mut self.said);
+            let mut said = core::mem::take(&mut self.said);
+            for word in said.drain(..) {
+                self.hear(token, word);
+            }
+            self.said = said;
+            match result {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(cause) => return self.close(token, cause),
+            }
+        }
+        self.update_interest(token);
+    }
+
+    fn hear(&mut self, token: u64, said: Said) {
+        let session = SessionId::new(self.index, token);
+        let Some(Entity::Peer(peer)) = self.entities.get_mut(token) else { return };
+        match said {
+            Said::ClientInfo(info) => self.tell(Event::ClientInfo { session, info }),
+            Said::Hello(hello) => {
+                peer.named = true;
+                self.stats.sessions += 1;
+                let address = peer.address;
+                self.tell(Event::Hello { session, hello, address });
+            }
+        }
+    }
+
+    /// Lets a peer do as it is told, if it is still there.
+    fn command(
+        &mut self,
+        session: SessionId,
+        act: impl FnOnce(&mut Peer, &mut [Tap]) -> Result<(), LeaveCause>,
+    ) {
+        let token = session.token();
+        let Some(Entity::Peer(peer)) = self.entities.get_mut(token) else { return };
+        match act(peer, &mut self.taps) {
+            Ok(()) => self.update_interest(token),
+            Err(cause) => self.close(token, cause),
+        }
+    }
+
+    /// Sends to one peer what it is due; `on_turn` when the wheel has called it.
+    fn pump(&mut self, token: u64, limit: usize, on_turn: bool) {
+        let now = SystemClock::now();
+        let (result, wait, scheduled) = match self.entities.get_mut(token) {
+            Some(Entity::Peer(peer)) => {
+                let tap = peer.station.and_then(|station| self.taps.get(station));
+                let (before, lagged) = (peer.chunks, peer.lagged);
+                let result = peer.pump(tap, now, limit);
+                self.stats.chunks_sent += peer.chunks - before;
+                self.stats.chunks_lagged += peer.lagged - lagged;
+                (result, peer.wait_ticks(tap), &mut peer.scheduled)
+            }
+            Some(Entity::Web(listener)) => {
+                let Some(tap) = self.taps.get(listener.station) else { return };
+                let before = listener.chunks;
+                let result = listener.pump(tap, now, limit);
+                self.stats.chunks_sent += listener.chunks - before;
+                (result, WEB_WAIT_TICKS, &mut listener.scheduled)
+            }
+            _ => return,
+        };
+        *scheduled &= !on_turn;
+        match result {
+            // Once it has caught up, the wheel calls it.
+            Ok(true) if !*scheduled => {
+                *scheduled = true;
+                if on_turn {
+                    self.wheel.add_after(token, wait - 1);
+                } else {
+                    self.wheel.add(token, wait);
+                }
+            }
+            Ok(_) => {}
+            Err(cause) => return self.close(token, cause),
+        }
+        self.update_interest(token);
+    }
+
+    /// Asks to be told when the socket takes more, if there is more.
+    fn update_interest(&mut self, token: u64) {
+        let more = match self.entities.get_mut(token) {
+            Some(Entity::Peer(peer)) => peer.blocked || peer.catching_up,
+            Some(Entity::Web(listener)) => listener.blocked,
+            _ => return,
+        };
+        let out = if more { EventFlags::OUT } else { EventFlags::empty() };
+        self.modify(token, EventFlags::IN | out);
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.untold.push_back(event);
+        self.tell_untold();
+    }
+
+    fn tell_untold(&mut self) {
+        while let Some(event) = self.untold.pop_front() {
+            if let Err(event) = self.events.event(event) {
+                self.untold.push_front(event);
+                return;
+            }
+        }
+    }
+
+    fn maintain(&mut self, now: Instant) {
+        self.tell_untold();
+        let tokens: Vec<u64> = self.entities.tokens().collect();
+        for token in tokens {
+            let result = match self.entities.get_mut(token) {
+                Some(Entity::Peer(peer)) => peer.maintain(now),
+                Some(Entity::Web(listener)) => listener.maintain(now),
+                _ => Ok(()),
+            };
+            if let Err(cause) = result {
+                self.close(token, cause);
+            }
+        }
+        self.published.publish(self.stats);
+    }
+
+    fn close(&mut self, token: u64, cause: LeaveCause) {
+        let Some(entity) = self.entities.remove(token) else { return };
+        self.stats.count(cause);
+        match entity {
+            Entity::Peer(peer) if peer.named => {
+                self.stats.sessions -= 1;
+                let session = SessionId::new(self.index, token);
+                self.tell(Event::Left { session, cause });
+            }
+            Entity::Web(_) => self.stats.listeners -= 1,
+            _ => {}
+        }
+    }
+
+    fn watch(&mut self, token: u64, flags: EventFlags) {
+        let Some(entity) = self.entities.get_mut(token) else { return };
+        if epoll::add(&self.epoll, entity.fd(), EventData::new_u64(token), flags).is_err() {
+            self.close(token, LeaveCause::Network);
+        }
+    }
+
+    fn modify(&mut self, token: u64, flags: EventFlags) {
+        let Some(entity) = self.entities.get_mut(token) else { return };
+        // The descriptor is in there, so this cannot fail; a peer that were lost here would be
+        // found by its time-out.
+        let _ = epoll::modify(&self.epoll, entity.fd(), EventData::new_u64(token), flags);
+    }
+}
+
+impl Entity {
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Acceptor(listener) => listener.as_fd(),
+            Self::Peer(peer) => peer.socket.as_fd(),
+            Self::Web(listener) => listener.socket.as_fd(),
+        }
+    }
+}
+
+/// What every media socket gets.
+fn prepare(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    socket.set_nodelay(true)?;
+    sockopt::set_tcp_user_timeout(socket, DEAD_AFTER_MS)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    set_notsent_lowat(socket.as_fd(), NOTSENT_BYTES)
+}
+
+/// The bell's token; tokens of entities never reach it.
+const BELL: u64 = u64::MAX;
+const MAX_EVENTS: usize = 256;
+const MAX_ACCEPTS: usize = 64;
+const MAX_READS: usize = 4;
+
+/// How often chunks are taken from the rings when nobody is due: the rings hold much more.
+const DRAIN: Span = Span::from_millis(200);
+const MAINTENANCE: Span = Span::from_millis(250);
+const ACCEPT_PAUSE: Span = Span::from_millis(100);
+
+/// How often feeders are looked at while sound flows, and while none does.
+const SOON: Span = Span::from_millis(10);
+const LATER: Span = Span::from_millis(50);
+
+/// History goes out in slices of this size, the next when the kernel has sent the last.
+const SLICE_BYTES: usize = 32 * 1_024;
+const NOTSENT_BYTES: u32 = 16 * 1_024;
+
+/// Browsers buffer for themselves: ten times a second is plenty.
+const WEB_WAIT_TICKS: usize = 20;
+
+/// A peer that acknowledges nothing for this long is dead.
+const DEAD_AFTER_MS: u32 = 10_000;

@@ -1,0 +1,80 @@
+//! Numbered places for sessions, each number used once.
+
+/// Things that are found by a token that is never given twice.
+#[derive(Debug)]
+pub(super) struct Slab<T> {
+    places: Vec<(u32, Option<T>)>,
+    free: Vec<u32>,
+}
+
+impl<T> Slab<T> {
+    pub(super) const fn new() -> Self {
+        Self { places: Vec::new(), free: Vec::new() }
+    }
+
+    /// Stores what `make` makes of its token.
+    pub(super) fn insert_with(&mut self, make: impl FnOnce(u64) -> T) -> u64 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.places.push((0, None));
+            u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
+        });
+        let place = &mut self.places[index as usize];
+        let token = (u64::from(place.0) << 32) | u64::from(index);
+        place.1 = Some(make(token));
+        token
+    }
+
+    pub(super) fn get_mut(&mut self, token: u64) -> Option<&mut T> {
+        let (generation, index) = split(token);
+        let place = self.places.get_mut(index)?;
+        if place.0 == generation { place.1.as_mut() } else { None }
+    }
+
+    pub(super) fn remove(&mut self, token: u64) -> Option<T> {
+        let (generation, index) = split(token);
+        let place = self.places.get_mut(index)?;
+        if place.0 != generation {
+            return None;
+        }
+        let taken = place.1.take()?;
+        place.0 = place.0.wrapping_add(1) & MAX_GENERATION;
+        self.free.push(u32::try_from(index).unwrap_or(u32::MAX));
+        Some(taken)
+    }
+
+    /// The tokens of everything in here.
+    pub(super) fn tokens(&self) -> impl Iterator<Item = u64> {
+        self.places
+            .iter()
+            .enumerate()
+            .filter(|(_, place)| place.1.is_some())
+            .map(|(index, (generation, _))| (u64::from(*generation) << 32) | index as u64)
+    }
+}
+
+fn split(token: u64) -> (u32, usize) {
+    let generation = u32::try_from(token >> 32).unwrap_or(0);
+    let index = usize::try_from(token & 0xFFFF_FFFF).unwrap_or(usize::MAX);
+    (generation, index)
+}
+
+/// 24 bits: see `SessionId`.
+const MAX_GENERATION: u32 = 0xFF_FFFF;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_of_one_that_has_gone_finds_nobody() {
+        let mut slab = Slab::new();
+        let first = slab.insert_with(|_| "first");
+        assert_eq!(slab.remove(first), Some("first"));
+        let second = slab.insert_with(|_| "second");
+        assert_ne!(first, second);
+        assert_eq!(slab.get_mut(first), None);
+        assert_eq!(slab.remove(first), None);
+        assert_eq!(slab.get_mut(second), Some(&mut "second"));
+        assert_eq!(slab.tokens().collect::<Vec<_>>(), [second]);
+    }
+}

@@ -1,0 +1,78 @@
+//! A reactor's view of a station: what it sends, and the newest chunks of it.
+
+use std::sync::Arc;
+
+use aulos_core::{Codec, Instant, SampleSpec, Span};
+use aulos_engine::fanout::{Cursor, Log, Stamped};
+use aulos_rt::ring::Consumer;
+
+/// What a reactor has to know of a station besides its chunks.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    /// The station's name.
+    pub name: String,
+    /// How its chunks are encoded.
+    pub codec: Codec,
+    /// What they decode to.
+    pub spec: SampleSpec,
+    /// The codec's own stream header, as web listeners get it.
+    pub stream_header: Vec<u8>,
+    /// The same as Snapcast's wire has it.
+    pub codec_header: Arc<[u8]>,
+    /// How long after its timestamp a chunk is to be heard.
+    pub buffer: Span,
+    /// How long a chunk is.
+    pub chunk: Span,
+}
+
+impl Channel {
+    /// How much of the past a reactor keeps.
+    #[must_use]
+    pub fn history(&self) -> Span {
+        self.buffer + HISTORY
+    }
+}
+
+/// A station on one reactor.
+#[derive(Debug)]
+pub(super) struct Tap {
+    pub(super) channel: Channel,
+    pub(super) log: Log,
+    chunks: Consumer<Stamped>,
+}
+
+impl Tap {
+    pub(super) fn new(channel: Channel, chunks: Consumer<Stamped>) -> Self {
+        let kept = channel.history().as_nanos() / channel.chunk.as_nanos().max(1) + 1;
+        let log = Log::new(usize::try_from(kept).unwrap_or(1));
+        Self { channel, log, chunks }
+    }
+
+    /// Takes in what the station has made since the last time.
+    pub(super) fn drain(&mut self) {
+        while let Some(chunk) = self.chunks.pop() {
+            self.log.push(chunk);
+        }
+    }
+
+    /// Where a client whose sound is due `buffer` after the timestamps has to start at `now`.
+    pub(super) fn first_playable(&self, now: Instant, buffer: Span) -> Cursor {
+        self.log.cursor_from(now - buffer + MARGIN)
+    }
+
+    /// The chunk at `cursor` is too late to be heard.
+    pub(super) fn is_stale(&self, cursor: Cursor, now: Instant, buffer: Span) -> bool {
+        match self.log.get(cursor, 0) {
+            Ok(Some(stamped)) => stamped.timestamp + buffer < now,
+            Ok(None) => false,
+            Err(_) => true,
+        }
+    }
+}
+
+/// How much older than the client's buffer the log may be: a client with a negative latency can
+/// still play it.
+const HISTORY: Span = Span::from_millis(500);
+
+/// What a chunk needs to travel and be decoded before it is due.
+const MARGIN: Span = Span::from_millis(30);

@@ -1,0 +1,131 @@
+//! A web listener: an HTTP response that never ends.
+
+use std::io::{self, Read};
+use std::net::TcpStream;
+
+use aulos_core::{Codec, Instant, SampleFormat, SampleSpec, Span};
+use aulos_engine::fanout::Cursor;
+use aulos_proto::wav;
+
+use super::LeaveCause;
+use super::outbox::{Flow, Outbox, Part};
+use super::stations::{Channel, Tap};
+
+/// A socket that gets a station's sound in the container that its codec has by nature: FLAC as it
+/// is, PCM behind a WAVE header, Opus in Ogg.
+#[derive(Debug)]
+pub(super) struct Listener {
+    pub(super) socket: TcpStream,
+    pub(super) station: usize,
+    outbox: Outbox,
+    cursor: Cursor,
+    pub(super) blocked: bool,
+    pub(super) scheduled: bool,
+    last_progress: Instant,
+    pub(super) chunks: u64,
+}
+
+/// The media type of a station's stream, none where no browser could play it.
+#[must_use]
+fn content_type(channel: &Channel) -> Option<&'static str> {
+    match channel.codec {
+        Codec::Flac => Some("audio/flac"),
+        // Its Ogg pages are not written yet.
+        Codec::Opus => None,
+        // On Snapcast's wire 24 bit samples lie in 4 bytes, which no WAVE header describes.
+        Codec::Pcm if channel.spec.format == SampleFormat::S24In32Le => None,
+        Codec::Pcm => Some("audio/wav"),
+    }
+}
+
+impl Listener {
+    pub(super) fn new(socket: TcpStream, station: usize, tap: &Tap, now: Instant) -> Self {
+        let mut outbox = Outbox::new(Part::Payload);
+        let channel = &tap.channel;
+        match content_type(channel) {
+            Some(media) => {
+                outbox.queue(HEAD.replace("{}", media).as_bytes());
+            }
+            None => outbox.queue(NOT_ACCEPTABLE.as_bytes()),
+        }
+        match channel.codec {
+            Codec::Flac => outbox.queue(&channel.stream_header),
+            Codec::Pcm => outbox.queue(&wave_header(channel.spec)),
+            Codec::Opus => {}
+        }
+        // What a browser wants to have before it starts: a burst of the most recent sound.
+        let cursor = tap.log.cursor_from(now - BURST);
+        Self {
+            socket,
+            station,
+            outbox,
+            cursor,
+            blocked: false,
+            scheduled: false,
+            last_progress: now,
+            chunks: 0,
+        }
+    }
+
+    /// Writes what there is. True when the listener has all of it.
+    pub(super) fn pump(
+        &mut self,
+        tap: &Tap,
+        now: Instant,
+        limit: usize,
+    ) -> Result<bool, LeaveCause> {
+        let gone = |_| LeaveCause::Network;
+        self.blocked = true;
+        if self.outbox.finish(&mut self.socket).map_err(gone)? == Flow::Blocked {
+            return Ok(false);
+        }
+        if content_type(&tap.channel).is_none() {
+            return Err(LeaveCause::Closed);
+        }
+        if tap.log.get(self.cursor, 0).is_err() {
+            self.cursor = tap.log.cursor_from(now - BURST);
+        }
+        let (flow, sent) = self
+            .outbox
+            .send_chunks(&mut self.socket, &tap.log, &mut self.cursor, limit)
+            .map_err(gone)?;
+        self.note(now, sent);
+        self.blocked = flow == Flow::Blocked;
+        Ok(!self.blocked && self.cursor == tap.log.cursor_at_end())
+    }
+
+    /// A browser says nothing more after its request; when it closes we see it here.
+    pub(super) fn receive(&mut self, scratch: &mut [u8]) -> Result<(), LeaveCause> {
+        match self.socket.read(scratch) {
+            Ok(0) => Err(LeaveCause::Closed),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(LeaveCause::Network),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn maintain(&self, now: Instant) -> Result<(), LeaveCause> {
+        // A player that has paused does not read, and that is its right for a while.
+        let stalled = self.blocked && now.since(self.last_progress) > PAUSE;
+        if stalled { Err(LeaveCause::NotReading) } else { Ok(()) }
+    }
+
+    fn note(&mut self, now: Instant, sent: usize) {
+        self.chunks += sent as u64;
+        if sent > 0 {
+            self.last_progress = now;
+        }
+    }
+}
+
+fn wave_header(spec: SampleSpec) -> Vec<u8> {
+    // What WAVE cannot say has no content type, so it does not come here.
+    wav::header(spec, wav::Length::Endless).map(Vec::from).unwrap_or_default()
+}
+
+const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nCache-Control: no-store\r\n\
+    Connection: close\r\nX-Content-Type-Options: nosniff\r\n\r\n";
+const NOT_ACCEPTABLE: &str = "HTTP/1.1 406 Not Acceptable\r\nContent-Type: text/plain\r\n\
+    Connection: close\r\n\r\nThis station sends 24 bit PCM, which browsers cannot play: \
+    set codec = \"flac\".\n";
+const BURST: Span = Span::from_millis(1_000);
+const PAUSE: Span = Span::from_secs(60);

@@ -1,0 +1,13 @@
+//! The few calls that no safe library of ours offers.
+
+#![allow(unsafe_code)]
+
+#[cfg(target_os = "linux")]
+#[path = "linux.rs"]
+mod imp;
+
+#[cfg(not(target_os = "linux"))]
+#[path = "fallback.rs"]
+mod imp;
+
+pub(crate) use imp::set_notsent_lowat;

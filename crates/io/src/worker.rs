@@ -1,0 +1,83 @@
+//! The threads on which stations run.
+//!
+//! A station is a machine; its worker reads the clock, lets it render what is due and sleeps until
+//! the next deadline of any of its stations. It wakes nobody: the reactors come for the chunks by
+//! their own timers.
+
+use std::fmt;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+
+use aulos_core::{Instant, Span};
+use aulos_engine::station::Station;
+
+use crate::SystemClock;
+
+/// A fixed number of threads, over which stations are spread.
+pub struct Workers {
+    threads: Vec<(Sender<Station>, JoinHandle<()>)>,
+    next: usize,
+}
+
+impl Workers {
+    /// Starts `threads` workers.
+    ///
+    /// # Errors
+    /// When the system gives no more threads.
+    pub fn start(threads: usize) -> io::Result<Self> {
+        let mut workers = Self { threads: Vec::new(), next: 0 };
+        for index in 0..threads.max(1) {
+            let (sender, receiver) = channel();
+            let name = format!("aulos-station-{index}");
+            let thread = std::thread::Builder::new().name(name).spawn(move || work(&receiver))?;
+            workers.threads.push((sender, thread));
+        }
+        Ok(workers)
+    }
+
+    /// Runs `station` on the worker that has the fewest.
+    pub fn add(&mut self, station: Station) {
+        self.next = (self.next + 1) % self.threads.len();
+        // A worker ends only after its sender has.
+        drop(self.threads[self.next].0.send(station));
+    }
+
+    /// Ends every thread within a step.
+    pub fn stop(self) {
+        for (sender, thread) in self.threads {
+            drop(sender);
+            // A worker that panicked has already said so on standard error.
+            drop(thread.join());
+        }
+    }
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workers").field("threads", &self.threads.len()).finish_non_exhaustive()
+    }
+}
+
+fn work(arrivals: &Receiver<Station>) {
+    let mut stations: Vec<Station> = Vec::new();
+    loop {
+        match arrivals.try_recv() {
+            Ok(station) => stations.push(station),
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return,
+        }
+        let now = SystemClock::now();
+        for station in &mut stations {
+            if station.poll_timeout() <= now {
+                station.handle_timeout(now);
+            }
+        }
+        let idle = SystemClock::now() + IDLE;
+        let next = stations.iter().map(Station::poll_timeout).fold(idle, Instant::min);
+        SystemClock::sleep_until(next);
+    }
+}
+
+/// How long a worker without a deadline sleeps before it looks for new stations.
+const IDLE: Span = Span::from_millis(50);

@@ -1,0 +1,290 @@
+//! Real sockets on loopback: a station, the reactors, and clients that speak Snapcast.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use aulos_core::{Block, Codec, Instant, SampleSpec, Span};
+use aulos_engine::encode::{EncodeError, Encoder};
+use aulos_engine::input::{self, Input};
+use aulos_engine::source::{Pacing, Pulled, Source};
+use aulos_engine::station::{Config, Station};
+use aulos_engine::status::StationStatus;
+use aulos_engine::switch;
+use aulos_io::reactor::{Channel, Context, Event, EventSink, LeaveCause, SessionId};
+use aulos_io::{SystemClock, Workers};
+use aulos_proto::snap::client::{self, Client, Output};
+use aulos_proto::snap::session::Cause;
+use aulos_proto::snap::sync::Filter;
+use aulos_proto::snap::wire::{self, Hello, ServerSettings};
+use aulos_rt::Pool;
+use aulos_rt::ring::ring;
+
+const SPEC: SampleSpec = SampleSpec::DEFAULT;
+
+/// Counts frames, so that a client can see whether it got each one.
+struct Counter(u16);
+
+impl Source for Counter {
+    fn pull(&mut self, _now: Instant, into: &mut Block) -> Pulled {
+        into.reset(SPEC.rate, SPEC.layout);
+        into.resize(SPEC.rate.frames(Span::from_millis(20)));
+        for frame in into.samples_mut().chunks_exact_mut(2) {
+            frame.fill(f32::from(self.0) / 65_536.0);
+            self.0 = self.0.wrapping_add(1);
+        }
+        Pulled::Block
+    }
+    fn pacing(&self) -> Pacing {
+        Pacing::OnDemand
+    }
+}
+
+struct Bare;
+
+impl Encoder for Bare {
+    fn codec(&self) -> Codec {
+        Codec::Pcm
+    }
+    fn spec(&self) -> SampleSpec {
+        SPEC
+    }
+    fn header(&self) -> &[u8] {
+        &[]
+    }
+    fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        for sample in block.samples() {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counted")]
+            out.extend_from_slice(&((sample * 65_536.0) as u16).to_le_bytes());
+        }
+        Ok(())
+    }
+}
+
+/// Answers every Hello at once, as the control plane does, and remembers what happened.
+struct Control {
+    context: Mutex<Option<Context>>,
+    seen: Mutex<Vec<Seen>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Seen {
+    Hello(String, SessionId),
+    Left(SessionId, LeaveCause),
+}
+
+impl EventSink for Control {
+    fn event(&self, event: Event) -> Result<(), Event> {
+        match event {
+            Event::Hello { session, hello, .. } => {
+                self.seen.lock().unwrap().push(Seen::Hello(hello.client_id(), session));
+                let context = self.context.lock().unwrap();
+                let context = context.as_ref().expect("a context");
+                assert!(context.set(session, ServerSettings::default()));
+                assert!(context.play(session, 0));
+            }
+            Event::Left { session, cause } => {
+                self.seen.lock().unwrap().push(Seen::Left(session, cause));
+            }
+            Event::ClientInfo { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+struct House {
+    control: Arc<Control>,
+    workers: Workers,
+    address: SocketAddr,
+}
+
+impl House {
+    fn start() -> Self {
+        let control = Arc::new(Control { context: Mutex::new(None), seen: Mutex::new(vec![]) });
+        let sink: Arc<dyn EventSink> = control.clone();
+        let context = Context::start(2, &sink).unwrap();
+        let chunk = Span::from_millis(20);
+        let quantum = SPEC.rate.frames(chunk);
+        let channel = Channel {
+            name: "default".into(),
+            codec: Codec::Pcm,
+            spec: SPEC,
+            stream_header: vec![],
+            codec_header: wire::codec_header(Codec::Pcm, SPEC, &[]).unwrap().into(),
+            buffer: Span::from_secs(1),
+            chunk,
+        };
+        let (outputs, taps) = (0..context.reactors()).map(|_| ring(64)).unzip();
+        context.add_station(&channel, taps);
+        let now = SystemClock::now();
+        let input =
+            Input::new(Box::new(Counter(0)), SPEC.rate, SPEC.layout, input::Config::default());
+        let config = Config {
+            quantum,
+            switch: switch::Config::default(),
+            crossfade: Span::from_millis(20),
+            write_header: wire::write_chunk_header,
+        };
+        let pool = Pool::new(256, || Vec::with_capacity(8_192));
+        let (published, _) = aulos_rt::latest(StationStatus::new(now));
+        let station =
+            Station::new(config, now, vec![input], Box::new(Bare), pool, outputs, published);
+        let mut workers = Workers::start(1).unwrap();
+        workers.add(station);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        context.listen(listener).unwrap();
+        *control.context.lock().unwrap() = Some(context);
+        Self { control, workers, address }
+    }
+
+    fn stop(self) {
+        let context = self.control.context.lock().unwrap().take();
+        context.expect("a context").stop();
+        self.workers.stop();
+    }
+
+    fn wait_for(&self, what: &str, found: impl Fn(&[Seen]) -> bool) {
+        for _ in 0..1_500 {
+            if found(&self.control.seen.lock().unwrap()) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{what} did not happen: {:?}", self.control.seen.lock().unwrap());
+    }
+}
+
+/// A client on a socket of its own.
+struct Player {
+    socket: TcpStream,
+    machine: Client,
+    timestamps: Vec<Instant>,
+    samples: Vec<u16>,
+    first_age: Option<Span>,
+    closed: bool,
+}
+
+impl Player {
+    fn connect(address: SocketAddr, id: &str) -> Self {
+        let socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let config = client::Config { hello: Hello::new(id), filter: Filter::default() };
+        let machine = Client::new(config, SystemClock::now());
+        Self {
+            socket,
+            machine,
+            timestamps: vec![],
+            samples: vec![],
+            first_age: None,
+            closed: false,
+        }
+    }
+
+    fn run(&mut self, span: Span) {
+        let end = SystemClock::now() + span;
+        let mut scratch = [0; 65_536];
+        let mut out = Vec::new();
+        while SystemClock::now() < end && !self.closed {
+            self.machine.handle_timeout(SystemClock::now());
+            if let Ok(count) = self.socket.read(&mut scratch) {
+                self.closed = count == 0;
+                let input = client::Input::Received(&scratch[..count]);
+                self.machine.handle_input(SystemClock::now(), input);
+            }
+            while let Some(output) = self.machine.poll_output() {
+                match output {
+                    Output::Send(message) => message.write(SystemClock::now(), &mut out),
+                    Output::Chunk { timestamp, payload, .. } => {
+                        let age = SystemClock::now() - timestamp;
+                        self.first_age.get_or_insert(age);
+                        self.timestamps.push(timestamp);
+                        let pairs = payload.as_chunks::<4>().0;
+                        self.samples.extend(pairs.iter().map(|f| u16::from_le_bytes([f[0], f[1]])));
+                    }
+                    Output::Close(_) => self.closed = true,
+                    _ => {}
+                }
+            }
+            if !out.is_empty() {
+                self.socket.write_all(&out).unwrap();
+                out.clear();
+            }
+        }
+    }
+
+    fn assert_continuous(&self) {
+        for pair in self.timestamps.windows(2) {
+            assert_eq!(pair[1] - pair[0], Span::from_millis(20));
+        }
+        // Before its first frame a source's resampler gives silence.
+        let start = self.samples.iter().position(|sample| *sample != 0).unwrap_or(0);
+        for pair in self.samples[start..].windows(2) {
+            assert_eq!(pair[1], pair[0].wrapping_add(1), "a frame is missing");
+        }
+    }
+}
+
+#[test]
+fn a_client_gets_history_at_once_and_then_every_frame_and_its_clock_agrees() {
+    let house = House::start();
+    std::thread::sleep(Duration::from_millis(1_200));
+    let mut player = Player::connect(house.address, "one");
+    player.run(Span::from_secs(2));
+    player.assert_continuous();
+    assert!(player.timestamps.len() > 120, "{} chunks", player.timestamps.len());
+    let age = player.first_age.expect("a chunk");
+    assert!(age > Span::from_millis(900), "history reaches back as far as it can be played: {age}");
+    // Server and client have the same clock here, so every difference is an error.
+    let offset = player.machine.sync().offset(SystemClock::now()).expect("an offset");
+    assert!(offset.abs() < Span::from_millis(1), "{offset}");
+    drop(player);
+    house.wait_for("the client's leaving", |seen| {
+        seen.iter().any(|seen| matches!(seen, Seen::Left(_, LeaveCause::Closed)))
+    });
+    house.stop();
+}
+
+#[test]
+fn peers_that_break_the_protocol_are_cut_with_a_cause_and_nobody_else_notices() {
+    let house = House::start();
+    let mut honest = Player::connect(house.address, "honest");
+    let mut liar = Player::connect(house.address, "liar");
+    liar.run(Span::from_millis(200));
+    liar.socket.write_all(&[0xFF; 26]).unwrap();
+    let mut garbage = TcpStream::connect(house.address).unwrap();
+    garbage.write_all(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n").unwrap();
+    let silent = TcpStream::connect(house.address).unwrap();
+    honest.run(Span::from_secs(6));
+    honest.assert_continuous();
+    assert!(!honest.closed && honest.timestamps.len() > 280, "{}", honest.timestamps.len());
+    house.wait_for("the liar's end", |seen| {
+        let cut = |seen: &Seen| {
+            matches!(seen, Seen::Left(_, LeaveCause::Protocol(Cause::BadType | Cause::TooLarge)))
+        };
+        seen.iter().any(cut)
+    });
+    for mut socket in [garbage, silent] {
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let end = socket.read(&mut [0; 16]);
+        assert!(
+            matches!(end, Ok(0)) || end.is_err_and(|e| e.kind() != std::io::ErrorKind::WouldBlock)
+        );
+    }
+    house.stop();
+}
+
+#[test]
+fn a_client_that_stops_reading_is_cut_and_the_others_lose_nothing() {
+    let house = House::start();
+    let mut stuck = Player::connect(house.address, "stuck");
+    stuck.run(Span::from_millis(300));
+    let mut honest = Player::connect(house.address, "honest");
+    honest.run(Span::from_secs(4));
+    honest.assert_continuous();
+    assert!(honest.timestamps.len() > 180);
+    house.stop();
+}
