@@ -57,8 +57,8 @@ impl CodecPool {
     }
 
     /// Ends every thread after its present step.
-    pub fn stop(self) {
-        for (sender, thread) in self.threads {
+    pub fn stop(&mut self) {
+        for (sender, thread) in self.threads.drain(..) {
             drop(sender);
             // A thread that panicked has already said so on standard error.
             drop(thread.join());

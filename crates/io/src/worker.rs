@@ -44,8 +44,8 @@ impl Workers {
     }
 
     /// Ends every thread within a step.
-    pub fn stop(self) {
-        for (sender, thread) in self.threads {
+    pub fn stop(&mut self) {
+        for (sender, thread) in self.threads.drain(..) {
             drop(sender);
             // A worker that panicked has already said so on standard error.
             drop(thread.join());

@@ -141,9 +141,10 @@ impl House {
         Self { control, workers, address }
     }
 
-    fn stop(self) {
+    fn stop(mut self) {
         let context = self.control.context.lock().unwrap().take();
-        context.expect("a context").stop();
+        let mut context = context.expect("a context");
+        context.stop();
         self.workers.stop();
     }
 

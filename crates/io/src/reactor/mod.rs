@@ -129,11 +129,11 @@ impl Context {
     }
 
     /// Ends every session and thread.
-    pub fn stop(self) {
+    pub fn stop(&mut self) {
         for mailbox in &*self.mailboxes {
             mailbox.post(Command::Stop);
         }
-        for thread in self.threads {
+        for thread in self.threads.drain(..) {
             // A reactor that panicked has already said so on standard error.
             drop(thread.join());
         }

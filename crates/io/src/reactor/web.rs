@@ -90,8 +90,9 @@ impl Listener {
             .send_chunks(&mut self.socket, &tap.log, &mut self.cursor, limit)
             .map_err(gone)?;
         self.note(now, sent);
-        self.blocked = flow == Flow::Blocked;
-        Ok(!self.blocked && self.cursor == tap.log.cursor_at_end())
+        // Whatever is left goes when the kernel has sent this.
+        self.blocked = flow == Flow::Blocked || self.cursor != tap.log.cursor_at_end();
+        Ok(!self.blocked)
     }
 
     /// A browser says nothing more after its request; when it closes we see it here.
