@@ -6,9 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cli;
 pub mod config;
 pub mod control;
+pub mod exit;
 #[cfg(test)]
 mod golden;
 pub mod house;
+pub mod http;
 pub mod registry;
+pub mod server;

@@ -1,5 +1,9 @@
-//! One small server that takes any live audio in, keeps it steady, and plays it in sync everywhere.
+//! The command `aulos`; everything is in the library.
 
 #![forbid(unsafe_code)]
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    aulos::cli::main().into()
+}

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::config::Resolved;
-use crate::house::{Event, House, StationState, StationStatus};
+use crate::house::{Event, House, StationStatus};
 use crate::registry::{Effects, Notice, Registry, StationInfo, Wall, client_json, store};
 use outbox::Outbox;
 use peers::Peers;
@@ -53,8 +53,12 @@ struct Inner {
     registry: Registry,
     peers: Peers,
     outbox: Outbox,
-    shown: Vec<StationState>,
-    /// What is to be saved, and since when.
+    /// What the stations were when anybody was last told, without levels.
+    shown: Vec<StationStatus>,
+    /// Somebody new has come, and controllers have not been told yet. A house that starts gets a
+    /// thousand clients at once; a thousand whole statuses would keep them all waiting.
+    update: bool,
+    /// Whether there is something to save, and since when.
     unsaved: Option<Instant>,
 }
 
@@ -134,14 +138,21 @@ impl Control {
         saved: Vec<crate::registry::Group>,
     ) -> Self {
         registry.restore(saved);
-        let shown = vec![StationState::Stopped; resolved.stations.len()];
+        let shown = vec![StationStatus::default(); resolved.stations.len()];
         let (peers, outbox) = (Peers::default(), Outbox::default());
         Self {
             resolved,
             house,
             host,
             started: Instant::now(),
-            inner: Mutex::new(Inner { registry, peers, outbox, shown, unsaved: None }),
+            inner: Mutex::new(Inner {
+                registry,
+                peers,
+                outbox,
+                shown,
+                update: false,
+                unsaved: None,
+            }),
             revision: watch::Sender::new(0),
             counters: Counters::default(),
         }
@@ -172,7 +183,9 @@ impl Control {
         if let Event::Left { session } = &event {
             inner.outbox.forget(*session);
         }
-        let effects = inner.registry.apply(event, wall());
+        let mut effects = inner.registry.apply(event, wall());
+        inner.update |= effects.notices.contains(&Notice::Server);
+        effects.notices.retain(|notice| *notice != Notice::Server);
         self.carry_out(&mut inner, effects, None);
     }
 
@@ -181,14 +194,20 @@ impl Control {
     pub fn tick(&self) {
         let mut inner = self.lock();
         inner.outbox.flush(&*self.house);
+        self.tell_update(&mut inner);
         for (index, station) in self.resolved.stations.iter().enumerate() {
-            let state = self.house.status(index).state;
-            if inner.shown.get(index) != Some(&state) {
-                inner.shown[index] = state;
-                let stream = shape::stream(station, state);
+            let mut status = self.house.status(index);
+            status.levels.clear();
+            let Some(shown) = inner.shown.get_mut(index).filter(|shown| **shown != status) else {
+                continue;
+            };
+            let (before, now) = (shown.state, status.state);
+            *shown = status;
+            self.changed();
+            if before != now {
+                let stream = shape::stream(station, now);
                 let params = json!({ "id": station.name, "stream": stream });
                 self.tell(&mut inner, None, "Stream.OnUpdate", &params);
-                self.revision.send_modify(|revision| *revision += 1);
             }
         }
     }
@@ -252,12 +271,28 @@ impl Control {
         inner.outbox.flush(&*self.house);
         if effects.save {
             inner.unsaved.get_or_insert_with(Instant::now);
-            self.revision.send_modify(|revision| *revision += 1);
+            self.changed();
         }
+        if effects.notices.is_empty() || !inner.peers.any_but(from) {
+            return;
+        }
+        // Nobody hears of a client that he does not know.
+        self.tell_update(inner);
         for notice in effects.notices {
             let (method, params) = self.render(&inner.registry, &notice);
             self.tell(inner, from, method, &params);
         }
+    }
+
+    fn tell_update(&self, inner: &mut Inner) {
+        if std::mem::take(&mut inner.update) && inner.peers.any_but(None) {
+            let server = self.server_json(&inner.registry);
+            self.tell(inner, None, "Server.OnUpdate", &server);
+        }
+    }
+
+    fn changed(&self) {
+        self.revision.send_modify(|revision| *revision += 1);
     }
 
     fn tell(&self, inner: &mut Inner, from: Option<PeerId>, method: &str, params: &Value) {

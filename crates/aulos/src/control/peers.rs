@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 /// A controller's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,7 @@ pub struct PeerId(u64);
 pub struct Inbox {
     queue: mpsc::Receiver<Arc<str>>,
     bytes: Arc<AtomicUsize>,
+    cut: oneshot::Receiver<()>,
 }
 
 impl Inbox {
@@ -22,6 +23,12 @@ impl Inbox {
         let text = self.queue.recv().await?;
         self.bytes.fetch_sub(text.len(), Ordering::Relaxed);
         Some(text)
+    }
+
+    /// Waits until the controller is cut; for whoever is busy with sending to it.
+    pub async fn cut(&mut self) {
+        // The other half is never used but by being dropped.
+        (&mut self.cut).await.ok();
     }
 }
 
@@ -41,6 +48,8 @@ struct Peer {
     id: PeerId,
     queue: mpsc::Sender<Arc<str>>,
     bytes: Arc<AtomicUsize>,
+    /// Tells the inbox that the peer is gone, by going with it.
+    _cut: oneshot::Sender<()>,
 }
 
 impl Peers {
@@ -49,12 +58,18 @@ impl Peers {
         let bytes = Arc::new(AtomicUsize::new(0));
         let id = PeerId(self.next);
         self.next += 1;
-        self.list.push(Peer { id, queue: sender, bytes: Arc::clone(&bytes) });
-        (id, Inbox { queue, bytes })
+        let (gone, cut) = oneshot::channel();
+        self.list.push(Peer { id, queue: sender, bytes: Arc::clone(&bytes), _cut: gone });
+        (id, Inbox { queue, bytes, cut })
     }
 
     pub(super) fn leave(&mut self, id: PeerId) {
         self.list.retain(|peer| peer.id != id);
+    }
+
+    /// Whether anybody else would hear it.
+    pub(super) fn any_but(&self, from: Option<PeerId>) -> bool {
+        self.list.iter().any(|peer| Some(peer.id) != from)
     }
 
     /// Tells everybody but `from`, and cuts whoever has no place for it; returns how many.

@@ -86,8 +86,10 @@ pub(super) fn answer(
         Ok(parsed) => parsed,
         Err(error) => return refuse(RpcError::parse(error.to_string())),
     };
-    let Value::Array(calls) = &parsed else {
-        return Ok(one(&parsed, &mut call).map(|reply| reply.to_string()));
+    let calls = match &parsed {
+        Value::Array(calls) => calls,
+        Value::Object(_) => return Ok(one(&parsed, &mut call).map(|reply| reply.to_string())),
+        _ => return refuse(RpcError::request("a request is an object")),
     };
     if calls.is_empty() || calls.len() > MAX_BATCH {
         return refuse(RpcError::request(format!("a batch has 1 to {MAX_BATCH} calls")));

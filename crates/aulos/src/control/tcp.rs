@@ -85,7 +85,7 @@ async fn converse(
                 let more = more?;
                 while let Some(line) = lines.next(!more) {
                     if let Some(answer) = control.request(Some(peer), line) {
-                        send(&mut write, &answer, control).await?;
+                        send(&mut write, &answer, &mut inbox, control).await?;
                     }
                     // One controller's long list does not keep the others waiting.
                     tokio::task::yield_now().await;
@@ -99,21 +99,31 @@ async fn converse(
                 }
             }
             notice = inbox.next() => match notice {
-                Some(notice) => send(&mut write, &notice, control).await?,
+                Some(notice) => send(&mut write, &notice, &mut inbox, control).await?,
                 None => return Ok(()),
             },
         }
     }
 }
 
-async fn send(write: &mut OwnedWriteHalf, text: &str, control: &Control) -> io::Result<()> {
+async fn send(
+    write: &mut OwnedWriteHalf,
+    text: &str,
+    inbox: &mut Inbox,
+    control: &Control,
+) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(text.len() + 2);
     bytes.extend_from_slice(text.as_bytes());
     bytes.extend_from_slice(b"\r\n");
-    timeout(WRITE_TIMEOUT, write.write_all(&bytes)).await.unwrap_or_else(|_| {
-        count(&control.counters.controllers_cut_slow);
-        Err(io::ErrorKind::TimedOut.into())
-    })
+    tokio::select! {
+        biased;
+        written = timeout(WRITE_TIMEOUT, write.write_all(&bytes)) => written.unwrap_or_else(|_| {
+            count(&control.counters.controllers_cut_slow);
+            Err(io::ErrorKind::TimedOut.into())
+        }),
+        // Counted by whoever cut it.
+        () = inbox.cut() => Err(io::ErrorKind::ConnectionAborted.into()),
+    }
 }
 
 /// Finds a dead peer within two minutes; Home Assistant is silent for hours.

@@ -1,0 +1,340 @@
+//! The command line: one table, from which the parser, the help, the manual page and the
+//! completions come.
+
+mod rpc;
+mod serve;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
+use clap_complete::Shell;
+
+use crate::config::{self, Environment, Resolved, limits};
+use crate::exit::{Exit, Failure};
+
+/// Any live audio in, steady and in time out.
+///
+/// aulos takes live sound from wherever it comes, never falls silent, and plays it in sync on every
+/// Snapcast client in the house and in every browser.
+#[derive(Debug, Parser)]
+#[command(name = "aulos", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(after_help = "\
+Examples:
+  aulos serve                      hear the built-in programme: snapclient -h localhost
+  aulos serve --config aulos.toml  run your own stations
+  aulos check --config aulos.toml  is it right? every problem with its line
+
+Exit codes: 0 ok, 1 negative result, 2 usage, 3 some files failed, 65 bad data, 66 no input,
+69 unavailable, 70 internal, 73 cannot create, 74 I/O, 77 permission, 78 config.")]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    chatter: Chatter,
+}
+
+#[derive(Debug, Args)]
+struct Chatter {
+    /// Say more on standard error; twice says everything
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Everywhere")]
+    verbose: u8,
+    /// Say only what went wrong
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Everywhere")]
+    quiet: bool,
+    /// Colours: `auto` is on a terminal and without `NO_COLOR`
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        help_heading = "Everywhere"
+    )]
+    color: When,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum When {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the server
+    ///
+    /// Without a configuration it runs one station, `default`: what is written to a FIFO, and a
+    /// built-in programme while nothing is. It listens on this machine only until it is told
+    /// otherwise. SIGINT (Ctrl-C) and SIGTERM end it.
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ConfigArgs),
+    /// Say everything that is wrong with a configuration
+    ///
+    /// Prints every problem with its file, line and column, and ends with 78 if there is one.
+    /// Nothing is opened and nothing is started.
+    #[command(after_help = "\
+Examples:
+  aulos check --config aulos.toml
+  aulos check --config - < aulos.toml
+  aulos check --config aulos.toml --set station.kitchen.codec=opus")]
+    Check(ConfigArgs),
+    /// Make one control call to a running server
+    ///
+    /// Prints the result as JSON. Ends with 1 when the server answers with an error, and with 69
+    /// when it does not answer.
+    #[command(after_help = "\
+Examples:
+  aulos rpc Server.GetStatus
+  aulos rpc Client.SetVolume '{\"id\": \"00:21:6a:7d:74:fc\", \"volume\": {\"percent\": 40}}'
+  aulos rpc General.GetRPCCommands --server kitchen.local")]
+    Rpc(RpcArgs),
+    /// Print completions for a shell
+    #[command(after_help = "\
+Examples:
+  aulos completions bash > ~/.local/share/bash-completion/completions/aulos
+  aulos completions zsh > \"${fpath[1]}/_aulos\"")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page
+    #[command(after_help = "\
+Examples:
+  aulos man | man -l -
+  aulos man serve > aulos-serve.1")]
+    Man {
+        /// Of this command instead of the whole
+        command: Option<String>,
+    },
+}
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  aulos serve
+      then hear it:       snapclient -h localhost    or    http://localhost:1780
+      and send it sound:  ffmpeg -re -i song.flac -f s16le -ar 48000 -ac 2 - > FIFO
+      (the name of the FIFO is printed at the start)
+  aulos serve --set listen.address=0.0.0.0
+      for every machine on the network
+  aulos serve --config aulos.toml --set station.kitchen.codec=opus
+      every key of the file can be set: by its path, a station by name or number";
+
+#[derive(Debug, Args)]
+struct ConfigArgs {
+    /// The configuration file; `-` is standard input
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    config: Option<PathBuf>,
+    /// Where to keep groups, names and volumes
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    state_dir: Option<PathBuf>,
+    /// Set a key of the configuration; may be given many times
+    #[arg(long = "set", short = 's', value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+struct RpcArgs {
+    /// The method, as in Server.GetStatus
+    method: String,
+    /// Its parameters, a JSON object; `-` is standard input
+    #[arg(value_name = "JSON", default_value = "{}")]
+    params: String,
+    /// Where the server is
+    #[arg(long, value_name = "HOST[:PORT]", default_value = "localhost:1705")]
+    server: String,
+}
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> Exit {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let text: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
+    let asked = |when: &str| {
+        let pair = text.windows(2).any(|pair| pair[0] == "--color" && pair[1] == when);
+        pair || text.iter().any(|one| *one == format!("--color={when}"))
+    };
+    let color = match (asked("always"), asked("never")) {
+        (true, _) => ColorChoice::Always,
+        (_, true) => ColorChoice::Never,
+        _ => ColorChoice::Auto,
+    };
+    let matches = Cli::command().color(color).try_get_matches_from(arguments);
+    let cli = matches.and_then(|matches| <Cli as clap::FromArgMatches>::from_arg_matches(&matches));
+    let cli = match cli {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors and go to standard output. A closed pipe is no news.
+            error.print().ok();
+            return if error.use_stderr() { Exit::Usage } else { Exit::Ok };
+        }
+    };
+    start_log(&cli.chatter);
+    match run(cli) {
+        Ok(exit) => exit,
+        Err(Failure { exit, message }) => {
+            eprintln!("{}", message.trim_end());
+            exit
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<Exit, Failure> {
+    match cli.command {
+        Command::Serve(args) => serve::run(&load(&args)?),
+        Command::Check(args) => check(&args),
+        Command::Rpc(args) => rpc::run(&args),
+        Command::Completions { shell } => {
+            let mut out = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "aulos", &mut out);
+            print(&out)
+        }
+        Command::Man { command } => man(command.as_deref()),
+    }
+}
+
+/// Problems are what `check` is for, so they go to standard output.
+fn check(args: &ConfigArgs) -> Result<Exit, Failure> {
+    match load(args) {
+        Ok(resolved) => {
+            let sources: usize =
+                resolved.stations.iter().map(|station| station.sources.len()).sum();
+            tracing::info!(
+                "no problem: {} station(s), {sources} source(s)",
+                resolved.stations.len()
+            );
+            Ok(Exit::Ok)
+        }
+        Err(Failure { exit: Exit::Config, message }) => {
+            print(message.as_bytes())?;
+            Ok(Exit::Config)
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+fn man(command: Option<&str>) -> Result<Exit, Failure> {
+    let mut whole = Cli::command();
+    whole.build();
+    let page = match command {
+        None => whole,
+        Some(name) => {
+            let Some(part) = whole.find_subcommand(name) else {
+                return Err(Failure::new(Exit::Usage, format!("there is no command `{name}`")));
+            };
+            part.clone()
+        }
+    };
+    let mut out = Vec::new();
+    match clap_mangen::Man::new(page).render(&mut out) {
+        Ok(()) => print(&out),
+        Err(error) => Err(Failure::new(Exit::Internal, error.to_string())),
+    }
+}
+
+fn load(args: &ConfigArgs) -> Result<Resolved, Failure> {
+    let file = args.config.as_deref().map(read_config).transpose()?;
+    let file = file.as_ref().map(|(name, text)| config::File { name, text });
+    let env = Environment::of_process();
+    let mut resolved = config::load(file, &args.sets, &env)
+        .map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
+    if let Some(dir) = &args.state_dir {
+        resolved.state_dir.clone_from(dir);
+    }
+    Ok(resolved)
+}
+
+fn read_config(path: &Path) -> Result<(String, String), Failure> {
+    use io::Read;
+    let name = if path == Path::new("-") { "stdin".into() } else { path.display().to_string() };
+    let fail = |exit, why: &dyn std::fmt::Display| Failure::new(exit, format!("{name}: {why}"));
+    let mut bytes = Vec::new();
+    let limit = limits::MAX_FILE;
+    let read = if path == Path::new("-") {
+        io::stdin().lock().take(limit + 1).read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
+    };
+    read.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => fail(Exit::NoInput, &"there is no such file"),
+        io::ErrorKind::PermissionDenied => fail(Exit::Permission, &error),
+        _ => fail(Exit::Io, &error),
+    })?;
+    if bytes.len() as u64 > limit {
+        return Err(fail(Exit::Config, &format!("a configuration has at most {limit} bytes")));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok((name, text)),
+        Err(error) => {
+            let valid = error.utf8_error().valid_up_to();
+            let lines = error.as_bytes()[..valid].iter().filter(|&&byte| byte == b'\n').count();
+            Err(fail(Exit::Config, &format!("line {} is not UTF-8", lines + 1)))
+        }
+    }
+}
+
+/// Writes data; whoever closed the pipe has seen enough.
+fn print(bytes: &[u8]) -> Result<Exit, Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => Ok(Exit::Ok),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::Ok),
+        Err(error) => Err(Failure::new(Exit::Io, format!("standard output: {error}"))),
+    }
+}
+
+fn start_log(chatter: &Chatter) {
+    use tracing::level_filters::LevelFilter;
+    let level = match (chatter.quiet, chatter.verbose) {
+        (true, _) => LevelFilter::ERROR,
+        (_, 0) => LevelFilter::INFO,
+        (_, 1) => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let ansi = match chatter.color {
+        When::Always => true,
+        When::Never => false,
+        When::Auto => io::stderr().is_terminal() && !no_color,
+    };
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_max_level(level)
+        .with_ansi(ansi)
+        .with_target(false)
+        .without_time()
+        .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_is_what_a_newcomer_reads() {
+        let mut command = Cli::command().color(ColorChoice::Never).term_width(100);
+        command.build();
+        let mut text = command.render_long_help().to_string();
+        for part in command.get_subcommands_mut().filter(|part| part.get_name() != "help") {
+            text += &format!(
+                "\n{:=^100}\n\n{}",
+                format!(" {} ", part.get_name()),
+                part.render_long_help()
+            );
+        }
+        crate::golden::compare("help.txt", &text);
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        for part in Cli::command().get_subcommands().filter(|part| part.get_name() != "help") {
+            let help = part.clone().render_long_help().to_string();
+            assert!(help.contains("Examples:"), "{}", part.get_name());
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! `aulos serve`.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::print;
+use crate::config::{Resolved, SourceConfig};
+use crate::exit::{Exit, Failure};
+use crate::server::{self, Bound, unwired};
+
+pub(super) fn run(resolved: &Resolved) -> Result<Exit, Failure> {
+    raise_file_limit();
+    let bound = server::bind(&resolved.listen)?;
+    server::make_state_dir(&resolved.state_dir)?;
+    let resolved = Arc::new(resolved.clone());
+    let internal = |error: io::Error| Failure::new(Exit::Internal, error.to_string());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .thread_name("aulos-control")
+        .build()
+        .map_err(internal)?;
+    // Where the running house is to be put in: see `server::Audio`.
+    let audio = unwired();
+    let text = greeting(&resolved, &bound, audio.stream);
+    runtime.block_on(async {
+        // Before anything is printed: who reads it may send a signal at once.
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(internal)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(internal)?;
+        print(text.as_bytes())?;
+        let stop = async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        };
+        server::run(resolved, bound, audio, stop).await.map_err(internal)
+    })?;
+    // A task that blocks (a slow disk) does not hold the end up.
+    runtime.shutdown_background();
+    Ok(Exit::Ok)
+}
+
+/// What a newcomer has to know, in the order in which it is wanted.
+fn greeting(resolved: &Resolved, bound: &Bound, stream: Option<SocketAddr>) -> String {
+    let mut text = format!("aulos {}\n", env!("CARGO_PKG_VERSION"));
+    let mut line = |key: &str, value: &str| text += &format!("  {key:<8} {value}\n");
+    line("page", &format!("http://{}/", reachable(bound.http_address)));
+    match stream {
+        Some(address) => {
+            let address = reachable(address);
+            let (host, port) = (address.ip(), address.port());
+            line("stream", &format!("{address}    snapclient -h {host} -p {port}"));
+        }
+        None => line("stream", "not running in this build"),
+    }
+    line("control", &bound.control_address.to_string());
+    line("state", &resolved.state_dir.display().to_string());
+    for station in &resolved.stations {
+        let sources: Vec<&str> = station.sources.iter().map(|source| source.uri.as_str()).collect();
+        let (codec, spec) = (station.codec, station.spec);
+        line(
+            "station",
+            &format!("{}: {codec} {spec} from {}", station.name, sources.join(", then ")),
+        );
+    }
+    let mut sources = resolved.stations.iter().flat_map(|station| &station.sources);
+    if let Some(recipe) = sources.find_map(|source| recipe(&source.config)) {
+        text += &format!("Send it sound:\n  {recipe}\n");
+    }
+    let local = |address: SocketAddr| address.ip().is_loopback();
+    if local(bound.http_address) && local(bound.control_address) {
+        text += "Open it to the network:\n  aulos serve --set listen.address=0.0.0.0\n";
+    }
+    text
+}
+
+/// An address that can be typed: a wildcard is this machine.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        let local: std::net::IpAddr = match address {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        };
+        address.set_ip(local);
+    }
+    address
+}
+
+/// How to write to a FIFO; ffmpeg has no name for 24 bit in 32.
+fn recipe(source: &SourceConfig) -> Option<String> {
+    use aulos_core::SampleFormat as F;
+    let SourceConfig::Pipe { path, spec, .. } = source else { return None };
+    let format = match spec.format {
+        F::U8 => "u8",
+        F::S8 => "s8",
+        F::S16Le => "s16le",
+        F::S24Le => "s24le",
+        F::S24In32Le => return None,
+        F::S32Le => "s32le",
+        F::F32 => "f32le",
+    };
+    let (rate, channels) = (spec.rate.hz(), spec.layout.channels());
+    let path = path.to_string_lossy();
+    let plain = path.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
+    let path = if plain { path.into_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) };
+    Some(format!("ffmpeg -re -i song.flac -f {format} -ar {rate} -ac {channels} - > {path}"))
+}
+
+/// Every client is an open file, and shells give 1,024.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the number of open files stays at {:?}", limit.current);
+    }
+}

@@ -1,0 +1,107 @@
+//! Server-sent events: levels at up to ten a second, the whole status when it changes.
+//!
+//! One task renders for everybody. A browser that reads slowly misses levels, never more: what
+//! waits for it is the newest of each kind.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_core::Stream;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::control::{Control, TICK};
+
+/// The newest event of each kind.
+#[derive(Clone, Debug)]
+pub(super) struct Feed {
+    levels: watch::Receiver<Bytes>,
+    status: watch::Receiver<Bytes>,
+}
+
+/// A comment after so long without an event, so that a proxy does not close the connection.
+const QUIET: Duration = Duration::from_secs(15);
+
+impl Feed {
+    /// Starts the task that renders; it ends with the runtime.
+    pub(super) fn start(control: Arc<Control>) -> Self {
+        let (levels, levels_out) = watch::channel(Bytes::new());
+        let (status, status_out) = watch::channel(Bytes::new());
+        tokio::spawn(render(control, levels, status));
+        Self { levels: levels_out, status: status_out }
+    }
+
+    /// The events for one browser, the status first.
+    pub(super) fn subscribe(&self, control: &Control) -> Events {
+        let (sender, events) = mpsc::channel(1);
+        let (mut levels, mut status) = (self.levels.clone(), self.status.clone());
+        let mut next = event("status", &control.status().to_string());
+        levels.mark_unchanged();
+        status.mark_unchanged();
+        tokio::spawn(async move {
+            loop {
+                if sender.send(next).await.is_err() {
+                    return;
+                }
+                let newer = timeout(QUIET, async {
+                    tokio::select! {
+                        biased;
+                        changed = status.changed() => changed.map(|()| status.borrow_and_update().clone()),
+                        changed = levels.changed() => changed.map(|()| levels.borrow_and_update().clone()),
+                        () = sender.closed() => Ok(Bytes::new()),
+                    }
+                });
+                next = match newer.await {
+                    Ok(Ok(event)) => event,
+                    Ok(Err(_)) => return,
+                    Err(_) => Bytes::from_static(b":\n\n"),
+                };
+            }
+        });
+        Events(events)
+    }
+}
+
+/// Renders what changed, while anybody wants it.
+async fn render(control: Arc<Control>, levels: watch::Sender<Bytes>, status: watch::Sender<Bytes>) {
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut revision = control.revision();
+    loop {
+        ticks.tick().await;
+        // One of each is held by the feed itself.
+        if levels.receiver_count() <= 1 {
+            continue;
+        }
+        if revision.has_changed().unwrap_or(false) {
+            revision.mark_unchanged();
+            status.send_replace(event("status", &control.status().to_string()));
+        }
+        let newest = event("levels", &control.levels().to_string());
+        levels.send_if_modified(|held| {
+            let changed = *held != newest;
+            *held = newest;
+            changed
+        });
+    }
+}
+
+fn event(name: &str, data: &str) -> Bytes {
+    Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
+}
+
+/// The body of a response that does not end.
+#[derive(Debug)]
+pub(super) struct Events(mpsc::Receiver<Bytes>);
+
+impl Stream for Events {
+    type Item = Result<Bytes, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context).map(|event| event.map(Ok))
+    }
+}

@@ -1,0 +1,103 @@
+//! A connection of which some bytes have been read, and which does not wait for ever for a peer
+//! that does not read.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
+
+/// How long a peer may take nothing of what it is sent.
+const STALL: Duration = Duration::from_secs(15);
+
+/// A socket whose first bytes are given back first.
+#[derive(Debug)]
+pub(super) struct Socket {
+    stream: TcpStream,
+    read: Vec<u8>,
+    given: usize,
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl Socket {
+    pub(super) const fn new(stream: TcpStream, read: Vec<u8>) -> Self {
+        Self { stream, read, given: 0, stalled: None }
+    }
+
+    /// Turns waiting without an end into an error.
+    fn bounded<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        result: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if result.is_ready() {
+            self.stalled = None;
+            return result;
+        }
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(STALL)));
+        match stalled.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.given < this.read.len() {
+            let rest = &this.read[this.given..];
+            let count = rest.len().min(into.remaining());
+            into.put_slice(&rest[..count]);
+            this.given += count;
+            if this.given == this.read.len() {
+                this.read = Vec::new();
+                this.given = 0;
+            }
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut this.stream).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.bounded(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.bounded(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.bounded(context, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.bounded(context, shut)
+    }
+}

@@ -1,0 +1,236 @@
+//! The control plane as it runs: ports, tasks, and the order in which they begin and end.
+
+use std::fs::DirBuilder;
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::config::{Endpoint, Listen, Resolved};
+use crate::control::{Control, HostInfo, TICK, count, registry_for};
+use crate::exit::{Exit, Failure};
+use crate::house::{Command, EVENT_QUEUE, Event, Full, House, ListenSink, StationStatus};
+use crate::registry::store::{self, Loaded};
+use crate::{control, http};
+
+/// The audio side, running: what [`run`] is given.
+pub struct Audio {
+    /// Takes commands, gives status.
+    pub house: Arc<dyn House>,
+    /// Takes web listeners.
+    pub listen: Arc<dyn ListenSink>,
+    /// Where the audio's events come out; a queue of [`EVENT_QUEUE`].
+    pub events: mpsc::Receiver<Event>,
+    /// Where clients connect; `None` while there is no such port.
+    pub stream: Option<SocketAddr>,
+}
+
+impl std::fmt::Debug for Audio {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Audio").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}
+
+/// The ports of the control plane, open.
+#[derive(Debug)]
+pub struct Bound {
+    control: TcpListener,
+    http: TcpListener,
+    /// Where controllers connect.
+    pub control_address: SocketAddr,
+    /// Where browsers connect.
+    pub http_address: SocketAddr,
+}
+
+/// Opens the ports; tells every one that cannot be had, and how to choose another.
+///
+/// # Errors
+/// [`Exit::Unavailable`], or [`Exit::Permission`] when none of them is allowed.
+pub fn bind(listen: &Listen) -> Result<Bound, Failure> {
+    let control = bind_one("control", &listen.control);
+    let http = bind_one("http", &listen.http);
+    match (control, http) {
+        (Ok((control, control_address)), Ok((http, http_address))) => {
+            Ok(Bound { control, http, control_address, http_address })
+        }
+        (Err(first), Err(second)) => {
+            let exit = if second.exit == Exit::Permission { first.exit } else { second.exit };
+            Err(Failure::new(exit, format!("{}\n{}", first.message, second.message)))
+        }
+        (Err(failure), _) | (_, Err(failure)) => Err(failure),
+    }
+}
+
+/// Opens one port of `[listen]`; `key` is its key there.
+///
+/// # Errors
+/// As [`bind`].
+pub fn bind_one(key: &str, endpoint: &Endpoint) -> Result<(TcpListener, SocketAddr), Failure> {
+    let open = || {
+        let addresses: Vec<_> =
+            (endpoint.host.as_str(), endpoint.port).to_socket_addrs()?.collect();
+        let listener = TcpListener::bind(&addresses[..])?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    open().map_err(|error: io::Error| {
+        let other = Endpoint { port: endpoint.port.saturating_add(1), ..endpoint.clone() };
+        let free = Endpoint { port: 0, ..endpoint.clone() };
+        let choose = format!(
+            "    hint: choose another with --set listen.{key}={other}, or any free one with \
+             --set listen.{key}={free}"
+        );
+        let (exit, fact) = match error.kind() {
+            io::ErrorKind::AddrInUse => (Exit::Unavailable, "is in use by another program".into()),
+            io::ErrorKind::PermissionDenied => {
+                (Exit::Permission, "is not allowed: ports below 1024 are the system's".into())
+            }
+            io::ErrorKind::AddrNotAvailable => {
+                (Exit::Unavailable, "is not an address of this machine".into())
+            }
+            _ => (Exit::Unavailable, format!("cannot be opened: {error}")),
+        };
+        Failure::new(exit, format!("the {key} port {endpoint} {fact}\n{choose}"))
+    })
+}
+
+/// Makes the state directory, for this user alone, where it is missing.
+///
+/// # Errors
+/// [`Exit::CannotCreate`] or [`Exit::Permission`].
+pub fn make_state_dir(dir: &Path) -> Result<(), Failure> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|error| {
+        let denied = error.kind() == io::ErrorKind::PermissionDenied;
+        let exit = if denied { Exit::Permission } else { Exit::CannotCreate };
+        let hint = "choose another with --state-dir DIR";
+        Failure::new(
+            exit,
+            format!("the state directory {}: {error}\n    hint: {hint}", dir.display()),
+        )
+    })
+}
+
+/// Runs the control plane until `stop`, and saves what changed.
+///
+/// # Errors
+/// When the runtime cannot take the ports.
+pub async fn run(
+    resolved: Arc<Resolved>,
+    bound: Bound,
+    audio: Audio,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let Audio { house, listen, mut events, stream: _ } = audio;
+    let dir = resolved.state_dir.clone();
+    let seed = RandomState::new().hash_one(std::process::id());
+    let registry = registry_for(&resolved, seed);
+    let saved = load_state(&dir);
+    let control = Arc::new(Control::new(resolved, house, HostInfo::of_machine(), registry, saved));
+    let controllers = tokio::net::TcpListener::from_std(bound.control)?;
+    let browsers = tokio::net::TcpListener::from_std(bound.http)?;
+    let tasks = [
+        tokio::spawn(control::tcp::serve(controllers, Arc::clone(&control))),
+        tokio::spawn(http::serve(browsers, Arc::clone(&control), listen)),
+        tokio::spawn(keep_saved(Arc::clone(&control), dir.clone())),
+    ];
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tokio::pin!(stop);
+    loop {
+        tokio::select! {
+            () = &mut stop => break,
+            _ = ticks.tick() => control.tick(),
+            Some(event) = events.recv() => control.event(event),
+        }
+    }
+    for task in tasks {
+        task.abort();
+    }
+    if let Some(contents) = control.unsaved(Instant::now()) {
+        report(&control, store::save(&dir, &contents));
+    }
+    Ok(())
+}
+
+/// How long a change waits for more of its kind before it is written.
+const SAVE_DELAY: Duration = Duration::from_secs(2);
+
+async fn keep_saved(control: Arc<Control>, dir: std::path::PathBuf) {
+    let mut looks = interval(SAVE_DELAY / 4);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        looks.tick().await;
+        let Some(deadline) = Instant::now().checked_sub(SAVE_DELAY) else { continue };
+        let Some(contents) = control.unsaved(deadline) else { continue };
+        let dir = dir.clone();
+        // A disk may take its time; controllers do not wait for it.
+        let saved = tokio::task::spawn_blocking(move || store::save(&dir, &contents)).await;
+        report(&control, saved.unwrap_or_else(|error| Err(io::Error::other(error))));
+    }
+}
+
+fn report(control: &Control, saved: io::Result<()>) {
+    if let Err(error) = saved {
+        count(&control.counters.state_not_saved);
+        tracing::warn!(%error, "groups and volumes could not be saved");
+    }
+}
+
+fn load_state(dir: &Path) -> Vec<crate::registry::Group> {
+    match store::load(dir) {
+        Ok(Loaded::Groups(groups)) => groups,
+        Ok(Loaded::Nothing) => Vec::new(),
+        Ok(Loaded::Broken) => {
+            tracing::warn!("server.json could not be read; it is now server.json.broken");
+            Vec::new()
+        }
+        Err(error) => {
+            tracing::warn!(%error, "server.json could not be read");
+            Vec::new()
+        }
+    }
+}
+
+/// No audio at all: every station is stopped and listeners are told so.
+#[must_use]
+pub fn unwired() -> Audio {
+    // Nobody sends: the receiver ends at once, which `run` takes for silence.
+    let (_, events) = mpsc::channel(EVENT_QUEUE);
+    Audio { house: Arc::new(Unwired), listen: Arc::new(Unwired), events, stream: None }
+}
+
+#[derive(Debug)]
+struct Unwired;
+
+impl House for Unwired {
+    fn command(&self, _: Command) -> Result<(), Full> {
+        Ok(())
+    }
+
+    fn status(&self, _: usize) -> StationStatus {
+        StationStatus::default()
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+}
+
+impl ListenSink for Unwired {
+    fn accept(&self, socket: TcpStream, _: SocketAddr, _: Vec<u8>) {
+        use std::io::Write;
+        const NOBODY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\
+            Content-Type: text/plain\r\nContent-Length: 24\r\n\r\nthe station is stopped.\n";
+        // A courtesy: a peer that cannot take it at once does not get it.
+        (&socket).write_all(NOBODY).ok();
+    }
+}

@@ -1,0 +1,267 @@
+//! A running control plane over a house that does not play, and words to speak with it.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use aulos::config::{self, Environment, Resolved};
+use aulos::house::{
+    Command, EVENT_QUEUE, Event, Full, Hello, House, ListenSink, SessionId, StationStatus,
+};
+use aulos::server::{self, Audio};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+/// Longer than anything here takes; what hangs fails.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A house whose stations are what a test says, and which keeps what it is told.
+#[derive(Debug, Default)]
+pub struct FakeHouse {
+    pub commands: Mutex<Vec<Command>>,
+    pub stations: Mutex<Vec<StationStatus>>,
+    pub full: Mutex<bool>,
+}
+
+impl House for FakeHouse {
+    fn command(&self, command: Command) -> Result<(), Full> {
+        if *self.full.lock().unwrap() {
+            return Err(Full(command));
+        }
+        self.commands.lock().unwrap().push(command);
+        Ok(())
+    }
+
+    fn status(&self, station: usize) -> StationStatus {
+        self.stations.lock().unwrap().get(station).cloned().unwrap_or_default()
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![("fake", 1)]
+    }
+}
+
+/// Keeps the listeners that were handed over.
+#[derive(Debug, Default)]
+pub struct FakeSink(pub Mutex<Vec<(TcpStream, SocketAddr, Vec<u8>)>>);
+
+impl ListenSink for FakeSink {
+    fn accept(&self, socket: TcpStream, peer: SocketAddr, read: Vec<u8>) {
+        self.0.lock().unwrap().push((socket, peer, read));
+    }
+}
+
+pub fn resolve(text: &str) -> Resolved {
+    let env = Environment { home: Some(scratch()), ..Environment::default() };
+    config::load(Some(config::File { name: "test.toml", text }), &[], &env).unwrap()
+}
+
+pub const TWO_STATIONS: &str = r#"
+[listen]
+stream = 0
+control = 0
+http = 0
+[[station]]
+name = "default"
+sources = ["pipe:///run/x.fifo", "demo://"]
+[[station]]
+name = "kitchen radio"
+codec = "opus"
+buffer_ms = 400
+sources = ["tcp://0.0.0.0:4953"]
+"#;
+
+/// A server of its own, in a thread of its own.
+#[derive(Debug)]
+pub struct Server {
+    pub house: Arc<FakeHouse>,
+    pub sink: Arc<FakeSink>,
+    pub control: SocketAddr,
+    pub http: SocketAddr,
+    pub state_dir: PathBuf,
+    events: mpsc::Sender<Event>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    pub fn start() -> Self {
+        Self::of(resolve(TWO_STATIONS))
+    }
+
+    pub fn of(resolved: Resolved) -> Self {
+        let bound = server::bind(&resolved.listen).unwrap();
+        server::make_state_dir(&resolved.state_dir).unwrap();
+        let (house, sink) = (Arc::new(FakeHouse::default()), Arc::new(FakeSink::default()));
+        let (events, receiver) = mpsc::channel(EVENT_QUEUE);
+        let audio =
+            Audio { house: house.clone(), listen: sink.clone(), events: receiver, stream: None };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (control, http) = (bound.control_address, bound.http_address);
+        let state_dir = resolved.state_dir.clone();
+        let thread = std::thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let stop = async {
+                stopped.await.ok();
+            };
+            runtime.block_on(server::run(Arc::new(resolved), bound, audio, stop)).unwrap();
+        });
+        let (stop, thread) = (Some(stop), Some(thread));
+        Self { house, sink, control, http, state_dir, events, stop, thread }
+    }
+
+    /// A client comes; returns when the control plane has answered it.
+    pub fn hello(&self, session: u64, id: &str) {
+        self.events.blocking_send(hello(session, id)).unwrap();
+        let session = SessionId(session);
+        eventually(|| {
+            let commands = self.house.commands.lock().unwrap();
+            commands.iter().any(|command| command.session() == session)
+        });
+    }
+
+    pub fn event(&self, event: Event) {
+        self.events.blocking_send(event).unwrap();
+    }
+
+    pub fn controller(&self) -> Controller {
+        Controller::connect(self.control)
+    }
+
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+pub fn hello(session: u64, id: &str) -> Event {
+    let text = |text: &str| text.to_owned();
+    let hello = Hello {
+        mac: text("00:00:5e:00:53:01"),
+        host_name: format!("host-{id}"),
+        client_name: text("Snapclient"),
+        version: text("0.34.0"),
+        os: text("Debian GNU/Linux 12 (bookworm)"),
+        arch: text("x86_64"),
+        id: text(id),
+        instance: 1,
+        protocol: 2,
+    };
+    let peer = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+    Event::Hello { session: SessionId(session), peer, hello }
+}
+
+/// A controller on the TCP port that reads whole lines.
+#[derive(Debug)]
+pub struct Controller {
+    pub socket: TcpStream,
+    read: Vec<u8>,
+    next_id: u64,
+    /// What came that was no answer.
+    pub notices: Vec<Value>,
+}
+
+impl Controller {
+    pub fn connect(address: SocketAddr) -> Self {
+        let socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        Self { socket, read: Vec::new(), next_id: 1, notices: Vec::new() }
+    }
+
+    pub fn send(&mut self, line: &str) {
+        self.socket.write_all(line.as_bytes()).unwrap();
+        self.socket.write_all(b"\r\n").unwrap();
+    }
+
+    /// The next line, which ends in CRLF; `None` when the server closed the connection.
+    pub fn line(&mut self) -> Option<String> {
+        let mut block = [0; 65_536];
+        loop {
+            if let Some(at) = self.read.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.read.drain(..=at).collect();
+                let line = String::from_utf8(line).unwrap();
+                return Some(line.strip_suffix("\r\n").expect("CRLF").to_owned());
+            }
+            match self.socket.read(&mut block) {
+                Ok(0) => return None,
+                Ok(count) => self.read.extend_from_slice(&block[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    pub fn message(&mut self) -> Value {
+        serde_json::from_str(&self.line().expect("a message")).unwrap()
+    }
+
+    /// Makes a call; what is not its answer is kept in `notices`.
+    pub fn call(&mut self, method: &str, params: Value) -> Value {
+        let id = self.next_id;
+        self.next_id += 1;
+        let call = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.send(&call.to_string());
+        loop {
+            let message = self.message();
+            if message.get("id") == Some(&json!(id)) {
+                return message;
+            }
+            self.notices.push(message);
+        }
+    }
+
+    /// The next notification.
+    pub fn notice(&mut self) -> Value {
+        if self.notices.is_empty() { self.message() } else { self.notices.remove(0) }
+    }
+}
+
+/// Waits for what another thread does.
+pub fn eventually(mut condition: impl FnMut() -> bool) {
+    let started = std::time::Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < PATIENCE, "it never happened");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// An empty folder of its own.
+pub fn scratch() -> PathBuf {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let dir = std::env::temp_dir().join(format!("aulos-it-{}-{number}", std::process::id()));
+    drop(std::fs::remove_dir_all(&dir));
+    std::fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+/// Compares with `tests/golden/NAME`; `AULOS_BLESS=1` writes it anew.
+pub fn golden(name: &str, found: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("AULOS_BLESS").is_some() {
+        std::fs::write(&path, found).unwrap();
+    }
+    let wanted = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}; AULOS_BLESS=1 writes it", path.display()));
+    assert!(wanted == found, "{name} differs; AULOS_BLESS=1 writes it anew. Now:\n{found}");
+}
