@@ -1,0 +1,76 @@
+"""Drives a control server through the library that Home Assistant uses.
+
+Usage: python_snapcast.py PORT. The server has two connected clients, `a` and `b`, and the streams
+`default` and `kitchen radio`. Prints `ok` at its end.
+"""
+
+import asyncio
+import sys
+
+import snapcast.control
+
+
+async def settle(condition):
+    """Waits for what another connection has to be told."""
+    for _ in range(200):
+        if condition():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("it was never told")
+
+
+async def main(port):
+    loop = asyncio.get_running_loop()
+    server = await snapcast.control.create_server(loop, "127.0.0.1", port, reconnect=False)
+    other = await snapcast.control.create_server(loop, "127.0.0.1", port, reconnect=False)
+
+    assert server.version == "0.34.0", server.version
+    version, _ = await server.rpc_version()
+    assert version == {"major": 23, "minor": 0, "patch": 0}, version
+    assert {client.identifier for client in server.clients} == {"a", "b"}
+    assert {stream.identifier for stream in server.streams} == {"default", "kitchen radio"}
+    for stream in server.streams:
+        assert stream.name == stream.identifier, stream.name
+        assert stream.status in ("idle", "playing", "unknown"), stream.status
+        assert stream.path is not None
+
+    client, seen = server.client("a"), other.client("a")
+    assert client.connected and client.friendly_name == "host-a", client.friendly_name
+    await client.set_volume(37)
+    await settle(lambda: seen.volume == 37)
+    await client.set_muted(True)
+    await settle(lambda: seen.muted)
+    await client.set_latency(120)
+    await settle(lambda: seen.latency == 120)
+    await client.set_name("Küche")
+    await settle(lambda: seen.name == "Küche")
+    status = await server.client_status("a")
+    assert status["config"]["volume"] == {"muted": True, "percent": 37}, status
+
+    group = client.group
+    await group.set_stream("kitchen radio")
+    await settle(lambda: other.group(group.identifier).stream == "kitchen radio")
+    await group.set_muted(True)
+    await settle(lambda: other.group(group.identifier).muted)
+    await group.set_name("upstairs")
+    await settle(lambda: other.group(group.identifier).name == "upstairs")
+    await group.add_client("b")
+    await settle(lambda: len(other.groups) == 1)
+    assert sorted(server.group(group.identifier).clients) == ["a", "b"]
+    group = server.group(group.identifier)
+    await group.remove_client("b")
+    await settle(lambda: len(other.groups) == 2)
+    assert server.client("b").group.stream == "kitchen radio"
+    assert all(one.clients for one in server.groups + other.groups), "an empty group"
+
+    result = await server.stream_control("default", "play", {})
+    assert result["code"] == 4, result
+
+    await server.delete_client("b")
+    await settle(lambda: [one.identifier for one in other.clients] == ["a"])
+    server.stop()
+    other.stop()
+    print("ok")
+
+
+asyncio.run(asyncio.wait_for(main(int(sys.argv[1])), 60))
