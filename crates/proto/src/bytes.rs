@@ -21,6 +21,10 @@ impl<'a> Reader<'a> {
         Some(*head)
     }
 
+    pub(crate) fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
     pub(crate) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
@@ -29,6 +33,11 @@ impl<'a> Reader<'a> {
     pub(crate) fn blob(&mut self) -> Option<&'a [u8]> {
         let length = self.u32()?;
         self.take(usize::try_from(length).ok()?)
+    }
+
+    /// What has not been taken yet.
+    pub(crate) const fn rest(self) -> &'a [u8] {
+        self.0
     }
 }
 

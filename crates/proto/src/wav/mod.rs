@@ -6,10 +6,12 @@
 //! Sources: Multimedia Programming Interface and Data Specifications 1.0 (RIFF, 1991), Microsoft
 //! `WAVEFORMATEXTENSIBLE`, EBU Tech 3306 (RF64).
 
+mod read;
 mod write;
 
+pub use read::{MAX_PREAMBLE, Parsed, WavError, Wave, parse};
 pub use write::{Length, NotInWave, header};
-pub(crate) use write::{RIFF_WITHOUT_DATA, RawHeader, TAG_PCM};
+pub(crate) use write::{RIFF_WITHOUT_DATA, RawHeader, TAG_FLOAT, TAG_PCM};
 
 /// Bytes of the header that [`header`] makes.
 pub const HEADER_LEN: usize = 44;

@@ -1,0 +1,306 @@
+//! Where the sound of a WAVE file begins, and what it is.
+
+use core::fmt;
+
+use aulos_core::{ChannelLayout, SampleFormat, SampleRate, SampleSpec};
+
+use super::{TAG_FLOAT, TAG_PCM};
+use crate::bytes::Reader;
+
+/// How far into a file the sound may begin. Broadcast files have some kilobytes of metadata in
+/// front, and cover art can have hundreds.
+pub const MAX_PREAMBLE: usize = 4 * 1024 * 1024;
+
+/// What a WAVE file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wave {
+    /// Rate, format and channels. Samples of fewer bits than their bytes have room for lie in the
+    /// high bits, so they need no case of their own.
+    pub spec: SampleSpec,
+    /// Where the sound begins, in bytes from the start of the file.
+    pub start: usize,
+    /// Bytes of sound; none when the file does not say, as endless streams do not. The file may
+    /// end before.
+    pub length: Option<u64>,
+}
+
+/// What the bytes so far amount to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "there is no third answer")]
+pub enum Parsed {
+    /// So many bytes from the start of the file are needed to know more; at most [`MAX_PREAMBLE`].
+    Incomplete {
+        /// Bytes from the start of the file.
+        needed: usize,
+    },
+    /// The sound begins.
+    Wave(Wave),
+}
+
+/// Reads the front of a RIFF, RF64 or BW64 file up to the beginning of its sound.
+///
+/// # Errors
+/// [`WavError`].
+pub fn parse(bytes: &[u8]) -> Result<Parsed, WavError> {
+    let mut reader = Reader::new(bytes);
+    let Some(start) = reader.array::<12>() else {
+        return Ok(Parsed::Incomplete { needed: 12 });
+    };
+    let [a, b, c, d, _, _, _, _, wave @ ..] = start;
+    let long = match &[a, b, c, d] {
+        b"RIFF" => false,
+        b"RF64" | b"BW64" => true,
+        _ => return Err(WavError::NotWave),
+    };
+    if &wave != b"WAVE" {
+        return Err(WavError::NotWave);
+    }
+    walk(bytes, reader, long)
+}
+
+fn walk(bytes: &[u8], mut reader: Reader<'_>, long: bool) -> Result<Parsed, WavError> {
+    let (mut spec, mut long_length) = (None, None);
+    loop {
+        let at = bytes.len() - reader.rest().len();
+        let (Some(name), Some(size)) = (reader.array::<4>(), reader.u32()) else {
+            return incomplete(at + 8);
+        };
+        if &name == b"data" {
+            let length = match (size, long) {
+                (u32::MAX, true) => long_length,
+                (u32::MAX, false) => None,
+                (size, _) => Some(u64::from(size)),
+            };
+            let spec = spec.ok_or(WavError::NoFormat)?;
+            return Ok(Parsed::Wave(Wave { spec, start: at + 8, length }));
+        }
+        let padded = (size as usize).saturating_add(size as usize % 2);
+        let Some(body) = reader.take(padded) else {
+            return incomplete((at + 8).saturating_add(padded));
+        };
+        match &name {
+            b"fmt " => spec = Some(format(body)?),
+            b"ds64" => long_length = ds64_length(body),
+            _ => {}
+        }
+    }
+}
+
+const fn incomplete(needed: usize) -> Result<Parsed, WavError> {
+    if needed > MAX_PREAMBLE {
+        return Err(WavError::TooFar);
+    }
+    Ok(Parsed::Incomplete { needed })
+}
+
+/// EBU Tech 3306: the size of the file, then that of the sound.
+fn ds64_length(body: &[u8]) -> Option<u64> {
+    let mut reader = Reader::new(body);
+    reader.take(8)?;
+    reader.array().map(u64::from_le_bytes)
+}
+
+fn format(body: &[u8]) -> Result<SampleSpec, WavError> {
+    let fields = Fields::read(body).ok_or(WavError::BadFormat)?;
+    let layout =
+        ChannelLayout::new(usize::from(fields.channels)).map_err(|_| WavError::BadFormat)?;
+    let rate = SampleRate::new(fields.rate).map_err(|_| WavError::BadFormat)?;
+    let unsupported = WavError::Unsupported { tag: fields.tag, bits: fields.bits };
+    if fields.align % fields.channels != 0 {
+        return Err(WavError::BadFormat);
+    }
+    let bytes = fields.align / fields.channels;
+    if fields.bits == 0 || fields.bits > bytes.saturating_mul(8) {
+        return Err(WavError::BadFormat);
+    }
+    let format = match (fields.tag, bytes) {
+        (TAG_PCM, 1) => SampleFormat::U8,
+        (TAG_PCM, 2) => SampleFormat::S16Le,
+        (TAG_PCM, 3) => SampleFormat::S24Le,
+        (TAG_PCM, 4) => SampleFormat::S32Le,
+        (TAG_FLOAT, 4) => SampleFormat::F32,
+        _ => return Err(unsupported),
+    };
+    Ok(SampleSpec { rate, format, layout })
+}
+
+struct Fields {
+    tag: u16,
+    channels: u16,
+    rate: u32,
+    align: u16,
+    bits: u16,
+}
+
+impl Fields {
+    fn read(body: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(body);
+        let tag = reader.u16()?;
+        let channels = reader.u16()?;
+        let rate = reader.u32()?;
+        reader.u32()?;
+        let align = reader.u16()?;
+        let bits = reader.u16()?;
+        let tag = if tag == TAG_EXTENSIBLE { sub_format(reader)? } else { tag };
+        Some(Self { tag, channels, rate, align, bits })
+    }
+}
+
+/// `WAVEFORMATEXTENSIBLE`: size, valid bits, speakers, and a GUID which is a tag and a fixed tail.
+fn sub_format(mut reader: Reader<'_>) -> Option<u16> {
+    reader.take(2 + 2 + 4)?;
+    let tag = reader.u16()?;
+    (reader.take(SUB_FORMAT_TAIL.len())? == SUB_FORMAT_TAIL).then_some(tag)
+}
+
+/// Why bytes are not a WAVE file that we read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WavError {
+    /// It does not begin as one.
+    NotWave,
+    /// The sound comes before its format.
+    NoFormat,
+    /// The fields of the format contradict each other.
+    BadFormat,
+    /// A compressed format, or samples of an unusual size.
+    Unsupported {
+        /// What it calls itself.
+        tag: u16,
+        /// Bits of a sample.
+        bits: u16,
+    },
+    /// The sound begins behind [`MAX_PREAMBLE`].
+    TooFar,
+}
+
+impl fmt::Display for WavError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotWave => f.write_str("not a WAVE file"),
+            Self::NoFormat => f.write_str("a WAVE file whose sound comes before its format"),
+            Self::BadFormat => f.write_str("a WAVE file whose format contradicts itself"),
+            Self::Unsupported { tag, bits } => {
+                write!(f, "a WAVE file of format {tag} with {bits} bits is not supported")
+            }
+            Self::TooFar => write!(f, "no sound in the first {MAX_PREAMBLE} bytes"),
+        }
+    }
+}
+
+impl core::error::Error for WavError {}
+
+const TAG_EXTENSIBLE: u16 = 0xfffe;
+const SUB_FORMAT_TAIL: [u8; 14] = [0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xaa, 0, 0x38, 0x9b, 0x71];
+
+#[cfg(test)]
+mod tests {
+    use aulos_core::Frames;
+    use proptest::prelude::*;
+
+    use super::super::{HEADER_LEN, Length, header};
+    use super::*;
+
+    fn chunk(name: &[u8; 4], body: &[u8]) -> Vec<u8> {
+        let size = u32::try_from(body.len()).unwrap();
+        let mut bytes = [&name[..], &size.to_le_bytes(), body].concat();
+        bytes.resize(bytes.len().next_multiple_of(2), 0);
+        bytes
+    }
+
+    fn fmt(tag: u16, channels: u16, align: u16, bits: u16, more: &[u8]) -> Vec<u8> {
+        let mut body = Vec::new();
+        for field in [tag, channels, 0xbb80, 0, 0, 0, align, bits] {
+            body.extend_from_slice(&field.to_le_bytes());
+        }
+        body.extend_from_slice(more);
+        chunk(b"fmt ", &body)
+    }
+
+    fn file(start: &[u8; 4], chunks: &[&[u8]]) -> Vec<u8> {
+        [&start[..], &[0xff; 4], b"WAVE", &chunks.concat(), b"data\xff\xff\xff\xff"].concat()
+    }
+
+    fn extensible(tag: u16, valid: u16) -> Vec<u8> {
+        let mut more = [22_u16, valid, 3, 0, tag].map(u16::to_le_bytes).concat();
+        more.extend_from_slice(&SUB_FORMAT_TAIL);
+        more
+    }
+
+    #[test]
+    fn what_we_write_we_read() {
+        for text in ["48000:16:2", "8000:u8:1", "96000:s24:6", "44100:32:2", "192000:f32:8"] {
+            let spec: SampleSpec = text.parse().unwrap();
+            let bytes = header(spec, Length::Bytes(1_000)).unwrap();
+            let wave = Wave { spec, start: HEADER_LEN, length: Some(1_000) };
+            assert_eq!(parse(&bytes), Ok(Parsed::Wave(wave)));
+            let endless = header(spec, Length::Endless).unwrap();
+            assert_eq!(parse(&endless), Ok(Parsed::Wave(Wave { length: None, ..wave })));
+        }
+    }
+
+    #[test]
+    fn extensible_files_and_odd_chunks() {
+        let fmt = fmt(TAG_EXTENSIBLE, 2, 8, 32, &extensible(TAG_PCM, 24));
+        let bytes = file(b"RIFF", &[&chunk(b"bext", b"odd"), &fmt]);
+        let Ok(Parsed::Wave(wave)) = parse(&bytes) else { panic!("{:?}", parse(&bytes)) };
+        assert_eq!(wave.spec, "48000:32:2".parse().unwrap());
+        assert_eq!((wave.start, wave.length), (bytes.len(), None));
+        assert_eq!(wave.spec.bytes(Frames(1)), 8);
+    }
+
+    #[test]
+    fn files_beyond_four_gigabytes() {
+        let mut sizes = [0; 28];
+        sizes[8..16].copy_from_slice(&5_000_000_000_u64.to_le_bytes());
+        let fmt = fmt(TAG_FLOAT, 2, 8, 32, &[]);
+        let bytes = file(b"RF64", &[&chunk(b"ds64", &sizes), &fmt]);
+        let Ok(Parsed::Wave(wave)) = parse(&bytes) else { panic!("{:?}", parse(&bytes)) };
+        assert_eq!(wave.length, Some(5_000_000_000));
+    }
+
+    #[test]
+    fn lies_are_told_apart() {
+        let cases = [
+            (file(b"RIFX", &[]), WavError::NotWave),
+            (file(b"RIFF", &[]), WavError::NoFormat),
+            (file(b"RIFF", &[&fmt(1, 0, 4, 16, &[])]), WavError::BadFormat),
+            (file(b"RIFF", &[&fmt(1, 2, 3, 16, &[])]), WavError::BadFormat),
+            (file(b"RIFF", &[&fmt(1, 2, 4, 17, &[])]), WavError::BadFormat),
+            (file(b"RIFF", &[&fmt(TAG_EXTENSIBLE, 2, 4, 16, &[0; 24])]), WavError::BadFormat),
+            (file(b"RIFF", &[&chunk(b"fmt ", &[1, 0])]), WavError::BadFormat),
+            (
+                file(b"RIFF", &[&fmt(85, 2, 4, 16, &[])]),
+                WavError::Unsupported { tag: 85, bits: 16 },
+            ),
+            (b"RIFF....WAVEjunk\xff\xff\xff\xff".to_vec(), WavError::TooFar),
+        ];
+        for (bytes, error) in cases {
+            assert_eq!(parse(&bytes), Err(error));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_an_answer_and_waiting_makes_progress(tail: Vec<u8>, riff: bool) {
+            let bytes = if riff { [b"RIFF....WAVE", &tail[..]].concat() } else { tail };
+            match parse(&bytes) {
+                Ok(Parsed::Incomplete { needed }) => prop_assert!(needed > bytes.len()),
+                Ok(Parsed::Wave(wave)) => prop_assert!(wave.start <= bytes.len()),
+                Err(_) => {}
+            }
+        }
+
+        #[test]
+        fn a_file_that_arrives_slowly_is_the_same_file(junk in prop::collection::vec(any::<u8>(), 0..99)) {
+            let bytes = file(b"RIFF", &[&chunk(b"JUNK", &junk), &fmt(1, 2, 4, 16, &[0, 0])]);
+            for length in 0..bytes.len() {
+                let Ok(Parsed::Incomplete { needed }) = parse(&bytes[..length]) else {
+                    panic!("known too early")
+                };
+                prop_assert!(needed > length && needed <= bytes.len());
+            }
+            prop_assert!(matches!(parse(&bytes), Ok(Parsed::Wave(_))));
+        }
+    }
+}
