@@ -14,4 +14,5 @@
 mod bytes;
 mod json;
 pub mod snap;
+pub mod uri;
 pub mod wav;
