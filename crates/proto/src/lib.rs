@@ -13,6 +13,7 @@
 
 mod bytes;
 mod json;
+pub mod ogg;
 pub mod snap;
 pub mod uri;
 pub mod wav;

@@ -1,0 +1,129 @@
+//! Opus in Ogg (RFC 7845).
+
+use core::fmt;
+
+use aulos_core::{ChannelLayout, Frames, SampleRate};
+
+use super::{Ends, Writer};
+
+/// Frames at 48 kHz that a listener's decoder throws away while it settles: 80 ms, what RFC 7845,
+/// section 4.2, asks for in a stream that is joined in the middle.
+pub const PRE_SKIP: u16 = 3_840;
+
+/// An endless Ogg Opus stream for one listener.
+#[derive(Clone, Debug)]
+pub struct OpusStream {
+    pages: Writer,
+    granule: u64,
+}
+
+impl OpusStream {
+    /// Begins a stream: appends the two header pages to `out`.
+    ///
+    /// `serial` may be anything. `rate` is what the sound had before it was encoded; it is told, not
+    /// used. `title` goes into the comments.
+    ///
+    /// # Errors
+    /// [`NotInOggOpus`] for more than two channels.
+    pub fn begin(
+        serial: u32,
+        layout: ChannelLayout,
+        rate: SampleRate,
+        title: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<Self, NotInOggOpus> {
+        let channels = match layout {
+            ChannelLayout::MONO => 1,
+            ChannelLayout::STEREO => 2,
+            _ => return Err(NotInOggOpus(layout)),
+        };
+        let mut pages = Writer::new(serial);
+        pages.write_packet(&head(channels, rate), 0, Ends::First, out);
+        pages.write_packet(&tags(title), 0, Ends::Middle, out);
+        Ok(Self { pages, granule: 0 })
+    }
+
+    /// Appends one Opus packet that lasts `duration` at 48 kHz.
+    ///
+    /// # Real-time
+    /// Does not allocate when `out` has room for the packet and 35 bytes.
+    pub fn write(&mut self, packet: &[u8], duration: Frames, out: &mut Vec<u8>) {
+        self.granule = self.granule.saturating_add(duration.0);
+        self.pages.write_packet(packet, self.granule, Ends::Middle, out);
+    }
+
+    /// Appends the last packet; a listener then knows that the stream is over and not torn.
+    pub fn finish(mut self, packet: &[u8], duration: Frames, out: &mut Vec<u8>) {
+        self.granule = self.granule.saturating_add(duration.0);
+        self.pages.write_packet(packet, self.granule, Ends::Last, out);
+    }
+}
+
+/// A layout that has no place in the simple mapping of RFC 7845, section 5.1.1.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotInOggOpus(pub ChannelLayout);
+
+impl fmt::Display for NotInOggOpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an Ogg Opus stream of {}: there may be one channel or two", self.0)
+    }
+}
+
+impl core::error::Error for NotInOggOpus {}
+
+/// RFC 7845, section 5.1.
+fn head(channels: u8, rate: SampleRate) -> Vec<u8> {
+    let mut head = b"OpusHead\x01".to_vec();
+    head.push(channels);
+    head.extend_from_slice(&PRE_SKIP.to_le_bytes());
+    head.extend_from_slice(&rate.hz().to_le_bytes());
+    // No gain, and the mapping that needs no table.
+    head.extend_from_slice(&[0, 0, 0]);
+    head
+}
+
+/// RFC 7845, section 5.2.
+fn tags(title: &str) -> Vec<u8> {
+    let mut tags = b"OpusTags".to_vec();
+    crate::bytes::put_blob(&mut tags, b"aulos");
+    tags.extend_from_slice(&1_u32.to_le_bytes());
+    crate::bytes::put_blob(&mut tags, format!("TITLE={title}").as_bytes());
+    tags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Parsed, parse};
+    use super::*;
+
+    fn pages(mut bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
+        let mut pages = Vec::new();
+        while let Ok(Parsed::Page(page)) = parse(bytes) {
+            pages.push((page.granule, page.body.to_vec()));
+            bytes = &bytes[page.total_len()..];
+        }
+        pages
+    }
+
+    #[test]
+    fn the_headers_are_those_of_the_standard_and_positions_count_from_the_join() {
+        let mut out = Vec::new();
+        let stereo = ChannelLayout::STEREO;
+        let mut stream = OpusStream::begin(1, stereo, SampleRate::CD, "Hall", &mut out).unwrap();
+        stream.write(b"one", Frames(960), &mut out);
+        stream.write(b"two", Frames(960), &mut out);
+        stream.finish(b"end", Frames(480), &mut out);
+        let pages = pages(&out);
+        assert_eq!(pages[0].1, b"OpusHead\x01\x02\x00\x0f\x44\xac\0\0\0\0\0");
+        assert_eq!(pages[1].1, b"OpusTags\x05\0\0\0aulos\x01\0\0\0\x0a\0\0\0TITLE=Hall");
+        let positions: Vec<_> = pages.iter().map(|(granule, _)| *granule).collect();
+        assert_eq!(positions, [0, 0, 960, 1_920, 2_400]);
+    }
+
+    #[test]
+    fn six_channels_need_another_mapping() {
+        let layout = ChannelLayout::SURROUND_5_1;
+        let result = OpusStream::begin(1, layout, SampleRate::STUDIO, "", &mut Vec::new());
+        assert_eq!(result.map(|_| ()), Err(NotInOggOpus(layout)));
+    }
+}

@@ -1,0 +1,345 @@
+//! Pages (RFC 3533, section 6).
+
+use core::fmt;
+
+/// Writes the packets of one logical stream as pages.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    serial: u32,
+    sequence: u32,
+}
+
+/// Which packet of the stream one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "a stream has two ends and a middle")]
+pub enum Ends {
+    /// The first.
+    First,
+    /// Neither first nor last.
+    Middle,
+    /// The last.
+    Last,
+}
+
+impl Writer {
+    /// A stream with its own number among those in one physical stream.
+    #[must_use]
+    pub const fn new(serial: u32) -> Self {
+        Self { serial, sequence: 0 }
+    }
+
+    /// Appends `packet` as one page of its own, or several where it does not fit into one.
+    ///
+    /// `granule` is the codec's position after the packet. A page per packet costs some 28 bytes and
+    /// saves the listener from waiting for the page to fill.
+    ///
+    /// # Real-time
+    /// Does not allocate when `out` has room for the packet, 1/255 of it, and 27 bytes per page.
+    pub fn write_packet(&mut self, packet: &[u8], granule: u64, ends: Ends, out: &mut Vec<u8>) {
+        let (mut rest, mut continued) = (packet, false);
+        loop {
+            let here = rest.len().min(MAX_BODY);
+            let (body, behind) = rest.split_at_checked(here).unwrap_or((rest, &[]));
+            // A packet ends with a segment shorter than 255, which may have to be an empty one; a
+            // page that is full to the brim has no room for it.
+            let complete = here < MAX_BODY;
+            let mut flags = 0;
+            flags |= if continued { CONTINUED } else { 0 };
+            flags |= if ends == Ends::First && !continued { FIRST } else { 0 };
+            flags |= if ends == Ends::Last && complete { LAST } else { 0 };
+            self.write_page(body, complete, if complete { granule } else { NOWHERE }, flags, out);
+            if complete {
+                return;
+            }
+            (rest, continued) = (behind, true);
+        }
+    }
+
+    fn write_page(
+        &mut self,
+        body: &[u8],
+        complete: bool,
+        granule: u64,
+        flags: u8,
+        out: &mut Vec<u8>,
+    ) {
+        let start = out.len();
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&[0, flags]);
+        out.extend_from_slice(&granule.to_le_bytes());
+        out.extend_from_slice(&self.serial.to_le_bytes());
+        out.extend_from_slice(&self.sequence.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        let full = body.len() / 255;
+        let segments = full + usize::from(complete);
+        out.push(u8::try_from(segments).unwrap_or(u8::MAX));
+        out.resize(out.len() + full, 255);
+        if complete {
+            out.push(u8::try_from(body.len() % 255).unwrap_or(0));
+        }
+        out.extend_from_slice(body);
+        let crc = checksum(out.get(start..).unwrap_or_default());
+        if let Some(place) = out.get_mut(start..).and_then(|page| page.get_mut(field::CRC)) {
+            place.copy_from_slice(&crc.to_le_bytes());
+        }
+        self.sequence = self.sequence.wrapping_add(1);
+    }
+}
+
+/// One page in somebody's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page<'a> {
+    /// Its first segment goes on with a packet that began on an earlier page.
+    pub continued: bool,
+    /// The stream begins here.
+    pub first: bool,
+    /// The stream ends here.
+    pub last: bool,
+    /// The codec's position after the last packet that ends here; all ones when none does.
+    pub granule: u64,
+    /// The number of the stream.
+    pub serial: u32,
+    /// The number of the page in the stream.
+    pub sequence: u32,
+    /// The lengths of the segments. One shorter than 255 ends a packet.
+    pub segments: &'a [u8],
+    /// The segments themselves.
+    pub body: &'a [u8],
+}
+
+impl Page<'_> {
+    /// Bytes of the whole page.
+    #[must_use]
+    pub const fn total_len(&self) -> usize {
+        HEADER_LEN + self.segments.len() + self.body.len()
+    }
+}
+
+/// What the bytes so far amount to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "there is no third answer")]
+pub enum Parsed<'a> {
+    /// So many bytes are needed to know more; never above 65,307.
+    Incomplete {
+        /// Bytes from the start of the page.
+        needed: usize,
+    },
+    /// A whole page whose checksum is right.
+    Page(Page<'a>),
+}
+
+/// Reads the page at the front of `bytes`.
+///
+/// # Errors
+/// [`PageError`]; the reader may look for the next `OggS` one byte further on.
+pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, PageError> {
+    if !MAGIC.iter().zip(bytes).all(|(wanted, here)| wanted == here) {
+        return Err(PageError::NotOgg);
+    }
+    let Some(header) = bytes.first_chunk::<HEADER_LEN>() else {
+        return Ok(Parsed::Incomplete { needed: HEADER_LEN });
+    };
+    let [_, _, _, _, version, flags, .., count] = *header;
+    if version != 0 {
+        return Err(PageError::Version(version));
+    }
+    let segments_end = HEADER_LEN + usize::from(count);
+    let Some(segments) = bytes.get(HEADER_LEN..segments_end) else {
+        return Ok(Parsed::Incomplete { needed: segments_end });
+    };
+    let needed = segments_end + segments.iter().map(|length| usize::from(*length)).sum::<usize>();
+    let Some(page) = bytes.get(..needed) else { return Ok(Parsed::Incomplete { needed }) };
+    let crc = u32::from_le_bytes(read(header, field::CRC));
+    if checksum(page) != crc {
+        return Err(PageError::Checksum);
+    }
+    Ok(Parsed::Page(Page {
+        continued: flags & CONTINUED != 0,
+        first: flags & FIRST != 0,
+        last: flags & LAST != 0,
+        granule: u64::from_le_bytes(read(header, field::GRANULE)),
+        serial: u32::from_le_bytes(read(header, field::SERIAL)),
+        sequence: u32::from_le_bytes(read(header, field::SEQUENCE)),
+        segments,
+        body: page.get(segments_end..).unwrap_or_default(),
+    }))
+}
+
+/// Why bytes are not a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PageError {
+    /// It does not begin with `OggS`.
+    NotOgg,
+    /// A version other than 0, the only one there is.
+    Version(u8),
+    /// It was damaged on the way.
+    Checksum,
+}
+
+impl fmt::Display for PageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotOgg => f.write_str("not an Ogg page"),
+            Self::Version(version) => write!(f, "Ogg version {version} is unknown"),
+            Self::Checksum => f.write_str("a damaged Ogg page"),
+        }
+    }
+}
+
+impl core::error::Error for PageError {}
+
+fn read<const N: usize>(header: &[u8; HEADER_LEN], range: core::ops::Range<usize>) -> [u8; N] {
+    header.get(range).and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; N])
+}
+
+/// The checksum of a page, its own field taken as zero: polynomial 0x04c11db7, most significant bit
+/// first, nothing inverted.
+fn checksum(page: &[u8]) -> u32 {
+    let mut crc = 0_u32;
+    for (at, byte) in page.iter().enumerate() {
+        let byte = if field::CRC.contains(&at) { 0 } else { *byte };
+        let [index, ..] = crc.to_be_bytes();
+        let entry = TABLE.get(usize::from(index ^ byte)).copied().unwrap_or(0);
+        crc = crc << 8 ^ entry;
+    }
+    crc
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::indexing_slicing, reason = "256 constants")]
+const TABLE: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut index = 0;
+    while index < 256 {
+        let mut value = (index as u32) << 24;
+        let mut bit = 0;
+        while bit < 8 {
+            value = value << 1 ^ if value >> 31 == 1 { 0x04c1_1db7 } else { 0 };
+            bit += 1;
+        }
+        table[index] = value;
+        index += 1;
+    }
+    table
+};
+
+mod field {
+    use core::ops::Range;
+
+    pub(super) const GRANULE: Range<usize> = 6..14;
+    pub(super) const SERIAL: Range<usize> = 14..18;
+    pub(super) const SEQUENCE: Range<usize> = 18..22;
+    pub(super) const CRC: Range<usize> = 22..26;
+}
+
+const MAGIC: &[u8; 4] = b"OggS";
+const HEADER_LEN: usize = 27;
+/// 255 segments of 255 bytes.
+const MAX_BODY: usize = 255 * 255;
+/// The position of a page on which no packet ends.
+const NOWHERE: u64 = u64::MAX;
+const CONTINUED: u8 = 1;
+const FIRST: u8 = 2;
+const LAST: u8 = 4;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The packets in a run of pages, with the position after each.
+    fn packets(mut bytes: &[u8]) -> Vec<(Vec<u8>, u64)> {
+        let (mut packets, mut open, mut sequence) = (Vec::new(), Vec::new(), 0);
+        while !bytes.is_empty() {
+            let Ok(Parsed::Page(page)) = parse(bytes) else { panic!("{:?}", parse(bytes)) };
+            assert_eq!((page.sequence, page.serial), (sequence, 7));
+            assert_eq!(page.continued, !open.is_empty());
+            let mut body = page.body;
+            for length in page.segments {
+                let (segment, rest) = body.split_at(usize::from(*length));
+                body = rest;
+                open.extend_from_slice(segment);
+                if *length < 255 {
+                    packets.push((core::mem::take(&mut open), page.granule));
+                }
+            }
+            sequence += 1;
+            bytes = &bytes[page.total_len()..];
+        }
+        assert!(open.is_empty());
+        packets
+    }
+
+    #[test]
+    fn a_page_of_ffmpegs_has_the_checksum_that_we_compute() {
+        // The first page of `ffmpeg -f lavfi -i sine -c:a libopus -serial_offset 5 x.ogg`.
+        let page = include_bytes!("../../tests/vectors/ogg_opus_head.ogg");
+        let Ok(Parsed::Page(parsed)) = parse(page) else { panic!("{:?}", parse(page)) };
+        assert!(parsed.first && !parsed.continued && !parsed.last);
+        assert_eq!(&parsed.body[..8], b"OpusHead");
+        assert_eq!(parsed.total_len(), page.len());
+    }
+
+    #[test]
+    fn the_ends_of_a_stream_are_marked_on_the_right_pages() {
+        let (mut writer, mut out) = (Writer::new(7), Vec::new());
+        writer.write_packet(&[1; 70_000], 5, Ends::First, &mut out);
+        writer.write_packet(&[2; 70_000], 9, Ends::Last, &mut out);
+        let (mut marks, mut rest) = (Vec::new(), &out[..]);
+        while let Ok(Parsed::Page(page)) = parse(rest) {
+            marks.push((page.first, page.continued, page.last, page.granule));
+            rest = &rest[page.total_len()..];
+        }
+        let wanted = [
+            (true, false, false, u64::MAX),
+            (false, true, false, 5),
+            (false, false, false, u64::MAX),
+            (false, true, true, 9),
+        ];
+        assert_eq!(marks, wanted);
+    }
+
+    #[test]
+    fn packets_of_awkward_lengths_come_back() {
+        let (mut writer, mut out) = (Writer::new(7), Vec::new());
+        let lengths = [0, 1, 254, 255, 256, 510, 65_024, 65_025, 65_026, 130_050, 200_000];
+        for (length, granule) in lengths.into_iter().zip(1..) {
+            writer.write_packet(&vec![3; length], granule, Ends::Middle, &mut out);
+        }
+        let found: Vec<_> =
+            packets(&out).into_iter().map(|(packet, at)| (packet.len(), at)).collect();
+        assert_eq!(found, lengths.into_iter().zip(1..).collect::<Vec<_>>());
+    }
+
+    proptest! {
+        #[test]
+        fn any_packet_comes_back(all in prop::collection::vec(
+            prop::collection::vec(any::<u8>(), 0..700), 1..6,
+        )) {
+            let (mut writer, mut out) = (Writer::new(7), Vec::new());
+            for packet in &all {
+                writer.write_packet(packet, 1, Ends::Middle, &mut out);
+            }
+            let found: Vec<_> = packets(&out).into_iter().map(|(packet, _)| packet).collect();
+            prop_assert_eq!(found, all);
+        }
+
+        #[test]
+        fn one_wrong_bit_is_noticed(at in 0..60_usize, bit in 0..8) {
+            let mut out = Vec::new();
+            Writer::new(7).write_packet(&[5; 40], 1, Ends::Middle, &mut out);
+            let at = at % out.len();
+            out[at] ^= 1_u8 << bit;
+            prop_assert!(!matches!(parse(&out), Ok(Parsed::Page(_))));
+        }
+
+        #[test]
+        fn any_bytes_give_an_answer(tail: Vec<u8>) {
+            let bytes = [b"OggS\0", &tail[..]].concat();
+            if let Ok(Parsed::Incomplete { needed }) = parse(&bytes) {
+                prop_assert!(needed > bytes.len() && needed <= 65_307);
+            }
+        }
+    }
+}
