@@ -7,6 +7,7 @@
 //! framing and nothing else.
 
 pub mod client;
+pub mod control;
 pub mod session;
 pub mod sync;
 pub mod wire;

@@ -1,0 +1,288 @@
+//! Requests, replies, notifications.
+
+use core::fmt;
+use std::borrow::Cow;
+
+use serde_json::{Map, Number, Value, json};
+
+use crate::json::{self, JsonError};
+
+/// The most calls in one batch.
+pub const MAX_BATCH: usize = 256;
+
+/// What a client, or a plug-in, has sent.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Incoming {
+    /// Somebody wants something. When it is no proper request, what is to be answered.
+    One(Result<Request, Reply>),
+    /// Several at once; the replies go back as a batch, too.
+    Batch(Vec<Result<Request, Reply>>),
+    /// The answer to what we asked a plug-in.
+    Reply(Reply),
+}
+
+/// Somebody wants something.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Request {
+    /// Its number; without one nobody wants an answer.
+    pub id: Option<Id>,
+    /// What is to be done.
+    pub method: String,
+    /// With what; an empty object when there was nothing.
+    pub params: Value,
+}
+
+impl Request {
+    /// The answer to this request, or none when nobody wants one.
+    #[must_use]
+    pub fn reply(self, outcome: Result<Value, RpcError>) -> Option<Reply> {
+        self.id.map(|id| Reply { id, outcome })
+    }
+}
+
+/// The number of a request, as its sender wrote it.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "JSON-RPC 2.0, section 4, has these three")]
+pub enum Id {
+    /// No number could be read, or the sender wrote `null`.
+    Null,
+    /// A number.
+    Number(Number),
+    /// A text.
+    Text(String),
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::exhaustive_structs, reason = "JSON-RPC 2.0, section 5")]
+pub struct Reply {
+    /// The number of the request.
+    pub id: Id,
+    /// What came of it.
+    pub outcome: Result<Value, RpcError>,
+}
+
+/// Why a request was not done.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::exhaustive_structs, reason = "JSON-RPC 2.0, section 5.1")]
+pub struct RpcError {
+    /// One of [`code`], or one of Snapcast's own above zero.
+    pub code: i64,
+    /// In a sentence.
+    pub message: Cow<'static, str>,
+    /// What exactly.
+    pub data: Option<Value>,
+}
+
+impl RpcError {
+    /// An error without further data.
+    #[must_use]
+    pub fn new(code: i64, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, message: message.into(), data: None }
+    }
+
+    /// The standard's words for one of the standard's codes, and what exactly was wrong.
+    fn standard(code: i64, data: &str) -> Self {
+        let message = match code {
+            code::PARSE_ERROR => "Parse error",
+            code::INVALID_REQUEST => "Invalid Request",
+            code::METHOD_NOT_FOUND => "Method not found",
+            code::INVALID_PARAMS => "Invalid params",
+            _ => "Internal error",
+        };
+        Self { data: Some(data.into()), ..Self::new(code, message) }
+    }
+
+    /// [`code::METHOD_NOT_FOUND`].
+    #[must_use]
+    pub fn method_not_found(method: &str) -> Self {
+        Self::standard(code::METHOD_NOT_FOUND, method)
+    }
+
+    /// [`code::INVALID_PARAMS`], and which.
+    #[must_use]
+    pub fn invalid_params(what: &str) -> Self {
+        Self::standard(code::INVALID_PARAMS, what)
+    }
+
+    /// [`code::INTERNAL_ERROR`], which Snapcast also answers when a client, group or stream is not
+    /// there; `what` is then the message.
+    #[must_use]
+    pub fn not_found(what: &'static str) -> Self {
+        Self::new(code::INTERNAL_ERROR, what)
+    }
+}
+
+impl fmt::Display for RpcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.message, self.code)
+    }
+}
+
+impl core::error::Error for RpcError {}
+
+/// The codes of JSON-RPC 2.0, section 5.1.
+pub mod code {
+    /// It is not JSON, or nested too deeply.
+    pub const PARSE_ERROR: i64 = -32_700;
+    /// It is JSON and not a request.
+    pub const INVALID_REQUEST: i64 = -32_600;
+    /// There is no such method.
+    pub const METHOD_NOT_FOUND: i64 = -32_601;
+    /// The method wants something else.
+    pub const INVALID_PARAMS: i64 = -32_602;
+    /// It could not be done.
+    pub const INTERNAL_ERROR: i64 = -32_603;
+}
+
+/// Something has happened; nobody answers. It never has a number: python-snapcast would take it for
+/// a reply.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::exhaustive_structs, reason = "JSON-RPC 2.0, section 4.1")]
+pub struct Notification {
+    /// What has happened.
+    pub method: Cow<'static, str>,
+    /// To whom.
+    pub params: Value,
+}
+
+impl Notification {
+    /// The JSON of one.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        self.to_value().to_string()
+    }
+
+    /// The JSON of several: what Snapcast sends after a batch.
+    #[must_use]
+    pub fn batch_to_json(all: &[Self]) -> String {
+        Value::Array(all.iter().map(Self::to_value).collect()).to_string()
+    }
+
+    fn to_value(&self) -> Value {
+        json!({ "jsonrpc": "2.0", "method": self.method, "params": self.params })
+    }
+}
+
+impl Reply {
+    /// The JSON of one.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        self.to_value().to_string()
+    }
+
+    /// The JSON of the answers to a batch; none when nobody wants one.
+    #[must_use]
+    pub fn batch_to_json(all: &[Self]) -> Option<String> {
+        let values: Vec<_> = all.iter().map(Self::to_value).collect();
+        (!values.is_empty()).then(|| Value::Array(values).to_string())
+    }
+
+    fn to_value(&self) -> Value {
+        let id = match &self.id {
+            Id::Null => Value::Null,
+            Id::Number(number) => Value::Number(number.clone()),
+            Id::Text(text) => Value::String(text.clone()),
+        };
+        match &self.outcome {
+            Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+            Err(error) => {
+                let mut body = json!({ "code": error.code, "message": error.message });
+                if let (Some(data), Value::Object(map)) = (&error.data, &mut body) {
+                    map.insert("data".into(), data.clone());
+                }
+                json!({ "jsonrpc": "2.0", "id": id, "error": body })
+            }
+        }
+    }
+}
+
+/// Reads one line, HTTP body or WebSocket message.
+///
+/// What is wrong with it is inside, as the reply that JSON-RPC wants for it. The caller bounds the
+/// length ([`MAX_LINE`](super::MAX_LINE)); depth and number of calls are bounded here.
+#[must_use]
+pub fn parse(bytes: &[u8]) -> Incoming {
+    match json::parse(bytes) {
+        Ok(Value::Array(calls)) if calls.is_empty() => invalid(Id::Null, "an empty batch"),
+        Ok(Value::Array(calls)) if calls.len() > MAX_BATCH => {
+            invalid(Id::Null, "more than 256 calls in a batch")
+        }
+        Ok(Value::Array(calls)) => Incoming::Batch(calls.into_iter().map(request).collect()),
+        Ok(Value::Object(map)) if !map.contains_key("method") && is_reply(&map) => {
+            Incoming::Reply(reply(map))
+        }
+        Ok(value) => Incoming::One(request(value)),
+        Err(error) => Incoming::One(Err(Reply {
+            id: Id::Null,
+            outcome: Err(RpcError::standard(code::PARSE_ERROR, words(error))),
+        })),
+    }
+}
+
+const fn words(error: JsonError) -> &'static str {
+    match error {
+        JsonError::Syntax => "not JSON",
+        JsonError::Depth => "nested too deeply",
+    }
+}
+
+fn invalid(id: Id, what: &str) -> Incoming {
+    Incoming::One(Err(invalid_reply(id, what)))
+}
+
+fn invalid_reply(id: Id, what: &str) -> Reply {
+    Reply { id, outcome: Err(RpcError::standard(code::INVALID_REQUEST, what)) }
+}
+
+fn request(value: Value) -> Result<Request, Reply> {
+    let Value::Object(mut map) = value else {
+        return Err(invalid_reply(Id::Null, "not an object"));
+    };
+    let id = match map.remove("id") {
+        None => None,
+        Some(value) => Some(
+            read_id(value)
+                .ok_or_else(|| invalid_reply(Id::Null, "an id is a number, a text or null"))?,
+        ),
+    };
+    let refuse = |id: Option<Id>, what| Err(invalid_reply(id.unwrap_or(Id::Null), what));
+    if map.get("jsonrpc").is_some_and(|version| version != "2.0") {
+        return refuse(id, "jsonrpc is not 2.0");
+    }
+    let Some(Value::String(method)) = map.remove("method") else {
+        return refuse(id, "method is not a text");
+    };
+    let params = match map.remove("params") {
+        None | Some(Value::Null) => Value::Object(Map::new()),
+        Some(params @ (Value::Object(_) | Value::Array(_))) => params,
+        Some(_) => return refuse(id, "params is neither an object nor an array"),
+    };
+    Ok(Request { id, method, params })
+}
+
+fn is_reply(map: &Map<String, Value>) -> bool {
+    map.contains_key("result") || map.contains_key("error")
+}
+
+fn reply(mut map: Map<String, Value>) -> Reply {
+    let id = map.remove("id").and_then(read_id).unwrap_or(Id::Null);
+    let Some(error) = map.remove("error") else {
+        return Reply { id, outcome: Ok(map.remove("result").unwrap_or(Value::Null)) };
+    };
+    let code = error.get("code").and_then(Value::as_i64).unwrap_or(code::INTERNAL_ERROR);
+    let message = error.get("message").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let data = error.get("data").cloned();
+    Reply { id, outcome: Err(RpcError { code, message: Cow::Owned(message), data }) }
+}
+
+fn read_id(value: Value) -> Option<Id> {
+    match value {
+        Value::Null => Some(Id::Null),
+        Value::Number(number) => Some(Id::Number(number)),
+        Value::String(text) => Some(Id::Text(text)),
+        _ => None,
+    }
+}
