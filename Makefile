@@ -1,0 +1,30 @@
+# The door of the workshop. Each target is one line that calls cargo or one script.
+.DEFAULT_GOAL := help
+.PHONY: help run test soak lint fmt doc bench fuzz
+
+help:  ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+
+run:   ## build in release and start the server with its embedded default
+	cargo run --release -p aulos -- serve
+
+test:  ## set up what the tests need, then check and test everything
+	@scripts/test-setup && scripts/test
+
+soak:  ## the long forms of the tests: minutes to hours
+	@scripts/test-setup && scripts/soak
+
+lint:  ## clippy with warnings denied, and the rules of the house that clippy cannot see
+	cargo clippy --workspace --all-targets -- -D warnings && scripts/edge-check
+
+fmt:   ## format all code
+	cargo fmt --all
+
+doc:   ## build the documentation of every crate into target/doc
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+bench: ## ours and every peer side by side: one table, and target/bench.json
+	@scripts/test-setup && scripts/bench
+
+fuzz:  ## TARGET=name: fuzz one parser until it breaks or you stop it
+	@scripts/fuzz $(TARGET)
