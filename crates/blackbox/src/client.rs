@@ -1,0 +1,228 @@
+//! One listener of the load generator: says Hello, asks for the time, checks what it hears.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::wire::{self, Coding, HEADER, Header, kind};
+
+/// This machine's monotonic clock, microseconds: what Snapcast's clients on Linux send.
+#[must_use]
+pub fn clock_us() -> i64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec * 1_000_000 + now.tv_nsec / 1_000
+}
+
+/// What a listener heard and found.
+#[derive(Clone, Debug, Default)]
+pub struct Heard {
+    /// Chunks.
+    pub chunks: u64,
+    /// All bytes, headers too.
+    pub bytes: u64,
+    /// Chunks that did not begin where the one before ended.
+    pub gaps: u64,
+    /// The largest of these jumps, microseconds, forward or back.
+    pub largest_gap_us: i64,
+    /// Chunks that could not be understood.
+    pub strange: u64,
+    /// From Hello to the first chunk, microseconds.
+    pub first_chunk_us: Option<i64>,
+    /// Server's clock minus ours as a client computes it from each reply, with the round trip.
+    pub offsets: Vec<Offset>,
+    /// Requests for the time that were not answered before the next.
+    pub unanswered: u64,
+    /// Whether the server ended the connection.
+    pub cut: bool,
+    /// Name of the codec.
+    pub codec: &'static str,
+}
+
+/// One answer to "what time is it", microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Offset {
+    /// Server's clock minus ours.
+    pub offset: i64,
+    /// How long question and answer were under way.
+    pub round_trip: i64,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Client {
+    socket: TcpStream,
+    /// The findings.
+    pub heard: Heard,
+    hello_at: i64,
+    coding: Option<Coding>,
+    line: Option<Line>,
+    asked: Option<u16>,
+    next_id: u16,
+    // The beginning of the message that is being received, and how much of it is to be passed over.
+    head: [u8; HEAD],
+    have: usize,
+    pass: usize,
+}
+
+/// The time line: where it began and how many frames ago. Chunks carry whole microseconds, so the
+/// sum must be kept in frames.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    start_us: i64,
+    frames: u64,
+}
+
+/// What is kept of a message: enough for a codec header with STREAMINFO.
+const HEAD: usize = 160;
+/// Rounding of a time to whole microseconds, on both sides.
+const ROUNDING_US: i64 = 2;
+
+impl Client {
+    /// Connects and says Hello as client number `id`.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn connect(server: SocketAddr, id: usize) -> io::Result<Self> {
+        let mut socket = TcpStream::connect(server)?;
+        socket.set_nodelay(true)?;
+        socket.write_all(&wire::hello(id))?;
+        socket.set_nonblocking(true)?;
+        Ok(Self {
+            socket,
+            heard: Heard::default(),
+            hello_at: clock_us(),
+            coding: None,
+            line: None,
+            asked: None,
+            next_id: 3,
+            head: [0; HEAD],
+            have: 0,
+            pass: 0,
+        })
+    }
+
+    /// The socket, for a poller.
+    #[must_use]
+    pub const fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// Asks for the time.
+    pub fn ask_time(&mut self) {
+        if self.heard.cut {
+            return;
+        }
+        self.heard.unanswered += u64::from(self.asked.is_some());
+        let id = self.next_id;
+        self.next_id = if id >= 9999 { 1 } else { id + 1 };
+        let header =
+            Header { kind: kind::TIME, id, refers_to: 0, sent: clock_us(), received: 0, size: 0 };
+        // 34 bytes fit into any socket whose peer reads at all.
+        if self.socket.write_all(&header.message(&[0; 8])).is_err() {
+            self.heard.cut = true;
+        }
+        self.asked = Some(id);
+    }
+
+    /// Takes what has arrived; `delay` hears each chunk's time of arrival and time stamp.
+    pub fn read(&mut self, buffer: &mut [u8], delay: &mut impl FnMut(i64, i64)) {
+        while !self.heard.cut {
+            match self.socket.read(buffer) {
+                Ok(0) => self.heard.cut = true,
+                Ok(n) => {
+                    self.take(&buffer[..n], clock_us(), delay);
+                    if n < buffer.len() {
+                        return;
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => self.heard.cut = true,
+            }
+        }
+    }
+
+    fn take(&mut self, mut bytes: &[u8], now: i64, delay: &mut impl FnMut(i64, i64)) {
+        self.heard.bytes += bytes.len() as u64;
+        while !bytes.is_empty() {
+            if self.pass > 0 {
+                let n = self.pass.min(bytes.len());
+                self.pass -= n;
+                bytes = &bytes[n..];
+                continue;
+            }
+            let wanted = if self.have < HEADER { HEADER } else { self.head_len() };
+            let n = (wanted - self.have).min(bytes.len());
+            self.head[self.have..self.have + n].copy_from_slice(&bytes[..n]);
+            self.have += n;
+            bytes = &bytes[n..];
+            if self.have >= HEADER && self.have == self.head_len() {
+                self.message(now, delay);
+                self.have = 0;
+            }
+        }
+    }
+
+    /// How much of the message whose header is here is kept.
+    fn head_len(&self) -> usize {
+        let size = Header::parse(&self.head).map_or(0, |header| header.size);
+        (HEADER + size as usize).min(HEAD)
+    }
+
+    fn message(&mut self, now: i64, delay: &mut impl FnMut(i64, i64)) {
+        let Some(header) = Header::parse(&self.head) else { return };
+        if header.kind > kind::MAX || header.size > wire::MAX_PAYLOAD {
+            self.heard.strange += 1;
+            self.heard.cut = true;
+            return;
+        }
+        self.pass = HEADER + header.size as usize - self.have;
+        match header.kind {
+            kind::CODEC_HEADER => {
+                self.coding = Coding::parse(&self.head[HEADER..self.have]);
+                self.heard.codec = self.coding.map_or("unknown", Coding::name);
+                self.line = None;
+            }
+            kind::WIRE_CHUNK => self.chunk(now, delay),
+            kind::TIME => self.time(header, now),
+            _ => {}
+        }
+    }
+
+    fn time(&mut self, header: Header, now: i64) {
+        if self.asked != Some(header.refers_to) {
+            self.heard.strange += 1;
+            return;
+        }
+        self.asked = None;
+        let there = wire::time_at(&self.head, HEADER).unwrap_or(0);
+        let back = now - header.sent;
+        self.heard.offsets.push(Offset { offset: (there - back) / 2, round_trip: there + back });
+    }
+
+    fn chunk(&mut self, now: i64, delay: &mut impl FnMut(i64, i64)) {
+        self.heard.chunks += 1;
+        self.heard.first_chunk_us.get_or_insert(now - self.hello_at);
+        let head = &self.head[HEADER..self.have];
+        let parsed = wire::time_at(head, 0).zip(self.coding).and_then(|(stamp, coding)| {
+            let len = u32::from_le_bytes(head.get(8..12)?.try_into().ok()?);
+            Some((stamp, coding.frames(&head[12..], len)?, coding.rate()))
+        });
+        let Some((stamp, frames, rate)) = parsed else {
+            self.heard.strange += 1;
+            return;
+        };
+        delay(now, stamp);
+        let line = self.line.get_or_insert(Line { start_us: stamp, frames: 0 });
+        let due = line.start_us + (line.frames * 1_000_000 / u64::from(rate)).cast_signed();
+        if (stamp - due).abs() > ROUNDING_US {
+            self.heard.gaps += 1;
+            if (stamp - due).abs() > self.heard.largest_gap_us.abs() {
+                self.heard.largest_gap_us = stamp - due;
+            }
+            *line = Line { start_us: stamp, frames: 0 };
+        }
+        line.frames += u64::from(frames);
+    }
+}

@@ -1,0 +1,267 @@
+//! Many listeners on one thread, which must cost little: it shares the machine with what it loads.
+//!
+//! One epoll, one buffer, and of each message only its beginning is looked at. A thread per listener
+//! was the alternative; five hundred of them would measure the scheduler.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use serde_json::{Value, json};
+
+use crate::client::{Client, Heard, Offset, clock_us};
+
+/// How to listen.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// The stream port.
+    pub server: SocketAddr,
+    /// How many listeners.
+    pub clients: usize,
+    /// How long to let everything settle after the last one has connected: history arrives then,
+    /// and delays are not counted.
+    pub settle: Duration,
+    /// How long to listen after that.
+    pub listen: Duration,
+}
+
+/// A moment of a run, for those who read the server's account then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Everything has settled.
+    Begin,
+    /// The time is over; the listeners are still connected.
+    End,
+}
+
+/// What all listeners heard.
+#[derive(Debug)]
+pub struct Report {
+    /// Each listener's findings.
+    pub heard: Vec<Heard>,
+    /// Chunks that arrived between the marks, all listeners together.
+    pub chunks: u64,
+    /// Between the marks.
+    pub elapsed: Duration,
+    /// Arrival minus time stamp on the server's clock, microseconds, sorted.
+    pub delays: Vec<i64>,
+    /// Server's clock minus ours: from the answer that was fastest of all.
+    pub reference: Option<Offset>,
+    /// What this thread needed for all that, microseconds of CPU.
+    pub own_cpu_us: i64,
+}
+
+impl Load {
+    /// Connects everyone, listens, and reports; `mark` is called at the two moments.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or the system refuses.
+    pub fn run(self, mut mark: impl FnMut(Mark)) -> io::Result<Report> {
+        raise_file_limit()?;
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let mut crowd = Crowd {
+            clients: Vec::with_capacity(self.clients),
+            buffer: vec![0; 256 * 1024],
+            arrivals: None,
+            asked: 0,
+            asking_since: Instant::now(),
+        };
+        let mut events = Vec::with_capacity(1024);
+        for id in 0..self.clients {
+            let client = Client::connect(self.server, id)?;
+            let data = EventData::new_u64(id as u64);
+            epoll::add(&epoll, client.socket(), data, EventFlags::IN)?;
+            crowd.clients.push(client);
+            // Those who are connected already go on listening meanwhile.
+            crowd.step(&epoll, &mut events, Duration::ZERO)?;
+        }
+        crowd.asking_since = Instant::now();
+        crowd.listen(&epoll, &mut events, self.settle)?;
+        crowd.arrivals = Some(Vec::with_capacity(self.clients * 64));
+        let (before, cpu_before) = (crowd.chunks(), thread_cpu_us());
+        let start = Instant::now();
+        mark(Mark::Begin);
+        crowd.listen(&epoll, &mut events, self.listen)?;
+        mark(Mark::End);
+        let elapsed = start.elapsed();
+        let (chunks, own_cpu_us) = (crowd.chunks() - before, thread_cpu_us() - cpu_before);
+        Ok(crowd.report(chunks, elapsed, own_cpu_us))
+    }
+}
+
+#[derive(Debug)]
+struct Crowd {
+    clients: Vec<Client>,
+    buffer: Vec<u8>,
+    /// Arrival and time stamp of each chunk, once everything has settled.
+    arrivals: Option<Vec<(i64, i64)>>,
+    /// Requests for the time so far; the n-th is due n/clients seconds after the first.
+    asked: u64,
+    asking_since: Instant,
+}
+
+impl Crowd {
+    fn listen(
+        &mut self,
+        epoll: &impl std::os::fd::AsFd,
+        events: &mut Vec<epoll::Event>,
+        time: Duration,
+    ) -> io::Result<()> {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            self.step(epoll, events, Duration::from_millis(5))?;
+            self.ask_time();
+        }
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        epoll: &impl std::os::fd::AsFd,
+        events: &mut Vec<epoll::Event>,
+        wait: Duration,
+    ) -> io::Result<()> {
+        events.clear();
+        let wait = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
+        match epoll::wait(epoll, rustix::buffer::spare_capacity(events), Some(&wait)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        for event in &*events {
+            let data = event.data;
+            let Some(client) =
+                usize::try_from(data.u64()).ok().and_then(|id| self.clients.get_mut(id))
+            else {
+                continue;
+            };
+            let arrivals = &mut self.arrivals;
+            client.read(&mut self.buffer, &mut |now, stamp| {
+                if let Some(arrivals) = arrivals {
+                    arrivals.push((now, stamp));
+                }
+            });
+            if client.heard.cut {
+                epoll::delete(epoll, client.socket())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets those ask whose turn it is: each once a second, evenly spread.
+    fn ask_time(&mut self) {
+        let count = self.clients.len() as u64;
+        let due = self.asking_since.elapsed().as_micros() * u128::from(count) / 1_000_000;
+        while u128::from(self.asked) <= due {
+            if let Ok(turn) = usize::try_from(self.asked % count.max(1))
+                && let Some(client) = self.clients.get_mut(turn)
+            {
+                client.ask_time();
+            }
+            self.asked += 1;
+        }
+    }
+
+    fn chunks(&self) -> u64 {
+        self.clients.iter().map(|client| client.heard.chunks).sum()
+    }
+
+    fn report(self, chunks: u64, elapsed: Duration, own_cpu_us: i64) -> Report {
+        let heard: Vec<Heard> = self.clients.into_iter().map(|client| client.heard).collect();
+        let reference = heard.iter().flat_map(|h| &h.offsets).min_by_key(|o| o.round_trip).copied();
+        let offset = reference.map_or(0, |o| o.offset);
+        let mut delays: Vec<i64> = self
+            .arrivals
+            .into_iter()
+            .flatten()
+            .map(|(arrived, stamp)| arrived + offset - stamp)
+            .collect();
+        delays.sort_unstable();
+        Report { heard, chunks, elapsed, delays, reference, own_cpu_us }
+    }
+}
+
+impl Report {
+    /// Gaps of all listeners.
+    #[must_use]
+    pub fn gaps(&self) -> u64 {
+        self.heard.iter().map(|h| h.gaps).sum()
+    }
+
+    /// Listeners that the server has cut.
+    #[must_use]
+    pub fn cut(&self) -> usize {
+        self.heard.iter().filter(|h| h.cut).count()
+    }
+
+    /// What each listener's clock is wrong by, microseconds, sorted: the median of the offsets that
+    /// it computed (as snapclient does it) against the reference.
+    #[must_use]
+    pub fn clock_errors(&self) -> Vec<i64> {
+        let reference = self.reference.map_or(0, |o| o.offset);
+        let mut errors: Vec<i64> = self
+            .heard
+            .iter()
+            .filter_map(|h| {
+                let mut offsets: Vec<i64> = h.offsets.iter().map(|o| o.offset).collect();
+                offsets.sort_unstable();
+                Some((offsets.get(offsets.len() / 2)? - reference).abs())
+            })
+            .collect();
+        errors.sort_unstable();
+        errors
+    }
+
+    /// Everything as one object, times in microseconds.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let spread = |sorted: &[i64]| json!({ "p50": at(sorted, 50), "p99": at(sorted, 99), "max": sorted.last() });
+        let mut first: Vec<i64> = self.heard.iter().filter_map(|h| h.first_chunk_us).collect();
+        first.sort_unstable();
+        let sum = |f: fn(&Heard) -> u64| self.heard.iter().map(f).sum::<u64>();
+        let silent = self.heard.iter().filter(|h| h.chunks == 0).count();
+        json!({
+            "clients": self.heard.len(),
+            "codec": self.heard.first().map(|h| h.codec),
+            "seconds": self.elapsed.as_secs_f64(),
+            "chunks": self.chunks,
+            "bytes": sum(|h| h.bytes),
+            "gaps": self.gaps(),
+            "largest_gap_us": self.heard.iter().map(|h| h.largest_gap_us).max_by_key(|g| g.abs()),
+            "strange": sum(|h| h.strange),
+            "silent": silent,
+            "cut": self.cut(),
+            "delay_us": spread(&self.delays),
+            "first_chunk_us": spread(&first),
+            "clock_error_us": spread(&self.clock_errors()),
+            "clock_offset_us": self.reference.map(|o| o.offset),
+            "round_trip_us": self.reference.map(|o| o.round_trip),
+            "time_unanswered": sum(|h| h.unanswered),
+            "own_cpu_us": self.own_cpu_us,
+        })
+    }
+}
+
+/// The value below which `percent` of the sorted values lie.
+#[must_use]
+pub fn at(sorted: &[i64], percent: usize) -> Option<i64> {
+    sorted.get(sorted.len() * percent / 100).or_else(|| sorted.last()).copied()
+}
+
+/// Microseconds that are left of a moment on [`clock_us`]; for callers that pace by it.
+#[must_use]
+pub fn until(moment_us: i64) -> Duration {
+    Duration::from_micros(u64::try_from(moment_us - clock_us()).unwrap_or(0))
+}
+
+fn thread_cpu_us() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    now.tv_sec * 1_000_000 + now.tv_nsec / 1_000
+}
+
+fn raise_file_limit() -> io::Result<()> {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    Ok(setrlimit(Resource::Nofile, limit)?)
+}

@@ -1,0 +1,232 @@
+//! Programs that are not ours: finding them, starting them, ending exactly them.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::scratch::Scratch;
+
+/// Where a program is, or a line that says that the test is skipped for the want of it.
+///
+/// The line goes past the test harness's capture: a skip that nobody sees is a lie.
+#[must_use]
+pub fn find_or_skip(program: &str) -> Option<PathBuf> {
+    let found = std::env::var_os("PATH").and_then(|paths| {
+        std::env::split_paths(&paths).map(|dir| dir.join(program)).find(|path| path.is_file())
+    });
+    if found.is_none() {
+        skip(program);
+    }
+    found
+}
+
+/// Says that a test is skipped for the want of `what`.
+pub fn skip(what: &str) {
+    // Without standard error there is nobody left to tell.
+    drop(io::stderr().lock().write_all(format!("\nskipped: no {what}\n").as_bytes()));
+}
+
+/// A child process that does not outlive this value.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    name: String,
+}
+
+impl Process {
+    /// Starts it with no input, and its output in the files given.
+    ///
+    /// # Errors
+    /// When it cannot be started, or a file cannot be made.
+    pub fn start(command: &mut Command, out: &Path, err: &Path) -> io::Result<Self> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(File::create(out)?)
+            .stderr(File::create(err)?)
+            .spawn()?;
+        Ok(Self { child, name })
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it still runs; its exit status if not.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// `TimedOut` when it has not ended by then; it runs on.
+    pub fn wait(&mut self, limit: Duration) -> io::Result<ExitStatus> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            if start.elapsed() > limit {
+                let text = format!("{} (pid {}) did not end in {limit:?}", self.name, self.id());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Asks it to end (SIGTERM) and waits.
+    ///
+    /// # Errors
+    /// `TimedOut` when it has not ended by then; it is killed when this value is dropped.
+    pub fn terminate(&mut self, limit: Duration) -> io::Result<ExitStatus> {
+        if self.child.try_wait()?.is_none() {
+            kill_process(Pid::from_child(&self.child), Signal::TERM)?;
+        }
+        self.wait(limit)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself; there is no more that could be done about it here.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// A real `snapclient` that writes what it plays into a file, in real time.
+#[derive(Debug)]
+pub struct Snapclient {
+    process: Process,
+    /// Raw frames: 2 bytes a sample for 16 bits, 4 for 24.
+    pub sound: PathBuf,
+    log: PathBuf,
+}
+
+/// What `snapclient` prints when the chunks' times moved under it and it had to jump (0.26).
+pub const RESYNC: [&str; 5] =
+    ["->full() &&", "abs(age >", "age > 0", "dropping old chunks", "Oldest chunk too old"];
+
+/// What it prints when it had nothing to play. Normal before the first chunk, a gap afterwards.
+pub const STARVED: [&str; 2] = ["Failed to get chunk", "No chunks available"];
+
+impl Snapclient {
+    /// Starts it against a server on loopback. `name` tells it from others in the same folder.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(program: &Path, port: u16, scratch: &Scratch, name: &str) -> io::Result<Self> {
+        let sound = scratch.join(&format!("{name}.pcm"));
+        let log = scratch.join(&format!("{name}.log"));
+        let process = Process::start(
+            Command::new(program)
+                .args(["-h", "127.0.0.1", "-p", &port.to_string(), "--hostID", name])
+                .arg("--player")
+                .arg(format!("file:filename={}", sound.display()))
+                .args(["--logsink", "stderr", "--logfilter", "*:debug"]),
+            &scratch.join(&format!("{name}.out")),
+            &log,
+        )?;
+        Ok(Self { process, sound, log })
+    }
+
+    /// What it has logged so far.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn log(&self) -> io::Result<String> {
+        std::fs::read_to_string(&self.log)
+    }
+
+    /// Ends it and gives what it played.
+    ///
+    /// # Errors
+    /// When it does not end, or the file cannot be read.
+    pub fn stop(&mut self) -> io::Result<Vec<u8>> {
+        self.process.terminate(Duration::from_secs(5))?;
+        std::fs::read(&self.sound)
+    }
+}
+
+/// The lines of a log that hold one of the words.
+#[must_use]
+pub fn lines_with<'a>(log: &'a str, words: &[&str]) -> Vec<&'a str> {
+    log.lines().filter(|line| words.iter().any(|word| line.contains(word))).collect()
+}
+
+/// A real `snapserver` on loopback that plays a FIFO.
+#[derive(Debug)]
+pub struct Snapserver {
+    /// The process, for its account and its end.
+    pub process: Process,
+    /// Where its clients connect.
+    pub port: u16,
+}
+
+impl Snapserver {
+    /// Starts it on a free port and waits until it listens. `spec` is `48000:16:2` and the like.
+    ///
+    /// # Errors
+    /// When it does not listen within five seconds.
+    pub fn start(
+        program: &Path,
+        scratch: &Scratch,
+        fifo: &Path,
+        codec: &str,
+        spec: &str,
+    ) -> io::Result<Self> {
+        let (port, control) = (free_port()?, free_port()?);
+        let option = |key: &str, value: &dyn AsRef<OsStr>| {
+            let mut text = std::ffi::OsString::from(format!("--{key}="));
+            text.push(value.as_ref());
+            text
+        };
+        let source = format!("pipe://{}?name=default&mode=read", fifo.display());
+        let mut process = Process::start(
+            Command::new(program).args([
+                option("config", &"/dev/null"),
+                option("server.datadir", &scratch.path()),
+                option("server.mdns_enabled", &"false"),
+                option("http.enabled", &"false"),
+                option("tcp.port", &control.to_string()),
+                option("tcp.bind_to_address", &"127.0.0.1"),
+                option("stream.port", &port.to_string()),
+                option("stream.bind_to_address", &"127.0.0.1"),
+                option("stream.source", &source),
+                option("stream.codec", &codec),
+                option("stream.sampleformat", &spec),
+                option("logging.sink", &"stderr"),
+                option("logging.filter", &"*:warning"),
+            ]),
+            &scratch.join("snapserver.out"),
+            &scratch.join("snapserver.log"),
+        )?;
+        let start = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if process.ended()?.is_some() || start.elapsed() > Duration::from_secs(5) {
+                return Err(io::Error::other("snapserver does not listen"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(Self { process, port })
+    }
+}
+
+/// A port that was free a moment ago, for programs that cannot choose one themselves.
+///
+/// # Errors
+/// When the system has none.
+pub fn free_port() -> io::Result<u16> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
