@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use aulos_core::{Codec, Instant, SampleFormat, SampleSpec, Span};
 use aulos_engine::fanout::Cursor;
-use aulos_proto::wav;
+use aulos_proto::{ogg, wav};
 
 use super::LeaveCause;
 use super::outbox::{Flow, Outbox, Part};
@@ -19,6 +19,7 @@ pub(super) struct Listener {
     pub(super) station: usize,
     outbox: Outbox,
     cursor: Cursor,
+    ogg: Option<ogg::OpusStream>,
     pub(super) blocked: bool,
     pub(super) scheduled: bool,
     last_progress: Instant,
@@ -30,8 +31,8 @@ pub(super) struct Listener {
 fn content_type(channel: &Channel) -> Option<&'static str> {
     match channel.codec {
         Codec::Flac => Some("audio/flac"),
-        // Its Ogg pages are not written yet.
-        Codec::Opus => None,
+        Codec::Opus if channel.spec.layout.channels() > 2 => None,
+        Codec::Opus => Some("audio/ogg"),
         // On Snapcast's wire 24 bit samples lie in 4 bytes, which no WAVE header describes.
         Codec::Pcm if channel.spec.format == SampleFormat::S24In32Le => None,
         Codec::Pcm => Some("audio/wav"),
@@ -48,10 +49,15 @@ impl Listener {
             }
             None => outbox.queue(NOT_ACCEPTABLE.as_bytes()),
         }
+        let mut ogg = None;
         match channel.codec {
             Codec::Flac => outbox.queue(&channel.stream_header),
             Codec::Pcm => outbox.queue(&wave_header(channel.spec)),
-            Codec::Opus => {}
+            Codec::Opus => {
+                let mut pages = Vec::new();
+                ogg = begin_ogg(channel, &mut pages);
+                outbox.queue(&pages);
+            }
         }
         // What a browser wants to have before it starts: a burst of the most recent sound.
         let cursor = tap.log.cursor_from(now - BURST);
@@ -60,6 +66,7 @@ impl Listener {
             station,
             outbox,
             cursor,
+            ogg,
             blocked: false,
             scheduled: false,
             last_progress: now,
@@ -85,10 +92,16 @@ impl Listener {
         if tap.log.get(self.cursor, 0).is_err() {
             self.cursor = tap.log.cursor_from(now - BURST);
         }
-        let (flow, sent) = self
-            .outbox
-            .send_chunks(&mut self.socket, &tap.log, &mut self.cursor, limit)
-            .map_err(gone)?;
+        let (flow, sent) = match &mut self.ogg {
+            Some(stream) => {
+                let sent = queue_pages(stream, &mut self.outbox, tap, &mut self.cursor);
+                (self.outbox.finish(&mut self.socket).map_err(gone)?, sent)
+            }
+            None => self
+                .outbox
+                .send_chunks(&mut self.socket, &tap.log, &mut self.cursor, limit)
+                .map_err(gone)?,
+        };
         self.note(now, sent);
         // Whatever is left goes when the kernel has sent this.
         self.blocked = flow == Flow::Blocked || self.cursor != tap.log.cursor_at_end();
@@ -118,6 +131,30 @@ impl Listener {
     }
 }
 
+/// None for what Ogg Opus cannot say; that has no content type, so it does not get any further.
+fn begin_ogg(channel: &Channel, pages: &mut Vec<u8>) -> Option<ogg::OpusStream> {
+    let (layout, rate) = (channel.spec.layout, channel.spec.rate);
+    ogg::OpusStream::begin(SERIAL, layout, rate, &channel.name, pages).ok()
+}
+
+/// Pages are a listener's own: their numbers count from where it joined.
+fn queue_pages(
+    stream: &mut ogg::OpusStream,
+    outbox: &mut Outbox,
+    tap: &Tap,
+    cursor: &mut Cursor,
+) -> usize {
+    let mut pages = Vec::new();
+    let mut sent = 0;
+    while let Ok(Some(stamped)) = tap.log.get(*cursor, 0) {
+        stream.write(stamped.chunk.payload(), stamped.chunk.duration, &mut pages);
+        cursor.advance(1);
+        sent += 1;
+    }
+    outbox.queue(&pages);
+    sent
+}
+
 fn wave_header(spec: SampleSpec) -> Vec<u8> {
     // What WAVE cannot say has no content type, so it does not come here.
     wav::header(spec, wav::Length::Endless).map(Vec::from).unwrap_or_default()
@@ -128,5 +165,6 @@ const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nCache-Control: no-sto
 const NOT_ACCEPTABLE: &str = "HTTP/1.1 406 Not Acceptable\r\nContent-Type: text/plain\r\n\
     Connection: close\r\n\r\nThis station sends 24 bit PCM, which browsers cannot play: \
     set codec = \"flac\".\n";
+const SERIAL: u32 = 0x6175_6C6F;
 const BURST: Span = Span::from_millis(1_000);
 const PAUSE: Span = Span::from_secs(60);
