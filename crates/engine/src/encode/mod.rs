@@ -1,8 +1,26 @@
 //! From samples to bytes.
+//!
+//! ```text
+//!  Block (f32) -> Pcm  | -> payload of one chunk
+//!                 Flac |
+//!                 Opus |
+//! ```
+//!
+//! The codecs' own libraries stay behind [`Encoder`]: no other module names them, so that one can
+//! be exchanged without anybody noticing.
+
+mod flac;
+mod opus;
+mod pcm;
+mod tap;
 
 use core::fmt;
 
-use aulos_core::{Block, Codec, SampleSpec};
+use aulos_core::{Block, Codec, Frames, SampleSpec};
+
+pub use flac::Flac;
+pub use opus::Opus;
+pub use pcm::Pcm;
 
 /// Turns blocks into payloads, one payload per block.
 ///
@@ -25,6 +43,28 @@ pub trait Encoder: Send {
     /// # Errors
     /// [`EncodeError`] when the codec refuses the block; `out` may then hold a torn payload.
     fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError>;
+
+    /// How many samples did not fit into the format so far, and were clipped.
+    fn clipped(&self) -> u64 {
+        0
+    }
+}
+
+/// The encoder for `codec` with its usual settings: FLAC at level [`Flac::DEFAULT_LEVEL`], Opus at
+/// [`Opus::DEFAULT_BITRATE`].
+///
+/// # Errors
+/// [`Unsupported`] says what the codec cannot do.
+pub fn make(
+    codec: Codec,
+    spec: SampleSpec,
+    block: Frames,
+) -> Result<Box<dyn Encoder>, Unsupported> {
+    Ok(match codec {
+        Codec::Pcm => Box::new(Pcm::new(spec)),
+        Codec::Flac => Box::new(Flac::new(spec, block, Flac::DEFAULT_LEVEL)?),
+        Codec::Opus => Box::new(Opus::new(spec, block, Opus::DEFAULT_BITRATE)?),
+    })
 }
 
 /// Why a block could not be encoded. Both are faults of ours, not of the sound.
@@ -47,3 +87,43 @@ impl fmt::Display for EncodeError {
 }
 
 impl core::error::Error for EncodeError {}
+
+/// Why there is no such encoder: which part of what was asked for the codec does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unsupported {
+    /// FLAC: another format than 16 or 24 bit integers.
+    Format(Codec),
+    /// Opus: another rate than 48,000 Hz. FLAC: a rate that a frame header cannot hold.
+    Rate(Codec),
+    /// Opus: more than two channels. FLAC: more than eight.
+    Channels(Codec),
+    /// Opus: not 10, 20, 40 or 60 ms. FLAC: not 16 to 65,535 frames.
+    BlockLength(Codec),
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Format(_) => "flac is made of 16 or 24 bit samples",
+            Self::Rate(Codec::Opus) => "opus runs at 48000 Hz only",
+            Self::Rate(_) => "a flac stream cannot have this rate",
+            Self::Channels(Codec::Opus) => "opus has one or two channels here",
+            Self::Channels(_) => "flac has at most eight channels",
+            Self::BlockLength(Codec::Opus) => "an opus packet lasts 10, 20, 40 or 60 ms",
+            Self::BlockLength(_) => "a flac frame has 16 to 65535 samples per channel",
+        })
+    }
+}
+
+impl core::error::Error for Unsupported {}
+
+/// Whether `block` is what an encoder for `spec` and `frames` takes.
+fn fits(block: &Block, spec: SampleSpec, frames: Frames) -> Result<(), EncodeError> {
+    let same =
+        block.rate() == spec.rate && block.layout() == spec.layout && block.frames() == frames;
+    if same { Ok(()) } else { Err(EncodeError::Shape) }
+}
+
+#[cfg(test)]
+mod tests;

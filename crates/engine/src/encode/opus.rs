@@ -1,0 +1,105 @@
+//! Lossy compression (RFC 6716), by `opus-rs`.
+//!
+//! Why this library and not libopus: docs/decisions/opus-codec.md.
+
+use core::fmt;
+
+use aulos_core::{Block, Codec, Frames, SampleRate, SampleSpec};
+use opus_rs::{Application, OpusEncoder};
+
+use super::{EncodeError, Encoder, Unsupported, fits};
+
+/// One Opus packet per block.
+///
+/// Runs without look-ahead for speech (libopus' "restricted low delay", as Snapcast does): music
+/// at these bit rates gains nothing by it. A decoder's output is [`Opus::DELAY`] late.
+pub struct Opus {
+    spec: SampleSpec,
+    block: Frames,
+    encoder: OpusEncoder,
+    samples: Vec<f32>,
+    packet: Vec<u8>,
+}
+
+impl Opus {
+    /// Snapcast's default, in bits per second.
+    pub const DEFAULT_BITRATE: u32 = 192_000;
+
+    /// How far a decoder's output is behind the encoder's input: the overlap of the transform.
+    pub const DELAY: Frames = Frames(120);
+
+    /// An encoder of blocks of exactly `block` frames, at about `bitrate` bits per second
+    /// (variable; clamped to 6,000 to 510,000). The format of `spec` is what the decoder will
+    /// give and makes no difference here.
+    ///
+    /// # Errors
+    /// [`Unsupported`] for another rate than 48 kHz, more than two channels, or a block that does
+    /// not last 10, 20, 40 or 60 ms.
+    pub fn new(spec: SampleSpec, block: Frames, bitrate: u32) -> Result<Self, Unsupported> {
+        if spec.rate != SampleRate::STUDIO {
+            return Err(Unsupported::Rate(Codec::Opus));
+        }
+        let channels = spec.layout.channels();
+        if channels > 2 {
+            return Err(Unsupported::Channels(Codec::Opus));
+        }
+        if !BLOCKS.contains(&block) {
+            return Err(Unsupported::BlockLength(Codec::Opus));
+        }
+        let mut encoder = OpusEncoder::new(48_000, channels, Application::RestrictedLowDelay)
+            .map_err(|_| Unsupported::Channels(Codec::Opus))?;
+        encoder.bitrate_bps = bitrate.clamp(MIN_BITRATE, MAX_BITRATE).cast_signed();
+        encoder.complexity = COMPLEXITY;
+        let samples = vec![0.0; block.as_usize() * channels];
+        Ok(Self { spec, block, encoder, samples, packet: vec![0; MAX_PACKET] })
+    }
+}
+
+impl Encoder for Opus {
+    fn codec(&self) -> Codec {
+        Codec::Opus
+    }
+
+    fn spec(&self) -> SampleSpec {
+        self.spec
+    }
+
+    fn header(&self) -> &[u8] {
+        &[]
+    }
+
+    fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        fits(block, self.spec, self.block)?;
+        for (to, &from) in self.samples.iter_mut().zip(block.samples()) {
+            *to = if from.is_nan() { 0.0 } else { from.clamp(-MAX_SAMPLE, MAX_SAMPLE) };
+        }
+        let length = self
+            .encoder
+            .encode(&self.samples, self.block.as_usize(), &mut self.packet)
+            .map_err(|_| EncodeError::Codec)?;
+        out.extend_from_slice(self.packet.get(..length).ok_or(EncodeError::Codec)?);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Opus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opus").field("spec", &self.spec).field("block", &self.block).finish()
+    }
+}
+
+/// 10, 20, 40 and 60 ms. Shorter packets would waste more than they save on this path.
+const BLOCKS: [Frames; 4] = [Frames(480), Frames(960), Frames(1_920), Frames(2_880)];
+
+/// Less is speech, which is not what a station sends; more, no packet can hold.
+const MIN_BITRATE: u32 = 6_000;
+const MAX_BITRATE: u32 = 510_000;
+
+/// The slowest and best: it costs less than a hundredth of a core.
+const COMPLEXITY: i32 = 10;
+
+/// Three frames of 20 ms (RFC 6716, section 3.4), each of 1,275 bytes at most, and their lengths.
+const MAX_PACKET: usize = 3 * 1_275 + 7;
+
+/// Samples beyond full scale are for the decoder to clip, but not without bound.
+const MAX_SAMPLE: f32 = 8.0;

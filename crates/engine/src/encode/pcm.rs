@@ -1,0 +1,53 @@
+//! Samples as they are.
+
+use aulos_core::{Block, Codec, SampleSpec};
+use aulos_dsp::convert;
+
+use super::{EncodeError, Encoder, fits};
+
+/// Interleaved little-endian samples in the spec's own format.
+///
+/// That is what Snapcast calls `pcm` (its 24 bit is [`aulos_core::SampleFormat::S24In32Le`]), and
+/// what a WAVE file holds. Any block length will do.
+#[derive(Clone, Debug)]
+pub struct Pcm {
+    spec: SampleSpec,
+    clipped: u64,
+}
+
+impl Pcm {
+    /// An encoder to `spec`.
+    #[must_use]
+    pub const fn new(spec: SampleSpec) -> Self {
+        Self { spec, clipped: 0 }
+    }
+}
+
+impl Encoder for Pcm {
+    fn codec(&self) -> Codec {
+        Codec::Pcm
+    }
+
+    fn spec(&self) -> SampleSpec {
+        self.spec
+    }
+
+    fn header(&self) -> &[u8] {
+        &[]
+    }
+
+    fn clipped(&self) -> u64 {
+        self.clipped
+    }
+
+    /// # Real-time
+    /// Does not allocate while `out` has room.
+    fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        fits(block, self.spec, block.frames())?;
+        let start = out.len();
+        out.resize(start + self.spec.bytes(block.frames()), 0);
+        self.clipped +=
+            convert::encode(self.spec.format, block.samples(), &mut out[start..]) as u64;
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+use aulos_core::{ChannelLayout, SampleFormat, SampleRate};
+
+use super::*;
+
+fn spec(text: &str) -> SampleSpec {
+    text.parse().unwrap()
+}
+
+fn block(spec: SampleSpec, frames: u64) -> Block {
+    let samples = usize::try_from(frames).unwrap() * spec.layout.channels();
+    let mut block = Block::with_capacity(spec.rate, spec.layout, samples);
+    block.resize(Frames(frames));
+    block
+}
+
+#[test]
+fn pcm_is_the_samples_in_the_wire_s_format() {
+    let mut pcm = Pcm::new(spec("48000:24:2"));
+    let mut block = block(pcm.spec(), 2);
+    block.samples_mut().copy_from_slice(&[-1.0, 0.5, 1.5, 0.0]);
+    let mut out = vec![7];
+    pcm.encode(&block, &mut out).unwrap();
+    let expected = [0, 0, 0x80, 0xFF, 0, 0, 0x40, 0, 0xFF, 0xFF, 0x7F, 0, 0, 0, 0, 0];
+    assert_eq!(out[0], 7);
+    assert_eq!(out[1..], expected);
+    assert_eq!(pcm.clipped(), 1);
+}
+
+#[test]
+fn the_flac_header_says_what_comes() {
+    let flac = Flac::new(spec("44100:24:2"), Frames(882), 2).unwrap();
+    let header = flac.header();
+    assert_eq!(header.len(), 42);
+    assert_eq!(header[..8], *b"fLaC\x80\0\0\x22");
+    assert_eq!(header[8..12], [0x03, 0x72, 0x03, 0x72]);
+    // 44,100 = 0x0AC44, two channels, 24 bits.
+    assert_eq!(header[18..26], [0x0A, 0xC4, 0x43, 0x70, 0, 0, 0, 0]);
+}
+
+#[test]
+fn the_first_flac_frame_is_number_0() {
+    let mut flac = Flac::new(spec("48000:16:2"), Frames(960), 2).unwrap();
+    let mut out = Vec::new();
+    for number in 0..3 {
+        out.clear();
+        flac.encode(&block(flac.spec(), 960), &mut out).unwrap();
+        // Sync, fixed block size; the number follows four bytes (RFC 9639, section 9.1).
+        assert_eq!(out[..2], [0xFF, 0xF8]);
+        assert_eq!(out[4], number);
+    }
+}
+
+#[test]
+fn a_block_of_another_shape_is_refused() {
+    let default = SampleSpec::DEFAULT;
+    for codec in [Codec::Pcm, Codec::Flac, Codec::Opus] {
+        let mut encoder = make(codec, default, Frames(960)).unwrap();
+        assert_eq!((encoder.codec(), encoder.spec()), (codec, default));
+        let mut out = Vec::new();
+        let mono = SampleSpec { layout: ChannelLayout::MONO, ..default };
+        let slow = SampleSpec { rate: SampleRate::CD, ..default };
+        for wrong in [block(mono, 960), block(slow, 960)] {
+            assert_eq!(encoder.encode(&wrong, &mut out), Err(EncodeError::Shape));
+        }
+        if codec != Codec::Pcm {
+            let short = block(default, 480);
+            assert_eq!(encoder.encode(&short, &mut out), Err(EncodeError::Shape));
+        }
+        assert!(out.is_empty());
+        encoder.encode(&block(default, 960), &mut out).unwrap();
+        assert!(!out.is_empty());
+    }
+}
+
+#[test]
+fn what_a_codec_cannot_do_is_said_at_once() {
+    let refused = |codec, text: &str, frames| make(codec, spec(text), Frames(frames)).err();
+    let (flac, opus) = (Codec::Flac, Codec::Opus);
+    assert_eq!(refused(flac, "48000:32:2", 960), Some(Unsupported::Format(flac)));
+    assert_eq!(refused(flac, "48000:f32:2", 960), Some(Unsupported::Format(flac)));
+    assert_eq!(refused(flac, "48000:16:9", 960), Some(Unsupported::Channels(flac)));
+    assert_eq!(refused(flac, "48000:16:2", 15), Some(Unsupported::BlockLength(flac)));
+    assert_eq!(refused(flac, "48000:16:2", 65_536), Some(Unsupported::BlockLength(flac)));
+    assert_eq!(refused(flac, "705607:16:2", 960), Some(Unsupported::Rate(flac)));
+    assert_eq!(refused(flac, "2822400:16:2", 960), Some(Unsupported::Rate(flac)));
+    assert_eq!(refused(opus, "44100:16:2", 882), Some(Unsupported::Rate(opus)));
+    assert_eq!(refused(opus, "48000:16:3", 960), Some(Unsupported::Channels(opus)));
+    assert_eq!(refused(opus, "48000:16:2", 1_000), Some(Unsupported::BlockLength(opus)));
+    for (codec, frames) in [(flac, 16), (flac, 65_535), (opus, 480), (opus, 2_880)] {
+        assert_eq!(refused(codec, "48000:24:1", frames), None);
+    }
+    assert_eq!(refused(flac, "192000:s24:8", 3_840), None);
+}
+
+#[test]
+fn no_sample_value_stops_an_encoder() {
+    let spec = SampleSpec { format: SampleFormat::S16Le, ..SampleSpec::DEFAULT };
+    for codec in [Codec::Pcm, Codec::Flac, Codec::Opus] {
+        let mut encoder = make(codec, spec, Frames(960)).unwrap();
+        let mut block = block(spec, 960);
+        let bad = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30, -1e30, f32::MIN_POSITIVE];
+        for (sample, value) in block.samples_mut().iter_mut().zip(bad.into_iter().cycle()) {
+            *sample = value;
+        }
+        for _ in 0..10 {
+            let mut out = Vec::new();
+            encoder.encode(&block, &mut out).unwrap();
+            assert!(!out.is_empty(), "{codec}");
+        }
+    }
+}
