@@ -1,0 +1,142 @@
+//! Our FLAC, as ffmpeg hears it: bit for bit what went in.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "the judge is another program, and test signals are numbers"
+)]
+
+mod judge;
+
+use aulos_core::{Frames, SampleSpec};
+use aulos_dsp::convert;
+use aulos_engine::encode::{Encoder, Flac};
+use judge::{Noise, encode, ffmpeg};
+
+const FRAMES: usize = 48_000;
+
+fn sine(channels: usize) -> Vec<f32> {
+    (0..FRAMES * channels)
+        .map(|n| (0.9 * ((n / channels) as f64 * 0.1309 + (n % channels) as f64).sin()) as f32)
+        .collect()
+}
+
+fn noise(channels: usize) -> Vec<f32> {
+    let mut noise = Noise(7);
+    (0..FRAMES * channels).map(|_| noise.next()).collect()
+}
+
+/// Full scale both ways and back, left against right: the widest difference there is.
+fn square(channels: usize) -> Vec<f32> {
+    (0..FRAMES * channels)
+        .map(|n| if (n / channels / 37 + n % channels).is_multiple_of(2) { 1.0 } else { -1.0 })
+        .collect()
+}
+
+fn silence(channels: usize) -> Vec<f32> {
+    vec![0.0; FRAMES * channels]
+}
+
+/// Sound, then silence, then one sample.
+fn mixed(channels: usize) -> Vec<f32> {
+    let mut sound = sine(channels);
+    sound[10_000..40_000].fill(0.0);
+    sound[25_000] = -1.0;
+    sound
+}
+
+fn flac(spec: &str, frames: usize, level: u8) -> Flac {
+    let spec: SampleSpec = spec.parse().unwrap();
+    Flac::new(spec, Frames::from(frames), level).unwrap()
+}
+
+/// What a decoder must give, as packed little-endian samples.
+fn expected(spec: SampleSpec, samples: &[f32]) -> Vec<u8> {
+    let mut bytes = vec![0; samples.len() * spec.format.bytes()];
+    convert::encode(spec.format, samples, &mut bytes);
+    bytes
+}
+
+fn decode(name: &str, spec: SampleSpec, stream: &[u8]) -> Vec<u8> {
+    let format = if spec.format.bits() == 16 { "s16le" } else { "s24le" };
+    let arguments = format!(
+        "-err_detect crccheck+explode -f flac -i {{in}} -f {format} -c:a pcm_{format} {{out}}"
+    );
+    ffmpeg(name, stream, &arguments)
+}
+
+#[test]
+fn sixteen_and_twenty_four_bits_arrive_exactly() {
+    type Signal = fn(usize) -> Vec<f32>;
+    let signals: [(&str, Signal); 5] = [
+        ("sine", sine),
+        ("noise", noise),
+        ("square", square),
+        ("silence", silence),
+        ("mixed", mixed),
+    ];
+    for spec in ["48000:16:2", "48000:s24:2", "44100:16:1", "96000:s24:6"] {
+        for (name, signal) in signals {
+            let mut flac = flac(spec, 960, Flac::DEFAULT_LEVEL);
+            let spec = flac.spec();
+            let samples = signal(spec.layout.channels());
+            let mut stream = flac.header().to_vec();
+            stream.extend(encode(&mut flac, 960, &samples).concat());
+            let heard = decode(&format!("flac-{name}-{}", spec.rate.hz()), spec, &stream);
+            assert!(heard == expected(spec, &samples), "{name} {spec}");
+        }
+    }
+}
+
+#[test]
+fn every_level_and_block_length_arrives_exactly() {
+    for (level, frames) in (0..=8).zip([16, 441, 480, 882, 960, 1_152, 1_920, 2_880, 4_608]) {
+        let mut flac = flac("48000:s24:2", frames, level);
+        let samples = mixed(2);
+        let mut stream = flac.header().to_vec();
+        stream.extend(encode(&mut flac, frames, &samples).concat());
+        let heard = decode("flac-levels", flac.spec(), &stream);
+        let expected = expected(flac.spec(), &samples);
+        assert!(heard[..expected.len()] == expected, "level {level}, {frames} frames");
+    }
+}
+
+#[test]
+fn a_listener_can_come_at_any_frame() {
+    let mut flac = flac("48000:16:2", 960, Flac::DEFAULT_LEVEL);
+    let samples = sine(2);
+    let packets = encode(&mut flac, 960, &samples);
+    for first in [1, 17, 49] {
+        let mut stream = flac.header().to_vec();
+        stream.extend(packets[first..].concat());
+        let heard = decode("flac-join", flac.spec(), &stream);
+        assert!(heard == expected(flac.spec(), &samples)[first * 960 * 4..], "from {first}");
+    }
+}
+
+#[test]
+fn frame_numbers_go_on_beyond_one_byte() {
+    // 20 ms frames for a minute: numbers of one, two and three bytes.
+    let mut flac = flac("8000:16:1", 160, 0);
+    let samples: Vec<f32> = (0..160 * 3_000).map(|n| (n as f32 * 0.01).sin()).collect();
+    let mut stream = flac.header().to_vec();
+    stream.extend(encode(&mut flac, 160, &samples).concat());
+    assert!(decode("flac-long", flac.spec(), &stream) == expected(flac.spec(), &samples));
+}
+
+#[test]
+fn music_shrinks() {
+    let samples = judge::music(5.0);
+    for level in [0, 2, 5, 8] {
+        let mut flac = flac("48000:16:2", 960, level);
+        let packed: usize = encode(&mut flac, 960, &samples).iter().map(Vec::len).sum();
+        let ratio = packed as f64 / (samples.len() * 2) as f64;
+        println!("level {level}: {:.1} %", 100.0 * ratio);
+        assert!(ratio < 0.75, "level {level}: {ratio}");
+    }
+}

@@ -1,0 +1,161 @@
+//! Why the pure Rust codec may stand in for libopus: it is measured against libopus here, in both
+//! directions, by ffmpeg with `-c:a libopus`. docs/decisions/opus-codec.md quotes these figures.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "the judge is another program, and test signals are numbers"
+)]
+
+mod judge;
+
+use aulos_core::{Frames, SampleSpec};
+use aulos_engine::encode::{Encoder, Opus};
+use judge::ogg::{self, opus_packets};
+use judge::{encode, ffmpeg, floats, music, snr, sweep};
+
+fn opus(spec: &str, frames: usize, bitrate: u32) -> Opus {
+    let spec: SampleSpec = spec.parse().unwrap();
+    Opus::new(spec, Frames::from(frames), bitrate).unwrap()
+}
+
+/// Our packets, decoded by libopus; aligned with the input.
+fn heard_by_libopus(name: &str, encoder: &mut Opus, frames: usize, input: &[f32]) -> Vec<f32> {
+    let channels = encoder.spec().layout.channels();
+    let packets = encode(encoder, frames, input);
+    let stream = ogg::opus_stream(&packets, channels, Opus::DELAY.as_usize(), frames);
+    floats(&ffmpeg(name, &stream, DECODE))
+}
+
+#[test]
+fn libopus_hears_our_packets_as_we_meant_them() {
+    let input = music(10.0);
+    for (frames, bitrate, least) in [
+        (960, 192_000, 25.0),
+        (480, 192_000, 25.0),
+        (1_920, 192_000, 25.0),
+        (2_880, 192_000, 25.0),
+        (960, 96_000, 20.0),
+        (960, 510_000, 30.0),
+    ] {
+        let mut encoder = opus("48000:16:2", frames, bitrate);
+        let heard = heard_by_libopus("opus-out", &mut encoder, frames, &input);
+        let snr = snr(&input, &heard);
+        println!("{frames} frames, {bitrate} b/s: SNR {snr:.1} dB");
+        assert!(heard.len() >= input.len() - 2 * Opus::DELAY.as_usize(), "nothing is missing");
+        assert!(snr >= least, "{frames} frames, {bitrate} b/s: {snr} dB");
+    }
+}
+
+/// At the same bit rate, constrained as ours is (libopus left alone takes 16 to 64 % more than it
+/// was told). Waveform SNR is not listening, but it finds what is broken.
+#[test]
+fn our_encoder_is_as_good_as_libopus_at_the_rates_of_music() {
+    for (material, input) in [("music", music(10.0)), ("sweep", sweep(10.0))] {
+        for (bitrate, behind) in [(96_000, 1.5), (128_000, 1.0), (192_000, 0.0), (256_000, 0.0)] {
+            let case = format!("{material}-{bitrate}");
+            let settings =
+                format!("-b:a {bitrate} -application lowdelay -frame_duration 20 -vbr constrained");
+            let theirs = encoded_by_libopus(&format!("opus-theirs-{case}"), &input, &settings);
+            let decoded = floats(&ffmpeg(&format!("opus-reference-{case}"), &theirs, DECODE));
+            let reference = snr(&input, &decoded);
+            let their_size = size(&opus_packets(&theirs).packets);
+
+            let mut encoder = opus("48000:16:2", 960, bitrate);
+            let our_size = size(&encode(&mut opus("48000:16:2", 960, bitrate), 960, &input));
+            let ours = snr(&input, &heard_by_libopus("opus-ours", &mut encoder, 960, &input));
+            println!(
+                "{case} b/s: SNR libopus {reference:.1} dB, {their_size} bytes; \
+                 ours {ours:.1} dB, {our_size} bytes"
+            );
+            assert!(ours >= reference - behind, "{case}: libopus {reference} dB, ours {ours} dB");
+            assert!(our_size as f64 <= 1.01 * their_size as f64, "{our_size} {their_size}");
+        }
+    }
+}
+
+#[test]
+fn mono_works_too() {
+    let input: Vec<f32> = music(5.0).as_chunks::<2>().0.iter().map(|[left, _]| *left).collect();
+    let mut encoder = opus("48000:16:1", 960, 96_000);
+    let snr = snr(&input, &heard_by_libopus("opus-mono", &mut encoder, 960, &input));
+    println!("mono, 96 kb/s: SNR {snr:.1} dB");
+    assert!(snr >= 20.0, "{snr} dB");
+}
+
+#[test]
+fn the_library_decodes_the_music_of_libopus_exactly() {
+    let input = music(10.0);
+    for (case, settings) in [
+        ("music", "-b:a 192k -application audio"),
+        ("delay", "-b:a 128k -application lowdelay -frame_duration 10"),
+        ("long", "-b:a 96k -application audio -frame_duration 60"),
+    ] {
+        let worst = differences(case, &input, settings).into_iter().fold(0.0, f32::max);
+        println!("{case}: the largest difference is {worst:.1e}");
+        assert!(worst < EXACT, "{case}: {worst}");
+    }
+}
+
+/// The library (0.1.40) has a fault here: of sound that changes fast, some packets decode to
+/// something else than libopus 1.3 and 1.6 agree on, more of them the lower the rate. The packets
+/// around them are right. This holds the fault within what is known of it.
+#[test]
+fn the_library_decodes_few_packets_otherwise() {
+    let input = sweep(10.0);
+    for (case, settings) in [
+        ("plenty", "-b:a 192k -application audio"),
+        ("hybrid", "-b:a 32k -application voip"),
+        ("speech", "-b:a 16k -application voip -ac 1"),
+        ("narrow", "-b:a 32k -application lowdelay"),
+    ] {
+        let packets = differences(case, &input, settings);
+        let wrong = packets.iter().filter(|&&worst| worst >= EXACT).count();
+        println!("{case}: {wrong} of {} packets differ", packets.len());
+        assert!(wrong * 5 <= packets.len(), "{case}: {wrong} of {}", packets.len());
+    }
+}
+
+/// For each of libopus' packets: how far the library's output is from libopus' own at most.
+fn differences(case: &str, input: &[f32], settings: &str) -> Vec<f32> {
+    let stream = encoded_by_libopus(&format!("opus-in-{case}"), input, settings);
+    let reference = floats(&ffmpeg(&format!("opus-ref-{case}"), &stream, DECODE));
+
+    let ogg::OpusStream { channels, skip, packets } = opus_packets(&stream);
+    assert!(reference.len() > 9 * 48_000 * channels, "ffmpeg decoded all of it");
+    let mut decoder = opus_rs::OpusDecoder::new(48_000, channels).unwrap();
+    let mut block = vec![0.0; 5_760 * channels];
+    let mut skip = skip * channels;
+    let mut rest = &reference[..];
+    packets
+        .iter()
+        .map(|packet| {
+            let frames = decoder.decode(packet, 5_760, &mut block).unwrap();
+            let heard = &block[skip.min(frames * channels)..frames * channels];
+            skip -= frames * channels - heard.len();
+            let (expected, behind) = rest.split_at(heard.len().min(rest.len()));
+            rest = behind;
+            heard.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+        })
+        .collect()
+}
+
+fn encoded_by_libopus(name: &str, input: &[f32], settings: &str) -> Vec<u8> {
+    let bytes: Vec<u8> = input.iter().flat_map(|sample| sample.to_le_bytes()).collect();
+    let before = "-f f32le -ar 48000 -ac 2 -i {in} -c:a libopus";
+    ffmpeg(name, &bytes, &format!("{before} {settings} -f ogg {{out}}"))
+}
+
+fn size(packets: &[Vec<u8>]) -> usize {
+    packets.iter().map(Vec::len).sum()
+}
+
+const DECODE: &str = "-request_sample_fmt flt -c:a libopus -f ogg -i {in} -f f32le {out}";
+
+/// As exact as f32 in another order of operations can be expected to be.
+const EXACT: f32 = 1e-4;
