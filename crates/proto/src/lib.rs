@@ -12,6 +12,8 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing))]
 
 mod bytes;
+#[doc(hidden)]
+pub mod fuzz;
 mod json;
 pub mod ogg;
 pub mod snap;

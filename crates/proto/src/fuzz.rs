@@ -1,0 +1,178 @@
+//! The fuzz targets: each takes any bytes and checks a promise about them.
+//!
+//! They are plain functions so that `cargo test` runs them on the corpus and on seeded mutations
+//! with a stable compiler, and cargo-fuzz (`fuzz/`) runs the very same ones for hours.
+
+#![allow(clippy::missing_panics_doc, reason = "to panic is how a target says no")]
+
+use core::hint::black_box;
+use std::sync::Arc;
+
+use aulos_core::{Instant, Span};
+
+use crate::snap::wire::{
+    ClientMessage, Framing, Hello, MAX_MESSAGE, Parsed, ServerMessage, ServerSettings, parse,
+    parse_framed,
+};
+use crate::snap::{Client, Session, client, control, session, sync};
+use crate::uri::Uri;
+use crate::{ogg, wav};
+
+/// Every target by its name, which is also the name of its corpus.
+pub const TARGETS: [(&str, Target); 7] = [
+    ("snap_wire", snap_wire),
+    ("snap_session", snap_session),
+    ("snap_client", snap_client),
+    ("snap_control", snap_control),
+    ("uri", uri),
+    ("wav", wav),
+    ("ogg", ogg),
+];
+
+/// Takes any bytes and panics when a promise is broken.
+pub type Target = fn(&[u8]);
+
+/// What can be read can be written, and then read again.
+pub fn snap_wire(data: &[u8]) {
+    let framed = parse_framed(data).ok();
+    let streamed = match parse(data, MAX_MESSAGE) {
+        Ok(Parsed::Message(frame)) => Some(frame),
+        _ => None,
+    };
+    for (frame, framing) in [(streamed, Framing::Stream), (framed, Framing::WebSocket)]
+        .into_iter()
+        .filter_map(|(frame, framing)| frame.map(|frame| (frame, framing)))
+    {
+        if let Ok(message) = ClientMessage::parse(&frame, framing) {
+            let mut bytes = Vec::new();
+            message.write(frame.header.stamp, &mut bytes);
+            let Ok(Parsed::Message(again)) = parse(&bytes, MAX_MESSAGE) else {
+                unreachable!("what we write is whole")
+            };
+            assert_eq!(ClientMessage::parse(&again, Framing::Stream), Ok(message));
+        }
+        if let Ok(message) = ServerMessage::parse(&frame) {
+            let mut bytes = Vec::new();
+            message.write(frame.header.stamp, &mut bytes);
+            assert!(matches!(parse(&bytes, MAX_MESSAGE), Ok(Parsed::Message(_))));
+        }
+    }
+}
+
+/// A session says little, says nothing after its end, and says the same however the bytes are cut.
+/// The first byte is the length of the pieces; 0 is all at once, 255 a WebSocket.
+pub fn snap_session(data: &[u8]) {
+    let Some((cut, data)) = data.split_first() else { return };
+    if *cut == 255 {
+        run_session(core::iter::once(session::Input::Framed(data)));
+        return;
+    }
+    let pieces = |size: usize| run_session(data.chunks(size.max(1)).map(session::Input::Received));
+    let whole = pieces(data.len());
+    assert_eq!(pieces(usize::from(*cut)), whole);
+}
+
+/// A client survives any server. The first byte is the length of the pieces; 0 is all at once.
+pub fn snap_client(data: &[u8]) {
+    let Some((cut, data)) = data.split_first() else { return };
+    let size = if *cut == 0 { data.len().max(1) } else { usize::from(*cut) };
+    let config = client::Config { hello: Hello::new("fuzz"), filter: sync::Filter::default() };
+    let mut client = Client::new(config, Instant::ZERO);
+    let (mut now, mut ended, mut out) = (Instant::ZERO, false, Vec::new());
+    for piece in data.chunks(size) {
+        now += Span::from_millis(1);
+        client.handle_input(now, client::Input::Received(piece));
+        client.handle_timeout(now);
+        while let Some(output) = client.poll_output() {
+            assert!(!ended, "an output after the end");
+            match output {
+                client::Output::Send(outgoing) => outgoing.write(now, &mut out),
+                client::Output::Close(_) => ended = true,
+                client::Output::Chunk { payload, .. } => assert!(payload.len() <= MAX_MESSAGE),
+                _ => {}
+            }
+        }
+    }
+    black_box(client.playout(now));
+}
+
+/// Every line gets an answer, and every answer is JSON on one line.
+pub fn snap_control(data: &[u8]) {
+    let mut lines = control::Lines::default();
+    lines.push(data);
+    while let Ok(Some(line)) = lines.next_line() {
+        let replies = match control::parse(line) {
+            control::Incoming::One(call) => vec![call],
+            control::Incoming::Batch(calls) => calls,
+            control::Incoming::Reply(reply) => vec![Err(reply)],
+        };
+        for call in replies {
+            let reply = call.map_or_else(Some, |request| request.reply(Ok(true.into())));
+            let json = reply.map(|reply| reply.to_json()).unwrap_or_default();
+            assert!(!json.contains(['\r', '\n']));
+        }
+    }
+}
+
+/// An address is refused or understood, and its raw text is kept.
+pub fn uri(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Ok(uri) = text.parse::<Uri>() {
+        assert_eq!(uri.raw, text.trim());
+        black_box((uri.authority(), uri.get("name")));
+    }
+}
+
+/// The sound never begins behind what is there, and waiting makes progress.
+pub fn wav(data: &[u8]) {
+    match wav::parse(data) {
+        Ok(wav::Parsed::Incomplete { needed }) => {
+            assert!(needed > data.len() && needed <= wav::MAX_PREAMBLE);
+        }
+        Ok(wav::Parsed::Wave(wave)) => assert!(wave.start <= data.len()),
+        Err(_) => {}
+    }
+}
+
+/// A page never ends behind what is there, and what we write can be read.
+pub fn ogg(data: &[u8]) {
+    let mut rest = data;
+    while let Ok(ogg::Parsed::Page(page)) = ogg::parse(rest) {
+        rest = rest.get(page.total_len()..).unwrap_or_default();
+    }
+    let mut out = Vec::new();
+    ogg::Writer::new(1).write_packet(data, 7, ogg::Ends::Middle, &mut out);
+    assert!(matches!(ogg::parse(&out), Ok(ogg::Parsed::Page(_))));
+}
+
+/// Feeds a session as a driver would and returns what does not depend on how the bytes were cut:
+/// who it is, how it ended, and what was counted.
+fn run_session<'a>(
+    inputs: impl Iterator<Item = session::Input<'a>>,
+) -> (Option<Box<Hello>>, Option<session::Cause>, session::Counts) {
+    let mut session = Session::new(Instant::ZERO);
+    let (mut who, mut end) = (None, None);
+    let mut out = Vec::new();
+    for input in inputs {
+        session.handle_input(Instant::ZERO, input);
+        let mut outputs = 0;
+        while let Some(output) = session.poll_output() {
+            assert!(end.is_none(), "an output after the end");
+            outputs += 1;
+            assert!(outputs <= session::TIME_BURST + 8, "outputs pile up");
+            match output {
+                session::Output::Event(session::Event::Hello(hello)) => {
+                    let settings = session::Input::Settings(ServerSettings::default());
+                    session.handle_input(Instant::ZERO, settings);
+                    let stream = session::Input::Stream(Arc::from(&b"stream"[..]));
+                    session.handle_input(Instant::ZERO, stream);
+                    who = Some(hello);
+                }
+                session::Output::Event(_) => {}
+                session::Output::Send(outgoing) => outgoing.write(Instant::ZERO, &mut out),
+                session::Output::Close(cause) => end = Some(cause),
+            }
+        }
+    }
+    (who, end, session.counts())
+}

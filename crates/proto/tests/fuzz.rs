@@ -1,0 +1,87 @@
+//! The fuzz targets on their corpora, and on some seconds of seeded mutation.
+
+use std::path::Path;
+
+use aulos_proto::fuzz::TARGETS;
+
+/// Enough to reach every branch behind the length checks; one round takes a few microseconds.
+const ROUNDS: usize = 100_000;
+
+#[test]
+fn every_corpus_file_is_survived() {
+    for (name, target) in TARGETS {
+        let files = corpus(name);
+        assert!(!files.is_empty(), "no corpus for {name}");
+        for file in files {
+            target(&file);
+        }
+    }
+}
+
+#[test]
+fn mutations_of_the_corpus_are_survived() {
+    for (name, target) in TARGETS {
+        let files = corpus(name);
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        for _ in 0..ROUNDS {
+            let mut data = files[random.below(files.len())].clone();
+            for _ in 0..=random.below(4) {
+                mutate(&mut data, &files, &mut random);
+            }
+            target(&data);
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the corpus is a folder that fuzzing adds files to")]
+fn corpus(name: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
+    let mut paths: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths.into_iter().map(|path| std::fs::read(path).unwrap()).collect()
+}
+
+fn mutate(data: &mut Vec<u8>, files: &[Vec<u8>], random: &mut Random) {
+    let at = random.below(data.len() + 1);
+    match random.below(7) {
+        0 => data.truncate(at),
+        1 => data.insert(at, random.byte()),
+        2 if at < data.len() => data[at] ^= 1_u8 << random.below(8),
+        3 if at < data.len() => data[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
+        4 => {
+            let other = &files[random.below(files.len())];
+            data.truncate(at);
+            data.extend_from_slice(&other[random.below(other.len())..]);
+        }
+        5 => {
+            let length = random.below(data.len() - at + 1).min(64);
+            let piece = data[at..at + length].to_vec();
+            data.splice(at..at, piece);
+        }
+        _ => {
+            let end = (at + random.below(8)).min(data.len());
+            data.drain(at..end);
+        }
+    }
+}
+
+/// Xorshift (Marsaglia 2003): the same mutations in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % bound.max(1) as u64).unwrap()
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.next().to_le_bytes()[0]
+    }
+}
