@@ -1,5 +1,7 @@
 //! The fuzz targets on their corpora, and on some seconds of seeded mutation.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
 use std::path::Path;
 
 use aulos_proto::fuzz::TARGETS;

@@ -2,6 +2,8 @@
 //!
 //! Each vector is `vectors/NAME.hex` with its meaning in words in `vectors/NAME.txt`.
 
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
 use aulos_core::{Codec, Instant, SampleSpec, Span};
 use aulos_proto::snap::session::Outgoing;
 use aulos_proto::snap::wire::{
