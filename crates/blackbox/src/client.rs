@@ -25,7 +25,9 @@ pub struct Heard {
     pub gaps: u64,
     /// The largest of these jumps, microseconds, forward or back.
     pub largest_gap_us: i64,
-    /// Chunks that could not be understood.
+    /// Chunks that came before their codec header: nobody can play them (snapserver sends some).
+    pub early: u64,
+    /// Messages that could not be understood.
     pub strange: u64,
     /// From Hello to the first chunk, microseconds.
     pub first_chunk_us: Option<i64>,
@@ -202,6 +204,10 @@ impl Client {
     }
 
     fn chunk(&mut self, now: i64, delay: &mut impl FnMut(i64, i64)) {
+        if self.coding.is_none() {
+            self.heard.early += 1;
+            return;
+        }
         self.heard.chunks += 1;
         self.heard.first_chunk_us.get_or_insert(now - self.hello_at);
         let head = &self.head[HEADER..self.have];

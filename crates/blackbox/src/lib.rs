@@ -21,3 +21,4 @@ pub mod scratch;
 pub mod server;
 pub mod signal;
 pub mod wire;
+pub mod writer;

@@ -229,6 +229,7 @@ impl Report {
             "bytes": sum(|h| h.bytes),
             "gaps": self.gaps(),
             "largest_gap_us": self.heard.iter().map(|h| h.largest_gap_us).max_by_key(|g| g.abs()),
+            "early": sum(|h| h.early),
             "strange": sum(|h| h.strange),
             "silent": silent,
             "cut": self.cut(),

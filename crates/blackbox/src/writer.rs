@@ -1,0 +1,62 @@
+//! Someone who writes sound into a FIFO: steadily, as fast as it plays, or with hiccups.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use crate::signal::Noise;
+
+/// Writes PCM in pieces of 20 ms at the pace at which it plays.
+#[derive(Debug)]
+pub struct Writer<W> {
+    out: W,
+    bytes_per_second: usize,
+    hiccup: Option<Hiccup>,
+}
+
+/// Now and then it does nothing for a while, and then writes all that is due.
+#[derive(Debug)]
+struct Hiccup {
+    longest: Duration,
+    noise: Noise,
+}
+
+impl<W: Write> Writer<W> {
+    /// Always in time.
+    pub const fn steady(out: W, bytes_per_second: usize) -> Self {
+        Self { out, bytes_per_second, hiccup: None }
+    }
+
+    /// Delayed about twice a second by anything up to `longest`.
+    pub const fn with_hiccups(
+        out: W,
+        bytes_per_second: usize,
+        longest: Duration,
+        seed: u64,
+    ) -> Self {
+        let hiccup = Some(Hiccup { longest, noise: Noise(seed | 1) });
+        Self { out, bytes_per_second, hiccup }
+    }
+
+    /// Writes it all; returns when the last piece is written.
+    ///
+    /// # Errors
+    /// When the reader has gone.
+    pub fn write(&mut self, sound: &[u8]) -> io::Result<()> {
+        let piece = (self.bytes_per_second / 50).max(1);
+        let start = Instant::now();
+        for (n, bytes) in (0_u32..).zip(sound.chunks(piece)) {
+            let due = start + n * Duration::from_millis(20);
+            std::thread::sleep(due.saturating_duration_since(Instant::now()) + self.delay());
+            self.out.write_all(bytes)?;
+        }
+        Ok(())
+    }
+
+    fn delay(&mut self) -> Duration {
+        let Some(hiccup) = &mut self.hiccup else { return Duration::ZERO };
+        if !hiccup.noise.bits().is_multiple_of(25) {
+            return Duration::ZERO;
+        }
+        hiccup.longest.mul_f64(hiccup.noise.sample().abs())
+    }
+}

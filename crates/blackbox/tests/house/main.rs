@@ -1,0 +1,48 @@
+//! The built server before real peers. One program, so that all of it is linked once; the tests
+//! that live on real time take turns, because two of them at once would disturb each other.
+//!
+//! `AULOS_SOAK=1` (`make soak`) runs the long forms.
+
+#![forbid(unsafe_code)]
+
+mod bits;
+mod cli;
+mod crowd;
+mod fifo;
+mod hostile;
+mod page;
+mod peers;
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Whether the long forms run.
+fn soak() -> bool {
+    std::env::var_os("AULOS_SOAK").is_some()
+}
+
+/// The time in the long form, or in the short one.
+fn long_or_short(long: u64, short: u64) -> Duration {
+    Duration::from_secs(if soak() { long } else { short })
+}
+
+/// A turn on the machine. A test that failed has ended its turn like any other.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for something to become true.
+fn wait_for(what: &str, limit: Duration, mut it_is: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !it_is() {
+        assert!(start.elapsed() < limit, "{what}: not within {limit:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A path in a configuration or a URI.
+fn text(path: &Path) -> &str {
+    path.to_str().expect("the scratch folder has a plain name")
+}
