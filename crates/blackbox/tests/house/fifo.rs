@@ -1,1 +1,144 @@
+//! A FIFO whose writers are late, come and go.
 
+use std::fs::OpenOptions;
+use std::process::Command;
+use std::time::Duration;
+
+use aulos_blackbox::judge::{level_dbfs, tone_share};
+use aulos_blackbox::load::Load;
+use aulos_blackbox::peer::{Process, RESYNC, Snapclient, find_or_skip, lines_with};
+use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::server::Aulos;
+use aulos_blackbox::signal::{Bits, RATE, programme};
+use aulos_blackbox::writer::Writer;
+
+use crate::{long_or_short, soak, text, turn};
+
+/// Bytes per second of 48000:16:2.
+const BYTES: usize = 4 * RATE;
+
+#[test]
+fn a_writer_who_is_late_moves_nobodys_time() {
+    let Some(program) = find_or_skip("snapclient") else { return };
+    let _turn = turn();
+    let scratch = Scratch::new("late").unwrap();
+    let fifo = scratch.join("in");
+    let config = format!(
+        "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nsources = [\"pipe://{}\"]\n",
+        text(&fifo)
+    );
+    let server = Aulos::start(&scratch, &config).unwrap();
+    let time = long_or_short(600, 20);
+    let pipe = OpenOptions::new().write(true).open(&fifo).unwrap();
+    let writer = std::thread::spawn(move || {
+        // A minute of programme at a time: ten of them at once would be 115 MB.
+        let minute = Bits::B16.bytes(&programme(60 * RATE, Bits::B16, 9));
+        let mut writer = Writer::with_hiccups(pipe, BYTES, Duration::from_millis(300), 11);
+        let mut left = usize::try_from(time.as_secs()).unwrap() * BYTES;
+        while left > 0 {
+            let n = left.min(minute.len());
+            writer.write(&minute[..n]).unwrap();
+            left -= n;
+        }
+    });
+    let mut client = Snapclient::start(&program, server.stream.port(), &scratch, "late").unwrap();
+    // What a client says while it takes up the stream is its own affair; afterwards it is not.
+    std::thread::sleep(Duration::from_secs(3));
+    let taken_up = client.log().unwrap().len();
+    let load = Load {
+        server: server.stream,
+        clients: 3,
+        settle: Duration::from_secs(1),
+        listen: time - Duration::from_secs(5),
+    };
+    let report = load.run(|_| ()).unwrap();
+    let log = client.log().unwrap();
+    let captured = Bits::B16.frames(&client.stop().unwrap());
+    writer.join().unwrap();
+    server.stop().unwrap();
+    let resync = lines_with(&log[taken_up..], &RESYNC);
+    assert!(resync.is_empty(), "{resync:#?}");
+    assert_eq!((report.gaps(), report.cut()), (0, 0), "{:#}", report.json());
+    // Time that goes on without sound would pass all that: the programme must be there as well.
+    let windows: Vec<f64> = captured[captured.len().min(3 * RATE)..]
+        .chunks_exact(RATE / 10)
+        .map(|window| level_dbfs(window, 32_767))
+        .collect();
+    let loud = windows.iter().filter(|level| **level > -50.0).count();
+    println!("late writer: {loud} of {} windows of 100 ms have sound", windows.len());
+    assert!(10 * loud >= 9 * windows.len(), "{loud} of {}: {windows:.0?}", windows.len());
+}
+
+#[test]
+fn a_song_plays_ends_and_plays_again_with_the_demo_between() {
+    let (Some(program), Some(ffmpeg)) = (find_or_skip("snapclient"), find_or_skip("ffmpeg")) else {
+        return;
+    };
+    let _turn = turn();
+    let scratch = Scratch::new("again").unwrap();
+    // As a new user has it: no configuration, and the FIFO where the server says.
+    let server = Aulos::start_with(&scratch, |command| {
+        command.env("XDG_RUNTIME_DIR", scratch.path()).env("XDG_STATE_HOME", scratch.path());
+    })
+    .unwrap();
+    let fifo = scratch.join("aulos.fifo");
+    assert!(server.printed().unwrap().contains(text(&fifo)), "the recipe names the FIFO");
+    let mut client = Snapclient::start(&program, server.stream.port(), &scratch, "again").unwrap();
+    let (song, pause) = if soak() { (30, 20) } else { (8, 4) };
+    std::thread::sleep(Duration::from_secs(pause));
+    for n in 0..2 {
+        // Its own words, but for the song: a tone, which can be told from the demo.
+        let tone = format!("sine=frequency=1000:sample_rate=48000:duration={song}");
+        let mut command = Command::new(&ffmpeg);
+        command.args(["-nostdin", "-v", "error", "-y", "-re", "-f", "lavfi", "-i", &tone]);
+        command.args(["-f", "s16le", "-ar", "48000", "-ac", "2", text(&fifo)]);
+        let err = scratch.join(&format!("ffmpeg{n}.err"));
+        let mut writer = Process::start(&mut command, &scratch.join("ffmpeg.out"), &err).unwrap();
+        let status = writer.wait(Duration::from_secs(song + 10)).unwrap();
+        assert!(status.success(), "{}", std::fs::read_to_string(err).unwrap());
+        std::thread::sleep(Duration::from_secs(pause));
+    }
+    let captured = Bits::B16.frames(&client.stop().unwrap());
+    server.stop().unwrap();
+    judge_song(&captured, song);
+}
+
+/// What a window of 100 ms is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Window {
+    Silence,
+    Demo,
+    Song,
+}
+
+fn judge_song(captured: &[[i32; 2]], song: u64) {
+    let windows = captured.chunks_exact(RATE / 10).map(|window| {
+        if level_dbfs(window, 32_767) < -60.0 {
+            Window::Silence
+        } else if tone_share(window, 1000.0, 48_000.0) > 0.9 {
+            Window::Song
+        } else {
+            Window::Demo
+        }
+    });
+    // Runs of the same, the demo's own rests left out.
+    let mut runs: Vec<(Window, u64)> = Vec::new();
+    for window in windows.filter(|window| *window != Window::Silence) {
+        match runs.last_mut() {
+            Some((last, length)) if *last == window => *length += 1,
+            _ => runs.push((window, 1)),
+        }
+    }
+    // A single window is a fade, which is partly both.
+    runs.retain(|(_, length)| *length > 2);
+    let order: Vec<Window> = runs.iter().map(|(window, _)| *window).collect();
+    println!("song: {runs:?} (in tenths of a second)");
+    assert_eq!(
+        order.get(..5),
+        Some(&[Window::Demo, Window::Song, Window::Demo, Window::Song, Window::Demo][..]),
+        "{runs:?}"
+    );
+    for (_, length) in runs.iter().filter(|(window, _)| *window == Window::Song) {
+        assert!(*length + 15 >= 10 * song, "of {song} s were heard {length} tenths: {runs:?}");
+    }
+}

@@ -1,1 +1,191 @@
+//! Peers that lie, stall and vanish are cut and counted, and nobody else notices.
 
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use aulos_blackbox::http;
+use aulos_blackbox::load::Load;
+use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::server::Aulos;
+use aulos_blackbox::signal::Noise;
+use aulos_blackbox::wire::{Header, hello, kind};
+use serde_json::Value;
+
+use crate::{long_or_short, soak, turn};
+
+const CONFIG: &str = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nsources = [\"demo://\"]\n";
+
+/// Longer than any patience that the server may have with a peer that says nothing (5 s).
+const CUT_WITHIN: Duration = Duration::from_secs(12);
+
+#[test]
+fn hostile_peers_are_cut_and_counted_and_the_others_lose_nothing() {
+    let _turn = turn();
+    let scratch = Scratch::new("hostile").unwrap();
+    let server = Aulos::start(&scratch, CONFIG).unwrap();
+    let before = cuts(server.http);
+    let load = Load {
+        server: server.stream,
+        clients: 10,
+        settle: Duration::from_secs(1),
+        listen: long_or_short(60, 16),
+    };
+    let good = std::thread::spawn(move || load.run(|_| ()));
+    std::thread::sleep(Duration::from_millis(1_500));
+    let attackers: Vec<_> = ATTACKS
+        .iter()
+        .map(|&(name, attack)| {
+            let stream = server.stream;
+            (name, std::thread::spawn(move || is_cut(stream, attack)))
+        })
+        .collect();
+    let count = attackers.len() as u64;
+    for (name, attacker) in attackers {
+        assert!(attacker.join().unwrap(), "{name}: not cut within {CUT_WITHIN:?}");
+    }
+    let counted = cuts(server.http) - before;
+    let report = good.join().unwrap().unwrap();
+    assert_eq!((report.gaps(), report.cut()), (0, 0), "{:#}", report.json());
+    assert!(counted >= count, "{count} peers were cut, {counted} counted");
+    server.stop().unwrap();
+}
+
+#[test]
+fn who_says_hello_slowly_but_in_time_is_served() {
+    let _turn = turn();
+    let scratch = Scratch::new("slow").unwrap();
+    let server = Aulos::start(&scratch, CONFIG).unwrap();
+    let mut socket = TcpStream::connect(server.stream).unwrap();
+    socket.set_nodelay(true).unwrap();
+    for byte in hello(1) {
+        socket.write_all(&[byte]).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut bytes = [0; 26];
+    socket.read_exact(&mut bytes).unwrap();
+    let header = Header::parse(&bytes).unwrap();
+    assert_eq!((header.kind, header.refers_to), (kind::SERVER_SETTINGS, 2));
+    drop(socket);
+    server.stop().unwrap();
+}
+
+#[test]
+fn who_stops_reading_harms_nobody() {
+    let _turn = turn();
+    let scratch = Scratch::new("deaf").unwrap();
+    let server = Aulos::start(&scratch, CONFIG).unwrap();
+    let before = cuts(server.http);
+    let deaf: Vec<TcpStream> = (0..20)
+        .map(|id| {
+            let mut socket = TcpStream::connect(server.stream).unwrap();
+            socket.write_all(&hello(1_000 + id)).unwrap();
+            socket
+        })
+        .collect();
+    let silent: Vec<TcpStream> =
+        (0..200).map(|_| TcpStream::connect(server.stream).unwrap()).collect();
+    let load = Load {
+        server: server.stream,
+        clients: 10,
+        settle: Duration::from_secs(1),
+        listen: long_or_short(60, 8),
+    };
+    let report = load.run(|_| ()).unwrap();
+    assert_eq!((report.gaps(), report.cut()), (0, 0), "{:#}", report.json());
+    if soak() {
+        // 20 ms of 3.8 kB fill any socket's buffers within a minute.
+        let counted = cuts(server.http) - before;
+        assert!(counted >= 220, "20 that do not read and 200 that say nothing: {counted} cut");
+    }
+    drop((deaf, silent));
+    server.stop().unwrap();
+}
+
+type Attack = fn(&mut TcpStream) -> io::Result<()>;
+
+const ATTACKS: &[(&str, Attack)] = &[
+    ("garbage", |socket| {
+        let mut noise = Noise(77);
+        let bytes: Vec<u8> = (0..4096).flat_map(|_| noise.bits().to_le_bytes()).collect();
+        socket.write_all(&bytes)
+    }),
+    ("no such type", |socket| socket.write_all(&message(99, &[]))),
+    ("a payload of 2 MB announced", |socket| {
+        let mut bytes = message(kind::HELLO, &[]);
+        bytes[22..26].copy_from_slice(&2_000_000_u32.to_le_bytes());
+        socket.write_all(&bytes)
+    }),
+    ("a payload of 4 GB announced, and sent as far as it goes", |socket| {
+        let mut bytes = message(kind::HELLO, &[]);
+        bytes[22..26].copy_from_slice(&u32::MAX.to_le_bytes());
+        socket.write_all(&bytes)?;
+        (0..100).try_for_each(|_| socket.write_all(&[b'x'; 4096]))
+    }),
+    ("truncated, then closed halfway", |socket| {
+        socket.write_all(&hello(2)[..60])?;
+        socket.shutdown(Shutdown::Write)
+    }),
+    ("truncated, then silent", |socket| socket.write_all(&hello(3)[..60])),
+    ("nothing at all", |_| Ok(())),
+    ("a byte every 200 ms", |socket| {
+        let start = Instant::now();
+        hello(4).iter().take_while(|_| start.elapsed() < CUT_WITHIN).try_for_each(|byte| {
+            std::thread::sleep(Duration::from_millis(200));
+            socket.write_all(&[*byte])
+        })
+    }),
+    ("Hello without JSON", |socket| socket.write_all(&message(kind::HELLO, b"\x04\0\0\0{{{{"))),
+    ("Hello that is longer inside than outside", |socket| {
+        socket.write_all(&message(kind::HELLO, b"\xFF\xFF\xFF\x7F{}"))
+    }),
+    ("Hello of a hundred thousand brackets", |socket| {
+        let mut payload = 100_000_u32.to_le_bytes().to_vec();
+        payload.resize(100_004, b'[');
+        socket.write_all(&message(kind::HELLO, &payload))
+    }),
+    ("asks for the time, but never says hello", |socket| {
+        let start = Instant::now();
+        while start.elapsed() < CUT_WITHIN {
+            socket.write_all(&message(kind::TIME, &[0; 8]))?;
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    }),
+];
+
+fn message(kind: u16, payload: &[u8]) -> Vec<u8> {
+    Header { kind, id: 2, refers_to: 0, sent: 0, received: 0, size: 0 }.message(payload)
+}
+
+/// Whether the server ends the connection.
+fn is_cut(server: SocketAddr, attack: Attack) -> bool {
+    let start = Instant::now();
+    let mut socket = TcpStream::connect(server).unwrap();
+    // An error here is the server's cut, seen while we are still writing.
+    if attack(&mut socket).is_err() {
+        return true;
+    }
+    let mut buffer = [0; 4096];
+    while let Some(left) = CUT_WITHIN.checked_sub(start.elapsed()) {
+        socket.set_read_timeout(Some(left.max(Duration::from_millis(1)))).unwrap();
+        match socket.read(&mut buffer) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return !matches!(e.kind(), io::ErrorKind::WouldBlock),
+        }
+    }
+    false
+}
+
+/// How many peers the server says it has cut, for whatever cause.
+fn cuts(http: SocketAddr) -> u64 {
+    let (status, body) = http::get(http, "/api/v1/status").unwrap();
+    assert_eq!(status, 200);
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let counters = body["counters"].as_object().expect("counters");
+    let cut = counters.iter().filter(|(name, _)| name.contains("cut"));
+    cut.filter_map(|(_, count)| count.as_u64()).sum()
+}

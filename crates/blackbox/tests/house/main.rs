@@ -4,6 +4,12 @@
 //! `AULOS_SOAK=1` (`make soak`) runs the long forms.
 
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests are tests; clippy sees only functions that are marked as such"
+)]
 
 mod bits;
 mod cli;

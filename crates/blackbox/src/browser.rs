@@ -1,0 +1,178 @@
+//! A real Chromium without a screen, led through its debugging pipe.
+//!
+//! The pipe (DevTools protocol, one JSON text after the other, each ended by a zero byte, on file
+//! descriptors 3 and 4) needs nothing that std does not have; the debugging port was the
+//! alternative, and would need a WebSocket client.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::peer::Process;
+use crate::scratch::Scratch;
+
+/// A browser with one page.
+#[derive(Debug)]
+pub struct Browser {
+    process: Process,
+    to: File,
+    from: Receiver<Value>,
+    session: Option<String>,
+    next_id: u64,
+}
+
+/// For one answer. A loaded machine starts a browser slowly.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Browser {
+    /// Starts it and opens `url`.
+    ///
+    /// # Errors
+    /// When it does not start, or does not answer.
+    pub fn open(program: &Path, scratch: &Scratch, url: &str) -> io::Result<Self> {
+        let (to, from) = (scratch.fifo("to-browser")?, scratch.fifo("from-browser")?);
+        let process = Process::start(
+            Command::new("sh")
+                // The shell gives the two pipes the numbers that Chromium expects, and goes away.
+                .args(["-c", "to=$1 from=$2; shift 2; exec \"$@\" 3<\"$to\" 4>\"$from\"", "sh"])
+                .args([&to, &from])
+                .arg(program)
+                .args(["--headless=new", "--no-sandbox", "--remote-debugging-pipe"])
+                .args(["--autoplay-policy=no-user-gesture-required", "--no-first-run"])
+                .args(["--disable-gpu", "--disable-dev-shm-usage", "--window-size=1000,800"])
+                .arg(format!("--user-data-dir={}", scratch.join("browser").display()))
+                .arg("about:blank"),
+            &scratch.join("browser.out"),
+            &scratch.join("browser.err"),
+        )?;
+        // In the order in which the shell opens them: opening a FIFO waits for the other side.
+        let to = OpenOptions::new().write(true).open(to)?;
+        let from = read_messages(File::open(from)?);
+        let mut browser = Self { process, to, from, session: None, next_id: 0 };
+        let page = browser.call("Target.createTarget", &json!({ "url": url }))?;
+        let target = json!({ "targetId": page["targetId"], "flatten": true });
+        let session = browser.call("Target.attachToTarget", &target)?;
+        browser.session = session["sessionId"].as_str().map(str::to_owned);
+        Ok(browser)
+    }
+
+    /// Calls a method of the DevTools protocol and gives its result.
+    ///
+    /// # Errors
+    /// When the browser does not answer, or with an error.
+    pub fn call(&mut self, method: &str, params: &Value) -> io::Result<Value> {
+        self.next_id += 1;
+        let mut message = json!({ "id": self.next_id, "method": method, "params": params });
+        if let Some(session) = &self.session {
+            message["sessionId"] = json!(session);
+        }
+        self.to.write_all(format!("{message}\0").as_bytes())?;
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match self.from.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(answer) if answer["id"] == self.next_id => {
+                    return match &answer["error"] {
+                        Value::Null => Ok(answer["result"].clone()),
+                        error => Err(io::Error::other(format!("{method}: {error}"))),
+                    };
+                }
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, method.to_owned()));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(io::Error::other("the browser is gone"));
+                }
+            }
+        }
+    }
+
+    /// Runs JavaScript in the page and gives its value, awaited if it is a promise.
+    ///
+    /// # Errors
+    /// As [`Browser::call`], and when the script throws.
+    pub fn run(&mut self, script: &str) -> io::Result<Value> {
+        let params = json!({ "expression": script, "awaitPromise": true, "returnByValue": true });
+        let answer = self.call("Runtime.evaluate", &params)?;
+        match &answer["exceptionDetails"] {
+            Value::Null => Ok(answer["result"]["value"].clone()),
+            details => Err(io::Error::other(details.to_string())),
+        }
+    }
+
+    /// The page as a PNG picture.
+    ///
+    /// # Errors
+    /// As [`Browser::call`].
+    pub fn screenshot(&mut self) -> io::Result<Vec<u8>> {
+        let answer = self.call("Page.captureScreenshot", &json!({ "format": "png" }))?;
+        Ok(from_base64(answer["data"].as_str().unwrap_or_default()))
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // Politely, so that its own children end too; else it is killed with `process`.
+        self.session = None;
+        drop(self.to.write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0"));
+        drop(self.process.wait(Duration::from_secs(5)));
+    }
+}
+
+fn read_messages(from: File) -> Receiver<Value> {
+    let (send, receive) = channel();
+    std::thread::spawn(move || {
+        let mut from = BufReader::new(from);
+        let mut text = Vec::new();
+        while from.read_until(0, &mut text).is_ok_and(|n| n > 0) {
+            text.pop();
+            if let Ok(message) = serde_json::from_slice(&text)
+                && send.send(message).is_err()
+            {
+                return;
+            }
+            text.clear();
+        }
+    });
+    receive
+}
+
+/// RFC 4648, 4; what is no letter of the alphabet is passed over.
+fn from_base64(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut count) = (0_u32, 0);
+    for letter in text.bytes() {
+        let value = match letter {
+            b'A'..=b'Z' => letter - b'A',
+            b'a'..=b'z' => letter - b'a' + 26,
+            b'0'..=b'9' => letter - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => continue,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push((bits >> count & 0xFF) as u8);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_of_every_tail() {
+        assert_eq!(from_base64("TWFu"), b"Man");
+        assert_eq!(from_base64("TWE="), b"Ma");
+        assert_eq!(from_base64("TQ=="), b"M");
+    }
+}
