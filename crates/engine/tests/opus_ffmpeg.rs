@@ -79,6 +79,18 @@ fn our_encoder_is_as_good_as_libopus_at_the_rates_of_music() {
     }
 }
 
+#[cfg(feature = "libopus")]
+#[test]
+fn libopus_itself_works_behind_the_same_trait() {
+    let input = music(5.0);
+    let spec: SampleSpec = "48000:16:2".parse().unwrap();
+    let mut encoder = Opus::with_libopus(spec, Frames(960), 64_000).unwrap();
+    let snr = snr(&input, &heard_by_libopus("opus-feature", &mut encoder, 960, &input));
+    println!("libopus, 64 kb/s: SNR {snr:.1} dB");
+    assert!(snr >= 20.0, "{snr} dB");
+    assert!(Opus::with_libopus(spec, Frames(100), 64_000).is_err());
+}
+
 #[test]
 fn mono_works_too() {
     let input: Vec<f32> = music(5.0).as_chunks::<2>().0.iter().map(|[left, _]| *left).collect();
