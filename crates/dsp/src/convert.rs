@@ -1,8 +1,8 @@
 //! Bytes of a wire or a file <-> the house's f32.
 //!
-//! A loop per format, written so that the compiler vectorises it for whatever the build targets.
-//! A table of function pointers per sample, or a trait object per stream, would have been shorter
-//! and four times slower; intrinsics would be faster only for packed 24 bit.
+//! A loop per format, written so that the compiler vectorises it for whatever the build targets. A
+//! function pointer or a trait object per sample would have been shorter and would have kept it
+//! from that; intrinsics would be worth their `unsafe` only for packed 24 bit.
 //!
 //! Integers of up to 24 bits fit into an f32 without loss, so bytes -> f32 -> bytes gives the same
 //! bytes. Of 32 bits the lowest eight are rounded.
@@ -65,16 +65,32 @@ pub fn decode(format: SampleFormat, bytes: &[u8], out: &mut [f32]) -> usize {
 /// Does not allocate; a few instructions per sample.
 pub fn encode(format: SampleFormat, samples: &[f32], out: &mut [u8]) -> usize {
     match format {
-        SampleFormat::U8 => quantise::<1>(samples, out, SCALE_8, |v| [(v + 128) as u8]),
-        SampleFormat::S8 => quantise::<1>(samples, out, SCALE_8, |v| [v as u8]),
-        SampleFormat::S16Le => quantise::<2>(samples, out, SCALE_16, |v| (v as i16).to_le_bytes()),
-        SampleFormat::S24Le => quantise::<3>(samples, out, SCALE_24, |v| {
-            let [a, b, c, _] = v.to_le_bytes();
-            [a, b, c]
+        SampleFormat::U8 => counted(samples, out, |sample| {
+            let (value, clipped) = round_short(sample, SCALE_8);
+            ([(value + 128) as u8], clipped)
         }),
-        SampleFormat::S24In32Le => quantise::<4>(samples, out, SCALE_24, i32::to_le_bytes),
-        SampleFormat::S32Le => quantise::<4>(samples, out, SCALE_32, i32::to_le_bytes),
-        SampleFormat::F32 => counted::<4>(samples, out, |sample| {
+        SampleFormat::S8 => counted(samples, out, |sample| {
+            let (value, clipped) = round_short(sample, SCALE_8);
+            ([value as u8], clipped)
+        }),
+        SampleFormat::S16Le => counted(samples, out, |sample| {
+            let (value, clipped) = round_short(sample, SCALE_16);
+            ((value as i16).to_le_bytes(), clipped)
+        }),
+        SampleFormat::S24Le => counted(samples, out, |sample| {
+            let (value, clipped) = round_long(sample, SCALE_24);
+            let [a, b, c, _] = value.to_le_bytes();
+            ([a, b, c], clipped)
+        }),
+        SampleFormat::S24In32Le => counted(samples, out, |sample| {
+            let (value, clipped) = round_long(sample, SCALE_24);
+            (value.to_le_bytes(), clipped)
+        }),
+        SampleFormat::S32Le => counted(samples, out, |sample| {
+            let (value, clipped) = round_long(sample, SCALE_32);
+            (value.to_le_bytes(), clipped)
+        }),
+        SampleFormat::F32 => counted(samples, out, |sample| {
             let fits = sample.abs() < f32::INFINITY;
             let kept = if fits { sample } else { 0.0 };
             (kept.to_le_bytes(), u32::from(!fits))
@@ -93,7 +109,7 @@ pub fn to_integers(bits: u16, samples: &[f32], out: &mut [i32]) -> usize {
     for (out, samples) in out.chunks_mut(RUN).zip(samples.chunks(RUN)) {
         let mut clipped = 0;
         for (out, &sample) in out.iter_mut().zip(samples) {
-            let (value, excess) = round(sample, scale);
+            let (value, excess) = round_long(sample, scale);
             *out = value;
             clipped += excess;
         }
@@ -109,19 +125,6 @@ fn each<const N: usize>(bytes: &[u8], out: &mut [f32], convert: impl Fn([u8; N])
         *out = convert(bytes);
     }
     samples.len().min(out.len())
-}
-
-#[inline(always)]
-fn quantise<const N: usize>(
-    samples: &[f32],
-    out: &mut [u8],
-    scale: f32,
-    store: impl Fn(i32) -> [u8; N],
-) -> usize {
-    counted(samples, out, |sample| {
-        let (value, clipped) = round(sample, scale);
-        (store(value), clipped)
-    })
 }
 
 #[inline(always)]
@@ -145,30 +148,43 @@ fn counted<const N: usize>(
     total
 }
 
-/// The nearest integer to `sample` times `scale` (a power of two), and 1 if it had to be clipped.
+/// The nearest integer to `sample` times `scale` (a power of two, at most 2^15), and 1 if it had to
+/// be clipped.
+///
+/// A number that is added to 1.5 * 2^23 has no bits left for a fraction, so the addition rounds,
+/// and the integer stands in the low bits. `round_ties_even` is a function call before SSE 4.1,
+/// and `as i32` is not vectorised for its saturation.
 #[inline(always)]
-fn round(sample: f32, scale: f32) -> (i32, u32) {
+fn round_short(sample: f32, scale: f32) -> (i32, u32) {
+    const MAGIC: f32 = 12_582_912.0;
     let exact = sample * scale;
-    let size = exact.abs();
-    // Below 2^23 the sum has no bits left for a fraction, so the addition rounds; from there on an
-    // f32 is whole anyway. (`round_ties_even` is a function call before SSE 4.1.)
-    let whole = if size < WHOLE { (size + WHOLE) - WHOLE } else { size };
-    let whole = whole.copysign(exact);
-    let fits = whole >= -scale && whole < scale;
-    // The largest integer may not be an f32 (32 bits); the cast saturates there.
-    let top = if scale > WHOLE { scale } else { scale - 1.0 };
-    let bounded = if whole < -scale { -scale } else { whole };
-    let bounded = if bounded > top { top } else { bounded };
-    (bounded as i32, u32::from(!fits))
+    let top = scale - 1.0;
+    let fits = exact >= -scale - 0.5 && exact < top + 0.5;
+    let number = if exact.is_nan() { 0.0 } else { exact };
+    let number = if number > top { top } else { number };
+    let number = if number < -scale { -scale } else { number };
+    let value = (number + MAGIC).to_bits().wrapping_sub(MAGIC.to_bits()).cast_signed();
+    (value, u32::from(!fits))
+}
+
+/// The same for scales of up to 2^31, in f64 and with 1.5 * 2^52.
+#[inline(always)]
+fn round_long(sample: f32, scale: f32) -> (i32, u32) {
+    const MAGIC: f64 = 6_755_399_441_055_744.0;
+    let scale = f64::from(scale);
+    let exact = f64::from(sample) * scale;
+    let top = scale - 1.0;
+    let fits = exact >= -scale - 0.5 && exact < top + 0.5;
+    let number = if exact.is_nan() { 0.0 } else { exact };
+    let number = if number > top { top } else { number };
+    let number = if number < -scale { -scale } else { number };
+    ((number + MAGIC).to_bits() as i32, u32::from(!fits))
 }
 
 const SCALE_8: f32 = 128.0;
 const SCALE_16: f32 = 32_768.0;
 const SCALE_24: f32 = 8_388_608.0;
 const SCALE_32: f32 = 2_147_483_648.0;
-
-/// From 2^23 on, every f32 is an integer.
-const WHOLE: f32 = 8_388_608.0;
 
 /// Samples whose clips are counted in 32 bits.
 const RUN: usize = 1 << 16;
@@ -230,6 +246,26 @@ mod tests {
             }
             assert_eq!(encode(format, &[f32::NAN], &mut out), 1, "{format}");
             assert!(out.iter().all(|&byte| byte == format.silence()), "{format}: NaN is silence");
+        }
+    }
+
+    /// The judge is f64 arithmetic with the standard library's own rounding.
+    #[test]
+    fn ties_go_to_the_even_value() {
+        for (format, scale) in
+            [(SampleFormat::S16Le, 32_768.0), (SampleFormat::S32Le, 2f64.powi(31))]
+        {
+            for half in -65_538i32..=65_538 {
+                let exact = f64::from(half) / 2.0;
+                let mut bytes = [0; 4];
+                let clipped =
+                    encode(format, &[(exact / scale) as f32], &mut bytes[..format.bytes()]);
+                let unused = 32 - 8 * format.bytes();
+                let value = i32::from_le_bytes(bytes) << unused >> unused;
+                let expected = exact.round_ties_even();
+                assert_eq!(f64::from(value), expected.clamp(-scale, scale - 1.0), "{exact}");
+                assert_eq!(clipped == 1, expected < -scale || expected > scale - 1.0, "{exact}");
+            }
         }
     }
 
