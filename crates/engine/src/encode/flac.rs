@@ -25,7 +25,7 @@ pub struct Flac {
 }
 
 impl Flac {
-    /// What Snapcast uses too: fixed predictors, little CPU. Music shrinks to about two thirds.
+    /// What Snapcast uses too: fixed predictors, half the work of linear prediction.
     pub const DEFAULT_LEVEL: u8 = 2;
 
     /// An encoder of blocks of exactly `block` frames. `level` is 0 (least work) to 8 (smallest);

@@ -109,3 +109,42 @@ fn no_sample_value_stops_an_encoder() {
         }
     }
 }
+
+#[test]
+fn no_signal_stops_opus_at_any_rate() {
+    let mut noise = 1u32;
+    for (frames, bitrate) in [480, 960, 1_920, 2_880]
+        .into_iter()
+        .flat_map(|frames| [0, 16_000, 64_000, 192_000, u32::MAX].map(|rate| (frames, rate)))
+    {
+        let mut opus = Opus::new(SampleSpec::DEFAULT, Frames(frames), bitrate).unwrap();
+        let mut block = block(opus.spec(), frames);
+        for round in 0..24 {
+            for (index, sample) in block.samples_mut().iter_mut().enumerate() {
+                noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let hiss = f32::from((noise >> 16).to_le_bytes()[0]) / 128.0 - 1.0;
+                *sample = match round / 3 {
+                    0 | 4 => 0.0,
+                    1 => hiss,
+                    2 => 8.0 * hiss,
+                    3 => 1.0,
+                    5 if index == 700 => -1.0,
+                    6 => 1e-9 * hiss,
+                    _ => {
+                        if index / 96 % 2 == 0 {
+                            1.0
+                        } else {
+                            -1.0
+                        }
+                    }
+                };
+            }
+            let mut out = Vec::new();
+            opus.encode(&block, &mut out).unwrap();
+            // 64 kB/s is more than the highest rate; CELT configurations are 16 to 31.
+            let most = usize::try_from(frames).unwrap() * 64_000 / 48_000 + 1_275;
+            assert!((1..=most).contains(&out.len()), "{frames} {bitrate}: {}", out.len());
+            assert!(out[0] >> 3 >= 16, "{frames} {bitrate}: low delay only");
+        }
+    }
+}
