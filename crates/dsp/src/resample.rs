@@ -2,15 +2,16 @@
 //!
 //! A windowed sinc in polyphase form. Both jobs are the same one here - a step through the input
 //! that is not one frame long - so a source that needs conversion *and* drift correction is
-//! filtered once. Rejected: FFT resampling (its ratio is fixed), and a library converter with a
-//! cubic interpolator behind it for the drift (two filters, two latencies, and `rubato` allocates
-//! when its ratio moves out of the planned range).
+//! filtered once. Rejected: FFT resampling (its ratio is fixed), and a library's converter with an
+//! interpolator behind it for the drift (two filters, two latencies).
 //!
 //! The position in the input is kept in integers, in fractions of one output step, so it is exact
 //! for hours: 160 frames out of 147 in, for ever. See J. O. Smith, "Digital Audio Resampling", for
 //! the method, and J. F. Kaiser (1974) for the window.
 
 mod table;
+
+use core::fmt;
 
 use aulos_core::{Frames, Ppm, SampleRate};
 
@@ -36,7 +37,7 @@ use table::Table;
 /// assert_eq!(progress.consumed, Frames(441));
 /// assert_eq!(progress.produced, Frames(480));
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Resampler {
     table: Table,
     channels: usize,
@@ -267,6 +268,17 @@ impl Resampler {
         let whole = (step / self.unit) as usize;
         self.whole = whole;
         self.rest = step % self.unit;
+    }
+}
+
+impl fmt::Debug for Resampler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resampler")
+            .field("channels", &self.channels)
+            .field("taps", &self.table.taps())
+            .field("step", &self.step)
+            .field("target", &self.target)
+            .finish_non_exhaustive()
     }
 }
 

@@ -12,7 +12,7 @@
 use core::f64::consts::PI;
 
 /// A windowed sinc, sampled at `phases` places between two input frames.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Table {
     /// `phases + 2` rows of `taps`. Row `phases` is row 0 one frame later; the one behind it is
     /// only ever multiplied by zero.
