@@ -130,7 +130,7 @@ fn calls_are_answered_and_those_from_another_site_are_not() {
     assert_eq!(other.notice()["params"]["volume"]["percent"], 5);
     let (head, body) = post(&server, "", "{");
     assert!(head.starts_with("http/1.1 200") && body.contains("-32700"), "{head} {body}");
-    assert!(post(&server, "", &"x".repeat(100_000)).0.starts_with("http/1.1 413"));
+    assert!(post(&server, "", &"x".repeat(300_000)).0.starts_with("http/1.1 413"));
 }
 
 #[test]

@@ -3,8 +3,6 @@
 
 use std::path::PathBuf;
 
-use super::uri;
-
 /// The surroundings of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
@@ -54,7 +52,7 @@ impl Environment {
     /// The configuration of a server that nobody configured.
     #[must_use]
     pub fn default_config(&self) -> String {
-        let fifo = uri::encode(&self.fifo().to_string_lossy()).replace(['\\', '"'], "_");
+        let fifo = encode(&self.fifo().to_string_lossy()).replace(['\\', '"'], "_");
         DEFAULT_CONFIG.replace("FIFO", &fifo)
     }
 }
@@ -64,3 +62,10 @@ name    = "default"
 codec   = "flac"
 sources = ["pipe://FIFO", "demo://"]
 "#;
+
+/// A path in a form that a URI gives back unchanged.
+fn encode(path: &str) -> String {
+    let plain = |c: char| !"%?#&= +@".contains(c) && !c.is_ascii_control();
+    let escape = |c: char| if plain(c) { c.to_string() } else { format!("%{:02X}", u32::from(c)) };
+    path.chars().map(escape).collect()
+}

@@ -18,7 +18,6 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod tree;
-pub mod uri;
 
 pub use env::Environment;
 pub use model::{Config, ListenConfig, SilenceConfig, SourceEntry, StationConfig, SwitchConfig};

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use aulos_core::{Db, SampleSpec};
+use aulos_proto::uri::{Uri, UriError};
 
 use super::limits::TONE_DBFS;
 use super::problem::{At, Problems, did_you_mean, listed};
 use super::resolve::{Endpoint, endpoint};
-use super::uri::{self, InvalidUri, Uri};
 
 /// A source, ready to be opened. Every raw one has the spec of the bytes that come in.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,16 +123,17 @@ pub(super) fn parse(
     text: &At<String>,
     problems: &Problems,
 ) -> Option<(SourceConfig, Option<String>)> {
-    let uri = match uri::parse(&text.value) {
+    let uri = match text.value.parse::<Uri>() {
         Ok(uri) => uri,
-        Err(error) => {
-            let message = match error {
-                InvalidUri::Long => format!("a source is longer than {} bytes", uri::MAX_URI),
-                InvalidUri::Scheme => format!("\"{}\" is not a source", text.value),
-            };
+        Err(UriError::NoScheme) => {
             let path = text.value.starts_with('/');
             let hint = if path { "file:// plus the path, or pipe:// for a FIFO" } else { SCHEMES };
-            problems.hint(text.at, message, hint);
+            problems.hint(text.at, format!("\"{}\" is not a source", text.value), hint);
+            return None;
+        }
+        Err(error) => {
+            let start: String = text.value.chars().take(60).collect();
+            problems.hint(text.at, format!("\"{start}\" is not a source"), error.to_string());
             return None;
         }
     };
@@ -196,8 +197,9 @@ fn tcp(query: &mut Query<'_>) -> Option<SourceConfig> {
     let client = query.choice("mode", &["server", "client"]) == Some("client");
     let spec = query.spec()?;
     let host = if client { None } else { Some("0.0.0.0") };
-    let Some(address) = endpoint(&query.uri.authority, host, Some(TCP_PORT)) else {
-        let message = format!("\"{}\" is not HOST:PORT", query.uri.authority);
+    let authority = query.uri.authority();
+    let Some(address) = endpoint(&authority, host, Some(TCP_PORT)) else {
+        let message = format!("\"{authority}\" is not HOST:PORT");
         query.refuse(message, "as in tcp://0.0.0.0:4953, or tcp://HOST:4953?mode=client");
         return None;
     };
@@ -277,7 +279,7 @@ impl<'a> Query<'a> {
 
     fn path(&self) -> Option<PathBuf> {
         let uri = self.uri;
-        if uri.authority.is_empty() && uri.path.len() > 1 && !uri.path.contains('\0') {
+        if uri.authority().is_empty() && uri.path.len() > 1 && !uri.path.contains('\0') {
             return Some(PathBuf::from(&uri.path));
         }
         let scheme = &uri.scheme;

@@ -1,9 +1,10 @@
 //! The methods of Snapcast's control API, one row each.
 
+use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
 use super::State;
-use super::rpc::{Call, RpcError};
+use super::rpc::{internal, no_method};
 use crate::registry::{Effects, NotFound, client_json, group_json};
 
 type Answer = Result<Value, RpcError>;
@@ -16,9 +17,9 @@ struct Method {
 }
 
 /// Carries a call out.
-pub(super) fn run(state: &mut State<'_>, call: &Call<'_>) -> Answer {
-    let method = METHODS.iter().find(|method| method.name == call.method);
-    (method.ok_or_else(RpcError::method)?.run)(state, call.params)
+pub(super) fn run(state: &mut State<'_>, method: &str, params: &Value) -> Answer {
+    let method = METHODS.iter().find(|known| known.name == method);
+    (method.ok_or_else(no_method)?.run)(state, params)
 }
 
 const METHODS: [Method; 20] = [
@@ -131,13 +132,13 @@ const METHODS: [Method; 20] = [
         run: |state, params| {
             state.registry.station(text(params, "id")?).ok_or(NotFound::Station)?;
             Err(match text(params, "command")? {
-                "next" => RpcError::stream(2, "Stream property canGoNext is false"),
-                "previous" => RpcError::stream(3, "Stream property canGoPrevious is false"),
-                "play" => RpcError::stream(4, "Stream property canPlay is false"),
-                "pause" | "playPause" => RpcError::stream(5, "Stream property canPause is false"),
-                "seek" | "setPosition" => RpcError::stream(6, "Stream property canSeek is false"),
-                "stop" => RpcError::stream(7, "Stream property canControl is false"),
-                other => RpcError::params(format!("Command '{other}' not supported")),
+                "next" => RpcError::new(2, "Stream property canGoNext is false"),
+                "previous" => RpcError::new(3, "Stream property canGoPrevious is false"),
+                "play" => RpcError::new(4, "Stream property canPlay is false"),
+                "pause" | "playPause" => RpcError::new(5, "Stream property canPause is false"),
+                "seek" | "setPosition" => RpcError::new(6, "Stream property canSeek is false"),
+                "stop" => RpcError::new(7, "Stream property canControl is false"),
+                other => RpcError::invalid_params(&format!("Command '{other}' not supported")),
             })
         },
     },
@@ -146,7 +147,7 @@ const METHODS: [Method; 20] = [
         description: "loop, shuffle, rate; no stream of this version can",
         run: |state, params| {
             state.registry.station(text(params, "id")?).ok_or(NotFound::Station)?;
-            Err(RpcError::stream(7, "Stream property canControl is false"))
+            Err(RpcError::new(7, "Stream property canControl is false"))
         },
     },
     Method {
@@ -154,7 +155,7 @@ const METHODS: [Method; 20] = [
         description: "make a stream; not built yet",
         run: |_, params| {
             text(params, "streamUri")?;
-            Err(RpcError::internal(CONFIGURED))
+            Err(internal(CONFIGURED))
         },
     },
     Method {
@@ -163,7 +164,7 @@ const METHODS: [Method; 20] = [
         run: |state, params| {
             let id = text(params, "id")?;
             match state.registry.station(id) {
-                Some(_) => Err(RpcError::internal(CONFIGURED)),
+                Some(_) => Err(internal(CONFIGURED)),
                 // As snapserver has it: what is not there is as good as removed.
                 None => Ok(json!({ "id": id, "stream_id": id })),
             }
@@ -238,12 +239,12 @@ fn whole(value: &Value, key: &str) -> Result<i64, RpcError> {
 }
 
 fn wanted(key: &str, kind: &str) -> RpcError {
-    RpcError::params(format!("`{key}` must be {kind}"))
+    RpcError::invalid_params(&format!("`{key}` must be {kind}"))
 }
 
 impl From<NotFound> for RpcError {
     fn from(error: NotFound) -> Self {
-        Self::internal(error.to_string())
+        internal(error.to_string())
     }
 }
 

@@ -13,7 +13,6 @@ mod shape;
 pub mod tcp;
 
 pub use peers::{Inbox, PeerId};
-pub use rpc::RpcError;
 pub use shape::HostInfo;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -162,9 +161,9 @@ impl Control {
     pub fn request(&self, from: Option<PeerId>, line: &[u8]) -> Option<String> {
         let mut inner = self.lock();
         let mut kept = Vec::new();
-        let answer = rpc::answer(line, |call| {
+        let answer = rpc::answer(line, |method, params| {
             let mut state = State { control: self, registry: &mut inner.registry, kept: &mut kept };
-            let answer = methods::run(&mut state, call);
+            let answer = methods::run(&mut state, method, params);
             // Others hear of each change before the next one is made.
             for effects in kept.drain(..) {
                 self.carry_out(&mut inner, effects, from);
@@ -207,7 +206,7 @@ impl Control {
             if before != now {
                 let stream = shape::stream(station, now);
                 let params = json!({ "id": station.name, "stream": stream });
-                self.tell(&mut inner, None, "Stream.OnUpdate", &params);
+                self.tell(&mut inner, None, "Stream.OnUpdate", params);
             }
         }
     }
@@ -280,14 +279,14 @@ impl Control {
         self.tell_update(inner);
         for notice in effects.notices {
             let (method, params) = self.render(&inner.registry, &notice);
-            self.tell(inner, from, method, &params);
+            self.tell(inner, from, method, params);
         }
     }
 
     fn tell_update(&self, inner: &mut Inner) {
         if std::mem::take(&mut inner.update) && inner.peers.any_but(None) {
             let server = self.server_json(&inner.registry);
-            self.tell(inner, None, "Server.OnUpdate", &server);
+            self.tell(inner, None, "Server.OnUpdate", server);
         }
     }
 
@@ -295,7 +294,7 @@ impl Control {
         self.revision.send_modify(|revision| *revision += 1);
     }
 
-    fn tell(&self, inner: &mut Inner, from: Option<PeerId>, method: &str, params: &Value) {
+    fn tell(&self, inner: &mut Inner, from: Option<PeerId>, method: &'static str, params: Value) {
         let cut = inner.peers.tell(from, &rpc::notification(method, params));
         self.counters.controllers_cut_slow.fetch_add(cut, Ordering::Relaxed);
     }

@@ -1,9 +1,10 @@
 //! The server and its streams in Snapcast's JSON, and stations in ours.
 
 use aulos_core::Db;
+use aulos_proto::uri::Uri;
 use serde_json::{Map, Value, json};
 
-use crate::config::{Station, uri};
+use crate::config::Station;
 use crate::house::{SourceState, StationState, StationStatus};
 use crate::registry::{Registry, client_json, group_json};
 
@@ -60,10 +61,13 @@ pub(super) fn server(
 
 /// A station as a stream: its first source stands for it.
 pub(super) fn stream(station: &Station, state: StationState) -> Value {
-    let source = station.sources.first().map_or("", |source| source.uri.as_str());
-    let uri = uri::parse(source).unwrap_or_default();
+    let uri = station.sources.first().and_then(|source| source.uri.parse::<Uri>().ok());
+    let part = |of: fn(&Uri) -> String| uri.as_ref().map_or_else(String::new, of);
+    let (scheme, path) = (part(|uri| uri.scheme.clone()), part(|uri| uri.path.clone()));
+    let (host, fragment) = (part(Uri::authority), part(|uri| uri.fragment.clone()));
+    let pairs = uri.iter().flat_map(|uri| &uri.query);
     let mut query: Map<String, Value> =
-        uri.query.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+        pairs.map(|(key, value)| (key.clone(), json!(value))).collect();
     query.insert("name".to_owned(), json!(station.name));
     query.insert("codec".to_owned(), json!(station.codec.name()));
     query.insert("sampleformat".to_owned(), json!(station.spec.to_string()));
@@ -72,7 +76,7 @@ pub(super) fn stream(station: &Station, state: StationState) -> Value {
         .iter()
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or("")))
         .collect();
-    let raw = format!("{}://{}{}?{}", uri.scheme, uri.authority, uri.path, pairs.join("&"));
+    let raw = format!("{scheme}://{host}{path}?{}", pairs.join("&"));
     json!({
         "id": station.name,
         "status": match state {
@@ -82,10 +86,10 @@ pub(super) fn stream(station: &Station, state: StationState) -> Value {
         },
         "uri": {
             "raw": raw,
-            "scheme": uri.scheme,
-            "host": uri.authority,
-            "path": uri.path,
-            "fragment": uri.fragment,
+            "scheme": scheme,
+            "host": host,
+            "path": path,
+            "fragment": fragment,
             "query": query,
         },
         "properties": {

@@ -8,17 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use aulos_proto::snap::control::{LineError, Lines, write_line};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::tcp::OwnedWriteHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use super::{Control, Inbox, PeerId, count};
 
-/// Bytes of one line; regrouping 1,000 clients takes a third.
-pub const MAX_LINE: usize = 64 << 10;
 /// Controllers at once.
 pub const MAX_CONTROLLERS: usize = 1_024;
+/// Bytes that are read at once.
+const READ: usize = 4 << 10;
 /// How long a controller may not take what it is sent.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A pause after a failed accept; what failed was most likely the number of open files.
@@ -78,23 +79,21 @@ async fn converse(
     keep_alive(&socket)?;
     socket.set_nodelay(true)?;
     let (mut read, mut write) = socket.into_split();
-    let mut lines = Lines::default();
+    let (mut lines, mut block) = (Lines::default(), [0; READ]);
     loop {
         tokio::select! {
-            more = lines.fill(&mut read) => {
-                let more = more?;
-                while let Some(line) = lines.next(!more) {
+            count = read.read(&mut block) => {
+                let count = count?;
+                // The last line may have no end.
+                lines.push(if count == 0 { b"\n" } else { &block[..count] });
+                while let Some(line) = next_line(&mut lines, control)? {
                     if let Some(answer) = control.request(Some(peer), line) {
                         send(&mut write, &answer, &mut inbox, control).await?;
                     }
                     // One controller's long list does not keep the others waiting.
                     tokio::task::yield_now().await;
                 }
-                if lines.waiting() > MAX_LINE {
-                    count(&control.counters.controllers_cut_long_line);
-                    return Ok(());
-                }
-                if !more {
+                if count == 0 {
                     return Ok(());
                 }
             }
@@ -106,6 +105,13 @@ async fn converse(
     }
 }
 
+fn next_line<'a>(lines: &'a mut Lines, control: &Control) -> io::Result<Option<&'a [u8]>> {
+    lines.next_line().map_err(|error: LineError| {
+        count(&control.counters.controllers_cut_long_line);
+        io::Error::new(io::ErrorKind::InvalidData, error)
+    })
+}
+
 async fn send(
     write: &mut OwnedWriteHalf,
     text: &str,
@@ -113,8 +119,7 @@ async fn send(
     control: &Control,
 ) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(text.len() + 2);
-    bytes.extend_from_slice(text.as_bytes());
-    bytes.extend_from_slice(b"\r\n");
+    write_line(text, &mut bytes);
     tokio::select! {
         biased;
         written = timeout(WRITE_TIMEOUT, write.write_all(&bytes)) => written.unwrap_or_else(|_| {
@@ -134,70 +139,4 @@ pub(crate) fn keep_alive(socket: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(socket, Duration::from_secs(15))?;
     sockopt::set_tcp_keepcnt(socket, 4)?;
     Ok(())
-}
-
-/// Bytes that become lines.
-#[derive(Debug, Default)]
-struct Lines {
-    bytes: Vec<u8>,
-    /// Where the next line begins.
-    start: usize,
-    /// No line ends between `start` and here.
-    searched: usize,
-}
-
-impl Lines {
-    /// Reads once, without losing anything when it is not waited for; false at the end.
-    async fn fill(&mut self, from: &mut OwnedReadHalf) -> io::Result<bool> {
-        self.bytes.drain(..self.start);
-        self.searched -= std::mem::take(&mut self.start);
-        Ok(from.read_buf(&mut self.bytes).await? > 0)
-    }
-
-    /// The next line that is not empty, without its end; at the end of all also one without.
-    fn next(&mut self, end: bool) -> Option<&[u8]> {
-        let line = loop {
-            let found = self.bytes[self.searched..].iter().position(|&byte| byte == b'\n');
-            let stop = match found {
-                Some(at) => self.searched + at + 1,
-                None if end && self.start < self.bytes.len() => self.bytes.len(),
-                None => {
-                    self.searched = self.bytes.len();
-                    return None;
-                }
-            };
-            let line = self.start..stop;
-            (self.start, self.searched) = (stop, stop);
-            if !self.bytes[line.clone()].trim_ascii().is_empty() {
-                break line;
-            }
-        };
-        Some(self.bytes[line].trim_ascii())
-    }
-
-    /// Bytes of the line that has no end yet.
-    const fn waiting(&self) -> usize {
-        self.bytes.len() - self.start
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn lines(text: &str, end: bool) -> Vec<String> {
-        let mut lines = Lines { bytes: text.into(), ..Lines::default() };
-        let mut found = Vec::new();
-        while let Some(line) = lines.next(end) {
-            found.push(String::from_utf8_lossy(line).into_owned());
-        }
-        found
-    }
-
-    #[test]
-    fn lines_end_in_either_way_and_the_last_may_have_no_end() {
-        assert_eq!(lines("a\r\nb\n\r\n\n c \nd", false), ["a", "b", "c"]);
-        assert_eq!(lines("a\r\nb", true), ["a", "b"]);
-        assert_eq!(lines("\n\n", true), Vec::<String>::new());
-    }
 }

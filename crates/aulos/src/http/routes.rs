@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
+use aulos_proto::snap::control::MAX_LINE;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -18,7 +19,6 @@ use axum::routing::{any, get, post};
 use tokio::time::timeout;
 
 use super::events::Feed;
-use crate::control::tcp::MAX_LINE;
 use crate::control::{Control, count};
 
 /// How long the body of a call may take.
