@@ -1,0 +1,58 @@
+//! A sound card, whose idea of a second is its own.
+
+use aulos_core::{Frames, Instant, MediaTime, Ppm, SampleRate, Timeline};
+
+/// A card that asks for, or brings, `period` frames at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Card {
+    line: Timeline,
+    period: Frames,
+    done: MediaTime,
+}
+
+impl Card {
+    /// A card that starts at `start` and is fast by `drift`.
+    #[must_use]
+    pub fn new(rate: SampleRate, period: Frames, drift: Ppm, start: Instant) -> Self {
+        let line = Timeline::new(MediaTime::ZERO, start, rate).bend(MediaTime::ZERO, drift);
+        Self { line, period, done: MediaTime::ZERO }
+    }
+
+    /// When its next period is over.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Instant {
+        self.line.local_at(self.done + self.period)
+    }
+
+    /// The frames of one period if one is over at `now`. A card that was not looked at for long has
+    /// several, one per call.
+    pub fn period(&mut self, now: Instant) -> Option<Frames> {
+        if self.poll_timeout() > now {
+            return None;
+        }
+        self.done += self.period;
+        Some(self.period)
+    }
+
+    /// The frames of all periods so far.
+    #[must_use]
+    pub fn done(&self) -> MediaTime {
+        self.done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aulos_core::Span;
+
+    use super::*;
+
+    #[test]
+    fn a_fast_card_is_a_second_ahead_after_three_hours() {
+        let hours = Instant::ZERO + Span::from_secs(10_000);
+        let mut card =
+            Card::new(SampleRate::STUDIO, Frames(480), Ppm::from_ppm(100), Instant::ZERO);
+        while card.period(hours).is_some() {}
+        assert_eq!(card.done(), MediaTime(480_048_000));
+    }
+}

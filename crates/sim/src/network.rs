@@ -1,0 +1,201 @@
+//! Ways from one machine to another.
+//!
+//! [`Stream`] is what TCP makes of a bad way: everything arrives, in order, but late, and what is
+//! behind a lost piece waits for it. [`Datagrams`] is the way itself. Neither models congestion;
+//! scenarios that need a peer which does not read cut the way instead.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use aulos_core::{Instant, Span};
+
+use crate::Random;
+
+/// How bad a way is.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    /// What every piece takes at least.
+    pub delay: Span,
+    /// The mean of what it takes on top, exponentially distributed.
+    pub jitter: Span,
+    /// The part that is lost, 0 to 1. In a stream a lost piece comes [`Link::RESEND`] later.
+    pub loss: f64,
+    /// The part that comes twice, 0 to 1; datagrams only.
+    pub duplicates: f64,
+    /// The most bytes that arrive at once; streams only.
+    pub segment: usize,
+}
+
+impl Link {
+    /// A good cable.
+    pub const CABLE: Self = Self {
+        delay: Span::from_micros(200),
+        jitter: Span::from_micros(20),
+        loss: 0.0,
+        duplicates: 0.0,
+        segment: 1_460,
+    };
+
+    /// A busy wifi.
+    pub const WIFI: Self = Self {
+        delay: Span::from_millis(2),
+        jitter: Span::from_millis(4),
+        loss: 0.005,
+        duplicates: 0.001,
+        segment: 1_460,
+    };
+
+    /// How much later a lost piece of a stream comes: TCP's shortest time-out on Linux.
+    pub const RESEND: Span = Span::from_millis(200);
+
+    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a test world")]
+    fn transit(&self, random: &mut Random) -> Span {
+        self.delay + Span::from_nanos(random.exponential(self.jitter.as_nanos() as f64) as i64)
+    }
+}
+
+/// Bytes in order.
+#[derive(Debug)]
+pub struct Stream {
+    link: Link,
+    random: Random,
+    under_way: VecDeque<(Instant, Vec<u8>)>,
+    cut: bool,
+}
+
+impl Stream {
+    /// A way over `link`, with the chances that belong to `seed`.
+    #[must_use]
+    pub const fn new(link: Link, seed: u64) -> Self {
+        Self { link, random: Random::new(seed), under_way: VecDeque::new(), cut: false }
+    }
+
+    /// Sends bytes off at `now`.
+    pub fn send(&mut self, now: Instant, bytes: &[u8]) {
+        if self.cut {
+            return;
+        }
+        for piece in bytes.chunks(self.link.segment.max(1)) {
+            let mut arrival = now + self.link.transit(&mut self.random);
+            while self.random.chance(self.link.loss) {
+                arrival += Link::RESEND;
+            }
+            let behind = self.under_way.back().map_or(Instant::ZERO, |(last, _)| *last);
+            self.under_way.push_back((arrival.max(behind), piece.to_vec()));
+        }
+    }
+
+    /// The next piece that has arrived by `now`.
+    pub fn receive(&mut self, now: Instant) -> Option<Vec<u8>> {
+        if self.under_way.front()?.0 > now {
+            return None;
+        }
+        self.under_way.pop_front().map(|(_, piece)| piece)
+    }
+
+    /// When the next piece arrives.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.under_way.front().map(|(arrival, _)| *arrival)
+    }
+
+    /// From now on nothing arrives, and nobody is told.
+    pub fn cut(&mut self) {
+        self.cut = true;
+        self.under_way.clear();
+    }
+}
+
+/// Packets, each on its own.
+#[derive(Debug)]
+pub struct Datagrams {
+    link: Link,
+    random: Random,
+    /// By arrival, then by the order of sending.
+    under_way: BTreeMap<(Instant, u64), Vec<u8>>,
+    sent: u64,
+}
+
+impl Datagrams {
+    /// A way over `link`, with the chances that belong to `seed`.
+    #[must_use]
+    pub const fn new(link: Link, seed: u64) -> Self {
+        Self { link, random: Random::new(seed), under_way: BTreeMap::new(), sent: 0 }
+    }
+
+    /// Sends a packet off at `now`.
+    pub fn send(&mut self, now: Instant, packet: &[u8]) {
+        let copies = 1 + usize::from(self.random.chance(self.link.duplicates));
+        for _ in 0..copies {
+            if self.random.chance(self.link.loss) {
+                continue;
+            }
+            let arrival = now + self.link.transit(&mut self.random);
+            self.under_way.insert((arrival, self.sent), packet.to_vec());
+            self.sent += 1;
+        }
+    }
+
+    /// The next packet that has arrived by `now`.
+    pub fn receive(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let first = self.under_way.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove())
+    }
+
+    /// When the next packet arrives.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.under_way.first_key_value().map(|((arrival, _), _)| *arrival)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const END: Instant = Instant::from_nanos(u64::MAX);
+
+    #[test]
+    fn a_stream_keeps_its_order_whatever_is_lost() {
+        let link = Link { loss: 0.2, segment: 7, ..Link::WIFI };
+        let mut stream = Stream::new(link, 3);
+        let bytes: Vec<u8> = (0..=255).cycle().take(5_000).collect();
+        for (at, piece) in (0_i64..).zip(bytes.chunks(100)) {
+            stream.send(Instant::ZERO + Span::from_millis(at), piece);
+        }
+        let mut arrived = Vec::new();
+        let mut last = Instant::ZERO;
+        while let Some(at) = stream.poll_timeout() {
+            assert!(at >= last);
+            last = at;
+            arrived.extend(stream.receive(at).unwrap());
+        }
+        assert_eq!(arrived, bytes);
+        assert!(last > Instant::ZERO + Link::RESEND);
+    }
+
+    #[test]
+    fn datagrams_are_lost_doubled_and_overtake_each_other() {
+        let link = Link { loss: 0.1, duplicates: 0.1, ..Link::WIFI };
+        let mut way = Datagrams::new(link, 4);
+        for number in 0_u16..2_000 {
+            let now = Instant::ZERO + Span::from_millis(i64::from(number));
+            way.send(now, &number.to_be_bytes());
+        }
+        let all: Vec<_> = core::iter::from_fn(|| way.receive(END)).collect();
+        let mut sorted = all.clone();
+        sorted.sort();
+        assert_ne!(all, sorted);
+        assert!((1_900..2_060).contains(&all.len()), "{}", all.len());
+        sorted.dedup();
+        assert!((1_780..1_860).contains(&sorted.len()), "{}", sorted.len());
+    }
+
+    #[test]
+    fn behind_a_cut_nothing_arrives() {
+        let mut stream = Stream::new(Link::CABLE, 5);
+        stream.send(Instant::ZERO, b"lost");
+        stream.cut();
+        stream.send(Instant::ZERO, b"lost as well");
+        assert_eq!(stream.receive(END), None);
+    }
+}

@@ -1,0 +1,52 @@
+//! Chance, the same in every run.
+
+/// A generator of numbers that look random: `SplitMix64` (Steele, Lea and Flood 2014).
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The sequence that belongs to `seed`.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Any 64 bits.
+    pub const fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ bits >> 31
+    }
+
+    /// From 0 up to, but not including, 1.
+    #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
+    pub const fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// True in a part `probability` of all cases.
+    pub fn chance(&mut self, probability: f64) -> bool {
+        self.unit() < probability
+    }
+
+    /// Exponentially distributed: mostly small, now and then many times `mean`.
+    pub fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * (1.0 - self.unit()).ln()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_distributions_have_the_mean_that_they_say() {
+        let mut random = Random::new(1);
+        let mean = |next: &mut dyn FnMut() -> f64| (0..100_000).map(|_| next()).sum::<f64>() / 1e5;
+        assert!((mean(&mut || random.unit()) - 0.5).abs() < 0.01);
+        let mut random = Random::new(2);
+        assert!((mean(&mut || random.exponential(3.0)) - 3.0).abs() < 0.05);
+    }
+}

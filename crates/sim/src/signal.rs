@@ -1,0 +1,154 @@
+//! Test signals, one sample at a time, full scale at 1.0.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "signals are made in f64 and handed out in f32"
+)]
+
+use core::f64::consts::TAU;
+
+use aulos_core::{Db, SampleRate, Span};
+
+use crate::Random;
+
+/// A sine.
+#[derive(Clone, Debug)]
+pub struct Sine {
+    amplitude: f64,
+    /// Turns per sample.
+    step: f64,
+    phase: f64,
+    at: u64,
+}
+
+impl Sine {
+    /// A sine of `hz` whose peak is at `level`.
+    #[must_use]
+    pub fn new(rate: SampleRate, hz: f64, level: Db) -> Self {
+        let step = hz / f64::from(rate.hz());
+        Self { amplitude: level.amplitude(), step, phase: 0.0, at: 0 }
+    }
+
+    /// The same, beginning after `turns` of a turn.
+    #[must_use]
+    pub const fn phase(self, turns: f64) -> Self {
+        Self { phase: turns, ..self }
+    }
+}
+
+impl Iterator for Sine {
+    type Item = f32;
+
+    fn next(&mut self) -> Option<f32> {
+        // From the index and not from the last phase, so that an hour later it is still in tune.
+        let turns = (self.at as f64 * self.step + self.phase).fract();
+        self.at += 1;
+        Some((self.amplitude * (TAU * turns).sin()) as f32)
+    }
+}
+
+/// A sine that rises by equal intervals in equal times, from 20 Hz to just under half the rate.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    amplitude: f64,
+    rate: f64,
+    length: f64,
+    at: u64,
+}
+
+impl Sweep {
+    /// A sweep that lasts `length` and whose peak is at `level`.
+    #[must_use]
+    pub fn new(rate: SampleRate, length: Span, level: Db) -> Self {
+        let amplitude = level.amplitude();
+        Self { amplitude, rate: f64::from(rate.hz()), length: length.as_secs_f64(), at: 0 }
+    }
+}
+
+impl Iterator for Sweep {
+    type Item = f32;
+
+    fn next(&mut self) -> Option<f32> {
+        let time = self.at as f64 / self.rate;
+        if time >= self.length {
+            return None;
+        }
+        self.at += 1;
+        let octaves = (0.49 * self.rate / SWEEP_FROM).ln();
+        let turns = SWEEP_FROM * self.length / octaves * (octaves * time / self.length).exp_m1();
+        Some((self.amplitude * (TAU * turns.fract()).sin()) as f32)
+    }
+}
+
+const SWEEP_FROM: f64 = 20.0;
+
+/// A sawtooth of all 65,536 values of 16 bits, one after the other: whatever is cut out, put in or
+/// rounded shows, and shows where.
+#[derive(Clone, Debug, Default)]
+pub struct Ramp(i16);
+
+impl Iterator for Ramp {
+    type Item = f32;
+
+    fn next(&mut self) -> Option<f32> {
+        let sample = f32::from(self.0) / 32_768.0;
+        self.0 = self.0.wrapping_add(1);
+        Some(sample)
+    }
+}
+
+/// White noise, evenly distributed.
+#[derive(Clone, Debug)]
+pub struct Noise {
+    amplitude: f64,
+    random: Random,
+}
+
+impl Noise {
+    /// The noise that belongs to `seed`, whose peak is at `level`.
+    #[must_use]
+    pub fn new(seed: u64, level: Db) -> Self {
+        Self { amplitude: level.amplitude(), random: Random::new(seed) }
+    }
+}
+
+impl Iterator for Noise {
+    type Item = f32;
+
+    fn next(&mut self) -> Option<f32> {
+        Some((self.amplitude * (2.0 * self.random.unit() - 1.0)) as f32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rms(samples: impl Iterator<Item = f32>) -> f64 {
+        let squares: Vec<_> = samples.map(|sample| f64::from(sample).powi(2)).collect();
+        Db::from_amplitude((squares.iter().sum::<f64>() / squares.len() as f64).sqrt()).get()
+    }
+
+    #[test]
+    fn levels_are_those_of_the_textbook() {
+        let sine = Sine::new(SampleRate::STUDIO, 997.0, Db::new(-20.0)).take(48_000);
+        assert!((rms(sine) + 23.01).abs() < 0.01);
+        assert!((rms(Noise::new(1, Db::ZERO).take(100_000)) + 4.77).abs() < 0.05);
+        let sweep = Sweep::new(SampleRate::STUDIO, Span::from_secs(2), Db::ZERO);
+        assert!((rms(sweep) + 3.01).abs() < 0.05);
+    }
+
+    #[test]
+    fn a_sweep_ends_near_the_top_and_a_ramp_has_every_value() {
+        let sweep: Vec<_> = Sweep::new(SampleRate::STUDIO, Span::from_secs(1), Db::ZERO).collect();
+        assert_eq!(sweep.len(), 48_000);
+        let crossings = |part: &[f32]| part.windows(2).filter(|w| w[0] * w[1] < 0.0).count();
+        assert!(crossings(&sweep[..4_800]) < 10);
+        assert!((430..=470).contains(&crossings(&sweep[47_520..])));
+        let mut ramp: Vec<_> =
+            Ramp::default().take(65_536).map(|x| (x * 32_768.0) as i32).collect();
+        ramp.sort_unstable();
+        assert_eq!(ramp, (-32_768..32_768).collect::<Vec<_>>());
+    }
+}

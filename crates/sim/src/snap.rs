@@ -1,0 +1,331 @@
+//! Snapcast in the world: one server with one station, and whoever connects to it.
+//!
+//! The server is the driver that `aulos-io` is in earnest, in its smallest form: it reads what has
+//! arrived, drains the session, stamps at the last moment, and sends every chunk to everybody. Its
+//! sound is numbers, so that players can say what they have missed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use aulos_core::{Codec, HEADROOM, Instant, SampleSpec, Span};
+use aulos_proto::snap::session::{self, Cause};
+use aulos_proto::snap::sync::Filter;
+use aulos_proto::snap::wire::{Hello, ServerSettings, codec_header, write_chunk_header};
+use aulos_proto::snap::{Client, Session, client};
+
+use crate::{Link, LocalClock, Stream};
+
+/// From a chunk to the next.
+pub const CHUNK: Span = Span::from_millis(20);
+
+/// From a chunk's timestamp to its play-out.
+pub const BUFFER: Span = Span::from_secs(1);
+
+/// A server and its connections.
+#[derive(Debug)]
+pub struct House {
+    now: Instant,
+    clock: LocalClock,
+    codec_header: Arc<[u8]>,
+    next_chunk: u64,
+    connections: Vec<Connection>,
+}
+
+impl House {
+    /// A server by this clock, when the world is at zero.
+    #[must_use]
+    pub fn new(clock: LocalClock) -> Self {
+        let codec_header = codec_header(Codec::Pcm, SampleSpec::DEFAULT, &[]).unwrap_or_default();
+        Self {
+            now: Instant::ZERO,
+            clock,
+            codec_header: codec_header.into(),
+            next_chunk: 0,
+            connections: Vec::new(),
+        }
+    }
+
+    /// Connects a peer now, over two ways like `up` and `down`; returns its number.
+    pub fn connect(&mut self, mut peer: Peer, up: Link, down: Link, seed: u64) -> usize {
+        if let Peer::Player(player) = &mut peer {
+            player.connect(self.now);
+        }
+        self.connections.push(Connection {
+            up: Stream::new(up, seed),
+            down: Stream::new(down, !seed),
+            session: Session::new(self.clock.read(self.now)),
+            peer,
+            ended: None,
+        });
+        self.connections.len() - 1
+    }
+
+    /// Lets the world go on until `end`.
+    pub fn run_until(&mut self, end: Instant) {
+        self.step();
+        while let Some(next) = self.poll_timeout().filter(|next| *next <= end) {
+            self.now = self.now.max(next);
+            self.step();
+        }
+        self.now = self.now.max(end);
+    }
+
+    /// The connection with that number.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    pub fn connection(&self, number: usize) -> &Connection {
+        &self.connections[number]
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let chunk = self.clock.world_at(self.timestamp(self.next_chunk + 1));
+        let timers = self.connections.iter().filter_map(|each| each.poll_timeout(self.clock));
+        timers.chain([chunk]).min()
+    }
+
+    fn step(&mut self) {
+        let chunk = self.take_chunk();
+        for connection in &mut self.connections {
+            connection.serve(self.now, self.clock, &self.codec_header);
+            if let Some(bytes) = &chunk
+                && connection.session.wants_audio()
+            {
+                connection.down.send(self.now, bytes);
+            }
+            connection.live(self.now, self.clock);
+        }
+    }
+
+    /// A chunk is sent when its last frame has been recorded.
+    fn take_chunk(&mut self) -> Option<Vec<u8>> {
+        let now = self.clock.read(self.now);
+        if self.timestamp(self.next_chunk + 1) > now {
+            return None;
+        }
+        let mut bytes = vec![0; HEADROOM];
+        bytes.extend_from_slice(&self.next_chunk.to_le_bytes());
+        bytes.resize(HEADROOM + 300, 0);
+        let (headroom, payload) = bytes.split_at_mut(HEADROOM);
+        let timestamp = self.timestamp(self.next_chunk);
+        let used = write_chunk_header(headroom, now, timestamp, payload.len());
+        self.next_chunk += 1;
+        Some(bytes.split_off(HEADROOM - used))
+    }
+
+    fn timestamp(&self, chunk: u64) -> Instant {
+        let number = i64::try_from(chunk).unwrap_or(i64::MAX);
+        self.clock.read(Instant::ZERO) + CHUNK * number
+    }
+}
+
+/// One connection, seen from everywhere.
+#[derive(Debug)]
+pub struct Connection {
+    up: Stream,
+    down: Stream,
+    session: Session,
+    peer: Peer,
+    ended: Option<(Instant, Cause)>,
+}
+
+impl Connection {
+    /// When, and why, the server hung up.
+    #[must_use]
+    pub const fn ended(&self) -> Option<(Instant, Cause)> {
+        self.ended
+    }
+
+    /// What the server counted.
+    #[must_use]
+    pub const fn counts(&self) -> session::Counts {
+        self.session.counts()
+    }
+
+    /// The player at the other end, if that is one.
+    #[must_use]
+    pub fn player(&self) -> Option<&Player> {
+        match &self.peer {
+            Peer::Player(player) => Some(player),
+            Peer::Script(_) => None,
+        }
+    }
+
+    fn poll_timeout(&self, server: LocalClock) -> Option<Instant> {
+        let session = self.session.poll_timeout().map(|local| server.world_at(local));
+        let peer = match &self.peer {
+            Peer::Player(player) => player.poll_timeout(),
+            Peer::Script(script) => script.front().map(|(at, _)| *at),
+        };
+        let ways = [self.up.poll_timeout(), self.down.poll_timeout()];
+        ways.into_iter().chain([session, peer]).flatten().min()
+    }
+
+    /// What the server does.
+    fn serve(&mut self, now: Instant, clock: LocalClock, codec_header: &Arc<[u8]>) {
+        let local = clock.read(now);
+        while let Some(bytes) = self.up.receive(now) {
+            self.session.handle_input(local, session::Input::Received(&bytes));
+            self.drain(now, local, codec_header);
+        }
+        if self.session.poll_timeout().is_some_and(|due| due <= local) {
+            self.session.handle_timeout(local);
+            self.drain(now, local, codec_header);
+        }
+    }
+
+    fn drain(&mut self, now: Instant, local: Instant, codec_header: &Arc<[u8]>) {
+        while let Some(output) = self.session.poll_output() {
+            match output {
+                session::Output::Event(session::Event::Hello(_)) => {
+                    let settings = ServerSettings { buffer: BUFFER, ..ServerSettings::default() };
+                    self.session.handle_input(local, session::Input::Settings(settings));
+                    let stream = session::Input::Stream(Arc::clone(codec_header));
+                    self.session.handle_input(local, stream);
+                }
+                session::Output::Send(outgoing) => {
+                    let mut bytes = Vec::new();
+                    outgoing.write(local, &mut bytes);
+                    self.down.send(now, &bytes);
+                }
+                session::Output::Close(cause) => self.ended = Some((now, cause)),
+                _ => {}
+            }
+        }
+    }
+
+    /// What the peer does.
+    fn live(&mut self, now: Instant, server: LocalClock) {
+        let mut bytes = Vec::new();
+        match &mut self.peer {
+            Peer::Script(script) => {
+                while script.front().is_some_and(|(at, _)| *at <= now) {
+                    bytes.extend(script.pop_front().map(|(_, due)| due).unwrap_or_default());
+                }
+                while self.down.receive(now).is_some() {}
+            }
+            Peer::Player(player) => {
+                while let Some(piece) = self.down.receive(now) {
+                    player.receive(now, server, &piece, &mut bytes);
+                }
+                player.handle_timeout(now, server, &mut bytes);
+            }
+        }
+        if self.ended.is_none() {
+            self.up.send(now, &bytes);
+        }
+    }
+}
+
+/// Who is at the other end.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a handful per test")]
+#[non_exhaustive]
+pub enum Peer {
+    /// A client that means well.
+    Player(Player),
+    /// Somebody who sends these bytes at these moments of the world, whatever the server says.
+    Script(VecDeque<(Instant, Vec<u8>)>),
+}
+
+/// A client that notes when it would play what.
+#[derive(Debug)]
+pub struct Player {
+    clock: LocalClock,
+    filter: Filter,
+    name: String,
+    client: Option<Client>,
+    heard: Vec<Heard>,
+    ended: Option<client::Cause>,
+}
+
+/// One chunk, as a player hears it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// Which chunk of the station.
+    pub chunk: u64,
+    /// When it arrived, by the world's time.
+    pub arrived: Instant,
+    /// How much too late it would be played; none while the clocks have not been compared.
+    pub error: Option<Span>,
+    /// How long it waits before it is played; negative when it came too late.
+    pub early: Option<Span>,
+}
+
+impl Player {
+    /// A player by this clock, which takes the server's by this filter.
+    #[must_use]
+    pub fn new(name: &str, clock: LocalClock, filter: Filter) -> Self {
+        Self { clock, filter, name: name.to_owned(), client: None, heard: Vec::new(), ended: None }
+    }
+
+    /// Everything that it has heard.
+    #[must_use]
+    pub fn heard(&self) -> &[Heard] {
+        &self.heard
+    }
+
+    /// Why it hung up.
+    #[must_use]
+    pub const fn ended(&self) -> Option<client::Cause> {
+        self.ended
+    }
+
+    fn connect(&mut self, now: Instant) {
+        let config = client::Config { hello: Hello::new(&self.name), filter: self.filter };
+        self.client = Some(Client::new(config, self.clock.read(now)));
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let local = self.client.as_ref()?.poll_timeout()?;
+        Some(self.clock.world_at(local))
+    }
+
+    fn receive(&mut self, now: Instant, server: LocalClock, bytes: &[u8], out: &mut Vec<u8>) {
+        let local = self.clock.read(now);
+        if let Some(client) = &mut self.client {
+            client.handle_input(local, client::Input::Received(bytes));
+        }
+        self.drain(now, server, out);
+    }
+
+    fn handle_timeout(&mut self, now: Instant, server: LocalClock, out: &mut Vec<u8>) {
+        let local = self.clock.read(now);
+        if let Some(client) = &mut self.client {
+            client.handle_timeout(local);
+        }
+        self.drain(now, server, out);
+    }
+
+    fn drain(&mut self, now: Instant, server: LocalClock, out: &mut Vec<u8>) {
+        let local = self.clock.read(now);
+        let Some(client) = &mut self.client else { return };
+        loop {
+            let (timestamp, chunk) = match client.poll_output() {
+                None => return,
+                Some(client::Output::Send(outgoing)) => {
+                    outgoing.write(local, out);
+                    continue;
+                }
+                Some(client::Output::Close(cause)) => {
+                    self.ended = Some(cause);
+                    continue;
+                }
+                Some(client::Output::Chunk { timestamp, payload }) => {
+                    let number = payload.first_chunk().copied().unwrap_or_default();
+                    (timestamp, u64::from_le_bytes(number))
+                }
+                Some(_) => continue,
+            };
+            let played = client.playout(timestamp).map(|local| self.clock.world_at(local));
+            let wanted = server.world_at(timestamp + BUFFER);
+            self.heard.push(Heard {
+                chunk,
+                arrived: now,
+                error: played.map(|played| played - wanted),
+                early: played.map(|played| played - now),
+            });
+        }
+    }
+}
