@@ -4,9 +4,11 @@
 //! half the difference of the two ways. The median over many throws the bad ones away. A median
 //! alone, which is what Snapcast's own client takes, lags behind when the clocks drift: with 200
 //! exchanges, one a second, it is the offset of 100 s ago, and at 100 ppm that is 10 ms. Therefore
-//! [`Filter::Line`] first takes the drift out. A least-squares line was rejected: one late packet
-//! moves it.
+//! [`Filter::Line`] listens only to the quarter of the exchanges with the shortest round trips, as
+//! NTP does (RFC 5905, section 10), and takes the drift out before it takes the median. A
+//! least-squares line was rejected: one late packet moves it.
 
+use core::ops::RangeBounds;
 use std::collections::VecDeque;
 
 use aulos_core::{Instant, Ppm, Span};
@@ -37,7 +39,7 @@ pub const STALE: Span = Span::from_secs(60);
 pub enum Filter {
     /// The plain median, as Snapcast's client does it.
     Median,
-    /// The median around a robust line, which does not lag.
+    /// The median of the quickest quarter around a robust line, which does not lag.
     #[default]
     Line,
 }
@@ -111,7 +113,8 @@ impl TimeSync {
         self.timer = Timer::Ask(next);
         let there = latency.as_micros();
         let back = WireTime::from_instant(now).as_micros() - stamp.sent.as_micros();
-        self.remember(Exchange { at: now, offset: Span::from_micros((there - back) / 2) });
+        let offset = Span::from_micros((there - back) / 2);
+        self.remember(Exchange { at: now, offset, round_trip: there + back });
         true
     }
 
@@ -203,18 +206,26 @@ impl TimeSync {
         i64::try_from(ppb).unwrap_or(0).clamp(-MAX_DRIFT, MAX_DRIFT)
     }
 
-    fn median(
-        &mut self,
-        range: impl core::ops::RangeBounds<usize>,
-        value: impl Fn(&Exchange) -> i64,
-    ) -> i64 {
+    fn median(&mut self, range: impl RangeBounds<usize>, value: impl Fn(&Exchange) -> i64) -> i64 {
+        let chosen = self.exchanges.range(range);
+        let slowest = match self.filter {
+            Filter::Median => i64::MAX,
+            Filter::Line => {
+                self.scratch.clear();
+                self.scratch.extend(chosen.clone().map(|exchange| exchange.round_trip));
+                let place = self.scratch.len() / QUICKEST;
+                nth(&mut self.scratch, place)
+            }
+        };
+        let quick = chosen.filter(|exchange| exchange.round_trip <= slowest);
         self.scratch.clear();
-        self.scratch.extend(self.exchanges.range(range).map(value));
-        if self.scratch.is_empty() {
-            return 0;
-        }
-        let middle = self.scratch.len() / 2;
-        *self.scratch.select_nth_unstable(middle).1
+        self.scratch.extend(quick.map(value));
+        let count = self.scratch.len();
+        // Of an even number the mean of both in the middle: only then does it not matter whether
+        // the offsets rise or fall, which at the gap after the quick exchanges is half a minute.
+        let upper = nth(&mut self.scratch, count / 2);
+        let lower = nth(&mut self.scratch, count.saturating_sub(1) / 2);
+        lower.midpoint(upper)
     }
 }
 
@@ -230,6 +241,8 @@ enum Timer {
 struct Exchange {
     at: Instant,
     offset: Span,
+    /// Microseconds; the offset is off by at most half of what this is above the shortest possible.
+    round_trip: i64,
 }
 
 impl Exchange {
@@ -252,10 +265,18 @@ impl Line {
     }
 }
 
+/// The value at `place` of the sorted values; 0 where there is none.
+fn nth(values: &mut [i64], place: usize) -> i64 {
+    if place < values.len() { *values.select_nth_unstable(place).1 } else { 0 }
+}
+
 fn drift_over(ppb: i64, span: Span) -> Span {
     let nanos = i128::from(span.as_nanos()) * i128::from(ppb) / 1_000_000_000;
     Span::from_nanos(i64::try_from(nanos).unwrap_or(0))
 }
+
+/// One exchange in so many is quick enough to be listened to.
+const QUICKEST: usize = 4;
 
 /// Below this the jitter of single exchanges would be taken for drift.
 const DRIFT_AFTER: Span = Span::from_secs(10);

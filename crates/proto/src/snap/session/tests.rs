@@ -187,7 +187,8 @@ fn an_idle_session_keeps_no_buffer_of_a_busy_past() {
     receive(&mut session, 9, &big[..50_000]);
     receive(&mut session, 9, &big[50_000..]);
     assert!(session.assembly.held() <= 256);
-    assert!(size_of::<Session>() <= 256, "{}", size_of::<Session>());
+    let idle = size_of::<Session>() + 256 + IDLE_OUTPUTS * size_of::<Output>();
+    assert!(idle <= 1_536, "{idle} bytes");
 }
 
 #[test]
