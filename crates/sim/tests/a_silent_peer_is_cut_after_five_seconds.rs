@@ -1,0 +1,54 @@
+//! A peer that says nothing, or never comes to the point, is cut 5 s after it connected.
+
+use std::collections::VecDeque;
+
+use aulos_core::{Instant, Ppm, Span};
+use aulos_proto::snap::session::Cause;
+use aulos_proto::snap::wire::{ClientMessage, Hello, Kind, Stamp};
+use aulos_sim::snap::{House, Peer};
+use aulos_sim::{Link, LocalClock};
+
+fn at(millis: i64) -> Instant {
+    Instant::ZERO + Span::from_millis(millis)
+}
+
+fn cut_at(script: Vec<(Instant, Vec<u8>)>) -> Option<(Instant, Cause)> {
+    let mut house = House::new(LocalClock::new(at(1_000_000), Ppm::ZERO));
+    house.run_until(at(3_000));
+    let peer = Peer::Script(VecDeque::from(script));
+    let number = house.connect(peer, Link::CABLE, Link::CABLE, 1);
+    house.run_until(at(60_000));
+    house.connection(number).ended()
+}
+
+fn greeting() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let hello = ClientMessage::Hello(Box::new(Hello::new("slow")));
+    hello.write(Stamp { id: 1, ..Stamp::default() }, &mut bytes);
+    bytes
+}
+
+#[test]
+fn who_says_nothing() {
+    assert_eq!(cut_at(Vec::new()), Some((at(8_000), Cause::NoHello)));
+}
+
+#[test]
+fn who_greets_a_byte_a_second() {
+    let bytes = (4_000..).step_by(1_000).map(at).zip(greeting().into_iter().map(|byte| vec![byte]));
+    assert_eq!(cut_at(bytes.collect()), Some((at(8_000), Cause::NoHello)));
+}
+
+#[test]
+fn who_asks_for_the_time_and_never_greets() {
+    let mut time = Vec::new();
+    ClientMessage::Time.write(Stamp { id: 4, ..Stamp::default() }, &mut time);
+    assert_eq!(time.first().copied().map(u16::from), Some(Kind::Time.number()));
+    let asks = (3_500..60_000).step_by(500).map(|millis| (at(millis), time.clone()));
+    assert_eq!(cut_at(asks.collect()), Some((at(8_000), Cause::NoHello)));
+}
+
+#[test]
+fn who_greets_in_time_stays() {
+    assert_eq!(cut_at(vec![(at(7_900), greeting())]), None);
+}
