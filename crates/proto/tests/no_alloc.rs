@@ -1,0 +1,119 @@
+//! The promise of every `# Real-time` line in this crate: after warm-up, nothing allocates.
+
+#![allow(unsafe_code, reason = "a counting allocator can only be an unsafe implementation")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+
+use aulos_core::{ChannelLayout, Frames, HEADROOM, Instant, SampleRate, Span};
+use aulos_proto::ogg::OpusStream;
+use aulos_proto::snap::session::{Input, Output};
+use aulos_proto::snap::sync::{Due, Filter};
+use aulos_proto::snap::wire::{
+    ClientMessage, Hello, ServerSettings, Stamp, WireTime, write_chunk_header,
+};
+use aulos_proto::snap::{Session, TimeSync};
+
+struct Counting;
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call goes on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CALLS.set(CALLS.get() + 1);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        CALLS.set(CALLS.get() + 1);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Calls of the allocator in rounds 10 to 999 of `round`.
+fn calls(mut round: impl FnMut(i64)) -> u64 {
+    (0..10).for_each(&mut round);
+    let before = CALLS.get();
+    (10..1_000).for_each(&mut round);
+    CALLS.get() - before
+}
+
+fn at(micros: i64) -> Instant {
+    Instant::ZERO + Span::from_secs(1) + Span::from_micros(micros)
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(calls(|round| drop(vec![round])), 2 * 990);
+}
+
+#[test]
+fn time_replies_whole_and_torn() {
+    let mut session = Session::new(at(0));
+    let (mut bytes, mut out) = (Vec::new(), Vec::with_capacity(1_000));
+    let hello = ClientMessage::Hello(Box::new(Hello::new("me")));
+    hello.write(Stamp { id: 1, ..Stamp::default() }, &mut bytes);
+    session.handle_input(at(0), Input::Received(&bytes));
+    session.handle_input(at(0), Input::Settings(ServerSettings::default()));
+    session.handle_input(at(0), Input::Stream(Arc::from(&b"stream"[..])));
+    bytes.clear();
+    ClientMessage::Time.write(Stamp { id: 2, ..Stamp::default() }, &mut bytes);
+
+    let mut replies = 0;
+    let calls = calls(|round| {
+        let now = at(round * 20_000);
+        let (front, back) = bytes.split_at(usize::try_from(round % 34).unwrap_or(0));
+        for piece in [front, back] {
+            session.handle_input(now, Input::Received(piece));
+            while let Some(output) = session.poll_output() {
+                if let Output::Send(outgoing) = output {
+                    out.clear();
+                    outgoing.write(now, &mut out);
+                    replies += 1;
+                }
+            }
+        }
+    });
+    assert_eq!(replies, 1_000 + 2);
+    assert_eq!(calls, 0);
+}
+
+#[test]
+fn chunk_headers_and_ogg_pages() {
+    let mut headroom = [0; HEADROOM];
+    let mut out = Vec::with_capacity(10_000);
+    let begun = OpusStream::begin(1, ChannelLayout::STEREO, SampleRate::STUDIO, "", &mut out);
+    let Ok(mut stream) = begun else { unreachable!("two channels") };
+    let calls = calls(|round| {
+        write_chunk_header(&mut headroom, at(round), at(round), 3_840);
+        out.clear();
+        stream.write(&[7; 500], Frames(960), &mut out);
+    });
+    assert_eq!(calls, 0);
+}
+
+#[test]
+fn the_clients_idea_of_the_time() {
+    for filter in [Filter::Median, Filter::Line] {
+        let mut sync = TimeSync::new(filter, at(0));
+        let calls = calls(|_| {
+            let now = sync.poll_timeout();
+            if let Some(Due::Request(id)) = sync.handle_timeout(now) {
+                let sent = WireTime::from_instant(now);
+                let stamp = Stamp { refers_to: id, sent, ..Stamp::default() };
+                assert!(sync.handle_reply(now, stamp, WireTime::ZERO));
+            }
+        });
+        assert_eq!(sync.exchanges(), 200);
+        assert_eq!(calls, 0);
+    }
+}
