@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 mod clock;
+pub mod decode;
 pub mod feed;
 mod pool;
 pub mod reactor;

@@ -1,0 +1,93 @@
+//! A file on its way to a station.
+
+use aulos_core::Block;
+use aulos_rt::ring::Producer;
+use aulos_rt::{Pool, Pooled};
+
+use super::error::DecodeError;
+use super::file::{Decoded, FileDecoder, Info};
+
+/// What goes through the ring.
+#[derive(Debug)]
+pub enum Item {
+    /// The next frames.
+    Block(Pooled<Block>),
+    /// The file is over; nothing follows.
+    End,
+}
+
+/// Decodes a file into a ring, step by step, on whatever thread calls it.
+#[derive(Debug)]
+pub struct FileFeed {
+    decoder: FileDecoder,
+    pool: Pool<Block>,
+    ring: Producer<Item>,
+    end: Option<Progress>,
+}
+
+/// How far a step came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The ring or the pool has no room: step again when blocks have been taken.
+    Full,
+    /// The file is over, and [`Item::End`] is in the ring: drop the feed.
+    Ended,
+    /// The file gives no more, and [`Item::End`] is in the ring: drop the feed, say why.
+    Failed(DecodeError),
+    /// Nobody holds the other end of the ring: drop the feed.
+    Abandoned,
+}
+
+impl FileFeed {
+    /// Feeds `ring` with blocks from `pool`, which were made with
+    /// [`BLOCK_SAMPLES`](aulos_engine::source::BLOCK_SAMPLES).
+    #[must_use]
+    pub const fn new(decoder: FileDecoder, pool: Pool<Block>, ring: Producer<Item>) -> Self {
+        Self { decoder, pool, ring, end: None }
+    }
+
+    /// Decodes until there is no room or no more file, at most one ring of blocks.
+    ///
+    /// Waits for nothing but the disk. Not for a real-time thread: codecs allocate.
+    pub fn step(&mut self) -> Progress {
+        for _ in 0..self.ring.capacity() {
+            if self.ring.is_abandoned() {
+                return Progress::Abandoned;
+            }
+            if let Some(end) = self.end {
+                return end;
+            }
+            if self.ring.free() == 0 {
+                return Progress::Full;
+            }
+            let Some(mut block) = self.pool.take() else { return Progress::Full };
+            let end = match self.decoder.next(&mut block) {
+                Ok(Decoded::Block) => None,
+                Ok(Decoded::End) => Some(Progress::Ended),
+                Err(error) => Some(Progress::Failed(error)),
+            };
+            self.end = end;
+            let item = if end.is_some() { Item::End } else { Item::Block(block) };
+            // There was room a moment ago, and only this end fills it.
+            if self.ring.push(item).is_err() {
+                return Progress::Full;
+            }
+            if let Some(end) = end {
+                return end;
+            }
+        }
+        Progress::Full
+    }
+
+    /// What the file is.
+    #[must_use]
+    pub const fn info(&self) -> &Info {
+        self.decoder.info()
+    }
+
+    /// Packets that were skipped because they were damaged.
+    #[must_use]
+    pub const fn damaged(&self) -> u64 {
+        self.decoder.damaged()
+    }
+}

@@ -1,0 +1,284 @@
+//! A file, block by block.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, SampleSpec};
+use aulos_engine::source::BLOCK_SAMPLES;
+
+use super::error::{DecodeError, OpenError};
+use super::media::{About, Media, Step};
+use super::raw::Raw;
+
+/// How a file is to be read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Begin again at the end, without a gap.
+    pub looped: bool,
+    /// The file is raw samples of this spec. Without it, files that end in `.raw`, `.pcm` or `.s16`
+    /// are raw samples of [`SampleSpec::DEFAULT`], and all others say themselves what they are.
+    pub raw: Option<SampleSpec>,
+}
+
+/// What a file is.
+#[derive(Clone, Debug)]
+pub struct Info {
+    /// Frames per second.
+    pub rate: SampleRate,
+    /// The channels of one frame.
+    pub layout: ChannelLayout,
+    /// The length of one round, where the file says it.
+    pub frames: Option<Frames>,
+    /// The codec's short name, as in `flac` or `pcm_s16le`.
+    pub codec: &'static str,
+    /// Bits per sample, where that means something.
+    pub bits: Option<u32>,
+    /// The title tag, at most 200 characters.
+    pub title: Option<String>,
+    /// The artist tag, at most 200 characters.
+    pub artist: Option<String>,
+}
+
+/// What [`FileDecoder::next`] gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decoded {
+    /// The block holds the next frames, at least one.
+    Block,
+    /// The file is over.
+    End,
+}
+
+/// An open file of sound.
+#[derive(Debug)]
+pub struct FileDecoder {
+    file: File,
+    extension: Option<String>,
+    options: Options,
+    source: Source,
+    info: Info,
+    /// Decoded samples, those before `taken` already given.
+    pending: Vec<f32>,
+    taken: usize,
+    position: MediaTime,
+    damaged: u64,
+    /// Whether this round has given a frame: a file that never does must not be looped for ever.
+    heard: bool,
+    end: Option<Result<(), DecodeError>>,
+}
+
+#[derive(Debug)]
+enum Source {
+    Media(Box<Media>),
+    Raw(Raw),
+}
+
+impl FileDecoder {
+    /// Opens `path` and decodes up to its first frame, so that what it is is known for sure.
+    ///
+    /// # Errors
+    /// [`OpenError`], by what the user can do about it.
+    pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
+        // A FIFO would block in `open`, until somebody writes.
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(OpenError::NotAFile);
+        }
+        let extension = path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
+        let named_raw = extension.as_deref().is_some_and(|e| RAW_EXTENSIONS.contains(&e));
+        let options = Options {
+            raw: options.raw.or_else(|| named_raw.then_some(SampleSpec::DEFAULT)),
+            ..options
+        };
+        let source = Source::open(&file, extension.as_deref(), options.raw)?;
+        let mut decoder = Self {
+            info: source.info(&file),
+            file,
+            extension,
+            options,
+            source,
+            pending: Vec::new(),
+            taken: 0,
+            position: MediaTime::ZERO,
+            damaged: 0,
+            heard: false,
+            end: None,
+        };
+        match decoder.refill_once() {
+            Ok(true) => {}
+            Ok(false) => return Err(OpenError::NotAudio),
+            Err(DecodeError::Io(kind)) => return Err(OpenError::Io(kind)),
+            Err(DecodeError::Torn) => return Err(OpenError::Torn),
+        }
+        (decoder.info.rate, decoder.info.layout) = decoder.source.shape();
+        Ok(decoder)
+    }
+
+    /// Fills `into` with the next frames: as many as fit, at most [`BLOCK_SAMPLES`] samples, fewer
+    /// only at the end, before an error and where a chained stream changes its rate or layout.
+    ///
+    /// Media time counts the frames given, from 0, through all rounds of a loop.
+    ///
+    /// # Errors
+    /// [`DecodeError`], after everything that could be decoded has been given; from then on always.
+    pub fn next(&mut self, into: &mut Block) -> Result<Decoded, DecodeError> {
+        into.pts = self.position;
+        into.received = Instant::ZERO;
+        let (mut rate, mut layout) = self.source.shape();
+        into.reset(rate, layout);
+        let mut filled = 0;
+        loop {
+            if self.taken == self.pending.len() {
+                if !self.has_more() {
+                    break;
+                }
+                if (rate, layout) != self.source.shape() {
+                    if filled > 0 {
+                        break;
+                    }
+                    (rate, layout) = self.source.shape();
+                    into.reset(rate, layout);
+                }
+            }
+            let room = into.capacity().as_usize().min(BLOCK_SAMPLES / layout.channels());
+            let room = room * layout.channels() - filled;
+            let count = room.min(self.pending.len() - self.taken);
+            if count == 0 {
+                break;
+            }
+            into.resize(Frames::from((filled + count) / layout.channels()));
+            let fresh = &self.pending[self.taken..self.taken + count];
+            for (to, from) in into.samples_mut()[filled..].iter_mut().zip(fresh) {
+                // A float file may hold anything; no NaN circulates in the house.
+                *to = if from.is_finite() { *from } else { 0.0 };
+            }
+            self.taken += count;
+            filled += count;
+        }
+        self.position += into.frames();
+        match self.end {
+            Some(end) if filled == 0 => end.map(|()| Decoded::End),
+            _ => Ok(Decoded::Block),
+        }
+    }
+
+    /// What the file is.
+    #[must_use]
+    pub const fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// Packets that were skipped because they were damaged; a file that is cut off counts as one.
+    #[must_use]
+    pub const fn damaged(&self) -> u64 {
+        self.damaged
+    }
+
+    /// Gets more samples, through the seam of a loop. `false` at the end and after an error.
+    fn has_more(&mut self) -> bool {
+        if self.end.is_some() {
+            return false;
+        }
+        let more = self.refill_once().and_then(|more| {
+            if more || !self.options.looped {
+                return Ok(more);
+            }
+            self.begin_again()?;
+            self.refill_once()?.then_some(true).ok_or(DecodeError::Torn)
+        });
+        self.end = match more {
+            Ok(true) => None,
+            Ok(false) => Some(Ok(())),
+            Err(error) => Some(Err(error)),
+        };
+        self.end.is_none()
+    }
+
+    fn begin_again(&mut self) -> Result<(), DecodeError> {
+        if !self.heard {
+            return Err(DecodeError::Torn);
+        }
+        self.heard = false;
+        let source = Source::open(&self.file, self.extension.as_deref(), self.options.raw);
+        self.source = source.map_err(|error| match error {
+            OpenError::Io(kind) => DecodeError::Io(kind),
+            _ => DecodeError::Torn,
+        })?;
+        Ok(())
+    }
+
+    /// Decodes until there are samples. `false` at the end of the round.
+    fn refill_once(&mut self) -> Result<bool, DecodeError> {
+        self.taken = 0;
+        for _ in 0..FRUITLESS_PACKETS {
+            match self.source.decode(&mut self.pending)? {
+                Step::Sound => {}
+                Step::Damaged => self.damaged += 1,
+                Step::TornEnd => {
+                    self.damaged += 1;
+                    return Ok(false);
+                }
+                Step::End => return Ok(false),
+            }
+            if !self.pending.is_empty() {
+                self.heard = true;
+                return Ok(true);
+            }
+        }
+        Err(DecodeError::Torn)
+    }
+}
+
+impl Source {
+    fn open(
+        file: &File,
+        extension: Option<&str>,
+        raw: Option<SampleSpec>,
+    ) -> Result<Self, OpenError> {
+        let mut file = file.try_clone()?;
+        Ok(match raw {
+            Some(spec) => {
+                file.seek(SeekFrom::Start(0))?;
+                Self::Raw(Raw::new(file, spec))
+            }
+            None => Self::Media(Box::new(Media::open(file, extension)?)),
+        })
+    }
+
+    fn decode(&mut self, out: &mut Vec<f32>) -> Result<Step, DecodeError> {
+        match self {
+            Self::Media(media) => media.decode(out),
+            Self::Raw(raw) => raw.decode(out),
+        }
+    }
+
+    const fn shape(&self) -> (SampleRate, ChannelLayout) {
+        match self {
+            Self::Media(media) => (media.rate(), media.layout()),
+            Self::Raw(raw) => (raw.spec().rate, raw.spec().layout),
+        }
+    }
+
+    fn info(&self, file: &File) -> Info {
+        let (rate, layout) = self.shape();
+        let about = match self {
+            Self::Media(media) => media.about.clone(),
+            Self::Raw(raw) => About {
+                codec: "raw",
+                bits: Some(raw.spec().format.bits().into()),
+                frames: file.metadata().ok().map(|m| m.len() / raw.spec().frame_bytes() as u64),
+                ..About::default()
+            },
+        };
+        let About { codec, bits, frames, title, artist } = about;
+        Info { rate, layout, frames: frames.map(Frames), codec, bits, title, artist }
+    }
+}
+
+/// Names that say "no header" to everybody who uses them.
+const RAW_EXTENSIONS: [&str; 3] = ["raw", "pcm", "s16"];
+
+/// Packets in a row that may give no frame: damage, a picture, another track. A film has some
+/// hundred packets of video between two of sound; garbage must not keep a thread for minutes.
+const FRUITLESS_PACKETS: u32 = 4_096;

@@ -1,0 +1,345 @@
+//! A container and its codec, as the library reads them, with its edges trimmed.
+
+use core::fmt;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use aulos_core::{ChannelLayout, SampleRate};
+use symphonia::core::codecs::CodecParameters;
+use symphonia::core::codecs::audio::well_known::{CODEC_ID_AAC, CODEC_ID_ALAC, CODEC_ID_OPUS};
+use symphonia::core::codecs::audio::{AudioCodecParameters, AudioDecoder, AudioDecoderOptions};
+use symphonia::core::common::Limit;
+use symphonia::core::errors::Error;
+use symphonia::core::formats::probe::Hint;
+use symphonia::core::formats::well_known::FORMAT_ID_ISOMP4;
+use symphonia::core::formats::{FormatOptions, FormatReader, Track, TrackType};
+use symphonia::core::io::{MediaSourceStream, MediaSourceStreamOptions};
+use symphonia::core::meta::{MetadataOptions, MetadataRevision, StandardTag};
+use symphonia::core::packet::Packet;
+use symphonia::core::units::Timestamp;
+use symphonia::default::{get_codecs, get_probe};
+
+use super::edit::{self, Edit};
+use super::error::{DecodeError, OpenError};
+use super::opus::{Head, Opus};
+
+/// A file that the library reads, one packet at a time.
+pub(super) struct Media {
+    reader: Box<dyn FormatReader>,
+    track: u32,
+    codec: Codec,
+    rate: SampleRate,
+    layout: ChannelLayout,
+    trim: Trim,
+    /// Where the next packet should begin, if packets are timed in frames.
+    expected: Option<Timestamp>,
+    pub(super) about: About,
+}
+
+/// What one packet gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Frames, or none where the codec has not yet enough.
+    Sound,
+    /// Something is lost here; there may be frames all the same.
+    Damaged,
+    /// The file is over.
+    End,
+    /// The file is over where it should not be.
+    TornEnd,
+}
+
+/// What the container says about the track.
+#[derive(Clone, Debug, Default)]
+pub(super) struct About {
+    pub(super) codec: &'static str,
+    pub(super) bits: Option<u32>,
+    pub(super) frames: Option<u64>,
+    pub(super) title: Option<String>,
+    pub(super) artist: Option<String>,
+}
+
+enum Codec {
+    Library(Box<dyn AudioDecoder>),
+    Opus(Opus),
+}
+
+/// Which frames are to be heard, for the codecs whose decoder does not see to it itself.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trim {
+    /// By packet, in the codec's own frames.
+    by_packet: bool,
+    /// By the time of the first packet.
+    by_time: bool,
+    skip: u64,
+    keep: Option<u64>,
+}
+
+impl Media {
+    /// Reads the headers. `extension` helps where they are ambiguous.
+    pub(super) fn open(mut file: File, extension: Option<&str>) -> Result<Self, OpenError> {
+        file.rewind()?;
+        let mut own = file.try_clone()?;
+        let mut hint = Hint::new();
+        if let Some(extension) = extension {
+            hint.with_extension(extension);
+        }
+        let stream = MediaSourceStream::new(Box::new(file), MediaSourceStreamOptions::default());
+        let limits = MetadataOptions::default()
+            .limit_tag_bytes(Limit::Maximum(TAG_BYTES))
+            .limit_visual_bytes(Limit::Maximum(PICTURE_BYTES));
+        let mut reader =
+            guarded(|| get_probe().probe(&hint, stream, FormatOptions::default(), limits))
+                .ok_or(OpenError::Torn)?
+                .map_err(|error| because(&error))?;
+        let mut about = about_media(&mut *reader);
+        let track = reader.default_track(TrackType::Audio).ok_or(OpenError::UnsupportedCodec)?;
+        let parameters = parameters(track).ok_or(OpenError::UnsupportedCodec)?.clone();
+        let codec = Codec::new(&parameters)?;
+        let mut trim = Trim::new(track, &parameters);
+        if matches!(parameters.codec, CODEC_ID_AAC | CODEC_ID_OPUS)
+            && reader.format_info().format == FORMAT_ID_ISOMP4
+            && let Some(edit) = edit_of(&mut own, &parameters)?
+        {
+            trim = Trim { skip: edit.skip, keep: Some(edit.keep), ..Trim::default() };
+        }
+        about.codec = codec.name();
+        about.bits = parameters.bits_per_sample;
+        // Ogg counts what Opus skips.
+        let skipped = if parameters.codec == CODEC_ID_OPUS { trim.skip } else { 0 };
+        about.frames = trim.keep.or_else(|| track.num_frames?.checked_sub(skipped));
+        let rate = SampleRate::new(parameters.sample_rate.unwrap_or(0));
+        let layout = ChannelLayout::new(parameters.channels.as_ref().map_or(0, |c| c.count()));
+        Ok(Self {
+            track: track.id,
+            // Where the header leaves them open, the first packet tells.
+            rate: rate.unwrap_or(SampleRate::STUDIO),
+            layout: layout.unwrap_or(ChannelLayout::STEREO),
+            reader,
+            codec,
+            trim,
+            expected: None,
+            about,
+        })
+    }
+
+    /// Replaces `out` with the frames of the next packet.
+    pub(super) fn decode(&mut self, out: &mut Vec<f32>) -> Result<Step, DecodeError> {
+        out.clear();
+        let reader = &mut self.reader;
+        let packet = match guarded(|| reader.next_packet()).ok_or(DecodeError::Torn)? {
+            Ok(Some(packet)) => packet,
+            Ok(None) => return Ok(Step::End),
+            Err(Error::ResetRequired) => return self.follow().map(|()| Step::Sound),
+            Err(Error::IoError(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Ok(if self.is_open_ended() { Step::End } else { Step::TornEnd });
+            }
+            Err(Error::IoError(error)) => return Err(error.into()),
+            Err(_) => return Ok(Step::Damaged),
+        };
+        if packet.track_id != self.track {
+            return Ok(Step::Sound);
+        }
+        let whole = self.decode_packet(&packet, out)? && !self.is_after_a_hole(&packet);
+        self.trim(&packet, out);
+        Ok(if whole { Step::Sound } else { Step::Damaged })
+    }
+
+    pub(super) const fn rate(&self) -> SampleRate {
+        self.rate
+    }
+
+    pub(super) const fn layout(&self) -> ChannelLayout {
+        self.layout
+    }
+
+    /// Returns whether the packet was whole.
+    fn decode_packet(&mut self, packet: &Packet, out: &mut Vec<f32>) -> Result<bool, DecodeError> {
+        match &mut self.codec {
+            Codec::Opus(opus) => {
+                (self.rate, self.layout) = (opus.rate(), opus.layout());
+                guarded(|| opus.decode(&packet.data, out)).ok_or(DecodeError::Torn)
+            }
+            Codec::Library(decoder) => {
+                let Some(decoded) = guarded(|| decoder.decode(packet)) else {
+                    return Err(DecodeError::Torn);
+                };
+                let Ok(buffer) = decoded else { return Ok(false) };
+                let spec = buffer.spec();
+                let (Ok(rate), Ok(layout)) =
+                    (SampleRate::new(spec.rate()), ChannelLayout::new(spec.channels().count()))
+                else {
+                    return Ok(false);
+                };
+                (self.rate, self.layout) = (rate, layout);
+                buffer.copy_to_vec_interleaved(out);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Whether the container skipped something before this packet: it looks for the next whole
+    /// frame by itself, and only the time stamps tell.
+    fn is_after_a_hole(&mut self, packet: &Packet) -> bool {
+        let (expected, end) = (self.expected, packet.pts.checked_add(packet.dur));
+        self.expected = end.filter(|_| self.about.codec == "flac" && packet.dur.get() > 1);
+        expected.is_some_and(|expected| packet.pts > expected)
+    }
+
+    /// A WAVE file that was written to a pipe has no length, and ends where it ends.
+    fn is_open_ended(&self) -> bool {
+        self.about.frames.is_none() && self.about.codec.starts_with("pcm")
+    }
+
+    /// Cuts off what is not to be heard.
+    fn trim(&mut self, packet: &Packet, out: &mut Vec<f32>) {
+        let channels = self.layout.channels();
+        if self.trim.by_time {
+            self.trim.by_time = false;
+            self.trim.skip = self.frames_before_zero(packet);
+        }
+        if self.trim.by_packet {
+            let end = usize::try_from(packet.trim_end.get()).unwrap_or(usize::MAX);
+            out.truncate(out.len().saturating_sub(end.saturating_mul(channels)));
+        }
+        let skip = self.trim.skip.min((out.len() / channels) as u64);
+        self.trim.skip -= skip;
+        out.drain(..usize::try_from(skip).unwrap_or(0) * channels);
+        if let Some(keep) = &mut self.trim.keep {
+            let kept = (*keep).min((out.len() / channels) as u64);
+            *keep -= kept;
+            out.truncate(usize::try_from(kept).unwrap_or(0) * channels);
+        }
+    }
+
+    /// How many frames of the first packet lie before the beginning, by its time stamp.
+    fn frames_before_zero(&self, packet: &Packet) -> u64 {
+        let track = self.reader.tracks().iter().find(|track| track.id == self.track);
+        let base = track.and_then(|track| track.time_base);
+        let Some(base) = base.filter(|_| packet.pts.is_negative()) else { return 0 };
+        let ticks = u128::from(packet.pts.get().unsigned_abs()) * u128::from(base.numer.get());
+        let denom = u128::from(base.denom.get());
+        let frames = (ticks * u128::from(self.rate.hz()) + denom / 2) / denom;
+        u64::try_from(frames).unwrap_or(0).min(LONGEST_PRIMING)
+    }
+
+    /// Goes on with the next link of a chained stream.
+    fn follow(&mut self) -> Result<(), DecodeError> {
+        let track = self.reader.default_track(TrackType::Audio).ok_or(DecodeError::Torn)?;
+        let parameters = parameters(track).ok_or(DecodeError::Torn)?;
+        self.codec = Codec::new(parameters).map_err(|_| DecodeError::Torn)?;
+        self.trim = Trim::new(track, parameters);
+        self.track = track.id;
+        self.expected = None;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Media {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Media").field("about", &self.about).finish_non_exhaustive()
+    }
+}
+
+impl Codec {
+    fn new(parameters: &AudioCodecParameters) -> Result<Self, OpenError> {
+        if parameters.codec == CODEC_ID_OPUS {
+            let head = parameters.extra_data.as_deref().and_then(Head::parse);
+            return head.and_then(Opus::new).map(Self::Opus).ok_or(OpenError::UnsupportedCodec);
+        }
+        let options = AudioDecoderOptions::default();
+        guarded(|| get_codecs().make_audio_decoder(parameters, &options))
+            .ok_or(OpenError::Torn)?
+            .map(Self::Library)
+            .map_err(|_| OpenError::UnsupportedCodec)
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Opus(_) => "opus",
+            Self::Library(decoder) => decoder.codec_info().short_name,
+        }
+    }
+}
+
+impl Trim {
+    fn new(track: &Track, parameters: &AudioCodecParameters) -> Self {
+        match parameters.codec {
+            CODEC_ID_OPUS => {
+                let head = parameters.extra_data.as_deref().and_then(Head::parse);
+                let skip = head.map_or(0, |head| u64::from(head.pre_skip));
+                Self { by_packet: true, skip, ..Self::default() }
+            }
+            CODEC_ID_AAC | CODEC_ID_ALAC => {
+                let skip = u64::from(track.delay.unwrap_or(0)).min(LONGEST_PRIMING);
+                let keep = track.num_frames.filter(|_| track.padding.is_some());
+                Self { by_packet: true, by_time: skip == 0, skip, keep }
+            }
+            _ => Self::default(),
+        }
+    }
+}
+
+/// The edit list of an MP4 file. The file stands afterwards where the library left it.
+fn edit_of(file: &mut File, parameters: &AudioCodecParameters) -> io::Result<Option<Edit>> {
+    let at = file.stream_position()?;
+    let edit = parameters.sample_rate.and_then(|rate| edit::find(file, rate));
+    file.seek(SeekFrom::Start(at))?;
+    Ok(edit)
+}
+
+fn parameters(track: &Track) -> Option<&AudioCodecParameters> {
+    track.codec_params.as_ref().and_then(CodecParameters::audio)
+}
+
+fn about_media(reader: &mut dyn FormatReader) -> About {
+    let mut metadata = reader.metadata();
+    let Some(newest) = metadata.skip_to_latest() else { return About::default() };
+    let mut about = About::default();
+    for tag in tags(newest) {
+        match tag {
+            StandardTag::TrackTitle(text) => about.title = Some(shortened(text)),
+            StandardTag::Artist(text) => about.artist = Some(shortened(text)),
+            _ => {}
+        }
+    }
+    about
+}
+
+fn tags(revision: &MetadataRevision) -> impl Iterator<Item = &StandardTag> {
+    let tracks = revision.per_track.iter().flat_map(|track| &track.metadata.tags);
+    tracks.chain(&revision.media.tags).filter_map(|tag| tag.std.as_ref())
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(TAG_CHARS).collect()
+}
+
+/// What a failure to read the headers means to the user.
+fn because(error: &Error) -> OpenError {
+    match error {
+        Error::IoError(error) if error.kind() == io::ErrorKind::UnexpectedEof => OpenError::Torn,
+        Error::IoError(error) => OpenError::Io(error.kind()),
+        Error::Unsupported(_) => OpenError::NotAudio,
+        _ => OpenError::Torn,
+    }
+}
+
+/// Calls into a library that we did not write with bytes that nobody vouches for. A panic there is
+/// a damaged file to us, not the end of the house.
+fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(work)).ok()
+}
+
+/// Longer than any comment that is shown somewhere.
+const TAG_BYTES: usize = 64 * 1024;
+
+/// Pictures are not shown; what is larger than this is not even read.
+const PICTURE_BYTES: usize = 1024;
+
+/// What fits on a status page.
+const TAG_CHARS: usize = 200;
+
+/// The longest run-in that is believed, in frames: HE-AAC needs less than 6,000.
+const LONGEST_PRIMING: u64 = 48_000;

@@ -1,0 +1,30 @@
+//! Files as sound.
+//!
+//! A [`FileDecoder`] gives a file's own frames as blocks, in the file's rate and layout; the input
+//! behind it adapts them. A [`FileFeed`] runs one on the codec pool and fills a ring with pooled
+//! blocks for a station.
+//!
+//! ```text
+//!  file -> container -> codec -> trim -> blocks -> ring
+//!          (symphonia; Opus by opus-rs; raw PCM by ourselves)
+//! ```
+//!
+//! Containers and codecs are a library's work. The alternative, a child process with ffmpeg, reads
+//! more formats but adds a dependency, a process per file and a pipe whose end is not sample exact.
+//! What is ours: frames that only the codec needed are cut off, a loop has neither gap nor lost
+//! frame, damage is skipped and counted, and whatever the file says, work and memory are bounded.
+
+mod edit;
+mod error;
+mod feed;
+mod file;
+mod media;
+mod opus;
+mod raw;
+
+pub use error::{DecodeError, OpenError};
+pub use feed::{FileFeed, Item, Progress};
+pub use file::{Decoded, FileDecoder, Info, Options};
+
+#[cfg(test)]
+mod tests;

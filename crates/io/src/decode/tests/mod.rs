@@ -1,0 +1,43 @@
+//! Every fixture is made on the spot by the real ffmpeg from a signal that the test knows.
+
+mod damage;
+mod feed;
+mod fixture;
+mod formats;
+mod refusal;
+
+use aulos_core::{Block, ChannelLayout, MediaTime, SampleRate};
+use aulos_engine::source::BLOCK_SAMPLES;
+
+use super::{DecodeError, Decoded, FileDecoder};
+
+fn block() -> Block {
+    Block::with_capacity(SampleRate::STUDIO, ChannelLayout::STEREO, BLOCK_SAMPLES)
+}
+
+/// Up to `frames` frames of a file, and how it ended.
+fn read(decoder: &mut FileDecoder, frames: usize) -> (Vec<f32>, Result<(), DecodeError>) {
+    let (mut sound, mut into) = (Vec::new(), block());
+    let channels = decoder.info().layout.channels();
+    while sound.len() < frames * channels {
+        match decoder.next(&mut into) {
+            Ok(Decoded::Block) => {
+                assert!(into.frames().0 > 0 && into.samples().len() <= BLOCK_SAMPLES);
+                assert_eq!(into.pts, MediaTime((sound.len() / channels) as u64));
+                sound.extend_from_slice(into.samples());
+            }
+            Ok(Decoded::End) => return (sound, Ok(())),
+            Err(error) => return (sound, Err(error)),
+        }
+    }
+    sound.truncate(frames * channels);
+    (sound, Ok(()))
+}
+
+/// The whole of a file that must be whole.
+fn read_whole(decoder: &mut FileDecoder) -> Vec<f32> {
+    let (sound, end) = read(decoder, usize::MAX / 64);
+    assert_eq!(end, Ok(()));
+    assert_eq!(decoder.damaged(), 0);
+    sound
+}
