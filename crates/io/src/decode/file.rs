@@ -236,9 +236,9 @@ impl Source {
         extension: Option<&str>,
         raw: Option<SampleSpec>,
     ) -> Result<Self, OpenError> {
-        let mut file = file.try_clone()?;
         Ok(match raw {
             Some(spec) => {
+                let mut file = file.try_clone()?;
                 file.seek(SeekFrom::Start(0))?;
                 Self::Raw(Raw::new(file, spec))
             }

@@ -14,7 +14,9 @@ use symphonia::core::errors::Error;
 use symphonia::core::formats::probe::Hint;
 use symphonia::core::formats::well_known::FORMAT_ID_ISOMP4;
 use symphonia::core::formats::{FormatOptions, FormatReader, Track, TrackType};
-use symphonia::core::io::{MediaSourceStream, MediaSourceStreamOptions};
+use symphonia::core::io::{
+    MediaSource, MediaSourceStream, MediaSourceStreamOptions, ReadOnlySource,
+};
 use symphonia::core::meta::{MetadataOptions, MetadataRevision, StandardTag};
 use symphonia::core::packet::Packet;
 use symphonia::core::units::Timestamp;
@@ -78,21 +80,12 @@ struct Trim {
 
 impl Media {
     /// Reads the headers. `extension` helps where they are ambiguous.
-    pub(super) fn open(mut file: File, extension: Option<&str>) -> Result<Self, OpenError> {
-        file.rewind()?;
+    pub(super) fn open(file: &File, extension: Option<&str>) -> Result<Self, OpenError> {
         let mut own = file.try_clone()?;
-        let mut hint = Hint::new();
-        if let Some(extension) = extension {
-            hint.with_extension(extension);
-        }
-        let stream = MediaSourceStream::new(Box::new(file), MediaSourceStreamOptions::default());
-        let limits = MetadataOptions::default()
-            .limit_tag_bytes(Limit::Maximum(TAG_BYTES))
-            .limit_visual_bytes(Limit::Maximum(PICTURE_BYTES));
-        let mut reader =
-            guarded(|| get_probe().probe(&hint, stream, FormatOptions::default(), limits))
-                .ok_or(OpenError::Torn)?
-                .map_err(|error| because(&error))?;
+        // Some readers refuse a file that is shorter than it says. As a stream, whose length they
+        // cannot know, they play it up to its cut.
+        let mut reader = probe(file, extension, false)
+            .or_else(|why| probe(file, extension, true).map_err(|_| why))?;
         let mut about = about_media(&mut *reader);
         let track = reader.default_track(TrackType::Audio).ok_or(OpenError::UnsupportedCodec)?;
         let parameters = parameters(track).ok_or(OpenError::UnsupportedCodec)?.clone();
@@ -279,6 +272,29 @@ impl Trim {
             _ => Self::default(),
         }
     }
+}
+
+/// Reads headers from the beginning of the file until a reader claims it.
+fn probe(
+    file: &File,
+    extension: Option<&str>,
+    as_stream: bool,
+) -> Result<Box<dyn FormatReader>, OpenError> {
+    let mut file = file.try_clone()?;
+    file.rewind()?;
+    let mut hint = Hint::new();
+    if let Some(extension) = extension {
+        hint.with_extension(extension);
+    }
+    let source: Box<dyn MediaSource> =
+        if as_stream { Box::new(ReadOnlySource::new(file)) } else { Box::new(file) };
+    let stream = MediaSourceStream::new(source, MediaSourceStreamOptions::default());
+    let limits = MetadataOptions::default()
+        .limit_tag_bytes(Limit::Maximum(TAG_BYTES))
+        .limit_visual_bytes(Limit::Maximum(PICTURE_BYTES));
+    guarded(|| get_probe().probe(&hint, stream, FormatOptions::default(), limits))
+        .ok_or(OpenError::Torn)?
+        .map_err(|error| because(&error))
 }
 
 /// The edit list of an MP4 file. The file stands afterwards where the library left it.
