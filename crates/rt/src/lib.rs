@@ -1,4 +1,4 @@
-//! Wait-free rings, pools and cells for real-time threads.
+//! Wait-free pipes, rings, pools and cells for real-time threads.
 //!
 //! Everything here is for a thread that must not wait: an audio callback, a station between two
 //! quanta. Full and empty are answers, never waits; memory is made at construction and freed after
@@ -6,16 +6,19 @@
 //!
 //! | to hand over | use |
 //! |---|---|
+//! | a stream of bytes or frames, with back-pressure, silence and an end | [`pipe`] |
 //! | items, each once, in order, to one other thread | [`ring`] |
 //! | objects that must come back without being freed | [`Pool`] |
 //! | a state of which only the newest value matters | [`latest()`] |
 
 mod latest;
+pub mod pipe;
 mod pool;
 pub mod ring;
 mod slots;
 mod spsc;
 mod sync;
+mod sys;
 
 pub use latest::{Publisher, Reader, latest};
 pub use pool::{Pool, Pooled, Shared};

@@ -9,7 +9,7 @@
 use std::mem::MaybeUninit;
 
 use crate::slots::Slots;
-use crate::spsc::{Positions, ReadEnd, WriteEnd};
+use crate::spsc::{GONE, Positions, ReadEnd, WriteEnd};
 use crate::sync::Arc;
 
 /// Makes a ring for `capacity` items and gives out its two ends.
@@ -96,7 +96,7 @@ impl<T> Producer<T> {
     /// Wait-free.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
-        self.inner.positions.reader_gone()
+        self.inner.positions.reader_left() != 0
     }
 
     #[inline]
@@ -179,7 +179,7 @@ impl<T: Copy> Producer<T> {
 
 impl<T> Drop for Producer<T> {
     fn drop(&mut self) {
-        self.inner.positions.set_writer_gone();
+        self.inner.positions.set_writer_left(GONE);
     }
 }
 
@@ -274,7 +274,7 @@ impl<T> Consumer<T> {
     /// Wait-free.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
-        self.inner.positions.writer_gone()
+        self.inner.positions.writer_left() != 0
     }
 }
 
@@ -300,7 +300,7 @@ impl<T: Copy> Consumer<T> {
 
 impl<T> Drop for Consumer<T> {
     fn drop(&mut self) {
-        self.inner.positions.set_reader_gone();
+        self.inner.positions.set_reader_left(GONE);
     }
 }
 
@@ -315,7 +315,7 @@ impl<T> Drop for Inner<T> {
         if !std::mem::needs_drop::<T>() {
             return;
         }
-        let (mut head, tail) = self.positions.bounds();
+        let (mut head, tail) = (self.positions.head(), self.positions.tail());
         while head != tail {
             // SAFETY: both ends are gone and the slots between the positions hold values.
             drop(unsafe { self.slots.read(head) });

@@ -10,7 +10,7 @@
 
 use std::cell::Cell;
 
-use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 
 /// Keeps a value off its neighbours' cache lines.
 ///
@@ -22,45 +22,53 @@ pub(crate) struct Line<T>(pub(crate) T);
 /// What both ends can see.
 #[derive(Debug)]
 pub(crate) struct Positions {
-    write: Line<Side>,
-    read: Line<Side>,
+    write: Line<AtomicUsize>,
+    read: Line<AtomicUsize>,
+    /// Written once, so reading it costs nothing: it stays in everybody's cache.
+    ends: Line<[AtomicU32; 2]>,
 }
 
-#[derive(Debug)]
-struct Side {
-    position: AtomicUsize,
-    gone: AtomicBool,
-}
+/// How an end left that has nothing else to say. 0 means that it is still there.
+pub(crate) const GONE: u32 = 1;
 
 impl Positions {
     /// Both positions at `start`, both ends present.
     pub(crate) fn new(start: usize) -> Self {
-        let side = || Side { position: AtomicUsize::new(start), gone: AtomicBool::new(false) };
-        Self { write: Line(side()), read: Line(side()) }
+        let position = || Line(AtomicUsize::new(start));
+        let ends = Line([AtomicU32::new(0), AtomicU32::new(0)]);
+        Self { write: position(), read: position(), ends }
     }
 
-    /// The writer is gone; what it published before is visible to whoever sees this.
-    pub(crate) fn writer_gone(&self) -> bool {
-        self.write.0.gone.load(Ordering::Acquire)
+    /// The reader's position. Acquire: it has finished with every item below.
+    #[inline]
+    pub(crate) fn head(&self) -> usize {
+        self.read.0.load(Ordering::Acquire)
     }
 
-    /// The reader is gone.
-    pub(crate) fn reader_gone(&self) -> bool {
-        self.read.0.gone.load(Ordering::Acquire)
+    /// The writer's position. Acquire: the items below it are visible.
+    #[inline]
+    pub(crate) fn tail(&self) -> usize {
+        self.write.0.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_writer_gone(&self) {
-        self.write.0.gone.store(true, Ordering::Release);
+    /// How the writer left, or 0. What it published before is visible to whoever sees this.
+    pub(crate) fn writer_left(&self) -> u32 {
+        self.ends.0[0].load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_reader_gone(&self) {
-        self.read.0.gone.store(true, Ordering::Release);
+    /// How the reader left, or 0.
+    pub(crate) fn reader_left(&self) -> u32 {
+        self.ends.0[1].load(Ordering::Acquire)
     }
 
-    /// The reader's and the writer's position, for whoever has the ring to itself.
-    pub(crate) fn bounds(&self) -> (usize, usize) {
-        let head = self.read.0.position.load(Ordering::Relaxed);
-        (head, self.write.0.position.load(Ordering::Relaxed))
+    /// The writer leaves; only its last thread says so, after its last item.
+    pub(crate) fn set_writer_left(&self, how: u32) {
+        self.ends.0[0].store(how, Ordering::Release);
+    }
+
+    /// The reader leaves.
+    pub(crate) fn set_reader_left(&self, how: u32) {
+        self.ends.0[1].store(how, Ordering::Release);
     }
 }
 
@@ -82,7 +90,7 @@ impl WriteEnd {
     pub(crate) fn publish(&mut self, shared: &Positions, n: usize) {
         self.tail = self.tail.wrapping_add(n);
         // Release: the consumer that sees the position sees the items below it.
-        shared.write.0.position.store(self.tail, Ordering::Release);
+        shared.write.0.store(self.tail, Ordering::Release);
     }
 
     /// Where the next item goes.
@@ -98,16 +106,27 @@ impl WriteEnd {
     /// How many items fit; looks at the consumer only when fewer than `want` are known to fit.
     #[inline]
     pub(crate) fn free(&self, shared: &Positions, want: usize) -> usize {
-        let free = self.capacity - self.tail.wrapping_sub(self.head.get());
+        let free = self.capacity - self.fill_at_most();
         if free >= want { free } else { self.free_now(shared) }
+    }
+
+    /// Believes that the consumer is at `head`, and says how many items fit then.
+    #[inline]
+    pub(crate) fn assume_head(&self, head: usize) -> usize {
+        self.head.set(head);
+        self.capacity - self.fill_at_most()
+    }
+
+    /// How many items wait if the consumer is where it was last seen.
+    #[inline]
+    pub(crate) fn fill_at_most(&self) -> usize {
+        self.tail.wrapping_sub(self.head.get())
     }
 
     /// How many items fit, from a fresh look. It can only grow until the next `publish`.
     #[inline]
     pub(crate) fn free_now(&self, shared: &Positions) -> usize {
-        // Acquire: the consumer has finished with every item below its position.
-        self.head.set(shared.read.0.position.load(Ordering::Acquire));
-        self.capacity - self.tail.wrapping_sub(self.head.get())
+        self.assume_head(shared.head())
     }
 }
 
@@ -128,7 +147,17 @@ impl ReadEnd {
     pub(crate) fn release(&mut self, shared: &Positions, n: usize) {
         self.head = self.head.wrapping_add(n);
         // Release: whatever was read of these items happened before they may be overwritten.
-        shared.read.0.position.store(self.head, Ordering::Release);
+        shared.read.0.store(self.head, Ordering::Release);
+    }
+
+    /// Goes on `n` items further on, which somebody else has taken.
+    #[inline]
+    pub(crate) fn jump(&mut self, shared: &Positions, n: usize) {
+        if n > 0 {
+            self.head = self.head.wrapping_add(n);
+            // The remembered tail may be behind that.
+            self.tail.set(shared.tail());
+        }
     }
 
     /// Where the next item is.
@@ -147,7 +176,7 @@ impl ReadEnd {
     /// How many items wait, from a fresh look. It can only grow until the next `release`.
     #[inline]
     pub(crate) fn len_now(&self, shared: &Positions) -> usize {
-        self.tail.set(shared.write.0.position.load(Ordering::Acquire));
+        self.tail.set(shared.tail());
         self.tail.get().wrapping_sub(self.head)
     }
 }

@@ -29,3 +29,10 @@ impl<T> UnsafeCell<T> {
         change(self.0.get())
     }
 }
+
+/// The fence between "I have published" and "does somebody sleep?", and between "I sleep" and "is
+/// there something?". One name, so that a model can take it out and show what is lost then.
+#[inline]
+pub(crate) fn full_fence() {
+    fence(Ordering::SeqCst);
+}

@@ -6,6 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
 
+use aulos_rt::pipe::{Overflow, PipeConfig, Sample, Underrun, pipe};
 use aulos_rt::ring::ring;
 use aulos_rt::{Pool, latest};
 
@@ -104,4 +105,38 @@ fn the_latest_value() {
         }
     });
     assert_eq!(calls, 0);
+}
+
+#[test]
+fn frames_through_a_pipe() {
+    let overflow = [Overflow::Block, Overflow::Error, Overflow::DropNewest, Overflow::DropOldest];
+    let underrun = [Underrun::Short, Underrun::Silence, Underrun::Repeat, Underrun::Repeat];
+    for (overflow, underrun) in overflow.into_iter().zip(underrun) {
+        for mirrored in [true, false] {
+            let audio = PipeConfig::audio(48_000, 2, Sample::S16Le, 1000);
+            let config = PipeConfig { overflow, underrun, mirrored, ..audio };
+            let (mut writer, mut reader) = pipe(&config).unwrap();
+            let monitor = reader.monitor();
+            let (data, mut out) = ([3; 1500], [0; 1000]);
+            let calls = allocator_calls(|| {
+                for i in 0..2_000 {
+                    black_box((writer.write(&data), writer.reader_stamp(), writer.free())).0.ok();
+                    let n = writer.reserve(401).len();
+                    writer.commit(n);
+                    writer.stamp(i);
+                    black_box(reader.peek(30));
+                    reader.advance(4, 30);
+                    black_box((reader.peek_all(), ()));
+                    let padded = reader.read(&mut out).padded + reader.read(&mut out).padded;
+                    black_box((padded, reader.end()));
+                    black_box((reader.writer_stamp(), monitor.fill(), monitor.high_water()));
+                    reader.stamp(i);
+                    if i % 100 == 0 {
+                        writer.clear();
+                    }
+                }
+            });
+            assert_eq!(calls, 0, "{config:?}");
+        }
+    }
 }

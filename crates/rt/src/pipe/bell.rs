@@ -1,0 +1,76 @@
+//! How one end sleeps and the other wakes it, with a system call only when somebody sleeps.
+//!
+//! The sleeper says "asleep", puts up a fence, looks once more, and only then sleeps. The peer
+//! publishes, puts up a fence, and looks whether somebody is asleep. With both fences at least one
+//! of them sees the other; take one out and a wake can be lost (the models show it).
+
+use std::task::Context;
+use std::time::Duration;
+
+use atomic_waker::AtomicWaker;
+
+use crate::sync::{AtomicBool, AtomicU32, Ordering, full_fence};
+use crate::sys;
+
+/// One end's bed: it sleeps here, as a thread or as a task.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    asleep: AtomicU32,
+    cancelled: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Bell {
+    /// Sleeps until rung or `limit` is over, unless `ready`. May wake early: look again.
+    pub(crate) fn sleep(&self, limit: Option<Duration>, ready: impl FnOnce() -> bool) {
+        self.asleep.store(ASLEEP, Ordering::Release);
+        full_fence();
+        if !ready() && !self.cancelled.load(Ordering::Relaxed) {
+            sys::futex_wait(&self.asleep, ASLEEP, limit);
+        }
+        self.asleep.store(AWAKE, Ordering::Relaxed);
+    }
+
+    /// Leaves the task's waker here. If `ready` meanwhile, answers true and takes nothing back:
+    /// one wake too many does no harm.
+    pub(crate) fn leave(&self, context: &Context<'_>, ready: impl FnOnce() -> bool) -> bool {
+        self.waker.register(context.waker());
+        self.asleep.store(ASLEEP, Ordering::Release);
+        full_fence();
+        let awake = ready() || self.cancelled.load(Ordering::Relaxed);
+        if awake {
+            self.asleep.store(AWAKE, Ordering::Relaxed);
+        }
+        awake
+    }
+
+    /// Wakes the sleeper if there is one and it is `wanted`.
+    pub(crate) fn ring(&self, wanted: impl FnOnce() -> bool) {
+        full_fence();
+        if !self.is_asleep() || !wanted() {
+            return;
+        }
+        if self.asleep.swap(AWAKE, Ordering::AcqRel) == ASLEEP {
+            sys::futex_wake(&self.asleep);
+            self.waker.wake();
+        }
+    }
+
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::Acquire) == ASLEEP
+    }
+
+    /// Ends the wait that goes on now, or the next one.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        self.ring(|| true);
+    }
+
+    /// Whether the wait was cancelled; answers true once per cancel.
+    pub(crate) fn take_cancel(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed) && self.cancelled.swap(false, Ordering::Acquire)
+    }
+}
+
+const AWAKE: u32 = 0;
+const ASLEEP: u32 = 1;

@@ -1,0 +1,278 @@
+//! Ends that wait: a thread sleeps until its peer has done something.
+//!
+//! The system is called only to sleep, and to wake a peer that does sleep. If the peer is a
+//! wait-free end, which wakes nobody, the sleeper looks up every millisecond.
+
+use std::time::Duration;
+
+use super::{Cancelled, Overflow, PipeReader, PipeWriter, Read, ReadError, WriteError, Written};
+use crate::sync::Ordering;
+
+/// A [`PipeWriter`] whose thread may sleep, and which wakes the reader.
+#[derive(Debug)]
+pub struct BlockingWriter {
+    pub(super) inner: PipeWriter,
+    /// The pause threshold was reached and the resume threshold was not since.
+    paused: bool,
+}
+
+impl PipeWriter {
+    /// Makes it an end that may sleep and that wakes the reader.
+    #[must_use]
+    pub fn blocking(self) -> BlockingWriter {
+        self.core.written.0.rings.store(true, Ordering::Release);
+        BlockingWriter { inner: self, paused: false }
+    }
+}
+
+impl BlockingWriter {
+    /// Puts the whole frames of `data` in and wakes the reader. With [`Overflow::Block`] it waits
+    /// until all are in, sleeping from the pause threshold until the fill is down to the resume
+    /// threshold (a reader that waits for more than there is lifts the threshold); else it does what
+    /// the policy says and does not wait.
+    ///
+    /// Not for a real-time thread.
+    ///
+    /// # Errors
+    /// * [`WriteError::Full`] with [`Overflow::Error`]: nothing was stored.
+    /// * [`WriteError::ReaderGone`]: nobody will ever read.
+    /// * [`WriteError::Cancelled`] with how much was stored before.
+    pub fn write(&mut self, data: &[u8]) -> Result<Written, WriteError> {
+        if self.inner.overflow != Overflow::Block {
+            let written = self.inner.write(data);
+            self.inner.core.wake_reader();
+            return written;
+        }
+        let whole = self.inner.core.whole(data.len());
+        let mut stored = 0;
+        while stored < whole {
+            self.wait_while_paused(stored)?;
+            stored += self.put_some(&data[stored..whole])?;
+        }
+        Ok(Written { stored, dropped: 0 })
+    }
+
+    /// Gives access in place to up to `n` free bytes, at least one frame: waits for that while
+    /// paused, whatever the overflow policy. Fewer than `n` is no error: whoever insisted on `n`
+    /// could wait for a reader that waits for him.
+    ///
+    /// Not for a real-time thread.
+    ///
+    /// # Errors
+    /// [`WriteError::ReaderGone`], [`WriteError::Cancelled`].
+    pub fn reserve(&mut self, n: usize) -> Result<&mut [u8], WriteError> {
+        self.wait_while_paused(0)?;
+        let n = n.max(self.inner.core.frame);
+        Ok(self.inner.reserve(n))
+    }
+
+    /// Makes the first `n` reserved bytes visible, wakes the reader, and does not wait.
+    ///
+    /// # Panics
+    /// Like [`PipeWriter::commit`].
+    pub fn commit(&mut self, n: usize) {
+        self.inner.commit(n);
+        self.note_fill();
+        self.inner.core.wake_reader();
+    }
+
+    /// Waits while the pipe is paused: after it, a write of one frame does not wait.
+    ///
+    /// # Errors
+    /// [`WriteError::ReaderGone`], [`WriteError::Cancelled`].
+    pub fn flush(&mut self) -> Result<(), WriteError> {
+        self.wait_while_paused(0)
+    }
+
+    /// Ends the pipe, like [`PipeWriter::finish`].
+    pub fn finish(self) {
+        self.into_inner().finish();
+    }
+
+    /// Gives the wait-free end back. A reader that sleeps looks up by itself from now on.
+    #[must_use]
+    pub fn into_inner(self) -> PipeWriter {
+        self.inner.core.written.0.rings.store(false, Ordering::Release);
+        self.inner.core.read.0.bell.ring(|| true);
+        self.inner
+    }
+
+    /// The wait-free end.
+    pub fn get_mut(&mut self) -> &mut PipeWriter {
+        &mut self.inner
+    }
+
+    /// Stores what the thresholds allow now and wakes the reader.
+    pub(super) fn put_some(&mut self, data: &[u8]) -> Result<usize, WriteError> {
+        let core = &self.inner.core;
+        let fill = core.fill();
+        let starved_to = if core.reader_starves(fill) { core.demand() } else { 0 };
+        // Over the threshold by a part of a frame's worth of rounding only.
+        let upto = core.pause.max(starved_to).max(fill + core.frame) - fill;
+        let room = core.whole(upto.min(core.capacity - fill));
+        let n = room.min(data.len());
+        let written = self.inner.write(&data[..n])?;
+        self.note_fill();
+        self.inner.core.wake_reader();
+        Ok(written.stored)
+    }
+
+    fn note_fill(&mut self) {
+        self.paused |= self.inner.core.fill() >= self.inner.core.pause;
+    }
+
+    /// Looks whether the pause is over.
+    pub(super) fn poll_paused(&mut self, stored: usize) -> Result<bool, WriteError> {
+        let core = &self.inner.core;
+        if core.positions.reader_left() != 0 {
+            return Err(WriteError::ReaderGone);
+        }
+        if core.written.0.bell.take_cancel() {
+            return Err(WriteError::Cancelled { stored });
+        }
+        if self.paused && core.resumable() {
+            self.paused = false;
+        }
+        Ok(self.paused)
+    }
+
+    fn wait_while_paused(&mut self, stored: usize) -> Result<(), WriteError> {
+        while self.poll_paused(stored)? {
+            let core = &self.inner.core;
+            let rings = core.read.0.rings.load(Ordering::Acquire);
+            core.written.0.bell.sleep(sleep_limit(rings), || {
+                core.resumable() || rings != core.read.0.rings.load(Ordering::Relaxed)
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A [`PipeReader`] whose thread may sleep, and which wakes the writer.
+#[derive(Debug)]
+pub struct BlockingReader {
+    pub(super) inner: PipeReader,
+}
+
+impl PipeReader {
+    /// Makes it an end that may sleep and that wakes the writer.
+    #[must_use]
+    pub fn blocking(self) -> BlockingReader {
+        self.core.read.0.rings.store(true, Ordering::Release);
+        BlockingReader { inner: self }
+    }
+}
+
+impl BlockingReader {
+    /// Waits until there is at least one frame, then copies as many as are there and fit into
+    /// `out`. Nothing is padded. At the end [`Read::bytes`] is 0 and [`Read::end`] says how.
+    ///
+    /// Not for a real-time thread.
+    ///
+    /// # Errors
+    /// [`Cancelled`].
+    ///
+    /// # Examples
+    /// ```
+    /// use aulos_rt::pipe::{End, PipeConfig, pipe};
+    ///
+    /// let (writer, reader) = pipe(&PipeConfig::bytes(4)).unwrap();
+    /// let (mut writer, mut reader) = (writer.blocking(), reader.blocking());
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(move || {
+    ///         writer.write(b"more than fits").unwrap();
+    ///         writer.finish();
+    ///     });
+    ///     let (mut all, mut out) = (Vec::new(), [0; 3]);
+    ///     loop {
+    ///         let read = reader.read(&mut out).unwrap();
+    ///         all.extend_from_slice(&out[..read.bytes]);
+    ///         if let Some(end) = read.end {
+    ///             assert_eq!(end, End::Finished);
+    ///             break;
+    ///         }
+    ///     }
+    ///     assert_eq!(all, b"more than fits");
+    /// });
+    /// ```
+    pub fn read(&mut self, out: &mut [u8]) -> Result<Read, Cancelled> {
+        self.wait_for(self.inner.core.frame)?;
+        Ok(self.take(out))
+    }
+
+    /// Waits until at least `n` bytes are there, and more than were examined before, then shows
+    /// everything in one slice. Fewer than `n` means that the pipe has ended.
+    ///
+    /// Not for a real-time thread.
+    ///
+    /// # Errors
+    /// * [`ReadError::TooMuch`]: `n`, or what was examined already, is all that the pipe can hold,
+    ///   so that the wait would never end.
+    /// * [`ReadError::Cancelled`].
+    pub fn read_at_least(&mut self, n: usize) -> Result<&[u8], ReadError> {
+        let n = self.demand(n)?;
+        self.wait_for(n)?;
+        Ok(self.inner.peek_all())
+    }
+
+    /// Like [`PipeReader::advance`], and wakes the writer if it may go on.
+    ///
+    /// # Panics
+    /// Like [`PipeReader::advance`].
+    pub fn advance(&mut self, consumed: usize, examined: usize) {
+        self.inner.advance(consumed, examined);
+        self.inner.core.wake_writer();
+    }
+
+    /// Gives the wait-free end back. A writer that sleeps looks up by itself from now on.
+    #[must_use]
+    pub fn into_inner(self) -> PipeReader {
+        self.inner.core.read.0.rings.store(false, Ordering::Release);
+        self.inner.core.written.0.bell.ring(|| true);
+        self.inner
+    }
+
+    /// The wait-free end.
+    pub fn get_mut(&mut self) -> &mut PipeReader {
+        &mut self.inner
+    }
+
+    pub(super) fn demand(&self, n: usize) -> Result<usize, ReadError> {
+        let n = n.max(self.inner.more_than_examined());
+        let capacity = self.inner.core.capacity;
+        if n > capacity { Err(ReadError::TooMuch { capacity }) } else { Ok(n) }
+    }
+
+    pub(super) fn take(&mut self, out: &mut [u8]) -> Read {
+        let read = self.inner.read_short(out);
+        self.inner.core.wake_writer();
+        read
+    }
+
+    fn wait_for(&self, n: usize) -> Result<(), Cancelled> {
+        let core = &self.inner.core;
+        loop {
+            if core.read.0.bell.take_cancel() {
+                return Err(Cancelled);
+            }
+            if core.readable(n) {
+                return Ok(());
+            }
+            let rings = core.written.0.rings.load(Ordering::Acquire);
+            core.read.0.wants.store(n, Ordering::Release);
+            core.read.0.bell.sleep(sleep_limit(rings), || {
+                // The writer may sleep with a full pipe by its own measure: our demand lifts it.
+                core.wake_writer();
+                core.readable(n) || rings != core.written.0.rings.load(Ordering::Relaxed)
+            });
+        }
+    }
+}
+
+/// A peer that rings can be trusted to; else look up now and then.
+fn sleep_limit(peer_rings: bool) -> Option<Duration> {
+    if peer_rings { None } else { Some(LOOK_EVERY) }
+}
+
+/// Short against any buffer, long against the price of a look (some microseconds).
+const LOOK_EVERY: Duration = Duration::from_millis(1);

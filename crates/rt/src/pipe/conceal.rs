@@ -1,0 +1,102 @@
+//! What a listener hears while there is nothing to hear.
+
+use super::format::Sample;
+
+/// Fills gaps as the pipe's [`Underrun`](super::Underrun) says.
+#[derive(Debug)]
+pub(super) struct Conceal {
+    sample: Sample,
+    frame: usize,
+    /// The latest real frames, oldest first; empty unless they are to be repeated.
+    history: Box<[u8]>,
+    /// How much of the end of `history` is real, in bytes.
+    known: usize,
+    /// Frames given out since the gap began.
+    into_gap: usize,
+    fade: usize,
+}
+
+impl Conceal {
+    /// Fills with silence.
+    pub(super) fn silence(sample: Sample, frame: usize) -> Self {
+        Self { sample, frame, history: Box::default(), known: 0, into_gap: 0, fade: 0 }
+    }
+
+    /// Repeats the latest frames, ever quieter over `fade` frames, then silence.
+    pub(super) fn repeat(sample: Sample, frame: usize, fade: usize) -> Self {
+        let history = vec![0; HISTORY * frame].into_boxed_slice();
+        Self { history, fade: fade.max(1), ..Self::silence(sample, frame) }
+    }
+
+    /// Notes real frames that went out.
+    pub(super) fn remember(&mut self, real: &[u8]) {
+        self.into_gap = 0;
+        let size = self.history.len();
+        let new = real.len().min(size);
+        self.history.copy_within(new.., 0);
+        self.history[size - new..].copy_from_slice(&real[real.len() - new..]);
+        self.known = (self.known + new).min(size);
+    }
+
+    /// Fills `out`, which follows what was remembered last.
+    pub(super) fn fill(&mut self, out: &mut [u8]) {
+        let silent = self.known == 0 || self.into_gap >= self.fade;
+        let repeated = if silent { 0 } else { self.repeat_into(out) };
+        out[repeated..].fill(self.sample.silence());
+    }
+
+    /// Runs back and forth through the history, so that no joint is a jump; says how many bytes.
+    fn repeat_into(&mut self, out: &mut [u8]) -> usize {
+        let known = self.known / self.frame;
+        let mut bytes = 0;
+        for frame in out.chunks_exact_mut(self.frame) {
+            if self.into_gap >= self.fade {
+                break;
+            }
+            let step = self.into_gap % (2 * known);
+            let back = if step < known { step } else { 2 * known - 1 - step };
+            let from = self.history.len() - (back + 1) * self.frame;
+            frame.copy_from_slice(&self.history[from..from + self.frame]);
+            self.sample.scale(frame, gain(self.into_gap, self.fade));
+            self.into_gap += 1;
+            bytes += self.frame;
+        }
+        bytes
+    }
+}
+
+/// Frames that are repeated: 2.7 ms at 48 kHz, long enough for a pitch, short enough to copy on
+/// every read.
+const HISTORY: usize = 128;
+
+/// From full (2^16) to nothing over `fade` frames.
+fn gain(step: usize, fade: usize) -> u32 {
+    u32::try_from((fade - step) * 65_536 / fade).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeats_back_and_forth_and_fades_out() {
+        let mut conceal = Conceal::repeat(Sample::S16Le, 2, 8);
+        let real: Vec<u8> = [8000_i16, 16_000].iter().flat_map(|s| s.to_le_bytes()).collect();
+        conceal.remember(&real);
+        let mut out = [1; 24];
+        conceal.fill(&mut out[..6]);
+        conceal.fill(&mut out[6..]);
+        let samples: Vec<_> =
+            out.as_chunks().0.iter().map(|&pair| i16::from_le_bytes(pair)).collect();
+        let expected = [16_000_i16, 7000, 6000, 10_000, 8000, 3000, 2000, 2000, 0, 0, 0, 0];
+        assert_eq!(samples, expected);
+    }
+
+    #[test]
+    fn nothing_known_is_silence() {
+        let mut conceal = Conceal::repeat(Sample::U8, 1, 100);
+        let mut out = [0; 5];
+        conceal.fill(&mut out);
+        assert_eq!(out, [0x80; 5]);
+    }
+}

@@ -1,0 +1,171 @@
+//! Ends that wait as tasks, under any executor.
+//!
+//! If the peer is a wait-free end, which wakes nobody, somebody else must call
+//! [`PipeMonitor::wake`](super::PipeMonitor::wake) now and then.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use super::blocking::{BlockingReader, BlockingWriter};
+use super::{Cancelled, Overflow, PipeReader, PipeWriter, Read, ReadError, WriteError, Written};
+use crate::sync::Ordering;
+
+/// A [`PipeWriter`] whose task may wait, and which wakes the reader.
+#[derive(Debug)]
+pub struct AsyncWriter {
+    inner: BlockingWriter,
+}
+
+impl PipeWriter {
+    /// Makes it an end whose task may wait and that wakes the reader.
+    #[must_use]
+    pub fn into_async(self) -> AsyncWriter {
+        AsyncWriter { inner: self.blocking() }
+    }
+}
+
+impl AsyncWriter {
+    /// Like [`BlockingWriter::write`]; a dropped future has stored some whole frames or none.
+    ///
+    /// # Errors
+    /// Like [`BlockingWriter::write`].
+    pub async fn write(&mut self, data: &[u8]) -> Result<Written, WriteError> {
+        if self.inner.inner.overflow != Overflow::Block {
+            return self.inner.write(data);
+        }
+        let whole = self.inner.inner.core.whole(data.len());
+        let mut stored = 0;
+        while stored < whole {
+            poll_fn(|context| self.poll_resumed(context, stored)).await?;
+            stored += self.inner.put_some(&data[stored..whole])?;
+        }
+        Ok(Written { stored, dropped: 0 })
+    }
+
+    /// Like [`BlockingWriter::flush`].
+    ///
+    /// # Errors
+    /// Like [`BlockingWriter::flush`].
+    pub async fn flush(&mut self) -> Result<(), WriteError> {
+        poll_fn(|context| self.poll_resumed(context, 0)).await
+    }
+
+    /// The wait-free end. After writing with it, [`AsyncWriter::wake`].
+    pub fn get_mut(&mut self) -> &mut PipeWriter {
+        &mut self.inner.inner
+    }
+
+    /// Wakes the reader if it sleeps and its demand is met.
+    pub fn wake(&self) {
+        self.inner.inner.core.wake_reader();
+    }
+
+    /// Ends the pipe, like [`PipeWriter::finish`].
+    pub fn finish(self) {
+        self.into_inner().finish();
+    }
+
+    /// Gives the wait-free end back.
+    #[must_use]
+    pub fn into_inner(self) -> PipeWriter {
+        self.inner.into_inner()
+    }
+
+    fn poll_resumed(
+        &mut self,
+        context: &Context<'_>,
+        stored: usize,
+    ) -> Poll<Result<(), WriteError>> {
+        loop {
+            match self.inner.poll_paused(stored) {
+                Ok(false) => return Poll::Ready(Ok(())),
+                Err(error) => return Poll::Ready(Err(error)),
+                Ok(true) => {}
+            }
+            let core = &self.inner.inner.core;
+            if !core.written.0.bell.leave(context, || core.resumable()) {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+/// A [`PipeReader`] whose task may wait, and which wakes the writer.
+#[derive(Debug)]
+pub struct AsyncReader {
+    inner: BlockingReader,
+}
+
+impl PipeReader {
+    /// Makes it an end whose task may wait and that wakes the writer.
+    #[must_use]
+    pub fn into_async(self) -> AsyncReader {
+        AsyncReader { inner: self.blocking() }
+    }
+}
+
+impl AsyncReader {
+    /// Like [`BlockingReader::read`]; a dropped future has taken nothing.
+    ///
+    /// # Errors
+    /// [`Cancelled`].
+    pub async fn read(&mut self, out: &mut [u8]) -> Result<Read, Cancelled> {
+        let frame = self.inner.inner.core.frame;
+        poll_fn(|context| self.poll_readable(context, frame)).await?;
+        Ok(self.inner.take(out))
+    }
+
+    /// Like [`BlockingReader::read_at_least`]; a dropped future has taken nothing.
+    ///
+    /// # Errors
+    /// Like [`BlockingReader::read_at_least`].
+    pub async fn read_at_least(&mut self, n: usize) -> Result<&[u8], ReadError> {
+        let n = self.inner.demand(n)?;
+        poll_fn(|context| self.poll_readable(context, n)).await?;
+        Ok(self.inner.inner.peek_all())
+    }
+
+    /// Like [`PipeReader::advance`], and wakes the writer if it may go on.
+    ///
+    /// # Panics
+    /// Like [`PipeReader::advance`].
+    pub fn advance(&mut self, consumed: usize, examined: usize) {
+        self.inner.advance(consumed, examined);
+    }
+
+    /// The wait-free end. After taking something with it, [`AsyncReader::wake`].
+    pub fn get_mut(&mut self) -> &mut PipeReader {
+        &mut self.inner.inner
+    }
+
+    /// Wakes the writer if it sleeps and may go on.
+    pub fn wake(&self) {
+        self.inner.inner.core.wake_writer();
+    }
+
+    /// Gives the wait-free end back.
+    #[must_use]
+    pub fn into_inner(self) -> PipeReader {
+        self.inner.into_inner()
+    }
+
+    fn poll_readable(&self, context: &Context<'_>, n: usize) -> Poll<Result<(), Cancelled>> {
+        let core = &self.inner.inner.core;
+        loop {
+            if core.read.0.bell.take_cancel() {
+                return Poll::Ready(Err(Cancelled));
+            }
+            if core.readable(n) {
+                return Poll::Ready(Ok(()));
+            }
+            core.read.0.wants.store(n, Ordering::Release);
+            let ready = core.read.0.bell.leave(context, || {
+                core.wake_writer();
+                core.readable(n)
+            });
+            if !ready {
+                return Poll::Pending;
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! A look at a pipe from outside.
+
+use std::fmt;
+
+use super::Fill;
+use super::shared::Core;
+use crate::sync::{Arc, Ordering};
+
+/// Shows a pipe's state and cancels its waits, from any thread; clones show the same pipe.
+///
+/// Each figure is exact at its moment; two of them are not from the same moment.
+#[derive(Clone)]
+pub struct PipeMonitor {
+    core: Arc<Core>,
+}
+
+impl PipeMonitor {
+    pub(super) fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    /// What is in the pipe now.
+    ///
+    /// # Real-time
+    /// Wait-free, like every function here that gives a figure.
+    #[must_use]
+    pub fn fill(&self) -> Fill {
+        self.core.amount(self.core.fill())
+    }
+
+    /// What the empty pipe takes.
+    #[must_use]
+    pub fn capacity(&self) -> Fill {
+        self.core.amount(self.core.capacity)
+    }
+
+    /// The most that was ever in it right after a write.
+    #[must_use]
+    pub fn high_water(&self) -> Fill {
+        self.core.amount(self.core.written.0.high_water.load(Ordering::Relaxed))
+    }
+
+    /// Frames dropped because the pipe was full, newest and oldest together.
+    #[must_use]
+    pub fn dropped_frames(&self) -> u64 {
+        self.core.written.0.dropped.load(Ordering::Relaxed) / self.core.frame as u64
+    }
+
+    /// Frames of silence or repetition given out because the pipe was empty.
+    #[must_use]
+    pub fn padded_frames(&self) -> u64 {
+        self.core.read.0.padded.load(Ordering::Relaxed) / self.core.frame as u64
+    }
+
+    /// Frames skipped by a clear, from either side.
+    #[must_use]
+    pub fn cleared_frames(&self) -> u64 {
+        self.core.read.0.skipped.load(Ordering::Relaxed) / self.core.frame as u64
+    }
+
+    /// Whether any range of the memory is one slice without copying.
+    #[must_use]
+    pub fn is_mirrored(&self) -> bool {
+        self.core.memory.is_mirrored()
+    }
+
+    /// Ends the wait of the blocking or async reader that goes on now, or its next one, with
+    /// [`Cancelled`](super::Cancelled). Once per call.
+    ///
+    /// Not for a real-time thread: may wake a thread.
+    pub fn cancel_read(&self) {
+        self.core.read.0.bell.cancel();
+    }
+
+    /// Ends the wait of the blocking or async writer that goes on now, or its next one, with
+    /// [`WriteError::Cancelled`](super::WriteError::Cancelled). Once per call.
+    ///
+    /// Not for a real-time thread: may wake a thread.
+    pub fn cancel_write(&self) {
+        self.core.written.0.bell.cancel();
+    }
+
+    /// Wakes whichever end sleeps and need not: for an end whose peer is real-time and never wakes
+    /// anybody. Somebody who may call the system calls this now and then.
+    ///
+    /// Not for a real-time thread: may wake a thread.
+    pub fn wake(&self) {
+        self.core.wake_reader();
+        self.core.wake_writer();
+    }
+}
+
+impl fmt::Debug for PipeMonitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (fill, capacity) = (self.fill(), self.capacity());
+        f.debug_struct("PipeMonitor").field("fill", &fill).field("capacity", &capacity).finish()
+    }
+}

@@ -1,0 +1,320 @@
+//! The end of a pipe that takes bytes out, and never waits.
+#![allow(unsafe_code)]
+
+use super::conceal::Conceal;
+use super::shared::{Core, add};
+use super::writer::{FAILED, FINISHED};
+use super::{End, Fill, PipeMonitor, Read, Stamp, Underrun};
+use crate::latest::{Publisher, Reader};
+use crate::spsc::{GONE, ReadEnd};
+use crate::sync::{Arc, Ordering};
+
+/// Takes bytes out of a pipe. Made by [`pipe`](super::pipe()).
+///
+/// All sizes are bytes. Nothing here wakes a sleeping writer: that takes a system call.
+/// [`PipeReader::blocking`] and [`PipeReader::into_async`] make ends that do.
+#[derive(Debug)]
+pub struct PipeReader {
+    pub(super) core: Arc<Core>,
+    end: ReadEnd,
+    underrun: Underrun,
+    conceal: Conceal,
+    /// Bytes taken out since the start, skipped ones included.
+    total: u64,
+    /// Bytes beyond the position that were looked at and not consumed.
+    examined: usize,
+    /// Bytes skipped since the last answer that told of it.
+    skipped: usize,
+    clears: usize,
+    /// The busy mark of [`Turn`](super::turn::Turn) is ours.
+    looking: bool,
+    /// Where bytes are shown that memory cannot give in one piece.
+    scratch: Box<[u8]>,
+    stamps: Publisher<Option<Stamp>>,
+    heard: Reader<Option<Stamp>>,
+}
+
+impl PipeReader {
+    pub(super) fn new(
+        core: Arc<Core>,
+        start: usize,
+        (underrun, conceal): (Underrun, Conceal),
+        stamps: Publisher<Option<Stamp>>,
+        heard: Reader<Option<Stamp>>,
+    ) -> Self {
+        let spare = if core.memory.is_mirrored() { 0 } else { core.capacity };
+        Self {
+            core,
+            end: ReadEnd::new(start),
+            underrun,
+            conceal,
+            total: 0,
+            examined: 0,
+            skipped: 0,
+            clears: 0,
+            looking: false,
+            scratch: vec![0; spare].into_boxed_slice(),
+            stamps,
+            heard,
+        }
+    }
+
+    /// Copies as many whole frames as are there into `out`, and does with the rest of it what the
+    /// pipe's [`Underrun`] says.
+    ///
+    /// # Real-time
+    /// Wait-free, no allocation, no system call; the time is that of the copy.
+    #[inline]
+    pub fn read(&mut self, out: &mut [u8]) -> Read {
+        let mut read = self.read_some(out);
+        if self.underrun == Underrun::Repeat {
+            self.conceal.remember(&out[..read.bytes]);
+        }
+        if read.bytes < out.len() {
+            self.pad(&mut read, out);
+        }
+        read
+    }
+
+    /// Copies what is there and fits; looks for no end.
+    #[inline]
+    fn read_some(&mut self, out: &mut [u8]) -> Read {
+        self.begin();
+        let wanted = self.core.whole(out.len());
+        let n = self.end.len(&self.core.positions, wanted).min(wanted);
+        // SAFETY: published bytes are the reader's until they are released.
+        unsafe { self.core.memory.copy_out(self.end.position(), &mut out[..n]) };
+        self.take(n);
+        Read { bytes: n, padded: 0, skipped: std::mem::take(&mut self.skipped), end: None }
+    }
+
+    /// A read that makes nothing up.
+    pub(super) fn read_short(&mut self, out: &mut [u8]) -> Read {
+        let read = self.read_some(out);
+        Read { end: self.end(), ..read }
+    }
+
+    /// Deals with what was missing for a whole `out`.
+    #[cold]
+    fn pad(&mut self, read: &mut Read, out: &mut [u8]) {
+        read.end = self.end();
+        if self.underrun != Underrun::Short {
+            self.conceal.fill(&mut out[read.bytes..]);
+            read.padded = out.len() - read.bytes;
+            add(&self.core.read.0.padded, read.padded);
+        }
+    }
+
+    /// Shows the next `n` bytes in place and in one slice, or nothing when fewer are there. Blocks
+    /// of a fixed size come out whatever the sizes of the writes were.
+    ///
+    /// # Real-time
+    /// Wait-free, no allocation, no system call. Without a mirrored mapping a range across the end
+    /// of the memory is copied.
+    ///
+    /// # Examples
+    /// ```
+    /// use aulos_rt::pipe::{PipeConfig, pipe};
+    ///
+    /// let (mut writer, mut reader) = pipe(&PipeConfig::bytes(8)).unwrap();
+    /// writer.write(b"abc").unwrap();
+    /// assert_eq!(reader.peek(4), None);
+    /// writer.write(b"de").unwrap();
+    /// assert_eq!(reader.peek(4), Some(&b"abcd"[..]));
+    /// reader.advance(2, 4); // half a block on, all of it seen
+    /// assert_eq!(reader.peek(3), Some(&b"cde"[..]));
+    /// ```
+    #[inline]
+    pub fn peek(&mut self, n: usize) -> Option<&[u8]> {
+        self.begin();
+        if self.end.len(&self.core.positions, n) < n {
+            self.stop_looking();
+            return None;
+        }
+        Some(self.show(n))
+    }
+
+    /// Shows everything that is there, in place and in one slice.
+    ///
+    /// # Real-time
+    /// Like [`PipeReader::peek`].
+    #[inline]
+    pub fn peek_all(&mut self) -> &[u8] {
+        self.begin();
+        let n = self.end.len_now(&self.core.positions);
+        self.show(n)
+    }
+
+    #[inline]
+    fn show(&mut self, n: usize) -> &[u8] {
+        let at = self.end.position();
+        if self.core.memory.run(at, n) < n {
+            let scratch = &mut self.scratch[..n];
+            // SAFETY: published bytes are the reader's until they are released.
+            unsafe { self.core.memory.copy_out(at, scratch) };
+            return scratch;
+        }
+        // SAFETY: checked to be one run; published bytes are the reader's until released.
+        unsafe { self.core.memory.slice(at, n) }
+    }
+
+    /// Gives `consumed` bytes back to the writer, and notes that `examined` bytes from the same
+    /// start were looked at: a later wait returns only when there is more than that. With
+    /// [`Overflow::DropOldest`](super::Overflow::DropOldest) the look ends here, and the writer may
+    /// drop again.
+    ///
+    /// # Real-time
+    /// Wait-free, no allocation, no system call.
+    ///
+    /// # Panics
+    /// When `consumed` is not whole frames, or either is more than is there. An `examined` below
+    /// `consumed` counts as equal.
+    #[inline]
+    pub fn advance(&mut self, consumed: usize, examined: usize) {
+        self.begin();
+        let most = consumed.max(examined);
+        let len = self.end.len(&self.core.positions, most);
+        assert!(most <= len, "advance over {most} bytes, {len} are there");
+        assert!(
+            self.core.whole(consumed) == consumed,
+            "advance of {consumed} bytes: part of a frame"
+        );
+        self.take(consumed);
+        self.examined = most - consumed;
+    }
+
+    /// Skips everything that is there and says how many bytes that was.
+    ///
+    /// # Real-time
+    /// Wait-free, no allocation, no system call.
+    pub fn clear(&mut self) -> usize {
+        self.begin();
+        let n = self.end.len_now(&self.core.positions);
+        self.take(n);
+        add(&self.core.read.0.skipped, n);
+        n
+    }
+
+    /// Bytes, frames and time that are there now. The writer may make it more at any moment;
+    /// nobody makes it less, except a writer that drops the oldest or has asked to clear.
+    ///
+    /// # Real-time
+    /// Wait-free.
+    #[must_use]
+    pub fn available(&self) -> Fill {
+        self.core.amount(self.core.fill())
+    }
+
+    /// How the pipe ended: known only when the writer is gone and everything was taken out.
+    ///
+    /// # Real-time
+    /// Wait-free.
+    #[must_use]
+    pub fn end(&self) -> Option<End> {
+        let left = self.core.positions.writer_left();
+        if left == 0 || self.core.fill() > 0 {
+            return None;
+        }
+        Some(match left {
+            FINISHED => End::Finished,
+            FAILED => End::Failed(self.core.written.0.failure.load(Ordering::Relaxed)),
+            _ => End::Dropped,
+        })
+    }
+
+    /// Bytes that were skipped since this was asked last or a [`Read`] told it: dropped as the
+    /// oldest, or cleared by the writer's wish. [`PipeReader::position`] has them counted in.
+    pub fn take_skipped(&mut self) -> usize {
+        std::mem::take(&mut self.skipped)
+    }
+
+    /// Number of the next frame to be taken, from 0: the writer's number of the same frame.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.total / self.core.frame as u64
+    }
+
+    /// Says that the next frame to be taken goes out at the instant `nanos`; the writer can ask for
+    /// it.
+    ///
+    /// # Real-time
+    /// Wait-free, no allocation, no system call.
+    pub fn stamp(&mut self, nanos: u64) {
+        self.stamps.publish(Some(Stamp { frame: self.position(), nanos }));
+    }
+
+    /// The writer's latest stamp: which frame belongs to which instant.
+    ///
+    /// # Real-time
+    /// Wait-free.
+    pub fn writer_stamp(&mut self) -> Option<Stamp> {
+        *self.heard.read()
+    }
+
+    /// A view of the pipe for any thread.
+    #[must_use]
+    pub fn monitor(&self) -> PipeMonitor {
+        PipeMonitor::new(self.core.clone())
+    }
+
+    /// Bytes beyond which a wait makes sense: what was examined already does not count.
+    pub(super) fn more_than_examined(&self) -> usize {
+        self.examined + 1
+    }
+
+    /// Takes note of what others did to the reading position, and of our looking.
+    #[inline]
+    fn begin(&mut self) {
+        if let Some(turn) = &self.core.turn
+            && !self.looking
+        {
+            let pushed_out = turn.begin(self.end.position());
+            self.looking = true;
+            self.end.jump(&self.core.positions, pushed_out);
+            self.note_skip(pushed_out);
+        }
+        if let Some(below) = self.core.clear.0.new_request(&mut self.clears) {
+            self.clear_below(below);
+        }
+    }
+
+    #[cold]
+    fn clear_below(&mut self, below: usize) {
+        let n = below.wrapping_sub(self.end.position());
+        // Further ahead than the pipe is long means behind: the request came too late.
+        if n <= self.end.len_now(&self.core.positions) {
+            self.end.release(&self.core.positions, n);
+            self.note_skip(n);
+            add(&self.core.read.0.skipped, n);
+        }
+    }
+
+    fn note_skip(&mut self, n: usize) {
+        self.skipped += n;
+        self.total += n as u64;
+        self.examined = self.examined.saturating_sub(n);
+    }
+
+    #[inline]
+    fn take(&mut self, n: usize) {
+        self.end.release(&self.core.positions, n);
+        self.total += n as u64;
+        self.examined = self.examined.saturating_sub(n);
+        self.stop_looking();
+    }
+
+    #[inline]
+    fn stop_looking(&mut self) {
+        if let Some(turn) = &self.core.turn {
+            turn.end(self.end.position());
+            self.looking = false;
+        }
+    }
+}
+
+impl Drop for PipeReader {
+    fn drop(&mut self) {
+        self.core.positions.set_reader_left(GONE);
+        self.core.wake_writer();
+    }
+}

@@ -1,0 +1,157 @@
+//! What both ends of a pipe and its monitors share.
+
+use std::time::Duration;
+
+use super::bell::Bell;
+use super::memory::Memory;
+use super::turn::Turn;
+use super::{Backpressure, Fill};
+use crate::spsc::{Line, Positions};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) memory: Memory,
+    pub(super) positions: Positions,
+    /// Only with [`Overflow::DropOldest`](super::Overflow::DropOldest); then it has the reading
+    /// position.
+    pub(super) turn: Option<Turn>,
+    /// Bytes, whole frames.
+    pub(super) capacity: usize,
+    /// Bytes per frame.
+    pub(super) frame: usize,
+    /// Frames per second, or 0.
+    pub(super) rate: u32,
+    /// In bytes.
+    pub(super) pause: usize,
+    pub(super) resume: usize,
+    pub(super) written: Line<WriteSide>,
+    pub(super) read: Line<ReadSide>,
+    pub(super) clear: Line<Clear>,
+}
+
+/// What the writer says, beside its position.
+#[derive(Debug, Default)]
+pub(super) struct WriteSide {
+    pub(super) bell: Bell,
+    /// This end rings the reader's bell, so that a reader may sleep without looking up.
+    pub(super) rings: AtomicBool,
+    pub(super) high_water: AtomicUsize,
+    pub(super) dropped: AtomicU64,
+    pub(super) failure: AtomicU32,
+}
+
+/// What the reader says, beside its position.
+#[derive(Debug, Default)]
+pub(super) struct ReadSide {
+    pub(super) bell: Bell,
+    /// Bytes that a sleeping reader waits for.
+    pub(super) wants: AtomicUsize,
+    pub(super) rings: AtomicBool,
+    pub(super) padded: AtomicU64,
+    pub(super) skipped: AtomicU64,
+}
+
+/// The writer's request to forget everything below a position.
+#[derive(Debug, Default)]
+pub(super) struct Clear {
+    epoch: AtomicUsize,
+    below: AtomicUsize,
+}
+
+impl Clear {
+    pub(super) fn request(&self, below: usize) {
+        self.below.store(below, Ordering::Relaxed);
+        // Only the writer changes it, so no read-modify-write is needed.
+        let epoch = self.epoch.load(Ordering::Relaxed).wrapping_add(1);
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
+    /// The position of a request that `seen` does not know yet, which it learns.
+    #[inline]
+    pub(super) fn new_request(&self, seen: &mut usize) -> Option<usize> {
+        if self.epoch.load(Ordering::Relaxed) == *seen {
+            return None;
+        }
+        *seen = self.epoch.load(Ordering::Acquire);
+        Some(self.below.load(Ordering::Relaxed))
+    }
+}
+
+impl Core {
+    pub(super) fn thresholds(wish: Backpressure, frame: usize, capacity: usize) -> (usize, usize) {
+        let pause = wish.pause_frames.map_or(capacity, |frames| frames.saturating_mul(frame));
+        let resume = wish.resume_frames.map_or(pause / 2, |frames| frames.saturating_mul(frame));
+        (pause, resume)
+    }
+
+    /// Bytes between the ends; exact for either end, a snapshot for anybody else.
+    pub(super) fn fill(&self) -> usize {
+        if let Some(turn) = &self.turn {
+            let tail = self.positions.tail();
+            return tail.wrapping_sub(turn.head(tail)).min(self.capacity);
+        }
+        // The head first: it can only have grown when the tail is loaded, so that the difference is
+        // never negative, whoever asks. A bystander may see a lap too much.
+        let head = self.positions.head();
+        self.positions.tail().wrapping_sub(head).min(self.capacity)
+    }
+
+    /// A reader with this demand need not sleep.
+    pub(super) fn readable(&self, wanted: usize) -> bool {
+        self.fill() >= wanted || self.positions.writer_left() != 0
+    }
+
+    /// A writer that paused need not sleep: the reader has caught up, has gone, or waits for more
+    /// than is there.
+    pub(super) fn resumable(&self) -> bool {
+        let fill = self.fill();
+        fill <= self.resume || self.reader_starves(fill) || self.positions.reader_left() != 0
+    }
+
+    /// The reader sleeps and what there is does not satisfy it, though there is room.
+    pub(super) fn reader_starves(&self, fill: usize) -> bool {
+        let starves = self.read.0.bell.is_asleep() && self.demand() > fill;
+        starves && fill < self.capacity
+    }
+
+    pub(super) fn demand(&self) -> usize {
+        self.read.0.wants.load(Ordering::Acquire)
+    }
+
+    /// Wakes a reader that sleeps and whose demand is met.
+    pub(super) fn wake_reader(&self) {
+        self.read.0.bell.ring(|| self.readable(self.demand()));
+    }
+
+    /// Wakes a writer that sleeps and may go on.
+    pub(super) fn wake_writer(&self) {
+        self.written.0.bell.ring(|| self.resumable());
+    }
+
+    pub(super) fn frames(&self, bytes: usize) -> usize {
+        bytes / self.frame
+    }
+
+    /// Rounds down to whole frames.
+    #[inline]
+    pub(super) fn whole(&self, bytes: usize) -> usize {
+        if self.frame == 1 { bytes } else { bytes - bytes % self.frame }
+    }
+
+    pub(super) fn amount(&self, bytes: usize) -> Fill {
+        let frames = self.frames(bytes);
+        let nanos =
+            if self.rate == 0 { 0 } else { frames as u128 * 1_000_000_000 / u128::from(self.rate) };
+        let duration = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        Fill { bytes, frames, duration }
+    }
+}
+
+/// Adds to a counter that only this thread writes.
+pub(super) fn add(counter: &AtomicU64, n: usize) {
+    if n > 0 {
+        let sum = counter.load(Ordering::Relaxed).wrapping_add(n as u64);
+        counter.store(sum, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,288 @@
+//! The end of a pipe that puts bytes in, and never waits.
+#![allow(unsafe_code)]
+
+use super::shared::{Core, add};
+use super::{Fill, Overflow, PipeMonitor, Stamp, WriteError, Written};
+use crate::latest::{Publisher, Reader};
+use crate::spsc::{GONE, WriteEnd};
+use crate::sync::{Arc, Ordering};
+
+/// Puts bytes into a pipe. Made by [`pipe`](super::pipe()).
+///
+/// All sizes are bytes; only whole frames go in. Nothing here wakes a sleeping reader: that takes a
+/// system call. [`PipeWriter::blocking`] and [`PipeWriter::into_async`] make ends that do.
+///
+/// Dropping it ends the pipe as [`End::Dropped`](super::End::Dropped); say [`PipeWriter::finish`]
+/// when all is well.
+#[derive(Debug)]
+pub struct PipeWriter {
+    pub(super) core: Arc<Core>,
+    end: WriteEnd,
+    pub(super) overflow: Overflow,
+    /// Bytes put in since the start.
+    total: u64,
+    high_water: usize,
+    reserved: usize,
+    /// Where a reservation lies that memory cannot give in one piece.
+    scratch: Box<[u8]>,
+    scratched: bool,
+    stamps: Publisher<Option<Stamp>>,
+    heard: Reader<Option<Stamp>>,
+}
+
+impl PipeWriter {
+    pub(super) fn new(
+        core: Arc<Core>,
+        start: usize,
+        overflow: Overflow,
+        stamps: Publisher<Option<Stamp>>,
+        heard: Reader<Option<Stamp>>,
+    ) -> Self {
+        let end = WriteEnd::new(start, core.capacity);
+        let spare = if core.memory.is_mirrored() { 0 } else { core.capacity };
+        let scratch = vec![0; spare].into_boxed_slice();
+        Self {
+            core,
+            end,
+            overflow,
+            total: 0,
+            high_water: 0,
+            reserved: 0,
+            scratch,
+            scratched: false,
+            stamps,
+            heard,
+        }
+    }
+
+    /// Puts the whole frames of `data` in as the pipe's [`Overflow`] says; a part of a frame at the
+    /// end is left to the caller, see [`Written::stored`].
+    ///
+    /// # Real-time
+    /// Wait-free, no allocation, no system call; the time is that of the copy.
+    ///
+    /// # Errors
+    /// * [`WriteError::Full`] with [`Overflow::Error`]: nothing was stored.
+    /// * [`WriteError::ReaderGone`]: nobody will ever read.
+    #[inline]
+    pub fn write(&mut self, data: &[u8]) -> Result<Written, WriteError> {
+        let n = self.core.whole(data.len());
+        if self.core.positions.reader_left() != 0 {
+            return Err(WriteError::ReaderGone);
+        }
+        let free = self.room(n);
+        if n <= free {
+            self.put(&data[..n]);
+            return Ok(Written { stored: n, dropped: 0 });
+        }
+        self.write_too_much(&data[..n], free)
+    }
+
+    /// `data` is whole frames, more than are `free`.
+    #[cold]
+    fn write_too_much(&mut self, data: &[u8], free: usize) -> Result<Written, WriteError> {
+        match self.overflow {
+            Overflow::Error => Err(WriteError::Full { free }),
+            Overflow::Block => {
+                self.put(&data[..free]);
+                Ok(Written { stored: free, dropped: 0 })
+            }
+            Overflow::DropNewest => {
+                self.put(&data[..free]);
+                Ok(self.count_dropped(free, data.len() - free))
+            }
+            Overflow::DropOldest => {
+                // Of what is longer than the pipe the beginning is the oldest.
+                let too_old = data.len().saturating_sub(self.core.capacity);
+                let data = &data[too_old..];
+                let before = self.core.capacity - free;
+                let free = self.push_out(data.len(), free);
+                let stored = data.len().min(free);
+                let pushed_out = before - (self.core.capacity - free);
+                self.put(&data[..stored]);
+                Ok(self.count_dropped(stored, too_old + pushed_out + (data.len() - stored)))
+            }
+        }
+    }
+
+    fn count_dropped(&self, stored: usize, dropped: usize) -> Written {
+        add(&self.core.written.0.dropped, dropped);
+        Written { stored, dropped }
+    }
+
+    /// Makes room for `n` bytes at the expense of the oldest, if the reader is not looking at them;
+    /// gives the room that there is then.
+    fn push_out(&self, n: usize, free: usize) -> usize {
+        let Some(turn) = &self.core.turn else { return free };
+        let Some(head) = turn.push_out(self.end.position(), self.core.capacity - n) else {
+            return free;
+        };
+        self.end.assume_head(head)
+    }
+
+    /// Gives access in place to up to `n` free bytes in one slice: fewer when fewer are free, always
+    /// whole frames, with [`Overflow::DropOldest`] too. What is in them is unspecified.
+    /// [`PipeWriter::commit`] makes them visible; without it they stay free.
+    ///
+    /// # Real-time
+    /// Wait-free, no allocation, no system call.
+    #[inline]
+    pub fn reserve(&mut self, n: usize) -> &mut [u8] {
+        let n = self.core.whole(n.min(self.room(n)));
+        self.reserved = n;
+        let at = self.end.position();
+        self.scratched = self.core.memory.run(at, n) < n;
+        if self.scratched {
+            return &mut self.scratch[..n];
+        }
+        // SAFETY: checked to be one run; free bytes are the writer's until they are published.
+        unsafe { self.core.memory.slice_mut(at, n) }
+    }
+
+    /// Makes the first `n` reserved bytes visible to the reader, and ends the reservation.
+    ///
+    /// # Real-time
+    /// Wait-free, no allocation, no system call. Without a mirrored mapping a reservation across
+    /// the end of the memory is copied here.
+    ///
+    /// # Panics
+    /// When `n` is more than the last [`PipeWriter::reserve`] gave, or something else was written
+    /// since, or `n` is not whole frames.
+    #[inline]
+    pub fn commit(&mut self, n: usize) {
+        assert!(n <= self.reserved, "commit of {n} bytes, {} are reserved", self.reserved);
+        assert!(self.core.whole(n) == n, "commit of {n} bytes, which are not whole frames");
+        if self.scratched {
+            // SAFETY: what was reserved is free, and free bytes are the writer's.
+            unsafe { self.core.memory.copy_in(self.end.position(), &self.scratch[..n]) };
+        }
+        self.publish(n);
+    }
+
+    /// Says that the next frame to be written belongs to the instant `nanos`, on whatever clock
+    /// both sides agree. The reader sees the latest such statement at once, not when it comes to
+    /// that frame.
+    ///
+    /// # Real-time
+    /// Wait-free, no allocation, no system call.
+    pub fn stamp(&mut self, nanos: u64) {
+        self.stamps.publish(Some(Stamp { frame: self.position(), nanos }));
+    }
+
+    /// The reader's latest stamp: which frame it took at which instant.
+    ///
+    /// # Real-time
+    /// Wait-free.
+    pub fn reader_stamp(&mut self) -> Option<Stamp> {
+        *self.heard.read()
+    }
+
+    /// Asks the reader to skip everything written so far, which it does at its next call. Until
+    /// then the bytes count as fill.
+    ///
+    /// # Real-time
+    /// Wait-free.
+    pub fn clear(&mut self) {
+        self.core.clear.0.request(self.end.position());
+    }
+
+    /// Number of the next frame, from 0, as it was written; drops of the newest do not count, drops
+    /// of the oldest do.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.total / self.core.frame as u64
+    }
+
+    /// Free room now. The reader may make it more at any moment, nobody makes it less.
+    ///
+    /// # Real-time
+    /// Wait-free.
+    #[must_use]
+    pub fn free(&self) -> Fill {
+        self.core.amount(self.core.capacity - self.core.fill())
+    }
+
+    /// The reader is gone. Once true it stays true.
+    ///
+    /// # Real-time
+    /// Wait-free.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.core.positions.reader_left() != 0
+    }
+
+    /// A view of the pipe for any thread.
+    #[must_use]
+    pub fn monitor(&self) -> PipeMonitor {
+        PipeMonitor::new(self.core.clone())
+    }
+
+    /// Ends the pipe: the reader gets [`End::Finished`](super::End::Finished) after the data.
+    ///
+    /// Not for a real-time thread: may wake the reader, and free memory.
+    pub fn finish(self) {
+        self.leave(FINISHED);
+    }
+
+    /// Ends the pipe by a failure: the reader gets [`End::Failed`](super::End::Failed) with `code`,
+    /// whose meaning is the caller's, after the data.
+    ///
+    /// Not for a real-time thread: may wake the reader, and free memory.
+    pub fn fail(self, code: u32) {
+        self.core.written.0.failure.store(code, Ordering::Relaxed);
+        self.leave(FAILED);
+    }
+
+    fn leave(&self, how: u32) {
+        if self.core.positions.writer_left() == 0 {
+            self.core.positions.set_writer_left(how);
+            self.core.wake_reader();
+        }
+    }
+
+    /// Stores what fits, whole frames of `data`.
+    #[inline]
+    fn put(&mut self, data: &[u8]) {
+        // SAFETY: the callers have checked that there is room, which is the writer's.
+        unsafe { self.core.memory.copy_in(self.end.position(), data) };
+        self.publish(data.len());
+    }
+
+    #[inline]
+    fn publish(&mut self, n: usize) {
+        self.end.publish(&self.core.positions, n);
+        self.total += n as u64;
+        self.reserved = 0;
+        // The remembered reading position is old, so this fill is the most that it can be; only
+        // what looks like a new record is worth a look at the reader's cache line.
+        if self.end.fill_at_most() > self.high_water {
+            self.note_record();
+        }
+    }
+
+    #[inline(never)]
+    fn note_record(&mut self) {
+        let fill = self.core.fill();
+        self.end.assume_head(self.end.position().wrapping_sub(fill));
+        self.high_water = self.high_water.max(fill);
+        self.core.written.0.high_water.store(self.high_water, Ordering::Relaxed);
+    }
+
+    /// How many bytes fit; looks at the reader only when fewer than `want` are known to fit.
+    #[inline]
+    fn room(&self, want: usize) -> usize {
+        match &self.core.turn {
+            None => self.end.free(&self.core.positions, want),
+            Some(turn) => self.end.assume_head(turn.head(self.end.position())),
+        }
+    }
+}
+
+impl Drop for PipeWriter {
+    fn drop(&mut self) {
+        self.leave(GONE);
+    }
+}
+
+pub(super) const FINISHED: u32 = 2;
+pub(super) const FAILED: u32 = 3;

@@ -1,0 +1,104 @@
+//! Linux.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use crate::sync::AtomicU32;
+
+/// A run of memory that is mapped twice in a row, so that any range of it that begins in the first
+/// half is contiguous, whatever its length up to the size.
+#[derive(Debug)]
+pub(crate) struct Mirror {
+    base: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: the mapping belongs to the value alone; it is plain memory.
+unsafe impl Send for Mirror {}
+// SAFETY: `&Mirror` gives out a pointer and nothing else; what is done with it is up to the caller.
+unsafe impl Sync for Mirror {}
+
+impl Mirror {
+    /// Maps at least `at_least` bytes, a power of two, all zero and already backed by pages; `None`
+    /// where the system refuses.
+    pub(crate) fn new(at_least: usize) -> Option<Self> {
+        let size = at_least.max(page_size()).checked_next_power_of_two()?;
+        let twice = size.checked_mul(2)?;
+        let file = memory_file(size)?;
+        let base = map(std::ptr::null_mut(), twice, libc::PROT_NONE, ANONYMOUS, -1)?;
+        // From here on the drop of `mirror` undoes everything.
+        let mirror = Self { base, size };
+        for half in 0..2 {
+            let at = base.as_ptr().wrapping_add(half * size);
+            let rights = libc::PROT_READ | libc::PROT_WRITE;
+            map(at, size, rights, SHARED_HERE, file.as_raw_fd())?;
+        }
+        Some(mirror)
+    }
+
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        // SAFETY: exactly this range was mapped by `new`, and nobody has a pointer into it any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), 2 * self.size) };
+    }
+}
+
+const ANONYMOUS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+/// Pages are made at once, so that no page fault is left for the audio thread.
+const SHARED_HERE: i32 = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_POPULATE;
+
+fn map(at: *mut u8, size: usize, rights: i32, flags: i32, file: i32) -> Option<NonNull<u8>> {
+    // SAFETY: a fixed address comes only from `Mirror::new`, which has reserved that range itself.
+    let address = unsafe { libc::mmap(at.cast(), size, rights, flags, file, 0) };
+    if address == libc::MAP_FAILED { None } else { NonNull::new(address.cast()) }
+}
+
+fn memory_file(size: usize) -> Option<OwnedFd> {
+    // SAFETY: the name is a C string.
+    let number = unsafe { libc::memfd_create(c"aulos-rt".as_ptr(), libc::MFD_CLOEXEC) };
+    if number < 0 {
+        return None;
+    }
+    // SAFETY: the call has just made this descriptor, and nobody else knows it.
+    let file = unsafe { OwnedFd::from_raw_fd(number) };
+    let length = libc::off_t::try_from(size).ok()?;
+    // SAFETY: a plain call on an open descriptor.
+    let refused = unsafe { libc::ftruncate(file.as_raw_fd(), length) } != 0;
+    if refused { None } else { Some(file) }
+}
+
+fn page_size() -> usize {
+    // SAFETY: a question without arguments.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(4096)
+}
+
+/// Sleeps while `word` is `expected`, until [`futex_wake`] or the time-out. May return early.
+pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
+    let limit = timeout.map(|span| libc::timespec {
+        tv_sec: libc::time_t::try_from(span.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: span.subsec_nanos().into(),
+    });
+    let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the word and the time live during the call; the kernel only reads them.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, expected, limit) };
+}
+
+/// Wakes whoever sleeps on `word`.
+pub(crate) fn futex_wake(word: &AtomicU32) {
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the kernel uses the address of the word as a name only.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, i32::MAX) };
+}

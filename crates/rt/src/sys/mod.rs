@@ -1,0 +1,15 @@
+//! Everything that this crate asks of the operating system, one function per wish.
+//!
+//! `linux.rs` and `other.rs` have the same names; nowhere else in the crate is there a `cfg` on the
+//! system. None of these functions may be called on a real-time thread, except [`now`], which is no
+//! system call where the kernel offers its clock as a mapped page (Linux on x86-64 and Arm does).
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{Mirror, futex_wait, futex_wake};
+
+#[cfg(not(target_os = "linux"))]
+mod other;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use other::{Mirror, futex_wait, futex_wake};
