@@ -3,14 +3,20 @@
 //! `cargo test --release --manifest-path crates/rt/loom/Cargo.toml` runs every model in `tests/`.
 #![allow(dead_code)]
 
+pub mod models;
 mod slots;
 pub mod sync;
+mod sys;
 
 #[path = "../../src/latest.rs"]
 pub mod latest;
+#[path = "../../src/pipe/bell.rs"]
+mod bell;
 #[path = "../../src/pool.rs"]
 pub mod pool;
 #[path = "../../src/ring.rs"]
 pub mod ring;
 #[path = "../../src/spsc.rs"]
 pub mod spsc;
+#[path = "../../src/pipe/turn.rs"]
+mod turn;

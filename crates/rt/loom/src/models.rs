@@ -1,0 +1,102 @@
+//! Small worlds for the parts that are private to the crate.
+
+use loom::cell::UnsafeCell;
+use loom::thread;
+
+use crate::bell::Bell;
+use crate::spsc::{Positions, ReadEnd, WriteEnd};
+use crate::sync::{Arc, AtomicUsize, Ordering};
+use crate::turn::Turn;
+
+/// A sleeper waits for two announcements, as the blocking end of a pipe does.
+pub fn sleep_and_wake() {
+    let world = Arc::new((Bell::default(), AtomicUsize::new(0)));
+    let other = world.clone();
+    let ringer = thread::spawn(move || {
+        let (bell, count) = &*other;
+        for i in 1..=2 {
+            count.store(i, Ordering::Release);
+            bell.ring(|| count.load(Ordering::Relaxed) >= 1);
+        }
+    });
+    let (bell, count) = &*world;
+    while count.load(Ordering::Acquire) < 1 {
+        bell.sleep(None, || count.load(Ordering::Relaxed) >= 1);
+    }
+    ringer.join().unwrap();
+}
+
+/// Both ends wait for each other in turn.
+pub fn both_sleep() {
+    let world = Arc::new((Bell::default(), Bell::default(), AtomicUsize::new(0)));
+    let other = world.clone();
+    let thread = thread::spawn(move || {
+        let (ping, pong, turn) = &*other;
+        while turn.load(Ordering::Acquire) != 1 {
+            ping.sleep(None, || turn.load(Ordering::Relaxed) == 1);
+        }
+        turn.store(2, Ordering::Release);
+        pong.ring(|| true);
+    });
+    let (ping, pong, turn) = &*world;
+    turn.store(1, Ordering::Release);
+    ping.ring(|| true);
+    while turn.load(Ordering::Acquire) != 2 {
+        pong.sleep(None, || turn.load(Ordering::Relaxed) == 2);
+    }
+    thread.join().unwrap();
+}
+
+/// A cancel ends the wait though nothing was announced.
+pub fn cancel() {
+    let bell = Arc::new(Bell::default());
+    let other = bell.clone();
+    let thread = thread::spawn(move || other.cancel());
+    while !bell.take_cancel() {
+        bell.sleep(None, || false);
+    }
+    thread.join().unwrap();
+}
+
+/// Two slots; the writer puts three items in and drops the oldest, the reader looks twice. Loom's
+/// cells report a slot that is written while it is looked at.
+pub fn drop_the_oldest() {
+    struct World {
+        positions: Positions,
+        turn: Turn,
+        slots: [UnsafeCell<usize>; 2],
+    }
+    let slots = [UnsafeCell::new(0), UnsafeCell::new(0)];
+    let world = Arc::new(World { positions: Positions::new(0), turn: Turn::new(0), slots });
+    let other = world.clone();
+    let writer = thread::spawn(move || {
+        let mut end = WriteEnd::new(0, 2);
+        for item in 0..3 {
+            let tail = end.position();
+            if end.assume_head(other.turn.head(tail)) == 0 {
+                match other.turn.push_out(tail, 1) {
+                    Some(head) => assert!(end.assume_head(head) > 0),
+                    None => continue,
+                }
+            }
+            other.slots[tail & 1].with_mut(|slot| unsafe { *slot = item });
+            end.publish(&other.positions, 1);
+        }
+    });
+    let mut end = ReadEnd::new(0);
+    let mut last = None;
+    for _ in 0..2 {
+        let pushed_out = world.turn.begin(end.position());
+        end.jump(&world.positions, pushed_out);
+        let n = end.len_now(&world.positions);
+        assert!(n <= 2);
+        for i in 0..n {
+            let item = world.slots[(end.position() + i) & 1].with(|slot| unsafe { *slot });
+            assert!(last < Some(item));
+            last = Some(item);
+        }
+        end.release(&world.positions, n);
+        world.turn.end(end.position());
+    }
+    writer.join().unwrap();
+}
