@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod bench;
 pub mod browser;
 pub mod client;
 pub mod http;

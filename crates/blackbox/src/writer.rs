@@ -11,6 +11,9 @@ pub struct Writer<W> {
     out: W,
     bytes_per_second: usize,
     hiccup: Option<Hiccup>,
+    /// When the first piece was due, and how many have been written since.
+    begun: Option<Instant>,
+    pieces: u32,
 }
 
 /// Now and then it does nothing for a while, and then writes all that is due.
@@ -23,7 +26,7 @@ struct Hiccup {
 impl<W: Write> Writer<W> {
     /// Always in time.
     pub const fn steady(out: W, bytes_per_second: usize) -> Self {
-        Self { out, bytes_per_second, hiccup: None }
+        Self { out, bytes_per_second, hiccup: None, begun: None, pieces: 0 }
     }
 
     /// Delayed about twice a second by anything up to `longest`.
@@ -34,18 +37,19 @@ impl<W: Write> Writer<W> {
         seed: u64,
     ) -> Self {
         let hiccup = Some(Hiccup { longest, noise: Noise(seed | 1) });
-        Self { out, bytes_per_second, hiccup }
+        Self { out, bytes_per_second, hiccup, begun: None, pieces: 0 }
     }
 
-    /// Writes it all; returns when the last piece is written.
+    /// Writes it all, after what was written before; returns when the last piece is written.
     ///
     /// # Errors
     /// When the reader has gone.
     pub fn write(&mut self, sound: &[u8]) -> io::Result<()> {
         let piece = (self.bytes_per_second / 50).max(1);
-        let start = Instant::now();
-        for (n, bytes) in (0_u32..).zip(sound.chunks(piece)) {
-            let due = start + n * Duration::from_millis(20);
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        for bytes in sound.chunks(piece) {
+            let due = begun + self.pieces * Duration::from_millis(20);
+            self.pieces += 1;
             std::thread::sleep(due.saturating_duration_since(Instant::now()) + self.delay());
             self.out.write_all(bytes)?;
         }

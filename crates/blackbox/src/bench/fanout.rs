@@ -1,0 +1,155 @@
+//! CPU of the server's process per delivered chunk, beside a real snapserver in the same run.
+//!
+//! Both play the same FIFO, written by the same writer, to the same crowd. They take turns, and the
+//! least of several rounds counts: noise only adds.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::account::{self, Account};
+use crate::bench::row::{Row, Target};
+use crate::bench::setting;
+use crate::load::{Load, Mark};
+use crate::peer::{Snapserver, find_or_skip};
+use crate::scratch::Scratch;
+use crate::server::Aulos;
+use crate::signal::{Bits, RATE, programme};
+use crate::writer::Writer;
+
+/// One round of one contestant.
+#[derive(Clone, Debug)]
+struct Turn {
+    us_per_chunk: f64,
+    threads: usize,
+    kilobytes_per_client: f64,
+    report: Value,
+}
+
+/// pcm, flac and opus, and what came of delay, clocks and threads meanwhile.
+///
+/// # Errors
+/// When a contestant does not run.
+pub fn rows() -> io::Result<Vec<Row>> {
+    let clients = setting("AULOS_BENCH_CLIENTS", 500);
+    let snapserver = find_or_skip("snapserver");
+    let mut rows = Vec::new();
+    for codec in ["pcm", "flac", "opus"] {
+        let (mut ours, mut peers) = (Vec::new(), Vec::new());
+        for round in 0..setting("AULOS_BENCH_ROUNDS", 5) {
+            ours.push(our_turn(codec, clients)?);
+            if let Some(program) = &snapserver {
+                peers.push(their_turn(program, codec, clients)?);
+            }
+            let last = |turns: &[Turn]| turns.last().map(|turn| turn.us_per_chunk);
+            eprintln!("{codec} {round}: {:.2?} us, peer {:.2?} us", last(&ours), last(&peers));
+        }
+        let best = |turns: &[Turn]| {
+            turns.iter().min_by(|a, b| a.us_per_chunk.total_cmp(&b.us_per_chunk)).cloned()
+        };
+        if let Some(ours) = best(&ours) {
+            rows.extend(judge(codec, clients, &ours, best(&peers).as_ref()));
+        }
+    }
+    Ok(rows)
+}
+
+fn judge(codec: &str, clients: usize, ours: &Turn, peer: Option<&Turn>) -> Vec<Row> {
+    let row = |case: &str, figure: &dyn Fn(&Turn) -> f64, target| Row {
+        part: "fan-out",
+        case: format!("{codec}, {clients} clients, {case}"),
+        ours: figure(ours),
+        peer: peer.map(figure),
+        target,
+    };
+    let of = |turn: &Turn, group: &str, key: &str, unit: f64| {
+        turn.report[group][key].as_f64().unwrap_or(f64::NAN) / unit
+    };
+    let count = |turn: &Turn, key: &str| turn.report[key].as_f64().unwrap_or(f64::NAN);
+    vec![
+        row("us of CPU per chunk", &|t| t.us_per_chunk, Target::Ratio(1.0 / 6.0)),
+        row("delivery delay p99, ms", &|t| of(t, "delay_us", "p99", 1e3), Target::Most(150.0)),
+        row(
+            "error of a client's clock p99, us",
+            &|t| of(t, "clock_error_us", "p99", 1.0),
+            Target::Most(200.0),
+        ),
+        row(
+            "first chunk after hello p99, ms",
+            &|t| of(t, "first_chunk_us", "p99", 1e3),
+            Target::None,
+        ),
+        row("gaps and clients cut", &|t| count(t, "gaps") + count(t, "cut"), Target::Most(0.0)),
+        row("kB per client", &|t| t.kilobytes_per_client, Target::Most(4.0)),
+        #[expect(clippy::cast_precision_loss, reason = "a handful of threads")]
+        row("threads", &|t| t.threads as f64, Target::None),
+    ]
+}
+
+fn our_turn(codec: &str, clients: usize) -> io::Result<Turn> {
+    let scratch = Scratch::new("bench-ours")?;
+    let fifo = scratch.join("in");
+    let config = format!(
+        "[[station]]\nname = \"default\"\ncodec = \"{codec}\"\nsources = [\"pipe://{}\"]\n",
+        fifo.display()
+    );
+    let server = Aulos::start(&scratch, &config)?;
+    let turn = take_turn(server.id(), server.stream, &fifo, clients)?;
+    server.stop()?;
+    Ok(turn)
+}
+
+fn their_turn(program: &Path, codec: &str, clients: usize) -> io::Result<Turn> {
+    let scratch = Scratch::new("bench-peer")?;
+    let fifo = scratch.fifo("in")?;
+    let mut server = Snapserver::start(program, &scratch, &fifo, codec, "48000:16:2")?;
+    let address = ([127, 0, 0, 1], server.port).into();
+    let turn = take_turn(server.process.id(), address, &fifo, clients)?;
+    server.process.terminate(Duration::from_secs(10))?;
+    Ok(turn)
+}
+
+fn take_turn(pid: u32, server: SocketAddr, fifo: &Path, clients: usize) -> io::Result<Turn> {
+    let pipe = OpenOptions::new().write(true).open(fifo)?;
+    let over = Arc::new(AtomicBool::new(false));
+    let writer = std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || {
+            let second = Bits::B16.bytes(&programme(10 * RATE, Bits::B16, 1));
+            let mut writer = Writer::steady(pipe, 4 * RATE);
+            // The reader's end is the end of the turn.
+            while !over.load(Ordering::Relaxed) && writer.write(&second[..4 * RATE]).is_ok() {}
+        }
+    });
+    std::thread::sleep(Duration::from_secs(1));
+    let alone = account::of(pid)?;
+    let (mut begin, mut end) = (Account::default(), Account::default());
+    let load =
+        Load { server, clients, settle: Duration::from_secs(3), listen: Duration::from_secs(8) };
+    let report = load.run(|mark| {
+        // An account that cannot be read is a server that is gone: the chunks will say so.
+        let now = account::of(pid).unwrap_or_default();
+        *(if mark == Mark::Begin { &mut begin } else { &mut end }) = now;
+    })?;
+    over.store(true, Ordering::Relaxed);
+    let report_json = report.json();
+    drop(writer.join());
+    if report.chunks == 0 || end.threads == 0 {
+        return Err(io::Error::other(format!("no chunks: {report_json}")));
+    }
+    #[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
+    Ok(Turn {
+        us_per_chunk: (end.cpu - begin.cpu).as_secs_f64() * 1e6 / report.chunks as f64,
+        threads: end.threads,
+        kilobytes_per_client: end.resident.saturating_sub(alone.resident) as f64
+            / 1024.0
+            / clients.max(1) as f64,
+        report: report_json,
+    })
+}

@@ -1,0 +1,139 @@
+//! One line of the table, and the table.
+
+use std::io;
+
+use serde_json::{Value, json};
+
+/// What was measured, beside whom, and what was aimed at.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The part of the house.
+    pub part: &'static str,
+    /// What exactly, with the unit.
+    pub case: String,
+    /// Our figure.
+    pub ours: f64,
+    /// The peer's, where there is one.
+    pub peer: Option<f64>,
+    /// What the figure must not exceed.
+    pub target: Target,
+}
+
+/// A limit. In this table less is always better.
+#[derive(Clone, Copy, Debug)]
+pub enum Target {
+    /// Ours by the peer's.
+    Ratio(f64),
+    /// Ours, in the case's unit.
+    Most(f64),
+    /// None: a figure for those who want to know.
+    None,
+}
+
+impl Row {
+    /// Ours by the peer's.
+    #[must_use]
+    pub fn ratio(&self) -> Option<f64> {
+        Some(self.ours / self.peer.filter(|peer| *peer > 0.0)?)
+    }
+
+    /// Whether the target is met; nothing where it cannot be said.
+    #[must_use]
+    pub fn met(&self) -> Option<bool> {
+        match self.target {
+            Target::Ratio(most) => Some(self.ratio()? <= most),
+            Target::Most(most) => Some(self.ours <= most),
+            Target::None => None,
+        }
+    }
+
+    fn json(&self) -> Value {
+        let target = match self.target {
+            Target::Ratio(most) => json!(format!("ratio <= {most:.3}")),
+            Target::Most(most) => json!(format!("<= {most}")),
+            Target::None => Value::Null,
+        };
+        json!({
+            "part": self.part, "case": self.case, "ours": self.ours, "peer": self.peer,
+            "ratio": self.ratio(), "target": target, "met": self.met(),
+        })
+    }
+}
+
+/// The rows as `target/bench.json` has them.
+#[must_use]
+pub fn json(rows: &[Row]) -> Value {
+    rows.iter().map(Row::json).collect()
+}
+
+/// Prints the rows as a table.
+pub fn print(rows: &[Row]) {
+    table(&json(rows));
+}
+
+/// Joins files of rows (a missing one is said so): the list on stdout, the table on stderr.
+///
+/// # Errors
+/// When a file is no list of rows.
+pub fn join(files: &[String]) -> io::Result<()> {
+    let mut all = Vec::new();
+    for file in files {
+        match std::fs::read(file) {
+            Ok(text) => all.extend(serde_json::from_slice::<Vec<Value>>(&text)?),
+            Err(e) => eprintln!("aulos-bench: {file}: {e}"),
+        }
+    }
+    let all = Value::Array(all);
+    table(&all);
+    println!("{all:#}");
+    Ok(())
+}
+
+fn table(rows: &Value) {
+    const HEAD: [&str; 7] = ["part", "case", "ours", "peer", "ratio", "target", "met"];
+    let mut lines = vec![HEAD.map(str::to_owned)];
+    lines.extend(rows.as_array().into_iter().flatten().map(|row| HEAD.map(|key| cell(&row[key]))));
+    let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
+    let widths: [usize; 7] = std::array::from_fn(width);
+    for (n, line) in lines.iter().enumerate() {
+        let cells: Vec<String> =
+            line.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        eprintln!("| {} |", cells.join(" | "));
+        if n == 0 {
+            let rule: Vec<String> = widths.iter().map(|width| "-".repeat(width + 2)).collect();
+            eprintln!("|{}|", rule.join("|"));
+        }
+    }
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Bool(met) => (if *met { "yes" } else { "no" }).to_owned(),
+        other => match other.as_f64() {
+            Some(x) if x != 0.0 && x.abs() < 0.1 => format!("{x:.4}"),
+            Some(x) if x.abs() < 100.0 => format!("{x:.2}"),
+            Some(x) => format!("{x:.0}"),
+            None => other.to_string(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_met_or_not_or_unknown() {
+        let row = |peer, target| Row { part: "x", case: "y".into(), ours: 2.0, peer, target };
+        assert_eq!(row(Some(12.0), Target::Ratio(1.0 / 6.0)).met(), Some(true));
+        assert_eq!(row(Some(11.0), Target::Ratio(1.0 / 6.0)).met(), Some(false));
+        assert_eq!(row(None, Target::Ratio(1.0)).met(), None);
+        assert_eq!(row(None, Target::Most(1.5)).met(), Some(false));
+        let json = json(&[row(None, Target::None)]);
+        for key in ["part", "case", "ours", "peer", "ratio", "target", "met"] {
+            assert!(json[0].get(key).is_some(), "{key}");
+        }
+    }
+}
