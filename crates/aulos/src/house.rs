@@ -67,10 +67,10 @@ pub enum Event {
     ClientInfo {
         /// The session.
         session: SessionId,
-        /// 0 to 100.
-        volume: u32,
-        /// Whether it is muted there.
-        muted: bool,
+        /// 0 to 100; absent is unchanged.
+        volume: Option<u8>,
+        /// Whether it is muted there; absent is unchanged.
+        muted: Option<bool>,
     },
 }
 

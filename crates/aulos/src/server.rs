@@ -142,6 +142,8 @@ pub async fn run(
         tokio::spawn(http::serve(browsers, Arc::clone(&control), listen)),
         tokio::spawn(keep_saved(Arc::clone(&control), dir.clone())),
     ];
+    // The thread for the disk begins now and not in the middle of a programme.
+    drop(tokio::task::spawn_blocking(|| ()).await);
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tokio::pin!(stop);

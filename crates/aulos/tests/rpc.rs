@@ -116,7 +116,7 @@ async fn every_method_word_for_word() {
     control.tick();
     control.event(Event::Left { session: SessionId(2) });
     control.event(hello(3, "b"));
-    control.event(Event::ClientInfo { session: SessionId(3), volume: 44, muted: true });
+    control.event(Event::ClientInfo { session: SessionId(3), volume: Some(44), muted: Some(true) });
     let (one, two) = (group_of(&control, "a"), group_of(&control, "b"));
     let mut text = String::new();
     let mut told = async |text: &mut String| {

@@ -3,13 +3,15 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::print;
+use crate::audio::Audio;
 use crate::config::{Resolved, SourceConfig};
 use crate::exit::{Exit, Failure};
-use crate::server::{self, Bound, unwired};
+use crate::server::{self, Bound};
 
 pub(super) fn run(resolved: &Resolved) -> Result<Exit, Failure> {
     raise_file_limit();
@@ -20,10 +22,21 @@ pub(super) fn run(resolved: &Resolved) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .thread_name("aulos-control")
+        // One thread for the state on disk, there from the start and for ever: the number of
+        // threads does not change while the server runs.
+        .max_blocking_threads(1)
+        .thread_keep_alive(Duration::MAX)
         .build()
         .map_err(internal)?;
-    // Where the running house is to be put in: see `server::Audio`.
-    let audio = unwired();
+    let (listener, stream) = server::bind_one("stream", &resolved.listen.stream)?;
+    let (events, told) = tokio::sync::mpsc::channel(crate::house::EVENT_QUEUE);
+    let running = Arc::new(Audio::start(&resolved, listener, events).map_err(internal)?);
+    let audio = server::Audio {
+        house: Arc::clone(&running) as _,
+        listen: Arc::clone(&running) as _,
+        events: told,
+        stream: Some(stream),
+    };
     let text = greeting(&resolved, &bound, audio.stream);
     runtime.block_on(async {
         // Before anything is printed: who reads it may send a signal at once.
@@ -40,6 +53,7 @@ pub(super) fn run(resolved: &Resolved) -> Result<Exit, Failure> {
     })?;
     // A task that blocks (a slow disk) does not hold the end up.
     runtime.shutdown_background();
+    running.stop();
     Ok(Exit::Ok)
 }
 

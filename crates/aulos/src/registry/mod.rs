@@ -119,8 +119,9 @@ impl Registry {
             Event::Left { session } => self.left(session, now),
             Event::ClientInfo { session, volume, muted } => {
                 let Some(client) = self.by_session(session) else { return Effects::default() };
-                client.volume = clamp_volume(volume.into());
-                client.muted = muted;
+                client.volume =
+                    volume.map_or(client.volume, |percent| clamp_volume(percent.into()));
+                client.muted = muted.unwrap_or(client.muted);
                 let id = client.id.clone();
                 Effects { save: true, ..Effects::notice(Notice::Volume(id)) }
             }

@@ -218,7 +218,8 @@ fn take(registry: &mut Registry, step: Step) -> Option<Effects> {
         }
         Step::Delete(id) => registry.delete_client(&format!("c{id}")).ok(),
         Step::Info(session, volume) => {
-            let event = Event::ClientInfo { session: SessionId(session), volume, muted: false };
+            let volume = u8::try_from(volume).ok();
+            let event = Event::ClientInfo { session: SessionId(session), volume, muted: None };
             Some(registry.apply(event, Wall::default()))
         }
     }

@@ -1,20 +1,12 @@
 //! A file on its way to a station.
 
 use aulos_core::Block;
+use aulos_engine::source::Item;
+use aulos_rt::Pool;
 use aulos_rt::ring::Producer;
-use aulos_rt::{Pool, Pooled};
 
 use super::error::DecodeError;
 use super::file::{Decoded, FileDecoder, Info};
-
-/// What goes through the ring.
-#[derive(Debug)]
-pub enum Item {
-    /// The next frames.
-    Block(Pooled<Block>),
-    /// The file is over; nothing follows.
-    End,
-}
 
 /// Decodes a file into a ring, step by step, on whatever thread calls it.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ mod opus;
 mod raw;
 
 pub use error::{DecodeError, OpenError};
-pub use feed::{FileFeed, Item, Progress};
+pub use feed::{FileFeed, Progress};
 pub use file::{Decoded, FileDecoder, Info, Options};
 
 #[cfg(test)]

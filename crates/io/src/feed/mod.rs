@@ -6,6 +6,7 @@
 
 mod bytes;
 mod fifo;
+mod file;
 mod process;
 mod stdin;
 mod tcp;
@@ -14,6 +15,7 @@ use aulos_core::{Instant, Span};
 
 pub use bytes::{ByteFeed, FEED_BLOCKS};
 pub use fifo::{Fifo, FifoError, FifoMode, make_fifo};
+pub use file::{FileSource, FileState};
 pub use process::{Process, ProcessConfig, split_arguments};
 pub use stdin::Stdin;
 pub use tcp::{TcpClient, TcpServer};

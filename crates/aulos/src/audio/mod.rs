@@ -1,0 +1,183 @@
+//! The running audio: what the configuration asks for, built from the floors below.
+//!
+//! This is the only place that knows every crate. It makes the threads, opens the sources, wires
+//! stations to reactors, and gives the control plane the small view of [`crate::house`].
+
+mod sources;
+mod stations;
+mod view;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aulos_core::Span;
+use aulos_io::reactor::{self, Context, EventSink};
+use aulos_io::{CodecPool, Workers};
+use aulos_proto::snap::wire::ServerSettings;
+use aulos_rt::Reader;
+use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::error::TrySendError;
+
+use crate::config::Resolved;
+use crate::house::{Command, Event, Full, Hello, House, ListenSink, SessionId, StationStatus};
+use sources::Watch;
+
+/// Everything that makes sound.
+#[derive(Debug)]
+pub struct Audio {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    context: Context,
+    workers: Workers,
+    codecs: CodecPool,
+    stations: Vec<Running>,
+}
+
+/// A station as the control plane sees it.
+#[derive(Debug)]
+struct Running {
+    name: String,
+    status: Reader<aulos_engine::status::StationStatus>,
+    sources: Vec<Watch>,
+}
+
+impl Audio {
+    /// Starts every station of `config`, serves Snapcast clients on `listener`, and tells `events`
+    /// what happens.
+    ///
+    /// # Errors
+    /// When the system gives no threads or sockets.
+    pub fn start(
+        config: &Resolved,
+        listener: TcpListener,
+        events: Sender<Event>,
+    ) -> io::Result<Self> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+        let sink: Arc<dyn EventSink> = Arc::new(Sink(events));
+        let mut inner = Inner {
+            context: Context::start(threads, &sink)?,
+            workers: Workers::start(threads.min(config.stations.len()))?,
+            codecs: CodecPool::start(threads)?,
+            stations: Vec::new(),
+        };
+        for station in &config.stations {
+            let running = stations::start(station, &mut inner)?;
+            inner.stations.push(running);
+        }
+        inner.context.listen(listener)?;
+        Ok(Self { inner: Mutex::new(inner) })
+    }
+
+    /// Ends everything: clients first, then stations, then decoders.
+    pub fn stop(&self) {
+        self.with(|inner| {
+            inner.context.stop();
+            inner.workers.stop();
+            inner.codecs.stop();
+        });
+    }
+
+    /// Only the control plane comes here, so a lock is no harm.
+    fn with<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
+        act(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl House for Audio {
+    fn command(&self, command: Command) -> Result<(), Full> {
+        let session = |session: SessionId| reactor::SessionId::from_number(session.0);
+        let taken = self.with(|inner| match command {
+            Command::SetSettings { session: id, settings } => {
+                let settings = ServerSettings {
+                    buffer: Span::from_millis(i64::from(settings.buffer_ms)),
+                    latency: Span::from_millis(i64::from(settings.latency_ms)),
+                    volume: settings.volume,
+                    muted: settings.muted,
+                };
+                inner.context.set(session(id), settings)
+            }
+            Command::MoveClient { session: id, station } => {
+                inner.context.play(session(id), station)
+            }
+            Command::Kick { session: id, .. } => inner.context.kick(session(id)),
+        });
+        if taken { Ok(()) } else { Err(Full(command)) }
+    }
+
+    fn status(&self, station: usize) -> StationStatus {
+        self.with(|inner| {
+            inner.stations.get_mut(station).map_or_else(StationStatus::default, view::status)
+        })
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.with(|inner| {
+            let reactors = inner.context.stats();
+            let mut stations = inner.stations.iter_mut().map(|station| *station.status.read());
+            view::counters(&reactors, &mut stations)
+        })
+    }
+}
+
+impl ListenSink for Audio {
+    fn accept(&self, socket: TcpStream, _peer: SocketAddr, read: Vec<u8>) {
+        self.with(|inner| {
+            let name = view::listen_name(&read);
+            match inner.stations.iter().position(|station| Some(&station.name) == name.as_ref()) {
+                Some(station) => inner.context.stream_to(socket, station),
+                None => view::refuse(socket),
+            }
+        });
+    }
+}
+
+/// Hands what the reactors tell to the control plane.
+struct Sink(Sender<Event>);
+
+impl EventSink for Sink {
+    fn event(&self, event: reactor::Event) -> Result<(), reactor::Event> {
+        let place = match self.0.try_reserve() {
+            Ok(place) => place,
+            Err(TrySendError::Full(())) => return Err(event),
+            // The server is going down: nobody wants to know any more.
+            Err(TrySendError::Closed(())) => return Ok(()),
+        };
+        place.send(match event {
+            reactor::Event::Hello { session, hello, address } => Event::Hello {
+                session: SessionId(session.number()),
+                peer: address.ip(),
+                hello: introduce(&hello),
+            },
+            reactor::Event::ClientInfo { session, info } => Event::ClientInfo {
+                session: SessionId(session.number()),
+                volume: info.volume,
+                muted: info.muted,
+            },
+            reactor::Event::Left { session, .. } => {
+                Event::Left { session: SessionId(session.number()) }
+            }
+        });
+        Ok(())
+    }
+}
+
+fn introduce(hello: &aulos_proto::snap::wire::Hello) -> Hello {
+    Hello {
+        mac: hello.mac.clone(),
+        host_name: hello.host_name.clone(),
+        client_name: hello.client_name.clone(),
+        version: hello.version.clone(),
+        os: hello.os.clone(),
+        arch: hello.arch.clone(),
+        id: hello.id.clone(),
+        instance: hello.instance,
+        protocol: hello.protocol_version,
+    }
+}
+
+/// More threads than this would not find work on a machine that serves audio.
+const MAX_THREADS: usize = 4;

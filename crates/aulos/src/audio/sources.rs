@@ -1,0 +1,92 @@
+//! From a source's configuration to an input of a station.
+
+use aulos_core::{Frames, Span};
+use aulos_engine::generate::{Demo, Tone};
+use aulos_engine::input::{self, Input};
+use aulos_engine::source::{Pacing, RingSource, Source};
+use aulos_io::decode::Options;
+use aulos_io::feed::{
+    ByteFeed, FeedState, Feeder, Fifo, FifoMode, FileSource, FileState, Process, ProcessConfig,
+    Stdin, TcpClient, TcpServer, split_arguments,
+};
+use aulos_rt::Reader;
+
+use super::Inner;
+use crate::config::{PipeMode, SourceConfig, Station};
+
+/// How the state of a source can be seen.
+#[derive(Debug)]
+pub(super) enum Watch {
+    /// It is made here and cannot fail.
+    Generated,
+    /// Bytes from outside.
+    Feed(Reader<FeedState>),
+    /// A decoded file.
+    File(Reader<FileState>),
+}
+
+/// Opens a source as far as that is possible now; what cannot be opened is tried again, and its
+/// state says why.
+pub(super) fn open(
+    source: &crate::config::Source,
+    station: &Station,
+    quantum: Frames,
+    inner: &mut Inner,
+) -> (Input, Watch) {
+    let (opened, watch) = make(&source.config, quantum, inner);
+    let config = input::Config {
+        buffer: Span::from_millis(i64::from(station.switch.input_buffer_ms)),
+        timeout: Span::from_millis(i64::from(source.timeout_ms)),
+        gain: source.gain,
+    };
+    (Input::new(opened, station.spec.rate, station.spec.layout, config), watch)
+}
+
+fn make(config: &SourceConfig, quantum: Frames, inner: &mut Inner) -> (Box<dyn Source>, Watch) {
+    match config {
+        SourceConfig::Demo { spec } => (Box::new(Demo::new(spec.rate, quantum)), Watch::Generated),
+        SourceConfig::Tone { hz, dbfs, spec } => {
+            let tone = Tone::new(*hz, *dbfs, spec.rate, spec.layout, quantum);
+            (Box::new(tone), Watch::Generated)
+        }
+        SourceConfig::File { path, repeat, spec } => {
+            let options = Options { looped: *repeat, raw: *spec };
+            let (file, items, state) = FileSource::new(path.clone(), options);
+            inner.codecs.add(Box::new(file));
+            (Box::new(RingSource::new(items, Pacing::OnDemand)), Watch::File(state))
+        }
+        SourceConfig::Stdin { spec } => feed(inner, *spec, |feed| Box::new(Stdin::new(feed))),
+        SourceConfig::Pipe { path, mode, spec } => {
+            let mode = match mode {
+                PipeMode::Create => FifoMode::Create,
+                PipeMode::Read => FifoMode::Read,
+            };
+            feed(inner, *spec, |feed| Box::new(Fifo::new(path.clone(), mode, feed)))
+        }
+        SourceConfig::Process { path, params, spec, log_stderr } => {
+            let process = ProcessConfig {
+                program: path.clone(),
+                arguments: split_arguments(params),
+                log_stderr: *log_stderr,
+            };
+            feed(inner, *spec, |feed| Box::new(Process::new(process, feed)))
+        }
+        SourceConfig::TcpServer { address, spec } => {
+            feed(inner, *spec, |feed| Box::new(TcpServer::new(address.to_string(), feed)))
+        }
+        SourceConfig::TcpClient { address, spec } => {
+            feed(inner, *spec, |feed| Box::new(TcpClient::new(address.to_string(), feed)))
+        }
+    }
+}
+
+fn feed(
+    inner: &mut Inner,
+    spec: aulos_core::SampleSpec,
+    make: impl FnOnce(ByteFeed) -> Box<dyn Feeder>,
+) -> (Box<dyn Source>, Watch) {
+    let (publisher, state) = aulos_rt::latest(FeedState::Waiting);
+    let (feed, items) = ByteFeed::new(spec, publisher);
+    inner.context.add_feeder(make(feed));
+    (Box::new(RingSource::new(items, Pacing::Live)), Watch::Feed(state))
+}

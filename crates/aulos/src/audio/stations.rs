@@ -1,0 +1,76 @@
+//! From a station's configuration to a station that runs.
+
+use std::io;
+
+use aulos_core::{Frames, HEADROOM, Span};
+use aulos_engine::fanout::Stamped;
+use aulos_engine::status::StationStatus;
+use aulos_engine::{encode, station, switch};
+use aulos_io::SystemClock;
+use aulos_io::reactor::Channel;
+use aulos_proto::snap;
+use aulos_rt::Pool;
+use aulos_rt::ring::{Consumer, Producer, ring};
+
+use super::{Inner, Running, sources};
+use crate::config::Station;
+
+/// Opens the sources, makes the station, and lets a worker run it.
+pub(super) fn start(config: &Station, inner: &mut Inner) -> io::Result<Running> {
+    let chunk = Span::from_millis(i64::from(config.chunk_ms));
+    let buffer = Span::from_millis(i64::from(config.buffer_ms));
+    let quantum = config.spec.rate.frames(chunk);
+    let encoder = encode::make(config.codec, config.spec, quantum).map_err(io::Error::other)?;
+    let codec_header = snap::wire::codec_header(config.codec, encoder.spec(), encoder.header())
+        .map_err(io::Error::other)?;
+    let (inputs, watches) =
+        config.sources.iter().map(|source| sources::open(source, config, quantum, inner)).unzip();
+
+    let channel = Channel {
+        name: config.name.clone(),
+        codec: config.codec,
+        spec: encoder.spec(),
+        stream_header: encoder.header().to_vec(),
+        codec_header: codec_header.into(),
+        buffer,
+        chunk,
+    };
+    let (outputs, taps): (Vec<Producer<Stamped>>, Vec<Consumer<Stamped>>) =
+        (0..inner.context.reactors()).map(|_| ring(RING_CHUNKS)).unzip();
+    let now = SystemClock::now();
+    let (published, status) = aulos_rt::latest(StationStatus::new(now));
+    let pool = pool(&channel, quantum);
+    inner.context.add_station(&channel, taps);
+    let wishes = station::Config {
+        quantum,
+        switch: switch::Config {
+            input_buffer: Span::from_millis(i64::from(config.switch.input_buffer_ms)),
+            hold_in: Span::from_secs(i64::from(config.switch.hold_in_s)),
+        },
+        crossfade: Span::from_millis(i64::from(config.switch.crossfade_ms)),
+        write_header: snap::wire::write_chunk_header,
+    };
+    inner
+        .workers
+        .add(station::Station::new(wishes, now, inputs, encoder, pool, outputs, published));
+    Ok(Running { name: config.name.clone(), status, sources: watches })
+}
+
+/// Buffers for every chunk that a log or a ring can hold, and for those that are being written.
+fn pool(channel: &Channel, quantum: Frames) -> Pool<Vec<u8>> {
+    let kept = channel.history().as_nanos() / channel.chunk.as_nanos().max(1);
+    let count = usize::try_from(kept).unwrap_or(0) + RING_CHUNKS + IN_FLIGHT;
+    // No codec makes more of a chunk than 4 bytes a sample, but for a header.
+    let samples = quantum.as_usize() * channel.spec.layout.channels();
+    Pool::new(count, || Vec::with_capacity(HEADROOM + samples * 4 + CODEC_HEADER))
+}
+
+/// Chunks between a station and a reactor: more than a second at 20 ms, and a reactor comes by five
+/// times a second.
+const RING_CHUNKS: usize = 64;
+
+/// Chunks that a socket has half of after they have left every log.
+const IN_FLIGHT: usize = 32;
+
+/// What a codec puts around samples that it cannot compress.
+const CODEC_HEADER: usize = 256;

@@ -1,0 +1,132 @@
+//! What the control plane and the page get to see.
+
+use std::io::Write;
+use std::net::TcpStream;
+
+use aulos_core::Span;
+use aulos_engine::status::{InputState, StationStatus};
+use aulos_engine::switch::Health;
+use aulos_io::feed::FeedState;
+use aulos_io::reactor::ReactorStats;
+use aulos_proto::uri::Uri;
+
+use super::Running;
+use super::sources::Watch;
+use crate::house::{self, SourceState, StationState};
+
+/// A station's status in the words of the seam.
+pub(super) fn status(running: &mut Running) -> house::StationStatus {
+    let status = *running.status.read();
+    let state = match status.active {
+        Some(_) => StationState::Playing,
+        None => StationState::Silent,
+    };
+    let sources = running.sources.iter_mut().zip(&status.inputs);
+    house::StationStatus {
+        state,
+        active: status.active,
+        sources: sources.map(|(watch, input)| source(watch, input)).collect(),
+        levels: status.level.peak[..status.level.channels].to_vec(),
+        listeners: 0,
+    }
+}
+
+fn source(watch: &mut Watch, input: &InputState) -> SourceState {
+    let failed = match watch {
+        Watch::Generated => None,
+        Watch::Feed(state) => match *state.read() {
+            FeedState::Failed(0) => Some("the program has ended".to_owned()),
+            FeedState::Failed(error) => Some(std::io::Error::from_raw_os_error(error).to_string()),
+            _ => None,
+        },
+        Watch::File(state) => state.read().problem(),
+    };
+    match (failed, input.health) {
+        (_, Health::Healthy) => SourceState::Ready,
+        (Some(reason), _) => SourceState::Failed(reason),
+        (None, _) if input.buffered > Span::ZERO => SourceState::Ready,
+        (None, _) => SourceState::Waiting,
+    }
+}
+
+/// Every counter of the house, by a name that never changes.
+pub(super) fn counters(
+    reactors: &ReactorStats,
+    stations: &mut dyn Iterator<Item = StationStatus>,
+) -> Vec<(&'static str, u64)> {
+    let mut sums = [0; STATION_COUNTERS.len()];
+    for status in stations {
+        for (sum, (_, read)) in sums.iter_mut().zip(STATION_COUNTERS) {
+            *sum += read(&status);
+        }
+    }
+    let mut all: Vec<_> = STATION_COUNTERS.iter().map(|(name, _)| *name).zip(sums).collect();
+    all.extend([
+        ("sessions", reactors.sessions),
+        ("web_listeners", reactors.listeners),
+        ("connections_accepted", reactors.accepted),
+        ("accept_errors", reactors.accept_errors),
+        ("chunks_sent", reactors.chunks_sent),
+        ("chunks_lagged", reactors.chunks_lagged),
+        ("sessions_closed", reactors.closed),
+        ("sessions_lost", reactors.network),
+        ("sessions_cut_not_reading", reactors.not_reading),
+        ("sessions_cut_without_hello", reactors.no_hello),
+        ("sessions_cut_protocol_error", reactors.protocol),
+    ]);
+    all
+}
+
+type Counter = (&'static str, fn(&StationStatus) -> u64);
+
+const STATION_COUNTERS: [Counter; 9] = [
+    ("chunks_made", |status| status.chunks),
+    ("payload_bytes", |status| status.payload_bytes),
+    ("underruns", |status| status.underruns),
+    ("silent_frames", |status| status.silent_frames),
+    ("switches", |status| status.switches),
+    ("timeline_stalls", |status| status.stalls),
+    ("pool_exhausted", |status| status.pool_exhausted),
+    ("encode_errors", |status| status.encode_errors),
+    ("fanout_full", |status| status.fanout_full),
+];
+
+/// The station's name in `GET /listen/NAME.ext HTTP/1.1`.
+pub(super) fn listen_name(request: &[u8]) -> Option<String> {
+    let line = request.split(|byte| *byte == b'\r' || *byte == b'\n').next()?;
+    let line = std::str::from_utf8(line).ok()?;
+    let target = line.strip_prefix("GET /listen/")?.split([' ', '?']).next()?;
+    // The reader of addresses decodes the path of anything that looks like one.
+    let decoded = format!("http://station/{target}").parse::<Uri>().ok()?.path;
+    let decoded = decoded.strip_prefix('/')?;
+    let known = [".flac", ".wav", ".ogg", ".opus"];
+    let bare = known.iter().find_map(|ending| decoded.strip_suffix(ending));
+    Some(bare.unwrap_or(decoded).to_owned())
+}
+
+/// Answers that there is no such station.
+pub(super) fn refuse(mut socket: TcpStream) {
+    // Whoever does not take the answer gets none.
+    drop(socket.write_all(
+        b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n\
+          There is no station of this name.\n",
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_station_is_found_in_a_request() {
+        let name = |line: &str| listen_name(line.as_bytes());
+        assert_eq!(
+            name("GET /listen/default.flac HTTP/1.1\r\nHost: x").as_deref(),
+            Some("default")
+        );
+        assert_eq!(name("GET /listen/two%20words HTTP/1.1\r\n").as_deref(), Some("two words"));
+        assert_eq!(name("GET /listen/default?t=1 HTTP/1.1\r\n").as_deref(), Some("default"));
+        assert_eq!(name("POST /listen/default HTTP/1.1\r\n"), None);
+        assert_eq!(name("\u{fffd}"), None);
+    }
+}
