@@ -303,6 +303,8 @@ mod tests {
             Parsed::Incomplete { needed: 1_000_026, header: Some(header(Kind::Hello, 1_000_000)) };
         assert_eq!(parse(&bytes, usize::MAX), Ok(wanted));
         assert_eq!(parse(&bytes, 65_536), Err(FrameError::TooLarge(1_000_000)));
+        let bytes = header(Kind::Hello, 1_000_001).emit();
+        assert_eq!(parse(&bytes, usize::MAX), Err(FrameError::TooLarge(1_000_001)));
     }
 
     #[test]
