@@ -2,7 +2,9 @@
 
 use aulos_rt::{Pool, ring};
 
-use super::super::{FileDecoder, FileFeed, Item, Options, Progress};
+use aulos_engine::source::Item;
+
+use super::super::{FileDecoder, FileFeed, Options, Progress};
 use super::block;
 use super::fixture::{FRAMES, Folder, signal_f32};
 
