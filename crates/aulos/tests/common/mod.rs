@@ -236,6 +236,17 @@ impl Controller {
         }
     }
 
+    /// The next notification of this method; what the client's own coming still brings is passed
+    /// over.
+    pub fn notice_of(&mut self, method: &str) -> Value {
+        loop {
+            let notice = self.notice();
+            if notice["method"] == method {
+                return notice;
+            }
+        }
+    }
+
     /// The next notification.
     pub fn notice(&mut self) -> Value {
         if self.notices.is_empty() { self.message() } else { self.notices.remove(0) }

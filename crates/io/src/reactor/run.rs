@@ -460,6 +460,7 @@ impl Reactor {
             Entity::Web(_) => self.stats.listeners -= 1,
             _ => {}
         }
+        self.published.publish(self.stats);
     }
 
     fn watch(&mut self, token: u64, flags: EventFlags) {
