@@ -2,60 +2,121 @@
 //! judge or in the machine, and what the other tests say means nothing.
 
 use std::fs::OpenOptions;
+use std::path::Path;
 use std::time::Duration;
 
-use aulos_blackbox::judge;
-use aulos_blackbox::load::Load;
+use aulos_blackbox::judge::{compare, snr_db};
+use aulos_blackbox::load::{Load, Report};
 use aulos_blackbox::peer::{RESYNC, Snapclient, Snapserver, find_or_skip, lines_with};
 use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::signal::{Bits, RATE, programme};
+use aulos_blackbox::signal::{Bits, Frame, RATE, programme, tonal};
 use aulos_blackbox::writer::Writer;
 
 use crate::{long_or_short, turn};
 
-fn through_snapserver(bits: Bits, codec: &str) {
-    let (Some(server), Some(client)) = (find_or_skip("snapserver"), find_or_skip("snapclient"))
-    else {
-        return;
-    };
+#[test]
+fn the_judge_passes_pcm_16_of_real_peers() {
+    passes(Bits::B16, "pcm");
+}
+
+#[test]
+fn the_judge_passes_flac_24_of_real_peers() {
+    passes(Bits::B24, "flac");
+}
+
+#[test]
+fn the_judge_finds_the_waveform_behind_libopus() {
+    let Some(peers) = find() else { return };
     let _turn = turn();
-    let time = long_or_short(60, 5);
+    let sound = tonal(frames(), Bits::B16);
+    let heard = attempts(|| {
+        let heard = through_snapserver(&peers, Bits::B16, "opus", &sound);
+        let snr = snr_db(&sound, &heard.captured);
+        println!("snapserver's opus: waveform SNR {snr:.1?} dB");
+        if snr.is_some_and(|snr| snr >= 20.0) { Ok(heard) } else { Err(format!("{snr:?} dB")) }
+    });
+    assert!(heard.report.heard.iter().all(|h| h.codec == "opus"));
+}
+
+fn passes(bits: Bits, codec: &str) {
+    let Some(peers) = find() else { return };
+    let _turn = turn();
+    let sound = programme(frames(), bits, 3);
+    let heard = attempts(|| {
+        let heard = through_snapserver(&peers, bits, codec, &sound);
+        let faults = compare(&sound, &heard.captured);
+        let resync = lines_with(&heard.log, &RESYNC);
+        match faults.first() {
+            Some(fault) => Err(format!("{fault}: {resync:?}")),
+            None if heard.report.gaps() > 0 => Err(format!("{:#}", heard.report.json())),
+            None => Ok(heard),
+        }
+    });
+    let report = &heard.report;
+    assert_eq!(report.cut(), 0, "{:#}", report.json());
+    assert!(report.heard.iter().all(|h| h.chunks > 0 && h.strange == 0), "{:#}", report.json());
+    // Both clocks are this machine's, so the true offset is 0.
+    assert!(report.reference.is_some_and(|o| o.offset.abs() < 1_000), "{:?}", report.reference);
+}
+
+/// Snapserver gives new time stamps to everything whenever its writer is late, and on a busy
+/// machine that happens. A judge that cannot be satisfied never is, so some attempts are enough.
+fn attempts<T>(mut attempt: impl FnMut() -> Result<T, String>) -> T {
+    let mut errors = Vec::new();
+    for _ in 0..4 {
+        match attempt() {
+            Ok(value) => return value,
+            Err(e) => errors.push(e),
+        }
+    }
+    panic!("{errors:#?}");
+}
+
+fn find() -> Option<[std::path::PathBuf; 2]> {
+    Some([find_or_skip("snapserver")?, find_or_skip("snapclient")?])
+}
+
+struct Heard {
+    captured: Vec<Frame>,
+    log: String,
+    report: Report,
+}
+
+fn through_snapserver(
+    [server, client]: &[impl AsRef<Path>; 2],
+    bits: Bits,
+    codec: &str,
+    sound: &[Frame],
+) -> Heard {
     let scratch = Scratch::new("peers").unwrap();
     let fifo = scratch.fifo("in").unwrap();
     let spec = format!("48000:{}:2", bits.count());
-    let server = Snapserver::start(&server, &scratch, &fifo, codec, &spec).unwrap();
-    let mut client = Snapclient::start(&client, server.port, &scratch, "judge").unwrap();
+    let server = Snapserver::start(server.as_ref(), &scratch, &fifo, codec, &spec).unwrap();
+    let mut client = Snapclient::start(client.as_ref(), server.port, &scratch, "judge").unwrap();
     std::thread::sleep(Duration::from_secs(1));
     let load = Load {
         server: ([127, 0, 0, 1], server.port).into(),
         clients: 20,
         settle: Duration::from_secs(1),
-        listen: time - Duration::from_secs(2),
+        listen: playing() - Duration::from_secs(2),
     };
-    let sound = programme(RATE * usize::try_from(time.as_secs()).unwrap(), bits, 3);
-    let bytes = bits.bytes(&[&vec![[0, 0]; RATE], &sound[..], &vec![[0, 0]; 2 * RATE]].concat());
+    let silence = vec![[0, 0]; RATE];
+    let bytes = bits.bytes(&[&silence, sound, &silence, &silence].concat());
     let pipe = OpenOptions::new().write(true).open(fifo).unwrap();
-    let per_second = bytes.len() / (bytes.len() / RATE / bits.bytes(&[[0, 0]]).len());
+    let per_second = bits.bytes(&silence).len();
     let writer = std::thread::spawn(move || Writer::steady(pipe, per_second).write(&bytes));
     std::thread::sleep(Duration::from_millis(300));
     let report = load.run(|_| ()).unwrap();
     writer.join().unwrap().unwrap();
     let log = client.log().unwrap();
     let captured = bits.frames(&client.stop().unwrap());
-    let faults = judge::compare(&sound, &captured);
-    let resync = lines_with(&log, &RESYNC);
-    assert!(faults.is_empty(), "{}: {resync:?}", faults[0]);
-    assert_eq!((report.gaps(), report.cut()), (0, 0), "{:#}", report.json());
-    assert!(report.heard.iter().all(|h| h.chunks > 0 && h.strange == 0), "{:#}", report.json());
-    assert!(report.reference.is_some_and(|o| o.offset.abs() < 5_000), "{:?}", report.reference);
+    Heard { captured, log, report }
 }
 
-#[test]
-fn the_judge_passes_real_peers_pcm_16() {
-    through_snapserver(Bits::B16, "pcm");
+fn playing() -> Duration {
+    long_or_short(60, 5)
 }
 
-#[test]
-fn the_judge_passes_real_peers_flac_24() {
-    through_snapserver(Bits::B24, "flac");
+fn frames() -> usize {
+    RATE * usize::try_from(playing().as_secs()).unwrap()
 }
