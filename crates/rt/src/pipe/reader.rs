@@ -66,43 +66,46 @@ impl PipeReader {
     /// Wait-free, no allocation, no system call; the time is that of the copy.
     #[inline]
     pub fn read(&mut self, out: &mut [u8]) -> Read {
-        let mut read = self.read_some(out);
+        let n = self.copy_some(out);
         if self.underrun == Underrun::Repeat {
-            self.conceal.remember(&out[..read.bytes]);
+            self.conceal.remember(&out[..n]);
         }
-        if read.bytes < out.len() {
-            self.pad(&mut read, out);
+        if n < out.len() || self.skipped > 0 {
+            return self.tell_more(out, n);
         }
-        read
+        Read { bytes: n, padded: 0, skipped: 0, end: None }
     }
 
-    /// Copies what is there and fits; looks for no end.
+    /// Copies what is there and fits, and says how much.
     #[inline]
-    fn read_some(&mut self, out: &mut [u8]) -> Read {
+    fn copy_some(&mut self, out: &mut [u8]) -> usize {
         self.begin();
         let wanted = self.core.whole(out.len());
         let n = self.end.len(&self.core.positions, wanted).min(wanted);
         // SAFETY: published bytes are the reader's until they are released.
         unsafe { self.core.memory.copy_out(self.end.position(), &mut out[..n]) };
         self.take(n);
-        Read { bytes: n, padded: 0, skipped: std::mem::take(&mut self.skipped), end: None }
+        n
+    }
+
+    /// Deals with what is missing after `n` bytes, and with what was lost before them. Apart, so
+    /// that a read without either passes one number in a register.
+    #[cold]
+    fn tell_more(&mut self, out: &mut [u8], n: usize) -> Read {
+        let end = if n < out.len() { self.end() } else { None };
+        let mut padded = 0;
+        if n < out.len() && self.underrun != Underrun::Short {
+            self.conceal.fill(&mut out[n..]);
+            padded = out.len() - n;
+            add(&self.core.read.0.padded, padded);
+        }
+        Read { bytes: n, padded, skipped: self.take_skipped(), end }
     }
 
     /// A read that makes nothing up.
     pub(super) fn read_short(&mut self, out: &mut [u8]) -> Read {
-        let read = self.read_some(out);
-        Read { end: self.end(), ..read }
-    }
-
-    /// Deals with what was missing for a whole `out`.
-    #[cold]
-    fn pad(&mut self, read: &mut Read, out: &mut [u8]) {
-        read.end = self.end();
-        if self.underrun != Underrun::Short {
-            self.conceal.fill(&mut out[read.bytes..]);
-            read.padded = out.len() - read.bytes;
-            add(&self.core.read.0.padded, read.padded);
-        }
+        let bytes = self.copy_some(out);
+        Read { bytes, padded: 0, skipped: self.take_skipped(), end: self.end() }
     }
 
     /// Shows the next `n` bytes in place and in one slice, or nothing when fewer are there. Blocks
