@@ -9,6 +9,7 @@ use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, Ppm, SampleRate, Spa
 use aulos_dsp::{Resampler, remix};
 
 use crate::servo::Servo;
+use crate::silence::{self, Detector};
 use crate::source::{BLOCK_SAMPLES, Pacing, Pulled, Source};
 use crate::switch::Facts;
 
@@ -21,12 +22,14 @@ pub struct Config {
     pub timeout: Span,
     /// What its sound is changed by.
     pub gain: Db,
+    /// What counts as silence.
+    pub silence: silence::Config,
 }
 
 impl Default for Config {
     fn default() -> Self {
         let (buffer, timeout) = (Span::from_millis(400), Span::from_millis(300));
-        Self { buffer, timeout, gain: Db::ZERO }
+        Self { buffer, timeout, gain: Db::ZERO, silence: silence::Config::default() }
     }
 }
 
@@ -54,6 +57,8 @@ pub struct Input {
     last_arrival: Option<Instant>,
     /// Nothing of what the present sender sent has been read or thrown away.
     fresh: bool,
+    silence: silence::Config,
+    detector: Detector,
 }
 
 impl Input {
@@ -65,7 +70,7 @@ impl Input {
         layout: ChannelLayout,
         config: Config,
     ) -> Self {
-        let Config { buffer, timeout, gain } = config;
+        let Config { buffer, timeout, gain, silence } = config;
         #[allow(clippy::cast_possible_truncation, reason = "a gain needs no more than f32")]
         let gain = gain.amplitude() as f32;
         let staged = capacity(MAX_SOURCE_RATE, buffer) + BLOCK_SAMPLES + SLACK_FRAMES;
@@ -88,6 +93,8 @@ impl Input {
             full: false,
             last_arrival: None,
             fresh: true,
+            silence,
+            detector: Detector::new(silence, rate, layout.channels()),
         }
     }
 
@@ -191,6 +198,7 @@ impl Input {
             ended: self.ended,
             last_arrival: self.last_arrival,
             timeout: self.timeout,
+            silent: self.detector.is_silent(),
         }
     }
 
@@ -230,13 +238,15 @@ impl Input {
         let frames = self.block.frames().as_usize();
         let to = self.layout.channels();
         let from = self.block.layout().channels();
-        if from == to {
-            self.staged.extend(self.block.samples());
-            return;
-        }
-        let out = &mut self.remixed[..frames * to];
-        remix(self.block.samples(), from, out, to);
-        self.staged.extend(&*out);
+        let samples = if from == to {
+            self.block.samples()
+        } else {
+            let out = &mut self.remixed[..frames * to];
+            remix(self.block.samples(), from, out, to);
+            &*out
+        };
+        self.detector.update(samples, to);
+        self.staged.extend(samples);
     }
 
     /// Pushes the last frames out of the resampler's memory.
@@ -254,6 +264,7 @@ impl Input {
         }
         self.source_rate = self.block.rate();
         self.resampler = Resampler::new(self.layout.channels(), self.source_rate, self.rate);
+        self.detector = Detector::new(self.silence, self.source_rate, self.layout.channels());
         self.drift = Ppm::ZERO;
         self.servo.restart();
         self.waiting = false;

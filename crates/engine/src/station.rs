@@ -272,6 +272,7 @@ impl Station {
         for (index, input) in self.inputs.iter().enumerate().take(self.status.inputs.len()) {
             self.status.inputs[index] = InputState {
                 health: self.switch.health(index),
+                silent: input.facts().silent,
                 buffered: input.buffered(),
                 drift: input.drift(),
                 rate: input.source_spec().0,

@@ -55,6 +55,8 @@ pub struct StationStatus {
 pub struct InputState {
     /// What the switch thinks of it.
     pub health: Health,
+    /// What it sends cannot be heard.
+    pub silent: bool,
     /// The sound that waits in it.
     pub buffered: Span,
     /// The drift of its clock, as far as it is followed.
@@ -94,6 +96,7 @@ impl StationStatus {
             },
             inputs: [InputState {
                 health: Health::Idle,
+                silent: false,
                 buffered: Span::ZERO,
                 drift: Ppm::ZERO,
                 rate: SampleRate::STUDIO,

@@ -42,6 +42,8 @@ pub struct Facts {
     pub last_arrival: Option<Instant>,
     /// A live input fails when nothing has arrived for this long.
     pub timeout: Span,
+    /// What it sends cannot be heard, and has not been for long.
+    pub silent: bool,
 }
 
 /// What an input is worth to the switch.
@@ -74,6 +76,8 @@ pub enum Cause {
     Ended,
     /// Nothing arrived within the time-out.
     Late,
+    /// What it sent could not be heard.
+    Silent,
 }
 
 /// The input on air changes; `None` is the last resort.
@@ -120,6 +124,7 @@ impl Switch {
         let cause = match from.map(|from| (from, self.health(from))) {
             None => Cause::First,
             Some((_, Health::Failed)) => Cause::Late,
+            Some((from, _)) if is_silent(facts, from) => Cause::Silent,
             Some((from, _)) if to.is_none_or(|to| to > from) => Cause::Ended,
             Some(_) => Cause::Better,
         };
@@ -151,6 +156,10 @@ impl Switch {
 
     fn choose(&self, facts: &[Facts]) -> Option<usize> {
         let healthy = self.inputs.iter().position(|health| *health == Health::Healthy);
+        let audible = facts
+            .iter()
+            .zip(&self.inputs)
+            .position(|(facts, health)| *health == Health::Healthy && !facts.silent);
         let playing_on = || self.active.filter(|&active| has_sound(facts, active));
         let suspect = || {
             facts.iter().zip(&self.inputs).position(|(facts, health)| match health {
@@ -158,7 +167,7 @@ impl Switch {
                 _ => false,
             })
         };
-        healthy.or_else(playing_on).or_else(suspect)
+        audible.or_else(playing_on).or(healthy).or_else(suspect)
     }
 }
 
@@ -209,6 +218,10 @@ impl Facts {
             && !self.full
             && self.last_arrival.is_none_or(|last| now.since(last) > self.timeout)
     }
+}
+
+fn is_silent(facts: &[Facts], input: usize) -> bool {
+    facts.get(input).is_some_and(|facts| facts.silent)
 }
 
 fn has_sound(facts: &[Facts], input: usize) -> bool {

@@ -3,6 +3,7 @@
 use aulos_core::{Frames, Span};
 use aulos_engine::generate::{Demo, Tone};
 use aulos_engine::input::{self, Input};
+use aulos_engine::silence;
 use aulos_engine::source::{Pacing, RingSource, Source};
 use aulos_io::decode::Options;
 use aulos_io::feed::{
@@ -38,6 +39,7 @@ pub(super) fn open(
         buffer: Span::from_millis(i64::from(station.switch.input_buffer_ms)),
         timeout: Span::from_millis(i64::from(source.timeout_ms)),
         gain: source.gain,
+        silence: silence::Config { below: source.silence.below, span: source.silence.span },
     };
     (Input::new(opened, station.spec.rate, station.spec.layout, config), watch)
 }

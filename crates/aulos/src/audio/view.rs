@@ -42,6 +42,7 @@ fn source(watch: &mut Watch, input: &InputState) -> SourceState {
         Watch::File(state) => state.read().problem(),
     };
     match (failed, input.health) {
+        (_, Health::Healthy) if input.silent => SourceState::Silent,
         (_, Health::Healthy) => SourceState::Ready,
         (Some(reason), _) => SourceState::Failed(reason),
         (None, _) if input.buffered > Span::ZERO => SourceState::Ready,

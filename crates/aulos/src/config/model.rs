@@ -94,8 +94,6 @@ pub struct SourceEntry {
     pub name: Option<At<String>>,
     /// Decibels that its sound is changed by.
     pub gain_db: f64,
-    /// Opened only when it is needed.
-    pub standby: bool,
     /// Milliseconds without sound until it counts as gone; absent, the switch's.
     pub timeout_ms: Option<u32>,
     /// What counts as silence; absent, the station's.
@@ -254,11 +252,11 @@ fn read_source(node: &Node, problems: &Problems) -> Option<SourceEntry> {
     }
     source.name = table.text("name");
     source.gain_db = table.real("gain_db", "dB", GAIN_DB).map_or(0.0, |gain| gain.value);
-    source.standby = table.flag("standby").is_some_and(|standby| standby.value);
     source.timeout_ms =
         table.number("timeout_ms", "milliseconds", TIMEOUT_MS).map(|timeout| timeout.value);
     source.silence = table.node("silence").map(|node| read_silence(node, "a source", problems));
     table.not_yet("normalize", "leave it out, or bring the source to level with `gain_db`");
+    table.not_yet("standby", "leave it out: every source is open from the start");
     table.finish();
     source.uri = uri?;
     Some(source)

@@ -84,8 +84,6 @@ pub struct Source {
     pub config: SourceConfig,
     /// What its sound is changed by.
     pub gain: Db,
-    /// Opened only when it is needed.
-    pub standby: bool,
     /// Milliseconds without sound until it counts as gone.
     pub timeout_ms: u32,
     /// What counts as silence.
@@ -291,7 +289,6 @@ fn sources(config: &StationConfig, problems: &Problems) -> Vec<Source> {
                 name,
                 config: config_of,
                 gain: Db::new(entry.gain_db),
-                standby: entry.standby,
                 timeout_ms: entry.timeout_ms.unwrap_or(config.switch.timeout_ms),
                 silence: silence(entry.silence.unwrap_or(config.silence)),
             })

@@ -67,7 +67,7 @@ fn every_source_has_its_typed_value() {
     let text = station(
         r#"sources = [
             "tone://?hz=440&dbfs=-6&sampleformat=44100:f32:1",
-            { uri = "stdin:", name = "desk", gain_db = -3, standby = true, timeout_ms = 50 },
+            { uri = "stdin:", name = "desk", gain_db = -3, timeout_ms = 50 },
             "pipe:///run/x?mode=read",
             "file:///srv/a.flac?loop=true", "file:///srv/b.raw", "file:///c?sampleformat=8000:8:1",
             "process:///usr/bin/x?params=-a%20-b&log_stderr=true",
@@ -81,7 +81,7 @@ fn every_source_has_its_typed_value() {
         names,
         ["tone", "desk", "pipe", "file", "file-2", "file-3", "process", "tcp", "far", "tcp-2"]
     );
-    assert_eq!((sources[1].gain, sources[1].standby), (Db::new(-3.0), true));
+    assert_eq!(sources[1].gain, Db::new(-3.0));
     assert_eq!((sources[1].timeout_ms, sources[2].timeout_ms), (50, 300));
     golden("sources", &format!("{sources:#?}\n"));
 }

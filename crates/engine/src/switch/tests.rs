@@ -10,6 +10,7 @@ struct Sender {
     ended: bool,
     buffered: Span,
     last_arrival: Option<Instant>,
+    silent: bool,
 }
 
 impl Sender {
@@ -19,6 +20,7 @@ impl Sender {
         ended: false,
         buffered: Span::ZERO,
         last_arrival: None,
+        silent: false,
     };
     const FILE: Self =
         Self { pacing: Pacing::OnDemand, sending: true, buffered: STEP, ..Self::LIVE };
@@ -89,6 +91,7 @@ fn facts(sender: &Sender) -> Facts {
         ended: sender.ended,
         last_arrival: sender.last_arrival,
         timeout: Span::from_millis(300),
+        silent: sender.silent,
     }
 }
 
@@ -219,5 +222,30 @@ fn a_pause_shorter_than_the_time_out_changes_nothing() {
         world.senders[0].buffered += Span::from_millis(280);
         world.run(1_000);
     }
+    assert_eq!(world.changes.len(), before);
+}
+
+#[test]
+fn a_sender_of_silence_gives_way_and_comes_back_with_its_sound() {
+    let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
+    world.senders[0].sending = true;
+    world.run(2_000);
+    world.senders[0].silent = true;
+    world.run(40);
+    assert_eq!((world.last().1, world.last().2), (Some(1), Cause::Silent));
+    world.senders[0].silent = false;
+    world.run(40);
+    assert_eq!((world.last().1, world.last().2), (Some(0), Cause::Better));
+}
+
+#[test]
+fn when_all_are_silent_the_one_on_air_stays() {
+    let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
+    world.senders[0].sending = true;
+    world.run(2_000);
+    world.senders[1].silent = true;
+    world.senders[0].silent = true;
+    let before = world.changes.len();
+    world.run(2_000);
     assert_eq!(world.changes.len(), before);
 }
