@@ -95,15 +95,6 @@ impl<'a> Table<'a> {
         None
     }
 
-    /// `true` or `false`.
-    pub(super) fn flag(&mut self, key: &'static str) -> Option<At<bool>> {
-        let node = self.node(key)?;
-        match node.value {
-            Value::Flag(value) => Some(At { value, at: node.at }),
-            _ => self.wrong_kind(key, node, "true or false"),
-        }
-    }
-
     /// The elements of a list, and where the list is.
     pub(super) fn list(&mut self, key: &'static str) -> Option<At<&'a [Node]>> {
         let node = self.node(key)?;
