@@ -29,6 +29,9 @@ pub struct Heard {
     pub early: u64,
     /// Messages that could not be understood.
     pub strange: u64,
+    /// How long the connection took, microseconds. A second and more: the server's queue of
+    /// connections that it has yet to accept was full, and the kernel tried again.
+    pub connect_us: i64,
     /// From Hello to the first chunk, microseconds.
     pub first_chunk_us: Option<i64>,
     /// Server's clock minus ours as a client computes it from each reply, with the round trip.
@@ -86,13 +89,15 @@ impl Client {
     /// # Errors
     /// What the system says.
     pub fn connect(server: SocketAddr, id: usize) -> io::Result<Self> {
+        let start = clock_us();
         let mut socket = TcpStream::connect(server)?;
+        let connect_us = clock_us() - start;
         socket.set_nodelay(true)?;
         socket.write_all(&wire::hello(id))?;
         socket.set_nonblocking(true)?;
         Ok(Self {
             socket,
-            heard: Heard::default(),
+            heard: Heard { connect_us, ..Heard::default() },
             hello_at: clock_us(),
             coding: None,
             line: None,

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -69,14 +70,21 @@ impl Load {
             asking_since: Instant::now(),
         };
         let mut events = Vec::with_capacity(1024);
-        for id in 0..self.clients {
-            let client = Client::connect(self.server, id)?;
-            let data = EventData::new_u64(id as u64);
-            epoll::add(&epoll, client.socket(), data, EventFlags::IN)?;
-            crowd.clients.push(client);
-            // Those who are connected already go on listening meanwhile.
-            crowd.step(&epoll, &mut events, Duration::ZERO)?;
+        // Connecting can wait, so another thread does it; those who are connected listen meanwhile.
+        let (send, connected) = channel();
+        let connecting = std::thread::spawn(move || {
+            (0..self.clients).all(|id| send.send(Client::connect(self.server, id)).is_ok())
+        });
+        while crowd.clients.len() < self.clients {
+            if let Ok(client) = connected.try_recv() {
+                let client = client?;
+                let data = EventData::new_u64(crowd.clients.len() as u64);
+                epoll::add(&epoll, client.socket(), data, EventFlags::IN)?;
+                crowd.clients.push(client);
+            }
+            crowd.step(&epoll, &mut events, Duration::from_micros(100))?;
         }
+        drop(connecting.join());
         crowd.asking_since = Instant::now();
         crowd.listen(&epoll, &mut events, self.settle)?;
         crowd.arrivals = Some(Vec::with_capacity(self.clients * 64));
@@ -219,6 +227,8 @@ impl Report {
         let spread = |sorted: &[i64]| json!({ "p50": at(sorted, 50), "p99": at(sorted, 99), "max": sorted.last() });
         let mut first: Vec<i64> = self.heard.iter().filter_map(|h| h.first_chunk_us).collect();
         first.sort_unstable();
+        let mut connects: Vec<i64> = self.heard.iter().map(|h| h.connect_us).collect();
+        connects.sort_unstable();
         let sum = |f: fn(&Heard) -> u64| self.heard.iter().map(f).sum::<u64>();
         let silent = self.heard.iter().filter(|h| h.chunks == 0).count();
         json!({
@@ -234,6 +244,7 @@ impl Report {
             "silent": silent,
             "cut": self.cut(),
             "delay_us": spread(&self.delays),
+            "connect_us": spread(&connects),
             "first_chunk_us": spread(&first),
             "clock_error_us": spread(&self.clock_errors()),
             "clock_offset_us": self.reference.map(|o| o.offset),

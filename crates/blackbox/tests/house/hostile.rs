@@ -40,7 +40,8 @@ fn hostile_peers_are_cut_and_counted_and_the_others_lose_nothing() {
             (name, std::thread::spawn(move || is_cut(stream, attack)))
         })
         .collect();
-    let count = attackers.len() as u64;
+    // One of them hangs up itself.
+    let count = attackers.len() as u64 - 1;
     for (name, attacker) in attackers {
         assert!(attacker.join().unwrap(), "{name}: not cut within {CUT_WITHIN:?}");
     }
@@ -123,7 +124,7 @@ const ATTACKS: &[(&str, Attack)] = &[
         socket.write_all(&bytes)?;
         (0..100).try_for_each(|_| socket.write_all(&[b'x'; 4096]))
     }),
-    ("truncated, then closed halfway", |socket| {
+    ("truncated, then hung up", |socket| {
         socket.write_all(&hello(2)[..60])?;
         socket.shutdown(Shutdown::Write)
     }),
