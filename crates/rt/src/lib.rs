@@ -6,12 +6,16 @@
 //!
 //! | to hand over | use |
 //! |---|---|
+//! | "look here" to a thread that may not be woken | [`notify`] |
 //! | a stream of bytes or frames, with back-pressure, silence and an end | [`pipe`] |
 //! | items, each once, in order, to one other thread | [`ring`] |
 //! | objects that must come back without being freed | [`Pool`] |
 //! | a state of which only the newest value matters | [`latest()`] |
 
+mod bell;
+pub mod clock;
 mod latest;
+pub mod notify;
 pub mod pipe;
 mod pool;
 pub mod ring;

@@ -10,7 +10,7 @@ mod sys;
 
 #[path = "../../src/latest.rs"]
 pub mod latest;
-#[path = "../../src/pipe/bell.rs"]
+#[path = "../../src/bell.rs"]
 mod bell;
 #[path = "../../src/pool.rs"]
 pub mod pool;

@@ -1,7 +1,7 @@
 //! Ends that wait as tasks, under any executor.
 //!
-//! If the peer is a wait-free end, which wakes nobody, somebody else must call
-//! [`PipeMonitor::wake`](super::PipeMonitor::wake) now and then.
+//! If the peer is a wait-free end, which wakes nobody, let a callback of a
+//! [`Dispatcher`](crate::notify::Dispatcher) call [`PipeMonitor::wake`](super::PipeMonitor::wake).
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};

@@ -23,7 +23,6 @@
 //! Here the memory is mapped twice in a row, so any range is one slice; where that cannot be had, a
 //! range across the end goes through a scratch buffer, and nothing else changes.
 
-mod bell;
 mod blocking;
 mod conceal;
 mod format;

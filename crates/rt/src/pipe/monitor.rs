@@ -81,7 +81,7 @@ impl PipeMonitor {
     }
 
     /// Wakes whichever end sleeps and need not: for an end whose peer is real-time and never wakes
-    /// anybody. Somebody who may call the system calls this now and then.
+    /// anybody. A [`Dispatcher`](crate::notify::Dispatcher) may call it.
     ///
     /// Not for a real-time thread: may wake a thread.
     pub fn wake(&self) {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::bell::Bell;
 use super::memory::Memory;
 use super::turn::Turn;
 use super::{Backpressure, Fill};
+use crate::bell::Bell;
 use crate::spsc::{Line, Positions};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 

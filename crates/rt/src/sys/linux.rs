@@ -102,3 +102,39 @@ pub(crate) fn futex_wake(word: &AtomicU32) {
     // SAFETY: the kernel uses the address of the word as a name only.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, i32::MAX) };
 }
+
+/// Nanoseconds on the monotonic clock.
+pub(crate) fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one time.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let part = |value: i64| u64::try_from(value).unwrap_or(0);
+    part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
+}
+
+/// Lets this thread's sleeps end when they should and not up to 50 us later, which is what the
+/// kernel does by default to save power.
+pub(crate) fn precise_sleep() {
+    let one_nanosecond: libc::c_ulong = 1;
+    // SAFETY: a plain request for this thread; where it is refused, sleeps are less precise.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, one_nanosecond) };
+}
+
+/// Asks for the real-time class with a priority from 1 to 99; gives the system's error number.
+pub(crate) fn set_fifo(priority: u8) -> Result<(), i32> {
+    let wish = libc::sched_param { sched_priority: priority.into() };
+    // SAFETY: 0 means this thread; the kernel only reads the wish.
+    let refused = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const wish) } != 0;
+    if refused { Err(last_error()) } else { Ok(()) }
+}
+
+/// Asks for a nice value from -20 to 19; gives the system's error number.
+pub(crate) fn set_nice(nice: i8) -> Result<(), i32> {
+    // SAFETY: on Linux 0 means this thread.
+    let refused = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice.into()) } != 0;
+    if refused { Err(last_error()) } else { Ok(()) }
+}
+
+fn last_error() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}

@@ -7,9 +7,9 @@
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{Mirror, futex_wait, futex_wake};
+pub(crate) use linux::{Mirror, futex_wait, futex_wake, now, precise_sleep, set_fifo, set_nice};
 
 #[cfg(not(target_os = "linux"))]
 mod other;
 #[cfg(not(target_os = "linux"))]
-pub(crate) use other::{Mirror, futex_wait, futex_wake};
+pub(crate) use other::{Mirror, futex_wait, futex_wake, now, precise_sleep, set_fifo, set_nice};

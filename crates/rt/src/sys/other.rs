@@ -1,7 +1,8 @@
 //! Systems without calls of our own: correct, but sleepers look again instead of being woken.
 
 use std::ptr::NonNull;
-use std::time::Duration;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use crate::sync::{AtomicU32, Ordering};
 
@@ -35,3 +36,23 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Durati
 
 /// Nothing to do: sleepers look by themselves.
 pub(crate) fn futex_wake(_word: &AtomicU32) {}
+
+/// Nanoseconds since this was asked first.
+#[allow(clippy::disallowed_methods, reason = "`rt::sys` is where a clock may be read")]
+pub(crate) fn now() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Sleeps are as precise as the system makes them.
+pub(crate) fn precise_sleep() {}
+
+/// Not offered here.
+pub(crate) fn set_fifo(_priority: u8) -> Result<(), i32> {
+    Err(0)
+}
+
+/// Not offered here.
+pub(crate) fn set_nice(_nice: i8) -> Result<(), i32> {
+    Err(0)
+}

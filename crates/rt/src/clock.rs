@@ -1,0 +1,86 @@
+//! The monotonic clock, and how urgent a thread is: what a thread that the caller gives needs to
+//! keep time. The machines of this crate take `now` as an argument and never come here; only their
+//! `run` functions do.
+
+use std::fmt;
+
+use crate::sys;
+
+/// Nanoseconds on the system's monotonic clock (`CLOCK_MONOTONIC` on Linux).
+///
+/// # Real-time
+/// No system call where the kernel maps its clock into the process, as Linux does on x86-64 and
+/// Arm; some 20 ns.
+#[must_use]
+pub fn now() -> u64 {
+    sys::now()
+}
+
+/// How urgent a thread should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Urgency {
+    /// `SCHED_FIFO` with a priority from 1 to 99: runs before everything that is not real-time.
+    Fifo(u8),
+    /// Normal, with a nice value from -20 (most urgent) to 19.
+    Nice(i8),
+}
+
+impl Urgency {
+    /// Asks the system to make the calling thread this urgent, and its sleeps exact.
+    ///
+    /// Not for a real-time thread: calls the system. Do it before the work begins.
+    ///
+    /// # Errors
+    /// [`Refused`], whose text is one line for the log; the thread goes on as it was.
+    pub fn request(self) -> Result<(), Refused> {
+        sys::precise_sleep();
+        let asked = match self {
+            Self::Fifo(priority) => sys::set_fifo(priority),
+            Self::Nice(nice) => sys::set_nice(nice),
+        };
+        asked.map_err(|code| Refused { wish: self, code })
+    }
+}
+
+/// The system did not grant an [`Urgency`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refused {
+    /// What was asked for.
+    pub wish: Urgency,
+    /// The system's error number, 0 where it knows no such thing.
+    pub code: i32,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.wish {
+            Urgency::Fifo(priority) => write!(f, "real-time priority {priority} refused")?,
+            Urgency::Nice(nice) => write!(f, "nice value {nice} refused")?,
+        }
+        write!(f, " (error {}); allow it with a limit of rtprio or nice for this user", self.code)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_does_not_go_back() {
+        let times = [now(), now(), now()];
+        assert!(times.is_sorted());
+    }
+
+    #[test]
+    fn a_refusal_is_one_clear_line() {
+        // No system knows this priority.
+        let refused = Urgency::Fifo(200).request().unwrap_err();
+        let text = refused.to_string();
+        assert!(text.starts_with("real-time priority 200 refused (error "), "{text}");
+        assert!(!text.contains('\n'));
+    }
+}

@@ -1,0 +1,304 @@
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use proptest::prelude::{Just, Strategy as Generator, prop, prop_assert_eq, prop_oneof, proptest};
+
+use super::{Dispatcher, Notifier, Strategy, Target, TooManyTargets};
+use crate::clock;
+use crate::ring::ring;
+
+/// A dispatcher on this thread whose callbacks write their number down.
+struct Desk {
+    dispatcher: Dispatcher<dyn FnMut()>,
+    log: Rc<RefCell<Vec<usize>>>,
+    targets: Vec<Target>,
+    lines: Vec<Notifier>,
+}
+
+impl Desk {
+    fn new(targets: usize, lines: usize) -> Self {
+        let mut dispatcher = Dispatcher::<dyn FnMut()>::new(Strategy::Timer);
+        let log = Rc::new(RefCell::new(Vec::new()));
+        let targets = (0..targets)
+            .map(|number| {
+                let log = Rc::clone(&log);
+                dispatcher.on(Box::new(move || log.borrow_mut().push(number))).unwrap()
+            })
+            .collect();
+        let lines = (0..lines).map(|_| dispatcher.notifier(None)).collect();
+        Self { dispatcher, log, targets, lines }
+    }
+
+    fn served(&mut self) -> Vec<usize> {
+        self.dispatcher.poll(0);
+        self.log.take()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Notify(usize, usize),
+    Poll,
+    IsPending(usize),
+    Cancel(usize),
+    HandleNow(usize),
+}
+
+fn op() -> impl Generator<Value = Op> {
+    prop_oneof![
+        5 => (0..3_usize, 0..5_usize).prop_map(|(line, target)| Op::Notify(line, target)),
+        1 => Just(Op::Poll),
+        1 => (0..5_usize).prop_map(Op::IsPending),
+        1 => (0..5_usize).prop_map(Op::Cancel),
+        1 => (0..5_usize).prop_map(Op::HandleNow),
+    ]
+}
+
+proptest! {
+    /// The model is a list of what is pending, in the order of its first announcement.
+    #[test]
+    fn callbacks_come_once_and_in_the_order_of_announcement(
+        ops in prop::collection::vec(op(), 0..80),
+    ) {
+        let mut desk = Desk::new(5, 3);
+        let mut pending: Vec<usize> = Vec::new();
+        for op in ops {
+            match op {
+                Op::Notify(line, number) => {
+                    desk.lines[line].notify(desk.targets[number]);
+                    if !pending.contains(&number) {
+                        pending.push(number);
+                    }
+                }
+                Op::Poll => prop_assert_eq!(desk.served(), std::mem::take(&mut pending)),
+                Op::IsPending(number) => {
+                    let is = desk.dispatcher.is_pending(desk.targets[number]);
+                    prop_assert_eq!(is, pending.contains(&number));
+                }
+                Op::Cancel(number) => {
+                    desk.dispatcher.cancel(desk.targets[number]);
+                    pending.retain(|&other| other != number);
+                }
+                Op::HandleNow(number) => {
+                    let was = pending.contains(&number);
+                    prop_assert_eq!(desk.dispatcher.handle_now(desk.targets[number]), was);
+                    prop_assert_eq!(desk.log.take().len(), usize::from(was));
+                    pending.retain(|&other| other != number);
+                }
+            }
+        }
+        prop_assert_eq!(desk.served(), pending);
+    }
+}
+
+#[test]
+fn a_removed_callback_never_runs_again() {
+    let mut desk = Desk::new(2, 1);
+    let [old, other] = desk.targets[..] else { unreachable!() };
+    desk.lines[0].notify(old);
+    desk.lines[0].notify(other);
+    assert!(desk.dispatcher.remove(old).is_some());
+    assert!(desk.dispatcher.remove(old).is_none());
+    // Its place is taken by another, which the old name does not reach.
+    let log = Rc::clone(&desk.log);
+    let new = desk.dispatcher.on(Box::new(move || log.borrow_mut().push(7))).unwrap();
+    desk.lines[0].notify(old);
+    assert_eq!(desk.served(), [1]);
+    desk.lines[0].notify(new);
+    assert_eq!(desk.served(), [7]);
+}
+
+#[test]
+fn no_announcement_is_lost_when_a_line_is_full() {
+    let mut desk = Desk::new(3, 1);
+    for _ in 0..1000 {
+        desk.lines[0].notify(desk.targets[2]);
+    }
+    desk.lines[0].notify(desk.targets[1]);
+    desk.lines[0].notify(desk.targets[0]);
+    let mut served = desk.served();
+    served.extend(desk.served());
+    served.sort_unstable();
+    served.dedup();
+    assert_eq!(served, [0, 1, 2]);
+}
+
+#[test]
+fn what_a_dead_thread_announced_is_served() {
+    let mut desk = Desk::new(2, 1);
+    let mut line = desk.lines.pop().unwrap();
+    (0..300).for_each(|_| line.notify(desk.targets[1]));
+    line.notify(desk.targets[0]);
+    drop(line);
+    let mut served = desk.served();
+    served.extend(desk.served());
+    assert!(served.contains(&0) && served.contains(&1));
+    assert!(format!("{:?}", desk.dispatcher).contains("lines: 0"));
+}
+
+#[test]
+fn values_arrive_each_with_its_call_and_in_order_with_the_rest() {
+    let mut desk = Desk::new(1, 2);
+    let (mut values, mut there) = ring(3);
+    let log = Rc::clone(&desk.log);
+    let each = desk.dispatcher.on_each(Box::new(move || log.borrow_mut().extend(there.pop())));
+    let each = each.unwrap();
+    let [one, two] = &mut desk.lines[..] else { unreachable!() };
+    assert_eq!(one.send(each, &mut values, 10), Ok(()));
+    two.notify(desk.targets[0]);
+    assert_eq!(one.send(each, &mut values, 11), Ok(()));
+    assert_eq!(one.send(each, &mut values, 12), Ok(()));
+    assert_eq!(one.send(each, &mut values, 13), Err(13));
+    assert_eq!(desk.served(), [10, 0, 11, 12]);
+    assert_eq!(desk.served(), []);
+}
+
+#[test]
+fn the_number_of_targets_is_bounded() {
+    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Event);
+    let targets: Vec<_> = (0..256).map(|_| dispatcher.on(Box::new(|| ())).unwrap()).collect();
+    assert_eq!(dispatcher.on(Box::new(|| ())).unwrap_err(), TooManyTargets);
+    dispatcher.remove(targets[77]);
+    assert!(dispatcher.on(Box::new(|| ())).is_ok());
+}
+
+#[test]
+fn each_strategy_says_when_to_come_back() {
+    let next = |strategy, period| {
+        let mut dispatcher: Dispatcher = Dispatcher::new(strategy);
+        let mut line = dispatcher.notifier(period);
+        dispatcher.poll(1_000_000_000);
+        line.beat(1_001_000_000);
+        dispatcher.poll(1_001_010_000).map(|at| at - 1_001_000_000)
+    };
+    assert_eq!(next(Strategy::Timer, None), Some(39_000_000));
+    assert_eq!(next(Strategy::HighResolution, None), Some(4_000_000));
+    assert_eq!(next(Strategy::Every(Duration::from_millis(9)), None), Some(8_000_000));
+    assert_eq!(next(Strategy::Event, None), None);
+    assert_eq!(next(Strategy::PhaseLocked, None), Some(4_000_000));
+    let locked = next(Strategy::PhaseLocked, Some(Duration::from_millis(2))).unwrap();
+    assert!((2_002_000..2_010_000).contains(&locked), "{locked}");
+}
+
+/// Two threads announce in turn, each only after the other: the callbacks must alternate. A
+/// dispatcher that simply empties one line after the other fails here.
+#[test]
+fn the_order_holds_across_threads() {
+    const TURNS: u32 = 40_000;
+    let (send, receive) = mpsc::channel();
+    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Event);
+    let targets = [0, 1].map(|number| {
+        let send = send.clone();
+        dispatcher.on_each(Box::new(move || send.send(number).unwrap())).unwrap()
+    });
+    let lines = [dispatcher.notifier(None), dispatcher.notifier(None)];
+    let turn = AtomicU32::new(0);
+    let served = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for ((mut line, target), number) in lines.into_iter().zip(targets).zip(0..) {
+            let (turn, served) = (&turn, &served);
+            scope.spawn(move || {
+                for mine in (number..TURNS).step_by(2) {
+                    while turn.load(Ordering::Acquire) != mine
+                        || mine - served.load(Ordering::Relaxed) > 200
+                    {
+                        std::thread::yield_now();
+                    }
+                    line.notify(target);
+                    turn.store(mine + 1, Ordering::Release);
+                }
+            });
+        }
+        for expected in 0..TURNS {
+            let number = loop {
+                match receive.try_recv() {
+                    Ok(number) => break number,
+                    Err(_) => drop(dispatcher.poll(0)),
+                }
+            };
+            assert_eq!(number, expected % 2, "callback {expected}");
+            served.store(expected + 1, Ordering::Relaxed);
+        }
+    });
+}
+
+/// What was written before an announcement is seen by its callback, even if it was one of many.
+#[test]
+fn a_callback_sees_what_was_done_before_the_announcement() {
+    const COUNT: u64 = 100_000;
+    let done = Arc::new(AtomicU64::new(0));
+    let seen = Arc::new(AtomicU64::new(0));
+    let (done_in, seen_in) = (Arc::clone(&done), Arc::clone(&seen));
+    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Every(Duration::from_micros(100)));
+    let target = dispatcher
+        .on(Box::new(move || {
+            seen_in.store(done_in.load(Ordering::Relaxed), Ordering::Relaxed);
+        }))
+        .unwrap();
+    let mut line = dispatcher.notifier(None);
+    let stop = dispatcher.stopper();
+    std::thread::scope(|scope| {
+        scope.spawn(move || dispatcher.run());
+        for i in 1..=COUNT {
+            done.store(i, Ordering::Relaxed);
+            line.notify(target);
+        }
+        while seen.load(Ordering::Relaxed) < COUNT {
+            std::thread::yield_now();
+        }
+        stop.stop();
+    });
+}
+
+#[test]
+fn an_event_dispatcher_sleeps_until_woken() {
+    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Event);
+    let ran = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&ran);
+    let target = dispatcher
+        .on(Box::new(move || {
+            count.fetch_add(1, Ordering::Release);
+        }))
+        .unwrap();
+    let mut line = dispatcher.notifier(None);
+    let stop = dispatcher.stopper();
+    std::thread::scope(|scope| {
+        scope.spawn(move || dispatcher.run());
+        for round in 1..=2000 {
+            line.notify(target);
+            line.wake();
+            while ran.load(Ordering::Acquire) < round {
+                std::thread::yield_now();
+            }
+        }
+        stop.stop();
+    });
+}
+
+/// A dispatcher on a thread follows a stream; nothing is asserted on its times.
+#[test]
+fn a_phase_locked_dispatcher_serves_a_running_stream() {
+    let period = Duration::from_millis(1);
+    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::PhaseLocked);
+    let heard = Arc::new(AtomicBool::new(false));
+    let hear = Arc::clone(&heard);
+    let target = dispatcher.on(Box::new(move || hear.store(true, Ordering::Release))).unwrap();
+    let mut line = dispatcher.notifier(Some(period));
+    let stop = dispatcher.stopper();
+    std::thread::scope(|scope| {
+        scope.spawn(move || dispatcher.run());
+        for _ in 0..50 {
+            line.notify(target);
+            line.beat(clock::now());
+            while !heard.swap(false, Ordering::AcqRel) {
+                std::thread::park_timeout(period);
+                line.beat(clock::now());
+            }
+        }
+        stop.stop();
+    });
+}
