@@ -6,6 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
 
+use aulos_rt::notify::{Dispatcher, Strategy};
 use aulos_rt::pipe::{Overflow, PipeConfig, Sample, Underrun, pipe};
 use aulos_rt::ring::ring;
 use aulos_rt::{Pool, latest};
@@ -139,4 +140,29 @@ fn frames_through_a_pipe() {
             assert_eq!(calls, 0, "{config:?}");
         }
     }
+}
+
+#[test]
+fn announcements() {
+    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::PhaseLocked);
+    let target = dispatcher.on(Box::new(|| ())).unwrap();
+    let (mut values, _there) = ring(100);
+    let mut notifier = dispatcher.notifier(None);
+    let calls = allocator_calls(|| {
+        // More than a line holds.
+        for i in 0..10_000 {
+            notifier.notify(target);
+            notifier.beat(aulos_rt::clock::now());
+            black_box(notifier.send(target, &mut values, i)).ok();
+        }
+    });
+    assert_eq!(calls, 0);
+    // Nor does the other side, once it has seen that much.
+    dispatcher.poll(0);
+    let calls = allocator_calls(|| {
+        for i in 0..100 {
+            black_box(dispatcher.poll(i));
+        }
+    });
+    assert_eq!(calls, 0);
 }

@@ -1,0 +1,273 @@
+//! No function with a `# Real-time` promise calls the system, even while its peer sleeps.
+//!
+//! A filter is installed on a fresh thread (it cannot be taken off again) that lets the kernel
+//! refuse every system call and send a signal instead, whose handler counts. What it cannot see is
+//! work that needs no call: a small allocation, a lock that nobody holds; for those there is
+//! `no_alloc.rs`, and no lock in the crate. The last tests show that it sees what it should.
+#![cfg(target_os = "linux")]
+#![allow(
+    unsafe_code,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "a signal handler and a filter: steps of one request"
+)]
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test")]
+
+use std::cell::Cell;
+use std::hint::black_box;
+use std::pin::pin;
+use std::sync::Once;
+use std::sync::mpsc::{Sender, channel};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use aulos_rt::notify::{Dispatcher, Notifier, Strategy};
+use aulos_rt::pipe::{Overflow, PipeConfig, PipeReader, PipeWriter, Sample, Underrun, pipe};
+use aulos_rt::ring::ring;
+use aulos_rt::{Pool, clock, latest};
+
+thread_local! {
+    static CALLS: Cell<u32> = const { Cell::new(0) };
+    static LATEST: Cell<i32> = const { Cell::new(-1) };
+}
+
+/// What a guarded thread has to tell: how many calls, and the number of the last one.
+type Verdict = (u32, i32);
+
+/// Runs `work` on a thread of its own that counts system calls.
+fn guarded(work: impl FnOnce() + Send + 'static) -> Verdict {
+    install_handler();
+    let (tell, hear) = channel();
+    let body = move || {
+        // The channel's first message allocates; a second one then needs no system call before the
+        // count is read.
+        tell.send((0, 0)).unwrap();
+        let tell: Sender<Verdict> = tell;
+        black_box(clock::now());
+        guard_this_thread();
+        work();
+        let verdict = (CALLS.get(), LATEST.get());
+        // From here on calls are counted in vain, and refused: the message is in memory already
+        // when the wake-up fails, and the receiver looks now and then.
+        tell.send(verdict).ok();
+        loop {
+            // SAFETY: ends this thread without the rest of its house-keeping, which the filter
+            // would refuse anyway.
+            unsafe { libc::syscall(libc::SYS_exit, 0) };
+        }
+    };
+    drop(std::thread::Builder::new().spawn(body).unwrap());
+    hear.recv().unwrap();
+    loop {
+        if let Ok(verdict) = hear.recv_timeout(Duration::from_millis(1)) {
+            return verdict;
+        }
+    }
+}
+
+fn install_handler() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: all zero is a valid description; the handler touches only this thread's cells.
+        let refused = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_call as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO;
+            libc::sigaction(libc::SIGSYS, &raw const action, std::ptr::null_mut())
+        };
+        assert_eq!(refused, 0);
+    });
+}
+
+extern "C" fn on_call(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // The number of the call lies behind the address of the caller (signal.h, `_sigsys`).
+    // SAFETY: the kernel hands a complete description over.
+    let number = unsafe { info.cast::<u8>().add(24).cast::<i32>().read() };
+    LATEST.set(number);
+    CALLS.set(CALLS.get() + 1);
+}
+
+/// Refuses every system call of this thread from now on, but for its end and the handler's return.
+fn guard_this_thread() {
+    let step = |code: u32, on_equal: u8, k: u32| libc::sock_filter {
+        code: u16::try_from(code).unwrap(),
+        jt: on_equal,
+        jf: 0,
+        k,
+    };
+    let load_number = step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0);
+    let compare = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    let number = |call: libc::c_long| u32::try_from(call).unwrap();
+    let answer = |action| step(libc::BPF_RET | libc::BPF_K, 0, action);
+    let mut filter = [
+        load_number,
+        step(compare, 3, number(libc::SYS_rt_sigreturn)),
+        step(compare, 2, number(libc::SYS_exit)),
+        step(compare, 1, number(libc::SYS_exit_group)),
+        answer(libc::SECCOMP_RET_TRAP),
+        answer(libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: 6, filter: filter.as_mut_ptr() };
+    // SAFETY: plain requests for this thread; the program lives during the call.
+    let refused = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+            | libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
+    };
+    assert_eq!(refused, 0, "this system has no call filter");
+}
+
+const NONE: Verdict = (0, -1);
+
+/// Long enough for every thread that waits to be asleep.
+fn let_the_peer_sleep() {
+    std::thread::park_timeout(Duration::from_millis(20));
+}
+
+fn write_all_ways(mut writer: PipeWriter) {
+    for i in 0..5_000 {
+        black_box((writer.write(&[3; 150]), writer.free(), writer.is_abandoned())).0.ok();
+        let n = writer.reserve(44).len();
+        writer.commit(n);
+        writer.stamp(i);
+        black_box((writer.reader_stamp(), clock::now()));
+    }
+    writer.clear();
+    std::mem::forget(writer);
+}
+
+#[test]
+fn a_writer_whose_reader_sleeps() {
+    for overflow in [Overflow::Block, Overflow::Error, Overflow::DropNewest, Overflow::DropOldest] {
+        let config = PipeConfig { overflow, ..PipeConfig::audio(48_000, 2, Sample::S16Le, 900) };
+        let (writer, reader) = pipe(&config).unwrap();
+        let monitor = reader.monitor();
+        let mut reader = reader.blocking();
+        std::thread::scope(|scope| {
+            scope.spawn(move || reader.read_at_least(3600).map(<[u8]>::len));
+            let_the_peer_sleep();
+            assert_eq!(guarded(move || write_all_ways(writer)), NONE);
+            monitor.cancel_read();
+        });
+    }
+}
+
+fn read_all_ways(mut reader: PipeReader) {
+    let mut out = [0; 400];
+    for i in 0..5_000 {
+        black_box(reader.peek(44));
+        reader.advance(0, 0);
+        let padded = reader.read(&mut out).padded;
+        black_box((padded, reader.available(), reader.end(), reader.writer_stamp()));
+        reader.stamp(i);
+    }
+    black_box((reader.peek_all(), ()));
+    reader.clear();
+    std::mem::forget(reader);
+}
+
+#[test]
+fn a_reader_whose_writer_sleeps() {
+    for underrun in [Underrun::Short, Underrun::Silence, Underrun::Repeat] {
+        for mirrored in [true, false] {
+            let audio = PipeConfig::audio(48_000, 2, Sample::S16Le, 900);
+            let (writer, reader) = pipe(&PipeConfig { underrun, mirrored, ..audio }).unwrap();
+            let monitor = reader.monitor();
+            let mut writer = writer.blocking();
+            std::thread::scope(|scope| {
+                scope.spawn(move || writer.write(&[5; 9000]));
+                let_the_peer_sleep();
+                assert_eq!(guarded(move || read_all_ways(reader)), NONE);
+                monitor.cancel_write();
+            });
+        }
+    }
+}
+
+#[test]
+fn ring_pool_and_latest() {
+    let (mut producer, mut consumer) = ring(100);
+    let pool = Pool::new(3, || vec![0_u8; 1500]);
+    let (mut publisher, mut reader) = latest([0_u64; 9]);
+    let work = move || {
+        for i in 0..10_000 {
+            let packet = pool.take().unwrap().freeze();
+            assert!(producer.push(packet.clone()).is_ok());
+            publisher.publish([i; 9]);
+            black_box((reader.read(), consumer.pop()));
+        }
+        std::mem::forget((producer, consumer, pool, publisher, reader));
+    };
+    assert_eq!(guarded(work), NONE);
+}
+
+/// A dispatcher that sleeps, and one announcing thread.
+fn with_sleeping_dispatcher(
+    strategy: Strategy,
+    work: impl FnOnce(Notifier, aulos_rt::notify::Target) + Send + 'static,
+) -> Verdict {
+    let mut dispatcher: Dispatcher = Dispatcher::new(strategy);
+    let target = dispatcher.on(Box::new(|| ())).unwrap();
+    let notifier = dispatcher.notifier(None);
+    let stop = dispatcher.stopper();
+    std::thread::scope(|scope| {
+        scope.spawn(move || dispatcher.run());
+        let_the_peer_sleep();
+        let verdict = guarded(move || work(notifier, target));
+        stop.stop();
+        verdict
+    })
+}
+
+#[test]
+fn announcements_to_a_sleeping_dispatcher() {
+    let verdict = with_sleeping_dispatcher(Strategy::Event, |mut notifier, target| {
+        let (mut values, there) = ring(50);
+        for i in 0..1_000 {
+            notifier.notify(target);
+            black_box(notifier.send(target, &mut values, i)).ok();
+            notifier.beat(clock::now());
+        }
+        std::mem::forget((notifier, values, there));
+    });
+    assert_eq!(verdict, NONE);
+}
+
+#[test]
+fn the_guard_sees_a_wake() {
+    // The wake is refused, so this one must wake by itself.
+    let sleepy = Strategy::Every(Duration::from_millis(300));
+    let (calls, last) = with_sleeping_dispatcher(sleepy, |mut notifier, target| {
+        notifier.notify(target);
+        notifier.wake();
+        std::mem::forget(notifier);
+    });
+    assert_eq!((calls, last), (1, i32::try_from(libc::SYS_futex).unwrap()));
+}
+
+#[test]
+fn the_guard_sees_a_pipe_that_wakes() {
+    let (writer, reader) = pipe(&PipeConfig::bytes(100)).unwrap();
+    let (mut writer, mut reader) = (writer.blocking(), reader.into_async());
+    // A task that waits: nobody is stuck when the wake is refused.
+    let mut read = pin!(reader.read_at_least(1));
+    assert!(read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let work = move || {
+        writer.write(b"a").ok();
+        std::mem::forget(writer);
+    };
+    assert_eq!(guarded(work), (1, i32::try_from(libc::SYS_futex).unwrap()));
+}
+
+#[test]
+fn the_guard_sees_a_big_allocation_and_a_print() {
+    let print = || {
+        let text = b"x";
+        // SAFETY: one byte of a string; the filter refuses it anyway.
+        unsafe { libc::write(2, text.as_ptr().cast(), 0) };
+    };
+    assert_eq!(guarded(print), (1, i32::try_from(libc::SYS_write).unwrap()));
+    let map = || {
+        // SAFETY: asks for a page at no particular place.
+        unsafe { libc::mmap(std::ptr::null_mut(), 4096, 0, libc::MAP_PRIVATE, -1, 0) };
+    };
+    assert_eq!(guarded(map), (1, i32::try_from(libc::SYS_mmap).unwrap()));
+}
