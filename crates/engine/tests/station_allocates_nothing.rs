@@ -1,0 +1,234 @@
+//! The promise of `Station::handle_timeout`: after warm-up, a chunk costs the allocator nothing,
+//! whatever comes and goes, from a sender's block to a session's cursor.
+
+#![allow(
+    unsafe_code,
+    clippy::expect_used,
+    reason = "a test, and a counting allocator can only be an unsafe implementation"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use aulos_core::{
+    Block, ChannelLayout, Codec, Frames, HEADROOM, Instant, SampleRate, SampleSpec, Span,
+};
+use aulos_engine::encode::make;
+use aulos_engine::fanout::{Cursor, Log, Stamped};
+use aulos_engine::generate::Demo;
+use aulos_engine::input::{self, Input};
+use aulos_engine::source::{BLOCK_SAMPLES, Item, Pacing, RingSource, Source};
+use aulos_engine::station::{Config, Station};
+use aulos_engine::status::StationStatus;
+use aulos_engine::switch;
+use aulos_rt::ring::{Consumer, Producer, ring};
+use aulos_rt::{Pool, Reader};
+
+thread_local! {
+    static CALLS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+struct Counting;
+
+// SAFETY: every call goes to the system's allocator with the arguments it came with.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let (made, freed) = CALLS.get();
+        CALLS.set((made + 1, freed));
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        let (made, freed) = CALLS.get();
+        CALLS.set((made, freed + 1));
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A sender of a tone, ten milliseconds at a time.
+struct Sender {
+    items: Producer<Item>,
+    pool: Pool<Block>,
+    rate: SampleRate,
+    layout: ChannelLayout,
+    sent: u64,
+}
+
+impl Sender {
+    fn new(rate: SampleRate, layout: ChannelLayout) -> (Self, Box<dyn Source>) {
+        let (items, consumer) = ring(128);
+        let pool = Pool::new(128, || Block::with_capacity(rate, layout, BLOCK_SAMPLES));
+        let sender = Self { items, pool, rate, layout, sent: 0 };
+        (sender, Box::new(RingSource::new(consumer, Pacing::Live)))
+    }
+
+    fn send(&mut self, now: Instant) {
+        let Some(mut block) = self.pool.take() else { return };
+        block.reset(self.rate, self.layout);
+        block.resize(self.rate.frames(Span::from_millis(10)));
+        block.received = now;
+        for frame in block.samples_mut().chunks_exact_mut(self.layout.channels()) {
+            #[allow(clippy::cast_precision_loss, reason = "a minute of frames fits")]
+            frame.fill(0.4 * (self.sent as f32 * 0.03).sin());
+            self.sent = (self.sent + 1) % 1_000_000;
+        }
+        drop(self.items.push(Item::Block(block)));
+    }
+}
+
+/// A reactor's view: a log, and sessions of which each takes what is there at its own pace.
+struct Desk {
+    chunks: Consumer<Stamped>,
+    log: Log,
+    sessions: [(Cursor, u64); 3],
+    read: u64,
+    lagged: u64,
+}
+
+impl Desk {
+    fn new(chunks: Consumer<Stamped>) -> Self {
+        let log = Log::new(50);
+        let start = log.cursor_at_end();
+        // The last one looks less often than the log is long.
+        Self { chunks, log, sessions: [(start, 1), (start, 5), (start, 160)], read: 0, lagged: 0 }
+    }
+
+    fn serve(&mut self, step: u64) {
+        while let Some(chunk) = self.chunks.pop() {
+            self.log.push(chunk);
+        }
+        for (cursor, every) in &mut self.sessions {
+            if !step.is_multiple_of(*every) {
+                continue;
+            }
+            loop {
+                match self.log.get(*cursor, 0) {
+                    Ok(Some(stamped)) => {
+                        self.read += u64::from(!stamped.chunk.payload().is_empty());
+                        cursor.advance(1);
+                    }
+                    Ok(None) => break,
+                    Err(_) => {
+                        self.lagged += 1;
+                        *cursor = self.log.cursor_from(Instant::ZERO);
+                    }
+                }
+            }
+        }
+    }
+}
+
+struct World {
+    now: Instant,
+    station: Station,
+    near: Sender,
+    far: Sender,
+    desks: [Desk; 2],
+    status: Reader<StationStatus>,
+}
+
+impl World {
+    /// A sender in the station's own shape, one of another rate and layout, and the demo.
+    fn new(codec: Codec) -> Self {
+        let spec = SampleSpec::DEFAULT;
+        let quantum = Frames(960);
+        let now = Instant::ZERO + Span::from_secs(5);
+        let (near, first) = Sender::new(spec.rate, spec.layout);
+        let (far, second) = Sender::new(SampleRate::CD, ChannelLayout::MONO);
+        let sources = [first, second, Box::new(Demo::new(spec.rate, quantum))];
+        let input = |source| Input::new(source, spec.rate, spec.layout, input::Config::default());
+        let (there, here): (Vec<_>, Vec<_>) = (0..2).map(|_| ring(64)).unzip();
+        let (published, status) = aulos_rt::latest(StationStatus::new(now));
+        let config = Config {
+            quantum,
+            switch: switch::Config::default(),
+            crossfade: Span::from_millis(20),
+            write_header: |_, _, _, _| 26,
+        };
+        let samples = quantum.as_usize() * spec.layout.channels();
+        let station = Station::new(
+            config,
+            now,
+            sources.map(input).into(),
+            make(codec, spec, quantum).expect("an encoder"),
+            Pool::new(256, || Vec::with_capacity(HEADROOM + 4 * samples + 64)),
+            there,
+            published,
+        );
+        let mut desks = here.into_iter().map(Desk::new);
+        let desks = [(); 2].map(|()| desks.next().expect("two rings"));
+        Self { now, station, near, far, desks, status }
+    }
+
+    /// Ten milliseconds of everything.
+    fn step(&mut self, step: u64) {
+        self.now += Span::from_millis(10);
+        let second = step / 100;
+        // Sixteen seconds: it stops for three seconds and has to prove itself; it ends cleanly and
+        // comes back a second later; it pauses for less than its time-out, and its buffer has to be
+        // filled again.
+        match second % 16 {
+            1..4 => {}
+            12 if step.is_multiple_of(100) => drop(self.near.items.push(Item::End)),
+            12 => {}
+            15 if step % 100 < 25 => {}
+            _ => self.near.send(self.now),
+        }
+        // The far one is gone every second time that the near one is, and slow by half a per mille.
+        if second % 32 > 4 && !step.is_multiple_of(2_000) {
+            self.far.send(self.now);
+        }
+        if self.now >= self.station.poll_timeout() {
+            self.station.handle_timeout(self.now);
+        }
+        self.desks.iter_mut().for_each(|desk| desk.serve(step));
+    }
+}
+
+/// Allocations and frees in a minute of virtual time, after a warm-up of twenty seconds.
+fn calls_in_a_minute(codec: Codec) -> (u64, u64) {
+    let mut world = World::new(codec);
+    (0..2_000).for_each(|step| world.step(step));
+    let (before, calls) = (*world.status.read(), CALLS.get());
+    (2_000..8_000).for_each(|step| world.step(step));
+    let (after, last) = (*world.status.read(), CALLS.get());
+    let calls = (last.0 - calls.0, last.1 - calls.1);
+
+    let chunks = after.chunks - before.chunks;
+    let switches = after.switches - before.switches;
+    println!("{codec:?}: {chunks} chunks, {switches} switches, {calls:?} allocations and frees");
+    assert_eq!(chunks, 3_000);
+    assert!((12..20).contains(&switches), "{switches} switches");
+    assert_eq!((after.pool_exhausted, after.fanout_full, after.encode_errors), (0, 0, 0));
+    for desk in &world.desks {
+        assert!(desk.read > 8_000 && desk.lagged > 40, "{} {}", desk.read, desk.lagged);
+    }
+    calls
+}
+
+#[test]
+fn the_counter_counts() {
+    let before = CALLS.get();
+    drop(vec![1]);
+    assert_eq!(CALLS.get(), (before.0 + 1, before.1 + 1));
+}
+
+#[test]
+fn chunks_of_pcm() {
+    assert_eq!(calls_in_a_minute(Codec::Pcm), (0, 0));
+}
+
+#[test]
+fn chunks_of_flac() {
+    assert_eq!(calls_in_a_minute(Codec::Flac), (0, 0));
+}
+
+#[test]
+fn chunks_of_opus() {
+    assert_eq!(calls_in_a_minute(Codec::Opus), (0, 0));
+}
