@@ -83,6 +83,9 @@ impl Context {
     /// When the listener cannot be made non-blocking.
     pub fn listen(&self, listener: TcpListener) -> io::Result<()> {
         listener.set_nonblocking(true)?;
+        // A house that comes back after a power cut connects all at once, and whoever finds the
+        // queue of 128 full is left to try again after a second.
+        rustix::net::listen(&listener, BACKLOG)?;
         self.mailboxes[0].post(Command::Listen(listener));
         Ok(())
     }
@@ -292,5 +295,8 @@ fn mailbox() -> io::Result<(Mailbox, Inbox)> {
 
 /// What the number of a session has room for.
 const MAX_REACTORS: usize = 64;
+
+/// Connections that wait to be accepted; the kernel cuts it to its own limit.
+const BACKLOG: i32 = 4_096;
 
 const MAX_COMMANDS: usize = 4_096;
