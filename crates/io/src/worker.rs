@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 
 use aulos_core::{Instant, Span};
 use aulos_engine::station::Station;
+use aulos_rt::clock::Urgency;
 
 use crate::SystemClock;
 
@@ -60,6 +61,9 @@ impl fmt::Debug for Workers {
 }
 
 fn work(arrivals: &Receiver<Station>) {
+    // Where the system does not grant it the thread runs as any other, and a station that comes
+    // too late for it sends what it missed: clients buffer far more than a scheduler delays.
+    drop(Urgency::Fifo(PRIORITY).request());
     let mut stations: Vec<Station> = Vec::new();
     loop {
         match arrivals.try_recv() {
@@ -78,6 +82,9 @@ fn work(arrivals: &Receiver<Station>) {
         SystemClock::sleep_until(next);
     }
 }
+
+/// Above everything that is not real-time, below what drives a sound card.
+const PRIORITY: u8 = 10;
 
 /// How long a worker without a deadline sleeps before it looks for new stations.
 const IDLE: Span = Span::from_millis(50);
