@@ -63,7 +63,7 @@ impl fmt::Debug for Workers {
 fn work(arrivals: &Receiver<Station>) {
     // Where the system does not grant it the thread runs as any other, and a station that comes
     // too late for it sends what it missed: clients buffer far more than a scheduler delays.
-    drop(Urgency::Fifo(PRIORITY).request());
+    let _ = Urgency::Fifo(PRIORITY).request();
     let mut stations: Vec<Station> = Vec::new();
     loop {
         match arrivals.try_recv() {
