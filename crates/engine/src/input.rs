@@ -167,13 +167,15 @@ impl Input {
     }
 
     /// Throws the oldest `frames` away (of the station's rate): an input that is not on air stays
-    /// as fresh as one that is.
-    pub fn skip(&mut self, frames: Frames) {
-        let surplus = self.buffered() - self.buffer;
+    /// as fresh as one that is. What has another rate than what comes behind it goes altogether.
+    pub fn skip(&mut self, now: Instant, frames: Frames) {
+        let keep = if self.waiting { Span::ZERO } else { self.buffer };
+        let surplus = self.buffered() - keep;
         let frames = self.source_rate.frames(self.rate.span(frames).min(surplus));
         let samples = frames.as_usize() * self.layout.channels();
         self.fresh &= samples == 0;
         self.staged.drain(..samples.min(self.staged.len()));
+        self.renew(now);
     }
 
     /// Whether the reserve that lets a sound end without a click is all that is left.
@@ -228,6 +230,8 @@ impl Input {
         self.ended = false;
         if self.block.rate() == self.source_rate {
             self.stage();
+        } else if self.staged.is_empty() {
+            self.adopt();
         } else {
             self.flush();
             self.waiting = true;
@@ -262,6 +266,13 @@ impl Input {
         if !self.waiting || !self.staged.is_empty() {
             return false;
         }
+        self.adopt();
+        self.refill(now);
+        true
+    }
+
+    /// Takes over the rate of the block, with nothing of another rate left.
+    fn adopt(&mut self) {
         self.source_rate = self.block.rate();
         self.resampler = Resampler::new(self.layout.channels(), self.source_rate, self.rate);
         self.detector = Detector::new(self.silence, self.source_rate, self.layout.channels());
@@ -269,8 +280,6 @@ impl Input {
         self.servo.restart();
         self.waiting = false;
         self.stage();
-        self.refill(now);
-        true
     }
 
     fn staged_frames(&self) -> usize {

@@ -154,7 +154,7 @@ impl Station {
         }
         self.mix_outgoing(now);
         self.status.silent_frames += (quantum.as_usize() - filled) as u64;
-        self.keep_fresh(quantum);
+        self.keep_fresh(now, quantum);
         self.level.update(self.block.samples());
     }
 
@@ -224,14 +224,14 @@ impl Station {
         }
     }
 
-    fn keep_fresh(&mut self, quantum: Frames) {
+    fn keep_fresh(&mut self, now: Instant, quantum: Frames) {
         let elapsed = self.rate.span(quantum);
         let active = self.switch.active();
         for (index, input) in self.inputs.iter_mut().enumerate() {
             if Some(index) == active {
                 input.follow(elapsed);
             } else if input.facts().pacing == source::Pacing::Live {
-                input.skip(quantum);
+                input.skip(now, quantum);
             }
         }
     }

@@ -111,6 +111,7 @@ impl World {
 
 /// A live sender that the test feeds.
 struct Feed {
+    rate: SampleRate,
     items: Producer<Item>,
     pool: Pool<Block>,
     next: u64,
@@ -120,15 +121,18 @@ fn live() -> (Feed, Box<dyn Source>) {
     let (items, consumer) = ring(256);
     let pool =
         Pool::new(256, || Block::with_capacity(SPEC.rate, SPEC.layout, source::BLOCK_SAMPLES));
-    (Feed { items, pool, next: 0 }, Box::new(RingSource::new(consumer, Pacing::Live)))
+    (
+        Feed { rate: SPEC.rate, items, pool, next: 0 },
+        Box::new(RingSource::new(consumer, Pacing::Live)),
+    )
 }
 
 impl Feed {
     fn send(&mut self, now: Instant, millis: u64) {
         for _ in 0..millis / 10 {
             let mut block = self.pool.take().expect("a block");
-            block.reset(SPEC.rate, SPEC.layout);
-            block.resize(Frames(480));
+            block.reset(self.rate, SPEC.layout);
+            block.resize(self.rate.frames(Span::from_millis(10)));
             block.received = now;
             for sample in block.samples_mut() {
                 *sample = number(self.next);
@@ -274,4 +278,29 @@ fn a_fast_sender_is_held_back_and_played_whole() {
     let status = *world.status.read();
     assert_eq!(status.underruns, 0);
     expect_run(&out[latency()..], 0);
+}
+
+#[test]
+fn a_sender_of_another_rate_takes_over_as_well_and_so_does_the_next_one() {
+    let (mut feed, source) = live();
+    let mut world = World::new(vec![source, Box::new(Counter { next: 0, base: 500_000 })]);
+    world.run(200);
+    for hz in [8_000, 44_100, 192_000] {
+        feed.rate = SampleRate::new(hz).unwrap();
+        for _ in 0..100 {
+            feed.send(world.now, 20);
+            world.step();
+        }
+        assert_eq!(world.status.read().active, Some(0), "{hz} Hz");
+        assert_eq!(world.status.read().inputs[0].rate, feed.rate);
+        // It stops without a word and is given up; some of its sound is still there.
+        world.run(600);
+        assert_eq!(world.status.read().active, Some(1), "after {hz} Hz");
+        for _ in 0..300 {
+            feed.send(world.now, 20);
+            world.step();
+        }
+        feed.items.push(Item::End).expect("room");
+        world.run(1_000);
+    }
 }
