@@ -131,6 +131,16 @@ fn raised_cosine(index: usize, frames: usize) -> f32 {
     (0.5 - 0.5 * (PI * way).cos()) as f32
 }
 
+/// Multiplies every sample by `factor`; a factor of 1 leaves every bit as it is.
+///
+/// # Real-time
+/// Does not allocate.
+pub fn scale(samples: &mut [f32], factor: f32) {
+    for sample in samples {
+        *sample *= factor;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

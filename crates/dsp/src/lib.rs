@@ -13,8 +13,9 @@ mod fade;
 mod level;
 mod remix;
 mod resample;
+pub mod silence;
 
-pub use fade::Crossfade;
+pub use fade::{Crossfade, scale};
 pub use level::Level;
 pub use remix::remix;
 pub use resample::{Progress, Resampler};

@@ -6,10 +6,10 @@
 use std::collections::VecDeque;
 
 use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, Ppm, SampleRate, Span};
-use aulos_dsp::{Resampler, remix};
+use aulos_dsp::silence::{self, Detector};
+use aulos_dsp::{Resampler, remix, scale};
 
 use crate::servo::Servo;
-use crate::silence::{self, Detector};
 use crate::source::{BLOCK_SAMPLES, Pacing, Pulled, Source};
 use crate::switch::Facts;
 
@@ -160,9 +160,7 @@ impl Input {
                 break;
             }
         }
-        for sample in &mut out[..produced * channels] {
-            *sample *= self.gain;
-        }
+        scale(&mut out[..produced * channels], self.gain);
         Read { frames: produced, starved: produced < wanted && !self.ended }
     }
 

@@ -16,7 +16,6 @@ pub mod fanout;
 pub mod generate;
 pub mod input;
 pub mod servo;
-pub mod silence;
 pub mod source;
 pub mod station;
 pub mod status;

@@ -1,9 +1,9 @@
 //! From a source's configuration to an input of a station.
 
 use aulos_core::{Frames, Span};
+use aulos_dsp::silence;
 use aulos_engine::generate::{Demo, Tone};
 use aulos_engine::input::{self, Input};
-use aulos_engine::silence;
 use aulos_engine::source::{Pacing, RingSource, Source};
 use aulos_io::decode::Options;
 use aulos_io::feed::{
