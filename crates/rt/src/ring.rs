@@ -99,12 +99,6 @@ impl<T> Producer<T> {
         self.inner.positions.reader_left() != 0
     }
 
-    /// One more item fits. Cheaper than `free`: looks at the consumer only when it must.
-    #[inline]
-    pub(crate) fn has_room(&self) -> bool {
-        self.end.free(&self.inner.positions, 1) > 0
-    }
-
     #[inline]
     fn publish(&mut self, n: usize) {
         self.untouched = self.untouched.saturating_sub(n);

@@ -147,10 +147,11 @@ fn announcements() {
     let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::PhaseLocked);
     let target = dispatcher.on(Box::new(|| ())).unwrap();
     let (mut values, _there) = ring(100);
-    let mut notifier = dispatcher.notifier(None);
+    let mut notifier = dispatcher.notifier(None).unwrap();
     let calls = allocator_calls(|| {
         // More than a line holds.
         for i in 0..10_000 {
+            notifier.begin();
             notifier.notify(target);
             notifier.beat(aulos_rt::clock::now());
             black_box(notifier.send(target, &mut values, i)).ok();

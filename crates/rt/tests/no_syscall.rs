@@ -206,7 +206,7 @@ fn with_sleeping_dispatcher(
 ) -> Verdict {
     let mut dispatcher: Dispatcher = Dispatcher::new(strategy);
     let target = dispatcher.on(Box::new(|| ())).unwrap();
-    let notifier = dispatcher.notifier(None);
+    let notifier = dispatcher.notifier(None).unwrap();
     let stop = dispatcher.stopper();
     std::thread::scope(|scope| {
         scope.spawn(move || dispatcher.run());
@@ -222,6 +222,7 @@ fn announcements_to_a_sleeping_dispatcher() {
     let verdict = with_sleeping_dispatcher(Strategy::Event, |mut notifier, target| {
         let (mut values, there) = ring(50);
         for i in 0..1_000 {
+            notifier.begin();
             notifier.notify(target);
             black_box(notifier.send(target, &mut values, i)).ok();
             notifier.beat(clock::now());

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::line::{Announcement, Common, Notifier, Source, Target};
+use super::line::{Announcement, Common, LINE, MOST_LINES, Notifier, Source, Target};
 use super::phase::Phase;
 use crate::sync::{Arc, Ordering};
 use crate::{clock, sys};
@@ -37,6 +37,8 @@ pub struct Dispatcher<F: ?Sized + FnMut() = dyn FnMut() + Send> {
     slots: Vec<Slot<F>>,
     /// Announced and not served yet, in order. Kept, so that polling does not allocate for long.
     waiting: Vec<Announcement>,
+    /// Just taken from the lines.
+    new: Vec<Announcement>,
     next_look: Option<u64>,
 }
 
@@ -58,6 +60,7 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
             sources: Vec::new(),
             slots: Vec::new(),
             waiting: Vec::with_capacity(LINE),
+            new: Vec::with_capacity(LINE),
             next_look: None,
         }
     }
@@ -65,24 +68,24 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
     /// Adds a callback that runs once for all announcements that were made before it runs.
     ///
     /// # Errors
-    /// [`TooManyTargets`].
-    pub fn on(&mut self, callback: Box<F>) -> Result<Target, TooManyTargets> {
+    /// [`Full`].
+    pub fn on(&mut self, callback: Box<F>) -> Result<Target, Full> {
         self.add(callback, true)
     }
 
     /// Adds a callback that runs once for every announcement; see [`Notifier::send`].
     ///
     /// # Errors
-    /// [`TooManyTargets`].
-    pub fn on_each(&mut self, callback: Box<F>) -> Result<Target, TooManyTargets> {
+    /// [`Full`].
+    pub fn on_each(&mut self, callback: Box<F>) -> Result<Target, Full> {
         self.add(callback, false)
     }
 
-    fn add(&mut self, callback: Box<F>, coalesce: bool) -> Result<Target, TooManyTargets> {
+    fn add(&mut self, callback: Box<F>, coalesce: bool) -> Result<Target, Full> {
         let free = self.slots.iter().position(|slot| slot.callback.is_none());
         let index = free.unwrap_or(self.slots.len());
         if index == MOST_TARGETS {
-            return Err(TooManyTargets);
+            return Err(Full::Targets);
         }
         if free.is_none() {
             self.slots.push(Slot { callback: None, generation: 0, coalesce, pending: false });
@@ -103,24 +106,44 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
     }
 
     /// Makes a line for one real-time thread. `period` is the nominal time between its callbacks.
-    pub fn notifier(&mut self, period: Option<Duration>) -> Notifier {
-        let (notifier, source) = Source::new(&self.shared, LINE, MOST_TARGETS, period);
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub fn notifier(&mut self, period: Option<Duration>) -> Result<Notifier, Full> {
+        let used = |index: usize| self.sources.iter().any(|(source, _)| source.index == index);
+        let index = (0..MOST_LINES).find(|&index| !used(index)).ok_or(Full::Lines)?;
+        let (notifier, source) = Source::new(&self.shared, index, MOST_TARGETS, period);
         self.sources.push((source, None));
+        // Before the new line can announce anything: it is still here.
+        let lines = self.shared.lines.load(Ordering::Relaxed).max(index + 1);
+        self.shared.lines.store(lines, Ordering::Relaxed);
+        for (source, _) in &self.sources {
+            source.set_lines(lines);
+        }
         self.next_look = None;
-        notifier
+        Ok(notifier)
     }
 
     /// Runs the callbacks of everything that was announced before this call, and answers when to
-    /// call again; nothing with [`Strategy::Event`].
+    /// call again; nothing with [`Strategy::Event`], unless much is announced at this moment.
     ///
     /// `now` is nanoseconds on the clock of [`Notifier::beat`]. Calling earlier than answered does
     /// no harm.
     pub fn poll(&mut self, now: u64) -> Option<u64> {
         self.collect();
-        self.serve();
+        for _ in 0..ROUNDS {
+            // What was announced before something that is here already is visible by now, so this
+            // finds it. What lies below all that is new has nothing missing before it; of the new
+            // itself that is known only when the next look has found nothing more.
+            let limit = self.collect().unwrap_or(u64::MAX);
+            self.serve(limit);
+            if self.waiting.is_empty() {
+                break;
+            }
+        }
         self.sources.retain(|(source, _)| !source.is_finished());
         self.next_look = self.next(now);
-        self.next_look
+        if self.waiting.is_empty() { self.next_look } else { Some(now) }
     }
 
     /// Polls on the calling thread until [`Stop::stop`] is called, sleeping in between.
@@ -172,40 +195,49 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
         times > 0
     }
 
-    /// Brings what was announced into `waiting`, in order, each coalescing target once.
-    fn collect(&mut self) {
-        // Whatever has a number below this and was announced before something else that has one is
-        // visible in its line by now. The rest keeps for the next time, or it could overtake.
-        let bound = self.shared.bound();
-        let from = self.waiting.len();
-        for (source, _) in &mut self.sources {
-            while source.announcements.peek().is_some_and(|next| next.ticket < bound) {
-                self.waiting.extend(source.announcements.pop());
+    /// Brings what was announced into `waiting`, in order, each coalescing target once. Answers the
+    /// lowest number that is new there.
+    fn collect(&mut self) -> Option<u64> {
+        self.fetch();
+        let lowest = self.new.iter().map(|new| new.ticket).min();
+        let mut new = std::mem::take(&mut self.new);
+        for announcement in new.drain(..) {
+            let Some(slot) = self.slot(announcement.target) else { continue };
+            let again = slot.coalesce && std::mem::replace(&mut slot.pending, true);
+            let same = |waiting: &&mut Announcement| waiting.target == announcement.target;
+            match self.waiting.iter_mut().find(same).filter(|_| again) {
+                // The first announcement gives the place.
+                Some(waiting) => waiting.ticket = waiting.ticket.min(announcement.ticket),
+                None => self.waiting.push(announcement),
             }
         }
-        self.waiting[from..].sort_unstable_by_key(|announcement| announcement.ticket);
-        for (source, _) in &self.sources {
-            source.take_missed(|target| {
-                self.waiting.push(Announcement { ticket: bound, target });
-            });
-        }
-        let slots = &mut self.slots;
-        let mut place = 0;
-        self.waiting.retain(|waiting| {
-            place += 1;
-            if place <= from {
-                return true;
-            }
-            let Some(slot) = slot_of(slots, waiting.target) else { return false };
-            let again = slot.coalesce && slot.pending;
-            slot.pending = true;
-            !again
-        });
+        self.new = new;
+        // Stable: equal numbers are not of one line, but for what did not fit and stays behind.
+        self.waiting.sort_by_key(|announcement| announcement.ticket);
+        lowest
     }
 
-    fn serve(&mut self) {
+    /// Takes what is in the lines into `new`.
+    fn fetch(&mut self) {
+        for (source, _) in &mut self.sources {
+            // As many as a line can hold and no more, whatever comes in meanwhile.
+            for _ in 0..LINE {
+                let Some(announcement) = source.pop() else { break };
+                self.new.push(announcement);
+            }
+        }
+        // What did not fit into a line comes after everything that did.
+        let ticket = self.new.iter().map(|new| new.ticket).max().unwrap_or(0);
+        for (source, _) in &self.sources {
+            source.take_missed(|target| self.new.push(Announcement { ticket, target }));
+        }
+    }
+
+    /// Runs what waits with a number below `limit`.
+    fn serve(&mut self, limit: u64) {
         let mut waiting = std::mem::take(&mut self.waiting);
-        for announcement in waiting.drain(..) {
+        let n = waiting.partition_point(|announcement| announcement.ticket < limit);
+        for announcement in waiting.drain(..n) {
             self.call(announcement.target);
         }
         self.waiting = waiting;
@@ -272,18 +304,26 @@ impl Stop {
     }
 }
 
-/// A dispatcher has no more than 256 callbacks at a time.
+/// A dispatcher has no room for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct TooManyTargets;
+pub enum Full {
+    /// There are 256 callbacks already.
+    Targets,
+    /// There are 64 notifiers already.
+    Lines,
+}
 
-impl fmt::Display for TooManyTargets {
+impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a dispatcher has no more than {MOST_TARGETS} callbacks at a time")
+        match self {
+            Self::Targets => write!(f, "a dispatcher has {MOST_TARGETS} callbacks at most"),
+            Self::Lines => write!(f, "a dispatcher has {MOST_LINES} notifiers at most"),
+        }
     }
 }
 
-impl std::error::Error for TooManyTargets {}
+impl std::error::Error for Full {}
 
 struct Slot<F: ?Sized> {
     callback: Option<Box<F>>,
@@ -297,8 +337,9 @@ fn slot_of<F: ?Sized>(slots: &mut [Slot<F>], target: Target) -> Option<&mut Slot
     slots.get_mut(target.index as usize).filter(|slot| slot.generation == target.generation)
 }
 
-/// Announcements per line between two looks before they lose their order: 4 KiB of memory.
-const LINE: usize = 256;
-
 /// Callbacks per dispatcher; each costs four bytes in every line.
 const MOST_TARGETS: usize = 256;
+
+/// How often one poll looks again because of what came in while it looked; more means that the
+/// announcing threads are faster than this one, and the caller is told to come back at once.
+const ROUNDS: usize = 4;

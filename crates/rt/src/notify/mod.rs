@@ -23,7 +23,7 @@
 //! let (heard, hear) = mpsc::channel();
 //! let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Timer);
 //! let redraw = dispatcher.on(Box::new(move || heard.send("redraw").unwrap())).unwrap();
-//! let mut notifier = dispatcher.notifier(None);
+//! let mut notifier = dispatcher.notifier(None).unwrap();
 //! // In the audio callback:
 //! notifier.notify(redraw);
 //! notifier.notify(redraw);
@@ -38,5 +38,5 @@ mod phase;
 #[cfg(test)]
 mod tests;
 
-pub use dispatcher::{Dispatcher, Stop, Strategy, TooManyTargets};
+pub use dispatcher::{Dispatcher, Full, Stop, Strategy};
 pub use line::{Notifier, Target};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::{Just, Strategy as Generator, prop, prop_assert_eq, prop_oneof, proptest};
 
-use super::{Dispatcher, Notifier, Strategy, Target, TooManyTargets};
+use super::{Dispatcher, Full, Notifier, Strategy, Target};
 use crate::clock;
 use crate::ring::ring;
 
@@ -29,7 +29,7 @@ impl Desk {
                 dispatcher.on(Box::new(move || log.borrow_mut().push(number))).unwrap()
             })
             .collect();
-        let lines = (0..lines).map(|_| dispatcher.notifier(None)).collect();
+        let lines = (0..lines).map(|_| dispatcher.notifier(None).unwrap()).collect();
         Self { dispatcher, log, targets, lines }
     }
 
@@ -161,7 +161,7 @@ fn values_arrive_each_with_its_call_and_in_order_with_the_rest() {
 fn the_number_of_targets_is_bounded() {
     let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Event);
     let targets: Vec<_> = (0..256).map(|_| dispatcher.on(Box::new(|| ())).unwrap()).collect();
-    assert_eq!(dispatcher.on(Box::new(|| ())).unwrap_err(), TooManyTargets);
+    assert_eq!(dispatcher.on(Box::new(|| ())).unwrap_err(), Full::Targets);
     dispatcher.remove(targets[77]);
     assert!(dispatcher.on(Box::new(|| ())).is_ok());
 }
@@ -170,7 +170,7 @@ fn the_number_of_targets_is_bounded() {
 fn each_strategy_says_when_to_come_back() {
     let next = |strategy, period| {
         let mut dispatcher: Dispatcher = Dispatcher::new(strategy);
-        let mut line = dispatcher.notifier(period);
+        let mut line = dispatcher.notifier(period).unwrap();
         dispatcher.poll(1_000_000_000);
         line.beat(1_001_000_000);
         dispatcher.poll(1_001_010_000).map(|at| at - 1_001_000_000)
@@ -184,6 +184,15 @@ fn each_strategy_says_when_to_come_back() {
     assert!((2_002_000..2_010_000).contains(&locked), "{locked}");
 }
 
+/// Lets the other threads end when this one fails.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Two threads announce in turn, each only after the other: the callbacks must alternate. A
 /// dispatcher that simply empties one line after the other fails here.
 #[test]
@@ -195,17 +204,21 @@ fn the_order_holds_across_threads() {
         let send = send.clone();
         dispatcher.on_each(Box::new(move || send.send(number).unwrap())).unwrap()
     });
-    let lines = [dispatcher.notifier(None), dispatcher.notifier(None)];
+    let lines = [dispatcher.notifier(None).unwrap(), dispatcher.notifier(None).unwrap()];
     let turn = AtomicU32::new(0);
     let served = AtomicU32::new(0);
+    let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for ((mut line, target), number) in lines.into_iter().zip(targets).zip(0..) {
-            let (turn, served) = (&turn, &served);
+            let (turn, served, over) = (&turn, &served, &over);
             scope.spawn(move || {
                 for mine in (number..TURNS).step_by(2) {
                     while turn.load(Ordering::Acquire) != mine
                         || mine - served.load(Ordering::Relaxed) > 200
                     {
+                        if over.load(Ordering::Relaxed) {
+                            return;
+                        }
                         std::thread::yield_now();
                     }
                     line.notify(target);
@@ -213,6 +226,7 @@ fn the_order_holds_across_threads() {
                 }
             });
         }
+        let _end = SetOnDrop(&over);
         for expected in 0..TURNS {
             let number = loop {
                 match receive.try_recv() {
@@ -239,7 +253,7 @@ fn a_callback_sees_what_was_done_before_the_announcement() {
             seen_in.store(done_in.load(Ordering::Relaxed), Ordering::Relaxed);
         }))
         .unwrap();
-    let mut line = dispatcher.notifier(None);
+    let mut line = dispatcher.notifier(None).unwrap();
     let stop = dispatcher.stopper();
     std::thread::scope(|scope| {
         scope.spawn(move || dispatcher.run());
@@ -264,7 +278,7 @@ fn an_event_dispatcher_sleeps_until_woken() {
             count.fetch_add(1, Ordering::Release);
         }))
         .unwrap();
-    let mut line = dispatcher.notifier(None);
+    let mut line = dispatcher.notifier(None).unwrap();
     let stop = dispatcher.stopper();
     std::thread::scope(|scope| {
         scope.spawn(move || dispatcher.run());
@@ -287,7 +301,7 @@ fn a_phase_locked_dispatcher_serves_a_running_stream() {
     let heard = Arc::new(AtomicBool::new(false));
     let hear = Arc::clone(&heard);
     let target = dispatcher.on(Box::new(move || hear.store(true, Ordering::Release))).unwrap();
-    let mut line = dispatcher.notifier(Some(period));
+    let mut line = dispatcher.notifier(Some(period)).unwrap();
     let stop = dispatcher.stopper();
     std::thread::scope(|scope| {
         scope.spawn(move || dispatcher.run());
