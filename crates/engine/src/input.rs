@@ -121,8 +121,9 @@ impl Input {
         }
     }
 
-    /// Follows the source's clock; `elapsed` is the time since the last call.
-    pub fn follow(&mut self, elapsed: Span) {
+    /// Follows the source's clock; `due` is when the frames read so far were to be read, `elapsed`
+    /// the time since the last call.
+    pub fn follow(&mut self, due: Instant, elapsed: Span) {
         if self.source.pacing() == Pacing::OnDemand {
             return;
         }
@@ -130,7 +131,10 @@ impl Input {
             self.servo.restart();
             return;
         }
-        let drift = self.servo.update(self.buffered(), elapsed);
+        // Between two arrivals the sender goes on. Without what it has by now the fill would be a
+        // saw, whose beat with our quanta looks like drift, and every pause like a lack of sound.
+        let on_the_way = self.last_arrival.map_or(Span::ZERO, |last| due - last);
+        let drift = self.servo.update(self.buffered() + on_the_way, elapsed);
         if drift != self.drift {
             self.drift = drift;
             self.resampler.set_drift(drift);

@@ -67,7 +67,9 @@ impl Servo {
 }
 
 const AVERAGE_S: f64 = 5.0;
-const DEAD_BAND_S: f64 = 0.015;
+/// An input goes on air at the first quantum that finds its buffer filled, and that quantum is then
+/// read from it: it begins up to 20 ms below its target, or a sender's period above it.
+const DEAD_BAND_S: f64 = 0.025;
 const GAIN_PPB_PER_S: f64 = 10_000_000.0;
 
 #[cfg(test)]

@@ -225,11 +225,11 @@ impl Station {
     }
 
     fn keep_fresh(&mut self, now: Instant, quantum: Frames) {
-        let elapsed = self.rate.span(quantum);
+        let (due, elapsed) = (self.poll_timeout(), self.rate.span(quantum));
         let active = self.switch.active();
         for (index, input) in self.inputs.iter_mut().enumerate() {
             if Some(index) == active {
-                input.follow(elapsed);
+                input.follow(due, elapsed);
             } else if input.facts().pacing == source::Pacing::Live {
                 input.skip(now, quantum);
             }

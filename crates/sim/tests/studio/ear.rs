@@ -1,0 +1,152 @@
+//! Who listens to the end of it.
+
+use aulos_core::{Frames, Instant, MediaTime, SampleRate, Span};
+use aulos_engine::fanout::Stamped;
+
+use super::{RADIUS, TURN};
+
+/// Listens to every frame.
+#[derive(Debug)]
+pub(crate) struct Ear {
+    rate: SampleRate,
+    next: Option<(MediaTime, Instant)>,
+    /// Frames heard.
+    pub(crate) frames: u64,
+    /// Frames of silence at the moment, and the longest such run.
+    silence: u64,
+    longest: u64,
+    /// The frame before, when it is to be followed by its neighbour.
+    last: Option<[f64; 2]>,
+    counted: u64,
+    /// Chunks in which a switch that was counted may still be heard.
+    fading: u8,
+    /// Places where the next frame was not the neighbour of the last, and no switch was counted:
+    /// when, and by how many frames.
+    pub(crate) slips: Vec<(MediaTime, f64)>,
+    /// The way through the present chunk in frames of its source, and how many steps that were.
+    way: (f64, u32),
+    /// The most that a chunk went faster or slower than its source, in ppm.
+    pub(crate) bent: f64,
+    /// Who has been heard last, and how often another one came.
+    who: Option<usize>,
+    pub(crate) changes: u64,
+    /// Frames of each source while no switch was to be heard.
+    pub(crate) heard: [u64; 5],
+}
+
+impl Ear {
+    pub(crate) fn new(rate: SampleRate) -> Self {
+        Self {
+            rate,
+            next: None,
+            frames: 0,
+            silence: 0,
+            longest: 0,
+            last: None,
+            counted: 0,
+            fading: 0,
+            slips: Vec::new(),
+            way: (0.0, 0),
+            bent: 0.0,
+            who: None,
+            changes: 0,
+            heard: [0; 5],
+        }
+    }
+
+    /// Takes a chunk; `counted` are the switches and underruns that the station has owned up to.
+    pub(crate) fn hear(&mut self, stamped: &Stamped, counted: u64) {
+        let chunk = &stamped.chunk;
+        if let Some((pts, timestamp)) = self.next {
+            assert_eq!(chunk.pts, pts, "media time");
+            assert_eq!(stamped.timestamp, timestamp, "time stamp");
+        }
+        let end = self.rate.span(chunk.duration);
+        self.next = Some((chunk.pts + chunk.duration, stamped.timestamp + end));
+        if counted != self.counted {
+            self.counted = counted;
+            // A cross-fade of one chunk may begin in the middle of this one.
+            self.fading = 2;
+        }
+        let samples = chunk.payload().as_chunks::<4>().0;
+        assert_eq!(samples.len(), 2 * chunk.duration.as_usize());
+        let mut at = chunk.pts;
+        for frame in samples.as_chunks::<2>().0 {
+            self.hear_frame(at, frame.map(|sample| f64::from(f32::from_le_bytes(sample))));
+            at += Frames(1);
+        }
+        self.fading = self.fading.saturating_sub(1);
+        let (way, steps) = core::mem::take(&mut self.way);
+        if steps > 0 {
+            self.bent = self.bent.max((way / f64::from(steps) - 1.0).abs() * 1e6);
+        }
+    }
+
+    /// Judges only what comes from now on.
+    pub(crate) fn forget(&mut self) {
+        let (next, counted) = (self.next, self.counted);
+        *self = Self { next, counted, ..Self::new(self.rate) };
+    }
+
+    /// The longest silence.
+    pub(crate) fn silence(&self) -> Span {
+        self.rate.span(Frames(self.longest))
+    }
+
+    fn hear_frame(&mut self, at: MediaTime, [x, y]: [f64; 2]) {
+        self.frames += 1;
+        let silent = x.abs().max(y.abs()) < INAUDIBLE;
+        self.silence = if silent { self.silence + 1 } else { 0 };
+        self.longest = self.longest.max(self.silence);
+        let radius = (x * x + y * y).sqrt() / RADIUS;
+        let known = radius.round();
+        let alone = known > 0.0 && (radius - known).abs() < 0.02;
+        if alone && self.fading == 0 {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 5")]
+            let who = known as usize - 1;
+            self.changes += u64::from(self.who.is_some_and(|last| last != who));
+            self.who = Some(who);
+            if let Some(heard) = self.heard.get_mut(who) {
+                *heard += 1;
+            }
+        }
+        if self.fading > 0 {
+            self.last = None;
+            return;
+        }
+        if let Some(last) = self.last {
+            let way = frames_between(last, [x, y]);
+            // A resampler at its limit goes 1.0005 frames at a time.
+            if (way - 1.0).abs() > 0.01 || !alone {
+                self.slip(at, way - 1.0);
+            } else {
+                self.way = (self.way.0 + way, self.way.1 + 1);
+            }
+        } else if !alone {
+            self.slip(at, 0.0);
+        }
+        self.last = Some([x, y]);
+    }
+
+    /// What happens within a hundred frames is one thing.
+    fn slip(&mut self, at: MediaTime, by: f64) {
+        match self.slips.last_mut() {
+            Some((last, sum)) if at.since(*last) < Frames(100) => (*last, *sum) = (at, *sum + by),
+            _ => self.slips.push((at, by)),
+        }
+    }
+}
+
+/// How many frames lie between two points of the circle.
+fn frames_between(a: [f64; 2], b: [f64; 2]) -> f64 {
+    let across = a[0] * b[1] - a[1] * b[0];
+    let along = a[0] * b[0] + a[1] * b[1];
+    #[allow(clippy::cast_precision_loss, reason = "a few thousand")]
+    let turn = TURN as f64;
+    // Nearly always they are neighbours, for which the tangent is the angle.
+    let angle = if along > 20.0 * across.abs() { across / along } else { across.atan2(along) };
+    angle / core::f64::consts::TAU * turn
+}
+
+/// -100 dBFS.
+const INAUDIBLE: f64 = 1e-5;

@@ -1,0 +1,199 @@
+//! A station in the world: senders with cards of their own, and an ear that knows every frame.
+//!
+//! Every source sends a point that goes round a circle, one channel its x and the other its y. The
+//! radius says who is heard and the angle says which frame it is, and both pass a resampler, so the
+//! ear finds each frame that was left out, repeated or made up, whoever is on air.
+
+#![allow(dead_code, reason = "each scenario uses what it needs")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
+
+mod ear;
+mod sender;
+
+use aulos_core::{Block, Codec, Frames, HEADROOM, Instant, SampleFormat, SampleSpec, Span};
+use aulos_core::{ChannelLayout, SampleRate};
+use aulos_engine::encode::{EncodeError, Encoder};
+use aulos_engine::fanout::Stamped;
+use aulos_engine::input::{self, Input};
+use aulos_engine::source::{Pacing, Pulled, Source};
+use aulos_engine::station::{Config, Station};
+use aulos_engine::status::StationStatus;
+use aulos_engine::switch;
+use aulos_rt::ring::{Consumer, ring};
+use aulos_rt::{Pool, Reader};
+use aulos_sim::Random;
+
+pub(crate) use ear::Ear;
+pub(crate) use sender::Sender;
+
+/// A station, who plays into it, and who listens.
+pub(crate) struct Studio {
+    pub(crate) now: Instant,
+    pub(crate) senders: Vec<Sender>,
+    pub(crate) ear: Ear,
+    station: Station,
+    chunks: Consumer<Stamped>,
+    status: Reader<StationStatus>,
+    /// How late its worker is, each time anew.
+    lateness: Span,
+    random: Random,
+    due: Instant,
+}
+
+impl Studio {
+    /// A station at `rate` with live senders of these drifts, in order of priority, and behind
+    /// them, if wanted, a recording without end.
+    pub(crate) fn new(rate: SampleRate, senders: &[i32], loops: bool, seed: u64) -> Self {
+        let now = Instant::ZERO + Span::from_secs(5);
+        let spec = SampleSpec { rate, format: SampleFormat::F32, layout: ChannelLayout::STEREO };
+        let mut sources: Vec<Box<dyn Source>> = Vec::new();
+        let mut live = Vec::new();
+        for (number, ppm) in senders.iter().enumerate() {
+            let (sender, source) = Sender::new(Circle::new(number), rate, *ppm, now);
+            live.push(sender);
+            sources.push(source);
+        }
+        if loops {
+            sources.push(Box::new(Recording { circle: Circle::new(senders.len()), rate }));
+        }
+        let input = |source| Input::new(source, rate, spec.layout, input::Config::default());
+        let quantum = rate.frames(QUANTUM);
+        let config = Config {
+            quantum,
+            switch: switch::Config::default(),
+            crossfade: QUANTUM,
+            write_header: |_, _, _, _| 0,
+        };
+        let (output, chunks) = ring(64);
+        let (published, status) = aulos_rt::latest(StationStatus::new(now));
+        let pool = Pool::new(64, || Vec::with_capacity(HEADROOM + 8 * quantum.as_usize()));
+        let inputs = sources.into_iter().map(input).collect();
+        let station =
+            Station::new(config, now, inputs, Box::new(Bare(spec)), pool, vec![output], published);
+        let due = station.poll_timeout();
+        let (random, lateness) = (Random::new(seed), Span::from_millis(3));
+        Self {
+            now,
+            senders: live,
+            ear: Ear::new(rate),
+            station,
+            chunks,
+            status,
+            lateness,
+            random,
+            due,
+        }
+    }
+
+    /// Lets the world go on for `span`.
+    pub(crate) fn run(&mut self, span: Span) {
+        let end = self.now + span;
+        while self.step(end) {}
+        self.now = end;
+    }
+
+    /// One chunk, or none when the next is not due before `end`. True when there was one.
+    pub(crate) fn step(&mut self, end: Instant) -> bool {
+        let next = self.due.min(end);
+        for sender in &mut self.senders {
+            sender.run_until(next);
+        }
+        self.now = next;
+        if self.due > end {
+            return false;
+        }
+        self.station.handle_timeout(next);
+        let status = *self.status.read();
+        while let Some(stamped) = self.chunks.pop() {
+            self.ear.hear(&stamped, status.switches + status.underruns);
+        }
+        let late = self.lateness.as_secs_f64() * self.random.unit();
+        #[allow(clippy::cast_possible_truncation, reason = "some milliseconds")]
+        let late = Span::from_nanos((late * 1e9) as i64);
+        self.due = self.station.poll_timeout() + late;
+        true
+    }
+
+    pub(crate) fn status(&mut self) -> StationStatus {
+        *self.status.read()
+    }
+}
+
+/// Round and round, a turn in [`TURN`] frames.
+#[derive(Clone, Debug)]
+pub(crate) struct Circle {
+    points: Box<[[f32; 2]]>,
+    position: usize,
+}
+
+impl Circle {
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "small")]
+    fn new(number: usize) -> Self {
+        let point = |at: usize| {
+            let (y, x) = (core::f64::consts::TAU * at as f64 / TURN as f64).sin_cos();
+            [x, y].map(|way| (RADIUS * (number + 1) as f64 * way) as f32)
+        };
+        Self { points: (0..TURN).map(point).collect(), position: 0 }
+    }
+
+    /// Fills `block` with its next `frames` frames.
+    fn fill(&mut self, block: &mut Block, rate: SampleRate, frames: Frames) {
+        block.reset(rate, ChannelLayout::STEREO);
+        block.resize(frames);
+        for frame in block.samples_mut().as_chunks_mut::<2>().0 {
+            *frame = self.points[self.position];
+            self.position = (self.position + 1) % TURN;
+        }
+    }
+}
+
+struct Recording {
+    circle: Circle,
+    rate: SampleRate,
+}
+
+impl Source for Recording {
+    fn pull(&mut self, _now: Instant, into: &mut Block) -> Pulled {
+        self.circle.fill(into, self.rate, self.rate.frames(PERIOD));
+        Pulled::Block
+    }
+
+    fn pacing(&self) -> Pacing {
+        Pacing::OnDemand
+    }
+}
+
+/// Passes the samples on as they are.
+struct Bare(SampleSpec);
+
+impl Encoder for Bare {
+    fn codec(&self) -> Codec {
+        Codec::Pcm
+    }
+
+    fn spec(&self) -> SampleSpec {
+        self.0
+    }
+
+    fn header(&self) -> &[u8] {
+        &[]
+    }
+
+    fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        for sample in block.samples() {
+            out.extend_from_slice(&sample.to_le_bytes());
+        }
+        Ok(())
+    }
+}
+
+pub(crate) const QUANTUM: Span = Span::from_millis(20);
+
+/// What a card hands over at once.
+pub(crate) const PERIOD: Span = Span::from_millis(10);
+
+/// Longer than any slip that the ear has to tell from its neighbours.
+const TURN: usize = 4_800;
+
+/// The circle of the first source; the others' are two, three and four times as large.
+const RADIUS: f64 = 0.2;
