@@ -212,10 +212,10 @@ impl Input {
         self.source_rate.span(Frames::from(self.staged_frames()))
     }
 
-    /// The drift of the source's clock, as far as it is followed.
+    /// The drift of the source's clock, as far as it is known.
     #[must_use]
     pub const fn drift(&self) -> Ppm {
-        self.drift
+        self.servo.drift()
     }
 
     /// The rate and layout of the source, as last seen.

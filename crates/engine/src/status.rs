@@ -59,7 +59,7 @@ pub struct InputState {
     pub silent: bool,
     /// The sound that waits in it.
     pub buffered: Span,
-    /// The drift of its clock, as far as it is followed.
+    /// The drift of its clock, as far as it is known.
     pub drift: Ppm,
     /// Its own rate.
     pub rate: SampleRate,
