@@ -13,7 +13,8 @@ pub(super) struct Phase {
     nominal: u64,
     /// The corrected period.
     period: f64,
-    /// Added to the expected end: too early costs a second wake, too late costs latency.
+    /// Added to the expected end: too early costs a second wake, too late costs latency. Below zero
+    /// where the system takes its time to wake a sleeper, which it always does.
     guard: f64,
     last_beat: u64,
     /// When to look again.
@@ -54,7 +55,7 @@ impl Phase {
         self.last_beat = beat;
         self.alive = now;
         self.step = FIRST_STEP;
-        self.guard = (self.guard * GUARD_DECAY).max(LEAST_GUARD);
+        self.guard += (LEAST_GUARD - self.guard) * GUARD_PULL;
         // If we come late, whole periods late, the next end after now counts.
         let after = to_float(now.saturating_sub(beat));
         let periods = ((after - self.guard) / self.period).floor().max(0.0) + 1.0;
@@ -88,10 +89,12 @@ const SLOW: f64 = 0.01;
 const MOST_DRIFT: f64 = 0.001;
 
 const START_GUARD: f64 = 5_000.0;
-const LEAST_GUARD: f64 = 2_000.0;
+/// As early as a usual wake is late.
+const LEAST_GUARD: f64 = -60_000.0;
 const MOST_GUARD: f64 = 60_000.0;
 const GUARD_STEP: f64 = 3_000.0;
-const GUARD_DECAY: f64 = 0.995;
+/// Against `GUARD_STEP` this lets one look in ten be too early at most.
+const GUARD_PULL: f64 = 0.005;
 
 /// 20, 40, 80 us ... up to one period: a stopped device costs no more wakes than a running one.
 const FIRST_STEP: u64 = 20_000;

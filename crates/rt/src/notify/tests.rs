@@ -197,7 +197,7 @@ impl Drop for SetOnDrop<'_> {
 /// dispatcher that simply empties one line after the other fails here.
 #[test]
 fn the_order_holds_across_threads() {
-    const TURNS: u32 = 40_000;
+    const TURNS: u32 = 8_000;
     let (send, receive) = mpsc::channel();
     let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Event);
     let targets = [0, 1].map(|number| {
