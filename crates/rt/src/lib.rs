@@ -10,11 +10,15 @@
 //! | a stream of bytes or frames, with back-pressure, silence and an end | [`pipe`] |
 //! | items, each once, in order, to one other thread | [`ring`] |
 //! | objects that must come back without being freed | [`Pool`] |
+//! | what owns memory, to be dropped elsewhere | [`bin`] |
+//! | facts for a log | [`rt_log`] |
 //! | a state of which only the newest value matters | [`latest()`] |
 
 mod bell;
 pub mod clock;
+mod discard;
 mod latest;
+mod log;
 pub mod notify;
 pub mod pipe;
 mod pool;
@@ -24,5 +28,7 @@ mod spsc;
 mod sync;
 mod sys;
 
+pub use discard::{Bin, Collector, bin};
 pub use latest::{Publisher, Reader, latest};
+pub use log::{LogEntry, RtLog, RtLogReader, rt_log};
 pub use pool::{Pool, Pooled, Shared};

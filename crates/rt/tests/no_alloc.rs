@@ -9,7 +9,7 @@ use std::hint::black_box;
 use aulos_rt::notify::{Dispatcher, Strategy};
 use aulos_rt::pipe::{Overflow, PipeConfig, Sample, Underrun, pipe};
 use aulos_rt::ring::ring;
-use aulos_rt::{Pool, latest};
+use aulos_rt::{Pool, bin, latest, rt_log};
 
 struct Counting;
 
@@ -166,4 +166,22 @@ fn announcements() {
         }
     });
     assert_eq!(calls, 0);
+}
+
+#[test]
+fn a_log_and_a_bin() {
+    let (mut log, mut reader) = rt_log(10);
+    let (mut bin, mut collector) = bin(5);
+    let mut old = Vec::from_iter((0..5).map(Box::new));
+    let calls = allocator_calls(|| {
+        for i in 0..1_000 {
+            log.note(i, i);
+            old.pop().map_or(Ok(()), |old| bin.discard(old)).ok();
+            if i % 20 == 0 {
+                black_box(reader.by_ref().count());
+            }
+        }
+    });
+    assert_eq!(calls, 0);
+    assert_eq!(allocator_calls(|| assert_eq!(collector.collect(), 5)), 5);
 }

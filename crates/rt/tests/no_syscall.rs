@@ -23,7 +23,7 @@ use std::time::Duration;
 use aulos_rt::notify::{Dispatcher, Notifier, Strategy};
 use aulos_rt::pipe::{Overflow, PipeConfig, PipeReader, PipeWriter, Sample, Underrun, pipe};
 use aulos_rt::ring::ring;
-use aulos_rt::{Pool, clock, latest};
+use aulos_rt::{Pool, bin, clock, latest, rt_log};
 
 thread_local! {
     static CALLS: Cell<u32> = const { Cell::new(0) };
@@ -183,18 +183,23 @@ fn a_reader_whose_writer_sleeps() {
 }
 
 #[test]
-fn ring_pool_and_latest() {
+fn ring_pool_latest_bin_and_log() {
     let (mut producer, mut consumer) = ring(100);
     let pool = Pool::new(3, || vec![0_u8; 1500]);
     let (mut publisher, mut reader) = latest([0_u64; 9]);
+    let (mut log, _reader) = rt_log(100);
+    let (mut bin, _collector) = bin(100);
+    let mut old = Vec::from_iter((0..100).map(|_| vec![0_u8; 100_000]));
     let work = move || {
         for i in 0..10_000 {
             let packet = pool.take().unwrap().freeze();
             assert!(producer.push(packet.clone()).is_ok());
             publisher.publish([i; 9]);
             black_box((reader.read(), consumer.pop()));
+            log.note(i, i);
+            old.pop().map_or(Ok(()), |old| bin.discard(old)).ok();
         }
-        std::mem::forget((producer, consumer, pool, publisher, reader));
+        std::mem::forget((old, log, bin, producer, consumer, pool, publisher, reader));
     };
     assert_eq!(guarded(work), NONE);
 }
