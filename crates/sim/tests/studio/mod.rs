@@ -107,9 +107,7 @@ impl Studio {
         while let Some(stamped) = self.chunks.pop() {
             self.ear.hear(&stamped, status.switches + status.underruns);
         }
-        let late = self.lateness.as_secs_f64() * self.random.unit();
-        #[allow(clippy::cast_possible_truncation, reason = "some milliseconds")]
-        let late = Span::from_nanos((late * 1e9) as i64);
+        let late = seconds(self.lateness.as_secs_f64() * self.random.unit());
         self.due = self.station.poll_timeout() + late;
         true
     }
@@ -117,6 +115,12 @@ impl Studio {
     pub(crate) fn status(&mut self) -> StationStatus {
         *self.status.read()
     }
+}
+
+/// So many seconds.
+#[allow(clippy::cast_possible_truncation, reason = "some seconds, in nanoseconds")]
+pub(crate) fn seconds(seconds: f64) -> Span {
+    Span::from_nanos((seconds * 1e9) as i64)
 }
 
 /// Round and round, a turn in [`TURN`] frames.
