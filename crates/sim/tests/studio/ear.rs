@@ -67,6 +67,8 @@ impl Ear {
             self.counted = counted;
             // A cross-fade of one chunk may begin in the middle of this one.
             self.fading = 2;
+            // A sound that ends rings in a resampler, and it may have ended with the last chunk.
+            self.slips.pop_if(|(at, _)| chunk.pts.since(*at) < RINGING);
         }
         let samples = chunk.payload().as_chunks::<4>().0;
         assert_eq!(samples.len(), 2 * chunk.duration.as_usize());
@@ -77,7 +79,7 @@ impl Ear {
         }
         self.fading = self.fading.saturating_sub(1);
         let (way, steps) = core::mem::take(&mut self.way);
-        if steps > 0 {
+        if u64::from(steps) == chunk.duration.0 {
             self.bent = self.bent.max((way / f64::from(steps) - 1.0).abs() * 1e6);
         }
     }
@@ -128,12 +130,15 @@ impl Ear {
         self.last = Some([x, y]);
     }
 
-    /// What happens within a hundred frames is one thing.
+    /// What happens within so few frames is one thing.
     fn slip(&mut self, at: MediaTime, by: f64) {
-        match self.slips.last_mut() {
-            Some((last, sum)) if at.since(*last) < Frames(100) => (*last, *sum) = (at, *sum + by),
-            _ => self.slips.push((at, by)),
-        }
+        let (when, sum) = match self.slips.pop_if(|(last, _)| at.since(*last) < RINGING + RINGING) {
+            Some((_, sum)) => (at, sum + by),
+            None => (at, by),
+        };
+        // A whole turn cannot be told from none.
+        let turn = f64::from(TURN);
+        self.slips.push((when, sum - turn * (sum / turn).round()));
     }
 }
 
@@ -141,12 +146,13 @@ impl Ear {
 fn frames_between(a: [f64; 2], b: [f64; 2]) -> f64 {
     let across = a[0] * b[1] - a[1] * b[0];
     let along = a[0] * b[0] + a[1] * b[1];
-    #[allow(clippy::cast_precision_loss, reason = "a few thousand")]
-    let turn = TURN as f64;
     // Nearly always they are neighbours, for which the tangent is the angle.
     let angle = if along > 20.0 * across.abs() { across / along } else { across.atan2(along) };
-    angle / core::f64::consts::TAU * turn
+    angle / core::f64::consts::TAU * f64::from(TURN)
 }
+
+/// The length of the filter of a resampler between two equal rates.
+const RINGING: Frames = Frames(80);
 
 /// -100 dBFS.
 const INAUDIBLE: f64 = 1e-5;

@@ -133,8 +133,8 @@ pub(crate) struct Circle {
 impl Circle {
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "small")]
     fn new(number: usize) -> Self {
-        let point = |at: usize| {
-            let (y, x) = (core::f64::consts::TAU * at as f64 / TURN as f64).sin_cos();
+        let point = |at: u16| {
+            let (y, x) = (core::f64::consts::TAU * f64::from(at) / f64::from(TURN)).sin_cos();
             [x, y].map(|way| (RADIUS * (number + 1) as f64 * way) as f32)
         };
         Self { points: (0..TURN).map(point).collect(), position: 0 }
@@ -146,7 +146,7 @@ impl Circle {
         block.resize(frames);
         for frame in block.samples_mut().as_chunks_mut::<2>().0 {
             *frame = self.points[self.position];
-            self.position = (self.position + 1) % TURN;
+            self.position = (self.position + 1) % self.points.len();
         }
     }
 }
@@ -197,7 +197,7 @@ pub(crate) const QUANTUM: Span = Span::from_millis(20);
 pub(crate) const PERIOD: Span = Span::from_millis(10);
 
 /// Longer than any slip that the ear has to tell from its neighbours.
-const TURN: usize = 4_800;
+const TURN: u16 = 4_800;
 
 /// The circle of the first source; the others' are two, three and four times as large.
 const RADIUS: f64 = 0.2;

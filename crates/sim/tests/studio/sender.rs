@@ -1,6 +1,6 @@
 //! A live sender: a card that captures, and a way on which it can be held up.
 
-use aulos_core::{Block, Frames, Instant, Ppm, SampleRate, Span};
+use aulos_core::{Block, ChannelLayout, Instant, Ppm, SampleRate, Span};
 use aulos_engine::source::{BLOCK_SAMPLES, Item, Pacing, RingSource, Source};
 use aulos_rt::Pool;
 use aulos_rt::ring::{Producer, ring};
@@ -27,6 +27,8 @@ pub(crate) struct Sender {
     until: Option<Instant>,
     /// How often the receiver looks; without it each period arrives when it is over.
     looks: Option<(Instant, Span)>,
+    /// It sends zeros in place of its sound.
+    pub(crate) muted: bool,
     /// Periods that were captured and not handed over.
     backlog: u64,
     items: Producer<Item>,
@@ -41,7 +43,7 @@ impl Sender {
         start: Instant,
     ) -> (Self, Box<dyn Source>) {
         let (items, consumer) = ring(BLOCKS + 8);
-        let layout = aulos_core::ChannelLayout::STEREO;
+        let layout = ChannelLayout::STEREO;
         let pool = Pool::new(BLOCKS, || Block::with_capacity(rate, layout, BLOCK_SAMPLES));
         let card = Card::new(rate, rate.frames(PERIOD), Ppm::from_ppm(ppm), start);
         let source = RingSource::new(consumer, Pacing::Live);
@@ -52,6 +54,7 @@ impl Sender {
             mode: Mode::Playing,
             until: None,
             looks: None,
+            muted: false,
             backlog: 0,
             items,
             pool,
@@ -76,10 +79,6 @@ impl Sender {
         self.backlog = 0;
         self.items.push(Item::End).expect("room for an end");
         self.stop_for(now, span);
-    }
-
-    pub(crate) fn is_playing(&self) -> bool {
-        self.mode == Mode::Playing
     }
 
     /// From now on what it sends is found every `span`, as in a pipe that is looked at by a timer.
@@ -123,15 +122,14 @@ impl Sender {
     fn deliver(&mut self, now: Instant) {
         while self.mode == Mode::Playing && self.backlog > 0 {
             let Some(mut block) = self.pool.take() else { return };
-            self.circle.fill(&mut block, self.rate, self.period());
+            self.circle.fill(&mut block, self.rate, self.rate.frames(PERIOD));
+            if self.muted {
+                block.samples_mut().fill(0.0);
+            }
             block.received = now;
             self.items.push(Item::Block(block)).expect("room for every block");
             self.backlog -= 1;
         }
-    }
-
-    fn period(&self) -> Frames {
-        self.rate.frames(PERIOD)
     }
 }
 
