@@ -18,6 +18,7 @@ mod bell;
 pub mod clock;
 mod discard;
 mod latest;
+mod limits;
 mod log;
 pub mod notify;
 pub mod pipe;

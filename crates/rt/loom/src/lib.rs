@@ -3,6 +3,8 @@
 //! `cargo test --release --manifest-path crates/rt/loom/Cargo.toml` runs every model in `tests/`.
 #![allow(dead_code)]
 
+mod clock;
+mod limits;
 pub mod models;
 mod slots;
 pub mod sync;
@@ -12,6 +14,8 @@ mod sys;
 pub mod latest;
 #[path = "../../src/bell.rs"]
 mod bell;
+#[path = "../../src/notify/mod.rs"]
+pub mod notify;
 #[path = "../../src/pool.rs"]
 pub mod pool;
 #[path = "../../src/ring.rs"]

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::line::{Announcement, Common, LINE, MOST_LINES, Notifier, Source, Target};
+use super::line::{Announcement, Common, Notifier, Source, Target};
 use super::phase::Phase;
+use crate::limits::{LINE, MOST_LINES, MOST_TARGETS};
 use crate::sync::{Arc, Ordering};
 use crate::{clock, sys};
 
@@ -336,9 +337,6 @@ struct Slot<F: ?Sized> {
 fn slot_of<F: ?Sized>(slots: &mut [Slot<F>], target: Target) -> Option<&mut Slot<F>> {
     slots.get_mut(target.index as usize).filter(|slot| slot.generation == target.generation)
 }
-
-/// Callbacks per dispatcher; each costs four bytes in every line.
-const MOST_TARGETS: usize = 256;
 
 /// How often one poll looks again because of what came in while it looked; more means that the
 /// announcing threads are faster than this one, and the caller is told to come back at once.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::bell::Bell;
+use crate::limits::{LINE, MOST_LINES};
 use crate::ring::Producer;
 use crate::spsc::Line;
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -124,8 +125,9 @@ impl Notifier {
     #[cold]
     fn note_missed(&self, target: Target) {
         if let Some(missed) = self.own.missed.get(target.index as usize) {
-            missed.store(target.generation, Ordering::Relaxed);
-            self.own.any_missed.store(true, Ordering::Release);
+            // Swaps, as on the other side: then the two have one order for sure.
+            missed.swap(target.generation, Ordering::Release);
+            self.own.any_missed.swap(true, Ordering::Release);
         }
     }
 }
@@ -313,9 +315,3 @@ impl Own {
         }
     }
 }
-
-/// Announcements per line between two looks before they lose their order: 4 KiB of memory.
-pub(super) const LINE: usize = 256;
-
-/// Real-time threads per dispatcher. Announcing reads one number of each that is in use.
-pub(super) const MOST_LINES: usize = 64;

@@ -1,0 +1,56 @@
+//! A callback as a C library calls it: one function, one pointer, no panic, nothing that waits.
+#![allow(unsafe_code, reason = "it is what this example shows")]
+
+use std::ffi::c_void;
+
+use aulos_rt::pipe::{ConfigError, PipeConfig, PipeReader, Sample, Underrun, pipe};
+use aulos_rt::{RtLog, rt_log};
+
+/// What the callback owns.
+struct Player {
+    reader: PipeReader,
+    log: RtLog<Underruns>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Underruns {
+    bytes: usize,
+}
+
+/// # Safety
+/// * `user` is the `Player` that was registered, and nobody else uses it now.
+/// * `out` has room for `frames` frames of two 16-bit samples.
+unsafe extern "C" fn on_period(user: *mut c_void, out: *mut i16, frames: usize, nanos: u64) {
+    // SAFETY: the first promise above.
+    let player = unsafe { &mut *user.cast::<Player>() };
+    // SAFETY: the second promise above; any bytes are samples.
+    let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<u8>(), frames * 4) };
+    // Says which frame goes out when, for whoever keeps rooms in step.
+    player.reader.stamp(nanos);
+    let read = player.reader.read(out);
+    if read.padded > 0 {
+        player.log.note(nanos, Underruns { bytes: read.padded });
+    }
+}
+
+fn main() -> Result<(), ConfigError> {
+    let audio = PipeConfig::audio(48_000, 2, Sample::S16Le, 4800);
+    let (mut writer, reader) = pipe(&PipeConfig { underrun: Underrun::Repeat, ..audio })?;
+    let (log, entries) = rt_log(64);
+    let mut player = Player { reader, log };
+    let user: *mut c_void = (&raw mut player).cast();
+
+    // Any language can be the writer; here it writes 25 ms.
+    assert!(writer.write(&[7; 1200 * 4]).is_ok());
+    // The library calls every 10 ms.
+    let mut out = [0_i16; 480 * 2];
+    for period in 0..4 {
+        // SAFETY: the player lives, and `out` is what it should be.
+        unsafe { on_period(user, out.as_mut_ptr(), 480, period * 10_000_000) };
+    }
+    for entry in entries {
+        println!("{} ms: {} bytes made up", entry.nanos / 1_000_000, entry.record.bytes);
+    }
+    println!("the card has taken up to {:?}", writer.reader_stamp());
+    Ok(())
+}

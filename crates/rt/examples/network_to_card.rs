@@ -1,0 +1,52 @@
+//! A network thread feeds a sound card that must get something in every period: what is late is
+//! silence, what is too much pushes the oldest out, and both are counted.
+
+use std::time::Duration;
+
+use aulos_rt::pipe::{ConfigError, Overflow, PipeConfig, Sample, Underrun, pipe};
+
+const RATE: u32 = 48_000;
+const PERIOD_FRAMES: usize = 480;
+
+fn main() -> Result<(), ConfigError> {
+    let config = PipeConfig {
+        overflow: Overflow::DropOldest,
+        underrun: Underrun::Silence,
+        ..PipeConfig::audio(RATE, 2, Sample::S16Le, 4800)
+    };
+    let (mut writer, mut reader) = pipe(&config)?;
+    let monitor = reader.monitor();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // Packets of 5 ms come in bursts, as on a bad network.
+            let packet = [1_u8; 240 * 4];
+            for burst in [8_usize, 0, 2, 30, 0, 0, 0, 4] {
+                for _ in 0..burst {
+                    // Real code counts `written.dropped` as an overrun, with its cause.
+                    if writer.write(&packet).is_err() {
+                        return; // the card is gone
+                    }
+                }
+                std::thread::park_timeout(Duration::from_millis(20));
+            }
+            writer.finish();
+        });
+        // The card's callback: wait-free, whatever the other side does.
+        let mut period = [0_u8; PERIOD_FRAMES * 4];
+        loop {
+            let read = reader.read(&mut period);
+            // Here the card plays `period`: all of it is sound or silence.
+            if read.end.is_some() {
+                break;
+            }
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+    });
+    println!(
+        "silence {} frames, dropped {} frames, at most {:?} waited",
+        monitor.padded_frames(),
+        monitor.dropped_frames(),
+        monitor.high_water().duration
+    );
+    Ok(())
+}
