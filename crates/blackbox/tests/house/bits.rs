@@ -51,8 +51,9 @@ fn bit_exact(codec: &str, bits: Bits) {
     let Some(program) = find_or_skip("snapclient") else { return };
     let _turn = turn();
     let sound = programme(frames(), bits, 5);
-    // A client that corrected its own clock by single frames on a busy machine has said nothing
-    // about the server: it gets another chance. Any other difference ends the test at once.
+    // A client that corrected its own clock, by single frames or because a busy machine let it
+    // sleep too long (it says so), has said nothing about the server: it gets another chance. What
+    // the server does wrong it does each time. Any other difference ends the test at once.
     let mut corrections = Vec::new();
     for _ in 0..3 {
         let (captured, log) = play(&program, codec, bits, &sound);
@@ -63,7 +64,9 @@ fn bit_exact(codec: &str, bits: Bits) {
         }
         let list: Vec<String> = faults.iter().map(ToString::to_string).collect();
         let resync = lines_with(&log, &RESYNC);
-        assert!(faults.iter().all(|f: &Fault| f.is_soft_sync()), "{list:#?}, its log: {resync:#?}");
+        let slept = !lines_with(&log, &["->full() &&"]).is_empty();
+        let own = slept || faults.iter().all(Fault::is_soft_sync);
+        assert!(own, "{list:#?}, its log: {resync:#?}");
         corrections.push(list);
     }
     panic!("the client corrected its clock in every attempt: {corrections:#?}");
