@@ -1,7 +1,7 @@
-//! Numbers only: conversion, resampling, fades, levels.
+//! Numbers only: conversion, resampling, fades, levels, loudness.
 //!
 //! ```text
-//!  bytes -> convert -> remix -> Resampler -> Crossfade -> Level
+//!  bytes -> convert -> remix -> Resampler -> Crossfade -> Level, Meter
 //! ```
 //!
 //! Everything works on interleaved f32 whose full scale is +-1.0, in place or from slice to slice,
@@ -11,9 +11,11 @@
 pub mod convert;
 mod fade;
 mod level;
+pub mod meter;
 mod remix;
 mod resample;
 pub mod silence;
+mod simd;
 
 pub use fade::{Crossfade, scale};
 pub use level::Level;

@@ -5,7 +5,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use aulos_core::{Frames, Ppm, SampleFormat, SampleRate};
+use aulos_core::{ChannelLayout, Frames, Ppm, SampleFormat, SampleRate};
+use aulos_dsp::meter;
 use aulos_dsp::{Crossfade, Level, Resampler, convert, remix};
 
 struct Counting;
@@ -65,4 +66,45 @@ fn nothing_allocates_after_construction() {
     // And the judge can see: construction does allocate.
     drop(Level::new(SampleRate::CD, 1));
     assert_eq!(CALLS.get(), before + 2);
+}
+
+#[test]
+#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a test signal")]
+fn a_meter_does_not_allocate_while_it_hears() {
+    use meter::{Config, History, Kernel, Meter, Mode};
+    let layout = ChannelLayout::SURROUND_5_1;
+    let mut meters = Vec::new();
+    for kernel in [Kernel::Scalar, Kernel::Avx2, Kernel::Best] {
+        for history in [History::Bounded { ms: 2_000 }, History::Histogram] {
+            let mut config = Config::new(SampleRate::STUDIO, layout, Mode::ALL);
+            (config.kernel, config.history) = (kernel, history);
+            meters.push(Meter::new(config).unwrap());
+        }
+    }
+    let narrow: Vec<f32> = (0..6 * 4_801).map(|n| (n as f32 * 0.37).sin()).collect();
+    let short: Vec<i16> = narrow.iter().map(|x| (x * 3e4) as i16).collect();
+    let long: Vec<i32> = short.iter().map(|&x| i32::from(x) << 16).collect();
+    let wide: Vec<f64> = narrow.iter().map(|&x| f64::from(x)).collect();
+    let mut dirty = narrow.clone();
+    dirty[1234] = f32::NAN;
+    let plane = &narrow[..4_801];
+    let planes = [plane; 6];
+
+    let before = CALLS.get();
+    for meter in &mut meters {
+        for _ in 0..12 {
+            meter.add(&narrow);
+            meter.add(&short);
+            meter.add(&long);
+            meter.add(&wide);
+            meter.add(&dirty);
+            meter.add_planar(&planes);
+            meter.seed(&narrow);
+            assert!(meter.momentary().is_some() && meter.max_short_term().is_some());
+            assert!(meter.short_term().is_some() && meter.integrated().is_some());
+            assert!(meter.true_peak(5).is_some());
+        }
+        meter.reset();
+    }
+    assert_eq!(CALLS.get() - before, 0);
 }

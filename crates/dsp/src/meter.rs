@@ -1,0 +1,538 @@
+//! Loudness and peaks after ITU-R BS.1770-4 and EBU R 128 (Tech 3341, Tech 3342).
+//!
+//! ```text
+//!  any samples -> Staging -> K-weighting -> energy of each frame -> Windows -> M, S, maxima
+//!                    |                                                 |
+//!                    +-> Peaks -> sample peak, true peak               +-> gates -> I, LRA
+//! ```
+//!
+//! The peers filter, keep the filtered samples, and square and sum whole windows whenever a value
+//! is wanted. Here a sample is filtered and squared once; what is kept is energy, in three
+//! resolutions, so that reading a window costs next to nothing and the greatest window can be found
+//! exactly. Figures agree with libebur128 to 1e-9 LU, whatever the size of calls.
+
+mod config;
+pub(crate) mod filter;
+mod gate;
+mod measurement;
+mod peaks;
+mod position;
+mod sample;
+#[cfg(test)]
+mod tests;
+mod windows;
+
+use aulos_core::{Db, Frames, Lufs, SampleRate};
+
+pub use config::{
+    Config, History, InvalidConfig, Kernel, MAX_WINDOW_MS, Mode, NonFinite, RangeHop,
+};
+pub use gate::loudness;
+pub use measurement::{MalformedMeasurement, Measurement, UnlikeHistories};
+pub use position::Position;
+pub use sample::Sample;
+
+use filter::Filter;
+use gate::Energies;
+use peaks::Peaks;
+pub(crate) use sample::View;
+use sample::{RUN, Source, Staging};
+use windows::{MOMENTARY_HOPS, Maxima, SHORT_TERM_HOPS, Windows};
+
+/// A loudness meter.
+///
+/// # Real-time
+/// Adding frames and reading M, S and peaks neither allocates nor waits; integrated loudness takes
+/// a pass over the history, the loudness range sorts a copy of it (so it allocates, except with a
+/// histogram). [`History::Unbounded`] lets adding allocate.
+///
+/// # Examples
+/// ```
+/// use aulos_core::{ChannelLayout, SampleRate};
+/// use aulos_dsp::meter::{Config, Meter, Mode};
+///
+/// let config = Config::new(SampleRate::STUDIO, ChannelLayout::STEREO, Mode::INTEGRATED);
+/// let mut meter = Meter::new(config)?;
+/// let tone = |n: usize| 0.1 * (0.13 * (n / 2) as f32).sin();
+/// meter.add(&(0..2 * 48_000).map(tone).collect::<Vec<_>>());
+/// let lufs = meter.integrated().expect("a second of sound").get();
+/// assert!((lufs + 20.0).abs() < 0.1, "{lufs}");
+/// # Ok::<(), aulos_dsp::meter::InvalidConfig>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Meter {
+    config: Config,
+    hop: usize,
+    staging: Staging,
+    energies: Vec<f64>,
+    filter: Filter,
+    windows: Option<Windows>,
+    peaks: Option<Peaks>,
+    /// Hops since the first frame of the programme, and hops that the windows know.
+    hops: u64,
+    known: u64,
+    /// Whether a value that is not finite has been let in.
+    spoilt: bool,
+    blocks: Energies,
+    ranges: Energies,
+    rejected: u64,
+    frames: u64,
+}
+
+impl Meter {
+    /// A meter that has heard nothing.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`] says what cannot be.
+    pub fn new(config: Config) -> Result<Self, InvalidConfig> {
+        config.check()?;
+        let level = config.kernel.level();
+        let channels = config.positions.len();
+        let weights = config.positions.iter().map(|position| position.weight()).collect();
+        let hz = config.rate.hz();
+        let (blocks, ranges) = histories(&config);
+        let mut new = Self {
+            hop: hop_frames(config.rate),
+            staging: Staging::new(channels),
+            energies: vec![0.0; RUN],
+            filter: Filter::new(f64::from(hz), weights, level),
+            windows: None,
+            peaks: config.mode.contains(Mode::SAMPLE_PEAK).then(|| {
+                let true_peak = config.mode.contains(Mode::TRUE_PEAK);
+                Peaks::new(hz, channels, true_peak, config.call_peaks, level)
+            }),
+            hops: 0,
+            known: 0,
+            spoilt: false,
+            blocks,
+            ranges,
+            rejected: 0,
+            frames: 0,
+            config,
+        };
+        new.windows = new.new_windows();
+        Ok(new)
+    }
+
+    /// Hears interleaved frames; an incomplete frame at the end is left out.
+    ///
+    /// # Real-time
+    /// Does not allocate.
+    pub fn add<S: Sample>(&mut self, samples: &[S]) {
+        self.hear(&Source::Interleaved(samples), true);
+    }
+
+    /// Hears one slice per channel; of slices that are not equally long, the length of the shortest.
+    ///
+    /// # Real-time
+    /// Does not allocate.
+    ///
+    /// # Panics
+    /// When there are not as many slices as channels.
+    pub fn add_planar<S: Sample>(&mut self, planes: &[&[S]]) {
+        assert_eq!(planes.len(), self.channels(), "one slice per channel");
+        self.hear(&Source::Planar(planes), true);
+    }
+
+    /// Hears interleaved frames without measuring them, so that what follows is measured as if it
+    /// followed them.
+    ///
+    /// Pieces of a programme, cut at multiples of 100 ms ([`Meter::hop`]), each with
+    /// [`Meter::start_at`] and seeded with the [`SEED_HOPS`] before it, give the whole when they
+    /// are merged. With 3 s alone, short-term values just behind the cut hear the filters start:
+    /// some 1e-9 LU in range and maximum; integrated loudness is exact with 700 ms.
+    ///
+    /// # Real-time
+    /// Does not allocate.
+    pub fn seed<S: Sample>(&mut self, samples: &[S]) {
+        self.hear(&Source::Interleaved(samples), false);
+    }
+
+    /// Forgets all windows and says which frame of the programme comes next, rounded down to a
+    /// multiple of [`Meter::hop`]. What has been measured stays.
+    pub fn start_at(&mut self, frame: Frames) {
+        self.forget();
+        self.hops = frame.0 / self.hop as u64;
+    }
+
+    /// Forgets everything.
+    pub fn reset(&mut self) {
+        self.forget();
+        self.hops = 0;
+        if let Some(windows) = &mut self.windows {
+            windows.set_maxima(Maxima::default());
+        }
+        if let Some(peaks) = &mut self.peaks {
+            peaks.reset();
+        }
+        self.blocks.clear();
+        self.ranges.clear();
+        (self.rejected, self.frames) = (0, 0);
+    }
+
+    /// Goes on with another rate or other channels. Integrated loudness and range go on; windows
+    /// and filters begin anew, and so do maxima, and peaks if the number of channels changes.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`] says what cannot be; nothing has changed then.
+    pub fn change(
+        &mut self,
+        rate: SampleRate,
+        positions: &[Position],
+    ) -> Result<(), InvalidConfig> {
+        let config = Config { rate, positions: positions.to_vec(), ..self.config.clone() };
+        let mut new = Self::new(config)?;
+        let empty = || Energies::exact(0, 0);
+        new.blocks = core::mem::replace(&mut self.blocks, empty());
+        new.ranges = core::mem::replace(&mut self.ranges, empty());
+        (new.rejected, new.frames) = (self.rejected, self.frames);
+        if let (Some(new), Some(old), true) =
+            (&mut new.peaks, &self.peaks, positions.len() == self.channels())
+        {
+            new.inherit(old);
+        }
+        *self = new;
+        Ok(())
+    }
+
+    /// Moves a channel from now on.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`] when there is no such channel, or dual mono is not the only one.
+    pub fn set_position(
+        &mut self,
+        channel: usize,
+        position: Position,
+    ) -> Result<(), InvalidConfig> {
+        let channels = self.channels();
+        if channel >= channels {
+            return Err(InvalidConfig::Channels(channel));
+        }
+        if position == Position::DualMono && channels > 1 {
+            return Err(InvalidConfig::DualMono(channels));
+        }
+        self.config.positions[channel] = position;
+        self.filter.set_weight(channel, position.weight());
+        Ok(())
+    }
+
+    /// Lets longer or only shorter windows be read; windows begin anew.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`] when it is longer than [`MAX_WINDOW_MS`].
+    pub fn set_max_window(&mut self, ms: u32) -> Result<(), InvalidConfig> {
+        let config = Config { max_window_ms: ms, ..self.config.clone() };
+        config.check()?;
+        self.config = config;
+        let maxima = self.windows.as_ref().and_then(Windows::maxima);
+        self.windows = self.new_windows();
+        if let Some((windows, maxima)) = self.windows.as_mut().zip(maxima) {
+            windows.set_maxima(maxima);
+        }
+        (self.hops, self.known) = (0, 0);
+        Ok(())
+    }
+
+    /// Remembers so much from now on, dropping the oldest; only for an exact history.
+    pub fn set_history(&mut self, history: History) {
+        if self.config.history == History::Histogram || history == History::Histogram {
+            return;
+        }
+        self.config.history = history;
+        let (blocks, ranges) = limits(&self.config);
+        self.blocks.set_limit(blocks);
+        self.ranges.set_limit(ranges);
+    }
+
+    /// Loudness of the last 400 ms; `None` when it is not measured. Before the first 400 ms are
+    /// over, silence is assumed before them.
+    #[must_use]
+    pub fn momentary(&self) -> Option<Lufs> {
+        self.window_frames(MOMENTARY_HOPS * self.hop)
+    }
+
+    /// Loudness of the last 3 s; `None` when it is not measured.
+    #[must_use]
+    pub fn short_term(&self) -> Option<Lufs> {
+        self.window_frames(SHORT_TERM_HOPS * self.hop)
+    }
+
+    /// Loudness of the last `ms` milliseconds; `None` when no window is that long.
+    #[must_use]
+    pub fn window(&self, ms: u32) -> Option<Lufs> {
+        let frames = u64::from(self.config.rate.hz()) * u64::from(ms) / 1000;
+        self.window_frames(usize::try_from(frames).ok()?)
+    }
+
+    /// The greatest momentary loudness that any 400 ms had; `None` without [`Mode::MAXIMA`].
+    #[must_use]
+    pub fn max_momentary(&self) -> Option<Lufs> {
+        let energy = self.windows.as_ref()?.maxima()?.momentary;
+        Some(self.mean_loudness(energy, MOMENTARY_HOPS * self.hop))
+    }
+
+    /// The greatest short-term loudness that any 3 s had; `None` without [`Mode::MAXIMA`] and
+    /// [`Mode::SHORT_TERM`].
+    #[must_use]
+    pub fn max_short_term(&self) -> Option<Lufs> {
+        let windows = self.windows.as_ref()?;
+        let measured = self.config.mode.contains(Mode::SHORT_TERM);
+        let energy = measured.then(|| windows.maxima())??.short_term;
+        Some(self.mean_loudness(energy, SHORT_TERM_HOPS * self.hop))
+    }
+
+    /// Integrated loudness, [`Lufs::SILENCE`] when nothing passes the gates; `None` when it is not
+    /// measured.
+    #[must_use]
+    pub fn integrated(&self) -> Option<Lufs> {
+        self.measures(Mode::INTEGRATED).then(|| integrated_of([self]))
+    }
+
+    /// The relative threshold of integrated loudness, -70 LUFS as long as nothing was heard;
+    /// `None` when integrated loudness is not measured.
+    #[must_use]
+    pub fn relative_threshold(&self) -> Option<Lufs> {
+        let energy = gate::relative_gate([&self.blocks].into_iter());
+        let lufs = Lufs::new(energy.map_or(-70.0, loudness));
+        self.measures(Mode::INTEGRATED).then_some(lufs)
+    }
+
+    /// Loudness range in LU; `None` when it is not measured.
+    #[must_use]
+    pub fn range(&self) -> Option<Db> {
+        self.measures(Mode::RANGE).then(|| range_of([self]))
+    }
+
+    /// The greatest sample of a channel so far, full scale being 1.0; `None` when there is no such
+    /// channel or peaks are not measured.
+    #[must_use]
+    pub fn sample_peak(&self, channel: usize) -> Option<f64> {
+        Some(self.peaks_of(channel, Mode::SAMPLE_PEAK)?.sample_peak(channel))
+    }
+
+    /// The greatest value at or between the samples of a channel so far; from 192 kHz on, the
+    /// sample peak.
+    #[must_use]
+    pub fn true_peak(&self, channel: usize) -> Option<f64> {
+        Some(self.peaks_of(channel, Mode::TRUE_PEAK)?.true_peak(channel))
+    }
+
+    /// The greatest sample of a channel in the last call.
+    #[must_use]
+    pub fn last_sample_peak(&self, channel: usize) -> Option<f64> {
+        Some(self.peaks_of(channel, Mode::SAMPLE_PEAK)?.last_sample_peak(channel))
+    }
+
+    /// The true peak of a channel in the last call; `None` without [`Config::call_peaks`].
+    #[must_use]
+    pub fn last_true_peak(&self, channel: usize) -> Option<f64> {
+        let peaks = self.peaks_of(channel, Mode::TRUE_PEAK)?;
+        self.config.call_peaks.then(|| peaks.last_true_peak(channel))
+    }
+
+    /// The weighted mean square of the last `frames` frames, for [`loudness`]; `None` when no
+    /// window is that long. With [`NonFinite::Spoil`] it may be NaN.
+    #[must_use]
+    pub fn window_energy(&self, frames: usize) -> Option<f64> {
+        let windows = self.windows.as_ref().filter(|w| frames <= w.longest_frames())?;
+        #[allow(clippy::cast_precision_loss, reason = "below 2^53 frames")]
+        Some(windows.energy(frames) / frames as f64)
+    }
+
+    /// All that has been measured of the programme, to be merged, kept and sent.
+    #[must_use]
+    pub fn measurement(&self) -> Measurement {
+        Measurement::of(self)
+    }
+
+    /// How the meter measures.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Frames in 100 ms, rounded: the grid of gating blocks.
+    #[must_use]
+    pub fn hop(&self) -> usize {
+        self.hop
+    }
+
+    /// Frames measured so far.
+    #[must_use]
+    pub fn frames(&self) -> Frames {
+        Frames(self.frames)
+    }
+
+    /// Samples so far that were not finite, and heard as silence.
+    #[must_use]
+    pub fn rejected(&self) -> u64 {
+        self.rejected
+    }
+
+    fn channels(&self) -> usize {
+        self.config.positions.len()
+    }
+
+    fn measures(&self, mode: Mode) -> bool {
+        self.config.mode.contains(mode)
+    }
+
+    fn peaks_of(&self, channel: usize, mode: Mode) -> Option<&Peaks> {
+        self.peaks.as_ref().filter(|_| channel < self.channels() && self.measures(mode))
+    }
+
+    fn window_frames(&self, frames: usize) -> Option<Lufs> {
+        Some(Lufs::new(loudness(self.window_energy(frames)?)))
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "a few thousand frames")]
+    fn mean_loudness(&self, energy: f64, frames: usize) -> Lufs {
+        Lufs::new(loudness(energy / frames as f64))
+    }
+
+    fn new_windows(&self) -> Option<Windows> {
+        let mode = self.config.mode;
+        let needed = if mode.contains(Mode::SHORT_TERM) { SHORT_TERM_HOPS } else { MOMENTARY_HOPS };
+        let asked = u64::from(self.config.rate.hz()) * u64::from(self.config.max_window_ms) / 1000;
+        let asked = usize::try_from(asked).unwrap_or(usize::MAX).div_ceil(self.hop);
+        let maxima = mode.contains(Mode::MAXIMA);
+        mode.contains(Mode::MOMENTARY).then(|| Windows::new(self.hop, needed.max(asked), maxima))
+    }
+
+    fn forget(&mut self) {
+        self.filter.reset();
+        if let Some(windows) = &mut self.windows {
+            windows.clear();
+        }
+        if let Some(peaks) = &mut self.peaks {
+            peaks.forget();
+        }
+        self.known = 0;
+        self.spoilt = false;
+    }
+
+    fn hear<S: Sample>(&mut self, source: &Source<'_, S>, measure: bool) {
+        let channels = self.channels();
+        let frames = source.frames(channels);
+        if let Some(peaks) = self.peaks.as_mut().filter(|_| measure) {
+            peaks.begin_call(frames);
+        }
+        let mut staging = core::mem::take(&mut self.staging);
+        let mut start = 0;
+        while start < frames {
+            let room = self.windows.as_ref().map_or(RUN, Windows::room);
+            let run = (frames - start).min(room).min(RUN);
+            let in_place = source.in_place(start, run, channels);
+            if in_place.is_none() {
+                staging.copy(source, start, run, channels);
+            }
+            let mut view = in_place.unwrap_or_else(|| staging.view::<S>(run * channels));
+            if !S::ALWAYS_FINITE && !view.is_sane() {
+                if self.config.non_finite == NonFinite::Silence {
+                    staging.copy(source, start, run, channels);
+                    let rejected = staging.clean::<S>(run * channels);
+                    self.rejected += if measure { rejected } else { 0 };
+                    view = staging.view::<S>(run * channels);
+                } else {
+                    self.spoilt = true;
+                }
+            }
+            self.run(view, run, measure);
+            start += run;
+        }
+        self.staging = staging;
+        if let Some(peaks) = self.peaks.as_mut().filter(|_| measure) {
+            peaks.end_call();
+        }
+        self.frames += if measure { frames as u64 } else { 0 };
+    }
+
+    fn run(&mut self, view: View<'_>, frames: usize, measure: bool) {
+        if let Some(peaks) = &mut self.peaks {
+            if measure {
+                peaks.hear(view);
+            } else {
+                peaks.seed(view);
+            }
+        }
+        let Some(windows) = &mut self.windows else { return };
+        let energies = &mut self.energies[..frames];
+        self.filter.energies(view, self.spoilt, energies);
+        if windows.push(energies, measure) {
+            self.hops += 1;
+            self.known += 1;
+            if measure {
+                self.gate();
+            }
+        }
+    }
+
+    /// At the end of a hop: the gating block and, where it is due, the value of the range.
+    fn gate(&mut self) {
+        let mode = self.config.mode;
+        if mode.contains(Mode::INTEGRATED) && self.known >= MOMENTARY_HOPS as u64 {
+            let energy = self.window_energy(MOMENTARY_HOPS * self.hop);
+            self.blocks.push(energy.unwrap_or(f64::NAN));
+        }
+        let hops = match self.config.range_hop {
+            RangeHop::Second => 10,
+            RangeHop::Tenth => 1,
+        };
+        let due = self.hops.is_multiple_of(hops) && self.known >= SHORT_TERM_HOPS as u64;
+        if mode.contains(Mode::RANGE) && due {
+            let energy = self.window_energy(SHORT_TERM_HOPS * self.hop);
+            self.ranges.push(energy.unwrap_or(f64::NAN));
+        }
+    }
+}
+
+/// Integrated loudness over several programmes, as if one had followed the other; those that do
+/// not measure it count as silent.
+#[must_use]
+pub fn integrated_of<'a>(meters: impl IntoIterator<Item = &'a Meter, IntoIter: Clone>) -> Lufs {
+    let lists = meters.into_iter().map(|meter| &meter.blocks);
+    gate::integrated(lists).map_or(Lufs::SILENCE, |energy| Lufs::new(loudness(energy)))
+}
+
+/// Loudness range in LU over several programmes.
+#[must_use]
+pub fn range_of<'a>(meters: impl IntoIterator<Item = &'a Meter, IntoIter: Clone>) -> Db {
+    Db::new(gate::range(meters.into_iter().map(|meter| &meter.ranges)))
+}
+
+/// How many hops before a piece [`Meter::seed`] should hear: the 3 s of the longest window, and
+/// 400 ms for the filters to forget how they began.
+pub const SEED_HOPS: usize = SHORT_TERM_HOPS + MOMENTARY_HOPS;
+
+fn hop_frames(rate: SampleRate) -> usize {
+    usize::try_from((rate.hz() + 5) / 10).unwrap_or(1)
+}
+
+/// How many values the exact histories keep.
+fn limits(config: &Config) -> (usize, usize) {
+    let per_range = match config.range_hop {
+        RangeHop::Second => 1000,
+        RangeHop::Tenth => 100,
+    };
+    match config.history {
+        History::Bounded { ms } => {
+            let entries = |each: u64| usize::try_from((ms / each).max(1)).unwrap_or(usize::MAX);
+            (entries(100), entries(per_range))
+        }
+        History::Entries { blocks, ranges } => (blocks.max(1), ranges.max(1)),
+        _ => (usize::MAX, usize::MAX),
+    }
+}
+
+fn histories(config: &Config) -> (Energies, Energies) {
+    if config.history == History::Histogram {
+        return (Energies::histogram(), Energies::histogram());
+    }
+    let bounded = matches!(config.history, History::Bounded { .. });
+    let (blocks, ranges) = limits(config);
+    let exact = |limit: usize, mode| {
+        let reserved = if bounded && config.mode.contains(mode) { limit } else { 0 };
+        Energies::exact(limit, reserved)
+    };
+    (exact(blocks, Mode::INTEGRATED), exact(ranges, Mode::RANGE))
+}

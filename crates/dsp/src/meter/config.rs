@@ -1,0 +1,216 @@
+//! What a meter is asked to do, once, before it starts.
+
+use core::fmt;
+use core::ops::BitOr;
+
+use aulos_core::{ChannelLayout, MAX_CHANNELS, SampleRate};
+
+use super::Position;
+use crate::simd::Level;
+
+/// A set of measures; what is not in it costs nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Mode(u8);
+
+impl Mode {
+    /// Loudness of the last 400 ms.
+    pub const MOMENTARY: Self = Self(1);
+    /// Loudness of the last 3 s; includes momentary.
+    pub const SHORT_TERM: Self = Self(2 | 1);
+    /// Loudness of the whole programme, gated; includes momentary.
+    pub const INTEGRATED: Self = Self(4 | 1);
+    /// Loudness range of the whole programme; includes short-term.
+    pub const RANGE: Self = Self(8 | 2 | 1);
+    /// The greatest sample of each channel.
+    pub const SAMPLE_PEAK: Self = Self(16);
+    /// The greatest value between samples as well; includes sample peak.
+    pub const TRUE_PEAK: Self = Self(32 | 16);
+    /// The exact maxima of momentary and, if it is measured, short-term loudness, over windows that
+    /// end at any frame.
+    pub const MAXIMA: Self = Self(64 | 1);
+    /// All of them.
+    pub const ALL: Self = Self(127);
+
+    /// Whether all of `other` is in the set.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Mode {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl fmt::Debug for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NAMES: [(Mode, &str); 7] = [
+            (Mode::MOMENTARY, "momentary"),
+            (Mode::SHORT_TERM, "short-term"),
+            (Mode::INTEGRATED, "integrated"),
+            (Mode::RANGE, "range"),
+            (Mode::SAMPLE_PEAK, "sample peak"),
+            (Mode::TRUE_PEAK, "true peak"),
+            (Mode::MAXIMA, "maxima"),
+        ];
+        let names = NAMES.iter().filter(|(mode, _)| self.contains(*mode)).map(|(_, name)| name);
+        f.debug_set().entries(names).finish()
+    }
+}
+
+/// What is remembered of a programme for integrated loudness and range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum History {
+    /// Exactly, the last so many milliseconds; all memory is taken at construction, 88 bytes a
+    /// second.
+    Bounded {
+        /// Milliseconds.
+        ms: u64,
+    },
+    /// Exactly, so many values; adding frames allocates until there are as many.
+    Entries {
+        /// Gating blocks, ten a second.
+        blocks: usize,
+        /// Short-term values, as many a second as [`RangeHop`] says.
+        ranges: usize,
+    },
+    /// Exactly and without bound; adding frames then allocates now and then.
+    Unbounded,
+    /// In 1,000 bins of 0.1 LU, for ever, in 16 kB; integrated loudness is then within 0.05 LU.
+    Histogram,
+}
+
+/// How often a short-term value is taken for the loudness range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RangeHop {
+    /// Every second, as libebur128 and all that is built on it.
+    Second,
+    /// Every 100 ms, as FFmpeg; what EBU Tech 3342 recommends.
+    Tenth,
+}
+
+/// What becomes of a sample that is not finite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NonFinite {
+    /// It is heard as silence, and counted.
+    Silence,
+    /// It spoils its channel's filter for good, as in libebur128: windows read NaN, integrated
+    /// loudness and range stay at what was heard before. Peaks pass NaN over.
+    Spoil,
+}
+
+/// Which code measures; all give the same figures to 1e-9 LU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kernel {
+    /// The fastest that this processor has.
+    Best,
+    /// One sample after the other.
+    Scalar,
+    /// At most AVX2.
+    Avx2,
+}
+
+impl Kernel {
+    pub(super) fn level(self) -> Level {
+        let available = Level::available();
+        let most = match self {
+            Self::Best => available.len(),
+            Self::Scalar => 1,
+            Self::Avx2 => 2,
+        };
+        available[available.len().min(most) - 1]
+    }
+}
+
+/// How a [`Meter`](super::Meter) measures.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Frames per second.
+    pub rate: SampleRate,
+    /// The place of each channel: 1 to 64 of them.
+    pub positions: Vec<Position>,
+    /// What is measured.
+    pub mode: Mode,
+    /// What is remembered. Default: 24 hours.
+    pub history: History,
+    /// The longest window that can be read, in milliseconds, at most [`MAX_WINDOW_MS`]; never
+    /// shorter than the mode needs. Default: 0.
+    pub max_window_ms: u32,
+    /// How often the loudness range takes a value. Default: every second.
+    pub range_hop: RangeHop,
+    /// What becomes of samples that are not finite. Default: silence.
+    pub non_finite: NonFinite,
+    /// Whether [`Meter::last_true_peak`](super::Meter::last_true_peak) is exact as well, which
+    /// costs time because less can be passed over. Default: no.
+    pub call_peaks: bool,
+    /// Which code measures, for tests and measurements. Default: the best.
+    pub kernel: Kernel,
+}
+
+impl Config {
+    /// All defaults, with the places of channels that are customary for the layout.
+    #[must_use]
+    pub fn new(rate: SampleRate, layout: ChannelLayout, mode: Mode) -> Self {
+        Self {
+            rate,
+            positions: Position::by_custom(layout),
+            mode,
+            history: History::Bounded { ms: DAY_MS },
+            max_window_ms: 0,
+            range_hop: RangeHop::Second,
+            non_finite: NonFinite::Silence,
+            call_peaks: false,
+            kernel: Kernel::Best,
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), InvalidConfig> {
+        let channels = self.positions.len();
+        if channels == 0 || channels > MAX_CHANNELS {
+            return Err(InvalidConfig::Channels(channels));
+        }
+        if channels > 1 && self.positions.contains(&Position::DualMono) {
+            return Err(InvalidConfig::DualMono(channels));
+        }
+        if self.max_window_ms > MAX_WINDOW_MS {
+            return Err(InvalidConfig::Window(self.max_window_ms));
+        }
+        Ok(())
+    }
+}
+
+/// The longest window that can be asked for: an hour, 1.4 GB of energies at 48 kHz.
+pub const MAX_WINDOW_MS: u32 = 3_600_000;
+
+const DAY_MS: u64 = 86_400_000;
+
+/// Why there can be no such meter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidConfig {
+    /// No channels, or more than 64; holds how many.
+    Channels(usize),
+    /// Dual mono is for one channel; holds how many there are.
+    DualMono(usize),
+    /// A window longer than [`MAX_WINDOW_MS`]; holds its length in milliseconds.
+    Window(u32),
+}
+
+impl fmt::Display for InvalidConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Channels(n) => write!(f, "{n} channels: there must be 1 to {MAX_CHANNELS}"),
+            Self::DualMono(n) => write!(f, "dual mono is for one channel, not for {n}"),
+            Self::Window(ms) => write!(f, "a window of {ms} ms is longer than {MAX_WINDOW_MS} ms"),
+        }
+    }
+}
+
+impl core::error::Error for InvalidConfig {}

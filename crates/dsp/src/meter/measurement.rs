@@ -1,0 +1,270 @@
+//! What a meter found out about a programme, apart from the meter: to be kept, sent and merged.
+
+use core::fmt;
+
+use aulos_core::{Db, Lufs};
+
+use super::gate::{self, BINS, Energies};
+use super::windows::{MOMENTARY_HOPS, SHORT_TERM_HOPS};
+use super::{Meter, loudness};
+
+/// The measurement of a programme or of a piece of it.
+///
+/// An album is its tracks merged, in any order. A programme is its pieces merged, when each began
+/// with [`Meter::start_at`] and [`Meter::seed`]. What was not measured is silent, or 0.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measurement {
+    blocks: Energies,
+    ranges: Energies,
+    /// Mean squares.
+    max_momentary: f64,
+    max_short_term: f64,
+    /// Sample peak and true peak of each channel.
+    peaks: Vec<[f64; 2]>,
+    rejected: u64,
+    frames: u64,
+}
+
+impl Measurement {
+    #[allow(clippy::cast_precision_loss, reason = "a few thousand frames")]
+    pub(super) fn of(meter: &Meter) -> Self {
+        let maxima =
+            meter.windows.as_ref().and_then(|windows| windows.maxima()).unwrap_or_default();
+        let peaks = |channel| {
+            let sample = meter.sample_peak(channel).unwrap_or(0.0);
+            [sample, meter.true_peak(channel).unwrap_or(0.0)]
+        };
+        Self {
+            blocks: meter.blocks.clone(),
+            ranges: meter.ranges.clone(),
+            max_momentary: maxima.momentary / (MOMENTARY_HOPS * meter.hop) as f64,
+            max_short_term: maxima.short_term / (SHORT_TERM_HOPS * meter.hop) as f64,
+            peaks: (0..meter.channels()).map(peaks).collect(),
+            rejected: meter.rejected,
+            frames: meter.frames,
+        }
+    }
+
+    /// Adds another measurement to this one. Nothing is dropped, whatever the history's bound.
+    ///
+    /// # Errors
+    /// [`UnlikeHistories`] when one is exact and the other a histogram; nothing has changed then.
+    pub fn merge(&mut self, other: &Self) -> Result<(), UnlikeHistories> {
+        if !self.blocks.is_like(&other.blocks) || !self.ranges.is_like(&other.ranges) {
+            return Err(UnlikeHistories);
+        }
+        self.blocks.merge(&other.blocks);
+        self.ranges.merge(&other.ranges);
+        self.max_momentary = self.max_momentary.max(other.max_momentary);
+        self.max_short_term = self.max_short_term.max(other.max_short_term);
+        self.peaks.resize(self.peaks.len().max(other.peaks.len()), [0.0; 2]);
+        for (ours, theirs) in self.peaks.iter_mut().zip(&other.peaks) {
+            *ours = [ours[0].max(theirs[0]), ours[1].max(theirs[1])];
+        }
+        self.rejected += other.rejected;
+        self.frames += other.frames;
+        Ok(())
+    }
+
+    /// Integrated loudness; [`Lufs::SILENCE`] when nothing passes the gates.
+    #[must_use]
+    pub fn integrated(&self) -> Lufs {
+        let energy = gate::integrated([&self.blocks].into_iter());
+        energy.map_or(Lufs::SILENCE, |energy| Lufs::new(loudness(energy)))
+    }
+
+    /// Loudness range in LU. Allocates.
+    #[must_use]
+    pub fn range(&self) -> Db {
+        Db::new(gate::range([&self.ranges].into_iter()))
+    }
+
+    /// The greatest momentary loudness.
+    #[must_use]
+    pub fn max_momentary(&self) -> Lufs {
+        Lufs::new(loudness(self.max_momentary))
+    }
+
+    /// The greatest short-term loudness.
+    #[must_use]
+    pub fn max_short_term(&self) -> Lufs {
+        Lufs::new(loudness(self.max_short_term))
+    }
+
+    /// The greatest sample of all channels, full scale being 1.0.
+    #[must_use]
+    pub fn sample_peak(&self) -> f64 {
+        self.peaks.iter().map(|peaks| peaks[0]).fold(0.0, f64::max)
+    }
+
+    /// The greatest value at or between the samples of all channels.
+    #[must_use]
+    pub fn true_peak(&self) -> f64 {
+        self.peaks.iter().map(|peaks| peaks[1]).fold(0.0, f64::max)
+    }
+
+    /// Frames measured.
+    #[must_use]
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Samples that were not finite.
+    #[must_use]
+    pub fn rejected(&self) -> u64 {
+        self.rejected
+    }
+
+    /// The measurement as bytes, little-endian, with a version in front.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![VERSION];
+        bytes.extend(self.rejected.to_le_bytes());
+        bytes.extend(self.frames.to_le_bytes());
+        bytes.extend(self.max_momentary.to_le_bytes());
+        bytes.extend(self.max_short_term.to_le_bytes());
+        bytes.extend((self.peaks.len() as u64).to_le_bytes());
+        bytes.extend(self.peaks.iter().flatten().flat_map(|peak| peak.to_le_bytes()));
+        for list in [&self.blocks, &self.ranges] {
+            match list {
+                Energies::Exact { values, .. } => {
+                    bytes.push(EXACT);
+                    bytes.extend((values.len() as u64).to_le_bytes());
+                    bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+                }
+                Energies::Histogram(counts) => {
+                    bytes.push(HISTOGRAM);
+                    bytes.extend((counts.len() as u64).to_le_bytes());
+                    bytes.extend(counts.iter().flat_map(|count| count.to_le_bytes()));
+                }
+            }
+        }
+        bytes
+    }
+
+    /// Reads what [`Measurement::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// [`MalformedMeasurement`] for anything else; no more memory is taken than `bytes` are long.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, MalformedMeasurement> {
+        let mut reader = Reader { bytes };
+        if reader.byte()? != VERSION {
+            return Err(MalformedMeasurement);
+        }
+        let (rejected, frames) = (reader.count()?, reader.count()?);
+        let (max_momentary, max_short_term) = (reader.magnitude()?, reader.magnitude()?);
+        let channels = reader.length(16)?;
+        if channels > aulos_core::MAX_CHANNELS {
+            return Err(MalformedMeasurement);
+        }
+        let mut peaks = Vec::with_capacity(channels);
+        for _ in 0..channels {
+            peaks.push([reader.magnitude()?, reader.magnitude()?]);
+        }
+        let (blocks, ranges) = (reader.energies()?, reader.energies()?);
+        if !reader.bytes.is_empty() {
+            return Err(MalformedMeasurement);
+        }
+        Ok(Self { blocks, ranges, max_momentary, max_short_term, peaks, rejected, frames })
+    }
+}
+
+impl Energies {
+    fn is_like(&self, other: &Self) -> bool {
+        matches!(self, Self::Histogram(_)) == matches!(other, Self::Histogram(_))
+    }
+
+    fn merge(&mut self, other: &Self) {
+        match (self, other) {
+            (Self::Exact { values, .. }, Self::Exact { values: more, .. }) => values.extend(more),
+            (Self::Histogram(counts), Self::Histogram(more)) => {
+                for (count, more) in counts.iter_mut().zip(more) {
+                    *count = count.saturating_add(*more);
+                }
+            }
+            // `is_like` came first.
+            _ => {}
+        }
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn word(&mut self) -> Result<[u8; 8], MalformedMeasurement> {
+        let (word, rest) = self.bytes.split_first_chunk().ok_or(MalformedMeasurement)?;
+        self.bytes = rest;
+        Ok(*word)
+    }
+
+    fn byte(&mut self) -> Result<u8, MalformedMeasurement> {
+        let (&byte, rest) = self.bytes.split_first().ok_or(MalformedMeasurement)?;
+        self.bytes = rest;
+        Ok(byte)
+    }
+
+    /// A counter; so many that sums of a few thousand cannot overflow.
+    fn count(&mut self) -> Result<u64, MalformedMeasurement> {
+        let count = u64::from_le_bytes(self.word()?);
+        if count >= 1 << 48 { Err(MalformedMeasurement) } else { Ok(count) }
+    }
+
+    /// How many items of `size` bytes follow, which must be there.
+    fn length(&mut self, size: usize) -> Result<usize, MalformedMeasurement> {
+        let count = usize::try_from(self.count()?).map_err(|_| MalformedMeasurement)?;
+        let fits = count <= self.bytes.len() / size;
+        fits.then_some(count).ok_or(MalformedMeasurement)
+    }
+
+    /// An energy or an amplitude; a peak may be infinite.
+    fn magnitude(&mut self) -> Result<f64, MalformedMeasurement> {
+        let value = f64::from_le_bytes(self.word()?);
+        if value >= 0.0 { Ok(value) } else { Err(MalformedMeasurement) }
+    }
+
+    fn energies(&mut self) -> Result<Energies, MalformedMeasurement> {
+        let kind = self.byte()?;
+        let count = self.length(8)?;
+        match kind {
+            EXACT => {
+                let values = (0..count).map(|_| self.magnitude()).collect::<Result<_, _>>()?;
+                Ok(Energies::Exact { values, limit: usize::MAX })
+            }
+            HISTOGRAM if count == BINS => {
+                let counts = (0..count).map(|_| self.count()).collect::<Result<_, _>>()?;
+                Ok(Energies::Histogram(counts))
+            }
+            _ => Err(MalformedMeasurement),
+        }
+    }
+}
+
+const VERSION: u8 = 1;
+const EXACT: u8 = 0;
+const HISTOGRAM: u8 = 1;
+
+/// An exact history and a histogram cannot be merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnlikeHistories;
+
+impl fmt::Display for UnlikeHistories {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an exact history and a histogram cannot be merged")
+    }
+}
+
+impl core::error::Error for UnlikeHistories {}
+
+/// These bytes are no measurement, or one of a later version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MalformedMeasurement;
+
+impl fmt::Display for MalformedMeasurement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a loudness measurement that this version reads")
+    }
+}
+
+impl core::error::Error for MalformedMeasurement {}

@@ -1,0 +1,231 @@
+//! From whatever the caller has to the two forms that the meter works on.
+//!
+//! Interleaved f32 and f64 are read where they lie; all else is copied, a short run at a time, into
+//! one of two staging buffers: 16 bit fits f32 without loss, 32 bit needs f64.
+
+/// The longest run that is staged, in frames: small enough that all stages of it stay in the first
+/// cache.
+pub(super) const RUN: usize = 512;
+
+/// A sample value: `i16`, `i32` (full scale is the type's), `f32` or `f64` (full scale is 1.0).
+pub trait Sample: Copy + sealed::Sealed {
+    #[doc(hidden)]
+    const WIDE: bool;
+    #[doc(hidden)]
+    const ALWAYS_FINITE: bool;
+    #[doc(hidden)]
+    fn narrow(self) -> f32;
+    #[doc(hidden)]
+    fn wide(self) -> f64;
+    #[doc(hidden)]
+    fn as_view(samples: &[Self]) -> Option<View<'_>>;
+}
+
+mod sealed {
+    #[allow(unnameable_types, reason = "nobody else is to implement it")]
+    pub trait Sealed {}
+    impl Sealed for i16 {}
+    impl Sealed for i32 {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+}
+
+/// Interleaved samples in one of the two working forms.
+#[doc(hidden)]
+#[allow(unnameable_types, reason = "only the meter calls what speaks of it")]
+#[derive(Clone, Copy, Debug)]
+pub enum View<'a> {
+    Narrow(&'a [f32]),
+    Wide(&'a [f64]),
+}
+
+impl Sample for i16 {
+    const WIDE: bool = false;
+    const ALWAYS_FINITE: bool = true;
+    fn narrow(self) -> f32 {
+        f32::from(self) * (1.0 / 32_768.0)
+    }
+    fn wide(self) -> f64 {
+        f64::from(self.narrow())
+    }
+    fn as_view(_: &[Self]) -> Option<View<'_>> {
+        None
+    }
+}
+
+impl Sample for i32 {
+    const WIDE: bool = true;
+    const ALWAYS_FINITE: bool = true;
+    #[allow(clippy::cast_possible_truncation, reason = "rounding is meant")]
+    fn narrow(self) -> f32 {
+        self.wide() as f32
+    }
+    fn wide(self) -> f64 {
+        f64::from(self) * (1.0 / 2_147_483_648.0)
+    }
+    fn as_view(_: &[Self]) -> Option<View<'_>> {
+        None
+    }
+}
+
+impl Sample for f32 {
+    const WIDE: bool = false;
+    const ALWAYS_FINITE: bool = false;
+    fn narrow(self) -> f32 {
+        self
+    }
+    fn wide(self) -> f64 {
+        f64::from(self)
+    }
+    fn as_view(samples: &[Self]) -> Option<View<'_>> {
+        Some(View::Narrow(samples))
+    }
+}
+
+impl Sample for f64 {
+    const WIDE: bool = true;
+    const ALWAYS_FINITE: bool = false;
+    #[allow(clippy::cast_possible_truncation, reason = "rounding is meant")]
+    fn narrow(self) -> f32 {
+        self as f32
+    }
+    fn wide(self) -> f64 {
+        self
+    }
+    fn as_view(samples: &[Self]) -> Option<View<'_>> {
+        Some(View::Wide(samples))
+    }
+}
+
+/// What the caller hands over in one call.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source<'a, S> {
+    /// Frame after frame.
+    Interleaved(&'a [S]),
+    /// One slice per channel, equally long.
+    Planar(&'a [&'a [S]]),
+}
+
+impl<'a, S: Sample> Source<'a, S> {
+    pub(super) fn frames(&self, channels: usize) -> usize {
+        match self {
+            Self::Interleaved(samples) => samples.len() / channels,
+            Self::Planar(planes) => planes.iter().map(|plane| plane.len()).min().unwrap_or(0),
+        }
+    }
+
+    /// The run in place, when it lies in a working form already.
+    pub(super) fn in_place(
+        &self,
+        start: usize,
+        frames: usize,
+        channels: usize,
+    ) -> Option<View<'a>> {
+        match self {
+            Self::Interleaved(samples) => {
+                S::as_view(&samples[start * channels..(start + frames) * channels])
+            }
+            Self::Planar(planes) if channels == 1 => S::as_view(&planes[0][start..start + frames]),
+            Self::Planar(_) => None,
+        }
+    }
+}
+
+/// The two staging buffers, each [`RUN`] frames long.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Staging {
+    narrow: Vec<f32>,
+    wide: Vec<f64>,
+}
+
+impl Staging {
+    pub(super) fn new(channels: usize) -> Self {
+        Self { narrow: vec![0.0; RUN * channels], wide: vec![0.0; RUN * channels] }
+    }
+
+    /// Copies a run, so that [`Staging::view`] shows it.
+    pub(super) fn copy<S: Sample>(
+        &mut self,
+        source: &Source<'_, S>,
+        start: usize,
+        frames: usize,
+        channels: usize,
+    ) {
+        if S::WIDE {
+            spread(source, start, frames, channels, &mut self.wide, S::wide);
+        } else {
+            spread(source, start, frames, channels, &mut self.narrow, S::narrow);
+        }
+    }
+
+    /// Sets what is not finite, or too large to be squared, to silence; returns how many samples.
+    pub(super) fn clean<S: Sample>(&mut self, count: usize) -> u64 {
+        let mut rejected = 0;
+        if S::WIDE {
+            for sample in &mut self.wide[..count] {
+                if is_absurd(*sample) {
+                    *sample = 0.0;
+                    rejected += 1;
+                }
+            }
+        } else {
+            for sample in &mut self.narrow[..count] {
+                if !sample.is_finite() {
+                    *sample = 0.0;
+                    rejected += 1;
+                }
+            }
+        }
+        rejected
+    }
+
+    pub(super) fn view<S: Sample>(&self, count: usize) -> View<'_> {
+        if S::WIDE { View::Wide(&self.wide[..count]) } else { View::Narrow(&self.narrow[..count]) }
+    }
+}
+
+impl View<'_> {
+    /// Whether every sample can be squared.
+    pub(super) fn is_sane(&self) -> bool {
+        match self {
+            Self::Narrow(samples) => {
+                // As integers, magnitudes compare in the same order, and this loop vectorises.
+                let top = samples.iter().fold(0, |top, x| (x.to_bits() & i32::MAX as u32).max(top));
+                top < f32::INFINITY.to_bits()
+            }
+            Self::Wide(samples) => !samples.iter().any(|&x| is_absurd(x)),
+        }
+    }
+}
+
+/// Not finite, or so large that its energy would overflow.
+fn is_absurd(sample: f64) -> bool {
+    const LARGEST: f64 = 1e140;
+    sample.is_nan() || sample.abs() > LARGEST
+}
+
+fn spread<S: Sample, T>(
+    source: &Source<'_, S>,
+    start: usize,
+    frames: usize,
+    channels: usize,
+    out: &mut [T],
+    convert: impl Fn(S) -> T,
+) {
+    match source {
+        Source::Interleaved(samples) => {
+            let run = &samples[start * channels..(start + frames) * channels];
+            for (slot, &sample) in out.iter_mut().zip(run) {
+                *slot = convert(sample);
+            }
+        }
+        Source::Planar(planes) => {
+            for (channel, plane) in planes.iter().enumerate() {
+                let slots = out[channel..].iter_mut().step_by(channels);
+                for (slot, &sample) in slots.zip(&plane[start..start + frames]) {
+                    *slot = convert(sample);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The energies of the last seconds, so that any window can be read at any frame.
+//!
+//! Three resolutions are kept: frames, slots of a tenth of a hop, and hops of 100 ms. A window is
+//! then a few hops, a few slots and at most one ragged edge of frames; nothing is ever squared or
+//! filtered twice. The peers sum all frames of a window anew whenever it is read.
+
+/// Sliding windows over the weighted energy of each frame.
+#[derive(Clone, Debug)]
+pub(super) struct Windows {
+    /// Frames per 100 ms.
+    hop: usize,
+    /// Hops in the longest window.
+    longest: usize,
+    /// One energy per frame, a ring of `longest + 1` hops.
+    frames: Box<[f64]>,
+    /// One energy per slot, in the same ring.
+    slots: Box<[f64]>,
+    /// One energy per hop, in the same ring.
+    hops: Box<[f64]>,
+    /// The slot that is being filled, with the frames and the energy in it so far.
+    slot: usize,
+    filled: usize,
+    energy: f64,
+    /// Greatest energies of complete slots; `None` when nobody asked.
+    maxima: Option<Maxima>,
+}
+
+/// The greatest energies that windows of 4 and 30 hops have had, ending at any frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Maxima {
+    pub(super) momentary: f64,
+    pub(super) short_term: f64,
+}
+
+impl Windows {
+    pub(super) fn new(hop: usize, longest: usize, maxima: bool) -> Self {
+        let hops = longest + 1;
+        let mut new = Self {
+            hop,
+            longest,
+            frames: vec![0.0; hops * hop].into(),
+            slots: vec![0.0; hops * SLOTS].into(),
+            hops: vec![0.0; hops].into(),
+            slot: 0,
+            filled: 0,
+            energy: 0.0,
+            maxima: maxima.then(Maxima::default),
+        };
+        new.skip_empty_slots();
+        new
+    }
+
+    /// Forgets the windows; maxima stay.
+    pub(super) fn clear(&mut self) {
+        self.frames.fill(0.0);
+        self.slots.fill(0.0);
+        self.hops.fill(0.0);
+        (self.slot, self.filled, self.energy) = (0, 0, 0.0);
+        self.skip_empty_slots();
+    }
+
+    pub(super) fn set_maxima(&mut self, new: Maxima) {
+        self.maxima = self.maxima.map(|_| new);
+    }
+
+    /// Frames until the slot is full: the most that [`Windows::push`] takes.
+    pub(super) fn room(&self) -> usize {
+        self.slot_frames(self.slot) - self.filled
+    }
+
+    /// Appends frames; true when that completes a hop. With `measure`, maxima are followed.
+    pub(super) fn push(&mut self, energies: &[f64], measure: bool) -> bool {
+        let start = self.slot_start(self.slot) + self.filled;
+        self.frames[start..start + energies.len()].copy_from_slice(energies);
+        self.energy += sum(energies);
+        self.filled += energies.len();
+        if self.room() > 0 {
+            return false;
+        }
+        self.slots[self.slot] = self.energy;
+        if measure && let Some(mut maxima) = self.maxima {
+            self.raise(&mut maxima);
+            self.maxima = Some(maxima);
+        }
+        (self.filled, self.energy) = (0, 0.0);
+        let hop = self.slot / SLOTS;
+        self.slot += 1;
+        self.skip_empty_slots();
+        if self.slot < (hop + 1) * SLOTS {
+            return false;
+        }
+        self.hops[hop] = sum(&self.slots[hop * SLOTS..(hop + 1) * SLOTS]);
+        self.slot %= self.slots.len();
+        self.skip_empty_slots();
+        true
+    }
+
+    /// The energy of the last `frames` frames, at most the longest window; frames before the first
+    /// are silent.
+    pub(super) fn energy(&self, frames: usize) -> f64 {
+        let mut left = frames.min(self.longest * self.hop);
+        if left < self.filled {
+            let end = self.slot_start(self.slot) + self.filled;
+            return sum(&self.frames[end - left..end]);
+        }
+        left -= self.filled;
+        self.energy + self.complete(self.slot, left)
+    }
+
+    /// The maxima up to the last frame.
+    pub(super) fn maxima(&self) -> Option<Maxima> {
+        let mut maxima = self.maxima?;
+        self.raise(&mut maxima);
+        Some(maxima)
+    }
+
+    pub(super) fn longest_frames(&self) -> usize {
+        self.longest * self.hop
+    }
+
+    /// The energy of the `left` frames before `slot`.
+    fn complete(&self, mut slot: usize, mut left: usize) -> f64 {
+        let mut energy = 0.0;
+        while left > 0 {
+            if slot == 0 {
+                slot = self.slots.len();
+            }
+            if slot.is_multiple_of(SLOTS) && left >= self.hop {
+                slot -= SLOTS;
+                energy += self.hops[slot / SLOTS];
+                left -= self.hop;
+                continue;
+            }
+            slot -= 1;
+            let length = self.slot_frames(slot);
+            if left >= length {
+                energy += self.slots[slot];
+                left -= length;
+            } else {
+                let end = self.slot_start(slot) + length;
+                energy += sum(&self.frames[end - left..end]);
+                left = 0;
+            }
+        }
+        energy
+    }
+
+    /// Lifts the maxima to all windows that end inside the slot that is being filled.
+    fn raise(&self, maxima: &mut Maxima) {
+        for (hops, greatest) in
+            [(MOMENTARY_HOPS, &mut maxima.momentary), (SHORT_TERM_HOPS, &mut maxima.short_term)]
+        {
+            if hops > self.longest {
+                continue;
+            }
+            let before = self.complete(self.slot, hops * self.hop);
+            // No window in here can hold more than all that came before and all that is new.
+            if before + self.energy <= *greatest {
+                continue;
+            }
+            let start = self.slot_start(self.slot);
+            let ring = self.frames.len();
+            let old = (start + ring - hops * self.hop) % ring;
+            let mut energy = before;
+            let leaving = &self.frames[old..old + self.filled];
+            for (new, old) in self.frames[start..start + self.filled].iter().zip(leaving) {
+                energy += new - old;
+                *greatest = greatest.max(energy);
+            }
+        }
+    }
+
+    fn slot_start(&self, slot: usize) -> usize {
+        slot / SLOTS * self.hop + slot % SLOTS * self.hop / SLOTS
+    }
+
+    fn slot_frames(&self, slot: usize) -> usize {
+        self.slot_start(slot + 1) - self.slot_start(slot)
+    }
+
+    /// At the lowest rates some slots hold no frame.
+    fn skip_empty_slots(&mut self) {
+        while self.slot < self.slots.len() && self.slot_frames(self.slot) == 0 {
+            self.slots[self.slot] = 0.0;
+            self.slot += 1;
+        }
+    }
+}
+
+/// Hops in the momentary window, 400 ms (EBU Tech 3341).
+pub(super) const MOMENTARY_HOPS: usize = 4;
+/// Hops in the short-term window, 3 s (EBU Tech 3341).
+pub(super) const SHORT_TERM_HOPS: usize = 30;
+
+/// Slots per hop. More of them make ragged edges shorter and maxima easier to rule out, fewer make
+/// runs longer.
+const SLOTS: usize = 10;
+
+/// The sum, in four chains that do not wait for each other.
+fn sum(values: &[f64]) -> f64 {
+    let mut parts = [0.0; 8];
+    let (eights, rest) = values.as_chunks::<8>();
+    for eight in eights {
+        for (part, value) in parts.iter_mut().zip(eight) {
+            *part += value;
+        }
+    }
+    parts.iter().sum::<f64>() + rest.iter().sum::<f64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The definition: all frames ever pushed, summed from the end.
+    fn naive(all: &[f64], window: usize) -> f64 {
+        all[all.len().saturating_sub(window)..].iter().sum()
+    }
+
+    #[test]
+    fn any_window_at_any_frame_is_the_plain_sum() {
+        for hop in [2, 3, 9, 10, 441, 800] {
+            let mut windows = Windows::new(hop, 30, true);
+            let mut all = Vec::new();
+            let mut greatest = Maxima::default();
+            let mut seed = 1u64;
+            for step in 0..4000 {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let n = (1 + (seed >> 33) as usize % 97).min(windows.room());
+                #[allow(clippy::cast_precision_loss, reason = "test noise")]
+                let level = if step / 500 % 2 == 0 { 1.0 } else { 0.01 } * (seed >> 40) as f64;
+                let energies = vec![level; n];
+                all.extend(&energies);
+                windows.push(&energies, true);
+                for end in all.len() - n..all.len() {
+                    let (m, s) = (naive(&all[..=end], 4 * hop), naive(&all[..=end], 30 * hop));
+                    greatest.momentary = greatest.momentary.max(m);
+                    greatest.short_term = greatest.short_term.max(s);
+                    if hop > 100 {
+                        break;
+                    }
+                }
+                for window in [1, hop / 2, hop, 4 * hop, 7 * hop + 1, 30 * hop] {
+                    let (ours, plain) = (windows.energy(window), naive(&all, window));
+                    assert!((ours - plain).abs() <= 1e-12 * plain, "{hop} {window} {ours} {plain}");
+                }
+                let maxima = windows.maxima().unwrap();
+                if hop < 100 {
+                    let close = |a: f64, b: f64| (a - b).abs() <= 1e-12 * b;
+                    assert!(close(maxima.momentary, greatest.momentary), "{hop} {step}");
+                    assert!(close(maxima.short_term, greatest.short_term), "{hop} {step}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Kernels in vector registers, chosen at run time; the only unsafe code of this crate.
+//!
+//! A filter's recursion is serial, and one channel's next sample waits for its last. So a run is
+//! cut into as many segments as a register has lanes, and the lanes walk through all segments at
+//! once, each from rest. What the segments would have inherited from each other is linear and is
+//! added afterwards: exact, without look-ahead, and for runs as short as 32 frames. The rejected
+//! alternatives: warming each segment up on the 400 ms before it (wasted on calls shorter than
+//! seconds) and block state-space matrices (twice the products).
+
+mod lanes;
+mod peak;
+mod weigh;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub(crate) use peak::{Taps, sample_peaks, search_peaks};
+pub(crate) use weigh::{Pair, weigh_pair};
+
+/// Which registers a kernel uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// One sample after the other: the reference, and what other processors get.
+    Scalar,
+    /// AVX2 and FMA: 4 doubles.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512 F: 8 doubles.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Level {
+    /// All that this processor has, the best last.
+    pub(crate) fn available() -> &'static [Self] {
+        #[cfg(target_arch = "x86_64")]
+        {
+            const ALL: [Level; 3] = [Level::Scalar, Level::Avx2, Level::Avx512];
+            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            let avx512 = avx2 && is_x86_feature_detected!("avx512f");
+            &ALL[..1 + usize::from(avx2) + usize::from(avx512)]
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        &[Self::Scalar]
+    }
+}

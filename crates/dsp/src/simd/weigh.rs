@@ -1,0 +1,233 @@
+//! The K-weighting of two channels, many segments of a run at once.
+
+#![allow(unsafe_code, reason = "a kernel is entered where its registers were detected")]
+
+use super::Level;
+use super::lanes::Doubles;
+use crate::meter::View;
+use crate::meter::filter::{Coefficients, State};
+
+/// What the kernel for two channels needs besides the filters' states.
+#[derive(Clone, Debug)]
+pub(crate) struct Pair {
+    coefficients: Coefficients,
+    /// What one frame of each segment gives: the outputs, later the energies.
+    rows: Box<[f64]>,
+    /// How each state answers, frame after frame, when nothing comes in.
+    answers: Box<[State]>,
+    /// What each state becomes after as many frames: `powers[frames][from][to]`.
+    powers: Box<[[State; 4]]>,
+}
+
+impl Pair {
+    pub(crate) fn new(coefficients: &Coefficients, level: Level) -> Self {
+        let longest = if level == Level::Scalar { 0 } else { LONGEST_SEGMENT };
+        let mut answers = vec![[0.0; 4]; longest];
+        let mut powers = vec![[[0.0; 4]; 4]; longest + 1];
+        for from in 0..4 {
+            let mut state = [0.0; 4];
+            state[from] = 1.0;
+            powers[0][from] = state;
+            for frame in 0..longest {
+                answers[frame][from] = coefficients.step(0.0, &mut state);
+                powers[frame + 1][from] = state;
+            }
+        }
+        Self {
+            coefficients: *coefficients,
+            rows: vec![0.0; 2 * WIDEST * longest].into(),
+            answers: answers.into(),
+            powers: powers.into(),
+        }
+    }
+}
+
+/// Adds the energies of the channels `first` and `first + 1` to `out`, as far as the kernel comes;
+/// returns how many frames it did.
+#[allow(clippy::too_many_arguments, reason = "a kernel's registers")]
+pub(crate) fn weigh_pair(
+    pair: &mut Pair,
+    level: Level,
+    view: View<'_>,
+    stride: usize,
+    first: usize,
+    weights: [f64; 2],
+    states: &mut [State],
+    out: &mut [f64],
+) -> usize {
+    let [one, two] = states else { return 0 };
+    let both = [one, two];
+    match (level, view) {
+        (Level::Scalar, _) => 0,
+        #[cfg(target_arch = "x86_64")]
+        (Level::Avx2, View::Narrow(x)) => {
+            // SAFETY: `Level::available` found AVX2 and FMA.
+            unsafe { narrow_avx2(pair, &x[first..], stride, weights, both, out) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        (Level::Avx2, View::Wide(x)) => {
+            // SAFETY: `Level::available` found AVX2 and FMA.
+            unsafe { wide_avx2(pair, &x[first..], stride, weights, both, out) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        (Level::Avx512, View::Narrow(x)) => {
+            // SAFETY: `Level::available` found AVX-512 F.
+            unsafe { narrow_avx512(pair, &x[first..], stride, weights, both, out) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        (Level::Avx512, View::Wide(x)) => {
+            // SAFETY: `Level::available` found AVX-512 F.
+            unsafe { wide_avx512(pair, &x[first..], stride, weights, both, out) }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! entry {
+    ($name:ident, $features:literal, $register:ty, $sample:ty, $read:ident) => {
+        #[target_feature(enable = $features)]
+        fn $name(
+            pair: &mut Pair,
+            samples: &[$sample],
+            stride: usize,
+            weights: [f64; 2],
+            states: [&mut State; 2],
+            out: &mut [f64],
+        ) -> usize {
+            let read = <$register>::$read;
+            kernel::<$register, $sample>(pair, samples, read, stride, weights, states, out)
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+use core::arch::x86_64::{__m256d, __m512d};
+#[cfg(target_arch = "x86_64")]
+entry!(narrow_avx2, "avx2,fma", __m256d, f32, pairs_narrow);
+#[cfg(target_arch = "x86_64")]
+entry!(wide_avx2, "avx2,fma", __m256d, f64, pairs_wide);
+#[cfg(target_arch = "x86_64")]
+entry!(narrow_avx512, "avx512f,avx2,fma", __m512d, f32, pairs_narrow);
+#[cfg(target_arch = "x86_64")]
+entry!(wide_avx512, "avx512f,avx2,fma", __m512d, f64, pairs_wide);
+
+/// Two registers of `V` hold 2 channels of `V::LANES` segments: lane 2i is the left, lane 2i + 1
+/// the right channel of segment i.
+#[inline(always)]
+fn kernel<V: Doubles, T>(
+    pair: &mut Pair,
+    samples: &[T],
+    read: impl Fn(&[T], usize) -> V,
+    stride: usize,
+    weights: [f64; 2],
+    states: [&mut State; 2],
+    out: &mut [f64],
+) -> usize {
+    let lanes = V::LANES;
+    let length = (out.len() / lanes).min(LONGEST_SEGMENT);
+    if length < SHORTEST_SEGMENT {
+        return 0;
+    }
+    let mut ends = [[0.0; 2 * WIDEST]; 4];
+    let rows = &mut pair.rows[..2 * lanes * length];
+    from_rest(&pair.coefficients, rows, samples, &read, stride, length, &mut ends);
+    let power = &pair.powers[length];
+    for (channel, state) in states.into_iter().enumerate() {
+        // Each segment starts where the one before it ended.
+        for lane in (0..lanes).map(|segment| 2 * segment + channel) {
+            let end = ends.map(|end| end[lane]);
+            for (slot, value) in ends.iter_mut().zip(*state) {
+                slot[lane] = value;
+            }
+            let mut next = end;
+            for (response, value) in power.iter().zip(*state) {
+                for (next, response) in next.iter_mut().zip(response) {
+                    *next += response * value;
+                }
+            }
+            *state = next;
+        }
+    }
+    complete::<V>(rows, &pair.answers[..length], &ends, weights);
+    for (segment, run) in out.chunks_exact_mut(length).take(lanes).enumerate() {
+        let lane = if segment < lanes / 2 { 2 * segment } else { 2 * segment - lanes + 1 };
+        for (energy, row) in run.iter_mut().zip(rows.chunks_exact(lanes)) {
+            *energy += row[lane];
+        }
+    }
+    lanes * length
+}
+
+/// Filters all segments as if silence had been before each; leaves where they end in `ends`.
+#[inline(always)]
+fn from_rest<V: Doubles, T>(
+    coefficients: &Coefficients,
+    rows: &mut [f64],
+    samples: &[T],
+    read: &impl Fn(&[T], usize) -> V,
+    stride: usize,
+    length: usize,
+    ends: &mut [[f64; 2 * WIDEST]; 4],
+) {
+    let Coefficients { b, a, r } = coefficients;
+    let (b, a, r) = (b.map(V::splat), a.map(V::splat), r.map(V::splat));
+    let two = V::splat(2.0);
+    let lanes = V::LANES;
+    let step = length * stride;
+    let mut s = [[V::splat(0.0); 2]; 4];
+    for (frame, row) in rows.chunks_exact_mut(2 * lanes).enumerate() {
+        for half in 0..2 {
+            let x = read(&samples[frame * stride + half * (lanes / 2) * step..], step);
+            let y = x.times_plus(b[0], s[0][half]);
+            s[0][half] = y.times_from(a[0], x.times_plus(b[1], s[1][half]));
+            s[1][half] = y.times_from(a[1], x.times(b[2]));
+            let w = y.plus(s[2][half]);
+            s[2][half] = w.times_from(r[0], y.times_from(two, s[3][half]));
+            s[3][half] = w.times_from(r[1], y);
+            w.write(&mut row[half * lanes..]);
+        }
+    }
+    for (end, s) in ends.iter_mut().zip(s) {
+        s[0].write(end);
+        s[1].write(&mut end[lanes..]);
+    }
+}
+
+/// Adds what each segment inherits, and turns outputs into energies: row i of `rows` is then
+/// `LANES` long.
+#[inline(always)]
+fn complete<V: Doubles>(
+    rows: &mut [f64],
+    answers: &[State],
+    starts: &[[f64; 2 * WIDEST]; 4],
+    weights: [f64; 2],
+) {
+    let lanes = V::LANES;
+    let mut weight = [weights[0]; WIDEST];
+    for right in weight.iter_mut().skip(1).step_by(2) {
+        *right = weights[1];
+    }
+    let weight = V::read(&weight);
+    let low = starts.each_ref().map(|start| V::read(start));
+    let high = starts.each_ref().map(|start| V::read(&start[lanes..]));
+    for (frame, answer) in answers.iter().enumerate() {
+        let answer = answer.map(V::splat);
+        let row = &rows[2 * lanes * frame..2 * lanes * (frame + 1)];
+        let inherit = |y: V, start: &[V; 4]| {
+            let late = answer[1].times_plus(start[1], answer[0].times(start[0]));
+            let y = answer[3].times_plus(start[3], answer[2].times_plus(start[2], y));
+            let y = y.plus(late);
+            y.times(y).times(weight)
+        };
+        let energies =
+            inherit(V::read(row), &low).pair_sums(inherit(V::read(&row[lanes..]), &high));
+        energies.write(&mut rows[lanes * frame..]);
+    }
+}
+
+/// Lanes of the widest register.
+const WIDEST: usize = 8;
+/// Frames of the longest segment: a run of 512 over four lanes.
+const LONGEST_SEGMENT: usize = 128;
+/// Below this, handing states on costs more than lanes save.
+const SHORTEST_SEGMENT: usize = 4;
