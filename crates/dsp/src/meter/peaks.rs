@@ -59,7 +59,7 @@ impl Peaks {
         if let Some(interpolator) = &self.true_peak {
             // The phase that is the sample itself comes late: what was heard at the end of the
             // last call comes out of the interpolator in this one.
-            interpolator.delayed(frames, &mut self.call_inter);
+            interpolator.delayed(frames.min(interpolator.taps.delay()), &mut self.call_inter);
         }
     }
 
@@ -87,6 +87,10 @@ impl Peaks {
         }
         if let Some(interpolator) = &mut self.true_peak {
             let frames = interpolator.load(view);
+            if matches!(view, View::Wide(_)) {
+                // Rounded to f32, a sample may be greater than it was.
+                interpolator.delayed(frames, &mut self.call_inter);
+            }
             let floor = if self.per_call { None } else { Some(&self.inter[..]) };
             interpolator.search(self.level, frames, &self.call_sample, floor, &mut self.call_inter);
             interpolator.advance(frames);
@@ -193,10 +197,10 @@ impl Interpolator {
         simd::search_peaks(level, &self.taps, samples, self.channels, heard, floor, peaks);
     }
 
-    /// The peaks of the samples that the undelayed phase has not shown yet.
+    /// The peaks of the samples that the phase which is the sample itself shows in so many frames.
     fn delayed(&self, frames: usize, peaks: &mut [f64]) {
         let start = self.taps.reach() - self.taps.delay();
-        let end = start + frames.min(self.taps.delay());
+        let end = start + frames;
         let late = &self.samples[start * self.channels..end * self.channels];
         for frame in late.chunks_exact(self.channels) {
             for (peak, x) in peaks.iter_mut().zip(frame) {
