@@ -24,7 +24,7 @@ pub(crate) enum Level {
     /// AVX2 and FMA: 4 doubles.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// AVX-512 F: 8 doubles.
+    /// AVX-512 F, BW, DQ and VL: 8 doubles.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
@@ -36,7 +36,12 @@ impl Level {
         {
             const ALL: [Level; 3] = [Level::Scalar, Level::Avx2, Level::Avx512];
             let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-            let avx512 = avx2 && is_x86_feature_detected!("avx512f");
+            // Every server processor with AVX-512 has these; with F alone the compiler is less sure.
+            let avx512 = avx2
+                && is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl");
             &ALL[..1 + usize::from(avx2) + usize::from(avx512)]
         }
         #[cfg(not(target_arch = "x86_64"))]

@@ -127,7 +127,7 @@ pub(crate) fn search_peaks(
         }
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => {
-            // SAFETY: `Level::available` found AVX-512 F.
+            // SAFETY: `Level::available` found AVX-512.
             unsafe { search_avx512(&search, peaks) }
         }
     }
@@ -140,7 +140,7 @@ fn search_avx2(search: &Search<'_>, peaks: &mut [f64]) {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx2,fma")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
 fn search_avx512(search: &Search<'_>, peaks: &mut [f64]) {
     search.in_lanes::<core::arch::x86_64::__m512>(peaks);
 }

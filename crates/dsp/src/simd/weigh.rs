@@ -71,12 +71,12 @@ pub(crate) fn weigh_pair(
         }
         #[cfg(target_arch = "x86_64")]
         (Level::Avx512, View::Narrow(x)) => {
-            // SAFETY: `Level::available` found AVX-512 F.
+            // SAFETY: `Level::available` found AVX-512.
             unsafe { narrow_avx512(pair, &x[first..], stride, weights, both, out) }
         }
         #[cfg(target_arch = "x86_64")]
         (Level::Avx512, View::Wide(x)) => {
-            // SAFETY: `Level::available` found AVX-512 F.
+            // SAFETY: `Level::available` found AVX-512.
             unsafe { wide_avx512(pair, &x[first..], stride, weights, both, out) }
         }
     }
@@ -107,9 +107,9 @@ entry!(narrow_avx2, "avx2,fma", __m256d, f32, pairs_narrow);
 #[cfg(target_arch = "x86_64")]
 entry!(wide_avx2, "avx2,fma", __m256d, f64, pairs_wide);
 #[cfg(target_arch = "x86_64")]
-entry!(narrow_avx512, "avx512f,avx2,fma", __m512d, f32, pairs_narrow);
+entry!(narrow_avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma", __m512d, f32, pairs_narrow);
 #[cfg(target_arch = "x86_64")]
-entry!(wide_avx512, "avx512f,avx2,fma", __m512d, f64, pairs_wide);
+entry!(wide_avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma", __m512d, f64, pairs_wide);
 
 /// Two registers of `V` hold 2 channels of `V::LANES` segments: lane 2i is the left, lane 2i + 1
 /// the right channel of segment i.
