@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::time::Duration;
 
-use aulos_blackbox::judge::{Fault, compare, snr_db};
+use aulos_blackbox::judge::{compare, snr_db};
 use aulos_blackbox::peer::{RESYNC, Snapclient, find_or_skip, lines_with};
 use aulos_blackbox::scratch::Scratch;
 use aulos_blackbox::server::Aulos;
@@ -65,7 +65,7 @@ fn bit_exact(codec: &str, bits: Bits) {
         let list: Vec<String> = faults.iter().map(ToString::to_string).collect();
         let resync = lines_with(&log, &RESYNC);
         let slept = !lines_with(&log, &["->full() &&"]).is_empty();
-        let own = slept || faults.iter().all(Fault::is_soft_sync);
+        let own = slept || faults.iter().all(|fault| fault.is_soft_sync());
         assert!(own, "{list:#?}, its log: {resync:#?}");
         corrections.push(list);
     }
