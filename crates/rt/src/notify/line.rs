@@ -25,6 +25,12 @@ pub struct Notifier {
     shared: Arc<Common>,
     /// Which line this is.
     index: usize,
+    /// Where the next announcement goes.
+    tail: usize,
+    /// How far the dispatcher had read when it was looked at last.
+    head: usize,
+    /// Number of the latest announcement.
+    ticket: u64,
 }
 
 impl Notifier {
@@ -36,10 +42,10 @@ impl Notifier {
     /// Wait-free, no allocation, no system call: three loads whose results nobody waits for.
     #[inline]
     pub fn begin(&self) {
-        let tail = self.own.hot.0.tail.load(Ordering::Relaxed);
-        let slot = self.own.slots[tail % LINE].ticket.load(Ordering::Relaxed);
+        let slot = self.own.slots[self.tail % LINE].ticket.load(Ordering::Relaxed);
         let ticket = self.shared.tickets[self.index].load(Ordering::Relaxed);
-        std::hint::black_box((slot, ticket));
+        let lines = self.own.hot.0.lines.load(Ordering::Relaxed);
+        std::hint::black_box((slot, ticket, lines));
     }
 
     /// Announces a target: its callback will run once for this and all other announcements of it
@@ -51,22 +57,19 @@ impl Notifier {
     /// it writes, and looks only at numbers that other lines write.
     #[inline]
     pub fn notify(&mut self, target: Target) {
-        let hot = &self.own.hot.0;
-        let mut ticket = hot.ticket.load(Ordering::Relaxed);
-        if hot.lines.load(Ordering::Relaxed) > 1 {
-            ticket = ticket.max(self.shared.latest_ticket());
+        if self.own.hot.0.lines.load(Ordering::Relaxed) > 1 {
+            self.ticket = self.ticket.max(self.shared.latest_ticket());
         }
-        ticket += 1;
+        self.ticket += 1;
         if self.has_room() {
-            let tail = hot.tail.load(Ordering::Relaxed);
-            self.own.slots[tail % LINE].put(ticket, target);
+            self.own.slots[self.tail % LINE].put(self.ticket, target);
+            self.tail = self.tail.wrapping_add(1);
             // Release: who sees the position sees the slot, and all that was done before.
-            hot.tail.store(tail.wrapping_add(1), Ordering::Release);
+            self.own.hot.0.tail.store(self.tail, Ordering::Release);
         } else {
             self.note_missed(target);
         }
-        hot.ticket.store(ticket, Ordering::Relaxed);
-        self.shared.tickets[self.index].store(ticket, Ordering::Relaxed);
+        self.shared.tickets[self.index].store(self.ticket, Ordering::Relaxed);
     }
 
     /// Hands a value to `values` and announces a target that was made with
@@ -110,15 +113,13 @@ impl Notifier {
 
     /// Looks at what the dispatcher writes only when the line was full by what is known.
     #[inline]
-    fn has_room(&self) -> bool {
-        let hot = &self.own.hot.0;
-        let tail = hot.tail.load(Ordering::Relaxed);
-        let full = |head: usize| tail.wrapping_sub(head) >= LINE;
-        if full(hot.head_seen.load(Ordering::Relaxed)) {
-            // Acquire: the dispatcher has read what is overwritten next.
-            hot.head_seen.store(self.own.head.0.load(Ordering::Acquire), Ordering::Relaxed);
+    fn has_room(&mut self) -> bool {
+        if self.tail.wrapping_sub(self.head) < LINE {
+            return true;
         }
-        !full(hot.head_seen.load(Ordering::Relaxed))
+        // Acquire: the dispatcher has read what is overwritten next.
+        self.head = self.own.head.0.load(Ordering::Acquire);
+        self.tail.wrapping_sub(self.head) < LINE
     }
 
     /// The line is full: order is lost, the announcement is not.
@@ -155,8 +156,9 @@ impl Source {
         period: Option<Duration>,
     ) -> (Notifier, Self) {
         let own = Arc::new(Own::new(targets));
-        own.hot.0.ticket.store(shared.tickets[index].load(Ordering::Relaxed), Ordering::Relaxed);
-        let notifier = Notifier { own: own.clone(), shared: shared.clone(), index };
+        let ticket = shared.tickets[index].load(Ordering::Relaxed);
+        let (theirs, shared) = (own.clone(), shared.clone());
+        let notifier = Notifier { own: theirs, shared, index, tail: 0, head: 0, ticket };
         (notifier, Self { own, index, period })
     }
 
@@ -267,14 +269,10 @@ struct Own {
     missed: Box<[AtomicU32]>,
 }
 
-/// Everything that an announcement needs to look at, in one place. Only the announcing thread
-/// writes, but for `lines`.
+/// What the announcing thread shows, and what it must know.
 #[derive(Debug, Default)]
 struct Hot {
     tail: AtomicUsize,
-    head_seen: AtomicUsize,
-    /// Number of the latest announcement.
-    ticket: AtomicU64,
     /// How many lines the dispatcher has; changes when one is made.
     lines: AtomicUsize,
 }
