@@ -53,7 +53,7 @@ impl Flac {
         let samples = block.as_usize() * spec.layout.channels();
         // A frame that does not compress is stored plainly, with one bit more for a difference.
         let (tap, basin) = tap(samples * 4 + FRAME_OVERHEAD);
-        Ok(Self {
+        let mut flac = Self {
             spec,
             block,
             bits,
@@ -62,7 +62,29 @@ impl Flac {
             basin,
             integers: vec![0; samples],
             clipped: 0,
-        })
+        };
+        flac.warm_up();
+        Ok(flac)
+    }
+
+    /// Encodes noise of every loudness, smooth and with peaks, and throws it away: the library's
+    /// buffers grow with the least compressible block that they have seen, and a station's thread
+    /// is not the place for it. Frame numbers begin a little above 0 by it.
+    fn warm_up(&mut self) {
+        let mut state = 1u32;
+        for shift in 0..self.bits {
+            for peak_every in [1, 61] {
+                for (index, integer) in self.integers.iter_mut().enumerate() {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    let quiet = if index % peak_every == 0 { 0 } else { 8 };
+                    let loud = u32::from(32 - self.bits) + u32::from(shift) + quiet;
+                    *integer = state.cast_signed() >> loud.min(31);
+                }
+                // What cannot be written here cannot be written later, and is told then.
+                drop(self.write());
+                self.basin.clear();
+            }
+        }
     }
 
     fn write(&mut self) -> Result<(), flac_codec::Error> {
