@@ -64,7 +64,8 @@ impl PipeWriter {
     /// # Errors
     /// * [`WriteError::Full`] with [`Overflow::Error`]: nothing was stored.
     /// * [`WriteError::ReaderGone`]: nobody will ever read.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "the answer then stays in registers: 4 ns of 14")]
     pub fn write(&mut self, data: &[u8]) -> Result<Written, WriteError> {
         let n = self.core.whole(data.len());
         if self.core.positions.reader_left() != 0 {
@@ -260,12 +261,17 @@ impl PipeWriter {
         }
     }
 
-    #[inline(never)]
+    #[inline]
     fn note_record(&mut self) {
-        let fill = self.core.fill();
-        self.end.assume_head(self.end.position().wrapping_sub(fill));
-        self.high_water = self.high_water.max(fill);
-        self.core.written.0.high_water.store(self.high_water, Ordering::Relaxed);
+        let free = match &self.core.turn {
+            None => self.end.free_now(&self.core.positions),
+            Some(turn) => self.end.assume_head(turn.head(self.end.position())),
+        };
+        let fill = self.core.capacity - free;
+        if fill > self.high_water {
+            self.high_water = fill;
+            self.core.written.0.high_water.store(fill, Ordering::Relaxed);
+        }
     }
 
     /// How many bytes fit; looks at the reader only when fewer than `want` are known to fit.
