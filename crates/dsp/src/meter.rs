@@ -412,7 +412,7 @@ impl Meter {
     }
 
     fn hear<S: Sample>(&mut self, source: &Source<'_, S>, measure: bool) {
-        let channels = self.channels();
+        let (channels, level) = (self.channels(), self.filter.level());
         let frames = source.frames(channels);
         if let Some(peaks) = self.peaks.as_mut().filter(|_| measure) {
             peaks.begin_call(frames);
@@ -427,7 +427,7 @@ impl Meter {
                 staging.copy(source, start, run, channels);
             }
             let mut view = in_place.unwrap_or_else(|| staging.view::<S>(run * channels));
-            if !S::ALWAYS_FINITE && !view.is_sane() {
+            if !S::ALWAYS_FINITE && !view.is_sane(level) {
                 if self.config.non_finite == NonFinite::Silence {
                     staging.copy(source, start, run, channels);
                     let rejected = staging.clean::<S>(run * channels);

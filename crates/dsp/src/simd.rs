@@ -13,7 +13,7 @@ mod weigh;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub(crate) use peak::{Taps, sample_peaks, search_peaks};
+pub(crate) use peak::{Taps, all_finite, sample_peaks, search_peaks};
 pub(crate) use weigh::{Pair, weigh_pair};
 
 /// Which registers a kernel uses.

@@ -69,6 +69,10 @@ impl Filter {
         self.states.fill([0.0; 4]);
     }
 
+    pub(super) fn level(&self) -> Level {
+        self.level
+    }
+
     pub(super) fn set_weight(&mut self, channel: usize, weight: f64) {
         self.weights[channel] = weight;
     }

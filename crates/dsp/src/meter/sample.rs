@@ -3,6 +3,8 @@
 //! Interleaved f32 and f64 are read where they lie; all else is copied, a short run at a time, into
 //! one of two staging buffers: 16 bit fits f32 without loss, 32 bit needs f64.
 
+use crate::simd::{self, Level};
+
 /// The longest run that is staged, in frames: small enough that all stages of it stay in the first
 /// cache.
 pub(super) const RUN: usize = 512;
@@ -186,13 +188,9 @@ impl Staging {
 
 impl View<'_> {
     /// Whether every sample can be squared.
-    pub(super) fn is_sane(&self) -> bool {
+    pub(super) fn is_sane(&self, level: Level) -> bool {
         match self {
-            Self::Narrow(samples) => {
-                // As integers, magnitudes compare in the same order, and this loop vectorises.
-                let top = samples.iter().fold(0, |top, x| (x.to_bits() & i32::MAX as u32).max(top));
-                top < f32::INFINITY.to_bits()
-            }
+            Self::Narrow(samples) => simd::all_finite(level, samples),
             Self::Wide(samples) => !samples.iter().any(|&x| is_absurd(x)),
         }
     }

@@ -1,6 +1,10 @@
 //! What a kernel needs of a vector register.
 
+#![allow(unsafe_code, reason = "registers are filled through pointers")]
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "no registers to use"))]
+
+use super::weigh::WIDEST;
+use crate::meter::filter::State;
 
 /// Several doubles that are computed with at once: [`Doubles::LANES`] = 2 channels x segments.
 ///
@@ -20,10 +24,29 @@ pub(super) trait Doubles: Copy {
     fn times_from(self, factor: Self, from: Self) -> Self;
     /// Sums of neighbours: lane 2i is the i-th pair of `self`, lane 2i + 1 the i-th of `other`.
     fn pair_sums(self, other: Self) -> Self;
-    /// Pairs of samples, `step` apart, starting at `from[0]`.
-    fn pairs_narrow(from: &[f32], step: usize) -> Self;
-    /// Pairs of samples, `step` apart, starting at `from[0]`.
-    fn pairs_wide(from: &[f64], step: usize) -> Self;
+    /// Pairs of samples, `step` apart, the first at `from`.
+    ///
+    /// # Safety
+    /// There are `LANES / 2` pairs.
+    unsafe fn pairs_narrow(from: *const f32, step: usize) -> Self;
+    /// Pairs of samples, `step` apart, the first at `from`.
+    ///
+    /// # Safety
+    /// There are `LANES / 2` pairs.
+    unsafe fn pairs_wide(from: *const f64, step: usize) -> Self;
+    /// Hands the states on from segment to segment: `ends`, where each lane ends from rest,
+    /// becomes where it starts; `states`, where the first segment starts, becomes where the last
+    /// one ends.
+    fn inherit(power: &[State; 4], ends: &mut [[f64; 2 * WIDEST]; 4], states: [&mut State; 2]);
+    /// Adds the columns 0 to 3 of rows that are `stride` apart to four runs of `out`: column i to
+    /// the run `segments[i]`, all runs `length` long.
+    fn add_transposed(
+        rows: &[f64],
+        stride: usize,
+        length: usize,
+        segments: [usize; 4],
+        out: &mut [f64],
+    );
 }
 
 /// Several singles that are computed with at once.
@@ -32,7 +55,13 @@ pub(super) trait Singles: Copy {
     const LANES: usize;
     fn splat(value: f32) -> Self;
     fn read(from: &[f32]) -> Self;
-    fn times(self, other: Self) -> Self;
+    /// Reads without a check.
+    ///
+    /// # Safety
+    /// There are so many.
+    unsafe fn load(from: *const f32) -> Self;
+    fn plus(self, other: Self) -> Self;
+    fn minus(self, other: Self) -> Self;
     /// `self * factor + addend`.
     fn times_plus(self, factor: Self, addend: Self) -> Self;
     fn magnitude(self) -> Self;

@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code, reason = "a kernel is entered where its registers were detected")]
 
+use aulos_core::MAX_CHANNELS;
+
 use super::Level;
 use super::lanes::Singles;
 
@@ -11,6 +13,7 @@ pub(crate) struct Taps {
     /// Taps per phase.
     count: usize,
     phases: Vec<f64>,
+    /// For each pair of mirrored taps: of the middle phase, and the even and odd part of the first.
     narrow: Vec<f32>,
     /// No output exceeds the greatest input by more than this factor.
     gain: f32,
@@ -32,7 +35,14 @@ impl Taps {
         }
         let norm = |phase: &[f64]| phase.iter().map(|tap| tap.abs()).sum::<f64>();
         let gain = phases.chunks(count).map(norm).fold(1.0, f64::max) as f32;
-        let narrow = phases.iter().map(|&tap| tap as f32).collect();
+        let half = count / 2;
+        let mut narrow = Vec::with_capacity(3 * half);
+        for tap in 0..half {
+            let (early, late) = (phases[tap], phases[count - 1 - tap]);
+            // Half of four: the middle phase is symmetric, the first and the last are mirrored.
+            let middle = if factor == 4 { phases[count + tap] } else { 0.0 };
+            narrow.extend([middle, (early + late) / 2.0, (early - late) / 2.0].map(|x| x as f32));
+        }
         Self { count, phases, narrow, gain: gain * (1.0 + ROUNDING) }
     }
 
@@ -50,10 +60,13 @@ impl Taps {
     /// the end, summed from the newest sample on: to the last bit what libebur128 computes.
     #[allow(clippy::cast_possible_truncation, reason = "rounding is meant")]
     fn exact(&self, samples: &[f32], channels: usize, index: usize) -> f64 {
+        let mut past = [0.0; ORDER / 2];
+        for (tap, x) in past[..self.count].iter_mut().enumerate() {
+            *x = f64::from(samples[index - tap * channels]);
+        }
         let mut peak = 0.0;
-        for phase in self.phases.chunks(self.count) {
-            let past = samples[..=index].iter().rev().step_by(channels);
-            let sum: f64 = phase.iter().zip(past).map(|(tap, &x)| tap * f64::from(x)).sum();
+        for phase in self.phases.chunks_exact(self.count) {
+            let sum: f64 = phase.iter().zip(&past).map(|(tap, x)| tap * x).sum();
             peak = f64::from(sum as f32).abs().max(peak);
         }
         peak
@@ -72,6 +85,32 @@ pub(crate) fn sample_peaks(level: Level, samples: &[f32], channels: usize, peaks
     }
 }
 
+/// Whether all samples are finite.
+pub(crate) fn all_finite(level: Level, samples: &[f32]) -> bool {
+    match level {
+        Level::Scalar => finite(samples),
+        #[cfg(target_arch = "x86_64")]
+        _ => {
+            // SAFETY: `Level::available` found AVX2.
+            unsafe { finite_avx2(samples) }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn finite_avx2(samples: &[f32]) -> bool {
+    finite(samples)
+}
+
+#[inline(always)]
+fn finite(samples: &[f32]) -> bool {
+    const MAGNITUDE: u32 = 0x7fff_ffff;
+    // As integers, magnitudes compare in the same order, and this vectorises.
+    let top = samples.iter().fold(0, |top: u32, x| top.max(x.to_bits() & MAGNITUDE));
+    top < f32::INFINITY.to_bits()
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn raise_avx2(samples: &[f32], channels: usize, peaks: &mut [f64]) {
@@ -86,7 +125,7 @@ fn raise(samples: &[f32], channels: usize, peaks: &mut [f64]) {
         let (rows, behind) = samples.as_chunks::<32>();
         for row in rows {
             for (top, x) in tops.iter_mut().zip(row) {
-                *top = if x.abs() > *top { x.abs() } else { *top };
+                *top = greater(x.abs(), *top);
             }
         }
         raise_plainly(&tops, channels, peaks);
@@ -153,133 +192,143 @@ struct Search<'a> {
     floor: Option<&'a [f64]>,
 }
 
-/// The greatest magnitude of each channel, in a run of the past and in the block now; as many
-/// entries as there may be channels.
-type Tops = [f32; aulos_core::MAX_CHANNELS];
+/// The greatest magnitude of each channel.
+type Tops = [f32; MAX_CHANNELS];
+
+/// What a value must exceed to be news, rounded towards more work.
+struct Known {
+    /// By channel: samples that stay below cannot make news.
+    limits: Tops,
+    /// By sample, from any channel on: sums in f32 that stay below are no news.
+    thresholds: [f32; MAX_CHANNELS + 16],
+}
 
 impl Search<'_> {
-    /// What a channel's peak must exceed to be news.
-    fn known(&self, channel: usize, peaks: &[f64]) -> f64 {
-        let floor = self.floor.map_or(0.0, |floor| floor[channel]);
-        floor.max(self.heard[channel]).max(peaks[channel])
-    }
-
-    /// The blocks which may hold news, as ranges of samples, with the bounds of their channels.
-    #[inline(always)]
-    fn blocks(&self, peaks: &mut [f64], mut visit: impl FnMut(usize, usize, &Tops, &mut [f64])) {
-        let past = self.taps.reach() * self.channels;
-        let block = BLOCK.max(self.taps.reach()) * self.channels;
-        let mut before = self.tops(&self.samples[..past]);
-        let mut start = past;
-        while start < self.samples.len() {
-            let end = (start + block).min(self.samples.len());
-            let now = self.tops(&self.samples[start..end]);
-            let mut news = false;
-            let mut bounds = [0.0; aulos_core::MAX_CHANNELS];
-            for channel in 0..self.channels {
-                let top =
-                    if before[channel] > now[channel] { before[channel] } else { now[channel] };
-                bounds[channel] = top;
-                news |= f64::from(top * self.taps.gain) > self.known(channel, peaks);
-            }
-            if news {
-                visit(start, end, &bounds, peaks);
-            }
-            before = now;
-            start = end;
-        }
-    }
-
-    #[inline(always)]
-    fn tops(&self, samples: &[f32]) -> Tops {
-        let mut tops = [0.0; aulos_core::MAX_CHANNELS];
-        if self.channels == 2 {
-            let (rows, rest) = samples.as_chunks::<16>();
-            let mut wide = [0.0f32; 16];
-            for row in rows {
-                for (top, x) in wide.iter_mut().zip(row) {
-                    *top = if x.abs() > *top { x.abs() } else { *top };
-                }
-            }
-            for pair in wide.as_chunks::<2>().0.iter().chain(rest.as_chunks::<2>().0) {
-                tops[0] = pair[0].abs().max(tops[0]);
-                tops[1] = pair[1].abs().max(tops[1]);
-            }
-            return tops;
-        }
-        for frame in samples.chunks_exact(self.channels) {
-            for (top, x) in tops.iter_mut().zip(frame) {
-                *top = x.abs().max(*top);
-            }
-        }
-        tops
-    }
-
     fn plainly(&self, peaks: &mut [f64]) {
-        self.blocks(peaks, |start, end, _, peaks| {
-            for index in start..end {
-                let peak = self.taps.exact(self.samples, self.channels, index);
-                let slot = &mut peaks[index % self.channels];
-                *slot = slot.max(peak);
-            }
-        });
+        let mut known = Known { limits: [0.0; MAX_CHANNELS], thresholds: [0.0; MAX_CHANNELS + 16] };
+        self.learn(&mut known, peaks, &[0.0; MAX_CHANNELS]);
+        self.blocks(peaks, &mut known, |start, end, _, peaks| self.tail(start, end, peaks));
     }
 
     /// Looks for candidates in f32, and asks for the exact value where one may be news.
     #[inline(always)]
     fn in_lanes<V: Singles>(&self, peaks: &mut [f64]) {
-        self.blocks(peaks, |start, end, bounds, peaks| {
+        let mut known = Known { limits: [0.0; MAX_CHANNELS], thresholds: [0.0; MAX_CHANNELS + 16] };
+        let mut past = [0.0; MAX_CHANNELS];
+        self.tops(&self.samples[..self.taps.reach() * self.channels], &mut past);
+        self.learn(&mut known, peaks, &past);
+        self.blocks(peaks, &mut known, |start, end, known, peaks| {
             if self.taps.count == 12 {
-                self.block::<V, 12>(start, end, bounds, peaks);
+                self.block::<V, 12>(start, end, &past, known, peaks);
             } else {
-                self.block::<V, 24>(start, end, bounds, peaks);
+                self.block::<V, 24>(start, end, &past, known, peaks);
             }
         });
     }
 
+    /// Looks up what is known. No sample of the run exceeds `heard`, but one of the `past` may.
+    #[allow(clippy::cast_possible_truncation, reason = "the slack is wider")]
+    fn learn(&self, known: &mut Known, peaks: &[f64], past: &Tops) {
+        for channel in 0..self.channels {
+            let floor = self.floor.map_or(0.0, |floor| floor[channel]);
+            let value = floor.max(self.heard[channel]).max(peaks[channel]) as f32;
+            known.limits[channel] = value / self.taps.gain;
+            known.thresholds[channel] = value - greater(value, past[channel]) * SLACK;
+        }
+        for lane in self.channels..self.channels + 16 {
+            known.thresholds[lane] = known.thresholds[lane - self.channels];
+        }
+    }
+
+    /// Visits the blocks which may hold news, as ranges of samples.
     #[inline(always)]
-    #[allow(clippy::cast_possible_truncation, reason = "rounded down by the slack")]
+    fn blocks(
+        &self,
+        peaks: &mut [f64],
+        known: &mut Known,
+        mut visit: impl FnMut(usize, usize, &mut Known, &mut [f64]),
+    ) {
+        let past = self.taps.reach() * self.channels;
+        let block = BLOCK.max(self.taps.reach()) * self.channels;
+        let mut tops = [[0.0; MAX_CHANNELS]; 2];
+        let [before, now] = &mut tops;
+        let (mut before, mut now) = (before, now);
+        self.tops(&self.samples[..past], before);
+        let mut start = past;
+        while start < self.samples.len() {
+            let end = (start + block).min(self.samples.len());
+            self.tops(&self.samples[start..end], now);
+            let mut news = false;
+            for channel in 0..self.channels {
+                news |= greater(before[channel], now[channel]) > known.limits[channel];
+            }
+            if news {
+                visit(start, end, known, peaks);
+            }
+            core::mem::swap(&mut before, &mut now);
+            start = end;
+        }
+    }
+
+    #[inline(always)]
+    fn tops(&self, samples: &[f32], tops: &mut Tops) {
+        tops[..self.channels].fill(0.0);
+        let mut rest = samples;
+        if self.channels == 2 {
+            let (rows, behind) = samples.as_chunks::<16>();
+            let mut wide = [0.0f32; 16];
+            for row in rows {
+                for (top, x) in wide.iter_mut().zip(row) {
+                    *top = greater(x.abs(), *top);
+                }
+            }
+            for half in [8, 4, 2] {
+                for lane in 0..half {
+                    wide[lane] = greater(wide[lane], wide[lane + half]);
+                }
+            }
+            (tops[0], tops[1]) = (wide[0], wide[1]);
+            rest = behind;
+        }
+        for frame in rest.chunks_exact(self.channels) {
+            for (top, x) in tops.iter_mut().zip(frame) {
+                *top = greater(x.abs(), *top);
+            }
+        }
+    }
+
+    #[inline(always)]
     fn block<V: Singles, const TAPS: usize>(
         &self,
         start: usize,
         end: usize,
-        bounds: &Tops,
+        tops: &Tops,
+        known: &mut Known,
         peaks: &mut [f64],
     ) {
         let channels = self.channels;
-        // From any channel on, one register of thresholds.
-        let mut thresholds = [f32::INFINITY; aulos_core::MAX_CHANNELS + 16];
-        let fill = |thresholds: &mut [f32], peaks: &[f64]| {
-            for (lane, threshold) in thresholds[..channels + 16].iter_mut().enumerate() {
-                let channel = lane % channels;
-                let known = self.known(channel, peaks) as f32;
-                *threshold = known - bounds[channel] * SLACK - known * ROUNDING;
-            }
-        };
-        fill(&mut thresholds, peaks);
         let past = self.taps.reach() * channels;
+        let last = self.samples.len().saturating_sub(V::LANES);
         let mut index = start;
         while index < end {
             // The last register of the run looks at some samples again, but never at the past.
-            let last = self.samples.len().saturating_sub(V::LANES);
             let at = index.min(last);
             if at < past {
                 self.tail(index, end, peaks);
                 return;
             }
-            let found = self.register::<V, TAPS>(at, &thresholds[at % channels..]);
+            let found = self.register::<V, TAPS>(at, &known.thresholds[at % channels..]);
             if found != 0 {
                 for lane in (0..V::LANES).filter(|lane| found >> lane & 1 == 1) {
-                    let peak = self.taps.exact(self.samples, channels, at + lane);
-                    let slot = &mut peaks[(at + lane) % channels];
-                    *slot = slot.max(peak);
+                    self.tail(at + lane, at + lane + 1, peaks);
                 }
-                fill(&mut thresholds, peaks);
+                self.learn(known, peaks, tops);
             }
             index += V::LANES;
         }
     }
 
+    /// Takes the exact values of some samples.
     fn tail(&self, start: usize, end: usize, peaks: &mut [f64]) {
         for index in start..end {
             let peak = self.taps.exact(self.samples, self.channels, index);
@@ -291,38 +340,47 @@ impl Search<'_> {
     /// Which lanes from the sample `at` on may exceed their thresholds.
     #[inline(always)]
     fn register<V: Singles, const TAPS: usize>(&self, at: usize, thresholds: &[f32]) -> u32 {
-        let past = |tap: usize| V::read(&self.samples[at - tap * self.channels..]);
-        let newest = past(0);
-        let mut greatest = V::splat(0.0);
-        if TAPS == 12 {
-            let taps: &[f32] = &self.taps.narrow[..36];
-            let mut sums = [0, 12, 24].map(|phase| newest.times(V::splat(taps[phase])));
-            for tap in 1..12 {
-                let x = past(tap);
-                for (phase, sum) in sums.iter_mut().enumerate() {
-                    *sum = x.times_plus(V::splat(taps[12 * phase + tap]), *sum);
-                }
+        assert!(at >= (TAPS - 1) * self.channels && at + V::LANES <= self.samples.len(), "inside");
+        let newest = self.samples[at..].as_ptr();
+        let past = |tap: usize| {
+            // SAFETY: the assertion covers all taps.
+            let from = unsafe { newest.sub(tap * self.channels) };
+            // SAFETY: the assertion covers all taps.
+            unsafe { V::load(from) }
+        };
+        let (taps, _) = self.taps.narrow[..3 * TAPS / 2].as_chunks::<3>();
+        let (mut middle, mut even, mut odd) = (V::splat(0.0), V::splat(0.0), V::splat(0.0));
+        for (tap, [two, sum, difference]) in taps.iter().enumerate() {
+            let (late, early) = (past(tap), past(TAPS - 1 - tap));
+            let both = late.plus(early);
+            if TAPS == 12 {
+                middle = both.times_plus(V::splat(*two), middle);
             }
-            for sum in sums {
-                greatest = sum.magnitude().greater(greatest);
-            }
-        } else {
-            let taps: &[f32] = &self.taps.narrow[..24];
-            let mut sums = [newest.times(V::splat(taps[0])), V::splat(0.0)];
-            for tap in 1..24 {
-                sums[tap % 2] = past(tap).times_plus(V::splat(taps[tap]), sums[tap % 2]);
-            }
-            greatest = sums[1].times_plus(V::splat(1.0), sums[0]).magnitude();
+            even = both.times_plus(V::splat(*sum), even);
+            odd = late.minus(early).times_plus(V::splat(*difference), odd);
         }
+        // The first phase is even + odd, the last even - odd: this is the greater of the two.
+        let greatest = if TAPS == 12 {
+            even.magnitude().plus(odd.magnitude()).greater(middle.magnitude())
+        } else {
+            even.magnitude()
+        };
         greatest.exceeds(V::read(thresholds))
     }
+}
+
+/// The greater of two; NaN in the first place is passed over.
+#[inline(always)]
+fn greater(a: f32, b: f32) -> f32 {
+    if a > b { a } else { b }
 }
 
 /// The interpolator has one tap more than this; the outermost are zero.
 const ORDER: usize = 48;
 /// Frames that are judged together: short enough that quiet between loud is passed over.
 const BLOCK: usize = 16;
-/// The most by which sums of 24 products in f32 are off, as a part of the greatest sample.
-const SLACK: f32 = 4e-6;
+/// The most by which sums of 24 products in f32 are off, as a part of the greatest sample, and a
+/// few roundings.
+const SLACK: f32 = 5e-6;
 /// The most by which a few roundings in f32 are off.
 const ROUNDING: f32 = 1e-6;

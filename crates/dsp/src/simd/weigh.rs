@@ -117,7 +117,7 @@ entry!(wide_avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma", __m512d, f64,
 fn kernel<V: Doubles, T>(
     pair: &mut Pair,
     samples: &[T],
-    read: impl Fn(&[T], usize) -> V,
+    read: unsafe fn(*const T, usize) -> V,
     stride: usize,
     weights: [f64; 2],
     states: [&mut State; 2],
@@ -130,30 +130,14 @@ fn kernel<V: Doubles, T>(
     }
     let mut ends = [[0.0; 2 * WIDEST]; 4];
     let rows = &mut pair.rows[..2 * lanes * length];
-    from_rest(&pair.coefficients, rows, samples, &read, stride, length, &mut ends);
-    let power = &pair.powers[length];
-    for (channel, state) in states.into_iter().enumerate() {
-        // Each segment starts where the one before it ended.
-        for lane in (0..lanes).map(|segment| 2 * segment + channel) {
-            let end = ends.map(|end| end[lane]);
-            for (slot, value) in ends.iter_mut().zip(*state) {
-                slot[lane] = value;
-            }
-            let mut next = end;
-            for (response, value) in power.iter().zip(*state) {
-                for (next, response) in next.iter_mut().zip(response) {
-                    *next += response * value;
-                }
-            }
-            *state = next;
-        }
-    }
+    from_rest(&pair.coefficients, rows, samples, read, stride, length, &mut ends);
+    V::inherit(&pair.powers[length], &mut ends, states);
     complete::<V>(rows, &pair.answers[..length], &ends, weights);
-    for (segment, run) in out.chunks_exact_mut(length).take(lanes).enumerate() {
-        let lane = if segment < lanes / 2 { 2 * segment } else { 2 * segment - lanes + 1 };
-        for (energy, row) in run.iter_mut().zip(rows.chunks_exact(lanes)) {
-            *energy += row[lane];
-        }
+    let energies = &rows[..lanes * length];
+    for from in (0..lanes).step_by(4) {
+        // `pair_sums` has put segments of the low and the high half side by side.
+        let segments = [from / 2, (lanes + from) / 2, from / 2 + 1, (lanes + from) / 2 + 1];
+        V::add_transposed(&energies[from..], lanes, length, segments, out);
     }
     lanes * length
 }
@@ -164,7 +148,7 @@ fn from_rest<V: Doubles, T>(
     coefficients: &Coefficients,
     rows: &mut [f64],
     samples: &[T],
-    read: &impl Fn(&[T], usize) -> V,
+    read: unsafe fn(*const T, usize) -> V,
     stride: usize,
     length: usize,
     ends: &mut [[f64; 2 * WIDEST]; 4],
@@ -174,10 +158,14 @@ fn from_rest<V: Doubles, T>(
     let two = V::splat(2.0);
     let lanes = V::LANES;
     let step = length * stride;
+    assert!((lanes - 1) * step + (length - 1) * stride + 2 <= samples.len(), "all segments");
     let mut s = [[V::splat(0.0); 2]; 4];
-    for (frame, row) in rows.chunks_exact_mut(2 * lanes).enumerate() {
+    for (frame, row) in rows.chunks_exact_mut(2 * lanes).enumerate().take(length) {
         for half in 0..2 {
-            let x = read(&samples[frame * stride + half * (lanes / 2) * step..], step);
+            // SAFETY: the last pair that is read ends where the assertion says.
+            let from = unsafe { samples.as_ptr().add(frame * stride + half * (lanes / 2) * step) };
+            // SAFETY: the last pair that is read ends where the assertion says.
+            let x = unsafe { read(from, step) };
             let y = x.times_plus(b[0], s[0][half]);
             s[0][half] = y.times_from(a[0], x.times_plus(b[1], s[1][half]));
             s[1][half] = y.times_from(a[1], x.times(b[2]));
@@ -226,7 +214,7 @@ fn complete<V: Doubles>(
 }
 
 /// Lanes of the widest register.
-const WIDEST: usize = 8;
+pub(super) const WIDEST: usize = 8;
 /// Frames of the longest segment: a run of 512 over four lanes.
 const LONGEST_SEGMENT: usize = 128;
 /// Below this, handing states on costs more than lanes save.

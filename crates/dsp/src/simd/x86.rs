@@ -5,17 +5,21 @@
 
 use core::arch::x86_64::{
     __m128d, __m256, __m256d, __m512, __m512d, _CMP_GT_OQ, _mm_castpd_ps, _mm_load_sd,
-    _mm_loadh_pd, _mm_loadu_pd, _mm256_add_pd, _mm256_and_ps, _mm256_castpd_ps, _mm256_cmp_ps,
-    _mm256_cvtps_pd, _mm256_fmadd_pd, _mm256_fmadd_ps, _mm256_fnmadd_pd, _mm256_loadu_pd,
-    _mm256_loadu_ps, _mm256_max_ps, _mm256_movemask_ps, _mm256_mul_pd, _mm256_mul_ps,
-    _mm256_set_m128d, _mm256_set1_pd, _mm256_set1_ps, _mm256_storeu_pd, _mm256_unpackhi_pd,
-    _mm256_unpacklo_pd, _mm512_abs_ps, _mm512_add_pd, _mm512_castpd256_pd512, _mm512_cmp_ps_mask,
-    _mm512_cvtps_pd, _mm512_fmadd_pd, _mm512_fmadd_ps, _mm512_fnmadd_pd, _mm512_insertf64x4,
-    _mm512_loadu_pd, _mm512_loadu_ps, _mm512_max_ps, _mm512_mul_pd, _mm512_mul_ps, _mm512_set1_pd,
-    _mm512_set1_ps, _mm512_storeu_pd, _mm512_unpackhi_pd, _mm512_unpacklo_pd,
+    _mm_loadh_pd, _mm_loadu_pd, _mm256_add_pd, _mm256_add_ps, _mm256_and_ps, _mm256_castpd_ps,
+    _mm256_cmp_ps, _mm256_cvtps_pd, _mm256_fmadd_pd, _mm256_fmadd_ps, _mm256_fnmadd_pd,
+    _mm256_loadu_pd, _mm256_loadu_ps, _mm256_max_ps, _mm256_movemask_ps, _mm256_mul_pd,
+    _mm256_permute2f128_pd, _mm256_permute4x64_pd, _mm256_set_m128d, _mm256_set1_pd,
+    _mm256_set1_ps, _mm256_setr_pd, _mm256_storeu_pd, _mm256_sub_ps, _mm256_unpackhi_pd,
+    _mm256_unpacklo_pd, _mm512_abs_ps, _mm512_add_pd, _mm512_add_ps, _mm512_castpd256_pd512,
+    _mm512_cmp_ps_mask, _mm512_cvtps_pd, _mm512_fmadd_pd, _mm512_fmadd_ps, _mm512_fnmadd_pd,
+    _mm512_insertf64x4, _mm512_loadu_pd, _mm512_loadu_ps, _mm512_max_ps, _mm512_mul_pd,
+    _mm512_set1_pd, _mm512_set1_ps, _mm512_storeu_pd, _mm512_sub_ps, _mm512_unpackhi_pd,
+    _mm512_unpacklo_pd,
 };
 
 use super::lanes::{Doubles, Singles};
+use super::weigh::WIDEST;
+use crate::meter::filter::State;
 
 /// Two pairs of f32, `step` apart, each moved as one 64-bit word.
 ///
@@ -25,6 +29,77 @@ use super::lanes::{Doubles, Singles};
 unsafe fn two_pairs(from: *const f32, step: usize) -> __m128d {
     // SAFETY: the caller vouches for both pairs.
     unsafe { _mm_loadh_pd(_mm_load_sd(from.cast()), from.add(step).cast()) }
+}
+
+/// One register holds the four values of a state; the two channels take turns.
+#[inline(always)]
+fn inherit<const SEGMENTS: usize>(
+    power: &[State; 4],
+    ends: &mut [[f64; 2 * WIDEST]; 4],
+    states: [&mut State; 2],
+) {
+    let [left, right] = states;
+    let powers = power.each_ref().map(|from| __m256d::read(from));
+    let mut both = [__m256d::read(left), __m256d::read(right)];
+    for segment in 0..SEGMENTS {
+        for (channel, state) in both.iter_mut().enumerate() {
+            let lane = 2 * segment + channel;
+            let [e0, e1, e2, e3] = ends.each_ref().map(|end| end[lane]);
+            let mut start = [0.0; 4];
+            state.write(&mut start);
+            // SAFETY: kernels run where AVX2 and FMA were detected.
+            *state = unsafe {
+                let end = _mm256_setr_pd(e0, e1, e2, e3);
+                let first = powers[0].times_plus(_mm256_permute4x64_pd::<0x00>(*state), end);
+                let second = powers[1].times(_mm256_permute4x64_pd::<0x55>(*state));
+                let first = powers[2].times_plus(_mm256_permute4x64_pd::<0xaa>(*state), first);
+                powers[3].times_plus(_mm256_permute4x64_pd::<0xff>(*state), second).plus(first)
+            };
+            for (end, start) in ends.iter_mut().zip(start) {
+                end[lane] = start;
+            }
+        }
+    }
+    both[0].write(left);
+    both[1].write(right);
+}
+
+/// Four columns become four runs, four rows at a time.
+#[inline(always)]
+fn add_transposed(
+    rows: &[f64],
+    stride: usize,
+    length: usize,
+    segments: [usize; 4],
+    out: &mut [f64],
+) {
+    assert!((length - 1) * stride + 4 <= rows.len(), "all rows");
+    assert!(segments.iter().all(|segment| (segment + 1) * length <= out.len()), "all runs");
+    let starts = segments.map(|segment| segment * length);
+    let whole = length / 4 * 4;
+    for frame in (0..whole).step_by(4) {
+        // SAFETY: kernels run where AVX2 was detected; rows and runs were checked above.
+        unsafe {
+            let row = |i: usize| _mm256_loadu_pd(rows.as_ptr().add((frame + i) * stride));
+            let (a, b, c, d) = (row(0), row(1), row(2), row(3));
+            let (ab_even, ab_odd) = (_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b));
+            let (cd_even, cd_odd) = (_mm256_unpacklo_pd(c, d), _mm256_unpackhi_pd(c, d));
+            for (start, column) in starts.into_iter().zip([
+                _mm256_permute2f128_pd::<0x20>(ab_even, cd_even),
+                _mm256_permute2f128_pd::<0x20>(ab_odd, cd_odd),
+                _mm256_permute2f128_pd::<0x31>(ab_even, cd_even),
+                _mm256_permute2f128_pd::<0x31>(ab_odd, cd_odd),
+            ]) {
+                let to = out.as_mut_ptr().add(start + frame);
+                _mm256_storeu_pd(to, _mm256_add_pd(_mm256_loadu_pd(to), column));
+            }
+        }
+    }
+    for frame in whole..length {
+        for (column, start) in starts.into_iter().enumerate() {
+            out[start + frame] += rows[frame * stride + column];
+        }
+    }
 }
 
 impl Doubles for __m256d {
@@ -72,19 +147,28 @@ impl Doubles for __m256d {
         unsafe { _mm256_add_pd(_mm256_unpacklo_pd(self, other), _mm256_unpackhi_pd(self, other)) }
     }
     #[inline(always)]
-    fn pairs_narrow(from: &[f32], step: usize) -> Self {
-        let from = &from[..step + 2];
-        // SAFETY: kernels run where AVX2 was detected, and both pairs are inside the slice.
-        unsafe { _mm256_cvtps_pd(_mm_castpd_ps(two_pairs(from.as_ptr(), step))) }
+    unsafe fn pairs_narrow(from: *const f32, step: usize) -> Self {
+        // SAFETY: kernels run where AVX2 was detected, and the caller vouches for both pairs.
+        unsafe { _mm256_cvtps_pd(_mm_castpd_ps(two_pairs(from, step))) }
     }
     #[inline(always)]
-    fn pairs_wide(from: &[f64], step: usize) -> Self {
-        let from = &from[..step + 2];
-        // SAFETY: kernels run where AVX2 was detected, and both pairs are inside the slice.
-        unsafe {
-            let second = _mm_loadu_pd(from.as_ptr().add(step));
-            _mm256_set_m128d(second, _mm_loadu_pd(from.as_ptr()))
-        }
+    unsafe fn pairs_wide(from: *const f64, step: usize) -> Self {
+        // SAFETY: kernels run where AVX2 was detected, and the caller vouches for both pairs.
+        unsafe { _mm256_set_m128d(_mm_loadu_pd(from.add(step)), _mm_loadu_pd(from)) }
+    }
+    #[inline(always)]
+    fn inherit(power: &[State; 4], ends: &mut [[f64; 2 * WIDEST]; 4], states: [&mut State; 2]) {
+        inherit::<{ Self::LANES }>(power, ends, states);
+    }
+    #[inline(always)]
+    fn add_transposed(
+        rows: &[f64],
+        stride: usize,
+        length: usize,
+        segments: [usize; 4],
+        out: &mut [f64],
+    ) {
+        add_transposed(rows, stride, length, segments, out);
     }
 }
 
@@ -133,21 +217,35 @@ impl Doubles for __m512d {
         unsafe { _mm512_add_pd(_mm512_unpacklo_pd(self, other), _mm512_unpackhi_pd(self, other)) }
     }
     #[inline(always)]
-    fn pairs_narrow(from: &[f32], step: usize) -> Self {
-        let from = &from[..3 * step + 2];
-        // SAFETY: kernels run where AVX-512 F was detected, and four pairs are inside the slice.
+    unsafe fn pairs_narrow(from: *const f32, step: usize) -> Self {
+        // SAFETY: kernels run where AVX-512 was detected, and the caller vouches for four pairs.
         unsafe {
-            let low = two_pairs(from.as_ptr(), step);
-            let high = two_pairs(from.as_ptr().add(2 * step), step);
-            _mm512_cvtps_pd(_mm256_castpd_ps(_mm256_set_m128d(high, low)))
+            let high = two_pairs(from.add(2 * step), step);
+            _mm512_cvtps_pd(_mm256_castpd_ps(_mm256_set_m128d(high, two_pairs(from, step))))
         }
     }
     #[inline(always)]
-    fn pairs_wide(from: &[f64], step: usize) -> Self {
-        let (low, high) = from[..3 * step + 2].split_at(2 * step);
-        let (low, high) = (__m256d::pairs_wide(low, step), __m256d::pairs_wide(high, step));
-        // SAFETY: kernels run where AVX-512 F was detected.
-        unsafe { _mm512_insertf64x4::<1>(_mm512_castpd256_pd512(low), high) }
+    unsafe fn pairs_wide(from: *const f64, step: usize) -> Self {
+        // SAFETY: kernels run where AVX-512 was detected, and the caller vouches for four pairs.
+        unsafe {
+            let high = __m256d::pairs_wide(from.add(2 * step), step);
+            let low = __m256d::pairs_wide(from, step);
+            _mm512_insertf64x4::<1>(_mm512_castpd256_pd512(low), high)
+        }
+    }
+    #[inline(always)]
+    fn inherit(power: &[State; 4], ends: &mut [[f64; 2 * WIDEST]; 4], states: [&mut State; 2]) {
+        inherit::<{ Self::LANES }>(power, ends, states);
+    }
+    #[inline(always)]
+    fn add_transposed(
+        rows: &[f64],
+        stride: usize,
+        length: usize,
+        segments: [usize; 4],
+        out: &mut [f64],
+    ) {
+        add_transposed(rows, stride, length, segments, out);
     }
 }
 
@@ -165,9 +263,19 @@ impl Singles for __m256 {
         unsafe { _mm256_loadu_ps(from.as_ptr()) }
     }
     #[inline(always)]
-    fn times(self, other: Self) -> Self {
-        // SAFETY: kernels run where AVX2 and FMA were detected.
-        unsafe { _mm256_mul_ps(self, other) }
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: kernels run where AVX2 was detected, and the caller vouches for eight singles.
+        unsafe { _mm256_loadu_ps(from) }
+    }
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        // SAFETY: kernels run where AVX2 was detected.
+        unsafe { _mm256_add_ps(self, other) }
+    }
+    #[inline(always)]
+    fn minus(self, other: Self) -> Self {
+        // SAFETY: kernels run where AVX2 was detected.
+        unsafe { _mm256_sub_ps(self, other) }
     }
     #[inline(always)]
     fn times_plus(self, factor: Self, addend: Self) -> Self {
@@ -207,9 +315,19 @@ impl Singles for __m512 {
         unsafe { _mm512_loadu_ps(from.as_ptr()) }
     }
     #[inline(always)]
-    fn times(self, other: Self) -> Self {
-        // SAFETY: kernels run where AVX-512 F was detected.
-        unsafe { _mm512_mul_ps(self, other) }
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: kernels run where AVX-512 was detected, and the caller vouches for sixteen singles.
+        unsafe { _mm512_loadu_ps(from) }
+    }
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        // SAFETY: kernels run where AVX-512 was detected.
+        unsafe { _mm512_add_ps(self, other) }
+    }
+    #[inline(always)]
+    fn minus(self, other: Self) -> Self {
+        // SAFETY: kernels run where AVX-512 was detected.
+        unsafe { _mm512_sub_ps(self, other) }
     }
     #[inline(always)]
     fn times_plus(self, factor: Self, addend: Self) -> Self {
