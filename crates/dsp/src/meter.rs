@@ -64,7 +64,8 @@ pub struct Meter {
     config: Config,
     hop: usize,
     staging: Staging,
-    energies: Vec<f64>,
+    /// Of the run that was weighed last.
+    energy: f64,
     filter: Filter,
     windows: Option<Windows>,
     peaks: Option<Peaks>,
@@ -94,7 +95,7 @@ impl Meter {
         let mut new = Self {
             hop: hop_frames(config.rate),
             staging: Staging::new(channels),
-            energies: vec![0.0; RUN],
+            energy: 0.0,
             filter: Filter::new(f64::from(hz), weights, level),
             windows: None,
             peaks: config.mode.contains(Mode::SAMPLE_PEAK).then(|| {
@@ -427,7 +428,8 @@ impl Meter {
                 staging.copy(source, start, run, channels);
             }
             let mut view = in_place.unwrap_or_else(|| staging.view::<S>(run * channels));
-            if !S::ALWAYS_FINITE && !view.is_sane(level) {
+            let sane = S::ALWAYS_FINITE || self.spoilt || self.filter.tells(view);
+            if (!sane && !view.is_sane(level)) || !self.weigh(view, run) {
                 if self.config.non_finite == NonFinite::Silence {
                     staging.copy(source, start, run, channels);
                     let rejected = staging.clean::<S>(run * channels);
@@ -436,6 +438,7 @@ impl Meter {
                 } else {
                     self.spoilt = true;
                 }
+                self.weigh(view, run);
             }
             self.run(view, run, measure);
             start += run;
@@ -447,6 +450,20 @@ impl Meter {
         self.frames += if measure { frames as u64 } else { 0 };
     }
 
+    /// Filters a run; false, and as if nothing had happened, when the energy is not finite.
+    fn weigh(&mut self, view: View<'_>, frames: usize) -> bool {
+        let Some(windows) = &mut self.windows else { return true };
+        self.filter.save();
+        self.filter.energies(view, self.spoilt, windows.next(frames));
+        self.energy = windows.written(frames);
+        let fine = self.energy.is_finite() || self.spoilt;
+        if !fine {
+            self.filter.restore();
+        }
+        fine
+    }
+
+    /// Takes a run that has been weighed.
     fn run(&mut self, view: View<'_>, frames: usize, measure: bool) {
         if let Some(peaks) = &mut self.peaks {
             if measure {
@@ -456,9 +473,7 @@ impl Meter {
             }
         }
         let Some(windows) = &mut self.windows else { return };
-        let energies = &mut self.energies[..frames];
-        self.filter.energies(view, self.spoilt, energies);
-        if windows.push(energies, measure) {
+        if windows.push(frames, self.energy, measure) {
             self.hops += 1;
             self.known += 1;
             if measure {

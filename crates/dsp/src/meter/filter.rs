@@ -53,6 +53,7 @@ impl Coefficients {
 pub(super) struct Filter {
     coefficients: Coefficients,
     states: Vec<State>,
+    saved: Vec<State>,
     weights: Vec<f64>,
     level: Level,
     pair: Pair,
@@ -62,11 +63,28 @@ impl Filter {
     pub(super) fn new(hz: f64, weights: Vec<f64>, level: Level) -> Self {
         let coefficients = Coefficients::new(hz);
         let states = vec![[0.0; 4]; weights.len()];
-        Self { coefficients, states, weights, level, pair: Pair::new(&coefficients, level) }
+        let saved = states.clone();
+        Self { coefficients, states, saved, weights, level, pair: Pair::new(&coefficients, level) }
     }
 
     pub(super) fn reset(&mut self) {
         self.states.fill([0.0; 4]);
+    }
+
+    /// Remembers the states for [`Filter::restore`].
+    pub(super) fn save(&mut self) {
+        self.saved.copy_from_slice(&self.states);
+    }
+
+    /// Undoes the last run.
+    pub(super) fn restore(&mut self) {
+        self.states.copy_from_slice(&self.saved);
+    }
+
+    /// Whether the energy of a run tells by itself that no sample was absurd: every channel must
+    /// count, and no finite sample may overflow.
+    pub(super) fn tells(&self, view: View<'_>) -> bool {
+        matches!(view, View::Narrow(_)) && self.weights.iter().all(|&weight| weight > 0.0)
     }
 
     pub(super) fn level(&self) -> Level {
@@ -84,7 +102,7 @@ impl Filter {
     pub(super) fn energies(&mut self, view: View<'_>, plain: bool, out: &mut [f64]) {
         let level = if plain { Level::Scalar } else { self.level };
         let stride = self.states.len();
-        out.fill(0.0);
+        let mut fresh = true;
         for (index, states) in self.states.chunks_mut(2).enumerate() {
             let first = 2 * index;
             let weights =
@@ -93,14 +111,28 @@ impl Filter {
             if weights == [0.0; 2] {
                 continue;
             }
+            let add = !core::mem::take(&mut fresh);
             let done = if level == Level::Scalar {
                 0
             } else {
-                simd::weigh_pair(&mut self.pair, level, view, stride, first, weights, states, out)
+                simd::weigh_pair(
+                    &mut self.pair,
+                    level,
+                    view,
+                    stride,
+                    first,
+                    weights,
+                    add,
+                    states,
+                    out,
+                )
             };
             let out = &mut out[done..];
             if out.is_empty() {
                 continue;
+            }
+            if !add {
+                out.fill(0.0);
             }
             match view {
                 View::Narrow(x) => {
@@ -112,6 +144,9 @@ impl Filter {
                     scalar(&self.coefficients, x, stride, weights, states, out);
                 }
             }
+        }
+        if fresh {
+            out.fill(0.0);
         }
         for state in self.states.iter_mut().flatten() {
             // Silence after music would else decay into denormals, which are slow.

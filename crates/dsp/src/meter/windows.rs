@@ -68,12 +68,23 @@ impl Windows {
         self.slot_frames(self.slot) - self.filled
     }
 
-    /// Appends frames; true when that completes a hop. With `measure`, maxima are followed.
-    pub(super) fn push(&mut self, energies: &[f64], measure: bool) -> bool {
+    /// Where the energies of the next frames go: at most [`Windows::room`] of them.
+    pub(super) fn next(&mut self, frames: usize) -> &mut [f64] {
         let start = self.slot_start(self.slot) + self.filled;
-        self.frames[start..start + energies.len()].copy_from_slice(energies);
-        self.energy += sum(energies);
-        self.filled += energies.len();
+        &mut self.frames[start..start + frames]
+    }
+
+    /// The energy of the frames that have been written to [`Windows::next`].
+    pub(super) fn written(&self, frames: usize) -> f64 {
+        let start = self.slot_start(self.slot) + self.filled;
+        sum(&self.frames[start..start + frames])
+    }
+
+    /// Appends the frames that have been written to [`Windows::next`], whose sum is `energy`; true
+    /// when that completes a hop. With `measure`, maxima are followed.
+    pub(super) fn push(&mut self, frames: usize, energy: f64, measure: bool) -> bool {
+        self.energy += energy;
+        self.filled += frames;
         if self.room() > 0 {
             return false;
         }
@@ -231,7 +242,8 @@ mod tests {
                 let level = if step / 500 % 2 == 0 { 1.0 } else { 0.01 } * (seed >> 40) as f64;
                 let energies = vec![level; n];
                 all.extend(&energies);
-                windows.push(&energies, true);
+                windows.next(n).copy_from_slice(&energies);
+                windows.push(n, windows.written(n), true);
                 for end in all.len() - n..all.len() {
                     let (m, s) = (naive(&all[..=end], 4 * hop), naive(&all[..=end], 30 * hop));
                     greatest.momentary = greatest.momentary.max(m);

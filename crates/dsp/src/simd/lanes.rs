@@ -38,13 +38,14 @@ pub(super) trait Doubles: Copy {
     /// becomes where it starts; `states`, where the first segment starts, becomes where the last
     /// one ends.
     fn inherit(power: &[State; 4], ends: &mut [[f64; 2 * WIDEST]; 4], states: [&mut State; 2]);
-    /// Adds the columns 0 to 3 of rows that are `stride` apart to four runs of `out`: column i to
-    /// the run `segments[i]`, all runs `length` long.
-    fn add_transposed(
+    /// Puts the columns 0 to 3 of rows that are `stride` apart into four runs of `out`, or adds
+    /// them: column i to the run `segments[i]`, all runs `length` long.
+    fn put_transposed(
         rows: &[f64],
         stride: usize,
         length: usize,
         segments: [usize; 4],
+        add: bool,
         out: &mut [f64],
     );
 }

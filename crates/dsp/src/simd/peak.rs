@@ -159,15 +159,11 @@ pub(crate) fn search_peaks(
     let search = Search { taps, samples, channels, heard, floor };
     match level {
         Level::Scalar => search.plainly(peaks),
+        // Wider registers reach beyond the blocks that are left over, and were slower.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => {
+        _ => {
             // SAFETY: `Level::available` found AVX2 and FMA.
             unsafe { search_avx2(&search, peaks) }
-        }
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => {
-            // SAFETY: `Level::available` found AVX-512.
-            unsafe { search_avx512(&search, peaks) }
         }
     }
 }
@@ -176,12 +172,6 @@ pub(crate) fn search_peaks(
 #[target_feature(enable = "avx2,fma")]
 fn search_avx2(search: &Search<'_>, peaks: &mut [f64]) {
     search.in_lanes::<core::arch::x86_64::__m256>(peaks);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-fn search_avx512(search: &Search<'_>, peaks: &mut [f64]) {
-    search.in_lanes::<core::arch::x86_64::__m512>(peaks);
 }
 
 struct Search<'a> {

@@ -42,8 +42,8 @@ impl Pair {
     }
 }
 
-/// Adds the energies of the channels `first` and `first + 1` to `out`, as far as the kernel comes;
-/// returns how many frames it did.
+/// Puts the energies of the channels `first` and `first + 1` into `out`, or adds them, as far as the
+/// kernel comes; returns how many frames it did.
 #[allow(clippy::too_many_arguments, reason = "a kernel's registers")]
 pub(crate) fn weigh_pair(
     pair: &mut Pair,
@@ -52,6 +52,7 @@ pub(crate) fn weigh_pair(
     stride: usize,
     first: usize,
     weights: [f64; 2],
+    add: bool,
     states: &mut [State],
     out: &mut [f64],
 ) -> usize {
@@ -62,22 +63,22 @@ pub(crate) fn weigh_pair(
         #[cfg(target_arch = "x86_64")]
         (Level::Avx2, View::Narrow(x)) => {
             // SAFETY: `Level::available` found AVX2 and FMA.
-            unsafe { narrow_avx2(pair, &x[first..], stride, weights, both, out) }
+            unsafe { narrow_avx2(pair, &x[first..], stride, weights, add, both, out) }
         }
         #[cfg(target_arch = "x86_64")]
         (Level::Avx2, View::Wide(x)) => {
             // SAFETY: `Level::available` found AVX2 and FMA.
-            unsafe { wide_avx2(pair, &x[first..], stride, weights, both, out) }
+            unsafe { wide_avx2(pair, &x[first..], stride, weights, add, both, out) }
         }
         #[cfg(target_arch = "x86_64")]
         (Level::Avx512, View::Narrow(x)) => {
             // SAFETY: `Level::available` found AVX-512.
-            unsafe { narrow_avx512(pair, &x[first..], stride, weights, both, out) }
+            unsafe { narrow_avx512(pair, &x[first..], stride, weights, add, both, out) }
         }
         #[cfg(target_arch = "x86_64")]
         (Level::Avx512, View::Wide(x)) => {
             // SAFETY: `Level::available` found AVX-512.
-            unsafe { wide_avx512(pair, &x[first..], stride, weights, both, out) }
+            unsafe { wide_avx512(pair, &x[first..], stride, weights, add, both, out) }
         }
     }
 }
@@ -91,11 +92,12 @@ macro_rules! entry {
             samples: &[$sample],
             stride: usize,
             weights: [f64; 2],
+            add: bool,
             states: [&mut State; 2],
             out: &mut [f64],
         ) -> usize {
             let read = <$register>::$read;
-            kernel::<$register, $sample>(pair, samples, read, stride, weights, states, out)
+            kernel::<$register, $sample>(pair, samples, read, stride, weights, add, states, out)
         }
     };
 }
@@ -114,12 +116,14 @@ entry!(wide_avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma", __m512d, f64,
 /// Two registers of `V` hold 2 channels of `V::LANES` segments: lane 2i is the left, lane 2i + 1
 /// the right channel of segment i.
 #[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "a kernel's registers")]
 fn kernel<V: Doubles, T>(
     pair: &mut Pair,
     samples: &[T],
     read: unsafe fn(*const T, usize) -> V,
     stride: usize,
     weights: [f64; 2],
+    add: bool,
     states: [&mut State; 2],
     out: &mut [f64],
 ) -> usize {
@@ -137,7 +141,7 @@ fn kernel<V: Doubles, T>(
     for from in (0..lanes).step_by(4) {
         // `pair_sums` has put segments of the low and the high half side by side.
         let segments = [from / 2, (lanes + from) / 2, from / 2 + 1, (lanes + from) / 2 + 1];
-        V::add_transposed(&energies[from..], lanes, length, segments, out);
+        V::put_transposed(&energies[from..], lanes, length, segments, add, out);
     }
     lanes * length
 }

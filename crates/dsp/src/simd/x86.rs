@@ -4,16 +4,14 @@
 #![allow(clippy::multiple_unsafe_ops_per_block, reason = "one register is filled by several loads")]
 
 use core::arch::x86_64::{
-    __m128d, __m256, __m256d, __m512, __m512d, _CMP_GT_OQ, _mm_castpd_ps, _mm_load_sd,
-    _mm_loadh_pd, _mm_loadu_pd, _mm256_add_pd, _mm256_add_ps, _mm256_and_ps, _mm256_castpd_ps,
-    _mm256_cmp_ps, _mm256_cvtps_pd, _mm256_fmadd_pd, _mm256_fmadd_ps, _mm256_fnmadd_pd,
-    _mm256_loadu_pd, _mm256_loadu_ps, _mm256_max_ps, _mm256_movemask_ps, _mm256_mul_pd,
-    _mm256_permute2f128_pd, _mm256_permute4x64_pd, _mm256_set_m128d, _mm256_set1_pd,
-    _mm256_set1_ps, _mm256_setr_pd, _mm256_storeu_pd, _mm256_sub_ps, _mm256_unpackhi_pd,
-    _mm256_unpacklo_pd, _mm512_abs_ps, _mm512_add_pd, _mm512_add_ps, _mm512_castpd256_pd512,
-    _mm512_cmp_ps_mask, _mm512_cvtps_pd, _mm512_fmadd_pd, _mm512_fmadd_ps, _mm512_fnmadd_pd,
-    _mm512_insertf64x4, _mm512_loadu_pd, _mm512_loadu_ps, _mm512_max_ps, _mm512_mul_pd,
-    _mm512_set1_pd, _mm512_set1_ps, _mm512_storeu_pd, _mm512_sub_ps, _mm512_unpackhi_pd,
+    __m128d, __m256, __m256d, __m512d, _CMP_GT_OQ, _mm_castpd_ps, _mm_load_sd, _mm_loadh_pd,
+    _mm_loadu_pd, _mm256_add_pd, _mm256_add_ps, _mm256_and_ps, _mm256_castpd_ps, _mm256_cmp_ps,
+    _mm256_cvtps_pd, _mm256_fmadd_pd, _mm256_fmadd_ps, _mm256_fnmadd_pd, _mm256_loadu_pd,
+    _mm256_loadu_ps, _mm256_max_ps, _mm256_movemask_ps, _mm256_mul_pd, _mm256_permute2f128_pd,
+    _mm256_permute4x64_pd, _mm256_set_m128d, _mm256_set1_pd, _mm256_set1_ps, _mm256_setr_pd,
+    _mm256_storeu_pd, _mm256_sub_ps, _mm256_unpackhi_pd, _mm256_unpacklo_pd, _mm512_add_pd,
+    _mm512_castpd256_pd512, _mm512_cvtps_pd, _mm512_fmadd_pd, _mm512_fnmadd_pd, _mm512_insertf64x4,
+    _mm512_loadu_pd, _mm512_mul_pd, _mm512_set1_pd, _mm512_storeu_pd, _mm512_unpackhi_pd,
     _mm512_unpacklo_pd,
 };
 
@@ -66,11 +64,12 @@ fn inherit<const SEGMENTS: usize>(
 
 /// Four columns become four runs, four rows at a time.
 #[inline(always)]
-fn add_transposed(
+fn put_transposed(
     rows: &[f64],
     stride: usize,
     length: usize,
     segments: [usize; 4],
+    add: bool,
     out: &mut [f64],
 ) {
     assert!((length - 1) * stride + 4 <= rows.len(), "all rows");
@@ -91,13 +90,15 @@ fn add_transposed(
                 _mm256_permute2f128_pd::<0x31>(ab_odd, cd_odd),
             ]) {
                 let to = out.as_mut_ptr().add(start + frame);
-                _mm256_storeu_pd(to, _mm256_add_pd(_mm256_loadu_pd(to), column));
+                let column = if add { _mm256_add_pd(_mm256_loadu_pd(to), column) } else { column };
+                _mm256_storeu_pd(to, column);
             }
         }
     }
     for frame in whole..length {
         for (column, start) in starts.into_iter().enumerate() {
-            out[start + frame] += rows[frame * stride + column];
+            let before = if add { out[start + frame] } else { 0.0 };
+            out[start + frame] = before + rows[frame * stride + column];
         }
     }
 }
@@ -161,14 +162,15 @@ impl Doubles for __m256d {
         inherit::<{ Self::LANES }>(power, ends, states);
     }
     #[inline(always)]
-    fn add_transposed(
+    fn put_transposed(
         rows: &[f64],
         stride: usize,
         length: usize,
         segments: [usize; 4],
+        add: bool,
         out: &mut [f64],
     ) {
-        add_transposed(rows, stride, length, segments, out);
+        put_transposed(rows, stride, length, segments, add, out);
     }
 }
 
@@ -238,14 +240,15 @@ impl Doubles for __m512d {
         inherit::<{ Self::LANES }>(power, ends, states);
     }
     #[inline(always)]
-    fn add_transposed(
+    fn put_transposed(
         rows: &[f64],
         stride: usize,
         length: usize,
         segments: [usize; 4],
+        add: bool,
         out: &mut [f64],
     ) {
-        add_transposed(rows, stride, length, segments, out);
+        put_transposed(rows, stride, length, segments, add, out);
     }
 }
 
@@ -298,55 +301,5 @@ impl Singles for __m256 {
     fn exceeds(self, other: Self) -> u32 {
         // SAFETY: kernels run where AVX2 and FMA were detected.
         unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(self, other)) as u32 }
-    }
-}
-
-impl Singles for __m512 {
-    const LANES: usize = 16;
-    #[inline(always)]
-    fn splat(value: f32) -> Self {
-        // SAFETY: kernels run where AVX-512 F was detected.
-        unsafe { _mm512_set1_ps(value) }
-    }
-    #[inline(always)]
-    fn read(from: &[f32]) -> Self {
-        let from = &from[..16];
-        // SAFETY: kernels run where AVX-512 F was detected, and sixteen singles are there.
-        unsafe { _mm512_loadu_ps(from.as_ptr()) }
-    }
-    #[inline(always)]
-    unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: kernels run where AVX-512 was detected, and the caller vouches for sixteen singles.
-        unsafe { _mm512_loadu_ps(from) }
-    }
-    #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        // SAFETY: kernels run where AVX-512 was detected.
-        unsafe { _mm512_add_ps(self, other) }
-    }
-    #[inline(always)]
-    fn minus(self, other: Self) -> Self {
-        // SAFETY: kernels run where AVX-512 was detected.
-        unsafe { _mm512_sub_ps(self, other) }
-    }
-    #[inline(always)]
-    fn times_plus(self, factor: Self, addend: Self) -> Self {
-        // SAFETY: kernels run where AVX-512 F was detected.
-        unsafe { _mm512_fmadd_ps(self, factor, addend) }
-    }
-    #[inline(always)]
-    fn magnitude(self) -> Self {
-        // SAFETY: kernels run where AVX-512 F was detected.
-        unsafe { _mm512_abs_ps(self) }
-    }
-    #[inline(always)]
-    fn greater(self, other: Self) -> Self {
-        // SAFETY: kernels run where AVX-512 F was detected.
-        unsafe { _mm512_max_ps(self, other) }
-    }
-    #[inline(always)]
-    fn exceeds(self, other: Self) -> u32 {
-        // SAFETY: kernels run where AVX-512 F was detected.
-        u32::from(unsafe { _mm512_cmp_ps_mask::<_CMP_GT_OQ>(self, other) })
     }
 }
