@@ -156,31 +156,68 @@ fn is_close(ours: &str, theirs: &str, context: &str) -> bool {
     name == other && ((mine - yours).abs() < tolerance || both_nan || nothing)
 }
 
+/// Twelve seconds of something that ffmpeg can make.
+fn sound(name: &str, filter: &str) -> PathBuf {
+    let file = scratch().join(name);
+    let mut ffmpeg = Command::new("ffmpeg");
+    ffmpeg.args(["-v", "error", "-y", "-f", "lavfi", "-i", filter, "-t", "12"]);
+    output(ffmpeg.args(["-sample_fmt", "s16", "-ac", "2"]).arg(&file));
+    file
+}
+
+const NOISE: &str = "anoisesrc=r=44100:c=pink:seed=5:a=0.6,tremolo=f=0.3:d=0.9";
+const SWEEP: &str = "aevalsrc=0.4*sin(2*PI*t*(100+300*t))*(0.2+0.8*abs(sin(t))):s=48000";
+
 #[test]
 fn loudgain_prints_the_same() {
     if !is_installed("loudgain") || !is_installed("ffmpeg") {
         println!("skipped: no loudgain");
         return;
     }
-    let music = |name: &str, filter: &str| {
-        let file = scratch().join(name);
-        let mut ffmpeg = Command::new("ffmpeg");
-        ffmpeg.args(["-v", "error", "-y", "-f", "lavfi", "-i", filter, "-t", "12"]);
-        output(ffmpeg.args(["-sample_fmt", "s16", "-ac", "2"]).arg(&file));
-        file
-    };
-    let noise = "anoisesrc=r=44100:c=pink:seed=5:a=0.6,tremolo=f=0.3:d=0.9";
-    let sweep = "aevalsrc=0.4*sin(2*PI*t*(100+300*t))*(0.2+0.8*abs(sin(t))):s=48000";
-    let files = [music("noise.flac", noise), music("sweep.flac", sweep)];
-    let run = |libraries: Option<&Path>| {
+    let files = [sound("noise.flac", NOISE), sound("sweep.flac", SWEEP)];
+    let run = |libraries: Option<&Path>, mode: &[&str]| {
         let mut loudgain = Command::new("loudgain");
-        loudgain.args(["-a", "-s", "s", "-q", "-O"]).args(&files);
+        loudgain.args(mode).args(["-s", "s", "-q", "-O"]).args(&files);
         if let Some(libraries) = libraries {
             loudgain.env("LD_LIBRARY_PATH", libraries);
         }
         output(&mut loudgain)
     };
-    assert_eq!(run(Some(ours())), run(None));
+    for mode in [&[][..], &["-a"], &["-a", "-k"]] {
+        let theirs = run(None, mode);
+        assert!(theirs.contains("LUFS") || theirs.contains("dB"), "{theirs}");
+        assert_eq!(run(Some(ours()), mode), theirs);
+    }
+}
+
+#[test]
+fn melt_measures_the_same() {
+    if !is_installed("melt") || !is_installed("ffmpeg") {
+        println!("skipped: no melt");
+        return;
+    }
+    let files = [sound("melt-noise.wav", NOISE), sound("melt-sweep.wav", SWEEP)];
+    let run = |name: &str, libraries: Option<&Path>| {
+        let out = scratch().join(name);
+        let mut melt = Command::new("melt");
+        melt.env("QT_QPA_PLATFORM", "offscreen").env("SDL_AUDIODRIVER", "dummy");
+        melt.arg("-silent").args(&files).args(["-filter", "loudness_meter"]);
+        for measure in ["program", "shortterm", "momentary", "range", "peak", "true_peak"] {
+            melt.arg(format!("calc_{measure}=1"));
+        }
+        melt.arg("-consumer").arg(format!("xml:{}", out.display())).arg("all=1");
+        if let Some(libraries) = libraries {
+            melt.env("LD_LIBRARY_PATH", libraries);
+        }
+        output(&mut melt);
+        let xml = output(Command::new("cat").arg(&out));
+        let names = ["program", "shortterm", "momentary", "range", "peak", "true_peak"];
+        let measured = |line: &&str| names.iter().any(|name| line.contains(&format!("\"{name}\"")));
+        xml.lines().filter(measured).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let theirs = run("theirs.xml", None);
+    assert!(theirs.len() >= 6, "melt measured: {theirs:?}");
+    assert_eq!(run("ours.xml", Some(ours())), theirs);
 }
 
 #[test]
