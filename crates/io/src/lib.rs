@@ -12,6 +12,7 @@ pub mod decode;
 pub mod feed;
 mod pool;
 pub mod reactor;
+pub mod scan;
 mod sys;
 mod worker;
 

@@ -1,0 +1,101 @@
+//! Many files at a time, reported in their order.
+
+use core::num::NonZeroUsize;
+use core::ops::ControlFlow;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+
+use rayon::iter::{ParallelBridge, ParallelIterator};
+
+use super::find::Found;
+use super::measure::{Options, Report, measure};
+
+/// What [`run`] tells.
+#[derive(Debug)]
+pub enum Event {
+    /// A file has been measured, perhaps before others whose report comes first. Seconds of sound
+    /// in it.
+    Measured(f64),
+    /// The next file's report. Each file has one, in the order of the files.
+    Report(Report),
+    /// Nothing has happened for a while.
+    Waiting,
+}
+
+/// Measures `files` on `jobs` threads; with one job, on the caller's alone.
+///
+/// `each` is always called on the caller's thread. When it breaks, no further file is begun.
+///
+/// # Errors
+/// When the system gives no threads.
+pub fn run(
+    files: Vec<Found>,
+    jobs: NonZeroUsize,
+    options: &Options,
+    mut each: impl FnMut(Event) -> ControlFlow<()>,
+) -> io::Result<()> {
+    let jobs = jobs.get().min(files.len());
+    if jobs <= 1 {
+        // A break is the caller's wish, which the caller knows.
+        let _: ControlFlow<()> = files.into_iter().try_for_each(|file| {
+            let report = measure(file, options);
+            each(Event::Measured(seconds(&report)))?;
+            each(Event::Report(report))
+        });
+        return Ok(());
+    }
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(jobs)
+        .thread_name(|n| format!("aulos-scan-{n}"))
+        .build()
+        .map_err(io::Error::other)?;
+    let stop = AtomicBool::new(false);
+    let (sender, receiver) = channel();
+    pool.in_place_scope(|scope| {
+        let stop = &stop;
+        scope.spawn(move |_| {
+            let open = files.into_iter().take_while(|_| !stop.load(Ordering::Relaxed));
+            // A bridge hands out one file after the other, whoever is free.
+            open.enumerate().par_bridge().for_each_with(sender, |sender, (n, file)| {
+                // Nobody listens any more after a break.
+                sender.send((n, measure(file, options))).ok();
+            });
+        });
+        if pass_on(&receiver, &mut each).is_break() {
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
+    Ok(())
+}
+
+/// Puts reports back into order; those that came too early wait.
+fn pass_on(
+    receiver: &Receiver<(usize, Report)>,
+    each: &mut impl FnMut(Event) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let (mut early, mut next) = (BTreeMap::new(), 0);
+    loop {
+        match receiver.recv_timeout(PATIENCE) {
+            Ok((n, report)) => {
+                each(Event::Measured(seconds(&report)))?;
+                early.insert(n, report);
+            }
+            Err(RecvTimeoutError::Timeout) => each(Event::Waiting)?,
+            Err(RecvTimeoutError::Disconnected) => return ControlFlow::Continue(()),
+        }
+        while let Some(report) = early.remove(&next) {
+            each(Event::Report(report))?;
+            next += 1;
+        }
+    }
+}
+
+fn seconds(report: &Report) -> f64 {
+    report.shape.map_or(0.0, |shape| shape.seconds)
+}
+
+/// How long a progress bar may stand still.
+const PATIENCE: Duration = Duration::from_millis(200);

@@ -1,0 +1,144 @@
+//! Order, and what is found; figures are judged where the command is tested.
+
+use core::num::NonZeroUsize;
+use core::ops::ControlFlow;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Event, Found, Options, Report, ScanError, find, measure, run};
+use crate::decode::OpenError;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("aulos-scan-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// A WAVE file of one channel at 8 kHz, so many tenths of a second of a square wave.
+fn wave(tenths: u32, value: i16) -> Vec<u8> {
+    let data = tenths * 800 * 2;
+    let mut bytes = b"RIFF".to_vec();
+    bytes.extend((36 + data).to_le_bytes());
+    bytes.extend(b"WAVEfmt \x10\0\0\0\x01\0\x01\0");
+    bytes.extend(8_000u32.to_le_bytes());
+    bytes.extend(16_000u32.to_le_bytes());
+    bytes.extend(b"\x02\0\x10\0data");
+    bytes.extend(data.to_le_bytes());
+    for n in 0..data / 2 {
+        let sample = if n % 16 < 8 { value } else { -value };
+        bytes.extend(sample.to_le_bytes());
+    }
+    bytes
+}
+
+fn names(found: &[Found], root: &Path) -> Vec<String> {
+    let name = |found: &Found| found.path.strip_prefix(root).unwrap().display().to_string();
+    found.iter().map(name).collect()
+}
+
+#[test]
+fn a_folder_is_its_sound_files_by_name_and_a_file_is_itself() {
+    let folder = Folder::new("find");
+    for name in ["b.wav", "a.FLAC", "cover.jpg", ".hidden.wav", "sub/c.ogg", "sub/.git/d.wav"] {
+        folder.write(name, b"");
+    }
+    folder.write(".gitignore", b"*.wav");
+    std::os::unix::fs::symlink(&folder.0, folder.0.join("sub/loop")).unwrap();
+    std::os::unix::fs::symlink("nowhere.wav", folder.0.join("z.wav")).unwrap();
+    std::os::unix::fs::symlink("nowhere.txt", folder.0.join("z.txt")).unwrap();
+    let found = find(&[folder.0.join("cover.jpg"), folder.0.clone()]);
+    let wanted = ["cover.jpg", "a.FLAC", "b.wav", "sub/c.ogg", "z.wav"];
+    assert_eq!(names(&found, &folder.0), wanted);
+    assert_eq!(found[4].error, Some(ScanError::Open(OpenError::NoSuchFile)));
+    assert!(found[..4].iter().all(|found| found.error.is_none()));
+}
+
+#[test]
+fn a_folder_without_sound_says_so() {
+    let folder = Folder::new("empty");
+    folder.write("notes.txt", b"");
+    let found = find(std::slice::from_ref(&folder.0));
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].error, Some(ScanError::NothingInFolder));
+}
+
+#[test]
+fn reports_come_in_the_order_of_the_files_whoever_is_done_first() {
+    let folder = Folder::new("order");
+    let mut files = Vec::new();
+    for n in 0..40u32 {
+        let path =
+            folder.write(&format!("{n}.wav"), &wave(if n % 7 == 0 { 300 } else { 5 }, 3_000));
+        files.push(path);
+        files.push(folder.0.join(format!("{n}.missing")));
+    }
+    for jobs in [1, 2, 5, 200] {
+        let found = files.iter().cloned().map(Found::file).collect();
+        let (mut reports, mut measured) = (Vec::new(), 0);
+        let jobs = NonZeroUsize::new(jobs).unwrap();
+        run(found, jobs, &Options::default(), |event| {
+            match event {
+                Event::Report(report) => reports.push(report.path),
+                Event::Measured(_) => measured += 1,
+                Event::Waiting => {}
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        assert_eq!((reports, measured), (files.clone(), files.len()), "{jobs} jobs");
+    }
+}
+
+#[test]
+fn a_break_ends_the_run() {
+    let folder = Folder::new("break");
+    let path = folder.write("a.wav", &wave(5, 3_000));
+    for jobs in [1, 3] {
+        let mut reports = 0;
+        let found = vec![Found::file(path.clone()); 500];
+        run(found, NonZeroUsize::new(jobs).unwrap(), &Options::default(), |event| {
+            reports += usize::from(matches!(event, Event::Report(_)));
+            if reports == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+        .unwrap();
+        assert_eq!(reports, 2);
+    }
+}
+
+#[test]
+fn tracks_merge_to_what_the_whole_would_be() {
+    let folder = Folder::new("album");
+    let options = Options { keep: true, ..Options::default() };
+    let report = |name: &str, bytes: &[u8]| -> Report {
+        let path = folder.write(name, bytes);
+        measure(Found::file(path), &options)
+    };
+    let loud = report("loud.wav", &wave(100, 8_000));
+    let soft = report("soft.wav", &wave(100, 4_000));
+    let mut album = loud.kept.unwrap();
+    album.merge(&soft.kept.unwrap()).unwrap();
+    let power = |lufs: Option<aulos_core::Lufs>| 10f64.powf(lufs.unwrap().get() / 10.0);
+    let mean = (power(loud.loudness.integrated) + power(soft.loudness.integrated)) / 2.0;
+    let both = super::Loudness::of(&album, 20.0, &options);
+    // Both have as many blocks, and none is gated.
+    assert!((power(both.integrated) / mean - 1.0).abs() < 1e-9);
+    assert_eq!(both.max_momentary, loud.loudness.max_momentary);
+    assert_eq!(both.sample_peak, loud.loudness.sample_peak);
+}
