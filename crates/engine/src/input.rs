@@ -169,11 +169,12 @@ impl Input {
     }
 
     /// Throws the oldest `frames` away (of the station's rate): an input that is not on air stays
-    /// as fresh as one that is. What has another rate than what comes behind it goes altogether.
+    /// as fresh as one that is. What is left of a sender that has ended, or has another rate than
+    /// what comes behind it, goes altogether.
     pub fn skip(&mut self, now: Instant, frames: Frames) {
-        let keep = if self.waiting { Span::ZERO } else { self.buffer };
-        let surplus = self.buffered() - keep;
-        let frames = self.source_rate.frames(self.rate.span(frames).min(surplus));
+        let keep = if self.waiting || self.ended { Span::ZERO } else { self.buffer };
+        let surplus = Frames::from(self.staged_frames()) - self.source_rate.frames(keep);
+        let frames = self.source_rate.frames(self.rate.span(frames)).min(surplus);
         let samples = frames.as_usize() * self.layout.channels();
         self.fresh &= samples == 0;
         self.staged.drain(..samples.min(self.staged.len()));

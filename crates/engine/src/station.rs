@@ -227,9 +227,12 @@ impl Station {
     fn keep_fresh(&mut self, now: Instant, quantum: Frames) {
         let (due, elapsed) = (self.poll_timeout(), self.rate.span(quantum));
         let active = self.switch.active();
+        let outgoing = self.fade.as_ref().and_then(|fade| fade.from);
         for (index, input) in self.inputs.iter_mut().enumerate() {
             if Some(index) == active {
                 input.follow(due, elapsed);
+            } else if Some(index) == outgoing {
+                // It is still heard, and has been read.
             } else if input.facts().pacing == source::Pacing::Live {
                 input.skip(now, quantum);
             }
