@@ -4,8 +4,10 @@
 mod studio;
 
 use aulos_core::{SampleRate, Span};
+use aulos_engine::status::InputState;
+use aulos_engine::switch::Health;
 use aulos_sim::Random;
-use studio::{Studio, seconds};
+use studio::{Sender, Studio, seconds};
 
 /// Two senders that fail at random over a recording without end.
 struct Trial {
@@ -49,9 +51,14 @@ impl Trial {
 
     /// A sender that comes and goes once a second while all else is well.
     fn flap(&mut self, victim: usize) {
-        self.studio.run(Span::from_secs(12));
+        for _ in 0..60 {
+            self.studio.run(Span::from_secs(1));
+            if self.all_is_well() {
+                break;
+            }
+        }
         let before = self.studio.status();
-        assert_eq!(before.active, Some(0), "after twelve quiet seconds");
+        assert!(self.all_is_well() && before.active == Some(0), "after a quiet minute");
         for _ in 0..5 {
             self.studio.senders[victim].stop_for(self.studio.now, Span::from_millis(500));
             self.studio.run(Span::from_secs(1));
@@ -60,6 +67,12 @@ impl Trial {
         let switches = after.switches - before.switches;
         assert!(switches <= u64::from(victim == 0), "{switches} while input {victim} flaps");
         self.flapped += 1;
+    }
+
+    fn all_is_well(&mut self) -> bool {
+        let status = self.studio.status();
+        let healthy = |input: &InputState| input.health == Health::Healthy;
+        status.inputs[..2].iter().all(healthy) && self.studio.senders.iter().all(Sender::is_playing)
     }
 
     fn judge(mut self, failures: u64) {
@@ -82,7 +95,8 @@ impl Trial {
         assert!(ear.slips.len() <= self.joins, "frames left out or repeated: {:?}", ear.slips);
         // What rings out of the resampler at a join are 40 frames, and none of a sender's is missing.
         assert!(ear.slips.iter().all(|(_, by)| (40.0 + by).abs() < 1.1), "{:?}", ear.slips);
-        assert!(ear.bent < 502.0);
+        // The servo's limit, and the ringing of a join in the next chunk.
+        assert!(ear.bent < 515.0);
         // Away and back.
         assert!(ear.changes <= status.switches && status.switches <= 2 + 2 * failures);
         assert_eq!((status.silent_frames, status.pool_exhausted, status.stalls), (0, 0, 0));

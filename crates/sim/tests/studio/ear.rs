@@ -20,6 +20,8 @@ pub(crate) struct Ear {
     counted: u64,
     /// Chunks in which a switch that was counted may still be heard.
     fading: u8,
+    /// The last frame of them.
+    faded: MediaTime,
     /// Places where the next frame was not the neighbour of the last, and no switch was counted:
     /// when, and by how many frames.
     pub(crate) slips: Vec<(MediaTime, f64)>,
@@ -27,6 +29,8 @@ pub(crate) struct Ear {
     way: (f64, u32),
     /// The most that a chunk went faster or slower than its source, in ppm.
     pub(crate) bent: f64,
+    /// Who seems to be heard, and for how many frames.
+    seems: (Option<usize>, u64),
     /// Who has been heard last, and how often another one came.
     who: Option<usize>,
     pub(crate) changes: u64,
@@ -45,9 +49,11 @@ impl Ear {
             last: None,
             counted: 0,
             fading: 0,
+            faded: MediaTime::ZERO,
             slips: Vec::new(),
             way: (0.0, 0),
             bent: 0.0,
+            seems: (None, 0),
             who: None,
             changes: 0,
             heard: [0; 5],
@@ -87,7 +93,8 @@ impl Ear {
     /// Judges only what comes from now on.
     pub(crate) fn forget(&mut self) {
         let (next, counted) = (self.next, self.counted);
-        *self = Self { next, counted, ..Self::new(self.rate) };
+        let faded = next.map_or(MediaTime::ZERO, |(pts, _)| pts);
+        *self = Self { next, counted, faded, ..Self::new(self.rate) };
     }
 
     /// The longest silence.
@@ -103,17 +110,11 @@ impl Ear {
         let radius = (x * x + y * y).sqrt() / RADIUS;
         let known = radius.round();
         let alone = known > 0.0 && (radius - known).abs() < 0.02;
-        if alone && self.fading == 0 {
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 5")]
-            let who = known as usize - 1;
-            self.changes += u64::from(self.who.is_some_and(|last| last != who));
-            self.who = Some(who);
-            if let Some(heard) = self.heard.get_mut(who) {
-                *heard += 1;
-            }
-        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 5")]
+        self.recognise(alone.then_some(known as usize));
         if self.fading > 0 {
             self.last = None;
+            self.faded = at;
             return;
         }
         if let Some(last) = self.last {
@@ -124,10 +125,27 @@ impl Ear {
             } else {
                 self.way = (self.way.0 + way, self.way.1 + 1);
             }
-        } else if !alone {
+        } else if !(alone && self.seems.1 >= RINGING.0) {
+            // A fade may have ended in the middle of a join.
+            if at.since(self.faded) < RINGING + RINGING + RINGING {
+                return;
+            }
             self.slip(at, 0.0);
         }
         self.last = Some([x, y]);
+    }
+
+    /// Counts who is heard; it takes some frames to know him from the ringing of a louder one.
+    fn recognise(&mut self, known: Option<usize>) {
+        self.seems = (known, if known == self.seems.0 { self.seems.1 + 1 } else { 1 });
+        let (Some(number), count) = self.seems else { return };
+        if let Some(heard) = self.heard.get_mut(number - 1) {
+            *heard += u64::from(self.fading == 0);
+        }
+        if count == RINGING.0 {
+            self.changes += u64::from(self.who.is_some_and(|who| who != number));
+            self.who = Some(number);
+        }
     }
 
     /// What happens within so few frames is one thing.

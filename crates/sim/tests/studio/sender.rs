@@ -81,6 +81,10 @@ impl Sender {
         self.stop_for(now, span);
     }
 
+    pub(crate) fn is_playing(&self) -> bool {
+        self.mode == Mode::Playing
+    }
+
     /// From now on what it sends is found every `span`, as in a pipe that is looked at by a timer.
     pub(crate) fn look_every(&mut self, span: Span) {
         self.looks = Some((self.card.poll_timeout() + Span::from_micros(50), span));
