@@ -331,17 +331,14 @@ impl Search<'_> {
     #[inline(always)]
     fn register<V: Singles, const TAPS: usize>(&self, at: usize, thresholds: &[f32]) -> u32 {
         assert!(at >= (TAPS - 1) * self.channels && at + V::LANES <= self.samples.len(), "inside");
-        let newest = self.samples[at..].as_ptr();
-        let past = |tap: usize| {
-            // SAFETY: the assertion covers all taps.
-            let from = unsafe { newest.sub(tap * self.channels) };
-            // SAFETY: the assertion covers all taps.
-            unsafe { V::load(from) }
-        };
         let (taps, _) = self.taps.narrow[..3 * TAPS / 2].as_chunks::<3>();
         let (mut middle, mut even, mut odd) = (V::splat(0.0), V::splat(0.0), V::splat(0.0));
         for (tap, [two, sum, difference]) in taps.iter().enumerate() {
-            let (late, early) = (past(tap), past(TAPS - 1 - tap));
+            let back = [tap * self.channels, (TAPS - 1 - tap) * self.channels];
+            // SAFETY: the assertion covers all taps.
+            let late = unsafe { V::load(self.samples.as_ptr().wrapping_add(at - back[0])) };
+            // SAFETY: the assertion covers all taps.
+            let early = unsafe { V::load(self.samples.as_ptr().wrapping_add(at - back[1])) };
             let both = late.plus(early);
             if TAPS == 12 {
                 middle = both.times_plus(V::splat(*two), middle);

@@ -158,7 +158,8 @@ fn from_rest<V: Doubles, T>(
     ends: &mut [[f64; 2 * WIDEST]; 4],
 ) {
     let Coefficients { b, a, r } = coefficients;
-    let (b, a, r) = (b.map(V::splat), a.map(V::splat), r.map(V::splat));
+    let b = [V::splat(b[0]), V::splat(b[1]), V::splat(b[2])];
+    let (a, r) = ([V::splat(a[0]), V::splat(a[1])], [V::splat(r[0]), V::splat(r[1])]);
     let two = V::splat(2.0);
     let lanes = V::LANES;
     let step = length * stride;
@@ -200,21 +201,28 @@ fn complete<V: Doubles>(
         *right = weights[1];
     }
     let weight = V::read(&weight);
-    let low = starts.each_ref().map(|start| V::read(start));
-    let high = starts.each_ref().map(|start| V::read(&start[lanes..]));
+    let [a, b, c, d] = starts;
+    let low = [V::read(a), V::read(b), V::read(c), V::read(d)];
+    let (a, b, c, d) = (&a[lanes..], &b[lanes..], &c[lanes..], &d[lanes..]);
+    let high = [V::read(a), V::read(b), V::read(c), V::read(d)];
     for (frame, answer) in answers.iter().enumerate() {
-        let answer = answer.map(V::splat);
+        let [a, b, c, d] = *answer;
+        let answer = [V::splat(a), V::splat(b), V::splat(c), V::splat(d)];
         let row = &rows[2 * lanes * frame..2 * lanes * (frame + 1)];
-        let inherit = |y: V, start: &[V; 4]| {
-            let late = answer[1].times_plus(start[1], answer[0].times(start[0]));
-            let y = answer[3].times_plus(start[3], answer[2].times_plus(start[2], y));
-            let y = y.plus(late);
-            y.times(y).times(weight)
-        };
-        let energies =
-            inherit(V::read(row), &low).pair_sums(inherit(V::read(&row[lanes..]), &high));
+        let first = squared(V::read(row), &low, &answer);
+        let second = squared(V::read(&row[lanes..]), &high, &answer);
+        let energies = first.times(weight).pair_sums(second.times(weight));
         energies.write(&mut rows[lanes * frame..]);
     }
+}
+
+/// The square of an output, with what its segment inherits. (A closure would not surely be inlined,
+/// and then be compiled without the registers.)
+#[inline(always)]
+fn squared<V: Doubles>(y: V, start: &[V; 4], answer: &[V; 4]) -> V {
+    let late = answer[1].times_plus(start[1], answer[0].times(start[0]));
+    let y = answer[3].times_plus(start[3], answer[2].times_plus(start[2], y)).plus(late);
+    y.times(y)
 }
 
 /// Lanes of the widest register.

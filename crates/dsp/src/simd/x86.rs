@@ -37,7 +37,8 @@ fn inherit<const SEGMENTS: usize>(
     states: [&mut State; 2],
 ) {
     let [left, right] = states;
-    let powers = power.each_ref().map(|from| __m256d::read(from));
+    let [a, b, c, d] = power;
+    let powers = [__m256d::read(a), __m256d::read(b), __m256d::read(c), __m256d::read(d)];
     let mut both = [__m256d::read(left), __m256d::read(right)];
     for segment in 0..SEGMENTS {
         for (channel, state) in both.iter_mut().enumerate() {
@@ -79,8 +80,10 @@ fn put_transposed(
     for frame in (0..whole).step_by(4) {
         // SAFETY: kernels run where AVX2 was detected; rows and runs were checked above.
         unsafe {
-            let row = |i: usize| _mm256_loadu_pd(rows.as_ptr().add((frame + i) * stride));
-            let (a, b, c, d) = (row(0), row(1), row(2), row(3));
+            let row = rows.as_ptr().add(frame * stride);
+            let (a, b) = (_mm256_loadu_pd(row), _mm256_loadu_pd(row.add(stride)));
+            let c = _mm256_loadu_pd(row.add(2 * stride));
+            let d = _mm256_loadu_pd(row.add(3 * stride));
             let (ab_even, ab_odd) = (_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b));
             let (cd_even, cd_odd) = (_mm256_unpacklo_pd(c, d), _mm256_unpackhi_pd(c, d));
             for (start, column) in starts.into_iter().zip([
