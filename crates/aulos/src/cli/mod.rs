@@ -2,6 +2,7 @@
 //! completions come.
 
 mod rpc;
+mod scan;
 mod serve;
 
 use std::io::{self, IsTerminal, Write};
@@ -24,6 +25,7 @@ Examples:
   aulos serve                      hear the built-in programme: snapclient -h localhost
   aulos serve --config aulos.toml  run your own stations
   aulos check --config aulos.toml  is it right? every problem with its line
+  aulos scan music/                how loud is it? every file below
 
 Exit codes: 0 ok, 1 negative result, 2 usage, 3 some files failed, 65 bad data, 66 no input,
 69 unavailable, 70 internal, 73 cannot create, 74 I/O, 77 permission, 78 config.")]
@@ -79,6 +81,13 @@ Examples:
   aulos check --config - < aulos.toml
   aulos check --config aulos.toml --set station.kitchen.codec=opus")]
     Check(ConfigArgs),
+    /// Measure the loudness of files and folders
+    ///
+    /// Loudness, loudness range and peaks after ITU-R BS.1770-4 and EBU R 128, and the gain to a
+    /// target. Prints a table, JSON or CSV with one row per file, in the order of the files. A file
+    /// that cannot be measured is a row that says why.
+    #[command(after_help = scan::EXAMPLES)]
+    Scan(scan::ScanArgs),
     /// Make one control call to a running server
     ///
     /// Prints the result as JSON. Ends with 1 when the server answers with an error, and with 69
@@ -183,6 +192,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
         Command::Serve(args) => serve::run(&load(&args)?),
         Command::Check(args) => check(&args),
+        Command::Scan(args) => scan::run(&args, cli.chatter.quiet),
         Command::Rpc(args) => rpc::run(&args),
         Command::Completions { shell } => {
             let mut out = Vec::new();

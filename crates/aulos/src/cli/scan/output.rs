@@ -1,0 +1,203 @@
+//! Rows: a table for people, JSON lines and CSV for programs.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use aulos_core::{Db, Lufs};
+use aulos_io::scan::Loudness;
+use serde_json::Value;
+
+/// How rows are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Json,
+    Csv,
+    Table { true_peak: bool },
+}
+
+/// One file or album.
+#[derive(Debug)]
+pub(super) struct Row<'a> {
+    pub(super) path: &'a Path,
+    pub(super) error: Option<String>,
+    pub(super) sample_rate: Option<u32>,
+    pub(super) channels: Option<usize>,
+    pub(super) seconds: Option<f64>,
+    pub(super) loudness: Loudness,
+    pub(super) gain: Option<Db>,
+}
+
+/// Standard output, row by row.
+#[derive(Debug)]
+pub(super) struct Rows(Format);
+
+impl Rows {
+    pub(super) const fn new(format: Format) -> Self {
+        Self(format)
+    }
+
+    /// What stands above the first row.
+    pub(super) fn header(&self) -> io::Result<()> {
+        match self.0 {
+            Format::Json => Ok(()),
+            Format::Csv => write(&(KEYS.join(",") + "\n")),
+            Format::Table { true_peak } => {
+                let peak = if true_peak { "TP dBTP" } else { "peak dB" };
+                write(&format!(
+                    "{:>7} {:>6} {:>7} {:>7} {peak:>7} {:>7}  path\n",
+                    "I LUFS", "LRA LU", "max M", "max S", "gain dB"
+                ))
+            }
+        }
+    }
+
+    /// Prints a row at once: whoever reads it may be waiting. Why a file failed also goes to
+    /// standard error, unless the table says it.
+    pub(super) fn print(&self, row: &Row<'_>) -> io::Result<()> {
+        if let (Some(error), false) = (&row.error, matches!(self.0, Format::Table { .. })) {
+            eprintln!("{}: {error}", plain(&row.path.to_string_lossy()));
+        }
+        write(&match self.0 {
+            Format::Json => json(row),
+            Format::Csv => csv(row),
+            Format::Table { true_peak } => table(row, true_peak),
+        })
+    }
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// The keys of the contract, in its order.
+const KEYS: [&str; 14] = [
+    "path",
+    "ok",
+    "error",
+    "sample_rate",
+    "channels",
+    "seconds",
+    "integrated_lufs",
+    "loudness_range_lu",
+    "max_momentary_lufs",
+    "max_short_term_lufs",
+    "true_peak_dbtp",
+    "sample_peak_dbfs",
+    "relative_threshold_lufs",
+    "gain_db",
+];
+
+fn values(row: &Row<'_>) -> [Value; KEYS.len()] {
+    let figure = |value: Option<f64>| value.map_or(Value::Null, |value| rounded(value).into());
+    let db = |value: Option<Db>| figure(value.map(Db::get));
+    let lufs = |value: Option<Lufs>| figure(value.map(Lufs::get));
+    let Loudness { integrated, range, max_momentary, max_short_term, .. } = row.loudness;
+    [
+        row.path.to_string_lossy().into(),
+        row.error.is_none().into(),
+        row.error.as_deref().into(),
+        row.sample_rate.into(),
+        row.channels.into(),
+        figure(row.seconds),
+        lufs(integrated),
+        db(range),
+        lufs(max_momentary),
+        lufs(max_short_term),
+        db(row.loudness.true_peak),
+        db(row.loudness.sample_peak),
+        lufs(row.loudness.relative_threshold),
+        db(row.gain),
+    ]
+}
+
+/// A millionth is finer than any two meters agree, and the same on every processor.
+fn rounded(value: f64) -> f64 {
+    // Zero has one sign.
+    (value * 1e6).round() / 1e6 + 0.0
+}
+
+fn json(row: &Row<'_>) -> String {
+    // Written by hand because a map would sort the keys.
+    let pairs = KEYS.iter().zip(values(row)).map(|(key, value)| format!("\"{key}\":{value}"));
+    format!("{{{}}}\n", pairs.collect::<Vec<_>>().join(","))
+}
+
+/// After RFC 4180; what does not exist is empty.
+fn csv(row: &Row<'_>) -> String {
+    let fields = values(row).map(|value| match value {
+        Value::Null => String::new(),
+        Value::String(text) if text.contains([',', '"', '\n', '\r']) => {
+            format!("\"{}\"", text.replace('"', "\"\""))
+        }
+        Value::String(text) => text,
+        other => other.to_string(),
+    });
+    fields.join(",") + "\n"
+}
+
+fn table(row: &Row<'_>, true_peak: bool) -> String {
+    let cell = |value: Option<f64>, width: usize| match value {
+        Some(value) => format!("{value:>width$.1}"),
+        None => format!("{:>width$}", "-"),
+    };
+    let it = &row.loudness;
+    let peak = if true_peak { it.true_peak } else { it.sample_peak };
+    let cells = [
+        cell(it.integrated.map(Lufs::get), 7),
+        cell(it.range.map(Db::get), 6),
+        cell(it.max_momentary.map(Lufs::get), 7),
+        cell(it.max_short_term.map(Lufs::get), 7),
+        cell(peak.map(Db::get), 7),
+        cell(row.gain.map(Db::get), 7),
+    ];
+    let path = plain(&row.path.to_string_lossy());
+    let error = row.error.as_deref().map_or_else(String::new, |error| format!(": {error}"));
+    format!("{}  {path}{error}\n", cells.join(" "))
+}
+
+/// A name that cannot move the cursor or break a line.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::*;
+
+    fn nothing(path: &str) -> Row<'_> {
+        Row {
+            path: Path::new(path),
+            error: None,
+            sample_rate: None,
+            channels: None,
+            seconds: None,
+            loudness: Loudness::default(),
+            gain: None,
+        }
+    }
+
+    #[test]
+    fn a_row_of_nothing_has_every_key_in_order() {
+        let line = json(&nothing("a \"b\"\n.wav"));
+        let read: Map<String, Value> = serde_json::from_str(&line).unwrap();
+        assert_eq!(read.len(), KEYS.len());
+        assert_eq!(read["path"], "a \"b\"\n.wav");
+        let positions: Vec<_> = KEYS.map(|key| line.find(&format!("\"{key}\":")).unwrap()).into();
+        assert!(positions.is_sorted() && line.lines().count() == 1, "{line}");
+        assert_eq!(read.values().filter(|value| value.is_null()).count(), KEYS.len() - 2);
+    }
+
+    #[test]
+    fn a_name_with_commas_and_quotes_is_one_field() {
+        assert_eq!(csv(&nothing("a, \"b\".wav")), "\"a, \"\"b\"\".wav\",true,,,,,,,,,,,,\n");
+    }
+
+    #[test]
+    fn a_name_cannot_write_to_the_terminal() {
+        assert!(!table(&nothing("a\x1b[2J\n.wav"), false).trim_end().contains(char::is_control));
+    }
+}
