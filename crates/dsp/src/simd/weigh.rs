@@ -58,6 +58,12 @@ pub(crate) fn weigh_pair(
 ) -> usize {
     let [one, two] = states else { return 0 };
     let both = [one, two];
+    // Half as many segments have half as much to hand on.
+    #[cfg(target_arch = "x86_64")]
+    let level = match level {
+        Level::Avx512 if out.len() < FEW => Level::Avx2,
+        other => other,
+    };
     match (level, view) {
         (Level::Scalar, _) => 0,
         #[cfg(target_arch = "x86_64")]
@@ -229,5 +235,8 @@ fn squared<V: Doubles>(y: V, start: &[V; 4], answer: &[V; 4]) -> V {
 pub(super) const WIDEST: usize = 8;
 /// Frames of the longest segment: a run of 512 over four lanes.
 const LONGEST_SEGMENT: usize = 128;
+/// Frames for which the widest register is not worth its many segments.
+#[cfg(target_arch = "x86_64")]
+const FEW: usize = 160;
 /// Below this, handing states on costs more than lanes save.
 const SHORTEST_SEGMENT: usize = 4;
