@@ -229,7 +229,7 @@ fn progress(files: usize, quiet: bool) -> ProgressBar {
     }
     let bar = ProgressBar::with_draw_target(Some(files as u64), ProgressDrawTarget::stderr());
     // The template is a constant; were it wrong, the default would do.
-    bar.with_style(
+    bar.with_message("0 x real time").with_style(
         ProgressStyle::with_template("{wide_bar} {pos}/{len} files, {msg}, {eta} left")
             .unwrap_or_else(|_| ProgressStyle::default_bar()),
     )
