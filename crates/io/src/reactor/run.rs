@@ -44,6 +44,8 @@ pub(super) struct Reactor {
     scratch: Vec<u8>,
     said: Vec<Said>,
     due: Vec<u64>,
+    /// Everybody, while they are looked after.
+    tokens: Vec<u64>,
     stats: ReactorStats,
     published: Publisher<ReactorStats>,
     stopped: bool,
@@ -137,6 +139,7 @@ impl Reactor {
             scratch: vec![0; 16 * 1_024],
             said: Vec::new(),
             due: Vec::new(),
+            tokens: Vec::new(),
             stats: ReactorStats::default(),
             published,
             stopped: false,
@@ -434,8 +437,9 @@ impl Reactor {
 
     fn maintain(&mut self, now: Instant) {
         self.tell_untold();
-        let tokens: Vec<u64> = self.entities.tokens().collect();
-        for token in tokens {
+        let mut tokens = core::mem::take(&mut self.tokens);
+        tokens.extend(self.entities.tokens());
+        for token in tokens.drain(..) {
             let result = match self.entities.get_mut(token) {
                 Some(Entity::Peer(peer)) => peer.maintain(now),
                 Some(Entity::Web(listener)) => listener.maintain(now),
@@ -445,6 +449,7 @@ impl Reactor {
                 self.close(token, cause);
             }
         }
+        self.tokens = tokens;
         self.published.publish(self.stats);
     }
 
