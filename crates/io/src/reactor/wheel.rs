@@ -3,13 +3,20 @@
 //! A session's chunks go out once per *wait*, all that are due in one call. Sessions are spread over
 //! the ticks of that wait, so that a Time request never finds more than one tick's worth of sending
 //! in front of it.
+//!
+//! The slots are lists in one piece of memory. A vector for each was rejected: whenever a late wake
+//! throws two slots together, one of them would have to grow.
 
 use aulos_core::{Instant, Span};
 
 /// A ring of slots, one per tick.
 #[derive(Debug)]
 pub(super) struct Wheel {
-    slots: Vec<Vec<u64>>,
+    /// The first entry of each slot.
+    slots: [Option<usize>; SLOTS],
+    entries: Vec<Entry>,
+    /// The first entry that nobody uses.
+    free: Option<usize>,
     position: usize,
     next: Instant,
     /// Where the next newcomer goes, so that they spread.
@@ -17,9 +24,23 @@ pub(super) struct Wheel {
     len: usize,
 }
 
+#[derive(Debug)]
+struct Entry {
+    token: u64,
+    next: Option<usize>,
+}
+
 impl Wheel {
     pub(super) fn new(now: Instant) -> Self {
-        Self { slots: vec![Vec::new(); SLOTS], position: 0, next: now + TICK, spread: 0, len: 0 }
+        Self {
+            slots: [None; SLOTS],
+            entries: Vec::new(),
+            free: None,
+            position: 0,
+            next: now + TICK,
+            spread: 0,
+            len: 0,
+        }
     }
 
     /// Puts a newcomer that is served every `ticks` ticks somewhere within the first round.
@@ -31,7 +52,19 @@ impl Wheel {
     /// Puts `token` `ticks` ticks ahead.
     pub(super) fn add_after(&mut self, token: u64, ticks: usize) {
         let slot = (self.position + ticks.min(SLOTS - 1)) % SLOTS;
-        self.slots[slot].push(token);
+        let entry = Entry { token, next: self.slots[slot] };
+        let index = match self.free {
+            Some(index) => {
+                self.free = self.entries[index].next;
+                self.entries[index] = entry;
+                index
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() - 1
+            }
+        };
+        self.slots[slot] = Some(index);
         self.len += 1;
     }
 
@@ -40,7 +73,8 @@ impl Wheel {
         if self.len == 0 {
             return None;
         }
-        let ahead = (0..SLOTS).find(|ahead| !self.slot(*ahead).is_empty())?;
+        let ahead =
+            (0..SLOTS).find(|ahead| self.slots[(self.position + ahead) % SLOTS].is_some())?;
         Some(self.next + TICK * i64::try_from(ahead).unwrap_or(0))
     }
 
@@ -56,17 +90,25 @@ impl Wheel {
             if now < self.next {
                 return;
             }
-            let slot = &mut self.slots[self.position];
-            self.len -= slot.len();
-            due.append(slot);
+            self.empty_slot(due);
             self.position = (self.position + 1) % SLOTS;
             self.next += TICK;
         }
         self.next = self.next.max(now);
     }
 
-    fn slot(&self, ahead: usize) -> &Vec<u64> {
-        &self.slots[(self.position + ahead) % SLOTS]
+    /// Moves the tokens of the present slot into `due`.
+    fn empty_slot(&mut self, due: &mut Vec<u64>) {
+        // All of them may be due at once some day: room for that is made here, and only once.
+        due.reserve(self.len);
+        let mut first = self.slots[self.position].take();
+        while let Some(index) = first {
+            let entry = &mut self.entries[index];
+            due.push(entry.token);
+            first = core::mem::replace(&mut entry.next, self.free);
+            self.free = Some(index);
+            self.len -= 1;
+        }
     }
 }
 

@@ -1,0 +1,271 @@
+//! The house at work, on real sockets: once everybody is there, no thread that carries sound
+//! touches the allocator - neither for a chunk nor for an answer to a client's question of the time.
+
+#![allow(unsafe_code, reason = "a counting allocator is the proof, and allocators are unsafe")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use aulos_core::{Codec, HEADROOM, SampleSpec, Span};
+use aulos_engine::encode::make;
+use aulos_engine::generate::Demo;
+use aulos_engine::input::{self, Input};
+use aulos_engine::source::{Pacing, RingSource, Source};
+use aulos_engine::station::{Config, Station};
+use aulos_engine::status::StationStatus;
+use aulos_engine::switch;
+use aulos_io::feed::{ByteFeed, FeedState, Fifo, FifoMode};
+use aulos_io::reactor::{Channel, Context, Event, EventSink};
+use aulos_io::{SystemClock, Workers};
+use aulos_proto::snap::client::{self, Client, Output};
+use aulos_proto::snap::sync::Filter;
+use aulos_proto::snap::wire::{self, Hello, ServerSettings};
+use aulos_rt::ring::ring;
+use aulos_rt::{Pool, Reader};
+
+struct Counting;
+
+/// Whether the counter runs, and what it has counted on the threads of the house.
+static COUNTING: AtomicBool = AtomicBool::new(false);
+static MADE: AtomicU64 = AtomicU64::new(0);
+static FREED: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static IS_OURS: Cell<Option<bool>> = const { Cell::new(None) };
+}
+
+/// Whether this thread carries sound; found out once, without allocating.
+fn is_ours() -> bool {
+    if let Some(known) = IS_OURS.get() {
+        return known;
+    }
+    let mut name = [0u8; 16];
+    // SAFETY: the kernel writes at most 16 bytes, with a zero at the end.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    let ours = name.starts_with(b"aulos-net-") || name.starts_with(b"aulos-station-");
+    IS_OURS.set(Some(ours));
+    ours
+}
+
+fn count(counter: &AtomicU64) {
+    if COUNTING.load(SeqCst) && is_ours() {
+        counter.fetch_add(1, SeqCst);
+    }
+}
+
+// SAFETY: every call goes to the system's allocator with the arguments it came with.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(&MADE);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(&FREED);
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Answers every Hello, as the control plane does.
+struct Control(Mutex<Option<Context>>);
+
+impl EventSink for Control {
+    fn event(&self, event: Event) -> Result<(), Event> {
+        if let Event::Hello { session, .. } = event {
+            let context = self.0.lock().unwrap();
+            let context = context.as_ref().unwrap();
+            assert!(context.set(session, ServerSettings::default()));
+            assert!(context.play(session, 0));
+        }
+        Ok(())
+    }
+}
+
+/// A station with a FIFO over the demo, two reactors, one worker.
+struct House {
+    control: Arc<Control>,
+    workers: Workers,
+    address: SocketAddr,
+    status: Reader<StationStatus>,
+}
+
+impl House {
+    fn start(fifo: &std::path::Path) -> Self {
+        let control = Arc::new(Control(Mutex::new(None)));
+        let sink: Arc<dyn EventSink> = control.clone();
+        let mut context = Context::start(2, &sink).unwrap();
+        let (spec, chunk) = (SampleSpec::DEFAULT, Span::from_millis(20));
+        let quantum = spec.rate.frames(chunk);
+
+        let (publisher, _) = aulos_rt::latest(FeedState::Waiting);
+        let (feed, items) = ByteFeed::new(spec, publisher);
+        context.add_feeder(Box::new(Fifo::new(fifo.into(), FifoMode::Create, feed)));
+        let live: Box<dyn Source> = Box::new(RingSource::new(items, Pacing::Live));
+        let inputs = [live, Box::new(Demo::new(spec.rate, quantum))]
+            .map(|source| Input::new(source, spec.rate, spec.layout, input::Config::default()));
+
+        let encoder = make(Codec::Flac, spec, quantum).unwrap();
+        let channel = Channel {
+            name: "default".into(),
+            codec: Codec::Flac,
+            spec,
+            stream_header: encoder.header().to_vec(),
+            codec_header: wire::codec_header(Codec::Flac, spec, encoder.header()).unwrap().into(),
+            buffer: Span::from_secs(1),
+            chunk,
+        };
+        let (outputs, taps) = (0..context.reactors()).map(|_| ring(64)).unzip();
+        context.add_station(&channel, taps);
+        let now = SystemClock::now();
+        let (published, status) = aulos_rt::latest(StationStatus::new(now));
+        let config = Config {
+            quantum,
+            switch: switch::Config::default(),
+            crossfade: Span::from_millis(20),
+            write_header: wire::write_chunk_header,
+        };
+        let pool = Pool::new(256, || Vec::with_capacity(HEADROOM + 8 * quantum.as_usize() + 256));
+        let station = Station::new(config, now, inputs.into(), encoder, pool, outputs, published);
+        let mut workers = Workers::start(1).unwrap();
+        workers.add(station);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        context.listen(listener).unwrap();
+        *control.0.lock().unwrap() = Some(context);
+        Self { control, workers, address, status }
+    }
+
+    fn stop(mut self) {
+        let mut context = self.control.0.lock().unwrap().take().unwrap();
+        context.stop();
+        self.workers.stop();
+    }
+}
+
+/// What the clients got while the counter ran.
+static CHUNKS: AtomicU64 = AtomicU64::new(0);
+static ANSWERS: AtomicU64 = AtomicU64::new(0);
+
+/// A client on a thread of its own, until it is told to stop.
+fn client(address: SocketAddr, number: u64, done: Arc<AtomicBool>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let hello = Hello::new(&format!("client-{number}"));
+        let config = client::Config { hello, filter: Filter::default() };
+        let mut machine = Client::new(config, SystemClock::now());
+        let (mut scratch, mut out) = (vec![0; 65_536], Vec::new());
+        while !done.load(SeqCst) {
+            let (counting, answers) = (COUNTING.load(SeqCst), machine.sync().exchanges());
+            machine.handle_timeout(SystemClock::now());
+            if let Ok(count) = socket.read(&mut scratch) {
+                assert!(count > 0, "the house hung up");
+                let input = client::Input::Received(&scratch[..count]);
+                machine.handle_input(SystemClock::now(), input);
+            }
+            let mut chunks = 0;
+            while let Some(output) = machine.poll_output() {
+                match output {
+                    Output::Send(message) => message.write(SystemClock::now(), &mut out),
+                    Output::Chunk { .. } => chunks += 1,
+                    _ => {}
+                }
+            }
+            if counting {
+                CHUNKS.fetch_add(chunks, SeqCst);
+                ANSWERS.fetch_add((machine.sync().exchanges() - answers) as u64, SeqCst);
+            }
+            socket.write_all(&out).unwrap();
+            out.clear();
+        }
+    })
+}
+
+/// Somebody who plays into the FIFO in real time: noise until the counter runs, so that the
+/// encoder's own buffers have grown to the hardest sound.
+fn writer(fifo: std::path::PathBuf, done: Arc<AtomicBool>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut pipe = OpenOptions::new().write(true).open(fifo).unwrap();
+        let mut at = SystemClock::now();
+        let mut noise = 1u32;
+        let mut bytes = [0; 4 * 480];
+        loop {
+            let quiet = COUNTING.load(SeqCst);
+            for sample in bytes.as_chunks_mut::<2>().0 {
+                noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let loud = (noise >> 16).to_le_bytes();
+                *sample = if quiet { [loud[0], 0] } else { [loud[0], loud[1]] };
+            }
+            if done.load(SeqCst) {
+                return;
+            }
+            pipe.write_all(&bytes).unwrap();
+            at += Span::from_millis(10);
+            SystemClock::sleep_until(at);
+        }
+    })
+}
+
+#[test]
+fn fifty_clients_are_served_without_a_call() {
+    let fifo = std::env::temp_dir().join(format!("aulos-test-{}-alloc", std::process::id()));
+    drop(std::fs::remove_file(&fifo));
+    let mut house = House::start(&fifo);
+    let done = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> =
+        (0..CLIENTS).map(|number| client(house.address, number, done.clone())).collect();
+    while !fifo.exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let writer = writer(fifo.clone(), done.clone());
+    // What has to happen once, has happened: everybody is there, and the FIFO on air.
+    std::thread::sleep(Duration::from_secs(3));
+    wait_for(|| house.status.read().active == Some(0));
+    std::thread::sleep(Duration::from_millis(500));
+
+    let before = house.status.read().chunks;
+    COUNTING.store(true, SeqCst);
+    wait_for(|| {
+        house.status.read().chunks >= before + 250
+            && CHUNKS.load(SeqCst) >= 200 * CLIENTS
+            && ANSWERS.load(SeqCst) >= 3 * CLIENTS
+    });
+    COUNTING.store(false, SeqCst);
+    let calls = (MADE.load(SeqCst), FREED.load(SeqCst));
+    done.store(true, SeqCst);
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    writer.join().unwrap();
+    house.stop();
+    drop(std::fs::remove_file(&fifo));
+
+    let (chunks, answers) = (CHUNKS.load(SeqCst), ANSWERS.load(SeqCst));
+    println!("{chunks} chunks heard, {answers} questions of the time answered");
+    println!("{} allocations, {} frees on the threads of the house", calls.0, calls.1);
+    assert_eq!(calls, (0, 0));
+}
+
+/// Waits for a minute at most.
+fn wait_for(mut happened: impl FnMut() -> bool) {
+    for _ in 0..600 {
+        if happened() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("it did not happen");
+}
+
+const CLIENTS: u64 = 50;
