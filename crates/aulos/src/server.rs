@@ -4,7 +4,7 @@ use std::fs::DirBuilder;
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::config::{Endpoint, Listen, Resolved};
 use crate::control::{Control, HostInfo, TICK, count, registry_for};
 use crate::exit::{Exit, Failure};
-use crate::house::{Command, EVENT_QUEUE, Event, Full, House, ListenSink, StationStatus};
+use crate::house::{Event, House, ListenSink};
 use crate::registry::store::{self, Loaded};
 use crate::{control, http};
 
@@ -26,7 +26,8 @@ pub struct Audio {
     pub house: Arc<dyn House>,
     /// Takes web listeners.
     pub listen: Arc<dyn ListenSink>,
-    /// Where the audio's events come out; a queue of [`EVENT_QUEUE`].
+    /// Where the audio's events come out; a queue of
+    /// [`EVENT_QUEUE`](crate::house::EVENT_QUEUE).
     pub events: mpsc::Receiver<Event>,
     /// Where clients connect; `None` while there is no such port.
     pub stream: Option<SocketAddr>,
@@ -199,40 +200,5 @@ fn load_state(dir: &Path) -> Vec<crate::registry::Group> {
             tracing::warn!(%error, "server.json could not be read");
             Vec::new()
         }
-    }
-}
-
-/// No audio at all: every station is stopped and listeners are told so.
-#[must_use]
-pub fn unwired() -> Audio {
-    // Nobody sends: the receiver ends at once, which `run` takes for silence.
-    let (_, events) = mpsc::channel(EVENT_QUEUE);
-    Audio { house: Arc::new(Unwired), listen: Arc::new(Unwired), events, stream: None }
-}
-
-#[derive(Debug)]
-struct Unwired;
-
-impl House for Unwired {
-    fn command(&self, _: Command) -> Result<(), Full> {
-        Ok(())
-    }
-
-    fn status(&self, _: usize) -> StationStatus {
-        StationStatus::default()
-    }
-
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
-    }
-}
-
-impl ListenSink for Unwired {
-    fn accept(&self, socket: TcpStream, _: SocketAddr, _: Vec<u8>) {
-        use std::io::Write;
-        const NOBODY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\
-            Content-Type: text/plain\r\nContent-Length: 24\r\n\r\nthe station is stopped.\n";
-        // A courtesy: a peer that cannot take it at once does not get it.
-        (&socket).write_all(NOBODY).ok();
     }
 }

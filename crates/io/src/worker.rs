@@ -37,7 +37,7 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Runs `station` on the worker that has the fewest.
+    /// Runs `station` on one of the workers, each in its turn.
     pub fn add(&mut self, station: Station) {
         self.next = (self.next + 1) % self.threads.len();
         // A worker ends only after its sender has.
