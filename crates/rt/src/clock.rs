@@ -3,6 +3,7 @@
 //! `run` functions do.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::sys;
 
@@ -14,6 +15,16 @@ use crate::sys;
 #[must_use]
 pub fn now() -> u64 {
     sys::now()
+}
+
+/// The instant that is `span` from now.
+pub(crate) fn after(span: Duration) -> u64 {
+    now().saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The time until `at`; zero when that is over.
+pub(crate) fn left(at: u64) -> Duration {
+    Duration::from_nanos(at.saturating_sub(now()))
 }
 
 /// How urgent a thread should be.

@@ -15,11 +15,13 @@
 //! | a state of which only the newest value matters | [`latest()`] |
 
 mod bell;
+pub mod channel;
 pub mod clock;
 mod discard;
 mod latest;
 mod limits;
 mod log;
+pub mod main_loop;
 pub mod notify;
 pub mod pipe;
 mod pool;

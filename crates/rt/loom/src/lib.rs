@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 mod clock;
+pub mod foreign;
 mod limits;
 pub mod models;
 mod slots;
@@ -14,6 +15,9 @@ mod sys;
 pub mod latest;
 #[path = "../../src/bell.rs"]
 mod bell;
+#[path = "../../src/channel/mod.rs"]
+#[allow(unused_imports, reason = "the main loop, which models lack, uses more of it")]
+pub mod channel;
 #[path = "../../src/notify/mod.rs"]
 pub mod notify;
 #[path = "../../src/pool.rs"]

@@ -1,27 +1,84 @@
-//! A futex as the kernel has it: one lock around "is the word still that?" and the sleep.
-//! A sleeper whom nobody wakes is a deadlock, which loom reports.
+//! A futex as the kernel has it: one lock around "is the word still that?" and the sleep, and a row of
+//! sleepers per word. A sleeper whom nobody wakes is a deadlock, which loom reports.
 
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use loom::sync::{Condvar, Mutex};
+use loom::thread;
 
 use crate::sync::{AtomicU32, Ordering};
 
 loom::lazy_static! {
-    static ref BUCKET: Mutex<()> = Mutex::new(());
-    static ref SLEEPERS: Condvar = Condvar::new();
+    /// Who sleeps, and on which word.
+    static ref ROW: Mutex<Vec<(usize, Arc<Condvar>)>> = Mutex::new(Vec::new());
 }
 
-pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, _timeout: Option<Duration>) {
-    let bucket = BUCKET.lock().unwrap();
-    if word.load(Ordering::SeqCst) == expected {
-        drop(SLEEPERS.wait(bucket).unwrap());
+fn name_of(word: &AtomicU32) -> usize {
+    std::ptr::from_ref(word).addr()
+}
+
+/// A sleep with a limit ends at once: it may.
+pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, limit: Option<Duration>) {
+    if limit.is_some() {
+        return thread::yield_now();
+    }
+    let mut row = ROW.lock().unwrap();
+    if word.load(Ordering::SeqCst) != expected {
+        return;
+    }
+    let bed = Arc::new(Condvar::new());
+    row.push((name_of(word), bed.clone()));
+    while row.iter().any(|(_, other)| Arc::ptr_eq(other, &bed)) {
+        row = bed.wait(row).unwrap();
     }
 }
 
-pub(crate) fn futex_wake(_word: &AtomicU32) {
-    let _bucket = BUCKET.lock().unwrap();
-    SLEEPERS.notify_all();
+pub(crate) fn futex_wake(word: &AtomicU32) {
+    wake_at_most(word, usize::MAX);
+}
+
+pub(crate) fn futex_wake_one(word: &AtomicU32) {
+    wake_at_most(word, 1);
+}
+
+fn wake_at_most(word: &AtomicU32, most: usize) {
+    let mut row = ROW.lock().unwrap();
+    for _ in 0..most {
+        let Some(first) = row.iter().position(|(name, _)| *name == name_of(word)) else { return };
+        row.remove(first).1.notify_one();
+    }
+}
+
+/// A descriptor, and a `poll` for it.
+#[derive(Debug)]
+pub struct Signal {
+    is_raised: Mutex<bool>,
+    bed: Condvar,
+}
+
+impl Signal {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { is_raised: Mutex::new(false), bed: Condvar::new() })
+    }
+
+    pub(crate) fn raise(&self) {
+        *self.is_raised.lock().unwrap() = true;
+        self.bed.notify_all();
+    }
+
+    pub(crate) fn clear(&self) {
+        *self.is_raised.lock().unwrap() = false;
+    }
+
+    /// Sleeps until it is raised.
+    pub fn poll(&self) {
+        let mut is_raised = self.is_raised.lock().unwrap();
+        while !*is_raised {
+            is_raised = self.bed.wait(is_raised).unwrap();
+        }
+    }
 }
 
 pub(crate) fn precise_sleep() {}

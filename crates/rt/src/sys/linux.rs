@@ -1,7 +1,8 @@
 //! Linux.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -98,9 +99,60 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Durati
 
 /// Wakes whoever sleeps on `word`.
 pub(crate) fn futex_wake(word: &AtomicU32) {
+    wake_at_most(word, i32::MAX);
+}
+
+/// Wakes one of those who sleep on `word`.
+pub(crate) fn futex_wake_one(word: &AtomicU32) {
+    wake_at_most(word, 1);
+}
+
+fn wake_at_most(word: &AtomicU32, most: i32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the kernel uses the address of the word as a name only.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, i32::MAX) };
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, most) };
+}
+
+/// A file descriptor that is readable from [`Signal::raise`] until [`Signal::clear`].
+#[derive(Debug)]
+pub(crate) struct Signal(OwnedFd);
+
+impl Signal {
+    /// Makes one that is not raised.
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: a plain request.
+        let number = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if number < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call has just made this descriptor, and nobody else knows it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(number) }))
+    }
+
+    pub(crate) fn raise(&self) {
+        let one = 1_u64.to_ne_bytes();
+        // It can only be refused when the count is at its end, and then it is raised.
+        // SAFETY: eight bytes of an array that lives during the call.
+        unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    pub(crate) fn clear(&self) {
+        let mut count = [0_u8; 8];
+        // SAFETY: the array has room for the eight bytes.
+        unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    }
+}
+
+impl<T> AsFd for crate::channel::FdReceiver<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.signal().0.as_fd()
+    }
+}
+
+impl AsFd for crate::main_loop::LoopFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.signal().0.as_fd()
+    }
 }
 
 /// Nanoseconds on the monotonic clock.
@@ -136,5 +188,5 @@ pub(crate) fn set_nice(nice: i8) -> Result<(), i32> {
 }
 
 fn last_error() -> i32 {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }

@@ -7,9 +7,13 @@
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{Mirror, futex_wait, futex_wake, now, precise_sleep, set_fifo, set_nice};
+pub(crate) use linux::{
+    Mirror, Signal, futex_wait, futex_wake, futex_wake_one, now, precise_sleep, set_fifo, set_nice,
+};
 
 #[cfg(not(target_os = "linux"))]
 mod other;
 #[cfg(not(target_os = "linux"))]
-pub(crate) use other::{Mirror, futex_wait, futex_wake, now, precise_sleep, set_fifo, set_nice};
+pub(crate) use other::{
+    Mirror, Signal, futex_wait, futex_wake, futex_wake_one, now, precise_sleep, set_fifo, set_nice,
+};

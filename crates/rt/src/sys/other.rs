@@ -1,5 +1,6 @@
 //! Systems without calls of our own: correct, but sleepers look again instead of being woken.
 
+use std::io;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -36,6 +37,27 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Durati
 
 /// Nothing to do: sleepers look by themselves.
 pub(crate) fn futex_wake(_word: &AtomicU32) {}
+
+/// Nothing to do, as above.
+pub(crate) fn futex_wake_one(_word: &AtomicU32) {}
+
+/// Cannot be made here.
+#[derive(Debug)]
+pub(crate) enum Signal {}
+
+impl Signal {
+    pub(crate) fn new() -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn raise(&self) {
+        match *self {}
+    }
+
+    pub(crate) fn clear(&self) {
+        match *self {}
+    }
+}
 
 /// Nanoseconds since this was asked first.
 #[allow(clippy::disallowed_methods, reason = "`rt::sys` is where a clock may be read")]

@@ -1,0 +1,22 @@
+//! A foreign loop that sleeps on the descriptor of a channel.
+
+use loom::thread;
+
+use crate::channel::{TryRecvError, bounded};
+
+/// It takes until "empty", then sleeps; nothing may be left when the senders are gone.
+pub fn a_descriptor_is_raised() {
+    let (sender, receiver) = bounded(2);
+    let thread = thread::spawn(move || (1..=2).for_each(|item| sender.try_send(item).unwrap()));
+    let mut receiver = receiver.into_fd().unwrap();
+    let mut got = Vec::new();
+    loop {
+        match receiver.try_recv() {
+            Ok(item) => got.push(item),
+            Err(TryRecvError::Empty) => receiver.signal().poll(),
+            Err(TryRecvError::Closed) => break,
+        }
+    }
+    assert_eq!(got, [1, 2]);
+    thread.join().unwrap();
+}

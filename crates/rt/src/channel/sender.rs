@@ -1,0 +1,237 @@
+//! The ends that put items in.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::shared::Core;
+use super::{Closed, SendError};
+use crate::clock;
+use crate::sync::Arc;
+
+/// The end of a bounded channel for ordinary threads: wakes the receiver, and may wait for room.
+/// Clones are further senders.
+///
+/// Sending allocates nothing and takes no lock; it calls the system only to wake a receiver that
+/// sleeps, or to sleep itself. That is still not for a real-time thread: see
+/// [`Sender::realtime`].
+pub struct Sender<T> {
+    core: Arc<Core<T>>,
+}
+
+impl<T> Sender<T> {
+    /// The first sender of a channel.
+    pub(super) fn new(core: Arc<Core<T>>) -> Self {
+        core.add_sender();
+        Self { core }
+    }
+
+    /// Puts an item in if there is room.
+    ///
+    /// # Errors
+    /// Gives the item back: [`SendError::Full`] or [`SendError::Closed`].
+    pub fn try_send(&self, item: T) -> Result<(), SendError<T>> {
+        self.core.push(item)?;
+        self.core.wake();
+        Ok(())
+    }
+
+    /// Puts an item in, and sleeps until there is room for it. Who sends on the receiver's own
+    /// thread must not wait for it: use [`Sender::try_send`].
+    ///
+    /// # Errors
+    /// Gives the item back when the receiver is gone or has closed, also if that happens while this
+    /// sleeps.
+    pub fn send(&self, item: T) -> Result<(), Closed<T>> {
+        self.send_until(item, None).map_err(|refused| Closed(refused.into_item()))
+    }
+
+    /// Like [`Sender::send`], but for this long at most.
+    ///
+    /// # Errors
+    /// Gives the item back: [`SendError::Full`] when the time is over, or [`SendError::Closed`].
+    pub fn send_timeout(&self, item: T, limit: Duration) -> Result<(), SendError<T>> {
+        self.send_until(item, Some(clock::after(limit)))
+    }
+
+    fn send_until(&self, mut item: T, until: Option<u64>) -> Result<(), SendError<T>> {
+        loop {
+            let left = until.map(clock::left);
+            item = match self.try_send(item) {
+                // This look came after the last sleep, so no wake is lost with who gives up.
+                Err(SendError::Full(item)) if left.is_some_and(|left| left.is_zero()) => {
+                    return Err(SendError::Full(item));
+                }
+                Err(SendError::Full(item)) => item,
+                done => return done,
+            };
+            self.core.room.0.wait(left, || self.core.admits());
+        }
+    }
+
+    /// A further sender, for a real-time thread.
+    ///
+    /// Not for a real-time thread: may wake the receiver, which from now on must look by itself.
+    #[must_use]
+    pub fn realtime(&self) -> RealtimeSender<T> {
+        self.core.add_sender();
+        self.core.add_realtime();
+        self.core.wake();
+        RealtimeSender { core: self.core.clone() }
+    }
+
+    /// Items that fit now; a snapshot.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.core.free()
+    }
+
+    /// Nothing is accepted any more. Once true it stays true; when false, the receiver may still go
+    /// at any moment.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.core.is_closed()
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Self::new(self.core.clone())
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        if self.core.remove_sender() {
+            self.core.wake();
+        }
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").field("free", &self.free()).finish_non_exhaustive()
+    }
+}
+
+/// The end of a bounded channel for a real-time thread: it never waits and never wakes anybody.
+/// Made by [`Sender::realtime`].
+///
+/// The receiver finds the item when it looks next: see [the module](super#a-sender-that-wakes-nobody).
+/// Whoever drops the last end of a channel frees its memory; so let the receiver, or a [`Sender`] on
+/// an ordinary thread, outlive this one.
+pub struct RealtimeSender<T> {
+    core: Arc<Core<T>>,
+}
+
+impl<T> RealtimeSender<T> {
+    /// Puts an item in if there is room.
+    ///
+    /// # Real-time
+    /// No allocation, no lock, no system call. Wait-free if this is the only sender; with others it
+    /// is lock-free: it begins again only when another sender was faster.
+    ///
+    /// # Errors
+    /// Gives the item back: [`SendError::Full`] or [`SendError::Closed`]. What owns memory should
+    /// then go into a [`bin`](crate::bin).
+    #[inline]
+    pub fn push(&self, item: T) -> Result<(), SendError<T>> {
+        self.core.push(item)
+    }
+
+    /// Items that fit now; a snapshot.
+    ///
+    /// # Real-time
+    /// Wait-free.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.core.free()
+    }
+
+    /// Nothing is accepted any more; see [`Sender::is_closed`].
+    ///
+    /// # Real-time
+    /// Wait-free.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.core.is_closed()
+    }
+}
+
+impl<T> Clone for RealtimeSender<T> {
+    fn clone(&self) -> Self {
+        self.core.add_sender();
+        self.core.add_realtime();
+        Self { core: self.core.clone() }
+    }
+}
+
+impl<T> Drop for RealtimeSender<T> {
+    fn drop(&mut self) {
+        // In this order: a receiver that sees no real-time sender, and may therefore sleep without
+        // limit, sees before it sleeps that this one is gone. Nobody is woken.
+        self.core.remove_sender();
+        self.core.remove_realtime();
+    }
+}
+
+impl<T> fmt::Debug for RealtimeSender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RealtimeSender").field("free", &self.free()).finish_non_exhaustive()
+    }
+}
+
+/// The end of an unbounded channel. Clones are further senders.
+///
+/// Not for a real-time thread: every item is allocated.
+pub struct UnboundedSender<T> {
+    core: Arc<Core<T>>,
+}
+
+impl<T> UnboundedSender<T> {
+    /// The first sender of a channel.
+    pub(super) fn new(core: Arc<Core<T>>) -> Self {
+        core.add_sender();
+        Self { core }
+    }
+
+    /// Puts an item in. Never waits.
+    ///
+    /// # Errors
+    /// Gives the item back when the receiver is gone or has closed.
+    pub fn send(&self, item: T) -> Result<(), Closed<T>> {
+        self.core.push(item).map_err(|refused| Closed(refused.into_item()))?;
+        self.core.wake();
+        Ok(())
+    }
+
+    /// Nothing is accepted any more; see [`Sender::is_closed`].
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.core.is_closed()
+    }
+
+    /// Wakes the receiver though nothing was sent.
+    pub(crate) fn wake(&self) {
+        self.core.wake();
+    }
+}
+
+impl<T> Clone for UnboundedSender<T> {
+    fn clone(&self) -> Self {
+        Self::new(self.core.clone())
+    }
+}
+
+impl<T> Drop for UnboundedSender<T> {
+    fn drop(&mut self) {
+        if self.core.remove_sender() {
+            self.core.wake();
+        }
+    }
+}
+
+impl<T> fmt::Debug for UnboundedSender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnboundedSender").field("closed", &self.is_closed()).finish_non_exhaustive()
+    }
+}

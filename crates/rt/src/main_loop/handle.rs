@@ -1,0 +1,160 @@
+//! What one can ask of a loop, from its own thread and from others.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::attach::{Attached, dispatch};
+use super::task::{self, Task};
+use super::timer::{Interval, Sleep, Wish};
+use super::{Command, StaysHere};
+use crate::channel::{Receiver, UnboundedSender};
+use crate::notify::Dispatcher;
+
+/// What the loop's own thread can ask of it. Clones are further handles.
+#[derive(Clone, Debug)]
+pub struct Local {
+    pub(super) handle: Handle,
+    pub(super) stays_here: StaysHere,
+}
+
+impl Local {
+    /// Runs `each` for every item of the channel, in order. The task is finished after the last
+    /// item, when the channel is closed; if it is dropped before that, the receiver is dropped.
+    ///
+    /// While there is a [`RealtimeSender`](crate::channel::RealtimeSender), which wakes nobody, the
+    /// loop looks every 5 ms by itself.
+    pub fn attach<T, F>(&self, receiver: Receiver<T>, each: F) -> Task<()>
+    where
+        T: Send + 'static,
+        F: FnMut(T) + 'static,
+    {
+        self.spawn(Attached::new(self.handle.clone(), receiver, each))
+    }
+
+    /// Polls a dispatcher when it asks for it, so that its callbacks run on this loop. Not with
+    /// [`Strategy::Event`](crate::notify::Strategy::Event): that one never asks.
+    ///
+    /// [`Notifier::beat`](crate::notify::Notifier::beat) and the loop must go by the same clock.
+    pub fn dispatch<F>(&self, dispatcher: Dispatcher<F>) -> Task<()>
+    where
+        F: ?Sized + FnMut() + 'static,
+    {
+        self.spawn(dispatch(self.handle.clone(), dispatcher))
+    }
+
+    /// Runs a future that may hold what belongs to this thread.
+    pub fn spawn<F>(&self, future: F) -> Task<F::Output>
+    where
+        F: Future + 'static,
+        F::Output: 'static,
+    {
+        task::spawn_local(&self.handle.shared, future)
+    }
+
+    /// What any thread can ask of the loop.
+    #[must_use]
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+/// What any thread can ask of a loop. Clones are further handles. Not for real-time threads.
+#[derive(Clone)]
+pub struct Handle {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Handle {
+    /// Runs a future on the loop's thread. If the loop is gone, the future is dropped.
+    pub fn spawn<F>(&self, future: F) -> Task<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        task::spawn(&self.shared, future)
+    }
+
+    /// Runs a closure on the loop's thread, after what was asked of it before. If the loop is gone,
+    /// the closure is dropped.
+    pub fn call(&self, work: impl FnOnce() + Send + 'static) {
+        self.spawn(async move { work() }).detach();
+    }
+
+    /// Waits until the loop's time is `at`, in nanoseconds on the clock that it is polled with. The
+    /// future can be awaited anywhere.
+    pub fn sleep_until(&self, at: u64) -> Sleep {
+        Sleep::new(self.clone(), Wish::At(at))
+    }
+
+    /// Waits for `span`, counted from the turn in which the loop learns of it: after the first poll
+    /// of the future, not after this call.
+    pub fn sleep(&self, span: Duration) -> Sleep {
+        Sleep::new(self.clone(), Wish::after(span))
+    }
+
+    /// A clock that ticks every `period`, the first time one period after its first poll.
+    pub fn every(&self, period: Duration) -> Interval {
+        Interval::new(self.clone(), period)
+    }
+
+    /// The time at which the loop was polled last, in nanoseconds.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.shared.now.load(Ordering::Acquire)
+    }
+
+    /// Ends [`MainLoop::run`](super::MainLoop::run) after the turn at hand; if it does not run, the
+    /// next run ends after its first turn.
+    pub fn quit(&self) {
+        self.shared.quit.store(true, Ordering::Release);
+        self.shared.inbox.wake();
+    }
+
+    /// Somebody has called [`Handle::quit`] and no run has ended by it yet: what a foreign loop in
+    /// which this one is embedded may want to know.
+    #[must_use]
+    pub fn is_quitting(&self) -> bool {
+        self.shared.is_quitting()
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("now", &self.now()).finish_non_exhaustive()
+    }
+}
+
+/// What the loop and its handles share.
+pub(super) struct Shared {
+    inbox: UnboundedSender<Command>,
+    quit: AtomicBool,
+    now: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(inbox: UnboundedSender<Command>) -> Self {
+        Self { inbox, quit: AtomicBool::new(false), now: AtomicU64::new(0) }
+    }
+
+    /// Asks the loop; gives the command back, to be dropped by its owner, if there is none.
+    pub(super) fn send(&self, command: Command) -> Result<(), Command> {
+        self.inbox.send(command).map_err(|closed| closed.0)
+    }
+
+    /// The loop's thread only: goes on to `now`, but never back.
+    pub(super) fn advance(&self, now: u64) -> u64 {
+        let now = now.max(self.now.load(Ordering::Relaxed));
+        self.now.store(now, Ordering::Release);
+        now
+    }
+
+    pub(super) fn is_quitting(&self) -> bool {
+        self.quit.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn take_quit(&self) -> bool {
+        self.quit.swap(false, Ordering::Acquire)
+    }
+}

@@ -1,0 +1,274 @@
+//! Timers: futures that the loop ends when their time has come.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use atomic_waker::AtomicWaker;
+use futures_core::Stream;
+
+use super::Command;
+use super::handle::Handle;
+
+/// Ends at a time of a loop. Made by [`Handle::sleep_until`] and [`Handle::sleep`].
+///
+/// When the loop is gone it ends at once, because its time can never come.
+#[must_use = "a sleep does nothing unless it is awaited"]
+pub struct Sleep {
+    handle: Handle,
+    alarm: Arc<Alarm>,
+    is_armed: bool,
+}
+
+impl Sleep {
+    pub(super) fn new(handle: Handle, wish: Wish) -> Self {
+        Self { handle, alarm: Arc::new(Alarm::new(wish)), is_armed: false }
+    }
+
+    /// When it was meant to end and when it did; `None` if the loop is gone.
+    fn poll_times(&mut self, context: &Context<'_>) -> Poll<Option<(u64, u64)>> {
+        if !self.alarm.has_ended() {
+            self.alarm.waker.register(context.waker());
+            if !self.is_armed {
+                self.is_armed = true;
+                // What comes back from a loop that is gone ends the alarm when it is dropped.
+                drop(self.handle.shared.send(Command::Arm(Armed(self.alarm.clone()))));
+            }
+            // It may have ended before the waker was there.
+            if !self.alarm.has_ended() {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(self.alarm.times())
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.poll_times(context).map(|_| ())
+    }
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleep").field("wish", &self.alarm.wish).finish_non_exhaustive()
+    }
+}
+
+/// Ticks with a fixed period. Made by [`Handle::every`]. The ticks stay on the grid of the first one,
+/// whatever the delays; it is also a [`Stream`].
+#[must_use = "an interval does nothing unless it is awaited"]
+pub struct Interval {
+    handle: Handle,
+    /// Nanoseconds, not 0.
+    period: u64,
+    sleep: Sleep,
+}
+
+impl Interval {
+    pub(super) fn new(handle: Handle, period: Duration) -> Self {
+        let period = nanos(period).max(1);
+        Self { sleep: Sleep::new(handle.clone(), Wish::In(period)), handle, period }
+    }
+
+    /// Waits for the next tick and says for how many periods it stands: one, or more if the loop was
+    /// late. `None` when the loop is gone.
+    pub async fn tick(&mut self) -> Option<u64> {
+        poll_fn(|context| self.poll_tick(context)).await
+    }
+
+    /// [`Interval::tick`], by hand.
+    pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Option<u64>> {
+        let Some((planned, ended)) = ready!(self.sleep.poll_times(context)) else {
+            return Poll::Ready(None);
+        };
+        let periods = ended.saturating_sub(planned) / self.period + 1;
+        let next = planned.saturating_add(periods.saturating_mul(self.period));
+        self.sleep = Sleep::new(self.handle.clone(), Wish::At(next));
+        Poll::Ready(Some(periods))
+    }
+}
+
+impl Stream for Interval {
+    type Item = u64;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<u64>> {
+        self.get_mut().poll_tick(context)
+    }
+}
+
+impl fmt::Debug for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interval").field("period", &self.period).finish_non_exhaustive()
+    }
+}
+
+/// When a timer should end, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wish {
+    At(u64),
+    /// After the turn in which the loop learns of it.
+    In(u64),
+}
+
+impl Wish {
+    pub(super) fn after(span: Duration) -> Self {
+        Self::In(nanos(span))
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What the waiting future and the loop share.
+struct Alarm {
+    wish: Wish,
+    planned: AtomicU64,
+    ended: AtomicU64,
+    has_ended: AtomicBool,
+    is_lost: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Alarm {
+    fn new(wish: Wish) -> Self {
+        Self {
+            wish,
+            planned: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            has_ended: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
+            waker: AtomicWaker::new(),
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    fn times(&self) -> Option<(u64, u64)> {
+        let is_lost = self.is_lost.load(Ordering::Relaxed);
+        let time = |time: &AtomicU64| time.load(Ordering::Relaxed);
+        if is_lost { None } else { Some((time(&self.planned), time(&self.ended))) }
+    }
+
+    fn end(&self) {
+        // Release: who sees it sees the times.
+        self.has_ended.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+}
+
+/// The loop's side of an alarm. Dropped before its time, it ends the alarm as lost.
+pub(super) struct Armed(Arc<Alarm>);
+
+impl Armed {
+    fn fire(&self, planned: u64, now: u64) {
+        self.0.planned.store(planned, Ordering::Relaxed);
+        self.0.ended.store(now, Ordering::Relaxed);
+        self.0.end();
+    }
+
+    /// Nobody waits for it any more.
+    fn is_forgotten(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        if !self.0.has_ended() {
+            self.0.is_lost.store(true, Ordering::Relaxed);
+            self.0.end();
+        }
+    }
+}
+
+/// The timers of a loop, by time and then in the order of their arming.
+#[derive(Default)]
+pub(super) struct Timers {
+    heap: BinaryHeap<Reverse<Timer>>,
+    armed: u64,
+    /// With so many, look for those that nobody waits for any more.
+    sweep_at: usize,
+}
+
+impl Timers {
+    pub(super) fn insert(&mut self, now: u64, alarm: Armed) {
+        let at = match alarm.0.wish {
+            Wish::At(at) => at,
+            Wish::In(span) => now.saturating_add(span),
+        };
+        self.armed += 1;
+        self.heap.push(Reverse(Timer { at, number: self.armed, alarm }));
+        // Time-outs that were not needed are many and far away: they must not pile up.
+        if self.heap.len() > self.sweep_at {
+            self.heap.retain(|Reverse(timer)| !timer.alarm.is_forgotten());
+            self.sweep_at = LEAST_SWEEP.max(self.heap.len() * 2);
+        }
+    }
+
+    /// Ends all that are due.
+    pub(super) fn fire(&mut self, now: u64) {
+        while self.heap.peek().is_some_and(|Reverse(timer)| timer.at <= now) {
+            if let Some(Reverse(timer)) = self.heap.pop() {
+                timer.alarm.fire(timer.at, now);
+            }
+        }
+    }
+
+    /// When the next one is due.
+    pub(super) fn next(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse(timer)| timer.at)
+    }
+}
+
+/// Fewer are not worth a look.
+const LEAST_SWEEP: usize = 64;
+
+impl fmt::Debug for Timers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timers").field("set", &self.heap.len()).finish_non_exhaustive()
+    }
+}
+
+struct Timer {
+    at: u64,
+    number: u64,
+    alarm: Armed,
+}
+
+impl Timer {
+    fn key(&self) -> (u64, u64) {
+        (self.at, self.number)
+    }
+}
+
+impl Ord for Timer {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Timer {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Timer {}
