@@ -226,6 +226,10 @@ impl Timers {
         }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
     /// When the next one is due.
     pub(super) fn next(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse(timer)| timer.at)
@@ -237,7 +241,7 @@ const LEAST_SWEEP: usize = 64;
 
 impl fmt::Debug for Timers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timers").field("set", &self.heap.len()).finish_non_exhaustive()
+        f.debug_struct("Timers").field("set", &self.len()).finish_non_exhaustive()
     }
 }
 
