@@ -20,6 +20,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use aulos_rt::channel::{RealtimeSender, bounded};
+use aulos_rt::main_loop::MainLoop;
 use aulos_rt::notify::{Dispatcher, Notifier, Strategy};
 use aulos_rt::pipe::{Overflow, PipeConfig, PipeReader, PipeWriter, Sample, Underrun, pipe};
 use aulos_rt::ring::ring;
@@ -235,6 +237,62 @@ fn announcements_to_a_sleeping_dispatcher() {
         std::mem::forget((notifier, values, there));
     });
     assert_eq!(verdict, NONE);
+}
+
+fn push_all(realtime: RealtimeSender<u32>) {
+    for i in 0..1_000 {
+        black_box((realtime.push(i), realtime.free(), realtime.is_closed())).0.ok();
+    }
+    std::mem::forget(realtime);
+}
+
+#[test]
+fn items_to_a_thread_that_sleeps() {
+    let (sender, mut receiver) = bounded(50);
+    let realtime = sender.realtime();
+    std::thread::scope(|scope| {
+        scope.spawn(move || while receiver.recv() != Some(u32::MAX) {});
+        let_the_peer_sleep();
+        assert_eq!(guarded(move || push_all(realtime)), NONE);
+        sender.send(u32::MAX).unwrap();
+    });
+}
+
+#[test]
+fn items_to_a_loop_and_to_a_descriptor_that_sleep() {
+    let (sender, receiver) = bounded(50);
+    let (other, another) = bounded(50);
+    let (realtime, to_descriptor) = (sender.realtime(), other.realtime());
+    let (give, handle) = channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut main_loop = MainLoop::new();
+            main_loop.local().attach(receiver, |item| drop(black_box(Box::new(item)))).detach();
+            give.send(main_loop.handle()).unwrap();
+            main_loop.run();
+        });
+        let mut another = another.into_fd().unwrap();
+        assert!(another.try_recv().is_err());
+        let handle = handle.recv().unwrap();
+        let_the_peer_sleep();
+        assert_eq!(guarded(move || push_all(realtime)), NONE);
+        assert_eq!(guarded(move || push_all(to_descriptor)), NONE);
+        assert_eq!(another.try_recv(), Ok(0));
+        handle.quit();
+    });
+}
+
+#[test]
+fn the_guard_sees_a_channel_that_wakes() {
+    let (sender, mut receiver) = bounded(50);
+    // A task that waits: nobody is stuck when the wake is refused.
+    let mut next = pin!(receiver.next());
+    assert!(next.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let work = move || {
+        sender.try_send(1).ok();
+        std::mem::forget(sender);
+    };
+    assert_eq!(guarded(work), (1, i32::try_from(libc::SYS_futex).unwrap()));
 }
 
 #[test]

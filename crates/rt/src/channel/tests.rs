@@ -41,7 +41,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 /// Counts how many there are, so that what is lost or dropped twice shows.
 #[derive(Debug)]
-struct Item(usize, Arc<()>);
+struct Item(usize, #[allow(dead_code, reason = "its drop counts")] Arc<()>);
 
 impl PartialEq for Item {
     fn eq(&self, other: &Self) -> bool {
@@ -369,7 +369,8 @@ fn waiting_has_a_limit_on_both_sides() {
 /// An item that owns a sender of its own channel keeps nothing alive once the receiver is gone.
 #[test]
 fn a_channel_in_itself_is_freed() {
-    struct Own(#[allow(dead_code)] Option<Sender<Self>>, #[allow(dead_code)] Arc<()>);
+    #[allow(dead_code, reason = "their drops count")]
+    struct Own(Option<Sender<Self>>, Arc<()>);
     let alive = Arc::new(());
     let (sender, receiver) = bounded(2);
     assert!(sender.try_send(Own(Some(sender.clone()), alive.clone())).is_ok());

@@ -112,8 +112,8 @@ impl Handle {
         self.shared.inbox.wake();
     }
 
-    /// Somebody has called [`Handle::quit`] and no run has ended by it yet: what a foreign loop in
-    /// which this one is embedded may want to know.
+    /// Somebody has called [`Handle::quit`] and no run has ended by it yet. A foreign loop in which
+    /// this one is embedded asks after every poll.
     #[must_use]
     pub fn is_quitting(&self) -> bool {
         self.shared.is_quitting()

@@ -162,14 +162,13 @@ fn a_busy_channel_starves_nobody() {
     let see = Rc::clone(&seen);
     main_loop.local().attach(other, move |()| see.set(true)).detach();
     let alarm = main_loop.handle();
-    let (rung, ring) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+    let rung = Rc::new(Cell::new(false));
     let rings = Rc::clone(&rung);
     let work = async move {
         alarm.sleep_until(MS).await;
         rings.set(true);
     };
     main_loop.local().spawn(work).detach();
-    drop(ring);
 
     assert_eq!(main_loop.poll(0), Some(0), "there is more to do");
     let before = served.get();
@@ -247,11 +246,11 @@ fn a_task_that_is_dropped_is_cancelled_and_one_that_is_detached_is_not() {
     drop(kept);
     settle(&mut main_loop, 0);
     assert_eq!(dropped.load(Ordering::Relaxed), 1);
-    let (_sender, receiver) = bounded::<Dropped>(1);
+    let (sender, receiver) = bounded::<Dropped>(1);
     let closed = main_loop.local().attach(receiver, drop);
     drop(closed);
     settle(&mut main_loop, 0);
-    assert!(_sender.is_closed());
+    assert!(sender.is_closed());
     drop(main_loop);
     assert_eq!(dropped.load(Ordering::Relaxed), 2);
 }
@@ -278,7 +277,7 @@ fn polled<T>(task: Task<T>) -> Poll<Option<T>> {
 
 #[test]
 fn when_the_loop_goes_its_futures_are_dropped_here_and_nobody_waits_in_vain() {
-    struct Here(Rc<()>, thread::ThreadId);
+    struct Here(#[allow(dead_code, reason = "its drop counts")] Rc<()>, thread::ThreadId);
     impl Drop for Here {
         fn drop(&mut self) {
             assert_eq!(thread::current().id(), self.1);
@@ -389,7 +388,9 @@ fn all_that_was_asked_for_is_done_once() {
                     };
                     handle.spawn(work).detach();
                     let count = done.clone();
-                    handle.call(move || drop(count.fetch_add(1, Ordering::Relaxed)));
+                    handle.call(move || {
+                        count.fetch_add(1, Ordering::Relaxed);
+                    });
                 }
             });
         }
