@@ -12,7 +12,11 @@ use atomic_waker::AtomicWaker;
 use crate::sync::{AtomicBool, AtomicU32, Ordering, full_fence};
 use crate::sys;
 
-/// One end's bed: it sleeps here, as a thread or as a task.
+/// One end's bed: it sleeps here, as a thread or as a task. Any number of threads may ring.
+///
+/// The mark is only ever swapped: so its changes have one order that all threads agree on, whoever
+/// of several rings. A plain store of the sleeper's would be right too, but only by an argument on
+/// swaps next to it that the models do not follow.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     asleep: AtomicU32,
@@ -23,23 +27,23 @@ pub(crate) struct Bell {
 impl Bell {
     /// Sleeps until rung or `limit` is over, unless `ready`. May wake early: look again.
     pub(crate) fn sleep(&self, limit: Option<Duration>, ready: impl FnOnce() -> bool) {
-        self.asleep.store(ASLEEP, Ordering::Release);
+        self.asleep.swap(ASLEEP, Ordering::AcqRel);
         full_fence();
         if !ready() && !self.cancelled.load(Ordering::Relaxed) {
             sys::futex_wait(&self.asleep, ASLEEP, limit);
         }
-        self.asleep.store(AWAKE, Ordering::Relaxed);
+        self.asleep.swap(AWAKE, Ordering::AcqRel);
     }
 
     /// Leaves the task's waker here. If `ready` meanwhile, answers true and takes nothing back:
     /// one wake too many does no harm.
     pub(crate) fn leave(&self, context: &Context<'_>, ready: impl FnOnce() -> bool) -> bool {
         self.waker.register(context.waker());
-        self.asleep.store(ASLEEP, Ordering::Release);
+        self.asleep.swap(ASLEEP, Ordering::AcqRel);
         full_fence();
         let awake = ready() || self.cancelled.load(Ordering::Relaxed);
         if awake {
-            self.asleep.store(AWAKE, Ordering::Relaxed);
+            self.asleep.swap(AWAKE, Ordering::AcqRel);
         }
         awake
     }

@@ -134,8 +134,9 @@ impl<T> Receiver<T> {
         let longest = if realtime { Some(LOOK_EVERY) } else { None };
         let limit = limit.into_iter().chain(longest).min();
         self.core.bell.0.sleep(limit, || {
-            // One who wakes nobody may have come since: then the limit is not right any more.
-            ready() || self.is_ready() || (!realtime && self.core.has_realtime())
+            // One who wakes nobody may have come since: then the limit is not right any more. This
+            // question comes first: if that one has gone again, the look sees what it left.
+            (!realtime && self.core.has_realtime()) || self.is_ready() || ready()
         });
     }
 
