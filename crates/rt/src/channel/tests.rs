@@ -175,7 +175,7 @@ proptest! {
 }
 
 const SENDERS: usize = 4;
-const EACH: usize = 3_000;
+const EACH: usize = 1_500;
 
 /// Items of every sender: (who, count).
 type Numbered = (usize, usize);
