@@ -6,9 +6,11 @@
 use std::collections::VecDeque;
 
 use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, Ppm, SampleRate, Span};
+use aulos_dsp::meter::History;
 use aulos_dsp::silence::{self, Detector};
 use aulos_dsp::{Resampler, remix, scale};
 
+use crate::loudness::{Gauge, Loudness};
 use crate::servo::Servo;
 use crate::source::{BLOCK_SAMPLES, Pacing, Pulled, Source};
 use crate::switch::Facts;
@@ -59,6 +61,7 @@ pub struct Input {
     fresh: bool,
     silence: silence::Config,
     detector: Detector,
+    gauge: Gauge,
 }
 
 impl Input {
@@ -95,13 +98,14 @@ impl Input {
             fresh: true,
             silence,
             detector: Detector::new(silence, rate, layout.channels()),
+            gauge: Gauge::new(rate, layout, History::Histogram),
         }
     }
 
     /// Takes in what has arrived, up to the bound of the buffer.
     ///
     /// # Real-time
-    /// Does not allocate, but for the one resampler when the source changes its rate.
+    /// Does not allocate, but for one resampler and one meter when the source changes its rate.
     pub fn refill(&mut self, now: Instant) {
         self.full = false;
         while !self.waiting {
@@ -149,7 +153,7 @@ impl Input {
     /// Fills `out` (interleaved, the station's rate and layout) from its front.
     ///
     /// # Real-time
-    /// Does not allocate, but for the one resampler when the source changes its rate.
+    /// Does not allocate, but for one resampler and one meter when the source changes its rate.
     pub fn read(&mut self, now: Instant, out: &mut [f32]) -> Read {
         let channels = self.layout.channels();
         let wanted = out.len() / channels;
@@ -213,6 +217,23 @@ impl Input {
         self.source_rate.span(Frames::from(self.staged_frames()))
     }
 
+    /// How loud the source is as it comes in, in the station's channels and before its gain.
+    #[must_use]
+    pub fn loudness(&self, now: Instant) -> Loudness {
+        match self.last_arrival {
+            Some(last) if now.since(last) < self.lull() => self.gauge.loudness(),
+            _ => self.gauge.loudness_in_silence(),
+        }
+    }
+
+    /// Measures anew from now on.
+    ///
+    /// # Real-time
+    /// Does not allocate.
+    pub fn reset_loudness(&mut self) {
+        self.gauge.reset();
+    }
+
     /// The drift of the source's clock, as far as it is known.
     #[must_use]
     pub const fn drift(&self) -> Ppm {
@@ -226,8 +247,11 @@ impl Input {
     }
 
     fn accept(&mut self, now: Instant) {
-        self.last_arrival =
-            Some(if self.block.received == Instant::ZERO { now } else { self.block.received });
+        let arrival = if self.block.received == Instant::ZERO { now } else { self.block.received };
+        if self.last_arrival.is_some_and(|last| arrival.since(last) >= self.lull()) {
+            self.gauge.interrupt();
+        }
+        self.last_arrival = Some(arrival);
         // A new sender behind an old one whose sound is all out.
         self.fresh |= self.ended && self.staged.is_empty();
         self.ended = false;
@@ -253,6 +277,7 @@ impl Input {
             &*out
         };
         self.detector.update(samples, to);
+        self.gauge.hear(samples);
         self.staged.extend(samples);
     }
 
@@ -279,10 +304,16 @@ impl Input {
         self.source_rate = self.block.rate();
         self.resampler = Resampler::new(self.layout.channels(), self.source_rate, self.rate);
         self.detector = Detector::new(self.silence, self.source_rate, self.layout.channels());
+        self.gauge.change(self.source_rate, self.layout);
         self.drift = Ppm::ZERO;
         self.servo.restart();
         self.waiting = false;
         self.stage();
+    }
+
+    /// How long nothing may come until what comes next does not belong to what came last.
+    fn lull(&self) -> Span {
+        self.timeout.max(MOMENTARY)
     }
 
     fn staged_frames(&self) -> usize {
@@ -319,6 +350,9 @@ fn capacity(rate: SampleRate, buffer: Span) -> usize {
 
 /// What stays back from a live source so that its end can be faded when it stops without a word.
 pub(crate) const RESERVE: Span = Span::from_millis(5);
+
+/// What was heard longer ago than the shortest window of loudness is not how loud it is now.
+const MOMENTARY: Span = Span::from_millis(400);
 
 /// How far files and generators are read ahead.
 const ON_DEMAND_AHEAD: Span = Span::from_millis(60);

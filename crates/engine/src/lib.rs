@@ -3,7 +3,7 @@
 //! ```text
 //!  Source -> Input -+
 //!  Source -> Input -+-> Switch -> level -> Encoder -> ring per reactor -> Log -> cursors
-//!                       (one Station, one clock)
+//!           (Gauge)     (one Station, one clock; a Gauge)
 //! ```
 //!
 //! Nothing here reads a clock or touches a socket: `now` is an argument, and a test can run hours
@@ -15,6 +15,7 @@ pub mod encode;
 pub mod fanout;
 pub mod generate;
 pub mod input;
+pub mod loudness;
 pub mod servo;
 pub mod source;
 pub mod station;

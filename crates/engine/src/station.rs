@@ -1,4 +1,4 @@
-//! One running stream: inputs -> switch -> level -> encoder -> fan-out, on one clock.
+//! One running stream: inputs -> switch -> meters -> encoder -> fan-out, on one clock.
 //!
 //! The station's media time is the only truth: it advances by exactly the frames that went out, and
 //! a chunk's timestamp is that count put through the timeline. A late source is filled with
@@ -8,13 +8,15 @@
 use aulos_core::{
     Block, ChannelLayout, Chunk, Frames, HEADROOM, Instant, MediaTime, SampleRate, Span, Timeline,
 };
+use aulos_dsp::meter::History;
 use aulos_dsp::{Crossfade, Level};
 use aulos_rt::ring::Producer;
-use aulos_rt::{Pool, Publisher};
+use aulos_rt::{Pool, Publisher, Reader};
 
 use crate::encode::Encoder;
 use crate::fanout::Stamped;
 use crate::input::{Input, RESERVE};
+use crate::loudness::Gauge;
 use crate::status::{InputState, StationStatus};
 use crate::switch::{Changed, Facts, Switch};
 use crate::{source, switch};
@@ -51,6 +53,8 @@ pub struct Station {
     block: Block,
     other: Block,
     level: Level,
+    gauge: Gauge,
+    resets: Option<Reader<u64>>,
     encoder: Box<dyn Encoder>,
     pool: Pool<Vec<u8>>,
     outputs: Vec<Producer<Stamped>>,
@@ -96,12 +100,23 @@ impl Station {
             other: block.clone(),
             block,
             level: Level::new(spec.rate, spec.layout.channels()),
+            gauge: Gauge::new(spec.rate, spec.layout, History::Histogram),
+            resets: None,
             encoder,
             pool,
             outputs,
             status: StationStatus::new(now),
             published,
         }
+    }
+
+    /// The end from which loudness is measured anew: at every value that is published there, for
+    /// the station and all of its inputs.
+    #[must_use]
+    pub fn loudness_resets(&mut self) -> Publisher<u64> {
+        let (publisher, reader) = aulos_rt::latest(0);
+        self.resets = Some(reader);
+        publisher
     }
 
     /// Renders every chunk that is due at `now`.
@@ -116,11 +131,15 @@ impl Station {
             self.timeline = self.timeline.delayed(behind);
             self.status.stalls += 1;
         }
+        if self.resets.as_mut().is_some_and(|resets| resets.read_new().is_some()) {
+            self.gauge.reset();
+            self.inputs.iter_mut().for_each(Input::reset_loudness);
+        }
         while now >= self.poll_timeout() {
             self.render(now);
             self.send(now);
         }
-        self.report();
+        self.report(now);
     }
 
     /// When the next chunk is due: when its last frame has been "recorded".
@@ -156,6 +175,7 @@ impl Station {
         self.status.silent_frames += (quantum.as_usize() - filled) as u64;
         self.keep_fresh(now, quantum);
         self.level.update(self.block.samples());
+        self.gauge.hear(self.block.samples());
     }
 
     /// Asks the switch; a change begins a cross-fade at frame `at` of the block.
@@ -268,10 +288,11 @@ impl Station {
         self.status.payload_bytes += payload as u64;
     }
 
-    fn report(&mut self) {
+    fn report(&mut self, now: Instant) {
         self.status.timeline = Some(self.timeline);
         self.status.active = self.switch.active();
         self.status.level.read(&self.level, self.layout.channels());
+        self.status.loudness = self.gauge.loudness();
         for (index, input) in self.inputs.iter().enumerate().take(self.status.inputs.len()) {
             self.status.inputs[index] = InputState {
                 health: self.switch.health(index),
@@ -280,6 +301,7 @@ impl Station {
                 drift: input.drift(),
                 rate: input.source_spec().0,
                 channels: input.source_spec().1.channels(),
+                loudness: input.loudness(now),
             };
         }
         self.published.publish(self.status);

@@ -3,6 +3,7 @@
 use aulos_core::{Db, Instant, MediaTime, Ppm, SampleRate, Span, Timeline};
 use aulos_dsp::Level;
 
+use crate::loudness::Loudness;
 use crate::switch::{Cause, Changed, Health};
 
 /// The most sources that a station can have.
@@ -28,6 +29,8 @@ pub struct StationStatus {
     pub cause: Option<Cause>,
     /// Level of what goes out.
     pub level: Levels,
+    /// Loudness of what goes out, since the start or since it was last reset.
+    pub loudness: Loudness,
     /// State of each input, in order of priority.
     pub inputs: [InputState; MAX_SOURCES],
     /// Chunks sent.
@@ -65,6 +68,8 @@ pub struct InputState {
     pub rate: SampleRate,
     /// Its own channel count.
     pub channels: usize,
+    /// Loudness of what it sends, in the station's channels and before its gain.
+    pub loudness: Loudness,
 }
 
 /// Peak and RMS of the first [`MAX_LEVELS`] channels.
@@ -94,6 +99,7 @@ impl StationStatus {
                 peak: [Db::SILENCE; MAX_LEVELS],
                 rms: [Db::SILENCE; MAX_LEVELS],
             },
+            loudness: Loudness::NONE,
             inputs: [InputState {
                 health: Health::Idle,
                 silent: false,
@@ -101,6 +107,7 @@ impl StationStatus {
                 drift: Ppm::ZERO,
                 rate: SampleRate::STUDIO,
                 channels: 0,
+                loudness: Loudness::NONE,
             }; MAX_SOURCES],
             chunks: 0,
             payload_bytes: 0,

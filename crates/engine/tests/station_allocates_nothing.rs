@@ -22,7 +22,7 @@ use aulos_engine::station::{Config, Station};
 use aulos_engine::status::StationStatus;
 use aulos_engine::switch;
 use aulos_rt::ring::{Consumer, Producer, ring};
-use aulos_rt::{Pool, Reader};
+use aulos_rt::{Pool, Publisher, Reader};
 
 thread_local! {
     static CALLS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
@@ -130,6 +130,7 @@ struct World {
     far: Sender,
     desks: [Desk; 2],
     status: Reader<StationStatus>,
+    resets: Publisher<u64>,
 }
 
 impl World {
@@ -151,7 +152,7 @@ impl World {
             write_header: |_, _, _, _| 26,
         };
         let samples = quantum.as_usize() * spec.layout.channels();
-        let station = Station::new(
+        let mut station = Station::new(
             config,
             now,
             sources.map(input).into(),
@@ -162,7 +163,8 @@ impl World {
         );
         let mut desks = here.into_iter().map(Desk::new);
         let desks = [(); 2].map(|()| desks.next().expect("two rings"));
-        Self { now, station, near, far, desks, status }
+        let resets = station.loudness_resets();
+        Self { now, station, near, far, desks, status, resets }
     }
 
     /// Ten milliseconds of everything.
@@ -182,6 +184,9 @@ impl World {
         // The far one is gone every second time that the near one is, and slow by half a per mille.
         if second % 32 > 4 && !step.is_multiple_of(2_000) {
             self.far.send(self.now);
+        }
+        if step == RESET_AT {
+            self.resets.publish(step);
         }
         if self.now >= self.station.poll_timeout() {
             self.station.handle_timeout(self.now);
@@ -205,11 +210,18 @@ fn calls_in_a_minute(codec: Codec) -> (u64, u64) {
     assert_eq!(chunks, 3_000);
     assert!((12..20).contains(&switches), "{switches} switches");
     assert_eq!((after.pool_exhausted, after.fanout_full, after.encode_errors), (0, 0, 0));
+    // The meters were on, and began anew on the way.
+    let since = Span::from_millis(10) * i64::try_from(8_000 - RESET_AT).expect("a few thousand");
+    assert!((since - after.loudness.measured).as_millis().abs() <= 100, "{:?}", after.loudness);
+    assert!(after.inputs[..2].iter().all(|input| input.loudness.integrated.is_some()));
     for desk in &world.desks {
         assert!(desk.read > 8_000 && desk.lagged > 40, "{} {}", desk.read, desk.lagged);
     }
     calls
 }
+
+/// The step at which loudness is measured anew.
+const RESET_AT: u64 = 5_005;
 
 #[test]
 fn the_counter_counts() {

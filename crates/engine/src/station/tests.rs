@@ -1,12 +1,14 @@
 //! A station in virtual time: what goes out, frame by frame.
 
-use aulos_core::{Codec, SampleFormat, SampleSpec};
+use aulos_core::{Codec, Db, Lufs, SampleFormat, SampleSpec};
 use aulos_dsp::Resampler;
 use aulos_rt::ring::{Consumer, ring};
 
 use super::*;
 use crate::encode::EncodeError;
+use crate::generate::Tone;
 use crate::input;
+use crate::loudness::Loudness;
 use crate::source::{Item, Pacing, Pulled, RingSource, Source};
 
 /// Passes the samples on as they are, so that the tests can look at them.
@@ -63,11 +65,16 @@ struct World {
     now: Instant,
     station: Station,
     chunks: Consumer<Stamped>,
-    status: aulos_rt::Reader<StationStatus>,
+    status: Reader<StationStatus>,
 }
 
 impl World {
     fn new(sources: Vec<Box<dyn Source>>) -> Self {
+        Self::of(sources, input::Config::default())
+    }
+
+    /// With the same wishes for every input.
+    fn of(sources: Vec<Box<dyn Source>>, wishes: input::Config) -> Self {
         let config = Config {
             quantum: Frames(960),
             switch: switch::Config::default(),
@@ -77,7 +84,7 @@ impl World {
         let now = Instant::ZERO + Span::from_secs(5);
         let inputs = sources
             .into_iter()
-            .map(|source| Input::new(source, SPEC.rate, SPEC.layout, input::Config::default()))
+            .map(|source| Input::new(source, SPEC.rate, SPEC.layout, wishes))
             .collect();
         let (producer, chunks) = ring(64);
         let (publisher, status) = aulos_rt::latest(StationStatus::new(now));
@@ -303,4 +310,51 @@ fn a_sender_of_another_rate_takes_over_as_well_and_so_does_the_next_one() {
         feed.items.push(Item::End).expect("room");
         world.run(1_000);
     }
+}
+
+/// 997 Hz at -20 dBFS in one channel: BS.1770 reads -23.01 LUFS.
+fn tone() -> Box<dyn Source> {
+    Box::new(Tone::new(997.0, Db::new(-20.0), SPEC.rate, SPEC.layout, Frames(960)))
+}
+
+#[test]
+fn loudness_is_measured_before_the_gain_and_where_it_goes_out() {
+    let wishes = input::Config { gain: Db::new(-6.0), ..input::Config::default() };
+    let mut world = World::of(vec![tone(), tone()], wishes);
+    world.run(5_000);
+    let status = *world.status.read();
+    let near = |value: Option<Lufs>, expected: f64| {
+        value.is_some_and(|value| (value.get() - expected).abs() < 0.06)
+    };
+    let (input, output) = (status.inputs[0].loudness, status.loudness);
+    assert!(near(input.momentary, -23.01) && near(input.integrated, -23.01), "{input:?}");
+    assert!(near(output.momentary, -29.01) && near(output.short_term, -29.01), "{output:?}");
+    // The second one stands by, and nobody pulls at it.
+    let standby = status.inputs[1].loudness;
+    assert_eq!((standby.momentary, standby.integrated), (None, None));
+}
+
+#[test]
+fn a_sender_that_stops_has_no_momentary_loudness_and_a_reset_forgets_the_whole() {
+    let (mut feed, source) = live();
+    let mut world = World::new(vec![source]);
+    let mut resets = world.station.loudness_resets();
+    feed.next = 400_000;
+    for _ in 0..250 {
+        feed.send(world.now, 20);
+        world.step();
+    }
+    let playing = world.status.read().inputs[0].loudness;
+    assert!(playing.momentary.is_some() && playing.integrated.is_some(), "{playing:?}");
+    world.run(1_000);
+    let stopped = world.status.read().inputs[0].loudness;
+    assert_eq!(stopped, Loudness { momentary: None, short_term: None, ..stopped });
+    assert_eq!(stopped.integrated, playing.integrated);
+    resets.publish(1);
+    world.run(20);
+    let status = *world.status.read();
+    assert_eq!(status.inputs[0].loudness, Loudness::NONE);
+    assert_eq!(status.loudness, Loudness::NONE);
+    world.run(1_000);
+    assert_eq!(world.status.read().loudness.measured, Span::from_secs(1), "once, not for ever");
 }

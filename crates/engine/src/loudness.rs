@@ -1,0 +1,371 @@
+//! How loud something that runs is: a meter that goes along, and what it last read.
+//!
+//! The meter itself is `dsp`'s. Here is what a programme without an end needs around it: figures
+//! that are brought up to date once in 100 ms of sound and not at every call, windows that are told
+//! to be young, pauses of the sender that do not glue old sound to new, and a history that is
+//! bounded. Measuring on a thread of its own was the alternative: it would cost a copy of all sound
+//! and a ring per source to save less than a hundredth of a per cent of a processor.
+
+use aulos_core::{ChannelLayout, Db, Lufs, SampleRate, Span};
+use aulos_dsp::meter::{Config, History, Meter, Mode, Position, RangeHop};
+
+/// Figures after EBU R 128. One that does not exist, as that of silence, is absent; none is
+/// infinite.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Loudness {
+    /// How much sound has been measured.
+    pub measured: Span,
+    /// M: of the last 400 ms; absent until there are as many.
+    pub momentary: Option<Lufs>,
+    /// S: of the last 3 s; absent until there are as many.
+    pub short_term: Option<Lufs>,
+    /// I: of everything measured, gated.
+    pub integrated: Option<Lufs>,
+    /// LRA, in LU; absent below 3 s.
+    pub range: Option<Db>,
+    /// The greatest M of any 400 ms.
+    pub max_momentary: Option<Lufs>,
+    /// The greatest S of any 3 s.
+    pub max_short_term: Option<Lufs>,
+    /// The greatest value at or between the samples of any channel, in dBTP.
+    pub true_peak: Option<Db>,
+    /// The greatest sample of any channel, in dBFS.
+    pub sample_peak: Option<Db>,
+    /// The true peak of the last 100 ms, in dBTP.
+    pub current_true_peak: Option<Db>,
+    /// The sample peak of the last 100 ms, in dBFS.
+    pub current_sample_peak: Option<Db>,
+}
+
+impl Loudness {
+    /// Nothing has been measured.
+    pub const NONE: Self = Self {
+        measured: Span::ZERO,
+        momentary: None,
+        short_term: None,
+        integrated: None,
+        range: None,
+        max_momentary: None,
+        max_short_term: None,
+        true_peak: None,
+        sample_peak: None,
+        current_true_peak: None,
+        current_sample_peak: None,
+    };
+}
+
+/// A meter for sound that runs, perhaps for months.
+#[derive(Debug)]
+pub struct Gauge {
+    meter: Meter,
+    loudness: Loudness,
+    /// Frames heard of the present 100 ms, and their peaks.
+    filled: usize,
+    true_peak: f64,
+    sample_peak: f64,
+    /// Hops since the windows began anew.
+    hops: u64,
+    paused: bool,
+}
+
+impl Gauge {
+    /// A gauge that has heard nothing.
+    ///
+    /// # Panics
+    /// Never: there is a meter for every layout.
+    #[must_use]
+    pub fn new(rate: SampleRate, layout: ChannelLayout, history: History) -> Self {
+        let config = Config {
+            history,
+            range_hop: RangeHop::Tenth,
+            call_peaks: true,
+            ..Config::new(rate, layout, Mode::ALL)
+        };
+        #[allow(
+            clippy::expect_used,
+            reason = "a layout has 1 to 64 channels, none of them dual mono"
+        )]
+        let meter = Meter::new(config).expect("a meter for a layout");
+        Self {
+            meter,
+            loudness: Loudness::default(),
+            filled: 0,
+            true_peak: 0.0,
+            sample_peak: 0.0,
+            hops: 0,
+            paused: false,
+        }
+    }
+
+    /// Hears interleaved frames; says whether the figures have changed, which they do once in
+    /// 100 ms of sound.
+    ///
+    /// # Real-time
+    /// Does not wait; does not allocate with [`History::Histogram`].
+    pub fn hear(&mut self, samples: &[f32]) -> bool {
+        let channels = self.channels();
+        let mut rest = samples;
+        let mut changed = false;
+        while rest.len() >= channels {
+            let frames = (rest.len() / channels).min(self.meter.hop() - self.filled);
+            let (run, behind) = rest.split_at(frames * channels);
+            self.run(run, frames);
+            if self.filled == self.meter.hop() {
+                self.read();
+                changed = true;
+            }
+            rest = behind;
+        }
+        changed
+    }
+
+    /// What was last read.
+    #[must_use]
+    pub const fn loudness(&self) -> Loudness {
+        self.loudness
+    }
+
+    /// The last figures, with M, S and the current peaks left out: nothing comes just now.
+    #[must_use]
+    pub const fn loudness_in_silence(&self) -> Loudness {
+        Loudness {
+            momentary: None,
+            short_term: None,
+            current_true_peak: None,
+            current_sample_peak: None,
+            ..self.loudness
+        }
+    }
+
+    /// Stops measuring, or goes on: M and S are read all the same (EBU Tech 3341).
+    pub const fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+    }
+
+    /// Brings integrated loudness and range up to date, which may lag with a long exact history;
+    /// gives the last figures.
+    pub fn conclude(&mut self) -> Loudness {
+        self.read_whole();
+        self.loudness
+    }
+
+    /// Forgets everything but whether it is paused.
+    ///
+    /// # Real-time
+    /// Does not allocate.
+    pub fn reset(&mut self) {
+        self.meter.reset();
+        self.loudness = Loudness::default();
+        self.begin();
+    }
+
+    /// What comes next does not follow what was heard last: windows begin anew, figures of the
+    /// whole go on.
+    ///
+    /// # Real-time
+    /// Does not allocate.
+    pub fn interrupt(&mut self) {
+        self.meter.start_at(self.meter.frames());
+        self.loudness = self.loudness_in_silence();
+        self.begin();
+    }
+
+    /// Goes on with another rate or layout; figures of the whole go on.
+    ///
+    /// # Real-time
+    /// Allocates.
+    pub fn change(&mut self, rate: SampleRate, layout: ChannelLayout) {
+        // As in `new`, there is a meter for every layout.
+        let _ = self.meter.change(rate, &Position::by_custom(layout));
+        self.loudness = self.loudness_in_silence();
+        self.begin();
+    }
+
+    fn channels(&self) -> usize {
+        self.meter.config().positions.len()
+    }
+
+    const fn begin(&mut self) {
+        (self.filled, self.hops) = (0, 0);
+        (self.true_peak, self.sample_peak) = (0.0, 0.0);
+    }
+
+    fn run(&mut self, samples: &[f32], frames: usize) {
+        self.filled += frames;
+        if self.paused {
+            self.meter.seed(samples);
+            return;
+        }
+        self.meter.add(samples);
+        self.true_peak = self.greatest(self.true_peak, Meter::last_true_peak);
+        self.sample_peak = self.greatest(self.sample_peak, Meter::last_sample_peak);
+    }
+
+    fn greatest(&self, start: f64, of: impl Fn(&Meter, usize) -> Option<f64>) -> f64 {
+        (0..self.channels()).filter_map(|channel| of(&self.meter, channel)).fold(start, f64::max)
+    }
+
+    fn read(&mut self) {
+        self.filled = 0;
+        self.hops += 1;
+        let meter = &self.meter;
+        let lufs = |value: Option<Lufs>| value.filter(|value| value.get().is_finite());
+        let full = |hops: u64, value: Option<Lufs>| lufs(value.filter(|_| self.hops >= hops));
+        let mut new = Loudness {
+            momentary: full(MOMENTARY_HOPS, meter.momentary()),
+            short_term: full(SHORT_TERM_HOPS, meter.short_term()),
+            current_true_peak: decibels(core::mem::take(&mut self.true_peak)),
+            current_sample_peak: decibels(core::mem::take(&mut self.sample_peak)),
+            ..self.loudness
+        };
+        if self.paused {
+            self.loudness = new;
+            return;
+        }
+        new.measured += HOP;
+        let long = |span: Span, value: Option<Lufs>| lufs(value.filter(|_| new.measured >= span));
+        new.max_momentary = long(MOMENTARY, meter.max_momentary());
+        new.max_short_term = long(SHORT_TERM, meter.max_short_term());
+        new.true_peak = decibels(self.greatest(0.0, Meter::true_peak));
+        new.sample_peak = decibels(self.greatest(0.0, Meter::sample_peak));
+        self.loudness = new;
+        if self.is_due(new.measured) {
+            self.read_whole();
+        }
+    }
+
+    fn read_whole(&mut self) {
+        let read = &mut self.loudness;
+        read.integrated = self.meter.integrated().filter(|lufs| lufs.get().is_finite());
+        let long = read.integrated.is_some() && read.measured >= SHORT_TERM;
+        read.range = if long { self.meter.range() } else { None };
+    }
+
+    /// Integrated loudness and range pass over the history. A histogram is always short; where it
+    /// is exact, they are read the less often the longer it is, so that the work stays the same.
+    fn is_due(&self, measured: Span) -> bool {
+        let every = match self.meter.config().history {
+            History::Histogram => 1,
+            _ => 1 + measured.as_nanos() / EXACT_AT_10_HZ.as_nanos(),
+        };
+        self.hops.is_multiple_of(u64::try_from(every).unwrap_or(1))
+    }
+}
+
+fn decibels(amplitude: f64) -> Option<Db> {
+    Some(Db::from_amplitude(amplitude)).filter(|db| db.get().is_finite())
+}
+
+/// 100 ms, the grid of the meter.
+const HOP: Span = Span::from_millis(100);
+const MOMENTARY: Span = Span::from_millis(400);
+const SHORT_TERM: Span = Span::from_secs(3);
+const MOMENTARY_HOPS: u64 = 4;
+const SHORT_TERM_HOPS: u64 = 30;
+
+/// Up to so long an exact history is read at every hop: some 50 microseconds each time.
+const EXACT_AT_10_HZ: Span = Span::from_secs(3_600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::Tone;
+    use crate::source::{BLOCK_SAMPLES, Source};
+    use aulos_core::{Block, Frames, Instant};
+
+    const QUANTUM: Frames = Frames(960);
+
+    fn gauge() -> Gauge {
+        Gauge::new(SampleRate::STUDIO, ChannelLayout::STEREO, History::Histogram)
+    }
+
+    /// Lets a gauge hear quanta of 20 ms of a tone.
+    fn hear(gauge: &mut Gauge, dbfs: f64, quanta: usize) {
+        let (rate, layout) = (SampleRate::STUDIO, ChannelLayout::STEREO);
+        let mut tone = Tone::new(997.0, Db::new(dbfs), rate, layout, QUANTUM);
+        let mut block = Block::with_capacity(rate, layout, BLOCK_SAMPLES);
+        for _ in 0..quanta {
+            tone.pull(Instant::ZERO, &mut block);
+            gauge.hear(block.samples());
+        }
+    }
+
+    fn near(value: Option<Lufs>, expected: f64, tolerance: f64) -> bool {
+        value.is_some_and(|value| (value.get() - expected).abs() <= tolerance)
+    }
+
+    /// BS.1770: 997 Hz at 0 dBFS in one channel reads -3.01 LKFS, in both channels 0.0.
+    #[test]
+    fn a_tone_in_both_channels_reads_its_own_level() {
+        let mut gauge = gauge();
+        hear(&mut gauge, -20.0, 500);
+        let read = gauge.loudness();
+        assert_eq!(read.measured, Span::from_secs(10));
+        assert!(near(read.momentary, -20.0, 0.01), "{read:?}");
+        assert!(near(read.short_term, -20.0, 0.01), "{read:?}");
+        assert!(near(read.integrated, -20.0, 0.06), "a histogram has steps of 0.1 LU: {read:?}");
+        let peaks = [read.true_peak, read.sample_peak, read.current_true_peak];
+        assert!(peaks.iter().flatten().all(|peak| (peak.get() + 20.0).abs() < 0.1), "{read:?}");
+        assert_eq!(read.range.map(Db::get), Some(0.0));
+    }
+
+    #[test]
+    fn what_does_not_exist_is_absent() {
+        let mut gauge = gauge();
+        assert_eq!(gauge.loudness(), Loudness::default());
+        hear(&mut gauge, -20.0, 19);
+        let young = gauge.loudness();
+        assert_eq!((young.momentary, young.max_momentary), (None, None));
+        assert!(young.sample_peak.is_some());
+        hear(&mut gauge, -20.0, 21);
+        let older = gauge.loudness();
+        assert!(older.momentary.is_some() && older.integrated.is_some());
+        assert_eq!((older.short_term, older.range), (None, None));
+        gauge.reset();
+        gauge.hear(&[0.0; 2 * 48_000 * 5]);
+        let silent = Loudness { measured: Span::from_secs(5), ..Loudness::default() };
+        assert_eq!(gauge.loudness(), silent);
+    }
+
+    #[test]
+    fn in_a_pause_the_momentary_goes_on_and_the_integrated_stays() {
+        let mut gauge = gauge();
+        hear(&mut gauge, -30.0, 200);
+        let before = gauge.loudness();
+        gauge.pause(true);
+        hear(&mut gauge, -10.0, 200);
+        let paused = gauge.loudness();
+        assert!(near(paused.momentary, -10.0, 0.05), "{paused:?}");
+        assert_eq!(
+            (paused.integrated, paused.max_momentary, paused.true_peak, paused.measured),
+            (before.integrated, before.max_momentary, before.true_peak, before.measured)
+        );
+        gauge.pause(false);
+        hear(&mut gauge, -10.0, 200);
+        assert!(gauge.loudness().integrated > before.integrated);
+    }
+
+    #[test]
+    fn behind_an_interruption_windows_are_young_and_the_whole_goes_on() {
+        let mut gauge = gauge();
+        hear(&mut gauge, -20.0, 200);
+        gauge.interrupt();
+        assert_eq!(gauge.loudness().momentary, None);
+        hear(&mut gauge, -20.0, 15);
+        let read = gauge.loudness();
+        assert_eq!(read.momentary, None, "{read:?}");
+        assert!(near(read.integrated, -20.0, 0.06), "{read:?}");
+        assert_eq!(read.measured, Span::from_millis(4_300));
+    }
+
+    #[test]
+    fn another_rate_goes_on_with_the_same_figures() {
+        let mut gauge = gauge();
+        hear(&mut gauge, -20.0, 200);
+        gauge.change(SampleRate::CD, ChannelLayout::MONO);
+        gauge.hear(&[0.0; 44_100]);
+        let read = gauge.loudness();
+        assert!(near(read.integrated, -20.0, 0.06), "{read:?}");
+        assert_eq!((read.momentary, read.measured), (None, Span::from_secs(5)));
+    }
+}
