@@ -18,6 +18,8 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use aulos_core::Db;
 
+pub use aulos_engine::loudness::Loudness;
+
 /// One connection of a client, never used twice in the life of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
@@ -156,6 +158,9 @@ pub trait House: Send + Sync {
     /// What a station last published; called some ten times a second, without waiting.
     fn status(&self, station: usize) -> StationStatus;
 
+    /// Measures the loudness of a station and of its sources anew from now on, without waiting.
+    fn reset_loudness(&self, station: usize);
+
     /// Counters for the status page, each with a name that never changes; sums over the house.
     fn counters(&self) -> Vec<(&'static str, u64)>;
 }
@@ -180,8 +185,21 @@ pub struct StationStatus {
     pub sources: Vec<SourceState>,
     /// The peak of each channel since the last snapshot, relative to full scale.
     pub levels: Vec<Db>,
+    /// The loudness of what goes out, since the start or since the last reset.
+    pub loudness: Loudness,
+    /// The loudness of what comes in, one for each of `Station::sources`.
+    pub source_loudness: Vec<Loudness>,
     /// Web listeners (`/listen/...`).
     pub listeners: u32,
+}
+
+impl StationStatus {
+    /// Without what changes all the time: levels and loudness.
+    #[must_use]
+    pub fn at_rest(self) -> Self {
+        let loudness = Loudness::NONE;
+        Self { levels: Vec::new(), loudness, source_loudness: Vec::new(), ..self }
+    }
 }
 
 /// What a station does.

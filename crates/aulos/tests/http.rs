@@ -12,8 +12,8 @@ mod common;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use aulos::house::{SourceState, StationState, StationStatus};
-use aulos_core::Db;
+use aulos::house::{Loudness, SourceState, StationState, StationStatus};
+use aulos_core::{Db, Lufs, Span};
 use common::{PATIENCE, Server, eventually};
 use serde_json::{Value, json};
 
@@ -65,6 +65,16 @@ fn playing() -> StationStatus {
         active: Some(1),
         sources: vec![SourceState::Failed("no such file".to_owned()), SourceState::Ready],
         levels: vec![Db::new(-12.34), Db::SILENCE],
+        loudness: Loudness {
+            measured: Span::from_millis(12_340),
+            momentary: Some(Lufs::new(-18.456)),
+            true_peak: Some(Db::new(-1.0)),
+            ..Loudness::NONE
+        },
+        source_loudness: vec![
+            Loudness::NONE,
+            Loudness { integrated: Some(Lufs::new(-20.0)), ..Loudness::NONE },
+        ],
         listeners: 2,
     }
 }
@@ -97,6 +107,17 @@ fn the_status_has_stations_sources_levels_and_clients() {
     assert_eq!(station["name"], "default");
     assert_eq!((&station["state"], &station["active"]), (&json!("playing"), &json!("demo")));
     assert_eq!(station["levels_dbfs"], json!([-12.3, null]));
+    let loudness = &station["loudness"];
+    assert_eq!(
+        (&loudness["momentary_lufs"], &loudness["measured_s"]),
+        (&json!(-18.46), &json!(12.3))
+    );
+    assert_eq!(
+        (&loudness["true_peak_dbtp"], &loudness["integrated_lufs"]),
+        (&json!(-1.0), &Value::Null)
+    );
+    assert_eq!(station["sources"][0]["loudness"]["integrated_lufs"], Value::Null);
+    assert_eq!(station["sources"][1]["loudness"]["integrated_lufs"], -20.0);
     assert_eq!(station["sources"][0]["reason"], "no such file");
     assert_eq!((&station["codec"], &station["spec"]), (&json!("flac"), &json!("48000:16:2")));
     assert_eq!(station["clients"][0]["id"], "a");
@@ -142,7 +163,8 @@ fn events_bring_the_status_and_then_levels_and_changes() {
     assert!(first.to_lowercase().contains("text/event-stream"), "{first}");
     read_until(&mut socket, "event: levels");
     *server.house.stations.lock().unwrap() = vec![playing()];
-    let more = read_until(&mut socket, "\"levels_dbfs\":[-12.3,null]");
+    let more = read_until(&mut socket, "\"momentary_lufs\":-18.46");
+    assert!(more.contains("\"levels_dbfs\":[-12.3,null]"), "{more}");
     let more = if more.contains("event: status") {
         more
     } else {

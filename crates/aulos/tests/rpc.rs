@@ -12,9 +12,29 @@ mod common;
 use std::sync::Arc;
 
 use aulos::control::{Control, HostInfo, registry_for};
-use aulos::house::{Cause, Command, Event, SessionId, Settings, StationState, StationStatus};
+use aulos::house::{
+    Cause, Command, Event, Loudness, SessionId, Settings, StationState, StationStatus,
+};
+use aulos_core::Lufs;
 use common::{FakeHouse, TWO_STATIONS, golden, hello, resolve};
 use serde_json::{Value, json};
+
+#[test]
+fn a_reset_of_loudness_reaches_the_station_that_it_names_and_no_other() {
+    let (house, control) = control();
+    let integrated = Some(Lufs::new(-20.0));
+    let loudness = Loudness { integrated, ..Loudness::NONE };
+    let status = StationStatus { loudness, ..StationStatus::default() };
+    *house.stations.lock().unwrap() = vec![status.clone(), status];
+    let read = |station: &str| {
+        let params = json!({ "station": station });
+        call(&control, "Aulos.GetLoudness", &params)["result"]["loudness"]["integrated_lufs"]
+            .clone()
+    };
+    assert_eq!((read("default"), read("kitchen radio")), (json!(-20.0), json!(-20.0)));
+    call(&control, "Aulos.ResetLoudness", &json!({ "station": "kitchen radio" }));
+    assert_eq!((read("default"), read("kitchen radio")), (json!(-20.0), Value::Null));
+}
 
 fn control() -> (Arc<FakeHouse>, Control) {
     let resolved = resolve(TWO_STATIONS);
@@ -101,6 +121,10 @@ fn calls(one: &Value, two: &Value) -> Vec<(&'static str, Value)> {
         ("Server.Authenticate", json!({ "scheme": "Basic", "param": "" })),
         ("General.GetRPCCommands", json!({})),
         ("Aulos.GetInfo", json!({})),
+        ("Aulos.GetLoudness", json!({ "station": "default" })),
+        ("Aulos.GetLoudness", json!({ "station": "nope" })),
+        ("Aulos.ResetLoudness", json!({ "station": "kitchen radio" })),
+        ("Aulos.ResetLoudness", json!({})),
         ("Server.DeleteClient", json!({ "id": "b" })),
         ("Server.DeleteClient", json!({ "id": "b" })),
     ]

@@ -15,7 +15,7 @@ use aulos_core::Span;
 use aulos_io::reactor::{self, Context, EventSink};
 use aulos_io::{CodecPool, Workers};
 use aulos_proto::snap::wire::ServerSettings;
-use aulos_rt::Reader;
+use aulos_rt::{Publisher, Reader};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -43,6 +43,8 @@ struct Running {
     name: String,
     status: Reader<aulos_engine::status::StationStatus>,
     sources: Vec<Watch>,
+    /// How often its loudness has been measured anew, and where that is told.
+    resets: (u64, Publisher<u64>),
 }
 
 impl Audio {
@@ -112,6 +114,17 @@ impl House for Audio {
         self.with(|inner| {
             inner.stations.get_mut(station).map_or_else(StationStatus::default, view::status)
         })
+    }
+
+    fn reset_loudness(&self, station: usize) {
+        self.with(|inner| {
+            if let Some(Running { resets: (count, publisher), .. }) =
+                inner.stations.get_mut(station)
+            {
+                *count += 1;
+                publisher.publish(*count);
+            }
+        });
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

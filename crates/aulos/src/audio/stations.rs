@@ -50,10 +50,10 @@ pub(super) fn start(config: &Station, inner: &mut Inner) -> io::Result<Running> 
         crossfade: Span::from_millis(i64::from(config.switch.crossfade_ms)),
         write_header: snap::wire::write_chunk_header,
     };
-    inner
-        .workers
-        .add(station::Station::new(wishes, now, inputs, encoder, pool, outputs, published));
-    Ok(Running { name: config.name.clone(), status, sources: watches })
+    let mut station = station::Station::new(wishes, now, inputs, encoder, pool, outputs, published);
+    let resets = (0, station.loudness_resets());
+    inner.workers.add(station);
+    Ok(Running { name: config.name.clone(), status, sources: watches, resets })
 }
 
 /// Buffers for every chunk that a log or a ring can hold, and for those that are being written.

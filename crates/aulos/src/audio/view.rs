@@ -21,12 +21,16 @@ pub(super) fn status(running: &mut Running) -> house::StationStatus {
         Some(_) => StationState::Playing,
         None => StationState::Silent,
     };
+    let inputs = status.inputs.iter().take(running.sources.len());
+    let source_loudness = inputs.map(|input| input.loudness).collect();
     let sources = running.sources.iter_mut().zip(&status.inputs);
     house::StationStatus {
         state,
         active: status.active,
         sources: sources.map(|(watch, input)| source(watch, input)).collect(),
         levels: status.level.peak[..status.level.channels].to_vec(),
+        loudness: status.loudness,
+        source_loudness,
         listeners: 0,
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn run(state: &mut State<'_>, method: &str, params: &Value) -> Answer
     (method.ok_or_else(no_method)?.run)(state, params)
 }
 
-const METHODS: [Method; 20] = [
+const METHODS: [Method; 22] = [
     Method {
         name: "Server.GetStatus",
         description: "groups, clients, streams and the server itself",
@@ -179,6 +179,23 @@ const METHODS: [Method; 20] = [
         name: "Aulos.GetStatus",
         description: "stations, their sources and levels",
         run: |state, _| Ok(state.aulos_status()),
+    },
+    Method {
+        name: "Aulos.GetLoudness",
+        description: "how loud a station and its sources are (EBU R 128)",
+        run: |state, params| {
+            let station = state.station(text(params, "station")?).ok_or(NotFound::Station)?;
+            Ok(state.loudness(station))
+        },
+    },
+    Method {
+        name: "Aulos.ResetLoudness",
+        description: "measure a station and its sources anew from now on",
+        run: |state, params| {
+            let name = text(params, "station")?;
+            state.reset_loudness(state.station(name).ok_or(NotFound::Station)?);
+            Ok(json!({ "station": name }))
+        },
     },
 ];
 

@@ -52,7 +52,7 @@ struct Inner {
     registry: Registry,
     peers: Peers,
     outbox: Outbox,
-    /// What the stations were when anybody was last told, without levels.
+    /// What the stations were when anybody was last told, without what always changes.
     shown: Vec<StationStatus>,
     /// Somebody new has come, and controllers have not been told yet. A house that starts gets a
     /// thousand clients at once; a thousand whole statuses would keep them all waiting.
@@ -123,6 +123,18 @@ impl State<'_> {
 
     fn aulos_status(&self) -> Value {
         self.control.status_json(self.registry)
+    }
+
+    fn station(&self, name: &str) -> Option<usize> {
+        self.control.resolved.stations.iter().position(|station| station.name == name)
+    }
+
+    fn loudness(&self, station: usize) -> Value {
+        self.control.loudness_json(station)
+    }
+
+    fn reset_loudness(&self, station: usize) {
+        self.control.house.reset_loudness(station);
     }
 }
 
@@ -195,8 +207,7 @@ impl Control {
         inner.outbox.flush(&*self.house);
         self.tell_update(&mut inner);
         for (index, station) in self.resolved.stations.iter().enumerate() {
-            let mut status = self.house.status(index);
-            status.levels.clear();
+            let status = self.house.status(index).at_rest();
             let Some(shown) = inner.shown.get_mut(index).filter(|shown| **shown != status) else {
                 continue;
             };
@@ -234,7 +245,7 @@ impl Control {
         self.status_json(&self.lock().registry)
     }
 
-    /// The levels of every station, for meters.
+    /// The levels and the loudness of every station, for meters.
     #[must_use]
     pub fn levels(&self) -> Value {
         let stations = self.resolved.stations.iter().enumerate();
@@ -246,6 +257,9 @@ impl Control {
                     "name": station.name,
                     "active": active.map(|source| &source.name),
                     "levels_dbfs": shape::levels(&status.levels),
+                    "loudness": shape::loudness(&status.loudness),
+                    "sources": status.source_loudness.iter().map(shape::loudness)
+                        .collect::<Vec<_>>(),
                 })
             })
             .collect()
@@ -352,6 +366,19 @@ impl Control {
             "stations": stations.collect::<Vec<_>>(),
             "counters": counters.map(|(name, n)| (name.to_owned(), json!(n)))
                 .collect::<serde_json::Map<_, _>>(),
+        })
+    }
+
+    fn loudness_json(&self, index: usize) -> Value {
+        let status = self.house.status(index);
+        let sources = self.resolved.stations.get(index).map_or(&[][..], |station| &station.sources);
+        let sources = sources.iter().zip(&status.source_loudness).map(|(source, loudness)| {
+            json!({ "name": source.name, "loudness": shape::loudness(loudness) })
+        });
+        json!({
+            "station": self.resolved.stations.get(index).map(|station| &station.name),
+            "loudness": shape::loudness(&status.loudness),
+            "sources": sources.collect::<Vec<_>>(),
         })
     }
 

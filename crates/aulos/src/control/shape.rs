@@ -1,11 +1,11 @@
 //! The server and its streams in Snapcast's JSON, and stations in ours.
 
-use aulos_core::Db;
+use aulos_core::{Db, Lufs};
 use aulos_proto::uri::Uri;
 use serde_json::{Map, Value, json};
 
 use crate::config::Station;
-use crate::house::{SourceState, StationState, StationStatus};
+use crate::house::{Loudness, SourceState, StationState, StationStatus};
 use crate::registry::{Registry, client_json, group_json};
 
 /// What the machine calls itself.
@@ -117,6 +117,7 @@ pub(super) fn station(station: &Station, status: &StationStatus, registry: &Regi
                 SourceState::Failed(_) => "failed",
             },
             "reason": if let SourceState::Failed(why) = &state { Some(why) } else { None },
+            "loudness": loudness(&status.source_loudness.get(index).copied().unwrap_or_default()),
         })
     });
     let groups = registry.groups().iter().filter(|group| group.station == station.name);
@@ -138,6 +139,7 @@ pub(super) fn station(station: &Station, status: &StationStatus, registry: &Regi
         "active": status.active.and_then(|index| station.sources.get(index)).map(|s| &s.name),
         "sources": sources.collect::<Vec<_>>(),
         "levels_dbfs": levels(&status.levels),
+        "loudness": loudness(&status.loudness),
         "codec": station.codec.name(),
         "spec": station.spec.to_string(),
         "chunk_ms": station.chunk_ms,
@@ -154,4 +156,27 @@ pub(super) fn levels(levels: &[Db]) -> Value {
         if db.is_finite() { json!((db * 10.0).round() / 10.0) } else { Value::Null }
     };
     levels.iter().map(tenth).collect()
+}
+
+/// Figures in hundredths; what does not exist is null.
+pub(super) fn loudness(loudness: &Loudness) -> Value {
+    let lufs = |value: Option<Lufs>| value.map(|value| hundredth(value.get()));
+    let db = |value: Option<Db>| value.map(|value| hundredth(value.get()));
+    json!({
+        "measured_s": (loudness.measured.as_millis() / 100) as f64 / 10.0,
+        "momentary_lufs": lufs(loudness.momentary),
+        "short_term_lufs": lufs(loudness.short_term),
+        "integrated_lufs": lufs(loudness.integrated),
+        "loudness_range_lu": db(loudness.range),
+        "max_momentary_lufs": lufs(loudness.max_momentary),
+        "max_short_term_lufs": lufs(loudness.max_short_term),
+        "true_peak_dbtp": db(loudness.true_peak),
+        "sample_peak_dbfs": db(loudness.sample_peak),
+        "current_true_peak_dbtp": db(loudness.current_true_peak),
+        "current_sample_peak_dbfs": db(loudness.current_sample_peak),
+    })
+}
+
+fn hundredth(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
 }

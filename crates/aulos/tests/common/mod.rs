@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use aulos::config::{self, Environment, Resolved};
 use aulos::house::{
-    Command, EVENT_QUEUE, Event, Full, Hello, House, ListenSink, SessionId, StationStatus,
+    Command, EVENT_QUEUE, Event, Full, Hello, House, ListenSink, Loudness, SessionId, StationStatus,
 };
 use aulos::server::{self, Audio};
 use serde_json::{Value, json};
@@ -46,6 +46,14 @@ impl House for FakeHouse {
 
     fn status(&self, station: usize) -> StationStatus {
         self.stations.lock().unwrap().get(station).cloned().unwrap_or_default()
+    }
+
+    fn reset_loudness(&self, station: usize) {
+        let mut stations = self.stations.lock().unwrap();
+        if let Some(status) = stations.get_mut(station) {
+            status.loudness = Loudness::NONE;
+            status.source_loudness.fill(Loudness::NONE);
+        }
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
