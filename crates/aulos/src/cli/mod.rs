@@ -1,6 +1,7 @@
 //! The command line: one table, from which the parser, the help, the manual page and the
 //! completions come.
 
+mod meter;
 mod rpc;
 mod scan;
 mod serve;
@@ -26,6 +27,7 @@ Examples:
   aulos serve --config aulos.toml  run your own stations
   aulos check --config aulos.toml  is it right? every problem with its line
   aulos scan music/                how loud is it? every file below
+  aulos meter demo://              how loud is it now?
 
 Exit codes: 0 ok, 1 negative result, 2 usage, 3 some files failed, 65 bad data, 66 no input,
 69 unavailable, 70 internal, 73 cannot create, 74 I/O, 77 permission, 78 config.")]
@@ -62,6 +64,19 @@ enum When {
     Never,
 }
 
+impl When {
+    /// Whether there are colours on a stream that is a terminal, or is none.
+    fn colors(self, terminal: bool) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Auto => {
+                terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            }
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the server
@@ -88,6 +103,14 @@ Examples:
     /// that cannot be measured is a row that says why.
     #[command(after_help = scan::EXAMPLES)]
     Scan(scan::ScanArgs),
+    /// Show how loud a source is, while it plays
+    ///
+    /// Momentary (M), short-term (S) and integrated (I) loudness, loudness range (LRA) and true peak
+    /// after ITU-R BS.1770-4 and EBU R 128, ten times a second: on a terminal as a screen, as lines
+    /// of JSON with --json, otherwise as one line a second. It ends with its source, or on Ctrl-C,
+    /// with a summary; a FIFO and a listening port wait for the next sender instead.
+    #[command(after_help = meter::EXAMPLES)]
+    Meter(meter::MeterArgs),
     /// Make one control call to a running server
     ///
     /// Prints the result as JSON. Ends with 1 when the server answers with an error, and with 69
@@ -193,6 +216,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Serve(args) => serve::run(&load(&args)?),
         Command::Check(args) => check(&args),
         Command::Scan(args) => scan::run(&args, cli.chatter.quiet),
+        Command::Meter(args) => meter::run(&args, cli.chatter.quiet, cli.chatter.color),
         Command::Rpc(args) => rpc::run(&args),
         Command::Completions { shell } => {
             let mut out = Vec::new();
@@ -301,12 +325,7 @@ fn start_log(chatter: &Chatter) {
         (_, 1) => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let ansi = match chatter.color {
-        When::Always => true,
-        When::Never => false,
-        When::Auto => io::stderr().is_terminal() && !no_color,
-    };
+    let ansi = chatter.color.colors(io::stderr().is_terminal());
     tracing_subscriber::fmt()
         .with_writer(io::stderr)
         .with_max_level(level)

@@ -62,6 +62,19 @@ pub fn load(
     Err(ConfigError::new(problems.into_sorted(), name, text, sets))
 }
 
+/// Reads the URI of one source, as it is given on a command line.
+///
+/// # Errors
+/// Every problem that it has, never none.
+pub fn source(uri: &str) -> Result<SourceConfig, Vec<Problem>> {
+    let problems = Problems::default();
+    let parsed = source::parse(&At::default_value(uri.to_owned()), &problems);
+    match parsed {
+        Some((source, _)) if problems.is_empty() => Ok(source),
+        _ => Err(problems.into_sorted()),
+    }
+}
+
 fn add_default_station(root: &mut Node, env: &Environment, problems: &Problems) {
     if root.get("station").is_some() {
         return;

@@ -1,0 +1,235 @@
+//! `aulos meter`: the loudness of a source while it plays.
+
+mod output;
+mod reader;
+#[cfg(feature = "tui")]
+mod screen;
+mod source;
+#[cfg(feature = "tui")]
+mod terminal;
+
+use std::io;
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use aulos_engine::loudness::Loudness;
+use clap::Args;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::Receiver;
+
+use super::When;
+use crate::config::{self, SourceConfig};
+use crate::exit::{Exit, Failure};
+use output::Lines;
+use reader::{News, Order};
+use source::Opened;
+
+#[derive(Debug, Args)]
+pub(super) struct MeterArgs {
+    /// What to measure: a source as in the configuration; `-` is raw samples on standard input
+    #[arg(value_name = "SOURCE")]
+    source: String,
+    /// Print one JSON object per line, ten a second
+    #[arg(long)]
+    json: bool,
+    /// Read a file as fast as possible instead of as fast as it plays
+    #[arg(long)]
+    no_pace: bool,
+}
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  aulos meter demo://
+  aulos meter file:///srv/programme.flac
+  aulos meter --json --no-pace file:///srv/programme.flac | tail -1 | jq .integrated_lufs
+  ffmpeg -i URL -f s16le -ar 48000 -ac 2 - | aulos meter -
+  aulos meter 'process:///usr/bin/parec?params=--format=s16le --rate=48000 --channels=2'
+
+Keys on the screen: q quit, r measure anew, p pause and go on, e LUFS, EBU +9 or EBU +18 scale.
+Figures that do not exist, as those of silence, are null in JSON and a dash elsewhere.";
+
+pub(super) fn run(args: &MeterArgs, quiet: bool, color: When) -> Result<Exit, Failure> {
+    let uri = if args.source == "-" { "stdin:" } else { args.source.as_str() };
+    let config = config::source(uri).map_err(|problems| refused(uri, &problems))?;
+    if args.no_pace && !matches!(config, SourceConfig::File { repeat: false, .. }) {
+        let message = "--no-pace is for files that have an end: other sources have a pace of their own";
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let opened = Opened::open(uri, &config)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
+    runtime.block_on(async {
+        // Before anything is read: a signal may come at once.
+        let mut signals = Signals::new()?;
+        let mut meter = Running::start(opened, !args.no_pace)?;
+        let ended = show(args, uri, color, &mut meter, &mut signals).await;
+        meter.end().await;
+        let ended = ended?;
+        if !ended.broken {
+            output::summary(uri, &ended.loudness, args.json, quiet)?;
+        }
+        ended.result.map(|()| Exit::Ok)
+    })
+}
+
+/// How it ended.
+struct Ended {
+    loudness: Loudness,
+    result: Result<(), Failure>,
+    /// Nobody reads what is printed.
+    broken: bool,
+}
+
+#[cfg(feature = "tui")]
+async fn show(
+    args: &MeterArgs,
+    uri: &str,
+    color: When,
+    meter: &mut Running,
+    signals: &mut Signals,
+) -> Result<Ended, Failure> {
+    use std::io::IsTerminal;
+    if !args.json && io::stdout().is_terminal() {
+        return terminal::run(uri, color.colors(true), meter, signals).await;
+    }
+    print(args.json, meter, signals).await
+}
+
+#[cfg(not(feature = "tui"))]
+async fn show(
+    args: &MeterArgs,
+    _uri: &str,
+    _color: When,
+    meter: &mut Running,
+    signals: &mut Signals,
+) -> Result<Ended, Failure> {
+    print(args.json, meter, signals).await
+}
+
+async fn print(
+    json: bool,
+    meter: &mut Running,
+    signals: &mut Signals,
+) -> Result<Ended, Failure> {
+    let mut lines = Lines::new(json);
+    loop {
+        let news = tokio::select! {
+            news = meter.news.recv() => news,
+            () = signals.come() => {
+                meter.order(Order::Quit);
+                continue;
+            }
+        };
+        match news {
+            Some(News::Reading(loudness)) => match lines.print(&loudness) {
+                Ok(()) => {}
+                // Whoever closed the pipe has seen enough.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    return Ok(Ended { loudness, result: Ok(()), broken: true });
+                }
+                Err(error) => {
+                    return Err(Failure::new(Exit::Io, format!("standard output: {error}")));
+                }
+            },
+            Some(News::Shape(..) | News::Waiting) => {}
+            Some(News::Ended(loudness, result)) => {
+                return Ok(Ended { loudness, result, broken: false });
+            }
+            None => return Err(gone()),
+        }
+    }
+}
+
+/// The thread that measures, as the others see it.
+struct Running {
+    news: Receiver<News>,
+    orders: Sender<Order>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(source: Opened, paced: bool) -> Result<Self, Failure> {
+        let (tell, news) = tokio::sync::mpsc::channel(NEWS);
+        let (orders, ordered) = std::sync::mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("aulos-meter".into())
+            .spawn(move || reader::read(source, paced, &ordered, &tell))
+            .map_err(|error| Failure::new(Exit::Internal, format!("no thread: {error}")))?;
+        Ok(Self { news, orders, thread: Some(thread) })
+    }
+
+    fn order(&self, order: Order) {
+        // A thread that has ended has said so, or will be missed.
+        drop(self.orders.send(order));
+    }
+
+    /// Lets the source go, so that a program that was started for it ends before we do.
+    async fn end(&mut self) {
+        self.order(Order::Quit);
+        self.news.close();
+        let drained = async { while self.news.recv().await.is_some() {} };
+        let ended = tokio::time::timeout(PATIENCE, drained).await.is_ok();
+        if let Some(thread) = self.thread.take_if(|_| ended) {
+            // If it panicked it has said so.
+            drop(thread.join());
+        }
+    }
+}
+
+/// What asks a program to end.
+struct Signals([Signal; 3]);
+
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| Failure::new(Exit::Internal, error.to_string()))
+        };
+        Ok(Self([
+            listen(SignalKind::interrupt())?,
+            listen(SignalKind::terminate())?,
+            listen(SignalKind::hangup())?,
+        ]))
+    }
+
+    async fn come(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+}
+
+/// A problem with its hint, and the way from a bare path to a URI.
+fn refused(uri: &str, problems: &[config::Problem]) -> Failure {
+    if let Ok(path) = std::path::absolute(uri)
+        && path.exists()
+        && !uri.contains(':')
+    {
+        let message = format!(
+            "\"{uri}\" is not a source\n    hint: for a file, file://{}",
+            path.display()
+        );
+        return Failure::new(Exit::Usage, message);
+    }
+    let lines = problems.iter().map(|config::Problem { message, hint, .. }| match hint {
+        Some(hint) => format!("{message}\n    hint: {hint}"),
+        None => message.clone(),
+    });
+    Failure::new(Exit::Usage, lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// The thread panicked, and has said why.
+fn gone() -> Failure {
+    Failure::new(Exit::Internal, "the meter broke down")
+}
+
+/// Readings that may wait for a reader of ours that is slow; more, and the source waits.
+const NEWS: usize = 64;
+
+/// For a disk that does not answer.
+const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,0 +1,162 @@
+//! Figures as lines: JSON for programs, one line a second for people, and the summary at the end.
+
+use std::io::{self, Write};
+
+use aulos_core::{Db, Lufs, Span};
+use aulos_engine::loudness::Loudness;
+use serde_json::Value;
+
+use crate::exit::{Exit, Failure};
+
+/// Standard output, line by line.
+#[derive(Debug)]
+pub(super) struct Lines {
+    json: bool,
+}
+
+impl Lines {
+    pub(super) const fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Prints at once: whoever reads it may be waiting.
+    pub(super) fn print(&mut self, loudness: &Loudness) -> io::Result<()> {
+        let line = if self.json {
+            json(loudness)
+        } else if loudness.measured.as_millis() % 1_000 == 0 {
+            plain(loudness)
+        } else {
+            return Ok(());
+        };
+        let mut out = io::stdout().lock();
+        out.write_all(line.as_bytes())?;
+        out.flush()
+    }
+}
+
+/// The keys of the contract, in its order.
+fn values(read: &Loudness) -> [(&'static str, Value); 9] {
+    let figure = |value: Option<f64>| value.map_or(Value::Null, |value| hundredth(value).into());
+    let lufs = |value: Option<Lufs>| figure(value.map(Lufs::get));
+    let db = |value: Option<Db>| figure(value.map(Db::get));
+    [
+        ("time_s", figure(Some(seconds(read.measured)))),
+        ("momentary_lufs", lufs(read.momentary)),
+        ("short_term_lufs", lufs(read.short_term)),
+        ("integrated_lufs", lufs(read.integrated)),
+        ("loudness_range_lu", db(read.range)),
+        ("true_peak_dbtp", db(read.true_peak)),
+        ("max_momentary_lufs", lufs(read.max_momentary)),
+        ("max_short_term_lufs", lufs(read.max_short_term)),
+        ("sample_peak_dbfs", db(read.sample_peak)),
+    ]
+}
+
+fn json(read: &Loudness) -> String {
+    let fields = values(read).map(|(key, value)| format!("\"{key}\":{value}"));
+    format!("{{{}}}\n", fields.join(","))
+}
+
+fn plain(read: &Loudness) -> String {
+    format!(
+        "{}  M {:>5}  S {:>5}  I {:>5} LUFS  LRA {:>4} LU  TP {:>5} dBTP\n",
+        clock(read.measured),
+        lufs(read.momentary),
+        lufs(read.short_term),
+        lufs(read.integrated),
+        db(read.range),
+        db(read.true_peak),
+    )
+}
+
+/// What was measured in all; behind JSON it is chatter.
+pub(super) fn summary(uri: &str, read: &Loudness, json: bool, quiet: bool) -> Result<(), Failure> {
+    if json && quiet {
+        return Ok(());
+    }
+    let mut text = format!("{uri}  {}\n", clock(read.measured));
+    for (name, figure, unit) in [
+        ("integrated", lufs(read.integrated), "LUFS"),
+        ("loudness range", db(read.range), "LU"),
+        ("greatest momentary", lufs(read.max_momentary), "LUFS"),
+        ("greatest short-term", lufs(read.max_short_term), "LUFS"),
+        ("true peak", db(read.true_peak), "dBTP"),
+        ("sample peak", db(read.sample_peak), "dBFS"),
+    ] {
+        text += &format!("  {name:<20} {figure:>5} {unit}\n");
+    }
+    if json {
+        eprint!("{text}");
+        return Ok(());
+    }
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Io, format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Hours, minutes and seconds.
+pub(super) fn clock(span: Span) -> String {
+    let seconds = span.as_millis() / 1_000;
+    format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+}
+
+/// One digit behind the point; a dash where there is nothing.
+pub(super) fn lufs(value: Option<Lufs>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{:.1}", value.get()))
+}
+
+/// As [`lufs`].
+pub(super) fn db(value: Option<Db>) -> String {
+    // No -0.0.
+    value.map_or_else(|| "-".to_owned(), |value| format!("{:.1}", value.get() + 0.0))
+}
+
+#[allow(clippy::cast_precision_loss, reason = "years of milliseconds fit")]
+fn seconds(span: Span) -> f64 {
+    span.as_millis() as f64 / 1_000.0
+}
+
+fn hundredth(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_exist_is_null_and_a_dash() {
+        let read = Loudness { measured: Span::from_millis(3_661_000), ..Loudness::NONE };
+        assert_eq!(
+            json(&read),
+            "{\"time_s\":3661.0,\"momentary_lufs\":null,\"short_term_lufs\":null,\
+             \"integrated_lufs\":null,\"loudness_range_lu\":null,\"true_peak_dbtp\":null,\
+             \"max_momentary_lufs\":null,\"max_short_term_lufs\":null,\"sample_peak_dbfs\":null}\n"
+        );
+        assert_eq!(
+            plain(&read),
+            "01:01:01  M     -  S     -  I     - LUFS  LRA    - LU  TP     - dBTP\n"
+        );
+    }
+
+    #[test]
+    fn figures_have_two_digits_for_programs_and_one_for_people() {
+        let read = Loudness {
+            measured: Span::from_millis(2_000),
+            momentary: Some(Lufs::new(-23.456)),
+            range: Some(Db::new(-0.0)),
+            true_peak: Some(Db::new(0.25)),
+            ..Loudness::NONE
+        };
+        let line: Value = serde_json::from_str(&json(&read)).unwrap();
+        assert_eq!((&line["momentary_lufs"], &line["true_peak_dbtp"]), (&(-23.46).into(), &0.25.into()));
+        assert_eq!(
+            plain(&read),
+            "00:00:02  M -23.5  S     -  I     - LUFS  LRA  0.0 LU  TP   0.2 dBTP\n"
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! The terminal of the screen: taken over, listened to, and given back however it ends.
+
+use std::io;
+use std::time::Duration;
+
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::reader::{News, Order};
+use super::screen::Screen;
+use super::{Ended, Running, Signals, gone};
+use crate::exit::{Exit, Failure};
+
+/// Shows the meter until it ends.
+pub(super) async fn run(
+    uri: &str,
+    colors: bool,
+    meter: &mut Running,
+    signals: &mut Signals,
+) -> Result<Ended, Failure> {
+    let mut keys = keys()?;
+    // Also sets a panic hook that gives the terminal back first.
+    let mut terminal = Taken(ratatui::try_init().map_err(|error| failed(&error))?);
+    let mut screen = Screen::new(uri, colors);
+    let mut frames = interval(FRAME);
+    frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            news = meter.news.recv() => match news {
+                Some(News::Shape(rate, layout)) => screen.shape(rate, layout),
+                Some(News::Reading(loudness)) => screen.reading(loudness),
+                Some(News::Waiting) => screen.waiting = true,
+                Some(News::Ended(loudness, result)) => {
+                    return Ok(Ended { loudness, result, broken: false });
+                }
+                None => return Err(gone()),
+            },
+            Some(key) = keys.recv() => key.act(&mut screen, meter),
+            () = signals.come() => meter.order(Order::Quit),
+            _ = frames.tick() => {
+                terminal.0.draw(|frame| screen.draw(frame)).map_err(|error| failed(&error))?;
+            }
+        }
+    }
+}
+
+/// A terminal that is ours until this is dropped.
+struct Taken(DefaultTerminal);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+/// What a person wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    Quit,
+    Reset,
+    Pause,
+    Scale,
+}
+
+impl Key {
+    fn of(event: &Event) -> Option<Self> {
+        let Event::Key(key) = event else { return None };
+        if key.kind == KeyEventKind::Release {
+            return None;
+        }
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c' | 'd') if control => Some(Self::Quit),
+            KeyCode::Char('q' | 'Q') | KeyCode::Esc => Some(Self::Quit),
+            KeyCode::Char('r' | 'R') => Some(Self::Reset),
+            KeyCode::Char('p' | 'P' | ' ') => Some(Self::Pause),
+            KeyCode::Char('e' | 'E') => Some(Self::Scale),
+            _ => None,
+        }
+    }
+
+    fn act(self, screen: &mut Screen, meter: &Running) {
+        match self {
+            Self::Quit => meter.order(Order::Quit),
+            Self::Reset => {
+                screen.forget();
+                meter.order(Order::Reset);
+            }
+            Self::Pause => {
+                screen.paused = !screen.paused;
+                meter.order(Order::Pause(screen.paused));
+            }
+            Self::Scale => screen.next_scale(),
+        }
+    }
+}
+
+/// Keys can only be waited for by a thread, which ends with the process. A resize is no key, and
+/// the next frame has the new size.
+fn keys() -> Result<Receiver<Key>, Failure> {
+    let (tell, keys) = channel(16);
+    let listen = move || {
+        while let Ok(event) = event::read() {
+            if let Some(key) = Key::of(&event)
+                && tell.blocking_send(key).is_err()
+            {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("aulos-keys".into())
+        .spawn(listen)
+        .map_err(|error| Failure::new(Exit::Internal, format!("no thread: {error}")))?;
+    Ok(keys)
+}
+
+fn failed(error: &io::Error) -> Failure {
+    Failure::new(Exit::Io, format!("the terminal: {error}"))
+}
+
+/// As often as there are new figures.
+const FRAME: Duration = Duration::from_millis(100);
