@@ -53,7 +53,8 @@ pub(super) fn run(args: &MeterArgs, quiet: bool, color: When) -> Result<Exit, Fa
     let uri = if args.source == "-" { "stdin:" } else { args.source.as_str() };
     let config = config::source(uri).map_err(|problems| refused(uri, &problems))?;
     if args.no_pace && !matches!(config, SourceConfig::File { repeat: false, .. }) {
-        let message = "--no-pace is for files that have an end: other sources have a pace of their own";
+        let message =
+            "--no-pace is for files that have an end: other sources have a pace of their own";
         return Err(Failure::new(Exit::Usage, message));
     }
     let opened = Opened::open(uri, &config)?;
@@ -109,12 +110,8 @@ async fn show(
     print(args.json, meter, signals).await
 }
 
-async fn print(
-    json: bool,
-    meter: &mut Running,
-    signals: &mut Signals,
-) -> Result<Ended, Failure> {
-    let mut lines = Lines::new(json);
+async fn print(json: bool, meter: &mut Running, signals: &mut Signals) -> Result<Ended, Failure> {
+    let lines = Lines::new(json);
     loop {
         let news = tokio::select! {
             news = meter.news.recv() => news,
@@ -163,7 +160,7 @@ impl Running {
 
     fn order(&self, order: Order) {
         // A thread that has ended has said so, or will be missed.
-        drop(self.orders.send(order));
+        let _ = self.orders.send(order);
     }
 
     /// Lets the source go, so that a program that was started for it ends before we do.
@@ -184,9 +181,8 @@ struct Signals([Signal; 3]);
 
 impl Signals {
     fn new() -> Result<Self, Failure> {
-        let listen = |kind| {
-            signal(kind).map_err(|error| Failure::new(Exit::Internal, error.to_string()))
-        };
+        let listen =
+            |kind| signal(kind).map_err(|error| Failure::new(Exit::Internal, error.to_string()));
         Ok(Self([
             listen(SignalKind::interrupt())?,
             listen(SignalKind::terminate())?,
@@ -210,10 +206,8 @@ fn refused(uri: &str, problems: &[config::Problem]) -> Failure {
         && path.exists()
         && !uri.contains(':')
     {
-        let message = format!(
-            "\"{uri}\" is not a source\n    hint: for a file, file://{}",
-            path.display()
-        );
+        let message =
+            format!("\"{uri}\" is not a source\n    hint: for a file, file://{}", path.display());
         return Failure::new(Exit::Usage, message);
     }
     let lines = problems.iter().map(|config::Problem { message, hint, .. }| match hint {

@@ -20,7 +20,7 @@ impl Lines {
     }
 
     /// Prints at once: whoever reads it may be waiting.
-    pub(super) fn print(&mut self, loudness: &Loudness) -> io::Result<()> {
+    pub(super) fn print(&self, loudness: &Loudness) -> io::Result<()> {
         let line = if self.json {
             json(loudness)
         } else if loudness.measured.as_millis() % 1_000 == 0 {
@@ -69,9 +69,9 @@ fn plain(read: &Loudness) -> String {
     )
 }
 
-/// What was measured in all; behind JSON it is chatter.
+/// What was measured in all, if anything was; behind JSON it is chatter.
 pub(super) fn summary(uri: &str, read: &Loudness, json: bool, quiet: bool) -> Result<(), Failure> {
-    if json && quiet {
+    if read.measured == Span::ZERO || json && quiet {
         return Ok(());
     }
     let mut text = format!("{uri}  {}\n", clock(read.measured));
@@ -153,7 +153,10 @@ mod tests {
             ..Loudness::NONE
         };
         let line: Value = serde_json::from_str(&json(&read)).unwrap();
-        assert_eq!((&line["momentary_lufs"], &line["true_peak_dbtp"]), (&(-23.46).into(), &0.25.into()));
+        assert_eq!(
+            (&line["momentary_lufs"], &line["true_peak_dbtp"]),
+            (&(-23.46).into(), &0.25.into())
+        );
         assert_eq!(
             plain(&read),
             "00:00:02  M -23.5  S     -  I     - LUFS  LRA  0.0 LU  TP   0.2 dBTP\n"

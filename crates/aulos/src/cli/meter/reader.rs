@@ -15,7 +15,7 @@ use aulos_io::SystemClock;
 use tokio::sync::mpsc::Sender;
 
 use super::source::{Got, Opened};
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 
 /// What the thread tells.
 #[derive(Debug)]
@@ -82,7 +82,8 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn run(&mut self, source: &mut Opened) -> Result<(), Stop> {
-        let mut block = Block::with_capacity(SampleRate::STUDIO, ChannelLayout::STEREO, BLOCK_SAMPLES);
+        let mut block =
+            Block::with_capacity(SampleRate::STUDIO, ChannelLayout::STEREO, BLOCK_SAMPLES);
         self.due = SystemClock::now();
         loop {
             match source.next(SystemClock::now(), &mut block).map_err(Stop::Failed)? {
@@ -96,6 +97,9 @@ impl Reader<'_> {
                         self.tell(News::Waiting)?;
                     }
                     self.sleep(pause)?;
+                }
+                Got::End if self.shape.is_none() => {
+                    return Err(Stop::Failed(Failure::new(Exit::NoInput, "no sound came from it")));
                 }
                 Got::End => return Ok(()),
             }

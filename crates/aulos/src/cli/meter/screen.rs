@@ -58,10 +58,8 @@ impl Screen {
         self.waiting = false;
         self.loudness = loudness;
         let momentary = loudness.momentary.map(Lufs::get);
-        self.column.momentary = [self.column.momentary, momentary]
-            .into_iter()
-            .flatten()
-            .max_by(f64::total_cmp);
+        self.column.momentary =
+            [self.column.momentary, momentary].into_iter().flatten().max_by(f64::total_cmp);
         self.column.short_term = loudness.short_term.map(Lufs::get);
         self.readings += 1;
         if self.readings == COLUMN_READINGS {
@@ -200,8 +198,14 @@ impl Screen {
             let text = format!("{:>6}", self.scale.mark(mark));
             put(buffer, Rect { y: area.y + row, height: 1, ..area }, 1, &text, self.dim());
         }
-        if area.height > 2 {
-            put(buffer, Rect { y: area.y + 1, height: 1, ..area }, 1, "\u{2588} M", self.color(Color::Green));
+        if area.height > 3 {
+            put(
+                buffer,
+                Rect { y: area.y + 1, height: 1, ..area },
+                1,
+                "\u{2588} M",
+                self.color(Color::Green),
+            );
             put(buffer, Rect { y: area.y + 2, height: 1, ..area }, 1, "\u{2501} S", Style::new());
         }
         let room = area.width.saturating_sub(PAST + 1);
@@ -448,6 +452,9 @@ mod tests {
         screen.reading(Loudness::NONE);
         let text = drawn(&screen, 80, 24);
         let bars: Vec<_> = text.lines().filter(|line| line.contains("LUFS")).take(3).collect();
-        assert!(bars.iter().all(|bar| bar.contains(" - LUFS") && !bar.contains('\u{2588}')), "{text}");
+        assert!(
+            bars.iter().all(|bar| bar.contains(" - LUFS") && !bar.contains('\u{2588}')),
+            "{text}"
+        );
     }
 }

@@ -11,7 +11,6 @@ use aulos_io::feed::{
     TcpServer, split_arguments,
 };
 use aulos_rt::Reader;
-use rustix::io::Errno;
 
 use crate::config::{PipeMode, SourceConfig};
 use crate::exit::{Exit, Failure};
@@ -167,17 +166,18 @@ impl Fed {
     }
 
     fn failed(&self, error: i32) -> Failure {
-        let exit = match Errno::from_raw_os_error(error) {
-            Errno::NOENT => Exit::NoInput,
-            Errno::ACCESS | Errno::PERM => Exit::Permission,
-            Errno::ADDRINUSE
-            | Errno::ADDRNOTAVAIL
-            | Errno::CONNREFUSED
-            | Errno::CONNRESET
-            | Errno::HOSTUNREACH
-            | Errno::NETUNREACH
-            | Errno::TIMEDOUT => Exit::Unavailable,
+        use io::ErrorKind as K;
+        let exit = match io::Error::from_raw_os_error(error).kind() {
             _ if error == 0 => Exit::Unavailable,
+            K::NotFound => Exit::NoInput,
+            K::PermissionDenied => Exit::Permission,
+            K::AddrInUse
+            | K::AddrNotAvailable
+            | K::ConnectionRefused
+            | K::ConnectionReset
+            | K::HostUnreachable
+            | K::NetworkUnreachable
+            | K::TimedOut => Exit::Unavailable,
             _ => Exit::Io,
         };
         let message = if error == 0 {
