@@ -21,6 +21,7 @@ use crate::exit::{Exit, Failure};
 #[derive(Debug)]
 pub(super) enum News {
     /// Sound comes in this shape from now on.
+    #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the screen shows it"))]
     Shape(SampleRate, ChannelLayout),
     /// New figures, once in 100 ms of sound.
     Reading(Loudness),
@@ -31,12 +32,12 @@ pub(super) enum News {
 }
 
 /// What the thread is told.
+#[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only keys give all of it"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// Measure anew.
     Reset,
     /// Stop measuring, or go on.
-    #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only a key gives it"))]
     Pause(bool),
     /// End.
     Quit,
