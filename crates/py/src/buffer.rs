@@ -1,0 +1,110 @@
+//! Samples in a Python object, read where they lie.
+//!
+//! An array in C order is interleaved sound, one in Fortran order (what `x.T` makes of an array of
+//! channels) is planes; both are measured in place. Anything else is copied first. The GIL is
+//! released meanwhile, as numpy does: who writes to an array while it is measured gets a
+//! meaningless figure.
+
+#![allow(unsafe_code, reason = "memory that Python owns")]
+
+use aulos_dsp::meter::{Meter, Sample};
+use pyo3::buffer::{Element, PyBuffer, PyUntypedBuffer};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+/// An array that can be measured.
+pub(crate) struct Sound {
+    samples: Samples,
+    frames: usize,
+    pub(crate) channels: usize,
+}
+
+enum Samples {
+    I16(PyBuffer<i16>),
+    I32(PyBuffer<i32>),
+    F32(PyBuffer<f32>),
+    F64(PyBuffer<f64>),
+}
+
+impl Sound {
+    /// Looks at an object of shape (frames,) or (frames, channels).
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let Ok(buffer) = PyUntypedBuffer::get(object) else {
+            let kind = object.get_type().name()?;
+            let what = format!("{WANTED}, and not a {kind}; numpy.asarray(x, 'float32') makes one");
+            return Err(PyTypeError::new_err(what));
+        };
+        let (frames, channels) = match *buffer.shape() {
+            [frames] => (frames, 1),
+            [frames, channels] => (frames, channels),
+            ref shape => {
+                let what = format!("shape {shape:?}: it must be (frames,) or (frames, channels)");
+                return Err(PyValueError::new_err(what));
+            }
+        };
+        let samples = Samples::of(buffer)?;
+        Ok(Self { samples, frames, channels })
+    }
+
+    /// Lets a meter for as many channels hear it.
+    pub(crate) fn hear(&self, py: Python<'_>, meter: &mut Meter) -> PyResult<()> {
+        match &self.samples {
+            Samples::I16(buffer) => self.hear_as(py, buffer, meter),
+            Samples::I32(buffer) => self.hear_as(py, buffer, meter),
+            Samples::F32(buffer) => self.hear_as(py, buffer, meter),
+            Samples::F64(buffer) => self.hear_as(py, buffer, meter),
+        }
+    }
+
+    fn hear_as<T: Element + Sample + Send + Sync>(
+        &self,
+        py: Python<'_>,
+        buffer: &PyBuffer<T>,
+        meter: &mut Meter,
+    ) -> PyResult<()> {
+        if self.frames == 0 || self.channels == 0 {
+            return Ok(());
+        }
+        if let Some(samples) = buffer.as_slice_ptr() {
+            // SAFETY: Python keeps the memory, of this type and length, while the buffer is held;
+            // any bits are a valid sample, and no decision about memory depends on their values.
+            let samples = unsafe { samples.as_ref() };
+            py.detach(|| meter.add(samples));
+        } else if let Some(samples) = buffer.as_fortran_slice_ptr() {
+            // SAFETY: as above.
+            let samples = unsafe { samples.as_ref() };
+            let planes: Vec<&[T]> = samples.chunks_exact(self.frames).collect();
+            py.detach(|| meter.add_planar(&planes));
+        } else {
+            let samples = buffer.to_vec(py)?;
+            py.detach(|| meter.add(&samples));
+        }
+        Ok(())
+    }
+}
+
+impl Samples {
+    fn of(buffer: PyUntypedBuffer) -> PyResult<Self> {
+        let format = buffer.format().to_string_lossy().into_owned();
+        // The library takes the order of bytes for granted.
+        let foreign = if cfg!(target_endian = "little") { ['>', '!'] } else { ['<', '<'] };
+        let native = !format.starts_with(foreign);
+        if native && buffer.as_typed::<f32>().is_ok() {
+            Ok(Self::F32(buffer.into_typed()?))
+        } else if native && buffer.as_typed::<f64>().is_ok() {
+            Ok(Self::F64(buffer.into_typed()?))
+        } else if native && buffer.as_typed::<i16>().is_ok() {
+            Ok(Self::I16(buffer.into_typed()?))
+        } else if native && buffer.as_typed::<i32>().is_ok() {
+            Ok(Self::I32(buffer.into_typed()?))
+        } else {
+            let what = format!(
+                "{WANTED}, aligned and in native byte order, not of format {format:?}; \
+                 x.astype('float32') makes one, and full scale is then 1.0"
+            );
+            Err(PyTypeError::new_err(what))
+        }
+    }
+}
+
+const WANTED: &str = "sound must be an array of int16, int32, float32 or float64";

@@ -1,0 +1,140 @@
+//! What Python calls the settings of a meter.
+
+use aulos_core::{ChannelLayout, SampleRate};
+use aulos_dsp::meter::{Config, History, Mode, Position, RangeHop};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// One name, or several.
+#[derive(FromPyObject)]
+pub(crate) enum Modes {
+    One(String),
+    Several(Vec<String>),
+}
+
+/// The name of a loudspeaker, degrees to the left, or these and degrees up.
+#[derive(FromPyObject)]
+pub(crate) enum Place {
+    Named(String),
+    Middle(i16),
+    At(i16, i8),
+}
+
+/// Everything that is not the shape of the sound.
+pub(crate) struct Options {
+    pub(crate) mode: Mode,
+    positions: Option<Vec<Position>>,
+    range_hop: RangeHop,
+}
+
+pub(crate) const MODES: [(&str, Mode); 8] = [
+    ("momentary", Mode::MOMENTARY),
+    ("short_term", Mode::SHORT_TERM),
+    ("integrated", Mode::INTEGRATED),
+    ("loudness_range", Mode::RANGE),
+    ("sample_peak", Mode::SAMPLE_PEAK),
+    ("true_peak", Mode::TRUE_PEAK),
+    ("maxima", Mode::MAXIMA),
+    ("all", Mode::ALL),
+];
+
+const PLACES: [(&str, Position); 7] = [
+    ("L", Position::LEFT),
+    ("R", Position::RIGHT),
+    ("C", Position::CENTRE),
+    ("LFE", Position::LFE),
+    ("Ls", Position::LEFT_SURROUND),
+    ("Rs", Position::RIGHT_SURROUND),
+    ("unused", Position::Unused),
+];
+
+impl Options {
+    pub(crate) fn new(
+        mode: Option<Modes>,
+        positions: Option<Vec<Place>>,
+        dual_mono: bool,
+        lra_hop: f64,
+    ) -> PyResult<Self> {
+        let names = match mode {
+            None => return Self::with(Mode::ALL, positions, dual_mono, lra_hop),
+            Some(Modes::One(name)) => vec![name],
+            Some(Modes::Several(names)) => names,
+        };
+        let mut modes = None;
+        for name in names {
+            let more = find("mode", &name, &MODES)?;
+            modes = Some(modes.map_or(more, |modes| modes | more));
+        }
+        let mode = modes.ok_or_else(|| PyValueError::new_err("no mode: nothing to measure"))?;
+        // Integrated loudness tells silence, which has no range, from a tone, whose range is 0.
+        let mode = if mode.contains(Mode::RANGE) { mode | Mode::INTEGRATED } else { mode };
+        Self::with(mode, positions, dual_mono, lra_hop)
+    }
+
+    fn with(
+        mode: Mode,
+        positions: Option<Vec<Place>>,
+        dual_mono: bool,
+        lra_hop: f64,
+    ) -> PyResult<Self> {
+        let tenths = lra_hop * 10.0;
+        let range_hop = if (tenths - 10.0).abs() < 1e-6 {
+            RangeHop::Second
+        } else if (tenths - 1.0).abs() < 1e-6 {
+            RangeHop::Tenth
+        } else {
+            let what = format!("lra_hop {lra_hop}: it is 1.0 or 0.1 seconds");
+            return Err(PyValueError::new_err(what));
+        };
+        let mut places = None;
+        if let Some(positions) = positions {
+            if dual_mono {
+                let what = "positions and dual_mono exclude each other";
+                return Err(PyValueError::new_err(what));
+            }
+            places = Some(positions.into_iter().map(position).collect::<PyResult<_>>()?);
+        } else if dual_mono {
+            places = Some(vec![Position::DualMono]);
+        }
+        Ok(Self { mode, positions: places, range_hop })
+    }
+
+    pub(crate) fn config(self, rate: u32, channels: usize) -> PyResult<Config> {
+        let rate = SampleRate::new(rate).map_err(|error| invalid(&error))?;
+        let layout = ChannelLayout::new(channels).map_err(|error| {
+            invalid(&format!("{error} (the shape of sound is (frames, channels))"))
+        })?;
+        let mut config = Config::new(rate, layout, self.mode);
+        if let Some(positions) = self.positions {
+            if positions.len() != channels {
+                let what = format!("{} positions for {channels} channels", positions.len());
+                return Err(PyValueError::new_err(what));
+            }
+            config.positions = positions;
+        }
+        // A day's memory, taken in advance, is for threads that must not allocate.
+        config.history = History::Unbounded;
+        config.range_hop = self.range_hop;
+        Ok(config)
+    }
+}
+
+pub(crate) fn invalid(error: &impl ToString) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+fn position(place: Place) -> PyResult<Position> {
+    Ok(match place {
+        Place::Named(name) => find("position", &name, &PLACES)?,
+        Place::Middle(azimuth) => Position::middle(azimuth),
+        Place::At(azimuth, elevation) => Position::At { azimuth, elevation },
+    })
+}
+
+fn find<T: Copy>(what: &str, name: &str, table: &[(&str, T)]) -> PyResult<T> {
+    let found = table.iter().find(|(known, _)| *known == name);
+    found.map(|&(_, value)| value).ok_or_else(|| {
+        let known: Vec<_> = table.iter().map(|(known, _)| *known).collect();
+        invalid(&format!("{what} {name:?}: it is one of {}", known.join(", ")))
+    })
+}
