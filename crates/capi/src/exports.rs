@@ -249,7 +249,7 @@ pub unsafe extern "C" fn ebur128_loudness_global_multiple(
     // SAFETY: see the head of the module.
     let states = unsafe { entries(states, size) };
     // SAFETY: see the head of the module.
-    unsafe { give(out, || integrated(&present(states))) }
+    unsafe { give(out, || integrated(&present(states?))) }
 }
 
 /// Loudness range over several states; null entries are passed over.
@@ -262,6 +262,7 @@ pub unsafe extern "C" fn ebur128_loudness_range_multiple(
     // SAFETY: see the head of the module.
     let states = unsafe { entries(states, size) };
     let work = || {
+        let states = states?;
         // The first entry decides for all; when it is null, for exact histories.
         let histogram =
             states.first().is_some_and(|first| first.is_some_and(State::uses_histogram));
@@ -306,17 +307,20 @@ fn present<'a>(states: &[Option<&'a State>]) -> Vec<&'a State> {
     states.iter().copied().flatten().collect()
 }
 
-/// The states, `None` for null.
+/// The states, `None` for null; fails when there cannot be so many.
 ///
 /// # Safety
 /// `states` is null or points to `size` pointers, each null or to a state.
-unsafe fn entries<'a>(states: *const *const State, size: usize) -> &'a [Option<&'a State>] {
+unsafe fn entries<'a>(states: *const *const State, size: usize) -> Answer<&'a [Option<&'a State>]> {
     if states.is_null() || size == 0 {
-        return &[];
+        return Ok(&[]);
+    }
+    if size > isize::MAX as usize / size_of::<*const State>() {
+        return Err(Failure::NoMemory);
     }
     // SAFETY: the caller vouches for `size` entries, and an optional reference is a pointer that
     // may be null.
-    unsafe { core::slice::from_raw_parts(states.cast(), size) }
+    Ok(unsafe { core::slice::from_raw_parts(states.cast(), size) })
 }
 
 /// # Safety

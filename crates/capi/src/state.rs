@@ -99,6 +99,7 @@ impl State {
         if channels == self.channels && samplerate == self.samplerate {
             return Err(Failure::NoChange);
         }
+        afford(samplerate, self.inner().meter.config().max_window_ms.into())?;
         let kept = self.meter().config().positions.clone();
         let positions = if channels == self.channels { kept } else { default_map(count) };
         self.inner_mut().meter.change(rate, &positions).map_err(|_| Failure::NoMemory)?;
@@ -115,6 +116,7 @@ impl State {
         }
         let readable = window.max(SHORT_TERM_MS);
         let ms = u32::try_from(readable).map_err(|_| Failure::NoMemory)?;
+        afford(self.samplerate, readable)?;
         let inner = self.inner_mut();
         inner.meter.set_max_window(ms).map_err(|_| Failure::NoMemory)?;
         (inner.window, inner.readable) = (window, readable);
@@ -195,6 +197,17 @@ fn checked(channels: c_uint, samplerate: c_ulong) -> Answer<(SampleRate, usize)>
     Ok((SampleRate::new(hz).map_err(|_| Failure::NoMemory)?, channels))
 }
 
+/// Whether a window can be had. Rust ends the process when memory cannot be had, so the same amount
+/// is asked for in a way that may fail.
+fn afford(samplerate: c_ulong, window: c_ulong) -> Answer<()> {
+    let frames = samplerate.checked_mul(window).ok_or(Failure::NoMemory)? / 1000;
+    let frames = usize::try_from(frames).map_err(|_| Failure::NoMemory)?;
+    if frames > MOST_WINDOW_FRAMES {
+        return Err(Failure::NoMemory);
+    }
+    Vec::<f64>::new().try_reserve_exact(frames).map_err(|_| Failure::NoMemory)
+}
+
 fn has(mode: c_int, bits: c_int) -> bool {
     mode & bits == bits
 }
@@ -207,6 +220,9 @@ pub(crate) const LRA: c_int = 8 | S;
 pub(crate) const SAMPLE_PEAK: c_int = 16 | M;
 pub(crate) const TRUE_PEAK: c_int = 32 | SAMPLE_PEAK;
 pub(crate) const HISTOGRAM: c_int = 64;
+
+/// 2 GiB of energies: an hour at 48 kHz takes 1.4 GB.
+const MOST_WINDOW_FRAMES: usize = (2 << 30) / size_of::<f64>();
 
 const BLOCK_MS: c_ulong = 100;
 const MOMENTARY_MS: c_ulong = 400;

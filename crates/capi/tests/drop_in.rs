@@ -64,6 +64,22 @@ fn output(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// A C program of this folder, with our header and library or with those of the distribution.
+fn build(name: &str, source: &str, flags: &[&str], with_ours: bool) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = scratch().join(name);
+    let mut cc = Command::new("cc");
+    cc.args(flags).arg("-o").arg(&program).arg(here.join("tests").join(source));
+    if with_ours {
+        cc.arg(format!("-I{}", here.join("include").display()));
+        cc.arg(format!("-L{}", ours().display()));
+    }
+    output(cc.args(["-lebur128", "-lm"]));
+    program
+}
+
+const PLAIN: [&str; 3] = ["-O1", "-g", "-w"];
+
 fn is_installed(program: &str) -> bool {
     let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
     found.is_ok_and(|output| output.status.success())
@@ -98,24 +114,13 @@ fn the_library_has_the_name_and_the_23_exports() {
 
 #[test]
 fn every_corner_and_many_programmes_read_as_with_the_original() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compare.c");
-    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
-    let build = |name: &str, arguments: &[&Path]| {
-        let program = scratch().join(name);
-        let mut cc = Command::new("cc");
-        cc.args(["-O1", "-w", "-o"]).arg(&program).args(arguments).arg(&source);
-        output(cc.args(["-lebur128", "-lm"]));
-        program
-    };
-    let here = format!("-L{}", ours().display());
-    let header = format!("-I{}", include.display());
-    let with_ours = build("compare-ours", &[header.as_ref(), here.as_ref()]);
+    let with_ours = build("compare-ours", "compare.c", &PLAIN, true);
     let mine = output(Command::new(&with_ours).env("LD_LIBRARY_PATH", ours()));
     if !has_original() {
         println!("skipped: no libebur128");
         return;
     }
-    let with_theirs = build("compare-theirs", &[]);
+    let with_theirs = build("compare-theirs", "compare.c", &PLAIN, false);
     let theirs = output(&mut Command::new(&with_theirs));
     compare(&mine, &theirs);
     // The program that was built for theirs runs on ours without being built again.
@@ -221,13 +226,37 @@ fn melt_measures_the_same() {
 }
 
 #[test]
-fn null_is_answered_and_does_not_crash() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/null.c");
-    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
-    let program = scratch().join("null");
-    let mut cc = Command::new("cc");
-    cc.args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-std=c99", "-o"]).arg(&program);
-    cc.arg(format!("-I{}", include.display())).arg(&source);
-    output(cc.arg(format!("-L{}", ours().display())).arg("-lebur128"));
-    output(Command::new(&program).env("LD_LIBRARY_PATH", ours()));
+fn null_and_absurd_sizes_are_answered_and_do_not_crash() {
+    let program = null_program();
+    output(Command::new(program).env("LD_LIBRARY_PATH", ours()));
+}
+
+#[test]
+fn valgrind_finds_no_error_and_no_leak() {
+    if !is_installed("valgrind") {
+        println!("skipped: no valgrind");
+        return;
+    }
+    let compare = build("compare-short", "compare.c", &PLAIN, true);
+    let null = null_program();
+    // Enough for each function and corner; the sounds are a fiftieth as long.
+    for (program, arguments) in [(compare.as_path(), &["6", "50"][..]), (null, &[])] {
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args([
+            "-q",
+            "--error-exitcode=9",
+            "--leak-check=full",
+            "--errors-for-leak-kinds=all",
+        ]);
+        output(valgrind.arg(program).args(arguments).env("LD_LIBRARY_PATH", ours()));
+    }
+}
+
+/// `null.c`, built with all warnings against our header and our library.
+fn null_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let strict = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-std=c99", "-pthread"];
+        build("null", "null.c", &strict, true)
+    })
 }
