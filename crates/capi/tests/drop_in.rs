@@ -225,6 +225,37 @@ fn melt_measures_the_same() {
     assert_eq!(run("ours.xml", Some(ours())), theirs);
 }
 
+/// PulseEffects' gain control turns what the library measures into a gain ten times a second, so its
+/// output is the same only if every reading is.
+#[test]
+fn a_gain_control_in_gstreamer_plays_the_same() {
+    let inspected = Command::new("gst-inspect-1.0").arg("peautogain").output();
+    if !inspected.is_ok_and(|output| output.status.success()) || !is_installed("ffmpeg") {
+        println!("skipped: no peautogain");
+        return;
+    }
+    let raw = scratch().join("gain-in.raw");
+    let mut ffmpeg = Command::new("ffmpeg");
+    ffmpeg.args(["-v", "error", "-y", "-i"]).arg(sound("gain-sweep.wav", SWEEP));
+    output(ffmpeg.args(["-f", "f32le"]).arg(&raw));
+    let play = |name: &str, libraries: Option<&Path>| {
+        let out = scratch().join(name);
+        let mut gst = Command::new("gst-launch-1.0");
+        gst.args(["-q", "filesrc"]).arg(format!("location={}", raw.display()));
+        gst.args("! rawaudioparse format=pcm pcm-format=f32le sample-rate=48000".split(' '));
+        gst.args("num-channels=2 ! peautogain target=-30 ! filesink".split(' '));
+        gst.arg(format!("location={}", out.display()));
+        if let Some(libraries) = libraries {
+            gst.env("LD_LIBRARY_PATH", libraries);
+        }
+        output(&mut gst);
+        std::fs::read(out).unwrap()
+    };
+    let theirs = play("gain-theirs.raw", None);
+    assert!(theirs != std::fs::read(&raw).unwrap(), "it does change the gain");
+    assert!(play("gain-ours.raw", Some(ours())) == theirs);
+}
+
 #[test]
 fn null_and_absurd_sizes_are_answered_and_do_not_crash() {
     let program = null_program();
