@@ -2,6 +2,7 @@
 //! built for the original.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::disallowed_methods, reason = "programs write what they measured into files")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -225,7 +226,7 @@ fn melt_measures_the_same() {
     assert_eq!(run("ours.xml", Some(ours())), theirs);
 }
 
-/// PulseEffects' gain control turns what the library measures into a gain ten times a second, so its
+/// The gain control of Pulse Effects turns what the library measures into a gain ten times a second, so its
 /// output is the same only if every reading is.
 #[test]
 fn a_gain_control_in_gstreamer_plays_the_same() {

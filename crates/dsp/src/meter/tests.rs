@@ -1,5 +1,5 @@
-//! The meter against independent judges: the crate `ebur128`, and the signals of EBU Tech 3341 and
-//! 3342.
+//! What only the inside can check: kernels one by one beside the crate `ebur128`, pieces and bytes.
+//! `tests/judges` has the random cases, `tests/conformance.rs` the signals of the EBU.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -9,7 +9,6 @@
     reason = "test signals, and figures that must be the same"
 )]
 
-mod ebu;
 mod judge;
 mod state;
 
