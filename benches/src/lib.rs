@@ -1,7 +1,8 @@
 //! What every bench needs: rows, the table, the file.
 //!
-//! A row compares ours with one peer of the same run. The table is printed, and kept in
-//! `target/bench.json` at the root of the repository: each binary replaces the rows of its parts.
+//! A row compares ours with one peer of the same run. The table is printed, and kept in the file that
+//! `--rows` names; without it in `target/bench.json` at the root of the repository, where each binary
+//! replaces the rows of its parts.
 
 use std::path::Path;
 
@@ -57,6 +58,11 @@ pub fn report(rows: &[Row]) {
             "{:8} {:58} {:11.5} {:11.5} {:7.3} {:>7} {met}",
             row.part, row.case, row.ours, row.peer, row.ratio, target
         );
+    }
+    let mut words = std::env::args().skip_while(|word| word != "--rows").skip(1);
+    if let Some(file) = words.next() {
+        let text = serde_json::to_string_pretty(rows).expect("numbers and strings");
+        return std::fs::write(file, text).expect("the file for rows can be written");
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench.json");
     let mut all: Vec<Row> = std::fs::read(&path)
