@@ -77,6 +77,7 @@ pub(super) fn run(args: &ScanArgs, quiet: bool) -> Result<Exit, Failure> {
             Hop::Tenth => RangeHop::Tenth,
         },
         keep: args.album,
+        curve: false,
     };
     let files = scan::find(&args.paths);
     let jobs = args.jobs.or_else(|| available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);

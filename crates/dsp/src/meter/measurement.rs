@@ -73,6 +73,13 @@ impl Measurement {
         energy.map_or(Lufs::SILENCE, |energy| Lufs::new(loudness(energy)))
     }
 
+    /// The relative threshold of integrated loudness; -70 LUFS when nothing was heard.
+    #[must_use]
+    pub fn relative_threshold(&self) -> Lufs {
+        let energy = gate::relative_gate([&self.blocks].into_iter());
+        Lufs::new(energy.map_or(-70.0, loudness))
+    }
+
     /// Loudness range in LU. Allocates.
     #[must_use]
     pub fn range(&self) -> Db {

@@ -11,6 +11,7 @@ use aulos_engine::source::BLOCK_SAMPLES;
 use super::error::{DecodeError, OpenError};
 use super::media::{About, Media, Step};
 use super::raw::Raw;
+use super::wave::WaveFile;
 
 /// How a file is to be read.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,6 +41,9 @@ pub struct Info {
     /// The artist tag, at most 200 characters.
     pub artist: Option<String>,
 }
+
+/// Frames per second, and the channels of one frame.
+pub type Shape = (SampleRate, ChannelLayout);
 
 /// What [`FileDecoder::next`] gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +76,7 @@ pub struct FileDecoder {
 enum Source {
     Media(Box<Media>),
     Raw(Raw),
+    Wave(Box<WaveFile>),
 }
 
 impl FileDecoder {
@@ -163,6 +168,61 @@ impl FileDecoder {
         }
     }
 
+    /// The next frames where they lie, at most `most` of them and at least one, with their shape;
+    /// `None` at the end.
+    ///
+    /// For who only looks at them: nothing is copied, and what is not finite is still there.
+    ///
+    /// # Errors
+    /// As [`FileDecoder::next`].
+    pub fn next_run(&mut self, most: Frames) -> Result<Option<(Shape, &[f32])>, DecodeError> {
+        if self.taken == self.pending.len() && !self.has_more() {
+            return match self.end {
+                Some(Err(error)) => Err(error),
+                _ => Ok(None),
+            };
+        }
+        let shape = self.source.shape();
+        let channels = shape.1.channels();
+        let there = (self.pending.len() - self.taken) / channels;
+        let count = usize::try_from(most.0).unwrap_or(usize::MAX).min(there);
+        let from = self.taken;
+        // What is no whole frame belongs to nobody.
+        self.taken = if count == there { self.pending.len() } else { from + count * channels };
+        self.position += Frames::from(count);
+        Ok(Some((shape, &self.pending[from..from + count * channels])))
+    }
+
+    /// Goes on at `frame` of the round. Only for files that [can](FileDecoder::seeks_exactly).
+    ///
+    /// # Errors
+    /// [`DecodeError::Torn`] when the place cannot be found.
+    pub fn seek(&mut self, frame: Frames) -> Result<(), DecodeError> {
+        let Source::Media(media) = &mut self.source else { return Err(DecodeError::Torn) };
+        media.seek(frame)?;
+        self.pending.clear();
+        self.taken = 0;
+        self.end = None;
+        Ok(())
+    }
+
+    /// Whether any frame can be gone to, so that what follows is the same as if the file had been
+    /// decoded up to there: a FLAC file that says how long it is.
+    #[must_use]
+    pub fn seeks_exactly(&self) -> bool {
+        self.info.codec == "flac" && self.info.frames.is_some() && !self.options.looped
+    }
+
+    /// The loudspeaker of each channel, a bit each in the order of WAVE, where the file says it.
+    #[must_use]
+    pub fn speakers(&self) -> Option<u32> {
+        match &self.source {
+            Source::Media(media) => media.speakers(),
+            Source::Wave(wave) => wave.speakers(),
+            Source::Raw(_) => None,
+        }
+    }
+
     /// What the file is.
     #[must_use]
     pub const fn info(&self) -> &Info {
@@ -242,7 +302,14 @@ impl Source {
                 file.seek(SeekFrom::Start(0))?;
                 Self::Raw(Raw::new(file, spec))
             }
-            None => Self::Media(Box::new(Media::open(file, extension)?)),
+            None => match Media::open(file, extension) {
+                Ok(media) => Self::Media(Box::new(media)),
+                // RF64, which the library does not know.
+                Err(why) => match WaveFile::of(file.try_clone()?)? {
+                    Some(wave) => Self::Wave(Box::new(wave)),
+                    None => return Err(why),
+                },
+            },
         })
     }
 
@@ -250,13 +317,15 @@ impl Source {
         match self {
             Self::Media(media) => media.decode(out),
             Self::Raw(raw) => raw.decode(out),
+            Self::Wave(wave) => wave.decode(out),
         }
     }
 
-    const fn shape(&self) -> (SampleRate, ChannelLayout) {
+    const fn shape(&self) -> Shape {
         match self {
             Self::Media(media) => (media.rate(), media.layout()),
             Self::Raw(raw) => (raw.spec().rate, raw.spec().layout),
+            Self::Wave(wave) => (wave.rate(), wave.layout()),
         }
     }
 
@@ -268,6 +337,12 @@ impl Source {
                 codec: "raw",
                 bits: Some(raw.spec().format.bits().into()),
                 frames: file.metadata().ok().map(|m| m.len() / raw.spec().frame_bytes() as u64),
+                ..About::default()
+            },
+            Self::Wave(wave) => About {
+                codec: wave.codec(),
+                bits: Some(wave.bits()),
+                frames: Some(wave.frames().0),
                 ..About::default()
             },
         };

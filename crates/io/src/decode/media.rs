@@ -5,7 +5,8 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use aulos_core::{ChannelLayout, SampleRate};
+use aulos_core::{ChannelLayout, Frames, SampleRate};
+use symphonia::core::audio::Channels;
 use symphonia::core::codecs::CodecParameters;
 use symphonia::core::codecs::audio::well_known::{CODEC_ID_AAC, CODEC_ID_ALAC, CODEC_ID_OPUS};
 use symphonia::core::codecs::audio::{AudioCodecParameters, AudioDecoder, AudioDecoderOptions};
@@ -13,7 +14,7 @@ use symphonia::core::common::Limit;
 use symphonia::core::errors::Error;
 use symphonia::core::formats::probe::Hint;
 use symphonia::core::formats::well_known::FORMAT_ID_ISOMP4;
-use symphonia::core::formats::{FormatOptions, FormatReader, Track, TrackType};
+use symphonia::core::formats::{FormatOptions, FormatReader, SeekMode, SeekTo, Track, TrackType};
 use symphonia::core::io::{
     MediaSource, MediaSourceStream, MediaSourceStreamOptions, ReadOnlySource,
 };
@@ -137,6 +138,35 @@ impl Media {
         let whole = self.decode_packet(&packet, out)? && !self.is_after_a_hole(&packet);
         self.trim(&packet, out);
         Ok(if whole { Step::Sound } else { Step::Damaged })
+    }
+
+    /// Goes on at `frame`, exactly.
+    pub(super) fn seek(&mut self, frame: Frames) -> Result<(), DecodeError> {
+        let time = i64::try_from(frame.0).map_err(|_| DecodeError::Torn)?;
+        let to = SeekTo::Timestamp { ts: Timestamp::new(time), track_id: self.track };
+        let reader = &mut self.reader;
+        let sought = guarded(|| reader.seek(SeekMode::Accurate, to)).ok_or(DecodeError::Torn)?;
+        let actual = sought.map_err(|_| DecodeError::Torn)?.actual_ts.get();
+        let skip = time.checked_sub(actual).and_then(|skip| u64::try_from(skip).ok());
+        self.trim = Trim { skip: skip.ok_or(DecodeError::Torn)?, ..Trim::default() };
+        self.expected = None;
+        if let Codec::Library(decoder) = &mut self.codec {
+            decoder.reset();
+        }
+        Ok(())
+    }
+
+    /// The loudspeaker of each channel, a bit each in the order of WAVE, where the file says it.
+    pub(super) fn speakers(&self) -> Option<u32> {
+        let track = self.reader.tracks().iter().find(|track| track.id == self.track)?;
+        match parameters(track)?.channels.as_ref()? {
+            // Its lower bits are those of WAVE.
+            Channels::Positioned(places) => {
+                let known = u32::try_from(places.bits()).ok()?;
+                (known & !WAVE_SPEAKERS == 0).then_some(known)
+            }
+            _ => None,
+        }
     }
 
     pub(super) const fn rate(&self) -> SampleRate {
@@ -347,6 +377,9 @@ fn because(error: &Error) -> OpenError {
 fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
+
+/// The 18 places that `WAVEFORMATEXTENSIBLE` names.
+const WAVE_SPEAKERS: u32 = 0x3_ffff;
 
 /// Longer than any comment that is shown somewhere.
 const TAG_BYTES: usize = 64 * 1024;

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  file -> container -> codec -> trim -> blocks -> ring
-//!          (symphonia; Opus by opus-rs; raw PCM by ourselves)
+//!          (symphonia; Opus by opus-rs; raw PCM and what of WAVE it refuses by ourselves)
 //! ```
 //!
 //! Containers and codecs are a library's work. The alternative, a child process with ffmpeg, reads
@@ -21,10 +21,12 @@ mod file;
 mod media;
 mod opus;
 mod raw;
+mod wave;
 
 pub use error::{DecodeError, OpenError};
 pub use feed::{FileFeed, Progress};
-pub use file::{Decoded, FileDecoder, Info, Options};
+pub use file::{Decoded, FileDecoder, Info, Options, Shape};
+pub use wave::{Run, WaveFile};
 
 #[cfg(test)]
 mod tests;

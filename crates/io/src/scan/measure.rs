@@ -3,13 +3,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
-use aulos_core::{Block, ChannelLayout, Db, Lufs, SampleRate};
-use aulos_dsp::meter::{Config, History, Measurement, Meter, Mode, Position, RangeHop};
-use aulos_engine::source::BLOCK_SAMPLES;
+use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
+use aulos_dsp::meter::{Measurement, RangeHop};
 
 use super::error::ScanError;
 use super::find::Found;
-use crate::decode::{self, Decoded, FileDecoder};
+use super::listen::{Curve, Heard, listen};
+use super::sound::Sound;
 
 /// How files are measured.
 #[derive(Clone, Copy, Debug)]
@@ -22,11 +22,19 @@ pub struct Options {
     pub range_hop: RangeHop,
     /// Keep what is needed to merge files to an album: 88 bytes for each second of sound.
     pub keep: bool,
+    /// Keep how loudness and peaks run: 12 bytes for each second of sound.
+    pub curve: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { true_peak: false, dual_mono: false, range_hop: RangeHop::Second, keep: false }
+        Self {
+            true_peak: false,
+            dual_mono: false,
+            range_hop: RangeHop::Second,
+            keep: false,
+            curve: false,
+        }
     }
 }
 
@@ -43,6 +51,8 @@ pub struct Report {
     pub loudness: Loudness,
     /// To be merged with others, when [`Options::keep`] asked for it and nothing failed.
     pub kept: Option<Box<Measurement>>,
+    /// How it runs, when [`Options::curve`] asked for it.
+    pub curve: Curve,
 }
 
 /// The outer form of a file's sound.
@@ -71,7 +81,7 @@ pub struct Loudness {
     pub true_peak: Option<Db>,
     /// The greatest sample, in dBFS.
     pub sample_peak: Option<Db>,
-    /// The relative gate; absent for silence, and for what was merged from several parts.
+    /// The relative gate; absent for silence.
     pub relative_threshold: Option<Lufs>,
 }
 
@@ -92,144 +102,41 @@ impl Loudness {
             max_short_term: lufs(whole.max_short_term()).filter(|_| seconds >= SHORT_TERM),
             true_peak: peak(whole.true_peak()).filter(|_| options.true_peak),
             sample_peak: peak(whole.sample_peak()),
-            relative_threshold: None,
+            relative_threshold: integrated.map(|_| whole.relative_threshold()),
         }
     }
 }
 
 /// Measures one file. Whatever it is, there is a report; a panic of a codec is caught.
+///
+/// On a thread of a rayon pool, a long file is cut and its pieces go to whoever is free.
 #[must_use]
 pub fn measure(found: Found, options: &Options) -> Report {
     let Found { path, error } = found;
-    let failed = |path, error| Report {
-        path,
-        error: Some(error),
-        shape: None,
-        loudness: Loudness::default(),
-        kept: None,
-    };
     if let Some(error) = error {
         return failed(path, error);
     }
     let tried = catch_unwind(AssertUnwindSafe(|| {
-        let mut decoder = FileDecoder::open(&path, decode::Options::default())?;
-        Ok(listen(&mut decoder, options))
+        let mut sound = Sound::open(&path)?;
+        let shape = sound.shape();
+        Ok((shape, listen(&path, &mut sound, options)))
     }));
-    let heard = match tried {
+    let ((rate, layout), heard) = match tried {
         Ok(Ok(heard)) => heard,
         Ok(Err(error)) => return failed(path, ScanError::Open(error)),
         Err(_) => return failed(path, ScanError::Internal),
     };
-    let Heard { error, shape, loudness, whole } = heard;
+    let Heard { error, whole, seconds, curve } = heard;
+    let loudness = whole.as_ref().map(|whole| Loudness::of(whole, seconds, options));
+    let error = error.or((seconds < MOMENTARY).then_some(ScanError::Short));
     let kept = whole.filter(|_| options.keep && error.is_none()).map(Box::new);
-    Report { path, error, shape: Some(shape), loudness, kept }
+    let shape = Some(Shape { rate, layout, seconds });
+    Report { path, error, shape, loudness: loudness.unwrap_or_default(), kept, curve }
 }
 
-struct Heard {
-    error: Option<ScanError>,
-    shape: Shape,
-    loudness: Loudness,
-    whole: Option<Measurement>,
-}
-
-/// Decodes to the end, or to where it goes no further.
-fn listen(decoder: &mut FileDecoder, options: &Options) -> Heard {
-    let (rate, layout) = (decoder.info().rate, decoder.info().layout);
-    let mut block = Block::with_capacity(rate, layout, BLOCK_SAMPLES);
-    let mut parts = Parts::new(options);
-    let end = loop {
-        match decoder.next(&mut block) {
-            Ok(Decoded::Block) => {
-                if let Err(error) = parts.hear(&block) {
-                    break Some(error);
-                }
-            }
-            Ok(Decoded::End) => break None,
-            Err(error) => break Some(ScanError::Decode(error)),
-        }
-    };
-    let (whole, seconds, relative_threshold) = parts.end();
-    let mut loudness = Loudness::default();
-    if let Some(whole) = &whole {
-        loudness = Loudness::of(whole, seconds, options);
-        loudness.relative_threshold = relative_threshold.filter(|_| loudness.integrated.is_some());
-    }
-    let damaged = (decoder.damaged() > 0).then(|| ScanError::Damaged(decoder.damaged()));
-    let short = (seconds < MOMENTARY).then_some(ScanError::Short);
-    Heard {
-        error: end.or(damaged).or(short),
-        shape: Shape { rate, layout, seconds },
-        loudness,
-        whole,
-    }
-}
-
-/// A file is one part, unless it is a chain of streams that differ in rate or channels: each of
-/// these has a meter of its own, and what they found is merged.
-struct Parts<'a> {
-    options: &'a Options,
-    meter: Option<Meter>,
-    layout: ChannelLayout,
-    before: Option<Measurement>,
-    seconds: f64,
-}
-
-impl<'a> Parts<'a> {
-    const fn new(options: &'a Options) -> Self {
-        Self { options, meter: None, layout: ChannelLayout::MONO, before: None, seconds: 0.0 }
-    }
-
-    fn hear(&mut self, block: &Block) -> Result<(), ScanError> {
-        let shape = (block.rate(), block.layout());
-        let known = self.meter.as_ref().map(|meter| (meter.config().rate, self.layout));
-        if known != Some(shape) {
-            self.close();
-            // Every rate and layout that a block can have is one that a meter takes.
-            let meter = Meter::new(self.config(shape)).map_err(|_| ScanError::Internal)?;
-            (self.meter, self.layout) = (Some(meter), shape.1);
-        }
-        if let Some(meter) = &mut self.meter {
-            meter.add(block.samples());
-        }
-        Ok(())
-    }
-
-    fn config(&self, (rate, layout): (SampleRate, ChannelLayout)) -> Config {
-        let peak = if self.options.true_peak { Mode::TRUE_PEAK } else { Mode::SAMPLE_PEAK };
-        let mode = Mode::INTEGRATED | Mode::RANGE | Mode::MAXIMA | peak;
-        let mut config = Config::new(rate, layout, mode);
-        config.range_hop = self.options.range_hop;
-        // A day's memory for a song of three minutes would be a waste, and a day is not the limit.
-        config.history = History::Unbounded;
-        if self.options.dual_mono && layout == ChannelLayout::MONO {
-            config.positions = vec![Position::DualMono];
-        }
-        config
-    }
-
-    fn close(&mut self) {
-        let Some(meter) = self.meter.take() else { return };
-        self.seconds += seconds(&meter);
-        let part = meter.measurement();
-        match &mut self.before {
-            // All parts have a history of one kind.
-            Some(before) => drop(before.merge(&part)),
-            None => self.before = Some(part),
-        }
-    }
-
-    /// The whole, its length, and the relative threshold of a file of one part.
-    fn end(mut self) -> (Option<Measurement>, f64, Option<Lufs>) {
-        let alone = self.before.is_none();
-        let threshold = self.meter.as_ref().filter(|_| alone).and_then(Meter::relative_threshold);
-        self.close();
-        (self.before, self.seconds, threshold)
-    }
-}
-
-#[allow(clippy::cast_precision_loss, reason = "below 2^53 frames")]
-fn seconds(meter: &Meter) -> f64 {
-    meter.frames().0 as f64 / f64::from(meter.config().rate.hz())
+fn failed(path: PathBuf, error: ScanError) -> Report {
+    let loudness = Loudness::default();
+    Report { path, error: Some(error), shape: None, loudness, kept: None, curve: Curve::default() }
 }
 
 /// The windows of BS.1770 and R 128, in seconds.

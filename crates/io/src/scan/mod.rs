@@ -11,12 +11,17 @@
 
 mod error;
 mod find;
+mod listen;
 mod measure;
+mod place;
 mod run;
+mod sound;
+pub mod tag;
 #[cfg(test)]
 mod tests;
 
 pub use error::ScanError;
 pub use find::{Found, find};
+pub use listen::Curve;
 pub use measure::{Loudness, Options, Report, Shape, measure};
 pub use run::{Event, run};

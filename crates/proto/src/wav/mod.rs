@@ -9,7 +9,7 @@
 mod read;
 mod write;
 
-pub use read::{MAX_PREAMBLE, Parsed, WavError, Wave, parse};
+pub use read::{MAX_PREAMBLE, Parsed, Samples, WavError, Wave, parse};
 pub use write::{Length, NotInWave, header};
 pub(crate) use write::{RIFF_WITHOUT_DATA, RawHeader, TAG_FLOAT, TAG_PCM};
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use aulos_core::{ChannelLayout, SampleFormat, SampleRate, SampleSpec};
+use aulos_core::{ChannelLayout, SampleFormat, SampleRate};
 
 use super::{TAG_FLOAT, TAG_PCM};
 use crate::bytes::Reader;
@@ -14,14 +14,50 @@ pub const MAX_PREAMBLE: usize = 4 * 1024 * 1024;
 /// What a WAVE file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wave {
-    /// Rate, format and channels. Samples of fewer bits than their bytes have room for lie in the
-    /// high bits, so they need no case of their own.
-    pub spec: SampleSpec,
+    /// Frames per second.
+    pub rate: SampleRate,
+    /// How many channels.
+    pub layout: ChannelLayout,
+    /// How a sample is written.
+    pub samples: Samples,
+    /// Where the channels stand, a bit for each loudspeaker in the order of WAVE; none where the
+    /// file does not say it, or says it for another number of channels.
+    pub speakers: Option<u32>,
     /// Where the sound begins, in bytes from the start of the file.
     pub start: usize,
-    /// Bytes of sound; none when the file does not say, as endless streams do not. The file may
-    /// end before.
+    /// Bytes of sound; none when the file does not say, as endless streams do not, and files whose
+    /// writer was killed. The file may end before.
     pub length: Option<u64>,
+}
+
+impl Wave {
+    /// Bytes of one frame.
+    #[must_use]
+    pub const fn frame_bytes(&self) -> usize {
+        self.samples.bytes() * self.layout.channels()
+    }
+}
+
+/// How a sample is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "what WAVE has besides is compressed")]
+pub enum Samples {
+    /// As the house has it. Samples of fewer bits than their bytes have room for lie in the high
+    /// bits, so they need no case of their own.
+    House(SampleFormat),
+    /// Floats of 64 bits.
+    F64,
+}
+
+impl Samples {
+    /// Bytes of one sample.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::House(format) => format.bytes(),
+            Self::F64 => 8,
+        }
+    }
 }
 
 /// What the bytes so far amount to.
@@ -46,7 +82,7 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed, WavError> {
     let Some(start) = reader.array::<12>() else {
         return Ok(Parsed::Incomplete { needed: 12 });
     };
-    let [a, b, c, d, _, _, _, _, wave @ ..] = start;
+    let [a, b, c, d, s0, s1, s2, s3, wave @ ..] = start;
     let long = match &[a, b, c, d] {
         b"RIFF" => false,
         b"RF64" | b"BW64" => true,
@@ -55,11 +91,13 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed, WavError> {
     if &wave != b"WAVE" {
         return Err(WavError::NotWave);
     }
-    walk(bytes, reader, long)
+    let whole = if long { u32::MAX } else { u32::from_le_bytes([s0, s1, s2, s3]) };
+    walk(bytes, reader, long, whole)
 }
 
-fn walk(bytes: &[u8], mut reader: Reader<'_>, long: bool) -> Result<Parsed, WavError> {
-    let (mut spec, mut long_length) = (None, None);
+/// `whole` is how long the file says it is, without its first eight bytes.
+fn walk(bytes: &[u8], mut reader: Reader<'_>, long: bool, whole: u32) -> Result<Parsed, WavError> {
+    let (mut format, mut long_length) = (None, None);
     loop {
         let at = bytes.len() - reader.rest().len();
         let (Some(name), Some(size)) = (reader.array::<4>(), reader.u32()) else {
@@ -69,17 +107,27 @@ fn walk(bytes: &[u8], mut reader: Reader<'_>, long: bool) -> Result<Parsed, WavE
             let length = match (size, long) {
                 (u32::MAX, true) => long_length,
                 (u32::MAX, false) => None,
+                // Whoever began it never came back to say how long it is.
+                (0, false) if whole as usize <= at => None,
                 (size, _) => Some(u64::from(size)),
             };
-            let spec = spec.ok_or(WavError::NoFormat)?;
-            return Ok(Parsed::Wave(Wave { spec, start: at + 8, length }));
+            let format: Format = format.ok_or(WavError::NoFormat)?;
+            let Format { rate, layout, samples, speakers } = format;
+            return Ok(Parsed::Wave(Wave {
+                rate,
+                layout,
+                samples,
+                speakers,
+                start: at + 8,
+                length,
+            }));
         }
         let padded = (size as usize).saturating_add(size as usize % 2);
         let Some(body) = reader.take(padded) else {
             return incomplete((at + 8).saturating_add(padded));
         };
         match &name {
-            b"fmt " => spec = Some(format(body)?),
+            b"fmt " => format = Some(read_format(body)?),
             b"ds64" => long_length = ds64_length(body),
             _ => {}
         }
@@ -93,14 +141,23 @@ const fn incomplete(needed: usize) -> Result<Parsed, WavError> {
     Ok(Parsed::Incomplete { needed })
 }
 
-/// EBU Tech 3306: the size of the file, then that of the sound.
+/// EBU Tech 3306: the size of the file, then that of the sound; nothing or everything is what
+/// streams write there.
 fn ds64_length(body: &[u8]) -> Option<u64> {
     let mut reader = Reader::new(body);
     reader.take(8)?;
-    reader.array().map(u64::from_le_bytes)
+    let length = reader.array().map(u64::from_le_bytes)?;
+    (length != 0 && length != u64::MAX).then_some(length)
 }
 
-fn format(body: &[u8]) -> Result<SampleSpec, WavError> {
+struct Format {
+    rate: SampleRate,
+    layout: ChannelLayout,
+    samples: Samples,
+    speakers: Option<u32>,
+}
+
+fn read_format(body: &[u8]) -> Result<Format, WavError> {
     let fields = Fields::read(body).ok_or(WavError::BadFormat)?;
     let layout =
         ChannelLayout::new(usize::from(fields.channels)).map_err(|_| WavError::BadFormat)?;
@@ -113,15 +170,18 @@ fn format(body: &[u8]) -> Result<SampleSpec, WavError> {
     if fields.bits == 0 || fields.bits > bytes.saturating_mul(8) {
         return Err(WavError::BadFormat);
     }
-    let format = match (fields.tag, bytes) {
-        (TAG_PCM, 1) => SampleFormat::U8,
-        (TAG_PCM, 2) => SampleFormat::S16Le,
-        (TAG_PCM, 3) => SampleFormat::S24Le,
-        (TAG_PCM, 4) => SampleFormat::S32Le,
-        (TAG_FLOAT, 4) => SampleFormat::F32,
+    let samples = match (fields.tag, bytes) {
+        (TAG_PCM, 1) => Samples::House(SampleFormat::U8),
+        (TAG_PCM, 2) => Samples::House(SampleFormat::S16Le),
+        (TAG_PCM, 3) => Samples::House(SampleFormat::S24Le),
+        (TAG_PCM, 4) => Samples::House(SampleFormat::S32Le),
+        (TAG_FLOAT, 4) => Samples::House(SampleFormat::F32),
+        (TAG_FLOAT, 8) => Samples::F64,
         _ => return Err(unsupported),
     };
-    Ok(SampleSpec { rate, format, layout })
+    let speakers = Some(fields.speakers);
+    let speakers = speakers.filter(|mask| mask.count_ones() == u32::from(fields.channels));
+    Ok(Format { rate, layout, samples, speakers })
 }
 
 struct Fields {
@@ -130,6 +190,7 @@ struct Fields {
     rate: u32,
     align: u16,
     bits: u16,
+    speakers: u32,
 }
 
 impl Fields {
@@ -141,16 +202,16 @@ impl Fields {
         reader.u32()?;
         let align = reader.u16()?;
         let bits = reader.u16()?;
-        let tag = if tag == TAG_EXTENSIBLE { sub_format(reader)? } else { tag };
-        Some(Self { tag, channels, rate, align, bits })
+        let (speakers, tag) = if tag == TAG_EXTENSIBLE { extension(reader)? } else { (0, tag) };
+        Some(Self { tag, channels, rate, align, bits, speakers })
     }
 }
 
 /// `WAVEFORMATEXTENSIBLE`: size, valid bits, speakers, and a GUID which is a tag and a fixed tail.
-fn sub_format(mut reader: Reader<'_>) -> Option<u16> {
-    reader.take(2 + 2 + 4)?;
-    let tag = reader.u16()?;
-    (reader.take(SUB_FORMAT_TAIL.len())? == SUB_FORMAT_TAIL).then_some(tag)
+fn extension(mut reader: Reader<'_>) -> Option<(u32, u16)> {
+    reader.take(2 + 2)?;
+    let (speakers, tag) = (reader.u32()?, reader.u16()?);
+    (reader.take(SUB_FORMAT_TAIL.len())? == SUB_FORMAT_TAIL).then_some((speakers, tag))
 }
 
 /// Why bytes are not a WAVE file that we read.
@@ -195,7 +256,7 @@ const SUB_FORMAT_TAIL: [u8; 14] = [0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xaa, 0, 0x3
 
 #[cfg(test)]
 mod tests {
-    use aulos_core::Frames;
+    use aulos_core::SampleSpec;
     use proptest::prelude::*;
 
     use super::super::{HEADER_LEN, Length, header};
@@ -232,7 +293,15 @@ mod tests {
         for text in ["48000:16:2", "8000:u8:1", "96000:s24:6", "44100:32:2", "192000:f32:8"] {
             let spec: SampleSpec = text.parse().unwrap();
             let bytes = header(spec, Length::Bytes(1_000)).unwrap();
-            let wave = Wave { spec, start: HEADER_LEN, length: Some(1_000) };
+            let wave = Wave {
+                rate: spec.rate,
+                layout: spec.layout,
+                samples: Samples::House(spec.format),
+                speakers: None,
+                start: HEADER_LEN,
+                length: Some(1_000),
+            };
+            assert_eq!(wave.frame_bytes(), spec.frame_bytes());
             assert_eq!(parse(&bytes), Ok(Parsed::Wave(wave)));
             let endless = header(spec, Length::Endless).unwrap();
             assert_eq!(parse(&endless), Ok(Parsed::Wave(Wave { length: None, ..wave })));
@@ -241,12 +310,34 @@ mod tests {
 
     #[test]
     fn extensible_files_and_odd_chunks() {
-        let fmt = fmt(TAG_EXTENSIBLE, 2, 8, 32, &extensible(TAG_PCM, 24));
-        let bytes = file(b"RIFF", &[&chunk(b"bext", b"odd"), &fmt]);
+        let once = fmt(TAG_EXTENSIBLE, 2, 8, 32, &extensible(TAG_PCM, 24));
+        let bytes = file(b"RIFF", &[&chunk(b"bext", b"odd"), &once]);
         let Ok(Parsed::Wave(wave)) = parse(&bytes) else { panic!("{:?}", parse(&bytes)) };
-        assert_eq!(wave.spec, "48000:32:2".parse().unwrap());
+        assert_eq!((wave.samples, wave.speakers), (Samples::House(SampleFormat::S32Le), Some(3)));
         assert_eq!((wave.start, wave.length), (bytes.len(), None));
-        assert_eq!(wave.spec.bytes(Frames(1)), 8);
+        assert_eq!(wave.frame_bytes(), 8);
+        // Two places for one channel are no places.
+        let twice = fmt(TAG_EXTENSIBLE, 1, 8, 64, &extensible(TAG_FLOAT, 64));
+        let Ok(Parsed::Wave(wave)) = parse(&file(b"RIFF", &[&twice])) else { panic!() };
+        assert_eq!((wave.samples, wave.speakers), (Samples::F64, None));
+    }
+
+    #[test]
+    fn a_length_that_was_never_filled_in_is_none() {
+        let fmt = fmt(1, 2, 4, 16, &[]);
+        let lengths = |riff: u32, data: u32| {
+            let mut bytes = file(b"RIFF", &[&fmt]);
+            bytes[4..8].copy_from_slice(&riff.to_le_bytes());
+            let at = bytes.len() - 4;
+            bytes[at..].copy_from_slice(&data.to_le_bytes());
+            let Ok(Parsed::Wave(wave)) = parse(&bytes) else { panic!() };
+            wave.length
+        };
+        assert_eq!(lengths(0, 0), None);
+        assert_eq!(lengths(36, 0), None);
+        assert_eq!(lengths(u32::MAX, u32::MAX), None);
+        // Empty, and followed by something else.
+        assert_eq!(lengths(100, 0), Some(0));
     }
 
     #[test]

@@ -1,0 +1,268 @@
+//! WAVE files of plain samples, read without a container library.
+//!
+//! A scan has nothing to do but read them: large aligned blocks, one conversion, and any frame can
+//! be gone to at once. The library refuses RF64 besides, which every file beyond 4 GB is. A memory
+//! map would save the copy from the page cache, a tenth of a nanosecond per byte, and die of a file
+//! that is cut while it is mapped.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use aulos_core::{ChannelLayout, Frames, SampleFormat, SampleRate};
+use aulos_dsp::convert;
+use aulos_proto::wav::{self, Parsed, Samples, Wave};
+
+use super::error::{DecodeError, OpenError};
+use super::media::Step;
+
+/// An open WAVE file, at a frame of it. A clone reads the same file at a place of its own.
+#[derive(Clone, Debug)]
+pub struct WaveFile {
+    file: Arc<File>,
+    wave: Wave,
+    /// Bytes of the file: the next to be read, and the end of the sound.
+    at: u64,
+    end: u64,
+    /// Whether the file ends before it says.
+    cut: bool,
+    /// What was read and not yet given: `bytes[from..to]`.
+    bytes: Vec<u8>,
+    from: usize,
+    to: usize,
+    narrow: Vec<f32>,
+    long: Vec<i32>,
+    wide: Vec<f64>,
+}
+
+/// Interleaved samples, in a form that loses nothing.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_enums, reason = "what WAVE has")]
+pub enum Run<'a> {
+    /// Up to 24 bits, and floats of 32.
+    Narrow(&'a [f32]),
+    /// Integers of 32 bits.
+    Long(&'a [i32]),
+    /// Floats of 64 bits.
+    Wide(&'a [f64]),
+}
+
+impl Run<'_> {
+    /// Samples of all channels.
+    #[must_use]
+    pub const fn samples(&self) -> usize {
+        match self {
+            Self::Narrow(run) => run.len(),
+            Self::Long(run) => run.len(),
+            Self::Wide(run) => run.len(),
+        }
+    }
+}
+
+impl WaveFile {
+    /// Opens `path`; `None` when it is something else, or a WAVE file of a compressed kind.
+    ///
+    /// # Errors
+    /// [`OpenError`] when there is nothing to be read at all.
+    pub fn open(path: &Path) -> Result<Option<Self>, OpenError> {
+        // A FIFO would block in `open`, until somebody writes.
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(OpenError::NotAFile);
+        }
+        Ok(Self::of(file)?)
+    }
+
+    pub(super) fn of(file: File) -> io::Result<Option<Self>> {
+        let size = file.metadata()?.len();
+        let Some(wave) = preamble(&file)? else { return Ok(None) };
+        let start = wave.start as u64;
+        let frame = wave.frame_bytes() as u64;
+        let said = wave.length.map(|length| start.saturating_add(length));
+        let end = said.unwrap_or(size).min(size).max(start);
+        // What is no whole frame at the end is nothing that could be heard.
+        let end = end - (end - start) % frame;
+        let cut = said.is_some_and(|said| said - (said - start) % frame > end);
+        rustix::fs::fadvise(&file, start, None, rustix::fs::Advice::Sequential).ok();
+        Ok(Some(Self {
+            file: Arc::new(file),
+            wave,
+            at: start,
+            end,
+            cut,
+            bytes: Vec::new(),
+            from: 0,
+            to: 0,
+            narrow: Vec::new(),
+            long: Vec::new(),
+            wide: Vec::new(),
+        }))
+    }
+
+    /// Frames per second.
+    #[must_use]
+    pub const fn rate(&self) -> SampleRate {
+        self.wave.rate
+    }
+
+    /// How many channels.
+    #[must_use]
+    pub const fn layout(&self) -> ChannelLayout {
+        self.wave.layout
+    }
+
+    /// The loudspeaker of each channel, a bit each in the order of WAVE, where the file says it.
+    #[must_use]
+    pub const fn speakers(&self) -> Option<u32> {
+        self.wave.speakers
+    }
+
+    /// Whole frames that are there.
+    #[must_use]
+    pub const fn frames(&self) -> Frames {
+        Frames((self.end - self.wave.start as u64) / self.wave.frame_bytes() as u64)
+    }
+
+    /// Whether the file is shorter than it says.
+    #[must_use]
+    pub const fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// Goes on at `frame`, or at the end if there is none such.
+    pub fn seek(&mut self, frame: Frames) {
+        let frame = frame.0.min(self.frames().0);
+        self.at = self.wave.start as u64 + frame * self.wave.frame_bytes() as u64;
+        (self.from, self.to) = (0, 0);
+    }
+
+    /// The next frames, at most `most` of them; `None` at the end.
+    ///
+    /// # Errors
+    /// [`DecodeError::Io`]. A file that shrinks meanwhile ends early, and [`WaveFile::is_cut`].
+    pub fn next(&mut self, most: Frames) -> Result<Option<Run<'_>>, DecodeError> {
+        let frame = self.wave.frame_bytes();
+        if self.to - self.from < frame && !self.read()? {
+            return Ok(None);
+        }
+        let most = usize::try_from(most.0).unwrap_or(usize::MAX);
+        let channels = self.wave.layout.channels();
+        let count = ((self.to - self.from) / frame).min(most).min(RUN_SAMPLES.div_ceil(channels));
+        let bytes = &self.bytes[self.from..self.from + count * frame];
+        self.from += bytes.len();
+        let samples = count * channels;
+        Ok(Some(match self.wave.samples {
+            Samples::House(SampleFormat::S32Le) => {
+                fill(&mut self.long, bytes, i32::from_le_bytes);
+                Run::Long(&self.long)
+            }
+            Samples::House(SampleFormat::F32) => {
+                fill(&mut self.narrow, bytes, f32::from_le_bytes);
+                Run::Narrow(&self.narrow)
+            }
+            Samples::House(format) => {
+                self.narrow.resize(samples, 0.0);
+                convert::decode(format, bytes, &mut self.narrow);
+                Run::Narrow(&self.narrow)
+            }
+            Samples::F64 => {
+                fill(&mut self.wide, bytes, f64::from_le_bytes);
+                Run::Wide(&self.wide)
+            }
+        }))
+    }
+
+    /// Replaces `out` with the next frames, for who wants f32 whatever the file has.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "rounded")]
+    pub(super) fn decode(&mut self, out: &mut Vec<f32>) -> Result<Step, DecodeError> {
+        out.clear();
+        let end = if self.cut { Step::TornEnd } else { Step::End };
+        match self.next(Frames(u64::MAX))? {
+            Some(Run::Narrow(run)) => out.extend_from_slice(run),
+            Some(Run::Long(run)) => out.extend(run.iter().map(|&n| n as f32 / 2_147_483_648.0)),
+            Some(Run::Wide(run)) => out.extend(run.iter().map(|&x| x as f32)),
+            None => return Ok(end),
+        }
+        Ok(Step::Sound)
+    }
+
+    /// The codec's short name.
+    pub(super) const fn codec(&self) -> &'static str {
+        match self.wave.samples {
+            Samples::House(SampleFormat::U8) => "pcm_u8",
+            Samples::House(SampleFormat::S16Le) => "pcm_s16le",
+            Samples::House(SampleFormat::S24Le) => "pcm_s24le",
+            Samples::House(SampleFormat::F32) => "pcm_f32le",
+            Samples::House(_) => "pcm_s32le",
+            Samples::F64 => "pcm_f64le",
+        }
+    }
+
+    pub(super) const fn bits(&self) -> u32 {
+        self.wave.samples.bytes() as u32 * 8
+    }
+
+    /// Reads the next block, behind what is left of a frame. `false` at the end.
+    fn read(&mut self) -> Result<bool, DecodeError> {
+        self.bytes.resize(BLOCK + 64 * 8, 0);
+        self.bytes.copy_within(self.from..self.to, 0);
+        let left = self.to - self.from;
+        (self.from, self.to) = (0, left);
+        // Up to the next multiple, so that all blocks but the first begin at one.
+        let room = BLOCK as u64 - self.at % BLOCK as u64;
+        let want = usize::try_from(room.min(self.end - self.at)).unwrap_or(BLOCK);
+        while self.to < left + want {
+            match self.file.read_at(&mut self.bytes[self.to..left + want], self.at) {
+                Ok(0) => {
+                    (self.end, self.cut) = (self.at, true);
+                    break;
+                }
+                Ok(count) => {
+                    self.to += count;
+                    self.at += count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(self.to >= self.wave.frame_bytes())
+    }
+}
+
+fn fill<const N: usize, T>(out: &mut Vec<T>, bytes: &[u8], convert: impl Fn([u8; N]) -> T) {
+    out.clear();
+    out.extend(bytes.as_chunks().0.iter().map(|chunk| convert(*chunk)));
+}
+
+/// The front of the file, as far as it must be read to know.
+fn preamble(file: &File) -> io::Result<Option<Wave>> {
+    let mut bytes = vec![0; FIRST_LOOK];
+    let mut known = 0;
+    loop {
+        while known < bytes.len() {
+            match file.read_at(&mut bytes[known..], known as u64) {
+                Ok(0) => break,
+                Ok(count) => known += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match wav::parse(&bytes[..known]) {
+            Ok(Parsed::Wave(wave)) => return Ok(Some(wave)),
+            // At most the parser's own bound.
+            Ok(Parsed::Incomplete { needed }) if known == bytes.len() => bytes.resize(needed, 0),
+            Ok(Parsed::Incomplete { .. }) | Err(_) => return Ok(None),
+        }
+    }
+}
+
+/// What is read at a time, and where reads begin.
+const BLOCK: usize = 256 * 1024;
+
+/// What is converted at a time: it stays in the second cache, and the meter is glad of long runs.
+const RUN_SAMPLES: usize = 16_384;
+
+/// Most headers are shorter.
+const FIRST_LOOK: usize = 4_096;

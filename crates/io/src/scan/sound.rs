@@ -1,0 +1,82 @@
+//! A file's frames where they lie, for the meter to look at.
+
+use std::path::Path;
+
+use aulos_core::Frames;
+
+use crate::decode::{DecodeError, FileDecoder, OpenError, Options, Run, Shape, WaveFile};
+
+/// An open file: WAVE is read without a decoder's detour.
+pub(super) enum Sound {
+    Wave(WaveFile),
+    File(Box<FileDecoder>),
+}
+
+impl Sound {
+    pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
+        Ok(match WaveFile::open(path)? {
+            Some(wave) => Self::Wave(wave),
+            None => Self::File(Box::new(FileDecoder::open(path, Options::default())?)),
+        })
+    }
+
+    /// The same file once more, at its beginning.
+    pub(super) fn again(&self, path: &Path) -> Result<Self, OpenError> {
+        match self {
+            Self::Wave(wave) => Ok(Self::Wave(wave.clone())),
+            Self::File(_) => Self::open(path),
+        }
+    }
+
+    /// At most `most` frames, at least one, and what they are; `None` at the end.
+    pub(super) fn next(&mut self, most: Frames) -> Result<Option<(Shape, Run<'_>)>, DecodeError> {
+        let shape = self.shape();
+        match self {
+            Self::Wave(wave) => Ok(wave.next(most)?.map(|run| (shape, run))),
+            Self::File(file) => {
+                Ok(file.next_run(most)?.map(|(shape, run)| (shape, Run::Narrow(run))))
+            }
+        }
+    }
+
+    pub(super) fn seek(&mut self, frame: Frames) -> Result<(), DecodeError> {
+        match self {
+            Self::Wave(wave) => {
+                wave.seek(frame);
+                Ok(())
+            }
+            Self::File(file) => file.seek(frame),
+        }
+    }
+
+    /// Of the first frames.
+    pub(super) const fn shape(&self) -> Shape {
+        match self {
+            Self::Wave(wave) => (wave.rate(), wave.layout()),
+            Self::File(file) => (file.info().rate, file.info().layout),
+        }
+    }
+
+    pub(super) fn speakers(&self) -> Option<u32> {
+        match self {
+            Self::Wave(wave) => wave.speakers(),
+            Self::File(file) => file.speakers(),
+        }
+    }
+
+    /// How long the file is, if it can be cut: each frame is found, and heard as in the whole.
+    pub(super) fn frames_to_cut(&self) -> Option<Frames> {
+        match self {
+            Self::Wave(wave) => Some(wave.frames()),
+            Self::File(file) => file.info().frames.filter(|_| file.seeks_exactly()),
+        }
+    }
+
+    /// Places where something was lost; a cut end is one.
+    pub(super) fn damaged(&self) -> u64 {
+        match self {
+            Self::Wave(wave) => u64::from(wave.is_cut()),
+            Self::File(file) => file.damaged(),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The places in which formats keep tags, behind three verbs.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{BufReader, Seek};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use lofty::aac::AacFile;
+use lofty::config::{ParseOptions, WriteOptions};
+use lofty::error::FileEncodingError;
+use lofty::file::{AudioFile, FileType};
+use lofty::flac::FlacFile;
+use lofty::id3::v2::{ExtendedTextFrame, Frame, Id3v2Tag, Id3v2Version};
+use lofty::iff::aiff::AiffFile;
+use lofty::iff::wav::WavFile;
+use lofty::mp4::{Atom, AtomData, AtomIdent, Ilst, Mp4File};
+use lofty::mpeg::MpegFile;
+use lofty::ogg::tag::VorbisComments;
+use lofty::ogg::{OpusFile, VorbisFile};
+use lofty::probe::Probe;
+
+use super::{Change, TagError};
+
+/// The tags of a file, all of them.
+pub(super) enum Container {
+    Flac(FlacFile),
+    Vorbis(VorbisFile),
+    Opus(OpusFile),
+    Mpeg(MpegFile),
+    Mp4(Mp4File),
+    Wav(WavFile),
+    Aiff(AiffFile),
+    Aac(AacFile),
+}
+
+enum Place<'a> {
+    Comments(&'a VorbisComments),
+    Frames(&'a Id3v2Tag),
+    Atoms(&'a Ilst),
+}
+
+enum PlaceMut<'a> {
+    Comments(&'a mut VorbisComments),
+    Frames(&'a mut Id3v2Tag),
+    Atoms(&'a mut Ilst),
+}
+
+impl Container {
+    /// Reads what the beginning of the file says it is, whatever its name.
+    pub(super) fn read(file: &mut File) -> Result<Self, TagError> {
+        guarded(|| {
+            file.rewind()?;
+            let mut reader = BufReader::new(file);
+            let kind = Probe::new(&mut reader).guess_file_type()?.file_type();
+            reader.rewind()?;
+            // Frames that a later version of a standard replaced stay as they are.
+            let options = ParseOptions::new().read_properties(false).implicit_conversions(false);
+            let from = &mut reader;
+            Ok(match kind {
+                Some(FileType::Flac) => Self::flac(FlacFile::read_from(from, options)),
+                Some(FileType::Vorbis) => VorbisFile::read_from(from, options).map(Self::Vorbis),
+                Some(FileType::Opus) => OpusFile::read_from(from, options).map(Self::Opus),
+                Some(FileType::Mpeg) => MpegFile::read_from(from, options).map(Self::Mpeg),
+                Some(FileType::Mp4) => Mp4File::read_from(from, options).map(Self::Mp4),
+                Some(FileType::Wav) => WavFile::read_from(from, options).map(Self::Wav),
+                Some(FileType::Aiff) => AiffFile::read_from(from, options).map(Self::Aiff),
+                Some(FileType::Aac) => AacFile::read_from(from, options).map(Self::Aac),
+                _ => return Err(TagError::Unsupported),
+            }
+            .map_err(|error| TagError::because(&error))?)
+        })
+    }
+
+    /// ID3 frames in front of FLAC can be read, but not be written; nobody asks them for gains.
+    fn flac<E>(file: Result<FlacFile, E>) -> Result<Self, E> {
+        let mut file = file?;
+        drop(file.remove_id3v2());
+        Ok(Self::Flac(file))
+    }
+
+    pub(super) fn write(&self, file: &mut File) -> Result<(), TagError> {
+        let version = match self.place() {
+            Some(Place::Frames(frames)) => frames.original_version(),
+            _ => Id3v2Version::V4,
+        };
+        let options = WriteOptions::new().use_id3v23(version == Id3v2Version::V3);
+        guarded(|| {
+            file.rewind()?;
+            self.save(file, options).map_err(|error| TagError::because(&error))
+        })
+    }
+
+    fn save(&self, file: &mut File, options: WriteOptions) -> Result<(), FileEncodingError> {
+        match self {
+            Self::Flac(it) => it.save_to(file, options),
+            Self::Vorbis(it) => it.save_to(file, options),
+            Self::Opus(it) => it.save_to(file, options),
+            Self::Mpeg(it) => it.save_to(file, options),
+            Self::Mp4(it) => it.save_to(file, options),
+            Self::Wav(it) => it.save_to(file, options),
+            Self::Aiff(it) => it.save_to(file, options),
+            Self::Aac(it) => it.save_to(file, options),
+        }
+    }
+
+    pub(super) const fn is_opus(&self) -> bool {
+        matches!(self, Self::Opus(_))
+    }
+
+    /// What a tag says. Names differ in case from program to program and mean the same.
+    pub(super) fn get(&self, name: &str) -> Option<String> {
+        self.all(name).into_iter().next()
+    }
+
+    /// Whether a tag is there more than once: players then differ in which they believe.
+    pub(super) fn has_doubles(&self, name: &str) -> bool {
+        self.all(name).len() > 1
+    }
+
+    fn all(&self, name: &str) -> Vec<String> {
+        match self.place() {
+            None => Vec::new(),
+            Some(Place::Comments(comments)) => {
+                comments.get_all(name).map(ToOwned::to_owned).collect()
+            }
+            Some(Place::Frames(frames)) => {
+                let texts = frames.into_iter().filter_map(|frame| text_of(frame, name));
+                texts.map(ToOwned::to_owned).collect()
+            }
+            Some(Place::Atoms(atoms)) => {
+                let named = atoms.into_iter().filter(|atom| is_named(atom.ident(), name));
+                let texts = named.flat_map(Atom::data).filter_map(|data| match data {
+                    AtomData::UTF8(text) | AtomData::UTF16(text) => Some(text.clone()),
+                    _ => None,
+                });
+                texts.collect()
+            }
+        }
+    }
+
+    pub(super) fn apply(&mut self, changes: &[Change]) {
+        let mut place = self.place_mut();
+        for Change { name, new, .. } in changes {
+            match &mut place {
+                PlaceMut::Comments(comments) => match new {
+                    Some(text) => comments.insert((*name).into(), text.clone()),
+                    None => drop(comments.remove(name)),
+                },
+                PlaceMut::Frames(frames) => {
+                    frames.retain(|frame| text_of(frame, name).is_none());
+                    if let Some(text) = new {
+                        drop(frames.insert_user_text((*name).into(), text.clone()));
+                    }
+                }
+                PlaceMut::Atoms(atoms) => {
+                    atoms.retain(|atom| !is_named(atom.ident(), name));
+                    if let Some(text) = new {
+                        atoms.insert(atom(name, text.clone()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn place(&self) -> Option<Place<'_>> {
+        match self {
+            Self::Flac(it) => it.vorbis_comments().map(Place::Comments),
+            Self::Vorbis(it) => Some(Place::Comments(it.vorbis_comments())),
+            Self::Opus(it) => Some(Place::Comments(it.vorbis_comments())),
+            Self::Mpeg(it) => it.id3v2().map(Place::Frames),
+            Self::Mp4(it) => it.ilst().map(Place::Atoms),
+            Self::Wav(it) => it.id3v2().map(Place::Frames),
+            Self::Aiff(it) => it.id3v2().map(Place::Frames),
+            Self::Aac(it) => it.id3v2().map(Place::Frames),
+        }
+    }
+
+    /// The place, made where there is none.
+    fn place_mut(&mut self) -> PlaceMut<'_> {
+        if self.place().is_none() {
+            match self {
+                Self::Flac(it) => drop(it.set_vorbis_comments(VorbisComments::default())),
+                Self::Mpeg(it) => drop(it.set_id3v2(Id3v2Tag::default())),
+                Self::Mp4(it) => drop(it.set_ilst(Ilst::default())),
+                Self::Wav(it) => drop(it.set_id3v2(Id3v2Tag::default())),
+                Self::Aiff(it) => drop(it.set_id3v2(Id3v2Tag::default())),
+                Self::Aac(it) => drop(it.set_id3v2(Id3v2Tag::default())),
+                Self::Vorbis(_) | Self::Opus(_) => {}
+            }
+        }
+        self.made().unwrap_or_else(|| unreachable!("it was made above"))
+    }
+
+    fn made(&mut self) -> Option<PlaceMut<'_>> {
+        Some(match self {
+            Self::Flac(it) => PlaceMut::Comments(it.vorbis_comments_mut()?),
+            Self::Vorbis(it) => PlaceMut::Comments(it.vorbis_comments_mut()),
+            Self::Opus(it) => PlaceMut::Comments(it.vorbis_comments_mut()),
+            Self::Mpeg(it) => PlaceMut::Frames(it.id3v2_mut()?),
+            Self::Mp4(it) => PlaceMut::Atoms(it.ilst_mut()?),
+            Self::Wav(it) => PlaceMut::Frames(it.id3v2_mut()?),
+            Self::Aiff(it) => PlaceMut::Frames(it.id3v2_mut()?),
+            Self::Aac(it) => PlaceMut::Frames(it.id3v2_mut()?),
+        })
+    }
+}
+
+fn text_of<'a>(frame: &'a Frame<'_>, name: &str) -> Option<&'a str> {
+    match frame {
+        Frame::UserText(ExtendedTextFrame { description, content, .. }) => {
+            description.eq_ignore_ascii_case(name).then_some(&**content)
+        }
+        _ => None,
+    }
+}
+
+fn is_named(ident: &AtomIdent<'_>, wanted: &str) -> bool {
+    matches!(ident, AtomIdent::Freeform { mean, name }
+        if mean == ITUNES && name.eq_ignore_ascii_case(wanted))
+}
+
+/// Players of MP4 look for names in small letters.
+fn atom(name: &str, text: String) -> Atom<'static> {
+    let name = Cow::Owned(name.to_ascii_lowercase());
+    Atom::new(AtomIdent::Freeform { mean: Cow::Borrowed(ITUNES), name }, AtomData::UTF8(text))
+}
+
+/// The library sees bytes that nobody vouches for; its panic is a damaged file to us.
+fn guarded<T>(work: impl FnOnce() -> Result<T, TagError>) -> Result<T, TagError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(TagError::Damaged))
+}
+
+const ITUNES: &str = "com.apple.iTunes";

@@ -1,0 +1,70 @@
+//! Why a file's tags could not be written.
+
+use core::fmt;
+use std::io;
+
+/// Why a file's tags could not be read or written. The file is what it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TagError {
+    /// A format in which we write no tags: convert the file, or keep the figures elsewhere.
+    Unsupported,
+    /// Its tags are damaged, or lie where they cannot be changed: mend them with their editor.
+    Damaged,
+    /// Its mode, or the folder's, says that it is not to be changed.
+    ReadOnly,
+    /// Another run is at it.
+    Busy,
+    /// It was written to meanwhile: run again.
+    Changed,
+    /// The copy did not read back as it was meant, and was thrown away.
+    NotKept,
+    /// The disk: full, or failing.
+    Io(io::ErrorKind),
+}
+
+impl From<io::Error> for TagError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly,
+            kind => Self::Io(kind),
+        }
+    }
+}
+
+impl TagError {
+    /// What an error of the library comes down to.
+    pub(super) fn because(error: &(dyn core::error::Error + 'static)) -> Self {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if let Some(error) = error.downcast_ref::<io::Error>() {
+                return match error.kind() {
+                    // What is missing in the file, not on the disk.
+                    io::ErrorKind::UnexpectedEof
+                    | io::ErrorKind::InvalidData
+                    | io::ErrorKind::InvalidInput => Self::Damaged,
+                    io::ErrorKind::PermissionDenied => Self::ReadOnly,
+                    kind => Self::Io(kind),
+                };
+            }
+            cause = error.source();
+        }
+        Self::Damaged
+    }
+}
+
+impl fmt::Display for TagError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsupported => f.write_str("no tags can be written in this format"),
+            Self::Damaged => f.write_str("its tags are damaged or cannot be changed in place"),
+            Self::ReadOnly => f.write_str("it is read-only: check the mode of file and folder"),
+            Self::Busy => f.write_str("another run is writing its tags"),
+            Self::Changed => f.write_str("it was changed while it was measured: run again"),
+            Self::NotKept => f.write_str("the new file did not read back right and was dropped"),
+            Self::Io(kind) => write!(f, "tags cannot be written: {kind}"),
+        }
+    }
+}
+
+impl core::error::Error for TagError {}
