@@ -1,24 +1,35 @@
 //! `aulos scan`: the loudness of files and folders.
 
+mod album;
+mod journal;
 mod output;
+mod report;
+mod tags;
 mod target;
 
+use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
-use aulos_dsp::meter::{Measurement, RangeHop};
-use aulos_io::scan::{self, Event, Found, Loudness, Options, Report, ScanError};
+use aulos_core::{Db, Lufs};
+use aulos_dsp::meter::RangeHop;
+use aulos_io::scan::{self, Event, Found, Loudness, Options, Report, tag};
 use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::exit::{Exit, Failure};
+use album::{Album, Rule};
+use journal::Journal;
 use output::{Format, Row, Rows};
+use report::Page;
+use tags::Tagger;
 use target::Target;
 
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch that somebody types")]
 pub(super) struct ScanArgs {
     /// Files and folders; of a folder, the sound files in it and below
     #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
@@ -29,23 +40,50 @@ pub(super) struct ScanArgs {
     /// Print comma-separated values with a header
     #[arg(long)]
     csv: bool,
+    /// Write a page with curves and outliers, for a browser
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    report: Option<PathBuf>,
     /// Also print each folder as an album: its files measured as one programme
     #[arg(long)]
     album: bool,
+    /// What the gain of an album goes by
+    #[arg(long, value_name = "RULE", default_value = "energy", requires = "album")]
+    album_rule: Rule,
     /// Also measure the peak between samples, which takes longer
     #[arg(long)]
     true_peak: bool,
     /// The loudness that the gain leads to: LUFS, or replaygain (-18), ebu (-23), atsc (-24), arib
-    /// (-24), op59 (-24)
+    /// (-24), op59 (-24), podcast (-16), podcast-mono (-19), spotify (-14), apple (-16), youtube
+    /// (-14), aes-music (-16), aes-album (-14) and more
     #[arg(long, value_name = "LUFS|PRESET", default_value = "-18", allow_hyphen_values = true)]
     target: Target,
+    /// Lower a gain that would lift the true peak above this; measures true peaks
+    #[arg(
+        long,
+        value_name = "DB",
+        allow_hyphen_values = true,
+        value_parser = target::ceiling
+    )]
+    max_true_peak: Option<Db>,
     /// Measure one channel as it is heard from two loudspeakers (+3 LU)
     #[arg(long)]
     dual_mono: bool,
     /// How often the loudness range takes a value: 1s as libebur128, 100ms as FFmpeg
     #[arg(long, value_name = "HOP", default_value = "1s")]
     lra_hop: Hop,
-    /// How many files at a time; 1 uses one thread in all [default: one per processor]
+    /// Write gain and peak into the files' tags: ReplayGain 2.0, in Opus R128
+    #[arg(long)]
+    tag: bool,
+    /// Show what --tag would change, old and new, and write nothing
+    #[arg(long, requires = "tag")]
+    dry_run: bool,
+    /// Leave out files whose tags say it all already; with --album, folders of such files
+    #[arg(long, requires = "tag")]
+    skip_tagged: bool,
+    /// Keep what is measured in this file, and do not measure it again while nothing changes
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "report")]
+    resume: Option<PathBuf>,
+    /// How many threads; 1 is one in all [default: one per processor]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 }
@@ -64,79 +102,120 @@ Examples:
   aulos scan --album --true-peak music/    each folder as well, and peaks between samples
   aulos scan --json *.flac | jq .integrated_lufs
   aulos scan --csv --target ebu programme.wav > programme.csv
+  aulos scan --tag --album --dry-run music/    what the tags say, and what they would say
+  aulos scan --tag --album --max-true-peak -1 music/
+  aulos scan --true-peak --report loudness.html music/
 
-Ends with 3 when files could not be measured, or only in part; when there was one file only, with 65
-if it is bad; and with 66 when nothing could be read, as in a folder without sound.";
+A file that is tagged is replaced by a complete copy, so that it is whole at every moment; mode and
+owner stay, the time of modification is new, a hard link becomes a file of its own. The peak in tags
+is the true peak with --true-peak or --max-true-peak, else the greatest sample. Without --album, what
+tags say of an album stays. WavPack, Monkey's Audio, Matroska, CAF and RF64 files get no tags.
+
+Ends with 3 when files could not be measured, or only in part, or not be tagged; when there was one
+file only, with 65 if it is bad; and with 66 when nothing could be read, as in a folder without
+sound.";
 
 pub(super) fn run(args: &ScanArgs, quiet: bool) -> Result<Exit, Failure> {
     let options = Options {
-        true_peak: args.true_peak,
+        true_peak: args.true_peak || args.max_true_peak.is_some(),
         dual_mono: args.dual_mono,
         range_hop: match args.lra_hop {
             Hop::Second => RangeHop::Second,
             Hop::Tenth => RangeHop::Tenth,
         },
         keep: args.album,
-        curve: false,
+        curve: args.report.is_some(),
     };
-    let files = scan::find(&args.paths);
+    let mut files = scan::find(&args.paths);
+    let mut skipped = 0;
+    if args.skip_tagged {
+        skipped = tags::skip_tagged(&mut files, args.album, args.target.lufs());
+    }
     let jobs = args.jobs.or_else(|| available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
-    let mut scan = Scan::new(args, &options, files.len(), quiet);
+    let mut scan = Scan::new(args, &options, files.len(), quiet)?;
     scan.begin();
-    run_files(&mut scan, files, jobs, &options)?;
+    let fresh = scan.recall(files);
+    scan::run(fresh, jobs.min(MOST_JOBS), &options, |event| scan.take(event))
+        .map_err(|error| Failure::new(Exit::Internal, format!("no threads: {error}")))?;
+    scan.recalled();
     scan.albums();
-    scan.end()
-}
-
-fn run_files(
-    scan: &mut Scan<'_>,
-    files: Vec<Found>,
-    jobs: NonZeroUsize,
-    options: &Options,
-) -> Result<(), Failure> {
-    scan::run(files, jobs.min(MOST_JOBS), options, |event| scan.take(event))
-        .map_err(|error| Failure::new(Exit::Internal, format!("no threads: {error}")))
+    scan.end(skipped)
 }
 
 /// A scan under way.
 struct Scan<'a> {
     args: &'a ScanArgs,
     options: &'a Options,
+    quiet: bool,
     rows: Rows,
     bar: ProgressBar,
     /// Seconds of sound measured.
     seconds: f64,
+    journal: Option<Journal>,
+    /// Of all files that are not yet reported, in order, what is known already.
+    order: VecDeque<Option<Report>>,
+    tagger: Option<Tagger>,
+    page: Option<Page>,
     albums: Vec<Album>,
     measured: usize,
     failed: usize,
     /// Whether all that failed was no input.
     no_input: bool,
     output: io::Result<()>,
+    journal_error: Option<io::Error>,
 }
 
 impl<'a> Scan<'a> {
-    fn new(args: &'a ScanArgs, options: &'a Options, files: usize, quiet: bool) -> Self {
+    fn new(
+        args: &'a ScanArgs,
+        options: &'a Options,
+        files: usize,
+        quiet: bool,
+    ) -> Result<Self, Failure> {
         let format = match (args.json, args.csv) {
             (true, _) => Format::Json,
             (_, true) => Format::Csv,
-            _ => Format::Table { true_peak: args.true_peak },
+            _ => Format::Table { true_peak: options.true_peak },
         };
-        Self {
+        let journal = args.resume.as_ref().map(|path| {
+            let tags_follow = args.tag && !args.dry_run;
+            Journal::open(path, options, tags_follow).map_err(|error| cannot_write(path, &error))
+        });
+        let target = args.target.lufs();
+        Ok(Self {
             args,
             options,
+            quiet,
             rows: Rows::new(format),
             bar: progress(files, quiet),
             seconds: 0.0,
+            journal: journal.transpose()?,
+            order: VecDeque::new(),
+            tagger: args.tag.then(|| Tagger::new(args.dry_run, target, args.max_true_peak)),
+            page: args.report.as_ref().map(|_| Page::new(args.target, args.max_true_peak)),
             albums: Vec::new(),
             measured: 0,
             failed: 0,
             no_input: true,
             output: Ok(()),
-        }
+            journal_error: None,
+        })
     }
 
     fn begin(&mut self) {
         self.output = self.rows.header();
+    }
+
+    /// Keeps what is known of the files, and returns those that have to be measured.
+    fn recall(&mut self, files: Vec<Found>) -> Vec<Found> {
+        let Some(journal) = &self.journal else { return files };
+        let known = |found: &Found| match found.error {
+            None => journal.recall(&found.path),
+            Some(_) => None,
+        };
+        self.order = files.iter().map(known).collect();
+        let fresh = files.into_iter().zip(&self.order);
+        fresh.filter(|(_, known)| known.is_none()).map(|(found, _)| found).collect()
     }
 
     fn take(&mut self, event: Event) -> ControlFlow<()> {
@@ -148,15 +227,41 @@ impl<'a> Scan<'a> {
                 self.bar.set_message(format!("{:.0} x real time", self.seconds / took));
                 self.bar.inc(1);
             }
-            Event::Report(report) => self.file(report),
+            Event::Report(report) => {
+                self.recalled();
+                self.order.pop_front();
+                self.note(&report);
+                self.file(report);
+            }
         }
         if self.output.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    fn file(&mut self, report: Report) {
+    /// Reports the files that are known, up to the next one that had to be measured.
+    fn recalled(&mut self) {
+        while self.output.is_ok()
+            && let Some(report) = self.order.front_mut().and_then(Option::take)
+        {
+            self.order.pop_front();
+            self.bar.inc(1);
+            self.file(report);
+        }
+    }
+
+    fn note(&mut self, report: &Report) {
+        if let Some(journal) = &mut self.journal
+            && let Err(error) = journal.note(report)
+        {
+            // The scan goes on without; the end says so.
+            (self.journal, self.journal_error) = (None, Some(error));
+        }
+    }
+
+    fn file(&mut self, mut report: Report) {
         if self.args.album {
             Album::of(&mut self.albums, &report).add(&report);
         }
+        let mut error = report.error.map(|error| error.to_string());
         match report.error {
             None => self.measured += 1,
             Some(error) => {
@@ -164,17 +269,57 @@ impl<'a> Scan<'a> {
                 self.no_input &= error.is_no_input();
             }
         }
+        let mut tagged = Ok(String::new());
+        if !self.args.album && error.is_none() {
+            tagged = self.tag(&report.path, &report.loudness, None);
+        }
+        let changes = tagged.unwrap_or_else(|why| {
+            error = Some(why.to_string());
+            String::new()
+        });
+        let (gain, lowered) = self.gain(report.loudness.integrated, &report.loudness);
+        if let Some(page) = &mut self.page {
+            page.add(&mut report, error.clone(), gain);
+        }
         let rate = report.shape.map(|shape| shape.rate.hz());
         let row = Row {
             path: &report.path,
-            error: report.error.map(|error| error.to_string()),
+            error,
             sample_rate: rate,
             channels: report.shape.map(|shape| shape.layout.channels()),
             seconds: report.shape.map(|shape| shape.seconds),
             loudness: report.loudness,
-            gain: self.args.target.gain(report.loudness.integrated),
+            gain,
+            lowered,
         };
         self.print(&row);
+        self.say(&changes);
+    }
+
+    /// The gain of a file or album whose loudness counts as `measure`, and by how much its peak
+    /// lowers it.
+    fn gain(&self, measure: Option<Lufs>, loudness: &Loudness) -> (Option<Db>, Option<Db>) {
+        let Some(wished) = self.args.target.gain(measure) else { return (None, None) };
+        let gain = tag::limited(wished, loudness.true_peak, self.args.max_true_peak);
+        let lowered = wished - gain;
+        (Some(gain), (lowered.get() > 0.0).then_some(lowered))
+    }
+
+    fn tag(
+        &mut self,
+        path: &Path,
+        loudness: &Loudness,
+        album: Option<tag::Volume>,
+    ) -> Result<String, tag::TagError> {
+        let Some(tagger) = &mut self.tagger else { return Ok(String::new()) };
+        let said = tagger.tag(path, loudness, album)?;
+        if let Some(journal) = &mut self.journal
+            && !self.args.dry_run
+            && let Err(error) = journal.tagged(path)
+        {
+            (self.journal, self.journal_error) = (None, Some(error));
+        }
+        Ok(said)
     }
 
     /// After all files, in the order in which their folders came.
@@ -183,19 +328,39 @@ impl<'a> Scan<'a> {
             if self.output.is_err() {
                 return;
             }
-            let loudness = album.whole.as_ref().map_or_else(Loudness::default, |whole| {
-                Loudness::of(whole, album.seconds, self.options)
-            });
+            let loudness = album.loudness(self.options);
+            let measure = album.measure_of(self.args.album_rule, &loudness);
+            let (gain, lowered) = self.gain(measure, &loudness);
             let row = Row {
                 path: &album.folder,
                 error: album.error(),
                 sample_rate: album.rate.common(),
                 channels: album.channels.common(),
-                seconds: album.whole.as_ref().map(|_| album.seconds),
+                seconds: album.seconds(),
                 loudness,
-                gain: self.args.target.gain(loudness.integrated),
+                gain,
+                lowered,
             };
             self.print(&row);
+            // An album that is not whole has no gain of its own.
+            let whole = album.error().is_none();
+            let tagger = self.tagger.as_ref().filter(|_| whole);
+            let volume = tagger.and_then(|tagger| tagger.volume(&loudness, measure));
+            self.tag_album(&album, volume);
+        }
+    }
+
+    fn tag_album(&mut self, album: &Album, volume: Option<tag::Volume>) {
+        for (path, loudness) in &album.tracks {
+            if self.output.is_err() {
+                return;
+            }
+            let name = output::plain(&path.to_string_lossy());
+            match self.tag(path, loudness, volume) {
+                Ok(changes) if changes.is_empty() => {}
+                Ok(changes) => self.say(&format!("{name}\n{changes}")),
+                Err(error) => self.bar.suspend(|| eprintln!("{name}: {error}")),
+            }
         }
     }
 
@@ -205,7 +370,13 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn end(self) -> Result<Exit, Failure> {
+    fn say(&mut self, text: &str) {
+        if self.output.is_ok() && !text.is_empty() {
+            self.output = self.bar.suspend(|| self.rows.say(text));
+        }
+    }
+
+    fn end(self, skipped: usize) -> Result<Exit, Failure> {
         self.bar.finish_and_clear();
         match self.output {
             // Whoever closed the pipe has seen enough.
@@ -215,13 +386,32 @@ impl<'a> Scan<'a> {
             }
             Ok(()) => {}
         }
+        if let Some((page, path)) = self.page.zip(self.args.report.as_ref()) {
+            page.write(path).map_err(|error| cannot_write(path, &error))?;
+        }
+        if let Some((error, path)) = self.journal_error.zip(self.args.resume.as_ref()) {
+            return Err(cannot_write(path, &error));
+        }
+        if skipped > 0 && !self.quiet {
+            eprintln!("{skipped} file(s) were left out: their tags are complete");
+        }
+        let untagged = self.tagger.as_ref().map_or(0, |tagger| tagger.failed);
+        if let Some(tagger) = self.tagger.filter(|_| !self.quiet && self.measured > 0) {
+            eprintln!("{}", tagger.summary());
+        }
         Ok(match (self.measured, self.failed) {
+            _ if untagged > 0 => Exit::SomeFailed,
             (_, 0) => Exit::Ok,
             (0, _) if self.no_input => Exit::NoInput,
             (0, 1) => Exit::Data,
             _ => Exit::SomeFailed,
         })
     }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    let name = output::plain(&path.to_string_lossy());
+    Failure::new(Exit::CannotCreate, format!("{name} cannot be written: {error}"))
 }
 
 fn progress(files: usize, quiet: bool) -> ProgressBar {
@@ -234,88 +424,6 @@ fn progress(files: usize, quiet: bool) -> ProgressBar {
         ProgressStyle::with_template("{wide_bar} {pos}/{len} files, {msg}, {eta} left")
             .unwrap_or_else(|_| ProgressStyle::default_bar()),
     )
-}
-
-/// The files of one folder.
-struct Album {
-    folder: PathBuf,
-    whole: Option<Measurement>,
-    rate: Common<u32>,
-    channels: Common<usize>,
-    seconds: f64,
-    files: usize,
-    failed: usize,
-}
-
-impl Album {
-    /// The album that a file is in; files of a folder may come apart, with its subfolders between.
-    fn of<'a>(albums: &'a mut Vec<Self>, report: &Report) -> &'a mut Self {
-        // A folder without sound is what is reported, not something in a folder.
-        let is_folder =
-            matches!(report.error, Some(ScanError::NothingInFolder | ScanError::Folder(_)));
-        let folder = if is_folder { Some(&*report.path) } else { report.path.parent() };
-        let folder =
-            folder.filter(|folder| *folder != Path::new("")).unwrap_or_else(|| Path::new("."));
-        let at = albums.iter().rposition(|album| album.folder == folder).unwrap_or_else(|| {
-            albums.push(Self {
-                folder: folder.into(),
-                whole: None,
-                rate: Common::Nothing,
-                channels: Common::Nothing,
-                seconds: 0.0,
-                files: 0,
-                failed: 0,
-            });
-            albums.len() - 1
-        });
-        &mut albums[at]
-    }
-
-    fn add(&mut self, report: &Report) {
-        self.files += 1;
-        let (Some(part), Some(shape)) = (&report.kept, report.shape) else {
-            self.failed += 1;
-            return;
-        };
-        self.rate.add(shape.rate.hz());
-        self.channels.add(shape.layout.channels());
-        self.seconds += shape.seconds;
-        match &mut self.whole {
-            // All have a history of one kind.
-            Some(whole) => drop(whole.merge(part)),
-            None => self.whole = Some((**part).clone()),
-        }
-    }
-
-    fn error(&self) -> Option<String> {
-        let (failed, files) = (self.failed, self.files);
-        (failed > 0).then(|| format!("{failed} of {files} file(s) could not be measured"))
-    }
-}
-
-/// A property that an album has if all its files share it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Common<T> {
-    Nothing,
-    One(T),
-    Several,
-}
-
-impl<T: Copy + PartialEq> Common<T> {
-    fn add(&mut self, value: T) {
-        *self = match *self {
-            Self::Nothing => Self::One(value),
-            Self::One(known) if known == value => Self::One(known),
-            _ => Self::Several,
-        };
-    }
-
-    fn common(self) -> Option<T> {
-        match self {
-            Self::One(value) => Some(value),
-            Self::Nothing | Self::Several => None,
-        }
-    }
 }
 
 /// Threads; more than any machine has processors would only cost memory.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::available_parallelism;
 
 use rayon::iter::{ParallelBridge, ParallelIterator};
 
@@ -37,8 +38,10 @@ pub fn run(
     options: &Options,
     mut each: impl FnMut(Event) -> ControlFlow<()>,
 ) -> io::Result<()> {
-    let jobs = jobs.get().min(files.len());
-    if jobs <= 1 {
+    // One long file keeps several threads busy; a few short ones do not.
+    let processors = available_parallelism().map_or(1, NonZeroUsize::get);
+    let jobs = jobs.get().min(files.len().max(processors));
+    if jobs <= 1 || files.is_empty() {
         // A break is the caller's wish, which the caller knows.
         let _: ControlFlow<()> = files.into_iter().try_for_each(|file| {
             let report = measure(file, options);

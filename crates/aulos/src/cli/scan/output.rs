@@ -25,6 +25,8 @@ pub(super) struct Row<'a> {
     pub(super) seconds: Option<f64>,
     pub(super) loudness: Loudness,
     pub(super) gain: Option<Db>,
+    /// What the gain would be more, if the peak allowed it.
+    pub(super) lowered: Option<Db>,
 }
 
 /// Standard output, row by row.
@@ -62,6 +64,17 @@ impl Rows {
             Format::Csv => csv(row),
             Format::Table { true_peak } => table(row, true_peak),
         })
+    }
+}
+
+impl Rows {
+    /// Says something that is no row: below the table, or beside data that a program reads.
+    pub(super) fn say(&self, text: &str) -> io::Result<()> {
+        if matches!(self.0, Format::Table { .. }) {
+            return write(text);
+        }
+        eprint!("{text}");
+        Ok(())
     }
 }
 
@@ -154,11 +167,14 @@ fn table(row: &Row<'_>, true_peak: bool) -> String {
     ];
     let path = plain(&row.path.to_string_lossy());
     let error = row.error.as_deref().map_or_else(String::new, |error| format!(": {error}"));
-    format!("{}  {path}{error}\n", cells.join(" "))
+    let lowered = row.lowered.map_or_else(String::new, |lowered| {
+        format!("  (gain lowered by {:.1} dB for the peak)", lowered.get())
+    });
+    format!("{}  {path}{error}{lowered}\n", cells.join(" "))
 }
 
 /// A name that cannot move the cursor or break a line.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
@@ -177,6 +193,7 @@ mod tests {
             seconds: None,
             loudness: Loudness::default(),
             gain: None,
+            lowered: None,
         }
     }
 

@@ -9,6 +9,10 @@ use aulos_core::{Db, Lufs};
 pub(super) struct Target(Lufs);
 
 impl Target {
+    pub(super) const fn lufs(self) -> Lufs {
+        self.0
+    }
+
     /// What a programme of this loudness has to be changed by.
     pub(super) fn gain(self, integrated: Option<Lufs>) -> Option<Db> {
         integrated.map(|integrated| self.0 - integrated)
@@ -33,13 +37,45 @@ impl FromStr for Target {
     }
 }
 
-/// ReplayGain 2.0, EBU R 128, ATSC A/85, ARIB TR-B32, Free TV Australia OP-59.
-const PRESETS: [(&str, f64); 5] =
-    [("replaygain", -18.0), ("ebu", -23.0), ("atsc", -24.0), ("arib", -24.0), ("op59", -24.0)];
+/// Reads a ceiling for peaks: decibels, at most full scale.
+pub(super) fn ceiling(text: &str) -> Result<Db, String> {
+    match text.parse() {
+        Ok(db) if (LOWEST_CEILING..=0.0).contains(&db) => Ok(Db::new(db)),
+        _ => Err(format!("a ceiling is a number of dB between {LOWEST_CEILING} and 0")),
+    }
+}
+
+/// ReplayGain 2.0, EBU R 128, ATSC A/85, ARIB TR-B32, Free TV Australia OP-59, AES TD1008; the
+/// services as they were known when this was written, which they may change any day.
+const PRESETS: [(&str, f64); 21] = [
+    ("replaygain", -18.0),
+    ("rg2", -18.0),
+    ("ebu", -23.0),
+    ("atsc", -24.0),
+    ("a85", -24.0),
+    ("arib", -24.0),
+    ("op59", -24.0),
+    ("podcast", -16.0),
+    ("podcast-mono", -19.0),
+    ("spotify", -14.0),
+    ("spotify-loud", -11.0),
+    ("spotify-quiet", -19.0),
+    ("apple", -16.0),
+    ("youtube", -14.0),
+    ("tidal", -14.0),
+    ("amazon", -14.0),
+    ("deezer", -15.0),
+    ("aes-music", -16.0),
+    ("aes-album", -14.0),
+    ("aes-speech", -18.0),
+    ("r128", -23.0),
+];
 
 /// The absolute gate, below which nothing is measured, and full scale.
 const LOWEST: f64 = -70.0;
 const HIGHEST: f64 = 0.0;
+
+const LOWEST_CEILING: f64 = -30.0;
 
 #[cfg(test)]
 mod tests {
@@ -53,6 +89,22 @@ mod tests {
         assert_eq!(lufs("ebu"), Ok(-23.0));
         for wrong in ["", "loud", "NaN", "inf", "-inf", "-71", "1", "-18 LUFS"] {
             assert!(lufs(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_are_told_apart_and_lie_where_targets_may() {
+        for (n, (name, lufs)) in PRESETS.iter().enumerate() {
+            assert!(PRESETS[..n].iter().all(|(other, _)| other != name), "{name}");
+            assert!((LOWEST..=HIGHEST).contains(lufs) && name.parse::<f64>().is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_ceiling_is_not_above_full_scale() {
+        assert_eq!(ceiling("-1"), Ok(Db::new(-1.0)));
+        for wrong in ["", "1", "NaN", "-31", "-1 dB"] {
+            assert!(ceiling(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -1,0 +1,130 @@
+//! The files of one folder, taken together.
+
+use std::path::{Path, PathBuf};
+
+use aulos_core::Lufs;
+use aulos_dsp::meter::Measurement;
+use aulos_io::scan::{Loudness, Options, Report, ScanError};
+use clap::ValueEnum;
+
+/// What an album's gain goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Rule {
+    /// All its files as one programme (ReplayGain, R 128)
+    Energy,
+    /// Its loudest track (AES TD1008)
+    Loudest,
+}
+
+pub(super) struct Album {
+    pub(super) folder: PathBuf,
+    whole: Option<Measurement>,
+    loudest: Option<Lufs>,
+    pub(super) rate: Common<u32>,
+    pub(super) channels: Common<usize>,
+    seconds: f64,
+    files: usize,
+    failed: usize,
+    /// What was measured, for their tags.
+    pub(super) tracks: Vec<(PathBuf, Loudness)>,
+}
+
+impl Album {
+    /// The album that a file is in; files of a folder may come apart, with its subfolders between.
+    pub(super) fn of<'a>(albums: &'a mut Vec<Self>, report: &Report) -> &'a mut Self {
+        // A folder without sound is what is reported, not something in a folder.
+        let is_folder =
+            matches!(report.error, Some(ScanError::NothingInFolder | ScanError::Folder(_)));
+        let folder = if is_folder { &*report.path } else { folder_of(&report.path) };
+        let at = albums.iter().rposition(|album| album.folder == folder).unwrap_or_else(|| {
+            albums.push(Self {
+                folder: folder.into(),
+                whole: None,
+                loudest: None,
+                rate: Common::Nothing,
+                channels: Common::Nothing,
+                seconds: 0.0,
+                files: 0,
+                failed: 0,
+                tracks: Vec::new(),
+            });
+            albums.len() - 1
+        });
+        &mut albums[at]
+    }
+
+    pub(super) fn add(&mut self, report: &Report) {
+        self.files += 1;
+        let (Some(part), Some(shape)) = (&report.kept, report.shape) else {
+            self.failed += 1;
+            return;
+        };
+        self.rate.add(shape.rate.hz());
+        self.channels.add(shape.layout.channels());
+        self.seconds += shape.seconds;
+        self.tracks.push((report.path.clone(), report.loudness));
+        if let Some(lufs) = report.loudness.integrated
+            && self.loudest.is_none_or(|loudest| lufs.get() > loudest.get())
+        {
+            self.loudest = Some(lufs);
+        }
+        match &mut self.whole {
+            // All have a history of one kind.
+            Some(whole) => drop(whole.merge(part)),
+            None => self.whole = Some((**part).clone()),
+        }
+    }
+
+    pub(super) fn loudness(&self, options: &Options) -> Loudness {
+        let whole = self.whole.as_ref();
+        whole.map_or_else(Loudness::default, |whole| Loudness::of(whole, self.seconds, options))
+    }
+
+    pub(super) fn seconds(&self) -> Option<f64> {
+        self.whole.as_ref().map(|_| self.seconds)
+    }
+
+    /// What the gain goes by.
+    pub(super) fn measure_of(&self, rule: Rule, loudness: &Loudness) -> Option<Lufs> {
+        match rule {
+            Rule::Energy => loudness.integrated,
+            Rule::Loudest => self.loudest,
+        }
+    }
+
+    pub(super) fn error(&self) -> Option<String> {
+        let (failed, files) = (self.failed, self.files);
+        (failed > 0).then(|| format!("{failed} of {files} file(s) could not be measured"))
+    }
+}
+
+/// The folder of a file, as it is shown.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    folder.unwrap_or_else(|| Path::new("."))
+}
+
+/// A property that an album has if all its files share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Common<T> {
+    Nothing,
+    One(T),
+    Several,
+}
+
+impl<T: Copy + PartialEq> Common<T> {
+    fn add(&mut self, value: T) {
+        *self = match *self {
+            Self::Nothing => Self::One(value),
+            Self::One(known) if known == value => Self::One(known),
+            _ => Self::Several,
+        };
+    }
+
+    pub(super) fn common(self) -> Option<T> {
+        match self {
+            Self::One(value) => Some(value),
+            Self::Nothing | Self::Several => None,
+        }
+    }
+}

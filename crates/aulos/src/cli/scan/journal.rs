@@ -1,0 +1,159 @@
+//! What a run has measured, line by line in a file, so that the next one need not.
+//!
+//! A line is written when a file is measured and read back only if file and options are still the
+//! same. A line that a killed run left half is passed over. Files that failed are not written down:
+//! they are tried again.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
+use aulos_dsp::meter::{Measurement, RangeHop};
+use aulos_io::scan::{Curve, Loudness, Options, Report, Shape};
+use serde_json::{Value, json};
+
+#[derive(Debug)]
+pub(super) struct Journal {
+    file: File,
+    known: HashMap<String, Value>,
+    options: Value,
+    keep: bool,
+    /// Whether files will be tagged after they are noted.
+    tags_follow: bool,
+}
+
+impl Journal {
+    /// Opens or makes the file.
+    pub(super) fn open(path: &Path, options: &Options, tags_follow: bool) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        let hop = matches!(options.range_hop, RangeHop::Tenth);
+        let marks = json!([VERSION, options.true_peak, options.dual_mono, hop]);
+        let mut new =
+            Self { file, known: HashMap::new(), options: marks, keep: options.keep, tags_follow };
+        new.read()?;
+        Ok(new)
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        let mut ends = true;
+        let mut reader = BufReader::new(&self.file);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            if reader.by_ref().take(LONGEST).read_until(b'\n', &mut line)? == 0 {
+                break;
+            }
+            ends = line.ends_with(b"\n");
+            let Ok(value) = serde_json::from_slice::<Value>(&line) else { continue };
+            if let (Some(path), true) = (value["path"].as_str(), value["how"] == self.options) {
+                self.known.insert(path.into(), value);
+            }
+        }
+        if !ends {
+            self.file.write_all(b"\n")?;
+        }
+        self.file.seek(SeekFrom::End(0))?;
+        Ok(())
+    }
+
+    /// The report of a file that was measured and has not changed since.
+    pub(super) fn recall(&self, path: &Path) -> Option<Report> {
+        let line = self.known.get(path.to_str()?)?;
+        (line["id"] == identity(path)?).then_some(())?;
+        let number = |key: &str| line[key].as_f64();
+        let (db, lufs) = (|key| number(key).map(Db::new), |key| number(key).map(Lufs::new));
+        let kept = match (self.keep, line["measurement"].as_str()) {
+            (false, _) => None,
+            (true, text) => Some(Box::new(Measurement::from_bytes(&bytes(text?)?).ok()?)),
+        };
+        let rate = u32::try_from(line["rate"].as_u64()?).ok()?;
+        let layout = usize::try_from(line["channels"].as_u64()?).ok()?;
+        Some(Report {
+            path: path.into(),
+            error: None,
+            shape: Some(Shape {
+                rate: SampleRate::new(rate).ok()?,
+                layout: ChannelLayout::new(layout).ok()?,
+                seconds: number("seconds")?,
+            }),
+            loudness: Loudness {
+                integrated: lufs("integrated"),
+                range: db("range"),
+                max_momentary: lufs("max_momentary"),
+                max_short_term: lufs("max_short_term"),
+                true_peak: db("true_peak"),
+                sample_peak: db("sample_peak"),
+                relative_threshold: lufs("relative_threshold"),
+            },
+            kept,
+            curve: Curve::default(),
+        })
+    }
+
+    /// Writes down what was measured.
+    pub(super) fn note(&mut self, report: &Report) -> io::Result<()> {
+        let (None, Some(shape), Some(path)) = (report.error, report.shape, report.path.to_str())
+        else {
+            return Ok(());
+        };
+        let Some(id) = identity(&report.path) else { return Ok(()) };
+        let Loudness { integrated, range, max_momentary, max_short_term, .. } = report.loudness;
+        let Loudness { true_peak, sample_peak, relative_threshold, .. } = report.loudness;
+        let (db, lufs) = (|value: Option<Db>| value.map(Db::get), |value: Option<Lufs>| {
+            value.map(Lufs::get)
+        });
+        let line = json!({
+            "path": path,
+            "id": id,
+            "how": self.options,
+            "rate": shape.rate.hz(),
+            "channels": shape.layout.channels(),
+            "seconds": shape.seconds,
+            "integrated": lufs(integrated),
+            "range": db(range),
+            "max_momentary": lufs(max_momentary),
+            "max_short_term": lufs(max_short_term),
+            "true_peak": db(true_peak),
+            "sample_peak": db(sample_peak),
+            "relative_threshold": lufs(relative_threshold),
+            "measurement": report.kept.as_ref().map(|kept| text(&kept.to_bytes())),
+        });
+        self.file.write_all(format!("{line}\n").as_bytes())?;
+        if self.tags_follow {
+            self.known.insert(path.into(), line);
+        }
+        Ok(())
+    }
+
+    /// Says that a file has been changed by its tags alone: what was measured still holds.
+    pub(super) fn tagged(&mut self, path: &Path) -> io::Result<()> {
+        let line = path.to_str().and_then(|name| self.known.remove(name));
+        let (Some(mut line), Some(id)) = (line, identity(path)) else { return Ok(()) };
+        line["id"] = id;
+        self.file.write_all(format!("{line}\n").as_bytes())
+    }
+}
+
+/// Size and time of modification, as they are now.
+fn identity(path: &Path) -> Option<Value> {
+    let it = path.metadata().ok()?;
+    Some(json!([it.len(), it.mtime(), it.mtime_nsec()]))
+}
+
+fn text(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().as_chunks::<2>().0.iter();
+    pairs.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+/// Of what a line holds; another version measures again.
+const VERSION: u32 = 1;
+
+/// No line is longer: a day of sound with its measurement.
+const LONGEST: u64 = 64 << 20;
