@@ -306,3 +306,134 @@ fn whoever_closes_the_pipe_has_seen_enough() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
 }
+
+#[test]
+fn a_long_file_is_the_same_in_pieces_on_any_number_of_threads() {
+    let folder = scratch();
+    let short = folder.join("short.flac");
+    programme(&short, 2, 44_100, "-sample_fmt s16");
+    // Eight minutes are cut in two; rows are compared with those of a format that cannot be cut.
+    let path = |name: &str| folder.join(name);
+    let long = |name: &str, arguments: &str| {
+        let mut command = ffmpeg();
+        command.args(["-stream_loop", "23", "-i"]).arg(&short);
+        run_ffmpeg(command.args(arguments.split_whitespace()).arg(path(name)));
+    };
+    long("a.wav", "-c:a pcm_s16le");
+    long("a.flac", "-sample_fmt s16");
+    long("a.aiff", "-c:a pcm_s16be");
+    long("rf64.wav", "-c:a pcm_s16le -rf64 always");
+    let all = ["a.wav", "a.flac", "a.aiff", "rf64.wav"].map(path);
+    let paths: Vec<&Path> = all.iter().map(PathBuf::as_path).collect();
+    let one = rows(&["--true-peak", "--jobs", "1"], &paths);
+    assert_eq!((one.0, &one), (0, &rows(&["--true-peak", "--jobs", "4"], &paths)));
+    for row in &one.1 {
+        for key in &KEYS[3..] {
+            assert_eq!(row[*key], one.1[2][*key], "{key} of {row}");
+        }
+    }
+}
+
+#[test]
+fn waves_that_are_odd_are_read_as_far_as_they_go() {
+    let folder = scratch();
+    let plain = folder.join("plain.wav");
+    programme(&plain, 2, 48_000, "-t 2 -c:a pcm_s16le -bitexact");
+    let bytes = fs::read(&plain).unwrap();
+    let with = |name: &str, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = bytes.clone();
+        change(&mut bytes);
+        fs::write(folder.join(name), bytes).unwrap();
+        rows(&[], &[&folder.join(name)]).1.remove(0)
+    };
+    let size = |bytes: &mut Vec<u8>, riff: u32, data: u32| {
+        bytes[4..8].copy_from_slice(&riff.to_le_bytes());
+        bytes[40..44].copy_from_slice(&data.to_le_bytes());
+    };
+    assert_eq!(&bytes[36..40], b"data");
+    let whole = with("whole.wav", &|_| {});
+    let sane = [
+        with("stream.wav", &|bytes| size(bytes, u32::MAX, u32::MAX)),
+        with("never-closed.wav", &|bytes| size(bytes, 0, 0)),
+        with("ragged.wav", &|bytes| {
+            size(bytes, u32::MAX, u32::MAX);
+            bytes.extend([1, 2, 3]);
+        }),
+        with("trailer.wav", &|bytes| bytes.extend(b"LIST\x04\0\0\0INFO")),
+        with("odd.wav", &|bytes| drop(bytes.splice(12..12, *b"junk\x03\0\0\0abc\0"))),
+    ];
+    for row in sane {
+        assert_eq!((&row["ok"], &row["seconds"]), (&true.into(), &2.0.into()), "{row}");
+        assert_eq!(row["integrated_lufs"], whole["integrated_lufs"], "{row}");
+    }
+    let huge = with("huge.wav", &|bytes| size(bytes, 0x7fff_fff0, 0x7fff_0000));
+    assert_eq!((&huge["ok"], &huge["seconds"]), (&false.into(), &2.0.into()), "{huge}");
+    let none = with("no-channels.wav", &|bytes| bytes[22..24].fill(0));
+    assert!(none["ok"] == false && none["channels"].is_null(), "{none}");
+    let empty = with("empty.wav", &|bytes| {
+        bytes.truncate(44);
+        size(bytes, 36, 0);
+    });
+    assert_eq!(empty["ok"], false, "{empty}");
+    // A mask of four that has no surrounds: all count alike.
+    let four = folder.join("four.wav");
+    programme(&four, 2, 48_000, "-t 2 -af pan=4.0|FL=FL|FR=FR|FC=FL|BC=FR -c:a pcm_s16le");
+    let row = rows(&[], &[&four]).1.remove(0);
+    let more =
+        row["integrated_lufs"].as_f64().unwrap() - whole["integrated_lufs"].as_f64().unwrap();
+    assert!((more - 3.0103).abs() < 0.001, "{more}");
+}
+
+#[test]
+fn a_second_run_measures_only_what_is_new() {
+    let folder = scratch();
+    let (music, journal) = (folder.join("music"), folder.join("journal"));
+    fs::create_dir(&music).unwrap();
+    let paths = ["1.wav", "2.wav", "3.wav"].map(|name| music.join(name));
+    for path in &paths {
+        programme(path, 1, 48_000, "-t 1 -c:a pcm_s16le");
+    }
+    let run = |arguments: &[&str]| {
+        let resume = ["--album", "--resume", journal.to_str().unwrap()];
+        rows(&[&resume, arguments].concat(), &[&music])
+    };
+    let lines = || fs::read_to_string(&journal).unwrap().lines().count();
+    let first = run(&[]);
+    assert_eq!((first.0, first.1.len(), lines()), (0, 4, 3));
+    assert_eq!((&first, lines()), (&run(&[]), 3));
+    // Half a line, as a run leaves that is killed; a file that has changed; one that is broken.
+    let text = fs::read_to_string(&journal).unwrap();
+    fs::write(&journal, &text[..text.len() - 40]).unwrap();
+    programme(&paths[0], 1, 48_000, "-t 2 -c:a pcm_s16le");
+    fs::write(music.join("4.wav"), "nothing").unwrap();
+    let second = run(&[]);
+    assert_eq!((second.0, second.1.len(), lines()), (3, 5, 5));
+    assert_eq!((&second.1[1], &second.1[2]), (&first.1[1], &first.1[2]));
+    assert_eq!(second.1[0]["seconds"], 2.0);
+    // Other options are other figures.
+    assert!(run(&["--true-peak"]).1[0]["true_peak_dbtp"].is_number());
+}
+
+#[test]
+fn the_report_is_one_page_that_names_cannot_break() {
+    let folder = scratch();
+    let (music, page) = (folder.join("music"), folder.join("report.html"));
+    fs::create_dir(&music).unwrap();
+    programme(&music.join("<b>&\"a\" 'b'.wav"), 2, 48_000, "-c:a pcm_s16le");
+    programme(&music.join("soft.wav"), 2, 48_000, "-af volume=-20dB -c:a pcm_s16le");
+    fs::write(music.join("broken.wav"), "nothing").unwrap();
+    let (code, found) = rows(&["--true-peak", "--report", page.to_str().unwrap()], &[&music]);
+    let plain = rows(&["--true-peak"], &[&music]);
+    assert_eq!((code, &found), (3, &plain.1), "curves change no figure");
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(
+        !html.contains("<b>&\"a\"") && html.contains("&lt;b&gt;&amp;&quot;a&quot; &#39;b&#39;")
+    );
+    for outside in ["http://", "https://", "src=", "@import", "url("] {
+        assert!(!html.contains(outside), "{outside}");
+    }
+    let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("no {text}"));
+    assert!(at("broken.wav") < at("softer than the middle") || at("louder than the middle") > 0);
+    assert_eq!(html.matches("<svg").count(), 2);
+    assert_eq!(scan(&["--report", "/nowhere/at/all.html"], &[&music]).0, 73);
+}

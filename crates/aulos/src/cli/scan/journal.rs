@@ -102,9 +102,8 @@ impl Journal {
         let Some(id) = identity(&report.path) else { return Ok(()) };
         let Loudness { integrated, range, max_momentary, max_short_term, .. } = report.loudness;
         let Loudness { true_peak, sample_peak, relative_threshold, .. } = report.loudness;
-        let (db, lufs) = (|value: Option<Db>| value.map(Db::get), |value: Option<Lufs>| {
-            value.map(Lufs::get)
-        });
+        let (db, lufs) =
+            (|value: Option<Db>| value.map(Db::get), |value: Option<Lufs>| value.map(Lufs::get));
         let line = json!({
             "path": path,
             "id": id,

@@ -74,7 +74,7 @@ impl Tagger {
 }
 
 fn line(change: &Change) -> String {
-    let said = |text: &Option<String>| text.as_deref().map_or_else(|| "-".into(), plain);
+    let said = |text: &Option<String>| text.as_deref().map_or_else(|| "none".into(), plain);
     format!("    {}: {} -> {}\n", change.name, said(&change.old), said(&change.new))
 }
 

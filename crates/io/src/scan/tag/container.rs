@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{BufReader, Seek};
+use std::io::{BufReader, Read, Seek};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lofty::aac::AacFile;
@@ -51,7 +51,11 @@ impl Container {
         guarded(|| {
             file.rewind()?;
             let mut reader = BufReader::new(file);
+            let mut front = [0; 12];
+            reader.read_exact(&mut front)?;
+            reader.rewind()?;
             let kind = Probe::new(&mut reader).guess_file_type()?.file_type();
+            let kind = kind.filter(|kind| begins_like(&front, *kind));
             reader.rewind()?;
             // Frames that a later version of a standard replaced stay as they are.
             let options = ParseOptions::new().read_properties(false).implicit_conversions(false);
@@ -205,6 +209,25 @@ impl Container {
     }
 }
 
+/// The library looks for MPEG frames a long way into a file, and finds what looks like one in
+/// many; tags must not be written on such a guess.
+fn begins_like(front: &[u8; 12], kind: FileType) -> bool {
+    let [a, b, c, d, e, f, g, h, form @ ..] = front;
+    let (first, second) = ([*a, *b, *c, *d], [*e, *f, *g, *h]);
+    if first.starts_with(b"ID3") {
+        return matches!(kind, FileType::Mpeg | FileType::Aac | FileType::Flac);
+    }
+    match kind {
+        FileType::Flac => &first == b"fLaC",
+        FileType::Vorbis | FileType::Opus => &first == b"OggS",
+        FileType::Mpeg | FileType::Aac => *a == 0xff && *b >= 0xe0,
+        FileType::Mp4 => &second == b"ftyp",
+        FileType::Wav => &first == b"RIFF" && form == b"WAVE",
+        FileType::Aiff => &first == b"FORM" && form.starts_with(b"AIF"),
+        _ => false,
+    }
+}
+
 fn text_of<'a>(frame: &'a Frame<'_>, name: &str) -> Option<&'a str> {
     match frame {
         Frame::UserText(ExtendedTextFrame { description, content, .. }) => {
@@ -219,9 +242,8 @@ fn is_named(ident: &AtomIdent<'_>, wanted: &str) -> bool {
         if mean == ITUNES && name.eq_ignore_ascii_case(wanted))
 }
 
-/// Players of MP4 look for names in small letters.
-fn atom(name: &str, text: String) -> Atom<'static> {
-    let name = Cow::Owned(name.to_ascii_lowercase());
+fn atom(name: &'static str, text: String) -> Atom<'static> {
+    let name = Cow::Borrowed(name);
     Atom::new(AtomIdent::Freeform { mean: Cow::Borrowed(ITUNES), name }, AtomData::UTF8(text))
 }
 

@@ -60,7 +60,7 @@ impl fmt::Display for TagError {
             Self::Damaged => f.write_str("its tags are damaged or cannot be changed in place"),
             Self::ReadOnly => f.write_str("it is read-only: check the mode of file and folder"),
             Self::Busy => f.write_str("another run is writing its tags"),
-            Self::Changed => f.write_str("it was changed while it was measured: run again"),
+            Self::Changed => f.write_str("it was changed meanwhile: run again"),
             Self::NotKept => f.write_str("the new file did not read back right and was dropped"),
             Self::Io(kind) => write!(f, "tags cannot be written: {kind}"),
         }

@@ -15,8 +15,6 @@
 mod container;
 mod error;
 mod replace;
-#[cfg(test)]
-mod tests;
 
 use std::fs::File;
 use std::path::Path;
@@ -227,3 +225,48 @@ const R128_ALBUM: &str = "R128_ALBUM_GAIN";
 /// What R128 tags lead to (RFC 7845), and ReplayGain 2.0.
 const R128: f64 = -23.0;
 const REPLAYGAIN: f64 = -18.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loudness(integrated: f64, true_peak: Option<f64>) -> Loudness {
+        Loudness {
+            integrated: Some(Lufs::new(integrated)),
+            sample_peak: Some(Db::new(-3.0)),
+            true_peak: true_peak.map(Db::new),
+            ..Loudness::default()
+        }
+    }
+
+    fn gains(integrated: f64, true_peak: Option<f64>, ceiling: Option<f64>) -> [f64; 2] {
+        let it = loudness(integrated, true_peak);
+        let volume =
+            Volume::of(&it, Lufs::new(integrated), Lufs::new(REPLAYGAIN), ceiling.map(Db::new));
+        [volume.gain.get(), volume.r128.get()]
+    }
+
+    #[test]
+    fn no_gain_lifts_a_peak_above_the_ceiling_and_none_is_raised_to_it() {
+        let near =
+            |[a, b]: [f64; 2], [c, d]: [f64; 2]| (a - c).abs() < 1e-9 && (b - d).abs() < 1e-9;
+        assert!(near(gains(-28.0, Some(-4.0), None), [10.0, 5.0]));
+        assert!(near(gains(-28.0, Some(-4.0), Some(-1.0)), [3.0, 3.0]));
+        assert!(near(gains(-28.0, Some(1.0), Some(-1.0)), [-2.0, -2.0]));
+        assert!(near(gains(-10.0, Some(-4.0), Some(-1.0)), [-8.0, -13.0]));
+        // Without true peaks, samples are the peaks that there are.
+        assert!(near(gains(-28.0, None, Some(-1.0)), [2.0, 2.0]));
+    }
+
+    #[test]
+    fn figures_are_written_as_the_standards_say() {
+        assert_eq!(decibels(Db::new(-0.001)), "0.00 dB");
+        assert_eq!(decibels(Db::new(-7.126)), "-7.13 dB");
+        assert_eq!(
+            [-7.5625, 0.0, 300.0, -300.0].map(|db| q78(Db::new(db))),
+            ["-1936", "0", "32767", "-32768"]
+        );
+        assert_eq!(figure("-18.00 LUFS"), Some(-18.0));
+        assert_eq!([figure(""), figure("loud"), figure("NaN dB")], [None; 3]);
+    }
+}
