@@ -110,12 +110,12 @@ impl Page {
         let loud = || order.iter().filter_map(|(_, it)| it.loudness.integrated.map(Lufs::get));
         let (least, most) =
             loud().fold((f64::MAX, f64::MIN), |(a, b), lufs| (a.min(lufs), b.max(lufs)));
-        let spread = middle.map_or_else(|| "-".into(), |_| format!("{least:.1} to {most:.1}"));
+        let spread = middle.map_or_else(|| "-".into(), |_| format!("{:.1}", most - least));
         let tiles = [
             (order.len().to_string(), "files"),
             (clock(seconds), "of sound"),
             (cell(middle), "LUFS in the middle"),
-            (spread, "LUFS from softest to loudest"),
+            (spread, "LU from softest to loudest"),
             (format!("{:.0}", self.target.lufs().get()), "LUFS is the target"),
             (outliers.to_string(), "to look at"),
             (failed.to_string(), "failed"),
@@ -180,14 +180,17 @@ impl Page {
         let _ = write!(out, "<section id=\"f{n}\"><h3>{}</h3><p>", escaped(&entry.name));
         let it = &entry.loudness;
         let peak = it.true_peak.or(it.sample_peak).map(Db::get);
-        let _ = write!(
-            out,
-            "{} LUFS, range {} LU, peak {} dB, {}",
-            cell(it.integrated.map(Lufs::get)),
-            cell(it.range.map(Db::get)),
-            cell(peak),
-            clock(entry.seconds)
-        );
+        let figures = [
+            ("", it.integrated.map(Lufs::get), " LUFS, "),
+            ("range ", it.range.map(Db::get), " LU, "),
+            ("peak ", peak, " dB, "),
+        ];
+        for (name, figure, unit) in figures {
+            if let Some(figure) = figure {
+                let _ = write!(out, "{name}{figure:.1}{unit}");
+            }
+        }
+        *out += &clock(entry.seconds);
         for remark in remarks {
             let _ = write!(out, " <em>{}</em>", escaped(remark));
         }
