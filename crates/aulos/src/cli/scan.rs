@@ -231,7 +231,7 @@ impl<'a> Scan<'a> {
                 self.recalled();
                 self.order.pop_front();
                 self.note(&report);
-                self.file(report);
+                self.file(*report);
             }
         }
         if self.output.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

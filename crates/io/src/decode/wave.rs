@@ -201,7 +201,10 @@ impl WaveFile {
     }
 
     pub(super) const fn bits(&self) -> u32 {
-        self.wave.samples.bytes() as u32 * 8
+        match self.wave.samples {
+            Samples::House(format) => format.bits() as u32,
+            Samples::F64 => 64,
+        }
     }
 
     /// Reads the next block, behind what is left of a frame. `false` at the end.

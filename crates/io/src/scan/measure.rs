@@ -128,7 +128,7 @@ pub fn measure(found: Found, options: &Options) -> Report {
     };
     let Heard { error, whole, seconds, curve } = heard;
     let loudness = whole.as_ref().map(|whole| Loudness::of(whole, seconds, options));
-    let error = error.or((seconds < MOMENTARY).then_some(ScanError::Short));
+    let error = error.or_else(|| (seconds < MOMENTARY).then_some(ScanError::Short));
     let kept = whole.filter(|_| options.keep && error.is_none()).map(Box::new);
     let shape = Some(Shape { rate, layout, seconds });
     Report { path, error, shape, loudness: loudness.unwrap_or_default(), kept, curve }

@@ -21,7 +21,7 @@ pub enum Event {
     /// in it.
     Measured(f64),
     /// The next file's report. Each file has one, in the order of the files.
-    Report(Report),
+    Report(Box<Report>),
     /// Nothing has happened for a while.
     Waiting,
 }
@@ -46,7 +46,7 @@ pub fn run(
         let _: ControlFlow<()> = files.into_iter().try_for_each(|file| {
             let report = measure(file, options);
             each(Event::Measured(seconds(&report)))?;
-            each(Event::Report(report))
+            each(Event::Report(Box::new(report)))
         });
         return Ok(());
     }
@@ -90,7 +90,7 @@ fn pass_on(
             Err(RecvTimeoutError::Disconnected) => return ControlFlow::Continue(()),
         }
         while let Some(report) = early.remove(&next) {
-            each(Event::Report(report))?;
+            each(Event::Report(Box::new(report)))?;
             next += 1;
         }
     }

@@ -60,7 +60,7 @@ impl Container {
             // Frames that a later version of a standard replaced stay as they are.
             let options = ParseOptions::new().read_properties(false).implicit_conversions(false);
             let from = &mut reader;
-            Ok(match kind {
+            match kind {
                 Some(FileType::Flac) => Self::flac(FlacFile::read_from(from, options)),
                 Some(FileType::Vorbis) => VorbisFile::read_from(from, options).map(Self::Vorbis),
                 Some(FileType::Opus) => OpusFile::read_from(from, options).map(Self::Opus),
@@ -71,7 +71,7 @@ impl Container {
                 Some(FileType::Aac) => AacFile::read_from(from, options).map(Self::Aac),
                 _ => return Err(TagError::Unsupported),
             }
-            .map_err(|error| TagError::because(&error))?)
+            .map_err(|error| TagError::because(&error))
         })
     }
 
