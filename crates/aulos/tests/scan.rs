@@ -186,6 +186,14 @@ fn what_cannot_be_measured_is_a_row_and_the_run_goes_on() {
     let flac = folder.join("whole.flac");
     programme(&flac, 2, 48_000, "-sample_fmt s16");
     let flac = fs::read(flac).unwrap();
+    let clear = folder.join("clear.m4a");
+    programme(&clear, 2, 48_000, "-t 1 -c:a aac");
+    let mut protected = fs::read(&clear).unwrap();
+    let entry = protected.windows(4).rposition(|window| window == b"mp4a").unwrap();
+    protected[entry..entry + 4].copy_from_slice(b"drms");
+    let protected = write("bought.m4p", &protected);
+    let why = rows(&[], &[&protected]).1[0]["error"].as_str().unwrap().to_owned();
+    assert!(why.contains("copy-protected"), "{why}");
     let bad = [
         write("empty.wav", b""),
         write("garbage.mp3", &[0x55; 70_000]),
@@ -199,6 +207,7 @@ fn what_cannot_be_measured_is_a_row_and_the_run_goes_on() {
         }),
         folder.join("missing.wav"),
         folder.clone().join("nowhere/at/all.ogg"),
+        protected,
     ];
     let mut paths: Vec<&Path> = bad.iter().map(PathBuf::as_path).collect();
     paths.insert(3, &good);

@@ -4,7 +4,9 @@
 //! edit list says how much (ISO/IEC 14496-12:2015, 8.6.6). The container library reads past it, so
 //! the few boxes on the way to it are walked here, header by header, without reading any table.
 
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 
 /// Frames to drop at the start, and frames to keep then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,20 @@ pub(super) fn find(file: &mut (impl Read + Seek), rate: u32) -> Option<Edit> {
     file.rewind().ok()?;
     let mut walk = Walk { file, left: MOST_BOXES, movie_scale: 0, rate, track: Track::default() };
     walk.boxes(0, end, 0).ok()?
+}
+
+/// Whether an MP4 file says that its sound is encrypted: the type of a sample entry is then `drms`
+/// or `enca` (ISO/IEC 14496-12:2015, 8.12). Headers are at the beginning or at the end.
+pub(super) fn is_protected(file: &File) -> bool {
+    let size = file.metadata().map_or(0, |it| it.len());
+    let mut part = vec![0; LOOK];
+    [0, size.saturating_sub(LOOK as u64)].into_iter().any(|at| {
+        let count = file.read_at(&mut part, at).unwrap_or(0);
+        // The box's name, version and flags, a count, the size of the entry, its type.
+        part[..count]
+            .windows(20)
+            .any(|box_| box_.starts_with(b"stsd") && matches!(&box_[16..], b"drms" | b"enca"))
+    })
 }
 
 struct Walk<'a, F> {
@@ -139,6 +155,9 @@ impl<F: Read + Seek> Walk<'_, F> {
 /// Boxes that are looked at: a usual file has twenty on the way, a fragmented one has many more
 /// behind them.
 const MOST_BOXES: u32 = 4_096;
+
+/// How much of either end is looked at for the mark of encryption.
+const LOOK: usize = 512 * 1024;
 
 #[cfg(test)]
 mod tests {

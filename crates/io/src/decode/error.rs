@@ -17,6 +17,8 @@ pub enum OpenError {
     NotAudio,
     /// The container is known but its codec, or its use of the codec, is not: convert the file.
     UnsupportedCodec,
+    /// It is encrypted for somebody's player: get it without.
+    Protected,
     /// It begins like sound but is damaged or cut off before the first frame: get it again.
     Torn,
     /// The disk or the network file system failed: look at the system's log.
@@ -42,6 +44,9 @@ impl fmt::Display for OpenError {
             Self::NotAFile => f.write_str("it is not a regular file (for a FIFO use pipe://)"),
             Self::NotAudio => f.write_str("the file is not sound in a format that is known here"),
             Self::UnsupportedCodec => f.write_str("the file's codec is not supported: convert it"),
+            Self::Protected => {
+                f.write_str("the file is copy-protected (DRM): it cannot be decoded")
+            }
             Self::Torn => f.write_str("the file is damaged or cut off before its first frame"),
             Self::Io(kind) => write!(f, "the file cannot be read: {kind}"),
         }

@@ -82,6 +82,15 @@ struct Trim {
 impl Media {
     /// Reads the headers. `extension` helps where they are ambiguous.
     pub(super) fn open(file: &File, extension: Option<&str>) -> Result<Self, OpenError> {
+        Self::open_plain(file, extension).map_err(|why| {
+            if why == OpenError::UnsupportedCodec && edit::is_protected(file) {
+                return OpenError::Protected;
+            }
+            why
+        })
+    }
+
+    fn open_plain(file: &File, extension: Option<&str>) -> Result<Self, OpenError> {
         let mut own = file.try_clone()?;
         // Some readers refuse a file that is shorter than it says. As a stream, whose length they
         // cannot know, they play it up to its cut.

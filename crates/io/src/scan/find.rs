@@ -101,9 +101,9 @@ fn is_named_as_sound(path: &Path) -> bool {
 }
 
 /// What is looked at in folders: the names of all containers that can be read.
-const EXTENSIONS: [&str; 24] = [
-    "aac", "aif", "aifc", "aiff", "bwf", "caf", "flac", "m4a", "m4b", "m4r", "mka", "mkv", "mov",
-    "mp1", "mp2", "mp3", "mp4", "oga", "ogg", "opus", "rf64", "wav", "wave", "webm",
+const EXTENSIONS: [&str; 25] = [
+    "aac", "aif", "aifc", "aiff", "bwf", "caf", "flac", "m4a", "m4b", "m4p", "m4r", "mka", "mkv",
+    "mov", "mp1", "mp2", "mp3", "mp4", "oga", "ogg", "opus", "rf64", "wav", "wave", "webm",
 ];
 
 /// Folders within folders; deeper than any path that a system takes, so only a bound.
