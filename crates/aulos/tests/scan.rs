@@ -133,6 +133,7 @@ fn figures_of_music_and_speech_are_those_of_ffmpeg_in_all_formats() {
         ("surround.ogg", 6, 48_000, "-c:a libvorbis -q:a 5"),
         ("a.opus", 2, 48_000, "-c:a libopus -b:a 128k"),
         ("mono.opus", 1, 48_000, "-c:a libopus -b:a 64k"),
+        ("surround.opus", 6, 48_000, "-c:a libopus -b:a 256k"),
         ("a.m4a", 2, 44_100, "-c:a aac -b:a 160k"),
         ("a.aiff", 2, 48_000, "-c:a pcm_s16be"),
         ("alac.m4a", 2, 48_000, "-c:a alac"),

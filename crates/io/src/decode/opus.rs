@@ -2,18 +2,21 @@
 
 use aulos_core::{ChannelLayout, SampleRate};
 use opus_rs::OpusDecoder;
+use opus_rs::multistream::{ChannelMappingTable, MultistreamDecoder};
 
 /// What stands in front of an Opus stream (RFC 7845 section 5.1).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Head {
     layout: ChannelLayout,
+    /// How streams of one and two channels make up more of them.
+    table: Option<ChannelMappingTable>,
     /// Frames at the beginning that only the decoder needs.
     pub(super) pre_skip: u16,
     gain: f32,
 }
 
 impl Head {
-    /// Reads `OpusHead`; `None` for what is not one, or has more than two channels.
+    /// Reads `OpusHead`; `None` for what is not one, or is to be rendered first (ambisonics).
     ///
     /// In MP4 the same fields are big endian and the version is 0 (Opus in ISOBMFF, section 4.3.2).
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
@@ -24,26 +27,61 @@ impl Head {
             1..=15 => (u16::from_le_bytes([s0, s1]), i16::from_le_bytes([g0, g1])),
             _ => return None,
         };
-        let layout = match (family, channels) {
-            (0 | 1, 1) => ChannelLayout::MONO,
-            (0 | 1, 2) => ChannelLayout::STEREO,
+        let layout = ChannelLayout::new(usize::from(channels)).ok()?;
+        let table = match (family, channels) {
+            (0 | 1, 1 | 2) => None,
+            (1, 3..=8) | (255, _) => Some(table(family, channels, bytes.get(HEAD_LEN..)?)?),
             _ => return None,
         };
-        Some(Self { layout, pre_skip, gain: 10f32.powf(f32::from(gain) / (256.0 * 20.0)) })
+        let gain = 10f32.powf(f32::from(gain) / (256.0 * 20.0));
+        Some(Self { layout, table, pre_skip, gain })
     }
 }
 
-/// A decoder for one stream.
+/// The channel mapping table (RFC 7845 section 5.1.1), with the channels in the order of WAVE.
+fn table(family: u8, channels: u8, tail: &[u8]) -> Option<ChannelMappingTable> {
+    let mut table = ChannelMappingTable::parse(family, channels, tail)?;
+    let decoded = table.stream_count.checked_add(table.coupled_count)?;
+    let is_sane = table.stream_count > 0
+        && table.coupled_count <= table.stream_count
+        && table.mapping.iter().all(|&from| from < decoded || from == SILENT);
+    if !is_sane {
+        return None;
+    }
+    // The order of Vorbis (section 5.1.1.2): L C R, surrounds, LFE.
+    let order: &[usize] = match (family, channels) {
+        (1, 3) => &[0, 2, 1],
+        (1, 5) => &[0, 2, 1, 3, 4],
+        (1, 6) => &[0, 2, 1, 5, 3, 4],
+        (1, 7) => &[0, 2, 1, 6, 5, 3, 4],
+        (1, 8) => &[0, 2, 1, 7, 5, 6, 3, 4],
+        _ => return Some(table),
+    };
+    table.mapping = order.iter().filter_map(|&at| table.mapping.get(at).copied()).collect();
+    Some(table)
+}
+
+/// A decoder for one stream, or for several that together have more than two channels.
 pub(super) struct Opus {
-    decoder: Box<OpusDecoder>,
+    decoder: Decoder,
     head: Head,
+}
+
+enum Decoder {
+    One(Box<OpusDecoder>),
+    Many(Box<MultistreamDecoder>),
 }
 
 impl Opus {
     /// `None` when the library refuses.
     pub(super) fn new(head: Head) -> Option<Self> {
-        let decoder = OpusDecoder::new(48_000, head.layout.channels()).ok()?;
-        Some(Self { decoder: Box::new(decoder), head })
+        let decoder = match &head.table {
+            None => Decoder::One(Box::new(OpusDecoder::new(HZ, head.layout.channels()).ok()?)),
+            Some(table) => {
+                Decoder::Many(Box::new(MultistreamDecoder::new(HZ, table.clone()).ok()?))
+            }
+        };
+        Some(Self { decoder, head })
     }
 
     /// Always 48 kHz, whatever the encoder was given.
@@ -59,7 +97,10 @@ impl Opus {
     pub(super) fn decode(&mut self, packet: &[u8], out: &mut Vec<f32>) -> bool {
         let channels = self.head.layout.channels();
         out.resize(LONGEST_PACKET * channels, 0.0);
-        let frames = self.decoder.decode(packet, LONGEST_PACKET, out);
+        let frames = match &mut self.decoder {
+            Decoder::One(decoder) => decoder.decode(packet, LONGEST_PACKET, out),
+            Decoder::Many(decoder) => decoder.decode(packet, LONGEST_PACKET, out),
+        };
         out.truncate(frames.unwrap_or(0) * channels);
         for sample in out.iter_mut() {
             *sample *= self.head.gain;
@@ -67,6 +108,14 @@ impl Opus {
         frames.is_ok()
     }
 }
+
+const HZ: i32 = 48_000;
+
+/// `OpusHead` up to the mapping table.
+const HEAD_LEN: usize = 19;
+
+/// What the table says for a channel that is silent.
+const SILENT: u8 = 255;
 
 /// 120 ms (RFC 6716 section 3.2.5).
 const LONGEST_PACKET: usize = 5_760;
@@ -81,9 +130,22 @@ mod tests {
     fn both_byte_orders() {
         let ogg = b"OpusHead\x01\x02\x38\x01\x80\xbb\0\0\0\0\0";
         let mp4 = b"OpusHead\x00\x02\x01\x38\0\0\xbb\x80\0\0\0";
-        let wanted = Head { layout: ChannelLayout::STEREO, pre_skip: 312, gain: 1.0 };
-        assert_eq!(Head::parse(ogg), Some(wanted));
+        let wanted = Head { layout: ChannelLayout::STEREO, table: None, pre_skip: 312, gain: 1.0 };
+        assert_eq!(Head::parse(ogg), Some(wanted.clone()));
         assert_eq!(Head::parse(mp4), Some(wanted));
+    }
+
+    #[test]
+    fn six_channels_come_in_the_order_of_wave_and_lies_are_refused() {
+        let head = |tail: &[u8]| {
+            let fixed = b"OpusHead\x01\x06\x38\x01\x80\xbb\0\0\0\0\x01";
+            Head::parse(&[&fixed[..], tail].concat())
+        };
+        let table = head(&[4, 2, 0, 4, 1, 2, 3, 5]).and_then(|head| head.table).unwrap();
+        assert_eq!(table.mapping, [0, 1, 4, 5, 2, 3]);
+        assert!(head(&[4, 2, 0, 4, 1, 2, 3, 6]).is_none(), "a channel that is in no stream");
+        assert!(head(&[2, 3, 0, 4, 1, 2, 3, 4]).is_none(), "more pairs than streams");
+        assert!(head(&[4, 2, 0, 4]).is_none(), "cut off");
     }
 
     proptest! {
@@ -93,12 +155,16 @@ mod tests {
             packets in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..80), 1..8),
         ) {
             Head::parse(&head);
-            let good = Head { layout: ChannelLayout::STEREO, pre_skip: 0, gain: 1.0 };
-            let mut opus = Opus::new(good).unwrap();
-            let mut out = Vec::new();
-            for packet in packets {
-                opus.decode(&packet, &mut out);
-                prop_assert!(out.len() <= 2 * LONGEST_PACKET);
+            let two = Head { layout: ChannelLayout::STEREO, table: None, pre_skip: 0, gain: 1.0 };
+            let six = b"OpusHead\x01\x06\0\0\x80\xbb\0\0\0\0\x01\x04\x02\0\x04\x01\x02\x03\x05";
+            for head in [two, Head::parse(six).unwrap()] {
+                let channels = head.layout.channels();
+                let mut opus = Opus::new(head).unwrap();
+                let mut out = Vec::new();
+                for packet in &packets {
+                    opus.decode(packet, &mut out);
+                    prop_assert!(out.len() <= channels * LONGEST_PACKET);
+                }
             }
         }
     }
