@@ -21,11 +21,13 @@ const SIZES: [(usize, usize); 4] = [(1500, 1000), (6000, 1000), (1500, 5000), (6
 fn main() {
     let reps = argument("reps", 7);
     let mut rows = Vec::new();
-    for (write, read) in SIZES {
+    let (write, read) = (argument("write", 0), argument("read", 0));
+    let wanted = |&(w, r): &(usize, usize)| [0, w].contains(&write) && [0, r].contains(&read);
+    for (write, read) in SIZES.into_iter().filter(wanted) {
         let times = rounds(reps, &ALONE, |run| run(write, read));
         alone_rows(&mut rows, write, read, &times.map(|values| minimum(&values)));
     }
-    for (write, read) in SIZES {
+    for (write, read) in SIZES.into_iter().filter(wanted) {
         let times = rounds(reps, &PAIR, |run| run(write, read));
         let [ours, plain, rtrb, tokio] = times.map(|mut values| median(&mut values));
         let mut row = |peer: &str, time, target| {

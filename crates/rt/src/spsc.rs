@@ -22,10 +22,18 @@ pub(crate) struct Line<T>(pub(crate) T);
 /// What both ends can see.
 #[derive(Debug)]
 pub(crate) struct Positions {
-    write: Line<AtomicUsize>,
+    write: Line<WriteSide>,
     read: Line<AtomicUsize>,
     /// Written once, so reading it costs nothing: it stays in everybody's cache.
     ends: Line<[AtomicU32; 2]>,
+}
+
+/// On one line, so that whoever fetches the one has the other.
+#[derive(Debug)]
+struct WriteSide {
+    tail: AtomicUsize,
+    /// Added to a position to find its place in memory. Changes only while nothing waits.
+    shift: AtomicUsize,
 }
 
 /// How an end left that has nothing else to say. 0 means that it is still there.
@@ -34,9 +42,9 @@ pub(crate) const GONE: u32 = 1;
 impl Positions {
     /// Both positions at `start`, both ends present.
     pub(crate) fn new(start: usize) -> Self {
-        let position = || Line(AtomicUsize::new(start));
+        let write = WriteSide { tail: AtomicUsize::new(start), shift: AtomicUsize::new(0) };
         let ends = Line([AtomicU32::new(0), AtomicU32::new(0)]);
-        Self { write: position(), read: position(), ends }
+        Self { write: Line(write), read: Line(AtomicUsize::new(start)), ends }
     }
 
     /// The reader's position. Acquire: it has finished with every item below.
@@ -48,15 +56,17 @@ impl Positions {
     /// The writer's position. Acquire: the items below it are visible.
     #[inline]
     pub(crate) fn tail(&self) -> usize {
-        self.write.0.load(Ordering::Acquire)
+        self.write.0.tail.load(Ordering::Acquire)
     }
 
     /// How the writer left, or 0. What it published before is visible to whoever sees this.
+    #[inline]
     pub(crate) fn writer_left(&self) -> u32 {
         self.ends.0[0].load(Ordering::Acquire)
     }
 
     /// How the reader left, or 0.
+    #[inline]
     pub(crate) fn reader_left(&self) -> u32 {
         self.ends.0[1].load(Ordering::Acquire)
     }
@@ -78,11 +88,12 @@ pub(crate) struct WriteEnd {
     tail: usize,
     head: Cell<usize>,
     capacity: usize,
+    shift: usize,
 }
 
 impl WriteEnd {
     pub(crate) fn new(start: usize, capacity: usize) -> Self {
-        Self { tail: start, head: Cell::new(start), capacity }
+        Self { tail: start, head: Cell::new(start), capacity, shift: 0 }
     }
 
     /// Makes the next `n` items visible to the consumer.
@@ -90,13 +101,37 @@ impl WriteEnd {
     pub(crate) fn publish(&mut self, shared: &Positions, n: usize) {
         self.tail = self.tail.wrapping_add(n);
         // Release: the consumer that sees the position sees the items below it.
-        shared.write.0.store(self.tail, Ordering::Release);
+        shared.write.0.tail.store(self.tail, Ordering::Release);
     }
 
-    /// Where the next item goes.
+    /// If nothing waits, lets the next item go to the first place of the memory, which the caches
+    /// know best; says whether it did. Only where nobody but the consumer moves its position.
+    ///
+    /// The consumer cannot look at an old place by the new rule, nor at a new one by the old: all
+    /// that it knows of is consumed, so it must load the position before it finds more, and the
+    /// shift that it loads after that is this one. The next change comes only when it has consumed
+    /// what it found.
+    #[inline]
+    pub(crate) fn rewind(&mut self, shared: &Positions) -> bool {
+        let empty = self.free_now(shared) == self.capacity;
+        if empty {
+            self.shift = self.tail.wrapping_neg();
+            // Relaxed: the release of the next position carries it.
+            shared.write.0.shift.store(self.shift, Ordering::Relaxed);
+        }
+        empty
+    }
+
+    /// Number of the next item.
     #[inline]
     pub(crate) fn position(&self) -> usize {
         self.tail
+    }
+
+    /// Where the next item goes, for memory that goes around.
+    #[inline]
+    pub(crate) fn place(&self) -> usize {
+        self.tail.wrapping_add(self.shift)
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -135,11 +170,12 @@ impl WriteEnd {
 pub(crate) struct ReadEnd {
     head: usize,
     tail: Cell<usize>,
+    shift: Cell<usize>,
 }
 
 impl ReadEnd {
     pub(crate) fn new(start: usize) -> Self {
-        Self { head: start, tail: Cell::new(start) }
+        Self { head: start, tail: Cell::new(start), shift: Cell::new(0) }
     }
 
     /// Gives the next `n` items back to the producer.
@@ -160,10 +196,16 @@ impl ReadEnd {
         }
     }
 
-    /// Where the next item is.
+    /// Number of the next item.
     #[inline]
     pub(crate) fn position(&self) -> usize {
         self.head
+    }
+
+    /// Where the next item is, if one waits, for memory that goes around.
+    #[inline]
+    pub(crate) fn place(&self) -> usize {
+        self.head.wrapping_add(self.shift.get())
     }
 
     /// How many items wait; looks at the producer only when fewer than `want` are known to wait.
@@ -177,6 +219,8 @@ impl ReadEnd {
     #[inline]
     pub(crate) fn len_now(&self, shared: &Positions) -> usize {
         self.tail.set(shared.tail());
+        // Relaxed: it was set before the position that was just acquired.
+        self.shift.set(shared.write.0.shift.load(Ordering::Relaxed));
         self.tail.get().wrapping_sub(self.head)
     }
 }

@@ -97,6 +97,7 @@ fn starting_at(config: &PipeConfig, start: usize) -> Result<(PipeWriter, PipeRea
         turn: (config.overflow == Overflow::DropOldest).then(|| Turn::new(start)),
         capacity,
         frame,
+        odd_frame: !frame.is_power_of_two(),
         rate: config.rate,
         pause,
         resume,

@@ -83,7 +83,7 @@ impl PipeReader {
         let wanted = self.core.whole(out.len());
         let n = self.end.len(&self.core.positions, wanted).min(wanted);
         // SAFETY: published bytes are the reader's until they are released.
-        unsafe { self.core.memory.copy_out(self.end.position(), &mut out[..n]) };
+        unsafe { self.core.memory.copy_out(self.end.place(), &mut out[..n]) };
         self.take(n);
         n
     }
@@ -150,7 +150,7 @@ impl PipeReader {
 
     #[inline]
     fn show(&mut self, n: usize) -> &[u8] {
-        let at = self.end.position();
+        let at = self.end.place();
         if self.core.memory.run(at, n) < n {
             let scratch = &mut self.scratch[..n];
             // SAFETY: published bytes are the reader's until they are released.
@@ -174,7 +174,8 @@ impl PipeReader {
     /// `consumed` counts as equal.
     #[inline]
     pub fn advance(&mut self, consumed: usize, examined: usize) {
-        self.begin();
+        // No clear is heeded here: what was shown is still there.
+        self.begin_to_look();
         let most = consumed.max(examined);
         let len = self.end.len(&self.core.positions, most);
         assert!(most <= len, "advance over {most} bytes, {len} are there");
@@ -268,6 +269,14 @@ impl PipeReader {
     /// Takes note of what others did to the reading position, and of our looking.
     #[inline]
     fn begin(&mut self) {
+        self.begin_to_look();
+        if let Some(below) = self.core.clear.0.new_request(&mut self.clears) {
+            self.clear_below(below);
+        }
+    }
+
+    #[inline]
+    fn begin_to_look(&mut self) {
         if let Some(turn) = &self.core.turn
             && !self.looking
         {
@@ -275,9 +284,6 @@ impl PipeReader {
             self.looking = true;
             self.end.jump(&self.core.positions, pushed_out);
             self.note_skip(pushed_out);
-        }
-        if let Some(below) = self.core.clear.0.new_request(&mut self.clears) {
-            self.clear_below(below);
         }
     }
 

@@ -20,6 +20,8 @@ pub(super) struct Core {
     pub(super) capacity: usize,
     /// Bytes per frame.
     pub(super) frame: usize,
+    /// The frame is no power of two, so that whole frames take a division.
+    pub(super) odd_frame: bool,
     /// Frames per second, or 0.
     pub(super) rate: u32,
     /// In bytes.
@@ -136,7 +138,7 @@ impl Core {
     /// Rounds down to whole frames.
     #[inline]
     pub(super) fn whole(&self, bytes: usize) -> usize {
-        if self.frame == 1 { bytes } else { bytes - bytes % self.frame }
+        if self.odd_frame { bytes - bytes % self.frame } else { bytes & !(self.frame - 1) }
     }
 
     pub(super) fn amount(&self, bytes: usize) -> Fill {

@@ -23,6 +23,7 @@ pub struct PipeWriter {
     total: u64,
     high_water: usize,
     reserved: usize,
+    rewind: Rewind,
     /// Where a reservation lies that memory cannot give in one piece.
     scratch: Box<[u8]>,
     scratched: bool,
@@ -39,6 +40,7 @@ impl PipeWriter {
         heard: Reader<Option<Stamp>>,
     ) -> Self {
         let end = WriteEnd::new(start, core.capacity);
+        let rewind = Rewind::new(start, core.capacity, core.turn.is_none());
         let spare = if core.memory.is_mirrored() { 0 } else { core.capacity };
         let scratch = vec![0; spare].into_boxed_slice();
         Self {
@@ -48,6 +50,7 @@ impl PipeWriter {
             total: 0,
             high_water: 0,
             reserved: 0,
+            rewind,
             scratch,
             scratched: false,
             stamps,
@@ -129,9 +132,10 @@ impl PipeWriter {
     /// Wait-free, no allocation, no system call.
     #[inline]
     pub fn reserve(&mut self, n: usize) -> &mut [u8] {
-        let n = self.core.whole(n.min(self.room(n)));
+        let room = self.room(n);
+        let n = self.core.whole(n.min(room));
         self.reserved = n;
-        let at = self.end.position();
+        let at = self.end.place();
         self.scratched = self.core.memory.run(at, n) < n;
         if self.scratched {
             return &mut self.scratch[..n];
@@ -155,7 +159,7 @@ impl PipeWriter {
         assert!(self.core.whole(n) == n, "commit of {n} bytes, which are not whole frames");
         if self.scratched {
             // SAFETY: what was reserved is free, and free bytes are the writer's.
-            unsafe { self.core.memory.copy_in(self.end.position(), &self.scratch[..n]) };
+            unsafe { self.core.memory.copy_in(self.end.place(), &self.scratch[..n]) };
         }
         self.publish(n);
     }
@@ -245,7 +249,7 @@ impl PipeWriter {
     #[inline]
     fn put(&mut self, data: &[u8]) {
         // SAFETY: the callers have checked that there is room, which is the writer's.
-        unsafe { self.core.memory.copy_in(self.end.position(), data) };
+        unsafe { self.core.memory.copy_in(self.end.place(), data) };
         self.publish(data.len());
     }
 
@@ -276,13 +280,68 @@ impl PipeWriter {
 
     /// How many bytes fit; looks at the reader only when fewer than `want` are known to fit.
     #[inline]
-    fn room(&self, want: usize) -> usize {
+    fn room(&mut self, want: usize) -> usize {
+        if self.rewind.is_due(self.end.position()) {
+            let empty = self.end.rewind(&self.core.positions);
+            self.rewind.tried(self.end.position(), empty);
+        }
         match &self.core.turn {
             None => self.end.free(&self.core.positions, want),
             Some(turn) => self.end.assume_head(turn.head(self.end.position())),
         }
     }
 }
+
+/// When to see whether the pipe is empty, so that writing can go on at the start of its memory.
+///
+/// A pipe that goes round and round touches all of its memory, even if only a few kilobytes ever
+/// wait in it: 64 KiB are more than most first-level caches hold, and copying within that cache is
+/// three times as fast. But a look at the reader's position can cost a trip between cores. So it is
+/// worth a look only some way into the memory, and not again for long if the reader never catches
+/// up.
+#[derive(Debug)]
+struct Rewind {
+    /// Position of the latest rewind, or of the end of the latest tries.
+    last: usize,
+    /// How far from there the next try is.
+    distance: usize,
+    nearest: usize,
+    farthest: usize,
+    tries: u32,
+}
+
+impl Rewind {
+    fn new(start: usize, capacity: usize, possible: bool) -> Self {
+        let nearest = if possible { NEAREST.min(capacity / 4) } else { usize::MAX };
+        let farthest = capacity.saturating_mul(FARTHEST);
+        Self { last: start, distance: nearest, nearest, farthest, tries: 0 }
+    }
+
+    #[inline]
+    fn is_due(&self, position: usize) -> bool {
+        position.wrapping_sub(self.last) >= self.distance
+    }
+
+    fn tried(&mut self, position: usize, done: bool) {
+        self.tries += 1;
+        if done {
+            self.distance = self.nearest;
+        } else if self.tries == TRIES {
+            self.distance = (2 * self.distance).min(self.farthest);
+        } else {
+            return;
+        }
+        self.last = position;
+        self.tries = 0;
+    }
+}
+
+/// A page: far enough to make looks rare, near enough to leave a first-level cache to others.
+const NEAREST: usize = 4096;
+/// In capacities.
+const FARTHEST: usize = 64;
+/// Looks in a row: when writes and reads differ in size the pipe is empty now and then only.
+const TRIES: u32 = 16;
 
 impl Drop for PipeWriter {
     fn drop(&mut self) {

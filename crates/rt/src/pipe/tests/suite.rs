@@ -1,0 +1,600 @@
+//! The pipe against a `VecDeque`, just before the positions wrap included; then its ends as threads
+//! and as tasks.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::MIRRORED;
+use crate::pipe::*;
+
+/// A pipe as configured, over the memory that this run of the tests is about.
+fn pipe(config: &PipeConfig) -> Result<(PipeWriter, PipeReader), ConfigError> {
+    starting_at(config, 0)
+}
+
+fn starting_at(config: &PipeConfig, start: usize) -> Result<(PipeWriter, PipeReader), ConfigError> {
+    let ends =
+        crate::pipe::starting_at(&PipeConfig { mirrored: MIRRORED, ..config.clone() }, start)?;
+    assert_eq!(ends.0.monitor().is_mirrored(), MIRRORED);
+    Ok(ends)
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Write(usize),
+    Reserve(usize, usize),
+    Read(usize),
+    Peek(usize),
+    Advance(usize),
+    Clear,
+    AskToClear,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let n = || 0..40_usize;
+    prop_oneof![
+        4 => n().prop_map(Op::Write),
+        2 => (n(), n()).prop_map(|(n, k)| Op::Reserve(n, k)),
+        4 => n().prop_map(Op::Read),
+        1 => n().prop_map(Op::Peek),
+        2 => n().prop_map(Op::Advance),
+        1 => Just(Op::Clear),
+        1 => Just(Op::AskToClear),
+    ]
+}
+
+fn config() -> impl Strategy<Value = PipeConfig> {
+    let overflow = prop_oneof![
+        Just(Overflow::Block),
+        Just(Overflow::Error),
+        Just(Overflow::DropNewest),
+        Just(Overflow::DropOldest)
+    ];
+    let underrun = prop_oneof![Just(Underrun::Short), Just(Underrun::Silence)];
+    (1..14_usize, 1..5_usize, overflow, underrun).prop_map(
+        |(capacity, channels, overflow, underrun)| PipeConfig {
+            overflow,
+            underrun,
+            ..PipeConfig::audio(48_000, channels, Sample::U8, capacity)
+        },
+    )
+}
+
+/// The pipe and what it should be.
+struct Pair {
+    config: PipeConfig,
+    writer: PipeWriter,
+    reader: PipeReader,
+    model: VecDeque<u8>,
+    capacity: usize,
+    next: u8,
+    /// How much at the front the writer wants to be cleared.
+    to_clear: usize,
+    skipped: usize,
+    high_water: usize,
+    dropped: usize,
+}
+
+impl Pair {
+    fn new(config: PipeConfig, start: usize) -> Self {
+        let (writer, reader) = starting_at(&config, start).unwrap();
+        let capacity = config.capacity_frames * config.channels;
+        let model = VecDeque::new();
+        let (next, to_clear, skipped, high_water, dropped) = (0, 0, 0, 0, 0);
+        Self {
+            config,
+            writer,
+            reader,
+            model,
+            capacity,
+            next,
+            to_clear,
+            skipped,
+            high_water,
+            dropped,
+        }
+    }
+
+    fn numbers(&mut self, n: usize) -> Vec<u8> {
+        (0..n)
+            .map(|_| {
+                self.next = self.next.wrapping_add(1);
+                self.next
+            })
+            .collect()
+    }
+
+    fn whole(&self, n: usize) -> usize {
+        n / self.config.channels * self.config.channels
+    }
+
+    fn write(&mut self, n: usize) {
+        let data = self.numbers(n);
+        let n = self.whole(n);
+        let room = self.capacity - self.model.len();
+        let result = self.writer.write(&data);
+        if n > room && self.config.overflow == Overflow::Error {
+            assert_eq!(result, Err(WriteError::Full { free: room }));
+            return;
+        }
+        let written = result.unwrap();
+        let mut dropped = 0;
+        if self.config.overflow == Overflow::DropOldest {
+            self.model.extend(&data[..n]);
+            dropped = self.model.len().saturating_sub(self.capacity);
+            let old = dropped.min(self.model.len() - n);
+            self.model.drain(..dropped);
+            self.skipped += old;
+            self.to_clear = self.to_clear.saturating_sub(old);
+            assert_eq!(written.stored, n.min(self.capacity));
+        } else {
+            let stored = n.min(room);
+            self.model.extend(&data[..stored]);
+            if self.config.overflow == Overflow::DropNewest {
+                dropped = n - stored;
+            }
+            assert_eq!(written.stored, stored);
+        }
+        assert_eq!(written.dropped, dropped);
+        self.dropped += dropped;
+    }
+
+    fn reserve(&mut self, n: usize, k: usize) {
+        let given = self.whole(n.min(self.capacity - self.model.len()));
+        let k = self.whole(k.min(given));
+        let data = self.numbers(k);
+        let place = self.writer.reserve(n);
+        assert_eq!(place.len(), given);
+        place[..k].copy_from_slice(&data);
+        self.writer.commit(k);
+        self.model.extend(data);
+    }
+
+    /// What the reader finds out at its next call.
+    fn notice(&mut self) {
+        self.model.drain(..self.to_clear);
+        self.skipped += std::mem::take(&mut self.to_clear);
+    }
+
+    fn read(&mut self, n: usize) {
+        self.notice();
+        let real = self.whole(n.min(self.model.len()));
+        let mut out = vec![0xEE; n];
+        let read = self.reader.read(&mut out);
+        assert_eq!((read.bytes, read.end), (real, None));
+        assert_eq!(read.skipped, std::mem::take(&mut self.skipped));
+        assert!(self.model.drain(..real).eq(out[..real].iter().copied()));
+        let silent = self.config.underrun == Underrun::Silence;
+        assert_eq!(read.padded, if silent { n - real } else { 0 });
+        let rest = if silent { 0x80 } else { 0xEE };
+        assert!(out[real..].iter().all(|&byte| byte == rest));
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Write(n) => self.write(n),
+            Op::Reserve(n, k) => self.reserve(n, k),
+            Op::Read(n) => self.read(n),
+            Op::Peek(n) => {
+                self.notice();
+                let there = self.reader.peek(n).map(<[u8]>::to_vec);
+                let expected = (n <= self.model.len()).then(|| self.model.range(..n));
+                assert_eq!(there, expected.map(|bytes| bytes.copied().collect()));
+                self.reader.advance(0, 0);
+            }
+            Op::Advance(n) => {
+                self.notice();
+                assert!(self.reader.peek_all().iter().eq(&self.model));
+                let examined = n.min(self.model.len());
+                let consumed = self.whole(examined);
+                self.reader.advance(consumed, examined);
+                self.model.drain(..consumed);
+            }
+            Op::Clear => {
+                self.notice();
+                assert_eq!(self.reader.clear(), self.model.len());
+                self.model.clear();
+            }
+            Op::AskToClear => {
+                self.writer.clear();
+                self.to_clear = self.model.len();
+            }
+        }
+        self.high_water = self.high_water.max(self.model.len());
+    }
+
+    fn check_figures(&self) {
+        let monitor = self.reader.monitor();
+        assert_eq!(monitor.fill().bytes, self.model.len());
+        assert_eq!(self.writer.free().bytes, self.capacity - self.model.len());
+        assert_eq!(monitor.high_water().bytes, self.high_water);
+        let channels = self.config.channels as u64;
+        assert_eq!(monitor.dropped_frames() * channels, self.dropped as u64);
+        assert_eq!(monitor.capacity().frames, self.config.capacity_frames);
+    }
+}
+
+proptest! {
+    #[test]
+    fn is_a_bounded_queue_of_frames(
+        config in config(),
+        before_wrap in 0..60_usize,
+        ops in prop::collection::vec(op(), 0..120),
+    ) {
+        let mut pair = Pair::new(config, 0_usize.wrapping_sub(before_wrap));
+        for op in ops {
+            pair.apply(&op);
+            pair.check_figures();
+        }
+        // Whatever happened, both ends agree on the number of a frame.
+        pair.reader.clear();
+        prop_assert_eq!(pair.reader.position(), pair.writer.position());
+    }
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let make = |config: PipeConfig| pipe(&config).map(|_| ()).unwrap_err();
+    let bytes = PipeConfig::bytes;
+    assert_eq!(make(bytes(0)), ConfigError::Empty);
+    assert_eq!(make(PipeConfig { channels: 0, ..bytes(1) }), ConfigError::Empty);
+    assert_eq!(make(bytes(usize::MAX)), ConfigError::OutOfMemory);
+    assert_eq!(make(bytes(usize::MAX / 4)), ConfigError::OutOfMemory);
+    let backpressure = Backpressure { pause_frames: Some(4), resume_frames: Some(4) };
+    assert_eq!(make(PipeConfig { backpressure, ..bytes(8) }), ConfigError::Thresholds);
+    let backpressure = Backpressure { pause_frames: Some(9), resume_frames: None };
+    assert_eq!(make(PipeConfig { backpressure, ..bytes(8) }), ConfigError::Thresholds);
+    let repeat = PipeConfig { underrun: Underrun::Repeat, ..bytes(8) };
+    assert_eq!(make(repeat), ConfigError::CannotFade);
+}
+
+/// A clear that comes while the reader looks is heeded at its next look and not before.
+#[test]
+fn what_was_shown_can_be_consumed_whatever_the_writer_asks_meanwhile() {
+    for overflow in [Overflow::Block, Overflow::DropOldest] {
+        let (mut writer, mut reader) =
+            pipe(&PipeConfig { overflow, ..PipeConfig::bytes(8) }).unwrap();
+        assert_eq!(writer.write(b"abcd").unwrap().stored, 4);
+        assert_eq!(reader.peek(3), Some(&b"abc"[..]));
+        writer.clear();
+        assert_eq!(writer.write(b"ef").unwrap().stored, 2);
+        reader.advance(3, 3);
+        assert_eq!(reader.peek_all(), b"ef");
+        assert_eq!((reader.take_skipped(), reader.position()), (1, 4));
+    }
+}
+
+/// A pipe that is emptied again and again, of a size at which its memory is not gone round.
+#[test]
+fn a_pipe_that_is_emptied_begins_at_the_front_again() {
+    let (mut writer, mut reader) = pipe(&PipeConfig::bytes(64 * 1024)).unwrap();
+    let (mut written, mut taken, mut out) = (0, 0, vec![0; 5000]);
+    let mut places = std::collections::BTreeSet::new();
+    for round in 0..1000 {
+        let data = stream(written, 700 + round * 13 % 4000);
+        assert_eq!(writer.write(&data).unwrap().stored, data.len());
+        written += data.len();
+        // Sometimes a rest stays for a while, so that not every look finds nothing.
+        let n = written - taken - if round % 7 == 3 { 100 } else { 0 };
+        places.insert(reader.peek(n).unwrap().as_ptr().addr());
+        assert_eq!(reader.read(&mut out[..n]).bytes, n);
+        assert_eq!(out[..n], stream(taken, n));
+        taken += n;
+    }
+    let span = places.last().unwrap() - places.first().unwrap();
+    assert!(span < 32 * 1024, "{span} bytes are in use");
+}
+
+#[test]
+fn amounts_are_bytes_and_frames_and_time() {
+    let (mut writer, reader) = pipe(&PipeConfig::audio(8000, 2, Sample::S16Le, 100)).unwrap();
+    assert_eq!(writer.write(&[1; 43]).unwrap().stored, 40);
+    let fill = reader.available();
+    assert_eq!((fill.bytes, fill.frames, fill.duration.as_micros()), (40, 10, 1250));
+}
+
+#[test]
+fn the_end_comes_after_the_data() {
+    let ends: [(fn(PipeWriter), End); 3] = [
+        (PipeWriter::finish, End::Finished),
+        (|writer| writer.fail(7), End::Failed(7)),
+        (drop, End::Dropped),
+    ];
+    for (leave, end) in ends {
+        let (mut writer, mut reader) = pipe(&PipeConfig::bytes(8)).unwrap();
+        assert_eq!(writer.write(b"abc").unwrap().stored, 3);
+        leave(writer);
+        assert_eq!(reader.end(), None);
+        let mut out = [0; 2];
+        assert_eq!((reader.read(&mut out).end, out), (None, *b"ab"));
+        let last = reader.read(&mut out);
+        assert_eq!((last.bytes, last.end), (1, Some(end)));
+        let after = reader.read(&mut out);
+        assert_eq!((after.bytes, after.end), (0, Some(end)));
+    }
+}
+
+#[test]
+fn a_writer_learns_that_nobody_reads() {
+    let (mut writer, reader) = pipe(&PipeConfig::bytes(8)).unwrap();
+    drop(reader);
+    assert!(writer.is_abandoned());
+    assert_eq!(writer.write(b"a"), Err(WriteError::ReaderGone));
+    assert_eq!(writer.blocking().reserve(1), Err(WriteError::ReaderGone));
+}
+
+#[test]
+fn while_the_reader_looks_the_newest_are_dropped() {
+    let config = PipeConfig { overflow: Overflow::DropOldest, ..PipeConfig::bytes(4) };
+    let (mut writer, mut reader) = pipe(&config).unwrap();
+    assert_eq!(writer.write(b"abcd").unwrap().dropped, 0);
+    assert_eq!(reader.peek(2), Some(&b"ab"[..]));
+    let written = writer.write(b"ef").unwrap();
+    assert_eq!((written.stored, written.dropped), (0, 2));
+    reader.advance(1, 1);
+    let written = writer.write(b"gh").unwrap();
+    assert_eq!((written.stored, written.dropped), (2, 1));
+    assert_eq!(reader.peek_all(), b"cdgh");
+    reader.advance(4, 4);
+    assert_eq!((reader.take_skipped(), reader.position()), (1, 6));
+}
+
+#[test]
+fn repeats_and_fades_what_was_heard_last() {
+    let config = PipeConfig {
+        underrun: Underrun::Repeat,
+        ..PipeConfig::audio(400, 1, Sample::U8, 16) // 10 ms are 4 frames
+    };
+    let (mut writer, mut reader) = pipe(&config).unwrap();
+    assert_eq!(writer.write(&[0x90, 0xC0]).unwrap().stored, 2);
+    let mut out = [0; 8];
+    let read = reader.read(&mut out);
+    assert_eq!((read.bytes, read.padded), (2, 6));
+    assert_eq!(out, [0x90, 0xC0, 0xC0, 0x8C, 0x88, 0x90, 0x80, 0x80]);
+    assert_eq!(reader.monitor().padded_frames(), 6);
+}
+
+#[test]
+fn stamps_cross_in_both_directions() {
+    let (mut writer, mut reader) = pipe(&PipeConfig::audio(48_000, 2, Sample::S16Le, 9)).unwrap();
+    assert_eq!((writer.reader_stamp(), reader.writer_stamp()), (None, None));
+    assert_eq!(writer.write(&[0; 20]).unwrap().stored, 20);
+    writer.stamp(1000);
+    assert_eq!(reader.writer_stamp(), Some(Stamp { frame: 5, nanos: 1000 }));
+    assert_eq!(reader.read(&mut [0; 8]).bytes, 8);
+    reader.stamp(3000);
+    assert_eq!(writer.reader_stamp(), Some(Stamp { frame: 2, nanos: 3000 }));
+}
+
+#[test]
+#[should_panic(expected = "4 are reserved")]
+fn more_than_reserved_cannot_be_committed() {
+    let (mut writer, _reader) = pipe(&PipeConfig::bytes(4)).unwrap();
+    writer.reserve(9);
+    writer.commit(5);
+}
+
+#[test]
+#[should_panic(expected = "part of a frame")]
+fn no_part_of_a_frame_can_be_consumed() {
+    let (mut writer, mut reader) = pipe(&PipeConfig::audio(1, 2, Sample::U8, 4)).unwrap();
+    assert_eq!(writer.write(&[0; 4]).unwrap().stored, 4);
+    reader.advance(1, 2);
+}
+
+/// Byte number `i` of the endless test stream.
+fn byte(i: usize) -> u8 {
+    let [byte, ..] = (i.wrapping_mul(31) >> 3).to_le_bytes();
+    byte
+}
+
+fn stream(from: usize, n: usize) -> Vec<u8> {
+    (from..from + n).map(byte).collect()
+}
+
+const LONG: usize = 1_000_000;
+
+#[test]
+fn threads_that_wait_pass_everything_on() {
+    let thresholds = [(None, None), (Some(300), Some(0)), (Some(1), Some(0)), (None, Some(999))];
+    for (pause_frames, resume_frames) in thresholds {
+        let backpressure = Backpressure { pause_frames, resume_frames };
+        let config = PipeConfig { backpressure, ..PipeConfig::bytes(1000) };
+        let (writer, reader) = pipe(&config).unwrap();
+        let (mut writer, mut reader) = (writer.blocking(), reader.blocking());
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut at = 0;
+                while at < LONG / 5 {
+                    let data = stream(at, (at * 7 % 2500 + 1).min(LONG / 5 - at));
+                    assert_eq!(writer.write(&data).unwrap().stored, data.len());
+                    at += data.len();
+                }
+                writer.finish();
+            });
+            let mut at = 0;
+            loop {
+                // Demands above the pause threshold lift it.
+                let wanted = at * 3 % 1000 + 1;
+                let there = reader.read_at_least(wanted).unwrap().to_vec();
+                assert_eq!(there, stream(at, there.len()));
+                let n = wanted.min(there.len());
+                reader.advance(n, n);
+                at += n;
+                if there.len() < wanted {
+                    break;
+                }
+            }
+            assert_eq!(at, LONG / 5);
+            assert_eq!(reader.into_inner().end(), Some(End::Finished));
+        });
+    }
+}
+
+/// A waiting end beside one that never wakes: it looks up by itself.
+#[test]
+fn a_waiting_end_needs_no_peer_that_wakes() {
+    let (mut writer, reader) = pipe(&PipeConfig::bytes(4096)).unwrap();
+    let mut reader = reader.blocking();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for at in 0..20 {
+                std::thread::park_timeout(Duration::from_millis(1));
+                assert_eq!(writer.write(&[at]).unwrap().stored, 1);
+            }
+            // The end without a word does wake.
+        });
+        let mut all = Vec::new();
+        let mut out = [0; 64];
+        loop {
+            let read = reader.read(&mut out).unwrap();
+            all.extend_from_slice(&out[..read.bytes]);
+            if let Some(end) = read.end {
+                assert_eq!(end, End::Dropped);
+                break;
+            }
+        }
+        assert!(all.iter().copied().eq(0..20));
+    });
+}
+
+/// What is dropped is missing in one piece and counted; what arrives is whole and in order.
+#[test]
+fn a_writer_that_drops_the_oldest_never_tears_a_frame() {
+    let config = PipeConfig {
+        overflow: Overflow::DropOldest,
+        ..PipeConfig::audio(48_000, 2, Sample::S32Le, 61)
+    };
+    let (mut writer, mut reader) = pipe(&config).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut frame = 0_u64;
+            while frame < 300_000 {
+                let data: Vec<u8> = (frame..frame + 7).flat_map(u64::to_le_bytes).collect();
+                frame += writer.write(&data).unwrap().stored as u64 / 8;
+            }
+            writer.finish();
+        });
+        let mut out = [0; 40];
+        loop {
+            let read = reader.read(&mut out);
+            let first = reader.position() - read.bytes as u64 / 8;
+            for (frame, number) in out[..read.bytes].as_chunks().0.iter().zip(first..) {
+                // Frames dropped as the newest leave the writer's numbers behind its count.
+                assert_eq!(u64::from_le_bytes(*frame), number);
+            }
+            if read.end.is_some() {
+                break;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_wait_can_be_cancelled_from_outside() {
+    let (writer, reader) = pipe(&PipeConfig::bytes(4)).unwrap();
+    let monitor = writer.monitor();
+    let (mut writer, mut reader) = (writer.blocking(), reader.blocking());
+    // The next wait, if there is none now; and only one.
+    monitor.cancel_read();
+    assert_eq!(reader.read_at_least(1), Err(ReadError::Cancelled));
+    assert_eq!(writer.write(b"abc").unwrap().stored, 3);
+    assert_eq!(reader.read_at_least(1), Ok(&b"abc"[..]));
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(move || writer.write(b"defg"));
+        while monitor.fill().bytes < 4 {
+            std::thread::yield_now();
+        }
+        monitor.cancel_write();
+        assert_eq!(writer.join().unwrap(), Err(WriteError::Cancelled { stored: 1 }));
+    });
+}
+
+#[test]
+fn a_demand_that_cannot_be_met_is_an_error() {
+    let (writer, reader) = pipe(&PipeConfig::bytes(4)).unwrap();
+    let (mut writer, mut reader) = (writer, reader.blocking());
+    assert_eq!(reader.read_at_least(5), Err(ReadError::TooMuch { capacity: 4 }));
+    assert_eq!(writer.write(b"abcd").unwrap().stored, 4);
+    reader.advance(0, 4);
+    assert_eq!(reader.read_at_least(1), Err(ReadError::TooMuch { capacity: 4 }));
+    reader.advance(1, 1);
+    assert_eq!(writer.write(b"e").unwrap().stored, 1);
+    assert_eq!(reader.read_at_least(1), Ok(&b"bcde"[..]));
+}
+
+/// Runs one future to its end on this thread.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn tasks_pass_everything_on() {
+    let config = PipeConfig::bytes(777);
+    let (writer, reader) = pipe(&config).unwrap();
+    let (mut writer, mut reader) = (writer.into_async(), reader.into_async());
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            block_on(async move {
+                let mut at = 0;
+                while at < LONG {
+                    let data = stream(at, (at * 7 % 2500 + 1).min(LONG - at));
+                    assert_eq!(writer.write(&data).await.unwrap().stored, data.len());
+                    at += data.len();
+                }
+                writer.flush().await.unwrap();
+                writer.finish();
+            });
+        });
+        block_on(async move {
+            let (mut at, mut out) = (0, [0; 100]);
+            loop {
+                let wanted = at % 777 + 1;
+                let there = reader.read_at_least(wanted).await.unwrap();
+                assert_eq!(there, stream(at, there.len()));
+                let n = wanted.min(there.len());
+                reader.advance(n, n);
+                at += n;
+                let read = reader.read(&mut out).await.unwrap();
+                assert_eq!(out[..read.bytes], stream(at, read.bytes));
+                at += read.bytes;
+                if read.end.is_some() {
+                    break;
+                }
+            }
+            assert_eq!(at, LONG);
+        });
+    });
+}
+
+#[test]
+fn one_thread_can_run_both_tasks() {
+    let (writer, reader) = pipe(&PipeConfig::bytes(10)).unwrap();
+    let (mut writer, mut reader) = (writer.into_async(), reader.into_async());
+    let mut out = [0; 10];
+    let mut context = Context::from_waker(Waker::noop());
+    let mut write = pin!(writer.write(b"0123456789abc"));
+    assert!(write.as_mut().poll(&mut context).is_pending());
+    assert_eq!(block_on(reader.read(&mut out)).unwrap().bytes, 10);
+    let Poll::Ready(Ok(written)) = write.as_mut().poll(&mut context) else { panic!("waits") };
+    assert_eq!(written.stored, 13);
+    assert_eq!(block_on(reader.read_at_least(3)), Ok(&b"abc"[..]));
+}
