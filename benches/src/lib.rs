@@ -3,60 +3,67 @@
 //! A row compares ours with one peer of the same run. The table is printed, and kept in the file that
 //! `--rows` names; without it in `target/bench.json` at the root of the repository, where each binary
 //! replaces the rows of its parts.
+//! A row compares ours with one peer of the same run. `scripts/bench` joins the rows of all programs
+//! to one table.
 
-use std::path::Path;
+use serde::Serialize;
 
-use serde::{Deserialize, Serialize};
-
-/// One comparison. `ratio` is ours / peer; below `target` it is met.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+/// One line of the table.
+#[derive(Clone, Debug, Serialize)]
 pub struct Row {
     pub part: String,
     pub case: String,
     pub ours: f64,
-    pub peer: f64,
-    pub ratio: f64,
-    /// The highest ratio, or, without a peer, the highest value of ours; absent in rows that only
-    /// report.
-    pub target: Option<f64>,
+    pub peer: Option<f64>,
+    /// Ours by the peer's.
+    pub ratio: Option<f64>,
+    /// What must hold, in words; absent in rows that only report.
+    pub target: Option<String>,
     pub met: Option<bool>,
 }
 
 impl Row {
-    /// Ours against a peer.
+    /// Ours against a peer; `target` is the highest ratio.
     pub fn against(part: &str, case: String, ours: f64, peer: f64, target: Option<f64>) -> Self {
         let ratio = ours / peer;
-        let met = target.map(|target| ratio <= target);
-        Self { part: part.into(), case, ours, peer, ratio, target, met }
-    }
-
-    /// Ours against a fixed limit.
-    pub fn limit(part: &str, case: String, ours: f64, limit: f64) -> Self {
-        let (peer, ratio) = (limit, ours / limit);
         Self {
             part: part.into(),
             case,
             ours,
-            peer,
-            ratio,
-            target: Some(1.0),
-            met: Some(ours <= limit),
+            peer: Some(peer),
+            ratio: Some(ratio),
+            target: target.map(|target| format!("ratio <= {target:.3}")),
+            met: target.map(|target| ratio <= target),
         }
+    }
+
+    /// Ours against a fixed limit.
+    pub fn limit(part: &str, case: String, ours: f64, limit: f64) -> Self {
+        let (target, met) = (Some(format!("<= {limit}")), Some(ours <= limit));
+        Self { target, met, ..Self::figure(part, case, ours) }
+    }
+
+    /// For those who want to know.
+    pub fn figure(part: &str, case: String, ours: f64) -> Self {
+        Self { part: part.into(), case, ours, peer: None, ratio: None, target: None, met: None }
     }
 }
 
-/// Prints the rows and puts them into the file.
+/// Prints the rows; with `--rows FILE`, as `scripts/bench` calls its programs, puts them there too.
 pub fn report(rows: &[Row]) {
     println!(
-        "{:8} {:58} {:>11} {:>11} {:>7} {:>7} met",
+        "{:8} {:62} {:>10} {:>10} {:>7} {:>14} met",
         "part", "case", "ours", "peer", "ratio", "target"
     );
+    let number =
+        |value: Option<f64>| value.map_or(String::from("-"), |value| format!("{value:.5}"));
     for row in rows {
-        let target = row.target.map_or(String::from("-"), |target| format!("{target:.2}"));
+        let (peer, ratio) = (number(row.peer), row.ratio.map_or("-".into(), |r| format!("{r:.3}")));
+        let target = row.target.as_deref().unwrap_or("-");
         let met = row.met.map_or("-", |met| if met { "yes" } else { "NO" });
         println!(
-            "{:8} {:58} {:11.5} {:11.5} {:7.3} {:>7} {met}",
-            row.part, row.case, row.ours, row.peer, row.ratio, target
+            "{:8} {:62} {:10.5} {peer:>10} {ratio:>7} {target:>14} {met}",
+            row.part, row.case, row.ours
         );
     }
     let mut words = std::env::args().skip_while(|word| word != "--rows").skip(1);
@@ -74,6 +81,11 @@ pub fn report(rows: &[Row]) {
     let _ = std::fs::create_dir_all(path.parent().expect("it has a folder"));
     let text = serde_json::to_string_pretty(&all).expect("numbers and strings");
     std::fs::write(&path, text).expect("target/ can be written");
+    let words: Vec<String> = std::env::args().collect();
+    if let Some(pair) = words.windows(2).find(|pair| pair[0] == "--rows") {
+        let text = serde_json::to_string_pretty(rows).expect("numbers and strings");
+        std::fs::write(&pair[1], text).expect("the file for the rows can be written");
+    }
 }
 
 /// The value in the middle.

@@ -37,8 +37,8 @@ fn main() {
     }
     let mut outcomes: Vec<Outcome> = best.into_iter().map(|best| best.expect("one run")).collect();
     println!(
-        "{:14} {:>9} {:>9} {:>9} {:>9} | {:>8} {:>8} | {:>7}",
-        "method", "mean us", "p50", "p99", "max", "cost ns", "p99 ns", "cpu %"
+        "{:14} {:>9} {:>9} {:>9} {:>9} | {:>8} {:>8} {:>8} {:>8} | {:>7}",
+        "method", "mean us", "p50", "p99", "max", "cost ns", "p99 ns", "begin", "clock", "cpu %"
     );
     for ((name, _), outcome) in METHODS.iter().zip(&mut outcomes) {
         outcome.print(name);
@@ -86,16 +86,24 @@ const METHODS: [(&str, Method); 9] = [
 /// What a run has measured, in nanoseconds.
 struct Outcome {
     latencies: Vec<u64>,
+    /// Of an announcement, with the clock read that measures it.
     costs: Vec<u64>,
+    /// Of what a callback does first, with the same clock read.
+    begins: Vec<u64>,
+    /// Of that clock read alone, at the same moment.
+    clocks: Vec<u64>,
     /// Percent of one core.
     cpu: f64,
 }
 
 impl Outcome {
-    fn new(mut latencies: Vec<u64>, mut costs: Vec<u64>, cpu: f64) -> Self {
+    fn new(mut latencies: Vec<u64>, times: [Vec<u64>; 3], cpu: f64) -> Self {
         latencies.sort_unstable();
-        costs.sort_unstable();
-        Self { latencies, costs, cpu }
+        let [costs, begins, clocks] = times.map(|mut times| {
+            times.sort_unstable();
+            times
+        });
+        Self { latencies, costs, begins, clocks, cpu }
     }
 
     /// In microseconds.
@@ -107,6 +115,7 @@ impl Outcome {
         quantile(&self.latencies, percent) / 1000.0
     }
 
+    /// In nanoseconds.
     fn cost(&self, percent: usize) -> f64 {
         quantile(&self.costs, percent)
     }
@@ -114,12 +123,14 @@ impl Outcome {
     fn print(&self, name: &str) {
         let mean_cost = self.costs.iter().sum::<u64>() as f64 / self.costs.len().max(1) as f64;
         println!(
-            "{name:14} {:9.1} {:9.1} {:9.1} {:9.1} | {mean_cost:8.0} {:8.0} | {:7.2}",
+            "{name:14} {:9.1} {:9.1} {:9.1} {:9.1} | {mean_cost:8.0} {:8.0} {:8.0} {:8.0} | {:7.2}",
             self.mean(),
             self.latency(50),
             self.latency(99),
             self.latency(100),
             self.cost(99),
+            quantile(&self.begins, 99),
+            quantile(&self.clocks, 99),
             self.cpu
         );
     }
@@ -147,22 +158,27 @@ fn cpu_of_this_thread() -> u64 {
 }
 
 /// The callback thread: raises one announcement per callback, unless the last one still waits, and
-/// gives the costs.
+/// gives what announcing cost, what `begin` cost, and what the clock alone costs.
 fn callbacks(
     count: u64,
     raised: &AtomicU64,
     begin: impl Fn(),
     mut announce: impl FnMut(),
     mut end: impl FnMut(u64),
-) -> Vec<u64> {
+) -> [Vec<u64>; 3] {
     urgent(50);
-    let mut costs = Vec::with_capacity(count as usize);
+    let [mut costs, mut begins, mut clocks] = [const { Vec::new() }; 3];
+    for times in [&mut costs, &mut begins, &mut clocks] {
+        times.resize(count as usize, 1);
+        times.clear();
+    }
     let mut random = 88_172_645_463_325_252_u64;
     let first = now() + 2_000_000;
     for i in 0..count {
         sleep_until(first + i * PERIOD);
         let begun = now();
         begin();
+        begins.push(now() - begun);
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
@@ -170,10 +186,13 @@ fn callbacks(
             spin_loop();
         }
         if raised.load(Ordering::Relaxed) == 0 {
+            raised.store(now(), Ordering::Relaxed);
             let before = now();
-            raised.store(before, Ordering::Relaxed);
             announce();
-            costs.push(now() - before);
+            let after = now();
+            let again = now();
+            costs.push(after - before);
+            clocks.push(again - after);
         }
         while now() - begun < WORK {
             spin_loop();
@@ -181,7 +200,7 @@ fn callbacks(
         end(now());
     }
     std::thread::sleep(Duration::from_millis(60));
-    costs
+    [costs, begins, clocks]
 }
 
 /// Takes the time of an announcement that is held now.
@@ -220,13 +239,13 @@ fn dispatched(count: u64, strategy: Strategy, wake: bool) -> Outcome {
                     line.borrow().wake();
                 }
             };
-            let begin = || line.borrow().begin();
+            let begin = || line.borrow_mut().begin();
             callbacks(count, raised, begin, announce, |at| line.borrow_mut().beat(at))
         });
-        let costs = caller.join().expect("no panic");
+        let times = caller.join().expect("no panic");
         stop.stop();
         let cpu = watcher.join().expect("no panic");
-        Outcome::new(std::mem::take(&mut latencies.lock().expect("no panic")), costs, cpu)
+        Outcome::new(std::mem::take(&mut latencies.lock().expect("no panic")), times, cpu)
     })
 }
 
@@ -255,11 +274,11 @@ fn peer<W: Wake>(count: u64, way: &W) -> Outcome {
             (latencies, (cpu_of_this_thread() - cpu) as f64 / (now() - from) as f64 * 100.0)
         });
         let caller = scope.spawn(move || callbacks(count, raised, || (), || way.wake(), |_| ()));
-        let costs = caller.join().expect("no panic");
+        let times = caller.join().expect("no panic");
         stop.store(true, Ordering::Relaxed);
         way.wake();
         let (latencies, cpu) = watcher.join().expect("no panic");
-        Outcome::new(latencies, costs, cpu)
+        Outcome::new(latencies, times, cpu)
     })
 }
 

@@ -100,3 +100,39 @@ pub fn drop_the_oldest() {
     }
     writer.join().unwrap();
 }
+
+/// Two slots; the writer begins at the first of them whenever it finds the pipe empty. Loom's cells
+/// report a slot that is written while it is looked at; what arrives is in order.
+pub fn begin_at_the_front_again() {
+    struct World {
+        positions: Positions,
+        slots: [UnsafeCell<usize>; 2],
+    }
+    let slots = [UnsafeCell::new(0), UnsafeCell::new(0)];
+    // From 1 on, so that going back to the front is another slot than the next one.
+    let world = Arc::new(World { positions: Positions::new(1), slots });
+    let other = world.clone();
+    let writer = thread::spawn(move || {
+        let mut end = WriteEnd::new(1, 2);
+        let mut item = 0;
+        for _ in 0..3 {
+            end.rewind(&other.positions);
+            if end.free(&other.positions, 1) > 0 {
+                item += 1;
+                other.slots[end.place() & 1].with_mut(|slot| unsafe { *slot = item });
+                end.publish(&other.positions, 1);
+            }
+        }
+    });
+    let mut end = ReadEnd::new(1);
+    let mut last = 0;
+    for _ in 0..3 {
+        if end.len(&world.positions, 1) > 0 {
+            let item = world.slots[end.place() & 1].with(|slot| unsafe { *slot });
+            assert_eq!(item, last + 1);
+            last = item;
+            end.release(&world.positions, 1);
+        }
+    }
+    writer.join().unwrap();
+}

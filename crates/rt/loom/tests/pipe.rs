@@ -23,3 +23,8 @@ fn no_wake_is_lost_with_the_fences_and_one_is_without() {
 fn nobody_writes_where_the_reader_looks() {
     loom::model(models::drop_the_oldest);
 }
+
+#[test]
+fn a_pipe_that_was_emptied_begins_at_the_front_again() {
+    loom::model(models::begin_at_the_front_again);
+}
