@@ -2,9 +2,10 @@
 //!
 //! A callback every 5.333 ms (256 frames at 48 kHz) with 30 us of work raises one announcement at a
 //! random moment of its work. Latency: until the watcher holds it. Cost: on the announcing thread,
-//! two clock reads included. Both threads real-time where the system grants it (the first line
-//! tells), a dispatcher's callback says when it begins and ends. The run with the lowest mean of `reps=` runs of `ms=` milliseconds counts, methods
-//! interleaved.
+//! one clock read included; beside it the cost of `begin`, and of that clock read alone. CPU: of the
+//! watcher. Both threads real-time where the system grants it (the first line tells). The run with
+//! the lowest mean of `reps=` runs of `ms=` milliseconds counts, methods interleaved; the costs are
+//! those of the run with the lowest p99.
 //! Bad would be: an announcement above 50 ns, a phase-locked watcher above a 25th of a 5 ms poll.
 
 use std::hint::spin_loop;
@@ -30,8 +31,9 @@ fn main() {
     for _ in 0..reps {
         for ((_, method), best) in METHODS.iter().zip(&mut best) {
             let outcome = method(millis as u64 * 1_000_000 / PERIOD);
-            if best.as_ref().is_none_or(|best| outcome.mean() < best.mean()) {
-                *best = Some(outcome);
+            match best {
+                Some(best) => best.improve(outcome),
+                None => *best = Some(outcome),
             }
         }
     }
@@ -43,39 +45,44 @@ fn main() {
     for ((name, _), outcome) in METHODS.iter().zip(&mut outcomes) {
         outcome.print(name);
     }
-    let (ours, polled) = (outcomes[0].mean(), outcomes[1].mean());
+    let [ours, polled, _, _, flag, ..] = &outcomes[..] else { unreachable!("there are ten") };
     let mut rows = vec![
         Row::against(
             "notify",
             "mean latency us, phase-locked / 5 ms poll".into(),
-            ours,
-            polled,
+            ours.mean(),
+            polled.mean(),
             Some(0.04),
         ),
-        Row::limit("notify", "mean latency us, phase-locked".into(), ours, 80.0),
-        Row::limit("notify", "p99 latency us, phase-locked".into(), outcomes[0].latency(99), 250.0),
-        Row::limit(
+        Row::limit("notify", "mean latency us, phase-locked".into(), ours.mean(), 80.0),
+        Row::limit("notify", "p99 latency us, phase-locked".into(), ours.latency(99), 250.0),
+        Row::limit("notify", "cost ns p99, clock read included".into(), ours.cost(99), 50.0),
+        Row::against(
             "notify",
-            "cost ns p99, two clock reads included".into(),
-            outcomes[0].cost(99),
-            50.0,
+            "cost ns p99 / a bare flag".into(),
+            ours.cost(99),
+            flag.cost(99),
+            None,
         ),
-        Row::limit("notify", "dispatcher cpu %, phase-locked".into(), outcomes[0].cpu, 0.6),
+        Row::figure("notify", "that clock read alone, ns p99".into(), quantile(&ours.clocks, 99)),
+        Row::figure("notify", "begin() of a callback, ns p99".into(), quantile(&ours.begins, 99)),
+        Row::limit("notify", "dispatcher cpu %, phase-locked".into(), ours.cpu, 0.6),
     ];
     for ((name, _), outcome) in METHODS.iter().zip(&outcomes).skip(1) {
         let case = format!("mean latency us, phase-locked / {name}");
-        rows.push(Row::against("notify", case, ours, outcome.mean(), None));
+        rows.push(Row::against("notify", case, ours.mean(), outcome.mean(), None));
     }
     report(&rows);
 }
 
 type Method = fn(u64) -> Outcome;
 
-const METHODS: [(&str, Method); 9] = [
+const METHODS: [(&str, Method); 10] = [
     ("phase-locked", |n| dispatched(n, Strategy::PhaseLocked, false)),
     ("poll 5 ms", |n| dispatched(n, Strategy::HighResolution, false)),
     ("poll 40 ms", |n| dispatched(n, Strategy::Timer, false)),
     ("event (ours)", |n| dispatched(n, Strategy::Event, true)),
+    ("flag, 5 ms", |n| peer(n, &Flag::default())),
     ("futex", |n| peer(n, &Futex::default())),
     ("eventfd", |n| peer(n, &EventFd::new())),
     ("sem_post", |n| peer(n, &Semaphore::new())),
@@ -106,9 +113,19 @@ impl Outcome {
         Self { latencies, costs, begins, clocks, cpu }
     }
 
+    /// Takes what is better in another run: the latencies and the costs are looked at apart.
+    fn improve(&mut self, other: Self) {
+        if other.cost(99) < self.cost(99) {
+            (self.costs, self.begins, self.clocks) = (other.costs, other.begins, other.clocks);
+        }
+        if quantile(&other.latencies, 100) > 0.0 && mean(&other.latencies) < mean(&self.latencies) {
+            (self.latencies, self.cpu) = (other.latencies, other.cpu);
+        }
+    }
+
     /// In microseconds.
     fn mean(&self) -> f64 {
-        self.latencies.iter().sum::<u64>() as f64 / self.latencies.len().max(1) as f64 / 1000.0
+        mean(&self.latencies) / 1000.0
     }
 
     fn latency(&self, percent: usize) -> f64 {
@@ -121,7 +138,7 @@ impl Outcome {
     }
 
     fn print(&self, name: &str) {
-        let mean_cost = self.costs.iter().sum::<u64>() as f64 / self.costs.len().max(1) as f64;
+        let mean_cost = mean(&self.costs);
         println!(
             "{name:14} {:9.1} {:9.1} {:9.1} {:9.1} | {mean_cost:8.0} {:8.0} {:8.0} {:8.0} | {:7.2}",
             self.mean(),
@@ -134,6 +151,10 @@ impl Outcome {
             self.cpu
         );
     }
+}
+
+fn mean(times: &[u64]) -> f64 {
+    times.iter().sum::<u64>() as f64 / times.len().max(1) as f64
 }
 
 fn quantile(sorted: &[u64], percent: usize) -> f64 {
@@ -157,15 +178,29 @@ fn cpu_of_this_thread() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// What a callback asks of the way to notify.
+#[derive(Clone, Copy)]
+enum Act {
+    Begin,
+    Announce,
+    /// For the price of the clock.
+    Nothing,
+    End(u64),
+}
+
+/// Nanoseconds of an act, with the clock read that measures them. Not inlined: every act runs this
+/// very code, so that its own cache misses are not counted (they are some 100 ns where it is run
+/// once per callback, whatever is measured).
+#[inline(never)]
+fn timed(act: &mut impl FnMut(Act), what: Act) -> u64 {
+    let before = now();
+    act(what);
+    now() - before
+}
+
 /// The callback thread: raises one announcement per callback, unless the last one still waits, and
-/// gives what announcing cost, what `begin` cost, and what the clock alone costs.
-fn callbacks(
-    count: u64,
-    raised: &AtomicU64,
-    begin: impl Fn(),
-    mut announce: impl FnMut(),
-    mut end: impl FnMut(u64),
-) -> [Vec<u64>; 3] {
+/// gives what announcing cost, what the begin cost, and what the clock alone costs.
+fn callbacks(count: u64, raised: &AtomicU64, mut act: impl FnMut(Act)) -> [Vec<u64>; 3] {
     urgent(50);
     let [mut costs, mut begins, mut clocks] = [const { Vec::new() }; 3];
     for times in [&mut costs, &mut begins, &mut clocks] {
@@ -177,8 +212,7 @@ fn callbacks(
     for i in 0..count {
         sleep_until(first + i * PERIOD);
         let begun = now();
-        begin();
-        begins.push(now() - begun);
+        begins.push(timed(&mut act, Act::Begin));
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
@@ -187,17 +221,13 @@ fn callbacks(
         }
         if raised.load(Ordering::Relaxed) == 0 {
             raised.store(now(), Ordering::Relaxed);
-            let before = now();
-            announce();
-            let after = now();
-            let again = now();
-            costs.push(after - before);
-            clocks.push(again - after);
+            costs.push(timed(&mut act, Act::Announce));
         }
         while now() - begun < WORK {
             spin_loop();
         }
-        end(now());
+        clocks.push(timed(&mut act, Act::Nothing));
+        act(Act::End(now()));
     }
     std::thread::sleep(Duration::from_millis(60));
     [costs, begins, clocks]
@@ -229,18 +259,19 @@ fn dispatched(count: u64, strategy: Strategy, wake: bool) -> Outcome {
             (cpu_of_this_thread() - cpu) as f64 / (now() - from) as f64 * 100.0
         });
         let raised = &raised;
-        let line = Mutex::new(notifier);
+        let mut line = notifier;
         let caller = scope.spawn(move || {
-            let mut line = line.into_inner().expect("no panic");
-            let line = std::cell::RefCell::new(&mut line);
-            let announce = || {
-                line.borrow_mut().notify(target);
-                if wake {
-                    line.borrow().wake();
+            callbacks(count, raised, |act| match act {
+                Act::Begin => line.begin(),
+                Act::Announce => {
+                    line.notify(target);
+                    if wake {
+                        line.wake();
+                    }
                 }
-            };
-            let begin = || line.borrow_mut().begin();
-            callbacks(count, raised, begin, announce, |at| line.borrow_mut().beat(at))
+                Act::Nothing => (),
+                Act::End(at) => line.beat(at),
+            })
         });
         let times = caller.join().expect("no panic");
         stop.stop();
@@ -273,13 +304,35 @@ fn peer<W: Wake>(count: u64, way: &W) -> Outcome {
             }
             (latencies, (cpu_of_this_thread() - cpu) as f64 / (now() - from) as f64 * 100.0)
         });
-        let caller = scope.spawn(move || callbacks(count, raised, || (), || way.wake(), |_| ()));
+        let caller = scope.spawn(move || {
+            callbacks(count, raised, |act| {
+                if let Act::Announce = act {
+                    way.wake();
+                }
+            })
+        });
         let times = caller.join().expect("no panic");
         stop.store(true, Ordering::Relaxed);
         way.wake();
         let (latencies, cpu) = watcher.join().expect("no panic");
         Outcome::new(latencies, times, cpu)
     })
+}
+
+/// The cheapest announcement that there is, and a watcher that looks now and then.
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn wait(&self) {
+        while !self.0.swap(false, Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
 
 #[derive(Default)]

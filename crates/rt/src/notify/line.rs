@@ -19,7 +19,10 @@ pub struct Target {
 
 /// The real-time side: one thread's line to the dispatcher. Made by
 /// [`Dispatcher::notifier`](super::Dispatcher::notifier).
+///
+/// One cache line long: an announcement must find little, because it finds it cold.
 #[derive(Debug)]
+#[repr(align(64))]
 pub struct Notifier {
     own: Arc<Own>,
     shared: Arc<Common>,
@@ -58,30 +61,45 @@ impl Notifier {
     /// it writes, and looks only at numbers that other lines write.
     #[inline]
     pub fn notify(&mut self, target: Target) {
-        if !self.announce(target, 1) {
+        self.announce(target, 1);
+    }
+
+    /// Announces `times`, which is once, or not at all but for show. Not inlined, and without a
+    /// branch on `times`: the code that was rehearsed is the code that runs. Short, because each
+    /// cache line of code costs as much as one of memory.
+    #[inline(never)]
+    fn announce(&mut self, target: Target, times: usize) {
+        let alone = self.own.hot.0.lines.load(Ordering::Relaxed) <= 1;
+        if alone && self.tail.wrapping_sub(self.head) < LINE {
+            self.put(target, times);
+        } else {
+            self.announce_with_care(target, times);
+        }
+    }
+
+    /// The same, where there are other lines, or this one is full by what is known.
+    #[inline(never)]
+    fn announce_with_care(&mut self, target: Target, times: usize) {
+        self.ticket = self.ticket.max(self.shared.latest_ticket());
+        if self.has_room() {
+            self.put(target, times);
+        } else if times > 0 {
+            self.ticket += 1;
+            self.shared.tickets[self.index % MOST_LINES].store(self.ticket, Ordering::Relaxed);
             self.note_missed(target);
         }
     }
 
-    /// Announces `times`, which is once, or not at all but for show. Not inlined, and without a
-    /// branch on `times`: the code that was rehearsed is the code that runs. False when the line was
-    /// full.
-    #[inline(never)]
-    fn announce(&mut self, target: Target, times: usize) -> bool {
-        if self.own.hot.0.lines.load(Ordering::Relaxed) > 1 {
-            self.ticket = self.ticket.max(self.shared.latest_ticket());
-        }
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a call would be another cache line of code")]
+    fn put(&mut self, target: Target, times: usize) {
         self.ticket += times as u64;
-        let fits = self.has_room();
-        if fits {
-            // Nobody looks at this slot before the position has passed it.
-            self.own.slots[self.tail % LINE].put(self.ticket, target);
-            self.tail = self.tail.wrapping_add(times);
-            // Release: who sees the position sees the slot, and all that was done before.
-            self.own.hot.0.tail.store(self.tail, Ordering::Release);
-        }
-        self.shared.tickets[self.index].store(self.ticket, Ordering::Relaxed);
-        fits
+        // Nobody looks at this slot before the position has passed it.
+        self.own.slots[self.tail % LINE].put(self.ticket, target);
+        self.tail = self.tail.wrapping_add(times);
+        // Release: who sees the position sees the slot, and all that was done before.
+        self.own.hot.0.tail.store(self.tail, Ordering::Release);
+        self.shared.tickets[self.index % MOST_LINES].store(self.ticket, Ordering::Relaxed);
     }
 
     /// Hands a value to `values` and announces a target that was made with
