@@ -59,6 +59,34 @@ fn the_watch_sees_an_allocation_and_its_end() {
     assert_eq!(allocator_calls(|| drop(black_box(Box::new(1)))), 2);
 }
 
+/// One allocation put into the way of each: the watch must see it there too.
+#[test]
+fn the_watch_sees_an_allocation_in_every_path() {
+    let (mut writer, mut reader) = pipe(&PipeConfig::bytes(100)).unwrap();
+    let calls = allocator_calls(|| {
+        black_box(writer.write(&black_box(vec![1; 10]))).ok();
+        black_box((reader.read(&mut [0; 10]), ()));
+    });
+    assert_eq!(calls, 2, "pipe");
+
+    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Event);
+    let (mut values, _there) = ring(1);
+    let target = dispatcher.on_each(Box::new(|| ())).unwrap();
+    let mut notifier = dispatcher.notifier(None).unwrap();
+    let calls = allocator_calls(|| {
+        notifier.notify(target);
+        notifier.send(target, &mut values, black_box(Box::new(1))).unwrap();
+    });
+    assert_eq!(calls, 1, "notifier");
+
+    let (mut publisher, _reader) = latest(vec![0]);
+    assert_eq!(allocator_calls(|| publisher.publish(black_box(vec![1]))), 2, "latest");
+
+    let (mut log, _reader) = rt_log(1);
+    let calls = allocator_calls(|| log.note(1, black_box(format!("{}", 1)).len()));
+    assert_eq!(calls, 2, "log");
+}
+
 #[test]
 fn items_through_a_ring() {
     let (mut producer, mut consumer) = ring::<u32>(100);

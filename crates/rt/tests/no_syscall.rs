@@ -322,6 +322,25 @@ fn the_guard_sees_a_pipe_that_wakes() {
 }
 
 #[test]
+fn the_guard_sees_a_call_within_latest_and_log() {
+    // SAFETY: a question without arguments; the filter refuses it anyway.
+    let ask = || unsafe { libc::syscall(libc::SYS_getppid) };
+    let seen = (1, i32::try_from(libc::SYS_getppid).unwrap());
+    let (mut publisher, reader) = latest(0);
+    let work = move || {
+        publisher.update(|value| *value = ask());
+        std::mem::forget((publisher, reader));
+    };
+    assert_eq!(guarded(work), seen);
+    let (mut log, reader) = rt_log(1);
+    let work = move || {
+        log.note(0, ask());
+        std::mem::forget((log, reader));
+    };
+    assert_eq!(guarded(work), seen);
+}
+
+#[test]
 fn the_guard_sees_a_big_allocation_and_a_print() {
     let print = || {
         let text = b"x";

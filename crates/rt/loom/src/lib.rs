@@ -11,6 +11,10 @@ mod slots;
 pub mod sync;
 mod sys;
 
+#[path = "../../src/pipe/clear.rs"]
+mod clear;
+#[path = "../../src/discard.rs"]
+pub mod discard;
 #[path = "../../src/latest.rs"]
 pub mod latest;
 #[path = "../../src/bell.rs"]
@@ -18,6 +22,8 @@ mod bell;
 #[path = "../../src/channel/mod.rs"]
 #[allow(unused_imports, reason = "the main loop, which models lack, uses more of it")]
 pub mod channel;
+#[path = "../../src/log.rs"]
+pub mod log;
 #[path = "../../src/notify/mod.rs"]
 pub mod notify;
 #[path = "../../src/pool.rs"]

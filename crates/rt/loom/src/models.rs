@@ -1,10 +1,15 @@
 //! Small worlds for the parts that are private to the crate.
 
+use std::pin::pin;
+use std::task::{Context, Poll, Wake, Waker};
+
 use loom::cell::UnsafeCell;
 use loom::thread;
 
 use crate::bell::Bell;
-use crate::spsc::{Positions, ReadEnd, WriteEnd};
+use crate::clear::Clear;
+use crate::notify::{Dispatcher, Strategy};
+use crate::spsc::{GONE, Positions, ReadEnd, WriteEnd};
 use crate::sync::{Arc, AtomicUsize, Ordering};
 use crate::turn::Turn;
 
@@ -45,6 +50,82 @@ pub fn both_sleep() {
         pong.sleep(None, || turn.load(Ordering::Relaxed) == 2);
     }
     thread.join().unwrap();
+}
+
+/// A task waits as the async end of a pipe does; what wakes it is its waker alone.
+pub fn task_and_wake() {
+    let world = Arc::new((Bell::default(), AtomicUsize::new(0)));
+    let other = world.clone();
+    let ringer = thread::spawn(move || {
+        let (bell, count) = &*other;
+        count.store(1, Ordering::Release);
+        bell.ring(|| count.load(Ordering::Relaxed) >= 1);
+    });
+    let (bell, count) = &*world;
+    block_on(std::future::poll_fn(|context| {
+        loop {
+            if count.load(Ordering::Acquire) >= 1 {
+                return Poll::Ready(());
+            }
+            if !bell.leave(context, || count.load(Ordering::Relaxed) >= 1) {
+                return Poll::Pending;
+            }
+        }
+    }));
+    ringer.join().unwrap();
+}
+
+/// Runs a future on this thread of the model.
+fn block_on(future: impl Future<Output = ()>) {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(std::sync::Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    while future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+        thread::park();
+    }
+}
+
+/// The peer of a sleeper leaves after its last item: the sleeper wakes, and finds the item too.
+pub fn the_peer_leaves() {
+    let world = Arc::new((Bell::default(), Positions::new(0)));
+    let other = world.clone();
+    let writer = thread::spawn(move || {
+        let (bell, positions) = &*other;
+        WriteEnd::new(0, 1).publish(positions, 1);
+        positions.set_writer_left(GONE);
+        bell.ring(|| positions.writer_left() != 0);
+    });
+    let (bell, positions) = &*world;
+    while positions.writer_left() == 0 {
+        bell.sleep(None, || positions.writer_left() != 0);
+    }
+    assert_eq!(ReadEnd::new(0).len_now(positions), 1);
+    writer.join().unwrap();
+}
+
+/// Two requests to forget: what the reader learns never goes back, and the last one is learnt.
+pub fn clear() {
+    let request = Arc::new(Clear::default());
+    let other = request.clone();
+    let writer = thread::spawn(move || {
+        other.request(3);
+        other.request(5);
+    });
+    let (mut seen, mut below) = (0, 0);
+    for _ in 0..2 {
+        if let Some(new) = request.new_request(&mut seen) {
+            assert!(new >= below && (new == 3 || new == 5));
+            below = new;
+        }
+    }
+    writer.join().unwrap();
+    below = request.new_request(&mut seen).unwrap_or(below);
+    assert_eq!(below, 5);
 }
 
 /// A cancel ends the wait though nothing was announced.
@@ -135,4 +216,20 @@ pub fn begin_at_the_front_again() {
         }
     }
     writer.join().unwrap();
+}
+
+/// A dispatcher that sleeps until it is woken: the wake is not lost, and neither is the stop.
+pub fn event_dispatcher() {
+    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Event);
+    let stop = dispatcher.stopper();
+    let target = dispatcher.on(Box::new(move || stop.stop())).unwrap();
+    let mut line = dispatcher.notifier(None).unwrap();
+    let thread = thread::spawn(move || {
+        line.notify(target);
+        line.wake();
+        // The line stays, so that its end does not serve as a wake.
+        line
+    });
+    dispatcher.run();
+    drop(thread.join().unwrap());
 }

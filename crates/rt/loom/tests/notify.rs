@@ -73,3 +73,50 @@ fn nothing_is_lost_when_the_line_is_full() {
         assert_eq!(served, [0, 1, 2]);
     });
 }
+
+/// Cancel and handle-now while another thread announces: an announcement is served once, or
+/// cancelled, and one that comes after either is served.
+#[test]
+fn a_cancel_or_a_call_takes_what_was_announced_before_it_and_no_more() {
+    for handle in [false, true] {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(move || {
+            let (mut dispatcher, log, targets) = desk();
+            let mut line = dispatcher.notifier(None).unwrap();
+            let target = targets[0];
+            let thread = thread::spawn(move || {
+                line.begin();
+                line.notify(target);
+                line
+            });
+            let handled = handle && dispatcher.handle_now(target);
+            if !handle {
+                dispatcher.cancel(target);
+            }
+            let mut line = thread.join().unwrap();
+            dispatcher.poll(0);
+            let served = log.lock().unwrap().len();
+            assert!(if handle { served == 1 } else { served <= 1 }, "{served}, {handled}");
+            line.notify(target);
+            dispatcher.poll(0);
+            assert_eq!(log.lock().unwrap().len(), served + 1);
+        });
+    }
+}
+
+/// A callback that is taken away while it is announced is not called.
+#[test]
+fn a_removed_callback_is_not_called() {
+    loom::model(|| {
+        let (mut dispatcher, log, targets) = desk();
+        let mut line = dispatcher.notifier(None).unwrap();
+        let target = targets[1];
+        let thread = thread::spawn(move || line.notify(target));
+        assert!(dispatcher.remove(target).is_some());
+        dispatcher.poll(0);
+        thread.join().unwrap();
+        dispatcher.poll(0);
+        assert!(log.lock().unwrap().is_empty());
+    });
+}

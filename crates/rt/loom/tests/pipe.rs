@@ -9,14 +9,27 @@ use aulos_rt_loom::sync::WITHOUT_FENCES;
 
 #[test]
 fn no_wake_is_lost_with_the_fences_and_one_is_without() {
-    loom::model(models::sleep_and_wake);
+    let waits: [fn(); 4] = [
+        models::sleep_and_wake,
+        models::task_and_wake,
+        models::the_peer_leaves,
+        models::event_dispatcher,
+    ];
+    for wait in waits {
+        loom::model(wait);
+    }
     loom::model(models::both_sleep);
     loom::model(models::cancel);
 
     WITHOUT_FENCES.store(true, Ordering::Relaxed);
-    let lost = catch_unwind(|| loom::model(models::sleep_and_wake));
+    let lost = waits.map(|wait| catch_unwind(|| loom::model(wait)).is_err());
     WITHOUT_FENCES.store(false, Ordering::Relaxed);
-    assert!(lost.is_err(), "the model does not see what the fences are for");
+    assert_eq!(lost, [true; 4], "a model does not see what the fences are for");
+}
+
+#[test]
+fn a_clear_is_heeded_once_and_in_order() {
+    loom::model(models::clear);
 }
 
 #[test]

@@ -184,6 +184,54 @@ fn each_strategy_says_when_to_come_back() {
     assert!((2_002_000..2_010_000).contains(&locked), "{locked}");
 }
 
+/// Three streams of different periods and one dispatcher, in a time of our own: each stream's
+/// callback runs shortly after the end of its period, whatever the others do, and streams that have
+/// stopped cost next to nothing.
+#[test]
+fn one_dispatcher_follows_many_streams() {
+    const PERIODS: [u64; 3] = [2_666_667, 5_333_333, 10_000_000];
+    let mut dispatcher = Dispatcher::<dyn FnMut()>::new(Strategy::PhaseLocked);
+    let log = Rc::new(RefCell::new(Vec::new()));
+    let mut streams: Vec<_> = (0..PERIODS.len())
+        .map(|stream| {
+            let log = Rc::clone(&log);
+            let target = dispatcher.on(Box::new(move || log.borrow_mut().push(stream))).unwrap();
+            let period = Duration::from_nanos(PERIODS[stream]);
+            (dispatcher.notifier(Some(period)).unwrap(), target, PERIODS[stream])
+        })
+        .collect();
+    let (mut looks, mut late, mut served) = (0, [0; 3], [0_u32; 3]);
+    let (mut now, stop_at, end) = (0, 4_000_000_000, 20_000_000_000);
+    let mut ended = [0; 3];
+    while now < end {
+        // Everything that the devices did up to now.
+        for (stream, (line, target, next)) in streams.iter_mut().enumerate() {
+            while *next <= now && *next < stop_at {
+                line.notify(*target);
+                line.beat(*next);
+                ended[stream] = *next;
+                *next += PERIODS[stream];
+            }
+        }
+        let next = dispatcher.poll(now).unwrap();
+        for stream in log.take() {
+            served[stream] += 1;
+            if now > stop_at / 2 {
+                late[stream] = late[stream].max(now - ended[stream]);
+            }
+        }
+        looks += u32::from(now > stop_at + 1_000_000_000);
+        now = next.max(now + 1);
+    }
+    for stream in 0..3 {
+        let expected = u32::try_from(stop_at / PERIODS[stream]).unwrap();
+        assert!(served[stream] + 10 >= expected, "{served:?}");
+        assert!(late[stream] < 30_000, "{late:?}");
+    }
+    // Fifteen seconds of three stopped streams, each looked at 20 times a second.
+    assert!(looks < 15 * 3 * 25, "{looks} looks");
+}
+
 /// Lets the other threads end when this one fails.
 struct SetOnDrop<'a>(&'a AtomicBool);
 

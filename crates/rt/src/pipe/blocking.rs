@@ -200,6 +200,13 @@ impl BlockingReader {
         Ok(self.take(out))
     }
 
+    /// Like [`PipeReader::read`], which does not wait, and wakes the writer if it may go on.
+    pub fn try_read(&mut self, out: &mut [u8]) -> Read {
+        let read = self.inner.read(out);
+        self.inner.core.wake_writer();
+        read
+    }
+
     /// Waits until at least `n` bytes are there, and more than were examined before, then shows
     /// everything in one slice. Fewer than `n` means that the pipe has ended.
     ///

@@ -42,6 +42,24 @@ impl AsyncWriter {
         Ok(Written { stored, dropped: 0 })
     }
 
+    /// Like [`BlockingWriter::reserve`].
+    ///
+    /// # Errors
+    /// Like [`BlockingWriter::reserve`].
+    pub async fn reserve(&mut self, n: usize) -> Result<&mut [u8], WriteError> {
+        poll_fn(|context| self.poll_resumed(context, 0)).await?;
+        let n = n.max(self.inner.inner.core.frame);
+        Ok(self.inner.inner.reserve(n))
+    }
+
+    /// Like [`BlockingWriter::commit`].
+    ///
+    /// # Panics
+    /// Like [`PipeWriter::commit`].
+    pub fn commit(&mut self, n: usize) {
+        self.inner.commit(n);
+    }
+
     /// Like [`BlockingWriter::flush`].
     ///
     /// # Errors
@@ -113,6 +131,11 @@ impl AsyncReader {
         let frame = self.inner.inner.core.frame;
         poll_fn(|context| self.poll_readable(context, frame)).await?;
         Ok(self.inner.take(out))
+    }
+
+    /// Like [`BlockingReader::try_read`].
+    pub fn try_read(&mut self, out: &mut [u8]) -> Read {
+        self.inner.try_read(out)
     }
 
     /// Like [`BlockingReader::read_at_least`]; a dropped future has taken nothing.

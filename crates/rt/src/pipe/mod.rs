@@ -24,6 +24,7 @@
 //! range across the end goes through a scratch buffer, and nothing else changes.
 
 mod blocking;
+mod clear;
 mod conceal;
 mod format;
 mod future;

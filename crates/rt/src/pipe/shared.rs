@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::clear::Clear;
 use super::memory::Memory;
 use super::turn::Turn;
 use super::{Backpressure, Fill};
@@ -52,32 +53,6 @@ pub(super) struct ReadSide {
     pub(super) rings: AtomicBool,
     pub(super) padded: AtomicU64,
     pub(super) skipped: AtomicU64,
-}
-
-/// The writer's request to forget everything below a position.
-#[derive(Debug, Default)]
-pub(super) struct Clear {
-    epoch: AtomicUsize,
-    below: AtomicUsize,
-}
-
-impl Clear {
-    pub(super) fn request(&self, below: usize) {
-        self.below.store(below, Ordering::Relaxed);
-        // Only the writer changes it, so no read-modify-write is needed.
-        let epoch = self.epoch.load(Ordering::Relaxed).wrapping_add(1);
-        self.epoch.store(epoch, Ordering::Release);
-    }
-
-    /// The position of a request that `seen` does not know yet, which it learns.
-    #[inline]
-    pub(super) fn new_request(&self, seen: &mut usize) -> Option<usize> {
-        if self.epoch.load(Ordering::Relaxed) == *seen {
-            return None;
-        }
-        *seen = self.epoch.load(Ordering::Acquire);
-        Some(self.below.load(Ordering::Relaxed))
-    }
 }
 
 impl Core {

@@ -585,6 +585,35 @@ fn tasks_pass_everything_on() {
     });
 }
 
+/// What is written in place wakes the reader, and what is taken without a wait wakes the writer.
+#[test]
+fn in_place_and_without_a_wait_as_tasks() {
+    let (writer, reader) = pipe(&PipeConfig::bytes(6)).unwrap();
+    let (mut writer, mut reader) = (writer.into_async(), reader.into_async());
+    let mut out = [0; 6];
+    assert_eq!(reader.try_read(&mut out).bytes, 0);
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(move || {
+            let there = block_on(reader.read_at_least(3)).unwrap().to_vec();
+            reader.advance(0, 3);
+            (reader, there)
+        });
+        let place = block_on(writer.reserve(4)).unwrap();
+        place.copy_from_slice(b"abcd");
+        writer.commit(4);
+        let (mut reader, there) = reading.join().unwrap();
+        assert_eq!(there, b"abcd");
+        assert_eq!(block_on(writer.write(b"ef")).unwrap().stored, 2);
+        let writing = scope.spawn(move || {
+            let room = block_on(writer.reserve(2)).unwrap().len();
+            writer.commit(0);
+            room
+        });
+        while reader.try_read(&mut out).bytes == 0 {}
+        assert_eq!((writing.join().unwrap(), &out), (2, b"abcdef"));
+    });
+}
+
 #[test]
 fn one_thread_can_run_both_tasks() {
     let (writer, reader) = pipe(&PipeConfig::bytes(10)).unwrap();

@@ -1,0 +1,30 @@
+//! How a writer, which may not move the reading position, has the pipe emptied: it leaves a request,
+//! and the reader skips at its next look. A request that comes too late skips nothing.
+
+use crate::sync::{AtomicUsize, Ordering};
+
+/// The writer's request to forget everything below a position.
+#[derive(Debug, Default)]
+pub(crate) struct Clear {
+    epoch: AtomicUsize,
+    below: AtomicUsize,
+}
+
+impl Clear {
+    pub(crate) fn request(&self, below: usize) {
+        self.below.store(below, Ordering::Relaxed);
+        // Only the writer changes it, so no read-modify-write is needed.
+        let epoch = self.epoch.load(Ordering::Relaxed).wrapping_add(1);
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
+    /// The position of a request that `seen` does not know yet, which it learns.
+    #[inline]
+    pub(crate) fn new_request(&self, seen: &mut usize) -> Option<usize> {
+        if self.epoch.load(Ordering::Relaxed) == *seen {
+            return None;
+        }
+        *seen = self.epoch.load(Ordering::Acquire);
+        Some(self.below.load(Ordering::Relaxed))
+    }
+}

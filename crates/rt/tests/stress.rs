@@ -1,0 +1,314 @@
+//! Both ends on processors of their own, both on one, and one of them starved: whatever the
+//! scheduler does, everything arrives once, whole and in order. `AULOS_SOAK` makes it long.
+#![allow(unsafe_code, reason = "affinity and scheduling class are system calls")]
+#![allow(clippy::unwrap_used, reason = "the helpers of a test are a test")]
+#![cfg(target_os = "linux")]
+
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use aulos_rt::clock::Urgency;
+use aulos_rt::notify::{Dispatcher, Strategy};
+use aulos_rt::pipe::{
+    BlockingReader, BlockingWriter, End, PipeConfig, PipeReader, PipeWriter, pipe,
+};
+use aulos_rt::{latest, ring, rt_log};
+
+/// Where a thread runs, and how little it is given.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    processor: usize,
+    starved: Starved,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Starved {
+    No,
+    /// The least share that a normal thread can have.
+    Nice,
+    /// Only what nobody else wants.
+    Idle,
+}
+
+const CASES: [[Place; 2]; 6] = {
+    const fn at(processor: usize, starved: Starved) -> Place {
+        Place { processor, starved }
+    }
+    [
+        [at(0, Starved::No), at(1, Starved::No)],
+        [at(0, Starved::No), at(0, Starved::No)],
+        [at(0, Starved::Nice), at(0, Starved::No)],
+        [at(0, Starved::No), at(0, Starved::Nice)],
+        [at(0, Starved::Idle), at(1, Starved::No)],
+        [at(0, Starved::No), at(1, Starved::Idle)],
+    ]
+};
+
+impl Place {
+    fn take(self) {
+        let processors = std::thread::available_parallelism().unwrap().get();
+        // SAFETY: all zero is the empty set.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the number is below the size of the set.
+        unsafe { libc::CPU_SET(self.processor % processors, &mut set) };
+        // SAFETY: 0 means this thread; the kernel reads as much as it is told. Where a processor is
+        // not ours the thread stays where it is.
+        unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
+        match self.starved {
+            Starved::No => {}
+            Starved::Nice => Urgency::Nice(19).request().unwrap(),
+            Starved::Idle => {
+                let none = libc::sched_param { sched_priority: 0 };
+                // SAFETY: as above; this class needs no right.
+                let refused =
+                    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const none) };
+                assert_eq!(refused, 0);
+            }
+        }
+    }
+}
+
+fn long() -> usize {
+    if std::env::var_os("AULOS_SOAK").is_some() { 200 } else { 1 }
+}
+
+/// Runs two ends in every case, each on a thread of its own.
+fn everywhere(mut ends: impl FnMut() -> [Box<dyn FnOnce() + Send>; 2]) {
+    for case in CASES {
+        println!("{case:?}");
+        let threads = ends().into_iter().zip(case).map(|(end, place)| {
+            std::thread::spawn(move || {
+                place.take();
+                end();
+            })
+        });
+        for thread in threads.collect::<Vec<_>>() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// Byte number `i` of an endless stream without a short period.
+fn byte(i: usize) -> u8 {
+    let [_, byte, ..] = i.wrapping_mul(0x9E37_79B1).to_le_bytes();
+    byte
+}
+
+fn stream(from: usize, n: usize) -> Vec<u8> {
+    (from..from + n).map(byte).collect()
+}
+
+/// Sizes from one byte to more than half of the pipe.
+fn size(at: usize) -> usize {
+    at.wrapping_mul(2_654_435_761) % 700 + 1
+}
+
+const CAPACITY: usize = 1024;
+
+fn total() -> usize {
+    300_000 * long()
+}
+
+fn write_waiting(mut writer: BlockingWriter) {
+    let mut at = 0;
+    while at < total() {
+        let data = stream(at, size(at).min(total() - at));
+        assert_eq!(writer.write(&data).unwrap().stored, data.len());
+        at += data.len();
+    }
+    writer.finish();
+}
+
+fn read_waiting(mut reader: BlockingReader) {
+    let mut at = 0;
+    loop {
+        let wanted = size(at + 1);
+        let there = reader.read_at_least(wanted).unwrap();
+        let n = wanted.min(there.len());
+        assert_eq!(there[..n], stream(at, n), "at {at}");
+        reader.advance(n, n);
+        at += n;
+        if n < wanted {
+            break;
+        }
+    }
+    assert_eq!((at, reader.into_inner().end()), (total(), Some(End::Finished)));
+}
+
+fn write_without_waiting(mut writer: PipeWriter) {
+    let mut at = 0;
+    while at < total() {
+        let data = stream(at, size(at).min(total() - at));
+        let stored = writer.write(&data).unwrap().stored;
+        at += stored;
+        if stored < data.len() {
+            std::thread::yield_now();
+        }
+    }
+    writer.finish();
+}
+
+fn read_without_waiting(mut reader: PipeReader) {
+    let (mut at, mut out) = (0, [0; CAPACITY]);
+    loop {
+        let read = reader.read(&mut out[..size(at)]);
+        assert_eq!(out[..read.bytes], stream(at, read.bytes), "at {at}");
+        at += read.bytes;
+        match read.end {
+            Some(end) => break assert_eq!((at, end), (total(), End::Finished)),
+            None if read.bytes == 0 => std::thread::yield_now(),
+            None => {}
+        }
+    }
+}
+
+#[test]
+fn a_pipe_whose_ends_wait() {
+    for mirrored in [true, false] {
+        everywhere(|| {
+            let config = PipeConfig { mirrored, ..PipeConfig::bytes(CAPACITY) };
+            let (writer, reader) = pipe(&config).unwrap();
+            let (writer, reader) = (writer.blocking(), reader.blocking());
+            [Box::new(|| write_waiting(writer)), Box::new(|| read_waiting(reader))]
+        });
+    }
+}
+
+#[test]
+fn a_pipe_whose_ends_never_wait() {
+    for mirrored in [true, false] {
+        everywhere(|| {
+            let config = PipeConfig { mirrored, ..PipeConfig::bytes(CAPACITY) };
+            let (writer, reader) = pipe(&config).unwrap();
+            [Box::new(|| write_without_waiting(writer)), Box::new(|| read_without_waiting(reader))]
+        });
+    }
+}
+
+#[test]
+fn a_pipe_with_one_end_of_each_kind() {
+    everywhere(|| {
+        let (writer, reader) = pipe(&PipeConfig::bytes(CAPACITY)).unwrap();
+        let reader = reader.blocking();
+        [Box::new(|| write_without_waiting(writer)), Box::new(|| read_waiting(reader))]
+    });
+    everywhere(|| {
+        let (writer, reader) = pipe(&PipeConfig::bytes(CAPACITY)).unwrap();
+        let writer = writer.blocking();
+        [Box::new(|| write_waiting(writer)), Box::new(|| read_without_waiting(reader))]
+    });
+}
+
+#[test]
+fn a_ring() {
+    everywhere(|| {
+        let (mut producer, mut consumer) = ring::ring(100);
+        let count = total() / 10;
+        let push = move || {
+            for i in 0..count {
+                while producer.push(Box::new(i)).is_err() {
+                    std::thread::yield_now();
+                }
+            }
+        };
+        let pop = move || {
+            for i in 0..count {
+                let item = loop {
+                    match consumer.pop() {
+                        Some(item) => break item,
+                        None => std::thread::yield_now(),
+                    }
+                };
+                assert_eq!(*item, i);
+            }
+        };
+        [Box::new(push), Box::new(pop)]
+    });
+}
+
+/// Values are whole, and the last one is seen.
+#[test]
+fn the_latest_value() {
+    everywhere(|| {
+        let (mut publisher, mut reader) = latest([0; 20]);
+        let last = total();
+        let publish = move || (1..=last).for_each(|i| publisher.publish([i; 20]));
+        let read = move || {
+            let mut before = 0;
+            while before < last {
+                let value = reader.read();
+                assert!(value.iter().all(|&part| part == value[0]) && value[0] >= before);
+                before = value[0];
+                std::thread::yield_now();
+            }
+        };
+        [Box::new(publish), Box::new(read)]
+    });
+}
+
+#[test]
+fn a_log() {
+    everywhere(|| {
+        let (mut log, mut reader) = rt_log(50);
+        let last = total() as u64 / 10;
+        let note = move || {
+            (0..last).for_each(|i| log.note(i, i));
+        };
+        let read = move || {
+            let mut next = 0;
+            loop {
+                let over = reader.is_abandoned();
+                for entry in reader.by_ref() {
+                    next += u64::from(entry.lost_before);
+                    assert_eq!((entry.nanos, entry.record), (next, next));
+                    next += 1;
+                }
+                if over {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+            assert!(next <= last);
+        };
+        [Box::new(note), Box::new(read)]
+    });
+}
+
+/// Every target is served after its last announcement.
+#[test]
+fn announcements() {
+    everywhere(|| {
+        let mut dispatcher: Dispatcher =
+            Dispatcher::new(Strategy::Every(Duration::from_micros(50)));
+        let (heard, hear) = channel();
+        let targets = [0, 1, 2].map(|number| {
+            let heard = heard.clone();
+            dispatcher.on(Box::new(move || heard.send(number).unwrap())).unwrap()
+        });
+        let mut line = dispatcher.notifier(None).unwrap();
+        let stop = dispatcher.stopper();
+        let announce = move || {
+            for round in 0..total() / 1000 {
+                line.begin();
+                for target in targets {
+                    line.notify(target);
+                }
+                // Nothing is pending any more before the next round: each was heard again.
+                let mut missing = [true; 3];
+                while missing.contains(&true) {
+                    let number: usize = hear.recv().unwrap();
+                    missing[number] = false;
+                }
+                if round % 16 == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            stop.stop();
+        };
+        let serve = move || {
+            dispatcher.run();
+            drop(heard);
+        };
+        [Box::new(announce), Box::new(serve)]
+    });
+}
