@@ -1,6 +1,6 @@
 # The door of the workshop. Each target is one line that calls cargo or one script.
 .DEFAULT_GOAL := help
-.PHONY: help run test soak lint fmt doc bench fuzz
+.PHONY: help run test soak lint fmt doc bench fuzz rtsan
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
@@ -28,3 +28,6 @@ bench: ## ours and every peer side by side: one table, and target/bench.json
 
 fuzz:  ## TARGET=name: fuzz one parser until it breaks or you stop it
 	@scripts/fuzz $(TARGET)
+
+rtsan: ## the real-time paths under RealtimeSanitizer, where the distribution has its library
+	@scripts/rtsan

@@ -76,15 +76,14 @@ fn long() -> usize {
 fn everywhere(mut ends: impl FnMut() -> [Box<dyn FnOnce() + Send>; 2]) {
     for case in CASES {
         println!("{case:?}");
-        let threads = ends().into_iter().zip(case).map(|(end, place)| {
-            std::thread::spawn(move || {
-                place.take();
-                end();
-            })
+        std::thread::scope(|scope| {
+            for (end, place) in ends().into_iter().zip(case) {
+                scope.spawn(move || {
+                    place.take();
+                    end();
+                });
+            }
         });
-        for thread in threads.collect::<Vec<_>>() {
-            thread.join().unwrap();
-        }
     }
 }
 
