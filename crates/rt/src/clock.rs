@@ -54,6 +54,16 @@ impl Urgency {
     }
 }
 
+/// For the log: "real-time priority 50".
+impl fmt::Display for Urgency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fifo(priority) => write!(f, "real-time priority {priority}"),
+            Self::Nice(nice) => write!(f, "nice value {nice}"),
+        }
+    }
+}
+
 /// The system did not grant an [`Urgency`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -66,11 +76,11 @@ pub struct Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.wish {
-            Urgency::Fifo(priority) => write!(f, "real-time priority {priority} refused")?,
-            Urgency::Nice(nice) => write!(f, "nice value {nice} refused")?,
-        }
-        write!(f, " (error {}); allow it with a limit of rtprio or nice for this user", self.code)
+        write!(
+            f,
+            "{} refused (error {}); allow it with a limit of rtprio or nice for this user",
+            self.wish, self.code
+        )
     }
 }
 
@@ -93,5 +103,6 @@ mod tests {
         let text = refused.to_string();
         assert!(text.starts_with("real-time priority 200 refused (error "), "{text}");
         assert!(!text.contains('\n'));
+        assert_eq!(Urgency::Nice(-5).to_string(), "nice value -5");
     }
 }

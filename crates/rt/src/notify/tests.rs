@@ -113,6 +113,41 @@ fn a_removed_callback_never_runs_again() {
 }
 
 #[test]
+fn a_dispatcher_may_go_while_something_is_pending() {
+    let mut desk = Desk::new(2, 2);
+    desk.lines[0].notify(desk.targets[1]);
+    let Desk { dispatcher, log, targets, mut lines } = desk;
+    drop(dispatcher);
+    // More than a line holds, to nobody.
+    for _ in 0..1000 {
+        lines.iter_mut().for_each(|line| line.notify(targets[0]));
+    }
+    lines[1].wake();
+    assert!(log.take().is_empty());
+}
+
+#[test]
+fn a_rehearsal_announces_nothing() {
+    let mut desk = Desk::new(1, 2);
+    for round in 0..1000 {
+        desk.lines[0].begin();
+        desk.lines[1].begin();
+        assert!(desk.served().is_empty());
+        desk.lines[round % 2].notify(desk.targets[0]);
+        desk.lines[0].begin();
+        assert_eq!(desk.served(), [0]);
+    }
+    // Not even where the line is full.
+    for _ in 0..300 {
+        desk.lines[0].notify(desk.targets[0]);
+        desk.lines[0].begin();
+    }
+    desk.served();
+    desk.lines[0].begin();
+    assert!(desk.served().is_empty());
+}
+
+#[test]
 fn no_announcement_is_lost_when_a_line_is_full() {
     let mut desk = Desk::new(3, 1);
     for _ in 0..1000 {

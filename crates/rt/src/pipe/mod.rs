@@ -16,6 +16,12 @@
 //! the pause up to its demand, so that the two cannot wait for each other; a demand above the
 //! capacity is an error at once.
 //!
+//! # Memory
+//! Going round, a ring touches all of its memory, however little waits in it. A writer that finds the
+//! pipe empty begins at the front again, so that a pipe whose reader keeps up lives in a few
+//! kilobytes of the caches, whatever its capacity: with 64 KiB copying is then up to twice as fast as
+//! two plain copies that go round in as much. (Not with [`Overflow::DropOldest`].)
+//!
 //! # Rejected
 //! A list of segments (as .NET's `Pipe` has it): it allocates, and every parser pays for the seams.
 //! A lock (as the `BufferedWaveProvider` of .NET audio has it): the callback would wait for a reader that was

@@ -108,8 +108,9 @@ impl PipeReader {
         Read { bytes, padded: 0, skipped: self.take_skipped(), end: self.end() }
     }
 
-    /// Shows the next `n` bytes in place and in one slice, or nothing when fewer are there. Blocks
-    /// of a fixed size come out whatever the sizes of the writes were.
+    /// Shows the next `n` bytes in place and in one slice, or nothing when fewer are there (always,
+    /// when `n` is more than the capacity). Blocks of a fixed size come out whatever the sizes of the
+    /// writes were.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call. Without a mirrored mapping a range across the end

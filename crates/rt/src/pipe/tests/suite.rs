@@ -358,6 +358,33 @@ fn repeats_and_fades_what_was_heard_last() {
     assert_eq!(reader.monitor().padded_frames(), 6);
 }
 
+/// The bytes that each format is silent with, from its standard and not from our table.
+#[test]
+fn a_gap_is_silent_in_every_format() {
+    let formats = [
+        (Sample::Bytes, 0x00),
+        (Sample::U8, 0x80),
+        (Sample::MuLaw, 0xff),
+        (Sample::ALaw, 0xd5),
+        (Sample::S16Le, 0x00),
+        (Sample::S24Le, 0x00),
+        (Sample::S32Le, 0x00),
+        (Sample::F32Le, 0x00),
+    ];
+    for (sample, silence) in formats {
+        let audio = PipeConfig::audio(48_000, 2, sample, 10);
+        let config = PipeConfig { underrun: Underrun::Silence, ..audio };
+        let (mut writer, mut reader) = pipe(&config).unwrap();
+        let frame = 2 * sample.bytes();
+        assert_eq!(writer.write(&vec![0x55; frame]).unwrap().stored, frame);
+        let mut out = vec![0x77; 3 * frame];
+        let read = reader.read(&mut out);
+        assert_eq!((read.bytes, read.padded), (frame, 2 * frame), "{sample:?}");
+        assert!(out[frame..].iter().all(|&byte| byte == silence), "{sample:?}: {out:?}");
+        assert_eq!(reader.monitor().padded_frames(), 2);
+    }
+}
+
 #[test]
 fn stamps_cross_in_both_directions() {
     let (mut writer, mut reader) = pipe(&PipeConfig::audio(48_000, 2, Sample::S16Le, 9)).unwrap();
