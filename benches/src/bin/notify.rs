@@ -10,7 +10,7 @@
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::time::Duration;
 
 use aulos_benches::{Row, argument, report};
@@ -250,10 +250,11 @@ fn dispatched(count: u64, strategy: Strategy, wake: bool) -> Outcome {
         .on(Box::new(move || hold(&stamp, &mut list.lock().expect("no panic"))))
         .expect("room");
     let notifier = dispatcher.notifier(Some(Duration::from_nanos(PERIOD))).expect("room");
-    let stop = dispatcher.stopper();
+    let (stop, ready) = (dispatcher.stopper(), &Barrier::new(2));
     std::thread::scope(|scope| {
         let watcher = scope.spawn(move || {
             urgent(40);
+            ready.wait();
             let (from, cpu) = (now(), cpu_of_this_thread());
             dispatcher.run();
             (cpu_of_this_thread() - cpu) as f64 / (now() - from) as f64 * 100.0
@@ -261,6 +262,7 @@ fn dispatched(count: u64, strategy: Strategy, wake: bool) -> Outcome {
         let raised = &raised;
         let mut line = notifier;
         let caller = scope.spawn(move || {
+            ready.wait();
             callbacks(count, raised, move |act| {
                 // No jump table: it would be one more thing to fetch.
                 if let Act::End(at) = act {
@@ -292,12 +294,13 @@ trait Wake: Sync {
 
 fn peer<W: Wake>(count: u64, way: &W) -> Outcome {
     let (raised, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-    let (raised, stop) = (&raised, &stop);
+    let (raised, stop, ready) = (&raised, &stop, &Barrier::new(2));
     std::thread::scope(|scope| {
         let watcher = scope.spawn(move || {
             if W::SLEEPS {
                 urgent(40);
             }
+            ready.wait();
             let (from, cpu) = (now(), cpu_of_this_thread());
             let mut latencies = Vec::with_capacity(count as usize);
             while !stop.load(Ordering::Relaxed) {
@@ -307,6 +310,7 @@ fn peer<W: Wake>(count: u64, way: &W) -> Outcome {
             (latencies, (cpu_of_this_thread() - cpu) as f64 / (now() - from) as f64 * 100.0)
         });
         let caller = scope.spawn(move || {
+            ready.wait();
             callbacks(count, raised, move |act| {
                 if let Act::Announce = act {
                     way.wake();

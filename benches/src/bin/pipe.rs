@@ -2,8 +2,8 @@
 //!
 //! 600,000,000 bytes in writes of 1500 or 6000 and reads of 1000 or 5000 bytes. First one thread
 //! that writes once and reads while it can, capacity 64 KiB: what an operation costs, in seconds of
-//! processor time. Then two pinned threads that spin and yield, 1 MiB: what the hand-over costs, in
-//! seconds of the wall clock (tokio's two workers are where the scheduler puts them). The minimum of
+//! processor time. Then two pinned threads, 1 MiB: what the hand-over costs, in seconds of the wall
+//! clock, with ends that spin and yield, and with ends that sleep. The minimum of
 //! `reps=` rounds (two threads: the median), contestants interleaved; `write=` and `read=` pick a
 //! case. Every buffer is touched before the time begins. The limit "two memcpy" goes round in 64 KiB
 //! as every ring does; ours begins at the front again when it is empty, so a second limit stays
@@ -12,6 +12,7 @@
 
 use std::hint::black_box;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use aulos_benches::{Row, argument, median, minimum, pin, report};
@@ -35,14 +36,15 @@ fn main() {
     }
     for (write, read) in SIZES.into_iter().filter(wanted) {
         let times = rounds(reps, &PAIR, |run| run(write, read));
-        let [ours, plain, rtrb, tokio] = times.map(|mut values| median(&mut values));
-        let mut row = |peer: &str, time, target| {
-            let case = format!("two threads w{write} r{read}, ours / {peer}");
-            rows.push(Row::against("pipe", case, ours, time, target));
+        let [ours, waiting, plain, rtrb, tokio] = times.map(|mut values| median(&mut values));
+        let mut row = |what: &str, ours, peer, target| {
+            let case = format!("two threads w{write} r{read}, {what}");
+            rows.push(Row::against("pipe", case, ours, peer, target));
         };
-        row("rtrb", rtrb, Some(1.1));
-        row("tokio simplex", tokio, Some(1.0));
-        row("ours without mirror", plain, None);
+        row("ends that spin / rtrb", ours, rtrb, Some(1.1));
+        row("ends that sleep / tokio simplex", waiting, tokio, Some(1.0));
+        row("ends that spin / tokio simplex", ours, tokio, None);
+        row("ends that spin / the same without mirror", ours, plain, None);
     }
     report(&rows);
 }
@@ -101,8 +103,13 @@ const ALONE: [Run; 14] = [
     alone_kernel,
 ];
 
-const PAIR: [Run; 4] =
-    [|w, r| pair_ours(w, r, true), |w, r| pair_ours(w, r, false), pair_rtrb, pair_tokio];
+const PAIR: [Run; 5] = [
+    |w, r| pair_ours(w, r, true),
+    pair_ours_waiting,
+    |w, r| pair_ours(w, r, false),
+    pair_rtrb,
+    pair_tokio,
+];
 
 /// Writes one block, reads while there is enough, until everything is through.
 fn alternate(
@@ -409,6 +416,22 @@ fn pair_ours(w: usize, r: usize, mirrored: bool) -> f64 {
     )
 }
 
+/// Threads that sleep when there is nothing to do, as tokio's tasks do.
+fn pair_ours_waiting(w: usize, r: usize) -> f64 {
+    let (writer, reader) = pipe(&config(TWO_THREADS, true)).expect("a pipe");
+    let (mut writer, mut reader) = (writer.blocking(), reader.blocking());
+    pair(
+        w,
+        r,
+        move |from| writer.write(from).is_ok(),
+        move |to| {
+            to.copy_from_slice(&reader.read_at_least(to.len()).expect("enough")[..to.len()]);
+            reader.advance(to.len(), to.len());
+            true
+        },
+    )
+}
+
 fn pair_rtrb(w: usize, r: usize) -> f64 {
     let (mut producer, mut consumer) = rtrb::RingBuffer::<u8>::new(TWO_THREADS);
     pair(
@@ -421,8 +444,12 @@ fn pair_rtrb(w: usize, r: usize) -> f64 {
 
 fn pair_tokio(w: usize, r: usize) -> f64 {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
+    let next = AtomicUsize::new(0);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .on_thread_start(move || pin(next.fetch_add(1, Ordering::Relaxed) % 2))
+        .build()
+        .expect("a runtime");
     let start = Instant::now();
     runtime.block_on(async move {
         let (mut reader, mut writer) = tokio::io::simplex(TWO_THREADS);
