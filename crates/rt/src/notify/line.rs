@@ -40,7 +40,8 @@ impl Notifier {
     /// Rehearses an announcement: does all that [`Notifier::notify`] does, but announces nothing.
     /// Called first in a callback it brings code and memory of the announcement into the caches
     /// while the callback works: between two periods other programs have thrown them out, and
-    /// fetching them costs some 100 ns. Nothing depends on it.
+    /// fetching them costs some 100 ns. Keep the [`Target`] beside the notifier, for the same reason.
+    /// Nothing depends on it.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call; what it costs is what it saves later.
