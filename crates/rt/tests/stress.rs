@@ -105,7 +105,7 @@ fn size(at: usize) -> usize {
 const CAPACITY: usize = 1024;
 
 fn total() -> usize {
-    300_000 * long()
+    100_000 * long()
 }
 
 fn write_waiting(mut writer: BlockingWriter) {
