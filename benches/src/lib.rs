@@ -1,8 +1,5 @@
 //! What every bench needs: rows, the table, the file.
 //!
-//! A row compares ours with one peer of the same run. The table is printed, and kept in the file that
-//! `--rows` names; without it in `target/bench.json` at the root of the repository, where each binary
-//! replaces the rows of its parts.
 //! A row compares ours with one peer of the same run. `scripts/bench` joins the rows of all programs
 //! to one table.
 
@@ -66,21 +63,6 @@ pub fn report(rows: &[Row]) {
             row.part, row.case, row.ours
         );
     }
-    let mut words = std::env::args().skip_while(|word| word != "--rows").skip(1);
-    if let Some(file) = words.next() {
-        let text = serde_json::to_string_pretty(rows).expect("numbers and strings");
-        return std::fs::write(file, text).expect("the file for rows can be written");
-    }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench.json");
-    let mut all: Vec<Row> = std::fs::read(&path)
-        .ok()
-        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-        .unwrap_or_default();
-    all.retain(|old| rows.iter().all(|new| new.part != old.part));
-    all.extend_from_slice(rows);
-    let _ = std::fs::create_dir_all(path.parent().expect("it has a folder"));
-    let text = serde_json::to_string_pretty(&all).expect("numbers and strings");
-    std::fs::write(&path, text).expect("target/ can be written");
     let words: Vec<String> = std::env::args().collect();
     if let Some(pair) = words.windows(2).find(|pair| pair[0] == "--rows") {
         let text = serde_json::to_string_pretty(rows).expect("numbers and strings");

@@ -18,7 +18,8 @@ unsafe impl<T: Send> Sync for Slots<T> {}
 impl<T> Slots<T> {
     /// Room for `at_least` values, rounded up to a power of two.
     pub(crate) fn new(at_least: usize) -> Self {
-        let count = at_least.max(1).next_power_of_two();
+        #[allow(clippy::expect_used, reason = "memory for so many cannot be had either")]
+        let count = at_least.max(1).checked_next_power_of_two().expect("capacity out of range");
         let cells = (0..count).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect();
         Self { cells, mask: count - 1 }
     }

@@ -14,7 +14,7 @@ use loom::thread;
 
 fn model(run: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
+    model.preemption_bound = Some(2);
     model.check(run);
 }
 
