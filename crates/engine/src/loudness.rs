@@ -1,7 +1,7 @@
 //! How loud something that runs is: a meter that goes along, and what it last read.
 //!
 //! The meter itself is `dsp`'s. Here is what a programme without an end needs around it: figures
-//! that are brought up to date once in 100 ms of sound and not at every call, windows that are told
+//! that are brought up to date once in 100 ms of sound, or once a second, and not at every call, windows that are told
 //! to be young, pauses of the sender that do not glue old sound to new, and a history that is
 //! bounded. Measuring on a thread of its own was the alternative: it would cost a copy of all sound
 //! and a ring per source to save less than a hundredth of a per cent of a processor.
@@ -241,11 +241,14 @@ impl Gauge {
         read.range = if long { self.meter.range() } else { None };
     }
 
-    /// Integrated loudness and range pass over the history. A histogram is always short; where it
-    /// is exact, they are read the less often the longer it is, so that the work stays the same.
+    /// Integrated loudness and range pass over the history: once a second in a station, as Tech 3341
+    /// asks, and at once when there are any. Where the history is exact somebody is looking, and
+    /// they are read ten times a second, the less often the longer it is, so that the work stays
+    /// the same.
     fn is_due(&self, measured: Span) -> bool {
         let every = match self.meter.config().history {
-            History::Histogram => 1,
+            History::Histogram if measured == MOMENTARY || measured == SHORT_TERM => 1,
+            History::Histogram => 10,
             _ => 1 + measured.as_nanos() / EXACT_AT_10_HZ.as_nanos(),
         };
         self.hops.is_multiple_of(u64::try_from(every).unwrap_or(1))
