@@ -266,8 +266,8 @@ const SHORT_TERM: Span = Span::from_secs(3);
 const MOMENTARY_HOPS: u64 = 4;
 const SHORT_TERM_HOPS: u64 = 30;
 
-/// Up to so long an exact history is read at every hop: some 50 microseconds each time.
-const EXACT_AT_10_HZ: Span = Span::from_secs(3_600);
+/// Up to so long an exact history is read at every hop: some 3,000 values to be sorted each time.
+const EXACT_AT_10_HZ: Span = Span::from_secs(300);
 
 #[cfg(test)]
 mod tests {

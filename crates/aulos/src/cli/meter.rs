@@ -112,6 +112,7 @@ async fn show(
 
 async fn print(json: bool, meter: &mut Running, signals: &mut Signals) -> Result<Ended, Failure> {
     let lines = Lines::new(json);
+    let mut last = Loudness::NONE;
     loop {
         let news = tokio::select! {
             news = meter.news.recv() => news,
@@ -122,7 +123,7 @@ async fn print(json: bool, meter: &mut Running, signals: &mut Signals) -> Result
         };
         match news {
             Some(News::Reading(loudness)) => match lines.print(&loudness) {
-                Ok(()) => {}
+                Ok(()) => last = loudness,
                 // Whoever closed the pipe has seen enough.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                     return Ok(Ended { loudness, result: Ok(()), broken: true });
@@ -133,6 +134,11 @@ async fn print(json: bool, meter: &mut Running, signals: &mut Signals) -> Result
             },
             Some(News::Shape(..) | News::Waiting) => {}
             Some(News::Ended(loudness, result)) => {
+                // After hours, integrated loudness and range may lag; the last line has them. A
+                // pipe that is closed now makes no difference.
+                if json && loudness != last {
+                    drop(lines.print(&loudness));
+                }
                 return Ok(Ended { loudness, result, broken: false });
             }
             None => return Err(gone()),
