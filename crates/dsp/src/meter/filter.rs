@@ -2,49 +2,57 @@
 //!
 //! The recommendation prints coefficients for 48 kHz only. Those of other rates come from the
 //! analogue filters behind them, by the bilinear transform. One fourth-order section, as libebur128
-//! has it, gives the same energies to 1e-12 dB but is worse conditioned.
+//! has it, gives the same energies to 1e-12 dB but is worse conditioned. The high-pass keeps the
+//! difference of its last two values instead of the values themselves, which are ten thousand times
+//! as great as what comes out.
 
 use super::sample::View;
-use crate::simd::{self, Level, Pair};
+use crate::simd::{self, Level, Pair, Task};
 
-/// What two second-order sections (transposed direct form II) remember.
+/// What the two sections remember: the last two values of the shelf, the newest first, and of the
+/// high-pass the last difference of two values and the value before it.
 pub(crate) type State = [f64; 4];
 
-/// The coefficients of both sections; the numerator of the second is exactly 1, -2, 1.
+/// The coefficients of both sections. The numerator of the shelf is `gain` * (1, `zeros`), that of
+/// the high-pass is exactly 1, -2, 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Coefficients {
-    pub(crate) b: [f64; 3],
-    pub(crate) a: [f64; 2],
-    pub(crate) r: [f64; 2],
+    gain: f64,
+    pub(crate) zeros: [f64; 2],
+    pub(crate) poles: [f64; 2],
+    /// With a denominator of 1, p, q: q - `leak`, and 1 + p + q.
+    pub(crate) keep: f64,
+    pub(crate) leak: f64,
 }
 
 impl Coefficients {
-    pub(super) fn new(hz: f64) -> Self {
+    pub(crate) fn new(hz: f64) -> Self {
         let k = (core::f64::consts::PI * SHELF_HZ.min(HIGHEST * hz) / hz).tan();
         let high = 10f64.powf(SHELF_DB / 20.0);
         let band = high.powf(SHELF_BAND);
         let a0 = 1.0 + k / SHELF_Q + k * k;
-        let b = [
-            (high + band * k / SHELF_Q + k * k) / a0,
-            2.0 * (k * k - high) / a0,
-            (high - band * k / SHELF_Q + k * k) / a0,
-        ];
-        let a = [2.0 * (k * k - 1.0) / a0, (1.0 - k / SHELF_Q + k * k) / a0];
+        let gain = high + band * k / SHELF_Q + k * k;
+        let zeros = [2.0 * (k * k - high) / gain, (high - band * k / SHELF_Q + k * k) / gain];
+        let poles = [2.0 * (k * k - 1.0) / a0, (1.0 - k / SHELF_Q + k * k) / a0];
         let k = (core::f64::consts::PI * PASS_HZ.min(HIGHEST * hz) / hz).tan();
-        let a0 = 1.0 + k / PASS_Q + k * k;
-        let r = [2.0 * (k * k - 1.0) / a0, (1.0 - k / PASS_Q + k * k) / a0];
-        Self { b, a, r }
+        let p0 = 1.0 + k / PASS_Q + k * k;
+        let leak = 4.0 * k * k / p0;
+        Self { gain: gain / a0, zeros, poles, keep: (1.0 - k / PASS_Q + k * k) / p0 - leak, leak }
+    }
+
+    /// The factor that energies of [`Coefficients::step`] lack: its outputs lack the shelf's gain.
+    pub(super) fn energy(&self) -> f64 {
+        self.gain * self.gain
     }
 
     #[inline(always)]
     pub(crate) fn step(&self, x: f64, s: &mut State) -> f64 {
-        let y = self.b[0] * x + s[0];
-        s[0] = (self.b[1] * x + s[1]) - self.a[0] * y;
-        s[1] = self.b[2] * x - self.a[1] * y;
-        let w = y + s[2];
-        s[2] = (s[3] - 2.0 * y) - self.r[0] * w;
-        s[3] = y - self.r[1] * w;
-        w
+        let [w1, w2, difference, before] = *s;
+        let w = (x - self.poles[1] * w2) - self.poles[0] * w1;
+        let y = (w + self.zeros[0] * w1) + self.zeros[1] * w2;
+        let new = (y - self.leak * before) + self.keep * difference;
+        *s = [w, w1, new, before + difference];
+        new - difference
     }
 }
 
@@ -62,6 +70,8 @@ pub(super) struct Filter {
 impl Filter {
     pub(super) fn new(hz: f64, weights: Vec<f64>, level: Level) -> Self {
         let coefficients = Coefficients::new(hz);
+        let weights: Vec<f64> =
+            weights.into_iter().map(|weight| weight * coefficients.energy()).collect();
         let states = vec![[0.0; 4]; weights.len()];
         let saved = states.clone();
         Self { coefficients, states, saved, weights, level, pair: Pair::new(&coefficients, level) }
@@ -92,7 +102,7 @@ impl Filter {
     }
 
     pub(super) fn set_weight(&mut self, channel: usize, weight: f64) {
-        self.weights[channel] = weight;
+        self.weights[channel] = weight * self.coefficients.energy();
     }
 
     /// Writes the weighted energy of each frame, summed over channels.
@@ -112,21 +122,8 @@ impl Filter {
                 continue;
             }
             let add = !core::mem::take(&mut fresh);
-            let done = if level == Level::Scalar {
-                0
-            } else {
-                simd::weigh_pair(
-                    &mut self.pair,
-                    level,
-                    view,
-                    stride,
-                    first,
-                    weights,
-                    add,
-                    states,
-                    out,
-                )
-            };
+            let task = Task { view, stride, first, weights, add, out: &mut *out };
+            let done = simd::weigh_pair(&self.pair, level, task, states);
             let out = &mut out[done..];
             if out.is_empty() {
                 continue;
@@ -212,9 +209,12 @@ mod tests {
         let printed_a = [-1.690_659_293_182_41, 0.732_480_774_215_85];
         let printed_r = [-1.990_047_454_833_98, 0.990_072_250_366_21];
         let ours = Coefficients::new(48_000.0);
-        let pairs = (ours.b.iter().zip(&printed_b))
-            .chain(ours.a.iter().zip(&printed_a))
-            .chain(ours.r.iter().zip(&printed_r));
+        let b = [1.0, ours.zeros[0], ours.zeros[1]].map(|b| b * ours.gain);
+        let q = ours.keep + ours.leak;
+        let r = [ours.leak - 1.0 - q, q];
+        let pairs = (b.iter().zip(&printed_b))
+            .chain(ours.poles.iter().zip(&printed_a))
+            .chain(r.iter().zip(&printed_r));
         for (ours, printed) in pairs {
             assert!((ours - printed).abs() < 1e-13, "{ours} {printed}");
         }

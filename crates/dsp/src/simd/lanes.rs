@@ -3,9 +3,6 @@
 #![allow(unsafe_code, reason = "registers are filled through pointers")]
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "no registers to use"))]
 
-use super::weigh::WIDEST;
-use crate::meter::filter::State;
-
 /// Several doubles that are computed with at once: [`Doubles::LANES`] = 2 channels x segments.
 ///
 /// The functions are inlined into kernels that are compiled for the register, and must not be
@@ -17,37 +14,31 @@ pub(super) trait Doubles: Copy {
     fn read(from: &[f64]) -> Self;
     fn write(self, to: &mut [f64]);
     fn plus(self, other: Self) -> Self;
+    fn minus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
     /// `self * factor + addend`.
     fn times_plus(self, factor: Self, addend: Self) -> Self;
     /// `from - self * factor`.
     fn times_from(self, factor: Self, from: Self) -> Self;
-    /// Sums of neighbours: lane 2i is the i-th pair of `self`, lane 2i + 1 the i-th of `other`.
-    fn pair_sums(self, other: Self) -> Self;
+    /// The first of each pair: lane 2i is that of `self`, lane 2i + 1 that of `other`.
+    fn firsts(self, other: Self) -> Self;
+    /// The second of each pair.
+    fn seconds(self, other: Self) -> Self;
     /// Pairs of samples, `step` apart, the first at `from`.
     ///
     /// # Safety
     /// There are `LANES / 2` pairs.
     unsafe fn pairs_narrow(from: *const f32, step: usize) -> Self;
-    /// Pairs of samples, `step` apart, the first at `from`.
+    /// Pairs of doubles, `step` apart, the first at `from`.
     ///
     /// # Safety
     /// There are `LANES / 2` pairs.
     unsafe fn pairs_wide(from: *const f64, step: usize) -> Self;
-    /// Hands the states on from segment to segment: `ends`, where each lane ends from rest,
-    /// becomes where it starts; `states`, where the first segment starts, becomes where the last
-    /// one ends.
-    fn inherit(power: &[State; 4], ends: &mut [[f64; 2 * WIDEST]; 4], states: [&mut State; 2]);
-    /// Puts the columns 0 to 3 of rows that are `stride` apart into four runs of `out`, or adds
-    /// them: column i to the run `segments[i]`, all runs `length` long.
-    fn put_transposed(
-        rows: &[f64],
-        stride: usize,
-        length: usize,
-        segments: [usize; 4],
-        add: bool,
-        out: &mut [f64],
-    );
+    /// Puts the pairs where [`Doubles::pairs_wide`] reads them.
+    ///
+    /// # Safety
+    /// There is room for `LANES / 2` pairs.
+    unsafe fn put_pairs(self, to: *mut f64, step: usize);
 }
 
 /// Several singles that are computed with at once.

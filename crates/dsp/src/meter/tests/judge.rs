@@ -177,7 +177,7 @@ fn what_is_not_finite_is_silence_and_is_counted() {
         assert_eq!(meters[0].momentary(), meters[1].momentary());
         let mut wide = Meter::new(meters[0].config().clone()).unwrap();
         wide.add(&[f64::MAX; 96_000]);
-        wide.add(&[0.1f64; 96_000]);
+        wide.add(&(0..96_000).map(|n| 0.1 * (f64::from(n) * 0.3).sin()).collect::<Vec<_>>());
         assert_eq!(wide.rejected(), 96_000);
         assert!(wide.momentary().unwrap().get().is_finite());
     }
