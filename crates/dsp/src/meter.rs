@@ -64,8 +64,6 @@ pub struct Meter {
     config: Config,
     hop: usize,
     staging: Staging,
-    /// Of the run that was weighed last.
-    energy: f64,
     filter: Filter,
     windows: Option<Windows>,
     peaks: Option<Peaks>,
@@ -95,7 +93,6 @@ impl Meter {
         let mut new = Self {
             hop: hop_frames(config.rate),
             staging: Staging::new(channels),
-            energy: 0.0,
             filter: Filter::new(f64::from(hz), weights, level),
             windows: None,
             peaks: config.mode.contains(Mode::SAMPLE_PEAK).then(|| {
@@ -397,7 +394,9 @@ impl Meter {
         let asked = u64::from(self.config.rate.hz()) * u64::from(self.config.max_window_ms) / 1000;
         let asked = usize::try_from(asked).unwrap_or(usize::MAX).div_ceil(self.hop);
         let maxima = mode.contains(Mode::MAXIMA);
-        mode.contains(Mode::MOMENTARY).then(|| Windows::new(self.hop, needed.max(asked), maxima))
+        let unit = self.filter.unit();
+        mode.contains(Mode::MOMENTARY)
+            .then(|| Windows::new(self.hop, needed.max(asked), maxima, unit))
     }
 
     fn forget(&mut self) {
@@ -455,8 +454,7 @@ impl Meter {
         let Some(windows) = &mut self.windows else { return true };
         self.filter.save();
         self.filter.energies(view, self.spoilt, windows.next(frames));
-        self.energy = windows.written(frames);
-        let fine = self.energy.is_finite() || self.spoilt;
+        let fine = windows.written(frames).is_finite() || self.spoilt;
         if !fine {
             self.filter.restore();
         }
@@ -473,7 +471,7 @@ impl Meter {
             }
         }
         let Some(windows) = &mut self.windows else { return };
-        if windows.push(frames, self.energy, measure) {
+        if windows.push(frames, measure) {
             self.hops += 1;
             self.known += 1;
             if measure {

@@ -15,8 +15,8 @@ mod weigh;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub(crate) use peak::{Taps, all_finite, sample_peaks, search_peaks};
-pub(crate) use weigh::{Pair, Task, weigh_pair};
+pub(crate) use peak::{Found, Room, Search, Taps, all_finite, sample_peaks, search_peaks};
+pub(crate) use weigh::{Pair, Task, sum, weigh_pair};
 
 /// Which registers a kernel uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -40,11 +40,7 @@ impl Coefficients {
         Self { gain: gain / a0, zeros, poles, keep: (1.0 - k / PASS_Q + k * k) / p0 - leak, leak }
     }
 
-    /// The factor that energies of [`Coefficients::step`] lack: its outputs lack the shelf's gain.
-    pub(super) fn energy(&self) -> f64 {
-        self.gain * self.gain
-    }
-
+    /// One frame; the output lacks the shelf's gain.
     #[inline(always)]
     pub(crate) fn step(&self, x: f64, s: &mut State) -> f64 {
         let [w1, w2, difference, before] = *s;
@@ -70,8 +66,6 @@ pub(super) struct Filter {
 impl Filter {
     pub(super) fn new(hz: f64, weights: Vec<f64>, level: Level) -> Self {
         let coefficients = Coefficients::new(hz);
-        let weights: Vec<f64> =
-            weights.into_iter().map(|weight| weight * coefficients.energy()).collect();
         let states = vec![[0.0; 4]; weights.len()];
         let saved = states.clone();
         Self { coefficients, states, saved, weights, level, pair: Pair::new(&coefficients, level) }
@@ -101,11 +95,16 @@ impl Filter {
         self.level
     }
 
-    pub(super) fn set_weight(&mut self, channel: usize, weight: f64) {
-        self.weights[channel] = weight * self.coefficients.energy();
+    /// What the energies must be multiplied by: filters leave their gain to the end.
+    pub(super) fn unit(&self) -> f64 {
+        self.coefficients.gain.powi(2)
     }
 
-    /// Writes the weighted energy of each frame, summed over channels.
+    pub(super) fn set_weight(&mut self, channel: usize, weight: f64) {
+        self.weights[channel] = weight;
+    }
+
+    /// Writes the weighted energy of each frame, summed over channels, in [`Filter::unit`]s.
     ///
     /// With `plain`, one sample after the other, without the channels that do not count: what a
     /// value that is not finite then spoils is exactly what follows it.
@@ -175,10 +174,12 @@ fn scalar<T: Copy + Into<f64>>(
     }
     for (channel, (state, weight)) in states.iter_mut().zip(weights).enumerate() {
         if weight > 0.0 {
+            let mut one = *state;
             for (frame, energy) in samples.chunks(stride).zip(out.iter_mut()) {
-                let y = coefficients.step(frame[channel].into(), state);
+                let y = coefficients.step(frame[channel].into(), &mut one);
                 *energy += weight * (y * y);
             }
+            *state = one;
         }
     }
 }

@@ -6,7 +6,7 @@
 //! most of these are never computed: a run whose samples cannot reach the maximum is passed over.
 //! That is exact; a resampler in front of the meter, as FFmpeg has it, can not do it.
 
-use super::sample::View;
+use super::sample::{RUN, View};
 use crate::simd::{self, Level};
 
 /// Peaks as linear amplitudes, full scale being 1.0.
@@ -66,34 +66,30 @@ impl Peaks {
     /// Warms the interpolator up.
     pub(super) fn seed(&mut self, view: View<'_>) {
         if let Some(interpolator) = &mut self.true_peak {
-            let frames = interpolator.load(view);
-            interpolator.advance(frames);
+            interpolator.keep(view);
         }
     }
 
     pub(super) fn hear(&mut self, view: View<'_>) {
-        let channels = self.channels;
-        match view {
-            View::Narrow(samples) => {
-                simd::sample_peaks(self.level, samples, channels, &mut self.call_sample);
+        let floor = if self.per_call { None } else { Some(&self.inter[..]) };
+        let (at, between) = (&mut self.call_sample[..], &mut self.call_inter[..]);
+        match (&mut self.true_peak, view) {
+            (Some(interpolator), View::Narrow(samples)) => {
+                interpolator.hear(self.level, samples, floor, at, between);
             }
-            View::Wide(samples) => {
-                for frame in samples.chunks_exact(channels) {
-                    for (peak, x) in self.call_sample.iter_mut().zip(frame) {
+            (None, View::Narrow(samples)) => {
+                simd::sample_peaks(self.level, samples, self.channels, at);
+            }
+            (interpolator, View::Wide(samples)) => {
+                for frame in samples.chunks_exact(self.channels) {
+                    for (peak, x) in at.iter_mut().zip(frame) {
                         *peak = x.abs().max(*peak);
                     }
                 }
+                if let Some(interpolator) = interpolator {
+                    interpolator.hear_wide(self.level, samples, floor, at, between);
+                }
             }
-        }
-        if let Some(interpolator) = &mut self.true_peak {
-            let frames = interpolator.load(view);
-            if matches!(view, View::Wide(_)) {
-                // Rounded to f32, a sample may be greater than it was.
-                interpolator.delayed(frames, &mut self.call_inter);
-            }
-            let floor = if self.per_call { None } else { Some(&self.inter[..]) };
-            interpolator.search(self.level, frames, &self.call_sample, floor, &mut self.call_inter);
-            interpolator.advance(frames);
         }
     }
 
@@ -145,8 +141,9 @@ impl Peaks {
 struct Interpolator {
     channels: usize,
     taps: simd::Taps,
-    /// Interleaved: the frames before, then the run.
+    /// Interleaved: the frames before, then the run or its beginning.
     samples: Vec<f32>,
+    room: simd::Room,
 }
 
 impl Interpolator {
@@ -157,44 +154,69 @@ impl Interpolator {
             _ => return None,
         };
         let taps = simd::Taps::new(factor);
-        let samples = vec![0.0; (taps.reach() + super::sample::RUN) * channels];
-        Some(Self { channels, taps, samples })
+        let samples = vec![0.0; (taps.reach() + RUN) * channels];
+        let room = simd::Room::new(RUN, channels);
+        Some(Self { channels, taps, samples, room })
     }
 
-    /// Puts a run behind the frames before; returns how many frames.
-    #[allow(clippy::cast_possible_truncation, reason = "rounding to f32 is meant")]
-    fn load(&mut self, view: View<'_>) -> usize {
-        let run = &mut self.samples[self.taps.reach() * self.channels..];
-        match view {
-            View::Narrow(samples) => {
-                run[..samples.len()].copy_from_slice(samples);
-                samples.len() / self.channels
-            }
-            View::Wide(samples) => {
-                for (slot, &sample) in run.iter_mut().zip(samples) {
-                    *slot = sample as f32;
-                }
-                samples.len() / self.channels
-            }
-        }
-    }
-
-    fn advance(&mut self, frames: usize) {
-        let reach = self.taps.reach() * self.channels;
-        self.samples.copy_within(frames * self.channels..frames * self.channels + reach, 0);
-    }
-
-    /// Raises `peaks` to the peaks between the samples of the run, as far as they exceed `floor`.
-    fn search(
-        &self,
+    /// Raises peaks to those of a run, and keeps its end. Of a long run only the beginning has to
+    /// be put behind the past; the rest is searched where it lies.
+    fn hear(
+        &mut self,
         level: Level,
-        frames: usize,
-        heard: &[f64],
+        run: &[f32],
         floor: Option<&[f64]>,
-        peaks: &mut [f64],
+        at: &mut [f64],
+        between: &mut [f64],
     ) {
-        let samples = &self.samples[..(self.taps.reach() + frames) * self.channels];
-        simd::search_peaks(level, &self.taps, samples, self.channels, heard, floor, peaks);
+        let reach = self.taps.reach() * self.channels;
+        let head = if run.len() > LONG * self.channels { HEAD * self.channels } else { run.len() };
+        self.samples[reach..reach + head].copy_from_slice(&run[..head]);
+        let Self { taps, channels, room, .. } = self;
+        let mut found = simd::Found { at, settled: false, between };
+        let parts = [&self.samples[..reach + head], &run[head.saturating_sub(reach)..]];
+        for samples in parts.into_iter().take(1 + usize::from(head < run.len())) {
+            let search = simd::Search { taps, samples, channels: *channels, floor };
+            simd::search_peaks(level, &search, room, &mut found);
+        }
+        self.keep(View::Narrow(run));
+    }
+
+    /// The same for f64, whose sample peaks are known, with what is rounded to f32.
+    fn hear_wide(
+        &mut self,
+        level: Level,
+        run: &[f64],
+        floor: Option<&[f64]>,
+        at: &mut [f64],
+        between: &mut [f64],
+    ) {
+        let reach = self.taps.reach() * self.channels;
+        narrow(run, &mut self.samples[reach..]);
+        // Rounded, a sample may be greater than it was.
+        self.delayed(run.len() / self.channels, between);
+        let Self { taps, channels, room, samples } = self;
+        let samples = &samples[..reach + run.len()];
+        let mut found = simd::Found { at, settled: true, between };
+        let search = simd::Search { taps, samples, channels: *channels, floor };
+        simd::search_peaks(level, &search, room, &mut found);
+        self.keep(View::Wide(run));
+    }
+
+    /// Makes the end of a run the past of the next.
+    fn keep(&mut self, view: View<'_>) {
+        let reach = self.taps.reach() * self.channels;
+        let past = &mut self.samples[..reach];
+        let len = match view {
+            View::Narrow(run) => run.len(),
+            View::Wide(run) => run.len(),
+        };
+        let new = len.min(reach);
+        past.copy_within(new.., 0);
+        match view {
+            View::Narrow(run) => past[reach - new..].copy_from_slice(&run[len - new..]),
+            View::Wide(run) => narrow(&run[len - new..], &mut past[reach - new..]),
+        }
     }
 
     /// The peaks of the samples that the phase which is the sample itself shows in so many frames.
@@ -209,3 +231,14 @@ impl Interpolator {
         }
     }
 }
+
+#[allow(clippy::cast_possible_truncation, reason = "rounding to f32 is meant")]
+fn narrow(wide: &[f64], out: &mut [f32]) {
+    for (slot, &sample) in out.iter_mut().zip(wide) {
+        *slot = sample as f32;
+    }
+}
+
+/// Frames of a run that is not copied, and how many of it are, whole blocks of the search.
+const LONG: usize = 256;
+const HEAD: usize = 48;

@@ -5,9 +5,8 @@
 
 use crate::simd::{self, Level};
 
-/// The longest run that is staged, in frames: small enough that all stages of it stay in the first
-/// cache.
-pub(super) const RUN: usize = 512;
+/// The longest run, in frames: small enough that all stages of it stay in the first cache.
+pub(super) const RUN: usize = 4800;
 
 /// A sample value: `i16`, `i32` (full scale is the type's), `f32` or `f64` (full scale is 1.0).
 pub trait Sample: Copy + sealed::Sealed {

@@ -4,6 +4,8 @@
 //! then a few hops, a few slots and at most one ragged edge of frames; nothing is ever squared or
 //! filtered twice. The peers sum all frames of a window anew whenever it is read.
 
+use crate::simd::sum;
+
 /// Sliding windows over the weighted energy of each frame.
 #[derive(Clone, Debug)]
 pub(super) struct Windows {
@@ -21,6 +23,10 @@ pub(super) struct Windows {
     slot: usize,
     filled: usize,
     energy: f64,
+    /// The energies, slot by slot of the hop, of the frames that were written last.
+    pieces: [f64; SLOTS],
+    /// What all of these energies are counted in.
+    unit: f64,
     /// Greatest energies of complete slots; `None` when nobody asked.
     maxima: Option<Maxima>,
 }
@@ -32,8 +38,15 @@ pub(super) struct Maxima {
     pub(super) short_term: f64,
 }
 
+impl Maxima {
+    fn times(self, factor: f64) -> Self {
+        Self { momentary: self.momentary * factor, short_term: self.short_term * factor }
+    }
+}
+
 impl Windows {
-    pub(super) fn new(hop: usize, longest: usize, maxima: bool) -> Self {
+    /// Windows up to `longest` hops, over energies that are counted in `unit`s.
+    pub(super) fn new(hop: usize, longest: usize, maxima: bool, unit: f64) -> Self {
         let hops = longest + 1;
         let mut new = Self {
             hop,
@@ -44,6 +57,8 @@ impl Windows {
             slot: 0,
             filled: 0,
             energy: 0.0,
+            pieces: [0.0; SLOTS],
+            unit,
             maxima: maxima.then(Maxima::default),
         };
         new.skip_empty_slots();
@@ -60,43 +75,52 @@ impl Windows {
     }
 
     pub(super) fn set_maxima(&mut self, new: Maxima) {
-        self.maxima = self.maxima.map(|_| new);
+        self.maxima = self.maxima.map(|_| new.times(1.0 / self.unit));
     }
 
-    /// Frames until the slot is full: the most that [`Windows::push`] takes.
+    /// Frames until the hop is full: the most that [`Windows::push`] takes.
     pub(super) fn room(&self) -> usize {
-        self.slot_frames(self.slot) - self.filled
+        (self.slot / SLOTS + 1) * self.hop - self.here()
     }
 
     /// Where the energies of the next frames go: at most [`Windows::room`] of them.
     pub(super) fn next(&mut self, frames: usize) -> &mut [f64] {
-        let start = self.slot_start(self.slot) + self.filled;
+        let start = self.here();
         &mut self.frames[start..start + frames]
     }
 
     /// The energy of the frames that have been written to [`Windows::next`].
-    pub(super) fn written(&self, frames: usize) -> f64 {
-        let start = self.slot_start(self.slot) + self.filled;
-        sum(&self.frames[start..start + frames])
+    pub(super) fn written(&mut self, frames: usize) -> f64 {
+        let mut start = self.here();
+        let end = start + frames;
+        let mut energy = 0.0;
+        for slot in self.slot.. {
+            let stop = self.slot_start(slot + 1).min(end);
+            let piece = sum(&self.frames[start..stop]);
+            self.pieces[slot % SLOTS] = piece;
+            energy += piece;
+            start = stop;
+            if start == end {
+                break;
+            }
+        }
+        energy
     }
 
-    /// Appends the frames that have been written to [`Windows::next`], whose sum is `energy`; true
-    /// when that completes a hop. With `measure`, maxima are followed.
-    pub(super) fn push(&mut self, frames: usize, energy: f64, measure: bool) -> bool {
-        self.energy += energy;
-        self.filled += frames;
-        if self.room() > 0 {
-            return false;
-        }
-        self.slots[self.slot] = self.energy;
-        if measure && let Some(mut maxima) = self.maxima {
-            self.raise(&mut maxima);
-            self.maxima = Some(maxima);
-        }
-        (self.filled, self.energy) = (0, 0.0);
+    /// Appends the frames that [`Windows::written`] has seen; true when that completes a hop. With
+    /// `measure`, maxima are followed.
+    pub(super) fn push(&mut self, frames: usize, measure: bool) -> bool {
         let hop = self.slot / SLOTS;
-        self.slot += 1;
-        self.skip_empty_slots();
+        let mut left = frames;
+        while left > 0 {
+            let taken = left.min(self.slot_frames(self.slot) - self.filled);
+            self.energy += self.pieces[self.slot % SLOTS];
+            self.filled += taken;
+            left -= taken;
+            if self.filled == self.slot_frames(self.slot) {
+                self.finish_slot(measure);
+            }
+        }
         if self.slot < (hop + 1) * SLOTS {
             return false;
         }
@@ -112,21 +136,37 @@ impl Windows {
         let mut left = frames.min(self.longest * self.hop);
         if left < self.filled {
             let end = self.slot_start(self.slot) + self.filled;
-            return sum(&self.frames[end - left..end]);
+            return sum(&self.frames[end - left..end]) * self.unit;
         }
         left -= self.filled;
-        self.energy + self.complete(self.slot, left)
+        (self.energy + self.complete(self.slot, left)) * self.unit
     }
 
     /// The maxima up to the last frame.
     pub(super) fn maxima(&self) -> Option<Maxima> {
         let mut maxima = self.maxima?;
         self.raise(&mut maxima);
-        Some(maxima)
+        Some(maxima.times(self.unit))
     }
 
     pub(super) fn longest_frames(&self) -> usize {
         self.longest * self.hop
+    }
+
+    fn finish_slot(&mut self, measure: bool) {
+        self.slots[self.slot] = self.energy;
+        if measure && let Some(mut maxima) = self.maxima {
+            self.raise(&mut maxima);
+            self.maxima = Some(maxima);
+        }
+        (self.filled, self.energy) = (0, 0.0);
+        self.slot += 1;
+        self.skip_empty_slots();
+    }
+
+    /// The place of the next frame in the ring.
+    fn here(&self) -> usize {
+        self.slot_start(self.slot) + self.filled
     }
 
     /// The energy of the `left` frames before `slot`.
@@ -218,18 +258,6 @@ fn present(count: usize) -> Box<[f64]> {
     zeroes.into()
 }
 
-/// The sum, in eight chains that do not wait for each other.
-fn sum(values: &[f64]) -> f64 {
-    let mut parts = [0.0; 8];
-    let (eights, rest) = values.as_chunks::<8>();
-    for eight in eights {
-        for (part, value) in parts.iter_mut().zip(eight) {
-            *part += value;
-        }
-    }
-    parts.iter().sum::<f64>() + rest.iter().sum::<f64>()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,7 +270,7 @@ mod tests {
     #[test]
     fn any_window_at_any_frame_is_the_plain_sum() {
         for hop in [2, 3, 9, 10, 441, 800] {
-            let mut windows = Windows::new(hop, 30, true);
+            let mut windows = Windows::new(hop, 30, true, 1.0);
             let mut all = Vec::new();
             let mut greatest = Maxima::default();
             let mut seed = 1u64;
@@ -254,7 +282,8 @@ mod tests {
                 let energies = vec![level; n];
                 all.extend(&energies);
                 windows.next(n).copy_from_slice(&energies);
-                windows.push(n, windows.written(n), true);
+                windows.written(n);
+                windows.push(n, true);
                 for end in all.len() - n..all.len() {
                     let (m, s) = (naive(&all[..=end], 4 * hop), naive(&all[..=end], 30 * hop));
                     greatest.momentary = greatest.momentary.max(m);

@@ -52,6 +52,7 @@ pub(super) trait Singles: Copy {
     /// # Safety
     /// There are so many.
     unsafe fn load(from: *const f32) -> Self;
+    fn write(self, to: &mut [f32]);
     fn plus(self, other: Self) -> Self;
     fn minus(self, other: Self) -> Self;
     /// `self * factor + addend`.

@@ -143,147 +143,131 @@ fn raise_plainly(samples: &[f32], channels: usize, peaks: &mut [f64]) {
     }
 }
 
-/// Raises `peaks` to the greatest magnitudes between samples, but only as far as they exceed what
-/// is `heard` of the samples of this call, and the `floor`.
-///
-/// `samples` are interleaved and begin with [`Taps::reach`] frames of the past.
+/// Samples to be searched for the peaks between them.
+pub(crate) struct Search<'a> {
+    pub(crate) taps: &'a Taps,
+    /// Interleaved; they begin with [`Taps::reach`] frames of the past.
+    pub(crate) samples: &'a [f32],
+    pub(crate) channels: usize,
+    /// Peaks that were heard before; only what exceeds them need be found.
+    pub(crate) floor: Option<&'a [f64]>,
+}
+
+/// Where the peaks of a call are gathered.
+pub(crate) struct Found<'a> {
+    /// Of samples. Raised, unless `settled`; peaks between samples are found as far as they exceed
+    /// these.
+    pub(crate) at: &'a mut [f64],
+    pub(crate) settled: bool,
+    /// Between samples.
+    pub(crate) between: &'a mut [f64],
+}
+
+/// What a search works with, taken once. In rows of [`Room::width`] lanes; lane i holds a value of
+/// channel i modulo channels.
+#[derive(Clone, Debug)]
+pub(crate) struct Room {
+    width: usize,
+    /// The greatest samples of the past, and of each block.
+    past: Box<[f32]>,
+    tops: Box<[f32]>,
+    /// Samples that stay below cannot make news.
+    limits: Box<[f32]>,
+    /// Sums in f32 that stay below are no news.
+    thresholds: Box<[f32]>,
+}
+
+impl Room {
+    /// For runs up to so many frames.
+    pub(crate) fn new(frames: usize, channels: usize) -> Self {
+        // Whole frames and whole registers.
+        let common = (1..=LANES).rev().find(|n| LANES.is_multiple_of(*n) && channels % n == 0);
+        let width = channels * LANES / common.unwrap_or(1);
+        let row = || vec![0.0; width].into();
+        let tops = vec![0.0; (frames.div_ceil(BLOCK) + 1) * width].into();
+        Self { width, past: row(), tops, limits: row(), thresholds: row() }
+    }
+}
+
+/// Raises what is found.
 pub(crate) fn search_peaks(
     level: Level,
-    taps: &Taps,
-    samples: &[f32],
-    channels: usize,
-    heard: &[f64],
-    floor: Option<&[f64]>,
-    peaks: &mut [f64],
+    search: &Search<'_>,
+    room: &mut Room,
+    found: &mut Found<'_>,
 ) {
-    let search = Search { taps, samples, channels, heard, floor };
     match level {
-        Level::Scalar => search.plainly(peaks),
+        Level::Scalar => search.run::<Plain>(room, found),
         // Wider registers reach beyond the blocks that are left over, and were slower.
         #[cfg(target_arch = "x86_64")]
         _ => {
             // SAFETY: `Level::available` found AVX2 and FMA.
-            unsafe { search_avx2(&search, peaks) }
+            unsafe { search_avx2(search, room, found) }
         }
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn search_avx2(search: &Search<'_>, peaks: &mut [f64]) {
-    search.in_lanes::<core::arch::x86_64::__m256>(peaks);
-}
-
-struct Search<'a> {
-    taps: &'a Taps,
-    samples: &'a [f32],
-    channels: usize,
-    heard: &'a [f64],
-    floor: Option<&'a [f64]>,
-}
-
-/// The greatest magnitude of each channel.
-type Tops = [f32; MAX_CHANNELS];
-
-/// What a value must exceed to be news, rounded towards more work.
-struct Known {
-    /// By channel: samples that stay below cannot make news.
-    limits: Tops,
-    /// By sample, from any channel on: sums in f32 that stay below are no news.
-    thresholds: [f32; MAX_CHANNELS + 16],
+fn search_avx2(search: &Search<'_>, room: &mut Room, found: &mut Found<'_>) {
+    search.run::<core::arch::x86_64::__m256>(room, found);
 }
 
 impl Search<'_> {
-    fn plainly(&self, peaks: &mut [f64]) {
-        let mut known = Known { limits: [0.0; MAX_CHANNELS], thresholds: [0.0; MAX_CHANNELS + 16] };
-        self.learn(&mut known, peaks, &[0.0; MAX_CHANNELS]);
-        self.blocks(peaks, &mut known, |start, end, _, peaks| self.tail(start, end, peaks));
-    }
-
     /// Looks for candidates in f32, and asks for the exact value where one may be news.
     #[inline(always)]
-    fn in_lanes<V: Singles>(&self, peaks: &mut [f64]) {
-        let mut known = Known { limits: [0.0; MAX_CHANNELS], thresholds: [0.0; MAX_CHANNELS + 16] };
-        let mut past = [0.0; MAX_CHANNELS];
-        self.tops(&self.samples[..self.taps.reach() * self.channels], &mut past);
-        self.learn(&mut known, peaks, &past);
-        self.blocks(peaks, &mut known, |start, end, known, peaks| {
-            if self.taps.count == 12 {
-                self.block::<V, 12>(start, end, &past, known, peaks);
-            } else {
-                self.block::<V, 24>(start, end, &past, known, peaks);
-            }
-        });
-    }
-
-    /// Looks up what is known. No sample of the run exceeds `heard`, but one of the `past` may.
-    #[allow(clippy::cast_possible_truncation, reason = "the slack is wider")]
-    fn learn(&self, known: &mut Known, peaks: &[f64], past: &Tops) {
-        for channel in 0..self.channels {
-            let floor = self.floor.map_or(0.0, |floor| floor[channel]);
-            let value = floor.max(self.heard[channel]).max(peaks[channel]) as f32;
-            known.limits[channel] = value / self.taps.gain;
-            known.thresholds[channel] = value - greater(value, past[channel]) * SLACK;
-        }
-        for lane in self.channels..self.channels + 16 {
-            known.thresholds[lane] = known.thresholds[lane - self.channels];
-        }
-    }
-
-    /// Visits the blocks which may hold news, as ranges of samples.
-    #[inline(always)]
-    fn blocks(
-        &self,
-        peaks: &mut [f64],
-        known: &mut Known,
-        mut visit: impl FnMut(usize, usize, &mut Known, &mut [f64]),
-    ) {
-        let past = self.taps.reach() * self.channels;
+    fn run<V: Singles>(&self, room: &mut Room, found: &mut Found<'_>) {
+        let reach = self.taps.reach() * self.channels;
         let block = BLOCK.max(self.taps.reach()) * self.channels;
-        let mut tops = [[0.0; MAX_CHANNELS]; 2];
-        let [before, now] = &mut tops;
-        let (mut before, mut now) = (before, now);
-        self.tops(&self.samples[..past], before);
-        let mut start = past;
-        while start < self.samples.len() {
-            let end = (start + block).min(self.samples.len());
-            self.tops(&self.samples[start..end], now);
-            let mut news = false;
-            for channel in 0..self.channels {
-                news |= greater(before[channel], now[channel]) > known.limits[channel];
+        let (past, samples) = self.samples.split_at(reach);
+        tops::<V>(past, &mut room.past);
+        for (samples, row) in samples.chunks(block).zip(room.tops.chunks_exact_mut(room.width)) {
+            tops::<V>(samples, row);
+        }
+        let blocks = samples.len().div_ceil(block);
+        if !found.settled {
+            let mut all = [0.0f32; 8 * MAX_CHANNELS];
+            let all = &mut all[..room.width];
+            tops::<V>(&room.tops[..blocks * room.width], all);
+            for (lane, top) in all.iter().enumerate() {
+                let at = &mut found.at[lane % self.channels];
+                *at = f64::from(*top).max(*at);
             }
-            if news {
-                visit(start, end, known, peaks);
+        }
+        self.learn(room, found);
+        for index in 0..blocks {
+            let end = (index + 1) * room.width;
+            let now = &room.tops[end - room.width..end];
+            let before = if index == 0 { &room.past[..] } else { &room.tops[end - 2 * room.width..] };
+            if exceeds::<V>(before, &room.limits) || exceeds::<V>(now, &room.limits) {
+                let start = reach + index * block;
+                let end = (start + block).min(self.samples.len());
+                match self.taps.count {
+                    12 => self.block::<V, 12>(start, end, room, found),
+                    _ => self.block::<V, 24>(start, end, room, found),
+                }
             }
-            core::mem::swap(&mut before, &mut now);
-            start = end;
         }
     }
 
-    #[inline(always)]
-    fn tops(&self, samples: &[f32], tops: &mut Tops) {
-        tops[..self.channels].fill(0.0);
-        let mut rest = samples;
-        if self.channels == 2 {
-            let (rows, behind) = samples.as_chunks::<16>();
-            let mut wide = [0.0f32; 16];
-            for row in rows {
-                for (top, x) in wide.iter_mut().zip(row) {
-                    *top = greater(x.abs(), *top);
-                }
-            }
-            for half in [8, 4, 2] {
-                for lane in 0..half {
-                    wide[lane] = greater(wide[lane], wide[lane + half]);
-                }
-            }
-            (tops[0], tops[1]) = (wide[0], wide[1]);
-            rest = behind;
+    /// Looks up what is known. No sample of the run exceeds those `found`, but one of the past may.
+    #[allow(clippy::cast_possible_truncation, reason = "the slack is wider")]
+    #[inline(never)]
+    fn learn(&self, room: &mut Room, found: &Found<'_>) {
+        for lane in 0..room.width {
+            let channel = lane % self.channels;
+            let floor = self.floor.map_or(0.0, |floor| floor[channel]);
+            let value = floor.max(found.at[channel]).max(found.between[channel]) as f32;
+            room.limits[lane] = value / self.taps.gain;
+            room.thresholds[lane] = value - greater(value, room.past[lane]) * SLACK;
         }
-        for frame in rest.chunks_exact(self.channels) {
-            for (top, x) in tops.iter_mut().zip(frame) {
-                *top = greater(x.abs(), *top);
-            }
+        // What is known of the past of one lane holds for the others of its channel.
+        for lane in self.channels..room.width {
+            let first = lane % self.channels;
+            room.thresholds[first] = room.thresholds[first].min(room.thresholds[lane]);
+        }
+        for lane in self.channels..room.width {
+            room.thresholds[lane] = room.thresholds[lane % self.channels];
         }
     }
 
@@ -292,30 +276,44 @@ impl Search<'_> {
         &self,
         start: usize,
         end: usize,
-        tops: &Tops,
-        known: &mut Known,
-        peaks: &mut [f64],
+        room: &mut Room,
+        found: &mut Found<'_>,
     ) {
-        let channels = self.channels;
-        let past = self.taps.reach() * channels;
-        let last = self.samples.len().saturating_sub(V::LANES);
         let mut index = start;
+        // Two registers share the taps that are read, where one row is like the next.
+        while room.width == V::LANES && index + 2 * V::LANES <= end {
+            let threshold = V::read(&room.thresholds);
+            let news = self.registers::<V, TAPS, 2>(index, [threshold; 2]);
+            if news != 0 {
+                self.settle::<V>(index, news, room, found);
+            }
+            index += 2 * V::LANES;
+        }
+        let last = self.samples.len().saturating_sub(V::LANES);
+        let mut lane = 0;
         while index < end {
             // The last register of the run looks at some samples again, but never at the past.
-            let at = index.min(last);
-            if at < past {
-                self.tail(index, end, peaks);
+            if index > last {
+                self.tail(index, end, found.between);
                 return;
             }
-            let found = self.register::<V, TAPS>(at, &known.thresholds[at % channels..]);
-            if found != 0 {
-                for lane in (0..V::LANES).filter(|lane| found >> lane & 1 == 1) {
-                    self.tail(at + lane, at + lane + 1, peaks);
-                }
-                self.learn(known, peaks, tops);
+            let threshold = V::read(&room.thresholds[lane..]);
+            let news = self.registers::<V, TAPS, 1>(index, [threshold]);
+            if news != 0 {
+                self.settle::<V>(index, news, room, found);
             }
             index += V::LANES;
+            lane = if lane + V::LANES == room.width { 0 } else { lane + V::LANES };
         }
+    }
+
+    /// Takes the exact values where bits are set.
+    #[cold]
+    fn settle<V: Singles>(&self, at: usize, news: u32, room: &mut Room, found: &mut Found<'_>) {
+        for lane in (0..2 * V::LANES).filter(|lane| news >> lane & 1 == 1) {
+            self.tail(at + lane, at + lane + 1, found.between);
+        }
+        self.learn(room, found);
     }
 
     /// Takes the exact values of some samples.
@@ -327,32 +325,132 @@ impl Search<'_> {
         }
     }
 
-    /// Which lanes from the sample `at` on may exceed their thresholds.
+    /// Which lanes of `N` registers from the sample `at` on may exceed their thresholds.
     #[inline(always)]
-    fn register<V: Singles, const TAPS: usize>(&self, at: usize, thresholds: &[f32]) -> u32 {
-        assert!(at >= (TAPS - 1) * self.channels && at + V::LANES <= self.samples.len(), "inside");
+    fn registers<V: Singles, const TAPS: usize, const N: usize>(
+        &self,
+        at: usize,
+        thresholds: [V; N],
+    ) -> u32 {
+        let end = at + N * V::LANES;
+        assert!(at >= (TAPS - 1) * self.channels && end <= self.samples.len(), "inside");
         let (taps, _) = self.taps.narrow[..3 * TAPS / 2].as_chunks::<3>();
-        let (mut middle, mut even, mut odd) = (V::splat(0.0), V::splat(0.0), V::splat(0.0));
-        for (tap, [two, sum, difference]) in taps.iter().enumerate() {
+        let zero = V::splat(0.0);
+        let (mut middle, mut even, mut odd) = ([zero; N], [zero; N], [zero; N]);
+        for (tap, taps) in taps.iter().enumerate() {
+            let [two, sum, difference] = taps.map(V::splat);
             let back = [tap * self.channels, (TAPS - 1 - tap) * self.channels];
-            // SAFETY: the assertion covers all taps.
-            let late = unsafe { V::load(self.samples.as_ptr().wrapping_add(at - back[0])) };
-            // SAFETY: the assertion covers all taps.
-            let early = unsafe { V::load(self.samples.as_ptr().wrapping_add(at - back[1])) };
-            let both = late.plus(early);
-            if TAPS == 12 {
-                middle = both.times_plus(V::splat(*two), middle);
+            let [late, early] = back.map(|back| self.samples.as_ptr().wrapping_add(at - back));
+            for register in 0..N {
+                let offset = register * V::LANES;
+                // SAFETY: the assertion covers all taps.
+                let late = unsafe { V::load(late.wrapping_add(offset)) };
+                // SAFETY: the assertion covers all taps.
+                let early = unsafe { V::load(early.wrapping_add(offset)) };
+                let both = late.plus(early);
+                if TAPS == 12 {
+                    middle[register] = both.times_plus(two, middle[register]);
+                }
+                even[register] = both.times_plus(sum, even[register]);
+                odd[register] = late.minus(early).times_plus(difference, odd[register]);
             }
-            even = both.times_plus(V::splat(*sum), even);
-            odd = late.minus(early).times_plus(V::splat(*difference), odd);
         }
-        // The first phase is even + odd, the last even - odd: this is the greater of the two.
-        let greatest = if TAPS == 12 {
-            even.magnitude().plus(odd.magnitude()).greater(middle.magnitude())
-        } else {
-            even.magnitude()
-        };
-        greatest.exceeds(V::read(thresholds))
+        let mut news = 0;
+        for register in 0..N {
+            // The first phase is even + odd, the last even - odd: this is the greater of the two.
+            let mut greatest = even[register].magnitude();
+            if TAPS == 12 {
+                greatest = greatest.plus(odd[register].magnitude());
+                greatest = greatest.greater(middle[register].magnitude());
+            }
+            news |= greatest.exceeds(thresholds[register]) << (register * V::LANES);
+        }
+        news
+    }
+}
+
+/// The greatest magnitudes of samples, in a row that begins with a frame.
+#[inline(always)]
+fn tops<V: Singles>(samples: &[f32], row: &mut [f32]) {
+    let mut rest = samples;
+    if row.len() == V::LANES {
+        let mut top = V::splat(0.0);
+        let registers = samples.chunks_exact(V::LANES);
+        rest = registers.remainder();
+        for register in registers {
+            top = V::read(register).magnitude().greater(top);
+        }
+        top.write(row);
+    } else {
+        row.fill(0.0);
+        let rows = samples.chunks_exact(row.len());
+        rest = rows.remainder();
+        for samples in rows {
+            raise_row::<V>(samples, row);
+        }
+    }
+    for (top, x) in row.iter_mut().zip(rest) {
+        *top = greater(x.abs(), *top);
+    }
+}
+
+/// Raises the lanes of one row to the magnitudes of another.
+#[inline(always)]
+fn raise_row<V: Singles>(from: &[f32], row: &mut [f32]) {
+    for (from, row) in from.chunks_exact(V::LANES).zip(row.chunks_exact_mut(V::LANES)) {
+        V::read(from).magnitude().greater(V::read(row)).write(row);
+    }
+}
+
+/// Whether any lane of a row exceeds its limit.
+#[inline(always)]
+fn exceeds<V: Singles>(row: &[f32], limits: &[f32]) -> bool {
+    let registers = row.chunks_exact(V::LANES).zip(limits.chunks_exact(V::LANES));
+    registers.fold(0, |any, (row, limits)| any | V::read(row).exceeds(V::read(limits))) != 0
+}
+
+/// Eight singles without a register.
+#[derive(Clone, Copy)]
+struct Plain([f32; LANES]);
+
+impl Plain {
+    fn with(self, other: Self, mut each: impl FnMut(f32, f32) -> f32) -> Self {
+        Self(core::array::from_fn(|lane| each(self.0[lane], other.0[lane])))
+    }
+}
+
+impl Singles for Plain {
+    const LANES: usize = LANES;
+    fn splat(value: f32) -> Self {
+        Self([value; LANES])
+    }
+    fn read(from: &[f32]) -> Self {
+        Self(core::array::from_fn(|lane| from[lane]))
+    }
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: the caller vouches for all lanes.
+        Self(unsafe { from.cast::<[f32; LANES]>().read_unaligned() })
+    }
+    fn write(self, to: &mut [f32]) {
+        to[..LANES].copy_from_slice(&self.0);
+    }
+    fn plus(self, other: Self) -> Self {
+        self.with(other, |a, b| a + b)
+    }
+    fn minus(self, other: Self) -> Self {
+        self.with(other, |a, b| a - b)
+    }
+    fn times_plus(self, factor: Self, addend: Self) -> Self {
+        self.with(factor, |a, b| a * b).plus(addend)
+    }
+    fn magnitude(self) -> Self {
+        Self(self.0.map(f32::abs))
+    }
+    fn greater(self, other: Self) -> Self {
+        self.with(other, greater)
+    }
+    fn exceeds(self, other: Self) -> u32 {
+        (0..LANES).fold(0, |bits, lane| bits | u32::from(self.0[lane] > other.0[lane]) << lane)
     }
 }
 
@@ -362,6 +460,8 @@ fn greater(a: f32, b: f32) -> f32 {
     if a > b { a } else { b }
 }
 
+/// Lanes of the registers that are searched with.
+const LANES: usize = 8;
 /// The interpolator has one tap more than this; the outermost are zero.
 const ORDER: usize = 48;
 /// Frames that are judged together: short enough that quiet between loud is passed over.

@@ -13,35 +13,41 @@ use crate::meter::filter::{Coefficients, State};
 pub(crate) struct Pair {
     coefficients: Coefficients,
     modes: Modes,
-    /// What each frame of a block gives for the state at its end, a register for each value.
-    weights: Box<[f64]>,
+    /// What each frame of a block gives for the state at its end, a register for each value: where
+    /// lanes are neighbours in one channel, and where they are pairs of channels.
+    weights: [Box<[f64]>; 2],
 }
 
 impl Pair {
     pub(crate) fn new(coefficients: &Coefficients, level: Level) -> Self {
         let longest = if level == Level::Scalar { BLOCK } else { LONGEST_SEGMENT };
         let modes = Modes::new(coefficients, longest);
-        let lanes = level.lanes();
-        let mut weights = vec![0.0; 4 * 2 * BLOCK];
-        for (frame, later) in (0..BLOCK).rev().enumerate() {
-            let values = [modes.pass.weight(later), modes.shelf.weight(later)];
-            for (value, weight) in values.into_iter().flatten().enumerate() {
-                let register = 4 * (2 * frame / lanes) + value;
-                let lane = register * lanes + 2 * frame % lanes;
-                weights[lane..lane + 2].fill(weight);
-            }
-        }
-        Self { coefficients: *coefficients, modes, weights: weights.into() }
+        let weights = [1, 2].map(|channels| weights(&modes, level.lanes(), channels));
+        Self { coefficients: *coefficients, modes, weights }
     }
 }
 
-/// Where the samples of two channels lie, and where their energies go.
+fn weights(modes: &Modes, lanes: usize, channels: usize) -> Box<[f64]> {
+    let mut weights = vec![0.0; 4 * channels * BLOCK];
+    for (frame, later) in (0..BLOCK).rev().enumerate() {
+        let values = [modes.pass.weight(later), modes.shelf.weight(later)];
+        for (value, weight) in values.into_iter().flatten().enumerate() {
+            let register = 4 * (channels * frame / lanes) + value;
+            let lane = register * lanes + channels * frame % lanes;
+            weights[lane..lane + channels].fill(weight);
+        }
+    }
+    weights.into()
+}
+
+/// Where the samples of two channels lie, or of one, and where their energies go.
 pub(crate) struct Task<'a> {
     pub(crate) view: View<'a>,
     /// Samples from frame to frame.
     pub(crate) stride: usize,
-    /// The first of the two channels.
+    /// The first channel.
     pub(crate) first: usize,
+    /// The second is 0 when there is only one channel.
     pub(crate) weights: [f64; 2],
     /// Whether energies are added to what is in `out`.
     pub(crate) add: bool,
@@ -50,29 +56,27 @@ pub(crate) struct Task<'a> {
 
 /// Weighs as far as the kernel comes; returns how many frames it did.
 pub(crate) fn weigh_pair(pair: &Pair, level: Level, task: Task<'_>, states: &mut [State]) -> usize {
-    let [one, two] = states else { return 0 };
-    let both = [one, two];
     match (level, task.view) {
         (Level::Scalar, _) => 0,
         #[cfg(target_arch = "x86_64")]
         (Level::Avx2, View::Narrow(x)) => {
             // SAFETY: `Level::available` found AVX2 and FMA.
-            unsafe { narrow_avx2(pair, &x[task.first..], task, both) }
+            unsafe { narrow_avx2(pair, &x[task.first..], task, states) }
         }
         #[cfg(target_arch = "x86_64")]
         (Level::Avx2, View::Wide(x)) => {
             // SAFETY: `Level::available` found AVX2 and FMA.
-            unsafe { wide_avx2(pair, &x[task.first..], task, both) }
+            unsafe { wide_avx2(pair, &x[task.first..], task, states) }
         }
         #[cfg(target_arch = "x86_64")]
         (Level::Avx512, View::Narrow(x)) => {
             // SAFETY: `Level::available` found AVX-512.
-            unsafe { narrow_avx512(pair, &x[task.first..], task, both) }
+            unsafe { narrow_avx512(pair, &x[task.first..], task, states) }
         }
         #[cfg(target_arch = "x86_64")]
         (Level::Avx512, View::Wide(x)) => {
             // SAFETY: `Level::available` found AVX-512.
-            unsafe { wide_avx512(pair, &x[task.first..], task, both) }
+            unsafe { wide_avx512(pair, &x[task.first..], task, states) }
         }
     }
 }
@@ -85,9 +89,16 @@ macro_rules! entry {
             pair: &Pair,
             samples: &[$sample],
             task: Task<'_>,
-            states: [&mut State; 2],
+            states: &mut [State],
         ) -> usize {
-            kernel::<$register, $sample>(pair, samples, <$register>::$read, task, states)
+            let read = <$register>::$read;
+            match states {
+                [one, two] if task.weights[1] != 0.0 => {
+                    kernel::<$register, $sample, 2>(pair, samples, read, task, [one, two])
+                }
+                [one, ..] => kernel::<$register, $sample, 1>(pair, samples, read, task, [one]),
+                [] => 0,
+            }
         }
     };
 }
@@ -106,66 +117,102 @@ entry!(wide_avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma", __m512d, f64,
 /// Reads the pairs of a register, so many samples apart.
 type Read<T, V> = unsafe fn(*const T, usize) -> V;
 
-/// Lane 2i of a register is the left, lane 2i + 1 the right channel of segment i.
+/// Of two channels, lane 2i of a register is the left, lane 2i + 1 the right channel of segment i.
+/// Of one channel, lane 2i is segment i, and lane 2i + 1 the segment that is half the run later.
 #[inline(always)]
-fn kernel<V: Doubles, T>(
+fn kernel<V: Doubles, T, const CHANNELS: usize>(
     pair: &Pair,
     samples: &[T],
     read: Read<T, V>,
     task: Task<'_>,
-    states: [&mut State; 2],
+    states: [&mut State; CHANNELS],
 ) -> usize {
-    let segments = V::LANES / 2;
-    // Whole registers of frames, and two frames at a time.
-    let length = (task.out.len() / segments).min(LONGEST_SEGMENT) / segments * segments;
-    if length == 0 {
+    let segments = V::LANES / CHANNELS;
+    // One channel is read in pairs too, the second of which is not used.
+    let there = (samples.len().saturating_sub(2) / task.stride + 1).min(task.out.len());
+    let length = (there / segments).min(LONGEST_SEGMENT) / segments * segments;
+    if length == 0 || samples.len() < 2 {
         return 0;
     }
-    let frames = segments * length;
-    assert!((frames - 1) * task.stride + 2 <= samples.len(), "all segments");
-    let mut starts = [[0.0; 2 * WIDEST]; 4];
+    let mut starts = [[0.0; WIDEST]; 4];
     let mut here = states.each_ref().map(|state| pair.modes.apart(**state));
     for segment in 0..segments {
         for (channel, apart) in here.iter().enumerate() {
-            let start = pair.modes.together(*apart);
-            for (row, value) in starts.iter_mut().zip(start) {
-                row[2 * segment + channel] = value;
+            let lane = lane_of::<V>(segment, channel, CHANNELS);
+            for (row, value) in starts.iter_mut().zip(pair.modes.together(*apart)) {
+                row[lane] = value;
             }
         }
         if segment + 1 < segments {
             let samples = &samples[segment * length * task.stride..];
-            let sums = sums::<V, T>(pair, samples, read, task.stride, length);
+            let sums = match task.stride {
+                1 => neighbours::<V, T>(pair, samples, read, length),
+                // Known to the compiler, neighbours are read at once.
+                2 => sums::<V, T, 2>(&pair.modes, &pair.weights[1], samples, read, 2, length),
+                n => sums::<V, T, 2>(&pair.modes, &pair.weights[1], samples, read, n, length),
+            };
             for (channel, apart) in here.iter_mut().enumerate() {
                 *apart = inherit(&pair.modes, length, *apart, &sums[channel]);
             }
         }
     }
-    let ends = run::<V, T>(&pair.coefficients, samples, read, task, length, &starts);
+    #[allow(clippy::float_cmp, reason = "the constant of most channels")]
+    let unit = task.weights[..CHANNELS].iter().all(|&weight| weight == 1.0);
+    let ends = if unit {
+        run::<V, T, CHANNELS, true>(&pair.coefficients, samples, read, task, length, &starts)
+    } else {
+        run::<V, T, CHANNELS, false>(&pair.coefficients, samples, read, task, length, &starts)
+    };
     for (channel, state) in states.into_iter().enumerate() {
-        *state = ends.each_ref().map(|row| row[V::LANES - 2 + channel]);
+        let lane = lane_of::<V>(segments - 1, channel, CHANNELS);
+        *state = ends.each_ref().map(|row| row[lane]);
     }
-    frames
+    segments * length
+}
+
+#[inline(always)]
+fn lane_of<V: Doubles>(segment: usize, channel: usize, channels: usize) -> usize {
+    let half = V::LANES / 2;
+    if channels == 2 { 2 * segment + channel } else { segment % half * 2 + segment / half }
 }
 
 /// The state after a segment: what is left of that before it, and what it adds itself.
 #[inline(always)]
-fn inherit(modes: &Modes, length: usize, [shelf, pass]: [[f64; 2]; 2], new: &State) -> [[f64; 2]; 2] {
-    let (pass, shelf) = (modes.pass.after(length, pass), modes.shelf.after(length, shelf));
+fn inherit(modes: &Modes, length: usize, before: [[f64; 2]; 2], new: &State) -> [[f64; 2]; 2] {
+    let (pass, shelf) = (modes.pass.after(length, before[1]), modes.shelf.after(length, before[0]));
     [[shelf[0] + new[2], shelf[1] + new[3]], [pass[0] + new[0], pass[1] + new[1]]]
 }
 
-/// What a segment adds to the state of each channel: two values of the high-pass, two of the shelf.
+/// [`sums`] of the only channel: all lanes belong to it.
 #[inline(always)]
-fn sums<V: Doubles, T>(
+fn neighbours<V: Doubles, T>(
     pair: &Pair,
+    samples: &[T],
+    read: Read<T, V>,
+    length: usize,
+) -> [State; 2] {
+    let [mut one, other] =
+        sums::<V, T, 1>(&pair.modes, &pair.weights[0], samples, read, 1, length);
+    for (one, other) in one.iter_mut().zip(other) {
+        *one += other;
+    }
+    [one, [0.0; 4]]
+}
+
+/// What a segment adds to the states of the even and the odd lanes: two values of the high-pass,
+/// two of the shelf.
+#[inline(always)]
+fn sums<V: Doubles, T, const CHANNELS: usize>(
+    modes: &Modes,
+    weights: &[f64],
     samples: &[T],
     read: Read<T, V>,
     stride: usize,
     length: usize,
 ) -> [State; 2] {
-    let [pass, shelf] = [pair.modes.pass.block(), pair.modes.shelf.block()]
-        .map(|turn| turn.map(|row| row.map(V::splat)));
-    let late = length.saturating_sub(pair.modes.fades * BLOCK);
+    let [pass, shelf] =
+        [modes.pass.block(), modes.shelf.block()].map(|turn| turn.map(|row| row.map(V::splat)));
+    let late = length.saturating_sub(modes.fades * BLOCK);
     let zero = V::splat(0.0);
     let mut sums = [zero; 4];
     let mut at = 0;
@@ -175,9 +222,9 @@ fn sums<V: Doubles, T>(
         let samples = &samples[at * stride..];
         at += frames;
         let [a, b, c, d] = if at <= late {
-            block::<V, T, false>(&pair.weights, samples, read, stride, frames)
+            block::<V, T, CHANNELS, false>(weights, samples, read, stride, frames)
         } else {
-            block::<V, T, true>(&pair.weights, samples, read, stride, frames)
+            block::<V, T, CHANNELS, true>(weights, samples, read, stride, frames)
         };
         let [e, f, g, h] = sums;
         sums[0] = f.times_plus(pass[0][1], e.times_plus(pass[0][0], a));
@@ -202,68 +249,111 @@ fn sums<V: Doubles, T>(
 
 /// What a block adds, by the weights of the last `frames` frames; with `ALL`, for the shelf too.
 #[inline(always)]
-fn block<V: Doubles, T, const ALL: bool>(
+fn block<V: Doubles, T, const CHANNELS: usize, const ALL: bool>(
     weights: &[f64],
     samples: &[T],
     read: Read<T, V>,
     stride: usize,
     frames: usize,
 ) -> [V; 4] {
-    let mut sums = [V::splat(0.0); 4];
-    let at_once = V::LANES / 2;
-    assert!((frames - 1) * stride + 2 <= samples.len(), "all of the block");
-    let weights = &weights[4 * 2 * (BLOCK - frames)..];
-    for (index, weights) in weights.chunks_exact(4 * V::LANES).enumerate() {
-        // SAFETY: the weights are those of `frames` frames, which are there.
-        let x = unsafe { read(samples.as_ptr().add(index * at_once * stride), stride) };
-        sums[0] = x.times_plus(V::read(weights), sums[0]);
-        sums[1] = x.times_plus(V::read(&weights[V::LANES..]), sums[1]);
-        if ALL {
-            sums[2] = x.times_plus(V::read(&weights[2 * V::LANES..]), sums[2]);
-            sums[3] = x.times_plus(V::read(&weights[3 * V::LANES..]), sums[3]);
+    // Two sums of each, so that products need not wait for each other.
+    let mut sums = [[V::splat(0.0); 4]; 2];
+    let (at_once, step) = (V::LANES / CHANNELS, if CHANNELS == 1 { 2 } else { stride });
+    assert!((frames - 1) * stride + CHANNELS <= samples.len(), "all of the block");
+    let mut samples = samples.as_ptr();
+    let weights = &weights[4 * CHANNELS * (BLOCK - frames)..];
+    let mut twice = weights.chunks_exact(2 * 4 * V::LANES);
+    for weights in &mut twice {
+        for (weights, sums) in weights.chunks_exact(4 * V::LANES).zip(&mut sums) {
+            // SAFETY: the weights are those of `frames` frames, which are there.
+            let x = unsafe { read(samples, step) };
+            add::<V, ALL>(x, weights, sums);
+            samples = samples.wrapping_add(at_once * stride);
         }
     }
-    sums
+    if !twice.remainder().is_empty() {
+        // SAFETY: the weights are those of `frames` frames, which are there.
+        let x = unsafe { read(samples, step) };
+        add::<V, ALL>(x, twice.remainder(), &mut sums[0]);
+    }
+    let [even, odd] = sums;
+    [even[0].plus(odd[0]), even[1].plus(odd[1]), even[2].plus(odd[2]), even[3].plus(odd[3])]
+}
+
+#[inline(always)]
+fn add<V: Doubles, const ALL: bool>(x: V, weights: &[f64], sums: &mut [V; 4]) {
+    for (value, sum) in sums.iter_mut().enumerate().take(if ALL { 4 } else { 2 }) {
+        *sum = x.times_plus(V::read(&weights[value * V::LANES..]), *sum);
+    }
 }
 
 /// Filters all segments from where they start and writes their energies; returns where they end.
+/// `UNIT` says that all weights are 1.
 #[inline(always)]
-fn run<V: Doubles, T>(
+fn run<V: Doubles, T, const CHANNELS: usize, const UNIT: bool>(
     coefficients: &Coefficients,
     samples: &[T],
     read: Read<T, V>,
     task: Task<'_>,
     length: usize,
-    starts: &[[f64; 2 * WIDEST]; 4],
-) -> [[f64; 2 * WIDEST]; 4] {
-    let step = length * task.stride;
-    assert!((V::LANES / 2 - 1) * step + (length - 1) * task.stride + 2 <= samples.len(), "samples");
-    assert!(V::LANES / 2 * length <= task.out.len(), "room");
+    starts: &[[f64; WIDEST]; 4],
+) -> [[f64; WIDEST]; 4] {
+    let (step, half) = (length * task.stride, V::LANES / 2);
+    let frames = V::LANES / CHANNELS * length;
+    assert!((frames - 1) * task.stride + 2 <= samples.len(), "all samples");
+    assert!(frames <= task.out.len(), "room for all energies");
     let kernel = Kernel::<V>::new(coefficients);
-    let weights = task.weights.map(V::splat);
+    let [left, right] = task.weights.map(V::splat);
     let mut states = starts.each_ref().map(|row| V::read(row));
     for frame in (0..length).step_by(2) {
         let from = samples.as_ptr().wrapping_add(frame * task.stride);
+        let to = task.out.as_mut_ptr().wrapping_add(frame);
         // SAFETY: the first assertion covers all pairs.
         let (x, next) = unsafe { (read(from, step), read(from.add(task.stride), step)) };
-        let (y, next) = (kernel.step(x, &mut states), kernel.step(next, &mut states));
-        let (left, right) = (y.firsts(next), y.seconds(next));
-        let mut energies = left.times(weights[0]).times(left);
-        energies = right.times(weights[1]).times_plus(right, energies);
-        let to = task.out.as_mut_ptr().wrapping_add(frame);
-        // SAFETY: the second assertion covers all pairs.
-        unsafe {
-            if task.add {
-                energies = energies.plus(V::pairs_wide(to, length));
+        if CHANNELS == 2 {
+            let (y, next) = (kernel.step(x, &mut states), kernel.step(next, &mut states));
+            let (y, z) = (y.firsts(next), y.seconds(next));
+            let energies = weighted::<V, UNIT>(z, right).times_plus(z, weighted::<V, UNIT>(y, left).times(y));
+            // SAFETY: the second assertion covers all pairs.
+            unsafe { put(energies, to, length, task.add) };
+        } else {
+            let from = from.wrapping_add(half * step);
+            // SAFETY: the first assertion covers all pairs.
+            let (late, late_next) = unsafe { (read(from, step), read(from.add(task.stride), step)) };
+            let y = kernel.step(x.firsts(late), &mut states);
+            let next = kernel.step(next.firsts(late_next), &mut states);
+            let (y, next) = (weighted::<V, UNIT>(y, left).times(y), weighted::<V, UNIT>(next, left).times(next));
+            // SAFETY: the second assertion covers all pairs.
+            unsafe {
+                put(y.firsts(next), to, length, task.add);
+                put(y.seconds(next), to.add(half * length), length, task.add);
             }
-            energies.put_pairs(to, length);
         }
     }
-    let mut ends = [[0.0; 2 * WIDEST]; 4];
+    let mut ends = [[0.0; WIDEST]; 4];
     for (end, state) in ends.iter_mut().zip(states) {
         state.write(end);
     }
     ends
+}
+
+/// (A closure would not surely be inlined, and then be compiled without the registers.)
+#[inline(always)]
+fn weighted<V: Doubles, const UNIT: bool>(y: V, weight: V) -> V {
+    if UNIT { y } else { y.times(weight) }
+}
+
+/// Puts two energies of each segment, or adds them.
+///
+/// # Safety
+/// There is room for `LANES / 2` pairs that are `length` apart.
+#[inline(always)]
+unsafe fn put<V: Doubles>(energies: V, to: *mut f64, length: usize, add: bool) {
+    // SAFETY: the caller vouches for the room.
+    unsafe {
+        let energies = if add { energies.plus(V::pairs_wide(to, length)) } else { energies };
+        energies.put_pairs(to, length);
+    }
 }
 
 /// The coefficients in registers.
@@ -295,6 +385,35 @@ impl<V: Doubles> Kernel<V> {
         *states = [w, w1, new, before.plus(difference)];
         new.minus(difference)
     }
+}
+
+/// The sum.
+pub(crate) fn sum(values: &[f64]) -> f64 {
+    #[cfg(target_arch = "x86_64")]
+    if values.len() >= 64 && is_x86_feature_detected!("avx2") {
+        // SAFETY: AVX2 was detected.
+        return unsafe { sum_avx2(values) };
+    }
+    sum_of::<8>(values)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn sum_avx2(values: &[f64]) -> f64 {
+    sum_of::<16>(values)
+}
+
+/// The sum, in chains that do not wait for each other.
+#[inline(always)]
+fn sum_of<const CHAINS: usize>(values: &[f64]) -> f64 {
+    let mut parts = [0.0; CHAINS];
+    let (rows, rest) = values.as_chunks::<CHAINS>();
+    for row in rows {
+        for (part, value) in parts.iter_mut().zip(row) {
+            *part += value;
+        }
+    }
+    parts.iter().sum::<f64>() + rest.iter().sum::<f64>()
 }
 
 /// Lanes of the widest register.

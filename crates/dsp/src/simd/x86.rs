@@ -9,7 +9,7 @@ use core::arch::x86_64::{
     _mm256_castpd256_pd128, _mm256_cmp_ps, _mm256_cvtps_pd, _mm256_extractf128_pd, _mm256_fmadd_pd,
     _mm256_fmadd_ps, _mm256_fnmadd_pd, _mm256_loadu_pd, _mm256_loadu_ps, _mm256_max_ps,
     _mm256_movemask_ps, _mm256_mul_pd, _mm256_set_m128d, _mm256_set1_pd, _mm256_set1_ps,
-    _mm256_storeu_pd, _mm256_sub_pd, _mm256_sub_ps, _mm256_unpackhi_pd, _mm256_unpacklo_pd,
+    _mm256_storeu_pd, _mm256_storeu_ps, _mm256_sub_pd, _mm256_sub_ps, _mm256_unpackhi_pd, _mm256_unpacklo_pd,
     _mm512_add_pd, _mm512_castpd256_pd512, _mm512_castpd512_pd256, _mm512_cvtps_pd,
     _mm512_extractf64x4_pd, _mm512_fmadd_pd, _mm512_fnmadd_pd, _mm512_insertf64x4, _mm512_loadu_pd,
     _mm512_mul_pd, _mm512_set1_pd, _mm512_storeu_pd, _mm512_sub_pd, _mm512_unpackhi_pd,
@@ -226,6 +226,12 @@ impl Singles for __m256 {
     unsafe fn load(from: *const f32) -> Self {
         // SAFETY: kernels run where AVX2 was detected, and the caller vouches for eight singles.
         unsafe { _mm256_loadu_ps(from) }
+    }
+    #[inline(always)]
+    fn write(self, to: &mut [f32]) {
+        let to = &mut to[..8];
+        // SAFETY: kernels run where AVX2 was detected, and there is room for eight singles.
+        unsafe { _mm256_storeu_ps(to.as_mut_ptr(), self) }
     }
     #[inline(always)]
     fn plus(self, other: Self) -> Self {
