@@ -133,17 +133,55 @@ impl Meter {
     }
 
     /// Hears interleaved frames without measuring them, so that what follows is measured as if it
-    /// followed them.
-    ///
-    /// Pieces of a programme, cut at multiples of 100 ms ([`Meter::hop`]), each with
-    /// [`Meter::start_at`] and seeded with the [`SEED_HOPS`] before it, give the whole when they
-    /// are merged. With 3 s alone, short-term values just behind the cut hear the filters start:
-    /// some 1e-9 LU in range and maximum; integrated loudness is exact with 700 ms.
+    /// followed them; see [`Meter::begin_piece`].
     ///
     /// # Real-time
     /// Does not allocate.
     pub fn seed<S: Sample>(&mut self, samples: &[S]) {
         self.hear(&Source::Interleaved(samples), false);
+    }
+
+    /// Prepares for the piece of a programme that begins at the frame `start`, a multiple of
+    /// [`Meter::hop`]. Returns the frame from which on [`Meter::seed`] must hear what lies before
+    /// the piece: [`SEED_HOPS`] earlier, or the beginning.
+    ///
+    /// Pieces that were measured so, on as many cores as there are, and joined with
+    /// [`Measurement::join`] give the whole. (With 3 s of seed alone, short-term values just behind
+    /// the cut hear the filters start: some 1e-9 LU in range and maximum; integrated loudness is
+    /// exact with 700 ms.)
+    ///
+    /// # Examples
+    /// ```
+    /// use aulos_core::{ChannelLayout, Frames, SampleRate};
+    /// use aulos_dsp::meter::{Config, Measurement, Meter, Mode};
+    ///
+    /// let config = Config::new(SampleRate::STUDIO, ChannelLayout::STEREO, Mode::ALL);
+    /// let tone = |n: usize| (n as f32 / 1e6).min(0.5) * (0.13 * (n / 2) as f32).sin();
+    /// let programme: Vec<f32> = (0..2 * 12 * 48_000).map(tone).collect();
+    /// let frames = programme.len() / 2;
+    ///
+    /// // Each piece is a job of its own.
+    /// let length = 50 * Meter::new(config.clone())?.hop();
+    /// let pieces = (0..frames).step_by(length).map(|start| {
+    ///     let mut meter = Meter::new(config.clone()).expect("as before");
+    ///     let before = meter.begin_piece(Frames(start as u64)).0 as usize;
+    ///     meter.seed(&programme[2 * before..2 * start]);
+    ///     meter.add(&programme[2 * start..2 * frames.min(start + length)]);
+    ///     meter.measurement()
+    /// });
+    /// let joined = Measurement::join(pieces)?.expect("at least one piece");
+    ///
+    /// let mut whole = Meter::new(config.clone())?;
+    /// whole.add(&programme);
+    /// let whole = whole.measurement();
+    /// assert!((joined.integrated() - whole.integrated()).get().abs() < 1e-12);
+    /// assert_eq!(joined.true_peak(), whole.true_peak());
+    /// # Ok::<(), Box<dyn core::error::Error>>(())
+    /// ```
+    pub fn begin_piece(&mut self, start: Frames) -> Frames {
+        let before = Frames(start.0.saturating_sub((SEED_HOPS * self.hop) as u64));
+        self.start_at(before);
+        before
     }
 
     /// Forgets all windows and says which frame of the programme comes next, rounded down to a

@@ -10,8 +10,8 @@ use super::{Meter, loudness};
 
 /// The measurement of a programme or of a piece of it.
 ///
-/// An album is its tracks merged, in any order. A programme is its pieces merged, when each began
-/// with [`Meter::start_at`] and [`Meter::seed`]. What was not measured is silent, or 0.
+/// An album is its tracks merged, in any order. A programme is its pieces joined, when each began
+/// with [`Meter::begin_piece`] and [`Meter::seed`]. What was not measured is silent, or 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
     blocks: Energies,
@@ -64,6 +64,20 @@ impl Measurement {
         self.rejected += other.rejected;
         self.frames += other.frames;
         Ok(())
+    }
+
+    /// The programme whose pieces these are; `None` when there is none. In order, the history is
+    /// that of the whole, and so are its sums to the last digits.
+    ///
+    /// # Errors
+    /// [`UnlikeHistories`] when some are exact and others histograms.
+    pub fn join(pieces: impl IntoIterator<Item = Self>) -> Result<Option<Self>, UnlikeHistories> {
+        let mut pieces = pieces.into_iter();
+        let Some(mut whole) = pieces.next() else { return Ok(None) };
+        for piece in pieces {
+            whole.merge(&piece)?;
+        }
+        Ok(Some(whole))
     }
 
     /// Integrated loudness; [`Lufs::SILENCE`] when nothing passes the gates.

@@ -212,12 +212,9 @@ impl Windows {
             let start = self.slot_start(self.slot);
             let ring = self.frames.len();
             let old = (start + ring - hops * self.hop) % ring;
-            let mut energy = before;
+            let entering = &self.frames[start..start + self.filled];
             let leaving = &self.frames[old..old + self.filled];
-            for (new, old) in self.frames[start..start + self.filled].iter().zip(leaving) {
-                energy += new - old;
-                *greatest = greatest.max(energy);
-            }
+            *greatest = greatest_sum(before, entering, leaving).max(*greatest);
         }
     }
 
@@ -256,6 +253,22 @@ fn present(count: usize) -> Box<[f64]> {
         *core::hint::black_box(value) = 0.0;
     }
     zeroes.into()
+}
+
+/// The greatest of the sums after each step in which one value enters and one leaves.
+fn greatest_sum(before: f64, entering: &[f64], leaving: &[f64]) -> f64 {
+    let (mut sum, mut greatest) = (before, f64::NEG_INFINITY);
+    // Only one addition of every few has to wait for that before it.
+    for (entering, leaving) in entering.chunks(8).zip(leaving.chunks(8)) {
+        let (mut change, mut top) = (0.0, f64::NEG_INFINITY);
+        for (new, old) in entering.iter().zip(leaving) {
+            change += new - old;
+            top = if change > top { change } else { top };
+        }
+        greatest = if sum + top > greatest { sum + top } else { greatest };
+        sum += change;
+    }
+    greatest
 }
 
 #[cfg(test)]

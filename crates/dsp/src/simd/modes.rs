@@ -52,7 +52,8 @@ impl Section {
 
     /// After how many blocks nothing is left that a double could hold beside a full-scale sample.
     fn fades(&self) -> usize {
-        let left = |power: &Square| power.iter().flatten().fold(0.0, |top: f64, x| top.max(x.abs()));
+        let left =
+            |power: &Square| power.iter().flatten().fold(0.0, |top: f64, x| top.max(x.abs()));
         let gone = self.many.iter().position(|power| left(power) < FORGOTTEN);
         gone.unwrap_or(self.many.len())
     }

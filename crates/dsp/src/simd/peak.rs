@@ -238,7 +238,8 @@ impl Search<'_> {
         for index in 0..blocks {
             let end = (index + 1) * room.width;
             let now = &room.tops[end - room.width..end];
-            let before = if index == 0 { &room.past[..] } else { &room.tops[end - 2 * room.width..] };
+            let before =
+                if index == 0 { &room.past[..] } else { &room.tops[end - 2 * room.width..] };
             if exceeds::<V>(before, &room.limits) || exceeds::<V>(now, &room.limits) {
                 let start = reach + index * block;
                 let end = (start + block).min(self.samples.len());

@@ -85,12 +85,7 @@ pub(crate) fn weigh_pair(pair: &Pair, level: Level, task: Task<'_>, states: &mut
 macro_rules! entry {
     ($name:ident, $features:literal, $register:ty, $sample:ty, $read:ident) => {
         #[target_feature(enable = $features)]
-        fn $name(
-            pair: &Pair,
-            samples: &[$sample],
-            task: Task<'_>,
-            states: &mut [State],
-        ) -> usize {
+        fn $name(pair: &Pair, samples: &[$sample], task: Task<'_>, states: &mut [State]) -> usize {
             let read = <$register>::$read;
             match states {
                 [one, two] if task.weights[1] != 0.0 => {
@@ -191,8 +186,7 @@ fn neighbours<V: Doubles, T>(
     read: Read<T, V>,
     length: usize,
 ) -> [State; 2] {
-    let [mut one, other] =
-        sums::<V, T, 1>(&pair.modes, &pair.weights[0], samples, read, 1, length);
+    let [mut one, other] = sums::<V, T, 1>(&pair.modes, &pair.weights[0], samples, read, 1, length);
     for (one, other) in one.iter_mut().zip(other) {
         *one += other;
     }
@@ -313,16 +307,21 @@ fn run<V: Doubles, T, const CHANNELS: usize, const UNIT: bool>(
         if CHANNELS == 2 {
             let (y, next) = (kernel.step(x, &mut states), kernel.step(next, &mut states));
             let (y, z) = (y.firsts(next), y.seconds(next));
-            let energies = weighted::<V, UNIT>(z, right).times_plus(z, weighted::<V, UNIT>(y, left).times(y));
+            let energies =
+                weighted::<V, UNIT>(z, right).times_plus(z, weighted::<V, UNIT>(y, left).times(y));
             // SAFETY: the second assertion covers all pairs.
             unsafe { put(energies, to, length, task.add) };
         } else {
             let from = from.wrapping_add(half * step);
             // SAFETY: the first assertion covers all pairs.
-            let (late, late_next) = unsafe { (read(from, step), read(from.add(task.stride), step)) };
+            let (late, late_next) =
+                unsafe { (read(from, step), read(from.add(task.stride), step)) };
             let y = kernel.step(x.firsts(late), &mut states);
             let next = kernel.step(next.firsts(late_next), &mut states);
-            let (y, next) = (weighted::<V, UNIT>(y, left).times(y), weighted::<V, UNIT>(next, left).times(next));
+            let (y, next) = (
+                weighted::<V, UNIT>(y, left).times(y),
+                weighted::<V, UNIT>(next, left).times(next),
+            );
             // SAFETY: the second assertion covers all pairs.
             unsafe {
                 put(y.firsts(next), to, length, task.add);

@@ -9,11 +9,11 @@ use core::arch::x86_64::{
     _mm256_castpd256_pd128, _mm256_cmp_ps, _mm256_cvtps_pd, _mm256_extractf128_pd, _mm256_fmadd_pd,
     _mm256_fmadd_ps, _mm256_fnmadd_pd, _mm256_loadu_pd, _mm256_loadu_ps, _mm256_max_ps,
     _mm256_movemask_ps, _mm256_mul_pd, _mm256_set_m128d, _mm256_set1_pd, _mm256_set1_ps,
-    _mm256_storeu_pd, _mm256_storeu_ps, _mm256_sub_pd, _mm256_sub_ps, _mm256_unpackhi_pd, _mm256_unpacklo_pd,
-    _mm512_add_pd, _mm512_castpd256_pd512, _mm512_castpd512_pd256, _mm512_cvtps_pd,
-    _mm512_extractf64x4_pd, _mm512_fmadd_pd, _mm512_fnmadd_pd, _mm512_insertf64x4, _mm512_loadu_pd,
-    _mm512_mul_pd, _mm512_set1_pd, _mm512_storeu_pd, _mm512_sub_pd, _mm512_unpackhi_pd,
-    _mm512_unpacklo_pd,
+    _mm256_storeu_pd, _mm256_storeu_ps, _mm256_sub_pd, _mm256_sub_ps, _mm256_unpackhi_pd,
+    _mm256_unpacklo_pd, _mm512_add_pd, _mm512_castpd256_pd512, _mm512_castpd512_pd256,
+    _mm512_cvtps_pd, _mm512_extractf64x4_pd, _mm512_fmadd_pd, _mm512_fnmadd_pd, _mm512_insertf64x4,
+    _mm512_loadu_pd, _mm512_mul_pd, _mm512_set1_pd, _mm512_storeu_pd, _mm512_sub_pd,
+    _mm512_unpackhi_pd, _mm512_unpacklo_pd,
 };
 
 use super::lanes::{Doubles, Singles};
@@ -59,8 +59,14 @@ macro_rules! arithmetic {
 
 impl Doubles for __m256d {
     arithmetic!(
-        4, _mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd, plus = _mm256_add_pd,
-        minus = _mm256_sub_pd, times = _mm256_mul_pd, firsts = _mm256_unpacklo_pd,
+        4,
+        _mm256_set1_pd,
+        _mm256_loadu_pd,
+        _mm256_storeu_pd,
+        plus = _mm256_add_pd,
+        minus = _mm256_sub_pd,
+        times = _mm256_mul_pd,
+        firsts = _mm256_unpacklo_pd,
         seconds = _mm256_unpackhi_pd
     );
     #[inline(always)]
@@ -95,8 +101,14 @@ impl Doubles for __m256d {
 
 impl Doubles for __m512d {
     arithmetic!(
-        8, _mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu_pd, plus = _mm512_add_pd,
-        minus = _mm512_sub_pd, times = _mm512_mul_pd, firsts = _mm512_unpacklo_pd,
+        8,
+        _mm512_set1_pd,
+        _mm512_loadu_pd,
+        _mm512_storeu_pd,
+        plus = _mm512_add_pd,
+        minus = _mm512_sub_pd,
+        times = _mm512_mul_pd,
+        firsts = _mm512_unpacklo_pd,
         seconds = _mm512_unpackhi_pd
     );
     #[inline(always)]

@@ -3,7 +3,7 @@
 use aulos_core::{Frames, SampleRate};
 use proptest::prelude::*;
 
-use super::super::{Config, History, Measurement, Meter, Mode, Position, RangeHop, SEED_HOPS};
+use super::super::{Config, History, Measurement, Meter, Mode, Position, RangeHop};
 use super::{config, meter, programme};
 
 fn measured(config: &Config, signal: &[f32]) -> Measurement {
@@ -49,8 +49,7 @@ proptest! {
             .windows(2)
             .map(|edge| {
                 let mut meter = Meter::new(config.clone()).unwrap();
-                let before = edge[0].saturating_sub(SEED_HOPS * hop);
-                meter.start_at(Frames(before as u64));
+                let before = meter.begin_piece(Frames(edge[0] as u64)).0 as usize;
                 meter.seed(&signal[2 * before..2 * edge[0]]);
                 meter.add(&signal[2 * edge[0]..2 * edge[1]]);
                 meter.measurement()
@@ -101,6 +100,36 @@ proptest! {
             }
         }
         prop_assert!(Measurement::from_bytes(&bytes).is_err());
+    }
+}
+
+#[test]
+fn half_minutes_of_a_long_programme_give_the_whole() {
+    for channels in [1, 2, 6] {
+        let (hz, piece) = (48_000, 30 * 48_000);
+        let frames = 2 * piece + 6 * hz + 1_234;
+        let signal = programme(channels as u64, hz as u32, channels, frames);
+        let config = config(hz as u32, channels, Mode::ALL);
+        let whole = measured(&config, &signal);
+        let pieces = (0..frames).step_by(piece).map(|start| {
+            let mut meter = Meter::new(config.clone()).unwrap();
+            let before = meter.begin_piece(Frames(start as u64)).0 as usize;
+            meter.seed(&signal[channels * before..channels * start]);
+            meter.add(&signal[channels * start..channels * frames.min(start + piece)]);
+            meter.measurement()
+        });
+        let joined = Measurement::join(pieces).unwrap().unwrap();
+        for (name, part, all) in [
+            ("integrated", joined.integrated().get(), whole.integrated().get()),
+            ("range", joined.range().get(), whole.range().get()),
+            ("momentary", joined.max_momentary().get(), whole.max_momentary().get()),
+            ("short-term", joined.max_short_term().get(), whole.max_short_term().get()),
+        ] {
+            assert!((part - all).abs() < 1e-12, "{channels} channels, {name}: {part} {all}");
+        }
+        assert_eq!(joined.sample_peak(), whole.sample_peak());
+        assert_eq!(joined.true_peak(), whole.true_peak());
+        assert_eq!(joined.frames(), frames as u64);
     }
 }
 
