@@ -148,7 +148,7 @@ mod tests {
             let mut apart = modes.apart(state);
             let mut sample = 0.9;
             for _ in 0..777 {
-                sample = -0.99 * sample;
+                sample *= -0.99;
                 coefficients.step(sample, &mut state);
                 for (section, state) in [&modes.shelf, &modes.pass].into_iter().zip(&mut apart) {
                     *state = section.after(1, *state);

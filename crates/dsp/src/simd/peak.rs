@@ -181,7 +181,8 @@ impl Room {
     /// For runs up to so many frames.
     pub(crate) fn new(frames: usize, channels: usize) -> Self {
         // Whole frames and whole registers.
-        let common = (1..=LANES).rev().find(|n| LANES.is_multiple_of(*n) && channels % n == 0);
+        let common =
+            (1..=LANES).rev().find(|n| LANES.is_multiple_of(*n) && channels.is_multiple_of(*n));
         let width = channels * LANES / common.unwrap_or(1);
         let row = || vec![0.0; width].into();
         let tops = vec![0.0; (frames.div_ceil(BLOCK) + 1) * width].into();
@@ -373,23 +374,22 @@ impl Search<'_> {
 /// The greatest magnitudes of samples, in a row that begins with a frame.
 #[inline(always)]
 fn tops<V: Singles>(samples: &[f32], row: &mut [f32]) {
-    let mut rest = samples;
-    if row.len() == V::LANES {
+    let rest = if row.len() == V::LANES {
         let mut top = V::splat(0.0);
-        let registers = samples.chunks_exact(V::LANES);
-        rest = registers.remainder();
-        for register in registers {
+        let mut registers = samples.chunks_exact(V::LANES);
+        for register in &mut registers {
             top = V::read(register).magnitude().greater(top);
         }
         top.write(row);
+        registers.remainder()
     } else {
         row.fill(0.0);
-        let rows = samples.chunks_exact(row.len());
-        rest = rows.remainder();
-        for samples in rows {
+        let mut rows = samples.chunks_exact(row.len());
+        for samples in &mut rows {
             raise_row::<V>(samples, row);
         }
-    }
+        rows.remainder()
+    };
     for (top, x) in row.iter_mut().zip(rest) {
         *top = greater(x.abs(), *top);
     }

@@ -303,7 +303,9 @@ fn run<V: Doubles, T, const CHANNELS: usize, const UNIT: bool>(
         let from = samples.as_ptr().wrapping_add(frame * task.stride);
         let to = task.out.as_mut_ptr().wrapping_add(frame);
         // SAFETY: the first assertion covers all pairs.
-        let (x, next) = unsafe { (read(from, step), read(from.add(task.stride), step)) };
+        let x = unsafe { read(from, step) };
+        // SAFETY: the first assertion covers all pairs.
+        let next = unsafe { read(from.wrapping_add(task.stride), step) };
         if CHANNELS == 2 {
             let (y, next) = (kernel.step(x, &mut states), kernel.step(next, &mut states));
             let (y, z) = (y.firsts(next), y.seconds(next));
@@ -314,19 +316,18 @@ fn run<V: Doubles, T, const CHANNELS: usize, const UNIT: bool>(
         } else {
             let from = from.wrapping_add(half * step);
             // SAFETY: the first assertion covers all pairs.
-            let (late, late_next) =
-                unsafe { (read(from, step), read(from.add(task.stride), step)) };
+            let late = unsafe { read(from, step) };
+            // SAFETY: the first assertion covers all pairs.
+            let late_next = unsafe { read(from.wrapping_add(task.stride), step) };
             let y = kernel.step(x.firsts(late), &mut states);
             let next = kernel.step(next.firsts(late_next), &mut states);
-            let (y, next) = (
-                weighted::<V, UNIT>(y, left).times(y),
-                weighted::<V, UNIT>(next, left).times(next),
-            );
+            let y = weighted::<V, UNIT>(y, left).times(y);
+            let next = weighted::<V, UNIT>(next, left).times(next);
             // SAFETY: the second assertion covers all pairs.
-            unsafe {
-                put(y.firsts(next), to, length, task.add);
-                put(y.seconds(next), to.add(half * length), length, task.add);
-            }
+            unsafe { put(y.firsts(next), to, length, task.add) };
+            let to = to.wrapping_add(half * length);
+            // SAFETY: the second assertion covers all pairs.
+            unsafe { put(y.seconds(next), to, length, task.add) };
         }
     }
     let mut ends = [[0.0; WIDEST]; 4];
@@ -348,11 +349,14 @@ fn weighted<V: Doubles, const UNIT: bool>(y: V, weight: V) -> V {
 /// There is room for `LANES / 2` pairs that are `length` apart.
 #[inline(always)]
 unsafe fn put<V: Doubles>(energies: V, to: *mut f64, length: usize, add: bool) {
+    let energies = if add {
+        // SAFETY: the caller vouches for the pairs.
+        energies.plus(unsafe { V::pairs_wide(to, length) })
+    } else {
+        energies
+    };
     // SAFETY: the caller vouches for the room.
-    unsafe {
-        let energies = if add { energies.plus(V::pairs_wide(to, length)) } else { energies };
-        energies.put_pairs(to, length);
-    }
+    unsafe { energies.put_pairs(to, length) };
 }
 
 /// The coefficients in registers.
