@@ -1,11 +1,11 @@
 //! What does it cost to measure the loudness of a frame?
 //!
-//! Ours (the best kernel of this processor, and AVX2 alone) beside libebur128 (the distribution's,
-//! loaded at run time) and the crate `ebur128`, on one programme-like signal at 48 kHz, in f32, in
-//! calls of 100 ms or 10 ms; polled means that M and S are read after each call. Columns are
-//! nanoseconds per frame, the smallest of `reps=` rounds in which all take turns; `s=` seconds of
-//! sound. The case "steady" is a tone whose envelope is constant, so that no true peak can be
-//! passed over.
+//! Ours, with AVX2 alone and with AVX-512 where the processor has it, beside libebur128 (the
+//! distribution's, loaded at run time) and the crate `ebur128`, on one programme-like signal at
+//! 48 kHz, in f32, in calls of 100 ms or less; polled means that M and S are read after each call.
+//! Columns are nanoseconds of CPU time per frame, the smallest of `reps=` rounds in which all take
+//! turns; `s=` seconds of sound; `only=` a part of a case's name. The case "nothing prunable" is a
+//! tone whose envelope is constant, so that no true peak can be passed over.
 //! Bad would be: less than the ratios of the targets, or a cost that grows with shorter calls.
 
 use std::ffi::{c_char, c_double, c_int, c_uint, c_ulong, c_void};
@@ -23,7 +23,7 @@ struct Case {
     steady: bool,
     /// Mode bits of libebur128.
     mode: c_int,
-    /// How many times faster than C and than the crate we must be.
+    /// How many times faster than C and than the crate we must be; 0 where nothing is asked.
     must: (f64, f64),
 }
 
@@ -34,56 +34,70 @@ const TP: c_int = 53;
 const ALL: c_int = 63;
 
 #[rustfmt::skip]
-const CASES: [Case; 10] = [
+const CASES: [Case; 11] = [
     Case { name: "I, 100 ms calls", channels: 2, call: 4800, polled: false, steady: false, mode: I, must: (12.0, 8.0) },
     Case { name: "I+S+M, 100 ms calls", channels: 2, call: 4800, polled: false, steady: false, mode: IMS, must: (12.0, 8.0) },
     Case { name: "I, 10 ms calls", channels: 2, call: 480, polled: false, steady: false, mode: I, must: (6.0, 4.0) },
     Case { name: "I, 64-frame calls", channels: 2, call: 64, polled: false, steady: false, mode: I, must: (6.0, 4.0) },
     Case { name: "I+S+M polled at 10 Hz", channels: 2, call: 4800, polled: true, steady: false, mode: IMS, must: (35.0, 30.0) },
     Case { name: "I+LRA", channels: 2, call: 4800, polled: false, steady: false, mode: LRA, must: (14.0, 10.0) },
-    Case { name: "I + true peak, steady", channels: 2, call: 4800, polled: false, steady: true, mode: TP, must: (20.0, 9.0) },
+    Case { name: "I + true peak, nothing prunable", channels: 2, call: 4800, polled: false, steady: true, mode: TP, must: (20.0, 9.0) },
     Case { name: "I + true peak, programme", channels: 2, call: 4800, polled: false, steady: false, mode: TP, must: (30.0, 14.0) },
     Case { name: "everything, polled, programme", channels: 2, call: 4800, polled: true, steady: false, mode: ALL, must: (45.0, 30.0) },
     Case { name: "5.1 I", channels: 6, call: 4800, polled: false, steady: false, mode: I, must: (10.0, 7.0) },
+    Case { name: "mono I", channels: 1, call: 4800, polled: false, steady: false, mode: I, must: (0.0, 0.0) },
 ];
 
 fn main() {
-    let (reps, seconds) = (argument("reps", 7), argument("s", 20));
+    let (reps, seconds) = (argument("reps", 11), argument("s", 20));
+    let only = std::env::args().find_map(|word| Some(word.strip_prefix("only=")?.to_string()));
     let original = Original::load();
     if original.is_none() {
         println!("skipped: no libebur128");
     }
     let mut rows = Vec::new();
-    let only = std::env::args().find_map(|word| Some(word.strip_prefix("only=")?.to_string()));
-    for case in CASES.iter().filter(|case| only.as_ref().is_none_or(|part| case.name.contains(part))) {
-        let signal = signal(case, seconds * 48_000);
-        let mut best = [f64::INFINITY; 5];
-        for _ in 0..reps {
-            let times = [
-                ours(case, &signal, Kernel::Best, Mode::MOMENTARY),
-                ours(case, &signal, Kernel::Avx2, Mode::MOMENTARY),
-                ours(case, &signal, Kernel::Best, Mode::MAXIMA),
-                original.as_ref().map_or(f64::INFINITY, |peer| peer.measure(case, &signal)),
-                the_crate(case, &signal),
-            ];
-            for (best, time) in best.iter_mut().zip(times) {
-                *best = best.min(time / (signal.len() / case.channels) as f64 * 1e9);
-            }
+    for case in &CASES {
+        if only.as_ref().is_none_or(|part| case.name.contains(part.as_str())) {
+            rows.extend(measure(case, reps, seconds, original.as_ref()));
         }
-        let [best, avx2, maxima, c, rust] = best;
-        let row = |label: &str, ours, peer, must: f64| {
-            Row::against("meter", format!("{}{label}", case.name), ours, peer, Some(1.0 / must))
-        };
-        if original.is_some() {
-            rows.push(row(" / libebur128", best, c, case.must.0));
-            rows.push(row(", AVX2 / libebur128", avx2, c, case.must.0));
-        }
-        rows.push(row(" / ebur128", best, rust, case.must.1));
-        rows.push(row(", AVX2 / ebur128", avx2, rust, case.must.1));
-        let label = format!("{} with maxima / without", case.name);
-        rows.push(Row::against("meter", label, maxima, best, None));
     }
     report(&rows);
+}
+
+fn measure(case: &Case, reps: usize, seconds: usize, original: Option<&Original>) -> Vec<Row> {
+    let signal = signal(case, seconds * 48_000);
+    let frames = (signal.len() / case.channels) as f64;
+    let mut best = [f64::INFINITY; 5];
+    for _ in 0..reps {
+        let times = [
+            ours(case, &signal, Kernel::Avx2, Mode::MOMENTARY),
+            original.map_or(f64::INFINITY, |peer| peer.measure(case, &signal)),
+            ours(case, &signal, Kernel::Best, Mode::MOMENTARY),
+            the_crate(case, &signal),
+            ours(case, &signal, Kernel::Best, Mode::MAXIMA),
+        ];
+        for (best, time) in best.iter_mut().zip(times) {
+            *best = best.min(time / frames * 1e9);
+        }
+    }
+    let [avx2, c, widest, rust, maxima] = best;
+    let mut rows = Vec::new();
+    for (registers, ours) in [("AVX2", avx2), ("AVX-512", widest)] {
+        if registers == "AVX-512" && !is_x86_feature_detected!("avx512vl") {
+            continue;
+        }
+        for (peer, theirs, must) in [("libebur128", c, case.must.0), ("ebur128", rust, case.must.1)]
+        {
+            let name = format!("{}, {registers} / {peer}", case.name);
+            let target = (must > 0.0).then(|| 1.0 / must);
+            if theirs.is_finite() {
+                rows.push(Row::against("meter", name, ours, theirs, target));
+            }
+        }
+    }
+    let name = format!("{}, with maxima / without", case.name);
+    rows.push(Row::against("meter", name, maxima, widest, None));
+    rows
 }
 
 fn timed(work: impl FnOnce()) -> f64 {
