@@ -32,15 +32,6 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// Doubles in a register.
-    pub(crate) fn lanes(self) -> usize {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => 8,
-            _ => 4,
-        }
-    }
-
     /// All that this processor has, the best last.
     pub(crate) fn available() -> &'static [Self] {
         #[cfg(target_arch = "x86_64")]

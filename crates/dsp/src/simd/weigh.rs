@@ -13,16 +13,16 @@ use crate::meter::filter::{Coefficients, State};
 pub(crate) struct Pair {
     coefficients: Coefficients,
     modes: Modes,
-    /// What each frame of a block gives for the state at its end, a register for each value: where
-    /// lanes are neighbours in one channel, and where they are pairs of channels.
-    weights: [Box<[f64]>; 2],
+    /// What each frame of a block gives for the state at its end, a register for each value; for 4
+    /// and 8 lanes, that are neighbours in one channel or pairs of channels.
+    weights: [[Box<[f64]>; 2]; 2],
 }
 
 impl Pair {
     pub(crate) fn new(coefficients: &Coefficients, level: Level) -> Self {
         let longest = if level == Level::Scalar { BLOCK } else { LONGEST_SEGMENT };
         let modes = Modes::new(coefficients, longest);
-        let weights = [1, 2].map(|channels| weights(&modes, level.lanes(), channels));
+        let weights = [4, 8].map(|lanes| [1, 2].map(|channels| weights(&modes, lanes, channels)));
         Self { coefficients: *coefficients, modes, weights }
     }
 }
@@ -56,6 +56,12 @@ pub(crate) struct Task<'a> {
 
 /// Weighs as far as the kernel comes; returns how many frames it did.
 pub(crate) fn weigh_pair(pair: &Pair, level: Level, task: Task<'_>, states: &mut [State]) -> usize {
+    // Half as many segments have half as much to hand on.
+    #[cfg(target_arch = "x86_64")]
+    let level = match level {
+        Level::Avx512 if task.out.len() < FEW => Level::Avx2,
+        other => other,
+    };
     match (level, task.view) {
         (Level::Scalar, _) => 0,
         #[cfg(target_arch = "x86_64")]
@@ -129,6 +135,7 @@ fn kernel<V: Doubles, T, const CHANNELS: usize>(
     if length == 0 || samples.len() < 2 {
         return 0;
     }
+    let weights = &pair.weights[usize::from(V::LANES == WIDEST)];
     let mut starts = [[0.0; WIDEST]; 4];
     let mut here = states.each_ref().map(|state| pair.modes.apart(**state));
     for segment in 0..segments {
@@ -141,10 +148,10 @@ fn kernel<V: Doubles, T, const CHANNELS: usize>(
         if segment + 1 < segments {
             let samples = &samples[segment * length * task.stride..];
             let sums = match task.stride {
-                1 => neighbours::<V, T>(pair, samples, read, length),
+                1 => neighbours::<V, T>(&pair.modes, &weights[0], samples, read, length),
                 // Known to the compiler, neighbours are read at once.
-                2 => sums::<V, T, 2>(&pair.modes, &pair.weights[1], samples, read, 2, length),
-                n => sums::<V, T, 2>(&pair.modes, &pair.weights[1], samples, read, n, length),
+                2 => sums::<V, T, 2>(&pair.modes, &weights[1], samples, read, 2, length),
+                n => sums::<V, T, 2>(&pair.modes, &weights[1], samples, read, n, length),
             };
             for (channel, apart) in here.iter_mut().enumerate() {
                 *apart = inherit(&pair.modes, length, *apart, &sums[channel]);
@@ -181,12 +188,13 @@ fn inherit(modes: &Modes, length: usize, before: [[f64; 2]; 2], new: &State) -> 
 /// [`sums`] of the only channel: all lanes belong to it.
 #[inline(always)]
 fn neighbours<V: Doubles, T>(
-    pair: &Pair,
+    modes: &Modes,
+    weights: &[f64],
     samples: &[T],
     read: Read<T, V>,
     length: usize,
 ) -> [State; 2] {
-    let [mut one, other] = sums::<V, T, 1>(&pair.modes, &pair.weights[0], samples, read, 1, length);
+    let [mut one, other] = sums::<V, T, 1>(modes, weights, samples, read, 1, length);
     for (one, other) in one.iter_mut().zip(other) {
         *one += other;
     }
@@ -423,3 +431,6 @@ fn sum_of<const CHAINS: usize>(values: &[f64]) -> f64 {
 pub(super) const WIDEST: usize = 8;
 /// Frames of the longest segment.
 const LONGEST_SEGMENT: usize = 2400;
+/// Frames for which the widest register is not worth its many segments.
+#[cfg(target_arch = "x86_64")]
+const FEW: usize = 256;
