@@ -85,10 +85,11 @@ impl Filter {
         self.states.copy_from_slice(&self.saved);
     }
 
-    /// Whether the energy of a run tells by itself that no sample was absurd: every channel must
-    /// count, and no finite sample may overflow.
+    /// Whether the energy of a run tells by itself that no sample was absurd: no finite sample may
+    /// overflow, and of each pair of channels one must count (the other is then read with it).
     pub(super) fn tells(&self, view: View<'_>) -> bool {
-        matches!(view, View::Narrow(_)) && self.weights.iter().all(|&weight| weight > 0.0)
+        let counts = |pair: &[f64]| pair.iter().any(|&weight| weight > 0.0);
+        matches!(view, View::Narrow(_)) && self.weights.chunks(2).all(counts)
     }
 
     pub(super) fn level(&self) -> Level {
@@ -106,7 +107,8 @@ impl Filter {
 
     /// Writes the weighted energy of each frame, summed over channels, in [`Filter::unit`]s.
     ///
-    /// With `plain`, one sample after the other, without the channels that do not count: what a
+    /// A value that is not finite, even in a channel that does not count, makes an energy that is
+    /// not. With `plain`, one sample after the other, without the channels that do not count: what a
     /// value that is not finite then spoils is exactly what follows it.
     pub(super) fn energies(&mut self, view: View<'_>, plain: bool, out: &mut [f64]) {
         let level = if plain { Level::Scalar } else { self.level };
@@ -133,11 +135,11 @@ impl Filter {
             match view {
                 View::Narrow(x) => {
                     let x = &x[done * stride + first..];
-                    scalar(&self.coefficients, x, stride, weights, states, out);
+                    scalar(&self.coefficients, x, stride, weights, !plain, states, out);
                 }
                 View::Wide(x) => {
                     let x = &x[done * stride + first..];
-                    scalar(&self.coefficients, x, stride, weights, states, out);
+                    scalar(&self.coefficients, x, stride, weights, !plain, states, out);
                 }
             }
         }
@@ -158,6 +160,7 @@ fn scalar<T: Copy + Into<f64>>(
     samples: &[T],
     stride: usize,
     weights: [f64; 2],
+    tell: bool,
     states: &mut [State],
     out: &mut [f64],
 ) {
@@ -180,6 +183,10 @@ fn scalar<T: Copy + Into<f64>>(
                 *energy += weight * (y * y);
             }
             *state = one;
+        } else if tell {
+            for (frame, energy) in samples.chunks(stride).zip(out.iter_mut()) {
+                *energy += 0.0 * frame[channel].into();
+            }
         }
     }
 }

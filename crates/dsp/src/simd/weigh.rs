@@ -125,7 +125,7 @@ fn kernel<V: Doubles, T, const CHANNELS: usize>(
     pair: &Pair,
     samples: &[T],
     read: Read<T, V>,
-    task: Task<'_>,
+    mut task: Task<'_>,
     states: [&mut State; CHANNELS],
 ) -> usize {
     let segments = V::LANES / CHANNELS;
@@ -137,6 +137,8 @@ fn kernel<V: Doubles, T, const CHANNELS: usize>(
     }
     let weights = &pair.weights[usize::from(V::LANES == WIDEST)];
     let mut starts = [[0.0; WIDEST]; 4];
+    // Zero, or what is not finite in the neighbour.
+    let mut passed = 0.0;
     let mut here = states.each_ref().map(|state| pair.modes.apart(**state));
     for segment in 0..segments {
         for (channel, apart) in here.iter().enumerate() {
@@ -145,7 +147,9 @@ fn kernel<V: Doubles, T, const CHANNELS: usize>(
                 row[lane] = value;
             }
         }
-        if segment + 1 < segments {
+        // In passing, the neighbour of a single channel is read too.
+        let told = CHANNELS == 1 && task.stride > 1;
+        if segment + 1 < segments || told {
             let samples = &samples[segment * length * task.stride..];
             let sums = match task.stride {
                 1 => neighbours::<V, T>(&pair.modes, &weights[0], samples, read, length),
@@ -153,6 +157,9 @@ fn kernel<V: Doubles, T, const CHANNELS: usize>(
                 2 => sums::<V, T, 2>(&pair.modes, &weights[1], samples, read, 2, length),
                 n => sums::<V, T, 2>(&pair.modes, &weights[1], samples, read, n, length),
             };
+            if told {
+                passed += 0.0 * sums[1].iter().sum::<f64>();
+            }
             for (channel, apart) in here.iter_mut().enumerate() {
                 *apart = inherit(&pair.modes, length, *apart, &sums[channel]);
             }
@@ -161,10 +168,11 @@ fn kernel<V: Doubles, T, const CHANNELS: usize>(
     #[allow(clippy::float_cmp, reason = "the constant of most channels")]
     let unit = task.weights[..CHANNELS].iter().all(|&weight| weight == 1.0);
     let ends = if unit {
-        run::<V, T, CHANNELS, true>(&pair.coefficients, samples, read, task, length, &starts)
+        run::<V, T, CHANNELS, true>(&pair.coefficients, samples, read, &mut task, length, &starts)
     } else {
-        run::<V, T, CHANNELS, false>(&pair.coefficients, samples, read, task, length, &starts)
+        run::<V, T, CHANNELS, false>(&pair.coefficients, samples, read, &mut task, length, &starts)
     };
+    task.out[0] += passed;
     for (channel, state) in states.into_iter().enumerate() {
         let lane = lane_of::<V>(segments - 1, channel, CHANNELS);
         *state = ends.each_ref().map(|row| row[lane]);
@@ -296,7 +304,7 @@ fn run<V: Doubles, T, const CHANNELS: usize, const UNIT: bool>(
     coefficients: &Coefficients,
     samples: &[T],
     read: Read<T, V>,
-    task: Task<'_>,
+    task: &mut Task<'_>,
     length: usize,
     starts: &[[f64; WIDEST]; 4],
 ) -> [[f64; WIDEST]; 4] {

@@ -207,6 +207,26 @@ fn what_is_not_finite_is_silence_and_is_counted() {
 }
 
 #[test]
+fn what_is_not_finite_is_counted_in_channels_that_do_not_count() {
+    let clean = programme(4, 48_000, 6, 96_000);
+    for kernel in KERNELS {
+        for at in [0, 100, 4_799, 5_000, 9_601, 50_000, 95_999] {
+            let mut config = config(48_000, 6, Mode::ALL);
+            config.kernel = kernel;
+            let mut meters = [config.clone(), config].map(|config| Meter::new(config).unwrap());
+            let mut dirty = clean.clone();
+            dirty[6 * at + 3] = f32::INFINITY;
+            for (meter, signal) in meters.iter_mut().zip([&dirty, &clean]) {
+                signal.chunks(6 * 9_700).for_each(|call| meter.add(call));
+            }
+            assert_eq!((meters[0].rejected(), meters[1].rejected()), (1, 0), "{at}");
+            assert_eq!(meters[0].integrated(), meters[1].integrated());
+            assert!(meters[0].true_peak(3).unwrap() < 2.0);
+        }
+    }
+}
+
+#[test]
 fn a_value_that_is_not_finite_can_spoil_what_follows_as_in_libebur128() {
     for kernel in KERNELS {
         let mut config = config(48_000, 2, Mode::ALL);
