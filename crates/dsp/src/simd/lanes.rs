@@ -41,6 +41,18 @@ pub(super) trait Doubles: Copy {
     unsafe fn put_pairs(self, to: *mut f64, step: usize);
 }
 
+/// Asks for memory that will be read soon. A hint: nothing happens where there is none.
+#[inline(always)]
+pub(super) fn expect<T>(soon: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of x86-64, and a prefetch never faults.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(soon.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = soon;
+}
+
 /// Several singles that are computed with at once.
 pub(super) trait Singles: Copy {
     /// How many; the slices below are at least as long.
