@@ -5,7 +5,8 @@
 
 use crate::simd::{self, Level};
 
-/// The longest run, in frames: small enough that all stages of it stay in the first cache.
+/// The longest run, in frames: long segments have the least to hand on, and all stages of a stereo
+/// run stay in the second cache.
 pub(super) const RUN: usize = 4800;
 
 /// A sample value: `i16`, `i32` (full scale is the type's), `f32` or `f64` (full scale is 1.0).
