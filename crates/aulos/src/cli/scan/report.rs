@@ -116,7 +116,7 @@ impl Page {
             (clock(seconds), "of sound"),
             (cell(middle), "LUFS in the middle"),
             (spread, "LU from softest to loudest"),
-            (format!("{:.0}", self.target.lufs().get()), "LUFS is the target"),
+            (cell(Some(self.target.lufs().get())), "LUFS is the target"),
             (outliers.to_string(), "to look at"),
             (failed.to_string(), "failed"),
         ];
