@@ -138,9 +138,11 @@ fn figures_of_music_and_speech_are_those_of_ffmpeg_in_all_formats() {
         ("a.aiff", 2, 48_000, "-c:a pcm_s16be"),
         ("alac.m4a", 2, 48_000, "-c:a alac"),
     ];
-    let mut paths: Vec<PathBuf> = Vec::new();
-    for from in real_sound(&folder) {
-        for (name, channels, rate, arguments) in cases {
+    let (mut paths, mut made): (Vec<PathBuf>, Vec<_>) = (Vec::new(), Vec::new());
+    for (n, from) in real_sound(&folder).into_iter().enumerate() {
+        // Music in all of them, speech in every second.
+        for (name, channels, rate, arguments) in cases.into_iter().step_by(n + 1) {
+            made.push((name, channels, rate));
             let to = folder.join(format!("{}-{name}", from.file_stem().unwrap().display()));
             let mut command = ffmpeg();
             command.arg("-i").arg(&from).args(["-ar", &rate.to_string()]);
@@ -153,9 +155,7 @@ fn figures_of_music_and_speech_are_those_of_ffmpeg_in_all_formats() {
     let borrowed: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
     let (code, rows) = rows(&["--true-peak", "--lra-hop", "100ms"], &borrowed);
     let mut wrong = Vec::new();
-    for ((path, (name, channels, rate, _)), row) in
-        paths.iter().zip(cases.iter().chain(&cases)).zip(&rows)
-    {
+    for ((path, (name, channels, rate)), row) in paths.iter().zip(&made).zip(&rows) {
         let theirs = judge(path);
         let ours = ["integrated_lufs", "loudness_range_lu", "true_peak_dbtp"]
             .map(|key| row[key].as_f64().unwrap_or(f64::NAN));
@@ -171,7 +171,7 @@ fn figures_of_music_and_speech_are_those_of_ffmpeg_in_all_formats() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!((code, rows.len()), (0, 2 * cases.len()));
+    assert_eq!((code, rows.len()), (0, made.len()));
 }
 
 #[test]
