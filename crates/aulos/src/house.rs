@@ -50,15 +50,18 @@ pub struct Hello {
 /// What the audio tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A session said Hello. It is answered by [`Command::SetSettings`] and
-    /// [`Command::MoveClient`], in that order, or by [`Command::Kick`]; the client waits 2 s.
+    /// A session said Hello. What it has not been told already it is told by
+    /// [`Command::SetSettings`] and [`Command::MoveClient`], in that order, or it is ended by
+    /// [`Command::Kick`]; the client waits 2 s.
     Hello {
         /// The session.
         session: SessionId,
         /// Where it comes from.
         peer: IpAddr,
         /// What it said.
-        hello: Hello,
+        hello: Box<Hello>,
+        /// What it has been told already, from [`House::greet`].
+        answered: Option<Greeting>,
     },
     /// A session is gone, for whatever reason; it is the session's last event.
     Left {
@@ -87,6 +90,15 @@ pub struct Settings {
     pub latency_ms: i32,
     /// Milliseconds from capture to play-out.
     pub buffer_ms: u32,
+}
+
+/// How a client plays, and what: the answer to its Hello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Greeting {
+    /// How.
+    pub settings: Settings,
+    /// The station's index in `Resolved::stations`.
+    pub station: usize,
 }
 
 /// What the audio is told.
@@ -154,6 +166,18 @@ pub trait House: Send + Sync {
     /// # Errors
     /// [`Full`] when the queue has no place now.
     fn command(&self, command: Command) -> Result<(), Full>;
+
+    /// Says what a client is to be told when it says Hello, so that it need not wait for the control
+    /// plane; `None`: what every newcomer is told. What is said may be late: the answer that was
+    /// given comes with [`Event::Hello`]. False when it could not be taken, to be said again.
+    fn greet(&self, _client: &str, _greeting: Option<Greeting>) -> bool {
+        true
+    }
+
+    /// Says what newcomers are to be told. Before that, the audio answers nobody by itself.
+    fn greet_newcomers(&self, _greeting: Greeting) -> bool {
+        true
+    }
 
     /// What a station last published; called some ten times a second, without waiting.
     fn status(&self, station: usize) -> StationStatus;

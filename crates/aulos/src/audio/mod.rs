@@ -20,7 +20,9 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
 use crate::config::Resolved;
-use crate::house::{Command, Event, Full, Hello, House, ListenSink, SessionId, StationStatus};
+use crate::house::{
+    Command, Event, Full, Greeting, Hello, House, ListenSink, SessionId, Settings, StationStatus,
+};
 use sources::Watch;
 
 /// Everything that makes sound.
@@ -94,13 +96,7 @@ impl House for Audio {
         let session = |session: SessionId| reactor::SessionId::from_number(session.0);
         let taken = self.with(|inner| match command {
             Command::SetSettings { session: id, settings } => {
-                let settings = ServerSettings {
-                    buffer: Span::from_millis(i64::from(settings.buffer_ms)),
-                    latency: Span::from_millis(i64::from(settings.latency_ms)),
-                    volume: settings.volume,
-                    muted: settings.muted,
-                };
-                inner.context.set(session(id), settings)
+                inner.context.set(session(id), on_the_wire(settings))
             }
             Command::MoveClient { session: id, station } => {
                 inner.context.play(session(id), station)
@@ -108,6 +104,15 @@ impl House for Audio {
             Command::Kick { session: id, .. } => inner.context.kick(session(id)),
         });
         if taken { Ok(()) } else { Err(Full(command)) }
+    }
+
+    fn greet(&self, client: &str, greeting: Option<Greeting>) -> bool {
+        let (client, greeting) = (Arc::from(client), greeting.map(greeting_on_the_wire));
+        self.with(|inner| inner.context.greet(&client, greeting))
+    }
+
+    fn greet_newcomers(&self, greeting: Greeting) -> bool {
+        self.with(|inner| inner.context.greet_newcomers(Some(greeting_on_the_wire(greeting))))
     }
 
     fn status(&self, station: usize) -> StationStatus {
@@ -160,10 +165,11 @@ impl EventSink for Sink {
             Err(TrySendError::Closed(())) => return Ok(()),
         };
         place.send(match event {
-            reactor::Event::Hello { session, hello, address } => Event::Hello {
+            reactor::Event::Hello { session, hello, address, answered } => Event::Hello {
                 session: SessionId(session.number()),
                 peer: address.ip(),
-                hello: introduce(&hello),
+                hello: Box::new(introduce(&hello)),
+                answered: answered.map(greeting_from_the_wire),
             },
             reactor::Event::ClientInfo { session, info } => Event::ClientInfo {
                 session: SessionId(session.number()),
@@ -176,6 +182,31 @@ impl EventSink for Sink {
         });
         Ok(())
     }
+}
+
+fn on_the_wire(settings: Settings) -> ServerSettings {
+    ServerSettings {
+        buffer: Span::from_millis(i64::from(settings.buffer_ms)),
+        latency: Span::from_millis(i64::from(settings.latency_ms)),
+        volume: settings.volume,
+        muted: settings.muted,
+    }
+}
+
+fn greeting_on_the_wire(greeting: Greeting) -> reactor::Greeting {
+    reactor::Greeting { settings: on_the_wire(greeting.settings), station: greeting.station }
+}
+
+/// Gives back what [`greeting_on_the_wire`] was given.
+fn greeting_from_the_wire(greeting: reactor::Greeting) -> Greeting {
+    let settings = greeting.settings;
+    let settings = Settings {
+        volume: settings.volume,
+        muted: settings.muted,
+        latency_ms: i32::try_from(settings.latency.as_millis()).unwrap_or(0),
+        buffer_ms: u32::try_from(settings.buffer.as_millis()).unwrap_or(0),
+    };
+    Greeting { settings, station: greeting.station }
 }
 
 fn introduce(hello: &aulos_proto::snap::wire::Hello) -> Hello {

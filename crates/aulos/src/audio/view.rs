@@ -71,6 +71,7 @@ pub(super) fn counters(
         ("web_listeners", reactors.listeners),
         ("connections_accepted", reactors.accepted),
         ("accept_errors", reactors.accept_errors),
+        ("connections_refused_same_address", reactors.refused),
         ("chunks_sent", reactors.chunks_sent),
         ("chunks_lagged", reactors.chunks_lagged),
         ("sessions_closed", reactors.closed),

@@ -5,6 +5,7 @@
 //! in the same order; the rejected alternative, an actor with a queue, gives the same order and
 //! makes each request wait for two hops. The audio does not know of this lock.
 
+mod greetings;
 mod methods;
 mod outbox;
 mod peers;
@@ -25,6 +26,7 @@ use tokio::sync::watch;
 use crate::config::Resolved;
 use crate::house::{Event, House, StationStatus};
 use crate::registry::{Effects, Notice, Registry, StationInfo, Wall, client_json, store};
+use greetings::Greetings;
 use outbox::Outbox;
 use peers::Peers;
 
@@ -53,6 +55,8 @@ struct Inner {
     peers: Peers,
     outbox: Outbox,
     /// What the stations were when anybody was last told, without what always changes.
+    greetings: Greetings,
+    /// What the stations were when anybody was last told, without levels.
     shown: Vec<StationStatus>,
     /// Somebody new has come, and controllers have not been told yet. A house that starts gets a
     /// thousand clients at once; a thousand whole statuses would keep them all waiting.
@@ -151,6 +155,9 @@ impl Control {
         registry.restore(saved);
         let shown = vec![StationStatus::default(); resolved.stations.len()];
         let (peers, outbox) = (Peers::default(), Outbox::default());
+        let mut greetings = Greetings::default();
+        greetings.stale = true;
+        greetings.refresh(&registry, &*house);
         Self {
             resolved,
             house,
@@ -160,6 +167,7 @@ impl Control {
                 registry,
                 peers,
                 outbox,
+                greetings,
                 shown,
                 update: false,
                 unsaved: None,
@@ -205,6 +213,8 @@ impl Control {
     pub fn tick(&self) {
         let mut inner = self.lock();
         inner.outbox.flush(&*self.house);
+        let Inner { greetings, registry, .. } = &mut *inner;
+        greetings.refresh(registry, &*self.house);
         self.tell_update(&mut inner);
         for (index, station) in self.resolved.stations.iter().enumerate() {
             let status = self.house.status(index).at_rest();
@@ -284,6 +294,7 @@ impl Control {
         inner.outbox.flush(&*self.house);
         if effects.save {
             inner.unsaved.get_or_insert_with(Instant::now);
+            inner.greetings.stale = true;
             self.changed();
         }
         if effects.notices.is_empty() || !inner.peers.any_but(from) {

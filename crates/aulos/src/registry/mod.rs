@@ -17,7 +17,7 @@ pub use shape::{client_json, group_json};
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::house::{Cause, Command, Event, Hello, SessionId, Settings};
+use crate::house::{Cause, Command, Event, Greeting, Hello, SessionId, Settings};
 use client::{Ids, identity};
 
 /// What the registry has to know of a station.
@@ -115,7 +115,9 @@ impl Registry {
     /// Takes what the audio tells; `now` is wall time, for people.
     pub fn apply(&mut self, event: Event, now: Wall) -> Effects {
         match event {
-            Event::Hello { session, peer, hello } => self.hello(session, peer, &hello, now),
+            Event::Hello { session, peer, hello, answered } => {
+                self.hello(session, peer, &hello, answered, now)
+            }
             Event::Left { session } => self.left(session, now),
             Event::ClientInfo { session, volume, muted } => {
                 let Some(client) = self.by_session(session) else { return Effects::default() };
@@ -292,7 +294,32 @@ impl Registry {
         }
     }
 
-    fn hello(&mut self, session: SessionId, peer: IpAddr, hello: &Hello, now: Wall) -> Effects {
+    /// How a client that is not known is greeted.
+    #[must_use]
+    pub fn newcomers_greeting(&self) -> Option<Greeting> {
+        let client = Client::new(String::new());
+        let group = Group { station: self.default_station().to_owned(), ..Group::default() };
+        self.greeting(&group, &client)
+    }
+
+    /// How each known client is greeted.
+    pub fn greetings(&self) -> impl Iterator<Item = (&str, Greeting)> {
+        let pairs = self
+            .groups
+            .iter()
+            .flat_map(|group| group.clients.iter().map(move |client| (group, client)));
+        pairs
+            .filter_map(|(group, client)| Some((client.id.as_str(), self.greeting(group, client)?)))
+    }
+
+    fn hello(
+        &mut self,
+        session: SessionId,
+        peer: IpAddr,
+        hello: &Hello,
+        answered: Option<Greeting>,
+        now: Wall,
+    ) -> Effects {
         let kick = |cause| Effects {
             commands: vec![Command::Kick { session, cause }],
             ..Effects::default()
@@ -316,7 +343,7 @@ impl Registry {
         if let Ok(client) = self.client_mut(&id) {
             client.greet(session, peer, hello, now);
         }
-        self.push_client(&id, true, &mut effects);
+        self.push_difference(&id, answered, &mut effects);
         effects.notices.push(if known { Notice::Connected(id) } else { Notice::Server });
         effects
     }
@@ -358,23 +385,41 @@ impl Registry {
         }
     }
 
-    /// Settings go first: a client wants to know the buffer before it gets a codec.
     fn push_client(&self, id: &str, moved: bool, effects: &mut Effects) {
         let Some((group, client)) = self.client(id) else { return };
-        let (Some(session), Some((station, info))) = (client.session, self.station(&group.station))
-        else {
+        let (Some(session), Some(greeting)) = (client.session, self.greeting(group, client)) else {
             return;
         };
+        push_settings(session, greeting, effects);
+        if moved {
+            push_station(session, greeting, effects);
+        }
+    }
+
+    /// What a client that has just come has not been told, or told otherwise.
+    fn push_difference(&self, id: &str, answered: Option<Greeting>, effects: &mut Effects) {
+        let Some((group, client)) = self.client(id) else { return };
+        let (Some(session), Some(greeting)) = (client.session, self.greeting(group, client)) else {
+            return;
+        };
+        // Settings go first: a client wants to know the buffer before it gets a codec.
+        if answered.is_none_or(|answered| answered.settings != greeting.settings) {
+            push_settings(session, greeting, effects);
+        }
+        if answered.is_none_or(|answered| answered.station != greeting.station) {
+            push_station(session, greeting, effects);
+        }
+    }
+
+    fn greeting(&self, group: &Group, client: &Client) -> Option<Greeting> {
+        let (station, info) = self.station(&group.station)?;
         let settings = Settings {
             volume: client.volume,
             muted: client.muted || group.muted,
             latency_ms: client.latency_ms,
             buffer_ms: info.buffer_ms,
         };
-        effects.commands.push(Command::SetSettings { session, settings });
-        if moved {
-            effects.commands.push(Command::MoveClient { session, station });
-        }
+        Some(Greeting { settings, station })
     }
 
     fn by_session(&mut self, session: SessionId) -> Option<&mut Client> {
@@ -411,6 +456,14 @@ impl Effects {
     fn notice(notice: Notice) -> Self {
         Self { notices: vec![notice], ..Self::default() }
     }
+}
+
+fn push_settings(session: SessionId, greeting: Greeting, effects: &mut Effects) {
+    effects.commands.push(Command::SetSettings { session, settings: greeting.settings });
+}
+
+fn push_station(session: SessionId, greeting: Greeting, effects: &mut Effects) {
+    effects.commands.push(Command::MoveClient { session, station: greeting.station });
 }
 
 fn clamp_volume(percent: i64) -> u8 {

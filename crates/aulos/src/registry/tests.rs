@@ -14,7 +14,15 @@ fn registry() -> Registry {
 
 fn hello(registry: &mut Registry, session: u64, id: &str) -> Effects {
     let hello = Hello { id: id.to_owned(), instance: 1, ..Hello::default() };
-    registry.apply(Event::Hello { session: SessionId(session), peer: PEER, hello }, Wall::default())
+    registry.apply(
+        Event::Hello {
+            session: SessionId(session),
+            peer: PEER,
+            hello: hello.into(),
+            answered: None,
+        },
+        Wall::default(),
+    )
 }
 
 fn group_of(registry: &Registry, id: &str) -> String {
@@ -61,7 +69,10 @@ fn instances_of_one_machine_are_clients_of_their_own() {
     for (session, instance) in [(1, 1), (2, 2)] {
         let hello = Hello { mac: "m".to_owned(), instance, ..Hello::default() };
         let session = SessionId(session);
-        drop(registry.apply(Event::Hello { session, peer: PEER, hello }, Wall::default()));
+        drop(registry.apply(
+            Event::Hello { session, peer: PEER, hello: hello.into(), answered: None },
+            Wall::default(),
+        ));
     }
     assert!(registry.client("m").is_some() && registry.client("m#2").is_some());
     let nameless = hello(&mut registry, 3, "");

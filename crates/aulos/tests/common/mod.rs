@@ -181,7 +181,7 @@ pub fn hello(session: u64, id: &str) -> Event {
         protocol: 2,
     };
     let peer = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
-    Event::Hello { session: SessionId(session), peer, hello }
+    Event::Hello { session: SessionId(session), peer, hello: hello.into(), answered: None }
 }
 
 /// A controller on the TCP port that reads whole lines.

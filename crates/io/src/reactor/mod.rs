@@ -5,6 +5,8 @@
 //! in a slab: it is read as soon as it is readable and answered in the same wake; chunks go out
 //! once per *wait*, all that are due in one call, the same bytes to everyone.
 
+mod doorman;
+mod greeting;
 mod outbox;
 mod peer;
 mod run;
@@ -29,6 +31,8 @@ use aulos_rt::ring::Consumer;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::feed::Feeder;
+use doorman::Ticket;
+pub use greeting::Greeting;
 pub use run::ReactorStats;
 pub use stations::Channel;
 
@@ -116,6 +120,21 @@ impl Context {
         self.post(session, Command::Play(session, station))
     }
 
+    /// Says how a client is to be greeted from now on, or that it is a newcomer like any other; every
+    /// reactor then answers its Hello at once. False when a reactor is thousands of commands
+    /// behind: try again, whoever has heard it may hear it twice.
+    #[must_use]
+    pub fn greet(&self, client: &Arc<str>, greeting: Option<Greeting>) -> bool {
+        self.post_all(|| Command::Greet(Some(Arc::clone(client)), greeting))
+    }
+
+    /// Says how clients are to be greeted that have no greeting of their own. Before it is told,
+    /// and when there is none, a reactor answers nobody by itself. False as above.
+    #[must_use]
+    pub fn greet_newcomers(&self, greeting: Option<Greeting>) -> bool {
+        self.post_all(|| Command::Greet(None, greeting))
+    }
+
     /// Cuts a session. False as above.
     #[must_use]
     pub fn kick(&self, session: SessionId) -> bool {
@@ -146,6 +165,10 @@ impl Context {
         self.mailboxes.get(session.reactor()).is_none_or(|mailbox| mailbox.try_post(command))
     }
 
+    fn post_all(&self, command: impl Fn() -> Command) -> bool {
+        self.mailboxes.iter().all(|mailbox| mailbox.try_post(command()))
+    }
+
     fn next_mailbox(&mut self) -> usize {
         self.next = (self.next + 1) % self.mailboxes.len();
         self.next
@@ -170,8 +193,8 @@ pub trait EventSink: Send + Sync {
 /// What happens on the wire.
 #[derive(Debug)]
 pub enum Event {
-    /// A client has said who it is. It waits for [`Context::set`] and [`Context::play`], in that
-    /// order, or for [`Context::kick`], for two seconds at most.
+    /// A client has said who it is. Unless it has been answered, it waits for [`Context::set`] and
+    /// [`Context::play`], in that order, or for [`Context::kick`], for two seconds at most.
     Hello {
         /// The session.
         session: SessionId,
@@ -179,6 +202,8 @@ pub enum Event {
         hello: Box<Hello>,
         /// Where it comes from.
         address: SocketAddr,
+        /// What it has been told already.
+        answered: Option<Greeting>,
     },
     /// A client has changed its own volume.
     ClientInfo {
@@ -249,12 +274,14 @@ pub enum LeaveCause {
 enum Command {
     Station(Channel, Consumer<Stamped>),
     Listen(TcpListener),
-    Snapcast(TcpStream, SocketAddr),
+    Snapcast(TcpStream, SocketAddr, Ticket),
     Web(TcpStream, usize),
     Feeder(Box<dyn Feeder>),
     Settings(SessionId, ServerSettings),
     Play(SessionId, usize),
     Kick(SessionId),
+    /// None: newcomers.
+    Greet(Option<Arc<str>>, Option<Greeting>),
     Stop,
 }
 

@@ -5,6 +5,7 @@
 //! a stream has no way to interrupt a message.
 
 use std::io::{self, IoSlice, Write};
+use std::net::TcpStream;
 
 use aulos_core::Instant;
 use aulos_engine::fanout::{Cursor, Log};
@@ -15,6 +16,21 @@ pub(super) trait Late {
     /// Appends the message as sent at `sent`.
     fn write(&self, sent: Instant, out: &mut Vec<u8>);
 }
+
+/// A socket as chunks need it.
+pub(super) trait Wire: Write {
+    /// Sends the bytes of `chunks`, which are whole buffers that contain `slices`. Who lets the
+    /// kernel read them later than now keeps them until it has.
+    fn send_chunks<'c>(
+        &mut self,
+        slices: &[IoSlice<'_>],
+        _chunks: impl Iterator<Item = &'c Shared<Vec<u8>>>,
+    ) -> io::Result<usize> {
+        self.write_vectored(slices)
+    }
+}
+
+impl Wire for TcpStream {}
 
 /// Bytes and chunks on their way into a socket that does not block.
 #[derive(Debug)]
@@ -69,6 +85,11 @@ impl Outbox {
         }
     }
 
+    /// Appends a message whose stamp nobody sets a clock by.
+    pub(super) fn queue_late(&mut self, message: &impl Late, now: Instant) {
+        message.write(now, &mut self.bytes);
+    }
+
     /// Appends bytes that need no stamp.
     pub(super) fn queue(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
@@ -81,6 +102,110 @@ impl Outbox {
 
     /// Writes what was begun: half a chunk, then control.
     pub(super) fn finish(&mut self, socket: &mut impl Write) -> io::Result<Flow> {
+        if self.finish_chunk(socket)? == Flow::Blocked {
+            return Ok(Flow::Blocked);
+        }
+        while self.written < self.bytes.len() {
+            match attempt(socket.write(&self.bytes[self.written..]))? {
+                Some(count) => self.written += count,
+                None => return Ok(Flow::Blocked),
+            }
+        }
+        self.forget_control();
+        Ok(Flow::Drained)
+    }
+
+    /// Writes what was left over, control, and the chunks from `cursor` on, in as few calls as
+    /// can be: at most [`MAX_CHUNKS`] and about `limit` bytes. Moves the cursor behind what went
+    /// out or was begun, and returns how many chunks that were.
+    pub(super) fn send_chunks(
+        &mut self,
+        socket: &mut impl Wire,
+        log: &Log,
+        cursor: &mut Cursor,
+        limit: usize,
+    ) -> io::Result<(Flow, usize)> {
+        if self.finish_chunk(socket)? == Flow::Blocked {
+            return Ok((Flow::Blocked, 0));
+        }
+        let mut slices = [IoSlice::new(&[]); 1 + MAX_CHUNKS];
+        let (mut count, mut total) = (0, 0);
+        while count < MAX_CHUNKS && total < limit {
+            let Ok(Some(stamped)) = log.get(*cursor, count) else { break };
+            let bytes = match self.part {
+                Part::Framed => stamped.chunk.framed(),
+                Part::Payload => stamped.chunk.payload(),
+            };
+            slices[1 + count] = IoSlice::new(bytes);
+            total += bytes.len();
+            count += 1;
+        }
+        let control = self.queued();
+        if count == 0 {
+            return Ok((self.finish(socket)?, 0));
+        }
+        let sent = if control > 0 {
+            slices[0] = IoSlice::new(&self.bytes[self.written..]);
+            socket.write_vectored(&slices[..=count])
+        } else {
+            let chunks = (0..count).filter_map(|ahead| log.get(*cursor, ahead).ok().flatten());
+            socket.send_chunks(&slices[1..=count], chunks.map(|stamped| &stamped.chunk.bytes))
+        };
+        let Some(sent) = attempt(sent)? else { return Ok((Flow::Blocked, 0)) };
+        let mut sizes = [0; MAX_CHUNKS];
+        for (size, slice) in sizes.iter_mut().zip(&slices[1..=count]) {
+            *size = slice.len();
+        }
+        self.written += sent.min(control);
+        if sent < control {
+            return Ok((Flow::Blocked, 0));
+        }
+        self.forget_control();
+        Ok(self.count_off(&sizes[..count], sent - control, log, cursor))
+    }
+
+    /// Lets go of a chunk that has been begun, by copying what is left of it. For a peer that takes
+    /// nothing: the chunk's buffer is the station's, and a thousand such peers must not keep them
+    /// all from it.
+    pub(super) fn let_go(&mut self) {
+        if let Some(Partial { bytes, offset }) = self.partial.take() {
+            let rest = bytes.get(offset..).unwrap_or_default();
+            self.bytes = [rest, &self.bytes[self.written..]].concat();
+            self.written = 0;
+        }
+    }
+
+    /// Moves the cursor behind the chunks whose `sizes` make up the `sent` bytes; what is left of
+    /// one that has been begun comes first the next time.
+    fn count_off(
+        &mut self,
+        sizes: &[usize],
+        mut sent: usize,
+        log: &Log,
+        cursor: &mut Cursor,
+    ) -> (Flow, usize) {
+        let mut whole = 0;
+        while let Some(size) = sizes.get(whole).filter(|size| **size <= sent) {
+            sent -= size;
+            whole += 1;
+        }
+        if whole == sizes.len() {
+            cursor.advance(whole);
+            return (Flow::Drained, whole);
+        }
+        if sent > 0
+            && let Ok(Some(stamped)) = log.get(*cursor, whole)
+        {
+            let bytes = stamped.chunk.bytes.clone();
+            let offset = bytes.len() - sizes[whole] + sent;
+            self.partial = Some(Partial { bytes, offset });
+            whole += 1;
+        }
+        cursor.advance(whole);
+        (Flow::Blocked, whole)
+    }
+
+    fn finish_chunk(&mut self, socket: &mut impl Write) -> io::Result<Flow> {
         if let Some(partial) = &mut self.partial {
             while partial.offset < partial.bytes.len() {
                 match attempt(socket.write(&partial.bytes[partial.offset..]))? {
@@ -90,65 +215,17 @@ impl Outbox {
             }
             self.partial = None;
         }
-        while self.written < self.bytes.len() {
-            match attempt(socket.write(&self.bytes[self.written..]))? {
-                Some(count) => self.written += count,
-                None => return Ok(Flow::Blocked),
-            }
-        }
-        self.bytes.clear();
-        self.written = 0;
         Ok(Flow::Drained)
     }
 
-    /// Writes the chunks from `cursor` on in one call, at most [`MAX_CHUNKS`] and about `limit`
-    /// bytes, and moves the cursor behind what went out or was begun. Returns how many that were.
-    ///
-    /// What was left over must be finished before.
-    pub(super) fn send_chunks(
-        &mut self,
-        socket: &mut impl Write,
-        log: &Log,
-        cursor: &mut Cursor,
-        limit: usize,
-    ) -> io::Result<(Flow, usize)> {
-        let mut slices = [IoSlice::new(&[]); MAX_CHUNKS];
-        let (mut count, mut total) = (0, 0);
-        while count < MAX_CHUNKS && total < limit {
-            let Ok(Some(stamped)) = log.get(*cursor, count) else { break };
-            let bytes = match self.part {
-                Part::Framed => stamped.chunk.framed(),
-                Part::Payload => stamped.chunk.payload(),
-            };
-            slices[count] = IoSlice::new(bytes);
-            total += bytes.len();
-            count += 1;
+    /// All of the control has gone out. A codec header's room is given back: it comes once, and
+    /// ten thousand idle sessions would keep it.
+    fn forget_control(&mut self) {
+        self.written = 0;
+        if self.bytes.capacity() > IDLE_BYTES {
+            self.bytes = Vec::new();
         }
-        if count == 0 {
-            return Ok((Flow::Drained, 0));
-        }
-        let Some(mut written) = attempt(socket.write_vectored(&slices[..count]))? else {
-            return Ok((Flow::Blocked, 0));
-        };
-        let mut whole = 0;
-        while whole < count && written >= slices[whole].len() {
-            written -= slices[whole].len();
-            whole += 1;
-        }
-        if whole == count {
-            cursor.advance(count);
-            return Ok((Flow::Drained, count));
-        }
-        if written > 0
-            && let Ok(Some(stamped)) = log.get(*cursor, whole)
-        {
-            let bytes = stamped.chunk.bytes.clone();
-            let offset = bytes.len() - slices[whole].len() + written;
-            self.partial = Some(Partial { bytes, offset });
-            whole += 1;
-        }
-        cursor.advance(whole);
-        Ok((Flow::Blocked, whole))
+        self.bytes.clear();
     }
 }
 
@@ -163,6 +240,9 @@ fn attempt(result: io::Result<usize>) -> io::Result<Option<usize>> {
         },
     }
 }
+
+/// Room for control that an idle session keeps; a Time reply has 34 bytes.
+const IDLE_BYTES: usize = 128;
 
 /// Chunks in one call: more than the longest wait brings, fewer than the kernel's 1,024.
 pub(super) const MAX_CHUNKS: usize = 64;
@@ -212,6 +292,8 @@ mod tests {
         }
     }
 
+    impl Wire for Narrow {}
+
     fn log_of(payloads: &[&str]) -> Log {
         let pool = Pool::new(payloads.len(), Vec::new);
         let mut log = Log::new(payloads.len());
@@ -245,9 +327,7 @@ mod tests {
             let end = log.cursor_at_end();
             let mut asked = false;
             while cursor != end || outbox.finish(&mut socket).unwrap() == Flow::Blocked {
-                if outbox.finish(&mut socket).unwrap() == Flow::Drained {
-                    outbox.send_chunks(&mut socket, &log, &mut cursor, usize::MAX).unwrap();
-                }
+                outbox.send_chunks(&mut socket, &log, &mut cursor, usize::MAX).unwrap();
                 if !asked {
                     asked = true;
                     outbox.send_late(&mut socket, &Stamp, || Instant::from_nanos(42)).unwrap();
@@ -258,6 +338,53 @@ mod tests {
             assert_eq!(text.replace("<42>", ""), "#alpha#beta#gamma#delta", "grain {grain}");
             assert!(text.contains("<42>#") || text.ends_with("<42>"), "{text}");
         }
+    }
+
+    #[test]
+    fn control_goes_out_in_the_same_call_as_the_chunks_behind_it() {
+        let log = log_of(&["one", "two"]);
+        for grain in 1..20 {
+            let mut socket = Narrow { taken: Vec::new(), budget: grain };
+            let mut outbox = Outbox::new(Part::Framed);
+            let mut cursor = log.cursor_from(Instant::ZERO);
+            outbox.queue(b"header");
+            let mut calls = 0;
+            while cursor != log.cursor_at_end()
+                || outbox.finish(&mut socket).unwrap() == Flow::Blocked
+            {
+                outbox.send_chunks(&mut socket, &log, &mut cursor, usize::MAX).unwrap();
+                outbox.let_go();
+                socket.budget = grain;
+                calls += 1;
+            }
+            assert_eq!(socket.taken, b"header#one#two", "grain {grain}");
+            assert!(grain < 14 || calls == 1);
+        }
+    }
+
+    #[test]
+    fn a_chunk_that_was_begun_can_go_back_to_its_pool() {
+        let pool = Pool::new(1, || vec![b'x'; HEADROOM + 10]);
+        let mut log = Log::new(1);
+        let chunk = Chunk {
+            pts: MediaTime(0),
+            duration: Frames(1),
+            codec: Codec::Pcm,
+            header: 0,
+            bytes: pool.take().unwrap().freeze(),
+        };
+        log.push(Stamped { chunk, timestamp: Instant::ZERO });
+        let mut socket = Narrow { taken: Vec::new(), budget: 4 };
+        let mut cursor = log.cursor_from(Instant::ZERO);
+        let mut outbox = Outbox::new(Part::Framed);
+        outbox.send_chunks(&mut socket, &log, &mut cursor, usize::MAX).unwrap();
+        drop(log);
+        assert_eq!(pool.available(), 0);
+        outbox.let_go();
+        assert_eq!(pool.available(), 1);
+        socket.budget = 100;
+        assert_eq!(outbox.finish(&mut socket).unwrap(), Flow::Drained);
+        assert_eq!(socket.taken, b"xxxxxxxxxx");
     }
 
     #[test]

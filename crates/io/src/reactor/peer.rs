@@ -11,6 +11,8 @@ use aulos_proto::snap::session::{Event as SnapEvent, Input, Outgoing, Output};
 use aulos_proto::snap::wire::{ClientInfo, Hello, ServerSettings};
 
 use super::LeaveCause;
+use super::doorman::Ticket;
+use super::greeting::Greeting;
 use super::outbox::{Flow, Late, Outbox, Part};
 use super::stations::Tap;
 use super::wheel::TICK;
@@ -34,6 +36,11 @@ pub(super) struct Peer {
     pub(super) blocked: bool,
     /// It waits for its turn on the wheel.
     pub(super) scheduled: bool,
+    /// Its turn's place among others'.
+    pub(super) phase: u16,
+    /// The kernel has been asked to say when the socket takes more.
+    pub(super) watches_out: bool,
+    _ticket: Ticket,
     last_progress: Instant,
     pub(super) chunks: u64,
     pub(super) lagged: u64,
@@ -47,7 +54,13 @@ pub(super) enum Said {
 }
 
 impl Peer {
-    pub(super) fn new(socket: TcpStream, address: SocketAddr, now: Instant) -> Self {
+    pub(super) fn new(
+        socket: TcpStream,
+        address: SocketAddr,
+        ticket: Ticket,
+        phase: u16,
+        now: Instant,
+    ) -> Self {
         Self {
             socket,
             address,
@@ -60,6 +73,9 @@ impl Peer {
             catching_up: false,
             blocked: false,
             scheduled: false,
+            phase,
+            watches_out: false,
+            _ticket: ticket,
             last_progress: now,
             chunks: 0,
             lagged: 0,
@@ -85,17 +101,24 @@ impl Peer {
         };
         self.session.handle_input(SystemClock::now(), Input::Received(&scratch[..count]));
         self.drain(said)?;
+        self.flush()?;
         Ok(count == scratch.len())
     }
 
     /// Tells the peer its settings.
     pub(super) fn set(&mut self, settings: ServerSettings) -> Result<(), LeaveCause> {
-        self.latency = settings.latency;
-        self.session.handle_input(SystemClock::now(), Input::Settings(settings));
-        self.drain(&mut Vec::new())
+        self.hear_settings(settings)?;
+        self.flush()
     }
 
-    /// Goes over to a station: its codec header, and the chunks that can still be heard.
+    /// Answers a Hello. What it says goes out with the first chunks: the caller pumps.
+    pub(super) fn welcome(&mut self, greeting: &Greeting, tap: &Tap) -> Result<(), LeaveCause> {
+        self.hear_settings(greeting.settings)?;
+        self.join(greeting.station, tap)
+    }
+
+    /// Goes over to a station: its codec header, and the chunks that can still be heard. They go
+    /// out together: the caller pumps.
     pub(super) fn join(&mut self, station: usize, tap: &Tap) -> Result<(), LeaveCause> {
         let now = SystemClock::now();
         self.station = Some(station);
@@ -114,26 +137,26 @@ impl Peer {
         now: Instant,
         limit: usize,
     ) -> Result<bool, LeaveCause> {
-        if self.finish(now)? == Flow::Blocked {
+        let (Some(tap), Some(cursor)) = (tap, &mut self.cursor) else {
+            self.flush()?;
             return Ok(false);
-        }
-        let Some(tap) = tap else { return Ok(false) };
-        let buffer = self.buffer(tap);
-        let Some(cursor) = &mut self.cursor else { return Ok(false) };
+        };
+        let buffer = (tap.channel.buffer - self.latency).max(Span::ZERO);
         if tap.is_stale(*cursor, now, buffer) {
             let playable = tap.first_playable(now, buffer);
             self.lagged += cursor.distance(playable);
             *cursor = playable;
         }
+        let waiting = self.outbox.queued();
         let (flow, sent) = self
             .outbox
             .send_chunks(&mut self.socket, &tap.log, cursor, limit)
             .map_err(|_| LeaveCause::Network)?;
         self.chunks += sent as u64;
-        if sent > 0 {
+        self.blocked = flow == Flow::Blocked;
+        if sent > 0 || !self.blocked || self.outbox.queued() < waiting {
             self.last_progress = now;
         }
-        self.blocked = flow == Flow::Blocked;
         let done = !self.blocked && *cursor == tap.log.cursor_at_end();
         self.catching_up = !done;
         Ok(done)
@@ -144,6 +167,9 @@ impl Peer {
         if self.session.poll_timeout().is_some_and(|at| at <= now) {
             self.session.handle_timeout(now);
             self.drain(&mut Vec::new())?;
+        }
+        if self.blocked && now.since(self.last_progress) > LET_GO {
+            self.outbox.let_go();
         }
         if self.blocked && now.since(self.last_progress) > STALL {
             return Err(LeaveCause::NotReading);
@@ -166,16 +192,22 @@ impl Peer {
         (tap.channel.buffer - self.latency).max(Span::ZERO)
     }
 
-    fn finish(&mut self, now: Instant) -> Result<Flow, LeaveCause> {
-        let before = self.outbox.queued();
-        let flow = self.outbox.finish(&mut self.socket).map_err(|_| LeaveCause::Network)?;
-        self.blocked = flow == Flow::Blocked;
-        if !self.blocked || self.outbox.queued() < before {
-            self.last_progress = now;
-        }
-        Ok(flow)
+    fn hear_settings(&mut self, settings: ServerSettings) -> Result<(), LeaveCause> {
+        self.latency = settings.latency;
+        self.session.handle_input(SystemClock::now(), Input::Settings(settings));
+        self.drain(&mut Vec::new())
     }
 
+    /// Writes what waits, if nothing is known to be in the way.
+    fn flush(&mut self) -> Result<(), LeaveCause> {
+        if self.outbox.queued() > 0 {
+            let flow = self.outbox.finish(&mut self.socket).map_err(|_| LeaveCause::Network)?;
+            self.blocked = flow == Flow::Blocked;
+        }
+        Ok(())
+    }
+
+    /// Time replies are written at once; the rest is put in order behind what waits.
     fn drain(&mut self, said: &mut Vec<Said>) -> Result<(), LeaveCause> {
         while let Some(output) = self.session.poll_output() {
             match output {
@@ -183,15 +215,23 @@ impl Peer {
                     if self.outbox.queued() > MAX_QUEUED {
                         return Err(LeaveCause::NotReading);
                     }
-                    let flow = self
-                        .outbox
-                        .send_late(&mut self.socket, &message, SystemClock::now)
-                        .map_err(|_| LeaveCause::Network)?;
-                    self.blocked = flow == Flow::Blocked;
+                    if matches!(message, Outgoing::Time { .. }) {
+                        let flow = self
+                            .outbox
+                            .send_late(&mut self.socket, &message, SystemClock::now)
+                            .map_err(|_| LeaveCause::Network)?;
+                        self.blocked = flow == Flow::Blocked;
+                    } else {
+                        self.outbox.queue_late(&message, SystemClock::now());
+                    }
                 }
                 Output::Event(SnapEvent::Hello(hello)) => said.push(Said::Hello(hello)),
                 Output::Event(SnapEvent::ClientInfo(info)) => said.push(Said::ClientInfo(info)),
-                Output::Close(cause) => return Err(LeaveCause::Protocol(cause)),
+                Output::Close(cause) => {
+                    // What was said before the end still goes out, as far as the socket takes it.
+                    self.flush()?;
+                    return Err(LeaveCause::Protocol(cause));
+                }
                 // The machine may learn to say more; what we do not know we do not do.
                 _ => {}
             }
@@ -208,6 +248,9 @@ impl Late for Outgoing {
 
 /// A peer that takes nothing for this long is cut.
 const STALL: Span = Span::from_secs(10);
+
+/// A peer that takes nothing for this long keeps no chunk from its pool.
+const LET_GO: Span = Span::from_millis(250);
 
 /// Clients with no more than this get each chunk on the tick after it was made.
 const SHORT_BUFFER: Span = Span::from_millis(200);

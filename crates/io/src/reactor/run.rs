@@ -2,17 +2,20 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
 use aulos_proto::snap::session::Cause;
+use aulos_proto::snap::wire::Hello;
 use aulos_rt::Publisher;
-use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::net::sockopt;
 
+use super::doorman::{Doorman, Ticket};
+use super::greeting::{Greeting, Greetings};
 use super::peer::{Peer, Said};
 use super::slab::Slab;
 use super::stations::Tap;
@@ -34,6 +37,8 @@ pub(super) struct Reactor {
     untold: VecDeque<Event>,
     epoll: OwnedFd,
     entities: Slab<Entity>,
+    greetings: Greetings,
+    doorman: Doorman,
     taps: Vec<Tap>,
     wheel: Wheel,
     feeders: Vec<(Instant, Box<dyn Feeder>)>,
@@ -41,6 +46,8 @@ pub(super) struct Reactor {
     next_drain: Instant,
     next_maintenance: Instant,
     next_mailbox: usize,
+    /// Where among those who are being brought up to date the next look goes on.
+    slices_from: usize,
     scratch: Vec<u8>,
     said: Vec<Said>,
     due: Vec<u64>,
@@ -68,6 +75,8 @@ pub struct ReactorStats {
     pub accepted: u64,
     /// Connections that could not be accepted (no descriptors left).
     pub accept_errors: u64,
+    /// Connections that were closed at once, because too many came from their address.
+    pub refused: u64,
     /// Chunks given to the kernel.
     pub chunks_sent: u64,
     /// Chunks that a session was too slow for.
@@ -90,6 +99,7 @@ impl ReactorStats {
         self.listeners += other.listeners;
         self.accepted += other.accepted;
         self.accept_errors += other.accept_errors;
+        self.refused += other.refused;
         self.chunks_sent += other.chunks_sent;
         self.chunks_lagged += other.chunks_lagged;
         self.closed += other.closed;
@@ -129,6 +139,8 @@ impl Reactor {
             untold: VecDeque::new(),
             epoll,
             entities: Slab::new(),
+            greetings: Greetings::default(),
+            doorman: Doorman::new(MAX_PER_ADDRESS),
             taps: Vec::new(),
             wheel: Wheel::new(now),
             feeders: Vec::new(),
@@ -136,6 +148,7 @@ impl Reactor {
             next_drain: now,
             next_maintenance: now,
             next_mailbox: index,
+            slices_from: 0,
             scratch: vec![0; 16 * 1_024],
             said: Vec::new(),
             due: Vec::new(),
@@ -147,17 +160,33 @@ impl Reactor {
     }
 
     pub(super) fn run(mut self) {
-        let mut events = Vec::with_capacity(MAX_EVENTS);
         while !self.stopped {
-            let wait = self.poll_timeout().since(SystemClock::now());
-            let wait = timespec(u64::try_from(wait.as_nanos()).unwrap_or(0));
-            events.clear();
-            // An interrupted wait is an empty one.
-            let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&wait));
-            for event in &events {
-                self.ready(event.data.u64(), event.flags);
-            }
+            self.look(self.poll_timeout().since(SystemClock::now()));
             self.handle_timeout(SystemClock::now());
+        }
+    }
+
+    /// Waits for sockets at most this long. Whoever has something to say is heard first, so that
+    /// no question of the time waits for a lot of sending; then those who are being brought up to
+    /// date get some slices. Who got none is reported again by the next look.
+    fn look(&mut self, wait: Span) {
+        let wait = timespec(u64::try_from(wait.as_nanos()).unwrap_or(0));
+        let mut room = [const { MaybeUninit::uninit() }; MAX_EVENTS];
+        // An interrupted wait is an empty one.
+        let Ok((ready, _)) = epoll::wait(&self.epoll, &mut room[..], Some(&wait)) else { return };
+        for event in &*ready {
+            self.hear_ready(event.data.u64(), event.flags);
+        }
+        // The kernel reports in the same order for as long as nothing changes, so the first in
+        // line changes here.
+        let takers = ready.iter().filter(|event| ({ event.flags }).contains(EventFlags::OUT));
+        let count = takers.clone().count();
+        if count > 0 {
+            let from = self.slices_from % count;
+            for event in takers.clone().skip(from).chain(takers.take(from)).take(MAX_SLICES) {
+                self.pump(event.data.u64(), SLICE_BYTES, false);
+            }
+            self.slices_from = from + MAX_SLICES;
         }
     }
 
@@ -177,7 +206,10 @@ impl Reactor {
             self.next_drain = now + DRAIN;
         }
         let mut due = core::mem::take(&mut self.due);
-        for token in due.drain(..) {
+        for (served, token) in due.drain(..).enumerate() {
+            if served % IN_ONE_GO == IN_ONE_GO - 1 {
+                self.look(Span::ZERO);
+            }
             self.pump(token, usize::MAX, true);
         }
         self.due = due;
@@ -201,30 +233,21 @@ impl Reactor {
         }
     }
 
-    fn ready(&mut self, token: u64, flags: EventFlags) {
+    fn hear_ready(&mut self, token: u64, flags: EventFlags) {
+        let readable = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
         if token == BELL {
             self.read_inbox();
             return;
         }
         match self.entities.get_mut(token) {
             Some(Entity::Acceptor(_)) => self.accept(token),
-            Some(Entity::Peer(_)) => {
-                if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
-                    self.receive(token);
-                }
-                if flags.contains(EventFlags::OUT) {
-                    self.pump(token, SLICE_BYTES, false);
-                }
-            }
-            Some(Entity::Web(listener)) => {
-                let received = listener.receive(&mut self.scratch);
-                if let Err(cause) = received {
+            Some(Entity::Peer(_)) if readable => self.receive(token),
+            Some(Entity::Web(listener)) if readable => {
+                if let Err(cause) = listener.receive(&mut self.scratch) {
                     self.close(token, cause);
-                } else if flags.contains(EventFlags::OUT) {
-                    self.pump(token, SLICE_BYTES, false);
                 }
             }
-            None => {}
+            _ => {}
         }
     }
 
@@ -245,8 +268,9 @@ impl Reactor {
                 let token = self.entities.insert_with(|_| Entity::Acceptor(listener));
                 self.watch(token, EventFlags::IN);
             }
-            Command::Snapcast(socket, address) => {
-                let peer = Box::new(Peer::new(socket, address, now));
+            Command::Snapcast(socket, address, ticket) => {
+                let phase = self.wheel.next_phase();
+                let peer = Box::new(Peer::new(socket, address, ticket, phase, now));
                 let token = self.entities.insert_with(|_| Entity::Peer(peer));
                 self.watch(token, EventFlags::IN);
             }
@@ -264,6 +288,7 @@ impl Reactor {
                 self.pump(session.token(), SLICE_BYTES, false);
             }
             Command::Kick(session) => self.close(session.token(), LeaveCause::Kicked),
+            Command::Greet(client, greeting) => self.greetings.set(client, greeting),
             Command::Stop => self.stopped = true,
         }
     }
@@ -274,8 +299,12 @@ impl Reactor {
             match listener.accept() {
                 Ok((socket, address)) => {
                     self.stats.accepted += 1;
+                    let Ok(ticket) = self.doorman.admit(address.ip()) else {
+                        self.stats.refused += 1;
+                        continue;
+                    };
                     if prepare(&socket).is_ok() {
-                        self.place(socket, address);
+                        self.place(socket, address, ticket);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -291,14 +320,14 @@ impl Reactor {
         }
     }
 
-    fn place(&mut self, socket: TcpStream, address: SocketAddr) {
+    fn place(&mut self, socket: TcpStream, address: SocketAddr, ticket: Ticket) {
+        let command = Command::Snapcast(socket, address, ticket);
         self.next_mailbox = (self.next_mailbox + 1) % self.mailboxes.len();
         if self.next_mailbox == self.index {
-            self.obey(Command::Snapcast(socket, address));
+            self.obey(command);
         } else {
             // A reactor that is thousands of commands behind takes nobody new: the socket closes.
-            let taken =
-                self.mailboxes[self.next_mailbox].try_post(Command::Snapcast(socket, address));
+            let taken = self.mailboxes[self.next_mailbox].try_post(command);
             self.stats.accept_errors += u64::from(!taken);
         }
     }
@@ -319,7 +348,8 @@ impl Reactor {
         if prepare(&socket).is_err() {
             return;
         }
-        let listener = Box::new(Listener::new(socket, station, tap, now));
+        let phase = self.wheel.next_phase();
+        let listener = Box::new(Listener::new(socket, station, tap, phase, now));
         let token = self.entities.insert_with(|_| Entity::Web(listener));
         self.stats.listeners += 1;
         self.watch(token, EventFlags::IN | EventFlags::OUT);
@@ -353,9 +383,25 @@ impl Reactor {
                 peer.named = true;
                 self.stats.sessions += 1;
                 let address = peer.address;
-                self.tell(Event::Hello { session, hello, address });
+                let greeting = self.greeting_for(&hello);
+                // Told first: should the answer find the peer gone, its leaving comes after.
+                self.tell(Event::Hello { session, hello, address, answered: greeting });
+                if let Some(greeting) = greeting {
+                    self.command(session, |peer, taps| match taps.get(greeting.station) {
+                        Some(tap) => peer.welcome(&greeting, tap),
+                        None => Ok(()),
+                    });
+                    self.pump(token, FIRST_SLICE_BYTES, false);
+                }
             }
         }
+    }
+
+    /// What can be said to a client without asking anybody.
+    fn greeting_for(&mut self, hello: &Hello) -> Option<Greeting> {
+        let greeting = self.greetings.of(&hello.client_id())?;
+        self.taps.get_mut(greeting.station)?.drain();
+        Some(greeting)
     }
 
     /// Lets a peer do as it is told, if it is still there.
@@ -375,21 +421,21 @@ impl Reactor {
     /// Sends to one peer what it is due; `on_turn` when the wheel has called it.
     fn pump(&mut self, token: u64, limit: usize, on_turn: bool) {
         let now = SystemClock::now();
-        let (result, wait, scheduled) = match self.entities.get_mut(token) {
+        let (result, wait, phase, scheduled) = match self.entities.get_mut(token) {
             Some(Entity::Peer(peer)) => {
                 let tap = peer.station.and_then(|station| self.taps.get(station));
                 let (before, lagged) = (peer.chunks, peer.lagged);
                 let result = peer.pump(tap, now, limit);
                 self.stats.chunks_sent += peer.chunks - before;
                 self.stats.chunks_lagged += peer.lagged - lagged;
-                (result, peer.wait_ticks(tap), &mut peer.scheduled)
+                (result, peer.wait_ticks(tap), peer.phase, &mut peer.scheduled)
             }
             Some(Entity::Web(listener)) => {
                 let Some(tap) = self.taps.get(listener.station) else { return };
                 let before = listener.chunks;
                 let result = listener.pump(tap, now, limit);
                 self.stats.chunks_sent += listener.chunks - before;
-                (result, WEB_WAIT_TICKS, &mut listener.scheduled)
+                (result, WEB_WAIT_TICKS, listener.phase, &mut listener.scheduled)
             }
             _ => return,
         };
@@ -398,11 +444,7 @@ impl Reactor {
             // Once it has caught up, the wheel calls it.
             Ok(true) if !*scheduled => {
                 *scheduled = true;
-                if on_turn {
-                    self.wheel.add_after(token, wait - 1);
-                } else {
-                    self.wheel.add(token, wait);
-                }
+                self.wheel.add(token, phase, wait);
             }
             Ok(_) => {}
             Err(cause) => return self.close(token, cause),
@@ -412,13 +454,16 @@ impl Reactor {
 
     /// Asks to be told when the socket takes more, if there is more.
     fn update_interest(&mut self, token: u64) {
-        let more = match self.entities.get_mut(token) {
-            Some(Entity::Peer(peer)) => peer.blocked || peer.catching_up,
-            Some(Entity::Web(listener)) => listener.blocked,
+        let (more, watches_out) = match self.entities.get_mut(token) {
+            Some(Entity::Peer(peer)) => (peer.blocked || peer.catching_up, &mut peer.watches_out),
+            Some(Entity::Web(listener)) => (listener.blocked, &mut listener.watches_out),
             _ => return,
         };
-        let out = if more { EventFlags::OUT } else { EventFlags::empty() };
-        self.modify(token, EventFlags::IN | out);
+        if more != *watches_out {
+            *watches_out = more;
+            let out = if more { EventFlags::OUT } else { EventFlags::empty() };
+            self.modify(token, EventFlags::IN | out);
+        }
     }
 
     fn tell(&mut self, event: Event) {
@@ -499,6 +544,8 @@ fn prepare(socket: &TcpStream) -> io::Result<()> {
     socket.set_nodelay(true)?;
     sockopt::set_tcp_user_timeout(socket, DEAD_AFTER_MS)?;
     sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER)?;
+    sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER)?;
     set_notsent_lowat(socket.as_fd(), NOTSENT_BYTES)
 }
 
@@ -517,9 +564,28 @@ const ACCEPT_PAUSE: Span = Span::from_millis(100);
 const SOON: Span = Span::from_millis(10);
 const LATER: Span = Span::from_millis(50);
 
-/// History goes out in slices of this size, the next when the kernel has sent the last.
-const SLICE_BYTES: usize = 32 * 1_024;
-const NOTSENT_BYTES: u32 = 16 * 1_024;
+/// History goes out in slices of about this size, the next when the kernel has sent the last; the
+/// first one is short, so that a crowd that comes at once is quickly answered.
+const SLICE_BYTES: usize = 16 * 1_024;
+const FIRST_SLICE_BYTES: usize = 4 * 1_024;
+
+/// Slices between two looks at who has something to say.
+const MAX_SLICES: usize = 16;
+
+/// Sessions that are sent to between two such looks: some 100 us.
+const IN_ONE_GO: usize = 8;
+
+/// What may wait unsent in a socket before it counts as full. A Time reply queues behind it, so it
+/// is little more than the 19 kB of one batch: 100 ms of 48 kHz, 16 bit, stereo.
+const NOTSENT_BYTES: u32 = 32 * 1_024;
+
+/// What the kernel may keep of one session. A second of what most stations send is on its way at
+/// most, and clients send next to nothing.
+const SEND_BUFFER: usize = 256 * 1_024;
+const RECEIVE_BUFFER: usize = 32 * 1_024;
+
+/// Sessions and would-be sessions from one address; a building behind one router has fewer.
+const MAX_PER_ADDRESS: usize = 1_024;
 
 /// Browsers buffer for themselves: ten times a second is plenty.
 const WEB_WAIT_TICKS: usize = 20;

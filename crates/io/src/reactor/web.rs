@@ -22,6 +22,8 @@ pub(super) struct Listener {
     ogg: Option<ogg::OpusStream>,
     pub(super) blocked: bool,
     pub(super) scheduled: bool,
+    pub(super) phase: u16,
+    pub(super) watches_out: bool,
     last_progress: Instant,
     pub(super) chunks: u64,
 }
@@ -40,7 +42,13 @@ fn content_type(channel: &Channel) -> Option<&'static str> {
 }
 
 impl Listener {
-    pub(super) fn new(socket: TcpStream, station: usize, tap: &Tap, now: Instant) -> Self {
+    pub(super) fn new(
+        socket: TcpStream,
+        station: usize,
+        tap: &Tap,
+        phase: u16,
+        now: Instant,
+    ) -> Self {
         let mut outbox = Outbox::new(Part::Payload);
         let channel = &tap.channel;
         match content_type(channel) {
@@ -69,6 +77,9 @@ impl Listener {
             ogg,
             blocked: false,
             scheduled: false,
+            phase,
+            // It begins with a response to write.
+            watches_out: true,
             last_progress: now,
             chunks: 0,
         }

@@ -2,7 +2,9 @@
 //!
 //! A session's chunks go out once per *wait*, all that are due in one call. Sessions are spread over
 //! the ticks of that wait, so that a Time request never finds more than one tick's worth of sending
-//! in front of it.
+//! in front of it. Each session has a phase of its own and goes back to it: after a late wake-up,
+//! when many are served together, they are spread again by their next turn. Counting a wait from
+//! the last turn was rejected, because whoever once shared a tick would share it for ever.
 //!
 //! The slots are lists in one piece of memory. A vector for each was rejected: whenever a late wake
 //! throws two slots together, one of them would have to grow.
@@ -13,21 +15,22 @@ use aulos_core::{Instant, Span};
 #[derive(Debug)]
 pub(super) struct Wheel {
     /// The first entry of each slot.
-    slots: [Option<usize>; SLOTS],
+    slots: [Option<u32>; SLOTS],
     entries: Vec<Entry>,
     /// The first entry that nobody uses.
-    free: Option<usize>,
-    position: usize,
+    free: Option<u32>,
+    /// The number of the next tick; its slot is what is left of a division.
+    tick: usize,
     next: Instant,
-    /// Where the next newcomer goes, so that they spread.
-    spread: usize,
+    /// The next newcomer's phase.
+    phase: u16,
     len: usize,
 }
 
 #[derive(Debug)]
 struct Entry {
     token: u64,
-    next: Option<usize>,
+    next: Option<u32>,
 }
 
 impl Wheel {
@@ -36,32 +39,35 @@ impl Wheel {
             slots: [None; SLOTS],
             entries: Vec::new(),
             free: None,
-            position: 0,
+            tick: 0,
             next: now + TICK,
-            spread: 0,
+            phase: 0,
             len: 0,
         }
     }
 
-    /// Puts a newcomer that is served every `ticks` ticks somewhere within the first round.
-    pub(super) fn add(&mut self, token: u64, ticks: usize) {
-        self.spread = self.spread.wrapping_add(1);
-        self.add_after(token, self.spread % ticks.clamp(1, SLOTS - 1));
+    /// A phase for a newcomer: each wait's ticks are dealt out in turn.
+    pub(super) const fn next_phase(&mut self) -> u16 {
+        self.phase = (self.phase + 1) % PHASES;
+        self.phase
     }
 
-    /// Puts `token` `ticks` ticks ahead.
-    pub(super) fn add_after(&mut self, token: u64, ticks: usize) {
-        let slot = (self.position + ticks.min(SLOTS - 1)) % SLOTS;
+    /// Puts `token`, which is served every `wait` ticks, on the next tick of its phase.
+    pub(super) fn add(&mut self, token: u64, phase: u16, wait: usize) {
+        let wait = wait.clamp(1, SLOTS - 1);
+        let ahead = (usize::from(phase) % wait + wait - self.tick % wait) % wait;
+        let slot = (self.tick + ahead) % SLOTS;
         let entry = Entry { token, next: self.slots[slot] };
         let index = match self.free {
             Some(index) => {
-                self.free = self.entries[index].next;
-                self.entries[index] = entry;
+                let place = &mut self.entries[index as usize];
+                self.free = place.next;
+                *place = entry;
                 index
             }
             None => {
                 self.entries.push(entry);
-                self.entries.len() - 1
+                u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
             }
         };
         self.slots[slot] = Some(index);
@@ -73,8 +79,7 @@ impl Wheel {
         if self.len == 0 {
             return None;
         }
-        let ahead =
-            (0..SLOTS).find(|ahead| self.slots[(self.position + ahead) % SLOTS].is_some())?;
+        let ahead = (0..SLOTS).find(|ahead| self.slots[(self.tick + ahead) % SLOTS].is_some())?;
         Some(self.next + TICK * i64::try_from(ahead).unwrap_or(0))
     }
 
@@ -91,7 +96,7 @@ impl Wheel {
                 return;
             }
             self.empty_slot(due);
-            self.position = (self.position + 1) % SLOTS;
+            self.tick = self.tick.wrapping_add(1);
             self.next += TICK;
         }
         self.next = self.next.max(now);
@@ -101,9 +106,9 @@ impl Wheel {
     fn empty_slot(&mut self, due: &mut Vec<u64>) {
         // All of them may be due at once some day: room for that is made here, and only once.
         due.reserve(self.len);
-        let mut first = self.slots[self.position].take();
+        let mut first = self.slots[self.tick % SLOTS].take();
         while let Some(index) = first {
-            let entry = &mut self.entries[index];
+            let entry = &mut self.entries[index as usize];
             due.push(entry.token);
             first = core::mem::replace(&mut entry.next, self.free);
             self.free = Some(index);
@@ -117,29 +122,86 @@ pub(super) const TICK: Span = Span::from_millis(5);
 
 const SLOTS: usize = 32;
 
+/// A multiple of every wait from 1 to 10 ticks, and of 12, 15 and 20.
+const PHASES: u16 = 2_520;
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// A hundred that are served every 20 ticks.
+    struct Crowd {
+        wheel: Wheel,
+        phases: Vec<u16>,
+        due: Vec<u64>,
+    }
+
+    impl Crowd {
+        fn new() -> Self {
+            let mut wheel = Wheel::new(Instant::ZERO);
+            let phases: Vec<u16> = (0..100).map(|_| wheel.next_phase()).collect();
+            (0..).zip(&phases).for_each(|(token, phase)| wheel.add(token, *phase, 20));
+            Self { wheel, phases, due: Vec::new() }
+        }
+
+        /// Serves who is due, and says how many that were.
+        fn serve(&mut self, now: Instant, mut served: impl FnMut(usize)) -> usize {
+            self.wheel.take_due(now, &mut self.due);
+            let count = self.due.len();
+            for token in self.due.drain(..) {
+                let number = usize::try_from(token).unwrap();
+                served(number);
+                self.wheel.add(token, self.phases[number], 20);
+            }
+            count
+        }
+    }
+
     #[test]
     fn everybody_is_due_once_per_wait() {
         let mut now = Instant::ZERO;
-        let mut wheel = Wheel::new(now);
-        for token in 0..100 {
-            wheel.add(token, 20);
-        }
+        let mut crowd = Crowd::new();
         let mut served = vec![0; 100];
-        let mut due = Vec::new();
         for _ in 0..2_000 {
             now += Span::from_millis(1);
-            wheel.take_due(now, &mut due);
-            assert!(due.len() <= 5, "spread over the ticks");
-            for token in due.drain(..) {
-                served[usize::try_from(token).unwrap()] += 1;
-                wheel.add_after(token, 19);
-            }
+            let count = crowd.serve(now, |number| served[number] += 1);
+            assert!(count <= 5, "spread over the ticks");
         }
         assert!(served.iter().all(|count| (19..=21).contains(count)), "{served:?}");
+    }
+
+    #[test]
+    fn who_was_served_late_and_together_is_spread_again() {
+        let mut crowd = Crowd::new();
+        for late_ms in [30, 95, 250, 10_000] {
+            let mut now = crowd.wheel.next + Span::from_millis(late_ms);
+            assert!(crowd.serve(now, |_| ()) > 5);
+            let mut served = vec![0; 100];
+            for _ in 0..110 {
+                now += Span::from_millis(1);
+                assert!(crowd.serve(now, |number| served[number] += 1) <= 5, "{late_ms}");
+            }
+            assert!(served.iter().all(|count| *count > 0), "{late_ms}: {served:?}");
+        }
+    }
+
+    #[test]
+    fn every_wait_keeps_its_length() {
+        for wait in 1..=20 {
+            let mut wheel = Wheel::new(Instant::ZERO);
+            let mut due = Vec::new();
+            wheel.add(7, 13, wait);
+            let mut turns = vec![];
+            for tick in 1..200 {
+                wheel.take_due(Instant::ZERO + TICK * tick, &mut due);
+                for token in due.drain(..) {
+                    turns.push(tick);
+                    wheel.add(token, 13, wait);
+                }
+            }
+            let wait = i64::try_from(wait).unwrap();
+            assert!(turns.windows(2).all(|pair| pair[1] - pair[0] == wait), "{wait}: {turns:?}");
+        }
     }
 
     #[test]
@@ -149,7 +211,7 @@ mod tests {
         let later = Instant::ZERO + Span::from_secs(100);
         let mut due = Vec::new();
         wheel.take_due(later, &mut due);
-        wheel.add(7, 1);
+        wheel.add(7, 1, 1);
         assert!(wheel.poll_timeout().is_some_and(|at| at - later <= TICK + TICK));
     }
 }

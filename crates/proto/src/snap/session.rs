@@ -382,7 +382,7 @@ enum State {
 }
 
 /// Room for outputs that an idle session keeps; a burst's is given back.
-const IDLE_OUTPUTS: usize = 16;
+const IDLE_OUTPUTS: usize = 4;
 
 const fn cause_of_frame(error: FrameError) -> Cause {
     match error {
