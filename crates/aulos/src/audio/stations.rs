@@ -58,7 +58,7 @@ pub(super) fn start(config: &Station, inner: &mut Inner) -> io::Result<Running> 
 
 /// Buffers for every chunk that a log or a ring can hold, and for those that are being written.
 fn pool(channel: &Channel, quantum: Frames) -> Pool<Vec<u8>> {
-    let kept = channel.history().as_nanos() / channel.chunk.as_nanos().max(1);
+    let kept = channel.lifetime().as_nanos() / channel.chunk.as_nanos().max(1);
     let count = usize::try_from(kept).unwrap_or(0) + RING_CHUNKS + IN_FLIGHT;
     // No codec makes more of a chunk than 4 bytes a sample, but for a header.
     let samples = quantum.as_usize() * channel.spec.layout.channels();
@@ -69,8 +69,8 @@ fn pool(channel: &Channel, quantum: Frames) -> Pool<Vec<u8>> {
 /// times a second.
 const RING_CHUNKS: usize = 64;
 
-/// Chunks that a socket has half of after they have left every log.
-const IN_FLIGHT: usize = 32;
+/// Chunks that are being made, and a few to spare.
+const IN_FLIGHT: usize = 8;
 
 /// What a codec puts around samples that it cannot compress.
 const CODEC_HEADER: usize = 256;

@@ -7,13 +7,16 @@
 
 mod doorman;
 mod greeting;
+mod line;
 mod outbox;
 mod peer;
 mod run;
 mod slab;
 mod stations;
+mod stats;
 mod web;
 mod wheel;
+mod zerocopy;
 
 use std::fmt;
 use std::io;
@@ -33,8 +36,10 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::feed::Feeder;
 use doorman::Ticket;
 pub use greeting::Greeting;
-pub use run::ReactorStats;
 pub use stations::Channel;
+pub use stats::ReactorStats;
+#[cfg_attr(not(target_os = "linux"), allow(unused_imports))]
+pub(crate) use zerocopy::QueuedError;
 
 /// The reactor threads, and how to give them work.
 pub struct Context {

@@ -5,10 +5,9 @@
 //! a stream has no way to interrupt a message.
 
 use std::io::{self, IoSlice, Write};
-use std::net::TcpStream;
 
 use aulos_core::Instant;
-use aulos_engine::fanout::{Cursor, Log};
+use aulos_engine::fanout::{Cursor, Log, Stamped};
 use aulos_rt::Shared;
 
 /// Something that becomes bytes only when it is about to be written.
@@ -19,18 +18,16 @@ pub(super) trait Late {
 
 /// A socket as chunks need it.
 pub(super) trait Wire: Write {
-    /// Sends the bytes of `chunks`, which are whole buffers that contain `slices`. Who lets the
-    /// kernel read them later than now keeps them until it has.
+    /// Sends `slices`, which lie in `chunks`. Who lets the kernel read them later than now keeps the
+    /// chunks until it has.
     fn send_chunks<'c>(
         &mut self,
         slices: &[IoSlice<'_>],
-        _chunks: impl Iterator<Item = &'c Shared<Vec<u8>>>,
+        _chunks: impl Iterator<Item = &'c Stamped>,
     ) -> io::Result<usize> {
         self.write_vectored(slices)
     }
 }
-
-impl Wire for TcpStream {}
 
 /// Bytes and chunks on their way into a socket that does not block.
 #[derive(Debug)]
@@ -149,7 +146,7 @@ impl Outbox {
             socket.write_vectored(&slices[..=count])
         } else {
             let chunks = (0..count).filter_map(|ahead| log.get(*cursor, ahead).ok().flatten());
-            socket.send_chunks(&slices[1..=count], chunks.map(|stamped| &stamped.chunk.bytes))
+            socket.send_chunks(&slices[1..=count], chunks)
         };
         let Some(sent) = attempt(sent)? else { return Ok((Flow::Blocked, 0)) };
         let mut sizes = [0; MAX_CHUNKS];
@@ -250,7 +247,6 @@ pub(super) const MAX_CHUNKS: usize = 64;
 #[cfg(test)]
 mod tests {
     use aulos_core::{Chunk, Codec, Frames, HEADROOM, MediaTime};
-    use aulos_engine::fanout::Stamped;
     use aulos_rt::Pool;
 
     use super::*;

@@ -1,6 +1,6 @@
 //! One Snapcast client's connection.
 
-use std::io::{self, Read};
+use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
@@ -13,15 +13,16 @@ use aulos_proto::snap::wire::{ClientInfo, Hello, ServerSettings};
 use super::LeaveCause;
 use super::doorman::Ticket;
 use super::greeting::Greeting;
+use super::line::Line;
 use super::outbox::{Flow, Late, Outbox, Part};
-use super::stations::Tap;
+use super::stations::{OVERDUE, Tap};
 use super::wheel::TICK;
 use crate::SystemClock;
 
 /// A socket, its protocol machine, and its place in a station's log.
 #[derive(Debug)]
 pub(super) struct Peer {
-    pub(super) socket: TcpStream,
+    pub(super) line: Line,
     pub(super) address: SocketAddr,
     /// It has said hello.
     pub(super) named: bool,
@@ -61,8 +62,9 @@ impl Peer {
         phase: u16,
         now: Instant,
     ) -> Self {
+        let local = address.ip().to_canonical().is_loopback();
         Self {
-            socket,
+            line: if local { Line::new(socket) } else { Line::to_remote(socket) },
             address,
             named: false,
             station: None,
@@ -88,7 +90,7 @@ impl Peer {
         scratch: &mut [u8],
         said: &mut Vec<Said>,
     ) -> Result<bool, LeaveCause> {
-        let count = match self.socket.read(scratch) {
+        let count = match self.line.read(scratch) {
             Ok(0) => return Err(LeaveCause::Closed),
             Ok(count) => count,
             Err(error) => {
@@ -150,7 +152,7 @@ impl Peer {
         let waiting = self.outbox.queued();
         let (flow, sent) = self
             .outbox
-            .send_chunks(&mut self.socket, &tap.log, cursor, limit)
+            .send_chunks(&mut self.line, &tap.log, cursor, limit)
             .map_err(|_| LeaveCause::Network)?;
         self.chunks += sent as u64;
         self.blocked = flow == Flow::Blocked;
@@ -163,7 +165,13 @@ impl Peer {
     }
 
     /// Looks at the peer's timers.
-    pub(super) fn maintain(&mut self, now: Instant) -> Result<(), LeaveCause> {
+    pub(super) fn maintain(&mut self, tap: Option<&Tap>, now: Instant) -> Result<(), LeaveCause> {
+        // Whoever has not acknowledged what it should have played long ago keeps buffers that the
+        // station needs, and nothing but the connection's end gives them back.
+        let overdue = |tap: &Tap, oldest| now.since(oldest) > tap.channel.history() + OVERDUE;
+        if tap.zip(self.line.oldest_held()).is_some_and(|(tap, oldest)| overdue(tap, oldest)) {
+            return Err(LeaveCause::NotReading);
+        }
         if self.session.poll_timeout().is_some_and(|at| at <= now) {
             self.session.handle_timeout(now);
             self.drain(&mut Vec::new())?;
@@ -201,7 +209,7 @@ impl Peer {
     /// Writes what waits, if nothing is known to be in the way.
     fn flush(&mut self) -> Result<(), LeaveCause> {
         if self.outbox.queued() > 0 {
-            let flow = self.outbox.finish(&mut self.socket).map_err(|_| LeaveCause::Network)?;
+            let flow = self.outbox.finish(&mut self.line).map_err(|_| LeaveCause::Network)?;
             self.blocked = flow == Flow::Blocked;
         }
         Ok(())
@@ -218,7 +226,7 @@ impl Peer {
                     if matches!(message, Outgoing::Time { .. }) {
                         let flow = self
                             .outbox
-                            .send_late(&mut self.socket, &message, SystemClock::now)
+                            .send_late(&mut self.line, &message, SystemClock::now)
                             .map_err(|_| LeaveCause::Network)?;
                         self.blocked = flow == Flow::Blocked;
                     } else {

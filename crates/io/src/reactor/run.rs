@@ -8,7 +8,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
-use aulos_proto::snap::session::Cause;
 use aulos_proto::snap::wire::Hello;
 use aulos_rt::Publisher;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -16,9 +15,11 @@ use rustix::net::sockopt;
 
 use super::doorman::{Doorman, Ticket};
 use super::greeting::{Greeting, Greetings};
+use super::line::Tally;
 use super::peer::{Peer, Said};
 use super::slab::Slab;
-use super::stations::Tap;
+use super::stations::{MAINTENANCE, Tap};
+use super::stats::ReactorStats;
 use super::web::Listener;
 use super::wheel::Wheel;
 use super::{Command, Event, EventSink, Inbox, LeaveCause, Mailbox, SessionId};
@@ -62,62 +63,6 @@ enum Entity {
     Acceptor(TcpListener),
     Peer(Box<Peer>),
     Web(Box<Listener>),
-}
-
-/// Counters of a reactor.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ReactorStats {
-    /// Snapcast sessions that have said hello.
-    pub sessions: u64,
-    /// Web listeners.
-    pub listeners: u64,
-    /// Connections accepted since the start.
-    pub accepted: u64,
-    /// Connections that could not be accepted (no descriptors left).
-    pub accept_errors: u64,
-    /// Connections that were closed at once, because too many came from their address.
-    pub refused: u64,
-    /// Chunks given to the kernel.
-    pub chunks_sent: u64,
-    /// Chunks that a session was too slow for.
-    pub chunks_lagged: u64,
-    /// Sessions closed by the peer.
-    pub closed: u64,
-    /// Sessions lost to the network.
-    pub network: u64,
-    /// Sessions cut because they did not read.
-    pub not_reading: u64,
-    /// Sessions cut because they never said hello.
-    pub no_hello: u64,
-    /// Sessions cut because they broke the protocol in another way.
-    pub protocol: u64,
-}
-
-impl ReactorStats {
-    pub(super) const fn add(&mut self, other: &Self) {
-        self.sessions += other.sessions;
-        self.listeners += other.listeners;
-        self.accepted += other.accepted;
-        self.accept_errors += other.accept_errors;
-        self.refused += other.refused;
-        self.chunks_sent += other.chunks_sent;
-        self.chunks_lagged += other.chunks_lagged;
-        self.closed += other.closed;
-        self.network += other.network;
-        self.not_reading += other.not_reading;
-        self.no_hello += other.no_hello;
-        self.protocol += other.protocol;
-    }
-
-    const fn count(&mut self, cause: LeaveCause) {
-        match cause {
-            LeaveCause::Closed | LeaveCause::Kicked => self.closed += 1,
-            LeaveCause::Network => self.network += 1,
-            LeaveCause::NotReading => self.not_reading += 1,
-            LeaveCause::Protocol(Cause::NoHello) => self.no_hello += 1,
-            LeaveCause::Protocol(_) => self.protocol += 1,
-        }
-    }
 }
 
 impl Reactor {
@@ -241,7 +186,12 @@ impl Reactor {
         }
         match self.entities.get_mut(token) {
             Some(Entity::Acceptor(_)) => self.accept(token),
-            Some(Entity::Peer(_)) if readable => self.receive(token),
+            Some(Entity::Peer(peer)) if readable => {
+                if flags.contains(EventFlags::ERR) {
+                    peer.line.read_completions();
+                }
+                self.receive(token);
+            }
             Some(Entity::Web(listener)) if readable => {
                 if let Err(cause) = listener.receive(&mut self.scratch) {
                     self.close(token, cause);
@@ -486,8 +436,15 @@ impl Reactor {
         tokens.extend(self.entities.tokens());
         for token in tokens.drain(..) {
             let result = match self.entities.get_mut(token) {
-                Some(Entity::Peer(peer)) => peer.maintain(now),
-                Some(Entity::Web(listener)) => listener.maintain(now),
+                Some(Entity::Peer(peer)) => {
+                    self.stats.tally(peer.line.take_tally());
+                    let tap = peer.station.and_then(|station| self.taps.get(station));
+                    peer.maintain(tap, now)
+                }
+                Some(Entity::Web(listener)) => {
+                    self.stats.tally(listener.line.take_tally());
+                    listener.maintain(now)
+                }
                 _ => Ok(()),
             };
             if let Err(cause) = result {
@@ -499,7 +456,8 @@ impl Reactor {
     }
 
     fn close(&mut self, token: u64, cause: LeaveCause) {
-        let Some(entity) = self.entities.remove(token) else { return };
+        let Some(mut entity) = self.entities.remove(token) else { return };
+        self.stats.tally(entity.take_tally());
         self.stats.count(cause);
         match entity {
             Entity::Peer(peer) if peer.named => {
@@ -529,11 +487,19 @@ impl Reactor {
 }
 
 impl Entity {
+    fn take_tally(&mut self) -> Tally {
+        match self {
+            Self::Acceptor(_) => Tally::default(),
+            Self::Peer(peer) => peer.line.take_tally(),
+            Self::Web(listener) => listener.line.take_tally(),
+        }
+    }
+
     fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Acceptor(listener) => listener.as_fd(),
-            Self::Peer(peer) => peer.socket.as_fd(),
-            Self::Web(listener) => listener.socket.as_fd(),
+            Self::Peer(peer) => peer.line.as_fd(),
+            Self::Web(listener) => listener.line.as_fd(),
         }
     }
 }
@@ -557,7 +523,6 @@ const MAX_READS: usize = 4;
 
 /// How often chunks are taken from the rings when nobody is due: the rings hold much more.
 const DRAIN: Span = Span::from_millis(200);
-const MAINTENANCE: Span = Span::from_millis(250);
 const ACCEPT_PAUSE: Span = Span::from_millis(100);
 
 /// How often feeders are looked at while sound flows, and while none does.

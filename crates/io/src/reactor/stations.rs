@@ -26,6 +26,12 @@ pub struct Channel {
 }
 
 impl Channel {
+    /// How old a chunk can be when the last of it goes back to its pool.
+    #[must_use]
+    pub fn lifetime(&self) -> Span {
+        self.history() + OVERDUE + MAINTENANCE
+    }
+
     /// How much of the past a reactor keeps.
     #[must_use]
     pub fn history(&self) -> Span {
@@ -73,6 +79,12 @@ impl Tap {
 /// How much older than the client's buffer the log may be: a client with a negative latency can
 /// still play it.
 const HISTORY: Span = Span::from_millis(500);
+
+/// How much longer than a log the kernel may keep a chunk that it sends without a copy.
+pub(super) const OVERDUE: Span = Span::from_millis(250);
+
+/// How often a reactor looks after its sessions.
+pub(super) const MAINTENANCE: Span = Span::from_millis(250);
 
 /// What a chunk needs to travel and be decoded before it is due.
 const MARGIN: Span = Span::from_millis(30);

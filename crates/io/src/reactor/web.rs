@@ -1,6 +1,6 @@
 //! A web listener: an HTTP response that never ends.
 
-use std::io::{self, Read};
+use std::io::{self, Read as _};
 use std::net::TcpStream;
 
 use aulos_core::{Codec, Instant, SampleFormat, SampleSpec, Span};
@@ -8,6 +8,7 @@ use aulos_engine::fanout::Cursor;
 use aulos_proto::{ogg, wav};
 
 use super::LeaveCause;
+use super::line::Line;
 use super::outbox::{Flow, Outbox, Part};
 use super::stations::{Channel, Tap};
 
@@ -15,7 +16,7 @@ use super::stations::{Channel, Tap};
 /// is, PCM behind a WAVE header, Opus in Ogg.
 #[derive(Debug)]
 pub(super) struct Listener {
-    pub(super) socket: TcpStream,
+    pub(super) line: Line,
     pub(super) station: usize,
     outbox: Outbox,
     cursor: Cursor,
@@ -70,7 +71,7 @@ impl Listener {
         // What a browser wants to have before it starts: a burst of the most recent sound.
         let cursor = tap.log.cursor_from(now - BURST);
         Self {
-            socket,
+            line: Line::new(socket),
             station,
             outbox,
             cursor,
@@ -94,7 +95,7 @@ impl Listener {
     ) -> Result<bool, LeaveCause> {
         let gone = |_| LeaveCause::Network;
         self.blocked = true;
-        if self.outbox.finish(&mut self.socket).map_err(gone)? == Flow::Blocked {
+        if self.outbox.finish(&mut self.line).map_err(gone)? == Flow::Blocked {
             return Ok(false);
         }
         if content_type(&tap.channel).is_none() {
@@ -106,11 +107,11 @@ impl Listener {
         let (flow, sent) = match &mut self.ogg {
             Some(stream) => {
                 let sent = queue_pages(stream, &mut self.outbox, tap, &mut self.cursor);
-                (self.outbox.finish(&mut self.socket).map_err(gone)?, sent)
+                (self.outbox.finish(&mut self.line).map_err(gone)?, sent)
             }
             None => self
                 .outbox
-                .send_chunks(&mut self.socket, &tap.log, &mut self.cursor, limit)
+                .send_chunks(&mut self.line, &tap.log, &mut self.cursor, limit)
                 .map_err(gone)?,
         };
         self.note(now, sent);
@@ -121,7 +122,7 @@ impl Listener {
 
     /// A browser says nothing more after its request; when it closes we see it here.
     pub(super) fn receive(&mut self, scratch: &mut [u8]) -> Result<(), LeaveCause> {
-        match self.socket.read(scratch) {
+        match self.line.read(scratch) {
             Ok(0) => Err(LeaveCause::Closed),
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(LeaveCause::Network),
             _ => Ok(()),

@@ -3,7 +3,24 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use crate::reactor::QueuedError;
+
 /// Does nothing: the kernel decides how much waits unsent.
 pub(crate) fn set_notsent_lowat(_socket: BorrowedFd<'_>, _bytes: u32) -> io::Result<()> {
     Ok(())
+}
+
+/// Is not to be had.
+pub(crate) fn enable_zero_copy(_socket: BorrowedFd<'_>) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Is not to be had, and so nobody asks for it.
+pub(crate) fn send_zero_copy(_: BorrowedFd<'_>, _: &[io::IoSlice<'_>]) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// There is nothing to read.
+pub(crate) fn read_error(_socket: BorrowedFd<'_>) -> io::Result<Option<QueuedError>> {
+    Ok(None)
 }

@@ -1,22 +1,70 @@
 //! Linux.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+
+use crate::reactor::QueuedError;
 
 /// Tells the kernel to call a socket writable only while less than `bytes` wait unsent in it, so
 /// that what is urgent never queues behind much.
 pub(crate) fn set_notsent_lowat(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+}
+
+/// Lets a socket send from our memory without a copy, for calls that ask for it.
+pub(crate) fn enable_zero_copy(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)
+}
+
+/// Sends without a copy. The bytes must stay as they are until the socket's error queue says that
+/// the call is over; should they change, the peer gets what they have become.
+pub(crate) fn send_zero_copy(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    let zero_copy = SendFlags::from_bits_retain(libc::MSG_ZEROCOPY.cast_unsigned());
+    let flags = zero_copy | SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    Ok(sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), flags)?)
+}
+
+/// Takes one entry off a socket's error queue, none when that is empty.
+pub(crate) fn read_error(socket: BorrowedFd<'_>) -> io::Result<Option<QueuedError>> {
+    // Words, because the kernel aligns what it writes here.
+    let mut control = [0usize; CONTROL_WORDS];
+    // SAFETY: a header of zeros is valid: it has no name, no buffers and no control.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control);
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    // SAFETY: the descriptor is open for the length of the borrow, and the kernel writes no more
+    // control than the live array has, whose size is given.
+    let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+    if result < 0 {
+        let error = io::Error::last_os_error();
+        let empty = error.kind() == io::ErrorKind::WouldBlock;
+        return if empty { Ok(None) } else { Err(error) };
+    }
+    // One entry, `struct cmsghdr` before it: length (a word), level, type; the data is aligned.
+    let mut bytes = [0; CONTROL_WORDS * size_of::<usize>()];
+    for (bytes, word) in bytes.chunks_exact_mut(size_of::<usize>()).zip(control) {
+        bytes.copy_from_slice(&word.to_ne_bytes());
+    }
+    let int =
+        |at: usize| i32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let (level, kind) = (int(size_of::<usize>()), int(size_of::<usize>() + 4));
+    let mut data = [0; 16];
+    data.copy_from_slice(&bytes[size_of::<usize>() + 8..][..16]);
+    Ok(Some(QueuedError { level, kind, data }))
+}
+
+fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: u32) -> io::Result<()> {
     let size = u32::try_from(size_of::<u32>()).unwrap_or(4);
     // SAFETY: the descriptor is open for the length of the borrow, and the option is read from a
     // live u32 whose size is given.
     let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_NOTSENT_LOWAT,
-            (&raw const bytes).cast(),
-            size,
-        )
+        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size)
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// Room for one entry with the longest address behind it, 60 bytes and a header.
+const CONTROL_WORDS: usize = 16;

@@ -1,0 +1,89 @@
+//! What a reactor counts. Each number says one thing that somebody can act on.
+
+use aulos_proto::snap::session::Cause;
+
+use super::LeaveCause;
+use super::line::Tally;
+
+/// Counters of a reactor.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReactorStats {
+    /// Snapcast sessions that have said hello.
+    pub sessions: u64,
+    /// Web listeners.
+    pub listeners: u64,
+    /// Connections accepted since the start.
+    pub accepted: u64,
+    /// Connections that could not be accepted (no descriptors left).
+    pub accept_errors: u64,
+    /// Connections that were closed at once, because too many came from their address.
+    pub refused: u64,
+    /// Chunks given to the kernel.
+    pub chunks_sent: u64,
+    /// Sends that copied into the kernel.
+    pub sends: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Sends from the chunks' own memory.
+    pub zero_copy_sends: u64,
+    /// Their bytes.
+    pub zero_copy_bytes: u64,
+    /// Of these, completions that say that the kernel copied after all.
+    pub zero_copy_copied: u64,
+    /// Sends that had to be copied because the kernel had no memory to note them in.
+    pub zero_copy_fallbacks: u64,
+    /// Chunks that a session was too slow for.
+    pub chunks_lagged: u64,
+    /// Sessions closed by the peer.
+    pub closed: u64,
+    /// Sessions lost to the network.
+    pub network: u64,
+    /// Sessions cut because they did not read.
+    pub not_reading: u64,
+    /// Sessions cut because they never said hello.
+    pub no_hello: u64,
+    /// Sessions cut because they broke the protocol in another way.
+    pub protocol: u64,
+}
+
+impl ReactorStats {
+    pub(super) const fn add(&mut self, other: &Self) {
+        self.sessions += other.sessions;
+        self.listeners += other.listeners;
+        self.accepted += other.accepted;
+        self.accept_errors += other.accept_errors;
+        self.refused += other.refused;
+        self.chunks_sent += other.chunks_sent;
+        self.sends += other.sends;
+        self.bytes += other.bytes;
+        self.zero_copy_sends += other.zero_copy_sends;
+        self.zero_copy_bytes += other.zero_copy_bytes;
+        self.zero_copy_copied += other.zero_copy_copied;
+        self.zero_copy_fallbacks += other.zero_copy_fallbacks;
+        self.chunks_lagged += other.chunks_lagged;
+        self.closed += other.closed;
+        self.network += other.network;
+        self.not_reading += other.not_reading;
+        self.no_hello += other.no_hello;
+        self.protocol += other.protocol;
+    }
+
+    pub(super) const fn tally(&mut self, tally: Tally) {
+        self.sends += tally.sends;
+        self.bytes += tally.bytes;
+        self.zero_copy_sends += tally.zero_sends;
+        self.zero_copy_bytes += tally.zero_bytes;
+        self.zero_copy_copied += tally.zero_copied;
+        self.zero_copy_fallbacks += tally.zero_fallbacks;
+    }
+
+    pub(super) const fn count(&mut self, cause: LeaveCause) {
+        match cause {
+            LeaveCause::Closed | LeaveCause::Kicked => self.closed += 1,
+            LeaveCause::Network => self.network += 1,
+            LeaveCause::NotReading => self.not_reading += 1,
+            LeaveCause::Protocol(Cause::NoHello) => self.no_hello += 1,
+            LeaveCause::Protocol(_) => self.protocol += 1,
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Sends that the kernel takes from our memory, and what has to be kept for them.
+//!
+//! With `MSG_ZEROCOPY` (Linux, `networking/msg_zerocopy.rst`) a call returns before the bytes have
+//! been read, and the socket's error queue says later, in ranges of call numbers, which calls are
+//! over. Until then each chunk is held here. It pays for batches of ten kilobytes and more, and
+//! only where the kernel really does not copy: towards this machine it copies after all and says
+//! so, and then the socket goes back to ordinary sends.
+//!
+//! This is the book-keeping alone, so that it can be tried with any queue; the calls are in
+//! [`line`](super::line). One thread per socket to read the queue was rejected: the reactor is told
+//! of it like of everything else.
+
+use std::collections::VecDeque;
+
+use aulos_core::Instant;
+
+/// What one socket has under way.
+#[derive(Debug)]
+pub(super) struct ZeroCopy<T> {
+    /// The number that the kernel gives to the next call.
+    next: u32,
+    held: VecDeque<Held<T>>,
+    /// Completions in a row that were copies.
+    copied: u8,
+    /// Batches that go the ordinary way before this one is tried again.
+    resting: u8,
+    off: bool,
+}
+
+#[derive(Debug)]
+struct Held<T> {
+    call: u32,
+    timestamp: Instant,
+    _chunk: T,
+}
+
+/// The kernel has done with the calls from `first` to `last`, which may lie beyond the wrap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Completion {
+    first: u32,
+    last: u32,
+    /// It copied after all.
+    pub(super) copied: bool,
+}
+
+/// An entry of a socket's error queue, as it was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueuedError {
+    /// `cmsg_level`.
+    pub(crate) level: i32,
+    /// `cmsg_type`.
+    pub(crate) kind: i32,
+    /// `struct sock_extended_err`.
+    pub(crate) data: [u8; 16],
+}
+
+impl<T> ZeroCopy<T> {
+    pub(super) const fn new() -> Self {
+        Self { next: 0, held: VecDeque::new(), copied: 0, resting: 0, off: false }
+    }
+
+    /// Whether a batch of `chunks` with so many bytes is to go this way.
+    pub(super) fn wants(&mut self, chunks: usize, bytes: usize) -> bool {
+        let fits = bytes >= LEAST_BYTES && self.held.len() + chunks <= MOST_HELD;
+        if self.off || !fits {
+            return false;
+        }
+        if self.resting > 0 {
+            self.resting -= 1;
+            return false;
+        }
+        true
+    }
+
+    /// A call was taken; `chunks` are what it may still read.
+    pub(super) fn sent(&mut self, chunks: impl Iterator<Item = (Instant, T)>) {
+        let call = self.next;
+        self.held.extend(chunks.map(|(timestamp, chunk)| Held { call, timestamp, _chunk: chunk }));
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// The kernel had no memory to note the call in: it has to go the ordinary way.
+    pub(super) const fn refused(&mut self) {
+        self.resting = REST;
+    }
+
+    /// Lets go of what the kernel has done with.
+    pub(super) fn completed(&mut self, completion: Completion) {
+        let Completion { first, last, copied } = completion;
+        self.held.retain(|held| held.call.wrapping_sub(first) > last.wrapping_sub(first));
+        self.copied = if copied { self.copied.saturating_add(1) } else { 0 };
+        self.off |= self.copied >= COPIES;
+    }
+
+    /// The timestamp of the oldest chunk that is held.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        self.held.front().map(|held| held.timestamp)
+    }
+}
+
+impl Completion {
+    /// What an entry of the error queue says, unless it is about something else.
+    ///
+    /// `struct sock_extended_err` (`linux/errqueue.h`): errno, origin, type, code, padding, info,
+    /// data. A socket of IPv6 reports with its own level, also for peers with IPv4.
+    pub(super) fn of(error: &QueuedError) -> Option<Self> {
+        let [e0, e1, e2, e3, origin, _, code, _, f0, f1, f2, f3, l0, l1, l2, l3] = error.data;
+        let ours = [(SOL_IP, IP_RECVERR), (SOL_IPV6, IPV6_RECVERR)];
+        let done = u32::from_ne_bytes([e0, e1, e2, e3]) == 0 && origin == ORIGIN_ZEROCOPY;
+        (done && ours.contains(&(error.level, error.kind))).then(|| Self {
+            first: u32::from_ne_bytes([f0, f1, f2, f3]),
+            last: u32::from_ne_bytes([l0, l1, l2, l3]),
+            copied: code & CODE_COPIED != 0,
+        })
+    }
+}
+
+/// Below this, noting pages and reading the answer cost more than the copy.
+const LEAST_BYTES: usize = 10_000;
+
+/// Chunks that one socket may hold: three batches, or a round trip of 300 ms. A peer that is
+/// slower is sent copies.
+const MOST_HELD: usize = 16;
+
+/// So many copies in a row, and the peer is one to which the kernel copies always.
+const COPIES: u8 = 3;
+
+/// Batches for which the kernel's memory is left alone.
+const REST: u8 = 16;
+
+// The kernel's numbers: they are part of its interface and never change.
+const SOL_IP: i32 = 0;
+const SOL_IPV6: i32 = 41;
+const IP_RECVERR: i32 = 11;
+const IPV6_RECVERR: i32 = 25;
+const ORIGIN_ZEROCOPY: u8 = 5;
+const CODE_COPIED: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    fn error(level: i32, kind: i32, code: u8, first: u32, last: u32) -> QueuedError {
+        let mut data = [0; 16];
+        data[4] = ORIGIN_ZEROCOPY;
+        data[6] = code;
+        data[8..12].copy_from_slice(&first.to_ne_bytes());
+        data[12..].copy_from_slice(&last.to_ne_bytes());
+        QueuedError { level, kind, data }
+    }
+
+    fn done(first: u32, last: u32) -> Completion {
+        Completion { first, last, copied: false }
+    }
+
+    /// Sends a batch of two and gives what tells whether it is still held.
+    fn send(zero: &mut ZeroCopy<Rc<()>>) -> Rc<()> {
+        let chunk = Rc::new(());
+        let at = Instant::from_nanos(zero.next.into());
+        zero.sent([(at, Rc::clone(&chunk)), (at, Rc::clone(&chunk))].into_iter());
+        chunk
+    }
+
+    fn held(chunk: &Rc<()>) -> bool {
+        Rc::strong_count(chunk) > 1
+    }
+
+    #[test]
+    fn a_chunk_is_held_until_the_range_that_has_its_call() {
+        let mut zero = ZeroCopy::new();
+        let chunks: Vec<_> = (0..5).map(|_| send(&mut zero)).collect();
+        let which = || chunks.iter().map(held).collect::<Vec<_>>();
+        zero.completed(done(0, 1));
+        assert_eq!(which(), [false, false, true, true, true]);
+        assert_eq!(zero.oldest(), Some(Instant::from_nanos(2)));
+        // Out of order, and one twice.
+        zero.completed(done(3, 3));
+        zero.completed(done(3, 3));
+        assert_eq!(which(), [false, false, true, false, true]);
+        zero.completed(done(2, 4));
+        assert_eq!(which(), [false; 5]);
+        assert_eq!(zero.oldest(), None);
+    }
+
+    #[test]
+    fn call_numbers_wrap() {
+        let mut zero = ZeroCopy::new();
+        zero.next = u32::MAX - 1;
+        let chunks: Vec<_> = (0..4).map(|_| send(&mut zero)).collect();
+        zero.completed(done(u32::MAX, 0));
+        let which: Vec<_> = chunks.iter().map(held).collect();
+        assert_eq!(which, [true, false, false, true]);
+        zero.completed(done(u32::MAX - 1, 1));
+        assert!(!chunks.iter().any(held));
+    }
+
+    #[test]
+    fn a_peer_to_which_the_kernel_copies_is_left_alone() {
+        let mut zero = ZeroCopy::new();
+        let copied = |call| Completion { first: call, last: call, copied: true };
+        for call in 0..10 {
+            assert!(zero.wants(2, LEAST_BYTES));
+            drop(send(&mut zero));
+            // One that was not copied begins the count anew.
+            zero.completed(if call == 2 { done(2, 2) } else { copied(call) });
+            if call == 5 {
+                assert!(!zero.wants(2, LEAST_BYTES));
+                return;
+            }
+        }
+        panic!("it should have given up");
+    }
+
+    #[test]
+    fn small_batches_full_hands_and_a_poor_kernel_go_the_ordinary_way() {
+        let mut zero = ZeroCopy::new();
+        assert!(!zero.wants(5, LEAST_BYTES - 1));
+        let chunks: Vec<_> = (0..MOST_HELD / 2).map(|_| send(&mut zero)).collect();
+        assert!(!zero.wants(1, LEAST_BYTES));
+        zero.completed(done(0, 0));
+        assert!(!held(&chunks[0]) && zero.wants(2, LEAST_BYTES) && !zero.wants(3, LEAST_BYTES));
+        zero.refused();
+        assert!((0..REST).all(|_| !zero.wants(1, LEAST_BYTES)));
+        assert!(zero.wants(1, LEAST_BYTES));
+    }
+
+    #[test]
+    fn what_the_queue_says_is_read_for_both_kinds_of_addresses_and_nothing_else_is_believed() {
+        for (level, kind) in [(SOL_IP, IP_RECVERR), (SOL_IPV6, IPV6_RECVERR)] {
+            let read = Completion::of(&error(level, kind, 0, 7, 9));
+            assert_eq!(read, Some(done(7, 9)));
+            let copied = Completion::of(&error(level, kind, CODE_COPIED, u32::MAX, 0));
+            assert_eq!(copied, Some(Completion { first: u32::MAX, last: 0, copied: true }));
+        }
+        assert_eq!(Completion::of(&error(SOL_IP, IPV6_RECVERR, 0, 1, 1)), None);
+        // An ICMP error, and one with an errno.
+        let mut other = error(SOL_IP, IP_RECVERR, 0, 1, 1);
+        other.data[4] = 2;
+        assert_eq!(Completion::of(&other), None);
+        let mut failed = error(SOL_IP, IP_RECVERR, 0, 1, 1);
+        failed.data[..4].copy_from_slice(&111u32.to_ne_bytes());
+        assert_eq!(Completion::of(&failed), None);
+    }
+}
