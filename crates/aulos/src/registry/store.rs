@@ -57,8 +57,13 @@ pub fn load(dir: &Path) -> io::Result<Loaded> {
 pub fn render(groups: &[Group]) -> String {
     // Group by group: the tree of a whole house takes ten times the memory of its text, and the
     // allocator would keep it.
-    let groups: Vec<String> = groups.iter().map(|group| group_json(group).to_string()).collect();
-    format!("{{\"ConfigVersion\":2,\"Groups\":[{}]}}", groups.join(","))
+    let mut text = "{\"ConfigVersion\":2,\"Groups\":[".to_owned();
+    for (number, group) in groups.iter().enumerate() {
+        text.push_str(if number > 0 { "," } else { "" });
+        text.push_str(&group_json(group).to_string());
+    }
+    text.push_str("]}");
+    text
 }
 
 /// Replaces the file; returns when it is on the disk.

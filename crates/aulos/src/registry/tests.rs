@@ -53,6 +53,29 @@ fn a_new_client_is_an_update_and_a_known_one_a_connect() {
 }
 
 #[test]
+fn what_the_audio_has_said_already_is_not_said_again_and_what_was_late_is_set_right() {
+    let mut registry = registry();
+    let told = |answered| Event::Hello {
+        session: SessionId(1),
+        peer: PEER,
+        hello: Box::new(Hello { id: "a".to_owned(), instance: 1, ..Hello::default() }),
+        answered,
+    };
+    let newcomer = registry.newcomers_greeting().unwrap();
+    assert_eq!(newcomer.station, 1);
+    let first = registry.apply(told(Some(newcomer)), Wall::default());
+    assert_eq!(first.commands, []);
+    drop(registry.apply(Event::Left { session: SessionId(1) }, Wall::default()));
+    drop(registry.set_volume("a", Some(20), None).unwrap());
+    let session = SessionId(1);
+    let late = registry.apply(told(Some(newcomer)), Wall::default());
+    let settings = settings(20, false, 0, 1_000);
+    assert_eq!(late.commands, [Command::SetSettings { session, settings }]);
+    let known: Vec<_> = registry.greetings().collect();
+    assert_eq!(known, [("a", Greeting { settings, station: 1 })]);
+}
+
+#[test]
 fn a_client_that_comes_back_ends_its_dead_session_and_stays_connected() {
     let mut registry = registry();
     drop(hello(&mut registry, 1, "a"));

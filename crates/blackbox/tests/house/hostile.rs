@@ -1,5 +1,7 @@
 //! Peers that lie, stall and vanish are cut and counted, and nobody else notices.
 
+mod siege;
+
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -183,10 +185,19 @@ fn is_cut(server: SocketAddr, attack: Attack) -> bool {
 
 /// How many peers the server says it has cut, for whatever cause.
 fn cuts(http: SocketAddr) -> u64 {
-    let (status, body) = http::get(http, "/api/v1/status").unwrap();
-    assert_eq!(status, 200);
-    let body: Value = serde_json::from_slice(&body).unwrap();
-    let counters = body["counters"].as_object().expect("counters");
+    let counters = counters(http);
+    let counters = counters.as_object().expect("counters");
     let cut = counters.iter().filter(|(name, _)| name.contains("cut"));
     cut.filter_map(|(_, count)| count.as_u64()).sum()
+}
+
+pub(crate) fn counter(http: SocketAddr, name: &str) -> u64 {
+    counters(http)[name].as_u64().expect("a counter")
+}
+
+fn counters(http: SocketAddr) -> Value {
+    let (status, body) = http::get(http, "/api/v1/status").unwrap();
+    assert_eq!(status, 200);
+    let mut body: Value = serde_json::from_slice(&body).unwrap();
+    body["counters"].take()
 }

@@ -18,6 +18,7 @@ mod fifo;
 mod hostile;
 mod page;
 mod peers;
+mod veth;
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};

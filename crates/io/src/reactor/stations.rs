@@ -63,7 +63,8 @@ impl Tap {
 
     /// Where a client whose sound is due `buffer` after the timestamps has to start at `now`.
     pub(super) fn first_playable(&self, now: Instant, buffer: Span) -> Cursor {
-        self.log.cursor_from(now - buffer + MARGIN)
+        let margin = (buffer / 10).clamp(LEAST_MARGIN, MOST_MARGIN);
+        self.log.cursor_from(now - buffer + margin)
     }
 
     /// The chunk at `cursor` is too late to be heard.
@@ -86,5 +87,8 @@ pub(super) const OVERDUE: Span = Span::from_millis(250);
 /// How often a reactor looks after its sessions.
 pub(super) const MAINTENANCE: Span = Span::from_millis(250);
 
-/// What a chunk needs to travel and be decoded before it is due.
-const MARGIN: Span = Span::from_millis(30);
+/// What a chunk needs to travel and be decoded before it is due: a tenth of the buffer. When a whole
+/// house comes at once, each gets its history in turns, and the second slice must not come too late
+/// for what follows the first.
+const LEAST_MARGIN: Span = Span::from_millis(30);
+const MOST_MARGIN: Span = Span::from_millis(100);

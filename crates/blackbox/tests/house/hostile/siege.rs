@@ -1,0 +1,233 @@
+//! Everything that a bad network does to a port, all at once and for as long as it takes, beside
+//! fifty listeners who must not notice. The long form takes half an hour.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use aulos_blackbox::account::{self, Account};
+use aulos_blackbox::load::{Load, Mark};
+use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::server::Aulos;
+use aulos_blackbox::signal::Noise;
+use aulos_blackbox::wire::{Header, hello, kind};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+use super::{ATTACKS, CONFIG, cuts, message};
+use crate::{long_or_short, turn, wait_for};
+
+static OVER: AtomicBool = AtomicBool::new(false);
+
+#[test]
+fn a_siege_of_every_kind_costs_fifty_listeners_nothing_and_leaves_nothing_behind() {
+    let _turn = turn();
+    let scratch = Scratch::new("siege").unwrap();
+    let server = Aulos::start(&scratch, CONFIG).unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let before = account::of(server.id()).unwrap();
+    let descriptors = account::descriptors(server.id()).unwrap();
+    let blows = std::sync::Arc::new(AtomicU64::new(0));
+    OVER.store(false, Ordering::SeqCst);
+    let attackers = besiege(&server, &blows);
+    let (mut begin, mut end) = (Account::default(), Account::default());
+    let load = Load {
+        server: server.stream,
+        clients: 50,
+        // What has to grow once, has grown.
+        settle: long_or_short(60, 5),
+        listen: long_or_short(1_800, 15),
+    };
+    let id = server.id();
+    let report = load.run(|mark| {
+        *(if mark == Mark::Begin { &mut begin } else { &mut end }) = account::of(id).unwrap();
+    });
+    OVER.store(true, Ordering::SeqCst);
+    attackers.into_iter().for_each(|attacker| attacker.join().unwrap());
+    let report = report.unwrap();
+    let json = report.json();
+    let grown = end.resident.saturating_sub(begin.resident);
+    println!(
+        "{} blows; resident {} kB, then {} kB; {} peers cut; {json:#}",
+        blows.load(Ordering::Relaxed),
+        begin.resident >> 10,
+        end.resident >> 10,
+        cuts(server.http)
+    );
+    assert_eq!((report.gaps(), report.cut()), (0, 0), "{json:#}");
+    assert_eq!((before.threads, before.threads), (begin.threads, end.threads), "threads");
+    assert!(grown < 4 << 20, "grown by {grown} bytes");
+    wait_for("every descriptor's return", Duration::from_secs(30), || {
+        account::descriptors(id).unwrap() <= descriptors
+    });
+    server.stop().unwrap();
+}
+
+#[test]
+fn when_descriptors_run_out_nobody_loses_sound_and_newcomers_come_in_as_soon_as_some_are_free() {
+    let _turn = turn();
+    let scratch = Scratch::new("descriptors").unwrap();
+    let server = Aulos::start(&scratch, CONFIG).unwrap();
+    let load = Load {
+        server: server.stream,
+        clients: 10,
+        settle: Duration::from_secs(1),
+        listen: Duration::from_secs(6),
+    };
+    let good = std::thread::spawn(move || load.run(|_| ()));
+    wait_for("ten listeners", Duration::from_secs(20), || {
+        super::counter(server.http, "sessions") == 10
+    });
+    let errors = || super::counter(server.http, "accept_errors");
+    let start = Instant::now();
+    limit_descriptors(server.id(), 20);
+    // More than there are places for; they say hello, so nobody throws them out.
+    let mut crowd: Vec<TcpStream> = (0..60)
+        .map(|number| {
+            let mut socket = TcpStream::connect(server.stream).unwrap();
+            socket.write_all(&hello(10_000 + number)).unwrap();
+            socket
+        })
+        .collect();
+    std::thread::sleep(Duration::from_secs(2));
+    // Those who came last wait to be accepted; half of the others go, and the last are served.
+    let last = crowd.split_off(55);
+    drop(crowd);
+    for mut socket in last {
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut bytes = [0; 26];
+        socket.read_exact(&mut bytes).unwrap();
+        assert_eq!(Header::parse(&bytes).unwrap().kind, kind::SERVER_SETTINGS);
+    }
+    let (errors, passed) = (errors(), start.elapsed());
+    assert!(errors > 0, "it never ran out");
+    // Ten tries a second and one more: whoever asks all the time burns a core.
+    assert!(u128::from(errors) <= passed.as_millis() / 100 + 2, "{errors} tries in {passed:?}");
+    let report = good.join().unwrap().unwrap();
+    assert_eq!((report.gaps(), report.cut()), (0, 0), "{:#}", report.json());
+    server.stop().unwrap();
+}
+
+/// So many more descriptors and no more.
+fn limit_descriptors(pid: u32, more: u64) {
+    let open = account::descriptors(pid).unwrap() as u64;
+    let limit = Rlimit { current: Some(open + more), maximum: Some(open + more) };
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap());
+    prlimit(pid, Resource::Nofile, limit).unwrap();
+}
+
+type Blow = fn(&Aim, &mut Noise) -> io::Result<()>;
+
+/// What is attacked.
+#[derive(Clone, Copy)]
+struct Aim {
+    stream: SocketAddr,
+    control: SocketAddr,
+    http: SocketAddr,
+}
+
+/// One thread for each kind; each waits between two blows, so that the machine is left to others.
+fn besiege(server: &Aulos, blows: &std::sync::Arc<AtomicU64>) -> Vec<JoinHandle<()>> {
+    let aim = Aim { stream: server.stream, control: server.control, http: server.http };
+    let start = |(seed, &(every_ms, blow)): (usize, &(u64, Blow))| {
+        let blows = std::sync::Arc::clone(blows);
+        std::thread::spawn(move || {
+            let mut noise = Noise(seed as u64 + 1);
+            while !OVER.load(Ordering::SeqCst) {
+                // Whatever the server does about it is right, but for harming others.
+                drop(blow(&aim, &mut noise));
+                blows.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(every_ms));
+            }
+        })
+    };
+    BLOWS.iter().enumerate().map(start).collect()
+}
+
+const BLOWS: &[(u64, Blow)] = &[
+    // A port scan: connect, and go.
+    (20, |aim, _| {
+        [aim.stream, aim.control, aim.http].iter().try_for_each(|port| connect(*port).map(drop))
+    }),
+    // Many that are half open: some bytes of a greeting, and then nothing for a second.
+    (10, |aim, noise| {
+        let crowd: Vec<TcpStream> = (0..40).map_while(|_| connect(aim.stream).ok()).collect();
+        for mut socket in &crowd {
+            socket.write_all(&hello(1)[..below(noise, 80)])?;
+        }
+        std::thread::sleep(Duration::from_secs(1));
+        Ok(())
+    }),
+    // Noise on every port.
+    (50, |aim, noise| {
+        for port in [aim.stream, aim.control, aim.http] {
+            let mut socket = connect(port)?;
+            let bytes: Vec<u8> = (0..256).flat_map(|_| noise.bits().to_le_bytes()).collect();
+            socket.write_all(&bytes)?;
+            drop(socket.read(&mut [0; 512]));
+        }
+        Ok(())
+    }),
+    // The attacks that end at once, in turns.
+    (30, |aim, noise| {
+        let (name, attack) = ATTACKS[below(noise, ATTACKS.len())];
+        if ["nothing at all", "a byte every 200 ms", "asks for the time, but never says hello"]
+            .contains(&name)
+        {
+            return Ok(());
+        }
+        attack(&mut connect(aim.stream)?)
+    }),
+    // Two clients with one id throw each other out.
+    (40, |aim, _| {
+        let mut first = connect(aim.stream)?;
+        first.write_all(&hello(7_777))?;
+        let mut second = connect(aim.stream)?;
+        second.write_all(&hello(7_777))?;
+        second.read_exact(&mut [0; 26])
+    }),
+    // One that reads a byte now and then, and one that asks for the time without reading.
+    (100, |aim, _| {
+        let mut socket = connect(aim.stream)?;
+        socket.write_all(&hello(8_888))?;
+        for _ in 0..20 {
+            socket.read_exact(&mut [0])?;
+            socket.write_all(&message(kind::TIME, &[0; 8]).repeat(50))?;
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }),
+    // Deep JSON, wrong types, a line without end and unknown things for the control port.
+    (60, |aim, noise| {
+        let mut socket = connect(aim.control)?;
+        let deep = "[".repeat(20_000);
+        let lines = [
+            deep.as_str(),
+            r#"{"id":1,"jsonrpc":"2.0","method":"Client.SetVolume","params":{"id":7,"volume":"x"}}"#,
+            r#"{"id":{},"jsonrpc":2,"method":[],"params":"no"}"#,
+            r#"{"id":1,"jsonrpc":"2.0","method":"Server.GetStatus","params":[[[[]]]]}"#,
+        ];
+        socket.write_all(lines[below(noise, lines.len())].as_bytes())?;
+        socket.write_all(if below(noise, 2) == 0 { b"\r\n" } else { b"" })?;
+        drop(socket.read(&mut [0; 512]));
+        Ok(())
+    }),
+    // Requests that never end.
+    (80, |aim, noise| {
+        let mut socket = connect(aim.http)?;
+        write!(socket, "GET /{} HTTP/1.1\r\n", "x".repeat(below(noise, 10_000)))?;
+        (0..20).try_for_each(|n| write!(socket, "X-{n}: {}\r\n", "y".repeat(400)))
+    }),
+];
+
+fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = TcpStream::connect(address)?;
+    socket.set_read_timeout(Some(Duration::from_millis(200)))?;
+    socket.set_write_timeout(Some(Duration::from_millis(500)))?;
+    Ok(socket)
+}
+
+fn below(noise: &mut Noise, limit: usize) -> usize {
+    (noise.bits() >> 8) as usize % limit
+}
