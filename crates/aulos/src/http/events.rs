@@ -19,8 +19,8 @@ use crate::control::{Control, TICK};
 /// The newest event of each kind.
 #[derive(Clone, Debug)]
 pub(super) struct Feed {
-    levels: watch::Receiver<Bytes>,
-    status: watch::Receiver<Bytes>,
+    levels: watch::Sender<Bytes>,
+    status: watch::Sender<Bytes>,
 }
 
 /// A comment after so long without an event, so that a proxy does not close the connection.
@@ -29,16 +29,15 @@ const QUIET: Duration = Duration::from_secs(15);
 impl Feed {
     /// Starts the task that renders; it ends with the runtime.
     pub(super) fn start(control: Arc<Control>) -> Self {
-        let (levels, levels_out) = watch::channel(Bytes::new());
-        let (status, status_out) = watch::channel(Bytes::new());
-        tokio::spawn(render(control, levels, status));
-        Self { levels: levels_out, status: status_out }
+        let feed = Self { levels: watch::Sender::default(), status: watch::Sender::default() };
+        tokio::spawn(render(control, feed.clone()));
+        feed
     }
 
     /// The events for one browser, the status first.
     pub(super) fn subscribe(&self, control: &Control) -> Events {
         let (sender, events) = mpsc::channel(1);
-        let (mut levels, mut status) = (self.levels.clone(), self.status.clone());
+        let (mut levels, mut status) = (self.levels.subscribe(), self.status.subscribe());
         let mut next = event("status", &control.status().to_string());
         levels.mark_unchanged();
         status.mark_unchanged();
@@ -67,14 +66,15 @@ impl Feed {
 }
 
 /// Renders what changed, while anybody wants it.
-async fn render(control: Arc<Control>, levels: watch::Sender<Bytes>, status: watch::Sender<Bytes>) {
+async fn render(control: Arc<Control>, feed: Feed) {
+    let Feed { levels, status } = feed;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut revision = control.revision();
     loop {
         ticks.tick().await;
-        // One of each is held by the feed itself.
-        if levels.receiver_count() <= 1 {
+        // A house of thousands is a megabyte of status: nobody renders it for nobody.
+        if levels.receiver_count() == 0 {
             continue;
         }
         if revision.has_changed().unwrap_or(false) {

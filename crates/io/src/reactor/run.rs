@@ -11,7 +11,7 @@ use aulos_core::{Instant, Span};
 use aulos_proto::snap::wire::Hello;
 use aulos_rt::Publisher;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::net::sockopt;
+use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
 
 use super::doorman::{Doorman, Ticket};
 use super::greeting::{Greeting, Greetings};
@@ -49,6 +49,8 @@ pub(super) struct Reactor {
     next_mailbox: usize,
     /// Where among those who are being brought up to date the next look goes on.
     slices_from: usize,
+    /// Somebody has come or said hello since the last look.
+    fresh: bool,
     scratch: Vec<u8>,
     said: Vec<Said>,
     due: Vec<u64>,
@@ -94,6 +96,7 @@ impl Reactor {
             next_maintenance: now,
             next_mailbox: index,
             slices_from: 0,
+            fresh: false,
             scratch: vec![0; 16 * 1_024],
             said: Vec::new(),
             due: Vec::new(),
@@ -115,6 +118,7 @@ impl Reactor {
     /// no question of the time waits for a lot of sending; then those who are being brought up to
     /// date get some slices. Who got none is reported again by the next look.
     fn look(&mut self, wait: Span) {
+        self.tell_untold();
         let wait = timespec(u64::try_from(wait.as_nanos()).unwrap_or(0));
         let mut room = [const { MaybeUninit::uninit() }; MAX_EVENTS];
         // An interrupted wait is an empty one.
@@ -127,12 +131,17 @@ impl Reactor {
         let takers = ready.iter().filter(|event| ({ event.flags }).contains(EventFlags::OUT));
         let count = takers.clone().count();
         if count > 0 {
+            // While others still come, history waits: who has its first chunks has a while to
+            // play, and who has none has nothing.
+            let slices = if self.fresh { FEW_SLICES } else { MAX_SLICES };
             let from = self.slices_from % count;
-            for event in takers.clone().skip(from).chain(takers.take(from)).take(MAX_SLICES) {
+            for event in takers.clone().skip(from).chain(takers.take(from)).take(slices) {
                 self.pump(event.data.u64(), SLICE_BYTES, false);
             }
-            self.slices_from = from + MAX_SLICES;
+            self.slices_from = from + slices;
         }
+        self.fresh = false;
+        self.tell_untold();
     }
 
     fn poll_timeout(&self) -> Instant {
@@ -215,6 +224,10 @@ impl Reactor {
         match command {
             Command::Station(channel, chunks) => self.taps.push(Tap::new(channel, chunks)),
             Command::Listen(listener) => {
+                // What it accepts inherits these: a call each for every client of a house that
+                // comes back at once would be a third of the work of letting it in. Should one of
+                // them fail, clients are served a little less promptly.
+                drop(prepare(listener.as_fd()));
                 let token = self.entities.insert_with(|_| Entity::Acceptor(listener));
                 self.watch(token, EventFlags::IN);
             }
@@ -246,16 +259,15 @@ impl Reactor {
     fn accept(&mut self, token: u64) {
         for _ in 0..MAX_ACCEPTS {
             let Some(Entity::Acceptor(listener)) = self.entities.get_mut(token) else { return };
-            match listener.accept() {
+            match accept(listener) {
                 Ok((socket, address)) => {
                     self.stats.accepted += 1;
                     let Ok(ticket) = self.doorman.admit(address.ip()) else {
                         self.stats.refused += 1;
                         continue;
                     };
-                    if prepare(&socket).is_ok() {
-                        self.place(socket, address, ticket);
-                    }
+                    self.fresh = true;
+                    self.place(socket, address, ticket);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => {
@@ -295,7 +307,7 @@ impl Reactor {
     fn add_listener(&mut self, socket: TcpStream, station: usize, now: Instant) {
         let Some(tap) = self.taps.get_mut(station) else { return };
         tap.drain();
-        if prepare(&socket).is_err() {
+        if socket.set_nonblocking(true).and_then(|()| prepare(socket.as_fd())).is_err() {
             return;
         }
         let phase = self.wheel.next_phase();
@@ -331,6 +343,7 @@ impl Reactor {
             Said::ClientInfo(info) => self.tell(Event::ClientInfo { session, info }),
             Said::Hello(hello) => {
                 peer.named = true;
+                self.fresh = true;
                 self.stats.sessions += 1;
                 let address = peer.address;
                 let greeting = self.greeting_for(&hello);
@@ -416,9 +429,10 @@ impl Reactor {
         }
     }
 
+    /// What is told goes out when the look is over: waking the other side for each of a crowd would
+    /// take the core that the crowd is answered on.
     fn tell(&mut self, event: Event) {
         self.untold.push_back(event);
-        self.tell_untold();
     }
 
     fn tell_untold(&mut self) {
@@ -504,15 +518,32 @@ impl Entity {
     }
 }
 
-/// What every media socket gets.
-fn prepare(socket: &TcpStream) -> io::Result<()> {
+/// A connection that does not block.
+#[cfg(target_os = "linux")]
+fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (socket, address) = acceptfrom_with(listener, flags)?;
+    let address = address.and_then(|address| SocketAddr::try_from(address).ok());
+    Ok((socket.into(), address.ok_or(io::ErrorKind::NotConnected)?))
+}
+
+/// The same where options are not inherited.
+#[cfg(not(target_os = "linux"))]
+fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (socket, address) = listener.accept()?;
     socket.set_nonblocking(true)?;
-    socket.set_nodelay(true)?;
+    prepare(socket.as_fd())?;
+    Ok((socket, address))
+}
+
+/// What every media socket gets.
+fn prepare(socket: BorrowedFd<'_>) -> io::Result<()> {
+    sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_tcp_user_timeout(socket, DEAD_AFTER_MS)?;
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER)?;
     sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER)?;
-    set_notsent_lowat(socket.as_fd(), NOTSENT_BYTES)
+    set_notsent_lowat(socket, NOTSENT_BYTES)
 }
 
 /// The bell's token; tokens of entities never reach it.
@@ -534,8 +565,9 @@ const LATER: Span = Span::from_millis(50);
 const SLICE_BYTES: usize = 16 * 1_024;
 const FIRST_SLICE_BYTES: usize = 4 * 1_024;
 
-/// Slices between two looks at who has something to say.
+/// Slices between two looks at who has something to say, and while a crowd comes in.
 const MAX_SLICES: usize = 16;
+const FEW_SLICES: usize = 1;
 
 /// Sessions that are sent to between two such looks: some 100 us.
 const IN_ONE_GO: usize = 8;
