@@ -370,14 +370,16 @@ impl Control {
             shape::station(station, &status, registry)
         });
         let counters = self.counters.list().into_iter().chain(self.house.counters());
-        json!({
+        let stations: Value = stations.collect();
+        let mut value = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "host": self.host.name,
             "uptime_s": self.started.elapsed().as_secs(),
-            "stations": stations.collect::<Vec<_>>(),
             "counters": counters.map(|(name, n)| (name.to_owned(), json!(n)))
                 .collect::<serde_json::Map<_, _>>(),
-        })
+        });
+        value["stations"] = stations;
+        value
     }
 
     fn loudness_json(&self, index: usize) -> Value {

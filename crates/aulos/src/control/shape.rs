@@ -44,8 +44,7 @@ pub(super) fn server(
     status: &dyn Fn(usize) -> StationState,
 ) -> Value {
     let streams = stations.iter().enumerate().map(|(i, station)| stream(station, status(i)));
-    json!({ "server": {
-        "groups": registry.groups().iter().map(group_json).collect::<Vec<_>>(),
+    let mut value = json!({ "server": {
         "server": {
             "host": { "arch": host.arch, "ip": "", "mac": "", "name": host.name, "os": host.os },
             "snapserver": {
@@ -56,7 +55,10 @@ pub(super) fn server(
             },
         },
         "streams": streams.collect::<Vec<_>>(),
-    }})
+    }});
+    // Put in and not written above: `json!` copies the trees that it is given.
+    value["server"]["groups"] = registry.groups().iter().map(group_json).collect();
+    value
 }
 
 /// A station as a stream: its first source stands for it.
@@ -129,7 +131,7 @@ pub(super) fn station(station: &Station, status: &StationStatus, registry: &Regi
             shape
         })
     });
-    json!({
+    let mut value = json!({
         "name": station.name,
         "state": match status.state {
             StationState::Stopped => "stopped",
@@ -145,8 +147,9 @@ pub(super) fn station(station: &Station, status: &StationStatus, registry: &Regi
         "chunk_ms": station.chunk_ms,
         "buffer_ms": station.buffer_ms,
         "listeners": status.listeners,
-        "clients": clients.collect::<Vec<_>>(),
-    })
+    });
+    value["clients"] = clients.collect();
+    value
 }
 
 /// Levels in tenths of a decibel; silence is null, because JSON has no infinity.

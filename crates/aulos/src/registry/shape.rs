@@ -35,13 +35,15 @@ pub fn client_json(client: &Client) -> Value {
 /// A group as `Group.GetStatus` shows it.
 #[must_use]
 pub fn group_json(group: &Group) -> Value {
-    json!({
+    let mut value = json!({
         "id": group.id,
         "name": group.name,
         "stream_id": group.station,
         "muted": group.muted,
-        "clients": group.clients.iter().map(client_json).collect::<Vec<_>>(),
-    })
+    });
+    // Put in and not written above: `json!` copies the trees that it is given.
+    value["clients"] = group.clients.iter().map(client_json).collect();
+    value
 }
 
 /// A group that was saved, by us or by snapserver. What is missing has its default; what has no id

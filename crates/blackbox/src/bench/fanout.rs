@@ -37,7 +37,15 @@ struct Turn {
 /// # Errors
 /// When a contestant does not run.
 pub fn rows() -> io::Result<Vec<Row>> {
-    let clients = setting("AULOS_BENCH_CLIENTS", 500);
+    let crowds = match setting("AULOS_BENCH_CLIENTS", 0) {
+        0 => vec![500, 2_000],
+        clients => vec![clients],
+    };
+    let rows = crowds.into_iter().map(rows_of).collect::<io::Result<Vec<_>>>()?;
+    Ok(rows.into_iter().flatten().collect())
+}
+
+fn rows_of(clients: usize) -> io::Result<Vec<Row>> {
     let snapserver = find_or_skip("snapserver");
     let mut rows = Vec::new();
     for codec in ["pcm", "flac", "opus"] {
@@ -53,9 +61,10 @@ pub fn rows() -> io::Result<Vec<Row>> {
         let best = |turns: &[Turn]| {
             turns.iter().min_by(|a, b| a.us_per_chunk.total_cmp(&b.us_per_chunk)).cloned()
         };
-        if let Some(ours) = best(&ours) {
-            rows.extend(judge(codec, clients, &ours, best(&peers).as_ref()));
+        if let Some(best_of_ours) = best(&ours) {
+            rows.extend(judge(codec, clients, &best_of_ours, best(&peers).as_ref()));
         }
+        rows.push(first_chunk(codec, clients, &ours, &peers));
     }
     Ok(rows)
 }
@@ -80,16 +89,26 @@ fn judge(codec: &str, clients: usize, ours: &Turn, peer: Option<&Turn>) -> Vec<R
             &|t| of(t, "clock_error_us", "p99", 1.0),
             Target::Most(200.0),
         ),
-        row(
-            "first chunk after hello p99, ms",
-            &|t| of(t, "first_chunk_us", "p99", 1e3),
-            Target::None,
-        ),
         row("gaps and clients cut", &|t| count(t, "gaps") + count(t, "cut"), Target::Most(0.0)),
         row("kB per client", &|t| t.kilobytes_per_client, Target::Most(4.0)),
         #[expect(clippy::cast_precision_loss, reason = "a handful of threads")]
         row("threads", &|t| t.threads as f64, Target::None),
     ]
+}
+
+/// An absolute limit, so the best of all rounds: in the others somebody else had the core.
+fn first_chunk(codec: &str, clients: usize, ours: &[Turn], peers: &[Turn]) -> Row {
+    let best = |turns: &[Turn]| {
+        let all = turns.iter().filter_map(|turn| turn.report["first_chunk_us"]["p99"].as_f64());
+        all.min_by(f64::total_cmp).map(|us| us / 1e3)
+    };
+    Row {
+        part: "fan-out",
+        case: format!("{codec}, {clients} clients at once, first chunk after hello p99, ms"),
+        ours: best(ours).unwrap_or(f64::NAN),
+        peer: best(peers),
+        target: Target::Most(5.0),
+    }
 }
 
 fn our_turn(codec: &str, clients: usize) -> io::Result<Turn> {
@@ -127,7 +146,9 @@ fn take_turn(pid: u32, server: SocketAddr, fifo: &Path, clients: usize) -> io::R
             while !over.load(Ordering::Relaxed) && writer.write(&second[..4 * RATE]).is_ok() {}
         }
     });
-    std::thread::sleep(Duration::from_secs(1));
+    // By then every buffer of the station's pool has been used once, so that what comes after is
+    // the clients'.
+    std::thread::sleep(Duration::from_secs(4));
     let alone = account::of(pid)?;
     let (mut begin, mut end) = (Account::default(), Account::default());
     let load =

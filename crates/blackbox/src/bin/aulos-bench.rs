@@ -2,7 +2,7 @@
 //! `aulos-bench --table FILE...`: joins files of rows into one JSON list on stdout, and prints the
 //! table on stderr.
 //!
-//! `AULOS_BENCH_ROUNDS` (5) and `AULOS_BENCH_CLIENTS` (500) make it shorter for a try.
+//! `AULOS_BENCH_ROUNDS` (5) and `AULOS_BENCH_CLIENTS` (500, then 2,000) make it shorter for a try.
 
 #![forbid(unsafe_code)]
 

@@ -570,7 +570,7 @@ const MAX_SLICES: usize = 16;
 const FEW_SLICES: usize = 1;
 
 /// Sessions that are sent to between two such looks: some 100 us.
-const IN_ONE_GO: usize = 8;
+pub(super) const IN_ONE_GO: usize = 8;
 
 /// What may wait unsent in a socket before it counts as full. A Time reply queues behind it, so it
 /// is little more than the 19 kB of one batch: 100 ms of 48 kHz, 16 bit, stereo.

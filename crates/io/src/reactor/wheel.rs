@@ -127,6 +127,7 @@ const PHASES: u16 = 2_520;
 
 #[cfg(test)]
 mod tests {
+    use super::super::run::IN_ONE_GO;
     use super::*;
 
     /// A hundred that are served every 20 ticks.
@@ -182,6 +183,29 @@ mod tests {
                 assert!(crowd.serve(now, |number| served[number] += 1) <= 5, "{late_ms}");
             }
             assert!(served.iter().all(|count| *count > 0), "{late_ms}: {served:?}");
+        }
+    }
+
+    /// Time requests come at any moment of a wait of 100 ms, while 500 are sent to at 20 us each.
+    /// The loop looks at who has something to say after every eighth send; a reply that waited is
+    /// wrong by half of that.
+    #[test]
+    fn a_client_that_asks_for_the_time_during_a_burst_is_wrong_by_less_than_200_us() {
+        const SEND_NS: u64 = 20_000;
+        let look = SEND_NS * IN_ONE_GO as u64;
+        // Evenly spread, and all of them in one tick after a late wake-up.
+        for together in [25, 500] {
+            let burst = SEND_NS * together;
+            let mut errors: Vec<u64> = (0..5_000_000 / 97)
+                .map(|n| n * 97)
+                .map(|asked| if asked < burst { look.min(burst) - asked % look } else { 0 })
+                .map(|waited| waited / 2)
+                .collect();
+            errors.sort_unstable();
+            let (median, most) = (errors[errors.len() / 2], errors[errors.len() - 1]);
+            assert!(most <= 100_000, "{together}: {most} ns at worst");
+            // A client takes the median of 200.
+            assert!(median <= 50_000, "{together}: {median} ns");
         }
     }
 

@@ -170,7 +170,14 @@ impl Reply {
     /// The JSON of one.
     #[must_use]
     pub fn to_json(&self) -> String {
-        self.to_value().to_string()
+        match &self.outcome {
+            // Written and not built: the status of a house is megabytes, and `json!` copies the
+            // trees that it is given.
+            Ok(result) => {
+                format!("{{\"id\":{},\"jsonrpc\":\"2.0\",\"result\":{result}}}", self.id())
+            }
+            Err(_) => self.to_value().to_string(),
+        }
     }
 
     /// The JSON of the answers to a batch; none when nobody wants one.
@@ -180,12 +187,16 @@ impl Reply {
         (!values.is_empty()).then(|| Value::Array(values).to_string())
     }
 
-    fn to_value(&self) -> Value {
-        let id = match &self.id {
+    fn id(&self) -> Value {
+        match &self.id {
             Id::Null => Value::Null,
             Id::Number(number) => Value::Number(number.clone()),
             Id::Text(text) => Value::String(text.clone()),
-        };
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        let id = self.id();
         match &self.outcome {
             Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
             Err(error) => {
