@@ -104,8 +104,8 @@ impl Load {
     }
 }
 
-/// See [`Crowd::at_once`]: a tenth of a millisecond.
-const HISTORY_AT_ONCE: usize = 8;
+/// See [`Crowd::at_once`]: some ten microseconds each.
+const HISTORY_AT_ONCE: usize = 2;
 
 #[derive(Debug)]
 struct Crowd {

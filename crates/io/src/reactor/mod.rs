@@ -305,17 +305,26 @@ impl Mailbox {
     /// Waits only when a reactor is thousands of commands behind; never called on an audio path.
     fn post(&self, command: Command) {
         if self.commands.send(command).is_ok() {
-            // The only failure is a counter at its maximum, and then the bell is ringing already.
-            let _ = rustix::io::write(self.bell.as_fd(), &1u64.to_ne_bytes());
+            self.ring();
         }
     }
 
     /// The same without waiting: a reactor must not wait for another one, or two could wait for
     /// each other.
     fn try_post(&self, command: Command) -> bool {
-        let taken = self.commands.try_send(command).is_ok();
-        let _ = rustix::io::write(self.bell.as_fd(), &1u64.to_ne_bytes());
+        let taken = self.leave(command);
+        self.ring();
         taken
+    }
+
+    /// The first half of that, for whoever leaves many commands before it rings.
+    fn leave(&self, command: Command) -> bool {
+        self.commands.try_send(command).is_ok()
+    }
+
+    fn ring(&self) {
+        // The only failure is a counter at its maximum, and then the bell is ringing already.
+        let _ = rustix::io::write(self.bell.as_fd(), &1u64.to_ne_bytes());
     }
 }
 

@@ -41,6 +41,8 @@ pub(super) struct Peer {
     pub(super) phase: u16,
     /// The kernel has been asked to say when the socket takes more.
     pub(super) watches_out: bool,
+    /// It waits for its next slice.
+    pub(super) queued: bool,
     _ticket: Ticket,
     last_progress: Instant,
     pub(super) chunks: u64,
@@ -77,6 +79,7 @@ impl Peer {
             scheduled: false,
             phase,
             watches_out: false,
+            queued: false,
             _ticket: ticket,
             last_progress: now,
             chunks: 0,

@@ -47,8 +47,8 @@ pub(super) struct Reactor {
     next_drain: Instant,
     next_maintenance: Instant,
     next_mailbox: usize,
-    /// Where among those who are being brought up to date the next look goes on.
-    slices_from: usize,
+    /// Those who are being brought up to date, in the order of their next slices.
+    behind: VecDeque<u64>,
     /// Somebody has come or said hello since the last look.
     fresh: bool,
     scratch: Vec<u8>,
@@ -95,7 +95,7 @@ impl Reactor {
             next_drain: now,
             next_maintenance: now,
             next_mailbox: index,
-            slices_from: 0,
+            behind: VecDeque::new(),
             fresh: false,
             scratch: vec![0; 16 * 1_024],
             said: Vec::new(),
@@ -116,9 +116,10 @@ impl Reactor {
 
     /// Waits for sockets at most this long. Whoever has something to say is heard first, so that
     /// no question of the time waits for a lot of sending; then those who are being brought up to
-    /// date get some slices. Who got none is reported again by the next look.
+    /// date get some slices, in turns.
     fn look(&mut self, wait: Span) {
         self.tell_untold();
+        let wait = if self.behind.is_empty() { wait } else { Span::ZERO };
         let wait = timespec(u64::try_from(wait.as_nanos()).unwrap_or(0));
         let mut room = [const { MaybeUninit::uninit() }; MAX_EVENTS];
         // An interrupted wait is an empty one.
@@ -126,19 +127,15 @@ impl Reactor {
         for event in &*ready {
             self.hear_ready(event.data.u64(), event.flags);
         }
-        // The kernel reports in the same order for as long as nothing changes, so the first in
-        // line changes here.
-        let takers = ready.iter().filter(|event| ({ event.flags }).contains(EventFlags::OUT));
-        let count = takers.clone().count();
-        if count > 0 {
-            // While others still come, history waits: who has its first chunks has a while to
-            // play, and who has none has nothing.
-            let slices = if self.fresh { FEW_SLICES } else { MAX_SLICES };
-            let from = self.slices_from % count;
-            for event in takers.clone().skip(from).chain(takers.take(from)).take(slices) {
-                self.pump(event.data.u64(), SLICE_BYTES, false);
+        // While others still come, history waits: who has its first chunks has a while to play, and
+        // who has none has nothing.
+        let slices = if self.fresh { FEW_SLICES } else { MAX_SLICES };
+        for _ in 0..slices {
+            let Some(token) = self.behind.pop_front() else { break };
+            if let Some(queued) = self.entities.get_mut(token).and_then(Entity::queued) {
+                *queued = false;
+                self.pump(token, SLICE_BYTES, false);
             }
-            self.slices_from = from + slices;
         }
         self.fresh = false;
         self.tell_untold();
@@ -188,6 +185,9 @@ impl Reactor {
     }
 
     fn hear_ready(&mut self, token: u64, flags: EventFlags) {
+        if flags.contains(EventFlags::OUT) {
+            self.queue(token);
+        }
         let readable = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
         if token == BELL {
             self.read_inbox();
@@ -257,6 +257,16 @@ impl Reactor {
     }
 
     fn accept(&mut self, token: u64) {
+        self.accept_some(token);
+        for (index, mailbox) in self.mailboxes.iter().enumerate() {
+            if index == self.index {
+                continue;
+            }
+            mailbox.ring();
+        }
+    }
+
+    fn accept_some(&mut self, token: u64) {
         for _ in 0..MAX_ACCEPTS {
             let Some(Entity::Acceptor(listener)) = self.entities.get_mut(token) else { return };
             match accept(listener) {
@@ -289,7 +299,7 @@ impl Reactor {
             self.obey(command);
         } else {
             // A reactor that is thousands of commands behind takes nobody new: the socket closes.
-            let taken = self.mailboxes[self.next_mailbox].try_post(command);
+            let taken = self.mailboxes[self.next_mailbox].leave(command);
             self.stats.accept_errors += u64::from(!taken);
         }
     }
@@ -415,17 +425,30 @@ impl Reactor {
         self.update_interest(token);
     }
 
-    /// Asks to be told when the socket takes more, if there is more.
+    /// Puts who can take more in the line for slices; for who cannot, asks to be told when it can.
     fn update_interest(&mut self, token: u64) {
-        let (more, watches_out) = match self.entities.get_mut(token) {
-            Some(Entity::Peer(peer)) => (peer.blocked || peer.catching_up, &mut peer.watches_out),
-            Some(Entity::Web(listener)) => (listener.blocked, &mut listener.watches_out),
-            _ => return,
+        let Some(entity) = self.entities.get_mut(token) else { return };
+        let (blocked, more, watches_out) = match entity {
+            Entity::Peer(peer) => (peer.blocked, peer.catching_up, &mut peer.watches_out),
+            Entity::Web(listener) => (listener.blocked, false, &mut listener.watches_out),
+            Entity::Acceptor(_) => return,
         };
-        if more != *watches_out {
-            *watches_out = more;
-            let out = if more { EventFlags::OUT } else { EventFlags::empty() };
+        let changed = core::mem::replace(watches_out, blocked) != blocked;
+        if more && !blocked {
+            self.queue(token);
+        }
+        if changed {
+            let out = if blocked { EventFlags::OUT } else { EventFlags::empty() };
             self.modify(token, EventFlags::IN | out);
+        }
+    }
+
+    /// Puts somebody in the line for slices, once.
+    fn queue(&mut self, token: u64) {
+        if let Some(queued) = self.entities.get_mut(token).and_then(Entity::queued)
+            && !core::mem::replace(queued, true)
+        {
+            self.behind.push_back(token);
         }
     }
 
@@ -501,6 +524,15 @@ impl Reactor {
 }
 
 impl Entity {
+    /// Whether it is in the line for slices.
+    fn queued(&mut self) -> Option<&mut bool> {
+        match self {
+            Self::Acceptor(_) => None,
+            Self::Peer(peer) => Some(&mut peer.queued),
+            Self::Web(listener) => Some(&mut listener.queued),
+        }
+    }
+
     fn take_tally(&mut self) -> Tally {
         match self {
             Self::Acceptor(_) => Tally::default(),
@@ -563,7 +595,7 @@ const LATER: Span = Span::from_millis(50);
 /// History goes out in slices of about this size, the next when the kernel has sent the last; the
 /// first one is short, so that a crowd that comes at once is quickly answered.
 const SLICE_BYTES: usize = 16 * 1_024;
-const FIRST_SLICE_BYTES: usize = 4 * 1_024;
+const FIRST_SLICE_BYTES: usize = 2 * 1_024;
 
 /// Slices between two looks at who has something to say, and while a crowd comes in.
 const MAX_SLICES: usize = 16;

@@ -25,6 +25,8 @@ pub(super) struct Listener {
     pub(super) scheduled: bool,
     pub(super) phase: u16,
     pub(super) watches_out: bool,
+    /// It waits for its next slice.
+    pub(super) queued: bool,
     last_progress: Instant,
     pub(super) chunks: u64,
 }
@@ -81,6 +83,7 @@ impl Listener {
             phase,
             // It begins with a response to write.
             watches_out: true,
+            queued: false,
             last_progress: now,
             chunks: 0,
         }
