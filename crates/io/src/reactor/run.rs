@@ -1,9 +1,11 @@
 //! The loop of one reactor thread.
 
+mod accept;
+
 use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -11,9 +13,8 @@ use aulos_core::{Instant, Span};
 use aulos_proto::snap::wire::Hello;
 use aulos_rt::Publisher;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
 
-use super::doorman::{Doorman, Ticket};
+use super::doorman::Doorman;
 use super::greeting::{Greeting, Greetings};
 use super::line::Tally;
 use super::peer::{Peer, Said};
@@ -26,7 +27,7 @@ use super::{Command, Event, EventSink, Inbox, LeaveCause, Mailbox, SessionId};
 use crate::SystemClock;
 use crate::clock::timespec;
 use crate::feed::{Feeder, Next};
-use crate::sys::set_notsent_lowat;
+use accept::prepare;
 
 /// Everything that one thread serves.
 pub(super) struct Reactor {
@@ -253,64 +254,6 @@ impl Reactor {
             Command::Kick(session) => self.close(session.token(), LeaveCause::Kicked),
             Command::Greet(client, greeting) => self.greetings.set(client, greeting),
             Command::Stop => self.stopped = true,
-        }
-    }
-
-    fn accept(&mut self, token: u64) {
-        self.accept_some(token);
-        for (index, mailbox) in self.mailboxes.iter().enumerate() {
-            if index == self.index {
-                continue;
-            }
-            mailbox.ring();
-        }
-    }
-
-    fn accept_some(&mut self, token: u64) {
-        for _ in 0..MAX_ACCEPTS {
-            let Some(Entity::Acceptor(listener)) = self.entities.get_mut(token) else { return };
-            match accept(listener) {
-                Ok((socket, address)) => {
-                    self.stats.accepted += 1;
-                    let Ok(ticket) = self.doorman.admit(address.ip()) else {
-                        self.stats.refused += 1;
-                        continue;
-                    };
-                    self.fresh = true;
-                    self.place(socket, address, ticket);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => {
-                    // Out of descriptors, most likely: the listener would report itself ready for
-                    // ever. It sleeps and tries again; it never goes deaf.
-                    self.stats.accept_errors += 1;
-                    self.modify(token, EventFlags::empty());
-                    self.acceptors_asleep = Some(SystemClock::now() + ACCEPT_PAUSE);
-                    return;
-                }
-            }
-        }
-    }
-
-    fn place(&mut self, socket: TcpStream, address: SocketAddr, ticket: Ticket) {
-        let command = Command::Snapcast(socket, address, ticket);
-        self.next_mailbox = (self.next_mailbox + 1) % self.mailboxes.len();
-        if self.next_mailbox == self.index {
-            self.obey(command);
-        } else {
-            // A reactor that is thousands of commands behind takes nobody new: the socket closes.
-            let taken = self.mailboxes[self.next_mailbox].leave(command);
-            self.stats.accept_errors += u64::from(!taken);
-        }
-    }
-
-    fn wake_acceptors(&mut self) {
-        self.acceptors_asleep = None;
-        let tokens: Vec<u64> = self.entities.tokens().collect();
-        for token in tokens {
-            if let Some(Entity::Acceptor(_)) = self.entities.get_mut(token) {
-                self.modify(token, EventFlags::IN);
-            }
         }
     }
 
@@ -550,43 +493,13 @@ impl Entity {
     }
 }
 
-/// A connection that does not block.
-#[cfg(target_os = "linux")]
-fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let (socket, address) = acceptfrom_with(listener, flags)?;
-    let address = address.and_then(|address| SocketAddr::try_from(address).ok());
-    Ok((socket.into(), address.ok_or(io::ErrorKind::NotConnected)?))
-}
-
-/// The same where options are not inherited.
-#[cfg(not(target_os = "linux"))]
-fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
-    let (socket, address) = listener.accept()?;
-    socket.set_nonblocking(true)?;
-    prepare(socket.as_fd())?;
-    Ok((socket, address))
-}
-
-/// What every media socket gets.
-fn prepare(socket: BorrowedFd<'_>) -> io::Result<()> {
-    sockopt::set_tcp_nodelay(socket, true)?;
-    sockopt::set_tcp_user_timeout(socket, DEAD_AFTER_MS)?;
-    sockopt::set_socket_keepalive(socket, true)?;
-    sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER)?;
-    sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER)?;
-    set_notsent_lowat(socket, NOTSENT_BYTES)
-}
-
 /// The bell's token; tokens of entities never reach it.
 const BELL: u64 = u64::MAX;
 const MAX_EVENTS: usize = 256;
-const MAX_ACCEPTS: usize = 64;
 const MAX_READS: usize = 4;
 
 /// How often chunks are taken from the rings when nobody is due: the rings hold much more.
 const DRAIN: Span = Span::from_millis(200);
-const ACCEPT_PAUSE: Span = Span::from_millis(100);
 
 /// How often feeders are looked at while sound flows, and while none does.
 const SOON: Span = Span::from_millis(10);
@@ -604,20 +517,8 @@ const FEW_SLICES: usize = 1;
 /// Sessions that are sent to between two such looks: some 100 us.
 pub(super) const IN_ONE_GO: usize = 8;
 
-/// What may wait unsent in a socket before it counts as full. A Time reply queues behind it, so it
-/// is little more than the 19 kB of one batch: 100 ms of 48 kHz, 16 bit, stereo.
-const NOTSENT_BYTES: u32 = 32 * 1_024;
-
-/// What the kernel may keep of one session. A second of what most stations send is on its way at
-/// most, and clients send next to nothing.
-const SEND_BUFFER: usize = 256 * 1_024;
-const RECEIVE_BUFFER: usize = 32 * 1_024;
-
 /// Sessions and would-be sessions from one address; a building behind one router has fewer.
 const MAX_PER_ADDRESS: usize = 1_024;
 
 /// Browsers buffer for themselves: ten times a second is plenty.
 const WEB_WAIT_TICKS: usize = 20;
-
-/// A peer that acknowledges nothing for this long is dead.
-const DEAD_AFTER_MS: u32 = 10_000;

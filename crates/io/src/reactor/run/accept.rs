@@ -1,0 +1,149 @@
+//! How connections come in, and what each socket is given.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+#[cfg(not(target_os = "linux"))]
+use std::os::fd::AsFd as _;
+use std::os::fd::BorrowedFd;
+
+use aulos_core::Span;
+use rustix::event::epoll::EventFlags;
+use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
+
+use super::super::Command;
+use super::super::doorman::Ticket;
+use super::{Entity, Reactor};
+use crate::SystemClock;
+use crate::sys::set_notsent_lowat;
+
+impl Reactor {
+    pub(super) fn accept(&mut self, token: u64) {
+        self.accept_some(token);
+        for (index, mailbox) in self.mailboxes.iter().enumerate() {
+            if index == self.index {
+                continue;
+            }
+            mailbox.ring();
+        }
+    }
+
+    fn accept_some(&mut self, token: u64) {
+        for _ in 0..MAX_ACCEPTS {
+            let Some(Entity::Acceptor(listener)) = self.entities.get_mut(token) else { return };
+            match accept(listener) {
+                Ok((socket, address)) => {
+                    self.stats.accepted += 1;
+                    let Ok(ticket) = self.doorman.admit(address.ip()) else {
+                        self.stats.refused += 1;
+                        continue;
+                    };
+                    self.fresh = true;
+                    self.place(socket, address, ticket);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    // Out of descriptors, most likely: the listener would report itself ready for
+                    // ever. It sleeps and tries again; it never goes deaf.
+                    self.stats.accept_errors += 1;
+                    self.modify(token, EventFlags::empty());
+                    self.acceptors_asleep = Some(SystemClock::now() + ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn place(&mut self, socket: TcpStream, address: SocketAddr, ticket: Ticket) {
+        let command = Command::Snapcast(socket, address, ticket);
+        self.next_mailbox = (self.next_mailbox + 1) % self.mailboxes.len();
+        if self.next_mailbox == self.index {
+            self.obey(command);
+        } else {
+            // A reactor that is thousands of commands behind takes nobody new: the socket closes.
+            let taken = self.mailboxes[self.next_mailbox].leave(command);
+            self.stats.accept_errors += u64::from(!taken);
+        }
+    }
+
+    pub(super) fn wake_acceptors(&mut self) {
+        self.acceptors_asleep = None;
+        let tokens: Vec<u64> = self.entities.tokens().collect();
+        for token in tokens {
+            if let Some(Entity::Acceptor(_)) = self.entities.get_mut(token) {
+                self.modify(token, EventFlags::IN);
+            }
+        }
+    }
+}
+
+/// A connection that does not block.
+#[cfg(target_os = "linux")]
+fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (socket, address) = acceptfrom_with(listener, flags)?;
+    let address = address.and_then(|address| SocketAddr::try_from(address).ok());
+    Ok((socket.into(), address.ok_or(io::ErrorKind::NotConnected)?))
+}
+
+/// The same where options are not inherited.
+#[cfg(not(target_os = "linux"))]
+fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (socket, address) = listener.accept()?;
+    socket.set_nonblocking(true)?;
+    prepare(socket.as_fd())?;
+    Ok((socket, address))
+}
+
+/// What every media socket gets.
+pub(super) fn prepare(socket: BorrowedFd<'_>) -> io::Result<()> {
+    sockopt::set_tcp_nodelay(socket, true)?;
+    sockopt::set_tcp_user_timeout(socket, DEAD_AFTER_MS)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER)?;
+    sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER)?;
+    set_notsent_lowat(socket, NOTSENT_BYTES)
+}
+
+/// Connections that are taken in before others are looked at.
+const MAX_ACCEPTS: usize = 64;
+
+/// How long no connection is tried when there was no descriptor for one.
+const ACCEPT_PAUSE: Span = Span::from_millis(100);
+
+/// What may wait unsent in a socket before it counts as full. A Time reply queues behind it, so it
+/// is little more than the 19 kB of one batch: 100 ms of 48 kHz, 16 bit, stereo.
+const NOTSENT_BYTES: u32 = 32 * 1_024;
+
+/// What the kernel may keep of one session. A second of what most stations send is on its way at
+/// most, and clients send next to nothing.
+const SEND_BUFFER: usize = 256 * 1_024;
+
+const RECEIVE_BUFFER: usize = 32 * 1_024;
+
+/// A peer that acknowledges nothing for this long is dead.
+const DEAD_AFTER_MS: u32 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+
+    #[test]
+    fn what_is_accepted_has_what_every_media_socket_gets() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        prepare(listener.as_fd()).unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, address) = accept(&listener).unwrap();
+        assert!(address.ip().is_loopback());
+        assert!(sockopt::tcp_nodelay(&socket).unwrap());
+        assert!(sockopt::socket_keepalive(&socket).unwrap());
+        assert_eq!(sockopt::tcp_user_timeout(&socket).unwrap(), DEAD_AFTER_MS);
+        // The kernel doubles what it is told, for its own book-keeping.
+        let buffer = sockopt::socket_send_buffer_size(&socket).unwrap();
+        assert!((SEND_BUFFER / 2..=2 * SEND_BUFFER).contains(&buffer), "{buffer}");
+        let mut byte = [0];
+        let read = io::Read::read(&mut &socket, &mut byte);
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+}
