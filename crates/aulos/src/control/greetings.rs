@@ -125,8 +125,8 @@ mod tests {
             while greetings.stale {
                 *audio.room.lock().unwrap() = 3;
                 greetings.refresh(registry, &audio);
-                let all = audio.known.lock().unwrap().len() == registry.greetings().count();
-                assert!(all || audio.newcomers.lock().unwrap().is_none() || rounds > 0);
+                let known = audio.known.lock().unwrap().len();
+                assert!(known >= 18 || audio.newcomers.lock().unwrap().is_none(), "{known}");
                 rounds += 1;
             }
             greetings.stale = true;
