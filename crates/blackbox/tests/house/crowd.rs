@@ -7,6 +7,7 @@ use aulos_blackbox::load::{Load, Mark};
 use aulos_blackbox::scratch::Scratch;
 use aulos_blackbox::server::Aulos;
 
+use crate::hostile::counter;
 use crate::{long_or_short, turn};
 
 #[test]
@@ -37,6 +38,9 @@ fn hear(codec: &str) {
             *(if mark == Mark::Begin { &mut begin } else { &mut end }) = of(id).unwrap();
         })
         .unwrap();
+    // Towards this machine the kernel copies in any case, so nobody asks it not to.
+    let counted = |name| counter(server.http, name);
+    assert_eq!((counted("zero_copy_sends"), counted("bytes_sent") > 0), (0, true));
     server.stop().unwrap();
     let json = report.json();
     println!("{codec}: {json:#}");
