@@ -102,6 +102,7 @@ mod tests {
         fn status(&self, _: usize) -> StationStatus {
             StationStatus::default()
         }
+        fn reset_loudness(&self, _: usize) {}
         fn counters(&self) -> Vec<(&'static str, u64)> {
             vec![]
         }

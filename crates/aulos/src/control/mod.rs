@@ -54,9 +54,8 @@ struct Inner {
     registry: Registry,
     peers: Peers,
     outbox: Outbox,
-    /// What the stations were when anybody was last told, without what always changes.
     greetings: Greetings,
-    /// What the stations were when anybody was last told, without levels.
+    /// What the stations were when anybody was last told, without what always changes.
     shown: Vec<StationStatus>,
     /// Somebody new has come, and controllers have not been told yet. A house that starts gets a
     /// thousand clients at once; a thousand whole statuses would keep them all waiting.
