@@ -6,6 +6,7 @@
 //!                  <-- mpsc::Sender<Event> --------
 //!                  <-- House::status(station) -----  (a copy of what was last published)
 //!                  --- ListenSink::accept ---------> reactor (GET /listen/...)
+//!                  --- ListenSink::stream ---------> reactor (WebSocket /stream)
 //! ```
 //!
 //! Neither side waits for the other. A reactor that finds the event queue full keeps its event and
@@ -196,6 +197,13 @@ pub trait ListenSink: Send + Sync {
     /// The socket does not block. `read` holds what has been read from it: at least the request
     /// line, at most 8 KiB, perhaps more than the line.
     fn accept(&self, socket: TcpStream, peer: SocketAddr, read: Vec<u8>);
+
+    /// Takes a Snapcast client behind a WebSocket whose handshake has been answered, without
+    /// waiting.
+    ///
+    /// The socket does not block. `read` holds what has been read behind the request, often
+    /// nothing.
+    fn stream(&self, socket: TcpStream, peer: SocketAddr, read: Vec<u8>);
 }
 
 /// What a station publishes.

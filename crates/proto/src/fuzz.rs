@@ -16,10 +16,10 @@ use crate::snap::wire::{
 };
 use crate::snap::{Client, Session, client, control, session, sync};
 use crate::uri::Uri;
-use crate::{ogg, wav};
+use crate::{ogg, wav, ws};
 
 /// Every target by its name, which is also the name of its corpus.
-pub const TARGETS: [(&str, Target); 7] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("snap_wire", snap_wire),
     ("snap_session", snap_session),
     ("snap_client", snap_client),
@@ -27,6 +27,7 @@ pub const TARGETS: [(&str, Target); 7] = [
     ("uri", uri),
     ("wav", wav),
     ("ogg", ogg),
+    ("ws", ws),
 ];
 
 /// Takes any bytes and panics when a promise is broken.
@@ -70,6 +71,31 @@ pub fn snap_session(data: &[u8]) {
     let pieces = |size: usize| run_session(data.chunks(size.max(1)).map(session::Input::Received));
     let whole = pieces(data.len());
     assert_eq!(pieces(usize::from(*cut)), whole);
+}
+
+/// Frames give the same messages however the bytes are cut, none above the limit. The first byte is
+/// the length of the pieces.
+pub fn ws(data: &[u8]) {
+    let Some((cut, data)) = data.split_first() else { return };
+    let read = |size: usize| {
+        let (mut reader, mut found) = (ws::Reader::default(), Vec::new());
+        for mut piece in data.chunks(size.max(1)) {
+            loop {
+                match reader.next(&mut piece) {
+                    Ok(Some(message)) => {
+                        if let ws::Message::Binary(bytes) = message {
+                            assert!(bytes.len() <= ws::MAX_MESSAGE);
+                        }
+                        found.push(format!("{message:?}"));
+                    }
+                    Ok(None) => break,
+                    Err(error) => return (found, Some(error)),
+                }
+            }
+        }
+        (found, None)
+    };
+    assert_eq!(read(data.len()), read(usize::from(*cut)));
 }
 
 /// A client survives any server. The first byte is the length of the pieces; 0 is all at once.

@@ -19,3 +19,4 @@ pub mod ogg;
 pub mod snap;
 pub mod uri;
 pub mod wav;
+pub mod ws;

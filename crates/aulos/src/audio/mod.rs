@@ -151,6 +151,10 @@ impl ListenSink for Audio {
             }
         });
     }
+
+    fn stream(&self, socket: TcpStream, peer: SocketAddr, read: Vec<u8>) {
+        self.with(|inner| inner.context.web_client(socket, peer, read));
+    }
 }
 
 /// Hands what the reactors tell to the control plane.

@@ -20,9 +20,12 @@ mod tests;
 mod tree;
 
 pub use env::Environment;
-pub use model::{Config, ListenConfig, SilenceConfig, SourceEntry, StationConfig, SwitchConfig};
+pub use model::{
+    Config, HttpConfig, ListenConfig, SilenceConfig, SourceEntry, StationConfig, StreamsConfig,
+    SwitchConfig,
+};
 pub use problem::{At, ConfigError, Place, Problem};
-pub use resolve::{Endpoint, Listen, Resolved, Silence, Source, Station, Switch};
+pub use resolve::{Endpoint, Http, Listen, Resolved, Silence, Source, Station, Streams, Switch};
 pub use source::{PipeMode, SourceConfig};
 
 use problem::Problems;

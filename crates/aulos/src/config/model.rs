@@ -17,6 +17,10 @@ pub struct Config {
     pub state_dir: Option<At<String>>,
     /// `[listen]`.
     pub listen: ListenConfig,
+    /// `[http]`.
+    pub http: HttpConfig,
+    /// `[streams]`.
+    pub streams: StreamsConfig,
     /// `[[station]]`.
     pub stations: Vec<StationConfig>,
 }
@@ -44,6 +48,26 @@ impl Default for ListenConfig {
             http: text("1780"),
         }
     }
+}
+
+/// `[http]`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HttpConfig {
+    /// A folder whose files are served at `/`, as Snapweb's; absent, our own page is there.
+    pub doc_root: Option<At<String>>,
+    /// Names under which a browser may reach us, besides those of a local network.
+    pub names: Vec<At<String>>,
+}
+
+/// `[streams]`: what a remote controller may add.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StreamsConfig {
+    /// The schemes of sources; absent, those that can start nothing and read nothing of ours.
+    pub schemes: Option<Vec<At<String>>>,
+    /// Folders under which `pipe:` and `file:` of added streams have to lie.
+    pub roots: Vec<At<String>>,
+    /// Where control scripts lie.
+    pub plugin_dir: Option<At<String>>,
 }
 
 /// `[[station]]`.
@@ -160,10 +184,28 @@ pub(super) fn read(root: &Node, problems: &Problems) -> Config {
         }
         None => Vec::new(),
     };
+    let http = table.node("http").map_or_else(HttpConfig::default, |node| {
+        let mut table = Table::new(node, "[http]", problems);
+        let http = HttpConfig { doc_root: table.text("doc_root"), names: table.texts("names") };
+        table.finish();
+        http
+    });
+    let streams = table.node("streams").map_or_else(StreamsConfig::default, |node| {
+        let mut table = Table::new(node, "[streams]", problems);
+        let given = node.get("schemes").is_some();
+        let schemes = table.texts("schemes");
+        let streams = StreamsConfig {
+            schemes: given.then_some(schemes),
+            roots: table.texts("roots"),
+            plugin_dir: table.text("plugin_dir"),
+        };
+        table.finish();
+        streams
+    });
     table.not_yet("relay", "leave [[relay]] out; stations work");
     table.not_yet("tls", "leave [tls] out, and put a proxy that speaks TLS in front");
     table.finish();
-    Config { state_dir, listen, stations }
+    Config { state_dir, listen, http, streams, stations }
 }
 
 fn read_listen(mut table: Table<'_>, problems: &Problems) -> ListenConfig {

@@ -104,6 +104,16 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// A list of texts; none when there is no such key.
+    pub(super) fn texts(&mut self, key: &'static str) -> Vec<At<String>> {
+        let Some(items) = self.list(key) else { return Vec::new() };
+        let text = |node: &Node| match &node.value {
+            Value::Text(text) => Some(At { value: text.clone(), at: node.at }),
+            _ => self.wrong_kind(key, node, "a list of texts in quotes"),
+        };
+        items.value.iter().filter_map(text).collect()
+    }
+
     /// A key that we know and do not do yet: it is refused, never passed over.
     pub(super) fn not_yet(&mut self, key: &'static str, instead: &str) {
         self.later.push(key);

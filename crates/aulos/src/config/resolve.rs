@@ -10,7 +10,10 @@ use super::env::Environment;
 use super::limits::{
     MAX_NAME, MAX_SOURCES, MAX_STATION_CHANNELS, MAX_STATIONS, OPUS_CHUNK_MS, STATION_RATE,
 };
-use super::model::{Config, ListenConfig, SilenceConfig, SourceEntry, StationConfig, SwitchConfig};
+use super::model::{
+    Config, HttpConfig, ListenConfig, SilenceConfig, SourceEntry, StationConfig, StreamsConfig,
+    SwitchConfig,
+};
 use super::problem::{At, Place, Problems, did_you_mean};
 use super::source::{self, SourceConfig};
 
@@ -21,6 +24,10 @@ pub struct Resolved {
     pub state_dir: PathBuf,
     /// What to listen on.
     pub listen: Listen,
+    /// What is served over HTTP.
+    pub http: Http,
+    /// What a remote controller may add.
+    pub streams: Streams,
     /// At least one.
     pub stations: Vec<Station>,
 }
@@ -34,6 +41,36 @@ pub struct Listen {
     pub control: Endpoint,
     /// The page and the API.
     pub http: Endpoint,
+}
+
+/// What is served over HTTP.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Http {
+    /// A folder whose files are served at `/`.
+    pub doc_root: Option<PathBuf>,
+    /// Names under which a browser may reach us, in lower case.
+    pub names: Vec<String>,
+}
+
+/// What a remote controller may add.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Streams {
+    /// The schemes of sources.
+    pub schemes: Vec<String>,
+    /// Folders under which `pipe:` and `file:` have to lie.
+    pub roots: Vec<PathBuf>,
+    /// Where control scripts lie.
+    pub plugin_dir: PathBuf,
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self {
+            schemes: REMOTE_SCHEMES.iter().map(|&scheme| scheme.to_owned()).collect(),
+            roots: Vec::new(),
+            plugin_dir: PathBuf::from(PLUGIN_DIR),
+        }
+    }
 }
 
 /// A host and a port; port 0 lets the system choose where we listen.
@@ -133,6 +170,8 @@ pub(super) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
     Resolved {
         state_dir,
         listen: listen(&config.listen, problems),
+        http: http(&config.http, problems),
+        streams: streams(&config.streams, problems),
         stations: config.stations.iter().map(|config| station(config, problems)).collect(),
     }
 }
@@ -164,6 +203,54 @@ fn listen(config: &ListenConfig, problems: &Problems) -> Listen {
         );
     Listen { stream, control, http }
 }
+
+fn http(config: &HttpConfig, problems: &Problems) -> Http {
+    let names = config.names.iter().map(|name| {
+        if name.value.is_empty() || name.value.contains([':', '/', ' ']) {
+            let message = format!("\"{}\" is not a host's name", name.value);
+            problems.hint(name.at, message, "names = [\"radio.example.org\"], without a port");
+        }
+        name.value.to_ascii_lowercase()
+    });
+    Http {
+        doc_root: config.doc_root.as_ref().map(|dir| absolute("doc_root", dir, problems)),
+        names: names.collect(),
+    }
+}
+
+fn streams(config: &StreamsConfig, problems: &Problems) -> Streams {
+    let mut streams = Streams::default();
+    if let Some(schemes) = &config.schemes {
+        for scheme in schemes.iter().filter(|scheme| NEVER_REMOTE.contains(&scheme.value.as_str()))
+        {
+            let message = format!("`{}` starts a program", scheme.value);
+            let hint = "write such a source into a [[station]]: a remote call must not start one";
+            problems.hint(scheme.at, message, hint);
+        }
+        streams.schemes = schemes.iter().map(|scheme| scheme.value.to_ascii_lowercase()).collect();
+    }
+    streams.roots = config.roots.iter().map(|dir| absolute("roots", dir, problems)).collect();
+    if let Some(dir) = &config.plugin_dir {
+        streams.plugin_dir = absolute("plugin_dir", dir, problems);
+    }
+    streams
+}
+
+fn absolute(key: &str, dir: &At<String>, problems: &Problems) -> PathBuf {
+    let path = PathBuf::from(&dir.value);
+    if !path.is_absolute() {
+        let message = format!("`{key}` is \"{}\": it must be a whole path", dir.value);
+        problems.hint(dir.at, message, "begin it with a slash");
+    }
+    path
+}
+
+/// What can be added by a remote call unless the file says otherwise.
+const REMOTE_SCHEMES: [&str; 6] = ["pipe", "file", "tcp", "http", "https", "meta"];
+/// What never can: snapserver had that, and it was a remote execution of code (CVE-2023-36177).
+const NEVER_REMOTE: [&str; 4] = ["process", "librespot", "spotify", "airplay"];
+/// Where snapserver's package has its control scripts.
+const PLUGIN_DIR: &str = "/usr/share/snapserver/plug-ins";
 
 /// `HOST:PORT`, `:PORT`, `PORT` or `HOST` (the last three only with a default for what is absent).
 pub(super) fn endpoint(text: &str, host: Option<&str>, port: Option<u16>) -> Option<Endpoint> {

@@ -99,6 +99,8 @@ counters! {
     http_refused,
     /// Requests that came from another site's page.
     http_cross_site,
+    /// Requests that named a host that we are not.
+    http_wrong_host,
     /// Times that the state could not be written.
     state_not_saved,
 }

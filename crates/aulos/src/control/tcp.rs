@@ -21,7 +21,7 @@ pub const MAX_CONTROLLERS: usize = 1_024;
 /// Bytes that are read at once.
 const READ: usize = 4 << 10;
 /// How long a controller may not take what it is sent.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A pause after a failed accept; what failed was most likely the number of open files.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 

@@ -6,8 +6,10 @@
 //! alternative, hyper's upgrade, hands a socket back only after a response of its own.
 
 mod events;
+mod host;
 mod routes;
 mod socket;
+mod websocket;
 
 use std::io;
 use std::net::SocketAddr;
@@ -46,7 +48,7 @@ const LISTEN: &[u8] = b"GET /listen/";
 pub async fn serve(listener: TcpListener, control: Arc<Control>, sink: Arc<dyn ListenSink>) {
     let open = Arc::new(AtomicUsize::new(0));
     let feed = Feed::start(Arc::clone(&control));
-    let router = routes::router(Arc::clone(&control), feed);
+    let router = routes::router(Arc::clone(&control), feed, Arc::clone(&sink));
     loop {
         let Ok((socket, peer)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -71,6 +73,7 @@ pub async fn serve(listener: TcpListener, control: Arc<Control>, sink: Arc<dyn L
                     .header_read_timeout(HEAD_TIMEOUT)
                     .max_buf_size(MAX_HEAD)
                     .serve_connection(io, service)
+                    .with_upgrades()
                     .await;
                 if let Err(error) = served {
                     tracing::debug!(%error, "http connection gone");

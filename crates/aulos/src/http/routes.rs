@@ -7,19 +7,25 @@ use std::time::Duration;
 use aulos_proto::snap::control::MAX_LINE;
 use axum::Router;
 use axum::body::Body;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{Request, State};
 use axum::http::header::{
-    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, LOCATION,
-    ORIGIN, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
+use hyper::upgrade::OnUpgrade;
 use tokio::time::timeout;
+use tower_http::services::ServeDir;
 
 use super::events::Feed;
+use super::{host, websocket};
 use crate::control::{Control, count};
+use crate::house::ListenSink;
 
 /// How long the body of a call may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,20 +34,39 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 struct App {
     control: Arc<Control>,
     feed: Feed,
+    sink: Arc<dyn ListenSink>,
 }
 
 /// The router of everything but `/listen`.
-pub(super) fn router(control: Arc<Control>, feed: Feed) -> Router {
-    Router::new()
-        .route("/", get(page))
+pub(super) fn router(control: Arc<Control>, feed: Feed, sink: Arc<dyn ListenSink>) -> Router {
+    let doc_root = control.resolved().http.doc_root.clone();
+    let router = Router::new()
+        .route("/aulos", get(page))
         .route("/healthz", get(async || "ok\n"))
         .route("/api/v1/status", get(status))
         .route("/api/v1/events", get(events))
-        .route("/jsonrpc", post(call))
-        .route("/listen/{*name}", any(listen_again))
-        .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here\n"))
-        .layer(from_fn(guard))
-        .with_state(App { control, feed })
+        .route("/jsonrpc", post(call).get(converse))
+        .route("/stream", get(stream))
+        .route("/listen/{*name}", any(listen_again));
+    let app = App { control, feed, sink };
+    let router = match doc_root {
+        Some(dir) => {
+            let folder = Router::new().fallback_service(ServeDir::new(dir));
+            router.fallback_service(folder.layer(map_response(files)))
+        }
+        None => router
+            .route("/", get(page))
+            .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here\n")),
+    };
+    router.layer(from_fn_with_state(app.clone(), guard)).with_state(app)
+}
+
+/// Somebody else's page (Snapweb) has scripts and players of its own.
+async fn files(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("frame-ancestors 'self'"));
+    response
 }
 
 const PAGE: &str = include_str!("page.html");
@@ -73,10 +98,8 @@ async fn events(State(app): State<App>) -> Response {
 }
 
 async fn call(State(app): State<App>, headers: HeaderMap, body: Body) -> Response {
-    if is_cross_site(&headers) {
-        count(&app.control.counters.http_cross_site);
-        return (StatusCode::FORBIDDEN, "this call came from another site's page\n")
-            .into_response();
+    if let Some(refusal) = app.refuse_cross_site(&headers) {
+        return refusal;
     }
     let Ok(read) = timeout(BODY_TIMEOUT, axum::body::to_bytes(body, MAX_LINE)).await else {
         return (StatusCode::REQUEST_TIMEOUT, "the body did not come\n").into_response();
@@ -88,6 +111,43 @@ async fn call(State(app): State<App>, headers: HeaderMap, body: Body) -> Respons
     match app.control.request(None, &line) {
         Some(answer) => json(answer),
         None => StatusCode::NO_CONTENT.into_response(),
+    }
+}
+
+/// The control API with notifications.
+async fn converse(
+    State(app): State<App>,
+    headers: HeaderMap,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Response {
+    match (upgrade, app.refuse_cross_site(&headers)) {
+        (_, Some(refusal)) => refusal,
+        (Ok(upgrade), None) => upgrade
+            .max_message_size(MAX_LINE)
+            .max_frame_size(MAX_LINE)
+            .on_upgrade(|socket| websocket::converse(socket, app.control)),
+        (Err(_), None) => {
+            let text = "calls are posted here, or come over a WebSocket\n";
+            (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "POST")], text).into_response()
+        }
+    }
+}
+
+/// Sound for Snapweb and for snapclient with `ws://`.
+async fn stream(State(app): State<App>, mut request: Request) -> Response {
+    let upgrade = request.extensions_mut().remove::<OnUpgrade>();
+    app.refuse_cross_site(request.headers())
+        .unwrap_or_else(|| websocket::stream(request.headers(), upgrade, app.sink))
+}
+
+impl App {
+    fn refuse_cross_site(&self, headers: &HeaderMap) -> Option<Response> {
+        host::is_cross_site(headers, &self.control.resolved().http.names).then(|| {
+            count(&self.control.counters.http_cross_site);
+            let text = "this call came from another site's page; if it is yours, write its host \
+                        into `names` of [http]\n";
+            (StatusCode::FORBIDDEN, text).into_response()
+        })
     }
 }
 
@@ -105,9 +165,16 @@ async fn listen_again(request: Request) -> Response {
     (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, target), (CONNECTION, close)]).into_response()
 }
 
-/// What every response says, unless it says better.
-async fn guard(request: Request, next: Next) -> Response {
-    let mut response = next.run(request).await;
+/// Who may come in, and what every response says, unless it says better.
+async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+    let mut response = if host::is_ours(request.headers(), &app.control.resolved().http.names) {
+        next.run(request).await
+    } else {
+        count(&app.control.counters.http_wrong_host);
+        let text =
+            "this server has another name; if it is yours, write it into `names` of [http]\n";
+        (StatusCode::MISDIRECTED_REQUEST, text).into_response()
+    };
     let headers = response.headers_mut();
     for (name, value) in [
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -118,17 +185,6 @@ async fn guard(request: Request, next: Next) -> Response {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
-}
-
-/// A browser says which page a call comes from. Programs do not, and may call.
-fn is_cross_site(headers: &HeaderMap) -> bool {
-    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or(""));
-    if text(HeaderName::from_static("sec-fetch-site")) == Some("cross-site") {
-        return true;
-    }
-    let Some(origin) = text(ORIGIN) else { return false };
-    let authority = origin.split_once("://").map(|(_, authority)| authority);
-    authority != text(HOST) || authority.is_none()
 }
 
 fn json(text: String) -> Response {

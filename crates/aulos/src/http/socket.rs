@@ -28,6 +28,12 @@ impl Socket {
         Self { stream, read, given: 0, stalled: None }
     }
 
+    /// The socket, and what nobody has read of its first bytes.
+    pub(super) fn into_parts(mut self) -> (TcpStream, Vec<u8>) {
+        let unread = self.read.split_off(self.given);
+        (self.stream, unread)
+    }
+
     /// Turns waiting without an end into an error.
     fn bounded<T>(
         &mut self,

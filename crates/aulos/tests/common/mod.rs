@@ -63,11 +63,18 @@ impl House for FakeHouse {
 
 /// Keeps the listeners that were handed over.
 #[derive(Debug, Default)]
-pub struct FakeSink(pub Mutex<Vec<(TcpStream, SocketAddr, Vec<u8>)>>);
+pub struct FakeSink(
+    pub Mutex<Vec<(TcpStream, SocketAddr, Vec<u8>)>>,
+    pub Mutex<Vec<(TcpStream, SocketAddr, Vec<u8>)>>,
+);
 
 impl ListenSink for FakeSink {
     fn accept(&self, socket: TcpStream, peer: SocketAddr, read: Vec<u8>) {
         self.0.lock().unwrap().push((socket, peer, read));
+    }
+
+    fn stream(&self, socket: TcpStream, peer: SocketAddr, read: Vec<u8>) {
+        self.1.lock().unwrap().push((socket, peer, read));
     }
 }
 

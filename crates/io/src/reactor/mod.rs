@@ -106,6 +106,13 @@ impl Context {
         self.mailboxes[mailbox].post(Command::Web(socket, station));
     }
 
+    /// Serves a Snapcast client behind a WebSocket, whose handshake is done; `read` is what has been
+    /// read behind it.
+    pub fn web_client(&mut self, socket: TcpStream, address: SocketAddr, read: Vec<u8>) {
+        let mailbox = self.next_mailbox();
+        self.mailboxes[mailbox].post(Command::WebSocket(socket, address, read));
+    }
+
     /// Runs `feeder` on one of the reactors.
     pub fn add_feeder(&mut self, feeder: Box<dyn Feeder>) {
         let mailbox = self.next_mailbox();
@@ -280,6 +287,7 @@ enum Command {
     Station(Channel, Consumer<Stamped>),
     Listen(TcpListener),
     Snapcast(TcpStream, SocketAddr, Ticket),
+    WebSocket(TcpStream, SocketAddr, Vec<u8>),
     Web(TcpStream, usize),
     Feeder(Box<dyn Feeder>),
     Settings(SessionId, ServerSettings),

@@ -6,8 +6,9 @@
 
 use std::io::{self, IoSlice, Write};
 
-use aulos_core::Instant;
+use aulos_core::{Chunk, Instant};
 use aulos_engine::fanout::{Cursor, Log, Stamped};
+use aulos_proto::ws;
 use aulos_rt::Shared;
 
 /// Something that becomes bytes only when it is about to be written.
@@ -43,6 +44,22 @@ pub(super) struct Outbox {
 pub(super) enum Part {
     Framed,
     Payload,
+    /// As [`Self::Framed`], inside of a WebSocket frame.
+    WebSocket,
+}
+
+/// What of a chunk this kind of peer gets.
+fn part_of<B: AsRef<[u8]>>(chunk: &Chunk<B>, part: Part) -> &[u8] {
+    match part {
+        Part::Framed => chunk.framed(),
+        Part::Payload => chunk.payload(),
+        Part::WebSocket => {
+            let message = chunk.framed().len();
+            let all = chunk.bytes.as_ref();
+            let start = all.len().saturating_sub(message + ws::head_len(message));
+            &all[start..]
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -92,6 +109,11 @@ impl Outbox {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// Whether the peer is behind a WebSocket.
+    pub(super) fn is_web(&self) -> bool {
+        self.part == Part::WebSocket
+    }
+
     /// Bytes of control that wait here.
     pub(super) const fn queued(&self) -> usize {
         self.bytes.len() - self.written
@@ -129,10 +151,7 @@ impl Outbox {
         let (mut count, mut total) = (0, 0);
         while count < MAX_CHUNKS && total < limit {
             let Ok(Some(stamped)) = log.get(*cursor, count) else { break };
-            let bytes = match self.part {
-                Part::Framed => stamped.chunk.framed(),
-                Part::Payload => stamped.chunk.payload(),
-            };
+            let bytes = part_of(&stamped.chunk, self.part);
             slices[1 + count] = IoSlice::new(bytes);
             total += bytes.len();
             count += 1;
@@ -246,7 +265,7 @@ pub(super) const MAX_CHUNKS: usize = 64;
 
 #[cfg(test)]
 mod tests {
-    use aulos_core::{Chunk, Codec, Frames, HEADROOM, MediaTime};
+    use aulos_core::{Codec, Frames, HEADROOM, MediaTime};
     use aulos_rt::Pool;
 
     use super::*;

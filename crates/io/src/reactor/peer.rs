@@ -7,8 +7,9 @@ use std::sync::Arc;
 use aulos_core::{Instant, Span};
 use aulos_engine::fanout::Cursor;
 use aulos_proto::snap::Session;
-use aulos_proto::snap::session::{Event as SnapEvent, Input, Outgoing, Output};
+use aulos_proto::snap::session::{Cause, Event as SnapEvent, Input, Outgoing, Output};
 use aulos_proto::snap::wire::{ClientInfo, Hello, ServerSettings};
+use aulos_proto::ws;
 
 use super::LeaveCause;
 use super::doorman::Ticket;
@@ -29,6 +30,8 @@ pub(super) struct Peer {
     pub(super) station: Option<usize>,
     latency: Span,
     session: Session,
+    /// Takes a WebSocket's frames apart; none on a bare TCP connection.
+    frames: Option<Box<ws::Reader>>,
     outbox: Outbox,
     cursor: Option<Cursor>,
     /// It is being brought up to the present, slice by slice.
@@ -72,6 +75,7 @@ impl Peer {
             station: None,
             latency: Span::ZERO,
             session: Session::new(now),
+            frames: None,
             outbox: Outbox::new(Part::Framed),
             cursor: None,
             catching_up: false,
@@ -84,6 +88,16 @@ impl Peer {
             last_progress: now,
             chunks: 0,
             lagged: 0,
+        }
+    }
+
+    /// A client behind a WebSocket, after the handshake.
+    pub(super) fn web(socket: TcpStream, address: SocketAddr, phase: u16, now: Instant) -> Self {
+        Self {
+            frames: Some(Box::default()),
+            outbox: Outbox::new(Part::WebSocket),
+            // Whoever serves HTTP has counted it already.
+            ..Self::new(socket, address, None, phase, now)
         }
     }
 
@@ -104,10 +118,58 @@ impl Peer {
                 };
             }
         };
-        self.session.handle_input(SystemClock::now(), Input::Received(&scratch[..count]));
-        self.drain(said)?;
+        self.take(&scratch[..count], said)?;
         self.flush()?;
         Ok(count == scratch.len())
+    }
+
+    /// Takes bytes that have been read.
+    pub(super) fn take(&mut self, bytes: &[u8], said: &mut Vec<Said>) -> Result<(), LeaveCause> {
+        let now = SystemClock::now();
+        let Some(mut frames) = self.frames.take() else {
+            self.session.handle_input(now, Input::Received(bytes));
+            return self.drain(said);
+        };
+        let result = self.take_frames(&mut frames, bytes, now, said);
+        self.frames = Some(frames);
+        result
+    }
+
+    fn take_frames(
+        &mut self,
+        frames: &mut ws::Reader,
+        mut bytes: &[u8],
+        now: Instant,
+        said: &mut Vec<Said>,
+    ) -> Result<(), LeaveCause> {
+        let broken = |_| LeaveCause::Protocol(Cause::Malformed);
+        while let Some(message) = frames.next(&mut bytes).map_err(broken)? {
+            match message {
+                ws::Message::Binary(message) => {
+                    self.session.handle_input(now, Input::Framed(message));
+                    // One message's answers go out before the next is read: what waits is bounded
+                    // for each of them.
+                    self.drain(said)?;
+                }
+                ws::Message::Ping(payload) => self.answer(ws::Kind::Pong, payload)?,
+                ws::Message::Close(payload) => {
+                    self.answer(ws::Kind::Close, payload)?;
+                    return Err(LeaveCause::Closed);
+                }
+                // snapserver has no use for text either.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, kind: ws::Kind, payload: &[u8]) -> Result<(), LeaveCause> {
+        if self.outbox.queued() > MAX_QUEUED {
+            return Err(LeaveCause::NotReading);
+        }
+        self.outbox.queue(ws::Head::new(kind, payload.len()).as_bytes());
+        self.outbox.queue(payload);
+        self.flush()
     }
 
     /// Tells the peer its settings.
@@ -226,7 +288,9 @@ impl Peer {
                     if self.outbox.queued() > MAX_QUEUED {
                         return Err(LeaveCause::NotReading);
                     }
-                    if matches!(message, Outgoing::Time { .. }) {
+                    let at_once = matches!(message, Outgoing::Time { .. });
+                    let message = Framed { message, web: self.outbox.is_web() };
+                    if at_once {
                         let flow = self
                             .outbox
                             .send_late(&mut self.line, &message, SystemClock::now)
@@ -251,9 +315,21 @@ impl Peer {
     }
 }
 
-impl Late for Outgoing {
+/// A message as this client gets it.
+struct Framed {
+    message: Outgoing,
+    web: bool,
+}
+
+impl Late for Framed {
     fn write(&self, sent: Instant, out: &mut Vec<u8>) {
-        Self::write(self, sent, out);
+        let start = out.len();
+        self.message.write(sent, out);
+        if self.web {
+            let head = ws::Head::new(ws::Kind::Binary, out.len() - start);
+            out.extend_from_slice(head.as_bytes());
+            out[start..].rotate_right(head.as_bytes().len());
+        }
     }
 }
 

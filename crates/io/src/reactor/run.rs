@@ -5,7 +5,7 @@ mod accept;
 use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -238,6 +238,7 @@ impl Reactor {
                 let token = self.entities.insert_with(|_| Entity::Peer(peer));
                 self.watch(token, EventFlags::IN);
             }
+            Command::WebSocket(socket, address, read) => self.add_web(socket, address, &read),
             Command::Web(socket, station) => self.add_listener(socket, station, now),
             Command::Feeder(feeder) => self.feeders.push((now, feeder)),
             Command::Settings(session, settings) => {
@@ -268,6 +269,24 @@ impl Reactor {
         let token = self.entities.insert_with(|_| Entity::Web(listener));
         self.stats.listeners += 1;
         self.watch(token, EventFlags::IN | EventFlags::OUT);
+    }
+
+    fn add_web(&mut self, socket: TcpStream, address: SocketAddr, read: &[u8]) {
+        if socket.set_nonblocking(true).and_then(|()| prepare(socket.as_fd())).is_err() {
+            return;
+        }
+        self.stats.accepted += 1;
+        let phase = self.wheel.next_phase();
+        let mut peer = Box::new(Peer::web(socket, address, phase, SystemClock::now()));
+        let mut said = Vec::new();
+        // A client may say hello right behind its request.
+        let result = peer.take(read, &mut said);
+        let token = self.entities.insert_with(|_| Entity::Peer(peer));
+        self.watch(token, EventFlags::IN);
+        said.into_iter().for_each(|word| self.hear(token, word));
+        if let Err(cause) = result {
+            self.close(token, cause);
+        }
     }
 
     fn receive(&mut self, token: u64) {

@@ -7,6 +7,7 @@ use aulos_core::{Codec, Instant, SampleFormat, SampleSpec};
 use super::{HEADER_LEN, Header, Kind, Stamp, WireTime};
 use crate::bytes::put_blob;
 use crate::wav;
+use crate::ws::{self, Head};
 
 /// Bytes in front of a chunk's encoded sound: header, timestamp, length.
 pub const CHUNK_HEADER_LEN: usize = HEADER_LEN + 8 + 4;
@@ -14,6 +15,10 @@ pub const CHUNK_HEADER_LEN: usize = HEADER_LEN + 8 + 4;
 /// Writes the header of a chunk right-aligned at the END of `headroom`, directly in front of the
 /// `payload_len` bytes of encoded sound, and returns how many bytes it takes
 /// ([`CHUNK_HEADER_LEN`]).
+///
+/// In front of it, where there is room, lies the head of the WebSocket frame that holds the message,
+/// so that clients of either kind get the same bytes: a WebSocket's begin
+/// [`ws::head_len`](crate::ws::head_len) of the message earlier.
 ///
 /// The bytes are the same for every client, `sent` included: clients do not look at the `sent` of a
 /// chunk. `timestamp` is the recording time of its first frame on the server's clock. A payload
@@ -30,6 +35,12 @@ pub fn write_chunk_header(
     timestamp: Instant,
     payload_len: usize,
 ) -> usize {
+    let head = Head::new(ws::Kind::Binary, CHUNK_HEADER_LEN + payload_len);
+    if let Some(front) = headroom.len().checked_sub(CHUNK_HEADER_LEN + head.as_bytes().len())
+        && let Some(place) = headroom.get_mut(front..headroom.len() - CHUNK_HEADER_LEN)
+    {
+        place.copy_from_slice(head.as_bytes());
+    }
     let place = headroom.last_chunk_mut::<CHUNK_HEADER_LEN>();
     assert!(place.is_some(), "headroom of {CHUNK_HEADER_LEN} bytes");
     let Some(place) = place else { return 0 };
@@ -115,7 +126,8 @@ mod tests {
         let timestamp = Instant::ZERO + Span::from_micros(2_980_000);
         let used = write_chunk_header(&mut bytes[..HEADROOM], sent, timestamp, 5);
         assert_eq!(used, 38);
-        assert_eq!(bytes[..HEADROOM - used], [0xaa; HEADROOM - 38]);
+        assert_eq!(bytes[..HEADROOM - used - 2], [0xaa; HEADROOM - 40]);
+        assert_eq!(bytes[HEADROOM - used - 2..HEADROOM - used], [0x82, 43]);
         let Ok(Parsed::Message(frame)) = parse(&bytes[HEADROOM - used..], MAX_MESSAGE) else {
             panic!("no message")
         };

@@ -1,0 +1,103 @@
+//! By which names a browser may reach us, and whose pages may call.
+//!
+//! A page of a stranger can make its own name point to our address (DNS rebinding); to the browser
+//! its calls then come from the same site. What gives it away is the name in `Host`: such a name is
+//! a public one. Addresses and the names of local networks cannot be had by strangers; other names
+//! are for the configuration (`[http] names`).
+
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+
+/// Ends of names that nobody can register (RFC 6761, 6762, 8375, and what routers use).
+const LOCAL: [&str; 8] =
+    [".localhost", ".local", ".lan", ".home", ".home.arpa", ".internal", ".localdomain", ".test"];
+
+/// Whether a request with these headers may come in.
+pub(super) fn is_ours(headers: &HeaderMap, names: &[String]) -> bool {
+    // HTTP/1.0 has no such header, and no browser speaks it.
+    text(headers, &HOST).is_none_or(|host| is_name_of_ours(host_of(host), names))
+}
+
+/// Whether the call comes from another site's page. Programs do not say, and may call.
+pub(super) fn is_cross_site(headers: &HeaderMap, names: &[String]) -> bool {
+    let origin = text(headers, &ORIGIN);
+    let authority = origin.map(|origin| origin.split_once("://").map_or("", |(_, rest)| rest));
+    if authority.is_some_and(|place| names.iter().any(|name| *name == host_of(place))) {
+        return false;
+    }
+    if text(headers, &HeaderName::from_static("sec-fetch-site")) == Some("cross-site") {
+        return true;
+    }
+    authority
+        .is_some_and(|authority| authority.is_empty() || text(headers, &HOST) != Some(authority))
+}
+
+fn is_name_of_ours(name: String, names: &[String]) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(&name);
+    let address = name.parse::<std::net::Ipv4Addr>().is_ok() || name.starts_with('[');
+    address
+        || (!name.is_empty() && !name.contains('.'))
+        || LOCAL.iter().any(|end| name.ends_with(end))
+        || names.iter().any(|own| own == name)
+}
+
+/// The host of `HOST:PORT` in lower case.
+fn host_of(authority: &str) -> String {
+    let end = match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    };
+    end.to_ascii_lowercase()
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or(""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair =
+            |&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value));
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn a_strangers_name_does_not_open_the_door() {
+        let names = ["radio.example.org".to_owned()];
+        for host in [
+            "127.0.0.1:1780",
+            "[::1]:1780",
+            "[fe80::1]",
+            "localhost",
+            "LocalHost:1780",
+            "musicbox",
+            "musicbox.local:1780",
+            "box.fritz.box.lan",
+            "radio.example.org",
+            "Radio.Example.org:443",
+            "nas.home.arpa.",
+        ] {
+            assert!(is_ours(&headers(&[("host", host)]), &names), "{host}");
+        }
+        for host in ["evil.example:1780", "127.0.0.1.evil.example", "", "local.evil.com", "a.b:80"]
+        {
+            assert!(!is_ours(&headers(&[("host", host)]), &names), "{host}");
+        }
+        assert!(is_ours(&headers(&[]), &names));
+    }
+
+    #[test]
+    fn a_page_of_ours_may_call_and_a_page_of_others_may_not() {
+        let names = ["radio.example.org".to_owned()];
+        let cross = |pairs: &[_]| is_cross_site(&headers(pairs), &names);
+        assert!(!cross(&[("host", "x:1")]));
+        assert!(!cross(&[("host", "x:1"), ("origin", "http://x:1")]));
+        assert!(!cross(&[("host", "x:1"), ("origin", "https://radio.example.org")]));
+        assert!(cross(&[("host", "x:1"), ("origin", "http://x:2")]));
+        assert!(cross(&[("host", "x:1"), ("origin", "null")]));
+        assert!(cross(&[("host", "x:1"), ("sec-fetch-site", "cross-site")]));
+    }
+}

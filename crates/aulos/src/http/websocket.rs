@@ -1,0 +1,145 @@
+//! WebSockets: control at `/jsonrpc`, sound at `/stream`.
+//!
+//! Control stays here. Sound goes to the media reactors as soon as the handshake has been answered,
+//! with every byte that came behind it; tokio never sees a chunk.
+
+use std::sync::Arc;
+
+use axum::extract::ws::{Message, WebSocket};
+use axum::http::header::{
+    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::time::timeout;
+use tungstenite::handshake::derive_accept_key;
+
+use super::socket::Socket;
+use crate::control::tcp::WRITE_TIMEOUT;
+use crate::control::{Control, Inbox, PeerId, count};
+use crate::house::ListenSink;
+
+/// Answers calls and tells what happens, until the peer goes or does not read.
+pub(super) async fn converse(mut socket: WebSocket, control: Arc<Control>) {
+    let (peer, mut inbox) = control.join();
+    // A peer that goes away in the middle is no news.
+    serve(&mut socket, &control, peer, &mut inbox).await.ok();
+    control.leave(peer);
+}
+
+async fn serve(
+    socket: &mut WebSocket,
+    control: &Control,
+    peer: PeerId,
+    inbox: &mut Inbox,
+) -> Result<(), Gone> {
+    loop {
+        tokio::select! {
+            message = socket.recv() => match message {
+                Some(Ok(Message::Text(call))) => {
+                    answer(socket, control, peer, inbox, call.as_bytes()).await?;
+                }
+                Some(Ok(Message::Binary(call))) => {
+                    answer(socket, control, peer, inbox, &call).await?;
+                }
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(Gone),
+            },
+            notice = inbox.next() => match notice {
+                Some(notice) => send(socket, &notice, inbox, control).await?,
+                None => return Err(Gone),
+            },
+        }
+    }
+}
+
+struct Gone;
+
+async fn answer(
+    socket: &mut WebSocket,
+    control: &Control,
+    peer: PeerId,
+    inbox: &mut Inbox,
+    call: &[u8],
+) -> Result<(), Gone> {
+    if let Some(answer) = control.request(Some(peer), call) {
+        send(socket, &answer, inbox, control).await?;
+    }
+    // One controller's many calls do not keep the others waiting.
+    tokio::task::yield_now().await;
+    Ok(())
+}
+
+async fn send(
+    socket: &mut WebSocket,
+    text: &str,
+    inbox: &mut Inbox,
+    control: &Control,
+) -> Result<(), Gone> {
+    tokio::select! {
+        biased;
+        sent = timeout(WRITE_TIMEOUT, socket.send(Message::text(text))) => match sent {
+            Ok(sent) => sent.map_err(|_| Gone),
+            Err(_) => {
+                count(&control.counters.controllers_cut_slow);
+                Err(Gone)
+            }
+        },
+        // Counted by whoever cut it.
+        () = inbox.cut() => Err(Gone),
+    }
+}
+
+/// Answers the handshake of a client that wants sound, and hands its socket over.
+pub(super) fn stream(
+    headers: &HeaderMap,
+    upgrade: Option<OnUpgrade>,
+    sink: Arc<dyn ListenSink>,
+) -> Response {
+    let (Some(key), Some(upgrade)) = (wanted(headers), upgrade) else {
+        let text = "here is a WebSocket for players; the page is at /\n";
+        return (StatusCode::UPGRADE_REQUIRED, [(UPGRADE, "websocket")], text).into_response();
+    };
+    tokio::spawn(async move {
+        if let Err(error) = hand_over(upgrade, &*sink).await {
+            tracing::debug!(%error, "client gone during its handshake");
+        }
+    });
+    let Ok(accept) = HeaderValue::from_str(&derive_accept_key(key)) else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    let headers = [
+        (CONNECTION, HeaderValue::from_static("Upgrade")),
+        (UPGRADE, HeaderValue::from_static("websocket")),
+        (SEC_WEBSOCKET_ACCEPT, accept),
+    ];
+    (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
+}
+
+/// The key of a handshake (RFC 6455, 4.2.1), none where it is not one.
+fn wanted(headers: &HeaderMap) -> Option<&[u8]> {
+    let says = |name, word: &str| {
+        headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).is_some_and(|value| {
+            value.split(',').any(|part| part.trim().eq_ignore_ascii_case(word))
+        })
+    };
+    let asked = says(UPGRADE, "websocket")
+        && says(CONNECTION, "upgrade")
+        && says(SEC_WEBSOCKET_VERSION, "13");
+    headers.get(SEC_WEBSOCKET_KEY).filter(|_| asked).map(HeaderValue::as_bytes)
+}
+
+async fn hand_over(
+    upgrade: OnUpgrade,
+    sink: &dyn ListenSink,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let upgraded: Upgraded = upgrade.await?;
+    let parts = upgraded.downcast::<TokioIo<Socket>>().map_err(|_| "not a socket of ours")?;
+    let (socket, unread) = parts.io.into_inner().into_parts();
+    let peer = socket.peer_addr()?;
+    let read = [&parts.read_buf[..], &unread].concat();
+    sink.stream(socket.into_std()?, peer, read);
+    Ok(())
+}

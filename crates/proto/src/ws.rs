@@ -1,0 +1,395 @@
+//! WebSocket frames (RFC 6455), the server's side, after the handshake.
+//!
+//! Only streaming (`/stream`) comes here. Its chunks go out as the same bytes to every client, so the
+//! head of a frame is written in front of a chunk once, in its headroom; a library that owns the
+//! socket and copies each message into a buffer of its own was rejected for that. Control
+//! (`/jsonrpc`) is text at leisure and uses such a library.
+
+use core::fmt;
+
+/// The largest message that is kept, in bytes: the largest that a session reads, and its header.
+pub const MAX_MESSAGE: usize = crate::snap::session::MAX_READ + 64;
+
+/// The longest head that we write: no mask, a length of 64 bits.
+pub const MAX_HEAD: usize = 10;
+
+/// How long the head of a frame with so many bytes is (section 5.2).
+#[must_use]
+pub const fn head_len(payload: usize) -> usize {
+    match payload {
+        0..=125 => 2,
+        126..=0xffff => 4,
+        _ => MAX_HEAD,
+    }
+}
+
+/// The kinds of frame that we send, each a whole message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Bytes.
+    Binary,
+    /// The end of the conversation.
+    Close,
+    /// The answer to a ping.
+    Pong,
+}
+
+/// The head of a frame, unmasked, as a server sends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    bytes: [u8; MAX_HEAD],
+    len: usize,
+}
+
+impl Head {
+    /// The head for `payload` bytes.
+    #[must_use]
+    pub const fn new(kind: Kind, payload: usize) -> Self {
+        let first = FIN
+            | match kind {
+                Kind::Binary => BINARY,
+                Kind::Close => CLOSE,
+                Kind::Pong => PONG,
+            };
+        let [.., g, h] = (payload as u64).to_be_bytes();
+        let mut bytes = [0; MAX_HEAD];
+        match head_len(payload) {
+            2 => [bytes[0], bytes[1]] = [first, h],
+            4 => [bytes[0], bytes[1], bytes[2], bytes[3]] = [first, 126, g, h],
+            _ => {
+                let long = (payload as u64).to_be_bytes();
+                let [a, b, c, d, e, f, g, h] = long;
+                bytes = [first, 127, a, b, c, d, e, f, g, h];
+            }
+        }
+        Self { bytes, len: head_len(payload) }
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
+/// A whole message, or a control frame between two pieces of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Message<'a> {
+    /// Bytes.
+    Binary(&'a [u8]),
+    /// Text; Snapcast has no use for it here.
+    Text(&'a [u8]),
+    /// To be answered with a pong of the same bytes.
+    Ping(&'a [u8]),
+    /// The answer to a ping.
+    Pong(&'a [u8]),
+    /// The peer wants to end; to be answered with the same.
+    Close(&'a [u8]),
+}
+
+/// Why a peer cannot be read any further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WsError {
+    /// A client's frame without a mask (section 5.1).
+    Unmasked,
+    /// A bit that no extension gave a meaning, or an unknown kind of frame.
+    Unknown,
+    /// A control frame in pieces or above 125 bytes (section 5.5).
+    BadControl,
+    /// A piece of no message, or a message inside of another.
+    BadFragment,
+    /// More than [`MAX_MESSAGE`].
+    TooLarge,
+}
+
+impl fmt::Display for WsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unmasked => f.write_str("a frame without a mask"),
+            Self::Unknown => f.write_str("a kind of frame that does not exist"),
+            Self::BadControl => f.write_str("a control frame that is too long or in pieces"),
+            Self::BadFragment => f.write_str("pieces of messages in a wrong order"),
+            Self::TooLarge => write!(f, "a message above {MAX_MESSAGE} bytes"),
+        }
+    }
+}
+
+impl core::error::Error for WsError {}
+
+/// Puts a client's messages together from bytes that are cut anywhere.
+///
+/// It holds at most one message of [`MAX_MESSAGE`] and one control frame of 125 bytes.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// The head that is being read: 2 bytes, a longer length, the mask.
+    head: [u8; HEAD_BYTES],
+    head_len: usize,
+    frame: Option<Frame>,
+    /// The payloads of a message's frames so far.
+    message: Vec<u8>,
+    /// Which kind of message is being put together.
+    kind: Option<u8>,
+    control: Vec<u8>,
+    /// What was handed out and can be forgotten.
+    used: Used,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    opcode: u8,
+    fin: bool,
+    mask: [u8; 4],
+    /// Which byte of the mask is next.
+    turn: usize,
+    rest: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Used {
+    #[default]
+    Nothing,
+    Message,
+    Control,
+}
+
+impl Reader {
+    /// The next message, taking what it needs off `bytes`; none when they are used up.
+    ///
+    /// # Errors
+    /// [`WsError`]; the connection cannot be read any further.
+    pub fn next<'s>(&'s mut self, bytes: &mut &[u8]) -> Result<Option<Message<'s>>, WsError> {
+        match core::mem::take(&mut self.used) {
+            Used::Nothing => {}
+            Used::Message if self.message.capacity() > IDLE_BYTES => self.message = Vec::new(),
+            Used::Message => self.message.clear(),
+            Used::Control => self.control.clear(),
+        }
+        loop {
+            let Some(mut frame) = self.frame.take() else {
+                match self.read_head(bytes)? {
+                    Some(frame) => self.frame = Some(frame),
+                    None => return Ok(None),
+                }
+                continue;
+            };
+            self.read_payload(&mut frame, bytes);
+            if frame.rest > 0 {
+                self.frame = Some(frame);
+                return Ok(None);
+            }
+            if frame.opcode >= CLOSE {
+                self.used = Used::Control;
+                return Ok(Some(match frame.opcode {
+                    CLOSE => Message::Close(&self.control),
+                    PING => Message::Ping(&self.control),
+                    _ => Message::Pong(&self.control),
+                }));
+            }
+            if frame.fin {
+                self.used = Used::Message;
+                return Ok(Some(match self.kind.take() {
+                    Some(TEXT) => Message::Text(&self.message),
+                    _ => Message::Binary(&self.message),
+                }));
+            }
+        }
+    }
+
+    /// The next frame's head, checked; none until all of it has come.
+    fn read_head(&mut self, bytes: &mut &[u8]) -> Result<Option<Frame>, WsError> {
+        loop {
+            let wanted = self.head_wanted()?;
+            if self.head_len == wanted {
+                self.head_len = 0;
+                return self.begin(wanted).map(Some);
+            }
+            let Some((&byte, rest)) = bytes.split_first() else { return Ok(None) };
+            *bytes = rest;
+            if let Some(place) = self.head.get_mut(self.head_len) {
+                *place = byte;
+            }
+            self.head_len += 1;
+        }
+    }
+
+    /// How long this head is, as far as that is known; what is wrong in its first two bytes is seen
+    /// with them.
+    fn head_wanted(&self) -> Result<usize, WsError> {
+        let [first, second, ..] = self.head;
+        if self.head_len < 2 {
+            return Ok(2);
+        }
+        if first & RESERVED != 0 || !matches!(first & OPCODE, 0..=BINARY | CLOSE..=PONG) {
+            return Err(WsError::Unknown);
+        }
+        if second & MASKED == 0 {
+            return Err(WsError::Unmasked);
+        }
+        let length = second & !MASKED;
+        if first & OPCODE >= CLOSE && (first & FIN == 0 || length > 125) {
+            return Err(WsError::BadControl);
+        }
+        Ok(match length {
+            126 => 2 + 2 + 4,
+            127 => 2 + 8 + 4,
+            _ => 2 + 4,
+        })
+    }
+
+    fn begin(&mut self, head: usize) -> Result<Frame, WsError> {
+        let [first, second, a, b, c, d, e, f, g, h, ..] = self.head;
+        let length = match second & !MASKED {
+            126 => u64::from(u16::from_be_bytes([a, b])),
+            127 => u64::from_be_bytes([a, b, c, d, e, f, g, h]),
+            short => u64::from(short),
+        };
+        let rest = usize::try_from(length).unwrap_or(usize::MAX);
+        let (opcode, fin) = (first & OPCODE, first & FIN != 0);
+        let mask = self.head.get(head - 4..head).and_then(|mask| mask.try_into().ok());
+        let frame = Frame { opcode, fin, mask: mask.unwrap_or_default(), turn: 0, rest };
+        if opcode >= CLOSE {
+            return Ok(frame);
+        }
+        match (opcode, self.kind) {
+            (CONTINUED, Some(_)) => {}
+            (CONTINUED, None) | (_, Some(_)) => return Err(WsError::BadFragment),
+            (kind, None) => self.kind = Some(kind),
+        }
+        if self.message.len().saturating_add(rest) > MAX_MESSAGE {
+            return Err(WsError::TooLarge);
+        }
+        Ok(frame)
+    }
+
+    fn read_payload(&mut self, frame: &mut Frame, bytes: &mut &[u8]) {
+        let (now, later) = bytes.split_at(frame.rest.min(bytes.len()));
+        *bytes = later;
+        frame.rest -= now.len();
+        let into = if frame.opcode >= CLOSE { &mut self.control } else { &mut self.message };
+        let mask = frame.mask.iter().cycle().skip(frame.turn);
+        into.extend(now.iter().zip(mask).map(|(byte, mask)| byte ^ mask));
+        frame.turn = (frame.turn + now.len()) % 4;
+    }
+}
+
+const FIN: u8 = 0x80;
+const RESERVED: u8 = 0x70;
+const OPCODE: u8 = 0x0f;
+const MASKED: u8 = 0x80;
+const CONTINUED: u8 = 0;
+const TEXT: u8 = 1;
+const BINARY: u8 = 2;
+const CLOSE: u8 = 8;
+const PING: u8 = 9;
+const PONG: u8 = 10;
+
+/// The longest head of a client: 2 bytes, a length of 8, a mask of 4.
+const HEAD_BYTES: usize = 14;
+
+/// Room for a message that an idle connection keeps: a greeting has some 300.
+const IDLE_BYTES: usize = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client's frame.
+    fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+        let mask = [0x37, 0xfa, 0x21, 0x3d];
+        let mut bytes = vec![first];
+        match payload.len() {
+            short @ 0..=125 => bytes.push(MASKED | u8::try_from(short).unwrap()),
+            middle @ 126..=0xffff => {
+                bytes.push(MASKED | 126);
+                bytes.extend(u16::try_from(middle).unwrap().to_be_bytes());
+            }
+            long => {
+                bytes.push(MASKED | 127);
+                bytes.extend((long as u64).to_be_bytes());
+            }
+        }
+        bytes.extend(mask);
+        bytes.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        bytes
+    }
+
+    /// What comes out of these bytes in pieces of `size`.
+    fn read(bytes: &[u8], size: usize) -> Result<Vec<String>, WsError> {
+        let (mut reader, mut found) = (Reader::default(), Vec::new());
+        for mut piece in bytes.chunks(size) {
+            while let Some(message) = reader.next(&mut piece)? {
+                found.push(match message {
+                    Message::Binary(bytes) if bytes.len() > 20 => format!("{}", bytes.len()),
+                    Message::Binary(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                    other => format!("{other:?}"),
+                });
+            }
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn the_standards_example_of_a_masked_frame() {
+        // Section 5.7: a masked text "Hello".
+        let bytes = [0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58];
+        let mut piece = &bytes[..];
+        assert_eq!(Reader::default().next(&mut piece), Ok(Some(Message::Text(b"Hello"))));
+        assert!(piece.is_empty());
+    }
+
+    #[test]
+    fn messages_are_the_same_however_they_are_cut_and_control_goes_between() {
+        let bytes = [
+            frame(BINARY, b"one "),
+            frame(FIN | PING, b"?"),
+            frame(CONTINUED, b"mess"),
+            frame(FIN | CONTINUED, b"age"),
+            frame(FIN | BINARY, b""),
+            frame(FIN | BINARY, &[7; 300]),
+            frame(FIN | BINARY, &[7; 65_590]),
+            frame(FIN | CLOSE, &[3, 232]),
+        ]
+        .concat();
+        let wanted = ["Ping([63])", "one message", "", "300", "65590", "Close([3, 232])"];
+        for size in [1, 2, 3, 7, 64, 1_000, bytes.len()] {
+            assert_eq!(read(&bytes, size).unwrap(), wanted, "pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn whoever_breaks_the_rules_is_told_which() {
+        let cases = [
+            (vec![FIN | BINARY, 1], WsError::Unmasked),
+            (vec![FIN | 3, MASKED], WsError::Unknown),
+            (vec![FIN | 0x40 | BINARY, MASKED], WsError::Unknown),
+            (vec![PING, MASKED | 1], WsError::BadControl),
+            (vec![FIN | PING, MASKED | 126], WsError::BadControl),
+            (frame(FIN | CONTINUED, b"x"), WsError::BadFragment),
+            ([frame(BINARY, b"x"), frame(FIN | BINARY, b"y")].concat(), WsError::BadFragment),
+            ([vec![FIN | BINARY, MASKED | 127], vec![0xff; 12]].concat(), WsError::TooLarge),
+        ];
+        for (bytes, error) in cases {
+            assert_eq!(read(&bytes, bytes.len()), Err(error), "{bytes:?}");
+        }
+        let pieces: Vec<u8> = (0..400)
+            .flat_map(|at| frame(if at == 0 { BINARY } else { CONTINUED }, &[0; 1_000]))
+            .collect();
+        assert_eq!(read(&pieces, pieces.len()), Err(WsError::TooLarge));
+    }
+
+    #[test]
+    fn heads_have_the_three_lengths() {
+        let head = |len| Head::new(Kind::Binary, len).as_bytes().to_vec();
+        assert_eq!(head(125), [0x82, 125]);
+        assert_eq!(head(126), [0x82, 126, 0, 126]);
+        assert_eq!(head(65_535), [0x82, 126, 255, 255]);
+        assert_eq!(head(65_536), [0x82, 127, 0, 0, 0, 0, 0, 1, 0, 0]);
+        for len in [0, 125, 126, 65_535, 65_536] {
+            assert_eq!(head(len).len(), head_len(len));
+        }
+        assert_eq!(Head::new(Kind::Pong, 1).as_bytes(), [0x8a, 1]);
+    }
+}
