@@ -15,11 +15,14 @@
 //! id (a client that comes back before its dead socket is noticed), and a reactor finds a session
 //! without comparing text.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use aulos_core::Db;
 
 pub use aulos_engine::loudness::Loudness;
+
+use crate::config::Station;
 
 /// One connection of a client, never used twice in the life of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -116,7 +119,8 @@ pub enum Command {
     MoveClient {
         /// The session.
         session: SessionId,
-        /// The station's index in `Resolved::stations`.
+        /// The station's number: its index in `Resolved::stations`, or what
+        /// [`House::add_station`] gave.
         station: usize,
     },
     /// End the session.
@@ -185,6 +189,19 @@ pub trait House: Send + Sync {
 
     /// Measures the loudness of a station and of its sources anew from now on, without waiting.
     fn reset_loudness(&self, station: usize);
+
+    /// Starts a station while the house runs; its number is the one of a station that was removed,
+    /// or a new one.
+    ///
+    /// # Errors
+    /// When its encoder cannot be made.
+    fn add_station(&self, station: &Station) -> io::Result<usize>;
+
+    /// Ends a station. Whoever plays it has been given another one before.
+    fn remove_station(&self, number: usize);
+
+    /// Frees what has ended; called some ten times a second.
+    fn tidy(&self) {}
 
     /// Counters for the status page, each with a name that never changes; sums over the house.
     fn counters(&self) -> Vec<(&'static str, u64)>;

@@ -14,10 +14,10 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::config::{Endpoint, Listen, Resolved};
-use crate::control::{Control, HostInfo, TICK, count, registry_for};
+use crate::control::{Control, HostInfo, TICK, count, plugin, registry_for};
 use crate::exit::{Exit, Failure};
 use crate::house::{Event, House, ListenSink};
-use crate::registry::store::{self, Loaded};
+use crate::registry::store::{self, Loaded, Saved};
 use crate::{control, http};
 
 /// The audio side, running: what [`run`] is given.
@@ -135,7 +135,21 @@ pub async fn run(
     let seed = RandomState::new().hash_one(std::process::id());
     let registry = registry_for(&resolved, seed);
     let saved = load_state(&dir);
-    let control = Arc::new(Control::new(resolved, house, HostInfo::of_machine(), registry, saved));
+    let host = HostInfo::of_machine();
+    let base = base_url(&host, bound.http_address);
+    let plugins: Vec<_> = resolved
+        .stations
+        .iter()
+        .filter_map(|station| Some((station.name.clone(), station.plugin.clone()?)))
+        .collect();
+    let control = Arc::new(Control::new(resolved, house, host, registry, saved).at(base));
+    let port = bound.http_address.port();
+    let scripts: Vec<_> = plugins
+        .into_iter()
+        .map(|(stream, script)| {
+            tokio::spawn(plugin::run(Arc::clone(&control), stream, script, port))
+        })
+        .collect();
     let controllers = tokio::net::TcpListener::from_std(bound.control)?;
     let browsers = tokio::net::TcpListener::from_std(bound.http)?;
     let tasks = [
@@ -155,8 +169,12 @@ pub async fn run(
             Some(event) = events.recv() => control.event(event),
         }
     }
-    for task in tasks {
+    for task in tasks.iter().chain(&scripts) {
         task.abort();
+    }
+    // A script dies with its task, and that with its last await.
+    for script in scripts {
+        script.await.ok();
     }
     if let Some(contents) = control.unsaved(Instant::now()) {
         report(&control, store::save(&dir, &contents));
@@ -188,17 +206,27 @@ fn report(control: &Control, saved: io::Result<()>) {
     }
 }
 
-fn load_state(dir: &Path) -> Vec<crate::registry::Group> {
+/// Where a picture of what is played can be fetched from by whoever reaches us.
+fn base_url(host: &HostInfo, address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        format!("http://{}:{}", host.name, address.port())
+    } else {
+        format!("http://{address}")
+    }
+}
+
+fn load_state(dir: &Path) -> Saved {
     match store::load(dir) {
-        Ok(Loaded::Groups(groups)) => groups,
-        Ok(Loaded::Nothing) => Vec::new(),
-        Ok(Loaded::Broken) => {
-            tracing::warn!("server.json could not be read; it is now server.json.broken");
-            Vec::new()
+        Ok(Loaded::Saved(saved)) => saved,
+        Ok(Loaded::Nothing) => Saved::default(),
+        Ok(Loaded::Broken(previous)) => {
+            let instead = if previous.is_some() { ", and what it was before is used" } else { "" };
+            tracing::warn!("server.json could not be read; it is now server.json.broken{instead}");
+            previous.unwrap_or_default()
         }
         Err(error) => {
             tracing::warn!(%error, "server.json could not be read");
-            Vec::new()
+            Saved::default()
         }
     }
 }

@@ -15,6 +15,7 @@ use aulos::control::{Control, HostInfo, registry_for};
 use aulos::house::{
     Cause, Command, Event, Loudness, SessionId, Settings, StationState, StationStatus,
 };
+use aulos::registry::store::Saved;
 use aulos_core::Lufs;
 use common::{FakeHouse, TWO_STATIONS, golden, hello, resolve};
 use serde_json::{Value, json};
@@ -41,7 +42,7 @@ fn control() -> (Arc<FakeHouse>, Control) {
     let house = Arc::new(FakeHouse::default());
     let host = HostInfo { name: "box".into(), os: "Debian".into(), arch: "x86_64".into() };
     let registry = registry_for(&resolved, 1);
-    (house.clone(), Control::new(Arc::new(resolved), house, host, registry, Vec::new()))
+    (house.clone(), Control::new(Arc::new(resolved), house, host, registry, Saved::default()))
 }
 
 fn call(control: &Control, method: &str, params: &Value) -> Value {
@@ -115,6 +116,14 @@ fn calls(one: &Value, two: &Value) -> Vec<(&'static str, Value)> {
         ("Stream.Control", json!({ "id": "nope", "command": "play" })),
         ("Stream.SetProperty", json!({ "id": "default", "property": "shuffle", "value": true })),
         ("Stream.AddStream", json!({ "streamUri": "pipe:///tmp/x?name=x" })),
+        ("Stream.AddStream", json!({ "streamUri": "process:///bin/sh?name=x" })),
+        ("Stream.AddStream", json!({ "streamUri": "tcp://192.0.2.1:4953?mode=client" })),
+        (
+            "Stream.AddStream",
+            json!({ "streamUri": "tcp://192.0.2.1:4953?name=a b&mode=client&codec=pcm&chunk_ms=20" }),
+        ),
+        ("Group.SetStream", json!({ "id": one, "stream_id": "a b" })),
+        ("Stream.RemoveStream", json!({ "id": "a b" })),
         ("Stream.RemoveStream", json!({ "id": "nope" })),
         ("Stream.RemoveStream", json!({ "id": "default" })),
         ("Stream.SetMeta", json!({ "id": "default", "meta": {} })),
@@ -125,6 +134,16 @@ fn calls(one: &Value, two: &Value) -> Vec<(&'static str, Value)> {
         ("Aulos.GetLoudness", json!({ "station": "nope" })),
         ("Aulos.ResetLoudness", json!({ "station": "kitchen radio" })),
         ("Aulos.ResetLoudness", json!({})),
+        ("Aulos.SetVolume", json!({ "client": "a", "delta": -3 })),
+        ("Aulos.SetVolume", json!({ "group": one, "percent": 50 })),
+        ("Aulos.SetVolume", json!({ "group": one, "percent": 50, "delta": 1 })),
+        ("Aulos.SetVolume", json!({ "client": "a" })),
+        ("Aulos.SetVolumeCap", json!({ "client": "a", "percent": 40 })),
+        ("Aulos.SavePreset", json!({ "name": "night" })),
+        ("Aulos.ApplyPreset", json!({ "name": "night", "volumes": true })),
+        ("Aulos.ApplyPreset", json!({ "name": "nope" })),
+        ("Aulos.GetPresets", json!({})),
+        ("Aulos.DeletePreset", json!({ "name": "night" })),
         ("Server.DeleteClient", json!({ "id": "b" })),
         ("Server.DeleteClient", json!({ "id": "b" })),
     ]

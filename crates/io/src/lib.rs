@@ -18,4 +18,4 @@ mod worker;
 
 pub use clock::SystemClock;
 pub use pool::{CodecPool, Job, Step};
-pub use worker::Workers;
+pub use worker::{Place, Workers};

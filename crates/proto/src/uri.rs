@@ -178,6 +178,20 @@ fn decode(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// A path or a value in a form that [`Uri`] gives back unchanged.
+#[must_use]
+pub fn encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if "%?#&=+@".contains(c) || c.is_control() || c.is_whitespace() {
+            out.extend(c.encode_utf8(&mut [0; 4]).bytes().map(|byte| format!("%{byte:02X}")));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
 fn hex(digits: &[u8; 2]) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let [high, low] = *digits;
@@ -272,6 +286,12 @@ mod tests {
                         (first.host, first.port, first.last_port));
                 }
             }
+        }
+
+        #[test]
+        fn what_is_encoded_here_comes_back(value in "\\PC{0,30}") {
+            let uri = uri(&format!("x://h/?v={}", encode(&value)));
+            prop_assert_eq!(uri.get("v"), Some(value.as_str()));
         }
 
         #[test]

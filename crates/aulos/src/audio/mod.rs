@@ -13,13 +13,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use aulos_core::Span;
 use aulos_io::reactor::{self, Context, EventSink};
-use aulos_io::{CodecPool, Workers};
+use aulos_io::{CodecPool, Place, Workers};
 use aulos_proto::snap::wire::ServerSettings;
 use aulos_rt::{Publisher, Reader};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::config::Resolved;
+use crate::config::{Resolved, Station};
 use crate::house::{
     Command, Event, Full, Greeting, Hello, House, ListenSink, SessionId, Settings, StationStatus,
 };
@@ -36,7 +36,8 @@ struct Inner {
     context: Context,
     workers: Workers,
     codecs: CodecPool,
-    stations: Vec<Running>,
+    /// By number; none where a station was removed.
+    stations: Vec<Option<Running>>,
 }
 
 /// A station as the control plane sees it.
@@ -47,6 +48,7 @@ struct Running {
     sources: Vec<Watch>,
     /// How often its loudness has been measured anew, and where that is told.
     resets: (u64, Publisher<u64>),
+    place: Place,
 }
 
 impl Audio {
@@ -64,13 +66,12 @@ impl Audio {
         let sink: Arc<dyn EventSink> = Arc::new(Sink(events));
         let mut inner = Inner {
             context: Context::start(threads, &sink)?,
-            workers: Workers::start(threads.min(config.stations.len()))?,
+            workers: Workers::start(threads)?,
             codecs: CodecPool::start(threads)?,
             stations: Vec::new(),
         };
         for station in &config.stations {
-            let running = stations::start(station, &mut inner)?;
-            inner.stations.push(running);
+            stations::start(station, &mut inner)?;
         }
         inner.context.listen(listener)?;
         Ok(Self { inner: Mutex::new(inner) })
@@ -117,25 +118,43 @@ impl House for Audio {
 
     fn status(&self, station: usize) -> StationStatus {
         self.with(|inner| {
-            inner.stations.get_mut(station).map_or_else(StationStatus::default, view::status)
+            let running = inner.stations.get_mut(station).and_then(Option::as_mut);
+            running.map_or_else(StationStatus::default, view::status)
         })
     }
 
     fn reset_loudness(&self, station: usize) {
         self.with(|inner| {
-            if let Some(Running { resets: (count, publisher), .. }) =
-                inner.stations.get_mut(station)
-            {
+            let running = inner.stations.get_mut(station).and_then(Option::as_mut);
+            if let Some(Running { resets: (count, publisher), .. }) = running {
                 *count += 1;
                 publisher.publish(*count);
             }
         });
     }
 
+    fn add_station(&self, station: &Station) -> io::Result<usize> {
+        self.with(|inner| stations::start(station, inner))
+    }
+
+    fn remove_station(&self, number: usize) {
+        self.with(|inner| {
+            if let Some(running) = inner.stations.get_mut(number).and_then(Option::take) {
+                inner.workers.remove(running.place);
+                inner.context.remove_station(number);
+            }
+        });
+    }
+
+    fn tidy(&self) {
+        self.with(|inner| inner.workers.tidy());
+    }
+
     fn counters(&self) -> Vec<(&'static str, u64)> {
         self.with(|inner| {
             let reactors = inner.context.stats();
-            let mut stations = inner.stations.iter_mut().map(|station| *station.status.read());
+            let mut stations =
+                inner.stations.iter_mut().flatten().map(|station| *station.status.read());
             view::counters(&reactors, &mut stations)
         })
     }
@@ -145,7 +164,10 @@ impl ListenSink for Audio {
     fn accept(&self, socket: TcpStream, _peer: SocketAddr, read: Vec<u8>) {
         self.with(|inner| {
             let name = view::listen_name(&read);
-            match inner.stations.iter().position(|station| Some(&station.name) == name.as_ref()) {
+            let named = |station: &Option<Running>| {
+                station.as_ref().is_some_and(|station| Some(&station.name) == name.as_ref())
+            };
+            match inner.stations.iter().position(named) {
                 Some(station) => inner.context.stream_to(socket, station),
                 None => view::refuse(socket),
             }

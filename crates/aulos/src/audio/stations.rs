@@ -15,8 +15,8 @@ use aulos_rt::ring::{Consumer, Producer, ring};
 use super::{Inner, Running, sources};
 use crate::config::Station;
 
-/// Opens the sources, makes the station, and lets a worker run it.
-pub(super) fn start(config: &Station, inner: &mut Inner) -> io::Result<Running> {
+/// Opens the sources, makes the station, lets a worker run it, and gives its number.
+pub(super) fn start(config: &Station, inner: &mut Inner) -> io::Result<usize> {
     let chunk = Span::from_millis(i64::from(config.chunk_ms));
     let buffer = Span::from_millis(i64::from(config.buffer_ms));
     let quantum = config.spec.rate.frames(chunk);
@@ -40,7 +40,11 @@ pub(super) fn start(config: &Station, inner: &mut Inner) -> io::Result<Running> 
     let now = SystemClock::now();
     let (published, status) = aulos_rt::latest(StationStatus::new(now));
     let pool = pool(&channel, quantum);
-    inner.context.add_station(&channel, taps);
+    let free = inner.stations.iter().position(Option::is_none);
+    match free {
+        Some(number) => inner.context.replace_station(number, &channel, taps),
+        None => inner.context.add_station(&channel, taps),
+    }
     let wishes = station::Config {
         quantum,
         switch: switch::Config {
@@ -52,8 +56,13 @@ pub(super) fn start(config: &Station, inner: &mut Inner) -> io::Result<Running> 
     };
     let mut station = station::Station::new(wishes, now, inputs, encoder, pool, outputs, published);
     let resets = (0, station.loudness_resets());
-    inner.workers.add(station);
-    Ok(Running { name: config.name.clone(), status, sources: watches, resets })
+    let place = inner.workers.add(station);
+    let running = Running { name: config.name.clone(), status, sources: watches, resets, place };
+    match free.and_then(|number| inner.stations.get_mut(number)) {
+        Some(slot) => *slot = Some(running),
+        None => inner.stations.push(Some(running)),
+    }
+    Ok(free.unwrap_or(inner.stations.len() - 1))
 }
 
 /// Buffers for every chunk that a log or a ring can hold, and for those that are being written.

@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use aulos_proto::uri::encode;
+
 /// The surroundings of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
@@ -62,10 +64,3 @@ name    = "default"
 codec   = "flac"
 sources = ["pipe://FIFO", "demo://"]
 "#;
-
-/// A path in a form that a URI gives back unchanged.
-fn encode(path: &str) -> String {
-    let plain = |c: char| !"%?#&= +@".contains(c) && !c.is_ascii_control();
-    let escape = |c: char| if plain(c) { c.to_string() } else { format!("%{:02X}", u32::from(c)) };
-    path.chars().map(escape).collect()
-}

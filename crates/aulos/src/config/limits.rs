@@ -32,6 +32,8 @@ pub const SILENCE_DBFS: RangeInclusive<f64> = -120.0..=0.0;
 pub const SILENCE_S: RangeInclusive<f64> = 0.1..=86_400.0;
 /// More would be a fault in the unit; the limiter is not built yet.
 pub const GAIN_DB: RangeInclusive<f64> = -60.0..=20.0;
+/// Snapcast's scale of volumes.
+pub const VOLUME: RangeInclusive<u32> = 0..=100;
 /// The level of a tone.
 pub const TONE_DBFS: RangeInclusive<f64> = -120.0..=0.0;
 /// Bytes of a configuration file: a thousand stations need a fifth of it.

@@ -15,18 +15,22 @@ mod problem;
 mod read;
 mod resolve;
 mod source;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod tree;
 
 pub use env::Environment;
 pub use model::{
-    Config, HttpConfig, ListenConfig, SilenceConfig, SourceEntry, StationConfig, StreamsConfig,
-    SwitchConfig,
+    ClientsConfig, Config, HttpConfig, ListenConfig, PluginConfig, SilenceConfig, SourceEntry,
+    StationConfig, StreamsConfig, SwitchConfig,
 };
 pub use problem::{At, ConfigError, Place, Problem};
-pub use resolve::{Endpoint, Http, Listen, Resolved, Silence, Source, Station, Streams, Switch};
+pub use resolve::{
+    Clients, Endpoint, Http, Listen, Plugin, Resolved, Silence, Source, Station, Streams, Switch,
+};
 pub use source::{PipeMode, SourceConfig};
+pub use stream::{StreamUri, StreamUriError};
 
 use problem::Problems;
 use tree::{Entry, Node, Value};

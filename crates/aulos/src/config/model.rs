@@ -4,7 +4,7 @@
 
 use super::limits::{
     BUFFER_MS, CHUNK_MS, CROSSFADE_MS, GAIN_DB, HOLD_IN_S, INPUT_BUFFER_MS, SILENCE_DBFS,
-    SILENCE_S, TIMEOUT_MS,
+    SILENCE_S, TIMEOUT_MS, VOLUME,
 };
 use super::problem::{At, Place, Problems};
 use super::read::{Table, missing};
@@ -21,6 +21,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// `[streams]`.
     pub streams: StreamsConfig,
+    /// `[clients]`.
+    pub clients: ClientsConfig,
     /// `[[station]]`.
     pub stations: Vec<StationConfig>,
 }
@@ -59,6 +61,21 @@ pub struct HttpConfig {
     pub names: Vec<At<String>>,
 }
 
+/// `[clients]`: how loud.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientsConfig {
+    /// Of a client that has never been seen, 0 to 100.
+    pub initial_volume: u32,
+    /// No client gets louder than this.
+    pub volume_cap: u32,
+}
+
+impl Default for ClientsConfig {
+    fn default() -> Self {
+        Self { initial_volume: 100, volume_cap: 100 }
+    }
+}
+
 /// `[streams]`: what a remote controller may add.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StreamsConfig {
@@ -91,6 +108,17 @@ pub struct StationConfig {
     pub switch: SwitchConfig,
     /// What counts as silence.
     pub silence: SilenceConfig,
+    /// The program that tells what is played.
+    pub plugin: Option<PluginConfig>,
+}
+
+/// `plugin`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PluginConfig {
+    /// The program.
+    pub script: At<String>,
+    /// Its arguments in one text.
+    pub params: String,
 }
 
 impl Default for StationConfig {
@@ -105,6 +133,7 @@ impl Default for StationConfig {
             sources: Vec::new(),
             switch: SwitchConfig::default(),
             silence: SilenceConfig::default(),
+            plugin: None,
         }
     }
 }
@@ -202,10 +231,22 @@ pub(super) fn read(root: &Node, problems: &Problems) -> Config {
         table.finish();
         streams
     });
+    let mut clients = ClientsConfig::default();
+    if let Some(node) = table.node("clients") {
+        let mut table = Table::new(node, "[clients]", problems);
+        let mut read = |key, slot: &mut u32| {
+            if let Some(percent) = table.number(key, "percent", VOLUME) {
+                *slot = percent.value;
+            }
+        };
+        read("initial_volume", &mut clients.initial_volume);
+        read("volume_cap", &mut clients.volume_cap);
+        table.finish();
+    }
     table.not_yet("relay", "leave [[relay]] out; stations work");
     table.not_yet("tls", "leave [tls] out, and put a proxy that speaks TLS in front");
     table.finish();
-    Config { state_dir, listen, http, streams, stations }
+    Config { state_dir, listen, http, streams, clients, stations }
 }
 
 fn read_listen(mut table: Table<'_>, problems: &Problems) -> ListenConfig {
@@ -269,6 +310,15 @@ fn read_station(index: usize, node: &Node, problems: &Problems) -> StationConfig
     }
     if let Some(node) = table.node("silence") {
         station.silence = read_silence(node, &label, problems);
+    }
+    if let Some(node) = table.node("plugin") {
+        let mut table = Table::new(node, format!("plugin of {label}"), problems);
+        let nothing = At { value: String::new(), at: node.at };
+        station.plugin = Some(PluginConfig {
+            script: table.text("script").unwrap_or(nothing),
+            params: table.text("params").map_or_else(String::new, |params| params.value),
+        });
+        table.finish();
     }
     table.not_yet("normalize", "leave it out: the loudness of this station is not changed");
     table.not_yet("record", "leave it out, or record with a client for now");

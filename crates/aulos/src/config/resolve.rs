@@ -28,6 +28,8 @@ pub struct Resolved {
     pub http: Http,
     /// What a remote controller may add.
     pub streams: Streams,
+    /// How loud clients are.
+    pub clients: Clients,
     /// At least one.
     pub stations: Vec<Station>,
 }
@@ -50,6 +52,15 @@ pub struct Http {
     pub doc_root: Option<PathBuf>,
     /// Names under which a browser may reach us, in lower case.
     pub names: Vec<String>,
+}
+
+/// How loud clients are, 0 to 100.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clients {
+    /// Of a client that has never been seen.
+    pub initial_volume: u8,
+    /// No client gets louder.
+    pub volume_cap: u8,
 }
 
 /// What a remote controller may add.
@@ -108,6 +119,17 @@ pub struct Station {
     pub switch: Switch,
     /// What counts as silence.
     pub silence: Silence,
+    /// The program that tells what is played, and controls it.
+    pub plugin: Option<Plugin>,
+}
+
+/// A control script: a program that speaks JSON-RPC on its standard input and output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plugin {
+    /// The program; below `plugin_dir` unless it is a whole path.
+    pub script: PathBuf,
+    /// Its arguments in one text, as it was written.
+    pub params: String,
 }
 
 /// One source of a station.
@@ -172,6 +194,10 @@ pub(super) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
         listen: listen(&config.listen, problems),
         http: http(&config.http, problems),
         streams: streams(&config.streams, problems),
+        clients: Clients {
+            initial_volume: u8::try_from(config.clients.initial_volume).unwrap_or(100),
+            volume_cap: u8::try_from(config.clients.volume_cap).unwrap_or(100),
+        },
         stations: config.stations.iter().map(|config| station(config, problems)).collect(),
     }
 }
@@ -268,7 +294,7 @@ pub(super) fn endpoint(text: &str, host: Option<&str>, port: Option<u16>) -> Opt
     (name.chars().all(plain) && !name.is_empty()).then(|| Endpoint { host: name.to_owned(), port })
 }
 
-fn station(config: &StationConfig, problems: &Problems) -> Station {
+pub(super) fn station(config: &StationConfig, problems: &Problems) -> Station {
     let name = config.name.as_ref().map_or_else(String::new, |name| check_name(name, problems));
     let codec = config.codec.value.parse::<Codec>().unwrap_or_else(|_| {
         let message = format!("`{}` is not a codec", config.codec.value);
@@ -309,6 +335,13 @@ fn station(config: &StationConfig, problems: &Problems) -> Station {
         sources: sources(config, problems),
         switch: switch(&config.switch),
         silence: silence(config.silence),
+        plugin: config.plugin.as_ref().map(|plugin| {
+            if plugin.script.value.is_empty() {
+                let hint = "plugin = { script = \"meta_mpd.py\" }";
+                problems.hint(plugin.script.at, "`plugin` has no `script`", hint);
+            }
+            Plugin { script: PathBuf::from(&plugin.script.value), params: plugin.params.clone() }
+        }),
     }
 }
 

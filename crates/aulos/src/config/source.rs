@@ -335,6 +335,6 @@ const STATION_KEYS: [(&str, &str); 6] = [
     ("chunk_ms", "write `chunk_ms` into the [[station]]"),
     ("buffer_ms", "write `buffer_ms` into the [[station]]"),
     ("idle_threshold", "write `silence = { below_dbfs = -60.0, for_s = 10 }`"),
-    ("controlscript", "control scripts are not built yet in this version"),
-    ("controlscriptparams", "control scripts are not built yet in this version"),
+    ("controlscript", "write `plugin = { script = \"...\" }` into the [[station]]"),
+    ("controlscriptparams", "write `plugin = { script = \"...\", params = \"...\" }`"),
 ];

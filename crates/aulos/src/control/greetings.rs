@@ -58,6 +58,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::config::Station;
     use crate::house::{Command, Event, Full, Hello, SessionId, StationStatus};
     use crate::registry::{StationInfo, Wall};
 
@@ -103,6 +104,10 @@ mod tests {
             StationStatus::default()
         }
         fn reset_loudness(&self, _: usize) {}
+        fn add_station(&self, _: &Station) -> std::io::Result<usize> {
+            Ok(0)
+        }
+        fn remove_station(&self, _: usize) {}
         fn counters(&self) -> Vec<(&'static str, u64)> {
             vec![]
         }

@@ -3,11 +3,11 @@
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
-use super::State;
 use super::rpc::{internal, no_method};
-use crate::registry::{Effects, NotFound, client_json, group_json};
+use super::{State, house_methods, playing};
+use crate::registry::{Effects, NotFound, Notice, client_json, group_json};
 
-type Answer = Result<Value, RpcError>;
+pub(super) type Answer = Result<Value, RpcError>;
 
 /// A method: its name, what it is for, and what carries it out.
 struct Method {
@@ -22,7 +22,7 @@ pub(super) fn run(state: &mut State<'_>, method: &str, params: &Value) -> Answer
     (method.ok_or_else(no_method)?.run)(state, params)
 }
 
-const METHODS: [Method; 22] = [
+const METHODS: [Method; 28] = [
     Method {
         name: "Server.GetStatus",
         description: "groups, clients, streams and the server itself",
@@ -37,7 +37,7 @@ const METHODS: [Method; 22] = [
         name: "Server.DeleteClient",
         description: "forget a client",
         run: |state, params| {
-            let effects = state.registry.delete_client(text(params, "id")?)?;
+            let effects = state.inner.registry.delete_client(text(params, "id")?)?;
             state.keep(effects);
             Ok(state.status())
         },
@@ -56,7 +56,8 @@ const METHODS: [Method; 22] = [
         name: "Client.GetStatus",
         description: "one client",
         run: |state, params| {
-            let (_, client) = state.registry.client(text(params, "id")?).ok_or(NotFound::Client)?;
+            let (_, client) =
+                state.inner.registry.client(text(params, "id")?).ok_or(NotFound::Client)?;
             Ok(json!({ "client": client_json(client) }))
         },
     },
@@ -70,9 +71,12 @@ const METHODS: [Method; 22] = [
         description: "set by how many milliseconds a client's device is late",
         run: |state, params| {
             let id = text(params, "id")?;
-            let effects = state.registry.set_latency(id, whole(&params["latency"], "latency")?)?;
+            let effects =
+                state.inner.registry.set_latency(id, whole(&params["latency"], "latency")?)?;
             state.keep(effects);
-            Ok(json!({ "latency": state.registry.client(id).map(|(_, client)| client.latency_ms) }))
+            Ok(
+                json!({ "latency": state.inner.registry.client(id).map(|(_, client)| client.latency_ms) }),
+            )
         },
     },
     Method {
@@ -80,16 +84,16 @@ const METHODS: [Method; 22] = [
         description: "name a client",
         run: |state, params| {
             let id = text(params, "id")?;
-            let effects = state.registry.set_client_name(id, text(params, "name")?)?;
+            let effects = state.inner.registry.set_client_name(id, text(params, "name")?)?;
             state.keep(effects);
-            Ok(json!({ "name": state.registry.client(id).map(|(_, client)| &client.name) }))
+            Ok(json!({ "name": state.inner.registry.client(id).map(|(_, client)| &client.name) }))
         },
     },
     Method {
         name: "Group.GetStatus",
         description: "one group",
         run: |state, params| {
-            let group = state.registry.group(text(params, "id")?).ok_or(NotFound::Group)?;
+            let group = state.inner.registry.group(text(params, "id")?).ok_or(NotFound::Group)?;
             Ok(json!({ "group": group_json(group) }))
         },
     },
@@ -98,7 +102,7 @@ const METHODS: [Method; 22] = [
         description: "mute a group, or end that",
         run: |state, params| {
             let mute = params["mute"].as_bool().ok_or_else(|| wanted("mute", "true or false"))?;
-            let effects = state.registry.set_mute(text(params, "id")?, mute)?;
+            let effects = state.inner.registry.set_mute(text(params, "id")?, mute)?;
             Ok(state.with(effects, json!({ "mute": mute })))
         },
     },
@@ -107,8 +111,10 @@ const METHODS: [Method; 22] = [
         description: "let a group play another stream",
         run: |state, params| {
             let stream = text(params, "stream_id")?;
-            let effects = state.registry.set_stream(text(params, "id")?, stream)?;
-            Ok(state.with(effects, json!({ "stream_id": stream })))
+            let effects = state.inner.registry.set_stream(text(params, "id")?, stream)?;
+            state.keep(effects);
+            let group = state.inner.registry.group(text(params, "id")?).ok_or(NotFound::Group)?;
+            Ok(json!({ "stream_id": group.station }))
         },
     },
     Method {
@@ -121,53 +127,47 @@ const METHODS: [Method; 22] = [
         description: "name a group",
         run: |state, params| {
             let id = text(params, "id")?;
-            let effects = state.registry.set_group_name(id, text(params, "name")?)?;
+            let effects = state.inner.registry.set_group_name(id, text(params, "name")?)?;
             state.keep(effects);
-            Ok(json!({ "name": state.registry.group(id).map(|group| &group.name) }))
+            Ok(json!({ "name": state.inner.registry.group(id).map(|group| &group.name) }))
         },
     },
     Method {
         name: "Stream.Control",
-        description: "play, pause, seek; no stream of this version can",
+        description: "play, pause, stop, next, previous, seek; by the stream's control script",
         run: |state, params| {
-            state.registry.station(text(params, "id")?).ok_or(NotFound::Station)?;
-            Err(match text(params, "command")? {
-                "next" => RpcError::new(2, "Stream property canGoNext is false"),
-                "previous" => RpcError::new(3, "Stream property canGoPrevious is false"),
-                "play" => RpcError::new(4, "Stream property canPlay is false"),
-                "pause" | "playPause" => RpcError::new(5, "Stream property canPause is false"),
-                "seek" | "setPosition" => RpcError::new(6, "Stream property canSeek is false"),
-                "stop" => RpcError::new(7, "Stream property canControl is false"),
-                other => RpcError::invalid_params(&format!("Command '{other}' not supported")),
-            })
+            let (_, slot) = state.inner.slot(text(params, "id")?).ok_or(NotFound::Station)?;
+            playing::control(slot, text(params, "command")?, params)
         },
     },
     Method {
         name: "Stream.SetProperty",
-        description: "loop, shuffle, rate; no stream of this version can",
+        description: "loop, shuffle, volume, mute, rate; by the stream's control script",
         run: |state, params| {
-            state.registry.station(text(params, "id")?).ok_or(NotFound::Station)?;
-            Err(RpcError::new(7, "Stream property canControl is false"))
+            let (_, slot) = state.inner.slot(text(params, "id")?).ok_or(NotFound::Station)?;
+            playing::set_property(slot, text(params, "property")?, &params["value"])
         },
     },
     Method {
         name: "Stream.AddStream",
-        description: "make a stream; not built yet",
-        run: |_, params| {
-            text(params, "streamUri")?;
-            Err(internal(CONFIGURED))
+        description: "make a stream out of its address",
+        run: |state, params| {
+            let uri = text(params, "streamUri")?;
+            let id = state.control.add_stream(state.inner, uri, true)?;
+            state.keep(Effects { save: true, notices: vec![Notice::Server], ..Effects::default() });
+            Ok(json!({ "id": id, "stream_id": id }))
         },
     },
     Method {
         name: "Stream.RemoveStream",
-        description: "remove a stream; not built yet",
+        description: "remove a stream that was added",
         run: |state, params| {
             let id = text(params, "id")?;
-            match state.registry.station(id) {
-                Some(_) => Err(internal(CONFIGURED)),
-                // As snapserver has it: what is not there is as good as removed.
-                None => Ok(json!({ "id": id, "stream_id": id })),
-            }
+            let number = state.inner.slot(id).map(|(number, _)| number);
+            let effects = state.control.remove_stream(state.inner, id)?;
+            state.keep(effects);
+            state.ended.extend(number);
+            Ok(json!({ "id": id, "stream_id": id }))
         },
     },
     Method {
@@ -197,14 +197,41 @@ const METHODS: [Method; 22] = [
             Ok(json!({ "station": name }))
         },
     },
+    Method {
+        name: "Aulos.SetVolume",
+        description: "set the volume of a client or of a group, or change it by a number",
+        run: house_methods::set_volume,
+    },
+    Method {
+        name: "Aulos.SetVolumeCap",
+        description: "say how loud a client may get",
+        run: house_methods::set_cap,
+    },
+    Method {
+        name: "Aulos.GetPresets",
+        description: "every arrangement of groups that was saved",
+        run: |state, _| Ok(house_methods::presets(state)),
+    },
+    Method {
+        name: "Aulos.SavePreset",
+        description: "keep the groups as they are under a name",
+        run: house_methods::save_preset,
+    },
+    Method {
+        name: "Aulos.ApplyPreset",
+        description: "put the groups back as they were",
+        run: house_methods::apply_preset,
+    },
+    Method {
+        name: "Aulos.DeletePreset",
+        description: "forget an arrangement",
+        run: house_methods::delete_preset,
+    },
 ];
-
-const CONFIGURED: &str =
-    "streams are made in the configuration file; at run time is not built yet in this version";
 
 fn set_volume(state: &mut State<'_>, params: &Value) -> Answer {
     let id = text(params, "id")?;
-    state.registry.client(id).ok_or(NotFound::Client)?;
+    state.inner.registry.client(id).ok_or(NotFound::Client)?;
     let volume = &params["volume"];
     if !volume.is_object() {
         return Err(wanted("volume", "an object with percent, muted or both"));
@@ -217,9 +244,9 @@ fn set_volume(state: &mut State<'_>, params: &Value) -> Answer {
         Value::Null => None,
         muted => Some(muted.as_bool().ok_or_else(|| wanted("volume.muted", "true or false"))?),
     };
-    let effects = state.registry.set_volume(id, percent, muted)?;
+    let effects = state.inner.registry.set_volume(id, percent, muted)?;
     state.keep(effects);
-    let (_, client) = state.registry.client(id).ok_or(NotFound::Client)?;
+    let (_, client) = state.inner.registry.client(id).ok_or(NotFound::Client)?;
     Ok(json!({ "volume": client_json(client)["config"]["volume"] }))
 }
 
@@ -229,7 +256,7 @@ fn set_clients(state: &mut State<'_>, params: &Value) -> Answer {
     let clients = params["clients"].as_array().ok_or_else(ids)?;
     let clients: Option<Vec<String>> =
         clients.iter().map(|id| id.as_str().map(str::to_owned)).collect();
-    let effects = state.registry.set_clients(id, &clients.ok_or_else(ids)?)?;
+    let effects = state.inner.registry.set_clients(id, &clients.ok_or_else(ids)?)?;
     state.keep(effects);
     Ok(state.status())
 }
@@ -243,19 +270,19 @@ fn describe(method: &Method) -> Value {
     })
 }
 
-fn text<'a>(params: &'a Value, key: &str) -> Result<&'a str, RpcError> {
+pub(super) fn text<'a>(params: &'a Value, key: &str) -> Result<&'a str, RpcError> {
     params[key].as_str().ok_or_else(|| wanted(key, "text"))
 }
 
 /// A whole number, also where it was written with a fraction of zero; clamped to 64 bits.
-fn whole(value: &Value, key: &str) -> Result<i64, RpcError> {
+pub(super) fn whole(value: &Value, key: &str) -> Result<i64, RpcError> {
     // Saturates; what is wanted is far smaller and clamped by the registry.
     #[allow(clippy::cast_possible_truncation, reason = "see above")]
     let number = value.as_i64().or_else(|| value.as_f64().map(|number| number.round() as i64));
     number.ok_or_else(|| wanted(key, "a number"))
 }
 
-fn wanted(key: &str, kind: &str) -> RpcError {
+pub(super) fn wanted(key: &str, kind: &str) -> RpcError {
     RpcError::invalid_params(&format!("`{key}` must be {kind}"))
 }
 

@@ -5,16 +5,23 @@
 //! in the same order; the rejected alternative, an actor with a queue, gives the same order and
 //! makes each request wait for two hops. The audio does not know of this lock.
 
+mod art;
 mod greetings;
+mod house_methods;
 mod methods;
+mod notices;
 mod outbox;
 mod peers;
+mod playing;
+pub mod plugin;
 mod rpc;
 mod shape;
+mod streams;
 pub mod tcp;
 
 pub use peers::{Inbox, PeerId};
 pub use shape::HostInfo;
+pub use streams::MAX_ADDED;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,16 +32,21 @@ use tokio::sync::watch;
 
 use crate::config::Resolved;
 use crate::house::{Event, House, StationStatus};
-use crate::registry::{Effects, Notice, Registry, StationInfo, Wall, client_json, store};
+use crate::registry::store::{self, Saved};
+use crate::registry::{Effects, Notice, Registry, StationInfo, Wall};
+use art::Art;
 use greetings::Greetings;
 use outbox::Outbox;
 use peers::Peers;
+use streams::Slot;
 
 /// The control plane. Everything takes `&self` and returns at once.
 pub struct Control {
     resolved: Arc<Resolved>,
     house: Arc<dyn House>,
     host: HostInfo,
+    /// Where pictures are fetched: `http://HOST:PORT`.
+    base_url: String,
     started: Instant,
     inner: Mutex<Inner>,
     /// Counts every change that a page has to show.
@@ -55,6 +67,9 @@ struct Inner {
     peers: Peers,
     outbox: Outbox,
     greetings: Greetings,
+    /// By the house's number; none where a station was removed.
+    slots: Vec<Option<Slot>>,
+    art: Art,
     /// What the stations were when anybody was last told, without what always changes.
     shown: Vec<StationStatus>,
     /// Somebody new has come, and controllers have not been told yet. A house that starts gets a
@@ -113,8 +128,10 @@ pub(crate) fn count(counter: &AtomicU64) {
 /// What one call sees and changes.
 pub(super) struct State<'a> {
     control: &'a Control,
-    registry: &'a mut Registry,
+    inner: &'a mut Inner,
     kept: &'a mut Vec<Effects>,
+    /// Stations that end once whoever plays them has been given another.
+    ended: &'a mut Vec<usize>,
 }
 
 impl State<'_> {
@@ -122,20 +139,25 @@ impl State<'_> {
         self.kept.push(effects);
     }
 
+    /// Something is to be saved that nobody has to hear of.
+    fn keep_saved(&mut self) {
+        self.keep(Effects { save: true, ..Effects::default() });
+    }
+
     fn status(&self) -> Value {
-        self.control.server_json(self.registry)
+        self.control.server_json(self.inner)
     }
 
     fn aulos_status(&self) -> Value {
-        self.control.status_json(self.registry)
+        self.control.status_json(self.inner)
     }
 
     fn station(&self, name: &str) -> Option<usize> {
-        self.control.resolved.stations.iter().position(|station| station.name == name)
+        self.inner.slot(name).map(|(number, _)| number)
     }
 
     fn loudness(&self, station: usize) -> Value {
-        self.control.loudness_json(station)
+        self.control.loudness_json(self.inner, station)
     }
 
     fn reset_loudness(&self, station: usize) {
@@ -150,44 +172,72 @@ impl Control {
         resolved: Arc<Resolved>,
         house: Arc<dyn House>,
         host: HostInfo,
-        mut registry: Registry,
-        saved: Vec<crate::registry::Group>,
+        registry: Registry,
+        saved: Saved,
     ) -> Self {
-        registry.restore(saved);
-        let shown = vec![StationStatus::default(); resolved.stations.len()];
-        let (peers, outbox) = (Peers::default(), Outbox::default());
-        let mut greetings = Greetings::default();
-        greetings.stale = true;
-        greetings.refresh(&registry, &*house);
-        Self {
+        let slots = resolved.stations.iter().map(|station| Some(Slot::new(station.clone(), None)));
+        let inner = Inner {
+            registry,
+            peers: Peers::default(),
+            outbox: Outbox::default(),
+            greetings: Greetings::default(),
+            shown: vec![StationStatus::default(); resolved.stations.len()],
+            slots: slots.collect(),
+            art: Art::default(),
+            update: false,
+            unsaved: None,
+        };
+        let control = Self {
+            base_url: format!("http://{}:{}", host.name, resolved.listen.http.port),
             resolved,
             house,
             host,
             started: Instant::now(),
-            inner: Mutex::new(Inner {
-                registry,
-                peers,
-                outbox,
-                greetings,
-                shown,
-                update: false,
-                unsaved: None,
-            }),
+            inner: Mutex::new(inner),
             revision: watch::Sender::new(0),
             counters: Counters::default(),
+        };
+        control.restore(saved);
+        control
+    }
+
+    /// Pictures are fetched from here: `http://HOST:PORT`.
+    #[must_use]
+    pub fn at(mut self, base_url: String) -> Self {
+        self.base_url = base_url;
+        self
+    }
+
+    /// Streams first: groups play them.
+    fn restore(&self, saved: Saved) {
+        let mut inner = self.lock();
+        for uri in saved.streams {
+            if let Err(error) = self.add_stream(&mut inner, &uri, false) {
+                let why = error.data.as_ref().and_then(Value::as_str).unwrap_or_default();
+                tracing::warn!(uri, "a stream that was added before cannot be made: {why}");
+            }
         }
+        let Inner { greetings, registry, .. } = &mut *inner;
+        registry.restore(saved.groups);
+        registry.restore_presets(saved.presets);
+        greetings.stale = true;
+        greetings.refresh(registry, &*self.house);
     }
 
     /// Answers a line of JSON-RPC; `from` does not hear of what it changes itself.
     pub fn request(&self, from: Option<PeerId>, line: &[u8]) -> Option<String> {
         let mut inner = self.lock();
-        let mut kept = Vec::new();
+        let (mut kept, mut ended) = (Vec::new(), Vec::new());
         let answer = rpc::answer(line, |method, params| {
-            let mut state = State { control: self, registry: &mut inner.registry, kept: &mut kept };
+            let mut state =
+                State { control: self, inner: &mut inner, kept: &mut kept, ended: &mut ended };
             let answer = methods::run(&mut state, method, params);
             // Others hear of each change before the next one is made.
             for effects in kept.drain(..) {
                 self.carry_out(&mut inner, effects, from);
+            }
+            for number in ended.drain(..) {
+                self.house.remove_station(number);
             }
             answer
         });
@@ -216,20 +266,26 @@ impl Control {
         inner.outbox.flush(&*self.house);
         let Inner { greetings, registry, .. } = &mut *inner;
         greetings.refresh(registry, &*self.house);
+        self.house.tidy();
         self.tell_update(&mut inner);
-        for (index, station) in self.resolved.stations.iter().enumerate() {
-            let status = self.house.status(index).at_rest();
-            let Some(shown) = inner.shown.get_mut(index).filter(|shown| **shown != status) else {
-                continue;
-            };
-            let (before, now) = (shown.state, status.state);
-            *shown = status;
-            self.changed();
-            if before != now {
-                let stream = shape::stream(station, now);
-                let params = json!({ "id": station.name, "stream": stream });
-                self.tell(&mut inner, None, "Stream.OnUpdate", params);
-            }
+        for number in 0..inner.slots.len() {
+            self.look_at(&mut inner, number);
+        }
+    }
+
+    /// Tells what a station does, if that is something else than before.
+    fn look_at(&self, inner: &mut Inner, number: usize) {
+        let status = self.house.status(number).at_rest();
+        let Some(slot) = inner.slots.get(number).and_then(Option::as_ref) else { return };
+        let Some(shown) = inner.shown.get_mut(number).filter(|shown| **shown != status) else {
+            return;
+        };
+        let (before, now) = (shown.state, status.state);
+        *shown = status;
+        self.changed();
+        if before != now {
+            let params = json!({ "id": slot.station.name, "stream": shape::stream(slot, now) });
+            self.tell(inner, None, "Stream.OnUpdate", params);
         }
     }
 
@@ -247,21 +303,23 @@ impl Control {
     pub fn unsaved(&self, deadline: Instant) -> Option<String> {
         let mut inner = self.lock();
         inner.unsaved.take_if(|since| *since <= deadline)?;
-        Some(store::render(inner.registry.groups()))
+        let registry = &inner.registry;
+        Some(store::render(registry.groups(), &inner.added(), registry.presets()))
     }
 
     /// Our own status: stations, sources, levels, clients, counters.
     #[must_use]
     pub fn status(&self) -> Value {
-        self.status_json(&self.lock().registry)
+        self.status_json(&self.lock())
     }
 
     /// The levels and the loudness of every station, for meters.
     #[must_use]
     pub fn levels(&self) -> Value {
-        let stations = self.resolved.stations.iter().enumerate();
-        stations
-            .map(|(index, station)| {
+        let inner = self.lock();
+        inner
+            .slots()
+            .map(|(index, Slot { station, .. })| {
                 let status = self.house.status(index);
                 let active = status.active.and_then(|index| station.sources.get(index));
                 json!({
@@ -304,14 +362,14 @@ impl Control {
         // Nobody hears of a client that he does not know.
         self.tell_update(inner);
         for notice in effects.notices {
-            let (method, params) = self.render(&inner.registry, &notice);
+            let (method, params) = self.render(inner, &notice);
             self.tell(inner, from, method, params);
         }
     }
 
     fn tell_update(&self, inner: &mut Inner) {
         if std::mem::take(&mut inner.update) && inner.peers.any_but(None) {
-            let server = self.server_json(&inner.registry);
+            let server = self.server_json(inner);
             self.tell(inner, None, "Server.OnUpdate", server);
         }
     }
@@ -325,50 +383,18 @@ impl Control {
         self.counters.controllers_cut_slow.fetch_add(cut, Ordering::Relaxed);
     }
 
-    fn render(&self, registry: &Registry, notice: &Notice) -> (&'static str, Value) {
-        let client = |id: &str| registry.client(id).map(|(_, client)| client_json(client));
-        let config = |id: &str, key: &str| client(id).map(|client| client["config"][key].clone());
-        let group = |id: &str| registry.group(id);
-        match notice {
-            Notice::Connected(id) => {
-                ("Client.OnConnect", json!({ "id": id, "client": client(id) }))
-            }
-            Notice::Disconnected(id) => {
-                ("Client.OnDisconnect", json!({ "id": id, "client": client(id) }))
-            }
-            Notice::Volume(id) => {
-                ("Client.OnVolumeChanged", json!({ "id": id, "volume": config(id, "volume") }))
-            }
-            Notice::Latency(id) => {
-                ("Client.OnLatencyChanged", json!({ "id": id, "latency": config(id, "latency") }))
-            }
-            Notice::ClientName(id) => {
-                ("Client.OnNameChanged", json!({ "id": id, "name": config(id, "name") }))
-            }
-            Notice::Mute(id) => {
-                ("Group.OnMute", json!({ "id": id, "mute": group(id).map(|group| group.muted) }))
-            }
-            Notice::Stream(id) => (
-                "Group.OnStreamChanged",
-                json!({ "id": id, "stream_id": group(id).map(|group| &group.station) }),
-            ),
-            Notice::GroupName(id) => (
-                "Group.OnNameChanged",
-                json!({ "id": id, "name": group(id).map(|group| &group.name) }),
-            ),
-            Notice::Server => ("Server.OnUpdate", self.server_json(registry)),
-        }
+    fn server_json(&self, inner: &Inner) -> Value {
+        let streams = inner
+            .slots()
+            .map(|(number, slot)| shape::stream(slot, self.house.status(number).state))
+            .collect();
+        shape::server(&self.host, &inner.registry, streams)
     }
 
-    fn server_json(&self, registry: &Registry) -> Value {
-        let state = |index| self.house.status(index).state;
-        shape::server(&self.host, registry, &self.resolved.stations, &state)
-    }
-
-    fn status_json(&self, registry: &Registry) -> Value {
-        let stations = self.resolved.stations.iter().enumerate().map(|(index, station)| {
-            let status: StationStatus = self.house.status(index);
-            shape::station(station, &status, registry)
+    fn status_json(&self, inner: &Inner) -> Value {
+        let stations = inner.slots().map(|(number, slot)| {
+            let status: StationStatus = self.house.status(number);
+            shape::station(slot, &status, &inner.registry)
         });
         let counters = self.counters.list().into_iter().chain(self.house.counters());
         let stations: Value = stations.collect();
@@ -383,14 +409,15 @@ impl Control {
         value
     }
 
-    fn loudness_json(&self, index: usize) -> Value {
-        let status = self.house.status(index);
-        let sources = self.resolved.stations.get(index).map_or(&[][..], |station| &station.sources);
+    fn loudness_json(&self, inner: &Inner, number: usize) -> Value {
+        let status = self.house.status(number);
+        let station = inner.slots.get(number).and_then(Option::as_ref).map(|slot| &slot.station);
+        let sources = station.map_or(&[][..], |station| &station.sources);
         let sources = sources.iter().zip(&status.source_loudness).map(|(source, loudness)| {
             json!({ "name": source.name, "loudness": shape::loudness(loudness) })
         });
         json!({
-            "station": self.resolved.stations.get(index).map(|station| &station.name),
+            "station": station.map(|station| &station.name),
             "loudness": shape::loudness(&status.loudness),
             "sources": sources.collect::<Vec<_>>(),
         })
@@ -410,7 +437,9 @@ pub fn registry_for(resolved: &Resolved, seed: u64) -> Registry {
         .stations
         .iter()
         .map(|station| StationInfo { name: station.name.clone(), buffer_ms: station.buffer_ms });
-    Registry::new(stations.collect(), seed)
+    let mut registry = Registry::new(stations.collect(), seed);
+    registry.set_loudness(resolved.clients.initial_volume, resolved.clients.volume_cap);
+    registry
 }
 
 /// How often [`Control::tick`] is called: ten times a second, as the page's meters are.

@@ -4,7 +4,7 @@ use aulos_core::{Db, Lufs};
 use aulos_proto::uri::Uri;
 use serde_json::{Map, Value, json};
 
-use crate::config::Station;
+use super::streams::Slot;
 use crate::house::{Loudness, SourceState, StationState, StationStatus};
 use crate::registry::{Registry, client_json, group_json};
 
@@ -37,13 +37,7 @@ impl HostInfo {
 const SNAPSERVER_VERSION: &str = "0.34.0";
 
 /// The whole of `Server.GetStatus`.
-pub(super) fn server(
-    host: &HostInfo,
-    registry: &Registry,
-    stations: &[Station],
-    status: &dyn Fn(usize) -> StationState,
-) -> Value {
-    let streams = stations.iter().enumerate().map(|(i, station)| stream(station, status(i)));
+pub(super) fn server(host: &HostInfo, registry: &Registry, streams: Vec<Value>) -> Value {
     let mut value = json!({ "server": {
         "server": {
             "host": { "arch": host.arch, "ip": "", "mac": "", "name": host.name, "os": host.os },
@@ -54,16 +48,18 @@ pub(super) fn server(
                 "version": SNAPSERVER_VERSION,
             },
         },
-        "streams": streams.collect::<Vec<_>>(),
     }});
     // Put in and not written above: `json!` copies the trees that it is given.
     value["server"]["groups"] = registry.groups().iter().map(group_json).collect();
+    value["server"]["streams"] = Value::Array(streams);
     value
 }
 
-/// A station as a stream: its first source stands for it.
-pub(super) fn stream(station: &Station, state: StationState) -> Value {
-    let uri = station.sources.first().and_then(|source| source.uri.parse::<Uri>().ok());
+/// A station as a stream: the address that added it stands for it, or its first source's.
+pub(super) fn stream(slot: &Slot, state: StationState) -> Value {
+    let station = &slot.station;
+    let first = || station.sources.first().and_then(|source| source.uri.parse::<Uri>().ok());
+    let uri = slot.added.clone().or_else(first);
     let part = |of: fn(&Uri) -> String| uri.as_ref().map_or_else(String::new, of);
     let (scheme, path) = (part(|uri| uri.scheme.clone()), part(|uri| uri.path.clone()));
     let (host, fragment) = (part(Uri::authority), part(|uri| uri.fragment.clone()));
@@ -78,7 +74,8 @@ pub(super) fn stream(station: &Station, state: StationState) -> Value {
         .iter()
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or("")))
         .collect();
-    let raw = format!("{scheme}://{host}{path}?{}", pairs.join("&"));
+    let made = || format!("{scheme}://{host}{path}?{}", pairs.join("&"));
+    let raw = slot.added.as_ref().map_or_else(made, |uri| uri.raw.clone());
     json!({
         "id": station.name,
         "status": match state {
@@ -94,19 +91,13 @@ pub(super) fn stream(station: &Station, state: StationState) -> Value {
             "fragment": fragment,
             "query": query,
         },
-        "properties": {
-            "canControl": false,
-            "canGoNext": false,
-            "canGoPrevious": false,
-            "canPause": false,
-            "canPlay": false,
-            "canSeek": false,
-        },
+        "properties": slot.properties,
     })
 }
 
 /// A station as our own API shows it.
-pub(super) fn station(station: &Station, status: &StationStatus, registry: &Registry) -> Value {
+pub(super) fn station(slot: &Slot, status: &StationStatus, registry: &Registry) -> Value {
+    let station = &slot.station;
     let sources = station.sources.iter().enumerate().map(|(index, source)| {
         let state = status.sources.get(index).cloned().unwrap_or_default();
         json!({
@@ -147,6 +138,8 @@ pub(super) fn station(station: &Station, status: &StationStatus, registry: &Regi
         "chunk_ms": station.chunk_ms,
         "buffer_ms": station.buffer_ms,
         "listeners": status.listeners,
+        "added": slot.added.is_some(),
+        "playing": slot.properties.get("metadata"),
     });
     value["clients"] = clients.collect();
     value

@@ -14,7 +14,7 @@ use axum::http::header::{
     ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
@@ -47,6 +47,7 @@ pub(super) fn router(control: Arc<Control>, feed: Feed, sink: Arc<dyn ListenSink
         .route("/api/v1/events", get(events))
         .route("/jsonrpc", post(call).get(converse))
         .route("/stream", get(stream))
+        .route("/__image_cache", get(picture))
         .route("/listen/{*name}", any(listen_again));
     let app = App { control, feed, sink };
     let router = match doc_root {
@@ -111,6 +112,18 @@ async fn call(State(app): State<App>, headers: HeaderMap, body: Body) -> Respons
     match app.control.request(None, &line) {
         Some(answer) => json(answer),
         None => StatusCode::NO_CONTENT.into_response(),
+    }
+}
+
+/// Snapcast's address of a picture.
+async fn picture(State(app): State<App>, uri: Uri) -> Response {
+    let name = uri.query().and_then(|query| query.strip_prefix("name=")).unwrap_or_default();
+    match app.control.picture(name) {
+        // Its name is made of its contents.
+        Some((media, bytes)) => {
+            ([(CONTENT_TYPE, media), (CACHE_CONTROL, "max-age=86400")], bytes).into_response()
+        }
+        None => (StatusCode::NOT_FOUND, "there is no such picture\n").into_response(),
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Client {
     pub volume: u8,
     /// The client's own mute.
     pub muted: bool,
+    /// It does not get louder than this; 100 leaves that to the house.
+    pub cap: u8,
     /// Milliseconds by which the device is late.
     pub latency_ms: i32,
     /// Which of several clients of one machine.
@@ -52,8 +54,8 @@ pub struct Client {
 
 impl Client {
     /// A client that has never been seen.
-    pub(super) fn new(id: String) -> Self {
-        Self { id, volume: 100, instance: 1, ..Self::default() }
+    pub(super) fn new(id: String, volume: u8) -> Self {
+        Self { id, volume, cap: 100, instance: 1, ..Self::default() }
     }
 
     /// Takes over what a client says of itself.

@@ -6,13 +6,17 @@
 //! belongs to which change, and an empty group was visible between two of them.
 
 mod client;
+mod presets;
 mod shape;
 pub mod store;
 #[cfg(test)]
 mod tests;
+mod volume;
 
 pub use client::{Client, Group, MAX_TEXT, Wall};
+pub use presets::{MAX_PRESETS, Preset, preset_json};
 pub use shape::{client_json, group_json};
+pub use volume::Change;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -74,6 +78,8 @@ pub enum NotFound {
     Group,
     /// No such station.
     Station,
+    /// No such preset.
+    Preset,
 }
 
 impl fmt::Display for NotFound {
@@ -82,6 +88,7 @@ impl fmt::Display for NotFound {
             Self::Client => "Client not found",
             Self::Group => "Group not found",
             Self::Station => "Stream not found",
+            Self::Preset => "Preset not found",
         })
     }
 }
@@ -91,9 +98,13 @@ impl std::error::Error for NotFound {}
 /// Groups and their clients. No group is ever empty, and every client is in exactly one.
 #[derive(Clone, Debug)]
 pub struct Registry {
-    stations: Vec<StationInfo>,
+    /// By the house's number; none where a station was removed.
+    stations: Vec<Option<StationInfo>>,
     groups: Vec<Group>,
+    presets: Vec<Preset>,
     ids: Ids,
+    initial_volume: u8,
+    cap: u8,
 }
 
 /// Clients that are remembered; four times the sessions of a full house.
@@ -109,7 +120,14 @@ impl Registry {
     #[must_use]
     pub fn new(stations: Vec<StationInfo>, seed: u64) -> Self {
         assert!(!stations.is_empty(), "a house without a station has no registry");
-        Self { stations, groups: Vec::new(), ids: Ids::new(seed) }
+        Self {
+            stations: stations.into_iter().map(Some).collect(),
+            groups: Vec::new(),
+            presets: Vec::new(),
+            ids: Ids::new(seed),
+            initial_volume: 100,
+            cap: 100,
+        }
     }
 
     /// Takes what the audio tells; `now` is wall time, for people.
@@ -120,12 +138,19 @@ impl Registry {
             }
             Event::Left { session } => self.left(session, now),
             Event::ClientInfo { session, volume, muted } => {
+                let cap = self.cap;
                 let Some(client) = self.by_session(session) else { return Effects::default() };
-                client.volume =
-                    volume.map_or(client.volume, |percent| clamp_volume(percent.into()));
+                let wanted = volume.map_or(client.volume, |percent| clamp_volume(percent.into()));
+                client.volume = wanted.min(client.cap).min(cap);
                 client.muted = muted.unwrap_or(client.muted);
-                let id = client.id.clone();
-                Effects { save: true, ..Effects::notice(Notice::Volume(id)) }
+                let (id, capped) = (client.id.clone(), client.volume < wanted);
+                let mut effects =
+                    Effects { save: true, ..Effects::notice(Notice::Volume(id.clone())) };
+                if capped {
+                    // It has turned itself up too far, and is told.
+                    self.push_client(&id, false, &mut effects);
+                }
+                effects
             }
         }
     }
@@ -140,8 +165,9 @@ impl Registry {
         percent: Option<i64>,
         muted: Option<bool>,
     ) -> Result<Effects, NotFound> {
+        let cap = self.cap;
         let client = self.client_mut(id)?;
-        client.volume = percent.map_or(client.volume, clamp_volume);
+        client.volume = percent.map_or(client.volume, clamp_volume).min(client.cap).min(cap);
         client.muted = muted.unwrap_or(client.muted);
         Ok(self.push(id, Notice::Volume(id.to_owned())))
     }
@@ -197,8 +223,13 @@ impl Registry {
     /// [`NotFound::Group`], [`NotFound::Station`].
     pub fn set_stream(&mut self, id: &str, station: &str) -> Result<Effects, NotFound> {
         self.group(id).ok_or(NotFound::Group)?;
-        self.station(station).ok_or(NotFound::Station)?;
-        self.group_mut(id)?.station = station.to_owned();
+        let station = match self.station(station) {
+            Some(_) => station.to_owned(),
+            // Music Assistant sends groups back to this one, whatever it is called here.
+            None if station == "default" => self.default_station().to_owned(),
+            None => return Err(NotFound::Station),
+        };
+        self.group_mut(id)?.station = station;
         let mut effects = Effects { save: true, ..Effects::notice(Notice::Stream(id.to_owned())) };
         self.push_group(id, true, &mut effects);
         Ok(effects)
@@ -268,7 +299,44 @@ impl Registry {
     /// The station of that name and its index.
     #[must_use]
     pub fn station(&self, name: &str) -> Option<(usize, &StationInfo)> {
-        self.stations.iter().enumerate().find(|(_, station)| station.name == name)
+        let stations = self.stations.iter().enumerate();
+        let mut known = stations.filter_map(|(number, info)| Some((number, info.as_ref()?)));
+        known.find(|(_, station)| station.name == name)
+    }
+
+    /// A station that was added, under the number that the house gave it.
+    pub fn put_station(&mut self, number: usize, info: StationInfo) {
+        if self.stations.len() <= number {
+            self.stations.resize(number + 1, None);
+        }
+        self.stations[number] = Some(info);
+    }
+
+    /// A station that is to be removed: its groups play the default one.
+    pub fn remove_station(&mut self, number: usize) -> Effects {
+        let Some(info) = self.stations.get_mut(number).and_then(Option::take) else {
+            return Effects::default();
+        };
+        let mut effects = Effects { save: true, ..Effects::default() };
+        let default = self.default_station().to_owned();
+        let orphans = self.groups.iter_mut().filter(|group| group.station == info.name);
+        let moved: Vec<String> = orphans
+            .map(|group| {
+                group.station.clone_from(&default);
+                group.id.clone()
+            })
+            .collect();
+        for id in moved {
+            self.push_group(&id, true, &mut effects);
+            effects.notices.push(Notice::Stream(id));
+        }
+        effects
+    }
+
+    /// Puts back the presets that were saved.
+    pub fn restore_presets(&mut self, presets: Vec<Preset>) {
+        self.presets = presets;
+        self.presets.truncate(MAX_PRESETS);
     }
 
     /// Puts back what was saved; stations that no longer exist are replaced by the default one.
@@ -297,7 +365,7 @@ impl Registry {
     /// How a client that is not known is greeted.
     #[must_use]
     pub fn newcomers_greeting(&self) -> Option<Greeting> {
-        let client = Client::new(String::new());
+        let client = self.newcomer(String::new());
         let group = Group { station: self.default_station().to_owned(), ..Group::default() };
         self.greeting(&group, &client)
     }
@@ -310,6 +378,10 @@ impl Registry {
             .flat_map(|group| group.clients.iter().map(move |client| (group, client)));
         pairs
             .filter_map(|(group, client)| Some((client.id.as_str(), self.greeting(group, client)?)))
+    }
+
+    fn newcomer(&self, id: String) -> Client {
+        Client::new(id, self.initial_volume.min(self.cap))
     }
 
     fn hello(
@@ -338,7 +410,8 @@ impl Registry {
         } else {
             let own = self.ids.next_unused(&self.groups);
             let station = self.default_station().to_owned();
-            self.groups.push(Group::of(own, station, Client::new(id.clone())));
+            let client = self.newcomer(id.clone());
+            self.groups.push(Group::of(own, station, client));
         }
         if let Ok(client) = self.client_mut(&id) {
             client.greet(session, peer, hello, now);
@@ -369,8 +442,9 @@ impl Registry {
 
     /// The station `default`, which controllers send groups back to, or else the first.
     fn default_station(&self) -> &str {
-        let default = self.station("default").map_or(0, |(index, _)| index);
-        self.stations.get(default).map_or("", |station| station.name.as_str())
+        let default = self.station("default").map(|(_, info)| info);
+        let first = || self.stations.iter().flatten().next();
+        default.or_else(first).map_or("", |station| station.name.as_str())
     }
 
     fn push(&self, client: &str, notice: Notice) -> Effects {

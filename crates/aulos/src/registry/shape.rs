@@ -7,7 +7,7 @@ use super::client::{Client, Group, Wall, clip};
 /// A client as `Client.GetStatus` shows it.
 #[must_use]
 pub fn client_json(client: &Client) -> Value {
-    json!({
+    let mut shape = json!({
         "id": client.id,
         "connected": client.session.is_some(),
         "config": {
@@ -29,7 +29,11 @@ pub fn client_json(client: &Client) -> Value {
             "protocolVersion": client.protocol,
             "version": client.version,
         },
-    })
+    });
+    if client.cap < 100 {
+        shape["config"]["volume"]["cap"] = json!(client.cap);
+    }
+    shape
 }
 
 /// A group as `Group.GetStatus` shows it.
@@ -72,6 +76,7 @@ fn client_from(value: &Value) -> Option<Client> {
         name: text(&config["name"]),
         volume: super::clamp_volume(percent),
         muted: config["volume"]["muted"].as_bool().unwrap_or(false),
+        cap: super::clamp_volume(config["volume"]["cap"].as_i64().unwrap_or(100)),
         latency_ms: i32::try_from(latency).unwrap_or(0).max(super::MIN_LATENCY_MS),
         instance: whole(&config["instance"], 1),
         host_name: text(&host["name"]),

@@ -10,10 +10,13 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::client::Group;
+use super::presets::{Preset, preset_from, preset_json};
 use super::shape::{group_from, group_json};
 
 /// The name of the file in the state directory.
 pub const FILE: &str = "server.json";
+/// What it was before the last change.
+const PREVIOUS: &str = "server.json.previous";
 /// Bytes that are read at most: 4,096 clients take a tenth.
 const MAX_BYTES: u64 = 32 << 20;
 
@@ -22,10 +25,22 @@ const MAX_BYTES: u64 = 32 << 20;
 pub enum Loaded {
     /// There is no file.
     Nothing,
-    /// These groups.
-    Groups(Vec<Group>),
-    /// Something that cannot be read; it was put aside as `server.json.broken`.
-    Broken,
+    /// This.
+    Saved(Saved),
+    /// Something that cannot be read; it was put aside as `server.json.broken`. What the file was
+    /// before, if that can be read.
+    Broken(Option<Saved>),
+}
+
+/// What is kept of a house.
+#[derive(Clone, Debug, Default)]
+pub struct Saved {
+    /// The groups and their clients.
+    pub groups: Vec<Group>,
+    /// The addresses of streams that controllers added.
+    pub streams: Vec<String>,
+    /// Arrangements of groups.
+    pub presets: Vec<Preset>,
 }
 
 /// Reads the groups that were saved.
@@ -34,36 +49,62 @@ pub enum Loaded {
 /// What the file system says; a file with wrong contents is no error.
 pub fn load(dir: &Path) -> io::Result<Loaded> {
     let path = dir.join(FILE);
-    let mut text = Vec::new();
-    match File::open(&path) {
-        Ok(file) => file.take(MAX_BYTES).read_to_end(&mut text)?,
+    let text = match read(&path) {
+        Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Loaded::Nothing),
         Err(error) => return Err(error),
     };
-    let groups = serde_json::from_slice::<Value>(&text)
-        .ok()
-        .and_then(|value| Some(value["Groups"].as_array()?.iter().map(group_from).collect()));
-    Ok(match groups {
-        Some(groups) => Loaded::Groups(groups),
+    Ok(match parse(&text) {
+        Some(saved) => Loaded::Saved(saved),
         None => {
             fs::rename(&path, dir.join("server.json.broken"))?;
-            Loaded::Broken
+            Loaded::Broken(read(&dir.join(PREVIOUS)).ok().and_then(|text| parse(&text)))
         }
     })
 }
 
-/// The contents of the file for these groups.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(MAX_BYTES).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+fn parse(text: &[u8]) -> Option<Saved> {
+    let value = serde_json::from_slice::<Value>(text).ok()?;
+    let list = |key: &str| value[key].as_array().map_or(&[][..], Vec::as_slice).iter();
+    Some(Saved {
+        groups: value["Groups"].as_array()?.iter().map(group_from).collect(),
+        streams: list("Streams").filter_map(|uri| uri.as_str().map(str::to_owned)).collect(),
+        presets: list("Presets").map(preset_from).collect(),
+    })
+}
+
+/// The contents of the file. What snapserver does not know is only there when there is some.
 #[must_use]
-pub fn render(groups: &[Group]) -> String {
+pub fn render(groups: &[Group], streams: &[String], presets: &[Preset]) -> String {
     // Group by group: the tree of a whole house takes ten times the memory of its text, and the
     // allocator would keep it.
-    let mut text = "{\"ConfigVersion\":2,\"Groups\":[".to_owned();
-    for (number, group) in groups.iter().enumerate() {
-        text.push_str(if number > 0 { "," } else { "" });
-        text.push_str(&group_json(group).to_string());
+    let mut text = "{\"ConfigVersion\":2".to_owned();
+    list(&mut text, "Groups", groups.iter().map(group_json));
+    if !streams.is_empty() {
+        list(&mut text, "Streams", streams.iter().map(|uri| Value::from(uri.as_str())));
     }
-    text.push_str("]}");
+    if !presets.is_empty() {
+        list(&mut text, "Presets", presets.iter().map(preset_json));
+    }
+    text.push('}');
     text
+}
+
+fn list(text: &mut String, name: &str, items: impl Iterator<Item = Value>) {
+    text.push_str(",\"");
+    text.push_str(name);
+    text.push_str("\":[");
+    for (number, item) in items.enumerate() {
+        text.push_str(if number > 0 { "," } else { "" });
+        text.push_str(&item.to_string());
+    }
+    text.push(']');
 }
 
 /// Replaces the file; returns when it is on the disk.
@@ -75,6 +116,9 @@ pub fn save(dir: &Path, contents: &str) -> io::Result<()> {
     let mut file = File::create(&fresh)?;
     file.write_all(contents.as_bytes())?;
     file.sync_all()?;
+    // A second name for the file that goes; the first save has none, and some file systems cannot.
+    fs::remove_file(dir.join(PREVIOUS)).ok();
+    fs::hard_link(dir.join(FILE), dir.join(PREVIOUS)).ok();
     fs::rename(&fresh, dir.join(FILE))?;
     File::open(dir)?.sync_all()
 }

@@ -2,7 +2,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use proptest::prelude::*;
 
-use super::store::{Loaded, load, render, save};
+use super::store::{Loaded, Saved, load, save};
 use super::*;
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -10,6 +10,10 @@ const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 fn registry() -> Registry {
     let station = |name: &str, buffer_ms| StationInfo { name: name.to_owned(), buffer_ms };
     Registry::new(vec![station("kitchen", 400), station("default", 1_000)], 7)
+}
+
+fn render(groups: &[Group]) -> String {
+    store::render(groups, &[], &[])
 }
 
 fn hello(registry: &mut Registry, session: u64, id: &str) -> Effects {
@@ -180,7 +184,7 @@ fn what_is_saved_comes_back() {
     drop(registry.set_clients(&group, &["a".into(), "b".into()]).unwrap());
     save(&dir, &render(registry.groups())).unwrap();
 
-    let Loaded::Groups(groups) = load(&dir).unwrap() else { panic!() };
+    let Loaded::Saved(Saved { groups, .. }) = load(&dir).unwrap() else { panic!() };
     back.restore(groups);
     assert_eq!(
         render(back.groups()).replace("true", "false"),
@@ -194,7 +198,7 @@ fn a_broken_file_is_put_aside_and_a_missing_one_is_nothing() {
     let dir = crate::golden::scratch("broken");
     assert!(matches!(load(&dir).unwrap(), Loaded::Nothing));
     std::fs::write(dir.join(store::FILE), "{\"Groups\":").unwrap();
-    assert!(matches!(load(&dir).unwrap(), Loaded::Broken));
+    assert!(matches!(load(&dir).unwrap(), Loaded::Broken(None)));
     assert!(dir.join("server.json.broken").exists());
 }
 
@@ -202,12 +206,114 @@ fn a_broken_file_is_put_aside_and_a_missing_one_is_nothing() {
 fn snapservers_own_file_is_read() {
     let dir = crate::golden::scratch("theirs");
     std::fs::copy("tests/golden/snapserver_server.json", dir.join(store::FILE)).unwrap();
-    let Loaded::Groups(groups) = load(&dir).unwrap() else { panic!() };
+    let Loaded::Saved(Saved { groups, .. }) = load(&dir).unwrap() else { panic!() };
     let mut registry = registry();
     registry.restore(groups);
     let client = &registry.groups()[0].clients[0];
     assert_eq!((client.volume, client.latency_ms, client.muted), (74, 50, true));
     assert_eq!(registry.groups()[0].station, "default");
+}
+
+#[test]
+fn what_was_saved_before_a_broken_file_is_taken() {
+    let (dir, mut registry) = (crate::golden::scratch("previous"), registry());
+    drop(hello(&mut registry, 1, "a"));
+    save(&dir, &render(registry.groups())).unwrap();
+    drop(hello(&mut registry, 2, "b"));
+    save(&dir, &render(registry.groups())).unwrap();
+    std::fs::write(dir.join(store::FILE), "").unwrap();
+    let Loaded::Broken(Some(saved)) = load(&dir).unwrap() else { panic!() };
+    assert_eq!(saved.groups.len(), 1);
+}
+
+#[test]
+fn a_group_has_a_volume_and_a_client_a_cap() {
+    let mut registry = registry();
+    registry.set_loudness(40, 90);
+    for (session, id) in [(1, "a"), (2, "b")] {
+        drop(hello(&mut registry, session, id));
+    }
+    let group = group_of(&registry, "a");
+    drop(registry.set_clients(&group, &["a".into(), "b".into()]).unwrap());
+    let volumes = |registry: &Registry| ["a", "b"].map(|id| registry.client(id).unwrap().1.volume);
+    assert_eq!(volumes(&registry), [40, 40]);
+    drop(registry.change_volume("b", Change::By(20)).unwrap());
+    assert_eq!(registry.group_volume(&group), Some(50));
+    let louder = registry.change_group_volume(&group, Change::To(60)).unwrap();
+    assert_eq!((volumes(&registry), louder.notices.len()), ([50, 70], 2));
+    drop(registry.change_group_volume(&group, Change::By(35)).unwrap());
+    assert_eq!(volumes(&registry), [85, 90]);
+    drop(registry.set_cap("a", 30).unwrap());
+    assert_eq!(volumes(&registry), [30, 90]);
+    drop(registry.set_volume("a", Some(100), None).unwrap());
+    assert_eq!(volumes(&registry), [30, 90]);
+    // What is turned up at the client itself comes down again.
+    let session = SessionId(1);
+    let info = Event::ClientInfo { session, volume: Some(99), muted: None };
+    let told = registry.apply(info, Wall::default()).commands;
+    assert_eq!(told, [Command::SetSettings { session, settings: settings(30, false, 0, 1_000) }]);
+    let saved = store::render(registry.groups(), &[], &[]);
+    assert!(saved.contains("\"cap\":30"), "{saved}");
+}
+
+#[test]
+fn a_preset_brings_the_groups_back() {
+    let mut registry = registry();
+    for (session, id) in [(1, "a"), (2, "b"), (3, "c")] {
+        drop(hello(&mut registry, session, id));
+    }
+    let group = group_of(&registry, "a");
+    drop(registry.set_clients(&group, &["a".into(), "b".into()]).unwrap());
+    drop(registry.set_stream(&group, "kitchen").unwrap());
+    drop(registry.set_volume("b", Some(20), None).unwrap());
+    assert!(registry.save_preset("party"));
+    drop(registry.set_clients(&group, &["c".into()]).unwrap());
+    drop(registry.set_stream(&group, "default").unwrap());
+    drop(registry.set_volume("b", Some(90), None).unwrap());
+    drop(registry.delete_client("c").unwrap());
+    let effects = registry.apply_preset("party", true).unwrap();
+    assert_eq!(effects.notices, [Notice::Server]);
+    let (own, b) = registry.client("b").unwrap();
+    assert_eq!((own.station.as_str(), b.volume, own.clients.len()), ("kitchen", 20, 2));
+    assert_eq!(registry.groups().len(), 1);
+    let back = presets::preset_from(&preset_json(&registry.presets()[0]));
+    assert_eq!(back, registry.presets()[0]);
+    assert_eq!(registry.apply_preset("nope", true), Err(NotFound::Preset));
+    registry.delete_preset("party").unwrap();
+    assert_eq!(registry.delete_preset("party"), Err(NotFound::Preset));
+    assert!((0..MAX_PRESETS).all(|number| registry.save_preset(&number.to_string())));
+    assert!(!registry.save_preset("one more"));
+}
+
+#[test]
+fn the_groups_of_a_removed_station_play_the_default_one() {
+    let mut registry = registry();
+    registry.put_station(2, StationInfo { name: "added".to_owned(), buffer_ms: 300 });
+    drop(hello(&mut registry, 1, "a"));
+    let group = group_of(&registry, "a");
+    drop(registry.set_stream(&group, "added").unwrap());
+    let gone = registry.remove_station(2);
+    let session = SessionId(1);
+    assert_eq!(
+        gone.commands,
+        [
+            Command::SetSettings { session, settings: settings(100, false, 0, 1_000) },
+            Command::MoveClient { session, station: 1 },
+        ]
+    );
+    assert_eq!(gone.notices, [Notice::Stream(group.clone())]);
+    assert_eq!(registry.set_stream(&group, "added"), Err(NotFound::Station));
+}
+
+#[test]
+fn default_is_there_even_where_no_station_has_that_name() {
+    let station = |name: &str| StationInfo { name: name.to_owned(), buffer_ms: 400 };
+    let mut registry = Registry::new(vec![station("one"), station("two")], 7);
+    drop(hello(&mut registry, 1, "a"));
+    let group = group_of(&registry, "a");
+    drop(registry.set_stream(&group, "two").unwrap());
+    drop(registry.set_stream(&group, "default").unwrap());
+    assert_eq!(registry.group(&group).unwrap().station, "one");
 }
 
 #[derive(Clone, Debug)]

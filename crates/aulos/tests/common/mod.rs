@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use aulos::config::{self, Environment, Resolved};
+use aulos::config::{self, Environment, Resolved, Station};
 use aulos::house::{
     Command, EVENT_QUEUE, Event, Full, Hello, House, ListenSink, Loudness, SessionId, StationStatus,
 };
@@ -33,6 +33,7 @@ pub struct FakeHouse {
     pub commands: Mutex<Vec<Command>>,
     pub stations: Mutex<Vec<StationStatus>>,
     pub full: Mutex<bool>,
+    pub added: Mutex<Vec<usize>>,
 }
 
 impl House for FakeHouse {
@@ -54,6 +55,18 @@ impl House for FakeHouse {
             status.loudness = Loudness::NONE;
             status.source_loudness.fill(Loudness::NONE);
         }
+    }
+
+    fn add_station(&self, _: &Station) -> std::io::Result<usize> {
+        let mut numbers = self.added.lock().unwrap();
+        // The configuration has two.
+        let free = (2..).find(|number| !numbers.contains(number)).unwrap();
+        numbers.push(free);
+        Ok(free)
+    }
+
+    fn remove_station(&self, number: usize) {
+        self.added.lock().unwrap().retain(|other| *other != number);
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

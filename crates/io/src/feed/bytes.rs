@@ -104,6 +104,12 @@ impl ByteFeed {
         }
     }
 
+    /// The station is gone: nobody will ever take anything again.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.items.is_abandoned()
+    }
+
     /// Tells the world what is going on.
     pub fn report(&mut self, state: FeedState) {
         if state != self.reported {

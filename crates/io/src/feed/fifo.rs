@@ -62,6 +62,9 @@ impl Fifo {
 
 impl Feeder for Fifo {
     fn tick(&mut self, now: Instant) -> Next {
+        if self.feed.is_abandoned() {
+            return Next::Never;
+        }
         let file = match &mut self.file {
             Some(file) => file,
             None if !self.backoff.is_due(now) => return Next::Later,

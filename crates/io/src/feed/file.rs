@@ -70,6 +70,9 @@ impl FileSource {
     }
 
     fn open(&mut self, pool: Pool<Block>, items: Producer<Item>) -> Step {
+        if items.is_abandoned() {
+            return Step::Done;
+        }
         let now = SystemClock::now();
         if !self.backoff.is_due(now) {
             self.work = Work::Closed(pool, items);

@@ -72,6 +72,9 @@ impl Process {
 
 impl Feeder for Process {
     fn tick(&mut self, now: Instant) -> Next {
+        if self.feed.is_abandoned() {
+            return Next::Never;
+        }
         let running = match &mut self.running {
             Some(running) => running,
             None if !self.backoff.is_due(now) => return Next::Later,

@@ -28,6 +28,9 @@ impl Stdin {
 
 impl Feeder for Stdin {
     fn tick(&mut self, now: Instant) -> Next {
+        if self.feed.is_abandoned() {
+            return Next::Never;
+        }
         match drain(&mut self.input, &mut self.feed, &mut self.scratch, now) {
             Ok(Drained::End) => {
                 self.feed.end();

@@ -64,6 +64,9 @@ impl TcpServer {
 
 impl Feeder for TcpServer {
     fn tick(&mut self, now: Instant) -> Next {
+        if self.feed.is_abandoned() {
+            return Next::Never;
+        }
         if let Err(error) = self.listen(now) {
             self.feed.report(FeedState::Failed(error.raw_os_error().unwrap_or(0)));
             self.backoff.failed(now);
@@ -147,6 +150,9 @@ impl TcpClient {
 
 impl Feeder for TcpClient {
     fn tick(&mut self, now: Instant) -> Next {
+        if self.feed.is_abandoned() {
+            return Next::Never;
+        }
         match self.step(now) {
             Ok(link) => self.link = link,
             Err(error) => {

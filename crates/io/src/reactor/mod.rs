@@ -86,6 +86,26 @@ impl Context {
         }
     }
 
+    /// Serves another station under the number of one that was removed.
+    pub fn replace_station(
+        &self,
+        station: usize,
+        channel: &Channel,
+        chunks: Vec<Consumer<Stamped>>,
+    ) {
+        for (mailbox, chunks) in self.mailboxes.iter().zip(chunks) {
+            mailbox.post(Command::ReplaceStation(station, Box::new(channel.clone()), chunks));
+        }
+    }
+
+    /// Serves a station no longer. Its web listeners end; a session that still plays it, because
+    /// nobody has let it play another before, hears nothing until somebody does.
+    pub fn remove_station(&self, station: usize) {
+        for mailbox in &*self.mailboxes {
+            mailbox.post(Command::RemoveStation(station));
+        }
+    }
+
     /// Accepts Snapcast clients from `listener`.
     ///
     /// # Errors
@@ -285,6 +305,8 @@ pub enum LeaveCause {
 
 enum Command {
     Station(Channel, Consumer<Stamped>),
+    ReplaceStation(usize, Box<Channel>, Consumer<Stamped>),
+    RemoveStation(usize),
     Listen(TcpListener),
     Snapcast(TcpStream, SocketAddr, Ticket),
     WebSocket(TcpStream, SocketAddr, Vec<u8>),

@@ -196,6 +196,13 @@ impl Peer {
         self.drain(&mut Vec::new())
     }
 
+    /// Its station is gone. Chunks of another one must not follow this one's codec header.
+    pub(super) fn leave(&mut self) {
+        self.station = None;
+        self.cursor = None;
+        self.catching_up = false;
+    }
+
     /// Writes what waits and at most `limit` bytes of chunks. True when the peer has everything
     /// that there is.
     pub(super) fn pump(

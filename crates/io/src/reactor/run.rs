@@ -224,6 +224,12 @@ impl Reactor {
         let now = SystemClock::now();
         match command {
             Command::Station(channel, chunks) => self.taps.push(Tap::new(channel, chunks)),
+            Command::ReplaceStation(station, channel, chunks) => {
+                if let Some(tap) = self.taps.get_mut(station) {
+                    *tap = Tap::new(*channel, chunks);
+                }
+            }
+            Command::RemoveStation(station) => self.remove_station(station),
             Command::Listen(listener) => {
                 // What it accepts inherits these: a call each for every client of a house that
                 // comes back at once would be a third of the work of letting it in. Should one of
@@ -269,6 +275,21 @@ impl Reactor {
         let token = self.entities.insert_with(|_| Entity::Web(listener));
         self.stats.listeners += 1;
         self.watch(token, EventFlags::IN | EventFlags::OUT);
+    }
+
+    fn remove_station(&mut self, station: usize) {
+        let Some(tap) = self.taps.get_mut(station) else { return };
+        tap.close();
+        let tokens: Vec<u64> = self.entities.tokens().collect();
+        for token in tokens {
+            match self.entities.get_mut(token) {
+                Some(Entity::Peer(peer)) if peer.station == Some(station) => peer.leave(),
+                Some(Entity::Web(listener)) if listener.station == station => {
+                    self.close(token, LeaveCause::Kicked);
+                }
+                _ => {}
+            }
+        }
     }
 
     fn add_web(&mut self, socket: TcpStream, address: SocketAddr, read: &[u8]) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use aulos_core::{Codec, Instant, SampleSpec, Span};
 use aulos_engine::fanout::{Cursor, Log, Stamped};
-use aulos_rt::ring::Consumer;
+use aulos_rt::ring::{Consumer, ring};
 
 /// What a reactor has to know of a station besides its chunks.
 #[derive(Clone, Debug)]
@@ -52,6 +52,12 @@ impl Tap {
         let kept = channel.history().as_nanos() / channel.chunk.as_nanos().max(1) + 1;
         let log = Log::new(usize::try_from(kept).unwrap_or(1));
         Self { channel, log, chunks }
+    }
+
+    /// The station is gone: nothing comes any more, and what there was goes back to its pool.
+    pub(super) fn close(&mut self) {
+        self.log = Log::new(1);
+        (_, self.chunks) = ring(1);
     }
 
     /// Takes in what the station has made since the last time.

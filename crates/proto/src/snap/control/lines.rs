@@ -5,8 +5,9 @@ use core::fmt;
 use super::MAX_LINE;
 
 /// Puts lines together from pieces.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Lines {
+    limit: usize,
     buffer: Vec<u8>,
     /// Where the next line begins.
     start: usize,
@@ -14,9 +15,21 @@ pub struct Lines {
     searched: usize,
 }
 
+impl Default for Lines {
+    fn default() -> Self {
+        Self::with_limit(MAX_LINE)
+    }
+}
+
 impl Lines {
+    /// Lines of at most `limit` bytes; the default is [`MAX_LINE`].
+    #[must_use]
+    pub const fn with_limit(limit: usize) -> Self {
+        Self { limit, buffer: Vec::new(), start: 0, searched: 0 }
+    }
+
     /// Takes bytes as they come. [`Lines::next_line`] is to be drained before the next piece; then
-    /// no more than [`MAX_LINE`] and one piece is held.
+    /// no more than the limit and one piece is held.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.start.min(self.buffer.len()));
         self.searched = self.searched.saturating_sub(self.start);
@@ -36,13 +49,13 @@ impl Lines {
             let behind = self.buffer.get(self.searched..).unwrap_or_default();
             let Some(length) = behind.iter().position(|byte| *byte == b'\n') else {
                 self.searched = self.buffer.len();
-                let too_long = self.buffer.len() - self.start > MAX_LINE;
+                let too_long = self.buffer.len() - self.start > self.limit;
                 return if too_long { Err(LineError::TooLong) } else { Ok(None) };
             };
             let (from, end) = (self.start, self.searched + length);
             self.start = end + 1;
             self.searched = self.start;
-            if end - from > MAX_LINE {
+            if end - from > self.limit {
                 return Err(LineError::TooLong);
             }
             let line = self.buffer.get(from..end).unwrap_or_default().trim_ascii();
@@ -58,13 +71,13 @@ impl Lines {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LineError {
-    /// A line above [`MAX_LINE`].
+    /// A line above the limit.
     TooLong,
 }
 
 impl fmt::Display for LineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a line longer than {MAX_LINE} bytes")
+        f.write_str("a line that is too long")
     }
 }
 

@@ -1,0 +1,127 @@
+//! What a stream plays, and the ways to control it: everything that goes through a control script.
+
+use aulos_proto::snap::control::RpcError;
+use aulos_proto::uri::encode;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::plugin::{Handle, merge};
+use super::streams::{Slot, no_control};
+use super::{Control, art};
+
+impl Control {
+    /// A control script is ready for calls.
+    pub(super) fn plugin_ready(&self, stream: &str, handle: Handle) {
+        if let Some(slot) = self.lock().slot_mut(stream) {
+            slot.plugin = Some(handle);
+        }
+    }
+
+    /// A control script has ended: nothing can be controlled until it is back.
+    pub(super) fn plugin_gone(&self, stream: &str) {
+        let mut inner = self.lock();
+        let Some(slot) = inner.slot_mut(stream) else { return };
+        if slot.plugin.take().is_some() {
+            slot.properties = no_control();
+            let properties = json!({ "id": stream, "properties": slot.properties });
+            self.tell(&mut inner, None, "Stream.OnProperties", properties);
+            self.changed();
+        }
+    }
+
+    /// A control script has told what is played.
+    pub(super) fn plugin_told(&self, stream: &str, told: Map<String, Value>) {
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        let Some(slot) = inner.slots.iter_mut().flatten().find(|slot| slot.station.name == stream)
+        else {
+            return;
+        };
+        let pictures = &mut inner.art;
+        let keep = |data: &str, extension: &str| {
+            if data.len() > art::MAX_PICTURE * 2 {
+                return None;
+            }
+            let name = pictures.keep(STANDARD.decode(data).ok()?, extension)?;
+            Some(format!("{}/__image_cache?name={}", self.base_url, encode(&name)))
+        };
+        if merge(&mut slot.properties, told, keep) {
+            let properties = json!({ "id": stream, "properties": slot.properties });
+            self.tell(inner, None, "Stream.OnProperties", properties);
+            self.changed();
+        }
+    }
+
+    /// A picture of what is played, and its media type.
+    pub fn picture(&self, name: &str) -> Option<(&'static str, Bytes)> {
+        self.lock().art.get(name)
+    }
+}
+
+/// `Stream.Control`.
+pub(super) fn control(slot: &Slot, command: &str, params: &Value) -> Result<Value, RpcError> {
+    let needs: &[(&str, i64)] = match command {
+        "next" => &[("canGoNext", 2)],
+        "previous" => &[("canGoPrevious", 3)],
+        "play" => &[("canPlay", 4)],
+        "pause" => &[("canPause", 5)],
+        "playPause" if slot.properties["canPlay"] == true => &[],
+        "playPause" => &[("canPause", 5)],
+        "seek" | "setPosition" => &[("canSeek", 6)],
+        "stop" => &[("canControl", 7)],
+        other => {
+            return Err(RpcError::invalid_params(&format!("Command '{other}' not supported")));
+        }
+    };
+    for (capability, code) in needs.iter().copied() {
+        if slot.properties.get(capability) != Some(&json!(true)) {
+            return Err(RpcError::new(code, format!("Stream property {capability} is false")));
+        }
+    }
+    // python-snapcast writes what a command needs beside it, and not below `params`.
+    let mut arguments = params["params"].as_object().cloned().unwrap_or_default();
+    let wanted = match command {
+        "seek" => Some("offset"),
+        "setPosition" => Some("position"),
+        _ => None,
+    };
+    if let Some(key) = wanted {
+        let number = arguments.get(key).unwrap_or(&params[key]).clone();
+        if !number.is_number() {
+            return Err(RpcError::invalid_params(&format!("{command} requires parameter '{key}'")));
+        }
+        arguments.insert(key.to_owned(), number);
+    }
+    let call = json!({ "command": command, "params": arguments });
+    forward(slot, "Plugin.Stream.Player.Control", &call)
+}
+
+/// `Stream.SetProperty`.
+pub(super) fn set_property(slot: &Slot, name: &str, value: &Value) -> Result<Value, RpcError> {
+    let good = match name {
+        "loopStatus" => ["none", "track", "playlist"].iter().any(|known| value == known),
+        "shuffle" | "mute" => value.is_boolean(),
+        "volume" => value.is_i64(),
+        "rate" => value.is_f64(),
+        _ => {
+            return Err(RpcError::invalid_params(&format!("Property '{name}' not supported")));
+        }
+    };
+    if slot.properties.get("canControl") != Some(&json!(true)) {
+        return Err(RpcError::new(7, "Stream property canControl is false"));
+    }
+    if !good {
+        return Err(RpcError::invalid_params(&format!("Value for {name} is not valid")));
+    }
+    forward(slot, "Plugin.Stream.Player.SetProperty", &json!({ name: value }))
+}
+
+fn forward(slot: &Slot, method: &str, params: &Value) -> Result<Value, RpcError> {
+    match &slot.plugin {
+        Some(plugin) if plugin.call(method, params) => Ok(json!("ok")),
+        Some(_) => Err(super::rpc::internal("the control script does not read its calls")),
+        None => Err(RpcError::new(1, "Stream can not be controlled")),
+    }
+}

@@ -1,0 +1,81 @@
+//! How loud a group is, and how loud a client may get.
+//!
+//! Snapcast's clients have volumes and its groups have none: each controller computes them in its
+//! own way. Here it is done once: a group is as loud as its clients on average, and to change it
+//! changes each by the same number.
+
+use super::{Effects, NotFound, Notice, Registry};
+
+/// By how much a volume changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// To this.
+    To(i64),
+    /// By this.
+    By(i64),
+}
+
+impl Registry {
+    /// New clients are this loud, and no client gets louder than `cap`, unless it has one of its
+    /// own.
+    pub fn set_loudness(&mut self, initial: u8, cap: u8) {
+        self.initial_volume = initial.min(100);
+        self.cap = cap.min(100);
+    }
+
+    /// Changes a client's volume.
+    ///
+    /// # Errors
+    /// [`NotFound::Client`].
+    pub fn change_volume(&mut self, id: &str, change: Change) -> Result<Effects, NotFound> {
+        let (_, client) = self.client(id).ok_or(NotFound::Client)?;
+        let percent = match change {
+            Change::To(percent) => percent,
+            Change::By(delta) => i64::from(client.volume).saturating_add(delta),
+        };
+        self.set_volume(id, Some(percent), None)
+    }
+
+    /// Changes the volume of a group: its average where it is told a number, and every client by
+    /// the same.
+    ///
+    /// # Errors
+    /// [`NotFound::Group`].
+    pub fn change_group_volume(&mut self, id: &str, change: Change) -> Result<Effects, NotFound> {
+        let group = self.group(id).ok_or(NotFound::Group)?;
+        let delta = match change {
+            Change::By(delta) => delta,
+            Change::To(percent) => percent.clamp(0, 100) - self.group_volume(id).unwrap_or(0),
+        };
+        let ids: Vec<String> = group.clients.iter().map(|client| client.id.clone()).collect();
+        let mut all = Effects { save: true, ..Effects::default() };
+        for id in &ids {
+            let effects = self.change_volume(id, Change::By(delta)).map_err(|_| NotFound::Group)?;
+            all.commands.extend(effects.commands);
+            all.notices.extend(effects.notices);
+        }
+        Ok(all)
+    }
+
+    /// How loud a group is: the average of its clients.
+    #[must_use]
+    pub fn group_volume(&self, id: &str) -> Option<i64> {
+        let clients = &self.group(id)?.clients;
+        let sum: i64 = clients.iter().map(|client| i64::from(client.volume)).sum();
+        let count = i64::try_from(clients.len()).ok().filter(|count| *count > 0)?;
+        Some((sum + count / 2) / count)
+    }
+
+    /// Says how loud a client may get; a volume above it comes down at once. 100 is the house's.
+    ///
+    /// # Errors
+    /// [`NotFound::Client`].
+    pub fn set_cap(&mut self, id: &str, percent: i64) -> Result<Effects, NotFound> {
+        let client = self.client_mut(id)?;
+        client.cap = super::clamp_volume(percent);
+        let volume = i64::from(client.volume);
+        let mut effects = self.set_volume(id, Some(volume), None)?;
+        effects.notices = vec![Notice::Volume(id.to_owned())];
+        Ok(effects)
+    }
+}
