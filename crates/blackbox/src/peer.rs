@@ -172,6 +172,8 @@ pub struct Snapserver {
     pub process: Process,
     /// Where its clients connect.
     pub port: u16,
+    /// Where its controllers connect.
+    pub control: u16,
 }
 
 impl Snapserver {
@@ -219,7 +221,7 @@ impl Snapserver {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Ok(Self { process, port })
+        Ok(Self { process, port, control })
     }
 }
 

@@ -5,6 +5,7 @@ mod meter;
 mod rpc;
 mod scan;
 mod serve;
+mod snapserver;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -121,6 +122,18 @@ Examples:
   aulos rpc Client.SetVolume '{\"id\": \"00:21:6a:7d:74:fc\", \"volume\": {\"percent\": 40}}'
   aulos rpc General.GetRPCCommands --server kitchen.local")]
     Rpc(RpcArgs),
+    /// Turn snapserver's configuration into ours
+    ///
+    /// Prints it. What has no counterpart is a comment in it and said on standard error; ends with
+    /// 78 when what came out still has to be looked at.
+    #[command(after_help = snapserver::CONVERT_EXAMPLES)]
+    Convert(snapserver::ConvertArgs),
+    /// Run as snapserver does, with snapserver's arguments
+    ///
+    /// Also when it is called under the name `snapserver`. Without `--config` it reads
+    /// /etc/snapserver.conf, if that is there.
+    #[command(after_help = snapserver::SNAPSERVER_EXAMPLES)]
+    Snapserver(snapserver::SnapserverArgs),
     /// Print completions for a shell
     #[command(after_help = "\
 Examples:
@@ -180,7 +193,14 @@ struct RpcArgs {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> Exit {
-    let arguments: Vec<_> = std::env::args_os().collect();
+    let mut arguments: Vec<_> = std::env::args_os().collect();
+    let name = arguments.first().and_then(|program| Path::new(program).file_name());
+    if name.is_some_and(|name| name == "snapserver") {
+        if arguments.iter().any(|argument| argument == "--version" || argument == "-v") {
+            return print(snapserver::VERSION_LINE.as_bytes()).unwrap_or(Exit::Io);
+        }
+        arguments.insert(1, "snapserver".into());
+    }
     let text: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
     let asked = |when: &str| {
         let pair = text.windows(2).any(|pair| pair[0] == "--color" && pair[1] == when);
@@ -213,7 +233,9 @@ pub fn main() -> Exit {
 
 fn run(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
-        Command::Serve(args) => serve::run(&load(&args)?),
+        Command::Serve(args) => serve::run(&load(&args)?, ""),
+        Command::Convert(args) => snapserver::convert_file(&args),
+        Command::Snapserver(args) => snapserver::run(&args),
         Command::Check(args) => check(&args),
         Command::Scan(args) => scan::run(&args, cli.chatter.quiet),
         Command::Meter(args) => meter::run(&args, cli.chatter.quiet, cli.chatter.color),

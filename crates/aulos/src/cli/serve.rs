@@ -13,7 +13,8 @@ use crate::config::{Resolved, SourceConfig};
 use crate::exit::{Exit, Failure};
 use crate::server::{self, Bound};
 
-pub(super) fn run(resolved: &Resolved) -> Result<Exit, Failure> {
+/// Runs until it is told to end; `head` is printed before what a newcomer has to know.
+pub(super) fn run(resolved: &Resolved, head: &str) -> Result<Exit, Failure> {
     raise_file_limit();
     let bound = server::bind(&resolved.listen)?;
     server::make_state_dir(&resolved.state_dir)?;
@@ -37,7 +38,7 @@ pub(super) fn run(resolved: &Resolved) -> Result<Exit, Failure> {
         events: told,
         stream: Some(stream),
     };
-    let text = greeting(&resolved, &bound, audio.stream);
+    let text = head.to_owned() + &greeting(&resolved, &bound, audio.stream);
     runtime.block_on(async {
         // Before anything is printed: who reads it may send a signal at once.
         let mut interrupt = signal(SignalKind::interrupt()).map_err(internal)?;

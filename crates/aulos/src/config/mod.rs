@@ -14,6 +14,7 @@ mod model;
 mod problem;
 mod read;
 mod resolve;
+pub mod snapserver;
 mod source;
 mod stream;
 #[cfg(test)]

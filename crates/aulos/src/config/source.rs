@@ -172,6 +172,8 @@ fn scheme(query: &mut Query<'_>) -> Option<SourceConfig> {
             log_stderr: query.flag("log_stderr"),
         },
         "tcp" => return tcp(query),
+        "librespot" | "spotify" => librespot(query)?,
+        "airplay" => airplay(query)?,
         other => {
             unknown(other, query);
             return None;
@@ -213,6 +215,79 @@ fn tcp(query: &mut Query<'_>) -> Option<SourceConfig> {
     })
 }
 
+/// The parameters of `librespot:`.
+pub(super) const LIBRESPOT: [&str; 11] = [
+    "devicename",
+    "bitrate",
+    "volume",
+    "username",
+    "password",
+    "cache",
+    "disable_audio_cache",
+    "normalize",
+    "autoplay",
+    "onevent",
+    "params",
+];
+/// The parameters of `airplay:`.
+pub(super) const AIRPLAY: [&str; 4] = ["devicename", "port", "password", "params"];
+
+/// Spotify, played by librespot into its standard output.
+fn librespot(query: &mut Query<'_>) -> Option<SourceConfig> {
+    let mut line = String::from("--backend pipe --name ");
+    line += &quote(query.text("devicename").unwrap_or("Snapcast"));
+    line += &format!(" --bitrate {}", quote(query.text("bitrate").unwrap_or("320")));
+    line += &format!(" --initial-volume {}", quote(query.text("volume").unwrap_or("100")));
+    for (key, option) in [
+        ("username", "--username"),
+        ("password", "--password"),
+        ("cache", "--cache"),
+        ("onevent", "--onevent"),
+    ] {
+        if let Some(value) = query.text(key).filter(|value| !value.is_empty()) {
+            line += &format!(" {option} {}", quote(value));
+        }
+    }
+    for (key, option) in [
+        ("disable_audio_cache", "--disable-audio-cache"),
+        ("normalize", "--enable-volume-normalisation"),
+        ("autoplay", "--autoplay"),
+    ] {
+        if query.flag(key) {
+            line += &format!(" {option}");
+        }
+    }
+    child(query, line)
+}
+
+/// Sound of Apple's devices, played by shairport-sync into its standard output.
+fn airplay(query: &mut Query<'_>) -> Option<SourceConfig> {
+    let mut line = String::from("--output=stdout ");
+    line += &quote(&format!("--name={}", query.text("devicename").unwrap_or("Snapcast")));
+    line += &format!(" {}", quote(&format!("--port={}", query.text("port").unwrap_or("5000"))));
+    if let Some(password) = query.text("password").filter(|password| !password.is_empty()) {
+        line += &format!(" {}", quote(&format!("--password={password}")));
+    }
+    child(query, line)
+}
+
+/// A program that plays 44.1 kHz; one without a folder is looked up in `PATH`.
+fn child(query: &mut Query<'_>, mut params: String) -> Option<SourceConfig> {
+    if let Some(more) = query.text("params") {
+        params += &format!(" {more}");
+    }
+    let path = query.path()?;
+    let name = path.strip_prefix("/").ok().filter(|rest| rest.components().count() == 1);
+    let path = name.map_or_else(|| path.clone(), PathBuf::from);
+    let spec = "44100:16:2".parse().unwrap_or(SampleSpec::DEFAULT);
+    Some(SourceConfig::Process { path, params, spec, log_stderr: false })
+}
+
+/// One argument for [`aulos_io::feed::split_arguments`].
+fn quote(argument: &str) -> String {
+    format!("\"{}\"", argument.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
 /// Snapcast's port for sound that comes in.
 const TCP_PORT: u16 = 4953;
 
@@ -229,11 +304,12 @@ fn unknown(scheme: &str, query: &Query<'_>) {
     query.refuse(format!("`{scheme}` is not a kind of source"), &hint);
 }
 
-const KNOWN: [&str; 7] = ["demo", "tone", "stdin", "pipe", "file", "process", "tcp"];
+const KNOWN: [&str; 9] =
+    ["demo", "tone", "stdin", "pipe", "file", "process", "tcp", "librespot", "airplay"];
 const SCHEMES: &str = "a source begins with demo: tone: stdin: pipe: file: process: or tcp:";
 
 /// What will come, and what does the same today.
-const NOT_YET: [(&str, &str); 16] = [
+const NOT_YET: [(&str, &str); 13] = [
     ("http", "process:///usr/bin/ffmpeg?params=-i URL -f s16le -ar 48000 -ac 2 -"),
     ("https", "process:///usr/bin/ffmpeg?params=-i URL -f s16le -ar 48000 -ac 2 -"),
     ("icecast", "let the DJ's program send raw samples to tcp://0.0.0.0:4953"),
@@ -246,9 +322,6 @@ const NOT_YET: [(&str, &str); 16] = [
     ("snapcast", "process:///usr/bin/snapclient?params=-h HOST --player file"),
     ("nats", "send raw samples to tcp://0.0.0.0:4953"),
     ("meta", "write the sources of one station in order of priority"),
-    ("librespot", "process:///usr/bin/librespot?params=--backend pipe&sampleformat=44100:16:2"),
-    ("spotify", "process:///usr/bin/librespot?params=--backend pipe&sampleformat=44100:16:2"),
-    ("airplay", "process:///usr/bin/shairport-sync?params=-o stdout&sampleformat=44100:16:2"),
     ("udp", "send raw samples to tcp://0.0.0.0:4953"),
 ];
 

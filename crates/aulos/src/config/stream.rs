@@ -7,6 +7,7 @@
 use aulos_core::{Codec, SampleFormat, SampleSpec};
 use aulos_proto::uri::{Uri, UriError, encode};
 
+use super::limits::SILENCE_S;
 use super::model::{SilenceConfig, SourceEntry, StationConfig};
 use super::problem::{At, Problems};
 use super::resolve::{self, Station};
@@ -113,7 +114,8 @@ impl StreamUri {
         if uri.scheme == "file" {
             pairs.push("loop=true".to_owned());
         }
-        if !decoded && !matches!(uri.scheme.as_str(), "http" | "https" | "meta" | "demo") {
+        let own = ["http", "https", "meta", "demo", "librespot", "spotify", "airplay"];
+        if !decoded && !own.contains(&uri.scheme.as_str()) {
             let spec = self.spec.clone().unwrap_or_else(|| default.to_string());
             pairs.push(format!("sampleformat={spec}"));
         }
@@ -132,6 +134,12 @@ impl StreamUri {
         stream.uri.raw = format!("{}{}{behind}", place(&stream.uri), stream.uri.path);
         stream.source = stream.source(spec);
         stream
+    }
+
+    /// Seconds of silence until it counts as idle, as a configuration takes them.
+    #[must_use]
+    pub fn idle_s(&self) -> Option<f64> {
+        self.idle_ms.map(|idle| (f64::from(idle) / 1e3).clamp(*SILENCE_S.start(), *SILENCE_S.end()))
     }
 
     /// The station of this stream; what it does not say is as in `like`.
@@ -154,9 +162,7 @@ impl StreamUri {
                 ..SourceEntry::default()
             }],
             silence: SilenceConfig {
-                for_s: self.idle_ms.map_or(SilenceConfig::default().for_s, |idle| {
-                    (f64::from(idle) / 1e3).clamp(0.1, 86_400.0)
-                }),
+                for_s: self.idle_s().unwrap_or_else(|| SilenceConfig::default().for_s),
                 ..SilenceConfig::default()
             },
             ..StationConfig::default()
@@ -175,7 +181,7 @@ impl StreamUri {
 }
 
 /// What clients get of a stream in this spec.
-fn carried(codec: &str, wanted: SampleSpec) -> SampleSpec {
+pub(super) fn carried(codec: &str, wanted: SampleSpec) -> SampleSpec {
     let format = match wanted.format {
         SampleFormat::S24Le | SampleFormat::S24In32Le => SampleFormat::S24In32Le,
         SampleFormat::S32Le | SampleFormat::F32 if codec == Codec::Pcm.name() => {
@@ -195,6 +201,8 @@ fn kept(scheme: &str) -> &'static [&'static str] {
     match scheme {
         "pipe" | "tcp" => &["mode"],
         "process" => &["params", "log_stderr"],
+        "librespot" | "spotify" => &super::source::LIBRESPOT,
+        "airplay" => &super::source::AIRPLAY,
         "tone" => &["hz", "dbfs"],
         _ => &[],
     }

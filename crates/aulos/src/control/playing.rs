@@ -88,7 +88,7 @@ pub(super) fn control(slot: &Slot, command: &str, params: &Value) -> Result<Valu
         _ => None,
     };
     if let Some(key) = wanted {
-        let number = arguments.get(key).unwrap_or(&params[key]).clone();
+        let number = arguments.get(key).unwrap_or_else(|| &params[key]).clone();
         if !number.is_number() {
             return Err(RpcError::invalid_params(&format!("{command} requires parameter '{key}'")));
         }

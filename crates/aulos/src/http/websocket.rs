@@ -1,4 +1,4 @@
-//! WebSockets: control at `/jsonrpc`, sound at `/stream`.
+//! Web sockets: control at `/jsonrpc`, sound at `/stream`.
 //!
 //! Control stays here. Sound goes to the media reactors as soon as the handshake has been answered,
 //! with every byte that came behind it; tokio never sees a chunk.

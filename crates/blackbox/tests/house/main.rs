@@ -13,11 +13,15 @@
 
 mod bits;
 mod cli;
+mod controllers;
 mod crowd;
 mod fifo;
 mod hostile;
+mod mpd;
 mod page;
 mod peers;
+mod rpc;
+mod snapweb;
 mod veth;
 
 use std::path::Path;

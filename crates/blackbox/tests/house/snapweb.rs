@@ -1,0 +1,196 @@
+//! A player behind a WebSocket that has Snapweb's faults (0.9.1): it counts its header into the size
+//! of a message, the length of its JSON in UTF-16 units, asks for the time right behind its hello,
+//! and takes `received` and `sent` for each other.
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use aulos_blackbox::client::clock_us;
+use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::server::Aulos;
+use aulos_blackbox::wire::{HEADER, Header, kind};
+use serde_json::json;
+use tungstenite::{Message, WebSocket};
+
+use crate::rpc::Rpc;
+use crate::{turn, wait_for};
+
+const TWO: &str = r#"
+[[station]]
+name = "default"
+codec = "flac"
+sources = ["demo://"]
+[[station]]
+name = "second"
+codec = "pcm"
+sources = ["tone://?hz=440"]
+"#;
+
+struct Snapweb {
+    socket: WebSocket<TcpStream>,
+    next: u16,
+}
+
+impl Snapweb {
+    /// Connects, says hello and asks for the time, without waiting for anything.
+    fn connect(http: SocketAddr, id: &str) -> Self {
+        let socket = TcpStream::connect(http).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        socket.set_nodelay(true).unwrap();
+        let url = format!("ws://{http}/stream");
+        let (socket, _) = tungstenite::client(url, socket).unwrap();
+        let mut player = Self { socket, next: 1 };
+        let hello = json!({
+            "MAC": "00:00:00:00:00:00", "HostName": "Küche – Büro", "Version": "0.9.1",
+            "ClientName": "Snapweb", "OS": "Linux", "Arch": "web", "Instance": 1, "ID": id,
+            "SnapStreamProtocolVersion": 2,
+        });
+        let text = hello.to_string();
+        let mut payload =
+            u32::try_from(text.encode_utf16().count()).unwrap().to_le_bytes().to_vec();
+        payload.extend_from_slice(text.as_bytes());
+        player.send(kind::HELLO, &payload);
+        player.send(kind::TIME, &[0; 8]);
+        player
+    }
+
+    fn send(&mut self, kind: u16, payload: &[u8]) -> u16 {
+        let id = self.next;
+        self.next += 1;
+        let header = Header { kind, id, refers_to: 0, sent: clock_us(), received: 0, size: 0 };
+        let mut message = header.message(payload);
+        let size = u32::try_from(message.len()).unwrap();
+        message[22..26].copy_from_slice(&size.to_le_bytes());
+        self.socket.send(Message::binary(message)).unwrap();
+        id
+    }
+
+    /// The next protocol message; each is one binary WebSocket message.
+    fn read(&mut self) -> (Header, Vec<u8>) {
+        loop {
+            match self.socket.read().unwrap() {
+                Message::Binary(bytes) => {
+                    let header = Header::parse(&bytes).unwrap();
+                    assert_eq!(HEADER + header.size as usize, bytes.len());
+                    return (header, bytes[HEADER..].to_vec());
+                }
+                Message::Pong(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// The next message of a kind; chunks and settings before it are passed over.
+    fn next_of(&mut self, wanted: u16) -> (Header, Vec<u8>) {
+        loop {
+            let (header, payload) = self.read();
+            if header.kind == wanted {
+                return (header, payload);
+            }
+            // Settings go before the codec header of another stream: its buffer may differ.
+            let also = [kind::WIRE_CHUNK, kind::SERVER_SETTINGS];
+            assert!(also.contains(&header.kind), "{header:?}");
+        }
+    }
+
+    /// The times of the next chunks, microseconds.
+    fn chunks(&mut self, count: usize) -> Vec<i64> {
+        let time = |payload: &[u8]| {
+            let word =
+                |at: usize| i64::from(i32::from_le_bytes(payload[at..at + 4].try_into().unwrap()));
+            word(0) * 1_000_000 + word(4)
+        };
+        (0..count).map(|_| time(&self.next_of(kind::WIRE_CHUNK).1)).collect()
+    }
+}
+
+/// The time line has no gap: each chunk begins where the one before ended.
+fn continuous(times: &[i64], step: i64) {
+    for pair in times.windows(2) {
+        assert!((pair[1] - pair[0] - step).abs() <= 1, "{pair:?}");
+    }
+}
+
+fn settings(payload: &[u8]) -> serde_json::Value {
+    serde_json::from_slice(&payload[4..]).unwrap()
+}
+
+#[test]
+fn snapweb_plays_with_all_its_faults() {
+    let _turn = turn();
+    let scratch = Scratch::new("snapweb").unwrap();
+    let server = Aulos::start(&scratch, TWO).unwrap();
+    let mut player = Snapweb::connect(server.http, "4a1c-web");
+    // How to play comes first, or Snapweb falls over what comes next.
+    let (first, payload) = player.read();
+    assert_eq!((first.kind, first.refers_to), (kind::SERVER_SETTINGS, 1));
+    assert_eq!(settings(&payload)["bufferMs"], 1_000);
+    let (time, _) = player.next_of(kind::TIME);
+    assert_eq!(time.refers_to, 2);
+    assert!(time.received > 0 && time.sent >= time.received, "{time:?}");
+    let (_, header) = player.next_of(kind::CODEC_HEADER);
+    assert_eq!(&header[4..8], b"flac");
+    continuous(&player.chunks(150), 20_000);
+
+    let mut rpc = Rpc::connect(server.control);
+    let group = rpc.group_of("4a1c-web").unwrap();
+    let client = &group["clients"][0];
+    assert_eq!(client["host"]["name"], "Küche – Büro");
+    assert_eq!((&client["connected"], &client["host"]["arch"]), (&json!(true), &json!("web")));
+    rpc.call("Client.SetVolume", &json!({ "id": "4a1c-web", "volume": { "percent": 33 } }));
+    let (changed, payload) = player.next_of(kind::SERVER_SETTINGS);
+    assert_eq!((changed.refers_to, &settings(&payload)["volume"]), (0, &json!(33)));
+
+    // Another stream comes over the same connection, behind a codec header of its own.
+    rpc.call("Group.SetStream", &json!({ "id": group["id"], "stream_id": "second" }));
+    let (_, header) = player.next_of(kind::CODEC_HEADER);
+    assert_eq!(&header[4..7], b"pcm");
+    continuous(&player.chunks(50), 20_000);
+
+    // What each WebSocket has to answer.
+    let asked = player.send(kind::TIME, &[0; 8]);
+    assert_eq!(player.next_of(kind::TIME).0.refers_to, asked);
+    player.socket.send(Message::Ping(b"x"[..].into())).unwrap();
+    loop {
+        match player.socket.read().unwrap() {
+            Message::Pong(payload) => break assert_eq!(&payload[..], b"x"),
+            Message::Binary(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    player.socket.close(None).unwrap();
+    wait_for("the end", Duration::from_secs(20), || {
+        rpc.group_of("4a1c-web").unwrap()["clients"][0]["connected"] == false
+    });
+}
+
+#[test]
+fn whoever_breaks_a_websocket_is_cut_and_others_play_on() {
+    use std::io::{Read as _, Write as _};
+    let _turn = turn();
+    let scratch = Scratch::new("broken-ws").unwrap();
+    let server = Aulos::start(&scratch, TWO).unwrap();
+    let mut good = Snapweb::connect(server.http, "good");
+    let request = "GET /stream HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n\
+                   Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    for bad in [
+        &b"\x82\x05hello"[..],
+        b"\x82\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0",
+        b"\x83\x80\0\0\0\0",
+        b"\x82\x9a\0\0\0\0\xff\xff\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ] {
+        let mut socket = TcpStream::connect(server.http).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        socket.write_all(&[request.as_bytes(), bad].concat()).unwrap();
+        let mut answer = Vec::new();
+        // It may be reset with bytes of ours unread.
+        drop(socket.read_to_end(&mut answer));
+        assert!(answer.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&answer));
+    }
+    good.next_of(kind::SERVER_SETTINGS);
+    good.next_of(kind::TIME);
+    good.next_of(kind::CODEC_HEADER);
+    continuous(&good.chunks(60), 20_000);
+}
