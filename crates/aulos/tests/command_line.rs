@@ -168,3 +168,34 @@ fn a_state_directory_that_cannot_be_made_is_73() {
     assert_eq!(code, 73, "{error}");
     assert!(error.contains("--state-dir"), "{error}");
 }
+
+#[test]
+fn a_converted_configuration_can_be_checked_and_says_what_it_lost() {
+    let dir = scratch();
+    let (theirs, ours) = (dir.join("snapserver.conf"), dir.join("aulos.toml"));
+    std::fs::write(
+        &theirs,
+        "[stream]\nsource = pipe:///tmp/x?name=one\nsource = jack:///?name=two\n[ssl]\n\
+         certificate = /etc/x\n",
+    )
+    .unwrap();
+    let (exit, toml, said) = run(&["convert", theirs.to_str().unwrap()]);
+    // A source that is not built is in there as it was, so that the check names its line.
+    assert_eq!(exit, 78, "{said}");
+    assert!(said.contains("ssl.certificate") && said.contains("jack"), "{said}");
+    assert!(toml.contains("# ssl.certificate") && toml.contains("name      = \"one\""), "{toml}");
+    std::fs::write(&ours, &toml).unwrap();
+    let (exit, out, _) = run(&["check", "--config", ours.to_str().unwrap()]);
+    assert!(exit == 78 && out.contains("jack") && out.contains("not built yet"), "{out}");
+    std::fs::write(&theirs, "[stream]\nsource = pipe:///tmp/x?name=one\n").unwrap();
+    let (exit, toml, _) = run(&["convert", theirs.to_str().unwrap()]);
+    std::fs::write(&ours, &toml).unwrap();
+    assert_eq!((exit, run(&["check", "--config", ours.to_str().unwrap()]).0), (0, 0), "{toml}");
+    assert_eq!(run(&["convert", "/no/such/file"]).0, 66);
+}
+
+#[test]
+fn what_snapserver_does_not_know_is_a_mistake_here_too() {
+    let (exit, _, said) = run(&["snapserver", "--config=", "--nonsense"]);
+    assert!(exit == 2 && said.contains("--SECTION.KEY=VALUE"), "{exit}: {said}");
+}

@@ -65,6 +65,40 @@ async def main(port):
 
     result = await server.stream_control("default", "play", {})
     assert result["code"] == 4, result
+    result = await server.stream_control("default", "seek", {"offset": 1.5})
+    assert result["code"] == 6, result
+    result = await server.stream_setproperty("default", "shuffle", True)
+    assert result["code"] == 7, result
+    result = await server.stream_setmeta("default", {})
+    assert result["code"] == -32601, result
+
+    # What Home Assistant's services `snapshot` and `restore` do.
+    client.snapshot()
+    await client.set_volume(90)
+    await client.set_name("other")
+    await client.restore()
+    await settle(lambda: seen.volume == 37 and seen.name == "Küche" and seen.muted)
+    group = server.group(client.group.identifier)
+    group.snapshot()
+    await group.set_stream("default")
+    await group.restore()
+    await settle(lambda: other.group(group.identifier).stream == "kitchen radio")
+    assert (await server.group_status(group.identifier))["stream_id"] == "kitchen radio"
+
+    uri = "tcp://127.0.0.1:0?name=added by python&sampleformat=48000:16:2&codec=pcm"
+    added = await server.stream_add_stream(uri)
+    assert added["id"] == "added by python", added
+    stream = server.stream("added by python")
+    assert stream.status in ("idle", "playing", "unknown"), stream.status
+    await settle(lambda: "added by python" in [one.identifier for one in other.streams])
+    again = await server.stream_add_stream(uri)
+    assert "id" not in again and again["code"] == -32603, again
+    await group.set_stream("added by python")
+    await settle(lambda: other.group(group.identifier).stream == "added by python")
+    removed = await server.stream_remove_stream("added by python")
+    assert removed["id"] == "added by python", removed
+    await settle(lambda: other.group(group.identifier).stream == "default")
+    assert "added by python" not in [one.identifier for one in other.streams]
 
     await server.delete_client("b")
     await settle(lambda: [one.identifier for one in other.clients] == ["a"])

@@ -120,7 +120,7 @@ fn given(arguments: &[String]) -> Result<Given, Failure> {
                 given.file = (!file.is_empty()).then(|| PathBuf::from(file));
             }
             "daemon" | "d" => {
-                tracing::warn!("it stays in the foreground: systemd sees to the rest")
+                tracing::warn!("it stays in the foreground: systemd sees to the rest");
             }
             key if key.contains('.') => {
                 given.values.push((key.to_owned(), value.unwrap_or_else(|| "true".to_owned())));

@@ -67,8 +67,8 @@ pub(super) fn control(slot: &Slot, command: &str, params: &Value) -> Result<Valu
         "previous" => &[("canGoPrevious", 3)],
         "play" => &[("canPlay", 4)],
         "pause" => &[("canPause", 5)],
-        "playPause" if slot.properties["canPlay"] == true => &[],
-        "playPause" => &[("canPause", 5)],
+        "playPause" if slot.properties.get("canPause") == Some(&json!(true)) => &[],
+        "playPause" => &[("canPlay", 4)],
         "seek" | "setPosition" => &[("canSeek", 6)],
         "stop" => &[("canControl", 7)],
         other => {
@@ -100,20 +100,23 @@ pub(super) fn control(slot: &Slot, command: &str, params: &Value) -> Result<Valu
 
 /// `Stream.SetProperty`.
 pub(super) fn set_property(slot: &Slot, name: &str, value: &Value) -> Result<Value, RpcError> {
-    let good = match name {
-        "loopStatus" => ["none", "track", "playlist"].iter().any(|known| value == known),
-        "shuffle" | "mute" => value.is_boolean(),
-        "volume" => value.is_i64(),
-        "rate" => value.is_f64(),
+    let (good, kind) = match name {
+        "loopStatus" => (
+            ["none", "track", "playlist"].iter().any(|known| value == known),
+            "none, track or playlist",
+        ),
+        "shuffle" | "mute" => (value.is_boolean(), "bool"),
+        "volume" => (value.is_i64(), "int"),
+        "rate" => (value.is_f64(), "float"),
         _ => {
             return Err(RpcError::invalid_params(&format!("Property '{name}' not supported")));
         }
     };
+    if !good {
+        return Err(RpcError::invalid_params(&format!("Value for {name} must be {kind}")));
+    }
     if slot.properties.get("canControl") != Some(&json!(true)) {
         return Err(RpcError::new(7, "Stream property canControl is false"));
-    }
-    if !good {
-        return Err(RpcError::invalid_params(&format!("Value for {name} is not valid")));
     }
     forward(slot, "Plugin.Stream.Player.SetProperty", &json!({ name: value }))
 }

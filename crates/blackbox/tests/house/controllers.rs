@@ -132,7 +132,7 @@ fn we_answer_as_snapserver_does() {
     let differ: Vec<String> = theirs
         .iter()
         .zip(&ours)
-        .filter(|(theirs, ours)| theirs != ours)
+        .filter(|((_, theirs), (_, ours))| theirs != ours)
         .map(|((call, theirs), (_, ours))| format!("{call}\n  theirs {theirs}\n  ours   {ours}"))
         .collect();
     assert!(differ.is_empty(), "{}", differ.join("\n"));
@@ -177,6 +177,20 @@ fn exchange(stream: SocketAddr, control: SocketAddr) -> Vec<(String, Value)> {
         ("Group.SetStream", json!({ "id": group, "stream_id": "nope" })),
         ("Group.SetClients", json!({ "id": group, "clients": [id] })),
         ("Stream.Control", json!({ "id": "nope", "command": "play" })),
+        ("Stream.Control", json!({ "id": "default", "command": "play" })),
+        ("Stream.Control", json!({ "id": "default", "command": "pause" })),
+        ("Stream.Control", json!({ "id": "default", "command": "playPause" })),
+        ("Stream.Control", json!({ "id": "default", "command": "stop" })),
+        ("Stream.Control", json!({ "id": "default", "command": "next" })),
+        ("Stream.Control", json!({ "id": "default", "command": "previous" })),
+        (
+            "Stream.Control",
+            json!({ "id": "default", "command": "seek", "params": { "offset": 1 } }),
+        ),
+        ("Stream.Control", json!({ "id": "default", "command": "dance" })),
+        ("Stream.SetProperty", json!({ "id": "default", "property": "shuffle", "value": true })),
+        ("Stream.SetProperty", json!({ "id": "default", "property": "shuffle", "value": 1 })),
+        ("Stream.SetProperty", json!({ "id": "default", "property": "colour", "value": true })),
         ("Nothing.AtAll", json!({})),
         ("Server.DeleteClient", json!({ "id": "nobody" })),
     ] {
