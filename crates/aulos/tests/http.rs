@@ -48,15 +48,18 @@ fn post(server: &Server, headers: &str, body: &str) -> (String, String) {
     )
 }
 
-fn read_until(socket: &mut TcpStream, end: &str) -> String {
-    let mut text = Vec::new();
+/// Reads up to `end`, and gives all of it; what came behind it stays in `kept` for the next time.
+fn read_until(socket: &mut TcpStream, kept: &mut Vec<u8>, end: &str) -> String {
     let mut block = [0; 4_096];
-    while !String::from_utf8_lossy(&text).contains(end) {
+    loop {
+        if let Some(at) = kept.windows(end.len()).position(|found| found == end.as_bytes()) {
+            let rest = kept.split_off(at + end.len());
+            return String::from_utf8(std::mem::replace(kept, rest)).unwrap();
+        }
         let count = socket.read(&mut block).unwrap();
-        assert!(count > 0, "closed after {:?}", String::from_utf8_lossy(&text));
-        text.extend_from_slice(&block[..count]);
+        assert!(count > 0, "closed after {:?}", String::from_utf8_lossy(kept));
+        kept.extend_from_slice(&block[..count]);
     }
-    String::from_utf8(text).unwrap()
 }
 
 fn playing() -> StationStatus {
@@ -159,20 +162,18 @@ fn events_bring_the_status_and_then_levels_and_changes() {
     let server = Server::start();
     let mut socket = connect(&server);
     socket.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let first = read_until(&mut socket, "\n\n");
+    let mut kept = Vec::new();
+    let mut until = |end: &str| read_until(&mut socket, &mut kept, end);
+    let first = until("\n\n");
     assert!(first.to_lowercase().contains("text/event-stream"), "{first}");
-    read_until(&mut socket, "event: levels");
+    until("event: levels");
     *server.house.stations.lock().unwrap() = vec![playing()];
-    let more = read_until(&mut socket, "\"momentary_lufs\":-18.46");
+    let more = until("\"momentary_lufs\":-18.46");
     assert!(more.contains("\"levels_dbfs\":[-12.3,null]"), "{more}");
-    let more = if more.contains("event: status") {
-        more
-    } else {
-        read_until(&mut socket, "event: status")
-    };
+    let more = if more.contains("event: status") { more } else { until("event: status") };
     assert!(more.contains("event: status"));
     server.hello(1, "newcomer");
-    read_until(&mut socket, "newcomer");
+    until("newcomer");
 }
 
 #[test]
@@ -204,7 +205,7 @@ fn a_listener_on_a_used_connection_is_sent_to_a_new_one() {
     let server = Server::start();
     let mut socket = connect(&server);
     socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    read_until(&mut socket, "ok\n");
+    read_until(&mut socket, &mut Vec::new(), "ok\n");
     socket.write_all(b"GET /listen/a%20b?c HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut answer = String::new();
     socket.read_to_string(&mut answer).unwrap();

@@ -97,6 +97,7 @@ fn no_call_starts_a_program_or_reads_outside_of_the_roots() {
         "pipe://../x?name=x",
         "tcp://127.0.0.1:0",
         "tcp://127.0.0.1:0?name=",
+        "tcp://localhost:0?name=x",
         "tcp://127.0.0.1:0?name=a/b",
         "tcp://127.0.0.1:0?name=x&codec=ogg",
         "nonsense",

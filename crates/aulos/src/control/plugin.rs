@@ -168,7 +168,7 @@ fn hear(control: &Control, stream: &str, handle: &Handle, line: &[u8]) {
 
 /// What a script writes to its standard error, line by line, into our log.
 async fn keep_log(stream: String, log: tokio::process::ChildStderr) {
-    let mut log = BufReader::new(log.take(u64::MAX));
+    let mut log = BufReader::new(log);
     let mut line = Vec::new();
     loop {
         line.clear();

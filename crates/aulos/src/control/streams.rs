@@ -4,7 +4,7 @@
 //! a remote execution of code (CVE-2023-36177). Here a call names a scheme of an allow-list, and a
 //! path below a folder that the configuration names; a control script in it is passed over.
 
-use std::net::{TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, TcpListener};
 use std::path::{Component, Path, PathBuf};
 
 use aulos_core::SampleSpec;
@@ -176,12 +176,13 @@ fn free_port(station: &Station) -> Result<Option<u16>, RpcError> {
     else {
         return Ok(None);
     };
-    let port = (address.host.as_str(), address.port)
-        .to_socket_addrs()
-        .and_then(|mut all| all.next().ok_or_else(|| std::io::ErrorKind::NotFound.into()))
-        .and_then(TcpListener::bind)
-        .and_then(|listener| listener.local_addr());
-    match port {
+    // A name would have to be looked up, and everybody would wait for that.
+    let Ok(ip) = address.host.parse::<IpAddr>() else {
+        let why = format!("{address}: to listen on it, write an address and no name");
+        return Err(RpcError::invalid_params(&why));
+    };
+    let bound = TcpListener::bind((ip, address.port));
+    match bound.and_then(|listener| listener.local_addr()) {
         Ok(local) if address.port == 0 => Ok(Some(local.port())),
         Ok(_) => Ok(None),
         Err(error) => Err(internal(format!("{address}: {error}"))),

@@ -55,11 +55,8 @@ pub(crate) struct Place(Arc<AtomicUsize>);
 
 impl Place {
     pub(crate) fn take(open: &Arc<AtomicUsize>, limit: usize) -> Option<Self> {
-        // Only the one accept loop adds, so that between these two lines it can only become less.
-        if open.load(Ordering::Relaxed) >= limit {
-            return None;
-        }
-        open.fetch_add(1, Ordering::Relaxed);
+        let one_more = |count| (count < limit).then_some(count + 1);
+        open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         Some(Self(Arc::clone(open)))
     }
 }

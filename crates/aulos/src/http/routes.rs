@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use aulos_proto::snap::control::MAX_LINE;
@@ -24,6 +25,7 @@ use tower_http::services::ServeDir;
 
 use super::events::Feed;
 use super::{host, websocket};
+use crate::control::tcp::{MAX_CONTROLLERS, Place};
 use crate::control::{Control, count};
 use crate::house::ListenSink;
 
@@ -35,6 +37,8 @@ struct App {
     control: Arc<Control>,
     feed: Feed,
     sink: Arc<dyn ListenSink>,
+    /// Controllers behind a WebSocket: their connection is no longer one of HTTP.
+    sockets: Arc<AtomicUsize>,
 }
 
 /// The router of everything but `/listen`.
@@ -49,7 +53,7 @@ pub(super) fn router(control: Arc<Control>, feed: Feed, sink: Arc<dyn ListenSink
         .route("/stream", get(stream))
         .route("/__image_cache", get(picture))
         .route("/listen/{*name}", any(listen_again));
-    let app = App { control, feed, sink };
+    let app = App { control, feed, sink, sockets: Arc::default() };
     let router = match doc_root {
         Some(dir) => {
             let folder = Router::new().fallback_service(ServeDir::new(dir));
@@ -135,10 +139,17 @@ async fn converse(
 ) -> Response {
     match (upgrade, app.refuse_cross_site(&headers)) {
         (_, Some(refusal)) => refusal,
-        (Ok(upgrade), None) => upgrade
-            .max_message_size(MAX_LINE)
-            .max_frame_size(MAX_LINE)
-            .on_upgrade(|socket| websocket::converse(socket, app.control)),
+        (Ok(upgrade), None) => {
+            let Some(place) = Place::take(&app.sockets, MAX_CONTROLLERS) else {
+                count(&app.control.counters.controllers_refused);
+                return StatusCode::SERVICE_UNAVAILABLE.into_response();
+            };
+            let upgrade = upgrade.max_message_size(MAX_LINE).max_frame_size(MAX_LINE);
+            upgrade.on_upgrade(|socket| async move {
+                websocket::converse(socket, app.control).await;
+                drop(place);
+            })
+        }
         (Err(_), None) => {
             let text = "calls are posted here, or come over a WebSocket\n";
             (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "POST")], text).into_response()

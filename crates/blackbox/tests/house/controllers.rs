@@ -22,46 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn music_assistant_finds_a_snapserver() {
     let _turn = turn();
     let scratch = Scratch::new("music-assistant").unwrap();
-    let program = scratch.join("snapserver");
-    std::os::unix::fs::symlink(binary(), &program).unwrap();
-    let [out, err] = [scratch.join("out"), scratch.join("err")];
-    let data = scratch.join("data");
-    let mut process = Process::start(
-        Command::new(&program).args([
-            "--config=".to_owned(),
-            format!("--server.datadir={}", data.display()),
-            "--http.enabled".to_owned(),
-            "--http.port=0".to_owned(),
-            format!("--http.doc_root={}", scratch.join("nothing").display()),
-            "--tcp-control.enabled".to_owned(),
-            "--tcp-control.port=0".to_owned(),
-            "--tcp-streaming.port=0".to_owned(),
-            "--stream.sampleformat=48000:16:2".to_owned(),
-            "--stream.buffer=1000".to_owned(),
-            "--stream.chunk_ms=26".to_owned(),
-            "--stream.codec=flac".to_owned(),
-            "--stream.send_to_muted=true".to_owned(),
-            format!("--stream.plugin_dir={}", scratch.path().display()),
-            format!("--stream.source=pipe://{}?name=default", scratch.join("fifo").display()),
-            "--streaming_client.initial_volume=20".to_owned(),
-        ]),
-        &out,
-        &err,
-    )
-    .unwrap();
-    let port = |key: &str| -> Option<u16> {
-        let text = std::fs::read_to_string(&out).ok()?;
-        let line = text.lines().find(|line| line.trim_start().starts_with(key))?;
-        line.split_whitespace().nth(1)?.rsplit(':').next()?.trim_end_matches('/').parse().ok()
-    };
-    wait_for("its ports", PATIENCE, || {
-        assert!(process.ended().unwrap().is_none(), "{}", std::fs::read_to_string(&err).unwrap());
-        port("control").is_some() && port("stream").is_some()
-    });
-    assert!(std::fs::read_to_string(&out).unwrap().contains("(Snapserver) Version 0."));
-    let here = |port| SocketAddr::from(([127, 0, 0, 1], port));
-    let mut rpc = Rpc::connect(here(port("control").unwrap()));
-    let mut client = Client::connect(here(port("stream").unwrap()), 0).unwrap();
+    let (mut process, stream, control) = start_as_snapserver(&scratch);
+    let mut rpc = Rpc::connect(control);
+    let mut client = Client::connect(stream, 0).unwrap();
     let mut group = None;
     wait_for("the client", PATIENCE, || {
         hear(&mut client);
@@ -73,40 +36,79 @@ fn music_assistant_finds_a_snapserver() {
     let open = || std::fs::read_dir(format!("/proc/{}/fd", process.id())).unwrap().count();
     let mut before = None;
     for round in 0..5 {
-        let uri = "tcp://127.0.0.1:0?sampleformat=48000:16:2&idle_threshold=60000\
-                   &controlscript=control.py&name=Music Assistant - osmc4";
-        let id = "Music Assistant - osmc4";
-        assert_eq!(rpc.call("Stream.AddStream", &json!({ "streamUri": uri }))["id"], id);
-        let host = rpc.stream(id).unwrap()["uri"]["host"].as_str().unwrap().to_owned();
-        rpc.call("Group.SetStream", &json!({ "id": group["id"], "stream_id": id }));
-        let mut push = None;
-        wait_for("its port", PATIENCE, || {
-            push = TcpStream::connect(&host).ok();
-            push.is_some()
-        });
-        let mut push = push.unwrap();
-        let sound: Vec<u8> = (0..192_000_u32).map(|at| (at.wrapping_mul(37) >> 4) as u8).collect();
-        push.write_all(&sound).unwrap();
-        wait_for("sound", PATIENCE, || {
-            hear(&mut client);
-            rpc.stream(id).unwrap()["status"] == "playing"
-        });
-        drop(push);
-        wait_for("idle", PATIENCE, || {
-            hear(&mut client);
-            rpc.stream(id).unwrap()["status"] == "idle"
-        });
-        rpc.call("Group.SetStream", &json!({ "id": group["id"], "stream_id": "default" }));
-        assert_eq!(rpc.call("Stream.RemoveStream", &json!({ "id": id }))["id"], id);
-        assert!(rpc.stream(id).is_none());
-        // What the stream had open is closed; its address can be had again.
-        wait_for("the port", PATIENCE, || TcpStream::connect(&host).is_err());
+        play_once(&mut rpc, &mut client, &group["id"]);
         let now = open();
         assert!(before.is_none_or(|before| now <= before), "round {round}: {now} > {before:?}");
         before.get_or_insert(now);
     }
     assert!(!client.heard.cut);
     process.terminate(PATIENCE).unwrap();
+}
+
+/// Starts it with Music Assistant's arguments, but for the ports; gives where it listens.
+fn start_as_snapserver(scratch: &Scratch) -> (Process, SocketAddr, SocketAddr) {
+    let program = scratch.join("snapserver");
+    std::os::unix::fs::symlink(binary(), &program).unwrap();
+    let [out, err] = [scratch.join("out"), scratch.join("err")];
+    let path = |name: &str| scratch.join(name).display().to_string();
+    let mut process = Process::start(
+        Command::new(&program)
+            .args(["--config=", "--http.enabled", "--http.port=0", "--tcp-control.enabled"])
+            .args(["--tcp-control.port=0", "--tcp-streaming.port=0", "--stream.codec=flac"])
+            .args(["--stream.sampleformat=48000:16:2", "--stream.buffer=1000"])
+            .args(["--stream.chunk_ms=26", "--stream.send_to_muted=true"])
+            .arg("--streaming_client.initial_volume=20")
+            .arg(format!("--server.datadir={}", path("data")))
+            .arg(format!("--http.doc_root={}", path("nothing")))
+            .arg(format!("--stream.plugin_dir={}", path("")))
+            .arg(format!("--stream.source=pipe://{}?name=default", path("fifo"))),
+        &out,
+        &err,
+    )
+    .unwrap();
+    let address = |key: &str| -> Option<SocketAddr> {
+        let text = std::fs::read_to_string(&out).ok()?;
+        let line = text.lines().find(|line| line.trim_start().starts_with(key))?;
+        let port = line.split_whitespace().nth(1)?.rsplit(':').next()?.parse().ok()?;
+        Some(SocketAddr::from(([127, 0, 0, 1], port)))
+    };
+    wait_for("its ports", PATIENCE, || {
+        assert!(process.ended().unwrap().is_none(), "{}", std::fs::read_to_string(&err).unwrap());
+        address("control").is_some() && address("stream").is_some()
+    });
+    assert!(std::fs::read_to_string(&out).unwrap().contains("(Snapserver) Version 0."));
+    (process, address("stream").unwrap(), address("control").unwrap())
+}
+
+fn play_once(rpc: &mut Rpc, client: &mut Client, group: &Value) {
+    let uri = "tcp://127.0.0.1:0?sampleformat=48000:16:2&idle_threshold=60000\
+               &controlscript=control.py&name=Music Assistant - osmc4";
+    let id = "Music Assistant - osmc4";
+    assert_eq!(rpc.call("Stream.AddStream", &json!({ "streamUri": uri }))["id"], id);
+    let host = rpc.stream(id).unwrap()["uri"]["host"].as_str().unwrap().to_owned();
+    rpc.call("Group.SetStream", &json!({ "id": group, "stream_id": id }));
+    let mut push = None;
+    wait_for("its port", PATIENCE, || {
+        push = TcpStream::connect(&host).ok();
+        push.is_some()
+    });
+    let mut push = push.unwrap();
+    let sound: Vec<u8> = (0..192_000_u32).map(|at| at.wrapping_mul(37).to_le_bytes()[0]).collect();
+    push.write_all(&sound).unwrap();
+    wait_for("sound", PATIENCE, || {
+        hear(client);
+        rpc.stream(id).unwrap()["status"] == "playing"
+    });
+    drop(push);
+    wait_for("idle", PATIENCE, || {
+        hear(client);
+        rpc.stream(id).unwrap()["status"] == "idle"
+    });
+    rpc.call("Group.SetStream", &json!({ "id": group, "stream_id": "default" }));
+    assert_eq!(rpc.call("Stream.RemoveStream", &json!({ "id": id }))["id"], id);
+    assert!(rpc.stream(id).is_none());
+    // What the stream had open is closed; its address can be had again.
+    wait_for("the port", PATIENCE, || TcpStream::connect(&host).is_err());
 }
 
 /// The same calls to snapserver and to us. What they answer is compared without what must differ:
@@ -157,43 +159,7 @@ fn exchange(stream: SocketAddr, control: SocketAddr) -> Vec<(String, Value)> {
     });
     let (id, group) = (group["clients"][0]["id"].clone(), group["id"].clone());
     let mut all = Vec::new();
-    for (method, params) in [
-        ("Server.GetStatus", json!({})),
-        ("Client.GetStatus", json!({ "id": id })),
-        ("Client.GetStatus", json!({ "id": "nobody" })),
-        ("Client.SetVolume", json!({ "id": id, "volume": { "percent": 36 } })),
-        ("Client.SetVolume", json!({ "id": id, "volume": { "muted": true } })),
-        ("Client.SetVolume", json!({ "id": id, "volume": { "muted": false, "percent": 74 } })),
-        ("Client.SetLatency", json!({ "id": id, "latency": 50 })),
-        ("Client.SetLatency", json!({ "id": id, "latency": 50_000 })),
-        ("Client.SetLatency", json!({ "id": id, "latency": -50_000 })),
-        ("Client.SetName", json!({ "id": id, "name": "Küche" })),
-        ("Group.GetStatus", json!({ "id": group })),
-        ("Group.GetStatus", json!({ "id": "nope" })),
-        ("Group.SetMute", json!({ "id": group, "mute": true })),
-        ("Group.SetMute", json!({ "id": group, "mute": false })),
-        ("Group.SetName", json!({ "id": group, "name": "downstairs" })),
-        ("Group.SetStream", json!({ "id": group, "stream_id": "default" })),
-        ("Group.SetStream", json!({ "id": group, "stream_id": "nope" })),
-        ("Group.SetClients", json!({ "id": group, "clients": [id] })),
-        ("Stream.Control", json!({ "id": "nope", "command": "play" })),
-        ("Stream.Control", json!({ "id": "default", "command": "play" })),
-        ("Stream.Control", json!({ "id": "default", "command": "pause" })),
-        ("Stream.Control", json!({ "id": "default", "command": "playPause" })),
-        ("Stream.Control", json!({ "id": "default", "command": "stop" })),
-        ("Stream.Control", json!({ "id": "default", "command": "next" })),
-        ("Stream.Control", json!({ "id": "default", "command": "previous" })),
-        (
-            "Stream.Control",
-            json!({ "id": "default", "command": "seek", "params": { "offset": 1 } }),
-        ),
-        ("Stream.Control", json!({ "id": "default", "command": "dance" })),
-        ("Stream.SetProperty", json!({ "id": "default", "property": "shuffle", "value": true })),
-        ("Stream.SetProperty", json!({ "id": "default", "property": "shuffle", "value": 1 })),
-        ("Stream.SetProperty", json!({ "id": "default", "property": "colour", "value": true })),
-        ("Nothing.AtAll", json!({})),
-        ("Server.DeleteClient", json!({ "id": "nobody" })),
-    ] {
+    for (method, params) in calls(&id, &group) {
         let mut answer = one.answer(method, &params);
         mask(&mut answer);
         all.push((format!("{method} {params}"), answer));
@@ -216,6 +182,48 @@ fn exchange(stream: SocketAddr, control: SocketAddr) -> Vec<(String, Value)> {
         all.push(("told".to_owned(), told));
     }
     all
+}
+
+/// What is called, in this order.
+#[rustfmt::skip]
+fn calls(id: &Value, group: &Value) -> Vec<(&'static str, Value)> {
+    let control = |command: &str| json!({ "id": "default", "command": command });
+    let property = |name: &str, value: Value| {
+        json!({ "id": "default", "property": name, "value": value })
+    };
+    vec![
+        ("Server.GetStatus", json!({})),
+        ("Client.GetStatus", json!({ "id": id })),
+        ("Client.GetStatus", json!({ "id": "nobody" })),
+        ("Client.SetVolume", json!({ "id": id, "volume": { "percent": 36 } })),
+        ("Client.SetVolume", json!({ "id": id, "volume": { "muted": true } })),
+        ("Client.SetVolume", json!({ "id": id, "volume": { "muted": false, "percent": 74 } })),
+        ("Client.SetLatency", json!({ "id": id, "latency": 50 })),
+        ("Client.SetLatency", json!({ "id": id, "latency": 50_000 })),
+        ("Client.SetLatency", json!({ "id": id, "latency": -50_000 })),
+        ("Client.SetName", json!({ "id": id, "name": "Küche" })),
+        ("Group.GetStatus", json!({ "id": group })),
+        ("Group.GetStatus", json!({ "id": "nope" })),
+        ("Group.SetMute", json!({ "id": group, "mute": true })),
+        ("Group.SetMute", json!({ "id": group, "mute": false })),
+        ("Group.SetName", json!({ "id": group, "name": "downstairs" })),
+        ("Group.SetStream", json!({ "id": group, "stream_id": "default" })),
+        ("Group.SetStream", json!({ "id": group, "stream_id": "nope" })),
+        ("Group.SetClients", json!({ "id": group, "clients": [id] })),
+        ("Stream.Control", json!({ "id": "nope", "command": "play" })),
+        ("Stream.Control", control("play")),
+        ("Stream.Control", control("pause")),
+        ("Stream.Control", control("playPause")),
+        ("Stream.Control", control("stop")),
+        ("Stream.Control", control("next")),
+        ("Stream.Control", control("previous")),
+        ("Stream.Control", control("dance")),
+        ("Stream.SetProperty", property("shuffle", json!(true))),
+        ("Stream.SetProperty", property("shuffle", json!(1))),
+        ("Stream.SetProperty", property("colour", json!(true))),
+        ("Nothing.AtAll", json!({})),
+        ("Server.DeleteClient", json!({ "id": "nobody" })),
+    ]
 }
 
 /// Takes out what must differ, and what of the two is only in one: our addresses of sources, the

@@ -31,27 +31,7 @@ fn the_mpd_script_of_snapserver_runs_unchanged() {
     }
     let scratch = Scratch::new("mpd").unwrap();
     let socket = scratch.join("mpd.sock");
-    let music = scratch.join("music");
-    std::fs::create_dir(&music).unwrap();
-    let wav = File::create(music.join("one.wav")).unwrap();
-    write_wav(wav, &tonal(60 * RATE, Bits::B16), Bits::B16).unwrap();
-    let config = scratch.join("mpd.conf");
-    let (dir, state) = (text(&music), text(scratch.path()));
-    let lines = format!(
-        "music_directory \"{dir}\"\ndb_file \"{state}/db\"\nstate_file \"{state}/state\"\n\
-         bind_to_address \"{}\"\nzeroconf_enabled \"no\"\n\
-         audio_output {{\n type \"null\"\n name \"null\"\n}}\n",
-        text(&socket)
-    );
-    std::fs::write(&config, lines).unwrap();
-    let mut player = Process::start(
-        Command::new(mpd).args(["--no-daemon", text(&config)]),
-        &scratch.join("mpd.out"),
-        &scratch.join("mpd.err"),
-    )
-    .unwrap();
-    wait_for("mpd", PATIENCE, || UnixStream::connect(&socket).is_ok());
-    tell(&socket, &["update", "add one.wav", "play"]);
+    let mut player = start(&mpd, &scratch, &socket);
 
     let house = scratch.join("aulos.toml");
     let config = format!(
@@ -66,7 +46,7 @@ fn the_mpd_script_of_snapserver_runs_unchanged() {
     })
     .unwrap();
     let mut rpc = Rpc::connect(server.control);
-    let mut playing = |wanted: &str, rpc: &mut Rpc| {
+    let playing = |wanted: &str, rpc: &mut Rpc| {
         wait_for(wanted, PATIENCE, || {
             // A first update of a folder may still be under way.
             if wanted == "playing" {
@@ -90,6 +70,32 @@ fn the_mpd_script_of_snapserver_runs_unchanged() {
     wait_for("shuffle", PATIENCE, || tell(&socket, &["status"]).contains("random: 1"));
     drop(server);
     player.terminate(PATIENCE).unwrap();
+}
+
+/// Starts an mpd that plays one file to nowhere.
+fn start(mpd: &Path, scratch: &Scratch, socket: &Path) -> Process {
+    let music = scratch.join("music");
+    std::fs::create_dir(&music).unwrap();
+    let wav = File::create(music.join("one.wav")).unwrap();
+    write_wav(wav, &tonal(60 * RATE, Bits::B16), Bits::B16).unwrap();
+    let config = scratch.join("mpd.conf");
+    let (dir, state) = (text(&music), text(scratch.path()));
+    let lines = format!(
+        "music_directory \"{dir}\"\ndb_file \"{state}/db\"\nstate_file \"{state}/state\"\n\
+         bind_to_address \"{}\"\nzeroconf_enabled \"no\"\n\
+         audio_output {{\n type \"null\"\n name \"null\"\n}}\n",
+        text(socket)
+    );
+    std::fs::write(&config, lines).unwrap();
+    let player = Process::start(
+        Command::new(mpd).args(["--no-daemon", text(&config)]),
+        &scratch.join("mpd.out"),
+        &scratch.join("mpd.err"),
+    )
+    .unwrap();
+    wait_for("mpd", PATIENCE, || UnixStream::connect(socket).is_ok());
+    tell(socket, &["update", "add one.wav", "play"]);
+    player
 }
 
 /// Says lines to mpd, and gives its answers.
