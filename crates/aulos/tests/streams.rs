@@ -195,16 +195,8 @@ fn a_control_script_tells_and_is_told() {
     );
     assert_eq!(arguments, wanted);
 
-    // The picture is fetched over HTTP, with the type of a picture.
     let url = properties["metadata"]["artUrl"].as_str().unwrap();
-    let path = url.strip_prefix(&format!("http://{}", server.http)).expect(url);
-    let mut socket = TcpStream::connect(server.http).unwrap();
-    write!(socket, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = Vec::new();
-    socket.read_to_end(&mut answer).unwrap();
-    assert!(answer.ends_with(b"\x89PNG"), "{}", String::from_utf8_lossy(&answer));
-    assert!(String::from_utf8_lossy(&answer).to_lowercase().contains("content-type: image/png"));
-
+    is_a_picture(&server, url);
     let mut controller = server.controller();
     for (method, params, wanted) in [
         ("Stream.Control", json!({ "id": id, "command": "play" }), json!("ok")),
@@ -234,7 +226,7 @@ fn a_control_script_tells_and_is_told() {
         ("Stream.SetProperty", json!({ "id": id, "property": "rate", "value": 1 }), json!(-32_602)),
     ] {
         let answer = controller.call(method, params.clone());
-        let found = answer.get("result").unwrap_or(&answer["error"]["code"]);
+        let found = answer.get("result").unwrap_or_else(|| &answer["error"]["code"]);
         assert_eq!(found, &wanted, "{params}: {answer}");
     }
     let calls = || std::fs::read_to_string(dir.join("calls")).unwrap_or_default();
@@ -245,6 +237,17 @@ fn a_control_script_tells_and_is_told() {
     assert_eq!(calls[1]["params"], json!({ "command": "seek", "params": { "offset": 1.5 } }));
     assert_eq!(calls[3]["method"], "Plugin.Stream.Player.SetProperty");
     assert_eq!(calls[3]["params"], json!({ "shuffle": true }));
+}
+
+/// A picture is fetched over HTTP, with the type of a picture.
+fn is_a_picture(server: &Server, url: &str) {
+    let path = url.strip_prefix(&format!("http://{}", server.http)).expect(url);
+    let mut socket = TcpStream::connect(server.http).unwrap();
+    write!(socket, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).unwrap();
+    assert!(answer.ends_with(b"\x89PNG"), "{}", String::from_utf8_lossy(&answer));
+    assert!(String::from_utf8_lossy(&answer).to_lowercase().contains("content-type: image/png"));
 }
 
 #[test]
