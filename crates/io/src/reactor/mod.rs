@@ -21,7 +21,7 @@ mod zerocopy;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -59,6 +59,7 @@ impl Context {
         let (mailboxes, inboxes): (Vec<_>, Vec<_>) =
             (0..threads).map(|_| mailbox()).collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
         let mailboxes: Arc<[Mailbox]> = mailboxes.into();
+        make_room_for_descriptors(mailboxes[0].bell.as_fd());
         let mut context =
             Self { mailboxes: Arc::clone(&mailboxes), threads: vec![], stats: vec![], next: 0 };
         for (index, inbox) in inboxes.into_iter().enumerate() {
@@ -358,6 +359,17 @@ impl Mailbox {
     }
 }
 
+/// Lets the kernel's table of descriptors grow now. It doubles when it is full, and in a process
+/// with threads each time costs whoever opens a descriptor some 15 ms (a grace period of RCU):
+/// in the middle of a crowd, all who have yet to be let in would wait for that.
+fn make_room_for_descriptors(any: BorrowedFd<'_>) {
+    let mut highest = DESCRIPTORS;
+    // Where the limit is lower, as much as it allows.
+    while highest > 256 && rustix::io::fcntl_dupfd_cloexec(any, highest).is_err() {
+        highest /= 2;
+    }
+}
+
 fn mailbox() -> io::Result<(Mailbox, Inbox)> {
     let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
     let (commands, receiver) = sync_channel(MAX_COMMANDS);
@@ -371,3 +383,7 @@ const MAX_REACTORS: usize = 64;
 const BACKLOG: i32 = 4_096;
 
 const MAX_COMMANDS: usize = 4_096;
+
+/// The highest number that a descriptor may have without the table having to grow: 64 kB of the
+/// kernel's memory.
+const DESCRIPTORS: i32 = 8_191;
