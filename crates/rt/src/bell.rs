@@ -12,7 +12,8 @@ use atomic_waker::AtomicWaker;
 use crate::sync::{AtomicBool, AtomicU32, Ordering, full_fence};
 use crate::sys;
 
-/// One end's bed: it sleeps here, as a thread or as a task. Any number of threads may ring.
+/// One end's bed: it sleeps here, as a thread or as a task. Any number of threads may ring. The mark
+/// says which of the two it is, so that a task is not also looked for in the kernel.
 ///
 /// The mark is only ever swapped: so its changes have one order that all threads agree on, whoever
 /// of several rings. A plain store of the sleeper's would be right too, but only by an argument on
@@ -27,10 +28,10 @@ pub(crate) struct Bell {
 impl Bell {
     /// Sleeps until rung or `limit` is over, unless `ready`. May wake early: look again.
     pub(crate) fn sleep(&self, limit: Option<Duration>, ready: impl FnOnce() -> bool) {
-        self.asleep.swap(ASLEEP, Ordering::AcqRel);
+        self.asleep.swap(THREAD, Ordering::AcqRel);
         full_fence();
         if !ready() && !self.cancelled.load(Ordering::Relaxed) {
-            sys::futex_wait(&self.asleep, ASLEEP, limit);
+            sys::futex_wait(&self.asleep, THREAD, limit);
         }
         self.asleep.swap(AWAKE, Ordering::AcqRel);
     }
@@ -39,7 +40,7 @@ impl Bell {
     /// one wake too many does no harm.
     pub(crate) fn leave(&self, context: &Context<'_>, ready: impl FnOnce() -> bool) -> bool {
         self.waker.register(context.waker());
-        self.asleep.swap(ASLEEP, Ordering::AcqRel);
+        self.asleep.swap(TASK, Ordering::AcqRel);
         full_fence();
         let awake = ready() || self.cancelled.load(Ordering::Relaxed);
         if awake {
@@ -54,14 +55,16 @@ impl Bell {
         if !self.is_asleep() || !wanted() {
             return;
         }
-        if self.asleep.swap(AWAKE, Ordering::AcqRel) == ASLEEP {
-            sys::futex_wake(&self.asleep);
-            self.waker.wake();
+        match self.asleep.swap(AWAKE, Ordering::AcqRel) {
+            THREAD => sys::futex_wake(&self.asleep),
+            TASK => self.waker.wake(),
+            // Another one was faster.
+            _ => {}
         }
     }
 
     pub(crate) fn is_asleep(&self) -> bool {
-        self.asleep.load(Ordering::Acquire) == ASLEEP
+        self.asleep.load(Ordering::Acquire) != AWAKE
     }
 
     /// Ends the wait that goes on now, or the next one.
@@ -77,4 +80,5 @@ impl Bell {
 }
 
 const AWAKE: u32 = 0;
-const ASLEEP: u32 = 1;
+const THREAD: u32 = 1;
+const TASK: u32 = 2;
