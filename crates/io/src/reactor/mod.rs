@@ -21,17 +21,16 @@ mod zerocopy;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use aulos_engine::fanout::Stamped;
 use aulos_proto::snap::session::Cause;
 use aulos_proto::snap::wire::{ClientInfo, Hello, ServerSettings};
 use aulos_rt::Reader;
+use aulos_rt::channel::{FdReceiver, Look, RealtimeSender, Sender, bounded};
 use aulos_rt::ring::Consumer;
-use rustix::event::{EventfdFlags, eventfd};
 
 use crate::feed::Feeder;
 use doorman::Ticket;
@@ -56,10 +55,13 @@ impl Context {
     /// When the system gives no more threads or descriptors.
     pub fn start(threads: usize, events: &Arc<dyn EventSink>) -> io::Result<Self> {
         let threads = threads.clamp(1, MAX_REACTORS);
-        let (mailboxes, inboxes): (Vec<_>, Vec<_>) =
-            (0..threads).map(|_| mailbox()).collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
+        let (mailboxes, inboxes): (Vec<_>, Vec<_>) = (0..threads)
+            .map(|_| Mailbox::new())
+            .collect::<io::Result<Vec<_>>>()?
+            .into_iter()
+            .unzip();
         let mailboxes: Arc<[Mailbox]> = mailboxes.into();
-        make_room_for_descriptors(mailboxes[0].bell.as_fd());
+        make_room_for_descriptors(inboxes[0].as_fd());
         let mut context =
             Self { mailboxes: Arc::clone(&mailboxes), threads: vec![], stats: vec![], next: 0 };
         for (index, inbox) in inboxes.into_iter().enumerate() {
@@ -323,39 +325,42 @@ enum Command {
 
 /// A reactor's door for other threads.
 struct Mailbox {
-    commands: SyncSender<Command>,
-    bell: Arc<OwnedFd>,
+    commands: Sender<Command>,
+    /// Puts commands in and does not wake the reactor.
+    silent: RealtimeSender<Command>,
+    bell: Look<Command>,
 }
 
-struct Inbox {
-    commands: std::sync::mpsc::Receiver<Command>,
-    bell: Arc<OwnedFd>,
-}
+/// The other side of it.
+type Inbox = FdReceiver<Command>;
 
 impl Mailbox {
+    fn new() -> io::Result<(Self, Inbox)> {
+        let (commands, inbox) = bounded(MAX_COMMANDS);
+        let mailbox = Self { silent: commands.realtime(), bell: inbox.looker(), commands };
+        Ok((mailbox, inbox.into_fd().map_err(|none| none.error)?))
+    }
+
     /// Waits only when a reactor is thousands of commands behind; never called on an audio path.
     fn post(&self, command: Command) {
-        if self.commands.send(command).is_ok() {
-            self.ring();
-        }
+        // A reactor that has ended wants nothing any more.
+        drop(self.commands.send(command));
     }
 
     /// The same without waiting: a reactor must not wait for another one, or two could wait for
     /// each other.
     fn try_post(&self, command: Command) -> bool {
-        let taken = self.leave(command);
-        self.ring();
-        taken
+        self.commands.try_send(command).is_ok()
     }
 
     /// The first half of that, for whoever leaves many commands before it rings.
     fn leave(&self, command: Command) -> bool {
-        self.commands.try_send(command).is_ok()
+        self.silent.push(command).is_ok()
     }
 
+    /// The second half.
     fn ring(&self) {
-        // The only failure is a counter at its maximum, and then the bell is ringing already.
-        let _ = rustix::io::write(self.bell.as_fd(), &1u64.to_ne_bytes());
+        self.bell.look();
     }
 }
 
@@ -368,12 +373,6 @@ fn make_room_for_descriptors(any: BorrowedFd<'_>) {
     while highest > 256 && rustix::io::fcntl_dupfd_cloexec(any, highest).is_err() {
         highest /= 2;
     }
-}
-
-fn mailbox() -> io::Result<(Mailbox, Inbox)> {
-    let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
-    let (commands, receiver) = sync_channel(MAX_COMMANDS);
-    Ok((Mailbox { commands, bell: Arc::clone(&bell) }, Inbox { commands: receiver, bell }))
 }
 
 /// What the number of a session has room for.

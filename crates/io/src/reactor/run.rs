@@ -78,7 +78,7 @@ impl Reactor {
     ) -> io::Result<Self> {
         let now = SystemClock::now();
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &inbox.bell, EventData::new_u64(BELL), EventFlags::IN)?;
+        epoll::add(&epoll, &inbox, EventData::new_u64(INBOX), EventFlags::IN)?;
         Ok(Self {
             index,
             mailboxes,
@@ -190,7 +190,7 @@ impl Reactor {
             self.queue(token);
         }
         let readable = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
-        if token == BELL {
+        if token == INBOX {
             self.read_inbox();
             return;
         }
@@ -212,10 +212,8 @@ impl Reactor {
     }
 
     fn read_inbox(&mut self) {
-        let mut count = [0; 8];
-        // Whatever it says, the inbox itself is what counts.
-        let _ = rustix::io::read(self.inbox.bell.as_fd(), &mut count);
-        while let Ok(command) = self.inbox.commands.try_recv() {
+        // To its end: only then does the next command wake this thread.
+        while let Ok(command) = self.inbox.try_recv() {
             self.obey(command);
         }
     }
@@ -533,8 +531,8 @@ impl Entity {
     }
 }
 
-/// The bell's token; tokens of entities never reach it.
-const BELL: u64 = u64::MAX;
+/// The inbox's token; tokens of entities never reach it.
+const INBOX: u64 = u64::MAX;
 const MAX_EVENTS: usize = 256;
 const MAX_READS: usize = 4;
 
