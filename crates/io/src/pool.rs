@@ -6,11 +6,12 @@
 
 use std::fmt;
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-type Thread = (Sender<Box<dyn Job>>, JoinHandle<()>);
+use aulos_rt::channel::{Receiver, TryRecvError, UnboundedSender, unbounded};
+
+type Thread = (UnboundedSender<Box<dyn Job>>, JoinHandle<()>);
 
 /// Work in small steps.
 pub trait Job: Send {
@@ -41,9 +42,9 @@ impl CodecPool {
     pub fn start(threads: usize) -> io::Result<Self> {
         let mut pool = Self { threads: Vec::new(), next: 0 };
         for index in 0..threads.max(1) {
-            let (sender, jobs) = channel();
+            let (sender, jobs) = unbounded();
             let name = format!("aulos-codec-{index}");
-            let thread = std::thread::Builder::new().name(name).spawn(move || work(&jobs))?;
+            let thread = std::thread::Builder::new().name(name).spawn(move || work(jobs))?;
             pool.threads.push((sender, thread));
         }
         Ok(pool)
@@ -72,18 +73,18 @@ impl fmt::Debug for CodecPool {
     }
 }
 
-fn work(arrivals: &Receiver<Box<dyn Job>>) {
+fn work(mut arrivals: Receiver<Box<dyn Job>>) {
     let mut jobs: Vec<Box<dyn Job>> = Vec::new();
     loop {
         let arrival = if jobs.is_empty() {
-            arrivals.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            arrivals.recv().ok_or(TryRecvError::Closed)
         } else {
             arrivals.recv_timeout(PAUSE)
         };
         match arrival {
             Ok(job) => jobs.push(job),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Closed) => return,
         }
         jobs.retain_mut(|job| job.step() == Step::Later);
     }
