@@ -6,9 +6,9 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::available_parallelism;
 
+use aulos_rt::channel::{Receiver, TryRecvError, unbounded};
 use rayon::iter::{ParallelBridge, ParallelIterator};
 
 use super::find::Found;
@@ -56,7 +56,7 @@ pub fn run(
         .build()
         .map_err(io::Error::other)?;
     let stop = AtomicBool::new(false);
-    let (sender, receiver) = channel();
+    let (sender, mut receiver) = unbounded();
     pool.in_place_scope(|scope| {
         let stop = &stop;
         scope.spawn(move |_| {
@@ -67,7 +67,7 @@ pub fn run(
                 sender.send((n, measure(file, options))).ok();
             });
         });
-        if pass_on(&receiver, &mut each).is_break() {
+        if pass_on(&mut receiver, &mut each).is_break() {
             stop.store(true, Ordering::Relaxed);
         }
     });
@@ -76,7 +76,7 @@ pub fn run(
 
 /// Puts reports back into order; those that came too early wait.
 fn pass_on(
-    receiver: &Receiver<(usize, Report)>,
+    receiver: &mut Receiver<(usize, Report)>,
     each: &mut impl FnMut(Event) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let (mut early, mut next) = (BTreeMap::new(), 0);
@@ -86,8 +86,8 @@ fn pass_on(
                 each(Event::Measured(seconds(&report)))?;
                 early.insert(n, report);
             }
-            Err(RecvTimeoutError::Timeout) => each(Event::Waiting)?,
-            Err(RecvTimeoutError::Disconnected) => return ControlFlow::Continue(()),
+            Err(TryRecvError::Empty) => each(Event::Waiting)?,
+            Err(TryRecvError::Closed) => return ControlFlow::Continue(()),
         }
         while let Some(report) = early.remove(&next) {
             each(Event::Report(Box::new(report)))?;
