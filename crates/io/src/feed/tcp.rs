@@ -3,9 +3,9 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
 use aulos_core::{Instant, Span};
+use aulos_rt::channel::{Receiver, TryRecvError, bounded};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt};
@@ -114,14 +114,14 @@ impl TcpClient {
         if let Ok(address) = self.server.parse() {
             return start_connecting(address);
         }
-        let (done, answer) = sync_channel(1);
+        let (done, answer) = bounded(1);
         let server = self.server.clone();
         std::thread::Builder::new().name("aulos-resolve".into()).spawn(move || {
             let first = server
                 .to_socket_addrs()
                 .and_then(|mut found| found.next().ok_or_else(|| io::ErrorKind::NotFound.into()));
             // The feeder may have gone in the meantime.
-            drop(done.send(first));
+            drop(done.try_send(first));
         })?;
         Ok(Link::Resolving(answer))
     }
@@ -130,10 +130,10 @@ impl TcpClient {
         match core::mem::replace(&mut self.link, Link::Down) {
             Link::Down if self.backoff.is_due(now) => self.resolve(),
             Link::Down => Ok(Link::Down),
-            Link::Resolving(answer) => match answer.try_recv() {
+            Link::Resolving(mut answer) => match answer.try_recv() {
                 Ok(address) => start_connecting(address?),
                 Err(TryRecvError::Empty) => Ok(Link::Resolving(answer)),
-                Err(TryRecvError::Disconnected) => Err(io::ErrorKind::NotFound.into()),
+                Err(TryRecvError::Closed) => Err(io::ErrorKind::NotFound.into()),
             },
             Link::Connecting(socket, since) => finish_connecting(socket, since, now),
             Link::Up(mut stream) => {
