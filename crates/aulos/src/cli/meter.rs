@@ -9,11 +9,11 @@ mod source;
 mod terminal;
 
 use std::io;
-use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use aulos_engine::loudness::Loudness;
+use aulos_rt::channel::{UnboundedSender, unbounded};
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::Receiver;
@@ -149,17 +149,17 @@ async fn print(json: bool, meter: &mut Running, signals: &mut Signals) -> Result
 /// The thread that measures, as the others see it.
 struct Running {
     news: Receiver<News>,
-    orders: Sender<Order>,
+    orders: UnboundedSender<Order>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Running {
     fn start(source: Opened, paced: bool) -> Result<Self, Failure> {
         let (tell, news) = tokio::sync::mpsc::channel(NEWS);
-        let (orders, ordered) = std::sync::mpsc::channel();
+        let (orders, mut ordered) = unbounded();
         let thread = std::thread::Builder::new()
             .name("aulos-meter".into())
-            .spawn(move || reader::read(source, paced, &ordered, &tell))
+            .spawn(move || reader::read(source, paced, &mut ordered, &tell))
             .map_err(|error| Failure::new(Exit::Internal, format!("no thread: {error}")))?;
         Ok(Self { news, orders, thread: Some(thread) })
     }

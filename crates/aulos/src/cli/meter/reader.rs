@@ -4,7 +4,6 @@
 //! to be in time for, so one thread drives the house's feeders and decoders by hand. Orders come
 //! through the channel on which it sleeps.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use aulos_core::{Block, ChannelLayout, Instant, SampleRate, Span};
@@ -12,6 +11,7 @@ use aulos_dsp::meter::History;
 use aulos_engine::loudness::{Gauge, Loudness};
 use aulos_engine::source::BLOCK_SAMPLES;
 use aulos_io::SystemClock;
+use aulos_rt::channel::{Receiver, TryRecvError};
 use tokio::sync::mpsc::Sender;
 
 use super::source::{Got, Opened};
@@ -44,7 +44,12 @@ pub(super) enum Order {
 }
 
 /// Reads until the source or the world ends it.
-pub(super) fn read(mut source: Opened, paced: bool, orders: &Receiver<Order>, news: &Sender<News>) {
+pub(super) fn read(
+    mut source: Opened,
+    paced: bool,
+    orders: &mut Receiver<Order>,
+    news: &Sender<News>,
+) {
     let mut reader = Reader {
         gauge: None,
         shape: None,
@@ -77,7 +82,7 @@ struct Reader<'a> {
     /// When the next block is over, if the pace is ours.
     due: Instant,
     waiting: bool,
-    orders: &'a Receiver<Order>,
+    orders: &'a mut Receiver<Order>,
     news: &'a Sender<News>,
 }
 
@@ -147,7 +152,7 @@ impl Reader<'_> {
     fn sleep(&mut self, pause: Span) -> Result<(), Stop> {
         let pause = Duration::from_nanos(u64::try_from(pause.as_nanos()).unwrap_or(0));
         match self.orders.recv_timeout(pause) {
-            Ok(Order::Quit) | Err(RecvTimeoutError::Disconnected) => Err(Stop::Quit),
+            Ok(Order::Quit) | Err(TryRecvError::Closed) => Err(Stop::Quit),
             Ok(Order::Reset) => {
                 if let Some(gauge) = &mut self.gauge {
                     gauge.reset();
@@ -162,7 +167,7 @@ impl Reader<'_> {
                 }
                 Ok(())
             }
-            Err(RecvTimeoutError::Timeout) => Ok(()),
+            Err(TryRecvError::Empty) => Ok(()),
         }
     }
 
