@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod announce;
 pub mod audio;
 pub mod cli;
 pub mod config;

@@ -10,6 +10,7 @@
 mod clock;
 pub mod decode;
 pub mod feed;
+pub mod mdns;
 mod pool;
 pub mod reactor;
 pub mod scan;

@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aulos_io::mdns::Announcer;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::print;
+use crate::announce::{self, Ports};
 use crate::audio::Audio;
 use crate::config::{Resolved, SourceConfig};
 use crate::exit::{Exit, Failure};
@@ -38,16 +40,24 @@ pub(super) fn run(resolved: &Resolved, head: &str) -> Result<Exit, Failure> {
         events: told,
         stream: Some(stream),
     };
+    let ports =
+        Ports { stream: Some(stream), control: bound.control_address, http: bound.http_address };
     let text = head.to_owned() + &greeting(&resolved, &bound, audio.stream);
     runtime.block_on(async {
         // Before anything is printed: who reads it may send a signal at once.
         let mut interrupt = signal(SignalKind::interrupt()).map_err(internal)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(internal)?;
         print(text.as_bytes())?;
+        let announcer = announce::start(&resolved.mdns, ports);
         let stop = async move {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
+                () = tell_news(announcer.as_ref()) => {}
+            }
+            // First of all, so that nobody comes to a server that ends.
+            if let Some(announcer) = announcer {
+                announcer.stop();
             }
         };
         server::run(resolved, bound, audio, stop).await.map_err(internal)
@@ -57,6 +67,20 @@ pub(super) fn run(resolved: &Resolved, head: &str) -> Result<Exit, Failure> {
     running.stop();
     Ok(Exit::Ok)
 }
+
+/// Tells what the network says of our names, for ever.
+async fn tell_news(announcer: Option<&Announcer>) {
+    let Some(announcer) = announcer else { return std::future::pending().await };
+    let mut told = Vec::new();
+    let mut looks = tokio::time::interval(NEWS_INTERVAL);
+    loop {
+        looks.tick().await;
+        announce::report(announcer, &mut told);
+    }
+}
+
+/// Names change when somebody comes to the network: nobody waits for the message.
+const NEWS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a newcomer has to know, in the order in which it is wanted.
 fn greeting(resolved: &Resolved, bound: &Bound, stream: Option<SocketAddr>) -> String {

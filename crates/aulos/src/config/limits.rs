@@ -8,6 +8,8 @@ pub const MAX_STATIONS: usize = 1_000;
 pub const MAX_SOURCES: usize = 32;
 /// Names stand in URLs, file names and on small screens.
 pub const MAX_NAME: usize = 64;
+/// A label of DNS has 63 bytes (RFC 1035, 2.3.4), and ` (2)` has to fit behind a name that is taken.
+pub const MAX_SERVICE_NAME: usize = 56;
 /// Snapcast's least chunk, and Opus' longest packet.
 pub const CHUNK_MS: RangeInclusive<u32> = 10..=60;
 /// snapclient's least buffer; above a minute a join would send megabytes at once.

@@ -23,12 +23,13 @@ mod tree;
 
 pub use env::Environment;
 pub use model::{
-    ClientsConfig, Config, HttpConfig, ListenConfig, PluginConfig, SilenceConfig, SourceEntry,
-    StationConfig, StreamsConfig, SwitchConfig,
+    ClientsConfig, Config, HttpConfig, ListenConfig, MdnsConfig, PluginConfig, SilenceConfig,
+    SourceEntry, StationConfig, StreamsConfig, SwitchConfig,
 };
 pub use problem::{At, ConfigError, Place, Problem};
 pub use resolve::{
-    Clients, Endpoint, Http, Listen, Plugin, Resolved, Silence, Source, Station, Streams, Switch,
+    Clients, Endpoint, Http, Listen, Mdns, Plugin, Resolved, Silence, Source, Station, Streams,
+    Switch,
 };
 pub use source::{PipeMode, SourceConfig};
 pub use stream::{StreamUri, StreamUriError};

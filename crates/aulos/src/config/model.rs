@@ -23,6 +23,8 @@ pub struct Config {
     pub streams: StreamsConfig,
     /// `[clients]`.
     pub clients: ClientsConfig,
+    /// `[mdns]`.
+    pub mdns: MdnsConfig,
     /// `[[station]]`.
     pub stations: Vec<StationConfig>,
 }
@@ -73,6 +75,28 @@ pub struct ClientsConfig {
 impl Default for ClientsConfig {
     fn default() -> Self {
         Self { initial_volume: 100, volume_cap: 100 }
+    }
+}
+
+/// `[mdns]`: what is announced to the network.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MdnsConfig {
+    /// Whether anything is.
+    pub enabled: bool,
+    /// The server's name in lists of services.
+    pub name: At<String>,
+    /// Whether the stream port is.
+    pub stream: bool,
+    /// Whether the control port is.
+    pub control: bool,
+    /// Whether the page is.
+    pub http: bool,
+}
+
+impl Default for MdnsConfig {
+    fn default() -> Self {
+        let name = At::default_value("Snapcast".to_owned());
+        Self { enabled: true, name, stream: true, control: true, http: true }
     }
 }
 
@@ -243,10 +267,30 @@ pub(super) fn read(root: &Node, problems: &Problems) -> Config {
         read("volume_cap", &mut clients.volume_cap);
         table.finish();
     }
+    let mdns = table
+        .node("mdns")
+        .map_or_else(MdnsConfig::default, |node| read_mdns(Table::new(node, "[mdns]", problems)));
     table.not_yet("relay", "leave [[relay]] out; stations work");
     table.not_yet("tls", "leave [tls] out, and put a proxy that speaks TLS in front");
     table.finish();
-    Config { state_dir, listen, http, streams, clients, stations }
+    Config { state_dir, listen, http, streams, clients, mdns, stations }
+}
+
+fn read_mdns(mut table: Table<'_>) -> MdnsConfig {
+    let mut mdns = MdnsConfig::default();
+    for (key, slot) in [
+        ("enabled", &mut mdns.enabled),
+        ("stream", &mut mdns.stream),
+        ("control", &mut mdns.control),
+        ("http", &mut mdns.http),
+    ] {
+        if let Some(flag) = table.flag(key) {
+            *slot = flag;
+        }
+    }
+    keep(&mut mdns.name, table.text("name"));
+    table.finish();
+    mdns
 }
 
 fn read_listen(mut table: Table<'_>, problems: &Problems) -> ListenConfig {

@@ -49,6 +49,15 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// Yes or no.
+    pub(super) fn flag(&mut self, key: &'static str) -> Option<bool> {
+        let node = self.node(key)?;
+        match node.value {
+            Value::Flag(flag) => Some(flag),
+            _ => self.wrong_kind(key, node, "true or false"),
+        }
+    }
+
     /// A whole number in `range`.
     pub(super) fn number(
         &mut self,

@@ -8,11 +8,12 @@ use aulos_core::{Codec, Db, Frames, SampleFormat, SampleSpec, Span};
 
 use super::env::Environment;
 use super::limits::{
-    MAX_NAME, MAX_SOURCES, MAX_STATION_CHANNELS, MAX_STATIONS, OPUS_CHUNK_MS, STATION_RATE,
+    MAX_NAME, MAX_SERVICE_NAME, MAX_SOURCES, MAX_STATION_CHANNELS, MAX_STATIONS, OPUS_CHUNK_MS,
+    STATION_RATE,
 };
 use super::model::{
-    Config, HttpConfig, ListenConfig, SilenceConfig, SourceEntry, StationConfig, StreamsConfig,
-    SwitchConfig,
+    Config, HttpConfig, ListenConfig, MdnsConfig, SilenceConfig, SourceEntry, StationConfig,
+    StreamsConfig, SwitchConfig,
 };
 use super::problem::{At, Place, Problems, did_you_mean};
 use super::source::{self, SourceConfig};
@@ -30,6 +31,8 @@ pub struct Resolved {
     pub streams: Streams,
     /// How loud clients are.
     pub clients: Clients,
+    /// What is announced to the network.
+    pub mdns: Mdns,
     /// At least one.
     pub stations: Vec<Station>,
 }
@@ -61,6 +64,19 @@ pub struct Clients {
     pub initial_volume: u8,
     /// No client gets louder.
     pub volume_cap: u8,
+}
+
+/// What is announced to the network; of these, only what other machines reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mdns {
+    /// The server's name in lists of services.
+    pub name: String,
+    /// Whether the stream port is.
+    pub stream: bool,
+    /// Whether the control port is.
+    pub control: bool,
+    /// Whether the page is.
+    pub http: bool,
 }
 
 /// What a remote controller may add.
@@ -198,6 +214,7 @@ pub(super) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
             initial_volume: u8::try_from(config.clients.initial_volume).unwrap_or(100),
             volume_cap: u8::try_from(config.clients.volume_cap).unwrap_or(100),
         },
+        mdns: mdns(&config.mdns, problems),
         stations: config.stations.iter().map(|config| station(config, problems)).collect(),
     }
 }
@@ -241,6 +258,22 @@ fn http(config: &HttpConfig, problems: &Problems) -> Http {
     Http {
         doc_root: config.doc_root.as_ref().map(|dir| absolute("doc_root", dir, problems)),
         names: names.collect(),
+    }
+}
+
+fn mdns(config: &MdnsConfig, problems: &Problems) -> Mdns {
+    let name = &config.name.value;
+    if name.is_empty() || name.len() > MAX_SERVICE_NAME || name.chars().any(char::is_control) {
+        let message = format!("`{}` cannot be announced", name.escape_debug());
+        let hint = format!("a name has 1 to {MAX_SERVICE_NAME} bytes on one line");
+        problems.hint(config.name.at, message, hint);
+    }
+    let wished = |port| config.enabled && port;
+    Mdns {
+        name: name.clone(),
+        stream: wished(config.stream),
+        control: wished(config.control),
+        http: wished(config.http),
     }
 }
 

@@ -1,0 +1,188 @@
+//! Multicast DNS: the network is told where our ports are, so that nobody types an address.
+//!
+//! The crate `mdns-sd` speaks it (RFC 6762 and 6763), on one thread of its own. To ask avahi was
+//! the alternative: it is not there in containers and on small machines, and its library is the
+//! system's. Where avahi runs, both have port 5353, as any two programs that set `SO_REUSEADDR` and
+//! `SO_REUSEPORT`: the kernel gives each what goes to the group. What they must not share is a
+//! name. avahi owns the machine's, so ours is another one.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use mdns_sd::{
+    DaemonEvent, IfKind, IfPredicate, MDNS_PORT, RRType, Receiver, ServiceDaemon, ServiceInfo,
+};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+
+/// One port that is announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Its type, as `_snapcast._tcp`.
+    pub kind: &'static str,
+    /// Where it is listened on, never on loopback. A wildcard stands for every address that this
+    /// machine has, now or later.
+    pub listen: SocketAddr,
+}
+
+/// What has happened on the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Another server has our name; we have a new one now.
+    Renamed(String),
+    /// Something could not be announced, and why.
+    Failed(String),
+}
+
+/// Announces as long as it lives.
+pub struct Announcer {
+    daemon: ServiceDaemon,
+    events: Receiver<DaemonEvent>,
+}
+
+impl std::fmt::Debug for Announcer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Announcer").finish_non_exhaustive()
+    }
+}
+
+impl Announcer {
+    /// Starts a thread that announces the services under `name`, and answers who asks for them.
+    ///
+    /// `host` is the first label of the host's name, nobody else's on this machine. Without a
+    /// network it waits for one.
+    ///
+    /// # Errors
+    /// When a program has port 5353 for itself, or there are no sockets or threads left.
+    pub fn start(name: &str, host: &str, services: &[Service]) -> io::Result<Self> {
+        if let Some(refused) = share_port(services) {
+            return Err(refused);
+        }
+        let daemon = ServiceDaemon::new().map_err(io::Error::other)?;
+        let announcer = Self { events: daemon.monitor().map_err(io::Error::other)?, daemon };
+        announcer.register(name, host, services).map_err(io::Error::other)?;
+        Ok(announcer)
+    }
+
+    /// What has happened since the last call, without waiting.
+    pub fn news(&self) -> impl Iterator<Item = News> {
+        self.events.try_iter().filter_map(|event| match event {
+            DaemonEvent::NameChange(change) if change.rr_type == RRType::SRV => {
+                Some(News::Renamed(change.new_name))
+            }
+            DaemonEvent::Error(error) => Some(News::Failed(error.to_string())),
+            _ => None,
+        })
+    }
+
+    /// Says goodbye to the network, and waits until that is sent.
+    pub fn stop(self) {
+        if let Ok(done) = self.daemon.shutdown() {
+            // What has not been said by then, the others find out when they connect.
+            done.recv_timeout(GOODBYE).ok();
+        }
+    }
+
+    fn register(&self, name: &str, host: &str, services: &[Service]) -> mdns_sd::Result<()> {
+        // Nothing goes out on a card through which nothing of ours is reached.
+        let all: Vec<IpAddr> = services.iter().map(Service::address).collect();
+        let reached = all.clone();
+        let useful = move |at: IpAddr| reached.iter().any(|&listen| reaches(listen, at));
+        self.daemon.disable_interface(IfKind::All)?;
+        self.daemon
+            .enable_interface(IfKind::Predicate(IfPredicate::new(move |card| useful(card.ip()))))?;
+        for service in services {
+            // The addresses belong to the host's name: ports with other addresses need another.
+            let listen = service.address();
+            let same = all.iter().position(|&address| address == listen).unwrap_or(0);
+            let host = match same {
+                0 => format!("{host}.local."),
+                number => format!("{host}-{}.local.", number + 1),
+            };
+            let kind = format!("{}.local.", service.kind);
+            let port = service.listen.port();
+            let mut info = ServiceInfo::new(&kind, name, &host, "", port, None)?.enable_addr_auto();
+            let cards = IfPredicate::new(move |card| reaches(listen, card.ip()));
+            info.set_interfaces(vec![IfKind::Predicate(cards)]);
+            self.daemon.register(info)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Announcer {
+    fn drop(&mut self) {
+        // Its thread does not end by itself. After `stop` it is gone already.
+        self.daemon.shutdown().ok();
+    }
+}
+
+impl Service {
+    fn address(&self) -> IpAddr {
+        self.listen.ip().to_canonical()
+    }
+}
+
+/// Whether who connects to a card's address `at` gets to what listens on `listen`.
+///
+/// IPv6's link-local addresses are of no use in an answer: it does not say on which link.
+fn reaches(listen: IpAddr, at: IpAddr) -> bool {
+    if !listen.is_unspecified() {
+        return listen == at;
+    }
+    match at {
+        _ if at.is_loopback() => false,
+        IpAddr::V4(_) => true,
+        IpAddr::V6(at) => listen.is_ipv6() && !at.is_unicast_link_local(),
+    }
+}
+
+/// Why port 5353 cannot be had, in none of the address families that are needed. The daemon does
+/// not tell.
+fn share_port(services: &[Service]) -> Option<io::Error> {
+    let mut refused = None;
+    for address in services.iter().map(Service::address) {
+        let any_v4 = (AddressFamily::INET, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let any_v6 = (AddressFamily::INET6, IpAddr::V6(Ipv6Addr::UNSPECIFIED));
+        let needed = if address.is_ipv4() { &[any_v4][..] } else { &[any_v6, any_v4] };
+        for &(family, any) in needed {
+            match share(family, SocketAddr::new(any, MDNS_PORT)) {
+                Ok(()) => return None,
+                Err(error) => refused = Some(error),
+            }
+        }
+    }
+    refused
+}
+
+fn share(family: AddressFamily, address: SocketAddr) -> io::Result<()> {
+    let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    sockopt::set_socket_reuseport(&socket, true)?;
+    bind(&socket, &address)?;
+    Ok(())
+}
+
+/// How long the end waits for the goodbye: well below the second within which a server ends.
+const GOODBYE: Duration = Duration::from_millis(300);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wildcard_is_every_card_and_an_address_is_one() {
+        let reached = |listen: &str| -> Vec<&str> {
+            let cards = ["127.0.0.1", "192.168.1.5", "172.17.0.1", "::1", "fe80::1", "2001:db8::1"];
+            let listen: IpAddr = listen.parse().unwrap();
+            let at = |card: &&str| reaches(listen.to_canonical(), card.parse().unwrap());
+            cards.into_iter().filter(at).collect()
+        };
+        assert_eq!(reached("0.0.0.0"), ["192.168.1.5", "172.17.0.1"]);
+        assert_eq!(reached("::"), ["192.168.1.5", "172.17.0.1", "2001:db8::1"]);
+        assert_eq!(reached("192.168.1.5"), ["192.168.1.5"]);
+        assert_eq!(reached("::ffff:192.168.1.5"), ["192.168.1.5"]);
+        assert_eq!(reached("2001:db8::1"), ["2001:db8::1"]);
+        assert_eq!(reached("fe80::1"), ["fe80::1"]);
+    }
+}
