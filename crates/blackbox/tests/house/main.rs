@@ -17,6 +17,7 @@ mod controllers;
 mod crowd;
 mod fifo;
 mod hostile;
+mod mdns;
 mod mpd;
 mod page;
 mod peers;

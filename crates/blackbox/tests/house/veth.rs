@@ -114,10 +114,10 @@ fn chunks(server: SocketAddr, id: usize) -> io::Result<BTreeMap<i64, Vec<u8>>> {
 }
 
 /// Two namespaces with a pair of cards between them; they go with the test.
-struct Net([String; 2]);
+pub(super) struct Net([String; 2]);
 
 impl Net {
-    fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         let name = |end| format!("aulos-{}-{end}", std::process::id());
         let net = Self([name("a"), name("b")]);
         let [a, b] = &net.0;
@@ -135,7 +135,7 @@ impl Net {
     }
 
     /// Runs on a thread of its own that lives in one of the two; what it starts lives there too.
-    fn inside<T: Send>(&self, end: usize, act: impl FnOnce() -> T + Send) -> T {
+    pub(super) fn inside<T: Send>(&self, end: usize, act: impl FnOnce() -> T + Send) -> T {
         let space = std::fs::File::open(format!("/run/netns/{}", self.0[end])).unwrap();
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {

@@ -1,0 +1,154 @@
+//! What the network hears of the server, as another implementation of mDNS (python-zeroconf) sees
+//! it from the other end of a pair of virtual cards.
+
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use aulos_blackbox::peer::{Process, skip};
+use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::server::Aulos;
+
+use crate::veth::Net;
+use crate::{turn, wait_for};
+
+const CONFIG: &str = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
+
+/// Several times what a loaded machine needs; the judge asks again and again meanwhile.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn the_network_finds_what_it_reaches_and_is_told_when_that_ends() {
+    let _turn = turn();
+    let Some(judge) = judge() else { return skip("python-packages") };
+    let Some(net) = network() else { return skip("network namespaces") };
+    let scratch = Scratch::new("mdns").unwrap();
+    let browser = Browser::start(&net, &judge, &scratch, "browser", "10.77.0.2");
+
+    // The page is for this machine alone, and the control port is not announced by wish.
+    let sets = ["listen.stream=0.0.0.0:0", "mdns.name=House of. sound"];
+    let server = start(&net, &scratch, &sets);
+    let stream = server.stream.port();
+    let found = format!(
+        "found House of. sound._snapcast._tcp.local. port {stream} at 10.77.0.1 text none\n"
+    );
+    browser.waits_for(&found);
+    server.stop().unwrap();
+    browser.waits_for("gone House of. sound._snapcast._tcp.local.\n");
+
+    // All that is asked for in place of it, on one address.
+    let sets = ["listen.stream=10.77.0.1:0", "listen.control=10.77.0.1:0", "listen.http=[::]:0"];
+    let server = start(&net, &scratch, &sets);
+    for (kind, port) in [
+        ("snapcast", server.stream.port()),
+        ("snapcast-ctrl", server.control.port()),
+        ("snapcast-http", server.http.port()),
+    ] {
+        browser.waits_for(&format!(
+            "found Snapcast._{kind}._tcp.local. port {port} at 10.77.0.1 text none\n"
+        ));
+    }
+    server.stop().unwrap();
+    for kind in ["snapcast", "snapcast-ctrl", "snapcast-http"] {
+        browser.waits_for(&format!("gone Snapcast._{kind}._tcp.local.\n"));
+    }
+    let all = browser.said();
+    let first: Vec<&str> = all.lines().filter(|line| line.contains("House of")).collect();
+    assert!(first.iter().all(|line| line.contains("._snapcast._tcp.")), "{all}");
+}
+
+#[test]
+fn without_the_port_it_serves_and_says_so_once_and_on_loopback_it_does_not_try() {
+    let _turn = turn();
+    let Some(net) = network() else { return skip("network namespaces") };
+    let scratch = Scratch::new("mdns-port").unwrap();
+    // For itself alone: without SO_REUSEADDR.
+    let _taken = net.inside(0, || UdpSocket::bind("0.0.0.0:5353").unwrap());
+    let warned = |server: &Aulos| server.printed().unwrap().matches("port 5353 for mDNS").count();
+
+    let server = start(&net, &scratch, &["listen.stream=0.0.0.0:0"]);
+    wait_for("a warning", PATIENCE, || warned(&server) > 0);
+    let near = net.inside(0, || std::net::TcpStream::connect(("127.0.0.1", server.stream.port())));
+    near.unwrap();
+    assert_eq!(warned(&server), 1, "{}", server.printed().unwrap());
+    assert!(!has_thread(&server), "a thread for nothing");
+    server.stop().unwrap();
+
+    for sets in [&[][..], &["listen.stream=0.0.0.0:0", "mdns.enabled=false"]] {
+        let server = start(&net, &scratch, sets);
+        // It is past the place of the warning when it answers.
+        net.inside(0, || aulos_blackbox::http::get(server.http, "/api/v1/status").unwrap());
+        assert_eq!(warned(&server), 0, "{sets:?}: {}", server.printed().unwrap());
+        assert!(!has_thread(&server), "{sets:?}");
+        server.stop().unwrap();
+    }
+}
+
+fn start(net: &Net, scratch: &Scratch, sets: &[&str]) -> Aulos {
+    let config = scratch.join("aulos.toml");
+    std::fs::write(&config, CONFIG).unwrap();
+    net.inside(0, || {
+        Aulos::start_with(scratch, |command| {
+            command.arg("--config").arg(&config);
+            for set in sets {
+                command.args(["--set", set]);
+            }
+        })
+        .unwrap()
+    })
+}
+
+fn has_thread(server: &Aulos) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
+    threads.filter_map(Result::ok).any(|thread| {
+        let name = std::fs::read_to_string(thread.path().join("comm"));
+        name.is_ok_and(|name| name.trim() == "mDNS_daemon")
+    })
+}
+
+fn network() -> Option<Net> {
+    Net::new().inspect_err(|e| println!("{e}")).ok()
+}
+
+/// The Python that has zeroconf.
+fn judge() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let venv = std::env::var_os("AULOS_TEST_VENV")
+        .map_or_else(|| root.join("../../target/test-venv"), PathBuf::from);
+    let python = venv.join("bin/python");
+    let there = Command::new(&python).args(["-c", "import zeroconf"]).output();
+    there.is_ok_and(|done| done.status.success()).then_some(python)
+}
+
+/// Looks at the network from its other end, for as long as it lives.
+struct Browser {
+    _process: Process,
+    printed: [PathBuf; 2],
+}
+
+impl Browser {
+    fn start(net: &Net, python: &Path, scratch: &Scratch, name: &str, address: &str) -> Self {
+        let printed = ["out", "err"].map(|end| scratch.join(&format!("{name}.{end}")));
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/house/mdns.py");
+        let process = net.inside(1, || {
+            let mut command = Command::new(python);
+            Process::start(command.arg(script).arg(address), &printed[0], &printed[1]).unwrap()
+        });
+        let browser = Self { _process: process, printed };
+        browser.waits_for("ready\n");
+        browser
+    }
+
+    fn said(&self) -> String {
+        self.printed.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect()
+    }
+
+    fn waits_for(&self, line: &str) {
+        let start = std::time::Instant::now();
+        while !self.said().contains(line) {
+            assert!(start.elapsed() < PATIENCE, "no `{}` in:\n{}", line.trim(), self.said());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
