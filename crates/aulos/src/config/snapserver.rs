@@ -77,6 +77,7 @@ pub fn convert(ini: &Ini, address: &str) -> Converted {
         );
     }
     listen(ini, address, &mut out);
+    mdns(ini, &mut out.toml);
     if let Some(root) = ini.get(&["http.doc_root"]) {
         out.toml += "\n[http]\n";
         line(&mut out.toml, "doc_root", &quoted(root));
@@ -130,6 +131,23 @@ fn listen(ini: &Ini, default: &str, out: &mut Converted) {
             line(&mut out.toml, ours, &quoted("127.0.0.1:0"));
         } else {
             line(&mut out.toml, ours, &quoted(&format!("{host}:{port}")));
+        }
+    }
+}
+
+/// What is not announced; without a word everything is, as there.
+fn mdns(ini: &Ini, toml: &mut String) {
+    let off = |keys: &[&str]| ini.get(keys).is_some_and(is_off);
+    let mut head = "\n[mdns]\n";
+    for (ours, keys) in [
+        ("enabled", &["server.mdns_enabled"][..]),
+        ("stream", &["tcp-streaming.publish"]),
+        ("control", &["tcp-control.publish", "tcp.publish"]),
+        ("http", &["http.publish_http"]),
+    ] {
+        if off(keys) {
+            *toml += std::mem::take(&mut head);
+            line(toml, ours, "false");
         }
     }
 }
@@ -276,10 +294,12 @@ fn is_off(value: &str) -> bool {
 fn is_known(key: &str) -> bool {
     let (section, name) = key.split_once('.').unwrap_or(("", key));
     match section {
-        "server" => name == "datadir",
-        "http" => matches!(name, "enabled" | "bind_to_address" | "port" | "doc_root"),
+        "server" => matches!(name, "datadir" | "mdns_enabled"),
+        "http" => {
+            matches!(name, "enabled" | "bind_to_address" | "port" | "doc_root" | "publish_http")
+        }
         "tcp" | "tcp-control" | "tcp-streaming" => {
-            matches!(name, "enabled" | "bind_to_address" | "port")
+            matches!(name, "enabled" | "bind_to_address" | "port" | "publish")
         }
         "stream" => matches!(
             name,
@@ -300,14 +320,12 @@ fn is_known(key: &str) -> bool {
 }
 
 /// What snapserver has and we have not, and what to do.
-const WITHOUT: [(&str, &str); 26] = [
+const WITHOUT: [(&str, &str); 21] = [
     ("server.threads", "threads follow the machine"),
     ("server.pidfile", "none is written; systemd knows the process"),
     ("server.user", "run it as that user"),
     ("server.group", "run it as that group"),
-    ("server.mdns_enabled", "nothing is announced yet"),
-    ("http.publish_http", "nothing is announced yet"),
-    ("http.publish_https", "nothing is announced yet"),
+    ("http.publish_https", "TLS is not built yet: put a proxy in front"),
     ("http.host", "pictures are fetched by the machine's own name"),
     ("http.url_prefix", "pictures are fetched by the machine's own name"),
     ("http.ssl_enabled", "TLS is not built yet: put a proxy in front"),
@@ -318,9 +336,6 @@ const WITHOUT: [(&str, &str); 26] = [
     ("ssl.key_password", "TLS is not built yet: put a proxy in front"),
     ("ssl.verify_clients", "TLS is not built yet: put a proxy in front"),
     ("ssl.client_cert", "TLS is not built yet: put a proxy in front"),
-    ("tcp.publish", "nothing is announced yet"),
-    ("tcp-control.publish", "nothing is announced yet"),
-    ("tcp-streaming.publish", "nothing is announced yet"),
     ("stream.send_to_muted", "muted clients get the sound, and are in time when they are unmuted"),
     ("stream.sandbox_dir", "no call can start a program at all"),
     ("authorization.enabled", "snapserver reads it and does not use it; nor do we yet"),
@@ -368,6 +383,7 @@ mod tests {
             [streaming_client]\ninitial_volume = 30\n[ssl]\ncertificate = /x\n[odd]\nkey = 1";
         // Opus has no packets of 26 ms: that is told by the check.
         let text = text.replace("chunk_ms = 26", "chunk_ms = 20");
+        let text = text.replace("enabled = false", "enabled = false\npublish = false");
         let (out, resolved) = converted(&text);
         let names: Vec<_> = resolved.stations.iter().map(|station| station.name.as_str()).collect();
         assert_eq!(names, ["one", "two words", "Air", "best"]);
@@ -375,6 +391,8 @@ mod tests {
         assert_eq!(resolved.listen.http.to_string(), "[::]:8080");
         assert_eq!(resolved.listen.stream.to_string(), "[::]:1804");
         assert_eq!(resolved.listen.control.to_string(), "127.0.0.1:0");
+        let mdns = &resolved.mdns;
+        assert_eq!((mdns.stream, mdns.control, mdns.http), (true, false, true));
         let best = &resolved.stations[3];
         assert_eq!(best.sources.len(), 2);
         assert_eq!(resolved.stations[0].spec, "44100:24:2".parse().unwrap());

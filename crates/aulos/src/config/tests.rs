@@ -53,6 +53,21 @@ fn nothing_configured_is_a_fifo_and_then_the_demo_on_loopback() {
 }
 
 #[test]
+fn all_that_others_reach_is_announced_unless_it_is_switched_off() {
+    let mdns = |keys: &str| load_text(&format!("[mdns]\n{keys}"), &[]).map(|all| all.mdns);
+    let all = Mdns { name: "Snapcast".to_owned(), stream: true, control: true, http: true };
+    assert_eq!(mdns("").unwrap(), all);
+    let some = Mdns { name: "House".to_owned(), http: false, ..all.clone() };
+    assert_eq!(mdns("name = \"House\"\nhttp = false").unwrap(), some);
+    let none = Mdns { stream: false, control: false, http: false, ..all };
+    assert_eq!(mdns("enabled = false").unwrap(), none);
+    for wrong in ["name = \"\"", "name = \"a\\n\"", "http = 1780", "https = true"] {
+        assert!(mdns(wrong).is_err(), "{wrong}");
+    }
+    assert!(mdns(&format!("name = \"{}\"", "x".repeat(57))).is_err());
+}
+
+#[test]
 fn without_a_runtime_dir_the_fifo_carries_the_users_number() {
     let env = Environment { runtime_dir: None, ..env() };
     assert_eq!(env.fifo().to_str(), Some("/tmp/aulos-1000.fifo"));

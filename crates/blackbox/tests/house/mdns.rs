@@ -34,6 +34,7 @@ fn the_network_finds_what_it_reaches_and_is_told_when_that_ends() {
         "found House of. sound._snapcast._tcp.local. port {stream} at 10.77.0.1 text none\n"
     );
     browser.waits_for(&found);
+    assert!(has_thread(&server));
     server.stop().unwrap();
     browser.waits_for("gone House of. sound._snapcast._tcp.local.\n");
 
