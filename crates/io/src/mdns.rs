@@ -68,7 +68,7 @@ impl Announcer {
     pub fn news(&self) -> impl Iterator<Item = News> {
         self.events.try_iter().filter_map(|event| match event {
             DaemonEvent::NameChange(change) if change.rr_type == RRType::SRV => {
-                Some(News::Renamed(change.new_name))
+                Some(News::Renamed(instance(&change.new_name).to_owned()))
             }
             DaemonEvent::Error(error) => Some(News::Failed(error.to_string())),
             _ => None,
@@ -121,6 +121,12 @@ impl Service {
     fn address(&self) -> IpAddr {
         self.listen.ip().to_canonical()
     }
+}
+
+/// The server's name of a service's: `Snapcast (2)` of `Snapcast (2)._snapcast._tcp.local.`
+fn instance(service: &str) -> &str {
+    let kind = service.strip_suffix("._tcp.local.").and_then(|rest| rest.rsplit_once("._"));
+    kind.map_or(service, |(name, _)| name)
 }
 
 /// Whether who connects to a card's address `at` gets to what listens on `listen`.
@@ -184,5 +190,11 @@ mod tests {
         assert_eq!(reached("::ffff:192.168.1.5"), ["192.168.1.5"]);
         assert_eq!(reached("2001:db8::1"), ["2001:db8::1"]);
         assert_eq!(reached("fe80::1"), ["fe80::1"]);
+    }
+
+    #[test]
+    fn a_servers_name_is_what_stands_before_the_type() {
+        assert_eq!(instance("House of._sound (2)._snapcast._tcp.local."), "House of._sound (2)");
+        assert_eq!(instance("odd"), "odd");
     }
 }

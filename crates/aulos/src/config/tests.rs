@@ -55,12 +55,14 @@ fn nothing_configured_is_a_fifo_and_then_the_demo_on_loopback() {
 #[test]
 fn all_that_others_reach_is_announced_unless_it_is_switched_off() {
     let mdns = |keys: &str| load_text(&format!("[mdns]\n{keys}"), &[]).map(|all| all.mdns);
-    let all = Mdns { name: "Snapcast".to_owned(), stream: true, control: true, http: true };
-    assert_eq!(mdns("").unwrap(), all);
-    let some = Mdns { name: "House".to_owned(), http: false, ..all.clone() };
-    assert_eq!(mdns("name = \"House\"\nhttp = false").unwrap(), some);
-    let none = Mdns { stream: false, control: false, http: false, ..all };
-    assert_eq!(mdns("enabled = false").unwrap(), none);
+    let found = |keys: &str| {
+        let Mdns { name, stream, control, http } = mdns(keys).unwrap();
+        (name, [stream, control, http])
+    };
+    assert_eq!(found(""), ("Snapcast".to_owned(), [true; 3]));
+    let keys = "name = \"House\"\nhttp = false";
+    assert_eq!(found(keys), ("House".to_owned(), [true, true, false]));
+    assert_eq!(found("enabled = false").1, [false; 3]);
     for wrong in ["name = \"\"", "name = \"a\\n\"", "http = 1780", "https = true"] {
         assert!(mdns(wrong).is_err(), "{wrong}");
     }
