@@ -197,6 +197,13 @@ pub trait House: Send + Sync {
     /// When its encoder cannot be made.
     fn add_station(&self, station: &Station) -> io::Result<usize>;
 
+    /// Runs another station under the number of one that runs. Whoever plays it gets the new codec
+    /// header and goes on; web listeners come again.
+    ///
+    /// # Errors
+    /// When its encoder cannot be made; then the old one runs on.
+    fn replace_station(&self, number: usize, station: &Station) -> io::Result<()>;
+
     /// Ends a station. Whoever plays it has been given another one before.
     fn remove_station(&self, number: usize);
 

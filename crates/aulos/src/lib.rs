@@ -18,3 +18,4 @@ pub mod house;
 pub mod http;
 pub mod registry;
 pub mod server;
+pub mod systemd;

@@ -6,18 +6,20 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::config::{Endpoint, Listen, Resolved};
-use crate::control::{Control, HostInfo, TICK, count, plugin, registry_for};
+use crate::config::{Endpoint, Listen, Plugin, Resolved};
+use crate::control::{Control, HostInfo, Reread, TICK, count, plugin, registry_for};
 use crate::exit::{Exit, Failure};
 use crate::house::{Event, House, ListenSink};
 use crate::registry::store::{self, Loaded, Saved};
+use crate::systemd::Supervisor;
 use crate::{control, http};
 
 /// The audio side, running: what [`run`] is given.
@@ -48,6 +50,23 @@ pub struct Bound {
     pub control_address: SocketAddr,
     /// Where browsers connect.
     pub http_address: SocketAddr,
+}
+
+/// How the configuration is read again, when, and who is told.
+pub struct Outside {
+    /// Reads it.
+    pub reread: Reread,
+    /// Something comes out whenever it is to be read again; nothing ever, where the other end is
+    /// gone.
+    pub hangups: mpsc::Receiver<()>,
+    /// Hears how the server is.
+    pub supervisor: Supervisor,
+}
+
+impl std::fmt::Debug for Outside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outside").field("supervisor", &self.supervisor).finish_non_exhaustive()
+    }
 }
 
 /// Opens the ports; tells every one that cannot be had, and how to choose another.
@@ -128,6 +147,7 @@ pub async fn run(
     resolved: Arc<Resolved>,
     bound: Bound,
     audio: Audio,
+    outside: Outside,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let Audio { house, listen, mut events, stream: _ } = audio;
@@ -137,19 +157,11 @@ pub async fn run(
     let saved = load_state(&dir);
     let host = HostInfo::of_machine();
     let base = base_url(&host, bound.http_address);
-    let plugins: Vec<_> = resolved
-        .stations
-        .iter()
-        .filter_map(|station| Some((station.name.clone(), station.plugin.clone()?)))
-        .collect();
-    let control = Arc::new(Control::new(resolved, house, host, registry, saved).at(base));
-    let port = bound.http_address.port();
-    let scripts: Vec<_> = plugins
-        .into_iter()
-        .map(|(stream, script)| {
-            tokio::spawn(plugin::run(Arc::clone(&control), stream, script, port))
-        })
-        .collect();
+    let Outside { reread, mut hangups, supervisor } = outside;
+    let control = Control::new(resolved, house, host, registry, saved).at(base).reading(reread);
+    let control = Arc::new(control);
+    let mut scripts = Scripts::new(bound.http_address.port());
+    scripts.follow(&control).await;
     let controllers = tokio::net::TcpListener::from_std(bound.control)?;
     let browsers = tokio::net::TcpListener::from_std(bound.http)?;
     let tasks = [
@@ -162,30 +174,97 @@ pub async fn run(
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tokio::pin!(stop);
+    supervisor.ready(&control.summary());
     loop {
         tokio::select! {
             () = &mut stop => break,
             _ = ticks.tick() => control.tick(),
             Some(event) = events.recv() => control.event(event),
+            Some(()) = hangups.recv() => reload(&control, &supervisor),
+            () = control.reloaded() => scripts.follow(&control).await,
         }
     }
-    for task in tasks.iter().chain(&scripts) {
+    supervisor.stopping();
+    for task in &tasks {
         task.abort();
     }
-    // A script dies with its task, and that with its last await.
-    for script in scripts {
-        script.await.ok();
-    }
+    scripts.end_all().await;
     if let Some(contents) = control.unsaved(Instant::now()) {
         report(&control, store::save(&dir, &contents));
     }
     Ok(())
 }
 
+/// A signal has asked for it; what is wrong with the configuration is in the log.
+fn reload(control: &Control, supervisor: &Supervisor) {
+    supervisor.reloading();
+    let status = match control.reload() {
+        Ok(_) => control.summary(),
+        // The first line has the place.
+        Err(problems) => {
+            let first = problems.lines().next().unwrap_or_default();
+            format!("{}; the last configuration was not taken over: {first}", control.summary())
+        }
+    };
+    supervisor.ready(&status);
+}
+
+/// The control scripts that run.
+struct Scripts {
+    running: Vec<(Script, JoinHandle<()>)>,
+    port: u16,
+}
+
+/// A stream, its script, and the folder in which that is looked up.
+type Script = (String, Plugin, PathBuf);
+
+impl Scripts {
+    const fn new(port: u16) -> Self {
+        Self { running: Vec::new(), port }
+    }
+
+    /// Starts and ends scripts until those run that are to run.
+    async fn follow(&mut self, control: &Arc<Control>) {
+        let folder = control.resolved().streams.plugin_dir.clone();
+        let scripts = control.scripts().into_iter();
+        let mut wanted: Vec<Script> =
+            scripts.map(|(stream, plugin)| (stream, plugin, folder.clone())).collect();
+        let (stay, go) = std::mem::take(&mut self.running)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(script, _)| wanted.contains(script));
+        self.running = stay;
+        for (script, task) in go {
+            end(task).await;
+            control.plugin_gone(&script.0);
+        }
+        wanted.retain(|script| !self.running.iter().any(|(running, _)| running == script));
+        for script in wanted {
+            let (stream, plugin, _) = script.clone();
+            let task = tokio::spawn(plugin::run(Arc::clone(control), stream, plugin, self.port));
+            self.running.push((script, task));
+        }
+    }
+
+    async fn end_all(self) {
+        for (_, task) in &self.running {
+            task.abort();
+        }
+        for (_, task) in self.running {
+            end(task).await;
+        }
+    }
+}
+
+/// A script dies with its task, and that with its last await.
+async fn end(task: JoinHandle<()>) {
+    task.abort();
+    task.await.ok();
+}
+
 /// How long a change waits for more of its kind before it is written.
 const SAVE_DELAY: Duration = Duration::from_secs(2);
 
-async fn keep_saved(control: Arc<Control>, dir: std::path::PathBuf) {
+async fn keep_saved(control: Arc<Control>, dir: PathBuf) {
     let mut looks = interval(SAVE_DELAY / 4);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -137,6 +137,10 @@ impl House for Audio {
         self.with(|inner| stations::start(station, inner))
     }
 
+    fn replace_station(&self, number: usize, station: &Station) -> io::Result<()> {
+        self.with(|inner| stations::replace(number, station, inner))
+    }
+
     fn remove_station(&self, number: usize) {
         self.with(|inner| {
             if let Some(running) = inner.stations.get_mut(number).and_then(Option::take) {

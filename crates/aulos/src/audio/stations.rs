@@ -15,8 +15,28 @@ use aulos_rt::ring::{Consumer, Producer, ring};
 use super::{Inner, Running, sources};
 use crate::config::Station;
 
-/// Opens the sources, makes the station, lets a worker run it, and gives its number.
+/// Starts a station and gives its number: that of one that was removed, or a new one.
 pub(super) fn start(config: &Station, inner: &mut Inner) -> io::Result<usize> {
+    let free = inner.stations.iter().position(Option::is_none);
+    let running = run(config, free, inner)?;
+    match free.and_then(|number| inner.stations.get_mut(number)) {
+        Some(slot) => *slot = Some(running),
+        None => inner.stations.push(Some(running)),
+    }
+    Ok(free.unwrap_or(inner.stations.len() - 1))
+}
+
+/// Starts a station in the place of another, which ends.
+pub(super) fn replace(number: usize, config: &Station, inner: &mut Inner) -> io::Result<()> {
+    let running = run(config, Some(number), inner)?;
+    if let Some(old) = inner.stations.get_mut(number).and_then(|slot| slot.replace(running)) {
+        inner.workers.remove(old.place);
+    }
+    Ok(())
+}
+
+/// Opens the sources, makes the station, tells the reactors of it, and lets a worker run it.
+fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result<Running> {
     let chunk = Span::from_millis(i64::from(config.chunk_ms));
     let buffer = Span::from_millis(i64::from(config.buffer_ms));
     let quantum = config.spec.rate.frames(chunk);
@@ -40,8 +60,7 @@ pub(super) fn start(config: &Station, inner: &mut Inner) -> io::Result<usize> {
     let now = SystemClock::now();
     let (published, status) = aulos_rt::latest(StationStatus::new(now));
     let pool = pool(&channel, quantum);
-    let free = inner.stations.iter().position(Option::is_none);
-    match free {
+    match number {
         Some(number) => inner.context.replace_station(number, &channel, taps),
         None => inner.context.add_station(&channel, taps),
     }
@@ -57,12 +76,7 @@ pub(super) fn start(config: &Station, inner: &mut Inner) -> io::Result<usize> {
     let mut station = station::Station::new(wishes, now, inputs, encoder, pool, outputs, published);
     let resets = (0, station.loudness_resets());
     let place = inner.workers.add(station);
-    let running = Running { name: config.name.clone(), status, sources: watches, resets, place };
-    match free.and_then(|number| inner.stations.get_mut(number)) {
-        Some(slot) => *slot = Some(running),
-        None => inner.stations.push(Some(running)),
-    }
-    Ok(free.unwrap_or(inner.stations.len() - 1))
+    Ok(Running { name: config.name.clone(), status, sources: watches, resets, place })
 }
 
 /// Buffers for every chunk that a log or a ring can hold, and for those that are being written.

@@ -15,6 +15,7 @@ use clap_complete::Shell;
 
 use crate::config::{self, Environment, Resolved, limits};
 use crate::exit::{Exit, Failure};
+use serve::Reading;
 
 /// Any live audio in, steady and in time out.
 ///
@@ -233,9 +234,15 @@ pub fn main() -> Exit {
 
 fn run(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
-        Command::Serve(args) => serve::run(&load(&args)?, ""),
+        Command::Serve(args) => serve::run(
+            move |reading| {
+                can_be_read(args.config.as_deref(), reading)?;
+                load(&args)
+            },
+            "",
+        ),
         Command::Convert(args) => snapserver::convert_file(&args),
-        Command::Snapserver(args) => snapserver::run(&args),
+        Command::Snapserver(args) => snapserver::run(args),
         Command::Check(args) => check(&args),
         Command::Scan(args) => scan::run(&args, cli.chatter.quiet),
         Command::Meter(args) => meter::run(&args, cli.chatter.quiet, cli.chatter.color),
@@ -298,6 +305,18 @@ fn load(args: &ConfigArgs) -> Result<Resolved, Failure> {
         resolved.state_dir.clone_from(dir);
     }
     Ok(resolved)
+}
+
+/// Whether a file that was read before can be read again: what came through a pipe is gone, and
+/// nothing would be taken for a configuration without stations.
+fn can_be_read(path: Option<&Path>, reading: Reading) -> Result<(), Failure> {
+    let Some(path) = path.filter(|_| reading == Reading::Again) else { return Ok(()) };
+    // What cannot be looked at is told by whoever tries to read it.
+    if path != Path::new("-") && std::fs::metadata(path).map_or(true, |data| data.is_file()) {
+        return Ok(());
+    }
+    let why = "it is not a file, so it cannot be read again; restart the server instead";
+    Err(Failure::new(Exit::NoInput, format!("{}: {why}", path.display())))
 }
 
 fn read_config(path: &Path) -> Result<(String, String), Failure> {

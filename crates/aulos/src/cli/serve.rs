@@ -1,26 +1,33 @@
 //! `aulos serve`.
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use aulos_io::mdns::Announcer;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 
 use super::print;
 use crate::announce::{self, Ports};
 use crate::audio::Audio;
 use crate::config::{Resolved, SourceConfig};
 use crate::exit::{Exit, Failure};
-use crate::server::{self, Bound};
+use crate::server::{self, Bound, Outside};
+use crate::systemd::Supervisor;
 
-/// Runs until it is told to end; `head` is printed before what a newcomer has to know.
-pub(super) fn run(resolved: &Resolved, head: &str) -> Result<Exit, Failure> {
+/// Runs what `read` gives until it is told to end, and reads it again on SIGHUP; `head` is printed
+/// before what a newcomer has to know.
+pub(super) fn run(
+    read: impl Fn(Reading) -> Result<Resolved, Failure> + Send + Sync + 'static,
+    head: &str,
+) -> Result<Exit, Failure> {
     raise_file_limit();
+    let resolved = read(Reading::First)?;
     let bound = server::bind(&resolved.listen)?;
     server::make_state_dir(&resolved.state_dir)?;
-    let resolved = Arc::new(resolved.clone());
+    let resolved = Arc::new(resolved);
     let internal = |error: io::Error| Failure::new(Exit::Internal, error.to_string());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -32,7 +39,7 @@ pub(super) fn run(resolved: &Resolved, head: &str) -> Result<Exit, Failure> {
         .build()
         .map_err(internal)?;
     let (listener, stream) = server::bind_one("stream", &resolved.listen.stream)?;
-    let (events, told) = tokio::sync::mpsc::channel(crate::house::EVENT_QUEUE);
+    let (events, told) = mpsc::channel(crate::house::EVENT_QUEUE);
     let running = Arc::new(Audio::start(&resolved, listener, events).map_err(internal)?);
     let audio = server::Audio {
         house: Arc::clone(&running) as _,
@@ -47,6 +54,7 @@ pub(super) fn run(resolved: &Resolved, head: &str) -> Result<Exit, Failure> {
         // Before anything is printed: who reads it may send a signal at once.
         let mut interrupt = signal(SignalKind::interrupt()).map_err(internal)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(internal)?;
+        let (mut terminal, hangups) = hangups().map_err(internal)?;
         print(text.as_bytes())?;
         let announcer = announce::start(&resolved.mdns, ports);
         let stop = async move {
@@ -54,18 +62,54 @@ pub(super) fn run(resolved: &Resolved, head: &str) -> Result<Exit, Failure> {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
                 () = tell_news(announcer.as_ref()) => {}
+                Some(Gone) = terminal.recv() => {}
             }
             // First of all, so that nobody comes to a server that ends.
             if let Some(announcer) = announcer {
                 announcer.stop();
             }
         };
-        server::run(resolved, bound, audio, stop).await.map_err(internal)
+        let reread = move || read(Reading::Again).map_err(|failure| failure.message);
+        let supervisor = Supervisor::of_process();
+        let outside = Outside { reread: Box::new(reread), hangups, supervisor };
+        server::run(resolved, bound, audio, outside, stop).await.map_err(internal)
     })?;
     // A task that blocks (a slow disk) does not hold the end up.
     runtime.shutdown_background();
     running.stop();
     Ok(Exit::Ok)
+}
+
+/// Which time a configuration is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// To start.
+    First,
+    /// In a server that runs.
+    Again,
+}
+
+/// The terminal that the server was started in has been closed.
+struct Gone;
+
+/// SIGHUP is for those who changed the configuration; a terminal that closes sends it too, and then
+/// the server ends as any program does.
+fn hangups() -> io::Result<(mpsc::Receiver<Gone>, mpsc::Receiver<()>)> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    let (gone, terminal) = mpsc::channel(1);
+    let (ask, asked) = mpsc::channel(1);
+    let had_terminal = io::stderr().is_terminal();
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            if had_terminal && !io::stderr().is_terminal() {
+                gone.send(Gone).await.ok();
+            } else {
+                // One that waits already will see this change as well.
+                ask.try_send(()).ok();
+            }
+        }
+    });
+    Ok((terminal, asked))
 }
 
 /// Tells what the network says of our names, for ever.

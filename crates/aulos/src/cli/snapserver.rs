@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 
-use super::{print, read_config, serve};
+use super::serve::Reading;
+use super::{can_be_read, print, read_config, serve};
 use crate::config::snapserver::{Converted, Ini, convert};
-use crate::config::{self, Environment};
+use crate::config::{self, Environment, Resolved};
 use crate::exit::{Exit, Failure};
 
 pub(super) const CONVERT_EXAMPLES: &str = "\
@@ -64,8 +65,13 @@ pub(super) fn convert_file(args: &ConvertArgs) -> Result<Exit, Failure> {
 }
 
 /// Runs as snapserver would with these arguments.
-pub(super) fn run(args: &SnapserverArgs) -> Result<Exit, Failure> {
+pub(super) fn run(args: SnapserverArgs) -> Result<Exit, Failure> {
+    serve::run(move |reading| read(&args, reading), VERSION_LINE)
+}
+
+fn read(args: &SnapserverArgs, reading: Reading) -> Result<Resolved, Failure> {
     let Given { file, values } = given(&args.arguments)?;
+    can_be_read(file.as_deref(), reading)?;
     let text = match file {
         Some(file) => read_config(&file)?.1,
         None => String::new(),
@@ -83,7 +89,7 @@ pub(super) fn run(args: &SnapserverArgs) -> Result<Exit, Failure> {
     if let Some(root) = resolved.http.doc_root.take_if(|root| !root.is_dir()) {
         tracing::info!("{}: no such folder; our own page is served", root.display());
     }
-    serve::run(&resolved, VERSION_LINE)
+    Ok(resolved)
 }
 
 /// Music Assistant waits for a line with `(Snapserver) Version 0.` before it connects.

@@ -107,6 +107,9 @@ mod tests {
         fn add_station(&self, _: &Station) -> std::io::Result<usize> {
             Ok(0)
         }
+        fn replace_station(&self, _: usize, _: &Station) -> std::io::Result<()> {
+            Ok(())
+        }
         fn remove_station(&self, _: usize) {}
         fn counters(&self) -> Vec<(&'static str, u64)> {
             vec![]

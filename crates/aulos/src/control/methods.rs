@@ -22,7 +22,7 @@ pub(super) fn run(state: &mut State<'_>, method: &str, params: &Value) -> Answer
     (method.ok_or_else(no_method)?.run)(state, params)
 }
 
-const METHODS: [Method; 28] = [
+const METHODS: [Method; 29] = [
     Method {
         name: "Server.GetStatus",
         description: "groups, clients, streams and the server itself",
@@ -179,6 +179,15 @@ const METHODS: [Method; 28] = [
         name: "Aulos.GetStatus",
         description: "stations, their sources and levels",
         run: |state, _| Ok(state.aulos_status()),
+    },
+    Method {
+        name: "Aulos.Reload",
+        description: "read the configuration file again and do what differs",
+        run: |state, _| {
+            let (reloaded, effects) = state.control.reload_call(state.inner)?;
+            state.keep(effects);
+            Ok(reloaded.json())
+        },
     },
     Method {
         name: "Aulos.GetLoudness",

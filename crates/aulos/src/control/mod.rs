@@ -14,12 +14,14 @@ mod outbox;
 mod peers;
 mod playing;
 pub mod plugin;
+mod reload;
 mod rpc;
 mod shape;
 mod streams;
 pub mod tcp;
 
 pub use peers::{Inbox, PeerId};
+pub use reload::{Reloaded, Reread};
 pub use shape::HostInfo;
 pub use streams::MAX_ADDED;
 
@@ -28,7 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::config::Resolved;
 use crate::house::{Event, House, StationStatus};
@@ -42,7 +44,10 @@ use streams::Slot;
 
 /// The control plane. Everything takes `&self` and returns at once.
 pub struct Control {
-    resolved: Arc<Resolved>,
+    /// Replaced as a whole by a reload.
+    resolved: Mutex<Arc<Resolved>>,
+    reread: Reread,
+    reloaded: Notify,
     house: Arc<dyn House>,
     host: HostInfo,
     /// Where pictures are fetched: `http://HOST:PORT`.
@@ -189,7 +194,9 @@ impl Control {
         };
         let control = Self {
             base_url: format!("http://{}:{}", host.name, resolved.listen.http.port),
-            resolved,
+            resolved: Mutex::new(resolved),
+            reread: Box::new(|| Err("there is no configuration to be read again".to_owned())),
+            reloaded: Notify::new(),
             house,
             host,
             started: Instant::now(),
@@ -340,10 +347,10 @@ impl Control {
         self.revision.subscribe()
     }
 
-    /// What is run.
+    /// What is run: the newest configuration that was taken over.
     #[must_use]
-    pub fn resolved(&self) -> &Resolved {
-        &self.resolved
+    pub fn resolved(&self) -> Arc<Resolved> {
+        Arc::clone(&self.resolved.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn carry_out(&self, inner: &mut Inner, effects: Effects, from: Option<PeerId>) {

@@ -20,7 +20,7 @@ impl Control {
     }
 
     /// A control script has ended: nothing can be controlled until it is back.
-    pub(super) fn plugin_gone(&self, stream: &str) {
+    pub(crate) fn plugin_gone(&self, stream: &str) {
         let mut inner = self.lock();
         let Some(slot) = inner.slot_mut(stream) else { return };
         if slot.plugin.take().is_some() {

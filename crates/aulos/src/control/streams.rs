@@ -81,8 +81,8 @@ impl Control {
             Ok(stream) => stream,
             Err(error) => return refuse(error.to_string()),
         };
-        let allowed = &self.resolved.streams;
-        if let Some(why) = refusal(&stream, allowed) {
+        let resolved = self.resolved();
+        if let Some(why) = refusal(&stream, &resolved.streams) {
             return refuse(why);
         }
         if inner.slot(&stream.name).is_some() {
@@ -91,7 +91,7 @@ impl Control {
         if inner.added().len() >= MAX_ADDED {
             return Err(internal(format!("there are {MAX_ADDED} added streams, and no more")));
         }
-        let Some(like) = self.resolved.stations.first() else {
+        let Some(like) = resolved.stations.first() else {
             return Err(internal("there is no station to take the codec from"));
         };
         let make = |stream: &StreamUri| {
@@ -109,13 +109,8 @@ impl Control {
             self.house.add_station(&station).map_err(|error| internal(error.to_string()))?;
         let info = StationInfo { name: station.name.clone(), buffer_ms: station.buffer_ms };
         inner.registry.put_station(number, info);
-        if inner.slots.len() <= number {
-            inner.slots.resize_with(number + 1, || None);
-            inner.shown.resize_with(number + 1, Default::default);
-        }
         let name = station.name.clone();
-        inner.slots[number] = Some(Slot::new(station, Some(stream.uri)));
-        inner.shown[number] = Default::default();
+        inner.occupy(number, Slot::new(station, Some(stream.uri)));
         Ok(name)
     }
 

@@ -166,7 +166,8 @@ async fn stream(State(app): State<App>, mut request: Request) -> Response {
 
 impl App {
     fn refuse_cross_site(&self, headers: &HeaderMap) -> Option<Response> {
-        host::is_cross_site(headers, &self.control.resolved().http.names).then(|| {
+        let resolved = self.control.resolved();
+        host::is_cross_site(headers, &resolved.http.names).then(|| {
             count(&self.control.counters.http_cross_site);
             let text = "this call came from another site's page; if it is yours, write its host \
                         into `names` of [http]\n";
@@ -191,7 +192,8 @@ async fn listen_again(request: Request) -> Response {
 
 /// Who may come in, and what every response says, unless it says better.
 async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
-    let mut response = if host::is_ours(request.headers(), &app.control.resolved().http.names) {
+    let ours = host::is_ours(request.headers(), &app.control.resolved().http.names);
+    let mut response = if ours {
         next.run(request).await
     } else {
         count(&app.control.counters.http_wrong_host);

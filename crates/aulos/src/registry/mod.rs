@@ -312,6 +312,21 @@ impl Registry {
         self.stations[number] = Some(info);
     }
 
+    /// A station that is to be another under the same name: who plays it hears of its buffer.
+    pub fn change_station(&mut self, number: usize, info: StationInfo) -> Effects {
+        let mut effects = Effects { save: true, ..Effects::default() };
+        let groups = self.groups.iter().filter(|group| group.station == info.name);
+        let ids: Vec<String> = groups.map(|group| group.id.clone()).collect();
+        let buffer = |info: &StationInfo| info.buffer_ms;
+        let before = self.stations.get(number).and_then(Option::as_ref).map(buffer);
+        let same = before == Some(info.buffer_ms);
+        self.put_station(number, info);
+        for id in ids.iter().filter(|_| !same) {
+            self.push_group(id, false, &mut effects);
+        }
+        effects
+    }
+
     /// A station that is to be removed: its groups play the default one.
     pub fn remove_station(&mut self, number: usize) -> Effects {
         let Some(info) = self.stations.get_mut(number).and_then(Option::take) else {

@@ -23,6 +23,23 @@ impl Registry {
         self.cap = cap.min(100);
     }
 
+    /// As [`Registry::set_loudness`] in a running house: who is louder than the new cap gets
+    /// softer.
+    pub fn change_loudness(&mut self, initial: u8, cap: u8) -> Effects {
+        self.set_loudness(initial, cap);
+        let clients = self.groups.iter().flat_map(|group| &group.clients);
+        let louder = clients.filter(|client| client.volume > self.cap);
+        let ids: Vec<String> = louder.map(|client| client.id.clone()).collect();
+        let mut all = Effects::default();
+        for id in &ids {
+            let Ok(effects) = self.change_volume(id, Change::By(0)) else { continue };
+            all.save = true;
+            all.commands.extend(effects.commands);
+            all.notices.extend(effects.notices);
+        }
+        all
+    }
+
     /// Changes a client's volume.
     ///
     /// # Errors

@@ -20,7 +20,8 @@ use aulos::config::{self, Environment, Resolved, Station};
 use aulos::house::{
     Command, EVENT_QUEUE, Event, Full, Hello, House, ListenSink, Loudness, SessionId, StationStatus,
 };
-use aulos::server::{self, Audio};
+use aulos::server::{self, Audio, Outside};
+use aulos::systemd::Supervisor;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
@@ -34,6 +35,8 @@ pub struct FakeHouse {
     pub stations: Mutex<Vec<StationStatus>>,
     pub full: Mutex<bool>,
     pub added: Mutex<Vec<usize>>,
+    pub replaced: Mutex<Vec<usize>>,
+    pub removed: Mutex<Vec<usize>>,
 }
 
 impl House for FakeHouse {
@@ -65,7 +68,13 @@ impl House for FakeHouse {
         Ok(free)
     }
 
+    fn replace_station(&self, number: usize, _: &Station) -> std::io::Result<()> {
+        self.replaced.lock().unwrap().push(number);
+        Ok(())
+    }
+
     fn remove_station(&self, number: usize) {
+        self.removed.lock().unwrap().push(number);
         self.added.lock().unwrap().retain(|other| *other != number);
     }
 
@@ -120,6 +129,9 @@ pub struct Server {
     pub http: SocketAddr,
     pub state_dir: PathBuf,
     events: mpsc::Sender<Event>,
+    /// What a reload reads.
+    pub next: Arc<Mutex<Result<Resolved, String>>>,
+    hangup: mpsc::Sender<()>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -139,16 +151,24 @@ impl Server {
         let (stop, stopped) = oneshot::channel::<()>();
         let (control, http) = (bound.control_address, bound.http_address);
         let state_dir = resolved.state_dir.clone();
+        let next = Arc::new(Mutex::new(Ok(resolved.clone())));
+        let (hangup, hangups) = mpsc::channel(1);
+        let read = Arc::clone(&next);
+        let outside = Outside {
+            reread: Box::new(move || read.lock().unwrap().clone()),
+            hangups,
+            supervisor: Supervisor::default(),
+        };
         let thread = std::thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let stop = async {
                 stopped.await.ok();
             };
-            runtime.block_on(server::run(Arc::new(resolved), bound, audio, stop)).unwrap();
+            runtime.block_on(server::run(Arc::new(resolved), bound, audio, outside, stop)).unwrap();
         });
         let (stop, thread) = (Some(stop), Some(thread));
-        Self { house, sink, control, http, state_dir, events, stop, thread }
+        Self { house, sink, control, http, state_dir, events, next, hangup, stop, thread }
     }
 
     /// A client comes; returns when the control plane has answered it.
@@ -163,6 +183,11 @@ impl Server {
 
     pub fn event(&self, event: Event) {
         self.events.blocking_send(event).unwrap();
+    }
+
+    /// As SIGHUP does.
+    pub fn hang_up(&self) {
+        self.hangup.blocking_send(()).unwrap();
     }
 
     pub fn controller(&self) -> Controller {

@@ -89,7 +89,8 @@ impl Context {
         }
     }
 
-    /// Serves another station under the number of one that was removed.
+    /// Serves another station under the number of one that was there before. Whoever plays that
+    /// number gets the new codec header and goes on; its web listeners end.
     pub fn replace_station(
         &self,
         station: usize,

@@ -10,8 +10,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
+use aulos_engine::fanout::Stamped;
 use aulos_proto::snap::wire::Hello;
 use aulos_rt::Publisher;
+use aulos_rt::ring::Consumer;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use super::doorman::Doorman;
@@ -19,7 +21,7 @@ use super::greeting::{Greeting, Greetings};
 use super::line::Tally;
 use super::peer::{Peer, Said};
 use super::slab::Slab;
-use super::stations::{MAINTENANCE, Tap};
+use super::stations::{Channel, MAINTENANCE, Tap};
 use super::stats::ReactorStats;
 use super::web::Listener;
 use super::wheel::Wheel;
@@ -223,9 +225,7 @@ impl Reactor {
         match command {
             Command::Station(channel, chunks) => self.taps.push(Tap::new(channel, chunks)),
             Command::ReplaceStation(station, channel, chunks) => {
-                if let Some(tap) = self.taps.get_mut(station) {
-                    *tap = Tap::new(*channel, chunks);
-                }
+                self.replace_station(station, *channel, chunks);
             }
             Command::RemoveStation(station) => self.remove_station(station),
             Command::Listen(listener) => {
@@ -273,6 +273,29 @@ impl Reactor {
         let token = self.entities.insert_with(|_| Entity::Web(listener));
         self.stats.listeners += 1;
         self.watch(token, EventFlags::IN | EventFlags::OUT);
+    }
+
+    fn replace_station(&mut self, station: usize, channel: Channel, chunks: Consumer<Stamped>) {
+        let Some(tap) = self.taps.get_mut(station) else { return };
+        *tap = Tap::new(channel, chunks);
+        let tokens: Vec<u64> = self.entities.tokens().collect();
+        for token in tokens {
+            match self.entities.get_mut(token) {
+                Some(Entity::Peer(peer)) if peer.station == Some(station) => {
+                    let session = SessionId::new(self.index, token);
+                    self.command(session, |peer, taps| match taps.get(station) {
+                        Some(tap) => peer.join(station, tap),
+                        None => Ok(()),
+                    });
+                    self.pump(token, SLICE_BYTES, false);
+                }
+                // Its header says how the old one was encoded, and there is only one.
+                Some(Entity::Web(listener)) if listener.station == station => {
+                    self.close(token, LeaveCause::Kicked);
+                }
+                _ => {}
+            }
+        }
     }
 
     fn remove_station(&mut self, station: usize) {

@@ -1,0 +1,123 @@
+//! What systemd wants to hear: that the server is ready, reads its configuration again, or stops.
+//!
+//! The protocol is a datagram of `KEY=VALUE` lines to the socket that `$NOTIFY_SOCKET` names
+//! (sd_notify(3)); a library for that would be longer than this.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+use aulos_io::SystemClock;
+
+/// Whoever started us and wants to know how we are; nobody, where that was not systemd.
+#[derive(Debug, Default)]
+pub struct Supervisor(Option<(UnixDatagram, SocketAddr)>);
+
+/// A supervisor that does not read does not hold the server up for longer.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+impl Supervisor {
+    /// The one that the environment names.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let Some(name) = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
+            return Self::default();
+        };
+        Self::at(&name).unwrap_or_else(|error| {
+            tracing::warn!("NOTIFY_SOCKET {}: {error}", name.display());
+            Self::default()
+        })
+    }
+
+    /// The one that listens on this socket: a path, or after `@` a name without a file.
+    ///
+    /// # Errors
+    /// When it is no name of a socket, or the system gives none.
+    pub fn at(name: &OsStr) -> io::Result<Self> {
+        let address = match name.as_bytes() {
+            [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+            _ => SocketAddr::from_pathname(name)?,
+        };
+        let socket = UnixDatagram::unbound()?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self(Some((socket, address))))
+    }
+
+    /// Everything runs; `status` is what `systemctl status` shows.
+    pub fn ready(&self, status: &str) {
+        self.say(&format!("READY=1\nSTATUS={}", one_line(status)));
+    }
+
+    /// The configuration is being read again; [`Self::ready`] ends that.
+    pub fn reloading(&self) {
+        // Type=notify-reload compares this with its own clock.
+        let now = SystemClock::now().as_nanos() / 1_000;
+        self.say(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
+    }
+
+    /// The end has begun.
+    pub fn stopping(&self) {
+        self.say("STOPPING=1");
+    }
+
+    /// Something else for `systemctl status`.
+    pub fn status(&self, status: &str) {
+        self.say(&format!("STATUS={}", one_line(status)));
+    }
+
+    fn say(&self, state: &str) {
+        let Some((socket, address)) = &self.0 else { return };
+        if let Err(error) = socket.send_to_addr(state.as_bytes(), address) {
+            tracing::warn!("NOTIFY_SOCKET: {error}");
+        }
+    }
+}
+
+/// A line break would begin another key.
+fn one_line(text: &str) -> String {
+    text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(socket: &UnixDatagram) -> String {
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut block = [0; 512];
+        let count = socket.recv(&mut block).unwrap();
+        String::from_utf8(block[..count].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn it_hears_by_a_path_and_by_a_name_without_a_file() {
+        let path = crate::golden::scratch("notify").join("socket");
+        let name = format!("aulos-notify-{}", std::process::id());
+        let hidden = SocketAddr::from_abstract_name(&name).unwrap();
+        let sockets = [
+            (UnixDatagram::bind(&path).unwrap(), path.into_os_string()),
+            (UnixDatagram::bind_addr(&hidden).unwrap(), format!("@{name}").into()),
+        ];
+        for (socket, name) in sockets {
+            let supervisor = Supervisor::at(&name).unwrap();
+            supervisor.ready("2 stations\nSTOPPING=1");
+            assert_eq!(heard(&socket), "READY=1\nSTATUS=2 stations STOPPING=1");
+            supervisor.reloading();
+            let said = heard(&socket);
+            let since = said.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
+            assert!(since.parse::<u64>().unwrap() > 0, "{said}");
+            supervisor.stopping();
+            assert_eq!(heard(&socket), "STOPPING=1");
+        }
+    }
+
+    #[test]
+    fn one_that_has_gone_is_no_harm() {
+        let path = crate::golden::scratch("notify-gone").join("socket");
+        Supervisor::at(path.as_os_str()).unwrap().ready("fine");
+        Supervisor::default().ready("fine");
+    }
+}
