@@ -1,7 +1,7 @@
 //! What systemd wants to hear: that the server is ready, reads its configuration again, or stops.
 //!
 //! The protocol is a datagram of `KEY=VALUE` lines to the socket that `$NOTIFY_SOCKET` names
-//! (sd_notify(3)); a library for that would be longer than this.
+//! (`sd_notify(3)`); a library for that would be longer than this.
 
 use std::ffi::OsStr;
 use std::io;

@@ -85,7 +85,8 @@ enum Command {
     ///
     /// Without a configuration it runs one station, `default`: what is written to a FIFO, and a
     /// built-in programme while nothing is. It listens on this machine only until it is told
-    /// otherwise. SIGINT (Ctrl-C) and SIGTERM end it.
+    /// otherwise. SIGINT (Ctrl-C) and SIGTERM end it. SIGHUP makes it read its configuration file
+    /// again; stations that are the same play on untouched.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ConfigArgs),
     /// Say everything that is wrong with a configuration
