@@ -21,6 +21,8 @@ pub struct Heard {
     pub chunks: u64,
     /// All bytes, headers too.
     pub bytes: u64,
+    /// Codec headers: one for each station that it was given, and for each time that one changed.
+    pub headers: u64,
     /// Chunks that did not begin where the one before ended.
     pub gaps: u64,
     /// The largest of these jumps, microseconds, forward or back.
@@ -187,6 +189,7 @@ impl Client {
         self.pass = HEADER + header.size as usize - self.have;
         match header.kind {
             kind::CODEC_HEADER => {
+                self.heard.headers += 1;
                 self.coding = Coding::parse(&self.head[HEADER..self.have]);
                 self.heard.codec = self.coding.map_or("unknown", Coding::name);
                 self.line = None;

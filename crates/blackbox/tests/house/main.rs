@@ -21,6 +21,7 @@ mod mdns;
 mod mpd;
 mod page;
 mod peers;
+mod reload;
 mod rpc;
 mod snapweb;
 mod veth;

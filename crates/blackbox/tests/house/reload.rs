@@ -1,0 +1,223 @@
+//! A house whose configuration changes while it plays: nobody who is not meant notices.
+
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use aulos_blackbox::account::{descriptors, of};
+use aulos_blackbox::client::{Client, Heard};
+use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::server::Aulos;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::rpc::Rpc;
+use crate::{long_or_short, soak, turn, wait_for};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const HOUSE: &str = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
+
+/// The other station, as it is added, and as it is changed.
+const OTHER: [&str; 2] = [
+    "[[station]]\nname = \"other\"\nsources = [\"tone://?hz=440\"]\n",
+    "[[station]]\nname = \"other\"\ncodec = \"pcm\"\nbuffer_ms = 700\nsources = [\"demo://\"]\n",
+];
+
+/// A server and the file that it reads again.
+struct House {
+    scratch: Scratch,
+    server: Aulos,
+    reloads: usize,
+}
+
+impl House {
+    fn start(scratch: Scratch) -> Self {
+        let server = Aulos::start(&scratch, HOUSE).unwrap();
+        Self { scratch, server, reloads: 0 }
+    }
+
+    fn write(&self, config: &str) {
+        std::fs::write(self.scratch.join("aulos.toml"), config).unwrap();
+    }
+
+    fn hang_up(&self) {
+        let id = i32::try_from(self.server.id()).ok().and_then(Pid::from_raw).unwrap();
+        kill_process(id, Signal::HUP).unwrap();
+    }
+
+    /// Another configuration, by SIGHUP; returns what the log says of it.
+    fn become_(&mut self, config: &str) -> String {
+        self.write(config);
+        self.hang_up();
+        self.reloads += 1;
+        self.log_line("configuration read again", self.reloads)
+    }
+
+    /// The `count`-th line with these words.
+    fn log_line(&self, words: &str, count: usize) -> String {
+        let mut found = None;
+        wait_for(words, PATIENCE, || {
+            let log = self.server.printed().unwrap();
+            // A line that is half written is not there yet.
+            let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
+            found =
+                whole.lines().filter(|line| line.contains(words)).nth(count - 1).map(Into::into);
+            found.is_some()
+        });
+        found.unwrap()
+    }
+}
+
+/// Listeners on a thread of their own, until they are asked what they heard.
+struct Listeners {
+    stop: Arc<AtomicBool>,
+    /// How many chunks the one with the fewest has had since its last codec header.
+    fewest: Arc<AtomicU64>,
+    thread: JoinHandle<Vec<Heard>>,
+}
+
+impl Listeners {
+    fn start(server: &Aulos, ids: std::ops::Range<usize>) -> Self {
+        let mut clients: Vec<Client> =
+            ids.map(|id| Client::connect(server.stream, id).unwrap()).collect();
+        let (stop, fewest) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stopped, shown) = (Arc::clone(&stop), Arc::clone(&fewest));
+        let thread = std::thread::spawn(move || {
+            let mut buffer = vec![0; 65_536];
+            while !stopped.load(Ordering::Relaxed) {
+                clients.iter_mut().for_each(|client| client.read(&mut buffer, &mut |_, _| ()));
+                let fewest = clients.iter().map(|client| client.heard.chunks).min();
+                shown.store(fewest.unwrap_or(0), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            clients.into_iter().map(|client| client.heard).collect()
+        });
+        Self { stop, fewest, thread }
+    }
+
+    /// Waits until each has heard something more.
+    fn go_on(&self) {
+        let before = self.fewest.load(Ordering::Relaxed);
+        wait_for("sound", PATIENCE, || self.fewest.load(Ordering::Relaxed) > before + 3);
+    }
+
+    fn end(self) -> Vec<Heard> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+#[test]
+fn listeners_of_one_station_notice_nothing_while_another_comes_changes_and_goes() {
+    let _turn = turn();
+    let (clients, rounds) = if soak() { (100, 100) } else { (20, 20) };
+    let mut house = House::start(Scratch::new("reload").unwrap());
+    let crowd = Listeners::start(&house.server, 0..clients);
+    crowd.go_on();
+    // One more goes to the other station whenever there is one.
+    let wanderer = Listeners::start(&house.server, 9_000..9_001);
+    wanderer.go_on();
+    let mut rpc = Rpc::connect(house.server.control);
+    let group = rpc.group_of("02:00:00:00:23:28").unwrap()["id"].clone();
+    let pause = long_or_short(1, 0);
+    let mut accounts = Vec::new();
+    for _ in 0..rounds {
+        let line = house.become_(&format!("{HOUSE}{}", OTHER[0]));
+        assert!(line.ends_with("added other"), "{line}");
+        rpc.call("Group.SetStream", &json!({ "id": group, "stream_id": "other" }));
+        wanderer.go_on();
+        let line = house.become_(&format!("{HOUSE}{}", OTHER[1]));
+        assert!(line.ends_with("changed other"), "{line}");
+        wanderer.go_on();
+        let line = house.become_(HOUSE);
+        assert!(line.ends_with("removed other"), "{line}");
+        wanderer.go_on();
+        std::thread::sleep(pause);
+        let id = house.server.id();
+        accounts.push((of(id).unwrap(), descriptors(id).unwrap()));
+    }
+    crowd.go_on();
+    let (stayed, wandered) = (crowd.end(), wanderer.end());
+    for heard in &stayed {
+        assert_eq!((heard.headers, heard.gaps, heard.early), (1, 0, 0), "{heard:?}");
+        assert!(!heard.cut && heard.strange == 0, "{heard:?}");
+    }
+    // To the other one, its change, and back again: each time a codec header, and a time line
+    // without a hole until the next.
+    let [heard] = &wandered[..] else { panic!("{wandered:?}") };
+    assert_eq!((heard.headers, heard.gaps), (1 + 3 * rounds, 0), "{heard:?}");
+    assert!(!heard.cut && heard.strange == 0, "{heard:?}");
+    let [(first, files), .., (last, files_left)] = &accounts[..] else { panic!("{accounts:?}") };
+    println!("{rounds} rounds: {first:?}, {files} files; then {last:?}, {files_left} files");
+    assert_eq!((first.threads, files), (last.threads, files_left));
+    house.server.stop().unwrap();
+}
+
+#[test]
+fn a_broken_file_changes_nothing_and_is_told_with_its_place() {
+    let _turn = turn();
+    let mut house = House::start(Scratch::new("broken").unwrap());
+    let crowd = Listeners::start(&house.server, 0..2);
+    crowd.go_on();
+    house.write(&format!("{HOUSE}codec = \"mp4\"\n{}", OTHER[0]));
+    house.hang_up();
+    let line = house.log_line("aulos.toml:4:9: ", 1);
+    let mut rpc = Rpc::connect(house.server.control);
+    let answer = rpc.answer("Aulos.Reload", &Value::Null);
+    let told = answer["error"]["data"].as_str().unwrap();
+    assert!(told.starts_with(line.trim()), "{told} and {line}");
+    assert!(rpc.stream("other").is_none() && rpc.stream("default").is_some());
+    // Mended, it is taken over; a call is as good as a signal.
+    house.write(&format!("[listen]\nhttp = 1\n{HOUSE}{}", OTHER[0]));
+    let done = rpc.call("Aulos.Reload", &json!({}));
+    // The ports of this server were given on its command line, which goes before the file.
+    let wanted = json!({ "added": ["other"], "changed": [], "removed": [], "settings": [],
+        "needs_restart": [], "failed": [] });
+    assert_eq!(done, wanted);
+    house.write(&format!("[http]\ndoc_root = \"/nowhere\"\n{HOUSE}"));
+    let done = rpc.call("Aulos.Reload", &json!({}));
+    assert_eq!(done["removed"], json!(["other"]));
+    assert_eq!(done["needs_restart"], json!(["http.doc_root"]));
+    crowd.go_on();
+    for heard in crowd.end() {
+        assert_eq!((heard.headers, heard.gaps, heard.cut), (1, 0, false), "{heard:?}");
+    }
+    house.reloads = 2;
+    assert!(house.become_(HOUSE).ends_with("nothing has changed"));
+    house.server.stop().unwrap();
+}
+
+#[test]
+fn systemd_hears_of_the_start_of_a_reload_and_of_the_end() {
+    let _turn = turn();
+    let scratch = Scratch::new("notify").unwrap();
+    let socket = UnixDatagram::bind(scratch.join("notify")).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let hear = || {
+        let mut block = [0; 1_024];
+        let count = socket.recv(&mut block).unwrap();
+        String::from_utf8_lossy(&block[..count]).into_owned()
+    };
+    std::fs::write(scratch.join("aulos.toml"), HOUSE).unwrap();
+    let server = Aulos::start_with(&scratch, |command| {
+        command.arg("--config").arg(scratch.join("aulos.toml"));
+        command.env("NOTIFY_SOCKET", scratch.join("notify"));
+    })
+    .unwrap();
+    assert_eq!(hear(), "READY=1\nSTATUS=1 station(s): default");
+    let house = House { scratch, server, reloads: 0 };
+    house.write(&format!("{HOUSE}{}", OTHER[0]));
+    house.hang_up();
+    assert!(hear().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(hear(), "READY=1\nSTATUS=2 station(s): default, other");
+    house.write("nonsense");
+    house.hang_up();
+    assert!(hear().starts_with("RELOADING=1\n"));
+    let told = hear();
+    assert!(told.starts_with("READY=1\nSTATUS=2 station(s): default, other; "), "{told}");
+    assert!(told.contains("aulos.toml:1:"), "{told}");
+    house.server.stop().unwrap();
+    assert_eq!(hear(), "STOPPING=1");
+}
