@@ -149,6 +149,8 @@ impl Control {
         }
         if !(done.added.is_empty() && done.changed.is_empty() && done.removed.is_empty()) {
             all.notices.push(Notice::Server);
+            // A new one may be what newcomers are to play.
+            all.save = true;
         }
         self.settings(inner, &old, &new, &mut done, &mut all);
         *self.resolved.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(new);

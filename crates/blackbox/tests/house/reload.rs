@@ -48,7 +48,7 @@ impl House {
     }
 
     /// Another configuration, by SIGHUP; returns what the log says of it.
-    fn become_(&mut self, config: &str) -> String {
+    fn turn_into(&mut self, config: &str) -> String {
         self.write(config);
         self.hang_up();
         self.reloads += 1;
@@ -124,14 +124,14 @@ fn listeners_of_one_station_notice_nothing_while_another_comes_changes_and_goes(
     let pause = long_or_short(1, 0);
     let mut accounts = Vec::new();
     for _ in 0..rounds {
-        let line = house.become_(&format!("{HOUSE}{}", OTHER[0]));
+        let line = house.turn_into(&format!("{HOUSE}{}", OTHER[0]));
         assert!(line.ends_with("added other"), "{line}");
         rpc.call("Group.SetStream", &json!({ "id": group, "stream_id": "other" }));
         wanderer.go_on();
-        let line = house.become_(&format!("{HOUSE}{}", OTHER[1]));
+        let line = house.turn_into(&format!("{HOUSE}{}", OTHER[1]));
         assert!(line.ends_with("changed other"), "{line}");
         wanderer.go_on();
-        let line = house.become_(HOUSE);
+        let line = house.turn_into(HOUSE);
         assert!(line.ends_with("removed other"), "{line}");
         wanderer.go_on();
         std::thread::sleep(pause);
@@ -185,7 +185,7 @@ fn a_broken_file_changes_nothing_and_is_told_with_its_place() {
         assert_eq!((heard.headers, heard.gaps, heard.cut), (1, 0, false), "{heard:?}");
     }
     house.reloads = 2;
-    assert!(house.become_(HOUSE).ends_with("nothing has changed"));
+    assert!(house.turn_into(HOUSE).ends_with("nothing has changed"));
     house.server.stop().unwrap();
 }
 
