@@ -6,17 +6,20 @@
 //! the samples of the segment before it (see `modes`), for an eighth of the work of filtering. The
 //! rejected alternatives: starting from rest and adding what was missed afterwards (four products a
 //! sample and a second pass over all outputs), warming each segment up on the 400 ms before it
-//! (wasted on calls shorter than seconds) and block state-space matrices (twice the products).
+//! (wasted on calls shorter than seconds) and block state-space matrices (twice the products). Three
+//! channels and more fill a register without segments (see `row`).
 
 mod lanes;
 mod modes;
 mod peak;
+mod row;
 mod weigh;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 pub(crate) use peak::{Found, Room, Search, Taps, all_finite, sample_peaks, search_peaks};
-pub(crate) use weigh::{Pair, Task, sum, weigh_pair};
+pub(crate) use row::side_by_side;
+pub(crate) use weigh::{Pair, Task, sum, weigh};
 
 /// Which registers a kernel uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

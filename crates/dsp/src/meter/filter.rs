@@ -113,18 +113,19 @@ impl Filter {
     pub(super) fn energies(&mut self, view: View<'_>, plain: bool, out: &mut [f64]) {
         let level = if plain { Level::Scalar } else { self.level };
         let stride = self.states.len();
-        let mut fresh = true;
-        for (index, states) in self.states.chunks_mut(2).enumerate() {
-            let first = 2 * index;
-            let weights =
-                [self.weights[first], self.weights.get(first + 1).copied().unwrap_or(0.0)];
-            #[allow(clippy::float_cmp, reason = "the constant of an unused channel")]
-            if weights == [0.0; 2] {
+        let (mut fresh, mut first) = (true, 0);
+        while first < stride {
+            let channels = first..first + simd::side_by_side(level, stride - first);
+            let weights = &self.weights[channels.clone()];
+            let states = &mut self.states[channels.clone()];
+            first = channels.end;
+            if weights.iter().all(|&weight| weight <= 0.0) {
                 continue;
             }
             let add = !core::mem::take(&mut fresh);
+            let first = channels.start;
             let task = Task { view, stride, first, weights, add, out: &mut *out };
-            let done = simd::weigh_pair(&self.pair, level, task, states);
+            let done = simd::weigh(&self.pair, level, task, states);
             let out = &mut out[done..];
             if out.is_empty() {
                 continue;
@@ -132,14 +133,32 @@ impl Filter {
             if !add {
                 out.fill(0.0);
             }
-            match view {
-                View::Narrow(x) => {
-                    let x = &x[done * stride + first..];
-                    scalar(&self.coefficients, x, stride, weights, !plain, states, out);
-                }
-                View::Wide(x) => {
-                    let x = &x[done * stride + first..];
-                    scalar(&self.coefficients, x, stride, weights, !plain, states, out);
+            let pairs = states.chunks_mut(2).zip(weights.chunks(2));
+            for (first, (states, weights)) in (first..).step_by(2).zip(pairs) {
+                let from = done * stride + first;
+                match view {
+                    View::Narrow(x) => {
+                        scalar(
+                            &self.coefficients,
+                            &x[from..],
+                            stride,
+                            weights,
+                            !plain,
+                            states,
+                            out,
+                        );
+                    }
+                    View::Wide(x) => {
+                        scalar(
+                            &self.coefficients,
+                            &x[from..],
+                            stride,
+                            weights,
+                            !plain,
+                            states,
+                            out,
+                        );
+                    }
                 }
             }
         }
@@ -159,7 +178,7 @@ fn scalar<T: Copy + Into<f64>>(
     coefficients: &Coefficients,
     samples: &[T],
     stride: usize,
-    weights: [f64; 2],
+    weights: &[f64],
     tell: bool,
     states: &mut [State],
     out: &mut [f64],
@@ -175,7 +194,7 @@ fn scalar<T: Copy + Into<f64>>(
         (*first, *second) = (one, two);
         return;
     }
-    for (channel, (state, weight)) in states.iter_mut().zip(weights).enumerate() {
+    for (channel, (state, &weight)) in states.iter_mut().zip(weights).enumerate() {
         if weight > 0.0 {
             let mut one = *state;
             for (frame, energy) in samples.chunks(stride).zip(out.iter_mut()) {

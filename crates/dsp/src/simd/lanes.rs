@@ -34,11 +34,48 @@ pub(super) trait Doubles: Copy {
     /// # Safety
     /// There are `LANES / 2` pairs.
     unsafe fn pairs_wide(from: *const f64, step: usize) -> Self;
+    /// [`Doubles::pairs_narrow`] at `from` and, `stride` samples later, of the next frame.
+    ///
+    /// # Safety
+    /// There are as many pairs in both frames.
+    #[inline(always)]
+    unsafe fn two_narrow(from: *const f32, stride: usize, step: usize) -> [Self; 2] {
+        // SAFETY: the caller vouches for the pairs of this frame.
+        let first = unsafe { Self::pairs_narrow(from, step) };
+        // SAFETY: the caller vouches for the pairs of the next.
+        [first, unsafe { Self::pairs_narrow(from.wrapping_add(stride), step) }]
+    }
+    /// The same of doubles.
+    ///
+    /// # Safety
+    /// There are as many pairs in both frames.
+    #[inline(always)]
+    unsafe fn two_wide(from: *const f64, stride: usize, step: usize) -> [Self; 2] {
+        // SAFETY: the caller vouches for the pairs of this frame.
+        let first = unsafe { Self::pairs_wide(from, step) };
+        // SAFETY: the caller vouches for the pairs of the next.
+        [first, unsafe { Self::pairs_wide(from.wrapping_add(stride), step) }]
+    }
     /// Puts the pairs where [`Doubles::pairs_wide`] reads them.
     ///
     /// # Safety
     /// There is room for `LANES / 2` pairs.
     unsafe fn put_pairs(self, to: *mut f64, step: usize);
+    /// Neighbouring samples, one for each lane.
+    ///
+    /// # Safety
+    /// There are `LANES`.
+    unsafe fn row_narrow(from: *const f32) -> Self;
+    /// Neighbouring doubles.
+    ///
+    /// # Safety
+    /// There are `LANES`.
+    unsafe fn row_wide(from: *const f64) -> Self;
+    /// Puts the sum of all pairs, or adds it to the pair there.
+    ///
+    /// # Safety
+    /// There is room for a pair.
+    unsafe fn put_sum(self, to: *mut f64, add: bool);
 }
 
 /// Asks for memory that will be read soon. A hint: nothing happens where there is none.

@@ -5,6 +5,8 @@
 use super::Level;
 use super::lanes::{Doubles, expect};
 use super::modes::{BLOCK, Modes};
+#[cfg(target_arch = "x86_64")]
+use super::row::weigh_row;
 use crate::meter::View;
 use crate::meter::filter::{Coefficients, State};
 
@@ -40,22 +42,26 @@ fn weights(modes: &Modes, lanes: usize, channels: usize) -> Box<[f64]> {
     weights.into()
 }
 
-/// Where the samples of two channels lie, or of one, and where their energies go.
+/// Where the samples of some channels lie, and where their energies go.
 pub(crate) struct Task<'a> {
     pub(crate) view: View<'a>,
     /// Samples from frame to frame.
     pub(crate) stride: usize,
     /// The first channel.
     pub(crate) first: usize,
-    /// The second is 0 when there is only one channel.
-    pub(crate) weights: [f64; 2],
+    /// One for each of the channels.
+    pub(crate) weights: &'a [f64],
     /// Whether energies are added to what is in `out`.
     pub(crate) add: bool,
     pub(crate) out: &'a mut [f64],
 }
 
 /// Weighs as far as the kernel comes; returns how many frames it did.
-pub(crate) fn weigh_pair(pair: &Pair, level: Level, task: Task<'_>, states: &mut [State]) -> usize {
+pub(crate) fn weigh(pair: &Pair, level: Level, task: Task<'_>, states: &mut [State]) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if level != Level::Scalar && states.len() > 2 {
+        return weigh_row(&pair.coefficients, task, states);
+    }
     // Half as many segments have half as much to hand on.
     #[cfg(target_arch = "x86_64")]
     let level = match level {
@@ -89,12 +95,12 @@ pub(crate) fn weigh_pair(pair: &Pair, level: Level, task: Task<'_>, states: &mut
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! entry {
-    ($name:ident, $features:literal, $register:ty, $sample:ty, $read:ident) => {
+    ($name:ident, $features:literal, $register:ty, $sample:ty, $read:ident, $two:ident) => {
         #[target_feature(enable = $features)]
         fn $name(pair: &Pair, samples: &[$sample], task: Task<'_>, states: &mut [State]) -> usize {
-            let read = <$register>::$read;
+            let read = (<$register>::$read as Read<_, _>, <$register>::$two as ReadTwo<_, _>);
             match states {
-                [one, two] if task.weights[1] != 0.0 => {
+                [one, two] if task.weights[1] > 0.0 => {
                     kernel::<$register, $sample, 2>(pair, samples, read, task, [one, two])
                 }
                 [one, ..] => kernel::<$register, $sample, 1>(pair, samples, read, task, [one]),
@@ -107,16 +113,33 @@ macro_rules! entry {
 #[cfg(target_arch = "x86_64")]
 use core::arch::x86_64::{__m256d, __m512d};
 #[cfg(target_arch = "x86_64")]
-entry!(narrow_avx2, "avx2,fma", __m256d, f32, pairs_narrow);
+entry!(narrow_avx2, "avx2,fma", __m256d, f32, pairs_narrow, two_narrow);
 #[cfg(target_arch = "x86_64")]
-entry!(wide_avx2, "avx2,fma", __m256d, f64, pairs_wide);
+entry!(wide_avx2, "avx2,fma", __m256d, f64, pairs_wide, two_wide);
 #[cfg(target_arch = "x86_64")]
-entry!(narrow_avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma", __m512d, f32, pairs_narrow);
+entry!(
+    narrow_avx512,
+    "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma",
+    __m512d,
+    f32,
+    pairs_narrow,
+    two_narrow
+);
 #[cfg(target_arch = "x86_64")]
-entry!(wide_avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma", __m512d, f64, pairs_wide);
+entry!(
+    wide_avx512,
+    "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma",
+    __m512d,
+    f64,
+    pairs_wide,
+    two_wide
+);
 
 /// Reads the pairs of a register, so many samples apart.
 type Read<T, V> = unsafe fn(*const T, usize) -> V;
+/// Reads the pairs of two frames, one register each; as above, and so many samples from frame to
+/// frame.
+type ReadTwo<T, V> = unsafe fn(*const T, usize, usize) -> [V; 2];
 
 /// Of two channels, lane 2i of a register is the left, lane 2i + 1 the right channel of segment i.
 /// Of one channel, lane 2i is segment i, and lane 2i + 1 the segment that is half the run later.
@@ -124,7 +147,7 @@ type Read<T, V> = unsafe fn(*const T, usize) -> V;
 fn kernel<V: Doubles, T, const CHANNELS: usize>(
     pair: &Pair,
     samples: &[T],
-    read: Read<T, V>,
+    (read, read_two): (Read<T, V>, ReadTwo<T, V>),
     mut task: Task<'_>,
     states: [&mut State; CHANNELS],
 ) -> usize {
@@ -166,16 +189,23 @@ fn kernel<V: Doubles, T, const CHANNELS: usize>(
         }
     }
     #[allow(clippy::float_cmp, reason = "the constant of most channels")]
-    let unit = task.weights[..CHANNELS].iter().all(|&weight| weight == 1.0);
-    let ends = if unit {
-        run::<V, T, CHANNELS, true>(&pair.coefficients, samples, read, &mut task, length, &starts)
-    } else {
-        run::<V, T, CHANNELS, false>(&pair.coefficients, samples, read, &mut task, length, &starts)
+    let unit = task.weights.iter().take(CHANNELS).all(|&weight| weight == 1.0);
+    let filters = &pair.coefficients;
+    // Known to the compiler, neighbours are read two at a time.
+    let (read, task) = (read_two, &mut task);
+    let ends = match (unit, task.stride) {
+        (true, 2) => run::<V, T, CHANNELS, true, 2>(filters, samples, read, task, length, &starts),
+        (true, _) => {
+            run::<V, T, CHANNELS, true, ANY>(filters, samples, read, task, length, &starts)
+        }
+        (false, _) => {
+            run::<V, T, CHANNELS, false, ANY>(filters, samples, read, task, length, &starts)
+        }
     };
     task.out[0] += passed;
     for (channel, state) in states.into_iter().enumerate() {
         let lane = lane_of::<V>(segments - 1, channel, CHANNELS);
-        *state = ends.each_ref().map(|row| row[lane]);
+        *state = [ends[0][lane], ends[1][lane], ends[2][lane], ends[3][lane]];
     }
     segments * length
 }
@@ -220,8 +250,9 @@ fn sums<V: Doubles, T, const CHANNELS: usize>(
     stride: usize,
     length: usize,
 ) -> [State; 2] {
-    let [pass, shelf] =
-        [modes.pass.block(), modes.shelf.block()].map(|turn| turn.map(|row| row.map(V::splat)));
+    let [pass, shelf] = [modes.pass.block(), modes.shelf.block()];
+    let [pass, shelf]: [[[V; 2]; 2]; 2] =
+        [[both(pass[0]), both(pass[1])], [both(shelf[0]), both(shelf[1])]];
     let late = length.saturating_sub(modes.fades * BLOCK);
     let zero = V::splat(0.0);
     let mut sums = [zero; 4];
@@ -298,33 +329,32 @@ fn add<V: Doubles, const ALL: bool>(x: V, weights: &[f64], sums: &mut [V; 4]) {
 }
 
 /// Filters all segments from where they start and writes their energies; returns where they end.
-/// `UNIT` says that all weights are 1.
+/// `UNIT` says that all weights are 1, `STRIDE` what the task's is.
 #[inline(always)]
-fn run<V: Doubles, T, const CHANNELS: usize, const UNIT: bool>(
+fn run<V: Doubles, T, const CHANNELS: usize, const UNIT: bool, const STRIDE: usize>(
     coefficients: &Coefficients,
     samples: &[T],
-    read: Read<T, V>,
+    read_two: ReadTwo<T, V>,
     task: &mut Task<'_>,
     length: usize,
     starts: &[[f64; WIDEST]; 4],
 ) -> [[f64; WIDEST]; 4] {
-    let (step, half) = (length * task.stride, V::LANES / 2);
+    let stride = if STRIDE == ANY { task.stride } else { STRIDE };
+    let (step, half) = (length * stride, V::LANES / 2);
     let frames = V::LANES / CHANNELS * length;
-    assert!((frames - 1) * task.stride + 2 <= samples.len(), "all samples");
+    assert!((frames - 1) * stride + 2 <= samples.len(), "all samples");
     assert!(frames <= task.out.len(), "room for all energies");
     let kernel = Kernel::<V>::new(coefficients);
-    let [left, right] = task.weights.map(V::splat);
-    let mut states = starts.each_ref().map(|row| V::read(row));
+    let (left, right) = (V::splat(task.weights[0]), V::splat(task.weights[CHANNELS - 1]));
+    let mut states = begin(starts);
     for frame in (0..length).step_by(2) {
-        let from = samples.as_ptr().wrapping_add(frame * task.stride);
+        let from = samples.as_ptr().wrapping_add(frame * stride);
         let to = task.out.as_mut_ptr().wrapping_add(frame);
         // The next run begins with a pass that is faster than memory.
         let soon = frames + (V::LANES / CHANNELS - 1) * frame;
-        expect(samples.as_ptr().wrapping_add(soon * task.stride));
+        expect(samples.as_ptr().wrapping_add(soon * stride));
         // SAFETY: the first assertion covers all pairs.
-        let x = unsafe { read(from, step) };
-        // SAFETY: the first assertion covers all pairs.
-        let next = unsafe { read(from.wrapping_add(task.stride), step) };
+        let [x, next] = unsafe { read_two(from, stride, step) };
         if CHANNELS == 2 {
             let (y, next) = (kernel.step(x, &mut states), kernel.step(next, &mut states));
             let (y, z) = (y.firsts(next), y.seconds(next));
@@ -335,9 +365,7 @@ fn run<V: Doubles, T, const CHANNELS: usize, const UNIT: bool>(
         } else {
             let from = from.wrapping_add(half * step);
             // SAFETY: the first assertion covers all pairs.
-            let late = unsafe { read(from, step) };
-            // SAFETY: the first assertion covers all pairs.
-            let late_next = unsafe { read(from.wrapping_add(task.stride), step) };
+            let [late, late_next] = unsafe { read_two(from, stride, step) };
             let y = kernel.step(x.firsts(late), &mut states);
             let next = kernel.step(next.firsts(late_next), &mut states);
             let y = weighted::<V, UNIT>(y, left).times(y);
@@ -349,6 +377,25 @@ fn run<V: Doubles, T, const CHANNELS: usize, const UNIT: bool>(
             unsafe { put(y.seconds(next), to, length, task.add) };
         }
     }
+    ends(states)
+}
+
+// (`map` on arrays is not surely inlined either.)
+/// Two values, each in all lanes.
+#[inline(always)]
+fn both<V: Doubles>([one, other]: [f64; 2]) -> [V; 2] {
+    [V::splat(one), V::splat(other)]
+}
+
+/// The state of all lanes, from one row for each value.
+#[inline(always)]
+pub(super) fn begin<V: Doubles>([w1, w2, difference, before]: &[[f64; WIDEST]; 4]) -> [V; 4] {
+    [V::read(w1), V::read(w2), V::read(difference), V::read(before)]
+}
+
+/// The state of each lane, one row for each value.
+#[inline(always)]
+pub(super) fn ends<V: Doubles>(states: [V; 4]) -> [[f64; WIDEST]; 4] {
     let mut ends = [[0.0; WIDEST]; 4];
     for (end, state) in ends.iter_mut().zip(states) {
         state.write(end);
@@ -379,7 +426,7 @@ unsafe fn put<V: Doubles>(energies: V, to: *mut f64, length: usize, add: bool) {
 }
 
 /// The coefficients in registers.
-struct Kernel<V> {
+pub(super) struct Kernel<V> {
     zeros: [V; 2],
     poles: [V; 2],
     keep: V,
@@ -388,10 +435,10 @@ struct Kernel<V> {
 
 impl<V: Doubles> Kernel<V> {
     #[inline(always)]
-    fn new(coefficients: &Coefficients) -> Self {
+    pub(super) fn new(coefficients: &Coefficients) -> Self {
         Self {
-            zeros: coefficients.zeros.map(V::splat),
-            poles: coefficients.poles.map(V::splat),
+            zeros: both(coefficients.zeros),
+            poles: both(coefficients.poles),
             keep: V::splat(coefficients.keep),
             leak: V::splat(coefficients.leak),
         }
@@ -399,7 +446,7 @@ impl<V: Doubles> Kernel<V> {
 
     /// [`Coefficients::step`], in all lanes.
     #[inline(always)]
-    fn step(&self, x: V, states: &mut [V; 4]) -> V {
+    pub(super) fn step(&self, x: V, states: &mut [V; 4]) -> V {
         let [w1, w2, difference, before] = *states;
         let w = w1.times_from(self.poles[0], w2.times_from(self.poles[1], x));
         let y = w2.times_plus(self.zeros[1], w1.times_plus(self.zeros[0], w));
@@ -438,6 +485,8 @@ fn sum_of<const CHAINS: usize>(values: &[f64]) -> f64 {
     parts.iter().sum::<f64>() + rest.iter().sum::<f64>()
 }
 
+/// A stride that the compiler does not know.
+const ANY: usize = 0;
 /// Lanes of the widest register.
 pub(super) const WIDEST: usize = 8;
 /// Frames of the longest segment.

@@ -4,16 +4,16 @@
 #![allow(clippy::multiple_unsafe_ops_per_block, reason = "one register is filled by several loads")]
 
 use core::arch::x86_64::{
-    __m128d, __m256, __m256d, __m512d, _CMP_GT_OQ, _mm_castpd_ps, _mm_load_sd, _mm_loadh_pd,
-    _mm_loadu_pd, _mm_storeu_pd, _mm256_add_pd, _mm256_add_ps, _mm256_and_ps, _mm256_castpd_ps,
-    _mm256_castpd256_pd128, _mm256_cmp_ps, _mm256_cvtps_pd, _mm256_extractf128_pd, _mm256_fmadd_pd,
-    _mm256_fmadd_ps, _mm256_fnmadd_pd, _mm256_loadu_pd, _mm256_loadu_ps, _mm256_max_ps,
-    _mm256_movemask_ps, _mm256_mul_pd, _mm256_set_m128d, _mm256_set1_pd, _mm256_set1_ps,
-    _mm256_storeu_pd, _mm256_storeu_ps, _mm256_sub_pd, _mm256_sub_ps, _mm256_unpackhi_pd,
-    _mm256_unpacklo_pd, _mm512_add_pd, _mm512_castpd256_pd512, _mm512_castpd512_pd256,
-    _mm512_cvtps_pd, _mm512_extractf64x4_pd, _mm512_fmadd_pd, _mm512_fnmadd_pd, _mm512_insertf64x4,
-    _mm512_loadu_pd, _mm512_mul_pd, _mm512_set1_pd, _mm512_storeu_pd, _mm512_sub_pd,
-    _mm512_unpackhi_pd, _mm512_unpacklo_pd,
+    __m128d, __m256, __m256d, __m512d, _CMP_GT_OQ, _mm_add_pd, _mm_castpd_ps, _mm_load_sd,
+    _mm_loadh_pd, _mm_loadu_pd, _mm_loadu_ps, _mm_storeu_pd, _mm256_add_pd, _mm256_add_ps,
+    _mm256_and_ps, _mm256_castpd_ps, _mm256_castpd256_pd128, _mm256_cmp_ps, _mm256_cvtps_pd,
+    _mm256_extractf128_pd, _mm256_fmadd_pd, _mm256_fmadd_ps, _mm256_fnmadd_pd, _mm256_loadu_pd,
+    _mm256_loadu_ps, _mm256_max_ps, _mm256_movemask_ps, _mm256_mul_pd, _mm256_permute2f128_pd,
+    _mm256_set_m128d, _mm256_set1_pd, _mm256_set1_ps, _mm256_storeu_pd, _mm256_storeu_ps,
+    _mm256_sub_pd, _mm256_sub_ps, _mm256_unpackhi_pd, _mm256_unpacklo_pd, _mm512_add_pd,
+    _mm512_castpd256_pd512, _mm512_castpd512_pd256, _mm512_cvtps_pd, _mm512_extractf64x4_pd,
+    _mm512_fmadd_pd, _mm512_fnmadd_pd, _mm512_insertf64x4, _mm512_loadu_pd, _mm512_mul_pd,
+    _mm512_set1_pd, _mm512_storeu_pd, _mm512_sub_pd, _mm512_unpackhi_pd, _mm512_unpacklo_pd,
 };
 
 use super::lanes::{Doubles, Singles};
@@ -90,11 +90,45 @@ impl Doubles for __m256d {
         unsafe { _mm256_set_m128d(_mm_loadu_pd(from.add(step)), _mm_loadu_pd(from)) }
     }
     #[inline(always)]
+    unsafe fn two_narrow(from: *const f32, stride: usize, step: usize) -> [Self; 2] {
+        if stride != 2 {
+            // SAFETY: the caller vouches for all pairs.
+            return unsafe {
+                [Self::pairs_narrow(from, step), Self::pairs_narrow(from.add(stride), step)]
+            };
+        }
+        // SAFETY: kernels run where AVX2 was detected, and the caller vouches for neighbouring pairs.
+        unsafe {
+            let here = _mm256_cvtps_pd(_mm_loadu_ps(from));
+            let there = _mm256_cvtps_pd(_mm_loadu_ps(from.add(step)));
+            let first = _mm256_permute2f128_pd::<0x20>(here, there);
+            [first, _mm256_permute2f128_pd::<0x31>(here, there)]
+        }
+    }
+    #[inline(always)]
     unsafe fn put_pairs(self, to: *mut f64, step: usize) {
         // SAFETY: kernels run where AVX2 was detected, and the caller vouches for the room.
         unsafe {
             _mm_storeu_pd(to, _mm256_castpd256_pd128(self));
             _mm_storeu_pd(to.add(step), _mm256_extractf128_pd::<1>(self));
+        }
+    }
+    #[inline(always)]
+    unsafe fn row_narrow(from: *const f32) -> Self {
+        // SAFETY: kernels run where AVX2 was detected, and the caller vouches for four samples.
+        unsafe { _mm256_cvtps_pd(_mm_loadu_ps(from)) }
+    }
+    #[inline(always)]
+    unsafe fn row_wide(from: *const f64) -> Self {
+        // SAFETY: kernels run where AVX2 was detected, and the caller vouches for four doubles.
+        unsafe { _mm256_loadu_pd(from) }
+    }
+    #[inline(always)]
+    unsafe fn put_sum(self, to: *mut f64, add: bool) {
+        // SAFETY: kernels run where AVX2 was detected, and the caller vouches for the room.
+        unsafe {
+            let sum = _mm_add_pd(_mm256_castpd256_pd128(self), _mm256_extractf128_pd::<1>(self));
+            _mm_storeu_pd(to, if add { _mm_add_pd(sum, _mm_loadu_pd(to)) } else { sum });
         }
     }
 }
@@ -144,6 +178,24 @@ impl Doubles for __m512d {
         unsafe {
             _mm512_castpd512_pd256(self).put_pairs(to, step);
             _mm512_extractf64x4_pd::<1>(self).put_pairs(to.add(2 * step), step);
+        }
+    }
+    #[inline(always)]
+    unsafe fn row_narrow(from: *const f32) -> Self {
+        // SAFETY: kernels run where AVX-512 was detected, and the caller vouches for the samples.
+        unsafe { _mm512_cvtps_pd(_mm256_loadu_ps(from)) }
+    }
+    #[inline(always)]
+    unsafe fn row_wide(from: *const f64) -> Self {
+        // SAFETY: kernels run where AVX-512 was detected, and the caller vouches for the doubles.
+        unsafe { _mm512_loadu_pd(from) }
+    }
+    #[inline(always)]
+    unsafe fn put_sum(self, to: *mut f64, add: bool) {
+        // SAFETY: kernels run where AVX-512 was detected, and the caller vouches for the room.
+        unsafe {
+            let (low, high) = (_mm512_castpd512_pd256(self), _mm512_extractf64x4_pd::<1>(self));
+            _mm256_add_pd(low, high).put_sum(to, add);
         }
     }
 }
