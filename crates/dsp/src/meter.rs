@@ -15,6 +15,7 @@ mod config;
 pub(crate) mod filter;
 mod gate;
 mod measurement;
+mod past;
 mod peaks;
 mod position;
 mod sample;
@@ -434,7 +435,7 @@ impl Meter {
         let maxima = mode.contains(Mode::MAXIMA);
         let unit = self.filter.unit();
         mode.contains(Mode::MOMENTARY)
-            .then(|| Windows::new(self.hop, needed.max(asked), maxima, unit))
+            .then(|| Windows::new(self.hop, needed.max(asked), maxima, unit, self.config.dense))
     }
 
     fn forget(&mut self) {

@@ -79,6 +79,7 @@ impl Gauge {
             history,
             range_hop: RangeHop::Tenth,
             call_peaks: true,
+            dense: true,
             ..Config::new(rate, layout, Mode::ALL)
         };
         #[allow(

@@ -150,6 +150,11 @@ pub struct Config {
     /// Whether [`Meter::last_true_peak`](super::Meter::last_true_peak) is exact as well, which
     /// costs time because less can be passed over. Default: no.
     pub call_peaks: bool,
+    /// Whether the energies of frames are kept in half of the memory, 0.6 instead of 1.2 MB for 3 s
+    /// at 48 kHz, for some more time. Integrated loudness, range, and M and S at the end of a hop
+    /// are the same; maxima, and windows that end anywhere, differ by less than 1e-9 LU, unless a
+    /// single frame holds a hundredth of a window's energy; then by less than 2e-7 LU. Default: no.
+    pub dense: bool,
     /// Which code measures, for tests and measurements. Default: the best.
     pub kernel: Kernel,
 }
@@ -167,6 +172,7 @@ impl Config {
             range_hop: RangeHop::Second,
             non_finite: NonFinite::Silence,
             call_peaks: false,
+            dense: false,
             kernel: Kernel::Best,
         }
     }

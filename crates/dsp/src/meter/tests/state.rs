@@ -209,3 +209,45 @@ fn a_long_window_reads_what_a_short_one_would_not() {
     meter.set_max_window(0).unwrap();
     assert_eq!(meter.window(10_000), None);
 }
+
+#[test]
+fn a_dense_past_reads_the_same_at_any_frame() {
+    let hz = 48_000;
+    let signal = programme(5, hz, 2, 12 * hz as usize);
+    let exact = config(hz, 2, Mode::ALL);
+    let dense = Config { dense: true, ..exact.clone() };
+    let [mut exact, mut dense] = [exact, dense].map(|config| Meter::new(config).unwrap());
+    let close = |a: Option<aulos_core::Lufs>, b: Option<aulos_core::Lufs>| {
+        let (a, b) = (a.unwrap().get(), b.unwrap().get());
+        assert!(a == b || (a - b).abs() < 1e-9, "{a} {b}");
+    };
+    for (n, call) in signal.chunks(2 * 1_234).enumerate() {
+        if n == 200 {
+            // What is forgotten is silence, though it is still in the ring.
+            exact.start_at(Frames(0));
+            dense.start_at(Frames(0));
+        }
+        exact.add(call);
+        dense.add(call);
+        close(dense.momentary(), exact.momentary());
+        close(dense.short_term(), exact.short_term());
+        close(dense.window(1_771), exact.window(1_771));
+        close(dense.max_momentary(), exact.max_momentary());
+        close(dense.max_short_term(), exact.max_short_term());
+    }
+    assert_eq!(dense.integrated(), exact.integrated());
+    assert_eq!(dense.range(), exact.range());
+}
+
+#[test]
+fn an_absurd_sample_leaves_a_dense_past_finite() {
+    let mut config = config(48_000, 1, Mode::ALL);
+    config.dense = true;
+    let mut meter = Meter::new(config).unwrap();
+    let mut signal = vec![0.01f32; 48_000];
+    signal[30_000] = 1e30;
+    meter.add(&signal);
+    meter.add(&vec![0.01f32; 5 * 48_000 + 77]);
+    assert!(meter.short_term().unwrap().get() < 0.0, "{:?}", meter.short_term());
+    assert!(meter.max_short_term().unwrap().get().is_finite());
+}
