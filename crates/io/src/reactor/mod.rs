@@ -85,7 +85,7 @@ impl Context {
     /// order in which they are added.
     pub fn add_station(&self, channel: &Channel, chunks: Vec<Consumer<Stamped>>) {
         for (mailbox, chunks) in self.mailboxes.iter().zip(chunks) {
-            mailbox.post(Command::Station(channel.clone(), chunks));
+            mailbox.post(Command::Station(Box::new((channel.clone(), chunks))));
         }
     }
 
@@ -98,7 +98,7 @@ impl Context {
         chunks: Vec<Consumer<Stamped>>,
     ) {
         for (mailbox, chunks) in self.mailboxes.iter().zip(chunks) {
-            mailbox.post(Command::ReplaceStation(station, Box::new(channel.clone()), chunks));
+            mailbox.post(Command::ReplaceStation(station, Box::new((channel.clone(), chunks))));
         }
     }
 
@@ -308,8 +308,9 @@ pub enum LeaveCause {
 }
 
 enum Command {
-    Station(Channel, Consumer<Stamped>),
-    ReplaceStation(usize, Box<Channel>, Consumer<Stamped>),
+    /// Boxed: a mailbox has room for thousands of commands, from the start.
+    Station(Box<(Channel, Consumer<Stamped>)>),
+    ReplaceStation(usize, Box<(Channel, Consumer<Stamped>)>),
     RemoveStation(usize),
     Listen(TcpListener),
     Snapcast(TcpStream, SocketAddr, Ticket),

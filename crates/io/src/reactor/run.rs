@@ -223,9 +223,13 @@ impl Reactor {
     fn obey(&mut self, command: Command) {
         let now = SystemClock::now();
         match command {
-            Command::Station(channel, chunks) => self.taps.push(Tap::new(channel, chunks)),
-            Command::ReplaceStation(station, channel, chunks) => {
-                self.replace_station(station, *channel, chunks);
+            Command::Station(station) => {
+                let (channel, chunks) = *station;
+                self.taps.push(Tap::new(channel, chunks));
+            }
+            Command::ReplaceStation(number, station) => {
+                let (channel, chunks) = *station;
+                self.replace_station(number, channel, chunks);
             }
             Command::RemoveStation(station) => self.remove_station(station),
             Command::Listen(listener) => {
