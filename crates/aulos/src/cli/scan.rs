@@ -16,7 +16,7 @@ use std::thread::available_parallelism;
 
 use aulos_core::{Db, Lufs};
 use aulos_dsp::meter::RangeHop;
-use aulos_io::scan::{self, Event, Found, Loudness, Options, Report, tag};
+use aulos_io::scan::{self, Event, Found, Loudness, Options, Progress, Report, tag};
 use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -83,7 +83,7 @@ pub(super) struct ScanArgs {
     /// Keep what is measured in this file, and do not measure it again while nothing changes
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "report")]
     resume: Option<PathBuf>,
-    /// How many threads; 1 is one in all [default: one per processor]
+    /// How many threads measure [default: one per processor]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 }
@@ -132,7 +132,7 @@ pub(super) fn run(args: &ScanArgs, quiet: bool) -> Result<Exit, Failure> {
         skipped = tags::skip_tagged(&mut files, args.album, args.target.lufs());
     }
     let jobs = args.jobs.or_else(|| available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
-    let mut scan = Scan::new(args, &options, files.len(), quiet)?;
+    let mut scan = Scan::new(args, &options, &files, quiet)?;
     scan.begin();
     let fresh = scan.recall(files);
     scan::run(fresh, jobs.min(MOST_JOBS), &options, |event| scan.take(event))
@@ -149,8 +149,12 @@ struct Scan<'a> {
     quiet: bool,
     rows: Rows,
     bar: ProgressBar,
-    /// Seconds of sound measured.
-    seconds: f64,
+    /// How many files there are, and how many of them are done.
+    files: usize,
+    done: usize,
+    /// Bytes of files that are known already, and what has been heard of the others.
+    known: u64,
+    heard: Progress,
     journal: Option<Journal>,
     /// Of all files that are not yet reported, in order, what is known already.
     order: VecDeque<Option<Report>>,
@@ -169,7 +173,7 @@ impl<'a> Scan<'a> {
     fn new(
         args: &'a ScanArgs,
         options: &'a Options,
-        files: usize,
+        files: &[Found],
         quiet: bool,
     ) -> Result<Self, Failure> {
         let format = match (args.json, args.csv) {
@@ -188,7 +192,10 @@ impl<'a> Scan<'a> {
             quiet,
             rows: Rows::new(format),
             bar: progress(files, quiet),
-            seconds: 0.0,
+            files: files.len(),
+            done: 0,
+            known: 0,
+            heard: Progress::default(),
             journal: journal.transpose()?,
             order: VecDeque::new(),
             tagger: args.tag.then(|| Tagger::new(args.dry_run, target, args.max_true_peak)),
@@ -220,12 +227,13 @@ impl<'a> Scan<'a> {
 
     fn take(&mut self, event: Event) -> ControlFlow<()> {
         match event {
-            Event::Waiting => self.bar.tick(),
-            Event::Measured(seconds) => {
-                self.seconds += seconds;
-                let took = self.bar.elapsed().as_secs_f64().max(1e-3);
-                self.bar.set_message(format!("{:.0} x real time", self.seconds / took));
-                self.bar.inc(1);
+            Event::Heard(heard) => {
+                self.heard = heard;
+                self.draw();
+            }
+            Event::Measured => {
+                self.done += 1;
+                self.draw();
             }
             Event::Report(report) => {
                 self.recalled();
@@ -243,9 +251,22 @@ impl<'a> Scan<'a> {
             && let Some(report) = self.order.front_mut().and_then(Option::take)
         {
             self.order.pop_front();
-            self.bar.inc(1);
+            self.done += 1;
+            self.known += bytes(&report.path);
+            self.draw();
             self.file(report);
         }
+    }
+
+    fn draw(&self) {
+        if self.bar.is_hidden() {
+            return;
+        }
+        let rate = self.heard.seconds / self.bar.elapsed().as_secs_f64().max(1e-3);
+        let files = if self.files == 1 { "file" } else { "files" };
+        self.bar
+            .set_message(format!("{}/{} {files}, {rate:.0} x real time", self.done, self.files));
+        self.bar.set_position(self.known + self.heard.bytes);
     }
 
     fn note(&mut self, report: &Report) {
@@ -414,16 +435,23 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Exit::CannotCreate, format!("{name} cannot be written: {error}"))
 }
 
-fn progress(files: usize, quiet: bool) -> ProgressBar {
+/// A bar over the bytes of all files: each moves it while it is measured.
+fn progress(files: &[Found], quiet: bool) -> ProgressBar {
     if quiet || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::with_draw_target(Some(files as u64), ProgressDrawTarget::stderr());
+    let all = files.iter().map(|found| bytes(&found.path)).sum();
+    let bar = ProgressBar::with_draw_target(Some(all), ProgressDrawTarget::stderr());
     // The template is a constant; were it wrong, the default would do.
-    bar.with_message("0 x real time").with_style(
-        ProgressStyle::with_template("{wide_bar} {pos}/{len} files, {msg}, {eta} left")
+    bar.with_style(
+        ProgressStyle::with_template("{wide_bar} {msg}, {eta} left")
             .unwrap_or_else(|_| ProgressStyle::default_bar()),
     )
+}
+
+/// Of a file; 0 of what is none.
+fn bytes(path: &Path) -> u64 {
+    std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map_or(0, |file| file.len())
 }
 
 /// Threads; more than any machine has processors would only cost memory.

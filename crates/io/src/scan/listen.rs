@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  frames   |-------- piece 0 --------|-------- piece 1 --------|--- piece 2 ---|
-//!  heard by   meter 0             [seed] meter 1            [seed] meter 2        -> merged
+//!  heard by   meter 0             [seed] meter 1            [seed] meter 2        -> joined
 //! ```
 //!
 //! Where a file is cut depends on the file alone, so figures are the same whatever the number of
@@ -13,12 +13,13 @@ use core::ops::Range;
 use std::path::Path;
 
 use aulos_core::{ChannelLayout, Frames};
-use aulos_dsp::meter::{Config, History, Measurement, Meter, Mode, Position, SEED_HOPS};
+use aulos_dsp::meter::{Config, History, Measurement, Meter, Mode, Position};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use super::error::ScanError;
 use super::measure::Options;
 use super::place::positions;
+use super::progress::Share;
 use super::sound::Sound;
 use crate::decode::{Run, Shape};
 
@@ -43,14 +44,22 @@ pub struct Curve {
 }
 
 /// Listens to `sound`, the file at `path` at its beginning, up to its end.
-pub(super) fn listen(path: &Path, sound: &mut Sound, options: &Options) -> Heard {
-    if let Some(heard) = in_pieces(path, sound, options) {
+pub(super) fn listen(
+    path: &Path,
+    sound: &mut Sound,
+    options: &Options,
+    share: &mut Share<'_>,
+) -> Heard {
+    share.set_length(sound.frames(), sound.shape().0);
+    if let Some(heard) = in_pieces(path, sound, options, share) {
         return heard;
     }
+    share.begin_again();
     let mut parts = Parts::new(options, sound.speakers());
     let end = loop {
         match sound.next(EVERYTHING) {
             Ok(Some((shape, run))) => {
+                share.hear(frames_in(&run, shape), shape.0);
                 if let Err(error) = parts.hear(shape, run) {
                     break Some(error);
                 }
@@ -64,7 +73,7 @@ pub(super) fn listen(path: &Path, sound: &mut Sound, options: &Options) -> Heard
 }
 
 /// `None` when the file cannot be cut, is not worth it, or is not what it says.
-fn in_pieces(path: &Path, sound: &Sound, options: &Options) -> Option<Heard> {
+fn in_pieces(path: &Path, sound: &Sound, options: &Options, share: &Share<'_>) -> Option<Heard> {
     let (shape, frames) = (sound.shape(), sound.frames_to_cut()?.0);
     let piece =
         Meter::new(config(options, shape, sound.speakers())).ok()?.hop() as u64 * PIECE_HOPS;
@@ -77,7 +86,7 @@ fn in_pieces(path: &Path, sound: &Sound, options: &Options) -> Option<Heard> {
     });
     let hear = |cut: Range<u64>| {
         let mut own = sound.again(path).ok()?;
-        hear_piece(&mut own, cut, options).filter(|_| own.damaged() == 0)
+        hear_piece(&mut own, cut, options, share).filter(|_| own.damaged() == 0)
     };
     // Without a pool there is one thread, and it stays the only one.
     let pieces: Option<Vec<Heard>> = if rayon::current_thread_index().is_some() {
@@ -85,20 +94,19 @@ fn in_pieces(path: &Path, sound: &Sound, options: &Options) -> Option<Heard> {
     } else {
         cuts.map(hear).collect()
     };
-    pieces?.into_iter().reduce(|mut all, next| {
-        all.append(next);
-        all
-    })
+    Some(Heard::join(pieces?))
 }
 
 /// Hears `cut` as a part of the whole; `None` when it is not all there.
-fn hear_piece(sound: &mut Sound, cut: Range<u64>, options: &Options) -> Option<Heard> {
+fn hear_piece(
+    sound: &mut Sound,
+    cut: Range<u64>,
+    options: &Options,
+    share: &Share<'_>,
+) -> Option<Heard> {
     let shape = sound.shape();
     let mut parts = Parts::new(options, sound.speakers());
-    let meter = parts.meter(shape).ok()?;
-    let seed = (SEED_HOPS * meter.hop()) as u64;
-    meter.start_at(Frames(cut.start.saturating_sub(seed)));
-    let mut at = cut.start.saturating_sub(seed);
+    let mut at = parts.meter(shape).ok()?.begin_piece(Frames(cut.start)).0;
     if at > 0 {
         sound.seek(Frames(at)).ok()?;
     }
@@ -108,10 +116,11 @@ fn hear_piece(sound: &mut Sound, cut: Range<u64>, options: &Options) -> Option<H
         if found != shape {
             return None;
         }
-        let frames = (run.samples() / shape.1.channels()) as u64;
+        let frames = frames_in(&run, shape);
         if at < cut.start {
             seed_with(parts.meter(shape).ok()?, run);
         } else {
+            share.hear(frames, shape.0);
             parts.hear(shape, run).ok()?;
         }
         at += frames;
@@ -120,26 +129,31 @@ fn hear_piece(sound: &mut Sound, cut: Range<u64>, options: &Options) -> Option<H
 }
 
 impl Heard {
-    fn append(&mut self, mut next: Self) {
-        match (&mut self.whole, &next.whole) {
-            // All have a history of one kind.
-            (Some(whole), Some(part)) => drop(whole.merge(part)),
-            (whole, _) => *whole = next.whole.take(),
+    /// Parts in order, none of which failed.
+    fn join(parts: Vec<Self>) -> Self {
+        let mut all = Self::default();
+        let mut measured = Vec::with_capacity(parts.len());
+        for mut part in parts {
+            measured.extend(part.whole);
+            all.seconds += part.seconds;
+            all.curve.momentary.append(&mut part.curve.momentary);
+            all.curve.short_term.append(&mut part.curve.short_term);
+            all.curve.peak.append(&mut part.curve.peak);
         }
-        self.seconds += next.seconds;
-        self.curve.momentary.append(&mut next.curve.momentary);
-        self.curve.short_term.append(&mut next.curve.short_term);
-        self.curve.peak.append(&mut next.curve.peak);
+        // All have a history of one kind.
+        all.whole = Measurement::join(measured).ok().flatten();
+        all
     }
 }
 
 /// A file is one part, unless it is a chain of streams that differ in rate or channels: each of
-/// these has a meter of its own, and what they found is merged.
+/// these has a meter of its own, and what they found is joined.
 struct Parts<'a> {
     options: &'a Options,
     speakers: Option<u32>,
     meter: Option<(Meter, Shape)>,
-    before: Heard,
+    before: Vec<Heard>,
+    curve: Curve,
     /// Frames until the curve is read again, and times it was read in this second.
     until_read: usize,
     reads: usize,
@@ -147,8 +161,8 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn new(options: &'a Options, speakers: Option<u32>) -> Self {
-        let before = Heard::default();
-        Self { options, speakers, meter: None, before, until_read: 0, reads: 0 }
+        let (before, curve) = (Vec::new(), Curve::default());
+        Self { options, speakers, meter: None, before, curve, until_read: 0, reads: 0 }
     }
 
     fn hear(&mut self, shape: Shape, run: Run<'_>) -> Result<(), ScanError> {
@@ -187,7 +201,7 @@ impl<'a> Parts<'a> {
     #[allow(clippy::cast_possible_truncation, reason = "a curve is drawn in pixels")]
     fn trace<S: aulos_dsp::meter::Sample>(&mut self, mut run: &[S], layout: ChannelLayout) {
         let Some((meter, _)) = &mut self.meter else { return };
-        let Curve { momentary, short_term, peak } = &mut self.before.curve;
+        let Curve { momentary, short_term, peak } = &mut self.curve;
         while !run.is_empty() {
             let step = run.len().min(self.until_read * layout.channels());
             let (now, later) = run.split_at(step);
@@ -219,12 +233,13 @@ impl<'a> Parts<'a> {
     fn close(&mut self) {
         let Some((meter, _)) = self.meter.take() else { return };
         let whole = Some(meter.measurement());
-        self.before.append(Heard { whole, seconds: seconds(&meter), ..Heard::default() });
+        let (seconds, curve) = (seconds(&meter), core::mem::take(&mut self.curve));
+        self.before.push(Heard { error: None, whole, seconds, curve });
     }
 
     fn end(mut self) -> Heard {
         self.close();
-        self.before
+        Heard::join(self.before)
     }
 }
 
@@ -242,6 +257,10 @@ fn config(options: &Options, (rate, layout): Shape, speakers: Option<u32>) -> Co
         positions(layout, speakers)
     };
     config
+}
+
+fn frames_in(run: &Run<'_>, (_, layout): Shape) -> u64 {
+    (run.samples() / layout.channels()) as u64
 }
 
 fn seed_with(meter: &mut Meter, run: Run<'_>) {

@@ -9,6 +9,7 @@ use aulos_dsp::meter::{Measurement, RangeHop};
 use super::error::ScanError;
 use super::find::Found;
 use super::listen::{Curve, Heard, listen};
+use super::progress::{Counter, Share};
 use super::sound::Sound;
 
 /// How files are measured.
@@ -112,15 +113,22 @@ impl Loudness {
 /// On a thread of a rayon pool, a long file is cut and its pieces go to whoever is free.
 #[must_use]
 pub fn measure(found: Found, options: &Options) -> Report {
+    measure_counted(found, options, &Counter::default())
+}
+
+/// [`measure`], counting along.
+pub(super) fn measure_counted(found: Found, options: &Options, all: &Counter) -> Report {
     let Found { path, error } = found;
     if let Some(error) = error {
         return failed(path, error);
     }
+    let mut share = Share::new(all, &path);
     let tried = catch_unwind(AssertUnwindSafe(|| {
         let mut sound = Sound::open(&path)?;
         let shape = sound.shape();
-        Ok((shape, listen(&path, &mut sound, options)))
+        Ok((shape, listen(&path, &mut sound, options, &mut share)))
     }));
+    drop(share);
     let ((rate, layout), heard) = match tried {
         Ok(Ok(heard)) => heard,
         Ok(Err(error)) => return failed(path, ScanError::Open(error)),

@@ -12,21 +12,21 @@ use aulos_rt::channel::{Receiver, TryRecvError, unbounded};
 use rayon::iter::{ParallelBridge, ParallelIterator};
 
 use super::find::Found;
-use super::measure::{Options, Report, measure};
+use super::measure::{Options, Report, measure_counted};
+use super::progress::{Counter, Progress};
 
 /// What [`run`] tells.
 #[derive(Debug)]
 pub enum Event {
-    /// A file has been measured, perhaps before others whose report comes first. Seconds of sound
-    /// in it.
-    Measured(f64),
+    /// So much has been heard of all files: some times a second, and after each file.
+    Heard(Progress),
+    /// A file has been measured, perhaps before others whose report comes first.
+    Measured,
     /// The next file's report. Each file has one, in the order of the files.
     Report(Box<Report>),
-    /// Nothing has happened for a while.
-    Waiting,
 }
 
-/// Measures `files` on `jobs` threads; with one job, on the caller's alone.
+/// Measures `files` on `jobs` threads, while the caller's waits.
 ///
 /// `each` is always called on the caller's thread. When it breaks, no further file is begun.
 ///
@@ -41,13 +41,7 @@ pub fn run(
     // One long file keeps several threads busy; a few short ones do not.
     let processors = available_parallelism().map_or(1, NonZeroUsize::get);
     let jobs = jobs.get().min(files.len().max(processors));
-    if jobs <= 1 || files.is_empty() {
-        // A break is the caller's wish, which the caller knows.
-        let _: ControlFlow<()> = files.into_iter().try_for_each(|file| {
-            let report = measure(file, options);
-            each(Event::Measured(seconds(&report)))?;
-            each(Event::Report(Box::new(report)))
-        });
+    if files.is_empty() {
         return Ok(());
     }
     let pool = rayon::ThreadPoolBuilder::new()
@@ -55,19 +49,19 @@ pub fn run(
         .thread_name(|n| format!("aulos-scan-{n}"))
         .build()
         .map_err(io::Error::other)?;
-    let stop = AtomicBool::new(false);
+    let (stop, heard) = (AtomicBool::new(false), Counter::default());
     let (sender, mut receiver) = unbounded();
     pool.in_place_scope(|scope| {
-        let stop = &stop;
+        let (stop, heard) = (&stop, &heard);
         scope.spawn(move |_| {
             let open = files.into_iter().take_while(|_| !stop.load(Ordering::Relaxed));
             // A bridge hands out one file after the other, whoever is free.
             open.enumerate().par_bridge().for_each_with(sender, |sender, (n, file)| {
                 // Nobody listens any more after a break.
-                sender.send((n, measure(file, options))).ok();
+                sender.send((n, measure_counted(file, options, heard))).ok();
             });
         });
-        if pass_on(&mut receiver, &mut each).is_break() {
+        if pass_on(&mut receiver, heard, &mut each).is_break() {
             stop.store(true, Ordering::Relaxed);
         }
     });
@@ -77,16 +71,19 @@ pub fn run(
 /// Puts reports back into order; those that came too early wait.
 fn pass_on(
     receiver: &mut Receiver<(usize, Report)>,
+    heard: &Counter,
     each: &mut impl FnMut(Event) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let (mut early, mut next) = (BTreeMap::new(), 0);
     loop {
-        match receiver.recv_timeout(PATIENCE) {
+        let received = receiver.recv_timeout(PATIENCE);
+        each(Event::Heard(heard.read()))?;
+        match received {
             Ok((n, report)) => {
-                each(Event::Measured(seconds(&report)))?;
+                each(Event::Measured)?;
                 early.insert(n, report);
             }
-            Err(TryRecvError::Empty) => each(Event::Waiting)?,
+            Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Closed) => return ControlFlow::Continue(()),
         }
         while let Some(report) = early.remove(&next) {
@@ -94,10 +91,6 @@ fn pass_on(
             next += 1;
         }
     }
-}
-
-fn seconds(report: &Report) -> f64 {
-    report.shape.map_or(0.0, |shape| shape.seconds)
 }
 
 /// How long a progress bar may stand still.

@@ -64,6 +64,14 @@ impl Sound {
         }
     }
 
+    /// How long the file says it is, if it does.
+    pub(super) fn frames(&self) -> Option<Frames> {
+        match self {
+            Self::Wave(wave) => Some(wave.frames()),
+            Self::File(file) => file.info().frames,
+        }
+    }
+
     /// How long the file is, if it can be cut: each frame is found, and heard as in the whole.
     pub(super) fn frames_to_cut(&self) -> Option<Frames> {
         match self {

@@ -5,7 +5,7 @@ use core::ops::ControlFlow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Event, Found, Options, Report, ScanError, find, measure, run};
+use super::{Event, Found, Options, Progress, Report, ScanError, find, measure, run};
 use crate::decode::OpenError;
 
 struct Folder(PathBuf);
@@ -91,18 +91,24 @@ fn reports_come_in_the_order_of_the_files_whoever_is_done_first() {
     }
     for jobs in [1, 2, 5, 200] {
         let found = files.iter().cloned().map(Found::file).collect();
-        let (mut reports, mut measured) = (Vec::new(), 0);
+        let (mut reports, mut measured, mut last) = (Vec::new(), 0, Progress::default());
         let jobs = NonZeroUsize::new(jobs).unwrap();
         run(found, jobs, &Options::default(), |event| {
             match event {
                 Event::Report(report) => reports.push(report.path),
-                Event::Measured(_) => measured += 1,
-                Event::Waiting => {}
+                Event::Measured => measured += 1,
+                Event::Heard(progress) => {
+                    assert!(progress.bytes >= last.bytes && progress.seconds >= last.seconds);
+                    last = progress;
+                }
             }
             ControlFlow::Continue(())
         })
         .unwrap();
         assert_eq!((reports, measured), (files.clone(), files.len()), "{jobs} jobs");
+        // Six files of 30 s and the rest of half a second, 44 bytes of header each.
+        let expected = 6 * (44 + 480_000) + 34 * (44 + 8_000);
+        assert_eq!((last.bytes, last.seconds), (expected, 197.0));
     }
 }
 

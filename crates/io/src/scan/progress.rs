@@ -1,0 +1,118 @@
+//! How far a scan is: counted by all who listen, read by the one who waits for them.
+//!
+//! Files are counted in bytes, which are known before any of them is opened, and in parts of a
+//! file: one that lasts for hours moves a bar as many short ones do.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use aulos_core::{Frames, SampleRate};
+
+/// How much has been heard of all files.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Bytes of files. A file whose length cannot be known is counted when it ends.
+    pub bytes: u64,
+    /// Seconds of sound.
+    pub seconds: f64,
+}
+
+/// The sum of what several threads hear.
+#[derive(Debug, Default)]
+pub(super) struct Counter {
+    bytes: AtomicU64,
+    micros: AtomicU64,
+}
+
+impl Counter {
+    #[allow(clippy::cast_precision_loss, reason = "a scan lasts less than 2^53 microseconds")]
+    pub(super) fn read(&self) -> Progress {
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        Progress { bytes, seconds: self.micros.load(Ordering::Relaxed) as f64 / 1e6 }
+    }
+}
+
+/// One file's share of the sum. At the end it counts as a whole, whatever was heard of it.
+#[derive(Debug)]
+pub(super) struct Share<'a> {
+    all: &'a Counter,
+    bytes: u64,
+    /// How long the file is, as far as is known, and how much of that has been heard.
+    length: Option<u64>,
+    heard: AtomicU64,
+}
+
+impl<'a> Share<'a> {
+    pub(super) fn new(all: &'a Counter, path: &Path) -> Self {
+        let file = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+        let bytes = file.map_or(0, |file| file.len());
+        Self { all, bytes, length: None, heard: AtomicU64::new(0) }
+    }
+
+    pub(super) fn set_length(&mut self, frames: Option<Frames>, rate: SampleRate) {
+        self.length = frames.map(|frames| micros(frames.0, rate)).filter(|&length| length > 0);
+    }
+
+    pub(super) fn hear(&self, frames: u64, rate: SampleRate) {
+        let new = micros(frames, rate);
+        let before = self.heard.fetch_add(new, Ordering::Relaxed);
+        self.all.micros.fetch_add(new, Ordering::Relaxed);
+        let bytes = self.bytes_in(before + new) - self.bytes_in(before);
+        self.all.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The file is going to be heard once more, from its beginning.
+    pub(super) fn begin_again(&self) {
+        let heard = self.heard.swap(0, Ordering::Relaxed);
+        self.all.micros.fetch_sub(heard, Ordering::Relaxed);
+        self.all.bytes.fetch_sub(self.bytes_in(heard), Ordering::Relaxed);
+    }
+
+    /// The part of the file's bytes that so many microseconds of its sound are.
+    fn bytes_in(&self, heard: u64) -> u64 {
+        let Some(length) = self.length else { return 0 };
+        let part = u128::from(self.bytes) * u128::from(heard.min(length)) / u128::from(length);
+        u64::try_from(part).unwrap_or(self.bytes)
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        let heard = self.bytes_in(self.heard.load(Ordering::Relaxed));
+        self.all.bytes.fetch_add(self.bytes - heard, Ordering::Relaxed);
+    }
+}
+
+fn micros(frames: u64, rate: SampleRate) -> u64 {
+    frames.saturating_mul(1_000_000) / u64::from(rate.hz())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_moves_the_sum_while_it_is_heard_and_counts_once() {
+        let path = std::env::temp_dir().join(format!("aulos-progress-{}", std::process::id()));
+        std::fs::write(&path, [0; 1000]).unwrap();
+        let (all, rate) = (Counter::default(), SampleRate::STUDIO);
+        let mut share = Share::new(&all, &path);
+        share.set_length(Some(Frames(480_000)), rate);
+        share.hear(120_000, rate);
+        assert_eq!(all.read(), Progress { bytes: 250, seconds: 2.5 });
+        share.begin_again();
+        assert_eq!(all.read(), Progress::default());
+        share.hear(240_000, rate);
+        share.hear(480_000, rate);
+        assert_eq!(all.read(), Progress { bytes: 1000, seconds: 15.0 });
+        drop(share);
+        // One that does not know its length, and one that could not be opened.
+        let share = Share::new(&all, &path);
+        share.hear(48_000, rate);
+        assert_eq!(all.read(), Progress { bytes: 1000, seconds: 16.0 });
+        drop(share);
+        drop(Share::new(&all, Path::new("/nowhere")));
+        assert_eq!(all.read(), Progress { bytes: 2000, seconds: 16.0 });
+        std::fs::remove_file(&path).unwrap();
+    }
+}
