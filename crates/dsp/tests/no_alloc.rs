@@ -78,6 +78,7 @@ fn a_meter_does_not_allocate_while_it_hears() {
         for history in [History::Bounded { ms: 2_000 }, History::Histogram] {
             let mut config = Config::new(SampleRate::STUDIO, layout, Mode::ALL);
             (config.kernel, config.history) = (kernel, history);
+            config.dense = history == History::Histogram;
             meters.push(Meter::new(config).unwrap());
         }
     }
