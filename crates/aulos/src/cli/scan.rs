@@ -83,7 +83,7 @@ pub(super) struct ScanArgs {
     /// Keep what is measured in this file, and do not measure it again while nothing changes
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "report")]
     resume: Option<PathBuf>,
-    /// How many threads measure [default: one per processor]
+    /// How many threads; 1 is one in all [default: one per processor]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 }

@@ -26,7 +26,8 @@ pub enum Event {
     Report(Box<Report>),
 }
 
-/// Measures `files` on `jobs` threads, while the caller's waits.
+/// Measures `files` on `jobs` threads; with one job, on the caller's alone, which tells how far it
+/// is after each file.
 ///
 /// `each` is always called on the caller's thread. When it breaks, no further file is begun.
 ///
@@ -41,7 +42,15 @@ pub fn run(
     // One long file keeps several threads busy; a few short ones do not.
     let processors = available_parallelism().map_or(1, NonZeroUsize::get);
     let jobs = jobs.get().min(files.len().max(processors));
-    if files.is_empty() {
+    if jobs <= 1 || files.is_empty() {
+        let heard = Counter::default();
+        // A break is the caller's wish, which the caller knows.
+        let _: ControlFlow<()> = files.into_iter().try_for_each(|file| {
+            let report = measure_counted(file, options, &heard);
+            each(Event::Heard(heard.read()))?;
+            each(Event::Measured)?;
+            each(Event::Report(Box::new(report)))
+        });
         return Ok(());
     }
     let pool = rayon::ThreadPoolBuilder::new()
