@@ -404,10 +404,16 @@ fn raise_row<V: Singles>(from: &[f32], row: &mut [f32]) {
 }
 
 /// Whether any lane of a row exceeds its limit.
+///
+/// A loop and no fold: a fold may stay a function of its own, without this one's registers, and then
+/// each operation is a call.
 #[inline(always)]
 fn exceeds<V: Singles>(row: &[f32], limits: &[f32]) -> bool {
-    let registers = row.chunks_exact(V::LANES).zip(limits.chunks_exact(V::LANES));
-    registers.fold(0, |any, (row, limits)| any | V::read(row).exceeds(V::read(limits))) != 0
+    let mut any = 0;
+    for (row, limits) in row.chunks_exact(V::LANES).zip(limits.chunks_exact(V::LANES)) {
+        any |= V::read(row).exceeds(V::read(limits));
+    }
+    any != 0
 }
 
 /// Eight singles without a register.
