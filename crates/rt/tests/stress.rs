@@ -1,13 +1,16 @@
 //! Both ends on processors of their own, both on one, and one of them starved: whatever the
-//! scheduler does, everything arrives once, whole and in order. `AULOS_SOAK` makes it long.
+//! scheduler does, everything arrives once, whole and in order. Each case ends after an amount of
+//! data or, where others hold the processor, after a time; `AULOS_SOAK` makes both long.
 #![allow(unsafe_code, reason = "affinity and scheduling class are system calls")]
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test")]
 #![cfg(target_os = "linux")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use aulos_rt::clock::Urgency;
+use aulos_rt::clock::{Urgency, now};
 use aulos_rt::notify::{Dispatcher, Strategy};
 use aulos_rt::pipe::{
     BlockingReader, BlockingWriter, End, PipeConfig, PipeReader, PipeWriter, pipe,
@@ -87,6 +90,34 @@ fn everywhere(mut ends: impl FnMut() -> [Box<dyn FnOnce() + Send>; 2]) {
     }
 }
 
+/// How much one end sends: all, or what it could until its time was over. An end that is starved
+/// for real may get a turn a second, and each turn moves no more than the pipe holds.
+#[derive(Clone)]
+struct Amount {
+    most: usize,
+    /// On the clock of `aulos_rt::clock::now`, in nanoseconds.
+    until: u64,
+    sent: Arc<AtomicUsize>,
+}
+
+impl Amount {
+    fn new(most: usize) -> Self {
+        let until = now() + 1_000_000_000 * long() as u64;
+        Self { most, until, sent: Arc::default() }
+    }
+
+    /// What may still be sent after this much.
+    fn left(&self, sent: usize) -> usize {
+        self.sent.store(sent, Ordering::Relaxed);
+        if now() < self.until { self.most - sent } else { 0 }
+    }
+
+    /// What was sent, for the other end once it has seen the end.
+    fn sent(&self) -> usize {
+        self.sent.load(Ordering::Relaxed)
+    }
+}
+
 /// Byte number `i` of an endless stream without a short period.
 fn byte(i: usize) -> u8 {
     let [_, byte, ..] = i.wrapping_mul(0x9E37_79B1).to_le_bytes();
@@ -108,17 +139,17 @@ fn total() -> usize {
     100_000 * long()
 }
 
-fn write_waiting(mut writer: BlockingWriter) {
+fn write_waiting(mut writer: BlockingWriter, amount: &Amount) {
     let mut at = 0;
-    while at < total() {
-        let data = stream(at, size(at).min(total() - at));
+    while let left @ 1.. = amount.left(at) {
+        let data = stream(at, size(at).min(left));
         assert_eq!(writer.write(&data).unwrap().stored, data.len());
         at += data.len();
     }
     writer.finish();
 }
 
-fn read_waiting(mut reader: BlockingReader) {
+fn read_waiting(mut reader: BlockingReader, amount: &Amount) {
     let mut at = 0;
     loop {
         let wanted = size(at + 1);
@@ -131,13 +162,13 @@ fn read_waiting(mut reader: BlockingReader) {
             break;
         }
     }
-    assert_eq!((at, reader.into_inner().end()), (total(), Some(End::Finished)));
+    assert_eq!((at, reader.into_inner().end()), (amount.sent(), Some(End::Finished)));
 }
 
-fn write_without_waiting(mut writer: PipeWriter) {
+fn write_without_waiting(mut writer: PipeWriter, amount: &Amount) {
     let mut at = 0;
-    while at < total() {
-        let data = stream(at, size(at).min(total() - at));
+    while let left @ 1.. = amount.left(at) {
+        let data = stream(at, size(at).min(left));
         let stored = writer.write(&data).unwrap().stored;
         at += stored;
         if stored < data.len() {
@@ -147,28 +178,38 @@ fn write_without_waiting(mut writer: PipeWriter) {
     writer.finish();
 }
 
-fn read_without_waiting(mut reader: PipeReader) {
+fn read_without_waiting(mut reader: PipeReader, amount: &Amount) {
     let (mut at, mut out) = (0, [0; CAPACITY]);
     loop {
         let read = reader.read(&mut out[..size(at)]);
         assert_eq!(out[..read.bytes], stream(at, read.bytes), "at {at}");
         at += read.bytes;
         match read.end {
-            Some(end) => break assert_eq!((at, end), (total(), End::Finished)),
+            Some(end) => break assert_eq!((at, end), (amount.sent(), End::Finished)),
             None if read.bytes == 0 => std::thread::yield_now(),
             None => {}
         }
     }
 }
 
+/// The two ends of a pipe with what they are to send.
+fn ends(mirrored: bool) -> (PipeWriter, PipeReader, [Amount; 2]) {
+    let config = PipeConfig { mirrored, ..PipeConfig::bytes(CAPACITY) };
+    let (writer, reader) = pipe(&config).unwrap();
+    let amount = Amount::new(total());
+    (writer, reader, [amount.clone(), amount])
+}
+
 #[test]
 fn a_pipe_whose_ends_wait() {
     for mirrored in [true, false] {
         everywhere(|| {
-            let config = PipeConfig { mirrored, ..PipeConfig::bytes(CAPACITY) };
-            let (writer, reader) = pipe(&config).unwrap();
+            let (writer, reader, [amount, all]) = ends(mirrored);
             let (writer, reader) = (writer.blocking(), reader.blocking());
-            [Box::new(|| write_waiting(writer)), Box::new(|| read_waiting(reader))]
+            [
+                Box::new(move || write_waiting(writer, &amount)),
+                Box::new(move || read_waiting(reader, &all)),
+            ]
         });
     }
 }
@@ -177,9 +218,11 @@ fn a_pipe_whose_ends_wait() {
 fn a_pipe_whose_ends_never_wait() {
     for mirrored in [true, false] {
         everywhere(|| {
-            let config = PipeConfig { mirrored, ..PipeConfig::bytes(CAPACITY) };
-            let (writer, reader) = pipe(&config).unwrap();
-            [Box::new(|| write_without_waiting(writer)), Box::new(|| read_without_waiting(reader))]
+            let (writer, reader, [amount, all]) = ends(mirrored);
+            [
+                Box::new(move || write_without_waiting(writer, &amount)),
+                Box::new(move || read_without_waiting(reader, &all)),
+            ]
         });
     }
 }
@@ -187,14 +230,20 @@ fn a_pipe_whose_ends_never_wait() {
 #[test]
 fn a_pipe_with_one_end_of_each_kind() {
     everywhere(|| {
-        let (writer, reader) = pipe(&PipeConfig::bytes(CAPACITY)).unwrap();
+        let (writer, reader, [amount, all]) = ends(true);
         let reader = reader.blocking();
-        [Box::new(|| write_without_waiting(writer)), Box::new(|| read_waiting(reader))]
+        [
+            Box::new(move || write_without_waiting(writer, &amount)),
+            Box::new(move || read_waiting(reader, &all)),
+        ]
     });
     everywhere(|| {
-        let (writer, reader) = pipe(&PipeConfig::bytes(CAPACITY)).unwrap();
+        let (writer, reader, [amount, all]) = ends(true);
         let writer = writer.blocking();
-        [Box::new(|| write_waiting(writer)), Box::new(|| read_without_waiting(reader))]
+        [
+            Box::new(move || write_waiting(writer, &amount)),
+            Box::new(move || read_without_waiting(reader, &all)),
+        ]
     });
 }
 
@@ -202,23 +251,30 @@ fn a_pipe_with_one_end_of_each_kind() {
 fn a_ring() {
     everywhere(|| {
         let (mut producer, mut consumer) = ring::ring(100);
-        let count = total() / 10;
+        let amount = Amount::new(total() / 10);
+        let all = amount.clone();
         let push = move || {
-            for i in 0..count {
-                while producer.push(Box::new(i)).is_err() {
-                    std::thread::yield_now();
+            let mut sent = 0;
+            while amount.left(sent) > 0 {
+                match producer.push(Box::new(sent)) {
+                    Ok(()) => sent += 1,
+                    Err(_) => std::thread::yield_now(),
                 }
             }
         };
         let pop = move || {
-            for i in 0..count {
-                let item = loop {
-                    match consumer.pop() {
-                        Some(item) => break item,
-                        None => std::thread::yield_now(),
-                    }
-                };
-                assert_eq!(*item, i);
+            let mut seen = 0;
+            loop {
+                // Asked first: what was pushed before the end is still there after it.
+                let over = consumer.is_abandoned();
+                while let Some(item) = consumer.pop() {
+                    assert_eq!(*item, seen);
+                    seen += 1;
+                }
+                if over {
+                    break assert_eq!(seen, all.sent());
+                }
+                std::thread::yield_now();
             }
         };
         [Box::new(push), Box::new(pop)]
@@ -287,7 +343,10 @@ fn announcements() {
         let mut line = dispatcher.notifier(None).unwrap();
         let stop = dispatcher.stopper();
         let announce = move || {
-            for round in 0..total() / 1000 {
+            let amount = Amount::new(total() / 1000);
+            let mut round = 0;
+            while amount.left(round) > 0 {
+                round += 1;
                 line.begin();
                 for target in targets {
                     line.notify(target);
