@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aulos_io::feed::split_arguments;
+use aulos_io::feed::{own, split_arguments};
 use aulos_proto::snap::control::{Incoming, Lines, Request, parse};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -56,9 +56,8 @@ pub async fn run(control: Arc<Control>, stream: String, plugin: Plugin, http_por
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Its own group: Ctrl-C in our terminal is ours to answer.
-            .process_group(0)
             .kill_on_drop(true);
+        own(command.as_std_mut());
         let started = Instant::now();
         match command.spawn() {
             Ok(child) => {

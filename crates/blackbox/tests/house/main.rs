@@ -12,6 +12,7 @@
 )]
 
 mod bits;
+mod children;
 mod cli;
 mod controllers;
 mod crowd;

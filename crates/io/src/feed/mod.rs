@@ -16,7 +16,7 @@ use aulos_core::{Instant, Span};
 pub use bytes::{ByteFeed, FEED_BLOCKS};
 pub use fifo::{Fifo, FifoError, FifoMode, make_fifo};
 pub use file::{FileSource, FileState};
-pub use process::{Process, ProcessConfig, split_arguments};
+pub use process::{Process, ProcessConfig, own, split_arguments};
 pub use stdin::Stdin;
 pub use tcp::{TcpClient, TcpServer};
 

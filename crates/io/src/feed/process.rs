@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::fifo::{Drained, READ_BYTES, drain};
 use super::{Backoff, ByteFeed, FeedState, Feeder, Next};
+use crate::sys::end_with_parent;
 
 /// What to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,8 +53,7 @@ impl Process {
         let mut command = Command::new(&self.config.program);
         command.args(&self.config.arguments).stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(if self.config.log_stderr { Stdio::inherit() } else { Stdio::null() });
-        // Its own group: Ctrl-C in our terminal is ours to answer, and its children end with it.
-        command.process_group(0);
+        own(&mut command);
         let mut child = command.spawn()?;
         let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let flags = fcntl_getfl(output.as_fd())?;
@@ -96,6 +96,15 @@ impl Feeder for Process {
             Err(error) => self.stopped(now, error.raw_os_error().unwrap_or(0)),
         }
     }
+}
+
+/// Makes a child ours alone: it gets a process group of its own, since Ctrl-C in our terminal is
+/// ours to answer and its children shall end with it; and it ends when we do, even by SIGKILL.
+///
+/// The thread that starts the child must live as long as the child shall.
+pub fn own(command: &mut Command) {
+    command.process_group(0);
+    end_with_parent(command);
 }
 
 /// Splits a line of arguments at blanks as a shell would: single and double quotes keep blanks, a

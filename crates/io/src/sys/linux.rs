@@ -2,8 +2,11 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
 use crate::reactor::QueuedError;
 
@@ -11,6 +14,19 @@ use crate::reactor::QueuedError;
 /// that what is urgent never queues behind much.
 pub(crate) fn set_notsent_lowat(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+}
+
+/// Has the kernel end a child when the thread that starts it ends, however that comes about.
+pub(crate) fn end_with_parent(command: &mut Command) {
+    let parent = getpid();
+    let prepare = move || {
+        set_parent_process_death_signal(Some(Signal::TERM))?;
+        // The parent may have gone before it could be asked for.
+        if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    };
+    // SAFETY: between fork and exec it makes two system calls and nothing else: no lock is taken
+    // and no memory allocated.
+    unsafe { command.pre_exec(prepare) };
 }
 
 /// Lets a socket send from our memory without a copy, for calls that ask for it.

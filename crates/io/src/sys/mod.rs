@@ -10,4 +10,6 @@ mod imp;
 #[path = "fallback.rs"]
 mod imp;
 
-pub(crate) use imp::{enable_zero_copy, read_error, send_zero_copy, set_notsent_lowat};
+pub(crate) use imp::{
+    enable_zero_copy, end_with_parent, read_error, send_zero_copy, set_notsent_lowat,
+};
