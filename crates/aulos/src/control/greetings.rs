@@ -1,11 +1,10 @@
 //! Keeps what the audio says to clients that come in step with the registry.
 //!
-//! The whole registry is compared with what was last said, at most ten times a second and only
-//! after a change. Telling of each change where it is made was rejected: every method of the
-//! registry would have to remember it, and the registry sets right at the Hello what was said too
-//! early.
+//! The registry's table notes whose greeting may have changed, whatever changed it; those are
+//! compared with what was last said, ten times a second. Comparing everybody was rejected: then a
+//! slider that is moved in a house of thousands looks at all of them at each step.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::house::{Greeting, House};
 use crate::registry::Registry;
@@ -15,41 +14,52 @@ use crate::registry::Registry;
 pub(super) struct Greetings {
     /// Only clients that are not greeted as newcomers are.
     told: HashMap<String, Greeting>,
+    /// Whom the audio may have to be told something about.
+    stale: HashSet<String>,
+    /// How newcomers were greeted when everybody was last compared with them.
+    compared: Option<Greeting>,
+    /// How the audio greets newcomers.
     newcomers: Option<Greeting>,
-    /// Something has changed since.
-    pub(super) stale: bool,
 }
 
 impl Greetings {
     /// Tells the audio what has changed; what it has no place for is told the next time.
-    pub(super) fn refresh(&mut self, registry: &Registry, house: &dyn House) {
-        if !std::mem::take(&mut self.stale) {
-            return;
-        }
+    pub(super) fn refresh(&mut self, registry: &mut Registry, house: &dyn House) {
+        self.stale.extend(registry.take_changed());
         let Some(newcomers) = registry.newcomers_greeting() else { return };
-        let wanted: HashMap<&str, Greeting> =
-            registry.greetings().filter(|(_, greeting)| *greeting != newcomers).collect();
-        let mut all = true;
-        self.told.retain(|client, _| {
-            let forgotten = !wanted.contains_key(client.as_str()) && house.greet(client, None);
-            all &= forgotten || wanted.contains_key(client.as_str());
-            !forgotten
-        });
-        for (client, greeting) in wanted {
-            if self.told.get(client) != Some(&greeting) {
-                if house.greet(client, Some(greeting)) {
-                    self.told.insert(client.to_owned(), greeting);
-                } else {
-                    all = false;
-                }
+        if self.compared != Some(newcomers) {
+            self.compared = Some(newcomers);
+            let everybody = registry.ids().chain(self.told.keys().map(String::as_str));
+            self.stale.extend(everybody.map(str::to_owned));
+        }
+        let told = &mut self.told;
+        self.stale.retain(|client| {
+            let wanted = registry.greeting_of(client).filter(|greeting| *greeting != newcomers);
+            if told.get(client) == wanted.as_ref() {
+                return false;
             }
-        }
+            if !house.greet(client, wanted) {
+                return true;
+            }
+            match wanted {
+                Some(greeting) => drop(told.insert(client.clone(), greeting)),
+                None => drop(told.remove(client)),
+            }
+            false
+        });
         // Last, because it is the sign that the rest is known.
-        if all && self.newcomers != Some(newcomers) {
-            all = house.greet_newcomers(newcomers);
-            self.newcomers = Some(newcomers).filter(|_| all);
+        if self.stale.is_empty()
+            && self.newcomers != Some(newcomers)
+            && house.greet_newcomers(newcomers)
+        {
+            self.newcomers = Some(newcomers);
         }
-        self.stale = !all;
+    }
+
+    /// Whether the audio knows all of it.
+    #[cfg(test)]
+    fn is_settled(&self) -> bool {
+        self.stale.is_empty() && self.newcomers.is_some() && self.newcomers == self.compared
     }
 }
 
@@ -128,27 +138,31 @@ mod tests {
             drop(registry.set_volume(&format!("c{number}"), Some(50), None).unwrap());
         }
         let (audio, mut greetings) = (Audio::default(), Greetings::default());
-        greetings.stale = true;
-        let mut settle = |registry: &Registry| {
+        let mut settle = |registry: &mut Registry, least: usize| {
             let mut rounds = 0;
-            while greetings.stale {
+            loop {
                 *audio.room.lock().unwrap() = 3;
                 greetings.refresh(registry, &audio);
                 let known = audio.known.lock().unwrap().len();
-                assert!(known >= 18 || audio.newcomers.lock().unwrap().is_none(), "{known}");
+                assert!(known >= least || audio.newcomers.lock().unwrap().is_none(), "{known}");
                 rounds += 1;
+                if greetings.is_settled() {
+                    return rounds;
+                }
             }
-            greetings.stale = true;
-            rounds
         };
-        assert_eq!(settle(&registry), 7);
+        assert_eq!(settle(&mut registry, 20), 7);
         assert_eq!(audio.known.lock().unwrap().len(), 20);
         assert_eq!(*audio.newcomers.lock().unwrap(), registry.newcomers_greeting());
         // Back to what newcomers get, or gone: no words are kept for those.
         drop(registry.set_volume("c3", Some(100), None).unwrap());
         drop(registry.delete_client("c4").unwrap());
-        settle(&registry);
-        let known = audio.known.lock().unwrap();
+        assert_eq!(settle(&mut registry, 18), 1);
+        let known = audio.known.lock().unwrap().clone();
         assert!(known.len() == 18 && !known.contains_key("c3") && !known.contains_key("c4"));
+        // When newcomers are greeted as those were, only others are exceptions.
+        drop(registry.change_loudness(50, 100));
+        assert_eq!(settle(&mut registry, 1), 7);
+        assert_eq!(audio.known.lock().unwrap().len(), 1);
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::rpc::{internal, no_method};
 use super::{State, house_methods, playing};
-use crate::registry::{Effects, NotFound, Notice, client_json, group_json};
+use crate::registry::{ClientShape, Effects, GroupShape, NotFound, Notice, volume_json};
 
 pub(super) type Answer = Result<Value, RpcError>;
 
@@ -58,7 +58,7 @@ const METHODS: [Method; 29] = [
         run: |state, params| {
             let (_, client) =
                 state.inner.registry.client(text(params, "id")?).ok_or(NotFound::Client)?;
-            Ok(json!({ "client": client_json(client) }))
+            Ok(json!({ "client": ClientShape::from(client) }))
         },
     },
     Method {
@@ -93,8 +93,9 @@ const METHODS: [Method; 29] = [
         name: "Group.GetStatus",
         description: "one group",
         run: |state, params| {
-            let group = state.inner.registry.group(text(params, "id")?).ok_or(NotFound::Group)?;
-            Ok(json!({ "group": group_json(group) }))
+            let registry = &state.inner.registry;
+            let group = registry.group(text(params, "id")?).ok_or(NotFound::Group)?;
+            Ok(json!({ "group": GroupShape::new(registry, group) }))
         },
     },
     Method {
@@ -256,7 +257,7 @@ fn set_volume(state: &mut State<'_>, params: &Value) -> Answer {
     let effects = state.inner.registry.set_volume(id, percent, muted)?;
     state.keep(effects);
     let (_, client) = state.inner.registry.client(id).ok_or(NotFound::Client)?;
-    Ok(json!({ "volume": client_json(client)["config"]["volume"] }))
+    Ok(json!({ "volume": volume_json(client) }))
 }
 
 fn set_clients(state: &mut State<'_>, params: &Value) -> Answer {

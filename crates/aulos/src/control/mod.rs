@@ -25,6 +25,7 @@ pub use reload::{Reloaded, Reread};
 pub use shape::HostInfo;
 pub use streams::MAX_ADDED;
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -40,6 +41,7 @@ use art::Art;
 use greetings::Greetings;
 use outbox::Outbox;
 use peers::Peers;
+use rpc::Outcome;
 use streams::Slot;
 
 /// The control plane. Everything takes `&self` and returns at once.
@@ -60,8 +62,8 @@ pub struct Control {
     pub counters: Counters,
 }
 
-impl std::fmt::Debug for Control {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Control").field("counters", &self.counters).finish_non_exhaustive()
     }
 }
@@ -137,6 +139,9 @@ pub(super) struct State<'a> {
     kept: &'a mut Vec<Effects>,
     /// Stations that end once whoever plays them has been given another.
     ended: &'a mut Vec<usize>,
+    /// An answer as text, in place of what the method returns: the status of a whole house is
+    /// written at once, and never stands as a tree.
+    text: &'a mut Option<String>,
 }
 
 impl State<'_> {
@@ -149,12 +154,15 @@ impl State<'_> {
         self.keep(Effects { save: true, ..Effects::default() });
     }
 
-    fn status(&self) -> Value {
-        self.control.server_json(self.inner)
+    /// Answers with the status of the house.
+    fn status(&mut self) -> Value {
+        *self.text = Some(self.control.server_text(self.inner));
+        Value::Null
     }
 
-    fn aulos_status(&self) -> Value {
-        self.control.status_json(self.inner)
+    fn aulos_status(&mut self) -> Value {
+        *self.text = Some(self.control.status_text(self.inner));
+        Value::Null
     }
 
     fn station(&self, name: &str) -> Option<usize> {
@@ -227,7 +235,6 @@ impl Control {
         let Inner { greetings, registry, .. } = &mut *inner;
         registry.restore(saved.groups);
         registry.restore_presets(saved.presets);
-        greetings.stale = true;
         greetings.refresh(registry, &*self.house);
     }
 
@@ -236,8 +243,14 @@ impl Control {
         let mut inner = self.lock();
         let (mut kept, mut ended) = (Vec::new(), Vec::new());
         let answer = rpc::answer(line, |method, params| {
-            let mut state =
-                State { control: self, inner: &mut inner, kept: &mut kept, ended: &mut ended };
+            let mut text = None;
+            let mut state = State {
+                control: self,
+                inner: &mut inner,
+                kept: &mut kept,
+                ended: &mut ended,
+                text: &mut text,
+            };
             let answer = methods::run(&mut state, method, params);
             // Others hear of each change before the next one is made.
             for effects in kept.drain(..) {
@@ -246,7 +259,7 @@ impl Control {
             for number in ended.drain(..) {
                 self.house.remove_station(number);
             }
-            answer
+            answer.map(|tree| text.map_or(Outcome::Tree(tree), Outcome::Text))
         });
         answer.unwrap_or_else(|not_understood| {
             count(&self.counters.rpc_not_understood);
@@ -292,7 +305,7 @@ impl Control {
         self.changed();
         if before != now {
             let params = json!({ "id": slot.station.name, "stream": shape::stream(slot, now) });
-            self.tell(inner, None, "Stream.OnUpdate", params);
+            self.tell(inner, None, "Stream.OnUpdate", &params);
         }
     }
 
@@ -310,14 +323,13 @@ impl Control {
     pub fn unsaved(&self, deadline: Instant) -> Option<String> {
         let mut inner = self.lock();
         inner.unsaved.take_if(|since| *since <= deadline)?;
-        let registry = &inner.registry;
-        Some(store::render(registry.groups(), &inner.added(), registry.presets()))
+        Some(store::render(&inner.registry, &inner.added()))
     }
 
-    /// Our own status: stations, sources, levels, clients, counters.
+    /// Our own status as JSON: stations, sources, levels, clients, counters.
     #[must_use]
-    pub fn status(&self) -> Value {
-        self.status_json(&self.lock())
+    pub fn status(&self) -> String {
+        self.status_text(&self.lock())
     }
 
     /// The levels and the loudness of every station, for meters.
@@ -360,7 +372,6 @@ impl Control {
         inner.outbox.flush(&*self.house);
         if effects.save {
             inner.unsaved.get_or_insert_with(Instant::now);
-            inner.greetings.stale = true;
             self.changed();
         }
         if effects.notices.is_empty() || !inner.peers.any_but(from) {
@@ -370,14 +381,14 @@ impl Control {
         self.tell_update(inner);
         for notice in effects.notices {
             let (method, params) = self.render(inner, &notice);
-            self.tell(inner, from, method, params);
+            self.tell(inner, from, method, &params);
         }
     }
 
     fn tell_update(&self, inner: &mut Inner) {
         if std::mem::take(&mut inner.update) && inner.peers.any_but(None) {
-            let server = self.server_json(inner);
-            self.tell(inner, None, "Server.OnUpdate", server);
+            let server = self.server_text(inner);
+            self.tell(inner, None, "Server.OnUpdate", &server);
         }
     }
 
@@ -385,12 +396,19 @@ impl Control {
         self.revision.send_modify(|revision| *revision += 1);
     }
 
-    fn tell(&self, inner: &mut Inner, from: Option<PeerId>, method: &'static str, params: Value) {
+    /// `params` are JSON.
+    fn tell(
+        &self,
+        inner: &mut Inner,
+        from: Option<PeerId>,
+        method: &'static str,
+        params: &impl fmt::Display,
+    ) {
         let cut = inner.peers.tell(from, &rpc::notification(method, params));
         self.counters.controllers_cut_slow.fetch_add(cut, Ordering::Relaxed);
     }
 
-    fn server_json(&self, inner: &Inner) -> Value {
+    fn server_text(&self, inner: &Inner) -> String {
         let streams = inner
             .slots()
             .map(|(number, slot)| shape::stream(slot, self.house.status(number).state))
@@ -398,22 +416,22 @@ impl Control {
         shape::server(&self.host, &inner.registry, streams)
     }
 
-    fn status_json(&self, inner: &Inner) -> Value {
+    fn status_text(&self, inner: &Inner) -> String {
+        let mut groups = shape::groups_by_station(&inner.registry);
         let stations = inner.slots().map(|(number, slot)| {
-            let status: StationStatus = self.house.status(number);
-            shape::station(slot, &status, &inner.registry)
+            let groups = groups.remove(slot.station.name.as_str()).unwrap_or_default();
+            let clients = shape::Clients::new(&inner.registry, groups);
+            shape::station(slot, &self.house.status(number), clients)
         });
         let counters = self.counters.list().into_iter().chain(self.house.counters());
-        let stations: Value = stations.collect();
-        let mut value = json!({
+        let head = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "host": self.host.name,
             "uptime_s": self.started.elapsed().as_secs(),
             "counters": counters.map(|(name, n)| (name.to_owned(), json!(n)))
                 .collect::<serde_json::Map<_, _>>(),
         });
-        value["stations"] = stations;
-        value
+        shape::status(head, stations.collect())
     }
 
     fn loudness_json(&self, inner: &Inner, number: usize) -> Value {

@@ -3,14 +3,25 @@
 use serde_json::{Value, json};
 
 use super::{Control, Inner};
-use crate::registry::{Notice, client_json};
+use crate::registry::{ClientShape, Notice, volume_json};
 
 impl Control {
     /// The method and the parameters of a notification.
-    pub(super) fn render(&self, inner: &Inner, notice: &Notice) -> (&'static str, Value) {
+    pub(super) fn render(&self, inner: &Inner, notice: &Notice) -> (&'static str, String) {
+        match notice {
+            Notice::Server => ("Server.OnUpdate", self.server_text(inner)),
+            small => {
+                let (method, params) = Self::small(inner, small);
+                (method, params.to_string())
+            }
+        }
+    }
+
+    /// Everything but the whole house.
+    fn small(inner: &Inner, notice: &Notice) -> (&'static str, Value) {
         let registry = &inner.registry;
-        let client = |id: &str| registry.client(id).map(|(_, client)| client_json(client));
-        let config = |id: &str, key: &str| client(id).map(|client| client["config"][key].clone());
+        let known = |id: &str| registry.client(id).map(|(_, client)| client);
+        let client = |id: &str| known(id).map(ClientShape::from);
         let group = |id: &str| registry.group(id);
         match notice {
             Notice::Connected(id) => {
@@ -19,15 +30,18 @@ impl Control {
             Notice::Disconnected(id) => {
                 ("Client.OnDisconnect", json!({ "id": id, "client": client(id) }))
             }
-            Notice::Volume(id) => {
-                ("Client.OnVolumeChanged", json!({ "id": id, "volume": config(id, "volume") }))
-            }
-            Notice::Latency(id) => {
-                ("Client.OnLatencyChanged", json!({ "id": id, "latency": config(id, "latency") }))
-            }
-            Notice::ClientName(id) => {
-                ("Client.OnNameChanged", json!({ "id": id, "name": config(id, "name") }))
-            }
+            Notice::Volume(id) => (
+                "Client.OnVolumeChanged",
+                json!({ "id": id, "volume": known(id).map(volume_json) }),
+            ),
+            Notice::Latency(id) => (
+                "Client.OnLatencyChanged",
+                json!({ "id": id, "latency": known(id).map(|one| one.latency_ms) }),
+            ),
+            Notice::ClientName(id) => (
+                "Client.OnNameChanged",
+                json!({ "id": id, "name": known(id).map(|one| &one.name) }),
+            ),
             Notice::Mute(id) => {
                 ("Group.OnMute", json!({ "id": id, "mute": group(id).map(|group| group.muted) }))
             }
@@ -39,7 +53,7 @@ impl Control {
                 "Group.OnNameChanged",
                 json!({ "id": id, "name": group(id).map(|group| &group.name) }),
             ),
-            Notice::Server => ("Server.OnUpdate", self.server_json(inner)),
+            Notice::Server => ("Server.OnUpdate", Value::Null),
         }
     }
 }

@@ -1,41 +1,88 @@
 //! Commands that are on their way to the audio.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashMap};
 
-use crate::house::{Command, Full, House, SessionId};
+use crate::house::{Cause, Command, Full, House, SessionId, Settings};
 
-/// Commands in order. Of each kind only the newest per session is kept, so that it can hold no
-/// more than two commands per session however long the audio does not take them.
+/// Sessions in the order in which something was first to be told to them, and the newest of each
+/// kind of command for each. So it holds no more than two commands per session, however long the
+/// audio does not take them, and another one costs the same however many wait.
 #[derive(Debug, Default)]
-pub(super) struct Outbox(VecDeque<Command>);
+pub(super) struct Outbox {
+    line: BTreeMap<u64, SessionId>,
+    waiting: HashMap<SessionId, Waiting>,
+    next: u64,
+}
+
+/// What one session is to be told. Settings go before the station: a client wants to know the
+/// buffer before it gets a codec. After the end there is nothing to be told.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    place: u64,
+    kick: Option<Cause>,
+    settings: Option<Settings>,
+    station: Option<usize>,
+}
 
 impl Outbox {
     pub(super) fn push(&mut self, command: Command) {
-        if matches!(command, Command::Kick { .. }) {
-            self.forget(command.session());
-        }
-        let same = |old: &&mut Command| {
-            old.session() == command.session()
-                && std::mem::discriminant(*old) == std::mem::discriminant(&command)
-        };
-        match self.0.iter_mut().find(same) {
-            Some(old) => *old = command,
-            None => self.0.push_back(command),
+        let session = command.session();
+        let (next, line) = (&mut self.next, &mut self.line);
+        let waiting = self.waiting.entry(session).or_insert_with(|| {
+            *next += 1;
+            line.insert(*next, session);
+            Waiting { place: *next, kick: None, settings: None, station: None }
+        });
+        match command {
+            Command::SetSettings { settings, .. } => waiting.settings = Some(settings),
+            Command::MoveClient { station, .. } => waiting.station = Some(station),
+            Command::Kick { cause, .. } => waiting.kick = Some(cause),
         }
     }
 
     /// Hands over as many as are taken.
     pub(super) fn flush(&mut self, house: &dyn House) {
-        while let Some(command) = self.0.pop_front() {
-            if let Err(Full(command)) = house.command(command) {
-                self.0.push_front(command);
-                return;
+        while let Some((place, session)) = self.line.pop_first() {
+            let Some(mut waiting) = self.waiting.remove(&session) else { continue };
+            while let Some(command) = waiting.take(session) {
+                if let Err(Full(command)) = house.command(command) {
+                    waiting.put_back(command);
+                    self.line.insert(place, session);
+                    self.waiting.insert(session, waiting);
+                    return;
+                }
             }
         }
     }
 
     /// A session is gone.
     pub(super) fn forget(&mut self, session: SessionId) {
-        self.0.retain(|command| command.session() != session);
+        if let Some(waiting) = self.waiting.remove(&session) {
+            self.line.remove(&waiting.place);
+        }
+    }
+}
+
+impl Waiting {
+    const fn take(&mut self, session: SessionId) -> Option<Command> {
+        if let Some(cause) = self.kick.take() {
+            (self.settings, self.station) = (None, None);
+            return Some(Command::Kick { session, cause });
+        }
+        if let Some(settings) = self.settings.take() {
+            return Some(Command::SetSettings { session, settings });
+        }
+        match self.station.take() {
+            Some(station) => Some(Command::MoveClient { session, station }),
+            None => None,
+        }
+    }
+
+    const fn put_back(&mut self, command: Command) {
+        match command {
+            Command::SetSettings { settings, .. } => self.settings = Some(settings),
+            Command::MoveClient { station, .. } => self.station = Some(station),
+            Command::Kick { cause, .. } => self.kick = Some(cause),
+        }
     }
 }

@@ -34,7 +34,7 @@ impl Inbox {
 
 /// Notifications that may wait for one controller. Moving a slider makes 60 a second.
 const MAX_WAITING: usize = 512;
-/// And their bytes: four times the status of a full house.
+/// And their bytes: twice the status of a full house.
 const MAX_WAITING_BYTES: usize = 8 << 20;
 
 #[derive(Debug, Default)]

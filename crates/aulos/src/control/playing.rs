@@ -26,7 +26,7 @@ impl Control {
         if slot.plugin.take().is_some() {
             slot.properties = no_control();
             let properties = json!({ "id": stream, "properties": slot.properties });
-            self.tell(&mut inner, None, "Stream.OnProperties", properties);
+            self.tell(&mut inner, None, "Stream.OnProperties", &properties);
             self.changed();
         }
     }
@@ -49,7 +49,7 @@ impl Control {
         };
         if merge(&mut slot.properties, told, keep) {
             let properties = json!({ "id": stream, "properties": slot.properties });
-            self.tell(inner, None, "Stream.OnProperties", properties);
+            self.tell(inner, None, "Stream.OnProperties", &properties);
             self.changed();
         }
     }

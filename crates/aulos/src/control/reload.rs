@@ -221,7 +221,6 @@ impl Control {
             let registry = &mut inner.registry;
             let effects = registry.change_loudness(clients.initial_volume, clients.volume_cap);
             self.hand_over(inner, effects, all);
-            inner.greetings.stale = true;
         }
         if old.http.names != new.http.names {
             done.settings.push("http");

@@ -3,11 +3,21 @@
 //! The framing is [`aulos_proto::snap::control`]'s; what is added here is a bound on the answers to
 //! a batch, and the errors in the words that snapserver uses.
 
-use aulos_proto::snap::control::{Incoming, Notification, Reply, Request, RpcError, code, parse};
+use std::fmt;
+
+use aulos_proto::snap::control::{Incoming, Notification, Request, RpcError, code, parse};
 use serde_json::Value;
 
-/// Bytes of all answers to one line. The status of a full house has two million.
+/// Bytes of all answers to one line. The status of a full house has four million.
 const MAX_REPLY: usize = 8 << 20;
+
+/// What a call gives.
+pub(super) enum Outcome {
+    /// As a tree.
+    Tree(Value),
+    /// As JSON.
+    Text(String),
+}
 
 /// Answers one line. `None` when nothing in it wants an answer: calls without an id are carried
 /// out in silence (section 4.1 of the specification).
@@ -16,14 +26,15 @@ const MAX_REPLY: usize = 8 << 20;
 /// The answer to what is neither a request nor a batch.
 pub(super) fn answer(
     line: &[u8],
-    mut call: impl FnMut(&str, &Value) -> Result<Value, RpcError>,
+    mut call: impl FnMut(&str, &Value) -> Result<Outcome, RpcError>,
 ) -> Result<Option<String>, String> {
-    let mut run = |request: Request| {
-        let outcome = call(&request.method, &request.params);
-        request.reply(outcome)
+    let mut run = |request: Request| match call(&request.method, &request.params) {
+        Ok(Outcome::Text(result)) => request.reply_text(&result),
+        Ok(Outcome::Tree(result)) => request.reply(Ok(result)).map(|reply| reply.to_json()),
+        Err(error) => request.reply(Err(error)).map(|reply| reply.to_json()),
     };
     let calls = match parse(line) {
-        Incoming::One(Ok(request)) => return Ok(run(request).map(|reply| reply.to_json())),
+        Incoming::One(Ok(request)) => return Ok(run(request)),
         Incoming::One(Err(refusal)) => return Err(refusal.to_json()),
         Incoming::Batch(calls) => calls,
         // We ask controllers nothing.
@@ -34,12 +45,13 @@ pub(super) fn answer(
     for call in calls {
         let reply = match call {
             Ok(request) if bytes > MAX_REPLY => {
-                request.reply(Err(internal("the answers to this batch are too long")))
+                let error = internal("the answers to this batch are too long");
+                request.reply(Err(error)).map(|reply| reply.to_json())
             }
             Ok(request) => run(request),
-            Err(refusal) => Some(refusal),
+            Err(refusal) => Some(refusal.to_json()),
         };
-        if let Some(reply) = reply.as_ref().map(Reply::to_json) {
+        if let Some(reply) = reply {
             bytes += reply.len();
             replies.push(reply);
         }
@@ -47,9 +59,9 @@ pub(super) fn answer(
     Ok((!replies.is_empty()).then(|| format!("[{}]", replies.join(","))))
 }
 
-/// A notification as text.
-pub(super) fn notification(method: &'static str, params: Value) -> String {
-    Notification { method: method.into(), params }.to_json()
+/// A notification as text; `params` are JSON.
+pub(super) fn notification(method: &'static str, params: &impl fmt::Display) -> String {
+    Notification::with_text(method, params)
 }
 
 /// The call is good and cannot be carried out. snapserver has the fact in `data`.
@@ -69,8 +81,8 @@ mod tests {
 
     fn echo(line: &str) -> Option<String> {
         answer(line.as_bytes(), |method, params| match method {
-            "Echo" => Ok(params.clone()),
-            "Big" => Ok(Value::String("x".repeat(MAX_REPLY))),
+            "Echo" => Ok(Outcome::Tree(params.clone())),
+            "Big" => Ok(Outcome::Text(format!("\"{}\"", "x".repeat(MAX_REPLY)))),
             _ => Err(no_method()),
         })
         .unwrap_or_else(Some)

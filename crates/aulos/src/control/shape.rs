@@ -1,12 +1,15 @@
 //! The server and its streams in Snapcast's JSON, and stations in ours.
 
+use std::collections::HashMap;
+
 use aulos_core::{Db, Lufs};
 use aulos_proto::uri::Uri;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::streams::Slot;
 use crate::house::{Loudness, SourceState, StationState, StationStatus};
-use crate::registry::{Registry, client_json, group_json};
+use crate::registry::{ClientShape, Group, GroupShape, Registry, to_text};
 
 /// What the machine calls itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,22 +40,46 @@ impl HostInfo {
 const SNAPSERVER_VERSION: &str = "0.34.0";
 
 /// The whole of `Server.GetStatus`.
-pub(super) fn server(host: &HostInfo, registry: &Registry, streams: Vec<Value>) -> Value {
-    let mut value = json!({ "server": {
-        "server": {
-            "host": { "arch": host.arch, "ip": "", "mac": "", "name": host.name, "os": host.os },
-            "snapserver": {
-                "controlProtocolVersion": 1,
-                "name": concat!("aulos ", env!("CARGO_PKG_VERSION")),
-                "protocolVersion": 1,
-                "version": SNAPSERVER_VERSION,
-            },
+pub(super) fn server(host: &HostInfo, registry: &Registry, streams: Vec<Value>) -> String {
+    #[derive(Serialize)]
+    struct Whole<'a> {
+        server: House<'a>,
+    }
+    #[derive(Serialize)]
+    struct House<'a> {
+        groups: Groups<'a>,
+        server: Value,
+        streams: Vec<Value>,
+    }
+    let server = json!({
+        "host": { "arch": host.arch, "ip": "", "mac": "", "name": host.name, "os": host.os },
+        "snapserver": {
+            "controlProtocolVersion": 1,
+            "name": concat!("aulos ", env!("CARGO_PKG_VERSION")),
+            "protocolVersion": 1,
+            "version": SNAPSERVER_VERSION,
         },
-    }});
-    // Put in and not written above: `json!` copies the trees that it is given.
-    value["server"]["groups"] = registry.groups().iter().map(group_json).collect();
-    value["server"]["streams"] = Value::Array(streams);
-    value
+    });
+    to_text(&Whole { server: House { groups: Groups(registry), server, streams } })
+}
+
+struct Groups<'a>(&'a Registry);
+
+impl Serialize for Groups<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.groups().map(|group| GroupShape::new(self.0, group)))
+    }
+}
+
+/// Our own status: `head`, and the stations.
+pub(super) fn status(head: Value, stations: Vec<StationShape<'_>>) -> String {
+    #[derive(Serialize)]
+    struct Whole<'a> {
+        #[serde(flatten)]
+        head: Value,
+        stations: Vec<StationShape<'a>>,
+    }
+    to_text(&Whole { head, stations })
 }
 
 /// A station as a stream: the address that added it stands for it, or its first source's.
@@ -95,8 +122,62 @@ pub(super) fn stream(slot: &Slot, state: StationState) -> Value {
     })
 }
 
+/// A station as our own API shows it: what is said of it, and its clients.
+#[derive(Serialize)]
+pub(super) struct StationShape<'a> {
+    #[serde(flatten)]
+    head: Value,
+    clients: Clients<'a>,
+}
+
+/// The clients of some groups, each with its group.
+pub(super) struct Clients<'a> {
+    registry: &'a Registry,
+    groups: Vec<&'a Group>,
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    #[serde(flatten)]
+    client: ClientShape<'a>,
+    group: &'a str,
+    group_muted: bool,
+}
+
+impl<'a> Clients<'a> {
+    pub(super) const fn new(registry: &'a Registry, groups: Vec<&'a Group>) -> Self {
+        Self { registry, groups }
+    }
+}
+
+impl Serialize for Clients<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let registry = self.registry;
+        serializer.collect_seq(self.groups.iter().flat_map(|group| {
+            registry.members(&group.id).map(|client| Listed {
+                client: client.into(),
+                group: &group.id,
+                group_muted: group.muted,
+            })
+        }))
+    }
+}
+
+/// The groups that play each station.
+pub(super) fn groups_by_station(registry: &Registry) -> HashMap<&str, Vec<&Group>> {
+    let mut all: HashMap<&str, Vec<&Group>> = HashMap::new();
+    for group in registry.groups() {
+        all.entry(&group.station).or_default().push(group);
+    }
+    all
+}
+
 /// A station as our own API shows it.
-pub(super) fn station(slot: &Slot, status: &StationStatus, registry: &Registry) -> Value {
+pub(super) fn station<'a>(
+    slot: &Slot,
+    status: &StationStatus,
+    clients: Clients<'a>,
+) -> StationShape<'a> {
     let station = &slot.station;
     let sources = station.sources.iter().enumerate().map(|(index, source)| {
         let state = status.sources.get(index).cloned().unwrap_or_default();
@@ -113,16 +194,7 @@ pub(super) fn station(slot: &Slot, status: &StationStatus, registry: &Registry) 
             "loudness": loudness(&status.source_loudness.get(index).copied().unwrap_or_default()),
         })
     });
-    let groups = registry.groups().iter().filter(|group| group.station == station.name);
-    let clients = groups.flat_map(|group| {
-        group.clients.iter().map(|client| {
-            let mut shape = client_json(client);
-            shape["group"] = json!(group.id);
-            shape["group_muted"] = json!(group.muted);
-            shape
-        })
-    });
-    let mut value = json!({
+    let head = json!({
         "name": station.name,
         "state": match status.state {
             StationState::Stopped => "stopped",
@@ -141,8 +213,7 @@ pub(super) fn station(slot: &Slot, status: &StationStatus, registry: &Registry) 
         "added": slot.added.is_some(),
         "playing": slot.properties.get("metadata"),
     });
-    value["clients"] = clients.collect();
-    value
+    StationShape { head, clients }
 }
 
 /// Levels in tenths of a decibel; silence is null, because JSON has no infinity.

@@ -38,7 +38,7 @@ impl Feed {
     pub(super) fn subscribe(&self, control: &Control) -> Events {
         let (sender, events) = mpsc::channel(1);
         let (mut levels, mut status) = (self.levels.subscribe(), self.status.subscribe());
-        let mut next = event("status", &control.status().to_string());
+        let mut next = event("status", &control.status());
         levels.mark_unchanged();
         status.mark_unchanged();
         tokio::spawn(async move {
@@ -79,7 +79,7 @@ async fn render(control: Arc<Control>, feed: Feed) {
         }
         if revision.has_changed().unwrap_or(false) {
             revision.mark_unchanged();
-            status.send_replace(event("status", &control.status().to_string()));
+            status.send_replace(event("status", &control.status()));
         }
         let newest = event("levels", &control.levels().to_string());
         levels.send_if_modified(|held| {

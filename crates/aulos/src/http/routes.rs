@@ -92,7 +92,7 @@ async fn page() -> Response {
 }
 
 async fn status(State(app): State<App>) -> Response {
-    json(app.control.status().to_string())
+    json(app.control.status())
 }
 
 async fn events(State(app): State<App>) -> Response {

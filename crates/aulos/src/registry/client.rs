@@ -59,8 +59,7 @@ impl Client {
     }
 
     /// Takes over what a client says of itself.
-    pub(super) fn greet(&mut self, session: SessionId, peer: IpAddr, hello: &Hello, now: Wall) {
-        self.session = Some(session);
+    pub(super) fn greet(&mut self, peer: IpAddr, hello: &Hello) {
         self.instance = hello.instance;
         self.host_name = clip(&hello.host_name);
         self.os = clip(&hello.os);
@@ -70,7 +69,6 @@ impl Client {
         self.software = clip(&hello.client_name);
         self.version = clip(&hello.version);
         self.protocol = hello.protocol;
-        self.last_seen = now;
     }
 }
 
@@ -85,25 +83,17 @@ pub struct Group {
     pub station: String,
     /// Mutes every client.
     pub muted: bool,
-    /// Never none, outside of a method of the registry.
-    pub clients: Vec<Client>,
 }
 
 impl Group {
-    /// A group of one.
-    pub(super) fn of(id: String, station: String, client: Client) -> Self {
-        Self { id, station, clients: vec![client], ..Self::default() }
-    }
-
-    /// Whether the client is in it.
-    #[must_use]
-    pub fn holds(&self, id: &str) -> bool {
-        self.clients.iter().any(|client| client.id == id)
+    /// A group that nobody has named.
+    pub(super) fn new(id: String, station: String) -> Self {
+        Self { id, station, ..Self::default() }
     }
 }
 
-/// Bytes of any text that a client or a controller gives; more than any name, and 4,096 clients of
-/// it are a few megabytes.
+/// Bytes of any text that a client or a controller gives; more than any name, and 8,192 clients
+/// of it are a few megabytes.
 pub const MAX_TEXT: usize = 256;
 
 /// The first [`MAX_TEXT`] bytes of a text, to a whole character, without control characters.
@@ -138,11 +128,11 @@ impl Ids {
         Self(seed)
     }
 
-    /// An id that no group has.
-    pub(super) fn next_unused(&mut self, groups: &[Group]) -> String {
+    /// An id that is not taken.
+    pub(super) fn next_unused(&mut self, is_taken: impl Fn(&str) -> bool) -> String {
         loop {
             let id = self.next();
-            if groups.iter().all(|group| group.id != id) {
+            if !is_taken(&id) {
                 return id;
             }
         }

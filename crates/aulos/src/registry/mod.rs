@@ -9,20 +9,25 @@ mod client;
 mod presets;
 mod shape;
 pub mod store;
+mod table;
 #[cfg(test)]
 mod tests;
 mod volume;
 
 pub use client::{Client, Group, MAX_TEXT, Wall};
 pub use presets::{MAX_PRESETS, Preset, preset_json};
-pub use shape::{client_json, group_json};
+pub(crate) use shape::to_text;
+pub use shape::{ClientShape, GroupShape, volume_json};
 pub use volume::Change;
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 
 use crate::house::{Cause, Command, Event, Greeting, Hello, SessionId, Settings};
 use client::{Ids, identity};
+use store::SavedGroup;
+use table::Table;
 
 /// What the registry has to know of a station.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,15 +105,18 @@ impl std::error::Error for NotFound {}
 pub struct Registry {
     /// By the house's number; none where a station was removed.
     stations: Vec<Option<StationInfo>>,
-    groups: Vec<Group>,
+    /// The numbers of those that are there.
+    numbers: HashMap<String, usize>,
+    table: Table,
     presets: Vec<Preset>,
     ids: Ids,
     initial_volume: u8,
     cap: u8,
 }
 
-/// Clients that are remembered; four times the sessions of a full house.
-pub const MAX_CLIENTS: usize = 4_096;
+/// Clients that are remembered. The largest house that is measured has 5,000; the status of this
+/// many is four megabytes, half of what may wait for one controller.
+pub const MAX_CLIENTS: usize = 8_192;
 /// Snapcast's bounds of a client's latency; the upper one is the station's buffer.
 pub const MIN_LATENCY_MS: i32 = -10_000;
 
@@ -120,14 +128,19 @@ impl Registry {
     #[must_use]
     pub fn new(stations: Vec<StationInfo>, seed: u64) -> Self {
         assert!(!stations.is_empty(), "a house without a station has no registry");
-        Self {
-            stations: stations.into_iter().map(Some).collect(),
-            groups: Vec::new(),
+        let mut registry = Self {
+            stations: Vec::new(),
+            numbers: HashMap::new(),
+            table: Table::default(),
             presets: Vec::new(),
             ids: Ids::new(seed),
             initial_volume: 100,
             cap: 100,
+        };
+        for (number, info) in stations.into_iter().enumerate() {
+            registry.put_station(number, info);
         }
+        registry
     }
 
     /// Takes what the audio tells; `now` is wall time, for people.
@@ -139,7 +152,10 @@ impl Registry {
             Event::Left { session } => self.left(session, now),
             Event::ClientInfo { session, volume, muted } => {
                 let cap = self.cap;
-                let Some(client) = self.by_session(session) else { return Effects::default() };
+                let id = self.table.with_session(session).map(|client| client.id.clone());
+                let Some(client) = id.and_then(|id| self.table.client_mut(&id)) else {
+                    return Effects::default();
+                };
                 let wanted = volume.map_or(client.volume, |percent| clamp_volume(percent.into()));
                 client.volume = wanted.min(client.cap).min(cap);
                 client.muted = muted.unwrap_or(client.muted);
@@ -198,7 +214,7 @@ impl Registry {
     /// # Errors
     /// [`NotFound::Client`].
     pub fn delete_client(&mut self, id: &str) -> Result<Effects, NotFound> {
-        let client = self.take(id).ok_or(NotFound::Client)?;
+        let client = self.table.remove_client(id).ok_or(NotFound::Client)?;
         let mut effects = Effects { save: true, ..Effects::notice(Notice::Server) };
         effects
             .commands
@@ -250,58 +266,53 @@ impl Registry {
     /// # Errors
     /// [`NotFound::Group`].
     pub fn set_clients(&mut self, id: &str, wanted: &[String]) -> Result<Effects, NotFound> {
-        let group = self.group_mut(id)?;
-        let station = group.station.clone();
-        let old = std::mem::take(&mut group.clients);
-        let (stay, leave): (Vec<_>, Vec<_>) =
-            old.into_iter().partition(|client| wanted.contains(&client.id));
-        group.clients = stay;
+        let station = self.group(id).ok_or(NotFound::Group)?.station.clone();
+        let chosen: HashSet<&str> = wanted.iter().map(String::as_str).collect();
+        let leave = self.members(id).filter(|client| !chosen.contains(client.id.as_str()));
+        let leave: Vec<String> = leave.map(|client| client.id.clone()).collect();
         let mut effects = Effects { save: true, ..Effects::notice(Notice::Server) };
-        for wanted in wanted {
-            if !self.group(id).is_some_and(|group| group.holds(wanted))
-                && let Some((from, _)) = self.client(wanted)
-            {
-                let moved = from.station != station;
-                let Some(client) = self.pull(wanted) else { continue };
-                self.group_mut(id)?.clients.push(client);
-                self.push_client(wanted, moved, &mut effects);
-            }
+        for name in wanted {
+            let from = self.client(name).map(|(from, _)| from).filter(|from| from.id != id);
+            let Some(from) = from else { continue };
+            let moved = from.station != station;
+            self.table.move_client(name, id);
+            self.push_client(name, moved, &mut effects);
         }
-        for client in leave {
-            let (own, name) = (self.ids.next_unused(&self.groups), client.id.clone());
-            self.groups.push(Group::of(own, station.clone(), client));
+        for name in leave {
+            let own = self.add_group(station.clone());
+            self.table.move_client(&name, &own);
             self.push_client(&name, false, &mut effects);
         }
-        self.groups.retain(|group| !group.clients.is_empty());
         Ok(effects)
     }
 
     /// A client and its group.
     #[must_use]
     pub fn client(&self, id: &str) -> Option<(&Group, &Client)> {
-        self.groups.iter().find_map(|group| {
-            group.clients.iter().find(|client| client.id == id).map(|client| (group, client))
-        })
+        self.table.client(id)
     }
 
     /// A group.
     #[must_use]
     pub fn group(&self, id: &str) -> Option<&Group> {
-        self.groups.iter().find(|group| group.id == id)
+        self.table.group(id)
     }
 
     /// Every group, none of them empty, in the order in which they were made.
-    #[must_use]
-    pub fn groups(&self) -> &[Group] {
-        &self.groups
+    pub fn groups(&self) -> impl Iterator<Item = &Group> + Clone {
+        self.table.groups()
+    }
+
+    /// The clients of a group, in the order in which they joined; none of one that is not there.
+    pub fn members(&self, group: &str) -> impl Iterator<Item = &Client> + Clone {
+        self.table.members(group)
     }
 
     /// The station of that name and its index.
     #[must_use]
     pub fn station(&self, name: &str) -> Option<(usize, &StationInfo)> {
-        let stations = self.stations.iter().enumerate();
-        let mut known = stations.filter_map(|(number, info)| Some((number, info.as_ref()?)));
-        known.find(|(_, station)| station.name == name)
+        let number = *self.numbers.get(name)?;
+        Some((number, self.stations.get(number)?.as_ref()?))
     }
 
     /// A station that was added, under the number that the house gave it.
@@ -309,19 +320,23 @@ impl Registry {
         if self.stations.len() <= number {
             self.stations.resize(number + 1, None);
         }
-        self.stations[number] = Some(info);
+        let name = info.name.clone();
+        if let Some(old) = self.stations[number].replace(info) {
+            self.numbers.remove(&old.name);
+        }
+        self.numbers.insert(name, number);
     }
 
     /// A station that is to be another under the same name: who plays it hears of its buffer.
     pub fn change_station(&mut self, number: usize, info: StationInfo) -> Effects {
         let mut effects = Effects { save: true, ..Effects::default() };
-        let groups = self.groups.iter().filter(|group| group.station == info.name);
-        let ids: Vec<String> = groups.map(|group| group.id.clone()).collect();
+        let ids = self.groups_of(&info.name);
         let buffer = |info: &StationInfo| info.buffer_ms;
         let before = self.stations.get(number).and_then(Option::as_ref).map(buffer);
         let same = before == Some(info.buffer_ms);
         self.put_station(number, info);
         for id in ids.iter().filter(|_| !same) {
+            self.table.touch(id);
             self.push_group(id, false, &mut effects);
         }
         effects
@@ -332,16 +347,13 @@ impl Registry {
         let Some(info) = self.stations.get_mut(number).and_then(Option::take) else {
             return Effects::default();
         };
+        self.numbers.remove(&info.name);
         let mut effects = Effects { save: true, ..Effects::default() };
         let default = self.default_station().to_owned();
-        let orphans = self.groups.iter_mut().filter(|group| group.station == info.name);
-        let moved: Vec<String> = orphans
-            .map(|group| {
+        for id in self.groups_of(&info.name) {
+            if let Some(group) = self.table.group_mut(&id) {
                 group.station.clone_from(&default);
-                group.id.clone()
-            })
-            .collect();
-        for id in moved {
+            }
             self.push_group(&id, true, &mut effects);
             effects.notices.push(Notice::Stream(id));
         }
@@ -354,25 +366,26 @@ impl Registry {
         self.presets.truncate(MAX_PRESETS);
     }
 
-    /// Puts back what was saved; stations that no longer exist are replaced by the default one.
-    pub fn restore(&mut self, groups: Vec<Group>) {
-        for mut group in groups {
+    /// Puts back what was saved; stations that no longer exist are replaced by the default one, and
+    /// whoever is there twice is so once.
+    pub fn restore(&mut self, groups: Vec<SavedGroup>) {
+        for SavedGroup { mut group, clients } in groups {
             if self.station(&group.station).is_none() {
                 group.station = self.default_station().to_owned();
             }
-            let count: usize = self.groups.iter().map(|group| group.clients.len()).sum();
-            group.clients.truncate(MAX_CLIENTS.saturating_sub(count));
-            let mut seen = Vec::new();
-            group.clients.retain(|client| {
-                let first = !seen.contains(&client.id) && self.client(&client.id).is_none();
-                seen.push(client.id.clone());
-                first
-            });
             if group.id.is_empty() || self.group(&group.id).is_some() {
-                group.id = self.ids.next_unused(&self.groups);
+                group.id = self.new_id();
             }
-            if !group.clients.is_empty() {
-                self.groups.push(group);
+            let (id, mut group) = (group.id.clone(), Some(group));
+            for client in clients {
+                if self.table.len() >= MAX_CLIENTS || self.client(&client.id).is_some() {
+                    continue;
+                }
+                // With its first client: no group is empty.
+                if let Some(group) = group.take() {
+                    self.table.add_group(group);
+                }
+                self.table.add_client(&id, client);
             }
         }
     }
@@ -385,14 +398,22 @@ impl Registry {
         self.greeting(&group, &client)
     }
 
-    /// How each known client is greeted.
-    pub fn greetings(&self) -> impl Iterator<Item = (&str, Greeting)> {
-        let pairs = self
-            .groups
-            .iter()
-            .flat_map(|group| group.clients.iter().map(move |client| (group, client)));
-        pairs
-            .filter_map(|(group, client)| Some((client.id.as_str(), self.greeting(group, client)?)))
+    /// How a known client is greeted.
+    #[must_use]
+    pub fn greeting_of(&self, client: &str) -> Option<Greeting> {
+        let (group, client) = self.client(client)?;
+        self.greeting(group, client)
+    }
+
+    /// Every known client's id.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.table.clients().map(|client| client.id.as_str())
+    }
+
+    /// Those that have come, gone, or may be greeted in another way since this was last asked, but
+    /// for what [`Self::newcomers_greeting`] says.
+    pub fn take_changed(&mut self) -> HashSet<String> {
+        self.table.take_changed()
     }
 
     fn newcomer(&self, id: String) -> Client {
@@ -417,19 +438,17 @@ impl Registry {
             return kick(Cause::Full);
         }
         let mut effects = Effects { save: true, ..Effects::default() };
-        if known {
-            let old = self.client_mut(&id).ok().and_then(|client| client.session.take());
-            effects
-                .commands
-                .extend(old.map(|session| Command::Kick { session, cause: Cause::Replaced }));
-        } else {
-            let own = self.ids.next_unused(&self.groups);
-            let station = self.default_station().to_owned();
+        if !known {
+            let own = self.add_group(self.default_station().to_owned());
             let client = self.newcomer(id.clone());
-            self.groups.push(Group::of(own, station, client));
+            self.table.add_client(&own, client);
         }
-        if let Ok(client) = self.client_mut(&id) {
-            client.greet(session, peer, hello, now);
+        let old = self.table.come(&id, session, now);
+        effects
+            .commands
+            .extend(old.map(|session| Command::Kick { session, cause: Cause::Replaced }));
+        if let Some(client) = self.table.client_mut(&id) {
+            client.greet(peer, hello);
         }
         self.push_difference(&id, answered, &mut effects);
         effects.notices.push(if known { Notice::Connected(id) } else { Notice::Server });
@@ -437,22 +456,36 @@ impl Registry {
     }
 
     fn left(&mut self, session: SessionId, now: Wall) -> Effects {
-        let Some(client) = self.by_session(session) else { return Effects::default() };
-        client.session = None;
-        client.last_seen = now;
+        let Some(client) = self.table.go(session, now) else { return Effects::default() };
         let id = client.id.clone();
         Effects { save: true, ..Effects::notice(Notice::Disconnected(id)) }
     }
 
     /// Forgets the client that has been away longest, if there is no place for one more.
     fn make_room(&mut self) -> bool {
-        let clients = || self.groups.iter().flat_map(|group| &group.clients);
-        if clients().count() < MAX_CLIENTS {
+        if self.table.len() < MAX_CLIENTS {
             return true;
         }
-        let away = clients().filter(|client| client.session.is_none());
-        let oldest = away.min_by_key(|client| client.last_seen).map(|client| client.id.clone());
-        oldest.and_then(|id| self.take(&id)).is_some()
+        let oldest = self.table.longest_away().map(str::to_owned);
+        oldest.and_then(|id| self.table.remove_client(&id)).is_some()
+    }
+
+    /// A group that waits for its first client; gives its id.
+    fn add_group(&mut self, station: String) -> String {
+        let id = self.new_id();
+        self.table.add_group(Group::new(id.clone(), station));
+        id
+    }
+
+    fn new_id(&mut self) -> String {
+        let table = &self.table;
+        self.ids.next_unused(|id| table.group(id).is_some())
+    }
+
+    /// The ids of the groups that play a station.
+    fn groups_of(&self, station: &str) -> Vec<String> {
+        let groups = self.groups().filter(|group| group.station == station);
+        groups.map(|group| group.id.clone()).collect()
     }
 
     /// The station `default`, which controllers send groups back to, or else the first.
@@ -469,13 +502,19 @@ impl Registry {
     }
 
     fn push_group(&self, id: &str, moved: bool, effects: &mut Effects) {
-        for client in self.group(id).map_or(&[][..], |group| &group.clients) {
-            self.push_client(&client.id, moved, effects);
+        let Some(group) = self.group(id) else { return };
+        for client in self.members(id) {
+            self.push_one(group, client, moved, effects);
         }
     }
 
     fn push_client(&self, id: &str, moved: bool, effects: &mut Effects) {
-        let Some((group, client)) = self.client(id) else { return };
+        if let Some((group, client)) = self.client(id) {
+            self.push_one(group, client, moved, effects);
+        }
+    }
+
+    fn push_one(&self, group: &Group, client: &Client, moved: bool, effects: &mut Effects) {
         let (Some(session), Some(greeting)) = (client.session, self.greeting(group, client)) else {
             return;
         };
@@ -511,33 +550,12 @@ impl Registry {
         Some(Greeting { settings, station })
     }
 
-    fn by_session(&mut self, session: SessionId) -> Option<&mut Client> {
-        let mut clients = self.groups.iter_mut().flat_map(|group| &mut group.clients);
-        clients.find(|client| client.session == Some(session))
-    }
-
     fn client_mut(&mut self, id: &str) -> Result<&mut Client, NotFound> {
-        let mut clients = self.groups.iter_mut().flat_map(|group| &mut group.clients);
-        clients.find(|client| client.id == id).ok_or(NotFound::Client)
+        self.table.client_mut(id).ok_or(NotFound::Client)
     }
 
     fn group_mut(&mut self, id: &str) -> Result<&mut Group, NotFound> {
-        self.groups.iter_mut().find(|group| group.id == id).ok_or(NotFound::Group)
-    }
-
-    /// Takes a client out of its group, which may be left empty for a moment.
-    fn pull(&mut self, id: &str) -> Option<Client> {
-        self.groups.iter_mut().find_map(|group| {
-            let at = group.clients.iter().position(|client| client.id == id)?;
-            Some(group.clients.remove(at))
-        })
-    }
-
-    /// Takes a client out, and its group with it if nobody else is there.
-    fn take(&mut self, id: &str) -> Option<Client> {
-        let client = self.pull(id);
-        self.groups.retain(|group| !group.clients.is_empty());
-        client
+        self.table.group_mut(id).ok_or(NotFound::Group)
     }
 }
 

@@ -44,13 +44,12 @@ impl Registry {
         if name.is_empty() || self.presets.len() >= MAX_PRESETS {
             return false;
         }
-        let groups = self.groups().iter().map(|group| PresetGroup {
+        let groups = self.groups().map(|group| PresetGroup {
             name: group.name.clone(),
             station: group.station.clone(),
             muted: group.muted,
-            clients: group
-                .clients
-                .iter()
+            clients: self
+                .members(&group.id)
                 .map(|client| PresetClient {
                     id: client.id.clone(),
                     volume: client.volume,
@@ -58,7 +57,7 @@ impl Registry {
                 })
                 .collect(),
         });
-        let groups = groups.collect();
+        let groups: Vec<PresetGroup> = groups.collect();
         self.presets.push(Preset { name, groups });
         true
     }

@@ -1,66 +1,158 @@
 //! Groups and clients in Snapcast's JSON, as controllers read them and as `server.json` keeps them.
 
+//!
+//! They are written straight into text: the status of a whole house is made whenever a controller
+//! asks for it, and as a tree it took eight times as long.
+
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
+use super::Registry;
 use super::client::{Client, Group, Wall, clip};
+use super::store::SavedGroup;
 
 /// A client as `Client.GetStatus` shows it.
-#[must_use]
-pub fn client_json(client: &Client) -> Value {
-    let mut shape = json!({
-        "id": client.id,
-        "connected": client.session.is_some(),
-        "config": {
-            "instance": client.instance,
-            "latency": client.latency_ms,
-            "name": client.name,
-            "volume": { "muted": client.muted, "percent": client.volume },
-        },
-        "host": {
-            "arch": client.arch,
-            "ip": client.ip,
-            "mac": client.mac,
-            "name": client.host_name,
-            "os": client.os,
-        },
-        "lastSeen": { "sec": client.last_seen.sec, "usec": client.last_seen.usec },
-        "snapclient": {
-            "name": client.software,
-            "protocolVersion": client.protocol,
-            "version": client.version,
-        },
-    });
-    if client.cap < 100 {
-        shape["config"]["volume"]["cap"] = json!(client.cap);
+#[derive(Debug, Serialize)]
+pub struct ClientShape<'a> {
+    config: Config<'a>,
+    connected: bool,
+    host: Host<'a>,
+    id: &'a str,
+    #[serde(rename = "lastSeen")]
+    last_seen: LastSeen,
+    snapclient: Program<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct Config<'a> {
+    instance: u32,
+    latency: i32,
+    name: &'a str,
+    volume: Volume,
+}
+
+#[derive(Debug, Serialize)]
+struct Volume {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cap: Option<u8>,
+    muted: bool,
+    percent: u8,
+}
+
+#[derive(Debug, Serialize)]
+struct Host<'a> {
+    arch: &'a str,
+    ip: &'a str,
+    mac: &'a str,
+    name: &'a str,
+    os: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct LastSeen {
+    sec: i64,
+    usec: u32,
+}
+
+#[derive(Debug, Serialize)]
+struct Program<'a> {
+    name: &'a str,
+    #[serde(rename = "protocolVersion")]
+    protocol_version: u32,
+    version: &'a str,
+}
+
+impl<'a> From<&'a Client> for ClientShape<'a> {
+    fn from(client: &'a Client) -> Self {
+        Self {
+            config: Config {
+                instance: client.instance,
+                latency: client.latency_ms,
+                name: &client.name,
+                volume: Volume::from(client),
+            },
+            connected: client.session.is_some(),
+            host: Host {
+                arch: &client.arch,
+                ip: &client.ip,
+                mac: &client.mac,
+                name: &client.host_name,
+                os: &client.os,
+            },
+            id: &client.id,
+            last_seen: LastSeen { sec: client.last_seen.sec, usec: client.last_seen.usec },
+            snapclient: Program {
+                name: &client.software,
+                protocol_version: client.protocol,
+                version: &client.version,
+            },
+        }
     }
-    shape
+}
+
+impl From<&Client> for Volume {
+    fn from(client: &Client) -> Self {
+        let cap = Some(client.cap).filter(|cap| *cap < 100);
+        Self { cap, muted: client.muted, percent: client.volume }
+    }
 }
 
 /// A group as `Group.GetStatus` shows it.
+#[derive(Debug, Serialize)]
+pub struct GroupShape<'a> {
+    clients: Members<'a>,
+    id: &'a str,
+    muted: bool,
+    name: &'a str,
+    stream_id: &'a str,
+}
+
+impl<'a> GroupShape<'a> {
+    /// A group of this registry.
+    #[must_use]
+    pub fn new(registry: &'a Registry, group: &'a Group) -> Self {
+        Self {
+            clients: Members(registry, &group.id),
+            id: &group.id,
+            muted: group.muted,
+            name: &group.name,
+            stream_id: &group.station,
+        }
+    }
+}
+
+/// The clients of a group.
+#[derive(Debug)]
+struct Members<'a>(&'a Registry, &'a str);
+
+impl Serialize for Members<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.members(self.1).map(ClientShape::from))
+    }
+}
+
+/// A client's volume as `Client.SetVolume` answers.
 #[must_use]
-pub fn group_json(group: &Group) -> Value {
-    let mut value = json!({
-        "id": group.id,
-        "name": group.name,
-        "stream_id": group.station,
-        "muted": group.muted,
-    });
-    // Put in and not written above: `json!` copies the trees that it is given.
-    value["clients"] = group.clients.iter().map(client_json).collect();
-    value
+pub fn volume_json(client: &Client) -> Value {
+    json!(Volume::from(client))
+}
+
+/// The text of a shape. Its keys are texts and its numbers finite, so there always is one.
+pub(crate) fn to_text(shape: &impl Serialize) -> String {
+    serde_json::to_string(shape).unwrap_or_default()
 }
 
 /// A group that was saved, by us or by snapserver. What is missing has its default; what has no id
 /// is left out.
-pub(super) fn group_from(value: &Value) -> Group {
+pub(super) fn group_from(value: &Value) -> SavedGroup {
     let clients = value["clients"].as_array().map_or(&[][..], Vec::as_slice);
-    Group {
+    let group = Group {
         id: text(&value["id"]),
         name: text(&value["name"]),
         station: text(&value["stream_id"]),
         muted: value["muted"].as_bool().unwrap_or(false),
-        clients: clients.iter().filter_map(client_from).collect(),
-    }
+    };
+    SavedGroup { group, clients: clients.iter().filter_map(client_from).collect() }
 }
 
 fn client_from(value: &Value) -> Option<Client> {

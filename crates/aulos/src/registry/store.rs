@@ -7,17 +7,19 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use serde::Serialize;
 use serde_json::Value;
 
-use super::client::Group;
+use super::Registry;
+use super::client::{Client, Group};
 use super::presets::{Preset, preset_from, preset_json};
-use super::shape::{group_from, group_json};
+use super::shape::{GroupShape, group_from, to_text};
 
 /// The name of the file in the state directory.
 pub const FILE: &str = "server.json";
 /// What it was before the last change.
 const PREVIOUS: &str = "server.json.previous";
-/// Bytes that are read at most: 4,096 clients take a tenth.
+/// Bytes that are read at most: 8,192 clients take a tenth.
 const MAX_BYTES: u64 = 32 << 20;
 
 /// What was found.
@@ -36,11 +38,20 @@ pub enum Loaded {
 #[derive(Clone, Debug, Default)]
 pub struct Saved {
     /// The groups and their clients.
-    pub groups: Vec<Group>,
+    pub groups: Vec<SavedGroup>,
     /// The addresses of streams that controllers added.
     pub streams: Vec<String>,
     /// Arrangements of groups.
     pub presets: Vec<Preset>,
+}
+
+/// A group and its clients, as far as they could be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SavedGroup {
+    /// The group.
+    pub group: Group,
+    /// Its clients.
+    pub clients: Vec<Client>,
 }
 
 /// Reads the groups that were saved.
@@ -81,28 +92,29 @@ fn parse(text: &[u8]) -> Option<Saved> {
 
 /// The contents of the file. What snapserver does not know is only there when there is some.
 #[must_use]
-pub fn render(groups: &[Group], streams: &[String], presets: &[Preset]) -> String {
-    // Group by group: the tree of a whole house takes ten times the memory of its text, and the
-    // allocator would keep it.
+pub fn render(registry: &Registry, streams: &[String]) -> String {
     let mut text = "{\"ConfigVersion\":2".to_owned();
-    list(&mut text, "Groups", groups.iter().map(group_json));
+    let groups = registry.groups().map(|group| GroupShape::new(registry, group));
+    list(&mut text, "Groups", groups);
     if !streams.is_empty() {
-        list(&mut text, "Streams", streams.iter().map(|uri| Value::from(uri.as_str())));
+        list(&mut text, "Streams", streams.iter());
     }
-    if !presets.is_empty() {
-        list(&mut text, "Presets", presets.iter().map(preset_json));
+    if !registry.presets().is_empty() {
+        list(&mut text, "Presets", registry.presets().iter().map(preset_json));
     }
     text.push('}');
     text
 }
 
-fn list(text: &mut String, name: &str, items: impl Iterator<Item = Value>) {
+/// Written and not built: the tree of a whole house takes ten times the memory of its text, and the
+/// allocator would keep it.
+fn list(text: &mut String, name: &str, items: impl Iterator<Item = impl Serialize>) {
     text.push_str(",\"");
     text.push_str(name);
     text.push_str("\":[");
     for (number, item) in items.enumerate() {
         text.push_str(if number > 0 { "," } else { "" });
-        text.push_str(&item.to_string());
+        text.push_str(&to_text(&item));
     }
     text.push(']');
 }

@@ -27,8 +27,7 @@ impl Registry {
     /// softer.
     pub fn change_loudness(&mut self, initial: u8, cap: u8) -> Effects {
         self.set_loudness(initial, cap);
-        let clients = self.groups.iter().flat_map(|group| &group.clients);
-        let louder = clients.filter(|client| client.volume > self.cap);
+        let louder = self.table.clients().filter(|client| client.volume > self.cap);
         let ids: Vec<String> = louder.map(|client| client.id.clone()).collect();
         let mut all = Effects::default();
         for id in &ids {
@@ -59,12 +58,12 @@ impl Registry {
     /// # Errors
     /// [`NotFound::Group`].
     pub fn change_group_volume(&mut self, id: &str, change: Change) -> Result<Effects, NotFound> {
-        let group = self.group(id).ok_or(NotFound::Group)?;
+        self.group(id).ok_or(NotFound::Group)?;
         let delta = match change {
             Change::By(delta) => delta,
             Change::To(percent) => percent.clamp(0, 100) - self.group_volume(id).unwrap_or(0),
         };
-        let ids: Vec<String> = group.clients.iter().map(|client| client.id.clone()).collect();
+        let ids: Vec<String> = self.members(id).map(|client| client.id.clone()).collect();
         let mut all = Effects { save: true, ..Effects::default() };
         for id in &ids {
             let effects = self.change_volume(id, Change::By(delta)).map_err(|_| NotFound::Group)?;
@@ -77,9 +76,8 @@ impl Registry {
     /// How loud a group is: the average of its clients.
     #[must_use]
     pub fn group_volume(&self, id: &str) -> Option<i64> {
-        let clients = &self.group(id)?.clients;
-        let sum: i64 = clients.iter().map(|client| i64::from(client.volume)).sum();
-        let count = i64::try_from(clients.len()).ok().filter(|count| *count > 0)?;
+        let clients = self.members(id).map(|client| (i64::from(client.volume), 1));
+        let (sum, count) = clients.reduce(|all, one| (all.0 + one.0, all.1 + one.1))?;
         Some((sum + count / 2) / count)
     }
 

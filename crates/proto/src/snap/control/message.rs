@@ -40,6 +40,12 @@ impl Request {
     pub fn reply(self, outcome: Result<Value, RpcError>) -> Option<Reply> {
         self.id.map(|id| Reply { id, outcome })
     }
+
+    /// The JSON of the answer whose result is JSON already, or none when nobody wants one.
+    #[must_use]
+    pub fn reply_text(self, result: &str) -> Option<String> {
+        self.id.map(|id| success(&id, &result))
+    }
 }
 
 /// The number of a request, as its sender wrote it.
@@ -52,6 +58,16 @@ pub enum Id {
     Number(Number),
     /// A text.
     Text(String),
+}
+
+impl Id {
+    fn to_value(&self) -> Value {
+        match self {
+            Self::Null => Value::Null,
+            Self::Number(number) => Value::Number(number.clone()),
+            Self::Text(text) => Value::String(text.clone()),
+        }
+    }
 }
 
 /// The answer to a request.
@@ -152,7 +168,14 @@ impl Notification {
     /// The JSON of one.
     #[must_use]
     pub fn to_json(&self) -> String {
-        self.to_value().to_string()
+        Self::with_text(&self.method, &self.params)
+    }
+
+    /// The JSON of one whose parameters are JSON already.
+    #[must_use]
+    pub fn with_text(method: &str, params: &impl fmt::Display) -> String {
+        let method = Value::from(method);
+        format!("{{\"jsonrpc\":\"2.0\",\"method\":{method},\"params\":{params}}}")
     }
 
     /// The JSON of several: what Snapcast sends after a batch.
@@ -171,11 +194,7 @@ impl Reply {
     #[must_use]
     pub fn to_json(&self) -> String {
         match &self.outcome {
-            // Written and not built: the status of a house is megabytes, and `json!` copies the
-            // trees that it is given.
-            Ok(result) => {
-                format!("{{\"id\":{},\"jsonrpc\":\"2.0\",\"result\":{result}}}", self.id())
-            }
+            Ok(result) => success(&self.id, result),
             Err(_) => self.to_value().to_string(),
         }
     }
@@ -187,16 +206,8 @@ impl Reply {
         (!values.is_empty()).then(|| Value::Array(values).to_string())
     }
 
-    fn id(&self) -> Value {
-        match &self.id {
-            Id::Null => Value::Null,
-            Id::Number(number) => Value::Number(number.clone()),
-            Id::Text(text) => Value::String(text.clone()),
-        }
-    }
-
     fn to_value(&self) -> Value {
-        let id = self.id();
+        let id = self.id.to_value();
         match &self.outcome {
             Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
             Err(error) => {
@@ -208,6 +219,12 @@ impl Reply {
             }
         }
     }
+}
+
+/// Written and not built: the status of a house is megabytes, and `json!` copies the trees that it
+/// is given.
+fn success(id: &Id, result: &impl fmt::Display) -> String {
+    format!("{{\"id\":{},\"jsonrpc\":\"2.0\",\"result\":{result}}}", id.to_value())
 }
 
 /// Reads one line, HTTP body or WebSocket message.

@@ -1,0 +1,222 @@
+//! Where groups and clients are kept, so that whoever is looked up is found at once.
+//!
+//! A list of groups with a list of clients in each is the plain form of the same. In it every
+//! look-up is a walk, and a house of thousands that comes back after a power cut looks thousands of
+//! clients up. Here everybody stands in one sorted map, in the order in which people see them, and
+//! what somebody is known by leads there. No other file knows of these indices.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use super::client::{Client, Group, Wall};
+use crate::house::SessionId;
+
+/// A client's place: its group, and where it stands there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Seat {
+    group: u64,
+    place: u64,
+}
+
+/// Groups in the order in which they were made, their clients in the order in which they joined.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    groups: BTreeMap<u64, Group>,
+    clients: BTreeMap<Seat, Client>,
+    keys: HashMap<String, u64>,
+    seats: HashMap<String, Seat>,
+    sessions: HashMap<SessionId, Seat>,
+    /// Who is not connected, the one that has been away longest first.
+    away: BTreeSet<(Wall, Seat)>,
+    /// Clients that have come, gone, or may be greeted in another way than before.
+    changed: HashSet<String>,
+    /// Numbers groups and places; none is used twice.
+    next: u64,
+}
+
+impl Table {
+    /// A group without clients; they have to follow before anybody looks.
+    pub(super) fn add_group(&mut self, group: Group) {
+        let key = self.number();
+        self.keys.insert(group.id.clone(), key);
+        self.groups.insert(key, group);
+    }
+
+    /// A client that is not there yet, as the last of a group.
+    pub(super) fn add_client(&mut self, group: &str, client: Client) {
+        if let Some(&key) = self.keys.get(group) {
+            self.sit(key, client);
+        }
+    }
+
+    /// Lets a client be the last of another group. The one that it leaves vanishes if it was alone.
+    pub(super) fn move_client(&mut self, id: &str, group: &str) {
+        let Some(&to) = self.keys.get(group) else { return };
+        if let Some((from, client)) = self.stand_up(id) {
+            self.sit(to, client);
+            self.close_if_empty(from);
+        }
+    }
+
+    /// Takes a client out, and its group if it was alone.
+    pub(super) fn remove_client(&mut self, id: &str) -> Option<Client> {
+        let (group, client) = self.stand_up(id)?;
+        self.close_if_empty(group);
+        Some(client)
+    }
+
+    /// A client's session begins; gives the one that it had.
+    pub(super) fn come(&mut self, id: &str, session: SessionId, now: Wall) -> Option<SessionId> {
+        self.go(session, now);
+        let seat = *self.seats.get(id)?;
+        let client = self.clients.get_mut(&seat)?;
+        self.away.remove(&(client.last_seen, seat));
+        client.last_seen = now;
+        let before = client.session.replace(session);
+        if let Some(before) = before {
+            self.sessions.remove(&before);
+        }
+        self.sessions.insert(session, seat);
+        self.changed.insert(client.id.clone());
+        before
+    }
+
+    /// A session is over; gives its client.
+    pub(super) fn go(&mut self, session: SessionId, now: Wall) -> Option<&Client> {
+        let seat = self.sessions.remove(&session)?;
+        let client = self.clients.get_mut(&seat)?;
+        client.session = None;
+        client.last_seen = now;
+        self.away.insert((now, seat));
+        Some(client)
+    }
+
+    /// A client to be changed, but for its id, its session and when it was last seen.
+    pub(super) fn client_mut(&mut self, id: &str) -> Option<&mut Client> {
+        let client = self.clients.get_mut(self.seats.get(id)?)?;
+        self.changed.insert(client.id.clone());
+        Some(client)
+    }
+
+    /// A group to be changed, but for its id.
+    pub(super) fn group_mut(&mut self, id: &str) -> Option<&mut Group> {
+        self.touch(id);
+        self.groups.get_mut(self.keys.get(id)?)
+    }
+
+    /// The clients of a group are greeted in another way, for a reason that does not stand here.
+    pub(super) fn touch(&mut self, group: &str) {
+        let Some(&key) = self.keys.get(group) else { return };
+        self.changed.extend(self.clients.range(seats_of(key)).map(|(_, client)| client.id.clone()));
+    }
+
+    /// Clients that have come, gone, or may be greeted in another way than before.
+    pub(super) fn take_changed(&mut self) -> HashSet<String> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// A client and its group.
+    pub(super) fn client(&self, id: &str) -> Option<(&Group, &Client)> {
+        let seat = self.seats.get(id)?;
+        Some((self.groups.get(&seat.group)?, self.clients.get(seat)?))
+    }
+
+    /// The client of a session.
+    pub(super) fn with_session(&self, session: SessionId) -> Option<&Client> {
+        self.clients.get(self.sessions.get(&session)?)
+    }
+
+    /// A group.
+    pub(super) fn group(&self, id: &str) -> Option<&Group> {
+        self.groups.get(self.keys.get(id)?)
+    }
+
+    /// The clients of a group; none of one that is not there.
+    pub(super) fn members(&self, group: &str) -> impl Iterator<Item = &Client> + Clone {
+        let key = self.keys.get(group);
+        key.into_iter().flat_map(|key| self.clients.range(seats_of(*key))).map(|(_, client)| client)
+    }
+
+    /// Every group.
+    pub(super) fn groups(&self) -> impl Iterator<Item = &Group> + Clone {
+        self.groups.values()
+    }
+
+    /// Every client.
+    pub(super) fn clients(&self) -> impl Iterator<Item = &Client> + Clone {
+        self.clients.values()
+    }
+
+    /// How many clients there are.
+    pub(super) fn len(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// The client that has been away longest.
+    pub(super) fn longest_away(&self) -> Option<&str> {
+        let (_, seat) = self.away.first()?;
+        self.clients.get(seat).map(|client| client.id.as_str())
+    }
+
+    fn sit(&mut self, group: u64, client: Client) {
+        let seat = Seat { group, place: self.number() };
+        self.seats.insert(client.id.clone(), seat);
+        self.changed.insert(client.id.clone());
+        match client.session {
+            Some(session) => drop(self.sessions.insert(session, seat)),
+            None => drop(self.away.insert((client.last_seen, seat))),
+        }
+        self.clients.insert(seat, client);
+    }
+
+    fn stand_up(&mut self, id: &str) -> Option<(u64, Client)> {
+        let seat = self.seats.remove(id)?;
+        let client = self.clients.remove(&seat)?;
+        match &client.session {
+            Some(session) => drop(self.sessions.remove(session)),
+            None => drop(self.away.remove(&(client.last_seen, seat))),
+        }
+        self.changed.insert(client.id.clone());
+        Some((seat.group, client))
+    }
+
+    fn close_if_empty(&mut self, key: u64) {
+        if self.clients.range(seats_of(key)).next().is_none()
+            && let Some(group) = self.groups.remove(&key)
+        {
+            self.keys.remove(&group.id);
+        }
+    }
+
+    const fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+}
+
+const fn seats_of(group: u64) -> std::ops::RangeInclusive<Seat> {
+    Seat { group, place: 0 }..=Seat { group, place: u64::MAX }
+}
+
+#[cfg(test)]
+impl Table {
+    /// Whether everything that leads somewhere leads there, and nothing else does.
+    pub(super) fn is_sound(&self) -> bool {
+        let seated = self.clients.iter().all(|(seat, client)| {
+            let at_home = match client.session {
+                Some(session) => self.sessions.get(&session) == Some(seat),
+                None => self.away.contains(&(client.last_seen, *seat)),
+            };
+            at_home
+                && self.seats.get(&client.id) == Some(seat)
+                && self.groups.contains_key(&seat.group)
+        });
+        let known = self.groups.iter().all(|(key, group)| {
+            self.keys.get(&group.id) == Some(key) && self.members(&group.id).next().is_some()
+        });
+        seated
+            && known
+            && self.seats.len() == self.clients.len()
+            && self.sessions.len() + self.away.len() == self.clients.len()
+            && self.keys.len() == self.groups.len()
+    }
+}
