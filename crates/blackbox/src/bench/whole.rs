@@ -1,8 +1,11 @@
 //! The server as a whole, with nobody listening: what it costs to have it.
 
-use std::io;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
 
 use crate::account;
 use crate::bench::row::{Row, Target};
@@ -42,7 +45,10 @@ pub fn rows() -> io::Result<Vec<Row>> {
         peer: None,
         target: Target::Most(most),
     };
+    let [status, answered] = status_of_many()?;
     let mut rows = vec![
+        row("Server.GetStatus, 5,000 clients, ms of CPU", status, 50.0),
+        row("Server.GetStatus, 5,000 clients, ms until it is read", answered, 50.0),
         row("start to listening, ms", started, 100.0),
         row("idle, one station, % of a core", cpu, 1.5),
         row("idle, one station, MB resident", resident, 15.0),
@@ -53,6 +59,73 @@ pub fn rows() -> io::Result<Vec<Row>> {
         eprintln!("aulos-bench: no strip: the binary's size is left out");
     }
     Ok(rows)
+}
+
+/// What the status of a house of thousands costs, and how long a controller waits for the end of
+/// it: milliseconds, the least of several rounds of twenty.
+fn status_of_many() -> io::Result<[f64; 2]> {
+    let scratch = Scratch::new("status")?;
+    std::fs::create_dir(scratch.join("state"))?;
+    std::fs::write(scratch.join("state/server.json"), house_of(5_000).to_string())?;
+    let server = Aulos::start_with(&scratch, |command| {
+        command.env("XDG_RUNTIME_DIR", scratch.path());
+    })?;
+    let socket = TcpStream::connect(server.control)?;
+    let mut reader = BufReader::with_capacity(1 << 20, socket);
+    let mut answer = String::new();
+    let (mut best, mut known) = ([f64::MAX; 2], Value::Null);
+    for _ in 0..setting("AULOS_BENCH_ROUNDS", 5) {
+        let before = account::of(server.id())?;
+        for _ in 0..STATUSES {
+            let start = Instant::now();
+            let call = "{\"id\":1,\"jsonrpc\":\"2.0\",\"method\":\"Server.GetStatus\"}\n";
+            reader.get_mut().write_all(call.as_bytes())?;
+            // Between answers it tells what its station does.
+            while !answer.starts_with("{\"id\":1,") {
+                answer.clear();
+                if reader.read_line(&mut answer)? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+            best[1] = best[1].min(start.elapsed().as_secs_f64() * 1e3);
+            known = serde_json::from_str(&answer)?;
+            answer.clear();
+        }
+        let cpu = account::of(server.id())?.cpu - before.cpu;
+        best[0] = best[0].min(cpu.as_secs_f64() * 1e3 / f64::from(STATUSES));
+    }
+    let groups = known["result"]["server"]["groups"].as_array().map_or(0, Vec::len);
+    if groups != 5_000 {
+        return Err(io::Error::other(format!("the status has {groups} groups")));
+    }
+    server.stop()?;
+    Ok(best)
+}
+
+/// Enough that what the station costs meanwhile is little beside it.
+const STATUSES: u32 = 20;
+
+/// What snapserver keeps of so many clients, each in a group of its own.
+fn house_of(clients: u32) -> Value {
+    let group = |n: u32| {
+        json!({
+            "id": format!("00000000-0000-4000-8000-{n:012}"),
+            "name": "",
+            "stream_id": "default",
+            "muted": false,
+            "clients": [{
+                "id": format!("02:00:00:00:{:02x}:{:02x}", n >> 8, n & 255),
+                "connected": false,
+                "config": { "instance": 1, "latency": 0, "name": format!("room {n}"),
+                    "volume": { "muted": false, "percent": n % 101 } },
+                "host": { "arch": "armv7l", "ip": "192.0.2.1", "mac": "02:00:00:00:00:00",
+                    "name": format!("player-{n}"), "os": "Debian GNU/Linux 12 (bookworm)" },
+                "lastSeen": { "sec": 1_700_000_000, "usec": n },
+                "snapclient": { "name": "Snapclient", "protocolVersion": 2, "version": "0.34.0" },
+            }],
+        })
+    };
+    json!({ "ConfigVersion": 2, "Groups": (0..clients).map(group).collect::<Vec<_>>() })
 }
 
 /// Size of a stripped copy; nothing where there is no `strip`.
