@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::config::{Endpoint, Listen, Plugin, Resolved};
-use crate::control::{Control, HostInfo, Reread, TICK, count, plugin, registry_for};
+use crate::control::{Control, HostInfo, Reread, TICK, plugin, registry_for};
 use crate::exit::{Exit, Failure};
 use crate::house::{Event, House, ListenSink};
 use crate::registry::store::{self, Loaded, Saved};
@@ -167,8 +167,9 @@ pub async fn run(
     let tasks = [
         tokio::spawn(control::tcp::serve(controllers, Arc::clone(&control))),
         tokio::spawn(http::serve(browsers, Arc::clone(&control), listen)),
-        tokio::spawn(keep_saved(Arc::clone(&control), dir.clone())),
     ];
+    let (last_save, stopped) = oneshot::channel();
+    let saver = tokio::spawn(keep_saved(Arc::clone(&control), dir, stopped));
     // The thread for the disk begins now and not in the middle of a programme.
     drop(tokio::task::spawn_blocking(|| ()).await);
     let mut ticks = interval(TICK);
@@ -189,9 +190,9 @@ pub async fn run(
         task.abort();
     }
     scripts.end_all().await;
-    if let Some(contents) = control.unsaved(Instant::now()) {
-        report(&control, store::save(&dir, &contents));
-    }
+    drop(last_save);
+    // A disk that takes longer does not hold the end up.
+    timeout(LAST_SAVE, saver).await.ok();
     Ok(())
 }
 
@@ -263,25 +264,43 @@ async fn end(task: JoinHandle<()>) {
 
 /// How long a change waits for more of its kind before it is written.
 const SAVE_DELAY: Duration = Duration::from_secs(2);
+/// What is left to be saved at the end has so long: a server ends within a second.
+const LAST_SAVE: Duration = Duration::from_millis(500);
 
-async fn keep_saved(control: Arc<Control>, dir: PathBuf) {
+/// Writes what changes until `stop`, and then what is left. Only here, so that no two writers meet.
+async fn keep_saved(control: Arc<Control>, dir: PathBuf, mut stop: oneshot::Receiver<()>) {
     let mut looks = interval(SAVE_DELAY / 4);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        looks.tick().await;
-        let Some(deadline) = Instant::now().checked_sub(SAVE_DELAY) else { continue };
+    let (mut failing, mut last) = (false, false);
+    while !last {
+        let wait = tokio::select! {
+            _ = looks.tick() => SAVE_DELAY,
+            _ = &mut stop => Duration::ZERO,
+        };
+        last = wait.is_zero();
+        let Some(deadline) = Instant::now().checked_sub(wait) else { continue };
         let Some(contents) = control.unsaved(deadline) else { continue };
-        let dir = dir.clone();
+        let into = dir.clone();
         // A disk may take its time; controllers do not wait for it.
-        let saved = tokio::task::spawn_blocking(move || store::save(&dir, &contents)).await;
-        report(&control, saved.unwrap_or_else(|error| Err(io::Error::other(error))));
-    }
-}
-
-fn report(control: &Control, saved: io::Result<()>) {
-    if let Err(error) = saved {
-        count(&control.counters.state_not_saved);
-        tracing::warn!(%error, "groups and volumes could not be saved");
+        let saved = tokio::task::spawn_blocking(move || store::save(&into, &contents)).await;
+        match saved.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            Ok(()) => {
+                if std::mem::take(&mut failing) {
+                    tracing::info!("{}: groups and volumes are saved again", dir.display());
+                }
+            }
+            Err(error) => {
+                // It is tried again until it can be done, and said once.
+                control.not_saved();
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!(
+                        "{}: groups and volumes could not be saved: {error}\n    hint: make room \
+                         there, or let this user write there",
+                        dir.display()
+                    );
+                }
+            }
+        }
     }
 }
 

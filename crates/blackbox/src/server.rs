@@ -46,7 +46,28 @@ impl Aulos {
     /// # Errors
     /// When it ends, or does not print its addresses.
     pub fn start_with(scratch: &Scratch, more: impl FnOnce(&mut Command)) -> io::Result<Self> {
-        let mut command = Command::new(binary());
+        Self::start_command(scratch, Command::new(binary()), more)
+    }
+
+    /// Starts it by way of a program that becomes it (`unshare`, a shell that says `exec "$@"`), so
+    /// that the process id stays the server's.
+    ///
+    /// # Errors
+    /// When it ends, or does not print its addresses.
+    pub fn start_through(
+        scratch: &Scratch,
+        mut through: Command,
+        more: impl FnOnce(&mut Command),
+    ) -> io::Result<Self> {
+        through.arg(binary());
+        Self::start_command(scratch, through, more)
+    }
+
+    fn start_command(
+        scratch: &Scratch,
+        mut command: Command,
+        more: impl FnOnce(&mut Command),
+    ) -> io::Result<Self> {
         command.arg("serve").arg("--state-dir").arg(scratch.join("state"));
         for key in ["stream", "control", "http"] {
             command.args(["--set", &format!("listen.{key}=127.0.0.1:0")]);

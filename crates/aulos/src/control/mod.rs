@@ -326,6 +326,12 @@ impl Control {
         Some(store::render(&inner.registry, &inner.added()))
     }
 
+    /// What was taken as [`Control::unsaved`] could not be written: it is wanted again later.
+    pub fn not_saved(&self) {
+        count(&self.counters.state_not_saved);
+        self.lock().unsaved.get_or_insert_with(Instant::now);
+    }
+
     /// Our own status as JSON: stations, sources, levels, clients, counters.
     #[must_use]
     pub fn status(&self) -> String {

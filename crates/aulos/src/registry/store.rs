@@ -59,19 +59,24 @@ pub struct SavedGroup {
 /// # Errors
 /// What the file system says; a file with wrong contents is no error.
 pub fn load(dir: &Path) -> io::Result<Loaded> {
-    let path = dir.join(FILE);
+    let (path, previous) = (dir.join(FILE), dir.join(PREVIOUS));
+    let before = || read(&previous).ok().and_then(|text| parse(&text));
     let text = match read(&path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Loaded::Nothing),
+        // It was put aside, and nothing has changed since.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(before().map_or(Loaded::Nothing, Loaded::Saved));
+        }
         Err(error) => return Err(error),
     };
-    Ok(match parse(&text) {
-        Some(saved) => Loaded::Saved(saved),
-        None => {
-            fs::rename(&path, dir.join("server.json.broken"))?;
-            Loaded::Broken(read(&dir.join(PREVIOUS)).ok().and_then(|text| parse(&text)))
-        }
-    })
+    Ok(parse(&text).map_or_else(
+        || {
+            // Where that cannot be done, it is found again the next time.
+            fs::rename(&path, dir.join("server.json.broken")).ok();
+            Loaded::Broken(before())
+        },
+        Loaded::Saved,
+    ))
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
@@ -125,12 +130,29 @@ fn list(text: &mut String, name: &str, items: impl Iterator<Item = impl Serializ
 /// What the file system says; the old file is then as it was.
 pub fn save(dir: &Path, contents: &str) -> io::Result<()> {
     let fresh = dir.join("server.json.new");
-    let mut file = File::create(&fresh)?;
-    file.write_all(contents.as_bytes())?;
-    file.sync_all()?;
-    // A second name for the file that goes; the first save has none, and some file systems cannot.
-    fs::remove_file(dir.join(PREVIOUS)).ok();
-    fs::hard_link(dir.join(FILE), dir.join(PREVIOUS)).ok();
+    let written = File::create(&fresh).and_then(|mut file| {
+        file.write_all(contents.as_bytes())?;
+        file.sync_all()
+    });
+    if let Err(error) = written {
+        // A full disk has better use for what was written of it.
+        fs::remove_file(&fresh).ok();
+        return Err(error);
+    }
+    keep_previous(dir);
     fs::rename(&fresh, dir.join(FILE))?;
     File::open(dir)?.sync_all()
+}
+
+/// Keeps the file that goes under a second name, in one step. The first save has none to keep, and
+/// some file systems cannot.
+fn keep_previous(dir: &Path) {
+    let link = dir.join("server.json.link");
+    // What a kill has left of the last time.
+    fs::remove_file(&link).ok();
+    if fs::hard_link(dir.join(FILE), &link).is_ok()
+        && fs::rename(&link, dir.join(PREVIOUS)).is_err()
+    {
+        fs::remove_file(&link).ok();
+    }
 }

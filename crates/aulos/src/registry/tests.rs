@@ -221,6 +221,29 @@ fn what_was_saved_before_a_broken_file_is_taken() {
     std::fs::write(dir.join(store::FILE), "").unwrap();
     let Loaded::Broken(Some(saved)) = load(&dir).unwrap() else { panic!() };
     assert_eq!(saved.groups.len(), 1);
+    // And again, if nothing has changed until the next start; a save then keeps it.
+    let Loaded::Saved(again) = load(&dir).unwrap() else { panic!() };
+    assert_eq!(again.groups, saved.groups);
+    save(&dir, &render(&registry)).unwrap();
+    std::fs::write(dir.join(store::FILE), "{").unwrap();
+    let Loaded::Broken(Some(before)) = load(&dir).unwrap() else { panic!() };
+    assert_eq!(before.groups, saved.groups);
+}
+
+#[test]
+fn what_cannot_be_written_leaves_the_file_as_it_is_and_nothing_behind() {
+    let (dir, registry) = (crate::golden::scratch("unwritable"), registry());
+    save(&dir, &render(&registry)).unwrap();
+    // A folder in the place of the new file: nobody can write there, not even root.
+    std::fs::create_dir(dir.join("server.json.new")).unwrap();
+    save(&dir, "{}").unwrap_err();
+    std::fs::remove_dir(dir.join("server.json.new")).unwrap();
+    assert_eq!(std::fs::read_to_string(dir.join(store::FILE)).unwrap(), render(&registry));
+    save(&dir, "{}").unwrap();
+    let mut names: Vec<_> =
+        std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["server.json", "server.json.previous"]);
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod peers;
 mod reload;
 mod rpc;
 mod snapweb;
+mod state;
 mod veth;
 
 use std::path::Path;

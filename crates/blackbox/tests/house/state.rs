@@ -1,0 +1,225 @@
+//! What is known of a house outlives whatever happens to the server and to its disk: a kill in the
+//! middle of a save, a full disk, a folder that cannot be written, a file that is broken.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use aulos_blackbox::client::Client;
+use aulos_blackbox::peer::skip;
+use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::server::Aulos;
+use aulos_blackbox::signal::Noise;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::hostile::counter;
+use crate::rpc::Rpc;
+use crate::{soak, text, turn, wait_for};
+
+const CONFIG: &str = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
+
+/// Longer than a change waits before it is saved, several times.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Enough that a save takes a while.
+const CLIENTS: usize = 2_000;
+
+#[test]
+fn a_kill_in_the_middle_of_a_save_leaves_the_old_state_or_the_new_one() {
+    let _turn = turn();
+    let scratch = Scratch::new("kill").unwrap();
+    let folder = scratch.join("state");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("server.json"), house("round 0").to_string()).unwrap();
+    let mut noise = Noise(11);
+    let mut known = "round 0".to_owned();
+    let (mut old, mut new) = (0, 0);
+    for round in 1..=if soak() { 600 } else { 30 } {
+        let server = Aulos::start(&scratch, CONFIG).unwrap();
+        let mut rpc = Rpc::connect(server.control);
+        assert_eq!(name_of_first(&rpc.status()["groups"]), known, "round {round}");
+        let next = format!("round {round}");
+        rpc.call("Client.SetName", &json!({ "id": "c0", "name": next }));
+        // The end saves at once; the kill comes somewhere between before and after.
+        let pid = Pid::from_raw(i32::try_from(server.id()).unwrap()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+        std::thread::sleep(Duration::from_micros((noise.bits() >> 16) % 60_000));
+        drop(server);
+        let saved = saved(&folder.join("server.json"));
+        assert_eq!(saved.as_array().unwrap().len(), CLIENTS, "round {round}");
+        let name = name_of_first(&saved);
+        assert!(name == known || name == next, "round {round}: {name} after {known}");
+        *(if name == known { &mut old } else { &mut new }) += 1;
+        known = name;
+    }
+    println!("killed: the old state {old} times, the new one {new} times");
+    let names = fs::read_dir(&folder).unwrap().count();
+    assert!(names <= 4, "{names} files: what kills have left behind is piling up");
+}
+
+#[test]
+fn a_full_disk_and_one_that_cannot_be_written_cost_no_sound_and_are_caught_up_with() {
+    let _turn = turn();
+    let scratch = Scratch::new("full").unwrap();
+    fs::create_dir(scratch.join("state")).unwrap();
+    let Some(server) = on_a_disk_of_its_own(&scratch) else {
+        return skip("mount namespaces");
+    };
+    let disk = PathBuf::from(format!("/proc/{}/root", server.id()))
+        .join(scratch.join("state").strip_prefix("/").unwrap());
+    let mut client = Client::connect(server.stream, 1).unwrap();
+    let mut rpc = Rpc::connect(server.control);
+    let mut id = Value::Null;
+    wait_for("the client", PATIENCE, || {
+        hear(&mut client);
+        id = rpc.status()["groups"][0]["clients"][0]["id"].clone();
+        id.is_string()
+    });
+    let mut name = |name: &str| rpc.call("Client.SetName", &json!({ "id": id, "name": name }));
+    let is_saved = |name: &str| {
+        let file = disk.join("server.json");
+        file.exists() && name_of_first(&saved(&file)) == name
+    };
+    let failures = || counter(server.http, "state_not_saved");
+
+    name("before");
+    wait_for("the first save", PATIENCE, || hear(&mut client) && is_saved("before"));
+    fill(&disk.join("filler"));
+    name("while it is full");
+    wait_for("a save that fails", PATIENCE, || hear(&mut client) && failures() > 0);
+    assert!(is_saved("before"), "the old state is gone");
+    assert!(!disk.join("server.json.new").exists(), "half a file keeps the disk full");
+    fs::remove_file(disk.join("filler")).unwrap();
+    wait_for("room", PATIENCE, || hear(&mut client) && is_saved("while it is full"));
+
+    let before = failures();
+    remount(&server, &scratch.join("state"), "ro");
+    name("while it is closed");
+    wait_for("a save that fails", PATIENCE, || hear(&mut client) && failures() > before);
+    assert!(is_saved("while it is full"), "the old state is gone");
+    remount(&server, &scratch.join("state"), "rw");
+    wait_for("a way in", PATIENCE, || hear(&mut client) && is_saved("while it is closed"));
+
+    let said = server.printed().unwrap();
+    assert_eq!(said.matches("could not be saved").count(), 2, "{said}");
+    assert_eq!(said.matches("saved again").count(), 2, "{said}");
+    assert_eq!((client.heard.gaps, client.heard.cut), (0, false), "{:?}", client.heard);
+    server.stop().unwrap();
+}
+
+#[test]
+fn what_was_saved_before_is_used_as_long_as_the_newest_is_broken() {
+    let _turn = turn();
+    let scratch = Scratch::new("broken").unwrap();
+    let folder = scratch.join("state");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("server.json"), "{\"Groups\":[{").unwrap();
+    fs::write(folder.join("server.json.previous"), house("from before").to_string()).unwrap();
+    // Twice, because the first start puts the broken one aside.
+    for _ in 0..2 {
+        let server = Aulos::start(&scratch, CONFIG).unwrap();
+        let groups = Rpc::connect(server.control).status()["groups"].clone();
+        assert_eq!(name_of_first(&groups), "from before");
+        assert_eq!(groups.as_array().unwrap().len(), CLIENTS);
+        server.stop().unwrap();
+    }
+    assert!(folder.join("server.json.broken").exists());
+}
+
+#[test]
+fn of_two_clients_with_one_id_the_newer_one_plays_and_there_is_one_client() {
+    let _turn = turn();
+    let scratch = Scratch::new("twins").unwrap();
+    let server = Aulos::start(&scratch, CONFIG).unwrap();
+    let mut rpc = Rpc::connect(server.control);
+    let mut first = Client::connect(server.stream, 5).unwrap();
+    wait_for("the first", PATIENCE, || hear(&mut first) && first.heard.chunks > 10);
+    let mut second = Client::connect(server.stream, 5).unwrap();
+    wait_for("the first one's end", PATIENCE, || {
+        hear(&mut second);
+        hear(&mut first);
+        first.heard.cut
+    });
+    let chunks = second.heard.chunks;
+    wait_for("the second", PATIENCE, || hear(&mut second) && second.heard.chunks > chunks + 10);
+    assert_eq!((second.heard.gaps, second.heard.cut), (0, false));
+    let status = rpc.status();
+    let groups = status["groups"].as_array().unwrap();
+    assert_eq!((groups.len(), groups[0]["clients"].as_array().unwrap().len()), (1, 1));
+    assert_eq!(groups[0]["clients"][0]["connected"], true);
+    // The first one's end comes late, and is not taken for the second one's.
+    let mut second = Some(second);
+    second.take();
+    wait_for("the end", PATIENCE, || rpc.status()["groups"][0]["clients"][0]["connected"] == false);
+    server.stop().unwrap();
+}
+
+/// Takes what a client is sent, so that it is not cut.
+fn hear(client: &mut Client) -> bool {
+    client.read(&mut vec![0; 65_536], &mut |_, _| ());
+    true
+}
+
+/// A server whose state lies on a disk of 256 kB that nobody else has.
+fn on_a_disk_of_its_own(scratch: &Scratch) -> Option<Aulos> {
+    let config = scratch.join("aulos.toml");
+    fs::write(&config, CONFIG).unwrap();
+    let mut through = Command::new("unshare");
+    // Root in a name space of its own, where that is what it takes.
+    through.args(if rustix::process::geteuid().is_root() { &["-m"][..] } else { &["-Urm"] });
+    let mount = format!("mount -t tmpfs -o size=256k none {}", text(&scratch.join("state")));
+    through.args(["sh", "-c", &format!("{mount} && exec \"$@\""), "sh"]);
+    let server = Aulos::start_through(scratch, through, |command| {
+        command.arg("--config").arg(&config);
+    });
+    server.inspect_err(|e| println!("{e}")).ok()
+}
+
+fn remount(server: &Aulos, at: &Path, how: &str) {
+    let done = Command::new("nsenter")
+        .args(["-t", &server.id().to_string(), "-m"])
+        .args(if rustix::process::geteuid().is_root() { &[][..] } else { &["-U"] })
+        .args(["mount", "-o", &format!("remount,{how}"), text(at)])
+        .status();
+    assert!(done.unwrap().success());
+}
+
+/// Writes until there is no room left.
+fn fill(path: &Path) {
+    let mut file = File::create(path).unwrap();
+    let full = (0..10_000).find_map(|_| file.write_all(&[0; 512]).err()).expect("it never fills");
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
+}
+
+/// The groups in a saved state; it has to be whole.
+fn saved(path: &Path) -> Value {
+    let text = fs::read_to_string(path).unwrap();
+    let value: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text:.200}"));
+    value["Groups"].clone()
+}
+
+fn name_of_first(groups: &Value) -> String {
+    groups[0]["clients"][0]["config"]["name"].as_str().unwrap_or_default().to_owned()
+}
+
+/// A house as snapserver keeps it; its first client has this name.
+fn house(name: &str) -> Value {
+    let group = |n: usize| {
+        json!({
+            "id": format!("group-{n}"), "name": "", "stream_id": "default", "muted": false,
+            "clients": [{
+                "id": format!("c{n}"),
+                "connected": false,
+                "config": { "instance": 1, "latency": 0, "name": if n == 0 { name } else { "" },
+                    "volume": { "muted": false, "percent": 50 } },
+                "host": { "arch": "", "ip": "192.0.2.1", "mac": "", "name": "player", "os": "" },
+                "lastSeen": { "sec": 1_700_000_000, "usec": 0 },
+                "snapclient": { "name": "Snapclient", "protocolVersion": 2, "version": "0.34.0" },
+            }],
+        })
+    };
+    json!({ "ConfigVersion": 2, "Groups": (0..CLIENTS).map(group).collect::<Vec<_>>() })
+}
