@@ -18,6 +18,7 @@ mod controllers;
 mod crowd;
 mod fifo;
 mod hostile;
+mod integrations;
 mod mdns;
 mod mpd;
 mod page;

@@ -71,7 +71,7 @@ impl House {
 }
 
 /// Listeners on a thread of their own, until they are asked what they heard.
-struct Listeners {
+pub(crate) struct Listeners {
     stop: Arc<AtomicBool>,
     /// How many chunks the one with the fewest has had since its last codec header.
     fewest: Arc<AtomicU64>,
@@ -79,7 +79,7 @@ struct Listeners {
 }
 
 impl Listeners {
-    fn start(server: &Aulos, ids: std::ops::Range<usize>) -> Self {
+    pub(crate) fn start(server: &Aulos, ids: std::ops::Range<usize>) -> Self {
         let mut clients: Vec<Client> =
             ids.map(|id| Client::connect(server.stream, id).unwrap()).collect();
         let (stop, fewest) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -98,12 +98,12 @@ impl Listeners {
     }
 
     /// Waits until each has heard something more.
-    fn go_on(&self) {
+    pub(crate) fn go_on(&self) {
         let before = self.fewest.load(Ordering::Relaxed);
         wait_for("sound", PATIENCE, || self.fewest.load(Ordering::Relaxed) > before + 3);
     }
 
-    fn end(self) -> Vec<Heard> {
+    pub(crate) fn end(self) -> Vec<Heard> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }

@@ -1,24 +1,38 @@
-//! A controller on the control port, as plain as they come.
+//! A controller, as plain as they come: on the control port, or behind a WebSocket.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tungstenite::{Message, WebSocket};
 
 /// A connection that makes calls and keeps what else it is told.
 pub(crate) struct Rpc {
-    reader: BufReader<TcpStream>,
+    wire: Wire,
     next: u64,
     /// Notifications, as they came.
     pub(crate) told: Vec<Value>,
 }
 
+enum Wire {
+    Lines(BufReader<TcpStream>),
+    Frames(Box<WebSocket<TcpStream>>),
+}
+
 impl Rpc {
-    pub(crate) fn connect(server: SocketAddr) -> Self {
-        let socket = TcpStream::connect(server).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        Self { reader: BufReader::new(socket), next: 1, told: Vec::new() }
+    pub(crate) fn connect(control: SocketAddr) -> Self {
+        Self::over(Wire::Lines(BufReader::new(socket(control))))
+    }
+
+    pub(crate) fn over_websocket(http: SocketAddr) -> Self {
+        let url = format!("ws://{http}/jsonrpc");
+        let (socket, _) = tungstenite::client(url, socket(http)).unwrap();
+        Self::over(Wire::Frames(Box::new(socket)))
+    }
+
+    const fn over(wire: Wire) -> Self {
+        Self { wire, next: 1, told: Vec::new() }
     }
 
     /// The whole answer to a call.
@@ -62,14 +76,47 @@ impl Rpc {
         self.status()["groups"].as_array().unwrap().iter().find(holds).cloned()
     }
 
+    /// Waits for the next notification of a method; those before it are dropped.
+    pub(crate) fn hear(&mut self, method: &str) -> Value {
+        loop {
+            let message = if self.told.is_empty() { self.read() } else { self.told.remove(0) };
+            assert!(message.get("id").is_none(), "a notification with an id: {message}");
+            if message["method"] == method {
+                return message["params"].clone();
+            }
+        }
+    }
+
     pub(crate) fn line(&mut self, line: &str) {
-        self.reader.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
+        match &mut self.wire {
+            Wire::Lines(reader) => {
+                reader.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
+            }
+            Wire::Frames(socket) => socket.send(Message::text(line)).unwrap(),
+        }
     }
 
     pub(crate) fn read(&mut self) -> Value {
-        let mut line = String::new();
-        self.reader.read_line(&mut line).unwrap();
-        assert!(line.ends_with("\r\n"), "{line:?}");
-        serde_json::from_str(&line).unwrap()
+        match &mut self.wire {
+            Wire::Lines(reader) => {
+                let mut line = String::new();
+                reader.read_line(&mut line).unwrap();
+                assert!(line.ends_with("\r\n"), "{line:?}");
+                serde_json::from_str(&line).unwrap()
+            }
+            Wire::Frames(socket) => loop {
+                match socket.read().unwrap() {
+                    Message::Text(text) => return serde_json::from_str(&text).unwrap(),
+                    Message::Ping(_) | Message::Pong(_) => {}
+                    other => panic!("{other:?}"),
+                }
+            },
+        }
     }
+}
+
+fn socket(address: SocketAddr) -> TcpStream {
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket
 }
