@@ -85,6 +85,20 @@ async def main(port):
     await settle(lambda: other.group(group.identifier).stream == "kitchen radio")
     assert (await server.group_status(group.identifier))["stream_id"] == "kitchen radio"
 
+    # A group's slider moves every client by its own share.
+    await group.add_client("b")
+    await settle(lambda: len(other.groups) == 1)
+    group = server.group(group.identifier)
+    await server.client("b").set_volume(80)
+    await group.set_volume(20)
+    await settle(lambda: other.group(group.identifier).volume == 20)
+    assert group.friendly_name == "upstairs"
+    assert group.stream_status in ("idle", "playing", "unknown"), group.stream_status
+    assert set(group.streams_by_name()) == {"default", "kitchen radio"}
+    assert client.groups_available() == [group]
+    await group.remove_client("b")
+    await settle(lambda: len(other.groups) == 2)
+
     uri = "tcp://127.0.0.1:0?name=added by python&sampleformat=48000:16:2&codec=pcm"
     added = await server.stream_add_stream(uri)
     assert added["id"] == "added by python", added
@@ -104,7 +118,46 @@ async def main(port):
     await settle(lambda: [one.identifier for one in other.clients] == ["a"])
     server.stop()
     other.stop()
+    await reconnects(loop, port)
     print("ok")
+
+
+async def reconnects(loop, port):
+    """The connection breaks; the library comes back by itself and knows what it knew.
+
+    Every piece is cut in two, wherever that is: names here are not ASCII.
+    """
+    links = []
+
+    async def relay(reader, writer):
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+        links.append((writer, far_writer))
+
+        async def pump(source, sink, size):
+            while data := await source.read(size):
+                sink.write(data)
+                await sink.drain()
+                await asyncio.sleep(0)
+            sink.close()
+
+        await asyncio.gather(pump(reader, far_writer, 4096), pump(far_reader, writer, 7),
+                             return_exceptions=True)
+
+    proxy = await asyncio.start_server(relay, "127.0.0.1", 0)
+    near = proxy.sockets[0].getsockname()[1]
+    server = await snapcast.control.create_server(loop, "127.0.0.1", near, reconnect=True)
+    seen = []
+    server.set_on_disconnect_callback(lambda _: seen.append("gone"))
+    server.set_on_connect_callback(lambda: seen.append("back"))
+    assert server.client("a").name == "Küche"
+    for writer in links.pop():
+        writer.close()
+    await settle(lambda: seen == ["gone", "back"])
+    assert server.client("a").name == "Küche" and server.client("a").group.name == "upstairs"
+    status = await server.client_status("a")
+    assert status["config"]["name"] == "Küche", status
+    server.stop()
+    proxy.close()
 
 
 asyncio.run(asyncio.wait_for(main(int(sys.argv[1])), 60))

@@ -15,8 +15,22 @@ pub use message::{Id, Incoming, MAX_BATCH, Notification, Reply, Request, RpcErro
 pub const MAX_LINE: usize = 256 * 1024;
 
 /// Appends the JSON of one message, or of several as a batch, and the end of the line.
+///
+/// What is not ASCII is escaped (RFC 8259, section 7), which in JSON can only be inside of a text:
+/// python-snapcast decodes each piece that it reads by itself, and falls over one that ends in the
+/// middle of the two bytes of "ü".
 pub fn write_line(json: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(json.as_bytes());
+    let mut rest = json;
+    while let Some(at) = rest.find(|c: char| !c.is_ascii()) {
+        let (plain, from) = rest.split_at(at);
+        out.extend_from_slice(plain.as_bytes());
+        let mut chars = from.chars();
+        for unit in chars.next().map(|c| c.encode_utf16(&mut [0; 2]).to_vec()).unwrap_or_default() {
+            out.extend_from_slice(format!("\\u{unit:04x}").as_bytes());
+        }
+        rest = chars.as_str();
+    }
+    out.extend_from_slice(rest.as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 

@@ -118,6 +118,17 @@ fn a_notification_has_no_id_and_a_line_has_an_end() {
 }
 
 #[test]
+fn a_line_is_ascii_and_says_the_same() {
+    let text =
+        json!({ "Küche": ["ä", "\u{1f3b5} a\u{7f}b \\ \"", "", "\u{0}\u{2028}"] }).to_string();
+    let mut out = b"before ".to_vec();
+    write_line(&text, &mut out);
+    assert!(out.is_ascii());
+    let line = out.strip_prefix(b"before ").unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(line).unwrap().to_string(), text);
+}
+
+#[test]
 fn lines_end_either_way_and_empty_ones_are_nothing() {
     assert_eq!(lines(&[b"a\r\nb\n\r\n\n c \r", b"\nd"]).unwrap(), ["a", "b", "c"]);
     let long = vec![b'x'; MAX_LINE];
