@@ -22,9 +22,9 @@ pub struct FileFeed {
 pub enum Progress {
     /// The ring or the pool has no room: step again when blocks have been taken.
     Full,
-    /// The file is over, and [`Item::End`] is in the ring: drop the feed.
+    /// The file is over, and [`Item::End`] is in the ring: close the feed.
     Ended,
-    /// The file gives no more, and [`Item::End`] is in the ring: drop the feed, say why.
+    /// The file gives no more, and [`Item::End`] is in the ring: close the feed, say why.
     Failed(DecodeError),
     /// Nobody holds the other end of the ring: drop the feed.
     Abandoned,
@@ -69,6 +69,13 @@ impl FileFeed {
             }
         }
         Progress::Full
+    }
+
+    /// Closes the file. What is left keeps the blocks: while it is there, a station that gives one
+    /// back frees nothing.
+    #[must_use]
+    pub fn close(self) -> (Pool<Block>, Producer<Item>) {
+        (self.pool, self.ring)
     }
 
     /// What the file is.

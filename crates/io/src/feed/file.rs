@@ -52,6 +52,11 @@ pub struct FileSource {
 enum Work {
     Closed(Pool<Block>, Producer<Item>),
     Open(Box<FileFeed>),
+    /// The file is over; the station gives the blocks back, and must not be the one to free them.
+    Decoded {
+        _pool: Pool<Block>,
+        items: Producer<Item>,
+    },
     Over,
 }
 
@@ -100,9 +105,11 @@ impl FileSource {
             }
             Progress::Ended => self.state.publish(FileState::Finished),
             Progress::Failed(error) => self.state.publish(FileState::Broken(error)),
-            Progress::Abandoned => {}
+            Progress::Abandoned => return Step::Done,
         }
-        Step::Done
+        let (pool, items) = feed.close();
+        self.work = Work::Decoded { _pool: pool, items };
+        Step::Later
     }
 }
 
@@ -111,6 +118,11 @@ impl Job for FileSource {
         match core::mem::replace(&mut self.work, Work::Over) {
             Work::Closed(pool, items) => self.open(pool, items),
             Work::Open(feed) => self.decode(feed),
+            Work::Decoded { items, .. } if items.is_abandoned() => Step::Done,
+            decoded @ Work::Decoded { .. } => {
+                self.work = decoded;
+                Step::Later
+            }
             Work::Over => Step::Done,
         }
     }
