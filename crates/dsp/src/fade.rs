@@ -92,7 +92,7 @@ impl Crossfade {
     pub fn fade_in(samples: &mut [f32], channels: usize) {
         let frames = samples.len() / channels;
         for (index, frame) in samples.chunks_exact_mut(channels).enumerate() {
-            let gain = raised_cosine(index, frames);
+            let gain = raised_cosine(index as u64, frames as u64);
             frame.iter_mut().for_each(|sample| *sample *= gain);
         }
     }
@@ -107,7 +107,7 @@ impl Crossfade {
     pub fn fade_out(samples: &mut [f32], channels: usize) {
         let frames = samples.len() / channels;
         for (index, frame) in samples.chunks_exact_mut(channels).enumerate() {
-            let gain = raised_cosine(frames - 1 - index, frames);
+            let gain = raised_cosine((frames - 1 - index) as u64, frames as u64);
             frame.iter_mut().for_each(|sample| *sample *= gain);
         }
     }
@@ -126,7 +126,7 @@ impl Crossfade {
 }
 
 /// The gain of frame `index` of a fade-in over `frames`.
-fn raised_cosine(index: usize, frames: usize) -> f32 {
+pub(crate) fn raised_cosine(index: u64, frames: u64) -> f32 {
     let way = (index as f64 + 0.5) / frames as f64;
     (0.5 - 0.5 * (PI * way).cos()) as f32
 }
@@ -138,6 +138,16 @@ fn raised_cosine(index: usize, frames: usize) -> f32 {
 pub fn scale(samples: &mut [f32], factor: f32) {
     for sample in samples {
         *sample *= factor;
+    }
+}
+
+/// Adds `voice`, multiplied by `factor`, to what is in `samples`, as far as both go.
+///
+/// # Real-time
+/// Does not allocate.
+pub fn add(voice: &[f32], factor: f32, samples: &mut [f32]) {
+    for (sample, voice) in samples.iter_mut().zip(voice) {
+        *sample += *voice * factor;
     }
 }
 

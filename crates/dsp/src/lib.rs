@@ -12,12 +12,14 @@ pub mod convert;
 mod fade;
 mod level;
 pub mod meter;
+mod ramp;
 mod remix;
 mod resample;
 pub mod silence;
 mod simd;
 
-pub use fade::{Crossfade, scale};
+pub use fade::{Crossfade, add, scale};
 pub use level::Level;
+pub use ramp::Ramp;
 pub use remix::remix;
 pub use resample::{Progress, Resampler};

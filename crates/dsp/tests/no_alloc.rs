@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use aulos_core::{ChannelLayout, Frames, Ppm, SampleFormat, SampleRate};
 use aulos_dsp::meter;
-use aulos_dsp::{Crossfade, Level, Resampler, convert, remix};
+use aulos_dsp::{Crossfade, Level, Ramp, Resampler, add, convert, remix};
 
 struct Counting;
 
@@ -57,6 +57,10 @@ fn nothing_allocates_after_construction() {
         let mut fade = Crossfade::equal_power(Frames(500));
         fade.mix(&input, &mut output[..2 * 960], 2);
         Crossfade::fade_out(&mut output, 2);
+        let mut ramp = Ramp::at(1.0);
+        ramp.go_to(0.5, Frames(100));
+        ramp.apply(&mut output, 2);
+        add(&input, 0.5, &mut output);
         level.update(&input);
         assert!(level.rms(1).get() < 0.0);
     }
