@@ -22,7 +22,7 @@ use aulos_core::Db;
 
 pub use aulos_engine::loudness::Loudness;
 
-use crate::config::Station;
+use crate::config::{SourceConfig, Station};
 
 /// One connection of a client, never used twice in the life of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -157,6 +157,41 @@ pub enum Cause {
     Nameless,
 }
 
+/// Something that is to be said over a station's programme.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Announcement {
+    /// A number that is never used twice in the life of a server.
+    pub id: u64,
+    /// A file that ends.
+    pub source: SourceConfig,
+    /// What the programme is lowered by while it is heard.
+    pub duck: Db,
+}
+
+/// What happens to an announcement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Announced {
+    /// The programme goes down for it.
+    Began,
+    /// It is over, and why.
+    Ended(Outcome),
+}
+
+/// Why an announcement is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It has been heard to its end.
+    Played,
+    /// Somebody ended it.
+    Cancelled,
+    /// It was longer than an announcement may be.
+    TooLong,
+    /// Its station has been changed or removed.
+    StationGone,
+    /// It cannot be heard, and why.
+    Failed(String),
+}
+
 /// The queue was full; the command comes back and is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full(pub Command);
@@ -206,6 +241,23 @@ pub trait House: Send + Sync {
 
     /// Ends a station. Whoever plays it has been given another one before.
     fn remove_station(&self, number: usize);
+
+    /// Lets an announcement wait for its turn over a station's programme, without waiting.
+    ///
+    /// # Errors
+    /// Why it cannot, for people to read.
+    fn announce(&self, _station: usize, _announcement: &Announcement) -> Result<(), String> {
+        Err("nothing is announced here".to_owned())
+    }
+
+    /// Ends an announcement, whether it is heard or waits.
+    fn cancel_announcement(&self, _station: usize, _id: u64) {}
+
+    /// What has happened to announcements since the last time, each with its number; called some
+    /// ten times a second.
+    fn announced(&self) -> Vec<(u64, Announced)> {
+        Vec::new()
+    }
 
     /// Frees what has ended; called some ten times a second.
     fn tidy(&self) {}

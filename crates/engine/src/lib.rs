@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Source -> Input -+
-//!  Source -> Input -+-> Switch -> level -> Encoder -> ring per reactor -> Log -> cursors
+//!  Source -> Input -+-> Switch -> Booth -> level -> Encoder -> ring per reactor -> Log -> cursors
 //!           (Gauge)     (one Station, one clock; a Gauge)
 //! ```
 //!
@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod announce;
 pub mod encode;
 pub mod fanout;
 pub mod generate;

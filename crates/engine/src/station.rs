@@ -1,4 +1,5 @@
-//! One running stream: inputs -> switch -> meters -> encoder -> fan-out, on one clock.
+//! One running stream: inputs -> switch -> announcements -> meters -> encoder -> fan-out, on one
+//! clock.
 //!
 //! The station's media time is the only truth: it advances by exactly the frames that went out, and
 //! a chunk's timestamp is that count put through the timeline. A late source is filled with
@@ -13,6 +14,7 @@ use aulos_dsp::{Crossfade, Level};
 use aulos_rt::ring::Producer;
 use aulos_rt::{Pool, Publisher, Reader};
 
+use crate::announce::{self, Booth, Desk};
 use crate::encode::Encoder;
 use crate::fanout::Stamped;
 use crate::input::{Input, RESERVE};
@@ -55,6 +57,7 @@ pub struct Station {
     level: Level,
     gauge: Gauge,
     resets: Option<Reader<u64>>,
+    booth: Option<Booth>,
     encoder: Box<dyn Encoder>,
     pool: Pool<Vec<u8>>,
     outputs: Vec<Producer<Stamped>>,
@@ -102,6 +105,7 @@ impl Station {
             level: Level::new(spec.rate, spec.layout.channels()),
             gauge: Gauge::new(spec.rate, spec.layout, History::Histogram),
             resets: None,
+            booth: None,
             encoder,
             pool,
             outputs,
@@ -117,6 +121,14 @@ impl Station {
         let (publisher, reader) = aulos_rt::latest(0);
         self.resets = Some(reader);
         publisher
+    }
+
+    /// The desk at which announcements for this station are handed in.
+    #[must_use]
+    pub fn desk(&mut self) -> Desk {
+        let (desk, booth) = announce::desk(self.rate, self.layout, self.config.quantum);
+        self.booth = Some(booth);
+        desk
     }
 
     /// Renders every chunk that is due at `now`.
@@ -174,6 +186,9 @@ impl Station {
         self.mix_outgoing(now);
         self.status.silent_frames += (quantum.as_usize() - filled) as u64;
         self.keep_fresh(now, quantum);
+        if let Some(booth) = &mut self.booth {
+            booth.mix(now, self.block.samples_mut(), self.layout.channels());
+        }
         self.level.update(self.block.samples());
         self.gauge.hear(self.block.samples());
     }

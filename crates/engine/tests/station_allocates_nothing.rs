@@ -13,6 +13,7 @@ use std::cell::Cell;
 use aulos_core::{
     Block, ChannelLayout, Codec, Frames, HEADROOM, Instant, SampleRate, SampleSpec, Span,
 };
+use aulos_engine::announce::{self, DEFAULT_DUCK, Event};
 use aulos_engine::encode::make;
 use aulos_engine::fanout::{Cursor, Log, Stamped};
 use aulos_engine::generate::Demo;
@@ -243,4 +244,41 @@ fn chunks_of_flac() {
 #[test]
 fn chunks_of_opus() {
     assert_eq!(calls_in_a_minute(Codec::Opus), (0, 0));
+}
+
+#[test]
+fn announcements_of_any_rate() {
+    let mut world = World::new(Codec::Pcm);
+    let mut desk = world.station.desk();
+    (0..2_000).for_each(|step| world.step(step));
+    let (mut calls, mut played, mut kept) = ((0, 0), 0, Vec::new());
+    for step in 2_000..8_000 {
+        if step % 500 == 0 {
+            // Half a second in another rate and layout, and one that is cancelled.
+            for (id, hz) in [(step, 44_100), (step + 1, 22_050)] {
+                let rate = SampleRate::new(hz).expect("a rate");
+                let (mut voice, _) = Sender::new(rate, ChannelLayout::MONO);
+                let (items, consumer) = ring(128);
+                voice.items = items;
+                (0..50).for_each(|_| voice.send(world.now));
+                drop(voice.items.push(Item::End));
+                // Blocks go back to their pool: whoever decodes keeps it.
+                kept.push(voice.pool);
+                let source = Box::new(RingSource::new(consumer, Pacing::OnDemand));
+                desk.announce(id, source, DEFAULT_DUCK).expect("room");
+            }
+        }
+        if step % 500 == 120 {
+            desk.cancel(step - 119);
+        }
+        desk.handle_timeout(world.now);
+        while let Some(event) = desk.poll_event() {
+            played += u64::from(matches!(event, Event::Ended(_, announce::Cause::Played)));
+        }
+        let before = CALLS.get();
+        world.step(step);
+        let after = CALLS.get();
+        calls = (calls.0 + after.0 - before.0, calls.1 + after.1 - before.1);
+    }
+    assert_eq!((played, calls), (12, (0, 0)));
 }

@@ -3,6 +3,7 @@
 //! This is the only place that knows every crate. It makes the threads, opens the sources, wires
 //! stations to reactors, and gives the control plane the small view of [`crate::house`].
 
+mod announcements;
 mod sources;
 mod stations;
 mod view;
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use aulos_core::Span;
 use aulos_io::reactor::{self, Context, EventSink};
-use aulos_io::{CodecPool, Place, Workers};
+use aulos_io::{CodecPool, Place, SystemClock, Workers};
 use aulos_proto::snap::wire::ServerSettings;
 use aulos_rt::{Publisher, Reader};
 use tokio::sync::mpsc::Sender;
@@ -21,8 +22,10 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use crate::config::{Resolved, Station};
 use crate::house::{
-    Command, Event, Full, Greeting, Hello, House, ListenSink, SessionId, Settings, StationStatus,
+    Announced, Announcement, Command, Event, Full, Greeting, Hello, House, ListenSink, SessionId,
+    Settings, StationStatus,
 };
+use announcements::Announcements;
 use sources::Watch;
 
 /// Everything that makes sound.
@@ -38,6 +41,8 @@ struct Inner {
     codecs: CodecPool,
     /// By number; none where a station was removed.
     stations: Vec<Option<Running>>,
+    /// What control has not heard yet of announcements whose station is gone.
+    announced: Vec<(u64, Announced)>,
 }
 
 /// A station as the control plane sees it.
@@ -48,6 +53,7 @@ struct Running {
     sources: Vec<Watch>,
     /// How often its loudness has been measured anew, and where that is told.
     resets: (u64, Publisher<u64>),
+    announcements: Announcements,
     place: Place,
 }
 
@@ -69,6 +75,7 @@ impl Audio {
             workers: Workers::start(threads)?,
             codecs: CodecPool::start(threads)?,
             stations: Vec::new(),
+            announced: Vec::new(),
         };
         for station in &config.stations {
             stations::start(station, &mut inner)?;
@@ -144,10 +151,37 @@ impl House for Audio {
     fn remove_station(&self, number: usize) {
         self.with(|inner| {
             if let Some(running) = inner.stations.get_mut(number).and_then(Option::take) {
-                inner.workers.remove(running.place);
+                stations::end(running, inner);
                 inner.context.remove_station(number);
             }
         });
+    }
+
+    fn announce(&self, station: usize, announcement: &Announcement) -> Result<(), String> {
+        self.with(|inner| {
+            let running = inner.stations.get_mut(station).and_then(Option::as_mut);
+            let running = running.ok_or_else(|| "the station is gone".to_owned())?;
+            running.announcements.add(announcement, &mut inner.codecs)
+        })
+    }
+
+    fn cancel_announcement(&self, station: usize, id: u64) {
+        self.with(|inner| {
+            if let Some(running) = inner.stations.get_mut(station).and_then(Option::as_mut) {
+                running.announcements.cancel(id);
+            }
+        });
+    }
+
+    fn announced(&self) -> Vec<(u64, Announced)> {
+        self.with(|inner| {
+            let now = SystemClock::now();
+            let mut all = std::mem::take(&mut inner.announced);
+            for running in inner.stations.iter_mut().flatten() {
+                running.announcements.look(now, &mut all);
+            }
+            all
+        })
     }
 
     fn tidy(&self) {

@@ -12,6 +12,7 @@ use aulos_proto::snap;
 use aulos_rt::Pool;
 use aulos_rt::ring::{Consumer, Producer, ring};
 
+use super::announcements::Announcements;
 use super::{Inner, Running, sources};
 use crate::config::Station;
 
@@ -30,9 +31,15 @@ pub(super) fn start(config: &Station, inner: &mut Inner) -> io::Result<usize> {
 pub(super) fn replace(number: usize, config: &Station, inner: &mut Inner) -> io::Result<()> {
     let running = run(config, Some(number), inner)?;
     if let Some(old) = inner.stations.get_mut(number).and_then(|slot| slot.replace(running)) {
-        inner.workers.remove(old.place);
+        end(old, inner);
     }
     Ok(())
+}
+
+/// Lets a station end that nobody is to hear any more.
+pub(super) fn end(old: Running, inner: &mut Inner) {
+    inner.workers.remove(old.place);
+    inner.announced.extend(old.announcements.abandon());
 }
 
 /// Opens the sources, makes the station, tells the reactors of it, and lets a worker run it.
@@ -75,8 +82,10 @@ fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result
     };
     let mut station = station::Station::new(wishes, now, inputs, encoder, pool, outputs, published);
     let resets = (0, station.loudness_resets());
+    let announcements = Announcements::new(station.desk());
     let place = inner.workers.add(station);
-    Ok(Running { name: config.name.clone(), status, sources: watches, resets, place })
+    let name = config.name.clone();
+    Ok(Running { name, status, sources: watches, resets, announcements, place })
 }
 
 /// Buffers for every chunk that a log or a ring can hold, and for those that are being written.

@@ -32,7 +32,7 @@ pub use resolve::{
     Switch,
 };
 pub use source::{PipeMode, SourceConfig};
-pub use stream::{StreamUri, StreamUriError};
+pub use stream::{AnnouncementUri, StreamUri, StreamUriError, announcement};
 
 use problem::Problems;
 use tree::{Entry, Node, Value};

@@ -11,6 +11,7 @@ use super::limits::SILENCE_S;
 use super::model::{SilenceConfig, SourceEntry, StationConfig};
 use super::problem::{At, Problems};
 use super::resolve::{self, Station};
+use super::source::SourceConfig;
 
 /// A stream's address, taken apart.
 #[derive(Clone, Debug, PartialEq)]
@@ -172,12 +173,42 @@ impl StreamUri {
         if problems.is_empty() {
             return Ok(station);
         }
-        let all = problems.into_sorted().into_iter().map(|problem| match problem.hint {
-            Some(hint) => format!("{} ({hint})", problem.message),
-            None => problem.message,
-        });
-        Err(StreamUriError::Station(all.collect::<Vec<_>>().join("; ")))
+        Err(StreamUriError::Station(in_one_line(problems)))
     }
+}
+
+/// A sound that is said over a programme: its address, and what that means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AnnouncementUri {
+    /// As it was given.
+    pub uri: Uri,
+    /// A file that ends.
+    pub config: SourceConfig,
+}
+
+/// Reads the address of an announcement.
+///
+/// # Errors
+/// What is wrong with it, for people to read.
+pub fn announcement(text: &str) -> Result<AnnouncementUri, String> {
+    let problems = Problems::default();
+    let parsed = super::source::parse(&At::default_value(text.to_owned()), &problems);
+    match (parsed, text.parse()) {
+        (Some((config, _)), Ok(uri)) if problems.is_empty() => match config {
+            SourceConfig::File { repeat: false, .. } => Ok(AnnouncementUri { uri, config }),
+            SourceConfig::File { .. } => Err("an announcement ends: without loop=true".to_owned()),
+            _ => Err("an announcement is a file: file:///path".to_owned()),
+        },
+        _ => Err(in_one_line(problems)),
+    }
+}
+
+fn in_one_line(problems: Problems) -> String {
+    let all = problems.into_sorted().into_iter().map(|problem| match problem.hint {
+        Some(hint) => format!("{} ({hint})", problem.message),
+        None => problem.message,
+    });
+    all.collect::<Vec<_>>().join("; ")
 }
 
 /// What clients get of a stream in this spec.

@@ -4,7 +4,7 @@ use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
 use super::rpc::{internal, no_method};
-use super::{State, house_methods, playing};
+use super::{State, announce, house_methods, playing};
 use crate::registry::{ClientShape, Effects, GroupShape, NotFound, Notice, volume_json};
 
 pub(super) type Answer = Result<Value, RpcError>;
@@ -22,7 +22,7 @@ pub(super) fn run(state: &mut State<'_>, method: &str, params: &Value) -> Answer
     (method.ok_or_else(no_method)?.run)(state, params)
 }
 
-const METHODS: [Method; 29] = [
+const METHODS: [Method; 31] = [
     Method {
         name: "Server.GetStatus",
         description: "groups, clients, streams and the server itself",
@@ -236,6 +236,16 @@ const METHODS: [Method; 29] = [
         name: "Aulos.DeletePreset",
         description: "forget an arrangement",
         run: house_methods::delete_preset,
+    },
+    Method {
+        name: "Aulos.Announce",
+        description: "say something over a station's programme",
+        run: announce::announce,
+    },
+    Method {
+        name: "Aulos.CancelAnnouncement",
+        description: "end an announcement, or all of a station",
+        run: announce::cancel,
     },
 ];
 

@@ -5,6 +5,7 @@
 //! in the same order; the rejected alternative, an actor with a queue, gives the same order and
 //! makes each request wait for two hops. The audio does not know of this lock.
 
+mod announce;
 mod art;
 mod greetings;
 mod house_methods;
@@ -37,6 +38,7 @@ use crate::config::Resolved;
 use crate::house::{Event, House, StationStatus};
 use crate::registry::store::{self, Saved};
 use crate::registry::{Effects, Notice, Registry, StationInfo, Wall};
+use announce::Announcements;
 use art::Art;
 use greetings::Greetings;
 use outbox::Outbox;
@@ -77,6 +79,7 @@ struct Inner {
     /// By the house's number; none where a station was removed.
     slots: Vec<Option<Slot>>,
     art: Art,
+    announcements: Announcements,
     /// What the stations were when anybody was last told, without what always changes.
     shown: Vec<StationStatus>,
     /// Somebody new has come, and controllers have not been told yet. A house that starts gets a
@@ -197,6 +200,7 @@ impl Control {
             shown: vec![StationStatus::default(); resolved.stations.len()],
             slots: slots.collect(),
             art: Art::default(),
+            announcements: Announcements::default(),
             update: false,
             unsaved: None,
         };
@@ -288,6 +292,7 @@ impl Control {
         greetings.refresh(registry, &*self.house);
         self.house.tidy();
         self.tell_update(&mut inner);
+        self.tell_announcements(&mut inner);
         for number in 0..inner.slots.len() {
             self.look_at(&mut inner, number);
         }
@@ -427,7 +432,8 @@ impl Control {
         let stations = inner.slots().map(|(number, slot)| {
             let groups = groups.remove(slot.station.name.as_str()).unwrap_or_default();
             let clients = shape::Clients::new(&inner.registry, groups);
-            shape::station(slot, &self.house.status(number), clients)
+            let announcements = inner.announcements.of(number);
+            shape::station(slot, &self.house.status(number), announcements, clients)
         });
         let counters = self.counters.list().into_iter().chain(self.house.counters());
         let head = json!({

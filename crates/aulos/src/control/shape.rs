@@ -176,6 +176,7 @@ pub(super) fn groups_by_station(registry: &Registry) -> HashMap<&str, Vec<&Group
 pub(super) fn station<'a>(
     slot: &Slot,
     status: &StationStatus,
+    announcements: Value,
     clients: Clients<'a>,
 ) -> StationShape<'a> {
     let station = &slot.station;
@@ -212,6 +213,7 @@ pub(super) fn station<'a>(
         "listeners": status.listeners,
         "added": slot.added.is_some(),
         "playing": slot.properties.get("metadata"),
+        "announcements": announcements,
     });
     StationShape { head, clients }
 }

@@ -82,7 +82,7 @@ impl Control {
             Err(error) => return refuse(error.to_string()),
         };
         let resolved = self.resolved();
-        if let Some(why) = refusal(&stream, &resolved.streams) {
+        if let Some(why) = refusal(&stream.uri, &resolved.streams) {
             return refuse(why);
         }
         if inner.slot(&stream.name).is_some() {
@@ -128,9 +128,9 @@ impl Control {
     }
 }
 
-/// Why a remote call cannot add this.
-fn refusal(stream: &StreamUri, allowed: &Streams) -> Option<String> {
-    let scheme = &stream.uri.scheme;
+/// Why a remote call cannot have this opened.
+pub(super) fn refusal(uri: &Uri, allowed: &Streams) -> Option<String> {
+    let scheme = &uri.scheme;
     if !allowed.schemes.contains(scheme) {
         return Some(format!(
             "`{scheme}:` cannot be added by a call; it can be {}",
@@ -138,11 +138,8 @@ fn refusal(stream: &StreamUri, allowed: &Streams) -> Option<String> {
         ));
     }
     let is_path = matches!(scheme.as_str(), "pipe" | "file");
-    (is_path && !is_below(Path::new(&stream.uri.path), &allowed.roots)).then(|| {
-        format!(
-            "{} does not lie in one of the folders that `roots` of [streams] names",
-            stream.uri.path
-        )
+    (is_path && !is_below(Path::new(&uri.path), &allowed.roots)).then(|| {
+        format!("{} does not lie in one of the folders that `roots` of [streams] names", uri.path)
     })
 }
 

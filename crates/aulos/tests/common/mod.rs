@@ -148,26 +148,9 @@ impl Server {
         let (events, receiver) = mpsc::channel(EVENT_QUEUE);
         let audio =
             Audio { house: house.clone(), listen: sink.clone(), events: receiver, stream: None };
-        let (stop, stopped) = oneshot::channel::<()>();
         let (control, http) = (bound.control_address, bound.http_address);
         let state_dir = resolved.state_dir.clone();
-        let next = Arc::new(Mutex::new(Ok(resolved.clone())));
-        let (hangup, hangups) = mpsc::channel(1);
-        let read = Arc::clone(&next);
-        let outside = Outside {
-            reread: Box::new(move || read.lock().unwrap().clone()),
-            hangups,
-            supervisor: Supervisor::default(),
-        };
-        let thread = std::thread::spawn(move || {
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let stop = async {
-                stopped.await.ok();
-            };
-            runtime.block_on(server::run(Arc::new(resolved), bound, audio, outside, stop)).unwrap();
-        });
-        let (stop, thread) = (Some(stop), Some(thread));
+        let Running { next, hangup, stop, thread } = run(resolved, bound, audio);
         Self { house, sink, control, http, state_dir, events, next, hangup, stop, thread }
     }
 
@@ -210,6 +193,126 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// A control plane in a thread of its own.
+struct Running {
+    next: Arc<Mutex<Result<Resolved, String>>>,
+    hangup: mpsc::Sender<()>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn run(resolved: Resolved, bound: server::Bound, audio: Audio) -> Running {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let next = Arc::new(Mutex::new(Ok(resolved.clone())));
+    let (hangup, hangups) = mpsc::channel(1);
+    let read = Arc::clone(&next);
+    let outside = Outside {
+        reread: Box::new(move || read.lock().unwrap().clone()),
+        hangups,
+        supervisor: Supervisor::default(),
+    };
+    let thread = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let stop = async {
+            stopped.await.ok();
+        };
+        runtime.block_on(server::run(Arc::new(resolved), bound, audio, outside, stop)).unwrap();
+    });
+    Running { next, hangup, stop: Some(stop), thread: Some(thread) }
+}
+
+/// A server that plays: the whole house in this process.
+pub struct Playing {
+    pub control: SocketAddr,
+    pub http: SocketAddr,
+    pub stream: SocketAddr,
+    audio: Arc<aulos::audio::Audio>,
+    control_plane: Running,
+}
+
+impl Playing {
+    pub fn start(resolved: Resolved) -> Self {
+        let bound = server::bind(&resolved.listen).unwrap();
+        server::make_state_dir(&resolved.state_dir).unwrap();
+        let (events, receiver) = mpsc::channel(EVENT_QUEUE);
+        let (listener, stream) = server::bind_one("stream", &resolved.listen.stream).unwrap();
+        let audio = aulos::audio::Audio::start(&resolved, listener, events).unwrap();
+        let audio = Arc::new(audio);
+        let (control, http) = (bound.control_address, bound.http_address);
+        let parts = Audio {
+            house: audio.clone(),
+            listen: audio.clone(),
+            events: receiver,
+            stream: Some(stream),
+        };
+        let control_plane = run(resolved, bound, parts);
+        Self { control, http, stream, audio, control_plane }
+    }
+
+    pub fn controller(&self) -> Controller {
+        Controller::connect(self.control)
+    }
+
+    /// What the control plane runs from now on, once it is told to reload.
+    pub fn next(&self, resolved: Resolved) {
+        *self.control_plane.next.lock().unwrap() = Ok(resolved);
+    }
+
+    /// Listens to a station of pcm as a browser does; 16 bit samples.
+    pub fn listen(&self, station: &str) -> Listening {
+        let mut socket = TcpStream::connect(self.http).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(socket, "GET /listen/{station} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut head = Vec::new();
+        // The head of the answer, and that of the WAVE file behind it.
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            socket.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        assert!(head.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&head));
+        socket.read_exact(&mut [0; 44]).unwrap();
+        Listening(socket)
+    }
+}
+
+impl Drop for Playing {
+    fn drop(&mut self) {
+        drop(self.control_plane.stop.take());
+        if let Some(thread) = self.control_plane.thread.take() {
+            thread.join().unwrap();
+        }
+        self.audio.stop();
+    }
+}
+
+/// The sound of a station, as it goes out.
+pub struct Listening(TcpStream);
+
+impl Listening {
+    /// The next samples, of full scale.
+    pub fn samples(&mut self, count: usize) -> Vec<f32> {
+        let mut bytes = vec![0; 2 * count];
+        self.0.read_exact(&mut bytes).unwrap();
+        let samples = bytes.as_chunks::<2>().0.iter();
+        samples.map(|two| f32::from(i16::from_le_bytes(*two)) / 32_768.0).collect()
+    }
+}
+
+/// A mono WAVE file of 16 bits at 48 kHz.
+pub fn wave(samples: &[i16]) -> Vec<u8> {
+    let size = u32::try_from(2 * samples.len()).unwrap();
+    let mut bytes = b"RIFF".to_vec();
+    bytes.extend((36 + size).to_le_bytes());
+    bytes.extend(b"WAVEfmt \x10\0\0\0\x01\0\x01\0");
+    bytes.extend(48_000u32.to_le_bytes());
+    bytes.extend(96_000u32.to_le_bytes());
+    bytes.extend(b"\x02\0\x10\0data");
+    bytes.extend(size.to_le_bytes());
+    bytes.extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
+    bytes
 }
 
 pub fn hello(session: u64, id: &str) -> Event {

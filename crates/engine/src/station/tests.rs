@@ -1,5 +1,7 @@
 //! A station in virtual time: what goes out, frame by frame.
 
+mod announce;
+
 use aulos_core::{Codec, Db, Lufs, SampleFormat, SampleSpec};
 use aulos_dsp::Resampler;
 use aulos_rt::ring::{Consumer, ring};

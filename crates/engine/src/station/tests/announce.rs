@@ -1,0 +1,220 @@
+//! Announcements over a programme: the envelope and the mix, sample by sample.
+
+use std::f64::consts::PI;
+
+use super::*;
+use crate::announce::{Cause, DEFAULT_DUCK, DUCK, Desk, Event, Full, LEAVE, MAX_LENGTH, MAX_QUEUE};
+use crate::announce::{MAX_STALL, MAX_WAIT};
+
+/// A voice of one value, so many frames of it, at this rate; `None` stalls for ever behind them.
+struct Voice {
+    value: f32,
+    frames: u64,
+    rate: u32,
+    ends: bool,
+}
+
+impl Source for Voice {
+    fn pull(&mut self, _now: Instant, into: &mut Block) -> Pulled {
+        if self.frames == 0 {
+            return if self.ends { Pulled::Ended } else { Pulled::Pending };
+        }
+        into.reset(SampleRate::new(self.rate).unwrap(), ChannelLayout::MONO);
+        let count = self.frames.min(480);
+        into.resize(Frames(count));
+        into.samples_mut().fill(self.value);
+        self.frames -= count;
+        Pulled::Block
+    }
+    fn pacing(&self) -> Pacing {
+        Pacing::OnDemand
+    }
+}
+
+fn voice(value: f32, millis: u64) -> Box<dyn Source> {
+    Box::new(Voice { value, frames: millis * 48, rate: 48_000, ends: true })
+}
+
+/// A station that plays 0.5 for ever, and its twin to which nobody speaks.
+struct Room {
+    world: World,
+    desk: Desk,
+    events: Vec<Event>,
+}
+
+struct Steady;
+
+impl Source for Steady {
+    fn pull(&mut self, _now: Instant, into: &mut Block) -> Pulled {
+        into.reset(SampleRate::STUDIO, ChannelLayout::MONO);
+        into.resize(Frames(480));
+        into.samples_mut().fill(0.5);
+        Pulled::Block
+    }
+    fn pacing(&self) -> Pacing {
+        Pacing::OnDemand
+    }
+}
+
+impl Room {
+    fn new(programme: Box<dyn Source>) -> Self {
+        let mut world = World::new(vec![programme]);
+        let desk = world.station.desk();
+        world.run(100);
+        Self { world, desk, events: Vec::new() }
+    }
+
+    /// Runs for so long; control looks in every 100 ms.
+    fn run(&mut self, millis: u64) -> Vec<f32> {
+        let mut out = Vec::new();
+        for _ in 0..millis / 100 {
+            self.desk.handle_timeout(self.world.now);
+            self.events.extend(core::iter::from_fn(|| self.desk.poll_event()));
+            out.extend(self.world.run(100));
+        }
+        self.desk.handle_timeout(self.world.now);
+        self.events.extend(core::iter::from_fn(|| self.desk.poll_event()));
+        out
+    }
+}
+
+/// The gain of the programme so many frames after it began to go from one to another, by the
+/// formula and in another precision.
+fn envelope(from: f64, to: f64, frame: usize) -> f64 {
+    let way = ((frame as f64 + 0.5) / 9_600.0).min(1.0);
+    from + (to - from) * (0.5 - 0.5 * (PI * way).cos())
+}
+
+#[test]
+fn the_programme_goes_down_the_voice_is_heard_and_the_programme_comes_back() {
+    let mut room = Room::new(Box::new(Steady));
+    room.desk.announce(7, voice(0.8, 500), DEFAULT_DUCK).unwrap();
+    let out = room.run(2_000);
+    let duck = 10f64.powf(-15.0 / 20.0);
+    let (down, lag) = (9_600, latency());
+    // The voice has half a second and what its resampler is late by, which is silence.
+    let (said, up) = (down + lag, down + lag + 24_000);
+    for (frame, sample) in out.iter().enumerate() {
+        let expected = match frame {
+            _ if frame < down => 0.5 * envelope(1.0, duck, frame),
+            _ if frame < said => 0.5 * duck,
+            _ if frame < up => 0.5 * duck + 0.8 * (1.0 - duck),
+            _ if frame < up + 9_600 => 0.5 * envelope(duck, 1.0, frame - up),
+            _ => 0.5,
+        };
+        assert!((f64::from(*sample) - expected).abs() < 1e-6, "{frame}: {sample}, {expected}");
+    }
+    assert_eq!(room.events, [Event::Began(7), Event::Ended(7, Cause::Played)]);
+    assert_eq!(room.desk.ids().count(), 0);
+}
+
+#[test]
+fn before_and_after_the_programme_is_what_it_would_have_been_bit_by_bit() {
+    let counter = || Box::new(Counter { next: 0, base: 0 });
+    let (mut room, mut twin) = (Room::new(counter()), Room::new(counter()));
+    assert_eq!(room.run(500), twin.run(500));
+    // A bell of another rate.
+    let bell = Voice { value: 0.3, frames: 4_410, rate: 44_100, ends: true };
+    room.desk.announce(1, Box::new(bell), DEFAULT_DUCK).unwrap();
+    let (with, without) = (room.run(1_000), twin.run(1_000));
+    let differs = |at: &usize| with[*at].to_bits() != without[*at].to_bits();
+    let last = (0..with.len()).rev().find(differs).unwrap();
+    // 100 ms of bell and what its resampler is late by, with 200 ms on either side.
+    assert!((24_000..24_200).contains(&last), "{last}");
+    assert_eq!(room.run(1_000), twin.run(1_000));
+    assert_eq!(room.events, [Event::Began(1), Event::Ended(1, Cause::Played)]);
+}
+
+#[test]
+fn one_follows_the_other_without_the_programme_between_them() {
+    let mut room = Room::new(Box::new(Steady));
+    room.desk.announce(1, voice(0.0, 300), Db::new(-20.0)).unwrap();
+    room.desk.announce(2, voice(0.0, 300), Db::new(-40.0)).unwrap();
+    let out = room.run(2_000);
+    let between = &out[9_600..out.len() / 2];
+    let (low, high) = (0.5 * 0.01, 0.5 * 0.1);
+    let until = between.iter().position(|sample| *sample < low * 1.001).unwrap();
+    assert!(between[..until].iter().all(|sample| *sample < high * 1.001), "it came up");
+    let steps = out.windows(2).map(|pair| (pair[1] - pair[0]).abs());
+    assert!(steps.fold(0.0, f32::max) < 1e-4, "a click");
+    let ended = |id| Event::Ended(id, Cause::Played);
+    assert_eq!(room.events, [Event::Began(1), ended(1), Event::Began(2), ended(2)]);
+}
+
+#[test]
+fn the_sum_never_passes_full_scale() {
+    for duck in [0.0, -6.0, -15.0, -60.0, -1e9] {
+        let mut world = World::new(vec![Box::new(Voice {
+            value: 1.0,
+            frames: u64::MAX,
+            rate: 48_000,
+            ends: false,
+        })]);
+        let mut desk = world.station.desk();
+        desk.announce(1, voice(1.0, 400), Db::new(duck)).unwrap();
+        for _ in 0..15 {
+            desk.handle_timeout(world.now);
+            assert!(world.run(100).iter().all(|sample| *sample <= 1.0 + 1e-6), "{duck} dB");
+        }
+    }
+}
+
+#[test]
+fn who_is_cancelled_leaves_without_a_click_wherever_it_is() {
+    // While the programme goes down, while it speaks, beside another one, and in the queue.
+    for (id, after) in [(1, 100), (1, 500), (2, 500), (3, 100)] {
+        let mut room = Room::new(Box::new(Steady));
+        for id in 1..=3 {
+            room.desk.announce(id, voice(0.4, 600), DEFAULT_DUCK).unwrap();
+        }
+        let mut out = room.run(after);
+        room.desk.cancel(id);
+        room.desk.cancel(id);
+        out.extend(room.run(4_000));
+        let ended = |event: &&Event| matches!(event, Event::Ended(..));
+        let causes: Vec<_> = room.events.iter().filter(ended).copied().collect();
+        assert_eq!(causes.len(), 3, "{:?}", room.events);
+        assert!(causes.contains(&Event::Ended(id, Cause::Cancelled)), "{:?}", room.events);
+        assert_eq!(out.last().unwrap().to_bits(), 0.5f32.to_bits());
+        if id == 1 && after == 500 {
+            // From 0.4 to nothing in 50 ms; then the next one begins as it was made to.
+            let gone = room.world.station.rate.frames(LEAVE).as_usize();
+            let mut steps =
+                out[24_000..24_000 + gone].windows(2).map(|pair| (pair[1] - pair[0]).abs());
+            assert!(steps.all(|step| step < 1e-3), "a click");
+        }
+    }
+}
+
+#[test]
+fn what_gives_no_sound_ducks_nothing_and_what_stops_lets_go() {
+    let mut room = Room::new(Box::new(Steady));
+    let dumb = |frames| Box::new(Voice { value: 0.4, frames, rate: 48_000, ends: false });
+    room.desk.announce(1, dumb(0), DEFAULT_DUCK).unwrap();
+    room.desk.announce(2, voice(0.4, 100), DEFAULT_DUCK).unwrap();
+    let wait = u64::try_from(MAX_WAIT.as_millis()).unwrap();
+    assert!(room.run(wait).iter().all(|sample| sample.to_bits() == 0.5f32.to_bits()));
+    room.run(1_000);
+    let played = [Event::Began(2), Event::Ended(2, Cause::Played)];
+    assert_eq!(room.events[0], Event::Ended(1, Cause::NoSound));
+    assert_eq!(room.events[1..], played);
+    room.desk.announce(3, dumb(4_800), DEFAULT_DUCK).unwrap();
+    let stall = u64::try_from((MAX_STALL + DUCK + DUCK).as_millis()).unwrap();
+    let out = room.run(stall + 600);
+    assert_eq!(out.last().unwrap().to_bits(), 0.5f32.to_bits());
+    assert_eq!(room.events[3..], [Event::Began(3), Event::Ended(3, Cause::NoSound)]);
+}
+
+#[test]
+fn nothing_lasts_for_ever_and_no_queue_grows_without_bound() {
+    let mut room = Room::new(Box::new(Steady));
+    for id in 0..MAX_QUEUE as u64 {
+        room.desk.announce(id, voice(0.1, 10_000_000), DEFAULT_DUCK).unwrap();
+    }
+    assert_eq!(room.desk.announce(99, voice(0.1, 1), DEFAULT_DUCK), Err(Full));
+    room.run(300);
+    assert_eq!(room.desk.announce(99, voice(0.1, 1), DEFAULT_DUCK), Err(Full));
+    room.run(u64::try_from(MAX_LENGTH.as_millis()).unwrap() + 300);
+    assert_eq!(room.events[..2], [Event::Began(0), Event::Ended(0, Cause::TooLong)]);
+    assert!(room.desk.announce(99, voice(0.1, 1), DEFAULT_DUCK).is_ok());
+}
