@@ -15,6 +15,7 @@ pub mod meter;
 mod ramp;
 mod remix;
 mod resample;
+mod route;
 pub mod silence;
 mod simd;
 
@@ -23,3 +24,4 @@ pub use level::Level;
 pub use ramp::Ramp;
 pub use remix::remix;
 pub use resample::{Progress, Resampler};
+pub use route::route;

@@ -128,7 +128,7 @@ impl Input {
     /// Follows the source's clock; `due` is when the frames read so far were to be read, `elapsed`
     /// the time since the last call.
     pub fn follow(&mut self, due: Instant, elapsed: Span) {
-        if self.source.pacing() == Pacing::OnDemand {
+        if self.source.pacing() != Pacing::Live {
             return;
         }
         if self.full || self.ended {
@@ -322,7 +322,7 @@ impl Input {
 
     fn limit(&self) -> usize {
         match self.source.pacing() {
-            Pacing::Live => capacity(self.source_rate, self.buffer),
+            Pacing::Live | Pacing::House => capacity(self.source_rate, self.buffer),
             Pacing::OnDemand => self.source_rate.frames(ON_DEMAND_AHEAD).as_usize(),
         }
     }

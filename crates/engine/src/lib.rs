@@ -4,6 +4,7 @@
 //!  Source -> Input -+
 //!  Source -> Input -+-> Switch -> Booth -> level -> Encoder -> ring per reactor -> Log -> cursors
 //!           (Gauge)     (one Station, one clock; a Gauge)
+//!                         |-> Tap -> Patch -> another Station      |-> Rendition -> ...
 //! ```
 //!
 //! Nothing here reads a clock or touches a socket: `now` is an argument, and a test can run hours
@@ -17,6 +18,9 @@ pub mod fanout;
 pub mod generate;
 pub mod input;
 pub mod loudness;
+pub mod outlet;
+pub mod patch;
+pub mod rendition;
 pub mod servo;
 pub mod source;
 pub mod station;

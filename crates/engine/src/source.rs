@@ -41,6 +41,9 @@ pub enum Pacing {
     Live,
     /// We: it gives as much as it is asked for (files, generators).
     OnDemand,
+    /// Another station: it comes in real time as [`Live`](Self::Live) does, by our own clock, so
+    /// there is no drift to follow and its samples stay as they are.
+    House,
 }
 
 /// What travels through the ring between a reader (a reactor, the codec pool) and a station.

@@ -6,9 +6,7 @@
 //! silence, it never bends the clock. (Re-stamping from the wall clock at each late read is what
 //! makes clients of other servers stutter.)
 
-use aulos_core::{
-    Block, ChannelLayout, Chunk, Frames, HEADROOM, Instant, MediaTime, SampleRate, Span, Timeline,
-};
+use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span, Timeline};
 use aulos_dsp::meter::History;
 use aulos_dsp::{Crossfade, Level};
 use aulos_rt::ring::Producer;
@@ -19,14 +17,11 @@ use crate::encode::Encoder;
 use crate::fanout::Stamped;
 use crate::input::{Input, RESERVE};
 use crate::loudness::Gauge;
+use crate::outlet::{self, Outlets, Rack};
+use crate::rendition::{Rendition, WriteHeader};
 use crate::status::{InputState, StationStatus};
 use crate::switch::{Changed, Facts, Switch};
 use crate::{source, switch};
-
-/// Writes the wire header of a chunk right-aligned into its headroom: (headroom, moment of
-/// serialising, timestamp, payload length) -> bytes used. The engine knows no wire; whoever
-/// composes the house hands in the one that its sessions speak.
-pub type WriteHeader = fn(&mut [u8], Instant, Instant, usize) -> usize;
 
 /// The wishes of a station.
 #[derive(Clone, Copy, Debug)]
@@ -58,9 +53,8 @@ pub struct Station {
     gauge: Gauge,
     resets: Option<Reader<u64>>,
     booth: Option<Booth>,
-    encoder: Box<dyn Encoder>,
-    pool: Pool<Vec<u8>>,
-    outputs: Vec<Producer<Stamped>>,
+    main: Rendition,
+    rack: Option<Rack>,
     status: StationStatus,
     published: Publisher<StationStatus>,
 }
@@ -106,9 +100,8 @@ impl Station {
             gauge: Gauge::new(spec.rate, spec.layout, History::Histogram),
             resets: None,
             booth: None,
-            encoder,
-            pool,
-            outputs,
+            main: Rendition::new(encoder, pool, outputs, config.write_header),
+            rack: None,
             status: StationStatus::new(now),
             published,
         }
@@ -131,6 +124,14 @@ impl Station {
         desk
     }
 
+    /// The end from which taps and renditions are hung on this station while it runs.
+    #[must_use]
+    pub fn outlets(&mut self) -> Outlets {
+        let (outlets, rack) = outlet::outlets();
+        self.rack = Some(rack);
+        outlets
+    }
+
     /// Renders every chunk that is due at `now`.
     ///
     /// # Real-time
@@ -146,6 +147,9 @@ impl Station {
         if self.resets.as_mut().is_some_and(|resets| resets.read_new().is_some()) {
             self.gauge.reset();
             self.inputs.iter_mut().for_each(Input::reset_loudness);
+        }
+        if let Some(rack) = &mut self.rack {
+            rack.take_orders();
         }
         while now >= self.poll_timeout() {
             self.render(now);
@@ -186,6 +190,10 @@ impl Station {
         self.mix_outgoing(now);
         self.status.silent_frames += (quantum.as_usize() - filled) as u64;
         self.keep_fresh(now, quantum);
+        if let Some(rack) = &mut self.rack {
+            // What is said here is for those who are here: another station gets the programme.
+            rack.tap(now, &self.block, filled);
+        }
         if let Some(booth) = &mut self.booth {
             booth.mix(now, self.block.samples_mut(), self.layout.channels());
         }
@@ -268,7 +276,7 @@ impl Station {
                 input.follow(due, elapsed);
             } else if Some(index) == outgoing {
                 // It is still heard, and has been read.
-            } else if input.facts().pacing == source::Pacing::Live {
+            } else if input.facts().pacing != source::Pacing::OnDemand {
                 input.skip(now, quantum);
             }
         }
@@ -279,28 +287,11 @@ impl Station {
         let (pts, duration) = (self.next, self.config.quantum);
         self.next += duration;
         self.status.position = self.next;
-        let Some(mut bytes) = self.pool.take() else {
-            self.status.pool_exhausted += 1;
-            return;
-        };
-        bytes.clear();
-        bytes.resize(HEADROOM, 0);
-        if self.encoder.encode(&self.block, &mut bytes).is_err() {
-            self.status.encode_errors += 1;
-            return;
+        let times = (pts, timestamp);
+        self.main.send(&self.block, now, times, &mut self.status);
+        if let Some(rack) = &mut self.rack {
+            rack.send(&self.block, now, times, &mut self.status);
         }
-        let payload = bytes.len() - HEADROOM;
-        let header = (self.config.write_header)(&mut bytes[..HEADROOM], now, timestamp, payload);
-        let codec = self.encoder.codec();
-        let chunk = Chunk { pts, duration, codec, header, bytes: bytes.freeze() };
-        let stamped = Stamped { chunk, timestamp };
-        for output in &mut self.outputs {
-            if output.push(stamped.clone()).is_err() {
-                self.status.fanout_full += 1;
-            }
-        }
-        self.status.chunks += 1;
-        self.status.payload_bytes += payload as u64;
     }
 
     fn report(&mut self, now: Instant) {

@@ -206,14 +206,14 @@ impl Config {
 impl Facts {
     fn is_primed(&self, input_buffer: Span) -> bool {
         let wanted = match self.pacing {
-            Pacing::Live => input_buffer,
+            Pacing::Live | Pacing::House => input_buffer,
             Pacing::OnDemand => Span::from_nanos(1),
         };
         self.buffered >= wanted || self.full || (self.ended && self.buffered > Span::ZERO)
     }
 
     fn is_late(&self, now: Instant) -> bool {
-        self.pacing == Pacing::Live
+        self.pacing != Pacing::OnDemand
             && !self.ended
             && !self.full
             && self.last_arrival.is_none_or(|last| now.since(last) > self.timeout)

@@ -11,13 +11,17 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use aulos_core::{
-    Block, ChannelLayout, Codec, Frames, HEADROOM, Instant, SampleRate, SampleSpec, Span,
+    Block, ChannelLayout, ChannelMap, Codec, Frames, HEADROOM, Instant, SampleRate, SampleSpec,
+    Span,
 };
 use aulos_engine::announce::{self, DEFAULT_DUCK, Event};
 use aulos_engine::encode::make;
 use aulos_engine::fanout::{Cursor, Log, Stamped};
 use aulos_engine::generate::Demo;
 use aulos_engine::input::{self, Input};
+use aulos_engine::outlet::Tap;
+use aulos_engine::patch::patch;
+use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{BLOCK_SAMPLES, Item, Pacing, RingSource, Source};
 use aulos_engine::station::{Config, Station};
 use aulos_engine::status::StationStatus;
@@ -137,12 +141,18 @@ struct World {
 impl World {
     /// A sender in the station's own shape, one of another rate and layout, and the demo.
     fn new(codec: Codec) -> Self {
+        Self::before(codec, None)
+    }
+
+    /// The same behind another source.
+    fn before(codec: Codec, better: Option<Box<dyn Source>>) -> Self {
         let spec = SampleSpec::DEFAULT;
         let quantum = Frames(960);
         let now = Instant::ZERO + Span::from_secs(5);
         let (near, first) = Sender::new(spec.rate, spec.layout);
         let (far, second) = Sender::new(SampleRate::CD, ChannelLayout::MONO);
-        let sources = [first, second, Box::new(Demo::new(spec.rate, quantum))];
+        let own: [Box<dyn Source>; 3] = [first, second, Box::new(Demo::new(spec.rate, quantum))];
+        let sources = better.into_iter().chain(own);
         let input = |source| Input::new(source, spec.rate, spec.layout, input::Config::default());
         let (there, here): (Vec<_>, Vec<_>) = (0..2).map(|_| ring(64)).unzip();
         let (published, status) = aulos_rt::latest(StationStatus::new(now));
@@ -156,7 +166,7 @@ impl World {
         let mut station = Station::new(
             config,
             now,
-            sources.map(input).into(),
+            sources.map(input).collect(),
             make(codec, spec, quantum).expect("an encoder"),
             Pool::new(256, || Vec::with_capacity(HEADROOM + 4 * samples + 64)),
             there,
@@ -281,4 +291,44 @@ fn announcements_of_any_rate() {
         calls = (calls.0 + after.0 - before.0, calls.1 + after.1 - before.1);
     }
     assert_eq!((played, calls), (12, (0, 0)));
+}
+
+#[test]
+fn a_station_that_plays_another_and_renditions_that_come_and_go() {
+    let (mut patch, source) = patch();
+    let mut world = World::new(Codec::Flac);
+    let mut other = World::before(Codec::Pcm, Some(Box::new(source)));
+    let (spec, mut outlets) = (SampleSpec::DEFAULT, world.station.outlets());
+    let (mut calls, mut hung) = ((0, 0), None);
+    for step in 0..8_000 {
+        if step % 1_500 == 0 {
+            // As after a reload: another ring, while the old one still runs.
+            let block = || Block::with_capacity(spec.rate, spec.layout, BLOCK_SAMPLES);
+            let (pool, (items, consumer)) = (Pool::new(16, block), ring(17));
+            assert!(patch.plug(consumer, pool.clone()));
+            outlets.add(Tap::new(pool, items)).expect("room");
+        }
+        if step % 500 == 250 {
+            let (there, here) = ring(64);
+            let encoder = make(Codec::Flac, spec, Frames(960)).expect("an encoder");
+            let pool = Pool::new(256, || Vec::with_capacity(HEADROOM + 4 * 1_920 + 64));
+            let rendition = Rendition::new(encoder, pool, vec![there], |_, _, _, _| 26);
+            let rendition = rendition.routed(ChannelMap::Mono, Frames(960));
+            let old = hung.replace((outlets.add(rendition).expect("room"), Desk::new(here)));
+            assert!(old.is_none_or(|(number, _)| outlets.remove(number)));
+        }
+        let before = CALLS.get();
+        world.step(step);
+        other.step(step);
+        if let Some((_, desk)) = &mut hung {
+            desk.serve(step);
+        }
+        let after = CALLS.get();
+        if step >= 3_000 && step % 500 != 250 {
+            calls = (calls.0 + after.0 - before.0, calls.1 + after.1 - before.1);
+        }
+    }
+    assert_eq!(calls, (0, 0));
+    assert_eq!(other.status.read().active, Some(0));
+    assert!(hung.is_some_and(|(_, desk)| desk.read > 0));
 }

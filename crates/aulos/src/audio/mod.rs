@@ -4,6 +4,7 @@
 //! stations to reactors, and gives the control plane the small view of [`crate::house`].
 
 mod announcements;
+mod links;
 mod sources;
 mod stations;
 mod view;
@@ -13,6 +14,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aulos_core::Span;
+use aulos_engine::outlet::Outlets;
 use aulos_io::reactor::{self, Context, EventSink};
 use aulos_io::{CodecPool, Place, SystemClock, Workers};
 use aulos_proto::snap::wire::ServerSettings;
@@ -26,6 +28,7 @@ use crate::house::{
     Settings, StationStatus,
 };
 use announcements::Announcements;
+use links::Link;
 use sources::Watch;
 
 /// Everything that makes sound.
@@ -41,6 +44,10 @@ struct Inner {
     codecs: CodecPool,
     /// By number; none where a station was removed.
     stations: Vec<Option<Running>>,
+    /// Sources that are other stations.
+    links: Vec<Link>,
+    /// Counts every station that ever ran.
+    runs: u64,
     /// What control has not heard yet of announcements whose station is gone.
     announced: Vec<(u64, Announced)>,
 }
@@ -54,6 +61,9 @@ struct Running {
     /// How often its loudness has been measured anew, and where that is told.
     resets: (u64, Publisher<u64>),
     announcements: Announcements,
+    outlets: Outlets,
+    /// A number that no other station ever had.
+    run: u64,
     place: Place,
 }
 
@@ -75,11 +85,14 @@ impl Audio {
             workers: Workers::start(threads)?,
             codecs: CodecPool::start(threads)?,
             stations: Vec::new(),
+            links: Vec::new(),
+            runs: 0,
             announced: Vec::new(),
         };
         for station in &config.stations {
             stations::start(station, &mut inner)?;
         }
+        links::follow(&mut inner);
         inner.context.listen(listener)?;
         Ok(Self { inner: Mutex::new(inner) })
     }
@@ -141,11 +154,19 @@ impl House for Audio {
     }
 
     fn add_station(&self, station: &Station) -> io::Result<usize> {
-        self.with(|inner| stations::start(station, inner))
+        self.with(|inner| {
+            let number = stations::start(station, inner)?;
+            links::follow(inner);
+            Ok(number)
+        })
     }
 
     fn replace_station(&self, number: usize, station: &Station) -> io::Result<()> {
-        self.with(|inner| stations::replace(number, station, inner))
+        self.with(|inner| {
+            stations::replace(number, station, inner)?;
+            links::follow(inner);
+            Ok(())
+        })
     }
 
     fn remove_station(&self, number: usize) {
@@ -185,7 +206,11 @@ impl House for Audio {
     }
 
     fn tidy(&self) {
-        self.with(|inner| inner.workers.tidy());
+        self.with(|inner| {
+            inner.workers.tidy();
+            links::follow(inner);
+            inner.stations.iter_mut().flatten().for_each(|running| running.outlets.tidy());
+        });
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -4,6 +4,7 @@ use aulos_core::{Frames, Span};
 use aulos_dsp::silence;
 use aulos_engine::generate::{Demo, Tone};
 use aulos_engine::input::{self, Input};
+use aulos_engine::patch::patch;
 use aulos_engine::source::{Pacing, RingSource, Source};
 use aulos_io::decode::Options;
 use aulos_io::feed::{
@@ -13,12 +14,13 @@ use aulos_io::feed::{
 use aulos_rt::Reader;
 
 use super::Inner;
+use super::links::Link;
 use crate::config::{PipeMode, SourceConfig, Station};
 
 /// How the state of a source can be seen.
 #[derive(Debug)]
 pub(super) enum Watch {
-    /// It is made here and cannot fail.
+    /// It is made here, or by another station, and cannot fail.
     Generated,
     /// Bytes from outside.
     Feed(Reader<FeedState>),
@@ -72,6 +74,11 @@ fn make(config: &SourceConfig, quantum: Frames, inner: &mut Inner) -> (Box<dyn S
                 log_stderr: *log_stderr,
             };
             feed(inner, *spec, |feed| Box::new(Process::new(process, feed)))
+        }
+        SourceConfig::Station { name } => {
+            let (patch, source) = patch();
+            inner.links.push(Link::new(name, patch));
+            (Box::new(source), Watch::Generated)
         }
         SourceConfig::TcpServer { address, spec } => {
             feed(inner, *spec, |feed| Box::new(TcpServer::new(address.to_string(), feed)))

@@ -83,9 +83,12 @@ fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result
     let mut station = station::Station::new(wishes, now, inputs, encoder, pool, outputs, published);
     let resets = (0, station.loudness_resets());
     let announcements = Announcements::new(station.desk());
+    let outlets = station.outlets();
     let place = inner.workers.add(station);
     let name = config.name.clone();
-    Ok(Running { name, status, sources: watches, resets, announcements, place })
+    inner.runs += 1;
+    let run = inner.runs;
+    Ok(Running { name, status, sources: watches, resets, announcements, outlets, run, place })
 }
 
 /// Buffers for every chunk that a log or a ring can hold, and for those that are being written.

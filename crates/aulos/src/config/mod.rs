@@ -29,7 +29,7 @@ pub use model::{
 pub use problem::{At, ConfigError, Place, Problem};
 pub use resolve::{
     Clients, Endpoint, Http, Listen, Mdns, Plugin, Resolved, Silence, Source, Station, Streams,
-    Switch,
+    Switch, meta_loop,
 };
 pub use source::{PipeMode, SourceConfig};
 pub use stream::{AnnouncementUri, StreamUri, StreamUriError, announcement};
@@ -78,8 +78,12 @@ pub fn load(
 pub fn source(uri: &str) -> Result<SourceConfig, Vec<Problem>> {
     let problems = Problems::default();
     let parsed = source::parse(&At::default_value(uri.to_owned()), &problems);
-    match parsed {
-        Some((source, _)) if problems.is_empty() => Ok(source),
+    if let Some([SourceConfig::Station { .. }, ..]) = parsed.as_ref().map(|(all, _)| &all[..]) {
+        let hint = "give the source of that station";
+        problems.hint(Place::Default, "`meta:` plays other stations of one server", hint);
+    }
+    match parsed.map(|(mut sources, _)| (sources.pop(), problems.is_empty())) {
+        Some((Some(source), true)) => Ok(source),
         _ => Err(problems.into_sorted()),
     }
 }

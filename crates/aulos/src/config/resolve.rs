@@ -215,8 +215,60 @@ pub(super) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
             volume_cap: u8::try_from(config.clients.volume_cap).unwrap_or(100),
         },
         mdns: mdns(&config.mdns, problems),
-        stations: config.stations.iter().map(|config| station(config, problems)).collect(),
+        stations: stations(config, problems),
     }
+}
+
+fn stations(config: &Config, problems: &Problems) -> Vec<Station> {
+    let all: Vec<Station> =
+        config.stations.iter().map(|config| station(config, problems)).collect();
+    for (config, station) in config.stations.iter().zip(&all) {
+        for source in &station.sources {
+            let SourceConfig::Station { name } = &source.config else { continue };
+            let entry = config.sources.iter().find(|entry| entry.uri.value == source.uri);
+            let at = entry.map_or(config.at, |entry| entry.uri.at);
+            if all.iter().all(|other| other.name != *name) {
+                let names: Vec<&str> = all.iter().map(|other| other.name.as_str()).collect();
+                let hint = match did_you_mean(name, &names) {
+                    Some(meant) => format!("did you mean `{meant}`?"),
+                    None => "meta: plays other stations of this file".to_owned(),
+                };
+                problems.hint(at, format!("there is no station `{name}`"), hint);
+            } else if let Some(way) = meta_loop(&all, name, &station.name) {
+                let message = format!("`{}` plays itself: it plays {way}", station.name);
+                problems.hint(at, message, "take one of them out of the ring");
+            }
+        }
+    }
+    all
+}
+
+/// The way by which `from` comes to play `to`, if there is one: "`a`, which plays `b`".
+pub fn meta_loop<'a>(
+    stations: impl IntoIterator<Item = &'a Station>,
+    from: &str,
+    to: &str,
+) -> Option<String> {
+    let stations: Vec<&Station> = stations.into_iter().collect();
+    // Each station is looked at once, so this ends whatever the rings are.
+    let mut seen: Vec<&str> = vec![];
+    let mut ways = vec![(from, format!("`{from}`"))];
+    while let Some((name, way)) = ways.pop() {
+        if name == to {
+            return Some(way);
+        }
+        let Some(station) = stations.iter().find(|station| station.name == name) else { continue };
+        if seen.contains(&&*station.name) {
+            continue;
+        }
+        seen.push(&station.name);
+        for source in &station.sources {
+            if let SourceConfig::Station { name } = &source.config {
+                ways.push((name, format!("{way}, which plays `{name}`")));
+            }
+        }
+    }
+    None
 }
 
 fn listen(config: &ListenConfig, problems: &Problems) -> Listen {
@@ -430,23 +482,35 @@ fn sources(config: &StationConfig, problems: &Problems) -> Vec<Source> {
         problems.add(source.uri.at, format!("a station has at most {MAX_SOURCES} sources"));
     }
     let mut names: Vec<String> = Vec::new();
-    config
-        .sources
-        .iter()
-        .filter_map(|entry| {
-            let (config_of, from_uri) = source::parse(&entry.uri, problems)?;
-            let name = source_name(entry, from_uri, &config_of, &names, problems);
+    let mut all = Vec::new();
+    for entry in &config.sources {
+        let Some((configs, from_uri)) = source::parse(&entry.uri, problems) else { continue };
+        let several = configs.len() > 1;
+        for config_of in configs {
+            let name = match &config_of {
+                // Where one address stands for several stations, each has its own.
+                SourceConfig::Station { name } if several => {
+                    unique(At { value: name.clone(), at: entry.uri.at }, &names, problems)
+                }
+                _ => source_name(entry, from_uri.clone(), &config_of, &names, problems),
+            };
             names.push(name.clone());
-            Some(Source {
+            all.push(Source {
                 uri: entry.uri.value.clone(),
                 name,
                 config: config_of,
                 gain: Db::new(entry.gain_db),
                 timeout_ms: entry.timeout_ms.unwrap_or(config.switch.timeout_ms),
                 silence: silence(entry.silence.unwrap_or(config.silence)),
-            })
-        })
-        .collect()
+            });
+        }
+    }
+    if let (true, Some(last)) = (all.len() > MAX_SOURCES, config.sources.last())
+        && config.sources.len() <= MAX_SOURCES
+    {
+        problems.add(last.uri.at, format!("a station has at most {MAX_SOURCES} sources"));
+    }
+    all
 }
 
 /// The name that was given, or the scheme's with the first number that makes it unique.
@@ -459,19 +523,26 @@ fn source_name(
 ) -> String {
     let given = entry.name.clone().or_else(|| from_uri.map(|value| At { value, at: entry.uri.at }));
     if let Some(given) = given {
-        let name = check_name(&given, problems);
-        if used.contains(&name) {
-            let message = format!("two sources of one station are called `{name}`");
-            problems.hint(given.at, message, "give one of them another name");
-        }
-        return name;
+        return unique(given, used, problems);
     }
-    let scheme = config.scheme();
-    let mut name = scheme.to_owned();
+    let own = match config {
+        SourceConfig::Station { name } => name,
+        other => other.scheme(),
+    };
+    let mut name = own.to_owned();
     let mut number = 1;
     while used.contains(&name) {
         number += 1;
-        name = format!("{scheme}-{number}");
+        name = format!("{own}-{number}");
+    }
+    name
+}
+
+fn unique(given: At<String>, used: &[String], problems: &Problems) -> String {
+    let name = check_name(&given, problems);
+    if used.contains(&name) {
+        let message = format!("two sources of one station are called `{name}`");
+        problems.hint(given.at, message, "give one of them another name");
     }
     name
 }

@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use aulos_core::SampleSpec;
+use aulos_proto::uri::encode;
 
 use super::stream::StreamUri;
 
@@ -173,30 +174,29 @@ fn stations(ini: &Ini, out: &mut Converted) {
         stream.uri.path.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect()
     };
     let inside: Vec<String> = streams.iter().flat_map(members).collect();
-    for stream in &streams {
-        let silent = stream.codec.as_deref() == Some("null");
-        if inside.contains(&stream.name) {
-            if !silent {
-                out.note(&format!(
-                    "`{}` is a source of a station now, and no stream of its own",
-                    stream.name
-                ));
+    let is_silent = |stream: &StreamUri| stream.codec.as_deref() == Some("null");
+    // What is no stream there and is played by one stream only is a source of that one.
+    let is_part = |stream: &StreamUri| {
+        is_silent(stream) && inside.iter().filter(|name| **name == stream.name).count() == 1
+    };
+    for stream in streams.iter().filter(|stream| !is_part(stream)) {
+        if is_silent(stream) {
+            if !inside.contains(&stream.name) {
+                out.note(&format!("`{}`: the codec null sends nothing; left out", stream.name));
+                continue;
             }
-            continue;
-        }
-        if silent {
-            out.note(&format!("`{}`: the codec null sends nothing; left out", stream.name));
-            continue;
+            out.note(&format!("`{}` is a stream now: several others play it", stream.name));
         }
         let mut of = Vec::new();
         for name in members(stream) {
             match streams.iter().find(|other| other.name == name) {
-                Some(member) => of.push(member),
+                Some(member) if is_part(member) => of.push((member.source.clone(), Some(member))),
+                Some(_) => of.push((format!("meta:///{}", encode(&name)), None)),
                 None => out.note(&format!("`{}`: there is no stream `{name}`", stream.name)),
             }
         }
         if stream.uri.scheme != "meta" {
-            of.push(stream);
+            of.push((stream.source.clone(), Some(stream)));
         }
         station(ini, stream, &of, spec, out);
     }
@@ -205,12 +205,13 @@ fn stations(ini: &Ini, out: &mut Converted) {
 fn station(
     ini: &Ini,
     stream: &StreamUri,
-    sources: &[&StreamUri],
+    sources: &[(String, Option<&StreamUri>)],
     default: SampleSpec,
     out: &mut Converted,
 ) {
     let codec = stream.codec.as_deref().or_else(|| ini.get(&["stream.codec"])).unwrap_or("flac");
     let codec = codec.split(':').next().unwrap_or(codec);
+    let codec = if codec == "null" { "flac" } else { codec };
     let codec = if codec == "ogg" {
         out.note(&format!("`{}`: Vorbis is not sent; it is opus now", stream.name));
         "opus"
@@ -231,7 +232,7 @@ fn station(
     if let Some(buffer) = number("stream.buffer") {
         line(toml, "buffer_ms", &buffer.clamp(20, 60_000).to_string());
     }
-    let entries: Vec<String> = sources.iter().map(|source| quoted(&source.source)).collect();
+    let entries: Vec<String> = sources.iter().map(|(source, _)| quoted(source)).collect();
     line(toml, "sources", &format!("[{}]", entries.join(", ")));
     if let Some(seconds) = stream.idle_s() {
         line(toml, "silence", &format!("{{ for_s = {seconds:?} }}"));
@@ -244,7 +245,7 @@ fn station(
         };
         line(toml, "plugin", &format!("{{ script = {}{params} }}", quoted(script)));
     }
-    for source in sources {
+    for source in sources.iter().filter_map(|(_, source)| *source) {
         for key in &source.passed_over {
             out.note(&format!("`{}`: `{key}` has no counterpart, left out", source.name));
         }
@@ -377,7 +378,7 @@ mod tests {
             source = pipe:///tmp/snapfifo?name=one&mode=read&codec=flac:5&sampleformat=44100:24:2\n\
             source = tcp://0.0.0.0:4953?name=two words&idle_threshold=5000&wd_timeout=3\n\
             source = process:///usr/bin/cat?name=p&params=a%20\"b\"&controlscript=meta_mpd.py\n\
-            source = librespot:///librespot?name=Spotify&devicename=My Room&bitrate=320\n\
+            source = librespot:///librespot?name=Spotify&codec=null&devicename=My Room&bitrate=320\n\
             source = airplay:///shairport-sync?name=Air&port=5001\n\
             source = meta:///p/Spotify?name=best\n\
             [streaming_client]\ninitial_volume = 30\n[ssl]\ncertificate = /x\n[odd]\nkey = 1";
@@ -386,17 +387,19 @@ mod tests {
         let text = text.replace("enabled = false", "enabled = false\npublish = false");
         let (out, resolved) = converted(&text);
         let names: Vec<_> = resolved.stations.iter().map(|station| station.name.as_str()).collect();
-        assert_eq!(names, ["one", "two words", "Air", "best"]);
+        assert_eq!(names, ["one", "two words", "p", "Air", "best"]);
         assert_eq!(resolved.clients.initial_volume, 30);
         assert_eq!(resolved.listen.http.to_string(), "[::]:8080");
         assert_eq!(resolved.listen.stream.to_string(), "[::]:1804");
         assert_eq!(resolved.listen.control.to_string(), "127.0.0.1:0");
         let mdns = &resolved.mdns;
         assert_eq!((mdns.stream, mdns.control, mdns.http), (true, false, true));
-        let best = &resolved.stations[3];
-        assert_eq!(best.sources.len(), 2);
+        let best = &resolved.stations[4];
+        let sources: Vec<_> = best.sources.iter().map(|source| source.uri.as_str()).collect();
+        assert_eq!(sources[0], "meta:///p");
+        assert!(sources.len() == 2 && sources[1].starts_with("librespot:///"), "{sources:?}");
         assert_eq!(resolved.stations[0].spec, "44100:24:2".parse().unwrap());
-        for wanted in ["ssl.certificate", "odd.key", "`p` is a source", "`wd_timeout`", "threads"] {
+        for wanted in ["ssl.certificate", "odd.key", "`wd_timeout`", "threads"] {
             assert!(out.notes.iter().any(|note| note.contains(wanted)), "{wanted}: {out:?}");
         }
     }

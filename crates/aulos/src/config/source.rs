@@ -61,6 +61,11 @@ pub enum SourceConfig {
         /// Whether its standard error goes to our log.
         log_stderr: bool,
     },
+    /// What another station plays, before announcements.
+    Station {
+        /// Its name.
+        name: String,
+    },
     /// Raw samples from whoever connects.
     TcpServer {
         /// Where to listen.
@@ -97,15 +102,17 @@ impl SourceConfig {
             Self::Pipe { .. } => "pipe",
             Self::File { .. } => "file",
             Self::Process { .. } => "process",
+            Self::Station { .. } => "meta",
             Self::TcpServer { .. } | Self::TcpClient { .. } => "tcp",
         }
     }
 
-    /// What comes in; `None` for a file that says it itself.
+    /// What comes in; `None` for a file that says it itself, and for another station.
     #[must_use]
     pub const fn spec(&self) -> Option<SampleSpec> {
         match self {
             Self::File { spec, .. } => *spec,
+            Self::Station { .. } => None,
             Self::Demo { spec }
             | Self::Tone { spec, .. }
             | Self::Stdin { spec }
@@ -117,12 +124,12 @@ impl SourceConfig {
     }
 }
 
-/// Reads a URI; gives the source and the name that its query has. What is wrong is noted; `None`
-/// when it cannot be used at all.
+/// Reads a URI; gives the sources and the name that its query has: one source, but where it names
+/// other stations. What is wrong is noted; `None` when it cannot be used at all.
 pub(super) fn parse(
     text: &At<String>,
     problems: &Problems,
-) -> Option<(SourceConfig, Option<String>)> {
+) -> Option<(Vec<SourceConfig>, Option<String>)> {
     let uri = match text.value.parse::<Uri>() {
         Ok(uri) => uri,
         Err(UriError::NoScheme) => {
@@ -139,9 +146,30 @@ pub(super) fn parse(
     };
     let mut query = Query { uri: &uri, at: text, asked: Vec::new(), problems };
     let name = query.text("name").map(str::to_owned);
-    let source = scheme(&mut query)?;
+    let sources = match uri.scheme.as_str() {
+        "meta" => stations(&query)?,
+        _ => vec![scheme(&mut query)?],
+    };
     query.finish();
-    Some((source, name))
+    Some((sources, name))
+}
+
+/// Other stations, in order of priority: `meta:///a/b`. snapserver takes empty parts too, and a
+/// name in the place of the host is one that was meant.
+fn stations(query: &Query<'_>) -> Option<Vec<SourceConfig>> {
+    let uri = query.uri;
+    let host = uri.authority();
+    let names = std::iter::once(host.as_str()).chain(uri.path.split('/'));
+    let names: Vec<String> =
+        names.map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    if names.is_empty() {
+        query.refuse(
+            format!("\"{}\" names no station", uri.raw),
+            "the names of stations in order of priority, as in meta:///kitchen/radio",
+        );
+        return None;
+    }
+    Some(names.into_iter().map(|name| SourceConfig::Station { name }).collect())
 }
 
 fn scheme(query: &mut Query<'_>) -> Option<SourceConfig> {
@@ -304,12 +332,12 @@ fn unknown(scheme: &str, query: &Query<'_>) {
     query.refuse(format!("`{scheme}` is not a kind of source"), &hint);
 }
 
-const KNOWN: [&str; 9] =
-    ["demo", "tone", "stdin", "pipe", "file", "process", "tcp", "librespot", "airplay"];
-const SCHEMES: &str = "a source begins with demo: tone: stdin: pipe: file: process: or tcp:";
+const KNOWN: [&str; 10] =
+    ["demo", "tone", "stdin", "pipe", "file", "process", "tcp", "meta", "librespot", "airplay"];
+const SCHEMES: &str = "a source begins with demo: tone: stdin: pipe: file: process: tcp: or meta:";
 
 /// What will come, and what does the same today.
-const NOT_YET: [(&str, &str); 13] = [
+const NOT_YET: [(&str, &str); 12] = [
     ("http", "process:///usr/bin/ffmpeg?params=-i URL -f s16le -ar 48000 -ac 2 -"),
     ("https", "process:///usr/bin/ffmpeg?params=-i URL -f s16le -ar 48000 -ac 2 -"),
     ("icecast", "let the DJ's program send raw samples to tcp://0.0.0.0:4953"),
@@ -321,7 +349,6 @@ const NOT_YET: [(&str, &str); 13] = [
     ("jack", "let jack write to a FIFO, and read it with pipe://"),
     ("snapcast", "process:///usr/bin/snapclient?params=-h HOST --player file"),
     ("nats", "send raw samples to tcp://0.0.0.0:4953"),
-    ("meta", "write the sources of one station in order of priority"),
     ("udp", "send raw samples to tcp://0.0.0.0:4953"),
 ];
 

@@ -193,8 +193,9 @@ pub struct AnnouncementUri {
 pub fn announcement(text: &str) -> Result<AnnouncementUri, String> {
     let problems = Problems::default();
     let parsed = super::source::parse(&At::default_value(text.to_owned()), &problems);
+    let parsed = parsed.and_then(|(mut sources, _)| sources.pop());
     match (parsed, text.parse()) {
-        (Some((config, _)), Ok(uri)) if problems.is_empty() => match config {
+        (Some(config), Ok(uri)) if problems.is_empty() => match config {
             SourceConfig::File { repeat: false, .. } => Ok(AnnouncementUri { uri, config }),
             SourceConfig::File { .. } => Err("an announcement ends: without loop=true".to_owned()),
             _ => Err("an announcement is a file: file:///path".to_owned()),

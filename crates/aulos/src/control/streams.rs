@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::plugin::Handle;
 use super::rpc::internal;
 use super::{Control, Inner};
-use crate::config::{SourceConfig, Station, StreamUri, Streams};
+use crate::config::{SourceConfig, Station, StreamUri, Streams, meta_loop};
 use crate::registry::{Effects, Notice, StationInfo};
 
 /// A station, and what Snapcast's clients want to know of a stream.
@@ -98,6 +98,7 @@ impl Control {
             stream.station(like).map_err(|error| RpcError::invalid_params(&error.to_string()))
         };
         let mut station = make(&stream)?;
+        check_stations(inner, &station, fresh)?;
         if fresh && let Some(port) = free_port(&station)? {
             stream = stream.with_port(port, SampleSpec::DEFAULT);
             station = make(&stream)?;
@@ -126,6 +127,23 @@ impl Control {
         inner.slots[number] = None;
         Ok(effects)
     }
+}
+
+/// A stream that plays others plays streams that are there, and not itself. After a restart one of
+/// them may come later.
+fn check_stations(inner: &Inner, station: &Station, fresh: bool) -> Result<(), RpcError> {
+    for source in &station.sources {
+        let SourceConfig::Station { name } = &source.config else { continue };
+        let all = inner.slots().map(|(_, slot)| &slot.station).chain([station]);
+        if let Some(way) = meta_loop(all, name, &station.name) {
+            let why = format!("`{}` would play itself: it plays {way}", station.name);
+            return Err(RpcError::invalid_params(&why));
+        }
+        if fresh && inner.slot(name).is_none() {
+            return Err(internal(format!("there is no stream `{name}`")));
+        }
+    }
+    Ok(())
 }
 
 /// Why a remote call cannot have this opened.

@@ -1,8 +1,9 @@
 //! A station in virtual time: what goes out, frame by frame.
 
 mod announce;
+mod outlet;
 
-use aulos_core::{Codec, Db, Lufs, SampleFormat, SampleSpec};
+use aulos_core::{Codec, Db, HEADROOM, Lufs, SampleFormat, SampleSpec};
 use aulos_dsp::Resampler;
 use aulos_rt::ring::{Consumer, ring};
 

@@ -1,0 +1,73 @@
+//! Which of a station's channels a client hears.
+
+use core::fmt;
+use core::str::FromStr;
+
+/// What a client's speakers play of a station with left and right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ChannelMap {
+    /// Every channel where it is.
+    #[default]
+    Stereo,
+    /// The left channel everywhere.
+    Left,
+    /// The right channel everywhere.
+    Right,
+    /// Half of each everywhere.
+    Mono,
+}
+
+impl ChannelMap {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Stereo, Self::Left, Self::Right, Self::Mono];
+
+    /// As it is written.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stereo => "stereo",
+            Self::Left => "left",
+            Self::Right => "right",
+            Self::Mono => "mono",
+        }
+    }
+}
+
+impl fmt::Display for ChannelMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for ChannelMap {
+    type Err = UnknownMap;
+
+    fn from_str(text: &str) -> Result<Self, UnknownMap> {
+        Self::ALL.into_iter().find(|map| map.name() == text).ok_or(UnknownMap)
+    }
+}
+
+/// A text that names no channel map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownMap;
+
+impl fmt::Display for UnknownMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a channel map is stereo, left, right or mono")
+    }
+}
+
+impl core::error::Error for UnknownMap {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_map_reads_back() {
+        for map in ChannelMap::ALL {
+            assert_eq!(map.to_string().parse(), Ok(map));
+        }
+        assert_eq!("Left".parse::<ChannelMap>(), Err(UnknownMap));
+    }
+}
