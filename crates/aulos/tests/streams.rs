@@ -14,7 +14,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use aulos::house::{Command, SessionId};
+use aulos::house::{Command, SessionId, StationStatus};
 use common::{Server, TWO_STATIONS, eventually, resolve, scratch};
 use serde_json::{Value, json};
 
@@ -275,4 +275,41 @@ fn a_control_script_that_says_nonsense_is_survived() {
     let lives = || std::fs::read_to_string(dir.join("lives")).unwrap_or_default();
     eventually(|| lives().lines().count() >= 2);
     assert_eq!(stream(&server, "kitchen radio").unwrap()["properties"]["canControl"], false);
+}
+
+#[test]
+fn a_stream_that_plays_another_has_its_titles_and_controls() {
+    let dir = scratch();
+    script(&dir, PLAYER);
+    let text = format!(
+        "[streams]\nplugin_dir = \"{}\"\n{TWO_STATIONS}plugin = {{ script = \"plugin.sh\" }}\n\
+         [[station]]\nname = \"best\"\nsources = [\"meta:///kitchen radio/default\"]\n",
+        dir.display()
+    );
+    let server = Server::of(resolve(&text));
+    eventually(|| {
+        stream(&server, "kitchen radio").unwrap()["properties"]["playbackStatus"] == "playing"
+    });
+    assert_eq!(stream(&server, "best").unwrap()["properties"]["canControl"], false);
+    let mut controller = server.controller();
+    controller.call("Server.GetStatus", json!({}));
+    let play = |active| {
+        let status = StationStatus { active, ..StationStatus::default() };
+        *server.house.stations.lock().unwrap() =
+            vec![StationStatus::default(), StationStatus::default(), status];
+    };
+    play(Some(0));
+    let told = loop {
+        let told = controller.notice_of("Stream.OnProperties")["params"].clone();
+        if told["id"] == "best" {
+            break told;
+        }
+    };
+    assert_eq!(told["properties"]["metadata"]["title"], "One");
+    let pause = json!({ "id": "best", "command": "pause" });
+    assert_eq!(controller.call("Stream.Control", pause.clone())["result"], "ok");
+    // The other one has nobody to control it.
+    play(Some(1));
+    eventually(|| stream(&server, "best").unwrap()["properties"]["canControl"] == false);
+    assert_eq!(controller.call("Stream.Control", pause)["error"]["code"], 5);
 }

@@ -220,3 +220,34 @@ proptest! {
 fn golden(name: &str, found: &str) {
     crate::golden::compare(&format!("config_{name}.txt"), found);
 }
+
+#[test]
+fn a_station_may_play_others_but_not_itself() {
+    let station = |name: &str, sources: &str| {
+        format!("[[station]]\nname = \"{name}\"\nsources = [{sources}]\n")
+    };
+    let good = station("best", "\"meta:///a/two%20words//\", \"demo://\"")
+        + &station("a", "\"meta://two words\"")
+        + &station("two words", "\"tone://\"");
+    let resolved = load_text(&good, &[]).unwrap();
+    let sources: Vec<_> = resolved.stations[0].sources.iter().collect();
+    let names: Vec<_> = sources.iter().map(|source| source.name.as_str()).collect();
+    assert_eq!(names, ["a", "two words", "demo"]);
+    let played = SourceConfig::Station { name: "two words".to_owned() };
+    assert_eq!((&sources[1].config, &resolved.stations[1].sources[0].config), (&played, &played));
+
+    let ring = station("a", "\"meta:///b\"")
+        + &station("b", "\"demo://\", \"meta:///c/d\"")
+        + &station("c", "\"tone://\"")
+        + &station("d", "\"meta:///a\"");
+    for (text, wanted) in [
+        (ring, "`a` plays itself: it plays `b`, which plays `d`, which plays `a`"),
+        (station("me", "\"meta:///me\""), "`me` plays itself"),
+        (good.replace("tone://", "meta:///aa"), "did you mean `a`?"),
+        (station("x", "\"meta:///\""), "names no station"),
+        (good.replace("//\",", "/a\","), "two sources of one station are called `a`"),
+    ] {
+        let error = load_text(&text, &[]).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{error}");
+    }
+}

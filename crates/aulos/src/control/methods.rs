@@ -4,6 +4,7 @@ use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
 use super::rpc::{internal, no_method};
+use super::streams::Slot;
 use super::{State, announce, house_methods, playing};
 use crate::registry::{ClientShape, Effects, GroupShape, NotFound, Notice, volume_json};
 
@@ -137,7 +138,7 @@ const METHODS: [Method; 31] = [
         name: "Stream.Control",
         description: "play, pause, stop, next, previous, seek; by the stream's control script",
         run: |state, params| {
-            let (_, slot) = state.inner.slot(text(params, "id")?).ok_or(NotFound::Station)?;
+            let slot = state.voice(text(params, "id")?)?;
             playing::control(slot, text(params, "command")?, params)
         },
     },
@@ -145,7 +146,7 @@ const METHODS: [Method; 31] = [
         name: "Stream.SetProperty",
         description: "loop, shuffle, volume, mute, rate; by the stream's control script",
         run: |state, params| {
-            let (_, slot) = state.inner.slot(text(params, "id")?).ok_or(NotFound::Station)?;
+            let slot = state.voice(text(params, "id")?)?;
             playing::set_property(slot, text(params, "property")?, &params["value"])
         },
     },
@@ -313,6 +314,12 @@ impl From<NotFound> for RpcError {
 }
 
 impl State<'_> {
+    /// Who controls a stream.
+    fn voice(&self, name: &str) -> Result<&Slot, NotFound> {
+        let (number, _) = self.inner.slot(name).ok_or(NotFound::Station)?;
+        self.control.voice(self.inner, number).ok_or(NotFound::Station)
+    }
+
     fn with(&mut self, effects: Effects, answer: Value) -> Value {
         self.keep(effects);
         answer

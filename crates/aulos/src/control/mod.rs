@@ -306,11 +306,16 @@ impl Control {
             return;
         };
         let (before, now) = (shown.state, status.state);
+        let switched = shown.active != status.active;
         *shown = status;
         self.changed();
         if before != now {
-            let params = json!({ "id": slot.station.name, "stream": shape::stream(slot, now) });
+            let stream = shape::stream(slot, self.voice(inner, number), now);
+            let params = json!({ "id": slot.station.name, "stream": stream });
             self.tell(inner, None, "Stream.OnUpdate", &params);
+        }
+        if switched {
+            self.tell_new_voice(inner, number);
         }
     }
 
@@ -422,7 +427,10 @@ impl Control {
     fn server_text(&self, inner: &Inner) -> String {
         let streams = inner
             .slots()
-            .map(|(number, slot)| shape::stream(slot, self.house.status(number).state))
+            .map(|(number, slot)| {
+                let state = self.house.status(number).state;
+                shape::stream(slot, self.voice(inner, number), state)
+            })
             .collect();
         shape::server(&self.host, &inner.registry, streams)
     }
@@ -432,8 +440,9 @@ impl Control {
         let stations = inner.slots().map(|(number, slot)| {
             let groups = groups.remove(slot.station.name.as_str()).unwrap_or_default();
             let clients = shape::Clients::new(&inner.registry, groups);
+            let voice = self.voice(inner, number);
             let announcements = inner.announcements.of(number);
-            shape::station(slot, &self.house.status(number), announcements, clients)
+            shape::station(slot, voice, &self.house.status(number), announcements, clients)
         });
         let counters = self.counters.list().into_iter().chain(self.house.counters());
         let head = json!({

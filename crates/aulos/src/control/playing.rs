@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::plugin::{Handle, merge};
 use super::streams::{Slot, no_control};
-use super::{Control, art};
+use super::{Control, Inner, art};
+use crate::config::SourceConfig;
 
 impl Control {
     /// A control script is ready for calls.
@@ -25,9 +26,52 @@ impl Control {
         let Some(slot) = inner.slot_mut(stream) else { return };
         if slot.plugin.take().is_some() {
             slot.properties = no_control();
-            let properties = json!({ "id": stream, "properties": slot.properties });
-            self.tell(&mut inner, None, "Stream.OnProperties", &properties);
-            self.changed();
+            self.tell_properties(&mut inner, stream);
+        }
+    }
+
+    /// The station whose titles and controls are those of this one: where it plays another one, that.
+    pub(super) fn voice<'a>(&self, inner: &'a Inner, number: usize) -> Option<&'a Slot> {
+        let mut slot = inner.slots.get(number)?.as_ref()?;
+        let mut number = number;
+        // There are no rings; should there be one, it ends here.
+        for _ in 0..MAX_VOICE {
+            if slot.station.plugin.is_some() {
+                break;
+            }
+            let active = self.house.status(number).active;
+            let source = active.and_then(|active| slot.station.sources.get(active));
+            let Some(SourceConfig::Station { name }) = source.map(|source| &source.config) else {
+                break;
+            };
+            let Some(next) = inner.slot(name) else { break };
+            (number, slot) = next;
+        }
+        Some(slot)
+    }
+
+    /// Tells the properties of a stream, for each stream that has them from it.
+    pub(super) fn tell_properties(&self, inner: &mut Inner, stream: &str) {
+        let numbers: Vec<usize> = inner.slots().map(|(number, _)| number).collect();
+        for number in numbers {
+            let voice = self.voice(inner, number);
+            let Some(voice) = voice.filter(|voice| voice.station.name == stream) else { continue };
+            let Some(slot) = inner.slots.get(number).and_then(Option::as_ref) else { continue };
+            let told = json!({ "id": slot.station.name, "properties": voice.properties });
+            self.tell(inner, None, "Stream.OnProperties", &told);
+        }
+        self.changed();
+    }
+
+    /// A station has gone over from one source to another: it may have other titles now.
+    pub(super) fn tell_new_voice(&self, inner: &mut Inner, number: usize) {
+        let plays_others = inner.slots.get(number).and_then(Option::as_ref).is_some_and(|slot| {
+            let mut sources = slot.station.sources.iter();
+            sources.any(|source| matches!(source.config, SourceConfig::Station { .. }))
+        });
+        if plays_others && let Some(voice) = self.voice(inner, number) {
+            let name = voice.station.name.clone();
+            self.tell_properties(inner, &name);
         }
     }
 
@@ -48,9 +92,7 @@ impl Control {
             Some(format!("{}/__image_cache?name={}", self.base_url, encode(&name)))
         };
         if merge(&mut slot.properties, told, keep) {
-            let properties = json!({ "id": stream, "properties": slot.properties });
-            self.tell(inner, None, "Stream.OnProperties", &properties);
-            self.changed();
+            self.tell_properties(inner, stream);
         }
     }
 
@@ -59,6 +101,9 @@ impl Control {
         self.lock().art.get(name)
     }
 }
+
+/// Stations that may play one another in a row until a title is looked for no further.
+const MAX_VOICE: usize = 16;
 
 /// `Stream.Control`.
 pub(super) fn control(slot: &Slot, command: &str, params: &Value) -> Result<Value, RpcError> {

@@ -82,8 +82,9 @@ pub(super) fn status(head: Value, stations: Vec<StationShape<'_>>) -> String {
     to_text(&Whole { head, stations })
 }
 
-/// A station as a stream: the address that added it stands for it, or its first source's.
-pub(super) fn stream(slot: &Slot, state: StationState) -> Value {
+/// A station as a stream: the address that added it stands for it, or its first source's. `voice` is
+/// the station that has its titles and controls.
+pub(super) fn stream(slot: &Slot, voice: Option<&Slot>, state: StationState) -> Value {
     let station = &slot.station;
     let first = || station.sources.first().and_then(|source| source.uri.parse::<Uri>().ok());
     let uri = slot.added.clone().or_else(first);
@@ -118,7 +119,7 @@ pub(super) fn stream(slot: &Slot, state: StationState) -> Value {
             "fragment": fragment,
             "query": query,
         },
-        "properties": slot.properties,
+        "properties": voice.unwrap_or(slot).properties,
     })
 }
 
@@ -175,6 +176,7 @@ pub(super) fn groups_by_station(registry: &Registry) -> HashMap<&str, Vec<&Group
 /// A station as our own API shows it.
 pub(super) fn station<'a>(
     slot: &Slot,
+    voice: Option<&Slot>,
     status: &StationStatus,
     announcements: Value,
     clients: Clients<'a>,
@@ -212,7 +214,7 @@ pub(super) fn station<'a>(
         "buffer_ms": station.buffer_ms,
         "listeners": status.listeners,
         "added": slot.added.is_some(),
-        "playing": slot.properties.get("metadata"),
+        "playing": voice.unwrap_or(slot).properties.get("metadata"),
         "announcements": announcements,
     });
     StationShape { head, clients }
