@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod budget;
 mod chunk;
 mod format;
 mod layout;
@@ -28,6 +29,7 @@ mod time;
 mod timeline;
 
 pub use block::Block;
+pub use budget::Budget;
 pub use chunk::{Chunk, Codec, HEADROOM, UnknownCodec};
 pub use format::{SampleFormat, UnknownFormat};
 pub use layout::{ChannelLayout, InvalidLayout, MAX_CHANNELS};

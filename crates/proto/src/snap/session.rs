@@ -18,10 +18,10 @@ mod parts;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use aulos_core::{Instant, Span};
+use aulos_core::{Budget, Instant, Span};
 
 pub use outgoing::{Outgoing, Refusal};
-use parts::{Assembly, Budget, Piece};
+use parts::{Assembly, Piece};
 
 use super::wire::{
     BodyError, ClientInfo, ClientMessage, Frame, FrameError, Framing, Hello, Kind, MAX_MESSAGE,

@@ -1,6 +1,4 @@
-//! The two small parts of a session: putting messages together, and a budget.
-
-use aulos_core::{Instant, Span};
+//! Putting messages together from what a socket gave.
 
 use super::MAX_READ;
 use crate::snap::wire::{Frame, FrameError, HEADER_LEN, Header, Parsed, parse};
@@ -125,30 +123,3 @@ fn is_too_large(header: Option<Header>) -> bool {
 
 /// Bytes that an idle session keeps for the next torn message; a Time request has 34.
 const IDLE_BYTES: usize = 256;
-
-/// So many at once, and one more every so often.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Budget {
-    left: u32,
-    most: u32,
-    interval: Span,
-    since: Instant,
-}
-
-impl Budget {
-    pub(super) const fn new(most: u32, interval: Span, now: Instant) -> Self {
-        Self { left: most, most, interval, since: now }
-    }
-
-    /// Whether there is one left, which is then gone.
-    pub(super) fn take(&mut self, now: Instant) -> bool {
-        let interval = self.interval.as_nanos().max(1);
-        let earned = now.since(self.since).as_nanos() / interval;
-        self.since += Span::from_nanos(earned.saturating_mul(interval));
-        let earned = u32::try_from(earned).unwrap_or(u32::MAX);
-        self.left = self.left.saturating_add(earned).min(self.most);
-        let taken = self.left > 0;
-        self.left = self.left.saturating_sub(1);
-        taken
-    }
-}
