@@ -16,12 +16,14 @@
 //! without comparing text.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::IpAddr;
 
 use aulos_core::Db;
+pub use aulos_io::reactor::{Door, MediaSocket};
 
 pub use aulos_engine::loudness::Loudness;
 
+use crate::access::Credentials;
 use crate::config::{SourceConfig, Station};
 
 /// One connection of a client, never used twice in the life of a server.
@@ -49,6 +51,10 @@ pub struct Hello {
     pub instance: u32,
     /// `SnapStreamProtocolVersion`, 1 where it was not sent.
     pub protocol: u32,
+    /// `Auth`: what it shows to say who it is.
+    pub auth: Option<Credentials>,
+    /// Somebody else than itself says that it may listen: HTTP, or a certificate that was good.
+    pub vouched: bool,
 }
 
 /// What the audio tells.
@@ -155,6 +161,10 @@ pub enum Cause {
     Full,
     /// It did not say who it is.
     Nameless,
+    /// It did not show that it may listen.
+    Unauthorized,
+    /// Its address has been wrong too often to be asked now.
+    Slowed,
 }
 
 /// Something that is to be said over a station's programme.
@@ -214,10 +224,14 @@ pub trait House: Send + Sync {
         true
     }
 
-    /// Says what newcomers are to be told. Before that, the audio answers nobody by itself.
-    fn greet_newcomers(&self, _greeting: Greeting) -> bool {
+    /// Says what newcomers are to be told. Before that, and after `None`, the audio answers nobody
+    /// by itself.
+    fn greet_newcomers(&self, _greeting: Option<Greeting>) -> bool {
         true
     }
+
+    /// Says what connections have to be from now on; who is here already stays.
+    fn guard(&self, _door: &Door) {}
 
     /// What a station last published; called some ten times a second, without waiting.
     fn status(&self, station: usize) -> StationStatus;
@@ -272,14 +286,14 @@ pub trait ListenSink: Send + Sync {
     ///
     /// The socket does not block. `read` holds what has been read from it: at least the request
     /// line, at most 8 KiB, perhaps more than the line.
-    fn accept(&self, socket: TcpStream, peer: SocketAddr, read: Vec<u8>);
+    fn accept(&self, socket: MediaSocket, read: Vec<u8>);
 
     /// Takes a Snapcast client behind a WebSocket whose handshake has been answered, without
     /// waiting.
     ///
     /// The socket does not block. `read` holds what has been read behind the request, often
     /// nothing.
-    fn stream(&self, socket: TcpStream, peer: SocketAddr, read: Vec<u8>);
+    fn stream(&self, socket: MediaSocket, read: Vec<u8>);
 }
 
 /// What a station publishes.

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 mod announce;
 pub mod audio;
 pub mod cli;
@@ -19,3 +20,4 @@ pub mod http;
 pub mod registry;
 pub mod server;
 pub mod systemd;
+pub mod tls;

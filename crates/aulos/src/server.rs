@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::config::{Endpoint, Listen, Plugin, Resolved};
 use crate::control::{Control, HostInfo, Reread, TICK, plugin, registry_for};
 use crate::exit::{Exit, Failure};
-use crate::house::{Event, House, ListenSink};
+use crate::house::{Door, Event, House, ListenSink};
 use crate::registry::store::{self, Loaded, Saved};
 use crate::systemd::Supervisor;
-use crate::{control, http};
+use crate::{control, http, tls};
 
 /// The audio side, running: what [`run`] is given.
 pub struct Audio {
@@ -46,10 +46,35 @@ impl std::fmt::Debug for Audio {
 pub struct Bound {
     control: TcpListener,
     http: TcpListener,
+    door: Door,
     /// Where controllers connect.
     pub control_address: SocketAddr,
     /// Where browsers connect.
     pub http_address: SocketAddr,
+}
+
+impl Bound {
+    /// What connections to these ports have to be; without this, anything.
+    #[must_use]
+    pub fn guarded_by(self, door: Door) -> Self {
+        Self { door, ..self }
+    }
+}
+
+/// What connections have to be. Without a certificate that nobody has asked for, the server runs
+/// without TLS.
+///
+/// # Errors
+/// [`Exit::Config`], when what the configuration asks for cannot be had.
+pub fn door(resolved: &Resolved) -> Result<Door, Failure> {
+    let security = &resolved.security;
+    tls::door(&security.tls, security.limits, &resolved.state_dir).or_else(|error| {
+        if security.tls.is_asked_for() {
+            return Err(Failure::new(Exit::Config, format!("TLS: {error}")));
+        }
+        tracing::warn!("there is no TLS: {error}");
+        Ok(Door { limits: security.limits, ..Door::default() })
+    })
 }
 
 /// How the configuration is read again, when, and who is told.
@@ -78,7 +103,7 @@ pub fn bind(listen: &Listen) -> Result<Bound, Failure> {
     let http = bind_one("http", &listen.http);
     match (control, http) {
         (Ok((control, control_address)), Ok((http, http_address))) => {
-            Ok(Bound { control, http, control_address, http_address })
+            Ok(Bound { control, http, door: Door::default(), control_address, http_address })
         }
         (Err(first), Err(second)) => {
             let exit = if second.exit == Exit::Permission { first.exit } else { second.exit };
@@ -158,15 +183,17 @@ pub async fn run(
     let host = HostInfo::of_machine();
     let base = base_url(&host, bound.http_address);
     let Outside { reread, mut hangups, supervisor } = outside;
+    let audio = Arc::clone(&house);
     let control = Control::new(resolved, house, host, registry, saved).at(base).reading(reread);
+    let (doors, door) = watch::channel(bound.door);
     let control = Arc::new(control);
     let mut scripts = Scripts::new(bound.http_address.port());
     scripts.follow(&control).await;
     let controllers = tokio::net::TcpListener::from_std(bound.control)?;
     let browsers = tokio::net::TcpListener::from_std(bound.http)?;
     let tasks = [
-        tokio::spawn(control::tcp::serve(controllers, Arc::clone(&control))),
-        tokio::spawn(http::serve(browsers, Arc::clone(&control), listen)),
+        tokio::spawn(control::tcp::serve(controllers, Arc::clone(&control), door.clone())),
+        tokio::spawn(http::serve(browsers, Arc::clone(&control), listen, door)),
     ];
     let (last_save, stopped) = oneshot::channel();
     let saver = tokio::spawn(keep_saved(Arc::clone(&control), dir, stopped));
@@ -182,7 +209,10 @@ pub async fn run(
             _ = ticks.tick() => control.tick(),
             Some(event) = events.recv() => control.event(event),
             Some(()) = hangups.recv() => reload(&control, &supervisor),
-            () = control.reloaded() => scripts.follow(&control).await,
+            () = control.reloaded() => {
+                change_door(&control.resolved(), &*audio, &doors);
+                scripts.follow(&control).await;
+            }
         }
     }
     supervisor.stopping();
@@ -194,6 +224,18 @@ pub async fn run(
     // A disk that takes longer does not hold the end up.
     timeout(LAST_SAVE, saver).await.ok();
     Ok(())
+}
+
+/// Certificates are read again with every configuration, also where their names are the same: that
+/// is how they are renewed.
+fn change_door(resolved: &Resolved, audio: &dyn House, doors: &watch::Sender<Door>) {
+    match door(resolved) {
+        Ok(door) => {
+            audio.guard(&door);
+            doors.send_replace(door);
+        }
+        Err(failure) => tracing::error!("{}; the last certificate stays", failure.message),
+    }
 }
 
 /// A signal has asked for it; what is wrong with the configuration is in the log.

@@ -185,8 +185,9 @@ fn a_listener_goes_to_the_sink_with_every_byte_that_was_read() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     eventually(|| server.sink.0.lock().unwrap().len() == 1);
-    let (mut theirs, peer, mut read) = server.sink.0.lock().unwrap().remove(0);
-    assert_eq!(peer, socket.local_addr().unwrap());
+    let (theirs, mut read) = server.sink.0.lock().unwrap().remove(0);
+    assert_eq!(theirs.address(), socket.local_addr().unwrap());
+    let mut theirs = theirs.into_socket();
     theirs.set_nonblocking(false).unwrap();
     while !read.ends_with(b"\r\n\r\n") {
         let mut block = [0; 64];

@@ -11,7 +11,8 @@ mod common;
 
 use std::sync::Arc;
 
-use aulos::control::{Control, HostInfo, registry_for};
+use aulos::access::Role;
+use aulos::control::{Caller, Control, HostInfo, registry_for};
 use aulos::house::{
     Cause, Command, Event, Loudness, SessionId, Settings, StationState, StationStatus,
 };
@@ -47,7 +48,7 @@ fn control() -> (Arc<FakeHouse>, Control) {
 
 fn call(control: &Control, method: &str, params: &Value) -> Value {
     let line = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-    let answer = control.request(None, line.to_string().as_bytes()).unwrap();
+    let answer = control.request(&mut Caller::house(), line.to_string().as_bytes()).unwrap();
     serde_json::from_str(&answer).unwrap()
 }
 
@@ -152,7 +153,7 @@ fn calls(one: &Value, two: &Value) -> Vec<(&'static str, Value)> {
 #[tokio::test]
 async fn every_method_word_for_word() {
     let (_house, control) = control();
-    let (_me, mut inbox) = control.join();
+    let (_me, mut inbox) = control.join(Role::Admin);
     for (session, id) in [(1, "a"), (2, "b")] {
         control.event(hello(session, id));
     }
@@ -237,7 +238,7 @@ fn while_the_audio_takes_nothing_only_the_newest_is_kept() {
 #[tokio::test]
 async fn a_station_that_begins_to_play_is_told_once() {
     let (house, control) = control();
-    let (_, mut inbox) = control.join();
+    let (_, mut inbox) = control.join(Role::Admin);
     let playing = StationStatus { state: StationState::Playing, ..StationStatus::default() };
     *house.stations.lock().unwrap() = vec![playing];
     control.tick();

@@ -96,8 +96,9 @@ fn a_player_goes_to_the_sink_with_what_it_said_behind_its_request() {
                    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\nframes";
     socket.write_all(request.as_bytes()).unwrap();
     eventually(|| server.sink.1.lock().unwrap().len() == 1);
-    let (mut theirs, peer, mut read) = server.sink.1.lock().unwrap().remove(0);
-    assert_eq!(peer, socket.local_addr().unwrap());
+    let (theirs, mut read) = server.sink.1.lock().unwrap().remove(0);
+    assert_eq!(theirs.address(), socket.local_addr().unwrap());
+    let mut theirs = theirs.into_socket();
     theirs.set_nonblocking(false).unwrap();
     while read.len() < 6 {
         let mut block = [0; 16];

@@ -10,22 +10,24 @@ mod stations;
 mod view;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aulos_core::Span;
 use aulos_engine::outlet::Outlets;
 use aulos_io::reactor::{self, Context, EventSink};
 use aulos_io::{CodecPool, Place, SystemClock, Workers};
+use aulos_proto::snap::session::Refusal;
 use aulos_proto::snap::wire::ServerSettings;
 use aulos_rt::{Publisher, Reader};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
+use crate::access::Credentials;
 use crate::config::{Resolved, Station};
 use crate::house::{
-    Announced, Announcement, Command, Event, Full, Greeting, Hello, House, ListenSink, SessionId,
-    Settings, StationStatus,
+    Announced, Announcement, Cause, Command, Door, Event, Full, Greeting, Hello, House, ListenSink,
+    MediaSocket, SessionId, Settings, StationStatus,
 };
 use announcements::Announcements;
 use links::Link;
@@ -68,14 +70,15 @@ struct Running {
 }
 
 impl Audio {
-    /// Starts every station of `config`, serves Snapcast clients on `listener`, and tells `events`
-    /// what happens.
+    /// Starts every station of `config`, serves Snapcast clients on `listener` that are what `door`
+    /// says, and tells `events` what happens.
     ///
     /// # Errors
     /// When the system gives no threads or sockets.
     pub fn start(
         config: &Resolved,
         listener: TcpListener,
+        door: &Door,
         events: Sender<Event>,
     ) -> io::Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
@@ -93,6 +96,7 @@ impl Audio {
             stations::start(station, &mut inner)?;
         }
         links::follow(&mut inner);
+        inner.context.guard(door);
         inner.context.listen(listener)?;
         Ok(Self { inner: Mutex::new(inner) })
     }
@@ -122,6 +126,12 @@ impl House for Audio {
             Command::MoveClient { session: id, station } => {
                 inner.context.play(session(id), station)
             }
+            Command::Kick { session: id, cause: Cause::Unauthorized } => {
+                inner.context.refuse(session(id), Refusal::Unauthorized)
+            }
+            Command::Kick { session: id, cause: Cause::Slowed } => {
+                inner.context.refuse(session(id), Refusal::Forbidden)
+            }
             Command::Kick { session: id, .. } => inner.context.kick(session(id)),
         });
         if taken { Ok(()) } else { Err(Full(command)) }
@@ -132,8 +142,12 @@ impl House for Audio {
         self.with(|inner| inner.context.greet(&client, greeting))
     }
 
-    fn greet_newcomers(&self, greeting: Greeting) -> bool {
-        self.with(|inner| inner.context.greet_newcomers(Some(greeting_on_the_wire(greeting))))
+    fn greet_newcomers(&self, greeting: Option<Greeting>) -> bool {
+        self.with(|inner| inner.context.greet_newcomers(greeting.map(greeting_on_the_wire)))
+    }
+
+    fn guard(&self, door: &Door) {
+        self.with(|inner| inner.context.guard(door));
     }
 
     fn status(&self, station: usize) -> StationStatus {
@@ -224,7 +238,7 @@ impl House for Audio {
 }
 
 impl ListenSink for Audio {
-    fn accept(&self, socket: TcpStream, _peer: SocketAddr, read: Vec<u8>) {
+    fn accept(&self, socket: MediaSocket, read: Vec<u8>) {
         self.with(|inner| {
             let name = view::listen_name(&read);
             let named = |station: &Option<Running>| {
@@ -237,8 +251,8 @@ impl ListenSink for Audio {
         });
     }
 
-    fn stream(&self, socket: TcpStream, peer: SocketAddr, read: Vec<u8>) {
-        self.with(|inner| inner.context.web_client(socket, peer, read));
+    fn stream(&self, socket: MediaSocket, read: Vec<u8>) {
+        self.with(|inner| inner.context.web_client(socket, read));
     }
 }
 
@@ -254,10 +268,10 @@ impl EventSink for Sink {
             Err(TrySendError::Closed(())) => return Ok(()),
         };
         place.send(match event {
-            reactor::Event::Hello { session, hello, address, answered } => Event::Hello {
+            reactor::Event::Hello { session, hello, address, vouched, answered } => Event::Hello {
                 session: SessionId(session.number()),
                 peer: address.ip(),
-                hello: Box::new(introduce(&hello)),
+                hello: Box::new(introduce(&hello, vouched)),
                 answered: answered.map(greeting_from_the_wire),
             },
             reactor::Event::ClientInfo { session, info } => Event::ClientInfo {
@@ -298,7 +312,7 @@ fn greeting_from_the_wire(greeting: reactor::Greeting) -> Greeting {
     Greeting { settings, station: greeting.station }
 }
 
-fn introduce(hello: &aulos_proto::snap::wire::Hello) -> Hello {
+fn introduce(hello: &aulos_proto::snap::wire::Hello, vouched: bool) -> Hello {
     Hello {
         mac: hello.mac.clone(),
         host_name: hello.host_name.clone(),
@@ -309,6 +323,8 @@ fn introduce(hello: &aulos_proto::snap::wire::Hello) -> Hello {
         id: hello.id.clone(),
         instance: hello.instance,
         protocol: hello.protocol_version,
+        auth: hello.auth.as_ref().map(|auth| Credentials::of(&auth.scheme, &auth.param)),
+        vouched,
     }
 }
 

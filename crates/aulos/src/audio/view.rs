@@ -1,8 +1,5 @@
 //! What the control plane and the page get to see.
 
-use std::io::Write;
-use std::net::TcpStream;
-
 use aulos_core::Span;
 use aulos_engine::status::{InputState, StationStatus};
 use aulos_engine::switch::Health;
@@ -12,7 +9,7 @@ use aulos_proto::uri::Uri;
 
 use super::Running;
 use super::sources::Watch;
-use crate::house::{self, SourceState, StationState};
+use crate::house::{self, MediaSocket, SourceState, StationState};
 
 /// A station's status in the words of the seam.
 pub(super) fn status(running: &mut Running) -> house::StationStatus {
@@ -72,6 +69,8 @@ pub(super) fn counters(
         ("connections_accepted", reactors.accepted),
         ("accept_errors", reactors.accept_errors),
         ("connections_refused_same_address", reactors.refused),
+        ("connections_refused_too_fast", reactors.refused_too_fast),
+        ("tls_sessions", reactors.tls_sessions),
         ("chunks_sent", reactors.chunks_sent),
         ("chunks_lagged", reactors.chunks_lagged),
         ("sends", reactors.sends),
@@ -85,6 +84,10 @@ pub(super) fn counters(
         ("sessions_cut_not_reading", reactors.not_reading),
         ("sessions_cut_without_hello", reactors.no_hello),
         ("sessions_cut_protocol_error", reactors.protocol),
+        ("sessions_cut_tls_failed", reactors.tls_failed),
+        ("sessions_cut_tls_unfinished", reactors.tls_unfinished),
+        ("sessions_cut_plain", reactors.plain_refused),
+        ("sessions_cut_unauthorized", reactors.unauthorized),
     ]);
     all
 }
@@ -117,12 +120,11 @@ pub(super) fn listen_name(request: &[u8]) -> Option<String> {
 }
 
 /// Answers that there is no such station.
-pub(super) fn refuse(mut socket: TcpStream) {
-    // Whoever does not take the answer gets none.
-    drop(socket.write_all(
+pub(super) fn refuse(socket: MediaSocket) {
+    socket.answer(
         b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n\
           There is no station of this name.\n",
-    ));
+    );
 }
 
 #[cfg(test)]

@@ -27,6 +27,8 @@ pub(super) fn run(
     let resolved = read(Reading::First)?;
     let bound = server::bind(&resolved.listen)?;
     server::make_state_dir(&resolved.state_dir)?;
+    let door = server::door(&resolved)?;
+    let bound = bound.guarded_by(door.clone());
     let resolved = Arc::new(resolved);
     let internal = |error: io::Error| Failure::new(Exit::Internal, error.to_string());
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -40,7 +42,7 @@ pub(super) fn run(
         .map_err(internal)?;
     let (listener, stream) = server::bind_one("stream", &resolved.listen.stream)?;
     let (events, told) = mpsc::channel(crate::house::EVENT_QUEUE);
-    let running = Arc::new(Audio::start(&resolved, listener, events).map_err(internal)?);
+    let running = Arc::new(Audio::start(&resolved, listener, &door, events).map_err(internal)?);
     let audio = server::Audio {
         house: Arc::clone(&running) as _,
         listen: Arc::clone(&running) as _,

@@ -1,6 +1,8 @@
 //! What a default takes from its surroundings, as values, so that tests have surroundings of their
 //! own.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 use aulos_proto::uri::encode;
@@ -16,6 +18,19 @@ pub struct Environment {
     pub home: Option<PathBuf>,
     /// The user's number.
     pub uid: u32,
+    /// All the variables, for those that hold a secret.
+    pub variables: Variables,
+}
+
+/// Variables by their names.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Variables(pub BTreeMap<String, String>);
+
+impl fmt::Debug for Variables {
+    /// Only how many: there are secrets among them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} variables", self.0.len())
+    }
 }
 
 impl Environment {
@@ -24,7 +39,11 @@ impl Environment {
     #[must_use]
     pub fn of_process() -> Self {
         let dir = |name| std::env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
         Self {
+            variables: Variables(std::env::vars_os().filter_map(text).collect()),
             runtime_dir: dir("XDG_RUNTIME_DIR"),
             state_home: dir("XDG_STATE_HOME"),
             home: dir("HOME"),

@@ -38,5 +38,22 @@ pub const GAIN_DB: RangeInclusive<f64> = -60.0..=20.0;
 pub const VOLUME: RangeInclusive<u32> = 0..=100;
 /// The level of a tone.
 pub const TONE_DBFS: RangeInclusive<f64> = -120.0..=0.0;
+/// Each user is compared with at every login.
+pub const MAX_USERS: usize = 256;
+/// Shorter ones are guessed, slowed down or not.
+pub const MIN_PASSWORD: usize = 8;
+/// A token is guessed without a name.
+pub const MIN_TOKEN: usize = 16;
+/// Bytes of a secret, and of the file that holds it.
+pub const MAX_SECRET: usize = 1_024;
+/// Sessions from one address. Below 16 a browser with its player and its calls is shut out.
+pub const SESSIONS_PER_ADDRESS: RangeInclusive<u32> = 16..=1_000_000;
+/// Connections a second from one address, once the burst is spent.
+pub const CONNECTIONS_PER_SECOND: RangeInclusive<u32> = 1..=1_000_000;
+/// Wrong logins from one address, at once and a minute.
+pub const GUESSES: RangeInclusive<u32> = 1..=10_000;
+/// Somebody who mistypes gets so many tries; a program that guesses gets no further than a few
+/// thousand a day.
+pub const DEFAULT_GUESSES: u32 = 10;
 /// Bytes of a configuration file: a thousand stations need a fifth of it.
 pub const MAX_FILE: u64 = 4 << 20;

@@ -14,6 +14,7 @@ mod model;
 mod problem;
 mod read;
 mod resolve;
+mod security;
 pub mod snapserver;
 mod source;
 mod stream;
@@ -21,7 +22,7 @@ mod stream;
 mod tests;
 mod tree;
 
-pub use env::Environment;
+pub use env::{Environment, Variables};
 pub use model::{
     ClientsConfig, Config, HttpConfig, ListenConfig, MdnsConfig, PluginConfig, SilenceConfig,
     SourceEntry, StationConfig, StreamsConfig, SwitchConfig,
@@ -31,6 +32,7 @@ pub use resolve::{
     Clients, Endpoint, Http, Listen, Mdns, Plugin, Resolved, Silence, Source, Station, Streams,
     Switch, meta_loop,
 };
+pub use security::{SecretConfig, Security, SecurityConfig, Tls, TlsConfig, UserConfig};
 pub use source::{PipeMode, SourceConfig};
 pub use stream::{AnnouncementUri, StreamUri, StreamUriError, announcement};
 

@@ -8,6 +8,7 @@ use super::limits::{
 };
 use super::problem::{At, Place, Problems};
 use super::read::{Table, missing};
+use super::security::{self, SecurityConfig};
 use super::tree::{Node, Value};
 
 /// `aulos.toml`.
@@ -25,6 +26,8 @@ pub struct Config {
     pub clients: ClientsConfig,
     /// `[mdns]`.
     pub mdns: MdnsConfig,
+    /// `[tls]`, `[[user]]`, `[access]` and `[limits]`.
+    pub security: SecurityConfig,
     /// `[[station]]`.
     pub stations: Vec<StationConfig>,
 }
@@ -271,9 +274,9 @@ pub(super) fn read(root: &Node, problems: &Problems) -> Config {
         .node("mdns")
         .map_or_else(MdnsConfig::default, |node| read_mdns(Table::new(node, "[mdns]", problems)));
     table.not_yet("relay", "leave [[relay]] out; stations work");
-    table.not_yet("tls", "leave [tls] out, and put a proxy that speaks TLS in front");
+    let security = security::read(&mut table, problems);
     table.finish();
-    Config { state_dir, listen, http, streams, clients, mdns, stations }
+    Config { state_dir, listen, http, streams, clients, mdns, security, stations }
 }
 
 fn read_mdns(mut table: Table<'_>) -> MdnsConfig {
@@ -317,7 +320,7 @@ fn read_listen(mut table: Table<'_>, problems: &Problems) -> ListenConfig {
             None => {}
         }
     }
-    table.not_yet("https", "leave it out, and put a proxy that speaks TLS in front of `http`");
+    table.not_yet("https", "leave it out: `http` speaks TLS as well, on the same port");
     table.finish();
     listen
 }

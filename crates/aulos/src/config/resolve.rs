@@ -16,6 +16,7 @@ use super::model::{
     StreamsConfig, SwitchConfig,
 };
 use super::problem::{At, Place, Problems, did_you_mean};
+use super::security::{self, Security};
 use super::source::{self, SourceConfig};
 
 /// A configuration that can be run. Its order is the file's.
@@ -33,6 +34,8 @@ pub struct Resolved {
     pub clients: Clients,
     /// What is announced to the network.
     pub mdns: Mdns,
+    /// Who may do what, and how it is kept from others.
+    pub security: Security,
     /// At least one.
     pub stations: Vec<Station>,
 }
@@ -215,6 +218,7 @@ pub(super) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
             volume_cap: u8::try_from(config.clients.volume_cap).unwrap_or(100),
         },
         mdns: mdns(&config.mdns, problems),
+        security: security::resolve(&config.security, env, problems),
         stations: stations(config, problems),
     }
 }

@@ -23,9 +23,16 @@ pub(super) struct Greetings {
 }
 
 impl Greetings {
-    /// Tells the audio what has changed; what it has no place for is told the next time.
-    pub(super) fn refresh(&mut self, registry: &mut Registry, house: &dyn House) {
+    /// Tells the audio what has changed; what it has no place for is told the next time. In a house
+    /// that is not `open` to everybody it may greet nobody by itself.
+    pub(super) fn refresh(&mut self, registry: &mut Registry, open: bool, house: &dyn House) {
         self.stale.extend(registry.take_changed());
+        if !open {
+            if self.newcomers.is_some() && house.greet_newcomers(None) {
+                self.newcomers = None;
+            }
+            return;
+        }
         let Some(newcomers) = registry.newcomers_greeting() else { return };
         if self.compared != Some(newcomers) {
             self.compared = Some(newcomers);
@@ -50,7 +57,7 @@ impl Greetings {
         // Last, because it is the sign that the rest is known.
         if self.stale.is_empty()
             && self.newcomers != Some(newcomers)
-            && house.greet_newcomers(newcomers)
+            && house.greet_newcomers(Some(newcomers))
         {
             self.newcomers = Some(newcomers);
         }
@@ -103,10 +110,10 @@ mod tests {
             }
             taken
         }
-        fn greet_newcomers(&self, greeting: Greeting) -> bool {
+        fn greet_newcomers(&self, greeting: Option<Greeting>) -> bool {
             let taken = self.take();
             if taken {
-                *self.newcomers.lock().unwrap() = Some(greeting);
+                *self.newcomers.lock().unwrap() = greeting;
             }
             taken
         }
@@ -142,7 +149,7 @@ mod tests {
             let mut rounds = 0;
             loop {
                 *audio.room.lock().unwrap() = 3;
-                greetings.refresh(registry, &audio);
+                greetings.refresh(registry, true, &audio);
                 let known = audio.known.lock().unwrap().len();
                 assert!(known >= least || audio.newcomers.lock().unwrap().is_none(), "{known}");
                 rounds += 1;
@@ -162,7 +169,24 @@ mod tests {
         assert!(known.len() == 18 && !known.contains_key("c3") && !known.contains_key("c4"));
         // When newcomers are greeted as those were, only others are exceptions.
         drop(registry.change_loudness(50, 100));
-        assert_eq!(settle(&mut registry, 1), 7);
+        assert_eq!(settle(&mut registry, 0), 7);
         assert_eq!(audio.known.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_house_that_is_closed_greets_nobody_by_itself() {
+        let station = StationInfo { name: "default".to_owned(), buffer_ms: 1_000 };
+        let mut registry = Registry::new(vec![station], 7);
+        let (audio, mut greetings) = (Audio::default(), Greetings::default());
+        let mut refresh = |open, room| {
+            *audio.room.lock().unwrap() = room;
+            greetings.refresh(&mut registry, open, &audio);
+            audio.newcomers.lock().unwrap().is_some()
+        };
+        assert!(!refresh(false, 1));
+        assert!(refresh(true, 1));
+        // The audio has no place for the word: it is said again.
+        assert!(refresh(false, 0));
+        assert!(!refresh(false, 1));
     }
 }

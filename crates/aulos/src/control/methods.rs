@@ -3,9 +3,11 @@
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
+use super::roles::{self, FORBIDDEN, UNAUTHORIZED};
 use super::rpc::{internal, no_method};
 use super::streams::Slot;
 use super::{State, announce, house_methods, playing};
+use crate::access::{Credentials, Denied, Role};
 use crate::registry::{ClientShape, Effects, GroupShape, NotFound, Notice, volume_json};
 
 pub(super) type Answer = Result<Value, RpcError>;
@@ -19,8 +21,9 @@ struct Method {
 
 /// Carries a call out.
 pub(super) fn run(state: &mut State<'_>, method: &str, params: &Value) -> Answer {
-    let method = METHODS.iter().find(|known| known.name == method);
-    (method.ok_or_else(no_method)?.run)(state, params)
+    let method = METHODS.iter().find(|known| known.name == method).ok_or_else(no_method)?;
+    roles::may(state.caller, method.name)?;
+    (method.run)(state, params)
 }
 
 const METHODS: [Method; 31] = [
@@ -43,15 +46,15 @@ const METHODS: [Method; 31] = [
             Ok(state.status())
         },
     },
-    Method {
-        name: "Server.Authenticate",
-        description: "log in; nobody has to",
-        run: |_, _| Ok(json!("ok")),
-    },
+    Method { name: "Server.Authenticate", description: "log in", run: authenticate },
     Method {
         name: "General.GetRPCCommands",
         description: "this list",
-        run: |_, _| Ok(json!({ "commands": METHODS.iter().map(describe).collect::<Vec<_>>() })),
+        run: |state, _| {
+            let role = state.caller.role;
+            let commands = METHODS.iter().map(|method| describe(method, role));
+            Ok(json!({ "commands": commands.collect::<Vec<_>>() }))
+        },
     },
     Method {
         name: "Client.GetStatus",
@@ -250,6 +253,34 @@ const METHODS: [Method; 31] = [
     },
 ];
 
+/// The names of all methods.
+#[cfg(test)]
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    METHODS.iter().map(|method| method.name)
+}
+
+fn authenticate(state: &mut State<'_>, params: &Value) -> Answer {
+    let access = &state.control.access;
+    if access.rules().users.is_empty() {
+        // Nobody has to say anything, so nothing that is said is wrong.
+        return Ok(json!("ok"));
+    }
+    let credentials = Credentials::of(text(params, "scheme")?, text(params, "param")?);
+    let denied = |(code, message), data: &str| RpcError {
+        data: Some(data.into()),
+        ..RpcError::new(code, message)
+    };
+    let role = state.control.login(state.caller.from, &credentials).map_err(|why| match why {
+        Denied::Wrong => denied(UNAUTHORIZED, "the name or the secret is wrong"),
+        Denied::Slowed => denied(FORBIDDEN, "too many wrong logins: try again in a minute"),
+    })?;
+    state.caller.role = role.max(state.caller.role);
+    if let Some(peer) = state.caller.peer.filter(|_| role >= Role::Listen) {
+        state.inner.peers.let_hear(peer);
+    }
+    Ok(json!("ok"))
+}
+
 fn set_volume(state: &mut State<'_>, params: &Value) -> Answer {
     let id = text(params, "id")?;
     state.inner.registry.client(id).ok_or(NotFound::Client)?;
@@ -282,12 +313,13 @@ fn set_clients(state: &mut State<'_>, params: &Value) -> Answer {
     Ok(state.status())
 }
 
-fn describe(method: &Method) -> Value {
+fn describe(method: &Method, role: Role) -> Value {
+    let needed = roles::needs(method.name);
     json!({
         "method": method.name,
         "description": method.description,
-        "hasPermission": true,
-        "requires": "",
+        "hasPermission": role >= needed,
+        "requires": if needed == Role::Nobody { "" } else { needed.name() },
     })
 }
 

@@ -16,6 +16,7 @@ mod peers;
 mod playing;
 pub mod plugin;
 mod reload;
+mod roles;
 mod rpc;
 mod shape;
 mod streams;
@@ -23,21 +24,27 @@ pub mod tcp;
 
 pub use peers::{Inbox, PeerId};
 pub use reload::{Reloaded, Reread};
+pub use roles::Caller;
 pub use shape::HostInfo;
 pub use streams::MAX_ADDED;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use aulos_io::SystemClock;
+use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 
+use crate::access::{Access, Credentials, Denied, Role};
 use crate::config::Resolved;
-use crate::house::{Event, House, StationStatus};
+use crate::house::{Cause, Command, Event, Hello, House, SessionId, StationStatus};
 use crate::registry::store::{self, Saved};
 use crate::registry::{Effects, Notice, Registry, StationInfo, Wall};
+use crate::tls;
 use announce::Announcements;
 use art::Art;
 use greetings::Greetings;
@@ -60,6 +67,8 @@ pub struct Control {
     inner: Mutex<Inner>,
     /// Counts every change that a page has to show.
     revision: watch::Sender<u64>,
+    /// Who may do what.
+    pub access: Access,
     /// What was cut or refused.
     pub counters: Counters,
 }
@@ -126,6 +135,22 @@ counters! {
     http_cross_site,
     /// Requests that named a host that we are not.
     http_wrong_host,
+    /// Connections for which too many are here from their address.
+    control_refused_same_address,
+    /// Connections that came too fast from their address.
+    control_refused_too_fast,
+    /// Connections that do not speak TLS, and have to.
+    control_refused_plain,
+    /// Connections that began a handshake of TLS and did not end it.
+    control_cut_tls_unfinished,
+    /// Connections whose TLS was none.
+    control_cut_tls_failed,
+    /// Controllers that did not log in in time.
+    controllers_cut_without_login,
+    /// Logins with a wrong name or secret, on any port.
+    logins_failed,
+    /// Logins that were not looked at, because their address had been wrong too often.
+    logins_slowed,
     /// Times that the state could not be written.
     state_not_saved,
 }
@@ -139,6 +164,7 @@ pub(crate) fn count(counter: &AtomicU64) {
 pub(super) struct State<'a> {
     control: &'a Control,
     inner: &'a mut Inner,
+    caller: &'a mut Caller,
     kept: &'a mut Vec<Effects>,
     /// Stations that end once whoever plays them has been given another.
     ended: &'a mut Vec<usize>,
@@ -205,6 +231,7 @@ impl Control {
             unsaved: None,
         };
         let control = Self {
+            access: Access::new(resolved.security.access.clone()),
             base_url: format!("http://{}:{}", host.name, resolved.listen.http.port),
             resolved: Mutex::new(resolved),
             reread: Box::new(|| Err("there is no configuration to be read again".to_owned())),
@@ -239,11 +266,12 @@ impl Control {
         let Inner { greetings, registry, .. } = &mut *inner;
         registry.restore(saved.groups);
         registry.restore_presets(saved.presets);
-        greetings.refresh(registry, &*self.house);
+        greetings.refresh(registry, !self.access.rules().is_closed(), &*self.house);
     }
 
-    /// Answers a line of JSON-RPC; `from` does not hear of what it changes itself.
-    pub fn request(&self, from: Option<PeerId>, line: &[u8]) -> Option<String> {
+    /// Answers a line of JSON-RPC, as far as the caller may; he does not hear of what he changes
+    /// himself.
+    pub fn request(&self, caller: &mut Caller, line: &[u8]) -> Option<String> {
         let mut inner = self.lock();
         let (mut kept, mut ended) = (Vec::new(), Vec::new());
         let answer = rpc::answer(line, |method, params| {
@@ -251,6 +279,7 @@ impl Control {
             let mut state = State {
                 control: self,
                 inner: &mut inner,
+                caller,
                 kept: &mut kept,
                 ended: &mut ended,
                 text: &mut text,
@@ -258,7 +287,7 @@ impl Control {
             let answer = methods::run(&mut state, method, params);
             // Others hear of each change before the next one is made.
             for effects in kept.drain(..) {
-                self.carry_out(&mut inner, effects, from);
+                self.carry_out(&mut inner, effects, caller.peer);
             }
             for number in ended.drain(..) {
                 self.house.remove_station(number);
@@ -274,13 +303,59 @@ impl Control {
     /// Takes what the audio tells.
     pub fn event(&self, event: Event) {
         let mut inner = self.lock();
-        if let Event::Left { session } = &event {
-            inner.outbox.forget(*session);
+        match &event {
+            Event::Left { session } => inner.outbox.forget(*session),
+            Event::Hello { session, peer, hello, .. } => {
+                if let Err(cause) = self.may_listen(*peer, hello) {
+                    return self.turn_away(&mut inner, *session, cause);
+                }
+            }
+            Event::ClientInfo { .. } => {}
         }
         let mut effects = inner.registry.apply(event, wall());
         inner.update |= effects.notices.contains(&Notice::Server);
         effects.notices.retain(|notice| *notice != Notice::Server);
         self.carry_out(&mut inner, effects, None);
+    }
+
+    /// Whether a client may hear anything.
+    fn may_listen(&self, from: IpAddr, hello: &Hello) -> Result<(), Cause> {
+        let granted = match &hello.auth {
+            // Whoever says who he is has to be right, also where he need not say it.
+            Some(credentials) => self.login(from, credentials),
+            None => Ok(self.access.rules().anonymous),
+        };
+        match granted {
+            Ok(role) if role >= Role::Listen || hello.vouched => Ok(()),
+            Ok(_) | Err(Denied::Wrong) => Err(Cause::Unauthorized),
+            Err(Denied::Slowed) => Err(Cause::Slowed),
+        }
+    }
+
+    fn turn_away(&self, inner: &mut Inner, session: SessionId, cause: Cause) {
+        inner.outbox.push(Command::Kick { session, cause });
+        inner.outbox.flush(&*self.house);
+    }
+
+    /// What somebody may before he has said anything, by the certificate that he has shown.
+    #[must_use]
+    pub(crate) fn role_at_the_door(&self, certificate: Option<&CertificateDer<'_>>) -> Role {
+        let rules = self.access.rules();
+        let shown = certificate.map(|certificate| tls::role_of(certificate, &rules));
+        rules.anonymous.max(shown.unwrap_or_default())
+    }
+
+    /// What somebody from this address may who says this. What goes wrong is counted.
+    ///
+    /// # Errors
+    /// [`Denied`].
+    pub fn login(&self, from: IpAddr, credentials: &Credentials) -> Result<Role, Denied> {
+        self.access.login(from, credentials, SystemClock::now()).inspect_err(|denied| {
+            count(match denied {
+                Denied::Wrong => &self.counters.logins_failed,
+                Denied::Slowed => &self.counters.logins_slowed,
+            });
+        })
     }
 
     /// What time brings: commands that found no place, stations that changed their state. To be
@@ -289,7 +364,7 @@ impl Control {
         let mut inner = self.lock();
         inner.outbox.flush(&*self.house);
         let Inner { greetings, registry, .. } = &mut *inner;
-        greetings.refresh(registry, &*self.house);
+        greetings.refresh(registry, !self.access.rules().is_closed(), &*self.house);
         self.house.tidy();
         self.tell_update(&mut inner);
         self.tell_announcements(&mut inner);
@@ -319,9 +394,10 @@ impl Control {
         }
     }
 
-    /// A new controller; what it is to hear comes out of the inbox, which ends when it is cut.
-    pub fn join(&self) -> (PeerId, Inbox) {
-        self.lock().peers.join()
+    /// A new controller; what it is to hear comes out of the inbox, which ends when it is cut. One
+    /// that may not listen hears nothing until it may.
+    pub fn join(&self, role: Role) -> (PeerId, Inbox) {
+        self.lock().peers.join(role >= Role::Listen)
     }
 
     /// A controller has gone.

@@ -48,18 +48,20 @@ struct Peer {
     id: PeerId,
     queue: mpsc::Sender<Arc<str>>,
     bytes: Arc<AtomicUsize>,
+    /// It may know what happens.
+    hears: bool,
     /// Tells the inbox that the peer is gone, by going with it.
     _cut: oneshot::Sender<()>,
 }
 
 impl Peers {
-    pub(super) fn join(&mut self) -> (PeerId, Inbox) {
+    pub(super) fn join(&mut self, hears: bool) -> (PeerId, Inbox) {
         let (sender, queue) = mpsc::channel(MAX_WAITING);
         let bytes = Arc::new(AtomicUsize::new(0));
         let id = PeerId(self.next);
         self.next += 1;
         let (gone, cut) = oneshot::channel();
-        self.list.push(Peer { id, queue: sender, bytes: Arc::clone(&bytes), _cut: gone });
+        self.list.push(Peer { id, queue: sender, bytes: Arc::clone(&bytes), hears, _cut: gone });
         (id, Inbox { queue, bytes, cut })
     }
 
@@ -67,9 +69,19 @@ impl Peers {
         self.list.retain(|peer| peer.id != id);
     }
 
+    /// From now on it hears what happens.
+    pub(super) fn let_hear(&mut self, id: PeerId) {
+        self.list.iter_mut().filter(|peer| peer.id == id).for_each(|peer| peer.hears = true);
+    }
+
+    /// Cuts everybody: they come again, and are looked at again.
+    pub(super) fn cut_all(&mut self) {
+        self.list.clear();
+    }
+
     /// Whether anybody else would hear it.
     pub(super) fn any_but(&self, from: Option<PeerId>) -> bool {
-        self.list.iter().any(|peer| Some(peer.id) != from)
+        self.list.iter().any(|peer| peer.hears && Some(peer.id) != from)
     }
 
     /// Tells everybody but `from`, and cuts whoever has no place for it; returns how many.
@@ -77,7 +89,7 @@ impl Peers {
         let text: Arc<str> = Arc::from(text);
         let before = self.list.len();
         self.list.retain(|peer| {
-            if Some(peer.id) == from {
+            if Some(peer.id) == from || !peer.hears {
                 return true;
             }
             let waiting = peer.bytes.fetch_add(text.len(), Ordering::Relaxed);

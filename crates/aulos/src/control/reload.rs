@@ -222,6 +222,19 @@ impl Control {
             let effects = registry.change_loudness(clients.initial_volume, clients.volume_cap);
             self.hand_over(inner, effects, all);
         }
+        let (before, after) = (&old.security, &new.security);
+        if before.access != after.access {
+            done.settings.push("access");
+            self.access.replace(after.access.clone());
+            // They come again and are asked again; players play on.
+            inner.peers.cut_all();
+        }
+        if before.tls != after.tls {
+            done.settings.push("tls");
+        }
+        if before.limits != after.limits {
+            done.settings.push("limits");
+        }
         if old.http.names != new.http.names {
             done.settings.push("http");
         }

@@ -7,27 +7,34 @@
 
 mod events;
 mod host;
+mod login;
 mod routes;
 mod socket;
 mod websocket;
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use aulos_io::reactor::Door;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::control::tcp::{ACCEPT_PAUSE, Place, keep_alive};
+use crate::control::tcp::{Gate, Place, count_refused, keep_alive};
 use crate::control::{Control, count};
 use crate::house::ListenSink;
+use crate::tls::{self, Stream};
 use events::Feed;
+use login::Guest;
 use socket::Socket;
 
 /// Bytes in which the first request line has to end.
@@ -45,15 +52,18 @@ const MAX_HEAD: usize = 64 << 10;
 const LISTEN: &[u8] = b"GET /listen/";
 
 /// Serves HTTP until it is dropped.
-pub async fn serve(listener: TcpListener, control: Arc<Control>, sink: Arc<dyn ListenSink>) {
+pub async fn serve(
+    listener: TcpListener,
+    control: Arc<Control>,
+    sink: Arc<dyn ListenSink>,
+    door: watch::Receiver<Door>,
+) {
     let open = Arc::new(AtomicUsize::new(0));
     let feed = Feed::start(Arc::clone(&control));
     let router = routes::router(Arc::clone(&control), feed, Arc::clone(&sink));
+    let mut gate = Gate::new(door);
     loop {
-        let Ok((socket, peer)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
+        let Some((socket, ticket, door)) = gate.accept(&listener, &control).await else { continue };
         let Some(place) = Place::take(&open, MAX_CONNECTIONS) else {
             count(&control.counters.http_refused);
             continue;
@@ -61,13 +71,26 @@ pub async fn serve(listener: TcpListener, control: Arc<Control>, sink: Arc<dyn L
         let (control, sink) = (Arc::clone(&control), Arc::clone(&sink));
         let service = TowerToHyperService::new(router.clone());
         tokio::spawn(async move {
-            let Ok(First { socket, read, listener }) = first(socket, &control).await else {
+            if keep_alive(&socket.0).and_then(|()| socket.0.set_nodelay(true)).is_err() {
+                return;
+            }
+            let stream = match tls::open(socket, ticket, &door, FIRST_TIMEOUT, false).await {
+                Ok(stream) => stream,
+                Err(tls::Refused::Silent) => return count(&control.counters.http_cut_slow_request),
+                Err(refused) => return count_refused(&control, refused),
+            };
+            let guest = Guest::of(&stream, &control);
+            let Ok(First { stream, read, listener }) = first(stream, &control).await else {
                 return;
             };
             if listener {
-                hand_over(socket, peer, read, &*sink);
+                admit(stream, read, guest, &control, &*sink);
             } else {
-                let io = TokioIo::new(Socket::new(socket, read));
+                let io = TokioIo::new(Socket::new(stream, read));
+                let service = service_fn(move |mut request: Request<Incoming>| {
+                    request.extensions_mut().insert(guest);
+                    service.call(request)
+                });
                 let served = http1::Builder::new()
                     .timer(TokioTimer::new())
                     .header_read_timeout(HEAD_TIMEOUT)
@@ -86,37 +109,39 @@ pub async fn serve(listener: TcpListener, control: Arc<Control>, sink: Arc<dyn L
 
 /// A connection of which the beginning is known.
 struct First {
-    socket: TcpStream,
+    stream: Stream,
     read: Vec<u8>,
     listener: bool,
 }
 
 /// Reads until it is clear whether a listener has come.
-async fn first(mut socket: TcpStream, control: &Control) -> io::Result<First> {
-    keep_alive(&socket)?;
-    socket.set_nodelay(true)?;
+async fn first(mut stream: Stream, control: &Control) -> io::Result<First> {
+    // Who a listener is stands further down in what he says.
+    let closed = control.access.rules().is_closed();
     let mut read = Vec::with_capacity(1_024);
     let known = timeout(FIRST_TIMEOUT, async {
         loop {
-            if let Some(listener) = is_listener(&read) {
-                return Ok(Some(listener));
+            match is_listener(&read) {
+                Some(true) if closed && !login::has_head(&read) => {}
+                Some(listener) => return Ok(Some(listener)),
+                None => {}
             }
             if read.len() >= MAX_FIRST {
                 return Ok(None);
             }
             let rest = MAX_FIRST - read.len();
-            let more = (&mut socket).take(rest as u64).read_buf(&mut read).await?;
+            let more = (&mut stream).take(rest as u64).read_buf(&mut read).await?;
             if more == 0 {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
             }
         }
     });
     match known.await {
-        Ok(Ok(Some(listener))) => Ok(First { socket, read, listener }),
+        Ok(Ok(Some(listener))) => Ok(First { stream, read, listener }),
         Ok(Ok(None)) => {
             count(&control.counters.http_cut_long_request);
             // The answer is a courtesy; a peer that does not take it is cut all the same.
-            socket.try_write(TOO_LONG).ok();
+            stream.try_answer(TOO_LONG);
             Err(io::ErrorKind::InvalidData.into())
         }
         Ok(Err(error)) => Err(error),
@@ -139,9 +164,13 @@ fn is_listener(read: &[u8]) -> Option<bool> {
     read.contains(&b'\n').then_some(true)
 }
 
-fn hand_over(socket: TcpStream, peer: SocketAddr, read: Vec<u8>, sink: &dyn ListenSink) {
-    match socket.into_std() {
-        Ok(socket) => sink.accept(socket, peer, read),
+/// Hands a listener over who may listen.
+fn admit(stream: Stream, read: Vec<u8>, guest: Guest, control: &Control, sink: &dyn ListenSink) {
+    if let Err(refusal) = guest.listens(&read, control) {
+        return stream.try_answer(refusal);
+    }
+    match stream.into_media() {
+        Ok(socket) => sink.accept(socket, read),
         Err(error) => tracing::debug!(%error, "listener gone"),
     }
 }

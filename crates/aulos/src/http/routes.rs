@@ -6,7 +6,6 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use aulos_proto::snap::control::MAX_LINE;
-use axum::Router;
 use axum::body::Body;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -19,14 +18,17 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
+use axum::{Extension, Router};
 use hyper::upgrade::OnUpgrade;
 use tokio::time::timeout;
 use tower_http::services::ServeDir;
 
 use super::events::Feed;
+use super::login::{self, Guest};
 use super::{host, websocket};
+use crate::access::{Denied, Role};
 use crate::control::tcp::{MAX_CONTROLLERS, Place};
-use crate::control::{Control, count};
+use crate::control::{Caller, Control, count};
 use crate::house::ListenSink;
 
 /// How long the body of a call may take.
@@ -102,7 +104,12 @@ async fn events(State(app): State<App>) -> Response {
     ([(CONTENT_TYPE, "text/event-stream"), unbuffered], body).into_response()
 }
 
-async fn call(State(app): State<App>, headers: HeaderMap, body: Body) -> Response {
+async fn call(
+    State(app): State<App>,
+    Extension(mut caller): Extension<Caller>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
     if let Some(refusal) = app.refuse_cross_site(&headers) {
         return refusal;
     }
@@ -113,7 +120,7 @@ async fn call(State(app): State<App>, headers: HeaderMap, body: Body) -> Respons
         let text = format!("a call has at most {MAX_LINE} bytes\n");
         return (StatusCode::PAYLOAD_TOO_LARGE, text).into_response();
     };
-    match app.control.request(None, &line) {
+    match app.control.request(&mut caller, &line) {
         Some(answer) => json(answer),
         None => StatusCode::NO_CONTENT.into_response(),
     }
@@ -134,6 +141,7 @@ async fn picture(State(app): State<App>, uri: Uri) -> Response {
 /// The control API with notifications.
 async fn converse(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
@@ -145,8 +153,8 @@ async fn converse(
                 return StatusCode::SERVICE_UNAVAILABLE.into_response();
             };
             let upgrade = upgrade.max_message_size(MAX_LINE).max_frame_size(MAX_LINE);
-            upgrade.on_upgrade(|socket| async move {
-                websocket::converse(socket, app.control).await;
+            upgrade.on_upgrade(move |socket| async move {
+                websocket::converse(socket, app.control, caller).await;
                 drop(place);
             })
         }
@@ -158,13 +166,29 @@ async fn converse(
 }
 
 /// Sound for Snapweb and for snapclient with `ws://`.
-async fn stream(State(app): State<App>, mut request: Request) -> Response {
+async fn stream(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    mut request: Request,
+) -> Response {
+    let listens = caller.role >= Role::Listen;
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
     app.refuse_cross_site(request.headers())
-        .unwrap_or_else(|| websocket::stream(request.headers(), upgrade, app.sink))
+        .unwrap_or_else(|| websocket::stream(request.headers(), upgrade, listens, app.sink))
 }
 
 impl App {
+    /// Who asks, if he may ask at all.
+    fn identify(&self, request: &Request) -> Result<Caller, Denied> {
+        // Every connection has its guest; what had none would have no right.
+        let guest = request.extensions().get::<Guest>().ok_or(Denied::Wrong)?;
+        let role = guest.role(login::said(request.headers()), &self.control)?;
+        if role < login::needs(request) {
+            return Err(Denied::Wrong);
+        }
+        Ok(Caller::new(guest.from, role))
+    }
+
     fn refuse_cross_site(&self, headers: &HeaderMap) -> Option<Response> {
         let resolved = self.control.resolved();
         host::is_cross_site(headers, &resolved.http.names).then(|| {
@@ -191,10 +215,16 @@ async fn listen_again(request: Request) -> Response {
 }
 
 /// Who may come in, and what every response says, unless it says better.
-async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let ours = host::is_ours(request.headers(), &app.control.resolved().http.names);
     let mut response = if ours {
-        next.run(request).await
+        match app.identify(&request) {
+            Ok(caller) => {
+                request.extensions_mut().insert(caller);
+                next.run(request).await
+            }
+            Err(denied) => login::refusal(denied),
+        }
     } else {
         count(&app.control.counters.http_wrong_host);
         let text =

@@ -8,8 +8,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
+
+use crate::tls::Stream;
 
 /// How long a peer may take nothing of what it is sent.
 const STALL: Duration = Duration::from_secs(15);
@@ -17,19 +18,19 @@ const STALL: Duration = Duration::from_secs(15);
 /// A socket whose first bytes are given back first.
 #[derive(Debug)]
 pub(super) struct Socket {
-    stream: TcpStream,
+    stream: Stream,
     read: Vec<u8>,
     given: usize,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl Socket {
-    pub(super) const fn new(stream: TcpStream, read: Vec<u8>) -> Self {
+    pub(super) const fn new(stream: Stream, read: Vec<u8>) -> Self {
         Self { stream, read, given: 0, stalled: None }
     }
 
     /// The socket, and what nobody has read of its first bytes.
-    pub(super) fn into_parts(mut self) -> (TcpStream, Vec<u8>) {
+    pub(super) fn into_parts(mut self) -> (Stream, Vec<u8>) {
         let unread = self.read.split_off(self.given);
         (self.stream, unread)
     }

@@ -13,36 +13,40 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tungstenite::handshake::derive_accept_key;
 
 use super::socket::Socket;
-use crate::control::tcp::WRITE_TIMEOUT;
-use crate::control::{Control, Inbox, PeerId, count};
+use crate::access::Role;
+use crate::control::tcp::{LOGIN_TIMEOUT, WRITE_TIMEOUT};
+use crate::control::{Caller, Control, Inbox, count};
 use crate::house::ListenSink;
 
 /// Answers calls and tells what happens, until the peer goes or does not read.
-pub(super) async fn converse(mut socket: WebSocket, control: Arc<Control>) {
-    let (peer, mut inbox) = control.join();
+pub(super) async fn converse(mut socket: WebSocket, control: Arc<Control>, mut caller: Caller) {
+    let (peer, mut inbox) = control.join(caller.role);
+    caller.peer = Some(peer);
     // A peer that goes away in the middle is no news.
-    serve(&mut socket, &control, peer, &mut inbox).await.ok();
+    serve(&mut socket, &control, &mut caller, &mut inbox).await.ok();
     control.leave(peer);
 }
 
 async fn serve(
     socket: &mut WebSocket,
     control: &Control,
-    peer: PeerId,
+    caller: &mut Caller,
     inbox: &mut Inbox,
 ) -> Result<(), Gone> {
+    let too_late = sleep(LOGIN_TIMEOUT);
+    tokio::pin!(too_late);
     loop {
         tokio::select! {
             message = socket.recv() => match message {
                 Some(Ok(Message::Text(call))) => {
-                    answer(socket, control, peer, inbox, call.as_bytes()).await?;
+                    answer(socket, control, caller, inbox, call.as_bytes()).await?;
                 }
                 Some(Ok(Message::Binary(call))) => {
-                    answer(socket, control, peer, inbox, &call).await?;
+                    answer(socket, control, caller, inbox, &call).await?;
                 }
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(Gone),
@@ -51,6 +55,10 @@ async fn serve(
                 Some(notice) => send(socket, &notice, inbox, control).await?,
                 None => return Err(Gone),
             },
+            () = &mut too_late, if caller.role == Role::Nobody => {
+                count(&control.counters.controllers_cut_without_login);
+                return Err(Gone);
+            }
         }
     }
 }
@@ -60,11 +68,11 @@ struct Gone;
 async fn answer(
     socket: &mut WebSocket,
     control: &Control,
-    peer: PeerId,
+    caller: &mut Caller,
     inbox: &mut Inbox,
     call: &[u8],
 ) -> Result<(), Gone> {
-    if let Some(answer) = control.request(Some(peer), call) {
+    if let Some(answer) = control.request(caller, call) {
         send(socket, &answer, inbox, control).await?;
     }
     // One controller's many calls do not keep the others waiting.
@@ -96,6 +104,7 @@ async fn send(
 pub(super) fn stream(
     headers: &HeaderMap,
     upgrade: Option<OnUpgrade>,
+    listens: bool,
     sink: Arc<dyn ListenSink>,
 ) -> Response {
     let (Some(key), Some(upgrade)) = (wanted(headers), upgrade) else {
@@ -103,7 +112,7 @@ pub(super) fn stream(
         return (StatusCode::UPGRADE_REQUIRED, [(UPGRADE, "websocket")], text).into_response();
     };
     tokio::spawn(async move {
-        if let Err(error) = hand_over(upgrade, &*sink).await {
+        if let Err(error) = hand_over(upgrade, listens, &*sink).await {
             tracing::debug!(%error, "client gone during its handshake");
         }
     });
@@ -133,13 +142,13 @@ fn wanted(headers: &HeaderMap) -> Option<&[u8]> {
 
 async fn hand_over(
     upgrade: OnUpgrade,
+    listens: bool,
     sink: &dyn ListenSink,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let upgraded: Upgraded = upgrade.await?;
     let parts = upgraded.downcast::<TokioIo<Socket>>().map_err(|_| "not a socket of ours")?;
-    let (socket, unread) = parts.io.into_inner().into_parts();
-    let peer = socket.peer_addr()?;
+    let (stream, unread) = parts.io.into_inner().into_parts();
     let read = [&parts.read_buf[..], &unread].concat();
-    sink.stream(socket.into_std()?, peer, read);
+    sink.stream(stream.into_media()?.vouched(listens), read);
     Ok(())
 }

@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use aulos::config::{self, Environment, Resolved, Station};
 use aulos::house::{
-    Command, EVENT_QUEUE, Event, Full, Hello, House, ListenSink, Loudness, SessionId, StationStatus,
+    Command, Door, EVENT_QUEUE, Event, Full, Hello, House, ListenSink, Loudness, MediaSocket,
+    SessionId, StationStatus,
 };
 use aulos::server::{self, Audio, Outside};
 use aulos::systemd::Supervisor;
@@ -85,18 +86,15 @@ impl House for FakeHouse {
 
 /// Keeps the listeners that were handed over.
 #[derive(Debug, Default)]
-pub struct FakeSink(
-    pub Mutex<Vec<(TcpStream, SocketAddr, Vec<u8>)>>,
-    pub Mutex<Vec<(TcpStream, SocketAddr, Vec<u8>)>>,
-);
+pub struct FakeSink(pub Mutex<Vec<(MediaSocket, Vec<u8>)>>, pub Mutex<Vec<(MediaSocket, Vec<u8>)>>);
 
 impl ListenSink for FakeSink {
-    fn accept(&self, socket: TcpStream, peer: SocketAddr, read: Vec<u8>) {
-        self.0.lock().unwrap().push((socket, peer, read));
+    fn accept(&self, socket: MediaSocket, read: Vec<u8>) {
+        self.0.lock().unwrap().push((socket, read));
     }
 
-    fn stream(&self, socket: TcpStream, peer: SocketAddr, read: Vec<u8>) {
-        self.1.lock().unwrap().push((socket, peer, read));
+    fn stream(&self, socket: MediaSocket, read: Vec<u8>) {
+        self.1.lock().unwrap().push((socket, read));
     }
 }
 
@@ -144,6 +142,7 @@ impl Server {
     pub fn of(resolved: Resolved) -> Self {
         let bound = server::bind(&resolved.listen).unwrap();
         server::make_state_dir(&resolved.state_dir).unwrap();
+        let bound = bound.guarded_by(server::door(&resolved).unwrap());
         let (house, sink) = (Arc::new(FakeHouse::default()), Arc::new(FakeSink::default()));
         let (events, receiver) = mpsc::channel(EVENT_QUEUE);
         let audio =
@@ -238,7 +237,8 @@ impl Playing {
         server::make_state_dir(&resolved.state_dir).unwrap();
         let (events, receiver) = mpsc::channel(EVENT_QUEUE);
         let (listener, stream) = server::bind_one("stream", &resolved.listen.stream).unwrap();
-        let audio = aulos::audio::Audio::start(&resolved, listener, events).unwrap();
+        let audio =
+            aulos::audio::Audio::start(&resolved, listener, &Door::default(), events).unwrap();
         let audio = Arc::new(audio);
         let (control, http) = (bound.control_address, bound.http_address);
         let parts = Audio {
@@ -327,6 +327,8 @@ pub fn hello(session: u64, id: &str) -> Event {
         id: text(id),
         instance: 1,
         protocol: 2,
+        auth: None,
+        vouched: false,
     };
     let peer = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
     Event::Hello { session: SessionId(session), peer, hello: hello.into(), answered: None }

@@ -1,4 +1,4 @@
-//! How many may come from one address.
+//! How many may come from one address, and how fast.
 //!
 //! One machine that opens connections without end would take every descriptor of the house. Whoever
 //! counts must also hear of each end, and ends happen on other threads; so a session carries a
@@ -8,51 +8,114 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use aulos_core::{Budget, Instant, Span};
+
+/// What one address may have. Loopback has no limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at once; also those that may come in one burst.
+    pub per_address: u32,
+    /// Connections a second, once the burst is spent.
+    pub per_second: u32,
+}
+
+impl Default for Limits {
+    /// A building behind one router has fewer than 1,024, and comes back at once after a power cut.
+    fn default() -> Self {
+        Self { per_address: 1_024, per_second: 100 }
+    }
+}
+
 /// Counts the guests of each address.
 #[derive(Debug)]
-pub(super) struct Doorman {
-    tickets: HashMap<u128, Arc<()>>,
-    most: usize,
-    /// When there are more addresses than this, those with no guest are forgotten.
+pub struct Doorman {
+    known: HashMap<u128, Known>,
+    limits: Limits,
+    /// When there are more addresses than this, those of which nothing is known are forgotten.
     sweep_at: usize,
 }
 
-/// A guest's right to be here, given back by being dropped. Loopback needs none.
-pub(super) type Ticket = Option<Arc<()>>;
+#[derive(Debug)]
+struct Known {
+    ticket: Arc<()>,
+    arrivals: Budget,
+}
 
-/// Too many have come from this address.
+/// A guest's right to be here, given back by being dropped. Loopback needs none.
+#[derive(Debug, Default)]
+pub struct Ticket(
+    #[allow(dead_code, reason = "it is its being there that counts")] Option<Arc<()>>,
+);
+
+/// Why somebody is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Crowded;
+pub enum Refused {
+    /// Too many are here from this address.
+    Crowded,
+    /// They come too fast from this address.
+    TooFast,
+}
 
 impl Doorman {
-    pub(super) fn new(most: usize) -> Self {
-        Self { tickets: HashMap::new(), most, sweep_at: SWEEP_AT }
+    /// A doorman who knows nobody yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self { known: HashMap::new(), limits, sweep_at: SWEEP_AT }
+    }
+
+    /// Other limits, from now on; who is here stays.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+        // How fast somebody came is counted anew; how many there are is not.
+        self.known.retain(|_, known| Arc::strong_count(&known.ticket) > 1);
+        for known in self.known.values_mut() {
+            known.arrivals = budget(limits, Instant::ZERO);
+        }
     }
 
     /// A ticket for one more guest from `address`.
-    pub(super) fn admit(&mut self, address: IpAddr) -> Result<Ticket, Crowded> {
+    ///
+    /// # Errors
+    /// [`Refused`], when there are too many or they come too fast.
+    pub fn admit(&mut self, address: IpAddr, now: Instant) -> Result<Ticket, Refused> {
         let address = address.to_canonical();
         if address.is_loopback() {
-            return Ok(None);
+            return Ok(Ticket(None));
         }
-        if self.tickets.len() >= self.sweep_at {
-            self.tickets.retain(|_, ticket| Arc::strong_count(ticket) > 1);
-            self.sweep_at = SWEEP_AT.max(2 * self.tickets.len());
+        if self.known.len() >= self.sweep_at {
+            self.known.retain(|_, known| {
+                Arc::strong_count(&known.ticket) > 1 || !known.arrivals.is_full(now)
+            });
+            self.sweep_at = SWEEP_AT.max(2 * self.known.len());
         }
-        let ticket = self.tickets.entry(house_of(address)).or_default();
+        let limits = self.limits;
+        let known = self
+            .known
+            .entry(house_of(address))
+            .or_insert_with(|| Known { ticket: Arc::default(), arrivals: budget(limits, now) });
+        if !known.arrivals.take(now) {
+            return Err(Refused::TooFast);
+        }
         // One of the references is ours.
-        if Arc::strong_count(ticket) > self.most {
-            return Err(Crowded);
+        if Arc::strong_count(&known.ticket) > limits.per_address as usize {
+            return Err(Refused::Crowded);
         }
-        Ok(Some(Arc::clone(ticket)))
+        Ok(Ticket(Some(Arc::clone(&known.ticket))))
     }
 }
 
-/// A machine with IPv6 has as many addresses as it likes, but all in one network of 64 bits.
-fn house_of(address: IpAddr) -> u128 {
+fn budget(limits: Limits, now: Instant) -> Budget {
+    let interval = Span::from_secs(1).as_nanos() / i64::from(limits.per_second.max(1));
+    Budget::new(limits.per_address, Span::from_nanos(interval), now)
+}
+
+/// What counts as one address: a machine with IPv6 has as many as it likes, but all in one network
+/// of 64 bits.
+#[must_use]
+pub const fn house_of(address: IpAddr) -> u128 {
     match address {
-        IpAddr::V4(address) => address.to_bits().into(),
-        IpAddr::V6(address) => address.to_bits() & !u128::from(u64::MAX),
+        IpAddr::V4(address) => address.to_bits() as u128,
+        IpAddr::V6(address) => address.to_bits() & !(u64::MAX as u128),
     }
 }
 
@@ -64,41 +127,77 @@ mod tests {
 
     use super::*;
 
+    const NOW: Instant = Instant::ZERO;
+
+    fn doorman(per_address: u32) -> Doorman {
+        Doorman::new(Limits { per_address, per_second: 1_000 })
+    }
+
+    /// So much later that everybody may come again.
+    const LATER: Instant = Instant::from_nanos(10_000_000_000);
+
     #[test]
     fn an_address_has_so_many_guests_and_a_place_again_when_one_goes() {
-        let mut doorman = Doorman::new(3);
+        let mut doorman = doorman(3);
         let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
         let mapped = IpAddr::V6(Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped());
         let mut tickets: Vec<_> =
-            [address, mapped, address].map(|from| doorman.admit(from).unwrap()).into();
-        assert_eq!(doorman.admit(mapped), Err(Crowded));
-        assert!(doorman.admit(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2))).is_ok());
+            [address, mapped, address].map(|from| doorman.admit(from, NOW).unwrap()).into();
+        assert_eq!(doorman.admit(address, LATER).unwrap_err(), Refused::Crowded);
+        assert!(doorman.admit(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), LATER).is_ok());
         drop(tickets.pop());
-        assert!(doorman.admit(address).is_ok());
+        assert!(doorman.admit(address, LATER).is_ok());
     }
 
     #[test]
     fn loopback_is_not_counted_and_one_network_of_ipv6_is_one_address() {
-        let mut doorman = Doorman::new(1);
+        let mut doorman = doorman(1);
         for address in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
-            assert!((0..10).all(|_| doorman.admit(address) == Ok(None)));
+            let tickets: Vec<_> = (0..10).map(|_| doorman.admit(address, NOW)).collect();
+            assert!(tickets.iter().all(Result::is_ok));
         }
         let in_net = |net, host| Ipv6Addr::new(0x2001, 0xdb8, 0, net, 0, 0, 0, host).into();
-        let guest = doorman.admit(in_net(1, 1)).unwrap();
-        assert_eq!(doorman.admit(in_net(1, 2)), Err(Crowded));
-        assert!(doorman.admit(in_net(2, 1)).is_ok());
+        let guest = doorman.admit(in_net(1, 1), NOW).unwrap();
+        assert_eq!(doorman.admit(in_net(1, 2), LATER).unwrap_err(), Refused::Crowded);
+        assert!(doorman.admit(in_net(2, 1), LATER).is_ok());
         drop(guest);
-        assert!(doorman.admit(in_net(1, 3)).is_ok());
+        assert!(doorman.admit(in_net(1, 3), LATER + Span::from_secs(1)).is_ok());
+    }
+
+    #[test]
+    fn a_house_may_come_all_at_once_and_then_only_so_fast() {
+        let mut doorman = Doorman::new(Limits::default());
+        let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        // They come and go: nobody stays.
+        for _ in 0..1_024 {
+            drop(doorman.admit(address, NOW).unwrap());
+        }
+        assert_eq!(doorman.admit(address, NOW).unwrap_err(), Refused::TooFast);
+        let second = Instant::from_nanos(1_000_000_000);
+        let let_in = (0..500).filter(|_| doorman.admit(address, second).is_ok()).count();
+        assert_eq!(let_in, 100);
+    }
+
+    #[test]
+    fn new_limits_hold_at_once_and_nobody_is_forgotten_who_is_here() {
+        let mut doorman = doorman(2);
+        let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        let _both = [doorman.admit(address, NOW).unwrap(), doorman.admit(address, NOW).unwrap()];
+        doorman.set_limits(Limits { per_address: 3, per_second: 1_000 });
+        let _third = doorman.admit(address, LATER).unwrap();
+        assert_eq!(doorman.admit(address, LATER).unwrap_err(), Refused::Crowded);
     }
 
     #[test]
     fn addresses_without_guests_are_forgotten() {
-        let mut doorman = Doorman::new(1);
-        let _stays = doorman.admit(Ipv4Addr::from_bits(1).into()).unwrap();
-        for number in 2..10_000 {
-            drop(doorman.admit(Ipv4Addr::from_bits(number).into()).unwrap());
+        let mut doorman = doorman(1);
+        let _stays = doorman.admit(Ipv4Addr::from_bits(1).into(), NOW).unwrap();
+        for number in 2..10_000_u32 {
+            let now = Instant::from_nanos(u64::from(number) * 1_000_000);
+            drop(doorman.admit(Ipv4Addr::from_bits(number).into(), now).unwrap());
         }
-        assert!(doorman.tickets.len() <= SWEEP_AT);
-        assert_eq!(doorman.admit(Ipv4Addr::from_bits(1).into()), Err(Crowded));
+        assert!(doorman.known.len() <= SWEEP_AT);
+        let crowded = doorman.admit(Ipv4Addr::from_bits(1).into(), LATER);
+        assert_eq!(crowded.unwrap_err(), Refused::Crowded);
     }
 }

@@ -14,6 +14,7 @@ mod run;
 mod slab;
 mod stations;
 mod stats;
+mod tls;
 mod web;
 mod wheel;
 mod zerocopy;
@@ -26,17 +27,18 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use aulos_engine::fanout::Stamped;
-use aulos_proto::snap::session::Cause;
+use aulos_proto::snap::session::{Cause, Refusal};
 use aulos_proto::snap::wire::{ClientInfo, Hello, ServerSettings};
 use aulos_rt::Reader;
 use aulos_rt::channel::{FdReceiver, Look, RealtimeSender, Sender, bounded};
 use aulos_rt::ring::Consumer;
 
 use crate::feed::Feeder;
-use doorman::Ticket;
+pub use doorman::{Doorman, Limits, Refused, Ticket, house_of};
 pub use greeting::Greeting;
 pub use stations::Channel;
 pub use stats::ReactorStats;
+pub use tls::{Door, FIRST_BYTE, MediaSocket};
 #[cfg_attr(not(target_os = "linux"), allow(unused_imports))]
 pub(crate) use zerocopy::QueuedError;
 
@@ -125,16 +127,23 @@ impl Context {
 
     /// Sends `station`'s sound, without end, as the body of an HTTP response to `socket`, whose
     /// request has been read.
-    pub fn stream_to(&mut self, socket: TcpStream, station: usize) {
+    pub fn stream_to(&mut self, socket: MediaSocket, station: usize) {
         let mailbox = self.next_mailbox();
-        self.mailboxes[mailbox].post(Command::Web(socket, station));
+        self.mailboxes[mailbox].post(Command::Web(Box::new(socket), station));
     }
 
     /// Serves a Snapcast client behind a WebSocket, whose handshake is done; `read` is what has been
     /// read behind it.
-    pub fn web_client(&mut self, socket: TcpStream, address: SocketAddr, read: Vec<u8>) {
+    pub fn web_client(&mut self, socket: MediaSocket, read: Vec<u8>) {
         let mailbox = self.next_mailbox();
-        self.mailboxes[mailbox].post(Command::WebSocket(socket, address, read));
+        self.mailboxes[mailbox].post(Command::WebSocket(Box::new(socket), read));
+    }
+
+    /// Says what connections have to be from now on; who is here already stays.
+    pub fn guard(&self, door: &Door) {
+        for mailbox in &*self.mailboxes {
+            mailbox.post(Command::Door(Box::new(door.clone())));
+        }
     }
 
     /// Runs `feeder` on one of the reactors.
@@ -169,6 +178,12 @@ impl Context {
     #[must_use]
     pub fn greet_newcomers(&self, greeting: Option<Greeting>) -> bool {
         self.post_all(|| Command::Greet(None, greeting))
+    }
+
+    /// Answers a Hello with a refusal and ends the session. False as above.
+    #[must_use]
+    pub fn refuse(&self, session: SessionId, refusal: Refusal) -> bool {
+        self.post(session, Command::Refuse(session, refusal))
     }
 
     /// Cuts a session. False as above.
@@ -230,7 +245,7 @@ pub trait EventSink: Send + Sync {
 #[derive(Debug)]
 pub enum Event {
     /// A client has said who it is. Unless it has been answered, it waits for [`Context::set`] and
-    /// [`Context::play`], in that order, or for [`Context::kick`], for two seconds at most.
+    /// [`Context::play`], in that order, or for [`Context::refuse`], for two seconds at most.
     Hello {
         /// The session.
         session: SessionId,
@@ -238,6 +253,8 @@ pub enum Event {
         hello: Box<Hello>,
         /// Where it comes from.
         address: SocketAddr,
+        /// Somebody else than itself says that it may listen: HTTP, or a certificate that was good.
+        vouched: bool,
         /// What it has been told already.
         answered: Option<Greeting>,
     },
@@ -305,6 +322,12 @@ pub enum LeaveCause {
     Protocol(Cause),
     /// We were told to cut it.
     Kicked,
+    /// What it sent was no TLS after all, or broke it.
+    TlsFailed,
+    /// It began a handshake of TLS and did not end it.
+    TlsUnfinished,
+    /// It does not speak TLS, and has to.
+    PlainRefused,
 }
 
 enum Command {
@@ -314,11 +337,13 @@ enum Command {
     RemoveStation(usize),
     Listen(TcpListener),
     Snapcast(TcpStream, SocketAddr, Ticket),
-    WebSocket(TcpStream, SocketAddr, Vec<u8>),
-    Web(TcpStream, usize),
+    WebSocket(Box<MediaSocket>, Vec<u8>),
+    Web(Box<MediaSocket>, usize),
+    Door(Box<Door>),
     Feeder(Box<dyn Feeder>),
     Settings(SessionId, ServerSettings),
     Play(SessionId, usize),
+    Refuse(SessionId, Refusal),
     Kick(SessionId),
     /// None: newcomers.
     Greet(Option<Arc<str>>, Option<Greeting>),

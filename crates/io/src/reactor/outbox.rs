@@ -131,7 +131,7 @@ impl Outbox {
             }
         }
         self.forget_control();
-        Ok(Flow::Drained)
+        flush(socket)
     }
 
     /// Writes what was left over, control, and the chunks from `cursor` on, in as few calls as
@@ -177,7 +177,8 @@ impl Outbox {
             return Ok((Flow::Blocked, 0));
         }
         self.forget_control();
-        Ok(self.count_off(&sizes[..count], sent - control, log, cursor))
+        let (flow, whole) = self.count_off(&sizes[..count], sent - control, log, cursor);
+        Ok((if flow == Flow::Drained { flush(socket)? } else { flow }, whole))
     }
 
     /// Lets go of a chunk that has been begun, by copying what is left of it. For a peer that takes
@@ -242,6 +243,17 @@ impl Outbox {
             self.bytes = Vec::new();
         }
         self.bytes.clear();
+    }
+}
+
+/// What a socket took and holds back (TLS does) goes before it counts as gone.
+fn flush(socket: &mut impl Write) -> io::Result<Flow> {
+    match socket.flush() {
+        Ok(()) => Ok(Flow::Drained),
+        Err(error) => match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Flow::Blocked),
+            _ => Err(error),
+        },
     }
 }
 

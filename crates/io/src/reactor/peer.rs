@@ -1,22 +1,23 @@
 //! One Snapcast client's connection.
 
 use std::io::{self, Read as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
 use aulos_engine::fanout::Cursor;
 use aulos_proto::snap::Session;
-use aulos_proto::snap::session::{Cause, Event as SnapEvent, Input, Outgoing, Output};
+use aulos_proto::snap::session::{Cause, Event as SnapEvent, Input, Outgoing, Output, Refusal};
 use aulos_proto::snap::wire::{ClientInfo, Hello, ServerSettings};
 use aulos_proto::ws;
 
 use super::LeaveCause;
 use super::doorman::Ticket;
 use super::greeting::Greeting;
-use super::line::Line;
+use super::line::{Line, leave_cause};
 use super::outbox::{Flow, Late, Outbox, Part};
 use super::stations::{OVERDUE, Tap};
+use super::tls::{Door, MediaSocket};
 use super::wheel::TICK;
 use crate::SystemClock;
 
@@ -27,6 +28,8 @@ pub(super) struct Peer {
     pub(super) address: SocketAddr,
     /// It has said hello.
     pub(super) named: bool,
+    /// Whoever handed it over has made sure that it may listen.
+    vouched: bool,
     pub(super) station: Option<usize>,
     latency: Span,
     session: Session,
@@ -67,11 +70,15 @@ impl Peer {
         phase: u16,
         now: Instant,
     ) -> Self {
-        let local = address.ip().to_canonical().is_loopback();
+        Self::on(kind_of_line(address.ip())(socket), address, ticket, phase, now)
+    }
+
+    fn on(line: Line, address: SocketAddr, ticket: Ticket, phase: u16, now: Instant) -> Self {
         Self {
-            line: if local { Line::new(socket) } else { Line::to_remote(socket) },
+            line,
             address,
             named: false,
+            vouched: false,
             station: None,
             latency: Span::ZERO,
             session: Session::new(now),
@@ -92,19 +99,28 @@ impl Peer {
     }
 
     /// A client behind a WebSocket, after the handshake.
-    pub(super) fn web(socket: TcpStream, address: SocketAddr, phase: u16, now: Instant) -> Self {
+    pub(super) fn web(mut socket: MediaSocket, phase: u16, now: Instant) -> Self {
+        let (address, vouched) = (socket.address, socket.vouched);
+        let ticket = core::mem::take(&mut socket.ticket);
+        let line = Line::of(socket, kind_of_line(address.ip()));
         Self {
             frames: Some(Box::default()),
             outbox: Outbox::new(Part::WebSocket),
-            // Whoever serves HTTP has counted it already.
-            ..Self::new(socket, address, None, phase, now)
+            vouched,
+            ..Self::on(line, address, ticket, phase, now)
         }
+    }
+
+    /// Whether somebody else than itself says that it may listen: HTTP, or a certificate.
+    pub(super) fn is_vouched(&self) -> bool {
+        self.vouched || self.line.has_certificate()
     }
 
     /// Reads once, answers Time requests, and says what else the peer said.
     pub(super) fn receive(
         &mut self,
         scratch: &mut [u8],
+        door: &Door,
         said: &mut Vec<Said>,
     ) -> Result<bool, LeaveCause> {
         let count = match self.line.read(scratch) {
@@ -114,10 +130,13 @@ impl Peer {
                 return match error.kind() {
                     io::ErrorKind::WouldBlock => Ok(false),
                     io::ErrorKind::Interrupted => Ok(true),
-                    _ => Err(LeaveCause::Network),
+                    _ => Err(leave_cause(&error)),
                 };
             }
         };
+        if self.line.is_new() && !self.line.recognise(&scratch[..count], door)? {
+            return Ok(true);
+        }
         self.take(&scratch[..count], said)?;
         self.flush()?;
         Ok(count == scratch.len())
@@ -184,6 +203,12 @@ impl Peer {
         self.join(greeting.station, tap)
     }
 
+    /// Answers a Hello of a client that may not listen, which ends the session.
+    pub(super) fn refuse(&mut self, refusal: Refusal) -> Result<(), LeaveCause> {
+        self.session.handle_input(SystemClock::now(), Input::Refuse(refusal));
+        self.drain(&mut Vec::new())
+    }
+
     /// Goes over to a station: its codec header, and the chunks that can still be heard. They go
     /// out together: the caller pumps.
     pub(super) fn join(&mut self, station: usize, tap: &Tap) -> Result<(), LeaveCause> {
@@ -245,6 +270,9 @@ impl Peer {
             return Err(LeaveCause::NotReading);
         }
         if self.session.poll_timeout().is_some_and(|at| at <= now) {
+            if self.line.is_handshaking() {
+                return Err(LeaveCause::TlsUnfinished);
+            }
             self.session.handle_timeout(now);
             self.drain(&mut Vec::new())?;
         }
@@ -320,6 +348,11 @@ impl Peer {
         }
         Ok(())
     }
+}
+
+/// The kernel copies what goes to this machine in any case.
+fn kind_of_line(address: IpAddr) -> fn(TcpStream) -> Line {
+    if address.to_canonical().is_loopback() { Line::new } else { Line::to_remote }
 }
 
 /// A message as this client gets it.

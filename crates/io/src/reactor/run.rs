@@ -5,7 +5,7 @@ mod accept;
 use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -16,13 +16,14 @@ use aulos_rt::Publisher;
 use aulos_rt::ring::Consumer;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use super::doorman::Doorman;
+use super::doorman::{Doorman, Limits};
 use super::greeting::{Greeting, Greetings};
 use super::line::Tally;
 use super::peer::{Peer, Said};
 use super::slab::Slab;
 use super::stations::{Channel, MAINTENANCE, Tap};
 use super::stats::ReactorStats;
+use super::tls::{Door, MediaSocket};
 use super::web::Listener;
 use super::wheel::Wheel;
 use super::{Command, Event, EventSink, Inbox, LeaveCause, Mailbox, SessionId};
@@ -43,6 +44,9 @@ pub(super) struct Reactor {
     entities: Slab<Entity>,
     greetings: Greetings,
     doorman: Doorman,
+    door: Door,
+    /// Handshakes that may go on before others are looked at.
+    handshakes: usize,
     taps: Vec<Tap>,
     wheel: Wheel,
     feeders: Vec<(Instant, Box<dyn Feeder>)>,
@@ -90,7 +94,9 @@ impl Reactor {
             epoll,
             entities: Slab::new(),
             greetings: Greetings::default(),
-            doorman: Doorman::new(MAX_PER_ADDRESS),
+            doorman: Doorman::new(Limits::default()),
+            door: Door::default(),
+            handshakes: 0,
             taps: Vec::new(),
             wheel: Wheel::new(now),
             feeders: Vec::new(),
@@ -127,6 +133,7 @@ impl Reactor {
         let mut room = [const { MaybeUninit::uninit() }; MAX_EVENTS];
         // An interrupted wait is an empty one.
         let Ok((ready, _)) = epoll::wait(&self.epoll, &mut room[..], Some(&wait)) else { return };
+        self.handshakes = MAX_HANDSHAKES;
         for event in &*ready {
             self.hear_ready(event.data.u64(), event.flags);
         }
@@ -246,8 +253,12 @@ impl Reactor {
                 let token = self.entities.insert_with(|_| Entity::Peer(peer));
                 self.watch(token, EventFlags::IN);
             }
-            Command::WebSocket(socket, address, read) => self.add_web(socket, address, &read),
-            Command::Web(socket, station) => self.add_listener(socket, station, now),
+            Command::WebSocket(socket, read) => self.add_web(*socket, &read),
+            Command::Web(socket, station) => self.add_listener(*socket, station, now),
+            Command::Door(door) => {
+                self.doorman.set_limits(door.limits);
+                self.door = *door;
+            }
             Command::Feeder(feeder) => self.feeders.push((now, feeder)),
             Command::Settings(session, settings) => {
                 self.command(session, |peer, _| peer.set(settings));
@@ -260,16 +271,20 @@ impl Reactor {
                 });
                 self.pump(session.token(), SLICE_BYTES, false);
             }
+            Command::Refuse(session, refusal) => {
+                self.command(session, |peer, _| peer.refuse(refusal));
+            }
             Command::Kick(session) => self.close(session.token(), LeaveCause::Kicked),
             Command::Greet(client, greeting) => self.greetings.set(client, greeting),
             Command::Stop => self.stopped = true,
         }
     }
 
-    fn add_listener(&mut self, socket: TcpStream, station: usize, now: Instant) {
+    fn add_listener(&mut self, socket: MediaSocket, station: usize, now: Instant) {
         let Some(tap) = self.taps.get_mut(station) else { return };
         tap.drain();
-        if socket.set_nonblocking(true).and_then(|()| prepare(socket.as_fd())).is_err() {
+        let plain = &socket.socket;
+        if plain.set_nonblocking(true).and_then(|()| prepare(plain.as_fd())).is_err() {
             return;
         }
         let phase = self.wheel.next_phase();
@@ -317,21 +332,24 @@ impl Reactor {
         }
     }
 
-    fn add_web(&mut self, socket: TcpStream, address: SocketAddr, read: &[u8]) {
-        if socket.set_nonblocking(true).and_then(|()| prepare(socket.as_fd())).is_err() {
+    fn add_web(&mut self, socket: MediaSocket, read: &[u8]) {
+        let plain = &socket.socket;
+        if plain.set_nonblocking(true).and_then(|()| prepare(plain.as_fd())).is_err() {
             return;
         }
         self.stats.accepted += 1;
         let phase = self.wheel.next_phase();
-        let mut peer = Box::new(Peer::web(socket, address, phase, SystemClock::now()));
+        let mut peer = Box::new(Peer::web(socket, phase, SystemClock::now()));
         let mut said = Vec::new();
         // A client may say hello right behind its request.
         let result = peer.take(read, &mut said);
         let token = self.entities.insert_with(|_| Entity::Peer(peer));
         self.watch(token, EventFlags::IN);
         said.into_iter().for_each(|word| self.hear(token, word));
-        if let Err(cause) = result {
-            self.close(token, cause);
+        match result {
+            // What TLS has decrypted already, the kernel does not tell of.
+            Ok(()) => self.receive(token),
+            Err(cause) => self.close(token, cause),
         }
     }
 
@@ -339,7 +357,17 @@ impl Reactor {
         // A peer may have more to say than one read holds, but not so much that others wait.
         for _ in 0..MAX_READS {
             let Some(Entity::Peer(peer)) = self.entities.get_mut(token) else { return };
-            let result = peer.receive(&mut self.scratch, &mut self.said);
+            // A handshake takes a third of a millisecond. While a crowd is at it, the rest of them
+            // stays unread until everybody else has had a turn: the kernel tells of them again.
+            let handshaking = peer.line.is_handshaking();
+            if self.handshakes == 0 && (handshaking || peer.line.is_new()) {
+                break;
+            }
+            let result = peer.receive(&mut self.scratch, &self.door, &mut self.said);
+            if handshaking || peer.line.is_handshaking() {
+                self.handshakes -= 1;
+                self.stats.tls_sessions += u64::from(!peer.line.is_handshaking());
+            }
             let mut said = core::mem::take(&mut self.said);
             for word in said.drain(..) {
                 self.hear(token, word);
@@ -363,10 +391,10 @@ impl Reactor {
                 peer.named = true;
                 self.fresh = true;
                 self.stats.sessions += 1;
-                let address = peer.address;
+                let (address, vouched) = (peer.address, peer.is_vouched());
                 let greeting = self.greeting_for(&hello);
                 // Told first: should the answer find the peer gone, its leaving comes after.
-                self.tell(Event::Hello { session, hello, address, answered: greeting });
+                self.tell(Event::Hello { session, hello, address, vouched, answered: greeting });
                 if let Some(greeting) = greeting {
                     self.command(session, |peer, taps| match taps.get(greeting.station) {
                         Some(tap) => peer.welcome(&greeting, tap),
@@ -582,8 +610,8 @@ const FEW_SLICES: usize = 1;
 /// Sessions that are sent to between two such looks: some 100 us.
 pub(super) const IN_ONE_GO: usize = 8;
 
-/// Sessions and would-be sessions from one address; a building behind one router has fewer.
-const MAX_PER_ADDRESS: usize = 1_024;
+/// Steps of handshakes between two looks: some two milliseconds.
+const MAX_HANDSHAKES: usize = 8;
 
 /// Browsers buffer for themselves: ten times a second is plenty.
 const WEB_WAIT_TICKS: usize = 20;

@@ -16,8 +16,20 @@ pub struct ReactorStats {
     pub accepted: u64,
     /// Connections that could not be accepted (no descriptors left).
     pub accept_errors: u64,
-    /// Connections that were closed at once, because too many came from their address.
+    /// Connections that were closed at once, because too many are here from their address.
     pub refused: u64,
+    /// Connections that were closed at once, because they came too fast from their address.
+    pub refused_too_fast: u64,
+    /// Handshakes of TLS that came through.
+    pub tls_sessions: u64,
+    /// Sessions cut because what they sent was no TLS after all, or broke it.
+    pub tls_failed: u64,
+    /// Sessions cut because they began a handshake and did not end it.
+    pub tls_unfinished: u64,
+    /// Sessions cut because they do not speak TLS.
+    pub plain_refused: u64,
+    /// Sessions that did not say who they are, or not rightly.
+    pub unauthorized: u64,
     /// Chunks given to the kernel.
     pub chunks_sent: u64,
     /// Sends that copied into the kernel.
@@ -53,6 +65,12 @@ impl ReactorStats {
         self.accepted += other.accepted;
         self.accept_errors += other.accept_errors;
         self.refused += other.refused;
+        self.refused_too_fast += other.refused_too_fast;
+        self.tls_sessions += other.tls_sessions;
+        self.tls_failed += other.tls_failed;
+        self.tls_unfinished += other.tls_unfinished;
+        self.plain_refused += other.plain_refused;
+        self.unauthorized += other.unauthorized;
         self.chunks_sent += other.chunks_sent;
         self.sends += other.sends;
         self.bytes += other.bytes;
@@ -82,6 +100,10 @@ impl ReactorStats {
             LeaveCause::Closed | LeaveCause::Kicked => self.closed += 1,
             LeaveCause::Network => self.network += 1,
             LeaveCause::NotReading => self.not_reading += 1,
+            LeaveCause::TlsFailed => self.tls_failed += 1,
+            LeaveCause::TlsUnfinished => self.tls_unfinished += 1,
+            LeaveCause::PlainRefused => self.plain_refused += 1,
+            LeaveCause::Protocol(Cause::Refused) => self.unauthorized += 1,
             LeaveCause::Protocol(Cause::NoHello) => self.no_hello += 1,
             LeaveCause::Protocol(_) => self.protocol += 1,
         }

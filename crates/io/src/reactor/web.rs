@@ -1,16 +1,17 @@
 //! A web listener: an HTTP response that never ends.
 
 use std::io::{self, Read as _};
-use std::net::TcpStream;
 
 use aulos_core::{Codec, Instant, SampleFormat, SampleSpec, Span};
 use aulos_engine::fanout::Cursor;
 use aulos_proto::{ogg, wav};
 
 use super::LeaveCause;
+use super::doorman::Ticket;
 use super::line::Line;
 use super::outbox::{Flow, Outbox, Part};
 use super::stations::{Channel, Tap};
+use super::tls::MediaSocket;
 
 /// A socket that gets a station's sound in the container that its codec has by nature: FLAC as it
 /// is, PCM behind a WAVE header, Opus in Ogg.
@@ -27,6 +28,7 @@ pub(super) struct Listener {
     pub(super) watches_out: bool,
     /// It waits for its next slice.
     pub(super) queued: bool,
+    _ticket: Ticket,
     last_progress: Instant,
     pub(super) chunks: u64,
 }
@@ -46,7 +48,7 @@ fn content_type(channel: &Channel) -> Option<&'static str> {
 
 impl Listener {
     pub(super) fn new(
-        socket: TcpStream,
+        mut socket: MediaSocket,
         station: usize,
         tap: &Tap,
         phase: u16,
@@ -72,8 +74,9 @@ impl Listener {
         }
         // What a browser wants to have before it starts: a burst of the most recent sound.
         let cursor = tap.log.cursor_from(now - BURST);
+        let ticket = core::mem::take(&mut socket.ticket);
         Self {
-            line: Line::new(socket),
+            line: Line::of(socket, Line::new),
             station,
             outbox,
             cursor,
@@ -84,6 +87,7 @@ impl Listener {
             // It begins with a response to write.
             watches_out: true,
             queued: false,
+            _ticket: ticket,
             last_progress: now,
             chunks: 0,
         }

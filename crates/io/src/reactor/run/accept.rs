@@ -11,7 +11,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
 
 use super::super::Command;
-use super::super::doorman::Ticket;
+use super::super::doorman::{Refused, Ticket};
 use super::{Entity, Reactor};
 use crate::SystemClock;
 use crate::sys::set_notsent_lowat;
@@ -33,12 +33,14 @@ impl Reactor {
             match accept(listener) {
                 Ok((socket, address)) => {
                     self.stats.accepted += 1;
-                    let Ok(ticket) = self.doorman.admit(address.ip()) else {
-                        self.stats.refused += 1;
-                        continue;
-                    };
-                    self.fresh = true;
-                    self.place(socket, address, ticket);
+                    match self.doorman.admit(address.ip(), SystemClock::now()) {
+                        Ok(ticket) => {
+                            self.fresh = true;
+                            self.place(socket, address, ticket);
+                        }
+                        Err(Refused::Crowded) => self.stats.refused += 1,
+                        Err(Refused::TooFast) => self.stats.refused_too_fast += 1,
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => {

@@ -1,0 +1,270 @@
+//! Who may do what: users, their secrets, and the three roles.
+//!
+//! A role holds everything that the ones before it hold: listening, controlling, administering. What
+//! is asked for stands beside what asks ([`crate::control`] for calls, [`crate::http`] for paths);
+//! here is only who has which. Secrets are kept as digests and compared in constant time. Guesses are
+//! counted per address: whoever is wrong too often is not even compared any more for a while.
+
+mod guesses;
+mod secret;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use aulos_core::Instant;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use tokio::sync::watch;
+
+use guesses::Guesses;
+pub use secret::Secret;
+
+/// What somebody may do; each holds what stands before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Nothing but to say who he is.
+    #[default]
+    Nobody,
+    /// Hear, and see what is played how loud.
+    Listen,
+    /// Change volumes, groups and what they play.
+    Control,
+    /// Add and remove streams and clients, and read the configuration again.
+    Admin,
+}
+
+impl Role {
+    /// Its word in a configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nobody => "none",
+            Self::Listen => "listen",
+            Self::Control => "control",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Role {
+    type Err = UnknownRole;
+
+    fn from_str(text: &str) -> Result<Self, UnknownRole> {
+        let all = [Self::Nobody, Self::Listen, Self::Control, Self::Admin];
+        all.into_iter().find(|role| role.name() == text).ok_or(UnknownRole)
+    }
+}
+
+/// There are `none`, `listen`, `control` and `admin`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownRole;
+
+/// Who there is, and what they may.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Each with a name of its own.
+    pub users: Vec<User>,
+    /// What those may who do not say who they are.
+    pub anonymous: Role,
+    /// What those may who show a good certificate that names no user.
+    pub certified: Role,
+    /// Wrong guesses from one address, at once and a minute.
+    pub guesses: u32,
+}
+
+impl Default for Rules {
+    /// Nobody has been named, so everybody may do everything.
+    fn default() -> Self {
+        let guesses = crate::config::limits::DEFAULT_GUESSES;
+        Self { users: Vec::new(), anonymous: Role::Admin, certified: Role::Listen, guesses }
+    }
+}
+
+/// Somebody who can say who he is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// Unique.
+    pub name: String,
+    /// What he may.
+    pub role: Role,
+    /// With the name.
+    pub password: Option<Secret>,
+    /// By itself.
+    pub token: Option<Secret>,
+}
+
+/// What somebody says to show who he is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Credentials {
+    /// A name and its password.
+    Password(String, String),
+    /// A token.
+    Token(String),
+    /// Something that nobody can be known by.
+    Unreadable,
+}
+
+impl fmt::Debug for Credentials {
+    /// Without the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Password(user, _) => write!(f, "Password({user:?})"),
+            Self::Token(_) => f.write_str("Token"),
+            Self::Unreadable => f.write_str("Unreadable"),
+        }
+    }
+}
+
+impl Credentials {
+    /// From a scheme and its parameter, as Snapcast's `Auth` and `Server.Authenticate` have them:
+    /// `Basic` (base64 of `user:password`), `Plain` (`user:password`), and `Bearer` (a token).
+    #[must_use]
+    pub fn of(scheme: &str, param: &str) -> Self {
+        let pair = |text: &str| {
+            let (user, password) = text.split_once(':')?;
+            Some(Self::Password(user.to_owned(), password.to_owned()))
+        };
+        let known = match scheme.to_ascii_lowercase().as_str() {
+            "plain" => pair(param),
+            "basic" => BASE64_STANDARD
+                .decode(param.trim())
+                .ok()
+                .and_then(|bytes| String::from_utf8(bytes).ok())
+                .and_then(|text| pair(&text)),
+            "bearer" => Some(Self::Token(param.trim().to_owned())),
+            _ => None,
+        };
+        known.unwrap_or(Self::Unreadable)
+    }
+
+    /// From the value of HTTP's `Authorization` (RFC 9110, 11.6.2).
+    #[must_use]
+    pub fn of_header(value: &str) -> Self {
+        match value.trim().split_once(' ') {
+            Some((scheme, _)) if scheme.eq_ignore_ascii_case("plain") => Self::Unreadable,
+            Some((scheme, param)) => Self::of(scheme, param),
+            None => Self::Unreadable,
+        }
+    }
+}
+
+/// Why somebody is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// There is nobody of this name, or his secret is another one.
+    Wrong,
+    /// His address has been wrong too often: nothing is compared until later.
+    Slowed,
+}
+
+impl Rules {
+    /// Whether somebody has to say who he is before he is let in at all.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.anonymous < Role::Listen
+    }
+
+    /// The role of a user.
+    #[must_use]
+    pub fn role_of(&self, name: &str) -> Option<Role> {
+        self.users.iter().find(|user| user.name == name).map(|user| user.role)
+    }
+
+    /// Every user is looked at, so that the time it takes says nothing.
+    fn check(&self, credentials: &Credentials) -> Option<Role> {
+        let (name, said) = match credentials {
+            Credentials::Password(name, password) => (Some(name), Secret::of(password)),
+            Credentials::Token(token) => (None, Secret::of(token)),
+            Credentials::Unreadable => return None,
+        };
+        let mut found = None;
+        for user in &self.users {
+            let kept = if name.is_some() { &user.password } else { &user.token };
+            let fits = kept.as_ref().is_some_and(|kept| kept.is(&said));
+            if fits & name.is_none_or(|name| *name == user.name) {
+                found = Some(user.role);
+            }
+        }
+        found
+    }
+}
+
+/// The rules that hold, and what has been guessed.
+#[derive(Debug)]
+pub struct Access {
+    rules: Mutex<Arc<Rules>>,
+    guesses: Mutex<Guesses>,
+    changes: watch::Sender<()>,
+}
+
+impl Access {
+    /// These rules hold from the start.
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        let guesses = Mutex::new(Guesses::new(rules.guesses));
+        Self { rules: Mutex::new(Arc::new(rules)), guesses, changes: watch::Sender::default() }
+    }
+
+    /// Others hold from now on.
+    pub fn replace(&self, rules: Rules) {
+        lock(&self.guesses).allow(rules.guesses);
+        *lock(&self.rules) = Arc::new(rules);
+        self.changes.send_replace(());
+    }
+
+    /// The rules that hold.
+    #[must_use]
+    pub fn rules(&self) -> Arc<Rules> {
+        Arc::clone(&lock(&self.rules))
+    }
+
+    /// Tells of each change.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+
+    /// What somebody from this address may who says this; never less than those who say nothing.
+    ///
+    /// # Errors
+    /// [`Denied`].
+    pub fn login(
+        &self,
+        from: IpAddr,
+        credentials: &Credentials,
+        now: Instant,
+    ) -> Result<Role, Denied> {
+        let rules = self.rules();
+        // Where there is nobody to be, nobody can be wrong: clients that send what another server
+        // wanted are let in as they always were.
+        if rules.users.is_empty() {
+            return Ok(rules.anonymous);
+        }
+        if !lock(&self.guesses).may_guess(from, now) {
+            return Err(Denied::Slowed);
+        }
+        match rules.check(credentials) {
+            Some(role) => Ok(role.max(rules.anonymous)),
+            None => {
+                lock(&self.guesses).was_wrong(from, now);
+                Err(Denied::Wrong)
+            }
+        }
+    }
+}
+
+/// What is guarded is whole at every moment.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,44 @@
+//! A secret of which only the digest is kept.
+
+use std::fmt;
+
+use ring::digest::{SHA256, digest};
+use subtle::ConstantTimeEq as _;
+
+/// The digest of a password or a token (SHA-256, FIPS 180-4).
+///
+/// It is not kept on any disk, so it need not be slow: it is there so that secrets of different
+/// lengths can be compared in the same time, and so that none of them lies in memory or gets into a
+/// log.
+#[derive(Clone)]
+pub struct Secret([u8; 32]);
+
+impl Secret {
+    /// Of this text.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest(&SHA256, text.as_bytes()).as_ref());
+        Self(bytes)
+    }
+
+    /// Whether both are of the same text. It takes the same time whatever they are of.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        self.is(other)
+    }
+}
+
+impl Eq for Secret {}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}

@@ -1,0 +1,105 @@
+//! What a login gives, and what guessing costs.
+
+use std::net::Ipv4Addr;
+
+use super::*;
+
+fn rules() -> Rules {
+    let user = |name: &str, role, password: Option<&str>, token: Option<&str>| User {
+        name: name.to_owned(),
+        role,
+        password: password.map(Secret::of),
+        token: token.map(Secret::of),
+    };
+    Rules {
+        users: vec![
+            user("kitchen", Role::Listen, Some("pass one"), None),
+            user("anna", Role::Admin, Some("pass:two"), Some("token-two")),
+            user("board", Role::Control, None, Some("token-three")),
+        ],
+        anonymous: Role::Nobody,
+        certified: Role::Listen,
+        guesses: 3,
+    }
+}
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
+const NOW: Instant = Instant::from_nanos(1_000_000_000);
+
+#[test]
+fn a_login_gives_the_users_role_and_nothing_else_does() {
+    let access = Access::new(rules());
+    let role = |scheme: &str, param: &str| {
+        access.login(HERE, &Credentials::of(scheme, param), NOW).map_err(|_| ())
+    };
+    assert_eq!(role("Plain", "kitchen:pass one"), Ok(Role::Listen));
+    assert_eq!(role("plain", "anna:pass:two"), Ok(Role::Admin));
+    assert_eq!(role("Basic", "YW5uYTpwYXNzOnR3bw=="), Ok(Role::Admin));
+    assert_eq!(role("Bearer", "token-two"), Ok(Role::Admin));
+    assert_eq!(role("BEARER", " token-three"), Ok(Role::Control));
+    for (scheme, param) in [
+        ("Plain", "kitchen:pass:two"),
+        ("Plain", "kitchen:"),
+        ("Plain", "kitchen"),
+        ("Plain", ":pass one"),
+        ("Plain", "Kitchen:pass one"),
+        ("Plain", "board:token-three"),
+        ("Plain", "board:"),
+        ("Basic", "anna:pass:two"),
+        ("Basic", "YW5uYTpwYXNzOnR3bw"),
+        ("Bearer", "pass one"),
+        ("Bearer", ""),
+        ("Digest", "token-two"),
+        ("", ""),
+    ] {
+        assert_eq!(role(scheme, param), Err(()), "{scheme} {param}");
+    }
+}
+
+#[test]
+fn headers_are_read_as_browsers_send_them() {
+    let password = |user: &str, password: &str| Credentials::Password(user.into(), password.into());
+    assert_eq!(Credentials::of_header("Basic YW5uYTpwYXNzOnR3bw=="), password("anna", "pass:two"));
+    assert_eq!(Credentials::of_header("bearer abc"), Credentials::Token("abc".into()));
+    for odd in ["", "Basic", "Plain a:b", "abc", "Basic \u{fffd}"] {
+        assert_eq!(Credentials::of_header(odd), Credentials::Unreadable, "{odd}");
+    }
+}
+
+#[test]
+fn a_house_without_users_lets_everybody_in_whatever_he_says() {
+    let access = Access::new(Rules::default());
+    let anything = Credentials::of("Plain", "x:y");
+    assert!((0..100).all(|_| access.login(THERE, &anything, NOW) == Ok(Role::Admin)));
+}
+
+#[test]
+fn who_guesses_too_often_is_not_even_right_any_more_for_a_while() {
+    let access = Access::new(rules());
+    let (right, wrong) = (Credentials::of("Plain", "kitchen:pass one"), Credentials::Unreadable);
+    for _ in 0..3 {
+        assert_eq!(access.login(THERE, &wrong, NOW), Err(Denied::Wrong));
+    }
+    assert_eq!(access.login(THERE, &right, NOW), Err(Denied::Slowed));
+    // Others are not asked to wait for him, and nobody on this machine is.
+    assert_eq!(
+        access.login(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10)), &right, NOW),
+        Ok(Role::Listen)
+    );
+    assert!((0..100).all(|_| access.login(HERE, &wrong, NOW) == Err(Denied::Wrong)));
+    let later = NOW + aulos_core::Span::from_secs(21);
+    assert_eq!(access.login(THERE, &right, later), Ok(Role::Listen));
+    // Being right costs nothing, and one guess has come back.
+    assert_eq!(access.login(THERE, &wrong, later), Err(Denied::Wrong));
+    assert_eq!(access.login(THERE, &right, later), Err(Denied::Slowed));
+}
+
+#[test]
+fn secrets_are_not_printed() {
+    let text = format!("{:?} {:?}", rules(), Credentials::of("Plain", "a:hidden"));
+    assert!(text.contains("kitchen"), "{text}");
+    for secret in ["pass one", "token-two", "hidden"] {
+        assert!(!text.contains(secret), "{text}");
+    }
+}

@@ -1,0 +1,130 @@
+//! Who asks over HTTP.
+//!
+//! A browser is told to ask for name and password (`Basic`, RFC 7617) and then sends them with
+//! everything: page, events, player and calls. Cookies would be a session to keep, to end and to
+//! protect from other sites; programs send a token (`Bearer`, RFC 6750).
+
+use std::net::IpAddr;
+
+use axum::http::header::{AUTHORIZATION, UPGRADE, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, Method, Request, StatusCode};
+use axum::response::{IntoResponse, Response};
+
+use crate::access::{Credentials, Denied, Role};
+use crate::control::Control;
+use crate::tls::Stream;
+
+/// Who a connection's requests come from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guest {
+    pub(super) from: IpAddr,
+    /// By the certificate that was shown, and by what everybody may.
+    role: Role,
+}
+
+impl Guest {
+    pub(super) fn of(stream: &Stream, control: &Control) -> Self {
+        Self { from: stream.from(), role: control.role_at_the_door(stream.certificate()) }
+    }
+
+    /// What he may who says this; wrong credentials are an error also where none are asked for.
+    pub(super) fn role(self, said: Option<&str>, control: &Control) -> Result<Role, Denied> {
+        let Some(said) = said else { return Ok(self.role) };
+        let role = control.login(self.from, &Credentials::of_header(said))?;
+        Ok(role.max(self.role))
+    }
+
+    /// Whether he may listen who sends this head; if not, what he is told.
+    pub(super) fn listens(self, head: &[u8], control: &Control) -> Result<(), &'static [u8]> {
+        match self.role(header(head, "authorization"), control) {
+            Ok(role) if role >= Role::Listen => Ok(()),
+            Ok(_) | Err(Denied::Wrong) => Err(UNAUTHORIZED),
+            Err(Denied::Slowed) => Err(TOO_MANY),
+        }
+    }
+}
+
+/// What a request asks of whoever makes it, before any call in it is looked at.
+pub(super) fn needs<B>(request: &Request<B>) -> Role {
+    match request.uri().path() {
+        "/healthz" => Role::Nobody,
+        // Behind these somebody can still say who he is.
+        "/jsonrpc" | "/stream"
+            if request.method() == Method::GET && request.headers().contains_key(UPGRADE) =>
+        {
+            Role::Nobody
+        }
+        _ => Role::Listen,
+    }
+}
+
+/// The value of `Authorization`; unreadable ones are wrong, not absent.
+pub(super) fn said(headers: &HeaderMap) -> Option<&str> {
+    headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default())
+}
+
+/// What somebody is told who may not ask.
+pub(super) fn refusal(denied: Denied) -> Response {
+    match denied {
+        Denied::Wrong => {
+            let text = "this server wants to know who you are\n";
+            (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, CHALLENGE)], text).into_response()
+        }
+        Denied::Slowed => {
+            let text = "too many wrong logins: try again in a minute\n";
+            (StatusCode::TOO_MANY_REQUESTS, text).into_response()
+        }
+    }
+}
+
+/// Whether the head of a request is here as a whole.
+pub(super) fn has_head(read: &[u8]) -> bool {
+    read.windows(4).any(|end| end == b"\r\n\r\n") || read.windows(2).any(|end| end == b"\n\n")
+}
+
+/// A line of a head, by its name in lower case.
+fn header<'a>(head: &'a [u8], name: &str) -> Option<&'a str> {
+    let lines = head.split(|byte| *byte == b'\n').skip(1);
+    let mut lines = lines.take_while(|line| !line.trim_ascii().is_empty());
+    lines.find_map(|line| {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        let (key, value) = line.split_at(colon);
+        let ours = key.eq_ignore_ascii_case(name.as_bytes());
+        ours.then(|| std::str::from_utf8(value[1..].trim_ascii()).unwrap_or_default())
+    })
+}
+
+const CHALLENGE: &str = "Basic realm=\"aulos\", charset=\"UTF-8\"";
+const UNAUTHORIZED: &[u8] = b"HTTP/1.1 401 Unauthorized\r\n\
+    WWW-Authenticate: Basic realm=\"aulos\", charset=\"UTF-8\"\r\n\
+    Content-Type: text/plain\r\nContent-Length: 38\r\nConnection: close\r\n\r\n\
+    this server wants to know who you are\n";
+const TOO_MANY: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\n\
+    Content-Type: text/plain\r\nContent-Length: 45\r\nConnection: close\r\n\r\n\
+    too many wrong logins: try again in a minute\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_a_head_is_found_by_its_name_alone() {
+        let head = b"GET /listen/Authorization: HTTP/1.1\r\nHost: a\r\n\
+            AUTHORIZATION:Basic abc \r\nX: authorization: b\r\n\r\nauthorization: c";
+        assert_eq!(header(head, "authorization"), Some("Basic abc"));
+        assert_eq!(header(head, "host"), Some("a"));
+        assert_eq!(header(head, "cookie"), None);
+        assert_eq!(header(b"GET / HTTP/1.1\r\n\r\nauthorization: c\r\n", "authorization"), None);
+        assert_eq!(header(b"GET /\r\nAuthorization: \xff\r\n\r\n", "authorization"), Some(""));
+        assert!(has_head(head) && has_head(b"GET / \n\n") && !has_head(b"GET / \r\nA: b\r\n"));
+    }
+
+    #[test]
+    fn answers_are_as_long_as_they_say() {
+        for answer in [UNAUTHORIZED, TOO_MANY] {
+            let text = std::str::from_utf8(answer).unwrap();
+            let (head, body) = text.split_once("\r\n\r\n").unwrap();
+            assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{text}");
+        }
+    }
+}

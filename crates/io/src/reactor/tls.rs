@@ -1,0 +1,221 @@
+//! TLS around a media socket.
+//!
+//! rustls is a machine like ours: it is given what the socket gave and says what is to go into it,
+//! and never touches a socket by itself. So TLS is one more way in which a [`Line`](super::line)
+//! reads and writes, and nothing else of a session knows of it. What a session holds is bounded: at
+//! most 64 KiB wait to be sent, and one record (or a handshake's 64 KiB) to be read. A thread or a
+//! task per session that does the TLS was rejected for the same reason as one that does the sending.
+//!
+//! Chunks are encrypted for each session anew, and so they are copied: never from their own memory.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use rustls::{ServerConfig, ServerConnection};
+
+use super::doorman::{Limits, Ticket};
+
+/// What a connection has to be to be let in.
+#[derive(Clone, Debug, Default)]
+pub struct Door {
+    /// How TLS is spoken; none: not at all.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// Whoever does not speak it is cut.
+    pub require_tls: bool,
+    /// What one address may have.
+    pub limits: Limits,
+}
+
+/// A connection that was accepted elsewhere: its socket, and all that belongs to it.
+#[derive(Debug)]
+pub struct MediaSocket {
+    pub(super) socket: TcpStream,
+    pub(super) tls: Option<Box<ServerConnection>>,
+    pub(super) address: SocketAddr,
+    pub(super) ticket: Ticket,
+    pub(super) vouched: bool,
+}
+
+impl MediaSocket {
+    /// A socket that does not block, from `address`.
+    #[must_use]
+    pub fn new(socket: TcpStream, address: SocketAddr, ticket: Ticket) -> Self {
+        Self { socket, tls: None, address, ticket, vouched: false }
+    }
+
+    /// The same with TLS, whose handshake is over.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Option<Box<ServerConnection>>) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// Somebody has made sure already that this client may listen.
+    #[must_use]
+    pub const fn vouched(mut self, vouched: bool) -> Self {
+        self.vouched = vouched;
+        self
+    }
+
+    /// Where it comes from.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Whether it speaks TLS.
+    #[must_use]
+    pub const fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// The socket alone, for whoever wants to do something else with it.
+    #[must_use]
+    pub fn into_socket(self) -> TcpStream {
+        self.socket
+    }
+
+    /// Sends this as far as it can be sent at once, and hangs up.
+    pub fn answer(mut self, bytes: &[u8]) {
+        let sent = match self.tls.take() {
+            None => self.socket.write(bytes).map(drop),
+            Some(tls) => {
+                let mut tls = Tls::new(tls);
+                let sent = tls.write(&self.socket, &[IoSlice::new(bytes)]).map(drop);
+                tls.end(&self.socket);
+                sent
+            }
+        };
+        // Whoever does not take the answer gets none.
+        drop(sent);
+    }
+}
+
+/// The first byte of a connection that speaks TLS: a record with a handshake (RFC 8446, 5.1). No
+/// message of Snapcast's begins with it, and no request of HTTP.
+pub const FIRST_BYTE: u8 = 0x16;
+
+/// One session's TLS.
+#[derive(Debug)]
+pub(super) struct Tls(Box<ServerConnection>);
+
+/// What went into a socket.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Written {
+    pub(super) calls: u64,
+    pub(super) bytes: u64,
+}
+
+impl Tls {
+    /// Goes on with a connection.
+    pub(super) const fn new(connection: Box<ServerConnection>) -> Self {
+        Self(connection)
+    }
+
+    /// Begins with the first bytes of one.
+    pub(super) fn begin(
+        config: &Arc<ServerConfig>,
+        socket: &TcpStream,
+        mut first: &[u8],
+    ) -> io::Result<Self> {
+        let connection = ServerConnection::new(Arc::clone(config)).map_err(broken)?;
+        let mut tls = Self(Box::new(connection));
+        while !first.is_empty() {
+            tls.take(socket, &mut first)?;
+        }
+        Ok(tls)
+    }
+
+    /// Whether the handshake is not over yet.
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.0.is_handshaking()
+    }
+
+    /// Whether the peer has shown a certificate, which was good.
+    pub(super) fn has_certificate(&self) -> bool {
+        self.0.peer_certificates().is_some_and(|chain| !chain.is_empty())
+    }
+
+    /// Reads what the peer said. What has been decrypted already comes first: of that the kernel
+    /// does not know.
+    pub(super) fn read(&mut self, socket: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.reader().read(into) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                done => return done,
+            }
+            if self.take(socket, &mut &*socket)? == 0 {
+                return Ok(0);
+            }
+        }
+    }
+
+    /// Takes some of what the peer sent, and answers as far as that is TLS's own business.
+    fn take(&mut self, socket: &TcpStream, from: &mut dyn Read) -> io::Result<usize> {
+        let count = self.0.read_tls(from)?;
+        let state = self.0.process_new_packets();
+        // The handshake's answers, or an alert; what does not go now goes with the next write.
+        match self.flush(socket) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            _ => {}
+        }
+        state.map_err(broken)?;
+        Ok(count)
+    }
+
+    /// Encrypts as much as there is room for, and sends as much of that as the socket takes.
+    ///
+    /// # Errors
+    /// `WouldBlock` when the socket has yet to take what was encrypted before.
+    pub(super) fn write(
+        &mut self,
+        socket: &TcpStream,
+        slices: &[IoSlice<'_>],
+    ) -> io::Result<(usize, Written)> {
+        let mut written = self.flush(socket)?;
+        let taken = self.0.writer().write_vectored(slices)?;
+        match self.flush(socket) {
+            Ok(more) => written = written.and(more),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        Ok((taken, written))
+    }
+
+    /// Sends what has been encrypted.
+    ///
+    /// # Errors
+    /// `WouldBlock` while the socket does not take all of it.
+    pub(super) fn flush(&mut self, socket: &TcpStream) -> io::Result<Written> {
+        let mut written = Written::default();
+        while self.0.wants_write() {
+            let count = self.0.write_tls(&mut &*socket)?;
+            if count == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            written = written.and(Written { calls: 1, bytes: count as u64 });
+        }
+        Ok(written)
+    }
+
+    /// Says that nothing more will come, as far as the socket takes it: whoever plays what it gets
+    /// can tell our end from somebody's cut.
+    pub(super) fn end(&mut self, socket: &TcpStream) {
+        if !self.0.is_handshaking() {
+            self.0.send_close_notify();
+            drop(self.flush(socket));
+        }
+    }
+}
+
+impl Written {
+    const fn and(self, more: Self) -> Self {
+        Self { calls: self.calls + more.calls, bytes: self.bytes + more.bytes }
+    }
+}
+
+/// What breaks TLS comes as this kind, and nothing else does.
+fn broken(error: rustls::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
