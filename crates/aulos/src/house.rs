@@ -78,6 +78,13 @@ pub enum Event {
         /// The session.
         session: SessionId,
     },
+    /// How a client does; comes every few seconds, and changes nothing else.
+    Health {
+        /// The session.
+        session: SessionId,
+        /// How.
+        health: Health,
+    },
     /// The volume was changed at the client.
     ClientInfo {
         /// The session.
@@ -87,6 +94,25 @@ pub enum Event {
         /// Whether it is muted there; absent is unchanged.
         muted: Option<bool>,
     },
+}
+
+/// What can be known of a client's connection from this end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Milliseconds that it can play with what it has been sent; none before its first chunk.
+    pub ahead_ms: Option<i64>,
+    /// Microseconds from a segment to its acknowledgement, smoothed.
+    pub round_trip_us: u64,
+    /// Microseconds by which that varies on average.
+    pub jitter_us: u64,
+    /// Bytes that wait in this machine.
+    pub unsent_bytes: u64,
+    /// Segments that had to be sent again.
+    pub retransmitted: u64,
+    /// Chunks that were left out because it was too slow for them.
+    pub skipped_chunks: u64,
+    /// Seconds since the last of them.
+    pub skipped_s_ago: Option<u64>,
 }
 
 /// What a client is to do with its sound; the body of Snapcast's `ServerSettings`.

@@ -93,7 +93,7 @@ impl EventSink for Control {
             Event::Left { session, cause } => {
                 self.seen.lock().unwrap().push(Seen::Left(session, cause));
             }
-            Event::ClientInfo { .. } => {}
+            Event::ClientInfo { .. } | Event::Health { .. } => {}
         }
         Ok(())
     }

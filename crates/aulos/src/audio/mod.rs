@@ -279,6 +279,10 @@ impl EventSink for Sink {
                 volume: info.volume,
                 muted: info.muted,
             },
+            reactor::Event::Health { session, health } => Event::Health {
+                session: SessionId(session.number()),
+                health: view::health(&health),
+            },
             reactor::Event::Left { session, .. } => {
                 Event::Left { session: SessionId(session.number()) }
             }

@@ -2,9 +2,9 @@
 
 use aulos_core::Span;
 use aulos_engine::status::{InputState, StationStatus};
-use aulos_engine::switch::Health;
+use aulos_engine::switch;
 use aulos_io::feed::FeedState;
-use aulos_io::reactor::ReactorStats;
+use aulos_io::reactor::{Health, ReactorStats};
 use aulos_proto::uri::Uri;
 
 use super::Running;
@@ -43,11 +43,25 @@ fn source(watch: &mut Watch, input: &InputState) -> SourceState {
         Watch::File(state) => state.read().problem(),
     };
     match (failed, input.health) {
-        (_, Health::Healthy) if input.silent => SourceState::Silent,
-        (_, Health::Healthy) => SourceState::Ready,
+        (_, switch::Health::Healthy) if input.silent => SourceState::Silent,
+        (_, switch::Health::Healthy) => SourceState::Ready,
         (Some(reason), _) => SourceState::Failed(reason),
         (None, _) if input.buffered > Span::ZERO => SourceState::Ready,
         (None, _) => SourceState::Waiting,
+    }
+}
+
+/// How a client does, in whole numbers.
+pub(super) fn health(health: &Health) -> house::Health {
+    let whole = |span: Span, unit: i128| u64::try_from(i128::from(span.as_nanos()) / unit);
+    house::Health {
+        ahead_ms: health.ahead.map(|ahead| ahead.as_millis()),
+        round_trip_us: whole(health.round_trip, 1_000).unwrap_or(0),
+        jitter_us: whole(health.jitter, 1_000).unwrap_or(0),
+        unsent_bytes: health.unsent,
+        retransmitted: health.retransmitted,
+        skipped_chunks: health.skipped,
+        skipped_s_ago: health.since_skip.map(|since| whole(since, 1_000_000_000).unwrap_or(0)),
     }
 }
 

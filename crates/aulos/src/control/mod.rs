@@ -94,6 +94,8 @@ struct Inner {
     /// Somebody new has come, and controllers have not been told yet. A house that starts gets a
     /// thousand clients at once; a thousand whole statuses would keep them all waiting.
     update: bool,
+    /// Since when somebody's health is newer than what pages show.
+    health: Option<Instant>,
     /// Whether there is something to save, and since when.
     unsaved: Option<Instant>,
 }
@@ -228,6 +230,7 @@ impl Control {
             art: Art::default(),
             announcements: Announcements::default(),
             update: false,
+            health: None,
             unsaved: None,
         };
         let control = Self {
@@ -311,6 +314,7 @@ impl Control {
                 }
             }
             Event::ClientInfo { .. } => {}
+            Event::Health { .. } => drop(inner.health.get_or_insert_with(Instant::now)),
         }
         let mut effects = inner.registry.apply(event, wall());
         inner.update |= effects.notices.contains(&Notice::Server);
@@ -368,6 +372,9 @@ impl Control {
         self.house.tidy();
         self.tell_update(&mut inner);
         self.tell_announcements(&mut inner);
+        if inner.health.take_if(|since| since.elapsed() >= HEALTH_PAUSE).is_some() {
+            self.changed();
+        }
         for number in 0..inner.slots.len() {
             self.look_at(&mut inner, number);
         }
@@ -566,6 +573,10 @@ pub fn registry_for(resolved: &Resolved, seed: u64) -> Registry {
 
 /// How often [`Control::tick`] is called: ten times a second, as the page's meters are.
 pub const TICK: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// How often pages are shown everybody's health: it comes client by client, and each showing is a
+/// whole status.
+const HEALTH_PAUSE: std::time::Duration = std::time::Duration::from_secs(2);
 
 fn wall() -> Wall {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::streams::Slot;
-use crate::house::{Loudness, SourceState, StationState, StationStatus};
+use crate::house::{Health, Loudness, SourceState, StationState, StationStatus};
 use crate::registry::{ClientShape, Group, GroupShape, Registry, to_text};
 
 /// What the machine calls itself.
@@ -143,6 +143,36 @@ struct Listed<'a> {
     client: ClientShape<'a>,
     group: &'a str,
     group_muted: bool,
+    health: Option<HealthShape>,
+}
+
+/// How a connected client does; all of it is about two seconds old.
+#[derive(Serialize)]
+struct HealthShape {
+    ahead_ms: Option<i64>,
+    round_trip_ms: f64,
+    jitter_ms: f64,
+    unsent_bytes: u64,
+    retransmitted: u64,
+    skipped_chunks: u64,
+    skipped_s_ago: Option<u64>,
+}
+
+impl From<Health> for HealthShape {
+    fn from(health: Health) -> Self {
+        // Microseconds of minutes are far below 2^53.
+        #[allow(clippy::cast_precision_loss, reason = "see above")]
+        let ms = |us: u64| hundredth(us as f64 / 1_000.0);
+        Self {
+            ahead_ms: health.ahead_ms,
+            round_trip_ms: ms(health.round_trip_us),
+            jitter_ms: ms(health.jitter_us),
+            unsent_bytes: health.unsent_bytes,
+            retransmitted: health.retransmitted,
+            skipped_chunks: health.skipped_chunks,
+            skipped_s_ago: health.skipped_s_ago,
+        }
+    }
 }
 
 impl<'a> Clients<'a> {
@@ -159,6 +189,7 @@ impl Serialize for Clients<'_> {
                 client: client.into(),
                 group: &group.id,
                 group_muted: group.muted,
+                health: client.health.map(HealthShape::from),
             })
         }))
     }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::house::{Hello, SessionId};
+use crate::house::{Health, Hello, SessionId};
 
 /// Wall time, for people and for Snapcast's `lastSeen`; nothing is computed with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,6 +50,8 @@ pub struct Client {
     pub last_seen: Wall,
     /// The session, while it is connected.
     pub session: Option<SessionId>,
+    /// How that does; none in its first seconds.
+    pub health: Option<Health>,
 }
 
 impl Client {

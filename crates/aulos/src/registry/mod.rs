@@ -150,6 +150,10 @@ impl Registry {
                 self.hello(session, peer, &hello, answered, now)
             }
             Event::Left { session } => self.left(session, now),
+            Event::Health { session, health } => {
+                self.table.set_health(session, health);
+                Effects::default()
+            }
             Event::ClientInfo { session, volume, muted } => {
                 let cap = self.cap;
                 let id = self.table.with_session(session).map(|client| client.id.clone());

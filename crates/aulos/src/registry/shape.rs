@@ -184,6 +184,7 @@ fn client_from(value: &Value) -> Option<Client> {
             usec: whole(&value["lastSeen"]["usec"], 0),
         },
         session: None,
+        health: None,
     })
 }
 

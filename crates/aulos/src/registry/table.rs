@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::client::{Client, Group, Wall};
-use crate::house::SessionId;
+use crate::house::{Health, SessionId};
 
 /// A client's place: its group, and where it stands there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,6 +71,7 @@ impl Table {
         let client = self.clients.get_mut(&seat)?;
         self.away.remove(&(client.last_seen, seat));
         client.last_seen = now;
+        client.health = None;
         let before = client.session.replace(session);
         if let Some(before) = before {
             self.sessions.remove(&before);
@@ -85,9 +86,18 @@ impl Table {
         let seat = self.sessions.remove(&session)?;
         let client = self.clients.get_mut(&seat)?;
         client.session = None;
+        client.health = None;
         client.last_seen = now;
         self.away.insert((now, seat));
         Some(client)
+    }
+
+    /// How a client does.
+    pub(super) fn set_health(&mut self, session: SessionId, health: Health) {
+        let seat = self.sessions.get(&session);
+        if let Some(client) = seat.and_then(|seat| self.clients.get_mut(seat)) {
+            client.health = Some(health);
+        }
     }
 
     /// A client to be changed, but for its id, its session and when it was last seen.

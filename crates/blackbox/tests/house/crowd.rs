@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use aulos_blackbox::account::{Account, of};
+use aulos_blackbox::client::Client;
 use aulos_blackbox::load::{Load, Mark};
 use aulos_blackbox::scratch::Scratch;
 use aulos_blackbox::server::Aulos;
+use serde_json::{Value, json};
 
 use crate::hostile::counter;
-use crate::{long_or_short, turn};
+use crate::rpc::Rpc;
+use crate::{long_or_short, turn, wait_for};
 
 #[test]
 fn two_hundred_clients_hear_everything() {
@@ -16,6 +19,57 @@ fn two_hundred_clients_hear_everything() {
     for codec in ["pcm", "flac", "opus"] {
         hear(codec);
     }
+}
+
+#[test]
+fn the_status_says_how_each_client_does_and_who_was_too_slow() {
+    let _turn = turn();
+    let scratch = Scratch::new("health").unwrap();
+    let config = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nsources = [\"demo://\"]\n";
+    let server = Aulos::start(&scratch, config).unwrap();
+    let mut rpc = Rpc::connect(server.control);
+    let mut health = |number: usize| {
+        let status = rpc.call("Aulos.GetStatus", &json!({}));
+        let id = format!("02:00:00:00:00:{number:02x}");
+        let mut clients = status["stations"][0]["clients"].as_array().unwrap().iter();
+        clients.find(|one| one["id"] == id).map(|one| one["health"].clone()).unwrap_or_default()
+    };
+    let mut buffer = vec![0; 65_536];
+    let mut hear = |client: &mut Client| client.read(&mut buffer, &mut |_, _| ());
+    let patience = Duration::from_secs(30);
+    let mut good = Client::connect(server.stream, 1).unwrap();
+    let mut slow = Client::connect(server.stream, 2).unwrap();
+    wait_for("health", patience, || {
+        hear(&mut good);
+        hear(&mut slow);
+        health(1).is_object() && health(2).is_object()
+    });
+    let well = health(1);
+    assert!((0..=1_100).contains(&well["ahead_ms"].as_i64().unwrap()), "{well}");
+    assert!(well["round_trip_ms"].as_f64().unwrap() > 0.0, "{well}");
+    assert!(
+        (&well["skipped_chunks"], &well["skipped_s_ago"]) == (&json!(0), &Value::Null),
+        "{well}"
+    );
+    // It reads nothing until what waits for it is seconds old, and then goes on.
+    wait_for("bytes that wait", patience, || {
+        hear(&mut good);
+        health(2)["ahead_ms"].as_i64().unwrap() < -1_000
+    });
+    assert!(health(2)["unsent_bytes"].as_u64().unwrap() > 0);
+    wait_for("chunks that are left out", patience, || {
+        hear(&mut good);
+        hear(&mut slow);
+        health(2)["skipped_chunks"].as_u64().unwrap() > 0
+    });
+    assert!(health(2)["skipped_s_ago"].is_u64());
+    assert_eq!(health(1)["skipped_chunks"], 0);
+    drop(slow);
+    wait_for("its end", patience, || {
+        hear(&mut good);
+        health(2).is_null()
+    });
+    server.stop().unwrap();
 }
 
 fn hear(codec: &str) {

@@ -10,6 +10,7 @@ use aulos_blackbox::scratch::Scratch;
 use aulos_blackbox::server::Aulos;
 use aulos_blackbox::signal::{Bits, RATE, tonal, write_wav};
 
+use crate::reload::Listeners;
 use crate::{turn, wait_for};
 
 /// Plays `src` (or what the page's own player has), and gives how far it came in three seconds.
@@ -47,6 +48,7 @@ fn the_page_shows_the_station_and_plays_it() {
     let scratch = Scratch::new("page").unwrap();
     let config = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
     let server = Aulos::start(&scratch, config).unwrap();
+    let clients = Listeners::start(&server, 1..3);
     let url = format!("http://{}/", server.http);
     let mut browser = Browser::open(&program, &scratch, &url).unwrap();
     let shown = "(document.body?.innerText ?? '').includes('default')";
@@ -55,6 +57,12 @@ fn the_page_shows_the_station_and_plays_it() {
     assert_eq!(has_player, true, "the page has a player");
     let played = browser.run(&format!("{PLAY}('/listen/default')")).unwrap();
     assert!(played.as_f64().is_some_and(|s| s > 1.0), "played {played} s of 3");
+    let health = "[...document.querySelectorAll('.health')].map(one => one.textContent).join()";
+    wait_for("how each client does", Duration::from_secs(20), || {
+        let shown = browser.run(health).unwrap();
+        let shown: Vec<&str> = shown.as_str().unwrap_or_default().split(',').collect();
+        shown.len() == 2 && shown.iter().all(|one| one.ends_with(" ms"))
+    });
     let picture = browser.screenshot().unwrap();
     assert!(picture.starts_with(b"\x89PNG"), "{} bytes", picture.len());
     // Kept for people to look at, beside the program that is tested.
@@ -65,5 +73,6 @@ fn the_page_shows_the_station_and_plays_it() {
     );
     assert_eq!(loud.unwrap(), true, "the page fetches from its own server only");
     drop(browser);
+    clients.end();
     server.stop().unwrap();
 }

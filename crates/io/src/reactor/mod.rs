@@ -26,6 +26,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use aulos_core::Span;
 use aulos_engine::fanout::Stamped;
 use aulos_proto::snap::session::{Cause, Refusal};
 use aulos_proto::snap::wire::{ClientInfo, Hello, ServerSettings};
@@ -265,6 +266,14 @@ pub enum Event {
         /// What has changed.
         info: ClientInfo,
     },
+    /// How a client does, every two seconds or, in a large house, less often. The only event that
+    /// is not offered again when there was no room for it.
+    Health {
+        /// The session.
+        session: SessionId,
+        /// How it does.
+        health: Health,
+    },
     /// A session that had said hello is over.
     Left {
         /// The session.
@@ -272,6 +281,26 @@ pub enum Event {
         /// Why.
         cause: LeaveCause,
     },
+}
+
+/// What can be known of a client's connection from this end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// How long it can play with what it has been sent; none before the first chunk, less than zero
+    /// when it is late.
+    pub ahead: Option<Span>,
+    /// From a segment to its acknowledgement, smoothed, as TCP measures it.
+    pub round_trip: Span,
+    /// By how much that varies, on average.
+    pub jitter: Span,
+    /// Bytes that wait in this machine.
+    pub unsent: u64,
+    /// Segments that had to be sent again since the connection began.
+    pub retransmitted: u64,
+    /// Chunks that it was too slow for, and that were left out.
+    pub skipped: u64,
+    /// How long ago the last of them was left out.
+    pub since_skip: Option<Span>,
 }
 
 /// One connection of one client: the reactor, and a number that it never uses twice.

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
@@ -11,7 +12,6 @@ use aulos_proto::snap::session::{Cause, Event as SnapEvent, Input, Outgoing, Out
 use aulos_proto::snap::wire::{ClientInfo, Hello, ServerSettings};
 use aulos_proto::ws;
 
-use super::LeaveCause;
 use super::doorman::Ticket;
 use super::greeting::Greeting;
 use super::line::{Line, leave_cause};
@@ -19,7 +19,8 @@ use super::outbox::{Flow, Late, Outbox, Part};
 use super::stations::{OVERDUE, Tap};
 use super::tls::{Door, MediaSocket};
 use super::wheel::TICK;
-use crate::SystemClock;
+use super::{Health, LeaveCause};
+use crate::{SystemClock, sys};
 
 /// A socket, its protocol machine, and its place in a station's log.
 #[derive(Debug)]
@@ -53,6 +54,10 @@ pub(super) struct Peer {
     last_progress: Instant,
     pub(super) chunks: u64,
     pub(super) lagged: u64,
+    /// When chunks were last left out.
+    last_skip: Option<Instant>,
+    /// The timestamp at which the last chunk that went out ends.
+    sent_until: Option<Instant>,
 }
 
 /// What came out of reading a peer.
@@ -95,6 +100,8 @@ impl Peer {
             last_progress: now,
             chunks: 0,
             lagged: 0,
+            last_skip: None,
+            sent_until: None,
         }
     }
 
@@ -224,6 +231,7 @@ impl Peer {
     /// Its station is gone. Chunks of another one must not follow this one's codec header.
     pub(super) fn leave(&mut self) {
         self.station = None;
+        self.sent_until = None;
         self.cursor = None;
         self.catching_up = false;
     }
@@ -244,14 +252,18 @@ impl Peer {
         if tap.is_stale(*cursor, now, buffer) {
             let playable = tap.first_playable(now, buffer);
             self.lagged += cursor.distance(playable);
+            self.last_skip = Some(now);
             *cursor = playable;
         }
-        let waiting = self.outbox.queued();
+        let (waiting, first) = (self.outbox.queued(), *cursor);
         let (flow, sent) = self
             .outbox
             .send_chunks(&mut self.line, &tap.log, cursor, limit)
             .map_err(|_| LeaveCause::Network)?;
         self.chunks += sent as u64;
+        if let Some(last) = sent.checked_sub(1).and_then(|last| tap.log.get(first, last).ok()?) {
+            self.sent_until = Some(last.timestamp + tap.channel.chunk);
+        }
         self.blocked = flow == Flow::Blocked;
         if sent > 0 || !self.blocked || self.outbox.queued() < waiting {
             self.last_progress = now;
@@ -283,6 +295,22 @@ impl Peer {
             return Err(LeaveCause::NotReading);
         }
         Ok(())
+    }
+
+    /// How it does, with one look at the kernel's account of the connection.
+    pub(super) fn health(&self, tap: Option<&Tap>, now: Instant) -> Health {
+        // What the kernel does not say is zero.
+        let account = sys::tcp_account(self.line.as_fd()).unwrap_or_default();
+        let until = self.sent_until.zip(tap).map(|(until, tap)| until + self.buffer(tap));
+        Health {
+            ahead: until.map(|until| until - now),
+            round_trip: Span::from_micros(account.round_trip_us.into()),
+            jitter: Span::from_micros(account.variation_us.into()),
+            unsent: u64::from(account.unsent_bytes) + self.outbox.queued() as u64,
+            retransmitted: account.retransmitted.into(),
+            skipped: self.lagged,
+            since_skip: self.last_skip.map(|at| now.since(at)),
+        }
     }
 
     /// How many ticks lie between two sends: a tenth of the buffer, at most 100 ms; a client with a

@@ -1,6 +1,7 @@
 //! The loop of one reactor thread.
 
 mod accept;
+mod health;
 
 use std::collections::VecDeque;
 use std::io;
@@ -54,6 +55,8 @@ pub(super) struct Reactor {
     next_drain: Instant,
     next_maintenance: Instant,
     next_mailbox: usize,
+    /// Who is looked at next, of everybody.
+    next_look: usize,
     /// Those who are being brought up to date, in the order of their next slices.
     behind: VecDeque<u64>,
     /// Somebody has come or said hello since the last look.
@@ -104,6 +107,7 @@ impl Reactor {
             next_drain: now,
             next_maintenance: now,
             next_mailbox: index,
+            next_look: 0,
             behind: VecDeque::new(),
             fresh: false,
             scratch: vec![0; 16 * 1_024],
@@ -507,7 +511,7 @@ impl Reactor {
         self.tell_untold();
         let mut tokens = core::mem::take(&mut self.tokens);
         tokens.extend(self.entities.tokens());
-        for token in tokens.drain(..) {
+        for &token in &tokens {
             let result = match self.entities.get_mut(token) {
                 Some(Entity::Peer(peer)) => {
                     self.stats.tally(peer.line.take_tally());
@@ -524,6 +528,8 @@ impl Reactor {
                 self.close(token, cause);
             }
         }
+        self.look_at_some(&tokens, now);
+        tokens.clear();
         self.tokens = tokens;
         self.published.publish(self.stats);
     }

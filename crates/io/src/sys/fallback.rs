@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::process::Command;
 
+use super::TcpAccount;
 use crate::reactor::QueuedError;
 
 /// Does nothing: the kernel decides how much waits unsent.
@@ -27,4 +28,9 @@ pub(crate) fn send_zero_copy(_: BorrowedFd<'_>, _: &[io::IoSlice<'_>]) -> io::Re
 /// There is nothing to read.
 pub(crate) fn read_error(_socket: BorrowedFd<'_>) -> io::Result<Option<QueuedError>> {
     Ok(None)
+}
+
+/// Is not to be had.
+pub(crate) fn tcp_account(_socket: BorrowedFd<'_>) -> io::Result<TcpAccount> {
+    Err(io::ErrorKind::Unsupported.into())
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
+use super::TcpAccount;
 use crate::reactor::QueuedError;
 
 /// Tells the kernel to call a socket writable only while less than `bytes` wait unsent in it, so
@@ -71,6 +72,42 @@ pub(crate) fn read_error(socket: BorrowedFd<'_>) -> io::Result<Option<QueuedErro
     data.copy_from_slice(&bytes[size_of::<usize>() + 8..][..16]);
     Ok(Some(QueuedError { level, kind, data }))
 }
+
+/// What the kernel knows of a connection. Older kernels know less, and leave the end as it is.
+pub(crate) fn tcp_account(socket: BorrowedFd<'_>) -> io::Result<TcpAccount> {
+    let mut info = [0u32; TCP_INFO_WORDS];
+    let mut size = libc::socklen_t::try_from(size_of_val(&info)).unwrap_or(0);
+    // SAFETY: the descriptor is open for the length of the borrow, and the kernel writes no more
+    // than the live array has, whose size is given.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut size,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(TcpAccount {
+        round_trip_us: info[tcp_info::RTT],
+        variation_us: info[tcp_info::RTTVAR],
+        retransmitted: info[tcp_info::TOTAL_RETRANS],
+        unsent_bytes: info[tcp_info::NOTSENT_BYTES],
+    })
+}
+
+/// Words of `struct tcp_info` (linux/tcp.h): two of flags, 24 numbers, four numbers of two words,
+/// and then those of Linux 4.6.
+mod tcp_info {
+    pub(super) const RTT: usize = 17;
+    pub(super) const RTTVAR: usize = 18;
+    pub(super) const TOTAL_RETRANS: usize = 25;
+    pub(super) const NOTSENT_BYTES: usize = 36;
+}
+const TCP_INFO_WORDS: usize = 37;
 
 fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: u32) -> io::Result<()> {
     let size = u32::try_from(size_of::<u32>()).unwrap_or(4);

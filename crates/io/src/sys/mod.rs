@@ -11,5 +11,14 @@ mod imp;
 mod imp;
 
 pub(crate) use imp::{
-    enable_zero_copy, end_with_parent, read_error, send_zero_copy, set_notsent_lowat,
+    enable_zero_copy, end_with_parent, read_error, send_zero_copy, set_notsent_lowat, tcp_account,
 };
+
+/// What the kernel knows of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TcpAccount {
+    pub(crate) round_trip_us: u32,
+    pub(crate) variation_us: u32,
+    pub(crate) retransmitted: u32,
+    pub(crate) unsent_bytes: u32,
+}
