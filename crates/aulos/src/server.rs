@@ -19,7 +19,7 @@ use crate::control::{Control, HostInfo, Reread, TICK, plugin, registry_for};
 use crate::exit::{Exit, Failure};
 use crate::house::{Door, Event, House, ListenSink};
 use crate::registry::store::{self, Loaded, Saved};
-use crate::systemd::Supervisor;
+use crate::systemd::{Given, Supervisor};
 use crate::{control, http, tls};
 
 /// The audio side, running: what [`run`] is given.
@@ -94,13 +94,14 @@ impl std::fmt::Debug for Outside {
     }
 }
 
-/// Opens the ports; tells every one that cannot be had, and how to choose another.
+/// Opens the ports but those that are given; tells every one that cannot be had, and how to choose
+/// another.
 ///
 /// # Errors
 /// [`Exit::Unavailable`], or [`Exit::Permission`] when none of them is allowed.
-pub fn bind(listen: &Listen) -> Result<Bound, Failure> {
-    let control = bind_one("control", &listen.control);
-    let http = bind_one("http", &listen.http);
+pub fn bind(listen: &Listen, given: &mut Given) -> Result<Bound, Failure> {
+    let control = bind_one("control", &listen.control, given);
+    let http = bind_one("http", &listen.http, given);
     match (control, http) {
         (Ok((control, control_address)), Ok((http, http_address))) => {
             Ok(Bound { control, http, door: Door::default(), control_address, http_address })
@@ -113,15 +114,24 @@ pub fn bind(listen: &Listen) -> Result<Bound, Failure> {
     }
 }
 
-/// Opens one port of `[listen]`; `key` is its key there.
+/// Opens one port of `[listen]`; `key` is its key there. One that is given is open already.
 ///
 /// # Errors
 /// As [`bind`].
-pub fn bind_one(key: &str, endpoint: &Endpoint) -> Result<(TcpListener, SocketAddr), Failure> {
-    let open = || {
-        let addresses: Vec<_> =
-            (endpoint.host.as_str(), endpoint.port).to_socket_addrs()?.collect();
-        let listener = TcpListener::bind(&addresses[..])?;
+pub fn bind_one(
+    key: &str,
+    endpoint: &Endpoint,
+    given: &mut Given,
+) -> Result<(TcpListener, SocketAddr), Failure> {
+    let mut open = || {
+        let listener = match given.take(key, endpoint.port) {
+            Some(listener) => listener,
+            None => {
+                let addresses: Vec<_> =
+                    (endpoint.host.as_str(), endpoint.port).to_socket_addrs()?.collect();
+                TcpListener::bind(&addresses[..])?
+            }
+        };
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         Ok((listener, address))

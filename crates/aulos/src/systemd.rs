@@ -1,16 +1,21 @@
-//! What systemd wants to hear: that the server is ready, reads its configuration again, or stops.
+//! What systemd wants to hear: that the server is ready, reads its configuration again, or stops; and
+//! what it hands over: ports that it has opened itself.
 //!
 //! The protocol is a datagram of `KEY=VALUE` lines to the socket that `$NOTIFY_SOCKET` names
 //! (`sd_notify(3)`); a library for that would be longer than this.
 
 use std::ffi::OsStr;
 use std::io;
+use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
 use aulos_io::SystemClock;
+use aulos_io::activation::{self, Handover, Inherited};
+
+use crate::exit::{Exit, Failure};
 
 /// Whoever started us and wants to know how we are; nobody, where that was not systemd.
 #[derive(Debug, Default)]
@@ -72,6 +77,52 @@ impl Supervisor {
         let Some((socket, address)) = &self.0 else { return };
         if let Err(error) = socket.send_to_addr(state.as_bytes(), address) {
             tracing::warn!("NOTIFY_SOCKET: {error}");
+        }
+    }
+}
+
+/// Ports that were open before the server began, and that nobody has taken yet.
+#[derive(Debug, Default)]
+pub struct Given(Vec<Inherited>);
+
+impl Given {
+    /// Those that systemd has opened for this process (socket activation).
+    ///
+    /// # Errors
+    /// [`Exit::Unavailable`] when they are not what they are said to be.
+    pub fn of_process() -> Result<Self, Failure> {
+        let value = |name| std::env::var(name).unwrap_or_default();
+        let handover = Handover {
+            pid: value("LISTEN_PID"),
+            count: value("LISTEN_FDS"),
+            names: value("LISTEN_FDNAMES"),
+        };
+        activation::take(&handover).map(Self).map_err(|error| {
+            let hint = "    hint: each is to be a ListenStream= with a port, in a .socket unit";
+            Failure::new(Exit::Unavailable, format!("the sockets of systemd: {error}\n{hint}"))
+        })
+    }
+
+    /// The one for a key of `[listen]`: by its name, or else by the port that stands there.
+    pub(crate) fn take(&mut self, key: &str, port: u16) -> Option<TcpListener> {
+        let fits = |one: &Inherited| {
+            let own = one.listener.local_addr().map(|address| address.port());
+            port != 0 && own.ok() == Some(port)
+        };
+        let named = self.0.iter().position(|one| one.name == key);
+        let at = named.or_else(|| self.0.iter().position(fits))?;
+        Some(self.0.swap_remove(at).listener)
+    }
+
+    /// Closes what nobody has taken, and says so.
+    pub(crate) fn close_rest(self) {
+        for Inherited { name, listener } in self.0 {
+            let address = listener.local_addr().map_or_else(|_| name, |at| at.to_string());
+            tracing::warn!(
+                "{address}: systemd has opened this port, and the configuration has no use for \
+                 it\n    hint: give it the port of a key of [listen], or a FileDescriptorName= of \
+                 stream, control or http"
+            );
         }
     }
 }

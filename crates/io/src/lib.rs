@@ -7,6 +7,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod activation;
 mod clock;
 pub mod decode;
 pub mod feed;

@@ -15,7 +15,7 @@ use crate::audio::Audio;
 use crate::config::{Resolved, SourceConfig};
 use crate::exit::{Exit, Failure};
 use crate::server::{self, Bound, Outside};
-use crate::systemd::Supervisor;
+use crate::systemd::{Given, Supervisor};
 
 /// Runs what `read` gives until it is told to end, and reads it again on SIGHUP; `head` is printed
 /// before what a newcomer has to know.
@@ -25,7 +25,8 @@ pub(super) fn run(
 ) -> Result<Exit, Failure> {
     raise_file_limit();
     let resolved = read(Reading::First)?;
-    let bound = server::bind(&resolved.listen)?;
+    let mut given = Given::of_process()?;
+    let bound = server::bind(&resolved.listen, &mut given)?;
     server::make_state_dir(&resolved.state_dir)?;
     let door = server::door(&resolved)?;
     let bound = bound.guarded_by(door.clone());
@@ -40,7 +41,8 @@ pub(super) fn run(
         .thread_keep_alive(Duration::MAX)
         .build()
         .map_err(internal)?;
-    let (listener, stream) = server::bind_one("stream", &resolved.listen.stream)?;
+    let (listener, stream) = server::bind_one("stream", &resolved.listen.stream, &mut given)?;
+    given.close_rest();
     let (events, told) = mpsc::channel(crate::house::EVENT_QUEUE);
     let running = Arc::new(Audio::start(&resolved, listener, &door, events).map_err(internal)?);
     let audio = server::Audio {

@@ -22,7 +22,7 @@ use aulos::house::{
     SessionId, StationStatus,
 };
 use aulos::server::{self, Audio, Outside};
-use aulos::systemd::Supervisor;
+use aulos::systemd::{Given, Supervisor};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
@@ -140,7 +140,7 @@ impl Server {
     }
 
     pub fn of(resolved: Resolved) -> Self {
-        let bound = server::bind(&resolved.listen).unwrap();
+        let bound = server::bind(&resolved.listen, &mut Given::default()).unwrap();
         server::make_state_dir(&resolved.state_dir).unwrap();
         let bound = bound.guarded_by(server::door(&resolved).unwrap());
         let (house, sink) = (Arc::new(FakeHouse::default()), Arc::new(FakeSink::default()));
@@ -233,10 +233,12 @@ pub struct Playing {
 
 impl Playing {
     pub fn start(resolved: Resolved) -> Self {
-        let bound = server::bind(&resolved.listen).unwrap();
+        let mut given = Given::default();
+        let bound = server::bind(&resolved.listen, &mut given).unwrap();
         server::make_state_dir(&resolved.state_dir).unwrap();
         let (events, receiver) = mpsc::channel(EVENT_QUEUE);
-        let (listener, stream) = server::bind_one("stream", &resolved.listen.stream).unwrap();
+        let (listener, stream) =
+            server::bind_one("stream", &resolved.listen.stream, &mut given).unwrap();
         let audio =
             aulos::audio::Audio::start(&resolved, listener, &Door::default(), events).unwrap();
         let audio = Arc::new(audio);

@@ -11,6 +11,7 @@
     reason = "helpers of tests are tests; clippy sees only functions that are marked as such"
 )]
 
+mod activation;
 mod bits;
 mod children;
 mod cli;

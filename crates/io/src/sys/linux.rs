@@ -1,7 +1,7 @@
 //! Linux.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -71,6 +71,26 @@ pub(crate) fn read_error(socket: BorrowedFd<'_>) -> io::Result<Option<QueuedErro
     let mut data = [0; 16];
     data.copy_from_slice(&bytes[size_of::<usize>() + 8..][..16]);
     Ok(Some(QueuedError { level, kind, data }))
+}
+
+/// Takes a descriptor that came through `exec`; none when it was opened in this process, or has been
+/// taken before. Those are closed on `exec`, and those that came through it cannot be.
+pub(crate) fn take_descriptor(number: i32) -> io::Result<Option<OwnedFd>> {
+    // SAFETY: this reads the flags of whatever has this number, and fails where nothing has.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if flags & libc::FD_CLOEXEC != 0 {
+        return Ok(None);
+    }
+    // SAFETY: this changes no more than that flag, which makes the descriptor one of ours.
+    if unsafe { libc::fcntl(number, libc::F_SETFD, flags | libc::FD_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it is open, and nobody here owns it: whatever is opened here is closed on `exec`, and
+    // this one was not.
+    Ok(Some(unsafe { OwnedFd::from_raw_fd(number) }))
 }
 
 /// What the kernel knows of a connection. Older kernels know less, and leave the end as it is.

@@ -11,7 +11,8 @@ mod imp;
 mod imp;
 
 pub(crate) use imp::{
-    enable_zero_copy, end_with_parent, read_error, send_zero_copy, set_notsent_lowat, tcp_account,
+    enable_zero_copy, end_with_parent, read_error, send_zero_copy, set_notsent_lowat,
+    take_descriptor, tcp_account,
 };
 
 /// What the kernel knows of a connection.
