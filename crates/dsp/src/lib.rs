@@ -1,7 +1,7 @@
 //! Numbers only: conversion, resampling, fades, levels, loudness.
 //!
 //! ```text
-//!  bytes -> convert -> remix -> Resampler -> Crossfade -> Level, Meter
+//!  bytes -> convert -> remix -> Resampler -> Crossfade -> Normaliser -> Level, Meter
 //! ```
 //!
 //! Everything works on interleaved f32 whose full scale is +-1.0, in place or from slice to slice,
@@ -11,8 +11,10 @@
 pub mod convert;
 mod fade;
 mod level;
+mod limiter;
 pub mod meter;
 mod ramp;
+pub mod normalize;
 mod remix;
 mod resample;
 mod route;
@@ -22,6 +24,7 @@ mod simd;
 pub use fade::{Crossfade, add, scale};
 pub use level::Level;
 pub use ramp::Ramp;
+pub use limiter::Limiter;
 pub use remix::remix;
 pub use resample::{Progress, Resampler};
 pub use route::route;

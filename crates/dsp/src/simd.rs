@@ -9,6 +9,7 @@
 //! (wasted on calls shorter than seconds) and block state-space matrices (twice the products). Three
 //! channels and more fill a register without segments (see `row`).
 
+mod between;
 mod lanes;
 mod modes;
 mod peak;
@@ -17,6 +18,7 @@ mod weigh;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub(crate) use between::Between;
 pub(crate) use peak::{Found, Room, Search, Taps, all_finite, sample_peaks, search_peaks};
 pub(crate) use row::side_by_side;
 pub(crate) use weigh::{Pair, Task, sum, weigh};

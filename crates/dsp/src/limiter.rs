@@ -1,0 +1,251 @@
+//! Keeps the true peak below a ceiling, by construction.
+//!
+//! ```text
+//!  samples -+-> peak at and between samples -> required gain -> Envelope -+
+//!           +-> delay of 5 ms --------------------------------------------x--> samples
+//! ```
+//!
+//! The public limiters are machines of attack, hold and release, and both have faults in one of the
+//! transitions (a release that runs downwards, peaks on the boundary of a block that are not seen).
+//! Here the gain is the running mean of a running minimum: it cannot be too high, and it has no
+//! corners (see [`envelope`]). While nothing comes near the ceiling, all that is done is to look for
+//! the greatest sample and to copy.
+
+mod envelope;
+
+use aulos_core::{ChannelLayout, Db, Frames, SampleRate};
+
+use crate::simd::{self, Between, Level};
+use envelope::Envelope;
+
+/// A true-peak limiter with a look-ahead of 5 ms; all channels get the same gain.
+///
+/// Peaks between samples are found by four times oversampling, above 96 kHz by two times. A peak is
+/// reduced smoothly in advance; afterwards the gain rises steadily and is back, to 0.1 dB, after 75
+/// to 200 ms, sooner after a single peak than in dense limiting. A sample that is not finite is
+/// silence.
+///
+/// # Real-time
+/// Allocates at construction only.
+///
+/// # Examples
+/// ```
+/// use aulos_core::{ChannelLayout, Db, SampleRate};
+/// use aulos_dsp::Limiter;
+///
+/// let mut limiter = Limiter::new(SampleRate::STUDIO, ChannelLayout::MONO, Db::new(-1.0));
+/// let mut block: Vec<f32> = (0..4_800).map(|n| 1.5 * (0.05 * n as f32).sin()).collect();
+/// limiter.process(&mut block);
+/// let peak = block.iter().fold(0.0, |peak: f32, x| peak.max(x.abs()));
+/// assert!(Db::from_amplitude(peak.into()).get() < -1.0);
+/// assert_eq!(limiter.latency().0, 240);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Limiter {
+    channels: usize,
+    level: Level,
+    between: Between,
+    envelope: Envelope,
+    /// What peaks are brought down to, and what the clamp lets through.
+    aim: f32,
+    clamp: f32,
+    /// What the clamp lets through once the frames have left that were measured with another
+    /// ceiling, and after how many that is.
+    next_clamp: f32,
+    until: usize,
+    /// The last `latency` frames, then a run.
+    line: Box<[f32]>,
+    latency: usize,
+    /// Of each sample of a block, the greatest magnitude at and after it.
+    peaks: Box<[f32]>,
+    /// Of each block of a run, the greatest sample; one more before and one after.
+    tops: [f32; RUN / BLOCK + 3],
+    deepest: f32,
+    clamped: u64,
+}
+
+impl Limiter {
+    /// A limiter through which silence has gone. A ceiling above full scale is possible; one that
+    /// is not finite is full scale.
+    #[must_use]
+    pub fn new(rate: SampleRate, layout: ChannelLayout, ceiling: Db) -> Self {
+        Self::with_level(rate, layout, ceiling, best())
+    }
+
+    fn with_level(rate: SampleRate, layout: ChannelLayout, ceiling: Db, level: Level) -> Self {
+        let channels = layout.channels();
+        let (reach, attack) = (Between::HALF, attack_frames(rate));
+        let latency = attack + 2 * reach - 1;
+        let mut new = Self {
+            channels,
+            level,
+            between: Between::new(rate.hz() <= FOUR_TIMES_UP_TO),
+            envelope: Envelope::new(rate, attack, reach),
+            aim: 1.0,
+            clamp: 1.0,
+            next_clamp: 1.0,
+            until: 0,
+            line: vec![0.0; (latency + RUN) * channels].into(),
+            latency,
+            peaks: vec![0.0; BLOCK * channels].into(),
+            tops: [0.0; RUN / BLOCK + 3],
+            deepest: 1.0,
+            clamped: 0,
+        };
+        new.set_ceiling(ceiling);
+        new.clamp = new.next_clamp;
+        new.until = 0;
+        new
+    }
+
+    /// How much later a frame comes out than it went in: 5 ms, at low rates some more.
+    #[must_use]
+    pub const fn latency(&self) -> Frames {
+        Frames(self.latency as u64)
+    }
+
+    /// Another ceiling from the next frame on; the gain goes there as smoothly as to any other.
+    #[allow(clippy::cast_possible_truncation, reason = "levels are applied in f32")]
+    pub fn set_ceiling(&mut self, ceiling: Db) {
+        let db = if ceiling.get().is_finite() { ceiling.get() } else { 0.0 };
+        self.aim = Db::new(db - MARGIN_DB).amplitude() as f32;
+        self.next_clamp = Db::new(db).amplitude() as f32;
+        self.clamp = self.clamp.max(self.next_clamp);
+        self.until = self.latency;
+    }
+
+    /// Limits a block in place; what comes out went in [`Limiter::latency`] frames before. An
+    /// incomplete frame at the end stays as it is.
+    ///
+    /// # Real-time
+    /// Does not allocate. A frame near the ceiling costs some 100 products per channel.
+    pub fn process(&mut self, block: &mut [f32]) {
+        self.deepest = 1.0;
+        let whole = block.len() / self.channels * self.channels;
+        for run in block[..whole].chunks_mut(RUN * self.channels) {
+            self.run(run);
+        }
+    }
+
+    /// By how much the last block was reduced where it was reduced most; zero or less.
+    #[must_use]
+    pub fn reduction(&self) -> Db {
+        Db::from_amplitude(self.deepest.into())
+    }
+
+    /// Samples that the gain left above the ceiling, and that were clipped. There is no reason for
+    /// any; whoever sees one has found a fault.
+    #[must_use]
+    pub const fn clamped(&self) -> u64 {
+        self.clamped
+    }
+
+    /// Forgets all sound; the ceiling and the count stay.
+    pub fn reset(&mut self) {
+        self.line.fill(0.0);
+        self.envelope.reset();
+        (self.clamp, self.until, self.deepest) = (self.next_clamp, 0, 1.0);
+    }
+
+    fn run(&mut self, run: &mut [f32]) {
+        let (channels, history) = (self.channels, self.latency * self.channels);
+        let end = history + run.len();
+        let new = &mut self.line[history..end];
+        new.copy_from_slice(run);
+        if !simd::all_finite(self.level, new) {
+            new.iter_mut().filter(|x| !x.is_finite()).for_each(|x| *x = 0.0);
+        }
+        let frames = run.len() / channels;
+        self.find_tops(frames);
+        let mut frame = 0;
+        for block in 0..frames.div_ceil(BLOCK) {
+            let count = BLOCK.min(frames - frame);
+            let out = &mut run[frame * channels..(frame + count) * channels];
+            let top = self.tops[block..block + 3].iter().copied().fold(0.0, f32::max);
+            self.block(frame, top * self.between.gain() <= self.aim, out);
+            frame += count;
+        }
+        self.line.copy_within(end - history..end, 0);
+    }
+
+    /// The greatest samples of blocks of the frames whose peaks can now be computed, from the block
+    /// before the first to that after the last.
+    fn find_tops(&mut self, frames: usize) {
+        let first = self.latency - 2 * Between::HALF;
+        let last = (self.latency + frames) * self.channels;
+        for block in 0..frames.div_ceil(BLOCK) + 2 {
+            let start = (first + block * BLOCK) * self.channels;
+            let samples = &self.line[start.min(last)..(start + BLOCK * self.channels).min(last)];
+            // As integers, magnitudes compare in the same order, and this vectorises.
+            let top =
+                samples.iter().fold(0, |top: i32, x| top.max(x.abs().to_bits().cast_signed()));
+            self.tops[block] = f32::from_bits(top.cast_unsigned());
+        }
+    }
+
+    /// Limits the frames from `frame` of the run on.
+    fn block(&mut self, frame: usize, harmless: bool, out: &mut [f32]) {
+        let channels = self.channels;
+        let frames = out.len() / channels;
+        let delayed = &self.line[frame * channels..frame * channels + out.len()];
+        if harmless && self.envelope.is_idle() && self.until == 0 {
+            self.envelope.skip(frames);
+            out.copy_from_slice(delayed);
+            return;
+        }
+        let peaks = &mut self.peaks[..out.len()];
+        if harmless {
+            peaks.fill(0.0);
+        } else {
+            let start = (self.latency + frame + 1 - 2 * Between::HALF) * channels;
+            let end = (self.latency + frame + frames) * channels;
+            self.between.greatest(self.level, &self.line[start..end], channels, peaks);
+        }
+        for ((out, delayed), peaks) in out
+            .chunks_exact_mut(channels)
+            .zip(delayed.chunks_exact(channels))
+            .zip(peaks.chunks_exact(channels))
+        {
+            let peak = peaks.iter().copied().fold(0.0, f32::max);
+            let gain = self.envelope.next(if peak > self.aim { self.aim / peak } else { 1.0 });
+            self.deepest = self.deepest.min(gain);
+            for (out, x) in out.iter_mut().zip(delayed) {
+                *out = x * gain;
+                if out.abs() > self.clamp {
+                    *out = out.clamp(-self.clamp, self.clamp);
+                    self.clamped += 1;
+                }
+            }
+            if self.until > 0 {
+                self.until -= 1;
+                self.clamp = if self.until == 0 { self.next_clamp } else { self.clamp };
+            }
+        }
+    }
+}
+
+fn best() -> Level {
+    Level::available().last().copied().unwrap_or(Level::Scalar)
+}
+
+/// Frames in which the gain falls: what is left of 5 ms when the interpolator has its share.
+fn attack_frames(rate: SampleRate) -> usize {
+    let look_ahead = Frames(u64::from(rate.hz()) * LOOK_AHEAD_MS / 1000).as_usize();
+    (look_ahead + 1).saturating_sub(2 * Between::HALF).max(SHORTEST_ATTACK)
+}
+
+/// Long enough for a gain that falls by 12 dB to be no click, short enough for a microphone.
+const LOOK_AHEAD_MS: u64 = 5;
+/// At 8 kHz, 1 ms.
+const SHORTEST_ATTACK: usize = 9;
+/// The highest rate, in Hz, at which peaks are searched at four points a frame.
+const FOUR_TIMES_UP_TO: u32 = 96_000;
+/// How far below the ceiling peaks are brought: for what lies between the points of the search.
+const MARGIN_DB: f64 = 0.05;
+/// Frames that are put behind the past at once.
+const RUN: usize = 1024;
+/// Frames that are judged together; the interpolator reaches as far.
+const BLOCK: usize = Between::HALF;
+
+#[cfg(test)]
+mod tests;

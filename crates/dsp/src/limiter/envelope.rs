@@ -1,0 +1,308 @@
+//! The limiter's gain, from what each frame requires.
+//!
+//! ```text
+//!  required gain -> least of the last `hold` frames -> slow return to one -> three running means
+//! ```
+//!
+//! Each step only ever lowers or averages what it gets, and `hold` is longer than the means: so at
+//! the frame that required it, and at its neighbours as far as the interpolator reaches, the gain is
+//! at most what was required, whatever else happens around. There is no state to be in and none to
+//! be forgotten. The means are sums of whole numbers, which neither drift nor round upwards.
+
+use aulos_core::SampleRate;
+
+/// Gains from required gains, `delay` frames later.
+#[derive(Clone, Debug)]
+pub(super) struct Envelope {
+    least: Least,
+    release: Release,
+    means: [Sum; 3],
+    /// Turns the last sum into a gain.
+    scale: f64,
+    /// Frames for which the returned gain has been one.
+    whole: usize,
+    /// All of the means together.
+    length: usize,
+}
+
+impl Envelope {
+    /// An envelope whose gain reaches what a frame requires within `attack` frames and holds it for
+    /// `reach` frames before and after.
+    pub(super) fn new(rate: SampleRate, attack: usize, reach: usize) -> Self {
+        let widths = [2, 3, 4].map(|more| ((attack + more) / 3).max(1));
+        let length = widths.iter().sum::<usize>() - 2;
+        debug_assert_eq!(length, attack);
+        let mut value = WHOLE;
+        let means = widths.map(|width| {
+            let sum = Sum::new(width, value);
+            value = sum.sum;
+            sum
+        });
+        #[allow(clippy::cast_precision_loss, reason = "a scale")]
+        let scale = 1.0 / value as f64;
+        Self {
+            least: Least::new(length + 2 * reach),
+            release: Release::new(rate),
+            means,
+            scale,
+            whole: length,
+            length,
+        }
+    }
+
+    /// Frames from one that requires a gain to that for which [`Envelope::next`] returns it, with
+    /// `reach` frames in between that it covers as well.
+    #[cfg(test)]
+    pub(super) const fn attack(&self) -> usize {
+        self.length
+    }
+
+    /// Whether nothing is reduced, and nothing will be until a frame requires it.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.whole >= self.length
+    }
+
+    /// So many frames go by that require nothing, while idle.
+    pub(super) fn skip(&mut self, frames: usize) {
+        self.release.rest(frames);
+    }
+
+    /// The next gain; `required` is at most one.
+    pub(super) fn next(&mut self, required: f32) -> f32 {
+        let least = self.least.next(required);
+        let returned = self.release.next(f64::from(least));
+        self.whole = if returned >= 1.0 { self.whole.saturating_add(1) } else { 0 };
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounds down")]
+        let mut value = (returned * WHOLE as f64) as u64;
+        for mean in &mut self.means {
+            value = mean.next(value);
+        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a gain")]
+        let gain = (value as f64 * self.scale) as f32;
+        gain
+    }
+
+    /// As at the beginning.
+    pub(super) fn reset(&mut self) {
+        self.least.clear();
+        self.release.reset();
+        let mut value = WHOLE;
+        for mean in &mut self.means {
+            mean.fill(value);
+            value = mean.sum;
+        }
+        self.whole = self.length;
+    }
+}
+
+/// The least value of the last so many: those that can still become it, in order (the ascending
+/// minima of D. Lemire, "Streaming maximum-minimum filter", 2006). One is never kept: it is what
+/// there is when there is nothing.
+#[derive(Clone, Debug)]
+struct Least {
+    /// Value, and when it leaves.
+    kept: Box<[(f32, u32)]>,
+    first: usize,
+    count: usize,
+    window: u32,
+    now: u32,
+}
+
+impl Least {
+    fn new(window: usize) -> Self {
+        let kept = vec![(1.0, 0); window.next_power_of_two()].into();
+        let window = u32::try_from(window).unwrap_or(u32::MAX);
+        Self { kept, first: 0, count: 0, window, now: 0 }
+    }
+
+    fn next(&mut self, value: f32) -> f32 {
+        let mask = self.kept.len() - 1;
+        self.now = self.now.wrapping_add(1);
+        if self.count > 0 && self.kept[self.first].1 == self.now {
+            self.first = (self.first + 1) & mask;
+            self.count -= 1;
+        }
+        while self.count > 0 && self.kept[(self.first + self.count - 1) & mask].0 >= value {
+            self.count -= 1;
+        }
+        if value < 1.0 {
+            self.kept[(self.first + self.count) & mask] =
+                (value, self.now.wrapping_add(self.window));
+            self.count += 1;
+        }
+        if self.count > 0 { self.kept[self.first].0 } else { 1.0 }
+    }
+
+    fn clear(&mut self) {
+        self.count = 0;
+    }
+}
+
+/// Returns to one: exponentially, faster after a single peak than in dense limiting.
+#[derive(Clone, Debug)]
+struct Release {
+    /// In f64, because a step next to one would be lost in f32.
+    gain: f64,
+    /// How much of the recent past was limited, from 0 to 1.
+    density: f64,
+    /// What a frame adds to or takes from the density.
+    learning: f64,
+    /// The part of the way to one that a frame goes, after a single peak and in dense limiting.
+    steps: [f64; 2],
+    /// The most by which a frame raises the gain.
+    steepest: f64,
+}
+
+impl Release {
+    fn new(rate: SampleRate) -> Self {
+        let hz = f64::from(rate.hz());
+        let per_frame = |seconds: f64| (1.0 - (-1.0 / (seconds * hz)).exp());
+        let steepest = 10f64.powf(STEEPEST_DB_PER_S / 20.0 / hz);
+        let steps = [per_frame(SINGLE_S), per_frame(DENSE_S)];
+        Self { gain: 1.0, density: 0.0, learning: per_frame(DENSITY_S), steps, steepest }
+    }
+
+    fn next(&mut self, bound: f64) -> f64 {
+        if self.gain >= 1.0 && bound >= 1.0 {
+            self.density -= self.density * self.learning;
+            return 1.0;
+        }
+        self.density += (1.0 - self.density) * self.learning;
+        let step = self.steps[0] + (self.steps[1] - self.steps[0]) * self.density;
+        let way = self.gain + (1.0 - self.gain) * step;
+        let steep = self.gain.max(DEEPEST) * self.steepest;
+        self.gain = bound.min(way.min(steep));
+        if self.gain > NEARLY_ONE && bound >= 1.0 {
+            self.gain = 1.0;
+        }
+        self.gain
+    }
+
+    fn rest(&mut self, frames: usize) {
+        let frames = i32::try_from(frames).unwrap_or(i32::MAX);
+        self.density *= (1.0 - self.learning).powi(frames);
+    }
+
+    fn reset(&mut self) {
+        (self.gain, self.density) = (1.0, 0.0);
+    }
+}
+
+/// The sum of the last so many values.
+#[derive(Clone, Debug)]
+struct Sum {
+    values: Box<[u64]>,
+    at: usize,
+    sum: u64,
+}
+
+impl Sum {
+    fn new(width: usize, value: u64) -> Self {
+        Self { values: vec![value; width].into(), at: 0, sum: value * width as u64 }
+    }
+
+    fn next(&mut self, value: u64) -> u64 {
+        self.sum += value;
+        self.sum -= self.values[self.at];
+        self.values[self.at] = value;
+        self.at = if self.at + 1 == self.values.len() { 0 } else { self.at + 1 };
+        self.sum
+    }
+
+    fn fill(&mut self, value: u64) {
+        self.values.fill(value);
+        self.sum = value * self.values.len() as u64;
+    }
+}
+
+/// A gain of one in the sums. Three means of 640 frames (10 ms at 192 kHz) leave 4 bits to spare.
+const WHOLE: u64 = 1 << 30;
+/// Time constants of the release: 12 dB are back to 0.1 dB in 85 to 185 ms.
+const SINGLE_S: f64 = 0.020;
+const DENSE_S: f64 = 0.044;
+/// The time over which density is judged.
+const DENSITY_S: f64 = 0.4;
+/// 0.019 dB a frame at 48 kHz.
+const STEEPEST_DB_PER_S: f64 = 900.0;
+/// Where the return starts at the latest, -60 dB.
+const DEEPEST: f64 = 1e-3;
+/// 0.0004 dB below one.
+const NEARLY_ONE: f64 = 1.0 - 5e-5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_is_that_of_the_window() {
+        let mut least = Least::new(7);
+        let mut seed = 3_u32;
+        let mut all = Vec::new();
+        for n in 0..5_000 {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            #[allow(clippy::cast_precision_loss, reason = "noise")]
+            let value = if n / 100 % 2 == 0 { 1.0 } else { (seed >> 8) as f32 / 16_777_216.0 };
+            all.push(value);
+            let from = all.len().saturating_sub(7);
+            let plain = all[from..].iter().copied().fold(1.0, f32::min);
+            assert!((least.next(value) - plain).abs() < f32::EPSILON, "{n}");
+        }
+    }
+
+    #[test]
+    fn no_gain_exceeds_what_any_frame_within_reach_requires() {
+        let (reach, rate) = (16, SampleRate::STUDIO);
+        let mut seed = 9_u32;
+        for attack in [1, 2, 9, 100, 209] {
+            let mut envelope = Envelope::new(rate, attack, reach);
+            let delay = reach + envelope.attack() - 1;
+            let mut required = Vec::new();
+            let mut gains = Vec::new();
+            for n in 0..40_000 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                #[allow(clippy::cast_precision_loss, reason = "noise")]
+                let draw = (seed >> 8) as f32 / 16_777_216.0;
+                let peak = if n < 20_000 { 5 } else { 400 };
+                let value = if seed.is_multiple_of(peak) { draw } else { 1.0 };
+                required.push(value);
+                gains.push(envelope.next(value));
+            }
+            for frame in delay + reach..required.len() - delay - reach {
+                let gain = gains[frame + delay];
+                let around = &required[frame - reach..=frame + reach];
+                let least = around.iter().copied().fold(1.0, f32::min);
+                assert!(gain <= least * (1.0 + 1e-6), "{attack} {frame}: {gain} {least}");
+            }
+        }
+    }
+
+    #[test]
+    fn after_the_last_peak_the_gain_rises_without_a_pause_and_is_back_in_time() {
+        for (rate, depth) in [(48_000, 0.5), (48_000, 0.1), (8_000, 0.25), (192_000, 0.25)] {
+            let rate = SampleRate::new(rate).unwrap();
+            let attack = rate.hz() as usize / 250;
+            for peaks in [1, 4_000] {
+                let mut envelope = Envelope::new(rate, attack, 16);
+                for _ in 0..peaks {
+                    envelope.next(depth);
+                    for _ in 0..attack / 4 {
+                        envelope.next(1.0);
+                    }
+                }
+                for _ in 0..16 + attack - 1 {
+                    envelope.next(1.0);
+                }
+                let mut last = 0.0;
+                for frame in 0..rate.hz() {
+                    let gain = envelope.next(1.0);
+                    assert!(gain >= last, "{rate:?} {depth} {frame}: {gain} after {last}");
+                    let late = f64::from(frame) > 0.2 * f64::from(rate.hz());
+                    assert!(!late || gain > 0.9886, "{rate:?} {depth} {peaks} {frame}: {gain}");
+                    last = gain;
+                }
+                assert!(envelope.is_idle());
+                assert!((last - 1.0).abs() < f32::EPSILON);
+            }
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! Decides the gain: ten times a second, from the energies of 100 ms.
+//!
+//! A programme is a row of *sections*, each of one level: one record, one speaker, one film. Within a
+//! section the gain is the target less the gated loudness of the section so far, so it hardly moves
+//! and dynamics stay as they are. A level that leaves the range around it for good begins a new
+//! section, at the moment at which it left. (The public normalisers follow the short-term loudness
+//! alone, which flattens what is within the range; or hold a gate that never opens again, which
+//! leaves a quiet piece after a loud one quiet for ever.)
+//!
+//! The gain's way from one section to the next is the lower envelope of two slopes: never above what
+//! any moment wants, down in time before a loud moment, up at most as fast as allowed. With
+//! a look-ahead it begins before the step; without, it is the same rule with nothing known ahead.
+//!
+//! What the limiter takes away, and what the way between sections left too loud or too quiet, is
+//! measured behind it and given back within bounds.
+
+use aulos_core::{Db, Lufs};
+
+use super::integration::Integration;
+use super::{Memory, Settings};
+use crate::meter::loudness;
+
+/// The gain of a normaliser.
+#[derive(Clone, Debug)]
+pub(super) struct Controller {
+    settings: Settings,
+    /// Hops that are known before they come out.
+    ahead: u64,
+    /// The last hops, a ring.
+    hops: Box<[Hop]>,
+    /// Hops heard.
+    heard: u64,
+    current: Section,
+    previous: Section,
+    /// At which hop the present section was found.
+    changed: u64,
+    sections: u32,
+    /// In dB, at the beginning of the next hop that comes out.
+    gain: f64,
+    limited: Loss,
+    came_out: Blocks,
+}
+
+/// What is known of 100 ms.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hop {
+    /// The weighted mean square.
+    energy: f64,
+    /// The section it belongs to; 0 before the first.
+    section: u32,
+    /// That section's loudness.
+    level: f64,
+    /// The gain that it gets, in dB, in the middle.
+    gain: f64,
+}
+
+/// A stretch of programme at one level.
+#[derive(Clone, Debug)]
+struct Section {
+    blocks: Blocks,
+    level: Option<f64>,
+}
+
+impl Section {
+    fn hear(&mut self, energy: f64, gate: f64) {
+        let block = self.blocks.next(energy);
+        if loudness(block) >= gate {
+            self.blocks.integration.push(block);
+            self.level = self.blocks.integration.loudness();
+        }
+    }
+
+    fn clear(&mut self) {
+        self.blocks.clear();
+        self.level = None;
+    }
+}
+
+/// Blocks of 400 ms, each 100 ms.
+#[derive(Clone, Debug)]
+struct Blocks {
+    integration: Integration,
+    last: [f64; BLOCK_HOPS],
+    count: usize,
+}
+
+impl Blocks {
+    fn new(memory: Memory) -> Self {
+        let integration = Integration::new(window(memory));
+        Self { integration, last: [0.0; BLOCK_HOPS], count: 0 }
+    }
+
+    /// The energy of the block that ends with this hop, or of what there is of it.
+    #[allow(clippy::cast_precision_loss, reason = "up to four")]
+    fn next(&mut self, energy: f64) -> f64 {
+        self.last.rotate_left(1);
+        self.last[BLOCK_HOPS - 1] = energy;
+        self.count = (self.count + 1).min(BLOCK_HOPS);
+        self.last[BLOCK_HOPS - self.count..].iter().sum::<f64>() / self.count as f64
+    }
+
+    fn clear(&mut self) {
+        self.integration.clear();
+        self.count = 0;
+    }
+}
+
+/// What the limiter takes away, averaged over some seconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Loss {
+    before: f64,
+    after: f64,
+}
+
+impl Loss {
+    fn hear(&mut self, before: f64, after: f64) {
+        self.before += before - self.before * LOSS_SHARE;
+        self.after += after - self.after * LOSS_SHARE;
+    }
+
+    /// In LU, within bounds.
+    fn get(&self) -> f64 {
+        let loss = 10.0 * (self.before / self.after).log10();
+        if loss.is_finite() { loss.clamp(0.0, MOST_LOSS) } else { 0.0 }
+    }
+}
+
+impl Controller {
+    /// A controller that knows `ahead` hops before they come out.
+    pub(super) fn new(settings: Settings, ahead: usize) -> Self {
+        let section = Section { blocks: Blocks::new(settings.memory), level: None };
+        Self {
+            ahead: ahead as u64,
+            hops: vec![Hop::default(); RING].into(),
+            heard: 0,
+            current: section.clone(),
+            previous: section,
+            changed: 0,
+            sections: 0,
+            gain: 0.0,
+            limited: Loss::default(),
+            came_out: Blocks::new(settings.memory),
+            settings,
+        }
+    }
+
+    /// Other wishes from the next hop on.
+    pub(super) fn set(&mut self, settings: Settings) {
+        if settings.target != self.settings.target {
+            self.came_out.clear();
+        }
+        let blocks = [&mut self.current.blocks, &mut self.previous.blocks, &mut self.came_out];
+        for blocks in blocks {
+            blocks.integration.set_window(window(settings.memory));
+        }
+        self.settings = settings;
+    }
+
+    /// Hears the energy of a hop, and that of the hop that came out meanwhile, behind the limiter.
+    /// Returns the gain in dB that must be reached at the end of the next hop to come out.
+    pub(super) fn hop(&mut self, energy: f64, came_out: f64) -> f64 {
+        let now = self.heard;
+        self.heard += 1;
+        // A gain that it already has came from the hop before.
+        let (section, gain) = (self.sections, self.at(now).gain);
+        *self.at_mut(now) = Hop { energy, section, level: self.level().get(), gain };
+        self.listen_behind(now, came_out);
+        if self.sections == 0 {
+            if loudness(energy) >= self.settings.gate.get() {
+                self.begin(now);
+            }
+        } else {
+            self.current.hear(energy, self.settings.gate.get());
+            self.find_section(now);
+        }
+        self.write_levels(now);
+        let gain = self.plan(now);
+        if let Some(next) = (now + 1).checked_sub(self.ahead) {
+            self.at_mut(next).gain = f64::midpoint(self.gain, gain);
+        }
+        self.gain = gain;
+        gain
+    }
+
+    /// As at the beginning.
+    pub(super) fn reset(&mut self) {
+        for section in [&mut self.current, &mut self.previous] {
+            section.clear();
+        }
+        self.came_out.clear();
+        self.hops.fill(Hop::default());
+        (self.heard, self.changed, self.sections) = (0, 0, 0);
+        (self.gain, self.limited) = (0.0, Loss::default());
+    }
+
+    pub(super) const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The gain at the beginning of the next hop that comes out.
+    pub(super) fn gain(&self) -> Db {
+        Db::new(self.gain)
+    }
+
+    /// The loudness of the present section.
+    pub(super) fn level(&self) -> Lufs {
+        self.current.level.map_or(Lufs::SILENCE, Lufs::new)
+    }
+
+    fn at(&self, hop: u64) -> &Hop {
+        &self.hops[ring_index(hop)]
+    }
+
+    fn at_mut(&mut self, hop: u64) -> &mut Hop {
+        &mut self.hops[ring_index(hop)]
+    }
+
+    /// Learns what the limiter and the way of the gain have made of a hop.
+    fn listen_behind(&mut self, now: u64, after: f64) {
+        let Some(hop) = now.checked_sub(self.ahead) else { return };
+        let hop = *self.at(hop);
+        let before = hop.energy * 10f64.powf(hop.gain / 10.0);
+        if hop.section > 0 && loudness(hop.energy) > hop.level - GATE_LU {
+            self.limited.hear(before, after);
+        }
+        let block = self.came_out.next(after);
+        self.came_out.integration.push(block);
+    }
+
+    /// The range that a section may use: louder and quieter than its level, in LU.
+    fn band(&self) -> (f64, f64) {
+        let range = self.settings.range.get();
+        (range / 2.0, range)
+    }
+
+    /// Looks for a level that has left the section's range.
+    fn find_section(&mut self, now: u64) {
+        let Some(level) = self.current.level else { return };
+        let (louder, quieter) = self.band();
+        for (hops, margin) in LOUD {
+            let limit = level + louder + margin;
+            let Some(from) = self.within_section(hops) else { continue };
+            if self.mean(from, now).1 < limit {
+                continue;
+            }
+            let above = |hop: &u64| loudness(self.at(*hop).energy) > level + louder;
+            if 2 * (from..=now).filter(above).count() as u64 >= hops {
+                let first = (from..=now).find(above).unwrap_or(now);
+                return self.begin(first);
+            }
+        }
+        let limit = level - quieter;
+        let whole = |hops: u64| {
+            let from = self.within_section(hops)?;
+            let (count, mean) = self.mean(from, now);
+            (mean < limit && 2 * count >= hops).then_some((from, mean))
+        };
+        if let Some((from, mean)) = whole(QUIET) {
+            let half = now + 1 - QUIET / 2;
+            let (before, after) = (self.mean(from, half - 1).1, self.mean(half, now).1);
+            // What goes on falling is a fade, and what is that quiet may be a pause.
+            if (before - after).abs() < STEADY_LU && mean > level - DEEP_LU {
+                return self.begin(from);
+            }
+        }
+        if let Some((from, _)) = whole(QUIET_FOR_SURE) {
+            self.begin(from);
+        }
+    }
+
+    /// Where the last so many hops began, if all of them are of the present section.
+    fn within_section(&self, hops: u64) -> Option<u64> {
+        let from = self.heard.checked_sub(hops)?;
+        (self.at(from).section == self.sections).then_some(from)
+    }
+
+    /// How many of these hops are not silent, and their mean loudness.
+    #[allow(clippy::cast_precision_loss, reason = "some dozens")]
+    fn mean(&self, from: u64, to: u64) -> (u64, f64) {
+        let gate = self.settings.gate.get();
+        let (count, sum) = (from..=to)
+            .map(|hop| self.at(hop).energy)
+            .filter(|energy| loudness(*energy) >= gate)
+            .fold((0, 0.0), |(count, sum), energy| (count + 1, sum + energy));
+        (count, loudness(sum / (count as f64).max(1.0)))
+    }
+
+    /// A section begins at a hop that has been heard. If the one before the last had this level, it
+    /// goes on.
+    fn begin(&mut self, from: u64) {
+        let now = self.heard - 1;
+        let level = self.mean(from, now).1;
+        let back = self.previous.level.is_some_and(|old| (old - level).abs() < self.band().0);
+        core::mem::swap(&mut self.current, &mut self.previous);
+        if !back {
+            self.current.clear();
+        }
+        self.current.blocks.count = 0;
+        self.sections += 1;
+        self.changed = now;
+        for hop in from..=now {
+            self.at_mut(hop).section = self.sections;
+            let energy = self.at(hop).energy;
+            self.current.hear(energy, self.settings.gate.get());
+        }
+    }
+
+    /// Hops of the present section have its newest level; silence before the first has it too.
+    fn write_levels(&mut self, now: u64) {
+        let Some(level) = self.current.level else { return };
+        for hop in now.saturating_sub(self.ahead)..=now {
+            let present = self.sections;
+            let hop = self.at_mut(hop);
+            if hop.section == present || (hop.section == 0 && present == 1) {
+                hop.level = level;
+            }
+        }
+    }
+
+    /// The gain that a hop should have; `None` before anything was heard.
+    fn wish(&self, hop: u64, now: u64, given_back: f64) -> Option<f64> {
+        if self.sections == 0 {
+            return None;
+        }
+        let level = self.at(hop).level;
+        let Settings { target, min_gain, max_gain, .. } = &self.settings;
+        let wish = target.get() - level - self.excess(hop, now) + given_back;
+        Some(wish.clamp(min_gain.get(), max_gain.get()))
+    }
+
+    /// How far the short-term loudness around a hop is outside the section's range.
+    #[allow(clippy::cast_precision_loss, reason = "some dozens")]
+    fn excess(&self, hop: u64, now: u64) -> f64 {
+        let Hop { section, level, .. } = *self.at(hop);
+        let gate = self.settings.gate.get().max(level - DEEP_LU);
+        let oldest = (now + 1).saturating_sub(RING as u64);
+        let around =
+            hop.saturating_sub(HALF_SHORT_TERM).max(oldest)..=(hop + HALF_SHORT_TERM).min(now);
+        let (count, sum) = around
+            .map(|hop| self.at(hop))
+            .filter(|other| other.section == section && loudness(other.energy) >= gate)
+            .fold((0_u32, 0.0), |(count, sum), other| (count + 1, sum + other.energy));
+        if count < FEWEST {
+            return 0.0;
+        }
+        let difference = loudness(sum / f64::from(count)) - level;
+        let (louder, quieter) = self.band();
+        (difference - louder).max(0.0) + (difference + quieter).min(0.0)
+    }
+
+    /// What the limiter took, and what the loudness that came out is off, within bounds.
+    fn given_back(&self) -> f64 {
+        let target = self.settings.target.get();
+        let off = self.came_out.integration.loudness().map_or(0.0, |lufs| target - lufs);
+        self.limited.get() + off.clamp(-MOST_OFF, MOST_OFF)
+    }
+
+    /// The gain at the end of the next hop that comes out.
+    fn plan(&self, now: u64) -> f64 {
+        // Before the programme comes out there is silence: the gain may be anything.
+        let before_start = now + 1 < self.ahead;
+        let next = (now + 1).saturating_sub(self.ahead).min(now);
+        let given_back = self.given_back();
+        let mut wishes = [0.0; AHEAD_AT_MOST];
+        let known = (now + 1 - next).min(AHEAD_AT_MOST as u64);
+        #[allow(clippy::cast_possible_truncation, reason = "at most thirty")]
+        let wishes = &mut wishes[..known as usize];
+        for (wish, hop) in wishes.iter_mut().zip(next..) {
+            match self.wish(hop, now, given_back) {
+                Some(db) => *wish = db,
+                None => return self.gain,
+            }
+        }
+        let (rise, fall) = self.slopes(now);
+        let mut cap = f64::INFINITY;
+        let mut slack = 0.0;
+        for hop in 1..=wishes.len() {
+            cap = cap.min(at_node(wishes, hop) + slack);
+            slack += fall;
+        }
+        if before_start || self.is_inaudible(next) {
+            return cap;
+        }
+        cap.clamp(self.gain - fall, self.gain + rise)
+    }
+
+    /// By how many dB the gain may rise and fall in a hop.
+    fn slopes(&self, now: u64) -> (f64, f64) {
+        let quick = now - self.changed < QUICK_FOR + self.ahead;
+        let rise = self.settings.rise.get() / HOPS_PER_S * if quick { 2.0 } else { 1.0 };
+        (rise, self.settings.fall.get() / HOPS_PER_S)
+    }
+
+    /// Whether the hop that comes out next is so quiet that nobody hears its gain jump.
+    fn is_inaudible(&self, hop: u64) -> bool {
+        loudness(self.at(hop).energy) < INAUDIBLE
+    }
+}
+
+/// What the beginning of a hop wants, of those known: that of the lower side, so that a fall is over
+/// in time; a rise may begin a little before.
+fn at_node(wishes: &[f64], hop: usize) -> f64 {
+    let last = wishes[wishes.len() - 1];
+    let now = wishes[hop - 1].min(*wishes.get(hop).unwrap_or(&last));
+    let Some(soon) = wishes.get(hop..hop + EARLY) else { return now };
+    let between = soon.iter().copied().fold(f64::INFINITY, f64::min);
+    if between >= now { soon[EARLY - 1].min(now + EARLY_DB) } else { now }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "below the ring's length")]
+const fn ring_index(hop: u64) -> usize {
+    (hop % RING as u64) as usize
+}
+
+fn window(memory: Memory) -> Option<usize> {
+    match memory {
+        Memory::Sliding { seconds } => Some(seconds as usize * 10),
+        Memory::Endless => None,
+    }
+}
+
+const HOPS_PER_S: f64 = 10.0;
+/// Hops in the longest look-ahead, 3 s.
+pub(super) const AHEAD_AT_MOST: usize = 30;
+/// Hops that are remembered: the longest search, and the longest look-ahead.
+const RING: usize = 128;
+/// 400 ms, the block of BS.1770-4.
+const BLOCK_HOPS: usize = 4;
+/// Its relative gate.
+const GATE_LU: f64 = 10.0;
+/// A section is over when so many hops are on average so much louder than its range, and half of
+/// them are louder each: what is much louder is believed sooner.
+const LOUD: [(u64, f64); 3] = [(30, 0.0), (15, 3.0), (8, 6.0)];
+/// Or so many are quieter. The pauses of speech are shorter.
+const QUIET: u64 = 26;
+/// And do not go on falling, by more than this from the first half to the second.
+const STEADY_LU: f64 = 4.0;
+/// So much below the level may be a pause and not a programme,
+const DEEP_LU: f64 = 20.0;
+/// unless it lasts for so many hops.
+const QUIET_FOR_SURE: u64 = 50;
+/// Half of the 3 s of short-term loudness.
+const HALF_SHORT_TERM: u64 = 15;
+/// Hops, at least, of which a short-term value is made.
+const FEWEST: u32 = 4;
+/// Hops by which a rise may begin before the quiet that it is for, and how far it comes meanwhile.
+const EARLY: usize = 4;
+const EARLY_DB: f64 = 2.4;
+/// Hops after the beginning of a section in which the gain may rise faster.
+const QUICK_FOR: u64 = 100;
+/// The share of a hop in the average of what the limiter takes: 6 s.
+const LOSS_SHARE: f64 = 1.0 / 60.0;
+/// The most that is given back of what the limiter took, in LU.
+const MOST_LOSS: f64 = 6.0;
+/// The most by which the gain is corrected for what has come out, in LU.
+const MOST_OFF: f64 = 0.75;
+/// Below the absolute gate of BS.1770-4 nothing counts as sound.
+const INAUDIBLE: f64 = -70.0;
