@@ -80,7 +80,7 @@ pub struct Normaliser {
     ramp: Ramp,
     limiter: Option<Limiter>,
     latency: usize,
-    /// Frames that went in and have not come out.
+    /// Frames until the last one that went in has come out.
     inside: usize,
     rejected: u64,
 }
@@ -160,7 +160,7 @@ impl Normaliser {
     /// Does not allocate.
     pub fn process(&mut self, block: &mut [f32]) {
         let frames = block.len() / self.channels;
-        self.inside = (self.inside + frames).min(self.latency);
+        self.inside = if frames > 0 { self.latency } else { self.inside };
         self.hear(&mut block[..frames * self.channels]);
     }
 

@@ -156,7 +156,7 @@ struct Release {
 impl Release {
     fn new(rate: SampleRate) -> Self {
         let hz = f64::from(rate.hz());
-        let per_frame = |seconds: f64| (1.0 - (-1.0 / (seconds * hz)).exp());
+        let per_frame = |seconds: f64| 1.0 - (-1.0 / (seconds * hz)).exp();
         let steepest = 10f64.powf(STEEPEST_DB_PER_S / 20.0 / hz);
         let steps = [per_frame(SINGLE_S), per_frame(DENSE_S)];
         Self { gain: 1.0, density: 0.0, learning: per_frame(DENSITY_S), steps, steepest }
