@@ -82,6 +82,8 @@ pub struct Normaliser {
     latency: usize,
     /// Frames until the last one that went in has come out.
     inside: usize,
+    /// The limiter's greatest in the last block.
+    reduction: Db,
     rejected: u64,
 }
 
@@ -124,6 +126,7 @@ impl Normaliser {
             limiter,
             latency,
             inside: 0,
+            reduction: Db::ZERO,
             rejected: 0,
         })
     }
@@ -217,13 +220,14 @@ impl Normaliser {
             output: Figures::of(&self.output),
             gain: self.controller.gain(),
             level: self.controller.level(),
-            reduction: limiter.map_or(Db::ZERO, Limiter::reduction),
+            reduction: self.reduction,
             clamped: limiter.map_or(0, Limiter::clamped),
             rejected: self.rejected,
         }
     }
 
     fn hear(&mut self, block: &mut [f32]) {
+        self.reduction = Db::ZERO;
         let mut rest = block;
         while !rest.is_empty() {
             let count = rest.len().min((self.hop - self.filled) * self.channels);
@@ -245,6 +249,8 @@ impl Normaliser {
         self.ramp.apply(run, self.channels);
         if let Some(limiter) = &mut self.limiter {
             limiter.process(run);
+            let reduction = limiter.reduction();
+            self.reduction = if reduction < self.reduction { reduction } else { self.reduction };
         }
         self.output.add(run);
     }

@@ -5,9 +5,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use aulos_core::{ChannelLayout, Frames, Ppm, SampleFormat, SampleRate};
+use aulos_core::{ChannelLayout, Db, Frames, Lufs, Ppm, SampleFormat, SampleRate};
 use aulos_dsp::meter;
-use aulos_dsp::{Crossfade, Level, Ramp, Resampler, add, convert, remix};
+use aulos_dsp::{Crossfade, Level, Limiter, Ramp, Resampler, add, convert, remix};
 
 struct Counting;
 
@@ -112,4 +112,42 @@ fn a_meter_does_not_allocate_while_it_hears() {
         meter.reset();
     }
     assert_eq!(CALLS.get() - before, 0);
+}
+
+#[test]
+#[allow(clippy::cast_precision_loss, reason = "a test signal")]
+fn a_normaliser_does_not_allocate_while_it_works() {
+    use aulos_dsp::normalize::{Memory, Mode, Normaliser, Settings};
+    let layout = ChannelLayout::SURROUND_5_1;
+    let settings = Settings { target: Lufs::new(-5.0), ..Settings::default() };
+    let mut normalisers = [Mode::Full, Mode::Mid, Mode::Low, Mode::GainOnly]
+        .map(|mode| Normaliser::new(mode, settings.clone(), SampleRate::STUDIO, layout).unwrap());
+    let mut limiter = Limiter::new(SampleRate::STUDIO, layout, Db::new(-1.0));
+    let mut sound: Vec<f32> = (0..6 * 48_000).map(|n| (n as f32 * 0.37).sin()).collect();
+    (sound[12_345], sound[23_456]) = (f32::NAN, 1e9);
+    let mut block = vec![0.0_f32; 6 * 960];
+
+    let before = CALLS.get();
+    for normaliser in &mut normalisers {
+        for second in 0..24 {
+            // Quiet and loud in turns of four seconds, so that sections begin and gains move.
+            let gain = if second / 4 % 2 == 0 { 0.01 } else { 3.0 };
+            for part in sound.chunks(block.len()) {
+                let block = &mut block[..part.len()];
+                block.iter_mut().zip(part).for_each(|(out, x)| *out = x * gain);
+                normaliser.process(block);
+            }
+            let memory =
+                if second % 2 == 0 { Memory::Endless } else { Memory::Sliding { seconds: 10 } };
+            normaliser.set(Settings { memory, ..*normaliser.settings() }).unwrap();
+            assert_eq!(normaliser.statistics().clamped, 0);
+        }
+        while normaliser.drain(&mut block).0 > 0 {}
+        normaliser.reset();
+    }
+    limiter.process(&mut sound);
+    limiter.set_ceiling(Db::new(-3.0));
+    limiter.reset();
+    assert_eq!(CALLS.get() - before, 0);
+    assert!(limiter.reduction() <= Db::ZERO);
 }

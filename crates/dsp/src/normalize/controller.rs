@@ -253,19 +253,28 @@ impl Controller {
         let whole = |hops: u64| {
             let from = self.within_section(hops)?;
             let (count, mean) = self.mean(from, now);
-            (mean < limit && 2 * count >= hops).then_some((from, mean))
+            // Of what is loud at the beginning or the end, little is left in the mean of the whole.
+            let ends =
+                [from, now + 1 - hops / 5].map(|from| self.mean(from, from + hops / 5 - 1).1);
+            let quiet = mean < limit && ends[0] < limit && ends[1] < limit;
+            (quiet && 2 * count >= hops).then_some((from, mean))
         };
         if let Some((from, mean)) = whole(QUIET) {
             let half = now + 1 - QUIET / 2;
             let (before, after) = (self.mean(from, half - 1).1, self.mean(half, now).1);
             // What goes on falling is a fade, and what is that quiet may be a pause.
             if (before - after).abs() < STEADY_LU && mean > level - DEEP_LU {
-                return self.begin(from);
+                return self.begin(self.first_below(limit, from, now));
             }
         }
         if let Some((from, _)) = whole(QUIET_FOR_SURE) {
-            self.begin(from);
+            self.begin(self.first_below(limit, from, now));
         }
+    }
+
+    /// The first of these hops that is quieter: the end of what was loud is not part of the quiet.
+    fn first_below(&self, limit: f64, from: u64, to: u64) -> u64 {
+        (from..=to).find(|hop| loudness(self.at(*hop).energy) < limit).unwrap_or(from)
     }
 
     /// Where the last so many hops began, if all of them are of the present section.
@@ -352,7 +361,10 @@ impl Controller {
     fn given_back(&self) -> f64 {
         let target = self.settings.target.get();
         let off = self.came_out.integration.loudness().map_or(0.0, |lufs| target - lufs);
-        self.limited.get() + off.clamp(-MOST_OFF, MOST_OFF)
+        // Without a look-ahead, a step that came too loud is over and not to be made up for.
+        let careful = self.ahead == 0 || self.is_young(self.heard);
+        let most = if careful { MOST_OFF / 2.0 } else { MOST_OFF };
+        self.limited.get() + (OFF_TIMES * off).clamp(-most, most)
     }
 
     /// The gain at the end of the next hop that comes out.
@@ -386,9 +398,17 @@ impl Controller {
 
     /// By how many dB the gain may rise and fall in a hop.
     fn slopes(&self, now: u64) -> (f64, f64) {
-        let quick = now - self.changed < QUICK_FOR + self.ahead;
-        let rise = self.settings.rise.get() / HOPS_PER_S * if quick { 2.0 } else { 1.0 };
-        (rise, self.settings.fall.get() / HOPS_PER_S)
+        let rise = self.settings.rise.get() / HOPS_PER_S;
+        let fall = self.settings.fall.get() / HOPS_PER_S;
+        // What begins far too loud, and was not known before, must not stay so.
+        let first = self.sections == 1 && self.ahead == 0 && now - self.changed < FIRST_FOR;
+        let rise = if self.is_young(now) { YOUNG_RISE * rise } else { rise };
+        (rise, if first { FIRST_FALL * fall } else { fall })
+    }
+
+    /// Whether the section that comes out began lately.
+    fn is_young(&self, now: u64) -> bool {
+        now - self.changed < YOUNG_FOR + self.ahead
     }
 
     /// Whether the hop that comes out next is so quiet that nobody hears its gain jump.
@@ -446,13 +466,20 @@ const FEWEST: u32 = 4;
 /// Hops by which a rise may begin before the quiet that it is for, and how far it comes meanwhile.
 const EARLY: usize = 4;
 const EARLY_DB: f64 = 2.4;
-/// Hops after the beginning of a section in which the gain may rise faster.
-const QUICK_FOR: u64 = 100;
+/// Hops after the beginning of a section in which the gain may rise faster, and by how much.
+const YOUNG_FOR: u64 = 100;
+const YOUNG_RISE: f64 = 2.0;
+/// Hops after the beginning of all in which the gain falls faster when nothing is known ahead.
+const FIRST_FOR: u64 = 10;
+const FIRST_FALL: f64 = 4.0;
 /// The share of a hop in the average of what the limiter takes: 6 s.
 const LOSS_SHARE: f64 = 1.0 / 60.0;
 /// The most that is given back of what the limiter took, in LU.
 const MOST_LOSS: f64 = 6.0;
-/// The most by which the gain is corrected for what has come out, in LU.
-const MOST_OFF: f64 = 0.75;
+/// By how much the gain is corrected for what has come out too loud or too quiet: so many times as
+/// much as it is off on average, so that the average is soon right; at most so many LU, and half of
+/// that while a section is young or nothing is known ahead.
+const OFF_TIMES: f64 = 4.0;
+const MOST_OFF: f64 = 1.5;
 /// Below the absolute gate of BS.1770-4 nothing counts as sound.
 const INAUDIBLE: f64 = -70.0;

@@ -119,7 +119,8 @@ impl Sound {
             }
             samples.extend(&block[..frames * self.channels]);
         }
-        samples.drain(..normaliser.latency().as_usize() * self.channels);
+        let late = normaliser.latency().as_usize() * self.channels;
+        samples.drain(..late.min(samples.len()));
         (Self { samples, ..*self }, normaliser.statistics())
     }
 }
