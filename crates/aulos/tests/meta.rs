@@ -13,7 +13,7 @@ fn station(name: &str, sources: &str) -> String {
 
 /// What the station plays, by its source's name.
 fn active(status: &Value, station: &str) -> Option<String> {
-    let stations = status["result"]["stations"].as_array().unwrap();
+    let stations = status["result"]["stations"].as_array()?;
     let found = stations.iter().find(|one| one["name"] == station)?;
     found["active"].as_str().map(str::to_owned)
 }

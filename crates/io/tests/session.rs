@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
+#[path = "session/tls.rs"]
+mod tls;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -66,9 +70,14 @@ impl Encoder for Bare {
 
 /// Answers every Hello that no reactor has answered, as the control plane does, and remembers what
 /// happened.
+#[derive(Default)]
 struct Control {
     context: Mutex<Option<Context>>,
     seen: Mutex<Vec<Seen>>,
+    /// Who came, and whether somebody vouched.
+    vouched: Mutex<Vec<(String, bool)>>,
+    /// Nobody is let in.
+    refuse: AtomicBool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,13 +89,18 @@ enum Seen {
 impl EventSink for Control {
     fn event(&self, event: Event) -> Result<(), Event> {
         match event {
-            Event::Hello { session, hello, answered, .. } => {
+            Event::Hello { session, hello, vouched, answered, .. } => {
+                self.vouched.lock().unwrap().push((hello.client_id(), vouched));
                 self.seen.lock().unwrap().push(Seen::Hello(hello.client_id(), session));
                 if answered.is_some() {
                     return Ok(());
                 }
                 let context = self.context.lock().unwrap();
                 let context = context.as_ref().expect("a context");
+                if self.refuse.load(SeqCst) {
+                    assert!(context.refuse(session, tls::REFUSAL));
+                    return Ok(());
+                }
                 assert!(context.set(session, ServerSettings::default()));
                 assert!(context.play(session, 0));
             }
@@ -107,7 +121,7 @@ struct House {
 
 impl House {
     fn start() -> Self {
-        let control = Arc::new(Control { context: Mutex::new(None), seen: Mutex::new(vec![]) });
+        let control = Arc::new(Control::default());
         let sink: Arc<dyn EventSink> = control.clone();
         let context = Context::start(2, &sink).unwrap();
         let chunk = Span::from_millis(20);
@@ -163,9 +177,14 @@ impl House {
     }
 }
 
+/// What a client speaks through.
+trait Wire: Read + Write {}
+
+impl<T: Read + Write> Wire for T {}
+
 /// A client on a socket of its own.
 struct Player {
-    socket: TcpStream,
+    socket: Box<dyn Wire>,
     machine: Client,
     timestamps: Vec<Instant>,
     samples: Vec<u16>,
@@ -176,8 +195,10 @@ struct Player {
 
 impl Player {
     fn connect(address: SocketAddr, id: &str) -> Self {
-        let socket = TcpStream::connect(address).unwrap();
-        socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        Self::on(Box::new(plain(address)), id)
+    }
+
+    fn on(socket: Box<dyn Wire>, id: &str) -> Self {
         let config = client::Config { hello: Hello::new(id), filter: Filter::default() };
         let machine = Client::new(config, SystemClock::now());
         Self {
@@ -191,16 +212,27 @@ impl Player {
         }
     }
 
+    /// Plays for so long, or until the server hangs up.
     fn run(&mut self, span: Span) {
         let end = SystemClock::now() + span;
         let mut scratch = [0; 65_536];
         let mut out = Vec::new();
         while SystemClock::now() < end && !self.closed {
             self.machine.handle_timeout(SystemClock::now());
-            if let Ok(count) = self.socket.read(&mut scratch) {
-                self.closed = count == 0;
-                let input = client::Input::Received(&scratch[..count]);
-                self.machine.handle_input(SystemClock::now(), input);
+            match self.socket.read(&mut scratch) {
+                Ok(count) => {
+                    self.closed = count == 0;
+                    let input = client::Input::Received(&scratch[..count]);
+                    self.machine.handle_input(SystemClock::now(), input);
+                }
+                Err(error) => {
+                    use std::io::ErrorKind as Kind;
+                    let quiet = matches!(
+                        error.kind(),
+                        Kind::WouldBlock | Kind::TimedOut | Kind::Interrupted
+                    );
+                    self.closed = !quiet;
+                }
             }
             while let Some(output) = self.machine.poll_output() {
                 match output {
@@ -218,7 +250,7 @@ impl Player {
                 }
             }
             if !out.is_empty() {
-                self.socket.write_all(&out).unwrap();
+                self.closed |= self.socket.write_all(&out).is_err();
                 out.clear();
             }
         }
@@ -234,6 +266,12 @@ impl Player {
             assert_eq!(pair[1], pair[0].wrapping_add(1), "a frame is missing");
         }
     }
+}
+
+fn plain(address: SocketAddr) -> TcpStream {
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    socket
 }
 
 #[test]

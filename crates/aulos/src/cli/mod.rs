@@ -122,7 +122,8 @@ Examples:
 Examples:
   aulos rpc Server.GetStatus
   aulos rpc Client.SetVolume '{\"id\": \"00:21:6a:7d:74:fc\", \"volume\": {\"percent\": 40}}'
-  aulos rpc General.GetRPCCommands --server kitchen.local")]
+  aulos rpc General.GetRPCCommands --server kitchen.local
+  aulos rpc Aulos.Reload --login /etc/aulos/login --tls-ca kitchen.pem --server kitchen.local")]
     Rpc(RpcArgs),
     /// Turn snapserver's configuration into ours
     ///
@@ -190,6 +191,14 @@ struct RpcArgs {
     /// Where the server is
     #[arg(long, value_name = "HOST[:PORT]", default_value = "localhost:1705")]
     server: String,
+    /// Log in with what stands in this file: `user:password`, or a token
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    login: Option<PathBuf>,
+    /// Speak TLS, and trust this certificate or whom it vouches for (PEM)
+    ///
+    /// A server's own is `tls/cert.pem` in its state directory.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    tls_ca: Option<PathBuf>,
 }
 
 /// Runs the command line of this process.

@@ -2,8 +2,14 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 
 use super::{RpcArgs, print};
@@ -23,7 +29,8 @@ pub(super) fn run(args: &RpcArgs) -> Result<Exit, Failure> {
     }
     .map_err(|error| Failure::new(Exit::Usage, format!("the parameters are not JSON: {error}")))?;
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": args.method, "params": params });
-    let reply = ask(&args.server, &call)
+    let login = args.login.as_deref().map(read_login).transpose()?;
+    let reply = ask(args, login.as_ref(), &call)
         .map_err(|error| Failure::new(Exit::Unavailable, format!("{}: {error}", args.server)))?;
     if let Some(error) = reply.get("error") {
         let fact = error["data"].as_str().map_or_else(String::new, |data| format!(": {data}"));
@@ -33,19 +40,67 @@ pub(super) fn run(args: &RpcArgs) -> Result<Exit, Failure> {
     print(format!("{:#}\n", reply["result"]).as_bytes())
 }
 
+/// The call that logs in with what stands in a file: `user:password`, or a token.
+fn read_login(path: &Path) -> Result<Value, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let exit = match error.kind() {
+            io::ErrorKind::NotFound => Exit::NoInput,
+            io::ErrorKind::PermissionDenied => Exit::Permission,
+            _ => Exit::Io,
+        };
+        Failure::new(exit, format!("{}: {error}", path.display()))
+    })?;
+    let secret = text.lines().next().unwrap_or_default();
+    let scheme = if secret.contains(':') { "Plain" } else { "Bearer" };
+    let params = json!({ "scheme": scheme, "param": secret });
+    Ok(json!({ "jsonrpc": "2.0", "id": 0, "method": "Server.Authenticate", "params": params }))
+}
+
+/// What a call goes through.
+trait Wire: Read + Write {}
+
+impl<T: Read + Write> Wire for T {}
+
+/// TLS around a connection, with one certificate (or whom it vouches for) as all that is trusted.
+fn secure(socket: TcpStream, ca: &Path, server: &str) -> io::Result<Box<dyn Wire>> {
+    let odd =
+        |error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", ca.display()));
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(ca).map_err(|error| odd(&error))? {
+        let certificate = certificate.map_err(|error| odd(&error))?;
+        roots.add(certificate).map_err(|error| odd(&error))?;
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from(host_of(server).to_owned()).map_err(io::Error::other)?;
+    let tls = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
+    Ok(Box::new(StreamOwned::new(tls, socket)))
+}
+
 /// Sends the call and reads lines until its answer comes; what else comes are notifications.
-fn ask(server: &str, call: &Value) -> io::Result<Value> {
+fn ask(args: &RpcArgs, login: Option<&Value>, call: &Value) -> io::Result<Value> {
     let deadline = Instant::now() + PATIENCE;
-    let mut socket = connect(server)?;
+    let socket = connect(&args.server)?;
     socket.set_write_timeout(Some(PATIENCE))?;
-    socket.write_all(format!("{call}\r\n").as_bytes())?;
-    let mut lines = BufReader::new(socket);
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let timer = socket.try_clone()?;
+    let mut wire: Box<dyn Wire> = match &args.tls_ca {
+        Some(ca) => secure(socket, ca, &args.server)?,
+        None => Box::new(socket),
+    };
+    let calls: String = login.into_iter().chain([call]).map(|call| format!("{call}\r\n")).collect();
+    wire.write_all(calls.as_bytes())?;
+    wire.flush()?;
+    let mut lines = BufReader::new(wire);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
         }
-        lines.get_ref().set_read_timeout(Some(left))?;
+        timer.set_read_timeout(Some(left))?;
         let mut line = String::new();
         let count = (&mut lines).take(MAX_ANSWER).read_line(&mut line).map_err(|error| {
             let late = error.kind() == io::ErrorKind::WouldBlock;
@@ -55,20 +110,32 @@ fn ask(server: &str, call: &Value) -> io::Result<Value> {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it hung up"));
         }
         let reply: Value = serde_json::from_str(&line)?;
-        if reply.get("id").is_some() {
+        let logged_in = reply.get("id") == Some(&json!(0)) && reply.get("error").is_none();
+        if reply.get("id").is_some() && !logged_in {
             return Ok(reply);
         }
     }
 }
 
-fn connect(server: &str) -> io::Result<TcpStream> {
+fn has_port(server: &str) -> bool {
     let literal = server.parse::<std::net::Ipv6Addr>().is_ok();
-    let has_port = !literal && server.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
-    let addresses: Vec<_> = if has_port {
+    !literal && server.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'))
+}
+
+fn host_of(server: &str) -> &str {
+    let host = if has_port(server) {
+        server.rsplit_once(':').map_or(server, |(host, _)| host)
+    } else {
+        server
+    };
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+fn connect(server: &str) -> io::Result<TcpStream> {
+    let addresses: Vec<_> = if has_port(server) {
         server.to_socket_addrs()?.collect()
     } else {
-        let host = server.trim_start_matches('[').trim_end_matches(']');
-        (host, PORT).to_socket_addrs()?.collect()
+        (host_of(server), PORT).to_socket_addrs()?.collect()
     };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in addresses {

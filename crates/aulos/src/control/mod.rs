@@ -407,6 +407,11 @@ impl Control {
         self.lock().peers.join(role >= Role::Listen)
     }
 
+    /// A controller may hear from now on what happens.
+    pub(crate) fn let_hear(&self, peer: PeerId) {
+        self.lock().peers.let_hear(peer);
+    }
+
     /// A controller has gone.
     pub fn leave(&self, peer: PeerId) {
         self.lock().peers.leave(peer);

@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::{Caller, Control, Inbox, count};
+use super::{Caller, Control, Inbox, PeerId, count};
 use crate::access::Role;
 use crate::tls::{self, Stream};
 
@@ -42,9 +42,12 @@ pub async fn serve(listener: TcpListener, control: Arc<Control>, door: watch::Re
         };
         let control = Arc::clone(&control);
         tokio::spawn(async move {
+            // It hears of what happens before it has said a word, if it may.
+            let (peer, inbox) = control.join(control.role_at_the_door(None));
             if let Some(stream) = open_stream(socket, ticket, &door, &control).await {
-                attend(stream, &control).await;
+                attend(stream, &control, peer, inbox).await;
             }
+            control.leave(peer);
             drop(place);
         });
     }
@@ -67,14 +70,15 @@ async fn open_stream(
     opened.inspect_err(|refused| count_refused(control, *refused)).ok()
 }
 
-async fn attend(stream: Stream, control: &Control) {
+async fn attend(stream: Stream, control: &Control, peer: PeerId, inbox: Inbox) {
     let role = control.role_at_the_door(stream.certificate());
-    let (peer, inbox) = control.join(role);
+    if role >= Role::Listen {
+        control.let_hear(peer);
+    }
     let caller = Caller { peer: Some(peer), from: stream.from(), role };
     if let Err(error) = converse(stream, control, caller, inbox).await {
         tracing::debug!(%error, "controller gone");
     }
-    control.leave(peer);
 }
 
 /// Counts a connection that was not let in.

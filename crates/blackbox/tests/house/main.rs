@@ -28,6 +28,7 @@ mod reload;
 mod rpc;
 mod snapweb;
 mod state;
+mod tls;
 mod veth;
 
 use std::path::Path;

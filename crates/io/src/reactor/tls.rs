@@ -70,6 +70,12 @@ impl MediaSocket {
         self.tls.is_some()
     }
 
+    /// Whether somebody has made sure already that this client may listen.
+    #[must_use]
+    pub const fn is_vouched(&self) -> bool {
+        self.vouched
+    }
+
     /// The socket alone, for whoever wants to do something else with it.
     #[must_use]
     pub fn into_socket(self) -> TcpStream {

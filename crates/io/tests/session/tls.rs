@@ -1,0 +1,288 @@
+//! The same sessions with TLS around them, and peers that begin it and mean harm.
+
+use std::sync::OnceLock;
+
+use aulos_io::reactor::{Door, Limits, MediaSocket, ReactorStats, Ticket};
+use aulos_proto::snap::session::Refusal;
+use rcgen::KeyPair;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+};
+
+use super::*;
+
+/// A certificate that vouches for itself, and its key.
+struct Identity {
+    certificate: CertificateDer<'static>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Identity {
+    fn new(name: &str) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let certificate = params.self_signed(&key).unwrap().der().clone();
+        Self { certificate, key: PrivateKeyDer::Pkcs8(key.serialize_der().into()) }
+    }
+}
+
+fn server() -> &'static Identity {
+    static SERVER: OnceLock<Identity> = OnceLock::new();
+    SERVER.get_or_init(|| Identity::new("localhost"))
+}
+
+fn trusting(identity: &Identity) -> Arc<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    roots.add(identity.certificate.clone()).unwrap();
+    Arc::new(roots)
+}
+
+/// How the server speaks; who shows a certificate has to show `client`'s.
+fn server_config(client: Option<&Identity>) -> Arc<ServerConfig> {
+    let provider = Arc::new(default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let builder = match client {
+        None => builder.with_no_client_auth(),
+        Some(client) => builder.with_client_cert_verifier(
+            WebPkiClientVerifier::builder_with_provider(trusting(client), provider)
+                .allow_unauthenticated()
+                .build()
+                .unwrap(),
+        ),
+    };
+    let Identity { certificate, key } = server();
+    Arc::new(builder.with_single_cert(vec![certificate.clone()], key.clone_key()).unwrap())
+}
+
+fn client_connection(own: Option<Identity>) -> ClientConnection {
+    let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(trusting(server()));
+    let config = match own {
+        None => builder.with_no_client_auth(),
+        Some(Identity { certificate, key }) => {
+            builder.with_client_auth_cert(vec![certificate], key).unwrap()
+        }
+    };
+    let name = ServerName::try_from("localhost").unwrap();
+    ClientConnection::new(Arc::new(config), name).unwrap()
+}
+
+fn secure(address: SocketAddr, own: Option<Identity>) -> Box<dyn Wire> {
+    let mut tls = StreamOwned::new(client_connection(own), TcpStream::connect(address).unwrap());
+    while tls.conn.is_handshaking() {
+        tls.conn.complete_io(&mut tls.sock).unwrap();
+    }
+    tls.sock.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    Box::new(tls)
+}
+
+/// A house whose door is this.
+fn guarded(door: &Door) -> House {
+    let house = House::start();
+    house.with(|context| context.guard(door));
+    house
+}
+
+fn tls_door() -> Door {
+    Door { tls: Some(server_config(None)), ..Door::default() }
+}
+
+impl House {
+    fn with<T>(&self, act: impl FnOnce(&mut Context) -> T) -> T {
+        act(self.control.context.lock().unwrap().as_mut().expect("a context"))
+    }
+
+    fn wait_for_stats(&self, what: &str, found: impl Fn(&ReactorStats) -> bool) {
+        for _ in 0..1_500 {
+            if found(&self.with(Context::stats)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{what} did not happen: {:?}", self.with(Context::stats));
+    }
+}
+
+#[test]
+fn a_client_with_tls_hears_what_one_without_hears_and_its_clock_agrees() {
+    let house = guarded(&tls_door());
+    std::thread::sleep(Duration::from_millis(1_200));
+    let mut safe = Player::on(secure(house.address, None), "safe");
+    let mut bare = Player::connect(house.address, "bare");
+    for _ in 0..40 {
+        safe.run(Span::from_millis(25));
+        bare.run(Span::from_millis(25));
+    }
+    for player in [&safe, &bare] {
+        player.assert_continuous();
+        assert!(player.timestamps.len() > 120, "{} chunks", player.timestamps.len());
+        let offset = player.machine.sync().offset(SystemClock::now()).expect("an offset");
+        assert!(offset.abs() < Span::from_millis(5), "{offset}");
+    }
+    house.wait_for_stats("a handshake", |stats| stats.tls_sessions == 1);
+    drop(safe);
+    house.wait_for("its leaving", |seen| seen.iter().any(|seen| matches!(seen, Seen::Left(..))));
+    house.stop();
+}
+
+#[test]
+fn a_client_with_tls_that_reads_late_still_gets_every_frame() {
+    let house = guarded(&tls_door());
+    let mut player = Player::on(secure(house.address, None), "late");
+    player.run(Span::from_millis(300));
+    for _ in 0..4 {
+        // Less than its buffer, more than what waits in TLS.
+        std::thread::sleep(Duration::from_millis(700));
+        player.run(Span::from_millis(300));
+    }
+    player.assert_continuous();
+    assert!(player.timestamps.len() > 150, "{} chunks", player.timestamps.len());
+    house.stop();
+}
+
+#[test]
+fn where_tls_is_wanted_nothing_else_is_served() {
+    let house = guarded(&Door { require_tls: true, ..tls_door() });
+    let mut bare = Player::connect(house.address, "bare");
+    bare.run(Span::from_secs(5));
+    assert!(bare.closed && bare.settings.is_empty());
+    house.wait_for_stats("the refusal", |stats| stats.plain_refused == 1);
+    let mut safe = Player::on(secure(house.address, None), "safe");
+    safe.run(Span::from_millis(300));
+    assert!(!safe.timestamps.is_empty());
+    house.stop();
+}
+
+#[test]
+fn what_begins_as_tls_and_is_none_is_cut_and_counted_and_nobody_else_notices() {
+    let house = guarded(&tls_door());
+    let mut honest = Player::on(secure(house.address, None), "honest");
+    honest.run(Span::from_millis(100));
+    let hello = {
+        let mut hello = Vec::new();
+        client_connection(None).write_tls(&mut hello).unwrap();
+        hello
+    };
+    let send = |bytes: &[u8]| {
+        let mut socket = plain(house.address);
+        socket.write_all(bytes).unwrap();
+        socket
+    };
+    let garbage = send(&[&[0x16, 3, 1, 2, 0], &[0xA5; 512][..]].concat());
+    // More than a record may have (RFC 8446, 5.2).
+    let huge = send(&[&[0x16, 3, 3, 0xFF, 0xFF], &[0; 1_024][..]].concat());
+    let half = send(&hello[..hello.len() / 2]);
+    let mute = send(&hello);
+    let one = send(&[0x16]);
+    // A message of Snapcast's inside of a handshake that has been answered.
+    let mut turned = send(&hello);
+    turned.write_all(&[5, 0, 2, 0, 0, 0]).unwrap();
+    honest.run(Span::from_secs(7));
+    honest.assert_continuous();
+    assert!(!honest.closed && honest.timestamps.len() > 300, "{}", honest.timestamps.len());
+    house.wait_for_stats("the cuts", |stats| stats.tls_failed == 3 && stats.tls_unfinished == 3);
+    drop((garbage, huge, half, mute, one, turned));
+    house.stop();
+}
+
+#[test]
+fn a_certificate_that_is_known_vouches_and_another_does_not_come_in() {
+    let known = Identity::new("kitchen");
+    let door = Door { tls: Some(server_config(Some(&known))), ..Door::default() };
+    let house = guarded(&door);
+    let mut with = Player::on(secure(house.address, Some(known)), "with");
+    with.run(Span::from_millis(200));
+    let mut without = Player::on(secure(house.address, None), "without");
+    without.run(Span::from_millis(200));
+    let vouched = house.control.vouched.lock().unwrap().clone();
+    assert_eq!(vouched, [("with".to_owned(), true), ("without".to_owned(), false)]);
+    // TLS 1.3 tells the client of its bad certificate when it thinks that the handshake is over.
+    let mut stranger =
+        Player::on(secure(house.address, Some(Identity::new("kitchen"))), "stranger");
+    stranger.run(Span::from_secs(2));
+    assert!(stranger.closed && stranger.settings.is_empty());
+    house.wait_for_stats("the failure", |stats| stats.tls_failed == 1);
+    house.stop();
+}
+
+#[test]
+fn a_client_that_is_refused_is_told_so_and_cut() {
+    let house = guarded(&tls_door());
+    house.control.refuse.store(true, SeqCst);
+    let mut client = Player::on(secure(house.address, None), "stranger");
+    client.run(Span::from_secs(3));
+    assert!(client.closed && client.settings.is_empty(), "{:?}", client.settings);
+    house.wait_for_stats("the refusal", |stats| stats.unauthorized == 1);
+    house.stop();
+}
+
+#[test]
+fn what_tls_held_when_a_websocket_was_handed_over_is_heard() {
+    let house = guarded(&tls_door());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (socket, address) = listener.accept().unwrap();
+    let mut theirs = client_connection(None);
+    let mut ours = ServerConnection::new(server_config(None)).unwrap();
+    let pass = |theirs: &mut ClientConnection, ours: &mut ServerConnection| {
+        let mut wire = Vec::new();
+        theirs.write_tls(&mut wire).unwrap();
+        let mut wire = &wire[..];
+        while !wire.is_empty() {
+            ours.read_tls(&mut wire).unwrap();
+            ours.process_new_packets().unwrap();
+        }
+        let mut wire = Vec::new();
+        ours.write_tls(&mut wire).unwrap();
+        let mut wire = &wire[..];
+        while !wire.is_empty() {
+            theirs.read_tls(&mut wire).unwrap();
+            theirs.process_new_packets().unwrap();
+        }
+    };
+    while theirs.is_handshaking() || ours.is_handshaking() {
+        pass(&mut theirs, &mut ours);
+    }
+    // The Hello lies in our TLS already: no byte of it will come out of the socket any more.
+    let mut hello = Vec::new();
+    let message = wire::ClientMessage::Hello(Hello::new("web").into());
+    message.write(wire::Stamp { id: 2, ..wire::Stamp::default() }, &mut hello);
+    let mut frame = vec![0x82, 0x80 | 126];
+    frame.extend_from_slice(&u16::try_from(hello.len()).unwrap().to_be_bytes());
+    frame.extend_from_slice(&[0; 4]);
+    frame.extend_from_slice(&hello);
+    theirs.writer().write_all(&frame).unwrap();
+    pass(&mut theirs, &mut ours);
+    let socket = MediaSocket::new(socket, address, Ticket::default());
+    let socket = socket.with_tls(Some(Box::new(ours))).vouched(true);
+    house.with(|context| context.web_client(socket, Vec::new()));
+    let mut answer = StreamOwned::new(theirs, client);
+    answer.sock.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut head = [0; 2];
+    answer.read_exact(&mut head).unwrap();
+    assert_eq!(head[0], 0x82, "a whole binary message");
+    assert_eq!(*house.control.vouched.lock().unwrap(), [("web".to_owned(), true)]);
+    house.stop();
+}
+
+#[test]
+fn limits_per_address_do_not_count_this_machine() {
+    let limits = Limits { per_address: 16, per_second: 1 };
+    let house = guarded(&Door { limits, ..Door::default() });
+    let many: Vec<TcpStream> = (0..100).map(|_| plain(house.address)).collect();
+    house.wait_for_stats("all of them", |stats| stats.accepted >= 100);
+    let stats = house.with(Context::stats);
+    assert_eq!((stats.refused, stats.refused_too_fast), (0, 0));
+    drop(many);
+    house.stop();
+}
+
+/// The refusal that [`Control`] answers with.
+pub(super) const REFUSAL: Refusal = Refusal::Unauthorized;
