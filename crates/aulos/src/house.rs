@@ -18,7 +18,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use aulos_core::Db;
+use aulos_core::{ChannelMap, Db};
 pub use aulos_io::reactor::{Door, MediaSocket};
 
 pub use aulos_engine::loudness::Loudness;
@@ -137,6 +137,12 @@ pub struct Greeting {
     pub station: usize,
 }
 
+impl Greeting {
+    /// In place of a station: whoever says Hello is answered by the control plane, because what it
+    /// plays has to be made first.
+    pub const ASK: usize = usize::MAX;
+}
+
 /// What the audio is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -154,6 +160,8 @@ pub enum Command {
         /// The station's number: its index in `Resolved::stations`, or what
         /// [`House::add_station`] gave.
         station: usize,
+        /// What its speakers play of it.
+        map: ChannelMap,
     },
     /// End the session.
     Kick {
@@ -298,6 +306,10 @@ pub trait House: Send + Sync {
     fn announced(&self) -> Vec<(u64, Announced)> {
         Vec::new()
     }
+
+    /// Says of which stations somebody plays which channels, but for all of them; what is not here
+    /// any more is not made any more. Called some ten times a second.
+    fn keep_maps(&self, _wanted: &[(usize, ChannelMap)]) {}
 
     /// Frees what has ended; called some ten times a second.
     fn tidy(&self) {}

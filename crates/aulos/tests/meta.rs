@@ -1,5 +1,12 @@
 //! Streams that play others, in a server that plays.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a helper of tests fails as a test does; clippy excepts only test functions"
+)]
+
 mod common;
 
 use common::{Playing, eventually, resolve, scratch, wave};

@@ -14,6 +14,7 @@ use std::path::Path;
 
 use aulos::config::Resolved;
 use aulos::house::{Command, SessionId, Settings};
+use aulos_core::ChannelMap;
 use common::{Server, TWO_STATIONS, eventually, resolve, scratch};
 use serde_json::{Value, json};
 
@@ -79,7 +80,8 @@ fn a_station_is_added_and_removed_and_whoever_played_it_goes_to_the_default_one(
     let status = one.call("Server.GetStatus", json!({}));
     let group = status["result"]["server"]["groups"][0]["id"].clone();
     one.call("Group.SetStream", json!({ "id": group, "stream_id": "attic" }));
-    let moved = |station| Command::MoveClient { session: SessionId(1), station };
+    let moved =
+        |station| Command::MoveClient { session: SessionId(1), station, map: ChannelMap::Stereo };
     assert_eq!(server.house.commands.lock().unwrap().last(), Some(&moved(2)));
     assert_eq!(reload(&server, TWO_STATIONS), nothing_but(json!({ "removed": ["attic"] })));
     assert_eq!(server.house.commands.lock().unwrap().last(), Some(&moved(0)));

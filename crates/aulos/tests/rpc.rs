@@ -17,7 +17,7 @@ use aulos::house::{
     Cause, Command, Event, Loudness, SessionId, Settings, StationState, StationStatus,
 };
 use aulos::registry::store::Saved;
-use aulos_core::Lufs;
+use aulos_core::{ChannelMap, Lufs};
 use common::{FakeHouse, TWO_STATIONS, golden, hello, resolve};
 use serde_json::{Value, json};
 
@@ -207,7 +207,7 @@ fn the_audio_hears_of_every_change_and_of_nothing_else() {
         [
             settings(false, 1_000),
             settings(false, 400),
-            Command::MoveClient { session, station: 1 },
+            Command::MoveClient { session, station: 1, map: ChannelMap::Stereo },
             settings(true, 400),
             Command::Kick { session, cause: Cause::Deleted },
         ]
@@ -231,7 +231,10 @@ fn while_the_audio_takes_nothing_only_the_newest_is_kept() {
     let settings = Settings { volume: 99, muted: false, latency_ms: 0, buffer_ms: 1_000 };
     assert_eq!(
         *house.commands.lock().unwrap(),
-        [Command::SetSettings { session, settings }, Command::MoveClient { session, station: 0 }]
+        [
+            Command::SetSettings { session, settings },
+            Command::MoveClient { session, station: 0, map: ChannelMap::Stereo }
+        ]
     );
 }
 

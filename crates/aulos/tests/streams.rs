@@ -15,6 +15,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use aulos::house::{Command, SessionId, StationStatus};
+use aulos_core::ChannelMap;
 use common::{Server, TWO_STATIONS, eventually, resolve, scratch};
 use serde_json::{Value, json};
 
@@ -53,7 +54,8 @@ fn music_assistant_adds_plays_and_removes_a_stream() {
     let status = one.call("Server.GetStatus", json!({}));
     let group = status["result"]["server"]["groups"][0]["id"].clone();
     one.call("Group.SetStream", json!({ "id": group, "stream_id": id }));
-    let moved = |station| Command::MoveClient { session: SessionId(1), station };
+    let moved =
+        |station| Command::MoveClient { session: SessionId(1), station, map: ChannelMap::Stereo };
     assert_eq!(server.house.commands.lock().unwrap().last(), Some(&moved(2)));
     // Removed while it is played: whoever plays it goes to the default one, and hears of it.
     let removed = one.call("Stream.RemoveStream", json!({ "id": id }));

@@ -49,7 +49,7 @@ pub(super) fn follow(inner: &mut Inner) {
     links.retain(|link| !link.patch.is_abandoned());
     for link in links {
         let mut running = stations.iter_mut().flatten();
-        if let Some(running) = running.find(|running| running.name == link.from) {
+        if let Some(running) = running.find(|running| running.config.name == link.from) {
             link.follow(running);
         }
     }

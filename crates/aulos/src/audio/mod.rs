@@ -5,6 +5,7 @@
 
 mod announcements;
 mod links;
+mod renditions;
 mod sources;
 mod stations;
 mod view;
@@ -13,7 +14,7 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aulos_core::Span;
+use aulos_core::{ChannelMap, Span};
 use aulos_engine::outlet::Outlets;
 use aulos_io::reactor::{self, Context, EventSink};
 use aulos_io::{CodecPool, Place, SystemClock, Workers};
@@ -31,6 +32,7 @@ use crate::house::{
 };
 use announcements::Announcements;
 use links::Link;
+use renditions::{Mapped, Move};
 use sources::Watch;
 
 /// Everything that makes sound.
@@ -48,6 +50,9 @@ struct Inner {
     stations: Vec<Option<Running>>,
     /// Sources that are other stations.
     links: Vec<Link>,
+    /// Renditions for clients that do not play all channels, and sessions that wait for one.
+    mapped: Vec<Mapped>,
+    moves: Vec<Move>,
     /// Counts every station that ever ran.
     runs: u64,
     /// What control has not heard yet of announcements whose station is gone.
@@ -57,7 +62,7 @@ struct Inner {
 /// A station as the control plane sees it.
 #[derive(Debug)]
 struct Running {
-    name: String,
+    config: Station,
     status: Reader<aulos_engine::status::StationStatus>,
     sources: Vec<Watch>,
     /// How often its loudness has been measured anew, and where that is told.
@@ -89,6 +94,8 @@ impl Audio {
             codecs: CodecPool::start(threads)?,
             stations: Vec::new(),
             links: Vec::new(),
+            mapped: Vec::new(),
+            moves: Vec::new(),
             runs: 0,
             announced: Vec::new(),
         };
@@ -123,16 +130,18 @@ impl House for Audio {
             Command::SetSettings { session: id, settings } => {
                 inner.context.set(session(id), on_the_wire(settings))
             }
-            Command::MoveClient { session: id, station } => {
-                inner.context.play(session(id), station)
+            Command::MoveClient { session: id, station, map } => {
+                renditions::play(inner, session(id), station, map)
             }
-            Command::Kick { session: id, cause: Cause::Unauthorized } => {
-                inner.context.refuse(session(id), Refusal::Unauthorized)
+            Command::Kick { session: id, cause } => {
+                let id = session(id);
+                inner.moves.retain(|other| other.session() != id);
+                match cause {
+                    Cause::Unauthorized => inner.context.refuse(id, Refusal::Unauthorized),
+                    Cause::Slowed => inner.context.refuse(id, Refusal::Forbidden),
+                    _ => inner.context.kick(id),
+                }
             }
-            Command::Kick { session: id, cause: Cause::Slowed } => {
-                inner.context.refuse(session(id), Refusal::Forbidden)
-            }
-            Command::Kick { session: id, .. } => inner.context.kick(session(id)),
         });
         if taken { Ok(()) } else { Err(Full(command)) }
     }
@@ -178,6 +187,7 @@ impl House for Audio {
     fn replace_station(&self, number: usize, station: &Station) -> io::Result<()> {
         self.with(|inner| {
             stations::replace(number, station, inner)?;
+            renditions::renew(inner, number);
             links::follow(inner);
             Ok(())
         })
@@ -187,6 +197,7 @@ impl House for Audio {
         self.with(|inner| {
             if let Some(running) = inner.stations.get_mut(number).and_then(Option::take) {
                 stations::end(running, inner);
+                renditions::end(inner, number);
                 inner.context.remove_station(number);
             }
         });
@@ -219,6 +230,13 @@ impl House for Audio {
         })
     }
 
+    fn keep_maps(&self, wanted: &[(usize, ChannelMap)]) {
+        self.with(|inner| {
+            renditions::go_over(inner);
+            renditions::keep(inner, wanted);
+        });
+    }
+
     fn tidy(&self) {
         self.with(|inner| {
             inner.workers.tidy();
@@ -232,7 +250,9 @@ impl House for Audio {
             let reactors = inner.context.stats();
             let mut stations =
                 inner.stations.iter_mut().flatten().map(|station| *station.status.read());
-            view::counters(&reactors, &mut stations)
+            let mut all = view::counters(&reactors, &mut stations);
+            all.push(("channel_maps", inner.mapped.len() as u64));
+            all
         })
     }
 }
@@ -242,7 +262,7 @@ impl ListenSink for Audio {
         self.with(|inner| {
             let name = view::listen_name(&read);
             let named = |station: &Option<Running>| {
-                station.as_ref().is_some_and(|station| Some(&station.name) == name.as_ref())
+                station.as_ref().is_some_and(|station| Some(&station.config.name) == name.as_ref())
             };
             match inner.stations.iter().position(named) {
                 Some(station) => inner.context.stream_to(socket, station),

@@ -3,7 +3,9 @@
 use std::io;
 
 use aulos_core::{Frames, HEADROOM, Span};
+use aulos_engine::encode::Encoder;
 use aulos_engine::fanout::Stamped;
+use aulos_engine::rendition::WriteHeader;
 use aulos_engine::status::StationStatus;
 use aulos_engine::{encode, station, switch};
 use aulos_io::SystemClock;
@@ -16,20 +18,18 @@ use super::announcements::Announcements;
 use super::{Inner, Running, sources};
 use crate::config::Station;
 
-/// Starts a station and gives its number: that of one that was removed, or a new one.
+/// Starts a station and gives its number: one that was free, or a new one.
 pub(super) fn start(config: &Station, inner: &mut Inner) -> io::Result<usize> {
-    let free = inner.stations.iter().position(Option::is_none);
-    let running = run(config, free, inner)?;
-    match free.and_then(|number| inner.stations.get_mut(number)) {
-        Some(slot) => *slot = Some(running),
-        None => inner.stations.push(Some(running)),
+    let (number, running) = run(config, None, inner)?;
+    if let Some(slot) = inner.stations.get_mut(number) {
+        *slot = Some(running);
     }
-    Ok(free.unwrap_or(inner.stations.len() - 1))
+    Ok(number)
 }
 
 /// Starts a station in the place of another, which ends.
 pub(super) fn replace(number: usize, config: &Station, inner: &mut Inner) -> io::Result<()> {
-    let running = run(config, Some(number), inner)?;
+    let (_, running) = run(config, Some(number), inner)?;
     if let Some(old) = inner.stations.get_mut(number).and_then(|slot| slot.replace(running)) {
         end(old, inner);
     }
@@ -42,35 +42,72 @@ pub(super) fn end(old: Running, inner: &mut Inner) {
     inner.announced.extend(old.announcements.abandon());
 }
 
+/// One encoding of a station, and what the reactors have to know of it.
+pub(super) struct Parts {
+    pub(super) encoder: Box<dyn Encoder>,
+    pub(super) quantum: Frames,
+    pub(super) pool: Pool<Vec<u8>>,
+    pub(super) outputs: Vec<Producer<Stamped>>,
+    pub(super) channel: Channel,
+    pub(super) taps: Vec<Consumer<Stamped>>,
+}
+
+impl Parts {
+    pub(super) fn new(config: &Station, name: &str, reactors: usize) -> io::Result<Self> {
+        let chunk = Span::from_millis(i64::from(config.chunk_ms));
+        let quantum = config.spec.rate.frames(chunk);
+        let encoder = encode::make(config.codec, config.spec, quantum).map_err(io::Error::other)?;
+        let header = snap::wire::codec_header(config.codec, encoder.spec(), encoder.header());
+        let channel = Channel {
+            name: name.to_owned(),
+            codec: config.codec,
+            spec: encoder.spec(),
+            stream_header: encoder.header().to_vec(),
+            codec_header: header.map_err(io::Error::other)?.into(),
+            buffer: Span::from_millis(i64::from(config.buffer_ms)),
+            chunk,
+        };
+        let (outputs, taps) = (0..reactors).map(|_| ring(RING_CHUNKS)).unzip();
+        let pool = pool(&channel, quantum);
+        Ok(Self { encoder, quantum, pool, outputs, channel, taps })
+    }
+}
+
+/// Tells the reactors of what can be played, under this number, or one that is free, or a new one.
+pub(super) fn serve(
+    number: Option<usize>,
+    channel: &Channel,
+    taps: Vec<Consumer<Stamped>>,
+    inner: &mut Inner,
+) -> usize {
+    let is_free = |number: &usize| inner.mapped.iter().all(|mapped| mapped.number != *number);
+    let empty = || {
+        let stations = inner.stations.iter().enumerate();
+        let mut empty = stations.filter(|(_, slot)| slot.is_none()).map(|(number, _)| number);
+        empty.find(is_free)
+    };
+    match number.or_else(empty) {
+        Some(number) => {
+            inner.context.replace_station(number, channel, taps);
+            number
+        }
+        None => {
+            inner.context.add_station(channel, taps);
+            inner.stations.push(None);
+            inner.stations.len() - 1
+        }
+    }
+}
+
 /// Opens the sources, makes the station, tells the reactors of it, and lets a worker run it.
-fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result<Running> {
-    let chunk = Span::from_millis(i64::from(config.chunk_ms));
-    let buffer = Span::from_millis(i64::from(config.buffer_ms));
-    let quantum = config.spec.rate.frames(chunk);
-    let encoder = encode::make(config.codec, config.spec, quantum).map_err(io::Error::other)?;
-    let codec_header = snap::wire::codec_header(config.codec, encoder.spec(), encoder.header())
-        .map_err(io::Error::other)?;
+fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result<(usize, Running)> {
+    let parts = Parts::new(config, &config.name, inner.context.reactors())?;
+    let Parts { encoder, quantum, pool, outputs, channel, taps } = parts;
     let (inputs, watches) =
         config.sources.iter().map(|source| sources::open(source, config, quantum, inner)).unzip();
-
-    let channel = Channel {
-        name: config.name.clone(),
-        codec: config.codec,
-        spec: encoder.spec(),
-        stream_header: encoder.header().to_vec(),
-        codec_header: codec_header.into(),
-        buffer,
-        chunk,
-    };
-    let (outputs, taps): (Vec<Producer<Stamped>>, Vec<Consumer<Stamped>>) =
-        (0..inner.context.reactors()).map(|_| ring(RING_CHUNKS)).unzip();
     let now = SystemClock::now();
     let (published, status) = aulos_rt::latest(StationStatus::new(now));
-    let pool = pool(&channel, quantum);
-    match number {
-        Some(number) => inner.context.replace_station(number, &channel, taps),
-        None => inner.context.add_station(&channel, taps),
-    }
+    let number = serve(number, &channel, taps, inner);
     let wishes = station::Config {
         quantum,
         switch: switch::Config {
@@ -78,18 +115,21 @@ fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result
             hold_in: Span::from_secs(i64::from(config.switch.hold_in_s)),
         },
         crossfade: Span::from_millis(i64::from(config.switch.crossfade_ms)),
-        write_header: snap::wire::write_chunk_header,
+        write_header: WRITE_HEADER,
     };
     let mut station = station::Station::new(wishes, now, inputs, encoder, pool, outputs, published);
     let resets = (0, station.loudness_resets());
     let announcements = Announcements::new(station.desk());
     let outlets = station.outlets();
     let place = inner.workers.add(station);
-    let name = config.name.clone();
     inner.runs += 1;
-    let run = inner.runs;
-    Ok(Running { name, status, sources: watches, resets, announcements, outlets, run, place })
+    let (config, run) = (config.clone(), inner.runs);
+    let sources = watches;
+    Ok((number, Running { config, status, sources, resets, announcements, outlets, run, place }))
 }
+
+/// The wire that our sessions speak.
+pub(super) const WRITE_HEADER: WriteHeader = snap::wire::write_chunk_header;
 
 /// Buffers for every chunk that a log or a ring can hold, and for those that are being written.
 fn pool(channel: &Channel, quantum: Frames) -> Pool<Vec<u8>> {

@@ -1,5 +1,6 @@
 //! Methods that Snapcast has not got: volumes of groups, caps, presets.
 
+use aulos_core::ChannelMap;
 use serde_json::{Value, json};
 
 use super::State;
@@ -35,6 +36,16 @@ pub(super) fn set_cap(state: &mut State<'_>, params: &Value) -> Answer {
     let cap = state.inner.registry.client(id).map(|(_, client)| client.cap);
     state.keep(effects);
     Ok(json!({ "cap": cap }))
+}
+
+/// `Aulos.SetChannelMap {client, map}`.
+pub(super) fn set_map(state: &mut State<'_>, params: &Value) -> Answer {
+    let id = text(params, "client")?;
+    let map = text(params, "map")?.parse::<ChannelMap>();
+    let map = map.map_err(|_| wanted("map", "stereo, left, right or mono"))?;
+    let effects = state.inner.registry.set_map(id, map)?;
+    state.keep(effects);
+    Ok(json!({ "map": map.name() }))
 }
 
 /// `Aulos.GetPresets`.

@@ -26,7 +26,7 @@ pub(super) fn run(state: &mut State<'_>, method: &str, params: &Value) -> Answer
     (method.run)(state, params)
 }
 
-const METHODS: [Method; 31] = [
+const METHODS: [Method; 32] = [
     Method {
         name: "Server.GetStatus",
         description: "groups, clients, streams and the server itself",
@@ -220,6 +220,11 @@ const METHODS: [Method; 31] = [
         name: "Aulos.SetVolumeCap",
         description: "say how loud a client may get",
         run: house_methods::set_cap,
+    },
+    Method {
+        name: "Aulos.SetChannelMap",
+        description: "let a client play one channel of its stream, or all",
+        run: house_methods::set_map,
     },
     Method {
         name: "Aulos.GetPresets",

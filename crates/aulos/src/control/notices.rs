@@ -38,6 +38,10 @@ impl Control {
                 "Client.OnLatencyChanged",
                 json!({ "id": id, "latency": known(id).map(|one| one.latency_ms) }),
             ),
+            Notice::ChannelMap(id) => {
+                let map = known(id).map(|client| client.map.name());
+                ("Aulos.OnChannelMapChanged", json!({ "client": id, "map": map }))
+            }
             Notice::ClientName(id) => (
                 "Client.OnNameChanged",
                 json!({ "id": id, "name": known(id).map(|one| &one.name) }),

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use aulos_core::ChannelMap;
+
 use crate::house::{Cause, Command, Full, House, SessionId, Settings};
 
 /// Sessions in the order in which something was first to be told to them, and the newest of each
@@ -21,7 +23,7 @@ struct Waiting {
     place: u64,
     kick: Option<Cause>,
     settings: Option<Settings>,
-    station: Option<usize>,
+    station: Option<(usize, ChannelMap)>,
 }
 
 impl Outbox {
@@ -35,7 +37,7 @@ impl Outbox {
         });
         match command {
             Command::SetSettings { settings, .. } => waiting.settings = Some(settings),
-            Command::MoveClient { station, .. } => waiting.station = Some(station),
+            Command::MoveClient { station, map, .. } => waiting.station = Some((station, map)),
             Command::Kick { cause, .. } => waiting.kick = Some(cause),
         }
     }
@@ -73,7 +75,7 @@ impl Waiting {
             return Some(Command::SetSettings { session, settings });
         }
         match self.station.take() {
-            Some(station) => Some(Command::MoveClient { session, station }),
+            Some((station, map)) => Some(Command::MoveClient { session, station, map }),
             None => None,
         }
     }
@@ -81,7 +83,7 @@ impl Waiting {
     const fn put_back(&mut self, command: Command) {
         match command {
             Command::SetSettings { settings, .. } => self.settings = Some(settings),
-            Command::MoveClient { station, .. } => self.station = Some(station),
+            Command::MoveClient { station, map, .. } => self.station = Some((station, map)),
             Command::Kick { cause, .. } => self.kick = Some(cause),
         }
     }

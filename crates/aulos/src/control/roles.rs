@@ -81,6 +81,7 @@ const NEEDS: [(Role, &[&str]); 4] = [
             "Aulos.DeletePreset",
             "Aulos.ResetLoudness",
             "Aulos.SavePreset",
+            "Aulos.SetChannelMap",
             "Aulos.SetVolume",
             "Client.SetLatency",
             "Client.SetName",

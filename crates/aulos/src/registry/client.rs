@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use aulos_core::ChannelMap;
+
 use crate::house::{Health, Hello, SessionId};
 
 /// Wall time, for people and for Snapcast's `lastSeen`; nothing is computed with it.
@@ -26,6 +28,8 @@ pub struct Client {
     pub muted: bool,
     /// It does not get louder than this; 100 leaves that to the house.
     pub cap: u8,
+    /// What its speakers play of a station.
+    pub map: ChannelMap,
     /// Milliseconds by which the device is late.
     pub latency_ms: i32,
     /// Which of several clients of one machine.

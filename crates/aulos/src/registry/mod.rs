@@ -6,6 +6,7 @@
 //! belongs to which change, and an empty group was visible between two of them.
 
 mod client;
+mod map;
 mod presets;
 mod shape;
 pub mod store;
@@ -23,6 +24,8 @@ pub use volume::Change;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
+
+use aulos_core::ChannelMap;
 
 use crate::house::{Cause, Command, Event, Greeting, Hello, SessionId, Settings};
 use client::{Ids, identity};
@@ -63,6 +66,8 @@ pub enum Notice {
     Latency(String),
     /// A client's name is another.
     ClientName(String),
+    /// A client plays other channels.
+    ChannelMap(String),
     /// A group is muted, or no longer.
     Mute(String),
     /// A group plays another station.
@@ -406,7 +411,11 @@ impl Registry {
     #[must_use]
     pub fn greeting_of(&self, client: &str) -> Option<Greeting> {
         let (group, client) = self.client(client)?;
-        self.greeting(group, client)
+        let mut greeting = self.greeting(group, client)?;
+        if client.map != ChannelMap::Stereo {
+            greeting.station = Greeting::ASK;
+        }
+        Some(greeting)
     }
 
     /// Every known client's id.
@@ -524,7 +533,7 @@ impl Registry {
         };
         push_settings(session, greeting, effects);
         if moved {
-            push_station(session, greeting, effects);
+            push_station(session, greeting, client.map, effects);
         }
     }
 
@@ -538,8 +547,11 @@ impl Registry {
         if answered.is_none_or(|answered| answered.settings != greeting.settings) {
             push_settings(session, greeting, effects);
         }
-        if answered.is_none_or(|answered| answered.station != greeting.station) {
-            push_station(session, greeting, effects);
+        let told = |answered: Greeting| {
+            answered.station == greeting.station && client.map == ChannelMap::Stereo
+        };
+        if !answered.is_some_and(told) {
+            push_station(session, greeting, client.map, effects);
         }
     }
 
@@ -573,8 +585,13 @@ fn push_settings(session: SessionId, greeting: Greeting, effects: &mut Effects) 
     effects.commands.push(Command::SetSettings { session, settings: greeting.settings });
 }
 
-fn push_station(session: SessionId, greeting: Greeting, effects: &mut Effects) {
-    effects.commands.push(Command::MoveClient { session, station: greeting.station });
+fn push_station(
+    session: SessionId,
+    Greeting { station, .. }: Greeting,
+    map: ChannelMap,
+    effects: &mut Effects,
+) {
+    effects.commands.push(Command::MoveClient { session, station, map });
 }
 
 fn clamp_volume(percent: i64) -> u8 {

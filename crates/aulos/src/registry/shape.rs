@@ -4,6 +4,7 @@
 //! They are written straight into text: the status of a whole house is made whenever a controller
 //! asks for it, and as a tree it took eight times as long.
 
+use aulos_core::ChannelMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
@@ -25,6 +26,8 @@ pub struct ClientShape<'a> {
 
 #[derive(Debug, Serialize)]
 struct Config<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channels: Option<&'static str>,
     instance: u32,
     latency: i32,
     name: &'a str,
@@ -66,6 +69,9 @@ impl<'a> From<&'a Client> for ClientShape<'a> {
     fn from(client: &'a Client) -> Self {
         Self {
             config: Config {
+                channels: Some(client.map)
+                    .filter(|map| *map != ChannelMap::Stereo)
+                    .map(ChannelMap::name),
                 instance: client.instance,
                 latency: client.latency_ms,
                 name: &client.name,
@@ -169,6 +175,7 @@ fn client_from(value: &Value) -> Option<Client> {
         volume: super::clamp_volume(percent),
         muted: config["volume"]["muted"].as_bool().unwrap_or(false),
         cap: super::clamp_volume(config["volume"]["cap"].as_i64().unwrap_or(100)),
+        map: config["channels"].as_str().and_then(|map| map.parse().ok()).unwrap_or_default(),
         latency_ms: i32::try_from(latency).unwrap_or(0).max(super::MIN_LATENCY_MS),
         instance: whole(&config["instance"], 1),
         host_name: text(&host["name"]),

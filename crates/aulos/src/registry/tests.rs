@@ -1,5 +1,6 @@
 use std::net::{IpAddr, Ipv4Addr};
 
+use aulos_core::ChannelMap;
 use proptest::prelude::*;
 
 use super::store::{Loaded, Saved, load, save};
@@ -47,7 +48,7 @@ fn a_new_client_is_an_update_and_a_known_one_a_connect() {
         first.commands,
         [
             Command::SetSettings { session, settings: settings(100, false, 0, 1_000) },
-            Command::MoveClient { session, station: 1 },
+            Command::MoveClient { session, station: 1, map: ChannelMap::Stereo },
         ]
     );
     let gone = registry.apply(Event::Left { session }, Wall { sec: 5, usec: 0 });
@@ -120,7 +121,7 @@ fn the_groups_mute_and_the_stations_buffer_reach_the_client() {
         moved.commands,
         [
             Command::SetSettings { session, settings: settings(100, true, 0, 400) },
-            Command::MoveClient { session, station: 0 },
+            Command::MoveClient { session, station: 0, map: ChannelMap::Stereo },
         ]
     );
     drop(registry.set_latency("a", 9_999).unwrap());
@@ -140,7 +141,11 @@ fn whoever_is_left_out_gets_a_group_of_the_same_station() {
     let joined = registry.set_clients(&group, &["a".into(), "b".into(), "nobody".into()]).unwrap();
     assert_eq!(registry.groups().count(), 2);
     let session = SessionId(2);
-    assert!(joined.commands.contains(&Command::MoveClient { session, station: 0 }));
+    assert!(joined.commands.contains(&Command::MoveClient {
+        session,
+        station: 0,
+        map: ChannelMap::Stereo
+    }));
     drop(registry.set_clients(&group, &["b".into()]).unwrap());
     let (own, _) = registry.client("a").unwrap();
     assert_eq!((own.station.as_str(), registry.members(&own.id).count()), ("kitchen", 1));
@@ -321,7 +326,7 @@ fn the_groups_of_a_removed_station_play_the_default_one() {
         gone.commands,
         [
             Command::SetSettings { session, settings: settings(100, false, 0, 1_000) },
-            Command::MoveClient { session, station: 1 },
+            Command::MoveClient { session, station: 1, map: ChannelMap::Stereo },
         ]
     );
     assert_eq!(gone.notices, [Notice::Stream(group.clone())]);
@@ -404,7 +409,7 @@ proptest! {
                 other => other,
             };
             for command in take(&mut registry, step).unwrap_or_default().commands {
-                if let Command::MoveClient { session, station } = command {
+                if let Command::MoveClient { session, station, .. } = command {
                     plays.insert(session, station);
                 }
             }
@@ -427,4 +432,31 @@ proptest! {
             prop_assert_eq!(ids.len(), count);
         }
     }
+}
+
+#[test]
+fn a_client_that_plays_one_channel_is_answered_by_us_and_keeps_it() {
+    let mut registry = registry();
+    drop(hello(&mut registry, 1, "a"));
+    drop(hello(&mut registry, 2, "b"));
+    let effects = registry.set_map("a", ChannelMap::Left).unwrap();
+    let moved = |station, map| Command::MoveClient { session: SessionId(1), station, map };
+    assert!(effects.save && effects.commands.contains(&moved(1, ChannelMap::Left)));
+    assert_eq!(effects.notices, [Notice::ChannelMap("a".to_owned())]);
+    assert_eq!(registry.maps(), [(1, ChannelMap::Left)]);
+    let asks = ["a", "b"].map(|id| registry.greeting_of(id).map(|greeting| greeting.station));
+    assert_eq!(asks, [Some(Greeting::ASK), Some(1)]);
+    let again = registry.set_map("a", ChannelMap::Left).unwrap();
+    assert!(!again.commands.contains(&moved(1, ChannelMap::Left)), "it plays on");
+    let saved = render(&registry);
+    assert!(saved.contains(r#""channels":"left""#), "{saved}");
+    drop(registry.apply(Event::Left { session: SessionId(1) }, Wall::default()));
+    assert!(registry.maps().is_empty());
+    assert!(hello(&mut registry, 1, "a").commands.contains(&moved(1, ChannelMap::Left)));
+    let group = group_of(&registry, "a");
+    let effects = registry.set_stream(&group, "kitchen").unwrap();
+    assert!(effects.commands.contains(&moved(0, ChannelMap::Left)));
+    let back = registry.set_map("a", ChannelMap::Stereo).unwrap();
+    assert!(back.commands.contains(&moved(0, ChannelMap::Stereo)));
+    assert_eq!(registry.set_map("x", ChannelMap::Mono), Err(NotFound::Client));
 }

@@ -303,15 +303,73 @@ impl Listening {
     }
 }
 
-/// A mono WAVE file of 16 bits at 48 kHz.
+/// A Snapcast client that plays nothing and keeps what it is sent.
+pub struct Room(TcpStream);
+
+/// What comes from a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// A codec begins, with its header.
+    Codec(Vec<u8>),
+    /// Sound: microseconds of its first frame, and its bytes.
+    Chunk(i64, Vec<u8>),
+    /// Something else.
+    Other(u16),
+}
+
+impl Room {
+    pub fn enter(server: SocketAddr, id: &str) -> Self {
+        let mut socket = TcpStream::connect(server).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let hello = json!({
+            "MAC": "00:00:5e:00:53:02", "HostName": id, "Version": "0.26.0", "ID": id,
+            "ClientName": "Snapclient", "OS": "", "Arch": "", "Instance": 1,
+            "SnapStreamProtocolVersion": 2,
+        });
+        let hello = hello.to_string();
+        let size = u32::try_from(hello.len()).unwrap();
+        let mut message = vec![5, 0, 2, 0];
+        message.extend([0; 18]);
+        message.extend((size + 4).to_le_bytes());
+        message.extend(size.to_le_bytes());
+        message.extend(hello.as_bytes());
+        socket.write_all(&message).unwrap();
+        Self(socket)
+    }
+
+    /// The next message.
+    pub fn hear(&mut self) -> Heard {
+        let mut head = [0; 26];
+        self.0.read_exact(&mut head).unwrap();
+        let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().unwrap());
+        let mut body = vec![0; word(22) as usize];
+        self.0.read_exact(&mut body).unwrap();
+        let second =
+            |at: usize| i64::from(i32::from_le_bytes(body[at..at + 4].try_into().unwrap()));
+        match head[0] {
+            1 => Heard::Codec(body),
+            2 => Heard::Chunk(second(0) * 1_000_000 + second(4), body[12..].to_vec()),
+            other => Heard::Other(other.into()),
+        }
+    }
+}
+
+/// A WAVE file of one channel and 16 bits at 48 kHz.
 pub fn wave(samples: &[i16]) -> Vec<u8> {
+    waves(samples, 1)
+}
+
+/// A WAVE file of interleaved samples of 16 bits at 48 kHz.
+pub fn waves(samples: &[i16], channels: u8) -> Vec<u8> {
     let size = u32::try_from(2 * samples.len()).unwrap();
     let mut bytes = b"RIFF".to_vec();
     bytes.extend((36 + size).to_le_bytes());
-    bytes.extend(b"WAVEfmt \x10\0\0\0\x01\0\x01\0");
+    bytes.extend(b"WAVEfmt \x10\0\0\0\x01\0");
+    bytes.extend([channels, 0]);
     bytes.extend(48_000u32.to_le_bytes());
-    bytes.extend(96_000u32.to_le_bytes());
-    bytes.extend(b"\x02\0\x10\0data");
+    bytes.extend((96_000 * u32::from(channels)).to_le_bytes());
+    bytes.extend([2 * channels, 0, 16, 0]);
+    bytes.extend(b"data");
     bytes.extend(size.to_le_bytes());
     bytes.extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
     bytes

@@ -1,0 +1,34 @@
+//! Which channels of its station each client plays.
+
+use aulos_core::ChannelMap;
+
+use super::{Client, Effects, NotFound, Notice, Registry};
+
+impl Registry {
+    /// Says which channels a client plays.
+    ///
+    /// # Errors
+    /// [`NotFound::Client`].
+    pub fn set_map(&mut self, id: &str, map: ChannelMap) -> Result<Effects, NotFound> {
+        let before = std::mem::replace(&mut self.client_mut(id)?.map, map);
+        let mut effects =
+            Effects { save: true, ..Effects::notice(Notice::ChannelMap(id.to_owned())) };
+        self.push_client(id, before != map, &mut effects);
+        Ok(effects)
+    }
+
+    /// What clients that are here play, but for all channels of a station: each pair once.
+    #[must_use]
+    pub fn maps(&self) -> Vec<(usize, ChannelMap)> {
+        let mut all = Vec::new();
+        let others =
+            |client: &&Client| client.map != ChannelMap::Stereo && client.session.is_some();
+        for client in self.table.clients().filter(others) {
+            let group = self.client(&client.id).map(|(group, _)| group);
+            let number = group.and_then(|group| self.station(&group.station));
+            let pair = number.map(|(number, _)| (number, client.map));
+            all.extend(pair.filter(|pair| !all.contains(pair)));
+        }
+        all
+    }
+}
