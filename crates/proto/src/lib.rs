@@ -17,6 +17,7 @@ pub mod fuzz;
 mod json;
 pub mod ogg;
 pub mod snap;
+pub mod titles;
 pub mod uri;
 pub mod wav;
 pub mod ws;

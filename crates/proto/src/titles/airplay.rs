@@ -1,0 +1,126 @@
+//! shairport-sync's metadata pipe.
+//!
+//! A row of items without a frame around them, as the README of its metadata reader has it: a type
+//! and a code of four letters, each in hexadecimal, and perhaps data in base64.
+//!
+//! ```text
+//!  <item><type>636f7265</type><code>6d696e6d</code><length>6</length>
+//!  <data encoding="base64">
+//!  U3RhYmF0</data></item>
+//! ```
+//!
+//! Type `core` is what the phone tells (DMAP), `ssnc` what shairport-sync tells itself.
+
+use aulos_core::Span;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::{News, Title, text};
+
+/// Reads the pipe.
+#[derive(Debug, Default)]
+pub struct Airplay {
+    item: Vec<u8>,
+    /// Of the item, what has been searched for its end.
+    searched: usize,
+    title: Title,
+}
+
+impl Airplay {
+    /// Takes bytes, and tells what they said.
+    pub fn push(&mut self, bytes: &[u8], mut tell: impl FnMut(News)) {
+        self.item.extend_from_slice(bytes);
+        while let Some(at) = find(self.item.get(self.searched..).unwrap_or_default(), END) {
+            let end = self.searched + at + END.len();
+            let rest = self.item.split_off(end);
+            let item = core::mem::replace(&mut self.item, rest);
+            self.searched = 0;
+            // Behind a picture that was thrown away comes the rest of it.
+            if let Some(at) = rfind(&item, BEGIN) {
+                self.read(item.get(at..).unwrap_or_default(), &mut tell);
+            }
+        }
+        if self.item.len() > MAX_ITEM {
+            self.item = Vec::new();
+        }
+        // Its end may have come in part.
+        self.searched = self.item.len().saturating_sub(END.len());
+    }
+
+    fn read(&mut self, item: &[u8], tell: &mut impl FnMut(News)) {
+        let Some((kind, code)) = code(item, b"<type>").zip(code(item, b"<code>")) else { return };
+        let data = data(item);
+        match (&kind, &code) {
+            (b"core", b"minm") => self.title.title = text(&data),
+            (b"core", b"asar") => self.title.artist = text(&data),
+            (b"core", b"asal") => self.title.album = text(&data),
+            (b"core", b"asgn") => self.title.genre = text(&data),
+            (b"core", b"ascp") => self.title.composer = text(&data),
+            (b"core", b"astm") => {
+                let millis = data.as_slice().try_into().map(u32::from_be_bytes).ok();
+                self.title.duration =
+                    millis.filter(|millis| *millis > 0).map(|ms| Span::from_millis(ms.into()));
+            }
+            // What was told before belongs to another piece.
+            (b"ssnc", b"mdst") => self.title = Title::default(),
+            (b"ssnc", b"mden") => tell(News::Title(self.title.clone())),
+            (b"ssnc", b"PICT") => tell(News::Picture(data)),
+            (b"ssnc", b"prgr") => {
+                if let Some((position, duration)) = progress(&data) {
+                    tell(News::Position(position, duration));
+                }
+            }
+            (b"ssnc", b"pbeg" | b"prsm") => tell(News::Playing),
+            (b"ssnc", b"pfls") => tell(News::Paused),
+            (b"ssnc", b"pend") => tell(News::Stopped),
+            _ => {}
+        }
+    }
+}
+
+/// The four letters behind a tag, in hexadecimal.
+fn code(item: &[u8], tag: &[u8]) -> Option<[u8; 4]> {
+    let at = find(item, tag)? + tag.len();
+    let digits = core::str::from_utf8(item.get(at..at + 8)?).ok()?;
+    u32::from_str_radix(digits, 16).ok().map(u32::to_be_bytes)
+}
+
+fn data(item: &[u8]) -> Vec<u8> {
+    let inside = || {
+        let begin = find(item, b"<data")?;
+        let begin = begin + find(item.get(begin..)?, b">")? + 1;
+        let end = begin + find(item.get(begin..)?, b"</data>")?;
+        item.get(begin..end)
+    };
+    let digits: Vec<u8> =
+        inside().unwrap_or_default().iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
+    // What is torn is as good as absent.
+    STANDARD.decode(digits).unwrap_or_default()
+}
+
+/// `start/now/end` in frames of 44.1 kHz, which wrap at 32 bits: position and length.
+fn progress(data: &[u8]) -> Option<(Span, Span)> {
+    let mut parts = core::str::from_utf8(data).ok()?.split('/');
+    let mut next = || parts.next()?.trim().parse::<u32>().ok();
+    let (start, now, end) = (next()?, next()?, next()?);
+    // At most 27 hours; the product fits.
+    let span = |frames: u32| Span::from_millis(i64::from(frames) * 1_000 / 44_100);
+    let (position, duration) = (now.wrapping_sub(start), end.wrapping_sub(start));
+    // A phone may be a little before its own beginning.
+    let position = if position > duration { 0 } else { position };
+    Some((span(position), span(duration)))
+}
+
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    text.windows(wanted.len()).position(|window| window == wanted)
+}
+
+fn rfind(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    text.windows(wanted.len()).rposition(|window| window == wanted)
+}
+
+const BEGIN: &[u8] = b"<item>";
+const END: &[u8] = b"</item>";
+
+/// Bytes of one item: a picture of 4 MB in base64.
+const MAX_ITEM: usize = 6 << 20;

@@ -1,0 +1,146 @@
+//! By hand after the formats' descriptions; no phone was asked.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const LOG: &str = "\
+[2021-06-04T07:20:40Z INFO  librespot] librespot 0.4.2 (Built on 2022-07-30)\n\
+[2021-06-04T07:20:47Z INFO  librespot_playback::player] Loading <One <Two>> with Spotify URI <spotify:track:7zJnmSjZKjntHmOvEokGb3>\n\
+[2021-06-04T07:20:47Z INFO  librespot_playback::player] <One <Two>> (310573 ms) loaded\n\
+[2021-06-04T07:25:57Z WARN  librespot_core::session] <nothing> (x ms) loaded\n\
+[2021-06-04T07:25:58Z INFO  librespot_playback::player] <T\u{fc}r> (1500 ms) loaded\r\n\
+[2021-06-04T07:26:00Z INFO  librespot_playback::player] <no end";
+
+fn titles(news: &[News]) -> Vec<&Title> {
+    let title = |news| if let &News::Title(ref title) = news { Some(title) } else { None };
+    news.iter().filter_map(title).collect()
+}
+
+fn read_log(bytes: &[u8], grain: usize) -> Vec<News> {
+    let (mut log, mut news) = (Librespot::default(), Vec::new());
+    bytes.chunks(grain).for_each(|piece| log.push(piece, |told| news.push(told)));
+    news
+}
+
+#[test]
+fn librespot_tells_titles_in_its_log() {
+    for grain in [1, 7, 1_000] {
+        let news = read_log(LOG.as_bytes(), grain);
+        let [first, second] = titles(&news)[..] else { panic!("{news:?}") };
+        assert_eq!(first.title.as_deref(), Some("One <Two>"));
+        assert_eq!(first.duration, Some(Span::from_millis(310_573)));
+        assert_eq!(first.url.as_deref(), Some("spotify:track:7zJnmSjZKjntHmOvEokGb3"));
+        assert_eq!((second.title.as_deref(), &second.url), (Some("T\u{fc}r"), &None));
+        assert_eq!(news[1], News::Playing);
+    }
+}
+
+#[test]
+fn a_line_without_end_is_passed_over() {
+    let mut log = vec![b'x'; 1_000_000];
+    log.extend_from_slice(b"> (7 ms) loaded\n<after> (7 ms) loaded\n");
+    let news = read_log(&log, 4_096);
+    assert_eq!(titles(&news).len(), 1);
+    assert_eq!(titles(&news)[0].title.as_deref(), Some("after"));
+}
+
+/// An item as shairport-sync writes it.
+fn item(kind: [u8; 4], code: [u8; 4], data: &[u8]) -> String {
+    use base64::Engine;
+    let hex = |letters: [u8; 4]| format!("{:08x}", u32::from_be_bytes(letters));
+    let head = format!(
+        "<item><type>{}</type><code>{}</code><length>{}</length>\n",
+        hex(kind),
+        hex(code),
+        data.len()
+    );
+    if data.is_empty() {
+        return head + "</item>\n";
+    }
+    let data = base64::engine::general_purpose::STANDARD.encode(data);
+    head + "<data encoding=\"base64\">\n" + &data + "</data></item>\n"
+}
+
+fn pipe() -> String {
+    [
+        item(*b"ssnc", *b"pbeg", b""),
+        item(*b"ssnc", *b"mdst", b"2373925818"),
+        item(*b"core", *b"asal", "Stabat mater".as_bytes()),
+        item(*b"core", *b"asar", "Andreas Scholl".as_bytes()),
+        item(*b"core", *b"asgn", b"Classical"),
+        item(*b"core", *b"ascp", b"Pergolesi"),
+        item(*b"core", *b"minm", "I. Grave\u{7}\n".as_bytes()),
+        item(*b"core", *b"astm", &252_960_u32.to_be_bytes()),
+        item(*b"core", *b"xxxx", b"?"),
+        item(*b"ssnc", *b"mden", b"2373925818"),
+        "log lines may stand between them <item>".to_owned(),
+        item(*b"ssnc", *b"PICT", b"\x89PNG"),
+        item(*b"ssnc", *b"prgr", b"4294967000/43804/441000"),
+        item(*b"ssnc", *b"pfls", b""),
+        item(*b"ssnc", *b"prsm", b""),
+        item(*b"ssnc", *b"mdst", b"1"),
+        item(*b"core", *b"minm", b"II."),
+        item(*b"ssnc", *b"mden", b"1"),
+        item(*b"ssnc", *b"PICT", b""),
+        item(*b"ssnc", *b"pend", b""),
+    ]
+    .concat()
+}
+
+fn read_pipe(bytes: &[u8], grain: usize) -> Vec<News> {
+    let (mut pipe, mut news) = (Airplay::default(), Vec::new());
+    bytes.chunks(grain).for_each(|piece| pipe.push(piece, |told| news.push(told)));
+    news
+}
+
+#[test]
+fn shairport_sync_tells_through_its_pipe() {
+    let own = |text: &str| Some(text.to_owned());
+    let first = Title {
+        title: own("I. Grave"),
+        artist: own("Andreas Scholl"),
+        album: own("Stabat mater"),
+        genre: own("Classical"),
+        composer: own("Pergolesi"),
+        duration: Some(Span::from_millis(252_960)),
+        url: None,
+    };
+    let second = Title { title: own("II."), ..Title::default() };
+    let expected = [
+        News::Playing,
+        News::Title(first),
+        News::Picture(b"\x89PNG".to_vec()),
+        News::Position(Span::from_millis(1_000), Span::from_millis(10_006)),
+        News::Paused,
+        News::Playing,
+        News::Title(second),
+        News::Picture(Vec::new()),
+        News::Stopped,
+    ];
+    for grain in [1, 7, 100_000] {
+        assert_eq!(read_pipe(pipe().as_bytes(), grain), expected);
+    }
+}
+
+#[test]
+fn a_picture_that_is_too_large_is_left_out_and_the_next_title_is_heard() {
+    let large = item(*b"ssnc", *b"PICT", &vec![7; 8 << 20]);
+    let news = read_pipe((large + &pipe()).as_bytes(), 65_536);
+    assert_eq!(titles(&news).len(), 2);
+    let pictures = news.iter().filter(|told| matches!(told, News::Picture(_)));
+    assert_eq!(pictures.count(), 2, "only those of the rest");
+}
+
+proptest! {
+    #[test]
+    fn whatever_comes_is_taken(bytes in prop::collection::vec(any::<u8>(), 0..400), cut in 0usize..900) {
+        let pipe = pipe();
+        let mut torn = pipe.as_bytes()[..cut.min(pipe.len())].to_vec();
+        torn.extend_from_slice(&bytes);
+        torn.extend_from_slice(pipe.as_bytes());
+        let _news = read_log(&torn, 33);
+        let news = read_pipe(&torn, 33);
+        prop_assert!(titles(&news).len() >= 2, "what comes whole behind it is heard");
+    }
+}
