@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::config::{Endpoint, Listen, Plugin, Resolved};
-use crate::control::{Control, HostInfo, Reread, TICK, plugin, registry_for};
+use crate::config::{Endpoint, Listen, Plugin, Resolved, Titles};
+use crate::control::{Control, HostInfo, Reread, TICK, plugin, registry_for, titles};
 use crate::exit::{Exit, Failure};
 use crate::house::{Door, Event, House, ListenSink};
 use crate::registry::store::{self, Loaded, Saved};
@@ -197,8 +197,8 @@ pub async fn run(
     let control = Control::new(resolved, house, host, registry, saved).at(base).reading(reread);
     let (doors, door) = watch::channel(bound.door);
     let control = Arc::new(control);
-    let mut scripts = Scripts::new(bound.http_address.port());
-    scripts.follow(&control).await;
+    let mut tellers = Tellers::new(bound.http_address.port());
+    tellers.follow(&control).await;
     let controllers = tokio::net::TcpListener::from_std(bound.control)?;
     let browsers = tokio::net::TcpListener::from_std(bound.http)?;
     let tasks = [
@@ -221,7 +221,7 @@ pub async fn run(
             Some(()) = hangups.recv() => reload(&control, &supervisor),
             () = control.reloaded() => {
                 change_door(&control.resolved(), &*audio, &doors);
-                scripts.follow(&control).await;
+                tellers.follow(&control).await;
             }
         }
     }
@@ -229,7 +229,7 @@ pub async fn run(
     for task in &tasks {
         task.abort();
     }
-    scripts.end_all().await;
+    tellers.end_all().await;
     drop(last_save);
     // A disk that takes longer does not hold the end up.
     timeout(LAST_SAVE, saver).await.ok();
@@ -262,39 +262,55 @@ fn reload(control: &Control, supervisor: &Supervisor) {
     supervisor.ready(&status);
 }
 
-/// The control scripts that run.
-struct Scripts {
-    running: Vec<(Script, JoinHandle<()>)>,
+/// What tells of streams while the server runs: control scripts, and programs' titles.
+struct Tellers {
+    running: Vec<(Teller, JoinHandle<()>)>,
     port: u16,
 }
 
-/// A stream, its script, and the folder in which that is looked up.
-type Script = (String, Plugin, PathBuf);
+/// With the stream that it tells of.
+#[derive(Clone, PartialEq)]
+enum Teller {
+    /// A script, and the folder in which that is looked up.
+    Script(String, Plugin, PathBuf),
+    /// The FIFO of a program.
+    Titles(String, Titles),
+}
 
-impl Scripts {
+impl Tellers {
     const fn new(port: u16) -> Self {
         Self { running: Vec::new(), port }
     }
 
-    /// Starts and ends scripts until those run that are to run.
+    /// Starts and ends them until those run that are to run.
     async fn follow(&mut self, control: &Arc<Control>) {
         let folder = control.resolved().streams.plugin_dir.clone();
-        let scripts = control.scripts().into_iter();
-        let mut wanted: Vec<Script> =
-            scripts.map(|(stream, plugin)| (stream, plugin, folder.clone())).collect();
+        let script = |(stream, plugin)| Teller::Script(stream, plugin, folder.clone());
+        let titles = |(stream, titles)| Teller::Titles(stream, titles);
+        let mut wanted: Vec<Teller> = control.scripts().into_iter().map(script).collect();
+        wanted.extend(control.tellers().into_iter().map(titles));
         let (stay, go) = std::mem::take(&mut self.running)
             .into_iter()
-            .partition::<Vec<_>, _>(|(script, _)| wanted.contains(script));
+            .partition::<Vec<_>, _>(|(teller, _)| wanted.contains(teller));
         self.running = stay;
-        for (script, task) in go {
+        for (teller, task) in go {
             end(task).await;
-            control.plugin_gone(&script.0);
+            if let Teller::Script(stream, ..) = teller {
+                control.plugin_gone(&stream);
+            }
         }
-        wanted.retain(|script| !self.running.iter().any(|(running, _)| running == script));
-        for script in wanted {
-            let (stream, plugin, _) = script.clone();
-            let task = tokio::spawn(plugin::run(Arc::clone(control), stream, plugin, self.port));
-            self.running.push((script, task));
+        wanted.retain(|teller| !self.running.iter().any(|(running, _)| running == teller));
+        for teller in wanted {
+            let control = Arc::clone(control);
+            let task = match teller.clone() {
+                Teller::Script(stream, plugin, _) => {
+                    tokio::spawn(plugin::run(control, stream, plugin, self.port))
+                }
+                Teller::Titles(stream, titles) => {
+                    tokio::spawn(titles::run(control, stream, titles))
+                }
+            };
+            self.running.push((teller, task));
         }
     }
 

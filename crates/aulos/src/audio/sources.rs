@@ -15,7 +15,7 @@ use aulos_rt::Reader;
 
 use super::Inner;
 use super::links::Link;
-use crate::config::{PipeMode, SourceConfig, Station};
+use crate::config::{PipeMode, SourceConfig, Station, TitleKind, Titles};
 
 /// How the state of a source can be seen.
 #[derive(Debug)]
@@ -67,12 +67,27 @@ fn make(config: &SourceConfig, quantum: Frames, inner: &mut Inner) -> (Box<dyn S
             };
             feed(inner, *spec, |feed| Box::new(Fifo::new(path.clone(), mode, feed)))
         }
-        SourceConfig::Process { path, params, spec, log_stderr } => {
-            let process = ProcessConfig {
+        SourceConfig::Process { path, params, spec, log_stderr, titles } => {
+            let mut process = ProcessConfig {
                 program: path.clone(),
                 arguments: split_arguments(params),
                 log_stderr: *log_stderr,
+                log_to: None,
             };
+            match titles {
+                Some(Titles { kind: TitleKind::Librespot, fifo }) => {
+                    process.log_to = Some(fifo.clone());
+                }
+                Some(Titles { kind: TitleKind::Airplay, fifo }) => {
+                    let pipe = format!("--metadata-pipename={}", fifo.display());
+                    process.arguments.extend([
+                        "--metadata-enable".to_owned(),
+                        "--get-coverart".to_owned(),
+                        pipe,
+                    ]);
+                }
+                None => {}
+            }
             feed(inner, *spec, |feed| Box::new(Process::new(process, feed)))
         }
         SourceConfig::Station { name } => {

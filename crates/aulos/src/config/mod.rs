@@ -33,7 +33,7 @@ pub use resolve::{
     Switch, meta_loop,
 };
 pub use security::{SecretConfig, Security, SecurityConfig, Tls, TlsConfig, UserConfig};
-pub use source::{PipeMode, SourceConfig};
+pub use source::{PipeMode, SourceConfig, TitleKind, Titles};
 pub use stream::{AnnouncementUri, StreamUri, StreamUriError, announcement};
 
 use problem::Problems;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use aulos_core::{Codec, Db, Frames, SampleFormat, SampleSpec, Span};
 
@@ -209,7 +209,6 @@ pub(super) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
     unique_names(&config.stations, problems);
     one_stdin(&config.stations, problems);
     Resolved {
-        state_dir,
         listen: listen(&config.listen, problems),
         http: http(&config.http, problems),
         streams: streams(&config.streams, problems),
@@ -219,13 +218,22 @@ pub(super) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
         },
         mdns: mdns(&config.mdns, problems),
         security: security::resolve(&config.security, env, problems),
-        stations: stations(config, problems),
+        stations: stations(config, &state_dir, problems),
+        state_dir,
     }
 }
 
-fn stations(config: &Config, problems: &Problems) -> Vec<Station> {
-    let all: Vec<Station> =
+fn stations(config: &Config, state_dir: &Path, problems: &Problems) -> Vec<Station> {
+    let mut all: Vec<Station> =
         config.stations.iter().map(|config| station(config, problems)).collect();
+    for station in &mut all {
+        for source in &mut station.sources {
+            if let SourceConfig::Process { titles: Some(titles), .. } = &mut source.config {
+                // Names have no slashes, and there the names are nobody else's.
+                titles.fifo = state_dir.join(format!("titles.{}.{}", station.name, source.name));
+            }
+        }
+    }
     for (config, station) in config.stations.iter().zip(&all) {
         for source in &station.sources {
             let SourceConfig::Station { name } = &source.config else { continue };

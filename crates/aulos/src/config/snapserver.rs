@@ -249,9 +249,6 @@ fn station(
         for key in &source.passed_over {
             out.note(&format!("`{}`: `{key}` has no counterpart, left out", source.name));
         }
-        if matches!(source.uri.scheme.as_str(), "librespot" | "spotify" | "airplay") {
-            out.note(&format!("`{}`: plays, but titles are not read from it yet", source.name));
-        }
         if source.uri.scheme == "pipe" && source.uri.get("mode") != Some("read") {
             out.note(&format!(
                 "`{}`: the FIFO is made for this user alone; where another one writes to it, make \

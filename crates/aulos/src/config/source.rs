@@ -60,6 +60,8 @@ pub enum SourceConfig {
         spec: SampleSpec,
         /// Whether its standard error goes to our log.
         log_stderr: bool,
+        /// Where it tells what it plays.
+        titles: Option<Titles>,
     },
     /// What another station plays, before announcements.
     Station {
@@ -80,6 +82,24 @@ pub enum SourceConfig {
         /// What comes in.
         spec: SampleSpec,
     },
+}
+
+/// The FIFO through which a program tells what it plays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Titles {
+    /// What it writes there.
+    pub kind: TitleKind,
+    /// Where it is; empty until the source belongs to a station.
+    pub fifo: PathBuf,
+}
+
+/// The ways in which programs tell what they play.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TitleKind {
+    /// librespot's log.
+    Librespot,
+    /// shairport-sync's metadata pipe.
+    Airplay,
 }
 
 /// Who makes a FIFO.
@@ -198,6 +218,7 @@ fn scheme(query: &mut Query<'_>) -> Option<SourceConfig> {
             params: query.text("params").unwrap_or_default().to_owned(),
             spec: query.spec()?,
             log_stderr: query.flag("log_stderr"),
+            titles: None,
         },
         "tcp" => return tcp(query),
         "librespot" | "spotify" => librespot(query)?,
@@ -244,7 +265,7 @@ fn tcp(query: &mut Query<'_>) -> Option<SourceConfig> {
 }
 
 /// The parameters of `librespot:`.
-pub(super) const LIBRESPOT: [&str; 11] = [
+pub(super) const LIBRESPOT: [&str; 12] = [
     "devicename",
     "bitrate",
     "volume",
@@ -256,9 +277,10 @@ pub(super) const LIBRESPOT: [&str; 11] = [
     "autoplay",
     "onevent",
     "params",
+    "titles",
 ];
 /// The parameters of `airplay:`.
-pub(super) const AIRPLAY: [&str; 4] = ["devicename", "port", "password", "params"];
+pub(super) const AIRPLAY: [&str; 5] = ["devicename", "port", "password", "params", "titles"];
 
 /// Spotify, played by librespot into its standard output.
 fn librespot(query: &mut Query<'_>) -> Option<SourceConfig> {
@@ -285,7 +307,7 @@ fn librespot(query: &mut Query<'_>) -> Option<SourceConfig> {
             line += &format!(" {option}");
         }
     }
-    child(query, line)
+    child(query, line, TitleKind::Librespot)
 }
 
 /// Sound of Apple's devices, played by shairport-sync into its standard output.
@@ -296,11 +318,11 @@ fn airplay(query: &mut Query<'_>) -> Option<SourceConfig> {
     if let Some(password) = query.text("password").filter(|password| !password.is_empty()) {
         line += &format!(" {}", quote(&format!("--password={password}")));
     }
-    child(query, line)
+    child(query, line, TitleKind::Airplay)
 }
 
 /// A program that plays 44.1 kHz; one without a folder is looked up in `PATH`.
-fn child(query: &mut Query<'_>, mut params: String) -> Option<SourceConfig> {
+fn child(query: &mut Query<'_>, mut params: String, kind: TitleKind) -> Option<SourceConfig> {
     if let Some(more) = query.text("params") {
         params += &format!(" {more}");
     }
@@ -308,7 +330,10 @@ fn child(query: &mut Query<'_>, mut params: String) -> Option<SourceConfig> {
     let name = path.strip_prefix("/").ok().filter(|rest| rest.components().count() == 1);
     let path = name.map_or_else(|| path.clone(), PathBuf::from);
     let spec = "44100:16:2".parse().unwrap_or(SampleSpec::DEFAULT);
-    Some(SourceConfig::Process { path, params, spec, log_stderr: false })
+    // An old shairport-sync may have been built without them, and then does not start.
+    let titles = query.choice("titles", &["true", "false"]) != Some("false");
+    let titles = titles.then(|| Titles { kind, fifo: PathBuf::new() });
+    Some(SourceConfig::Process { path, params, spec, log_stderr: false, titles })
 }
 
 /// One argument for [`aulos_io::feed::split_arguments`].

@@ -21,6 +21,7 @@ mod rpc;
 mod shape;
 mod streams;
 pub mod tcp;
+pub mod titles;
 
 pub use peers::{Inbox, PeerId};
 pub use reload::{Reloaded, Reread};

@@ -171,7 +171,7 @@ pub enum FifoError {
 }
 
 impl FifoError {
-    fn io(self) -> io::Error {
+    pub(super) fn io(self) -> io::Error {
         match self {
             Self::NotAFifo => io::Error::from(io::ErrorKind::AlreadyExists),
             Self::Io(error) => error,

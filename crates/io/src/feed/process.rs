@@ -1,16 +1,18 @@
 //! A child process whose standard output is sound.
 
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use aulos_core::Instant;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::fifo::{Drained, READ_BYTES, drain};
+use super::fifo::{Drained, READ_BYTES, drain, make_fifo};
 use super::{Backoff, ByteFeed, FeedState, Feeder, Next};
 use crate::sys::end_with_parent;
 
@@ -23,6 +25,9 @@ pub struct ProcessConfig {
     pub arguments: Vec<String>,
     /// Whether its standard error goes to ours.
     pub log_stderr: bool,
+    /// A FIFO that its standard error goes to instead, made where it is missing. The program never
+    /// waits for whoever reads it: what finds no room there is lost.
+    pub log_to: Option<PathBuf>,
 }
 
 /// Keeps a program running and takes its output; it is started again when it ends.
@@ -52,7 +57,11 @@ impl Process {
     fn start(&self) -> io::Result<Running> {
         let mut command = Command::new(&self.config.program);
         command.args(&self.config.arguments).stdin(Stdio::null()).stdout(Stdio::piped());
-        command.stderr(if self.config.log_stderr { Stdio::inherit() } else { Stdio::null() });
+        command.stderr(match &self.config.log_to {
+            Some(path) => Stdio::from(open_log(path)?),
+            None if self.config.log_stderr => Stdio::inherit(),
+            None => Stdio::null(),
+        });
         own(&mut command);
         let mut child = command.spawn()?;
         let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
@@ -105,6 +114,13 @@ impl Feeder for Process {
 pub fn own(command: &mut Command) {
     command.process_group(0);
     end_with_parent(command);
+}
+
+/// For reading too, so that it need not wait for a reader, and stays when one goes.
+fn open_log(path: &Path) -> io::Result<File> {
+    make_fifo(path).map_err(super::FifoError::io)?;
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+    OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
 }
 
 /// Splits a line of arguments at blanks as a shell would: single and double quotes keep blanks, a

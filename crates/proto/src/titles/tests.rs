@@ -13,8 +13,13 @@ const LOG: &str = "\
 [2021-06-04T07:26:00Z INFO  librespot_playback::player] <no end";
 
 fn titles(news: &[News]) -> Vec<&Title> {
-    let title = |news| if let &News::Title(ref title) = news { Some(title) } else { None };
-    news.iter().filter_map(title).collect()
+    let mut titles = Vec::new();
+    for told in news {
+        if let News::Title(title) = told {
+            titles.push(title);
+        }
+    }
+    titles
 }
 
 fn read_log(bytes: &[u8], grain: usize) -> Vec<News> {

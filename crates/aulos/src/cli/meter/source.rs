@@ -118,6 +118,7 @@ impl Fed {
                     program: path.clone(),
                     arguments: split_arguments(params),
                     log_stderr: *log_stderr,
+                    log_to: None,
                 };
                 (Box::new(Process::new(process, feed)), false, "")
             }
