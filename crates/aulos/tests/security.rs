@@ -277,6 +277,7 @@ fn http_asks_for_a_name_and_gives_what_the_role_allows() {
         assert_eq!(ask(path, BASIC_WRONG).0, 401, "{path}");
     }
     assert_eq!(ask("/healthz", "").0, 200);
+    assert_eq!((ask("/login", "").0, ask("/login", BASIC_KITCHEN).0), (401, 303));
     assert_eq!(ask("/api/v1/status", BASIC_KITCHEN).0, 200);
     assert_eq!(ask("/", BEARER_BOARD).0, 200);
     assert!(server.sink.0.lock().unwrap().is_empty());
@@ -413,6 +414,43 @@ fn a_certificate_gives_the_role_of_the_user_that_it_names() {
     let (code, _) = http(secure(server.http, &pinned, copy(&other)), &get("/api/v1/status", ""));
     assert_eq!(code, 200);
     std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_connection_that_began_when_the_house_was_open_has_no_right_that_has_gone() {
+    let server = Server::start();
+    let mut browser = plain(server.http);
+    let mut ask = || {
+        browser.write_all(get("/api/v1/status", "Host: x\r\n").as_bytes()).unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            browser.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap().to_lowercase();
+        let length = head.split("content-length: ").nth(1).unwrap().split('\r').next().unwrap();
+        browser.read_exact(&mut vec![0; length.parse().unwrap()]).unwrap();
+        head.split(' ').nth(1).unwrap().to_owned()
+    };
+    let mut watcher = plain(server.http);
+    watcher.write_all(get("/api/v1/events", "Host: x\r\n").as_bytes()).unwrap();
+    assert_eq!(ask(), "200");
+    let mut line = Line::new(plain(server.control));
+    assert_eq!(line.code("Server.GetStatus", &json!({})), Some(0));
+    let mut next = resolve(&format!("{TWO_STATIONS}{USERS}"));
+    next.state_dir.clone_from(&server.state_dir);
+    *server.next.lock().unwrap() = Ok(next);
+    server.hang_up();
+    // What shows the page's events ends, and with it what is under way to it.
+    let mut events = Vec::new();
+    while !events.ends_with(b"\r\n0\r\n\r\n") {
+        let mut block = [0; 4_096];
+        let count = watcher.read(&mut block).unwrap();
+        events.extend_from_slice(&block[..count]);
+    }
+    assert_eq!(line.code("Server.GetStatus", &json!({})), None);
+    assert_eq!(ask(), "401");
 }
 
 #[test]

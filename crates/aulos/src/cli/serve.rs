@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::print;
+use crate::access::Role;
 use crate::announce::{self, Ports};
 use crate::audio::Audio;
 use crate::config::{Resolved, SourceConfig};
@@ -53,7 +54,7 @@ pub(super) fn run(
     };
     let ports =
         Ports { stream: Some(stream), control: bound.control_address, http: bound.http_address };
-    let text = head.to_owned() + &greeting(&resolved, &bound, audio.stream);
+    let text = head.to_owned() + &greeting(&resolved, &bound, audio.stream, door.tls.is_some());
     runtime.block_on(async {
         // Before anything is printed: who reads it may send a signal at once.
         let mut interrupt = signal(SignalKind::interrupt()).map_err(internal)?;
@@ -131,10 +132,17 @@ async fn tell_news(announcer: Option<&Announcer>) {
 const NEWS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a newcomer has to know, in the order in which it is wanted.
-fn greeting(resolved: &Resolved, bound: &Bound, stream: Option<SocketAddr>) -> String {
+fn greeting(
+    resolved: &Resolved,
+    bound: &Bound,
+    stream: Option<SocketAddr>,
+    has_tls: bool,
+) -> String {
     let mut text = format!("aulos {}\n", env!("CARGO_PKG_VERSION"));
     let mut line = |key: &str, value: &str| text += &format!("  {key:<8} {value}\n");
-    line("page", &format!("http://{}/", reachable(bound.http_address)));
+    let security = &resolved.security;
+    let scheme = if security.tls.require { "https" } else { "http" };
+    line("page", &format!("{scheme}://{}/", reachable(bound.http_address)));
     match stream {
         Some(address) => {
             let address = reachable(address);
@@ -144,6 +152,17 @@ fn greeting(resolved: &Resolved, bound: &Bound, stream: Option<SocketAddr>) -> S
         None => line("stream", "not running in this build"),
     }
     line("control", &bound.control_address.to_string());
+    if has_tls {
+        let own = resolved.state_dir.join("tls/cert.pem");
+        let certificate = security.tls.identity.as_ref().map_or(&own, |identity| &identity.cert);
+        let how = if security.tls.require { "and nothing else" } else { "beside plain text" };
+        line("tls", &format!("on every port {how}; certificate {}", certificate.display()));
+    }
+    let rules = &security.access;
+    if rules.anonymous < Role::Admin {
+        let users = rules.users.len();
+        line("access", &format!("{users} user(s); without a login: {}", rules.anonymous));
+    }
     line("state", &resolved.state_dir.display().to_string());
     for station in &resolved.stations {
         let sources: Vec<&str> = station.sources.iter().map(|source| source.uri.as_str()).collect();

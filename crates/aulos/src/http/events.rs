@@ -38,6 +38,7 @@ impl Feed {
     pub(super) fn subscribe(&self, control: &Control) -> Events {
         let (sender, events) = mpsc::channel(1);
         let (mut levels, mut status) = (self.levels.subscribe(), self.status.subscribe());
+        let mut rules = control.access.changes();
         let mut next = event("status", &control.status());
         levels.mark_unchanged();
         status.mark_unchanged();
@@ -54,7 +55,12 @@ impl Feed {
                         () = sender.closed() => Ok(Bytes::new()),
                     }
                 });
-                next = match newer.await {
+                let newer = tokio::select! {
+                    newer = newer => newer,
+                    // The browser comes again, and is asked again who it is.
+                    _ = rules.changed() => return,
+                };
+                next = match newer {
                     Ok(Ok(event)) => event,
                     Ok(Err(_)) => return,
                     Err(_) => Bytes::from_static(b":\n\n"),

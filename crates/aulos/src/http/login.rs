@@ -5,37 +5,40 @@
 //! protect from other sites; programs send a token (`Bearer`, RFC 6750).
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use axum::http::header::{AUTHORIZATION, UPGRADE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
+use rustls::pki_types::CertificateDer;
 
 use crate::access::{Credentials, Denied, Role};
 use crate::control::Control;
 use crate::tls::Stream;
 
-/// Who a connection's requests come from.
-#[derive(Clone, Copy, Debug)]
+/// Who a connection's requests come from. What he may is found out with each of them: a connection
+/// may live longer than the rules that it began under.
+#[derive(Clone, Debug)]
 pub(super) struct Guest {
     pub(super) from: IpAddr,
-    /// By the certificate that was shown, and by what everybody may.
-    role: Role,
+    certificate: Option<Arc<CertificateDer<'static>>>,
 }
 
 impl Guest {
-    pub(super) fn of(stream: &Stream, control: &Control) -> Self {
-        Self { from: stream.from(), role: control.role_at_the_door(stream.certificate()) }
+    pub(super) fn of(stream: &Stream) -> Self {
+        let certificate = stream.certificate().cloned().map(Arc::new);
+        Self { from: stream.from(), certificate }
     }
 
     /// What he may who says this; wrong credentials are an error also where none are asked for.
-    pub(super) fn role(self, said: Option<&str>, control: &Control) -> Result<Role, Denied> {
-        let Some(said) = said else { return Ok(self.role) };
-        let role = control.login(self.from, &Credentials::of_header(said))?;
-        Ok(role.max(self.role))
+    pub(super) fn role(&self, said: Option<&str>, control: &Control) -> Result<Role, Denied> {
+        let role = control.role_at_the_door(self.certificate.as_deref());
+        let Some(said) = said else { return Ok(role) };
+        Ok(control.login(self.from, &Credentials::of_header(said))?.max(role))
     }
 
     /// Whether he may listen who sends this head; if not, what he is told.
-    pub(super) fn listens(self, head: &[u8], control: &Control) -> Result<(), &'static [u8]> {
+    pub(super) fn listens(&self, head: &[u8], control: &Control) -> Result<(), &'static [u8]> {
         match self.role(header(head, "authorization"), control) {
             Ok(role) if role >= Role::Listen => Ok(()),
             Ok(_) | Err(Denied::Wrong) => Err(UNAUTHORIZED),
@@ -44,10 +47,15 @@ impl Guest {
     }
 }
 
+/// Where a browser goes to log in.
+pub(super) const LOGIN: &str = "/login";
+
 /// What a request asks of whoever makes it, before any call in it is looked at.
 pub(super) fn needs<B>(request: &Request<B>) -> Role {
     match request.uri().path() {
         "/healthz" => Role::Nobody,
+        // Where everybody may look, a browser has no other way to be asked for a name.
+        LOGIN if !request.headers().contains_key(AUTHORIZATION) => Role::Admin,
         // Behind these somebody can still say who he is.
         "/jsonrpc" | "/stream"
             if request.method() == Method::GET && request.headers().contains_key(UPGRADE) =>

@@ -79,16 +79,16 @@ pub async fn serve(
                 Err(tls::Refused::Silent) => return count(&control.counters.http_cut_slow_request),
                 Err(refused) => return count_refused(&control, refused),
             };
-            let guest = Guest::of(&stream, &control);
+            let guest = Guest::of(&stream);
             let Ok(First { stream, read, listener }) = first(stream, &control).await else {
                 return;
             };
             if listener {
-                admit(stream, read, guest, &control, &*sink);
+                admit(stream, read, &guest, &control, &*sink);
             } else {
                 let io = TokioIo::new(Socket::new(stream, read));
                 let service = service_fn(move |mut request: Request<Incoming>| {
-                    request.extensions_mut().insert(guest);
+                    request.extensions_mut().insert(guest.clone());
                     service.call(request)
                 });
                 let served = http1::Builder::new()
@@ -165,7 +165,7 @@ fn is_listener(read: &[u8]) -> Option<bool> {
 }
 
 /// Hands a listener over who may listen.
-fn admit(stream: Stream, read: Vec<u8>, guest: Guest, control: &Control, sink: &dyn ListenSink) {
+fn admit(stream: Stream, read: Vec<u8>, guest: &Guest, control: &Control, sink: &dyn ListenSink) {
     if let Err(refusal) = guest.listens(&read, control) {
         return stream.try_answer(refusal);
     }

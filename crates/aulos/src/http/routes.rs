@@ -16,7 +16,7 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state, map_response};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get, post};
 use axum::{Extension, Router};
 use hyper::upgrade::OnUpgrade;
@@ -49,6 +49,7 @@ pub(super) fn router(control: Arc<Control>, feed: Feed, sink: Arc<dyn ListenSink
     let router = Router::new()
         .route("/aulos", get(page))
         .route("/healthz", get(async || "ok\n"))
+        .route(login::LOGIN, get(async || Redirect::to("/")))
         .route("/api/v1/status", get(status))
         .route("/api/v1/events", get(events))
         .route("/jsonrpc", post(call).get(converse))
