@@ -202,6 +202,27 @@ fn a_listener_goes_to_the_sink_with_every_byte_that_was_read() {
 }
 
 #[test]
+fn a_listener_that_came_by_a_strangers_name_gets_nothing() {
+    let server = Server::start();
+    for host in ["evil.example", "127.0.0.1.evil.example:1780", "a.b", ""] {
+        let mut socket = connect(&server);
+        let request = format!("GET /listen/default HTTP/1.1\r\nX: y\r\nHOST: {host}\r\n\r\n");
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 421"), "{host}: {answer}");
+    }
+    assert!(server.sink.0.lock().unwrap().is_empty());
+    let status: Value = serde_json::from_str(&get(&server, "/api/v1/status").1).unwrap();
+    assert_eq!(status["counters"]["http_wrong_host"], 4);
+    let mut own = connect(&server);
+    own.write_all(b"GET /listen/default HTTP/1.1\nhost: radio.lan:1780\n\n").unwrap();
+    let mut plain = connect(&server);
+    plain.write_all(b"GET /listen/default HTTP/1.0\r\n\r\n").unwrap();
+    eventually(|| server.sink.0.lock().unwrap().len() == 2);
+}
+
+#[test]
 fn a_listener_on_a_used_connection_is_sent_to_a_new_one() {
     let server = Server::start();
     let mut socket = connect(&server);

@@ -14,8 +14,13 @@ const LOCAL: [&str; 8] =
 
 /// Whether a request with these headers may come in.
 pub(super) fn is_ours(headers: &HeaderMap, names: &[String]) -> bool {
+    is_our_host(text(headers, &HOST), names)
+}
+
+/// Whether this value of `Host` is one of our names.
+pub(super) fn is_our_host(host: Option<&str>, names: &[String]) -> bool {
     // HTTP/1.0 has no such header, and no browser speaks it.
-    text(headers, &HOST).is_none_or(|host| is_name_of_ours(host_of(host), names))
+    host.is_none_or(|host| is_name_of_ours(host_of(host), names))
 }
 
 /// Whether the call comes from another site's page. Programs do not say, and may call.

@@ -37,7 +37,7 @@ use events::Feed;
 use login::Guest;
 use socket::Socket;
 
-/// Bytes in which the first request line has to end.
+/// Bytes in which the first request line has to end, and the whole head of a listener.
 pub const MAX_FIRST: usize = 8 << 10;
 /// How long a new connection may take to say what it wants.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -116,13 +116,12 @@ struct First {
 
 /// Reads until it is clear whether a listener has come.
 async fn first(mut stream: Stream, control: &Control) -> io::Result<First> {
-    // Who a listener is stands further down in what he says.
-    let closed = control.access.rules().is_closed();
     let mut read = Vec::with_capacity(1_024);
     let known = timeout(FIRST_TIMEOUT, async {
         loop {
             match is_listener(&read) {
-                Some(true) if closed && !login::has_head(&read) => {}
+                // Who a listener is, and by which name it came, stands further down in what it says.
+                Some(true) if !login::has_head(&read) => {}
                 Some(listener) => return Ok(Some(listener)),
                 None => {}
             }
@@ -155,6 +154,9 @@ async fn first(mut stream: Stream, control: &Control) -> io::Result<First> {
 const TOO_LONG: &[u8] =
     b"HTTP/1.1 414 URI Too Long\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
+const MISDIRECTED: &[u8] =
+    b"HTTP/1.1 421 Misdirected Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+
 /// Whether these first bytes are a listener's; `None` while that cannot be said.
 fn is_listener(read: &[u8]) -> Option<bool> {
     let common = read.len().min(LISTEN.len());
@@ -166,6 +168,12 @@ fn is_listener(read: &[u8]) -> Option<bool> {
 
 /// Hands a listener over who may listen.
 fn admit(stream: Stream, read: Vec<u8>, guest: &Guest, control: &Control, sink: &dyn ListenSink) {
+/// Hands a listener over that came by a name of ours (`host` says why) and may listen.
+fn admit(stream: Stream, read: Vec<u8>, guest: Guest, control: &Control, sink: &dyn ListenSink) {
+    if !host::is_our_host(login::header(&read, "host"), &control.resolved().http.names) {
+        count(&control.counters.http_wrong_host);
+        return stream.try_answer(MISDIRECTED);
+    }
     if let Err(refusal) = guest.listens(&read, control) {
         return stream.try_answer(refusal);
     }
