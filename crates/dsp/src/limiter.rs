@@ -20,7 +20,8 @@ use envelope::Envelope;
 
 /// A true-peak limiter with a look-ahead of 5 ms; all channels get the same gain.
 ///
-/// Peaks between samples are found by four times oversampling, above 96 kHz by two times. A peak is
+/// Peaks between samples are found by four times oversampling, below 32 kHz by eight times, above
+/// 96 kHz by two times. A peak is
 /// reduced smoothly in advance; afterwards the gain rises steadily and is back, to 0.1 dB, after 75
 /// to 200 ms, sooner after a single peak than in dense limiting. A sample that is not finite is
 /// silence.
@@ -49,6 +50,7 @@ pub struct Limiter {
     /// What peaks are brought down to, and what the clamp lets through.
     aim: f32,
     clamp: f32,
+    margin_db: f64,
     /// What the clamp lets through once the frames have left that were measured with another
     /// ceiling, and after how many that is.
     next_clamp: f32,
@@ -79,8 +81,9 @@ impl Limiter {
         let mut new = Self {
             channels,
             level,
-            between: Between::new(rate.hz() <= FOUR_TIMES_UP_TO),
+            between: Between::new(points(rate)),
             envelope: Envelope::new(rate, attack, reach),
+            margin_db: if rate.hz() < 32_000 { LOW_RATE_MARGIN_DB } else { MARGIN_DB },
             aim: 1.0,
             clamp: 1.0,
             next_clamp: 1.0,
@@ -108,7 +111,7 @@ impl Limiter {
     #[allow(clippy::cast_possible_truncation, reason = "levels are applied in f32")]
     pub fn set_ceiling(&mut self, ceiling: Db) {
         let db = if ceiling.get().is_finite() { ceiling.get() } else { 0.0 };
-        self.aim = Db::new(db - MARGIN_DB).amplitude() as f32;
+        self.aim = Db::new(db - self.margin_db).amplitude() as f32;
         self.next_clamp = Db::new(db).amplitude() as f32;
         self.clamp = self.clamp.max(self.next_clamp);
         self.until = self.latency;
@@ -228,6 +231,16 @@ fn best() -> Level {
     Level::available().last().copied().unwrap_or(Level::Scalar)
 }
 
+/// How many times a frame peaks are looked for. At low rates judges oversample more than four times,
+/// to 192 kHz, and what lies between four points is up to 0.3 dB higher.
+const fn points(rate: SampleRate) -> usize {
+    match rate.hz() {
+        ..32_000 => 8,
+        32_000..=96_000 => 4,
+        _ => 2,
+    }
+}
+
 /// Frames in which the gain falls: what is left of 5 ms when the interpolator has its share.
 fn attack_frames(rate: SampleRate) -> usize {
     let look_ahead = Frames(u64::from(rate.hz()) * LOOK_AHEAD_MS / 1000).as_usize();
@@ -238,10 +251,10 @@ fn attack_frames(rate: SampleRate) -> usize {
 const LOOK_AHEAD_MS: u64 = 5;
 /// A gain that moves within fewer frames would bend the peaks that it is made for.
 const SHORTEST_ATTACK: usize = 64;
-/// The highest rate, in Hz, at which peaks are searched at four points a frame.
-const FOUR_TIMES_UP_TO: u32 = 96_000;
 /// How far below the ceiling peaks are brought: for what lies between the points of the search.
-const MARGIN_DB: f64 = 0.05;
+const MARGIN_DB: f64 = 0.1;
+/// Judges look three times as closely there.
+const LOW_RATE_MARGIN_DB: f64 = 0.2;
 /// Frames that are put behind the past at once.
 const RUN: usize = 1024;
 /// Frames that are judged together; the interpolator reaches as far.

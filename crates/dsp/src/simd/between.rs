@@ -22,26 +22,27 @@ enum Phases {
     One(Box<[[f32; 1]]>),
     /// At a quarter, a half and three quarters.
     Three(Box<[[f32; 3]]>),
+    /// At all eighths.
+    Seven(Box<[[f32; 7]]>),
 }
 
 impl Between {
     /// Frames around a point that it is computed from: so many at and before, so many after.
     pub(crate) const HALF: usize = 16;
 
-    /// Four times oversampling, or two.
-    pub(crate) fn new(four: bool) -> Self {
-        let parts: &[f64] = if four { &[0.25, 0.5, 0.75] } else { &[0.5] };
-        let phases: Vec<Vec<f64>> = parts.iter().map(|&part| phase(part)).collect();
+    /// Reads `points` times a sample: 8, 4 or, for any other number, 2 times.
+    #[allow(clippy::cast_precision_loss, reason = "up to seven")]
+    pub(crate) fn new(points: usize) -> Self {
+        let points = if matches!(points, 8 | 4) { points } else { 2 };
+        let phases: Vec<Vec<f64>> =
+            (1..points).map(|part| phase(part as f64 / points as f64)).collect();
         let norm = |taps: &Vec<f64>| taps.iter().map(|tap| tap.abs()).sum::<f64>();
         #[allow(clippy::cast_possible_truncation, reason = "rounded up")]
         let gain = (phases.iter().map(norm).fold(1.0, f64::max) * (1.0 + ROUNDING)) as f32;
-        #[allow(clippy::cast_possible_truncation, reason = "taps are applied in f32")]
-        let tap = |part: usize, index: usize| phases[part][index] as f32;
-        let indices = 0..2 * Self::HALF;
-        let phases = if four {
-            Phases::Three(indices.map(|index| [0, 1, 2].map(|part| tap(part, index))).collect())
-        } else {
-            Phases::One(indices.map(|index| [tap(0, index)]).collect())
+        let phases = match points {
+            8 => Phases::Seven(table(&phases)),
+            4 => Phases::Three(table(&phases)),
+            _ => Phases::One(table(&phases)),
         };
         Self { phases, gain }
     }
@@ -75,6 +76,7 @@ impl Between {
         match &self.phases {
             Phases::One(taps) => run::<FUSED, 1>(taps, samples, channels, out),
             Phases::Three(taps) => run::<FUSED, 3>(taps, samples, channels, out),
+            Phases::Seven(taps) => run::<FUSED, 7>(taps, samples, channels, out),
         }
     }
 }
@@ -126,6 +128,14 @@ fn row_of<const FUSED: bool, const PHASES: usize, const WIDTH: usize>(
     }
 }
 
+/// For each sample around, what it gives to each phase.
+#[allow(clippy::cast_possible_truncation, reason = "taps are applied in f32")]
+fn table<const PHASES: usize>(phases: &[Vec<f64>]) -> Box<[[f32; PHASES]]> {
+    (0..2 * Between::HALF)
+        .map(|index| core::array::from_fn(|part| phases[part][index] as f32))
+        .collect()
+}
+
 /// The taps that read `part` of the way from one sample to the next; they add up to one.
 #[allow(clippy::cast_precision_loss, reason = "32 taps")]
 fn phase(part: f64) -> Vec<f64> {
@@ -167,11 +177,10 @@ mod tests {
     use super::*;
 
     /// The definition, in f64.
-    fn plain(samples: &[f32], channels: usize, four: bool, index: usize) -> f64 {
-        let parts: &[f64] = if four { &[0.25, 0.5, 0.75] } else { &[0.5] };
+    fn plain(samples: &[f32], channels: usize, points: u32, index: usize) -> f64 {
         let here = f64::from(samples[index + (Between::HALF - 1) * channels]).abs();
-        parts.iter().fold(here, |top: f64, &part| {
-            let taps = phase(part);
+        (1..points).fold(here, |top: f64, part| {
+            let taps = phase(f64::from(part) / f64::from(points));
             let sum: f64 = taps
                 .iter()
                 .enumerate()
@@ -194,8 +203,8 @@ mod tests {
             let value = ((seed >> 40) as f64 / f64::from(1 << 23) - 1.0) as f32;
             value
         };
-        for (channels, four) in [(1, true), (2, true), (6, true), (2, false)] {
-            let between = Between::new(four);
+        for (channels, points) in [(1, 4), (2, 4), (6, 4), (2, 2), (1, 8)] {
+            let between = Between::new(points as usize);
             let frames = 41;
             let samples: Vec<f32> =
                 (0..(frames + 2 * Between::HALF) * channels).map(|_| draw()).collect();
@@ -203,7 +212,7 @@ mod tests {
                 let mut out = vec![0.0; frames * channels];
                 between.greatest(level, &samples, channels, &mut out);
                 for (index, value) in out.iter().enumerate() {
-                    let wanted = plain(&samples, channels, four, index);
+                    let wanted = plain(&samples, channels, points, index);
                     assert!((f64::from(*value) - wanted).abs() < 1e-5, "{level:?} {index}");
                     assert!(*value <= between.gain());
                 }
@@ -214,7 +223,7 @@ mod tests {
     #[test]
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a tone")]
     fn a_tone_reads_its_amplitude_up_to_twenty_kilohertz() {
-        let between = Between::new(true);
+        let between = Between::new(4);
         for hz in [20.0, 997.0, 11_025.0, 17_000.0, 20_000.0] {
             let tone: Vec<f32> = (0..4_000)
                 .map(|n| (core::f64::consts::TAU * hz / 48_000.0 * f64::from(n)).sin() as f32)
