@@ -25,7 +25,7 @@ pub use settings::{InvalidSettings, Memory, Mode, Preset, Settings, UnknownPrese
 
 use crate::Limiter;
 use crate::meter::{self, History, Meter, Position};
-use apply::{Delay, Ramp};
+use apply::{Delay, Slope};
 use controller::Controller;
 
 /// Keeps a programme at one loudness and below a true-peak ceiling, at its own rate.
@@ -46,7 +46,7 @@ use controller::Controller;
 /// let mut normaliser = Normaliser::new(Mode::Full, Preset::R128.settings(), rate, layout)?;
 ///
 /// // A quiet tone; a file has no use for the silence in front, so that is left out.
-/// let programme: Vec<f32> = (0..480_000).map(|n| 0.01 * (0.13 * n as f32).sin()).collect();
+/// let programme: Vec<f32> = (0..480_000).map(|n| 0.02 * (0.13 * n as f32).sin()).collect();
 /// let mut out = Vec::new();
 /// for block in programme.chunks(960) {
 ///     let mut block = block.to_vec();
@@ -69,6 +69,7 @@ use controller::Controller;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Normaliser {
+    mode: Mode,
     channels: usize,
     hop: usize,
     /// Frames of the hop that is being filled.
@@ -77,7 +78,7 @@ pub struct Normaliser {
     output: Meter,
     controller: Controller,
     delay: Delay,
-    ramp: Ramp,
+    slope: Slope,
     limiter: Option<Limiter>,
     latency: usize,
     /// Frames until the last one that went in has come out.
@@ -115,6 +116,7 @@ impl Normaliser {
         };
         let latency = if ahead > 0 { ahead * hop } else { within };
         Ok(Self {
+            mode,
             channels,
             hop,
             filled: 0,
@@ -122,13 +124,33 @@ impl Normaliser {
             input: meter,
             controller: Controller::new(settings, ahead),
             delay: Delay::new(latency - within, channels),
-            ramp: Ramp::new(),
+            slope: Slope::at(Db::ZERO),
             limiter,
             latency,
             inside: 0,
             reduction: Db::ZERO,
             rejected: 0,
         })
+    }
+
+    /// A normaliser for what follows at another rate or with other channels: settings, level and
+    /// gain go on. Sound that is still inside stays in the old one; statistics begin anew, and dual
+    /// mono ends with the second channel.
+    ///
+    /// # Errors
+    /// [`CannotNormalise`] as for a new one.
+    pub fn successor(
+        &self,
+        rate: SampleRate,
+        layout: ChannelLayout,
+    ) -> Result<Self, CannotNormalise> {
+        let mut settings = self.settings().clone();
+        settings.dual_mono &= layout.channels() == 1;
+        let mut new = Self::new(self.mode, settings.clone(), rate, layout)?;
+        new.controller = self.controller.successor();
+        new.controller.set(settings);
+        new.slope = Slope::at(new.controller.gain());
+        Ok(new)
     }
 
     /// Changes what is asked for. The gain goes there at the usual slopes, the ceiling holds for
@@ -189,7 +211,7 @@ impl Normaliser {
         self.output.reset();
         self.controller.reset();
         self.delay.clear();
-        self.ramp = Ramp::new();
+        self.slope = Slope::at(Db::ZERO);
         if let Some(limiter) = &mut self.limiter {
             limiter.reset();
         }
@@ -246,7 +268,7 @@ impl Normaliser {
         self.rejected += clean(run);
         self.input.add(run);
         self.delay.exchange(run);
-        self.ramp.apply(run, self.channels);
+        self.slope.apply(run, self.channels);
         if let Some(limiter) = &mut self.limiter {
             limiter.process(run);
             let reduction = limiter.reduction();
@@ -259,7 +281,7 @@ impl Normaliser {
         self.filled = 0;
         let energy = |meter: &Meter| meter.window_energy(self.hop).unwrap_or(0.0);
         let gain = self.controller.hop(energy(&self.input), energy(&self.output));
-        self.ramp.go(Db::new(gain), Frames(self.hop as u64));
+        self.slope.go(Db::new(gain), Frames(self.hop as u64));
     }
 }
 

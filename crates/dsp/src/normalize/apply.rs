@@ -33,16 +33,17 @@ impl Delay {
 
 /// A gain on its way: straight in decibels, so that a second sounds like the next.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ramp {
+pub(super) struct Slope {
     amplitude: f64,
     /// What the amplitude is multiplied with after each frame.
     factor: f64,
     to: Db,
 }
 
-impl Ramp {
-    pub(super) const fn new() -> Self {
-        Self { amplitude: 1.0, factor: 1.0, to: Db::ZERO }
+impl Slope {
+    /// A gain that stays.
+    pub(super) fn at(gain: Db) -> Self {
+        Self { amplitude: gain.amplitude(), factor: 1.0, to: gain }
     }
 
     /// Goes on to another gain, where it arrives after `way`.
@@ -88,13 +89,13 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_arrives_and_goes_on_without_a_step() {
-        let mut ramp = Ramp::new();
+    fn a_slope_arrives_and_goes_on_without_a_step() {
+        let mut slope = Slope::at(Db::ZERO);
         let mut all = Vec::new();
         for db in [6.0, -20.0, -20.0, 0.0] {
-            ramp.go(Db::new(db), Frames(1_000));
+            slope.go(Db::new(db), Frames(1_000));
             let mut samples = [1.0; 2_000];
-            samples.chunks_mut(14).for_each(|part| ramp.apply(part, 2));
+            samples.chunks_mut(14).for_each(|part| slope.apply(part, 2));
             all.extend_from_slice(&samples);
         }
         for frames in all.chunks(2).collect::<Vec<_>>().windows(2) {

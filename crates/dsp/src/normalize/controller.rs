@@ -52,6 +52,8 @@ struct Hop {
     level: f64,
     /// The gain that it gets, in dB, in the middle.
     gain: f64,
+    /// Whether the block that it ends counts for its section.
+    counts: bool,
 }
 
 /// A stretch of programme at one level.
@@ -62,12 +64,18 @@ struct Section {
 }
 
 impl Section {
-    fn hear(&mut self, energy: f64, gate: f64) {
+    /// Hears a hop; whether it counts, which is told to [`Section::judge`].
+    fn hear(&mut self, energy: f64, gate: f64) -> bool {
         let block = self.blocks.next(energy);
-        if loudness(block) >= gate {
+        let counts = loudness(block) >= gate;
+        if counts {
             self.blocks.integration.push(block);
-            self.level = self.blocks.integration.loudness();
         }
+        counts
+    }
+
+    fn judge(&mut self) {
+        self.level = self.blocks.integration.loudness();
     }
 
     fn clear(&mut self) {
@@ -163,14 +171,15 @@ impl Controller {
         self.heard += 1;
         // A gain that it already has came from the hop before.
         let (section, gain) = (self.sections, self.at(now).gain);
-        *self.at_mut(now) = Hop { energy, section, level: self.level().get(), gain };
+        *self.at_mut(now) = Hop { energy, section, level: self.level().get(), gain, counts: false };
         self.listen_behind(now, came_out);
         if self.sections == 0 {
             if loudness(energy) >= self.settings.gate.get() {
                 self.begin(now);
             }
         } else {
-            self.current.hear(energy, self.settings.gate.get());
+            self.at_mut(now).counts = self.current.hear(energy, self.settings.gate.get());
+            self.current.judge();
             self.find_section(now);
         }
         self.write_levels(now);
@@ -191,6 +200,17 @@ impl Controller {
         self.hops.fill(Hop::default());
         (self.heard, self.changed, self.sections) = (0, 0, 0);
         (self.gain, self.limited) = (0.0, Loss::default());
+    }
+
+    /// One for sound that follows and has nothing in common with what was heard but its level.
+    pub(super) fn successor(&self) -> Self {
+        let mut new = self.clone();
+        new.hops.fill(Hop::default());
+        new.current.blocks.count = 0;
+        new.came_out.count = 0;
+        (new.heard, new.changed) = (0, 0);
+        new.sections = u32::from(new.current.level.is_some());
+        new
     }
 
     pub(super) const fn settings(&self) -> &Settings {
@@ -299,6 +319,11 @@ impl Controller {
     fn begin(&mut self, from: u64) {
         let now = self.heard - 1;
         let level = self.mean(from, now).1;
+        // What the old section has heard of the new one was not its own.
+        let foreign = (from..=now).filter(|hop| self.at(*hop).counts).count();
+        self.current.blocks.integration.take_back(foreign);
+        self.current.judge();
+        self.write_levels(now);
         let back = self.previous.level.is_some_and(|old| (old - level).abs() < self.band().0);
         core::mem::swap(&mut self.current, &mut self.previous);
         if !back {
@@ -308,10 +333,11 @@ impl Controller {
         self.sections += 1;
         self.changed = now;
         for hop in from..=now {
-            self.at_mut(hop).section = self.sections;
             let energy = self.at(hop).energy;
-            self.current.hear(energy, self.settings.gate.get());
+            let counts = self.current.hear(energy, self.settings.gate.get());
+            (self.at_mut(hop).section, self.at_mut(hop).counts) = (self.sections, counts);
         }
+        self.current.judge();
     }
 
     /// Hops of the present section have its newest level; silence before the first has it too.

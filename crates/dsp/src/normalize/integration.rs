@@ -43,6 +43,15 @@ impl Integration {
         self.filled = (self.filled + 1).min(LONGEST);
     }
 
+    /// Forgets the last blocks that it took, as far as it still has them.
+    pub(super) fn take_back(&mut self, count: usize) {
+        for _ in 0..count.min(self.filled) {
+            self.next = (self.next + LONGEST - 1) % LONGEST;
+            self.filled -= 1;
+            self.leave(self.recent[self.next]);
+        }
+    }
+
     /// Counts so many blocks from now on, dropping the oldest.
     pub(super) fn set_window(&mut self, window: Option<usize>) {
         let window = window.map(|n| n.min(LONGEST));
@@ -78,8 +87,11 @@ impl Integration {
 
     fn drop_oldest(&mut self) {
         let oldest = (self.next + LONGEST - self.filled) % LONGEST;
-        let energy = self.recent[oldest];
         self.filled -= 1;
+        self.leave(self.recent[oldest]);
+    }
+
+    fn leave(&mut self, energy: f64) {
         let Some(bin) = bin_of(energy) else { return };
         let bin = &mut self.bins[bin];
         bin.count = bin.count.saturating_sub(1);
@@ -146,6 +158,18 @@ mod tests {
         integration.set_window(Some(100));
         let wanted = plain(&all[all.len() - 100..]).unwrap();
         assert!((integration.loudness().unwrap() - wanted).abs() < 0.06);
+    }
+
+    #[test]
+    fn what_is_taken_back_was_never_there() {
+        let energy = |lufs: f64| 10f64.powf((lufs + 0.691) / 10.0);
+        let mut integration = Integration::new(Some(100));
+        (0..90).for_each(|_| integration.push(energy(-30.0)));
+        (0..7).for_each(|_| integration.push(energy(-10.0)));
+        integration.take_back(7);
+        assert!((integration.loudness().unwrap() + 30.0).abs() < 1e-9);
+        integration.take_back(1_000);
+        assert_eq!(integration.loudness(), None);
     }
 
     #[test]

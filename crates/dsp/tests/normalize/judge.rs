@@ -29,7 +29,7 @@ impl Judged {
 /// Asks ffmpeg; the crate must agree, to the digits that ffmpeg's own rounding leaves.
 pub(crate) fn judge(sound: &Sound) -> Judged {
     let judged = ffmpeg(sound);
-    let mode = ebur128::Mode::I | ebur128::Mode::TRUE_PEAK;
+    let mode = ebur128::Mode::I;
     let mut second = ebur128::EbuR128::new(sound.channels as u32, sound.hz, mode).unwrap();
     second.add_frames_f32(&sound.samples).unwrap();
     let integrated = second.loudness_global().unwrap();

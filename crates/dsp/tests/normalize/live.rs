@@ -102,6 +102,28 @@ fn settings_change_without_a_click() {
 }
 
 #[test]
+fn after_a_change_of_rate_or_channels_the_gain_goes_on() {
+    let level = -35.0;
+    for mode in MODES {
+        let sound = Sound::noise(48_000, 2, 20.0, |_| level);
+        let mut old = sound.normaliser(mode, &Settings::default());
+        sound.through(&mut old, 960);
+        let rate = SampleRate::new(44_100).unwrap();
+        let mut new = old.successor(rate, ChannelLayout::SURROUND_5_1).unwrap();
+        assert_eq!(new.statistics().gain, old.statistics().gain);
+        // As loud as before in six channels, of which one does not count and two count more.
+        let sound = Sound::noise(44_100, 6, 10.0, |_| level - 4.5);
+        let (out, _) = sound.through(&mut new, 960);
+        let gain = |at: usize| f64::from(out.samples[at] / sound.samples[at]);
+        let before = old.statistics().gain.get();
+        for at in [600, 6_000, 60_000, 600_000] {
+            let now = 20.0 * gain(at).log10();
+            assert!((now - before).abs() < 1.2, "{mode:?}: {before} dB, then {now} dB at {at}");
+        }
+    }
+}
+
+#[test]
 fn a_lower_ceiling_holds_for_all_that_is_not_yet_limited() {
     let sound = Sound::noise(48_000, 2, 6.0, |_| 0.0);
     let settings = Settings { target: Lufs::new(-5.0), ..Settings::default() };

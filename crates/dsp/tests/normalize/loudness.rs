@@ -2,9 +2,9 @@
 
 use std::f64::consts::TAU;
 
-use aulos_core::{Db, Lufs};
-use aulos_dsp::normalize::{Linear, Memory, Mode, Preset, Settings};
-use aulos_sim::Programme;
+use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
+use aulos_dsp::normalize::{Linear, Memory, Mode, Normaliser, Preset, Settings};
+use aulos_sim::{Programme, Random};
 
 use crate::judge::{Judged, judge};
 use crate::sound::Sound;
@@ -225,4 +225,29 @@ fn a_short_memory_forgets_and_an_endless_one_does_not() {
     let usual = level(Memory::Sliding { seconds: 60 });
     let endless = level(Memory::Endless);
     assert!(short > usual + 0.3 && usual > endless + 0.3, "{short} {usual} {endless}");
+}
+
+/// Levels that change every two minutes, for an hour.
+#[test]
+fn an_hour_later_it_is_as_steady_as_at_the_beginning() {
+    let rate = SampleRate::new(8_000).unwrap();
+    let settings = Settings::default();
+    let mut normaliser = Normaliser::new(Mode::Full, settings, rate, ChannelLayout::MONO).unwrap();
+    let mut judge = ebur128::EbuR128::new(1, 8_000, ebur128::Mode::S).unwrap();
+    let mut random = Random::new(9);
+    for minute in 0..60 {
+        let level = [-30.0, -24.0, -38.0, -12.0, -18.0][minute / 2 % 5];
+        let gain = 10f64.powf(level / 20.0);
+        for _ in 0..60 {
+            let second = (0..8_000).map(|_| (gain * (2.0 * random.unit() - 1.0)) as f32);
+            let mut block: Vec<f32> = second.collect();
+            normaliser.process(&mut block);
+            judge.add_frames_f32(&block).unwrap();
+        }
+        let off = judge.loudness_shortterm().unwrap() - TARGET;
+        // A step within the range is followed over a minute, and made up for a little in that.
+        let limit = if minute % 2 == 1 { 0.5 } else { 1.5 };
+        assert!(off.abs() <= limit, "minute {minute}: {off:+.2} LU");
+    }
+    assert_eq!(normaliser.statistics().clamped, 0);
 }
