@@ -166,10 +166,8 @@ fn is_listener(read: &[u8]) -> Option<bool> {
     read.contains(&b'\n').then_some(true)
 }
 
-/// Hands a listener over who may listen.
-fn admit(stream: Stream, read: Vec<u8>, guest: &Guest, control: &Control, sink: &dyn ListenSink) {
 /// Hands a listener over that came by a name of ours (`host` says why) and may listen.
-fn admit(stream: Stream, read: Vec<u8>, guest: Guest, control: &Control, sink: &dyn ListenSink) {
+fn admit(stream: Stream, read: Vec<u8>, guest: &Guest, control: &Control, sink: &dyn ListenSink) {
     if !host::is_our_host(login::header(&read, "host"), &control.resolved().http.names) {
         count(&control.counters.http_wrong_host);
         return stream.try_answer(MISDIRECTED);
