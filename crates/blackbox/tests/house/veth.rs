@@ -85,7 +85,11 @@ fn hear_both(net: &Net, listen: &str, address: IpAddr) {
 }
 
 fn count_from(net: &Net, server: &Aulos) -> u64 {
-    net.inside(0, || counter(server.http, "connections_refused_same_address"))
+    // Whichever limit is met first: as many as may be here may also come at once.
+    ["connections_refused_same_address", "connections_refused_too_fast"]
+        .map(|name| net.inside(0, || counter(server.http, name)))
+        .iter()
+        .sum()
 }
 
 /// The chunks that come in three seconds, by their time stamp.
