@@ -8,12 +8,13 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use aulos_blackbox::load::Load;
-use aulos_blackbox::peer::{RESYNC, Snapclient, find_or_skip, lines_with};
+use aulos_blackbox::peer::{RESYNC, Snapclient, find_or_skip, lines_with, skip};
 use aulos_blackbox::scratch::Scratch;
 use aulos_blackbox::server::Aulos;
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
+use crate::veth::Net;
 use crate::{long_or_short, text, turn, wait_for};
 
 const STATION: &str = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nsources = [\"demo://\"]\n";
@@ -203,6 +204,63 @@ fn aulos_rpc_speaks_tls_and_logs_in() {
     assert_eq!(nameless.status.code(), Some(1), "{}", String::from_utf8_lossy(&nameless.stderr));
     assert_eq!(run(&["--login", text(&login)]).status.code(), Some(69));
     house.server.stop().unwrap();
+}
+
+#[test]
+fn limits_per_address_hold_for_other_machines_on_every_port_and_not_for_this_one() {
+    let _turn = turn();
+    let Ok(net) = Net::new().inspect_err(|e| println!("{e}")) else {
+        return skip("network namespaces");
+    };
+    let scratch = Scratch::new("tls-limits").unwrap();
+    let limits = "[limits]\nsessions_per_address = 16\nconnections_per_second = 1\n\
+        failed_logins_per_minute = 2\n";
+    let config = scratch.join("aulos.toml");
+    std::fs::write(&config, format!("{STATION}{USERS}{limits}")).unwrap();
+    let server = net.inside(0, || {
+        Aulos::start_with(&scratch, |command| {
+            command.arg("--config").arg(&config);
+            for key in ["stream", "control", "http"] {
+                command.args(["--set", &format!("listen.{key}=0.0.0.0:0")]);
+            }
+        })
+        .unwrap()
+    });
+    let far = |port: SocketAddr| SocketAddr::from(([10, 77, 0, 1], port.port()));
+    let login = |rpc: &mut Rpc, secret: &str| {
+        let params = json!({ "scheme": "Plain", "param": format!("anna:{secret}") });
+        rpc.answer("Server.Authenticate", &params)["error"]["code"].as_i64()
+    };
+    let answers = net.inside(1, || {
+        let mut rpc = Rpc::connect(far(server.control));
+        ["wrong", "wrong too", "pass of anna"].map(|secret| login(&mut rpc, secret))
+    });
+    assert_eq!(answers, [Some(401), Some(401), Some(403)]);
+    let crowds: Vec<Vec<TcpStream>> = net.inside(1, || {
+        let crowd = |port| (0..24).map(|_| TcpStream::connect(far(port)).unwrap()).collect();
+        [server.stream, server.control, server.http].map(crowd).into()
+    });
+    net.inside(0, || {
+        let mut rpc = Rpc::connect(server.control);
+        assert_eq!(login(&mut rpc, "pass of anna"), None);
+        let near: Vec<_> =
+            (0..50).map(|_| TcpStream::connect(("127.0.0.1", server.stream.port()))).collect();
+        let mut count = |names: [&str; 2]| {
+            let counters = rpc.call("Aulos.GetStatus", &json!({}))["counters"].clone();
+            names.iter().map(|name| counters[*name].as_u64().unwrap()).sum::<u64>()
+        };
+        // Some may have come in again after a second.
+        wait_for("the stream port's refusals", CUT_WITHIN, || {
+            count(["connections_refused_same_address", "connections_refused_too_fast"]) >= 6
+        });
+        wait_for("the other ports' refusals", CUT_WITHIN, || {
+            count(["control_refused_same_address", "control_refused_too_fast"]) >= 12
+        });
+        assert!(count(["logins_failed", "logins_slowed"]) == 3);
+        drop(near);
+    });
+    drop(crowds);
+    server.stop().unwrap();
 }
 
 /// Longer than any patience that the server may have with a handshake (5 s).

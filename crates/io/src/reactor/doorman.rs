@@ -93,12 +93,12 @@ impl Doorman {
             .known
             .entry(house_of(address))
             .or_insert_with(|| Known { ticket: Arc::default(), arrivals: budget(limits, now) });
-        if !known.arrivals.take(now) {
-            return Err(Refused::TooFast);
-        }
         // One of the references is ours.
         if Arc::strong_count(&known.ticket) > limits.per_address as usize {
             return Err(Refused::Crowded);
+        }
+        if !known.arrivals.take(now) {
+            return Err(Refused::TooFast);
         }
         Ok(Ticket(Some(Arc::clone(&known.ticket))))
     }
