@@ -290,6 +290,10 @@ pub trait House: Send + Sync {
     /// Ends a station. Whoever plays it has been given another one before.
     fn remove_station(&self, number: usize);
 
+    /// Lets clients hear at once that a station plays nothing more: what they have buffered of it and
+    /// what waits here is thrown away, without waiting.
+    fn flush(&self, _station: usize) {}
+
     /// Lets an announcement wait for its turn over a station's programme, without waiting.
     ///
     /// # Errors
@@ -368,7 +372,7 @@ pub enum StationState {
     /// It does not run.
     #[default]
     Stopped,
-    /// It runs and sends silence, because no source has anything.
+    /// It runs and sends silence: no source has anything, or nothing that can be heard.
     Silent,
     /// A source is heard.
     Playing,

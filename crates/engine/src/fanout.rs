@@ -48,6 +48,12 @@ impl Log {
         self.chunks.push_back(chunk);
     }
 
+    /// Forgets every chunk; cursors at the end stay there, and others have lagged.
+    pub fn clear(&mut self) {
+        self.first += self.chunks.len() as u64;
+        self.chunks.clear();
+    }
+
     /// A cursor at the first chunk that was stamped at or after `from`.
     #[must_use]
     pub fn cursor_from(&self, from: Instant) -> Cursor {

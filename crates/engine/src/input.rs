@@ -185,6 +185,29 @@ impl Input {
         self.renew(now);
     }
 
+    /// Throws away all that a sender has sent; of what gives when it is asked, nothing has to be.
+    ///
+    /// # Real-time
+    /// Does not allocate.
+    pub fn clear(&mut self, now: Instant) {
+        if self.source.pacing() == Pacing::OnDemand {
+            return;
+        }
+        for _ in 0..MAX_CLEARED {
+            match self.source.pull(now, &mut self.block) {
+                Pulled::Block => {}
+                Pulled::Pending => break,
+                Pulled::Ended => {
+                    self.ended = true;
+                    break;
+                }
+            }
+        }
+        self.waiting = false;
+        self.staged.clear();
+        self.resampler.reset();
+    }
+
     /// Whether the reserve that lets a sound end without a click is all that is left.
     #[must_use]
     pub fn is_running_dry(&self, next: Frames) -> bool {
@@ -356,6 +379,9 @@ const MOMENTARY: Span = Span::from_millis(400);
 
 /// How far files and generators are read ahead.
 const ON_DEMAND_AHEAD: Span = Span::from_millis(60);
+
+/// Blocks that are thrown away at once; a feeder's ring has far fewer.
+const MAX_CLEARED: usize = 256;
 
 /// The tail of a resampler, more than once if a sender comes and goes.
 const SLACK_FRAMES: usize = 1_024;

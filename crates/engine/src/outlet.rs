@@ -39,6 +39,11 @@ impl Outlets {
         self.orders.push(Order::Remove(number)).is_ok()
     }
 
+    /// Throws away what the station's senders have sent and nobody has heard yet; false as above.
+    pub fn flush(&mut self) -> bool {
+        self.orders.push(Order::Flush).is_ok()
+    }
+
     /// Frees what has been taken away.
     pub fn tidy(&mut self) {
         self.gone.collect();
@@ -70,6 +75,7 @@ impl From<Rendition> for Outlet {
 enum Order {
     Add(u64, Outlet),
     Remove(u64),
+    Flush,
 }
 
 /// The two ends.
@@ -77,7 +83,7 @@ enum Order {
 pub(crate) fn outlets() -> (Outlets, Rack) {
     let (orders, told) = ring(MAX_ORDERS);
     let (bin, gone) = bin(2 * MAX_OUTLETS);
-    let rack = Rack { orders: told, bin, list: Vec::with_capacity(MAX_OUTLETS) };
+    let rack = Rack { orders: told, bin, list: Vec::with_capacity(MAX_OUTLETS), flush: false };
     (Outlets { orders, gone, last: 0 }, rack)
 }
 
@@ -87,6 +93,7 @@ pub(crate) struct Rack {
     orders: Consumer<Order>,
     bin: Bin<Outlet>,
     list: Vec<(u64, Outlet)>,
+    flush: bool,
 }
 
 impl Rack {
@@ -98,9 +105,15 @@ impl Rack {
                     self.list.push((number, outlet));
                 }
                 Order::Add(_, outlet) => self.discard(outlet),
+                Order::Flush => self.flush = true,
                 Order::Remove(number) => self.remove(|(other, _)| *other == number),
             }
         }
+    }
+
+    /// Whether what waits is to be thrown away; true once.
+    pub(crate) const fn take_flush(&mut self) -> bool {
+        core::mem::replace(&mut self.flush, false)
     }
 
     /// Gives the programme to who has tapped it: `block` as far as it is real.

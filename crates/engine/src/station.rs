@@ -188,6 +188,11 @@ impl Station {
             filled = self.fill(now, filled);
         }
         self.mix_outgoing(now);
+        if self.rack.as_mut().is_some_and(Rack::take_flush) {
+            // What is left goes within this quantum, so that nobody hears a click.
+            Crossfade::fade_out(self.block.samples_mut(), self.layout.channels());
+            self.inputs.iter_mut().for_each(|input| input.clear(now));
+        }
         self.status.silent_frames += (quantum.as_usize() - filled) as u64;
         self.keep_fresh(now, quantum);
         if let Some(rack) = &mut self.rack {

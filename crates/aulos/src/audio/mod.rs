@@ -14,7 +14,7 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aulos_core::{ChannelMap, Span};
+use aulos_core::{ChannelMap, Instant, Span};
 use aulos_engine::outlet::Outlets;
 use aulos_io::reactor::{self, Context, EventSink};
 use aulos_io::{CodecPool, Place, SystemClock, Workers};
@@ -69,6 +69,8 @@ struct Running {
     resets: (u64, Publisher<u64>),
     announcements: Announcements,
     outlets: Outlets,
+    /// When its clients are to throw away what they have.
+    flush_at: Option<Instant>,
     /// A number that no other station ever had.
     run: u64,
     place: Place,
@@ -203,6 +205,18 @@ impl House for Audio {
         });
     }
 
+    fn flush(&self, station: usize) {
+        self.with(|inner| {
+            let running = inner.stations.get_mut(station).and_then(Option::as_mut);
+            if let Some(running) = running.filter(|running| running.flush_at.is_none())
+                && running.outlets.flush()
+            {
+                let quantum = Span::from_millis(i64::from(running.config.chunk_ms));
+                running.flush_at = Some(SystemClock::now() + quantum + quantum);
+            }
+        });
+    }
+
     fn announce(&self, station: usize, announcement: &Announcement) -> Result<(), String> {
         self.with(|inner| {
             let running = inner.stations.get_mut(station).and_then(Option::as_mut);
@@ -241,6 +255,7 @@ impl House for Audio {
         self.with(|inner| {
             inner.workers.tidy();
             links::follow(inner);
+            flush_due(inner);
             inner.stations.iter_mut().flatten().for_each(|running| running.outlets.tidy());
         });
     }
@@ -273,6 +288,20 @@ impl ListenSink for Audio {
 
     fn stream(&self, socket: MediaSocket, read: Vec<u8>) {
         self.with(|inner| inner.context.web_client(socket, read));
+    }
+}
+
+/// Lets clients throw away what they have buffered, once their station has sent the last of it: any
+/// later chunk would be heard alone.
+fn flush_due(inner: &mut Inner) {
+    let now = SystemClock::now();
+    for (number, slot) in inner.stations.iter_mut().enumerate() {
+        let due = slot.as_mut().and_then(|running| running.flush_at.take_if(|at| *at <= now));
+        if due.is_some() {
+            let mapped = inner.mapped.iter().filter(|mapped| mapped.station == number);
+            let numbers = mapped.map(|mapped| mapped.number).chain([number]);
+            numbers.for_each(|number| inner.context.flush_station(number));
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use super::{Inner, Running};
 #[derive(Debug)]
 pub(super) struct Mapped {
     /// Whose it is.
-    station: usize,
+    pub(super) station: usize,
     map: ChannelMap,
     /// What the reactors call it.
     pub(super) number: usize,

@@ -124,8 +124,18 @@ fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result
     let place = inner.workers.add(station);
     inner.runs += 1;
     let (config, run) = (config.clone(), inner.runs);
-    let sources = watches;
-    Ok((number, Running { config, status, sources, resets, announcements, outlets, run, place }))
+    let running = Running {
+        config,
+        status,
+        sources: watches,
+        resets,
+        announcements,
+        outlets,
+        flush_at: None,
+        run,
+        place,
+    };
+    Ok((number, running))
 }
 
 /// The wire that our sessions speak.

@@ -14,9 +14,11 @@ use crate::house::{self, MediaSocket, SourceState, StationState};
 /// A station's status in the words of the seam.
 pub(super) fn status(running: &mut Running) -> house::StationStatus {
     let status = *running.status.read();
+    // Whatever the source is: one that sends nothing that can be heard plays nothing.
+    let heard = |active: usize| status.inputs.get(active).is_some_and(|input| !input.silent);
     let state = match status.active {
-        Some(_) => StationState::Playing,
-        None => StationState::Silent,
+        Some(active) if heard(active) => StationState::Playing,
+        _ => StationState::Silent,
     };
     let inputs = status.inputs.iter().take(running.sources.len());
     let source_loudness = inputs.map(|input| input.loudness).collect();

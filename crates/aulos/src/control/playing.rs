@@ -91,8 +91,23 @@ impl Control {
             let name = pictures.keep(STANDARD.decode(data).ok()?, extension)?;
             Some(format!("{}/__image_cache?name={}", self.base_url, encode(&name)))
         };
+        let before = is_halted(&slot.properties);
         if merge(&mut slot.properties, told, keep) {
+            let halted = is_halted(&slot.properties) && !before;
             self.tell_properties(inner, stream);
+            if halted {
+                self.flush(inner, stream);
+            }
+        }
+    }
+
+    /// Who plays this stream hears at once that it is halted, and not when its buffer has passed.
+    fn flush(&self, inner: &Inner, stream: &str) {
+        for (number, _) in inner.slots() {
+            let voice = self.voice(inner, number);
+            if voice.is_some_and(|voice| voice.station.name == stream) {
+                self.house.flush(number);
+            }
         }
     }
 
@@ -100,6 +115,12 @@ impl Control {
     pub fn picture(&self, name: &str) -> Option<(&'static str, Bytes)> {
         self.lock().art.get(name)
     }
+}
+
+/// Whether a player has said that it plays nothing now.
+fn is_halted(properties: &Map<String, Value>) -> bool {
+    let status = properties.get("playbackStatus").and_then(Value::as_str);
+    matches!(status, Some("paused" | "stopped"))
 }
 
 /// Stations that may play one another in a row until a title is looked for no further.

@@ -113,6 +113,14 @@ impl Context {
         }
     }
 
+    /// Lets whoever plays a station throw away what it has buffered: it gets the codec header anew
+    /// and what is made from now on.
+    pub fn flush_station(&self, station: usize) {
+        for mailbox in &*self.mailboxes {
+            mailbox.post(Command::FlushStation(station));
+        }
+    }
+
     /// Accepts Snapcast clients from `listener`.
     ///
     /// # Errors
@@ -364,6 +372,7 @@ enum Command {
     Station(Box<(Channel, Consumer<Stamped>)>),
     ReplaceStation(usize, Box<(Channel, Consumer<Stamped>)>),
     RemoveStation(usize),
+    FlushStation(usize),
     Listen(TcpListener),
     Snapcast(TcpStream, SocketAddr, Ticket),
     WebSocket(Box<MediaSocket>, Vec<u8>),

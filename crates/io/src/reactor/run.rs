@@ -243,6 +243,13 @@ impl Reactor {
                 self.replace_station(number, channel, chunks);
             }
             Command::RemoveStation(station) => self.remove_station(station),
+            Command::FlushStation(station) => {
+                if let Some(tap) = self.taps.get_mut(station) {
+                    tap.drain();
+                    tap.log.clear();
+                    self.join_all(station);
+                }
+            }
             Command::Listen(listener) => {
                 // What it accepts inherits these: a call each for every client of a house that
                 // comes back at once would be a third of the work of letting it in. Should one of
@@ -301,22 +308,31 @@ impl Reactor {
     fn replace_station(&mut self, station: usize, channel: Channel, chunks: Consumer<Stamped>) {
         let Some(tap) = self.taps.get_mut(station) else { return };
         *tap = Tap::new(channel, chunks);
+        self.join_all(station);
         let tokens: Vec<u64> = self.entities.tokens().collect();
         for token in tokens {
-            match self.entities.get_mut(token) {
-                Some(Entity::Peer(peer)) if peer.station == Some(station) => {
-                    let session = SessionId::new(self.index, token);
-                    self.command(session, |peer, taps| match taps.get(station) {
-                        Some(tap) => peer.join(station, tap),
-                        None => Ok(()),
-                    });
-                    self.pump(token, SLICE_BYTES, false);
-                }
-                // Its header says how the old one was encoded, and there is only one.
-                Some(Entity::Web(listener)) if listener.station == station => {
-                    self.close(token, LeaveCause::Kicked);
-                }
-                _ => {}
+            // Its header says how the old one was encoded, and there is only one.
+            if let Some(Entity::Web(listener)) = self.entities.get_mut(token)
+                && listener.station == station
+            {
+                self.close(token, LeaveCause::Kicked);
+            }
+        }
+    }
+
+    /// Lets whoever plays a station begin with it anew.
+    fn join_all(&mut self, station: usize) {
+        let tokens: Vec<u64> = self.entities.tokens().collect();
+        for token in tokens {
+            if let Some(Entity::Peer(peer)) = self.entities.get_mut(token)
+                && peer.station == Some(station)
+            {
+                let session = SessionId::new(self.index, token);
+                self.command(session, |peer, taps| match taps.get(station) {
+                    Some(tap) => peer.join(station, tap),
+                    None => Ok(()),
+                });
+                self.pump(token, SLICE_BYTES, false);
             }
         }
     }

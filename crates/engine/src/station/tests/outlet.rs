@@ -133,3 +133,28 @@ fn a_rendition_has_the_times_of_its_station_and_goes_when_it_is_told() {
     outlets.tidy();
     assert!(chunks.is_abandoned(), "freed");
 }
+
+#[test]
+fn a_flush_throws_away_what_was_sent_and_goes_on_with_what_comes() {
+    let (mut feed, source) = live();
+    let mut world = World::new(vec![source]);
+    let mut outlets = world.station.outlets();
+    feed.next = 400_000;
+    for _ in 0..100 {
+        feed.send(world.now, 20);
+        world.step();
+    }
+    assert!(outlets.flush());
+    let last = world.step();
+    assert!(last[900..].iter().all(|sample| *sample < 0.01), "it ends without a click");
+    assert!(world.run(1_000).iter().all(|sample| *sample == 0.0), "nothing of it is left");
+    let resumed = feed.next;
+    let mut out = Vec::new();
+    for _ in 0..100 {
+        feed.send(world.now, 20);
+        out.extend(world.step());
+    }
+    let first =
+        out.iter().position(|sample| *sample >= number(resumed + 1_000)).expect("it is back");
+    assert!(out[..first].iter().all(|sample| *sample < number(resumed + 1_000)), "old sound");
+}
