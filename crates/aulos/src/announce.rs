@@ -16,6 +16,11 @@ pub(crate) struct Ports {
     pub(crate) stream: Option<SocketAddr>,
     pub(crate) control: SocketAddr,
     pub(crate) http: SocketAddr,
+    /// Whether one who speaks no TLS is served, too.
+    pub(crate) plain: bool,
+    /// Whether one who speaks TLS finds what the configuration says of it. A certificate that was
+    /// only made here is not announced: whoever came for it would be warned of it.
+    pub(crate) secure: bool,
 }
 
 /// Announces what is wished and what others reach. A server that cannot is as good as before, so
@@ -56,10 +61,12 @@ pub(crate) fn report(announcer: &Announcer, told: &mut Vec<News>) {
 
 /// Types as snapserver announces them, without TXT records, as there.
 fn services(mdns: &Mdns, ports: Ports) -> Vec<Service> {
+    let Ports { plain, secure, .. } = ports;
     let all = [
-        ("_snapcast._tcp", mdns.stream, ports.stream),
-        ("_snapcast-ctrl._tcp", mdns.control, Some(ports.control)),
-        ("_snapcast-http._tcp", mdns.http, Some(ports.http)),
+        ("_snapcast._tcp", mdns.stream && plain, ports.stream),
+        ("_snapcast-ctrl._tcp", mdns.control && plain, Some(ports.control)),
+        ("_snapcast-http._tcp", mdns.http && plain, Some(ports.http)),
+        ("_snapcast-https._tcp", mdns.https && secure, Some(ports.http)),
     ];
     let reached = |listen: &SocketAddr| !listen.ip().to_canonical().is_loopback();
     let service = |(kind, wished, listen): (_, bool, Option<SocketAddr>)| {
@@ -92,13 +99,25 @@ const MAX_TOLD: usize = 32;
 mod tests {
     use super::*;
 
-    const ALL: fn() -> Mdns =
-        || Mdns { name: "Snapcast".to_owned(), stream: true, control: true, http: true };
+    const ALL: fn() -> Mdns = || Mdns {
+        name: "Snapcast".to_owned(),
+        stream: true,
+        control: true,
+        http: true,
+        https: true,
+    };
 
-    fn kinds(mdns: &Mdns, [stream, control, http]: [&str; 3]) -> Vec<&'static str> {
+    fn ports([stream, control, http]: [&str; 3]) -> Ports {
         let [stream, control, http] = [stream, control, http].map(|text| text.parse().unwrap());
-        let ports = Ports { stream: Some(stream), control, http };
+        Ports { stream: Some(stream), control, http, plain: true, secure: false }
+    }
+
+    fn kinds_of(mdns: &Mdns, ports: Ports) -> Vec<&'static str> {
         services(mdns, ports).iter().map(|service| service.kind).collect()
+    }
+
+    fn kinds(mdns: &Mdns, open: [&str; 3]) -> Vec<&'static str> {
+        kinds_of(mdns, ports(open))
     }
 
     #[test]
@@ -114,6 +133,15 @@ mod tests {
         let open = ["0.0.0.0:1704", "192.168.1.5:1705", "[::]:1780"];
         let mdns = Mdns { stream: false, ..ALL() };
         assert_eq!(kinds(&mdns, open), ["_snapcast-ctrl._tcp", "_snapcast-http._tcp"]);
+    }
+
+    #[test]
+    fn a_port_is_announced_to_those_who_are_served_there() {
+        let ports = |plain, secure| Ports { plain, secure, ..ports(["0.0.0.0:1704"; 3]) };
+        assert_eq!(kinds_of(&ALL(), ports(true, true)).len(), 4);
+        assert_eq!(kinds_of(&ALL(), ports(false, true)), ["_snapcast-https._tcp"]);
+        let mdns = Mdns { https: false, ..ALL() };
+        assert!(kinds_of(&mdns, ports(false, true)).is_empty());
     }
 
     #[test]

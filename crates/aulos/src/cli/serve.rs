@@ -52,8 +52,14 @@ pub(super) fn run(
         events: told,
         stream: Some(stream),
     };
-    let ports =
-        Ports { stream: Some(stream), control: bound.control_address, http: bound.http_address };
+    let tls = &resolved.security.tls;
+    let ports = Ports {
+        stream: Some(stream),
+        control: bound.control_address,
+        http: bound.http_address,
+        plain: !tls.require,
+        secure: tls.enabled && tls.is_asked_for(),
+    };
     let text = head.to_owned() + &greeting(&resolved, &bound, audio.stream, door.tls.is_some());
     runtime.block_on(async {
         // Before anything is printed: who reads it may send a signal at once.

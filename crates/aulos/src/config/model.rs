@@ -94,12 +94,14 @@ pub struct MdnsConfig {
     pub control: bool,
     /// Whether the page is.
     pub http: bool,
+    /// Whether the same port is, for those who speak TLS.
+    pub https: bool,
 }
 
 impl Default for MdnsConfig {
     fn default() -> Self {
         let name = At::default_value("Snapcast".to_owned());
-        Self { enabled: true, name, stream: true, control: true, http: true }
+        Self { enabled: true, name, stream: true, control: true, http: true, https: true }
     }
 }
 
@@ -286,6 +288,7 @@ fn read_mdns(mut table: Table<'_>) -> MdnsConfig {
         ("stream", &mut mdns.stream),
         ("control", &mut mdns.control),
         ("http", &mut mdns.http),
+        ("https", &mut mdns.https),
     ] {
         if let Some(flag) = table.flag(key) {
             *slot = flag;

@@ -80,6 +80,8 @@ pub struct Mdns {
     pub control: bool,
     /// Whether the page is.
     pub http: bool,
+    /// Whether the same port is, for those who speak TLS.
+    pub https: bool,
 }
 
 /// What a remote controller may add.
@@ -338,6 +340,7 @@ fn mdns(config: &MdnsConfig, problems: &Problems) -> Mdns {
         stream: wished(config.stream),
         control: wished(config.control),
         http: wished(config.http),
+        https: wished(config.https),
     }
 }
 

@@ -145,6 +145,7 @@ fn mdns(ini: &Ini, toml: &mut String) {
         ("stream", &["tcp-streaming.publish"]),
         ("control", &["tcp-control.publish", "tcp.publish"]),
         ("http", &["http.publish_http"]),
+        ("https", &["http.publish_https"]),
     ] {
         if off(keys) {
             *toml += std::mem::take(&mut head);
@@ -294,7 +295,8 @@ fn is_known(key: &str) -> bool {
     match section {
         "server" => matches!(name, "datadir" | "mdns_enabled"),
         "http" => {
-            matches!(name, "enabled" | "bind_to_address" | "port" | "doc_root" | "publish_http")
+            let publish = ["publish_http", "publish_https"].contains(&name);
+            publish || matches!(name, "enabled" | "bind_to_address" | "port" | "doc_root")
         }
         "tcp" | "tcp-control" | "tcp-streaming" => {
             matches!(name, "enabled" | "bind_to_address" | "port" | "publish")
@@ -318,12 +320,11 @@ fn is_known(key: &str) -> bool {
 }
 
 /// What snapserver has and we have not, and what to do.
-const WITHOUT: [(&str, &str); 21] = [
+const WITHOUT: [(&str, &str); 20] = [
     ("server.threads", "threads follow the machine"),
     ("server.pidfile", "none is written; systemd knows the process"),
     ("server.user", "run it as that user"),
     ("server.group", "run it as that group"),
-    ("http.publish_https", "TLS is on the page's own port, which is announced"),
     ("http.host", "pictures are fetched by the machine's own name"),
     ("http.url_prefix", "pictures are fetched by the machine's own name"),
     ("http.ssl_enabled", "TLS is on every port; `enabled` of [tls] turns it off"),

@@ -57,14 +57,14 @@ fn nothing_configured_is_a_fifo_and_then_the_demo_on_loopback() {
 fn all_that_others_reach_is_announced_unless_it_is_switched_off() {
     let mdns = |keys: &str| load_text(&format!("[mdns]\n{keys}"), &[]).map(|all| all.mdns);
     let found = |keys: &str| {
-        let Mdns { name, stream, control, http } = mdns(keys).unwrap();
-        (name, [stream, control, http])
+        let Mdns { name, stream, control, http, https } = mdns(keys).unwrap();
+        (name, [stream, control, http, https])
     };
-    assert_eq!(found(""), ("Snapcast".to_owned(), [true; 3]));
-    let keys = "name = \"House\"\nhttp = false";
-    assert_eq!(found(keys), ("House".to_owned(), [true, true, false]));
-    assert_eq!(found("enabled = false").1, [false; 3]);
-    for wrong in ["name = \"\"", "name = \"a\\n\"", "http = 1780", "https = true"] {
+    assert_eq!(found(""), ("Snapcast".to_owned(), [true; 4]));
+    let keys = "name = \"House\"\nhttp = false\nhttps = false";
+    assert_eq!(found(keys), ("House".to_owned(), [true, true, false, false]));
+    assert_eq!(found("enabled = false").1, [false; 4]);
+    for wrong in ["name = \"\"", "name = \"a\\n\"", "http = 1780", "tcp = true"] {
         assert!(mdns(wrong).is_err(), "{wrong}");
     }
     assert!(mdns(&format!("name = \"{}\"", "x".repeat(57))).is_err());

@@ -6,7 +6,7 @@ import time
 
 from zeroconf import IPVersion, ServiceBrowser, ServiceListener, Zeroconf
 
-KINDS = ["snapcast", "snapcast-ctrl", "snapcast-http"]
+KINDS = ["snapcast", "snapcast-ctrl", "snapcast-http", "snapcast-https"]
 TYPES = [f"_{kind}._tcp.local." for kind in KINDS]
 
 

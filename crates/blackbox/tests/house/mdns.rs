@@ -54,7 +54,24 @@ fn the_network_finds_what_it_reaches_and_is_told_when_that_ends() {
     for kind in ["snapcast", "snapcast-ctrl", "snapcast-http"] {
         browser.waits_for(&format!("gone Snapcast._{kind}._tcp.local.\n"));
     }
+    // Who speaks no TLS is turned away, and so not invited.
+    let sets = [
+        "listen.stream=0.0.0.0:0",
+        "listen.control=0.0.0.0:0",
+        "listen.http=0.0.0.0:0",
+        "mdns.name=Safe",
+        "tls.require=true",
+    ];
+    let server = start(&net, &scratch, &sets);
+    let port = server.http.port();
+    browser.waits_for(&format!(
+        "found Safe._snapcast-https._tcp.local. port {port} at 10.77.0.1 text none\n"
+    ));
+    server.stop().unwrap();
+    browser.waits_for("gone Safe._snapcast-https._tcp.local.\n");
     let all = browser.said();
+    let safe: Vec<&str> = all.lines().filter(|line| line.contains("Safe")).collect();
+    assert!(safe.iter().all(|line| line.contains("._snapcast-https._tcp.")), "{all}");
     let first: Vec<&str> = all.lines().filter(|line| line.contains("House of")).collect();
     assert!(first.iter().all(|line| line.contains("._snapcast._tcp.")), "{all}");
 }
