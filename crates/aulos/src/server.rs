@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use aulos_io::mdns::Neighbour;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -86,6 +87,8 @@ pub struct Outside {
     pub hangups: mpsc::Receiver<()>,
     /// Hears how the server is.
     pub supervisor: Supervisor,
+    /// Other servers on the network.
+    pub neighbours: watch::Receiver<Vec<Neighbour>>,
 }
 
 impl std::fmt::Debug for Outside {
@@ -192,9 +195,10 @@ pub async fn run(
     let saved = load_state(&dir);
     let host = HostInfo::of_machine();
     let base = base_url(&host, bound.http_address);
-    let Outside { reread, mut hangups, supervisor } = outside;
+    let Outside { reread, mut hangups, supervisor, neighbours } = outside;
     let audio = Arc::clone(&house);
     let control = Control::new(resolved, house, host, registry, saved).at(base).reading(reread);
+    let control = control.knowing(neighbours);
     let (doors, door) = watch::channel(bound.door);
     let control = Arc::new(control);
     let mut tellers = Tellers::new(bound.http_address.port());

@@ -144,6 +144,7 @@ fn calls(one: &Value, two: &Value) -> Vec<(&'static str, Value)> {
         ("Aulos.ApplyPreset", json!({ "name": "night", "volumes": true })),
         ("Aulos.ApplyPreset", json!({ "name": "nope" })),
         ("Aulos.GetPresets", json!({})),
+        ("Aulos.GetServers", json!({})),
         ("Aulos.DeletePreset", json!({ "name": "night" })),
         ("Server.DeleteClient", json!({ "id": "b" })),
         ("Server.DeleteClient", json!({ "id": "b" })),

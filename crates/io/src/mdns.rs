@@ -6,6 +6,8 @@
 //! `SO_REUSEPORT`: the kernel gives each what goes to the group. What they must not share is a
 //! name. avahi owns the machine's, so ours is another one.
 
+mod browse;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -14,6 +16,8 @@ use mdns_sd::{
     DaemonEvent, IfKind, IfPredicate, MDNS_PORT, RRType, Receiver, ServiceDaemon, ServiceInfo,
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+
+pub use browse::{Browser, Neighbour};
 
 /// One port that is announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +42,8 @@ pub enum News {
 pub struct Announcer {
     daemon: ServiceDaemon,
     events: Receiver<DaemonEvent>,
+    /// Our ports.
+    own: Vec<u16>,
 }
 
 impl std::fmt::Debug for Announcer {
@@ -59,7 +65,9 @@ impl Announcer {
             return Err(refused);
         }
         let daemon = ServiceDaemon::new().map_err(io::Error::other)?;
-        let announcer = Self { events: daemon.monitor().map_err(io::Error::other)?, daemon };
+        let events = daemon.monitor().map_err(io::Error::other)?;
+        let own = services.iter().map(|service| service.listen.port()).collect();
+        let announcer = Self { daemon, events, own };
         announcer.register(name, host, services).map_err(io::Error::other)?;
         Ok(announcer)
     }

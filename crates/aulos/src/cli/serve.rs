@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aulos_io::mdns::Announcer;
+use aulos_io::mdns::{Announcer, Browser, Neighbour};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::print;
 use crate::access::Role;
@@ -52,14 +52,7 @@ pub(super) fn run(
         events: told,
         stream: Some(stream),
     };
-    let tls = &resolved.security.tls;
-    let ports = Ports {
-        stream: Some(stream),
-        control: bound.control_address,
-        http: bound.http_address,
-        plain: !tls.require,
-        secure: tls.enabled && tls.is_asked_for(),
-    };
+    let ports = ports(&resolved, &bound, stream);
     let text = head.to_owned() + &greeting(&resolved, &bound, audio.stream, door.tls.is_some());
     runtime.block_on(async {
         // Before anything is printed: who reads it may send a signal at once.
@@ -68,11 +61,12 @@ pub(super) fn run(
         let (mut terminal, hangups) = hangups().map_err(internal)?;
         print(text.as_bytes())?;
         let announcer = announce::start(&resolved.mdns, ports);
+        let (heard, neighbours) = watch::channel(Vec::new());
         let stop = async move {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
-                () = tell_news(announcer.as_ref()) => {}
+                () = tell_news(announcer.as_ref(), heard) => {}
                 Some(Gone) = terminal.recv() => {}
             }
             // First of all, so that nobody comes to a server that ends.
@@ -82,7 +76,7 @@ pub(super) fn run(
         };
         let reread = move || read(Reading::Again).map_err(|failure| failure.message);
         let supervisor = Supervisor::of_process();
-        let outside = Outside { reread: Box::new(reread), hangups, supervisor };
+        let outside = Outside { reread: Box::new(reread), hangups, supervisor, neighbours };
         server::run(resolved, bound, audio, outside, stop).await.map_err(internal)
     })?;
     // A task that blocks (a slow disk) does not hold the end up.
@@ -123,19 +117,34 @@ fn hangups() -> io::Result<(mpsc::Receiver<Gone>, mpsc::Receiver<()>)> {
     Ok((terminal, asked))
 }
 
-/// Tells what the network says of our names, for ever.
-async fn tell_news(announcer: Option<&Announcer>) {
+/// Tells what the network says of our names, and who else is there, for ever.
+async fn tell_news(announcer: Option<&Announcer>, heard: watch::Sender<Vec<Neighbour>>) {
     let Some(announcer) = announcer else { return std::future::pending().await };
+    let mut browser = announcer.browse();
     let mut told = Vec::new();
     let mut looks = tokio::time::interval(NEWS_INTERVAL);
     loop {
         looks.tick().await;
         announce::report(announcer, &mut told);
+        if let Some(neighbours) = browser.as_mut().and_then(Browser::look) {
+            heard.send_replace(neighbours);
+        }
     }
 }
 
 /// Names change when somebody comes to the network: nobody waits for the message.
 const NEWS_INTERVAL: Duration = Duration::from_secs(1);
+
+fn ports(resolved: &Resolved, bound: &Bound, stream: SocketAddr) -> Ports {
+    let tls = &resolved.security.tls;
+    Ports {
+        stream: Some(stream),
+        control: bound.control_address,
+        http: bound.http_address,
+        plain: !tls.require,
+        secure: tls.enabled && tls.is_asked_for(),
+    }
+}
 
 /// What a newcomer has to know, in the order in which it is wanted.
 fn greeting(

@@ -1,6 +1,7 @@
-//! Methods that Snapcast has not got: volumes of groups, caps, presets.
+//! Methods that Snapcast has not got: volumes of groups, caps, presets, other servers.
 
 use aulos_core::ChannelMap;
+use aulos_io::mdns::Neighbour;
 use serde_json::{Value, json};
 
 use super::State;
@@ -46,6 +47,19 @@ pub(super) fn set_map(state: &mut State<'_>, params: &Value) -> Answer {
     let effects = state.inner.registry.set_map(id, map)?;
     state.keep(effects);
     Ok(json!({ "map": map.name() }))
+}
+
+/// `Aulos.GetServers`.
+pub(super) fn servers(neighbours: &[Neighbour]) -> Value {
+    let servers = neighbours.iter().map(|one| {
+        json!({
+            "name": one.name,
+            "host": one.host,
+            "addresses": one.addresses,
+            "port": one.port,
+        })
+    });
+    json!({ "servers": servers.collect::<Vec<_>>() })
 }
 
 /// `Aulos.GetPresets`.

@@ -181,6 +181,11 @@ const METHODS: [Method; 32] = [
         run: |_, _| Ok(json!({ "name": "aulos", "version": env!("CARGO_PKG_VERSION") })),
     },
     Method {
+        name: "Aulos.GetServers",
+        description: "other servers on the network",
+        run: |state, _| Ok(house_methods::servers(&state.neighbours())),
+    },
+    Method {
         name: "Aulos.GetStatus",
         description: "stations, their sources and levels",
         run: |state, _| Ok(state.aulos_status()),

@@ -36,6 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use aulos_io::SystemClock;
+use aulos_io::mdns::Neighbour;
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
@@ -59,6 +60,7 @@ pub struct Control {
     /// Replaced as a whole by a reload.
     resolved: Mutex<Arc<Resolved>>,
     reread: Reread,
+    neighbours: watch::Receiver<Vec<Neighbour>>,
     reloaded: Notify,
     house: Arc<dyn House>,
     host: HostInfo,
@@ -197,6 +199,10 @@ impl State<'_> {
         Value::Null
     }
 
+    fn neighbours(&self) -> Vec<Neighbour> {
+        self.control.neighbours.borrow().clone()
+    }
+
     fn station(&self, name: &str) -> Option<usize> {
         self.inner.slot(name).map(|(number, _)| number)
     }
@@ -238,6 +244,7 @@ impl Control {
             access: Access::new(resolved.security.access.clone()),
             base_url: format!("http://{}:{}", host.name, resolved.listen.http.port),
             resolved: Mutex::new(resolved),
+            neighbours: watch::channel(Vec::new()).1,
             reread: Box::new(|| Err("there is no configuration to be read again".to_owned())),
             reloaded: Notify::new(),
             house,
@@ -255,6 +262,13 @@ impl Control {
     #[must_use]
     pub fn at(mut self, base_url: String) -> Self {
         self.base_url = base_url;
+        self
+    }
+
+    /// Other servers come out of here.
+    #[must_use]
+    pub fn knowing(mut self, neighbours: watch::Receiver<Vec<Neighbour>>) -> Self {
+        self.neighbours = neighbours;
         self
     }
 

@@ -66,6 +66,7 @@ const NEEDS: [(Role, &[&str]); 4] = [
         &[
             "Aulos.GetLoudness",
             "Aulos.GetPresets",
+            "Aulos.GetServers",
             "Aulos.GetStatus",
             "Client.GetStatus",
             "Group.GetStatus",

@@ -24,7 +24,7 @@ use aulos::house::{
 use aulos::server::{self, Audio, Outside};
 use aulos::systemd::{Given, Supervisor};
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// Longer than anything here takes; what hangs fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -211,6 +211,7 @@ fn run(resolved: Resolved, bound: server::Bound, audio: Audio) -> Running {
         reread: Box::new(move || read.lock().unwrap().clone()),
         hangups,
         supervisor: Supervisor::default(),
+        neighbours: watch::channel(Vec::new()).1,
     };
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

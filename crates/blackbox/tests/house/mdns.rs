@@ -9,7 +9,9 @@ use std::time::Duration;
 use aulos_blackbox::peer::{Process, skip};
 use aulos_blackbox::scratch::Scratch;
 use aulos_blackbox::server::Aulos;
+use serde_json::{Value, json};
 
+use crate::rpc::Rpc;
 use crate::veth::Net;
 use crate::{turn, wait_for};
 
@@ -77,6 +79,40 @@ fn the_network_finds_what_it_reaches_and_is_told_when_that_ends() {
 }
 
 #[test]
+fn servers_find_each_other_and_notice_when_one_goes() {
+    let _turn = turn();
+    let Some(net) = network() else { return skip("network namespaces") };
+    let [one, two] = [Scratch::new("mdns-one").unwrap(), Scratch::new("mdns-two").unwrap()];
+    let upstairs = start(&net, &one, &["listen.stream=0.0.0.0:0", "mdns.name=Upstairs"]);
+    let downstairs =
+        start_at(&net, 1, &two, &["listen.stream=10.77.0.2:0", "mdns.name=Downstairs"]);
+    let found = |end: usize, server: &Aulos| -> Vec<Value> {
+        let servers = net.inside(end, || {
+            Rpc::connect(server.control).call("Aulos.GetServers", &json!({}))["servers"].clone()
+        });
+        servers.as_array().unwrap().clone()
+    };
+    for (end, asked, other, name, address) in [
+        (0, &upstairs, &downstairs, "Downstairs", "10.77.0.2"),
+        (1, &downstairs, &upstairs, "Upstairs", "10.77.0.1"),
+    ] {
+        // Itself is not among them, and an address may come a moment after the name.
+        wait_for(name, PATIENCE, || {
+            let servers = found(end, asked);
+            assert!(servers.iter().all(|one| one["name"] == name), "{servers:?}");
+            servers.iter().any(|one| {
+                one["port"] == other.stream.port()
+                    && one["addresses"].as_array().unwrap().contains(&json!(address))
+                    && one["host"].as_str().unwrap().ends_with(".local")
+            })
+        });
+    }
+    downstairs.stop().unwrap();
+    wait_for("its end", PATIENCE, || found(0, &upstairs).is_empty());
+    upstairs.stop().unwrap();
+}
+
+#[test]
 fn without_the_port_it_serves_and_says_so_once_and_on_loopback_it_does_not_try() {
     let _turn = turn();
     let Some(net) = network() else { return skip("network namespaces") };
@@ -104,9 +140,13 @@ fn without_the_port_it_serves_and_says_so_once_and_on_loopback_it_does_not_try()
 }
 
 fn start(net: &Net, scratch: &Scratch, sets: &[&str]) -> Aulos {
+    start_at(net, 0, scratch, sets)
+}
+
+fn start_at(net: &Net, end: usize, scratch: &Scratch, sets: &[&str]) -> Aulos {
     let config = scratch.join("aulos.toml");
     std::fs::write(&config, CONFIG).unwrap();
-    net.inside(0, || {
+    net.inside(end, || {
         Aulos::start_with(scratch, |command| {
             command.arg("--config").arg(&config);
             for set in sets {
