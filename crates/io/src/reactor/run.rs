@@ -358,6 +358,7 @@ impl Reactor {
             return;
         }
         self.stats.accepted += 1;
+        let is_tls = socket.is_tls();
         let phase = self.wheel.next_phase();
         let mut peer = Box::new(Peer::web(socket, phase, SystemClock::now()));
         let mut said = Vec::new();
@@ -368,7 +369,8 @@ impl Reactor {
         said.into_iter().for_each(|word| self.hear(token, word));
         match result {
             // What TLS has decrypted already, the kernel does not tell of.
-            Ok(()) => self.receive(token),
+            Ok(()) if is_tls => self.receive(token),
+            Ok(()) => {}
             Err(cause) => self.close(token, cause),
         }
     }
