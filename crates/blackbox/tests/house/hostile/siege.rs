@@ -90,6 +90,15 @@ fn when_descriptors_run_out_nobody_loses_sound_and_newcomers_come_in_as_soon_as_
             socket
         })
         .collect();
+    // Neither has a controller a place now, nor a browser.
+    let call = "{\"id\":1,\"jsonrpc\":\"2.0\",\"method\":\"Server.GetRPCVersion\"}\n";
+    let get = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let waiting = [(server.control, call), (server.http, get)].map(|(port, request)| {
+        let mut socket = TcpStream::connect(port).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        socket.write_all(request.as_bytes()).unwrap();
+        socket
+    });
     std::thread::sleep(Duration::from_secs(2));
     // Those who came last wait to be accepted; half of the others go, and the last are served.
     let last = crowd.split_off(55);
@@ -99,6 +108,11 @@ fn when_descriptors_run_out_nobody_loses_sound_and_newcomers_come_in_as_soon_as_
         let mut bytes = [0; 26];
         socket.read_exact(&mut bytes).unwrap();
         assert_eq!(Header::parse(&bytes).unwrap().kind, kind::SERVER_SETTINGS);
+    }
+    for mut socket in waiting {
+        let mut bytes = [0; 8];
+        socket.read_exact(&mut bytes).unwrap();
+        assert!([&b"HTTP/1.1"[..], b"{\"id\":1,"].contains(&&bytes[..]), "{bytes:?}");
     }
     let (errors, passed) = (errors(), start.elapsed());
     assert!(errors > 0, "it never ran out");
