@@ -26,7 +26,7 @@ pub(super) fn run(state: &mut State<'_>, method: &str, params: &Value) -> Answer
     (method.run)(state, params)
 }
 
-const METHODS: [Method; 32] = [
+const METHODS: [Method; 33] = [
     Method {
         name: "Server.GetStatus",
         description: "groups, clients, streams and the server itself",

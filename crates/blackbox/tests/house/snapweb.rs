@@ -111,6 +111,16 @@ impl Snapweb {
         }
     }
 
+    /// The next settings; everything else that comes before is passed over.
+    fn next_settings(&mut self) -> Vec<u8> {
+        loop {
+            let (header, payload) = self.read();
+            if header.kind == kind::SERVER_SETTINGS {
+                return payload;
+            }
+        }
+    }
+
     /// The times of the next chunks, microseconds.
     fn chunks(&mut self, count: usize) -> Vec<i64> {
         let time = |payload: &[u8]| {
@@ -180,6 +190,65 @@ fn snapweb_plays_with_all_its_faults() {
         rpc.group_of("4a1c-web").unwrap()["clients"][0]["connected"] == false
     });
 }
+
+#[test]
+fn a_cap_holds_for_the_clients_own_knob_and_after_a_restart() {
+    let _turn = turn();
+    let scratch = Scratch::new("cap").unwrap();
+    let loud = |server: &Aulos| {
+        let player = Snapweb::connect(server.http, "4a1c-cap");
+        let mut rpc = Rpc::connect(server.control);
+        wait_for("the client", Duration::from_secs(20), || rpc.group_of("4a1c-cap").is_some());
+        (player, rpc)
+    };
+    let set = ["--set", "clients.initial_volume=40", "--set", "clients.volume_cap=80"];
+    let config = scratch.join("aulos.toml");
+    std::fs::write(&config, TWO).unwrap();
+    let start = || {
+        Aulos::start_with(&scratch, |command| {
+            command.arg("--config").arg(&config).args(set);
+        })
+        .unwrap()
+    };
+    let server = start();
+    let (mut player, mut rpc) = loud(&server);
+    let volume =
+        |player: &mut Snapweb| settings(&player.next_settings())["volume"].as_u64().unwrap();
+    assert_eq!(volume(&mut player), 40);
+    let client = json!("4a1c-cap");
+    let turn_to = |rpc: &mut Rpc, params: &serde_json::Value| {
+        rpc.call("Aulos.SetVolume", params)["percent"].as_u64().unwrap()
+    };
+    assert_eq!(turn_to(&mut rpc, &json!({ "client": client, "percent": 95 })), 80);
+    assert_eq!(volume(&mut player), 80);
+    assert_eq!(
+        rpc.call("Aulos.SetVolumeCap", &json!({ "client": client, "percent": 30 }))["cap"],
+        30
+    );
+    assert_eq!(volume(&mut player), 30);
+    let group = rpc.group_of("4a1c-cap").unwrap()["id"].clone();
+    assert_eq!(turn_to(&mut rpc, &json!({ "group": group, "delta": -10 })), 20);
+    assert_eq!(volume(&mut player), 20);
+    // The knob at the client itself: it is told to come down again, and others hear what it is.
+    let body = json!({ "volume": 99, "muted": false }).to_string();
+    let mut payload = u32::try_from(body.len()).unwrap().to_le_bytes().to_vec();
+    payload.extend_from_slice(body.as_bytes());
+    player.send(CLIENT_INFO, &payload);
+    assert_eq!(volume(&mut player), 30);
+    let told = rpc.hear("Client.OnVolumeChanged");
+    assert_eq!((&told["id"], &told["volume"]["percent"]), (&client, &json!(30)));
+    drop((player, rpc));
+    server.stop().unwrap();
+
+    let server = start();
+    let (mut player, mut rpc) = loud(&server);
+    assert_eq!(volume(&mut player), 30);
+    assert_eq!(turn_to(&mut rpc, &json!({ "client": client, "percent": 60 })), 30);
+    server.stop().unwrap();
+}
+
+/// What the client itself sets.
+const CLIENT_INFO: u16 = 7;
 
 #[test]
 fn whoever_breaks_a_websocket_is_cut_and_others_play_on() {
