@@ -100,11 +100,27 @@ impl Normaliser {
         rate: SampleRate,
         layout: ChannelLayout,
     ) -> Result<Self, CannotNormalise> {
+        Self::with_positions(mode, settings, rate, Position::by_custom(layout))
+    }
+
+    /// The same for channels that stand elsewhere. Dual mono is asked for in the settings; the place
+    /// of a single channel is then that.
+    ///
+    /// # Errors
+    /// [`CannotNormalise`] as for [`Normaliser::new`], and for no channels or more than 64.
+    pub fn with_positions(
+        mode: Mode,
+        settings: Settings,
+        rate: SampleRate,
+        positions: Vec<Position>,
+    ) -> Result<Self, CannotNormalise> {
+        let unlike = |_| CannotNormalise::Meter(meter::InvalidConfig::Channels(positions.len()));
+        let layout = ChannelLayout::new(positions.len()).map_err(unlike)?;
         if !(LOWEST_HZ..=HIGHEST_HZ).contains(&rate.hz()) {
             return Err(CannotNormalise::Rate(rate));
         }
         check(&settings, layout.channels())?;
-        let meter = new_meter(rate, layout, settings.dual_mono)?;
+        let meter = new_meter(rate, positions, settings.dual_mono)?;
         let limiter =
             (mode != Mode::GainOnly).then(|| Limiter::new(rate, layout, settings.ceiling));
         let within = limiter.as_ref().map_or(0, |limiter| limiter.latency().as_usize());
@@ -166,7 +182,7 @@ impl Normaliser {
         if let Some(limiter) = &mut self.limiter {
             limiter.set_ceiling(settings.ceiling);
         }
-        if self.channels == 1 {
+        if self.channels == 1 && settings.dual_mono != self.settings().dual_mono {
             let position = if settings.dual_mono { Position::DualMono } else { Position::CENTRE };
             for meter in [&mut self.input, &mut self.output] {
                 // The channel is there, and it is the only one.
@@ -381,15 +397,13 @@ fn check(settings: &Settings, channels: usize) -> Result<(), CannotNormalise> {
 
 fn new_meter(
     rate: SampleRate,
-    layout: ChannelLayout,
+    positions: Vec<Position>,
     dual_mono: bool,
 ) -> Result<Meter, CannotNormalise> {
     let mode = meter::Mode::INTEGRATED | meter::Mode::RANGE | meter::Mode::TRUE_PEAK;
-    let mut config = meter::Config::new(rate, layout, mode);
+    let mut config = meter::Config::new(rate, ChannelLayout::MONO, mode);
     (config.history, config.dense) = (History::Histogram, true);
-    if dual_mono {
-        config.positions[0] = Position::DualMono;
-    }
+    config.positions = if dual_mono { vec![Position::DualMono] } else { positions };
     Meter::new(config).map_err(CannotNormalise::Meter)
 }
 

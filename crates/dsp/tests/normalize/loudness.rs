@@ -3,6 +3,7 @@
 use std::f64::consts::TAU;
 
 use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
+use aulos_dsp::meter::Position;
 use aulos_dsp::normalize::{Linear, Memory, Mode, Normaliser, Preset, Settings};
 use aulos_sim::{Programme, Random};
 
@@ -180,6 +181,35 @@ fn low_frequency_effects_do_not_count_and_get_the_same_gain() {
     for (before, after) in sound.samples.chunks(6).zip(out.samples.chunks(6)) {
         assert!((before[3] * after[0] - before[0] * after[3]).abs() < 1e-6);
     }
+}
+
+#[test]
+fn channels_may_stand_anywhere() {
+    // As film has them: L C R Ls Rs LFE, the last much louder than all others.
+    let mut sound = Sound::noise(48_000, 6, 20.0, |_| -34.0);
+    sound.samples.chunks_mut(6).for_each(|frame| frame[5] *= 10.0);
+    let positions = vec![
+        Position::LEFT,
+        Position::CENTRE,
+        Position::RIGHT,
+        Position::LEFT_SURROUND,
+        Position::RIGHT_SURROUND,
+        Position::LFE,
+    ];
+    let (mode, settings) = (Mode::Full, Settings::default());
+    let rate = SampleRate::STUDIO;
+    let mut normaliser =
+        Normaliser::with_positions(mode, settings.clone(), rate, positions).unwrap();
+    let (mut out, _) = sound.through(&mut normaliser, 960);
+    // The judge wants L R C LFE Ls Rs.
+    for frame in out.samples.chunks_mut(6) {
+        let [l, c, r, ls, rs, lfe] = [frame[0], frame[1], frame[2], frame[3], frame[4], frame[5]];
+        frame.copy_from_slice(&[l, r, c, lfe, ls, rs]);
+    }
+    let integrated = judge(&out).integrated;
+    assert!((integrated - TARGET).abs() <= 0.3, "{integrated}");
+    let nowhere = Normaliser::with_positions(mode, settings, rate, Vec::new());
+    assert!(nowhere.unwrap_err().to_string().contains("0 channels"));
 }
 
 #[test]
