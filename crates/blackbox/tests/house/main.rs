@@ -12,6 +12,7 @@
 )]
 
 mod activation;
+mod announce;
 mod bits;
 mod children;
 mod cli;
