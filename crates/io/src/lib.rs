@@ -12,6 +12,7 @@ mod clock;
 pub mod decode;
 pub mod feed;
 pub mod mdns;
+pub mod normalize;
 mod pool;
 pub mod reactor;
 pub mod scan;

@@ -2,6 +2,7 @@
 //! completions come.
 
 mod meter;
+mod normalize;
 mod rpc;
 mod scan;
 mod serve;
@@ -29,6 +30,7 @@ Examples:
   aulos serve --config aulos.toml  run your own stations
   aulos check --config aulos.toml  is it right? every problem with its line
   aulos scan music/                how loud is it? every file below
+  aulos normalize in.wav out.wav   a file at -23 LUFS
   aulos meter demo://              how loud is it now?
 
 Exit codes: 0 ok, 1 negative result, 2 usage, 3 some files failed, 65 bad data, 66 no input,
@@ -106,6 +108,13 @@ Examples:
     /// that cannot be measured is a row that says why.
     #[command(after_help = scan::EXAMPLES)]
     Scan(scan::ScanArgs),
+    /// Bring a file to a loudness
+    ///
+    /// With one gain from a measurement of the whole (the default), or with the gain that moves and
+    /// the limiter that live sound gets. Prints what it was and what it is, and says where the target
+    /// could not be reached.
+    #[command(after_help = normalize::EXAMPLES)]
+    Normalize(normalize::NormalizeArgs),
     /// Show how loud a source is, while it plays
     ///
     /// Momentary (M), short-term (S) and integrated (I) loudness, loudness range (LRA) and true peak
@@ -255,6 +264,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Snapserver(args) => snapserver::run(args),
         Command::Check(args) => check(&args),
         Command::Scan(args) => scan::run(&args, cli.chatter.quiet),
+        Command::Normalize(args) => normalize::run(&args, cli.chatter.quiet),
         Command::Meter(args) => meter::run(&args, cli.chatter.quiet, cli.chatter.color),
         Command::Rpc(args) => rpc::run(&args),
         Command::Completions { shell } => {

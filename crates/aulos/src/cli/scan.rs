@@ -23,10 +23,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::exit::{Exit, Failure};
 use album::{Album, Rule};
 use journal::Journal;
+pub(super) use output::plain;
 use output::{Format, Row, Rows};
 use report::Page;
 use tags::Tagger;
-use target::Target;
+pub(super) use target::{Target, ceiling};
 
 #[derive(Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch that somebody types")]
@@ -62,7 +63,7 @@ pub(super) struct ScanArgs {
         long,
         value_name = "DB",
         allow_hyphen_values = true,
-        value_parser = target::ceiling
+        value_parser = ceiling
     )]
     max_true_peak: Option<Db>,
     /// Measure one channel as it is heard from two loudspeakers (+3 LU)
@@ -376,7 +377,7 @@ impl<'a> Scan<'a> {
             if self.output.is_err() {
                 return;
             }
-            let name = output::plain(&path.to_string_lossy());
+            let name = plain(&path.to_string_lossy());
             match self.tag(path, loudness, volume) {
                 Ok(changes) if changes.is_empty() => {}
                 Ok(changes) => self.say(&format!("{name}\n{changes}")),
@@ -431,7 +432,7 @@ impl<'a> Scan<'a> {
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    let name = output::plain(&path.to_string_lossy());
+    let name = plain(&path.to_string_lossy());
     Failure::new(Exit::CannotCreate, format!("{name} cannot be written: {error}"))
 }
 

@@ -25,5 +25,6 @@ pub use error::ScanError;
 pub use find::{Found, find};
 pub use listen::Curve;
 pub use measure::{Loudness, Options, Report, Shape, measure};
+pub(crate) use place::positions;
 pub use progress::Progress;
 pub use run::{Event, run};

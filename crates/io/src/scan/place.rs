@@ -4,7 +4,7 @@ use aulos_core::ChannelLayout;
 use aulos_dsp::meter::Position;
 
 /// The place of each channel: by the file's own mask, else by custom.
-pub(super) fn positions(layout: ChannelLayout, speakers: Option<u32>) -> Vec<Position> {
+pub(crate) fn positions(layout: ChannelLayout, speakers: Option<u32>) -> Vec<Position> {
     let said = speakers.filter(|mask| mask.count_ones() as usize == layout.channels());
     match said {
         Some(mask) => (0..32).filter(|bit| mask >> bit & 1 == 1).map(|bit| at(bit, mask)).collect(),

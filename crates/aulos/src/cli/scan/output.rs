@@ -174,7 +174,7 @@ fn table(row: &Row<'_>, true_peak: bool) -> String {
 }
 
 /// A name that cannot move the cursor or break a line.
-pub(super) fn plain(text: &str) -> String {
+pub(in crate::cli) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 

@@ -6,10 +6,10 @@ use aulos_core::{Db, Lufs};
 
 /// A target, as a number or by the name of who asks for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Target(Lufs);
+pub(in crate::cli) struct Target(Lufs);
 
 impl Target {
-    pub(super) const fn lufs(self) -> Lufs {
+    pub(in crate::cli) const fn lufs(self) -> Lufs {
         self.0
     }
 
@@ -38,7 +38,7 @@ impl FromStr for Target {
 }
 
 /// Reads a ceiling for peaks: decibels, at most full scale.
-pub(super) fn ceiling(text: &str) -> Result<Db, String> {
+pub(in crate::cli) fn ceiling(text: &str) -> Result<Db, String> {
     match text.parse() {
         Ok(db) if (LOWEST_CEILING..=0.0).contains(&db) => Ok(Db::new(db)),
         _ => Err(format!("a ceiling is a number of dB between {LOWEST_CEILING} and 0")),
