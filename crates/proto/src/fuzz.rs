@@ -15,11 +15,12 @@ use crate::snap::wire::{
     parse_framed,
 };
 use crate::snap::{Client, Session, client, control, session, sync};
+use crate::titles::{Airplay, Librespot, MAX_TEXT, News, Title};
 use crate::uri::Uri;
 use crate::{ogg, wav, ws};
 
 /// Every target by its name, which is also the name of its corpus.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("snap_wire", snap_wire),
     ("snap_session", snap_session),
     ("snap_client", snap_client),
@@ -28,6 +29,7 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("wav", wav),
     ("ogg", ogg),
     ("ws", ws),
+    ("titles", titles),
 ];
 
 /// Takes any bytes and panics when a promise is broken.
@@ -169,6 +171,30 @@ pub fn ogg(data: &[u8]) {
     let mut out = Vec::new();
     ogg::Writer::new(1).write_packet(data, 7, ogg::Ends::Middle, &mut out);
     assert!(matches!(ogg::parse(&out), Ok(ogg::Parsed::Page(_))));
+}
+
+/// However the bytes are cut, the same is told, and no text is longer than a text can be.
+pub fn titles(data: &[u8]) {
+    let log = |grain| {
+        let (mut log, mut news) = (Librespot::default(), Vec::new());
+        data.chunks(grain).for_each(|piece| log.push(piece, |told| news.push(told)));
+        news
+    };
+    let pipe = |grain| {
+        let (mut pipe, mut news) = (Airplay::default(), Vec::new());
+        data.chunks(grain).for_each(|piece| pipe.push(piece, |told| news.push(told)));
+        news
+    };
+    let whole = data.len().max(1);
+    let (from_log, from_pipe) = (log(whole), pipe(whole));
+    assert_eq!(from_log, log(3));
+    assert_eq!(from_pipe, pipe(3));
+    for told in from_log.iter().chain(&from_pipe) {
+        if let News::Title(Title { title, artist, album, .. }) = told {
+            let texts = [title, artist, album].into_iter().flatten();
+            texts.for_each(|text| assert!(!text.is_empty() && text.len() <= MAX_TEXT));
+        }
+    }
 }
 
 /// Feeds a session as a driver would and returns what does not depend on how the bytes were cut:
