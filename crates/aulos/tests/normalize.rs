@@ -178,3 +178,26 @@ fn silence_is_copied_and_said() {
     let data = fs::read(&to).unwrap();
     assert!(data[44..].iter().all(|byte| *byte == 0));
 }
+
+#[test]
+fn whoever_kills_it_finds_the_old_file_or_the_new_one() {
+    let folder = scratch();
+    let (from, to) = (folder.join("in.wav"), folder.join("out.wav"));
+    noise(&from, "-ac 2");
+    let whole = 44 + 20 * 48_000 * 4;
+    for ms in [0, 30, 100, 200, 400] {
+        fs::write(&to, "precious").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_aulos"));
+        command.args(["normalize", "--quiet", "--mode", "full"]).arg(&from).arg(&to);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(ms));
+        child.kill().ok();
+        child.wait().unwrap();
+        let found = fs::read(&to).unwrap();
+        assert!(found == b"precious" || found.len() == whole, "{ms} ms: {} bytes", found.len());
+    }
+    // What such a run leaves behind is in nobody's way.
+    assert_eq!(normalize(&[], &from, &to).0, 0);
+    assert_eq!(fs::read(&to).unwrap().len(), whole);
+}
