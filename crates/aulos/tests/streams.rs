@@ -315,3 +315,36 @@ fn a_stream_that_plays_another_has_its_titles_and_controls() {
     eventually(|| stream(&server, "best").unwrap()["properties"]["canControl"] == false);
     assert_eq!(controller.call("Stream.Control", pause)["error"]["code"], 5);
 }
+
+/// Is paused when it begins, and does what it is told.
+const PAUSED: &str = r#"
+echo '{"jsonrpc":"2.0","method":"Plugin.Stream.Ready"}'
+tell() {
+  printf '{"jsonrpc":"2.0","method":"Plugin.Stream.Player.Properties","params":'
+  printf '{"playbackStatus":"%s","canControl":true,"canPause":true,"canPlay":true}}\n' "$1"
+}
+while read -r line; do
+  case "$line" in
+    *'"play"'*) tell playing ;;
+    *) tell paused ;;
+  esac
+done
+"#;
+
+#[test]
+fn only_a_player_that_played_halts_what_is_heard() {
+    let dir = scratch();
+    let server = with_script(&dir, PAUSED);
+    let id = "kitchen radio";
+    let is = |wanted: &str| {
+        eventually(|| stream(&server, id).unwrap()["properties"]["playbackStatus"] == wanted);
+    };
+    is("paused");
+    assert!(server.house.flushed.lock().unwrap().is_empty(), "something else may be heard");
+    let mut controller = server.controller();
+    for command in ["play", "pause", "play"] {
+        controller.call("Stream.Control", json!({ "id": id, "command": command }));
+        is(if command == "play" { "playing" } else { "paused" });
+    }
+    assert_eq!(*server.house.flushed.lock().unwrap(), [1], "at the pause, and never else");
+}

@@ -91,9 +91,12 @@ impl Control {
             let name = pictures.keep(STANDARD.decode(data).ok()?, extension)?;
             Some(format!("{}/__image_cache?name={}", self.base_url, encode(&name)))
         };
-        let before = is_halted(&slot.properties);
+        let played = status(&slot.properties) == Some("playing");
         if merge(&mut slot.properties, told, keep) {
-            let halted = is_halted(&slot.properties) && !before;
+            // A script that begins while its player is halted stops nothing: something else may be
+            // heard there.
+            let now = status(&slot.properties);
+            let halted = played && matches!(now, Some("paused" | "stopped"));
             self.tell_properties(inner, stream);
             if halted {
                 self.flush(inner, stream);
@@ -117,10 +120,9 @@ impl Control {
     }
 }
 
-/// Whether a player has said that it plays nothing now.
-fn is_halted(properties: &Map<String, Value>) -> bool {
-    let status = properties.get("playbackStatus").and_then(Value::as_str);
-    matches!(status, Some("paused" | "stopped"))
+/// What a player has said that it does.
+fn status(properties: &Map<String, Value>) -> Option<&str> {
+    properties.get("playbackStatus").and_then(Value::as_str)
 }
 
 /// Stations that may play one another in a row until a title is looked for no further.

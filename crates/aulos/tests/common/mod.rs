@@ -38,6 +38,7 @@ pub struct FakeHouse {
     pub added: Mutex<Vec<usize>>,
     pub replaced: Mutex<Vec<usize>>,
     pub removed: Mutex<Vec<usize>>,
+    pub flushed: Mutex<Vec<usize>>,
 }
 
 impl House for FakeHouse {
@@ -67,6 +68,10 @@ impl House for FakeHouse {
         let free = (2..).find(|number| !numbers.contains(number)).unwrap();
         numbers.push(free);
         Ok(free)
+    }
+
+    fn flush(&self, number: usize) {
+        self.flushed.lock().unwrap().push(number);
     }
 
     fn replace_station(&self, number: usize, _: &Station) -> std::io::Result<()> {
