@@ -10,6 +10,7 @@
 
 mod env;
 pub mod limits;
+mod meta;
 mod model;
 mod problem;
 mod read;
@@ -23,6 +24,7 @@ mod tests;
 mod tree;
 
 pub use env::{Environment, Variables};
+pub use meta::meta_loop;
 pub use model::{
     ClientsConfig, Config, HttpConfig, ListenConfig, MdnsConfig, PluginConfig, SilenceConfig,
     SourceEntry, StationConfig, StreamsConfig, SwitchConfig,
@@ -30,7 +32,7 @@ pub use model::{
 pub use problem::{At, ConfigError, Place, Problem};
 pub use resolve::{
     Clients, Endpoint, Http, Listen, Mdns, Plugin, Resolved, Silence, Source, Station, Streams,
-    Switch, meta_loop,
+    Switch,
 };
 pub use security::{SecretConfig, Security, SecurityConfig, Tls, TlsConfig, UserConfig};
 pub use source::{PipeMode, SourceConfig, TitleKind, Titles};

@@ -7,6 +7,7 @@
 
 mod announce;
 mod art;
+mod entry;
 mod greetings;
 mod house_methods;
 mod methods;
@@ -30,23 +31,19 @@ pub use shape::HostInfo;
 pub use streams::MAX_ADDED;
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use aulos_io::SystemClock;
 use aulos_io::mdns::Neighbour;
-use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 
-use crate::access::{Access, Credentials, Denied, Role};
+use crate::access::{Access, Role};
 use crate::config::Resolved;
-use crate::house::{Cause, Command, Event, Hello, House, SessionId, StationStatus};
+use crate::house::{Event, House, StationStatus};
 use crate::registry::store::{self, Saved};
 use crate::registry::{Effects, Notice, Registry, StationInfo, Wall};
-use crate::tls;
 use announce::Announcements;
 use art::Art;
 use greetings::Greetings;
@@ -335,46 +332,6 @@ impl Control {
         inner.update |= effects.notices.contains(&Notice::Server);
         effects.notices.retain(|notice| *notice != Notice::Server);
         self.carry_out(&mut inner, effects, None);
-    }
-
-    /// Whether a client may hear anything.
-    fn may_listen(&self, from: IpAddr, hello: &Hello) -> Result<(), Cause> {
-        let granted = match &hello.auth {
-            // Whoever says who he is has to be right, also where he need not say it.
-            Some(credentials) => self.login(from, credentials),
-            None => Ok(self.access.rules().anonymous),
-        };
-        match granted {
-            Ok(role) if role >= Role::Listen || hello.vouched => Ok(()),
-            Ok(_) | Err(Denied::Wrong) => Err(Cause::Unauthorized),
-            Err(Denied::Slowed) => Err(Cause::Slowed),
-        }
-    }
-
-    fn turn_away(&self, inner: &mut Inner, session: SessionId, cause: Cause) {
-        inner.outbox.push(Command::Kick { session, cause });
-        inner.outbox.flush(&*self.house);
-    }
-
-    /// What somebody may before he has said anything, by the certificate that he has shown.
-    #[must_use]
-    pub(crate) fn role_at_the_door(&self, certificate: Option<&CertificateDer<'_>>) -> Role {
-        let rules = self.access.rules();
-        let shown = certificate.map(|certificate| tls::role_of(certificate, &rules));
-        rules.anonymous.max(shown.unwrap_or_default())
-    }
-
-    /// What somebody from this address may who says this. What goes wrong is counted.
-    ///
-    /// # Errors
-    /// [`Denied`].
-    pub fn login(&self, from: IpAddr, credentials: &Credentials) -> Result<Role, Denied> {
-        self.access.login(from, credentials, SystemClock::now()).inspect_err(|denied| {
-            count(match denied {
-                Denied::Wrong => &self.counters.logins_failed,
-                Denied::Slowed => &self.counters.logins_slowed,
-            });
-        })
     }
 
     /// What time brings: commands that found no place, stations that changed their state. To be

@@ -1,13 +1,13 @@
 //! The loop of one reactor thread.
 
 mod accept;
+mod entity;
 mod health;
 
 use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::TcpListener;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
@@ -19,7 +19,6 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use super::doorman::{Doorman, Limits};
 use super::greeting::{Greeting, Greetings};
-use super::line::Tally;
 use super::peer::{Peer, Said};
 use super::slab::Slab;
 use super::stations::{Channel, MAINTENANCE, Tap};
@@ -32,6 +31,7 @@ use crate::SystemClock;
 use crate::clock::timespec;
 use crate::feed::{Feeder, Next};
 use accept::prepare;
+use entity::Entity;
 
 /// Everything that one thread serves.
 pub(super) struct Reactor {
@@ -69,12 +69,6 @@ pub(super) struct Reactor {
     stats: ReactorStats,
     published: Publisher<ReactorStats>,
     stopped: bool,
-}
-
-enum Entity {
-    Acceptor(TcpListener),
-    Peer(Box<Peer>),
-    Web(Box<Listener>),
 }
 
 impl Reactor {
@@ -580,33 +574,6 @@ impl Reactor {
         // The descriptor is in there, so this cannot fail; a peer that were lost here would be
         // found by its time-out.
         let _ = epoll::modify(&self.epoll, entity.fd(), EventData::new_u64(token), flags);
-    }
-}
-
-impl Entity {
-    /// Whether it is in the line for slices.
-    fn queued(&mut self) -> Option<&mut bool> {
-        match self {
-            Self::Acceptor(_) => None,
-            Self::Peer(peer) => Some(&mut peer.queued),
-            Self::Web(listener) => Some(&mut listener.queued),
-        }
-    }
-
-    fn take_tally(&mut self) -> Tally {
-        match self {
-            Self::Acceptor(_) => Tally::default(),
-            Self::Peer(peer) => peer.line.take_tally(),
-            Self::Web(listener) => listener.line.take_tally(),
-        }
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Acceptor(listener) => listener.as_fd(),
-            Self::Peer(peer) => peer.line.as_fd(),
-            Self::Web(listener) => listener.line.as_fd(),
-        }
     }
 }
 

@@ -1,0 +1,53 @@
+//! Who is let in: players by their Hello, everybody else by what he shows or says.
+
+use std::net::IpAddr;
+
+use aulos_io::SystemClock;
+use rustls::pki_types::CertificateDer;
+
+use super::{Control, Inner, count};
+use crate::access::{Credentials, Denied, Role};
+use crate::house::{Cause, Command, Hello, SessionId};
+use crate::tls;
+
+impl Control {
+    /// Whether a client may hear anything.
+    pub(super) fn may_listen(&self, from: IpAddr, hello: &Hello) -> Result<(), Cause> {
+        let granted = match &hello.auth {
+            // Whoever says who he is has to be right, also where he need not say it.
+            Some(credentials) => self.login(from, credentials),
+            None => Ok(self.access.rules().anonymous),
+        };
+        match granted {
+            Ok(role) if role >= Role::Listen || hello.vouched => Ok(()),
+            Ok(_) | Err(Denied::Wrong) => Err(Cause::Unauthorized),
+            Err(Denied::Slowed) => Err(Cause::Slowed),
+        }
+    }
+
+    pub(super) fn turn_away(&self, inner: &mut Inner, session: SessionId, cause: Cause) {
+        inner.outbox.push(Command::Kick { session, cause });
+        inner.outbox.flush(&*self.house);
+    }
+
+    /// What somebody may before he has said anything, by the certificate that he has shown.
+    #[must_use]
+    pub(crate) fn role_at_the_door(&self, certificate: Option<&CertificateDer<'_>>) -> Role {
+        let rules = self.access.rules();
+        let shown = certificate.map(|certificate| tls::role_of(certificate, &rules));
+        rules.anonymous.max(shown.unwrap_or_default())
+    }
+
+    /// What somebody from this address may who says this. What goes wrong is counted.
+    ///
+    /// # Errors
+    /// [`Denied`].
+    pub fn login(&self, from: IpAddr, credentials: &Credentials) -> Result<Role, Denied> {
+        self.access.login(from, credentials, SystemClock::now()).inspect_err(|denied| {
+            count(match denied {
+                Denied::Wrong => &self.counters.logins_failed,
+                Denied::Slowed => &self.counters.logins_slowed,
+            });
+        })
+    }
+}
