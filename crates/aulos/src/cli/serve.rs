@@ -180,7 +180,10 @@ fn greeting(
     }
     line("state", &resolved.state_dir.display().to_string());
     for station in &resolved.stations {
-        let sources: Vec<&str> = station.sources.iter().map(|source| source.uri.as_str()).collect();
+        let mut sources: Vec<&str> =
+            station.sources.iter().map(|source| source.uri.as_str()).collect();
+        // A `meta:` of several stations is several sources with one address.
+        sources.dedup();
         let (codec, spec) = (station.codec, station.spec);
         line(
             "station",
