@@ -67,24 +67,34 @@ impl Flac {
         Ok(flac)
     }
 
-    /// Encodes noise of every loudness, smooth and with peaks, and throws it away: the library's
-    /// buffers grow with the least compressible block that they have seen, and a station's thread
-    /// is not the place for it. Frame numbers begin a little above 0 by it.
+    /// Encodes noise of every loudness, smooth and with peaks, the same in all channels and another
+    /// in each, and silence, and throws it away: the library's buffers grow with the least
+    /// compressible block of each kind that they have seen, and a station's thread is not the place
+    /// for it. Frame numbers begin a little above 0 by it.
     fn warm_up(&mut self) {
-        let mut state = 1u32;
+        let channels = self.spec.layout.channels();
+        let mut noise = 1u32;
         for shift in 0..self.bits {
-            for peak_every in [1, 61] {
+            for (peak_every, same) in [(1, false), (61, false), (1, true)] {
                 for (index, integer) in self.integers.iter_mut().enumerate() {
-                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    if !same || index % channels == 0 {
+                        noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    }
                     let quiet = if index % peak_every == 0 { 0 } else { 8 };
                     let loud = u32::from(32 - self.bits) + u32::from(shift) + quiet;
-                    *integer = state.cast_signed() >> loud.min(31);
+                    *integer = noise.cast_signed() >> loud.min(31);
                 }
-                // What cannot be written here cannot be written later, and is told then.
-                drop(self.write());
-                self.basin.clear();
+                self.discard();
             }
         }
+        self.integers.fill(0);
+        self.discard();
+    }
+
+    fn discard(&mut self) {
+        // What cannot be written here cannot be written later, and is told then.
+        drop(self.write());
+        self.basin.clear();
     }
 
     fn write(&mut self) -> Result<(), flac_codec::Error> {
