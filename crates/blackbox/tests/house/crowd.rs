@@ -46,7 +46,8 @@ fn the_status_says_how_each_client_does_and_who_was_too_slow() {
     });
     let well = health(1);
     assert!((0..=1_100).contains(&well["ahead_ms"].as_i64().unwrap()), "{well}");
-    assert!(well["round_trip_ms"].as_f64().unwrap() > 0.0, "{well}");
+    // On loopback it may be less than what is shown.
+    assert!((0.0..1_000.0).contains(&well["round_trip_ms"].as_f64().unwrap()), "{well}");
     assert!(
         (&well["skipped_chunks"], &well["skipped_s_ago"]) == (&json!(0), &Value::Null),
         "{well}"
