@@ -313,7 +313,7 @@ pub trait House: Send + Sync {
 
     /// Says of which stations somebody plays which channels, but for all of them; what is not here
     /// any more is not made any more. Called some ten times a second.
-    fn keep_maps(&self, _wanted: &[(usize, ChannelMap)]) {}
+    fn keep_maps(&self, _wanted: &dyn Fn() -> Vec<(usize, ChannelMap)>) {}
 
     /// Frees what has ended; called some ten times a second.
     fn tidy(&self) {}

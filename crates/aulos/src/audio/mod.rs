@@ -244,10 +244,13 @@ impl House for Audio {
         })
     }
 
-    fn keep_maps(&self, wanted: &[(usize, ChannelMap)]) {
+    fn keep_maps(&self, wanted: &dyn Fn() -> Vec<(usize, ChannelMap)>) {
         self.with(|inner| {
             renditions::go_over(inner);
-            renditions::keep(inner, wanted);
+            // Everybody is looked at for this, so not ten times a second where nobody has a map.
+            if !inner.mapped.is_empty() {
+                renditions::keep(inner, &wanted());
+            }
         });
     }
 

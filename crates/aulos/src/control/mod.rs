@@ -341,7 +341,7 @@ impl Control {
         inner.outbox.flush(&*self.house);
         let Inner { greetings, registry, .. } = &mut *inner;
         greetings.refresh(registry, !self.access.rules().is_closed(), &*self.house);
-        self.house.keep_maps(&inner.registry.maps());
+        self.house.keep_maps(&|| inner.registry.maps());
         self.house.tidy();
         self.tell_update(&mut inner);
         self.tell_announcements(&mut inner);
