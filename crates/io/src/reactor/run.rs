@@ -3,6 +3,7 @@
 mod accept;
 mod entity;
 mod health;
+mod stations;
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,17 +12,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
-use aulos_engine::fanout::Stamped;
 use aulos_proto::snap::wire::Hello;
 use aulos_rt::Publisher;
-use aulos_rt::ring::Consumer;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use super::doorman::{Doorman, Limits};
 use super::greeting::{Greeting, Greetings};
 use super::peer::{Peer, Said};
 use super::slab::Slab;
-use super::stations::{Channel, MAINTENANCE, Tap};
+use super::stations::{MAINTENANCE, Tap};
 use super::stats::ReactorStats;
 use super::tls::{Door, MediaSocket};
 use super::web::Listener;
@@ -297,53 +296,6 @@ impl Reactor {
         let token = self.entities.insert_with(|_| Entity::Web(listener));
         self.stats.listeners += 1;
         self.watch(token, EventFlags::IN | EventFlags::OUT);
-    }
-
-    fn replace_station(&mut self, station: usize, channel: Channel, chunks: Consumer<Stamped>) {
-        let Some(tap) = self.taps.get_mut(station) else { return };
-        *tap = Tap::new(channel, chunks);
-        self.join_all(station);
-        let tokens: Vec<u64> = self.entities.tokens().collect();
-        for token in tokens {
-            // Its header says how the old one was encoded, and there is only one.
-            if let Some(Entity::Web(listener)) = self.entities.get_mut(token)
-                && listener.station == station
-            {
-                self.close(token, LeaveCause::Kicked);
-            }
-        }
-    }
-
-    /// Lets whoever plays a station begin with it anew.
-    fn join_all(&mut self, station: usize) {
-        let tokens: Vec<u64> = self.entities.tokens().collect();
-        for token in tokens {
-            if let Some(Entity::Peer(peer)) = self.entities.get_mut(token)
-                && peer.station == Some(station)
-            {
-                let session = SessionId::new(self.index, token);
-                self.command(session, |peer, taps| match taps.get(station) {
-                    Some(tap) => peer.join(station, tap),
-                    None => Ok(()),
-                });
-                self.pump(token, SLICE_BYTES, false);
-            }
-        }
-    }
-
-    fn remove_station(&mut self, station: usize) {
-        let Some(tap) = self.taps.get_mut(station) else { return };
-        tap.close();
-        let tokens: Vec<u64> = self.entities.tokens().collect();
-        for token in tokens {
-            match self.entities.get_mut(token) {
-                Some(Entity::Peer(peer)) if peer.station == Some(station) => peer.leave(),
-                Some(Entity::Web(listener)) if listener.station == station => {
-                    self.close(token, LeaveCause::Kicked);
-                }
-                _ => {}
-            }
-        }
     }
 
     fn add_web(&mut self, socket: MediaSocket, read: &[u8]) {
