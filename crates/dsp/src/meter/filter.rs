@@ -136,28 +136,13 @@ impl Filter {
             let pairs = states.chunks_mut(2).zip(weights.chunks(2));
             for (first, (states, weights)) in (first..).step_by(2).zip(pairs) {
                 let from = done * stride + first;
+                let (filter, gentle) = (&self.coefficients, !plain);
                 match view {
                     View::Narrow(x) => {
-                        scalar(
-                            &self.coefficients,
-                            &x[from..],
-                            stride,
-                            weights,
-                            !plain,
-                            states,
-                            out,
-                        );
+                        scalar(filter, &x[from..], stride, weights, gentle, states, out);
                     }
                     View::Wide(x) => {
-                        scalar(
-                            &self.coefficients,
-                            &x[from..],
-                            stride,
-                            weights,
-                            !plain,
-                            states,
-                            out,
-                        );
+                        scalar(filter, &x[from..], stride, weights, gentle, states, out);
                     }
                 }
             }
