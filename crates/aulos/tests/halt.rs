@@ -11,15 +11,12 @@ mod common;
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{Heard, Playing, Room, eventually, resolve, scratch, wave};
+use common::{ANY_PORTS, Heard, Playing, Room, eventually, player, resolve, scratch, script, wave};
 use serde_json::json;
-
-const HEAD: &str = "[listen]\nstream = 0\ncontrol = 0\nhttp = 0\n";
 
 #[test]
 fn whatever_its_source_a_station_that_plays_silence_is_idle() {
@@ -46,7 +43,7 @@ fn whatever_its_source_a_station_that_plays_silence_is_idle() {
              silence = {{ below_dbfs = -60.0, for_s = 0.5 }}\n"
         )
     });
-    let server = Playing::start(resolve(&(HEAD.to_owned() + &stations.collect::<String>())));
+    let server = Playing::start(resolve(&(ANY_PORTS.to_owned() + &stations.collect::<String>())));
     let over = Arc::new(AtomicBool::new(false));
     // Silence comes in all the time, as from a player that has paused.
     let ending = Arc::clone(&over);
@@ -84,31 +81,19 @@ fn whatever_its_source_a_station_that_plays_silence_is_idle() {
 }
 
 /// Plays until it is told to pause.
-const PLAYER: &str = r#"#!/bin/sh
-echo '{"jsonrpc":"2.0","method":"Plugin.Stream.Ready"}'
-tell() {
-  printf '{"jsonrpc":"2.0","method":"Plugin.Stream.Player.Properties","params":'
-  printf '{"playbackStatus":"%s","canControl":true,"canPause":true,"canPlay":true}}\n' "$1"
-}
-while read -r line; do
-  case "$line" in
-    *GetProperties*) tell playing ;;
+const PLAYER: &str = "*GetProperties*) tell playing ;;
     *pause*) tell paused ;;
-    *) tell playing ;;
-  esac
-done
-"#;
+    *) tell playing ;;";
 
 #[test]
 fn a_pause_is_heard_at_once_and_not_when_the_buffer_has_passed() {
     let dir = scratch();
-    let script = dir.join("player.sh");
-    std::fs::write(&script, PLAYER).unwrap();
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = dir.join("player.sh");
+    script(&path, &player(PLAYER));
     let text = format!(
-        "{HEAD}[[station]]\nname = \"hall\"\ncodec = \"pcm\"\nsources = [\"tone://\"]\n\
+        "{ANY_PORTS}[[station]]\nname = \"hall\"\ncodec = \"pcm\"\nsources = [\"tone://\"]\n\
          plugin = {{ script = \"{}\" }}\n[[station]]\nname = \"also\"\nsources = [\"meta:///hall\"]\n",
-        script.display()
+        path.display()
     );
     let server = Playing::start(resolve(&text));
     let mut caller = server.controller();

@@ -9,10 +9,8 @@
 
 mod common;
 
-use common::{Playing, eventually, resolve, scratch, wave};
+use common::{ANY_PORTS, Playing, eventually, resolve, scratch, wave};
 use serde_json::{Value, json};
-
-const HEAD: &str = "[listen]\nstream = 0\ncontrol = 0\nhttp = 0\n";
 
 fn station(name: &str, sources: &str) -> String {
     format!("[[station]]\nname = \"{name}\"\ncodec = \"pcm\"\nsources = [{sources}]\n")
@@ -32,7 +30,7 @@ fn the_first_that_plays_is_heard_and_a_station_that_begins_anew_is_found_again()
     std::fs::write(&bell, wave(&[16_384; 96_000])).unwrap();
     let file = format!("\"file://{}\"", bell.display());
     let text = |bell: &str| {
-        HEAD.to_owned()
+        ANY_PORTS.to_owned()
             + &station("all", "\"meta:///bell/tone/\"")
             + &station("bell", bell)
             + &station("tone", "\"tone://?dbfs=-40\"")
@@ -62,7 +60,7 @@ fn the_first_that_plays_is_heard_and_a_station_that_begins_anew_is_found_again()
 
 #[test]
 fn streams_that_play_others_can_be_added_but_no_rings() {
-    let text = HEAD.to_owned() + &station("one", "\"tone://?dbfs=-40\"");
+    let text = ANY_PORTS.to_owned() + &station("one", "\"tone://?dbfs=-40\"");
     let server = Playing::start(resolve(&text));
     let mut caller = server.controller();
     let mut add = |uri: &str| {

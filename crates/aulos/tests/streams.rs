@@ -11,12 +11,11 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use aulos::house::{Command, SessionId, StationStatus};
 use aulos_core::ChannelMap;
-use common::{Server, TWO_STATIONS, eventually, resolve, scratch};
+use common::{Server, TWO_STATIONS, eventually, player, resolve, scratch, script};
 use serde_json::{Value, json};
 
 fn stream(server: &Server, id: &str) -> Option<Value> {
@@ -150,15 +149,8 @@ fn what_was_added_is_there_after_a_restart() {
     assert_eq!(presets["result"]["presets"][0]["name"], "night");
 }
 
-/// A control script that tells what it plays, and keeps what it is told.
-fn script(dir: &Path, body: &str) {
-    let path = dir.join("plugin.sh");
-    std::fs::write(&path, format!("#!/bin/sh\ncd \"$(dirname \"$0\")\"\n{body}")).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-}
-
 fn with_script(dir: &Path, body: &str) -> Server {
-    script(dir, body);
+    script(&dir.join("plugin.sh"), body);
     let text = format!(
         "[streams]\nplugin_dir = \"{}\"\n{TWO_STATIONS}\
          plugin = {{ script = \"plugin.sh\", params = \"--a 'b c'\" }}\n",
@@ -167,6 +159,7 @@ fn with_script(dir: &Path, body: &str) -> Server {
     Server::of(resolve(&text))
 }
 
+/// Tells what it plays, and keeps what it is told.
 const PLAYER: &str = r#"
 echo "$@" > arguments
 echo '{"jsonrpc":"2.0","method":"Plugin.Stream.Ready"}'
@@ -282,7 +275,7 @@ fn a_control_script_that_says_nonsense_is_survived() {
 #[test]
 fn a_stream_that_plays_another_has_its_titles_and_controls() {
     let dir = scratch();
-    script(&dir, PLAYER);
+    script(&dir.join("plugin.sh"), PLAYER);
     let text = format!(
         "[streams]\nplugin_dir = \"{}\"\n{TWO_STATIONS}plugin = {{ script = \"plugin.sh\" }}\n\
          [[station]]\nname = \"best\"\nsources = [\"meta:///kitchen radio/default\"]\n",
@@ -317,24 +310,13 @@ fn a_stream_that_plays_another_has_its_titles_and_controls() {
 }
 
 /// Is paused when it begins, and does what it is told.
-const PAUSED: &str = r#"
-echo '{"jsonrpc":"2.0","method":"Plugin.Stream.Ready"}'
-tell() {
-  printf '{"jsonrpc":"2.0","method":"Plugin.Stream.Player.Properties","params":'
-  printf '{"playbackStatus":"%s","canControl":true,"canPause":true,"canPlay":true}}\n' "$1"
-}
-while read -r line; do
-  case "$line" in
-    *'"play"'*) tell playing ;;
-    *) tell paused ;;
-  esac
-done
-"#;
+const PAUSED: &str = "*'\"play\"'*) tell playing ;;
+    *) tell paused ;;";
 
 #[test]
 fn only_a_player_that_played_halts_what_is_heard() {
     let dir = scratch();
-    let server = with_script(&dir, PAUSED);
+    let server = with_script(&dir, &player(PAUSED));
     let id = "kitchen radio";
     let is = |wanted: &str| {
         eventually(|| stream(&server, id).unwrap()["properties"]["playbackStatus"] == wanted);

@@ -10,7 +10,8 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -101,6 +102,34 @@ impl ListenSink for FakeSink {
     fn stream(&self, socket: MediaSocket, read: Vec<u8>) {
         self.1.lock().unwrap().push((socket, read));
     }
+}
+
+/// The head of a configuration whose ports are any that are free.
+pub const ANY_PORTS: &str = "[listen]\nstream = 0\ncontrol = 0\nhttp = 0\n";
+
+/// A control script at `path` that runs in its own folder.
+pub fn script(path: &Path, body: &str) {
+    std::fs::write(path, format!("#!/bin/sh\ncd \"$(dirname \"$0\")\"\n{body}")).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// The body of a control script of a player that can be paused. `cases` say for which lines that it
+/// is told it tells what: `*pause*) tell paused ;;`.
+pub fn player(cases: &str) -> String {
+    format!(
+        r#"
+echo '{{"jsonrpc":"2.0","method":"Plugin.Stream.Ready"}}'
+tell() {{
+  printf '{{"jsonrpc":"2.0","method":"Plugin.Stream.Player.Properties","params":'
+  printf '{{"playbackStatus":"%s","canControl":true,"canPause":true,"canPlay":true}}}}\n' "$1"
+}}
+while read -r line; do
+  case "$line" in
+    {cases}
+  esac
+done
+"#
+    )
 }
 
 pub fn resolve(text: &str) -> Resolved {

@@ -12,7 +12,7 @@ use aulos_blackbox::server::{Aulos, binary};
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
-use crate::{turn, wait_for};
+use crate::{hear, id_of, turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -151,12 +151,7 @@ fn controllers_that_talk_all_at_once_are_answered_in_order_and_see_one_order() {
     let server = Aulos::start(&scratch, config).unwrap();
     let mut client = Client::connect(server.stream, 7).unwrap();
     let mut rpc = Rpc::connect(server.control);
-    let mut id = Value::Null;
-    wait_for("the client", PATIENCE, || {
-        hear(&mut client);
-        id = rpc.status()["groups"][0]["clients"][0]["id"].clone();
-        id.is_string()
-    });
+    let id = id_of(&mut client, &mut rpc, PATIENCE);
     drop(client);
     let mut watchers =
         [Rpc::connect(server.control), Rpc::over_websocket(server.http)].map(|mut watcher| {
@@ -243,10 +238,6 @@ fn talk(mut rpc: Rpc, number: usize, id: &Value) {
 }
 
 /// Takes what a client is sent, so that it is not cut.
-fn hear(client: &mut Client) {
-    client.read(&mut vec![0; 65_536], &mut |_, _| ());
-}
-
 /// What a server answers to one caller and tells another one.
 fn exchange(stream: SocketAddr, control: SocketAddr) -> Vec<(String, Value)> {
     let (mut one, mut two) = (Rpc::connect(control), Rpc::connect(control));

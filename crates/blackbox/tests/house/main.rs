@@ -36,6 +36,11 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use aulos_blackbox::client::Client;
+use serde_json::Value;
+
+use rpc::Rpc;
+
 /// Whether the long forms run.
 fn soak() -> bool {
     std::env::var_os("AULOS_SOAK").is_some()
@@ -59,6 +64,23 @@ fn wait_for(what: &str, limit: Duration, mut it_is: impl FnMut() -> bool) {
         assert!(start.elapsed() < limit, "{what}: not within {limit:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Reads what a client has been sent; true, so that a condition can begin with it.
+fn hear(client: &mut Client) -> bool {
+    client.read(&mut vec![0; 65_536], &mut |_, _| ());
+    true
+}
+
+/// The id under which a server knows the only client of its first group, once it does.
+fn id_of(client: &mut Client, rpc: &mut Rpc, limit: Duration) -> Value {
+    let mut id = Value::Null;
+    wait_for("the client", limit, || {
+        hear(client);
+        id = rpc.status()["groups"][0]["clients"][0]["id"].clone();
+        id.is_string()
+    });
+    id
 }
 
 /// A path in a configuration or a URI.

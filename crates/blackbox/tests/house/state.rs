@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::hostile::counter;
 use crate::rpc::Rpc;
-use crate::{soak, text, turn, wait_for};
+use crate::{hear, id_of, soak, text, turn, wait_for};
 
 const CONFIG: &str = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
 
@@ -72,12 +72,7 @@ fn a_full_disk_and_one_that_cannot_be_written_cost_no_sound_and_are_caught_up_wi
         .join(scratch.join("state").strip_prefix("/").unwrap());
     let mut client = Client::connect(server.stream, 1).unwrap();
     let mut rpc = Rpc::connect(server.control);
-    let mut id = Value::Null;
-    wait_for("the client", PATIENCE, || {
-        hear(&mut client);
-        id = rpc.status()["groups"][0]["clients"][0]["id"].clone();
-        id.is_string()
-    });
+    let id = id_of(&mut client, &mut rpc, PATIENCE);
     let mut name = |name: &str| rpc.call("Client.SetName", &json!({ "id": id, "name": name }));
     let is_saved = |name: &str| {
         let file = disk.join("server.json");
@@ -155,12 +150,6 @@ fn of_two_clients_with_one_id_the_newer_one_plays_and_there_is_one_client() {
     second.take();
     wait_for("the end", PATIENCE, || rpc.status()["groups"][0]["clients"][0]["connected"] == false);
     server.stop().unwrap();
-}
-
-/// Takes what a client is sent, so that it is not cut.
-fn hear(client: &mut Client) -> bool {
-    client.read(&mut vec![0; 65_536], &mut |_, _| ());
-    true
 }
 
 /// A server whose state lies on a disk of 256 kB that nobody else has.
