@@ -76,7 +76,7 @@ impl Input {
         let Config { buffer, timeout, gain, silence } = config;
         #[allow(clippy::cast_possible_truncation, reason = "a gain needs no more than f32")]
         let gain = gain.amplitude() as f32;
-        let staged = capacity(MAX_SOURCE_RATE, buffer) + BLOCK_SAMPLES + SLACK_FRAMES;
+        let staged = room(limit(source.pacing(), rate, buffer), layout);
         Self {
             source,
             rate,
@@ -87,7 +87,7 @@ impl Input {
             block: Block::with_capacity(rate, layout, BLOCK_SAMPLES),
             waiting: false,
             remixed: vec![0.0; BLOCK_SAMPLES * layout.channels()],
-            staged: VecDeque::with_capacity(staged * layout.channels()),
+            staged: VecDeque::with_capacity(staged),
             resampler: Resampler::new(layout.channels(), rate, rate),
             source_rate: rate,
             servo: Servo::new(buffer),
@@ -105,7 +105,7 @@ impl Input {
     /// Takes in what has arrived, up to the bound of the buffer.
     ///
     /// # Real-time
-    /// Does not allocate, but for one resampler and one meter when the source changes its rate.
+    /// Does not allocate, but for what another rate of the source needs.
     pub fn refill(&mut self, now: Instant) {
         self.full = false;
         while !self.waiting {
@@ -153,7 +153,7 @@ impl Input {
     /// Fills `out` (interleaved, the station's rate and layout) from its front.
     ///
     /// # Real-time
-    /// Does not allocate, but for one resampler and one meter when the source changes its rate.
+    /// Does not allocate, but for what another rate of the source needs.
     pub fn read(&mut self, now: Instant, out: &mut [f32]) -> Read {
         let channels = self.layout.channels();
         let wanted = out.len() / channels;
@@ -325,6 +325,7 @@ impl Input {
     /// Takes over the rate of the block, with nothing of another rate left.
     fn adopt(&mut self) {
         self.source_rate = self.block.rate();
+        self.staged.reserve(room(self.limit(), self.layout));
         self.resampler = Resampler::new(self.layout.channels(), self.source_rate, self.rate);
         self.detector = Detector::new(self.silence, self.source_rate, self.layout.channels());
         self.gauge.change(self.source_rate, self.layout);
@@ -344,10 +345,7 @@ impl Input {
     }
 
     fn limit(&self) -> usize {
-        match self.source.pacing() {
-            Pacing::Live | Pacing::House => capacity(self.source_rate, self.buffer),
-            Pacing::OnDemand => self.source_rate.frames(ON_DEMAND_AHEAD).as_usize(),
-        }
+        limit(self.source.pacing(), self.source_rate, self.buffer)
     }
 }
 
@@ -366,9 +364,20 @@ pub struct Read {
     pub starved: bool,
 }
 
-/// Twice the buffer, so that a burst can be taken in while its start is still unplayed.
-fn capacity(rate: SampleRate, buffer: Span) -> usize {
-    rate.frames(buffer + buffer).as_usize()
+/// Frames that may wait: of what is live twice the buffer, so that a burst can be taken in while
+/// its start is still unplayed.
+fn limit(pacing: Pacing, rate: SampleRate, buffer: Span) -> usize {
+    let span = match pacing {
+        Pacing::Live | Pacing::House => buffer + buffer,
+        Pacing::OnDemand => ON_DEMAND_AHEAD,
+    };
+    rate.frames(span).as_usize()
+}
+
+/// Samples that there has to be room for where so many frames may wait. All of it is walked
+/// through, so it is no more than a rate needs, and a higher one gets its own.
+const fn room(limit: usize, layout: ChannelLayout) -> usize {
+    (limit + BLOCK_SAMPLES + SLACK_FRAMES) * layout.channels()
 }
 
 /// What stays back from a live source so that its end can be faded when it stops without a word.
@@ -385,9 +394,3 @@ const MAX_CLEARED: usize = 256;
 
 /// The tail of a resampler, more than once if a sender comes and goes.
 const SLACK_FRAMES: usize = 1_024;
-
-/// The highest rate for which buffers are sized in advance.
-const MAX_SOURCE_RATE: SampleRate = match SampleRate::new(192_000) {
-    Ok(rate) => rate,
-    Err(_) => SampleRate::STUDIO,
-};
