@@ -140,12 +140,15 @@ impl Voice {
                 let index = self.index;
                 self.index = self.index_floor + (index - self.index_floor) * self.index_decay;
                 let index_slope = (self.index - index) / PAGE as f32;
-                let (carrier, bend) = (self.carrier.phases(self.pitch), self.modulator.phases(1.0));
+                let (mut carrier, carrier_step) = self.carrier.page(self.pitch);
+                let (mut modulator, modulator_step) = self.modulator.page(1.0);
                 self.pitch = 1.0 + (self.pitch - 1.0) * self.pitch_decay;
-                for (i, out) in out.iter_mut().enumerate() {
-                    let at = i as f32;
-                    let bend = (index + index_slope * at) * sine(bend(i));
-                    *out = (from + slope * at) * sine(carrier(i) + bend);
+                for (at, out) in (0_i32..).zip(out.iter_mut()) {
+                    let at = at as f32;
+                    let bend = (index + index_slope * at) * sine(modulator as f32 * TURN);
+                    *out = (from + slope * at) * sine(carrier as f32 * TURN + bend);
+                    carrier = carrier.wrapping_add(carrier_step);
+                    modulator = modulator.wrapping_add(modulator_step);
                 }
             }
             Wave::Noise { tilt } => {
@@ -196,11 +199,11 @@ impl Oscillator {
         Self { phase: 0, step: turns_per_frame * 4_294_967_296.0 }
     }
 
-    /// The phases of one page in half turns, and the phase after it.
-    fn phases(&mut self, pitch: f32) -> impl Fn(usize) -> f32 + use<> {
+    /// Where a page begins, and what each of its frames adds; signed, as floats are made of them.
+    const fn page(&mut self, pitch: f32) -> (i32, i32) {
         let (start, step) = (self.phase, (self.step * pitch) as u32);
         self.phase = start.wrapping_add(step.wrapping_mul(PAGE as u32));
-        move |i| start.wrapping_add(step.wrapping_mul(i as u32)) as i32 as f32 * TURN
+        (start.cast_signed(), step.cast_signed())
     }
 }
 
