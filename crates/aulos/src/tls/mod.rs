@@ -15,7 +15,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use aulos_io::reactor::{Door, Limits};
+use aulos_io::reactor::{Door, Limits, Terms};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
@@ -51,12 +51,29 @@ impl std::error::Error for TlsError {}
 /// [`TlsError`], when a file cannot be read or does not hold what it should.
 pub fn load(tls: &Tls) -> Result<Option<Arc<ServerConfig>>, TlsError> {
     let (true, Some(identity)) = (tls.enabled, &tls.identity) else { return Ok(None) };
-    let chain = certificates("cert", &identity.cert)?;
-    let bytes = read("key", &identity.key)?;
-    let key = PrivateKeyDer::from_pem_slice(&bytes)
-        .map_err(|error| unusable("key", &identity.key, &format!("no private key: {error}")))?;
-    let config = configure(chain, key, tls)?;
-    Ok(Some(Arc::new(config)))
+    Files::read(identity)?.configure(tls).map(Some)
+}
+
+/// A certificate and its key as they were read.
+struct Files {
+    identity: Identity,
+    cert: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl Files {
+    fn read(identity: &Identity) -> Result<Self, TlsError> {
+        let (cert, key) = (read("cert", &identity.cert)?, read("key", &identity.key)?);
+        Ok(Self { identity: identity.clone(), cert, key })
+    }
+
+    fn configure(&self, tls: &Tls) -> Result<Arc<ServerConfig>, TlsError> {
+        let chain = certificates("cert", &self.identity.cert, &self.cert)?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| {
+            unusable("key", &self.identity.key, &format!("no private key: {error}"))
+        })?;
+        configure(chain, key, tls).map(Arc::new)
+    }
 }
 
 /// Whether clients' certificates can be checked, where ours has yet to be made.
@@ -67,23 +84,31 @@ pub(crate) fn check_client_ca(tls: &Tls) -> Result<(), TlsError> {
     }
 }
 
-/// The same, or with a certificate that is made in `state_dir` where it is not there yet.
+/// The same, or with a certificate that is made in `state_dir` where it is not there yet. Terms that
+/// nobody has asked for are worked out when somebody wants them.
 ///
 /// # Errors
 /// As [`load`], and when none can be made.
-pub fn load_or_make(tls: &Tls, state_dir: &Path) -> Result<Option<Arc<ServerConfig>>, TlsError> {
+pub fn load_or_make(tls: &Tls, state_dir: &Path) -> Result<Option<Terms>, TlsError> {
     if !tls.enabled {
         return Ok(None);
     }
     if tls.identity.is_some() {
-        return load(tls);
+        return Ok(load(tls)?.map(Terms::from));
     }
     let made = own::identity(state_dir);
     let identity = made.map_err(|error| TlsError {
         key: "cert",
         fact: format!("no certificate can be made in {}: {error}", state_dir.display()),
     })?;
-    load(&Tls { identity: Some(identity), ..tls.clone() })
+    let (files, tls) = (Files::read(&identity)?, tls.clone());
+    if tls.is_asked_for() {
+        return files.configure(&tls).map(|config| Some(config.into()));
+    }
+    Ok(Some(Terms::when_needed(move || {
+        let made = files.configure(&tls);
+        made.inspect_err(|error| tracing::warn!("there is no TLS: {error}")).ok()
+    })))
 }
 
 /// What connections have to be.
@@ -130,7 +155,7 @@ fn verifier(
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let bad = |error: &dyn fmt::Display| unusable("client_ca", path, &error.to_string());
     let mut roots = RootCertStore::empty();
-    for certificate in certificates("client_ca", path)? {
+    for certificate in certificates("client_ca", path, &read("client_ca", path)?)? {
         roots.add(certificate).map_err(|error| bad(&error))?;
     }
     // Whoever has none may still have a password.
@@ -140,10 +165,13 @@ fn verifier(
         .map_err(|error| bad(&error))
 }
 
-fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let bytes = read(key, path)?;
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
-    let chain = read.map_err(|error| unusable(key, path, &error.to_string()))?;
+fn certificates(
+    key: &'static str,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
+    let chain = parsed.map_err(|error| unusable(key, path, &error.to_string()))?;
     if chain.is_empty() {
         return Err(unusable(key, path, "there is no certificate in it"));
     }

@@ -62,7 +62,7 @@ async fn shake_hands(
     patience: Duration,
     may_be_quiet: bool,
 ) -> Result<Wire, Refused> {
-    let Some(config) = &door.tls else { return Ok(Wire::Plain(socket)) };
+    let Some(terms) = &door.tls else { return Ok(Wire::Plain(socket)) };
     let mut first = [0];
     match timeout(patience, socket.peek(&mut first)).await {
         Err(_) if may_be_quiet && !door.require_tls => return Ok(Wire::Plain(socket)),
@@ -72,6 +72,7 @@ async fn shake_hands(
         Ok(_) => return Err(Refused::Gone),
         Err(_) => return Err(Refused::Silent),
     }
+    let Some(config) = terms.get() else { return Err(Refused::Broken) };
     let handshake = TlsAcceptor::from(config.clone()).accept(socket);
     match timeout(HANDSHAKE_TIMEOUT, handshake).await {
         Ok(Ok(tls)) => Ok(Wire::Tls(Box::new(tls))),

@@ -35,17 +35,20 @@ impl Drop for Scratch {
 fn the_first_start_makes_a_certificate_and_the_next_ones_use_it() {
     let scratch = Scratch::new("own");
     let tls = Tls::default();
-    assert!(load_or_make(&tls, &scratch.0).unwrap().is_some());
+    assert!(load_or_make(&tls, &scratch.0).unwrap().is_some_and(|terms| terms.get().is_some()));
     let cert = std::fs::read(scratch.0.join("tls/cert.pem")).unwrap();
     let key = std::fs::metadata(scratch.0.join("tls/key.pem")).unwrap();
     assert_eq!(key.permissions().mode() & 0o777, 0o600);
-    assert!(load_or_make(&tls, &scratch.0).unwrap().is_some());
+    assert!(load_or_make(&tls, &scratch.0).unwrap().is_some_and(|terms| terms.get().is_some()));
     assert_eq!(std::fs::read(scratch.0.join("tls/cert.pem")).unwrap(), cert);
     // Whoever knows it can pin it: it is for the names by which this machine is called.
-    let der = certificates("cert", &scratch.0.join("tls/cert.pem")).unwrap().remove(0);
+    let der = certificates("cert", Path::new("cert.pem"), &cert).unwrap().remove(0);
     let parsed = webpki::EndEntityCert::try_from(&der).unwrap();
     assert!(parsed.valid_dns_names().any(|name| name == "localhost"));
-    assert!(load_or_make(&Tls { enabled: false, ..tls }, &scratch.0).unwrap().is_none());
+    assert!(load_or_make(&Tls { enabled: false, ..tls.clone() }, &scratch.0).unwrap().is_none());
+    // What has come to harm is found when it is needed, and there is no TLS then.
+    scratch.write("tls/cert.pem", "nothing\n");
+    assert!(load_or_make(&tls, &scratch.0).unwrap().is_some_and(|terms| terms.get().is_none()));
 }
 
 #[test]

@@ -77,8 +77,8 @@ impl Line {
     pub(super) fn recognise(&mut self, first: &[u8], door: &Door) -> Result<bool, LeaveCause> {
         self.known = true;
         match &door.tls {
-            Some(config) if first.first() == Some(&FIRST_BYTE) => {
-                let tls = Tls::begin(config, &self.socket, first);
+            Some(terms) if first.first() == Some(&FIRST_BYTE) => {
+                let tls = Tls::begin(terms, &self.socket, first);
                 let tls = tls.map_err(|error| leave_cause(&error))?;
                 self.special = Some(Box::new(Special::Tls(tls)));
                 Ok(false)

@@ -39,7 +39,7 @@ pub use doorman::{Doorman, Limits, Refused, Ticket, house_of};
 pub use greeting::Greeting;
 pub use stations::Channel;
 pub use stats::ReactorStats;
-pub use tls::{Door, FIRST_BYTE, MediaSocket};
+pub use tls::{Door, FIRST_BYTE, MediaSocket, Terms};
 #[cfg_attr(not(target_os = "linux"), allow(unused_imports))]
 pub(crate) use zerocopy::QueuedError;
 

@@ -10,7 +10,7 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rustls::{ServerConfig, ServerConnection};
 
@@ -20,11 +20,39 @@ use super::doorman::{Limits, Ticket};
 #[derive(Clone, Debug, Default)]
 pub struct Door {
     /// How TLS is spoken; none: not at all.
-    pub tls: Option<Arc<ServerConfig>>,
+    pub tls: Option<Terms>,
     /// Whoever does not speak it is cut.
     pub require_tls: bool,
     /// What one address may have.
     pub limits: Limits,
+}
+
+/// How TLS is spoken: a certificate, and what is asked of the peer.
+#[derive(Clone, Debug)]
+pub struct Terms(Arc<LazyLock<Option<Arc<ServerConfig>>, Make>>);
+
+type Make = Box<dyn FnOnce() -> Option<Arc<ServerConfig>> + Send>;
+
+impl Terms {
+    /// Terms that `make` works out when somebody speaks TLS for the first time: on many servers
+    /// nobody ever does, and the code for it is a tenth of the memory of an idle one. `make` reads no
+    /// file, because it may run on a reactor.
+    #[must_use]
+    pub fn when_needed(make: impl FnOnce() -> Option<Arc<ServerConfig>> + Send + 'static) -> Self {
+        Self(Arc::new(LazyLock::new(Box::new(make))))
+    }
+
+    /// The terms; none, when they could not be made after all.
+    #[must_use]
+    pub fn get(&self) -> Option<&Arc<ServerConfig>> {
+        LazyLock::force(&self.0).as_ref()
+    }
+}
+
+impl From<Arc<ServerConfig>> for Terms {
+    fn from(config: Arc<ServerConfig>) -> Self {
+        Self::when_needed(|| Some(config))
+    }
 }
 
 /// A connection that was accepted elsewhere: its socket, and all that belongs to it.
@@ -120,11 +148,8 @@ impl Tls {
     }
 
     /// Begins with the first bytes of one.
-    pub(super) fn begin(
-        config: &Arc<ServerConfig>,
-        socket: &TcpStream,
-        mut first: &[u8],
-    ) -> io::Result<Self> {
+    pub(super) fn begin(terms: &Terms, socket: &TcpStream, mut first: &[u8]) -> io::Result<Self> {
+        let config = terms.get().ok_or(io::ErrorKind::InvalidData)?;
         let connection = ServerConnection::new(Arc::clone(config)).map_err(broken)?;
         let mut tls = Self(Box::new(connection));
         while !first.is_empty() {

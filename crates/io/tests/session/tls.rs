@@ -91,7 +91,7 @@ fn guarded(door: &Door) -> House {
 }
 
 fn tls_door() -> Door {
-    Door { tls: Some(server_config(None)), ..Door::default() }
+    Door { tls: Some(server_config(None).into()), ..Door::default() }
 }
 
 impl House {
@@ -195,7 +195,7 @@ fn what_begins_as_tls_and_is_none_is_cut_and_counted_and_nobody_else_notices() {
 #[test]
 fn a_certificate_that_is_known_vouches_and_another_does_not_come_in() {
     let known = Identity::new("kitchen");
-    let door = Door { tls: Some(server_config(Some(&known))), ..Door::default() };
+    let door = Door { tls: Some(server_config(Some(&known)).into()), ..Door::default() };
     let house = guarded(&door);
     let mut with = Player::on(secure(house.address, Some(known)), "with");
     with.run(Span::from_millis(200));
