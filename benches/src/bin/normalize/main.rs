@@ -10,18 +10,19 @@
 //! by 6 dB and demodulates it: what it shows of each is drawn into `docs/limiter-pilot.svg`, if
 //! `svg=1`. `only=quality`, `only=cpu` or `only=pilot` leaves the rest out. Bad would be: an error above 1 LU, a curve that falls after the burst, or a step in it.
 
+mod peers;
+mod pilot;
+
 use std::collections::HashMap;
 use std::f64::consts::TAU;
-use std::fmt::Write as _;
-use std::io::Write as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
 
 use aulos_benches::{Row, argument, minimum, report};
 use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
 use aulos_dsp::Limiter;
 use aulos_dsp::meter::{Config, Meter, Mode as Measures};
 use aulos_dsp::normalize::{Linear, Mode, Normaliser, Settings};
+
+use peers::{GStreamer, Judged, judge, loudnorm, second_pass};
 
 const HZ: usize = 48_000;
 const TARGET: f64 = -23.0;
@@ -32,20 +33,22 @@ fn main() {
     let (reps, seconds) = (argument("reps", 5), argument("s", 60));
     let only = std::env::args().find_map(|word| Some(word.strip_prefix("only=")?.to_string()));
     let wanted = |part: &str| only.as_ref().is_none_or(|only| only == part);
+    let gstreamer = GStreamer::find();
+    let gstreamer = gstreamer.as_ref();
     let mut rows = Vec::new();
     if wanted("quality") {
         for (name, sound, limit) in programmes() {
-            quality(&mut rows, name, &sound, limit);
+            quality(&mut rows, name, &sound, limit, gstreamer);
         }
-        settling(&mut rows);
+        settling(&mut rows, gstreamer);
     }
     if wanted("cpu") {
-        costs(&mut rows, seconds, reps);
+        costs(&mut rows, seconds, reps, gstreamer);
     }
     if wanted("pilot") {
-        pilot(&mut rows);
+        pilot::pilot(&mut rows, gstreamer);
     }
-    if !gstreamer_has_one() {
+    if gstreamer.is_none() {
         println!("skipped: no GStreamer audioloudnorm (rsaudiofx)");
     }
     report(&rows);
@@ -149,100 +152,46 @@ fn ours_linear(sound: &Sound) -> Sound {
     out
 }
 
-/// What ffmpeg makes of the sound, and what it says.
-fn ffmpeg(sound: &Sound, filter: &str, out: &[&str]) -> (Vec<u8>, String) {
-    let mut command = Command::new("ffmpeg");
-    command.args(["-hide_banner", "-nostats", "-threads", "1", "-f", "f32le", "-ar", "48000"]);
-    command.args(["-ac", "2", "-i", "pipe:0", "-af", filter]).args(out);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("ffmpeg can be run");
-    let mut input = child.stdin.take().expect("a pipe");
-    let bytes: Vec<u8> = sound.iter().flat_map(|x| x.to_le_bytes()).collect();
-    let output = std::thread::scope(|scope| {
-        scope.spawn(move || input.write_all(&bytes));
-        child.wait_with_output().expect("ffmpeg ends")
-    });
-    assert!(output.status.success(), "{filter}");
-    (output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
-}
-
-fn loudnorm(sound: &Sound, filter: &str) -> Sound {
-    let (bytes, _) = ffmpeg(sound, filter, &["-ar", "48000", "-f", "f32le", "-"]);
-    bytes.as_chunks::<4>().0.iter().map(|x| f32::from_le_bytes(*x)).collect()
-}
-
-/// The filter of the second pass.
-fn second_pass(sound: &Sound) -> String {
-    let filter = format!("{LOUDNORM}:print_format=json");
-    let (_, said) = ffmpeg(sound, &filter, &["-f", "null", "-"]);
-    let value = |key: &str| {
-        let (_, behind) = said.split_once(&format!("\"{key}\" : \"")).expect("a figure");
-        behind.split_once('"').expect("its end").0.to_owned()
-    };
-    format!(
-        "{LOUDNORM}:measured_I={}:measured_LRA={}:measured_TP={}:measured_thresh={}:linear=true",
-        value("input_i"),
-        value("input_lra"),
-        value("input_tp"),
-        value("input_thresh")
-    )
-}
-
-struct Judged {
-    integrated: f64,
-    peak: f64,
-    short_term: Vec<f64>,
-}
-
-fn judge(sound: &Sound) -> Judged {
-    let filter = "ebur128=peak=true:metadata=1,ametadata=print:file=-";
-    let (said, _) = ffmpeg(sound, filter, &["-f", "null", "-"]);
-    let said = String::from_utf8_lossy(&said).into_owned();
-    let mut last = HashMap::new();
-    let mut short_term = Vec::new();
-    for (key, value) in said.lines().filter_map(|line| line.split_once('=')) {
-        let value: f64 = value.parse().unwrap_or(f64::NEG_INFINITY);
-        if key == "lavfi.r128.S" {
-            short_term.push(value);
-        }
-        last.insert(key.to_owned(), value);
-    }
-    let figure = |name: &str| last.get(name).copied().unwrap_or(-70.0);
-    let peak = figure("lavfi.r128.true_peaks_ch0").max(figure("lavfi.r128.true_peaks_ch1"));
-    Judged { integrated: figure("lavfi.r128.I"), peak: 20.0 * peak.log10(), short_term }
-}
-
-fn quality(rows: &mut Vec<Row>, name: &str, sound: &Sound, limit: f64) {
-    let outs = [("full", ours(sound, Mode::Full), limit), ("linear", ours_linear(sound), 0.0)];
-    let peers = [
-        ("loudnorm, one pass", loudnorm(sound, LOUDNORM)),
-        ("loudnorm, two passes", loudnorm(sound, &second_pass(sound))),
+fn quality(
+    rows: &mut Vec<Row>,
+    name: &str,
+    sound: &Sound,
+    limit: f64,
+    gstreamer: Option<&GStreamer>,
+) {
+    let (full, linear) = (judge(&ours(sound, Mode::Full)), judge(&ours_linear(sound)));
+    let mut pairs = vec![
+        ("full", &full, limit, "loudnorm, one pass", loudnorm(sound, LOUDNORM)),
+        ("linear", &linear, 0.0, "loudnorm, two passes", loudnorm(sound, &second_pass(sound))),
     ];
-    for ((mode, out, limit), (peer, theirs)) in outs.into_iter().zip(peers) {
-        let (ours, theirs) = (judge(&out), judge(&theirs));
+    if let Some(peer) = gstreamer {
+        pairs.push(("full", &full, limit, "audioloudnorm", peer.loudnorm(sound)));
+    }
+    for (mode, ours, limit, peer, theirs) in pairs {
+        let theirs = judge(&theirs);
         let off = |judged: &Judged| (judged.integrated - TARGET).abs();
         let over = |judged: &Judged| (judged.peak - CEILING).max(0.0);
         let mut row = Row::against(
             "normal",
             format!("{name}, LU off, {mode} / {peer}"),
-            off(&ours),
+            off(ours),
             off(&theirs),
             None,
         );
         if limit > 0.0 {
             row.target = Some(format!("<= {limit}"));
-            row.met = Some(off(&ours) <= limit);
+            row.met = Some(off(ours) <= limit);
         }
         rows.push(row);
         let mut row = Row::against(
             "normal",
             format!("{name}, dB over, {mode} / {peer}"),
-            over(&ours),
+            over(ours),
             over(&theirs),
             None,
         );
         row.target = Some("<= 0.1".into());
-        row.met = Some(over(&ours) <= 0.1);
+        row.met = Some(over(ours) <= 0.1);
         row.ratio = None;
         rows.push(row);
     }
@@ -255,7 +204,7 @@ fn settled(judged: &Judged, step: usize) -> f64 {
     last_off.map_or(0.0, |index| (index + 2) as f64 / 10.0)
 }
 
-fn settling(rows: &mut Vec<Row>) {
+fn settling(rows: &mut Vec<Row>, gstreamer: Option<&GStreamer>) {
     for (name, before, after, limit) in
         [("louder", -32.0, -20.0, 4.0), ("quieter", -20.0, -32.0, 5.0)]
     {
@@ -273,20 +222,30 @@ fn settling(rows: &mut Vec<Row>) {
             }
             rows.push(row);
         }
+        if let Some(peer) = gstreamer {
+            let name = format!("12 LU {name}, s to settle, full / audioloudnorm");
+            let [ours, theirs] = [ours(&sound, Mode::Full), peer.loudnorm(&sound)];
+            let [ours, theirs] = [ours, theirs].map(|out| settled(&judge(&out), 30));
+            rows.push(Row::against("normal", name, ours, theirs, None));
+        }
     }
     let mut draw = noise(5);
     let sound = stereo(45, |time| if time < 15.0 { 0.0 } else { draw() * db(-32.0) });
-    let (ours, theirs) = (judge(&ours(&sound, Mode::Full)), judge(&loudnorm(&sound, LOUDNORM)));
+    let ours = judge(&ours(&sound, Mode::Full));
+    let mut peers = vec![("loudnorm, one pass", loudnorm(&sound, LOUDNORM))];
+    peers.extend(gstreamer.map(|peer| ("audioloudnorm", peer.loudnorm(&sound))));
     let off = |judged: &Judged| (judged.short_term[179] - TARGET).abs();
-    let name = "3 s after silence, LU off, full / loudnorm, one pass".into();
-    rows.push(Row {
-        target: Some("<= 2".into()),
-        met: Some(off(&ours) <= 2.0),
-        ..Row::against("normal", name, off(&ours), off(&theirs), None)
-    });
+    for (peer, theirs) in peers {
+        let name = format!("3 s after silence, LU off, full / {peer}");
+        rows.push(Row {
+            target: Some("<= 2".into()),
+            met: Some(off(&ours) <= 2.0),
+            ..Row::against("normal", name, off(&ours), off(&judge(&theirs)), None)
+        });
+    }
 }
 
-fn costs(rows: &mut Vec<Row>, seconds: usize, reps: usize) {
+fn costs(rows: &mut Vec<Row>, seconds: usize, reps: usize, gstreamer: Option<&GStreamer>) {
     let (mut draw, mut chance) = (noise(3), noise(4));
     let (mut level, mut next) = (0.1, 0.0);
     let programme = stereo(seconds, |time| {
@@ -311,6 +270,10 @@ fn costs(rows: &mut Vec<Row>, seconds: usize, reps: usize) {
                 + child_time(|| drop(loudnorm(&programme, &filter)))
                 - 2.0 * copy,
         );
+        if let Some(peer) = gstreamer {
+            let copy = child_time(|| drop(peer.copy(&programme)));
+            note("audioloudnorm", child_time(|| drop(peer.loudnorm(&programme))) - copy);
+        }
         note("linear", thread_time(|| drop(ours_linear(&programme))));
         note("limiter", thread_time(|| limit(&programme, -23.0)));
         note("limiter, hot", thread_time(|| limit(&programme, 6.0)));
@@ -319,6 +282,10 @@ fn costs(rows: &mut Vec<Row>, seconds: usize, reps: usize) {
     for (mode, target) in [("full", Some(0.25)), ("mid", None), ("low", None)] {
         let name = format!("{seconds} s, s of CPU, {mode} / loudnorm, one pass");
         rows.push(Row::against("normal", name, best(mode), best("loudnorm"), target));
+    }
+    if gstreamer.is_some() {
+        let name = format!("{seconds} s, s of CPU, full / audioloudnorm");
+        rows.push(Row::against("normal", name, best("full"), best("audioloudnorm"), None));
     }
     let name = format!("{seconds} s, s of CPU, linear / loudnorm, two passes");
     rows.push(Row::against("normal", name, best("linear"), best("two"), None));
@@ -364,140 +331,4 @@ fn child_time(work: impl FnOnce()) -> f64 {
     let start = children();
     work();
     children() - start
-}
-
-const PILOT_HZ: f64 = 19_000.0;
-const PILOT: f64 = 0.01;
-
-/// Noise at the target, so that nobody wants much of a gain; in it a pilot and, each second, a burst.
-fn pilot(rows: &mut Vec<Row>) {
-    let mut draw = noise(8);
-    // Below some hundred hertz, so that nothing of it is near the pilot.
-    let mut poles = [0.0; 3];
-    let background = stereo(20, |_| {
-        poles.iter_mut().fold(draw(), |input, pole| {
-            *pole += 0.1 * (input - *pole);
-            *pole
-        })
-    });
-    let gain = db(TARGET - judge(&background).integrated);
-    let height = db(CEILING + 6.0);
-    let mut frames = background.chunks(2);
-    let sound = stereo(20, |time| {
-        let noise = gain * f64::from(frames.next().expect("as long")[0]);
-        let within = (time.fract() - 0.5) / 0.002;
-        let inside = (0.0..1.0).contains(&within);
-        let shape = if inside { (within * TAU / 2.0).sin().powi(2) } else { 0.0 };
-        let burst = height * shape * (TAU * 1_000.0 * (time - 0.001)).cos();
-        noise + burst + PILOT * (TAU * PILOT_HZ * time).sin()
-    });
-    let curves: Vec<(&str, Vec<f64>)> =
-        [("aulos", ours(&sound, Mode::Full)), ("loudnorm", loudnorm(&sound, LOUDNORM))]
-            .into_iter()
-            .map(|(name, out)| (name, averaged(&demodulated(&out))))
-            .collect();
-    for (name, curve) in &curves {
-        let after = &curve[AT_MS + 12..AT_MS + 480];
-        let falls = after.windows(2).map(|pair| pair[0] - pair[1]).fold(0.0, f64::max);
-        let back = after.iter().rposition(|gain| *gain < -0.1).map_or(0, |index| index + 12);
-        let deepest = curve.iter().copied().fold(0.0, f64::min);
-        for (words, value) in [
-            ("dB at the burst", deepest),
-            ("dB of fall per ms afterwards", falls),
-            ("ms until back to 0.1 dB", back as f64),
-        ] {
-            rows.push(Row::figure("normal", format!("pilot, {name}, {words}"), value));
-        }
-    }
-    if argument("svg", 0) == 1 {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/limiter-pilot.svg");
-        std::fs::write(path, drawn(&curves)).expect("the drawing can be written");
-    }
-}
-
-/// Where the burst begins in the averaged curve.
-const AT_MS: usize = 500;
-
-/// The pilot's amplitude each millisecond, over 2 ms under a Hann window.
-fn demodulated(sound: &Sound) -> Vec<f64> {
-    const WIDTH: usize = HZ / 500;
-    let shape = |n: usize| (TAU / 2.0 * (n as f64 + 0.5) / WIDTH as f64).sin().powi(2);
-    let window: Vec<f64> = (0..WIDTH).map(shape).collect();
-    let shifted: Vec<(f64, f64)> = sound
-        .chunks(2)
-        .enumerate()
-        .map(|(n, frame)| {
-            let angle = TAU * PILOT_HZ * n as f64 / HZ as f64;
-            (f64::from(frame[0]) * angle.sin(), f64::from(frame[0]) * angle.cos())
-        })
-        .collect();
-    let starts = (0..shifted.len() - WIDTH).step_by(HZ / 1_000);
-    starts
-        .map(|start| {
-            let part = &shifted[start..start + WIDTH];
-            let sums = part
-                .iter()
-                .zip(&window)
-                .fold((0.0, 0.0), |(a, b), (x, w)| (a + x.0 * w, b + x.1 * w));
-            sums.0.hypot(sums.1)
-        })
-        .collect()
-}
-
-/// The mean of seconds 8 to 17, in dB of what it is between the bursts.
-fn averaged(amplitudes: &[f64]) -> Vec<f64> {
-    let rest: f64 =
-        (8..18).flat_map(|second| &amplitudes[1_000 * second + 400..1_000 * second + 480]).sum();
-    let rest = rest / 800.0;
-    let mean =
-        |ms: usize| (8..18).map(|second| amplitudes[1_000 * second + ms]).sum::<f64>() / 10.0;
-    // The window is centred 1 ms after its start.
-    (0..1_000).map(|ms| 20.0 * (mean((ms + 999) % 1_000) / rest).log10()).collect()
-}
-
-/// Both curves from 50 ms before the burst to 300 ms after.
-fn drawn(curves: &[(&str, Vec<f64>)]) -> String {
-    const WIDTH: f64 = 760.0;
-    let x = |ms: f64| 60.0 + (ms + 50.0) / 350.0 * (WIDTH - 100.0);
-    let y = |gain: f64| 40.0 - gain.clamp(-12.0, 1.0) * 20.0;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} 330\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{WIDTH}\" height=\"330\" fill=\"#fff\"/>\n"
-    );
-    for gain in (-12..=0).step_by(3) {
-        let at = y(f64::from(gain));
-        let _ = writeln!(
-            out,
-            "<path d=\"M60 {at}H{}\" stroke=\"#ddd\"/><text x=\"50\" y=\"{}\" text-anchor=\"end\" fill=\"#333\">{gain} dB</text>",
-            WIDTH - 40.0,
-            at + 4.0
-        );
-    }
-    for ms in (-50..=300).step_by(50) {
-        let at = x(f64::from(ms));
-        let _ = writeln!(
-            out,
-            "<path d=\"M{at:.1} 20V290\" stroke=\"#eee\"/><text x=\"{at:.1}\" y=\"308\" text-anchor=\"middle\" fill=\"#333\">{ms} ms</text>"
-        );
-    }
-    for ((name, curve), colour) in curves.iter().zip(["#0a6", "#c40"]) {
-        let points: Vec<String> = (-50..300)
-            .map(|ms| {
-                format!("{:.1},{:.2}", x(f64::from(ms)), y(curve[(AT_MS as i32 + ms) as usize]))
-            })
-            .collect();
-        let _ = writeln!(
-            out,
-            "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.6\" points=\"{}\"/>",
-            points.join(" ")
-        );
-        let line = if *name == "aulos" { 230 } else { 250 };
-        let _ = writeln!(out, "<text x=\"600\" y=\"{line}\" fill=\"{colour}\">{name}</text>");
-    }
-    out.push_str("</svg>\n");
-    out
-}
-
-fn gstreamer_has_one() -> bool {
-    let inspect = Command::new("gst-inspect-1.0").args(["--exists", "audioloudnorm"]).status();
-    inspect.is_ok_and(|status| status.success())
 }
