@@ -1,4 +1,5 @@
-//! Ogg pages, and Opus in them: for an endless HTTP stream that somebody joins in the middle.
+//! Ogg pages, and Opus in them: for an endless HTTP stream that somebody joins in the middle, and for
+//! a file whose length is exact.
 //!
 //! Every listener gets pages of its own, because sequence numbers, positions and checksums count
 //! from where he joined; only the Opus packets inside are shared. Sending everybody the same pages
@@ -9,5 +10,5 @@
 mod opus;
 mod page;
 
-pub use opus::{NotInOggOpus, OpusStream, PRE_SKIP};
-pub use page::{Ends, Page, PageError, Parsed, Writer, parse};
+pub use opus::{NotInOggOpus, OpusFile, OpusStream, PRE_SKIP};
+pub use page::{Bundle, Ends, Page, PageError, Parsed, Writer, parse};

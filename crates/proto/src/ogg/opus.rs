@@ -4,7 +4,7 @@ use core::fmt;
 
 use aulos_core::{ChannelLayout, Frames, SampleRate};
 
-use super::{Ends, Writer};
+use super::{Bundle, Ends, Writer};
 
 /// Frames at 48 kHz that a listener's decoder throws away while it settles: 80 ms, what RFC 7845,
 /// section 4.2, asks for in a stream that is joined in the middle.
@@ -32,14 +32,9 @@ impl OpusStream {
         title: &str,
         out: &mut Vec<u8>,
     ) -> Result<Self, NotInOggOpus> {
-        let channels = match layout {
-            ChannelLayout::MONO => 1,
-            ChannelLayout::STEREO => 2,
-            _ => return Err(NotInOggOpus(layout)),
-        };
         let mut pages = Writer::new(serial);
-        pages.write_packet(&head(channels, rate), 0, Ends::First, out);
-        pages.write_packet(&tags(title), 0, Ends::Middle, out);
+        pages.write_packet(&head(layout, rate, PRE_SKIP)?, 0, Ends::First, out);
+        pages.write_packet(&tags([("TITLE", title)].into_iter()), 0, Ends::Middle, out);
         Ok(Self { pages, granule: 0 })
     }
 
@@ -59,6 +54,64 @@ impl OpusStream {
     }
 }
 
+/// An Ogg Opus file: from the encoder's first packet to its last, and as long as the sound was.
+#[derive(Clone, Debug)]
+pub struct OpusFile {
+    pages: Writer,
+    pre_skip: u16,
+    bundle: Bundle,
+    /// Frames in all packets so far, and in those that are in pages.
+    granule: u64,
+    paged: u64,
+}
+
+impl OpusFile {
+    /// Begins a file: appends the two header pages to `out`.
+    ///
+    /// `rate` is what the sound had before it was encoded; it is told, not used. `pre_skip` is the
+    /// encoder's delay at 48 kHz: so much is thrown away at the beginning. `comments` are names and
+    /// values; a name is ASCII without `=`.
+    ///
+    /// # Errors
+    /// [`NotInOggOpus`] for more than two channels.
+    pub fn begin<'a>(
+        serial: u32,
+        layout: ChannelLayout,
+        rate: SampleRate,
+        pre_skip: u16,
+        comments: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
+        out: &mut Vec<u8>,
+    ) -> Result<Self, NotInOggOpus> {
+        let mut pages = Writer::new(serial);
+        pages.write_packet(&head(layout, rate, pre_skip)?, 0, Ends::First, out);
+        pages.write_packet(&tags(comments), 0, Ends::Middle, out);
+        Ok(Self { pages, pre_skip, bundle: Bundle::default(), granule: 0, paged: 0 })
+    }
+
+    /// Takes one Opus packet that lasts `duration` at 48 kHz; a page goes to `out` about once a
+    /// second.
+    pub fn write(&mut self, packet: &[u8], duration: Frames, out: &mut Vec<u8>) {
+        let full = self.granule - self.paged >= PAGE || !self.bundle.push(packet);
+        if full {
+            self.pages.write_bundle(&mut self.bundle, self.granule, Ends::Middle, out);
+            self.paged = self.granule;
+            // An Opus packet is far shorter than a page.
+            let _fits = self.bundle.push(packet);
+        }
+        self.granule = self.granule.saturating_add(duration.0);
+    }
+
+    /// Ends the file, of which `frames` are to be heard: what the packets hold beyond that only
+    /// filled the last one (RFC 7845, section 4.4).
+    pub fn finish(mut self, frames: Frames, out: &mut Vec<u8>) {
+        let end = frames.0.saturating_add(u64::from(self.pre_skip)).clamp(self.paged, self.granule);
+        self.pages.write_bundle(&mut self.bundle, end, Ends::Last, out);
+    }
+}
+
+/// A second: what a player waits for when it seeks.
+const PAGE: u64 = 48_000;
+
 /// A layout that has no place in the simple mapping of RFC 7845, section 5.1.1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotInOggOpus(pub ChannelLayout);
@@ -72,22 +125,29 @@ impl fmt::Display for NotInOggOpus {
 impl core::error::Error for NotInOggOpus {}
 
 /// RFC 7845, section 5.1.
-fn head(channels: u8, rate: SampleRate) -> Vec<u8> {
+fn head(layout: ChannelLayout, rate: SampleRate, skip: u16) -> Result<Vec<u8>, NotInOggOpus> {
+    let channels = match layout {
+        ChannelLayout::MONO => 1,
+        ChannelLayout::STEREO => 2,
+        _ => return Err(NotInOggOpus(layout)),
+    };
     let mut head = b"OpusHead\x01".to_vec();
     head.push(channels);
-    head.extend_from_slice(&PRE_SKIP.to_le_bytes());
+    head.extend_from_slice(&skip.to_le_bytes());
     head.extend_from_slice(&rate.hz().to_le_bytes());
     // No gain, and the mapping that needs no table.
     head.extend_from_slice(&[0, 0, 0]);
-    head
+    Ok(head)
 }
 
 /// RFC 7845, section 5.2.
-fn tags(title: &str) -> Vec<u8> {
+fn tags<'a>(comments: impl ExactSizeIterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
     let mut tags = b"OpusTags".to_vec();
     crate::bytes::put_blob(&mut tags, b"aulos");
-    tags.extend_from_slice(&1_u32.to_le_bytes());
-    crate::bytes::put_blob(&mut tags, format!("TITLE={title}").as_bytes());
+    tags.extend_from_slice(&u32::try_from(comments.len()).unwrap_or(u32::MAX).to_le_bytes());
+    for (name, value) in comments {
+        crate::bytes::put_blob(&mut tags, format!("{name}={value}").as_bytes());
+    }
     tags
 }
 
@@ -118,6 +178,24 @@ mod tests {
         assert_eq!(pages[1].1, b"OpusTags\x05\0\0\0aulos\x01\0\0\0\x0a\0\0\0TITLE=Hall");
         let positions: Vec<_> = pages.iter().map(|(granule, _)| *granule).collect();
         assert_eq!(positions, [0, 0, 960, 1_920, 2_400]);
+    }
+
+    #[test]
+    fn a_file_says_to_the_frame_how_long_it_is() {
+        let mut out = Vec::new();
+        let (mono, rate) = (ChannelLayout::MONO, SampleRate::STUDIO);
+        let comments = [("TITLE", "Hall"), ("ARTIST", "Echo")].into_iter();
+        let mut file = OpusFile::begin(1, mono, rate, 120, comments, &mut out).unwrap();
+        for _ in 0..120 {
+            file.write(&[7; 300], Frames(960), &mut out);
+        }
+        file.finish(Frames(114_300), &mut out);
+        let pages = pages(&out);
+        assert_eq!(&pages[0].1[9..12], [1, 120, 0]);
+        assert!(pages[1].1.ends_with(b"\x02\0\0\0\x0a\0\0\0TITLE=Hall\x0b\0\0\0ARTIST=Echo"));
+        let positions: Vec<_> = pages.iter().map(|(granule, _)| *granule).collect();
+        assert_eq!(positions, [0, 0, 48_000, 96_000, 114_420]);
+        assert_eq!(pages[2..].iter().map(|(_, body)| body.len()).sum::<usize>(), 120 * 300);
     }
 
     #[test]

@@ -47,7 +47,8 @@ impl Writer {
             flags |= if continued { CONTINUED } else { 0 };
             flags |= if ends == Ends::First && !continued { FIRST } else { 0 };
             flags |= if ends == Ends::Last && complete { LAST } else { 0 };
-            self.write_page(body, complete, if complete { granule } else { NOWHERE }, flags, out);
+            let granule = if complete { granule } else { NOWHERE };
+            self.write_page(segments(body.len(), complete), body, granule, flags, out);
             if complete {
                 return;
             }
@@ -55,10 +56,30 @@ impl Writer {
         }
     }
 
+    /// Appends the packets of `bundle` as one page and empties it.
+    ///
+    /// `granule` is the codec's position after the last of them.
+    pub fn write_bundle(
+        &mut self,
+        bundle: &mut Bundle,
+        granule: u64,
+        ends: Ends,
+        out: &mut Vec<u8>,
+    ) {
+        let flags = match ends {
+            Ends::First => FIRST,
+            Ends::Middle => 0,
+            Ends::Last => LAST,
+        };
+        self.write_page(bundle.segments.iter().copied(), &bundle.body, granule, flags, out);
+        bundle.segments.clear();
+        bundle.body.clear();
+    }
+
     fn write_page(
         &mut self,
+        segments: impl Iterator<Item = u8>,
         body: &[u8],
-        complete: bool,
         granule: u64,
         flags: u8,
         out: &mut Vec<u8>,
@@ -69,13 +90,12 @@ impl Writer {
         out.extend_from_slice(&granule.to_le_bytes());
         out.extend_from_slice(&self.serial.to_le_bytes());
         out.extend_from_slice(&self.sequence.to_le_bytes());
-        out.extend_from_slice(&[0; 4]);
-        let full = body.len() / 255;
-        let segments = full + usize::from(complete);
-        out.push(u8::try_from(segments).unwrap_or(u8::MAX));
-        out.resize(out.len() + full, 255);
-        if complete {
-            out.push(u8::try_from(body.len() % 255).unwrap_or(0));
+        out.extend_from_slice(&[0; 5]);
+        let table = out.len();
+        out.extend(segments);
+        let count = u8::try_from(out.len() - table).unwrap_or(u8::MAX);
+        if let Some(place) = out.get_mut(table - 1) {
+            *place = count;
         }
         out.extend_from_slice(body);
         let crc = checksum(out.get(start..).unwrap_or_default());
@@ -84,6 +104,39 @@ impl Writer {
         }
         self.sequence = self.sequence.wrapping_add(1);
     }
+}
+
+/// Whole packets that are going to share a page: in a file nobody waits for them, and a page of its
+/// own for each would be an eighth more.
+#[derive(Clone, Debug, Default)]
+pub struct Bundle {
+    segments: Vec<u8>,
+    body: Vec<u8>,
+}
+
+impl Bundle {
+    /// Adds a packet; `false`, and nothing else, when the page has no room for it.
+    #[must_use]
+    pub fn push(&mut self, packet: &[u8]) -> bool {
+        if self.segments.len() + packet.len() / 255 + 1 > MOST_SEGMENTS {
+            return false;
+        }
+        self.segments.extend(segments(packet.len(), true));
+        self.body.extend_from_slice(packet);
+        true
+    }
+
+    /// Whether there is no packet in it.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+}
+
+/// The lengths of a packet's segments; the last one is shorter than 255 where it is `complete`.
+fn segments(length: usize, complete: bool) -> impl Iterator<Item = u8> {
+    let last = complete.then(|| u8::try_from(length % 255).unwrap_or(0));
+    core::iter::repeat_n(255, length / 255).chain(last)
 }
 
 /// One page in somebody's buffer.
@@ -234,8 +287,10 @@ mod field {
 
 const MAGIC: &[u8; 4] = b"OggS";
 const HEADER_LEN: usize = 27;
-/// 255 segments of 255 bytes.
-const MAX_BODY: usize = 255 * 255;
+/// What one byte counts.
+const MOST_SEGMENTS: usize = 255;
+/// So many of 255 bytes.
+const MAX_BODY: usize = MOST_SEGMENTS * 255;
 /// The position of a page on which no packet ends.
 const NOWHERE: u64 = u64::MAX;
 const CONTINUED: u8 = 1;
@@ -310,6 +365,20 @@ mod tests {
         let found: Vec<_> =
             packets(&out).into_iter().map(|(packet, at)| (packet.len(), at)).collect();
         assert_eq!(found, lengths.into_iter().zip(1..).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_bundle_takes_what_a_page_can_hold_and_no_more() {
+        let (mut writer, mut out, mut bundle) = (Writer::new(7), Vec::new(), Bundle::default());
+        let lengths = [0, 1, 255, 510, 254, 60_000];
+        assert!(lengths.iter().all(|length| bundle.push(&vec![3; *length])));
+        assert!(!bundle.push(&[3; 4_000]), "255 segments are a page");
+        assert!(bundle.push(&[3; 300]));
+        writer.write_bundle(&mut bundle, 9, Ends::Middle, &mut out);
+        assert!(bundle.is_empty());
+        let found: Vec<_> =
+            packets(&out).into_iter().map(|(packet, at)| (packet.len(), at)).collect();
+        assert_eq!(found, [0, 1, 255, 510, 254, 60_000, 300].map(|length| (length, 9)));
     }
 
     proptest! {
