@@ -1,4 +1,4 @@
-//! A file that is replaced all at once.
+//! A file that is replaced all at once, for who changes tags or sound.
 //!
 //! Changing it in place was rejected: whoever pulls the plug in the middle has neither the old file
 //! nor the new one. The price is room for a copy, and a copy.
@@ -10,12 +10,34 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use super::TagError;
 use crate::decode::{FileDecoder, Options};
 
-/// A copy of a file, beside it, that nobody else is working on. Dropped, it is gone.
+/// Why a file could not be replaced. It is what it was.
 #[derive(Debug)]
-pub(super) struct Replacement {
+pub(crate) enum ReplaceError {
+    /// Its mode, or the folder's, says that it is not to be changed.
+    ReadOnly,
+    /// Another run is at it.
+    Busy,
+    /// It was written to meanwhile.
+    Changed,
+    /// The disk.
+    Io(io::Error),
+}
+
+impl From<io::Error> for ReplaceError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// What is going to be in a file's place, beside it, at which nobody else is working. Dropped, it is
+/// gone.
+#[derive(Debug)]
+pub(crate) struct Replacement {
     original: PathBuf,
     before: Metadata,
     path: PathBuf,
@@ -23,30 +45,40 @@ pub(super) struct Replacement {
 }
 
 impl Replacement {
-    /// Copies `original`, which is open as `from`.
-    pub(super) fn of(original: &Path, from: &File) -> Result<Self, TagError> {
-        let before = from.metadata()?;
+    /// An empty file for the place of `original`, which is no link and was as in `before` when
+    /// work on it began; it must be so still when its place is taken.
+    pub(crate) fn of(original: &Path, before: Metadata) -> Result<Self, ReplaceError> {
         // Root may write everything; a file without a single write bit says that nobody should.
         if before.mode() & 0o222 == 0
             || accessat(CWD, original, Access::WRITE_OK, AtFlags::EACCESS).is_err()
         {
-            return Err(TagError::ReadOnly);
+            return Err(ReplaceError::ReadOnly);
         }
         let path = beside(original, &before);
         let file = alone(&path)?;
-        let mut copy = Self { original: original.into(), before, path, file };
-        copy.file.set_len(0)?;
-        let mut from = File::open(original)?;
-        io::copy(&mut from, &mut copy.file)?;
-        Ok(copy)
+        let new = Self { original: original.into(), before, path, file };
+        new.file.set_len(0)?;
+        Ok(new)
     }
 
-    pub(super) const fn file(&mut self) -> &mut File {
+    /// Fills it with what is in the original.
+    pub(crate) fn copy(&mut self) -> Result<(), ReplaceError> {
+        let mut from = File::open(&self.original)?;
+        io::copy(&mut from, &mut self.file)?;
+        Ok(())
+    }
+
+    /// Where it is meanwhile.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) const fn file(&mut self) -> &mut File {
         &mut self.file
     }
 
     /// Whether a decoder sees the same sound in both: the same rate, channels and length.
-    pub(super) fn sounds_like_the_original(&self) -> bool {
+    pub(crate) fn sounds_like_the_original(&self) -> bool {
         let shape = |path| {
             let decoder = FileDecoder::open(path, Options::default()).ok()?;
             let info = decoder.info();
@@ -56,7 +88,7 @@ impl Replacement {
     }
 
     /// Puts the copy in the place of the original, safe from a failing of power.
-    pub(super) fn take_the_name(self) -> Result<(), TagError> {
+    pub(crate) fn take_the_name(&self) -> Result<(), ReplaceError> {
         // A guest may not give files away; the copy is then theirs, like any file that an editor
         // saves.
         fchown(&self.file, Some(self.before.uid()), Some(self.before.gid())).ok();
@@ -69,7 +101,7 @@ impl Replacement {
             || !is_same(MetadataExt::mtime)
             || !is_same(MetadataExt::mtime_nsec)
         {
-            return Err(TagError::Changed);
+            return Err(ReplaceError::Changed);
         }
         fs::rename(&self.path, &self.original)?;
         // The file is what it should be already; that its name survives as well is the folder's
@@ -95,7 +127,7 @@ impl Drop for Replacement {
 /// The same name for the same file, so that what a killed run left is used up by the next one; with
 /// its extension, by which decoders go; hidden, so that no scan finds it.
 fn beside(original: &Path, before: &Metadata) -> PathBuf {
-    let mut name = format!(".aulos-tag-{:x}", before.ino());
+    let mut name = format!(".aulos-new-{:x}", before.ino());
     if let Some(extension) = original.extension() {
         name.push('.');
         name.push_str(&extension.to_string_lossy());
@@ -104,17 +136,17 @@ fn beside(original: &Path, before: &Metadata) -> PathBuf {
 }
 
 /// Opens the copy's file, and keeps others away from it by a lock.
-fn alone(path: &Path) -> Result<File, TagError> {
+fn alone(path: &Path) -> Result<File, ReplaceError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let file = options.custom_flags(libc::O_NOFOLLOW).open(path)?;
     match file.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(TagError::Busy),
+        Err(TryLockError::WouldBlock) => return Err(ReplaceError::Busy),
         Err(TryLockError::Error(error)) => return Err(error.into()),
     }
     // Between opening and locking, whoever had it may have given it the original's name.
-    if is_at(&file, path) { Ok(file) } else { Err(TagError::Busy) }
+    if is_at(&file, path) { Ok(file) } else { Err(ReplaceError::Busy) }
 }
 
 fn is_at(file: &File, path: &Path) -> bool {

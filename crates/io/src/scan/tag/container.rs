@@ -22,7 +22,7 @@ use lofty::probe::Probe;
 use super::{Change, TagError};
 
 /// The tags of a file, all of them.
-pub(super) enum Container {
+pub(crate) enum Container {
     Flac(FlacFile),
     Vorbis(VorbisFile),
     Opus(OpusFile),
@@ -47,7 +47,7 @@ enum PlaceMut<'a> {
 
 impl Container {
     /// Reads what the beginning of the file says it is, whatever its name.
-    pub(super) fn read(file: &mut File) -> Result<Self, TagError> {
+    pub(crate) fn read(file: &mut File) -> Result<Self, TagError> {
         guarded(|| {
             file.rewind()?;
             let mut reader = BufReader::new(file);
@@ -252,4 +252,4 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, TagError>) -> Result<T, TagError>
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(TagError::Damaged))
 }
 
-const ITUNES: &str = "com.apple.iTunes";
+pub(crate) const ITUNES: &str = "com.apple.iTunes";

@@ -3,6 +3,8 @@
 use core::fmt;
 use std::io;
 
+use crate::replace::ReplaceError;
+
 /// Why a file's tags could not be read or written. The file is what it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -28,6 +30,17 @@ impl From<io::Error> for TagError {
         match error.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly,
             kind => Self::Io(kind),
+        }
+    }
+}
+
+impl From<ReplaceError> for TagError {
+    fn from(error: ReplaceError) -> Self {
+        match error {
+            ReplaceError::ReadOnly => Self::ReadOnly,
+            ReplaceError::Busy => Self::Busy,
+            ReplaceError::Changed => Self::Changed,
+            ReplaceError::Io(error) => Self::Io(error.kind()),
         }
     }
 }

@@ -12,9 +12,8 @@
 //! Containers are a library's work. Ours: which tags, when they are complete, and that a file is
 //! at every instant either the old or the new one.
 
-mod container;
+pub(crate) mod container;
 mod error;
-mod replace;
 
 use std::fs::File;
 use std::path::Path;
@@ -24,8 +23,8 @@ use aulos_core::{Db, Lufs};
 pub use error::TagError;
 
 use super::measure::Loudness;
+use crate::replace::Replacement;
 use container::Container;
-use replace::Replacement;
 
 /// What a file's tags are to say.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,7 +112,8 @@ pub fn write(path: &Path, wish: &Wish) -> Result<Vec<Change>, TagError> {
     if changes.is_empty() {
         return Ok(changes);
     }
-    let mut copy = Replacement::of(&path, &original)?;
+    let mut copy = Replacement::of(&path, original.metadata()?)?;
+    copy.copy()?;
     container.apply(&changes);
     container.write(copy.file())?;
     let written = Container::read(copy.file())?;
