@@ -30,6 +30,8 @@ pub enum Exit {
     Permission = 77,
     /// The configuration is wrong.
     Config = 78,
+    /// Ctrl-C, or another signal that asks to end: 128 and the signal's number, as shells have it.
+    Stopped = 130,
 }
 
 impl From<Exit> for ExitCode {

@@ -240,6 +240,12 @@ impl Normaliser {
         Frames(self.latency as u64)
     }
 
+    /// What the limiter took in the last call where it took most; zero or less.
+    #[must_use]
+    pub const fn reduction(&self) -> Db {
+        self.reduction
+    }
+
     /// What is asked for.
     #[must_use]
     pub const fn settings(&self) -> &Settings {
@@ -407,8 +413,12 @@ fn new_meter(
     Meter::new(config).map_err(CannotNormalise::Meter)
 }
 
-/// Silences what no converter ever sent; returns how many samples.
-fn clean(samples: &mut [f32]) -> u64 {
+/// Silences what no converter ever sent, samples that are not finite or above +20 dBFS; returns how
+/// many.
+///
+/// # Real-time
+/// One pass; a second one where there are such samples.
+pub fn clean(samples: &mut [f32]) -> u64 {
     // Without a branch, so that it vectorises; NaN is not below the limit either.
     let sane = samples.iter().fold(true, |sane, x| sane & (x.abs() <= ABSURD));
     if sane {

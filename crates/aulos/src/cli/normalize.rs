@@ -1,29 +1,39 @@
-//! `aulos normalize`: a file brought to a loudness.
+//! `aulos normalize`: files brought to a loudness.
+
+mod output;
+mod signals;
 
 use std::io::{self, IsTerminal};
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
 
 use aulos_core::{Db, Lufs};
-use aulos_dsp::normalize::{Bound, Linear, Mode, Settings};
+use aulos_dsp::normalize::{Mode, Settings};
 use aulos_io::decode::{DecodeError, OpenError};
-use aulos_io::normalize::{self, NormalizeError, Outcome, Wishes};
-use aulos_io::scan::Loudness;
+use aulos_io::normalize::{
+    self, Container, Event, Item, Manner, NormalizeError, Row, State, Task, Wishes,
+};
 use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde_json::{Value, json};
 
 use super::scan::{Target, ceiling, plain};
 use crate::exit::{Exit, Failure};
+use signals::Stop;
 
 #[derive(Debug, Args)]
+#[command(override_usage = "aulos normalize [OPTIONS] <IN> <OUT>
+       aulos normalize [OPTIONS] --in-place <FILE|FOLDER>...")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch that somebody types")]
 pub(super) struct NormalizeArgs {
-    /// The file, in any format that `aulos scan` reads
-    #[arg(value_name = "IN", value_hint = ValueHint::FilePath)]
-    from: PathBuf,
-    /// The new file: .wav or .flac; one that is there is replaced
-    #[arg(value_name = "OUT", value_hint = ValueHint::FilePath)]
-    to: PathBuf,
+    /// A file, in any format that `aulos scan` reads, and the new one: .wav, .flac or .opus, replaced
+    /// if it is there. Or a folder, and a folder for the new files
+    #[arg(required = true, num_args = 1.., value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    paths: Vec<PathBuf>,
+    /// Replace the files themselves; of a folder, the sound files in it and below
+    #[arg(long)]
+    in_place: bool,
     /// How loud it is to be: LUFS, or a name as in `aulos scan --target`
     #[arg(long, value_name = "LUFS|PRESET", default_value = "-23", allow_hyphen_values = true)]
     target: Target,
@@ -36,17 +46,35 @@ pub(super) struct NormalizeArgs {
         value_parser = ceiling
     )]
     true_peak: Db,
-    /// How quiet passages may stay in the live modes, 1 to 50 LU below the rest, and how loud, half
-    /// of that above; a smaller range is kept as it is
-    #[arg(long, value_name = "LU", default_value = "7", value_parser = range)]
-    lra: Db,
     /// One gain for all of it, or the gain that a station would have
     #[arg(long, value_name = "MODE", default_value = "linear")]
     mode: Way,
+    /// In mode linear, reach the target also where the peaks forbid it: the limiter takes them down
+    #[arg(long)]
+    limit: bool,
+    /// In the other modes, how quiet passages may stay, 1 to 50 LU below the rest, and how loud, half
+    /// of that above [default: the range is kept, by one gain and the limiter]
+    #[arg(long, value_name = "LU", value_parser = range)]
+    lra: Option<Db>,
     /// One channel is going to be heard from two loudspeakers (+3 LU)
     #[arg(long)]
     dual_mono: bool,
-    /// Print one JSON object
+    /// Give all files of a folder one gain, by which the folder reaches the target
+    #[arg(long)]
+    album: bool,
+    /// What the files of a folder become [default: what they are; what is not written here, flac]
+    #[arg(long, value_name = "FORMAT", conflicts_with = "in_place")]
+    format: Option<Format>,
+    /// Of Opus, for all channels together
+    #[arg(long, value_name = "KBPS", value_parser = bitrate)]
+    bitrate: Option<u32>,
+    /// How many files at a time [default: one per processor]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+    /// Measure, say what would be done, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -63,154 +91,273 @@ enum Way {
     Low,
 }
 
-impl Way {
-    const fn mode(self) -> Option<Mode> {
-        match self {
-            Self::Linear => None,
-            Self::Full => Some(Mode::Full),
-            Self::Mid => Some(Mode::Mid),
-            Self::Low => Some(Mode::Low),
-        }
-    }
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Wav,
+    Flac,
+    Opus,
 }
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  aulos normalize talk.wav talk-23.wav                 -23 LUFS, one gain
-  aulos normalize --target podcast talk.mp3 talk.flac  -16 LUFS
-  aulos normalize --mode full meeting.wav level.wav    quiet and loud speakers alike
-  aulos normalize --json in.flac out.flac | jq .after.integrated_lufs
+  aulos normalize in.wav out.wav              -23 LUFS, -1 dBTP, one gain
+  aulos normalize --target -16 in.mp3 out.flac
+  aulos normalize --target spotify --limit in.wav out.opus
+  aulos normalize --mode full --lra 7 in.wav out.wav    as a station would sound
+  aulos normalize --album music/ louder/      every file below, to the same place below louder/
+  aulos normalize --in-place --dry-run music/ what would be done
 
-With one gain (linear) nothing changes but the level: where the peaks do not allow the target, the
-gain is what they allow, and that is said. WAVE keeps the sample format; what has none (MP3, Opus)
-becomes 24 bits. 16 bits are dithered. The new file appears when it is complete; tags are not taken
-over.";
+With one gain, the range, the balance and every detail stay as they are. Where the peaks do not allow
+the gain, it is what they allow, and that is said; --limit reaches the target, and says what the
+limiter took. The modes full, mid and low are those of a station when --lra says how much range there
+may be; without --lra the range is kept, and they are the same as --limit.
+
+The new file has the rate, the channels and the tags of the old one, without ReplayGain and R128
+gains, which are wrong now; what could not be kept is said. WAVE keeps the sample format, and beyond
+4 GiB is RF64; 16 bits are dithered. Opus is 48 kHz, of one or two channels; loudness and peaks are
+those of what a decoder gives.
+
+A file is written beside its place under a hidden name and gets its name when it is complete: whoever
+kills a run, or pulls the plug, finds the old file or the new one. With --in-place, files that need
+less than 0.1 dB are not touched; mode and owner stay, the time of modification is new, a link is
+followed, and a hard link becomes a file of its own.
+
+Ends with 3 when some of several files failed.";
 
 pub(super) fn run(args: &NormalizeArgs, quiet: bool) -> Result<Exit, Failure> {
-    // A file is no station: whatever gain it needs is fine.
-    let settings = Settings {
-        target: args.target.lufs(),
-        ceiling: args.true_peak,
-        range: args.lra,
-        min_gain: Db::new(-60.0),
-        max_gain: Db::new(60.0),
-        dual_mono: args.dual_mono,
-        ..Settings::default()
+    let (items, single) = args.items()?;
+    let wishes = args.wishes()?;
+    let stop = Stop::new()?;
+    let jobs = args.jobs.or_else(|| available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
+    let mut run = Run {
+        args,
+        quiet,
+        single,
+        bar: bar(quiet, items.len()),
+        files: items.len(),
+        done: [0; 4],
+        failure: None,
+        output: Ok(()),
     };
-    let wishes = Wishes { settings, mode: args.mode.mode() };
-    let bar = bar(quiet);
-    let outcome = normalize::file(&args.from, &args.to, &wishes, |done| {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "up to 1,000")]
-        bar.set_position((done * f64::from(STEPS)) as u64);
+    run.begin();
+    normalize::run(items, jobs.min(MOST_JOBS), &wishes, |event| {
+        run.take(event);
+        if stop.is_wished() || run.output.is_err() {
+            return ControlFlow::Break(());
+        }
         ControlFlow::Continue(())
-    });
-    bar.finish_and_clear();
-    let outcome = outcome.map_err(|error| failure(args, &error))?;
-    for line in remarks(&outcome, args.target.lufs()) {
-        if !quiet {
-            eprintln!("{}: {line}", plain(&args.to.to_string_lossy()));
+    })
+    .map_err(|error| Failure::new(Exit::Internal, format!("no threads: {error}")))?;
+    run.end(stop.is_wished())
+}
+
+impl NormalizeArgs {
+    /// The files, and whether it is one that was given by its name.
+    fn items(&self) -> Result<(Vec<Item>, bool), Failure> {
+        let usage = |what: &str| Failure::new(Exit::Usage, what.to_owned());
+        if self.in_place {
+            let single = self.paths.len() == 1 && !self.paths[0].is_dir();
+            return Ok((normalize::in_place(&self.paths), single));
+        }
+        let [from, to] = &self.paths[..] else {
+            return Err(usage(
+                "two paths are needed, IN and OUT; to replace the files themselves, --in-place",
+            ));
+        };
+        if !from.is_dir() {
+            let container = self.format.map(Format::container);
+            let (from, to) = (from.clone(), to.clone());
+            let task = Task { from, to, in_place: false, folders: false, container };
+            return Ok((vec![Item { task, error: None }], true));
+        }
+        let name = plain(&to.to_string_lossy());
+        if to.exists() && !to.is_dir() {
+            return Err(usage(&format!("{name} is a file, and IN is a folder: give a folder")));
+        }
+        let real = |path: &Path| std::fs::canonicalize(path).ok();
+        if real(to).is_some() && real(from) == real(to) {
+            return Err(usage(&format!("{name} is the folder that is read: use --in-place")));
+        }
+        Ok((normalize::folder(from, to, self.format.map(Format::container)), false))
+    }
+
+    fn wishes(&self) -> Result<Wishes, Failure> {
+        let usage = |what: &str| Err(Failure::new(Exit::Usage, what.to_owned()));
+        let live = |mode| match self.lra {
+            Some(_) => Manner::Live(mode),
+            None => Manner::Limited,
+        };
+        let manner = match self.mode {
+            Way::Linear if self.lra.is_some() => {
+                return usage("--lra is for the modes full, mid and low: one gain keeps the range");
+            }
+            Way::Linear if self.limit => Manner::Limited,
+            Way::Linear => Manner::Linear,
+            Way::Full => live(Mode::Full),
+            Way::Mid => live(Mode::Mid),
+            Way::Low => live(Mode::Low),
+        };
+        if self.album && matches!(manner, Manner::Live(_)) {
+            return usage(
+                "--album is one gain for all files, --lra a gain that moves: leave one out",
+            );
+        }
+        let default = Settings::default();
+        // A file is no station: whatever gain it needs is fine.
+        let settings = Settings {
+            target: self.target.lufs(),
+            ceiling: self.true_peak,
+            range: self.lra.unwrap_or(default.range),
+            min_gain: Db::new(-60.0),
+            max_gain: Db::new(60.0),
+            dual_mono: self.dual_mono,
+            ..default
+        };
+        let Self { album, dry_run, .. } = *self;
+        let bitrate = self.bitrate.unwrap_or(aulos_engine::encode::Opus::DEFAULT_BITRATE);
+        Ok(Wishes { settings, manner, bitrate, album, dry_run })
+    }
+}
+
+impl Format {
+    const fn container(self) -> Container {
+        match self {
+            Self::Wav => Container::Wave,
+            Self::Flac => Container::Flac,
+            Self::Opus => Container::Opus,
         }
     }
-    let text = if args.json { json_of(args, &outcome).to_string() + "\n" } else { table(&outcome) };
-    super::print(text.as_bytes())
 }
 
-/// What somebody should know who looks at the new file only.
-fn remarks(outcome: &Outcome, target: Lufs) -> Vec<String> {
-    let mut lines = Vec::new();
-    if let Some(Linear { wanted, gain, bound: Some(bound), .. }) = outcome.linear {
-        let missing = wanted - gain;
-        lines.push(match bound {
-            Bound::Silence => "there is nothing to be heard; it is a copy".to_owned(),
-            Bound::Ceiling => format!(
-                "the peaks allow a gain of {gain}, not {wanted}: it is {missing} below the target \
-                 (--mode full limits them instead)"
-            ),
-            _ => format!("the gain is {gain}, not {wanted}"),
-        });
-    } else if let Some(lufs) = outcome.after.integrated
-        && (lufs - target).get().abs() > WORTH_SAYING
-    {
-        lines.push(format!("it came out at {lufs}, not {target}"));
-    }
-    if outcome.rejected > 0 {
-        lines.push(format!("{} samples were no numbers, and are silence", outcome.rejected));
-    }
-    if outcome.damaged > 0 {
-        lines.push(format!("the file is damaged in {} places", outcome.damaged));
-    }
-    lines
+/// A run under way.
+struct Run<'a> {
+    args: &'a NormalizeArgs,
+    quiet: bool,
+    /// One file, by its name: a table of its own, and its own exit code.
+    single: bool,
+    bar: ProgressBar,
+    files: usize,
+    /// Written, unchanged, planned, failed.
+    done: [usize; 4],
+    failure: Option<Failure>,
+    output: io::Result<()>,
 }
 
-fn table(outcome: &Outcome) -> String {
-    let mut text = format!("{:20} {:>12} {:>12}\n", "", "before", "after");
-    let mut row = |name: &str, pick: fn(&Loudness) -> Option<f64>, unit: &str| {
-        let [before, after] = [&outcome.before, &outcome.after].map(|side| {
-            pick(side).map_or_else(|| "-".to_owned(), |value| format!("{value:.1} {unit}"))
-        });
-        text += &format!("{name:20} {before:>12} {after:>12}\n");
-    };
-    row("integrated loudness", |side| side.integrated.map(Lufs::get), "LUFS");
-    row("loudness range", |side| side.range.map(Db::get), "LU");
-    row("loudest 3 s", |side| side.max_short_term.map(Lufs::get), "LUFS");
-    row("true peak", |side| side.true_peak.map(Db::get), "dBTP");
-    if let Some(linear) = outcome.linear {
-        text += &format!("{:20} {:>25}\n", "gain", format!("{:+.1} dB", linear.gain.get()));
+impl Run<'_> {
+    fn begin(&mut self) {
+        if !self.single && !self.args.json {
+            self.output = output::write(&output::header());
+        }
     }
-    text
+
+    fn take(&mut self, event: Event) {
+        match event {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part")]
+            Event::Done(part, files) => {
+                self.bar.set_position((part * f64::from(STEPS)) as u64);
+                if !self.single {
+                    self.bar.set_message(format!("{files}/{} files, ", self.files));
+                }
+            }
+            Event::Row(row) => self.row(&row),
+        }
+    }
+
+    fn row(&mut self, row: &Row) {
+        let at = match &row.result {
+            Ok(outcome) if outcome.state == State::Written => 0,
+            Ok(outcome) if outcome.state == State::Unchanged => 1,
+            Ok(_) => 2,
+            Err(_) => 3,
+        };
+        self.done[at] += 1;
+        if matches!(row.result, Err(NormalizeError::Stopped)) {
+            return;
+        }
+        let remarks =
+            row.result.as_ref().map_or_else(|_| Vec::new(), |it| output::remarks(it, self.args));
+        let text = match (self.args.json, &row.result) {
+            (true, _) => output::json(row, self.args, &remarks),
+            (false, Ok(outcome)) if self.single => output::table(outcome),
+            (false, _) if self.single => String::new(),
+            (false, _) => output::line(row),
+        };
+        if self.output.is_ok() {
+            self.output = self.bar.suspend(|| output::write(&text));
+        }
+        let name = plain(&row.task.to.to_string_lossy());
+        for line in remarks.iter().filter(|_| !self.quiet) {
+            self.bar.suspend(|| eprintln!("{name}: {line}"));
+        }
+        if let Err(error) = &row.result {
+            let failure = failure(&row.task, error);
+            if !self.single && self.args.json {
+                self.bar.suspend(|| eprintln!("{}", failure.message));
+            }
+            self.failure = Some(failure);
+        }
+    }
+
+    fn end(self, stopped: bool) -> Result<Exit, Failure> {
+        self.bar.finish_and_clear();
+        match self.output {
+            // Whoever closed the pipe has seen enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Exit::Ok),
+            Err(error) => {
+                return Err(Failure::new(Exit::Io, format!("standard output: {error}")));
+            }
+            Ok(()) => {}
+        }
+        let [written, unchanged, planned, failed] = self.done;
+        if stopped {
+            let left = self.files - written - unchanged - planned;
+            let said = if self.single { String::new() } else { format!(", {left} file(s) left") };
+            return Err(Failure::new(Exit::Stopped, format!("stopped{said}")));
+        }
+        if !self.single && !self.quiet {
+            let planned =
+                if planned > 0 { format!(", {planned} to be written") } else { String::new() };
+            eprintln!("{written} written, {unchanged} unchanged, {failed} failed{planned}");
+        }
+        match self.failure {
+            None => Ok(Exit::Ok),
+            Some(failure) if self.single => Err(failure),
+            Some(failure) if self.files == 1 => Ok(failure.exit),
+            Some(_) => Ok(Exit::SomeFailed),
+        }
+    }
 }
 
-fn json_of(args: &NormalizeArgs, outcome: &Outcome) -> Value {
-    let side = |side: &Loudness| {
-        json!({
-            "integrated_lufs": side.integrated.map(Lufs::get),
-            "loudness_range_lu": side.range.map(Db::get),
-            "max_momentary_lufs": side.max_momentary.map(Lufs::get),
-            "max_short_term_lufs": side.max_short_term.map(Lufs::get),
-            "true_peak_dbtp": side.true_peak.map(Db::get),
-            "sample_peak_dbfs": side.sample_peak.map(Db::get),
-        })
-    };
-    let bound = outcome.linear.and_then(|plan| plan.bound).map(|bound| match bound {
-        Bound::Ceiling => "ceiling",
-        Bound::Silence => "silence",
-        _ => "gain",
-    });
-    json!({
-        "path": args.from.to_string_lossy(),
-        "out": args.to.to_string_lossy(),
-        "mode": args.mode.to_possible_value().map(|value| value.get_name().to_owned()),
-        "target_lufs": args.target.lufs().get(),
-        "seconds": outcome.seconds,
-        "wanted_db": outcome.linear.map(|plan| plan.wanted.get()),
-        "gain_db": outcome.linear.map(|plan| plan.gain.get()),
-        "bound": bound,
-        "before": side(&outcome.before),
-        "after": side(&outcome.after),
-        "rejected": outcome.rejected,
-        "damaged": outcome.damaged,
-    })
-}
-
-fn failure(args: &NormalizeArgs, error: &NormalizeError) -> Failure {
-    let of_input = |exit| (exit, &args.from);
+fn failure(task: &Task, error: &NormalizeError) -> Failure {
+    let of_input = |exit| (exit, &task.from);
     let (exit, path) = match error {
+        NormalizeError::Find(error) if error.is_no_input() => of_input(Exit::NoInput),
         NormalizeError::Open(OpenError::NoSuchFile) => of_input(Exit::NoInput),
         NormalizeError::Open(OpenError::Permission) => of_input(Exit::Permission),
         NormalizeError::Open(OpenError::Io(_)) | NormalizeError::Decode(DecodeError::Io(_)) => {
             of_input(Exit::Io)
         }
-        NormalizeError::Open(_) | NormalizeError::Decode(_) | NormalizeError::Changes => {
-            of_input(Exit::Data)
-        }
+        NormalizeError::Find(_)
+        | NormalizeError::Open(_)
+        | NormalizeError::Decode(_)
+        | NormalizeError::Changes
+        | NormalizeError::Rate(_) => of_input(Exit::Data),
         NormalizeError::Settings(why) => return Failure::new(Exit::Usage, why.to_string()),
-        NormalizeError::Container | NormalizeError::SameFile => (Exit::Usage, &args.to),
-        NormalizeError::Save(why) if why.kind() == io::ErrorKind::StorageFull => {
-            (Exit::Io, &args.to)
+        NormalizeError::Container | NormalizeError::SameFile | NormalizeError::InPlace => {
+            (Exit::Usage, &task.to)
         }
-        _ => (Exit::CannotCreate, &args.to),
+        NormalizeError::ReadOnly => (Exit::Permission, &task.to),
+        NormalizeError::Internal => of_input(Exit::Internal),
+        NormalizeError::Stopped => of_input(Exit::Stopped),
+        NormalizeError::Save(why) if why.kind() == io::ErrorKind::PermissionDenied => {
+            (Exit::Permission, &task.to)
+        }
+        NormalizeError::Save(why) if why.kind() == io::ErrorKind::StorageFull => {
+            (Exit::Io, &task.to)
+        }
+        _ => (Exit::CannotCreate, &task.to),
     };
-    Failure::new(exit, format!("{}: {error}", plain(&Path::to_string_lossy(path))))
+    Failure::new(exit, format!("{}: {error}", plain(&path.to_string_lossy())))
 }
 
 /// Reads a loudness range.
@@ -221,19 +368,34 @@ fn range(text: &str) -> Result<Db, String> {
     }
 }
 
-fn bar(quiet: bool) -> ProgressBar {
-    if quiet || !io::stderr().is_terminal() {
+/// Reads kilobits per second.
+fn bitrate(text: &str) -> Result<u32, String> {
+    match text.strip_suffix(['k', 'K']).unwrap_or(text).parse::<u32>() {
+        Ok(kbps) if (6..=510).contains(&kbps) => Ok(kbps * 1_000),
+        _ => Err("a bit rate is a number of kb/s between 6 and 510".to_owned()),
+    }
+}
+
+fn bar(quiet: bool, files: usize) -> ProgressBar {
+    if quiet || files == 0 || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::with_draw_target(Some(STEPS.into()), ProgressDrawTarget::stderr());
     // The template is a constant; were it wrong, the default would do.
     bar.with_style(
-        ProgressStyle::with_template("{wide_bar} {percent} %, {eta} left")
+        ProgressStyle::with_template("{wide_bar} {msg}{percent} %, {eta} left")
             .unwrap_or_else(|_| ProgressStyle::default_bar()),
     )
 }
 
-/// Steps of the bar.
-const STEPS: u32 = 1_000;
 /// An error of loudness that is said, in LU: the tolerance of EBU R 128.
 const WORTH_SAYING: f64 = 0.5;
+/// Steps of the bar.
+const STEPS: u32 = 1_000;
+/// Files at a time; each takes memory, and more than any machine has processors is no faster.
+const MOST_JOBS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+
+/// The loudness that is missed, if that is worth saying.
+fn missed(after: Option<Lufs>, target: Lufs) -> Option<Lufs> {
+    after.filter(|lufs| (*lufs - target).get().abs() > WORTH_SAYING)
+}

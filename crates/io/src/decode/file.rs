@@ -1,8 +1,8 @@
 //! A file, block by block.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, SampleSpec};
@@ -67,6 +67,7 @@ pub struct FileDecoder {
     taken: usize,
     position: MediaTime,
     damaged: u64,
+    rejected: u64,
     /// Whether this round has given a frame: a file that never does must not be looped for ever.
     heard: bool,
     end: Option<Result<(), DecodeError>>,
@@ -107,6 +108,7 @@ impl FileDecoder {
             taken: 0,
             position: MediaTime::ZERO,
             damaged: 0,
+            rejected: 0,
             heard: false,
             end: None,
         };
@@ -157,6 +159,7 @@ impl FileDecoder {
             for (to, from) in into.samples_mut()[filled..].iter_mut().zip(fresh) {
                 // A float file may hold anything; no NaN circulates in the house.
                 *to = if from.is_finite() { *from } else { 0.0 };
+                self.rejected += u64::from(!from.is_finite());
             }
             self.taken += count;
             filled += count;
@@ -227,6 +230,12 @@ impl FileDecoder {
     #[must_use]
     pub const fn info(&self) -> &Info {
         &self.info
+    }
+
+    /// Samples that were not finite, and that [`FileDecoder::next`] gave as silence.
+    #[must_use]
+    pub const fn rejected(&self) -> u64 {
+        self.rejected
     }
 
     /// Packets that were skipped because they were damaged; a file that is cut off counts as one.
@@ -302,9 +311,14 @@ impl Source {
                 file.seek(SeekFrom::Start(0))?;
                 Self::Raw(Raw::new(file, spec))
             }
+            // The library does not know it, and may find in its samples what looks like MP3.
+            None if is_rf64(file)? => match WaveFile::of(file.try_clone()?)? {
+                Some(wave) => Self::Wave(Box::new(wave)),
+                None => return Err(OpenError::Torn),
+            },
             None => match Media::open(file, extension) {
                 Ok(media) => Self::Media(Box::new(media)),
-                // RF64, which the library does not know.
+                // Kinds of WAVE that the library does not know.
                 Err(why) => match WaveFile::of(file.try_clone()?)? {
                     Some(wave) => Self::Wave(Box::new(wave)),
                     None => return Err(why),
@@ -349,6 +363,13 @@ impl Source {
         let About { codec, bits, frames, title, artist } = about;
         Info { rate, layout, frames: frames.map(Frames), codec, bits, title, artist }
     }
+}
+
+/// Whether the file begins as one beyond 4 GiB (EBU Tech 3306).
+fn is_rf64(file: &File) -> io::Result<bool> {
+    let mut front = [0; 4];
+    let read = file.read_at(&mut front, 0)?;
+    Ok(read == front.len() && [b"RF64", b"BW64"].contains(&&front))
 }
 
 /// Names that say "no header" to everybody who uses them.

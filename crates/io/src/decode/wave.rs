@@ -75,7 +75,7 @@ impl WaveFile {
         Ok(Self::of(file)?)
     }
 
-    pub(super) fn of(file: File) -> io::Result<Option<Self>> {
+    pub(crate) fn of(file: File) -> io::Result<Option<Self>> {
         let size = file.metadata()?.len();
         let Some(wave) = preamble(&file)? else { return Ok(None) };
         let start = wave.start as u64;

@@ -1,27 +1,37 @@
-//! A file brought to a loudness: what `aulos normalize` does, apart from what it prints.
+//! Files brought to a loudness: what `aulos normalize` does, apart from what it prints.
 //!
 //! ```text
-//!  linear:  file -> meter;  file -> one gain ----> meter -> new file
-//!  live:    file -> meter, Normaliser (look-ahead) -> meter -> new file
+//!  one gain:  file -> meter;  file -> [48 kHz] -> gain [-> limiter] -> meter -> new file
+//!  live:      file -> meter, [48 kHz] -> Normaliser (look-ahead) ----> meter -> new file
+//!  Opus:      ... -> new file -> decoder -> meter; once more if the codec has lifted the peaks
 //! ```
 
+mod error;
+mod input;
+mod many;
+mod opus;
 mod save;
+mod stage;
+mod tags;
+mod wave;
 
-use core::fmt;
-use std::io;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use aulos_core::{Block, Db, Frames, SampleSpec};
+use aulos_core::{Db, Lufs, SampleRate, SampleSpec};
 use aulos_dsp::meter::{self, Meter, Position};
-use aulos_dsp::normalize::{CannotNormalise, Linear, Mode, Normaliser, Settings};
-use aulos_engine::source::BLOCK_SAMPLES;
+use aulos_dsp::normalize::{Bound, CannotNormalise, Linear, Mode, Settings};
 
+pub use error::NormalizeError;
+pub use many::{Event, Item, Row, folder, in_place, run};
 pub use save::Container;
 
-use crate::decode::{DecodeError, Decoded, FileDecoder, Info, OpenError, Options};
-use crate::scan::{Loudness, positions};
-use save::{Form, SoundFile};
+use crate::decode::Info;
+use crate::scan::Loudness;
+use input::{Conversion, Input};
+use save::{Form, SoundFile, Spot};
+use stage::Stage;
+use tags::Tags;
 
 /// What is wanted.
 #[derive(Clone, Debug)]
@@ -29,243 +39,410 @@ use save::{Form, SoundFile};
 pub struct Wishes {
     /// Loudness, ceiling and the rest.
     pub settings: Settings,
-    /// With a live mode, or, if `None`, with one gain for all of it.
-    pub mode: Option<Mode>,
+    /// How the loudness is reached.
+    pub manner: Manner,
+    /// Of Opus, in bits per second.
+    pub bitrate: u32,
+    /// The files of a folder get one gain. For the live manner this means nothing.
+    pub album: bool,
+    /// Measure only, and write nothing.
+    pub dry_run: bool,
+}
+
+/// How the loudness is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Manner {
+    /// One gain for all of it; where the peaks forbid it, what they allow.
+    Linear,
+    /// One gain for all of it, and the limiter where the peaks would pass the ceiling. The range is
+    /// kept but for what the limiter takes.
+    Limited,
+    /// The gain that live sound gets.
+    Live(Mode),
+}
+
+/// One file that is to become another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "who calls says everything")]
+pub struct Task {
+    /// The file.
+    pub from: PathBuf,
+    /// The new file, which is the same where it is replaced.
+    pub to: PathBuf,
+    /// Whether that is meant.
+    pub in_place: bool,
+    /// Whether folders that are missing on the way to the new file are made.
+    pub folders: bool,
+    /// What the new file is; by its name, if not said.
+    pub container: Option<Container>,
+}
+
+/// What became of the new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum State {
+    /// It is there.
+    Written,
+    /// The file is in its place already, and needs no other gain.
+    Unchanged,
+    /// It was only measured what would have to be done.
+    Planned,
 }
 
 /// What was done.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
+    /// What became of the new file.
+    pub state: State,
     /// Of the file.
     pub before: Loudness,
-    /// Of the new file.
+    /// Of the new file; of Opus, as it is decoded.
     pub after: Loudness,
     /// The gain, when there was one for all.
     pub linear: Option<Linear>,
+    /// What the limiter took where it took most; zero or less. `None` when there was none.
+    pub reduction: Option<Db>,
     /// Samples that were not finite, or absurdly great, and became silence.
     pub rejected: u64,
     /// Packets of the file that were damaged.
     pub damaged: u64,
     /// How long it is.
     pub seconds: f64,
+    /// What the new file is.
+    pub container: Container,
+    /// The rates of both files.
+    pub rates: [SampleRate; 2],
+    /// Tags that could not be carried over.
+    pub tags_lost: Vec<String>,
 }
 
-/// Normalises the file `from` and writes it to `to`, which is replaced once all is well. `progress`
-/// hears which part of all work is done, where that can be known, and can stop it.
+/// Normalises a file and writes it to its new place, where it appears once all is well. `progress`
+/// hears which part of all work is done, as far as that can be known, and can stop it. `album` are
+/// the figures by which the gain goes, if not by the file's own.
+///
+/// A file that is replaced keeps its mode, and its owner as far as the system lets us; it is dated
+/// anew, and a hard link becomes a file of its own. Links are followed.
 ///
 /// # Errors
 /// [`NormalizeError`]; nothing has been written then, and what was there is as it was.
 pub fn file(
-    from: &Path,
-    to: &Path,
+    task: &Task,
     wishes: &Wishes,
+    album: Option<&Loudness>,
     mut progress: impl FnMut(f64) -> ControlFlow<()>,
 ) -> Result<Outcome, NormalizeError> {
-    let container = Container::of(to).ok_or(NormalizeError::Container)?;
-    if std::fs::canonicalize(from)
-        .ok()
-        .is_some_and(|from| std::fs::canonicalize(to).ok() == Some(from))
-    {
+    wishes.settings.check().map_err(CannotNormalise::from).map_err(NormalizeError::Settings)?;
+    let is_same = || {
+        let real = std::fs::canonicalize(&task.from).ok();
+        real.is_some() && std::fs::canonicalize(&task.to).ok() == real
+    };
+    if !task.in_place && is_same() {
         return Err(NormalizeError::SameFile);
     }
-    wishes.settings.check().map_err(CannotNormalise::from).map_err(NormalizeError::Settings)?;
-    let mut work = Work { from, wishes, passes: 1, pass: 0 };
-    let linear = if wishes.mode.is_none() {
-        work.passes = 2;
-        let before = work.measure(&mut progress)?;
-        work.pass = 1;
-        let peak = before.true_peak.unwrap_or(Db::SILENCE);
-        let integrated = before.integrated.unwrap_or(aulos_core::Lufs::SILENCE);
-        Some(Linear::plan(integrated, peak, &wishes.settings))
-    } else {
-        None
+    let container = container_of(task)?;
+    let spot = Spot::at(&task.to)?;
+    let mut work =
+        Work { from: &task.from, wishes, container, passes: 1, pass: 0, progress: &mut progress };
+    let measured = match wishes.manner {
+        Manner::Live(_) if !wishes.dry_run => None,
+        _ => Some(work.measure(&task.from)?),
     };
-    work.write(to, container, linear, &mut progress)
+    let plan = match (wishes.manner, &measured) {
+        (Manner::Live(_), _) | (_, None) => None,
+        (_, Some(measured)) => Some(work.plan(album.unwrap_or(&measured.loudness))),
+    };
+    if let Some(measured) = measured
+        && (wishes.dry_run || (task.in_place && is_right(plan, &measured.loudness, wishes)))
+    {
+        let state = if wishes.dry_run { State::Planned } else { State::Unchanged };
+        return Ok(work.without_writing(measured, plan, state));
+    }
+    let tags = Tags::of(&task.from, container);
+    work.write(&spot, plan, tags)
+}
+
+fn container_of(task: &Task) -> Result<Container, NormalizeError> {
+    if let Some(container) = task.container.or_else(|| Container::of(&task.to)) {
+        return Ok(container);
+    }
+    if !task.in_place {
+        return Err(NormalizeError::Container);
+    }
+    let ending = task.from.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let is_ogg = ["ogg", "oga"].iter().any(|name| ending.eq_ignore_ascii_case(name));
+    if is_ogg && Input::open(&task.from)?.decoder.info().codec == "opus" {
+        return Ok(Container::Opus);
+    }
+    Err(NormalizeError::InPlace)
+}
+
+/// Whether a file needs no other gain than it has.
+fn is_right(plan: Option<Linear>, before: &Loudness, wishes: &Wishes) -> bool {
+    let peak = before.true_peak.unwrap_or(Db::SILENCE);
+    let gain = plan.map_or(Db::ZERO, |plan| plan.gain);
+    let over = (peak - wishes.settings.ceiling).get();
+    plan.is_some() && gain.get().abs() <= RIGHT_LU && over <= RIGHT_LU
+}
+
+struct Measured {
+    loudness: Loudness,
+    rates: [SampleRate; 2],
+    seconds: f64,
+    rejected: u64,
+    damaged: u64,
 }
 
 struct Work<'a> {
     from: &'a Path,
     wishes: &'a Wishes,
+    container: Container,
     passes: u32,
     pass: u32,
+    progress: &'a mut dyn FnMut(f64) -> ControlFlow<()>,
 }
 
 impl Work<'_> {
-    fn measure(
-        &self,
-        progress: &mut impl FnMut(f64) -> ControlFlow<()>,
-    ) -> Result<Loudness, NormalizeError> {
-        let mut input = Input::open(self.from)?;
-        let mut meter = self.meter(&input)?;
+    fn measure(&mut self, path: &Path) -> Result<Measured, NormalizeError> {
+        self.passes += 1;
+        let mut input = Input::open(path)?;
+        let rate = input.decoder.info().rate;
+        let mut meter = self.meter(rate, input.positions())?;
         while input.next()? {
             meter.add(input.block.samples());
-            self.tell(&input, progress)?;
+            self.tell(&input)?;
         }
-        Ok(figures(&meter))
+        self.pass += 1;
+        Ok(self.measured(&input, &meter))
     }
 
+    fn measured(&self, input: &Input, meter: &Meter) -> Measured {
+        let rate = input.decoder.info().rate;
+        Measured {
+            loudness: figures(meter),
+            rates: [rate, self.container.rate(rate)],
+            seconds: rate.span(meter.frames()).as_secs_f64(),
+            rejected: input.rejected,
+            damaged: input.decoder.damaged(),
+        }
+    }
+
+    fn plan(&self, loudness: &Loudness) -> Linear {
+        let peak = loudness.true_peak.unwrap_or(Db::SILENCE);
+        let integrated = loudness.integrated.unwrap_or(Lufs::SILENCE);
+        Linear::plan(integrated, peak, &self.wishes.settings)
+    }
+
+    fn without_writing(&self, it: Measured, plan: Option<Linear>, state: State) -> Outcome {
+        let after = if state == State::Unchanged { it.loudness } else { Loudness::default() };
+        Outcome {
+            state,
+            before: it.loudness,
+            after,
+            linear: plan,
+            reduction: None,
+            rejected: it.rejected,
+            damaged: it.damaged,
+            seconds: it.seconds,
+            container: self.container,
+            rates: it.rates,
+            tags_lost: Vec::new(),
+        }
+    }
+
+    /// Writes the new file; when a codec has lifted its peaks above the ceiling, once more, lower.
     fn write(
-        &self,
-        to: &Path,
-        container: Container,
-        linear: Option<Linear>,
-        progress: &mut impl FnMut(f64) -> ControlFlow<()>,
+        &mut self,
+        spot: &Spot,
+        mut plan: Option<Linear>,
+        tags: Tags,
     ) -> Result<Outcome, NormalizeError> {
+        let Settings { ceiling, target, .. } = self.wishes.settings;
+        let mut settings = self.wishes.settings.clone();
+        for attempt in 0.. {
+            let limits = self.wishes.manner == Manner::Limited
+                && plan.is_some_and(|plan| plan.bound == Some(Bound::Ceiling));
+            if let Some(plan) = plan.as_mut().filter(|_| limits) {
+                (plan.gain, plan.bound) = (self.gain_through_limiter(plan, &settings)?, None);
+            }
+            let (mut outcome, file) = self.attempt(spot, plan, limits, &settings, &tags)?;
+            if self.container == Container::Opus {
+                outcome.after = self.measure(file.path())?.loudness;
+            }
+            let peak = outcome.after.true_peak.unwrap_or(Db::SILENCE);
+            let over = (peak - ceiling).get();
+            // At few bits a codec leaves out what is heard; the limiter can make room for it.
+            let off = outcome.after.integrated.map_or(0.0, |lufs| (target - lufs).get());
+            let is_off = limits && off.abs() > OFF_LU;
+            let is_good = over <= CLOSE_DB && !is_off;
+            if is_good || attempt == MOST_ATTEMPTS || self.container != Container::Opus {
+                file.take_the_name()?;
+                outcome.tags_lost = tags.lost;
+                return Ok(outcome);
+            }
+            if is_off {
+                let aim = (settings.target.get() + off).clamp(TARGETS.0, TARGETS.1);
+                settings.target = Lufs::new(aim);
+            }
+            // The codec adds so much to what went in, or nearly.
+            let lower = Db::new(if over > CLOSE_DB { over + CLOSE_DB } else { 0.0 });
+            settings.ceiling = settings.ceiling - lower;
+            if let Some(plan) = &mut plan {
+                if limits {
+                    plan.bound = Some(Bound::Ceiling);
+                } else {
+                    (plan.gain, plan.bound) = (plan.gain - lower, Some(Bound::Ceiling));
+                }
+            }
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    /// The gain with which the target is reached behind the limiter.
+    fn gain_through_limiter(
+        &mut self,
+        plan: &Linear,
+        settings: &Settings,
+    ) -> Result<Db, NormalizeError> {
+        let mut trial = *plan;
+        // From where the last attempt stood, if there was one.
+        let first = plan.gain.get().max(plan.wanted.get());
+        let most = settings.max_gain.get().min(plan.wanted.get() + MOST_GIVEN_BACK);
+        trial.gain = Db::new(first.min(most));
+        for _ in 0..MOST_TRIALS {
+            self.passes += 1;
+            let came_out = self.try_gain(trial, settings)?;
+            self.pass += 1;
+            let Some(came_out) = came_out else { break };
+            let off = (settings.target - came_out).get();
+            let next = (trial.gain.get() + off).min(most);
+            if off.abs() <= TRIED_LU || (next - trial.gain.get()).abs() <= TRIED_LU {
+                break;
+            }
+            trial.gain = Db::new(next);
+        }
+        Ok(trial.gain)
+    }
+
+    /// How loud it would be with this gain and the limiter.
+    fn try_gain(
+        &mut self,
+        plan: Linear,
+        settings: &Settings,
+    ) -> Result<Option<Lufs>, NormalizeError> {
         let mut input = Input::open(self.from)?;
-        let Info { rate, layout, codec, bits, .. } = *input.decoder.info();
-        let spec = SampleSpec { rate, layout, format: container.format(codec, bits) };
-        let changed = linear.is_none_or(|plan| plan.gain != Db::ZERO);
-        let speakers = input.decoder.speakers();
-        let form = Form { container, spec, speakers, dither: changed };
-        let (mut before, mut after) = (self.meter(&input)?, self.meter(&input)?);
-        let mut live = match self.wishes.mode {
-            Some(mode) => Some(Live::new(mode, &self.wishes.settings, &input)?),
-            None => None,
+        let Info { rate, layout, .. } = *input.decoder.info();
+        let mut config = meter::Config::new(rate, layout, meter::Mode::INTEGRATED);
+        config.positions = self.positions(input.positions());
+        let mut meter = new_meter(config)?;
+        let mut stage = Stage::limited(plan, settings, rate, layout);
+        let mut put = |samples: &[f32]| {
+            meter.add(samples);
+            Ok(())
         };
-        let mut out = SoundFile::create(to, &form).map_err(NormalizeError::Save)?;
+        while input.next()? {
+            stage.process(input.block.samples_mut(), &mut put)?;
+            self.tell(&input)?;
+        }
+        stage.drain(&mut put)?;
+        Ok(meter.integrated().filter(|lufs| lufs.get().is_finite()))
+    }
+
+    /// Writes the whole file, but not yet under its name.
+    fn attempt(
+        &mut self,
+        spot: &Spot,
+        plan: Option<Linear>,
+        limits: bool,
+        settings: &Settings,
+        tags: &Tags,
+    ) -> Result<(Outcome, SoundFile), NormalizeError> {
+        let mut input = Input::open(self.from)?;
+        let Info { rate: from, layout, codec, bits, .. } = *input.decoder.info();
+        let rate = self.container.rate(from);
+        let changed = plan.is_none_or(|plan| limits || plan.gain != Db::ZERO);
+        let form = Form {
+            container: self.container,
+            spec: SampleSpec { rate, layout, format: self.container.format(codec, bits) },
+            from,
+            frames: input.expected(rate),
+            speakers: input.decoder.speakers(),
+            dither: changed,
+            bitrate: self.wishes.bitrate,
+            tags,
+        };
+        let positions = self.positions(input.positions());
+        let mut stage = match (self.wishes.manner, plan) {
+            (Manner::Live(mode), _) => Stage::live(mode, settings, rate, input.positions())?,
+            (_, Some(plan)) if limits => Stage::limited(plan, settings, rate, layout),
+            (_, plan) => Stage::Gain(plan.unwrap_or_else(|| self.plan(&Loudness::default()))),
+        };
+        if from != rate && !CONVERTED_HZ.contains(&from.hz()) {
+            return Err(NormalizeError::Rate(from));
+        }
+        let mut conversion = (from != rate).then(|| Conversion::new(layout.channels(), from, rate));
+        let (mut before, mut after) =
+            (self.meter(from, positions.clone())?, self.meter(rate, positions)?);
+        let mut out = SoundFile::create(spot, &form)?;
         let mut put = |samples: &[f32]| {
             after.add(samples);
             out.write(samples).map_err(NormalizeError::Save)
         };
         while input.next()? {
             before.add(input.block.samples());
-            match (&mut live, linear) {
-                (Some(live), _) => live.process(input.block.samples_mut(), &mut put)?,
-                (None, Some(plan)) => {
-                    plan.apply(input.block.samples_mut());
-                    put(input.block.samples())?;
-                }
-                (None, None) => put(input.block.samples())?,
+            match &mut conversion {
+                Some(conversion) => conversion
+                    .process(input.block.samples(), &mut |part| stage.process(part, &mut put))?,
+                None => stage.process(input.block.samples_mut(), &mut put)?,
             }
-            self.tell(&input, progress)?;
+            self.tell(&input)?;
         }
-        if let Some(live) = &mut live {
-            live.drain(&mut put)?;
+        if let Some(conversion) = &mut conversion {
+            conversion.drain(&mut |part| stage.process(part, &mut put))?;
         }
-        out.finish().map_err(NormalizeError::Save)?;
-        let rejected = live.map_or(0, |live| live.normaliser.statistics().rejected);
-        Ok(Outcome {
-            before: figures(&before),
-            after: figures(&after),
-            linear,
-            rejected: rejected + before.rejected(),
-            damaged: input.decoder.damaged(),
-            seconds: rate.span(Frames(before.frames().0)).as_secs_f64(),
-        })
+        stage.drain(&mut put)?;
+        out.close().map_err(NormalizeError::Save)?;
+        self.pass += 1;
+        let measured = self.measured(&input, &before);
+        let mut outcome = self.without_writing(measured, plan, State::Written);
+        outcome.after = figures(&after);
+        outcome.reduction = matches!(stage, Stage::Late(_)).then(|| stage.reduction());
+        Ok((outcome, out))
     }
 
-    fn meter(&self, input: &Input) -> Result<Meter, NormalizeError> {
-        let Info { rate, layout, .. } = *input.decoder.info();
+    fn meter(&self, rate: SampleRate, positions: Vec<Position>) -> Result<Meter, NormalizeError> {
         let mode = meter::Mode::INTEGRATED | meter::Mode::RANGE | meter::Mode::TRUE_PEAK;
+        let layout = aulos_core::ChannelLayout::new(positions.len());
+        // There is no file without a channel.
+        let layout = layout.unwrap_or(aulos_core::ChannelLayout::MONO);
         let mut config = meter::Config::new(rate, layout, mode | meter::Mode::MAXIMA);
-        config.positions = input.positions();
+        config.positions = self.positions(positions);
+        new_meter(config)
+    }
+
+    fn positions(&self, mut positions: Vec<Position>) -> Vec<Position> {
         if self.wishes.settings.dual_mono {
-            config.positions.fill(Position::DualMono);
+            positions.fill(Position::DualMono);
         }
-        Meter::new(config).map_err(|error| NormalizeError::Settings(CannotNormalise::Meter(error)))
+        positions
     }
 
     #[allow(clippy::cast_precision_loss, reason = "a part of all")]
-    fn tell(
-        &self,
-        input: &Input,
-        progress: &mut impl FnMut(f64) -> ControlFlow<()>,
-    ) -> Result<(), NormalizeError> {
-        let Some(all) = input.decoder.info().frames.filter(|all| all.0 > 0) else { return Ok(()) };
-        let part = (input.frames as f64 / all.0 as f64).min(1.0);
-        let done = (f64::from(self.pass) + part) / f64::from(self.passes);
-        match progress(done) {
+    fn tell(&mut self, input: &Input) -> Result<(), NormalizeError> {
+        let all = input.decoder.info().frames.filter(|all| all.0 > 0);
+        let part = all.map_or(0.0, |all| (input.frames as f64 / all.0 as f64).min(1.0));
+        let done = (f64::from(self.pass) + part) / f64::from(self.passes.max(self.pass + 1));
+        match (self.progress)(done) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(NormalizeError::Stopped),
         }
     }
 }
 
-/// A file, block by block, all of one rate and layout.
-struct Input {
-    decoder: FileDecoder,
-    block: Block,
-    frames: u64,
-}
-
-impl Input {
-    fn open(path: &Path) -> Result<Self, NormalizeError> {
-        let decoder = FileDecoder::open(path, Options::default()).map_err(NormalizeError::Open)?;
-        let Info { rate, layout, .. } = *decoder.info();
-        Ok(Self { decoder, block: Block::with_capacity(rate, layout, BLOCK_SAMPLES), frames: 0 })
-    }
-
-    /// Whether there are more frames, in the block then.
-    fn next(&mut self) -> Result<bool, NormalizeError> {
-        let more = self.decoder.next(&mut self.block).map_err(NormalizeError::Decode)?;
-        if more == Decoded::End {
-            return Ok(false);
-        }
-        let info = self.decoder.info();
-        if (self.block.rate(), self.block.layout()) != (info.rate, info.layout) {
-            return Err(NormalizeError::Changes);
-        }
-        self.frames += self.block.frames().0;
-        Ok(true)
-    }
-
-    fn positions(&self) -> Vec<Position> {
-        positions(self.decoder.info().layout, self.decoder.speakers())
-    }
-}
-
-/// A normaliser whose output begins where its input began.
-struct Live {
-    normaliser: Normaliser,
-    channels: usize,
-    /// Samples of silence that have yet to be left out.
-    early: usize,
-}
-
-impl Live {
-    fn new(mode: Mode, settings: &Settings, input: &Input) -> Result<Self, NormalizeError> {
-        let Info { rate, layout, .. } = *input.decoder.info();
-        let positions = input.positions();
-        let normaliser = Normaliser::with_positions(mode, settings.clone(), rate, positions)
-            .map_err(NormalizeError::Settings)?;
-        let channels = layout.channels();
-        let early = normaliser.latency().as_usize() * channels;
-        Ok(Self { normaliser, channels, early })
-    }
-
-    fn process(
-        &mut self,
-        samples: &mut [f32],
-        put: &mut impl FnMut(&[f32]) -> Result<(), NormalizeError>,
-    ) -> Result<(), NormalizeError> {
-        self.normaliser.process(samples);
-        self.pass_on(samples, put)
-    }
-
-    fn drain(
-        &mut self,
-        put: &mut impl FnMut(&[f32]) -> Result<(), NormalizeError>,
-    ) -> Result<(), NormalizeError> {
-        let mut block = vec![0.0; BLOCK_SAMPLES / self.channels * self.channels];
-        loop {
-            let frames = self.normaliser.drain(&mut block).as_usize();
-            if frames == 0 {
-                return Ok(());
-            }
-            self.pass_on(&block[..frames * self.channels], put)?;
-        }
-    }
-
-    fn pass_on(
-        &mut self,
-        samples: &[f32],
-        put: &mut impl FnMut(&[f32]) -> Result<(), NormalizeError>,
-    ) -> Result<(), NormalizeError> {
-        let left_out = samples.len().min(self.early);
-        self.early -= left_out;
-        if left_out < samples.len() { put(&samples[left_out..]) } else { Ok(()) }
-    }
+fn new_meter(config: meter::Config) -> Result<Meter, NormalizeError> {
+    let wrong = |error| NormalizeError::Settings(CannotNormalise::Meter(error));
+    Meter::new(config).map_err(wrong)
 }
 
 fn figures(meter: &Meter) -> Loudness {
@@ -274,43 +451,21 @@ fn figures(meter: &Meter) -> Loudness {
     Loudness::of(&meter.measurement(), seconds, &options)
 }
 
-/// Why there is no new file.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum NormalizeError {
-    /// The file cannot be read as sound.
-    Open(OpenError),
-    /// The file is sound at first, but not to its end.
-    Decode(DecodeError),
-    /// Its rate or its channels change in the middle: cut it there.
-    Changes,
-    /// What is wanted cannot be.
-    Settings(CannotNormalise),
-    /// The new name says a format that is not written here.
-    Container,
-    /// The new file would be the old one.
-    SameFile,
-    /// The new file cannot be written.
-    Save(io::Error),
-    /// Whoever hears of the progress wanted no more.
-    Stopped,
-}
-
-impl fmt::Display for NormalizeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Open(error) => error.fmt(f),
-            Self::Decode(error) => error.fmt(f),
-            Self::Changes => {
-                f.write_str("its rate or its channels change in the middle: cut it there")
-            }
-            Self::Settings(error) => error.fmt(f),
-            Self::Container => f.write_str("the name must end in .wav or .flac"),
-            Self::SameFile => f.write_str("it is the file that is read: give it another name"),
-            Self::Save(error) => write!(f, "cannot be written: {error}"),
-            Self::Stopped => f.write_str("stopped"),
-        }
-    }
-}
-
-impl core::error::Error for NormalizeError {}
+/// A gain that nobody hears, and for which no file is written anew; so much a peak may be above the
+/// ceiling, by another meter or by rounding.
+const RIGHT_LU: f64 = 0.1;
+/// So near to the ceiling is below it, and so far below it is aimed at after an attempt.
+const CLOSE_DB: f64 = 0.05;
+/// What a codec may be off behind the limiter before it gets another attempt, and the targets that
+/// there are.
+const OFF_LU: f64 = 0.1;
+const TARGETS: (f64, f64) = (-70.0, -5.0);
+/// Attempts to bring a codec below the ceiling; each comes nearer by most of what was missing.
+const MOST_ATTEMPTS: u32 = 3;
+/// Trials for the gain in front of the limiter; each leaves a fraction of what was missing.
+const MOST_TRIALS: u32 = 5;
+const TRIED_LU: f64 = 0.03;
+/// More than what a limiter took from the loudness of music is not given back, in LU.
+const MOST_GIVEN_BACK: f64 = 12.0;
+/// The rates that the resampler brings to Opus' own.
+const CONVERTED_HZ: core::ops::RangeInclusive<u32> = 8_000..=384_000;

@@ -3,22 +3,29 @@
 //! It is written beside its place under another name and takes the place at the end, so that
 //! whoever looks, and whoever kills us, finds the old file or the new one.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
-use aulos_core::{ChannelLayout, SampleFormat, SampleRate, SampleSpec};
-use aulos_dsp::convert;
+use aulos_core::{SampleFormat, SampleRate, SampleSpec};
 use flac_codec::encode::{FlacSampleWriter, Options};
+
+use super::NormalizeError;
+use super::opus::OpusWriter;
+use super::tags::Tags;
+use super::wave::Wave;
+use crate::replace::Replacement;
 
 /// What a file is written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Container {
-    /// WAVE.
+    /// WAVE, RF64 beyond 4 GiB.
     Wave,
     /// FLAC.
     Flac,
+    /// Opus in Ogg.
+    Opus,
 }
 
 impl Container {
@@ -27,9 +34,20 @@ impl Container {
     pub fn of(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
         match ending.as_str() {
-            "wav" | "wave" => Some(Self::Wave),
+            "wav" | "wave" | "bwf" | "rf64" => Some(Self::Wave),
             "flac" => Some(Self::Flac),
+            "opus" => Some(Self::Opus),
             _ => None,
+        }
+    }
+
+    /// The usual ending of a name.
+    #[must_use]
+    pub const fn ending(self) -> &'static str {
+        match self {
+            Self::Wave => "wav",
+            Self::Flac => "flac",
+            Self::Opus => "opus",
         }
     }
 
@@ -37,6 +55,7 @@ impl Container {
     pub(super) fn format(self, codec: &str, bits: Option<u32>) -> SampleFormat {
         let float = codec.contains("f32") || codec.contains("f64");
         match (self, bits) {
+            (Self::Opus, _) => SampleFormat::F32,
             (Self::Wave, _) if float => SampleFormat::F32,
             (Self::Wave, Some(25..=32)) => SampleFormat::S32Le,
             (_, Some(1..=16)) => SampleFormat::S16Le,
@@ -44,14 +63,87 @@ impl Container {
             _ => SampleFormat::S24Le,
         }
     }
+
+    /// The rate that it has for sound of this one.
+    pub(super) const fn rate(self, rate: SampleRate) -> SampleRate {
+        match self {
+            Self::Opus => SampleRate::STUDIO,
+            _ => rate,
+        }
+    }
+}
+
+/// The place for a new file: free, or with a file in it that is to be replaced.
+#[derive(Debug)]
+pub(super) struct Spot {
+    path: PathBuf,
+    before: Option<Metadata>,
+}
+
+impl Spot {
+    /// Looks at `path` before work begins. What it leads to by a link is what is replaced.
+    pub(super) fn at(path: &Path) -> Result<Self, NormalizeError> {
+        match fs::canonicalize(path) {
+            Ok(real) => {
+                let before = fs::metadata(&real).map_err(NormalizeError::Save)?;
+                if !before.is_file() {
+                    return Err(NormalizeError::NotAFile);
+                }
+                Ok(Self { path: real, before: Some(before) })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(Self { path: path.to_owned(), before: None })
+            }
+            Err(error) => Err(NormalizeError::Save(error)),
+        }
+    }
+
+    fn part(&self) -> Result<Part, NormalizeError> {
+        let Some(before) = &self.before else {
+            let path = beside(&self.path);
+            let file = OpenOptions::new().write(true).create_new(true).open(&path);
+            let file = file.map_err(NormalizeError::Save)?;
+            return Ok(Part::New { file, part: path, path: self.path.clone() });
+        };
+        Ok(Part::Instead(Box::new(Replacement::of(&self.path, before.clone())?)))
+    }
+}
+
+/// Where the new file is until it is complete; dropped, it is gone.
+enum Part {
+    New { file: File, part: PathBuf, path: PathBuf },
+    Instead(Box<Replacement>),
+}
+
+impl Part {
+    fn file(&mut self) -> io::Result<File> {
+        match self {
+            Self::New { file, .. } => file.try_clone(),
+            Self::Instead(new) => new.file().try_clone(),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::New { part, .. } => part,
+            Self::Instead(new) => new.path(),
+        }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if let Self::New { part, .. } = self {
+            // Once it has taken its place there is nothing of this name any more.
+            fs::remove_file(part).ok();
+        }
+    }
 }
 
 /// A file under way.
 pub(super) struct SoundFile {
     writer: Option<Writer>,
-    file: File,
-    part: PathBuf,
-    path: PathBuf,
+    part: Part,
     dither: Option<Dither>,
     scratch: Vec<f32>,
 }
@@ -59,41 +151,49 @@ pub(super) struct SoundFile {
 enum Writer {
     Wave(Wave),
     Flac(Box<FlacSampleWriter<BufWriter<File>>>, Vec<i32>, u32),
+    Opus(Box<OpusWriter>),
 }
 
 /// What is to be written.
-pub(super) struct Form {
+pub(super) struct Form<'a> {
     pub(super) container: Container,
     pub(super) spec: SampleSpec,
+    /// What the sound had before, for Opus to tell.
+    pub(super) from: SampleRate,
+    /// How long it will be, where that is known.
+    pub(super) frames: Option<u64>,
     /// The loudspeaker of each channel, as in WAVE's mask.
     pub(super) speakers: Option<u32>,
     /// Whether samples of 16 bits are dithered: those that have been changed.
     pub(super) dither: bool,
+    pub(super) bitrate: u32,
+    pub(super) tags: &'a Tags,
 }
 
 impl SoundFile {
-    pub(super) fn create(path: &Path, form: &Form) -> io::Result<Self> {
-        let part = beside(path);
-        let file = OpenOptions::new().write(true).create_new(true).open(&part)?;
+    pub(super) fn create(spot: &Spot, form: &Form<'_>) -> Result<Self, NormalizeError> {
+        let part = spot.part()?;
         let mut new = Self {
             writer: None,
-            file: file.try_clone()?,
             part,
-            path: path.to_owned(),
             dither: (form.dither && form.spec.format == SampleFormat::S16Le).then(Dither::default),
             scratch: Vec::new(),
         };
         // From here on, dropping removes the part.
-        let out = BufWriter::with_capacity(BUFFER, file);
-        let SampleSpec { rate, layout, format } = form.spec;
-        new.writer = Some(match form.container {
-            Container::Wave => Writer::Wave(Wave::new(out, form.spec, form.speakers)?),
-            Container::Flac => {
-                let bits = u32::from(format.bits());
-                Writer::Flac(Box::new(flac(out, rate, layout, bits)?), Vec::new(), bits)
-            }
-        });
+        new.writer = Some(new.begin(form).map_err(NormalizeError::Save)?);
         Ok(new)
+    }
+
+    fn begin(&mut self, form: &Form<'_>) -> io::Result<Writer> {
+        let out = BufWriter::with_capacity(BUFFER, self.part.file()?);
+        Ok(match form.container {
+            Container::Wave => Writer::Wave(Wave::new(out, form)?),
+            Container::Flac => {
+                let bits = u32::from(form.spec.format.bits());
+                Writer::Flac(Box::new(flac(out, form, bits)?), Vec::new(), bits)
+            }
+            Container::Opus => Writer::Opus(Box::new(OpusWriter::new(out, form)?)),
+        })
     }
 
     pub(super) fn write(&mut self, samples: &[f32]) -> io::Result<()> {
@@ -111,40 +211,51 @@ impl SoundFile {
                 whole.extend(samples.iter().map(|x| whole_of(*x, scale)));
                 flac.write(whole).map_err(foreign)
             }
+            Some(Writer::Opus(opus)) => opus.write(samples),
             None => Ok(()),
         }
     }
 
-    /// Takes the place of whatever has the name.
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    /// Completes the file where it is.
+    pub(super) fn close(&mut self) -> io::Result<()> {
         match self.writer.take() {
-            Some(Writer::Wave(wave)) => wave.finish()?,
+            Some(Writer::Wave(wave)) => wave.finish(),
             // What is left in its buffer overwrites the head, for which there is room already.
-            Some(Writer::Flac(flac, ..)) => flac.finalize().map_err(foreign)?,
-            None => {}
+            Some(Writer::Flac(flac, ..)) => flac.finalize().map_err(foreign),
+            Some(Writer::Opus(opus)) => opus.finish(),
+            None => Ok(()),
         }
-        self.file.sync_all()?;
-        fs::rename(&self.part, &self.path)
     }
-}
 
-impl Drop for SoundFile {
-    fn drop(&mut self) {
-        // After `finish` there is nothing of this name any more.
-        fs::remove_file(&self.part).ok();
+    /// Where it is until [`SoundFile::take_the_name`].
+    pub(super) fn path(&self) -> &Path {
+        self.part.path()
+    }
+
+    /// Takes the place of whatever has the name.
+    pub(super) fn take_the_name(mut self) -> Result<(), NormalizeError> {
+        let file = self.part.file().map_err(NormalizeError::Save)?;
+        match &mut self.part {
+            Part::New { part, path, .. } => {
+                file.sync_all().map_err(NormalizeError::Save)?;
+                fs::rename(part, path).map_err(NormalizeError::Save)
+            }
+            Part::Instead(new) => Ok(new.take_the_name()?),
+        }
     }
 }
 
 fn flac(
     out: BufWriter<File>,
-    rate: SampleRate,
-    layout: ChannelLayout,
+    form: &Form<'_>,
     bits: u32,
 ) -> io::Result<FlacSampleWriter<BufWriter<File>>> {
+    let SampleSpec { rate, layout, .. } = form.spec;
     let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
     let channels = u8::try_from(layout.channels()).ok().filter(|channels| *channels <= 8);
     let channels = channels.ok_or_else(|| wrong("FLAC has eight channels at most: write WAVE"))?;
-    FlacSampleWriter::new(out, Options::default(), rate.hz(), bits, channels, None)
+    let options = form.tags.flac(Options::default());
+    FlacSampleWriter::new(out, options, rate.hz(), bits, channels, None)
         .map_err(|error| wrong(&format!("FLAC cannot hold it: {error}; write WAVE")))
 }
 
@@ -165,78 +276,6 @@ fn beside(path: &Path) -> PathBuf {
     name.push(path.file_name().unwrap_or_default());
     name.push(format!(".{}.part", std::process::id()));
     path.with_file_name(name)
-}
-
-/// RIFF WAVE, up to the 4 GiB that it can count.
-struct Wave {
-    out: BufWriter<File>,
-    format: SampleFormat,
-    head: u32,
-    data: u64,
-    bytes: Vec<u8>,
-}
-
-impl Wave {
-    fn new(mut out: BufWriter<File>, spec: SampleSpec, speakers: Option<u32>) -> io::Result<Self> {
-        let head = head_of(spec, speakers);
-        out.write_all(&head)?;
-        let head = u32::try_from(head.len()).unwrap_or(0);
-        Ok(Self { out, format: spec.format, head, data: 0, bytes: Vec::new() })
-    }
-
-    fn write(&mut self, samples: &[f32]) -> io::Result<()> {
-        self.bytes.resize(samples.len() * self.format.bytes(), 0);
-        convert::encode(self.format, samples, &mut self.bytes);
-        self.data += self.bytes.len() as u64;
-        if self.data + u64::from(self.head) > u64::from(u32::MAX) {
-            let what = "WAVE holds 4 GiB at most: write FLAC";
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
-        }
-        self.out.write_all(&self.bytes)
-    }
-
-    fn finish(mut self) -> io::Result<()> {
-        // Chunks begin at even places; the byte that sees to it is not counted in its chunk.
-        let odd = self.data % 2;
-        if odd == 1 {
-            self.out.write_all(&[0])?;
-        }
-        let size = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX).to_le_bytes();
-        self.out.seek(SeekFrom::Start(4))?;
-        self.out.write_all(&size(u64::from(self.head) - 8 + self.data + odd))?;
-        self.out.seek(SeekFrom::Start(u64::from(self.head) - 4))?;
-        self.out.write_all(&size(self.data))?;
-        self.out.flush()
-    }
-}
-
-/// Everything up to the first sample, sizes empty. More than two channels or 16 bits need the
-/// extensible form (Microsoft, "Multiple channel audio data and WAVE files").
-fn head_of(spec: SampleSpec, speakers: Option<u32>) -> Vec<u8> {
-    let SampleSpec { rate, layout, format } = spec;
-    let channels = u16::try_from(layout.channels()).unwrap_or(u16::MAX);
-    let frame = u16::try_from(spec.frame_bytes()).unwrap_or(u16::MAX);
-    let tag: u16 = if format == SampleFormat::F32 { FLOAT } else { WHOLE };
-    let extensible = channels > 2 || format != SampleFormat::S16Le;
-    let mut head = Vec::new();
-    head.extend(b"RIFF\0\0\0\0WAVEfmt ");
-    head.extend(if extensible { 40_u32 } else { 16 }.to_le_bytes());
-    head.extend(if extensible { EXTENSIBLE } else { tag }.to_le_bytes());
-    head.extend(channels.to_le_bytes());
-    head.extend(rate.hz().to_le_bytes());
-    head.extend(rate.hz().saturating_mul(u32::from(frame)).to_le_bytes());
-    head.extend(frame.to_le_bytes());
-    head.extend(format.bits().to_le_bytes());
-    if extensible {
-        let mask = speakers.filter(|mask| mask.count_ones() == u32::from(channels));
-        head.extend(22_u16.to_le_bytes());
-        head.extend(format.bits().to_le_bytes());
-        head.extend(mask.unwrap_or(0).to_le_bytes());
-        head.extend(tag.to_le_bytes());
-        head.extend(SUBFORMAT);
-    }
-    head.extend(b"data\0\0\0\0");
-    head
 }
 
 /// Noise of two evenly distributed parts, one step of 16 bits high each: what rounding leaves then
@@ -261,9 +300,4 @@ impl Dither {
     }
 }
 
-const WHOLE: u16 = 1;
-const FLOAT: u16 = 3;
-const EXTENSIBLE: u16 = 0xfffe;
-/// The rest of the identifier of a sub-format.
-const SUBFORMAT: [u8; 14] = [0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xaa, 0, 0x38, 0x9b, 0x71];
 const BUFFER: usize = 256 * 1024;

@@ -1,0 +1,194 @@
+//! What a run prints: a table for one file, a row each for many, JSON lines for programs.
+
+use std::io::{self, Write};
+
+use aulos_core::{Db, Lufs};
+use aulos_dsp::normalize::{Bound, Linear};
+use aulos_io::normalize::{Container, Outcome, Row, State};
+use aulos_io::scan::Loudness;
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use super::{NormalizeArgs, missed, plain};
+
+pub(super) fn write(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// What somebody should know who looks at the new file only.
+pub(super) fn remarks(outcome: &Outcome, args: &NormalizeArgs) -> Vec<String> {
+    let target = args.target.lufs();
+    let mut lines = Vec::new();
+    if let Some(Linear { wanted, gain, bound: Some(bound), .. }) = outcome.linear {
+        lines.push(match bound {
+            Bound::Silence => {
+                let what = if outcome.seconds < SHORTEST_S {
+                    "it is shorter than 400 ms, so it has no loudness"
+                } else {
+                    "there is nothing to be heard"
+                };
+                let copy = if outcome.state == State::Written { "; it is a copy" } else { "" };
+                format!("{what}{copy}")
+            }
+            Bound::Ceiling => format!(
+                "the peaks allow a gain of {gain}, not {wanted}: it is {} below the target \
+                 (--limit takes the peaks down instead)",
+                wanted - gain
+            ),
+            _ => format!("the gain is {gain}, not {wanted}"),
+        });
+    } else if let (Some(lufs), false) = (missed(outcome.after.integrated, target), args.album) {
+        lines.push(format!("it came out at {lufs}, not {target}"));
+    }
+    if let Some(taken) =
+        outcome.reduction.filter(|taken| outcome.linear.is_some() && taken.get() < -0.05)
+    {
+        lines.push(format!("one gain, and the limiter took up to {:.1} dB", -taken.get()));
+    }
+    if let (Some(peak), State::Written) = (outcome.after.true_peak, outcome.state)
+        && (peak - args.true_peak).get() > 0.1
+    {
+        lines.push(format!("its true peak is {:.1} dBTP, above the ceiling", peak.get()));
+    }
+    let [from, to] = outcome.rates;
+    if from != to {
+        lines.push(format!(
+            "it is {} Hz now, from {} Hz: Opus has no other rate",
+            to.hz(),
+            from.hz()
+        ));
+    }
+    if !outcome.tags_lost.is_empty() {
+        let names: Vec<_> = outcome.tags_lost.iter().map(|name| plain(name)).collect();
+        lines.push(format!("tags that could not be kept: {}", names.join(", ")));
+    }
+    if outcome.rejected > 0 {
+        lines.push(format!(
+            "{} samples were no numbers or above +20 dBFS, and are silence",
+            outcome.rejected
+        ));
+    }
+    if outcome.damaged > 0 {
+        lines.push(format!("the file is damaged in {} places", outcome.damaged));
+    }
+    lines
+}
+
+/// Of one file, both sides.
+pub(super) fn table(outcome: &Outcome) -> String {
+    let mut text = format!("{:20} {:>12} {:>12}\n", "", "before", "after");
+    let mut row = |name: &str, pick: fn(&Loudness) -> Option<f64>, unit: &str| {
+        let [before, after] = [&outcome.before, &outcome.after].map(|side| {
+            pick(side).map_or_else(|| "-".to_owned(), |value| format!("{value:.1} {unit}"))
+        });
+        text += &format!("{name:20} {before:>12} {after:>12}\n");
+    };
+    row("integrated loudness", |side| side.integrated.map(Lufs::get), "LUFS");
+    row("loudness range", |side| side.range.map(Db::get), "LU");
+    row("loudest 3 s", |side| side.max_short_term.map(Lufs::get), "LUFS");
+    row("true peak", |side| side.true_peak.map(Db::get), "dBTP");
+    if let Some(linear) = outcome.linear {
+        text += &format!("{:20} {:>25}\n", "gain", format!("{:+.1} dB", linear.gain.get()));
+    }
+    if outcome.state != State::Written {
+        text += &format!("{:20} {:>25}\n", "file", state(outcome.state));
+    }
+    text
+}
+
+/// What stands above the rows of many files.
+pub(super) fn header() -> String {
+    format!("{:>7} {:>7} {:>7} {:>7} {:>9}  path\n", "I LUFS", "I new", "TP new", "gain dB", "")
+}
+
+/// One of many files.
+pub(super) fn line(row: &Row) -> String {
+    let cell = |value: Option<f64>| match value {
+        Some(value) => format!("{value:>7.1}"),
+        None => format!("{:>7}", "-"),
+    };
+    let (figures, state, error) = match &row.result {
+        Ok(it) => {
+            let figures = [
+                it.before.integrated.map(Lufs::get),
+                it.after.integrated.map(Lufs::get),
+                it.after.true_peak.map(Db::get),
+                it.linear.map(|plan| plan.gain.get()),
+            ];
+            (figures, state(it.state), String::new())
+        }
+        Err(error) => ([None; 4], "failed", format!(": {error}")),
+    };
+    let path = if row.result.is_ok() { &row.task.to } else { &row.task.from };
+    let path = plain(&path.to_string_lossy());
+    format!("{} {state:>9}  {path}{error}\n", figures.map(cell).join(" "))
+}
+
+const fn state(state: State) -> &'static str {
+    match state {
+        State::Written => "written",
+        State::Unchanged => "unchanged",
+        _ => "to write",
+    }
+}
+
+/// Every key is there in every row; what does not exist is null.
+pub(super) fn json(row: &Row, args: &NormalizeArgs, remarks: &[String]) -> String {
+    let done = row.result.as_ref().ok();
+    let error = row.result.as_ref().err().map(ToString::to_string);
+    let linear = done.and_then(|it| it.linear);
+    let bound = linear.and_then(|plan| plan.bound).map(|bound| match bound {
+        Bound::Ceiling => "ceiling",
+        Bound::Silence => "silence",
+        _ => "gain",
+    });
+    let state = done.map_or("failed", |it| match it.state {
+        State::Written => "written",
+        State::Unchanged => "unchanged",
+        _ => "planned",
+    });
+    let format = done.map(|it| match it.container {
+        Container::Wave => "wav",
+        Container::Flac => "flac",
+        _ => "opus",
+    });
+    let object = json!({
+        "path": row.task.from.to_string_lossy(),
+        "out": row.task.to.to_string_lossy(),
+        "ok": error.is_none(),
+        "error": error,
+        "state": state,
+        "format": format,
+        "mode": args.mode.to_possible_value().map(|value| value.get_name().to_owned()),
+        "target_lufs": args.target.lufs().get(),
+        "seconds": done.map(|it| it.seconds),
+        "sample_rate": done.map(|it| it.rates[1].hz()),
+        "wanted_db": linear.map(|plan| plan.wanted.get()),
+        "gain_db": linear.map(|plan| plan.gain.get()),
+        "bound": bound,
+        "limited_db": done.and_then(|it| it.reduction).map(|taken| -taken.get()),
+        "before": side(&done.map_or_else(Loudness::default, |it| it.before)),
+        "after": side(&done.map_or_else(Loudness::default, |it| it.after)),
+        "rejected": done.map(|it| it.rejected),
+        "damaged": done.map(|it| it.damaged),
+        "tags_lost": done.map(|it| it.tags_lost.clone()),
+        "remarks": remarks,
+    });
+    object.to_string() + "\n"
+}
+
+fn side(side: &Loudness) -> Value {
+    json!({
+        "integrated_lufs": side.integrated.map(Lufs::get),
+        "loudness_range_lu": side.range.map(Db::get),
+        "max_momentary_lufs": side.max_momentary.map(Lufs::get),
+        "max_short_term_lufs": side.max_short_term.map(Lufs::get),
+        "true_peak_dbtp": side.true_peak.map(Db::get),
+        "sample_peak_dbfs": side.sample_peak.map(Db::get),
+    })
+}
+
+/// A gating block.
+const SHORTEST_S: f64 = 0.4;

@@ -1,0 +1,194 @@
+//! The old file, block by block, at the rate of the new one.
+
+use std::path::Path;
+
+use aulos_core::{Block, SampleRate};
+use aulos_dsp::Resampler;
+use aulos_dsp::meter::Position;
+use aulos_dsp::normalize::clean;
+use aulos_engine::source::BLOCK_SAMPLES;
+
+use super::NormalizeError;
+use crate::decode::{Decoded, FileDecoder, Info, Options};
+use crate::scan::positions;
+
+/// A file, block by block, all of one rate and layout, without samples that are none.
+pub(super) struct Input {
+    pub(super) decoder: FileDecoder,
+    pub(super) block: Block,
+    pub(super) frames: u64,
+    pub(super) rejected: u64,
+}
+
+impl Input {
+    pub(super) fn open(path: &Path) -> Result<Self, NormalizeError> {
+        let decoder = FileDecoder::open(path, Options::default()).map_err(NormalizeError::Open)?;
+        let Info { rate, layout, .. } = *decoder.info();
+        let block = Block::with_capacity(rate, layout, BLOCK_SAMPLES);
+        Ok(Self { decoder, block, frames: 0, rejected: 0 })
+    }
+
+    /// Whether there are more frames, in the block then.
+    pub(super) fn next(&mut self) -> Result<bool, NormalizeError> {
+        let silenced = self.decoder.rejected();
+        let more = self.decoder.next(&mut self.block).map_err(NormalizeError::Decode)?;
+        self.rejected += self.decoder.rejected() - silenced;
+        if more == Decoded::End {
+            return Ok(false);
+        }
+        let info = self.decoder.info();
+        if (self.block.rate(), self.block.layout()) != (info.rate, info.layout) {
+            return Err(NormalizeError::Changes);
+        }
+        self.rejected += clean(self.block.samples_mut());
+        self.frames += self.block.frames().0;
+        Ok(true)
+    }
+
+    pub(super) fn positions(&self) -> Vec<Position> {
+        positions(self.decoder.info().layout, self.decoder.speakers())
+    }
+
+    /// How many frames the file says it has, at another rate.
+    pub(super) fn expected(&self, rate: SampleRate) -> Option<u64> {
+        let info = self.decoder.info();
+        info.frames.map(|frames| converted(frames.0, info.rate, rate))
+    }
+}
+
+/// Sound at another rate that begins and ends where it did.
+pub(super) struct Conversion {
+    resampler: Resampler,
+    channels: usize,
+    from: SampleRate,
+    to: SampleRate,
+    /// Frames that lie before the beginning and have yet to be left out.
+    early: u64,
+    heard: u64,
+    given: u64,
+    room: Vec<f32>,
+}
+
+impl Conversion {
+    pub(super) fn new(channels: usize, from: SampleRate, to: SampleRate) -> Self {
+        let mut new = Self {
+            resampler: Resampler::new(channels, from, to),
+            channels,
+            from,
+            to,
+            early: 0,
+            heard: 0,
+            given: 0,
+            room: vec![0.0; BLOCK_SAMPLES / channels * channels],
+        };
+        // With silence in front, until the filter's delay is a whole number of frames out as well.
+        let grid = u64::from(from.hz() / greatest_common_divisor(from.hz(), to.hz()));
+        let delay = new.resampler.latency().0;
+        let silence = delay.next_multiple_of(grid) - delay;
+        new.early = converted(delay + silence, from, to);
+        let silence = vec![0.0; usize::try_from(silence).unwrap_or(0) * channels];
+        // Nothing of it is let through: it comes before the beginning.
+        let _nothing = new.convert(&silence, u64::MAX, &mut |_| Ok(()));
+        new
+    }
+
+    pub(super) fn process(
+        &mut self,
+        samples: &[f32],
+        put: &mut impl FnMut(&mut [f32]) -> Result<(), NormalizeError>,
+    ) -> Result<(), NormalizeError> {
+        self.heard += (samples.len() / self.channels) as u64;
+        self.convert(samples, u64::MAX, put)
+    }
+
+    /// What is still inside, up to the length that all of it has.
+    pub(super) fn drain(
+        &mut self,
+        put: &mut impl FnMut(&mut [f32]) -> Result<(), NormalizeError>,
+    ) -> Result<(), NormalizeError> {
+        let all = converted(self.heard, self.from, self.to);
+        let silence = vec![0.0; BLOCK_SAMPLES / self.channels * self.channels];
+        while self.given < all {
+            self.convert(&silence, all, put)?;
+        }
+        Ok(())
+    }
+
+    fn convert(
+        &mut self,
+        samples: &[f32],
+        end: u64,
+        put: &mut impl FnMut(&mut [f32]) -> Result<(), NormalizeError>,
+    ) -> Result<(), NormalizeError> {
+        let mut rest = samples;
+        loop {
+            let done = self.resampler.process(rest, &mut self.room);
+            rest = &rest[done.consumed.as_usize() * self.channels..];
+            let early = self.early.min(done.produced.0);
+            self.early -= early;
+            let frames = (done.produced.0 - early).min(end - self.given);
+            let [from, count] = [early, frames].map(|n| usize::try_from(n).unwrap_or(0));
+            let from = from * self.channels;
+            if count > 0 {
+                put(&mut self.room[from..from + count * self.channels])?;
+            }
+            self.given += frames;
+            if done.produced.as_usize() * self.channels < self.room.len() && rest.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// So many frames at another rate, to the nearest whole one.
+fn converted(frames: u64, from: SampleRate, to: SampleRate) -> u64 {
+    let [from, to] = [from, to].map(|rate| u128::from(rate.hz()));
+    u64::try_from((u128::from(frames) * to + from / 2) / from).unwrap_or(u64::MAX)
+}
+
+const fn greatest_common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::f64::consts::TAU;
+
+    use super::*;
+
+    /// A tone that swells and fades, as a function of seconds.
+    fn tone(time: f64) -> f64 {
+        let place = (time - 0.5) / 0.2;
+        0.5 * (TAU * 997.0 * time).sin() * (-place * place).exp()
+    }
+
+    #[test]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a second")]
+    fn at_another_rate_every_frame_is_where_it_was_and_none_is_missing() {
+        for hz in [8_000, 11_025, 22_050, 32_000, 44_100, 96_000, 192_000] {
+            let (from, to) = (SampleRate::new(hz).unwrap(), SampleRate::STUDIO);
+            for frames in [hz, hz + 1, hz + 7, 1, 0] {
+                let mut conversion = Conversion::new(1, from, to);
+                let at = |n: u32| tone(f64::from(n) / f64::from(hz)) as f32;
+                let samples: Vec<f32> = (0..frames).map(at).collect();
+                let mut out = Vec::new();
+                let mut put = |part: &mut [f32]| {
+                    out.extend_from_slice(part);
+                    Ok(())
+                };
+                for part in samples.chunks(441) {
+                    conversion.process(part, &mut put).unwrap();
+                }
+                conversion.drain(&mut put).unwrap();
+                assert_eq!(out.len() as u64, converted(frames.into(), from, to), "{hz} {frames}");
+                if frames < hz {
+                    continue;
+                }
+                for (n, sample) in out.iter().enumerate() {
+                    let wanted = tone(n as f64 / 48_000.0);
+                    assert!((f64::from(*sample) - wanted).abs() < 2e-3, "{hz} {n}: {sample}");
+                }
+            }
+        }
+    }
+}

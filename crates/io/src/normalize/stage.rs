@@ -1,0 +1,137 @@
+//! What is done to the sound; whatever its delay, its output begins where its input began.
+
+use aulos_core::{ChannelLayout, Db, SampleRate};
+use aulos_dsp::Limiter;
+use aulos_dsp::meter::Position;
+use aulos_dsp::normalize::{Linear, Mode, Normaliser, Settings};
+use aulos_engine::source::BLOCK_SAMPLES;
+
+use super::NormalizeError;
+
+/// One gain, one gain and the limiter, or a gain that moves.
+pub(super) enum Stage {
+    Gain(Linear),
+    Late(Box<Late>),
+}
+
+/// What is done, with a delay that is taken out again.
+pub(super) struct Late {
+    worker: Worker,
+    channels: usize,
+    /// Samples of silence that have yet to be left out.
+    early: usize,
+    /// Frames that are still inside.
+    inside: usize,
+    reduction: Db,
+}
+
+enum Worker {
+    Limiter(Linear, Box<Limiter>),
+    Live(Box<Normaliser>),
+}
+
+impl Stage {
+    /// One gain, and the limiter where that would lead above the ceiling.
+    pub(super) fn limited(
+        plan: Linear,
+        settings: &Settings,
+        rate: SampleRate,
+        layout: ChannelLayout,
+    ) -> Self {
+        let limiter = Limiter::new(rate, layout, settings.ceiling);
+        let latency = limiter.latency().as_usize();
+        Self::late(Worker::Limiter(plan, Box::new(limiter)), latency, layout.channels())
+    }
+
+    pub(super) fn live(
+        mode: Mode,
+        settings: &Settings,
+        rate: SampleRate,
+        positions: Vec<Position>,
+    ) -> Result<Self, NormalizeError> {
+        let channels = positions.len();
+        let live = Normaliser::with_positions(mode, settings.clone(), rate, positions)
+            .map_err(NormalizeError::Settings)?;
+        let latency = live.latency().as_usize();
+        Ok(Self::late(Worker::Live(Box::new(live)), latency, channels))
+    }
+
+    fn late(worker: Worker, latency: usize, channels: usize) -> Self {
+        let early = latency * channels;
+        Self::Late(Box::new(Late { worker, channels, early, inside: latency, reduction: Db::ZERO }))
+    }
+
+    pub(super) fn process(
+        &mut self,
+        samples: &mut [f32],
+        put: &mut impl FnMut(&[f32]) -> Result<(), NormalizeError>,
+    ) -> Result<(), NormalizeError> {
+        match self {
+            Self::Gain(plan) => {
+                plan.apply(samples);
+                put(samples)
+            }
+            Self::Late(late) => late.process(samples, put),
+        }
+    }
+
+    pub(super) fn drain(
+        &mut self,
+        put: &mut impl FnMut(&[f32]) -> Result<(), NormalizeError>,
+    ) -> Result<(), NormalizeError> {
+        match self {
+            Self::Gain(_) => Ok(()),
+            Self::Late(late) => late.drain(put),
+        }
+    }
+
+    /// What a limiter took where it took most; zero or less.
+    pub(super) fn reduction(&self) -> Db {
+        match self {
+            Self::Gain(_) => Db::ZERO,
+            Self::Late(late) => late.reduction,
+        }
+    }
+}
+
+impl Late {
+    fn process(
+        &mut self,
+        samples: &mut [f32],
+        put: &mut impl FnMut(&[f32]) -> Result<(), NormalizeError>,
+    ) -> Result<(), NormalizeError> {
+        let reduction = match &mut self.worker {
+            Worker::Limiter(plan, limiter) => {
+                plan.apply(samples);
+                limiter.process(samples);
+                limiter.reduction()
+            }
+            Worker::Live(live) => {
+                live.process(samples);
+                live.reduction()
+            }
+        };
+        if reduction < self.reduction {
+            self.reduction = reduction;
+        }
+        let left_out = samples.len().min(self.early);
+        self.early -= left_out;
+        if left_out < samples.len() { put(&samples[left_out..]) } else { Ok(()) }
+    }
+
+    /// The delay's own length of silence goes in, so that all sound comes out.
+    fn drain(
+        &mut self,
+        put: &mut impl FnMut(&[f32]) -> Result<(), NormalizeError>,
+    ) -> Result<(), NormalizeError> {
+        let mut block = vec![0.0; BLOCK_SAMPLES / self.channels * self.channels];
+        while self.inside > 0 {
+            let frames = self.inside.min(block.len() / self.channels);
+            self.inside -= frames;
+            let part = &mut block[..frames * self.channels];
+            part.fill(0.0);
+            self.process(part, put)?;
+        }
+        Ok(())
+    }
+}

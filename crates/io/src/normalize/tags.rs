@@ -1,0 +1,342 @@
+//! What a file says of itself, carried over to the new one.
+//!
+//! Left behind is what spoke of the old sound: gains (players would turn the volume twice), the name
+//! of its encoder, its gaps. Between formats that name things differently the library translates;
+//! what it has no word for goes under the name it had, and what cannot is named in [`Tags::lost`].
+
+use core::num::NonZero;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+
+use flac_codec::encode::Options;
+use flac_codec::metadata::{self, PictureType};
+use lofty::config::WriteOptions;
+use lofty::id3::v2::{ExtendedTextFrame, Frame, Id3v2Tag};
+use lofty::mp4::{AtomData, AtomIdent, Ilst};
+use lofty::ogg::OggPictureStorage;
+use lofty::ogg::tag::VorbisComments;
+use lofty::picture::{Picture, PictureInformation};
+use lofty::tag::{ItemKey, ItemValue, SplitTag, Tag, TagExt, TagType};
+
+use super::save;
+use crate::scan::tag::TagError;
+use crate::scan::tag::container::Container;
+
+/// Tags in the form in which one kind of file has them.
+#[derive(Default)]
+pub(super) struct Tags {
+    /// For FLAC and Opus.
+    pub(super) comments: Vec<(String, String)>,
+    pub(super) pictures: Vec<(Picture, PictureInformation)>,
+    /// For WAVE: an ID3 tag, empty if there is nothing to say.
+    pub(super) id3: Vec<u8>,
+    /// What could not be carried over.
+    pub(super) lost: Vec<String>,
+}
+
+impl Tags {
+    /// The tags of the file `from`, for a file of another or the same kind. Without any, or with
+    /// damaged ones, there are none; the sound is what matters.
+    pub(super) fn of(from: &Path, to: save::Container) -> Self {
+        let read = File::open(from).map_err(TagError::from);
+        match read.and_then(|mut file| Container::read(&mut file)) {
+            Ok(container) if to == save::Container::Wave => Self::for_wave(container),
+            Ok(container) => Self::for_comments(container),
+            Err(TagError::Damaged) => Self { lost: vec!["all: damaged".into()], ..Self::default() },
+            Err(_) => Self::default(),
+        }
+    }
+
+    /// As FLAC's metadata blocks.
+    pub(super) fn flac(&self, mut options: Options) -> Options {
+        for (name, text) in &self.comments {
+            options = options.tag(name, text);
+        }
+        for (picture, about) in &self.pictures {
+            let kind = usize::from(picture.pic_type().as_u8());
+            options = options.picture(metadata::Picture {
+                picture_type: *KINDS.get(kind).unwrap_or(&PictureType::Other),
+                media_type: picture.mime_type().map_or_else(String::new, |kind| kind.to_string()),
+                description: picture.description().unwrap_or_default().to_owned(),
+                width: about.width,
+                height: about.height,
+                color_depth: about.color_depth,
+                colors_used: NonZero::new(about.num_colors),
+                data: picture.data().to_vec(),
+            });
+        }
+        options
+    }
+
+    /// As comments alone, pictures among them (RFC 7845, section 5.2.2).
+    pub(super) fn opus(&self) -> Vec<(String, String)> {
+        let pictures = self.pictures.iter().map(|(picture, about)| {
+            let text = picture.as_flac_bytes(*about, true);
+            ("METADATA_BLOCK_PICTURE".to_owned(), String::from_utf8_lossy(&text).into_owned())
+        });
+        self.comments.iter().cloned().chain(pictures).collect()
+    }
+
+    fn for_wave(container: Container) -> Self {
+        let (mut frames, lost) = match container.into_family() {
+            Family::Frames(frames) => (frames, BTreeSet::new()),
+            other => {
+                let Neutral { mut tag, others, mut lost } = other.neutral();
+                // What FFmpeg calls a comment is a description in Vorbis comments.
+                let description = tag.take_strings(ItemKey::Description).next();
+                if let (Some(text), None) = (description, tag.get(ItemKey::Comment)) {
+                    tag.insert_text(ItemKey::Comment, text);
+                }
+                let mut named = Vec::new();
+                for item in tag.items() {
+                    if IN_PAIRS.contains(&item.key()) || can_be(item, TagType::Id3v2) {
+                        continue;
+                    }
+                    let name = item.key().map_key(TagType::VorbisComments);
+                    match (name, item.value().text()) {
+                        (Some(name), Some(text)) => named.push((name.into(), text.to_owned())),
+                        _ => drop(lost.insert(format!("{:?}", item.key()))),
+                    }
+                }
+                tag.retain(|item| !is_of_the_sound_key(item.key()));
+                let mut frames = Id3v2Tag::from(tag);
+                for (name, text) in others.into_iter().chain(named) {
+                    drop(frames.insert_user_text(name, text));
+                }
+                (frames, lost)
+            }
+        };
+        frames.retain(|frame| !is_of_the_sound_frame(frame));
+        let mut tags = Self { lost: lost.into_iter().collect(), ..Self::default() };
+        if !frames.is_empty() && frames.dump_to(&mut tags.id3, WriteOptions::default()).is_err() {
+            tags.id3.clear();
+            tags.lost.push("all: too much for WAVE".into());
+        }
+        tags
+    }
+
+    fn for_comments(container: Container) -> Self {
+        let (comments, others, lost) = match container.into_family() {
+            Family::Comments(comments) => (comments, Vec::new(), BTreeSet::new()),
+            other => {
+                let Neutral { tag, others, mut lost } = other.neutral();
+                for item in tag.items() {
+                    if !can_be(item, TagType::VorbisComments) {
+                        lost.insert(format!("{:?}", item.key()));
+                    }
+                }
+                (VorbisComments::from(tag), others, lost)
+            }
+        };
+        let items = comments.items().map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let (good, bad): (Vec<_>, Vec<_>) = items
+            .chain(others)
+            .filter(|(name, _)| !is_of_the_sound(name))
+            .partition(|(name, _)| is_name(name));
+        let bad = bad.into_iter().map(|(name, _)| name);
+        Self {
+            comments: good,
+            pictures: comments.pictures().to_vec(),
+            id3: Vec::new(),
+            lost: lost.into_iter().chain(bad).collect(),
+        }
+    }
+}
+
+/// How a format names things.
+enum Family {
+    Comments(VorbisComments),
+    Frames(Id3v2Tag),
+    Atoms(Ilst),
+    /// Formats of a few fixed fields.
+    Plain(Tag),
+    Nothing,
+}
+
+/// What the library has words for, what has a name of its own, and what is neither.
+struct Neutral {
+    tag: Tag,
+    others: Vec<(String, String)>,
+    lost: BTreeSet<String>,
+}
+
+impl Container {
+    fn into_family(self) -> Family {
+        match self {
+            Self::Flac(mut it) => {
+                let mut comments = it.remove_vorbis_comments().unwrap_or_default();
+                for (picture, about) in it.pictures() {
+                    // The library asks for the figures of a picture that it cannot read itself.
+                    drop(comments.insert_picture(picture.clone(), Some(*about)));
+                }
+                Family::Comments(comments)
+            }
+            Self::Vorbis(it) => Family::Comments(it.vorbis_comments().clone()),
+            Self::Opus(it) => Family::Comments(it.vorbis_comments().clone()),
+            Self::Mp4(mut it) => it.remove_ilst().map_or(Family::Nothing, Family::Atoms),
+            Self::Aac(mut it) => it.remove_id3v2().map_or(Family::Nothing, Family::Frames),
+            Self::Mpeg(mut it) => match it.remove_id3v2() {
+                Some(frames) => Family::Frames(frames),
+                None => plain(
+                    it.remove_ape().map(Tag::from).or_else(|| it.remove_id3v1().map(Tag::from)),
+                ),
+            },
+            Self::Wav(mut it) => match it.remove_id3v2() {
+                Some(frames) => Family::Frames(frames),
+                None => plain(it.remove_riff_info().map(Tag::from)),
+            },
+            Self::Aiff(mut it) => match it.remove_id3v2() {
+                Some(frames) => Family::Frames(frames),
+                None => plain(it.remove_text_chunks().map(Tag::from)),
+            },
+        }
+    }
+}
+
+fn plain(tag: Option<Tag>) -> Family {
+    tag.map_or(Family::Nothing, Family::Plain)
+}
+
+impl Family {
+    fn neutral(self) -> Neutral {
+        let mut others = Vec::new();
+        let mut lost = BTreeSet::new();
+        let tag = match self {
+            Self::Comments(comments) => {
+                let (rest, tag) = comments.split_tag();
+                let rest = rest.items().map(|(name, text)| (name.to_owned(), text.to_owned()));
+                others.extend(rest);
+                apart(tag)
+            }
+            Self::Frames(frames) => {
+                let (rest, tag) = frames.split_tag();
+                for frame in &*rest {
+                    match frame {
+                        Frame::UserText(ExtendedTextFrame { description, content, .. }) => {
+                            others.push((description.to_string(), content.to_string()));
+                        }
+                        frame if is_of_the_sound_frame(frame) => {}
+                        frame => drop(lost.insert(frame.id_str().to_owned())),
+                    }
+                }
+                tag
+            }
+            Self::Atoms(atoms) => {
+                let (rest, tag) = atoms.split_tag();
+                for atom in &*rest {
+                    let name = match atom.ident() {
+                        AtomIdent::Freeform { name, .. } => name.to_string(),
+                        AtomIdent::Fourcc(code) => String::from_utf8_lossy(code).into_owned(),
+                    };
+                    let texts = atom.data().filter_map(|data| match data {
+                        AtomData::UTF8(text) | AtomData::UTF16(text) => Some(text.clone()),
+                        _ => None,
+                    });
+                    let before = others.len();
+                    others.extend(texts.map(|text| (name.clone(), text)));
+                    if others.len() == before && !is_of_the_sound(&name) {
+                        lost.insert(name);
+                    }
+                }
+                tag
+            }
+            Self::Plain(tag) => tag,
+            Self::Nothing => Tag::new(TagType::VorbisComments),
+        };
+        others.retain(|(name, _)| !is_of_the_sound(name));
+        Neutral { tag, others, lost }
+    }
+}
+
+/// Some write "3/9" where Vorbis comments have a field for each of the two.
+fn apart(mut tag: Tag) -> Tag {
+    for [number, total] in
+        [[ItemKey::TrackNumber, ItemKey::TrackTotal], [ItemKey::DiscNumber, ItemKey::DiscTotal]]
+    {
+        let pair = tag.get_string(number).and_then(|text| text.split_once('/'));
+        if let Some((one, all)) = pair.map(|(one, all)| (one.to_owned(), all.to_owned())) {
+            tag.insert_text(number, one.trim().to_owned());
+            tag.insert_text(total, all.trim().to_owned());
+        }
+    }
+    tag
+}
+
+/// Whether an item of the old file has a place in a tag of this kind.
+fn can_be(item: &lofty::tag::TagItem, kind: TagType) -> bool {
+    is_of_the_sound_key(item.key())
+        || (item.key().map_key(kind).is_some() && !matches!(item.value(), ItemValue::Binary(_)))
+}
+
+const fn is_of_the_sound_key(key: ItemKey) -> bool {
+    matches!(
+        key,
+        ItemKey::ReplayGainAlbumGain
+            | ItemKey::ReplayGainAlbumPeak
+            | ItemKey::ReplayGainTrackGain
+            | ItemKey::ReplayGainTrackPeak
+            | ItemKey::R128TrackGain
+            | ItemKey::R128AlbumGain
+            | ItemKey::EncoderSoftware
+            | ItemKey::EncoderSettings
+    )
+}
+
+fn is_of_the_sound_frame(frame: &Frame<'_>) -> bool {
+    match frame {
+        Frame::UserText(ExtendedTextFrame { description, .. }) => is_of_the_sound(description),
+        frame => FRAMES_OF_THE_SOUND.contains(&frame.id_str()),
+    }
+}
+
+fn is_of_the_sound(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether a comment may have this name (RFC 9639, section 8.6).
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| (b' '..=b'}').contains(&byte) && byte != b'=')
+}
+
+/// Names that begin like this speak of loudness, of the old encoder, or of what it left out.
+const PREFIXES: [&str; 8] = [
+    "REPLAYGAIN_",
+    "R128_",
+    "MP3GAIN_",
+    "ITUNNORM",
+    "ITUNSMPB",
+    "ENCODER",
+    "ENCODING",
+    "METADATA_BLOCK_PICTURE",
+];
+/// Volume, what the library puts the same into, the encoder, its settings, and the length.
+const FRAMES_OF_THE_SOUND: [&str; 7] = ["RVA2", "RVAD", "RGAD", "TSSE", "TLEN", "MLLT", "ASPI"];
+/// Two of these share one frame, which is asked for by the first.
+const IN_PAIRS: [ItemKey; 4] =
+    [ItemKey::TrackNumber, ItemKey::TrackTotal, ItemKey::DiscNumber, ItemKey::DiscTotal];
+/// By their numbers (RFC 9639, section 8.8).
+const KINDS: [PictureType; 21] = [
+    PictureType::Other,
+    PictureType::Png32x32,
+    PictureType::GeneralFileIcon,
+    PictureType::FrontCover,
+    PictureType::BackCover,
+    PictureType::LinerNotes,
+    PictureType::MediaLabel,
+    PictureType::LeadArtist,
+    PictureType::Artist,
+    PictureType::Conductor,
+    PictureType::Band,
+    PictureType::Composer,
+    PictureType::Lyricist,
+    PictureType::RecordingLocation,
+    PictureType::DuringRecording,
+    PictureType::DuringPerformance,
+    PictureType::ScreenCapture,
+    PictureType::Fish,
+    PictureType::Illustration,
+    PictureType::BandLogo,
+    PictureType::PublisherLogo,
+];
