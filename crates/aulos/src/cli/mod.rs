@@ -34,7 +34,7 @@ Examples:
   aulos meter demo://              how loud is it now?
 
 Exit codes: 0 ok, 1 negative result, 2 usage, 3 some files failed, 65 bad data, 66 no input,
-69 unavailable, 70 internal, 73 cannot create, 74 I/O, 77 permission, 78 config.")]
+69 unavailable, 70 internal, 73 cannot create, 74 I/O, 77 permission, 78 config, 130 stopped.")]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -108,11 +108,12 @@ Examples:
     /// that cannot be measured is a row that says why.
     #[command(after_help = scan::EXAMPLES)]
     Scan(scan::ScanArgs),
-    /// Bring a file to a loudness
+    /// Bring files to a loudness
     ///
-    /// With one gain from a measurement of the whole (the default), or with the gain that moves and
-    /// the limiter that live sound gets. Prints what it was and what it is, and says where the target
-    /// could not be reached.
+    /// With one gain from a measurement of the whole (the default), with one gain and a limiter, or
+    /// with the gain that moves and the limiter that live sound gets. Prints what it was and what it
+    /// is, and says where the target could not be reached. Writes WAVE, FLAC or Opus, of one file or
+    /// of a folder, to another place or in place.
     #[command(after_help = normalize::EXAMPLES)]
     Normalize(normalize::NormalizeArgs),
     /// Show how loud a source is, while it plays

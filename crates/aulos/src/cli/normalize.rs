@@ -49,11 +49,11 @@ pub(super) struct NormalizeArgs {
     /// One gain for all of it, or the gain that a station would have
     #[arg(long, value_name = "MODE", default_value = "linear")]
     mode: Way,
-    /// In mode linear, reach the target also where the peaks forbid it: the limiter takes them down
+    /// Reach the target also where the peaks forbid it: one gain, and the limiter takes them down
     #[arg(long)]
     limit: bool,
-    /// In the other modes, how quiet passages may stay, 1 to 50 LU below the rest, and how loud, half
-    /// of that above [default: the range is kept, by one gain and the limiter]
+    /// In the modes of a station, how quiet passages may stay, 1 to 50 LU below the rest, and how
+    /// loud, half of that above [default: the range is kept, by one gain and the limiter]
     #[arg(long, value_name = "LU", value_parser = range)]
     lra: Option<Db>,
     /// One channel is going to be heard from two loudspeakers (+3 LU)
@@ -83,7 +83,7 @@ pub(super) struct NormalizeArgs {
 enum Way {
     /// One gain, from a measurement of the whole; nothing else changes
     Linear,
-    /// A gain that moves, with a look-ahead of 3 s, and a limiter
+    /// The gain of a station, with a look-ahead of 3 s, and a limiter; --lra says how far it moves
     Full,
     /// The same with 400 ms
     Mid,
@@ -190,6 +190,9 @@ impl NormalizeArgs {
         let manner = match self.mode {
             Way::Linear if self.lra.is_some() => {
                 return usage("--lra is for the modes full, mid and low: one gain keeps the range");
+            }
+            _ if self.limit && self.lra.is_some() => {
+                return usage("--limit is one gain, --lra a gain that moves: leave one out");
             }
             Way::Linear if self.limit => Manner::Limited,
             Way::Linear => Manner::Linear,

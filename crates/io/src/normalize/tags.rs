@@ -241,7 +241,7 @@ impl Family {
                 }
                 tag
             }
-            Self::Plain(tag) => tag,
+            Self::Plain(tag) => apart(tag),
             Self::Nothing => Tag::new(TagType::VorbisComments),
         };
         others.retain(|(name, _)| !is_of_the_sound(name));

@@ -90,7 +90,7 @@ pub(super) fn table(outcome: &Outcome) -> String {
     row("loudest 3 s", |side| side.max_short_term.map(Lufs::get), "LUFS");
     row("true peak", |side| side.true_peak.map(Db::get), "dBTP");
     if let Some(linear) = outcome.linear {
-        text += &format!("{:20} {:>25}\n", "gain", format!("{:+.1} dB", linear.gain.get()));
+        text += &format!("{:20} {:>25}\n", "gain", format!("{:+.1} dB", tidy(linear.gain.get())));
     }
     if outcome.state != State::Written {
         text += &format!("{:20} {:>25}\n", "file", state(outcome.state));
@@ -115,7 +115,7 @@ pub(super) fn line(row: &Row) -> String {
                 it.before.integrated.map(Lufs::get),
                 it.after.integrated.map(Lufs::get),
                 it.after.true_peak.map(Db::get),
-                it.linear.map(|plan| plan.gain.get()),
+                it.linear.map(|plan| tidy(plan.gain.get())),
             ];
             (figures, state(it.state), String::new())
         }
@@ -188,6 +188,11 @@ fn side(side: &Loudness) -> Value {
         "true_peak_dbtp": side.true_peak.map(Db::get),
         "sample_peak_dbfs": side.sample_peak.map(Db::get),
     })
+}
+
+/// To one place, with one zero.
+fn tidy(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0 + 0.0
 }
 
 /// A gating block.
