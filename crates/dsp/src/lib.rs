@@ -1,7 +1,7 @@
 //! Numbers only: conversion, resampling, fades, levels, loudness.
 //!
 //! ```text
-//!  bytes -> convert -> remix -> Resampler -> Crossfade -> Normaliser -> Level, Meter
+//!  bytes -> convert -> remix -> Resampler -> Crossfade -> Equaliser -> Normaliser -> Level, Meter
 //! ```
 //!
 //! Everything works on interleaved f32 whose full scale is +-1.0, in place or from slice to slice,
@@ -9,6 +9,7 @@
 //! from or goes to.
 
 pub mod convert;
+pub mod equaliser;
 mod fade;
 mod level;
 mod limiter;
