@@ -78,6 +78,8 @@ pub struct Normaliser {
     output: Meter,
     controller: Controller,
     delay: Delay,
+    /// Of what goes around gain and limiter.
+    around: Delay,
     slope: Slope,
     limiter: Option<Limiter>,
     latency: usize,
@@ -140,6 +142,7 @@ impl Normaliser {
             input: meter,
             controller: Controller::new(settings, ahead),
             delay: Delay::new(latency - within, channels),
+            around: Delay::new(within, channels),
             slope: Slope::at(Db::ZERO),
             limiter,
             latency,
@@ -147,6 +150,14 @@ impl Normaliser {
             reduction: Db::ZERO,
             rejected: 0,
         })
+    }
+
+    /// Whether [`Normaliser::set`] would take these settings with so many channels.
+    ///
+    /// # Errors
+    /// [`CannotNormalise`] when a value is out of its bounds.
+    pub fn check(settings: &Settings, layout: ChannelLayout) -> Result<(), CannotNormalise> {
+        check(settings, layout.channels())
     }
 
     /// A normaliser for what follows at another rate or with other channels: settings, level and
@@ -202,7 +213,21 @@ impl Normaliser {
     pub fn process(&mut self, block: &mut [f32]) {
         let frames = block.len() / self.channels;
         self.inside = if frames > 0 { self.latency } else { self.inside };
-        self.hear(&mut block[..frames * self.channels]);
+        self.hear(&mut block[..frames * self.channels], &mut []);
+    }
+
+    /// Does the same, and fills `plain`, which is as long as the block, with what went in: as late as
+    /// what comes out, and otherwise as it was. To be called for every block, or for none.
+    ///
+    /// # Real-time
+    /// Does not allocate.
+    ///
+    /// # Panics
+    /// When `plain` is shorter than the block.
+    pub fn process_beside(&mut self, block: &mut [f32], plain: &mut [f32]) {
+        let whole = block.len() / self.channels * self.channels;
+        self.inside = if whole > 0 { self.latency } else { self.inside };
+        self.hear(&mut block[..whole], &mut plain[..whole]);
     }
 
     /// Fills the block with what is still inside, and returns how many frames of it are sound; the
@@ -216,9 +241,20 @@ impl Normaliser {
         let (sound, silence) = block.split_at_mut(frames * self.channels);
         sound.fill(0.0);
         silence.fill(0.0);
-        self.hear(sound);
+        self.hear(sound, &mut []);
         self.inside -= frames;
         Frames(frames as u64)
+    }
+
+    /// What comes next does not follow what was heard last: throws away what is still inside. Level,
+    /// gain and statistics go on.
+    ///
+    /// # Real-time
+    /// Does not allocate.
+    pub fn interrupt(&mut self) {
+        self.controller.interrupt();
+        self.clear();
+        self.slope = Slope::at(self.controller.gain());
     }
 
     /// Forgets all sound, its loudness, its statistics and the gain; settings stay.
@@ -226,12 +262,9 @@ impl Normaliser {
         self.input.reset();
         self.output.reset();
         self.controller.reset();
-        self.delay.clear();
+        self.clear();
         self.slope = Slope::at(Db::ZERO);
-        if let Some(limiter) = &mut self.limiter {
-            limiter.reset();
-        }
-        (self.filled, self.inside, self.rejected) = (0, 0, 0);
+        self.rejected = 0;
     }
 
     /// By how much the output is late, exactly.
@@ -252,6 +285,13 @@ impl Normaliser {
         self.controller.settings()
     }
 
+    /// The one gain at which what went in would have been as loud as what came out, over as much of
+    /// the programme as counts ([`Settings::memory`]): for a fair comparison of the two.
+    #[must_use]
+    pub fn matching_gain(&self) -> Db {
+        self.controller.matching()
+    }
+
     /// What went in, what came out, and what was done.
     ///
     /// # Real-time
@@ -270,26 +310,41 @@ impl Normaliser {
         }
     }
 
-    fn hear(&mut self, block: &mut [f32]) {
+    fn clear(&mut self) {
+        self.delay.clear();
+        self.around.clear();
+        if let Some(limiter) = &mut self.limiter {
+            limiter.reset();
+        }
+        (self.filled, self.inside) = (0, 0);
+    }
+
+    /// `plain` is as long as the block, or empty.
+    fn hear(&mut self, block: &mut [f32], plain: &mut [f32]) {
         self.reduction = Db::ZERO;
-        let mut rest = block;
+        let (mut rest, mut plain) = (block, plain);
         while !rest.is_empty() {
             let count = rest.len().min((self.hop - self.filled) * self.channels);
             let (run, behind) = rest.split_at_mut(count);
-            self.run(run);
+            let (beside, after) = plain.split_at_mut(count.min(plain.len()));
+            self.run(run, beside);
             self.filled += count / self.channels;
             if self.filled == self.hop {
                 self.end_hop();
             }
-            rest = behind;
+            (rest, plain) = (behind, after);
         }
     }
 
     /// Some frames of one hop.
-    fn run(&mut self, run: &mut [f32]) {
+    fn run(&mut self, run: &mut [f32], plain: &mut [f32]) {
         self.rejected += clean(run);
         self.input.add(run);
         self.delay.exchange(run);
+        if !plain.is_empty() {
+            plain.copy_from_slice(run);
+            self.around.exchange(plain);
+        }
         self.slope.apply(run, self.channels);
         if let Some(limiter) = &mut self.limiter {
             limiter.process(run);

@@ -117,15 +117,19 @@ fn a_meter_does_not_allocate_while_it_hears() {
 #[test]
 #[allow(clippy::cast_precision_loss, reason = "a test signal")]
 fn a_normaliser_does_not_allocate_while_it_works() {
+    use aulos_dsp::equaliser::{Band, Equaliser, Shape};
     use aulos_dsp::normalize::{Memory, Mode, Normaliser, Settings};
     let layout = ChannelLayout::SURROUND_5_1;
     let settings = Settings { target: Lufs::new(-5.0), ..Settings::default() };
     let mut normalisers = [Mode::Full, Mode::Mid, Mode::Low, Mode::GainOnly]
         .map(|mode| Normaliser::new(mode, settings.clone(), SampleRate::STUDIO, layout).unwrap());
     let mut limiter = Limiter::new(SampleRate::STUDIO, layout, Db::new(-1.0));
+    let mut equaliser = Equaliser::new(SampleRate::STUDIO, layout);
+    let band = Band { shape: Shape::Peaking, hz: 100.0, gain: Db::new(6.0), q: 1.0 };
     let mut sound: Vec<f32> = (0..6 * 48_000).map(|n| (n as f32 * 0.37).sin()).collect();
     (sound[12_345], sound[23_456]) = (f32::NAN, 1e9);
     let mut block = vec![0.0_f32; 6 * 960];
+    let mut plain = block.clone();
 
     let before = CALLS.get();
     for normaliser in &mut normalisers {
@@ -140,11 +144,20 @@ fn a_normaliser_does_not_allocate_while_it_works() {
             let memory =
                 if second % 2 == 0 { Memory::Endless } else { Memory::Sliding { seconds: 10 } };
             normaliser.set(Settings { memory, ..*normaliser.settings() }).unwrap();
+            if second == 20 {
+                normaliser.process_beside(&mut block, &mut plain);
+                normaliser.interrupt();
+            }
             assert_eq!(normaliser.statistics().clamped, 0);
         }
         while normaliser.drain(&mut block).0 > 0 {}
         normaliser.reset();
     }
+    for count in [16, 3, 0] {
+        equaliser.set(&[band; 16][..count]).unwrap();
+        sound.chunks_mut(block.len()).take(20).for_each(|part| equaliser.process(part));
+    }
+    equaliser.reset();
     limiter.process(&mut sound);
     limiter.set_ceiling(Db::new(-3.0));
     limiter.reset();

@@ -39,6 +39,8 @@ pub(super) struct Controller {
     gain: f64,
     limited: Loss,
     came_out: Blocks,
+    /// What that was before.
+    went_in: Blocks,
 }
 
 /// What is known of 100 ms.
@@ -148,6 +150,7 @@ impl Controller {
             gain: 0.0,
             limited: Loss::default(),
             came_out: Blocks::new(settings.memory),
+            went_in: Blocks::new(settings.memory),
             settings,
         }
     }
@@ -156,8 +159,10 @@ impl Controller {
     pub(super) fn set(&mut self, settings: Settings) {
         if settings.target != self.settings.target {
             self.came_out.clear();
+            self.went_in.clear();
         }
-        let blocks = [&mut self.current.blocks, &mut self.previous.blocks, &mut self.came_out];
+        let sections = [&mut self.current.blocks, &mut self.previous.blocks];
+        let blocks = sections.into_iter().chain([&mut self.came_out, &mut self.went_in]);
         for blocks in blocks {
             blocks.integration.set_window(window(settings.memory));
         }
@@ -197,6 +202,7 @@ impl Controller {
             section.clear();
         }
         self.came_out.clear();
+        self.went_in.clear();
         self.hops.fill(Hop::default());
         (self.heard, self.changed, self.sections) = (0, 0, 0);
         (self.gain, self.limited) = (0.0, Loss::default());
@@ -205,12 +211,17 @@ impl Controller {
     /// One for sound that follows and has nothing in common with what was heard but its level.
     pub(super) fn successor(&self) -> Self {
         let mut new = self.clone();
-        new.hops.fill(Hop::default());
-        new.current.blocks.count = 0;
-        new.came_out.count = 0;
-        (new.heard, new.changed) = (0, 0);
-        new.sections = u32::from(new.current.level.is_some());
+        new.interrupt();
         new
+    }
+
+    /// What comes next follows, and has nothing in common with what was heard but its level.
+    pub(super) fn interrupt(&mut self) {
+        self.hops.fill(Hop::default());
+        self.current.blocks.count = 0;
+        (self.came_out.count, self.went_in.count) = (0, 0);
+        (self.heard, self.changed) = (0, 0);
+        self.sections = u32::from(self.current.level.is_some());
     }
 
     pub(super) const fn settings(&self) -> &Settings {
@@ -220,6 +231,14 @@ impl Controller {
     /// The gain at the beginning of the next hop that comes out.
     pub(super) fn gain(&self) -> Db {
         Db::new(self.gain)
+    }
+
+    /// The one gain at which what was heard would be as loud as what came out, as far as is
+    /// remembered.
+    pub(super) fn matching(&self) -> Db {
+        let loudness = |blocks: &Blocks| blocks.integration.loudness();
+        let both = loudness(&self.came_out).zip(loudness(&self.went_in));
+        Db::new(both.map_or(self.gain, |(after, before)| after - before))
     }
 
     /// The loudness of the present section.
@@ -243,8 +262,10 @@ impl Controller {
         if hop.section > 0 && loudness(hop.energy) > hop.level - GATE_LU {
             self.limited.hear(before, after);
         }
-        let block = self.came_out.next(after);
-        self.came_out.integration.push(block);
+        for (blocks, energy) in [(&mut self.came_out, after), (&mut self.went_in, hop.energy)] {
+            let block = blocks.next(energy);
+            blocks.integration.push(block);
+        }
     }
 
     /// The range that a section may use: louder and quieter than its level, in LU.

@@ -3,6 +3,7 @@
 use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
 use aulos_dsp::normalize::{CannotNormalise, Memory, Mode, Normaliser, Settings};
 
+use crate::judge::judge;
 use crate::sound::Sound;
 
 const MODES: [Mode; 4] = [Mode::Full, Mode::Mid, Mode::Low, Mode::GainOnly];
@@ -172,4 +173,63 @@ fn what_cannot_be_is_said_with_its_bounds() {
     let said = normaliser.set(wrong).unwrap_err().to_string();
     assert_eq!(said, "fall: 1000 dB/s is not between 0.1 and 60");
     assert!(normaliser.settings().dual_mono);
+}
+
+#[test]
+fn beside_the_normalised_sound_there_is_the_plain_one_equally_late() {
+    let sound = Sound::noise(48_000, 2, 8.0, |time| if time < 4.0 { -35.0 } else { -12.0 });
+    for mode in MODES {
+        let mut normaliser = sound.normaliser(mode, &Settings::default());
+        let latency = 2 * normaliser.latency().as_usize();
+        let alone = sound.through(&mut normaliser.clone(), 960).0;
+        let (mut out, mut plain) = (sound.samples.clone(), vec![1.0; sound.samples.len()]);
+        for (block, plain) in out.chunks_mut(2 * 333).zip(plain.chunks_mut(2 * 333)) {
+            normaliser.process_beside(block, plain);
+        }
+        assert!(plain[..latency].iter().all(|x| *x == 0.0), "{mode:?}");
+        assert_eq!(plain[latency..], sound.samples[..plain.len() - latency], "{mode:?}");
+        assert_eq!(out[latency..], alone.samples[..out.len() - latency], "{mode:?}");
+    }
+}
+
+#[test]
+fn with_the_matching_gain_the_plain_sound_is_as_loud_as_the_normalised_one() {
+    // Speech and music in turns, 12 LU apart.
+    let apart = |time: f64| if (time / 10.0) % 2.0 < 1.0 { -30.0 } else { -18.0 };
+    let sound = Sound::noise(48_000, 2, 40.0, apart);
+    for mode in [Mode::Full, Mode::Mid, Mode::Low] {
+        let settings = Settings { target: Lufs::new(-16.0), ..Settings::default() };
+        let mut normaliser = sound.normaliser(mode, &settings);
+        let (mut out, mut plain) = (sound.clone(), sound.clone());
+        for (block, plain) in out.samples.chunks_mut(1_920).zip(plain.samples.chunks_mut(1_920)) {
+            normaliser.process_beside(block, plain);
+        }
+        let gain = normaliser.matching_gain();
+        let [plain, out] = [plain.gain(gain.get()), out].map(|sound| judge(&sound).integrated);
+        assert!((plain - out).abs() < 0.5, "{mode:?}: {gain}, {plain} and {out}");
+    }
+}
+
+#[test]
+fn an_interruption_throws_the_sound_away_and_keeps_the_gain() {
+    let sound = Sound::noise(48_000, 2, 20.0, |_| -40.0);
+    for mode in MODES {
+        let mut normaliser = sound.normaliser(mode, &Settings::default());
+        let mut first = sound.samples.clone();
+        normaliser.process(&mut first);
+        let gain = normaliser.statistics().gain;
+        normaliser.interrupt();
+        assert_eq!(normaliser.statistics().gain, gain, "{mode:?}");
+        let latency = 2 * normaliser.latency().as_usize();
+        let mut second = sound.samples.clone();
+        second.chunks_mut(1_920).for_each(|block| normaliser.process(block));
+        assert!(second[..latency].iter().all(|x| *x == 0.0), "{mode:?}: old sound");
+        let level = |part: &[f32]| {
+            part.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / part.len() as f64
+        };
+        let before = level(&first[first.len() - 96_000..]);
+        let after = level(&second[latency..latency + 96_000]);
+        assert!((10.0 * (after / before).log10()).abs() < 0.5, "{mode:?}: {before} {after}");
+        assert_eq!(normaliser.statistics().clamped, 0);
+    }
 }
