@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  Source -> Input -+
-//!  Source -> Input -+-> Switch -> Booth -> level -> Encoder -> ring per reactor -> Log -> cursors
-//!           (Gauge)     (one Station, one clock; a Gauge)
-//!                         |-> Tap -> Patch -> another Station      |-> Rendition -> ...
+//!  Source -> Input -+-> Switch -> Leveller -> Booth -> limiter -> Encoder -> ring per reactor -> Log
+//!           (Gauge)     (one Station, one clock; a Gauge)             |                           |
+//!                                    |-> Tap -> Patch -> another      |-> Rendition -> ...    cursors
 //! ```
 //!
 //! Nothing here reads a clock or touches a socket: `now` is an argument, and a test can run hours
@@ -25,4 +25,5 @@ pub mod servo;
 pub mod source;
 pub mod station;
 pub mod status;
+pub mod steady;
 pub mod switch;

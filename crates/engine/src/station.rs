@@ -1,5 +1,5 @@
-//! One running stream: inputs -> switch -> announcements -> meters -> encoder -> fan-out, on one
-//! clock.
+//! One running stream: inputs -> switch -> normaliser -> announcements -> limiter -> meters ->
+//! encoder -> fan-out, on one clock.
 //!
 //! The station's media time is the only truth: it advances by exactly the frames that went out, and
 //! a chunk's timestamp is that count put through the timeline. A late source is filled with
@@ -20,6 +20,7 @@ use crate::loudness::Gauge;
 use crate::outlet::{self, Outlets, Rack};
 use crate::rendition::{Rendition, WriteHeader};
 use crate::status::{InputState, StationStatus};
+use crate::steady::{self, Knobs, Leveller};
 use crate::switch::{Changed, Facts, Switch};
 use crate::{source, switch};
 
@@ -52,6 +53,9 @@ pub struct Station {
     level: Level,
     gauge: Gauge,
     resets: Option<Reader<u64>>,
+    leveller: Option<Leveller>,
+    /// When it was looked at last.
+    looked: MediaTime,
     booth: Option<Booth>,
     main: Rendition,
     rack: Option<Rack>,
@@ -99,6 +103,8 @@ impl Station {
             level: Level::new(spec.rate, spec.layout.channels()),
             gauge: Gauge::new(spec.rate, spec.layout, History::Histogram),
             resets: None,
+            leveller: None,
+            looked: MediaTime::ZERO,
             booth: None,
             main: Rendition::new(encoder, pool, outputs, config.write_header),
             rack: None,
@@ -122,6 +128,14 @@ impl Station {
         let (desk, booth) = announce::desk(self.rate, self.layout, self.config.quantum);
         self.booth = Some(booth);
         desk
+    }
+
+    /// The end from which this station is normalised.
+    #[must_use]
+    pub fn knobs(&mut self) -> Knobs {
+        let (knobs, leveller) = steady::steady(self.rate, self.layout, self.config.quantum);
+        self.leveller = Some(leveller);
+        knobs
     }
 
     /// The end from which taps and renditions are hung on this station while it runs.
@@ -188,19 +202,30 @@ impl Station {
             filled = self.fill(now, filled);
         }
         self.mix_outgoing(now);
+        let mut real = filled;
+        if let Some(leveller) = &mut self.leveller {
+            real = leveller.programme(self.block.samples_mut(), filled);
+        }
         if self.rack.as_mut().is_some_and(Rack::take_flush) {
             // What is left goes within this quantum, so that nobody hears a click.
-            Crossfade::fade_out(self.block.samples_mut(), self.layout.channels());
+            match &mut self.leveller {
+                Some(leveller) => leveller.flush(self.block.samples_mut()),
+                None => Crossfade::fade_out(self.block.samples_mut(), self.layout.channels()),
+            }
             self.inputs.iter_mut().for_each(|input| input.clear(now));
         }
         self.status.silent_frames += (quantum.as_usize() - filled) as u64;
         self.keep_fresh(now, quantum);
         if let Some(rack) = &mut self.rack {
-            // What is said here is for those who are here: another station gets the programme.
-            rack.tap(now, &self.block, filled);
+            // What is said here is for those who are here: another station gets the programme, as
+            // loud as it is here.
+            rack.tap(now, &self.block, real);
         }
         if let Some(booth) = &mut self.booth {
             booth.mix(now, self.block.samples_mut(), self.layout.channels());
+        }
+        if let Some(leveller) = &mut self.leveller {
+            leveller.limit(self.block.samples_mut());
         }
         self.level.update(self.block.samples());
         self.gauge.hear(self.block.samples());
@@ -304,6 +329,10 @@ impl Station {
         self.status.active = self.switch.active();
         self.status.level.read(&self.level, self.layout.channels());
         self.status.loudness = self.gauge.loudness();
+        if self.next.since(self.looked) >= self.rate.frames(LOOK) {
+            self.looked = self.next;
+            self.status.steadiness = self.leveller.as_mut().and_then(Leveller::steadiness);
+        }
         for (index, input) in self.inputs.iter().enumerate().take(self.status.inputs.len()) {
             self.status.inputs[index] = InputState {
                 health: self.switch.health(index),
@@ -327,6 +356,9 @@ impl core::fmt::Debug for Station {
 
 /// How far a station may fall behind and still send everything it missed.
 const MAX_CATCH_UP: Span = Span::from_millis(1_000);
+
+/// How often the normaliser's figures are read, which takes a pass over two histograms.
+const LOOK: Span = Span::from_millis(100);
 
 #[cfg(test)]
 mod tests;

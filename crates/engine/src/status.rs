@@ -4,6 +4,7 @@ use aulos_core::{Db, Instant, MediaTime, Ppm, SampleRate, Span, Timeline};
 use aulos_dsp::Level;
 
 use crate::loudness::Loudness;
+use crate::steady::Steadiness;
 use crate::switch::{Cause, Changed, Health};
 
 /// The most sources that a station can have.
@@ -31,6 +32,8 @@ pub struct StationStatus {
     pub level: Levels,
     /// Loudness of what goes out, since the start or since it was last reset.
     pub loudness: Loudness,
+    /// What the normaliser does, looked at ten times a second; none while there is none.
+    pub steadiness: Option<Steadiness>,
     /// State of each input, in order of priority.
     pub inputs: [InputState; MAX_SOURCES],
     /// Chunks sent.
@@ -100,6 +103,7 @@ impl StationStatus {
                 rms: [Db::SILENCE; MAX_LEVELS],
             },
             loudness: Loudness::NONE,
+            steadiness: None,
             inputs: [InputState {
                 health: Health::Idle,
                 silent: false,

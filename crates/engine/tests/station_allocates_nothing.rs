@@ -11,9 +11,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use aulos_core::{
-    Block, ChannelLayout, ChannelMap, Codec, Frames, HEADROOM, Instant, SampleRate, SampleSpec,
-    Span,
+    Block, ChannelLayout, ChannelMap, Codec, Db, Frames, HEADROOM, Instant, Lufs, SampleRate,
+    SampleSpec, Span,
 };
+use aulos_dsp::equaliser::{Band, Shape};
+use aulos_dsp::normalize::{Mode, Settings};
 use aulos_engine::announce::{self, DEFAULT_DUCK, Event};
 use aulos_engine::encode::make;
 use aulos_engine::fanout::{Cursor, Log, Stamped};
@@ -25,6 +27,7 @@ use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{BLOCK_SAMPLES, Item, Pacing, RingSource, Source};
 use aulos_engine::station::{Config, Station};
 use aulos_engine::status::StationStatus;
+use aulos_engine::steady::Normalise;
 use aulos_engine::switch;
 use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{Pool, Publisher, Reader};
@@ -331,4 +334,45 @@ fn a_station_that_plays_another_and_renditions_that_come_and_go() {
     assert_eq!(calls, (0, 0));
     assert_eq!(other.status.read().active, Some(0));
     assert!(hung.is_some_and(|(_, desk)| desk.read > 0));
+}
+
+#[test]
+fn a_normaliser_with_other_settings_other_modes_comparisons_and_bands() {
+    let mut world = World::new(Codec::Pcm);
+    let mut knobs = world.station.knobs();
+    let mut outlets = world.station.outlets();
+    let (mut calls, mut latencies) = ((0, 0), Vec::new());
+    for step in 0..8_000_u64 {
+        // Control's part, which may allocate: every five seconds another mode, or none, and between
+        // them settings, comparisons, bands, a pause.
+        let mode = [Some(Mode::Full), Some(Mode::Mid), None, Some(Mode::Low), Some(Mode::GainOnly)]
+            [(step / 500) as usize % 5];
+        let target = if step % 200 < 100 { -20.0 } else { -28.0 };
+        if step % 50 == 0 {
+            let settings = Settings { target: Lufs::new(target), ..Settings::default() };
+            let wish = mode.map(|mode| Normalise { mode, settings });
+            knobs.normalise(wish.as_ref()).expect("what can be");
+            knobs.compare(step % 300 < 150);
+            let band =
+                Band { shape: Shape::Peaking, hz: 100.0, gain: Db::new(target + 24.0), q: 1.0 };
+            knobs.equalise(&[band; 16][..(step / 50) as usize % 17]).expect("bands that can be");
+            if step % 1_000 == 950 {
+                assert!(outlets.flush());
+            }
+        }
+        knobs.tidy();
+        let before = CALLS.get();
+        world.step(step);
+        let after = CALLS.get();
+        if step >= 2_000 {
+            calls = (calls.0 + after.0 - before.0, calls.1 + after.1 - before.1);
+        }
+        if let Some(steady) = world.status.read().steadiness {
+            latencies.push(steady.latency.0);
+        }
+    }
+    assert_eq!(calls, (0, 0));
+    latencies.sort_unstable();
+    latencies.dedup();
+    assert_eq!(latencies, [0, 480, 19_440, 144_240], "every mode was heard");
 }

@@ -2,6 +2,7 @@
 
 mod announce;
 mod outlet;
+mod steady;
 
 use aulos_core::{Codec, Db, HEADROOM, Lufs, SampleFormat, SampleSpec};
 use aulos_dsp::Resampler;

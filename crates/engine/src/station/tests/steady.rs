@@ -1,0 +1,342 @@
+//! A station that keeps its loudness; the judge of loudness and peaks is the crate `ebur128`.
+
+use aulos_dsp::equaliser::{Band, Shape};
+use aulos_dsp::normalize::{Mode, Settings};
+
+use super::*;
+use crate::announce::DEFAULT_DUCK;
+use crate::outlet::Tap;
+use crate::steady::{Knobs, Normalise};
+
+/// A sound made frame by frame.
+struct Sound<F> {
+    frame: u64,
+    until: u64,
+    of: F,
+}
+
+impl<F: FnMut(u64) -> f32 + Send> Source for Sound<F> {
+    fn pull(&mut self, _now: Instant, into: &mut Block) -> Pulled {
+        if self.frame >= self.until {
+            return Pulled::Ended;
+        }
+        into.reset(SPEC.rate, SPEC.layout);
+        into.resize(Frames(480.min(self.until - self.frame)));
+        for sample in into.samples_mut() {
+            *sample = (self.of)(self.frame);
+            self.frame += 1;
+        }
+        Pulled::Block
+    }
+    fn pacing(&self) -> Pacing {
+        Pacing::OnDemand
+    }
+}
+
+fn sound(of: impl FnMut(u64) -> f32 + Send + 'static) -> Box<dyn Source> {
+    Box::new(Sound { frame: 0, until: u64::MAX, of })
+}
+
+/// White noise between -1 and 1.
+#[allow(clippy::cast_precision_loss, reason = "24 bits")]
+fn white() -> impl FnMut() -> f32 {
+    let mut seed = 1_u32;
+    move || {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (seed >> 8) as f32 / (1 << 23) as f32 - 1.0
+    }
+}
+
+/// The same without its highest octaves, as music is, and with an RMS level that follows `db` (of
+/// seconds).
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a test signal")]
+fn noise(db: impl Fn(f64) -> f64 + Send + 'static) -> Box<dyn Source> {
+    let (mut white, mut low, share) = (white(), 0.0, 0.3);
+    // Of the noise's variance, one third, the filter leaves this much.
+    let rms = (share / (2.0 - share) / 3.0_f64).sqrt();
+    sound(move |frame| {
+        low += share * (f64::from(white()) - low);
+        (low / rms * 10f64.powf(db(frame as f64 / 48_000.0) / 20.0)) as f32
+    })
+}
+
+/// 997 Hz.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a test signal")]
+fn sine(amplitude: f64) -> Box<dyn Source> {
+    sound(move |frame| {
+        (amplitude * (core::f64::consts::TAU * 997.0 * frame as f64 / 48_000.0).sin()) as f32
+    })
+}
+
+fn wish(mode: Mode, target: f64) -> Normalise {
+    let settings = Settings { target: Lufs::new(target), ..Settings::default() };
+    Normalise { mode, settings }
+}
+
+/// Gain one, so that every frame can be told.
+fn transparent(mode: Mode) -> Normalise {
+    let settings = Settings { min_gain: Db::ZERO, max_gain: Db::ZERO, ..Settings::default() };
+    Normalise { mode, settings }
+}
+
+fn station(source: Box<dyn Source>, wish: Option<&Normalise>) -> (World, Knobs) {
+    let mut world = World::new(vec![source]);
+    let mut knobs = world.station.knobs();
+    knobs.normalise(wish).unwrap();
+    (world, knobs)
+}
+
+/// Integrated loudness and true peak.
+fn judge(samples: &[f32]) -> (f64, f64) {
+    let mode = ebur128::Mode::I | ebur128::Mode::TRUE_PEAK;
+    let mut judge = ebur128::EbuR128::new(1, 48_000, mode).unwrap();
+    judge.add_frames_f32(samples).unwrap();
+    (judge.loudness_global().unwrap(), 20.0 * judge.true_peak(0).unwrap().log10())
+}
+
+fn greatest_step(samples: &[f32]) -> f32 {
+    samples.windows(2).map(|pair| (pair[1] - pair[0]).abs()).fold(0.0, f32::max)
+}
+
+/// The longest run of frames in which nothing is heard.
+fn longest_silence(samples: &[f32]) -> usize {
+    samples.split(|sample| sample.abs() > 1e-6).map(<[f32]>::len).max().unwrap_or(0)
+}
+
+const MODES: [Mode; 4] = [Mode::Full, Mode::Mid, Mode::Low, Mode::GainOnly];
+
+#[test]
+fn sound_comes_out_whole_and_as_late_as_is_said() {
+    for (mode, usual) in MODES.into_iter().zip([144_240, 19_440, 480, 0]) {
+        let counter = Box::new(Counter { next: 0, base: 0 });
+        let (mut world, _knobs) = station(counter, Some(&transparent(mode)));
+        let out = world.run(5_000);
+        let said = world.status.read().steadiness.unwrap().latency.as_usize();
+        assert_eq!(said, usual, "{mode:?}");
+        assert_eq!(out.len(), 5 * 48_000);
+        let late = said + latency();
+        assert!(out[..late].iter().all(|sample| *sample == 0.0), "{mode:?}");
+        expect_run(&out[late..], 0);
+    }
+}
+
+#[test]
+fn what_goes_out_has_the_loudness_that_was_asked_for() {
+    // A level that differs by 20 LU from one piece to the next.
+    let pieces = |time: f64| match time % 45.0 {
+        ..15.0 => -34.0,
+        15.0..30.0 => -14.0,
+        _ => -24.0,
+    };
+    for mode in [Mode::Full, Mode::Mid, Mode::Low] {
+        let (mut world, _knobs) = station(noise(|_| -33.0), Some(&wish(mode, -20.0)));
+        let out = world.run(60_000);
+        let (lufs, peak) = judge(&out);
+        assert!((lufs + 20.0).abs() <= 0.5, "{mode:?}: {lufs}");
+        assert!(peak <= -0.9, "{mode:?}: {peak}");
+        let steady = world.status.read().steadiness.unwrap();
+        assert_eq!((steady.clamped, steady.programme.rejected), (0, 0));
+        assert!((steady.programme.output.integrated.get() - lufs).abs() < 0.2, "{steady:?}");
+    }
+    let (mut world, _knobs) = station(noise(pieces), Some(&wish(Mode::Full, -18.0)));
+    let (lufs, peak) = judge(&world.run(90_000));
+    assert!((lufs + 18.0).abs() <= 0.5 && peak <= -0.9, "{lufs} {peak}");
+}
+
+#[test]
+fn a_loud_voice_over_a_loud_programme_keeps_the_ceiling() {
+    for mode in [Mode::Full, Mode::Mid, Mode::Low] {
+        let mut wish = wish(mode, -6.0);
+        wish.settings.ceiling = Db::new(-3.0);
+        let (mut world, _knobs) = station(noise(|_| -8.0), Some(&wish));
+        let mut desk = world.station.desk();
+        let mut out = world.run(5_000);
+        for id in 0..3 {
+            // Louder than full scale, as a bad file can be.
+            let square = |frame: u64| if (frame / 40).is_multiple_of(2) { 1.4 } else { -1.4 };
+            let bell = Sound { frame: 0, until: 48_000, of: square };
+            desk.announce(id, Box::new(bell), Db::new(-6.0)).unwrap();
+        }
+        for _ in 0..60 {
+            desk.handle_timeout(world.now);
+            out.extend(world.run(100));
+        }
+        let (_, peak) = judge(&out);
+        // 0.2 above the ceiling is what another interpolator may find in noise; ffmpeg reads -3.0.
+        assert!(peak <= -2.8, "{mode:?}: {peak}");
+        assert!(peak > -4.0, "{mode:?}: it was quiet: {peak}");
+        let steady = world.status.read().steadiness.unwrap();
+        assert_eq!(steady.clamped, 0, "{mode:?}");
+        // The normaliser has not heard the voice.
+        assert!(steady.programme.output.true_peak.get() <= -2.8);
+    }
+}
+
+#[test]
+fn a_pause_is_heard_at_once_whatever_waits_in_the_look_ahead() {
+    let (mut feed, source) = live();
+    feed.next = 300_000;
+    let (mut world, _knobs) = station(source, Some(&transparent(Mode::Full)));
+    let mut outlets = world.station.outlets();
+    let feeding = |world: &mut World, feed: &mut Feed, millis: u64| -> Vec<f32> {
+        (0..millis / 20)
+            .flat_map(|_| {
+                feed.send(world.now, 20);
+                world.step()
+            })
+            .collect()
+    };
+    let out = feeding(&mut world, &mut feed, 6_000);
+    assert!(*out.last().unwrap() > 0.2);
+    assert!(outlets.flush());
+    let last = world.step();
+    assert!(last[0] > 0.2 && last[959].abs() < 1e-4, "{} {}", last[0], last[959]);
+    assert!(greatest_step(&[&out[out.len() - 960..], &last].concat()) < 0.002, "a click");
+    let after = world.run(4_000);
+    assert!(after.iter().all(|sample| *sample == 0.0), "something came late");
+    // And what is played then comes as late as ever.
+    let again = feeding(&mut world, &mut feed, 6_000);
+    assert!(*again.last().unwrap() > 0.2);
+    assert!(longest_silence(&again) >= 144_240, "{}", longest_silence(&again));
+}
+
+#[test]
+fn another_mode_takes_over_without_a_hole_or_a_click() {
+    let (mut world, mut knobs) = station(sine(0.1), None);
+    let mut out = world.run(1_000);
+    assert_eq!(world.status.read().steadiness, None);
+    for mode in [Some(Mode::Full), Some(Mode::Low), Some(Mode::Mid), Some(Mode::GainOnly), None] {
+        knobs.normalise(mode.map(transparent).as_ref()).unwrap();
+        out.extend(world.run(5_000));
+        knobs.tidy();
+    }
+    assert_eq!(out.len(), 26 * 48_000);
+    assert_eq!(world.status.read().steadiness, None);
+    // Where it began there was no sound yet.
+    let out = &out[latency() + 1..];
+    // A sine of this amplitude and frequency moves by 0.013 a frame.
+    assert!(greatest_step(out) < 0.014, "a click of {}", greatest_step(out));
+    assert!(longest_silence(out) < 3, "a hole of {}", longest_silence(out));
+    // While one fades into the other they can cancel, for 50 ms; before and after the sine is whole.
+    let weak = out.chunks(480).filter(|part| part.iter().all(|x| x.abs() < 0.09)).count();
+    assert!(weak <= 5 * 5, "{weak}");
+}
+
+#[test]
+fn settings_change_while_it_plays_and_the_gain_goes_there() {
+    let (mut world, mut knobs) = station(sine(0.05), Some(&wish(Mode::Low, -30.0)));
+    world.run(20_000);
+    knobs.normalise(Some(&wish(Mode::Low, -24.0))).unwrap();
+    let out = world.run(20_000);
+    // -24 LUFS in one channel; at most 3 dB in a second, which is far below a step of the sine.
+    let (lufs, _) = judge(&out[10 * 48_000..]);
+    assert!((lufs + 24.0).abs() < 0.3, "{lufs}");
+    let loudest = out.iter().fold(0.0f32, |top, sample| top.max(sample.abs()));
+    assert!(greatest_step(&out) <= 0.131 * loudest, "a click");
+    let mut low = wish(Mode::Low, -24.0);
+    low.settings.ceiling = Db::new(-9.0);
+    low.settings.target = Lufs::new(-5.0);
+    knobs.normalise(Some(&low)).unwrap();
+    world.run(10_000);
+    let out = world.run(5_000);
+    let loudest = out.iter().fold(0.0f32, |top, sample| top.max(sample.abs()));
+    assert!((0.34..0.355).contains(&loudest), "not -9 dBFS: {loudest}");
+    low.settings.target = Lufs::new(1.0);
+    assert!(knobs.normalise(Some(&low)).is_err());
+}
+
+#[test]
+fn compared_are_two_sounds_that_are_equally_loud_without_a_click_between_them() {
+    let pieces = |time: f64| if (time / 8.0) % 2.0 < 1.0 { -40.0 } else { -26.0 };
+    for mode in [Mode::Full, Mode::Low] {
+        let (mut world, mut knobs) = station(noise(pieces), Some(&wish(mode, -18.0)));
+        world.run(48_000);
+        let (normalised, _) = judge(&world.run(48_000));
+        knobs.compare(true);
+        let plain = world.run(48_000);
+        let (compared, _) = judge(&plain);
+        assert!((normalised - compared).abs() <= 1.0, "{mode:?}: {normalised} {compared}");
+        let steady = world.status.read().steadiness.unwrap();
+        assert!(steady.comparing && steady.matching > Db::ZERO, "{steady:?}");
+        // One gain: quiet and loud are 14 dB apart, as they came.
+        let seconds = plain[48_000..].chunks_exact(48_000);
+        let level = |part: &[f32]| 10.0 * part.iter().map(|x| x * x).sum::<f32>().log10();
+        let (least, most) = seconds
+            .map(level)
+            .fold((99.0f32, -99.0f32), |(least, most), level| (least.min(level), most.max(level)));
+        let apart = most - least;
+        assert!((apart - 14.0).abs() < 0.5, "{mode:?}: {apart}");
+    }
+    let (mut world, mut knobs) = station(sine(0.02), Some(&wish(Mode::Mid, -23.0)));
+    world.run(20_000);
+    let mut out = Vec::new();
+    for on in [true, false, true, false, false, true] {
+        knobs.compare(on);
+        // Less than the fade takes, and more.
+        out.extend(world.run(if on { 40 } else { 1_000 }));
+    }
+    let loudest = out.iter().fold(0.0f32, |top, sample| top.max(sample.abs()));
+    assert!(greatest_step(&out) <= 0.135 * loudest, "a click of {}", greatest_step(&out));
+    knobs.compare(false);
+    world.run(200);
+    assert!(!world.status.read().steadiness.unwrap().comparing);
+}
+
+/// Hangs a tap on a station.
+fn tap(world: &mut World) -> (Outlets, Consumer<Item>) {
+    let (items, heard) = ring(600);
+    let block = || Block::with_capacity(SPEC.rate, SPEC.layout, source::BLOCK_SAMPLES);
+    let mut outlets = world.station.outlets();
+    outlets.add(Tap::new(Pool::new(599, block), items)).unwrap();
+    (outlets, heard)
+}
+
+#[test]
+fn another_station_gets_the_normalised_programme_its_end_and_no_announcement() {
+    let wish = wish(Mode::Full, -30.0);
+    let mut noise = white();
+    let programme = Sound { frame: 0, until: 5 * 48_000, of: move |_| 0.3 * noise() };
+    let (mut world, _knobs) = station(Box::new(programme), Some(&wish));
+    let (_outlets, mut heard) = tap(&mut world);
+    let mut desk = world.station.desk();
+    for step in 0..100 {
+        if step == 40 {
+            let bell = Sound { frame: 0, until: 9_600, of: |_| 0.9 };
+            desk.announce(1, Box::new(bell), DEFAULT_DUCK).unwrap();
+        }
+        desk.handle_timeout(world.now);
+        world.run(100);
+    }
+    let (mut sound, mut ends) = (Vec::new(), 0);
+    while let Some(item) = heard.pop() {
+        match item {
+            Item::Block(block) => sound.extend_from_slice(block.samples()),
+            Item::End => ends += 1,
+        }
+    }
+    assert_eq!(ends, 1);
+    // What its resampler is late by comes before, and is silence.
+    let length = 5 * 48_000 + latency();
+    assert!((length..length + 960).contains(&sound.len()), "{} {length}", sound.len());
+    let (lufs, _) = judge(&sound);
+    assert!((lufs + 30.0).abs() < 0.5, "{lufs}");
+    assert!(sound.iter().all(|sample| sample.abs() < 0.2), "an announcement");
+}
+
+#[test]
+fn bands_are_heard_before_the_normaliser_and_come_without_a_click() {
+    let (mut world, mut knobs) = station(sine(0.1), None);
+    world.run(1_000);
+    let band = Band { shape: Shape::Peaking, hz: 997.0, gain: Db::new(6.0), q: 1.0 };
+    knobs.equalise(&[band]).unwrap();
+    let out = world.run(2_000);
+    let loudest = out[48_000..].iter().fold(0.0f32, |top, sample| top.max(sample.abs()));
+    assert!((loudest - 0.1995).abs() < 0.001, "{loudest}");
+    assert!(greatest_step(&out) <= 0.131 * loudest, "a click");
+    assert!(knobs.equalise(&[Band { q: 0.0, ..band }]).is_err());
+    // The normaliser takes it back.
+    knobs.normalise(Some(&wish(Mode::Low, -23.0))).unwrap();
+    world.run(10_000);
+    let (lufs, _) = judge(&world.run(5_000));
+    assert!((lufs + 23.0).abs() < 0.3, "{lufs}");
+}
