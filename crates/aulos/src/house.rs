@@ -22,9 +22,10 @@ use aulos_core::{ChannelMap, Db};
 pub use aulos_io::reactor::{Door, MediaSocket};
 
 pub use aulos_engine::loudness::Loudness;
+pub use aulos_engine::steady::Steadiness;
 
 use crate::access::Credentials;
-use crate::config::{SourceConfig, Station};
+use crate::config::{Sound, SourceConfig, Station};
 
 /// One connection of a client, never used twice in the life of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -273,6 +274,17 @@ pub trait House: Send + Sync {
     /// Measures the loudness of a station and of its sources anew from now on, without waiting.
     fn reset_loudness(&self, station: usize);
 
+    /// Does something else to a station's programme from now on, while it plays.
+    ///
+    /// # Errors
+    /// Why it cannot, for people to read; then nothing has changed.
+    fn set_sound(&self, _station: usize, _sound: &Sound) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Lets a station's programme be heard as it comes, as loud as it is normalised; or ends that.
+    fn compare(&self, _station: usize, _on: bool) {}
+
     /// Starts a station while the house runs; its number is the one of a station that was removed,
     /// or a new one.
     ///
@@ -353,6 +365,8 @@ pub struct StationStatus {
     pub loudness: Loudness,
     /// The loudness of what comes in, one for each of `Station::sources`.
     pub source_loudness: Vec<Loudness>,
+    /// What its normaliser does; none while there is none.
+    pub steadiness: Option<Steadiness>,
     /// Web listeners (`/listen/...`).
     pub listeners: u32,
 }
@@ -362,7 +376,8 @@ impl StationStatus {
     #[must_use]
     pub fn at_rest(self) -> Self {
         let loudness = Loudness::NONE;
-        Self { levels: Vec::new(), loudness, source_loudness: Vec::new(), ..self }
+        let (levels, source_loudness, steadiness) = (Vec::new(), Vec::new(), None);
+        Self { levels, loudness, source_loudness, steadiness, ..self }
     }
 }
 

@@ -78,6 +78,7 @@ fn playing() -> StationStatus {
             Loudness::NONE,
             Loudness { integrated: Some(Lufs::new(-20.0)), ..Loudness::NONE },
         ],
+        steadiness: None,
         listeners: 2,
     }
 }

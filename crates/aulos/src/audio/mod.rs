@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use aulos_core::{ChannelMap, Instant, Span};
 use aulos_engine::outlet::Outlets;
+use aulos_engine::steady::Knobs;
 use aulos_io::reactor::{self, Context, EventSink};
 use aulos_io::{CodecPool, Place, SystemClock, Workers};
 use aulos_proto::snap::session::Refusal;
@@ -25,7 +26,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
 use crate::access::Credentials;
-use crate::config::{Resolved, Station};
+use crate::config::{Resolved, Sound, Station};
 use crate::house::{
     Announced, Announcement, Cause, Command, Door, Event, Full, Greeting, Hello, House, ListenSink,
     MediaSocket, SessionId, Settings, StationStatus,
@@ -69,6 +70,7 @@ struct Running {
     resets: (u64, Publisher<u64>),
     announcements: Announcements,
     outlets: Outlets,
+    knobs: Knobs,
     /// When its clients are to throw away what they have.
     flush_at: Option<Instant>,
     /// A number that no other station ever had.
@@ -178,6 +180,24 @@ impl House for Audio {
         });
     }
 
+    fn set_sound(&self, station: usize, sound: &Sound) -> Result<(), String> {
+        self.with(|inner| {
+            let running = inner.stations.get_mut(station).and_then(Option::as_mut);
+            let running = running.ok_or_else(|| "the station is gone".to_owned())?;
+            stations::turn(&mut running.knobs, sound)?;
+            running.config.sound = sound.clone();
+            Ok(())
+        })
+    }
+
+    fn compare(&self, station: usize, on: bool) {
+        self.with(|inner| {
+            if let Some(running) = inner.stations.get_mut(station).and_then(Option::as_mut) {
+                running.knobs.compare(on);
+            }
+        });
+    }
+
     fn add_station(&self, station: &Station) -> io::Result<usize> {
         self.with(|inner| {
             let number = stations::start(station, inner)?;
@@ -259,7 +279,10 @@ impl House for Audio {
             inner.workers.tidy();
             links::follow(inner);
             flush_due(inner);
-            inner.stations.iter_mut().flatten().for_each(|running| running.outlets.tidy());
+            for running in inner.stations.iter_mut().flatten() {
+                running.outlets.tidy();
+                running.knobs.tidy();
+            }
         });
     }
 

@@ -7,6 +7,7 @@ use aulos_engine::encode::Encoder;
 use aulos_engine::fanout::Stamped;
 use aulos_engine::rendition::WriteHeader;
 use aulos_engine::status::StationStatus;
+use aulos_engine::steady::Knobs;
 use aulos_engine::{encode, station, switch};
 use aulos_io::SystemClock;
 use aulos_io::reactor::Channel;
@@ -16,7 +17,7 @@ use aulos_rt::ring::{Consumer, Producer, ring};
 
 use super::announcements::Announcements;
 use super::{Inner, Running, sources};
-use crate::config::Station;
+use crate::config::{Sound, Station};
 
 /// Starts a station and gives its number: one that was free, or a new one.
 pub(super) fn start(config: &Station, inner: &mut Inner) -> io::Result<usize> {
@@ -121,6 +122,8 @@ fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result
     let resets = (0, station.loudness_resets());
     let announcements = Announcements::new(station.desk());
     let outlets = station.outlets();
+    let mut knobs = station.knobs();
+    turn(&mut knobs, &config.sound).map_err(io::Error::other)?;
     let place = inner.workers.add(station);
     inner.runs += 1;
     let (config, run) = (config.clone(), inner.runs);
@@ -131,11 +134,18 @@ fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result
         resets,
         announcements,
         outlets,
+        knobs,
         flush_at: None,
         run,
         place,
     };
     Ok((number, running))
+}
+
+/// Tells a station what is done to its programme.
+pub(super) fn turn(knobs: &mut Knobs, sound: &Sound) -> Result<(), String> {
+    knobs.normalise(sound.normalize.as_ref()).map_err(|error| error.to_string())?;
+    knobs.equalise(&sound.equalizer).map_err(|error| error.to_string())
 }
 
 /// The wire that our sessions speak.

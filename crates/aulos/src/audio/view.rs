@@ -30,6 +30,7 @@ pub(super) fn status(running: &mut Running) -> house::StationStatus {
         levels: status.level.peak[..status.level.channels].to_vec(),
         loudness: status.loudness,
         source_loudness,
+        steadiness: status.steadiness,
         listeners: 0,
     }
 }
@@ -110,7 +111,7 @@ pub(super) fn counters(
 
 type Counter = (&'static str, fn(&StationStatus) -> u64);
 
-const STATION_COUNTERS: [Counter; 9] = [
+const STATION_COUNTERS: [Counter; 11] = [
     ("chunks_made", |status| status.chunks),
     ("payload_bytes", |status| status.payload_bytes),
     ("underruns", |status| status.underruns),
@@ -120,6 +121,8 @@ const STATION_COUNTERS: [Counter; 9] = [
     ("pool_exhausted", |status| status.pool_exhausted),
     ("encode_errors", |status| status.encode_errors),
     ("fanout_full", |status| status.fanout_full),
+    ("samples_clamped", |status| status.steadiness.map_or(0, |steady| steady.clamped)),
+    ("samples_rejected", |status| status.steadiness.map_or(0, |steady| steady.programme.rejected)),
 ];
 
 /// The station's name in `GET /listen/NAME.ext HTTP/1.1`.

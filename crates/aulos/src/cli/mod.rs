@@ -175,6 +175,8 @@ Examples:
       (the name of the FIFO is printed at the start)
   aulos serve --set listen.address=0.0.0.0
       for every machine on the network
+  aulos serve --set station.default.normalize=r128
+      one loudness (EBU R 128), whatever is sent; normalize.target=-18 for another one
   aulos serve --config aulos.toml --set station.kitchen.codec=opus
       every key of the file can be set: by its path, a station by name or number";
 

@@ -17,6 +17,7 @@ mod read;
 mod resolve;
 mod security;
 pub mod snapserver;
+mod sound;
 mod source;
 mod stream;
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub use resolve::{
     Switch,
 };
 pub use security::{SecretConfig, Security, SecurityConfig, Tls, TlsConfig, UserConfig};
+pub use sound::{BandConfig, Sound};
 pub use source::{PipeMode, SourceConfig, TitleKind, Titles};
 pub use stream::{AnnouncementUri, StreamUri, StreamUriError, announcement};
 

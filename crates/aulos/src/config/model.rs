@@ -2,6 +2,9 @@
 //!
 //! Nothing here has been compared with anything else; that is [`super::resolve`]'s work.
 
+use aulos_dsp::normalize::Mode;
+use aulos_engine::steady::Normalise;
+
 use super::limits::{
     BUFFER_MS, CHUNK_MS, CROSSFADE_MS, GAIN_DB, HOLD_IN_S, INPUT_BUFFER_MS, SILENCE_DBFS,
     SILENCE_S, TIMEOUT_MS, VOLUME,
@@ -9,6 +12,7 @@ use super::limits::{
 use super::problem::{At, Place, Problems};
 use super::read::{Table, missing};
 use super::security::{self, SecurityConfig};
+use super::sound::{self, BandConfig};
 use super::tree::{Node, Value};
 
 /// `aulos.toml`.
@@ -137,6 +141,10 @@ pub struct StationConfig {
     pub switch: SwitchConfig,
     /// What counts as silence.
     pub silence: SilenceConfig,
+    /// How the programme is normalised; absent, it is not.
+    pub normalize: Option<At<Normalise>>,
+    /// What the programme is filtered by.
+    pub equalizer: Vec<BandConfig>,
     /// The program that tells what is played.
     pub plugin: Option<PluginConfig>,
 }
@@ -162,6 +170,8 @@ impl Default for StationConfig {
             sources: Vec::new(),
             switch: SwitchConfig::default(),
             silence: SilenceConfig::default(),
+            normalize: None,
+            equalizer: Vec::new(),
             plugin: None,
         }
     }
@@ -370,7 +380,13 @@ fn read_station(index: usize, node: &Node, problems: &Problems) -> StationConfig
         });
         table.finish();
     }
-    table.not_yet("normalize", "leave it out: the loudness of this station is not changed");
+    if let Some(node) = table.node("normalize") {
+        let base = sound::DEFAULT(Mode::Full);
+        station.normalize = sound::read_normalize(node, &label, base, problems);
+    }
+    if let Some(node) = table.node("equalizer") {
+        station.equalizer = sound::read_equalizer(node, &label, problems);
+    }
     table.not_yet("record", "leave it out, or record with a client for now");
     table.finish();
     station

@@ -18,6 +18,7 @@ use super::model::{
 };
 use super::problem::{At, Place, Problems, did_you_mean};
 use super::security::{self, Security};
+use super::sound::{self, Sound};
 use super::source::{self, SourceConfig};
 
 /// A configuration that can be run. Its order is the file's.
@@ -141,6 +142,8 @@ pub struct Station {
     pub switch: Switch,
     /// What counts as silence.
     pub silence: Silence,
+    /// What is done to the programme on its way out.
+    pub sound: Sound,
     /// The program that tells what is played, and controls it.
     pub plugin: Option<Plugin>,
 }
@@ -391,6 +394,10 @@ pub(super) fn station(config: &StationConfig, problems: &Problems) -> Station {
         sources: sources(config, problems),
         switch: switch(&config.switch),
         silence: silence(config.silence),
+        sound: Sound {
+            normalize: sound::resolve_normalize(config.normalize.as_ref(), spec, problems),
+            equalizer: sound::resolve_equalizer(&config.equalizer, spec, problems),
+        },
         plugin: config.plugin.as_ref().map(|plugin| {
             if plugin.script.value.is_empty() {
                 let hint = "plugin = { script = \"meta_mpd.py\" }";

@@ -204,7 +204,7 @@ pub fn announcement(text: &str) -> Result<AnnouncementUri, String> {
     }
 }
 
-fn in_one_line(problems: Problems) -> String {
+pub(super) fn in_one_line(problems: Problems) -> String {
     let all = problems.into_sorted().into_iter().map(|problem| match problem.hint {
         Some(hint) => format!("{} ({hint})", problem.message),
         None => problem.message,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::roles::{self, FORBIDDEN, UNAUTHORIZED};
 use super::rpc::{internal, no_method};
 use super::streams::Slot;
-use super::{State, announce, house_methods, playing};
+use super::{State, announce, house_methods, playing, sound};
 use crate::access::{Credentials, Denied, Role};
 use crate::registry::{ClientShape, Effects, GroupShape, NotFound, Notice, volume_json};
 
@@ -26,7 +26,7 @@ pub(super) fn run(state: &mut State<'_>, method: &str, params: &Value) -> Answer
     (method.run)(state, params)
 }
 
-const METHODS: [Method; 33] = [
+const METHODS: [Method; 38] = [
     Method {
         name: "Server.GetStatus",
         description: "groups, clients, streams and the server itself",
@@ -215,6 +215,31 @@ const METHODS: [Method; 33] = [
             state.reset_loudness(state.station(name).ok_or(NotFound::Station)?);
             Ok(json!({ "station": name }))
         },
+    },
+    Method {
+        name: "Aulos.GetNormalize",
+        description: "how a station is normalized, and what that does",
+        run: sound::get_normalize,
+    },
+    Method {
+        name: "Aulos.SetNormalize",
+        description: "normalize a station, otherwise than before, or no more",
+        run: sound::set_normalize,
+    },
+    Method {
+        name: "Aulos.SetCompare",
+        description: "let a station be heard as it comes, as loud as normalized",
+        run: sound::set_compare,
+    },
+    Method {
+        name: "Aulos.GetEqualizer",
+        description: "the bands of a station's equalizer",
+        run: sound::get_equalizer,
+    },
+    Method {
+        name: "Aulos.SetEqualizer",
+        description: "give a station's equalizer other bands",
+        run: sound::set_equalizer,
     },
     Method {
         name: "Aulos.SetVolume",

@@ -20,6 +20,7 @@ mod reload;
 mod roles;
 mod rpc;
 mod shape;
+mod sound;
 mod streams;
 pub mod tcp;
 pub mod titles;
@@ -278,6 +279,7 @@ impl Control {
                 tracing::warn!(uri, "a stream that was added before cannot be made: {why}");
             }
         }
+        self.restore_sounds(&mut inner, &saved.sounds);
         let Inner { greetings, registry, .. } = &mut *inner;
         registry.restore(saved.groups);
         registry.restore_presets(saved.presets);
@@ -394,7 +396,7 @@ impl Control {
     pub fn unsaved(&self, deadline: Instant) -> Option<String> {
         let mut inner = self.lock();
         inner.unsaved.take_if(|since| *since <= deadline)?;
-        Some(store::render(&inner.registry, &inner.added()))
+        Some(store::render(&inner.registry, &inner.added(), &inner.turned()))
     }
 
     /// What was taken as [`Control::unsaved`] could not be written: it is wanted again later.
@@ -425,6 +427,7 @@ impl Control {
                     "loudness": shape::loudness(&status.loudness),
                     "sources": status.source_loudness.iter().map(shape::loudness)
                         .collect::<Vec<_>>(),
+                    "normalizer": sound::steadiness_json(status.steadiness.as_ref(), station.spec.rate),
                 })
             })
             .collect()

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::rpc::internal;
 use super::streams::Slot;
-use super::{Control, Inner};
+use super::{Control, Inner, sound};
 use crate::config::{Plugin, Resolved, Station};
 use crate::registry::{Effects, Notice, StationInfo};
 
@@ -26,6 +26,8 @@ pub struct Reloaded {
     pub added: Vec<String>,
     /// Stations that are others under the same name.
     pub changed: Vec<String>,
+    /// Stations that play on, normalized or equalized otherwise.
+    pub adjusted: Vec<String>,
     /// Stations that are gone.
     pub removed: Vec<String>,
     /// Tables whose keys hold from now on.
@@ -41,9 +43,12 @@ impl Reloaded {
     #[must_use]
     pub fn summary(&self) -> String {
         let mut parts = Vec::new();
-        for (what, names) in
-            [("added", &self.added), ("changed", &self.changed), ("removed", &self.removed)]
-        {
+        for (what, names) in [
+            ("added", &self.added),
+            ("changed", &self.changed),
+            ("adjusted", &self.adjusted),
+            ("removed", &self.removed),
+        ] {
             if !names.is_empty() {
                 parts.push(format!("{what} {}", names.join(", ")));
             }
@@ -64,6 +69,7 @@ impl Reloaded {
         json!({
             "added": self.added,
             "changed": self.changed,
+            "adjusted": self.adjusted,
             "removed": self.removed,
             "settings": self.settings,
             "needs_restart": self.needs_restart,
@@ -147,6 +153,10 @@ impl Control {
             self.hand_over(inner, effects, &mut all);
             self.house.remove_station(number);
         }
+        if !done.adjusted.is_empty() {
+            // What calls had set there is forgotten.
+            all.save = true;
+        }
         if !(done.added.is_empty() && done.changed.is_empty() && done.removed.is_empty()) {
             all.notices.push(Notice::Server);
             // A new one may be what newcomers are to play.
@@ -172,30 +182,48 @@ impl Control {
             }
             return;
         };
-        if slot.station == *station {
+        let asked = Station { sound: slot.asked().clone(), ..slot.station.clone() };
+        if asked == *station {
             // One that a call has added is the file's from now on.
             if let Some(slot) = inner.slot_mut(name) {
                 slot.added = None;
             }
             return;
         }
+        if (Station { sound: station.sound.clone(), ..asked }) == *station {
+            return self.adjust(inner, number, station, done);
+        }
+        let mut new = slot.successor(station);
         let before = StationInfo { buffer_ms: slot.station.buffer_ms, ..info.clone() };
         // Settings go first: a client wants to know the buffer before it gets a codec.
         let effects = inner.registry.change_station(number, info);
         self.hand_over(inner, effects, all);
-        if let Err(error) = self.house.replace_station(number, station) {
+        if let Err(error) = self.house.replace_station(number, &new.station) {
             let effects = inner.registry.change_station(number, before);
             self.hand_over(inner, effects, all);
             return done.failed.push(format!("{name}: {error}"));
         }
-        let mut slot = Slot::new(station.clone(), None);
         if let Some(old) = inner.slots[number].take()
             && old.station.plugin == station.plugin
         {
-            (slot.properties, slot.plugin) = (old.properties, old.plugin);
+            (new.properties, new.plugin) = (old.properties, old.plugin);
         }
-        inner.occupy(number, slot);
+        inner.occupy(number, new);
         done.changed.push(name.clone());
+    }
+
+    /// Does something else to the programme of a station that plays on.
+    fn adjust(&self, inner: &mut Inner, number: usize, station: &Station, done: &mut Reloaded) {
+        let name = &station.name;
+        if let Err(error) = self.house.set_sound(number, &station.sound) {
+            return done.failed.push(format!("{name}: {error}"));
+        }
+        let Some(slot) = inner.slots[number].as_mut() else { return };
+        slot.station.sound.clone_from(&station.sound);
+        (slot.file_sound, slot.added) = (None, None);
+        let params = sound::told(slot);
+        self.tell(inner, None, "Aulos.OnSoundChanged", &params);
+        done.adjusted.push(name.clone());
     }
 
     /// Sends what the audio has to be told now; what controllers hear waits for the end.

@@ -64,7 +64,9 @@ const NEEDS: [(Role, &[&str]); 4] = [
     (
         Role::Listen,
         &[
+            "Aulos.GetEqualizer",
             "Aulos.GetLoudness",
+            "Aulos.GetNormalize",
             "Aulos.GetPresets",
             "Aulos.GetServers",
             "Aulos.GetStatus",
@@ -83,6 +85,9 @@ const NEEDS: [(Role, &[&str]); 4] = [
             "Aulos.ResetLoudness",
             "Aulos.SavePreset",
             "Aulos.SetChannelMap",
+            "Aulos.SetCompare",
+            "Aulos.SetEqualizer",
+            "Aulos.SetNormalize",
             "Aulos.SetVolume",
             "Client.SetLatency",
             "Client.SetName",

@@ -7,6 +7,7 @@ use aulos_proto::uri::Uri;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use super::sound::steadiness_json;
 use super::streams::Slot;
 use crate::house::{Health, Loudness, SourceState, StationState, StationStatus};
 use crate::registry::{ClientShape, Group, GroupShape, Registry, to_text};
@@ -239,6 +240,9 @@ pub(super) fn station<'a>(
         "sources": sources.collect::<Vec<_>>(),
         "levels_dbfs": levels(&status.levels),
         "loudness": loudness(&status.loudness),
+        "normalize": station.sound.normalize_json(),
+        "normalizer": steadiness_json(status.steadiness.as_ref(), station.spec.rate),
+        "equalizer": station.sound.equalizer_json(),
         "codec": station.codec.name(),
         "spec": station.spec.to_string(),
         "chunk_ms": station.chunk_ms,
@@ -279,6 +283,6 @@ pub(super) fn loudness(loudness: &Loudness) -> Value {
     })
 }
 
-fn hundredth(value: f64) -> f64 {
+pub(super) fn hundredth(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

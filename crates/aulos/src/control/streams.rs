@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::plugin::Handle;
 use super::rpc::internal;
 use super::{Control, Inner};
-use crate::config::{SourceConfig, Station, StreamUri, Streams, meta_loop};
+use crate::config::{Sound, SourceConfig, Station, StreamUri, Streams, meta_loop};
 use crate::registry::{Effects, Notice, StationInfo};
 
 /// A station, and what Snapcast's clients want to know of a stream.
@@ -24,6 +24,8 @@ pub(super) struct Slot {
     pub(super) station: Station,
     /// As a controller wrote it; none for those of the configuration.
     pub(super) added: Option<Uri>,
+    /// What the configuration says of its sound, where a call has set something else.
+    pub(super) file_sound: Option<Sound>,
     /// What a control script told of it.
     pub(super) properties: Map<String, Value>,
     /// The way to the control script, while it runs.
@@ -35,7 +37,7 @@ pub const MAX_ADDED: usize = 128;
 
 impl Slot {
     pub(super) fn new(station: Station, added: Option<Uri>) -> Self {
-        Self { station, added, properties: no_control(), plugin: None }
+        Self { station, added, file_sound: None, properties: no_control(), plugin: None }
     }
 }
 

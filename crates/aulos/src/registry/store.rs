@@ -41,6 +41,8 @@ pub struct Saved {
     pub groups: Vec<SavedGroup>,
     /// The addresses of streams that controllers added.
     pub streams: Vec<String>,
+    /// What controllers have set of stations' sound.
+    pub sounds: Vec<Value>,
     /// Arrangements of groups.
     pub presets: Vec<Preset>,
 }
@@ -91,18 +93,22 @@ fn parse(text: &[u8]) -> Option<Saved> {
     Some(Saved {
         groups: value["Groups"].as_array()?.iter().map(group_from).collect(),
         streams: list("Streams").filter_map(|uri| uri.as_str().map(str::to_owned)).collect(),
+        sounds: list("Sounds").cloned().collect(),
         presets: list("Presets").map(preset_from).collect(),
     })
 }
 
 /// The contents of the file. What snapserver does not know is only there when there is some.
 #[must_use]
-pub fn render(registry: &Registry, streams: &[String]) -> String {
+pub fn render(registry: &Registry, streams: &[String], sounds: &[Value]) -> String {
     let mut text = "{\"ConfigVersion\":2".to_owned();
     let groups = registry.groups().map(|group| GroupShape::new(registry, group));
     list(&mut text, "Groups", groups);
     if !streams.is_empty() {
         list(&mut text, "Streams", streams.iter());
+    }
+    if !sounds.is_empty() {
+        list(&mut text, "Sounds", sounds.iter());
     }
     if !registry.presets().is_empty() {
         list(&mut text, "Presets", registry.presets().iter().map(preset_json));

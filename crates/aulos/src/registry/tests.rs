@@ -14,7 +14,7 @@ fn registry() -> Registry {
 }
 
 fn render(registry: &Registry) -> String {
-    store::render(registry, &[])
+    store::render(registry, &[], &[])
 }
 
 fn hello(registry: &mut Registry, session: u64, id: &str) -> Effects {

@@ -42,6 +42,39 @@ fn the_judge_hears_a_file() {
 }
 
 #[test]
+fn the_page_shows_what_the_normaliser_does_and_lets_people_compare() {
+    let Some(program) = find_or_skip("chromium") else { return };
+    let _turn = turn();
+    let scratch = Scratch::new("steady").unwrap();
+    let config = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n\
+        normalize = { target = -18.0, mode = \"low\" }\n\
+        equalizer = [{ type = \"low-shelf\", hz = 120, gain_db = 3 }]\n";
+    let server = Aulos::start(&scratch, config).unwrap();
+    let mut browser =
+        Browser::open(&program, &scratch, &format!("http://{}/", server.http)).unwrap();
+    let says = |browser: &mut Browser, text: &str| {
+        let shown = format!("(document.body?.innerText ?? '').includes('{text}')");
+        wait_for(text, Duration::from_secs(20), || browser.run(&shown).unwrap() == true);
+    };
+    says(
+        &mut browser,
+        "Normalized to \u{2212}18 LUFS, at most \u{2212}1 dBTP, mode low: 0.01 s later",
+    );
+    says(&mut browser, "Equalizer: low-shelf 120 Hz +3 dB");
+    let compare =
+        "[...document.querySelectorAll('button')].find(one => one.textContent == 'Compare')";
+    browser.run(&format!("{compare}.click()")).unwrap();
+    says(&mut browser, "you hear it as it comes in");
+    let pressed = browser.run(&format!("{compare}.getAttribute('aria-pressed')")).unwrap();
+    assert_eq!(pressed, "true");
+    let picture = browser.screenshot().unwrap();
+    let kept = std::env::current_exe().unwrap().ancestors().nth(3).map(PathBuf::from).unwrap();
+    std::fs::write(kept.join("page-normalized.png"), picture).unwrap();
+    drop(browser);
+    server.stop().unwrap();
+}
+
+#[test]
 fn the_page_shows_the_station_and_plays_it() {
     let Some(program) = find_or_skip("chromium") else { return };
     let _turn = turn();

@@ -173,7 +173,7 @@ fn a_broken_file_changes_nothing_and_is_told_with_its_place() {
     house.write(&format!("[listen]\nhttp = 1\n{HOUSE}{}", OTHER[0]));
     let done = rpc.call("Aulos.Reload", &json!({}));
     // The ports of this server were given on its command line, which goes before the file.
-    let wanted = json!({ "added": ["other"], "changed": [], "removed": [], "settings": [],
+    let wanted = json!({ "added": ["other"], "changed": [], "adjusted": [], "removed": [], "settings": [],
         "needs_restart": [], "failed": [] });
     assert_eq!(done, wanted);
     house.write(&format!("[http]\ndoc_root = \"/nowhere\"\n{HOUSE}"));

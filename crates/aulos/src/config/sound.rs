@@ -1,0 +1,382 @@
+//! What is done to a station's programme on its way out: `normalize` and `equalizer`.
+//!
+//! The same is read from a configuration and from a call of the control API, so that a value that
+//! one of them refuses is refused by the other in the same words.
+
+use aulos_core::{Db, Lufs, SampleSpec};
+use aulos_dsp::equaliser::{Band, MAX_BANDS, Shape};
+use aulos_dsp::normalize::{Memory, Mode, Preset, Settings};
+use aulos_engine::steady::Normalise;
+use serde_json::{Value as Json, json};
+
+use super::problem::{At, Place, Problems, did_you_mean, listed};
+use super::read::{Table, missing};
+use super::tree::{Entry, Node, Value};
+
+/// What is done to a programme.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sound {
+    /// How it is normalised; absent, it is not.
+    pub normalize: Option<Normalise>,
+    /// What it is filtered by, in this order.
+    pub equalizer: Vec<Band>,
+}
+
+impl Sound {
+    /// As a controller sees it, and as it is kept.
+    #[must_use]
+    pub fn json(&self) -> Json {
+        json!({ "normalize": self.normalize_json(), "equalizer": self.equalizer_json() })
+    }
+
+    /// The keys of `normalize`; null when it is off.
+    #[must_use]
+    pub fn normalize_json(&self) -> Json {
+        let Some(Normalise { mode, settings }) = &self.normalize else { return Json::Null };
+        json!({
+            "mode": name_of(*mode),
+            "target": settings.target.get(),
+            "true_peak": settings.ceiling.get(),
+            "lra": settings.range.get(),
+            "min_gain_db": settings.min_gain.get(),
+            "max_gain_db": settings.max_gain.get(),
+            "rise_db_s": settings.rise.get(),
+            "fall_db_s": settings.fall.get(),
+            "gate_lufs": settings.gate.get(),
+            "memory_s": match settings.memory {
+                Memory::Sliding { seconds } => json!(seconds),
+                _ => json!(ENDLESS),
+            },
+            "dual_mono": settings.dual_mono,
+        })
+    }
+
+    /// The bands of `equalizer`.
+    #[must_use]
+    pub fn equalizer_json(&self) -> Json {
+        let band = |band: &Band| {
+            let mut json = json!({ "type": band.shape.name(), "hz": band.hz, "q": band.q });
+            if band.shape.has_gain() {
+                json["gain_db"] = json!(band.gain.get());
+            }
+            json
+        };
+        self.equalizer.iter().map(band).collect()
+    }
+
+    /// Takes over a `normalize` that somebody has sent: true, false or null, a preset, or the keys
+    /// that are to be others.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people to read; nothing has changed then.
+    pub fn set_normalize(&mut self, wish: &Json, spec: SampleSpec) -> Result<(), String> {
+        let problems = Problems::default();
+        let node = node(wish);
+        let base = self.normalize.clone().unwrap_or_else(|| DEFAULT(Mode::Full));
+        let read = match wish {
+            Json::Null => None,
+            _ => read_normalize(&node, "the station", base, &problems),
+        };
+        let new = resolve_normalize(read.as_ref(), spec, &problems);
+        self.normalize = all_right(problems, new)?;
+        Ok(())
+    }
+
+    /// Takes over an `equalizer` that somebody has sent: a list of bands.
+    ///
+    /// # Errors
+    /// As [`Sound::set_normalize`].
+    pub fn set_equalizer(&mut self, wish: &Json, spec: SampleSpec) -> Result<(), String> {
+        let problems = Problems::default();
+        let bands = match wish {
+            Json::Null => Vec::new(),
+            _ => read_equalizer(&node(wish), "the station", &problems),
+        };
+        let new = resolve_equalizer(&bands, spec, &problems);
+        self.equalizer = all_right(problems, new)?;
+        Ok(())
+    }
+
+    /// Reads what [`Sound::json`] has written.
+    ///
+    /// # Errors
+    /// As [`Sound::set_normalize`].
+    pub fn from_json(json: &Json, spec: SampleSpec) -> Result<Self, String> {
+        let mut sound = Self::default();
+        sound.set_normalize(&json["normalize"], spec)?;
+        sound.set_equalizer(&json["equalizer"], spec)?;
+        Ok(sound)
+    }
+}
+
+fn all_right<T>(problems: Problems, new: T) -> Result<T, String> {
+    if problems.is_empty() { Ok(new) } else { Err(super::stream::in_one_line(problems)) }
+}
+
+/// A band as it was wished.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BandConfig {
+    /// What it does.
+    pub shape: Shape,
+    /// Where, in Hz.
+    pub hz: At<f64>,
+    /// By how much, in dB.
+    pub gain_db: At<f64>,
+    /// How narrow.
+    pub q: At<f64>,
+}
+
+/// What `normalize = true` asks for.
+pub(super) const DEFAULT: fn(Mode) -> Normalise =
+    |mode| Normalise { mode, settings: Settings::default() };
+
+/// Reads `normalize`; keys that are not there are as in `base`.
+pub(super) fn read_normalize(
+    node: &Node,
+    of: &str,
+    base: Normalise,
+    problems: &Problems,
+) -> Option<At<Normalise>> {
+    let at = node.at;
+    match &node.value {
+        Value::Flag(on) => return on.then_some(At { value: base, at }),
+        Value::Text(name) => {
+            let settings = preset(name, at, problems);
+            return Some(At { value: Normalise { settings, ..base }, at });
+        }
+        Value::Table(_) => {}
+        _ => {
+            let message = format!("`normalize` of {of} is {}", node.kind());
+            problems.hint(at, message, "normalize = \"r128\", or { target = -18.0 }");
+            return None;
+        }
+    }
+    let mut table = Table::new(node, format!("normalize of {of}"), problems);
+    let Normalise { mut mode, mut settings } = base;
+    if let Some(name) = table.text("preset") {
+        settings = preset(&name.value, name.at, problems);
+    }
+    if let Some(name) = table.text("mode") {
+        mode = mode_of(&name, problems).unwrap_or(mode);
+    }
+    for (key, unit, put) in NUMBERS {
+        if let Some(number) = table.real(key, unit, f64::NEG_INFINITY..=f64::INFINITY) {
+            put(&mut settings, number.value);
+            // Each is looked at alone, so that each is told.
+            let mut alone = Settings::default();
+            put(&mut alone, number.value);
+            if let Err(wrong) = alone.check() {
+                let (value, low, high) = (wrong.value, wrong.least, wrong.most);
+                let message = format!("`{key}` is {value}: it must be {low} to {high} {unit}");
+                problems.add(number.at, message);
+            }
+        }
+    }
+    if let Some(memory) = read_memory(&mut table, problems) {
+        settings.memory = memory;
+    }
+    settings.dual_mono = table.flag("dual_mono").unwrap_or(settings.dual_mono);
+    table.finish();
+    Some(At { value: Normalise { mode, settings }, at })
+}
+
+type Put = fn(&mut Settings, f64);
+
+/// The keys that are numbers.
+const NUMBERS: [(&str, &str, Put); 8] = [
+    ("target", "LUFS", |settings, value| settings.target = Lufs::new(value)),
+    ("true_peak", "dBTP", |settings, value| settings.ceiling = Db::new(value)),
+    ("lra", "LU", |settings, value| settings.range = Db::new(value)),
+    ("min_gain_db", "dB", |settings, value| settings.min_gain = Db::new(value)),
+    ("max_gain_db", "dB", |settings, value| settings.max_gain = Db::new(value)),
+    ("rise_db_s", "dB a second", |settings, value| settings.rise = Db::new(value)),
+    ("fall_db_s", "dB a second", |settings, value| settings.fall = Db::new(value)),
+    ("gate_lufs", "LUFS", |settings, value| settings.gate = Lufs::new(value)),
+];
+
+fn read_memory(table: &mut Table<'_>, problems: &Problems) -> Option<Memory> {
+    let node = table.node("memory_s")?;
+    let memory = match &node.value {
+        Value::Text(text) if text == ENDLESS => Some(Memory::Endless),
+        Value::Integer(seconds) => {
+            u32::try_from(*seconds).ok().map(|seconds| Memory::Sliding { seconds })
+        }
+        _ => None,
+    };
+    let good =
+        |memory: &Memory| Settings { memory: *memory, ..Settings::default() }.check().is_ok();
+    let memory = memory.filter(good);
+    if memory.is_none() {
+        let message = "`memory_s` is no such time".to_owned();
+        problems.hint(node.at, message, "10 to 600 seconds, or \"endless\"");
+    }
+    memory
+}
+
+fn preset(name: &str, at: Place, problems: &Problems) -> Settings {
+    name.parse::<Preset>().map_or_else(
+        |_| {
+            let names = Preset::ALL.map(Preset::name);
+            let hint = match did_you_mean(name, &names) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("there is {}", listed(&names)),
+            };
+            problems.hint(at, format!("`{name}` is no preset of normalize"), hint);
+            Settings::default()
+        },
+        Preset::settings,
+    )
+}
+
+fn mode_of(name: &At<String>, problems: &Problems) -> Option<Mode> {
+    let mode = MODES.iter().find(|(known, _)| *known == name.value);
+    if mode.is_none() {
+        let names = MODES.map(|(name, _)| name);
+        let hint = match did_you_mean(&name.value, &names) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("there is {}", listed(&names)),
+        };
+        problems.hint(name.at, format!("`{}` is no mode of normalize", name.value), hint);
+    }
+    mode.map(|(_, mode)| *mode)
+}
+
+fn name_of(mode: Mode) -> &'static str {
+    MODES.iter().find(|(_, known)| *known == mode).map_or("", |(name, _)| name)
+}
+
+const MODES: [(&str, Mode); 4] =
+    [("full", Mode::Full), ("mid", Mode::Mid), ("low", Mode::Low), ("gain-only", Mode::GainOnly)];
+
+const ENDLESS: &str = "endless";
+
+/// Whether there can be such a normaliser for what the station plays.
+pub(super) fn resolve_normalize(
+    wish: Option<&At<Normalise>>,
+    spec: SampleSpec,
+    problems: &Problems,
+) -> Option<Normalise> {
+    let At { value, at } = wish?;
+    // Single values have been looked at; what is left is `dual_mono` of more than one channel.
+    if value.settings.dual_mono && spec.layout.channels() > 1 {
+        let message = format!("`dual_mono` is for one channel, and {spec} has more");
+        problems.hint(*at, message, "leave it out: two channels count as two");
+    }
+    Some(value.clone())
+}
+
+/// Reads `equalizer`.
+pub(super) fn read_equalizer(node: &Node, of: &str, problems: &Problems) -> Vec<BandConfig> {
+    let Value::List(items) = &node.value else {
+        let message = format!("`equalizer` of {of} is {}: it must be a list", node.kind());
+        problems.hint(node.at, message, EXAMPLE);
+        return Vec::new();
+    };
+    if let Some(node) = items.get(MAX_BANDS) {
+        problems.add(node.at, format!("an equalizer has at most {MAX_BANDS} bands"));
+    }
+    items.iter().filter_map(|node| read_band(node, of, problems)).collect()
+}
+
+fn read_band(node: &Node, of: &str, problems: &Problems) -> Option<BandConfig> {
+    let name = format!("a band of {of}");
+    let mut table = Table::new(node, name.as_str(), problems);
+    let any = f64::NEG_INFINITY..=f64::INFINITY;
+    let shape = table.text("type");
+    let hz = table.real("hz", "Hz", any.clone());
+    let gain = table.real("gain_db", "dB", any.clone());
+    let q = table.real("q", "", any);
+    table.finish();
+    if !matches!(node.value, Value::Table(_)) {
+        return None;
+    }
+    for key in ["type", "hz"] {
+        if node.get(key).is_none() {
+            missing(problems, node.at, key, &name, BAND);
+        }
+    }
+    let shape = shape.and_then(|shape| {
+        let found = Shape::ALL.into_iter().find(|known| known.name() == shape.value);
+        if found.is_none() {
+            let names = Shape::ALL.map(Shape::name);
+            let hint = match did_you_mean(&shape.value, &names) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("there is {}", listed(&names)),
+            };
+            problems.hint(shape.at, format!("`{}` is no type of band", shape.value), hint);
+        }
+        found
+    })?;
+    match &gain {
+        None if shape.has_gain() && node.get("gain_db").is_none() => {
+            missing(problems, node.at, "gain_db", &name, BAND);
+        }
+        Some(gain) if !shape.has_gain() => {
+            let message = format!("`gain_db` says nothing in a band of the type {}", shape.name());
+            problems.hint(gain.at, message, "leave it out");
+        }
+        _ => {}
+    }
+    let otherwise = |value| At { value, at: node.at };
+    Some(BandConfig {
+        shape,
+        hz: hz?,
+        gain_db: gain.unwrap_or_else(|| otherwise(0.0)),
+        q: q.unwrap_or_else(|| otherwise(BUTTERWORTH)),
+    })
+}
+
+/// The bands for this rate.
+pub(super) fn resolve_equalizer(
+    bands: &[BandConfig],
+    spec: SampleSpec,
+    problems: &Problems,
+) -> Vec<Band> {
+    let band = |config: &BandConfig| {
+        let BandConfig { shape, hz, gain_db, q } = config;
+        let band = Band { shape: *shape, hz: hz.value, gain: Db::new(gain_db.value), q: q.value };
+        if let Err(wrong) = band.check(spec.rate) {
+            let at = match wrong.name {
+                "gain_db" => gain_db.at,
+                "q" => q.at,
+                _ => hz.at,
+            };
+            let (name, value, low, high) = (wrong.name, wrong.value, wrong.least, wrong.most);
+            let unit =
+                if wrong.unit.is_empty() { String::new() } else { format!(" {}", wrong.unit) };
+            let message = format!("`{name}` is {value}: it must be {low} to {high}{unit}");
+            problems.add(at, message);
+        }
+        band
+    };
+    bands.iter().map(band).collect()
+}
+
+/// Without a corner of its own.
+const BUTTERWORTH: f64 = core::f64::consts::FRAC_1_SQRT_2;
+const BAND: &str = "{ type = \"peaking\", hz = 100, gain_db = -3.0, q = 1.0 }";
+const EXAMPLE: &str = "equalizer = [{ type = \"peaking\", hz = 100, gain_db = -3.0, q = 1.0 }]";
+
+/// What a controller has sent, as a part of a configuration.
+fn node(json: &Json) -> Node {
+    let value = match json {
+        Json::Null => Value::Other("null"),
+        Json::Bool(flag) => Value::Flag(*flag),
+        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(whole), _) => Value::Integer(whole),
+            (None, Some(real)) => Value::Float(real),
+            (None, None) => Value::Other("no number"),
+        },
+        Json::String(text) => Value::Text(text.clone()),
+        Json::Array(items) => Value::List(items.iter().map(node).collect()),
+        Json::Object(entries) => {
+            let entry = |(key, value): (&String, &Json)| Entry {
+                key: key.clone(),
+                at: Place::Default,
+                node: node(value),
+            };
+            Value::Table(entries.iter().map(entry).collect())
+        }
+    };
+    Node::new(value, Place::Default)
+}
