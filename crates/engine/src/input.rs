@@ -3,17 +3,22 @@
 //! Everything that differs between a source and its station ends here. The station reads whole
 //! quanta in its own rate and layout and only learns how many frames were real.
 
+mod arrival;
+
 use std::collections::VecDeque;
 
 use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, Ppm, SampleRate, Span};
 use aulos_dsp::meter::History;
+use aulos_dsp::normalize::CannotNormalise;
 use aulos_dsp::silence::{self, Detector};
 use aulos_dsp::{Resampler, remix, scale};
 
 use crate::loudness::{Gauge, Loudness};
 use crate::servo::Servo;
 use crate::source::{BLOCK_SAMPLES, Pacing, Pulled, Source};
+use crate::steady::Normalise;
 use crate::switch::Facts;
+use arrival::Arrival;
 
 /// The wishes of an input.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,6 +67,7 @@ pub struct Input {
     silence: silence::Config,
     detector: Detector,
     gauge: Gauge,
+    arrival: Option<Arrival>,
 }
 
 impl Input {
@@ -99,7 +105,19 @@ impl Input {
             silence,
             detector: Detector::new(silence, rate, layout.channels()),
             gauge: Gauge::new(rate, layout, History::Histogram),
+            arrival: None,
         }
+    }
+
+    /// Brings the source to one loudness as it comes in. What waits here is then normalised and has
+    /// room for the look-ahead; silence, loudness and levels are judged before.
+    ///
+    /// # Errors
+    /// [`CannotNormalise`] when a wish is out of its bounds.
+    pub fn normalised(mut self, wish: &Normalise) -> Result<Self, CannotNormalise> {
+        self.arrival = Some(Arrival::new(wish.clone(), self.source_rate, self.layout)?);
+        self.reserve();
+        Ok(self)
     }
 
     /// Takes in what has arrived, up to the bound of the buffer.
@@ -108,14 +126,20 @@ impl Input {
     /// Does not allocate, but for what another rate of the source needs.
     pub fn refill(&mut self, now: Instant) {
         self.full = false;
+        self.arrival.iter_mut().for_each(Arrival::begin);
         while !self.waiting {
-            if self.staged_frames() >= self.limit() {
+            if self.arrival.as_ref().is_some_and(|arrival| arrival.is_busy(self.source_rate)) {
+                return;
+            }
+            // What a look-ahead takes in before it gives anything does not wait here.
+            let ahead = self.arrival.as_ref().map_or(0, Arrival::missing);
+            if self.staged_frames() >= self.limit() + ahead {
                 self.full = true;
                 return;
             }
             match self.source.pull(now, &mut self.block) {
                 Pulled::Block => self.accept(now),
-                Pulled::Pending => return,
+                Pulled::Pending => return self.let_out(now),
                 Pulled::Ended => {
                     self.flush();
                     self.ended = true;
@@ -205,6 +229,7 @@ impl Input {
         }
         self.waiting = false;
         self.staged.clear();
+        self.arrival.iter_mut().for_each(Arrival::interrupt);
         self.resampler.reset();
     }
 
@@ -279,8 +304,10 @@ impl Input {
         self.fresh |= self.ended && self.staged.is_empty();
         self.ended = false;
         if self.block.rate() == self.source_rate {
-            self.stage();
-        } else if self.staged.is_empty() {
+            return self.stage();
+        }
+        self.drain();
+        if self.staged.is_empty() {
             self.adopt();
         } else {
             self.flush();
@@ -301,11 +328,39 @@ impl Input {
         };
         self.detector.update(samples, to);
         self.gauge.hear(samples);
-        self.staged.extend(samples);
+        match &mut self.arrival {
+            Some(arrival) => arrival.push(samples, &mut self.staged),
+            None => self.staged.extend(samples),
+        }
+    }
+
+    /// Hands on what the look-ahead holds: nothing follows for now.
+    fn drain(&mut self) {
+        if let Some(arrival) = &mut self.arrival {
+            arrival.drain(&mut self.staged);
+        }
+    }
+
+    /// A live sender that stops for so long may have stopped for good.
+    fn let_out(&mut self, now: Instant) {
+        let patience = self.timeout.min(self.buffer).max(LEAST_PATIENCE);
+        if self.source.pacing() != Pacing::OnDemand
+            && self.last_arrival.is_some_and(|last| now.since(last) >= patience)
+        {
+            self.drain();
+        }
+    }
+
+    /// Makes room for what may wait here.
+    fn reserve(&mut self) {
+        let ahead = self.arrival.as_ref().map_or(0, Arrival::latency);
+        let wanted = room(self.limit() + ahead, self.layout);
+        self.staged.reserve(wanted.saturating_sub(self.staged.len()));
     }
 
     /// Pushes the last frames out of the resampler's memory.
     fn flush(&mut self) {
+        self.drain();
         if !self.ended {
             let tail = self.resampler.latency().as_usize() * self.layout.channels();
             self.staged.extend(core::iter::repeat_n(0.0, tail));
@@ -325,7 +380,8 @@ impl Input {
     /// Takes over the rate of the block, with nothing of another rate left.
     fn adopt(&mut self) {
         self.source_rate = self.block.rate();
-        self.staged.reserve(room(self.limit(), self.layout));
+        self.arrival.iter_mut().for_each(|arrival| arrival.change(self.block.rate()));
+        self.reserve();
         self.resampler = Resampler::new(self.layout.channels(), self.source_rate, self.rate);
         self.detector = Detector::new(self.silence, self.source_rate, self.layout.channels());
         self.gauge.change(self.source_rate, self.layout);
@@ -385,6 +441,9 @@ pub(crate) const RESERVE: Span = Span::from_millis(5);
 
 /// What was heard longer ago than the shortest window of loudness is not how loud it is now.
 const MOMENTARY: Span = Span::from_millis(400);
+
+/// A look-ahead is not given up for less than this.
+const LEAST_PATIENCE: Span = Span::from_millis(100);
 
 /// How far files and generators are read ahead.
 const ON_DEMAND_AHEAD: Span = Span::from_millis(60);

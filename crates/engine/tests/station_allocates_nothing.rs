@@ -149,6 +149,11 @@ impl World {
 
     /// The same behind another source.
     fn before(codec: Codec, better: Option<Box<dyn Source>>) -> Self {
+        Self::levelled(codec, better, None)
+    }
+
+    /// The same with a normaliser in front of each source.
+    fn levelled(codec: Codec, better: Option<Box<dyn Source>>, mode: Option<Mode>) -> Self {
         let spec = SampleSpec::DEFAULT;
         let quantum = Frames(960);
         let now = Instant::ZERO + Span::from_secs(5);
@@ -156,7 +161,14 @@ impl World {
         let (far, second) = Sender::new(SampleRate::CD, ChannelLayout::MONO);
         let own: [Box<dyn Source>; 3] = [first, second, Box::new(Demo::new(spec.rate, quantum))];
         let sources = better.into_iter().chain(own);
-        let input = |source| Input::new(source, spec.rate, spec.layout, input::Config::default());
+        let input = |source| {
+            let input = Input::new(source, spec.rate, spec.layout, input::Config::default());
+            let settings = Settings::default();
+            match mode {
+                Some(mode) => input.normalised(&Normalise { mode, settings }).expect("defaults"),
+                None => input,
+            }
+        };
         let (there, here): (Vec<_>, Vec<_>) = (0..2).map(|_| ring(64)).unzip();
         let (published, status) = aulos_rt::latest(StationStatus::new(now));
         let config = Config {
@@ -338,7 +350,7 @@ fn a_station_that_plays_another_and_renditions_that_come_and_go() {
 
 #[test]
 fn a_normaliser_with_other_settings_other_modes_comparisons_and_bands() {
-    let mut world = World::new(Codec::Pcm);
+    let mut world = World::levelled(Codec::Pcm, None, Some(Mode::Mid));
     let mut knobs = world.station.knobs();
     let mut outlets = world.station.outlets();
     let (mut calls, mut latencies) = ((0, 0), Vec::new());

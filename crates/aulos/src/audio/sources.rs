@@ -1,5 +1,7 @@
 //! From a source's configuration to an input of a station.
 
+use std::io;
+
 use aulos_core::{Frames, Span};
 use aulos_dsp::silence;
 use aulos_engine::generate::{Demo, Tone};
@@ -35,7 +37,7 @@ pub(super) fn open(
     station: &Station,
     quantum: Frames,
     inner: &mut Inner,
-) -> (Input, Watch) {
+) -> io::Result<(Input, Watch)> {
     let (opened, watch) = make(&source.config, quantum, inner);
     let config = input::Config {
         buffer: Span::from_millis(i64::from(station.switch.input_buffer_ms)),
@@ -43,7 +45,12 @@ pub(super) fn open(
         gain: source.gain,
         silence: silence::Config { below: source.silence.below, span: source.silence.span },
     };
-    (Input::new(opened, station.spec.rate, station.spec.layout, config), watch)
+    let input = Input::new(opened, station.spec.rate, station.spec.layout, config);
+    let input = match &source.normalize {
+        Some(wish) => input.normalised(wish).map_err(io::Error::other)?,
+        None => input,
+    };
+    Ok((input, watch))
 }
 
 fn make(config: &SourceConfig, quantum: Frames, inner: &mut Inner) -> (Box<dyn Source>, Watch) {

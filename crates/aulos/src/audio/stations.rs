@@ -104,8 +104,9 @@ pub(super) fn serve(
 fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result<(usize, Running)> {
     let parts = Parts::new(config, &config.name, inner.context.reactors())?;
     let Parts { encoder, quantum, pool, outputs, channel, taps } = parts;
-    let (inputs, watches) =
-        config.sources.iter().map(|source| sources::open(source, config, quantum, inner)).unzip();
+    let opened = config.sources.iter().map(|source| sources::open(source, config, quantum, inner));
+    let opened: io::Result<Vec<_>> = opened.collect();
+    let (inputs, watches) = opened?.into_iter().unzip();
     let now = SystemClock::now();
     let (published, status) = aulos_rt::latest(StationStatus::new(now));
     let number = serve(number, &channel, taps, inner);

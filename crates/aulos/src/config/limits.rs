@@ -32,7 +32,7 @@ pub const HOLD_IN_S: RangeInclusive<u32> = 0..=3_600;
 pub const SILENCE_DBFS: RangeInclusive<f64> = -120.0..=0.0;
 /// A day of silence is an alarm that nobody hears.
 pub const SILENCE_S: RangeInclusive<f64> = 0.1..=86_400.0;
-/// More would be a fault in the unit; the limiter is not built yet.
+/// More would be a fault in the unit: what is that quiet is normalised.
 pub const GAIN_DB: RangeInclusive<f64> = -60.0..=20.0;
 /// Snapcast's scale of volumes.
 pub const VOLUME: RangeInclusive<u32> = 0..=100;

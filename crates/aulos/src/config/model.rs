@@ -186,6 +186,8 @@ pub struct SourceEntry {
     pub name: Option<At<String>>,
     /// Decibels that its sound is changed by.
     pub gain_db: f64,
+    /// How it is normalised before that; absent, it is not.
+    pub normalize: Option<At<Normalise>>,
     /// Milliseconds without sound until it counts as gone; absent, the switch's.
     pub timeout_ms: Option<u32>,
     /// What counts as silence; absent, the station's.
@@ -413,7 +415,10 @@ fn read_source(node: &Node, problems: &Problems) -> Option<SourceEntry> {
     source.timeout_ms =
         table.number("timeout_ms", "milliseconds", TIMEOUT_MS).map(|timeout| timeout.value);
     source.silence = table.node("silence").map(|node| read_silence(node, "a source", problems));
-    table.not_yet("normalize", "leave it out, or bring the source to level with `gain_db`");
+    source.normalize = table.node("normalize").and_then(|node| {
+        // A source is not to be late by seconds against the others of its station.
+        sound::read_normalize(node, "a source", sound::DEFAULT(Mode::Mid), problems)
+    });
     table.not_yet("standby", "leave it out: every source is open from the start");
     table.finish();
     source.uri = uri?;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use aulos_core::{Codec, Db, Frames, SampleFormat, SampleSpec, Span};
+use aulos_engine::steady::Normalise;
 
 use super::env::Environment;
 use super::limits::{
@@ -168,6 +169,8 @@ pub struct Source {
     pub config: SourceConfig,
     /// What its sound is changed by.
     pub gain: Db,
+    /// How it is normalised before that; absent, it is not.
+    pub normalize: Option<Normalise>,
     /// Milliseconds without sound until it counts as gone.
     pub timeout_ms: u32,
     /// What counts as silence.
@@ -391,7 +394,7 @@ pub(super) fn station(config: &StationConfig, problems: &Problems) -> Station {
         spec,
         chunk_ms: config.chunk_ms.value,
         buffer_ms: config.buffer_ms.value,
-        sources: sources(config, problems),
+        sources: sources(config, spec, problems),
         switch: switch(&config.switch),
         silence: silence(config.silence),
         sound: Sound {
@@ -455,7 +458,7 @@ fn check_spec(config: &StationConfig, codec: Codec, spec: SampleSpec, problems: 
     }
 }
 
-fn sources(config: &StationConfig, problems: &Problems) -> Vec<Source> {
+fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec<Source> {
     if let Some(source) = config.sources.get(MAX_SOURCES) {
         problems.add(source.uri.at, format!("a station has at most {MAX_SOURCES} sources"));
     }
@@ -478,6 +481,7 @@ fn sources(config: &StationConfig, problems: &Problems) -> Vec<Source> {
                 name,
                 config: config_of,
                 gain: Db::new(entry.gain_db),
+                normalize: sound::resolve_normalize(entry.normalize.as_ref(), spec, problems),
                 timeout_ms: entry.timeout_ms.unwrap_or(config.switch.timeout_ms),
                 silence: silence(entry.silence.unwrap_or(config.silence)),
             });

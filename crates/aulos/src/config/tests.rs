@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use aulos_core::{Codec, Db, SampleSpec, Span};
+use aulos_dsp::normalize::Mode;
 
 fn env() -> Environment {
     Environment {
@@ -161,7 +162,7 @@ fn what_is_not_built_yet_is_refused_and_named() {
 https = 1788
 [[station]]
 name = "a"
-sources = ["http://radio.example/live", { uri = "demo://", normalize = { target = -18.0 } }]
+sources = ["http://radio.example/live"]
 record = { dir = "/srv/rec" }
 [[relay]]
 from = "pcmu"
@@ -191,6 +192,15 @@ fn a_normalizer_and_an_equalizer_are_read_whole() {
     golden("sound", &format!("{:#}\n", all.json()));
     // What is written down is read again as the same.
     assert_eq!(Sound::from_json(&all.json(), SampleSpec::DEFAULT), Ok(all));
+    // A source of its own.
+    let text = station("sources = [{ uri = \"demo:\", normalize = { target = -18 } }, \"tone:\"]");
+    let loaded = load_text(&text, &["station.a.sources.1.normalize.mode=low"]).unwrap();
+    let modes: Vec<_> = loaded.stations[0]
+        .sources
+        .iter()
+        .map(|source| source.normalize.as_ref().map(|one| (one.mode, one.settings.target.get())))
+        .collect();
+    assert_eq!(modes, [Some((Mode::Mid, -18.0)), Some((Mode::Low, -23.0))]);
     let preset = |keys: &str, sets: &[&str]| sound(keys, sets).normalize_json()["target"].clone();
     assert_eq!(preset("normalize = \"a85\"", &[]), -24.0);
     assert_eq!(preset("normalize = true", &[]), -23.0);

@@ -79,6 +79,10 @@ impl World {
 
     /// With the same wishes for every input.
     fn of(sources: Vec<Box<dyn Source>>, wishes: input::Config) -> Self {
+        Self::with(sources, |source| Input::new(source, SPEC.rate, SPEC.layout, wishes))
+    }
+
+    fn with(sources: Vec<Box<dyn Source>>, input: impl Fn(Box<dyn Source>) -> Input) -> Self {
         let config = Config {
             quantum: Frames(960),
             switch: switch::Config::default(),
@@ -86,10 +90,7 @@ impl World {
             write_header: |_, _, _, _| 0,
         };
         let now = Instant::ZERO + Span::from_secs(5);
-        let inputs = sources
-            .into_iter()
-            .map(|source| Input::new(source, SPEC.rate, SPEC.layout, wishes))
-            .collect();
+        let inputs = sources.into_iter().map(input).collect();
         let (producer, chunks) = ring(64);
         let (publisher, status) = aulos_rt::latest(StationStatus::new(now));
         let pool = Pool::new(64, || Vec::with_capacity(HEADROOM + 960 * 4));
@@ -140,13 +141,17 @@ fn live() -> (Feed, Box<dyn Source>) {
 
 impl Feed {
     fn send(&mut self, now: Instant, millis: u64) {
+        self.send_with(now, millis, number);
+    }
+
+    fn send_with(&mut self, now: Instant, millis: u64, mut of: impl FnMut(u64) -> f32) {
         for _ in 0..millis / 10 {
             let mut block = self.pool.take().expect("a block");
             block.reset(self.rate, SPEC.layout);
             block.resize(self.rate.frames(Span::from_millis(10)));
             block.received = now;
             for sample in block.samples_mut() {
-                *sample = number(self.next);
+                *sample = of(self.next);
                 self.next += 1;
             }
             self.items.push(Item::Block(block)).expect("room");

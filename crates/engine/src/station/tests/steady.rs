@@ -79,6 +79,14 @@ fn transparent(mode: Mode) -> Normalise {
     Normalise { mode, settings }
 }
 
+/// A world whose inputs are normalised.
+fn levelled(sources: Vec<Box<dyn Source>>, wish: &Normalise) -> World {
+    World::with(sources, |source| {
+        let input = Input::new(source, SPEC.rate, SPEC.layout, input::Config::default());
+        input.normalised(wish).unwrap()
+    })
+}
+
 fn station(source: Box<dyn Source>, wish: Option<&Normalise>) -> (World, Knobs) {
     let mut world = World::new(vec![source]);
     let mut knobs = world.station.knobs();
@@ -339,4 +347,122 @@ fn bands_are_heard_before_the_normaliser_and_come_without_a_click() {
     world.run(10_000);
     let (lufs, _) = judge(&world.run(5_000));
     assert!((lufs + 23.0).abs() < 0.3, "{lufs}");
+}
+
+#[test]
+fn a_quiet_fallback_is_as_loud_as_what_it_stands_in_for() {
+    let (mut feed, source) = live();
+    // The live one is 15 LU louder than the file behind it.
+    let mut world = levelled(vec![source, noise(|_| -38.0)], &wish(Mode::Mid, -23.0));
+    let mut white = white();
+    let mut out = [Vec::new(), Vec::new()];
+    for step in 0..3_000 {
+        if step < 1_500 {
+            feed.send_with(world.now, 20, |_| 0.3 * white());
+        }
+        let on_air = usize::from(step >= 1_500);
+        out[on_air].extend(world.step());
+    }
+    assert_eq!(world.status.read().active, Some(1));
+    let [live, file] = out.map(|out| judge(&out[10 * 48_000..]).0);
+    assert!((live + 23.0).abs() < 0.5 && (file - live).abs() <= 1.0, "{live} {file}");
+    let heard = world.status.read().inputs[0].loudness.integrated.unwrap().get();
+    assert!((heard + 13.0).abs() < 3.0, "it is shown as it comes in: {heard}");
+}
+
+#[test]
+fn a_normalised_source_is_played_whole_from_its_first_frame_to_its_last() {
+    for mode in MODES {
+        let wish = transparent(mode);
+        // A file, and a fast sender that closes; the second one is shorter than any look-ahead.
+        let mut world = levelled(vec![Box::new(Counter { next: 0, base: 0 })], &wish);
+        let out = world.run(8_000);
+        let first = out.iter().position(|sample| *sample > 0.0).unwrap() - 1;
+        assert!(first < 48_000, "{mode:?}: it was pulled ahead, and begins with {first}");
+        expect_run(&out[first..], 0);
+        assert_eq!(world.status.read().underruns, 0);
+        for length in [100, 2_000] {
+            let (mut feed, source) = live();
+            let mut world = levelled(vec![source], &wish);
+            feed.next = 1;
+            feed.send(world.now, length);
+            feed.items.push(Item::End).expect("room");
+            let out = world.run(8_000);
+            let first = out.iter().position(|sample| *sample > 0.0).expect("sound");
+            let frames = usize::try_from(length).unwrap() * 48;
+            expect_run(&out[first..first + frames], 1);
+            assert!(out[first + frames..].iter().all(|sample| *sample == 0.0));
+        }
+    }
+}
+
+#[test]
+fn a_normalised_sender_that_stops_is_heard_to_its_end_and_comes_back_in_order() {
+    let (mut feed, source) = live();
+    feed.next = 200_000;
+    let mut world = levelled(vec![source], &transparent(Mode::Mid));
+    let mut out = Vec::new();
+    for step in 0..400 {
+        // It pauses for two seconds; nobody else could play.
+        if !(150..250).contains(&step) {
+            feed.send(world.now, 20);
+        }
+        out.extend(world.step());
+    }
+    let sent = feed.next;
+    // Frames that are faded do not follow each other by one any more.
+    let one = number(1).to_bits();
+    let follow = |pair: &&[f32]| (pair[1] - pair[0]).to_bits() == one;
+    let heard: Vec<f32> = out.windows(2).filter(follow).map(|pair| pair[0]).collect();
+    assert!(heard.windows(2).all(|pair| pair[0] < pair[1]), "not in order");
+    // All of the first part but what was faded, and of the second all but what still waits.
+    let waits = u64::try_from(heard.len()).unwrap() + 2 * (400 + 400) * 48;
+    assert!(waits > sent - 200_000 - 48 * 100, "{} of {}", heard.len(), sent - 200_000);
+    assert_eq!(world.status.read().underruns, 1);
+}
+
+#[test]
+fn a_normalised_sender_that_pauses_is_silent_at_once() {
+    let (mut feed, source) = live();
+    feed.next = 200_000;
+    let mut world = levelled(vec![source], &transparent(Mode::Full));
+    let mut outlets = world.station.outlets();
+    for _ in 0..300 {
+        feed.send(world.now, 20);
+        world.step();
+    }
+    assert!(outlets.flush());
+    world.step();
+    let paused = feed.next;
+    assert!(world.run(2_000).iter().all(|sample| *sample == 0.0), "something came late");
+    let mut out = Vec::new();
+    for _ in 0..300 {
+        feed.send(world.now, 20);
+        out.extend(world.step());
+    }
+    let begins = out.iter().position(|sample| *sample > 0.1).expect("it plays again");
+    // Behind the fade.
+    let first = out[begins + 960];
+    assert!(first >= number(paused), "old sound: {first}");
+}
+
+#[test]
+fn a_sender_that_follows_another_at_once_leaves_no_hole() {
+    for mode in [Mode::Full, Mode::Low] {
+        let (mut feed, source) = live();
+        feed.next = 100_000;
+        let mut world = levelled(vec![source], &transparent(mode));
+        let mut out = Vec::new();
+        for step in 0..700 {
+            if step == 300 {
+                feed.items.push(Item::End).expect("room");
+            }
+            feed.send(world.now, 20);
+            out.extend(world.step());
+        }
+        let begins = out.iter().position(|sample| *sample > 0.0).expect("sound");
+        // What the first one had in the resampler comes out before the second.
+        assert!(longest_silence(&out[begins + 960..]) <= latency(), "{mode:?}");
+        assert_eq!(world.status.read().underruns, 0, "{mode:?}");
+    }
 }
