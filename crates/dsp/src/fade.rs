@@ -82,6 +82,34 @@ impl Crossfade {
         Frames(self.length - self.position)
     }
 
+    /// The same fade, entered where the incoming sound has this gain already.
+    #[must_use]
+    #[allow(clippy::cast_sign_loss, reason = "a way lies between 0 and 1")]
+    pub fn from_gain(mut self, coming: f32) -> Self {
+        let coming = f64::from(coming.clamp(0.0, 1.0));
+        let way = match self.shape {
+            Shape::EqualPower => coming.asin() / FRAC_PI_2,
+            Shape::Linear => coming,
+        };
+        self.position = ((way * self.length as f64).round() as u64).min(self.length);
+        self
+    }
+
+    /// The same fade from where it is now, but over so soon: no gain jumps, and they move faster.
+    #[must_use]
+    pub fn hurried(&self, remaining: Frames) -> Self {
+        let left = self.remaining();
+        if remaining >= left {
+            return self.clone();
+        }
+        // `left` is not zero here. The way that is behind stays the same part of the whole.
+        let scale = |frames: u64| {
+            (u128::from(frames) * u128::from(remaining.0) / u128::from(left.0)) as u64
+        };
+        let position = scale(self.position);
+        Self { shape: self.shape, length: position + remaining.0, position }
+    }
+
     /// Fades all of `samples` in from silence, with a raised cosine: no corner at either end.
     ///
     /// # Real-time
@@ -110,6 +138,13 @@ impl Crossfade {
             let gain = raised_cosine((frames - 1 - index) as u64, frames as u64);
             frame.iter_mut().for_each(|sample| *sample *= gain);
         }
+    }
+
+    /// The gains of the outgoing and the incoming sound, in the middle of the present frame; nothing
+    /// and 1 once it is over.
+    #[must_use]
+    pub fn now(&self) -> (f32, f32) {
+        if self.remaining() == Frames::ZERO { (0.0, 1.0) } else { self.gains() }
     }
 
     /// Of the outgoing and the incoming sound, in the middle of the present frame.
@@ -200,6 +235,23 @@ mod tests {
         let mut fade = Crossfade::equal_power(Frames::ZERO);
         fade.mix(&[1.0; 4], &mut block, 2);
         assert!(block.iter().all(|sample| (sample - 0.5).abs() < 1e-9));
+    }
+
+    #[test]
+    fn a_fade_in_a_hurry_goes_on_from_where_it_is() {
+        let mut fade = Crossfade::equal_power(Frames(480_000));
+        fade.mix(&[], &mut vec![1.0; 96_000], 1);
+        let (before, mut fast) = (fade.now(), fade.hurried(Frames(960)));
+        assert_eq!(fast.remaining(), Frames(960));
+        assert!((fast.now().1 - before.1).abs() < 2e-3, "{before:?} {:?}", fast.now());
+        fast.mix(&[], &mut [1.0; 960], 1);
+        assert_eq!(fast.now(), (0.0, 1.0));
+        assert_eq!(fade.hurried(Frames(1 << 40)).remaining(), fade.remaining());
+        assert_eq!(fade.hurried(Frames::ZERO).remaining(), Frames::ZERO);
+        for gain in [0.0, 0.3, 0.8, 1.0] {
+            let (_, coming) = Crossfade::equal_power(Frames(48_000)).from_gain(gain).now();
+            assert!((coming - gain).abs() < 1e-4, "{gain}: {coming}");
+        }
     }
 
     proptest! {
