@@ -18,7 +18,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use aulos_core::{ChannelMap, Db};
+use aulos_core::{ChannelMap, Db, Span};
 pub use aulos_io::reactor::{Door, MediaSocket};
 
 pub use aulos_engine::loudness::Loudness;
@@ -323,6 +323,16 @@ pub trait House: Send + Sync {
         Vec::new()
     }
 
+    /// Lets a station play a source, as an index in `Station::sources`: for a while, or until it
+    /// fails. With none the station chooses by itself again. Without waiting.
+    fn prefer(&self, _station: usize, _wish: Option<(usize, Option<Span>)>) {}
+
+    /// Every change of a source that is heard since the last time, each with its station; called
+    /// some ten times a second.
+    fn switched(&self) -> Vec<(usize, Switched)> {
+        Vec::new()
+    }
+
     /// Says of which stations somebody plays which channels, but for all of them; what is not here
     /// any more is not made any more. Called some ten times a second.
     fn keep_maps(&self, _wanted: &dyn Fn() -> Vec<(usize, ChannelMap)>) {}
@@ -367,18 +377,90 @@ pub struct StationStatus {
     pub source_loudness: Vec<Loudness>,
     /// What its normaliser does; none while there is none.
     pub steadiness: Option<Steadiness>,
+    /// How they do, one for each of `Station::sources`.
+    pub conditions: Vec<Condition>,
+    /// What is heard, and why.
+    pub on_air: OnAir,
+    /// What a listener is late by.
+    pub latency: Latency,
     /// Web listeners (`/listen/...`).
     pub listeners: u32,
 }
 
 impl StationStatus {
-    /// Without what changes all the time: levels and loudness.
+    /// Without what changes all the time: levels, loudness, times.
     #[must_use]
     pub fn at_rest(self) -> Self {
         let loudness = Loudness::NONE;
+        let on_air = OnAir {
+            preferred_for: None,
+            since_ms: 0,
+            dead_air_ms: 0,
+            last_resort_ms: 0,
+            ..self.on_air
+        };
         let (levels, source_loudness, steadiness) = (Vec::new(), Vec::new(), None);
-        Self { levels, loudness, source_loudness, steadiness, ..self }
+        let latency = Latency::default();
+        Self { levels, loudness, source_loudness, steadiness, on_air, latency, ..self }
     }
+}
+
+/// What a station gives out, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OnAir {
+    /// `active`, `fade` or `last resort`.
+    pub output: &'static str,
+    /// Why it is what it is.
+    pub cause: Option<&'static str>,
+    /// The source that somebody wished.
+    pub preferred: Option<usize>,
+    /// For how long it still is.
+    pub preferred_for: Option<Span>,
+    /// Milliseconds since the last change.
+    pub since_ms: i64,
+    /// Milliseconds of silence that no source has sent.
+    pub dead_air_ms: i64,
+    /// Milliseconds of the last resort's sound.
+    pub last_resort_ms: i64,
+    /// Changes by cause.
+    pub switches: Vec<(&'static str, u64)>,
+}
+
+/// How a source does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Condition {
+    /// What the switch thinks of it.
+    pub health: &'static str,
+    /// Why, where something is wrong.
+    pub reason: Option<&'static str>,
+    /// How ready it is kept while it is not needed.
+    pub standby: &'static str,
+    /// What has gone wrong with it, by reason.
+    pub failures: Vec<(&'static str, u64)>,
+    /// What was the last of it.
+    pub last: Option<&'static str>,
+}
+
+/// Milliseconds from a source to a listener's ear; their sum is what he is late by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// What waits in the input on air.
+    pub input_ms: i64,
+    /// What a stage of the station has to know in advance.
+    pub look_ahead_ms: i64,
+    /// What clients buffer.
+    pub client_ms: i64,
+}
+
+/// Another source is heard; none is the last resort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switched {
+    /// Who was heard, as an index in `Station::sources`.
+    pub from: Option<usize>,
+    /// Who is heard now.
+    pub to: Option<usize>,
+    /// Why.
+    pub cause: &'static str,
 }
 
 /// What a station does.

@@ -80,6 +80,7 @@ fn playing() -> StationStatus {
         ],
         steadiness: None,
         listeners: 2,
+        ..StationStatus::default()
     }
 }
 

@@ -1,39 +1,89 @@
 //! Hears whether a source sends sound or only bytes.
 //!
 //! A source that is connected and sends zeros is as dead to a listener as one that is gone. The
-//! measure is the RMS of the loudest channel over 100 ms, as in the practice of broadcast silence
-//! detectors; peaks would let a click every few seconds pass for a programme.
+//! measure is the RMS of the loudest channel over the last 100 ms, as in the practice of broadcast
+//! silence detectors; peaks would let a click every few seconds pass for a programme. The mean is
+//! taken out first: a value that does not move cannot be heard, however large it is. The window
+//! slides by 10 ms, so that the time of a silence is known to that.
 
 use aulos_core::{Db, SampleRate, Span};
 
-/// What counts as silence. `Default` has the values of the configuration's defaults.
+/// What counts as no sound. `Default` has the values of the configuration's defaults.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
     /// Below this RMS level of full scale, in each channel.
     pub below: Db,
     /// For so long.
     pub span: Span,
+    /// Whether a value that does not move is told from silence; else it counts as sound.
+    pub dc: bool,
+    /// One channel may be silent for so long while another one sounds; none is for ever.
+    pub dead_channel: Option<Span>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { below: Db::new(-60.0), span: Span::from_secs(10) }
+        Self { below: Db::new(-60.0), span: Span::from_secs(10), dc: true, dead_channel: None }
     }
 }
 
-/// Tells sound from silence, with hysteresis: silence ends after half a second that is 6 dB above
-/// the threshold.
+/// What is heard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// A sound, or a pause in one.
+    #[default]
+    Sound,
+    /// Nothing, in any channel, for as long as it takes.
+    Silent,
+    /// A value that does not move, in place of a sound.
+    Dc,
+    /// Nothing in one channel while another one sounds.
+    DeadChannel,
+}
+
+/// Tells sound from what cannot be heard, with hysteresis: silence ends after half a second that is
+/// 6 dB above the threshold.
 #[derive(Clone, Debug)]
 pub struct Detector {
     enter: f64,
     leave: f64,
-    window: usize,
-    windows_to_enter: u32,
-    sums: [f64; MAX_CHANNELS],
+    dc: bool,
+    hop: usize,
+    hops_to_enter: u32,
+    hops_to_die: Option<u32>,
     channels: usize,
+    /// Frames of the present hop, and which of the window it is.
     filled: usize,
+    at: usize,
+    /// Hops until the window is full for the first time.
+    missing: u32,
+    sums: [Sums; MAX_CHANNELS],
+    /// Hops in a row that speak against the verdict.
     run: u32,
-    silent: bool,
+    lives: [Life; MAX_CHANNELS],
+    verdict: Verdict,
+}
+
+/// Sums and sums of squares of one channel, hop by hop.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    values: [f64; HOPS],
+    squares: [f64; HOPS],
+}
+
+/// Whether one channel sounds, and for how many hops in a row something speaks against that.
+#[derive(Clone, Copy, Debug, Default)]
+struct Life {
+    run: u32,
+    dead: bool,
+}
+
+/// How strong a channel is: what moves, and what does not.
+#[derive(Clone, Copy, Debug, Default)]
+struct Power {
+    moving: f64,
+    constant: f64,
 }
 
 impl Detector {
@@ -41,17 +91,24 @@ impl Detector {
     #[must_use]
     pub fn new(config: Config, rate: SampleRate, channels: usize) -> Self {
         let square = |db: f64| Db::new(db).amplitude().powi(2);
-        let windows = config.span.as_nanos() / WINDOW.as_nanos();
+        // A window that is below says that it has been for so long.
+        let hops = |span: Span| u32::try_from(span.as_nanos() / HOP.as_nanos()).unwrap_or(u32::MAX);
+        let at_least = |span: Span| hops(span).max(WINDOW_HOPS);
         Self {
             enter: square(config.below.get()),
             leave: square(config.below.get() + HYSTERESIS_DB),
-            window: rate.frames(WINDOW).as_usize().max(1),
-            windows_to_enter: u32::try_from(windows.max(1)).unwrap_or(u32::MAX),
-            sums: [0.0; MAX_CHANNELS],
-            channels: channels.min(MAX_CHANNELS),
+            dc: config.dc,
+            hop: rate.frames(HOP).as_usize().max(1),
+            hops_to_enter: at_least(config.span),
+            hops_to_die: config.dead_channel.map(at_least),
+            channels: channels.clamp(1, MAX_CHANNELS),
             filled: 0,
+            at: 0,
+            missing: WINDOW_HOPS,
+            sums: [Sums::default(); MAX_CHANNELS],
             run: 0,
-            silent: false,
+            lives: [Life::default(); MAX_CHANNELS],
+            verdict: Verdict::Sound,
         }
     }
 
@@ -61,44 +118,119 @@ impl Detector {
     /// One multiplication per sample.
     pub fn update(&mut self, samples: &[f32], channels: usize) {
         for frame in samples.chunks_exact(channels.max(1)) {
-            for (sum, sample) in self.sums.iter_mut().zip(frame) {
-                *sum += f64::from(*sample) * f64::from(*sample);
+            for (sums, sample) in self.sums.iter_mut().zip(frame) {
+                let sample = f64::from(*sample);
+                sums.values[self.at] += sample;
+                sums.squares[self.at] += sample * sample;
             }
             self.filled += 1;
-            if self.filled == self.window {
+            if self.filled == self.hop {
                 self.judge();
             }
         }
     }
 
-    /// Whether it has been silent for as long as it takes.
+    /// What has been heard of late.
     #[must_use]
-    pub const fn is_silent(&self) -> bool {
-        self.silent
+    pub const fn verdict(&self) -> Verdict {
+        self.verdict
     }
 
-    #[allow(clippy::cast_precision_loss, reason = "a window has some thousand frames")]
+    /// Whether there has been nothing to hear for as long as it takes.
+    #[must_use]
+    pub const fn is_silent(&self) -> bool {
+        matches!(self.verdict, Verdict::Silent | Verdict::Dc)
+    }
+
     fn judge(&mut self) {
-        let loudest = self.sums[..self.channels].iter().copied().fold(0.0, f64::max);
-        let square = loudest / self.filled as f64;
-        self.sums = [0.0; MAX_CHANNELS];
+        let mut powers = [Power::default(); MAX_CHANNELS];
+        for (power, sums) in powers.iter_mut().zip(&self.sums).take(self.channels) {
+            *power = sums.power(self.hop);
+        }
         self.filled = 0;
-        let (speaks_against, needed) = if self.silent {
-            (square > self.leave, WINDOWS_TO_LEAVE)
+        self.at = (self.at + 1) % HOPS;
+        for sums in &mut self.sums {
+            (sums.values[self.at], sums.squares[self.at]) = (0.0, 0.0);
+        }
+        self.missing = self.missing.saturating_sub(1);
+        if self.missing > 0 {
+            return;
+        }
+        let powers = &powers[..self.channels];
+        let loudest = powers.iter().map(|power| power.moving).fold(0.0, f64::max);
+        let constant = powers.iter().map(|power| power.constant).fold(0.0, f64::max);
+        let stuck = constant >= self.enter;
+        let inaudible = |below: f64| loudest < below && (self.dc || !stuck);
+        if self.is_silent() {
+            self.run = if inaudible(self.leave) { 0 } else { self.run + 1 };
+            if self.run >= HOPS_TO_LEAVE {
+                (self.run, self.verdict) = (0, Verdict::Sound);
+            }
         } else {
-            (square < self.enter, self.windows_to_enter)
-        };
-        self.run = if speaks_against { self.run + 1 } else { 0 };
-        if self.run >= needed {
-            self.silent = !self.silent;
-            self.run = 0;
+            self.run = next_run(self.run, inaudible(self.enter));
+            if self.run >= self.hops_to_enter {
+                self.run = 0;
+                self.verdict = if stuck { Verdict::Dc } else { Verdict::Silent };
+            }
+        }
+        if let Some(hops) = self.hops_to_die {
+            self.judge_channels(powers, loudest, hops);
+        }
+    }
+
+    /// A channel is judged only while another one sounds.
+    fn judge_channels(&mut self, powers: &[Power], loudest: f64, hops_to_die: u32) {
+        if loudest > self.leave {
+            let (enter, leave) = (self.enter, self.leave);
+            for (life, power) in self.lives.iter_mut().zip(powers) {
+                let alive = power.moving > leave;
+                life.judge(power.moving < enter, alive, hops_to_die);
+            }
+        }
+        if !self.is_silent() {
+            let dead = self.lives.iter().any(|life| life.dead);
+            self.verdict = if dead { Verdict::DeadChannel } else { Verdict::Sound };
         }
     }
 }
 
-const WINDOW: Span = Span::from_millis(100);
+impl Sums {
+    #[allow(clippy::cast_precision_loss, reason = "a window has some thousand frames")]
+    fn power(&self, hop: usize) -> Power {
+        let frames = (hop * HOPS) as f64;
+        let mean = self.values.iter().sum::<f64>() / frames;
+        let square = self.squares.iter().sum::<f64>() / frames;
+        Power { moving: (square - mean * mean).max(0.0), constant: mean * mean }
+    }
+}
+
+impl Life {
+    fn judge(&mut self, silent: bool, alive: bool, hops_to_die: u32) {
+        if self.dead {
+            self.run = if alive { self.run + 1 } else { 0 };
+        } else {
+            self.run = next_run(self.run, silent);
+        }
+        if self.run >= if self.dead { HOPS_TO_LEAVE } else { hops_to_die } {
+            *self = Self { run: 0, dead: !self.dead };
+        }
+    }
+}
+
+/// A window that is silent has been so for its whole length.
+const fn next_run(run: u32, silent: bool) -> u32 {
+    match (silent, run) {
+        (false, _) => 0,
+        (true, 0) => WINDOW_HOPS,
+        (true, run) => run + 1,
+    }
+}
+
+const HOP: Span = Span::from_millis(10);
+const HOPS: usize = 10;
+const WINDOW_HOPS: u32 = 10;
 const HYSTERESIS_DB: f64 = 6.0;
-const WINDOWS_TO_LEAVE: u32 = 5;
+const HOPS_TO_LEAVE: u32 = 50;
 
 /// What a station may have; more channels are not listened to.
 const MAX_CHANNELS: usize = 8;
@@ -107,39 +239,61 @@ const MAX_CHANNELS: usize = 8;
 mod tests {
     use super::*;
 
-    fn listen(detector: &mut Detector, level: f32, millis: usize) {
-        let frame = [level, 0.0];
-        detector.update(&frame.repeat(48 * millis), 2);
+    /// Frames of a square wave of 1 kHz on these constant values.
+    fn listen(detector: &mut Detector, levels: [f32; 2], constant: f32, millis: usize) {
+        for frame in 0..48 * millis {
+            let sign = if frame / 24 % 2 == 0 { 1.0 } else { -1.0 };
+            detector.update(&levels.map(|level| constant + sign * level), 2);
+        }
     }
 
     fn detector() -> Detector {
         Detector::new(Config::default(), SampleRate::STUDIO, 2)
     }
 
+    /// Milliseconds until the verdict is this one, in steps of a hundredth of a second.
+    fn until(verdict: Verdict, detector: &mut Detector, levels: [f32; 2], constant: f32) -> usize {
+        let mut millis = 0;
+        while detector.verdict() != verdict {
+            listen(detector, levels, constant, 10);
+            millis += 10;
+            assert!(millis < 60_000, "never {verdict:?}");
+        }
+        millis
+    }
+
     #[test]
-    fn ten_seconds_below_the_threshold_are_silence_and_nothing_shorter_is() {
-        let mut detector = detector();
-        listen(&mut detector, 0.1, 1_000);
-        listen(&mut detector, 0.0009, 9_900);
-        assert!(!detector.is_silent());
-        listen(&mut detector, 0.0009, 200);
-        assert!(detector.is_silent());
+    fn ten_seconds_below_the_threshold_are_silence_wherever_they_begin() {
+        for begin in [1_000, 1_003, 1_047, 1_095] {
+            let mut detector = detector();
+            listen(&mut detector, [0.1; 2], 0.0, begin);
+            let millis = until(Verdict::Silent, &mut detector, [0.000_9; 2], 0.0);
+            assert!((9_980..=10_020).contains(&millis), "{millis}");
+        }
+        for span in [500, 600_000] {
+            let config = Config { span: Span::from_millis(span), ..Config::default() };
+            let mut detector = Detector::new(config, SampleRate::new(8_000).unwrap(), 1);
+            detector.update(&vec![0.0; usize::try_from(8 * span - 160).unwrap()], 1);
+            assert!(!detector.is_silent());
+            detector.update(&[0.0; 320], 1);
+            assert!(detector.is_silent());
+        }
     }
 
     #[test]
     fn one_channel_that_sounds_is_enough_and_a_click_is_not() {
         let mut detector = detector();
-        listen(&mut detector, 0.002, 20_000);
+        listen(&mut detector, [0.002, 0.0], 0.0, 20_000);
         assert!(!detector.is_silent());
         for _ in 0..11 {
-            listen(&mut detector, 0.0, 999);
-            // One frame at half of full scale: -41 dBFS in its window.
+            listen(&mut detector, [0.0; 2], 0.0, 999);
+            // One frame at half of full scale: -43 dBFS in its window.
             detector.update(&[0.5, 0.5], 2);
         }
         assert!(!detector.is_silent(), "a click of that size is above the threshold");
-        listen(&mut detector, 0.0, 11_000);
+        listen(&mut detector, [0.0; 2], 0.0, 11_000);
         for _ in 0..20 {
-            listen(&mut detector, 0.0, 999);
+            listen(&mut detector, [0.0; 2], 0.0, 999);
             detector.update(&[0.5, 0.5], 2);
         }
         assert!(detector.is_silent(), "but clicks alone do not end a silence");
@@ -148,12 +302,42 @@ mod tests {
     #[test]
     fn silence_ends_after_half_a_second_of_sound() {
         let mut detector = detector();
-        listen(&mut detector, 0.0, 11_000);
-        listen(&mut detector, 0.0015, 5_000);
+        listen(&mut detector, [0.0; 2], 0.0, 11_000);
+        listen(&mut detector, [0.0015; 2], 0.0, 5_000);
         assert!(detector.is_silent(), "not yet 6 dB above the threshold");
-        listen(&mut detector, 0.01, 400);
-        assert!(detector.is_silent());
-        listen(&mut detector, 0.01, 200);
-        assert!(!detector.is_silent());
+        let millis = until(Verdict::Sound, &mut detector, [0.01; 2], 0.0);
+        assert!((480..=540).contains(&millis), "{millis}");
+    }
+
+    #[test]
+    fn a_value_that_does_not_move_is_no_sound_unless_it_is_to_be() {
+        let mut stuck = detector();
+        listen(&mut stuck, [0.1; 2], 0.0, 1_000);
+        let millis = until(Verdict::Dc, &mut stuck, [0.0; 2], 0.7);
+        assert!((9_980..=10_120).contains(&millis), "{millis}");
+        assert!(stuck.is_silent());
+        until(Verdict::Sound, &mut stuck, [0.1; 2], 0.7);
+        let config = Config { dc: false, ..Config::default() };
+        let mut careless = Detector::new(config, SampleRate::STUDIO, 2);
+        listen(&mut careless, [0.0; 2], 0.7, 20_000);
+        assert_eq!(careless.verdict(), Verdict::Sound);
+        listen(&mut careless, [0.0; 2], 0.0, 10_200);
+        assert_eq!(careless.verdict(), Verdict::Silent);
+    }
+
+    #[test]
+    fn a_channel_is_dead_when_it_alone_is_silent_for_its_time() {
+        let span = Span::from_secs(5);
+        let config = Config { dead_channel: Some(span), ..Config::default() };
+        let mut detector = Detector::new(config, SampleRate::STUDIO, 2);
+        listen(&mut detector, [0.1; 2], 0.0, 1_000);
+        let millis = until(Verdict::DeadChannel, &mut detector, [0.1, 0.0], 0.0);
+        assert!((4_980..=5_020).contains(&millis), "{millis}");
+        // Silence everywhere is another matter, and heals nothing.
+        until(Verdict::Silent, &mut detector, [0.0; 2], 0.0);
+        let millis = until(Verdict::Sound, &mut detector, [0.1; 2], 0.0);
+        assert!((480..=540).contains(&millis), "{millis}");
+        listen(&mut detector, [0.1, 0.0], 0.0, 4_900);
+        assert_eq!(detector.verdict(), Verdict::Sound);
     }
 }

@@ -16,6 +16,7 @@ use aulos_dsp::{Resampler, remix, scale};
 use crate::loudness::{Gauge, Loudness};
 use crate::servo::Servo;
 use crate::source::{BLOCK_SAMPLES, Pacing, Pulled, Source};
+use crate::standby::{Gate, Link, Standby, Wish};
 use crate::steady::Normalise;
 use crate::switch::Facts;
 use arrival::Arrival;
@@ -31,12 +32,15 @@ pub struct Config {
     pub gain: Db,
     /// What counts as silence.
     pub silence: silence::Config,
+    /// How ready it is kept while it is not needed.
+    pub standby: Standby,
 }
 
 impl Default for Config {
     fn default() -> Self {
         let (buffer, timeout) = (Span::from_millis(400), Span::from_millis(300));
-        Self { buffer, timeout, gain: Db::ZERO, silence: silence::Config::default() }
+        let (silence, standby) = (silence::Config::default(), Standby::Hot);
+        Self { buffer, timeout, gain: Db::ZERO, silence, standby }
     }
 }
 
@@ -60,6 +64,7 @@ pub struct Input {
     servo: Servo,
     drift: Ppm,
     ended: bool,
+    lost: bool,
     full: bool,
     last_arrival: Option<Instant>,
     /// Nothing of what the present sender sent has been read or thrown away.
@@ -68,6 +73,12 @@ pub struct Input {
     detector: Detector,
     gauge: Gauge,
     arrival: Option<Arrival>,
+    standby: Standby,
+    /// The line to whoever opens it; without one it is always open.
+    gate: Option<Gate>,
+    link: Link,
+    /// It is not needed, and what comes is thrown away.
+    asleep: bool,
 }
 
 impl Input {
@@ -79,7 +90,7 @@ impl Input {
         layout: ChannelLayout,
         config: Config,
     ) -> Self {
-        let Config { buffer, timeout, gain, silence } = config;
+        let Config { buffer, timeout, gain, silence, standby } = config;
         #[allow(clippy::cast_possible_truncation, reason = "a gain needs no more than f32")]
         let gain = gain.amplitude() as f32;
         let staged = room(limit(source.pacing(), rate, buffer), layout);
@@ -99,6 +110,7 @@ impl Input {
             servo: Servo::new(buffer),
             drift: Ppm::ZERO,
             ended: false,
+            lost: false,
             full: false,
             last_arrival: None,
             fresh: true,
@@ -106,6 +118,40 @@ impl Input {
             detector: Detector::new(silence, rate, layout.channels()),
             gauge: Gauge::new(rate, layout, History::Histogram),
             arrival: None,
+            standby,
+            gate: None,
+            link: Link::Open,
+            asleep: false,
+        }
+    }
+
+    /// Lets whoever opens the source know when it is needed. Only a source with a gate can stand by
+    /// in another way than hot.
+    #[must_use]
+    pub fn gated(mut self, gate: Gate) -> Self {
+        self.gate = Some(gate);
+        self
+    }
+
+    /// Says whether the source is needed now. What it has sent is thrown away when it is not needed
+    /// any more, so that nobody hears it later.
+    ///
+    /// # Real-time
+    /// Does not allocate.
+    pub fn want(&mut self, now: Instant, wanted: bool) {
+        let Some(gate) = &mut self.gate else { return };
+        let wish = if wanted { Wish::Play } else { self.standby.wish() };
+        self.asleep = wish != Wish::Play;
+        let differs = gate.wish(wish);
+        self.link = gate.link();
+        if self.asleep || differs {
+            self.throw_away(now);
+        }
+        if differs {
+            self.detector = Detector::new(self.silence, self.source_rate, self.layout.channels());
+            self.servo.restart();
+            (self.last_arrival, self.fresh) = (None, true);
+            (self.ended, self.lost) = (false, false);
         }
     }
 
@@ -127,7 +173,7 @@ impl Input {
     pub fn refill(&mut self, now: Instant) {
         self.full = false;
         self.arrival.iter_mut().for_each(Arrival::begin);
-        while !self.waiting {
+        while !self.waiting && !self.asleep {
             if self.arrival.as_ref().is_some_and(|arrival| arrival.is_busy(self.source_rate)) {
                 return;
             }
@@ -145,6 +191,11 @@ impl Input {
                     self.ended = true;
                     return;
                 }
+                Pulled::Lost => {
+                    self.drain();
+                    self.lost = true;
+                    return;
+                }
             }
         }
     }
@@ -155,7 +206,7 @@ impl Input {
         if self.source.pacing() != Pacing::Live {
             return;
         }
-        if self.full || self.ended {
+        if self.full || self.ended || self.lost {
             self.servo.restart();
             return;
         }
@@ -200,7 +251,7 @@ impl Input {
     /// as fresh as one that is. What is left of a sender that has ended, or has another rate than
     /// what comes behind it, goes altogether.
     pub fn skip(&mut self, now: Instant, frames: Frames) {
-        let keep = if self.waiting || self.ended { Span::ZERO } else { self.buffer };
+        let keep = if self.waiting || self.ended || self.lost { Span::ZERO } else { self.buffer };
         let surplus = Frames::from(self.staged_frames()) - self.source_rate.frames(keep);
         let frames = self.source_rate.frames(self.rate.span(frames)).min(surplus);
         let samples = frames.as_usize() * self.layout.channels();
@@ -214,23 +265,47 @@ impl Input {
     /// # Real-time
     /// Does not allocate.
     pub fn clear(&mut self, now: Instant) {
-        if self.source.pacing() == Pacing::OnDemand {
-            return;
+        if self.source.pacing() != Pacing::OnDemand {
+            self.throw_away(now);
         }
-        for _ in 0..MAX_CLEARED {
-            match self.source.pull(now, &mut self.block) {
-                Pulled::Block => {}
-                Pulled::Pending => break,
-                Pulled::Ended => {
-                    self.ended = true;
-                    break;
-                }
-            }
-        }
-        self.waiting = false;
+    }
+
+    /// Lets a sound that can begin again do so: the next frame is its first one. `scratch` is for
+    /// what comes out of the resampler before it.
+    ///
+    /// # Real-time
+    /// Does not allocate.
+    pub fn rewind(&mut self, now: Instant, scratch: &mut [f32]) {
+        self.source.rewind();
+        (self.waiting, self.ended) = (false, false);
         self.staged.clear();
         self.arrival.iter_mut().for_each(Arrival::interrupt);
         self.resampler.reset();
+        self.refill(now);
+        self.enter(now, scratch);
+    }
+
+    /// Begins in the middle of a sound: what the resampler still holds is older, and thrown away
+    /// with the help of `scratch`.
+    ///
+    /// # Real-time
+    /// As [`Input::read`].
+    pub fn enter(&mut self, now: Instant, scratch: &mut [f32]) {
+        let latency = self.rate.frames(self.latency()).as_usize() * self.layout.channels();
+        let length = latency.min(scratch.len());
+        self.read(now, &mut scratch[..length]);
+    }
+
+    /// How much can still be read when nothing more comes.
+    #[must_use]
+    pub fn left(&self) -> Span {
+        (self.buffered() - self.latency()).max(Span::ZERO)
+    }
+
+    /// Nothing more comes of what waits here.
+    #[must_use]
+    pub const fn has_stopped(&self) -> bool {
+        self.ended || self.lost
     }
 
     /// Whether the reserve that lets a sound end without a click is all that is left.
@@ -255,7 +330,10 @@ impl Input {
             ended: self.ended,
             last_arrival: self.last_arrival,
             timeout: self.timeout,
-            silent: self.detector.is_silent(),
+            lost: self.lost,
+            verdict: self.detector.verdict(),
+            standby: if self.gate.is_some() { self.standby } else { Standby::Hot },
+            link: self.link,
         }
     }
 
@@ -294,6 +372,31 @@ impl Input {
         (self.source_rate, self.block.layout())
     }
 
+    fn latency(&self) -> Span {
+        self.source_rate.span(self.resampler.latency())
+    }
+
+    fn throw_away(&mut self, now: Instant) {
+        for _ in 0..MAX_CLEARED {
+            match self.source.pull(now, &mut self.block) {
+                Pulled::Block => {}
+                Pulled::Pending => break,
+                Pulled::Ended => {
+                    self.ended = true;
+                    break;
+                }
+                Pulled::Lost => {
+                    self.lost = true;
+                    break;
+                }
+            }
+        }
+        self.waiting = false;
+        self.staged.clear();
+        self.arrival.iter_mut().for_each(Arrival::interrupt);
+        self.resampler.reset();
+    }
+
     fn accept(&mut self, now: Instant) {
         let arrival = if self.block.received == Instant::ZERO { now } else { self.block.received };
         if self.last_arrival.is_some_and(|last| arrival.since(last) >= self.lull()) {
@@ -302,7 +405,7 @@ impl Input {
         self.last_arrival = Some(arrival);
         // A new sender behind an old one whose sound is all out.
         self.fresh |= self.ended && self.staged.is_empty();
-        self.ended = false;
+        (self.ended, self.lost) = (false, false);
         if self.block.rate() == self.source_rate {
             return self.stage();
         }
@@ -437,7 +540,7 @@ const fn room(limit: usize, layout: ChannelLayout) -> usize {
 }
 
 /// What stays back from a live source so that its end can be faded when it stops without a word.
-pub(crate) const RESERVE: Span = Span::from_millis(5);
+pub(crate) const RESERVE: Span = Span::from_millis(10);
 
 /// What was heard longer ago than the shortest window of loudness is not how loud it is now.
 const MOMENTARY: Span = Span::from_millis(400);

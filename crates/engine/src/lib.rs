@@ -23,6 +23,7 @@ pub mod patch;
 pub mod rendition;
 pub mod servo;
 pub mod source;
+pub mod standby;
 pub mod station;
 pub mod status;
 pub mod steady;

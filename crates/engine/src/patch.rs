@@ -80,7 +80,7 @@ impl Source for PatchSource {
                 self.open = true;
                 Pulled::Block
             }
-            Some(Item::End) => self.end(),
+            Some(Item::End | Item::Lost) => self.end(),
             None if items.is_abandoned() => self.end(),
             None => Pulled::Pending,
         }

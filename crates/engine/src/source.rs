@@ -20,6 +20,9 @@ pub trait Source: Send {
 
     /// Whether the source has a clock of its own.
     fn pacing(&self) -> Pacing;
+
+    /// Begins again, where that means anything.
+    fn rewind(&mut self) {}
 }
 
 /// The answer of [`Source::pull`].
@@ -32,6 +35,8 @@ pub enum Pulled {
     /// The sender closed cleanly, and everything that it sent has been pulled. Blocks may follow
     /// when another sender comes.
     Ended,
+    /// The sender is gone without having closed cleanly. Blocks may follow as above.
+    Lost,
 }
 
 /// Who decides how fast a source runs.
@@ -53,6 +58,8 @@ pub enum Item {
     Block(Pooled<Block>),
     /// The sender closed cleanly.
     End,
+    /// The sender is gone without having closed cleanly.
+    Lost,
 }
 
 /// The station's end of a ring that a reader on another thread fills.
@@ -79,6 +86,7 @@ impl Source for RingSource {
                 Pulled::Block
             }
             Some(Item::End) => Pulled::Ended,
+            Some(Item::Lost) => Pulled::Lost,
             None => Pulled::Pending,
         }
     }

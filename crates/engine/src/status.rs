@@ -2,10 +2,12 @@
 
 use aulos_core::{Db, Instant, MediaTime, Ppm, SampleRate, Span, Timeline};
 use aulos_dsp::Level;
+use aulos_dsp::silence::Verdict;
 
 use crate::loudness::Loudness;
+use crate::standby::Standby;
 use crate::steady::Steadiness;
-use crate::switch::{Cause, Changed, Health};
+use crate::switch::{Cause, Changed, Failures, Health, Preference};
 
 /// The most sources that a station can have.
 pub const MAX_SOURCES: usize = 32;
@@ -28,6 +30,10 @@ pub struct StationStatus {
     pub since: Instant,
     /// Why it came on air.
     pub cause: Option<Cause>,
+    /// What is heard.
+    pub output: Output,
+    /// The input that somebody wished, and until when.
+    pub preference: Option<Preference>,
     /// Level of what goes out.
     pub level: Levels,
     /// Loudness of what goes out, since the start or since it was last reset.
@@ -44,8 +50,12 @@ pub struct StationStatus {
     pub underruns: u64,
     /// Frames of silence that no source has sent.
     pub silent_frames: u64,
+    /// Frames of the last resort's sound.
+    pub last_resort_frames: u64,
     /// Changes of the input on air.
     pub switches: u64,
+    /// The same by cause, in the order of [`Cause::ALL`].
+    pub switches_by: [u64; Cause::ALL.len()],
     /// How often the whole process stood still so long that the timeline had to move.
     pub stalls: u64,
     /// Chunks not made because every buffer was in use.
@@ -61,8 +71,12 @@ pub struct StationStatus {
 pub struct InputState {
     /// What the switch thinks of it.
     pub health: Health,
-    /// What it sends cannot be heard.
-    pub silent: bool,
+    /// Whether what it sends can be heard.
+    pub verdict: Verdict,
+    /// What has gone wrong with it.
+    pub failures: Failures,
+    /// How ready it is kept while it is not needed.
+    pub standby: Standby,
     /// The sound that waits in it.
     pub buffered: Span,
     /// The drift of its clock, as far as it is known.
@@ -73,6 +87,30 @@ pub struct InputState {
     pub channels: usize,
     /// Loudness of what it sends, in the station's channels and before its gain.
     pub loudness: Loudness,
+}
+
+/// What a station gives out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// No input: silence, or the sound for that case.
+    LastResort,
+    /// An input.
+    Active(usize),
+    /// One goes over into another; none is the last resort.
+    Fade {
+        /// Who goes out.
+        from: Option<usize>,
+        /// Who comes in.
+        to: Option<usize>,
+    },
+}
+
+impl InputState {
+    /// Whether nothing that it sends can be heard.
+    #[must_use]
+    pub const fn is_silent(&self) -> bool {
+        matches!(self.verdict, Verdict::Silent | Verdict::Dc)
+    }
 }
 
 /// Peak and RMS of the first [`MAX_LEVELS`] channels.
@@ -97,6 +135,8 @@ impl StationStatus {
             active: None,
             since: now,
             cause: None,
+            output: Output::LastResort,
+            preference: None,
             level: Levels {
                 channels: 0,
                 peak: [Db::SILENCE; MAX_LEVELS],
@@ -105,8 +145,10 @@ impl StationStatus {
             loudness: Loudness::NONE,
             steadiness: None,
             inputs: [InputState {
-                health: Health::Idle,
-                silent: false,
+                health: Health::Connecting,
+                verdict: Verdict::Sound,
+                failures: Failures::NONE,
+                standby: Standby::Hot,
                 buffered: Span::ZERO,
                 drift: Ppm::ZERO,
                 rate: SampleRate::STUDIO,
@@ -117,7 +159,9 @@ impl StationStatus {
             payload_bytes: 0,
             underruns: 0,
             silent_frames: 0,
+            last_resort_frames: 0,
             switches: 0,
+            switches_by: [0; Cause::ALL.len()],
             stalls: 0,
             pool_exhausted: 0,
             encode_errors: 0,
@@ -129,6 +173,7 @@ impl StationStatus {
         self.since = now;
         self.cause = Some(changed.cause);
         self.switches += 1;
+        self.switches_by[changed.cause as usize] += 1;
     }
 }
 

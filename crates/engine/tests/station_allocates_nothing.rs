@@ -16,16 +16,18 @@ use aulos_core::{
 };
 use aulos_dsp::equaliser::{Band, Shape};
 use aulos_dsp::normalize::{Mode, Settings};
+use aulos_dsp::silence;
 use aulos_engine::announce::{self, DEFAULT_DUCK, Event};
 use aulos_engine::encode::make;
 use aulos_engine::fanout::{Cursor, Log, Stamped};
-use aulos_engine::generate::Demo;
+use aulos_engine::generate::{Demo, Recording};
 use aulos_engine::input::{self, Input};
 use aulos_engine::outlet::Tap;
 use aulos_engine::patch::patch;
 use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{BLOCK_SAMPLES, Item, Pacing, RingSource, Source};
-use aulos_engine::station::{Config, Station};
+use aulos_engine::standby::{self, Keeper, Link, Standby};
+use aulos_engine::station::{Config, Station, Switched, Wish};
 use aulos_engine::status::StationStatus;
 use aulos_engine::steady::Normalise;
 use aulos_engine::switch;
@@ -65,13 +67,14 @@ struct Sender {
     rate: SampleRate,
     layout: ChannelLayout,
     sent: u64,
+    muted: bool,
 }
 
 impl Sender {
     fn new(rate: SampleRate, layout: ChannelLayout) -> (Self, Box<dyn Source>) {
         let (items, consumer) = ring(128);
         let pool = Pool::new(128, || Block::with_capacity(rate, layout, BLOCK_SAMPLES));
-        let sender = Self { items, pool, rate, layout, sent: 0 };
+        let sender = Self { items, pool, rate, layout, sent: 0, muted: false };
         (sender, Box::new(RingSource::new(consumer, Pacing::Live)))
     }
 
@@ -82,7 +85,8 @@ impl Sender {
         block.received = now;
         for frame in block.samples_mut().chunks_exact_mut(self.layout.channels()) {
             #[allow(clippy::cast_precision_loss, reason = "a minute of frames fits")]
-            frame.fill(0.4 * (self.sent as f32 * 0.03).sin());
+            let gain = if self.muted { 0.0 } else { 0.4 };
+            frame.fill(gain * (self.sent as f32 * 0.03).sin());
             self.sent = (self.sent + 1) % 1_000_000;
         }
         drop(self.items.push(Item::Block(block)));
@@ -139,6 +143,9 @@ struct World {
     desks: [Desk; 2],
     status: Reader<StationStatus>,
     resets: Publisher<u64>,
+    orders: Publisher<Wish>,
+    events: Consumer<Switched>,
+    keepers: Vec<Keeper>,
 }
 
 impl World {
@@ -161,19 +168,34 @@ impl World {
         let (far, second) = Sender::new(SampleRate::CD, ChannelLayout::MONO);
         let own: [Box<dyn Source>; 3] = [first, second, Box::new(Demo::new(spec.rate, quantum))];
         let sources = better.into_iter().chain(own);
-        let input = |source| {
-            let input = Input::new(source, spec.rate, spec.layout, input::Config::default());
+        let silence = silence::Config {
+            span: Span::from_millis(500),
+            dead_channel: Some(Span::from_millis(500)),
+            ..silence::Config::default()
+        };
+        let wishes = input::Config { silence, standby: Standby::Warm, ..input::Config::default() };
+        let mut keepers = Vec::new();
+        let mut input = |source| {
+            let input = Input::new(source, spec.rate, spec.layout, wishes);
             let settings = Settings::default();
-            match mode {
+            let input = match mode {
                 Some(mode) => input.normalised(&Normalise { mode, settings }).expect("defaults"),
                 None => input,
+            };
+            if input.facts().pacing == Pacing::OnDemand {
+                return input;
             }
+            let (gate, keeper) = standby::gate(Standby::Warm);
+            keepers.push(keeper);
+            input.gated(gate)
         };
+        let inputs = sources.map(&mut input).collect();
         let (there, here): (Vec<_>, Vec<_>) = (0..2).map(|_| ring(64)).unzip();
         let (published, status) = aulos_rt::latest(StationStatus::new(now));
         let config = Config {
             quantum,
-            switch: switch::Config::default(),
+            // Every failure is followed by a comeback, so that there are many.
+            switch: switch::Config { hold_in: Span::ZERO, ..switch::Config::default() },
             crossfade: Span::from_millis(20),
             write_header: |_, _, _, _| 26,
         };
@@ -181,7 +203,7 @@ impl World {
         let mut station = Station::new(
             config,
             now,
-            sources.map(input).collect(),
+            inputs,
             make(codec, spec, quantum).expect("an encoder"),
             Pool::new(256, || Vec::with_capacity(HEADROOM + 4 * samples + 64)),
             there,
@@ -190,7 +212,11 @@ impl World {
         let mut desks = here.into_iter().map(Desk::new);
         let desks = [(); 2].map(|()| desks.next().expect("two rings"));
         let resets = station.loudness_resets();
-        Self { now, station, near, far, desks, status, resets }
+        let (orders, events) = (station.wishes(), station.events());
+        let loops = Recording::new(vec![0.1; 9_000], SampleRate::CD, ChannelLayout::MONO);
+        let resort = Box::new(loops.expect("whole frames"));
+        station.set_last_resort(Input::new(resort, spec.rate, spec.layout, wishes));
+        Self { now, station, near, far, desks, status, resets, orders, events, keepers }
     }
 
     /// Ten milliseconds of everything.
@@ -211,6 +237,19 @@ impl World {
         if second % 32 > 4 && !step.is_multiple_of(2_000) {
             self.far.send(self.now);
         }
+        // The first one is told to be silent for a second, and to break off. Somebody wishes for the
+        // second one, and for the demo, which nobody needs otherwise.
+        self.near.muted = second % 16 == 7;
+        match step % 1_600 {
+            920 => drop(self.near.items.push(Item::Lost)),
+            1_050 => self.orders.publish(Some((1, Some(Span::from_millis(500))))),
+            1_120 => self.orders.publish(Some((self.keepers.len(), None))),
+            1_170 => self.orders.publish(None),
+            _ => {}
+        }
+        let told = if step % 700 < 10 { Link::Broken } else { Link::Open };
+        self.keepers.iter_mut().for_each(|keeper| keeper.tell(told));
+        while self.events.pop().is_some() {}
         if step == RESET_AT {
             self.resets.publish(step);
         }
@@ -234,7 +273,9 @@ fn calls_in_a_minute(codec: Codec) -> (u64, u64) {
     let switches = after.switches - before.switches;
     println!("{codec:?}: {chunks} chunks, {switches} switches, {calls:?} allocations and frees");
     assert_eq!(chunks, 3_000);
-    assert!((12..20).contains(&switches), "{switches} switches");
+    assert!((40..60).contains(&switches), "{switches} switches");
+    let kinds = after.switches_by.iter().zip(before.switches_by).filter(|(a, b)| **a > *b).count();
+    assert!(kinds >= 5, "{:?}", after.switches_by);
     assert_eq!((after.pool_exhausted, after.fanout_full, after.encode_errors), (0, 0, 0));
     // The meters were on, and began anew on the way.
     let since = Span::from_millis(10) * i64::try_from(8_000 - RESET_AT).expect("a few thousand");

@@ -35,7 +35,7 @@ impl World {
         while let Some(item) = self.items.pop() {
             match item {
                 Item::Block(block) => frames += block.frames().as_usize(),
-                Item::End => ends += 1,
+                Item::End | Item::Lost => ends += 1,
             }
         }
         (frames, ends)

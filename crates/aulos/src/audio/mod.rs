@@ -16,11 +16,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use aulos_core::{ChannelMap, Instant, Span};
 use aulos_engine::outlet::Outlets;
+use aulos_engine::station::{Switched, Wish};
 use aulos_engine::steady::Knobs;
 use aulos_io::reactor::{self, Context, EventSink};
 use aulos_io::{CodecPool, Place, SystemClock, Workers};
 use aulos_proto::snap::session::Refusal;
 use aulos_proto::snap::wire::ServerSettings;
+use aulos_rt::ring::Consumer;
 use aulos_rt::{Publisher, Reader};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
@@ -28,8 +30,8 @@ use tokio::sync::mpsc::error::TrySendError;
 use crate::access::Credentials;
 use crate::config::{Resolved, Sound, Station};
 use crate::house::{
-    Announced, Announcement, Cause, Command, Door, Event, Full, Greeting, Hello, House, ListenSink,
-    MediaSocket, SessionId, Settings, StationStatus,
+    self, Announced, Announcement, Cause, Command, Door, Event, Full, Greeting, Hello, House,
+    ListenSink, MediaSocket, SessionId, Settings, StationStatus,
 };
 use announcements::Announcements;
 use links::Link;
@@ -71,6 +73,9 @@ struct Running {
     announcements: Announcements,
     outlets: Outlets,
     knobs: Knobs,
+    /// Where somebody says what is to be heard, and where it comes out what is.
+    wishes: Publisher<Wish>,
+    switched: Consumer<Switched>,
     /// When its clients are to throw away what they have.
     flush_at: Option<Instant>,
     /// A number that no other station ever had.
@@ -261,6 +266,22 @@ impl House for Audio {
                 running.announcements.look(now, &mut all);
             }
             all
+        })
+    }
+
+    fn prefer(&self, station: usize, wish: Option<(usize, Option<Span>)>) {
+        self.with(|inner| {
+            if let Some(running) = inner.stations.get_mut(station).and_then(Option::as_mut) {
+                running.wishes.publish(wish);
+            }
+        });
+    }
+
+    fn switched(&self) -> Vec<(usize, house::Switched)> {
+        self.with(|inner| {
+            let stations = inner.stations.iter_mut().enumerate();
+            let running = stations.filter_map(|(number, slot)| Some((number, slot.as_mut()?)));
+            running.flat_map(|(number, running)| view::switched(number, running)).collect()
         })
     }
 

@@ -1,14 +1,16 @@
 //! From a source's configuration to an input of a station.
 
 use std::io;
+use std::path::Path;
 
-use aulos_core::{Frames, Span};
+use aulos_core::{Block, Frames, Span};
 use aulos_dsp::silence;
-use aulos_engine::generate::{Demo, Tone};
+use aulos_engine::generate::{Demo, MAX_RECORDING, Recording, Tone};
 use aulos_engine::input::{self, Input};
 use aulos_engine::patch::patch;
-use aulos_engine::source::{Pacing, RingSource, Source};
-use aulos_io::decode::Options;
+use aulos_engine::source::{BLOCK_SAMPLES, Pacing, RingSource, Source};
+use aulos_engine::standby::{Keeper, gate};
+use aulos_io::decode::{Decoded, FileDecoder, Options};
 use aulos_io::feed::{
     ByteFeed, FeedState, Feeder, Fifo, FifoMode, FileSource, FileState, Process, ProcessConfig,
     Stdin, TcpClient, TcpServer, split_arguments,
@@ -38,22 +40,72 @@ pub(super) fn open(
     quantum: Frames,
     inner: &mut Inner,
 ) -> io::Result<(Input, Watch)> {
-    let (opened, watch) = make(&source.config, quantum, inner);
+    let (gate, keeper) = gate(source.standby);
+    let mut line = Some(keeper);
+    let (opened, watch) = make(&source.config, quantum, &mut line, inner);
     let config = input::Config {
         buffer: Span::from_millis(i64::from(station.switch.input_buffer_ms)),
         timeout: Span::from_millis(i64::from(source.timeout_ms)),
         gain: source.gain,
-        silence: silence::Config { below: source.silence.below, span: source.silence.span },
+        silence: silence::Config {
+            below: source.silence.below,
+            span: source.silence.span,
+            dc: source.silence.dc,
+            dead_channel: source.silence.dead_channel,
+        },
+        standby: source.standby,
     };
     let input = Input::new(opened, station.spec.rate, station.spec.layout, config);
     let input = match &source.normalize {
         Some(wish) => input.normalised(wish).map_err(io::Error::other)?,
         None => input,
     };
-    Ok((input, watch))
+    // Nobody took the line: what is made here, or by another station, is always there.
+    Ok((if line.is_none() { input.gated(gate) } else { input }, watch))
 }
 
-fn make(config: &SourceConfig, quantum: Frames, inner: &mut Inner) -> (Box<dyn Source>, Watch) {
+/// Opens what is heard when no source has sound. A file is decoded as a whole, and kept.
+pub(super) fn last_resort(
+    config: &SourceConfig,
+    station: &Station,
+    quantum: Frames,
+) -> io::Result<Input> {
+    let sound: Box<dyn Source> = match config {
+        SourceConfig::Tone { hz, dbfs, spec } => {
+            Box::new(Tone::new(*hz, *dbfs, spec.rate, spec.layout, quantum))
+        }
+        SourceConfig::File { path, spec, .. } => Box::new(recording(path, *spec)?),
+        _ => Box::new(Demo::new(station.spec.rate, quantum)),
+    };
+    Ok(Input::new(sound, station.spec.rate, station.spec.layout, input::Config::default()))
+}
+
+fn recording(path: &Path, raw: Option<aulos_core::SampleSpec>) -> io::Result<Recording> {
+    let fail = |why: String| io::Error::other(format!("last_resort {}: {why}", path.display()));
+    let mut decoder = FileDecoder::open(path, Options { looped: false, raw })
+        .map_err(|error| fail(error.to_string()))?;
+    let (rate, layout) = (decoder.info().rate, decoder.info().layout);
+    let mut block = Block::with_capacity(rate, layout, BLOCK_SAMPLES);
+    let mut samples = Vec::new();
+    while decoder.next(&mut block).map_err(|error| fail(error.to_string()))? == Decoded::Block {
+        if (block.rate(), block.layout()) != (rate, layout) {
+            return Err(fail("its rate or its channels change in its middle".to_owned()));
+        }
+        if samples.len() + block.samples().len() > MAX_RECORDING {
+            let seconds = MAX_RECORDING / layout.channels() / rate.hz() as usize;
+            return Err(fail(format!("it is kept in memory, and {seconds} s is the most")));
+        }
+        samples.extend_from_slice(block.samples());
+    }
+    Recording::new(samples, rate, layout).ok_or_else(|| fail("there is no sound in it".to_owned()))
+}
+
+fn make(
+    config: &SourceConfig,
+    quantum: Frames,
+    line: &mut Option<Keeper>,
+    inner: &mut Inner,
+) -> (Box<dyn Source>, Watch) {
     match config {
         SourceConfig::Demo { spec } => (Box::new(Demo::new(spec.rate, quantum)), Watch::Generated),
         SourceConfig::Tone { hz, dbfs, spec } => {
@@ -63,16 +115,19 @@ fn make(config: &SourceConfig, quantum: Frames, inner: &mut Inner) -> (Box<dyn S
         SourceConfig::File { path, repeat, spec } => {
             let options = Options { looped: *repeat, raw: *spec };
             let (file, items, state) = FileSource::new(path.clone(), options);
-            inner.codecs.add(Box::new(file));
+            inner.codecs.add(match line.take() {
+                Some(keeper) => Box::new(file.kept(keeper)),
+                None => Box::new(file),
+            });
             (Box::new(RingSource::new(items, Pacing::OnDemand)), Watch::File(state))
         }
-        SourceConfig::Stdin { spec } => feed(inner, *spec, |feed| Box::new(Stdin::new(feed))),
+        SourceConfig::Stdin { spec } => feed(inner, line, *spec, |feed| Box::new(Stdin::new(feed))),
         SourceConfig::Pipe { path, mode, spec } => {
             let mode = match mode {
                 PipeMode::Create => FifoMode::Create,
                 PipeMode::Read => FifoMode::Read,
             };
-            feed(inner, *spec, |feed| Box::new(Fifo::new(path.clone(), mode, feed)))
+            feed(inner, line, *spec, |feed| Box::new(Fifo::new(path.clone(), mode, feed)))
         }
         SourceConfig::Process { path, params, spec, log_stderr, titles } => {
             let mut process = ProcessConfig {
@@ -95,7 +150,7 @@ fn make(config: &SourceConfig, quantum: Frames, inner: &mut Inner) -> (Box<dyn S
                 }
                 None => {}
             }
-            feed(inner, *spec, |feed| Box::new(Process::new(process, feed)))
+            feed(inner, line, *spec, |feed| Box::new(Process::new(process, feed)))
         }
         SourceConfig::Station { name } => {
             let (patch, source) = patch();
@@ -103,21 +158,26 @@ fn make(config: &SourceConfig, quantum: Frames, inner: &mut Inner) -> (Box<dyn S
             (Box::new(source), Watch::Generated)
         }
         SourceConfig::TcpServer { address, spec } => {
-            feed(inner, *spec, |feed| Box::new(TcpServer::new(address.to_string(), feed)))
+            feed(inner, line, *spec, |feed| Box::new(TcpServer::new(address.to_string(), feed)))
         }
         SourceConfig::TcpClient { address, spec } => {
-            feed(inner, *spec, |feed| Box::new(TcpClient::new(address.to_string(), feed)))
+            feed(inner, line, *spec, |feed| Box::new(TcpClient::new(address.to_string(), feed)))
         }
     }
 }
 
 fn feed(
     inner: &mut Inner,
+    line: &mut Option<Keeper>,
     spec: aulos_core::SampleSpec,
     make: impl FnOnce(ByteFeed) -> Box<dyn Feeder>,
 ) -> (Box<dyn Source>, Watch) {
     let (publisher, state) = aulos_rt::latest(FeedState::Waiting);
     let (feed, items) = ByteFeed::new(spec, publisher);
+    let feed = match line.take() {
+        Some(keeper) => feed.kept(keeper),
+        None => feed,
+    };
     inner.context.add_feeder(make(feed));
     (Box::new(RingSource::new(items, Pacing::Live)), Watch::Feed(state))
 }

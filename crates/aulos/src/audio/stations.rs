@@ -103,6 +103,9 @@ pub(super) fn serve(
 /// Opens the sources, makes the station, tells the reactors of it, and lets a worker run it.
 fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result<(usize, Running)> {
     let parts = Parts::new(config, &config.name, inner.context.reactors())?;
+    let last_resort = config.last_resort.as_ref();
+    let last_resort =
+        last_resort.map(|sound| sources::last_resort(sound, config, parts.quantum)).transpose()?;
     let Parts { encoder, quantum, pool, outputs, channel, taps } = parts;
     let opened = config.sources.iter().map(|source| sources::open(source, config, quantum, inner));
     let opened: io::Result<Vec<_>> = opened.collect();
@@ -115,6 +118,8 @@ fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result
         switch: switch::Config {
             input_buffer: Span::from_millis(i64::from(config.switch.input_buffer_ms)),
             hold_in: Span::from_secs(i64::from(config.switch.hold_in_s)),
+            comeback: config.switch.comeback,
+            patience: config.switch.immediate.then_some(switch::PATIENCE),
         },
         crossfade: Span::from_millis(i64::from(config.switch.crossfade_ms)),
         write_header: WRITE_HEADER,
@@ -125,6 +130,10 @@ fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result
     let outlets = station.outlets();
     let mut knobs = station.knobs();
     turn(&mut knobs, &config.sound).map_err(io::Error::other)?;
+    let (wishes, switched) = (station.wishes(), station.events());
+    if let Some(sound) = last_resort {
+        station.set_last_resort(sound);
+    }
     let place = inner.workers.add(station);
     inner.runs += 1;
     let (config, run) = (config.clone(), inner.runs);
@@ -136,6 +145,8 @@ fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result
         announcements,
         outlets,
         knobs,
+        wishes,
+        switched,
         flush_at: None,
         run,
         place,

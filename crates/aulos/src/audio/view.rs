@@ -1,27 +1,32 @@
 //! What the control plane and the page get to see.
 
-use aulos_core::Span;
-use aulos_engine::status::{InputState, StationStatus};
-use aulos_engine::switch;
+use aulos_core::{Frames, Span};
+use aulos_engine::standby::Standby;
+use aulos_engine::status::{InputState, Output, StationStatus};
+use aulos_engine::switch::{Cause, Fault, Health};
+use aulos_io::SystemClock;
 use aulos_io::feed::FeedState;
-use aulos_io::reactor::{Health, ReactorStats};
+use aulos_io::reactor::{self, ReactorStats};
 use aulos_proto::uri::Uri;
 
 use super::Running;
 use super::sources::Watch;
-use crate::house::{self, MediaSocket, SourceState, StationState};
+use crate::house::{
+    self, Condition, Latency, MediaSocket, OnAir, SourceState, StationState, Switched,
+};
 
 /// A station's status in the words of the seam.
 pub(super) fn status(running: &mut Running) -> house::StationStatus {
     let status = *running.status.read();
     // Whatever the source is: one that sends nothing that can be heard plays nothing.
-    let heard = |active: usize| status.inputs.get(active).is_some_and(|input| !input.silent);
+    let heard = |active: usize| status.inputs.get(active).is_some_and(|input| !input.is_silent());
     let state = match status.active {
         Some(active) if heard(active) => StationState::Playing,
         _ => StationState::Silent,
     };
     let inputs = status.inputs.iter().take(running.sources.len());
-    let source_loudness = inputs.map(|input| input.loudness).collect();
+    let source_loudness = inputs.clone().map(|input| input.loudness).collect();
+    let conditions = inputs.map(condition).collect();
     let sources = running.sources.iter_mut().zip(&status.inputs);
     house::StationStatus {
         state,
@@ -31,7 +36,103 @@ pub(super) fn status(running: &mut Running) -> house::StationStatus {
         loudness: status.loudness,
         source_loudness,
         steadiness: status.steadiness,
+        conditions,
+        on_air: on_air(&status, running),
+        latency: latency(&status, running),
         listeners: 0,
+    }
+}
+
+fn on_air(status: &StationStatus, running: &Running) -> OnAir {
+    let millis = |frames: u64| running.config.spec.rate.span(Frames(frames)).as_millis();
+    let now = SystemClock::now();
+    let preference = status.preference;
+    OnAir {
+        output: match status.output {
+            Output::Active(_) => "active",
+            Output::Fade { .. } => "fade",
+            Output::LastResort => "last resort",
+        },
+        cause: status.cause.map(cause),
+        preferred: preference.map(|wish| wish.input),
+        preferred_for: preference.and_then(|wish| wish.until).map(|until| until - now),
+        since_ms: (now - status.since).as_millis(),
+        dead_air_ms: millis(status.silent_frames),
+        last_resort_ms: millis(status.last_resort_frames),
+        switches: Cause::ALL.into_iter().map(cause).zip(status.switches_by).collect(),
+    }
+}
+
+fn condition(input: &InputState) -> Condition {
+    let (health, reason) = match input.health {
+        Health::Disabled => ("disabled", None),
+        Health::Connecting => ("connecting", None),
+        Health::Priming { .. } => ("priming", None),
+        Health::Healthy { .. } => ("healthy", None),
+        Health::Suspect(reason) => ("suspect", Some(reason)),
+        Health::Failed(reason) => ("failed", Some(reason)),
+        Health::Backoff => ("backoff", None),
+    };
+    let failures = input.failures;
+    Condition {
+        health,
+        reason: reason.map(|reason| cause(reason.into())),
+        standby: match input.standby {
+            Standby::Hot => "hot",
+            Standby::Warm => "warm",
+            Standby::Cold => "cold",
+        },
+        failures: vec![
+            ("late", failures.late),
+            ("silent", failures.silent),
+            ("dc", failures.dc),
+            ("dead channel", failures.dead_channel),
+            ("error", failures.error),
+            ("flap", failures.flaps),
+        ],
+        last: failures.last.map(|last| cause(last.into())),
+    }
+}
+
+/// What a listener is late by: the parts of it.
+fn latency(status: &StationStatus, running: &Running) -> Latency {
+    let live = |input: &InputState| input.buffered.as_millis();
+    let active = status.active.filter(|active| {
+        let source = running.config.sources.get(*active);
+        source.is_some_and(|source| !source.config.is_on_demand())
+    });
+    let rate = running.config.spec.rate;
+    let ahead = status.steadiness.map(|steadiness| rate.span(steadiness.latency));
+    Latency {
+        input_ms: active.and_then(|active| status.inputs.get(active)).map_or(0, live),
+        look_ahead_ms: ahead.map_or(0, |ahead| ahead.as_millis()),
+        client_ms: i64::from(running.config.buffer_ms),
+    }
+}
+
+/// What has changed since the last time.
+pub(super) fn switched(number: usize, running: &mut Running) -> Vec<(usize, Switched)> {
+    let events = std::iter::from_fn(|| running.switched.pop());
+    let told = events.map(|event| Switched {
+        from: event.changed.from,
+        to: event.changed.to,
+        cause: cause(event.changed.cause),
+    });
+    told.map(|told| (number, told)).collect()
+}
+
+const fn cause(cause: Cause) -> &'static str {
+    match cause {
+        Cause::First => "first",
+        Cause::Better => "better",
+        Cause::Ended => "ended",
+        Cause::Late => "late",
+        Cause::Silent => "silent",
+        Cause::Dc => "dc",
+        Cause::DeadChannel => "dead channel",
+        Cause::Error => "error",
+        Cause::Manual => "manual",
+        _ => "other",
     }
 }
 
@@ -46,8 +147,8 @@ fn source(watch: &mut Watch, input: &InputState) -> SourceState {
         Watch::File(state) => state.read().problem(),
     };
     match (failed, input.health) {
-        (_, switch::Health::Healthy) if input.silent => SourceState::Silent,
-        (_, switch::Health::Healthy) => SourceState::Ready,
+        (_, Health::Healthy { .. } | Health::Suspect(Fault::DeadChannel)) => SourceState::Ready,
+        (_, Health::Suspect(_)) if input.is_silent() => SourceState::Silent,
         (Some(reason), _) => SourceState::Failed(reason),
         (None, _) if input.buffered > Span::ZERO => SourceState::Ready,
         (None, _) => SourceState::Waiting,
@@ -55,7 +156,7 @@ fn source(watch: &mut Watch, input: &InputState) -> SourceState {
 }
 
 /// How a client does, in whole numbers.
-pub(super) fn health(health: &Health) -> house::Health {
+pub(super) fn health(health: &reactor::Health) -> house::Health {
     let whole = |span: Span, unit: i128| u64::try_from(i128::from(span.as_nanos()) / unit);
     house::Health {
         ahead_ms: health.ahead.map(|ahead| ahead.as_millis()),

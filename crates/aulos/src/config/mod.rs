@@ -9,6 +9,7 @@
 //! of `--set` came from, and knows nothing of "not built yet".
 
 mod env;
+mod fallback;
 pub mod limits;
 mod meta;
 mod model;

@@ -189,7 +189,9 @@ pub struct SourceEntry {
     /// How it is normalised before that; absent, it is not.
     pub normalize: Option<At<Normalise>>,
     /// Milliseconds without sound until it counts as gone; absent, the switch's.
-    pub timeout_ms: Option<u32>,
+    pub timeout_ms: Option<At<u32>>,
+    /// `hot`, `warm` or `cold`.
+    pub standby: Option<At<String>>,
     /// What counts as silence; absent, the station's.
     pub silence: Option<SilenceConfig>,
 }
@@ -198,13 +200,17 @@ pub struct SourceEntry {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SwitchConfig {
     /// Milliseconds without sound until a source counts as gone.
-    pub timeout_ms: u32,
+    pub timeout_ms: At<u32>,
     /// Milliseconds that are buffered per input.
     pub input_buffer_ms: u32,
     /// Milliseconds of cross-fade.
     pub crossfade_ms: u32,
     /// Seconds that a better source has to be healthy before it takes over.
     pub hold_in_s: u32,
+    /// `auto`, `manual` or `never`: what happens when a source is back that has failed.
+    pub comeback: At<String>,
+    /// Whether another source than the first may begin.
+    pub immediate: bool,
     /// What plays when nothing is left.
     pub last_resort: At<String>,
 }
@@ -212,10 +218,12 @@ pub struct SwitchConfig {
 impl Default for SwitchConfig {
     fn default() -> Self {
         Self {
-            timeout_ms: 300,
+            timeout_ms: At::default_value(300),
             input_buffer_ms: 400,
             crossfade_ms: 20,
             hold_in_s: 5,
+            comeback: At::default_value("auto".to_owned()),
+            immediate: true,
             last_resort: At::default_value("silence".to_owned()),
         }
     }
@@ -228,11 +236,15 @@ pub struct SilenceConfig {
     pub below_dbfs: f64,
     /// Seconds below it.
     pub for_s: f64,
+    /// Whether a value that does not move is no sound.
+    pub dc: bool,
+    /// Seconds for which one channel may be silent while another one sounds; absent, for ever.
+    pub dead_channel_s: Option<f64>,
 }
 
 impl Default for SilenceConfig {
     fn default() -> Self {
-        Self { below_dbfs: -60.0, for_s: 10.0 }
+        Self { below_dbfs: -60.0, for_s: 10.0, dc: true, dead_channel_s: None }
     }
 }
 
@@ -412,14 +424,13 @@ fn read_source(node: &Node, problems: &Problems) -> Option<SourceEntry> {
     }
     source.name = table.text("name");
     source.gain_db = table.real("gain_db", "dB", GAIN_DB).map_or(0.0, |gain| gain.value);
-    source.timeout_ms =
-        table.number("timeout_ms", "milliseconds", TIMEOUT_MS).map(|timeout| timeout.value);
+    source.timeout_ms = table.number("timeout_ms", "milliseconds", TIMEOUT_MS);
+    source.standby = table.text("standby");
     source.silence = table.node("silence").map(|node| read_silence(node, "a source", problems));
     source.normalize = table.node("normalize").and_then(|node| {
         // A source is not to be late by seconds against the others of its station.
         sound::read_normalize(node, "a source", sound::DEFAULT(Mode::Mid), problems)
     });
-    table.not_yet("standby", "leave it out: every source is open from the start");
     table.finish();
     source.uri = uri?;
     Some(source)
@@ -433,10 +444,12 @@ fn read_switch(mut table: Table<'_>) -> SwitchConfig {
             *slot = number.value;
         }
     };
-    read("timeout_ms", &mut switch.timeout_ms, TIMEOUT_MS);
     read("input_buffer_ms", &mut switch.input_buffer_ms, INPUT_BUFFER_MS);
     read("crossfade_ms", &mut switch.crossfade_ms, CROSSFADE_MS);
     read("hold_in_s", &mut switch.hold_in_s, HOLD_IN_S);
+    keep(&mut switch.timeout_ms, table.number("timeout_ms", "milliseconds", TIMEOUT_MS));
+    keep(&mut switch.comeback, table.text("comeback"));
+    switch.immediate = table.flag("immediate").unwrap_or(switch.immediate);
     keep(&mut switch.last_resort, table.text("last_resort"));
     table.finish();
     switch
@@ -451,6 +464,9 @@ fn read_silence(node: &Node, of: &str, problems: &Problems) -> SilenceConfig {
     if let Some(time) = table.real("for_s", "seconds", SILENCE_S) {
         silence.for_s = time.value;
     }
+    silence.dc = table.flag("dc").unwrap_or(silence.dc);
+    silence.dead_channel_s =
+        table.real("dead_channel_s", "seconds", SILENCE_S).map(|time| time.value);
     table.finish();
     silence
 }

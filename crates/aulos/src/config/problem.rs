@@ -19,7 +19,7 @@ pub enum Place {
 }
 
 /// A value and where it was written.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct At<T> {
     /// The value.
     pub value: T,

@@ -5,22 +5,23 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use aulos_core::{Codec, Db, Frames, SampleFormat, SampleSpec, Span};
+use aulos_engine::standby::Standby;
 use aulos_engine::steady::Normalise;
+use aulos_engine::switch::Comeback;
 
 use super::env::Environment;
 use super::limits::{
     MAX_NAME, MAX_SERVICE_NAME, MAX_SOURCES, MAX_STATION_CHANNELS, MAX_STATIONS, OPUS_CHUNK_MS,
     STATION_RATE,
 };
-use super::meta;
 use super::model::{
-    Config, HttpConfig, ListenConfig, MdnsConfig, SilenceConfig, SourceEntry, StationConfig,
-    StreamsConfig, SwitchConfig,
+    Config, HttpConfig, ListenConfig, MdnsConfig, SourceEntry, StationConfig, StreamsConfig,
 };
 use super::problem::{At, Place, Problems, did_you_mean};
 use super::security::{self, Security};
 use super::sound::{self, Sound};
 use super::source::{self, SourceConfig};
+use super::{fallback, meta};
 
 /// A configuration that can be run. Its order is the file's.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,6 +146,8 @@ pub struct Station {
     pub silence: Silence,
     /// What is done to the programme on its way out.
     pub sound: Sound,
+    /// What is heard when no source has sound; none is silence.
+    pub last_resort: Option<SourceConfig>,
     /// The program that tells what is played, and controls it.
     pub plugin: Option<Plugin>,
 }
@@ -175,6 +178,8 @@ pub struct Source {
     pub timeout_ms: u32,
     /// What counts as silence.
     pub silence: Silence,
+    /// How ready it is kept while it is not needed.
+    pub standby: Standby,
 }
 
 /// How sources take over from each other.
@@ -186,6 +191,10 @@ pub struct Switch {
     pub crossfade_ms: u32,
     /// Seconds that a better source has to be healthy before it takes over.
     pub hold_in_s: u32,
+    /// What happens when a source is back that has failed.
+    pub comeback: Comeback,
+    /// Whether another source than the first may begin.
+    pub immediate: bool,
 }
 
 /// What counts as silence.
@@ -195,6 +204,10 @@ pub struct Silence {
     pub below: Db,
     /// For so long.
     pub span: Span,
+    /// Whether a value that does not move is no sound.
+    pub dc: bool,
+    /// One channel may be silent for so long while another one sounds.
+    pub dead_channel: Option<Span>,
 }
 
 /// Checks everything; what is wrong is noted, and the result is only of use when nothing was.
@@ -383,11 +396,6 @@ pub(super) fn station(config: &StationConfig, problems: &Problems) -> Station {
         );
         problems.hint(config.buffer_ms.at, message, "1000 is the default; 20 chunks are usual");
     }
-    if config.switch.last_resort.value != "silence" {
-        let at = config.switch.last_resort.at;
-        let message = format!("`last_resort` is \"{}\"", config.switch.last_resort.value);
-        problems.hint(at, message, "it can be \"silence\"; another sound is the last of `sources`");
-    }
     Station {
         name,
         codec,
@@ -395,8 +403,9 @@ pub(super) fn station(config: &StationConfig, problems: &Problems) -> Station {
         chunk_ms: config.chunk_ms.value,
         buffer_ms: config.buffer_ms.value,
         sources: sources(config, spec, problems),
-        switch: switch(&config.switch),
-        silence: silence(config.silence),
+        switch: fallback::switch(&config.switch, problems),
+        silence: fallback::silence(config.silence),
+        last_resort: fallback::last_resort(&config.switch.last_resort, problems),
         sound: Sound {
             normalize: sound::resolve_normalize(config.normalize.as_ref(), spec, problems),
             equalizer: sound::resolve_equalizer(&config.equalizer, spec, problems),
@@ -462,6 +471,7 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
     if let Some(source) = config.sources.get(MAX_SOURCES) {
         problems.add(source.uri.at, format!("a station has at most {MAX_SOURCES} sources"));
     }
+    fallback::check_timeouts(config, problems);
     let mut names: Vec<String> = Vec::new();
     let mut all = Vec::new();
     for entry in &config.sources {
@@ -482,8 +492,9 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
                 config: config_of,
                 gain: Db::new(entry.gain_db),
                 normalize: sound::resolve_normalize(entry.normalize.as_ref(), spec, problems),
-                timeout_ms: entry.timeout_ms.unwrap_or(config.switch.timeout_ms),
-                silence: silence(entry.silence.unwrap_or(config.silence)),
+                timeout_ms: entry.timeout_ms.unwrap_or(config.switch.timeout_ms).value,
+                silence: fallback::silence(entry.silence.unwrap_or(config.silence)),
+                standby: fallback::standby(entry.standby.as_ref(), problems),
             });
         }
     }
@@ -560,19 +571,4 @@ fn one_stdin(stations: &[StationConfig], problems: &Problems) {
     for at in places.into_iter().skip(1) {
         problems.hint(at, "stdin: is used twice", "only one source can read it; use pipe://");
     }
-}
-
-const fn switch(config: &SwitchConfig) -> Switch {
-    Switch {
-        input_buffer_ms: config.input_buffer_ms,
-        crossfade_ms: config.crossfade_ms,
-        hold_in_s: config.hold_in_s,
-    }
-}
-
-fn silence(config: SilenceConfig) -> Silence {
-    // In range: `SILENCE_S` ends at a day.
-    #[allow(clippy::cast_possible_truncation, reason = "see above")]
-    let millis = (config.for_s * 1e3) as i64;
-    Silence { below: Db::new(config.below_dbfs), span: Span::from_millis(millis) }
 }

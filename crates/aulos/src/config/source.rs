@@ -127,6 +127,12 @@ impl SourceConfig {
         }
     }
 
+    /// Whether it gives as much as it is asked for, and no clock of its own paces it.
+    #[must_use]
+    pub const fn is_on_demand(&self) -> bool {
+        matches!(self, Self::Demo { .. } | Self::Tone { .. } | Self::File { .. })
+    }
+
     /// What comes in; `None` for a file that says it itself, and for another station.
     #[must_use]
     pub const fn spec(&self) -> Option<SampleSpec> {

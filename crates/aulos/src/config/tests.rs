@@ -6,6 +6,8 @@ use proptest::prelude::*;
 use super::*;
 use aulos_core::{Codec, Db, SampleSpec, Span};
 use aulos_dsp::normalize::Mode;
+use aulos_engine::standby::Standby;
+use aulos_engine::switch::Comeback;
 
 fn env() -> Environment {
     Environment {
@@ -40,8 +42,16 @@ fn nothing_configured_is_a_fifo_and_then_the_demo_on_loopback() {
     let [station] = &resolved.stations[..] else { panic!("{resolved:?}") };
     assert_eq!((station.name.as_str(), station.codec), ("default", Codec::Flac));
     assert_eq!((station.chunk_ms, station.buffer_ms), (20, 1000));
-    assert_eq!(station.switch, Switch { input_buffer_ms: 400, crossfade_ms: 20, hold_in_s: 5 });
-    assert_eq!(station.silence, Silence { below: Db::new(-60.0), span: Span::from_secs(10) });
+    let switch = Switch {
+        input_buffer_ms: 400,
+        crossfade_ms: 20,
+        hold_in_s: 5,
+        comeback: Comeback::Auto,
+        immediate: true,
+    };
+    assert_eq!((station.switch, &station.last_resort), (switch, &None));
+    let (below, span) = (Db::new(-60.0), Span::from_secs(10));
+    assert_eq!(station.silence, Silence { below, span, dc: true, dead_channel: None });
     assert_eq!(station.sources[0].timeout_ms, 300);
     assert_eq!(
         station.sources[0].config,
@@ -103,6 +113,50 @@ fn every_source_has_its_typed_value() {
     assert_eq!(sources[1].gain, Db::new(-3.0));
     assert_eq!((sources[1].timeout_ms, sources[2].timeout_ms), (50, 300));
     golden("sources", &format!("{sources:#?}\n"));
+}
+
+#[test]
+fn what_happens_when_a_source_fails_can_be_said() {
+    let here = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let text = station(&format!(
+        r#"sources = [
+            "demo://", {{ uri = "demo://", standby = "cold", silence = {{ dead_channel_s = 2 }} }},
+            {{ uri = "tcp://", standby = "warm", timeout_ms = 800 }},
+        ]
+        silence = {{ dc = false, for_s = 0.5 }}
+        [station.switch]
+        input_buffer_ms = 1000
+        comeback = "manual"
+        immediate = false
+        last_resort = "file://{here}""#
+    ));
+    let resolved = load_text(&text, &[]).unwrap_or_else(|error| panic!("{error}"));
+    let station = &resolved.stations[0];
+    assert_eq!((station.switch.comeback, station.switch.immediate), (Comeback::Manual, false));
+    assert!(matches!(station.last_resort, Some(SourceConfig::File { .. })));
+    let standby: Vec<Standby> = station.sources.iter().map(|source| source.standby).collect();
+    assert_eq!(standby, [Standby::Hot, Standby::Cold, Standby::Warm]);
+    let own = station.sources[1].silence;
+    assert_eq!((own.dead_channel, own.dc), (Some(Span::from_secs(2)), true));
+    assert!(!station.silence.dc && station.sources[0].silence == station.silence);
+    let text = r#"
+[[station]]
+name = "a"
+sources = [{ uri = "tcp://", standby = "warn", timeout_ms = 500 }]
+[station.switch]
+comeback = "later"
+timeout_ms = 400
+last_resort = "tcp://"
+[[station]]
+name = "b"
+sources = ["demo://"]
+switch = { last_resort = "file:///nowhere/to/be/found.flac", immediate = 1 }
+[[station]]
+name = "c"
+sources = ["demo://"]
+switch = { last_resort = "music", input_buffer_ms = 0 }
+"#;
+    golden("fallback", &first_problem(text, &[]));
 }
 
 #[test]

@@ -8,6 +8,7 @@
 mod announce;
 mod art;
 mod entry;
+mod fallback;
 mod greetings;
 mod house_methods;
 mod methods;
@@ -347,6 +348,7 @@ impl Control {
         self.house.tidy();
         self.tell_update(&mut inner);
         self.tell_announcements(&mut inner);
+        self.tell_switches(&mut inner);
         if inner.health.take_if(|since| since.elapsed() >= HEALTH_PAUSE).is_some() {
             self.changed();
         }

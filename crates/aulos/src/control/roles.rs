@@ -88,6 +88,7 @@ const NEEDS: [(Role, &[&str]); 4] = [
             "Aulos.SetCompare",
             "Aulos.SetEqualizer",
             "Aulos.SetNormalize",
+            "Aulos.SetSource",
             "Aulos.SetVolume",
             "Client.SetLatency",
             "Client.SetName",

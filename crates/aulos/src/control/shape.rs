@@ -7,6 +7,7 @@ use aulos_proto::uri::Uri;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use super::fallback;
 use super::sound::steadiness_json;
 use super::streams::Slot;
 use crate::house::{Health, Loudness, SourceState, StationState, StationStatus};
@@ -226,6 +227,7 @@ pub(super) fn station<'a>(
                 SourceState::Failed(_) => "failed",
             },
             "reason": if let SourceState::Failed(why) = &state { Some(why) } else { None },
+            "health": status.conditions.get(index).map(fallback::condition),
             "loudness": loudness(&status.source_loudness.get(index).copied().unwrap_or_default()),
         })
     });
@@ -238,6 +240,8 @@ pub(super) fn station<'a>(
         },
         "active": status.active.and_then(|index| station.sources.get(index)).map(|s| &s.name),
         "sources": sources.collect::<Vec<_>>(),
+        "switch": fallback::on_air(station, &status.on_air),
+        "latency_ms": fallback::latency(status.latency),
         "levels_dbfs": levels(&status.levels),
         "loudness": loudness(&status.loudness),
         "normalize": station.sound.normalize_json(),

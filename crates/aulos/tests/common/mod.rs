@@ -20,15 +20,19 @@ use std::time::Duration;
 use aulos::config::{self, Environment, Resolved, Station};
 use aulos::house::{
     Command, Door, EVENT_QUEUE, Event, Full, Hello, House, ListenSink, Loudness, MediaSocket,
-    SessionId, StationStatus,
+    SessionId, StationStatus, Switched,
 };
 use aulos::server::{self, Audio, Outside};
 use aulos::systemd::{Given, Supervisor};
+use aulos_core::Span;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// Longer than anything here takes; what hangs fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a station is wished to play, and for how long.
+pub type Wish = Option<(usize, Option<Span>)>;
 
 /// A house whose stations are what a test says, and which keeps what it is told.
 #[derive(Debug, Default)]
@@ -40,6 +44,8 @@ pub struct FakeHouse {
     pub replaced: Mutex<Vec<usize>>,
     pub removed: Mutex<Vec<usize>>,
     pub flushed: Mutex<Vec<usize>>,
+    pub wishes: Mutex<Vec<(usize, Wish)>>,
+    pub switches: Mutex<Vec<(usize, Switched)>>,
 }
 
 impl House for FakeHouse {
@@ -73,6 +79,14 @@ impl House for FakeHouse {
 
     fn flush(&self, number: usize) {
         self.flushed.lock().unwrap().push(number);
+    }
+
+    fn prefer(&self, station: usize, wish: Wish) {
+        self.wishes.lock().unwrap().push((station, wish));
+    }
+
+    fn switched(&self) -> Vec<(usize, Switched)> {
+        std::mem::take(&mut self.switches.lock().unwrap())
     }
 
     fn replace_station(&self, number: usize, _: &Station) -> std::io::Result<()> {

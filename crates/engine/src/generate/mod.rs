@@ -1,4 +1,4 @@
-//! Sound that is made here: a test tone and the demo programme.
+//! Sound that is made here: a test tone and the demo programme; and sound that is kept here.
 //!
 //! A fresh house has to be heard before anything is connected to it, and a meter needs something to
 //! show. The alternative was a recording inside the binary: a few minutes of music are megabytes,
@@ -6,10 +6,12 @@
 //! the same frames come out whatever the length of a block, today and after a year of running.
 
 mod demo;
+mod recording;
 mod score;
 mod space;
 mod tone;
 mod voice;
 
 pub use demo::Demo;
+pub use recording::{MAX_RECORDING, Recording};
 pub use tone::Tone;

@@ -1,6 +1,7 @@
 //! A station in virtual time: what goes out, frame by frame.
 
 mod announce;
+mod fallback;
 mod outlet;
 mod steady;
 
@@ -85,7 +86,7 @@ impl World {
     fn with(sources: Vec<Box<dyn Source>>, input: impl Fn(Box<dyn Source>) -> Input) -> Self {
         let config = Config {
             quantum: Frames(960),
-            switch: switch::Config::default(),
+            switch: switch::Config { patience: Some(Span::ZERO), ..switch::Config::default() },
             crossfade: Span::from_millis(20),
             write_header: |_, _, _, _| 0,
         };
@@ -312,7 +313,8 @@ fn a_sender_of_another_rate_takes_over_as_well_and_so_does_the_next_one() {
         // It stops without a word and is given up; some of its sound is still there.
         world.run(600);
         assert_eq!(world.status.read().active, Some(1), "after {hz} Hz");
-        for _ in 0..300 {
+        // Each time it has to prove itself for twice as long.
+        for _ in 0..1_100 {
             feed.send(world.now, 20);
             world.step();
         }

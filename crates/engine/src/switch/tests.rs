@@ -1,16 +1,21 @@
 //! The switch in virtual time: facts in, changes out.
 
+mod laws;
+mod wishes;
+
 use super::*;
 
 /// An input as the test moves it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Sender {
     pacing: Pacing,
     sending: bool,
     ended: bool,
     buffered: Span,
     last_arrival: Option<Instant>,
-    silent: bool,
+    lost: bool,
+    verdict: Verdict,
+    standby: Standby,
 }
 
 impl Sender {
@@ -20,7 +25,9 @@ impl Sender {
         ended: false,
         buffered: Span::ZERO,
         last_arrival: None,
-        silent: false,
+        lost: false,
+        verdict: Verdict::Sound,
+        standby: Standby::Hot,
     };
     const FILE: Self =
         Self { pacing: Pacing::OnDemand, sending: true, buffered: STEP, ..Self::LIVE };
@@ -35,9 +42,13 @@ struct World {
 
 impl World {
     fn new(senders: &[Sender]) -> Self {
+        Self::of(Config::default(), senders)
+    }
+
+    fn of(config: Config, senders: &[Sender]) -> Self {
         Self {
             now: Instant::ZERO + Span::from_secs(1),
-            switch: Switch::new(Config::default(), senders.len()),
+            switch: Switch::new(config, senders.len()),
             senders: senders.to_vec(),
             changes: Vec::new(),
         }
@@ -50,6 +61,7 @@ impl World {
             if sender.sending && sender.pacing == Pacing::Live {
                 sender.buffered = (sender.buffered + STEP).min(bound + bound);
                 sender.last_arrival = Some(now);
+                (sender.ended, sender.lost) = (false, false);
             }
         }
         let facts: Vec<Facts> = self.senders.iter().map(facts).collect();
@@ -57,12 +69,15 @@ impl World {
             self.changes.push(((now - Instant::ZERO).as_millis() - 1_000, changed));
         }
         for (index, sender) in self.senders.iter_mut().enumerate() {
+            if !self.switch.is_wanted(index) {
+                sender.buffered = Span::ZERO;
+            }
             if sender.pacing == Pacing::OnDemand {
                 continue;
             }
             let on_air = self.switch.active() == Some(index);
             if on_air && sender.buffered <= Span::ZERO && !sender.ended {
-                self.switch.starved(index);
+                self.switch.starved(now, index);
             }
             if on_air || sender.buffered > bound {
                 sender.buffered = (sender.buffered - STEP).max(Span::ZERO);
@@ -91,7 +106,10 @@ fn facts(sender: &Sender) -> Facts {
         ended: sender.ended,
         last_arrival: sender.last_arrival,
         timeout: Span::from_millis(300),
-        silent: sender.silent,
+        lost: sender.lost,
+        verdict: sender.verdict,
+        standby: sender.standby,
+        link: Link::Open,
     }
 }
 
@@ -100,20 +118,37 @@ const STEP: Span = Span::from_millis(20);
 #[test]
 fn until_someone_plays_the_fallback_is_on_air() {
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
-    world.run(1_000);
+    world.run(2_000);
     assert_eq!(world.changes.len(), 1);
-    assert_eq!(world.last(), (0, Some(1), Cause::First));
+    assert_eq!(world.last(), (1_000, Some(1), Cause::First), "after a second for the first one");
+}
+
+#[test]
+fn a_first_one_that_is_there_is_not_waited_for_and_one_that_is_wanted_alone_is() {
+    let mut world = World::new(&[Sender::FILE, Sender::FILE]);
+    world.run(40);
+    assert_eq!(world.last(), (0, Some(0), Cause::First));
+    let config = Config { patience: None, ..Config::default() };
+    let mut world = World::of(config, &[Sender::LIVE, Sender::FILE]);
+    world.run(60_000);
+    assert_eq!(world.changes, []);
+    world.senders[0].sending = true;
+    world.run(1_000);
+    assert_eq!(world.last().1, Some(0));
+    world.senders[0].sending = false;
+    world.run(1_000);
+    assert_eq!(world.last().1, Some(1), "afterwards it is as any other");
 }
 
 #[test]
 fn a_sender_that_comes_is_on_air_as_soon_as_its_buffer_is_filled() {
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
-    world.run(1_000);
+    world.run(2_000);
     world.senders[0].sending = true;
     world.run(1_000);
     let (at, to, cause) = world.last();
     assert_eq!((to, cause), (Some(0), Cause::Better));
-    assert!((1_360..=1_400).contains(&at), "{at}");
+    assert!((2_360..=2_400).contains(&at), "{at}");
 }
 
 #[test]
@@ -186,7 +221,7 @@ fn after_a_clean_end_everything_is_played_and_the_next_sender_is_trusted() {
 #[test]
 fn a_sound_shorter_than_the_buffer_is_played() {
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
-    world.run(100);
+    world.run(2_000);
     world.senders[0].buffered = Span::from_millis(80);
     world.senders[0].ended = true;
     world.senders[0].last_arrival = Some(world.now);
@@ -230,10 +265,11 @@ fn a_sender_of_silence_gives_way_and_comes_back_with_its_sound() {
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
     world.senders[0].sending = true;
     world.run(2_000);
-    world.senders[0].silent = true;
+    world.run(5_000);
+    world.senders[0].verdict = Verdict::Silent;
     world.run(40);
     assert_eq!((world.last().1, world.last().2), (Some(1), Cause::Silent));
-    world.senders[0].silent = false;
+    world.senders[0].verdict = Verdict::Sound;
     world.run(40);
     assert_eq!((world.last().1, world.last().2), (Some(0), Cause::Better));
 }
@@ -243,9 +279,156 @@ fn when_all_are_silent_the_one_on_air_stays() {
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
     world.senders[0].sending = true;
     world.run(2_000);
-    world.senders[1].silent = true;
-    world.senders[0].silent = true;
+    world.senders[1].verdict = Verdict::Silent;
+    world.senders[0].verdict = Verdict::Silent;
     let before = world.changes.len();
     world.run(2_000);
     assert_eq!(world.changes.len(), before);
+}
+
+/// One failure of so many milliseconds after so much health, and the time until it is back.
+fn comeback(world: &mut World, well: i64, gone: i64) -> i64 {
+    world.run(well);
+    world.senders[0].sending = false;
+    world.run(gone);
+    assert_eq!(world.last().1, Some(1));
+    world.senders[0].sending = true;
+    let mut millis = 0;
+    while world.switch.active() != Some(0) {
+        world.run(20);
+        millis += 20;
+        assert!(millis < 100_000, "it never came back");
+    }
+    millis
+}
+
+#[test]
+fn the_hold_in_doubles_with_each_failure_up_to_a_minute_and_is_forgiven() {
+    let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
+    world.senders[0].sending = true;
+    world.run(2_000);
+    let waits: Vec<i64> = (0..6).map(|_| comeback(&mut world, 6_000, 1_000)).collect();
+    let expected = [5_000, 10_000, 20_000, 40_000, 60_000, 60_000];
+    for (wait, expected) in waits.iter().zip(expected) {
+        assert!((expected..=expected + 60).contains(wait), "{waits:?}");
+    }
+    let wait = comeback(&mut world, 60_000, 1_000);
+    assert!((5_000..=5_060).contains(&wait), "after a minute of health: {wait}");
+}
+
+#[test]
+fn whoever_breaks_off_is_left_at_once_and_has_to_prove_himself() {
+    let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
+    world.senders[0].sending = true;
+    world.run(2_000);
+    (world.senders[0].sending, world.senders[0].lost) = (false, true);
+    world.run(20);
+    assert_eq!((world.last().0, world.last().1, world.last().2), (2_000, Some(1), Cause::Error));
+    assert_eq!(world.switch.failures(0).error, 1);
+    world.run(1_000);
+    world.senders[0].sending = true;
+    world.run(4_900);
+    assert_eq!(world.last().1, Some(1));
+    world.run(400);
+    assert_eq!(world.last().1, Some(0));
+}
+
+#[test]
+fn a_bell_is_heard_each_time_and_a_sender_that_comes_and_goes_is_not_trusted_for_ever() {
+    let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
+    world.run(2_000);
+    let ring = |world: &mut World, pause: i64| {
+        world.senders[0].sending = true;
+        world.run(600);
+        (world.senders[0].sending, world.senders[0].ended) = (false, true);
+        world.run(pause);
+    };
+    let before = world.changes.len();
+    (0..10).for_each(|_| ring(&mut world, 6_000));
+    assert_eq!(world.changes.len() - before, 20, "there and back");
+    let before = world.changes.len();
+    (0..60).for_each(|_| ring(&mut world, 700));
+    assert!(world.changes.len() - before <= 6, "{:?}", world.changes);
+    assert_eq!(world.switch.failures(0).flaps, 1);
+}
+
+#[test]
+fn every_fault_that_can_be_heard_has_its_name_and_its_count() {
+    for (verdict, cause) in [
+        (Verdict::Silent, Cause::Silent),
+        (Verdict::Dc, Cause::Dc),
+        (Verdict::DeadChannel, Cause::DeadChannel),
+    ] {
+        let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
+        world.senders[0].sending = true;
+        world.run(10_000);
+        world.senders[0].verdict = verdict;
+        world.run(20);
+        assert_eq!((world.last().0, world.last().2), (10_000, cause));
+        world.senders[0].verdict = Verdict::Sound;
+        world.run(4_900);
+        // A pause is no failure; a fault of the equipment is one.
+        assert_eq!(world.last().1, Some(usize::from(verdict != Verdict::Silent)));
+        world.run(200);
+        assert_eq!(world.last().1, Some(0));
+        let failures = world.switch.failures(0);
+        assert_eq!(failures.silent + failures.dc + failures.dead_channel, 1);
+    }
+}
+
+#[test]
+fn a_sender_whose_silence_flaps_is_not_followed() {
+    let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
+    world.senders[0].sending = true;
+    world.run(10_000);
+    let before = world.changes.len();
+    for _ in 0..60 {
+        world.senders[0].verdict = Verdict::Silent;
+        world.run(500);
+        world.senders[0].verdict = Verdict::Sound;
+        world.run(500);
+    }
+    assert!(world.changes.len() - before <= 3, "{:?}", world.changes);
+}
+
+#[test]
+fn what_does_not_come_back_by_itself_waits_for_a_word_or_for_need() {
+    for comeback in [Comeback::Manual, Comeback::Never] {
+        let config = Config { comeback, ..Config::default() };
+        let mut world = World::of(config, &[Sender::LIVE, Sender::LIVE, Sender::FILE]);
+        world.senders[0].sending = true;
+        world.senders[1].sending = true;
+        world.run(2_000);
+        world.senders[0].sending = false;
+        world.run(1_000);
+        world.senders[0].sending = true;
+        world.run(60_000);
+        assert_eq!(world.last().1, Some(1), "{comeback:?}");
+        world.senders[1].sending = false;
+        world.run(1_000);
+        let need = if comeback == Comeback::Manual { 0 } else { 2 };
+        assert_eq!(world.last().1, Some(need), "{comeback:?}");
+        world.switch.prefer(None);
+        world.run(20);
+        assert_eq!(world.last().1, Some(0), "{comeback:?}");
+    }
+}
+
+#[test]
+fn who_stands_by_cold_is_woken_when_nothing_better_is_well() {
+    let cold = Sender { standby: Standby::Cold, ..Sender::FILE };
+    let mut world = World::new(&[Sender::LIVE, cold]);
+    world.senders[0].sending = true;
+    world.run(5_000);
+    assert!(!world.switch.is_wanted(1) && world.switch.health(1) == Health::Disabled);
+    world.senders[0].sending = false;
+    world.run(320);
+    assert!(world.switch.is_wanted(1));
+    world.senders[1].buffered = STEP;
+    world.run(40);
+    assert_eq!((world.last().1, world.last().2), (Some(1), Cause::Late));
+    world.senders[0].sending = true;
+    world.run(6_000);
+    assert_eq!(world.last().1, Some(0));
+    assert!(!world.switch.is_wanted(1));
 }

@@ -3,6 +3,7 @@
 use aulos_core::{Block, Frames, Instant, MediaTime, SampleSpec};
 use aulos_dsp::convert;
 use aulos_engine::source::{BLOCK_SAMPLES, Item};
+use aulos_engine::standby::{Keeper, Link, Wish};
 use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{Pool, Pooled, Publisher};
 
@@ -24,6 +25,9 @@ pub struct ByteFeed {
     torn: Vec<u8>,
     position: MediaTime,
     in_stream: bool,
+    /// The line to the station; without one it always wants sound.
+    keeper: Option<Keeper>,
+    wish: Wish,
 }
 
 impl ByteFeed {
@@ -44,13 +48,36 @@ impl ByteFeed {
             torn: Vec::with_capacity(spec.frame_bytes()),
             position: MediaTime::ZERO,
             in_stream: false,
+            keeper: None,
+            wish: Wish::Play,
         };
         (feed, consumer)
+    }
+
+    /// Hears from the station whether it is needed.
+    #[must_use]
+    pub fn kept(mut self, keeper: Keeper) -> Self {
+        self.keeper = Some(keeper);
+        self
+    }
+
+    /// What the station wishes now; to be asked at the beginning of each tick. While it wishes no
+    /// sound, what is pushed is thrown away.
+    pub fn wish(&mut self) -> Wish {
+        let wish = self.keeper.as_mut().map_or(Wish::Play, Keeper::wish);
+        if wish != Wish::Play && self.wish == Wish::Play {
+            self.open = None;
+        }
+        self.wish = wish;
+        wish
     }
 
     /// How many bytes [`ByteFeed::push`] takes now.
     #[must_use]
     pub fn room(&mut self) -> usize {
+        if self.wish != Wish::Play {
+            return IDLE_ROOM;
+        }
         if self.open.is_none() {
             self.open = self.pool.take().map(|mut block| {
                 block.reset(self.spec.rate, self.spec.layout);
@@ -66,6 +93,16 @@ impl ByteFeed {
     pub fn push(&mut self, now: Instant, mut bytes: &[u8]) {
         self.in_stream = true;
         let frame = self.spec.frame_bytes();
+        if self.wish != Wish::Play {
+            // Frames go on where they are, so that the first one that is wanted is whole.
+            let torn = (self.torn.len() + bytes.len()) % frame;
+            let kept = bytes.len().saturating_sub(torn);
+            if torn <= bytes.len() {
+                self.torn.clear();
+            }
+            self.torn.extend_from_slice(&bytes[kept..]);
+            return;
+        }
         if !self.torn.is_empty() {
             let missing = (frame - self.torn.len()).min(bytes.len());
             let (head, rest) = bytes.split_at(missing);
@@ -96,12 +133,12 @@ impl ByteFeed {
 
     /// The sender closed cleanly; half a frame at its end is dropped.
     pub fn end(&mut self) {
-        self.flush();
-        self.torn.clear();
-        if core::mem::take(&mut self.in_stream) {
-            // Without room for the mark the station finds out by its time-out.
-            drop(self.items.push(Item::End));
-        }
+        self.close(Item::End);
+    }
+
+    /// The sender is gone without having closed cleanly: it has to prove itself when it is back.
+    pub fn lose(&mut self) {
+        self.close(Item::Lost);
     }
 
     /// The station is gone: nobody will ever take anything again.
@@ -112,6 +149,10 @@ impl ByteFeed {
 
     /// Tells the world what is going on.
     pub fn report(&mut self, state: FeedState) {
+        if let Some(keeper) = &mut self.keeper {
+            let broken = matches!(state, FeedState::Failed(_));
+            keeper.tell(if broken { Link::Broken } else { Link::Open });
+        }
         if state != self.reported {
             self.reported = state;
             self.state.publish(state);
@@ -122,6 +163,15 @@ impl ByteFeed {
     #[must_use]
     pub const fn is_in_stream(&self) -> bool {
         self.in_stream
+    }
+
+    fn close(&mut self, mark: Item) {
+        self.flush();
+        self.torn.clear();
+        if core::mem::take(&mut self.in_stream) && self.wish == Wish::Play {
+            // Without room for the mark the station finds out by its time-out.
+            drop(self.items.push(mark));
+        }
     }
 
     fn append(&mut self, now: Instant, bytes: &[u8]) {
@@ -142,12 +192,17 @@ impl ByteFeed {
     }
 }
 
+/// What is thrown away at once.
+const IDLE_ROOM: usize = 65_536;
+
 /// Blocks between a feeder and its station: together at least 0.6 s at 48 kHz stereo even if each
 /// tick fills only one of them with 20 ms.
 pub const FEED_BLOCKS: usize = 32;
 
 #[cfg(test)]
 mod tests {
+    use aulos_engine::standby::Standby;
+
     use super::*;
 
     fn feed(spec: &str) -> (ByteFeed, Consumer<Item>) {
@@ -164,9 +219,35 @@ mod tests {
                     all.extend_from_slice(block.samples());
                 }
                 Item::End => ends += 1,
+                Item::Lost => panic!("nobody broke off"),
             }
         }
         (all, ends)
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_thrown_away_and_the_first_frame_that_is_wanted_is_whole() {
+        for grain in [1, 3, 7, 1_000] {
+            let (feed, mut items) = feed("48000:16:2");
+            let (mut gate, keeper) = aulos_engine::standby::gate(Standby::Warm);
+            let mut feed = feed.kept(keeper);
+            let bytes: Vec<u8> = (0..3_000u16).flat_map(|n| (n as i16).to_le_bytes()).collect();
+            assert_eq!(feed.wish(), Wish::Stay);
+            let (before, after) = bytes.split_at(3_001);
+            before.chunks(grain).for_each(|piece| feed.push(Instant::ZERO, piece));
+            assert!(items.is_empty());
+            gate.wish(Wish::Play);
+            assert_eq!(feed.wish(), Wish::Play);
+            for piece in after.chunks(grain) {
+                assert!(feed.room() >= piece.len());
+                feed.push(Instant::ZERO, piece);
+            }
+            feed.end();
+            let (samples, ends) = samples(&mut items);
+            // Byte 3,000 begins frame 750.
+            assert_eq!((samples[0] * 32_768.0).round().to_bits(), 1_500f32.to_bits(), "{grain}");
+            assert_eq!((samples.len(), ends), (1_500, 1));
+        }
     }
 
     #[test]

@@ -65,6 +65,8 @@ impl Feeder for Fifo {
         if self.feed.is_abandoned() {
             return Next::Never;
         }
+        // Whether it is needed or not, it stays open for whoever writes.
+        self.feed.wish();
         let file = match &mut self.file {
             Some(file) => file,
             None if !self.backoff.is_due(now) => return Next::Later,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use aulos_core::{Block, ChannelLayout, SampleRate};
 use aulos_engine::source::{BLOCK_SAMPLES, Item};
+use aulos_engine::standby::{Keeper, Wish};
 use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{Pool, Publisher, Reader};
 
@@ -47,6 +48,7 @@ pub struct FileSource {
     work: Work,
     backoff: Backoff,
     state: Publisher<FileState>,
+    keeper: Option<Keeper>,
 }
 
 enum Work {
@@ -54,7 +56,7 @@ enum Work {
     Open(Box<FileFeed>),
     /// The file is over; the station gives the blocks back, and must not be the one to free them.
     Decoded {
-        _pool: Pool<Block>,
+        pool: Pool<Block>,
         items: Producer<Item>,
     },
     Over,
@@ -71,7 +73,31 @@ impl FileSource {
         });
         let (state, seen) = aulos_rt::latest(FileState::Waiting);
         let work = Work::Closed(pool, items);
-        (Self { path, options, work, backoff: Backoff::new(), state }, consumer, seen)
+        let file = Self { path, options, work, backoff: Backoff::new(), state, keeper: None };
+        (file, consumer, seen)
+    }
+
+    /// Hears from the station whether it is needed: one that stands by cold is closed until then, and
+    /// begins again each time.
+    #[must_use]
+    pub fn kept(mut self, keeper: Keeper) -> Self {
+        self.keeper = Some(keeper);
+        self
+    }
+
+    fn rest(&mut self) -> Step {
+        let work = core::mem::replace(&mut self.work, Work::Over);
+        let (pool, items) = match work {
+            Work::Closed(pool, items) | Work::Decoded { pool, items } => (pool, items),
+            Work::Open(feed) => feed.close(),
+            Work::Over => return Step::Done,
+        };
+        if items.is_abandoned() {
+            return Step::Done;
+        }
+        self.state.publish(FileState::Waiting);
+        self.work = Work::Closed(pool, items);
+        Step::Later
     }
 
     fn open(&mut self, pool: Pool<Block>, items: Producer<Item>) -> Step {
@@ -108,13 +134,16 @@ impl FileSource {
             Progress::Abandoned => return Step::Done,
         }
         let (pool, items) = feed.close();
-        self.work = Work::Decoded { _pool: pool, items };
+        self.work = Work::Decoded { pool, items };
         Step::Later
     }
 }
 
 impl Job for FileSource {
     fn step(&mut self) -> Step {
+        if self.keeper.as_mut().is_some_and(|keeper| keeper.wish() == Wish::Close) {
+            return self.rest();
+        }
         match core::mem::replace(&mut self.work, Work::Over) {
             Work::Closed(pool, items) => self.open(pool, items),
             Work::Open(feed) => self.decode(feed),

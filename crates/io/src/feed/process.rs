@@ -8,7 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use aulos_core::Instant;
+use aulos_core::{Instant, Span};
+use aulos_engine::standby::Wish;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -44,6 +45,8 @@ pub struct Process {
 struct Running {
     child: Child,
     output: ChildStdout,
+    /// Since when its output has been closed.
+    closed: Option<Instant>,
 }
 
 impl Process {
@@ -67,12 +70,24 @@ impl Process {
         let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let flags = fcntl_getfl(output.as_fd())?;
         fcntl_setfl(output.as_fd(), flags | OFlags::NONBLOCK)?;
-        Ok(Running { child, output })
+        Ok(Running { child, output, closed: None })
+    }
+
+    /// Its output is closed: whether it has failed is known when it has ended.
+    fn ending(&mut self, now: Instant) -> Next {
+        let Some(running) = &mut self.running else { return Next::Later };
+        let since = *running.closed.get_or_insert(now);
+        match running.child.try_wait() {
+            Ok(Some(status)) if status.success() => self.feed.end(),
+            Ok(None) if now.since(since) < ENDING => return Next::Soon,
+            _ => self.feed.lose(),
+        }
+        self.stopped(now, 0)
     }
 
     fn stopped(&mut self, now: Instant, error: i32) -> Next {
         self.running = None;
-        self.feed.end();
+        self.feed.lose();
         self.feed.report(FeedState::Failed(error));
         self.backoff.failed(now);
         Next::Later
@@ -83,6 +98,12 @@ impl Feeder for Process {
     fn tick(&mut self, now: Instant) -> Next {
         if self.feed.is_abandoned() {
             return Next::Never;
+        }
+        if self.feed.wish() == Wish::Close {
+            self.running = None;
+            self.feed.end();
+            self.feed.report(FeedState::Waiting);
+            return Next::Later;
         }
         let running = match &mut self.running {
             Some(running) => running,
@@ -96,7 +117,7 @@ impl Feeder for Process {
             },
         };
         match drain(&mut running.output, &mut self.feed, &mut self.scratch, now) {
-            Ok(Drained::End) => self.stopped(now, 0),
+            Ok(Drained::End) => self.ending(now),
             Ok(Drained::Empty) => Next::Soon,
             Ok(Drained::Some | Drained::Full) => {
                 self.feed.report(FeedState::Running);
@@ -106,6 +127,10 @@ impl Feeder for Process {
         }
     }
 }
+
+/// How long a program may take to end after it has closed its output; less than a source's usual
+/// time-out.
+const ENDING: Span = Span::from_millis(200);
 
 /// Makes a child ours alone: it gets a process group of its own, since Ctrl-C in our terminal is
 /// ours to answer and its children shall end with it; and it ends when we do, even by SIGKILL.

@@ -31,6 +31,7 @@ impl Feeder for Stdin {
         if self.feed.is_abandoned() {
             return Next::Never;
         }
+        self.feed.wish();
         match drain(&mut self.input, &mut self.feed, &mut self.scratch, now) {
             Ok(Drained::End) => {
                 self.feed.end();

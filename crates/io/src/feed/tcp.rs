@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 
 use aulos_core::{Instant, Span};
+use aulos_engine::standby::Wish;
 use aulos_rt::channel::{Receiver, TryRecvError, bounded};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -67,6 +68,8 @@ impl Feeder for TcpServer {
         if self.feed.is_abandoned() {
             return Next::Never;
         }
+        // Whether it is needed or not, it goes on listening.
+        self.feed.wish();
         if let Err(error) = self.listen(now) {
             self.feed.report(FeedState::Failed(error.raw_os_error().unwrap_or(0)));
             self.backoff.failed(now);
@@ -74,11 +77,13 @@ impl Feeder for TcpServer {
         }
         self.accept();
         let Some(sender) = &mut self.sender else { return Next::Later };
-        if !receive(sender, &mut self.feed, &mut self.scratch, now) {
-            self.sender = None;
-            self.feed.end();
-            self.feed.report(FeedState::Waiting);
+        match receive(sender, &mut self.feed, &mut self.scratch, now) {
+            Ok(true) => return Next::Soon,
+            Ok(false) => self.feed.end(),
+            Err(_) => self.feed.lose(),
         }
+        self.sender = None;
+        self.feed.report(FeedState::Waiting);
         Next::Soon
     }
 }
@@ -138,10 +143,13 @@ impl TcpClient {
             Link::Connecting(socket, since) => finish_connecting(socket, since, now),
             Link::Up(mut stream) => {
                 self.backoff.succeeded(now);
-                if receive(&mut stream, &mut self.feed, &mut self.scratch, now) {
-                    Ok(Link::Up(stream))
-                } else {
-                    Err(io::ErrorKind::ConnectionReset.into())
+                match receive(&mut stream, &mut self.feed, &mut self.scratch, now) {
+                    Ok(true) => Ok(Link::Up(stream)),
+                    Ok(false) => {
+                        self.feed.end();
+                        Err(io::ErrorKind::ConnectionReset.into())
+                    }
+                    Err(error) => Err(error),
                 }
             }
         }
@@ -153,11 +161,17 @@ impl Feeder for TcpClient {
         if self.feed.is_abandoned() {
             return Next::Never;
         }
+        if self.feed.wish() == Wish::Close {
+            self.link = Link::Down;
+            self.feed.end();
+            self.feed.report(FeedState::Waiting);
+            return Next::Later;
+        }
         match self.step(now) {
             Ok(link) => self.link = link,
             Err(error) => {
                 self.link = Link::Down;
-                self.feed.end();
+                self.feed.lose();
                 self.feed.report(FeedState::Failed(error.raw_os_error().unwrap_or(0)));
                 self.backoff.failed(now);
             }
@@ -166,16 +180,19 @@ impl Feeder for TcpClient {
     }
 }
 
-/// Takes what has come; false when the connection is over.
-fn receive(stream: &mut TcpStream, feed: &mut ByteFeed, scratch: &mut [u8], now: Instant) -> bool {
-    match drain(stream, feed, scratch, now) {
-        Ok(Drained::End) | Err(_) => false,
-        Ok(Drained::Empty) => true,
-        Ok(Drained::Some | Drained::Full) => {
-            feed.report(FeedState::Running);
-            true
-        }
+/// Takes what has come; false when the sender has closed the connection.
+fn receive(
+    stream: &mut TcpStream,
+    feed: &mut ByteFeed,
+    scratch: &mut [u8],
+    now: Instant,
+) -> io::Result<bool> {
+    match drain(stream, feed, scratch, now)? {
+        Drained::End => return Ok(false),
+        Drained::Empty => {}
+        Drained::Some | Drained::Full => feed.report(FeedState::Running),
     }
+    Ok(true)
 }
 
 fn start_connecting(address: SocketAddr) -> io::Result<Link> {

@@ -145,8 +145,8 @@ impl Fed {
     fn next(&mut self, now: Instant, block: &mut Block) -> Result<Got, Failure> {
         match self.items.pull(now, block) {
             Pulled::Block => return Ok(Got::Block),
-            Pulled::Ended if !self.stays => return Ok(Got::End),
-            Pulled::Ended | Pulled::Pending => {}
+            Pulled::Ended | Pulled::Lost if !self.stays => return Ok(Got::End),
+            Pulled::Ended | Pulled::Lost | Pulled::Pending => {}
         }
         match *self.state.read() {
             FeedState::Finished => return Ok(Got::End),

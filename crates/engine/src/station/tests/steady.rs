@@ -320,6 +320,7 @@ fn another_station_gets_the_normalised_programme_its_end_and_no_announcement() {
         match item {
             Item::Block(block) => sound.extend_from_slice(block.samples()),
             Item::End => ends += 1,
+            Item::Lost => panic!("nothing was lost"),
         }
     }
     assert_eq!(ends, 1);

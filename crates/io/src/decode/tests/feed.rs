@@ -31,7 +31,7 @@ fn every_frame_arrives_in_order_and_then_the_end() {
             while let Some(item) = consumer.pop() {
                 match item {
                     Item::Block(block) => sound.extend_from_slice(block.samples()),
-                    Item::End => ended = true,
+                    Item::End | Item::Lost => ended = true,
                 }
             }
             assert!(!ended || progress == Progress::Ended);

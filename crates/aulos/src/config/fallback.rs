@@ -1,0 +1,107 @@
+//! What a station does when a source fails: from wishes to facts.
+
+use aulos_core::{Db, Span};
+use aulos_engine::standby::Standby;
+use aulos_engine::switch::Comeback;
+
+use super::model::{SilenceConfig, StationConfig, SwitchConfig};
+use super::problem::{At, Place, Problems, did_you_mean};
+use super::resolve::{Silence, Switch};
+use super::source::{self, SourceConfig};
+
+pub(super) fn switch(config: &SwitchConfig, problems: &Problems) -> Switch {
+    let kinds =
+        [("auto", Comeback::Auto), ("manual", Comeback::Manual), ("never", Comeback::Never)];
+    Switch {
+        input_buffer_ms: config.input_buffer_ms,
+        crossfade_ms: config.crossfade_ms,
+        hold_in_s: config.hold_in_s,
+        comeback: choice("comeback", &config.comeback, &kinds, problems),
+        immediate: config.immediate,
+    }
+}
+
+pub(super) fn silence(config: SilenceConfig) -> Silence {
+    // In range: `SILENCE_S` ends at a day.
+    #[allow(clippy::cast_possible_truncation, reason = "see above")]
+    let span = |seconds: f64| Span::from_millis((seconds * 1e3) as i64);
+    Silence {
+        below: Db::new(config.below_dbfs),
+        span: span(config.for_s),
+        dc: config.dc,
+        dead_channel: config.dead_channel_s.map(span),
+    }
+}
+
+pub(super) fn standby(wish: Option<&At<String>>, problems: &Problems) -> Standby {
+    let kinds = [("hot", Standby::Hot), ("warm", Standby::Warm), ("cold", Standby::Cold)];
+    wish.map_or(Standby::Hot, |wish| choice("standby", wish, &kinds, problems))
+}
+
+/// A sound that is always there: made here, or decoded once and kept.
+pub(super) fn last_resort(wish: &At<String>, problems: &Problems) -> Option<SourceConfig> {
+    if wish.value == "silence" {
+        return None;
+    }
+    let refuse = |why: String| {
+        let hint = "it can be \"silence\", \"file:///path\" (kept in memory and played in a loop), \
+                    \"demo://\" or \"tone://\"";
+        problems.hint(wish.at, why, hint);
+        None
+    };
+    if !wish.value.contains(':') {
+        return refuse(format!("`last_resort` is \"{}\"", wish.value));
+    }
+    let (mut sources, _) = source::parse(wish, problems)?;
+    match sources.pop()? {
+        SourceConfig::File { path, .. } if !path.is_file() => {
+            let message = format!("`last_resort`: there is no file {}", path.display());
+            problems.hint(
+                wish.at,
+                message,
+                "it is read when the server starts, and has to be there",
+            );
+            None
+        }
+        sound @ (SourceConfig::File { .. }
+        | SourceConfig::Demo { .. }
+        | SourceConfig::Tone { .. }) => Some(sound),
+        other => refuse(format!("`last_resort`: {}: may fail itself", other.scheme())),
+    }
+}
+
+/// While a source is given up later than its buffer is empty, there is a hole whenever it fails.
+pub(super) fn check_timeouts(config: &StationConfig, problems: &Problems) {
+    let buffer = config.switch.input_buffer_ms;
+    let own = config.sources.iter().filter_map(|source| source.timeout_ms);
+    let needed = config.sources.iter().any(|source| source.timeout_ms.is_none());
+    let common = needed.then_some(config.switch.timeout_ms);
+    // Without a buffer somebody wants sound at once, and takes the holes.
+    for timeout in own.chain(common).filter(|timeout| buffer > 0 && timeout.value >= buffer) {
+        let message = format!(
+            "`timeout_ms` is {}, and only {buffer} ms are buffered: a source that fails leaves a hole",
+            timeout.value
+        );
+        let hint = format!(
+            "timeout_ms = {}, or input_buffer_ms = {} (0 for no buffer at all)",
+            (buffer / 4 * 3).max(20),
+            timeout.value.saturating_add(100)
+        );
+        let at = if timeout.at == Place::Default { config.at } else { timeout.at };
+        problems.hint(at, message, hint);
+    }
+}
+
+fn choice<T: Copy>(key: &str, wish: &At<String>, kinds: &[(&str, T)], problems: &Problems) -> T {
+    let found = kinds.iter().find(|(name, _)| *name == wish.value);
+    let names: Vec<&str> = kinds.iter().map(|(name, _)| *name).collect();
+    let (_, kind) = found.unwrap_or_else(|| {
+        let hint = match did_you_mean(&wish.value, &names) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("use {}", names.join(", ")),
+        };
+        problems.hint(wish.at, format!("`{key}` is \"{}\"", wish.value), hint);
+        &kinds[0]
+    });
+    *kind
+}

@@ -1,0 +1,184 @@
+//! What is heard when inputs fail: last resorts, long fades, wishes, who stands by.
+
+use super::*;
+use crate::generate::Recording;
+use crate::standby::{self, Keeper, Standby};
+use crate::status::Output;
+use crate::switch::Cause;
+
+impl World {
+    fn with_fade(sources: Vec<Box<dyn Source>>, millis: i64) -> Self {
+        let mut world = Self::new(sources);
+        world.station.config.crossfade = Span::from_millis(millis);
+        world
+    }
+}
+
+/// A constant level, sent by somebody live.
+fn send_level(feed: &mut Feed, now: Instant, millis: u64, level: f32) {
+    let mut block = feed.pool.take().expect("a block");
+    block.reset(feed.rate, SPEC.layout);
+    block.resize(feed.rate.frames(Span::from_millis(i64::try_from(millis).unwrap())));
+    block.received = now;
+    block.samples_mut().fill(level);
+    feed.items.push(Item::Block(block)).expect("room");
+}
+
+fn greatest_step(samples: &[f32]) -> f32 {
+    samples.windows(2).map(|pair| (pair[1] - pair[0]).abs()).fold(0.0, f32::max)
+}
+
+fn longest_silence(samples: &[f32]) -> usize {
+    let runs = samples.split(|sample| sample.abs() > 1e-5);
+    runs.map(<[f32]>::len).max().unwrap_or(0)
+}
+
+fn resort(level: f32) -> Input {
+    let sound = Recording::new(vec![level; 700], SPEC.rate, SPEC.layout).unwrap();
+    Input::new(Box::new(sound), SPEC.rate, SPEC.layout, input::Config::default())
+}
+
+#[test]
+fn the_last_resort_is_there_from_the_first_frame_and_fades_both_ways() {
+    let (mut feed, source) = live();
+    let mut world = World::new(vec![source]);
+    let mut events = world.station.events();
+    world.station.set_last_resort(resort(0.25));
+    let mut out = world.run(500);
+    assert_eq!(world.status.read().output, Output::LastResort);
+    for _ in 0..100 {
+        send_level(&mut feed, world.now, 20, 0.5);
+        out.extend(world.step());
+    }
+    assert_eq!(world.status.read().output, Output::Active(0));
+    out.extend(world.run(2_000));
+    let start = 3 * latency();
+    // Faded out and in; never a millisecond of nothing.
+    assert!(longest_silence(&out[start..]) < 48);
+    // The sender begins with a step of its own, early in the fade.
+    assert!(greatest_step(&out[start..]) < 0.04, "{}", greatest_step(&out[start..]));
+    let status = *world.status.read();
+    assert_eq!(status.output, Output::LastResort);
+    assert_eq!((status.switches, status.silent_frames), (2, 0));
+    assert!(status.last_resort_frames > 48_000, "{}", status.last_resort_frames);
+    let causes: Vec<Cause> =
+        std::iter::from_fn(|| events.pop()).map(|event| event.changed.cause).collect();
+    assert_eq!(causes, [Cause::First, Cause::Late]);
+    assert_eq!(status.switches_by[Cause::Late as usize], 1);
+}
+
+#[test]
+fn a_long_fade_from_a_sender_that_dies_is_over_before_its_sound() {
+    let (mut feed, source) = live();
+    let (mut other, second) = live();
+    let mut world = World::with_fade(vec![source, second], 10_000);
+    let mut out = Vec::new();
+    for step in 0..200 {
+        if step < 100 {
+            send_level(&mut feed, world.now, 20, 0.5);
+        }
+        send_level(&mut other, world.now, 20, 0.5);
+        out.extend(world.step());
+    }
+    let heard = &out[48_000..];
+    let least = heard.iter().fold(1.0f32, |least, sample| least.min(*sample));
+    assert!(least > 0.49, "a hole down to {least}");
+    assert!(greatest_step(heard) < 0.003, "a click of {}", greatest_step(heard));
+    assert_eq!(world.status.read().output, Output::Active(1), "not ten seconds later");
+}
+
+#[test]
+fn a_change_in_the_middle_of_a_fade_makes_no_click() {
+    let feeds: Vec<_> = (0..3).map(|_| live()).collect();
+    let (mut feeds, sources): (Vec<_>, Vec<_>) = feeds.into_iter().unzip();
+    let mut world = World::with_fade(sources, 1_000);
+    let mut wishes = world.station.wishes();
+    let mut out = Vec::new();
+    for step in 0..500u32 {
+        for (feed, level) in feeds.iter_mut().zip([0.2, 0.3, 0.5]) {
+            send_level(feed, world.now, 20, level);
+        }
+        match step {
+            100 => wishes.publish(Some((1, None))),
+            120 => wishes.publish(Some((2, None))),
+            135 => wishes.publish(Some((1, None))),
+            150 => wishes.publish(None),
+            300 => wishes.publish(Some((2, Some(Span::from_millis(600))))),
+            _ => {}
+        }
+        out.extend(world.step());
+    }
+    let heard = &out[48_000..];
+    assert!(greatest_step(heard) < 0.002, "a click of {}", greatest_step(heard));
+    let status = *world.status.read();
+    assert_eq!((status.active, status.preference), (Some(0), None));
+    assert_eq!(status.switches_by[Cause::Manual as usize], 4, "{:?}", status.switches_by);
+}
+
+/// A file behind a gate: a counter that begins anew whenever it is opened.
+struct Gated {
+    counter: Counter,
+    open: bool,
+}
+
+impl Source for Gated {
+    fn pull(&mut self, now: Instant, into: &mut Block) -> Pulled {
+        if self.open { self.counter.pull(now, into) } else { Pulled::Pending }
+    }
+    fn pacing(&self) -> Pacing {
+        Pacing::Live
+    }
+}
+
+#[test]
+fn who_stands_by_is_told_when_he_is_needed_and_nothing_old_is_played() {
+    let (mut feed, first) = live();
+    let (mut other, second) = live();
+    let (gate, mut keeper): (_, Keeper) = standby::gate(Standby::Warm);
+    let mut world = World::new(vec![first]);
+    let wishes = input::Config { standby: Standby::Warm, ..input::Config::default() };
+    let input = Input::new(second, SPEC.rate, SPEC.layout, wishes).gated(gate);
+    world.station.inputs.push(input);
+    world.station.switch = Switch::new(switch::Config::default(), 2);
+    let mut out = Vec::new();
+    let mut first_wanted = None;
+    for step in 0..600u64 {
+        if !(150..=250).contains(&step) {
+            send_level(&mut feed, world.now, 20, 0.25);
+        }
+        let wish = keeper.wish();
+        if wish == standby::Wish::Play {
+            first_wanted.get_or_insert(step);
+            other.send(world.now, 20);
+        } else {
+            // What comes late, or before it is needed, is not kept.
+            other.next = 900_000;
+            other.send(world.now, 20);
+            other.next = 0;
+        }
+        out.extend(world.step());
+    }
+    // It failed after 300 ms, and 100 ms were left of it; the other one took 400 ms to fill.
+    assert!(first_wanted.is_some_and(|step| (164..168).contains(&step)), "{first_wanted:?}");
+    let stale = out.iter().any(|sample| (sample - number(900_000)).abs() < 0.01);
+    assert!(!stale, "something old was heard");
+    assert!(longest_silence(&out[24_000..]) <= 48 * 360, "{}", longest_silence(&out[24_000..]));
+    assert_eq!(keeper.wish(), standby::Wish::Stay, "the first one is back");
+}
+
+#[test]
+fn a_gate_without_a_sound_behind_it_plays_nothing() {
+    let (gate, mut keeper) = standby::gate(Standby::Cold);
+    assert_eq!(keeper.wish(), standby::Wish::Close);
+    let source = Gated { counter: Counter { next: 0, base: 0 }, open: false };
+    let wishes = input::Config { standby: Standby::Cold, ..input::Config::default() };
+    let input = Input::new(Box::new(source), SPEC.rate, SPEC.layout, wishes).gated(gate);
+    let mut world = World::new(vec![]);
+    world.station.inputs.push(input);
+    world.station.switch = Switch::new(switch::Config::default(), 1);
+    world.run(100);
+    assert_eq!(keeper.wish(), standby::Wish::Play, "it is all there is");
+    keeper.tell(standby::Link::Broken);
+    world.run(100);
+    assert_eq!(world.status.read().inputs[0].health, Health::Backoff);
+}
