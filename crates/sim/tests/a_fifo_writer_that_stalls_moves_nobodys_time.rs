@@ -36,7 +36,7 @@ fn held_up_for_less_than_its_time_out_it_is_played_to_the_last_frame() {
         let mut studio = minutes(3, Span::from_millis(280), loops, seed);
         let status = studio.status();
         assert_eq!((status.active, status.underruns), (Some(0), 0));
-        assert_eq!(status.switches, 1 + u64::from(loops), "it came on air and stayed");
+        assert_eq!(status.switches, 1, "it came on air and stayed");
         assert_eq!(studio.ear.slips, [], "frames left out or repeated");
         assert_eq!(studio.ear.heard[0], studio.ear.frames);
         assert!(studio.ear.bent < 2.0, "its clock is ours");

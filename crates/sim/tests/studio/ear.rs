@@ -15,6 +15,9 @@ pub(crate) struct Ear {
     /// Frames of silence at the moment, and the longest such run.
     silence: u64,
     longest: u64,
+    /// The same of what a sender has sent as silence.
+    longest_sent: u64,
+    spoilt: bool,
     /// The frame before, when it is to be followed by its neighbour.
     last: Option<[f64; 2]>,
     counted: u64,
@@ -35,7 +38,7 @@ pub(crate) struct Ear {
     who: Option<usize>,
     pub(crate) changes: u64,
     /// Frames of each source while no switch was to be heard.
-    pub(crate) heard: [u64; 5],
+    pub(crate) heard: [u64; 6],
 }
 
 impl Ear {
@@ -46,6 +49,8 @@ impl Ear {
             frames: 0,
             silence: 0,
             longest: 0,
+            longest_sent: 0,
+            spoilt: false,
             last: None,
             counted: 0,
             fading: 0,
@@ -56,12 +61,13 @@ impl Ear {
             seems: (None, 0),
             who: None,
             changes: 0,
-            heard: [0; 5],
+            heard: [0; 6],
         }
     }
 
     /// Takes a chunk; `counted` are the switches and underruns that the station has owned up to.
-    pub(crate) fn hear(&mut self, stamped: &Stamped, counted: u64) {
+    /// What a sender has spoilt himself is only measured: the silence of it.
+    pub(crate) fn hear(&mut self, stamped: &Stamped, counted: u64, spoilt: bool) {
         let chunk = &stamped.chunk;
         if let Some((pts, timestamp)) = self.next {
             assert_eq!(chunk.pts, pts, "media time");
@@ -76,6 +82,13 @@ impl Ear {
             // A sound that ends rings in a resampler, and it may have ended with the last chunk.
             self.slips.pop_if(|(at, _)| chunk.pts.since(*at) < RINGING);
         }
+        if spoilt || self.spoilt {
+            self.fading = self.fading.max(2);
+        }
+        if spoilt != self.spoilt {
+            self.silence = 0;
+        }
+        self.spoilt = spoilt;
         let samples = chunk.payload().as_chunks::<4>().0;
         assert_eq!(samples.len(), 2 * chunk.duration.as_usize());
         let mut at = chunk.pts;
@@ -102,16 +115,27 @@ impl Ear {
         self.rate.span(Frames(self.longest))
     }
 
+    /// The longest silence that a sender has sent itself.
+    pub(crate) fn sent_silence(&self) -> Span {
+        self.rate.span(Frames(self.longest_sent))
+    }
+
     fn hear_frame(&mut self, at: MediaTime, [x, y]: [f64; 2]) {
         self.frames += 1;
         let silent = x.abs().max(y.abs()) < INAUDIBLE;
         self.silence = if silent { self.silence + 1 } else { 0 };
-        self.longest = self.longest.max(self.silence);
+        if self.spoilt {
+            self.longest_sent = self.longest_sent.max(self.silence);
+        } else {
+            self.longest = self.longest.max(self.silence);
+        }
         let radius = (x * x + y * y).sqrt() / RADIUS;
         let known = radius.round();
         let alone = known > 0.0 && (radius - known).abs() < 0.02;
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 5")]
-        self.recognise(alone.then_some(known as usize));
+        // Two that fade make a circle together, which may be of anybody's size.
+        let one = alone && !self.spoilt && self.fading == 0;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 6")]
+        self.recognise(one.then_some(known as usize));
         if self.fading > 0 {
             self.last = None;
             self.faded = at;

@@ -24,7 +24,7 @@ use aulos_rt::{Pool, Reader};
 use aulos_sim::Random;
 
 pub(crate) use ear::Ear;
-pub(crate) use sender::Sender;
+pub(crate) use sender::{Content, Sender};
 
 /// A station, who plays into it, and who listens.
 pub(crate) struct Studio {
@@ -34,6 +34,9 @@ pub(crate) struct Studio {
     station: Station,
     chunks: Consumer<Stamped>,
     status: Reader<StationStatus>,
+    /// How long after its time a decision came, at most and for each fault.
+    pub(crate) clerk: Clerk,
+    silence: Span,
     /// How late its worker is, each time anew.
     lateness: Span,
     random: Random,
@@ -44,6 +47,18 @@ impl Studio {
     /// A station at `rate` with live senders of these drifts, in order of priority, and behind
     /// them, if wanted, a recording without end.
     pub(crate) fn new(rate: SampleRate, senders: &[i32], loops: bool, seed: u64) -> Self {
+        let wishes = (switch::Config::default(), input::Config::default());
+        Self::of(rate, senders, loops, seed, wishes)
+    }
+
+    /// The same with other wishes.
+    pub(crate) fn of(
+        rate: SampleRate,
+        senders: &[i32],
+        loops: bool,
+        seed: u64,
+        (switch, wishes): (switch::Config, input::Config),
+    ) -> Self {
         let now = Instant::ZERO + Span::from_secs(5);
         let spec = SampleSpec { rate, format: SampleFormat::F32, layout: ChannelLayout::STEREO };
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
@@ -56,14 +71,9 @@ impl Studio {
         if loops {
             sources.push(Box::new(Recording { circle: Circle::new(senders.len()), rate }));
         }
-        let input = |source| Input::new(source, rate, spec.layout, input::Config::default());
+        let input = |source| Input::new(source, rate, spec.layout, wishes);
         let quantum = rate.frames(QUANTUM);
-        let config = Config {
-            quantum,
-            switch: switch::Config::default(),
-            crossfade: QUANTUM,
-            write_header: |_, _, _, _| 0,
-        };
+        let config = Config { quantum, switch, crossfade: QUANTUM, write_header: |_, _, _, _| 0 };
         let (output, chunks) = ring(64);
         let (published, status) = aulos_rt::latest(StationStatus::new(now));
         let pool = Pool::new(64, || Vec::with_capacity(HEADROOM + 8 * quantum.as_usize()));
@@ -76,6 +86,8 @@ impl Studio {
             now,
             senders: live,
             ear: Ear::new(rate),
+            clerk: Clerk::default(),
+            silence: wishes.silence.span,
             station,
             chunks,
             status,
@@ -104,8 +116,13 @@ impl Studio {
         }
         self.station.handle_timeout(next);
         let status = *self.status.read();
+        self.clerk.note(next, self.silence, &self.senders, &status);
+        let spoils =
+            |sender: &Sender| sender.content != Content::Sound || next.since(sender.since) < LINGER;
+        let active = status.active.and_then(|active| self.senders.get(active));
+        let spoilt = active.is_some_and(spoils);
         while let Some(stamped) = self.chunks.pop() {
-            self.ear.hear(&stamped, status.switches + status.underruns);
+            self.ear.hear(&stamped, status.switches + status.underruns, spoilt);
         }
         let late = seconds(self.lateness.as_secs_f64() * self.random.unit());
         self.due = self.station.poll_timeout() + late;
@@ -114,6 +131,42 @@ impl Studio {
 
     pub(crate) fn status(&mut self) -> StationStatus {
         *self.status.read()
+    }
+}
+
+/// What a sender has sent is heard by then: a full buffer, and a ring behind it, and who stands by
+/// with them full goes on air with them.
+const LINGER: Span = Span::from_secs(4);
+
+/// Notes when decisions come.
+#[derive(Debug, Default)]
+pub(crate) struct Clerk {
+    late: [u64; 8],
+    silent: [u64; 8],
+    /// The latest after the time-out.
+    pub(crate) latest: Span,
+    /// The earliest and the latest after the time that silence takes.
+    pub(crate) silence: (Span, Span),
+}
+
+impl Clerk {
+    fn note(&mut self, now: Instant, set: Span, senders: &[Sender], status: &StationStatus) {
+        for (index, (sender, input)) in senders.iter().zip(&status.inputs).enumerate() {
+            let (late, silent) = (input.failures.late, input.failures.silent);
+            // With a full buffer nobody is late, and has not been when it is full no more.
+            let full = input.buffered > input::Config::default().timeout;
+            if core::mem::replace(&mut self.late[index], late) < late && !full {
+                let after = now - sender.sent - input::Config::default().timeout;
+                self.latest = self.latest.max(after);
+            }
+            let fell = core::mem::replace(&mut self.silent[index], silent) < silent;
+            // What has not been taken in yet cannot be heard.
+            let waits = input.buffered > Span::from_millis(700);
+            if fell && sender.content == Content::Silence && !waits {
+                let after = SampleRate::STUDIO.span(sender.frames) - set;
+                self.silence = (self.silence.0.min(after), self.silence.1.max(after));
+            }
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A live sender: a card that captures, and a way on which it can be held up.
 
-use aulos_core::{Block, ChannelLayout, Instant, Ppm, SampleRate, Span};
+use aulos_core::{Block, ChannelLayout, Frames, Instant, Ppm, SampleRate, Span};
 use aulos_engine::source::{BLOCK_SAMPLES, Item, Pacing, RingSource, Source};
 use aulos_rt::Pool;
 use aulos_rt::ring::{Producer, ring};
@@ -18,6 +18,18 @@ enum Mode {
     Stuck,
 }
 
+/// What a sender sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    Sound,
+    /// Zeros.
+    Silence,
+    /// The same value for ever.
+    Stuck,
+    /// Zeros in its second channel.
+    Half,
+}
+
 pub(crate) struct Sender {
     circle: Circle,
     rate: SampleRate,
@@ -27,8 +39,13 @@ pub(crate) struct Sender {
     until: Option<Instant>,
     /// How often the receiver looks; without it each period arrives when it is over.
     looks: Option<(Instant, Span)>,
-    /// It sends zeros in place of its sound.
-    pub(crate) muted: bool,
+    /// What it sends in place of its sound.
+    pub(crate) content: Content,
+    /// When it last handed something over, and when its content last was another one.
+    pub(crate) sent: Instant,
+    pub(crate) since: Instant,
+    /// Frames of the present content that it has sent.
+    pub(crate) frames: Frames,
     /// Periods that were captured and not handed over.
     backlog: u64,
     items: Producer<Item>,
@@ -54,7 +71,10 @@ impl Sender {
             mode: Mode::Playing,
             until: None,
             looks: None,
-            muted: false,
+            content: Content::Sound,
+            sent: start,
+            since: Instant::ZERO,
+            frames: Frames::ZERO,
             backlog: 0,
             items,
             pool,
@@ -79,6 +99,18 @@ impl Sender {
         self.backlog = 0;
         self.items.push(Item::End).expect("room for an end");
         self.stop_for(now, span);
+    }
+
+    /// Breaks off at `now`, and is back after `span`.
+    pub(crate) fn lose_for(&mut self, now: Instant, span: Span) {
+        self.backlog = 0;
+        self.items.push(Item::Lost).expect("room for an end");
+        self.stop_for(now, span);
+    }
+
+    /// Sends this from `now` on.
+    pub(crate) fn say(&mut self, now: Instant, content: Content) {
+        (self.content, self.since, self.frames) = (content, now, Frames::ZERO);
     }
 
     pub(crate) fn is_playing(&self) -> bool {
@@ -127,10 +159,15 @@ impl Sender {
         while self.mode == Mode::Playing && self.backlog > 0 {
             let Some(mut block) = self.pool.take() else { return };
             self.circle.fill(&mut block, self.rate, self.rate.frames(PERIOD));
-            if self.muted {
-                block.samples_mut().fill(0.0);
+            let frames = block.samples_mut().as_chunks_mut::<2>().0;
+            match self.content {
+                Content::Sound => {}
+                Content::Silence => frames.fill([0.0; 2]),
+                Content::Stuck => frames.fill([0.3, 0.3]),
+                Content::Half => frames.iter_mut().for_each(|frame| frame[1] = 0.0),
             }
-            block.received = now;
+            (block.received, self.sent) = (now, now);
+            self.frames += block.frames();
             self.items.push(Item::Block(block)).expect("room for every block");
             self.backlog -= 1;
         }
