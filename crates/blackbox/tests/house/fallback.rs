@@ -1,0 +1,230 @@
+//! Real programs as sources: killed, stopped, silent, flapping. What goes out is recorded and looked
+//! at frame by frame, on its own clock: how long anything took on this machine does not matter.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use aulos_blackbox::peer::find_or_skip;
+use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::server::Aulos;
+use aulos_blackbox::signal::RATE;
+use serde_json::{Value, json};
+
+use crate::rpc::Rpc;
+use crate::{text, turn, wait_for};
+
+/// A loaded machine starts programs slowly.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A program that writes `body`'s sound to its output, and its process id into a file.
+fn program(scratch: &Scratch, name: &str, body: &str) -> PathBuf {
+    let path = scratch.join(name);
+    let script = format!("#!/bin/sh\necho $$ > {}.pid\n{body}\n", text(&path));
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// ffmpeg that plays this filter in real time.
+fn plays(ffmpeg: &Path, filter: &str) -> String {
+    let input = format!("-nostdin -v error -re -f lavfi -i '{filter}'");
+    format!("{} {input} -f s16le -ar 48000 -ac 2 -", text(ffmpeg))
+}
+
+fn signal(program: &Path, name: &str) {
+    let id = std::fs::read_to_string(program.with_extension("pid")).unwrap();
+    let status = Command::new("kill").arg(format!("-{name}")).arg(id.trim()).status().unwrap();
+    assert!(status.success(), "{name} to {id}");
+}
+
+/// A server that plays the programs in this order, then a tone; and who records it.
+struct Stage {
+    server: Aulos,
+    rpc: Rpc,
+    stop: Arc<AtomicBool>,
+    recorder: JoinHandle<Vec<i16>>,
+    _scratch: Scratch,
+}
+
+impl Stage {
+    fn new(scratch: Scratch, programs: &[&Path], keys: &str) -> Self {
+        let sources = programs.iter().map(|path| format!("\"process://{}\", ", text(path)));
+        let config = format!(
+            "[[station]]\nname = \"default\"\ncodec = \"pcm\"\n\
+             sources = [{}\"tone://?hz=250&dbfs=-18\"]\n{keys}\n",
+            sources.collect::<String>()
+        );
+        let server = Aulos::start(&scratch, &config).unwrap();
+        let (rpc, stop) = (Rpc::connect(server.control), Arc::new(AtomicBool::new(false)));
+        let (http, ends) = (server.http, Arc::clone(&stop));
+        let recorder = std::thread::spawn(move || {
+            let mut socket = TcpStream::connect(http).unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            write!(socket, "GET /listen/default HTTP/1.1\r\nHost: {http}\r\n\r\n").unwrap();
+            let (mut bytes, mut block) = (Vec::new(), vec![0; 65_536]);
+            while !ends.load(Ordering::Relaxed) {
+                let count = socket.read(&mut block).unwrap();
+                assert!(count > 0, "the server closed");
+                bytes.extend_from_slice(&block[..count]);
+            }
+            let body = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+            assert!(bytes[body..].starts_with(b"RIFF"), "a WAVE file");
+            let frames = bytes[body + 44..].chunks_exact(4);
+            frames.map(|frame| i16::from_le_bytes([frame[0], frame[1]])).collect()
+        });
+        Self { server, rpc, stop, recorder, _scratch: scratch }
+    }
+
+    fn station(&mut self) -> Value {
+        self.rpc.call("Aulos.GetStatus", &json!({}))["stations"][0].clone()
+    }
+
+    /// Waits until this source is heard.
+    fn hears(&mut self, source: &str) {
+        wait_for(source, PATIENCE, || self.station()["active"] == source);
+    }
+
+    /// What was recorded, what the station says of itself, and the changes that were told.
+    fn end(mut self) -> (Vec<i16>, Value, Vec<Value>) {
+        std::thread::sleep(Duration::from_secs(2));
+        let station = self.station();
+        self.stop.store(true, Ordering::Relaxed);
+        let sound = self.recorder.join().unwrap();
+        let told = std::mem::take(&mut self.rpc.told);
+        let told = told.into_iter().filter(|notice| notice["method"] == "Aulos.OnSwitch");
+        let told = told.map(|notice| notice["params"].clone()).collect();
+        self.server.stop().unwrap();
+        (sound, station, told)
+    }
+}
+
+fn count(station: &Value, cause: &str) -> u64 {
+    station["switch"]["switches"][cause].as_u64().unwrap_or(0)
+}
+
+/// The longest run of zeros, in frames, behind the first sound.
+fn longest_silence(sound: &[i16]) -> usize {
+    let start = sound.iter().position(|sample| *sample != 0).unwrap_or(sound.len());
+    let runs = sound[start..].split(|sample| sample.unsigned_abs() > 1);
+    runs.map(<[i16]>::len).max().unwrap_or(0)
+}
+
+/// Places where the sound is not the continuation of one of these sines: the recurrence of a sine
+/// fails where a frame is missing, repeated or made up. What lies within a fade is one place.
+fn breaks(sound: &[i16], tones: &[f64]) -> usize {
+    let factors: Vec<f64> = tones
+        .iter()
+        .map(|hz| {
+            2.0 * (std::f64::consts::TAU * hz / f64::from(u32::try_from(RATE).unwrap())).cos()
+        })
+        .collect();
+    let (mut places, mut last) = (0, None);
+    for (at, three) in sound.windows(3).enumerate() {
+        let [a, b, c] = [three[0], three[1], three[2]].map(f64::from);
+        let fits = |factor: &f64| (factor * b - a - c).abs() < 24.0;
+        if factors.iter().any(fits) {
+            continue;
+        }
+        if last.is_none_or(|last| at - last > 3 * RATE / 50) {
+            places += 1;
+        }
+        last = Some(at);
+    }
+    places
+}
+
+const TONES: [f64; 3] = [1_000.0, 440.0, 250.0];
+
+#[test]
+fn programs_that_are_killed_and_stopped_leave_no_hole() {
+    let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+    let _turn = turn();
+    let scratch = Scratch::new("fallback").unwrap();
+    let sine =
+        |hz| format!("exec {}", plays(&ffmpeg, &format!("sine=frequency={hz}:sample_rate=48000")));
+    let first = program(&scratch, "first", &sine(1_000));
+    let second = program(&scratch, "second", &sine(440));
+    let mut stage = Stage::new(scratch, &[&first, &second], "switch = { hold_in_s = 1 }\n");
+    stage.hears("process");
+    wait_for("the second one", PATIENCE, || {
+        stage.station()["sources"][1]["health"]["state"] == "healthy"
+    });
+    signal(&first, "KILL");
+    stage.hears("process-2");
+    stage.hears("process");
+    signal(&first, "STOP");
+    stage.hears("process-2");
+    signal(&second, "KILL");
+    stage.hears("tone");
+    signal(&first, "CONT");
+    stage.hears("process");
+    let (sound, station, told) = stage.end();
+    let switches: u64 = ["first", "better", "late", "error", "ended"]
+        .into_iter()
+        .map(|cause| count(&station, cause))
+        .sum();
+    let places = breaks(&sound, &TONES);
+    println!(
+        "{} frames, longest silence {}, {places} breaks, {switches} switches, told {}: {}",
+        sound.len(),
+        longest_silence(&sound),
+        told.len(),
+        station["switch"]
+    );
+    assert!(count(&station, "error") >= 2 && count(&station, "late") >= 1, "{station}");
+    assert!(longest_silence(&sound) <= RATE / 1_000, "{} frames", longest_silence(&sound));
+    // Fades, and the moment at which a stopped program catches up with a clock that went on.
+    let catching_up = 2;
+    assert!(u64::try_from(places).unwrap() <= switches + catching_up, "{places} breaks");
+    assert_eq!(station["sources"][0]["health"]["failures"]["error"], 1, "{station}");
+    assert!(told.len() >= 5, "{told:?}");
+}
+
+#[test]
+fn a_program_that_plays_digital_silence_gives_way_and_comes_back() {
+    let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+    let _turn = turn();
+    let scratch = Scratch::new("silence").unwrap();
+    let filter = "sine=frequency=1000:sample_rate=48000,volume=0:enable=between(t\\,5\\,10)";
+    let first = program(&scratch, "first", &format!("exec {}", plays(&ffmpeg, filter)));
+    let mut stage = Stage::new(scratch, &[&first], "silence = { for_s = 1 }\n");
+    stage.hears("process");
+    stage.hears("tone");
+    stage.hears("process");
+    let (sound, station, _) = stage.end();
+    println!("longest silence {} frames: {}", longest_silence(&sound), station["switch"]);
+    assert_eq!(count(&station, "silent"), 1, "{station}");
+    // It is noticed where it comes in, 0.4 s before it would be heard, unless the program was late.
+    assert!(longest_silence(&sound) <= RATE * 11 / 10, "{} frames", longest_silence(&sound));
+    assert_eq!(station["sources"][0]["health"]["failures"]["silent"], 1, "{station}");
+}
+
+#[test]
+fn a_program_that_flaps_once_a_second_is_left_once() {
+    let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+    let _turn = turn();
+    let scratch = Scratch::new("flap").unwrap();
+    let sine = |seconds: f64| {
+        plays(&ffmpeg, &format!("sine=frequency=1000:sample_rate=48000:duration={seconds}"))
+    };
+    let body = format!("{}\nwhile :; do sleep 0.5; {}; done", sine(4.0), sine(0.5));
+    let first = program(&scratch, "first", &body);
+    let mut stage = Stage::new(scratch, &[&first], "");
+    stage.hears("process");
+    stage.hears("tone");
+    // Twelve seconds of flapping, on the station's clock.
+    std::thread::sleep(Duration::from_secs(12));
+    let (sound, station, _) = stage.end();
+    println!("longest silence {} frames: {}", longest_silence(&sound), station["switch"]);
+    assert_eq!(count(&station, "late"), 1, "{station}");
+    assert!(count(&station, "first") + count(&station, "better") <= 2, "{station}");
+    assert_eq!(station["active"], "tone");
+    assert!(longest_silence(&sound) <= RATE / 1_000, "{} frames", longest_silence(&sound));
+}
