@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
 
+use crate::packets::{Event, Format, Hint, MAX_PACKET, Refusal, Splitter};
 use crate::snap::wire::{
     ClientMessage, Framing, Hello, MAX_MESSAGE, Parsed, ServerMessage, ServerSettings, parse,
     parse_framed,
@@ -20,7 +21,7 @@ use crate::uri::Uri;
 use crate::{ogg, wav, ws};
 
 /// Every target by its name, which is also the name of its corpus.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("snap_wire", snap_wire),
     ("snap_session", snap_session),
     ("snap_client", snap_client),
@@ -30,6 +31,7 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("ogg", ogg),
     ("ws", ws),
     ("titles", titles),
+    ("packets", packets),
 ];
 
 /// Takes any bytes and panics when a promise is broken.
@@ -171,6 +173,53 @@ pub fn ogg(data: &[u8]) {
     let mut out = Vec::new();
     ogg::Writer::new(1).write_packet(data, 7, ogg::Ends::Middle, &mut out);
     assert!(matches!(ogg::parse(&out), Ok(ogg::Parsed::Page(_))));
+}
+
+/// However the bytes are cut, they give the same packets, none above the limit. The first byte is
+/// the length of the pieces; an odd one says that it is FLAC.
+pub fn packets(data: &[u8]) {
+    let Some((cut, data)) = data.split_first() else { return };
+    let hint = if cut % 2 == 1 { Hint::Flac } else { Hint::None };
+    assert_eq!(split(hint, data, data.len()), split(hint, data, usize::from(*cut)));
+}
+
+/// All that is found in pieces of `grain`. Plain samples, which are given as they come, in one.
+fn split(hint: Hint, data: &[u8], grain: usize) -> (Vec<(Event, Vec<u8>)>, Option<Refusal>) {
+    let (mut splitter, mut found) = (Splitter::new(hint), Vec::<(Event, Vec<u8>)>::new());
+    let (mut plain, mut more) = (false, true);
+    let mut pieces = data.chunks(grain.max(1));
+    while more {
+        match pieces.next() {
+            Some(piece) => assert_eq!(splitter.push(piece), piece.len()),
+            None => {
+                splitter.finish();
+                more = false;
+            }
+        }
+        loop {
+            let event = match splitter.next() {
+                Ok(Some(event)) => event,
+                Ok(None) => break,
+                Err(why) => return (found, Some(why)),
+            };
+            let packet = match &event {
+                Event::Packet(_) => splitter.packet(),
+                Event::Begin(start) => {
+                    plain = matches!(start.format, Format::Pcm { .. });
+                    &[]
+                }
+                _ => &[],
+            };
+            assert!(packet.len() <= MAX_PACKET);
+            match found.last_mut() {
+                Some((Event::Packet(_), sound)) if plain && !packet.is_empty() => {
+                    sound.extend_from_slice(packet);
+                }
+                _ => found.push((event, packet.to_vec())),
+            }
+        }
+    }
+    (found, None)
 }
 
 /// However the bytes are cut, the same is told, and no text is longer than a text can be.

@@ -16,6 +16,7 @@ mod bytes;
 pub mod fuzz;
 mod json;
 pub mod ogg;
+pub mod packets;
 pub mod snap;
 pub mod titles;
 pub mod uri;

@@ -53,7 +53,7 @@ pub struct Title {
 pub const MAX_TEXT: usize = 1_024;
 
 /// A text without line breaks and the like, of at most [`MAX_TEXT`] bytes; none where nothing is left.
-fn text(bytes: &[u8]) -> Option<String> {
+pub(crate) fn text(bytes: &[u8]) -> Option<String> {
     let mut out = String::new();
     for letter in String::from_utf8_lossy(bytes).trim().chars().filter(|c| !c.is_control()) {
         if out.len() + letter.len_utf8() > MAX_TEXT {

@@ -383,7 +383,7 @@ fn because(error: &Error) -> OpenError {
 
 /// Calls into a library that we did not write with bytes that nobody vouches for. A panic there is
 /// a damaged file to us, not the end of the house.
-fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
+pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 

@@ -9,12 +9,17 @@
 //!          (symphonia; Opus by opus-rs; raw PCM and what of WAVE it refuses by ourselves)
 //! ```
 //!
+//! A stream that never ends is not read but fed: a [`StreamDecoder`] takes bytes as they come and
+//! gives what is whole, so that nobody waits for a network.
+//!
 //! Containers and codecs are a library's work. The alternative, a child process with ffmpeg, reads
 //! more formats but adds a dependency, a process per file and a pipe whose end is not sample exact.
 //! What is ours: frames that only the codec needed are cut off, a loop has neither gap nor lost
 //! frame, damage is skipped and counted, and whatever the file says, work and memory are bounded.
 
+mod codec;
 mod edit;
+mod endless;
 mod error;
 mod feed;
 mod file;
@@ -23,6 +28,7 @@ mod opus;
 mod raw;
 mod wave;
 
+pub use endless::{Heard, StreamCounts, StreamDecoder, StreamError, StreamInfo};
 pub use error::{DecodeError, OpenError};
 pub use feed::{FileFeed, Progress};
 pub use file::{Decoded, FileDecoder, Info, Options, Shape};

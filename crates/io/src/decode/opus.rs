@@ -107,6 +107,19 @@ impl Opus {
         }
         frames.is_ok()
     }
+
+    /// Replaces `out` with `frames` that go on from the last packet, for one that is missing.
+    pub(super) fn conceal(&mut self, frames: usize, out: &mut Vec<f32>) -> bool {
+        let Decoder::One(decoder) = &mut self.decoder else { return false };
+        let frames = frames.min(LONGEST_PACKET);
+        out.resize(frames * self.head.layout.channels(), 0.0);
+        let made = decoder.decode(&[], frames, out).unwrap_or(0);
+        out.truncate(made * self.head.layout.channels());
+        for sample in out.iter_mut() {
+            *sample *= self.head.gain;
+        }
+        made > 0
+    }
 }
 
 const HZ: i32 = 48_000;

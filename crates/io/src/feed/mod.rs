@@ -9,6 +9,7 @@ mod fifo;
 mod file;
 mod process;
 mod stdin;
+mod stream;
 mod tcp;
 
 use aulos_core::{Instant, Span};
@@ -18,6 +19,7 @@ pub use fifo::{Fifo, FifoError, FifoMode, make_fifo};
 pub use file::{FileSource, FileState};
 pub use process::{Process, ProcessConfig, own, split_arguments};
 pub use stdin::Stdin;
+pub use stream::{RAW_BYTES, StreamParts, StreamSource, StreamState, StreamWriter};
 pub use tcp::{TcpClient, TcpServer};
 
 /// Moves bytes from a descriptor into a station's ring, when it is told to look.

@@ -1,6 +1,7 @@
 //! Every fixture is made on the spot by the real ffmpeg from a signal that the test knows.
 
 mod damage;
+mod endless;
 mod feed;
 mod fixture;
 mod formats;

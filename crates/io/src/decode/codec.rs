@@ -1,0 +1,166 @@
+//! One packet of an endless stream to frames.
+
+use core::fmt;
+
+use aulos_core::{ChannelLayout, SampleRate};
+use aulos_dsp::convert;
+use aulos_proto::packets::Format;
+use aulos_proto::wav::Samples;
+use symphonia::core::codecs::audio::well_known::{
+    CODEC_ID_AAC, CODEC_ID_FLAC, CODEC_ID_MP1, CODEC_ID_MP2, CODEC_ID_MP3, CODEC_ID_VORBIS,
+};
+use symphonia::core::codecs::audio::{
+    AudioCodecId, AudioCodecParameters, AudioDecoder, AudioDecoderOptions,
+};
+use symphonia::core::packet::PacketRef;
+use symphonia::core::units::{Duration, Timestamp};
+use symphonia::default::get_codecs;
+
+use super::file::Shape;
+use super::media::guarded;
+use super::opus::{Head, Opus};
+
+/// The decoder of one stream.
+pub(super) struct Codec {
+    kind: Kind,
+    name: &'static str,
+    shape: Shape,
+}
+
+enum Kind {
+    Library(Box<dyn AudioDecoder>),
+    Opus(Opus),
+    Pcm(Samples),
+}
+
+impl Codec {
+    /// `None` when packets of this kind cannot be decoded here; the name is that of the codec.
+    pub(super) fn new(format: &Format) -> (&'static str, Option<Self>) {
+        match format {
+            Format::Mpeg { layer, rate, layout } => {
+                let (name, id) = match layer {
+                    1 => ("mp1", CODEC_ID_MP1),
+                    2 => ("mp2", CODEC_ID_MP2),
+                    _ => ("mp3", CODEC_ID_MP3),
+                };
+                (name, Self::library(name, id, None, (*rate, *layout)))
+            }
+            Format::Aac { config, rate, layout, low_complexity } => {
+                let layout = layout.filter(|layout| *low_complexity && layout.channels() <= 2);
+                let codec = layout.and_then(|layout| {
+                    Self::library("aac", CODEC_ID_AAC, Some(config), (*rate, layout))
+                });
+                ("aac", codec)
+            }
+            Format::Flac { info, rate, layout } => {
+                let mut info = *info;
+                // Some encoders leave the sizes of blocks open: then any is right.
+                if u16::from_be_bytes([info[0], info[1]]) < SMALLEST_FLAC_BLOCK {
+                    info[..10].copy_from_slice(&[0, 16, 0xff, 0xff, 0, 0, 0, 0, 0, 0]);
+                }
+                ("flac", Self::library("flac", CODEC_ID_FLAC, Some(&info), (*rate, *layout)))
+            }
+            Format::Vorbis { identification, setup } => {
+                let headers = [&identification[..], setup].concat();
+                let shape = (SampleRate::STUDIO, ChannelLayout::STEREO);
+                ("vorbis", Self::library("vorbis", CODEC_ID_VORBIS, Some(&headers), shape))
+            }
+            Format::Opus { head } => {
+                let opus = Head::parse(head).and_then(|head| guarded(|| Opus::new(head))?);
+                let codec = opus.map(|opus| {
+                    let shape = (opus.rate(), opus.layout());
+                    Self { kind: Kind::Opus(opus), name: "opus", shape }
+                });
+                ("opus", codec)
+            }
+            Format::Pcm { samples, rate, layout } => {
+                let (kind, shape) = (Kind::Pcm(*samples), (*rate, *layout));
+                ("pcm", Some(Self { kind, name: "pcm", shape }))
+            }
+            _ => ("unknown", None),
+        }
+    }
+
+    fn library(
+        name: &'static str,
+        id: AudioCodecId,
+        headers: Option<&[u8]>,
+        shape: Shape,
+    ) -> Option<Self> {
+        let mut parameters = AudioCodecParameters::new();
+        parameters.for_codec(id).with_sample_rate(shape.0.hz());
+        if let Some(headers) = headers {
+            parameters.with_extra_data(headers.into());
+        }
+        let options = AudioDecoderOptions::default();
+        let decoder = guarded(|| get_codecs().make_audio_decoder(&parameters, &options))?.ok()?;
+        Some(Self { kind: Kind::Library(decoder), name, shape })
+    }
+
+    /// Replaces `out` with the frames of a packet. `false`: it is damaged.
+    pub(super) fn decode(&mut self, packet: &[u8], out: &mut Vec<f32>) -> bool {
+        out.clear();
+        match &mut self.kind {
+            Kind::Opus(opus) => guarded(|| opus.decode(packet, out)).unwrap_or(false),
+            Kind::Pcm(samples) => {
+                pcm(*samples, packet, out);
+                true
+            }
+            Kind::Library(decoder) => {
+                let packet = PacketRef::new(0, Timestamp::new(0), Duration::new(0), packet);
+                let Some(Ok(buffer)) = guarded(|| decoder.decode_ref(&packet)) else {
+                    return false;
+                };
+                let spec = buffer.spec();
+                let rate = SampleRate::new(spec.rate());
+                let (Ok(rate), Ok(layout)) = (rate, ChannelLayout::new(spec.channels().count()))
+                else {
+                    return false;
+                };
+                self.shape = (rate, layout);
+                buffer.copy_to_vec_interleaved(out);
+                true
+            }
+        }
+    }
+
+    /// Replaces `out` with what may stand for `frames` that are missing, if the codec knows that.
+    pub(super) fn conceal(&mut self, frames: usize, out: &mut Vec<f32>) -> bool {
+        out.clear();
+        match &mut self.kind {
+            Kind::Opus(opus) => guarded(|| opus.conceal(frames, out)).unwrap_or(false),
+            Kind::Library(_) | Kind::Pcm(_) => false,
+        }
+    }
+
+    pub(super) const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(super) const fn shape(&self) -> Shape {
+        self.shape
+    }
+}
+
+impl fmt::Debug for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Codec").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+fn pcm(samples: Samples, bytes: &[u8], out: &mut Vec<f32>) {
+    match samples {
+        Samples::House(format) => {
+            out.resize(bytes.len() / format.bytes(), 0.0);
+            convert::decode(format, bytes, out);
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "the house works in f32")]
+        Samples::F64 => {
+            let (whole, _) = bytes.as_chunks();
+            out.extend(whole.iter().map(|bytes| f64::from_le_bytes(*bytes) as f32));
+        }
+    }
+}
+
+/// What a decoder asks for at least.
+const SMALLEST_FLAC_BLOCK: u16 = 16;

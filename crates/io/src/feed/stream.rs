@@ -1,0 +1,473 @@
+//! The way of an encoded stream: bytes from whoever has a socket, decoded on the codec pool, blocks
+//! for a station.
+//!
+//! ```text
+//!  StreamWriter --bytes--> StreamSource (codec pool) --blocks--> RingSource (station)
+//!  (a feeder)   --marks-->            |--titles, state--> whoever shows them
+//! ```
+//!
+//! Both rings are bounded, so a sender without a clock is held back through them to its socket, and
+//! one that sends a burst on connecting gives a reserve of at most [`RAW_BYTES`]. Nobody waits: who
+//! finds nothing comes again.
+
+use core::fmt;
+use std::collections::VecDeque;
+
+use aulos_core::{Block, ChannelLayout, SampleRate, Span};
+use aulos_engine::source::{BLOCK_SAMPLES, Item};
+use aulos_proto::packets::Hint;
+use aulos_proto::titles::Title;
+use aulos_rt::channel::{Receiver, Sender, bounded};
+use aulos_rt::ring::{Consumer, Producer, ring};
+use aulos_rt::{Pool, Pooled, Publisher, Reader};
+
+use crate::decode::{Heard, StreamCounts, StreamDecoder, StreamError, StreamInfo};
+use crate::{Job, Step};
+
+/// What an encoded stream is doing, for people to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamState {
+    /// What it is, once that is known.
+    pub info: Option<StreamInfo>,
+    /// What happened since the beginning, over all bodies.
+    pub counts: StreamCounts,
+    /// Why the present body cannot be played.
+    pub error: Option<StreamError>,
+    /// Counts the bodies, so that a state can be told from that of the one before.
+    pub body: u64,
+    /// The present body ended cleanly and has been decoded to its end.
+    pub finished: bool,
+}
+
+/// All ends of a new stream.
+#[derive(Debug)]
+#[allow(clippy::exhaustive_structs, reason = "it is there to be taken apart")]
+pub struct StreamParts {
+    /// For whoever has the bytes.
+    pub writer: StreamWriter,
+    /// For the codec pool.
+    pub source: StreamSource,
+    /// For the station, as a live source.
+    pub items: Consumer<Item>,
+    /// For whoever shows how it goes.
+    pub state: Reader<StreamState>,
+    /// Titles that the sound itself carries.
+    pub titles: Receiver<Title>,
+}
+
+impl StreamParts {
+    /// A stream of which nothing has come yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let (bytes, raw) = ring(RAW_BYTES);
+        let (marks, marked) = ring(MOST_MARKS);
+        // The end of a body needs a place beside the blocks.
+        let (items, consumer) = ring(STREAM_BLOCKS + 1);
+        let (publisher, state) = aulos_rt::latest(StreamState::default());
+        let (teller, titles) = bounded(MOST_TITLES);
+        let writer = StreamWriter { bytes, marks, written: 0 };
+        let source = StreamSource {
+            raw,
+            read: 0,
+            marked,
+            decoder: None,
+            pool: Pool::new(STREAM_BLOCKS, || {
+                Block::with_capacity(SampleRate::STUDIO, ChannelLayout::STEREO, BLOCK_SAMPLES)
+            }),
+            held: VecDeque::with_capacity(STREAM_BLOCKS),
+            filling: true,
+            items,
+            titles: teller,
+            state: publisher,
+            told: StreamState::default(),
+            before: StreamCounts::default(),
+        };
+        Self { writer, source, items: consumer, state, titles }
+    }
+}
+
+impl Default for StreamParts {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Where the bytes of one body after the other go in.
+#[derive(Debug)]
+pub struct StreamWriter {
+    bytes: Producer<u8>,
+    marks: Producer<Mark>,
+    written: u64,
+}
+
+/// Something that happens before the byte with this number.
+#[derive(Clone, Copy, Debug)]
+enum Mark {
+    Begin(u64, Hint),
+    End(u64),
+}
+
+impl StreamWriter {
+    /// A new body begins; the one before broke off, if it has not ended. `false`: there is no room
+    /// for that now, try again.
+    ///
+    /// # Real-time
+    /// Wait-free.
+    #[must_use]
+    pub fn begin(&mut self, hint: Hint) -> bool {
+        self.marks.push(Mark::Begin(self.written, hint)).is_ok()
+    }
+
+    /// The body is over, and that is as it should be: what is left of it is played, and the station
+    /// told. `false`: there is no room for that now, try again.
+    ///
+    /// # Real-time
+    /// Wait-free.
+    #[must_use]
+    pub fn end(&mut self) -> bool {
+        self.marks.push(Mark::End(self.written)).is_ok()
+    }
+
+    /// Takes bytes of the body, as many as there is room for, and returns how many that were.
+    ///
+    /// # Real-time
+    /// Wait-free.
+    pub fn write(&mut self, bytes: &[u8]) -> usize {
+        let taken = self.bytes.write(bytes);
+        self.written += taken as u64;
+        taken
+    }
+
+    /// How many bytes [`StreamWriter::write`] takes now.
+    ///
+    /// # Real-time
+    /// Wait-free.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.bytes.free()
+    }
+
+    /// The station is gone: nobody will ever take anything again.
+    ///
+    /// # Real-time
+    /// Wait-free.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.bytes.is_abandoned()
+    }
+}
+
+/// Work for the codec pool: decodes what the writer was given, as long as the station lasts.
+pub struct StreamSource {
+    raw: Consumer<u8>,
+    /// Bytes taken out of the ring.
+    read: u64,
+    marked: Consumer<Mark>,
+    decoder: Option<StreamDecoder>,
+    pool: Pool<Block>,
+    /// Blocks that are kept back until there are enough of them to begin with.
+    held: VecDeque<Pooled<Block>>,
+    filling: bool,
+    items: Producer<Item>,
+    titles: Sender<Title>,
+    state: Publisher<StreamState>,
+    told: StreamState,
+    /// The counts of the bodies before.
+    before: StreamCounts,
+}
+
+/// How one look at the decoder went.
+enum Look {
+    /// Go on.
+    Again,
+    /// Nothing can be done now.
+    Rest,
+}
+
+impl StreamSource {
+    fn look(&mut self) -> Look {
+        // A block, and the end behind it.
+        if self.items.free() < 2 {
+            return Look::Rest;
+        }
+        let Some(decoder) = &mut self.decoder else { return self.next_mark() };
+        let Some(mut block) = self.pool.take() else {
+            self.release();
+            return Look::Rest;
+        };
+        match decoder.next(&mut block) {
+            Ok(Heard::Block) => {
+                self.hold(block);
+                Look::Again
+            }
+            Ok(Heard::Hungry) => {
+                if self.feed() {
+                    Look::Again
+                } else {
+                    self.next_mark()
+                }
+            }
+            Ok(Heard::End) => {
+                self.close(None);
+                self.release();
+                drop(self.items.push(Item::End));
+                Look::Again
+            }
+            Err(error) => {
+                self.close(Some(error));
+                self.release();
+                Look::Again
+            }
+        }
+    }
+
+    /// Gives the decoder what has come of its body; `false` when that is nothing.
+    fn feed(&mut self) -> bool {
+        let Some(decoder) = &mut self.decoder else { return false };
+        let until = self.marked.peek().map_or(u64::MAX, |mark| mark.at());
+        let left = usize::try_from(until.saturating_sub(self.read)).unwrap_or(usize::MAX);
+        let (bytes, _) = self.raw.as_slices();
+        let taken = decoder.push(&bytes[..bytes.len().min(left)]);
+        self.raw.advance(taken);
+        self.read += taken as u64;
+        taken > 0
+    }
+
+    /// What happens at this byte. What comes of a body that is not decoded is thrown away.
+    fn next_mark(&mut self) -> Look {
+        let until = self.marked.peek().map(|mark| mark.at());
+        if self.decoder.is_none() {
+            let left = until.map_or(u64::MAX, |at| at - self.read);
+            let left = usize::try_from(left).unwrap_or(usize::MAX);
+            self.read += self.raw.advance(left.min(self.raw.len())) as u64;
+        }
+        if until != Some(self.read) {
+            return Look::Rest;
+        }
+        match (self.marked.pop(), &mut self.decoder) {
+            (Some(Mark::Begin(_, hint)), decoder) => {
+                let next = match decoder.take() {
+                    // It broke off: what comes goes on from there without a click.
+                    Some(broken) => {
+                        self.before = sum(self.before, broken.counts());
+                        broken.restarted(hint)
+                    }
+                    None => StreamDecoder::new(hint),
+                };
+                *decoder = Some(next);
+                self.filling |= self.items.free() > STREAM_BLOCKS;
+                self.told = StreamState {
+                    error: None,
+                    finished: false,
+                    body: self.told.body + 1,
+                    ..self.told
+                };
+            }
+            (Some(Mark::End(_)), Some(decoder)) => decoder.finish(),
+            _ => {}
+        }
+        Look::Again
+    }
+
+    /// The body gives no more.
+    fn close(&mut self, error: Option<StreamError>) {
+        if let Some(decoder) = self.decoder.take() {
+            self.before = sum(self.before, decoder.counts());
+        }
+        self.told.error = error;
+        self.told.finished = error.is_none();
+    }
+
+    fn hold(&mut self, block: Pooled<Block>) {
+        self.held.push_back(block);
+        let held: Span =
+            self.held.iter().fold(Span::ZERO, |sum, it| sum + it.rate().span(it.frames()));
+        if !self.filling || held >= PREBUFFER {
+            self.release();
+        }
+    }
+
+    /// Lets the station have what is there.
+    fn release(&mut self) {
+        self.filling = false;
+        while let Some(block) = self.held.pop_front() {
+            // There is a place for every block of the pool.
+            drop(self.items.push(Item::Block(block)));
+        }
+    }
+
+    fn tell(&mut self) {
+        if let Some(decoder) = &mut self.decoder {
+            if let Some(title) = decoder.take_title() {
+                // Who does not listen misses it.
+                drop(self.titles.try_send(title));
+            }
+            self.told.info = decoder.info().or(self.told.info);
+            self.told.counts = sum(self.before, decoder.counts());
+        } else {
+            self.told.counts = self.before;
+        }
+        self.state.publish(self.told);
+    }
+}
+
+impl Job for StreamSource {
+    fn step(&mut self) -> Step {
+        if self.items.is_abandoned() {
+            return Step::Done;
+        }
+        for _ in 0..LOOKS {
+            if let Look::Rest = self.look() {
+                break;
+            }
+        }
+        self.tell();
+        Step::Later
+    }
+}
+
+impl fmt::Debug for StreamSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamSource").field("told", &self.told).finish_non_exhaustive()
+    }
+}
+
+impl Mark {
+    const fn at(self) -> u64 {
+        match self {
+            Self::Begin(at, _) | Self::End(at) => at,
+        }
+    }
+}
+
+const fn sum(a: StreamCounts, b: StreamCounts) -> StreamCounts {
+    StreamCounts {
+        packets: a.packets + b.packets,
+        damaged: a.damaged + b.damaged,
+        resyncs: a.resyncs + b.resyncs,
+        skipped: a.skipped + b.skipped,
+    }
+}
+
+/// Encoded bytes that wait: four seconds of MP3 at 128 kb/s, and half a second of FLAC.
+pub const RAW_BYTES: usize = 64 * 1024;
+
+/// Blocks between the codec pool and a station: more than a second at 48 kHz stereo.
+const STREAM_BLOCKS: usize = 16;
+
+/// What is collected before the first of it is given: a sender sends in lumps, and the codec pool
+/// comes by ten times in a second.
+const PREBUFFER: Span = Span::from_millis(500);
+
+/// Beginnings and ends that wait.
+const MOST_MARKS: usize = 16;
+
+/// Titles that wait.
+const MOST_TITLES: usize = 8;
+
+/// Looks in one step, so that a flood of small packets cannot hold the thread.
+const LOOKS: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A second of samples that count, and their WAVE header.
+    fn wave(frames: u16) -> Vec<u8> {
+        let mut bytes =
+            b"RIFF\xff\xff\xff\xffWAVEfmt \x10\0\0\0\x01\0\x01\0\x80\xbb\0\0\0\x77\x01\0\
+                          \x02\0\x10\0data\xff\xff\xff\xff"
+                .to_vec();
+        bytes.extend((0..frames).flat_map(u16::to_le_bytes));
+        bytes
+    }
+
+    fn drain(parts: &mut StreamParts) -> (Vec<i32>, usize) {
+        let (mut sound, mut ends) = (Vec::new(), 0);
+        while let Some(item) = parts.items.pop() {
+            match item {
+                #[allow(clippy::cast_possible_truncation, reason = "made of whole numbers")]
+                Item::Block(block) => {
+                    sound.extend(block.samples().iter().map(|it| (it * 32_768.0) as i32));
+                }
+                Item::End => ends += 1,
+            }
+        }
+        (sound, ends)
+    }
+
+    fn send(parts: &mut StreamParts, mut bytes: &[u8]) -> (Vec<i32>, usize) {
+        let mut got = (Vec::new(), 0);
+        while !bytes.is_empty() {
+            let taken = parts.writer.write(&bytes[..bytes.len().min(777)]);
+            bytes = &bytes[taken..];
+            assert_eq!(parts.source.step(), Step::Later);
+            let (sound, ends) = drain(parts);
+            got.0.extend(sound);
+            got.1 += ends;
+        }
+        got
+    }
+
+    #[test]
+    fn bodies_follow_one_another_and_only_a_clean_end_is_one() {
+        let mut parts = StreamParts::new();
+        assert!(parts.writer.begin(Hint::None));
+        let (mut sound, ends) = send(&mut parts, &wave(30_000));
+        assert_eq!((sound.len(), ends), (30_000, 0));
+        // It breaks off; the next one ends as it should.
+        assert!(parts.writer.begin(Hint::None));
+        sound.extend(send(&mut parts, &wave(30_000)).0);
+        assert!(parts.writer.end());
+        parts.source.step();
+        let (rest, ends) = drain(&mut parts);
+        sound.extend(rest);
+        assert_eq!(ends, 1);
+        // Between the two the last frame dies away.
+        assert_eq!(sound.len(), 30_000 + 128 + 30_000);
+        assert_eq!(sound[..30_000], (0..30_000).collect::<Vec<_>>());
+        assert_eq!(sound[31_128..], (1_000..30_000).collect::<Vec<_>>());
+        let state = *parts.state.read();
+        assert_eq!((state.body, state.finished, state.error), (2, true, None));
+        assert_eq!(state.info.map(|info| info.codec), Some("pcm"));
+    }
+
+    #[test]
+    fn what_cannot_be_played_is_thrown_away_up_to_the_next_body() {
+        let mut parts = StreamParts::new();
+        assert!(parts.writer.begin(Hint::None));
+        let page = [&b"<html>"[..], &[b' '; 200_000]].concat();
+        assert_eq!(send(&mut parts, &page).0.len(), 0);
+        assert!(matches!(parts.state.read().error, Some(StreamError::Refused(_))));
+        assert!(parts.writer.begin(Hint::None));
+        assert_eq!(send(&mut parts, &wave(40_000)).0.len(), 40_000);
+        assert_eq!(parts.state.read().error, None);
+    }
+
+    #[test]
+    fn a_sender_without_a_clock_is_held_back_and_nothing_is_lost() {
+        let mut parts = StreamParts::new();
+        assert!(parts.writer.begin(Hint::None));
+        let bytes = wave(65_535).into_iter().chain(wave(0)).cycle();
+        let bytes: Vec<u8> = bytes.take(600_000).collect();
+        let mut written = 0;
+        for _ in 0..100 {
+            written += parts.writer.write(&bytes[written..]);
+            parts.source.step();
+        }
+        assert!(written < RAW_BYTES * 2 + STREAM_BLOCKS * BLOCK_SAMPLES * 2, "{written}");
+        assert_eq!(parts.writer.room(), 0);
+        let mut heard = 0;
+        while written < bytes.len() {
+            heard += drain(&mut parts).0.len();
+            parts.source.step();
+            written += parts.writer.write(&bytes[written..]);
+        }
+        assert!(parts.writer.end());
+        for _ in 0..20 {
+            parts.source.step();
+            heard += drain(&mut parts).0.len();
+        }
+        assert_eq!(heard, (bytes.len() - 44) / 2);
+    }
+}

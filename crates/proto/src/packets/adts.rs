@@ -1,0 +1,113 @@
+//! AAC in ADTS frames (ISO/IEC 13818-7, 6.2).
+
+use aulos_core::{ChannelLayout, SampleRate};
+
+use super::input::Input;
+use super::{Event, Format, Place, Start, Step};
+
+/// The seven bytes in front of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    profile: u8,
+    rate: u8,
+    channels: u8,
+    length: u16,
+    protected: bool,
+    /// Raw data blocks in the frame.
+    blocks: u8,
+}
+
+impl Header {
+    /// Whether these bytes may begin a header.
+    pub(super) const fn is_sync([a, b, ..]: [u8; 4]) -> bool {
+        a == 0xff && b & 0xf6 == 0xf0
+    }
+
+    pub(super) fn parse([a, b, c, d, e, f, g]: [u8; 7]) -> Option<Self> {
+        if !Self::is_sync([a, b, c, d]) {
+            return None;
+        }
+        let header = Self {
+            profile: c >> 6,
+            rate: c >> 2 & 15,
+            channels: (c & 1) << 2 | d >> 6,
+            length: u16::from(d & 3) << 11 | u16::from(e) << 3 | u16::from(f >> 5),
+            protected: b & 1 == 0,
+            blocks: (g & 3) + 1,
+        };
+        let whole = usize::from(header.length) > header.head();
+        (whole && usize::from(header.rate) < RATES.len()).then_some(header)
+    }
+
+    /// Bytes of the frame, the header among them.
+    pub(super) const fn bytes(&self) -> usize {
+        self.length as usize
+    }
+
+    /// Whether both belong to one stream.
+    pub(super) const fn is_like(&self, other: &Self) -> bool {
+        self.profile == other.profile
+            && self.rate == other.rate
+            && self.channels == other.channels
+            && self.protected == other.protected
+    }
+
+    const fn head(&self) -> usize {
+        if self.protected { 9 } else { 7 }
+    }
+
+    /// What a decoder has to know (ISO/IEC 14496-3, 1.6.2.1): object type, rate, channels.
+    fn format(&self) -> Option<Format> {
+        let hz = *RATES.get(usize::from(self.rate))?;
+        let object = self.profile + 1;
+        let channels = match self.channels {
+            7 => 8,
+            count => usize::from(count),
+        };
+        Some(Format::Aac {
+            config: [object << 3 | self.rate >> 1, self.rate << 7 | self.channels << 3],
+            rate: SampleRate::new(hz).ok()?,
+            layout: ChannelLayout::new(channels).ok(),
+            low_complexity: object == 2,
+        })
+    }
+}
+
+/// What is read, once it is known.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    like: Option<Header>,
+}
+
+impl Reader {
+    pub(super) fn next(&mut self, input: &mut Input, packet: &mut Vec<u8>) -> Step {
+        let bytes = input.bytes();
+        let Some(head) = bytes.first_chunk() else { return Step::More };
+        let Some(header) = Header::parse(*head) else { return Step::Lost(0) };
+        let Some(frame) = bytes.get(..header.bytes()) else { return Step::More };
+        let same = self.like.is_some_and(|like| like.is_like(&header));
+        if self.like.is_some() && !same {
+            self.like = None;
+            return Step::Lost(0);
+        }
+        if !same {
+            self.like = Some(header);
+            let Some(format) = header.format() else { return Step::Lost(0) };
+            return Step::Found(Event::Begin(Box::new(Start { format, skip: 0, padding: None })));
+        }
+        packet.clear();
+        packet.extend_from_slice(frame.get(header.head()..).unwrap_or_default());
+        input.skip(header.bytes() as u64);
+        // Several blocks in one frame have no lengths of their own, and nobody sends them.
+        if header.blocks > 1 {
+            return Step::Found(Event::Lost(header.bytes() as u64));
+        }
+        Step::Found(Event::Packet(Place::default()))
+    }
+}
+
+/// By sampling frequency index.
+const RATES: [u32; 13] = [
+    96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000,
+    7_350,
+];

@@ -1,0 +1,213 @@
+//! Frames of MPEG audio (ISO/IEC 11172-3, 2.4.1.3, and 13818-3), MPEG 2.5 too.
+
+use aulos_core::{ChannelLayout, SampleRate};
+
+use super::input::Input;
+use super::{Event, Format, Place, Start, Step};
+use crate::bytes;
+
+/// The four bytes in front of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    /// 1, 2, or 25 for 2.5.
+    version: u8,
+    layer: u8,
+    bits_per_second: u32,
+    hz: u32,
+    padded: bool,
+    protected: bool,
+    mono: bool,
+}
+
+impl Header {
+    /// `None` for what is not a header, and for free format.
+    pub(super) fn parse([a, b, c, d]: [u8; 4]) -> Option<Self> {
+        if a != 0xff || b & 0xe0 != 0xe0 {
+            return None;
+        }
+        let version = match b >> 3 & 3 {
+            0 => 25,
+            2 => 2,
+            3 => 1,
+            _ => return None,
+        };
+        let layer = 4_u8.checked_sub(b >> 1 & 3).filter(|layer| *layer < 4)?;
+        let row = match (version, layer) {
+            (1, 1) => &RATES_1_1,
+            (1, 2) => &RATES_1_2,
+            (1, _) => &RATES_1_3,
+            (_, 1) => &RATES_2_1,
+            _ => &RATES_2_23,
+        };
+        let index = usize::from(c >> 4).checked_sub(1)?;
+        let kilobits = *row.get(index)?;
+        let hz: u32 = *[44_100, 48_000, 32_000].get(usize::from(c >> 2 & 3))?;
+        let hz = match version {
+            1 => hz,
+            2 => hz / 2,
+            _ => hz / 4,
+        };
+        Some(Self {
+            version,
+            layer,
+            bits_per_second: u32::from(kilobits) * 1_000,
+            hz,
+            padded: c & 2 != 0,
+            protected: b & 1 == 0,
+            mono: d >> 6 == 3,
+        })
+    }
+
+    /// Whether a header says everything but the length of its frame.
+    pub(super) fn is_free_format([a, b, c, d]: [u8; 4]) -> bool {
+        c >> 4 == 0 && Self::parse([a, b, c | 0x10, d]).is_some()
+    }
+
+    /// Bytes of the frame, the header among them.
+    pub(super) const fn bytes(&self) -> usize {
+        let padding = self.padded as u32;
+        let bytes = match self.layer {
+            1 => (12 * self.bits_per_second / self.hz + padding) * 4,
+            2 => 144 * self.bits_per_second / self.hz + padding,
+            _ if self.version == 1 => 144 * self.bits_per_second / self.hz + padding,
+            _ => 72 * self.bits_per_second / self.hz + padding,
+        };
+        bytes as usize
+    }
+
+    /// Whether both belong to one stream. Its bit rate may change, its channels may be coded in
+    /// other ways.
+    pub(super) const fn is_like(&self, other: &Self) -> bool {
+        self.version == other.version
+            && self.layer == other.layer
+            && self.hz == other.hz
+            && self.mono == other.mono
+    }
+
+    /// Frames (samples of every channel) in it.
+    const fn frames(&self) -> u32 {
+        match (self.layer, self.version) {
+            (1, _) => 384,
+            (3, 2 | 25) => 576,
+            _ => 1_152,
+        }
+    }
+
+    /// Where the tag of an encoder stands, behind the side information.
+    const fn tag_at(&self) -> usize {
+        let side = match (self.version, self.mono) {
+            (1, false) => 32,
+            (1, true) | (_, false) => 17,
+            (_, true) => 9,
+        };
+        4 + side + if self.protected { 2 } else { 0 }
+    }
+
+    fn format(&self) -> Option<Format> {
+        let rate = SampleRate::new(self.hz).ok()?;
+        let layout = if self.mono { ChannelLayout::MONO } else { ChannelLayout::STEREO };
+        Some(Format::Mpeg { layer: self.layer, rate, layout })
+    }
+}
+
+/// What is read, once it is known.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    like: Option<Header>,
+}
+
+impl Reader {
+    pub(super) fn next(&mut self, input: &mut Input, packet: &mut Vec<u8>) -> Step {
+        let bytes = input.bytes();
+        let Some(word) = bytes.first_chunk() else { return Step::More };
+        let Some(header) = Header::parse(*word) else { return Step::Lost(0) };
+        let Some(frame) = bytes.get(..header.bytes()) else { return Step::More };
+        let same = self.like.is_some_and(|like| like.is_like(&header));
+        // A frame of another kind in the middle has to be confirmed by the one behind it.
+        if self.like.is_some() && !same {
+            self.like = None;
+            return Step::Lost(0);
+        }
+        let Some(format) = header.format() else { return Step::Lost(0) };
+        match Tag::of(&header, frame) {
+            Some(tag) => {
+                input.skip(header.bytes() as u64);
+                self.like = Some(header);
+                let Tag { skip, padding } = tag;
+                Step::Found(Event::Begin(Box::new(Start { format, skip, padding })))
+            }
+            None if !same => {
+                self.like = Some(header);
+                Step::Found(Event::Begin(Box::new(Start { format, skip: 0, padding: None })))
+            }
+            None => {
+                packet.clear();
+                packet.extend_from_slice(frame);
+                input.skip(header.bytes() as u64);
+                Step::Found(Event::Packet(Place::default()))
+            }
+        }
+    }
+}
+
+/// What an encoder notes in a first frame without sound (`Xing`, `Info`, `VBRI`).
+struct Tag {
+    skip: u64,
+    padding: Option<(u64, u64)>,
+}
+
+impl Tag {
+    fn of(header: &Header, frame: &[u8]) -> Option<Self> {
+        if header.layer != 3 {
+            return None;
+        }
+        let nothing = Self { skip: 0, padding: None };
+        if frame.get(VBRI_AT..VBRI_AT + 4) == Some(b"VBRI") {
+            return Some(nothing);
+        }
+        let tag = frame.get(header.tag_at()..)?;
+        if !tag.starts_with(b"Xing") && !tag.starts_with(b"Info") {
+            return None;
+        }
+        Some(Self::gaps(header, tag).unwrap_or(nothing))
+    }
+
+    /// LAME's delay and padding, 12 bits each, behind the fields whose bits are set.
+    fn gaps(header: &Header, tag: &[u8]) -> Option<Self> {
+        let mut fields = bytes::Reader::new(tag.get(4..)?);
+        let [_, _, _, set] = fields.array()?;
+        let count = if set & 1 != 0 { fields.array().map(u32::from_be_bytes) } else { None };
+        fields.take(if set & 2 != 0 { 4 } else { 0 })?;
+        fields.take(if set & 4 != 0 { 100 } else { 0 })?;
+        fields.take(if set & 8 != 0 { 4 } else { 0 })?;
+        // The encoder's name and nine fields that matter to others.
+        fields.take(21)?;
+        let [a, b, c] = fields.array()?;
+        let delay = u64::from(a) << 4 | u64::from(b >> 4);
+        let padding = u64::from(b & 15) << 8 | u64::from(c);
+        if delay == 0 && padding == 0 {
+            return None;
+        }
+        let whole = count.map(|count| u64::from(count) * u64::from(header.frames()));
+        // The decoder's own delay lets the sound end later than its packets.
+        let padding = padding.saturating_sub(DECODER_DELAY);
+        let at = whole.and_then(|whole| whole.checked_sub(padding));
+        Some(Self {
+            skip: delay + DECODER_DELAY,
+            padding: at.filter(|_| padding > 0).map(|at| (at, padding)),
+        })
+    }
+}
+
+/// Frames that every decoder of layer III is late by.
+const DECODER_DELAY: u64 = 529;
+
+/// Where Fraunhofer's tag stands.
+const VBRI_AT: usize = 36;
+
+/// Kilobits per second by version and layer (ISO/IEC 11172-3, 2.4.2.3; 13818-3, 2.4.2.3).
+const RATES_1_1: [u16; 14] = [32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448];
+const RATES_1_2: [u16; 14] = [32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384];
+const RATES_1_3: [u16; 14] = [32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320];
+const RATES_2_1: [u16; 14] = [32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256];
+const RATES_2_23: [u16; 14] = [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160];

@@ -1,0 +1,248 @@
+//! Packets out of Ogg pages, one logical stream after the other.
+//!
+//! A station that changes its title ends one stream and begins the next (chaining, RFC 3533,
+//! section 4). What runs beside the first stream of sound (pictures, a skeleton) is passed over.
+
+use super::input::Input;
+use super::{Event, Format, MAX_PACKET, Place, Refusal, Start, Step, comment, flac};
+use crate::ogg::{Page, PageError, Parsed, parse};
+use crate::titles::Title;
+
+/// Puts packets together.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    link: Option<Link>,
+    page: Option<Open>,
+    /// The packet that goes on.
+    partial: Vec<u8>,
+    /// The packet that goes on has lost its beginning.
+    torn: bool,
+    /// Bytes of pages that belong to nothing we know.
+    foreign: u64,
+}
+
+/// A logical stream.
+#[derive(Debug)]
+struct Link {
+    serial: u32,
+    codec: Codec,
+    /// The sequence number of the next page.
+    sequence: Option<u32>,
+    /// Headers are over.
+    begun: bool,
+    headers: Vec<Vec<u8>>,
+    /// What is told next.
+    title: Option<Title>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Codec {
+    Opus,
+    Vorbis,
+    Flac,
+}
+
+/// The page that is being read; it lies at the front of the input.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    total: usize,
+    segments: usize,
+    /// The next segment, and where it begins.
+    next: usize,
+    at: usize,
+    /// The segment with which the last packet of the page ends.
+    last_end: Option<usize>,
+    position: Option<u64>,
+    ends_stream: bool,
+}
+
+impl Codec {
+    fn of(packet: &[u8]) -> Option<Self> {
+        match packet {
+            [b'O', b'p', b'u', b's', b'H', b'e', b'a', b'd', ..] => Some(Self::Opus),
+            [1, b'v', b'o', b'r', b'b', b'i', b's', ..] => Some(Self::Vorbis),
+            [0x7f, b'F', b'L', b'A', b'C', ..] => Some(Self::Flac),
+            _ => None,
+        }
+    }
+}
+
+impl Reader {
+    /// The same reader, at a page further on.
+    pub(super) fn resumed(self) -> Self {
+        Self { page: None, ..self }
+    }
+
+    pub(super) fn next(&mut self, input: &mut Input, packet: &mut Vec<u8>) -> Step {
+        if let Some(title) = self.link.as_mut().and_then(|link| link.title.take()) {
+            return Step::Found(Event::Title(title));
+        }
+        match self.page.take() {
+            Some(page) => self.segments(page, input, packet),
+            None => self.page(input),
+        }
+    }
+
+    /// Opens the page at the front.
+    fn page(&mut self, input: &mut Input) -> Step {
+        let page = match parse(input.bytes()) {
+            Ok(Parsed::Page(page)) => page,
+            Ok(Parsed::Incomplete { .. }) => return Step::More,
+            // Past the magic, which would be found again.
+            Err(PageError::Checksum) => return Step::Lost(4),
+            Err(_) => return Step::Lost(0),
+        };
+        let total = page.total_len();
+        if page.first
+            && let Some(codec) = Codec::of(page.body)
+            && self.link.as_ref().is_none_or(|link| link.begun || link.serial == page.serial)
+        {
+            let serial = page.serial;
+            let (sequence, headers, title) = (None, Vec::new(), None);
+            self.link = Some(Link { serial, codec, sequence, begun: false, headers, title });
+            self.partial.clear();
+            self.torn = false;
+        }
+        let Some(link) = self.link.as_mut().filter(|link| link.serial == page.serial) else {
+            self.foreign += total as u64;
+            input.skip(total as u64);
+            let hopeless = self.link.is_none() && self.foreign > MAX_FOREIGN;
+            return if hopeless { Step::Refused(Refusal::NoOggHeaders) } else { Step::Taken };
+        };
+        let missing = link.sequence.is_some_and(|sequence| sequence != page.sequence);
+        link.sequence = Some(page.sequence.wrapping_add(1));
+        let lost = (missing && link.begun) || page.continued == self.partial.is_empty();
+        if lost {
+            self.partial.clear();
+            self.torn = page.continued;
+        }
+        self.page = Some(Open::new(&page));
+        if missing && link.begun { Step::Found(Event::Lost(0)) } else { Step::Taken }
+    }
+
+    /// Takes segments up to the end of a packet or of the page.
+    fn segments(&mut self, mut page: Open, input: &mut Input, packet: &mut Vec<u8>) -> Step {
+        let bytes = input.bytes();
+        while page.next < page.segments {
+            let length = usize::from(bytes.get(HEADER_LEN + page.next).copied().unwrap_or(0));
+            let segment = bytes.get(page.at..page.at + length).unwrap_or_default();
+            if self.partial.len() + length <= MAX_PACKET {
+                self.partial.extend_from_slice(segment);
+            }
+            let this = page.next;
+            page.at += length;
+            page.next += 1;
+            if length < 255 {
+                core::mem::swap(packet, &mut self.partial);
+                self.partial.clear();
+                self.page = Some(page);
+                if core::mem::take(&mut self.torn) {
+                    return Step::Taken;
+                }
+                let ends_page = page.last_end == Some(this);
+                let place = Place {
+                    position: page.position.filter(|_| ends_page),
+                    last: ends_page && page.ends_stream,
+                };
+                return self.whole(place, packet);
+            }
+        }
+        input.skip(page.total as u64);
+        Step::Taken
+    }
+
+    /// A packet is whole: sound, or one of the headers.
+    fn whole(&mut self, place: Place, packet: &[u8]) -> Step {
+        let Some(link) = &mut self.link else { return Step::Taken };
+        if link.begun {
+            // An empty packet is nothing; one that begins like a header is a header gone astray.
+            return if packet.is_empty() || link.is_header(packet) {
+                Step::Taken
+            } else {
+                Step::Found(Event::Packet(place))
+            };
+        }
+        link.header(packet)
+    }
+}
+
+impl Link {
+    fn is_header(&self, packet: &[u8]) -> bool {
+        let first = packet.first().copied().unwrap_or(0);
+        match self.codec {
+            Codec::Opus => packet.starts_with(b"OpusHead") || packet.starts_with(b"OpusTags"),
+            Codec::Vorbis => first & 1 == 1,
+            Codec::Flac => first != 0xff,
+        }
+    }
+
+    /// Takes a header.
+    fn header(&mut self, packet: &[u8]) -> Step {
+        match self.codec {
+            Codec::Opus if packet.starts_with(b"OpusTags") => {
+                let Some(head) = self.headers.pop() else { return Step::Taken };
+                let skip = head.get(10..12).and_then(|at| at.try_into().ok());
+                let skip = u64::from(skip.map_or(0, u16::from_le_bytes));
+                self.title = packet.get(8..).and_then(comment::title);
+                self.begin(Format::Opus { head }, skip)
+            }
+            Codec::Vorbis if packet.starts_with(b"\x05vorbis") => {
+                let headers = core::mem::take(&mut self.headers);
+                let Some(identification) = headers.into_iter().next() else { return Step::Taken };
+                self.begin(Format::Vorbis { identification, setup: packet.to_vec() }, 0)
+            }
+            Codec::Flac if self.headers.is_empty() => {
+                // Version, count of headers, `fLaC`, then a metadata block (RFC 9639, 10.1).
+                let info = packet.get(17..).and_then(flac::Info::parse);
+                let Some(start) = info.and_then(|info| info.start()) else {
+                    return Step::Refused(Refusal::NoOggHeaders);
+                };
+                self.headers.push(Vec::new());
+                Step::Found(Event::Begin(start))
+            }
+            Codec::Flac => {
+                let [kind, ..] = packet else { return Step::Taken };
+                self.begun = kind & 0x80 != 0;
+                let title = packet.get(4..).filter(|_| kind & 0x7f == 4).and_then(comment::title);
+                title.map_or(Step::Taken, |title| Step::Found(Event::Title(title)))
+            }
+            _ if self.headers.len() < MOST_HEADERS => {
+                self.headers.push(packet.to_vec());
+                let title = packet
+                    .strip_prefix(b"\x03vorbis")
+                    .filter(|_| self.codec == Codec::Vorbis)
+                    .and_then(comment::title);
+                title.map_or(Step::Taken, |title| Step::Found(Event::Title(title)))
+            }
+            _ => Step::Refused(Refusal::NoOggHeaders),
+        }
+    }
+
+    fn begin(&mut self, format: Format, skip: u64) -> Step {
+        self.begun = true;
+        Step::Found(Event::Begin(Box::new(Start { format, skip, padding: None })))
+    }
+}
+
+impl Open {
+    fn new(page: &Page<'_>) -> Self {
+        Self {
+            total: page.total_len(),
+            segments: page.segments.len(),
+            next: 0,
+            at: HEADER_LEN + page.segments.len(),
+            last_end: page.segments.iter().rposition(|length| *length < 255),
+            position: Some(page.granule).filter(|granule| *granule < u64::MAX / 2),
+            ends_stream: page.last,
+        }
+    }
+}
+
+/// Bytes of a page before its table of segments.
+const HEADER_LEN: usize = 27;
+
+/// Headers of one stream: Vorbis has three.
+const MOST_HEADERS: usize = 3;
+
+/// Bytes of pages without a header that we know until there is no hope.
+const MAX_FOREIGN: u64 = 1024 * 1024;

@@ -1,0 +1,187 @@
+//! What bytes are, by their look.
+
+use super::{Refusal, adts, flac, mpeg};
+
+/// What begins somewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Mpeg,
+    Adts,
+    /// FLAC from its very beginning.
+    Flac,
+    /// FLAC that was joined in the middle.
+    FlacFrames,
+    Ogg,
+    Wave,
+}
+
+/// What is at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Nothing that is known, or too little to tell.
+    Nothing,
+    /// So many bytes that are no sound.
+    Tag(u64),
+    Start(Kind),
+}
+
+/// How to look.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    /// There will be no more bytes.
+    pub(super) ended: bool,
+    /// Bare FLAC frames count: they look like much else.
+    pub(super) is_flac: bool,
+}
+
+enum Answer {
+    No,
+    Maybe,
+    Yes(Found),
+}
+
+impl Look {
+    /// The first place where something is or may be, and what.
+    pub(super) fn anywhere(self, bytes: &[u8], fresh: bool) -> (usize, Found) {
+        for at in 0..bytes.len() {
+            match self.here(bytes.get(at..).unwrap_or_default(), fresh && at == 0) {
+                Answer::No => {}
+                Answer::Maybe => return (at, Found::Nothing),
+                Answer::Yes(found) => return (at, found),
+            }
+        }
+        (bytes.len(), Found::Nothing)
+    }
+
+    fn here(self, bytes: &[u8], fresh: bool) -> Answer {
+        match bytes.first() {
+            Some(b'O') => self.magic(bytes, b"OggS\0", Kind::Ogg),
+            Some(b'f') => self.magic(bytes, b"fLaC", Kind::Flac),
+            Some(b'R') if fresh => match bytes.get(..4) {
+                Some(b"RIFF" | b"RF64") => self.yes(Kind::Wave),
+                Some(_) => Answer::No,
+                None => self.maybe(),
+            },
+            Some(b'I') => self.tag(bytes),
+            Some(0xff) => self.frame(bytes),
+            _ => Answer::No,
+        }
+    }
+
+    fn magic(self, bytes: &[u8], magic: &[u8], kind: Kind) -> Answer {
+        if bytes.starts_with(magic) {
+            self.yes(kind)
+        } else if magic.starts_with(bytes) {
+            self.maybe()
+        } else {
+            Answer::No
+        }
+    }
+
+    /// `ID3v2` (id3.org, ID3v2.4.0 main structure, 3.1): its size is written with 7 bits a byte.
+    fn tag(self, bytes: &[u8]) -> Answer {
+        if !bytes.iter().zip(b"ID3").all(|(here, wanted)| here == wanted) {
+            return Answer::No;
+        }
+        let Some([_, _, _, major, minor, flags, size @ ..]) = bytes.first_chunk::<10>() else {
+            return self.maybe();
+        };
+        if *major == 0xff || *minor == 0xff || size.iter().any(|byte| *byte > 0x7f) {
+            return Answer::No;
+        }
+        let size = size.iter().fold(0, |sum, byte| sum << 7 | u64::from(*byte));
+        let footer = if flags & 0x10 != 0 { 10 } else { 0 };
+        let whole = size + 10 + footer;
+        if whole > super::MAX_TAG { Answer::No } else { Answer::Yes(Found::Tag(whole)) }
+    }
+
+    /// A frame counts when another one of its kind follows it, or nothing at all.
+    fn frame(self, bytes: &[u8]) -> Answer {
+        if self.is_flac {
+            match flac::Header::parse(bytes) {
+                flac::Parsed::Header(_) => return self.yes(Kind::FlacFrames),
+                flac::Parsed::More if !self.ended => return Answer::Maybe,
+                _ => {}
+            }
+        }
+        let Some(word) = bytes.first_chunk::<4>() else {
+            return match bytes.get(1) {
+                Some(second) if second & 0xe0 != 0xe0 => Answer::No,
+                _ => self.maybe(),
+            };
+        };
+        if let Some(header) = mpeg::Header::parse(*word) {
+            return self.followed(bytes, header.bytes(), Kind::Mpeg, |next| {
+                next.first_chunk().map(|next| {
+                    mpeg::Header::parse(*next).is_some_and(|next| next.is_like(&header))
+                })
+            });
+        }
+        if !adts::Header::is_sync(*word) {
+            return Answer::No;
+        }
+        let Some(header) = bytes.first_chunk() else { return self.maybe() };
+        let Some(header) = adts::Header::parse(*header) else { return Answer::No };
+        self.followed(bytes, header.bytes(), Kind::Adts, |next| {
+            next.first_chunk()
+                .map(|next| adts::Header::parse(*next).is_some_and(|next| next.is_like(&header)))
+        })
+    }
+
+    fn followed(
+        self,
+        bytes: &[u8],
+        length: usize,
+        kind: Kind,
+        is_like: impl Fn(&[u8]) -> Option<bool>,
+    ) -> Answer {
+        match bytes.get(length..).map(is_like) {
+            Some(Some(true)) => self.yes(kind),
+            Some(Some(false)) => Answer::No,
+            // The very last frame has none behind it.
+            Some(None) if self.ended => self.yes(kind),
+            _ => self.maybe(),
+        }
+    }
+
+    #[allow(clippy::unused_self, reason = "beside its two siblings")]
+    const fn yes(self, kind: Kind) -> Answer {
+        Answer::Yes(Found::Start(kind))
+    }
+
+    const fn maybe(self) -> Answer {
+        if self.ended { Answer::No } else { Answer::Maybe }
+    }
+}
+
+/// What is certainly not to be played, by its first bytes.
+pub(super) fn refusal(bytes: &[u8]) -> Option<Refusal> {
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
+    let begins =
+        |with: &[u8]| text.get(..with.len()).is_some_and(|front| front.eq_ignore_ascii_case(with));
+    if begins(b"<!doctype html") || begins(b"<html") || begins(b"<head") {
+        return Some(Refusal::WebPage);
+    }
+    if begins(b"#extm3u") || begins(b"[playlist]") || begins(b"<?xml") || begins(b"<playlist") {
+        return Some(Refusal::Playlist);
+    }
+    if bytes.get(4..8) == Some(b"ftyp") {
+        return Some(Refusal::Mp4);
+    }
+    if bytes.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]) {
+        return Some(Refusal::Matroska);
+    }
+    // A packet of a transport stream has 188 bytes.
+    let is_transport = [0, 188, 376].iter().all(|at| bytes.get(*at) == Some(&0x47));
+    is_transport.then_some(Refusal::TransportStream)
+}
+
+/// Whether the first byte is one of those with which sound begins.
+pub(super) fn may_begin(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(|first| matches!(first, b'O' | b'f' | b'R' | b'I' | 0xff))
+}
+
+/// Whether MPEG audio begins here whose frames do not say how long they are.
+pub(super) fn is_free_format(bytes: &[u8]) -> bool {
+    bytes.first_chunk().is_some_and(|word| mpeg::Header::is_free_format(*word))
+}
