@@ -14,6 +14,7 @@
 mod bytes;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod http;
 mod json;
 pub mod ogg;
 pub mod packets;

@@ -167,7 +167,7 @@ fn parse_ports(text: &str) -> Result<(Option<u16>, Option<u16>), UriError> {
 }
 
 /// `%41` is `A`; a percent sign without two hexadecimal digits is a percent sign.
-fn decode(text: &str) -> String {
+pub(crate) fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, behind)) = rest.split_first() {

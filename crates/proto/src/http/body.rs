@@ -1,0 +1,368 @@
+//! The body of a response, bit by bit: chunks (RFC 9112, 7.1) and ICY metadata taken out.
+
+use core::fmt;
+
+use crate::titles::{Title, text};
+
+/// How long a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "RFC 9112, 6.3 has no other")]
+pub enum Framing {
+    /// So many bytes.
+    Length(u64),
+    /// In chunks, each with its length.
+    Chunked,
+    /// Up to the end of the connection.
+    UntilClosed,
+}
+
+/// Takes a body apart, in pieces of any size.
+#[derive(Debug)]
+pub struct Body {
+    framing: Layer,
+    icy: Option<Icy>,
+    over: bool,
+}
+
+#[derive(Debug)]
+enum Layer {
+    Length(u64),
+    Chunked(Chunk),
+    UntilClosed,
+}
+
+/// Where in a body of chunks we are.
+#[derive(Debug)]
+enum Chunk {
+    /// In the line with a length; the digits and bytes so far.
+    Size { size: u64, digits: u32, bytes: u32, extension: bool },
+    /// So many bytes are left of a chunk.
+    Data(u64),
+    /// The line break behind a chunk.
+    DataEnd,
+    /// In the lines behind the last chunk: bytes in this line, and in all.
+    Trailer { line: u32, bytes: u32 },
+}
+
+/// Shoutcast's metadata: after every so many bytes of sound a length and a text.
+#[derive(Debug)]
+struct Icy {
+    interval: usize,
+    /// Bytes of sound until the next one.
+    left: usize,
+    /// Bytes of text that are still to come.
+    wanted: usize,
+    text: Vec<u8>,
+    told: Vec<u8>,
+}
+
+/// Why a body cannot be read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BodyError {
+    /// Something that is no chunk.
+    Chunk,
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the server sent chunks that are none")
+    }
+}
+
+impl core::error::Error for BodyError {}
+
+impl Body {
+    /// A body with metadata after every `icy` bytes, if the server said so.
+    #[must_use]
+    pub fn new(framing: Framing, icy: Option<usize>) -> Self {
+        let icy = icy.filter(|interval| (1..=MAX_INTERVAL).contains(interval));
+        Self {
+            framing: match framing {
+                Framing::Length(length) => Layer::Length(length),
+                Framing::Chunked => Layer::Chunked(Chunk::NEW),
+                Framing::UntilClosed => Layer::UntilClosed,
+            },
+            icy: icy.map(Icy::new),
+            over: framing == Framing::Length(0),
+        }
+    }
+
+    /// Takes what has come. `sound` gets what is to be decoded, in pieces that together are never
+    /// longer than `bytes`; `title` what plays, when that changes.
+    ///
+    /// # Errors
+    /// [`BodyError`]; the body is of no further use.
+    pub fn push(
+        &mut self,
+        mut bytes: &[u8],
+        mut sound: impl FnMut(&[u8]),
+        mut title: impl FnMut(Title),
+    ) -> Result<(), BodyError> {
+        while !bytes.is_empty() && !self.over {
+            let payload;
+            (payload, bytes) = match &mut self.framing {
+                Layer::UntilClosed => (bytes, &[][..]),
+                Layer::Length(left) => {
+                    let here = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                    *left -= here as u64;
+                    self.over = *left == 0;
+                    bytes.split_at_checked(here).unwrap_or((bytes, &[]))
+                }
+                Layer::Chunked(Chunk::Data(left)) => {
+                    let here = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                    *left -= here as u64;
+                    if *left == 0 {
+                        self.framing = Layer::Chunked(Chunk::DataEnd);
+                    }
+                    bytes.split_at_checked(here).unwrap_or((bytes, &[]))
+                }
+                Layer::Chunked(chunk) => {
+                    let Some((first, rest)) = bytes.split_first() else { return Ok(()) };
+                    self.over = chunk.step(*first)?;
+                    (&[][..], rest)
+                }
+            };
+            match &mut self.icy {
+                None if payload.is_empty() => {}
+                None => sound(payload),
+                Some(icy) => icy.push(payload, &mut sound, &mut title),
+            }
+        }
+        Ok(())
+    }
+
+    /// The body said that it is over; what comes behind it is not read.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        self.over
+    }
+}
+
+impl Chunk {
+    const NEW: Self = Self::Size { size: 0, digits: 0, bytes: 0, extension: false };
+
+    /// Takes one byte outside of a chunk's data; true at the end of the body.
+    fn step(&mut self, byte: u8) -> Result<bool, BodyError> {
+        match self {
+            Self::Size { size, digits, bytes, extension } => {
+                *bytes += 1;
+                if *bytes > MAX_LINE {
+                    return Err(BodyError::Chunk);
+                }
+                match char::from(byte).to_digit(16) {
+                    _ if byte == b'\n' => {
+                        if *digits == 0 {
+                            return Err(BodyError::Chunk);
+                        }
+                        *self = match *size {
+                            0 => Self::Trailer { line: 0, bytes: 0 },
+                            size => Self::Data(size),
+                        };
+                    }
+                    Some(digit) if !*extension => {
+                        *digits += 1;
+                        if *digits > MAX_DIGITS {
+                            return Err(BodyError::Chunk);
+                        }
+                        *size = *size << 4 | u64::from(digit);
+                    }
+                    _ if *extension => {}
+                    _ if matches!(byte, b';' | b'\r' | b' ' | b'\t') && *digits > 0 => {
+                        *extension = true;
+                    }
+                    _ => return Err(BodyError::Chunk),
+                }
+            }
+            Self::DataEnd => match byte {
+                b'\r' => {}
+                b'\n' => *self = Self::NEW,
+                _ => return Err(BodyError::Chunk),
+            },
+            Self::Trailer { line, bytes } => {
+                *bytes += 1;
+                match byte {
+                    b'\n' if *line == 0 => return Ok(true),
+                    b'\n' => *line = 0,
+                    b'\r' => {}
+                    _ => *line += 1,
+                }
+                if *bytes > MAX_TRAILER {
+                    return Err(BodyError::Chunk);
+                }
+            }
+            Self::Data(_) => {}
+        }
+        Ok(false)
+    }
+}
+
+impl Icy {
+    const fn new(interval: usize) -> Self {
+        Self { interval, left: interval, wanted: 0, text: Vec::new(), told: Vec::new() }
+    }
+
+    fn push(
+        &mut self,
+        mut bytes: &[u8],
+        sound: &mut impl FnMut(&[u8]),
+        title: &mut impl FnMut(Title),
+    ) {
+        while !bytes.is_empty() {
+            if self.wanted > 0 {
+                let here = self.wanted.min(bytes.len());
+                let (part, rest) = bytes.split_at_checked(here).unwrap_or((bytes, &[]));
+                self.text.extend_from_slice(part);
+                self.wanted -= here;
+                bytes = rest;
+                if self.wanted == 0 {
+                    self.left = self.interval;
+                    self.tell(title);
+                }
+            } else if self.left > 0 {
+                let here = self.left.min(bytes.len());
+                let (part, rest) = bytes.split_at_checked(here).unwrap_or((bytes, &[]));
+                sound(part);
+                self.left -= here;
+                bytes = rest;
+            } else if let Some((first, rest)) = bytes.split_first() {
+                self.wanted = usize::from(*first) * 16;
+                bytes = rest;
+                if self.wanted == 0 {
+                    self.left = self.interval;
+                }
+            }
+        }
+    }
+
+    /// A text is whole. The same one comes again and again.
+    fn tell(&mut self, title: &mut impl FnMut(Title)) {
+        let fresh = core::mem::take(&mut self.text);
+        if fresh != self.told {
+            // An empty title is one as well: the last one is over.
+            if let Some(found) = stream_title(&fresh) {
+                title(found);
+            }
+            self.told = fresh;
+        }
+    }
+}
+
+/// `StreamTitle='Artist - Title';StreamUrl='...';` and zeroes. A title may have quotes in it.
+fn stream_title(bytes: &[u8]) -> Option<Title> {
+    const KEY: &[u8] = b"StreamTitle='";
+    let at = bytes.windows(KEY.len()).position(|here| here == KEY)?;
+    let rest = bytes.get(at + KEY.len()..)?;
+    let end = rest.windows(2).position(|here| here == b"';");
+    let end = end.or_else(|| rest.iter().rposition(|byte| *byte == b'\''))?;
+    let words = decoded(rest.get(..end)?);
+    Some(match words.split_once(" - ") {
+        Some((artist, title)) => Title {
+            artist: text(artist.as_bytes()),
+            title: text(title.as_bytes()),
+            ..Title::default()
+        },
+        None => Title { title: text(words.as_bytes()), ..Title::default() },
+    })
+}
+
+/// UTF-8, or else Latin-1, which old servers send.
+fn decoded(bytes: &[u8]) -> String {
+    match core::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => bytes.iter().map(|byte| char::from(*byte)).collect(),
+    }
+}
+
+/// Bytes between two texts of ICY; usual are 8,192 to 65,536.
+const MAX_INTERVAL: usize = 1 << 20;
+
+/// Bytes of the line with the length of a chunk, and its digits.
+const MAX_LINE: u32 = 256;
+const MAX_DIGITS: u32 = 15;
+
+/// Bytes behind the last chunk.
+const MAX_TRAILER: u32 = 8_192;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Heard = (Vec<u8>, Vec<Title>, Option<BodyError>, bool);
+
+    fn hear(mut body: Body, bytes: &[u8], grain: usize) -> Heard {
+        let (mut sound, mut titles) = (Vec::new(), Vec::new());
+        for piece in bytes.chunks(grain.max(1)) {
+            let mut count = 0;
+            let done = body.push(
+                piece,
+                |part| {
+                    count += part.len();
+                    sound.extend_from_slice(part);
+                },
+                |title| titles.push(title),
+            );
+            assert!(count <= piece.len());
+            if let Err(error) = done {
+                return (sound, titles, Some(error), body.is_over());
+            }
+        }
+        (sound, titles, None, body.is_over())
+    }
+
+    #[test]
+    fn chunks_and_titles_come_out_whatever_the_pieces() {
+        // Ten bytes of sound, a title in Latin-1, ten more, none, and the rest.
+        let mut inner = b"0123456789\x02StreamTitle='B\xf6rk - It's';\0\0\0".to_vec();
+        inner.resize(11 + 32, 0);
+        inner.extend_from_slice(b"abcdefghij\0ABC");
+        let mut bytes = Vec::new();
+        for piece in inner.chunks(7) {
+            bytes.extend_from_slice(format!("{:x};ext=1\r\n", piece.len()).as_bytes());
+            bytes.extend_from_slice(piece);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        bytes.extend_from_slice(b"0\r\nTrailer: x\r\n\r\nbehind");
+        for grain in [1, 2, 5, 1_000] {
+            let body = Body::new(Framing::Chunked, Some(10));
+            let (sound, titles, error, over) = hear(body, &bytes, grain);
+            assert_eq!(sound, b"0123456789abcdefghijABC");
+            assert_eq!((error, over), (None, true));
+            let [title] = &titles[..] else { panic!("{titles:?}") };
+            assert_eq!(title.artist.as_deref(), Some("B\u{f6}rk"));
+            assert_eq!(title.title.as_deref(), Some("It's"));
+        }
+    }
+
+    #[test]
+    fn a_body_with_a_length_ends_there() {
+        let body = Body::new(Framing::Length(5), None);
+        assert_eq!(hear(body, b"12345678", 3), (b"12345".to_vec(), Vec::new(), None, true));
+        assert!(Body::new(Framing::Length(0), None).is_over());
+    }
+
+    #[test]
+    fn nonsense_for_chunks_is_an_error_and_bounded() {
+        let lies: [&[u8]; 5] =
+            [b"\r\n", b"zz\r\n", b"fffffffffffffffff\r\n", b"3\r\nabcX", &[b'1', b';'].repeat(500)];
+        for lie in lies {
+            let (.., error, _) = hear(Body::new(Framing::Chunked, None), lie, 1);
+            assert_eq!(error, Some(BodyError::Chunk), "{lie:?}");
+        }
+        let endless = [&b"0\r\n"[..], &b"a: b\r\n".repeat(5_000)].concat();
+        let (.., error, _) = hear(Body::new(Framing::Chunked, None), &endless, 999);
+        assert_eq!(error, Some(BodyError::Chunk));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes: Vec<u8>, icy in prop::option::of(0..40_usize), grain in 1..50_usize) {
+            for framing in [Framing::Chunked, Framing::UntilClosed, Framing::Length(20)] {
+                let whole = hear(Body::new(framing, icy), &bytes, bytes.len());
+                prop_assert_eq!(whole, hear(Body::new(framing, icy), &bytes, grain));
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What a listener of web radio has to understand of HTTP besides the head of a response: addresses,
+//! playlists, and the body of a response with its chunks and titles taken out.
+//!
+//! Heads are parsed by a library where they are received. Bodies are not: they are taken off a socket
+//! bit by bit, long after the head, on a thread that knows nothing of HTTP.
+//!
+//! Sources: RFC 9110 and 9112 (HTTP/1.1), RFC 3986 section 5 (relative addresses), Shoutcast's ICY
+//! metadata as its servers send it, xspf.org (XSPF version 1).
+
+mod body;
+mod playlist;
+mod url;
+
+pub use body::{Body, BodyError, Framing};
+pub use playlist::{MAX_ENTRIES, MAX_PLAYLIST, PlaylistError, entries, is_playlist_type};
+pub use url::{HttpUrl, UrlError};

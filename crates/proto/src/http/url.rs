@@ -1,0 +1,228 @@
+//! Addresses of HTTP.
+
+use core::fmt;
+use core::str::FromStr;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::uri::{MAX_URI, decode};
+
+/// `http://user:password@host:port/path?query`, as it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct HttpUrl {
+    /// With TLS.
+    pub secure: bool,
+    /// What stands before `@`, decoded.
+    pub user: Option<String>,
+    /// Without the brackets of IPv6.
+    pub host: String,
+    /// The one that is meant where none was named.
+    pub port: u16,
+    /// Path and query, encoded as they are sent; begins with a slash.
+    pub target: String,
+}
+
+impl HttpUrl {
+    /// The address that `reference` means where it stands in what this address gave (RFC 3986,
+    /// section 5.2). Another host does not get the password of this one.
+    ///
+    /// # Errors
+    /// [`UrlError`].
+    pub fn join(&self, reference: &str) -> Result<Self, UrlError> {
+        let reference = reference.trim();
+        if let Some((scheme, _)) = reference.split_once("://")
+            && scheme.chars().all(|c| c.is_ascii_alphanumeric())
+        {
+            let mut url: Self = reference.parse()?;
+            if url.user.is_none() && (url.secure, &url.host, url.port) == self.place() {
+                url.user.clone_from(&self.user);
+            }
+            return Ok(url);
+        }
+        if reference.starts_with("//") {
+            let scheme = if self.secure { "https:" } else { "http:" };
+            return format!("{scheme}{reference}").parse();
+        }
+        let reference = reference.split('#').next().unwrap_or_default();
+        let path = self.target.split('?').next().unwrap_or_default();
+        let target = if reference.is_empty() {
+            self.target.clone()
+        } else if reference.starts_with('/') {
+            reference.to_owned()
+        } else if reference.starts_with('?') {
+            format!("{path}{reference}")
+        } else {
+            let folder = path.rfind('/').and_then(|at| path.get(..=at)).unwrap_or("/");
+            format!("{folder}{reference}")
+        };
+        if target.len() > MAX_URI {
+            return Err(UrlError::TooLong);
+        }
+        Ok(Self { target: clean(&target), ..self.clone() })
+    }
+
+    /// What a server is told as `Host`.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let host =
+            if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        let usual = if self.secure { 443 } else { 80 };
+        if self.port == usual { host } else { format!("{host}:{}", self.port) }
+    }
+
+    /// What a server is told as `Authorization`, where somebody is named (RFC 7617).
+    #[must_use]
+    pub fn authorization(&self) -> Option<String> {
+        self.user.as_ref().map(|user| format!("Basic {}", STANDARD.encode(user)))
+    }
+
+    fn place(&self) -> (bool, &String, u16) {
+        (self.secure, &self.host, self.port)
+    }
+}
+
+impl FromStr for HttpUrl {
+    type Err = UrlError;
+
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        let text = text.trim();
+        if text.len() > MAX_URI {
+            return Err(UrlError::TooLong);
+        }
+        let (scheme, rest) = text.split_once("://").ok_or(UrlError::NotHttp)?;
+        let secure = match &scheme.to_ascii_lowercase()[..] {
+            "http" | "icy" => false,
+            "https" => true,
+            _ => return Err(UrlError::NotHttp),
+        };
+        let rest = rest.split('#').next().unwrap_or_default();
+        let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let (user, place) = match authority.rsplit_once('@') {
+            Some((user, place)) => (Some(decode(user)), place),
+            None => (None, authority),
+        };
+        let (host, port) = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((host, port)) => (host, port.strip_prefix(':').unwrap_or(port)),
+            None => place.split_once(':').unwrap_or((place, "")),
+        };
+        let is_host = |c: char| c.is_alphanumeric() || "-._~%:".contains(c);
+        if host.is_empty() || !host.chars().all(is_host) {
+            return Err(UrlError::NoHost);
+        }
+        let port = match port {
+            "" if secure => 443,
+            "" => 80,
+            port => port.parse().ok().filter(|port| *port > 0).ok_or(UrlError::BadPort)?,
+        };
+        let slash = if target.starts_with('/') { "" } else { "/" };
+        let target = clean(&format!("{slash}{target}"));
+        Ok(Self { secure, user, host: decode(host), port, target })
+    }
+}
+
+/// As the address was, but for the password.
+impl fmt::Display for HttpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.secure { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority(), self.target)
+    }
+}
+
+/// Nothing but what may stand in a request line: whatever else would end it, or break it in two.
+fn clean(target: &str) -> String {
+    let mut out = String::with_capacity(target.len());
+    for byte in target.bytes() {
+        if byte.is_ascii_graphic() {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// Why a text is not an address of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// It does not begin with `http://` or `https://`.
+    NotHttp,
+    /// No host stands there.
+    NoHost,
+    /// What stands behind the host's colon is no port.
+    BadPort,
+    /// It is longer than [`MAX_URI`].
+    TooLong,
+}
+
+impl fmt::Display for UrlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotHttp => f.write_str("not an address that begins with http:// or https://"),
+            Self::NoHost => f.write_str("it names no host, as in http://radio.example/live"),
+            Self::BadPort => f.write_str("a port is a number from 1 to 65535"),
+            Self::TooLong => write!(f, "an address has at most {MAX_URI} bytes"),
+        }
+    }
+}
+
+impl core::error::Error for UrlError {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn url(text: &str) -> HttpUrl {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn addresses_as_people_write_them() {
+        let plain = url("http://radio.example/live?x=1#name=Two");
+        assert_eq!((plain.port, &plain.target[..], plain.user), (80, "/live?x=1", None));
+        let full = url("HTTPS://dj:s%40cret@[::1]:8443/a b\u{fc}?q");
+        assert_eq!(full.authority(), "[::1]:8443");
+        assert_eq!(full.target, "/a%20b%C3%BC?q");
+        // printf 'dj:s@cret' | base64
+        assert_eq!(full.authorization().as_deref(), Some("Basic ZGo6c0BjcmV0"));
+        assert_eq!(full.to_string(), "https://[::1]:8443/a%20b%C3%BC?q");
+        assert_eq!(url("http://h?x").target, "/?x");
+        for (text, why) in [
+            ("ftp://h/", UrlError::NotHttp),
+            ("http:///x", UrlError::NoHost),
+            ("http://h:0/", UrlError::BadPort),
+            ("http://h:99999/", UrlError::BadPort),
+            ("http://a\r\nb/", UrlError::NoHost),
+        ] {
+            assert_eq!(text.parse::<HttpUrl>(), Err(why), "{text}");
+        }
+    }
+
+    #[test]
+    fn relative_addresses_are_those_of_the_standard() {
+        let base = url("http://u:p@h:81/a/b?q");
+        let joined = |to: &str| base.join(to).unwrap();
+        assert_eq!(joined("c.mp3").to_string(), "http://h:81/a/c.mp3");
+        assert_eq!(joined("/c?d").to_string(), "http://h:81/c?d");
+        assert_eq!(joined("?d").to_string(), "http://h:81/a/b?d");
+        assert_eq!(joined("//other/x").to_string(), "http://other/x");
+        assert_eq!(joined("https://other/x").user, None, "a password is for its own host");
+        assert_eq!(joined("http://h:81/z").user.as_deref(), Some("u:p"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_a_request_line(text: String, reference: String) {
+            let url = format!("http://h/{text}").parse::<HttpUrl>().unwrap();
+            prop_assert!(url.target.bytes().all(|byte| byte.is_ascii_graphic()));
+            if let Ok(joined) = url.join(&reference) {
+                prop_assert!(joined.target.bytes().all(|byte| byte.is_ascii_graphic()));
+                prop_assert!(!joined.authority().contains(['\r', '\n', ' ']));
+            }
+        }
+    }
+}
