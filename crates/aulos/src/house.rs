@@ -26,6 +26,7 @@ pub use aulos_engine::steady::Steadiness;
 
 use crate::access::Credentials;
 use crate::config::{Sound, SourceConfig, Station};
+pub use crate::radio::{Chore, RadioState};
 
 /// One connection of a client, never used twice in the life of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -337,6 +338,11 @@ pub trait House: Send + Sync {
     /// any more is not made any more. Called some ten times a second.
     fn keep_maps(&self, _wanted: &dyn Fn() -> Vec<(usize, ChannelMap)>) {}
 
+    /// What the control runtime is to run from now on; called some ten times a second.
+    fn chores(&self) -> Vec<Chore> {
+        Vec::new()
+    }
+
     /// Frees what has ended; called some ten times a second.
     fn tidy(&self) {}
 
@@ -383,6 +389,8 @@ pub struct StationStatus {
     pub on_air: OnAir,
     /// What a listener is late by.
     pub latency: Latency,
+    /// What is known of those of `Station::sources` that are web radio.
+    pub radios: Vec<Option<RadioState>>,
     /// Web listeners (`/listen/...`).
     pub listeners: u32,
 }

@@ -17,6 +17,7 @@ pub mod exit;
 mod golden;
 pub mod house;
 pub mod http;
+pub mod radio;
 pub mod registry;
 pub mod server;
 pub mod systemd;

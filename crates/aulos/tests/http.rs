@@ -79,6 +79,7 @@ fn playing() -> StationStatus {
             Loudness { integrated: Some(Lufs::new(-20.0)), ..Loudness::NONE },
         ],
         steadiness: None,
+        radios: vec![None, None],
         listeners: 2,
         ..StationStatus::default()
     }

@@ -24,7 +24,7 @@ impl World {
         let path = std::env::temp_dir().join(format!("aulos-test-{}-{name}", std::process::id()));
         drop(std::fs::remove_file(&path));
         let (publisher, state) = aulos_rt::latest(FeedState::Waiting);
-        let (feed, items) = ByteFeed::new("48000:16:1".parse().unwrap(), publisher);
+        let (feed, items) = ByteFeed::new("48000:16:1".parse().unwrap(), publisher, 0);
         let fifo = Fifo::new(path.clone(), FifoMode::Create, feed);
         Self { path, fifo, items, state }
     }

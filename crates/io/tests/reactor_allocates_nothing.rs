@@ -111,7 +111,7 @@ impl House {
         let quantum = spec.rate.frames(chunk);
 
         let (publisher, _) = aulos_rt::latest(FeedState::Waiting);
-        let (feed, items) = ByteFeed::new(spec, publisher);
+        let (feed, items) = ByteFeed::new(spec, publisher, 0);
         context.add_feeder(Box::new(Fifo::new(fifo.into(), FifoMode::Create, feed)));
         let live: Box<dyn Source> = Box::new(RingSource::new(items, Pacing::Live));
         let inputs = [live, Box::new(Demo::new(spec.rate, quantum))]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
 
+use crate::http::{self, Body, HttpUrl};
 use crate::packets::{Event, Format, Hint, MAX_PACKET, Refusal, Splitter};
 use crate::snap::wire::{
     ClientMessage, Framing, Hello, MAX_MESSAGE, Parsed, ServerMessage, ServerSettings, parse,
@@ -21,7 +22,7 @@ use crate::uri::Uri;
 use crate::{ogg, wav, ws};
 
 /// Every target by its name, which is also the name of its corpus.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 11] = [
     ("snap_wire", snap_wire),
     ("snap_session", snap_session),
     ("snap_client", snap_client),
@@ -32,6 +33,7 @@ pub const TARGETS: [(&str, Target); 10] = [
     ("ws", ws),
     ("titles", titles),
     ("packets", packets),
+    ("http", http),
 ];
 
 /// Takes any bytes and panics when a promise is broken.
@@ -181,6 +183,43 @@ pub fn packets(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else { return };
     let hint = if cut % 2 == 1 { Hint::Flac } else { Hint::None };
     assert_eq!(split(hint, data, data.len()), split(hint, data, usize::from(*cut)));
+}
+
+/// A body gives the same however its bytes are cut, and never more than it was given; lists and
+/// addresses stay within their limits. The first byte is the length of the pieces, the second says
+/// how the body is framed.
+pub fn http(data: &[u8]) {
+    let [cut, how, data @ ..] = data else { return };
+    let framing = match how % 3 {
+        0 => http::Framing::Chunked,
+        1 => http::Framing::UntilClosed,
+        _ => http::Framing::Length(u64::from(*how)),
+    };
+    let read = |size: usize| {
+        let mut body = Body::new(framing, (how & 8 != 0).then(|| usize::from(*how)));
+        let (mut sound, mut titles) = (Vec::new(), Vec::new());
+        for piece in data.chunks(size.max(1)) {
+            let before = sound.len();
+            let pushed = body.push(
+                piece,
+                |bytes| sound.extend_from_slice(bytes),
+                |title| titles.push(title),
+            );
+            assert!(sound.len() - before <= piece.len());
+            if let Err(error) = pushed {
+                return (sound, titles, Some(error));
+            }
+        }
+        (sound, titles, None)
+    };
+    assert_eq!(read(data.len()), read(usize::from(*cut)));
+    if let (Ok(entries), Ok(base)) = (http::entries(data), "http://h/a/b?c".parse::<HttpUrl>()) {
+        assert!(!entries.is_empty() && entries.len() <= http::MAX_ENTRIES);
+        for url in entries.iter().filter_map(|entry| base.join(entry).ok()) {
+            let line = format!("{}{}", url.target, url.authority());
+            assert!(!line.contains(['\r', '\n', ' ']));
+        }
+    }
 }
 
 /// All that is found in pieces of `grain`. Plain samples, which are given as they come, in one.

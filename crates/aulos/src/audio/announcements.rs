@@ -33,7 +33,7 @@ impl Announcements {
             return Err("an announcement is a file that ends".to_owned());
         };
         let options = Options { looped: false, raw: *spec };
-        let (file, items, state) = FileSource::new(path.clone(), options);
+        let (file, items, state) = FileSource::new(path.clone(), options, announcement.id);
         let source = Box::new(RingSource::new(items, Pacing::OnDemand));
         let Announcement { id, duck, .. } = *announcement;
         self.desk.announce(id, source, duck).map_err(|full| full.to_string())?;

@@ -10,6 +10,7 @@ mod sources;
 mod stations;
 mod view;
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,18 +34,34 @@ use crate::house::{
     self, Announced, Announcement, Cause, Command, Door, Event, Full, Greeting, Hello, House,
     ListenSink, MediaSocket, SessionId, Settings, StationStatus,
 };
+use crate::radio::{Chore, Tuner};
 use announcements::Announcements;
 use links::Link;
 use renditions::{Mapped, Move};
 use sources::Watch;
 
 /// Everything that makes sound.
-#[derive(Debug)]
 pub struct Audio {
     inner: Mutex<Inner>,
 }
 
+impl std::fmt::Debug for Audio {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Audio").finish_non_exhaustive()
+    }
+}
+
+/// Numbers for those who need chance: another one each time, and in each run of the server.
 #[derive(Debug)]
+struct Seeds(u64);
+
+impl Seeds {
+    const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(1);
+        self.0
+    }
+}
+
 struct Inner {
     context: Context,
     workers: Workers,
@@ -58,6 +75,10 @@ struct Inner {
     moves: Vec<Move>,
     /// Counts every station that ever ran.
     runs: u64,
+    /// Finds web radio, and what the control runtime has not begun to run for it.
+    tuner: Tuner,
+    chores: Vec<Chore>,
+    seeds: Seeds,
     /// What control has not heard yet of announcements whose station is gone.
     announced: Vec<(u64, Announced)>,
 }
@@ -106,6 +127,9 @@ impl Audio {
             mapped: Vec::new(),
             moves: Vec::new(),
             runs: 0,
+            tuner: Tuner::default(),
+            chores: Vec::new(),
+            seeds: Seeds(RandomState::new().hash_one(std::process::id())),
             announced: Vec::new(),
         };
         for station in &config.stations {
@@ -295,6 +319,10 @@ impl House for Audio {
         });
     }
 
+    fn chores(&self) -> Vec<Chore> {
+        self.with(|inner| std::mem::take(&mut inner.chores))
+    }
+
     fn tidy(&self) {
         self.with(|inner| {
             inner.workers.tidy();
@@ -314,6 +342,7 @@ impl House for Audio {
                 inner.stations.iter_mut().flatten().map(|station| *station.status.read());
             let mut all = view::counters(&reactors, &mut stations);
             all.push(("channel_maps", inner.mapped.len() as u64));
+            all.extend(inner.tuner.counters());
             all
         })
     }

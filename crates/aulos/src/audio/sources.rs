@@ -15,11 +15,13 @@ use aulos_io::feed::{
     ByteFeed, FeedState, Feeder, Fifo, FifoMode, FileSource, FileState, Process, ProcessConfig,
     Stdin, TcpClient, TcpServer, split_arguments,
 };
+use aulos_proto::http::HttpUrl;
 use aulos_rt::Reader;
 
 use super::Inner;
 use super::links::Link;
 use crate::config::{PipeMode, SourceConfig, Station, TitleKind, Titles};
+use crate::radio::{self, Radio};
 
 /// How the state of a source can be seen.
 #[derive(Debug)]
@@ -30,6 +32,8 @@ pub(super) enum Watch {
     Feed(Reader<FeedState>),
     /// A decoded file.
     File(Reader<FileState>),
+    /// Web radio.
+    Radio(radio::Watch),
 }
 
 /// Opens a source as far as that is possible now; what cannot be opened is tried again, and its
@@ -114,13 +118,14 @@ fn make(
         }
         SourceConfig::File { path, repeat, spec } => {
             let options = Options { looped: *repeat, raw: *spec };
-            let (file, items, state) = FileSource::new(path.clone(), options);
+            let (file, items, state) = FileSource::new(path.clone(), options, inner.seeds.next());
             inner.codecs.add(match line.take() {
                 Some(keeper) => Box::new(file.kept(keeper)),
                 None => Box::new(file),
             });
             (Box::new(RingSource::new(items, Pacing::OnDemand)), Watch::File(state))
         }
+        SourceConfig::Http { url } => radio(url, inner),
         SourceConfig::Stdin { spec } => feed(inner, line, *spec, |feed| Box::new(Stdin::new(feed))),
         SourceConfig::Pipe { path, mode, spec } => {
             let mode = match mode {
@@ -166,6 +171,15 @@ fn make(
     }
 }
 
+fn radio(url: &HttpUrl, inner: &mut Inner) -> (Box<dyn Source>, Watch) {
+    let radio = inner.tuner.tune(url.clone(), inner.seeds.next());
+    let Radio { feed, source, items, watch, chore } = radio;
+    inner.context.add_feeder(Box::new(feed));
+    inner.codecs.add(Box::new(source));
+    inner.chores.push(chore);
+    (Box::new(RingSource::new(items, Pacing::Live)), Watch::Radio(watch))
+}
+
 fn feed(
     inner: &mut Inner,
     line: &mut Option<Keeper>,
@@ -173,7 +187,7 @@ fn feed(
     make: impl FnOnce(ByteFeed) -> Box<dyn Feeder>,
 ) -> (Box<dyn Source>, Watch) {
     let (publisher, state) = aulos_rt::latest(FeedState::Waiting);
-    let (feed, items) = ByteFeed::new(spec, publisher);
+    let (feed, items) = ByteFeed::new(spec, publisher, inner.seeds.next());
     let feed = match line.take() {
         Some(keeper) => feed.kept(keeper),
         None => feed,

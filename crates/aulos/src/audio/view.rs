@@ -27,6 +27,11 @@ pub(super) fn status(running: &mut Running) -> house::StationStatus {
     let inputs = status.inputs.iter().take(running.sources.len());
     let source_loudness = inputs.clone().map(|input| input.loudness).collect();
     let conditions = inputs.map(condition).collect();
+    let radios = running.sources.iter().map(|watch| match watch {
+        Watch::Radio(watch) => Some(watch.state()),
+        _ => None,
+    });
+    let radios = radios.collect();
     let sources = running.sources.iter_mut().zip(&status.inputs);
     house::StationStatus {
         state,
@@ -39,6 +44,7 @@ pub(super) fn status(running: &mut Running) -> house::StationStatus {
         conditions,
         on_air: on_air(&status, running),
         latency: latency(&status, running),
+        radios,
         listeners: 0,
     }
 }
@@ -145,6 +151,7 @@ fn source(watch: &mut Watch, input: &InputState) -> SourceState {
             _ => None,
         },
         Watch::File(state) => state.read().problem(),
+        Watch::Radio(watch) => watch.state().reason,
     };
     match (failed, input.health) {
         (_, Health::Healthy { .. } | Health::Suspect(Fault::DeadChannel)) => SourceState::Ready,

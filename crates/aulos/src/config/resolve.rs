@@ -487,7 +487,7 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
             };
             names.push(name.clone());
             all.push(Source {
-                uri: entry.uri.value.clone(),
+                uri: shown(&entry.uri.value, &config_of),
                 name,
                 config: config_of,
                 gain: Db::new(entry.gain_db),
@@ -507,6 +507,14 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
 }
 
 /// The name that was given, or the scheme's with the first number that makes it unique.
+/// An address as everybody may see it: without the password of a web radio.
+fn shown(uri: &str, config: &SourceConfig) -> String {
+    match config {
+        SourceConfig::Http { url } if url.user.is_some() => url.to_string(),
+        _ => uri.to_owned(),
+    }
+}
+
 fn source_name(
     entry: &SourceEntry,
     from_uri: Option<String>,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use aulos_core::{Db, SampleSpec};
+use aulos_proto::http::HttpUrl;
 use aulos_proto::uri::{Uri, UriError};
 
 use super::limits::TONE_DBFS;
@@ -63,6 +64,11 @@ pub enum SourceConfig {
         /// Where it tells what it plays.
         titles: Option<Titles>,
     },
+    /// Web radio, or a file on a web server.
+    Http {
+        /// Where it is.
+        url: HttpUrl,
+    },
     /// What another station plays, before announcements.
     Station {
         /// Its name.
@@ -122,6 +128,13 @@ impl SourceConfig {
             Self::Pipe { .. } => "pipe",
             Self::File { .. } => "file",
             Self::Process { .. } => "process",
+            Self::Http { url } => {
+                if url.secure {
+                    "https"
+                } else {
+                    "http"
+                }
+            }
             Self::Station { .. } => "meta",
             Self::TcpServer { .. } | Self::TcpClient { .. } => "tcp",
         }
@@ -133,12 +146,12 @@ impl SourceConfig {
         matches!(self, Self::Demo { .. } | Self::Tone { .. } | Self::File { .. })
     }
 
-    /// What comes in; `None` for a file that says it itself, and for another station.
+    /// What comes in; `None` for what says it itself, and for another station.
     #[must_use]
     pub const fn spec(&self) -> Option<SampleSpec> {
         match self {
             Self::File { spec, .. } => *spec,
-            Self::Station { .. } => None,
+            Self::Http { .. } | Self::Station { .. } => None,
             Self::Demo { spec }
             | Self::Tone { spec, .. }
             | Self::Stdin { spec }
@@ -174,6 +187,17 @@ pub(super) fn parse(
     let name = query.text("name").map(str::to_owned);
     let sources = match uri.scheme.as_str() {
         "meta" => stations(&query)?,
+        // The query is the server's, all of it; a name in it is ours as well.
+        "http" | "https" => {
+            return match text.value.parse::<HttpUrl>() {
+                Ok(url) => Some((vec![SourceConfig::Http { url }], name)),
+                Err(error) => {
+                    let hint = "as in http://radio.example/live";
+                    problems.hint(text.at, format!("\"{uri}\": {error}"), hint);
+                    None
+                }
+            };
+        }
         _ => vec![scheme(&mut query)?],
     };
     query.finish();
@@ -363,14 +387,25 @@ fn unknown(scheme: &str, query: &Query<'_>) {
     query.refuse(format!("`{scheme}` is not a kind of source"), &hint);
 }
 
-const KNOWN: [&str; 10] =
-    ["demo", "tone", "stdin", "pipe", "file", "process", "tcp", "meta", "librespot", "airplay"];
-const SCHEMES: &str = "a source begins with demo: tone: stdin: pipe: file: process: tcp: or meta:";
+const KNOWN: [&str; 12] = [
+    "demo",
+    "tone",
+    "stdin",
+    "pipe",
+    "file",
+    "process",
+    "tcp",
+    "http",
+    "https",
+    "meta",
+    "librespot",
+    "airplay",
+];
+const SCHEMES: &str =
+    "a source begins with demo: tone: stdin: pipe: file: process: tcp: http: https: or meta:";
 
 /// What will come, and what does the same today.
-const NOT_YET: [(&str, &str); 12] = [
-    ("http", "process:///usr/bin/ffmpeg?params=-i URL -f s16le -ar 48000 -ac 2 -"),
-    ("https", "process:///usr/bin/ffmpeg?params=-i URL -f s16le -ar 48000 -ac 2 -"),
+const NOT_YET: [(&str, &str); 10] = [
     ("icecast", "let the DJ's program send raw samples to tcp://0.0.0.0:4953"),
     ("rtp", "process:///usr/bin/ffmpeg?params=-i URL -f s16le -ar 48000 -ac 2 -"),
     ("sdp", "process:///usr/bin/ffmpeg?params=-i FILE -f s16le -ar 48000 -ac 2 -"),

@@ -94,13 +94,19 @@ impl StreamUri {
         let keys = stream.uri.query.iter().map(|(key, _)| key.as_str());
         let unknown =
             keys.filter(|key| !known.contains(key) && !script.contains(key) && !kept.contains(key));
-        stream.passed_over = unknown.map(str::to_owned).collect();
+        stream.passed_over = match &stream.uri.scheme[..] {
+            "http" | "https" => Vec::new(),
+            _ => unknown.map(str::to_owned).collect(),
+        };
         Ok(stream)
     }
 
     /// The address that [`super::source`] reads.
     fn source(&self, default: SampleSpec) -> String {
         let uri = &self.uri;
+        if matches!(&uri.scheme[..], "http" | "https") {
+            return without_ours(&uri.raw);
+        }
         let mut pairs: Vec<String> = uri
             .query
             .iter()
@@ -175,6 +181,28 @@ impl StreamUri {
         }
         Err(StreamUriError::Station(in_one_line(problems)))
     }
+}
+
+/// An address of HTTP without what only Snapcast's server reads; the rest of its query is for the
+/// one whom it names.
+fn without_ours(raw: &str) -> String {
+    let ours = [
+        "name",
+        "codec",
+        "sampleformat",
+        "chunk_ms",
+        "idle_threshold",
+        "controlscript",
+        "controlscriptparams",
+    ];
+    let plain = raw.split('#').next().unwrap_or_default();
+    let Some((address, query)) = plain.split_once('?') else { return plain.to_owned() };
+    let theirs = query.split('&').filter(|pair| {
+        let key = pair.split('=').next().unwrap_or_default();
+        !pair.is_empty() && !ours.contains(&key)
+    });
+    let theirs: Vec<_> = theirs.collect();
+    if theirs.is_empty() { address.to_owned() } else { format!("{address}?{}", theirs.join("&")) }
 }
 
 /// A sound that is said over a programme: its address, and what that means.

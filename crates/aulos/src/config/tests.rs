@@ -210,13 +210,35 @@ fn a_file_that_is_no_toml_says_where() {
 }
 
 #[test]
+fn an_address_of_web_radio_is_taken_as_it_is_and_its_password_is_not_shown() {
+    let text = "[[station]]\nname = \"a\"\nsources = [\"http://radio.example/live?q=1&name=Two\", \
+                \"https://dj:secret@radio.example:8443/x\"]\n";
+    let resolved = load_text(text, &[]).unwrap();
+    let [plain, secret] = &resolved.stations[0].sources[..] else { panic!() };
+    assert_eq!(
+        (&plain.name[..], &plain.uri[..]),
+        ("Two", "http://radio.example/live?q=1&name=Two")
+    );
+    let SourceConfig::Http { url } = &plain.config else { panic!() };
+    assert_eq!(url.target, "/live?q=1&name=Two", "the query is the server's");
+    assert_eq!(secret.uri, "https://radio.example:8443/x");
+    let SourceConfig::Http { url } = &secret.config else { panic!() };
+    assert_eq!(url.user.as_deref(), Some("dj:secret"));
+    let wrong = "[[station]]\nname = \"a\"\nsources = [\"http://\"]\n";
+    let problem = first_problem(wrong, &[]);
+    assert!(problem.contains("aulos.toml:3:12: "), "{problem}");
+    assert!(problem.contains("it names no host"), "{problem}");
+    assert!(problem.contains("hint: as in http://radio.example/live"), "{problem}");
+}
+
+#[test]
 fn what_is_not_built_yet_is_refused_and_named() {
     let text = r#"
 [listen]
 https = 1788
 [[station]]
 name = "a"
-sources = ["http://radio.example/live"]
+sources = ["rtp://0.0.0.0:5004"]
 record = { dir = "/srv/rec" }
 [[relay]]
 from = "pcmu"

@@ -17,6 +17,7 @@ mod outbox;
 mod peers;
 mod playing;
 pub mod plugin;
+mod radio;
 mod reload;
 mod roles;
 mod rpc;
@@ -346,6 +347,9 @@ impl Control {
         greetings.refresh(registry, !self.access.rules().is_closed(), &*self.house);
         self.house.keep_maps(&|| inner.registry.maps());
         self.house.tidy();
+        for chore in self.house.chores() {
+            tokio::spawn(chore);
+        }
         self.tell_update(&mut inner);
         self.tell_announcements(&mut inner);
         self.tell_switches(&mut inner);
@@ -366,12 +370,16 @@ impl Control {
         };
         let (before, now) = (shown.state, status.state);
         let switched = shown.active != status.active;
+        let title = (radio::title(shown) != radio::title(&status)).then(|| radio::title(&status));
         *shown = status;
         self.changed();
         if before != now {
             let stream = shape::stream(slot, self.voice(inner, number), now);
             let params = json!({ "id": slot.station.name, "stream": stream });
             self.tell(inner, None, "Stream.OnUpdate", &params);
+        }
+        if let Some(title) = title {
+            self.radio_told(inner, number, title);
         }
         if switched {
             self.tell_new_voice(inner, number);

@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::fallback;
+use super::radio;
 use super::sound::steadiness_json;
 use super::streams::Slot;
 use crate::house::{Health, Loudness, SourceState, StationState, StationStatus};
@@ -229,6 +230,7 @@ pub(super) fn station<'a>(
             "reason": if let SourceState::Failed(why) = &state { Some(why) } else { None },
             "health": status.conditions.get(index).map(fallback::condition),
             "loudness": loudness(&status.source_loudness.get(index).copied().unwrap_or_default()),
+            "radio": status.radios.get(index).and_then(Option::as_ref).map(radio::shape),
         })
     });
     let head = json!({

@@ -131,23 +131,10 @@ impl Playing {
 
     /// In the words of a control script.
     fn properties(&self) -> Map<String, Value> {
-        let Title { title, artist, album, genre, composer, duration, url } = &self.title;
-        let one = |text: &Option<String>| text.as_ref().map(|text| json!([text]));
-        let pairs = [
-            ("title", title.as_ref().map(|text| json!(text))),
-            ("artist", one(artist)),
-            ("album", album.as_ref().map(|text| json!(text))),
-            ("genre", one(genre)),
-            ("composer", one(composer)),
-            ("duration", duration.map(|duration| json!(seconds(duration)))),
-            ("url", url.as_ref().map(|text| json!(text))),
-            (
-                "artData",
-                self.picture.as_ref().map(|(data, end)| json!({ "data": data, "extension": end })),
-            ),
-        ];
-        let known = |(key, value): (&str, Option<Value>)| Some((key.to_owned(), value?));
-        let metadata: Map<String, Value> = pairs.into_iter().filter_map(known).collect();
+        let mut metadata = metadata(&self.title);
+        if let Some((data, end)) = &self.picture {
+            metadata.insert("artData".to_owned(), json!({ "data": data, "extension": end }));
+        }
         let mut properties = Map::new();
         if !self.status.is_empty() {
             properties.insert("playbackStatus".to_owned(), json!(self.status));
@@ -158,6 +145,23 @@ impl Playing {
         properties.insert("metadata".to_owned(), Value::Object(metadata));
         properties
     }
+}
+
+/// A title in the words of a control script.
+pub(super) fn metadata(title: &Title) -> Map<String, Value> {
+    let Title { title, artist, album, genre, composer, duration, url } = title;
+    let one = |text: &Option<String>| text.as_ref().map(|text| json!([text]));
+    let pairs = [
+        ("title", title.as_ref().map(|text| json!(text))),
+        ("artist", one(artist)),
+        ("album", album.as_ref().map(|text| json!(text))),
+        ("genre", one(genre)),
+        ("composer", one(composer)),
+        ("duration", duration.map(|duration| json!(seconds(duration)))),
+        ("url", url.as_ref().map(|text| json!(text))),
+    ];
+    let known = |(key, value): (&str, Option<Value>)| Some((key.to_owned(), value?));
+    pairs.into_iter().filter_map(known).collect()
 }
 
 fn seconds(span: aulos_core::Span) -> f64 {

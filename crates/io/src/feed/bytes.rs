@@ -7,7 +7,7 @@ use aulos_engine::standby::{Keeper, Link, Wish};
 use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{Pool, Pooled, Publisher};
 
-use super::FeedState;
+use super::{Backoff, FeedState};
 
 /// Cuts a byte stream into blocks and hands them to a station.
 ///
@@ -28,12 +28,14 @@ pub struct ByteFeed {
     /// The line to the station; without one it always wants sound.
     keeper: Option<Keeper>,
     wish: Wish,
+    seed: u64,
 }
 
 impl ByteFeed {
-    /// A feed of bytes in `spec`, and the ring's other end for the station.
+    /// A feed of bytes in `spec`, and the ring's other end for the station. `seed` is where the
+    /// pauses between tries get their chance from: another one for each feed.
     #[must_use]
-    pub fn new(spec: SampleSpec, state: Publisher<FeedState>) -> (Self, Consumer<Item>) {
+    pub fn new(spec: SampleSpec, state: Publisher<FeedState>, seed: u64) -> (Self, Consumer<Item>) {
         // One more than there are blocks, so that the end of a sender always finds room.
         let (items, consumer) = ring(FEED_BLOCKS + 1);
         let pool =
@@ -50,6 +52,7 @@ impl ByteFeed {
             in_stream: false,
             keeper: None,
             wish: Wish::Play,
+            seed,
         };
         (feed, consumer)
     }
@@ -147,6 +150,11 @@ impl ByteFeed {
         self.items.is_abandoned()
     }
 
+    /// How long to wait between tries.
+    pub(super) const fn backoff(&self) -> Backoff {
+        Backoff::new(self.seed)
+    }
+
     /// Tells the world what is going on.
     pub fn report(&mut self, state: FeedState) {
         if let Some(keeper) = &mut self.keeper {
@@ -207,7 +215,7 @@ mod tests {
 
     fn feed(spec: &str) -> (ByteFeed, Consumer<Item>) {
         let (publisher, _reader) = aulos_rt::latest(FeedState::Waiting);
-        ByteFeed::new(spec.parse().unwrap(), publisher)
+        ByteFeed::new(spec.parse().unwrap(), publisher, 0)
     }
 
     fn samples(items: &mut Consumer<Item>) -> (Vec<f32>, usize) {

@@ -38,7 +38,7 @@ impl Fifo {
     #[must_use]
     pub fn new(path: PathBuf, mode: FifoMode, feed: ByteFeed) -> Self {
         let scratch = vec![0; READ_BYTES];
-        Self { path, mode, file: None, backoff: Backoff::new(), feed, scratch }
+        Self { path, mode, file: None, backoff: feed.backoff(), feed, scratch }
     }
 
     fn open(&self) -> io::Result<File> {

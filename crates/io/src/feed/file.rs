@@ -63,9 +63,14 @@ enum Work {
 }
 
 impl FileSource {
-    /// The job, the ring's other end for the station, and what can be told of it.
+    /// The job, the ring's other end for the station, and what can be told of it. `seed` is where
+    /// the pauses between tries get their chance from.
     #[must_use]
-    pub fn new(path: PathBuf, options: Options) -> (Self, Consumer<Item>, Reader<FileState>) {
+    pub fn new(
+        path: PathBuf,
+        options: Options,
+        seed: u64,
+    ) -> (Self, Consumer<Item>, Reader<FileState>) {
         // The end of the file needs a place beside the blocks.
         let (items, consumer) = ring(FILE_BLOCKS + 1);
         let pool = Pool::new(FILE_BLOCKS, || {
@@ -73,7 +78,7 @@ impl FileSource {
         });
         let (state, seen) = aulos_rt::latest(FileState::Waiting);
         let work = Work::Closed(pool, items);
-        let file = Self { path, options, work, backoff: Backoff::new(), state, keeper: None };
+        let file = Self { path, options, work, backoff: Backoff::new(seed), state, keeper: None };
         (file, consumer, seen)
     }
 

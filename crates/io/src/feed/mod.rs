@@ -7,6 +7,7 @@
 mod bytes;
 mod fifo;
 mod file;
+mod http;
 mod process;
 mod stdin;
 mod stream;
@@ -17,6 +18,7 @@ use aulos_core::{Instant, Span};
 pub use bytes::{ByteFeed, FEED_BLOCKS};
 pub use fifo::{Fifo, FifoError, FifoMode, make_fifo};
 pub use file::{FileSource, FileState};
+pub use http::{BodyFault, BodyReport, HttpBody, HttpFeed, HttpOrder};
 pub use process::{Process, ProcessConfig, own, split_arguments};
 pub use stdin::Stdin;
 pub use stream::{RAW_BYTES, StreamParts, StreamSource, StreamState, StreamWriter};
@@ -53,34 +55,68 @@ pub enum FeedState {
     Finished,
 }
 
-/// The pause before the next try: 0.5 s, doubled up to 30 s, and back to the start after a minute
-/// of health.
+/// When to try again what has failed: after at most 0.5 s, then 1 s and so on up to 30 s, for ever,
+/// and from the beginning again after a minute of health.
+///
+/// The pause is anything from nothing to that (full jitter): a thousand listeners whose server dies
+/// do not all come back in the same moment. Chance is given from outside, as a seed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     delay: Span,
     retry_at: Instant,
     healthy_since: Option<Instant>,
+    random: u64,
 }
 
 impl Backoff {
-    pub(crate) const fn new() -> Self {
-        Self { delay: FIRST_DELAY, retry_at: Instant::ZERO, healthy_since: None }
+    /// Nothing has failed yet. Two with the same seed have the same pauses.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self { delay: FIRST_DELAY, retry_at: Instant::ZERO, healthy_since: None, random: seed }
     }
 
-    pub(crate) fn is_due(&self, now: Instant) -> bool {
+    /// Whether it is time to try.
+    #[must_use]
+    pub fn is_due(&self, now: Instant) -> bool {
         now >= self.retry_at
     }
 
-    pub(crate) const fn succeeded(&mut self, now: Instant) {
-        self.healthy_since = Some(now);
+    /// When it is time to try.
+    #[must_use]
+    pub const fn retry_at(&self) -> Instant {
+        self.retry_at
     }
 
-    pub(crate) fn failed(&mut self, now: Instant) {
+    /// It works, since now or since it was said first.
+    pub fn succeeded(&mut self, now: Instant) {
+        self.healthy_since.get_or_insert(now);
+    }
+
+    /// It has failed.
+    pub fn failed(&mut self, now: Instant) {
         if self.healthy_since.take().is_some_and(|since| now.since(since) >= HEALTHY_FOR) {
             self.delay = FIRST_DELAY;
         }
-        self.retry_at = now + self.delay;
+        self.retry_at = now + self.jitter();
         self.delay = (self.delay + self.delay).min(LAST_DELAY);
+    }
+
+    /// It has failed in a way that asking again soon does not mend.
+    pub fn refused(&mut self, now: Instant) {
+        self.healthy_since = None;
+        self.delay = LAST_DELAY;
+        self.retry_at = now + self.jitter();
+    }
+
+    /// Anything from nothing to the present delay (`SplitMix64`: Steele, Lea and Flood 2014).
+    fn jitter(&mut self) -> Span {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        let most = u128::try_from(self.delay.as_nanos()).unwrap_or(0) + 1;
+        Span::from_nanos(i64::try_from((u128::from(mixed) * most) >> 64).unwrap_or(0))
     }
 }
 
@@ -93,18 +129,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pause_doubles_up_to_half_a_minute_and_health_forgives() {
-        let mut backoff = Backoff::new();
+    fn the_longest_pause_doubles_up_to_half_a_minute_and_health_forgives() {
+        let mut backoff = Backoff::new(1);
         let mut now = Instant::ZERO;
-        let mut pauses = Vec::new();
-        for _ in 0..8 {
+        for most in [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000] {
+            assert_eq!(backoff.delay.as_millis(), most);
             backoff.failed(now);
-            pauses.push((backoff.retry_at - now).as_millis());
+            assert!(backoff.retry_at >= now && backoff.retry_at <= now + Span::from_millis(most));
             now = backoff.retry_at;
         }
-        assert_eq!(pauses, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
-        backoff.succeeded(now);
+        // It is said again and again that it works; what counts is since when.
+        for second in 0..=60 {
+            backoff.succeeded(now + Span::from_secs(second));
+        }
         backoff.failed(now + Span::from_secs(61));
         assert!(backoff.is_due(now + Span::from_millis(61_500)));
+        backoff.refused(now);
+        assert_eq!(backoff.delay, LAST_DELAY);
+    }
+
+    #[test]
+    fn a_hundred_whose_server_dies_come_back_spread_over_the_pause() {
+        let mut all: Vec<_> = (0..100).map(Backoff::new).collect();
+        let now = Instant::from_nanos(1_000_000_000);
+        for most in [500, 1_000, 2_000] {
+            let mut histogram = [0; 10];
+            for backoff in &mut all {
+                backoff.failed(now);
+                let pause = (backoff.retry_at - now).as_nanos();
+                histogram[usize::try_from(pause / (most * 100_000)).unwrap().min(9)] += 1;
+            }
+            println!("pauses of 0 to {most} ms, in tenths: {histogram:?}");
+            // Ten are expected in each; with full jitter a tenth with more than 22 or fewer than 2
+            // is a matter of one in thousands, and the seeds are fixed.
+            assert!(histogram.iter().all(|count| (2..=22).contains(count)), "{histogram:?}");
+        }
     }
 }

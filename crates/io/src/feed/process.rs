@@ -54,7 +54,7 @@ impl Process {
     #[must_use]
     pub fn new(config: ProcessConfig, feed: ByteFeed) -> Self {
         let scratch = vec![0; READ_BYTES];
-        Self { config, running: None, backoff: Backoff::new(), feed, scratch }
+        Self { config, running: None, backoff: feed.backoff(), feed, scratch }
     }
 
     fn start(&self) -> io::Result<Running> {

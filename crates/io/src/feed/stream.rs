@@ -13,7 +13,7 @@
 use core::fmt;
 use std::collections::VecDeque;
 
-use aulos_core::{Block, ChannelLayout, SampleRate, Span};
+use aulos_core::{Block, ChannelLayout, Instant, SampleRate, Span};
 use aulos_engine::source::{BLOCK_SAMPLES, Item};
 use aulos_proto::packets::Hint;
 use aulos_proto::titles::Title;
@@ -22,7 +22,7 @@ use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{Pool, Pooled, Publisher, Reader};
 
 use crate::decode::{Heard, StreamCounts, StreamDecoder, StreamError, StreamInfo};
-use crate::{Job, Step};
+use crate::{Job, Step, SystemClock};
 
 /// What an encoded stream is doing, for people to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +76,7 @@ impl StreamParts {
             }),
             held: VecDeque::with_capacity(STREAM_BLOCKS),
             filling: true,
+            fed: None,
             items,
             titles: teller,
             state: publisher,
@@ -168,6 +169,8 @@ pub struct StreamSource {
     /// Blocks that are kept back until there are enough of them to begin with.
     held: VecDeque<Pooled<Block>>,
     filling: bool,
+    /// When the station was given something last.
+    fed: Option<Instant>,
     items: Producer<Item>,
     titles: Sender<Title>,
     state: Publisher<StreamState>,
@@ -255,7 +258,10 @@ impl StreamSource {
                     None => StreamDecoder::new(hint),
                 };
                 *decoder = Some(next);
-                self.filling |= self.items.free() > STREAM_BLOCKS;
+                // While the station may still have some of the last one, none of this one is kept
+                // back from it.
+                let now = SystemClock::now();
+                self.filling = self.fed.is_none_or(|fed| now.since(fed) >= DRY);
                 self.told = StreamState {
                     error: None,
                     finished: false,
@@ -290,6 +296,9 @@ impl StreamSource {
     /// Lets the station have what is there.
     fn release(&mut self) {
         self.filling = false;
+        if !self.held.is_empty() {
+            self.fed = Some(SystemClock::now());
+        }
         while let Some(block) = self.held.pop_front() {
             // There is a place for every block of the pool.
             drop(self.items.push(Item::Block(block)));
@@ -359,6 +368,9 @@ const STREAM_BLOCKS: usize = 16;
 /// comes by ten times in a second.
 const PREBUFFER: Span = Span::from_millis(500);
 
+/// After so long without a block no station has anything left of what came before.
+const DRY: Span = Span::from_secs(3);
+
 /// Beginnings and ends that wait.
 const MOST_MARKS: usize = 16;
 
@@ -391,6 +403,7 @@ mod tests {
                     sound.extend(block.samples().iter().map(|it| (it * 32_768.0) as i32));
                 }
                 Item::End => ends += 1,
+                Item::Lost => panic!("a body that breaks off is tried again"),
             }
         }
         (sound, ends)

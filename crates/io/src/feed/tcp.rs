@@ -34,7 +34,7 @@ impl TcpServer {
             address,
             listener: None,
             sender: None,
-            backoff: Backoff::new(),
+            backoff: feed.backoff(),
             feed,
             scratch: vec![0; READ_BYTES],
         }
@@ -112,7 +112,7 @@ impl TcpClient {
     #[must_use]
     pub fn new(server: String, feed: ByteFeed) -> Self {
         let scratch = vec![0; READ_BYTES];
-        Self { server, link: Link::Down, backoff: Backoff::new(), feed, scratch }
+        Self { server, link: Link::Down, backoff: feed.backoff(), feed, scratch }
     }
 
     fn resolve(&self) -> io::Result<Link> {

@@ -237,14 +237,14 @@ impl Icy {
 
     /// A text is whole. The same one comes again and again.
     fn tell(&mut self, title: &mut impl FnMut(Title)) {
-        let fresh = core::mem::take(&mut self.text);
-        if fresh != self.told {
+        if self.text != self.told {
             // An empty title is one as well: the last one is over.
-            if let Some(found) = stream_title(&fresh) {
+            if let Some(found) = stream_title(&self.text) {
                 title(found);
             }
-            self.told = fresh;
+            core::mem::swap(&mut self.text, &mut self.told);
         }
+        self.text.clear();
     }
 }
 
@@ -255,19 +255,20 @@ fn stream_title(bytes: &[u8]) -> Option<Title> {
     let rest = bytes.get(at + KEY.len()..)?;
     let end = rest.windows(2).position(|here| here == b"';");
     let end = end.or_else(|| rest.iter().rposition(|byte| *byte == b'\''))?;
-    let words = decoded(rest.get(..end)?);
-    Some(match words.split_once(" - ") {
+    let said = words(rest.get(..end)?);
+    Some(match said.split_once(" - ") {
         Some((artist, title)) => Title {
             artist: text(artist.as_bytes()),
             title: text(title.as_bytes()),
             ..Title::default()
         },
-        None => Title { title: text(words.as_bytes()), ..Title::default() },
+        None => Title { title: text(said.as_bytes()), ..Title::default() },
     })
 }
 
-/// UTF-8, or else Latin-1, which old servers send.
-fn decoded(bytes: &[u8]) -> String {
+/// Text as servers send it: UTF-8, or else Latin-1, which is what old ones have.
+#[must_use]
+pub fn words(bytes: &[u8]) -> String {
     match core::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
         Err(_) => bytes.iter().map(|byte| char::from(*byte)).collect(),

@@ -11,6 +11,6 @@ mod body;
 mod playlist;
 mod url;
 
-pub use body::{Body, BodyError, Framing};
+pub use body::{Body, BodyError, Framing, words};
 pub use playlist::{MAX_ENTRIES, MAX_PLAYLIST, PlaylistError, entries, is_playlist_type};
 pub use url::{HttpUrl, UrlError};

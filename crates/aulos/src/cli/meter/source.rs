@@ -62,6 +62,11 @@ impl Opened {
                     .map_err(|error| Failure::new(unopened(error), format!("{uri}: {error}")))?;
                 Kind::File(Box::new(decoder))
             }
+            SourceConfig::Http { .. } => {
+                let message = "the meter does not play web radio yet: ffmpeg -i URL -f s16le -ar \
+                               48000 -ac 2 - | aulos meter -";
+                return Err(Failure::new(Exit::Usage, format!("{uri}: {message}")));
+            }
             fed => Kind::Fed(Fed::open(fed)?),
         };
         Ok(Self { uri: uri.to_owned(), kind })
@@ -103,7 +108,7 @@ impl Fed {
     fn open(config: &SourceConfig) -> Result<Self, Failure> {
         let spec = config.spec().unwrap_or(SampleSpec::DEFAULT);
         let (publisher, state) = aulos_rt::latest(FeedState::Waiting);
-        let (feed, items) = ByteFeed::new(spec, publisher);
+        let (feed, items) = ByteFeed::new(spec, publisher, 0);
         let (feeder, stays, failure): (Box<dyn Feeder>, _, _) = match config {
             SourceConfig::Pipe { path, mode, .. } => {
                 let mode = match mode {

@@ -1,0 +1,53 @@
+//! What web radio tells of itself and of what it plays.
+
+use aulos_proto::titles::Title;
+use serde_json::{Value, json};
+
+use super::titles::metadata;
+use super::{Control, Inner, plugin};
+use crate::house::{RadioState, StationStatus};
+
+/// The title of what is heard, where that is web radio.
+pub(super) fn title(status: &StationStatus) -> Option<Title> {
+    let heard = status.active.and_then(|active| status.radios.get(active))?.as_ref()?;
+    heard.title.clone()
+}
+
+/// In our own status.
+pub(super) fn shape(radio: &RadioState) -> Value {
+    let about = &radio.about;
+    json!({
+        "phase": radio.phase.name(),
+        "url": about.url,
+        "name": about.name,
+        "genre": about.genre,
+        "description": about.description,
+        "bitrate_kbps": about.bitrate,
+        "content_type": about.content_type,
+        "codec": radio.info.map(|info| info.codec),
+        "sample_rate": radio.info.map(|info| info.rate.hz()),
+        "channels": radio.info.map(|info| info.layout.channels()),
+        "title": radio.title.as_ref().map(metadata),
+        "connects": radio.connects,
+        "failures": radio.failures,
+        "redirects": radio.redirects,
+        "resyncs": radio.resyncs,
+        "damaged_packets": radio.damaged,
+    })
+}
+
+impl Control {
+    /// Another title is heard, or none any more. A control script has the word where there is one.
+    pub(super) fn radio_told(&self, inner: &mut Inner, number: usize, title: Option<Title>) {
+        let Some(slot) = inner.slots.get_mut(number).and_then(Option::as_mut) else { return };
+        if slot.station.plugin.is_some() {
+            return;
+        }
+        let metadata = metadata(&title.unwrap_or_default());
+        let told = [("metadata".to_owned(), Value::Object(metadata))].into_iter().collect();
+        if plugin::merge(&mut slot.properties, told, |_, _| None) {
+            let name = slot.station.name.clone();
+            self.tell_properties(inner, &name);
+        }
+    }
+}

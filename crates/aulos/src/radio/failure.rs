@@ -1,0 +1,125 @@
+//! Why web radio does not play, cut by how long it makes sense to wait.
+
+use std::fmt;
+use std::io;
+
+use aulos_io::decode::StreamError;
+use aulos_io::feed::BodyFault;
+use aulos_proto::http::{PlaylistError, UrlError};
+
+/// Why there is no sound.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Failure {
+    /// The name is unknown.
+    Name(String),
+    /// Nobody is there, or he does not want to.
+    Connect(io::ErrorKind),
+    /// A stage took too long.
+    TimedOut(&'static str),
+    /// TLS, and why.
+    Tls(String),
+    /// The connection broke before the sound began.
+    Io(io::ErrorKind),
+    /// The answer is not one of HTTP.
+    Head,
+    /// The server says no.
+    Status(u16),
+    /// More redirects than [`MAX_REDIRECTS`](super::fetch::MAX_REDIRECTS).
+    TooManyRedirects,
+    /// A redirect to where it came from.
+    Loop,
+    /// It leads to something that is no address.
+    Address(UrlError),
+    /// A list that is of no use.
+    Playlist(PlaylistError),
+    /// Lists that name lists that name lists.
+    TooDeep,
+    /// The body was empty.
+    Empty,
+    /// All that is there has been tried and cannot be played.
+    NothingElse,
+    /// The reactor has not taken the last one yet.
+    Busy,
+    /// It played, and broke off.
+    Body(BodyFault),
+    /// It is not what can be played.
+    Sound(StreamError),
+}
+
+/// The names of the counters, in the order of [`Failure::cause`].
+pub(super) const CAUSES: [&str; 10] = [
+    "radio_failures_name",
+    "radio_failures_connect",
+    "radio_failures_timeout",
+    "radio_failures_tls",
+    "radio_failures_status",
+    "radio_failures_redirect",
+    "radio_failures_playlist",
+    "radio_failures_protocol",
+    "radio_failures_broken_off",
+    "radio_failures_not_sound",
+];
+
+impl Failure {
+    /// Which counter it belongs to.
+    pub(super) const fn cause(&self) -> usize {
+        match self {
+            Self::Name(_) => 0,
+            Self::Connect(_) => 1,
+            Self::TimedOut(_) | Self::Body(BodyFault::Stalled) => 2,
+            Self::Tls(_) => 3,
+            Self::Status(_) => 4,
+            Self::TooManyRedirects | Self::Loop | Self::Address(_) => 5,
+            Self::Playlist(_) | Self::TooDeep => 6,
+            Self::Head | Self::Empty | Self::Body(BodyFault::Chunks) => 7,
+            Self::Io(_) | Self::Busy | Self::Body(_) => 8,
+            Self::NothingElse | Self::Sound(_) => 9,
+        }
+    }
+
+    /// Whether asking again soon will hardly help.
+    pub(super) const fn is_lasting(&self) -> bool {
+        match self {
+            Self::Status(status) => matches!(*status, 401 | 403 | 404 | 410),
+            Self::TooManyRedirects
+            | Self::Loop
+            | Self::Address(_)
+            | Self::Playlist(_)
+            | Self::TooDeep
+            | Self::NothingElse
+            | Self::Tls(_)
+            | Self::Sound(_) => true,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(host) => write!(f, "the name {host} is unknown"),
+            Self::Connect(kind) => write!(f, "the server cannot be reached: {kind}"),
+            Self::TimedOut(what) => write!(f, "the server took too long {what}"),
+            Self::Tls(why) => write!(f, "TLS: {why}"),
+            Self::Io(kind) => write!(f, "the connection broke: {kind}"),
+            Self::Head => f.write_str("the server does not answer as one of HTTP"),
+            Self::Status(401) => {
+                f.write_str("the server wants a password (401): http://USER:PASSWORD@HOST/...")
+            }
+            Self::Status(403) => f.write_str("the server does not allow it (403)"),
+            Self::Status(404) => f.write_str("the server has nothing there (404)"),
+            Self::Status(410) => f.write_str("the server has it no more (410)"),
+            Self::Status(status) => write!(f, "the server answers with status {status}"),
+            Self::TooManyRedirects => f.write_str("the server redirects again and again"),
+            Self::Loop => f.write_str("the server redirects in a circle"),
+            Self::Address(why) => write!(f, "it leads to something that is no address: {why}"),
+            Self::Playlist(why) => write!(f, "{why}"),
+            Self::TooDeep => f.write_str("the playlist names playlists that name playlists"),
+            Self::Empty => f.write_str("the server sends nothing"),
+            Self::NothingElse => f.write_str("nothing there can be played"),
+            Self::Busy => f.write_str("this server is too busy"),
+            Self::Body(fault) => write!(f, "{fault}"),
+            Self::Sound(error) => write!(f, "{error}"),
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! From an address to the beginning of a body: one request after the other, each stage in its time.
+
+use std::collections::{HashSet, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use aulos_io::feed::{BodyFault, HttpBody};
+use aulos_proto::http::{
+    Body, Framing, HttpUrl, MAX_PLAYLIST, PlaylistError, entries, is_playlist_type, words,
+};
+use aulos_proto::packets::Hint;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::failure::Failure;
+use super::{About, Totals, Watch};
+
+/// Makes requests.
+#[derive(Debug, Default)]
+pub(super) struct Fetcher {
+    /// Whom we trust; read when it is needed first.
+    tls: OnceLock<Result<Arc<ClientConfig>, String>>,
+}
+
+/// A body that begins.
+pub(super) struct Opened {
+    pub(super) body: HttpBody,
+    pub(super) about: About,
+    /// Where it was found.
+    pub(super) url: HttpUrl,
+}
+
+/// What a server answered.
+enum Answer {
+    Moved(HttpUrl),
+    /// Addresses in order.
+    List(Vec<HttpUrl>),
+    Sound(Box<Opened>),
+}
+
+/// What is still to be tried.
+struct Lead {
+    url: HttpUrl,
+    redirects: usize,
+    lists: usize,
+}
+
+impl Fetcher {
+    /// One that trusts whom a test trusts.
+    #[cfg(test)]
+    pub(super) fn trusting(config: ClientConfig) -> Self {
+        Self { tls: Ok(Arc::new(config)).into() }
+    }
+
+    /// Follows redirects and playlists from `first` to a body; addresses in `refused` are left out.
+    pub(super) async fn open(
+        &self,
+        first: &HttpUrl,
+        refused: &HashSet<HttpUrl>,
+        watch: &Watch,
+        totals: &Totals,
+    ) -> Result<Opened, Failure> {
+        let mut leads = VecDeque::from([Lead { url: first.clone(), redirects: 0, lists: 0 }]);
+        let (mut seen, mut failure) = (HashSet::new(), None);
+        for _ in 0..MAX_REQUESTS {
+            let Some(Lead { url, redirects, lists }) = leads.pop_front() else { break };
+            if refused.contains(&url) {
+                failure.get_or_insert(Failure::NothingElse);
+                continue;
+            }
+            if !seen.insert(url.clone()) {
+                failure = Some(Failure::Loop);
+                continue;
+            }
+            match self.ask(&url).await {
+                Ok(Answer::Sound(opened)) => return Ok(*opened),
+                Ok(Answer::Moved(_)) if redirects >= MAX_REDIRECTS => {
+                    failure = Some(Failure::TooManyRedirects);
+                }
+                Ok(Answer::Moved(url)) => {
+                    watch.change(|state| state.redirects += 1);
+                    totals.redirects.fetch_add(1, Ordering::Relaxed);
+                    leads.push_front(Lead { url, redirects: redirects + 1, lists });
+                }
+                Ok(Answer::List(_)) if lists >= MAX_LISTS => failure = Some(Failure::TooDeep),
+                Ok(Answer::List(urls)) => {
+                    for url in urls.into_iter().rev() {
+                        leads.push_front(Lead { url, redirects, lists: lists + 1 });
+                    }
+                }
+                Err(why) => failure = Some(why),
+            }
+        }
+        Err(failure.unwrap_or(Failure::Empty))
+    }
+
+    /// One request and its answer.
+    async fn ask(&self, url: &HttpUrl) -> Result<Answer, Failure> {
+        let mut stream = self.connect(url).await?;
+        let request = request(url);
+        let asked = stream.write_all(request.as_bytes());
+        within(REQUEST, "to take the request", asked).await?.map_err(|e| Failure::Io(e.kind()))?;
+        let (head, rest) = within(HEAD, "to answer", read_head(&mut stream)).await??;
+        match head.status {
+            300..=399 => {
+                let to = head.location.as_deref().ok_or(Failure::Head)?;
+                return url.join(to).map(Answer::Moved).map_err(Failure::Address);
+            }
+            200..=299 => {}
+            status => return Err(Failure::Status(status)),
+        }
+        let mut begun = Begun { stream, unread: rest, ended: false };
+        let front = within(FIRST_BYTES, "to send sound", begun.front(&head)).await??;
+        if front.is_empty() {
+            return Err(Failure::Empty);
+        }
+        if is_list(url, &head, &front) {
+            let text = within(LIST, "to send its playlist", begun.whole(&head)).await??;
+            let entries = entries(&text).map_err(Failure::Playlist)?;
+            let urls: Vec<_> = entries.iter().filter_map(|entry| url.join(entry).ok()).collect();
+            if urls.is_empty() {
+                return Err(Failure::Playlist(PlaylistError::Empty));
+            }
+            return Ok(Answer::List(urls));
+        }
+        begun.hand_over(url, head).map(Box::new).map(Answer::Sound)
+    }
+
+    async fn connect(&self, url: &HttpUrl) -> Result<Stream, Failure> {
+        let addresses = within(RESOLVE, "to be found by its name", resolve(url)).await??;
+        let mut failure = Failure::Name(url.host.clone());
+        for address in addresses.into_iter().take(MAX_ADDRESSES) {
+            match within(CONNECT, "to be reached", dial(address)).await {
+                Ok(Ok(socket)) => {
+                    return match url.secure {
+                        false => Ok(Stream::Plain(socket)),
+                        true => self.secure(url, socket).await,
+                    };
+                }
+                Ok(Err(error)) => failure = Failure::Connect(error.kind()),
+                Err(late) => failure = late,
+            }
+        }
+        Err(failure)
+    }
+
+    async fn secure(&self, url: &HttpUrl, socket: TcpStream) -> Result<Stream, Failure> {
+        let config = self.tls.get_or_init(trust).clone().map_err(Failure::Tls)?;
+        let name = ServerName::try_from(url.host.clone());
+        let name = name.map_err(|_| Failure::Tls(format!("{} is no name", url.host)))?;
+        let hello = TlsConnector::from(config).connect(name, socket);
+        match within(HANDSHAKE, "to shake hands", hello).await? {
+            Ok(stream) => Ok(Stream::Secure(Box::new(stream))),
+            Err(error) => Err(Failure::Tls(error.to_string())),
+        }
+    }
+}
+
+/// The certificates of this machine.
+fn trust() -> Result<Arc<ClientConfig>, String> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        return Err("this machine knows no authorities: install ca-certificates".to_owned());
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.map_err(|error| error.to_string())?;
+    Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
+}
+
+/// A lookup can take as long as it likes, so it has a thread of its own while it lasts.
+async fn resolve(url: &HttpUrl) -> Result<Vec<SocketAddr>, Failure> {
+    if let Ok(address) = url.host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, url.port)]);
+    }
+    let unknown = || Failure::Name(url.host.clone());
+    let (tell, told) = oneshot::channel();
+    let (host, port) = (url.host.clone(), url.port);
+    let lookup = move || {
+        let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
+        // Whoever asked may have given up.
+        tell.send(found).ok();
+    };
+    let thread = std::thread::Builder::new().name("aulos-resolve".into()).spawn(lookup);
+    thread.map_err(|_| Failure::Busy)?;
+    told.await.map_err(|_| unknown())?.map_err(|_| unknown())
+}
+
+/// The kernel's buffer is bounded: what it holds is a delay that nobody asked for.
+async fn dial(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
+    socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
+    socket.connect(address).await
+}
+
+async fn within<T>(
+    limit: Duration,
+    what: &'static str,
+    work: impl Future<Output = T>,
+) -> Result<T, Failure> {
+    timeout(limit, work).await.map_err(|_| Failure::TimedOut(what))
+}
+
+fn request(url: &HttpUrl) -> String {
+    let authorization = url.authorization().map(|value| format!("Authorization: {value}\r\n"));
+    // HTTP/1.0: an endless body then comes as it is, from all but the most stubborn.
+    format!(
+        "GET {} HTTP/1.0\r\nHost: {}\r\nUser-Agent: aulos/{}\r\nAccept: */*\r\n\
+         Accept-Encoding: identity\r\nIcy-MetaData: 1\r\n{}Connection: close\r\n\r\n",
+        url.target,
+        url.authority(),
+        env!("CARGO_PKG_VERSION"),
+        authorization.unwrap_or_default(),
+    )
+}
+
+/// What matters in the head of a response.
+#[derive(Debug, Default)]
+struct Head {
+    status: u16,
+    location: Option<String>,
+    length: Option<u64>,
+    chunked: bool,
+    interval: Option<usize>,
+    about: About,
+}
+
+/// Reads up to the end of the head; gives what was read behind it too.
+async fn read_head(stream: &mut Stream) -> Result<(Head, Vec<u8>), Failure> {
+    let mut bytes = Vec::with_capacity(2_048);
+    loop {
+        let mut piece = [0; 2_048];
+        let count = stream.read(&mut piece).await.map_err(|error| Failure::Io(error.kind()))?;
+        if count == 0 {
+            return Err(Failure::Head);
+        }
+        bytes.extend_from_slice(piece.get(..count).unwrap_or_default());
+        // Shoutcast's old servers begin otherwise than HTTP does, and go on as it does.
+        if let Some(rest) = bytes.strip_prefix(b"ICY ") {
+            bytes = [b"HTTP/1.0 ", rest].concat();
+        }
+        match Head::parse(&bytes)? {
+            Some((head, length)) => return Ok((head, bytes.split_off(length))),
+            None if bytes.len() > MAX_HEAD => return Err(Failure::Head),
+            None => {}
+        }
+    }
+}
+
+impl Head {
+    /// `None` while it is not whole.
+    fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Failure> {
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+        let mut response = httparse::Response::new(&mut headers);
+        let mut config = httparse::ParserConfig::default();
+        config
+            .ignore_invalid_headers_in_responses(true)
+            .allow_spaces_after_header_name_in_responses(true)
+            .allow_multiple_spaces_in_response_status_delimiters(true);
+        let length = match config.parse_response(&mut response, bytes) {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(_) => return Err(Failure::Head),
+        };
+        let mut head = Self { status: response.code.unwrap_or(0), ..Self::default() };
+        for header in response.headers {
+            let value = said(header.value);
+            let about = &mut head.about;
+            match &header.name.to_ascii_lowercase()[..] {
+                "location" => head.location = Some(value),
+                "content-length" => head.length = value.parse().ok(),
+                "transfer-encoding" => {
+                    head.chunked = value.to_ascii_lowercase().contains("chunked");
+                }
+                "icy-metaint" => head.interval = value.parse().ok(),
+                "content-type" => about.content_type = Some(value),
+                "icy-name" => about.name = Some(value).filter(|name| !name.is_empty()),
+                "icy-genre" => about.genre = Some(value).filter(|genre| !genre.is_empty()),
+                "icy-description" => about.description = Some(value).filter(|it| !it.is_empty()),
+                "icy-br" => about.bitrate = Some(value),
+                _ => {}
+            }
+        }
+        Ok(Some((head, length)))
+    }
+
+    const fn framing(&self) -> Framing {
+        match (self.chunked, self.length) {
+            (true, _) => Framing::Chunked,
+            (false, Some(length)) => Framing::Length(length),
+            (false, None) => Framing::UntilClosed,
+        }
+    }
+
+    fn body(&self) -> Body {
+        Body::new(self.framing(), self.interval)
+    }
+}
+
+/// What a server says of itself, cut where nobody would read on.
+fn said(bytes: &[u8]) -> String {
+    words(bytes).trim().chars().filter(|c| !c.is_control()).take(MAX_WORDS).collect()
+}
+
+/// A body whose first bytes are looked at.
+struct Begun {
+    stream: Stream,
+    /// What was read of it, as it came.
+    unread: Vec<u8>,
+    ended: bool,
+}
+
+impl Begun {
+    /// The first bytes behind chunks and titles; fewer than wanted where the body is shorter.
+    async fn front(&mut self, head: &Head) -> Result<Vec<u8>, Failure> {
+        self.read_until(head, FRONT).await
+    }
+
+    /// As much of the body as a playlist may be long.
+    async fn whole(&mut self, head: &Head) -> Result<Vec<u8>, Failure> {
+        self.read_until(head, MAX_PLAYLIST).await
+    }
+
+    async fn read_until(&mut self, head: &Head, wanted: usize) -> Result<Vec<u8>, Failure> {
+        let (mut body, mut out, mut taken) = (head.body(), Vec::new(), 0);
+        loop {
+            let fresh = self.unread.get(taken..).unwrap_or_default();
+            body.push(fresh, |bytes| out.extend_from_slice(bytes), |_| {})
+                .map_err(|_| Failure::Body(BodyFault::Chunks))?;
+            taken = self.unread.len();
+            if out.len() >= wanted || body.is_over() || self.ended {
+                return Ok(out);
+            }
+            let mut piece = [0; 4_096];
+            let read = self.stream.read(&mut piece).await;
+            let count = read.map_err(|error| Failure::Io(error.kind()))?;
+            self.ended = count == 0;
+            self.unread.extend_from_slice(piece.get(..count).unwrap_or_default());
+            // Chunks of nothing but extensions, titles of nothing but zeroes.
+            if self.unread.len() > MAX_PLAYLIST * 2 {
+                return Ok(out);
+            }
+        }
+    }
+
+    fn hand_over(self, url: &HttpUrl, head: Head) -> Result<Opened, Failure> {
+        let broke = |error: io::Error| Failure::Io(error.kind());
+        let (socket, tls) = match self.stream {
+            Stream::Plain(socket) => (socket, None),
+            Stream::Secure(stream) => {
+                let (socket, tls) = stream.into_inner();
+                (socket, Some(Box::new(tls)))
+            }
+        };
+        let about = About { url: Some(url.to_string()), ..head.about.clone() };
+        let kind = about.content_type.as_deref().unwrap_or_default();
+        let body = HttpBody {
+            socket: socket.into_std().map_err(broke)?,
+            tls,
+            body: head.body(),
+            unread: self.unread,
+            hint: Hint::from_content_type(kind),
+            finite: matches!(head.framing(), Framing::Length(_)),
+        };
+        Ok(Opened { body, about, url: url.clone() })
+    }
+}
+
+/// Whether it is a list, by its type, its name or its first words; sound that is called a list is
+/// sound.
+fn is_list(url: &HttpUrl, head: &Head, front: &[u8]) -> bool {
+    let path = url.target.split('?').next().unwrap_or_default().to_ascii_lowercase();
+    let named = [".m3u", ".m3u8", ".pls", ".xspf"].iter().any(|end| path.ends_with(end));
+    let typed = head.about.content_type.as_deref().is_some_and(is_playlist_type);
+    let text = front.strip_prefix(b"\xef\xbb\xbf").unwrap_or(front).trim_ascii_start();
+    let begins =
+        |with: &[u8]| text.get(..with.len()).is_some_and(|front| front.eq_ignore_ascii_case(with));
+    let looks =
+        begins(b"#extm3u") || begins(b"[playlist]") || begins(b"<?xml") || begins(b"http://");
+    let is_text = front.iter().all(|byte| *byte >= b' ' || matches!(byte, b'\t' | b'\r' | b'\n'));
+    (named || typed || looks) && is_text && !begins(b"<!doctype") && !begins(b"<html")
+}
+
+/// A connection, with or without TLS.
+enum Stream {
+    Plain(TcpStream),
+    Secure(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    async fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(into).await,
+            // Many servers leave without a farewell.
+            Self::Secure(stream) => match stream.read(into).await {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+                done => done,
+            },
+        }
+    }
+
+    async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.write_all(bytes).await,
+            Self::Secure(stream) => {
+                stream.write_all(bytes).await?;
+                stream.flush().await
+            }
+        }
+    }
+}
+
+/// Redirects in a row, playlists in playlists, and requests in all.
+pub(super) const MAX_REDIRECTS: usize = 8;
+const MAX_LISTS: usize = 3;
+const MAX_REQUESTS: usize = 64;
+
+/// Addresses of one name that are tried.
+const MAX_ADDRESSES: usize = 4;
+
+/// How long each stage may take.
+const RESOLVE: Duration = Duration::from_secs(10);
+const CONNECT: Duration = Duration::from_secs(5);
+const HANDSHAKE: Duration = Duration::from_secs(10);
+const REQUEST: Duration = Duration::from_secs(5);
+const HEAD: Duration = patience(10);
+const FIRST_BYTES: Duration = patience(10);
+const LIST: Duration = patience(10);
+
+/// A test does not wait so long.
+const fn patience(seconds: u64) -> Duration {
+    Duration::from_secs(if cfg!(test) { seconds.div_ceil(4) } else { seconds })
+}
+
+/// Bytes of a head, its lines, and letters of one value.
+const MAX_HEAD: usize = 32 * 1024;
+const MAX_HEADERS: usize = 100;
+const MAX_WORDS: usize = 1_024;
+
+/// Bytes that show whether it is a list.
+const FRONT: usize = 24;
+
+/// Bytes that the kernel keeps of what we have not read.
+const RECEIVE_BUFFER: u32 = 64 * 1024;

@@ -1,0 +1,388 @@
+//! Web radio: finds a stream behind an address, lets a reactor play it, and finds it again when it
+//! breaks off.
+//!
+//! ```text
+//!  fetch (control runtime): name, TCP, TLS, request, head, redirects, playlists
+//!     | socket, TLS state, bytes read so far
+//!     v
+//!  HttpFeed (a reactor): body, chunks, titles --> StreamSource (codec pool) --> station
+//!     | "it broke off"
+//!     v
+//!  here: a pause, and again from the beginning
+//! ```
+//!
+//! One task for each source, which waits nearly all of its life. It ends when its station is gone.
+
+mod failure;
+mod fetch;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use aulos_engine::source::Item;
+use aulos_io::SystemClock;
+use aulos_io::decode::StreamInfo;
+use aulos_io::feed::{
+    Backoff, BodyReport, HttpFeed, HttpOrder, StreamParts, StreamSource, StreamState,
+};
+use aulos_proto::http::{HttpUrl, MAX_ENTRIES};
+use aulos_proto::titles::Title;
+use aulos_rt::Reader;
+use aulos_rt::channel::{Receiver, Sender, bounded};
+use aulos_rt::ring::Consumer;
+
+use failure::Failure;
+use fetch::{Fetcher, Opened};
+
+/// Something that the control runtime is to run.
+pub type Chore = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What web radio does, for people to read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RadioState {
+    /// What it does.
+    pub phase: Phase,
+    /// Why it does not play, as long as it does not.
+    pub reason: Option<String>,
+    /// What the station says of itself.
+    pub about: About,
+    /// What is played, as far as it was told.
+    pub title: Option<Title>,
+    /// What the sound is.
+    pub info: Option<StreamInfo>,
+    /// Bodies that began.
+    pub connects: u64,
+    /// Times that it could not be had, or broke off.
+    pub failures: u64,
+    /// Redirects that were followed.
+    pub redirects: u64,
+    /// Times that the next packet had to be looked for.
+    pub resyncs: u64,
+    /// Packets that were damaged.
+    pub damaged: u64,
+}
+
+/// What web radio does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// It looks for the stream.
+    #[default]
+    Connecting,
+    /// It plays.
+    Playing,
+    /// It could not be had, or broke off, and is tried again.
+    Waiting,
+    /// It was a file, and is over.
+    Finished,
+}
+
+impl Phase {
+    /// In one word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Playing => "playing",
+            Self::Waiting => "waiting",
+            Self::Finished => "finished",
+        }
+    }
+}
+
+/// What a station says of itself in the head of its response.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// Where the stream was found, behind redirects and playlists, without its password.
+    pub url: Option<String>,
+    /// `icy-name`.
+    pub name: Option<String>,
+    /// `icy-genre`.
+    pub genre: Option<String>,
+    /// `icy-description`.
+    pub description: Option<String>,
+    /// `icy-br`: kilobits per second.
+    pub bitrate: Option<String>,
+    /// `Content-Type`, which the bytes may contradict.
+    pub content_type: Option<String>,
+}
+
+/// What all web radio of a house did; never counts down.
+#[derive(Debug, Default)]
+pub struct Totals {
+    connects: AtomicU64,
+    redirects: AtomicU64,
+    failures: [AtomicU64; failure::CAUSES.len()],
+}
+
+impl Totals {
+    /// By names that never change.
+    #[must_use]
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let mut all = vec![
+            ("radio_connects", read(&self.connects)),
+            ("radio_redirects", read(&self.redirects)),
+        ];
+        all.extend(failure::CAUSES.into_iter().zip(self.failures.iter().map(read)));
+        all
+    }
+
+    fn failed(&self, failure: &Failure) {
+        if let Some(count) = self.failures.get(failure.cause()) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What can be seen of one.
+#[derive(Clone, Debug, Default)]
+pub struct Watch(Arc<Mutex<RadioState>>);
+
+impl Watch {
+    /// How it goes.
+    #[must_use]
+    pub fn state(&self) -> RadioState {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut RadioState)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// One source of web radio, whose parts go to where they run.
+pub struct Radio {
+    /// For a reactor.
+    pub feed: HttpFeed,
+    /// For the codec pool.
+    pub source: StreamSource,
+    /// For the station.
+    pub items: Consumer<Item>,
+    /// For the status.
+    pub watch: Watch,
+    /// For the control runtime.
+    pub chore: Chore,
+}
+
+impl std::fmt::Debug for Radio {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Radio").field("watch", &self.watch).finish_non_exhaustive()
+    }
+}
+
+/// Finds streams; one for a house.
+#[derive(Debug, Default)]
+pub struct Tuner {
+    fetcher: Arc<Fetcher>,
+    totals: Arc<Totals>,
+}
+
+impl Tuner {
+    /// A source that plays what is at `url`; `seed` is where its pauses get their chance from.
+    #[must_use]
+    pub fn tune(&self, url: HttpUrl, seed: u64) -> Radio {
+        let StreamParts { writer, source, items, state, titles } = StreamParts::new();
+        let (orders, ordered) = bounded(MOST_ORDERS);
+        let (reporter, reports) = bounded(MOST_REPORTS);
+        let (teller, told) = bounded(MOST_TITLES);
+        let watch = Watch::default();
+        let task = Task {
+            url,
+            fetcher: Arc::clone(&self.fetcher),
+            totals: Arc::clone(&self.totals),
+            watch: watch.clone(),
+            orders,
+            reports,
+            told,
+            titles,
+            state,
+            backoff: Backoff::new(seed),
+            refused: HashSet::new(),
+        };
+        let feed = HttpFeed::new(writer, ordered, reporter, teller);
+        Radio { feed, source, items, watch, chore: Box::pin(task.run()) }
+    }
+
+    /// What all of them did.
+    #[must_use]
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.totals.counters()
+    }
+}
+
+struct Task {
+    url: HttpUrl,
+    fetcher: Arc<Fetcher>,
+    totals: Arc<Totals>,
+    watch: Watch,
+    orders: Sender<HttpOrder>,
+    reports: Receiver<BodyReport>,
+    /// Titles beside the sound, and in it.
+    told: Receiver<Title>,
+    titles: Receiver<Title>,
+    state: Reader<StreamState>,
+    backoff: Backoff,
+    /// Addresses whose sound cannot be played, until all others have failed too.
+    refused: HashSet<HttpUrl>,
+}
+
+impl Task {
+    async fn run(mut self) {
+        while !self.orders.is_closed() {
+            self.watch.change(|state| state.phase = Phase::Connecting);
+            let opened = tokio::select! {
+                opened = self.fetcher.open(&self.url, &self.refused, &self.watch, &self.totals) => opened,
+                () = gone(&self.orders) => return,
+            };
+            let failure = match opened {
+                Ok(opened) => match self.play(opened).await {
+                    Some(failure) => failure,
+                    // A file that is over, or a station that is gone.
+                    None => return,
+                },
+                Err(failure) => failure,
+            };
+            self.pause(&failure).await;
+        }
+    }
+
+    /// Lets it play until it breaks off; `None` when there is nothing more to do.
+    async fn play(&mut self, opened: Opened) -> Option<Failure> {
+        let Opened { body, about, url } = opened;
+        // Whatever was reported of the body before.
+        while self.reports.try_recv().is_ok() {}
+        let StreamState { body: before, counts, .. } = *self.state.read();
+        if self.orders.try_send(HttpOrder::Play(Box::new(body))).is_err() {
+            return Some(Failure::Busy);
+        }
+        self.begun(about);
+        let (mut finished, mut broken) = (false, None);
+        let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let (reports, told, titles) = (&mut self.reports, &mut self.told, &mut self.titles);
+            tokio::select! {
+                report = poll_fn(|context| reports.poll_recv(context)) => match report? {
+                    BodyReport::Ended => finished = true,
+                    // Before anything was heard the decoder is asked first: it may be a web page.
+                    BodyReport::Broken(fault) if self.state.read().counts.packets == counts.packets => {
+                        broken = Some((Failure::Body(fault), LAST_LOOKS));
+                    }
+                    BodyReport::Broken(fault) => return Some(Failure::Body(fault)),
+                },
+                Some(title) = poll_fn(|context| told.poll_recv(context)) => self.tell(title),
+                Some(title) = poll_fn(|context| titles.poll_recv(context)) => self.tell(title),
+                _ = looks.tick() => {
+                    let state = self.look();
+                    if state.body > before && let Some(error) = state.error {
+                        self.orders.try_send(HttpOrder::Stop).ok();
+                        self.refused.insert(url);
+                        return Some(Failure::Sound(error));
+                    }
+                    if let Some((failure, left)) = &mut broken {
+                        *left -= 1;
+                        if *left == 0 {
+                            return Some(failure.clone());
+                        }
+                    }
+                    let over = finished && state.finished;
+                    if over {
+                        self.watch.change(|state| state.phase = Phase::Finished);
+                    }
+                    if over || self.orders.is_closed() {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn begun(&mut self, about: About) {
+        self.backoff.succeeded(SystemClock::now());
+        self.totals.connects.fetch_add(1, Ordering::Relaxed);
+        self.watch.change(|state| {
+            state.phase = Phase::Playing;
+            (state.reason, state.title) = (None, None);
+            state.about = about;
+            state.connects += 1;
+        });
+    }
+
+    /// Asks the decoder how it goes, and shows it.
+    fn look(&mut self) -> StreamState {
+        let state = *self.state.read();
+        self.watch.change(|seen| {
+            seen.info = state.info;
+            seen.resyncs = state.counts.resyncs;
+            seen.damaged = state.counts.damaged;
+        });
+        state
+    }
+
+    fn tell(&self, title: Title) {
+        self.watch.change(|state| state.title = Some(title));
+    }
+
+    /// Waits as long as it takes until it makes sense to try again.
+    async fn pause(&mut self, failure: &Failure) {
+        let now = SystemClock::now();
+        // A server that leads somewhere else each time must not have us run after it.
+        let others = matches!(failure, Failure::Sound(_)) && self.refused.len() < MAX_ENTRIES;
+        let nothing_else = matches!(failure, Failure::NothingElse);
+        if others {
+            // Another entry of the playlist is tried at once; if there is none, that is told next.
+        } else if failure.is_lasting() {
+            self.backoff.refused(now);
+        } else {
+            self.backoff.failed(now);
+        }
+        if !others {
+            self.refused.clear();
+        }
+        if !nothing_else {
+            self.totals.failed(failure);
+        }
+        self.watch.change(|state| {
+            state.phase = Phase::Waiting;
+            state.failures += u64::from(!nothing_else);
+            // What cannot be played is the better answer than that there is nothing else.
+            if !nothing_else || state.reason.is_none() {
+                state.reason = Some(failure.to_string());
+            }
+            state.title = None;
+        });
+        if others {
+            return;
+        }
+        let pause = self.backoff.retry_at().since(now);
+        let pause = Duration::from_nanos(u64::try_from(pause.as_nanos()).unwrap_or(0));
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = gone(&self.orders) => {}
+        }
+    }
+}
+
+/// Waits until the station is gone.
+async fn gone(orders: &Sender<HttpOrder>) {
+    while !orders.is_closed() {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// How often a decoder is asked how it goes.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How often a decoder is asked about a body that broke off before it was heard.
+const LAST_LOOKS: u32 = 2;
+
+/// Orders, reports and titles that wait.
+const MOST_ORDERS: usize = 4;
+const MOST_REPORTS: usize = 4;
+const MOST_TITLES: usize = 8;

@@ -1,0 +1,449 @@
+//! Servers of all kinds, most of them hostile, on loopback.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use aulos_io::feed::Feeder;
+use aulos_io::{Job, Step};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+use tokio::runtime::Runtime;
+
+use super::*;
+
+/// Three seconds of MP3.
+fn mp3() -> &'static [u8] {
+    static MP3: OnceLock<Vec<u8>> = OnceLock::new();
+    MP3.get_or_init(|| {
+        let tone = "-nostdin -loglevel error -f lavfi -i sine=440:r=44100:d=3 -ac 2 -c:a libmp3lame \
+                    -b:a 128k -write_xing 0 -f mp3 pipe:1";
+        let out = Command::new("ffmpeg").args(tone.split_whitespace()).output();
+        let out = out.expect("these tests need ffmpeg: install it (apt-get install ffmpeg)");
+        assert!(out.status.success() && out.stdout.len() > 40_000);
+        out.stdout
+    })
+}
+
+/// The samples in it: 116 packets of 1,152 frames in two channels.
+const SAMPLES: usize = 116 * 1_152 * 2;
+
+/// A request: its target and its head.
+struct Asked {
+    target: String,
+    head: String,
+}
+
+/// Serves at most 128 connections, one after the other or at once; gives the port.
+fn serve(
+    answer: impl Fn(&Asked, &mut dyn Write) -> std::io::Result<()> + Send + Sync + 'static,
+) -> u16 {
+    serve_with(None, answer)
+}
+
+fn serve_with(
+    tls: Option<Arc<ServerConfig>>,
+    answer: impl Fn(&Asked, &mut dyn Write) -> std::io::Result<()> + Send + Sync + 'static,
+) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let answer = Arc::new(answer);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().take(128).flatten() {
+            let (answer, tls) = (Arc::clone(&answer), tls.clone());
+            std::thread::spawn(move || match tls {
+                None => respond(&*answer, stream),
+                Some(tls) => {
+                    let connection = ServerConnection::new(tls).unwrap();
+                    respond(&*answer, StreamOwned::new(connection, stream));
+                }
+            });
+        }
+    });
+    port
+}
+
+fn respond(
+    answer: &dyn Fn(&Asked, &mut dyn Write) -> std::io::Result<()>,
+    mut stream: impl Read + Write,
+) {
+    let mut head = String::new();
+    let mut lines = BufReader::with_capacity(1, &mut stream);
+    while !head.ends_with("\r\n\r\n") {
+        if lines.read_line(&mut head).unwrap_or(0) == 0 {
+            return;
+        }
+    }
+    let target = head.split(' ').nth(1).unwrap_or_default().to_owned();
+    // Whoever has enough hangs up.
+    answer(&Asked { target, head }, &mut stream).ok();
+    stream.flush().ok();
+}
+
+/// A radio with all that drives it, in a test's own hands.
+struct Rig {
+    runtime: Runtime,
+    feed: HttpFeed,
+    source: StreamSource,
+    items: Consumer<Item>,
+    watch: Watch,
+    sound: usize,
+    ends: usize,
+}
+
+impl Rig {
+    fn new(url: &str) -> Self {
+        Self::tuned(&Tuner::default(), url)
+    }
+
+    fn tuned(tuner: &Tuner, url: &str) -> Self {
+        let Radio { feed, source, items, watch, chore } = tuner.tune(url.parse().unwrap(), 7);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.unwrap();
+        runtime.spawn(chore);
+        Self { runtime, feed, source, items, watch, sound: 0, ends: 0 }
+    }
+
+    /// Drives it until it is as it should be; half a minute is only to end a test that fails.
+    fn until(&mut self, wanted: impl Fn(&RadioState, usize) -> bool) -> RadioState {
+        let begun = Instant::now();
+        loop {
+            self.feed.tick(SystemClock::now());
+            assert_eq!(self.source.step(), Step::Later);
+            while let Some(item) = self.items.pop() {
+                match item {
+                    Item::Block(block) => self.sound += block.samples().len(),
+                    Item::End => self.ends += 1,
+                    Item::Lost => panic!("a body that breaks off is tried again"),
+                }
+            }
+            let state = self.watch.state();
+            if wanted(&state, self.sound) {
+                return state;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(30), "{state:?}, {} samples", self.sound);
+            self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(5)).await });
+        }
+    }
+
+    fn reason(url: &str) -> String {
+        Self::new(url).until(|state, _| state.reason.is_some()).reason.unwrap()
+    }
+}
+
+fn sound(out: &mut dyn Write) -> std::io::Result<()> {
+    out.write_all(b"HTTP/1.0 200 OK\r\nContent-Type: audio/mpeg\r\n\r\n")?;
+    out.write_all(mp3())
+}
+
+#[test]
+fn an_old_shoutcast_server_with_titles_and_again_when_it_hangs_up() {
+    let port = serve(|asked, out| {
+        assert!(asked.head.contains("Icy-MetaData: 1\r\n"), "{}", asked.head);
+        assert!(asked.head.contains("User-Agent: aulos/"), "{}", asked.head);
+        out.write_all(
+            b"ICY 200 OK\r\nicy-name: Radio B\xf6rk\r\nicy-br:128\r\nicy-metaint:1000\r\n\r\n",
+        )?;
+        for (index, piece) in mp3().chunks(1_000).enumerate() {
+            out.write_all(piece)?;
+            if piece.len() == 1_000 {
+                let mut text = match index {
+                    2 => b"StreamTitle='Somebody - S\xf6ng';".to_vec(),
+                    _ => Vec::new(),
+                };
+                text.resize(text.len().next_multiple_of(16), 0);
+                out.write_all(&[u8::try_from(text.len() / 16).unwrap()])?;
+                out.write_all(&text)?;
+            }
+        }
+        Ok(())
+    });
+    let mut rig = Rig::new(&format!("http://127.0.0.1:{port}/live"));
+    let state = rig.until(|state, _| state.title.is_some());
+    assert_eq!(state.about.name.as_deref(), Some("Radio B\u{f6}rk"));
+    let title = state.title.unwrap();
+    assert_eq!(
+        (title.artist.as_deref(), title.title.as_deref()),
+        (Some("Somebody"), Some("S\u{f6}ng"))
+    );
+    // It hangs up after three seconds of sound, and is asked again.
+    let state = rig.until(|state, sound| state.connects >= 2 && sound > SAMPLES + 100_000);
+    assert!(state.failures >= 1);
+    assert_eq!((state.resyncs, state.damaged), (0, 0), "no byte of a title is in the sound");
+    assert_eq!(rig.ends, 0, "a station that breaks off has not ended");
+}
+
+#[test]
+fn a_file_plays_once_and_ends() {
+    let port = serve(|_, out| {
+        let length = mp3().len();
+        write!(out, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n")?;
+        out.write_all(mp3())
+    });
+    let mut rig = Rig::new(&format!("http://127.0.0.1:{port}/song.mp3"));
+    let state = rig.until(|state, _| state.phase == Phase::Finished);
+    assert_eq!((rig.sound, rig.ends, state.connects, state.failures), (SAMPLES, 1, 1, 0));
+}
+
+#[test]
+fn what_the_bytes_are_counts_and_not_what_the_server_says() {
+    let port = serve(|asked, out| {
+        let (kind, body) = match &asked.target[..] {
+            "/liar" => ("audio/aac", mp3()),
+            "/list" => ("audio/x-mpegurl", mp3()),
+            "/page" => ("audio/mpeg", &b"<!DOCTYPE html><html><body>Come later</body></html>"[..]),
+            _ => ("audio/mpeg", &[7; 300_000][..]),
+        };
+        write!(out, "HTTP/1.0 200 OK\r\nContent-Type: {kind}\r\n\r\n")?;
+        out.write_all(body)
+    });
+    for target in ["liar", "list"] {
+        let mut rig = Rig::new(&format!("http://127.0.0.1:{port}/{target}"));
+        let state = rig.until(|state, sound| state.info.is_some() && sound > 100_000);
+        assert_eq!(state.info.map(|info| info.codec), Some("mp3"), "{target}");
+    }
+    assert_eq!(
+        Rig::reason(&format!("http://127.0.0.1:{port}/page")),
+        "it is a web page and not sound"
+    );
+    let reason = Rig::reason(&format!("http://127.0.0.1:{port}/noise"));
+    assert_eq!(reason, "it is not MP3, AAC, Ogg, FLAC or WAVE");
+}
+
+#[test]
+fn redirects_are_followed_and_counted_but_not_for_ever() {
+    let port = serve(|asked, out| {
+        let to = match asked.target.rsplit_once('/').unwrap() {
+            ("/good", "6") => return sound(out),
+            ("/circle", "2") => "0".to_owned(),
+            ("/away", _) => "ftp://somewhere/".to_owned(),
+            (_, number) => format!("{}", number.parse::<u32>().unwrap() + 1),
+        };
+        write!(out, "HTTP/1.1 302 Found\r\nLocation: {to}\r\n\r\n")
+    });
+    let base = format!("http://127.0.0.1:{port}");
+    let mut good = Rig::new(&format!("{base}/good/0"));
+    let state = good.until(|_, sound| sound > 0);
+    assert_eq!((state.redirects, state.about.url), (6, Some(format!("{base}/good/6"))));
+    assert_eq!(Rig::reason(&format!("{base}/endless/0")), "the server redirects again and again");
+    assert_eq!(Rig::reason(&format!("{base}/circle/0")), "the server redirects in a circle");
+    assert!(Rig::reason(&format!("{base}/away/0")).contains("no address"));
+}
+
+#[test]
+fn a_server_that_leads_somewhere_else_each_time_is_not_run_after() {
+    let port = serve(|asked, out| {
+        static TURN: AtomicU64 = AtomicU64::new(0);
+        match &asked.target[..] {
+            "/live" => {
+                let turn = TURN.fetch_add(1, Ordering::Relaxed);
+                write!(out, "HTTP/1.1 302 Found\r\nLocation: /page{turn}\r\n\r\n")
+            }
+            _ => write!(out, "HTTP/1.1 200 OK\r\n\r\n<html>a page that is no sound</html>"),
+        }
+    });
+    let mut rig = Rig::new(&format!("http://127.0.0.1:{port}/live"));
+    // As many as a playlist may have entries, and then a pause.
+    let state = rig.until(|state, _| state.failures >= 32);
+    assert_eq!(state.reason.as_deref(), Some("it is a web page and not sound"));
+    for _ in 0..100 {
+        let now = rig.until(|_, _| true);
+        assert!(now.failures <= 33, "{now:?}");
+    }
+}
+
+#[test]
+fn playlists_are_tried_in_order_and_read_no_further_than_they_may_be_long() {
+    let port = serve(|asked, out| {
+        let list = |out: &mut dyn Write, body: &str| {
+            write!(out, "HTTP/1.0 200 OK\r\nContent-Type: audio/x-mpegurl\r\n\r\n{body}")
+        };
+        match &asked.target[..] {
+            "/a.m3u" => list(out, "#EXTM3U\n#EXTINF:-1,dead\nmissing\npage\ninner.pls\n"),
+            "/inner.pls" => list(out, "[playlist]\nFile1=/live\n"),
+            "/live" => sound(out),
+            "/page" => {
+                write!(out, "HTTP/1.0 200 OK\r\n\r\n<html>nothing to hear here, go on</html>")
+            }
+            "/hls.m3u8" => list(out, "#EXTM3U\n#EXT-X-TARGETDURATION:8\n1.ts\n"),
+            "/deep.m3u" => list(out, "deep.m3u?1\n"),
+            deep if deep.starts_with("/deep") => list(out, &format!("deep.m3u{}1\n", &deep[9..])),
+            "/million.m3u" => {
+                list(out, "#EXTM3U\n")?;
+                // Until the other side has had enough.
+                for line in 0..1_000_000 {
+                    writeln!(out, "missing?{line}")?;
+                }
+                Ok(())
+            }
+            _ => write!(out, "HTTP/1.0 404 Not Found\r\n\r\n"),
+        }
+    });
+    let base = format!("http://127.0.0.1:{port}");
+    let mut rig = Rig::new(&format!("{base}/a.m3u"));
+    let state = rig.until(|_, sound| sound > 0);
+    assert_eq!(state.about.url, Some(format!("{base}/live")));
+    assert!(Rig::reason(&format!("{base}/hls.m3u8")).contains("HLS"));
+    assert_eq!(
+        Rig::reason(&format!("{base}/deep.m3u")),
+        "the playlist names playlists that name playlists"
+    );
+    assert_eq!(Rig::reason(&format!("{base}/million.m3u")), "the server has nothing there (404)");
+}
+
+#[test]
+fn a_server_that_says_no_and_one_that_wants_a_password() {
+    let port = serve(|asked, out| match &asked.target[..] {
+        // printf 'dj:secret' | base64
+        "/safe" if asked.head.contains("Authorization: Basic ZGo6c2VjcmV0\r\n") => sound(out),
+        "/safe" => write!(out, "HTTP/1.1 401 Unauthorized\r\n\r\n"),
+        "/gone" => write!(out, "HTTP/1.1 410 Gone\r\n\r\n"),
+        _ => write!(out, "SSH-2.0-OpenSSH_9.2\r\n\r\n"),
+    });
+    assert!(Rig::reason(&format!("http://127.0.0.1:{port}/safe")).contains("password (401)"));
+    assert!(Rig::reason(&format!("http://127.0.0.1:{port}/gone")).contains("no more (410)"));
+    assert!(
+        Rig::reason(&format!("http://127.0.0.1:{port}/ssh")).contains("not answer as one of HTTP")
+    );
+    let mut rig = Rig::new(&format!("http://dj:secret@127.0.0.1:{port}/safe"));
+    let state = rig.until(|_, sound| sound > 0);
+    assert_eq!(
+        state.about.url,
+        Some(format!("http://127.0.0.1:{port}/safe")),
+        "no password is shown"
+    );
+    // Nobody listens on a port that was just closed.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    assert!(Rig::reason(&format!("http://{closed}/")).contains("cannot be reached"));
+}
+
+#[test]
+fn chunks_are_taken_out_and_nonsense_for_chunks_is_said() {
+    let port = serve(|asked, out| {
+        out.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+        if asked.target == "/nonsense" {
+            // As long as one looks at the front, all is well.
+            out.write_all(b"40\r\n")?;
+            out.write_all(&mp3()[..64])?;
+            return out.write_all(b"\r\nnonsense\r\n");
+        }
+        for piece in mp3().chunks(777) {
+            write!(out, "{:x}\r\n", piece.len())?;
+            out.write_all(piece)?;
+            out.write_all(b"\r\n")?;
+        }
+        out.write_all(b"0\r\n\r\n")
+    });
+    let mut rig = Rig::new(&format!("http://127.0.0.1:{port}/good"));
+    let state = rig.until(|_, sound| sound >= SAMPLES);
+    assert_eq!((state.resyncs, state.damaged), (0, 0));
+    let reason = Rig::reason(&format!("http://127.0.0.1:{port}/nonsense"));
+    assert_eq!(reason, "the server sent chunks that are none");
+}
+
+#[test]
+fn titles_that_never_come_cost_some_packets_and_nothing_else() {
+    // It says that there are titles, and sends none: a byte of sound is taken for a length.
+    let port = serve(|_, out| {
+        out.write_all(b"HTTP/1.0 200 OK\r\nicy-metaint: 5000\r\n\r\n")?;
+        out.write_all(mp3())
+    });
+    let mut rig = Rig::new(&format!("http://127.0.0.1:{port}/"));
+    let state = rig.until(|state, sound| state.resyncs + state.damaged > 0 && sound > SAMPLES / 2);
+    assert!(state.connects >= 1);
+}
+
+#[test]
+fn a_server_that_closes_at_random_is_asked_again_and_again() {
+    let port = serve(|_, out| {
+        static TURN: AtomicU64 = AtomicU64::new(0);
+        let turn = TURN.fetch_add(1, Ordering::Relaxed);
+        let length = usize::try_from(turn.wrapping_mul(7_919) % 20_000).unwrap();
+        out.write_all(b"HTTP/1.0 200 OK\r\n\r\n")?;
+        out.write_all(&mp3()[..length])
+    });
+    let mut rig = Rig::new(&format!("http://127.0.0.1:{port}/"));
+    let state = rig.until(|state, sound| state.connects >= 3 && sound > 100_000);
+    assert!(state.failures >= 2);
+    assert_eq!(rig.ends, 0);
+}
+
+#[test]
+fn a_server_that_takes_its_time_with_the_head_is_given_up() {
+    let port = serve(|asked, out| {
+        let slowly: &[u8] = match &asked.target[..] {
+            "/head" => b"HTTP/1.0 200 OK\r\nicy-name: ",
+            _ => b"HTTP/1.0 200 OK\r\n\r\n\xff",
+        };
+        out.write_all(slowly)?;
+        for _ in 0..100 {
+            std::thread::sleep(Duration::from_millis(50));
+            if asked.target == "/head" {
+                out.write_all(b"x")?;
+            }
+        }
+        Ok(())
+    });
+    let reason = Rig::reason(&format!("http://127.0.0.1:{port}/head"));
+    assert_eq!(reason, "the server took too long to answer");
+    let reason = Rig::reason(&format!("http://127.0.0.1:{port}/body"));
+    assert_eq!(reason, "the server took too long to send sound");
+}
+
+#[test]
+fn over_tls_with_a_certificate_that_is_trusted_and_with_one_that_is_not() {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let key = made.signing_key.serialize_der().try_into().unwrap();
+    let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let port = serve_with(Some(Arc::new(server)), |_, out| {
+        let length = mp3().len();
+        write!(out, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n")?;
+        out.write_all(mp3())
+    });
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let client = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let tuner = Tuner { fetcher: Arc::new(Fetcher::trusting(client)), ..Tuner::default() };
+    let mut rig = Rig::tuned(&tuner, &format!("https://localhost:{port}/song.mp3"));
+    rig.until(|state, _| state.phase == Phase::Finished);
+    assert_eq!((rig.sound, rig.ends), (SAMPLES, 1));
+    // This machine's own authorities do not know it.
+    assert!(Rig::reason(&format!("https://localhost:{port}/song.mp3")).starts_with("TLS: "));
+}
+
+#[test]
+fn a_station_that_is_gone_leaves_nothing_behind() {
+    let port = serve(|_, out| {
+        out.write_all(b"HTTP/1.0 200 OK\r\n\r\n")?;
+        loop {
+            out.write_all(mp3())?;
+        }
+    });
+    let tuner = Tuner::default();
+    let Radio { mut feed, source, items, watch, chore } =
+        tuner.tune(format!("http://127.0.0.1:{port}/").parse().unwrap(), 1);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.unwrap();
+    let chore = runtime.spawn(chore);
+    while watch.state().connects == 0 {
+        feed.tick(SystemClock::now());
+        runtime.block_on(async { tokio::time::sleep(Duration::from_millis(5)).await });
+    }
+    drop((items, source));
+    assert_eq!(feed.tick(SystemClock::now()), aulos_io::feed::Next::Never);
+    drop(feed);
+    // The task ends by itself.
+    runtime.block_on(chore).unwrap();
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_ok(), "the server is still there");
+}

@@ -1,0 +1,368 @@
+//! The body of web radio, taken off its socket on a reactor's tick.
+//!
+//! Whoever asked for it (name, TLS, request, head, redirects) hands over the socket with its TLS
+//! state and with what has been read already, and asks again when it is told that the body is over.
+//! Chunks and titles are taken out here, and what is left goes to the decoder; a decoder that has
+//! enough holds the server back through the socket.
+
+use std::io::{self, Read};
+use std::net::TcpStream;
+
+use aulos_core::{Instant, Span};
+use aulos_proto::http::Body;
+use aulos_proto::packets::Hint;
+use aulos_proto::titles::Title;
+use aulos_rt::channel::{Receiver, Sender, TryRecvError};
+use rustls::ClientConnection;
+
+use super::stream::StreamWriter;
+use super::{Feeder, Next};
+
+/// A body that begins, with all that belongs to it.
+#[derive(Debug)]
+#[allow(clippy::exhaustive_structs, reason = "it is made where the head was read")]
+pub struct HttpBody {
+    /// Does not block.
+    pub socket: TcpStream,
+    /// Its TLS, whose handshake is over.
+    pub tls: Option<Box<ClientConnection>>,
+    /// Chunks and titles.
+    pub body: Body,
+    /// What has been read of the body, as it came.
+    pub unread: Vec<u8>,
+    /// What the server says that it is.
+    pub hint: Hint,
+    /// It has an end that is none before its length: a file.
+    pub finite: bool,
+}
+
+/// What a feed is to do.
+#[derive(Debug)]
+#[allow(clippy::exhaustive_enums, reason = "there is no third thing")]
+pub enum HttpOrder {
+    /// Play this body, in the place of the one that plays.
+    Play(Box<HttpBody>),
+    /// Hang up.
+    Stop,
+}
+
+/// What became of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "a body ends well or not")]
+pub enum BodyReport {
+    /// It came to its end.
+    Ended,
+    /// It broke off.
+    Broken(BodyFault),
+}
+
+/// Why a body broke off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BodyFault {
+    /// The server hung up.
+    Closed,
+    /// It sent nothing, or next to nothing, for five seconds.
+    Stalled,
+    /// It sent chunks that are none.
+    Chunks,
+    /// The connection broke.
+    Io(io::ErrorKind),
+}
+
+impl core::fmt::Display for BodyFault {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the server hung up"),
+            Self::Stalled => f.write_str("the server stopped sending"),
+            Self::Chunks => f.write_str("the server sent chunks that are none"),
+            Self::Io(kind) => write!(f, "the connection broke: {kind}"),
+        }
+    }
+}
+
+/// Plays one body after the other.
+#[derive(Debug)]
+pub struct HttpFeed {
+    writer: StreamWriter,
+    orders: Receiver<HttpOrder>,
+    reports: Sender<BodyReport>,
+    titles: Sender<Title>,
+    state: State,
+    scratch: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum State {
+    Idle,
+    /// The decoder has not been told of it yet.
+    Begin(Box<HttpBody>),
+    Play(Box<HttpBody>, Pulse),
+    /// The decoder has not been told of the end yet.
+    End,
+}
+
+/// How much has come lately.
+#[derive(Clone, Copy, Debug)]
+struct Pulse {
+    since: Instant,
+    bytes: usize,
+}
+
+/// How a look at a body ended.
+enum Looked {
+    /// Nothing more is there, or there is no room for it.
+    Enough,
+    Over,
+    Broken(BodyFault),
+}
+
+impl HttpFeed {
+    /// A feeder that does what `orders` say.
+    #[must_use]
+    pub fn new(
+        writer: StreamWriter,
+        orders: Receiver<HttpOrder>,
+        reports: Sender<BodyReport>,
+        titles: Sender<Title>,
+    ) -> Self {
+        let scratch = vec![0; READ_BYTES];
+        Self { writer, orders, reports, titles, state: State::Idle, scratch }
+    }
+
+    fn play(&mut self, mut body: Box<HttpBody>, mut pulse: Pulse, now: Instant) -> State {
+        match self.take(&mut body, &mut pulse, now) {
+            Looked::Over if body.finite => State::End,
+            Looked::Over => self.report(BodyReport::Broken(BodyFault::Closed)),
+            Looked::Broken(fault) => self.report(BodyReport::Broken(fault)),
+            Looked::Enough if now.since(pulse.since) < STALL => State::Play(body, pulse),
+            Looked::Enough if pulse.bytes < STALL_BYTES => {
+                self.report(BodyReport::Broken(BodyFault::Stalled))
+            }
+            Looked::Enough => State::Play(body, Pulse { since: now, bytes: 0 }),
+        }
+    }
+
+    /// Takes what is there, as far as there is room.
+    fn take(&mut self, body: &mut HttpBody, pulse: &mut Pulse, now: Instant) -> Looked {
+        for _ in 0..READS {
+            let room = self.writer.room().min(self.scratch.len());
+            if room == 0 {
+                // It is us who hold it back.
+                *pulse = Pulse { since: now, bytes: 0 };
+                return Looked::Enough;
+            }
+            let count = if body.unread.is_empty() {
+                match body.read(&mut self.scratch[..room]) {
+                    Ok(0) if body.finite => return Looked::Broken(BodyFault::Closed),
+                    Ok(0) => return Looked::Over,
+                    Ok(count) => count,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        return Looked::Enough;
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => return Looked::Broken(BodyFault::Io(error.kind())),
+                }
+            } else {
+                let count = room.min(body.unread.len());
+                self.scratch[..count].copy_from_slice(&body.unread[..count]);
+                body.unread.drain(..count);
+                count
+            };
+            let (writer, titles) = (&mut self.writer, &self.titles);
+            let taken = body.body.push(
+                &self.scratch[..count],
+                |sound| {
+                    // There is room for all that was read.
+                    pulse.bytes += writer.write(sound);
+                },
+                // Who does not listen misses it.
+                |title| drop(titles.try_send(title)),
+            );
+            if taken.is_err() {
+                return Looked::Broken(BodyFault::Chunks);
+            }
+            if body.body.is_over() {
+                return Looked::Over;
+            }
+        }
+        Looked::Enough
+    }
+
+    fn report(&self, report: BodyReport) -> State {
+        // There is room for one, and one is asked for at a time.
+        self.reports.try_send(report).ok();
+        State::Idle
+    }
+}
+
+impl HttpBody {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else { return (&self.socket).read(into) };
+        loop {
+            match tls.reader().read(into) {
+                // Without a farewell: as with plain text, whoever knows the length sees it.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                done => return done,
+            }
+            if tls.read_tls(&mut &self.socket)? == 0 {
+                return Ok(0);
+            }
+            tls.process_new_packets()
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            // New keys are answered; what does not go now goes with the next.
+            while tls.wants_write() && tls.write_tls(&mut &self.socket).is_ok_and(|sent| sent > 0) {
+            }
+        }
+    }
+}
+
+impl Feeder for HttpFeed {
+    fn tick(&mut self, now: Instant) -> Next {
+        if self.writer.is_abandoned() {
+            return Next::Never;
+        }
+        match self.orders.try_recv() {
+            Ok(HttpOrder::Play(body)) => self.state = State::Begin(body),
+            Ok(HttpOrder::Stop) => self.state = State::Idle,
+            Err(TryRecvError::Closed) if matches!(self.state, State::Idle) => return Next::Never,
+            Err(_) => {}
+        }
+        self.state = match core::mem::replace(&mut self.state, State::Idle) {
+            State::Idle => State::Idle,
+            State::Begin(body) if self.writer.begin(body.hint) => {
+                self.play(body, Pulse { since: now, bytes: 0 }, now)
+            }
+            State::Play(body, pulse) => self.play(body, pulse, now),
+            State::End if self.writer.end() => self.report(BodyReport::Ended),
+            unchanged @ (State::Begin(_) | State::End) => unchanged,
+        };
+        if matches!(self.state, State::Idle) { Next::Later } else { Next::Soon }
+    }
+}
+
+/// What is read at once, and how often in one tick: a few servers that send all they have must not
+/// hold the reactor.
+const READ_BYTES: usize = 16 * 1024;
+const READS: usize = 8;
+
+/// How long next to nothing may come: less than any codec sends of silence.
+const STALL: Span = Span::from_secs(5);
+const STALL_BYTES: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use aulos_proto::http::Framing;
+    use aulos_rt::channel::bounded;
+
+    use super::super::StreamParts;
+    use super::*;
+
+    struct Scene {
+        feed: HttpFeed,
+        orders: Sender<HttpOrder>,
+        reports: Receiver<BodyReport>,
+        server: TcpStream,
+        client: Option<TcpStream>,
+        parts: Option<(
+            crate::feed::StreamSource,
+            aulos_rt::ring::Consumer<aulos_engine::source::Item>,
+        )>,
+    }
+
+    fn scene() -> Scene {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        client.set_nonblocking(true).unwrap();
+        let parts = StreamParts::new();
+        let (orders, ordered) = bounded(2);
+        let (reporter, reports) = bounded(2);
+        let (titles, _) = bounded(2);
+        let feed = HttpFeed::new(parts.writer, ordered, reporter, titles);
+        let parts = Some((parts.source, parts.items));
+        Scene { feed, orders, reports, server, client: Some(client), parts }
+    }
+
+    impl Scene {
+        fn play(&mut self, framing: Framing, finite: bool) {
+            let body = HttpBody {
+                socket: self.client.take().unwrap(),
+                tls: None,
+                body: Body::new(framing, None),
+                unread: b"1234".to_vec(),
+                hint: Hint::None,
+                finite,
+            };
+            self.orders.try_send(HttpOrder::Play(Box::new(body))).unwrap();
+        }
+
+        /// Ticks a second at a time until something is reported.
+        fn wait(&mut self, mut each: impl FnMut(u64, &mut TcpStream)) -> (u64, BodyReport) {
+            for second in 1..100 {
+                each(second, &mut self.server);
+                // What was sent over loopback is there at once, or a little later.
+                std::thread::sleep(std::time::Duration::from_millis(2));
+                self.feed.tick(Instant::from_nanos(second * 1_000_000_000));
+                if let Ok(report) = self.reports.try_recv() {
+                    return (second, report);
+                }
+            }
+            panic!("nothing is reported");
+        }
+    }
+
+    #[test]
+    fn a_server_that_sends_a_byte_now_and_then_has_stalled() {
+        let mut scene = scene();
+        scene.play(Framing::UntilClosed, false);
+        let (second, report) = scene.wait(|_, server| server.write_all(b"x").unwrap());
+        assert_eq!(report, BodyReport::Broken(BodyFault::Stalled));
+        assert_eq!(second, 6, "five seconds after the first look");
+    }
+
+    #[test]
+    fn one_that_is_held_back_by_us_has_not() {
+        let mut scene = scene();
+        scene.play(Framing::UntilClosed, false);
+        // Nobody decodes: when the ring is full, it is us who do not take more.
+        for second in 1..60 {
+            if second < 12 {
+                scene.server.write_all(&[0; 16_384]).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+            scene.feed.tick(Instant::from_nanos(second * 1_000_000_000));
+            assert!(scene.reports.try_recv().is_err(), "at {second} s");
+        }
+        assert_eq!(scene.feed.writer.room(), 0);
+    }
+
+    #[test]
+    fn a_file_that_is_cut_off_has_broken_and_a_whole_one_has_ended() {
+        let mut cut = scene();
+        cut.play(Framing::Length(10), true);
+        let (_, report) = cut.wait(|_, server| drop(server.shutdown(std::net::Shutdown::Both)));
+        assert_eq!(report, BodyReport::Broken(BodyFault::Closed));
+        let mut whole = scene();
+        whole.play(Framing::Length(10), true);
+        let (_, report) = whole.wait(|second, server| {
+            if second == 1 {
+                server.write_all(b"567890and more").unwrap();
+            }
+        });
+        assert_eq!(report, BodyReport::Ended);
+    }
+
+    #[test]
+    fn a_station_that_is_gone_ends_it() {
+        let mut scene = scene();
+        scene.play(Framing::UntilClosed, false);
+        assert_eq!(scene.feed.tick(Instant::ZERO), Next::Soon);
+        scene.parts = None;
+        assert_eq!(scene.feed.tick(Instant::ZERO), Next::Never);
+    }
+}
