@@ -26,6 +26,7 @@ mod mdns;
 mod mpd;
 mod page;
 mod peers;
+mod radio;
 mod reload;
 mod rpc;
 mod snapweb;
