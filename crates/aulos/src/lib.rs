@@ -12,9 +12,11 @@ pub mod audio;
 pub mod cli;
 pub mod config;
 pub mod control;
+mod dial;
 pub mod exit;
 #[cfg(test)]
 mod golden;
+pub mod hooks;
 pub mod house;
 pub mod http;
 pub mod radio;

@@ -21,7 +21,7 @@ use crate::exit::{Exit, Failure};
 use crate::house::{Door, Event, House, ListenSink};
 use crate::registry::store::{self, Loaded, Saved};
 use crate::systemd::{Given, Supervisor};
-use crate::{control, http, tls};
+use crate::{control, hooks, http, tls};
 
 /// The audio side, running: what [`run`] is given.
 pub struct Audio {
@@ -203,6 +203,8 @@ pub async fn run(
     let control = Arc::new(control);
     let mut tellers = Tellers::new(bound.http_address.port());
     tellers.follow(&control).await;
+    let mut hooks = hooks::Runner::default();
+    hooks.follow(&control.hooks).await;
     let controllers = tokio::net::TcpListener::from_std(bound.control)?;
     let browsers = tokio::net::TcpListener::from_std(bound.http)?;
     let tasks = [
@@ -226,6 +228,7 @@ pub async fn run(
             () = control.reloaded() => {
                 change_door(&control.resolved(), &*audio, &doors);
                 tellers.follow(&control).await;
+                hooks.follow(&control.hooks).await;
             }
         }
     }
@@ -235,8 +238,8 @@ pub async fn run(
     }
     tellers.end_all().await;
     drop(last_save);
-    // A disk that takes longer does not hold the end up.
-    timeout(LAST_SAVE, saver).await.ok();
+    // A disk that takes longer does not hold the end up, nor does whoever is told of trouble.
+    tokio::join!(timeout(LAST_SAVE, saver), hooks.end()).0.ok();
     Ok(())
 }
 

@@ -57,3 +57,18 @@ pub const GUESSES: RangeInclusive<u32> = 1..=10_000;
 pub const DEFAULT_GUESSES: u32 = 10;
 /// Bytes of a configuration file: a thousand stations need a fifth of it.
 pub const MAX_FILE: u64 = 4 << 20;
+/// Each is a task, and may be a program that runs.
+pub const MAX_HOOKS: usize = 32;
+/// An hour-long attempt would be an alarm that comes too late.
+pub const HOOK_TIMEOUT_S: RangeInclusive<u32> = 1..=300;
+/// As long as a mail server takes that is busy.
+pub const DEFAULT_HOOK_TIMEOUT_S: u32 = 10;
+/// With pauses of up to 30 s, twenty attempts last some ten minutes.
+pub const HOOK_TRIES: RangeInclusive<u32> = 1..=20;
+/// Of a webhook: over in 8 s at most, where answers come at once. A program is run once, because it
+/// may have done a part of its work.
+pub const DEFAULT_HOOK_TRIES: u32 = 5;
+/// Servers take a hundred or so.
+pub const MAX_HOOK_HEADERS: usize = 32;
+/// How long a token is, is the other server's affair.
+pub const MIN_HOOK_TOKEN: usize = 1;

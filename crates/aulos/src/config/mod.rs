@@ -10,6 +10,7 @@
 
 mod env;
 mod fallback;
+mod hooks;
 pub mod limits;
 mod meta;
 mod model;
@@ -26,6 +27,7 @@ mod tests;
 mod tree;
 
 pub use env::{Environment, Variables};
+pub use hooks::{Hidden, Hook, HookAction, HookConfig, Post};
 pub use meta::meta_loop;
 pub use model::{
     ClientsConfig, Config, HttpConfig, ListenConfig, MdnsConfig, PluginConfig, SilenceConfig,

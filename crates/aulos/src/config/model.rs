@@ -5,6 +5,7 @@
 use aulos_dsp::normalize::Mode;
 use aulos_engine::steady::Normalise;
 
+use super::hooks::{self, HookConfig};
 use super::limits::{
     BUFFER_MS, CHUNK_MS, CROSSFADE_MS, GAIN_DB, HOLD_IN_S, INPUT_BUFFER_MS, SILENCE_DBFS,
     SILENCE_S, TIMEOUT_MS, VOLUME,
@@ -34,6 +35,8 @@ pub struct Config {
     pub security: SecurityConfig,
     /// `[[station]]`.
     pub stations: Vec<StationConfig>,
+    /// `[[hook]]`.
+    pub hooks: Vec<HookConfig>,
 }
 
 /// `[listen]`: each is `HOST:PORT`, `:PORT` or a port.
@@ -301,8 +304,9 @@ pub(super) fn read(root: &Node, problems: &Problems) -> Config {
         .map_or_else(MdnsConfig::default, |node| read_mdns(Table::new(node, "[mdns]", problems)));
     table.not_yet("relay", "leave [[relay]] out; stations work");
     let security = security::read(&mut table, problems);
+    let hooks = hooks::read(&mut table, problems);
     table.finish();
-    Config { state_dir, listen, http, streams, clients, mdns, security, stations }
+    Config { state_dir, listen, http, streams, clients, mdns, security, stations, hooks }
 }
 
 fn read_mdns(mut table: Table<'_>) -> MdnsConfig {

@@ -10,6 +10,7 @@ use aulos_engine::steady::Normalise;
 use aulos_engine::switch::Comeback;
 
 use super::env::Environment;
+use super::hooks::{self, Hook};
 use super::limits::{
     MAX_NAME, MAX_SERVICE_NAME, MAX_SOURCES, MAX_STATION_CHANNELS, MAX_STATIONS, OPUS_CHUNK_MS,
     STATION_RATE,
@@ -42,6 +43,8 @@ pub struct Resolved {
     pub security: Security,
     /// At least one.
     pub stations: Vec<Station>,
+    /// Who is told when one of them is in trouble.
+    pub hooks: Vec<Hook>,
 }
 
 /// What to listen on.
@@ -241,6 +244,7 @@ pub(super) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
         mdns: mdns(&config.mdns, problems),
         security: security::resolve(&config.security, env, problems),
         stations: stations(config, &state_dir, problems),
+        hooks: hooks::resolve(&config.hooks, &config.stations, env, problems),
         state_dir,
     }
 }
@@ -548,7 +552,7 @@ fn unique(given: At<String>, used: &[String], problems: &Problems) -> String {
     name
 }
 
-fn check_name(name: &At<String>, problems: &Problems) -> String {
+pub(super) fn check_name(name: &At<String>, problems: &Problems) -> String {
     let text = &name.value;
     let clean = !text.contains(['/', '\\']) && !text.chars().any(char::is_control);
     if text.is_empty() || text.len() > MAX_NAME || text.trim() != text || !clean {

@@ -187,8 +187,8 @@ fn read_user(node: &Node, problems: &Problems) -> UserConfig {
         ..Default::default()
     };
     user.password =
-        read_secret(&mut table, ["password", "password_file", "password_env"], problems);
-    user.token = read_secret(&mut table, ["token", "token_file", "token_env"], problems);
+        read_secret(&mut table, ["password", "password_file", "password_env"], "user", problems);
+    user.token = read_secret(&mut table, ["token", "token_file", "token_env"], "user", problems);
     for (key, absent) in [("name", user.name.is_none()), ("role", user.role.is_none())] {
         if absent && node.get(key).is_none() {
             missing(problems, node.at, key, "a user", EXAMPLE);
@@ -199,9 +199,10 @@ fn read_user(node: &Node, problems: &Problems) -> UserConfig {
 }
 
 /// A secret under one of three keys.
-fn read_secret(
+pub(super) fn read_secret(
     table: &mut Table<'_>,
     keys: [&'static str; 3],
+    owner: &str,
     problems: &Problems,
 ) -> Option<SecretConfig> {
     let kinds = [SecretConfig::Here, SecretConfig::File, SecretConfig::Variable];
@@ -211,7 +212,7 @@ fn read_secret(
         let at = text.at;
         if found.replace(kind(text)).is_some() {
             let [here, file, variable] = keys;
-            let message = format!("one user has two of `{here}`, `{file}` and `{variable}`");
+            let message = format!("one {owner} has two of `{here}`, `{file}` and `{variable}`");
             problems.hint(at, message, "keep the one that holds the secret");
         }
     }
@@ -343,6 +344,16 @@ fn secret(
     env: &Environment,
     problems: &Problems,
 ) -> Option<Secret> {
+    secret_text(config, shortest, env, problems).map(|text| Secret::of(&text))
+}
+
+/// A secret that is shown to others, so that its digest would not do.
+pub(super) fn secret_text(
+    config: &SecretConfig,
+    shortest: usize,
+    env: &Environment,
+    problems: &Problems,
+) -> Option<String> {
     let (at, text) = match config {
         SecretConfig::Here(text) => (text.at, Ok(text.value.clone())),
         SecretConfig::File(At { value: path, at }) => {
@@ -359,7 +370,7 @@ fn secret(
         _ => Ok(text),
     });
     match checked {
-        Ok(text) => Some(Secret::of(&text)),
+        Ok(text) => Some(text),
         Err(message) => {
             problems.hint(at, message, format!("{shortest} to {MAX_SECRET} bytes in one line"));
             None

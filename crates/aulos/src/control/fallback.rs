@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::methods::{Answer, text, wanted};
 use super::{Control, Inner, State};
 use crate::config::Station;
+use crate::hooks::Seen;
 use crate::house::{Condition, Latency, OnAir};
 use crate::registry::NotFound;
 
@@ -66,6 +67,7 @@ impl Control {
     /// Tells which station plays another source.
     pub(super) fn tell_switches(&self, inner: &mut Inner) {
         for (number, switched) in self.house.switched() {
+            self.watch(inner, number, Seen::Switched(switched));
             let Some(slot) = inner.slots.get(number).and_then(Option::as_ref) else { continue };
             let station = &slot.station;
             let name = |index: Option<usize>| {

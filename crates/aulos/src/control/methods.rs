@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::roles::{self, FORBIDDEN, UNAUTHORIZED};
 use super::rpc::{internal, no_method};
 use super::streams::Slot;
-use super::{State, announce, fallback, house_methods, playing, sound};
+use super::{State, announce, fallback, hooks, house_methods, playing, sound};
 use crate::access::{Credentials, Denied, Role};
 use crate::registry::{ClientShape, Effects, GroupShape, NotFound, Notice, volume_json};
 
@@ -26,7 +26,7 @@ pub(super) fn run(state: &mut State<'_>, method: &str, params: &Value) -> Answer
     (method.run)(state, params)
 }
 
-const METHODS: [Method; 39] = [
+const METHODS: [Method; 40] = [
     Method {
         name: "Server.GetStatus",
         description: "groups, clients, streams and the server itself",
@@ -280,6 +280,11 @@ const METHODS: [Method; 39] = [
         name: "Aulos.SetSource",
         description: "let a station play one of its sources for a while, or choose by itself again",
         run: fallback::set_source,
+    },
+    Method {
+        name: "Aulos.TestHook",
+        description: "send a test to one of the hooks",
+        run: hooks::test,
     },
     Method {
         name: "Aulos.Announce",

@@ -10,6 +10,7 @@ mod art;
 mod entry;
 mod fallback;
 mod greetings;
+mod hooks;
 mod house_methods;
 mod methods;
 mod notices;
@@ -44,6 +45,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::access::{Access, Role};
 use crate::config::Resolved;
+use crate::hooks::{Hooks, Seen};
 use crate::house::{Event, House, StationStatus};
 use crate::registry::store::{self, Saved};
 use crate::registry::{Effects, Notice, Registry, StationInfo, Wall};
@@ -72,6 +74,8 @@ pub struct Control {
     revision: watch::Sender<u64>,
     /// Who may do what.
     pub access: Access,
+    /// Who is told of trouble.
+    pub hooks: Hooks,
     /// What was cut or refused.
     pub counters: Counters,
 }
@@ -242,6 +246,7 @@ impl Control {
         };
         let control = Self {
             access: Access::new(resolved.security.access.clone()),
+            hooks: Hooks::new(&host.name, &resolved.hooks),
             base_url: format!("http://{}:{}", host.name, resolved.listen.http.port),
             resolved: Mutex::new(resolved),
             neighbours: watch::channel(Vec::new()).1,
@@ -363,7 +368,9 @@ impl Control {
 
     /// Tells what a station does, if that is something else than before.
     fn look_at(&self, inner: &mut Inner, number: usize) {
-        let status = self.house.status(number).at_rest();
+        let status = self.house.status(number);
+        self.watch(inner, number, Seen::Status(&status));
+        let status = status.at_rest();
         let Some(slot) = inner.slots.get(number).and_then(Option::as_ref) else { return };
         let Some(shown) = inner.shown.get_mut(number).filter(|shown| **shown != status) else {
             return;
@@ -523,6 +530,7 @@ impl Control {
             "version": env!("CARGO_PKG_VERSION"),
             "host": self.host.name,
             "uptime_s": self.started.elapsed().as_secs(),
+            "hooks": self.hooks.status(),
             "counters": counters.map(|(name, n)| (name.to_owned(), json!(n)))
                 .collect::<serde_json::Map<_, _>>(),
         });

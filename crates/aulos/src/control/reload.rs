@@ -203,10 +203,12 @@ impl Control {
             self.hand_over(inner, effects, all);
             return done.failed.push(format!("{name}: {error}"));
         }
-        if let Some(old) = inner.slots[number].take()
-            && old.station.plugin == station.plugin
-        {
-            (new.properties, new.plugin) = (old.properties, old.plugin);
+        if let Some(old) = inner.slots[number].take() {
+            // Trouble that was told is still to be over.
+            new.watch = old.watch;
+            if old.station.plugin == station.plugin {
+                (new.properties, new.plugin) = (old.properties, old.plugin);
+            }
         }
         inner.occupy(number, new);
         done.changed.push(name.clone());
@@ -268,6 +270,10 @@ impl Control {
         }
         if old.streams != new.streams {
             done.settings.push("streams");
+        }
+        if old.hooks != new.hooks {
+            done.settings.push("hook");
+            self.hooks.change(&new.hooks);
         }
     }
 }

@@ -106,6 +106,7 @@ const NEEDS: [(Role, &[&str]); 4] = [
         &[
             "Aulos.Reload",
             "Aulos.SetVolumeCap",
+            "Aulos.TestHook",
             "Server.DeleteClient",
             "Stream.AddStream",
             "Stream.RemoveStream",

@@ -16,6 +16,7 @@ use super::plugin::Handle;
 use super::rpc::internal;
 use super::{Control, Inner};
 use crate::config::{Sound, SourceConfig, Station, StreamUri, Streams, meta_loop};
+use crate::hooks::Watch;
 use crate::registry::{Effects, Notice, StationInfo};
 
 /// A station, and what Snapcast's clients want to know of a stream.
@@ -30,6 +31,8 @@ pub(super) struct Slot {
     pub(super) properties: Map<String, Value>,
     /// The way to the control script, while it runs.
     pub(super) plugin: Option<Handle>,
+    /// What of it hooks are to be told.
+    pub(super) watch: Watch,
 }
 
 /// Streams that controllers may have added; each is some threads' work and a megabyte of buffers.
@@ -37,7 +40,8 @@ pub const MAX_ADDED: usize = 128;
 
 impl Slot {
     pub(super) fn new(station: Station, added: Option<Uri>) -> Self {
-        Self { station, added, file_sound: None, properties: no_control(), plugin: None }
+        let (properties, plugin, watch) = (no_control(), None, Watch::default());
+        Self { station, added, file_sound: None, properties, plugin, watch }
     }
 }
 

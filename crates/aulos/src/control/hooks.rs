@@ -1,0 +1,31 @@
+//! What hooks are told of stations, and how somebody tries one.
+
+use aulos_io::SystemClock;
+use serde_json::{Value, json};
+
+use super::methods::{Answer, wanted};
+use super::rpc::internal;
+use super::{Control, Inner, State};
+use crate::hooks::Seen;
+
+/// `Aulos.TestHook {hook}`: its name, or its number from 0.
+pub(super) fn test(state: &mut State<'_>, params: &Value) -> Answer {
+    let which = &params["hook"];
+    if !which.is_string() && !which.is_u64() {
+        return Err(wanted("hook", "a hook's name or its number from 0"));
+    }
+    let told = state.control.hooks.test(which);
+    let (name, id) = told.ok_or_else(|| internal("Hook not found".to_owned()))?;
+    Ok(json!({ "hook": name, "id": id }))
+}
+
+impl Control {
+    /// Looks at a station for those who want to hear of trouble.
+    pub(super) fn watch(&self, inner: &mut Inner, number: usize, seen: Seen<'_>) {
+        let Some(slot) = inner.slots.get_mut(number).and_then(Option::as_mut) else { return };
+        slot.watch.handle_input(SystemClock::now(), &slot.station, seen);
+        while let Some(news) = slot.watch.poll_output() {
+            self.hooks.tell(&slot.station.name, &news);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Connections that this server opens by itself: a name is looked up, an address is reached, and TLS
+//! is spoken with whoever the machine's own authorities vouch for.
+//!
+//! A lookup has a thread of its own while it lasts, because it takes as long as it likes and the
+//! runtime's one thread for such work belongs to the disk. Whoever dials bounds the time of it all.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio_rustls::TlsConnector;
+
+/// Lookups at once. One that hangs ends when the system's resolver gives up, after half a minute or
+/// so.
+const MAX_LOOKUPS: usize = 8;
+/// Addresses of one name that are tried.
+const MAX_ADDRESSES: usize = 4;
+
+/// Opens connections.
+#[derive(Debug, Default)]
+pub(crate) struct Dialer {
+    /// Whom we trust; read when it is needed first.
+    tls: OnceLock<Result<Arc<ClientConfig>, String>>,
+    lookups: Arc<AtomicUsize>,
+}
+
+/// Why there is no connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DialError {
+    /// The name has no address.
+    Name,
+    /// [`MAX_LOOKUPS`] are under way.
+    Busy,
+    /// No address could be reached; of the last one.
+    Connect(io::ErrorKind),
+    /// The other end is not who it should be, or speaks no TLS.
+    Tls(String),
+}
+
+/// A connection.
+pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+impl Dialer {
+    /// One that trusts whom a test trusts.
+    #[cfg(test)]
+    pub(crate) fn trusting(config: ClientConfig) -> Self {
+        Self { tls: Ok(Arc::new(config)).into(), ..Self::default() }
+    }
+
+    /// Reaches a host, by its name or its address without brackets.
+    ///
+    /// # Errors
+    /// [`DialError`].
+    pub(crate) async fn dial(
+        &self,
+        secure: bool,
+        host: &str,
+        port: u16,
+    ) -> Result<Box<dyn Io>, DialError> {
+        let mut failure = DialError::Name;
+        for address in self.lookup(host, port).await?.into_iter().take(MAX_ADDRESSES) {
+            match TcpStream::connect(address).await {
+                Ok(socket) if secure => return self.secure(host, socket).await,
+                Ok(socket) => return Ok(Box::new(socket)),
+                Err(error) => failure = DialError::Connect(error.kind()),
+            }
+        }
+        Err(failure)
+    }
+
+    async fn secure(&self, host: &str, socket: TcpStream) -> Result<Box<dyn Io>, DialError> {
+        let config = self.tls.get_or_init(trust).clone().map_err(DialError::Tls)?;
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.map_err(|_| DialError::Tls(format!("{host} is no name")))?;
+        match TlsConnector::from(config).connect(name, socket).await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(error) => Err(DialError::Tls(error.to_string())),
+        }
+    }
+
+    async fn lookup(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(address, port)]);
+        }
+        let place = Place::take(&self.lookups).ok_or(DialError::Busy)?;
+        let (tell, told) = oneshot::channel();
+        let host = host.to_owned();
+        let lookup = move || {
+            let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
+            drop(place);
+            // Whoever asked may have given up.
+            tell.send(found).ok();
+        };
+        let thread = std::thread::Builder::new().name("aulos-resolve".into()).spawn(lookup);
+        thread.map_err(|_| DialError::Busy)?;
+        told.await.map_err(|_| DialError::Name)?.map_err(|_| DialError::Name)
+    }
+}
+
+/// One of the lookups, until it is dropped.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(lookups: &Arc<AtomicUsize>) -> Option<Self> {
+        let more = |taken: usize| (taken < MAX_LOOKUPS).then_some(taken + 1);
+        lookups.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Self(Arc::clone(lookups)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The certificates of this machine.
+fn trust() -> Result<Arc<ClientConfig>, String> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        return Err("this machine knows no authorities: install ca-certificates".to_owned());
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.map_err(|error| error.to_string())?;
+    Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_lookups_at_once_and_no_more() {
+        let lookups = Arc::new(AtomicUsize::new(0));
+        let mut taken: Vec<_> = (0..MAX_LOOKUPS).map(|_| Place::take(&lookups)).collect();
+        assert!(taken.iter().all(Option::is_some) && Place::take(&lookups).is_none());
+        taken.pop();
+        assert!(Place::take(&lookups).is_some());
+    }
+}
