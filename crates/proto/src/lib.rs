@@ -15,6 +15,7 @@ mod bytes;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod http;
+pub mod icecast;
 mod json;
 pub mod ogg;
 pub mod packets;

@@ -49,6 +49,18 @@ pub struct Title {
     pub url: Option<String>,
 }
 
+impl Title {
+    /// From the one line that radio has for it, `Artist - Title`.
+    #[must_use]
+    pub fn of_song(line: &str) -> Self {
+        let (artist, title) = match line.split_once(" - ") {
+            Some((artist, title)) => (text(artist.as_bytes()), title),
+            None => (None, line),
+        };
+        Self { artist, title: text(title.as_bytes()), ..Self::default() }
+    }
+}
+
 /// Bytes of one text; a longer one is cut.
 pub const MAX_TEXT: usize = 1_024;
 

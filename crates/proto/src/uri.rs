@@ -168,6 +168,11 @@ fn parse_ports(text: &str) -> Result<(Option<u16>, Option<u16>), UriError> {
 
 /// `%41` is `A`; a percent sign without two hexadecimal digits is a percent sign.
 pub(crate) fn decode(text: &str) -> String {
+    String::from_utf8_lossy(&decode_bytes(text)).into_owned()
+}
+
+/// The same, of bytes that may be in any writing.
+pub(crate) fn decode_bytes(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, behind)) = rest.split_first() {
@@ -175,7 +180,7 @@ pub(crate) fn decode(text: &str) -> String {
         bytes.push(decoded.unwrap_or(first));
         rest = if decoded.is_some() { behind.get(2..).unwrap_or_default() } else { behind };
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
 }
 
 /// A path or a value in a form that [`Uri`] gives back unchanged.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::titles::{Title, text};
+use crate::titles::Title;
 
 /// How long a body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,15 +255,7 @@ fn stream_title(bytes: &[u8]) -> Option<Title> {
     let rest = bytes.get(at + KEY.len()..)?;
     let end = rest.windows(2).position(|here| here == b"';");
     let end = end.or_else(|| rest.iter().rposition(|byte| *byte == b'\''))?;
-    let said = words(rest.get(..end)?);
-    Some(match said.split_once(" - ") {
-        Some((artist, title)) => Title {
-            artist: text(artist.as_bytes()),
-            title: text(title.as_bytes()),
-            ..Title::default()
-        },
-        None => Title { title: text(said.as_bytes()), ..Title::default() },
-    })
+    Some(Title::of_song(&words(rest.get(..end)?)))
 }
 
 /// Text as servers send it: UTF-8, or else Latin-1, which is what old ones have.
@@ -271,8 +263,13 @@ fn stream_title(bytes: &[u8]) -> Option<Title> {
 pub fn words(bytes: &[u8]) -> String {
     match core::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
-        Err(_) => bytes.iter().map(|byte| char::from(*byte)).collect(),
+        Err(_) => latin_1(bytes),
     }
+}
+
+/// Every byte is a letter.
+pub(crate) fn latin_1(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| char::from(*byte)).collect()
 }
 
 /// Bytes between two texts of ICY; usual are 8,192 to 65,536.

@@ -11,6 +11,7 @@ mod body;
 mod playlist;
 mod url;
 
+pub(crate) use body::latin_1;
 pub use body::{Body, BodyError, Framing, words};
 pub use playlist::{MAX_ENTRIES, MAX_PLAYLIST, PlaylistError, entries, is_playlist_type};
 pub use url::{HttpUrl, UrlError};

@@ -1,0 +1,339 @@
+//! What a DJ's program says before its stream, as Icecast's sources say it.
+//!
+//! `PUT /mount HTTP/1.1` is how it is done today, `SOURCE /mount ICE/1.0` how it was; a title goes by
+//! `GET /admin/metadata?mode=updinfo&mount=/mount&song=...` on a connection of its own. The second of
+//! them is no HTTP, so the head is read here and not by a library.
+//!
+//! Sources: Icecast's documents ("Icecast protocol specification", "Admin interface"), RFC 9110 and
+//! 9112.
+
+use core::fmt;
+
+use crate::http::{Framing, latin_1, words};
+use crate::titles::{Title, text};
+use crate::uri::{decode, decode_bytes};
+
+/// The head of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Request {
+    /// What is wanted.
+    pub wish: Wish,
+    /// `Authorization`, as it was sent.
+    pub authorization: Option<String>,
+    /// `User-Agent`, without what does not belong on a screen.
+    pub agent: Option<String>,
+    /// A browser sends it for a page of some site (`Origin`, `Sec-Fetch-Site`): no DJ's program does.
+    pub from_page: bool,
+}
+
+/// What somebody wants who comes to a port for DJs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wish {
+    /// To go on air.
+    Push(Push),
+    /// To tell what plays.
+    Tell {
+        /// The mount, with its slash.
+        mount: String,
+        /// What plays; empty: nothing that has a name.
+        title: Title,
+    },
+    /// To know what there is (`OPTIONS`).
+    Ask,
+    /// Something that is not done here.
+    Else,
+}
+
+/// A stream that is to follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Push {
+    /// The mount, with its slash.
+    pub mount: String,
+    /// Whether the DJ waits for `100 Continue`.
+    pub expects: bool,
+    /// How long the stream is.
+    pub framing: Framing,
+    /// `Content-Type`; empty where it was not sent.
+    pub content_type: String,
+    /// `Ice-Name`: what the programme is called.
+    pub name: Option<String>,
+}
+
+/// Why bytes are no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeadError {
+    /// No method, target and version in the first line.
+    Line,
+    /// A length that is none, or one beside chunks.
+    Length,
+}
+
+impl fmt::Display for HeadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Line => "this is no request of HTTP or of an Icecast source",
+            Self::Length => "the length of the body makes no sense",
+        })
+    }
+}
+
+impl core::error::Error for HeadError {}
+
+/// Where the body begins behind this head; `None` while the head is not here as a whole.
+#[must_use]
+pub fn head_length(read: &[u8]) -> Option<usize> {
+    let end = |mark: &[u8]| read.windows(mark.len()).position(|here| here == mark);
+    let (long, short) = (end(b"\r\n\r\n").map(|at| at + 4), end(b"\n\n").map(|at| at + 2));
+    long.into_iter().chain(short).min()
+}
+
+impl Request {
+    /// Reads a head that is here as a whole ([`head_length`]).
+    ///
+    /// # Errors
+    /// [`HeadError`].
+    pub fn parse(head: &[u8]) -> Result<Self, HeadError> {
+        let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        let first = lines.next().and_then(|line| core::str::from_utf8(line).ok());
+        let mut words = first.ok_or(HeadError::Line)?.split_ascii_whitespace();
+        let (Some(method), Some(target), Some(version), None) =
+            (words.next(), words.next(), words.next(), words.next())
+        else {
+            return Err(HeadError::Line);
+        };
+        if !["HTTP/", "ICE/"].iter().any(|known| version.starts_with(known)) {
+            return Err(HeadError::Line);
+        }
+        let mut fields = Fields::default();
+        lines
+            .take_while(|line| !line.is_empty())
+            .take(MAX_FIELDS)
+            .for_each(|line| fields.hear(line));
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let wish = match method {
+            "PUT" | "SOURCE" => Wish::Push(fields.push(method == "SOURCE", decode(path))?),
+            "OPTIONS" => Wish::Ask,
+            "GET" if path == "/admin/metadata" || path == "/admin.cgi" => tell(query),
+            _ => Wish::Else,
+        };
+        let Fields { authorization, agent, from_page, .. } = fields;
+        Ok(Self { wish, authorization, agent, from_page })
+    }
+}
+
+/// What lines of a head say that matter here.
+#[derive(Debug, Default)]
+struct Fields {
+    authorization: Option<String>,
+    agent: Option<String>,
+    content_type: String,
+    name: Option<String>,
+    expects: bool,
+    chunked: bool,
+    from_page: bool,
+    length: Option<Result<u64, HeadError>>,
+}
+
+impl Fields {
+    fn hear(&mut self, line: &[u8]) {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { return };
+        let (Some(key), Some(value)) = (line.get(..colon), line.get(colon + 1..)) else { return };
+        let (key, value) = (key.trim_ascii().to_ascii_lowercase(), value.trim_ascii());
+        let words = || String::from_utf8_lossy(value).into_owned();
+        match &key[..] {
+            b"authorization" => self.authorization = Some(words()),
+            b"user-agent" => self.agent = text(value),
+            b"content-type" => self.content_type = text(value).unwrap_or_default(),
+            b"origin" => self.from_page = true,
+            b"sec-fetch-site" => self.from_page |= value != b"none",
+            b"ice-name" => self.name = text(value),
+            b"expect" => self.expects = value.eq_ignore_ascii_case(b"100-continue"),
+            b"transfer-encoding" => self.chunked = value.eq_ignore_ascii_case(b"chunked"),
+            b"content-length" => self.length = Some(words().parse().map_err(|_| HeadError::Length)),
+            _ => {}
+        }
+    }
+
+    fn push(&self, old: bool, mount: String) -> Result<Push, HeadError> {
+        let framing = match (old, self.chunked, self.length) {
+            // It had neither.
+            (true, ..) | (false, false, None) => Framing::UntilClosed,
+            (false, true, None) => Framing::Chunked,
+            (false, true, Some(_)) => return Err(HeadError::Length),
+            // Some programs say that they send nothing, and then send a stream without an end.
+            (false, false, Some(Ok(0))) => Framing::UntilClosed,
+            (false, false, Some(length)) => Framing::Length(length?),
+        };
+        Ok(Push {
+            mount,
+            expects: self.expects,
+            framing,
+            content_type: self.content_type.clone(),
+            name: self.name.clone(),
+        })
+    }
+}
+
+/// What `/admin/metadata` is told.
+fn tell(query: &str) -> Wish {
+    let pairs = || query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let raw = |wanted: &str| {
+        let (_, value) = pairs().find(|(key, _)| *key == wanted)?;
+        Some(decode_bytes(&value.replace('+', " ")))
+    };
+    if raw("mode").is_none_or(|mode| mode != b"updinfo") {
+        return Wish::Else;
+    }
+    let latin = raw("charset").is_some_and(|charset| {
+        let charset = charset.to_ascii_lowercase();
+        LATIN.iter().any(|latin| *latin == charset)
+    });
+    let said = |key| raw(key).map(|bytes| if latin { latin_1(&bytes) } else { words(&bytes) });
+    let clean = |key| said(key).and_then(|said| text(said.as_bytes()));
+    let title = match said("song") {
+        Some(song) => Title::of_song(&song),
+        None => Title { title: clean("title"), artist: clean("artist"), ..Title::default() },
+    };
+    let mount = raw("mount").map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Wish::Tell { mount: mount.unwrap_or_default(), title }
+}
+
+/// Whether a stream that calls itself so can hold nothing that is played here. What else it calls
+/// itself is no matter: its bytes say what it is.
+#[must_use]
+pub fn is_hopeless(content_type: &str) -> bool {
+    let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    HOPELESS_BEGINNINGS.iter().any(|bad| kind.starts_with(bad)) || HOPELESS.contains(&&*kind)
+}
+
+/// `video/ogg` is what some call Ogg of any kind.
+const HOPELESS_BEGINNINGS: [&str; 6] =
+    ["text/", "image/", "font/", "model/", "video/webm", "video/mp"];
+
+const HOPELESS: [&str; 9] = [
+    "audio/webm",
+    "audio/x-matroska",
+    "audio/midi",
+    "audio/x-ms-wma",
+    "audio/mp4",
+    "audio/x-m4a",
+    "video/x-matroska",
+    "application/json",
+    "application/x-www-form-urlencoded",
+];
+
+const LATIN: [&[u8]; 5] = [b"iso-8859-1", b"iso8859-1", b"latin1", b"latin-1", b"windows-1252"];
+
+/// Lines of a head that are looked at.
+const MAX_FIELDS: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(head: &str) -> Result<Push, HeadError> {
+        match Request::parse(head.as_bytes())?.wish {
+            Wish::Push(push) => Ok(push),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn song(query: &str) -> (String, Option<String>, Option<String>) {
+        let head = format!("GET /admin/metadata?{query} HTTP/1.0\r\n\r\n");
+        match Request::parse(head.as_bytes()).unwrap().wish {
+            Wish::Tell { mount, title } => (mount, title.artist, title.title),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_ffmpeg_sends() {
+        let head = "PUT /live HTTP/1.1\r\nUser-Agent: Lavf/59.27.100\r\nAccept: */*\r\n\
+                    Expect: 100-continue\r\nConnection: close\r\nHost: 127.0.0.1:8000\r\n\
+                    Content-Type: audio/mpeg\r\nIcy-MetaData: 1\r\nIce-Public: 0\r\n\
+                    Authorization: Basic c291cmNlOnNlY3JldA==\r\n\r\n";
+        let request = Request::parse(head.as_bytes()).unwrap();
+        assert_eq!(request.authorization.as_deref(), Some("Basic c291cmNlOnNlY3JldA=="));
+        assert_eq!(request.agent.as_deref(), Some("Lavf/59.27.100"));
+        assert!(!request.from_page);
+        let page = head.replace("Accept: */*", "Origin: http://evil.example");
+        assert!(Request::parse(page.as_bytes()).unwrap().from_page);
+        let push = push(head).unwrap();
+        assert_eq!((push.mount.as_str(), push.expects), ("/live", true));
+        assert_eq!(
+            (push.framing, push.content_type.as_str()),
+            (Framing::UntilClosed, "audio/mpeg")
+        );
+    }
+
+    #[test]
+    fn what_an_old_source_sends() {
+        let head = "SOURCE /two%20words ICE/1.0\ncontent-length: 5\nice-name: Evening\x07 show\n\n";
+        let push = push(head).unwrap();
+        assert_eq!(
+            (push.mount.as_str(), push.name.as_deref()),
+            ("/two words", Some("Evening show"))
+        );
+        assert_eq!((push.framing, push.expects), (Framing::UntilClosed, false));
+    }
+
+    #[test]
+    fn a_body_is_as_long_as_it_says() {
+        let framing = |fields: &str| {
+            push(&format!("PUT /a HTTP/1.1\r\n{fields}\r\n\r\n")).map(|push| push.framing)
+        };
+        assert_eq!(framing("Transfer-Encoding: chunked"), Ok(Framing::Chunked));
+        assert_eq!(framing("Content-Length: 12"), Ok(Framing::Length(12)));
+        assert_eq!(framing("Content-Length: 0"), Ok(Framing::UntilClosed));
+        assert_eq!(framing("Content-Length: -1"), Err(HeadError::Length));
+        let both = "Content-Length: 1\r\nTransfer-Encoding: chunked";
+        assert_eq!(framing(both), Err(HeadError::Length));
+    }
+
+    #[test]
+    fn titles_in_every_writing() {
+        let both = |artist: &str, title: &str| {
+            ("/live".to_owned(), Some(artist.to_owned()), Some(title.to_owned()))
+        };
+        let live = "mode=updinfo&mount=/live";
+        assert_eq!(song(&format!("{live}&song=Bj%C3%B6rk%20-%20J%C3%B3ga")), both("Björk", "Jóga"));
+        assert_eq!(song(&format!("{live}&song=Bj%F6rk+-+J%F3ga")), both("Björk", "Jóga"));
+        let latin = format!("{live}&charset=ISO-8859-1&song=%C3%A4%20-%20b");
+        assert_eq!(song(&latin), both("Ã¤", "b"));
+        assert_eq!(song(&format!("{live}&artist=A&title=B%26C")), both("A", "B&C"));
+        let alone = ("/live".to_owned(), None, Some("News".to_owned()));
+        assert_eq!(song("song=News&mount=%2Flive&mode=updinfo"), alone);
+        assert_eq!(song(&format!("{live}&song=")), ("/live".to_owned(), None, None));
+    }
+
+    #[test]
+    fn what_is_no_request() {
+        for bad in ["", "\r\n\r\n", "hackme\r\n\r\n", "PUT /a\r\n\r\n", "PUT / a HTTP/1.1\r\n\r\n"]
+        {
+            assert_eq!(Request::parse(bad.as_bytes()), Err(HeadError::Line), "{bad:?}");
+        }
+        let other = Request::parse(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        assert_eq!(other.wish, Wish::Else);
+    }
+
+    #[test]
+    fn a_head_ends_with_an_empty_line() {
+        assert_eq!(head_length(b"PUT / HTTP/1.1\r\nA: b\r\n"), None);
+        assert_eq!(head_length(b"PUT / HTTP/1.1\r\n\r\nbody\n\n"), Some(18));
+        assert_eq!(head_length(b"SOURCE / ICE/1.0\n\nbody\r\n\r\n"), Some(18));
+    }
+
+    #[test]
+    fn only_what_can_hold_no_sound_is_hopeless() {
+        for good in ["", "audio/mpeg", "audio/aacp", "application/ogg", "video/ogg", "what/ever"] {
+            assert!(!is_hopeless(good), "{good}");
+        }
+        for bad in ["text/html; charset=utf-8", "VIDEO/MP4", "audio/webm;codecs=opus"] {
+            assert!(is_hopeless(bad), "{bad}");
+        }
+    }
+}
