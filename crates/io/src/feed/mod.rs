@@ -5,6 +5,7 @@
 //! hang-up without end. The kernel's own buffer bridges the ticks.
 
 mod bytes;
+mod dj;
 mod fifo;
 mod file;
 mod http;
@@ -16,6 +17,7 @@ mod tcp;
 use aulos_core::{Instant, Span};
 
 pub use bytes::{ByteFeed, FEED_BLOCKS};
+pub use dj::{Dj, DjCounters, DjFeeder, DjMount, DjSeat, DjState, Left, STALL};
 pub use fifo::{Fifo, FifoError, FifoMode, make_fifo};
 pub use file::{FileSource, FileState};
 pub use http::{BodyFault, BodyReport, HttpBody, HttpFeed, HttpOrder};

@@ -17,6 +17,7 @@ mod stats;
 mod tls;
 mod web;
 mod wheel;
+mod wire;
 mod zerocopy;
 
 use std::fmt;
@@ -40,6 +41,7 @@ pub use greeting::Greeting;
 pub use stations::Channel;
 pub use stats::ReactorStats;
 pub use tls::{Door, FIRST_BYTE, MediaSocket, Terms};
+pub use wire::MediaWire;
 #[cfg_attr(not(target_os = "linux"), allow(unused_imports))]
 pub(crate) use zerocopy::QueuedError;
 

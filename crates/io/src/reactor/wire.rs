@@ -1,0 +1,42 @@
+//! A socket that was accepted elsewhere, for whoever reads a stream from it.
+
+use std::io::{self, Read, Write};
+
+use super::doorman::Ticket;
+use super::line::Line;
+use super::tls::MediaSocket;
+
+/// Bytes without waiting, through TLS where that is spoken.
+#[derive(Debug)]
+pub struct MediaWire {
+    line: Line,
+    _ticket: Ticket,
+}
+
+impl MediaWire {
+    /// The bytes of this socket.
+    ///
+    /// # Errors
+    /// When the socket cannot be made not to block.
+    pub fn new(mut socket: MediaSocket) -> io::Result<Self> {
+        socket.socket.set_nonblocking(true)?;
+        let ticket = core::mem::take(&mut socket.ticket);
+        Ok(Self { line: Line::of(socket, Line::new), _ticket: ticket })
+    }
+}
+
+impl Read for MediaWire {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.line.read(into)
+    }
+}
+
+impl Write for MediaWire {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.line.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.line.flush()
+    }
+}
