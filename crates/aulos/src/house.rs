@@ -16,16 +16,19 @@
 //! without comparing text.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use aulos_core::{ChannelMap, Db, Span};
+use aulos_io::decode::StreamInfo;
+pub use aulos_io::feed::{DjSeat, Left};
 pub use aulos_io::reactor::{Door, MediaSocket};
 
 pub use aulos_engine::loudness::Loudness;
 pub use aulos_engine::steady::Steadiness;
+use aulos_proto::titles::Title;
 
 use crate::access::Credentials;
-use crate::config::{Sound, SourceConfig, Station};
+use crate::config::{Endpoint, Mount, Sound, SourceConfig, Station};
 pub use crate::radio::{Chore, RadioState};
 
 /// One connection of a client, never used twice in the life of a server.
@@ -343,6 +346,9 @@ pub trait House: Send + Sync {
         Vec::new()
     }
 
+    /// Says where the DJs of this address can come to, or why they cannot.
+    fn djs_come_to(&self, _address: &Endpoint, _opened: Result<SocketAddr, &io::Error>) {}
+
     /// Frees what has ended; called some ten times a second.
     fn tidy(&self) {}
 
@@ -364,6 +370,17 @@ pub trait ListenSink: Send + Sync {
     /// The socket does not block. `read` holds what has been read behind the request, often
     /// nothing.
     fn stream(&self, socket: MediaSocket, read: Vec<u8>);
+
+    /// The right to go on air at a station's mount, without waiting; none where somebody has it, or
+    /// where there is no such mount any more.
+    fn take_seat(&self, _station: &str, _mount: &Mount, _who: DjAbout) -> Option<DjSeat> {
+        None
+    }
+
+    /// Takes over what the DJ says that he plays; false when nobody is on air there.
+    fn tell_title(&self, _station: &str, _mount: &Mount, _title: Title) -> bool {
+        false
+    }
 }
 
 /// What a station publishes.
@@ -391,8 +408,46 @@ pub struct StationStatus {
     pub latency: Latency,
     /// What is known of those of `Station::sources` that are web radio.
     pub radios: Vec<Option<RadioState>>,
+    /// What is known of those of `Station::sources` that are places for DJs.
+    pub djs: Vec<Option<DjStatus>>,
     /// Web listeners (`/listen/...`).
     pub listeners: u32,
+}
+
+/// What a DJ said of himself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DjAbout {
+    /// Where he comes from.
+    pub from: Option<IpAddr>,
+    /// His program.
+    pub agent: Option<String>,
+    /// What he calls his programme.
+    pub name: Option<String>,
+    /// What he calls his stream; empty where he does not say it.
+    pub content_type: String,
+    /// Whether he came through TLS.
+    pub tls: bool,
+}
+
+/// How a place for DJs does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DjStatus {
+    /// Where it is open; none while it is not.
+    pub address: Option<SocketAddr>,
+    /// Somebody sends.
+    pub on_air: bool,
+    /// Who does, or did last.
+    pub about: DjAbout,
+    /// For how long.
+    pub since: Option<Span>,
+    /// Bytes of sound that he has sent.
+    pub bytes: u64,
+    /// What they are, once that is known.
+    pub info: Option<StreamInfo>,
+    /// What he plays.
+    pub title: Option<Title>,
+    /// How the last one left.
+    pub left: Option<Left>,
 }
 
 impl StationStatus {
@@ -409,7 +464,10 @@ impl StationStatus {
         };
         let (levels, source_loudness, steadiness) = (Vec::new(), Vec::new(), None);
         let latency = Latency::default();
-        Self { levels, loudness, source_loudness, steadiness, on_air, latency, ..self }
+        let djs =
+            self.djs.into_iter().map(|dj| dj.map(|dj| DjStatus { since: None, bytes: 0, ..dj }));
+        let djs = djs.collect();
+        Self { levels, loudness, source_loudness, steadiness, on_air, latency, djs, ..self }
     }
 }
 

@@ -19,6 +19,7 @@ mod golden;
 pub mod hooks;
 pub mod house;
 pub mod http;
+mod icecast;
 pub mod radio;
 pub mod registry;
 pub mod server;

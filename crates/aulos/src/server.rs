@@ -21,7 +21,7 @@ use crate::exit::{Exit, Failure};
 use crate::house::{Door, Event, House, ListenSink};
 use crate::registry::store::{self, Loaded, Saved};
 use crate::systemd::{Given, Supervisor};
-use crate::{control, hooks, http, tls};
+use crate::{control, hooks, http, icecast, tls};
 
 /// The audio side, running: what [`run`] is given.
 pub struct Audio {
@@ -209,6 +209,12 @@ pub async fn run(
     let browsers = tokio::net::TcpListener::from_std(bound.http)?;
     let tasks = [
         tokio::spawn(control::tcp::serve(controllers, Arc::clone(&control), door.clone())),
+        tokio::spawn(icecast::serve(
+            Arc::clone(&control),
+            Arc::clone(&audio),
+            Arc::clone(&listen),
+            door.clone(),
+        )),
         tokio::spawn(http::serve(browsers, Arc::clone(&control), listen, door)),
     ];
     let (last_save, stopped) = oneshot::channel();

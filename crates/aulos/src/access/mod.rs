@@ -259,6 +259,22 @@ impl Access {
             }
         }
     }
+
+    /// The same for a secret that is no user's and has been compared already.
+    ///
+    /// # Errors
+    /// [`Denied`].
+    pub fn guess(&self, from: IpAddr, right: bool, now: Instant) -> Result<(), Denied> {
+        let mut guesses = lock(&self.guesses);
+        match (guesses.may_guess(from, now), right) {
+            (false, _) => Err(Denied::Slowed),
+            (true, true) => Ok(()),
+            (true, false) => {
+                guesses.was_wrong(from, now);
+                Err(Denied::Wrong)
+            }
+        }
+    }
 }
 
 /// What is guarded is whole at every moment.

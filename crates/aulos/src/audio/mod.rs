@@ -4,6 +4,7 @@
 //! stations to reactors, and gives the control plane the small view of [`crate::house`].
 
 mod announcements;
+mod djs;
 mod links;
 mod renditions;
 mod sources;
@@ -12,27 +13,29 @@ mod view;
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aulos_core::{ChannelMap, Instant, Span};
 use aulos_engine::outlet::Outlets;
 use aulos_engine::station::{Switched, Wish};
 use aulos_engine::steady::Knobs;
+use aulos_io::feed::DjCounters;
 use aulos_io::reactor::{self, Context, EventSink};
 use aulos_io::{CodecPool, Place, SystemClock, Workers};
 use aulos_proto::snap::session::Refusal;
 use aulos_proto::snap::wire::ServerSettings;
+use aulos_proto::titles::Title;
 use aulos_rt::ring::Consumer;
 use aulos_rt::{Publisher, Reader};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
 use crate::access::Credentials;
-use crate::config::{Resolved, Sound, Station};
+use crate::config::{Endpoint, Mount, Resolved, Sound, Station};
 use crate::house::{
-    self, Announced, Announcement, Cause, Command, Door, Event, Full, Greeting, Hello, House,
-    ListenSink, MediaSocket, SessionId, Settings, StationStatus,
+    self, Announced, Announcement, Cause, Command, DjAbout, DjSeat, Door, Event, Full, Greeting,
+    Hello, House, ListenSink, MediaSocket, SessionId, Settings, StationStatus,
 };
 use crate::radio::{Chore, Tuner};
 use announcements::Announcements;
@@ -79,6 +82,9 @@ struct Inner {
     tuner: Tuner,
     chores: Vec<Chore>,
     seeds: Seeds,
+    /// Where DJs come to, and what happened to them.
+    dj_ports: Vec<(Endpoint, djs::Opened)>,
+    dj_counters: Arc<DjCounters>,
     /// What control has not heard yet of announcements whose station is gone.
     announced: Vec<(u64, Announced)>,
 }
@@ -130,6 +136,8 @@ impl Audio {
             tuner: Tuner::default(),
             chores: Vec::new(),
             seeds: Seeds(RandomState::new().hash_one(std::process::id())),
+            dj_ports: Vec::new(),
+            dj_counters: Arc::default(),
             announced: Vec::new(),
         };
         for station in &config.stations {
@@ -323,6 +331,10 @@ impl House for Audio {
         self.with(|inner| std::mem::take(&mut inner.chores))
     }
 
+    fn djs_come_to(&self, address: &Endpoint, opened: Result<SocketAddr, &io::Error>) {
+        self.with(|inner| djs::come_to(address, &opened, inner));
+    }
+
     fn tidy(&self) {
         self.with(|inner| {
             inner.workers.tidy();
@@ -343,12 +355,21 @@ impl House for Audio {
             let mut all = view::counters(&reactors, &mut stations);
             all.push(("channel_maps", inner.mapped.len() as u64));
             all.extend(inner.tuner.counters());
+            all.extend(djs::counters(&inner.dj_counters));
             all
         })
     }
 }
 
 impl ListenSink for Audio {
+    fn take_seat(&self, station: &str, mount: &Mount, who: DjAbout) -> Option<DjSeat> {
+        self.with(|inner| djs::take_seat(station, mount, who, inner))
+    }
+
+    fn tell_title(&self, station: &str, mount: &Mount, title: Title) -> bool {
+        self.with(|inner| djs::tell_title(station, mount, title, inner))
+    }
+
     fn accept(&self, socket: MediaSocket, read: Vec<u8>) {
         self.with(|inner| {
             let name = view::listen_name(&read);

@@ -19,6 +19,7 @@ use aulos_proto::http::HttpUrl;
 use aulos_rt::Reader;
 
 use super::Inner;
+use super::djs::{self, Booth};
 use super::links::Link;
 use crate::config::{PipeMode, SourceConfig, Station, TitleKind, Titles};
 use crate::radio::{self, Radio};
@@ -34,6 +35,8 @@ pub(super) enum Watch {
     File(Reader<FileState>),
     /// Web radio.
     Radio(radio::Watch),
+    /// A place for a DJ.
+    Dj(Box<Booth>),
 }
 
 /// Opens a source as far as that is possible now; what cannot be opened is tried again, and its
@@ -157,6 +160,7 @@ fn make(
             }
             feed(inner, line, *spec, |feed| Box::new(Process::new(process, feed)))
         }
+        SourceConfig::Icecast(mount) => djs::open(mount, inner),
         SourceConfig::Station { name } => {
             let (patch, source) = patch();
             inner.links.push(Link::new(name, patch));

@@ -32,6 +32,11 @@ pub(super) fn status(running: &mut Running) -> house::StationStatus {
         _ => None,
     });
     let radios = radios.collect();
+    let djs = running.sources.iter_mut().map(|watch| match watch {
+        Watch::Dj(booth) => Some(booth.status()),
+        _ => None,
+    });
+    let djs = djs.collect();
     let sources = running.sources.iter_mut().zip(&status.inputs);
     house::StationStatus {
         state,
@@ -45,6 +50,7 @@ pub(super) fn status(running: &mut Running) -> house::StationStatus {
         on_air: on_air(&status, running),
         latency: latency(&status, running),
         radios,
+        djs,
         listeners: 0,
     }
 }
@@ -152,6 +158,7 @@ fn source(watch: &mut Watch, input: &InputState) -> SourceState {
         },
         Watch::File(state) => state.read().problem(),
         Watch::Radio(watch) => watch.state().reason,
+        Watch::Dj(booth) => booth.problem(),
     };
     match (failed, input.health) {
         (_, Health::Healthy { .. } | Health::Suspect(Fault::DeadChannel)) => SourceState::Ready,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aulos_io::mdns::{Announcer, Browser, Neighbour};
+use aulos_proto::uri::encode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
@@ -213,9 +214,20 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// How to write to a FIFO; ffmpeg has no name for 24 bit in 32.
+/// How to write to a FIFO, or to push; ffmpeg has no name for 24 bit in 32.
 fn recipe(source: &SourceConfig) -> Option<String> {
     use aulos_core::SampleFormat as F;
+    if let SourceConfig::Icecast(mount) = source {
+        let password = if mount.password.is_some() { "PASSWORD" } else { "any" };
+        let (user, path) = (encode(&mount.user), encode(&mount.path));
+        let mut address = mount.address.clone();
+        if address.host == "0.0.0.0" || address.host == "::" {
+            address.host = "HOST".to_owned();
+        }
+        return Some(format!(
+            "ffmpeg -re -i song.flac -f mp3 icecast://{user}:{password}@{address}{path}"
+        ));
+    }
     let SourceConfig::Pipe { path, spec, .. } = source else { return None };
     let format = match spec.format {
         F::U8 => "u8",

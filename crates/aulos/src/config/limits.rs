@@ -38,6 +38,8 @@ pub const GAIN_DB: RangeInclusive<f64> = -60.0..=20.0;
 pub const VOLUME: RangeInclusive<u32> = 0..=100;
 /// The level of a tone.
 pub const TONE_DBFS: RangeInclusive<f64> = -120.0..=0.0;
+/// Mounts stand in URLs and on small screens.
+pub const MAX_MOUNT: usize = 128;
 /// Each user is compared with at every login.
 pub const MAX_USERS: usize = 256;
 /// Shorter ones are guessed, slowed down or not.

@@ -14,6 +14,7 @@ mod hooks;
 pub mod limits;
 mod meta;
 mod model;
+mod mounts;
 mod problem;
 mod read;
 mod resolve;
@@ -33,6 +34,7 @@ pub use model::{
     ClientsConfig, Config, HttpConfig, ListenConfig, MdnsConfig, PluginConfig, SilenceConfig,
     SourceEntry, StationConfig, StreamsConfig, SwitchConfig,
 };
+pub use mounts::{Mount, UNGUARDED};
 pub use problem::{At, ConfigError, Place, Problem};
 pub use resolve::{
     Clients, Endpoint, Http, Listen, Mdns, Plugin, Resolved, Silence, Source, Station, Streams,
@@ -90,6 +92,10 @@ pub fn source(uri: &str) -> Result<SourceConfig, Vec<Problem>> {
     if let Some([SourceConfig::Station { .. }, ..]) = parsed.as_ref().map(|(all, _)| &all[..]) {
         let hint = "give the source of that station";
         problems.hint(Place::Default, "`meta:` plays other stations of one server", hint);
+    }
+    if let Some([SourceConfig::Icecast(_), ..]) = parsed.as_ref().map(|(all, _)| &all[..]) {
+        let hint = "let a station of a server play it";
+        problems.hint(Place::Default, "`icecast:` is a place in a server that runs", hint);
     }
     match parsed.map(|(mut sources, _)| (sources.pop(), problems.is_empty())) {
         Some((Some(source), true)) => Ok(source),

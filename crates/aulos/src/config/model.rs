@@ -12,7 +12,7 @@ use super::limits::{
 };
 use super::problem::{At, Place, Problems};
 use super::read::{Table, missing};
-use super::security::{self, SecurityConfig};
+use super::security::{self, SecretConfig, SecurityConfig};
 use super::sound::{self, BandConfig};
 use super::tree::{Node, Value};
 
@@ -197,6 +197,8 @@ pub struct SourceEntry {
     pub standby: Option<At<String>>,
     /// What counts as silence; absent, the station's.
     pub silence: Option<SilenceConfig>,
+    /// What a DJ has to say.
+    pub password: Option<SecretConfig>,
 }
 
 /// `switch`.
@@ -431,6 +433,8 @@ fn read_source(node: &Node, problems: &Problems) -> Option<SourceEntry> {
     source.timeout_ms = table.number("timeout_ms", "milliseconds", TIMEOUT_MS);
     source.standby = table.text("standby");
     source.silence = table.node("silence").map(|node| read_silence(node, "a source", problems));
+    let keys = ["password", "password_file", "password_env"];
+    source.password = security::read_secret(&mut table, keys, "source", problems);
     source.normalize = table.node("normalize").and_then(|node| {
         // A source is not to be late by seconds against the others of its station.
         sound::read_normalize(node, "a source", sound::DEFAULT(Mode::Mid), problems)

@@ -18,6 +18,7 @@ use super::limits::{
 use super::model::{
     Config, HttpConfig, ListenConfig, MdnsConfig, SourceEntry, StationConfig, StreamsConfig,
 };
+use super::mounts;
 use super::problem::{At, Place, Problems, did_you_mean};
 use super::security::{self, Security};
 use super::sound::{self, Sound};
@@ -243,13 +244,18 @@ pub(super) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
         },
         mdns: mdns(&config.mdns, problems),
         security: security::resolve(&config.security, env, problems),
-        stations: stations(config, &state_dir, problems),
+        stations: stations(config, &state_dir, env, problems),
         hooks: hooks::resolve(&config.hooks, &config.stations, env, problems),
         state_dir,
     }
 }
 
-fn stations(config: &Config, state_dir: &Path, problems: &Problems) -> Vec<Station> {
+fn stations(
+    config: &Config,
+    state_dir: &Path,
+    env: &Environment,
+    problems: &Problems,
+) -> Vec<Station> {
     let mut all: Vec<Station> =
         config.stations.iter().map(|config| station(config, problems)).collect();
     for station in &mut all {
@@ -261,6 +267,7 @@ fn stations(config: &Config, state_dir: &Path, problems: &Problems) -> Vec<Stati
         }
     }
     meta::check(config, &all, problems);
+    mounts::complete(config, &mut all, env, problems);
     all
 }
 

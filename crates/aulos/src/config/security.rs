@@ -338,7 +338,7 @@ fn role(text: Option<&At<String>>, key: &str, or_none: bool, problems: &Problems
     }
 }
 
-fn secret(
+pub(super) fn secret(
     config: &SecretConfig,
     shortest: usize,
     env: &Environment,

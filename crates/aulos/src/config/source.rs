@@ -7,6 +7,7 @@ use aulos_proto::http::HttpUrl;
 use aulos_proto::uri::{Uri, UriError};
 
 use super::limits::TONE_DBFS;
+use super::mounts::{self, Mount};
 use super::problem::{At, Problems, did_you_mean, listed};
 use super::resolve::{Endpoint, endpoint};
 
@@ -88,6 +89,8 @@ pub enum SourceConfig {
         /// What comes in.
         spec: SampleSpec,
     },
+    /// A stream of a DJ who comes to us.
+    Icecast(Mount),
 }
 
 /// The FIFO through which a program tells what it plays.
@@ -137,6 +140,7 @@ impl SourceConfig {
             }
             Self::Station { .. } => "meta",
             Self::TcpServer { .. } | Self::TcpClient { .. } => "tcp",
+            Self::Icecast(_) => "icecast",
         }
     }
 
@@ -151,7 +155,7 @@ impl SourceConfig {
     pub const fn spec(&self) -> Option<SampleSpec> {
         match self {
             Self::File { spec, .. } => *spec,
-            Self::Http { .. } | Self::Station { .. } => None,
+            Self::Http { .. } | Self::Station { .. } | Self::Icecast(_) => None,
             Self::Demo { spec }
             | Self::Tone { spec, .. }
             | Self::Stdin { spec }
@@ -251,6 +255,7 @@ fn scheme(query: &mut Query<'_>) -> Option<SourceConfig> {
             titles: None,
         },
         "tcp" => return tcp(query),
+        "icecast" => return mounts::parse(query).map(SourceConfig::Icecast),
         "librespot" | "spotify" => librespot(query)?,
         "airplay" => airplay(query)?,
         other => {
@@ -387,7 +392,7 @@ fn unknown(scheme: &str, query: &Query<'_>) {
     query.refuse(format!("`{scheme}` is not a kind of source"), &hint);
 }
 
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 13] = [
     "demo",
     "tone",
     "stdin",
@@ -397,16 +402,15 @@ const KNOWN: [&str; 12] = [
     "tcp",
     "http",
     "https",
+    "icecast",
     "meta",
     "librespot",
     "airplay",
 ];
-const SCHEMES: &str =
-    "a source begins with demo: tone: stdin: pipe: file: process: tcp: http: https: or meta:";
+const SCHEMES: &str = "a source begins with demo: tone: stdin: pipe: file: process: tcp: http: https: icecast: or meta:";
 
 /// What will come, and what does the same today.
-const NOT_YET: [(&str, &str); 10] = [
-    ("icecast", "let the DJ's program send raw samples to tcp://0.0.0.0:4953"),
+const NOT_YET: [(&str, &str); 9] = [
     ("rtp", "process:///usr/bin/ffmpeg?params=-i URL -f s16le -ar 48000 -ac 2 -"),
     ("sdp", "process:///usr/bin/ffmpeg?params=-i FILE -f s16le -ar 48000 -ac 2 -"),
     ("pulse", "process:///usr/bin/parec?params=--format=s16le --rate=48000 --channels=2"),
@@ -419,15 +423,15 @@ const NOT_YET: [(&str, &str); 10] = [
 ];
 
 /// The query of a URI while it is read.
-struct Query<'a> {
-    uri: &'a Uri,
+pub(super) struct Query<'a> {
+    pub(super) uri: &'a Uri,
     at: &'a At<String>,
     asked: Vec<&'static str>,
     problems: &'a Problems,
 }
 
 impl<'a> Query<'a> {
-    fn text(&mut self, key: &'static str) -> Option<&'a str> {
+    pub(super) fn text(&mut self, key: &'static str) -> Option<&'a str> {
         self.asked.push(key);
         self.uri.get(key)
     }
@@ -475,7 +479,7 @@ impl<'a> Query<'a> {
         })
     }
 
-    fn refuse(&self, message: String, hint: &str) {
+    pub(super) fn refuse(&self, message: String, hint: &str) {
         self.problems.hint(self.at.at, message, hint);
     }
 

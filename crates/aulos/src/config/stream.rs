@@ -121,7 +121,7 @@ impl StreamUri {
         if uri.scheme == "file" {
             pairs.push("loop=true".to_owned());
         }
-        let own = ["http", "https", "meta", "demo", "librespot", "spotify", "airplay"];
+        let own = ["http", "https", "icecast", "meta", "demo", "librespot", "spotify", "airplay"];
         if !decoded && !own.contains(&uri.scheme.as_str()) {
             let spec = self.spec.clone().unwrap_or_else(|| default.to_string());
             pairs.push(format!("sampleformat={spec}"));

@@ -43,11 +43,23 @@ impl Control {
     /// # Errors
     /// [`Denied`].
     pub fn login(&self, from: IpAddr, credentials: &Credentials) -> Result<Role, Denied> {
-        self.access.login(from, credentials, SystemClock::now()).inspect_err(|denied| {
-            count(match denied {
-                Denied::Wrong => &self.counters.logins_failed,
-                Denied::Slowed => &self.counters.logins_slowed,
-            });
-        })
+        let role = self.access.login(from, credentials, SystemClock::now());
+        role.inspect_err(|denied| self.count_denied(*denied))
+    }
+
+    /// Whether somebody from this address may whose secret was right or was not.
+    ///
+    /// # Errors
+    /// [`Denied`].
+    pub(crate) fn guess(&self, from: IpAddr, right: bool) -> Result<(), Denied> {
+        let may = self.access.guess(from, right, SystemClock::now());
+        may.inspect_err(|denied| self.count_denied(*denied))
+    }
+
+    fn count_denied(&self, denied: Denied) {
+        count(match denied {
+            Denied::Wrong => &self.counters.logins_failed,
+            Denied::Slowed => &self.counters.logins_slowed,
+        });
     }
 }

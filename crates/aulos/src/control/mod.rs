@@ -7,6 +7,7 @@
 
 mod announce;
 mod art;
+mod djs;
 mod entry;
 mod fallback;
 mod greetings;
@@ -160,6 +161,20 @@ counters! {
     logins_failed,
     /// Logins that were not looked at, because their address had been wrong too often.
     logins_slowed,
+    /// DJs for whom there was no place to say what they want.
+    djs_refused,
+    /// DJs who came to a mount that is not there.
+    djs_refused_unknown,
+    /// DJs who came to a mount where somebody is on air.
+    djs_refused_taken,
+    /// DJs whose kind of stream cannot be played.
+    djs_refused_type,
+    /// DJs who did not say in time what they want.
+    djs_cut_without_request,
+    /// DJs whose request had no end.
+    djs_cut_long_request,
+    /// What came to a port for DJs and was no request.
+    djs_not_understood,
     /// Times that the state could not be written.
     state_not_saved,
 }

@@ -7,10 +7,12 @@ use super::titles::metadata;
 use super::{Control, Inner, plugin};
 use crate::house::{RadioState, StationStatus};
 
-/// The title of what is heard, where that is web radio.
+/// The title of what is heard, where that is web radio or a DJ.
 pub(super) fn title(status: &StationStatus) -> Option<Title> {
-    let heard = status.active.and_then(|active| status.radios.get(active))?.as_ref()?;
-    heard.title.clone()
+    let active = status.active?;
+    let radio = status.radios.get(active).and_then(Option::as_ref).map(|radio| &radio.title);
+    let dj = status.djs.get(active).and_then(Option::as_ref).map(|dj| &dj.title);
+    radio.or(dj)?.clone()
 }
 
 /// In our own status.

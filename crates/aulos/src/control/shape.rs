@@ -7,10 +7,9 @@ use aulos_proto::uri::Uri;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::fallback;
-use super::radio;
 use super::sound::steadiness_json;
 use super::streams::Slot;
+use super::{djs, fallback, radio};
 use crate::house::{Health, Loudness, SourceState, StationState, StationStatus};
 use crate::registry::{ClientShape, Group, GroupShape, Registry, to_text};
 
@@ -231,6 +230,7 @@ pub(super) fn station<'a>(
             "health": status.conditions.get(index).map(fallback::condition),
             "loudness": loudness(&status.source_loudness.get(index).copied().unwrap_or_default()),
             "radio": status.radios.get(index).and_then(Option::as_ref).map(radio::shape),
+            "dj": status.djs.get(index).and_then(Option::as_ref).map(djs::shape),
         })
     });
     let head = json!({

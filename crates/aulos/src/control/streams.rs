@@ -15,7 +15,9 @@ use serde_json::{Map, Value, json};
 use super::plugin::Handle;
 use super::rpc::internal;
 use super::{Control, Inner};
-use crate::config::{Sound, SourceConfig, Station, StreamUri, Streams, meta_loop};
+use crate::config::{
+    Mount, Sound, SourceConfig, Station, StreamUri, Streams, UNGUARDED, meta_loop,
+};
 use crate::hooks::Watch;
 use crate::registry::{Effects, Notice, StationInfo};
 
@@ -65,6 +67,16 @@ impl Inner {
         self.slots.iter_mut().flatten().find(|slot| slot.station.name == name)
     }
 
+    /// The places for DJs, each with its station.
+    pub(super) fn mounts(&self) -> impl Iterator<Item = (&str, &Mount)> {
+        self.slots().flat_map(|(_, slot)| {
+            slot.station.sources.iter().filter_map(|source| match &source.config {
+                SourceConfig::Icecast(mount) => Some((slot.station.name.as_str(), mount)),
+                _ => None,
+            })
+        })
+    }
+
     /// The addresses of what was added, to be saved.
     pub(super) fn added(&self) -> Vec<String> {
         self.slots().filter_map(|(_, slot)| Some(slot.added.as_ref()?.raw.clone())).collect()
@@ -105,6 +117,7 @@ impl Control {
         };
         let mut station = make(&stream)?;
         check_stations(inner, &station, fresh)?;
+        check_mounts(inner, &station)?;
         if fresh && let Some(port) = free_port(&station)? {
             stream = stream.with_port(port, SampleSpec::DEFAULT);
             station = make(&stream)?;
@@ -147,6 +160,21 @@ fn check_stations(inner: &Inner, station: &Station, fresh: bool) -> Result<(), R
         }
         if fresh && inner.slot(name).is_none() {
             return Err(internal(format!("there is no stream `{name}`")));
+        }
+    }
+    Ok(())
+}
+
+/// A DJ's place that a call adds can have no password, and is nobody else's.
+fn check_mounts(inner: &Inner, station: &Station) -> Result<(), RpcError> {
+    for source in &station.sources {
+        let SourceConfig::Icecast(mount) = &source.config else { continue };
+        if mount.is_unguarded() {
+            return Err(RpcError::invalid_params(UNGUARDED));
+        }
+        if let Some((name, _)) = inner.mounts().find(|(_, other)| other.is_at(mount)) {
+            let why = format!("{}{} is the mount of `{name}`", mount.address, mount.path);
+            return Err(internal(why));
         }
     }
     Ok(())

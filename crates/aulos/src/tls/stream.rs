@@ -91,6 +91,11 @@ impl Stream {
         self.address.ip()
     }
 
+    /// Whether it speaks TLS.
+    pub(crate) const fn is_tls(&self) -> bool {
+        matches!(self.wire, Wire::Tls(_))
+    }
+
     /// The certificate that the peer has shown, which was good.
     pub(crate) fn certificate(&self) -> Option<&CertificateDer<'static>> {
         match &self.wire {
