@@ -2,6 +2,8 @@
 
 use std::io::{self, Read, Write};
 
+use rustix::net::sockopt;
+
 use super::doorman::Ticket;
 use super::line::Line;
 use super::tls::MediaSocket;
@@ -20,6 +22,7 @@ impl MediaWire {
     /// When the socket cannot be made not to block.
     pub fn new(mut socket: MediaSocket) -> io::Result<Self> {
         socket.socket.set_nonblocking(true)?;
+        sockopt::set_socket_recv_buffer_size(&socket.socket, RECEIVE_BUFFER)?;
         let ticket = core::mem::take(&mut socket.ticket);
         Ok(Self { line: Line::of(socket, Line::new), _ticket: ticket })
     }
@@ -40,3 +43,7 @@ impl Write for MediaWire {
         self.line.flush()
     }
 }
+
+/// What the kernel keeps of a stream: whoever sends faster than it is played is held back before
+/// minutes of it lie there.
+const RECEIVE_BUFFER: usize = 64 * 1_024;
