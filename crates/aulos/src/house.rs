@@ -349,6 +349,9 @@ pub trait House: Send + Sync {
     /// Says where the DJs of this address can come to, or why they cannot.
     fn djs_come_to(&self, _address: &Endpoint, _opened: Result<SocketAddr, &io::Error>) {}
 
+    /// Says what a station plays, in one line; empty where that is not known.
+    fn show_title(&self, _station: usize, _title: &str) {}
+
     /// Frees what has ended; called some ten times a second.
     fn tidy(&self) {}
 

@@ -6,6 +6,7 @@
 mod announcements;
 mod djs;
 mod links;
+mod listen;
 mod renditions;
 mod sources;
 mod stations;
@@ -21,7 +22,7 @@ use aulos_engine::outlet::Outlets;
 use aulos_engine::station::{Switched, Wish};
 use aulos_engine::steady::Knobs;
 use aulos_io::feed::DjCounters;
-use aulos_io::reactor::{self, Context, EventSink};
+use aulos_io::reactor::{self, Channel, Context, EventSink};
 use aulos_io::{CodecPool, Place, SystemClock, Workers};
 use aulos_proto::snap::session::Refusal;
 use aulos_proto::snap::wire::ServerSettings;
@@ -94,6 +95,8 @@ struct Inner {
 struct Running {
     config: Station,
     status: Reader<aulos_engine::status::StationStatus>,
+    /// What the reactors know of it.
+    channel: Channel,
     sources: Vec<Watch>,
     /// How often its loudness has been measured anew, and where that is told.
     resets: (u64, Publisher<u64>),
@@ -105,6 +108,8 @@ struct Running {
     switched: Consumer<Switched>,
     /// When its clients are to throw away what they have.
     flush_at: Option<Instant>,
+    /// What it plays, in one line.
+    title: Arc<str>,
     /// A number that no other station ever had.
     run: u64,
     place: Place,
@@ -335,6 +340,10 @@ impl House for Audio {
         self.with(|inner| djs::come_to(address, &opened, inner));
     }
 
+    fn show_title(&self, station: usize, title: &str) {
+        self.with(|inner| renditions::show_title(inner, station, &Arc::from(title)));
+    }
+
     fn tidy(&self) {
         self.with(|inner| {
             inner.workers.tidy();
@@ -353,7 +362,7 @@ impl House for Audio {
             let mut stations =
                 inner.stations.iter_mut().flatten().map(|station| *station.status.read());
             let mut all = view::counters(&reactors, &mut stations);
-            all.push(("channel_maps", inner.mapped.len() as u64));
+            all.extend(renditions::counters(&inner.mapped));
             all.extend(inner.tuner.counters());
             all.extend(djs::counters(&inner.dj_counters));
             all
@@ -371,16 +380,7 @@ impl ListenSink for Audio {
     }
 
     fn accept(&self, socket: MediaSocket, read: Vec<u8>) {
-        self.with(|inner| {
-            let name = view::listen_name(&read);
-            let named = |station: &Option<Running>| {
-                station.as_ref().is_some_and(|station| Some(&station.config.name) == name.as_ref())
-            };
-            match inner.stations.iter().position(named) {
-                Some(station) => inner.context.stream_to(socket, station),
-                None => view::refuse(socket),
-            }
-        });
+        self.with(|inner| listen::accept(socket, &read, inner));
     }
 
     fn stream(&self, socket: MediaSocket, read: Vec<u8>) {

@@ -1,6 +1,7 @@
 //! From a station's configuration to a station that runs.
 
 use std::io;
+use std::sync::Arc;
 
 use aulos_core::{Frames, HEADROOM, Span};
 use aulos_engine::encode::Encoder;
@@ -30,7 +31,10 @@ pub(super) fn start(config: &Station, inner: &mut Inner) -> io::Result<usize> {
 
 /// Starts a station in the place of another, which ends.
 pub(super) fn replace(number: usize, config: &Station, inner: &mut Inner) -> io::Result<()> {
-    let (_, running) = run(config, Some(number), inner)?;
+    let (_, mut running) = run(config, Some(number), inner)?;
+    if let Some(old) = inner.stations.get(number).and_then(Option::as_ref) {
+        running.title = Arc::clone(&old.title);
+    }
     if let Some(old) = inner.stations.get_mut(number).and_then(|slot| slot.replace(running)) {
         end(old, inner);
     }
@@ -64,7 +68,8 @@ impl Parts {
             codec: config.codec,
             spec: encoder.spec(),
             stream_header: encoder.header().to_vec(),
-            codec_header: header.map_err(io::Error::other)?.into(),
+            // What no client of Snapcast can play is only for web listeners.
+            codec_header: header.unwrap_or_default().into(),
             buffer: Span::from_millis(i64::from(config.buffer_ms)),
             chunk,
         };
@@ -140,6 +145,7 @@ fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result
     let running = Running {
         config,
         status,
+        channel,
         sources: watches,
         resets,
         announcements,
@@ -148,6 +154,7 @@ fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result
         wishes,
         switched,
         flush_at: None,
+        title: Arc::from(""),
         run,
         place,
     };

@@ -7,13 +7,10 @@ use aulos_engine::switch::{Cause, Fault, Health};
 use aulos_io::SystemClock;
 use aulos_io::feed::FeedState;
 use aulos_io::reactor::{self, ReactorStats};
-use aulos_proto::uri::Uri;
 
 use super::Running;
 use super::sources::Watch;
-use crate::house::{
-    self, Condition, Latency, MediaSocket, OnAir, SourceState, StationState, Switched,
-};
+use crate::house::{self, Condition, Latency, OnAir, SourceState, StationState, Switched};
 
 /// A station's status in the words of the seam.
 pub(super) fn status(running: &mut Running) -> house::StationStatus {
@@ -239,42 +236,3 @@ const STATION_COUNTERS: [Counter; 11] = [
     ("samples_clamped", |status| status.steadiness.map_or(0, |steady| steady.clamped)),
     ("samples_rejected", |status| status.steadiness.map_or(0, |steady| steady.programme.rejected)),
 ];
-
-/// The station's name in `GET /listen/NAME.ext HTTP/1.1`.
-pub(super) fn listen_name(request: &[u8]) -> Option<String> {
-    let line = request.split(|byte| *byte == b'\r' || *byte == b'\n').next()?;
-    let line = std::str::from_utf8(line).ok()?;
-    let target = line.strip_prefix("GET /listen/")?.split([' ', '?']).next()?;
-    // The reader of addresses decodes the path of anything that looks like one.
-    let decoded = format!("http://station/{target}").parse::<Uri>().ok()?.path;
-    let decoded = decoded.strip_prefix('/')?;
-    let known = [".flac", ".wav", ".ogg", ".opus"];
-    let bare = known.iter().find_map(|ending| decoded.strip_suffix(ending));
-    Some(bare.unwrap_or(decoded).to_owned())
-}
-
-/// Answers that there is no such station.
-pub(super) fn refuse(socket: MediaSocket) {
-    socket.answer(
-        b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n\
-          There is no station of this name.\n",
-    );
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_of_a_station_is_found_in_a_request() {
-        let name = |line: &str| listen_name(line.as_bytes());
-        assert_eq!(
-            name("GET /listen/default.flac HTTP/1.1\r\nHost: x").as_deref(),
-            Some("default")
-        );
-        assert_eq!(name("GET /listen/two%20words HTTP/1.1\r\n").as_deref(), Some("two words"));
-        assert_eq!(name("GET /listen/default?t=1 HTTP/1.1\r\n").as_deref(), Some("default"));
-        assert_eq!(name("POST /listen/default HTTP/1.1\r\n"), None);
-        assert_eq!(name("\u{fffd}"), None);
-    }
-}

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::plugin::{Handle, merge};
 use super::streams::{Slot, no_control};
-use super::{Control, Inner, art};
+use super::{Control, Inner, art, titles};
 use crate::config::SourceConfig;
 
 impl Control {
@@ -58,6 +58,7 @@ impl Control {
             let Some(voice) = voice.filter(|voice| voice.station.name == stream) else { continue };
             let Some(slot) = inner.slots.get(number).and_then(Option::as_ref) else { continue };
             let told = json!({ "id": slot.station.name, "properties": voice.properties });
+            self.house.show_title(number, &titles::line(&voice.properties));
             self.tell(inner, None, "Stream.OnProperties", &told);
         }
         self.changed();

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aulos_io::feed::make_fifo;
+use aulos_proto::http::icy;
 use aulos_proto::titles::{Airplay, Librespot, News, Title};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -145,6 +146,21 @@ impl Playing {
         properties.insert("metadata".to_owned(), Value::Object(metadata));
         properties
     }
+}
+
+/// A title in one line, from the properties of a stream.
+pub(super) fn line(properties: &Map<String, Value>) -> String {
+    let metadata = properties.get("metadata");
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let field = |key: &str| metadata.and_then(|metadata| metadata.get(key));
+    let artist = match field("artist") {
+        Some(Value::Array(all)) => {
+            let all: Vec<_> = all.iter().filter_map(Value::as_str).collect();
+            (!all.is_empty()).then(|| all.join(", "))
+        }
+        other => other.and_then(text),
+    };
+    icy::line(&Title { artist, title: field("title").and_then(text), ..Title::default() })
 }
 
 /// A title in the words of a control script.

@@ -91,7 +91,7 @@ pub(super) fn has_head(read: &[u8]) -> bool {
 }
 
 /// A line of a head, by its name in lower case.
-pub(super) fn header<'a>(head: &'a [u8], name: &str) -> Option<&'a str> {
+pub(crate) fn header<'a>(head: &'a [u8], name: &str) -> Option<&'a str> {
     let lines = head.split(|byte| *byte == b'\n').skip(1);
     let mut lines = lines.take_while(|line| !line.trim_ascii().is_empty());
     lines.find_map(|line| {

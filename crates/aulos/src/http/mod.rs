@@ -35,6 +35,7 @@ use crate::house::ListenSink;
 use crate::tls::{self, Stream};
 use events::Feed;
 use login::Guest;
+pub(crate) use login::header;
 use socket::Socket;
 
 /// Bytes in which the first request line has to end, and the whole head of a listener.
@@ -49,7 +50,7 @@ pub const MAX_CONNECTIONS: usize = 1_024;
 const MAX_HEAD: usize = 64 << 10;
 
 /// What begins the request of a listener.
-const LISTEN: &[u8] = b"GET /listen/";
+const LISTEN: [&[u8]; 2] = [b"GET /listen/", b"HEAD /listen/"];
 
 /// Serves HTTP until it is dropped.
 pub async fn serve(
@@ -159,8 +160,11 @@ const MISDIRECTED: &[u8] =
 
 /// Whether these first bytes are a listener's; `None` while that cannot be said.
 fn is_listener(read: &[u8]) -> Option<bool> {
-    let common = read.len().min(LISTEN.len());
-    if read[..common] != LISTEN[..common] {
+    let may_be = |begin: &&[u8]| {
+        let common = read.len().min(begin.len());
+        read[..common] == begin[..common]
+    };
+    if !LISTEN.iter().any(may_be) {
         return Some(false);
     }
     read.contains(&b'\n').then_some(true)
@@ -168,7 +172,7 @@ fn is_listener(read: &[u8]) -> Option<bool> {
 
 /// Hands a listener over that came by a name of ours (`host` says why) and may listen.
 fn admit(stream: Stream, read: Vec<u8>, guest: &Guest, control: &Control, sink: &dyn ListenSink) {
-    if !host::is_our_host(login::header(&read, "host"), &control.resolved().http.names) {
+    if !host::is_our_host(header(&read, "host"), &control.resolved().http.names) {
         count(&control.counters.http_wrong_host);
         return stream.try_answer(MISDIRECTED);
     }
@@ -192,6 +196,7 @@ mod tests {
         assert_eq!(is_listener(b"GET /listen/a HTTP/1.1"), None);
         assert_eq!(is_listener(b"GET /listen/a HTTP/1.1\r\n"), Some(true));
         assert_eq!(is_listener(b"GET /listenx"), Some(false));
+        assert_eq!(is_listener(b"HEAD /listen/a HTTP/1.1\r\n"), Some(true));
         assert_eq!(is_listener(b"POST /listen/a"), Some(false));
         assert_eq!(is_listener(b"\x16\x03\x01"), Some(false));
     }

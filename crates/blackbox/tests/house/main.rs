@@ -18,6 +18,7 @@ mod children;
 mod cli;
 mod controllers;
 mod crowd;
+mod dj;
 mod fallback;
 mod fifo;
 mod hostile;

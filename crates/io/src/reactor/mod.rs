@@ -41,6 +41,7 @@ pub use greeting::Greeting;
 pub use stations::Channel;
 pub use stats::ReactorStats;
 pub use tls::{Door, FIRST_BYTE, MediaSocket, Terms};
+pub use web::{ListenWish, response_head};
 pub use wire::MediaWire;
 #[cfg_attr(not(target_os = "linux"), allow(unused_imports))]
 pub(crate) use zerocopy::QueuedError;
@@ -138,9 +139,16 @@ impl Context {
 
     /// Sends `station`'s sound, without end, as the body of an HTTP response to `socket`, whose
     /// request has been read.
-    pub fn stream_to(&mut self, socket: MediaSocket, station: usize) {
+    pub fn stream_to(&mut self, socket: MediaSocket, station: usize, wish: ListenWish) {
         let mailbox = self.next_mailbox();
-        self.mailboxes[mailbox].post(Command::Web(Box::new(socket), station));
+        self.mailboxes[mailbox].post(Command::Web(Box::new((socket, wish)), station));
+    }
+
+    /// Tells listeners of a station, as far as they asked for it, what is played.
+    pub fn show_title(&self, station: usize, title: &Arc<str>) {
+        for mailbox in &*self.mailboxes {
+            mailbox.post(Command::Title(station, Arc::clone(title)));
+        }
     }
 
     /// Serves a Snapcast client behind a WebSocket, whose handshake is done; `read` is what has been
@@ -378,7 +386,8 @@ enum Command {
     Listen(TcpListener),
     Snapcast(TcpStream, SocketAddr, Ticket),
     WebSocket(Box<MediaSocket>, Vec<u8>),
-    Web(Box<MediaSocket>, usize),
+    Web(Box<(MediaSocket, ListenWish)>, usize),
+    Title(usize, Arc<str>),
     Door(Box<Door>),
     Feeder(Box<dyn Feeder>),
     Settings(SessionId, ServerSettings),

@@ -114,7 +114,7 @@ impl Outbox {
         self.part == Part::WebSocket
     }
 
-    /// Bytes of control that wait here.
+    /// Bytes of control and of copies that wait here.
     pub(super) const fn queued(&self) -> usize {
         self.bytes.len() - self.written
     }

@@ -23,7 +23,7 @@ use super::slab::Slab;
 use super::stations::{MAINTENANCE, Tap};
 use super::stats::ReactorStats;
 use super::tls::{Door, MediaSocket};
-use super::web::Listener;
+use super::web::{ListenWish, Listener};
 use super::wheel::Wheel;
 use super::{Command, Event, EventSink, Inbox, LeaveCause, Mailbox, SessionId};
 use crate::SystemClock;
@@ -258,7 +258,12 @@ impl Reactor {
                 self.watch(token, EventFlags::IN);
             }
             Command::WebSocket(socket, read) => self.add_web(*socket, &read),
-            Command::Web(socket, station) => self.add_listener(*socket, station, now),
+            Command::Web(listener, station) => self.add_listener(*listener, station, now),
+            Command::Title(station, title) => {
+                if let Some(tap) = self.taps.get_mut(station) {
+                    tap.title = title;
+                }
+            }
             Command::Door(door) => {
                 self.doorman.set_limits(door.limits);
                 self.door = *door;
@@ -284,7 +289,12 @@ impl Reactor {
         }
     }
 
-    fn add_listener(&mut self, socket: MediaSocket, station: usize, now: Instant) {
+    fn add_listener(
+        &mut self,
+        (socket, wish): (MediaSocket, ListenWish),
+        station: usize,
+        now: Instant,
+    ) {
         let Some(tap) = self.taps.get_mut(station) else { return };
         tap.drain();
         let plain = &socket.socket;
@@ -292,7 +302,7 @@ impl Reactor {
             return;
         }
         let phase = self.wheel.next_phase();
-        let listener = Box::new(Listener::new(socket, station, tap, phase, now));
+        let listener = Box::new(Listener::new(socket, wish, station, tap, phase, now));
         let token = self.entities.insert_with(|_| Entity::Web(listener));
         self.stats.listeners += 1;
         self.watch(token, EventFlags::IN | EventFlags::OUT);

@@ -44,6 +44,8 @@ impl Channel {
 pub(super) struct Tap {
     pub(super) channel: Channel,
     pub(super) log: Log,
+    /// What is played, in one line; empty where nobody has said it.
+    pub(super) title: Arc<str>,
     chunks: Consumer<Stamped>,
 }
 
@@ -51,7 +53,7 @@ impl Tap {
     pub(super) fn new(channel: Channel, chunks: Consumer<Stamped>) -> Self {
         let kept = channel.history().as_nanos() / channel.chunk.as_nanos().max(1) + 1;
         let log = Log::new(usize::try_from(kept).unwrap_or(1));
-        Self { channel, log, chunks }
+        Self { channel, log, title: Arc::from(""), chunks }
     }
 
     /// The station is gone: nothing comes any more, and what there was goes back to its pool.

@@ -1,9 +1,11 @@
 //! A web listener: an HTTP response that never ends.
 
 use std::io::{self, Read as _};
+use std::sync::Arc;
 
 use aulos_core::{Codec, Instant, SampleFormat, SampleSpec, Span};
 use aulos_engine::fanout::Cursor;
+use aulos_proto::http::icy::{self, Titled};
 use aulos_proto::{ogg, wav};
 
 use super::LeaveCause;
@@ -22,6 +24,9 @@ pub(super) struct Listener {
     outbox: Outbox,
     cursor: Cursor,
     ogg: Option<ogg::OpusStream>,
+    /// It asked for titles between the sound.
+    titled: Option<Titled>,
+    _wish: ListenWish,
     pub(super) blocked: bool,
     pub(super) scheduled: bool,
     pub(super) phase: u16,
@@ -31,6 +36,45 @@ pub(super) struct Listener {
     _ticket: Ticket,
     last_progress: Instant,
     pub(super) chunks: u64,
+}
+
+/// How somebody listens.
+#[derive(Clone, Debug, Default)]
+#[allow(clippy::exhaustive_structs, reason = "what a request says")]
+pub struct ListenWish {
+    /// Whether titles are wanted between the sound (`Icy-MetaData: 1`).
+    pub titles: bool,
+    /// What is counted for as long as somebody listens: the rendition that is made for him.
+    pub keeps: Option<Arc<()>>,
+}
+
+/// The head of the response to somebody who listens.
+#[must_use]
+pub fn response_head(channel: &Channel, titles: bool) -> String {
+    let Some(media) = content_type(channel) else { return NOT_ACCEPTABLE.to_owned() };
+    let mut head = HEAD.replace("{}", media);
+    // A line break would end the line; names have none, but for what Snapcast's callers send.
+    let name = channel.name.replace(char::is_control, " ");
+    head += &format!("icy-name: {name}\r\n");
+    if let Some(kbps) = kbps(channel) {
+        head += &format!("icy-br: {kbps}\r\n");
+    }
+    if titles {
+        head += &format!("icy-metaint: {}\r\n", icy::INTERVAL);
+    }
+    head + "\r\n"
+}
+
+/// Kilobits a second, where that does not depend on the sound.
+fn kbps(channel: &Channel) -> Option<u32> {
+    match channel.codec {
+        Codec::Pcm => {
+            let second = channel.spec.bytes(channel.spec.rate.frames(Span::from_secs(1)));
+            u32::try_from(second * 8 / 1_000).ok()
+        }
+        Codec::Opus => Some(aulos_engine::encode::Opus::DEFAULT_BITRATE / 1_000),
+        Codec::Flac => None,
+    }
 }
 
 /// The media type of a station's stream, none where no browser could play it.
@@ -49,6 +93,7 @@ fn content_type(channel: &Channel) -> Option<&'static str> {
 impl Listener {
     pub(super) fn new(
         mut socket: MediaSocket,
+        wish: ListenWish,
         station: usize,
         tap: &Tap,
         phase: u16,
@@ -56,22 +101,15 @@ impl Listener {
     ) -> Self {
         let mut outbox = Outbox::new(Part::Payload);
         let channel = &tap.channel;
-        match content_type(channel) {
-            Some(media) => {
-                outbox.queue(HEAD.replace("{}", media).as_bytes());
-            }
-            None => outbox.queue(NOT_ACCEPTABLE.as_bytes()),
-        }
-        let mut ogg = None;
+        outbox.queue(response_head(channel, wish.titles).as_bytes());
+        let (mut ogg, mut titled) = (None, wish.titles.then(Titled::new));
+        let mut begin = Vec::new();
         match channel.codec {
-            Codec::Flac => outbox.queue(&channel.stream_header),
-            Codec::Pcm => outbox.queue(&wave_header(channel.spec)),
-            Codec::Opus => {
-                let mut pages = Vec::new();
-                ogg = begin_ogg(channel, &mut pages);
-                outbox.queue(&pages);
-            }
+            Codec::Flac => begin.extend_from_slice(&channel.stream_header),
+            Codec::Pcm => begin = wave_header(channel.spec),
+            Codec::Opus => ogg = begin_ogg(channel, &tap.title, &mut begin),
         }
+        queue(&begin, &mut titled, &tap.title, &mut outbox);
         // What a browser wants to have before it starts: a burst of the most recent sound.
         let cursor = tap.log.cursor_from(now - BURST);
         let ticket = core::mem::take(&mut socket.ticket);
@@ -81,6 +119,8 @@ impl Listener {
             outbox,
             cursor,
             ogg,
+            titled,
+            _wish: wish,
             blocked: false,
             scheduled: false,
             phase,
@@ -111,15 +151,12 @@ impl Listener {
         if tap.log.get(self.cursor, 0).is_err() {
             self.cursor = tap.log.cursor_from(now - BURST);
         }
-        let (flow, sent) = match &mut self.ogg {
-            Some(stream) => {
-                let sent = queue_pages(stream, &mut self.outbox, tap, &mut self.cursor);
-                (self.outbox.finish(&mut self.line).map_err(gone)?, sent)
-            }
-            None => self
-                .outbox
-                .send_chunks(&mut self.line, &tap.log, &mut self.cursor, limit)
-                .map_err(gone)?,
+        let (flow, sent) = if self.ogg.is_none() && self.titled.is_none() {
+            let Self { outbox, line, cursor, .. } = self;
+            outbox.send_chunks(line, &tap.log, cursor, limit).map_err(gone)?
+        } else {
+            let sent = self.queue_copies(tap);
+            (self.outbox.finish(&mut self.line).map_err(gone)?, sent)
         };
         self.note(now, sent);
         // Whatever is left goes when the kernel has sent this.
@@ -142,6 +179,31 @@ impl Listener {
         if stalled { Err(LeaveCause::NotReading) } else { Ok(()) }
     }
 
+    /// Pages are a listener's own, because their numbers count from where it joined, and so are
+    /// titles, because they stand after so many bytes of what it got.
+    fn queue_copies(&mut self, tap: &Tap) -> usize {
+        let (mut pages, mut sent) = (Vec::new(), 0);
+        while let Ok(Some(stamped)) = tap.log.get(self.cursor, 0) {
+            let chunk = &stamped.chunk;
+            let bytes = match &mut self.ogg {
+                Some(stream) => {
+                    pages.clear();
+                    stream.write(chunk.payload(), chunk.duration, &mut pages);
+                    &pages[..]
+                }
+                None => chunk.payload(),
+            };
+            queue(bytes, &mut self.titled, &tap.title, &mut self.outbox);
+            self.cursor.advance(1);
+            sent += 1;
+            // The rest when this has gone: a log of seconds is not copied at once.
+            if self.outbox.queued() > COPIED_AT_ONCE {
+                break;
+            }
+        }
+        sent
+    }
+
     fn note(&mut self, now: Instant, sent: usize) {
         self.chunks += sent as u64;
         if sent > 0 {
@@ -151,27 +213,23 @@ impl Listener {
 }
 
 /// None for what Ogg Opus cannot say; that has no content type, so it does not get any further.
-fn begin_ogg(channel: &Channel, pages: &mut Vec<u8>) -> Option<ogg::OpusStream> {
+fn begin_ogg(channel: &Channel, title: &str, pages: &mut Vec<u8>) -> Option<ogg::OpusStream> {
     let (layout, rate) = (channel.spec.layout, channel.spec.rate);
-    ogg::OpusStream::begin(SERIAL, layout, rate, &channel.name, pages).ok()
+    // What is played as somebody joins; without it, who plays it.
+    let title = if title.is_empty() { &channel.name } else { title };
+    ogg::OpusStream::begin(SERIAL, layout, rate, title, pages).ok()
 }
 
-/// Pages are a listener's own: their numbers count from where it joined.
-fn queue_pages(
-    stream: &mut ogg::OpusStream,
-    outbox: &mut Outbox,
-    tap: &Tap,
-    cursor: &mut Cursor,
-) -> usize {
-    let mut pages = Vec::new();
-    let mut sent = 0;
-    while let Ok(Some(stamped)) = tap.log.get(*cursor, 0) {
-        stream.write(stamped.chunk.payload(), stamped.chunk.duration, &mut pages);
-        cursor.advance(1);
-        sent += 1;
+/// What goes out besides chunks, with titles where they are wanted.
+fn queue(bytes: &[u8], titled: &mut Option<Titled>, title: &str, outbox: &mut Outbox) {
+    match titled {
+        None => outbox.queue(bytes),
+        Some(titled) => {
+            let mut out = Vec::with_capacity(bytes.len() + 64);
+            titled.write(bytes, title, &mut out);
+            outbox.queue(&out);
+        }
     }
-    outbox.queue(&pages);
-    sent
 }
 
 fn wave_header(spec: SampleSpec) -> Vec<u8> {
@@ -180,10 +238,12 @@ fn wave_header(spec: SampleSpec) -> Vec<u8> {
 }
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nCache-Control: no-store\r\n\
-    Connection: close\r\nX-Content-Type-Options: nosniff\r\n\r\n";
+    Connection: close\r\nAccept-Ranges: none\r\nX-Content-Type-Options: nosniff\r\n";
 const NOT_ACCEPTABLE: &str = "HTTP/1.1 406 Not Acceptable\r\nContent-Type: text/plain\r\n\
     Connection: close\r\n\r\nThis station sends 24 bit PCM, which browsers cannot play: \
     set codec = \"flac\".\n";
+/// Bytes that are copied for one listener before they go out.
+const COPIED_AT_ONCE: usize = 64 * 1_024;
 const SERIAL: u32 = 0x6175_6C6F;
 const BURST: Span = Span::from_millis(1_000);
 const PAUSE: Span = Span::from_secs(60);

@@ -8,6 +8,7 @@
 //! metadata as its servers send it, xspf.org (XSPF version 1).
 
 mod body;
+pub mod icy;
 mod playlist;
 mod url;
 

@@ -1,5 +1,7 @@
 //! What happens to those who hear a station when it becomes another one, begins anew, or ends.
 
+use std::sync::Arc;
+
 use aulos_engine::fanout::Stamped;
 use aulos_rt::ring::Consumer;
 
@@ -15,7 +17,9 @@ impl Reactor {
         chunks: Consumer<Stamped>,
     ) {
         let Some(tap) = self.taps.get_mut(station) else { return };
+        let title = Arc::clone(&tap.title);
         *tap = Tap::new(channel, chunks);
+        tap.title = title;
         self.join_all(station);
         let tokens: Vec<u64> = self.entities.tokens().collect();
         for token in tokens {

@@ -1,0 +1,154 @@
+//! ffmpeg as a DJ, and as a listener of what the DJ plays.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use aulos_blackbox::peer::{Process, find_or_skip};
+use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::server::Aulos;
+use serde_json::Value;
+
+use crate::rpc::Rpc;
+use crate::{turn, wait_for};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const CONFIG: &str = r#"[[station]]
+name = "default"
+codec = "pcm"
+sources = [{ uri = "icecast://127.0.0.1:0/live", password = "very secret" }]
+"#;
+
+fn source(rpc: &mut Rpc) -> Value {
+    rpc.call("Aulos.GetStatus", &Value::Null)["stations"][0]["sources"][0].clone()
+}
+
+fn port(rpc: &mut Rpc) -> String {
+    let mut port = None;
+    wait_for("the DJs' port", PATIENCE, || {
+        port = source(rpc)["dj"]["port"].as_str().map(str::to_owned);
+        port.is_some()
+    });
+    port.unwrap()
+}
+
+/// A tone of 440 Hz at -12 dBFS, in real time.
+fn push(ffmpeg: &Path, url: &str, codec: &str, scratch: &Scratch) -> Process {
+    let arguments = format!(
+        "-nostdin -loglevel error -re -f lavfi -i sine=440:r=48000,volume=6dB -ac 2 {codec} \
+         -metadata title=Penguin -metadata artist=Frozen -ice_name House {url}"
+    );
+    let mut command = Command::new(ffmpeg);
+    command.args(arguments.split_whitespace());
+    Process::start(&mut command, &scratch.join("push.out"), &scratch.join("push.err")).unwrap()
+}
+
+/// What ffmpeg makes of three seconds of it: its report, and the samples of one channel at 48 kHz.
+fn listen(ffmpeg: &Path, http: SocketAddr, path: &str) -> (String, Vec<i16>) {
+    let arguments = format!(
+        "-nostdin -i http://{http}/listen/{path} -t 3 -f s16le -ar 48000 -ac 1 -flush_packets 1 pipe:1"
+    );
+    let heard = Command::new(ffmpeg).args(arguments.split_whitespace()).output().unwrap();
+    let samples = heard.stdout.as_chunks::<2>().0.iter().map(|two| i16::from_le_bytes(*two));
+    (String::from_utf8_lossy(&heard.stderr).into_owned(), samples.collect())
+}
+
+/// The share of its energy that is a tone of 440 Hz.
+fn share_of_the_tone(samples: &[i16]) -> f64 {
+    let (mut sine, mut cosine, mut all) = (0.0, 0.0, 0.0);
+    for (index, sample) in samples.iter().enumerate() {
+        let phase = index as f64 * 440.0 / 48_000.0 * std::f64::consts::TAU;
+        let sample = f64::from(*sample);
+        sine += sample * phase.sin();
+        cosine += sample * phase.cos();
+        all += sample * sample;
+    }
+    2.0 * (sine * sine + cosine * cosine) / (samples.len() as f64 * all)
+}
+
+#[test]
+fn ffmpeg_is_a_dj_in_every_format_and_hears_itself_in_every_container() {
+    let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+    let _turn = turn();
+    let scratch = Scratch::new("dj").unwrap();
+    let server = Aulos::start(&scratch, CONFIG).unwrap();
+    let mut rpc = Rpc::connect(server.control);
+    let url = format!("icecast://source:very%20secret@{}/live", port(&mut rpc));
+    let formats = [
+        ("mp3", "-c:a libmp3lame -b:a 128k -content_type audio/mpeg -f mp3", "default"),
+        ("vorbis", "-c:a libvorbis -b:a 128k -content_type application/ogg -f ogg", "default.flac"),
+        ("opus", "-c:a libopus -b:a 96k -content_type application/ogg -f ogg", "default.ogg"),
+        ("flac", "-c:a flac -content_type audio/flac -f flac", "default.wav"),
+        ("flac", "-c:a flac -content_type application/ogg -f ogg", "default.opus"),
+        ("aac", "-c:a aac -b:a 128k -content_type audio/aac -f adts", "default"),
+    ];
+    for (codec, arguments, path) in formats {
+        let mut dj = push(&ffmpeg, &url, arguments, &scratch);
+        wait_for("the DJ", PATIENCE, || {
+            let source = source(&mut rpc);
+            source["dj"]["on_air"] == true
+                && source["dj"]["codec"] == codec
+                && source["state"] == "ready"
+        });
+        let state = source(&mut rpc)["dj"].clone();
+        assert_eq!(state["name"], "House", "{state}");
+        assert!(state["user_agent"].as_str().unwrap().starts_with("Lavf/"), "{state}");
+        // Past the beginning, which fades in from silence.
+        std::thread::sleep(Duration::from_secs(1));
+        let (report, samples) = listen(&ffmpeg, server.http, path);
+        assert!(samples.len() >= 140_000, "{codec}, {path}: {} samples\n{report}", samples.len());
+        let share = share_of_the_tone(&samples[samples.len() - 48_000..]);
+        assert!(share > 0.99, "{codec}, {path}: {share} of it is the tone\n{report}");
+        dj.terminate(PATIENCE).unwrap();
+        wait_for("its end", PATIENCE, || source(&mut rpc)["dj"]["on_air"] == false);
+        let left = source(&mut rpc)["dj"]["last_left"].clone();
+        assert_eq!(left, "the last DJ has ended", "{codec}");
+    }
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_title_that_a_dj_tells_comes_to_ffmpeg_as_a_listener() {
+    let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+    let Some(curl) = find_or_skip("curl") else { return };
+    let _turn = turn();
+    let scratch = Scratch::new("dj-title").unwrap();
+    let server = Aulos::start(&scratch, CONFIG).unwrap();
+    let mut rpc = Rpc::connect(server.control);
+    let port = port(&mut rpc);
+    let url = format!("icecast://source:very%20secret@{port}/live");
+    let codec = "-c:a libmp3lame -b:a 128k -content_type audio/mpeg -f mp3";
+    let mut dj = push(&ffmpeg, &url, codec, &scratch);
+    wait_for("the DJ", PATIENCE, || source(&mut rpc)["state"] == "ready");
+    let tell = |password: &str| {
+        let told = Command::new(&curl)
+            .args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "-u", password, "--get"])
+            .args(["--data-urlencode", "song=Björk - Jóga"])
+            .args(["-d", "mode=updinfo", "-d", "mount=/live"])
+            .arg(format!("http://{port}/admin/metadata"))
+            .output()
+            .unwrap();
+        String::from_utf8(told.stdout).unwrap()
+    };
+    assert_eq!(tell("source:very wrong"), "401");
+    assert_eq!(tell("source:very secret"), "200");
+    wait_for("its title", PATIENCE, || source(&mut rpc)["dj"]["title"]["title"] == "Jóga");
+    // It goes from the control plane to the reactors within a tick of it.
+    std::thread::sleep(Duration::from_millis(500));
+    for path in ["default", "default.ogg"] {
+        let (report, _) = listen(&ffmpeg, server.http, path);
+        assert!(report.contains("Björk - Jóga"), "{path}: {report}");
+        let name = report.lines().any(|line| line.contains("icy-name") && line.contains("default"));
+        assert!(name, "{path}: {report}");
+    }
+    dj.terminate(PATIENCE).unwrap();
+    // A DJ who may not is told so, and the wrong password is counted.
+    let wrong = push(&ffmpeg, &url.replace("secret", "wrong"), codec, &scratch);
+    let mut wrong = wrong;
+    wait_for("his end", PATIENCE, || wrong.ended().unwrap().is_some());
+    let said = std::fs::read_to_string(scratch.join("push.err")).unwrap();
+    assert!(said.contains("401"), "{said}");
+    server.stop().unwrap();
+}

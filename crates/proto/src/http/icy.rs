@@ -1,0 +1,116 @@
+//! Titles between the sound, as listeners of Shoutcast and Icecast want them (`Icy-MetaData: 1`).
+//!
+//! The other side of [`super::Body`].
+
+use crate::titles::Title;
+
+/// Puts a title after every [`INTERVAL`] bytes of sound.
+#[derive(Clone, Debug)]
+pub struct Titled {
+    left: usize,
+    /// What was told last; a listener keeps it until he is told something else.
+    told: Option<String>,
+}
+
+/// Bytes of sound between two places for a title (`icy-metaint`): what Icecast has.
+pub const INTERVAL: usize = 16_000;
+
+/// Sixteens of bytes in the longest text, whose length is one byte.
+const MOST: usize = 255 * 16;
+
+impl Titled {
+    /// A body that begins with sound.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { left: INTERVAL, told: None }
+    }
+
+    /// Appends sound to `out`, with what is played where a listener looks for it.
+    pub fn write(&mut self, mut sound: &[u8], title: &str, out: &mut Vec<u8>) {
+        while let Some((now, later)) = sound.split_at_checked(self.left) {
+            out.extend_from_slice(now);
+            sound = later;
+            self.left = INTERVAL;
+            if self.told.as_deref() == Some(title) {
+                out.push(0);
+            } else {
+                block(title, out);
+                self.told = Some(title.to_owned());
+            }
+        }
+        out.extend_from_slice(sound);
+        self.left -= sound.len();
+    }
+}
+
+impl Default for Titled {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A title in one line: `Artist - Title`.
+#[must_use]
+pub fn line(title: &Title) -> String {
+    match (&title.artist, &title.title) {
+        (Some(artist), Some(title)) => format!("{artist} - {title}"),
+        (one, other) => one.as_ref().or(other.as_ref()).cloned().unwrap_or_default(),
+    }
+}
+
+/// The length in sixteens, the text, and zeroes.
+fn block(title: &str, out: &mut Vec<u8>) {
+    // `';` ends a title, and there is no way to write it in one.
+    let clean = title.replace("';", "' ;");
+    let room = MOST - "StreamTitle='';".len();
+    let mut end = clean.len().min(room);
+    while !clean.is_char_boundary(end) {
+        end -= 1;
+    }
+    let text = format!("StreamTitle='{}';", clean.get(..end).unwrap_or_default());
+    let sixteens = text.len().div_ceil(16);
+    // It fits: see `MOST`.
+    out.push(u8::try_from(sixteens).unwrap_or(0));
+    out.extend_from_slice(text.as_bytes());
+    out.resize(out.len() + sixteens * 16 - text.len(), 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::{Body, Framing};
+    use super::*;
+
+    /// What a listener makes of it.
+    fn hear(bytes: &[u8]) -> (Vec<u8>, Vec<String>) {
+        let (mut sound, mut titles) = (Vec::new(), Vec::new());
+        let mut body = Body::new(Framing::UntilClosed, Some(INTERVAL));
+        let hear = |title: Title| titles.push(line(&title));
+        body.push(bytes, |piece| sound.extend_from_slice(piece), hear).unwrap();
+        (sound, titles)
+    }
+
+    #[test]
+    fn a_title_is_told_once_and_where_it_belongs() {
+        let (mut titled, mut out) = (Titled::new(), Vec::new());
+        let sound: Vec<u8> = (0..100_000_u32).map(|n| (n % 251) as u8).collect();
+        let (first, second) = sound.split_at(50_000);
+        first.chunks(777).for_each(|piece| titled.write(piece, "Björk - Jóga", &mut out));
+        second.chunks(5_000).for_each(|piece| titled.write(piece, "It's; 'fine'; yes", &mut out));
+        let (heard, titles) = hear(&out);
+        assert_eq!(heard, sound);
+        assert_eq!(titles, ["Björk - Jóga", "It's; 'fine' ; yes"]);
+        assert_eq!(&out[INTERVAL..=INTERVAL + 13], b"\x02StreamTitle='");
+    }
+
+    proptest! {
+        #[test]
+        fn any_title_leaves_the_sound_as_it_is(title in ".{0,3000}", grain in 1..40_000_usize) {
+            let (mut titled, mut out) = (Titled::new(), Vec::new());
+            let sound = vec![7; 50_000];
+            sound.chunks(grain).for_each(|piece| titled.write(piece, &title, &mut out));
+            prop_assert_eq!(hear(&out).0, sound);
+        }
+    }
+}
