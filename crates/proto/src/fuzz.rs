@@ -11,6 +11,7 @@ use std::sync::Arc;
 use aulos_core::{Instant, Span};
 
 use crate::http::{self, Body, HttpUrl};
+use crate::icecast::{Request, Wish, head_length};
 use crate::packets::{Event, Format, Hint, MAX_PACKET, Refusal, Splitter};
 use crate::snap::wire::{
     ClientMessage, Framing, Hello, MAX_MESSAGE, Parsed, ServerMessage, ServerSettings, parse,
@@ -22,7 +23,7 @@ use crate::uri::Uri;
 use crate::{ogg, wav, ws};
 
 /// Every target by its name, which is also the name of its corpus.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("snap_wire", snap_wire),
     ("snap_session", snap_session),
     ("snap_client", snap_client),
@@ -34,6 +35,7 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("titles", titles),
     ("packets", packets),
     ("http", http),
+    ("icecast", icecast),
 ];
 
 /// Takes any bytes and panics when a promise is broken.
@@ -315,4 +317,22 @@ fn run_session<'a>(
         }
     }
     (who, end, session.counts())
+}
+
+/// Whatever comes to a port for DJs is read or refused, and no text of it is long or breaks a line.
+pub fn icecast(data: &[u8]) {
+    let head = head_length(data);
+    assert!(head.is_none_or(|head| head <= data.len()));
+    let Ok(request) = Request::parse(data) else { return };
+    let clean = |text: &str| text.len() <= MAX_TEXT && !text.contains(char::is_control);
+    assert!(request.agent.as_deref().is_none_or(clean));
+    match request.wish {
+        Wish::Push(push) => {
+            assert!(clean(&push.content_type) && push.name.as_deref().is_none_or(clean));
+        }
+        Wish::Tell { title, .. } => {
+            assert!([title.title, title.artist].iter().flatten().all(|text| clean(text)));
+        }
+        _ => {}
+    }
 }
