@@ -11,7 +11,7 @@ use aulos_blackbox::server::Aulos;
 use serde_json::Value;
 
 use crate::rpc::Rpc;
-use crate::{turn, wait_for};
+use crate::{text, turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -78,11 +78,15 @@ fn ffmpeg_is_a_dj_in_every_format_and_hears_itself_in_every_container() {
     let url = format!("icecast://source:very%20secret@{}/live", port(&mut rpc));
     let formats = [
         ("mp3", "-c:a libmp3lame -b:a 128k -content_type audio/mpeg -f mp3", "default"),
-        ("vorbis", "-c:a libvorbis -b:a 128k -content_type application/ogg -f ogg", "default.flac"),
+        (
+            "vorbis",
+            "-c:a libvorbis -b:a 128k -content_type application/ogg -legacy_icecast 1 -f ogg",
+            "default.flac",
+        ),
         ("opus", "-c:a libopus -b:a 96k -content_type application/ogg -f ogg", "default.ogg"),
         ("flac", "-c:a flac -content_type audio/flac -f flac", "default.wav"),
         ("flac", "-c:a flac -content_type application/ogg -f ogg", "default.opus"),
-        ("aac", "-c:a aac -b:a 128k -content_type audio/aac -f adts", "default"),
+        ("aac", "-c:a aac -b:a 128k -content_type audio/aac -tls 1 -f adts", "default"),
     ];
     for (codec, arguments, path) in formats {
         let mut dj = push(&ffmpeg, &url, arguments, &scratch);
@@ -94,6 +98,7 @@ fn ffmpeg_is_a_dj_in_every_format_and_hears_itself_in_every_container() {
         });
         let state = source(&mut rpc)["dj"].clone();
         assert_eq!(state["name"], "House", "{state}");
+        assert_eq!(state["tls"], arguments.contains("-tls 1"), "{state}");
         assert!(state["user_agent"].as_str().unwrap().starts_with("Lavf/"), "{state}");
         // Past the beginning, which fades in from silence.
         std::thread::sleep(Duration::from_secs(1));
@@ -150,5 +155,57 @@ fn a_title_that_a_dj_tells_comes_to_ffmpeg_as_a_listener() {
     wait_for("his end", PATIENCE, || wrong.ended().unwrap().is_some());
     let said = std::fs::read_to_string(scratch.join("push.err")).unwrap();
     assert!(said.contains("401"), "{said}");
+    server.stop().unwrap();
+}
+
+/// What ices, liquidsoap, mpd and others push with.
+#[test]
+fn libshout_is_understood_and_its_titles_are_heard() {
+    let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+    let Some(ezstream) = find_or_skip("ezstream") else { return };
+    let _turn = turn();
+    let scratch = Scratch::new("dj-libshout").unwrap();
+    let song = scratch.join("song.mp3");
+    let tone = "-nostdin -loglevel error -f lavfi -i sine=440:r=48000:d=60 -ac 2 -c:a libmp3lame -b:a 128k \
+                -metadata title=Penguin -metadata artist=Frozen";
+    let made = Command::new(&ffmpeg).args(tone.split_whitespace()).arg(&song).status().unwrap();
+    assert!(made.success());
+    let server = Aulos::start(&scratch, CONFIG).unwrap();
+    let mut rpc = Rpc::connect(server.control);
+    let port = port(&mut rpc);
+    let (host, number) = port.split_once(':').unwrap();
+    let config = format!(
+        "<ezstream><servers><server><protocol>HTTP</protocol><hostname>{host}\
+         </hostname><port>{number}</port><user>source</user><password>very secret</password>\
+         <tls>none</tls></server></servers><streams><stream><mountpoint>/live</mountpoint><format>MP3</format><stream_name>House\
+         </stream_name></stream></streams><intakes><intake><type>file</type>\
+         <filename>{}</filename></intake></intakes></ezstream>",
+        text(&song)
+    );
+    let file = scratch.join("ezstream.xml");
+    std::fs::write(&file, config).unwrap();
+    let mut command = Command::new(ezstream);
+    command.arg("-vv").arg("-c").arg(&file);
+    let logs = [scratch.join("ezstream.out"), scratch.join("ezstream.err")];
+    let mut dj = Process::start(&mut command, &logs[0], &logs[1]).unwrap();
+    let said = || {
+        let read = |log| std::fs::read_to_string(log).unwrap_or_default();
+        read(&logs[0]) + &read(&logs[1])
+    };
+    wait_for("the DJ", PATIENCE, || {
+        assert!(dj.ended().unwrap().is_none(), "{}", said());
+        let source = source(&mut rpc);
+        source["state"] == "ready" && source["dj"]["codec"] == "mp3"
+    });
+    wait_for("his title", PATIENCE, || {
+        let title = source(&mut rpc)["dj"]["title"].clone();
+        title["title"].as_str().is_some_and(|title| title.contains("Penguin"))
+    });
+    let (report, samples) = listen(&ffmpeg, server.http, "default");
+    let share = share_of_the_tone(&samples[samples.len() - 48_000..]);
+    assert!(share > 0.99, "{share} of it is the tone\n{report}");
+    assert_eq!(source(&mut rpc)["dj"]["name"], "House");
+    dj.terminate(PATIENCE).unwrap();
+    wait_for("his end", PATIENCE, || source(&mut rpc)["dj"]["on_air"] == false);
     server.stop().unwrap();
 }
