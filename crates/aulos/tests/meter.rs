@@ -175,7 +175,7 @@ fn what_cannot_be_measured_is_one_clear_fact_and_a_code() {
     let long = format!("hint: for a file, {here}");
     for (arguments, code, says) in [
         (&["gopher://x"][..], 2, "`gopher` is not a kind of source"),
-        (&["https://radio.example/live"], 2, "is not built yet"),
+        (&["https://radio.example/live"], 2, "does not play web radio yet"),
         (&["tone://?dbfs=3"], 2, "a level is -120 to 0 dBFS"),
         (&[&text], 2, &long),
         (&["--no-pace", "demo://"], 2, "--no-pace is for files"),
