@@ -317,7 +317,7 @@ sources = ["icecast://127.0.0.1:8002/twice"]
         "aulos.toml:9:3: \"/\" cannot be a mount",
         "aulos.toml:10:54: a secret of 6 bytes is too short",
         "aulos.toml:11:58: /does/not/exist: ",
-        "there are two of `password`, `password_file` and `password_env`",
+        "one source has two of `password`, `password_file` and `password_env`",
         "aulos.toml:14:11: this source takes no password",
         "aulos.toml:18:12: `/twice` at 127.0.0.1:8002 is there twice",
     ] {
