@@ -17,9 +17,13 @@ const SECOND: i64 = 10;
 
 impl World {
     fn new() -> Self {
+        Self::with("")
+    }
+
+    fn with(settings: &str) -> Self {
         let text = "[[station]]\nname = \"a\"\nsources = [\"tcp://:1?name=one\", \
-                    \"tcp://:2?name=two\", \"tcp://:3?name=three\"]";
-        let station = resolve(text).stations.remove(0);
+                    \"tcp://:2?name=two\", \"tcp://:3?name=three\"]\n";
+        let station = resolve(&(text.to_owned() + settings)).stations.remove(0);
         Self { watch: Watch::default(), station, now: Instant::from_nanos(1_000) }
     }
 
@@ -224,6 +228,18 @@ fn peaks_are_told_once_a_minute_with_the_worst_of_them() {
     assert_eq!(world.look(1, &peak(-6.0, 2.5)), [over(2.5, 1)]);
     assert_eq!(world.look(6_000, &at(-3.0)), []);
     assert_eq!(world.look(6_000, &peak(-6.0, -6.0)), []);
+}
+
+#[test]
+fn what_a_normaliser_keeps_to_is_the_ceiling() {
+    let mut world = World::with("normalize = { true_peak = -3.0 }");
+    assert_eq!(world.look(600, &peak(-2.9, -2.9)), [], "nobody measures finer");
+    let [News::OverCeiling { ceiling, .. }] = world.look(1, &peak(-2.8, -2.8))[..] else {
+        panic!("it is above");
+    };
+    assert!((ceiling.get() + 2.9).abs() < 1e-9, "{ceiling}");
+    let mut world = World::with("normalize = { true_peak = -3.0, mode = \"gain-only\" }");
+    assert_eq!(world.look(600, &peak(-0.1, -0.1)), [], "without a limiter there is none");
 }
 
 proptest! {
