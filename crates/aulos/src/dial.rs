@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// Lookups at once. One that hangs ends when the system's resolver gives up, after half a minute or
 /// so.
@@ -65,9 +66,9 @@ impl Dialer {
         port: u16,
     ) -> Result<Box<dyn Io>, DialError> {
         let mut failure = DialError::Name;
-        for address in self.lookup(host, port).await?.into_iter().take(MAX_ADDRESSES) {
+        for address in self.find(host, port).await? {
             match TcpStream::connect(address).await {
-                Ok(socket) if secure => return self.secure(host, socket).await,
+                Ok(socket) if secure => return Ok(Box::new(self.secure(host, socket).await?)),
                 Ok(socket) => return Ok(Box::new(socket)),
                 Err(error) => failure = DialError::Connect(error.kind()),
             }
@@ -75,17 +76,27 @@ impl Dialer {
         Err(failure)
     }
 
-    async fn secure(&self, host: &str, socket: TcpStream) -> Result<Box<dyn Io>, DialError> {
+    /// Speaks TLS with a host that has been reached, and that is who it says.
+    ///
+    /// # Errors
+    /// [`DialError::Tls`].
+    pub(crate) async fn secure(
+        &self,
+        host: &str,
+        socket: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, DialError> {
         let config = self.tls.get_or_init(trust).clone().map_err(DialError::Tls)?;
         let name = ServerName::try_from(host.to_owned());
         let name = name.map_err(|_| DialError::Tls(format!("{host} is no name")))?;
-        match TlsConnector::from(config).connect(name, socket).await {
-            Ok(stream) => Ok(Box::new(stream)),
-            Err(error) => Err(DialError::Tls(error.to_string())),
-        }
+        let shaken = TlsConnector::from(config).connect(name, socket).await;
+        shaken.map_err(|error| DialError::Tls(error.to_string()))
     }
 
-    async fn lookup(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
+    /// The first addresses of a host.
+    ///
+    /// # Errors
+    /// [`DialError::Name`] and [`DialError::Busy`].
+    pub(crate) async fn find(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
@@ -93,7 +104,8 @@ impl Dialer {
         let (tell, told) = oneshot::channel();
         let host = host.to_owned();
         let lookup = move || {
-            let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
+            let found = (host.as_str(), port).to_socket_addrs();
+            let found = found.map(|all| all.take(MAX_ADDRESSES).collect::<Vec<_>>());
             drop(place);
             // Whoever asked may have given up.
             tell.send(found).ok();

@@ -2,9 +2,8 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use aulos_io::feed::{BodyFault, HttpBody};
@@ -12,23 +11,21 @@ use aulos_proto::http::{
     Body, Framing, HttpUrl, MAX_PLAYLIST, PlaylistError, entries, is_playlist_type, words,
 };
 use aulos_proto::packets::Hint;
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
+#[cfg(test)]
+use rustls::ClientConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::sync::oneshot;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::failure::Failure;
 use super::{About, Totals, Watch};
+use crate::dial::{DialError, Dialer};
 
 /// Makes requests.
 #[derive(Debug, Default)]
 pub(super) struct Fetcher {
-    /// Whom we trust; read when it is needed first.
-    tls: OnceLock<Result<Arc<ClientConfig>, String>>,
+    dialer: Dialer,
 }
 
 /// A body that begins.
@@ -58,7 +55,7 @@ impl Fetcher {
     /// One that trusts whom a test trusts.
     #[cfg(test)]
     pub(super) fn trusting(config: ClientConfig) -> Self {
-        Self { tls: Ok(Arc::new(config)).into() }
+        Self { dialer: Dialer::trusting(config) }
     }
 
     /// Follows redirects and playlists from `first` to a body; addresses in `refused` are left out.
@@ -136,16 +133,13 @@ impl Fetcher {
     }
 
     async fn connect(&self, url: &HttpUrl) -> Result<Stream, Failure> {
-        let addresses = within(RESOLVE, "to be found by its name", resolve(url)).await??;
+        let found = self.dialer.find(&url.host, url.port);
+        let addresses = within(RESOLVE, "to be found by its name", found).await?;
         let mut failure = Failure::Name(url.host.clone());
-        for address in addresses.into_iter().take(MAX_ADDRESSES) {
+        for address in addresses.map_err(|error| failure_of(error, url))? {
             match within(CONNECT, "to be reached", dial(address)).await {
-                Ok(Ok(socket)) => {
-                    return match url.secure {
-                        false => Ok(Stream::Plain(socket)),
-                        true => self.secure(url, socket).await,
-                    };
-                }
+                Ok(Ok(socket)) if url.secure => return self.secure(url, socket).await,
+                Ok(Ok(socket)) => return Ok(Stream::Plain(socket)),
                 Ok(Err(error)) => failure = Failure::Connect(error.kind()),
                 Err(late) => failure = late,
             }
@@ -154,48 +148,21 @@ impl Fetcher {
     }
 
     async fn secure(&self, url: &HttpUrl, socket: TcpStream) -> Result<Stream, Failure> {
-        let config = self.tls.get_or_init(trust).clone().map_err(Failure::Tls)?;
-        let name = ServerName::try_from(url.host.clone());
-        let name = name.map_err(|_| Failure::Tls(format!("{} is no name", url.host)))?;
-        let hello = TlsConnector::from(config).connect(name, socket);
+        let hello = self.dialer.secure(&url.host, socket);
         match within(HANDSHAKE, "to shake hands", hello).await? {
             Ok(stream) => Ok(Stream::Secure(Box::new(stream))),
-            Err(error) => Err(Failure::Tls(error.to_string())),
+            Err(error) => Err(failure_of(error, url)),
         }
     }
 }
 
-/// The certificates of this machine.
-fn trust() -> Result<Arc<ClientConfig>, String> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(found.certs);
-    if roots.is_empty() {
-        return Err("this machine knows no authorities: install ca-certificates".to_owned());
+fn failure_of(error: DialError, url: &HttpUrl) -> Failure {
+    match error {
+        DialError::Name => Failure::Name(url.host.clone()),
+        DialError::Busy => Failure::Busy,
+        DialError::Connect(kind) => Failure::Connect(kind),
+        DialError::Tls(why) => Failure::Tls(why),
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = config.map_err(|error| error.to_string())?;
-    Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
-}
-
-/// A lookup can take as long as it likes, so it has a thread of its own while it lasts.
-async fn resolve(url: &HttpUrl) -> Result<Vec<SocketAddr>, Failure> {
-    if let Ok(address) = url.host.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(address, url.port)]);
-    }
-    let unknown = || Failure::Name(url.host.clone());
-    let (tell, told) = oneshot::channel();
-    let (host, port) = (url.host.clone(), url.port);
-    let lookup = move || {
-        let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
-        // Whoever asked may have given up.
-        tell.send(found).ok();
-    };
-    let thread = std::thread::Builder::new().name("aulos-resolve".into()).spawn(lookup);
-    thread.map_err(|_| Failure::Busy)?;
-    told.await.map_err(|_| unknown())?.map_err(|_| unknown())
 }
 
 /// The kernel's buffer is bounded: what it holds is a delay that nobody asked for.
@@ -426,9 +393,6 @@ impl Stream {
 pub(super) const MAX_REDIRECTS: usize = 8;
 const MAX_LISTS: usize = 3;
 const MAX_REQUESTS: usize = 64;
-
-/// Addresses of one name that are tried.
-const MAX_ADDRESSES: usize = 4;
 
 /// How long each stage may take.
 const RESOLVE: Duration = Duration::from_secs(10);
