@@ -497,6 +497,7 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
                 _ => source_name(entry, from_uri.clone(), &config_of, &names, problems),
             };
             names.push(name.clone());
+            let standby = fallback::standby(entry.standby.as_ref(), &config_of, problems);
             all.push(Source {
                 uri: shown(&entry.uri.value, &config_of),
                 name,
@@ -505,7 +506,7 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
                 normalize: sound::resolve_normalize(entry.normalize.as_ref(), spec, problems),
                 timeout_ms: entry.timeout_ms.unwrap_or(config.switch.timeout_ms).value,
                 silence: fallback::silence(entry.silence.unwrap_or(config.silence)),
-                standby: fallback::standby(entry.standby.as_ref(), problems),
+                standby,
             });
         }
     }

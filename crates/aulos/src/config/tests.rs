@@ -142,7 +142,7 @@ fn what_happens_when_a_source_fails_can_be_said() {
     let text = r#"
 [[station]]
 name = "a"
-sources = [{ uri = "tcp://", standby = "warn", timeout_ms = 500 }]
+sources = [{ uri = "tcp://", standby = "warn", timeout_ms = 500 }, { uri = "http://radio.example/live", standby = "cold", timeout_ms = 300 }]
 [station.switch]
 comeback = "later"
 timeout_ms = 400
