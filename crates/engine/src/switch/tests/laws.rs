@@ -49,6 +49,8 @@ impl World {
             Act::Wish(who, millis) => {
                 let until = Some(self.now + Span::from_millis(millis));
                 self.switch.prefer(who.map(|input| Preference { input, until }));
+                // A wish is heard at the next decision.
+                self.step();
             }
             Act::Run(millis) => self.run(millis),
             Act::Send(who, _) | Act::End(who) | Act::Lose(who) | Act::Hear(who, _) => {
@@ -66,7 +68,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn whoever_has_sound_is_on_air_and_each_change_is_told(
