@@ -17,6 +17,7 @@
 
 mod block;
 mod budget;
+mod chance;
 mod chunk;
 mod format;
 mod layout;
@@ -30,6 +31,7 @@ mod timeline;
 
 pub use block::Block;
 pub use budget::Budget;
+pub use chance::Chance;
 pub use chunk::{Chunk, Codec, HEADROOM, UnknownCodec};
 pub use format::{SampleFormat, UnknownFormat};
 pub use layout::{ChannelLayout, InvalidLayout, MAX_CHANNELS};

@@ -1,23 +1,21 @@
 //! Chance, the same in every run.
 
-/// A generator of numbers that look random: `SplitMix64` (Steele, Lea and Flood 2014).
+use aulos_core::Chance;
+
+/// Numbers that look random, and the distributions that a test world needs.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(Chance);
 
 impl Random {
     /// The sequence that belongs to `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(Chance::new(seed))
     }
 
     /// Any 64 bits.
     pub const fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ bits >> 31
+        self.0.bits()
     }
 
     /// From 0 up to, but not including, 1.

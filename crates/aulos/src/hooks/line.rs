@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use aulos_core::{Instant, Span};
+use aulos_core::{Chance, Instant, Span};
 
 use super::{Event, Kind};
 use crate::config::Hook;
@@ -35,7 +35,7 @@ pub(super) struct Line {
     state: State,
     /// Dropped, and not told yet.
     untold: u64,
-    random: u64,
+    chance: Chance,
     ends: bool,
     tally: Tally,
 }
@@ -148,7 +148,7 @@ impl Line {
             taken: VecDeque::new(),
             state: State::Idle,
             untold: 0,
-            random: seed,
+            chance: Chance::new(seed),
             ends: false,
             tally: Tally::default(),
         }
@@ -283,16 +283,11 @@ impl Line {
         }
     }
 
-    /// From a half of the pause to all of it (`SplitMix64`: Steele, Lea and Flood 2014): hooks of many
-    /// servers must not come back in one moment.
+    /// From a half of the pause to all of it: hooks of many servers must not come back in one moment.
     fn pause(&mut self, attempt: u32) -> Span {
         let doubled = FIRST_PAUSE * (1 << attempt.saturating_sub(1).min(10));
         let most = doubled.min(LAST_PAUSE);
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let thousandth = i64::try_from((mixed ^ (mixed >> 31)) % 1_001).unwrap_or(0);
+        let thousandth = i64::try_from(self.chance.bits() % 1_001).unwrap_or(0);
         most / 2 + most * thousandth / 2_000
     }
 }

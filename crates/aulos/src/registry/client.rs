@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use aulos_core::ChannelMap;
+use aulos_core::{Chance, ChannelMap};
 
 use crate::house::{Health, Hello, SessionId};
 
@@ -124,14 +124,14 @@ pub(super) fn identity(hello: &Hello) -> Option<String> {
     })
 }
 
-/// Makes UUIDs of version 4 (RFC 9562, 5.4) from a seed, by splitmix64. They name groups; nobody
-/// gains by guessing one.
+/// Makes UUIDs of version 4 (RFC 9562, 5.4) from a seed. They name groups; nobody gains by guessing
+/// one.
 #[derive(Clone, Debug)]
-pub(super) struct Ids(u64);
+pub(super) struct Ids(Chance);
 
 impl Ids {
     pub(super) const fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(Chance::new(seed))
     }
 
     /// An id that is not taken.
@@ -145,16 +145,9 @@ impl Ids {
     }
 
     fn next(&mut self) -> String {
-        let (high, low) = (self.word(), self.word());
+        let (high, low) = (self.0.bits(), self.0.bits());
         let (a, b, c) = (high >> 32, (high >> 16) & 0xffff, high & 0xfff | 0x4000);
         let (d, e) = ((low >> 48) & 0x3fff | 0x8000, low & 0xffff_ffff_ffff);
         format!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
-    }
-
-    const fn word(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 }

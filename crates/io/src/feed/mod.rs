@@ -14,7 +14,7 @@ mod stdin;
 mod stream;
 mod tcp;
 
-use aulos_core::{Instant, Span};
+use aulos_core::{Chance, Instant, Span};
 
 pub use bytes::{ByteFeed, FEED_BLOCKS};
 pub use dj::{Dj, DjCounters, DjFeeder, DjMount, DjSeat, DjState, Left, STALL};
@@ -67,14 +67,19 @@ pub struct Backoff {
     delay: Span,
     retry_at: Instant,
     healthy_since: Option<Instant>,
-    random: u64,
+    chance: Chance,
 }
 
 impl Backoff {
     /// Nothing has failed yet. Two with the same seed have the same pauses.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        Self { delay: FIRST_DELAY, retry_at: Instant::ZERO, healthy_since: None, random: seed }
+        Self {
+            delay: FIRST_DELAY,
+            retry_at: Instant::ZERO,
+            healthy_since: None,
+            chance: Chance::new(seed),
+        }
     }
 
     /// Whether it is time to try.
@@ -110,15 +115,10 @@ impl Backoff {
         self.retry_at = now + self.jitter();
     }
 
-    /// Anything from nothing to the present delay (`SplitMix64`: Steele, Lea and Flood 2014).
+    /// Anything from nothing to the present delay.
     fn jitter(&mut self) -> Span {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
         let most = u128::try_from(self.delay.as_nanos()).unwrap_or(0) + 1;
-        Span::from_nanos(i64::try_from((u128::from(mixed) * most) >> 64).unwrap_or(0))
+        Span::from_nanos(i64::try_from((u128::from(self.chance.bits()) * most) >> 64).unwrap_or(0))
     }
 }
 
