@@ -18,7 +18,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::Receiver;
 
-use super::When;
+use super::{When, is_read};
 use crate::config::{self, SourceConfig};
 use crate::exit::{Exit, Failure};
 use output::Lines;
@@ -122,16 +122,12 @@ async fn print(json: bool, meter: &mut Running, signals: &mut Signals) -> Result
             }
         };
         match news {
-            Some(News::Reading(loudness)) => match lines.print(&loudness) {
-                Ok(()) => last = loudness,
-                // Whoever closed the pipe has seen enough.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Some(News::Reading(loudness)) => {
+                if !is_read(lines.print(&loudness))? {
                     return Ok(Ended { loudness, result: Ok(()), broken: true });
                 }
-                Err(error) => {
-                    return Err(Failure::new(Exit::Io, format!("standard output: {error}")));
-                }
-            },
+                last = loudness;
+            }
             Some(News::Shape(..) | News::Waiting) => {}
             Some(News::Ended(loudness, result)) => {
                 // After hours, integrated loudness and range may lag; the last line has them. A

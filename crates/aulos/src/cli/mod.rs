@@ -374,9 +374,14 @@ fn read_config(path: &Path) -> Result<(String, String), Failure> {
 /// Writes data; whoever closed the pipe has seen enough.
 fn print(bytes: &[u8]) -> Result<Exit, Failure> {
     let mut out = io::stdout().lock();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
-        Ok(()) => Ok(Exit::Ok),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::Ok),
+    is_read(out.write_all(bytes).and_then(|()| out.flush())).map(|_| Exit::Ok)
+}
+
+/// How writing to standard output went: not read any more by whoever has seen enough, or a failure.
+fn is_read(written: io::Result<()>) -> Result<bool, Failure> {
+    match written {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::new(Exit::Io, format!("standard output: {error}"))),
     }
 }

@@ -18,6 +18,7 @@ use aulos_io::normalize::{
 use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::is_read;
 use super::scan::{Target, ceiling, plain};
 use crate::exit::{Exit, Failure};
 use signals::Stop;
@@ -303,13 +304,8 @@ impl Run<'_> {
 
     fn end(self, stopped: bool) -> Result<Exit, Failure> {
         self.bar.finish_and_clear();
-        match self.output {
-            // Whoever closed the pipe has seen enough.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Exit::Ok),
-            Err(error) => {
-                return Err(Failure::new(Exit::Io, format!("standard output: {error}")));
-            }
-            Ok(()) => {}
+        if !is_read(self.output)? {
+            return Ok(Exit::Ok);
         }
         let [written, unchanged, planned, failed] = self.done;
         if stopped {

@@ -20,6 +20,7 @@ use aulos_io::scan::{self, Event, Found, Loudness, Options, Progress, Report, ta
 use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::is_read;
 use crate::exit::{Exit, Failure};
 use album::{Album, Rule};
 use journal::Journal;
@@ -400,13 +401,8 @@ impl<'a> Scan<'a> {
 
     fn end(self, skipped: usize) -> Result<Exit, Failure> {
         self.bar.finish_and_clear();
-        match self.output {
-            // Whoever closed the pipe has seen enough.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Exit::Ok),
-            Err(error) => {
-                return Err(Failure::new(Exit::Io, format!("standard output: {error}")));
-            }
-            Ok(()) => {}
+        if !is_read(self.output)? {
+            return Ok(Exit::Ok);
         }
         if let Some((page, path)) = self.page.zip(self.args.report.as_ref()) {
             page.write(path).map_err(|error| cannot_write(path, &error))?;

@@ -6,7 +6,8 @@ use aulos_core::{Db, Lufs, Span};
 use aulos_engine::loudness::Loudness;
 use serde_json::Value;
 
-use crate::exit::{Exit, Failure};
+use crate::cli::print;
+use crate::exit::Failure;
 
 /// Standard output, line by line.
 #[derive(Debug)]
@@ -89,13 +90,7 @@ pub(super) fn summary(uri: &str, read: &Loudness, json: bool, quiet: bool) -> Re
         eprint!("{text}");
         return Ok(());
     }
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(Exit::Io, format!("standard output: {error}")))
-        }
-        _ => Ok(()),
-    }
+    print(text.as_bytes()).map(|_| ())
 }
 
 /// Hours, minutes and seconds.
