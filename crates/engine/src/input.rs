@@ -203,7 +203,7 @@ impl Input {
     /// Follows the source's clock; `due` is when the frames read so far were to be read, `elapsed`
     /// the time since the last call.
     pub fn follow(&mut self, due: Instant, elapsed: Span) {
-        if self.source.pacing() != Pacing::Live {
+        if !matches!(self.source.pacing(), Pacing::Live | Pacing::Streamed) {
             return;
         }
         if self.full || self.ended || self.lost {
@@ -326,6 +326,7 @@ impl Input {
         Facts {
             pacing: self.source.pacing(),
             buffered: self.buffered(),
+            wanted: self.buffer,
             full: self.full,
             ended: self.ended,
             last_arrival: self.last_arrival,
@@ -446,7 +447,10 @@ impl Input {
 
     /// A live sender that stops for so long may have stopped for good.
     fn let_out(&mut self, now: Instant) {
-        let patience = self.timeout.min(self.buffer).max(LEAST_PATIENCE);
+        let patience = match self.source.pacing() {
+            Pacing::Streamed => self.lull(),
+            _ => self.timeout.min(self.buffer).max(LEAST_PATIENCE),
+        };
         if self.source.pacing() != Pacing::OnDemand
             && self.last_arrival.is_some_and(|last| now.since(last) >= patience)
         {
@@ -496,7 +500,10 @@ impl Input {
 
     /// How long nothing may come until what comes next does not belong to what came last.
     fn lull(&self) -> Span {
-        self.timeout.max(MOMENTARY)
+        match self.source.pacing() {
+            Pacing::Streamed => self.timeout.max(self.buffer).max(MOMENTARY),
+            _ => self.timeout.max(MOMENTARY),
+        }
     }
 
     fn staged_frames(&self) -> usize {
@@ -527,7 +534,7 @@ pub struct Read {
 /// its start is still unplayed.
 fn limit(pacing: Pacing, rate: SampleRate, buffer: Span) -> usize {
     let span = match pacing {
-        Pacing::Live | Pacing::House => buffer + buffer,
+        Pacing::Live | Pacing::House | Pacing::Streamed => buffer + buffer,
         Pacing::OnDemand => ON_DEMAND_AHEAD,
     };
     rate.frames(span).as_usize()

@@ -49,6 +49,9 @@ pub enum Pacing {
     /// Another station: it comes in real time as [`Live`](Self::Live) does, by our own clock, so
     /// there is no drift to follow and its samples stay as they are.
     House,
+    /// The sender, by its own clock, in lumps: a page of Ogg has a second of sound, and then nothing
+    /// comes for as long. It is late only when what waits is used up.
+    Streamed,
 }
 
 /// What travels through the ring between a reader (a reactor, the codec pool) and a station.

@@ -25,8 +25,6 @@ use record::Record;
 /// The wishes of the switch. `Default` has the values of the configuration's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How long live inputs are delayed; longer than their time-out.
-    pub input_buffer: Span,
     /// How long an input that has failed must run before it may take over from another one; doubled
     /// with each further failure, up to [`MAX_HOLD_IN`].
     pub hold_in: Span,
@@ -39,12 +37,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self {
-            input_buffer: Span::from_millis(400),
-            hold_in: Span::from_secs(5),
-            comeback: Comeback::Auto,
-            patience: Some(PATIENCE),
-        }
+        Self { hold_in: Span::from_secs(5), comeback: Comeback::Auto, patience: Some(PATIENCE) }
     }
 }
 
@@ -67,6 +60,9 @@ pub struct Facts {
     pub pacing: Pacing,
     /// How much sound waits in it.
     pub buffered: Span,
+    /// How much has to wait in it before it begins: how long it is delayed, and longer than its
+    /// time-out.
+    pub wanted: Span,
     /// Its buffer is at its bound: the sender waits for us, so it cannot be late.
     pub full: bool,
     /// The sender has closed cleanly.
@@ -323,7 +319,7 @@ impl Switch {
             Health::Healthy { .. } => true,
             Health::Priming { .. } => {
                 let sounds = facts.fault(now).is_none() || !self.heard;
-                sounds && facts.is_primed(self.config.input_buffer)
+                sounds && facts.is_primed()
             }
             // Who wishes an input before it sounds gets it; who was heard is not kept when silent.
             Health::Suspect(_) => !self.heard && facts.is_sending(now),
@@ -359,7 +355,7 @@ impl Switch {
         };
         let primed = || {
             first(&|record, facts| match record.health {
-                Health::Priming { .. } => facts.is_primed(self.config.input_buffer),
+                Health::Priming { .. } => facts.is_primed(),
                 _ => false,
             })
         };
@@ -402,9 +398,9 @@ impl Switch {
 }
 
 impl Facts {
-    fn is_primed(&self, input_buffer: Span) -> bool {
+    fn is_primed(&self) -> bool {
         let wanted = match self.pacing {
-            Pacing::Live | Pacing::House => input_buffer,
+            Pacing::Live | Pacing::House | Pacing::Streamed => self.wanted,
             Pacing::OnDemand => Span::from_nanos(1),
         };
         self.buffered >= wanted || self.full || (self.ended && self.buffered > Span::ZERO)
@@ -429,7 +425,17 @@ impl Facts {
             && (self.pacing == Pacing::OnDemand
                 || self.ended
                 || self.full
-                || self.last_arrival.is_some_and(|last| now.since(last) <= self.timeout))
+                || self.last_arrival.is_some_and(|last| now.since(last) <= self.patience()))
+    }
+
+    /// How long nothing may come. Between two lumps of a stream that is as long as it was delayed
+    /// for, and no longer than its sound lasts.
+    fn patience(&self) -> Span {
+        if self.pacing == Pacing::Streamed && self.buffered > LAST_WORDS {
+            self.timeout.max(self.wanted)
+        } else {
+            self.timeout
+        }
     }
 }
 
@@ -461,6 +467,9 @@ impl Failures {
 fn has_sound(facts: &[Facts], input: usize) -> bool {
     facts.get(input).is_some_and(|facts| facts.buffered > Span::ZERO)
 }
+
+/// What is left of a stream when it counts as late, so that the next input follows without a hole.
+const LAST_WORDS: Span = Span::from_millis(200);
 
 /// A first input that is live and well is there by then.
 pub const PATIENCE: Span = Span::from_secs(1);

@@ -5,6 +5,7 @@ mod studio;
 
 use aulos_core::{SampleRate, Span};
 use aulos_engine::input;
+use aulos_engine::source::Pacing;
 use aulos_engine::status::InputState;
 use aulos_engine::switch::{self, Health};
 use aulos_sim::Random;
@@ -30,7 +31,7 @@ impl Trial {
         let mut wishes = input::Config::default();
         wishes.silence.span = Span::from_millis(500);
         wishes.silence.dead_channel = Some(Span::from_millis(500));
-        let wishes = (switch, wishes);
+        let wishes = (switch, wishes, Pacing::Live);
         let mut studio = Studio::of(SampleRate::STUDIO, &vec![0; senders], true, !seed, wishes);
         studio.run(Span::from_secs(2));
         studio.ear.forget();

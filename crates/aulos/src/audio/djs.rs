@@ -56,7 +56,7 @@ pub(super) fn open(mount: &Mount, inner: &mut Inner) -> (Box<dyn Source>, Watch)
         since: SystemClock::now(),
         title: None,
     };
-    (Box::new(RingSource::new(items, Pacing::Live)), Watch::Dj(Box::new(booth)))
+    (Box::new(RingSource::new(items, Pacing::Streamed)), Watch::Dj(Box::new(booth)))
 }
 
 /// A port is open, or is not.

@@ -51,7 +51,7 @@ pub(super) fn open(
     let mut line = Some(keeper);
     let (opened, watch) = make(&source.config, quantum, &mut line, inner);
     let config = input::Config {
-        buffer: Span::from_millis(i64::from(station.switch.input_buffer_ms)),
+        buffer: Span::from_millis(i64::from(source.input_buffer_ms)),
         timeout: Span::from_millis(i64::from(source.timeout_ms)),
         gain: source.gain,
         silence: silence::Config {
@@ -181,7 +181,7 @@ fn radio(url: &HttpUrl, inner: &mut Inner) -> (Box<dyn Source>, Watch) {
     inner.context.add_feeder(Box::new(feed));
     inner.codecs.add(Box::new(source));
     inner.chores.push(chore);
-    (Box::new(RingSource::new(items, Pacing::Live)), Watch::Radio(watch))
+    (Box::new(RingSource::new(items, Pacing::Streamed)), Watch::Radio(watch))
 }
 
 fn feed(

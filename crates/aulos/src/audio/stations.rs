@@ -121,7 +121,6 @@ fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result
     let wishes = station::Config {
         quantum,
         switch: switch::Config {
-            input_buffer: Span::from_millis(i64::from(config.switch.input_buffer_ms)),
             hold_in: Span::from_secs(i64::from(config.switch.hold_in_s)),
             comeback: config.switch.comeback,
             patience: config.switch.immediate.then_some(switch::PATIENCE),

@@ -4,7 +4,7 @@ use aulos_core::{Db, Span};
 use aulos_engine::standby::Standby;
 use aulos_engine::switch::Comeback;
 
-use super::model::{SilenceConfig, StationConfig, SwitchConfig};
+use super::model::{SilenceConfig, SourceEntry, StationConfig, SwitchConfig};
 use super::problem::{At, Place, Problems, did_you_mean};
 use super::resolve::{Silence, Switch};
 use super::source::{self, SourceConfig};
@@ -13,7 +13,6 @@ pub(super) fn switch(config: &SwitchConfig, problems: &Problems) -> Switch {
     let kinds =
         [("auto", Comeback::Auto), ("manual", Comeback::Manual), ("never", Comeback::Never)];
     Switch {
-        input_buffer_ms: config.input_buffer_ms,
         crossfade_ms: config.crossfade_ms,
         hold_in_s: config.hold_in_s,
         comeback: choice("comeback", &config.comeback, &kinds, problems),
@@ -31,6 +30,20 @@ pub(super) fn silence(config: SilenceConfig) -> Silence {
         dc: config.dc,
         dead_channel: config.dead_channel_s.map(span),
     }
+}
+
+/// How long a source is delayed. Who wants none at all gets none.
+pub(super) fn input_buffer_ms(
+    entry: &SourceEntry,
+    source: &SourceConfig,
+    station: &StationConfig,
+) -> u32 {
+    let common = station.switch.input_buffer_ms;
+    let least = match source {
+        SourceConfig::Http { .. } | SourceConfig::Icecast(_) if common > 0 => STREAM_BUFFER_MS,
+        _ => 0,
+    };
+    entry.input_buffer_ms.map_or_else(|| common.max(least), |own| own.value)
 }
 
 pub(super) fn standby(
@@ -87,12 +100,19 @@ pub(super) fn last_resort(wish: &At<String>, problems: &Problems) -> Option<Sour
 
 /// While a source is given up later than its buffer is empty, there is a hole whenever it fails.
 pub(super) fn check_timeouts(config: &StationConfig, problems: &Problems) {
-    let buffer = config.switch.input_buffer_ms;
-    let own = config.sources.iter().filter_map(|source| source.timeout_ms);
-    let needed = config.sources.iter().any(|source| source.timeout_ms.is_none());
-    let common = needed.then_some(config.switch.timeout_ms);
+    let common = (config.switch.timeout_ms, config.switch.input_buffer_ms);
+    let mut pairs: Vec<(At<u32>, u32)> = Vec::new();
+    for source in &config.sources {
+        let buffer = source.input_buffer_ms.map_or(common.1, |own| own.value);
+        let pair = (source.timeout_ms.unwrap_or(common.0), buffer);
+        if !pairs.contains(&pair) {
+            pairs.push(pair);
+        }
+    }
     // Without a buffer somebody wants sound at once, and takes the holes.
-    for timeout in own.chain(common).filter(|timeout| buffer > 0 && timeout.value >= buffer) {
+    for (timeout, buffer) in
+        pairs.into_iter().filter(|(timeout, buffer)| *buffer > 0 && timeout.value >= *buffer)
+    {
         let message = format!(
             "`timeout_ms` is {}, and only {buffer} ms are buffered: a source that fails leaves a hole",
             timeout.value
@@ -106,6 +126,10 @@ pub(super) fn check_timeouts(config: &StationConfig, problems: &Problems) {
         problems.hint(at, message, hint);
     }
 }
+
+/// What an encoded stream is delayed by at the least: a page of Ogg has a second of sound, and what
+/// follows it is a second away. The tools that DJs use wait for as long or longer.
+const STREAM_BUFFER_MS: u32 = 2_000;
 
 fn choice<T: Copy>(key: &str, wish: &At<String>, kinds: &[(&str, T)], problems: &Problems) -> T {
     let found = kinds.iter().find(|(name, _)| *name == wish.value);

@@ -193,6 +193,8 @@ pub struct SourceEntry {
     pub normalize: Option<At<Normalise>>,
     /// Milliseconds without sound until it counts as gone; absent, the switch's.
     pub timeout_ms: Option<At<u32>>,
+    /// Milliseconds that it is delayed by; absent, the switch's, or more for an encoded stream.
+    pub input_buffer_ms: Option<At<u32>>,
     /// `hot`, `warm` or `cold`.
     pub standby: Option<At<String>>,
     /// What counts as silence; absent, the station's.
@@ -206,7 +208,7 @@ pub struct SourceEntry {
 pub struct SwitchConfig {
     /// Milliseconds without sound until a source counts as gone.
     pub timeout_ms: At<u32>,
-    /// Milliseconds that are buffered per input.
+    /// Milliseconds that an input is delayed by.
     pub input_buffer_ms: u32,
     /// Milliseconds of cross-fade.
     pub crossfade_ms: u32,
@@ -431,6 +433,7 @@ fn read_source(node: &Node, problems: &Problems) -> Option<SourceEntry> {
     source.name = table.text("name");
     source.gain_db = table.real("gain_db", "dB", GAIN_DB).map_or(0.0, |gain| gain.value);
     source.timeout_ms = table.number("timeout_ms", "milliseconds", TIMEOUT_MS);
+    source.input_buffer_ms = table.number("input_buffer_ms", "milliseconds", INPUT_BUFFER_MS);
     source.standby = table.text("standby");
     source.silence = table.node("silence").map(|node| read_silence(node, "a source", problems));
     let keys = ["password", "password_file", "password_env"];

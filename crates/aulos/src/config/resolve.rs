@@ -180,6 +180,8 @@ pub struct Source {
     pub normalize: Option<Normalise>,
     /// Milliseconds without sound until it counts as gone.
     pub timeout_ms: u32,
+    /// Milliseconds that it is delayed by.
+    pub input_buffer_ms: u32,
     /// What counts as silence.
     pub silence: Silence,
     /// How ready it is kept while it is not needed.
@@ -189,8 +191,6 @@ pub struct Source {
 /// How sources take over from each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
-    /// Milliseconds that are buffered per input.
-    pub input_buffer_ms: u32,
     /// Milliseconds of cross-fade; 0 cuts.
     pub crossfade_ms: u32,
     /// Seconds that a better source has to be healthy before it takes over.
@@ -498,6 +498,7 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
             };
             names.push(name.clone());
             let standby = fallback::standby(entry.standby.as_ref(), &config_of, problems);
+            let input_buffer_ms = fallback::input_buffer_ms(entry, &config_of, config);
             all.push(Source {
                 uri: shown(&entry.uri.value, &config_of),
                 name,
@@ -505,6 +506,7 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
                 gain: Db::new(entry.gain_db),
                 normalize: sound::resolve_normalize(entry.normalize.as_ref(), spec, problems),
                 timeout_ms: entry.timeout_ms.unwrap_or(config.switch.timeout_ms).value,
+                input_buffer_ms,
                 silence: fallback::silence(entry.silence.unwrap_or(config.silence)),
                 standby,
             });

@@ -42,17 +42,12 @@ fn nothing_configured_is_a_fifo_and_then_the_demo_on_loopback() {
     let [station] = &resolved.stations[..] else { panic!("{resolved:?}") };
     assert_eq!((station.name.as_str(), station.codec), ("default", Codec::Flac));
     assert_eq!((station.chunk_ms, station.buffer_ms), (20, 1000));
-    let switch = Switch {
-        input_buffer_ms: 400,
-        crossfade_ms: 20,
-        hold_in_s: 5,
-        comeback: Comeback::Auto,
-        immediate: true,
-    };
+    let switch =
+        Switch { crossfade_ms: 20, hold_in_s: 5, comeback: Comeback::Auto, immediate: true };
     assert_eq!((station.switch, &station.last_resort), (switch, &None));
     let (below, span) = (Db::new(-60.0), Span::from_secs(10));
     assert_eq!(station.silence, Silence { below, span, dc: true, dead_channel: None });
-    assert_eq!(station.sources[0].timeout_ms, 300);
+    assert_eq!((station.sources[0].timeout_ms, station.sources[0].input_buffer_ms), (300, 400));
     assert_eq!(
         station.sources[0].config,
         SourceConfig::Pipe {
@@ -122,6 +117,8 @@ fn what_happens_when_a_source_fails_can_be_said() {
         r#"sources = [
             "demo://", {{ uri = "demo://", standby = "cold", silence = {{ dead_channel_s = 2 }} }},
             {{ uri = "tcp://", standby = "warm", timeout_ms = 800 }},
+            "http://radio.example/live",
+            {{ uri = "http://radio.example/live", name = "near", input_buffer_ms = 500 }},
         ]
         silence = {{ dc = false, for_s = 0.5 }}
         [station.switch]
@@ -135,7 +132,9 @@ fn what_happens_when_a_source_fails_can_be_said() {
     assert_eq!((station.switch.comeback, station.switch.immediate), (Comeback::Manual, false));
     assert!(matches!(station.last_resort, Some(SourceConfig::File { .. })));
     let standby: Vec<Standby> = station.sources.iter().map(|source| source.standby).collect();
-    assert_eq!(standby, [Standby::Hot, Standby::Cold, Standby::Warm]);
+    assert_eq!(standby[..3], [Standby::Hot, Standby::Cold, Standby::Warm]);
+    let buffers: Vec<u32> = station.sources.iter().map(|source| source.input_buffer_ms).collect();
+    assert_eq!(buffers, [1000, 1000, 1000, 2000, 500]);
     let own = station.sources[1].silence;
     assert_eq!((own.dead_channel, own.dc), (Some(Span::from_secs(2)), true));
     assert!(!station.silence.dc && station.sources[0].silence == station.silence);

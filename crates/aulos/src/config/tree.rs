@@ -221,8 +221,8 @@ fn one_line(text: &str) -> String {
 }
 
 /// The keys of a source that is written as a table.
-pub(super) const SOURCE_KEYS: [&str; 7] =
-    ["uri", "name", "normalize", "gain_db", "standby", "timeout_ms", "silence"];
+pub(super) const SOURCE_KEYS: [&str; 8] =
+    ["uri", "name", "normalize", "gain_db", "standby", "timeout_ms", "input_buffer_ms", "silence"];
 
 #[cfg(test)]
 mod tests {

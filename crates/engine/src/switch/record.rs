@@ -55,10 +55,10 @@ impl Record {
             }
             // What is left of a sender that stopped does not begin anything.
             Health::Failed(_) | Health::Backoff if stopped.is_some() => {}
-            Health::Failed(_) | Health::Backoff => self.prime(config, now, facts, now),
+            Health::Failed(_) | Health::Backoff => self.prime(now, facts, now),
             Health::Disabled | Health::Connecting => {
                 self.begin(config, now);
-                self.prime(config, now, facts, now);
+                self.prime(now, facts, now);
             }
             Health::Priming { .. } if gone => {
                 self.left = now;
@@ -69,7 +69,7 @@ impl Record {
             Health::Priming { .. } if stopped.is_some() || self.is_interrupted(now, facts) => {
                 self.health = Health::Priming { since: now };
             }
-            Health::Priming { since } => self.prime(config, now, facts, since),
+            Health::Priming { since } => self.prime(now, facts, since),
             Health::Healthy { .. } | Health::Suspect(_) if gone => self.end(config, now),
             Health::Healthy { .. } | Health::Suspect(_) => self.weigh(config, now, facts, dry),
         }
@@ -107,10 +107,10 @@ impl Record {
         }
     }
 
-    fn prime(&mut self, config: &Config, now: Instant, facts: &Facts, since: Instant) {
+    fn prime(&mut self, now: Instant, facts: &Facts, since: Instant) {
         let run = now.since(since);
-        let waited = run >= config.input_buffer && facts.buffered >= ENOUGH;
-        if run >= self.hold_in && (waited || facts.is_primed(config.input_buffer)) {
+        let waited = run >= facts.wanted && facts.buffered >= ENOUGH;
+        if run >= self.hold_in && (waited || facts.is_primed()) {
             self.hold_in = Span::ZERO;
             self.well_since = now;
             self.health = Health::Healthy { since: now };

@@ -56,7 +56,7 @@ impl World {
 
     /// One quantum: arrivals, decision, play-out.
     fn step(&mut self) {
-        let (now, bound) = (self.now, Config::default().input_buffer);
+        let (now, bound) = (self.now, WANTED);
         for sender in &mut self.senders {
             if sender.sending && sender.pacing == Pacing::Live {
                 sender.buffered = (sender.buffered + STEP).min(bound + bound);
@@ -102,6 +102,7 @@ fn facts(sender: &Sender) -> Facts {
     Facts {
         pacing: sender.pacing,
         buffered: sender.buffered,
+        wanted: WANTED,
         full: false,
         ended: sender.ended,
         last_arrival: sender.last_arrival,
@@ -114,6 +115,8 @@ fn facts(sender: &Sender) -> Facts {
 }
 
 const STEP: Span = Span::from_millis(20);
+
+const WANTED: Span = Span::from_millis(400);
 
 #[test]
 fn until_someone_plays_the_fallback_is_on_air() {

@@ -11,18 +11,17 @@
 //! finds nothing comes again.
 
 use core::fmt;
-use std::collections::VecDeque;
 
-use aulos_core::{Block, ChannelLayout, Instant, SampleRate, Span};
+use aulos_core::{Block, ChannelLayout, SampleRate};
 use aulos_engine::source::{BLOCK_SAMPLES, Item};
 use aulos_proto::packets::Hint;
 use aulos_proto::titles::Title;
 use aulos_rt::channel::{Receiver, Sender, bounded};
 use aulos_rt::ring::{Consumer, Producer, ring};
-use aulos_rt::{Pool, Pooled, Publisher, Reader};
+use aulos_rt::{Pool, Publisher, Reader};
 
 use crate::decode::{Heard, StreamCounts, StreamDecoder, StreamError, StreamInfo};
-use crate::{Job, Step, SystemClock};
+use crate::{Job, Step};
 
 /// What an encoded stream is doing, for people to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,9 +73,6 @@ impl StreamParts {
             pool: Pool::new(STREAM_BLOCKS, || {
                 Block::with_capacity(SampleRate::STUDIO, ChannelLayout::STEREO, BLOCK_SAMPLES)
             }),
-            held: VecDeque::with_capacity(STREAM_BLOCKS),
-            filling: true,
-            fed: None,
             items,
             titles: teller,
             state: publisher,
@@ -166,11 +162,6 @@ pub struct StreamSource {
     marked: Consumer<Mark>,
     decoder: Option<StreamDecoder>,
     pool: Pool<Block>,
-    /// Blocks that are kept back until there are enough of them to begin with.
-    held: VecDeque<Pooled<Block>>,
-    filling: bool,
-    /// When the station was given something last.
-    fed: Option<Instant>,
     items: Producer<Item>,
     titles: Sender<Title>,
     state: Publisher<StreamState>,
@@ -194,13 +185,11 @@ impl StreamSource {
             return Look::Rest;
         }
         let Some(decoder) = &mut self.decoder else { return self.next_mark() };
-        let Some(mut block) = self.pool.take() else {
-            self.release();
-            return Look::Rest;
-        };
+        let Some(mut block) = self.pool.take() else { return Look::Rest };
         match decoder.next(&mut block) {
             Ok(Heard::Block) => {
-                self.hold(block);
+                // There is a place for every block of the pool.
+                drop(self.items.push(Item::Block(block)));
                 Look::Again
             }
             Ok(Heard::Hungry) => {
@@ -212,13 +201,11 @@ impl StreamSource {
             }
             Ok(Heard::End) => {
                 self.close(None);
-                self.release();
                 drop(self.items.push(Item::End));
                 Look::Again
             }
             Err(error) => {
                 self.close(Some(error));
-                self.release();
                 Look::Again
             }
         }
@@ -258,10 +245,6 @@ impl StreamSource {
                     None => StreamDecoder::new(hint),
                 };
                 *decoder = Some(next);
-                // While the station may still have some of the last one, none of this one is kept
-                // back from it.
-                let now = SystemClock::now();
-                self.filling = self.fed.is_none_or(|fed| now.since(fed) >= DRY);
                 self.told = StreamState {
                     error: None,
                     finished: false,
@@ -282,27 +265,6 @@ impl StreamSource {
         }
         self.told.error = error;
         self.told.finished = error.is_none();
-    }
-
-    fn hold(&mut self, block: Pooled<Block>) {
-        self.held.push_back(block);
-        let held: Span =
-            self.held.iter().fold(Span::ZERO, |sum, it| sum + it.rate().span(it.frames()));
-        if !self.filling || held >= PREBUFFER {
-            self.release();
-        }
-    }
-
-    /// Lets the station have what is there.
-    fn release(&mut self) {
-        self.filling = false;
-        if !self.held.is_empty() {
-            self.fed = Some(SystemClock::now());
-        }
-        while let Some(block) = self.held.pop_front() {
-            // There is a place for every block of the pool.
-            drop(self.items.push(Item::Block(block)));
-        }
     }
 
     fn tell(&mut self) {
@@ -363,13 +325,6 @@ pub const RAW_BYTES: usize = 64 * 1024;
 
 /// Blocks between the codec pool and a station: more than a second at 48 kHz stereo.
 const STREAM_BLOCKS: usize = 16;
-
-/// What is collected before the first of it is given: a sender sends in lumps, and the codec pool
-/// comes by ten times in a second.
-const PREBUFFER: Span = Span::from_millis(500);
-
-/// After so long without a block no station has anything left of what came before.
-const DRY: Span = Span::from_secs(3);
 
 /// Beginnings and ends that wait.
 const MOST_MARKS: usize = 16;

@@ -47,24 +47,24 @@ impl Studio {
     /// A station at `rate` with live senders of these drifts, in order of priority, and behind
     /// them, if wanted, a recording without end.
     pub(crate) fn new(rate: SampleRate, senders: &[i32], loops: bool, seed: u64) -> Self {
-        let wishes = (switch::Config::default(), input::Config::default());
+        let wishes = (switch::Config::default(), input::Config::default(), Pacing::Live);
         Self::of(rate, senders, loops, seed, wishes)
     }
 
-    /// The same with other wishes.
+    /// The same with other wishes, and senders that are paced like this.
     pub(crate) fn of(
         rate: SampleRate,
         senders: &[i32],
         loops: bool,
         seed: u64,
-        (switch, wishes): (switch::Config, input::Config),
+        (switch, wishes, pacing): (switch::Config, input::Config, Pacing),
     ) -> Self {
         let now = Instant::ZERO + Span::from_secs(5);
         let spec = SampleSpec { rate, format: SampleFormat::F32, layout: ChannelLayout::STEREO };
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
         let mut live = Vec::new();
         for (number, ppm) in senders.iter().enumerate() {
-            let (sender, source) = Sender::new(Circle::new(number), rate, *ppm, now);
+            let (sender, source) = Sender::new(Circle::new(number), rate, *ppm, now, pacing);
             live.push(sender);
             sources.push(source);
         }

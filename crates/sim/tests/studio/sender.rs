@@ -58,12 +58,14 @@ impl Sender {
         rate: SampleRate,
         ppm: i32,
         start: Instant,
+        pacing: Pacing,
     ) -> (Self, Box<dyn Source>) {
-        let (items, consumer) = ring(BLOCKS + 8);
+        let blocks = if pacing == Pacing::Streamed { STREAMED_BLOCKS } else { BLOCKS };
+        let (items, consumer) = ring(blocks + 8);
         let layout = ChannelLayout::STEREO;
-        let pool = Pool::new(BLOCKS, || Block::with_capacity(rate, layout, BLOCK_SAMPLES));
+        let pool = Pool::new(blocks, || Block::with_capacity(rate, layout, BLOCK_SAMPLES));
         let card = Card::new(rate, rate.frames(PERIOD), Ppm::from_ppm(ppm), start);
-        let source = RingSource::new(consumer, Pacing::Live);
+        let source = RingSource::new(consumer, pacing);
         let sender = Self {
             circle,
             rate,
@@ -176,3 +178,6 @@ impl Sender {
 
 /// With a pipe's 64 KiB and the blocks of a feeder, about this much.
 const BLOCKS: usize = 64;
+
+/// More than a second, which may come at once.
+const STREAMED_BLOCKS: usize = 300;
