@@ -19,6 +19,7 @@ pub mod icecast;
 mod json;
 pub mod ogg;
 pub mod packets;
+pub mod rtp;
 pub mod snap;
 pub mod titles;
 pub mod uri;

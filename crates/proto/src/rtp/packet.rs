@@ -1,0 +1,383 @@
+//! One RTP packet: a checked view on the bytes of a datagram, and a header as a plain value.
+//!
+//! The view is checked once and completely, so that what reads it cannot meet a length again.
+
+use core::fmt;
+use core::ops::Range;
+
+/// Bytes of a header without contributing sources and extension, the only kind that we write.
+pub const HEADER_LEN: usize = 12;
+/// Contributing sources that a header can name.
+pub const MAX_SOURCES: usize = 15;
+
+/// Whether a datagram on a port that RTP and RTCP share is RTCP (RFC 5761, 4): its second byte is
+/// then 192 to 223, which as RTP would be a marker with one of the payload types 64 to 95, and those
+/// are not used on such a port.
+///
+/// # Real-time
+/// Neither allocates nor waits.
+#[must_use]
+pub fn is_rtcp(datagram: &[u8]) -> bool {
+    matches!(datagram.get(1), Some(192..=223))
+}
+
+/// Why a datagram is no RTP packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// Fewer bytes than a header has.
+    Short,
+    /// A version other than 2.
+    Version,
+    /// More contributing sources than there are bytes for.
+    Sources,
+    /// A header extension that ends behind the packet.
+    Extension,
+    /// Padding of no bytes, or of more than there are behind the header.
+    Padding,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Short => "shorter than an RTP header",
+            Self::Version => "its RTP version is not 2",
+            Self::Sources => "its contributing sources end behind the packet",
+            Self::Extension => "its header extension ends behind the packet",
+            Self::Padding => "its padding is not inside the packet",
+        })
+    }
+}
+
+impl core::error::Error for Malformed {}
+
+/// How many datagrams were refused, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "one count per kind")]
+pub struct Refused {
+    /// See [`Malformed::Short`].
+    pub short: u64,
+    /// See [`Malformed::Version`].
+    pub version: u64,
+    /// See [`Malformed::Sources`].
+    pub sources: u64,
+    /// See [`Malformed::Extension`].
+    pub extension: u64,
+    /// See [`Malformed::Padding`].
+    pub padding: u64,
+}
+
+impl Refused {
+    /// Counts one more.
+    ///
+    /// # Real-time
+    /// Neither allocates nor waits.
+    pub fn count(&mut self, why: Malformed) {
+        let count = match why {
+            Malformed::Short => &mut self.short,
+            Malformed::Version => &mut self.version,
+            Malformed::Sources => &mut self.sources,
+            Malformed::Extension => &mut self.extension,
+            Malformed::Padding => &mut self.padding,
+        };
+        *count = count.saturating_add(1);
+    }
+
+    /// All kinds together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        [self.short, self.version, self.sources, self.extension, self.padding]
+            .into_iter()
+            .fold(0, u64::saturating_add)
+    }
+}
+
+/// A header extension (RFC 3550, 5.3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "the wire has these two and no others")]
+pub struct Extension<'a> {
+    /// Says what the data is: 0xbede for one-byte elements of RFC 8285.
+    pub profile: u16,
+    /// A multiple of four bytes.
+    pub data: &'a [u8],
+}
+
+/// A datagram that has been found to be an RTP packet.
+///
+/// # Examples
+/// ```
+/// use aulos_proto::rtp::{HEADER_LEN, Header, Packet};
+///
+/// let header = Header { sequence: 7, timestamp: 160, ssrc: 1, ..Header::default() };
+/// let mut datagram = vec![0; HEADER_LEN + 160];
+/// assert_eq!(header.write(&mut datagram), Some(HEADER_LEN));
+/// let packet = Packet::parse(&datagram)?;
+/// assert_eq!((packet.header(), packet.payload().len()), (header, 160));
+/// # Ok::<(), aulos_proto::rtp::Malformed>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    header: &'a [u8; HEADER_LEN],
+    sources: &'a [u8],
+    extension: &'a [u8],
+    payload: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// Checks every length in `datagram`.
+    ///
+    /// # Real-time
+    /// Neither allocates nor waits.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, Malformed> {
+        let (header, rest) = datagram.split_first_chunk::<HEADER_LEN>().ok_or(Malformed::Short)?;
+        let [flags, ..] = *header;
+        if flags >> 6 != VERSION {
+            return Err(Malformed::Version);
+        }
+        let sources = usize::from(flags & SOURCES) * 4;
+        let (sources, rest) = rest.split_at_checked(sources).ok_or(Malformed::Sources)?;
+        let (extension, rest) = if flags & EXTENSION == 0 {
+            rest.split_at(0)
+        } else {
+            let (head, _) = rest.split_first_chunk().ok_or(Malformed::Extension)?;
+            let [_, _, high, low] = *head;
+            let length = 4 + usize::from(u16::from_be_bytes([high, low])) * 4;
+            rest.split_at_checked(length).ok_or(Malformed::Extension)?
+        };
+        let payload = if flags & PADDING == 0 {
+            rest
+        } else {
+            let padding = usize::from(*rest.last().ok_or(Malformed::Padding)?);
+            let end = rest.len().checked_sub(padding).filter(|_| padding > 0);
+            end.and_then(|end| rest.get(..end)).ok_or(Malformed::Padding)?
+        };
+        Ok(Self { header, sources, extension, payload })
+    }
+
+    /// Whether the sender marked the packet: with sound, the first of a talk spurt (RFC 3551, 4.1).
+    #[must_use]
+    pub fn marker(&self) -> bool {
+        self.byte(field::TYPE) & MARKER != 0
+    }
+
+    /// What the payload is, 0 to 127.
+    #[must_use]
+    pub fn payload_type(&self) -> u8 {
+        self.byte(field::TYPE) & !MARKER
+    }
+
+    /// Grows by one with each packet of a source, and wraps.
+    #[must_use]
+    pub fn sequence(&self) -> u16 {
+        u16::from_be_bytes(self.field(field::SEQUENCE))
+    }
+
+    /// When the first frame was taken, in units of the encoding's clock; wraps.
+    #[must_use]
+    pub fn timestamp(&self) -> u32 {
+        u32::from_be_bytes(self.field(field::TIMESTAMP))
+    }
+
+    /// The source's number.
+    #[must_use]
+    pub fn ssrc(&self) -> u32 {
+        u32::from_be_bytes(self.field(field::SSRC))
+    }
+
+    /// The sources that a mixer made this of; none with most senders.
+    pub fn sources(&self) -> impl ExactSizeIterator<Item = u32> + use<'a> {
+        let (sources, _) = self.sources.as_chunks();
+        sources.iter().map(|source| u32::from_be_bytes(*source))
+    }
+
+    /// The header extension, if there is one.
+    #[must_use]
+    pub fn extension(&self) -> Option<Extension<'a>> {
+        let (head, data) = self.extension.split_first_chunk()?;
+        let [high, low, ..]: [u8; 4] = *head;
+        Some(Extension { profile: u16::from_be_bytes([high, low]), data })
+    }
+
+    /// The sound, without padding; may be empty.
+    #[must_use]
+    pub const fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// The header as a value: what is left of it when it is sent on.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        Header {
+            marker: self.marker(),
+            payload_type: self.payload_type(),
+            sequence: self.sequence(),
+            timestamp: self.timestamp(),
+            ssrc: self.ssrc(),
+        }
+    }
+
+    fn byte(&self, at: usize) -> u8 {
+        self.header.get(at).copied().unwrap_or(0)
+    }
+
+    fn field<const N: usize>(&self, range: Range<usize>) -> [u8; N] {
+        self.header.get(range).and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; N])
+    }
+}
+
+/// A header without contributing sources, extension and padding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "the wire has these five and no others")]
+pub struct Header {
+    /// The first packet of a talk spurt.
+    pub marker: bool,
+    /// What the payload is, 0 to 127; the eighth bit is not written.
+    pub payload_type: u8,
+    /// One more than the packet before.
+    pub sequence: u16,
+    /// When the first frame was taken, in units of the encoding's clock.
+    pub timestamp: u32,
+    /// The source's number.
+    pub ssrc: u32,
+}
+
+impl Header {
+    /// Writes the header to the front of `out` and says how many bytes it has, [`HEADER_LEN`]; none
+    /// when `out` is shorter, and then nothing is written.
+    ///
+    /// # Real-time
+    /// Neither allocates nor waits.
+    #[must_use = "nothing is written to a buffer that is too short"]
+    pub fn write(&self, out: &mut [u8]) -> Option<usize> {
+        *out.first_chunk_mut()? = self.to_bytes();
+        Some(HEADER_LEN)
+    }
+
+    /// The header as it goes over the wire.
+    ///
+    /// # Real-time
+    /// Neither allocates nor waits.
+    #[must_use]
+    pub const fn to_bytes(&self) -> [u8; HEADER_LEN] {
+        let [s0, s1] = self.sequence.to_be_bytes();
+        let [t0, t1, t2, t3] = self.timestamp.to_be_bytes();
+        let [i0, i1, i2, i3] = self.ssrc.to_be_bytes();
+        let marker = if self.marker { MARKER } else { 0 };
+        let kind = marker | (self.payload_type & !MARKER);
+        [VERSION << 6, kind, s0, s1, t0, t1, t2, t3, i0, i1, i2, i3]
+    }
+}
+
+const VERSION: u8 = 2;
+const PADDING: u8 = 0x20;
+const EXTENSION: u8 = 0x10;
+const SOURCES: u8 = 0x0f;
+const MARKER: u8 = 0x80;
+
+/// Where things are in the fixed header.
+mod field {
+    use core::ops::Range;
+
+    pub(super) const TYPE: usize = 1;
+    pub(super) const SEQUENCE: Range<usize> = 2..4;
+    pub(super) const TIMESTAMP: Range<usize> = 4..8;
+    pub(super) const SSRC: Range<usize> = 8..12;
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A packet with everything a header can have, laid out by hand after RFC 3550, 5.1 and 5.3.1:
+    /// padding, extension, two contributing sources, marker, type 96.
+    const FULL: [u8; 38] = [
+        0xb2, 0xe0, 0x12, 0x34, 0x00, 0x00, 0x03, 0xe8, 0xde, 0xad, 0xbe, 0xef, // header
+        0x00, 0x00, 0x00, 0x01, 0x80, 0x00, 0x00, 0x02, // contributing sources
+        0xbe, 0xde, 0x00, 0x01, 0x10, 0xff, 0x00, 0x00, // extension
+        0x01, 0x02, 0x03, 0x04, 0x05, 0x06, // payload
+        0x00, 0x00, 0x00, 0x04, // padding
+    ];
+
+    #[test]
+    fn everything_a_header_can_have() {
+        let packet = Packet::parse(&FULL).unwrap();
+        let header = Header {
+            marker: true,
+            payload_type: 96,
+            sequence: 0x1234,
+            timestamp: 1_000,
+            ssrc: 0xdead_beef,
+        };
+        assert_eq!(packet.header(), header);
+        assert_eq!(packet.sources().collect::<Vec<_>>(), [1, 0x8000_0002]);
+        let extension = Extension { profile: 0xbede, data: &[0x10, 0xff, 0, 0] };
+        assert_eq!(packet.extension(), Some(extension));
+        assert_eq!(packet.payload(), [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn every_lie_has_its_kind() {
+        let cut = |length| Packet::parse(&FULL[..length]).unwrap_err();
+        assert_eq!((cut(0), cut(11)), (Malformed::Short, Malformed::Short));
+        assert_eq!((cut(12), cut(19)), (Malformed::Sources, Malformed::Sources));
+        assert_eq!((cut(20), cut(23), cut(27)), {
+            (Malformed::Extension, Malformed::Extension, Malformed::Extension)
+        });
+        assert_eq!(cut(28), Malformed::Padding);
+        let with = |at: usize, byte| {
+            let mut bytes = FULL;
+            bytes[at] = byte;
+            Packet::parse(&bytes).map(|packet| packet.payload().len())
+        };
+        assert_eq!(with(0, 0x72), Err(Malformed::Version));
+        assert_eq!(with(37, 0), Err(Malformed::Padding));
+        assert_eq!(with(37, 11), Err(Malformed::Padding));
+        assert_eq!(with(37, 10), Ok(0));
+        let mut refused = Refused::default();
+        refused.count(Malformed::Padding);
+        refused.count(Malformed::Short);
+        assert_eq!((refused.total(), refused.padding), (2, 1));
+    }
+
+    #[test]
+    fn rtcp_is_told_from_rtp_by_its_second_byte() {
+        let with = |byte| is_rtcp(&[0x80, byte]);
+        assert!((200..=207).all(with) && with(192) && with(223));
+        assert!(!(0..=127).any(with) && !(128..192).any(with) && !(224..=255).any(with));
+        assert!(!is_rtcp(&[]) && !is_rtcp(&[0x80]));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            marker: bool, payload_type in 0_u8..128, sequence: u16, timestamp: u32, ssrc: u32,
+            payload in proptest::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let header = Header { marker, payload_type, sequence, timestamp, ssrc };
+            let mut bytes = vec![0; HEADER_LEN];
+            prop_assert_eq!(header.write(&mut bytes), Some(HEADER_LEN));
+            prop_assert_eq!(header.write(&mut bytes[..11]), None);
+            bytes.extend(&payload);
+            let packet = Packet::parse(&bytes).unwrap();
+            prop_assert_eq!(packet.header(), header);
+            prop_assert_eq!(packet.payload(), payload);
+            prop_assert_eq!((packet.sources().len(), packet.extension()), (0, None));
+        }
+
+        /// The lengths of the parts and of what is left out add up to the datagram's.
+        #[test]
+        fn nothing_is_read_twice(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(packet) = Packet::parse(&bytes) {
+                let extension = packet.extension().map_or(0, |extension| 4 + extension.data.len());
+                let padding = if bytes[0] & 0x20 == 0 { 0 } else { usize::from(bytes[bytes.len() - 1]) };
+                let parts = packet.sources().len() * 4 + extension + packet.payload().len();
+                prop_assert_eq!(HEADER_LEN + parts + padding, bytes.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Numbers that wrap: all of it, in one place.
+//!
+//! RTP counts packets in 16 bits and time in 32. Everything behind the receiver works with 64 bits
+//! that never wrap; what is here makes the one of the other. A wrapping number means the 64-bit one
+//! that is nearest to a reference, and half a circle away is taken as behind.
+
+/// Where 64-bit sequence numbers begin: one turn of the circle, so that packets from before the first
+/// one have numbers, too.
+pub const FIRST_SEQUENCE: u64 = 1 << 16;
+/// Where 64-bit timestamps begin: one turn of the circle.
+pub const FIRST_TIMESTAMP: u64 = 1 << 32;
+
+/// How far `a` is ahead of `b` on the circle of sequence numbers; negative when it is behind.
+#[must_use]
+pub const fn diff(a: u16, b: u16) -> i16 {
+    a.wrapping_sub(b).cast_signed()
+}
+
+/// Whether `a` comes before `b` on the circle of sequence numbers.
+#[must_use]
+pub const fn before(a: u16, b: u16) -> bool {
+    diff(a, b) < 0
+}
+
+/// How far `a` is ahead of `b` on the circle of timestamps; negative when it is behind.
+#[must_use]
+pub const fn timestamp_diff(a: u32, b: u32) -> i32 {
+    a.wrapping_sub(b).cast_signed()
+}
+
+/// Whether `a` comes before `b` on the circle of timestamps.
+#[must_use]
+pub const fn timestamp_before(a: u32, b: u32) -> bool {
+    timestamp_diff(a, b) < 0
+}
+
+/// The 64-bit number nearest to `reference` whose lower 16 bits are `sequence`.
+#[must_use]
+pub fn extend(reference: u64, sequence: u16) -> u64 {
+    let off = i64::from(diff(sequence, low_16(reference)));
+    nearest(reference, off, 1 << 16)
+}
+
+/// The 64-bit number nearest to `reference` whose lower 32 bits are `timestamp`.
+#[must_use]
+pub fn unwrap(reference: u64, timestamp: u32) -> u64 {
+    let off = i64::from(timestamp_diff(timestamp, low_32(reference)));
+    nearest(reference, off, 1 << 32)
+}
+
+/// The number as it goes over the wire.
+#[must_use]
+#[allow(clippy::cast_possible_truncation, reason = "the lower bits are what is meant")]
+pub const fn low_16(sequence: u64) -> u16 {
+    sequence as u16
+}
+
+/// The timestamp, or the extended highest sequence number, as it goes over the wire.
+#[must_use]
+#[allow(clippy::cast_possible_truncation, reason = "the lower bits are what is meant")]
+pub const fn low_32(timestamp: u64) -> u32 {
+    timestamp as u32
+}
+
+/// `off` from `reference`, or at the ends of 64 bits the same place one `turn` further inside.
+fn nearest(reference: u64, off: i64, turn: u64) -> u64 {
+    let inside = if off < 0 { turn } else { turn.wrapping_neg() };
+    reference
+        .checked_add_signed(off)
+        .unwrap_or_else(|| reference.wrapping_add_signed(off).wrapping_add(inside))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn around_the_wrap() {
+        assert_eq!((diff(2, 65_534), diff(65_534, 2)), (4, -4));
+        assert!(before(65_535, 0) && !before(0, 65_535) && !before(7, 7));
+        assert_eq!(timestamp_diff(10, u32::MAX - 9), 20);
+        assert!(timestamp_before(u32::MAX, 0) && !timestamp_before(0, u32::MAX));
+        assert_eq!(extend(FIRST_SEQUENCE + 65_535, 3), 2 * FIRST_SEQUENCE + 3);
+        assert_eq!(extend(2 * FIRST_SEQUENCE, 65_535), 2 * FIRST_SEQUENCE - 1);
+        assert_eq!(unwrap(FIRST_TIMESTAMP, u32::MAX), FIRST_TIMESTAMP - 1);
+    }
+
+    #[test]
+    fn at_the_ends_of_64_bits() {
+        assert_eq!(extend(0, 65_535), 65_535);
+        assert_eq!(extend(u64::MAX, 0), u64::MAX - 65_535);
+        assert_eq!(unwrap(0, u32::MAX), u64::from(u32::MAX));
+        assert_eq!(unwrap(u64::MAX, 0), u64::MAX - u64::from(u32::MAX));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_wrapped_comes_back(
+            start in FIRST_TIMESTAMP..u64::MAX / 2,
+            steps in proptest::collection::vec(-30_000_i64..30_000, 1..50),
+        ) {
+            let (mut sequence, mut timestamp, mut truth) = (start, start, start);
+            for step in steps {
+                truth = truth.wrapping_add_signed(step);
+                sequence = extend(sequence, low_16(truth));
+                timestamp = unwrap(timestamp, low_32(truth));
+                prop_assert_eq!((sequence, timestamp), (truth, truth));
+            }
+        }
+
+        #[test]
+        fn nearest_and_never_another_number(reference: u64, sequence: u16, timestamp: u32) {
+            let (long, time) = (extend(reference, sequence), unwrap(reference, timestamp));
+            prop_assert_eq!((low_16(long), low_32(time)), (sequence, timestamp));
+            if (FIRST_TIMESTAMP..u64::MAX - FIRST_TIMESTAMP).contains(&reference) {
+                prop_assert!(long.abs_diff(reference) <= 1 << 15);
+                prop_assert!(time.abs_diff(reference) <= 1 << 31);
+            }
+        }
+
+        #[test]
+        fn one_of_two_comes_first(a: u16, b: u16, c: u32, d: u32) {
+            prop_assert_eq!(b.wrapping_add_signed(diff(a, b)), a);
+            prop_assert_eq!(d.wrapping_add_signed(timestamp_diff(c, d)), c);
+            let opposite = a.wrapping_sub(b) == 1 << 15;
+            prop_assert_eq!(before(a, b) != before(b, a), a != b && !opposite);
+        }
+    }
+}
