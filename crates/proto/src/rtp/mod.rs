@@ -13,11 +13,15 @@
 //! Nothing here allocates for a packet. Whatever comes is counted by kind, never believed twice.
 
 mod packet;
+mod random;
 mod receiver;
 pub mod sequence;
+mod slots;
+mod table;
 
 pub use packet::{Extension, HEADER_LEN, Header, MAX_SOURCES, Malformed, Packet, Refused, is_rtcp};
 pub use receiver::{
     Accepted, MAX_DROPOUT, MAX_JUMP_SECONDS, MAX_MISORDER, MIN_SEQUENTIAL, Position, Receiver,
     Reception, Tally,
 };
+pub use table::{Found, Id, Identity, MAX_CONFLICTS, Table, TableConfig, TableTally, Whose};

@@ -1,0 +1,390 @@
+//! The sources behind one port: who is there, from where, and what happens when there are too many.
+//!
+//! A flood of made-up sources must cost neither memory nor a stream that plays. Room is made at the
+//! cost of who has not proved itself and has been quiet the longest; a proven source goes only when it
+//! has been quiet for a while. The same number from two addresses is a collision or a loop (RFC 3550,
+//! 8.2): the first one stays.
+
+use core::net::SocketAddr;
+
+use aulos_core::{Instant, Span};
+
+use super::slots::Slots;
+
+/// Wishes for a [`Table`].
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "wishes, made with Default and changed")]
+pub struct TableConfig {
+    /// Sources at once; 1 to 1,048,576.
+    pub capacity: usize,
+    /// A source that has been quiet for so long may move to another address, or be put out.
+    pub idle: Span,
+    /// A number that peers cannot guess: it spreads the sources over the index.
+    pub key: u64,
+}
+
+impl Default for TableConfig {
+    fn default() -> Self {
+        Self { capacity: 64, idle: Span::from_secs(5), key: 0 }
+    }
+}
+
+/// A source's place in its table; it is good until the source is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Id(u32);
+
+/// What a packet's SSRC and address are to the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "who receives packets has to know every case")]
+pub enum Found<T> {
+    /// A source that is there.
+    Known(Id),
+    /// A source that has just been entered. Who had to go for it comes along.
+    Entered(Id, Option<(u32, T)>),
+    /// A known source that was quiet, and now is at another address.
+    Moved(Id),
+    /// Another address has this SSRC, and its packets still come: a collision, or a loop. Drop it.
+    Collision,
+    /// All places are taken by proven sources that are not quiet. Drop it.
+    Full,
+}
+
+/// What has happened in a table since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableTally {
+    /// Sources that were entered.
+    pub entered: u64,
+    /// Sources that had to go for others.
+    pub evicted: u64,
+    /// Packets of new sources for which there was no room.
+    pub refused: u64,
+    /// Packets with the SSRC of a source at another address.
+    pub collisions: u64,
+    /// Sources that came back from another address.
+    pub moved: u64,
+}
+
+/// Sources of one port by SSRC, with a `T` each.
+///
+/// # Examples
+/// ```
+/// use aulos_core::Instant;
+/// use aulos_proto::rtp::{Found, Receiver, Table, TableConfig};
+///
+/// let mut table = Table::<Receiver>::new(TableConfig::default());
+/// let from = "192.0.2.1:5004".parse()?;
+/// let Found::Entered(id, None) = table.enter(Instant::ZERO, 7, from, Receiver::new) else {
+///     unreachable!("there is room")
+/// };
+/// let again = table.enter(Instant::ZERO, 7, from, Receiver::new);
+/// assert!(matches!(again, Found::Known(known) if known == id));
+/// # Ok::<(), core::net::AddrParseError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Table<T> {
+    slots: Slots<Entry<T>>,
+    idle: Span,
+    tally: TableTally,
+}
+
+#[derive(Clone, Debug)]
+struct Entry<T> {
+    from: SocketAddr,
+    heard: Instant,
+    value: T,
+}
+
+impl<T> Table<T> {
+    /// An empty table. This allocates all that it will ever need.
+    #[must_use]
+    pub fn new(config: TableConfig) -> Self {
+        let slots = Slots::new(config.capacity, config.key);
+        Self { slots, idle: config.idle, tally: TableTally::default() }
+    }
+
+    /// Looks a packet's source up and enters it when it is new.
+    ///
+    /// # Real-time
+    /// Neither waits nor allocates, if `make` does not.
+    pub fn enter(
+        &mut self,
+        now: Instant,
+        ssrc: u32,
+        from: SocketAddr,
+        make: impl FnOnce() -> T,
+    ) -> Found<T> {
+        if let Some(number) = self.slots.find(ssrc) {
+            return self.hear(now, number, from);
+        }
+        let evicted = if self.slots.len() < self.slots.capacity() {
+            None
+        } else if let Some(victim) = self.victim(now) {
+            self.tally.evicted += 1;
+            self.slots.remove(victim).map(|(ssrc, entry)| (ssrc, entry.value))
+        } else {
+            self.tally.refused += 1;
+            return Found::Full;
+        };
+        match self.slots.insert(ssrc, Entry { from, heard: now, value: make() }) {
+            Some(number) => {
+                self.tally.entered += 1;
+                Found::Entered(Id(number), evicted)
+            }
+            None => Found::Full,
+        }
+    }
+
+    /// The source has proved to be one: from now on it goes only when it is quiet.
+    ///
+    /// # Real-time
+    /// Neither allocates nor waits.
+    pub fn prove(&mut self, id: Id) {
+        self.slots.prove(id.0);
+    }
+
+    /// Takes a source out.
+    ///
+    /// # Real-time
+    /// Neither allocates nor frees, but for the value that it returns.
+    pub fn remove(&mut self, id: Id) -> Option<(u32, T)> {
+        self.slots.remove(id.0).map(|(ssrc, entry)| (ssrc, entry.value))
+    }
+
+    /// Takes out a source that has been quiet for `limit` or longer; call it until there is none.
+    ///
+    /// # Real-time
+    /// Neither allocates nor frees, but for the value that it returns.
+    pub fn expire(&mut self, now: Instant, limit: Span) -> Option<(u32, T)> {
+        let quiet = |number: &u32| self.quiet(now, *number) >= limit;
+        let oldest = [false, true].into_iter().filter_map(|proven| self.slots.oldest(proven));
+        let number = oldest.filter(quiet).max_by_key(|number| self.quiet(now, *number))?;
+        self.remove(Id(number))
+    }
+
+    /// The value of a source.
+    pub fn get_mut(&mut self, id: Id) -> Option<&mut T> {
+        self.slots.get_mut(id.0).map(|entry| &mut entry.value)
+    }
+
+    /// The value of a source.
+    #[must_use]
+    pub fn get(&self, id: Id) -> Option<&T> {
+        self.slots.get(id.0).map(|entry| &entry.value)
+    }
+
+    /// Where a source sends from.
+    #[must_use]
+    pub fn address(&self, id: Id) -> Option<SocketAddr> {
+        self.slots.get(id.0).map(|entry| entry.from)
+    }
+
+    /// A source by its number.
+    #[must_use]
+    pub fn find(&self, ssrc: u32) -> Option<Id> {
+        self.slots.find(ssrc).map(Id)
+    }
+
+    /// All sources with their numbers, in no order that means anything.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        self.slots.iter().map(|(ssrc, entry)| (ssrc, &entry.value))
+    }
+
+    /// All sources with their numbers, in no order that means anything.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+        self.slots.iter_mut().map(|(ssrc, entry)| (ssrc, &mut entry.value))
+    }
+
+    /// How many sources there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there is no source.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub const fn tally(&self) -> TableTally {
+        self.tally
+    }
+
+    fn hear(&mut self, now: Instant, number: u32, from: SocketAddr) -> Found<T> {
+        let idle = self.quiet(now, number) >= self.idle;
+        let Some(entry) = self.slots.get_mut(number) else { return Found::Full };
+        let moved = entry.from != from;
+        if moved && !idle {
+            self.tally.collisions += 1;
+            return Found::Collision;
+        }
+        (entry.from, entry.heard) = (from, entry.heard.max(now));
+        self.slots.touch(number);
+        if moved {
+            self.tally.moved += 1;
+            return Found::Moved(Id(number));
+        }
+        Found::Known(Id(number))
+    }
+
+    /// Who goes when there is no room.
+    fn victim(&self, now: Instant) -> Option<u32> {
+        let proven = || self.slots.oldest(true).filter(|at| self.quiet(now, *at) >= self.idle);
+        self.slots.oldest(false).or_else(proven)
+    }
+
+    fn quiet(&self, now: Instant, number: u32) -> Span {
+        self.slots.get(number).map_or(Span::ZERO, |entry| now.since(entry.heard))
+    }
+}
+
+/// Addresses with which we have collided that are remembered at once.
+pub const MAX_CONFLICTS: usize = 8;
+
+/// What a packet with our own SSRC is (RFC 3550, 8.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "who receives packets has to know every case")]
+pub enum Whose {
+    /// Somebody else's number.
+    Theirs,
+    /// Our number, for the first time from there: say BYE, and take another one.
+    Collision,
+    /// Our number from where it came from before, though we changed it: our own packets come back.
+    Loop,
+}
+
+/// Our own SSRC and the addresses from which it came back.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    ssrc: u32,
+    memory: Span,
+    conflicts: [Option<(SocketAddr, Instant)>; MAX_CONFLICTS],
+}
+
+impl Identity {
+    /// `memory` is how long an address is remembered; RFC 3550 has ten intervals of reports.
+    #[must_use]
+    pub const fn new(ssrc: u32, memory: Span) -> Self {
+        Self { ssrc, memory, conflicts: [None; MAX_CONFLICTS] }
+    }
+
+    /// Our number.
+    #[must_use]
+    pub const fn ssrc(&self) -> u32 {
+        self.ssrc
+    }
+
+    /// Takes another number, after a collision.
+    pub const fn change(&mut self, ssrc: u32) {
+        self.ssrc = ssrc;
+    }
+
+    /// Judges a packet by its SSRC and where it came from.
+    ///
+    /// # Real-time
+    /// Neither allocates nor waits.
+    pub fn judge(&mut self, now: Instant, ssrc: u32, from: SocketAddr) -> Whose {
+        if ssrc != self.ssrc {
+            return Whose::Theirs;
+        }
+        let alive = |at: &Instant| now.since(*at) < self.memory;
+        let known = self.conflicts.iter_mut().flatten();
+        if let Some((_, at)) = known.into_iter().find(|(other, at)| *other == from && alive(at)) {
+            *at = now;
+            return Whose::Loop;
+        }
+        let age = |place: &&mut Option<(SocketAddr, Instant)>| place.map(|(_, at)| at);
+        if let Some(place) = self.conflicts.iter_mut().min_by_key(age) {
+            *place = Some((from, now));
+        }
+        Whose::Collision
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(port: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], port))
+    }
+
+    fn at(millis: i64) -> Instant {
+        Instant::ZERO + Span::from_millis(millis)
+    }
+
+    fn table(capacity: usize) -> Table<u32> {
+        Table::new(TableConfig { capacity, ..TableConfig::default() })
+    }
+
+    #[test]
+    fn a_flood_puts_out_nobody_who_plays() {
+        let mut table = table(100);
+        for ssrc in 0..90 {
+            let Found::Entered(id, None) = table.enter(at(0), ssrc, from(1), || ssrc) else {
+                panic!("there is room")
+            };
+            table.prove(id);
+        }
+        for packet in 0..100_000_u32 {
+            let now = at(i64::from(packet / 100));
+            table.enter(now, 1_000 + packet, from(2), || 0);
+            assert!(matches!(table.enter(now, packet % 90, from(1), || 0), Found::Known(_)));
+        }
+        assert_eq!(table.len(), 100);
+        let tally = table.tally();
+        assert_eq!((tally.entered, tally.evicted, tally.refused), (100_090, 99_990, 0));
+        assert!((0..90).all(|ssrc| table.find(ssrc).is_some()));
+    }
+
+    #[test]
+    fn a_proven_source_goes_when_it_is_quiet() {
+        let mut table = table(2);
+        for ssrc in [1, 2] {
+            let Found::Entered(id, _) = table.enter(at(0), ssrc, from(1), || ssrc) else {
+                panic!()
+            };
+            table.prove(id);
+        }
+        table.enter(at(1_000), 1, from(1), || 0);
+        assert_eq!(table.enter(at(4_999), 3, from(1), || 3), Found::Full);
+        assert!(matches!(
+            table.enter(at(5_000), 3, from(1), || 3),
+            Found::Entered(_, Some((2, 2)))
+        ));
+        assert_eq!(table.tally().refused, 1);
+        assert_eq!(table.expire(at(5_999), Span::from_secs(5)), None);
+        assert_eq!(table.expire(at(6_000), Span::from_secs(5)), Some((1, 1)));
+        assert_eq!(table.expire(at(60_000), Span::from_secs(5)), Some((3, 3)));
+        assert!(table.is_empty() && table.expire(at(60_000), Span::ZERO).is_none());
+    }
+
+    #[test]
+    fn the_first_address_has_the_number() {
+        let mut table = table(2);
+        let Found::Entered(id, None) = table.enter(at(0), 1, from(1), || 1) else { panic!() };
+        assert_eq!(table.enter(at(4_999), 1, from(2), || 2), Found::Collision);
+        assert_eq!(table.address(id), Some(from(1)));
+        assert_eq!(table.enter(at(5_000), 1, from(2), || 2), Found::Moved(id));
+        assert_eq!((table.get(id), table.address(id)), (Some(&1), Some(from(2))));
+        assert_eq!((table.tally().collisions, table.tally().moved), (1, 1));
+    }
+
+    /// RFC 3550, 8.2: a collision once, and what comes from there afterwards is a loop.
+    #[test]
+    fn our_own_number_comes_back() {
+        let mut identity = Identity::new(7, Span::from_secs(50));
+        assert_eq!(identity.judge(at(0), 8, from(1)), Whose::Theirs);
+        assert_eq!(identity.judge(at(0), 7, from(1)), Whose::Collision);
+        identity.change(9);
+        assert_eq!(identity.judge(at(20), 9, from(1)), Whose::Loop);
+        assert_eq!(identity.judge(at(49_000), 9, from(1)), Whose::Loop);
+        assert_eq!(identity.judge(at(99_000), 9, from(1)), Whose::Collision, "forgotten");
+        for port in 0..100 {
+            assert_eq!(identity.judge(at(100_000), 9, from(port + 2)), Whose::Collision);
+        }
+    }
+}
