@@ -13,6 +13,7 @@
 //! Nothing here allocates for a packet. Whatever comes is counted by kind, never believed twice.
 
 mod packet;
+pub mod payload;
 mod random;
 mod receiver;
 pub mod sequence;
@@ -20,6 +21,7 @@ mod slots;
 mod table;
 
 pub use packet::{Extension, HEADER_LEN, Header, MAX_SOURCES, Malformed, Packet, Refused, is_rtcp};
+pub use payload::{Codec, Encoding};
 pub use receiver::{
     Accepted, MAX_DROPOUT, MAX_JUMP_SECONDS, MAX_MISORDER, MIN_SEQUENTIAL, Position, Receiver,
     Reception, Tally,
