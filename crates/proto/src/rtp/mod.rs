@@ -16,6 +16,7 @@ mod packet;
 pub mod payload;
 mod random;
 mod receiver;
+pub mod red;
 pub mod sequence;
 mod slots;
 mod table;
