@@ -12,6 +12,7 @@
 //!
 //! Nothing here allocates for a packet. Whatever comes is counted by kind, never believed twice.
 
+pub mod legs;
 mod packet;
 pub mod payload;
 mod random;
