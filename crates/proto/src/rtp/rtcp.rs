@@ -1,0 +1,450 @@
+//! RTCP packets (RFC 3550, 6; RFC 3611): a checked view on what comes, and a writer for what goes.
+//!
+//! A datagram is checked whole, then its parts are walked without a length in sight. What nobody here
+//! needs (APP, feedback, the other report blocks of XR) is passed over.
+
+mod write;
+
+use core::fmt;
+
+use aulos_core::Span;
+
+pub use write::Writer;
+
+/// Bytes of a report block.
+pub const BLOCK_LEN: usize = 24;
+/// Report blocks, chunks or sources in one packet: its count has five bits.
+pub const MAX_COUNT: usize = 31;
+/// Bytes of a CNAME, or of a reason to leave.
+pub const MAX_TEXT: usize = 255;
+
+/// Numbers of the packets.
+mod kind {
+    pub(super) const SENDER_REPORT: u8 = 200;
+    pub(super) const RECEIVER_REPORT: u8 = 201;
+    pub(super) const DESCRIPTION: u8 = 202;
+    pub(super) const BYE: u8 = 203;
+    pub(super) const EXTENDED: u8 = 207;
+    /// Items and blocks inside them.
+    pub(super) const CNAME: u8 = 1;
+    pub(super) const REFERENCE_TIME: u8 = 4;
+    pub(super) const DELAYS: u8 = 5;
+}
+
+/// A time of day in seconds since 1900, 32 bits before the point and 32 behind; wraps in 2036.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ntp(u64);
+
+impl Ntp {
+    /// A time as it goes over the wire.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// A time so long after 1 January 1970.
+    #[must_use]
+    pub fn from_unix(since: Span) -> Self {
+        Self(2_208_988_800 << 32).after(since)
+    }
+
+    /// The time as it goes over the wire.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The 32 bits in the middle, in 1/65,536 s: what reports give back.
+    #[must_use]
+    pub const fn middle(self) -> u32 {
+        super::sequence::low_32(self.0 >> 16)
+    }
+
+    /// The time so much later, or earlier.
+    #[must_use]
+    pub fn after(self, span: Span) -> Self {
+        let units = (i128::from(span.as_nanos()) << 32).div_euclid(1_000_000_000);
+        let units = i64::try_from(units >> 1).unwrap_or(0).wrapping_mul(2);
+        Self(self.0.wrapping_add_signed(units))
+    }
+}
+
+/// A span in 1/65,536 s, as reports have it; a negative one is 0, and 18 hours are the most.
+#[must_use]
+pub(super) fn to_short(span: Span) -> u32 {
+    let units = (i128::from(span.as_nanos().max(0)) << 16) / 1_000_000_000;
+    u32::try_from(units).unwrap_or(u32::MAX)
+}
+
+/// A span out of 1/65,536 s.
+pub(super) fn from_short(units: u32) -> Span {
+    Span::from_nanos((i64::from(units) * 1_000_000_000) >> 16)
+}
+
+/// Why a datagram is no RTCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// Fewer bytes than a header has, or a cut one at the end.
+    Short,
+    /// A version other than 2.
+    Version,
+    /// A packet that ends behind the datagram.
+    Length,
+    /// Padding before the last packet, of no bytes, or of more than there are.
+    Padding,
+    /// Report blocks, sources or items that end behind their packet.
+    Count,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Short => "shorter than an RTCP header",
+            Self::Version => "its RTCP version is not 2",
+            Self::Length => "an RTCP packet ends behind the datagram",
+            Self::Padding => "its RTCP padding is not inside the last packet",
+            Self::Count => "it says that it has more than there is in an RTCP packet",
+        })
+    }
+}
+
+impl core::error::Error for Malformed {}
+
+/// What a receiver says of a source (RFC 3550, 6.4.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "the wire has these seven and no others")]
+pub struct ReportBlock {
+    /// The source.
+    pub ssrc: u32,
+    /// Share of packets lost since the last report, in 1/256.
+    pub fraction_lost: u8,
+    /// Packets lost since the beginning; 24 bits with their sign.
+    pub cumulative_lost: i32,
+    /// Turns of the sequence number, and its highest value in the lower 16 bits.
+    pub highest: u32,
+    /// Jitter in units of the source's clock.
+    pub jitter: u32,
+    /// Middle of the NTP time of the source's last report; 0 when there was none.
+    pub last_report: u32,
+    /// Time since that report came, in 1/65,536 s.
+    pub delay: u32,
+}
+
+/// A sender about itself (RFC 3550, 6.4.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "the wire has these four and no others")]
+pub struct SenderInfo {
+    /// When this was written.
+    pub ntp: Ntp,
+    /// The same moment on the clock of the RTP timestamps.
+    pub timestamp: u32,
+    /// Packets since the beginning; wraps.
+    pub packets: u32,
+    /// Bytes of payload since the beginning; wraps.
+    pub octets: u32,
+}
+
+/// The answer to a receiver's reference time (RFC 3611, 4.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "the wire has these three and no others")]
+pub struct Delay {
+    /// The receiver.
+    pub ssrc: u32,
+    /// Middle of its reference time.
+    pub last_report: u32,
+    /// Time since that came, in 1/65,536 s.
+    pub delay: u32,
+}
+
+/// One packet of a datagram.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Part<'a> {
+    /// SR, or RR when there is no `sender`.
+    Report {
+        /// Who says it.
+        ssrc: u32,
+        /// About itself.
+        sender: Option<SenderInfo>,
+        /// About others.
+        blocks: Blocks<'a>,
+    },
+    /// SDES: who the sources are.
+    Description(Chunks<'a>),
+    /// BYE: sources that leave.
+    Bye(Sources<'a>),
+    /// XR.
+    Extended {
+        /// Who says it.
+        ssrc: u32,
+        /// Reference time and its answers; the other blocks are passed over.
+        blocks: ExtendedBlocks<'a>,
+    },
+    /// Anything else, by its number.
+    Other(u8),
+}
+
+/// A datagram that has been found to be RTCP. It need not begin with a report (RFC 5506).
+///
+/// # Examples
+/// ```
+/// use aulos_proto::rtp::rtcp::{Compound, Part, Writer};
+///
+/// let mut out = [0; 100];
+/// let mut writer = Writer::new(&mut out);
+/// writer.report(7, None, 0, core::iter::empty());
+/// writer.cname(7, "aulos@192.0.2.1");
+/// let compound = Compound::parse(writer.finish())?;
+/// assert!(matches!(compound.parts().next(), Some(Part::Report { ssrc: 7, sender: None, .. })));
+/// # Ok::<(), aulos_proto::rtp::rtcp::Malformed>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Compound<'a>(&'a [u8]);
+
+impl<'a> Compound<'a> {
+    /// Checks every length in `datagram`.
+    ///
+    /// # Real-time
+    /// Neither allocates nor waits.
+    ///
+    /// # Errors
+    /// The first thing that is wrong; then nothing of the datagram is believed.
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, Malformed> {
+        let mut rest = datagram;
+        loop {
+            rest = part(rest)?.1;
+            if rest.is_empty() {
+                return Ok(Self(datagram));
+            }
+        }
+    }
+
+    /// The packets in their order.
+    ///
+    /// # Real-time
+    /// Neither allocates nor waits.
+    pub fn parts(&self) -> impl Iterator<Item = Part<'a>> + use<'a> {
+        let mut rest = self.0;
+        core::iter::from_fn(move || {
+            let (found, behind) = part(rest).ok()?;
+            rest = behind;
+            Some(found)
+        })
+    }
+
+    /// Bytes of the datagram.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub const fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// One packet and what is behind it.
+fn part(bytes: &[u8]) -> Result<(Part<'_>, &[u8]), Malformed> {
+    let ([flags, number, high, low], _) = bytes.split_first_chunk::<4>().ok_or(Malformed::Short)?;
+    if flags >> 6 != VERSION {
+        return Err(Malformed::Version);
+    }
+    let length = 4 + usize::from(u16::from_be_bytes([*high, *low])) * 4;
+    let (packet, rest) = bytes.split_at_checked(length).ok_or(Malformed::Length)?;
+    let mut body = packet.get(4..).unwrap_or_default();
+    if flags & PADDING != 0 {
+        let padding = usize::from(body.last().copied().unwrap_or(0));
+        let end = body.len().checked_sub(padding).filter(|_| padding > 0 && rest.is_empty());
+        body = end.and_then(|end| body.get(..end)).ok_or(Malformed::Padding)?;
+    }
+    let count = usize::from(flags & COUNT);
+    Ok((meaning(*number, count, body).ok_or(Malformed::Count)?, rest))
+}
+
+/// What a packet says; none when it says that it has more than there is.
+fn meaning(number: u8, count: usize, body: &[u8]) -> Option<Part<'_>> {
+    Some(match number {
+        kind::SENDER_REPORT => {
+            let (head, rest) = body.split_first_chunk::<24>()?;
+            let mut words = head.as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word));
+            let mut word = || words.next().unwrap_or(0);
+            let ssrc = word();
+            let ntp = Ntp(u64::from(word()) << 32 | u64::from(word()));
+            let sender = SenderInfo { ntp, timestamp: word(), packets: word(), octets: word() };
+            Part::Report { ssrc, sender: Some(sender), blocks: Blocks::take(count, rest)? }
+        }
+        kind::RECEIVER_REPORT => {
+            let (ssrc, rest) = word(body)?;
+            Part::Report { ssrc, sender: None, blocks: Blocks::take(count, rest)? }
+        }
+        kind::DESCRIPTION => {
+            let chunks = Chunks { count, rest: body };
+            let mut check = chunks;
+            (0..count).try_for_each(|_| check.step().map(drop))?;
+            Part::Description(chunks)
+        }
+        kind::BYE => {
+            let (sources, rest) = body.split_at_checked(4 * count)?;
+            let reason = match rest.split_first() {
+                Some((length, text)) => text.get(..usize::from(*length))?,
+                None => &[],
+            };
+            Part::Bye(Sources { sources: sources.as_chunks().0, reason })
+        }
+        kind::EXTENDED => {
+            let (ssrc, rest) = word(body)?;
+            let mut check = rest;
+            while !check.is_empty() {
+                check = extended(check)?.2;
+            }
+            Part::Extended { ssrc, blocks: ExtendedBlocks(rest) }
+        }
+        other => Part::Other(other),
+    })
+}
+
+/// Report blocks of one packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Blocks<'a>(&'a [[u8; BLOCK_LEN]]);
+
+impl<'a> Blocks<'a> {
+    fn take(count: usize, body: &'a [u8]) -> Option<Self> {
+        body.as_chunks().0.get(..count).map(Self)
+    }
+
+    /// The blocks in their order.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = ReportBlock> + use<'a> {
+        self.0.iter().map(|bytes| {
+            let mut words = bytes.as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word));
+            let mut word = || words.next().unwrap_or(0);
+            let (ssrc, loss) = (word(), word());
+            ReportBlock {
+                ssrc,
+                fraction_lost: loss.to_be_bytes()[0],
+                cumulative_lost: (loss << 8).cast_signed() >> 8,
+                highest: word(),
+                jitter: word(),
+                last_report: word(),
+                delay: word(),
+            }
+        })
+    }
+}
+
+/// Descriptions of sources in one packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Chunks<'a> {
+    count: usize,
+    rest: &'a [u8],
+}
+
+impl<'a> Chunks<'a> {
+    /// Each source with its CNAME, if that is there.
+    pub fn names(mut self) -> impl Iterator<Item = (u32, &'a [u8])> {
+        let step = move |_| self.step();
+        (0..self.count).map_while(step).filter_map(|(ssrc, name)| Some((ssrc, name?)))
+    }
+
+    /// One source and its CNAME; none when the items do not end inside.
+    fn step(&mut self) -> Option<(u32, Option<&'a [u8]>)> {
+        let (ssrc, items) = word(self.rest)?;
+        let (mut rest, mut name) = (items, None);
+        loop {
+            let (number, behind) = rest.split_first()?;
+            if *number == 0 {
+                break;
+            }
+            let (length, behind) = behind.split_first()?;
+            let (text, behind) = behind.split_at_checked(usize::from(*length))?;
+            if *number == kind::CNAME {
+                name = name.or(Some(text));
+            }
+            rest = behind;
+        }
+        // At least one zero ends the items, and as many more as bring them to a whole word.
+        let used = (items.len() - rest.len() + 1).next_multiple_of(4);
+        self.rest = items.get(used..)?;
+        Some((ssrc, name))
+    }
+}
+
+/// Sources that leave.
+#[derive(Clone, Copy, Debug)]
+pub struct Sources<'a> {
+    sources: &'a [[u8; 4]],
+    reason: &'a [u8],
+}
+
+impl<'a> Sources<'a> {
+    /// Who leaves.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = u32> + use<'a> {
+        self.sources.iter().map(|source| u32::from_be_bytes(*source))
+    }
+
+    /// Why, as the peer says it; empty when it says nothing.
+    #[must_use]
+    pub const fn reason(self) -> &'a [u8] {
+        self.reason
+    }
+}
+
+/// Blocks of an extended report.
+#[derive(Clone, Copy, Debug)]
+pub struct ExtendedBlocks<'a>(&'a [u8]);
+
+/// One block of an extended report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExtendedBlock {
+    /// When this was written: a receiver wants to know its distance.
+    ReferenceTime(Ntp),
+    /// An answer to that.
+    Delay(Delay),
+}
+
+impl<'a> ExtendedBlocks<'a> {
+    /// Those blocks that are understood.
+    pub fn iter(self) -> impl Iterator<Item = ExtendedBlock> + use<'a> {
+        let (mut rest, mut delays) = (self.0, [].iter());
+        core::iter::from_fn(move || {
+            loop {
+                if let Some(delay) = delays.next() {
+                    return Some(ExtendedBlock::Delay(read_delay(delay)));
+                }
+                let (number, body, behind) = extended(rest)?;
+                rest = behind;
+                match (number, body.first_chunk()) {
+                    (kind::REFERENCE_TIME, Some(ntp)) => {
+                        return Some(ExtendedBlock::ReferenceTime(Ntp(u64::from_be_bytes(*ntp))));
+                    }
+                    (kind::DELAYS, _) => delays = body.as_chunks::<12>().0.iter(),
+                    _ => {}
+                }
+            }
+        })
+    }
+}
+
+fn read_delay(bytes: &[u8; 12]) -> Delay {
+    let mut words = bytes.as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word));
+    let mut word = || words.next().unwrap_or(0);
+    Delay { ssrc: word(), last_report: word(), delay: word() }
+}
+
+/// Number and body of an extended report's first block, and what is behind it.
+fn extended(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let ([number, _, high, low], rest) = bytes.split_first_chunk::<4>()?;
+    let length = usize::from(u16::from_be_bytes([*high, *low])) * 4;
+    let (body, rest) = rest.split_at_checked(length)?;
+    Some((*number, body, rest))
+}
+
+fn word(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let (word, rest) = bytes.split_first_chunk()?;
+    Some((u32::from_be_bytes(*word), rest))
+}
+
+const VERSION: u8 = 2;
+const PADDING: u8 = 0x20;
+const COUNT: u8 = 0x1f;
+
+#[cfg(test)]
+mod tests;
