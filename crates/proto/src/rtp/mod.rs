@@ -18,6 +18,7 @@ pub mod payload;
 mod random;
 mod receiver;
 pub mod red;
+pub mod report;
 pub mod rtcp;
 pub mod sequence;
 mod slots;

@@ -152,6 +152,17 @@ impl<T> Slots<T> {
         self.slots.get_mut(number as usize)?.value.as_mut()
     }
 
+    /// What a slot costs, with its share of the index when that is as empty as it can be.
+    #[cfg(test)]
+    pub(super) const fn bytes_each() -> usize {
+        size_of::<Slot<T>>() + 4 * size_of::<u32>()
+    }
+
+    /// Every number that a slot can have.
+    pub(super) fn numbers(&self) -> core::ops::Range<u32> {
+        0..u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.slots.iter().filter_map(|slot| Some((slot.ssrc, slot.value.as_ref()?)))
     }
