@@ -1,0 +1,148 @@
+//! Writing a description.
+
+use core::fmt;
+use core::net::IpAddr;
+
+use aulos_core::Span;
+
+use super::{Direction, Media, Session};
+
+/// As it goes over the wire, lines ending with CR LF. Line ends inside of texts are left out, so that
+/// nobody writes a line of his own through a name.
+impl fmt::Display for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let origin = &self.origin;
+        let kind = if origin.address.contains(':') { "IP6" } else { "IP4" };
+        let (user, id) = (Word(&origin.user), Word(&origin.id));
+        let address = Word(&origin.address);
+        write!(f, "v=0\r\no={user} {id} {} IN {kind} {address}\r\n", origin.version)?;
+        let name = if self.name.is_empty() { "-" } else { &self.name };
+        write!(f, "s={}\r\n", Text(name))?;
+        if !self.information.is_empty() {
+            write!(f, "i={}\r\n", Text(&self.information))?;
+        }
+        f.write_str("t=0 0\r\n")?;
+        for names in &self.duplicates {
+            f.write_str("a=group:DUP")?;
+            names.iter().try_for_each(|name| write!(f, " {}", Word(name)))?;
+            f.write_str("\r\n")?;
+        }
+        self.media.iter().try_for_each(|media| media.fmt(f))
+    }
+}
+
+/// One section.
+impl fmt::Display for Media {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "m=audio {} RTP/AVP", self.port)?;
+        self.formats.iter().try_for_each(|format| write!(f, " {}", format.payload_type))?;
+        let address = self.connection.address;
+        write!(f, "\r\nc=IN {} {}\r\n", family(address), self.connection)?;
+        for format in &self.formats {
+            let number = format.payload_type;
+            write!(f, "a=rtpmap:{number} {}\r\n", format.encoding)?;
+            if !format.parameters.is_empty() {
+                write!(f, "a=fmtp:{number} {}\r\n", Text(&format.parameters))?;
+            }
+        }
+        let times = [("ptime", self.packet_time), ("maxptime", self.max_packet_time)];
+        for (name, time) in times {
+            time.map_or(Ok(()), |time| write!(f, "a={name}:{}\r\n", Millis(time)))?;
+        }
+        self.frame_count.map_or(Ok(()), |frames| write!(f, "a=framecount:{frames}\r\n"))?;
+        let direction = match self.direction {
+            Direction::Both => "sendrecv",
+            Direction::SendOnly => "sendonly",
+            Direction::ReceiveOnly => "recvonly",
+            Direction::Inactive => "inactive",
+        };
+        write!(f, "a={direction}\r\n")?;
+        self.transport(f)?;
+        let clock = &self.reference_clock;
+        clock.as_ref().map_or(Ok(()), |clock| write!(f, "a=ts-refclk:{}\r\n", Text(clock)))?;
+        self.media_clock.map_or(Ok(()), |clock| write!(f, "a=mediaclk:{clock}\r\n"))
+    }
+}
+
+impl Media {
+    /// Who sends from where, and RTCP.
+    fn transport(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let group = self.connection.address;
+        if !self.sources.is_empty() {
+            write!(f, "a=source-filter: incl IN {} {group}", family(group))?;
+            self.sources.iter().try_for_each(|source| write!(f, " {source}"))?;
+            f.write_str("\r\n")?;
+        }
+        match self.rtcp {
+            Some((port, Some(at))) => write!(f, "a=rtcp:{port} IN {} {at}\r\n", family(at))?,
+            Some((port, None)) => write!(f, "a=rtcp:{port}\r\n")?,
+            None => {}
+        }
+        if self.rtcp_mux {
+            f.write_str("a=rtcp-mux\r\n")?;
+        }
+        if !self.id.is_empty() {
+            write!(f, "a=mid:{}\r\n", Word(&self.id))?;
+        }
+        for ssrcs in &self.duplicates {
+            f.write_str("a=ssrc-group:DUP")?;
+            ssrcs.iter().try_for_each(|ssrc| write!(f, " {ssrc}"))?;
+            f.write_str("\r\n")?;
+        }
+        Ok(())
+    }
+}
+
+const fn family(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "IP4" } else { "IP6" }
+}
+
+/// Text on one line.
+struct Text<T>(T);
+
+impl<T: fmt::Display> fmt::Display for Text<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = OneLine { out: f, spaces: true };
+        fmt::Write::write_fmt(&mut line, format_args!("{}", self.0))
+    }
+}
+
+/// A word; `-` when there is none.
+struct Word<'a>(&'a str);
+
+impl fmt::Display for Word<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keep = |letter: char| !letter.is_control() && !letter.is_whitespace();
+        if !self.0.contains(keep) {
+            return f.write_str("-");
+        }
+        fmt::Write::write_str(&mut OneLine { out: f, spaces: false }, self.0)
+    }
+}
+
+/// Passes on what may stand inside a line.
+struct OneLine<'a, 'b> {
+    out: &'a mut fmt::Formatter<'b>,
+    spaces: bool,
+}
+
+impl fmt::Write for OneLine<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let keep = |letter: &char| !letter.is_control() && (self.spaces || !letter.is_whitespace());
+        text.chars().filter(keep).try_for_each(|letter| self.out.write_char(letter))
+    }
+}
+
+/// Milliseconds with as many places behind the point as they need.
+struct Millis(Span);
+
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = self.0.as_nanos().max(0);
+        let (whole, part) = (nanos / 1_000_000, nanos % 1_000_000);
+        if part == 0 {
+            return write!(f, "{whole}");
+        }
+        write!(f, "{whole}.{}", format!("{part:06}").trim_end_matches('0'))
+    }
+}
