@@ -20,6 +20,7 @@ mod json;
 pub mod ogg;
 pub mod packets;
 pub mod rtp;
+pub mod sap;
 pub mod sdp;
 pub mod snap;
 pub mod titles;

@@ -26,6 +26,7 @@ mod table;
 
 pub use packet::{Extension, HEADER_LEN, Header, MAX_SOURCES, Malformed, Packet, Refused, is_rtcp};
 pub use payload::{Codec, Encoding};
+pub(crate) use random::Random;
 pub use receiver::{
     Accepted, MAX_DROPOUT, MAX_JUMP_SECONDS, MAX_MISORDER, MIN_SEQUENTIAL, Position, Receiver,
     Reception, Tally,

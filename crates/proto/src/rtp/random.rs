@@ -2,10 +2,10 @@
 
 /// `SplitMix64` (Steele, Lea, Flood 2014): eight bytes of state, which every session can afford.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub(super) const fn new(seed: u64) -> Self {
+    pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -16,7 +16,7 @@ impl Random {
 
     /// From 0 up to 1, which it never is.
     #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
-    pub(super) const fn unit(&mut self) -> f64 {
+    pub(crate) const fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
