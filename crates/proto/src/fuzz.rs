@@ -5,6 +5,8 @@
 
 #![allow(clippy::missing_panics_doc, reason = "to panic is how a target says no")]
 
+mod rtp;
+
 use core::hint::black_box;
 use std::sync::Arc;
 
@@ -22,8 +24,10 @@ use crate::titles::{Airplay, Librespot, MAX_TEXT, News, Title};
 use crate::uri::Uri;
 use crate::{ogg, wav, ws};
 
+pub use rtp::{red, rtcp, rtp, sap, sdp};
+
 /// Every target by its name, which is also the name of its corpus.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 17] = [
     ("snap_wire", snap_wire),
     ("snap_session", snap_session),
     ("snap_client", snap_client),
@@ -36,6 +40,11 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("packets", packets),
     ("http", http),
     ("icecast", icecast),
+    ("rtp", rtp),
+    ("rtcp", rtcp),
+    ("red", red),
+    ("sdp", sdp),
+    ("sap", sap),
 ];
 
 /// Takes any bytes and panics when a promise is broken.

@@ -155,7 +155,7 @@ impl Reader {
             "recvonly" => common.direction = Some(Direction::ReceiveOnly),
             "inactive" => common.direction = Some(Direction::Inactive),
             "ts-refclk" => {
-                let clock = ReferenceClock::parse(value).ok_or(Fault::ReferenceClock)?;
+                let clock = ReferenceClock::parse(&shown(value)).ok_or(Fault::ReferenceClock)?;
                 common.reference_clock.get_or_insert(clock);
             }
             "mediaclk" => {
