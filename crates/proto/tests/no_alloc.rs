@@ -8,6 +8,11 @@ use std::sync::Arc;
 
 use aulos_core::{ChannelLayout, Frames, HEADROOM, Instant, SampleRate, Span};
 use aulos_proto::ogg::OpusStream;
+use aulos_proto::rtp::legs::{Leg, Legs, Picked};
+use aulos_proto::rtp::report::{Rtcp, RtcpConfig};
+use aulos_proto::rtp::{
+    Accepted, Found, HEADER_LEN, Header, Packet, Receiver, Table, TableConfig, is_rtcp, red,
+};
 use aulos_proto::snap::session::{Input, Output};
 use aulos_proto::snap::sync::{Due, Filter};
 use aulos_proto::snap::wire::{
@@ -116,4 +121,75 @@ fn the_clients_idea_of_the_time() {
         assert_eq!(sync.exchanges(), 200);
         assert_eq!(calls, 0);
     }
+}
+
+/// The way of an RTP packet: both ways of a pair, its source, its numbers, a copy of the one before.
+#[test]
+fn rtp_packets() {
+    let mut table = Table::<Receiver>::new(TableConfig::default());
+    let mut legs = Legs::new();
+    let (mut datagram, mut out) = ([0; HEADER_LEN + 160], [0; 400]);
+    let mut valid = 0;
+    let calls = calls(|round| {
+        let sequence = u16::try_from(round).unwrap_or(0);
+        // 45 sources that go on, and one packet of a new one after each nine: somebody is put out.
+        let fresh = sequence % 10 == 9;
+        let ssrc = u32::from(if fresh { 1_000 + sequence } else { sequence % 50 });
+        let timestamp = u32::from(sequence / 50) * 160;
+        let header = Header { sequence: sequence / 50, timestamp, ssrc, ..Header::default() };
+        assert_eq!(header.write(&mut datagram), Some(HEADER_LEN));
+        let Ok(packet) = Packet::parse(&datagram) else { unreachable!("what we write is whole") };
+        assert!(!is_rtcp(&datagram));
+        let now = at(round * 200);
+        let picked = legs.receive(now, Leg::A, sequence, timestamp, 8_000);
+        assert_eq!(picked, Picked::First);
+        assert_eq!(legs.receive(now, Leg::B, sequence, timestamp, 8_000), Picked::Copy);
+        let from = core::net::SocketAddr::from(([192, 0, 2, 1], 5_004));
+        match table.enter(now, ssrc, from, Receiver::new) {
+            Found::Known(id) | Found::Entered(id, _) => {
+                let Some(receiver) = table.get_mut(id) else { unreachable!("just entered") };
+                let accepted = receiver.receive(now, packet.sequence(), packet.timestamp(), 8_000);
+                valid += i64::from(matches!(accepted, Accepted::Valid(_)));
+                receiver.report();
+                if receiver.is_valid() {
+                    table.prove(id);
+                }
+            }
+            Found::Full => {}
+            other => unreachable!("{other:?}"),
+        }
+        let before = red::Block { payload_type: 0, offset: 160, data: packet.payload() };
+        let Some(length) = red::write(&mut out, &[before], 0, packet.payload()) else {
+            unreachable!("there is room")
+        };
+        assert!(red::Blocks::parse(&out[..length]).is_ok());
+    });
+    assert_eq!((table.tally().evicted, valid), (145 - 64, 900 - 45));
+    assert_eq!(calls, 0);
+}
+
+/// Two sessions that report to each other, with members that come and go.
+#[test]
+fn rtcp_reports() {
+    let session = |ssrc| {
+        let config = RtcpConfig { ssrc, reference_time: true, ..RtcpConfig::default() };
+        Rtcp::new(config, Instant::ZERO)
+    };
+    let mut pair = [session(1), session(2)];
+    let (mut out, mut reports) = ([0; 400], 0);
+    let calls = calls(|_| {
+        let Some(now) = pair.iter().filter_map(Rtcp::poll_timeout).min() else { return };
+        pair[0].sent(now, &Header::default(), 160, 8_000);
+        pair[1].received(now, 1);
+        for (from, to) in [(0, 1), (1, 0)] {
+            pair[from].handle_timeout(now, |_| ());
+            while let Some(length) = pair[from].poll_output(now, &mut out, core::iter::empty()) {
+                assert!(pair[to].handle_input(now, &out[..length], |_| ()).is_ok());
+                reports += 1;
+            }
+        }
+        pair[1].received(now, u32::try_from(reports % 50).unwrap_or(0) + 10);
+    });
+    assert!(reports > 300, "{reports}");
+    assert_eq!(calls, 0);
 }
