@@ -32,6 +32,15 @@ impl Chance {
         bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         bits ^ bits >> 31
     }
+
+    /// A number from 0 up to 1, which it never is.
+    ///
+    /// # Real-time
+    /// A handful of operations.
+    #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
+    pub const fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
 }
 
 #[cfg(test)]
@@ -44,5 +53,18 @@ mod tests {
         let mut chance = Chance::new(0);
         let first = [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f];
         assert_eq!(first, [(); 3].map(|()| chance.bits()));
+    }
+
+    #[test]
+    fn the_unit_is_filled_evenly() {
+        let mut chance = Chance::new(1);
+        let units: Vec<f64> = (0..100_000).map(|_| chance.unit()).collect();
+        assert!(units.iter().all(|unit| (0.0..1.0).contains(unit)));
+        for tenth in 1..10 {
+            let share = f64::from(tenth) / 10.0;
+            let below = units.iter().filter(|unit| **unit < share).count();
+            let off = f64::from(u32::try_from(below).unwrap()) / 100_000.0 - share;
+            assert!(off.abs() < 0.01, "{off} of {share}");
+        }
     }
 }

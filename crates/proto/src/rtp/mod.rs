@@ -15,7 +15,6 @@
 pub mod legs;
 mod packet;
 pub mod payload;
-mod random;
 mod receiver;
 pub mod red;
 pub mod report;
@@ -26,7 +25,6 @@ mod table;
 
 pub use packet::{Extension, HEADER_LEN, Header, MAX_SOURCES, Malformed, Packet, Refused, is_rtcp};
 pub use payload::{Codec, Encoding};
-pub(crate) use random::Random;
 pub use receiver::{
     Accepted, MAX_DROPOUT, MAX_JUMP_SECONDS, MAX_MISORDER, MIN_SEQUENTIAL, Position, Receiver,
     Reception, Tally,

@@ -7,10 +7,9 @@
 
 use std::sync::Arc;
 
-use aulos_core::{Instant, Span};
+use aulos_core::{Chance, Instant, Span};
 
 use super::packet::Header;
-use super::random::Random;
 use super::receiver::Reception;
 use super::rtcp::{
     Blocks, Compound, Delay, ExtendedBlock, Malformed, Ntp, Part, ReportBlock, SenderInfo, Writer,
@@ -163,7 +162,7 @@ pub struct Rtcp {
     config: RtcpConfig,
     state: State,
     members: Slots<Member>,
-    random: Random,
+    chance: Chance,
     /// A time of day and the moment at which it was, for reports.
     clock: (Instant, Ntp),
     started: Instant,
@@ -226,15 +225,15 @@ impl Rtcp {
     /// A session that begins at `now`. This allocates all that it will ever need.
     #[must_use]
     pub fn new(config: RtcpConfig, now: Instant) -> Self {
-        let mut random = Random::new(config.seed);
-        let members = Slots::new(config.members, random.next());
+        let mut chance = Chance::new(config.seed);
+        let members = Slots::new(config.members, chance.bits());
         #[allow(clippy::cast_precision_loss, reason = "a name is short")]
         let average = (OVERHEAD + 8 + 12 + config.cname.len()) as f64;
         let mut rtcp = Self {
             config,
             state: State::Joining,
             members,
-            random,
+            chance,
             clock: (now, Ntp::default()),
             started: now,
             previous: now,

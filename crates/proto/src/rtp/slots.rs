@@ -7,6 +7,8 @@
 
 use core::mem;
 
+use aulos_core::Chance;
+
 /// An empty place of the index, an end of a list.
 const NONE: u32 = u32::MAX;
 /// What a map can hold at most; the number of a slot has to fit into 32 bits with room to double.
@@ -236,11 +238,10 @@ impl<T> Slots<T> {
         (at + 1) & self.mask()
     }
 
-    /// Where the index begins to look; the mixing is that of `SplitMix64` (Steele, Lea, Flood 2014).
+    /// Where the index begins to look.
     #[allow(clippy::cast_possible_truncation, reason = "the lower bits are what is meant")]
     const fn home(&self, ssrc: u32) -> usize {
-        super::random::mix(self.key ^ (ssrc as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)) as usize
-            & self.mask()
+        Chance::new(self.key ^ ssrc as u64).bits() as usize & self.mask()
     }
 }
 

@@ -2,10 +2,9 @@
 
 use core::net::IpAddr;
 
-use aulos_core::{Instant, Span};
+use aulos_core::{Chance, Instant, Span};
 
 use super::{Packet, hash};
-use crate::rtp::Random;
 use crate::sdp::MAX_BYTES;
 
 /// The usual time between two announcements. RFC 2974 has 300 s or more, so as not to fill a group of
@@ -50,7 +49,7 @@ impl Default for AnnouncerConfig {
 pub struct Announcer {
     config: AnnouncerConfig,
     origin: IpAddr,
-    random: Random,
+    chance: Chance,
     /// What is announced, and what is taken back.
     current: Option<String>,
     former: Option<String>,
@@ -66,7 +65,7 @@ impl Announcer {
         Self {
             config,
             origin,
-            random: Random::new(config.seed),
+            chance: Chance::new(config.seed),
             current: None,
             former: None,
             due: false,
@@ -135,7 +134,7 @@ impl Announcer {
             8 * (self.others as u64 + 1) * self.current.as_ref().map_or(0, String::len) as u64;
         let needed = bits as f64 / f64::from(self.config.bandwidth.max(1));
         let seconds = self.config.interval.as_secs_f64().max(needed);
-        let wait = seconds * (2.0 / 3.0 + self.random.unit() * 2.0 / 3.0);
+        let wait = seconds * (2.0 / 3.0 + self.chance.unit() * 2.0 / 3.0);
         self.next = now + Span::from_nanos((wait * 1e9) as i64).max(Span::from_secs(1));
     }
 }

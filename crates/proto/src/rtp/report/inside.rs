@@ -154,7 +154,7 @@ impl Rtcp {
     /// The time until the next report (6.3.1, A.7): random, so that sessions do not fall into step,
     /// and longer by what reconsideration makes shorter.
     pub(super) fn interval(&mut self, now: Instant) -> Span {
-        let random = self.random.unit() + 0.5;
+        let random = self.chance.unit() + 0.5;
         let initial = matches!(self.state, State::Joining | State::Leaving { .. });
         let minimum = if initial { self.config.minimum / 2 } else { self.config.minimum };
         scale(self.share(now).max(minimum), random / (core::f64::consts::E - 1.5))
