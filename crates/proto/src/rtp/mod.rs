@@ -4,13 +4,16 @@
 //!  datagram -> is_rtcp? -> Packet (checked view) -> Receiver (numbers, loss, jitter) -> jitter buffer
 //! ```
 //!
-//! What is here is written from the RFCs. The crates `rtp-types` and `rtcp-types` were tried first:
-//! the one tells neither a lying CSRC count from a lying extension nor either from a datagram that
-//! was cut, and each has to be counted by itself; the other allocates for every SDES that it reads
-//! and for every packet that it builds, checks the version of the first packet of a compound alone,
-//! and takes the leading zeros of an SSRC in SDES for padding. `rtcp-types` judges ours in the tests.
+//! Beside that way stand the sources of a port ([`Table`]), what is told about them ([`report`]), what
+//! their payloads mean ([`payload`]), and what repairs them ([`red`], [`legs`]).
 //!
-//! Nothing here allocates for a packet. Whatever comes is counted by kind, never believed twice.
+//! What is here is written from the RFCs, and `docs/standards/rtp.md` lists what we do and do not. The
+//! crate `rtp-types` does not tell a lying CSRC count from a lying extension, nor either from a datagram
+//! that was cut, and each has to be counted by itself. `rtcp-types` allocates for every SDES that it
+//! reads and every compound that it builds, checks the version of the first packet of a compound alone,
+//! and takes the leading zeros of an SSRC in SDES for padding. It judges ours in the tests.
+//!
+//! Nothing here allocates for a packet. Whatever comes is counted by kind, and bounded.
 
 pub mod legs;
 mod packet;

@@ -47,7 +47,7 @@ fn hear(
     (told, done)
 }
 
-/// The header of RFC 2974, 5, by hand: version 1, one word of authentication, IPv4 and IPv6.
+/// The header of RFC 2974, 6, by hand: version 1, one word of authentication, IPv4 and IPv6.
 #[test]
 fn a_header_by_hand() {
     let bytes = [&[0x20, 1, 0xab, 0xcd, 192, 0, 2, 1, 9, 9, 9, 9][..], b"application/sdp\0v=0\r\n"]
