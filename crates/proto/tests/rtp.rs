@@ -1,13 +1,14 @@
-//! RTP of a real peer, byte for byte, and what it means. Each vector is `vectors/NAME.hex` with its
-//! meaning in words in `vectors/NAME.txt`.
+//! RTP of a real peer, byte for byte, and what it means; each vector is `vectors/NAME.hex` with its
+//! meaning in words in `vectors/NAME.txt`. And that a receiver's answers are enough to relay by.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
-use aulos_core::Span;
+use aulos_core::{Instant, Span};
 use aulos_proto::rtp::payload::OpusParameters;
 use aulos_proto::rtp::rtcp::{Compound, Ntp, Part, SenderInfo};
-use aulos_proto::rtp::{Encoding, Header, Packet, is_rtcp};
+use aulos_proto::rtp::{Accepted, Encoding, Header, Packet, Receiver, is_rtcp};
 use aulos_proto::sdp::Session;
+use proptest::prelude::*;
 
 macro_rules! vector {
     ($name:literal) => {
@@ -84,4 +85,80 @@ fn a_report_without_a_name() {
     assert!(parts.next().is_none());
     let written = Ntp::from_unix(Span::from_millis(1_795_327_901_052)).to_bits();
     assert!(written.abs_diff(ntp.to_bits()) < 1 << 22, "within a millisecond");
+}
+
+/// One packet out for each that comes in: what is in probation or stray is held, and goes out first.
+#[derive(Default)]
+struct Relay {
+    receiver: Receiver,
+    held: Vec<u16>,
+    stray: Option<u16>,
+    out: Vec<u64>,
+}
+
+impl Relay {
+    fn take(&mut self, sequence: u16) {
+        match self.receiver.receive(Instant::ZERO, sequence, 0, 8_000) {
+            Accepted::Valid(at) => {
+                let receiver = &self.receiver;
+                let number = |sequence: u16| receiver.position(sequence, 0).sequence;
+                self.out.extend(self.held.drain(..).map(number));
+                self.out.push(at.sequence);
+            }
+            Accepted::Probation { fresh, .. } => {
+                if fresh {
+                    self.held.clear();
+                }
+                self.held.push(sequence);
+            }
+            Accepted::Restarted(at) => {
+                assert_eq!(self.stray.map(|stray| stray.wrapping_add(1)), Some(sequence));
+                self.out.extend([at.sequence - 1, at.sequence]);
+            }
+            Accepted::Stray => self.stray = Some(sequence),
+            Accepted::Duplicate => {}
+        }
+    }
+}
+
+proptest! {
+    /// A sender that starts again at any numbers, on a network that doubles and swaps packets: each of
+    /// them goes out once, and numbers go up from one start to the next.
+    #[test]
+    fn one_packet_out_for_each_that_comes_in(
+        starts in proptest::collection::vec(any::<u16>(), 1..6),
+        fates in proptest::collection::vec(0_u8..10, 20..200),
+    ) {
+        let mut relay = Relay::default();
+        let (mut expected, mut last) = (0, None::<u16>);
+        for start in starts {
+            // A start near the numbers of the run before is no new start to anybody.
+            let near = |last: u16| start.wrapping_sub(last).wrapping_add(400) < 4_000;
+            if last.is_some_and(near) {
+                continue;
+            }
+            let before = relay.out.iter().max().copied();
+            let first = relay.out.len();
+            let mut sequences: Vec<_> = (0..).zip(&fates).map(|(n, fate)| (start.wrapping_add(n), *fate)).collect();
+            for at in (3..sequences.len() - 1).step_by(2) {
+                if sequences[at].1 == 0 {
+                    sequences.swap(at, at + 1);
+                }
+            }
+            for (sequence, fate) in &sequences {
+                relay.take(*sequence);
+                if *fate == 1 {
+                    relay.take(*sequence);
+                }
+            }
+            expected += sequences.len();
+            prop_assert_eq!(relay.out.len(), expected);
+            prop_assert!(relay.out[first..].iter().all(|number| before.is_none_or(|before| *number > before)));
+            last = Some(start.wrapping_add(u16::try_from(sequences.len()).unwrap()));
+        }
+        let mut once = relay.out.clone();
+        once.sort_unstable();
+        once.dedup();
+        prop_assert_eq!(once.len(), expected);
+    }
 }

@@ -41,12 +41,13 @@ pub enum Accepted {
         /// It has nothing to do with the packets before it.
         fresh: bool,
     },
-    /// The source started again, with the stray packet before this one: that one's number is one
-    /// less, and [`Receiver::position`] knows its timestamp. Numbers go on, timestamps need not.
+    /// The source started again, with the last stray packet: that one's number is one less, and
+    /// [`Receiver::position`] knows its timestamp. Numbers go on, timestamps need not.
     Restarted(Position),
     /// It was there before.
     Duplicate,
-    /// It is far from all others. Hold it, and it alone, until the next: that may be [`Self::Restarted`].
+    /// It is far from all others. Hold it until the next stray one, whatever comes between: then the
+    /// source has perhaps [`Self::Restarted`].
     Stray,
 }
 
