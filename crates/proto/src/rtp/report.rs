@@ -168,6 +168,8 @@ pub struct Rtcp {
     started: Instant,
     /// When the last report went out, or would have (tp).
     previous: Instant,
+    /// The time between the two reports before.
+    waited: Span,
     /// When to look again (tn).
     next: Instant,
     /// When the next BYE of somebody else is believed.
@@ -237,6 +239,7 @@ impl Rtcp {
             clock: (now, Ntp::default()),
             started: now,
             previous: now,
+            waited: Span::ZERO,
             next: now,
             leaving: None,
             counted: 1,
@@ -365,7 +368,8 @@ impl Rtcp {
     /// Writes what is due into `out` and says how many bytes to send; none when nothing is due.
     ///
     /// `sources` are the sources that we receive, as [`super::Receiver::report`] has them. No more are
-    /// taken than fit: with more than 31, begin where the last report ended.
+    /// taken than fit: with more than 31, begin where the last report ended. `out` is best as long as a
+    /// datagram may be; in fewer than 100 bytes not even a name has room.
     ///
     /// # Real-time
     /// Neither waits nor allocates, if `sources` does not.
@@ -385,7 +389,7 @@ impl Rtcp {
         self.tally.sent += 1;
         self.own.reported = true;
         self.state = if bye { State::Left } else { State::Reporting };
-        self.previous = now;
+        (self.waited, self.previous) = (now.since(self.previous), now);
         self.next = now + self.interval(now);
         self.counted = self.count();
         Some(length)

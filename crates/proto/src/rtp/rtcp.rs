@@ -64,8 +64,8 @@ impl Ntp {
     #[must_use]
     pub fn after(self, span: Span) -> Self {
         let units = (i128::from(span.as_nanos()) << 32).div_euclid(1_000_000_000);
-        let units = i64::try_from(units >> 1).unwrap_or(0).wrapping_mul(2);
-        Self(self.0.wrapping_add_signed(units))
+        let units = u64::try_from(units.rem_euclid(1 << 64)).unwrap_or(0);
+        Self(self.0.wrapping_add(units))
     }
 }
 

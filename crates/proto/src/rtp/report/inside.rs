@@ -169,9 +169,8 @@ impl Rtcp {
     fn share(&self, now: Instant) -> Span {
         let members = self.count();
         let leaving = matches!(self.state, State::Leaving { .. });
-        let recent = |at: Instant| now.since(at) < MIN_INTERVAL.max(now.since(self.previous) * 2);
-        let we_send = !leaving && self.own.last.is_some_and(|(at, ..)| recent(at));
-        let sends = |member: &Member| member.rtp.is_some_and(recent);
+        let we_send = !leaving && self.own.last.is_some_and(|(at, ..)| self.is_recent(now, at));
+        let sends = |member: &Member| member.rtp.is_some_and(|at| self.is_recent(now, at));
         let others = self.members.iter().filter(|(_, member)| sends(member)).count();
         let senders = if leaving { 0 } else { others + usize::from(we_send) };
         let (count, part) = match (senders * 4 <= members, we_send) {
@@ -183,6 +182,12 @@ impl Rtcp {
         let seconds =
             self.average * count as f64 / (f64::from(self.config.bandwidth.max(1)) * part);
         scale(Span::from_secs(1), seconds)
+    }
+
+    /// Who has sent RTP then is a sender now: two intervals make him one no more (6.3.5, 6.3.8).
+    fn is_recent(&self, now: Instant, at: Instant) -> bool {
+        let interval = self.waited.max(now.since(self.previous)).max(MIN_INTERVAL);
+        now.since(at) < interval * 2
     }
 
     /// A datagram went over the wire: the mean follows it by a sixteenth (6.3.3).
@@ -228,13 +233,13 @@ impl Rtcp {
         writer.finish().len()
     }
 
-    /// We are a sender as long as we have sent RTP since the report before last (6.3.8).
+    /// What we say of ourselves, as long as we are a sender.
     fn sender_info(&self, now: Instant) -> Option<SenderInfo> {
         let (at, timestamp, rate) = self.own.last?;
-        let since = now.since(at);
-        if since > MIN_INTERVAL.max(now.since(self.previous) * 2) {
+        if !self.is_recent(now, at) {
             return None;
         }
+        let since = now.since(at);
         let ticks = i128::from(since.as_nanos()) * i128::from(rate) / 1_000_000_000;
         let ticks = u32::try_from(ticks & i128::from(u32::MAX)).unwrap_or(0);
         let Sent { packets, octets, .. } = self.own;
