@@ -85,6 +85,8 @@ pub struct Media {
     pub connection: Connection,
     /// What the payload types mean; at least one.
     pub formats: Vec<Format>,
+    /// More about it, for people: AES67 devices name their channels here. Empty when there is nothing.
+    pub information: String,
     /// Who sends.
     pub direction: Direction,
     /// Sound in one packet.
@@ -117,6 +119,7 @@ impl Media {
             port,
             connection,
             formats: vec![format],
+            information: String::new(),
             direction: Direction::default(),
             packet_time: None,
             max_packet_time: None,

@@ -71,6 +71,7 @@ struct Section {
     line: usize,
     port: u16,
     types: Vec<Type>,
+    information: String,
     common: Common,
     packet_time: Option<Span>,
     max_packet_time: Option<Span>,
@@ -103,7 +104,10 @@ impl Reader {
             _ if self.skipping => {}
             "o" => self.origin = Some(origin(value).ok_or(Fault::Origin)?),
             "s" if self.media.is_empty() => self.name = shown(value),
-            "i" if self.media.is_empty() => self.information = shown(value),
+            "i" => match self.media.last_mut() {
+                Some(section) => section.information = shown(value),
+                None => self.information = shown(value),
+            },
             "c" => self.common().connection = Some(connection(value).ok_or(Fault::Connection)?),
             "a" => return self.attribute(value),
             _ => {}
@@ -210,6 +214,7 @@ impl Section {
             line,
             port,
             types,
+            information: String::new(),
             common: Common::default(),
             packet_time: None,
             max_packet_time: None,
@@ -282,6 +287,7 @@ impl Section {
             port: self.port,
             connection,
             formats,
+            information: self.information,
             direction: own.direction.or(session.direction).unwrap_or_default(),
             packet_time: self.packet_time,
             max_packet_time: self.max_packet_time,

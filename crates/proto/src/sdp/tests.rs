@@ -54,6 +54,28 @@ fn an_aes67_stream_with_two_ways() {
     assert_eq!(Session::parse(session.to_string().as_bytes()), Ok(session));
 }
 
+/// What devices write beside what the standards have: words of RAVENNA, a domain with its old name, a
+/// time of day, channel names, no TTL, spaces.
+#[test]
+fn what_devices_write_besides() {
+    let text = "v=0\r\no=- 8 0 IN IP4 192.0.2.9\r\ns=ALSA (on console_9) \r\nt=0 0\r\n\
+                a=clock-domain:PTPv2 0\r\nm=audio 5004 RTP/AVP 98 \r\n\
+                i=2 channels: Left, Right\r\nc=IN IP4 239.1.0.9\r\na=rtpmap:98 L16/48000/8\r\n\
+                a=sync-time:0\r\na=framecount:6-48\r\na=ptime: 0.250\r\n\
+                a=ts-refclk:ptp=IEEE1588-2008:00-1D-C1-FF-FE-12-00-A4:domain-nmbr=3\r\n\
+                a=ts-refclk:localmac=00-1D-C1-12-00-A4\r\na=mediaclk:direct=0\r\n\
+                a=source-filter:incl IN IP4 239.1.0.9 192.0.2.9\r\na=recvonly\r\n";
+    let session = Session::parse(text.as_bytes()).unwrap();
+    let media = &session.media[0];
+    assert_eq!((session.name.as_str(), media.information.as_str()), {
+        ("ALSA (on console_9)", "2 channels: Left, Right")
+    });
+    assert_eq!((media.frame_count, media.packet_time), (None, Some(Span::from_micros(250))));
+    assert_eq!((media.connection.ttl, media.sources.len()), (None, 1));
+    let Some(ReferenceClock::Ptp { domain: Some(3), .. }) = media.reference_clock else { panic!() };
+    assert_eq!(media.formats[0].encoding.channels, 8);
+}
+
 /// A telephone's offer: static and dynamic types, Opus with parameters, RTCP on the same port.
 #[test]
 fn a_telephones_offer() {

@@ -36,8 +36,12 @@ impl fmt::Display for Media {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "m=audio {} RTP/AVP", self.port)?;
         self.formats.iter().try_for_each(|format| write!(f, " {}", format.payload_type))?;
+        f.write_str("\r\n")?;
+        if !self.information.is_empty() {
+            write!(f, "i={}\r\n", Text(&self.information))?;
+        }
         let address = self.connection.address;
-        write!(f, "\r\nc=IN {} {}\r\n", family(address), self.connection)?;
+        write!(f, "c=IN {} {}\r\n", family(address), self.connection)?;
         for format in &self.formats {
             let number = format.payload_type;
             write!(f, "a=rtpmap:{number} {}\r\n", format.encoding)?;
