@@ -10,8 +10,8 @@
 //! What is here is written from the RFCs, and `docs/standards/rtp.md` lists what we do and do not. The
 //! crate `rtp-types` does not tell a lying CSRC count from a lying extension, nor either from a datagram
 //! that was cut, and each has to be counted by itself. `rtcp-types` allocates for every SDES that it
-//! reads and every compound that it builds, checks the version of the first packet of a compound alone,
-//! and takes the leading zeros of an SSRC in SDES for padding. It judges ours in the tests.
+//! reads and every compound that it builds, and takes the leading zeros of an SSRC in SDES for padding;
+//! it judges ours in the tests (`docs/decisions/rtp-formats.md`).
 //!
 //! Nothing here allocates for a packet. Whatever comes is counted by kind, and bounded.
 
