@@ -368,7 +368,8 @@ impl Rtcp {
     /// Writes what is due into `out` and says how many bytes to send; none when nothing is due.
     ///
     /// `sources` are the sources that we receive, as [`super::Receiver::report`] has them. No more are
-    /// taken than fit: with more than 31, begin where the last report ended. `out` is best as long as a
+    /// taken than fit: with more than 31, begin where the last report ended
+    /// ([`super::Table::iter_mut_after`]). `out` is best as long as a
     /// datagram may be; in fewer than 100 bytes not even a name has room.
     ///
     /// # Real-time

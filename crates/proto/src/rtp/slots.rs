@@ -173,6 +173,14 @@ impl<T> Slots<T> {
         self.slots.iter_mut().filter_map(|slot| Some((slot.ssrc, slot.value.as_mut()?)))
     }
 
+    /// All of them, those in the slots behind `number` first.
+    pub(super) fn iter_mut_after(&mut self, number: u32) -> impl Iterator<Item = (u32, &mut T)> {
+        let middle = (number as usize).saturating_add(1).min(self.slots.len());
+        let (front, behind) = self.slots.split_at_mut(middle);
+        let all = behind.iter_mut().chain(front);
+        all.filter_map(|slot| Some((slot.ssrc, slot.value.as_mut()?)))
+    }
+
     fn slot(&self, number: u32) -> Option<&Slot<T>> {
         self.slots.get(number as usize)
     }

@@ -195,6 +195,14 @@ impl<T> Table<T> {
         self.slots.iter_mut().map(|(ssrc, entry)| (ssrc, &mut entry.value))
     }
 
+    /// All sources with their numbers, that of `ssrc` last: a report has room for 31, and the next one
+    /// goes on behind the last that was taken.
+    pub fn iter_mut_after(&mut self, ssrc: u32) -> impl Iterator<Item = (u32, &mut T)> {
+        let number = self.slots.find(ssrc).unwrap_or(0);
+        let entries = self.slots.iter_mut_after(number);
+        entries.map(|(ssrc, entry)| (ssrc, &mut entry.value))
+    }
+
     /// How many sources there are.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -371,6 +379,25 @@ mod tests {
         assert_eq!(table.enter(at(5_000), 1, from(2), || 2), Found::Moved(id));
         assert_eq!((table.get(id), table.address(id)), (Some(&1), Some(from(2))));
         assert_eq!((table.tally().collisions, table.tally().moved), (1, 1));
+    }
+
+    #[test]
+    fn everybody_has_a_turn() {
+        let mut table = table(100);
+        for ssrc in 0..100 {
+            table.enter(at(0), ssrc, from(1), || 0);
+        }
+        let mut last = 0;
+        for _ in 0..10 {
+            for (ssrc, turns) in table.iter_mut_after(last).take(31) {
+                *turns += 1;
+                last = ssrc;
+            }
+        }
+        assert!(table.iter().all(|(_, turns)| (3..=4).contains(turns)));
+        table.remove(Id(0));
+        assert_eq!(table.iter_mut_after(99).count(), 99);
+        assert_eq!(table.iter_mut_after(12_345).count(), 99, "a source that is gone");
     }
 
     /// RFC 3550, 8.2: a collision once, and what comes from there afterwards is a loop.
