@@ -17,7 +17,9 @@ mod pool;
 pub mod reactor;
 mod replace;
 pub mod scan;
+mod slab;
 mod sys;
+mod wheel;
 mod worker;
 
 pub use clock::SystemClock;

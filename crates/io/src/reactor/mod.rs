@@ -11,7 +11,6 @@ mod line;
 mod outbox;
 mod peer;
 mod run;
-mod slab;
 mod stations;
 mod stats;
 mod tls;

@@ -19,7 +19,6 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use super::doorman::{Doorman, Limits};
 use super::greeting::{Greeting, Greetings};
 use super::peer::{Peer, Said};
-use super::slab::Slab;
 use super::stations::{MAINTENANCE, Tap};
 use super::stats::ReactorStats;
 use super::tls::{Door, MediaSocket};
@@ -29,6 +28,7 @@ use super::{Command, Event, EventSink, Inbox, LeaveCause, Mailbox, SessionId};
 use crate::SystemClock;
 use crate::clock::timespec;
 use crate::feed::{Feeder, Next};
+use crate::slab::Slab;
 use accept::prepare;
 use entity::Entity;
 

@@ -5,45 +5,22 @@
 //! in front of it. Each session has a phase of its own and goes back to it: after a late wake-up,
 //! when many are served together, they are spread again by their next turn. Counting a wait from
 //! the last turn was rejected, because whoever once shared a tick would share it for ever.
-//!
-//! The slots are lists in one piece of memory. A vector for each was rejected: whenever a late wake
-//! throws two slots together, one of them would have to grow.
 
 use aulos_core::{Instant, Span};
+
+use crate::wheel;
 
 /// A ring of slots, one per tick.
 #[derive(Debug)]
 pub(super) struct Wheel {
-    /// The first entry of each slot.
-    slots: [Option<u32>; SLOTS],
-    entries: Vec<Entry>,
-    /// The first entry that nobody uses.
-    free: Option<u32>,
-    /// The number of the next tick; its slot is what is left of a division.
-    tick: usize,
-    next: Instant,
+    wheel: wheel::Wheel,
     /// The next newcomer's phase.
     phase: u16,
-    len: usize,
-}
-
-#[derive(Debug)]
-struct Entry {
-    token: u64,
-    next: Option<u32>,
 }
 
 impl Wheel {
     pub(super) fn new(now: Instant) -> Self {
-        Self {
-            slots: [None; SLOTS],
-            entries: Vec::new(),
-            free: None,
-            tick: 0,
-            next: now + TICK,
-            phase: 0,
-            len: 0,
-        }
+        Self { wheel: wheel::Wheel::new(now, TICK, SLOTS), phase: 0 }
     }
 
     /// A phase for a newcomer: each wait's ticks are dealt out in turn.
@@ -55,65 +32,18 @@ impl Wheel {
     /// Puts `token`, which is served every `wait` ticks, on the next tick of its phase.
     pub(super) fn add(&mut self, token: u64, phase: u16, wait: usize) {
         let wait = wait.clamp(1, SLOTS - 1);
-        let ahead = (usize::from(phase) % wait + wait - self.tick % wait) % wait;
-        let slot = (self.tick + ahead) % SLOTS;
-        let entry = Entry { token, next: self.slots[slot] };
-        let index = match self.free {
-            Some(index) => {
-                let place = &mut self.entries[index as usize];
-                self.free = place.next;
-                *place = entry;
-                index
-            }
-            None => {
-                self.entries.push(entry);
-                u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
-            }
-        };
-        self.slots[slot] = Some(index);
-        self.len += 1;
+        let ahead = (usize::from(phase) % wait + wait - self.wheel.tick() % wait) % wait;
+        self.wheel.add(token, ahead);
     }
 
     /// When the next slot with somebody in it is due.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        if self.len == 0 {
-            return None;
-        }
-        let ahead = (0..SLOTS).find(|ahead| self.slots[(self.tick + ahead) % SLOTS].is_some())?;
-        Some(self.next + TICK * i64::try_from(ahead).unwrap_or(0))
+        self.wheel.poll_timeout()
     }
 
     /// Moves everybody who is due at `now` into `due`.
     pub(super) fn take_due(&mut self, now: Instant, due: &mut Vec<u64>) {
-        if self.len == 0 {
-            // Nobody waited, so the time since the last call does not count.
-            self.next = self.next.max(now);
-            return;
-        }
-        // After a long stop one round finds everybody.
-        for _ in 0..SLOTS {
-            if now < self.next {
-                return;
-            }
-            self.empty_slot(due);
-            self.tick = self.tick.wrapping_add(1);
-            self.next += TICK;
-        }
-        self.next = self.next.max(now);
-    }
-
-    /// Moves the tokens of the present slot into `due`.
-    fn empty_slot(&mut self, due: &mut Vec<u64>) {
-        // All of them may be due at once some day: room for that is made here, and only once.
-        due.reserve(self.len);
-        let mut first = self.slots[self.tick % SLOTS].take();
-        while let Some(index) = first {
-            let entry = &mut self.entries[index as usize];
-            due.push(entry.token);
-            first = core::mem::replace(&mut entry.next, self.free);
-            self.free = Some(index);
-            self.len -= 1;
-        }
+        self.wheel.take_due(now, due);
     }
 }
 
@@ -175,7 +105,7 @@ mod tests {
     fn who_was_served_late_and_together_is_spread_again() {
         let mut crowd = Crowd::new();
         for late_ms in [30, 95, 250, 10_000] {
-            let mut now = crowd.wheel.next + Span::from_millis(late_ms);
+            let mut now = crowd.wheel.wheel.next() + Span::from_millis(late_ms);
             assert!(crowd.serve(now, |_| ()) > 5);
             let mut served = vec![0; 100];
             for _ in 0..110 {

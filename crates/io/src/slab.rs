@@ -1,19 +1,19 @@
-//! Numbered places for sessions, each number used once.
+//! Numbered places for sessions and streams, each number used once.
 
 /// Things that are found by a token that is never given twice.
 #[derive(Debug)]
-pub(super) struct Slab<T> {
+pub(crate) struct Slab<T> {
     places: Vec<(u32, Option<T>)>,
     free: Vec<u32>,
 }
 
 impl<T> Slab<T> {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { places: Vec::new(), free: Vec::new() }
     }
 
     /// Stores what `make` makes of its token.
-    pub(super) fn insert_with(&mut self, make: impl FnOnce(u64) -> T) -> u64 {
+    pub(crate) fn insert_with(&mut self, make: impl FnOnce(u64) -> T) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push((0, None));
             u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
@@ -24,13 +24,19 @@ impl<T> Slab<T> {
         token
     }
 
-    pub(super) fn get_mut(&mut self, token: u64) -> Option<&mut T> {
+    pub(crate) fn get(&self, token: u64) -> Option<&T> {
+        let (generation, index) = split(token);
+        let place = self.places.get(index)?;
+        if place.0 == generation { place.1.as_ref() } else { None }
+    }
+
+    pub(crate) fn get_mut(&mut self, token: u64) -> Option<&mut T> {
         let (generation, index) = split(token);
         let place = self.places.get_mut(index)?;
         if place.0 == generation { place.1.as_mut() } else { None }
     }
 
-    pub(super) fn remove(&mut self, token: u64) -> Option<T> {
+    pub(crate) fn remove(&mut self, token: u64) -> Option<T> {
         let (generation, index) = split(token);
         let place = self.places.get_mut(index)?;
         if place.0 != generation {
@@ -43,7 +49,7 @@ impl<T> Slab<T> {
     }
 
     /// The tokens of everything in here.
-    pub(super) fn tokens(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = u64> {
         self.places
             .iter()
             .enumerate()

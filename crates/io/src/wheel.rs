@@ -1,0 +1,221 @@
+//! Who is due at which tick.
+//!
+//! Every loop of this crate that sleeps until something is due keeps one of these: the reactors for
+//! whose turn it is to be sent to, the threads of the datagrams for the timers of their streams. Its
+//! grid is also the loop's own: `next` is when to look again, and never drifts.
+//!
+//! The slots are lists in one piece of memory. A vector for each was rejected: whenever a late wake
+//! throws two slots together, one of them would have to grow. So was a tree: here a timer that is
+//! taken back, as most of them are, costs some writes and no search.
+
+use aulos_core::{Instant, Span};
+
+/// A ring of slots, one per tick.
+#[derive(Debug)]
+pub(crate) struct Wheel {
+    length: Span,
+    /// The first entry of each slot.
+    slots: Box<[Option<u32>]>,
+    entries: Vec<Entry>,
+    /// The first entry that nobody uses.
+    free: Option<u32>,
+    /// The number of the next tick; its slot is what is left of a division.
+    tick: usize,
+    next: Instant,
+    len: usize,
+}
+
+/// A place on the wheel. It is worth nothing any more once its token has been due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timer(u32);
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    token: u64,
+    slot: u32,
+    before: Option<u32>,
+    next: Option<u32>,
+}
+
+impl Wheel {
+    /// A wheel with a tick every `length` and `slots` of them in a turn.
+    pub(crate) fn new(now: Instant, length: Span, slots: usize) -> Self {
+        Self {
+            length,
+            slots: vec![None; slots.max(2)].into(),
+            entries: Vec::new(),
+            free: None,
+            tick: 0,
+            next: now + length,
+            len: 0,
+        }
+    }
+
+    /// Puts `token` on the tick that is `ahead` of the next one, or as far as the wheel goes.
+    pub(crate) fn add(&mut self, token: u64, ahead: usize) -> Timer {
+        let slot = (self.tick + ahead.min(self.slots.len() - 1)) % self.slots.len();
+        let next = self.slots[slot];
+        let slot_number = u32::try_from(slot).unwrap_or(u32::MAX);
+        let entry = Entry { token, slot: slot_number, before: None, next };
+        let index = match self.free {
+            Some(index) => {
+                self.free = self.entries[index as usize].next;
+                self.entries[index as usize] = entry;
+                index
+            }
+            None => {
+                self.entries.push(entry);
+                u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        if let Some(next) = next {
+            self.entries[next as usize].before = Some(index);
+        }
+        self.slots[slot] = Some(index);
+        self.len += 1;
+        Timer(index)
+    }
+
+    /// Puts `token` on the first tick that is not before `at`. What is farther away than the wheel
+    /// goes is due too early, and has to be added again then.
+    pub(crate) fn add_at(&mut self, token: u64, at: Instant) -> Timer {
+        let ahead = at.since(self.next).as_nanos();
+        let length = self.length.as_nanos().max(1);
+        let ticks = ahead / length + i64::from(ahead % length != 0);
+        self.add(token, usize::try_from(ticks).unwrap_or(usize::MAX))
+    }
+
+    /// Takes somebody off who has not been due yet.
+    pub(crate) fn remove(&mut self, timer: Timer) {
+        let Some(&Entry { slot, before, next, .. }) = self.entries.get(timer.0 as usize) else {
+            return;
+        };
+        match before {
+            Some(before) => self.entries[before as usize].next = next,
+            None => self.slots[slot as usize] = next,
+        }
+        if let Some(next) = next {
+            self.entries[next as usize].before = before;
+        }
+        self.give_back(timer.0);
+    }
+
+    /// When the next tick is, whether somebody is due then or not.
+    pub(crate) const fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// The number of that tick.
+    pub(crate) const fn tick(&self) -> usize {
+        self.tick
+    }
+
+    /// When the next slot with somebody in it is due.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        if self.len == 0 {
+            return None;
+        }
+        let count = self.slots.len();
+        let ahead = (0..count).find(|ahead| self.slots[(self.tick + ahead) % count].is_some())?;
+        Some(self.next + self.length * i64::try_from(ahead).unwrap_or(0))
+    }
+
+    /// Moves everybody who is due at `now` into `due`.
+    pub(crate) fn take_due(&mut self, now: Instant, due: &mut Vec<u64>) {
+        // After a long stop one round finds everybody; and nobody has waited on an empty wheel.
+        for _ in 0..self.slots.len() {
+            if now < self.next || self.len == 0 {
+                break;
+            }
+            self.empty_slot(due);
+            self.tick = self.tick.wrapping_add(1);
+            self.next += self.length;
+        }
+        if now >= self.next {
+            let missed = now.since(self.next).as_nanos() / self.length.as_nanos().max(1) + 1;
+            self.tick = self.tick.wrapping_add(usize::try_from(missed).unwrap_or(0));
+            self.next += self.length * missed;
+        }
+    }
+
+    /// Moves the tokens of the present slot into `due`.
+    fn empty_slot(&mut self, due: &mut Vec<u64>) {
+        // All of them may be due at once some day: room for that is made here, and only once.
+        due.reserve(self.len);
+        let slot = self.tick % self.slots.len();
+        let mut first = self.slots[slot].take();
+        while let Some(index) = first {
+            let Entry { token, next, .. } = self.entries[index as usize];
+            due.push(token);
+            self.give_back(index);
+            first = next;
+        }
+    }
+
+    fn give_back(&mut self, index: u32) {
+        self.entries[index as usize].next = self.free;
+        self.free = Some(index);
+        self.len -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TICK: Span = Span::from_millis(5);
+
+    #[test]
+    fn the_grid_stays_where_it_is_however_late_it_is_looked_at() {
+        let mut wheel = Wheel::new(Instant::ZERO, TICK, 8);
+        let mut due = Vec::new();
+        for late_us in [0, 1, 4_999, 5_000, 123_456, 10_000_000] {
+            wheel.take_due(wheel.next() + Span::from_micros(late_us), &mut due);
+            assert_eq!(wheel.next().as_nanos() % 5_000_000, 0, "{late_us}");
+            wheel.add(1, 3);
+        }
+    }
+
+    proptest! {
+        /// Against a list: nobody is due before his time or later than the first look behind it,
+        /// and who was taken off never is.
+        #[test]
+        fn everybody_is_due_once_at_the_first_tick_behind_his_time(
+            steps in prop::collection::vec((0u8..4, 0i64..200_000), 1..200)
+        ) {
+            let mut wheel = Wheel::new(Instant::ZERO, TICK, 16);
+            let mut now = Instant::ZERO;
+            let mut waiting: Vec<(u64, Instant, Timer)> = Vec::new();
+            let mut due = Vec::new();
+            for (token, (what, micros)) in (0u64..).zip(steps) {
+                match what {
+                    0 | 1 => {
+                        // Not farther than the wheel goes.
+                        let at = now + Span::from_micros(micros % 70_000);
+                        let timer = wheel.add_at(token, at);
+                        waiting.push((token, at, timer));
+                    }
+                    2 if !waiting.is_empty() => {
+                        let (_, _, timer) = waiting.swap_remove(usize::try_from(micros).unwrap() % waiting.len());
+                        wheel.remove(timer);
+                    }
+                    _ => {
+                        now += Span::from_micros(micros);
+                        wheel.take_due(now, &mut due);
+                        for token in due.drain(..) {
+                            let at = waiting.iter().position(|(other, ..)| *other == token);
+                            prop_assert!(at.is_some(), "{token} was due and should not");
+                            let (_, at, _) = waiting.swap_remove(at.unwrap_or(0));
+                            prop_assert!(at <= now);
+                        }
+                        prop_assert!(waiting.iter().all(|(_, at, _)| *at + TICK > now));
+                    }
+                }
+                prop_assert_eq!(wheel.len, waiting.len());
+                prop_assert_eq!(wheel.poll_timeout().is_some(), !waiting.is_empty());
+            }
+        }
+    }
+}
