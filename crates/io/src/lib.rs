@@ -19,6 +19,7 @@ mod replace;
 pub mod scan;
 mod slab;
 mod sys;
+pub mod udp;
 mod wheel;
 mod worker;
 

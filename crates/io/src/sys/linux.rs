@@ -129,10 +129,16 @@ mod tcp_info {
 }
 const TCP_INFO_WORDS: usize = 37;
 
-fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: u32) -> io::Result<()> {
-    let size = u32::try_from(size_of::<u32>()).unwrap_or(4);
+/// Sets an option whose value the kernel reads as it is.
+pub(super) fn set_option<T: Copy>(
+    socket: BorrowedFd<'_>,
+    level: i32,
+    option: i32,
+    value: T,
+) -> io::Result<()> {
+    let size = libc::socklen_t::try_from(size_of::<T>()).unwrap_or(0);
     // SAFETY: the descriptor is open for the length of the borrow, and the option is read from a
-    // live u32 whose size is given.
+    // live value whose size is given.
     let result = unsafe {
         libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size)
     };

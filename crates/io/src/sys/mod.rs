@@ -10,10 +10,34 @@ mod imp;
 #[path = "fallback.rs"]
 mod imp;
 
+#[cfg(target_os = "linux")]
+#[path = "udp_linux.rs"]
+mod udp;
+
+#[cfg(not(target_os = "linux"))]
+#[path = "udp_fallback.rs"]
+mod udp;
+
+use std::net::SocketAddr;
+use std::ops::Range;
+
 pub(crate) use imp::{
     enable_zero_copy, end_with_parent, read_error, send_zero_copy, set_notsent_lowat,
     take_descriptor, tcp_account,
 };
+pub(crate) use udp::{
+    Receiver, Sender, receive_joined, report_losses, share_by_ssrc, stamp_arrivals,
+};
+
+/// One or more datagrams to one place.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) to: SocketAddr,
+    /// Where their bytes are.
+    pub(crate) bytes: Range<usize>,
+    /// They are several of this length, of which the last may be shorter.
+    pub(crate) segment: Option<u16>,
+}
 
 /// What the kernel knows of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,97 @@
+//! Systems without these calls: one datagram in a call, and no time but that of the reading. What
+//! the kernel loses is not counted, a port cannot be shared by several threads, and there is no
+//! trunk.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, recvfrom, sendto};
+
+use super::Message;
+use crate::udp::{Arrived, SMALL, Slots};
+
+/// Is not to be had: a datagram came when it is read.
+pub(crate) fn stamp_arrivals(_socket: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(())
+}
+
+/// Is not to be had: nobody counts them.
+pub(crate) fn report_losses(_socket: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(())
+}
+
+/// Is not to be had.
+pub(crate) fn receive_joined(_socket: BorrowedFd<'_>) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Is not to be had.
+pub(crate) fn share_by_ssrc(_socket: BorrowedFd<'_>, _sockets: u32) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Needs nothing.
+pub(crate) struct Receiver;
+
+impl Receiver {
+    pub(crate) fn new(_count: usize) -> Self {
+        Self
+    }
+
+    /// Takes up to `most` datagrams that are there, without waiting.
+    pub(crate) fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        slots: &mut Slots,
+        most: usize,
+    ) -> io::Result<usize> {
+        let largest = slots.largest;
+        for index in 0..most.min(slots.count()) {
+            let whole = &mut slots.large[index * largest..][..largest];
+            let (len, full, from) = match recvfrom(socket, &mut *whole, RecvFlags::DONTWAIT) {
+                Ok((len, full, from)) => (len, full, from),
+                Err(_) if index > 0 => return Ok(index),
+                Err(error) => return Err(error.into()),
+            };
+            slots.small[index * SMALL..][..SMALL].copy_from_slice(&whole[..SMALL]);
+            let from = from.and_then(|from| from.try_into().ok());
+            slots.arrived[index] = Arrived {
+                len,
+                truncated: full > len,
+                from: from.unwrap_or(Arrived::NOTHING.from),
+                ..Arrived::NOTHING
+            };
+        }
+        Ok(most.min(slots.count()))
+    }
+}
+
+/// Needs nothing.
+pub(crate) struct Sender;
+
+impl Sender {
+    pub(crate) fn new(_count: usize) -> Self {
+        Self
+    }
+
+    /// Sends what the kernel takes of `messages` without waiting, and says how many that were.
+    pub(crate) fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        messages: &[Message],
+        bytes: &[u8],
+    ) -> io::Result<usize> {
+        for (index, message) in messages.iter().enumerate() {
+            if message.segment.is_some() {
+                return if index > 0 { Ok(index) } else { Err(io::ErrorKind::Unsupported.into()) };
+            }
+            let to = SocketAddrAny::from(message.to);
+            match sendto(socket, &bytes[message.bytes.clone()], SendFlags::DONTWAIT, &to) {
+                Ok(_) => {}
+                Err(_) if index > 0 => return Ok(index),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(messages.len())
+    }
+}

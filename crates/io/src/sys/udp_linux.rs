@@ -1,0 +1,313 @@
+//! Linux: many datagrams in one call.
+
+use std::io;
+use std::mem::zeroed;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use super::Message;
+use super::imp::set_option;
+use crate::udp::{Arrived, Slots};
+
+/// Has the kernel note when each datagram came.
+pub(crate) fn stamp_arrivals(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+}
+
+/// Has the kernel say with each datagram how many it has lost before.
+pub(crate) fn report_losses(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
+}
+
+/// Has the kernel give datagrams that came together in one piece.
+pub(crate) fn receive_joined(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
+}
+
+/// Lets the sockets of one port share its streams by their SSRC, so that all packets of one come
+/// to the same socket. They are numbered in the order in which they were bound.
+pub(crate) fn share_by_ssrc(socket: BorrowedFd<'_>, sockets: u32) -> io::Result<()> {
+    use libc::{
+        BPF_A, BPF_ABS, BPF_ALU, BPF_B, BPF_JA, BPF_JGE, BPF_JGT, BPF_JMP, BPF_K, BPF_LD, BPF_MOD,
+        BPF_MUL, BPF_RET, BPF_RSH, BPF_W,
+    };
+    let step = |code: u32, jt, jf, k| libc::sock_filter {
+        code: u16::try_from(code).unwrap_or(0),
+        jt,
+        jf,
+        k,
+    };
+    // Reading behind the end is answered with socket 0. RTCP has its SSRC at another place, and its
+    // packet types are 192 to 223 where RTP shares its port (RFC 5761 section 4).
+    let mut program = [
+        step(BPF_LD | BPF_B | BPF_ABS, 0, 0, 1),
+        step(BPF_JMP | BPF_JGE | BPF_K, 0, 3, 192),
+        step(BPF_JMP | BPF_JGT | BPF_K, 2, 0, 223),
+        step(BPF_LD | BPF_W | BPF_ABS, 0, 0, 4),
+        step(BPF_JMP | BPF_JA, 0, 0, 1),
+        step(BPF_LD | BPF_W | BPF_ABS, 0, 0, 8),
+        // Whoever counts his SSRCs up is spread like everybody else.
+        step(BPF_ALU | BPF_MUL | BPF_K, 0, 0, 0x9E37_79B1),
+        step(BPF_ALU | BPF_RSH | BPF_K, 0, 0, 16),
+        step(BPF_ALU | BPF_MOD | BPF_K, 0, 0, sockets.max(1)),
+        step(BPF_RET | BPF_A, 0, 0, 0),
+    ];
+    let len = u16::try_from(program.len()).unwrap_or(0);
+    let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, program)
+}
+
+/// What a call that receives needs beside the slots.
+pub(crate) struct Receiver {
+    headers: Box<[libc::mmsghdr]>,
+    vectors: Box<[[libc::iovec; 2]]>,
+    names: Box<[[u8; NAME]]>,
+    /// Words, because the kernel aligns what it writes here.
+    controls: Box<[[usize; CONTROL_WORDS]]>,
+}
+
+impl Receiver {
+    /// For up to `count` datagrams in a call.
+    pub(crate) fn new(count: usize) -> Self {
+        // SAFETY: headers of zeros are valid: they have no name, no buffers and no control.
+        let headers = (0..count).map(|_| unsafe { zeroed() }).collect();
+        let nowhere = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        Self {
+            headers,
+            vectors: vec![[nowhere; 2]; count].into(),
+            names: vec![[0; NAME]; count].into(),
+            controls: vec![[0; CONTROL_WORDS]; count].into(),
+        }
+    }
+
+    /// Takes up to `most` datagrams that are there, without waiting.
+    pub(crate) fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        slots: &mut Slots,
+        most: usize,
+    ) -> io::Result<usize> {
+        let most = most.min(slots.count()).min(self.headers.len());
+        for index in 0..most {
+            let vectors = slots.room(index).map(|room| libc::iovec {
+                iov_base: room.as_mut_ptr().cast(),
+                iov_len: room.len(),
+            });
+            self.vectors[index] = vectors;
+            let header = &mut self.headers[index].msg_hdr;
+            header.msg_name = self.names[index].as_mut_ptr().cast();
+            header.msg_namelen = LONG_NAME;
+            header.msg_iov = self.vectors[index].as_mut_ptr();
+            header.msg_iovlen = 2;
+            header.msg_control = self.controls[index].as_mut_ptr().cast();
+            header.msg_controllen = (CONTROL_WORDS * size_of::<usize>()) as _;
+        }
+        // SAFETY: each of the first `most` headers points to a name, two buffers and a control of
+        // its own, all alive and of the sizes told; the descriptor is open while it is borrowed.
+        let count = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                u32::try_from(most).unwrap_or(0),
+                libc::MSG_DONTWAIT as _,
+                std::ptr::null_mut(),
+            )
+        };
+        let Ok(count) = usize::try_from(count) else { return Err(io::Error::last_os_error()) };
+        for index in 0..count {
+            slots.arrived[index] = self.arrived(index);
+        }
+        Ok(count)
+    }
+
+    fn arrived(&self, index: usize) -> Arrived {
+        let header = &self.headers[index];
+        let mut arrived = Arrived {
+            len: header.msg_len as usize,
+            truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+            from: address(&self.names[index]),
+            ..Arrived::NOTHING
+        };
+        let mut bytes = [0; CONTROL_WORDS * size_of::<usize>()];
+        for (bytes, word) in bytes.chunks_exact_mut(size_of::<usize>()).zip(self.controls[index]) {
+            bytes.copy_from_slice(&word.to_ne_bytes());
+        }
+        #[allow(clippy::unnecessary_cast, reason = "another C library has another type here")]
+        let len = (header.msg_hdr.msg_controllen as usize).min(bytes.len());
+        let mut rest = &bytes[..len];
+        // Entries are a length (a word), a level, a kind and data, and begin at full words.
+        while rest.len() >= CONTROL_HEADER {
+            let len = usize::from_ne_bytes(array(rest, 0)).clamp(CONTROL_HEADER, rest.len());
+            let level = i32::from_ne_bytes(array(rest, size_of::<usize>()));
+            let kind = i32::from_ne_bytes(array(rest, size_of::<usize>() + 4));
+            let data = &rest[CONTROL_HEADER..len];
+            match (level, kind) {
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => arrived.stamp = stamp(data),
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                    arrived.lost = Some(u32::from_ne_bytes(array(data, 0)));
+                }
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    let size = usize::try_from(i32::from_ne_bytes(array(data, 0))).unwrap_or(0);
+                    arrived.segment = (size > 0).then_some(size);
+                }
+                _ => {}
+            }
+            rest = &rest[len.next_multiple_of(size_of::<usize>()).min(rest.len())..];
+        }
+        arrived
+    }
+}
+
+/// What a call that sends needs.
+pub(crate) struct Sender {
+    headers: Box<[libc::mmsghdr]>,
+    vectors: Box<[libc::iovec]>,
+    names: Box<[[u8; NAME]]>,
+    controls: Box<[[usize; SEGMENT_WORDS]]>,
+}
+
+impl Sender {
+    /// For up to `count` messages in a call.
+    pub(crate) fn new(count: usize) -> Self {
+        // SAFETY: headers of zeros are valid: they have no name, no buffers and no control.
+        let headers = (0..count).map(|_| unsafe { zeroed() }).collect();
+        let nowhere = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        Self {
+            headers,
+            vectors: vec![nowhere; count].into(),
+            names: vec![[0; NAME]; count].into(),
+            controls: vec![[0; SEGMENT_WORDS]; count].into(),
+        }
+    }
+
+    /// Sends what the kernel takes of `messages` without waiting, and says how many that were.
+    /// An error is that of the first one.
+    pub(crate) fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        messages: &[Message],
+        bytes: &[u8],
+    ) -> io::Result<usize> {
+        let count = messages.len().min(self.headers.len());
+        for (index, message) in messages.iter().take(count).enumerate() {
+            let bytes = &bytes[message.bytes.clone()];
+            let base = bytes.as_ptr().cast_mut().cast();
+            self.vectors[index] = libc::iovec { iov_base: base, iov_len: bytes.len() };
+            let header = &mut self.headers[index].msg_hdr;
+            header.msg_namelen = name(&message.to, &mut self.names[index]);
+            header.msg_name = self.names[index].as_mut_ptr().cast();
+            header.msg_iov = &raw mut self.vectors[index];
+            header.msg_iovlen = 1;
+            (header.msg_control, header.msg_controllen) = (std::ptr::null_mut(), 0);
+            if let Some(size) = message.segment {
+                self.controls[index] = segment_control(size);
+                header.msg_control = self.controls[index].as_mut_ptr().cast();
+                header.msg_controllen = size_of_val(&self.controls[index]) as _;
+            }
+        }
+        // SAFETY: each of the first `count` headers points to a name, a buffer and, if any, a
+        // control of its own, all alive, of the sizes told, and only read by the kernel; the
+        // descriptor is open while it is borrowed.
+        let sent = unsafe {
+            libc::sendmmsg(
+                socket.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                u32::try_from(count).unwrap_or(0),
+                (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
+            )
+        };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// `UDP_SEGMENT` with a size.
+fn segment_control(size: u16) -> [usize; SEGMENT_WORDS] {
+    let mut bytes = [0; SEGMENT_WORDS * size_of::<usize>()];
+    let len = CONTROL_HEADER + size_of::<u16>();
+    bytes[..size_of::<usize>()].copy_from_slice(&len.to_ne_bytes());
+    bytes[size_of::<usize>()..][..4].copy_from_slice(&libc::SOL_UDP.to_ne_bytes());
+    bytes[size_of::<usize>() + 4..][..4].copy_from_slice(&libc::UDP_SEGMENT.to_ne_bytes());
+    bytes[CONTROL_HEADER..][..2].copy_from_slice(&size.to_ne_bytes());
+    let mut words = [0; SEGMENT_WORDS];
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(size_of::<usize>())) {
+        *word = usize::from_ne_bytes(array(bytes, 0));
+    }
+    words
+}
+
+/// Nanoseconds out of a `struct timespec`.
+fn stamp(data: &[u8]) -> Option<u64> {
+    let (seconds, nanos) = if data.len() >= 16 {
+        (i64::from_ne_bytes(array(data, 0)), i64::from_ne_bytes(array(data, 8)))
+    } else {
+        let word = |at| i64::from(i32::from_ne_bytes(array(data, at)));
+        (word(0), word(4))
+    };
+    u64::try_from(seconds.checked_mul(1_000_000_000)?.checked_add(nanos)?).ok()
+}
+
+/// What `struct sockaddr_in` and `struct sockaddr_in6` say.
+fn address(name: &[u8; NAME]) -> SocketAddr {
+    let port = u16::from_be_bytes(array(name, 2));
+    if i32::from(u16::from_ne_bytes(array(name, 0))) == libc::AF_INET6 {
+        let (flow, scope) =
+            (u32::from_ne_bytes(array(name, 4)), u32::from_ne_bytes(array(name, 24)));
+        SocketAddrV6::new(Ipv6Addr::from(array::<16>(name, 8)), port, flow, scope).into()
+    } else {
+        SocketAddr::new(Ipv4Addr::from(array::<4>(name, 4)).into(), port)
+    }
+}
+
+/// Writes one of them, and says how long it is.
+fn name(address: &SocketAddr, name: &mut [u8; NAME]) -> libc::socklen_t {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    name[..2].copy_from_slice(&u16::try_from(family).unwrap_or(0).to_ne_bytes());
+    name[2..4].copy_from_slice(&address.port().to_be_bytes());
+    match address {
+        SocketAddr::V4(v4) => {
+            name[4..8].copy_from_slice(&v4.ip().octets());
+            name[8..16].fill(0);
+            SHORT_NAME
+        }
+        SocketAddr::V6(v6) => {
+            name[4..8].copy_from_slice(&v6.flowinfo().to_ne_bytes());
+            name[8..24].copy_from_slice(&v6.ip().octets());
+            name[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
+            LONG_NAME
+        }
+    }
+}
+
+/// `N` bytes from `at`; zeros where there are fewer.
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).copied().unwrap_or([0; N])
+}
+
+/// `struct sockaddr_in` and `struct sockaddr_in6`.
+const SHORT_NAME: libc::socklen_t = 16;
+const LONG_NAME: libc::socklen_t = 28;
+const NAME: usize = 28;
+
+/// A word and two numbers.
+const CONTROL_HEADER: usize = size_of::<usize>() + 8;
+
+/// Room for a time, a count and a size, each with its header: 80 bytes where words have 8.
+const CONTROL_WORDS: usize = 16;
+
+/// Room for a size with its header.
+const SEGMENT_WORDS: usize = (CONTROL_HEADER + 4).div_ceil(size_of::<usize>());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_come_back_as_they_went() {
+        for text in ["127.0.0.1:7000", "[::1]:7000", "[fe80::1%3]:65535", "239.1.2.3:1"] {
+            let there: SocketAddr = text.parse().unwrap();
+            let mut bytes = [0xFF; NAME];
+            name(&there, &mut bytes);
+            assert_eq!(address(&bytes), there);
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! A few threads for thousands of streams of datagrams.
+//!
+//! ```text
+//!   socket per stream ---+                        +--- Machine --+
+//!   socket per stream ---+--> one look per wait --+--- Machine --+--> Outbox --> 64 in a call
+//!   shared port ---------+    (epoll, recvmmsg)   +--- Machine --+
+//!   trunk (joined) ------+                        +--- Machine --+
+//! ```
+//!
+//! A thread for each stream wakes for each packet: at a thousand streams of telephony these are
+//! 50,000 wakes a second, and most of what the processor does. Here a thread has many streams, and
+//! looks at all of them at once, at most once per *wait* (5 ms): it takes what the kernel has, gives
+//! it to the streams' machines, calls those whose time has come, and sends what they have written, 64
+//! messages in a call. The kernel notes when each packet came, so looking late costs delay, but
+//! nobody sees jitter that there was not. When nothing comes at all, the thread sleeps until
+//! something does: silent streams cost nothing.
+//!
+//! Between two looks no lock, channel or allocation is touched for a packet. Control speaks to the
+//! threads through a channel that is read between two batches.
+//!
+//! # Three ways in
+//! * **A socket per stream** ([`Context::add`]): what telephony and SDP are made for. Half of its
+//!   price is the system call for each packet.
+//! * **A shared port** ([`Context::open`]): many streams on one port, told apart by their SSRC or by
+//!   whom they come from. Each thread has a socket of its own on it.
+//! * **A trunk**: a shared port with [`SharedPort::joined`], and at the other end a context that
+//!   joins what goes to one place ([`Config::join_sends`]). Dozens of packets then pass the kernels
+//!   of both as one.
+//!
+//! # What does not belong here
+//! A machine that waits: see [`Machine`].
+//!
+//! # Rejected
+//! `io_uring`: no faster in this shape, often forbidden in containers, and then everything is needed
+//! twice. Edge-triggered epoll: one lost edge silences a stream for ever. An async runtime: a task
+//! and two system calls for each packet.
+
+mod machine;
+mod outbox;
+mod place;
+mod run;
+mod shared;
+mod slots;
+mod socket;
+mod stats;
+mod stream;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd as _;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use aulos_core::Span;
+use aulos_rt::Reader;
+use aulos_rt::channel::{Receiver, SendError, Sender, bounded};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+
+use crate::{SystemClock, sys};
+pub use machine::{Factory, Key, Machine, Packet, Packets};
+pub use outbox::{Outbox, PACE_AHEAD, Route};
+use place::Loads;
+use run::{INBOX, Seed, Thread};
+use shared::Table;
+pub use shared::{Demux, OpenPort, PortId, SharedPort};
+#[cfg_attr(target_os = "linux", allow(unused_imports))]
+pub(crate) use slots::SMALL;
+pub(crate) use slots::{Arrived, Slots};
+pub use socket::{SocketOptions, bind_socket, granted_receive_buffer};
+pub use stats::{Stats, StreamStats};
+use stream::Moving;
+
+/// What a context is to be.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// How many threads: one for each processor that there is to spare. More than that cost and gain
+    /// nothing.
+    pub threads: usize,
+    /// How long a packet may wait to be looked at, 1 to 20 ms. Up to so much delay is added, half of
+    /// it on average.
+    pub wait: Span,
+    /// The longest datagram that is taken, 256 to 65,507 bytes; what is longer is counted and lost.
+    pub largest: usize,
+    /// Whether datagrams of one length that go to one place one behind the other are given to the
+    /// kernel as one. The receiver does not see it.
+    pub join_sends: bool,
+    /// From where the context sends, with a port of the kernel's choice.
+    pub from_v4: Ipv4Addr,
+    /// The same for IPv6; a machine without IPv6 does without.
+    pub from_v6: Ipv6Addr,
+    /// What the sockets are to be that it sends from.
+    pub send: SocketOptions,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            threads: cores.min(MAX_DEFAULT_THREADS),
+            wait: Span::from_millis(5),
+            largest: 9_216,
+            join_sends: true,
+            from_v4: Ipv4Addr::UNSPECIFIED,
+            from_v6: Ipv6Addr::UNSPECIFIED,
+            send: SocketOptions { send_buffer: SEND_BUFFER, ..SocketOptions::default() },
+        }
+    }
+}
+
+/// A stream, for control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId(u64);
+
+/// A stream that is no more.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Ended<M> {
+    /// Which it was.
+    pub id: StreamId,
+    /// What ran it.
+    pub machine: M,
+    /// What it came to.
+    pub stats: StreamStats,
+    /// Why.
+    pub cause: EndCause,
+}
+
+/// Why a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndCause {
+    /// [`Context::remove`], or its shared port was closed.
+    Removed,
+    /// Its machine said so ([`Outbox::end`]).
+    Machine,
+    /// It was silent for longer than its shared port allows.
+    Silent,
+    /// The system could not watch its socket.
+    NoRoom,
+    /// The context has stopped.
+    Stopped,
+}
+
+/// A stream, when all of them are asked for.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Surveyed<R> {
+    /// Which.
+    pub id: StreamId,
+    /// What came for it.
+    pub stats: StreamStats,
+    /// What its machine says.
+    pub report: R,
+}
+
+/// The threads, and how to give them work.
+pub struct Context<M: Machine> {
+    threads: Vec<Handle<M>>,
+    /// Where the streams with sockets of their own are. Others have the thread in their number.
+    places: HashMap<StreamId, usize>,
+    loads: Loads,
+    ended: Receiver<Box<Ended<M>>>,
+    next: u64,
+    next_port: u64,
+}
+
+struct Handle<M: Machine> {
+    commands: Sender<Command<M>>,
+    stats: Reader<Stats>,
+    thread: JoinHandle<Vec<Ended<M>>>,
+}
+
+enum Command<M: Machine> {
+    Add(Box<Moving<M>>),
+    Open(Box<(UdpSocket, Table<M>)>),
+    Close(PortId),
+    Tell(StreamId, M::Order),
+    Remove(StreamId),
+    Leave(StreamId, Sender<Option<Box<Moving<M>>>>),
+    Survey(Vec<Surveyed<M::Report>>, Sender<Vec<Surveyed<M::Report>>>),
+    Stop,
+}
+
+impl<M: Machine> Context<M> {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// When the system gives no more threads, descriptors or sockets.
+    pub fn start(config: &Config) -> io::Result<Self> {
+        let config = Config {
+            threads: config.threads.clamp(1, MAX_THREADS),
+            wait: config.wait.clamp(Span::from_millis(1), Span::from_millis(20)),
+            largest: config.largest.clamp(slots::SMALL, 65_507),
+            ..config.clone()
+        };
+        let (sender, ended) = bounded(MAX_ENDED);
+        let mut context = Self {
+            threads: Vec::new(),
+            places: HashMap::new(),
+            loads: Loads::new(config.threads, SystemClock::now()),
+            ended,
+            next: 0,
+            next_port: 0,
+        };
+        for index in 0..config.threads {
+            let handle = start_thread(index, &config, sender.clone())?;
+            context.threads.push(handle);
+        }
+        Ok(context)
+    }
+
+    /// Serves a stream with a socket of its own, on the thread that has least to do; without a
+    /// socket, it has its timers, and sends from the context's. The stream answers from this socket
+    /// if its routes say so.
+    ///
+    /// # Errors
+    /// When the socket is not what it should be. A stream that the system cannot watch ends with
+    /// [`EndCause::NoRoom`].
+    pub fn add(&mut self, socket: Option<UdpSocket>, machine: M) -> io::Result<StreamId> {
+        socket.as_ref().map_or(Ok(()), socket::prepare)?;
+        let id = StreamId(self.next);
+        self.next += 1;
+        self.look_at_loads();
+        let thread = self.loads.pick();
+        self.places.insert(id, thread);
+        let stats = StreamStats::default();
+        let moving = Moving { id, machine, socket, lost: 0, stats };
+        self.post(thread, Command::Add(Box::new(moving)));
+        Ok(id)
+    }
+
+    /// Opens a port for many streams. Each thread has a socket on it and gets a factory of its own,
+    /// made by `factory` from the thread's number, which makes the machine of each stream that
+    /// begins.
+    ///
+    /// # Errors
+    /// When the port cannot be had, or not be shared.
+    pub fn open<F: Factory<M>>(
+        &mut self,
+        wish: &SharedPort,
+        mut factory: impl FnMut(usize) -> F,
+    ) -> io::Result<OpenPort> {
+        let threads = self.threads.len();
+        let mut options = wish.options.clone();
+        // Nobody else can then have a share of it.
+        options.reuse_port |= threads > 1;
+        let mut address = wish.address;
+        let mut sockets = Vec::new();
+        for _ in 0..threads {
+            let socket = bind_socket(address, &options)?;
+            socket::prepare(&socket)?;
+            address = socket.local_addr()?;
+            sockets.push(socket);
+        }
+        if let (Demux::Ssrc, [first, _, ..]) = (wish.demux, &sockets[..]) {
+            sys::share_by_ssrc(first.as_fd(), u32::try_from(threads).unwrap_or(1))?;
+        }
+        let receive_buffer = granted_receive_buffer(&sockets[0])?;
+        let id = PortId(self.next_port);
+        self.next_port += 1;
+        for (thread, socket) in sockets.into_iter().enumerate() {
+            let table = Table::new(id, wish, threads, Box::new(factory(thread)));
+            self.post(thread, Command::Open(Box::new((socket, table))));
+        }
+        Ok(OpenPort { id, address, receive_buffer })
+    }
+
+    /// Closes a shared port and ends its streams.
+    pub fn close(&self, port: PortId) {
+        (0..self.threads.len()).for_each(|thread| self.post(thread, Command::Close(port)));
+    }
+
+    /// Tells a stream something. It is heard within a wait; a stream that has ended hears nothing.
+    ///
+    /// # Errors
+    /// Gives the order back when the thread is thousands of commands behind: try again. Also when
+    /// there is no such stream.
+    pub fn tell(&self, stream: StreamId, order: M::Order) -> Result<(), M::Order> {
+        let Some(handle) = self.threads.get(self.place(stream)) else { return Err(order) };
+        match handle.commands.try_send(Command::Tell(stream, order)) {
+            Err(
+                SendError::Full(Command::Tell(_, order))
+                | SendError::Closed(Command::Tell(_, order)),
+            ) => Err(order),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends a stream: its machine sends what it still has, its socket is closed, and
+    /// [`Self::ended`] gives it back.
+    pub fn remove(&mut self, stream: StreamId) {
+        self.post(self.place(stream), Command::Remove(stream));
+    }
+
+    /// Moves a stream to another thread, with all that its socket holds. Waits for its thread, for
+    /// about a wait. False when there is no such stream or thread, or it is one of a shared port,
+    /// which are where the kernel brings their packets.
+    pub fn move_to(&mut self, stream: StreamId, thread: usize) -> bool {
+        let from = self.place(stream);
+        if thread == from || thread >= self.threads.len() {
+            return thread == from && self.places.contains_key(&stream);
+        }
+        let (sender, mut reply) = bounded(1);
+        self.post(from, Command::Leave(stream, sender));
+        // It either comes, or its thread has ended.
+        let Some(Some(moving)) = reply.recv() else { return false };
+        self.post(thread, Command::Add(moving));
+        self.places.insert(stream, thread);
+        self.loads.came(from, -1);
+        self.loads.came(thread, 1);
+        true
+    }
+
+    /// Moves streams from the busiest thread to the one that has least to do, if that is worth it;
+    /// says how many. Call it every few seconds.
+    pub fn balance(&mut self) -> usize {
+        self.look_at_loads();
+        let Some((from, to, count)) = self.loads.imbalance() else { return 0 };
+        let here = self.places.iter().filter(|(_, place)| **place == from).map(|(id, _)| *id);
+        let streams: Vec<StreamId> = here.take(count.min(MAX_MOVES)).collect();
+        streams.into_iter().filter(|stream| self.move_to(*stream, to)).count()
+    }
+
+    /// What became of streams that have ended, one at a time. Poll it now and then: here their memory
+    /// is freed, and not on the threads.
+    pub fn ended(&mut self) -> Option<Ended<M>> {
+        let ended = *self.ended.try_recv().ok()?;
+        if let Some(place) = self.places.remove(&ended.id) {
+            self.loads.came(place, -1);
+        }
+        Some(ended)
+    }
+
+    /// All streams, in no order, with what their machines say. Waits for the threads, for about a
+    /// wait, and a second at most.
+    pub fn survey(&self) -> Vec<Surveyed<M::Report>> {
+        let replies: Vec<_> = (0..self.threads.len())
+            .map(|thread| {
+                let (sender, reply) = bounded(1);
+                // The memory is made here.
+                let room = Vec::with_capacity(self.places.len());
+                self.post(thread, Command::Survey(room, sender));
+                reply
+            })
+            .collect();
+        replies
+            .into_iter()
+            .filter_map(|mut reply| reply.recv_timeout(Duration::from_secs(1)).ok())
+            .flatten()
+            .collect()
+    }
+
+    /// What each thread has counted, four times a second.
+    pub fn stats(&mut self) -> Vec<Stats> {
+        self.threads.iter_mut().map(|handle| *handle.stats.read()).collect()
+    }
+
+    /// Ends: every machine sends what it still has, all that waits is sent, sockets are closed and
+    /// the threads joined. Gives back what has not been given back by [`Self::ended`].
+    pub fn stop(mut self) -> Vec<Ended<M>> {
+        for handle in &self.threads {
+            drop(handle.commands.send(Command::Stop));
+        }
+        let mut ended = Vec::new();
+        for handle in self.threads.drain(..) {
+            // A thread that panicked has already said so on standard error.
+            ended.extend(handle.thread.join().unwrap_or_default());
+        }
+        while let Ok(one) = self.ended.try_recv() {
+            ended.push(*one);
+        }
+        ended
+    }
+
+    fn look_at_loads(&mut self) {
+        let now = SystemClock::now();
+        if self.loads.wants_figures(now) {
+            let stats = self.stats();
+            self.loads.measure(now, stats.iter());
+        }
+    }
+
+    fn place(&self, stream: StreamId) -> usize {
+        let home = usize::try_from(stream.0 >> HOME_SHIFT).unwrap_or(0);
+        self.places.get(&stream).copied().unwrap_or_else(|| home.wrapping_sub(1))
+    }
+
+    /// Waits only when a thread is thousands of commands behind.
+    fn post(&self, thread: usize, command: Command<M>) {
+        if let Some(handle) = self.threads.get(thread) {
+            // A thread that has ended wants nothing any more.
+            drop(handle.commands.send(command));
+        }
+    }
+}
+
+impl<M: Machine> fmt::Debug for Context<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let threads = self.threads.len();
+        f.debug_struct("Context").field("threads", &threads).finish_non_exhaustive()
+    }
+}
+
+fn start_thread<M: Machine>(
+    index: usize,
+    config: &Config,
+    ended: Sender<Box<Ended<M>>>,
+) -> io::Result<Handle<M>> {
+    let (commands, inbox) = bounded(MAX_COMMANDS);
+    let inbox = inbox.into_fd().map_err(|none| none.error)?;
+    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+    epoll::add(&epoll, &inbox, EventData::new_u64(INBOX), EventFlags::IN)?;
+    let v4 = bind_socket(SocketAddr::new(config.from_v4.into(), 0), &config.send)?;
+    let v6 = bind_socket(SocketAddr::new(config.from_v6.into(), 0), &config.send).ok();
+    // The kernel begins to note times a moment after the first socket has asked for it.
+    sys::stamp_arrivals(v4.as_fd())?;
+    let (published, stats) = aulos_rt::latest(Stats::default());
+    let first = (index as u64 + 1) << HOME_SHIFT;
+    let posts = [Some(v4), v6];
+    let seed = Seed { epoll, inbox, posts, ended, published, first };
+    let config = config.clone();
+    let thread = std::thread::Builder::new()
+        .name(format!("aulos-udp-{index}"))
+        .spawn(move || Thread::new(seed, &config).run())?;
+    Ok(Handle { commands, stats, thread })
+}
+
+/// The numbers of streams that a thread makes have its own number, and one, above this.
+const HOME_SHIFT: u32 = 48;
+
+const MAX_THREADS: usize = 64;
+const MAX_DEFAULT_THREADS: usize = 4;
+const MAX_COMMANDS: usize = 4_096;
+
+/// Streams that have ended and wait to be taken; those behind them wait on their threads.
+const MAX_ENDED: usize = 4_096;
+
+/// Streams that move at once.
+const MAX_MOVES: usize = 64;
+
+/// A tick's datagrams of thousands of streams, as the kernel counts them.
+const SEND_BUFFER: usize = 4 << 20;

@@ -1,0 +1,178 @@
+//! How what waits is given to the kernel.
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+
+use super::super::stats::Stats;
+use super::{Batch, Entry};
+use crate::sys::{Message, Sender};
+
+/// A socket, and whether it speaks IPv6.
+type Post<'a> = (BorrowedFd<'a>, bool);
+
+/// What sending takes.
+pub(in super::super) struct Flush {
+    sender: Sender,
+    messages: Vec<Message>,
+    /// Whether neighbours are joined.
+    pub(in super::super) joins: bool,
+}
+
+impl Flush {
+    pub(in super::super) fn new(joins: bool) -> Self {
+        Self { sender: Sender::new(IN_ONE_CALL), messages: Vec::with_capacity(IN_ONE_CALL), joins }
+    }
+
+    /// Sends the whole batch but for what the kernel has no room for, which stays in it. `post` finds
+    /// the socket for an address.
+    pub(in super::super) fn flush<'a>(
+        &mut self,
+        batch: &mut Batch,
+        post: impl Fn(Option<u64>, bool) -> Option<Post<'a>>,
+        stats: &mut Stats,
+    ) {
+        let Batch { bytes, entries } = batch;
+        let (mut first, mut kept) = (0, 0);
+        while let Some(entry) = entries.get(first) {
+            let ipv6 = |entry: &Entry| entry.to.is_ipv6();
+            let same = |other: &&Entry| {
+                other.from == entry.from && (entry.from.is_some() || ipv6(other) == ipv6(entry))
+            };
+            let run = entries[first..].iter().take_while(same).count();
+            let end = first + run;
+            let stays = match post(entry.from, ipv6(entry)) {
+                Some(post) => self.send_run(&entries[first..end], bytes, post, stats),
+                None => {
+                    stats.send_errors += run as u64;
+                    0
+                }
+            };
+            entries.copy_within(end - stays..end, kept);
+            kept += stays;
+            first = end;
+        }
+        entries.truncate(kept);
+        // What stays moves to the front.
+        let mut len = 0;
+        for entry in entries {
+            let (at, size) = (entry.at as usize, usize::from(entry.len));
+            bytes.copy_within(at..at + size, len);
+            entry.at = u32::try_from(len).unwrap_or(0);
+            len += size;
+        }
+        bytes.truncate(len);
+    }
+
+    /// Sends what one socket is to send; says how many stay at the end of it.
+    fn send_run(
+        &mut self,
+        mut entries: &[Entry],
+        bytes: &[u8],
+        (socket, ipv6): Post<'_>,
+        stats: &mut Stats,
+    ) -> usize {
+        let (mut joins, mut again) = (self.joins, true);
+        while !entries.is_empty() {
+            join(entries, ipv6, joins, &mut self.messages);
+            stats.sends += 1;
+            let result = self.sender.send(socket, &self.messages, bytes);
+            let sent = match result {
+                Ok(sent) => {
+                    again = true;
+                    sent
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if is_full(&error) => {
+                    stats.send_waits += 1;
+                    return entries.len();
+                }
+                // What is reported here is an answer to a datagram before.
+                Err(error) if again && error.kind() == ErrorKind::ConnectionRefused => {
+                    stats.send_errors += 1;
+                    again = false;
+                    continue;
+                }
+                Err(_) if self.messages.first().is_some_and(|first| first.segment.is_some()) => {
+                    // Too long for the way there, or not known to this kernel.
+                    stats.split += parts(&self.messages[0]) as u64;
+                    joins = false;
+                    continue;
+                }
+                Err(_) => {
+                    stats.send_errors += 1;
+                    entries = &entries[1..];
+                    continue;
+                }
+            };
+            for message in &self.messages[..sent.min(self.messages.len())] {
+                let parts = parts(message);
+                stats.sent += parts as u64;
+                stats.sent_bytes += message.bytes.len() as u64;
+                stats.sent_joined += if parts > 1 { parts as u64 } else { 0 };
+                entries = &entries[parts.min(entries.len())..];
+            }
+            if sent == 0 {
+                return entries.len();
+            }
+        }
+        0
+    }
+}
+
+/// Makes as many messages as go into a call. Neighbours lie one behind the other in memory.
+fn join(entries: &[Entry], ipv6: bool, joins: bool, messages: &mut Vec<Message>) {
+    messages.clear();
+    let mut last: Option<(SocketAddr, usize)> = None;
+    for entry in entries {
+        let (at, len) = (entry.at as usize, usize::from(entry.len));
+        if let (Some((to, parts)), Some(message)) = (last, messages.last_mut())
+            && joins
+            && to == entry.to
+            && parts < MAX_PARTS
+            && message.bytes.end == at
+            && message.bytes.len() + len <= MAX_JOINED
+        {
+            let size = message.segment.map_or_else(|| message.bytes.len(), usize::from);
+            // All have the same length but for the last, which may be shorter.
+            let is_full = message.bytes.len().is_multiple_of(size);
+            if let (true, true, Ok(segment)) = (is_full, len <= size, u16::try_from(size)) {
+                message.segment = Some(segment);
+                message.bytes.end += len;
+                last = Some((to, parts + 1));
+                continue;
+            }
+        }
+        if messages.len() == IN_ONE_CALL {
+            break;
+        }
+        let to = if ipv6 { mapped(entry.to) } else { entry.to };
+        messages.push(Message { to, bytes: at..at + len, segment: None });
+        last = Some((entry.to, 1));
+    }
+}
+
+fn parts(message: &Message) -> usize {
+    message.segment.map_or(1, |size| message.bytes.len().div_ceil(usize::from(size).max(1)))
+}
+
+/// As a socket of IPv6 knows an address of IPv4.
+fn mapped(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(v4) => SocketAddr::new(v4.to_ipv6_mapped().into(), address.port()),
+        IpAddr::V6(_) => address,
+    }
+}
+
+/// Whether the kernel will have room some other time.
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::WouldBlock
+        || error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error())
+}
+
+/// Messages in a call: more gain nothing any more.
+const IN_ONE_CALL: usize = 64;
+
+/// Datagrams in a message (`UDP_MAX_SEGMENTS` of the older kernels), and their bytes.
+const MAX_PARTS: usize = 64;
+const MAX_JOINED: usize = 65_000;

@@ -1,0 +1,126 @@
+//! What control says to a thread, done between two batches.
+
+use std::net::UdpSocket;
+use std::os::fd::AsFd as _;
+
+use aulos_core::Span;
+use aulos_rt::channel::TryRecvError;
+
+use super::super::machine::Machine;
+use super::super::shared::{PortId, Table};
+use super::super::stream::Moving;
+use super::super::{Command, EndCause, StreamId, Surveyed};
+use super::receive::Intake;
+use super::{Kind, Socket, Thread};
+use crate::SystemClock;
+
+impl<M: Machine> Thread<M> {
+    pub(super) fn read_inbox(&mut self) {
+        // To its end: only then does the next command wake this thread.
+        loop {
+            match self.inbox.try_recv() {
+                Ok(command) => self.obey(command),
+                Err(TryRecvError::Empty) => return,
+                // Whoever could say something is gone.
+                Err(TryRecvError::Closed) => {
+                    self.stopped = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Command<M>) {
+        match command {
+            Command::Add(stream) => self.add(*stream),
+            Command::Open(port) => self.open(port.0, port.1),
+            Command::Close(port) => self.close(port),
+            Command::Tell(stream, order) => {
+                let Some(&token) = self.streams.tokens.get(&stream) else { return };
+                let now = SystemClock::now();
+                self.streams.act(token, &mut self.queue, now, |stream, out| {
+                    stream.machine.obey(now, order, out);
+                });
+            }
+            Command::Remove(stream) => {
+                if let Some(&token) = self.streams.tokens.get(&stream) {
+                    self.end(token, EndCause::Removed);
+                }
+            }
+            // Whoever asked waits for the answer; should it have gone, nobody misses it. A stream
+            // that nobody takes any more ends.
+            Command::Leave(stream, reply) => drop(reply.try_send(self.leave(stream))),
+            Command::Survey(mut list, reply) => {
+                let streams = &self.streams;
+                list.extend(streams.tokens.values().filter_map(|token| {
+                    let stream = streams.all.get(*token)?;
+                    let report = stream.machine.report();
+                    Some(Surveyed { id: stream.id, stats: stream.stats, report })
+                }));
+                drop(reply.try_send(list));
+            }
+            Command::Stop => self.stopped = true,
+        }
+    }
+
+    fn add(&mut self, moving: Moving<M>) {
+        let Moving { id, machine, socket, lost, stats } = moving;
+        let now = SystemClock::now();
+        // Its socket may hold what came before it was here, and is read at the next look.
+        self.floor = self.floor.min(now - NEWCOMER);
+        self.unread = true;
+        // The socket belongs to a stream that has its number only when it is in.
+        let had_socket = socket.is_some();
+        let socket = socket.and_then(|socket| self.watch(socket, Kind::Post, lost));
+        let token = self.streams.add((id, machine, stats), socket, None, now);
+        match socket.and_then(|socket| self.sockets.get_mut(socket)) {
+            Some(socket) => socket.kind = Kind::Own(token),
+            None if had_socket => self.end(token, EndCause::NoRoom),
+            None => {}
+        }
+    }
+
+    fn leave(&mut self, id: StreamId) -> Option<Box<Moving<M>>> {
+        let token = *self.streams.tokens.get(&id)?;
+        // A shared port's streams are where the kernel brings their packets.
+        if self.streams.all.get(token)?.key.is_some() {
+            return None;
+        }
+        self.send();
+        let stream = self.streams.remove(token)?;
+        let socket = self.leave_socket(&None, stream.socket);
+        let (socket, lost) = socket.map_or((None, 0), |socket| (Some(socket.socket), socket.lost));
+        let (machine, stats) = (stream.machine, stream.stats);
+        Some(Box::new(Moving { id, machine, socket, lost, stats }))
+    }
+
+    fn open(&mut self, socket: UdpSocket, table: Table<M>) {
+        if table.joined {
+            // Where it is not to be had, everything comes one by one.
+            drop(crate::sys::receive_joined(socket.as_fd()));
+            self.wide.get_or_insert_with(Intake::wide);
+        }
+        let _ = self.watch(socket, Kind::Shared(Box::new(table)), 0);
+    }
+
+    fn close(&mut self, port: PortId) {
+        let is_it =
+            |socket: &Socket<M>| matches!(&socket.kind, Kind::Shared(table) if table.port == port);
+        let Some(token) =
+            self.sockets.tokens().find(|token| self.sockets.get(*token).is_some_and(is_it))
+        else {
+            return;
+        };
+        let Some(Kind::Shared(table)) = self.sockets.get(token).map(|socket| &socket.kind) else {
+            return;
+        };
+        let streams: Vec<u64> = table.streams.values().copied().collect();
+        for stream in streams {
+            self.end(stream, EndCause::Removed);
+        }
+        self.unwatch(token);
+    }
+}
+
+/// What a socket that comes here may have held for.
+const NEWCOMER: Span = Span::from_secs(1);

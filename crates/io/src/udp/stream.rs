@@ -1,0 +1,215 @@
+//! The streams of one thread.
+
+use std::collections::HashMap;
+use std::net::UdpSocket;
+
+use aulos_core::Instant;
+
+use super::machine::{Key, Machine, Packet, Packets};
+use super::outbox::{Outbox, Queue};
+use super::shared::{Newcomer, SILENT, Table};
+use super::stats::{Stats, StreamStats};
+use super::{EndCause, Ended, StreamId};
+use crate::slab::Slab;
+use crate::wheel::{Timer, Wheel};
+
+/// One of them.
+pub(super) struct Stream<M> {
+    pub(super) id: StreamId,
+    pub(super) machine: M,
+    /// Its own socket, or the shared port.
+    pub(super) socket: Option<u64>,
+    /// What it is known by on a shared port.
+    pub(super) key: Option<Key>,
+    pub(super) stats: StreamStats,
+    last: Instant,
+    timer: Option<(Timer, Instant)>,
+}
+
+/// A stream on its way to a thread.
+pub(super) struct Moving<M> {
+    pub(super) id: StreamId,
+    pub(super) machine: M,
+    pub(super) socket: Option<UdpSocket>,
+    /// What its socket has lost so far.
+    pub(super) lost: u32,
+    pub(super) stats: StreamStats,
+}
+
+/// All of them.
+pub(super) struct Streams<M> {
+    pub(super) all: Slab<Box<Stream<M>>>,
+    pub(super) tokens: HashMap<StreamId, u64>,
+    pub(super) wheel: Wheel,
+    /// Those that want to end.
+    pub(super) over: Vec<(u64, EndCause)>,
+    /// The next one that begins on a shared port.
+    next: u64,
+}
+
+impl<M: Machine> Streams<M> {
+    pub(super) fn new(wheel: Wheel, first: u64) -> Self {
+        Self { all: Slab::new(), tokens: HashMap::new(), wheel, over: Vec::new(), next: first }
+    }
+
+    /// Lets a stream begin, here or for the first time.
+    pub(super) fn add(
+        &mut self,
+        (id, machine, stats): (StreamId, M, StreamStats),
+        socket: Option<u64>,
+        key: Option<Key>,
+        now: Instant,
+    ) -> u64 {
+        let stream = Stream { id, machine, socket, key, stats, last: now, timer: None };
+        let token = self.all.insert_with(|_| Box::new(stream));
+        self.tokens.insert(id, token);
+        self.schedule(token);
+        token
+    }
+
+    /// Lets one do something, and looks when it wants to be called next.
+    #[inline]
+    pub(super) fn act(
+        &mut self,
+        token: u64,
+        queue: &mut Queue,
+        now: Instant,
+        act: impl FnOnce(&mut Stream<M>, &mut Outbox<'_>),
+    ) {
+        let Some(stream) = self.all.get_mut(token) else { return };
+        let mut out = Outbox { queue, own: stream.socket, now, ended: false };
+        act(stream, &mut out);
+        if out.ended {
+            self.over.push((token, EndCause::Machine));
+        }
+        self.schedule(token);
+    }
+
+    /// Gives one what came for it.
+    #[inline]
+    pub(super) fn packets(
+        &mut self,
+        token: u64,
+        queue: &mut Queue,
+        now: Instant,
+        mut packets: Packets<'_>,
+        (count, bytes): (u64, u64),
+    ) {
+        self.act(token, queue, now, |stream, out| {
+            stream.last = now;
+            stream.stats.packets += count;
+            stream.stats.bytes += bytes;
+            stream.machine.packets(now, &mut packets, out);
+        });
+    }
+
+    /// The stream of a packet on a shared port; a new one, if it may begin.
+    pub(super) fn of_key(
+        &mut self,
+        table: &mut Table<M>,
+        socket: u64,
+        now: Instant,
+        packet: &Packet<'_>,
+        stats: &mut Stats,
+    ) -> Option<u64> {
+        let Some(key) = table.demux.key(packet.bytes, packet.from) else {
+            stats.keyless += 1;
+            return None;
+        };
+        if let Some(token) = table.streams.get(&key) {
+            return Some(*token);
+        }
+        let token = self.begin(table, socket, now, key, packet);
+        stats.refused += u64::from(token.is_none());
+        token
+    }
+
+    fn begin(
+        &mut self,
+        table: &mut Table<M>,
+        socket: u64,
+        now: Instant,
+        key: Key,
+        packet: &Packet<'_>,
+    ) -> Option<u64> {
+        match table.newcomer(table.streams.len()) {
+            Newcomer::Welcome => {}
+            Newcomer::InsteadOfOldest => self.expel_oldest(table, now)?,
+            Newcomer::Refused => return None,
+        }
+        let machine = table.make(now, key, packet)?;
+        let id = StreamId(self.next);
+        self.next += 1;
+        let stats = StreamStats::default();
+        let token = self.add((id, machine, stats), Some(socket), Some(key), now);
+        table.streams.insert(key, token);
+        Some(token)
+    }
+
+    /// None when everybody has had something to say of late.
+    fn expel_oldest(&mut self, table: &mut Table<M>, now: Instant) -> Option<()> {
+        let oldest = table
+            .streams
+            .iter()
+            .filter_map(|(key, token)| Some((self.all.get(*token)?.last, *key, *token)))
+            .min_by_key(|(last, ..)| *last)?;
+        let (last, key, token) = oldest;
+        if now.since(last) < SILENT {
+            return None;
+        }
+        table.streams.remove(&key);
+        self.over.push((token, EndCause::Silent));
+        Some(())
+    }
+
+    /// Ends those of a shared port that have been silent for too long.
+    pub(super) fn expire(&mut self, table: &Table<M>, now: Instant) {
+        for token in table.streams.values() {
+            if self.all.get(*token).is_some_and(|stream| now.since(stream.last) > table.idle) {
+                self.over.push((*token, EndCause::Silent));
+            }
+        }
+    }
+
+    /// Calls one whose timer the wheel has found.
+    pub(super) fn fire(&mut self, token: u64, queue: &mut Queue, now: Instant) {
+        let Some(stream) = self.all.get_mut(token) else { return };
+        stream.timer = None;
+        // It may have changed its mind, or wait for longer than the wheel goes.
+        if stream.machine.poll_timeout().is_some_and(|at| at <= now) {
+            self.act(token, queue, now, |stream, out| stream.machine.handle_timeout(now, out));
+        } else {
+            self.schedule(token);
+        }
+    }
+
+    /// Takes one out.
+    pub(super) fn remove(&mut self, token: u64) -> Option<Stream<M>> {
+        let stream = self.all.remove(token)?;
+        self.tokens.remove(&stream.id);
+        if let Some((timer, _)) = stream.timer {
+            self.wheel.remove(timer);
+        }
+        Some(*stream)
+    }
+
+    #[inline]
+    fn schedule(&mut self, token: u64) {
+        let Some(stream) = self.all.get_mut(token) else { return };
+        let Some(at) = stream.machine.poll_timeout() else { return };
+        if let Some((timer, before)) = stream.timer {
+            // A call too early costs little, and most timers only move away.
+            if before <= at {
+                return;
+            }
+            self.wheel.remove(timer);
+        }
+        stream.timer = Some((self.wheel.add_at(token, at), at));
+    }
+}
+
+impl<M> Stream<M> {
+    pub(super) fn into_ended(self, cause: EndCause) -> Ended<M> {
+        Ended { id: self.id, machine: self.machine, stats: self.stats, cause }
+    }
+}

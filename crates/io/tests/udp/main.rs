@@ -1,0 +1,257 @@
+//! The shared threads of the datagrams, on real sockets. Nothing here asks how long something took:
+//! what has to happen is waited for, for a minute at most.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+mod bad;
+mod life;
+mod shared;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use aulos_core::{Instant, Span};
+use aulos_io::SystemClock;
+use aulos_io::udp::{
+    Config, Context, EndCause, Machine, Outbox, Packets, Route, SocketOptions, StreamId,
+    bind_socket,
+};
+
+/// Keeps what came, and sends it on.
+#[derive(Debug, Default)]
+struct Probe {
+    seen: Vec<Seen>,
+    /// How it sends on.
+    route: Option<Route>,
+    timer: Option<Instant>,
+    fired: Vec<(Instant, Instant)>,
+    last_words: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    bytes: Vec<u8>,
+    received: Instant,
+    read: Instant,
+    from: SocketAddr,
+}
+
+/// What it can be told.
+enum Order {
+    /// Be called then.
+    Wake(Instant),
+    Send(Vec<(Route, Vec<u8>)>),
+    End,
+}
+
+impl Machine for Probe {
+    type Order = Order;
+    type Report = usize;
+
+    fn packets(&mut self, now: Instant, packets: &mut Packets<'_>, out: &mut Outbox<'_>) {
+        for packet in packets {
+            if let Some(route) = self.route {
+                assert!(out.send(route, packet.bytes));
+            }
+            self.seen.push(Seen {
+                bytes: packet.bytes.to_vec(),
+                received: packet.received,
+                read: now,
+                from: packet.from,
+            });
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant, _: &mut Outbox<'_>) {
+        self.fired.extend(self.timer.take().map(|at| (at, now)));
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.timer
+    }
+
+    fn obey(&mut self, _: Instant, order: Order, out: &mut Outbox<'_>) {
+        match order {
+            Order::Wake(at) => self.timer = Some(at),
+            Order::Send(all) => {
+                all.iter().for_each(|(route, bytes)| assert!(out.send(*route, bytes)));
+            }
+            Order::End => out.end(),
+        }
+    }
+
+    fn report(&self) -> usize {
+        self.seen.len()
+    }
+
+    fn finish(&mut self, now: Instant, out: &mut Outbox<'_>) {
+        for number in 0..self.last_words {
+            if let Some(route) = self.route {
+                out.send(route.at(now + Span::from_millis(i64::from(number % 20))), b"farewell");
+            }
+        }
+    }
+}
+
+fn config(threads: usize) -> Config {
+    let mut config = Config::default();
+    config.threads = threads;
+    config.from_v4 = [127, 0, 0, 1].into();
+    config.from_v6 = std::net::Ipv6Addr::LOCALHOST;
+    config
+}
+
+/// A socket on loopback, with its address.
+fn socket() -> (UdpSocket, SocketAddr) {
+    let options = SocketOptions { receive_buffer: 4 << 20, ..SocketOptions::default() };
+    let socket = bind_socket("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}
+
+/// One that waits for what is to come.
+fn listener() -> (UdpSocket, SocketAddr) {
+    let (socket, address) = socket();
+    socket.set_nonblocking(false).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    (socket, address)
+}
+
+/// A packet of RTP with 160 bytes of G.711.
+fn packet(ssrc: u32, sequence: u16) -> Vec<u8> {
+    let mut bytes = vec![0x80, 0];
+    bytes.extend(sequence.to_be_bytes());
+    bytes.extend((u32::from(sequence) * 160).to_be_bytes());
+    bytes.extend(ssrc.to_be_bytes());
+    bytes.resize(172, 0xD5);
+    bytes
+}
+
+fn sequence(bytes: &[u8]) -> u16 {
+    u16::from_be_bytes([bytes[2], bytes[3]])
+}
+
+/// Waits for a minute at most.
+fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
+    for _ in 0..6_000 {
+        if happened() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it did not happen: {what}");
+}
+
+/// Until all streams together have seen so many.
+fn wait_for_packets(context: &Context<Probe>, count: usize) {
+    let seen = || context.survey().iter().map(|stream| stream.report).sum::<usize>();
+    wait_for(&format!("{count} packets"), || seen() >= count);
+}
+
+/// The machine of a stream that has been removed.
+fn machine_of(context: &mut Context<Probe>, stream: StreamId) -> Probe {
+    context.remove(stream);
+    let mut found = None;
+    wait_for("the end of a stream", || {
+        found = context.ended();
+        found.is_some()
+    });
+    let ended = found.unwrap();
+    assert_eq!((ended.id, ended.cause), (stream, EndCause::Removed));
+    ended.machine
+}
+
+/// The kernel notes times only from some moment after the first socket has asked for it.
+fn wait_for_stamps(context: &mut Context<Probe>) {
+    let (source, _) = socket();
+    wait_for("a packet that came before it was read", || {
+        let (own, to) = socket();
+        let stream = context.add(Some(own), Probe::default()).unwrap();
+        source.send_to(&packet(0, 0), to).unwrap();
+        let sent = SystemClock::now();
+        wait_for_packets(context, 1);
+        machine_of(context, stream).seen[0].received <= sent
+    });
+}
+
+#[test]
+fn every_packet_of_many_streams_goes_where_it_should_in_order_and_with_its_time() {
+    const STREAMS: u32 = 200;
+    const PACKETS: u16 = 20;
+    let mut context = Context::start(&config(2)).unwrap();
+    let (sink, to) = listener();
+    let (source, from) = socket();
+    wait_for_stamps(&mut context);
+    let streams: Vec<(StreamId, SocketAddr)> = (0..STREAMS)
+        .map(|_| {
+            let (socket, address) = socket();
+            let probe = Probe { route: Some(Route::to(to)), ..Probe::default() };
+            (context.add(Some(socket), probe).unwrap(), address)
+        })
+        .collect();
+    let mut sent = Vec::new();
+    let mut counts = vec![0; STREAMS as usize];
+    for number in 0..PACKETS {
+        let before = SystemClock::now();
+        for (ssrc, (_, to)) in (0..).zip(&streams) {
+            source.send_to(&packet(ssrc, number), to).unwrap();
+        }
+        sent.push((before, SystemClock::now()));
+        for _ in 0..STREAMS {
+            let mut bytes = [0; 2_000];
+            let (len, _) = sink.recv_from(&mut bytes).unwrap();
+            let ssrc = u32::from_be_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
+            assert_eq!(bytes[..len], packet(ssrc, counts[ssrc as usize]));
+            counts[ssrc as usize] += 1;
+        }
+    }
+    assert!(counts.iter().all(|count| *count == PACKETS));
+    let mut ended = context.stop();
+    ended.sort_by_key(|stream| stream.id);
+    for (ssrc, (stream, (id, _))) in (0..).zip(ended.iter().zip(&streams)) {
+        assert_eq!((stream.id, stream.cause), (*id, EndCause::Stopped));
+        assert_eq!(stream.stats.packets, u64::from(PACKETS));
+        assert_eq!(stream.stats.bytes, 172 * u64::from(PACKETS));
+        for ((number, seen), (before, after)) in (0..).zip(&stream.machine.seen).zip(&sent) {
+            assert_eq!(seen.bytes, packet(ssrc, number));
+            assert_eq!(seen.from, from);
+            // The wall clock, from which the time comes, is kept right by slewing.
+            let slack = Span::from_micros(100);
+            let (early, late) = (*before - seen.received, seen.received - *after);
+            assert!(early <= slack && late <= slack, "{early} too early, {late} too late");
+            assert!(seen.received <= seen.read);
+        }
+    }
+}
+
+#[test]
+fn who_answers_from_its_own_socket_is_heard_from_there() {
+    let mut context = Context::start(&config(1)).unwrap();
+    let (peer, to) = listener();
+    let (socket, own) = socket();
+    let probe = Probe { route: Some(Route::to(to).own()), ..Probe::default() };
+    context.add(Some(socket), probe).unwrap();
+    peer.send_to(&packet(1, 1), own).unwrap();
+    let mut bytes = [0; 2_000];
+    assert_eq!(peer.recv_from(&mut bytes).unwrap(), (172, own));
+    context.stop();
+}
+
+#[test]
+fn a_socket_of_ipv6_speaks_both() {
+    let mut context = Context::start(&config(1)).unwrap();
+    let options = SocketOptions::default();
+    let Ok(socket) = bind_socket("[::]:0".parse().unwrap(), &options) else {
+        // No test of ours needs IPv6, and many containers have none.
+        return context.stop().clear();
+    };
+    let port = socket.local_addr().unwrap().port();
+    let (peer, to) = listener();
+    let probe = Probe { route: Some(Route::to(to).own()), ..Probe::default() };
+    context.add(Some(socket), probe).unwrap();
+    peer.send_to(&packet(1, 1), ("127.0.0.1", port)).unwrap();
+    let mut bytes = [0; 2_000];
+    let (len, from) = peer.recv_from(&mut bytes).unwrap();
+    assert_eq!((len, from.port()), (172, port));
+    context.stop();
+}

@@ -1,0 +1,216 @@
+//! Many streams on one port.
+
+use std::collections::{HashMap, HashSet};
+
+use aulos_io::udp::{Demux, Ended, Key, Packet, SharedPort};
+
+use super::*;
+
+fn port() -> SharedPort {
+    SharedPort::new("127.0.0.1:0".parse().unwrap())
+}
+
+/// Takes every stream.
+fn take(_: Instant, _: Key, _: &Packet<'_>) -> Option<Probe> {
+    Some(Probe::default())
+}
+
+/// The sequence numbers that each stream has seen; each stream must have been one machine's.
+fn numbers(ended: &[Ended<Probe>]) -> HashMap<Key, Vec<u16>> {
+    let mut found = HashMap::new();
+    for stream in ended {
+        let numbers = stream.machine.seen.iter().map(|seen| sequence(&seen.bytes)).collect();
+        let key = Key::ssrc(&stream.machine.seen[0].bytes).unwrap();
+        assert!(stream.machine.seen.iter().all(|seen| Key::ssrc(&seen.bytes) == Some(key)));
+        assert_eq!(found.insert(key, numbers), None, "two machines for {key:?}");
+    }
+    found
+}
+
+#[test]
+fn streams_of_one_port_are_told_apart_by_ssrc_and_spread() {
+    const STREAMS: u32 = 1_000;
+    const PACKETS: u16 = 20;
+    let mut context = Context::start(&config(3)).unwrap();
+    let open = context.open(&port(), |_| take).unwrap();
+    assert!(open.receive_buffer > 0);
+    println!("granted receive buffer: {} bytes", open.receive_buffer);
+    let (source, _) = socket();
+    for number in 0..PACKETS {
+        for ssrc in 0..STREAMS {
+            source.send_to(&packet(ssrc, number), open.address).unwrap();
+            // No more at once than the smallest buffer holds.
+            if ssrc % 100 == 99 {
+                let sent = usize::from(number) * STREAMS as usize + ssrc as usize + 1;
+                wait_for_packets(&context, sent);
+            }
+        }
+    }
+    let per_thread: Vec<u64> = context.stats().iter().map(|thread| thread.streams).collect();
+    println!("streams on each thread: {per_thread:?}");
+    let ended = context.stop();
+    let numbers = numbers(&ended);
+    assert_eq!(numbers.len(), STREAMS as usize);
+    assert!(numbers.values().all(|numbers| *numbers == (0..PACKETS).collect::<Vec<_>>()));
+    // The thread is in the number of the stream: all have some.
+    let threads: HashSet<u64> = ended.iter().map(|stream| thread_of(stream.id)).collect();
+    assert_eq!(threads.len(), 3);
+}
+
+fn thread_of(stream: StreamId) -> u64 {
+    let text = format!("{stream:?}");
+    let number: u64 = text.trim_start_matches("StreamId(").trim_end_matches(')').parse().unwrap();
+    number >> 48
+}
+
+#[test]
+fn streams_of_one_port_are_told_apart_by_address_and_answered() {
+    const STREAMS: usize = 50;
+    let mut context = Context::start(&config(2)).unwrap();
+    let mut port = port();
+    port.demux = Demux::From;
+    let echo = |_: Instant, key, _: &Packet<'_>| {
+        let Key::From(from) = key else { return None };
+        Some(Probe { route: Some(Route::to(from).own()), ..Probe::default() })
+    };
+    let open = context.open(&port, |_| echo).unwrap();
+    let peers: Vec<_> = (0..STREAMS).map(|_| listener()).collect();
+    for number in 0..5 {
+        for (peer, _) in &peers {
+            // All have the same SSRC.
+            peer.send_to(&packet(1, number), open.address).unwrap();
+        }
+        for (peer, _) in &peers {
+            let mut bytes = [0; 2_000];
+            assert_eq!(peer.recv_from(&mut bytes).unwrap(), (172, open.address));
+            assert_eq!(bytes[..172], packet(1, number));
+        }
+    }
+    let ended = context.stop();
+    assert_eq!(ended.len(), STREAMS);
+    assert!(ended.iter().all(|stream| stream.machine.seen.len() == 5));
+}
+
+#[test]
+fn a_flood_of_new_ssrcs_finds_a_table_that_is_full() {
+    const PLACES: u32 = 100;
+    let mut context = Context::start(&config(1)).unwrap();
+    let mut port = port();
+    port.max_streams = PLACES as usize;
+    let open = context.open(&port, |_| take).unwrap();
+    let (source, _) = socket();
+    let counted = |context: &mut Context<Probe>| {
+        let stats = context.stats()[0];
+        (stats.packets + stats.refused + stats.lost_in_kernel, stats)
+    };
+    for ssrc in 0..5_000 {
+        source.send_to(&packet(ssrc, 0), open.address).unwrap();
+        if ssrc % 100 == 99 {
+            // Those who have a place keep it.
+            (0..PLACES).for_each(|ssrc| {
+                source.send_to(&packet(ssrc, 1), open.address).unwrap();
+            });
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    wait_for("all are counted", || counted(&mut context).0 == 5_000 + 50 * u64::from(PLACES));
+    let (_, stats) = counted(&mut context);
+    println!("{stats:?}");
+    assert!(stats.streams <= u64::from(PLACES) && stats.refused > 0);
+    // A call comes after a second of silence: the longest silent goes.
+    std::thread::sleep(Duration::from_millis(1_100));
+    source.send_to(&packet(9_999, 0), open.address).unwrap();
+    wait_for("a place is made", || counted(&mut context).1.expired == 1);
+    let ended = context.stop();
+    assert_eq!(ended.iter().filter(|stream| stream.cause == EndCause::Silent).count(), 1);
+    assert!(numbers(&ended).contains_key(&Key::Ssrc(9_999)));
+}
+
+#[test]
+fn a_silent_stream_of_a_shared_port_ends_and_a_closed_port_ends_all() {
+    let mut context = Context::start(&config(2)).unwrap();
+    let mut port = port();
+    port.idle = Span::from_millis(100);
+    let open = context.open(&port, |_| take).unwrap();
+    let (source, _) = socket();
+    let end_of = |context: &mut Context<Probe>, close: bool| {
+        source.send_to(&packet(5, 0), open.address).unwrap();
+        if close {
+            wait_for_packets(context, 1);
+            context.close(open.id);
+        }
+        let mut found = None;
+        wait_for("its end", || {
+            found = context.ended();
+            found.is_some()
+        });
+        found.unwrap().cause
+    };
+    assert_eq!(end_of(&mut context, false), EndCause::Silent);
+    assert_eq!(end_of(&mut context, true), EndCause::Removed);
+    assert!(context.stop().is_empty());
+    // The port is free again.
+    bind_socket(open.address, &SocketOptions::default()).unwrap();
+}
+
+#[test]
+fn a_trunk_carries_many_streams_in_few_pieces() {
+    const STREAMS: u32 = 300;
+    const PACKETS: u16 = 10;
+    let mut here = Context::start(&config(1)).unwrap();
+    let mut there = Context::start(&config(1)).unwrap();
+    let mut port = port();
+    port.joined = true;
+    let open = there.open(&port, |_| take).unwrap();
+    let sender = here.add(None, Probe::default()).unwrap();
+    for number in 0..PACKETS {
+        let all = (0..STREAMS)
+            .map(|ssrc| {
+                let mut bytes = packet(ssrc, number);
+                // Now and then one is shorter, as at the end of a sentence, and one longer.
+                bytes.resize(
+                    if ssrc % 50 == 7 {
+                        92
+                    } else if ssrc % 70 == 9 {
+                        300
+                    } else {
+                        172
+                    },
+                    1,
+                );
+                (Route::to(open.address), bytes)
+            })
+            .collect();
+        assert!(here.tell(sender, Order::Send(all)).is_ok());
+        wait_for_packets(&there, usize::from(number + 1) * STREAMS as usize);
+    }
+    let mut sent = here.stats()[0];
+    wait_for("the figures", || {
+        sent = here.stats()[0];
+        sent.sent == u64::from(STREAMS) * u64::from(PACKETS)
+    });
+    let mut received = there.stats()[0];
+    wait_for("the figures", || {
+        received = there.stats()[0];
+        received.packets == sent.sent
+    });
+    println!("{sent:?}\n{received:?}");
+    assert!(sent.sent_joined > sent.sent / 2, "the kernel does not join");
+    assert_eq!((received.bytes, received.truncated), (sent.sent_bytes, 0));
+    here.stop();
+    let ended = there.stop();
+    let numbers = numbers(&ended);
+    assert_eq!(numbers.len(), STREAMS as usize);
+    assert!(numbers.values().all(|numbers| *numbers == (0..PACKETS).collect::<Vec<_>>()));
+    for stream in &ended {
+        let ssrc = u32::from_be_bytes(stream.machine.seen[0].bytes[8..12].try_into().unwrap());
+        let len = if ssrc % 50 == 7 {
+            92
+        } else if ssrc % 70 == 9 {
+            300
+        } else {
+            172
+        };
+        assert!(stream.machine.seen.iter().all(|seen| seen.bytes.len() == len), "{ssrc}");
+    }
+}
