@@ -1,11 +1,10 @@
 //! The house at work, on real sockets: once everybody is there, no thread that carries sound
 //! touches the allocator - neither for a chunk nor for an answer to a client's question of the time.
 
-#![allow(unsafe_code, reason = "a counting allocator is the proof, and allocators are unsafe")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod counting;
+
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -30,54 +29,7 @@ use aulos_proto::snap::sync::Filter;
 use aulos_proto::snap::wire::{self, Hello, ServerSettings};
 use aulos_rt::ring::ring;
 use aulos_rt::{Pool, Reader};
-
-struct Counting;
-
-/// Whether the counter runs, and what it has counted on the threads of the house.
-static COUNTING: AtomicBool = AtomicBool::new(false);
-static MADE: AtomicU64 = AtomicU64::new(0);
-static FREED: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    static IS_OURS: Cell<Option<bool>> = const { Cell::new(None) };
-}
-
-/// Whether this thread carries sound; found out once, without allocating.
-fn is_ours() -> bool {
-    if let Some(known) = IS_OURS.get() {
-        return known;
-    }
-    let mut name = [0u8; 16];
-    // SAFETY: the kernel writes at most 16 bytes, with a zero at the end.
-    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
-    let ours = name.starts_with(b"aulos-net-") || name.starts_with(b"aulos-station-");
-    IS_OURS.set(Some(ours));
-    ours
-}
-
-fn count(counter: &AtomicU64) {
-    if COUNTING.load(SeqCst) && is_ours() {
-        counter.fetch_add(1, SeqCst);
-    }
-}
-
-// SAFETY: every call goes to the system's allocator with the arguments it came with.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(&MADE);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        count(&FREED);
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use counting::{COUNTING, FREED, MADE};
 
 /// Answers every Hello, as the control plane does.
 struct Control(Mutex<Option<Context>>);

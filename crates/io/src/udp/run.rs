@@ -97,7 +97,7 @@ impl<M: Machine> Thread<M> {
             inbox: seed.inbox,
             sockets: Slab::new(),
             streams: Streams::new(wheel, seed.first),
-            queue: Queue::default(),
+            queue: Queue::new(),
             flush: Flush::new(config.join_sends),
             posts: [None; 2],
             usual: Intake::new(SLOTS, config.largest),
