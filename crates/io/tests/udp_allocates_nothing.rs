@@ -108,7 +108,7 @@ fn play(source: &UdpSocket, destinations: &[SocketAddr], packets: u16, every: Sp
             bytes[2..4].copy_from_slice(&number.to_be_bytes());
             bytes[8..12].copy_from_slice(&ssrc.to_be_bytes());
             // A full buffer somewhere is not what this is about.
-            let _ = source.send_to(&bytes, to);
+            drop(source.send_to(&bytes, to));
         }
         next += every;
         SystemClock::sleep_until(next);

@@ -78,6 +78,23 @@ impl Key {
         let ssrc = bytes.get(at..)?.first_chunk()?;
         (first >> 6 == RTP_VERSION).then_some(Self::Ssrc(u32::from_be_bytes(*ssrc)))
     }
+
+    /// The SSRC that a packet of RTCP is about: that of its first report if it has one, else its
+    /// sender's. None for everything else.
+    #[must_use]
+    pub fn reported_ssrc(bytes: &[u8]) -> Option<Self> {
+        let [first, kind, ..] = *bytes else { return None };
+        if first >> 6 != RTP_VERSION || !matches!(kind, RTCP_FIRST..=RTCP_LAST) {
+            return None;
+        }
+        // RFC 3550 section 6.4: reports stand behind the header, or behind what a sender says.
+        let at = match (kind, first & RTCP_COUNT) {
+            (RTCP_SENDER, 1..) => 28,
+            (RTCP_RECEIVER, 1..) => 8,
+            _ => 4,
+        };
+        Some(Self::Ssrc(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?)))
+    }
 }
 
 /// A datagram.
@@ -91,6 +108,9 @@ pub struct Packet<'a> {
     pub received: Instant,
     /// Who sent it.
     pub from: SocketAddr,
+    /// Whether it came to the socket that the context sends from: an answer to what this stream has
+    /// sent; see [`Outbox::claim`].
+    pub is_answer: bool,
 }
 
 /// Some datagrams of one stream.
@@ -128,7 +148,7 @@ impl<'a> Iterator for Packets<'a> {
             Inner::Many(batch, clock) => {
                 let (arrived, bytes) = batch.find(|(arrived, _)| arrived.is_whole())?;
                 let received = clock.received(arrived.stamp);
-                Some(Packet { bytes, received, from: arrived.from })
+                Some(Packet { bytes, received, from: arrived.from, is_answer: false })
             }
         }
     }
@@ -164,6 +184,11 @@ impl Arrived {
 }
 
 const RTP_VERSION: u8 = 2;
+
+/// Sender and receiver reports, and how many reports they hold.
+const RTCP_SENDER: u8 = 200;
+const RTCP_RECEIVER: u8 = 201;
+const RTCP_COUNT: u8 = 0x1F;
 
 /// Where RTCP shares a port with RTP, these are its packet types (RFC 5761 section 4).
 const RTCP_FIRST: u8 = 192;

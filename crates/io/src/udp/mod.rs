@@ -93,7 +93,13 @@ pub struct Config {
     pub from_v6: Ipv6Addr,
     /// What the sockets are to be that it sends from.
     pub send: SocketOptions,
+    /// What makes the key of a packet that comes to one of these sockets: the SSRC that RTCP reports
+    /// about. See [`Outbox::claim`].
+    pub answers: Answers,
 }
+
+/// A function that finds the key of an answer.
+pub type Answers = fn(&[u8], SocketAddr) -> Option<Key>;
 
 impl Default for Config {
     fn default() -> Self {
@@ -106,6 +112,7 @@ impl Default for Config {
             from_v4: Ipv4Addr::UNSPECIFIED,
             from_v6: Ipv6Addr::UNSPECIFIED,
             send: SocketOptions { send_buffer: SEND_BUFFER, ..SocketOptions::default() },
+            answers: |bytes, _| Key::reported_ssrc(bytes),
         }
     }
 }
@@ -227,7 +234,7 @@ impl<M: Machine> Context<M> {
         let thread = self.loads.pick();
         self.places.insert(id, thread);
         let stats = StreamStats::default();
-        let moving = Moving { id, machine, socket, lost: 0, stats };
+        let moving = Moving { id, machine, socket, lost: 0, claim: None, stats };
         self.post(thread, Command::Add(Box::new(moving)));
         Ok(id)
     }
@@ -295,8 +302,8 @@ impl<M: Machine> Context<M> {
         self.post(self.place(stream), Command::Remove(stream));
     }
 
-    /// Moves a stream to another thread, with all that its socket holds. Waits for its thread, for
-    /// about a wait. False when there is no such stream or thread, or it is one of a shared port,
+    /// Moves a stream to another thread, with all that its socket holds; what it sends from the
+    /// context's socket comes from another port then. Waits for its thread, for about a wait. False when there is no such stream or thread, or it is one of a shared port,
     /// which are where the kernel brings their packets.
     pub fn move_to(&mut self, stream: StreamId, thread: usize) -> bool {
         let from = self.place(stream);

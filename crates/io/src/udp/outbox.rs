@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 
 use aulos_core::{Instant, Span};
 
+use super::Key;
 pub(super) use flush::Flush;
 
 /// Where a datagram goes, from which socket and when.
@@ -55,6 +56,7 @@ pub struct Outbox<'a> {
     pub(super) own: Option<u64>,
     pub(super) now: Instant,
     pub(super) ended: bool,
+    pub(super) claim: Option<Key>,
 }
 
 impl Outbox<'_> {
@@ -96,6 +98,14 @@ impl Outbox<'_> {
         }
         self.queue.drops += u64::from(!done);
         done
+    }
+
+    /// Has what comes to the context's own socket under `key` given to this stream, as packets with
+    /// `is_answer`: reports of those whom it sends to, who know no other address.
+    /// [`Config::answers`](super::Config::answers) says what makes the key. A stream has one claim,
+    /// and of two with the same key the later one has it.
+    pub const fn claim(&mut self, key: Key) {
+        self.claim = Some(key);
     }
 
     /// Ends this stream when the call returns: its socket is closed, and its machine goes to

@@ -19,7 +19,7 @@ use super::outbox::{Flush, Queue};
 use super::shared::Table;
 use super::stats::Stats;
 use super::stream::Streams;
-use super::{Command, Config, EndCause, Ended};
+use super::{Answers, Command, Config, EndCause, Ended};
 use crate::SystemClock;
 use crate::clock::timespec;
 use crate::slab::Slab;
@@ -68,6 +68,7 @@ pub(super) struct Thread<M: Machine> {
     stats: Stats,
     published: Publisher<Stats>,
     wait: Span,
+    answers: Answers,
     stopped: bool,
 }
 
@@ -84,7 +85,7 @@ enum Kind<M> {
     /// Of this stream.
     Own(u64),
     Shared(Box<Table<M>>),
-    /// The context's: nobody is expected to write to it.
+    /// The context's, to which answers come.
     Post,
 }
 
@@ -115,6 +116,7 @@ impl<M: Machine> Thread<M> {
             stats: Stats::default(),
             published: seed.published,
             wait: config.wait,
+            answers: config.answers,
             stopped: false,
         };
         for (post, socket) in seed.posts.into_iter().enumerate() {

@@ -21,7 +21,7 @@ pub struct Stats {
     pub truncated: u64,
     /// Lost because nothing was in them.
     pub empty: u64,
-    /// Lost on shared ports because they are of no stream: not RTP, say.
+    /// Lost because they are of no stream: not RTP on a shared port, an answer that nobody claims.
     pub keyless: u64,
     /// Lost on shared ports because a new stream was refused.
     pub refused: u64,

@@ -22,6 +22,8 @@ pub(super) struct Stream<M> {
     /// What it is known by on a shared port.
     pub(super) key: Option<Key>,
     pub(super) stats: StreamStats,
+    /// What it has claimed of what comes to the context's socket.
+    pub(super) claim: Option<Key>,
     last: Instant,
     timer: Option<(Timer, Instant)>,
 }
@@ -33,6 +35,7 @@ pub(super) struct Moving<M> {
     pub(super) socket: Option<UdpSocket>,
     /// What its socket has lost so far.
     pub(super) lost: u32,
+    pub(super) claim: Option<Key>,
     pub(super) stats: StreamStats,
 }
 
@@ -40,6 +43,7 @@ pub(super) struct Moving<M> {
 pub(super) struct Streams<M> {
     pub(super) all: Slab<Box<Stream<M>>>,
     pub(super) tokens: HashMap<StreamId, u64>,
+    pub(super) claims: HashMap<Key, u64>,
     pub(super) wheel: Wheel,
     /// Those that want to end.
     pub(super) over: Vec<(u64, EndCause)>,
@@ -49,7 +53,14 @@ pub(super) struct Streams<M> {
 
 impl<M: Machine> Streams<M> {
     pub(super) fn new(wheel: Wheel, first: u64) -> Self {
-        Self { all: Slab::new(), tokens: HashMap::new(), wheel, over: Vec::new(), next: first }
+        Self {
+            all: Slab::new(),
+            tokens: HashMap::new(),
+            claims: HashMap::new(),
+            wheel,
+            over: Vec::new(),
+            next: first,
+        }
     }
 
     /// Lets a stream begin, here or for the first time.
@@ -60,7 +71,8 @@ impl<M: Machine> Streams<M> {
         key: Option<Key>,
         now: Instant,
     ) -> u64 {
-        let stream = Stream { id, machine, socket, key, stats, last: now, timer: None };
+        let claim = None;
+        let stream = Stream { id, machine, socket, key, stats, claim, last: now, timer: None };
         let token = self.all.insert_with(|_| Box::new(stream));
         self.tokens.insert(id, token);
         self.schedule(token);
@@ -77,12 +89,26 @@ impl<M: Machine> Streams<M> {
         act: impl FnOnce(&mut Stream<M>, &mut Outbox<'_>),
     ) {
         let Some(stream) = self.all.get_mut(token) else { return };
-        let mut out = Outbox { queue, own: stream.socket, now, ended: false };
+        let mut out = Outbox { queue, own: stream.socket, now, ended: false, claim: None };
         act(stream, &mut out);
-        if out.ended {
+        let (ended, claim) = (out.ended, out.claim);
+        if ended {
             self.over.push((token, EndCause::Machine));
         }
+        if let Some(key) = claim {
+            self.claim(token, key);
+        }
         self.schedule(token);
+    }
+
+    /// Gives a stream what comes to the context's socket under this key.
+    pub(super) fn claim(&mut self, token: u64, key: Key) {
+        let Some(stream) = self.all.get_mut(token) else { return };
+        let before = stream.claim.replace(key);
+        if let Some(before) = before.filter(|before| self.claims.get(before) == Some(&token)) {
+            self.claims.remove(&before);
+        }
+        self.claims.insert(key, token);
     }
 
     /// Gives one what came for it.
@@ -187,6 +213,9 @@ impl<M: Machine> Streams<M> {
     pub(super) fn remove(&mut self, token: u64) -> Option<Stream<M>> {
         let stream = self.all.remove(token)?;
         self.tokens.remove(&stream.id);
+        if let Some(key) = stream.claim.filter(|key| self.claims.get(key) == Some(&token)) {
+            self.claims.remove(&key);
+        }
         if let Some((timer, _)) = stream.timer {
             self.wheel.remove(timer);
         }

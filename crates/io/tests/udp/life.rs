@@ -154,3 +154,40 @@ fn three_thousand_silent_streams_wake_nobody() {
     assert!(wakes <= 60, "{wakes} wakes");
     assert_eq!(context.stop().len() as u64, opened);
 }
+
+#[test]
+fn reports_that_come_to_the_contexts_socket_find_the_stream_that_they_are_about() {
+    let mut context = Context::start(&config(2)).unwrap();
+    let (peer, to) = listener();
+    let streams: Vec<StreamId> = (1..=10)
+        .map(|ssrc| {
+            let stream = context.add(None, Probe::default()).unwrap();
+            assert!(context.tell(stream, Order::Claim(Key::Ssrc(99))).is_ok());
+            assert!(context.tell(stream, Order::Claim(Key::Ssrc(ssrc))).is_ok());
+            let say = vec![(Route::to(to), packet(ssrc, 0))];
+            assert!(context.tell(stream, Order::Send(say)).is_ok());
+            stream
+        })
+        .collect();
+    for _ in &streams {
+        let mut bytes = [0; 2_000];
+        let (_, from) = peer.recv_from(&mut bytes).unwrap();
+        // What a receiver says: it is 77, and reports about whom it hears.
+        let mut report = vec![0x81, 201, 0, 7, 0, 0, 0, 77];
+        report.extend(&bytes[8..12]);
+        report.resize(32, 0);
+        peer.send_to(&report, from).unwrap();
+        // About nobody, and no report at all.
+        peer.send_to(&[0x80, 201, 0, 1, 0, 0, 0, 78], from).unwrap();
+        peer.send_to(&packet(1, 1), from).unwrap();
+    }
+    wait_for_packets(&context, streams.len());
+    wait_for("the others are counted", || {
+        context.stats().iter().map(|thread| thread.keyless).sum::<u64>() == 20
+    });
+    for (ssrc, stream) in (1u8..).zip(streams) {
+        let [seen] = &machine_of(&mut context, stream).seen[..] else { panic!("one report") };
+        assert!(seen.is_answer && seen.from == to && seen.bytes[8..12] == [0, 0, 0, ssrc]);
+    }
+    context.stop();
+}

@@ -13,7 +13,7 @@ use std::time::Duration;
 use aulos_core::{Instant, Span};
 use aulos_io::SystemClock;
 use aulos_io::udp::{
-    Config, Context, EndCause, Machine, Outbox, Packets, Route, SocketOptions, StreamId,
+    Config, Context, EndCause, Key, Machine, Outbox, Packets, Route, SocketOptions, StreamId,
     bind_socket,
 };
 
@@ -34,6 +34,7 @@ struct Seen {
     received: Instant,
     read: Instant,
     from: SocketAddr,
+    is_answer: bool,
 }
 
 /// What it can be told.
@@ -42,6 +43,7 @@ enum Order {
     Wake(Instant),
     Send(Vec<(Route, Vec<u8>)>),
     End,
+    Claim(Key),
 }
 
 impl Machine for Probe {
@@ -58,6 +60,7 @@ impl Machine for Probe {
                 received: packet.received,
                 read: now,
                 from: packet.from,
+                is_answer: packet.is_answer,
             });
         }
     }
@@ -77,6 +80,7 @@ impl Machine for Probe {
                 all.iter().for_each(|(route, bytes)| assert!(out.send(*route, bytes)));
             }
             Order::End => out.end(),
+            Order::Claim(key) => out.claim(key),
         }
     }
 

@@ -64,7 +64,7 @@ impl<M: Machine> Thread<M> {
     }
 
     fn add(&mut self, moving: Moving<M>) {
-        let Moving { id, machine, socket, lost, stats } = moving;
+        let Moving { id, machine, socket, lost, claim, stats } = moving;
         let now = SystemClock::now();
         // Its socket may hold what came before it was here, and is read at the next look.
         self.floor = self.floor.min(now - NEWCOMER);
@@ -73,6 +73,9 @@ impl<M: Machine> Thread<M> {
         let had_socket = socket.is_some();
         let socket = socket.and_then(|socket| self.watch(socket, Kind::Post, lost));
         let token = self.streams.add((id, machine, stats), socket, None, now);
+        if let Some(key) = claim {
+            self.streams.claim(token, key);
+        }
         match socket.and_then(|socket| self.sockets.get_mut(socket)) {
             Some(socket) => socket.kind = Kind::Own(token),
             None if had_socket => self.end(token, EndCause::NoRoom),
@@ -90,8 +93,8 @@ impl<M: Machine> Thread<M> {
         let stream = self.streams.remove(token)?;
         let socket = self.leave_socket(&None, stream.socket);
         let (socket, lost) = socket.map_or((None, 0), |socket| (Some(socket.socket), socket.lost));
-        let (machine, stats) = (stream.machine, stream.stats);
-        Some(Box::new(Moving { id, machine, socket, lost, stats }))
+        let (machine, claim, stats) = (stream.machine, stream.claim, stream.stats);
+        Some(Box::new(Moving { id, machine, socket, lost, claim, stats }))
     }
 
     fn open(&mut self, socket: UdpSocket, table: Table<M>) {

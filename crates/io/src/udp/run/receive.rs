@@ -140,18 +140,24 @@ impl<M: Machine> Thread<M> {
         let tally = Tally::new(&slots.arrived[..count], lost);
         tally.add_losses(&mut self.stats);
         let read = if count < most { Read::All } else { Read::More };
-        let Kind::Shared(table) = kind else {
-            self.stats.keyless += tally.packets;
-            return read;
-        };
         for (arrived, bytes) in slots.first(count).filter(|(arrived, _)| arrived.is_whole()) {
             let received = clock.received(arrived.stamp);
             let size = arrived.segment.unwrap_or(bytes.len()).max(1);
             for bytes in bytes.chunks_mut(size) {
                 let len = bytes.len() as u64;
-                let packet = Packet { bytes, received, from: arrived.from };
+                let from = arrived.from;
+                let mut packet = Packet { bytes, received, from, is_answer: false };
                 let Self { streams, stats, queue, .. } = self;
-                let stream = streams.of_key(table, token, clock.now, &packet, stats);
+                let stream = match kind {
+                    Kind::Shared(table) => streams.of_key(table, token, clock.now, &packet, stats),
+                    _ => {
+                        packet.is_answer = true;
+                        let key = (self.answers)(packet.bytes, from);
+                        let stream = key.and_then(|key| streams.claims.get(&key).copied());
+                        stats.keyless += u64::from(stream.is_none());
+                        stream
+                    }
+                };
                 if let Some(stream) = stream {
                     stats.packets += 1;
                     stats.bytes += len;
