@@ -18,6 +18,7 @@ pub mod client;
 pub mod http;
 pub mod judge;
 pub mod load;
+pub mod net;
 pub mod peer;
 pub mod scratch;
 pub mod server;

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use aulos_blackbox::net::Net;
 use aulos_blackbox::peer::{Process, skip};
 use aulos_blackbox::scratch::Scratch;
 use aulos_blackbox::server::Aulos;
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
-use crate::veth::Net;
 use crate::{turn, wait_for};
 
 const CONFIG: &str = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";

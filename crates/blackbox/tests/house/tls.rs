@@ -8,13 +8,13 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use aulos_blackbox::load::Load;
+use aulos_blackbox::net::Net;
 use aulos_blackbox::peer::{RESYNC, Snapclient, find_or_skip, lines_with, skip};
 use aulos_blackbox::scratch::Scratch;
 use aulos_blackbox::server::Aulos;
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
-use crate::veth::Net;
 use crate::{long_or_short, text, turn, wait_for};
 
 const STATION: &str = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nsources = [\"demo://\"]\n";

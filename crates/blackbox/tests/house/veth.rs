@@ -4,18 +4,15 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::fd::AsFd as _;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::hostile::counter;
+use crate::turn;
+use aulos_blackbox::net::Net;
 use aulos_blackbox::peer::skip;
 use aulos_blackbox::scratch::Scratch;
 use aulos_blackbox::server::Aulos;
 use aulos_blackbox::wire::{HEADER, Header, hello, kind, time_at};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-
-use crate::hostile::counter;
-use crate::turn;
 
 const CONFIG: &str = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nspec = \"96000:24:2\"\n\
     sources = [\"demo://\"]\n";
@@ -115,56 +112,4 @@ fn chunks(server: SocketAddr, id: usize) -> io::Result<BTreeMap<i64, Vec<u8>>> {
         rest = &rest[HEADER + message.len()..];
     }
     Ok(found)
-}
-
-/// Two namespaces with a pair of cards between them; they go with the test.
-pub(super) struct Net([String; 2]);
-
-impl Net {
-    pub(super) fn new() -> io::Result<Self> {
-        let name = |end| format!("aulos-{}-{end}", std::process::id());
-        let net = Self([name("a"), name("b")]);
-        let [a, b] = &net.0;
-        for end in &net.0 {
-            ip(&format!("netns add {end}"))?;
-            ip(&format!("-n {end} link set lo up"))?;
-        }
-        ip(&format!("-n {a} link add card type veth peer name card netns {b}"))?;
-        for (number, end) in [(1, a), (2, b)] {
-            ip(&format!("-n {end} address add 10.77.0.{number}/24 dev card"))?;
-            ip(&format!("-n {end} address add fd77::{number}/64 dev card nodad"))?;
-            ip(&format!("-n {end} link set card up"))?;
-        }
-        Ok(net)
-    }
-
-    /// Runs on a thread of its own that lives in one of the two; what it starts lives there too.
-    pub(super) fn inside<T: Send>(&self, end: usize, act: impl FnOnce() -> T + Send) -> T {
-        let space = std::fs::File::open(format!("/run/netns/{}", self.0[end])).unwrap();
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(|| {
-                let kind = Some(LinkNameSpaceType::Network);
-                move_into_link_name_space(space.as_fd(), kind).unwrap();
-                act()
-            });
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-    }
-}
-
-impl Drop for Net {
-    fn drop(&mut self) {
-        for end in &self.0 {
-            drop(ip(&format!("netns del {end}")));
-        }
-    }
-}
-
-fn ip(arguments: &str) -> io::Result<()> {
-    let done = Command::new("ip").args(arguments.split(' ')).output()?;
-    if done.status.success() {
-        return Ok(());
-    }
-    let why = String::from_utf8_lossy(&done.stderr);
-    Err(io::Error::other(format!("ip {arguments}: {}", why.trim())))
 }

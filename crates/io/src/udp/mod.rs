@@ -65,9 +65,7 @@ use place::Loads;
 use run::{INBOX, Seed, Thread};
 use shared::Table;
 pub use shared::{Demux, OpenPort, PortId, SharedPort};
-#[cfg_attr(target_os = "linux", allow(unused_imports))]
-pub(crate) use slots::SMALL;
-pub(crate) use slots::{Arrived, Slots};
+pub(crate) use slots::{Arrived, SMALL, Slots};
 pub use socket::{SocketOptions, bind_socket, granted_receive_buffer};
 pub use stats::{Stats, StreamStats};
 use stream::Moving;
@@ -200,7 +198,7 @@ impl<M: Machine> Context<M> {
         let config = Config {
             threads: config.threads.clamp(1, MAX_THREADS),
             wait: config.wait.clamp(Span::from_millis(1), Span::from_millis(20)),
-            largest: config.largest.clamp(slots::SMALL, 65_507),
+            largest: config.largest.clamp(SMALL, 65_507),
             ..config.clone()
         };
         let (sender, ended) = bounded(MAX_ENDED);

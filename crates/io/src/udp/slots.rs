@@ -49,6 +49,7 @@ impl Slots {
         self.arrived.len()
     }
 
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     /// The two pieces that datagram `index` goes into.
     pub(crate) fn room(&mut self, index: usize) -> [&mut [u8]; 2] {
         let large = &mut self.large[index * self.largest..][..self.largest];

@@ -14,6 +14,8 @@ pub struct Stats {
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Of the packets, those that the kernel gave joined with others, on a trunk.
+    pub joined: u64,
     /// Lost in the kernel, because a socket's buffer was full: it wants a larger one. Known when the
     /// next one of that socket comes.
     pub lost_in_kernel: u64,
@@ -74,6 +76,7 @@ impl Stats {
         self.sockets += other.sockets;
         self.packets += other.packets;
         self.bytes += other.bytes;
+        self.joined += other.joined;
         self.lost_in_kernel += other.lost_in_kernel;
         self.truncated += other.truncated;
         self.empty += other.empty;

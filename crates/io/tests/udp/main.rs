@@ -6,6 +6,7 @@
 mod bad;
 mod life;
 mod shared;
+mod trunk;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;

@@ -6,17 +6,17 @@ use aulos_io::udp::{Demux, Ended, Key, Packet, SharedPort};
 
 use super::*;
 
-fn port() -> SharedPort {
+pub(super) fn port() -> SharedPort {
     SharedPort::new("127.0.0.1:0".parse().unwrap())
 }
 
 /// Takes every stream.
-fn take(_: Instant, _: Key, _: &Packet<'_>) -> Option<Probe> {
+pub(super) fn take(_: Instant, _: Key, _: &Packet<'_>) -> Option<Probe> {
     Some(Probe::default())
 }
 
 /// The sequence numbers that each stream has seen; each stream must have been one machine's.
-fn numbers(ended: &[Ended<Probe>]) -> HashMap<Key, Vec<u16>> {
+pub(super) fn numbers(ended: &[Ended<Probe>]) -> HashMap<Key, Vec<u16>> {
     let mut found = HashMap::new();
     for stream in ended {
         let numbers = stream.machine.seen.iter().map(|seen| sequence(&seen.bytes)).collect();
@@ -151,66 +151,4 @@ fn a_silent_stream_of_a_shared_port_ends_and_a_closed_port_ends_all() {
     assert!(context.stop().is_empty());
     // The port is free again.
     bind_socket(open.address, &SocketOptions::default()).unwrap();
-}
-
-#[test]
-fn a_trunk_carries_many_streams_in_few_pieces() {
-    const STREAMS: u32 = 300;
-    const PACKETS: u16 = 10;
-    let mut here = Context::start(&config(1)).unwrap();
-    let mut there = Context::start(&config(1)).unwrap();
-    let mut port = port();
-    port.joined = true;
-    let open = there.open(&port, |_| take).unwrap();
-    let sender = here.add(None, Probe::default()).unwrap();
-    for number in 0..PACKETS {
-        let all = (0..STREAMS)
-            .map(|ssrc| {
-                let mut bytes = packet(ssrc, number);
-                // Now and then one is shorter, as at the end of a sentence, and one longer.
-                bytes.resize(
-                    if ssrc % 50 == 7 {
-                        92
-                    } else if ssrc % 70 == 9 {
-                        300
-                    } else {
-                        172
-                    },
-                    1,
-                );
-                (Route::to(open.address), bytes)
-            })
-            .collect();
-        assert!(here.tell(sender, Order::Send(all)).is_ok());
-        wait_for_packets(&there, usize::from(number + 1) * STREAMS as usize);
-    }
-    let mut sent = here.stats()[0];
-    wait_for("the figures", || {
-        sent = here.stats()[0];
-        sent.sent == u64::from(STREAMS) * u64::from(PACKETS)
-    });
-    let mut received = there.stats()[0];
-    wait_for("the figures", || {
-        received = there.stats()[0];
-        received.packets == sent.sent
-    });
-    println!("{sent:?}\n{received:?}");
-    assert!(sent.sent_joined > sent.sent / 2, "the kernel does not join");
-    assert_eq!((received.bytes, received.truncated), (sent.sent_bytes, 0));
-    here.stop();
-    let ended = there.stop();
-    let numbers = numbers(&ended);
-    assert_eq!(numbers.len(), STREAMS as usize);
-    assert!(numbers.values().all(|numbers| *numbers == (0..PACKETS).collect::<Vec<_>>()));
-    for stream in &ended {
-        let ssrc = u32::from_be_bytes(stream.machine.seen[0].bytes[8..12].try_into().unwrap());
-        let len = if ssrc % 50 == 7 {
-            92
-        } else if ssrc % 70 == 9 {
-            300
-        } else {
-            172
-        };
-        assert!(stream.machine.seen.iter().all(|seen| seen.bytes.len() == len), "{ssrc}");
-    }
 }

@@ -142,6 +142,7 @@ impl<M: Machine> Thread<M> {
         let read = if count < most { Read::All } else { Read::More };
         for (arrived, bytes) in slots.first(count).filter(|(arrived, _)| arrived.is_whole()) {
             let received = clock.received(arrived.stamp);
+            let whole = bytes.len() as u64;
             let size = arrived.segment.unwrap_or(bytes.len()).max(1);
             for bytes in bytes.chunks_mut(size) {
                 let len = bytes.len() as u64;
@@ -160,6 +161,7 @@ impl<M: Machine> Thread<M> {
                 };
                 if let Some(stream) = stream {
                     stats.packets += 1;
+                    stats.joined += u64::from(len != whole);
                     stats.bytes += len;
                     streams.packets(stream, queue, clock.now, Packets::one(packet), (1, len));
                 }

@@ -1,0 +1,68 @@
+//! A network that is not this machine's own: two namespaces and a pair of virtual cards.
+
+use std::io;
+use std::os::fd::AsFd as _;
+use std::process::Command;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// Two namespaces with a pair of cards between them; they go with the test.
+#[derive(Debug)]
+pub struct Net([String; 2]);
+
+impl Net {
+    /// Makes them; `10.77.0.1` and `fd77::1` are the one, `10.77.0.2` and `fd77::2` the other.
+    ///
+    /// # Errors
+    /// When this process may not, or there is no `ip`.
+    pub fn new() -> io::Result<Self> {
+        let name = |end| format!("aulos-{}-{end}", std::process::id());
+        let net = Self([name("a"), name("b")]);
+        let [a, b] = &net.0;
+        for end in &net.0 {
+            ip(&format!("netns add {end}"))?;
+            ip(&format!("-n {end} link set lo up"))?;
+        }
+        ip(&format!("-n {a} link add card type veth peer name card netns {b}"))?;
+        for (number, end) in [(1, a), (2, b)] {
+            ip(&format!("-n {end} address add 10.77.0.{number}/24 dev card"))?;
+            ip(&format!("-n {end} address add fd77::{number}/64 dev card nodad"))?;
+            ip(&format!("-n {end} link set card up"))?;
+        }
+        Ok(net)
+    }
+
+    /// Runs on a thread of its own that lives in one of the two; what it starts lives there too.
+    ///
+    /// # Panics
+    /// When the namespace is gone, and when `act` does.
+    #[allow(clippy::unwrap_used, reason = "a test can go on with nothing else")]
+    pub fn inside<T: Send>(&self, end: usize, act: impl FnOnce() -> T + Send) -> T {
+        let space = std::fs::File::open(format!("/run/netns/{}", self.0[end])).unwrap();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let kind = Some(LinkNameSpaceType::Network);
+                move_into_link_name_space(space.as_fd(), kind).unwrap();
+                act()
+            });
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for end in &self.0 {
+            drop(ip(&format!("netns del {end}")));
+        }
+    }
+}
+
+fn ip(arguments: &str) -> io::Result<()> {
+    let done = Command::new("ip").args(arguments.split(' ')).output()?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let why = String::from_utf8_lossy(&done.stderr);
+    Err(io::Error::other(format!("ip {arguments}: {}", why.trim())))
+}

@@ -1,0 +1,92 @@
+//! Many streams between two contexts, in few pieces.
+
+use std::net::Ipv4Addr;
+
+use aulos_blackbox::net::Net;
+use aulos_blackbox::peer::skip;
+
+use super::shared::{numbers, port, take};
+use super::*;
+
+#[test]
+fn a_trunk_carries_many_streams_in_few_pieces() {
+    carry(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, |context| context(), |context| context());
+}
+
+#[test]
+fn a_trunk_carries_them_from_one_machine_to_another() {
+    let Some(net) = Net::new().inspect_err(|e| println!("{e}")).ok() else {
+        return skip("network namespaces");
+    };
+    let [here, there] = [1, 2].map(|end| Ipv4Addr::new(10, 77, 0, end));
+    carry(here, there, |start| net.inside(0, start), |start| net.inside(1, start));
+}
+
+const STREAMS: u32 = 300;
+const PACKETS: u16 = 10;
+
+/// Now and then one is shorter, as at the end of a sentence, and one longer.
+fn length(ssrc: u32) -> usize {
+    if ssrc % 50 == 7 {
+        92
+    } else if ssrc % 70 == 9 {
+        300
+    } else {
+        172
+    }
+}
+
+type Start<'a> = &'a (dyn Fn() -> Context<Probe> + Sync);
+
+/// Sends from a context at `here` to one `there`; each is started where it is at home.
+fn carry(
+    here: Ipv4Addr,
+    there: Ipv4Addr,
+    at_home: impl FnOnce(Start<'_>) -> Context<Probe>,
+    abroad: impl FnOnce(Start<'_>) -> Context<Probe>,
+) {
+    let mut sending = config(1);
+    (sending.from_v4, sending.from_v6) = (here, std::net::Ipv6Addr::UNSPECIFIED);
+    let mut port = port();
+    port.address = (there, 0).into();
+    port.joined = true;
+    let to = std::sync::Mutex::new(None);
+    let mut receiver = abroad(&|| {
+        let mut context = Context::start(&config(1)).unwrap();
+        *to.lock().unwrap() = Some(context.open(&port, |_| take).unwrap().address);
+        context
+    });
+    let to = to.into_inner().unwrap().unwrap();
+    let mut sender = at_home(&|| Context::start(&sending).unwrap());
+    let stream = sender.add(None, Probe::default()).unwrap();
+    for number in 0..PACKETS {
+        let all = (0..STREAMS)
+            .map(|ssrc| {
+                let mut bytes = packet(ssrc, number);
+                bytes.resize(length(ssrc), 1);
+                (Route::to(to), bytes)
+            })
+            .collect();
+        assert!(sender.tell(stream, Order::Send(all)).is_ok());
+        wait_for_packets(&receiver, usize::from(number + 1) * STREAMS as usize);
+    }
+    let count = u64::from(STREAMS) * u64::from(PACKETS);
+    let (mut sent, mut received) = (sender.stats()[0], receiver.stats()[0]);
+    wait_for("the figures", || {
+        (sent, received) = (sender.stats()[0], receiver.stats()[0]);
+        (sent.sent, received.packets) == (count, count)
+    });
+    println!("{sent:?}\n{received:?}");
+    assert!(sent.sent_joined > count / 2, "this kernel does not take them joined");
+    assert!(received.joined > count / 2, "this kernel does not give them joined");
+    assert_eq!((received.bytes, received.truncated), (sent.sent_bytes, 0));
+    sender.stop();
+    let ended = receiver.stop();
+    let numbers = numbers(&ended);
+    assert_eq!(numbers.len(), STREAMS as usize);
+    assert!(numbers.values().all(|numbers| *numbers == (0..PACKETS).collect::<Vec<_>>()));
+    for stream in &ended {
+        let ssrc = u32::from_be_bytes(stream.machine.seen[0].bytes[8..12].try_into().unwrap());
+        assert!(stream.machine.seen.iter().all(|seen| seen.bytes.len() == length(ssrc)), "{ssrc}");
+    }
+}
