@@ -246,16 +246,19 @@ fn stamp(data: &[u8]) -> Option<u64> {
     u64::try_from(seconds.checked_mul(1_000_000_000)?.checked_add(nanos)?).ok()
 }
 
-/// What `struct sockaddr_in` and `struct sockaddr_in6` say.
+/// What `struct sockaddr_in` and `struct sockaddr_in6` say. An address of IPv4 is one however it is
+/// dressed.
 fn address(name: &[u8; NAME]) -> SocketAddr {
     let port = u16::from_be_bytes(array(name, 2));
-    if i32::from(u16::from_ne_bytes(array(name, 0))) == libc::AF_INET6 {
-        let (flow, scope) =
-            (u32::from_ne_bytes(array(name, 4)), u32::from_ne_bytes(array(name, 24)));
-        SocketAddrV6::new(Ipv6Addr::from(array::<16>(name, 8)), port, flow, scope).into()
-    } else {
-        SocketAddr::new(Ipv4Addr::from(array::<4>(name, 4)).into(), port)
+    if i32::from(u16::from_ne_bytes(array(name, 0))) != libc::AF_INET6 {
+        return SocketAddr::new(Ipv4Addr::from(array::<4>(name, 4)).into(), port);
     }
+    let ip = Ipv6Addr::from(array::<16>(name, 8));
+    if let Some(ip) = ip.to_ipv4_mapped() {
+        return SocketAddr::new(ip.into(), port);
+    }
+    let (flow, scope) = (u32::from_ne_bytes(array(name, 4)), u32::from_ne_bytes(array(name, 24)));
+    SocketAddrV6::new(ip, port, flow, scope).into()
 }
 
 /// Writes one of them, and says how long it is.

@@ -30,6 +30,51 @@
 //! # What does not belong here
 //! A machine that waits: see [`Machine`].
 //!
+//! # Examples
+//! ```
+//! use aulos_core::Instant;
+//! use aulos_io::udp::{Config, Context, Machine, Outbox, Packets, Route, bind_socket};
+//!
+//! /// Sends everything back to where it came from.
+//! struct Echo(u64);
+//!
+//! impl Machine for Echo {
+//!     type Order = ();
+//!     type Report = u64;
+//!
+//!     fn packets(&mut self, _: Instant, packets: &mut Packets<'_>, out: &mut Outbox<'_>) {
+//!         for packet in packets {
+//!             self.0 += u64::from(out.send(Route::to(packet.from).own(), packet.bytes));
+//!         }
+//!     }
+//!
+//!     fn handle_timeout(&mut self, _: Instant, _: &mut Outbox<'_>) {}
+//!
+//!     fn poll_timeout(&self) -> Option<Instant> {
+//!         None
+//!     }
+//!
+//!     fn obey(&mut self, _: Instant, (): (), _: &mut Outbox<'_>) {}
+//!
+//!     fn report(&self) -> u64 {
+//!         self.0
+//!     }
+//! }
+//!
+//! let mut context = Context::start(&Config::default())?;
+//! let socket = bind_socket("127.0.0.1:0".parse().unwrap(), &Default::default())?;
+//! let address = socket.local_addr()?;
+//! context.add(Some(socket), Echo(0))?;
+//!
+//! let peer = std::net::UdpSocket::bind("127.0.0.1:0")?;
+//! peer.send_to(b"is anybody there?", address)?;
+//! let mut answer = [0; 100];
+//! let (len, from) = peer.recv_from(&mut answer)?;
+//! assert_eq!((&answer[..len], from), (&b"is anybody there?"[..], address));
+//! assert_eq!(context.stop()[0].machine.0, 1);
+//! # std::io::Result::Ok(())
+//! ```
+//!
 //! # Rejected
 //! `io_uring`: no faster in this shape, often forbidden in containers, and then everything is needed
 //! twice. Edge-triggered epoll: one lost edge silences a stream for ever. An async runtime: a task
@@ -161,7 +206,9 @@ pub struct Surveyed<R> {
     pub report: R,
 }
 
-/// The threads, and how to give them work.
+/// The threads, and how to give them work. When it is dropped the threads end as after
+/// [`Self::stop`], but nobody waits for them. A machine that panics takes its thread with it, and the
+/// streams that are there.
 pub struct Context<M: Machine> {
     threads: Vec<Handle<M>>,
     /// Where the streams with sockets of their own are. Others have the thread in their number.

@@ -258,5 +258,30 @@ fn a_socket_of_ipv6_speaks_both() {
     let mut bytes = [0; 2_000];
     let (len, from) = peer.recv_from(&mut bytes).unwrap();
     assert_eq!((len, from.port()), (172, port));
-    context.stop();
+    let [stream] = &context.stop()[..] else { panic!("one stream") };
+    assert_eq!(stream.machine.seen[0].from, to);
+}
+
+#[test]
+fn a_group_is_heard_by_those_who_joined_it_with_its_mark() {
+    // Loopback is the first card everywhere.
+    let card = SocketOptions { multicast_interface: 1, ..SocketOptions::default() };
+    let group = [239, 255, 77, 77].into();
+    let joined = SocketOptions { groups: vec![group], ..card };
+    let mut context = Context::start(&config(1)).unwrap();
+    let first = bind_socket("0.0.0.0:0".parse().unwrap(), &joined).unwrap();
+    let to = SocketAddr::new(group, first.local_addr().unwrap().port());
+    // Another program of the same machine.
+    let second = bind_socket(to, &joined).unwrap();
+    for socket in [first, second] {
+        context.add(Some(socket), Probe::default()).unwrap();
+    }
+    let loud = SocketOptions { multicast_loop: true, multicast_hops: 4, dscp: 46, ..card };
+    let source = bind_socket("127.0.0.1:0".parse().unwrap(), &loud).unwrap();
+    assert_eq!(rustix::net::sockopt::ip_tos(&source).unwrap(), 46 << 2);
+    assert_eq!(rustix::net::sockopt::ip_multicast_ttl(&source).unwrap(), 4);
+    source.send_to(&packet(1, 1), to).unwrap();
+    wait_for_packets(&context, 2);
+    let ended = context.stop();
+    assert!(ended.iter().all(|stream| stream.machine.seen.len() == 1));
 }
