@@ -13,7 +13,7 @@ use std::sync::Arc;
 use aulos_core::{Instant, Span};
 
 use crate::http::{self, Body, HttpUrl};
-use crate::icecast::{Request, Wish, head_length};
+use crate::icecast::{About, Answer, Request, Target as PushTarget, Way, Wish, head_length};
 use crate::packets::{Event, Format, Hint, MAX_PACKET, Refusal, Splitter};
 use crate::snap::wire::{
     ClientMessage, Framing, Hello, MAX_MESSAGE, Parsed, ServerMessage, ServerSettings, parse,
@@ -328,12 +328,24 @@ fn run_session<'a>(
     (who, end, session.counts())
 }
 
-/// Whatever comes to a port for DJs is read or refused, and no text of it is long or breaks a line.
+/// Whatever comes to a port for DJs is read or refused, and no text of it is long or breaks a line;
+/// the same of what a server answers that we push to. An address makes one request and no more.
 pub fn icecast(data: &[u8]) {
     let head = head_length(data);
     assert!(head.is_none_or(|head| head <= data.len()));
-    let Ok(request) = Request::parse(data) else { return };
     let clean = |text: &str| text.len() <= MAX_TEXT && !text.contains(char::is_control);
+    for way in [Way::Put, Way::Source] {
+        if let Ok(Some(Answer::Refused(_, said))) = Answer::parse(data, way) {
+            assert!(clean(&said));
+        }
+    }
+    if let Ok(Ok(target)) = core::str::from_utf8(data).map(str::parse::<PushTarget>) {
+        let about = About { name: Some(target.mount.clone()), ..About::default() };
+        let request = target.begin(Way::Put, Some("x"), &about, "fuzz");
+        assert_eq!(head_length(request.as_bytes()), Some(request.len()), "one head");
+        assert!(matches!(Request::parse(request.as_bytes()).map(|it| it.wish), Ok(Wish::Push(_))));
+    }
+    let Ok(request) = Request::parse(data) else { return };
     assert!(request.agent.as_deref().is_none_or(clean));
     match request.wish {
         Wish::Push(push) => {

@@ -1,4 +1,5 @@
-//! What a DJ's program says before its stream, as Icecast's sources say it.
+//! What a DJ's program says before its stream, as Icecast's sources say it, and what we say to others
+//! as such a source ([`Target`]).
 //!
 //! `PUT /mount HTTP/1.1` is how it is done today, `SOURCE /mount ICE/1.0` how it was; a title goes by
 //! `GET /admin/metadata?mode=updinfo&mount=/mount&song=...` on a connection of its own. The second of
@@ -7,7 +8,11 @@
 //! Sources: Icecast's documents ("Icecast protocol specification", "Admin interface"), RFC 9110 and
 //! 9112.
 
+mod caller;
+
 use core::fmt;
+
+pub use caller::{About, Answer, NoAnswer, Target, TargetError, Way};
 
 use crate::http::{Framing, latin_1, words};
 use crate::titles::{Title, text};

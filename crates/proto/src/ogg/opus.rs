@@ -32,10 +32,35 @@ impl OpusStream {
         title: &str,
         out: &mut Vec<u8>,
     ) -> Result<Self, NotInOggOpus> {
+        Ok(Self::link(serial, &head(layout, rate, PRE_SKIP)?, title, out))
+    }
+
+    /// Ends this stream with `packet` and begins another one behind it (RFC 3533, section 4), for
+    /// `title` is another from here on. `serial` is one that the stream has not had yet.
+    ///
+    /// Its first packet follows on the last one of this stream, so nothing is to be thrown away: a
+    /// decoder that begins anew here takes a few packets to be as loud as it should.
+    ///
+    /// # Errors
+    /// [`NotInOggOpus`] for more than two channels.
+    pub fn chain(
+        self,
+        (packet, duration): (&[u8], Frames),
+        serial: u32,
+        (layout, rate): (ChannelLayout, SampleRate),
+        title: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<Self, NotInOggOpus> {
+        let head = head(layout, rate, 0)?;
+        self.finish(packet, duration, out);
+        Ok(Self::link(serial, &head, title, out))
+    }
+
+    fn link(serial: u32, head: &[u8], title: &str, out: &mut Vec<u8>) -> Self {
         let mut pages = Writer::new(serial);
-        pages.write_packet(&head(layout, rate, PRE_SKIP)?, 0, Ends::First, out);
+        pages.write_packet(head, 0, Ends::First, out);
         pages.write_packet(&tags([("TITLE", title)].into_iter()), 0, Ends::Middle, out);
-        Ok(Self { pages, granule: 0 })
+        Self { pages, granule: 0 }
     }
 
     /// Appends one Opus packet that lasts `duration` at 48 kHz.
@@ -178,6 +203,38 @@ mod tests {
         assert_eq!(pages[1].1, b"OpusTags\x05\0\0\0aulos\x01\0\0\0\x0a\0\0\0TITLE=Hall");
         let positions: Vec<_> = pages.iter().map(|(granule, _)| *granule).collect();
         assert_eq!(positions, [0, 0, 960, 1_920, 2_400]);
+    }
+
+    #[test]
+    fn another_title_is_another_stream_behind_the_last_packet() {
+        let mut out = Vec::new();
+        let form = (ChannelLayout::MONO, SampleRate::STUDIO);
+        let mut stream = OpusStream::begin(1, form.0, form.1, "One", &mut out).unwrap();
+        stream.write(b"a", Frames(960), &mut out);
+        let mut stream = stream.chain((b"b", Frames(960)), 2, form, "Two", &mut out).unwrap();
+        stream.write(b"c", Frames(960), &mut out);
+        let (mut rest, mut seen) = (&out[..], Vec::new());
+        while let Ok(Parsed::Page(page)) = parse(rest) {
+            seen.push((page.serial, page.first, page.last, page.granule));
+            rest = &rest[page.total_len()..];
+        }
+        let (one, two) = (1, 2);
+        assert_eq!(
+            seen,
+            [
+                (one, true, false, 0),
+                (one, false, false, 0),
+                (one, false, false, 960),
+                (one, false, true, 1_920),
+                (two, true, false, 0),
+                (two, false, false, 0),
+                (two, false, false, 960),
+            ]
+        );
+        // The second one throws nothing away.
+        let pages = pages(&out);
+        assert_eq!((&pages[4].1[9..12], pages[6].1.as_slice()), (&[1, 0, 0][..], &b"c"[..]));
+        assert!(pages[5].1.ends_with(b"TITLE=Two"));
     }
 
     #[test]
