@@ -66,7 +66,7 @@ pub(super) fn accept(socket: MediaSocket, read: &[u8], inner: &mut Inner) {
             socket.answer(response_head(&heard.channel, wanted.titles).as_bytes());
         }
         Ok(heard) => {
-            let wish = ListenWish { titles: wanted.titles, keeps: heard.keeps };
+            let wish = ListenWish { titles: wanted.titles, keeps: heard.keeps, push: None };
             inner.context.stream_to(socket, heard.number, wish);
         }
         Err(error) => {

@@ -10,6 +10,7 @@ mod greeting;
 mod line;
 mod outbox;
 mod peer;
+mod push;
 mod run;
 mod stations;
 mod stats;
@@ -37,10 +38,11 @@ use aulos_rt::ring::Consumer;
 use crate::feed::Feeder;
 pub use doorman::{Doorman, Limits, Refused, Ticket, house_of};
 pub use greeting::Greeting;
+pub use push::{PushLine, PushWatch, push_line};
 pub use stations::Channel;
 pub use stats::ReactorStats;
 pub use tls::{Door, FIRST_BYTE, MediaSocket, Terms};
-pub use web::{ListenWish, response_head};
+pub use web::{ListenWish, media_type, response_head};
 pub use wire::MediaWire;
 #[cfg_attr(not(target_os = "linux"), allow(unused_imports))]
 pub(crate) use zerocopy::QueuedError;
@@ -137,7 +139,7 @@ impl Context {
     }
 
     /// Sends `station`'s sound, without end, as the body of an HTTP response to `socket`, whose
-    /// request has been read.
+    /// request has been read; or of our own request, where it is pushed.
     pub fn stream_to(&mut self, socket: MediaSocket, station: usize, wish: ListenWish) {
         let mailbox = self.next_mailbox();
         self.mailboxes[mailbox].post(Command::Web(Box::new((socket, wish)), station));

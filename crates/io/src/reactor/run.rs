@@ -303,8 +303,8 @@ impl Reactor {
         }
         let phase = self.wheel.next_phase();
         let listener = Box::new(Listener::new(socket, wish, station, tap, phase, now));
+        self.stats.listeners += u64::from(!listener.is_pushed());
         let token = self.entities.insert_with(|_| Entity::Web(listener));
-        self.stats.listeners += 1;
         self.watch(token, EventFlags::IN | EventFlags::OUT);
     }
 
@@ -493,7 +493,7 @@ impl Reactor {
                     peer.maintain(tap, now)
                 }
                 Some(Entity::Web(listener)) => {
-                    self.stats.tally(listener.line.take_tally());
+                    self.stats.tally(listener.take_tally());
                     listener.maintain(now)
                 }
                 _ => Ok(()),
@@ -518,7 +518,10 @@ impl Reactor {
                 let session = SessionId::new(self.index, token);
                 self.tell(Event::Left { session, cause });
             }
-            Entity::Web(_) => self.stats.listeners -= 1,
+            Entity::Web(listener) => {
+                self.stats.listeners -= u64::from(!listener.is_pushed());
+                listener.end(cause);
+            }
             _ => {}
         }
         self.published.publish(self.stats);

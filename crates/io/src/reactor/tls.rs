@@ -12,7 +12,7 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, LazyLock};
 
-use rustls::{ServerConfig, ServerConnection};
+use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
 
 use super::doorman::{Limits, Ticket};
 
@@ -55,11 +55,11 @@ impl From<Arc<ServerConfig>> for Terms {
     }
 }
 
-/// A connection that was accepted elsewhere: its socket, and all that belongs to it.
+/// A connection that was accepted or made elsewhere: its socket, and all that belongs to it.
 #[derive(Debug)]
 pub struct MediaSocket {
     pub(super) socket: TcpStream,
-    pub(super) tls: Option<Box<ServerConnection>>,
+    pub(super) tls: Option<Box<Connection>>,
     pub(super) address: SocketAddr,
     pub(super) ticket: Ticket,
     pub(super) vouched: bool,
@@ -75,7 +75,14 @@ impl MediaSocket {
     /// The same with TLS, whose handshake is over.
     #[must_use]
     pub fn with_tls(mut self, tls: Option<Box<ServerConnection>>) -> Self {
-        self.tls = tls;
+        self.tls = tls.map(|tls| Box::new(Connection::Server(*tls)));
+        self
+    }
+
+    /// The same for a connection that we have made.
+    #[must_use]
+    pub fn with_client_tls(mut self, tls: Option<Box<ClientConnection>>) -> Self {
+        self.tls = tls.map(|tls| Box::new(Connection::Client(*tls)));
         self
     }
 
@@ -132,7 +139,7 @@ pub const FIRST_BYTE: u8 = 0x16;
 
 /// One session's TLS.
 #[derive(Debug)]
-pub(super) struct Tls(Box<ServerConnection>);
+pub(super) struct Tls(Box<Connection>);
 
 /// What went into a socket.
 #[derive(Clone, Copy, Debug, Default)]
@@ -143,7 +150,7 @@ pub(super) struct Written {
 
 impl Tls {
     /// Goes on with a connection.
-    pub(super) const fn new(connection: Box<ServerConnection>) -> Self {
+    pub(super) const fn new(connection: Box<Connection>) -> Self {
         Self(connection)
     }
 
@@ -151,7 +158,7 @@ impl Tls {
     pub(super) fn begin(terms: &Terms, socket: &TcpStream, mut first: &[u8]) -> io::Result<Self> {
         let config = terms.get().ok_or(io::ErrorKind::InvalidData)?;
         let connection = ServerConnection::new(Arc::clone(config)).map_err(broken)?;
-        let mut tls = Self(Box::new(connection));
+        let mut tls = Self(Box::new(connection.into()));
         while !first.is_empty() {
             tls.take(socket, &mut first)?;
         }

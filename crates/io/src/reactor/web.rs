@@ -1,17 +1,19 @@
-//! A web listener: an HTTP response that never ends.
+//! A web listener: an HTTP response that never ends, or a request that never ends to a server that we
+//! push to.
 
 use std::io::{self, Read as _};
 use std::sync::Arc;
 
-use aulos_core::{Codec, Instant, SampleFormat, SampleSpec, Span};
+use aulos_core::{Codec, Frames, Instant, SampleFormat, SampleSpec, Span};
 use aulos_engine::fanout::Cursor;
 use aulos_proto::http::icy::{self, Titled};
 use aulos_proto::{ogg, wav};
 
 use super::LeaveCause;
 use super::doorman::Ticket;
-use super::line::Line;
+use super::line::{Line, Tally};
 use super::outbox::{Flow, Outbox, Part};
+use super::push::PushLine;
 use super::stations::{Channel, Tap};
 use super::tls::MediaSocket;
 
@@ -26,7 +28,9 @@ pub(super) struct Listener {
     ogg: Option<ogg::OpusStream>,
     /// It asked for titles between the sound.
     titled: Option<Titled>,
-    _wish: ListenWish,
+    /// What the present link of a chained stream calls itself.
+    link: (u32, Arc<str>),
+    wish: ListenWish,
     pub(super) blocked: bool,
     pub(super) scheduled: bool,
     pub(super) phase: u16,
@@ -46,6 +50,8 @@ pub struct ListenWish {
     pub titles: bool,
     /// What is counted for as long as somebody listens: the rendition that is made for him.
     pub keeps: Option<Arc<()>>,
+    /// He did not come to us: we came to him, and all has been said that comes before the sound.
+    pub push: Option<PushLine>,
 }
 
 /// The head of the response to somebody who listens.
@@ -81,12 +87,20 @@ fn kbps(channel: &Channel) -> Option<u32> {
 #[must_use]
 fn content_type(channel: &Channel) -> Option<&'static str> {
     match channel.codec {
-        Codec::Flac => Some("audio/flac"),
         Codec::Opus if channel.spec.layout.channels() > 2 => None,
-        Codec::Opus => Some("audio/ogg"),
         // On Snapcast's wire 24 bit samples lie in 4 bytes, which no WAVE header describes.
         Codec::Pcm if channel.spec.format == SampleFormat::S24In32Le => None,
-        Codec::Pcm => Some("audio/wav"),
+        codec => Some(media_type(codec)),
+    }
+}
+
+/// What the container of a codec is called.
+#[must_use]
+pub const fn media_type(codec: Codec) -> &'static str {
+    match codec {
+        Codec::Flac => "audio/flac",
+        Codec::Opus => "audio/ogg",
+        Codec::Pcm => "audio/wav",
     }
 }
 
@@ -101,7 +115,9 @@ impl Listener {
     ) -> Self {
         let mut outbox = Outbox::new(Part::Payload);
         let channel = &tap.channel;
-        outbox.queue(response_head(channel, wish.titles).as_bytes());
+        if wish.push.is_none() {
+            outbox.queue(response_head(channel, wish.titles).as_bytes());
+        }
         let (mut ogg, mut titled) = (None, wish.titles.then(Titled::new));
         let mut begin = Vec::new();
         match channel.codec {
@@ -110,8 +126,12 @@ impl Listener {
             Codec::Opus => ogg = begin_ogg(channel, &tap.title, &mut begin),
         }
         queue(&begin, &mut titled, &tap.title, &mut outbox);
-        // What a browser wants to have before it starts: a burst of the most recent sound.
-        let cursor = tap.log.cursor_from(now - BURST);
+        let cursor = match &wish.push {
+            // What a browser wants to have before it starts: a burst of the most recent sound.
+            None => tap.log.cursor_from(now - BURST),
+            // Its own listeners have had that from us, or from nobody.
+            Some(_) => tap.log.cursor_at_end(),
+        };
         let ticket = core::mem::take(&mut socket.ticket);
         Self {
             line: Line::of(socket, Line::new),
@@ -120,7 +140,8 @@ impl Listener {
             cursor,
             ogg,
             titled,
-            _wish: wish,
+            link: (SERIAL, Arc::clone(&tap.title)),
+            wish,
             blocked: false,
             scheduled: false,
             phase,
@@ -140,7 +161,8 @@ impl Listener {
         now: Instant,
         limit: usize,
     ) -> Result<bool, LeaveCause> {
-        let gone = |_| LeaveCause::Network;
+        let pushed = self.is_pushed();
+        let gone = |error: io::Error| cause(&error, pushed);
         self.blocked = true;
         if self.outbox.finish(&mut self.line).map_err(gone)? == Flow::Blocked {
             return Ok(false);
@@ -149,7 +171,11 @@ impl Listener {
             return Err(LeaveCause::Closed);
         }
         if tap.log.get(self.cursor, 0).is_err() {
-            self.cursor = tap.log.cursor_from(now - BURST);
+            let present = tap.log.cursor_from(now - BURST);
+            if let Some(push) = &self.wish.push {
+                push.lagged(self.cursor.distance(present));
+            }
+            self.cursor = present;
         }
         let (flow, sent) = if self.ogg.is_none() && self.titled.is_none() {
             let Self { outbox, line, cursor, .. } = self;
@@ -168,15 +194,50 @@ impl Listener {
     pub(super) fn receive(&mut self, scratch: &mut [u8]) -> Result<(), LeaveCause> {
         match self.line.read(scratch) {
             Ok(0) => Err(LeaveCause::Closed),
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(LeaveCause::Network),
-            _ => Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                Err(cause(&error, self.is_pushed()))
+            }
+            Ok(count) => {
+                let said = scratch.get(..count).unwrap_or_default();
+                match &self.wish.push {
+                    Some(push) if push.hear(said) => Err(LeaveCause::Closed),
+                    _ => Ok(()),
+                }
+            }
+            Err(_) => Ok(()),
         }
     }
 
     pub(super) fn maintain(&self, now: Instant) -> Result<(), LeaveCause> {
-        // A player that has paused does not read, and that is its right for a while.
-        let stalled = self.blocked && now.since(self.last_progress) > PAUSE;
+        let patience = match &self.wish.push {
+            Some(push) if push.is_unwanted() => return Err(LeaveCause::Kicked),
+            Some(_) => PUSH_STALL,
+            // A player that has paused does not read, and that is its right for a while.
+            None => PAUSE,
+        };
+        let stalled = self.blocked && now.since(self.last_progress) > patience;
         if stalled { Err(LeaveCause::NotReading) } else { Ok(()) }
+    }
+
+    /// Whether it is we who came.
+    pub(super) const fn is_pushed(&self) -> bool {
+        self.wish.push.is_some()
+    }
+
+    /// What went out since the last time.
+    pub(super) fn take_tally(&mut self) -> Tally {
+        let tally = self.line.take_tally();
+        if let Some(push) = &self.wish.push {
+            push.sent(tally.bytes);
+        }
+        tally
+    }
+
+    /// It is over.
+    pub(super) fn end(&self, cause: LeaveCause) {
+        if let Some(push) = &self.wish.push {
+            push.end(cause);
+        }
     }
 
     /// Pages are a listener's own, because their numbers count from where it joined, and so are
@@ -185,10 +246,11 @@ impl Listener {
         let (mut pages, mut sent) = (Vec::new(), 0);
         while let Ok(Some(stamped)) = tap.log.get(self.cursor, 0) {
             let chunk = &stamped.chunk;
-            let bytes = match &mut self.ogg {
+            pages.clear();
+            let bytes = match self.ogg.take() {
                 Some(stream) => {
-                    pages.clear();
-                    stream.write(chunk.payload(), chunk.duration, &mut pages);
+                    let packet = (chunk.payload(), chunk.duration);
+                    self.ogg = go_on(stream, packet, tap, &self.wish, &mut self.link, &mut pages);
                     &pages[..]
                 }
                 None => chunk.payload(),
@@ -212,12 +274,44 @@ impl Listener {
     }
 }
 
+/// Why a socket does not go on. The kernel gives up where nothing is acknowledged; of a server that we
+/// have come to, that is all that we see of it when it does not read.
+fn cause(error: &io::Error, pushed: bool) -> LeaveCause {
+    match error.kind() {
+        io::ErrorKind::TimedOut if pushed => LeaveCause::NotReading,
+        _ => LeaveCause::Network,
+    }
+}
+
+/// One more packet, and a new link behind it where the title is another and the other end wants that.
+fn go_on(
+    mut stream: ogg::OpusStream,
+    (packet, duration): (&[u8], Frames),
+    tap: &Tap,
+    wish: &ListenWish,
+    link: &mut (u32, Arc<str>),
+    pages: &mut Vec<u8>,
+) -> Option<ogg::OpusStream> {
+    let chained = wish.push.as_ref().is_some_and(|push| push.chained);
+    if !chained || link.1 == tap.title {
+        stream.write(packet, duration, pages);
+        return Some(stream);
+    }
+    *link = (link.0.wrapping_add(1), Arc::clone(&tap.title));
+    let form = (tap.channel.spec.layout, tap.channel.spec.rate);
+    let title = title_of(&tap.channel, &tap.title);
+    stream.chain((packet, duration), link.0, form, title, pages).ok()
+}
+
+/// What is played; without it, who plays it.
+fn title_of<'a>(channel: &'a Channel, title: &'a str) -> &'a str {
+    if title.is_empty() { &channel.name } else { title }
+}
+
 /// None for what Ogg Opus cannot say; that has no content type, so it does not get any further.
 fn begin_ogg(channel: &Channel, title: &str, pages: &mut Vec<u8>) -> Option<ogg::OpusStream> {
     let (layout, rate) = (channel.spec.layout, channel.spec.rate);
-    // What is played as somebody joins; without it, who plays it.
-    let title = if title.is_empty() { &channel.name } else { title };
-    ogg::OpusStream::begin(SERIAL, layout, rate, title, pages).ok()
+    ogg::OpusStream::begin(SERIAL, layout, rate, title_of(channel, title), pages).ok()
 }
 
 /// What goes out besides chunks, with titles where they are wanted.
@@ -247,3 +341,6 @@ const COPIED_AT_ONCE: usize = 64 * 1_024;
 const SERIAL: u32 = 0x6175_6C6F;
 const BURST: Span = Span::from_millis(1_000);
 const PAUSE: Span = Span::from_secs(60);
+
+/// A server that we push to takes what it gets, or it hangs.
+const PUSH_STALL: Span = Span::from_secs(10);

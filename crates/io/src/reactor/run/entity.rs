@@ -27,7 +27,7 @@ impl Entity {
         match self {
             Self::Acceptor(_) => Tally::default(),
             Self::Peer(peer) => peer.line.take_tally(),
-            Self::Web(listener) => listener.line.take_tally(),
+            Self::Web(listener) => listener.take_tally(),
         }
     }
 
