@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
@@ -48,6 +48,49 @@ pub(crate) enum DialError {
 pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
+/// A connection that will go to a reactor.
+pub(crate) enum Wire {
+    Plain(TcpStream),
+    Secure(Box<TlsStream<TcpStream>>),
+}
+
+impl Wire {
+    pub(crate) async fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(into).await,
+            // Many servers leave without a farewell.
+            Self::Secure(stream) => match stream.read(into).await {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+                done => done,
+            },
+        }
+    }
+
+    pub(crate) async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.write_all(bytes).await,
+            Self::Secure(stream) => {
+                stream.write_all(bytes).await?;
+                stream.flush().await
+            }
+        }
+    }
+
+    /// The socket, which does not block, and its TLS.
+    pub(crate) fn into_parts(
+        self,
+    ) -> io::Result<(std::net::TcpStream, Option<Box<ClientConnection>>)> {
+        let (socket, tls) = match self {
+            Self::Plain(socket) => (socket, None),
+            Self::Secure(stream) => {
+                let (socket, tls) = stream.into_inner();
+                (socket, Some(Box::new(tls)))
+            }
+        };
+        Ok((socket.into_std()?, tls))
+    }
+}
+
 impl Dialer {
     /// One that trusts whom a test trusts.
     #[cfg(test)]
@@ -65,11 +108,29 @@ impl Dialer {
         host: &str,
         port: u16,
     ) -> Result<Box<dyn Io>, DialError> {
+        Ok(match self.reach(secure, host, port).await? {
+            Wire::Plain(socket) => Box::new(socket),
+            Wire::Secure(stream) => stream,
+        })
+    }
+
+    /// The same for a stream that a reactor is to serve.
+    ///
+    /// # Errors
+    /// [`DialError`].
+    pub(crate) async fn reach(
+        &self,
+        secure: bool,
+        host: &str,
+        port: u16,
+    ) -> Result<Wire, DialError> {
         let mut failure = DialError::Name;
         for address in self.find(host, port).await? {
             match TcpStream::connect(address).await {
-                Ok(socket) if secure => return Ok(Box::new(self.secure(host, socket).await?)),
-                Ok(socket) => return Ok(Box::new(socket)),
+                Ok(socket) if secure => {
+                    return Ok(Wire::Secure(Box::new(self.secure(host, socket).await?)));
+                }
+                Ok(socket) => return Ok(Wire::Plain(socket)),
                 Err(error) => failure = DialError::Connect(error.kind()),
             }
         }
@@ -131,6 +192,28 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// A server at `localhost`, and a client that trusts it and nobody else.
+#[cfg(test)]
+pub(crate) fn own_authority() -> (Arc<rustls::ServerConfig>, ClientConfig) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let key = made.signing_key.serialize_der().try_into().unwrap();
+    let server = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let client = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    (Arc::new(server), client)
 }
 
 /// The certificates of this machine.

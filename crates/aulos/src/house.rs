@@ -28,7 +28,8 @@ pub use aulos_engine::steady::Steadiness;
 use aulos_proto::titles::Title;
 
 use crate::access::Credentials;
-use crate::config::{Endpoint, Mount, Sound, SourceConfig, Station};
+use crate::config::{Endpoint, Mount, Push, Sound, SourceConfig, Station};
+pub use crate::push::PushState;
 pub use crate::radio::{Chore, RadioState};
 
 /// One connection of a client, never used twice in the life of a server.
@@ -286,6 +287,9 @@ pub trait House: Send + Sync {
         Ok(())
     }
 
+    /// Lets a station's stream go to these servers from now on, while it plays.
+    fn set_pushes(&self, _station: usize, _pushes: &[Push]) {}
+
     /// Lets a station's programme be heard as it comes, as loud as it is normalised; or ends that.
     fn compare(&self, _station: usize, _on: bool) {}
 
@@ -413,6 +417,8 @@ pub struct StationStatus {
     pub radios: Vec<Option<RadioState>>,
     /// What is known of those of `Station::sources` that are places for DJs.
     pub djs: Vec<Option<DjStatus>>,
+    /// One for each of `Station::pushes`.
+    pub pushes: Vec<PushState>,
     /// Web listeners (`/listen/...`).
     pub listeners: u32,
 }
@@ -470,7 +476,14 @@ impl StationStatus {
         let djs =
             self.djs.into_iter().map(|dj| dj.map(|dj| DjStatus { since: None, bytes: 0, ..dj }));
         let djs = djs.collect();
-        Self { levels, loudness, source_loudness, steadiness, on_air, latency, djs, ..self }
+        let pushes = self.pushes.into_iter().map(|push| PushState {
+            since: None,
+            bytes: 0,
+            retry_in: None,
+            ..push
+        });
+        let pushes = pushes.collect();
+        Self { levels, loudness, source_loudness, steadiness, on_air, latency, djs, pushes, ..self }
     }
 }
 

@@ -20,6 +20,7 @@ pub mod hooks;
 pub mod house;
 pub mod http;
 mod icecast;
+pub mod push;
 pub mod radio;
 pub mod registry;
 pub mod server;

@@ -7,6 +7,7 @@ mod announcements;
 mod djs;
 mod links;
 mod listen;
+mod pushes;
 mod renditions;
 mod sources;
 mod stations;
@@ -33,14 +34,16 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
 use crate::access::Credentials;
-use crate::config::{Endpoint, Mount, Resolved, Sound, Station};
+use crate::config::{Endpoint, Mount, Push, Resolved, Sound, Station};
 use crate::house::{
     self, Announced, Announcement, Cause, Command, DjAbout, DjSeat, Door, Event, Full, Greeting,
     Hello, House, ListenSink, MediaSocket, SessionId, Settings, StationStatus,
 };
+use crate::push::Pusher;
 use crate::radio::{Chore, Tuner};
 use announcements::Announcements;
 use links::Link;
+use pushes::Pushed;
 use renditions::{Mapped, Move};
 use sources::Watch;
 
@@ -79,8 +82,10 @@ struct Inner {
     moves: Vec<Move>,
     /// Counts every station that ever ran.
     runs: u64,
-    /// Finds web radio, and what the control runtime has not begun to run for it.
+    /// Finds web radio and servers to push to, and what the control runtime has not begun to run for
+    /// them.
     tuner: Tuner,
+    pusher: Pusher,
     chores: Vec<Chore>,
     seeds: Seeds,
     /// Where DJs come to, and what happened to them.
@@ -101,6 +106,8 @@ struct Running {
     /// How often its loudness has been measured anew, and where that is told.
     resets: (u64, Publisher<u64>),
     announcements: Announcements,
+    /// Servers that its stream goes to.
+    pushes: Vec<Pushed>,
     outlets: Outlets,
     knobs: Knobs,
     /// Where somebody says what is to be heard, and where it comes out what is.
@@ -139,6 +146,7 @@ impl Audio {
             moves: Vec::new(),
             runs: 0,
             tuner: Tuner::default(),
+            pusher: Pusher::default(),
             chores: Vec::new(),
             seeds: Seeds(RandomState::new().hash_one(std::process::id())),
             dj_ports: Vec::new(),
@@ -230,6 +238,10 @@ impl House for Audio {
             running.config.sound = sound.clone();
             Ok(())
         })
+    }
+
+    fn set_pushes(&self, station: usize, pushes: &[Push]) {
+        self.with(|inner| pushes::change(inner, station, pushes));
     }
 
     fn compare(&self, station: usize, on: bool) {
@@ -348,6 +360,7 @@ impl House for Audio {
         self.with(|inner| {
             inner.workers.tidy();
             links::follow(inner);
+            pushes::hand_over(inner);
             flush_due(inner);
             for running in inner.stations.iter_mut().flatten() {
                 running.outlets.tidy();
@@ -364,6 +377,7 @@ impl House for Audio {
             let mut all = view::counters(&reactors, &mut stations);
             all.extend(renditions::counters(&inner.mapped));
             all.extend(inner.tuner.counters());
+            all.extend(inner.pusher.counters());
             all.extend(djs::counters(&inner.dj_counters));
             all
         })

@@ -16,7 +16,7 @@ use aulos_io::reactor::{Channel, SessionId};
 
 use super::listen::Heard;
 use super::stations::{self, Parts};
-use super::{Inner, Running};
+use super::{Inner, Running, pushes};
 use crate::config::Station;
 
 /// A rendition that runs.
@@ -219,6 +219,7 @@ fn suited(config: &Station, codec: Codec) -> Station {
 pub(super) fn show_title(inner: &mut Inner, station: usize, title: &Arc<str>) {
     let Some(running) = inner.stations.get_mut(station).and_then(Option::as_mut) else { return };
     running.title = Arc::clone(title);
+    pushes::show_title(&running.pushes, title);
     inner.context.show_title(station, title);
     for mapped in inner.mapped.iter().filter(|mapped| mapped.station == station) {
         inner.context.show_title(mapped.number, title);

@@ -17,7 +17,7 @@ use aulos_rt::Pool;
 use aulos_rt::ring::{Consumer, Producer, ring};
 
 use super::announcements::Announcements;
-use super::{Inner, Running, sources};
+use super::{Inner, Running, pushes, sources};
 use crate::config::{Sound, Station};
 
 /// Starts a station and gives its number: one that was free, or a new one.
@@ -34,6 +34,7 @@ pub(super) fn replace(number: usize, config: &Station, inner: &mut Inner) -> io:
     let (_, mut running) = run(config, Some(number), inner)?;
     if let Some(old) = inner.stations.get(number).and_then(Option::as_ref) {
         running.title = Arc::clone(&old.title);
+        pushes::show_title(&running.pushes, &running.title);
     }
     if let Some(old) = inner.stations.get_mut(number).and_then(|slot| slot.replace(running)) {
         end(old, inner);
@@ -140,6 +141,7 @@ fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result
     }
     let place = inner.workers.add(station);
     inner.runs += 1;
+    let pushes = pushes::start(config, inner);
     let (config, run) = (config.clone(), inner.runs);
     let running = Running {
         config,
@@ -148,6 +150,7 @@ fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result
         sources: watches,
         resets,
         announcements,
+        pushes,
         outlets,
         knobs,
         wishes,

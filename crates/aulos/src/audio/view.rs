@@ -9,6 +9,7 @@ use aulos_io::feed::FeedState;
 use aulos_io::reactor::{self, ReactorStats};
 
 use super::Running;
+use super::pushes::Pushed;
 use super::sources::Watch;
 use crate::house::{self, Condition, Latency, OnAir, SourceState, StationState, Switched};
 
@@ -48,6 +49,7 @@ pub(super) fn status(running: &mut Running) -> house::StationStatus {
         latency: latency(&status, running),
         radios,
         djs,
+        pushes: running.pushes.iter().map(Pushed::status).collect(),
         listeners: 0,
     }
 }

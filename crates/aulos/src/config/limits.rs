@@ -72,5 +72,11 @@ pub const HOOK_TRIES: RangeInclusive<u32> = 1..=20;
 pub const DEFAULT_HOOK_TRIES: u32 = 5;
 /// Servers take a hundred or so.
 pub const MAX_HOOK_HEADERS: usize = 32;
+/// Each is a connection, and a mount of a server.
+pub const MAX_PUSHES: usize = 16;
+/// What a server is told of a programme, in a head that it reads as a whole.
+pub const MAX_PUSH_TEXT: usize = 256;
+/// How long a password is, is the other server's affair.
+pub const MIN_PUSH_PASSWORD: usize = 1;
 /// How long a token is, is the other server's affair.
 pub const MIN_HOOK_TOKEN: usize = 1;

@@ -16,6 +16,7 @@ mod meta;
 mod model;
 mod mounts;
 mod problem;
+mod push;
 mod read;
 mod resolve;
 mod security;
@@ -36,6 +37,7 @@ pub use model::{
 };
 pub use mounts::{Mount, UNGUARDED};
 pub use problem::{At, ConfigError, Place, Problem};
+pub use push::{Push, PushConfig};
 pub use resolve::{
     Clients, Endpoint, Http, Listen, Mdns, Plugin, Resolved, Silence, Source, Station, Streams,
     Switch,

@@ -11,6 +11,7 @@ use super::limits::{
     SILENCE_S, TIMEOUT_MS, VOLUME,
 };
 use super::problem::{At, Place, Problems};
+use super::push::{self, PushConfig};
 use super::read::{Table, missing};
 use super::security::{self, SecretConfig, SecurityConfig};
 use super::sound::{self, BandConfig};
@@ -150,6 +151,8 @@ pub struct StationConfig {
     pub equalizer: Vec<BandConfig>,
     /// The program that tells what is played.
     pub plugin: Option<PluginConfig>,
+    /// Where its stream goes by itself.
+    pub push: Vec<PushConfig>,
 }
 
 /// `plugin`.
@@ -176,6 +179,7 @@ impl Default for StationConfig {
             normalize: None,
             equalizer: Vec::new(),
             plugin: None,
+            push: Vec::new(),
         }
     }
 }
@@ -409,6 +413,7 @@ fn read_station(index: usize, node: &Node, problems: &Problems) -> StationConfig
     if let Some(node) = table.node("equalizer") {
         station.equalizer = sound::read_equalizer(node, &label, problems);
     }
+    station.push = push::read(&mut table, problems);
     table.not_yet("record", "leave it out, or record with a client for now");
     table.finish();
     station

@@ -20,6 +20,7 @@ use super::model::{
 };
 use super::mounts;
 use super::problem::{At, Place, Problems, did_you_mean};
+use super::push::{self, Push};
 use super::security::{self, Security};
 use super::sound::{self, Sound};
 use super::source::{self, SourceConfig};
@@ -154,6 +155,8 @@ pub struct Station {
     pub last_resort: Option<SourceConfig>,
     /// The program that tells what is played, and controls it.
     pub plugin: Option<Plugin>,
+    /// Servers that its stream goes to.
+    pub pushes: Vec<Push>,
 }
 
 /// A control script: a program that speaks JSON-RPC on its standard input and output.
@@ -268,6 +271,7 @@ fn stations(
     }
     meta::check(config, &all, problems);
     mounts::complete(config, &mut all, env, problems);
+    push::complete(config, &mut all, env, problems);
     all
 }
 
@@ -428,6 +432,7 @@ pub(super) fn station(config: &StationConfig, problems: &Problems) -> Station {
             }
             Plugin { script: PathBuf::from(&plugin.script.value), params: plugin.params.clone() }
         }),
+        pushes: Vec::new(),
     }
 }
 

@@ -19,6 +19,7 @@ mod outbox;
 mod peers;
 mod playing;
 pub mod plugin;
+mod pushes;
 mod radio;
 mod reload;
 mod roles;

@@ -26,7 +26,7 @@ pub struct Reloaded {
     pub added: Vec<String>,
     /// Stations that are others under the same name.
     pub changed: Vec<String>,
-    /// Stations that play on, normalized or equalized otherwise.
+    /// Stations that play on, normalized or equalized otherwise, or pushed elsewhere.
     pub adjusted: Vec<String>,
     /// Stations that are gone.
     pub removed: Vec<String>,
@@ -190,7 +190,19 @@ impl Control {
             }
             return;
         }
-        if (Station { sound: station.sound.clone(), ..asked }) == *station {
+        let (sounds_as, pushes) = (asked.sound == station.sound, asked.pushes == station.pushes);
+        let (sound, to) = (station.sound.clone(), station.pushes.clone());
+        if (Station { sound, pushes: to, ..asked }) == *station {
+            if !pushes {
+                self.house.set_pushes(number, &station.pushes);
+                if let Some(slot) = inner.slots[number].as_mut() {
+                    slot.station.pushes.clone_from(&station.pushes);
+                    slot.added = None;
+                }
+            }
+            if sounds_as {
+                return done.adjusted.push(name.clone());
+            }
             return self.adjust(inner, number, station, done);
         }
         let mut new = slot.successor(station);

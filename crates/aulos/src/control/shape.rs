@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::sound::steadiness_json;
 use super::streams::Slot;
-use super::{djs, fallback, radio};
+use super::{djs, fallback, pushes, radio};
 use crate::house::{Health, Loudness, SourceState, StationState, StationStatus};
 use crate::registry::{ClientShape, Group, GroupShape, Registry, to_text};
 
@@ -233,6 +233,8 @@ pub(super) fn station<'a>(
             "dj": status.djs.get(index).and_then(Option::as_ref).map(djs::shape),
         })
     });
+    let told = station.pushes.iter().zip(&status.pushes);
+    let pushes: Vec<_> = told.map(|(push, state)| pushes::shape(push, state)).collect();
     let head = json!({
         "name": station.name,
         "state": match status.state {
@@ -254,6 +256,7 @@ pub(super) fn station<'a>(
         "chunk_ms": station.chunk_ms,
         "buffer_ms": station.buffer_ms,
         "listeners": status.listeners,
+        "pushes": pushes,
         "added": slot.added.is_some(),
         "playing": voice.unwrap_or(slot).properties.get("metadata"),
         "announcements": announcements,

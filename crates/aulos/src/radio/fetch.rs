@@ -13,14 +13,12 @@ use aulos_proto::http::{
 use aulos_proto::packets::Hint;
 #[cfg(test)]
 use rustls::ClientConfig;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
-use tokio_rustls::client::TlsStream;
 
 use super::failure::Failure;
 use super::{About, Totals, Watch};
-use crate::dial::{DialError, Dialer};
+use crate::dial::{DialError, Dialer, Wire};
 
 /// Makes requests.
 #[derive(Debug, Default)]
@@ -132,14 +130,14 @@ impl Fetcher {
         begun.hand_over(url, head).map(Box::new).map(Answer::Sound)
     }
 
-    async fn connect(&self, url: &HttpUrl) -> Result<Stream, Failure> {
+    async fn connect(&self, url: &HttpUrl) -> Result<Wire, Failure> {
         let found = self.dialer.find(&url.host, url.port);
         let addresses = within(RESOLVE, "to be found by its name", found).await?;
         let mut failure = Failure::Name(url.host.clone());
         for address in addresses.map_err(|error| failure_of(error, url))? {
             match within(CONNECT, "to be reached", dial(address)).await {
                 Ok(Ok(socket)) if url.secure => return self.secure(url, socket).await,
-                Ok(Ok(socket)) => return Ok(Stream::Plain(socket)),
+                Ok(Ok(socket)) => return Ok(Wire::Plain(socket)),
                 Ok(Err(error)) => failure = Failure::Connect(error.kind()),
                 Err(late) => failure = late,
             }
@@ -147,10 +145,10 @@ impl Fetcher {
         Err(failure)
     }
 
-    async fn secure(&self, url: &HttpUrl, socket: TcpStream) -> Result<Stream, Failure> {
+    async fn secure(&self, url: &HttpUrl, socket: TcpStream) -> Result<Wire, Failure> {
         let hello = self.dialer.secure(&url.host, socket);
         match within(HANDSHAKE, "to shake hands", hello).await? {
-            Ok(stream) => Ok(Stream::Secure(Box::new(stream))),
+            Ok(stream) => Ok(Wire::Secure(Box::new(stream))),
             Err(error) => Err(failure_of(error, url)),
         }
     }
@@ -205,7 +203,7 @@ struct Head {
 }
 
 /// Reads up to the end of the head; gives what was read behind it too.
-async fn read_head(stream: &mut Stream) -> Result<(Head, Vec<u8>), Failure> {
+async fn read_head(stream: &mut Wire) -> Result<(Head, Vec<u8>), Failure> {
     let mut bytes = Vec::with_capacity(2_048);
     loop {
         let mut piece = [0; 2_048];
@@ -283,7 +281,7 @@ fn said(bytes: &[u8]) -> String {
 
 /// A body whose first bytes are looked at.
 struct Begun {
-    stream: Stream,
+    stream: Wire,
     /// What was read of it, as it came.
     unread: Vec<u8>,
     ended: bool,
@@ -324,17 +322,11 @@ impl Begun {
 
     fn hand_over(self, url: &HttpUrl, head: Head) -> Result<Opened, Failure> {
         let broke = |error: io::Error| Failure::Io(error.kind());
-        let (socket, tls) = match self.stream {
-            Stream::Plain(socket) => (socket, None),
-            Stream::Secure(stream) => {
-                let (socket, tls) = stream.into_inner();
-                (socket, Some(Box::new(tls)))
-            }
-        };
+        let (socket, tls) = self.stream.into_parts().map_err(broke)?;
         let about = About { url: Some(url.to_string()), ..head.about.clone() };
         let kind = about.content_type.as_deref().unwrap_or_default();
         let body = HttpBody {
-            socket: socket.into_std().map_err(broke)?,
+            socket,
             tls,
             body: head.body(),
             unread: self.unread,
@@ -358,35 +350,6 @@ fn is_list(url: &HttpUrl, head: &Head, front: &[u8]) -> bool {
         begins(b"#extm3u") || begins(b"[playlist]") || begins(b"<?xml") || begins(b"http://");
     let is_text = front.iter().all(|byte| *byte >= b' ' || matches!(byte, b'\t' | b'\r' | b'\n'));
     (named || typed || looks) && is_text && !begins(b"<!doctype") && !begins(b"<html")
-}
-
-/// A connection, with or without TLS.
-enum Stream {
-    Plain(TcpStream),
-    Secure(Box<TlsStream<TcpStream>>),
-}
-
-impl Stream {
-    async fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(stream) => stream.read(into).await,
-            // Many servers leave without a farewell.
-            Self::Secure(stream) => match stream.read(into).await {
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
-                done => done,
-            },
-        }
-    }
-
-    async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Plain(stream) => stream.write_all(bytes).await,
-            Self::Secure(stream) => {
-                stream.write_all(bytes).await?;
-                stream.flush().await
-            }
-        }
-    }
 }
 
 /// Redirects in a row, playlists in playlists, and requests in all.

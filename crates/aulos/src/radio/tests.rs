@@ -8,10 +8,11 @@ use std::time::Instant;
 
 use aulos_io::feed::Feeder;
 use aulos_io::{Job, Step};
-use rustls::{ClientConfig, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tokio::runtime::Runtime;
 
 use super::*;
+use crate::dial::own_authority;
 
 /// Three seconds of MP3.
 fn mp3() -> &'static [u8] {
@@ -393,27 +394,12 @@ fn a_server_that_takes_its_time_with_the_head_is_given_up() {
 
 #[test]
 fn over_tls_with_a_certificate_that_is_trusted_and_with_one_that_is_not() {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let key = made.signing_key.serialize_der().try_into().unwrap();
-    let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
-        .unwrap();
-    let port = serve_with(Some(Arc::new(server)), |_, out| {
+    let (server, client) = own_authority();
+    let port = serve_with(Some(server), |_, out| {
         let length = mp3().len();
         write!(out, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n")?;
         out.write_all(mp3())
     });
-    let mut roots = RootCertStore::empty();
-    roots.add(made.cert.der().clone()).unwrap();
-    let client = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
     let tuner = Tuner { fetcher: Arc::new(Fetcher::trusting(client)), ..Tuner::default() };
     let mut rig = Rig::tuned(&tuner, &format!("https://localhost:{port}/song.mp3"));
     rig.until(|state, _| state.phase == Phase::Finished);

@@ -57,7 +57,7 @@ fn push(ffmpeg: &Path, url: &str, codec: &str, scratch: &Scratch) -> Process {
 }
 
 /// What ffmpeg makes of three seconds of it: its report, and the samples of one channel at 48 kHz.
-fn listen(ffmpeg: &Path, http: SocketAddr, path: &str) -> (String, Vec<i16>) {
+pub(crate) fn listen(ffmpeg: &Path, http: SocketAddr, path: &str) -> (String, Vec<i16>) {
     let arguments = format!(
         "-nostdin -i http://{http}/listen/{path} -t 3 -f s16le -ar 48000 -ac 1 -flush_packets 1 pipe:1"
     );
@@ -67,7 +67,7 @@ fn listen(ffmpeg: &Path, http: SocketAddr, path: &str) -> (String, Vec<i16>) {
 }
 
 /// The share of its energy that is a tone of 440 Hz.
-fn share_of_the_tone(samples: &[i16]) -> f64 {
+pub(crate) fn share_of_the_tone(samples: &[i16]) -> f64 {
     let (mut sine, mut cosine, mut all) = (0.0, 0.0, 0.0);
     for (index, sample) in samples.iter().enumerate() {
         let phase = index as f64 * 440.0 / 48_000.0 * std::f64::consts::TAU;

@@ -3,7 +3,6 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use aulos_blackbox::signal::RATE;
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
-use crate::{text, turn, wait_for};
+use crate::{script, text, turn, wait_for};
 
 /// A loaded machine starts programs slowly.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -26,9 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A program that writes `body`'s sound to its output, and its process id into a file.
 fn program(scratch: &Scratch, name: &str, body: &str) -> PathBuf {
     let path = scratch.join(name);
-    let script = format!("#!/bin/sh\necho $$ > {}.pid\n{body}\n", text(&path));
-    std::fs::write(&path, script).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    script(&path, &format!("#!/bin/sh\necho $$ > {}.pid\n{body}\n", text(&path)));
     path
 }
 

@@ -27,6 +27,7 @@ mod mdns;
 mod mpd;
 mod page;
 mod peers;
+mod push;
 mod radio;
 mod reload;
 mod rpc;
@@ -84,6 +85,13 @@ fn id_of(client: &mut Client, rpc: &mut Rpc, limit: Duration) -> Value {
         id.is_string()
     });
     id
+}
+
+/// A script at `path` that can be run.
+fn script(path: &Path, text: &str) {
+    std::fs::write(path, text).expect("the scratch folder can be written to");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(path, open).expect("it is ours");
 }
 
 /// A path in a configuration or a URI.

@@ -45,7 +45,7 @@ fn station(url: &str) -> String {
     )
 }
 
-fn icecast(program: &Path, port: u16, scratch: &Scratch) -> Process {
+pub(crate) fn icecast(program: &Path, port: u16, scratch: &Scratch) -> Process {
     let dir = text(scratch.path());
     // It does not run as root, and says so.
     let owner = if rustix::process::getuid().is_root() {

@@ -1,0 +1,181 @@
+//! `push` of a station: Icecast servers that its stream goes to.
+//!
+//! As with the mounts of DJs, the password stands beside the address and not in it.
+
+use std::collections::HashMap;
+
+use aulos_core::Codec;
+use aulos_proto::icecast::{Target, TargetError};
+
+use super::env::Environment;
+use super::hooks::Hidden;
+use super::limits::{MAX_PUSH_TEXT, MAX_PUSHES, MIN_PUSH_PASSWORD};
+use super::model::Config;
+use super::problem::{At, Place, Problems, did_you_mean};
+use super::read::{Table, missing};
+use super::resolve::Station;
+use super::security::{self, SecretConfig};
+use super::tree::{Node, Value};
+
+/// One entry of `push`, as it was written.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PushConfig {
+    /// Where it begins.
+    pub at: Place,
+    /// Where to; required.
+    pub url: Option<At<String>>,
+    /// What we say to be let in.
+    pub password: Option<SecretConfig>,
+    /// The container: `ogg`, `flac` or `wav`.
+    pub format: Option<At<String>>,
+    /// What the server is told of the programme: `name`, `description`, `genre`, `site`.
+    pub words: [Option<At<String>>; 4],
+    /// Whether it may be in public lists.
+    pub public: bool,
+    /// Whether titles are told.
+    pub titles: Option<bool>,
+}
+
+/// A server that a station's stream goes to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Push {
+    /// Where it is.
+    pub target: Target,
+    /// What we say to be let in.
+    pub password: Hidden<Option<String>>,
+    /// What is sent: Opus in Ogg, FLAC, or PCM in WAVE.
+    pub codec: Codec,
+    /// What the programme is called.
+    pub name: Option<String>,
+    /// A sentence about it.
+    pub description: Option<String>,
+    /// What kind of programme it is.
+    pub genre: Option<String>,
+    /// Its web page.
+    pub site: Option<String>,
+    /// Whether it may be in public lists.
+    pub public: bool,
+    /// Whether titles are told.
+    pub titles: bool,
+}
+
+/// Reads `push` of a station.
+pub(super) fn read(table: &mut Table<'_>, problems: &Problems) -> Vec<PushConfig> {
+    let Some(items) = table.list("push") else { return Vec::new() };
+    items.value.iter().filter_map(|node| read_one(node, problems)).collect()
+}
+
+fn read_one(node: &Node, problems: &Problems) -> Option<PushConfig> {
+    if !matches!(node.value, Value::Table(_)) {
+        let message = format!("an entry of `push` is {}: it must be a table", node.kind());
+        problems.hint(node.at, message, EXAMPLE);
+        return None;
+    }
+    let mut table = Table::new(node, "a push", problems);
+    let keys = ["password", "password_file", "password_env"];
+    let push = PushConfig {
+        at: node.at,
+        url: table.text("url"),
+        password: security::read_secret(&mut table, keys, "push", problems),
+        format: table.text("format"),
+        words: ["name", "description", "genre", "site"].map(|key| table.text(key)),
+        public: table.flag("public").unwrap_or(false),
+        titles: table.flag("titles"),
+    };
+    table.finish();
+    if push.url.is_none() && node.get("url").is_none() {
+        missing(problems, node.at, "url", "a push", EXAMPLE);
+    }
+    Some(push)
+}
+
+/// Gives every station its pushes, and reports those that cannot be as they are.
+pub(super) fn complete(
+    config: &Config,
+    all: &mut [Station],
+    env: &Environment,
+    problems: &Problems,
+) {
+    let mut seen: HashMap<String, String> = HashMap::new();
+    for (config, station) in config.stations.iter().zip(all) {
+        if let Some(push) = config.push.get(MAX_PUSHES) {
+            problems.add(push.at, format!("a station has at most {MAX_PUSHES} entries of `push`"));
+        }
+        for wish in &config.push {
+            let Some(push) = resolve(wish, station, env, problems) else { continue };
+            let place = push.target.to_string();
+            if let Some(other) = seen.insert(place.clone(), station.name.clone()) {
+                let message = format!("{place} is pushed to twice");
+                let hint = format!("station `{other}` does so already: a mount takes one stream");
+                problems.hint(wish.at, message, hint);
+            }
+            station.pushes.push(push);
+        }
+    }
+}
+
+fn resolve(
+    config: &PushConfig,
+    station: &Station,
+    env: &Environment,
+    problems: &Problems,
+) -> Option<Push> {
+    let url = config.url.as_ref()?;
+    let target = match url.value.parse::<Target>() {
+        Ok(target) => target,
+        Err(error) => {
+            // What is wrong may be a password: it is not printed.
+            let hint = if error == TargetError::Password { SECRET_HINT } else { EXAMPLE };
+            problems.hint(url.at, format!("`url` {error}"), hint);
+            return None;
+        }
+    };
+    let password = config.password.as_ref();
+    let password =
+        password.and_then(|secret| security::secret_text(secret, MIN_PUSH_PASSWORD, env, problems));
+    for text in config.words.iter().flatten().filter(|text| text.value.len() > MAX_PUSH_TEXT) {
+        problems.add(text.at, format!("this is told in at most {MAX_PUSH_TEXT} bytes"));
+    }
+    let [name, description, genre, site] =
+        config.words.clone().map(|text| text.map(|text| text.value));
+    Some(Push {
+        target,
+        password: Hidden(password),
+        codec: codec(config, station, problems),
+        name,
+        description,
+        genre,
+        site,
+        public: config.public,
+        titles: config.titles.unwrap_or(true),
+    })
+}
+
+fn codec(config: &PushConfig, station: &Station, problems: &Problems) -> Codec {
+    let formats =
+        [("ogg", Codec::Opus), ("opus", Codec::Opus), ("flac", Codec::Flac), ("wav", Codec::Pcm)];
+    let (wish, at) = match &config.format {
+        Some(format) => (format.value.as_str(), format.at),
+        None => ("ogg", config.at),
+    };
+    let Some((_, codec)) = formats.into_iter().find(|(name, _)| *name == wish) else {
+        let hint = match did_you_mean(wish, &formats.map(|(name, _)| name)) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "use ogg (with Opus in it), flac or wav".to_owned(),
+        };
+        problems.hint(at, format!("`format` is \"{wish}\", which is not made here"), hint);
+        return Codec::Opus;
+    };
+    let (rate, channels) = (station.spec.rate.hz(), station.spec.layout.channels());
+    if codec == Codec::Opus && (rate != 48_000 || channels > 2) {
+        let message = format!("Opus in Ogg cannot carry {}", station.spec);
+        let hint = "format = \"flac\", or a station of 48000 Hz with one or two channels";
+        problems.hint(at, message, hint);
+    }
+    codec
+}
+
+const EXAMPLE: &str =
+    "push = [{ url = \"icecast://radio.example:8000/live.ogg\", password_file = \"FILE\" }]";
+
+const SECRET_HINT: &str = "write { url = \"icecast://HOST:8000/MOUNT\", password_file = \"FILE\" }";
