@@ -10,6 +10,11 @@
 
 mod common;
 
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use aulos::house::Switched;
 use aulos_core::Span;
 use common::{Playing, Server, eventually, resolve, scratch, wave};
@@ -159,3 +164,52 @@ fn a_program_that_stands_by_cold_runs_only_while_it_is_needed() {
     });
     assert_eq!(std::fs::read_to_string(&mark).unwrap(), "x\nx\n");
 }
+
+#[test]
+fn web_radio_that_stands_by_cold_is_connected_only_while_it_is_needed() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let open = Arc::new(AtomicUsize::new(0));
+    let listeners = Arc::clone(&open);
+    std::thread::spawn(move || {
+        for mut socket in listener.incoming().take(8).flatten() {
+            let listeners = Arc::clone(&listeners);
+            std::thread::spawn(move || {
+                listeners.fetch_add(1, Ordering::Relaxed);
+                let head = b"HTTP/1.0 200 OK\r\nContent-Type: audio/wav\r\n\r\n";
+                // Sound without an end, as fast as it is taken.
+                let mut sent = socket.write_all(head);
+                let sound = wave(&[8_192; 48_000]);
+                sent = sent.and_then(|()| socket.write_all(ENDLESS));
+                while sent.is_ok() {
+                    sent = socket.write_all(&sound[44..]);
+                }
+                listeners.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+    });
+    let server = Playing::start(resolve(&config(&format!(
+        "sources = [\"demo://\", {{ uri = \"http://127.0.0.1:{port}/\", standby = \"cold\" }}]\n\
+         silence = {{ dc = false }}"
+    ))));
+    let mut caller = server.controller();
+    let station = |caller: &mut common::Controller| {
+        caller.call("Aulos.GetStatus", json!({}))["result"]["stations"][0].clone()
+    };
+    eventually(|| station(&mut caller)["sources"][1]["radio"]["phase"] == "resting");
+    assert_eq!(station(&mut caller)["sources"][1]["radio"]["connects"], 0);
+    caller.call("Aulos.SetSource", json!({ "station": "hall", "source": 1 }));
+    eventually(|| station(&mut caller)["active"] == "http");
+    assert_eq!(open.load(Ordering::Relaxed), 1);
+    caller.call("Aulos.SetSource", json!({ "station": "hall", "source": null }));
+    eventually(|| open.load(Ordering::Relaxed) == 0);
+    eventually(|| station(&mut caller)["sources"][1]["radio"]["phase"] == "resting");
+    let shown = station(&mut caller)["sources"][1].clone();
+    assert_eq!((&shown["radio"]["connects"], &shown["radio"]["failures"]), (&json!(1), &json!(0)));
+    assert_eq!(shown["health"]["standby"], "cold", "{shown}");
+}
+
+/// The head of a WAVE file without an end: one channel of 16 bits at 48 kHz.
+const ENDLESS: &[u8] =
+    b"RIFF\xff\xff\xff\xffWAVEfmt \x10\0\0\0\x01\0\x01\0\x80\xbb\0\0\0\x77\x01\0\
+    \x02\0\x10\0data\xff\xff\xff\xff";

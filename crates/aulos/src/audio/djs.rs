@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use aulos_core::Instant;
 use aulos_engine::source::{Pacing, RingSource, Source};
+use aulos_engine::standby::Keeper;
 use aulos_io::SystemClock;
 use aulos_io::feed::{DjCounters, DjFeeder, DjMount, DjSeat, DjState, StreamParts};
 use aulos_proto::titles::Title;
@@ -37,10 +38,17 @@ pub(super) struct Booth {
 }
 
 /// Makes the source of a mount.
-pub(super) fn open(mount: &Mount, inner: &mut Inner) -> (Box<dyn Source>, Watch) {
+pub(super) fn open(
+    mount: &Mount,
+    keeper: Option<Keeper>,
+    inner: &mut Inner,
+) -> (Box<dyn Source>, Watch) {
     let StreamParts { writer, source, items, state, titles } = StreamParts::new();
     let (seat, feeder, state) = DjFeeder::new(writer, state, Arc::clone(&inner.dj_counters));
-    inner.context.add_feeder(Box::new(feeder));
+    inner.context.add_feeder(match keeper {
+        Some(keeper) => Box::new(feeder.kept(keeper)),
+        None => Box::new(feeder),
+    });
     inner.codecs.add(Box::new(source));
     // A station that begins anew may have its port open from before.
     let mut ports = inner.dj_ports.iter();

@@ -128,7 +128,7 @@ fn make(
             });
             (Box::new(RingSource::new(items, Pacing::OnDemand)), Watch::File(state))
         }
-        SourceConfig::Http { url } => radio(url, inner),
+        SourceConfig::Http { url } => radio(url, line.take(), inner),
         SourceConfig::Stdin { spec } => feed(inner, line, *spec, |feed| Box::new(Stdin::new(feed))),
         SourceConfig::Pipe { path, mode, spec } => {
             let mode = match mode {
@@ -160,7 +160,7 @@ fn make(
             }
             feed(inner, line, *spec, |feed| Box::new(Process::new(process, feed)))
         }
-        SourceConfig::Icecast(mount) => djs::open(mount, inner),
+        SourceConfig::Icecast(mount) => djs::open(mount, line.take(), inner),
         SourceConfig::Station { name } => {
             let (patch, source) = patch();
             inner.links.push(Link::new(name, patch));
@@ -175,8 +175,8 @@ fn make(
     }
 }
 
-fn radio(url: &HttpUrl, inner: &mut Inner) -> (Box<dyn Source>, Watch) {
-    let radio = inner.tuner.tune(url.clone(), inner.seeds.next());
+fn radio(url: &HttpUrl, keeper: Option<Keeper>, inner: &mut Inner) -> (Box<dyn Source>, Watch) {
+    let radio = inner.tuner.tune(url.clone(), keeper, inner.seeds.next());
     let Radio { feed, source, items, watch, chore } = radio;
     inner.context.add_feeder(Box::new(feed));
     inner.codecs.add(Box::new(source));

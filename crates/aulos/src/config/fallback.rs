@@ -46,24 +46,9 @@ pub(super) fn input_buffer_ms(
     entry.input_buffer_ms.map_or_else(|| common.max(least), |own| own.value)
 }
 
-pub(super) fn standby(
-    wish: Option<&At<String>>,
-    source: &SourceConfig,
-    problems: &Problems,
-) -> Standby {
+pub(super) fn standby(wish: Option<&At<String>>, problems: &Problems) -> Standby {
     let kinds = [("hot", Standby::Hot), ("warm", Standby::Warm), ("cold", Standby::Cold)];
-    let Some(wish) = wish else { return Standby::Hot };
-    let standby = choice("standby", wish, &kinds, problems);
-    let stays = match source {
-        SourceConfig::Http { .. } => "web radio stays connected",
-        SourceConfig::Icecast(_) => "a mount stays open, and what a DJ sends is decoded",
-        _ => return standby,
-    };
-    if standby != Standby::Hot {
-        let message = format!("`standby = \"{}\"` is not built yet for this source", wish.value);
-        problems.hint(wish.at, message, format!("leave it out: {stays}"));
-    }
-    Standby::Hot
+    wish.map_or(Standby::Hot, |wish| choice("standby", wish, &kinds, problems))
 }
 
 /// A sound that is always there: made here, or decoded once and kept.

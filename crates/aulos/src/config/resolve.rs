@@ -502,7 +502,6 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
                 _ => source_name(entry, from_uri.clone(), &config_of, &names, problems),
             };
             names.push(name.clone());
-            let standby = fallback::standby(entry.standby.as_ref(), &config_of, problems);
             let input_buffer_ms = fallback::input_buffer_ms(entry, &config_of, config);
             all.push(Source {
                 uri: shown(&entry.uri.value, &config_of),
@@ -513,7 +512,7 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
                 timeout_ms: entry.timeout_ms.unwrap_or(config.switch.timeout_ms).value,
                 input_buffer_ms,
                 silence: fallback::silence(entry.silence.unwrap_or(config.silence)),
-                standby,
+                standby: fallback::standby(entry.standby.as_ref(), problems),
             });
         }
     }

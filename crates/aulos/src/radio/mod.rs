@@ -25,7 +25,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use aulos_core::Instant;
 use aulos_engine::source::Item;
+use aulos_engine::standby::Keeper;
 use aulos_io::SystemClock;
 use aulos_io::decode::StreamInfo;
 use aulos_io::feed::{
@@ -80,6 +82,8 @@ pub enum Phase {
     Waiting,
     /// It was a file, and is over.
     Finished,
+    /// It is not needed, and stands by cold.
+    Resting,
 }
 
 impl Phase {
@@ -91,6 +95,7 @@ impl Phase {
             Self::Playing => "playing",
             Self::Waiting => "waiting",
             Self::Finished => "finished",
+            Self::Resting => "resting",
         }
     }
 }
@@ -184,13 +189,15 @@ pub struct Tuner {
 }
 
 impl Tuner {
-    /// A source that plays what is at `url`; `seed` is where its pauses get their chance from.
+    /// A source that plays what is at `url`, while `keeper` says that somebody needs it; `seed` is
+    /// where its pauses get their chance from.
     #[must_use]
-    pub fn tune(&self, url: HttpUrl, seed: u64) -> Radio {
+    pub fn tune(&self, url: HttpUrl, keeper: Option<Keeper>, seed: u64) -> Radio {
         let StreamParts { writer, source, items, state, titles } = StreamParts::new();
         let (orders, ordered) = bounded(MOST_ORDERS);
         let (reporter, reports) = bounded(MOST_REPORTS);
         let (teller, told) = bounded(MOST_TITLES);
+        let (asker, needs) = bounded(MOST_ORDERS);
         let watch = Watch::default();
         let task = Task {
             url,
@@ -204,8 +211,14 @@ impl Tuner {
             state,
             backoff: Backoff::new(seed),
             refused: HashSet::new(),
+            needs,
+            needed: keeper.is_none(),
         };
         let feed = HttpFeed::new(writer, ordered, reporter, teller);
+        let feed = match keeper {
+            Some(keeper) => feed.kept(keeper, asker),
+            None => feed,
+        };
         Radio { feed, source, items, watch, chore: Box::pin(task.run()) }
     }
 
@@ -230,30 +243,77 @@ struct Task {
     backoff: Backoff,
     /// Addresses whose sound cannot be played, until all others have failed too.
     refused: HashSet<HttpUrl>,
+    /// Whether somebody needs it, as the feed says it.
+    needs: Receiver<bool>,
+    needed: bool,
+}
+
+/// How a body ended.
+enum End {
+    /// It broke off, or could not be had.
+    Failed(Failure),
+    /// Nobody needs it now.
+    Unneeded,
+    /// It is a file that is over, or the station is gone.
+    Over,
 }
 
 impl Task {
     async fn run(mut self) {
         while !self.orders.is_closed() {
+            if !self.needed {
+                self.watch.change(|state| (state.phase, state.title) = (Phase::Resting, None));
+                self.wait(None).await;
+                continue;
+            }
+            // However often it is needed and not: a server that has failed is not asked sooner.
+            if !self.backoff.is_due(SystemClock::now()) {
+                self.wait(Some(self.backoff.retry_at())).await;
+                continue;
+            }
             self.watch.change(|state| state.phase = Phase::Connecting);
             let opened = tokio::select! {
                 opened = self.fetcher.open(&self.url, &self.refused, &self.watch, &self.totals) => opened,
+                Some(needed) = poll_fn(|context| self.needs.poll_recv(context)) => {
+                    self.needed = needed;
+                    continue;
+                }
                 () = gone(&self.orders) => return,
             };
-            let failure = match opened {
-                Ok(opened) => match self.play(opened).await {
-                    Some(failure) => failure,
-                    // A file that is over, or a station that is gone.
-                    None => return,
-                },
-                Err(failure) => failure,
+            let end = match opened {
+                Ok(opened) => self.play(opened).await,
+                Err(failure) => End::Failed(failure),
             };
-            self.pause(&failure).await;
+            match end {
+                End::Failed(failure) => self.failed(&failure),
+                End::Unneeded => {}
+                End::Over => return,
+            }
         }
     }
 
-    /// Lets it play until it breaks off; `None` when there is nothing more to do.
-    async fn play(&mut self, opened: Opened) -> Option<Failure> {
+    /// Waits until then, or until it is said whether it is needed; without a time only for that.
+    async fn wait(&mut self, until: Option<Instant>) {
+        let span = until.map(|until| until.since(SystemClock::now()).as_nanos());
+        let pause = Duration::from_nanos(span.map_or(0, |span| u64::try_from(span).unwrap_or(0)));
+        tokio::select! {
+            () = tokio::time::sleep(pause), if until.is_some() => {}
+            Some(needed) = poll_fn(|context| self.needs.poll_recv(context)) => self.needed = needed,
+            () = gone(&self.orders) => {}
+        }
+    }
+
+    /// Lets it play until it breaks off, is over, or is not needed any more.
+    async fn play(&mut self, opened: Opened) -> End {
+        match self.listen(opened).await {
+            Some(failure) => End::Failed(failure),
+            None if self.needed => End::Over,
+            None => End::Unneeded,
+        }
+    }
+
+    /// Lets it play until it breaks off; `None` when there is nothing more to do for now.
+    async fn listen(&mut self, opened: Opened) -> Option<Failure> {
         let Opened { body, about, url } = opened;
         // Whatever was reported of the body before.
         while self.reports.try_recv().is_ok() {}
@@ -266,7 +326,7 @@ impl Task {
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            let (reports, told, titles) = (&mut self.reports, &mut self.told, &mut self.titles);
+            let Self { reports, told, titles, needs, .. } = self;
             tokio::select! {
                 report = poll_fn(|context| reports.poll_recv(context)) => match report? {
                     BodyReport::Ended => finished = true,
@@ -276,6 +336,12 @@ impl Task {
                     }
                     BodyReport::Broken(fault) => return Some(Failure::Body(fault)),
                 },
+                Some(needed) = poll_fn(|context| needs.poll_recv(context)) => {
+                    self.needed = needed;
+                    if !needed {
+                        return None;
+                    }
+                }
                 Some(title) = poll_fn(|context| told.poll_recv(context)) => self.tell(title),
                 Some(title) = poll_fn(|context| titles.poll_recv(context)) => self.tell(title),
                 _ = looks.tick() => {
@@ -329,8 +395,8 @@ impl Task {
         self.watch.change(|state| state.title = Some(title));
     }
 
-    /// Waits as long as it takes until it makes sense to try again.
-    async fn pause(&mut self, failure: &Failure) {
+    /// It could not be had, or broke off: says when it makes sense to try again.
+    fn failed(&mut self, failure: &Failure) {
         let now = SystemClock::now();
         // A server that leads somewhere else each time must not have us run after it.
         let others = matches!(failure, Failure::Sound(_)) && self.refused.len() < MAX_ENTRIES;
@@ -357,15 +423,6 @@ impl Task {
             }
             state.title = None;
         });
-        if others {
-            return;
-        }
-        let pause = self.backoff.retry_at().since(now);
-        let pause = Duration::from_nanos(u64::try_from(pause.as_nanos()).unwrap_or(0));
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = gone(&self.orders) => {}
-        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use aulos_engine::standby::{Standby, Wish, gate};
 use aulos_io::feed::Feeder;
 use aulos_io::{Job, Step};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -99,7 +100,11 @@ impl Rig {
     }
 
     fn tuned(tuner: &Tuner, url: &str) -> Self {
-        let Radio { feed, source, items, watch, chore } = tuner.tune(url.parse().unwrap(), 7);
+        Self::of(tuner.tune(url.parse().unwrap(), None, 7))
+    }
+
+    fn of(radio: Radio) -> Self {
+        let Radio { feed, source, items, watch, chore } = radio;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.unwrap();
         runtime.spawn(chore);
@@ -409,6 +414,54 @@ fn over_tls_with_a_certificate_that_is_trusted_and_with_one_that_is_not() {
 }
 
 #[test]
+fn one_that_stands_by_cold_is_connected_while_it_is_needed_and_not_before() {
+    let (tell, asked) = std::sync::mpsc::channel();
+    let port = serve(move |_, out| {
+        tell.send(()).ok();
+        out.write_all(b"HTTP/1.0 200 OK\r\n\r\n")?;
+        loop {
+            out.write_all(mp3())?;
+        }
+    });
+    let (mut gate, keeper) = gate(Standby::Cold);
+    let url = format!("http://127.0.0.1:{port}/");
+    let mut rig = Rig::of(Tuner::default().tune(url.parse().unwrap(), Some(keeper), 7));
+    rig.until(|state, _| state.phase == Phase::Resting);
+    assert!(asked.try_recv().is_err());
+    gate.wish(Wish::Play);
+    rig.until(|_, sound| sound > SAMPLES);
+    assert!(asked.try_recv().is_ok());
+    gate.wish(Wish::Close);
+    let state = rig.until(|state, _| state.phase == Phase::Resting);
+    assert_eq!((state.failures, state.reason), (0, None), "that is no failure");
+    gate.wish(Wish::Play);
+    rig.until(|state, _| state.phase == Phase::Playing && state.connects == 2);
+}
+
+#[test]
+fn one_that_stands_by_warm_stays_connected_and_is_not_decoded() {
+    let sent = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&sent);
+    let port = serve(move |_, out| {
+        out.write_all(b"HTTP/1.0 200 OK\r\nContent-Type: audio/mpeg\r\n\r\n")?;
+        loop {
+            out.write_all(mp3())?;
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let (mut gate, keeper) = gate(Standby::Warm);
+    let url = format!("http://127.0.0.1:{port}/");
+    let mut rig = Rig::of(Tuner::default().tune(url.parse().unwrap(), Some(keeper), 7));
+    // Megabytes, which no buffer holds.
+    let state = rig.until(|_, _| sent.load(Ordering::Relaxed) > 400);
+    assert_eq!(state.info.map(|info| info.codec), Some("mp3"));
+    assert!(rig.sound < 10_000, "{} samples", rig.sound);
+    gate.wish(Wish::Play);
+    let state = rig.until(|_, sound| sound > SAMPLES);
+    assert_eq!((state.connects, state.failures), (1, 0));
+}
+
+#[test]
 fn a_station_that_is_gone_leaves_nothing_behind() {
     let port = serve(|_, out| {
         out.write_all(b"HTTP/1.0 200 OK\r\n\r\n")?;
@@ -418,7 +471,7 @@ fn a_station_that_is_gone_leaves_nothing_behind() {
     });
     let tuner = Tuner::default();
     let Radio { mut feed, source, items, watch, chore } =
-        tuner.tune(format!("http://127.0.0.1:{port}/").parse().unwrap(), 1);
+        tuner.tune(format!("http://127.0.0.1:{port}/").parse().unwrap(), None, 1);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.unwrap();
     let chore = runtime.spawn(chore);

@@ -50,6 +50,8 @@ pub struct StreamDecoder {
     damaged: u64,
     fruitless: u32,
     error: Option<StreamError>,
+    /// Nobody wants to hear it now.
+    skims: bool,
 }
 
 /// What [`StreamDecoder::next`] gave.
@@ -132,6 +134,7 @@ impl StreamDecoder {
             damaged: 0,
             fruitless: 0,
             error: None,
+            skims: false,
         }
     }
 
@@ -153,6 +156,16 @@ impl StreamDecoder {
     /// room after [`Heard::Hungry`].
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         self.splitter.push(bytes)
+    }
+
+    /// Whether packets are only counted from now on and not decoded, because nobody wants to hear
+    /// them: what the stream is and what it plays stays known, and it can be heard again at once.
+    pub fn skim(&mut self, skims: bool) {
+        if self.skims && !skims {
+            // What the codec and the ear remember is long past.
+            self.joint.resume();
+        }
+        self.skims = skims;
     }
 
     /// No more bytes will come.
@@ -272,6 +285,10 @@ impl StreamDecoder {
     }
 
     fn packet(&mut self, place: Place) {
+        // Of one packet at least it is heard what it is.
+        if self.skims && self.joint.frames > 0 {
+            return;
+        }
         let Some(codec) = &mut self.codec else { return };
         let packet = self.splitter.packet();
         let whole = codec.decode(packet, &mut self.pending);
@@ -294,7 +311,8 @@ impl StreamDecoder {
     /// Puts something in the place of `packets` that are missing.
     fn cover(&mut self, packets: usize) {
         let frames = self.joint.frames;
-        let (Some(codec), true) = (&mut self.codec, frames > 0 && packets > 0) else { return };
+        let is_heard = frames > 0 && packets > 0 && !self.skims;
+        let (Some(codec), true) = (&mut self.codec, is_heard) else { return };
         let channels = self.shape.1.channels();
         if codec.conceal(frames, &mut self.pending) {
             self.joint.last.clear();
@@ -367,6 +385,12 @@ impl Joint {
     /// Another stream: what is known of the length of packets is void, the sound goes on.
     const fn begin(&mut self) {
         (self.frames, self.bytes) = (0, 0);
+    }
+
+    /// It was not heard for a while: it fades in.
+    fn resume(&mut self) {
+        self.last.fill(0.0);
+        self.hole = true;
     }
 
     fn heard(&mut self, bytes: usize, out: &mut [f32], channels: usize) {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use aulos_core::{Instant, Span};
+use aulos_engine::standby::{Keeper, Wish};
 use aulos_proto::http::{Body, Framing};
 use aulos_proto::packets::Hint;
 use aulos_rt::channel::{Receiver, Sender, bounded};
@@ -157,6 +158,8 @@ pub struct DjFeeder {
     state: Publisher<DjState>,
     told: DjState,
     counters: Arc<DjCounters>,
+    /// The line to the station; without one it always wants sound.
+    keeper: Option<Keeper>,
     /// Bodies so far, as the decoder counts them.
     bodies: u64,
     on_air: Option<OnAir>,
@@ -193,11 +196,20 @@ impl DjFeeder {
             state: publisher,
             told: DjState::default(),
             counters,
+            keeper: None,
             bodies: 0,
             on_air: None,
             scratch: vec![0; READ_BYTES],
         };
         (mount, feeder, state)
+    }
+
+    /// Hears from the station whether it is needed. Nobody can be made to come when it is, so the
+    /// place stays open, and what a DJ sends meanwhile is not decoded.
+    #[must_use]
+    pub fn kept(mut self, keeper: Keeper) -> Self {
+        self.keeper = Some(keeper);
+        self
     }
 
     fn seat(&mut self, now: Instant) {
@@ -267,6 +279,9 @@ impl Feeder for DjFeeder {
     fn tick(&mut self, now: Instant) -> Next {
         if self.writer.is_abandoned() {
             return Next::Never;
+        }
+        if let Some(keeper) = &mut self.keeper {
+            self.writer.skim(keeper.wish() != Wish::Play);
         }
         if self.on_air.is_none() {
             self.seat(now);
@@ -352,6 +367,8 @@ const THANKS: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: clos
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
+
+    use aulos_engine::standby::{Standby, gate};
 
     use super::super::StreamParts;
     use super::*;
@@ -440,6 +457,38 @@ mod tests {
         }
         assert_eq!(studio.frames(), 10_000);
         assert!(studio.mount.take().is_some());
+    }
+
+    #[test]
+    fn a_dj_who_is_not_needed_stays_is_not_decoded_and_is_heard_when_he_is() {
+        let mut studio = Studio::new();
+        let (mut gate, keeper) = gate(Standby::Cold);
+        studio.feeder = studio.feeder.kept(keeper);
+        let wave = wave(30_000);
+        let mut dj = studio.welcome(Framing::UntilClosed, &wave[..1_000]);
+        dj.write_all(&wave[1_000..40_000]).unwrap();
+        studio.tick_until(|state| state.bytes == 40_000);
+        let first = studio.frames();
+        assert!(first < 5_000, "{first} frames, which is one packet");
+        // He sends, so he has not stalled.
+        studio.now += STALL;
+        dj.write_all(&wave[40_000..44_000]).unwrap();
+        assert!(studio.tick_until(|state| state.bytes == 44_000).on_air);
+        for _ in 0..10 {
+            studio.tick();
+        }
+        assert_eq!(studio.frames(), 0);
+        gate.wish(Wish::Play);
+        studio.tick();
+        dj.write_all(&wave[44_000..]).unwrap();
+        drop(dj);
+        studio.tick_until(|state| !state.on_air);
+        for _ in 0..10 {
+            studio.tick();
+        }
+        let frames = studio.frames();
+        let sent = u64::try_from((wave.len() - 44_000) / 2).unwrap();
+        assert!((sent - 5_000..=sent).contains(&frames), "{frames} of {sent}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::io::{self, Read};
 use std::net::TcpStream;
 
 use aulos_core::{Instant, Span};
+use aulos_engine::standby::{Keeper, Wish};
 use aulos_proto::http::Body;
 use aulos_proto::packets::Hint;
 use aulos_proto::titles::Title;
@@ -88,6 +89,11 @@ pub struct HttpFeed {
     orders: Receiver<HttpOrder>,
     reports: Sender<BodyReport>,
     titles: Sender<Title>,
+    /// The line to the station; without one it always wants sound.
+    keeper: Option<Keeper>,
+    /// Where it is said whether there is to be a body at all, and what was said last.
+    needs: Option<Sender<bool>>,
+    needed: bool,
     state: State,
     scratch: Vec<u8>,
 }
@@ -127,7 +133,31 @@ impl HttpFeed {
         titles: Sender<Title>,
     ) -> Self {
         let scratch = vec![0; READ_BYTES];
-        Self { writer, orders, reports, titles, state: State::Idle, scratch }
+        let (keeper, needs, needed) = (None, None, true);
+        Self { writer, orders, reports, titles, keeper, needs, needed, state: State::Idle, scratch }
+    }
+
+    /// Hears from the station whether it is needed, and says so whenever that changes: while it is
+    /// not and stands by cold, bodies that it is given are dropped. It says first what is so now.
+    #[must_use]
+    pub fn kept(mut self, mut keeper: Keeper, needs: Sender<bool>) -> Self {
+        self.needed = keeper.wish() == Wish::Close;
+        self.keeper = Some(keeper);
+        self.needs = Some(needs);
+        self
+    }
+
+    /// What the station wishes now.
+    fn wish(&mut self) -> Wish {
+        let wish = self.keeper.as_mut().map_or(Wish::Play, Keeper::wish);
+        self.writer.skim(wish != Wish::Play);
+        let needed = wish != Wish::Close;
+        if needed != self.needed
+            && self.needs.as_ref().is_none_or(|needs| needs.try_send(needed).is_ok())
+        {
+            self.needed = needed;
+        }
+        wish
     }
 
     fn play(&mut self, mut body: Box<HttpBody>, mut pulse: Pulse, now: Instant) -> State {
@@ -223,11 +253,15 @@ impl Feeder for HttpFeed {
         if self.writer.is_abandoned() {
             return Next::Never;
         }
+        let wish = self.wish();
         match self.orders.try_recv() {
             Ok(HttpOrder::Play(body)) => self.state = State::Begin(body),
             Ok(HttpOrder::Stop) => self.state = State::Idle,
             Err(TryRecvError::Closed) if matches!(self.state, State::Idle) => return Next::Never,
             Err(_) => {}
+        }
+        if wish == Wish::Close {
+            self.state = State::Idle;
         }
         self.state = match core::mem::replace(&mut self.state, State::Idle) {
             State::Idle => State::Idle,
@@ -256,6 +290,7 @@ mod tests {
     use std::io::Write;
     use std::net::TcpListener;
 
+    use aulos_engine::standby::{Standby, gate};
     use aulos_proto::http::Framing;
     use aulos_rt::channel::bounded;
 
@@ -355,6 +390,26 @@ mod tests {
             }
         });
         assert_eq!(report, BodyReport::Ended);
+    }
+
+    #[test]
+    fn one_that_stands_by_cold_hangs_up_and_says_when_it_is_needed() {
+        let mut scene = scene();
+        let (mut gate, keeper) = gate(Standby::Cold);
+        let (teller, mut needs) = bounded(2);
+        scene.feed = scene.feed.kept(keeper, teller);
+        assert_eq!(scene.feed.tick(Instant::ZERO), Next::Later);
+        assert_eq!(needs.try_recv(), Ok(false));
+        gate.wish(Wish::Play);
+        scene.feed.tick(Instant::ZERO);
+        assert_eq!(needs.try_recv(), Ok(true));
+        scene.play(Framing::UntilClosed, false);
+        assert_eq!(scene.feed.tick(Instant::ZERO), Next::Soon);
+        gate.wish(Wish::Close);
+        assert_eq!(scene.feed.tick(Instant::ZERO), Next::Later);
+        assert_eq!((needs.try_recv(), needs.try_recv()), (Ok(false), Err(TryRecvError::Empty)));
+        assert_eq!(scene.server.read(&mut [0; 8]).unwrap(), 0, "it has hung up");
+        assert!(scene.reports.try_recv().is_err(), "which is nobody's fault");
     }
 
     #[test]

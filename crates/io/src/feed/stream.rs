@@ -11,6 +11,8 @@
 //! finds nothing comes again.
 
 use core::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use aulos_core::{Block, ChannelLayout, SampleRate};
 use aulos_engine::source::{BLOCK_SAMPLES, Item};
@@ -64,8 +66,10 @@ impl StreamParts {
         let (items, consumer) = ring(STREAM_BLOCKS + 1);
         let (publisher, state) = aulos_rt::latest(StreamState::default());
         let (teller, titles) = bounded(MOST_TITLES);
-        let writer = StreamWriter { bytes, marks, written: 0 };
+        let skims = Arc::<AtomicBool>::default();
+        let writer = StreamWriter { bytes, marks, written: 0, skims: Arc::clone(&skims) };
         let source = StreamSource {
+            skims,
             raw,
             read: 0,
             marked,
@@ -95,6 +99,7 @@ pub struct StreamWriter {
     bytes: Producer<u8>,
     marks: Producer<Mark>,
     written: u64,
+    skims: Arc<AtomicBool>,
 }
 
 /// Something that happens before the byte with this number.
@@ -144,6 +149,14 @@ impl StreamWriter {
         self.bytes.free()
     }
 
+    /// Whether nobody wants to hear it now: what is written is then looked through and not decoded.
+    ///
+    /// # Real-time
+    /// Wait-free.
+    pub fn skim(&self, skims: bool) {
+        self.skims.store(skims, Ordering::Relaxed);
+    }
+
     /// The station is gone: nobody will ever take anything again.
     ///
     /// # Real-time
@@ -156,6 +169,8 @@ impl StreamWriter {
 
 /// Work for the codec pool: decodes what the writer was given, as long as the station lasts.
 pub struct StreamSource {
+    /// The station wants no sound now.
+    skims: Arc<AtomicBool>,
     raw: Consumer<u8>,
     /// Bytes taken out of the ring.
     read: u64,
@@ -185,6 +200,7 @@ impl StreamSource {
             return Look::Rest;
         }
         let Some(decoder) = &mut self.decoder else { return self.next_mark() };
+        decoder.skim(self.skims.load(Ordering::Relaxed));
         let Some(mut block) = self.pool.take() else { return Look::Rest };
         match decoder.next(&mut block) {
             Ok(Heard::Block) => {

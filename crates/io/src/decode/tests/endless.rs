@@ -274,6 +274,44 @@ fn a_stream_that_is_joined_in_the_middle_plays_from_the_next_packet() {
 }
 
 #[test]
+fn what_is_skimmed_costs_no_decoding_and_is_heard_again_as_it_should() {
+    for (kind, bytes) in encoded() {
+        let wanted = judged(kind, bytes);
+        let (mut decoder, mut into) = (StreamDecoder::new(Hint::None), block());
+        let (mut sound, mut skimmed, mut in_vain) = (Vec::new(), 0, 0);
+        let pieces = bytes.chunks(bytes.len() / 100 + 1);
+        let count = pieces.len();
+        for (at, mut piece) in pieces.enumerate() {
+            // From a fifth to a half of it.
+            let skims = (count / 5..count / 2).contains(&at);
+            decoder.skim(skims);
+            let before = decoder.counts().packets;
+            while !piece.is_empty() {
+                let taken = decoder.push(piece);
+                piece = &piece[taken..];
+                while decoder.next(&mut into) == Ok(Heard::Block) {
+                    sound.extend_from_slice(into.samples());
+                    in_vain += if skims { into.samples().len() } else { 0 };
+                }
+            }
+            skimmed += if skims { decoder.counts().packets - before } else { 0 };
+        }
+        decoder.finish();
+        while decoder.next(&mut into) == Ok(Heard::Block) {
+            sound.extend_from_slice(into.samples());
+        }
+        // Where its first page has yet to come, a packet or two of that show what it is.
+        assert!(skimmed > 0 && in_vain < 10_000, "{}: {in_vain} samples", kind.name);
+        assert!(sound.len() < wanted.len() * 9 / 10, "{}", kind.name);
+        // A second before the end nothing of it is to be heard any more.
+        let tail = kind.rate as usize * kind.channels;
+        let ratio = snr(&sound[sound.len() - tail..], &wanted[wanted.len() - tail..]);
+        println!("{}: {skimmed} packets skimmed, then {ratio:.1} dB", kind.name);
+        assert!(ratio >= kind.snr.min(60.0), "{}: {ratio} dB", kind.name);
+    }
+}
+
+#[test]
 fn garbage_in_the_middle_costs_a_few_packets_and_no_more() {
     for (kind, bytes) in encoded().iter().filter(|(kind, _)| !kind.name.starts_with("wav")) {
         let clean = hear(bytes, || 4_096);
