@@ -2,13 +2,13 @@
 //! at frame by frame, on its own clock: how long anything took on this machine does not matter.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aulos_blackbox::peer::find_or_skip;
 use aulos_blackbox::scratch::Scratch;
@@ -53,10 +53,14 @@ struct Stage {
 impl Stage {
     fn new(scratch: Scratch, programs: &[&Path], keys: &str) -> Self {
         let sources = programs.iter().map(|path| format!("\"process://{}\", ", text(path)));
+        Self::of(scratch, &sources.collect::<String>(), keys)
+    }
+
+    /// The same with other sources.
+    fn of(scratch: Scratch, sources: &str, keys: &str) -> Self {
         let config = format!(
             "[[station]]\nname = \"default\"\ncodec = \"pcm\"\n\
-             sources = [{}\"tone://?hz=250&dbfs=-18\"]\n{keys}\n",
-            sources.collect::<String>()
+             sources = [{sources}\"tone://?hz=250&dbfs=-18\"]\n{keys}\n"
         );
         let server = Aulos::start(&scratch, &config).unwrap();
         let (rpc, stop) = (Rpc::connect(server.control), Arc::new(AtomicBool::new(false)));
@@ -224,4 +228,78 @@ fn a_program_that_flaps_once_a_second_is_left_once() {
     assert!(count(&station, "first") + count(&station, "better") <= 2, "{station}");
     assert_eq!(station["active"], "tone");
     assert!(longest_silence(&sound) <= RATE / 1_000, "{} frames", longest_silence(&sound));
+}
+
+/// A web radio of a tone of 1 kHz in real time. Its first listener has it for so many seconds, each
+/// later one for so many tenths; then it hangs up. Gives its port, and counts its listeners.
+fn flapping_radio(seconds: usize, tenths: usize) -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let listeners = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&listeners);
+    std::thread::spawn(move || {
+        for mut socket in listener.incoming().take(100).flatten() {
+            let earlier = counted.fetch_add(1, Ordering::Relaxed);
+            let blocks = if earlier == 0 { seconds * 50 } else { tenths * 5 };
+            std::thread::spawn(move || {
+                socket.read_exact(&mut [0; 64]).ok();
+                let head = b"HTTP/1.0 200 OK\r\nContent-Type: audio/wav\r\n\r\n";
+                let mut sent = socket.write_all(&[&head[..], ENDLESS].concat());
+                let start = Instant::now();
+                for (block, due) in (0..blocks).zip((0..).step_by(20)) {
+                    let due = Duration::from_millis(due);
+                    std::thread::sleep(due.saturating_sub(start.elapsed()));
+                    let frame = |frame: usize| {
+                        let phase = (frame % RATE) as f64 * 1_000.0 / RATE as f64;
+                        #[allow(
+                            clippy::cast_possible_truncation,
+                            reason = "a quarter of full scale"
+                        )]
+                        let sample =
+                            ((phase * std::f64::consts::TAU).sin() * 8_192.0).round() as i16;
+                        [sample.to_le_bytes(), sample.to_le_bytes()].concat()
+                    };
+                    let frames = block * RATE / 50..(block + 1) * RATE / 50;
+                    let sound: Vec<u8> = frames.flat_map(frame).collect();
+                    sent = sent.and_then(|()| socket.write_all(&sound));
+                }
+            });
+        }
+    });
+    (port, listeners)
+}
+
+/// The head of a WAVE file without an end: two channels of 16 bits at 48 kHz.
+const ENDLESS: &[u8] =
+    b"RIFF\xff\xff\xff\xffWAVEfmt \x10\0\0\0\x01\0\x02\0\x80\xbb\0\0\0\xee\x02\0\
+    \x04\0\x10\0data\xff\xff\xff\xff";
+
+#[test]
+fn a_web_radio_that_hangs_up_once_a_second_is_left_once() {
+    let _turn = turn();
+    let (port, listeners) = flapping_radio(6, 5);
+    let scratch = Scratch::new("flapping-radio").unwrap();
+    let source = format!("\"http://127.0.0.1:{port}/live\", ");
+    let mut stage = Stage::of(scratch, &source, "");
+    stage.hears("http");
+    // It is missed when its buffer of two seconds is used up, and not at its first hanging up.
+    stage.hears("tone");
+    let before = listeners.load(Ordering::Relaxed);
+    wait_for("more of its flapping", PATIENCE, || listeners.load(Ordering::Relaxed) > before + 2);
+    let (sound, station, told) = stage.end();
+    let connects = station["sources"][0]["radio"]["connects"].as_u64().unwrap();
+    let places = breaks(&sound, &TONES);
+    println!(
+        "{} frames, longest silence {}, {places} breaks, {connects} connects: {}",
+        sound.len(),
+        longest_silence(&sound),
+        station["switch"]
+    );
+    assert_eq!(count(&station, "late") + count(&station, "error"), 1, "{station}");
+    assert!(count(&station, "first") + count(&station, "better") <= 2, "{told:?}");
+    assert_eq!(station["active"], "tone");
+    assert!(longest_silence(&sound) <= RATE / 1_000, "{} frames", longest_silence(&sound));
+    // Fades between sources, and joints between one body of the radio and the next.
+    let switches = count(&station, "first") + count(&station, "better") + 1;
+    assert!(u64::try_from(places).unwrap() <= switches + connects, "{places} breaks");
 }
