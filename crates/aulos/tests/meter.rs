@@ -11,6 +11,7 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -166,6 +167,30 @@ fn an_interrupt_ends_it_with_a_summary() {
     assert!(text.contains("greatest momentary   -20.0 LUFS"), "{text}");
 }
 
+/// A web server has a second of a square wave of -20 dBFS, as a file that ends.
+#[test]
+fn web_radio_is_measured_as_it_comes() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.read_exact(&mut [0; 64]).unwrap();
+        let wave = |frame: usize| if frame % 48 < 24 { 3_277_i16 } else { -3_277 };
+        let file = common::wave(&(0..48_000).map(wave).collect::<Vec<_>>());
+        let head = format!("HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n", file.len());
+        socket.write_all(&[head.as_bytes(), &file].concat()).unwrap();
+        // Until it is taken.
+        drop(socket.read_to_end(&mut Vec::new()));
+    });
+    let (code, out, errors) = run(&mut meter(&["--json", &format!("http://127.0.0.1:{port}/a")]));
+    assert_eq!(code, 0, "{errors}");
+    let last = line(out.lines().last().unwrap());
+    assert_eq!(last["time_s"], Value::from(1.0), "{out}");
+    let peak = last["sample_peak_dbfs"].as_f64().unwrap();
+    assert!((peak + 20.0).abs() < 0.1, "{last}");
+    server.join().unwrap();
+}
+
 #[test]
 fn what_cannot_be_measured_is_one_clear_fact_and_a_code() {
     let dir = scratch();
@@ -175,7 +200,7 @@ fn what_cannot_be_measured_is_one_clear_fact_and_a_code() {
     let long = format!("hint: for a file, {here}");
     for (arguments, code, says) in [
         (&["gopher://x"][..], 2, "`gopher` is not a kind of source"),
-        (&["https://radio.example/live"], 2, "does not play web radio yet"),
+        (&["http://127.0.0.1:1/live"], 69, "the server cannot be reached"),
         (&["tone://?dbfs=3"], 2, "a level is -120 to 0 dBFS"),
         (&[&text], 2, &long),
         (&["--no-pace", "demo://"], 2, "--no-pace is for files"),

@@ -43,7 +43,8 @@ Examples:
   aulos meter demo://
   aulos meter file:///srv/programme.flac
   aulos meter --json --no-pace file:///srv/programme.flac | tail -1 | jq .integrated_lufs
-  ffmpeg -i URL -f s16le -ar 48000 -ac 2 - | aulos meter -
+  aulos meter https://radio.example/live
+  ffmpeg -i FILE -f s16le -ar 48000 -ac 2 - | aulos meter -
   aulos meter 'process:///usr/bin/parec?params=--format=s16le --rate=48000 --channels=2'
 
 Keys on the screen: q quit, r measure anew, p pause and go on, e LUFS, EBU +9 or EBU +18 scale.
@@ -57,7 +58,7 @@ pub(super) fn run(args: &MeterArgs, quiet: bool, color: When) -> Result<Exit, Fa
             "--no-pace is for files that have an end: other sources have a pace of their own";
         return Err(Failure::new(Exit::Usage, message));
     }
-    let opened = Opened::open(uri, &config)?;
+    let mut opened = Opened::open(uri, &config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -65,6 +66,10 @@ pub(super) fn run(args: &MeterArgs, quiet: bool, color: When) -> Result<Exit, Fa
     runtime.block_on(async {
         // Before anything is read: a signal may come at once.
         let mut signals = Signals::new()?;
+        if let Some(chore) = opened.take_chore() {
+            // It ends with the runtime.
+            drop(tokio::spawn(chore));
+        }
         let mut meter = Running::start(opened, !args.no_pace)?;
         let ended = show(args, uri, color, &mut meter, &mut signals).await;
         meter.end().await;

@@ -5,15 +5,17 @@ use std::io::{self, IsTerminal};
 use aulos_core::{Block, Frames, Instant, SampleSpec, Span};
 use aulos_engine::generate::{Demo, Tone};
 use aulos_engine::source::{Pacing, Pulled, RingSource, Source};
+use aulos_io::Job as _;
 use aulos_io::decode::{DecodeError, Decoded, FileDecoder, OpenError, Options};
 use aulos_io::feed::{
-    ByteFeed, FeedState, Feeder, Fifo, FifoMode, Next, Process, ProcessConfig, Stdin, TcpClient,
-    TcpServer, split_arguments,
+    ByteFeed, FeedState, Feeder, Fifo, FifoMode, HttpFeed, Next, Process, ProcessConfig, Stdin,
+    StreamSource, TcpClient, TcpServer, split_arguments,
 };
 use aulos_rt::Reader;
 
 use crate::config::{PipeMode, SourceConfig};
 use crate::exit::{Exit, Failure};
+use crate::radio::{Chore, Phase, Radio, Tuner, Watch};
 
 /// A source that is open.
 pub(super) struct Opened {
@@ -26,6 +28,16 @@ enum Kind {
     Made(Box<dyn Source>),
     File(Box<FileDecoder>),
     Fed(Fed),
+    Radio(Box<Tuned>),
+}
+
+/// Web radio, whose parts a house has on three threads.
+struct Tuned {
+    feed: HttpFeed,
+    decoder: StreamSource,
+    items: RingSource,
+    watch: Watch,
+    chore: Option<Chore>,
 }
 
 struct Fed {
@@ -62,10 +74,8 @@ impl Opened {
                     .map_err(|error| Failure::new(unopened(error), format!("{uri}: {error}")))?;
                 Kind::File(Box::new(decoder))
             }
-            SourceConfig::Http { .. } => {
-                let message = "the meter does not play web radio yet: ffmpeg -i URL -f s16le -ar \
-                               48000 -ac 2 - | aulos meter -";
-                return Err(Failure::new(Exit::Usage, format!("{uri}: {message}")));
+            SourceConfig::Http { url } => {
+                Kind::Radio(Box::new(Tuned::new(Tuner::default().tune(url.clone(), None, 0))))
             }
             fed => Kind::Fed(Fed::open(fed)?),
         };
@@ -81,7 +91,16 @@ impl Opened {
     pub(super) fn is_waiting(&mut self) -> bool {
         match &mut self.kind {
             Kind::Fed(fed) => *fed.state.read() == FeedState::Waiting,
+            Kind::Radio(tuned) => tuned.watch.state().phase != Phase::Playing,
             Kind::Made(_) | Kind::File(_) => false,
+        }
+    }
+
+    /// What a runtime has to do for it.
+    pub(super) fn take_chore(&mut self) -> Option<Chore> {
+        match &mut self.kind {
+            Kind::Radio(tuned) => tuned.chore.take(),
+            _ => None,
         }
     }
 
@@ -100,7 +119,34 @@ impl Opened {
             Kind::Fed(fed) => fed.next(now, block).map_err(|Failure { exit, message }| {
                 Failure::new(exit, format!("{uri}: {message}"))
             }),
+            Kind::Radio(tuned) => tuned
+                .next(now, block)
+                .map_err(|why| Failure::new(Exit::Unavailable, format!("{uri}: {why}"))),
         }
+    }
+}
+
+impl Tuned {
+    fn new(radio: Radio) -> Self {
+        let Radio { feed, source, items, watch, chore } = radio;
+        let items = RingSource::new(items, Pacing::Live);
+        Self { feed, decoder: source, items, watch, chore: Some(chore) }
+    }
+
+    /// What breaks off is found again; what could never be had is a failure, and why.
+    fn next(&mut self, now: Instant, block: &mut Block) -> Result<Got, String> {
+        match self.items.pull(now, block) {
+            Pulled::Block => return Ok(Got::Block),
+            Pulled::Ended => return Ok(Got::End),
+            Pulled::Lost | Pulled::Pending => {}
+        }
+        let state = self.watch.state();
+        if let (Phase::Waiting, 0, Some(why)) = (state.phase, state.connects, state.reason) {
+            return Err(why);
+        }
+        let next = self.feed.tick(now);
+        self.decoder.step();
+        Ok(Got::Nothing(if next == Next::Later { LATER } else { SOON }))
     }
 }
 
