@@ -15,6 +15,7 @@ use aulos_core::{Instant, Span};
 use crate::http::{self, Body, HttpUrl};
 use crate::icecast::{About, Answer, Request, Target as PushTarget, Way, Wish, head_length};
 use crate::packets::{Event, Format, Hint, MAX_PACKET, Refusal, Splitter};
+use crate::rtp::jitter::{Arrival, Config, Delay, Insert, JitterBuffer, MAX_DELAY, Mode, Next};
 use crate::snap::wire::{
     ClientMessage, Framing, Hello, MAX_MESSAGE, Parsed, ServerMessage, ServerSettings, parse,
     parse_framed,
@@ -27,7 +28,7 @@ use crate::{ogg, wav, ws};
 pub use rtp::{red, rtcp, rtp, sap, sdp};
 
 /// Every target by its name, which is also the name of its corpus.
-pub const TARGETS: [(&str, Target); 17] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("snap_wire", snap_wire),
     ("snap_session", snap_session),
     ("snap_client", snap_client),
@@ -45,6 +46,7 @@ pub const TARGETS: [(&str, Target); 17] = [
     ("red", red),
     ("sdp", sdp),
     ("sap", sap),
+    ("jitter", jitter),
 ];
 
 /// Takes any bytes and panics when a promise is broken.
@@ -355,5 +357,75 @@ pub fn icecast(data: &[u8]) {
             assert!([title.title, title.artist].iter().flatten().all(|text| clean(text)));
         }
         _ => {}
+    }
+}
+
+/// Whatever comes and whenever it is asked, a jitter buffer gives back all that it was given, once,
+/// comes to a wait, and has room after it was emptied. The first byte is the mode; five bytes are one
+/// operation.
+pub fn jitter(data: &[u8]) {
+    let Some((mode, data)) = data.split_first() else { return };
+    let mode = match mode % 4 {
+        0 => Mode::Relay { hold: Span::from_millis(40) },
+        1 => Mode::Playout(Delay::Fixed(Span::from_millis(i64::from(*mode)))),
+        2 => Mode::Playout(Delay::ADAPTIVE),
+        _ => Mode::Relay { hold: MAX_DELAY },
+    };
+    let mut buffer = JitterBuffer::new(Config { clock_rate: 8_000, slots: 16, mode });
+    let (mut now, mut numbers, mut inside) = (Instant::ZERO, (0_u64, 0_u64), 0_usize);
+    for operation in data.as_chunks::<5>().0 {
+        let &[what, a, b, c, d] = operation;
+        let wild = u64::from(u32::from_le_bytes([a, b, c, d])) << (what >> 3);
+        match what & 7 {
+            0 => now += Span::from_millis(i64::from(a)),
+            // A machine that is up for 36 years.
+            1 => now = Instant::from_nanos(wild & ((1 << 60) - 1)),
+            2 => buffer.begin_run(),
+            3 => buffer.finish(),
+            4 => {
+                black_box(buffer.adjust(Span::from_nanos(wild.cast_signed())));
+            }
+            5 => numbers = (wild, wild.rotate_left(u32::from(a))),
+            _ => {}
+        }
+        numbers = (numbers.0.wrapping_add(1), numbers.1.wrapping_add(160));
+        let arrival = Arrival {
+            sequence: numbers.0.wrapping_add(u64::from(b & 15)),
+            timestamp: numbers.1.wrapping_add(u64::from(b & 15) * 160),
+            units: if c & 1 == 0 { 0 } else { u32::try_from(wild).unwrap_or(1) },
+            marker: c & 2 != 0,
+            received: now - Span::from_millis(i64::from(d & 31)),
+        };
+        match buffer.insert(arrival, ()) {
+            Insert::Held => inside += 1,
+            Insert::Full(()) => {
+                inside -= empty(&mut buffer, now);
+                let again = buffer.insert(arrival, ());
+                assert!(matches!(again, Insert::Held | Insert::Late(())), "{again:?}");
+                inside += usize::from(again == Insert::Held);
+            }
+            _ => {}
+        }
+        if c & 4 != 0 {
+            inside -= empty(&mut buffer, now);
+        }
+        assert_eq!(buffer.stats().held, inside);
+    }
+}
+
+/// Takes what is due; returns how many packets that were.
+fn empty(buffer: &mut JitterBuffer<()>, now: Instant) -> usize {
+    let (mut packets, mut pieces) = (0, 0);
+    loop {
+        match buffer.next(now) {
+            Next::Packet(_) | Next::Skip(_) => packets += 1,
+            Next::Missing(missing) => assert!(missing.units > 0),
+            Next::Wait(until) => {
+                assert!(until.is_none_or(|until| until > now));
+                return packets;
+            }
+        }
+        pieces += 1;
+        assert!(pieces < 100_000, "it never waits");
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use aulos_core::{ChannelLayout, Frames, HEADROOM, Instant, SampleRate, Span};
 use aulos_proto::ogg::OpusStream;
+use aulos_proto::rtp::jitter::{Arrival, Config, Delay, JitterBuffer, Mode, Next};
 use aulos_proto::rtp::legs::{Leg, Legs, Picked};
 use aulos_proto::rtp::report::{Rtcp, RtcpConfig};
 use aulos_proto::rtp::{
@@ -192,4 +193,33 @@ fn rtcp_reports() {
     });
     assert!(reports > 300, "{reports}");
     assert_eq!(calls, 0);
+}
+
+#[test]
+fn a_jitter_buffer_in_both_modes() {
+    for mode in [Mode::Playout(Delay::ADAPTIVE), Mode::Relay { hold: Span::from_millis(60) }] {
+        let mut buffer = JitterBuffer::new(Config { clock_rate: 8_000, slots: 16, mode });
+        let mut given = 0;
+        let calls = calls(|round| {
+            // Every seventh is lost, every fifth comes behind its successor, every ninth twice.
+            let number = if round % 5 == 1 { round + 1 } else { round - i64::from(round % 5 == 2) };
+            let arrival = Arrival {
+                sequence: number.cast_unsigned(),
+                timestamp: number.cast_unsigned() * 160,
+                units: 160,
+                marker: false,
+                received: at(round * 20_000 + round * 7_919 % 15_000),
+            };
+            for _ in 0..1 + i64::from(round % 9 == 0) - i64::from(round % 7 == 0) {
+                let _ = buffer.insert(arrival, number);
+            }
+            while let Next::Packet(_) | Next::Missing(_) | Next::Skip(_) =
+                buffer.next(at((round + 1) * 20_000))
+            {
+                given += 1;
+            }
+        });
+        assert_eq!(calls, 0);
+        assert!(given > 900 && buffer.stats().lost > 100, "{given}, {:?}", buffer.stats());
+    }
 }

@@ -95,6 +95,7 @@
 //! # Ok::<(), core::net::AddrParseError>(())
 //! ```
 
+pub mod jitter;
 pub mod legs;
 mod packet;
 pub mod payload;

@@ -1,0 +1,138 @@
+//! How late packets come: a histogram that forgets.
+//!
+//! Its buckets are fine near zero and coarse far out, an eighth of an octave each, so that a quiet
+//! network is seen to a fraction of a millisecond and a bad one still fits. To forget, newer
+//! packets weigh more instead of older ones less: a packet costs one addition, and the whole is
+//! scaled down once in many thousands.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "weights and times that are far from the ends of their types"
+)]
+
+#[derive(Debug)]
+pub(super) struct Histogram {
+    weights: [f32; BUCKETS],
+    total: f32,
+    /// What the next packet weighs.
+    next: f32,
+    /// The width of the first buckets, in nanoseconds.
+    grain: i64,
+}
+
+impl Histogram {
+    /// Delays up to `most` nanoseconds, and for a beginning the guess that they are `guess`.
+    pub(super) fn new(most: i64, guess: i64) -> Self {
+        let grain = (most / SPAN).max(1);
+        let mut histogram = Self { weights: [0.0; BUCKETS], total: 0.0, next: 1.0, grain };
+        histogram.add(guess, GUESS_WEIGHT);
+        histogram
+    }
+
+    /// A packet that was `delay` nanoseconds later than the fastest, `elapsed` seconds after the
+    /// last one.
+    pub(super) fn record(&mut self, delay: i64, elapsed: f32) {
+        self.next *= 1.0 + elapsed / MEMORY_S;
+        if self.next > RESCALE {
+            let scale = 1.0 / self.next;
+            self.weights.iter_mut().for_each(|weight| *weight *= scale);
+            self.total = self.weights.iter().sum();
+            self.next = 1.0;
+        }
+        self.add(delay, self.next);
+    }
+
+    /// The delay that a part `quantile` of the packets does not exceed, in nanoseconds: the upper
+    /// edge of its bucket.
+    pub(super) fn quantile(&self, quantile: f32) -> i64 {
+        let beyond = self.total * (1.0 - quantile);
+        let mut sum = 0.0;
+        for (bucket, weight) in self.weights.iter().enumerate().rev() {
+            sum += weight;
+            if sum > beyond {
+                return upper_edge(bucket).saturating_mul(self.grain);
+            }
+        }
+        0
+    }
+
+    fn add(&mut self, delay: i64, weight: f32) {
+        let bucket = bucket(delay.max(0) / self.grain);
+        if let Some(there) = self.weights.get_mut(bucket) {
+            *there += weight;
+            self.total += weight;
+        }
+    }
+}
+
+/// Eight buckets of one grain, then eight for each octave.
+const fn bucket(grains: i64) -> usize {
+    if grains < 8 {
+        return grains as usize;
+    }
+    let octave = 63 - grains.leading_zeros() as usize;
+    let bucket = 8 + (octave - 3) * 8 + ((grains >> (octave - 3)) as usize & 7);
+    if bucket < BUCKETS { bucket } else { BUCKETS - 1 }
+}
+
+const fn upper_edge(bucket: usize) -> i64 {
+    if bucket < 8 {
+        return bucket as i64 + 1;
+    }
+    let octave = (bucket - 8) / 8;
+    ((bucket % 8) as i64 + 9) << octave
+}
+
+const BUCKETS: usize = 64;
+
+/// The grains that the buckets reach: 8 << 7, the end of seven octaves above the first eight.
+const SPAN: i64 = 1_024;
+
+/// Long enough for a hundredth of the packets of 20 ms to be ten.
+const MEMORY_S: f32 = 20.0;
+
+/// The guess counts as much as so many packets: it is forgotten within some seconds.
+const GUESS_WEIGHT: f32 = 10.0;
+
+/// Weights that differ more than this are lost in the precision of an f32.
+const RESCALE: f32 = 65_536.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_follow_each_other_without_a_gap() {
+        for grains in 0..SPAN {
+            let bucket = bucket(grains);
+            assert!(grains < upper_edge(bucket), "{grains}");
+            assert!(bucket == 0 || grains >= upper_edge(bucket - 1), "{grains}");
+        }
+        assert_eq!(bucket(i64::MAX), BUCKETS - 1);
+        assert_eq!(upper_edge(BUCKETS - 1), SPAN);
+    }
+
+    #[test]
+    fn the_quantile_is_that_of_the_packets_and_the_past_is_forgotten() {
+        let mut histogram = Histogram::new(200_000_000, 0);
+        for packet in 0..10_000_i64 {
+            histogram.record(packet % 100 * 1_000_000, 0.02);
+        }
+        let found = |histogram: &Histogram, quantile| histogram.quantile(quantile) / 1_000_000;
+        assert!((50..=58).contains(&found(&histogram, 0.5)), "{}", found(&histogram, 0.5));
+        assert!((98..=110).contains(&found(&histogram, 0.99)));
+        for _ in 0..5_000 {
+            histogram.record(1_000_000, 0.02);
+        }
+        assert_eq!(found(&histogram, 0.99), 1);
+    }
+
+    #[test]
+    fn a_day_does_not_overflow() {
+        let mut histogram = Histogram::new(200_000_000, 60_000_000);
+        (0..4_320_000).for_each(|_| histogram.record(5_000_000, 0.02));
+        assert_eq!(histogram.quantile(0.999) / 1_000_000, 5);
+    }
+}

@@ -1,0 +1,146 @@
+//! Playing: when a packet's time has come, and what is said when it is not there.
+
+use aulos_core::{Instant, Ppm};
+
+use super::units::instant;
+use super::{Cause, JitterBuffer, Next};
+
+/// Playing.
+impl<P> JitterBuffer<P> {
+    pub(super) fn next_to_play(&mut self) -> Next<P> {
+        let Some((seq, held)) = self.slots.first() else { return self.next_of_nothing() };
+        let at = held.at;
+        if self.head.is_none() {
+            // Nobody has heard anything yet: what the first packets tell costs nothing.
+            self.offset = self.wanted();
+            if let Some(until) = self.not_before(at).filter(|_| seq >= self.press) {
+                return Next::Wait(Some(until));
+            }
+            (self.start, self.end, self.position) = (at, at, at);
+        }
+        if seq < self.press {
+            return self.skip(seq);
+        }
+        if let Some(until) = self.not_before(self.position.min(at)) {
+            return Next::Wait(Some(until));
+        }
+        // What was concealed for want of anything better may have been a silence.
+        let lost = self.in_hole(self.head.unwrap_or(seq), seq, at).max(0);
+        let said = self.position - self.end;
+        if said > lost {
+            let units = (said - lost).unsigned_abs();
+            self.stats.concealed = self.stats.concealed.saturating_sub(units);
+            self.stats.silent += units;
+            self.end = self.position - lost;
+        }
+        if at <= self.position { self.give(seq) } else { self.fill(at, lost) }
+    }
+
+    /// Something before the first packet in line is missing: so many units are lost, and the rest is
+    /// a silence.
+    fn fill(&mut self, at: i64, lost: i64) -> Next<P> {
+        if let Some(until) = self.grow() {
+            return Next::Wait(Some(until));
+        }
+        let (gap, said) = (at - self.position, self.position - self.end);
+        let piece = gap.min(self.due());
+        if said < lost {
+            let units = piece.min(lost - said);
+            self.stats.concealed += units.unsigned_abs();
+            return self.missing(units, Cause::Lost);
+        }
+        let excess = self.offset.saturating_sub(self.wanted());
+        let shorter = self.units.units_in(excess).min(gap);
+        if excess >= LEAST_STEP && shorter > 0 {
+            self.offset -= self.units.nanos_of(shorter);
+            return self.silence(shorter, Cause::Shortened);
+        }
+        self.silence(piece, Cause::Silence)
+    }
+
+    const fn silence(&mut self, units: i64, cause: Cause) -> Next<P> {
+        self.stats.silent += units.unsigned_abs();
+        self.end = self.end.saturating_add(units);
+        self.missing(units, cause)
+    }
+
+    /// Nothing is in line.
+    fn next_of_nothing(&mut self) -> Next<P> {
+        if self.head.is_none() || self.finished {
+            return Next::Wait(None);
+        }
+        if let Some(until) = self.not_before(self.position) {
+            return Next::Wait(Some(until));
+        }
+        if let Some(until) = self.grow() {
+            return Next::Wait(Some(until));
+        }
+        let units = self.due();
+        self.stats.concealed += units.unsigned_abs();
+        self.missing(units, Cause::Dry)
+    }
+
+    /// Something has to be filled in anyway: the moment to become later, if that is needed.
+    fn grow(&mut self) -> Option<Instant> {
+        let wanted = self.wanted();
+        if wanted.saturating_sub(self.offset) < LEAST_STEP {
+            return None;
+        }
+        self.offset = wanted;
+        self.not_before(self.position)
+    }
+
+    /// There are more packets than slots: those in front go, and what is behind moves up.
+    fn skip(&mut self, seq: u64) -> Next<P> {
+        let before = self.position;
+        let Next::Packet(packet) = self.give(seq) else { return Next::Wait(None) };
+        self.stats.skipped += 1;
+        let skipped = self.units.nanos_of((self.position - before).max(0));
+        self.offset = self.offset.saturating_sub(skipped);
+        Next::Skip(packet)
+    }
+
+    /// Follows the sender's clock, and the wish, as slowly as nobody hears.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        reason = "a part of a millisecond"
+    )]
+    pub(super) fn creep(&mut self, elapsed: i64) {
+        if self.head.is_none() || elapsed == 0 {
+            return;
+        }
+        let seconds = elapsed.min(LONGEST_STEP) as f64 * 1e-9;
+        let wish = self.wanted().saturating_sub(self.offset) as f64;
+        let most = f64::from(CREEP.as_ppb());
+        let speed = self.transit.slope() + (wish / CREEP_S).clamp(-most, most);
+        self.creep += speed * seconds;
+        self.offset = self.offset.saturating_add(self.creep as i64);
+        self.creep = self.creep.fract();
+    }
+
+    /// The units that are due: those of a packet, and of several if nobody has asked for a while.
+    fn due(&self) -> i64 {
+        let due = self.units.units_in(self.now.saturating_sub(self.offset));
+        let period = i64::from(self.period);
+        period * (due.saturating_sub(self.position).max(0) / period + 1)
+    }
+
+    /// When `position` is to be played, if that is not yet.
+    fn not_before(&self, position: i64) -> Option<Instant> {
+        let due = self.units.nanos_of(position).saturating_add(self.offset);
+        (due > self.now).then(|| instant(due))
+    }
+}
+
+/// How fast the delay changes while something is heard: no more than a card may be off.
+pub const CREEP: Ppm = Ppm::from_ppm(100);
+
+/// What is less than this is not worth a step, in nanoseconds.
+const LEAST_STEP: i64 = 2_000_000;
+
+/// A wish is followed in so many seconds, if [`CREEP`] lets it.
+const CREEP_S: f64 = 10.0;
+
+/// Who has not asked for longer than this, in nanoseconds, does not creep on in one jump.
+const LONGEST_STEP: i64 = 60_000_000_000;

@@ -1,0 +1,331 @@
+//! One sentence each.
+
+use aulos_core::{Instant, Span};
+use proptest::prelude::*;
+
+use super::*;
+
+const RATE: u32 = 8_000;
+const FRAME: u32 = 160;
+const START: Instant = Instant::from_nanos(5_000_000_000);
+
+fn ms(millis: i64) -> Span {
+    Span::from_millis(millis)
+}
+
+fn playout(delay: Delay) -> JitterBuffer<u64> {
+    JitterBuffer::new(Config { clock_rate: RATE, slots: 32, mode: Mode::Playout(delay) })
+}
+
+fn relay() -> JitterBuffer<u64> {
+    JitterBuffer::new(Config { clock_rate: RATE, slots: 32, mode: Mode::Relay { hold: ms(60) } })
+}
+
+/// The packet `number` of a sender who sends one every 20 ms, and which comes `late` behind that.
+fn packet(number: u64, late: Span) -> Arrival {
+    Arrival {
+        sequence: 65_000 + number,
+        timestamp: 4_000_000_000 + number * u64::from(FRAME),
+        units: FRAME,
+        marker: false,
+        received: START + ms(20) * number.cast_signed() + late,
+    }
+}
+
+/// What comes out of a buffer until it waits.
+fn drain(buffer: &mut JitterBuffer<u64>, now: Instant) -> Vec<Next<u64>> {
+    let mut out = Vec::new();
+    loop {
+        match buffer.next(now) {
+            Next::Wait(_) => return out,
+            next => out.push(next),
+        }
+        assert!(out.len() < 10_000, "it never waits");
+    }
+}
+
+/// What is heard, in media time: a payload, or nothing for a piece that is missing.
+fn heard(out: &[Next<u64>]) -> Vec<(u64, Option<u64>)> {
+    out.iter()
+        .map(|next| match next {
+            Next::Packet(packet) => (packet.position, Some(packet.payload)),
+            Next::Missing(missing) => (missing.position, None),
+            other => unreachable!("{other:?}"),
+        })
+        .collect()
+}
+
+/// Plays `arrivals`, which are sorted by when they come, looking every 5 ms. Nothing is
+/// waited for behind the last.
+fn play(buffer: &mut JitterBuffer<u64>, arrivals: &[Arrival], until: Span) -> Vec<Next<u64>> {
+    let (mut out, mut at) = (Vec::new(), 0);
+    for tick in 0..until.as_millis() / 5 {
+        let now = START + ms(5) * tick;
+        while let Some(arrival) = arrivals.get(at).filter(|arrival| arrival.received <= now) {
+            let _ = buffer.insert(*arrival, arrival.sequence - 65_000);
+            at += 1;
+        }
+        if at == arrivals.len() {
+            buffer.finish();
+        }
+        out.extend(drain(buffer, now));
+    }
+    out
+}
+
+#[test]
+fn a_packet_is_played_when_its_time_has_come() {
+    let mut buffer = playout(Delay::Fixed(ms(40)));
+    assert_eq!(buffer.next(START), Next::Wait(None));
+    assert_eq!(buffer.insert(packet(0, ms(0)), 7), Insert::Held);
+    assert_eq!(buffer.next(START), Next::Wait(Some(START + ms(40))));
+    let Next::Packet(first) = buffer.next(START + ms(40)) else { panic!("it is time") };
+    assert_eq!((first.position, first.payload, first.begins_run), (0, 7, true));
+    assert_eq!(first.timestamp, 4_000_000_000);
+    assert_eq!(buffer.next(START + ms(41)), Next::Wait(Some(START + ms(60))));
+}
+
+#[test]
+fn what_is_lost_is_said_once_and_moves_nothing() {
+    let arrivals: Vec<_> = [0, 1, 3, 4, 7, 8].map(|number| packet(number, ms(0))).into();
+    for mut buffer in [playout(Delay::Fixed(ms(60))), relay()] {
+        let mut out = play(&mut buffer, &arrivals, ms(400));
+        out.truncate(9);
+        let there = |number: u64| Some(number).filter(|number| ![2, 5, 6].contains(number));
+        if buffer.mode == (Mode::Relay { hold: ms(60) }) {
+            // A hole is one piece there.
+            let wanted = [0, 1, 2, 3, 4, 5, 7, 8].map(|number| (number * 160, there(number)));
+            assert_eq!(heard(&out), wanted);
+        } else {
+            let wanted: Vec<_> = (0..9).map(|number| (number * 160, there(number))).collect();
+            assert_eq!(heard(&out), wanted);
+        }
+        let stats = buffer.stats();
+        assert_eq!((stats.received, stats.lost, stats.late), (6, 3, 0));
+    }
+}
+
+#[test]
+fn a_relay_gives_what_is_next_at_once_and_waits_for_what_is_missing() {
+    let mut buffer = relay();
+    for number in [0, 2] {
+        assert_eq!(buffer.insert(packet(number, ms(0)), number), Insert::Held);
+    }
+    let now = START + ms(40);
+    assert_eq!(heard(&drain(&mut buffer, now)), [(0, Some(0))]);
+    let Next::Wait(Some(until)) = buffer.next(now) else { panic!("number 1 may still come") };
+    assert!(until > now && until <= now + ms(60), "{:?}", until - now);
+    assert_eq!(buffer.insert(packet(1, ms(25)), 1), Insert::Held);
+    assert_eq!(heard(&drain(&mut buffer, now + ms(5))), [(160, Some(1)), (320, Some(2))]);
+}
+
+#[test]
+fn at_the_end_a_relay_gives_the_rest_at_once() {
+    let mut buffer = relay();
+    for number in [0, 2, 5] {
+        assert_eq!(buffer.insert(packet(number, ms(0)), number), Insert::Held);
+    }
+    buffer.finish();
+    let out = heard(&drain(&mut buffer, START));
+    let payloads: Vec<_> = out.iter().filter_map(|(_, payload)| *payload).collect();
+    assert_eq!(payloads, [0, 2, 5]);
+    assert_eq!(buffer.next(START), Next::Wait(None));
+}
+
+#[test]
+fn copies_and_latecomers_are_given_back() {
+    let mut buffer = playout(Delay::Fixed(ms(20)));
+    assert_eq!(buffer.insert(packet(0, ms(0)), 0), Insert::Held);
+    assert_eq!(buffer.insert(packet(0, ms(1)), 1), Insert::Duplicate(1));
+    assert_eq!(buffer.insert(packet(2, ms(0)), 2), Insert::Held);
+    assert_eq!(drain(&mut buffer, START + ms(60)).len(), 3);
+    assert_eq!(buffer.insert(packet(1, ms(50)), 3), Insert::Late(3));
+    assert_eq!(buffer.insert(packet(1, ms(51)), 4), Insert::Duplicate(4));
+    let stats = buffer.stats();
+    assert_eq!((stats.received, stats.duplicates, stats.late, stats.lost), (3, 2, 1, 0));
+    assert_eq!((stats.concealed, stats.reordered), (160, 1));
+}
+
+#[test]
+fn a_silence_of_the_sender_is_not_loss() {
+    let mut arrivals: Vec<_> = (0..60).map(|number| packet(number, ms(0))).collect();
+    for arrival in &mut arrivals[30..] {
+        // Half a second in which nothing was sent.
+        arrival.timestamp += 4_000;
+        arrival.received += ms(500);
+    }
+    arrivals[30].marker = true;
+    for mut buffer in [playout(Delay::Fixed(ms(60))), playout(Delay::ADAPTIVE)] {
+        let out = play(&mut buffer, &arrivals, ms(1_800));
+        let stats = buffer.stats();
+        assert_eq!((stats.lost, stats.concealed, stats.late), (0, 0, 0));
+        assert_eq!(stats.silent, 4_000);
+        let played: Vec<_> = heard(&out).into_iter().filter(|(_, sound)| sound.is_some()).collect();
+        assert_eq!(played.len(), 60);
+        assert_eq!(played[30], (30 * 160 + 4_000, Some(30)));
+    }
+}
+
+#[test]
+fn a_sender_who_begins_anew_goes_on_where_he_was() {
+    let mut arrivals: Vec<_> = (0..40).map(|number| packet(number, ms(0))).collect();
+    for arrival in &mut arrivals[20..] {
+        arrival.timestamp = arrival.timestamp.wrapping_mul(977);
+    }
+    for (number, arrival) in arrivals[20..].iter_mut().enumerate() {
+        arrival.timestamp = 77 + number as u64 * 160;
+    }
+    let mut buffer = playout(Delay::Fixed(ms(60)));
+    let out = play(&mut buffer, &arrivals, ms(850));
+    let wanted: Vec<_> = (0..40).map(|number| (number * 160, Some(number))).collect();
+    assert_eq!(heard(&out), wanted);
+    assert_eq!(buffer.stats().restarts, 1);
+}
+
+#[test]
+fn of_other_sequence_numbers_the_second_packet_is_believed() {
+    let mut buffer = relay();
+    assert_eq!(buffer.insert(packet(0, ms(0)), 0), Insert::Held);
+    assert_eq!(buffer.insert(packet(50_000, ms(0)), 1), Insert::Stray(1));
+    assert_eq!(buffer.insert(packet(1, ms(0)), 2), Insert::Held);
+    assert_eq!(buffer.insert(packet(90_000, ms(0)), 3), Insert::Stray(3));
+    assert_eq!(buffer.insert(packet(90_001, ms(0)), 4), Insert::Held);
+    let out = heard(&drain(&mut buffer, START + ms(20)));
+    assert_eq!(out.iter().filter_map(|(_, sound)| *sound).collect::<Vec<_>>(), [0, 2, 4]);
+    let mut told = relay();
+    assert_eq!(told.insert(packet(0, ms(0)), 0), Insert::Held);
+    told.begin_run();
+    assert_eq!(told.insert(packet(50_000, ms(0)), 1), Insert::Held);
+}
+
+#[test]
+fn a_full_buffer_gives_back_and_then_has_room() {
+    for mut buffer in [playout(Delay::Fixed(ms(100))), relay()] {
+        for number in 1..33 {
+            assert_eq!(buffer.insert(packet(number, ms(0)), number), Insert::Held);
+        }
+        if buffer.mode == (Mode::Relay { hold: ms(60) }) {
+            assert_eq!(drain(&mut buffer, START).len(), 32);
+            assert_eq!(buffer.insert(packet(40, ms(0)), 40), Insert::Held);
+        }
+        let far = packet(73, ms(0));
+        assert_eq!(buffer.insert(far, 73), Insert::Full(73));
+        let out = drain(&mut buffer, START);
+        assert!(!out.is_empty());
+        assert_eq!(buffer.insert(far, 73), Insert::Held);
+    }
+}
+
+#[test]
+fn a_sender_who_paused_its_timestamps_is_played_again_after_half_a_second() {
+    let late = |number| if number < 50 { ms(0) } else { ms(3_000) };
+    let arrivals: Vec<_> = (0..150).map(|number| packet(number, late(number))).collect();
+    let mut buffer = playout(Delay::ADAPTIVE);
+    let out = play(&mut buffer, &arrivals, ms(6_300));
+    let played = out.iter().filter(|next| matches!(next, Next::Packet(_))).count();
+    assert!((120..=125).contains(&played), "{played}");
+    assert_eq!(buffer.stats().restarts, 1);
+}
+
+/// What a buffer says of a sender, given an order of arrival, when all has come before it is time.
+fn said(order: &[u64], mode: Mode) -> Vec<(u64, Option<u64>)> {
+    let mut buffer = JitterBuffer::new(Config { clock_rate: RATE, slots: 64, mode });
+    for &number in order {
+        let arrival = Arrival { received: START + ms(20) * 40, ..packet(number, ms(0)) };
+        let _ = buffer.insert(arrival, number);
+    }
+    let mut out = Vec::new();
+    for tick in 0..400 {
+        out.extend(drain(&mut buffer, START + ms(20) * 40 + ms(10) * tick));
+        if out.len() >= 40 {
+            break;
+        }
+    }
+    heard(&out)
+}
+
+proptest! {
+    #[test]
+    fn any_order_inside_the_window_gives_the_same(
+        order in Just((0..40).collect::<Vec<u64>>()).prop_shuffle(),
+        copies in proptest::collection::vec(0..40_u64, 0..20),
+    ) {
+        let wanted: Vec<_> = (0..40).map(|number| (number * 160, Some(number))).collect();
+        let order: Vec<_> = order.into_iter().chain(copies).collect();
+        prop_assert_eq!(&said(&order, Mode::Playout(Delay::Fixed(ms(200)))), &wanted);
+        prop_assert_eq!(&said(&order, Mode::Relay { hold: ms(60) }), &wanted);
+    }
+
+    #[test]
+    fn loss_and_copies_never_shift_media_time(
+        fates in proptest::collection::vec((0..100_u8, 0..120_i64), 50..200),
+        adaptive in any::<bool>(),
+    ) {
+        let delay = if adaptive { Delay::ADAPTIVE } else { Delay::Fixed(ms(50)) };
+        let mut buffer = playout(delay);
+        let mut arrivals = Vec::new();
+        for (number, &(fate, late)) in (0..).zip(&fates) {
+            match fate {
+                0..10 => {}
+                10..20 => {
+                    arrivals.push(packet(number, ms(late)));
+                    arrivals.push(packet(number, ms(late / 2)));
+                }
+                _ => arrivals.push(packet(number, ms(late))),
+            }
+        }
+        arrivals.sort_by_key(|arrival| arrival.received);
+        let out = play(&mut buffer, &arrivals, ms(20) * fates.len() as i64 + ms(300));
+        let (mut position, mut first) = (0, None);
+        for next in &out {
+            let (at, units) = match next {
+                Next::Packet(packet) => {
+                    let first = *first.get_or_insert(packet.payload);
+                    prop_assert_eq!(packet.position, (packet.payload - first) * 160);
+                    (packet.position, u64::from(packet.units))
+                }
+                Next::Missing(missing) => (missing.position, missing.units),
+                other => unreachable!("{other:?}"),
+            };
+            prop_assert_eq!(at, position, "media time goes on without a gap");
+            position = at + units;
+        }
+        let stats = buffer.stats();
+        let packets = out.iter().filter(|next| matches!(next, Next::Packet(_))).count() as u64;
+        prop_assert_eq!(packets + stats.late, stats.received);
+    }
+
+    #[test]
+    fn a_relay_gives_one_for_each(
+        fates in proptest::collection::vec((0..100_u8, 0..200_i64), 50..200),
+    ) {
+        let mut buffer = relay();
+        let mut arrivals: Vec<_> = (0..)
+            .zip(&fates)
+            .filter(|(_, (fate, _))| *fate >= 10)
+            .map(|(number, &(_, late))| packet(number, ms(late)))
+            .collect();
+        arrivals.sort_by_key(|arrival| arrival.received);
+        let mut sent = Vec::new();
+        for &arrival in &arrivals {
+            sent.extend(drain(&mut buffer, arrival.received));
+            match buffer.insert(arrival, arrival.sequence) {
+                Insert::Held => {}
+                Insert::Late(_) => sent.push(Next::Wait(None)),
+                other => prop_assert!(false, "{:?}", other),
+            }
+        }
+        buffer.finish();
+        sent.extend(drain(&mut buffer, START));
+        sent.retain(|next| !matches!(next, Next::Missing(_)));
+        prop_assert_eq!(sent.len(), arrivals.len());
+    }
+}
+
+#[test]
+fn a_stream_of_200_ms_takes_less_than_three_kilobytes_beside_its_payloads() {
+    let slots = 16 * size_of::<Option<Held<u32>>>() + 8;
+    let all = slots + size_of::<JitterBuffer<u32>>();
+    println!("{slots} bytes of slots, {all} in all");
+    assert!(all < 3_000, "{all}");
+}
