@@ -17,6 +17,11 @@ pub struct Link {
     pub delay: Span,
     /// The mean of what it takes on top, exponentially distributed.
     pub jitter: Span,
+    /// The most that it takes on top.
+    pub most: Span,
+    /// The part that goes a longer way, by [`Link::DETOUR`], so that others overtake it, 0 to 1;
+    /// datagrams only.
+    pub detours: f64,
     /// The part that is lost, 0 to 1. In a stream a lost piece comes [`Link::RESEND`] later.
     pub loss: f64,
     /// The part that comes twice, 0 to 1; datagrams only.
@@ -30,6 +35,8 @@ impl Link {
     pub const CABLE: Self = Self {
         delay: Span::from_micros(200),
         jitter: Span::from_micros(20),
+        most: Span::MAX,
+        detours: 0.0,
         loss: 0.0,
         duplicates: 0.0,
         segment: 1_460,
@@ -39,6 +46,8 @@ impl Link {
     pub const WIFI: Self = Self {
         delay: Span::from_millis(2),
         jitter: Span::from_millis(4),
+        most: Span::MAX,
+        detours: 0.0,
         loss: 0.005,
         duplicates: 0.001,
         segment: 1_460,
@@ -47,9 +56,13 @@ impl Link {
     /// How much later a lost piece of a stream comes: TCP's shortest time-out on Linux.
     pub const RESEND: Span = Span::from_millis(200);
 
+    /// How much longer a detour takes: two packets of 20 ms overtake the one that goes it.
+    pub const DETOUR: Span = Span::from_millis(45);
+
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a test world")]
     fn transit(&self, random: &mut Random) -> Span {
-        self.delay + Span::from_nanos(random.exponential(self.jitter.as_nanos() as f64) as i64)
+        let jitter = random.exponential(self.jitter.as_nanos() as f64);
+        self.delay + Span::from_nanos(jitter as i64).min(self.most)
     }
 }
 
@@ -122,6 +135,11 @@ impl Datagrams {
         Self { link, random: Random::new(seed), under_way: BTreeMap::new(), sent: 0 }
     }
 
+    /// From now on the way is another one. What is under way arrives as it would have.
+    pub const fn set(&mut self, link: Link) {
+        self.link = link;
+    }
+
     /// Sends a packet off at `now`.
     pub fn send(&mut self, now: Instant, packet: &[u8]) {
         let copies = 1 + usize::from(self.random.chance(self.link.duplicates));
@@ -129,7 +147,10 @@ impl Datagrams {
             if self.random.chance(self.link.loss) {
                 continue;
             }
-            let arrival = now + self.link.transit(&mut self.random);
+            let mut arrival = now + self.link.transit(&mut self.random);
+            if self.link.detours > 0.0 && self.random.chance(self.link.detours) {
+                arrival += Link::DETOUR;
+            }
             self.under_way.insert((arrival, self.sent), packet.to_vec());
             self.sent += 1;
         }

@@ -90,8 +90,8 @@ const BUCKETS: usize = 64;
 /// The grains that the buckets reach: 8 << 7, the end of seven octaves above the first eight.
 const SPAN: i64 = 1_024;
 
-/// Long enough for a hundredth of the packets of 20 ms to be ten.
-const MEMORY_S: f32 = 20.0;
+/// Long enough for a hundredth of the packets of 20 ms to be five.
+const MEMORY_S: f32 = 10.0;
 
 /// The guess counts as much as so many packets: it is forgotten within some seconds.
 const GUESS_WEIGHT: f32 = 10.0;

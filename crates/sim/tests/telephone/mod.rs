@@ -1,0 +1,252 @@
+//! One speaker, a bad network, and a listener who looks at his socket every five milliseconds.
+
+#![allow(dead_code, reason = "each scenario uses what it needs")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "small numbers; and a test fails by panicking, its helpers too"
+)]
+
+use aulos_core::{Instant, Ppm, Span};
+use aulos_proto::rtp::jitter::{
+    Arrival, Cause, Config, Delay, Insert, JitterBuffer, Mode, Next, Stats,
+};
+use aulos_sim::{Datagrams, Link, LocalClock};
+
+/// A way without any fault but what it takes.
+pub(crate) const GOOD: Link = Link {
+    delay: Span::from_millis(20),
+    jitter: Span::ZERO,
+    most: Span::ZERO,
+    detours: 0.0,
+    loss: 0.0,
+    duplicates: 0.0,
+    segment: 1_460,
+};
+
+/// A call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) link: Link,
+    /// How fast the speaker's clock is.
+    pub(crate) drift: Ppm,
+    /// How long it takes, and how much of its beginning does not count.
+    pub(crate) length: Span,
+    pub(crate) settling: Span,
+}
+
+impl Call {
+    /// An hour over `link`, of which the first half minute does not count.
+    pub(crate) const fn over(link: Link) -> Self {
+        let (length, settling) = (Span::from_secs(3_600), Span::from_secs(30));
+        Self { link, drift: Ppm::ZERO, length, settling }
+    }
+}
+
+/// What a call was like for who listened.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heard {
+    /// From mouth to ear, for each packet that was played, in the order of playing.
+    pub(crate) latencies: Vec<Span>,
+    /// Packets that came too late, and pieces as long as a packet that had to be concealed, after
+    /// the settling.
+    pub(crate) late: u64,
+    pub(crate) concealed: u64,
+    /// Packets that the network took after the settling.
+    pub(crate) lost: u64,
+    /// At the end, of all of it.
+    pub(crate) stats: Stats,
+}
+
+impl Heard {
+    /// The latency that a part `quantile` of the packets had at most, in milliseconds.
+    pub(crate) fn latency(&self, quantile: f64) -> f64 {
+        let mut sorted = self.latencies.clone();
+        sorted.sort_unstable();
+        let at = ((sorted.len() - 1) as f64 * quantile) as usize;
+        sorted[at].as_secs_f64() * 1e3
+    }
+}
+
+/// Who plays what comes.
+pub(crate) trait Listener {
+    /// A packet came; whether that was too late.
+    fn insert(&mut self, arrival: Arrival) -> bool;
+    /// What is to be played at `now`: packets by their numbers, and whether they are there.
+    fn play(&mut self, now: Instant, heard: &mut dyn FnMut(u64, bool));
+    /// When to come again at the latest.
+    fn until(&self) -> Option<Instant>;
+    /// What it counted.
+    fn stats(&self) -> Stats;
+}
+
+/// A listener with our buffer.
+pub(crate) struct Ours {
+    buffer: JitterBuffer<u64>,
+    until: Option<Instant>,
+    /// The number of the first packet that was played.
+    first: u64,
+}
+
+impl Ours {
+    pub(crate) fn new(delay: Delay) -> Self {
+        let config = Config { clock_rate: RATE, slots: 32, mode: Mode::Playout(delay) };
+        Self { buffer: JitterBuffer::new(config), until: None, first: 0 }
+    }
+}
+
+impl Listener for Ours {
+    fn insert(&mut self, arrival: Arrival) -> bool {
+        let inserted = self.buffer.insert(arrival, arrival.sequence);
+        assert!(!matches!(inserted, Insert::Stray(_) | Insert::Full(_)), "{inserted:?}");
+        matches!(inserted, Insert::Late(_))
+    }
+
+    fn play(&mut self, now: Instant, heard: &mut dyn FnMut(u64, bool)) {
+        loop {
+            match self.buffer.next(now) {
+                Next::Packet(packet) => {
+                    if packet.position == 0 {
+                        self.first = packet.payload;
+                    }
+                    assert_eq!(packet.position, (packet.payload - self.first) * FRAME);
+                    heard(packet.payload, true);
+                }
+                Next::Missing(missing) => {
+                    assert!(matches!(missing.cause, Cause::Lost | Cause::Dry), "{missing:?}");
+                    let at = self.first + missing.position / FRAME;
+                    (at..at + missing.units / FRAME).for_each(|number| heard(number, false));
+                }
+                Next::Skip(packet) => panic!("{packet:?} was too much"),
+                Next::Wait(until) => return self.until = until,
+            }
+        }
+    }
+
+    fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    fn stats(&self) -> Stats {
+        self.buffer.stats()
+    }
+}
+
+/// The one to beat: what the first packet's arrival says about the time of all is true for ever, and
+/// so is the latency.
+pub(crate) struct Naive {
+    latency: Span,
+    start: Option<Instant>,
+    /// The next packet, and those that came and are behind it.
+    next: u64,
+    there: std::collections::BTreeSet<u64>,
+}
+
+impl Naive {
+    pub(crate) fn new(latency: Span) -> Self {
+        let (start, next) = (None, 0);
+        Self { latency, start, next, there: Default::default() }
+    }
+}
+
+impl Listener for Naive {
+    fn insert(&mut self, arrival: Arrival) -> bool {
+        self.start.get_or_insert_with(|| {
+            self.next = arrival.sequence;
+            arrival.received + self.latency - PACKET * arrival.sequence.cast_signed()
+        });
+        self.there.insert(arrival.sequence);
+        arrival.sequence < self.next
+    }
+
+    fn play(&mut self, now: Instant, heard: &mut dyn FnMut(u64, bool)) {
+        while self.until().is_some_and(|due| due <= now) {
+            heard(self.next, self.there.remove(&self.next));
+            self.next += 1;
+        }
+    }
+
+    fn until(&self) -> Option<Instant> {
+        Some(self.start? + PACKET * self.next.cast_signed())
+    }
+
+    fn stats(&self) -> Stats {
+        Stats::default()
+    }
+}
+
+/// Listens to a call.
+pub(crate) fn listen(call: Call, listener: &mut dyn Listener) -> Heard {
+    let speaker = LocalClock::new(Instant::ZERO, call.drift);
+    let sent_at = |number: u64| speaker.world_at(Instant::ZERO + PACKET * number.cast_signed());
+    let mut network = Datagrams::new(call.link, 8);
+    let (mut heard, mut sent) = (Heard::default(), 0_u64);
+    let end = Instant::ZERO + call.length;
+    // What is still under way at the end is not counted.
+    let number = |at: Span| speaker.read(Instant::ZERO + at).as_nanos() / 20_000_000;
+    let counted = number(call.settling)..number(call.length - Span::from_secs(2));
+    let (mut came, mut late) = (Vec::new(), Vec::new());
+    let mut now = Instant::ZERO;
+    while now < end {
+        while sent_at(sent) <= now {
+            network.send(sent_at(sent), &sent.to_be_bytes());
+            sent += 1;
+        }
+        while let Some((received, packet)) = arrival(&mut network, now) {
+            let is_late = listener.insert(Arrival {
+                sequence: packet,
+                timestamp: packet * FRAME,
+                units: 160,
+                marker: false,
+                received,
+            });
+            if counted.contains(&packet) {
+                came.push(packet);
+                late.extend(is_late.then_some(packet));
+            }
+        }
+        listener.play(now, &mut |number, there| {
+            if !counted.contains(&number) {
+                return;
+            }
+            if there {
+                heard.latencies.push(now - sent_at(number));
+            } else {
+                heard.concealed += 1;
+            }
+        });
+        let events = [listener.until(), network.poll_timeout(), Some(sent_at(sent))];
+        let next = events.into_iter().flatten().min().unwrap_or(end);
+        now = tick_at(next.max(now + Span::from_nanos(1)));
+    }
+    heard.stats = listener.stats();
+    let distinct = |numbers: &mut Vec<u64>| {
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers.len() as u64
+    };
+    heard.late = distinct(&mut late);
+    heard.lost = counted.end - counted.start - distinct(&mut came);
+    heard
+}
+
+/// The next packet that has arrived by `now`, and when it did: the kernel stamps it.
+pub(crate) fn arrival(network: &mut Datagrams, now: Instant) -> Option<(Instant, u64)> {
+    let received = network.poll_timeout()?;
+    let packet = network.receive(now)?;
+    Some((received, u64::from_be_bytes(packet.try_into().unwrap())))
+}
+
+/// The first tick that is not before `at`.
+pub(crate) fn tick_at(at: Instant) -> Instant {
+    let tick = TICK.as_nanos().unsigned_abs();
+    Instant::from_nanos(at.as_nanos().div_ceil(tick) * tick)
+}
+
+pub(crate) const PACKET: Span = Span::from_millis(20);
+pub(crate) const FRAME: u64 = 160;
+pub(crate) const RATE: u32 = 8_000;
+pub(crate) const TICK: Span = Span::from_millis(5);
