@@ -119,7 +119,11 @@ pub fn to_integers(bits: u16, samples: &[f32], out: &mut [i32]) -> usize {
 }
 
 #[inline(always)]
-fn each<const N: usize>(bytes: &[u8], out: &mut [f32], convert: impl Fn([u8; N]) -> f32) -> usize {
+pub(crate) fn each<const N: usize>(
+    bytes: &[u8],
+    out: &mut [f32],
+    convert: impl Fn([u8; N]) -> f32,
+) -> usize {
     let (samples, _) = bytes.as_chunks::<N>();
     for (out, &bytes) in out.iter_mut().zip(samples) {
         *out = convert(bytes);
@@ -128,7 +132,7 @@ fn each<const N: usize>(bytes: &[u8], out: &mut [f32], convert: impl Fn([u8; N])
 }
 
 #[inline(always)]
-fn counted<const N: usize>(
+pub(crate) fn counted<const N: usize>(
     samples: &[f32],
     out: &mut [u8],
     convert: impl Fn(f32) -> ([u8; N], u32),
@@ -155,7 +159,7 @@ fn counted<const N: usize>(
 /// and the integer stands in the low bits. `round_ties_even` is a function call before SSE 4.1,
 /// and `as i32` is not vectorised for its saturation.
 #[inline(always)]
-fn round_short(sample: f32, scale: f32) -> (i32, u32) {
+pub(crate) fn round_short(sample: f32, scale: f32) -> (i32, u32) {
     const MAGIC: f32 = 12_582_912.0;
     let exact = sample * scale;
     let top = scale - 1.0;
@@ -169,7 +173,7 @@ fn round_short(sample: f32, scale: f32) -> (i32, u32) {
 
 /// The same for scales of up to 2^31, in f64 and with 1.5 * 2^52.
 #[inline(always)]
-fn round_long(sample: f32, scale: f32) -> (i32, u32) {
+pub(crate) fn round_long(sample: f32, scale: f32) -> (i32, u32) {
     const MAGIC: f64 = 6_755_399_441_055_744.0;
     let scale = f64::from(scale);
     let exact = f64::from(sample) * scale;
@@ -182,8 +186,8 @@ fn round_long(sample: f32, scale: f32) -> (i32, u32) {
 }
 
 const SCALE_8: f32 = 128.0;
-const SCALE_16: f32 = 32_768.0;
-const SCALE_24: f32 = 8_388_608.0;
+pub(crate) const SCALE_16: f32 = 32_768.0;
+pub(crate) const SCALE_24: f32 = 8_388_608.0;
 const SCALE_32: f32 = 2_147_483_648.0;
 
 /// Samples whose clips are counted in 32 bits.

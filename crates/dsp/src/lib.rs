@@ -11,9 +11,12 @@
 pub mod convert;
 pub mod equaliser;
 mod fade;
+pub mod g711;
+pub mod g722;
 mod level;
 mod limiter;
 pub mod meter;
+pub mod network;
 pub mod normalize;
 mod ramp;
 mod remix;
