@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod announce;
+pub mod decode;
 pub mod encode;
 pub mod fanout;
 pub mod generate;

@@ -1,0 +1,326 @@
+//! What is heard instead of what is missing: the last pitch period, again.
+//!
+//! This is the method of ITU-T G.711 Appendix I, for any rate and any number of channels. A voice goes
+//! on for some hundredths of a second as it was; so for the first 10 ms the last period is repeated,
+//! then the last two, then three, so that it does not buzz; from 10 ms on it becomes quieter by a fifth
+//! every 10 ms, and after 60 ms there is silence. Where one piece meets another they are
+//! cross-faded over a quarter of a period. For that the last samples must not have been heard yet:
+//! everything comes out [`Concealer::delay`] late, 3.75 ms.
+//!
+//! Everything works on frames, and the channels share one period: a voice in the middle must not
+//! fall apart into two.
+
+/// Listens to what is decoded, and goes on where nothing is.
+#[derive(Clone, Debug)]
+pub struct Concealer {
+    channels: usize,
+    spans: Spans,
+    /// What was heard, the newest last; and how that was when the packets stayed away. 16 bits are
+    /// enough for a guess, and keep a stream small.
+    history: Box<[i16]>,
+    frozen: Box<[i16]>,
+    /// What has not been heard yet: a ring.
+    delayed: Box<[f32]>,
+    at: usize,
+    state: State,
+}
+
+/// Lengths in frames.
+#[derive(Clone, Copy, Debug)]
+struct Spans {
+    /// The shortest and the longest period.
+    least: usize,
+    most: usize,
+    /// A quarter of the longest.
+    delay: usize,
+    /// What is compared to find the period.
+    window: usize,
+    ten_ms: usize,
+    history: usize,
+    /// Of the first look for the period, every so many frames.
+    stride: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Packets come.
+    Heard,
+    /// Nothing comes.
+    Missing(Voice),
+    /// Packets come again: so many frames of the cross-fade are over, and so many it has.
+    Back { voice: Voice, over: usize, of: usize },
+}
+
+/// A period, repeated.
+#[derive(Clone, Copy, Debug)]
+struct Voice {
+    period: usize,
+    /// How many frames it has lasted.
+    age: usize,
+    now: Place,
+    /// What it was before the last change, which is faded out.
+    before: Place,
+}
+
+/// Where in the repeated piece, which is so many periods long.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    periods: usize,
+    offset: usize,
+}
+
+impl Concealer {
+    /// For frames of `channels` samples, `hz` of them a second.
+    #[must_use]
+    pub fn new(hz: u32, channels: usize) -> Self {
+        let spans = Spans::new(hz);
+        let (channels, history) = (channels.max(1), spans.history * channels.max(1));
+        Self {
+            channels,
+            spans,
+            history: vec![0; history].into(),
+            frozen: vec![0; history].into(),
+            delayed: vec![0.0; spans.delay * channels].into(),
+            at: 0,
+            state: State::Heard,
+        }
+    }
+
+    /// How many frames later everything comes out.
+    #[must_use]
+    pub const fn delay(&self) -> usize {
+        self.spans.delay
+    }
+
+    /// Takes decoded frames, and gives those in place of them that are to be heard now.
+    ///
+    /// # Real-time
+    /// Does not allocate.
+    pub fn heard(&mut self, samples: &mut [f32]) {
+        if let State::Missing(voice) = self.state {
+            let of = self.spans.return_of(voice);
+            self.state = State::Back { voice, over: 0, of };
+        }
+        let channels = self.channels;
+        let mut frames = samples.chunks_exact_mut(channels);
+        while let State::Back { mut voice, over, of } = self.state {
+            if over == of {
+                self.state = State::Heard;
+                break;
+            }
+            let Some(frame) = frames.next() else { break };
+            let weight = part(over + 1, of + 1);
+            for (channel, sample) in frame.iter_mut().enumerate() {
+                let other = voice.sample(&self.frozen, channels, channel, self.spans);
+                *sample = *sample * weight + other * (1.0 - weight);
+            }
+            voice.advance(self.spans);
+            self.state = State::Back { voice, over: over + 1, of };
+        }
+        self.remember(samples);
+        self.delay_line(samples);
+    }
+
+    /// Fills `samples` with what is to be heard while nothing comes.
+    ///
+    /// # Real-time
+    /// Does not allocate. The first call looks for the period: some ten thousand multiplications
+    /// at 8 kHz.
+    pub fn conceal(&mut self, samples: &mut [f32]) {
+        let mut voice = match self.state {
+            State::Missing(voice) => voice,
+            State::Heard | State::Back { .. } => self.begin(),
+        };
+        let channels = self.channels;
+        for frame in samples.chunks_exact_mut(channels) {
+            for (channel, sample) in frame.iter_mut().enumerate() {
+                *sample = voice.sample(&self.frozen, channels, channel, self.spans);
+            }
+            voice.advance(self.spans);
+        }
+        self.state = State::Missing(voice);
+        self.remember(samples);
+        self.delay_line(samples);
+    }
+
+    /// Forgets everything: what comes has nothing to do with what was.
+    pub fn reset(&mut self) {
+        self.history.fill(0);
+        self.delayed.fill(0.0);
+        self.state = State::Heard;
+    }
+
+    /// Finds the period, and fades what has not been heard yet into it.
+    fn begin(&mut self) -> Voice {
+        self.frozen.copy_from_slice(&self.history);
+        let period = self.period();
+        let first = Place { periods: 1, offset: 0 };
+        let overlap = period / 4;
+        let frames = self.delayed.len() / self.channels;
+        for back in 0..overlap {
+            let weight = part(overlap - back, overlap + 1);
+            let frame = (self.at + frames - 1 - back) % frames;
+            let before = self.spans.history - period - 1 - back;
+            for channel in 0..self.channels {
+                let sample = &mut self.delayed[frame * self.channels + channel];
+                let other = float(self.frozen[before * self.channels + channel]);
+                *sample = *sample * (1.0 - weight) + other * weight;
+            }
+        }
+        Voice { period, age: 0, now: first, before: first }
+    }
+
+    /// The distance at which the last 20 ms are most like themselves.
+    fn period(&self) -> usize {
+        let Spans { least, most, stride, .. } = self.spans;
+        let coarse = self.best((least..=most).step_by(stride), stride);
+        let around = coarse.saturating_sub(stride - 1).max(least)..=(coarse + stride - 1).min(most);
+        self.best(around, 1)
+    }
+
+    /// The best of `periods`, looking at every `stride`th frame.
+    fn best(&self, periods: impl Iterator<Item = usize>, stride: usize) -> usize {
+        let (mut best, mut most) = (self.spans.most, f32::MIN);
+        let window = (self.spans.history - self.spans.window) * self.channels;
+        let step = stride * self.channels;
+        let now = &self.frozen[window..];
+        for period in periods {
+            let then = &self.frozen[window - period * self.channels..];
+            let (mut product, mut energy) = (0.0_f32, 1.0_f32);
+            for (now, then) in now.chunks(step).zip(then.chunks(step)) {
+                for (&now, &then) in now.iter().zip(then).take(self.channels) {
+                    product += f32::from(now) * f32::from(then);
+                    energy += f32::from(then) * f32::from(then);
+                }
+            }
+            let likeness = product / energy.sqrt();
+            if likeness > most {
+                (best, most) = (period, likeness);
+            }
+        }
+        best
+    }
+
+    fn remember(&mut self, samples: &[f32]) {
+        let kept = samples.len().min(self.history.len());
+        let start = self.history.len() - kept;
+        self.history.copy_within(kept.., 0);
+        for (to, &from) in self.history[start..].iter_mut().zip(&samples[samples.len() - kept..]) {
+            *to = short(from);
+        }
+    }
+
+    fn delay_line(&mut self, samples: &mut [f32]) {
+        let frames = self.delayed.len() / self.channels;
+        for frame in samples.chunks_exact_mut(self.channels) {
+            let start = self.at * self.channels;
+            frame.swap_with_slice(&mut self.delayed[start..start + self.channels]);
+            self.at = (self.at + 1) % frames;
+        }
+    }
+}
+
+impl Voice {
+    /// One sample of the frame that is next.
+    fn sample(&self, frozen: &[i16], channels: usize, channel: usize, spans: Spans) -> f32 {
+        let loudness = self.loudness(spans);
+        if loudness <= 0.0 {
+            return 0.0;
+        }
+        let at = |place: Place| self.repeated(frozen, place, channels, channel, spans);
+        let (since, overlap) = (self.age % spans.ten_ms, self.period / 4);
+        let sample = if self.before.periods != self.now.periods && since < overlap {
+            let weight = part(since + 1, overlap + 1);
+            at(self.before) * (1.0 - weight) + at(self.now) * weight
+        } else {
+            at(self.now)
+        };
+        sample * loudness
+    }
+
+    /// One sample of a piece whose end is faded into what was before its beginning.
+    fn repeated(
+        &self,
+        frozen: &[i16],
+        place: Place,
+        channels: usize,
+        channel: usize,
+        spans: Spans,
+    ) -> f32 {
+        let length = place.periods * self.period;
+        let overlap = self.period / 4;
+        let sample = |back: usize| float(frozen[(spans.history - back) * channels + channel]);
+        let back = length - place.offset;
+        if back > overlap {
+            return sample(back);
+        }
+        let weight = part(overlap + 1 - back, overlap + 1);
+        sample(back) * (1.0 - weight) + sample(back + length) * weight
+    }
+
+    /// One frame on.
+    fn advance(&mut self, spans: Spans) {
+        self.age += 1;
+        for place in [&mut self.now, &mut self.before] {
+            place.offset = (place.offset + 1) % (place.periods * self.period);
+        }
+        if self.age.is_multiple_of(spans.ten_ms) && self.now.periods < MOST_PERIODS {
+            self.before = self.now;
+            // In phase, and in the oldest period.
+            self.now.offset %= self.period;
+            self.now.periods += 1;
+        } else if self.age % spans.ten_ms >= self.period / 4 {
+            self.before = self.now;
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "frames of a tenth of a second")]
+    fn loudness(&self, spans: Spans) -> f32 {
+        let beyond = self.age.saturating_sub(spans.ten_ms).min(6 * spans.ten_ms);
+        1.0 - 0.2 * beyond as f32 / spans.ten_ms as f32
+    }
+}
+
+impl Spans {
+    fn new(hz: u32) -> Self {
+        let hz = usize::try_from(hz.clamp(8_000, 384_000)).unwrap_or(8_000);
+        let of = |micros: usize| hz * micros / 1_000_000;
+        let most = of(15_000);
+        let delay = most / 4;
+        Self {
+            least: of(5_000),
+            most,
+            delay,
+            window: of(20_000),
+            ten_ms: of(10_000),
+            history: MOST_PERIODS * most + delay,
+            stride: (hz / COARSE_HZ).max(1),
+        }
+    }
+
+    /// How long what comes again is faded in: longer when it was away for longer.
+    fn return_of(self, voice: Voice) -> usize {
+        let longer = voice.age.saturating_sub(self.ten_ms) * 2 / 5;
+        (voice.period / 4 + longer).min(self.ten_ms)
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "frames of a tenth of a second")]
+fn part(some: usize, all: usize) -> f32 {
+    some as f32 / all as f32
+}
+
+fn float(sample: i16) -> f32 {
+    f32::from(sample) / 32_768.0
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "saturates")]
+fn short(sample: f32) -> i16 {
+    (sample * 32_768.0) as i16
+}
+
+/// The repeated piece grows up to so many periods.
+const MOST_PERIODS: usize = 3;
+
+/// The period is looked for roughly as if the rate were this.
+const COARSE_HZ: usize = 4_000;

@@ -1,0 +1,211 @@
+//! The codecs whose packets are as long as their bytes say: G.711, G.722, L16 and L24.
+
+use aulos_core::{ChannelLayout, SampleRate};
+use aulos_dsp::g711::Law;
+use aulos_dsp::{g711, g722, network};
+
+use super::{Concealer, DecodeError, Decoder, room};
+
+/// PCMU and PCMA: 8 kHz, one channel.
+#[derive(Clone, Debug)]
+pub struct G711 {
+    law: Law,
+    concealer: Concealer,
+}
+
+impl G711 {
+    /// A decoder of `law`.
+    #[must_use]
+    pub fn new(law: Law) -> Self {
+        Self { law, concealer: Concealer::new(TELEPHONE.hz(), 1) }
+    }
+}
+
+impl Decoder for G711 {
+    fn rate(&self) -> SampleRate {
+        TELEPHONE
+    }
+
+    fn channels(&self) -> usize {
+        1
+    }
+
+    fn delay(&self) -> usize {
+        self.concealer.delay()
+    }
+
+    fn frames(&self, payload: &[u8]) -> Result<usize, DecodeError> {
+        Ok(payload.len())
+    }
+
+    fn decode(&mut self, payload: &[u8], out: &mut [f32]) -> Result<usize, DecodeError> {
+        let out = room(out, payload.len(), 1)?;
+        let frames = g711::decode(self.law, payload, out);
+        self.concealer.heard(out);
+        Ok(frames)
+    }
+
+    fn conceal(&mut self, out: &mut [f32]) {
+        self.concealer.conceal(out);
+    }
+
+    fn reset(&mut self) {
+        self.concealer.reset();
+    }
+}
+
+/// G.722 at 64 kbit/s: 16 kHz, one channel, two samples in a byte.
+#[derive(Clone, Debug)]
+pub struct G722 {
+    decoder: g722::Decoder,
+    concealer: Concealer,
+}
+
+impl G722 {
+    /// A decoder that has heard nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { decoder: g722::Decoder::new(), concealer: Concealer::new(WIDEBAND.hz(), 1) }
+    }
+}
+
+impl Default for G722 {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Decoder for G722 {
+    fn rate(&self) -> SampleRate {
+        WIDEBAND
+    }
+
+    fn channels(&self) -> usize {
+        1
+    }
+
+    fn delay(&self) -> usize {
+        self.concealer.delay()
+    }
+
+    fn frames(&self, payload: &[u8]) -> Result<usize, DecodeError> {
+        Ok(2 * payload.len())
+    }
+
+    fn decode(&mut self, payload: &[u8], out: &mut [f32]) -> Result<usize, DecodeError> {
+        let out = room(out, 2 * payload.len(), 1)?;
+        let frames = self.decoder.decode(payload, out);
+        self.concealer.heard(out);
+        Ok(frames)
+    }
+
+    /// The predictors stay where they were: what they would learn from a guess is worse.
+    fn conceal(&mut self, out: &mut [f32]) {
+        self.concealer.conceal(out);
+    }
+
+    fn reset(&mut self) {
+        self.decoder = g722::Decoder::new();
+        self.concealer.reset();
+    }
+}
+
+/// 16 bits, big endian, any rate and number of channels.
+#[derive(Clone, Debug)]
+pub struct L16(Plain);
+
+/// 24 bits, big endian, any rate and number of channels.
+#[derive(Clone, Debug)]
+pub struct L24(Plain);
+
+/// What L16 and L24 have in common.
+#[derive(Clone, Debug)]
+struct Plain {
+    rate: SampleRate,
+    channels: usize,
+    concealer: Concealer,
+}
+
+impl Plain {
+    fn new(rate: SampleRate, layout: ChannelLayout) -> Self {
+        let channels = layout.channels();
+        Self { rate, channels, concealer: Concealer::new(rate.hz(), channels) }
+    }
+
+    fn frames(&self, payload: &[u8], bytes: usize) -> Result<usize, DecodeError> {
+        let frame = bytes * self.channels;
+        if payload.len().is_multiple_of(frame) {
+            Ok(payload.len() / frame)
+        } else {
+            Err(DecodeError::Damaged)
+        }
+    }
+
+    fn decode(
+        &mut self,
+        frames: usize,
+        out: &mut [f32],
+        convert: impl FnOnce(&mut [f32]) -> usize,
+    ) -> Result<usize, DecodeError> {
+        let out = room(out, frames, self.channels)?;
+        convert(out);
+        self.concealer.heard(out);
+        Ok(frames)
+    }
+}
+
+macro_rules! plain {
+    ($name:ident, $bytes:literal, $convert:path) => {
+        impl $name {
+            /// A decoder of frames of `layout` at `rate`.
+            #[must_use]
+            pub fn new(rate: SampleRate, layout: ChannelLayout) -> Self {
+                Self(Plain::new(rate, layout))
+            }
+        }
+
+        impl Decoder for $name {
+            fn rate(&self) -> SampleRate {
+                self.0.rate
+            }
+
+            fn channels(&self) -> usize {
+                self.0.channels
+            }
+
+            fn delay(&self) -> usize {
+                self.0.concealer.delay()
+            }
+
+            fn frames(&self, payload: &[u8]) -> Result<usize, DecodeError> {
+                self.0.frames(payload, $bytes)
+            }
+
+            fn decode(&mut self, payload: &[u8], out: &mut [f32]) -> Result<usize, DecodeError> {
+                let frames = self.frames(payload)?;
+                self.0.decode(frames, out, |out| $convert(payload, out))
+            }
+
+            fn conceal(&mut self, out: &mut [f32]) {
+                self.0.concealer.conceal(out);
+            }
+
+            fn reset(&mut self) {
+                self.0.concealer.reset();
+            }
+        }
+    };
+}
+
+plain!(L16, 2, network::decode_l16);
+plain!(L24, 3, network::decode_l24);
+
+const TELEPHONE: SampleRate = hz(8_000);
+const WIDEBAND: SampleRate = hz(16_000);
+
+const fn hz(hz: u32) -> SampleRate {
+    match SampleRate::new(hz) {
+        Ok(rate) => rate,
+        Err(_) => unreachable!(),
+    }
+}
