@@ -13,7 +13,7 @@ fn day(ppm: i32) -> Call {
     let jitter = Span::from_millis(5);
     let link = Link { jitter, most: Span::from_millis(20), loss: 0.001, ..GOOD };
     let (length, settling) = (Span::from_secs(86_400), Span::from_secs(60));
-    Call { link, drift: Ppm::from_ppm(ppm), length, settling }
+    Call { link, drift: Ppm::from_ppm(ppm), length, settling, stalls: None }
 }
 
 /// The mean latency of the first and of the last hour that counts, in milliseconds.

@@ -64,7 +64,7 @@ pub trait Decoder: Send {
         self.conceal(out);
     }
 
-    /// Forgets what came before: the sender begins anew.
+    /// Forgets what came before: the sender begins anew. Opus allocates here.
     fn reset(&mut self);
 }
 

@@ -60,7 +60,27 @@ use slots::{Held, Slots};
 use transit::Transit;
 use units::{SECOND, Units, instant, time};
 
-/// See the module.
+/// Puts packets in order and in time; see the [module](self).
+///
+/// # Examples
+/// ```
+/// use aulos_core::{Instant, Span};
+/// use aulos_proto::rtp::jitter::{Arrival, Config, Delay, Insert, JitterBuffer, Mode, Next};
+///
+/// let mode = Mode::Playout(Delay::Fixed(Span::from_millis(40)));
+/// let mut buffer = JitterBuffer::new(Config { clock_rate: 8_000, slots: 16, mode });
+/// let now = Instant::from_nanos(7_000_000_000);
+/// let arrival =
+///     Arrival { sequence: 65_535, timestamp: 0, units: 160, marker: true, received: now };
+/// assert_eq!(buffer.insert(arrival, "payload"), Insert::Held);
+///
+/// assert_eq!(buffer.next(now), Next::Wait(Some(now + Span::from_millis(40))));
+/// let Next::Packet(packet) = buffer.next(now + Span::from_millis(40)) else { unreachable!() };
+/// assert_eq!((packet.payload, packet.position, packet.units), ("payload", 0, 160));
+/// // The next one has not come when it should be played.
+/// let Next::Missing(hole) = buffer.next(now + Span::from_millis(60)) else { unreachable!() };
+/// assert_eq!((hole.position, hole.units), (160, 160));
+/// ```
 #[derive(Debug)]
 pub struct JitterBuffer<P> {
     mode: Mode,
@@ -156,6 +176,8 @@ impl<P> JitterBuffer<P> {
         if late && self.is_hopeless(&place, at) {
             place = self.runs.begin(&arrival, self.seen.top(), fresh);
             late = false;
+            // How late all that was says nothing of the way.
+            self.forget_lateness();
         }
         if !late && !self.slots.fits(place.seq) {
             if self.slots.first().is_some_and(|(first, _)| place.seq > first) {
@@ -276,6 +298,11 @@ impl<P> JitterBuffer<P> {
     fn is_hopeless(&self, place: &Place, at: i64) -> bool {
         let since = self.late_since.is_some_and(|since| at.saturating_sub(since) >= HOPELESS);
         since && self.slots.len() == 0 && place.seq >= self.seen.top()
+    }
+
+    fn forget_lateness(&mut self) {
+        let (_, _, guess, _) = sane(self.mode);
+        self.transit.forget_lateness(guess.as_nanos());
     }
 
     fn count(&mut self, arrival: &Arrival, place: &Place, at: i64, late: bool) {

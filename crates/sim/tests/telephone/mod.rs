@@ -36,13 +36,25 @@ pub(crate) struct Call {
     /// How long it takes, and how much of its beginning does not count.
     pub(crate) length: Span,
     pub(crate) settling: Span,
+    /// How often the way stands still, and for how long; what was sent meanwhile then comes at once.
+    pub(crate) stalls: Option<(Span, Span)>,
 }
 
 impl Call {
     /// An hour over `link`, of which the first half minute does not count.
     pub(crate) const fn over(link: Link) -> Self {
         let (length, settling) = (Span::from_secs(3_600), Span::from_secs(30));
-        Self { link, drift: Ppm::ZERO, length, settling }
+        Self { link, drift: Ppm::ZERO, length, settling, stalls: None }
+    }
+}
+
+impl Call {
+    /// When what is sent at `at` sets off.
+    fn through_stalls(&self, at: Instant) -> Instant {
+        let Some((every, length)) = self.stalls else { return at };
+        let nanos = |span: Span| span.as_nanos().unsigned_abs();
+        let since = at.as_nanos() % nanos(every);
+        if since < nanos(length) { at + length - Span::from_nanos(since as i64) } else { at }
     }
 }
 
@@ -192,7 +204,7 @@ pub(crate) fn listen(call: Call, listener: &mut dyn Listener) -> Heard {
     let mut now = Instant::ZERO;
     while now < end {
         while sent_at(sent) <= now {
-            network.send(sent_at(sent), &sent.to_be_bytes());
+            network.send(call.through_stalls(sent_at(sent)), &sent.to_be_bytes());
             sent += 1;
         }
         while let Some((received, packet)) = arrival(&mut network, now) {

@@ -27,8 +27,14 @@ impl Histogram {
     pub(super) fn new(most: i64, guess: i64) -> Self {
         let grain = (most / SPAN).max(1);
         let mut histogram = Self { weights: [0.0; BUCKETS], total: 0.0, next: 1.0, grain };
-        histogram.add(guess, GUESS_WEIGHT);
+        histogram.restart(guess);
         histogram
+    }
+
+    /// Nothing is known but `guess`.
+    pub(super) fn restart(&mut self, guess: i64) {
+        (self.weights, self.total, self.next) = ([0.0; BUCKETS], 0.0, 1.0);
+        self.add(guess, GUESS_WEIGHT);
     }
 
     /// A packet that was `delay` nanoseconds later than the fastest, `elapsed` seconds after the

@@ -225,6 +225,7 @@ fn a_sender_who_paused_its_timestamps_is_played_again_after_half_a_second() {
     let played = out.iter().filter(|next| matches!(next, Next::Packet(_))).count();
     assert!((120..=125).contains(&played), "{played}");
     assert_eq!(buffer.stats().restarts, 1);
+    assert!(buffer.stats().delay < ms(60), "{}", buffer.stats().delay);
 }
 
 /// What a buffer says of a sender, given an order of arrival, when all has come before it is time.
@@ -328,4 +329,57 @@ fn a_stream_of_200_ms_takes_less_than_three_kilobytes_beside_its_payloads() {
     let all = slots + size_of::<JitterBuffer<u32>>();
     println!("{slots} bytes of slots, {all} in all");
     assert!(all < 3_000, "{all}");
+}
+
+#[test]
+fn packets_of_a_millisecond_are_played_after_a_few() {
+    let mode = Mode::Playout(Delay::Adaptive {
+        quantile: 0.999,
+        least: ms(1),
+        most: ms(20),
+        first: ms(3),
+    });
+    let mut buffer = JitterBuffer::new(Config { clock_rate: 48_000, slots: 64, mode });
+    let (mut played, mut missing) = (0, 0);
+    for number in 0..20_000_u64 {
+        // A third of a millisecond of jitter.
+        let late = Span::from_micros((number * 7_919 % 333).cast_signed());
+        let now = START + ms(1) * number.cast_signed() + late;
+        let arrival = Arrival {
+            sequence: number,
+            timestamp: number * 48,
+            units: 48,
+            marker: false,
+            received: now,
+        };
+        assert_eq!(buffer.insert(arrival, number), Insert::Held);
+        for next in drain(&mut buffer, now) {
+            match next {
+                Next::Packet(_) => played += 1,
+                _ => missing += 1,
+            }
+        }
+    }
+    let stats = buffer.stats();
+    assert!(played > 19_990 && missing == 0 && stats.late == 0, "{played} {missing} {stats:?}");
+    assert!(stats.delay < ms(3) && stats.target == ms(1), "{stats:?}");
+}
+
+#[test]
+fn who_stretches_time_is_obeyed_within_bounds() {
+    let mut buffer = playout(Delay::ADAPTIVE);
+    assert_eq!(buffer.adjust(ms(10)), ms(0), "nothing is played yet");
+    assert_eq!(buffer.insert(packet(0, ms(0)), 0), Insert::Held);
+    assert_eq!(drain(&mut buffer, START + ms(60)).len(), 1);
+    let before = buffer.stats().delay;
+    assert_eq!(buffer.adjust(ms(10)), ms(10));
+    assert_eq!(buffer.stats().delay, before + ms(10));
+    assert_eq!(buffer.insert(packet(1, ms(0)), 1), Insert::Held);
+    let Next::Wait(Some(until)) = buffer.next(START + ms(20) + before) else { panic!("too early") };
+    assert!((until - (START + ms(30) + before)).abs() < Span::from_micros(10));
+    assert_eq!(buffer.wish(), buffer.stats().target - buffer.stats().delay);
+    let _ = buffer.adjust(ms(5_000));
+    assert_eq!(buffer.stats().delay, ms(200));
+    let _ = buffer.adjust(ms(-5_000));
+    assert_eq!(buffer.stats().delay, ms(0));
 }

@@ -32,8 +32,9 @@ pub(super) struct Transit {
     last: Option<Low>,
     spikes: Spikes,
     quantile: f32,
-    /// The quantile as of some packets ago.
+    /// The quantile, and what nine of ten packets keep, as of some packets ago.
     usual: i64,
+    ordinary: i64,
     until_usual: u8,
 }
 
@@ -62,6 +63,7 @@ impl Transit {
             spikes: Spikes::default(),
             quantile,
             usual,
+            ordinary: usual,
             until_usual: USUAL_EVERY,
         }
     }
@@ -81,15 +83,22 @@ impl Transit {
         self.until_usual -= 1;
         if self.until_usual == 0 {
             self.until_usual = USUAL_EVERY;
-            self.usual = self.histogram.quantile(self.quantile);
+            (self.usual, self.ordinary) = self.quantiles();
         }
-        self.spikes.record(delay, self.usual, at);
+        self.spikes.record(delay, self.ordinary, at);
         delay
     }
 
     /// The next packet's timestamp has nothing to do with the last one's.
     pub(super) const fn restart(&mut self) {
         self.last = None;
+    }
+
+    /// How late packets were is forgotten, and guessed to be `guess`.
+    pub(super) fn forget_lateness(&mut self, guess: i64) {
+        self.histogram.restart(guess);
+        (self.usual, self.ordinary) = self.quantiles();
+        self.spikes = Spikes::default();
     }
 
     /// Nothing has been recorded.
@@ -121,6 +130,10 @@ impl Transit {
     /// The change of the base, in nanoseconds per second.
     pub(super) fn slope(&self) -> f64 {
         self.line.slope()
+    }
+
+    fn quantiles(&self) -> (i64, i64) {
+        (self.histogram.quantile(self.quantile), self.histogram.quantile(ORDINARY))
     }
 
     fn lower(&mut self, transit: i64, at: i64) {
@@ -241,40 +254,37 @@ impl Line {
     }
 }
 
-/// Delays that are far from usual, and how high they were. One is an accident; when they keep
-/// coming, it is better to be prepared for the next.
+/// Moments at which the way stood still, and for how long: several packets in a row are late, and come
+/// together. One is an accident; when they keep coming, it is better to be prepared for the next. A
+/// packet that is late alone is the histogram's affair.
 #[derive(Debug, Default)]
 struct Spikes {
     past: [Option<Low>; SPIKES],
-    /// One is under way: when it began and how high it is.
-    now: Option<Low>,
+    /// One may be under way: when it began, how high it is, and of how many packets.
+    now: Option<(Low, u32)>,
 }
 
 impl Spikes {
-    fn record(&mut self, delay: i64, usual: i64, at: i64) {
-        let high = delay > usual.saturating_mul(2).max(usual.saturating_add(SPIKE_NS));
-        match &mut self.now {
-            Some(spike) if delay > spike.transit / 4 || delay > usual => {
-                spike.transit = spike.transit.max(delay);
-            }
-            Some(spike) => {
-                let ended = *spike;
-                self.past.rotate_right(1);
-                self.past[0] = Some(ended);
-                self.now = None;
-            }
-            None if high => self.now = Some(Low { transit: delay, at }),
-            None => {}
+    fn record(&mut self, delay: i64, ordinary: i64, at: i64) {
+        if delay > ordinary.saturating_add(SPIKE_NS) {
+            let (spike, packets) = self.now.get_or_insert((Low { transit: delay, at }, 0));
+            spike.transit = spike.transit.max(delay);
+            *packets = packets.saturating_add(1);
+        } else if let Some((spike, packets)) = self.now.take()
+            && packets >= SPIKE_PACKETS
+        {
+            self.past.rotate_right(1);
+            self.past[0] = Some(spike);
         }
     }
 
-    /// The height to be prepared for; 0 where nothing is to be expected.
+    /// The height to be prepared for, and a little more; 0 where nothing is to be expected.
     fn height(&self, now: i64) -> i64 {
         let recent = |low: &&Low| now.saturating_sub(low.at) < SPIKES_REMEMBERED;
-        let recent = self.past.iter().flatten().chain(self.now.iter()).filter(recent);
+        let recent = self.past.iter().flatten().filter(recent);
         let (count, height) =
             recent.fold((0, 0), |(count, height), low| (count + 1, low.transit.max(height)));
-        if count < 2 { 0 } else { height }
+        if count < 2 { 0 } else { height + height / 16 }
     }
 }
 
@@ -307,7 +317,9 @@ const MOST_DRIFT: f64 = 500_000.0;
 /// Minima are never better known than this: the tick of the reader's clock.
 const LEAST_SPREAD_NS: f64 = 50_000.0;
 
-/// How far beyond the usual a spike begins.
+/// How far beyond what nine of ten packets keep a spike begins, and how many packets it has at least.
 const SPIKE_NS: i64 = 20_000_000;
+const SPIKE_PACKETS: u32 = 3;
+const ORDINARY: f32 = 0.9;
 const SPIKES: usize = 4;
-const SPIKES_REMEMBERED: i64 = 30 * SECOND;
+const SPIKES_REMEMBERED: i64 = 60 * SECOND;
