@@ -6,8 +6,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use aulos_core::{ChannelLayout, Db, Frames, Lufs, Ppm, SampleFormat, SampleRate};
-use aulos_dsp::meter;
+use aulos_dsp::g711::{self, Law};
 use aulos_dsp::{Crossfade, Level, Limiter, Ramp, Resampler, add, convert, remix};
+use aulos_dsp::{g722, meter, network};
 
 struct Counting;
 
@@ -163,4 +164,25 @@ fn a_normaliser_does_not_allocate_while_it_works() {
     limiter.reset();
     assert_eq!(CALLS.get() - before, 0);
     assert!(limiter.reduction() <= Db::ZERO);
+}
+
+#[test]
+fn codecs_of_telephones_and_studios() {
+    let (mut samples, mut bytes) = ([0.1_f32; 960], [0_u8; 3 * 960]);
+    let (mut encoder, mut decoder) = (g722::Encoder::new(), g722::Decoder::new());
+    let before = CALLS.get();
+    for _ in 0..100 {
+        for law in [Law::Mu, Law::A] {
+            g711::encode(law, &samples, &mut bytes);
+            g711::transcode(law, Law::A, &mut bytes[..960]);
+            g711::decode(law, &bytes, &mut samples);
+        }
+        encoder.encode(&samples, &mut bytes);
+        decoder.decode(&bytes, &mut samples);
+        network::encode_l16(&samples, &mut bytes);
+        network::decode_l16(&bytes, &mut samples);
+        network::encode_l24(&samples, &mut bytes);
+        network::decode_l24(&bytes, &mut samples);
+    }
+    assert_eq!(CALLS.get() - before, 0);
 }

@@ -378,8 +378,8 @@ pub fn jitter(data: &[u8]) {
         let wild = u64::from(u32::from_le_bytes([a, b, c, d])) << (what >> 3);
         match what & 7 {
             0 => now += Span::from_millis(i64::from(a)),
-            // A machine that is up for 36 years.
-            1 => now = Instant::from_nanos(wild & ((1 << 60) - 1)),
+            // A machine that is up for 18 years.
+            1 => now = Instant::from_nanos(wild & ((1 << 59) - 1)),
             2 => buffer.begin_run(),
             3 => buffer.finish(),
             4 => {
