@@ -34,3 +34,16 @@ fn what_is_too_rare_to_be_expected_costs_no_latency() {
     // Of each stall, what is later than the delay.
     assert!(heard.late > 0 && heard.late <= 6 * 4, "{}", heard.late);
 }
+
+/// Three seconds are more than anybody waits for: what was sent then is lost to the ear, and what comes
+/// behind it is as before.
+#[test]
+fn a_long_one_costs_what_was_sent_in_it() {
+    let call = stalls(Span::from_secs(120), Span::from_secs(3));
+    let heard = listen(call, &mut Ours::new(Delay::ADAPTIVE));
+    println!("{} late, p50 {} ms, p99 {} ms", heard.late, heard.latency(0.5), heard.latency(0.99));
+    assert_eq!(heard.concealed, heard.late + heard.lost);
+    // Four of them, of 150 packets each.
+    assert!((560..=600).contains(&heard.late), "{}", heard.late);
+    assert!(heard.latency(0.99) < 20.0 + 200.0 + 10.0, "{} ms", heard.latency(0.99));
+}

@@ -92,8 +92,9 @@ pub struct JitterBuffer<P> {
     stats: Stats,
     /// The number that is next in line; `None` until a packet came out.
     head: Option<u64>,
-    /// Where the media time began, where the last packet ended, and how far it is by now.
-    start: i64,
+    /// Where the media time began, as soon as something came out that was not skipped; where the
+    /// last packet ended; and how far it is by now.
+    start: Option<i64>,
     end: i64,
     position: i64,
     /// From media time to the time at which it is played, in nanoseconds.
@@ -129,7 +130,7 @@ impl<P> JitterBuffer<P> {
             transit: Transit::new(most.as_nanos(), guess.as_nanos(), quantile),
             stats: Stats::default(),
             head: None,
-            start: 0,
+            start: None,
             end: 0,
             position: 0,
             offset: 0,
@@ -181,7 +182,12 @@ impl<P> JitterBuffer<P> {
         }
         if !late && !self.slots.fits(place.seq) {
             if self.slots.first().is_some_and(|(first, _)| place.seq > first) {
-                self.press = place.seq.saturating_sub(self.slots.capacity() - 1);
+                let most = self.slots.capacity() - 1;
+                let kept = match self.mode {
+                    Mode::Relay { .. } => most,
+                    Mode::Playout(_) => self.kept().min(most),
+                };
+                self.press = place.seq.saturating_sub(kept);
                 return Insert::Full(payload);
             }
             late = true;
@@ -247,7 +253,7 @@ impl<P> JitterBuffer<P> {
     #[must_use]
     pub fn wish(&self) -> Span {
         match self.mode {
-            Mode::Playout(_) if self.head.is_some() => {
+            Mode::Playout(_) if self.start.is_some() => {
                 Span::from_nanos(self.wanted().saturating_sub(self.offset))
             }
             _ => Span::ZERO,
@@ -258,7 +264,7 @@ impl<P> JitterBuffer<P> {
     /// negative. Returns what was done of it: the delay stays between nothing and the most.
     pub fn adjust(&mut self, by: Span) -> Span {
         let Mode::Playout(delay) = self.mode else { return Span::ZERO };
-        if self.head.is_none() {
+        if self.start.is_none() {
             return Span::ZERO;
         }
         let base = self.transit.base(self.now);
@@ -274,7 +280,7 @@ impl<P> JitterBuffer<P> {
     /// What was counted, and what is known of the way.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let playing = matches!(self.mode, Mode::Playout(_)) && self.head.is_some();
+        let playing = matches!(self.mode, Mode::Playout(_)) && self.start.is_some();
         let delay = self.offset.saturating_sub(self.transit.base(self.now));
         Stats {
             held: self.slots.len(),
@@ -338,7 +344,7 @@ impl<P> JitterBuffer<P> {
         let Some((seq, held)) = self.slots.first() else { return Next::Wait(None) };
         let (at, received) = (held.at, time(held.received));
         let head = *self.head.get_or_insert_with(|| {
-            (self.start, self.end, self.position) = (at, at, at);
+            (self.start, self.end, self.position) = (Some(at), at, at);
             seq
         });
         if seq == head {
@@ -376,7 +382,7 @@ impl<P> JitterBuffer<P> {
         Next::Packet(Packet {
             sequence: held.sequence,
             timestamp: held.timestamp,
-            position: held.at.saturating_sub(self.start).max(0).unsigned_abs(),
+            position: self.since_start(held.at),
             units: held.units,
             marker: held.marker,
             begins_run: held.begins_run,
@@ -392,10 +398,14 @@ impl<P> JitterBuffer<P> {
         (packets * i64::from(self.period)).min(at.saturating_sub(self.end))
     }
 
-    const fn missing(&mut self, units: i64, cause: Cause) -> Next<P> {
-        let position = self.position.saturating_sub(self.start).unsigned_abs();
+    fn missing(&mut self, units: i64, cause: Cause) -> Next<P> {
+        let position = self.since_start(self.position);
         self.position = self.position.saturating_add(units);
         Next::Missing(Missing { position, units: units.unsigned_abs(), cause })
+    }
+
+    fn since_start(&self, at: i64) -> u64 {
+        at.saturating_sub(self.start.unwrap_or(at)).max(0).unsigned_abs()
     }
 
     /// What `offset` should be.

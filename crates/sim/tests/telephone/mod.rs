@@ -53,7 +53,8 @@ impl Call {
     fn through_stalls(&self, at: Instant) -> Instant {
         let Some((every, length)) = self.stalls else { return at };
         let nanos = |span: Span| span.as_nanos().unsigned_abs();
-        let since = at.as_nanos() % nanos(every);
+        // The first one comes after half of the time.
+        let since = (at.as_nanos() + nanos(every) / 2) % nanos(every);
         if since < nanos(length) { at + length - Span::from_nanos(since as i64) } else { at }
     }
 }

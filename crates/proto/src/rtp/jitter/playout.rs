@@ -1,25 +1,34 @@
 //! Playing: when a packet's time has come, and what is said when it is not there.
 
-use aulos_core::{Instant, Ppm};
+use aulos_core::{Instant, Ppm, Span};
 
 use super::units::instant;
-use super::{Cause, JitterBuffer, Next};
+use super::{Cause, JitterBuffer, Mode, Next};
 
 /// Playing.
 impl<P> JitterBuffer<P> {
     pub(super) fn next_to_play(&mut self) -> Next<P> {
         let Some((seq, held)) = self.slots.first() else { return self.next_of_nothing() };
         let at = held.at;
-        if self.head.is_none() {
+        if self.start.is_none() {
             // Nobody has heard anything yet: what the first packets tell costs nothing.
             self.offset = self.wanted();
-            if let Some(until) = self.not_before(at).filter(|_| seq >= self.press) {
+            (self.end, self.position) = (at, at);
+            let end = at.saturating_add(i64::from(held.units));
+            // Of a sender who begins with all that he has, only what is not past is played.
+            let is_past = self.not_before(end).is_none() && self.slots.len() > 1;
+            if is_past || seq < self.press {
+                return self.skip(seq);
+            }
+            if let Some(until) = self.not_before(at) {
                 return Next::Wait(Some(until));
             }
-            (self.start, self.end, self.position) = (at, at, at);
-        }
-        if seq < self.press {
-            return self.skip(seq);
+            self.start = Some(at);
+        } else {
+            self.thin_out(seq);
+            if seq < self.press {
+                return self.skip(seq);
+            }
         }
         if let Some(until) = self.not_before(self.position.min(at)) {
             return Next::Wait(Some(until));
@@ -58,7 +67,7 @@ impl<P> JitterBuffer<P> {
         self.silence(piece, Cause::Silence)
     }
 
-    const fn silence(&mut self, units: i64, cause: Cause) -> Next<P> {
+    fn silence(&mut self, units: i64, cause: Cause) -> Next<P> {
         self.stats.silent += units.unsigned_abs();
         self.end = self.end.saturating_add(units);
         self.missing(units, cause)
@@ -66,7 +75,7 @@ impl<P> JitterBuffer<P> {
 
     /// Nothing is in line.
     fn next_of_nothing(&mut self) -> Next<P> {
-        if self.head.is_none() || self.finished {
+        if self.start.is_none() || self.finished {
             return Next::Wait(None);
         }
         if let Some(until) = self.not_before(self.position) {
@@ -90,13 +99,42 @@ impl<P> JitterBuffer<P> {
         self.not_before(self.position)
     }
 
-    /// There are more packets than slots: those in front go, and what is behind moves up.
+    /// When much more is in line than the longest delay, somebody has sent faster than time passes: only as
+    /// much is kept as the delay should be. It is packets that count here, and not what the base says:
+    /// one wrong timestamp must not move everything.
+    fn thin_out(&mut self, first: u64) {
+        let Mode::Playout(delay) = self.mode else { return };
+        let held = self.slots.len() as u64;
+        if held > 2 * self.packets(delay.most()) + MORE {
+            self.press = self.press.max(first + held.saturating_sub(self.kept()));
+        }
+    }
+
+    /// How many packets are kept when there are too many.
+    pub(super) fn kept(&self) -> u64 {
+        self.packets(self.target()) + 1
+    }
+
+    fn packets(&self, span: Span) -> u64 {
+        let period = self.units.nanos_of(i64::from(self.period)).max(1);
+        (span.as_nanos() / period).max(0).unsigned_abs()
+    }
+
+    /// There are more packets than slots, or than can be played: those in front go, and what is behind
+    /// moves up.
     fn skip(&mut self, seq: u64) -> Next<P> {
-        let before = self.position;
+        let (before, next) = (self.position, self.slots.first().map_or(0, |(_, held)| held.at));
+        if self.start.is_some() && next > before {
+            let hole = next - before;
+            self.offset = self.offset.saturating_sub(self.units.nanos_of(hole));
+            return self.missing(hole, Cause::Shortened);
+        }
         let Next::Packet(packet) = self.give(seq) else { return Next::Wait(None) };
         self.stats.skipped += 1;
-        let skipped = self.units.nanos_of((self.position - before).max(0));
-        self.offset = self.offset.saturating_sub(skipped);
+        if self.start.is_some() {
+            let skipped = self.units.nanos_of((self.position - before).max(0));
+            self.offset = self.offset.saturating_sub(skipped);
+        }
         Next::Skip(packet)
     }
 
@@ -107,7 +145,7 @@ impl<P> JitterBuffer<P> {
         reason = "a part of a millisecond"
     )]
     pub(super) fn creep(&mut self, elapsed: i64) {
-        if self.head.is_none() || elapsed == 0 {
+        if self.start.is_none() || elapsed == 0 {
             return;
         }
         let seconds = elapsed.min(LONGEST_STEP) as f64 * 1e-9;
@@ -138,6 +176,9 @@ pub const CREEP: Ppm = Ppm::from_ppm(100);
 
 /// What is less than this is not worth a step, in nanoseconds.
 const LEAST_STEP: i64 = 2_000_000;
+
+/// So many packets more than twice the longest delay are in line only when there are too many.
+const MORE: u64 = 3;
 
 /// A wish is followed in so many seconds, if [`CREEP`] lets it.
 const CREEP_S: f64 = 10.0;

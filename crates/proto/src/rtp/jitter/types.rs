@@ -42,7 +42,7 @@ pub enum Next<P> {
     Packet(Packet<P>),
     /// Nothing is there for the media time that is due.
     Missing(Missing),
-    /// This came too early to be held any longer. Its media time passes, but is not to be heard.
+    /// There is more than can be held or played in time. Its media time passes, but is not to be heard.
     Skip(Packet<P>),
     /// Nothing until then; `None`: until something is inserted.
     Wait(Option<Instant>),
