@@ -423,3 +423,23 @@ fn of_a_sender_who_begins_with_all_that_he_has_the_newest_is_played() {
     assert!(late <= ms(100), "{late}");
     assert_eq!(buffer.stats().skipped, skipped);
 }
+
+#[test]
+fn the_packet_behind_a_hole_can_be_looked_at() {
+    let mut buffer = playout(Delay::Fixed(ms(40)));
+    for number in [0, 2, 5] {
+        assert_eq!(buffer.insert(packet(number, ms(0)), number), Insert::Held);
+    }
+    let mut seen = Vec::new();
+    for tick in 0..40 {
+        let next = buffer.next(START + ms(5) * tick);
+        if !matches!(next, Next::Wait(_)) {
+            seen.push((matches!(next, Next::Missing(_)), buffer.following().copied()));
+        }
+    }
+    // Number 1 can be had from number 2; of 3 and 4 only 4 from 5.
+    let wanted = [None, Some(2), None, None, Some(5)];
+    let missing: Vec<_> = seen.iter().take(5).map(|&(_, following)| following).collect();
+    assert_eq!(missing, wanted);
+    assert_eq!(seen.iter().take(5).filter(|(missing, _)| *missing).count(), 3);
+}
