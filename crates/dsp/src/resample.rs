@@ -12,6 +12,7 @@
 mod table;
 
 use core::fmt;
+use std::sync::Arc;
 
 use aulos_core::{Frames, Ppm, SampleRate};
 
@@ -39,7 +40,7 @@ use table::Table;
 /// ```
 #[derive(Clone)]
 pub struct Resampler {
-    table: Table,
+    table: Arc<Table>,
     channels: usize,
     /// One run of `capacity` frames per channel; `len` of them are filled.
     history: Vec<f32>,
@@ -72,7 +73,8 @@ pub struct Progress {
 impl Resampler {
     /// A resampler for frames of `channels` channels.
     ///
-    /// Takes about 0.2 MiB (equal rates) to 1 MiB for its filter, and some milliseconds.
+    /// Takes about 0.2 MiB (equal rates) to 1 MiB for its filter, and some milliseconds. Copies share
+    /// the filter.
     ///
     /// # Panics
     /// When `channels` is 0, which no [`aulos_core::ChannelLayout`] is.
@@ -82,7 +84,7 @@ impl Resampler {
         let divisor = greatest_common_divisor(from.hz(), to.hz());
         let ratio = f64::from(from.hz()) / f64::from(to.hz());
         let unit = u64::from(to.hz() / divisor) << DRIFT_BITS;
-        let table = Table::new(ratio, (to.hz() / divisor) as usize, unit);
+        let table = Arc::new(Table::new(ratio, (to.hz() / divisor) as usize, unit));
         let nominal = u64::from(from.hz() / divisor) << DRIFT_BITS;
         let capacity = table.taps() + AHEAD;
         let mut resampler = Self {
