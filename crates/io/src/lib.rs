@@ -15,6 +15,7 @@ pub mod mdns;
 pub mod normalize;
 mod pool;
 pub mod reactor;
+pub mod relay;
 mod replace;
 pub mod scan;
 mod slab;

@@ -89,6 +89,8 @@ mod slots;
 mod socket;
 mod stats;
 mod stream;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::collections::HashMap;
 use std::fmt;

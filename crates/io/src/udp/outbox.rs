@@ -180,6 +180,13 @@ impl Batch {
         self.entries.len()
     }
 
+    #[cfg(test)]
+    pub(super) fn datagrams(&self) -> Vec<(SocketAddr, Vec<u8>)> {
+        let bytes =
+            |entry: &Entry| self.bytes[entry.at as usize..][..usize::from(entry.len)].to_vec();
+        self.entries.iter().map(|entry| (entry.to, bytes(entry))).collect()
+    }
+
     /// Takes all of another one. Once in a while that is more than may wait, by one batch.
     fn append(&mut self, other: &mut Self) {
         let behind = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);

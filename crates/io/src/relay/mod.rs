@@ -1,0 +1,147 @@
+//! RTP in, RTP out: one stream, from a port to a place.
+//!
+//! ```text
+//!  datagram -> Packet -> Receiver -> JitterBuffer -> Transcoder -> datagram
+//!           -> RTCP of the sender's side             RTCP of the listener's side
+//! ```
+//!
+//! A relay has no card and no clock of its own, so it does not play out: one packet goes out for each
+//! one that came in, as soon as its turn has come, with the sequence number and the time that its
+//! sender gave it. What is missing stays missing, and whoever listens conceals it as he likes best.
+//! To conceal here would mean to wait for what is late, for all who listen.
+//!
+//! [`Relay`] is a machine for [`crate::udp`]: it waits for nothing and allocates nothing for a packet.
+
+mod leg;
+mod store;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod transcode;
+
+use std::sync::Arc;
+
+use aulos_core::{Instant, Span};
+use aulos_proto::rtp::payload::DYNAMIC;
+use aulos_proto::rtp::rtcp::Ntp;
+use aulos_proto::rtp::{Codec, Encoding};
+
+pub use stream::{Label, Relay, Report, Tally};
+pub use transcode::CannotTranscode;
+
+use transcode::Transcoder;
+
+/// What a stream is made of on one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Media {
+    /// How its sound is put into payloads.
+    pub encoding: Encoding,
+    /// The payload type, 0 to 127; absent, the one of RFC 3551, or else any dynamic one is taken and
+    /// [`Media::DYNAMIC_TYPE`] is sent.
+    pub payload_type: Option<u8>,
+}
+
+impl Media {
+    /// What is sent for an encoding without a payload type of its own.
+    pub const DYNAMIC_TYPE: u8 = *DYNAMIC.start();
+
+    /// That encoding with its usual payload type.
+    #[must_use]
+    pub const fn new(encoding: Encoding) -> Self {
+        Self { encoding, payload_type: None }
+    }
+
+    /// The payload type that is sent.
+    #[must_use]
+    pub fn sent_type(&self) -> u8 {
+        self.payload_type.or_else(|| self.encoding.static_type()).unwrap_or(Self::DYNAMIC_TYPE)
+    }
+
+    fn takes(&self, payload_type: u8) -> bool {
+        match self.payload_type.or_else(|| self.encoding.static_type()) {
+            Some(wanted) => payload_type == wanted,
+            None => DYNAMIC.contains(&payload_type),
+        }
+    }
+}
+
+/// The wishes of streams that are relayed alike.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Wishes {
+    /// What comes.
+    pub from: Media,
+    /// What goes.
+    pub to: Media,
+    /// How long a packet waits for one before it, 0 to 1 s.
+    pub hold: Span,
+    /// A stream of which nothing has come for so long has ended.
+    pub idle: Span,
+    /// Send from the port that the stream comes to, so that whoever listens can answer there.
+    /// Dearer: the datagrams of many streams then do not go in one call.
+    pub symmetric: bool,
+    /// Our name in RTCP; absent, none is sent, on either side.
+    pub cname: Option<Arc<str>>,
+    /// A moment, and the time of day that it was, for reports.
+    pub clock: (Instant, Ntp),
+    /// Bits per second of Opus, 6,000 to 510,000.
+    pub opus_bitrate: u32,
+    /// 0 (cheapest) to 10.
+    pub opus_complexity: u8,
+}
+
+/// Wishes that can be fulfilled, for all streams that have them.
+#[derive(Debug)]
+pub struct Plan {
+    wishes: Wishes,
+    /// What each stream begins with.
+    transcoder: Transcoder,
+}
+
+impl Plan {
+    /// Checks the wishes. Takes some milliseconds and a megabyte when the rate has to change.
+    ///
+    /// # Errors
+    /// [`CannotTranscode`] when there is no way from the one encoding to the other.
+    pub fn new(wishes: Wishes) -> Result<Self, CannotTranscode> {
+        let transcoder = Transcoder::new(&wishes)?;
+        Ok(Self { wishes, transcoder })
+    }
+}
+
+impl Wishes {
+    /// A relay that waits up to 60 ms for what is late, with RTCP.
+    #[must_use]
+    pub fn new(from: Media, to: Media) -> Self {
+        Self {
+            from,
+            to,
+            hold: Span::from_millis(60),
+            idle: Span::from_secs(30),
+            symmetric: false,
+            cname: Some(Arc::from("aulos")),
+            clock: (Instant::ZERO, Ntp::default()),
+            opus_bitrate: 24_000,
+            opus_complexity: 5,
+        }
+    }
+
+    /// How many packets are held at most: those of a fifth of a second, and as many as may be waited
+    /// for.
+    fn slots(&self) -> usize {
+        let shortest = match self.from.encoding.codec {
+            // AES67 has packets of 125 us, and a millisecond is what is usual.
+            Codec::L16 | Codec::L24 => Span::from_millis(1),
+            _ => Span::from_millis(10),
+        };
+        let span = self.hold.max(LEAST_HELD);
+        usize::try_from(span.as_nanos() / shortest.as_nanos()).unwrap_or(MAX_SLOTS).min(MAX_SLOTS)
+    }
+}
+
+/// The longest that a packet may wait for one before it.
+pub const MAX_HOLD: Span = Span::from_secs(1);
+
+const LEAST_HELD: Span = Span::from_millis(160);
+
+const MAX_SLOTS: usize = 1_024;

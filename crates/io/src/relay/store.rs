@@ -1,0 +1,91 @@
+//! Payloads that wait, in one piece of memory.
+//!
+//! The jitter buffer holds handles; the bytes stand here, in places that are as long as the longest
+//! payload that the stream has had. A stream of telephony never has another length, so its memory is
+//! made once, and is as small as it can be.
+
+/// A payload that waits. It has to be given back.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) struct Handle {
+    place: u16,
+    length: u16,
+}
+
+/// Room for so many payloads.
+#[derive(Debug)]
+pub(super) struct Store {
+    bytes: Vec<u8>,
+    /// Bytes of a place.
+    size: usize,
+    free: Vec<u16>,
+}
+
+impl Store {
+    /// Room for `places` payloads, whose length is not known yet.
+    pub(super) fn new(places: usize) -> Self {
+        let places = u16::try_from(places).unwrap_or(u16::MAX);
+        Self { bytes: Vec::new(), size: 0, free: (0..places).rev().collect() }
+    }
+
+    /// Keeps a copy of `payload`; none when every place is taken.
+    ///
+    /// # Real-time
+    /// Allocates only for a payload that is longer than all before it.
+    pub(super) fn put(&mut self, payload: &[u8]) -> Option<Handle> {
+        let length = u16::try_from(payload.len()).ok()?;
+        let place = self.free.pop()?;
+        if payload.len() > self.size {
+            self.widen(payload.len());
+        }
+        let at = usize::from(place) * self.size;
+        self.bytes[at..at + payload.len()].copy_from_slice(payload);
+        Some(Handle { place, length })
+    }
+
+    pub(super) fn get(&self, handle: &Handle) -> &[u8] {
+        let at = usize::from(handle.place) * self.size;
+        &self.bytes[at..at + usize::from(handle.length)]
+    }
+
+    pub(super) fn give_back(&mut self, handle: Handle) {
+        self.free.push(handle.place);
+    }
+
+    /// Makes every place as long as `length`, and keeps what stands there.
+    fn widen(&mut self, length: usize) {
+        let places = self.free.capacity();
+        let size = length.next_multiple_of(GRAIN);
+        let mut bytes = vec![0; places * size];
+        if self.size > 0 {
+            for (old, new) in self.bytes.chunks(self.size).zip(bytes.chunks_mut(size)) {
+                new[..old.len()].copy_from_slice(old);
+            }
+        }
+        (self.bytes, self.size) = (bytes, size);
+    }
+}
+
+/// 160 bytes of telephony are a multiple of it.
+const GRAIN: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_of_any_length_are_kept_and_places_come_back() {
+        let mut store = Store::new(3);
+        let one = store.put(b"one").unwrap();
+        let long: Vec<u8> = (0..200).collect();
+        let two = store.put(&long).unwrap();
+        let three = store.put(b"").unwrap();
+        assert_eq!(store.put(b"four"), None);
+        assert_eq!((store.get(&one), store.get(&two)), (&b"one"[..], &long[..]));
+        assert_eq!(store.get(&three), b"");
+        store.give_back(one);
+        let four = store.put(b"four").unwrap();
+        assert_eq!((store.get(&four), store.get(&two)), (&b"four"[..], &long[..]));
+        assert_eq!(store.put(&vec![0; 70_000]), None);
+    }
+}

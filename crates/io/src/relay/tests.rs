@@ -1,0 +1,379 @@
+//! Relays in virtual time: datagrams in, datagrams out.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use aulos_core::{Instant, Span};
+use aulos_proto::rtp::{self, Codec, Encoding, Header, is_rtcp, rtcp};
+use proptest::prelude::*;
+
+use super::*;
+use crate::udp::Machine as _;
+use crate::udp::testing::{Sent, deliver, finish, tick};
+
+const SENDER: &str = "192.0.2.1:5004";
+const DEST: &str = "192.0.2.2:7000";
+
+const PCMU: Encoding = Encoding { codec: Codec::Pcmu, clock_rate: 8_000, channels: 1 };
+const PCMA: Encoding = Encoding { codec: Codec::Pcma, clock_rate: 8_000, channels: 1 };
+const G722: Encoding = Encoding { codec: Codec::G722, clock_rate: 8_000, channels: 1 };
+const OPUS: Encoding = Encoding { codec: Codec::Opus, clock_rate: 48_000, channels: 2 };
+const L16: Encoding = Encoding { codec: Codec::L16, clock_rate: 48_000, channels: 2 };
+const L24: Encoding = Encoding { codec: Codec::L24, clock_rate: 44_100, channels: 1 };
+
+/// A relay, a sender of packets of 20 ms, and what came out.
+struct World {
+    relay: Relay,
+    now: Instant,
+    out: Vec<(Header, Vec<u8>)>,
+    reports: Sent,
+}
+
+impl World {
+    fn new(from: Encoding, to: Encoding) -> Self {
+        let mut wishes = Wishes::new(Media::new(from), Media::new(to));
+        wishes.clock = (Instant::ZERO, Ntp::from_unix(Span::from_secs(1_700_000_000)));
+        Self::of(wishes)
+    }
+
+    fn of(wishes: Wishes) -> Self {
+        let plan = Arc::new(Plan::new(wishes).unwrap());
+        let relay = Relay::new(plan, Label::default(), DEST.parse().unwrap(), 0xabcd_ef01, 7);
+        Self {
+            relay,
+            now: Instant::ZERO + Span::from_secs(1),
+            out: Vec::new(),
+            reports: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, sent: Sent) {
+        for (to, datagram) in sent {
+            if is_rtcp(&datagram) {
+                self.reports.push((to, datagram));
+                continue;
+            }
+            assert_eq!(to, DEST.parse::<SocketAddr>().unwrap());
+            let packet = rtp::Packet::parse(&datagram).unwrap();
+            self.out.push((packet.header(), packet.payload().to_vec()));
+        }
+    }
+
+    /// Lets time pass, with every timer.
+    fn wait(&mut self, span: Span) {
+        let end = self.now + span;
+        while let Some(at) = self.relay.poll_timeout().filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            let sent = tick(&mut self.relay, self.now);
+            self.take(sent);
+        }
+        self.now = end;
+    }
+
+    fn give(&mut self, datagram: &[u8]) {
+        let sent = deliver(&mut self.relay, self.now, SENDER.parse().unwrap(), datagram);
+        self.take(sent);
+    }
+
+    fn send(&mut self, ssrc: u32, number: u64, ticks: u32, payload: &[u8]) {
+        let datagram = packet(ssrc, number, ticks, self.payload_type(), payload);
+        self.give(&datagram);
+    }
+
+    fn payload_type(&self) -> u8 {
+        self.relay.wishes().from.sent_type()
+    }
+
+    fn finish(&mut self) {
+        let sent = finish(&mut self.relay, self.now);
+        self.take(sent);
+    }
+
+    fn sequences(&self) -> Vec<u16> {
+        self.out.iter().map(|(header, _)| header.sequence).collect()
+    }
+
+    fn tally(&self) -> Tally {
+        self.relay.report().tally
+    }
+}
+
+/// The packet of that number; the numbers begin near where they wrap.
+fn packet(ssrc: u32, number: u64, ticks: u32, payload_type: u8, payload: &[u8]) -> Vec<u8> {
+    #[allow(clippy::cast_possible_truncation, reason = "as on the wire")]
+    let header = Header {
+        marker: number == 0,
+        payload_type,
+        sequence: FIRST.wrapping_add(number as u16),
+        timestamp: (number as u32).wrapping_mul(ticks).wrapping_sub(5_000),
+        ssrc,
+    };
+    [&header.to_bytes()[..], payload].concat()
+}
+
+const FIRST: u16 = 65_500;
+const STEP: Span = Span::from_millis(20);
+
+#[test]
+fn one_packet_goes_out_for_each_that_comes_in_with_its_number_and_its_time() {
+    let mut world = World::new(PCMU, PCMA);
+    for number in 0..100 {
+        world.send(1, number, 160, &[0x55; 160]);
+        world.wait(STEP);
+    }
+    world.finish();
+    assert_eq!(world.out.len(), 100);
+    for (number, (header, payload)) in (0u16..).zip(&world.out) {
+        assert_eq!(header.sequence, FIRST.wrapping_add(number));
+        assert_eq!(header.timestamp, (u32::from(number) * 160).wrapping_sub(5_000));
+        assert_eq!((header.payload_type, header.ssrc), (8, 0xabcd_ef01));
+        assert_eq!(header.marker, number == 0);
+        assert_eq!(payload.len(), 160);
+        assert!(payload.iter().all(|code| *code == payload[0] && *code != 0x55));
+    }
+    let tally = world.tally();
+    assert_eq!((tally.source.received, tally.sent, tally.source.lost), (100, 100, 0));
+}
+
+#[test]
+fn packets_that_are_late_are_put_in_order_and_what_is_lost_stays_lost() {
+    let mut world = World::new(PCMU, PCMU);
+    for number in [0, 1, 3, 2, 4, 6, 7, 8, 9, 10, 11, 12] {
+        world.send(1, number, 160, &[7; 160]);
+        world.wait(STEP);
+    }
+    world.wait(Span::from_millis(200));
+    let wanted: Vec<u16> = [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12]
+        .map(|number: u16| FIRST.wrapping_add(number))
+        .into();
+    assert_eq!(world.sequences(), wanted);
+    let tally = world.tally();
+    assert_eq!((tally.source.lost, tally.source.reordered, tally.sent), (1, 1, 12));
+}
+
+#[test]
+fn a_packet_that_is_far_too_late_goes_out_all_the_same_unless_it_would_spoil_others() {
+    for (to, sent) in [(PCMA, 40), (G722, 39)] {
+        let mut world = World::new(PCMU, to);
+        for number in (0..10).chain(11..40) {
+            world.send(1, number, 160, &[7; 160]);
+            world.wait(STEP);
+        }
+        world.send(1, 10, 160, &[7; 160]);
+        world.finish();
+        let tally = world.tally();
+        assert_eq!((world.out.len(), tally.too_late), (sent, 40 - sent as u64));
+        assert_eq!(tally.line.late, 1);
+    }
+}
+
+#[test]
+fn one_packet_of_somebody_else_is_nothing_and_two_are_a_sender_who_began_anew() {
+    let mut world = World::new(PCMU, PCMU);
+    for number in 0..10 {
+        world.send(1, number, 160, &[1; 160]);
+        world.wait(STEP);
+        if number == 5 {
+            world.send(99, 700, 160, &[9; 160]);
+        }
+    }
+    assert_eq!((world.out.len(), world.tally().other_sources), (10, 1));
+    for number in 500..510 {
+        world.send(2, number, 160, &[2; 160]);
+        world.wait(STEP);
+    }
+    world.finish();
+    assert_eq!(world.out.len(), 20, "the first one of the new source is among them");
+    let report = world.relay.report();
+    assert_eq!((report.tally.changes, report.tally.sent), (1, 20));
+    assert_eq!(report.tally.source.received, 20);
+}
+
+#[test]
+fn what_is_in_probation_is_held_and_goes_out_in_the_end() {
+    let mut world = World::new(PCMU, PCMU);
+    world.send(1, 0, 160, &[1; 160]);
+    world.wait(Span::from_secs(1));
+    assert_eq!(world.out.len(), 0);
+    world.finish();
+    assert_eq!(world.out.len(), 1);
+}
+
+#[test]
+fn a_stream_that_falls_silent_ends_and_says_so_and_begins_again() {
+    let mut world = World::new(PCMU, PCMU);
+    for round in 0..2 {
+        for number in 0..400 {
+            world.send(1, round * 7_000 + number, 160, &[1; 160]);
+            world.wait(STEP);
+        }
+        assert_eq!(world.relay.report().ssrc, Some(1));
+        world.wait(Span::from_secs(40));
+        assert_eq!(world.relay.report().ssrc, None);
+    }
+    assert_eq!(world.out.len(), 800);
+    let byes = |to: &str| {
+        let to: SocketAddr = to.parse().unwrap();
+        let is_bye = |datagram: &[u8]| {
+            let compound = rtcp::Compound::parse(datagram).unwrap();
+            compound.parts().any(|part| matches!(part, rtcp::Part::Bye(_)))
+        };
+        world.reports.iter().filter(|(dest, datagram)| *dest == to && is_bye(datagram)).count()
+    };
+    assert_eq!((byes(SENDER), byes(DEST)), (2, 2));
+}
+
+#[test]
+fn both_sides_are_told_how_it_goes() {
+    let mut world = World::new(PCMU, PCMA);
+    for number in 0..1_500 {
+        if number % 10 != 3 {
+            world.send(1, number, 160, &[1; 160]);
+        }
+        world.wait(STEP);
+    }
+    let (mut senders, mut receivers) = (0, 0);
+    for (to, datagram) in &world.reports {
+        for part in rtcp::Compound::parse(datagram).unwrap().parts() {
+            let rtcp::Part::Report { ssrc, sender, blocks } = part else { continue };
+            assert_eq!(ssrc, 0xabcd_ef01);
+            if *to == DEST.parse::<SocketAddr>().unwrap() {
+                let sender = sender.expect("a sender's report");
+                // The packets that had gone out by then, 160 bytes each.
+                assert_eq!(sender.octets, sender.packets * 160);
+                senders += 1;
+            } else {
+                let block = blocks.iter().next().expect("what is received of it");
+                assert_eq!(block.ssrc, 1);
+                if receivers > 0 {
+                    let lost = f64::from(block.fraction_lost) / 256.0;
+                    assert!((0.08..0.12).contains(&lost), "{lost}");
+                }
+                receivers += 1;
+            }
+        }
+    }
+    assert!(senders >= 3 && receivers >= 3, "{senders}, {receivers}");
+    assert_eq!(world.out.len(), 1_350);
+}
+
+#[test]
+fn a_bye_that_somebody_made_up_ends_nothing_and_a_real_one_ends_the_stream() {
+    let mut world = World::new(PCMU, PCMU);
+    let bye = |ssrc: u32| {
+        let mut room = [0; 200];
+        let mut writer = rtcp::Writer::new(&mut room);
+        writer.report(ssrc, None, 0, core::iter::empty());
+        writer.bye(ssrc, "");
+        writer.finish().to_vec()
+    };
+    for number in 0..500 {
+        world.send(1, number, 160, &[1; 160]);
+        world.wait(STEP);
+        if number == 100 {
+            world.give(&bye(1));
+        }
+    }
+    assert_eq!(world.relay.report().ssrc, Some(1));
+    world.give(&bye(1));
+    world.wait(Span::from_secs(5));
+    assert_eq!((world.relay.report().ssrc, world.out.len()), (None, 500));
+}
+
+#[test]
+fn every_encoding_becomes_every_other_and_keeps_its_time() {
+    let all = [PCMU, PCMA, G722, OPUS, L16, L24];
+    for from in all {
+        // A tone in that encoding, made of L16 by a relay of its own.
+        let tone = if from == L16 { tone() } else { through(L16, from, &tone(), 960) };
+        for to in all {
+            let ticks = from.clock_rate / 50;
+            let out = through(from, to, &tone, ticks);
+            assert_eq!(out.len(), tone.len(), "{from:?} to {to:?}");
+            let back = if to == L16 { out } else { through(to, L16, &out, to.clock_rate / 50) };
+            assert_eq!(back.len(), tone.len(), "{to:?} and back");
+            let share = share_of_the_tone(&back);
+            let wanted = 0.97;
+            assert!(share > wanted, "{from:?} to {to:?}: {share}");
+        }
+    }
+}
+
+/// What comes out of a relay for these payloads.
+fn through(from: Encoding, to: Encoding, payloads: &[Vec<u8>], ticks: u32) -> Vec<Vec<u8>> {
+    let mut wishes = Wishes::new(Media::new(from), Media::new(to));
+    wishes.opus_bitrate = 64_000;
+    let mut world = World::of(wishes);
+    for (number, payload) in (0..).zip(payloads) {
+        world.send(1, number, ticks, payload);
+        world.wait(STEP);
+    }
+    world.finish();
+    let tally = world.tally();
+    assert_eq!((tally.undecodable, tally.no_room, tally.too_late), (0, 0, 0), "{from:?} to {to:?}");
+    for pair in world.out.windows(2) {
+        let step = pair[1].0.timestamp.wrapping_sub(pair[0].0.timestamp);
+        assert_eq!(step, to.clock_rate / 50);
+    }
+    world.out.into_iter().map(|(_, payload)| payload).collect()
+}
+
+/// Two seconds of 440 Hz at -12 dBFS in L16, on both channels.
+fn tone() -> Vec<Vec<u8>> {
+    let frame = |at: u32| {
+        let phase = f64::from(at) * 440.0 / 48_000.0 * core::f64::consts::TAU;
+        #[allow(clippy::cast_possible_truncation, reason = "within 16 bits")]
+        let [a, b] = ((phase.sin() * 8_192.0) as i16).to_be_bytes();
+        [a, b, a, b]
+    };
+    (0..100).map(|packet| (0..960).flat_map(|at| frame(packet * 960 + at)).collect()).collect()
+}
+
+fn share_of_the_tone(payloads: &[Vec<u8>]) -> f64 {
+    let (mut sine, mut cosine, mut all, mut count) = (0.0, 0.0, 0.0, 0.0);
+    // The codecs have begun by then.
+    for frame in payloads[20..].iter().flat_map(|payload| payload.as_chunks::<4>().0) {
+        let sample = f64::from(i16::from_be_bytes([frame[0], frame[1]]));
+        let phase = count * 440.0 / 48_000.0 * core::f64::consts::TAU;
+        sine += sample * phase.sin();
+        cosine += sample * phase.cos();
+        all += sample * sample;
+        count += 1.0;
+    }
+    assert!(all / count > 1_000_000.0, "it is too quiet: {}", (all / count).sqrt());
+    2.0 * (sine * sine + cosine * cosine) / (count * all)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whatever comes: nothing panics, and nothing that was taken is lost without being counted.
+    #[test]
+    fn every_packet_is_accounted_for(
+        steps in prop::collection::vec((0u64..60, 0i64..40, 0u32..3, 0usize..200), 1..200),
+        stateful in any::<bool>(),
+    ) {
+        let mut world = World::new(PCMU, if stateful { G722 } else { PCMA });
+        for (jump, millis, ssrc, length) in steps {
+            world.send(ssrc / 2 + 1, jump, 160, &vec![3; length]);
+            world.wait(Span::from_millis(millis));
+        }
+        world.finish();
+        let tally = world.tally();
+        let gone = tally.undecodable + tally.too_late + tally.no_room + tally.unsent;
+        prop_assert!(tally.sent + gone >= tally.source.received.saturating_sub(tally.line.strays));
+        prop_assert!(tally.sent <= tally.source.received + tally.source.strays);
+        prop_assert_eq!(tally.sent, world.out.len() as u64);
+    }
+
+    #[test]
+    fn no_datagram_makes_it_panic(datagrams in prop::collection::vec(
+        prop::collection::vec(any::<u8>(), 0..64), 1..50)) {
+        let mut world = World::new(PCMU, OPUS);
+        for datagram in datagrams {
+            world.give(&datagram);
+            world.wait(STEP);
+        }
+        world.finish();
+    }
+}

@@ -1,0 +1,347 @@
+//! From one encoding to another, a payload at a time.
+//!
+//! Between the laws of G.711 a table does it; everything else goes through samples. Opus is decoded
+//! at the rate of what goes out, and encoded at the rate of what comes in, as far as it has these: at
+//! 8 kHz that costs half of what 48 kHz cost, and no resampler.
+
+mod opus;
+
+use core::fmt;
+
+use aulos_core::SampleRate;
+use aulos_dsp::{Resampler, g711, g722, network, remix};
+use aulos_proto::rtp::{Codec, Encoding};
+
+use super::Wishes;
+use opus::{Opener, Packer};
+
+/// Why there is no way from one encoding to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CannotTranscode {
+    /// There is no decoder for what comes.
+    From(Encoding),
+    /// There is no encoder for what is to go.
+    To(Encoding),
+}
+
+impl fmt::Display for CannotTranscode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::From(encoding) | Self::To(encoding)) = self;
+        let Encoding { codec, clock_rate, channels } = encoding;
+        let verb = if matches!(self, Self::From(_)) { "decoded" } else { "encoded" };
+        write!(f, "{codec} at {clock_rate} Hz with {channels} channel(s) cannot be {verb}")
+    }
+}
+
+impl core::error::Error for CannotTranscode {}
+
+/// Makes payloads of one encoding out of those of another. Copies share what does not change.
+#[derive(Clone, Debug)]
+pub(super) enum Transcoder {
+    /// They are the same.
+    Same,
+    /// Another law of G.711.
+    Law(g711::Law, g711::Law),
+    /// Anything else.
+    Samples(Box<Samples>),
+}
+
+impl Transcoder {
+    pub(super) fn new(wishes: &Wishes) -> Result<Self, CannotTranscode> {
+        let (from, to) = (wishes.from.encoding, wishes.to.encoding);
+        if from == to {
+            return Ok(Self::Same);
+        }
+        let is_telephony = |encoding: Encoding| encoding.clock_rate == 8_000;
+        match (law(from.codec), law(to.codec)) {
+            (Some(a), Some(b)) if is_telephony(from) && is_telephony(to) => Ok(Self::Law(a, b)),
+            _ => Samples::new(wishes).map(|samples| Self::Samples(Box::new(samples))),
+        }
+    }
+
+    /// Bytes that a payload may become.
+    pub(super) fn most(&self, payload: usize) -> usize {
+        match self {
+            Self::Same | Self::Law(..) => payload,
+            Self::Samples(samples) => samples.most(payload),
+        }
+    }
+
+    /// Writes to the front of `out` what `payload` becomes, and says how long that is; none when
+    /// nothing can be made of it. `timestamp` is the payload's, which does not wrap.
+    ///
+    /// # Real-time
+    /// Allocates only for a payload that is longer than all before it.
+    pub(super) fn run(&mut self, timestamp: u64, payload: &[u8], out: &mut [u8]) -> Option<usize> {
+        match self {
+            Self::Same => {
+                out.get_mut(..payload.len())?.copy_from_slice(payload);
+                Some(payload.len())
+            }
+            Self::Law(from, to) => {
+                let out = out.get_mut(..payload.len())?;
+                out.copy_from_slice(payload);
+                g711::transcode(*from, *to, out);
+                Some(payload.len())
+            }
+            Self::Samples(samples) => samples.run(timestamp, payload, out),
+        }
+    }
+
+    /// So many units of the clock are not there, and nothing is sent for them.
+    pub(super) fn miss(&mut self, units: u64) {
+        if let Self::Samples(samples) = self {
+            samples.miss(units);
+        }
+    }
+
+    /// What comes next has nothing to do with what came before.
+    pub(super) fn reset(&mut self) {
+        if let Self::Samples(samples) = self {
+            samples.reset();
+        }
+    }
+
+    /// Whether a packet can only be understood behind the one before it.
+    pub(super) fn has_memory(&self) -> bool {
+        match self {
+            Self::Same | Self::Law(..) => false,
+            Self::Samples(samples) => {
+                let keeps = |codec| matches!(codec, Codec::Opus | Codec::G722);
+                keeps(samples.from.codec) || keeps(samples.to.codec) || samples.resampler.is_some()
+            }
+        }
+    }
+}
+
+/// A decoder, a way between rates and channels, and an encoder.
+#[derive(Clone, Debug)]
+pub(super) struct Samples {
+    from: Encoding,
+    to: Encoding,
+    decoder: Decoder,
+    encoder: Encoder,
+    /// Frames per second and channels of what is decoded and of what is encoded.
+    source: (u32, usize),
+    sink: (u32, usize),
+    resampler: Option<Resampler>,
+    decoded: Vec<f32>,
+    /// As the sink has channels, at the source's rate; the resampler may leave some for next time.
+    mixed: Vec<f32>,
+    encoded: Vec<f32>,
+}
+
+#[derive(Clone, Debug)]
+enum Decoder {
+    Law(g711::Law),
+    L16,
+    L24,
+    G722(Box<g722::Decoder>),
+    Opus(Opener),
+}
+
+#[derive(Clone, Debug)]
+enum Encoder {
+    Law(g711::Law),
+    L16,
+    L24,
+    G722(Box<g722::Encoder>),
+    Opus(Packer),
+}
+
+impl Samples {
+    fn new(wishes: &Wishes) -> Result<Self, CannotTranscode> {
+        let (from, to) = (wishes.from.encoding, wishes.to.encoding);
+        let (cannot_decode, cannot_encode) = (CannotTranscode::From(from), CannotTranscode::To(to));
+        let source_rate =
+            if from.codec == Codec::Opus { opus::rate(to) } else { from.sample_rate() };
+        let sink_rate = if to.codec == Codec::Opus { opus::rate(from) } else { to.sample_rate() };
+        // Opus is written with two channels, whatever it has; it decodes to as many as are wanted.
+        let theirs = |encoding: Encoding| usize::from(encoding.channels);
+        let source_channels =
+            if from.codec == Codec::Opus { theirs(to).min(2) } else { theirs(from) };
+        let sink_channels = if to.codec == Codec::Opus { theirs(from).min(2) } else { theirs(to) };
+        let decoder = match from.codec {
+            Codec::Pcmu => Decoder::Law(g711::Law::Mu),
+            Codec::Pcma => Decoder::Law(g711::Law::A),
+            Codec::L16 => Decoder::L16,
+            Codec::L24 => Decoder::L24,
+            Codec::G722 => Decoder::G722(Box::new(g722::Decoder::new())),
+            Codec::Opus => {
+                Decoder::Opus(Opener::new(source_rate, source_channels).ok_or(cannot_decode)?)
+            }
+            _ => return Err(cannot_decode),
+        };
+        let encoder = match to.codec {
+            Codec::Pcmu => Encoder::Law(g711::Law::Mu),
+            Codec::Pcma => Encoder::Law(g711::Law::A),
+            Codec::L16 => Encoder::L16,
+            Codec::L24 => Encoder::L24,
+            Codec::G722 => Encoder::G722(Box::new(g722::Encoder::new())),
+            Codec::Opus => {
+                let packer = Packer::new(sink_rate, sink_channels, wishes);
+                Encoder::Opus(packer.ok_or(cannot_encode)?)
+            }
+            _ => return Err(cannot_encode),
+        };
+        let rate = |hz, why| SampleRate::new(hz).map_err(|_| why);
+        let resampler = (source_rate != sink_rate)
+            .then(|| {
+                let rates = (rate(source_rate, cannot_decode)?, rate(sink_rate, cannot_encode)?);
+                Ok(Resampler::new(sink_channels, rates.0, rates.1))
+            })
+            .transpose()?;
+        Ok(Self {
+            from,
+            to,
+            decoder,
+            encoder,
+            source: (source_rate, source_channels),
+            sink: (sink_rate, sink_channels),
+            resampler,
+            decoded: Vec::new(),
+            mixed: Vec::new(),
+            encoded: Vec::new(),
+        })
+    }
+
+    fn most(&self, payload: usize) -> usize {
+        let frames = match self.from.codec {
+            Codec::Opus => (self.source.0 as usize) * opus::LONGEST_MS / 1_000,
+            Codec::G722 => payload * 2,
+            Codec::L16 => payload / 2 / self.source.1.max(1),
+            Codec::L24 => payload / 3 / self.source.1.max(1),
+            _ => payload / self.source.1.max(1),
+        };
+        let frames = self.at_sink(frames as u64) + 1;
+        match self.to.codec {
+            Codec::Opus => opus::LONGEST_PACKET,
+            Codec::G722 => frames / 2 + 1,
+            Codec::L16 => frames * 2 * self.sink.1,
+            Codec::L24 => frames * 3 * self.sink.1,
+            _ => frames * self.sink.1,
+        }
+    }
+
+    fn run(&mut self, timestamp: u64, payload: &[u8], out: &mut [u8]) -> Option<usize> {
+        let frames = self.decode(payload)?;
+        let (from, to) = (self.source.1, self.sink.1);
+        let kept = self.mixed.len();
+        self.mixed.resize(kept + frames * to, 0.0);
+        if from == to {
+            self.mixed[kept..].copy_from_slice(&self.decoded[..frames * from]);
+        } else {
+            remix(&self.decoded[..frames * from], from, &mut self.mixed[kept..], to);
+        }
+        let Some(resampler) = &mut self.resampler else {
+            let length = encode(&mut self.encoder, &self.mixed, out);
+            self.mixed.clear();
+            return length;
+        };
+        // As many as there are between this packet's timestamp and the next one's.
+        let begin = in_frames(timestamp, self.from);
+        let (source, sink) = (u64::from(self.source.0), u64::from(self.sink.0));
+        let at = |frame: u64| frame.wrapping_mul(sink) / source;
+        let wanted = at(begin + frames as u64).saturating_sub(at(begin));
+        self.encoded.resize(usize::try_from(wanted).ok()? * to, 0.0);
+        let progress = resampler.process(&self.mixed, &mut self.encoded);
+        self.encoded.truncate(progress.produced.as_usize() * to);
+        self.mixed.drain(..progress.consumed.as_usize() * to);
+        // Rounding leaves a frame or two; more is what a library that refused has left.
+        let surplus = self.mixed.len().saturating_sub(MOST_KEPT * to);
+        self.mixed.drain(..surplus);
+        encode(&mut self.encoder, &self.encoded, out)
+    }
+
+    /// Frames of a payload, in `decoded`.
+    fn decode(&mut self, payload: &[u8]) -> Option<usize> {
+        let channels = self.source.1;
+        let frame_bytes = match self.decoder {
+            Decoder::L16 => 2 * channels,
+            Decoder::L24 => 3 * channels,
+            Decoder::Law(_) => channels,
+            Decoder::G722(_) | Decoder::Opus(_) => 1,
+        };
+        if payload.is_empty() || !payload.len().is_multiple_of(frame_bytes) {
+            return None;
+        }
+        let room = match self.decoder {
+            Decoder::G722(_) => payload.len() * 2,
+            Decoder::Opus(_) => self.source.0 as usize * opus::LONGEST_MS / 1_000 * channels,
+            _ => payload.len() / frame_bytes * channels,
+        };
+        self.decoded.resize(room, 0.0);
+        let samples = match &mut self.decoder {
+            Decoder::Law(law) => g711::decode(*law, payload, &mut self.decoded),
+            Decoder::L16 => network::decode_l16(payload, &mut self.decoded),
+            Decoder::L24 => network::decode_l24(payload, &mut self.decoded),
+            Decoder::G722(decoder) => decoder.decode(payload, &mut self.decoded),
+            Decoder::Opus(opener) => opener.decode(payload, &mut self.decoded)? * channels,
+        };
+        Some(samples / channels)
+    }
+
+    fn miss(&mut self, units: u64) {
+        if let Decoder::Opus(opener) = &mut self.decoder {
+            let frames = units * u64::from(self.source.0) / u64::from(self.from.clock_rate.max(1));
+            opener.miss(usize::try_from(frames).unwrap_or(usize::MAX), &mut self.decoded);
+        }
+    }
+
+    fn reset(&mut self) {
+        match &mut self.decoder {
+            Decoder::G722(decoder) => **decoder = g722::Decoder::new(),
+            Decoder::Opus(opener) => opener.reset(),
+            Decoder::Law(_) | Decoder::L16 | Decoder::L24 => {}
+        }
+        if let Some(resampler) = &mut self.resampler {
+            resampler.reset();
+        }
+        self.mixed.clear();
+    }
+
+    fn at_sink(&self, frames: u64) -> usize {
+        let frames = frames * u64::from(self.sink.0) / u64::from(self.source.0.max(1));
+        usize::try_from(frames).unwrap_or(usize::MAX)
+    }
+}
+
+fn encode(encoder: &mut Encoder, samples: &[f32], out: &mut [u8]) -> Option<usize> {
+    let length = match encoder {
+        Encoder::Law(_) => samples.len(),
+        Encoder::L16 => samples.len() * 2,
+        Encoder::L24 => samples.len() * 3,
+        Encoder::G722(_) => samples.len() / 2,
+        Encoder::Opus(packer) => return packer.encode(samples, out),
+    };
+    let out = out.get_mut(..length).filter(|out| !out.is_empty())?;
+    // How many samples were clipped is for whoever makes the sound.
+    match encoder {
+        Encoder::Law(law) => g711::encode(*law, samples, out),
+        Encoder::L16 => network::encode_l16(samples, out),
+        Encoder::L24 => network::encode_l24(samples, out),
+        Encoder::G722(encoder) => encoder.encode(samples, out),
+        Encoder::Opus(_) => 0,
+    };
+    Some(length)
+}
+
+/// Timestamps count frames, but with G.722 pairs of them, and with Opus 48,000 a second.
+fn in_frames(timestamp: u64, encoding: Encoding) -> u64 {
+    match encoding.codec {
+        Codec::G722 => timestamp.wrapping_mul(2),
+        _ => timestamp,
+    }
+}
+
+const fn law(codec: Codec) -> Option<g711::Law> {
+    match codec {
+        Codec::Pcmu => Some(g711::Law::Mu),
+        Codec::Pcma => Some(g711::Law::A),
+        _ => None,
+    }
+}
+
+/// Frames that a resampler may leave.
+const MOST_KEPT: usize = 64;

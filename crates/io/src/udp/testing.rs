@@ -1,0 +1,39 @@
+//! A machine without a thread, for the tests of those who make machines.
+
+use std::net::SocketAddr;
+
+use aulos_core::Instant;
+
+use super::machine::{Machine, Packet, Packets};
+use super::outbox::{Outbox, Queue};
+
+/// What was sent, and where to.
+pub(crate) type Sent = Vec<(SocketAddr, Vec<u8>)>;
+
+/// Gives `machine` a datagram.
+pub(crate) fn deliver<M: Machine>(
+    machine: &mut M,
+    now: Instant,
+    from: SocketAddr,
+    bytes: &[u8],
+) -> Sent {
+    let mut bytes = bytes.to_vec();
+    let packet = Packet { bytes: &mut bytes, received: now, from, is_answer: false };
+    with(now, |out| machine.packets(now, &mut Packets::one(packet), out))
+}
+
+/// Lets the machine do what is due at `now`.
+pub(crate) fn tick<M: Machine>(machine: &mut M, now: Instant) -> Sent {
+    with(now, |out| machine.handle_timeout(now, out))
+}
+
+/// Ends the machine.
+pub(crate) fn finish<M: Machine>(machine: &mut M, now: Instant) -> Sent {
+    with(now, |out| machine.finish(now, out))
+}
+
+fn with(now: Instant, call: impl FnOnce(&mut Outbox<'_>)) -> Sent {
+    let mut queue = Queue::new();
+    call(&mut Outbox { queue: &mut queue, own: None, now, ended: false, claim: None });
+    queue.now.datagrams()
+}
