@@ -23,6 +23,7 @@ mod icecast;
 pub mod push;
 pub mod radio;
 pub mod registry;
+mod relay;
 pub mod server;
 pub mod systemd;
 pub mod tls;

@@ -3,6 +3,7 @@
 
 mod meter;
 mod normalize;
+mod relay;
 mod rpc;
 mod scan;
 mod serve;
@@ -124,6 +125,12 @@ Examples:
     /// with a summary; a FIFO and a listening port wait for the next sender instead.
     #[command(after_help = meter::EXAMPLES)]
     Meter(meter::MeterArgs),
+    /// Relay RTP: many streams in, another encoding out
+    ///
+    /// Receives, puts in order, transcodes and sends on, thousands of streams on a few threads. Each port
+    /// of a range is one stream; one port alone takes many, told apart by their SSRC.
+    #[command(after_help = relay::EXAMPLES)]
+    Relay(relay::RelayArgs),
     /// Make one control call to a running server
     ///
     /// Prints the result as JSON. Ends with 1 when the server answers with an error, and with 69
@@ -269,6 +276,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Scan(args) => scan::run(&args, cli.chatter.quiet),
         Command::Normalize(args) => normalize::run(&args, cli.chatter.quiet),
         Command::Meter(args) => meter::run(&args, cli.chatter.quiet, cli.chatter.color),
+        Command::Relay(args) => relay::run(&args, cli.chatter.quiet, cli.chatter.color),
         Command::Rpc(args) => rpc::run(&args),
         Command::Completions { shell } => {
             let mut out = Vec::new();

@@ -246,7 +246,7 @@ fn recipe(source: &SourceConfig) -> Option<String> {
 }
 
 /// Every client is an open file, and shells give 1,024.
-fn raise_file_limit() {
+pub(super) fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

@@ -80,3 +80,17 @@ pub const MAX_PUSH_TEXT: usize = 256;
 pub const MIN_PUSH_PASSWORD: usize = 1;
 /// How long a token is, is the other server's affair.
 pub const MIN_HOOK_TOKEN: usize = 1;
+/// Relays of one server; one of them may have thousands of streams.
+pub const MAX_RELAYS: usize = 256;
+/// Ports of one relay, each with a socket.
+pub const MAX_RELAY_PORTS: usize = 16_384;
+/// How long a relay waits for what is late.
+pub const RELAY_HOLD_MS: RangeInclusive<u32> = 0..=1_000;
+/// After how much silence a relayed stream has ended.
+pub const RELAY_IDLE_S: RangeInclusive<u32> = 1..=3_600;
+/// Streams that come to a single port.
+pub const RELAY_STREAMS: RangeInclusive<u32> = 1..=100_000;
+/// What Opus can be told.
+pub const OPUS_BITRATE: RangeInclusive<u32> = 6_000..=510_000;
+/// What Opus can be told.
+pub const OPUS_COMPLEXITY: RangeInclusive<u32> = 0..=10;

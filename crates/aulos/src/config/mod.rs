@@ -18,6 +18,7 @@ mod mounts;
 mod problem;
 mod push;
 mod read;
+mod relay;
 mod resolve;
 mod security;
 pub mod snapserver;
@@ -38,6 +39,7 @@ pub use model::{
 pub use mounts::{Mount, UNGUARDED};
 pub use problem::{At, ConfigError, Place, Problem};
 pub use push::{Push, PushConfig};
+pub use relay::{Ports, Relay, RelayConfig, relay};
 pub use resolve::{
     Clients, Endpoint, Http, Listen, Mdns, Plugin, Resolved, Silence, Source, Station, Streams,
     Switch,

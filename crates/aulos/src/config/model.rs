@@ -13,6 +13,7 @@ use super::limits::{
 use super::problem::{At, Place, Problems};
 use super::push::{self, PushConfig};
 use super::read::{Table, missing};
+use super::relay::{self, RelayConfig};
 use super::security::{self, SecretConfig, SecurityConfig};
 use super::sound::{self, BandConfig};
 use super::tree::{Node, Value};
@@ -38,6 +39,8 @@ pub struct Config {
     pub stations: Vec<StationConfig>,
     /// `[[hook]]`.
     pub hooks: Vec<HookConfig>,
+    /// `[[relay]]`.
+    pub relays: Vec<RelayConfig>,
 }
 
 /// `[listen]`: each is `HOST:PORT`, `:PORT` or a port.
@@ -310,11 +313,11 @@ pub(super) fn read(root: &Node, problems: &Problems) -> Config {
     let mdns = table
         .node("mdns")
         .map_or_else(MdnsConfig::default, |node| read_mdns(Table::new(node, "[mdns]", problems)));
-    table.not_yet("relay", "leave [[relay]] out; stations work");
     let security = security::read(&mut table, problems);
     let hooks = hooks::read(&mut table, problems);
+    let relays = relay::read(&mut table, problems);
     table.finish();
-    Config { state_dir, listen, http, streams, clients, mdns, security, stations, hooks }
+    Config { state_dir, listen, http, streams, clients, mdns, security, stations, hooks, relays }
 }
 
 fn read_mdns(mut table: Table<'_>) -> MdnsConfig {

@@ -21,6 +21,7 @@ use super::model::{
 use super::mounts;
 use super::problem::{At, Place, Problems, did_you_mean};
 use super::push::{self, Push};
+use super::relay::{self, Relay};
 use super::security::{self, Security};
 use super::sound::{self, Sound};
 use super::source::{self, SourceConfig};
@@ -47,6 +48,8 @@ pub struct Resolved {
     pub stations: Vec<Station>,
     /// Who is told when one of them is in trouble.
     pub hooks: Vec<Hook>,
+    /// What is relayed.
+    pub relays: Vec<Relay>,
 }
 
 /// What to listen on.
@@ -249,6 +252,7 @@ pub(super) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
         security: security::resolve(&config.security, env, problems),
         stations: stations(config, &state_dir, env, problems),
         hooks: hooks::resolve(&config.hooks, &config.stations, env, problems),
+        relays: relay::resolve(&config.relays, problems),
         state_dir,
     }
 }

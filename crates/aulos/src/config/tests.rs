@@ -239,8 +239,6 @@ https = 1788
 name = "a"
 sources = ["rtp://0.0.0.0:5004"]
 record = { dir = "/srv/rec" }
-[[relay]]
-from = "pcmu"
 "#;
     golden("not_yet", &first_problem(text, &[]));
 }
@@ -555,4 +553,77 @@ fn a_station_may_play_others_but_not_itself() {
         let error = load_text(&text, &[]).unwrap_err().to_string();
         assert!(error.contains(wanted), "{error}");
     }
+}
+
+#[test]
+fn a_relay_has_ports_and_codecs() {
+    let text = r#"
+[[relay]]
+name = "calls"
+listen = "udp://0.0.0.0:6000-6999"
+from = "pcmu"
+to = "PCMA"
+dest = "udp://192.0.2.7:7000"
+[[relay]]
+listen = "udp://[::1]:5004"
+from = "l24/48000/2:98"
+to = "opus:111"
+dest = "udp://[2001:db8::7]:5004"
+hold_ms = 20
+rtcp = false
+opus_complexity = 0
+"#;
+    let relays = load_text(text, &[]).unwrap_or_else(|error| panic!("{error}")).relays;
+    golden("relays", &format!("{relays:#?}\n"));
+    let shown: Vec<String> =
+        relays.iter().map(|relay| format!("{} -> {}", relay.listen, relay.dest)).collect();
+    assert_eq!(
+        shown,
+        [
+            "udp://0.0.0.0:6000-6999 -> udp://192.0.2.7:7000",
+            "udp://[::1]:5004 -> udp://[2001:db8::7]:5004"
+        ]
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_relay_is_named_with_its_place() {
+    let text = r#"
+[[relay]]
+[[relay]]
+listen = "udp://0.0.0.0:6000-6999"
+from = "pcmx"
+to = "opus/16000"
+dest = "udp://192.0.2.7:0"
+[[relay]]
+listen = "tcp://0.0.0.0:6000"
+from = "pcmu:8"
+to = "l16/48000/9"
+dest = "udp://192.0.2.7:7100-7000"
+[[relay]]
+name = "one"
+listen = "udp://0.0.0.0:6000-6009"
+from = "pcmu"
+to = "pcma"
+dest = "udp://192.0.2.7:7000-7004"
+[[relay]]
+name = "two"
+listen = "udp://0.0.0.0:6000-6009"
+from = "pcmu"
+to = "pcma"
+dest = "udp://192.0.2.7:7000"
+[[relay]]
+name = "two"
+listen = "udp://127.0.0.1:6009"
+from = "opus:0"
+to = "pcma/8000/1/1"
+dest = "udp://:7000"
+[[relay]]
+listen = "udp://127.0.0.1:6009"
+from = "opus"
+to = "pcma"
+dest = "udp://localhost:7000"
+hold_ms = 5000
+"#;
+    golden("relay_wrong", &first_problem(text, &[]));
 }

@@ -1,0 +1,265 @@
+//! `aulos relay`: RTP in, RTP out, until it is told to end.
+
+mod output;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueHint};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{When, is_read, print};
+use crate::config::{self, At, Relay, RelayConfig};
+use crate::exit::{Exit, Failure};
+use crate::relay::{RelayError, Relays, Status};
+
+#[derive(Debug, Args)]
+pub(super) struct RelayArgs {
+    /// Where to listen: a port that many streams come to, or a range with one for each
+    #[arg(value_name = "udp://ADDRESS:PORT[-PORT]", required_unless_present = "config")]
+    #[arg(requires_all = ["from", "to", "dest"])]
+    listen: Option<String>,
+    /// What comes: pcmu, pcma, g722, l16/RATE/CHANNELS, l24/RATE/CHANNELS or opus, and :TYPE for a
+    /// payload type of its own
+    #[arg(long, value_name = "CODEC")]
+    from: Option<String>,
+    /// What goes, in the same words
+    #[arg(long, value_name = "CODEC")]
+    to: Option<String>,
+    /// Where it goes: a port for all of them, or a range with one for each
+    #[arg(long, value_name = "udp://HOST:PORT[-PORT]")]
+    dest: Option<String>,
+    /// The [[relay]] tables of a configuration file; `-` is standard input
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(conflicts_with_all = ["listen", "from", "to", "dest"])]
+    config: Option<PathBuf>,
+    /// How long a packet waits for one before it, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    hold: u32,
+    /// Send from the port that the stream comes to, so that the other end can answer there
+    #[arg(long)]
+    symmetric: bool,
+    /// Send no reports
+    #[arg(long)]
+    no_rtcp: bool,
+    /// Bits per second of Opus
+    #[arg(long, value_name = "BPS", default_value_t = 24_000, value_parser = clap::value_parser!(u32).range(6_000..=510_000))]
+    opus_bitrate: u32,
+    /// How hard Opus tries, from 0 to 10
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=10))]
+    opus_complexity: u32,
+    /// Threads; one for each core, and four at most, unless told otherwise
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    threads: Option<u16>,
+    /// Show the streams while they run
+    #[arg(long, conflicts_with = "json")]
+    top: bool,
+    /// Print one JSON object a second, and one at the end with every stream in it
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  aulos relay udp://0.0.0.0:6000-6999 --from pcmu --to pcma --dest udp://192.0.2.7:7000
+      a thousand streams, each on a port of its own, to one place
+  aulos relay udp://0.0.0.0:5004 --from l16/48000/2 --to opus:111 --dest udp://192.0.2.7:5004 --top
+      whatever comes to one port, told apart by SSRC, and watched
+  aulos relay --config relays.toml --json | jq '.relays[] | {name, streams, lost}'
+
+Every port is RTP with RTCP on it (RFC 5761). One packet goes out for each that comes in; what is lost
+stays lost, for the listener to conceal. Ctrl-C ends it and prints what it came to.";
+
+/// Between two looks.
+const PERIOD: Duration = Duration::from_secs(1);
+
+pub(super) fn run(args: &RelayArgs, quiet: bool, color: When) -> Result<Exit, Failure> {
+    let configs = wanted(args)?;
+    super::serve::raise_file_limit();
+    let fail = |error: io::Error| Failure::new(Exit::Internal, error.to_string());
+    let mut relays = Relays::start(args.threads.map(usize::from)).map_err(fail)?;
+    for config in &configs {
+        if let Err(error) = relays.add(config) {
+            relays.stop();
+            return Err(refused(&error));
+        }
+    }
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
+    let watched = runtime.block_on(async {
+        // Before anything is printed: who reads it may send a signal at once.
+        let mut signals = Signals::new().map_err(fail)?;
+        if !quiet {
+            greet(&relays);
+        }
+        watch(args, color, &mut relays, &mut signals).await
+    });
+    let status = relays.stop();
+    if !watched? {
+        return Ok(Exit::Ok);
+    }
+    if args.json {
+        let mut line = status.json(true).to_string();
+        line.push('\n');
+        return print(line.as_bytes());
+    }
+    print(output::summary(&status).as_bytes())
+}
+
+/// What is to run, from a file or from the command line.
+fn wanted(args: &RelayArgs) -> Result<Vec<Relay>, Failure> {
+    if let Some(path) = &args.config {
+        let (name, text) = super::read_config(path)?;
+        let file = config::File { name: &name, text: &text };
+        let resolved = config::load(Some(file), &[], &config::Environment::of_process())
+            .map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
+        if resolved.relays.is_empty() {
+            let message = format!("{name}: there is no [[relay]] in it");
+            return Err(Failure::new(Exit::Config, message));
+        }
+        return Ok(resolved.relays);
+    }
+    let word = |word: &Option<String>| word.clone().map(At::default_value);
+    let config = RelayConfig {
+        listen: word(&args.listen),
+        from: word(&args.from),
+        to: word(&args.to),
+        dest: word(&args.dest),
+        hold_ms: Some(args.hold),
+        rtcp: Some(!args.no_rtcp),
+        symmetric: Some(args.symmetric),
+        opus_bitrate: Some(args.opus_bitrate),
+        opus_complexity: Some(args.opus_complexity),
+        ..RelayConfig::default()
+    };
+    config::relay(&config).map(|relay| vec![relay]).map_err(|problems| {
+        let lines = problems.iter().map(|problem| match &problem.hint {
+            Some(hint) => format!("{}\n    hint: {hint}", problem.message),
+            None => problem.message.clone(),
+        });
+        Failure::new(Exit::Usage, lines.collect::<Vec<_>>().join("\n"))
+    })
+}
+
+fn refused(error: &RelayError) -> Failure {
+    let exit = match error {
+        RelayError::Listen(_, _, error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Exit::Permission
+        }
+        RelayError::Listen(..) | RelayError::Dest(..) => Exit::Unavailable,
+        RelayError::Media(..) | RelayError::Taken(_) => Exit::Usage,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+fn greet(relays: &Relays) {
+    for (name, listen, dest) in relays.places() {
+        eprintln!("{name}: {listen} -> {dest}");
+    }
+    for (name, bytes) in relays.short_buffers() {
+        eprintln!(
+            "{name}: the system gives its port a buffer of only {} kB, which bursts may overflow\n    \
+             hint: sysctl -w net.core.rmem_max=8388608",
+            bytes / 1_000
+        );
+    }
+}
+
+/// Shows what happens until it is to end. False when nobody reads it any more.
+async fn watch(
+    args: &RelayArgs,
+    color: When,
+    relays: &mut Relays,
+    signals: &mut Signals,
+) -> Result<bool, Failure> {
+    let screen = Screen::new(args.top, color);
+    let mut clock = tokio::time::interval(PERIOD);
+    clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    let mut before: Option<Status> = None;
+    loop {
+        tokio::select! {
+            _ = clock.tick() => {}
+            () = signals.come() => return Ok(true),
+        }
+        if !args.json && !args.top {
+            relays.tend();
+            continue;
+        }
+        let status = relays.status();
+        let shown = if args.json {
+            let mut out = io::stdout().lock();
+            writeln!(out, "{}", status.json(false)).and_then(|()| out.flush())
+        } else {
+            screen.show(&status, before.as_ref())
+        };
+        if !is_read(shown)? {
+            return Ok(false);
+        }
+        before = Some(status);
+    }
+}
+
+/// The table of `--top`: on a terminal it stands still, elsewhere one follows the other.
+struct Screen {
+    stands: bool,
+    colors: bool,
+}
+
+impl Screen {
+    fn new(wanted: bool, color: When) -> Self {
+        let terminal = io::stdout().is_terminal();
+        let screen = Self { stands: wanted && terminal, colors: color.colors(terminal) };
+        if screen.stands {
+            // Another page of the terminal, without a cursor.
+            screen.write("\x1b[?1049h\x1b[?25l").ok();
+        }
+        screen
+    }
+
+    fn show(&self, status: &Status, before: Option<&Status>) -> io::Result<()> {
+        let (width, height) = if self.stands { output::size() } else { (120, usize::MAX) };
+        let table = output::table(status, before, width, height, self.colors);
+        if self.stands {
+            // From the first line on, each wiped to its end, and what is below as well.
+            let lines = table.replace('\n', "\x1b[K\r\n");
+            return self.write(&format!("\x1b[H{lines}\x1b[J"));
+        }
+        self.write(&table)
+    }
+
+    fn write(&self, text: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush())
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        if self.stands {
+            self.write("\x1b[?25h\x1b[?1049l").ok();
+        }
+    }
+}
+
+/// What asks a program to end.
+struct Signals([Signal; 3]);
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self([
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::hangup())?,
+        ]))
+    }
+
+    async fn come(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! `[[relay]]`: RTP in, RTP out.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use aulos_core::Span;
+use aulos_io::relay::{Media, Wishes};
+use aulos_proto::rtp::payload::DYNAMIC;
+use aulos_proto::rtp::{Codec, Encoding};
+
+use super::limits::{
+    MAX_RELAY_PORTS, MAX_RELAYS, OPUS_BITRATE, OPUS_COMPLEXITY, RELAY_HOLD_MS, RELAY_IDLE_S,
+    RELAY_STREAMS,
+};
+use super::problem::{At, Place, Problem, Problems, did_you_mean};
+use super::read::Table;
+use super::resolve::check_name;
+use super::tree::{Node, Value};
+
+/// `[[relay]]`, as it was written. Of the command line it has the same words.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RelayConfig {
+    /// Where it begins.
+    pub at: Place,
+    /// What it is called; absent, `relay` with a number.
+    pub name: Option<At<String>>,
+    /// `udp://ADDRESS:PORT` or `udp://ADDRESS:FIRST-LAST`.
+    pub listen: Option<At<String>>,
+    /// What comes.
+    pub from: Option<At<String>>,
+    /// What goes.
+    pub to: Option<At<String>>,
+    /// `udp://HOST:PORT` or `udp://HOST:FIRST-LAST`.
+    pub dest: Option<At<String>>,
+    /// Milliseconds that a packet waits for one before it.
+    pub hold_ms: Option<u32>,
+    /// Seconds without a packet until a stream has ended.
+    pub idle_s: Option<u32>,
+    /// Whether reports are sent.
+    pub rtcp: Option<bool>,
+    /// Whether it sends from the port that it listens on.
+    pub symmetric: Option<bool>,
+    /// Streams of a single port.
+    pub max_streams: Option<u32>,
+    /// Bits per second of Opus.
+    pub opus_bitrate: Option<u32>,
+    /// 0 to 10.
+    pub opus_complexity: Option<u32>,
+}
+
+/// Streams that are relayed alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Relay {
+    /// Unique.
+    pub name: String,
+    /// Where they come to.
+    pub listen: Ports<IpAddr>,
+    /// What they are.
+    pub from: Media,
+    /// What they become.
+    pub to: Media,
+    /// Where they go.
+    pub dest: Ports<String>,
+    /// How long a packet waits for one before it.
+    pub hold: Span,
+    /// How long a stream may be silent.
+    pub idle: Span,
+    /// Whether reports are sent.
+    pub rtcp: bool,
+    /// Whether it sends from the port that it listens on.
+    pub symmetric: bool,
+    /// Streams of a single port.
+    pub max_streams: usize,
+    /// Bits per second of Opus.
+    pub opus_bitrate: u32,
+    /// 0 to 10.
+    pub opus_complexity: u8,
+}
+
+impl Relay {
+    /// What its streams are told.
+    #[must_use]
+    pub fn wishes(&self) -> Wishes {
+        let mut wishes = Wishes::new(self.from, self.to);
+        (wishes.hold, wishes.idle, wishes.symmetric) = (self.hold, self.idle, self.symmetric);
+        (wishes.opus_bitrate, wishes.opus_complexity) = (self.opus_bitrate, self.opus_complexity);
+        wishes
+    }
+}
+
+/// A port, or some in a row, of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ports<H> {
+    /// The machine.
+    pub host: H,
+    /// The first port.
+    pub first: u16,
+    /// The last one, which may be the first.
+    pub last: u16,
+}
+
+impl<H> Ports<H> {
+    /// How many they are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        usize::from(self.last - self.first) + 1
+    }
+}
+
+impl<H: fmt::Display> fmt::Display for Ports<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let host = self.host.to_string();
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        write!(f, "udp://{host}:{}", self.first)?;
+        if self.last == self.first { Ok(()) } else { write!(f, "-{}", self.last) }
+    }
+}
+
+/// Reads every `[[relay]]`.
+pub(super) fn read(root: &mut Table<'_>, problems: &Problems) -> Vec<RelayConfig> {
+    match root.node("relay") {
+        Some(Node { value: Value::List(items), .. }) => {
+            items.iter().map(|node| read_relay(node, problems)).collect()
+        }
+        Some(node) => {
+            let message = format!("`relay` is {}: it must be a list of tables", node.kind());
+            problems.hint(node.at, message, "write [[relay]] with two brackets");
+            Vec::new()
+        }
+        None => Vec::new(),
+    }
+}
+
+fn read_relay(node: &Node, problems: &Problems) -> RelayConfig {
+    let mut table = Table::new(node, "a relay", problems);
+    let mut relay = RelayConfig {
+        at: node.at,
+        name: table.text("name"),
+        listen: table.text("listen"),
+        from: table.text("from"),
+        to: table.text("to"),
+        dest: table.text("dest"),
+        rtcp: table.flag("rtcp"),
+        symmetric: table.flag("symmetric"),
+        ..RelayConfig::default()
+    };
+    let mut number =
+        |key, unit, range| table.number(key, unit, range).map(|number: At<u32>| number.value);
+    relay.hold_ms = number("hold_ms", "milliseconds", RELAY_HOLD_MS);
+    relay.idle_s = number("idle_s", "seconds", RELAY_IDLE_S);
+    relay.max_streams = number("max_streams", "streams", RELAY_STREAMS);
+    relay.opus_bitrate = number("opus_bitrate", "bits per second", OPUS_BITRATE);
+    relay.opus_complexity = number("opus_complexity", "", OPUS_COMPLEXITY);
+    table.finish();
+    relay
+}
+
+/// Checks every relay.
+pub(super) fn resolve(configs: &[RelayConfig], problems: &Problems) -> Vec<Relay> {
+    if let Some(relay) = configs.get(MAX_RELAYS) {
+        problems.add(relay.at, format!("there are more than {MAX_RELAYS} relays"));
+    }
+    let mut relays: Vec<Relay> = Vec::new();
+    for config in configs {
+        let name = name(config, &relays, problems);
+        if let Some(relay) = resolve_one(config, name, problems) {
+            check_overlap(config, &relay, &relays, problems);
+            relays.push(relay);
+        }
+    }
+    relays
+}
+
+/// A relay of the words of the command line or of a control call.
+///
+/// # Errors
+/// Everything that is wrong with them.
+pub fn relay(config: &RelayConfig) -> Result<Relay, Vec<Problem>> {
+    let problems = Problems::default();
+    let name = name(config, &[], &problems);
+    let relay = resolve_one(config, name, &problems);
+    match relay.filter(|_| problems.is_empty()) {
+        Some(relay) => Ok(relay),
+        None => Err(problems.into_sorted()),
+    }
+}
+
+fn resolve_one(config: &RelayConfig, name: String, problems: &Problems) -> Option<Relay> {
+    let need = |key: &str, value: &Option<At<String>>| {
+        if value.is_none() {
+            let hint = format!("{key} = {}", EXAMPLES.iter().find(|(of, _)| *of == key)?.1);
+            problems.hint(config.at, format!("a relay needs `{key}`"), hint);
+        }
+        value.clone()
+    };
+    let (listen, dest) = (need("listen", &config.listen), need("dest", &config.dest));
+    let (from, to) = (need("from", &config.from), need("to", &config.to));
+    let listen = listen.and_then(|wish| {
+        let ports = ports("listen", &wish, problems)?;
+        address(&wish, ports, problems)
+    });
+    let dest_at = dest.as_ref().map_or(config.at, |wish| wish.at);
+    let dest = dest.and_then(|wish| {
+        let ports = ports("dest", &wish, problems)?;
+        if ports.first == 0 {
+            let message = format!("`dest` is \"{}\": nobody can be reached at port 0", wish.value);
+            problems.hint(wish.at, message, "a port from 1 to 65535");
+            return None;
+        }
+        Some(ports)
+    });
+    let from = from.and_then(|wish| media("from", &wish, problems));
+    let to = to.and_then(|wish| media("to", &wish, problems));
+    let (listen, dest, from, to) = (listen?, dest?, from?, to?);
+    if dest.count() != 1 && dest.count() != listen.count() {
+        let message = format!(
+            "`listen` has {} port(s) and `dest` {}: they do not belong together",
+            listen.count(),
+            dest.count()
+        );
+        problems.hint(dest_at, message, "one port for all of them, or as many as in `listen`");
+        return None;
+    }
+    Some(Relay {
+        name,
+        listen,
+        from,
+        to,
+        dest,
+        hold: Span::from_millis(config.hold_ms.unwrap_or(60).into()),
+        idle: Span::from_secs(config.idle_s.unwrap_or(30).into()),
+        rtcp: config.rtcp.unwrap_or(true),
+        symmetric: config.symmetric.unwrap_or(false),
+        max_streams: config.max_streams.unwrap_or(10_000) as usize,
+        opus_bitrate: config.opus_bitrate.unwrap_or(24_000),
+        opus_complexity: config
+            .opus_complexity
+            .and_then(|complexity| u8::try_from(complexity).ok())
+            .unwrap_or(5),
+    })
+}
+
+fn name(config: &RelayConfig, used: &[Relay], problems: &Problems) -> String {
+    let taken = |name: &str| used.iter().any(|relay| relay.name == name);
+    if let Some(given) = &config.name {
+        let name = check_name(given, problems);
+        if taken(&name) {
+            let message = format!("two relays are called `{name}`");
+            problems.hint(given.at, message, "give one of them another name");
+        }
+        return name;
+    }
+    let numbered = (2..).map(|number| format!("relay-{number}"));
+    let mut names = std::iter::once("relay".to_owned()).chain(numbered);
+    names.find(|name| !taken(name)).unwrap_or_default()
+}
+
+/// Two relays cannot listen on one port.
+fn check_overlap(config: &RelayConfig, relay: &Relay, others: &[Relay], problems: &Problems) {
+    let own = &relay.listen;
+    let clash = others.iter().find(|other| {
+        let theirs = &other.listen;
+        let meets =
+            own.host == theirs.host || own.host.is_unspecified() || theirs.host.is_unspecified();
+        meets && own.first != 0 && own.first <= theirs.last && theirs.first <= own.last
+    });
+    if let Some(other) = clash {
+        let at = config.listen.as_ref().map_or(config.at, |listen| listen.at);
+        let message = format!("`listen`: {own} is also that of relay `{}`", other.name);
+        problems.hint(at, message, "give each relay ports of its own");
+    }
+}
+
+/// `udp://HOST:PORT` or `udp://HOST:FIRST-LAST`.
+fn ports(key: &str, wish: &At<String>, problems: &Problems) -> Option<Ports<String>> {
+    let refuse = |why: String| {
+        let example = EXAMPLES.iter().find(|(of, _)| *of == key).map_or("", |(_, text)| *text);
+        problems.hint(wish.at, format!("`{key}` is \"{}\": {why}", wish.value), example);
+        None
+    };
+    let Some(rest) = wish.value.strip_prefix("udp://") else {
+        return refuse("it does not begin with udp://".to_owned());
+    };
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let Some((host, range)) = rest.rsplit_once(':') else {
+        return refuse("there is no port".to_owned());
+    };
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if host.is_empty() {
+        return refuse("there is no address".to_owned());
+    }
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let (Ok(first), Ok(last)) = (first.parse::<u16>(), last.parse::<u16>()) else {
+        return refuse("a port is a number from 1 to 65535".to_owned());
+    };
+    if last < first {
+        return refuse(format!("{last} is less than {first}"));
+    }
+    if usize::from(last - first) >= MAX_RELAY_PORTS {
+        return refuse(format!("at most {MAX_RELAY_PORTS} ports"));
+    }
+    Some(Ports { host: host.to_owned(), first, last })
+}
+
+fn address(wish: &At<String>, ports: Ports<String>, problems: &Problems) -> Option<Ports<IpAddr>> {
+    match ports.host.parse() {
+        Ok(host) => Some(Ports { host, first: ports.first, last: ports.last }),
+        Err(_) => {
+            let message = format!("`listen` is \"{}\": {} is no address", wish.value, ports.host);
+            problems.hint(
+                wish.at,
+                message,
+                "0.0.0.0 for every network, 127.0.0.1 for this machine",
+            );
+            None
+        }
+    }
+}
+
+/// `CODEC[/RATE[/CHANNELS]][:TYPE]`.
+fn media(key: &str, wish: &At<String>, problems: &Problems) -> Option<Media> {
+    let refuse = |why: String, hint: &str| {
+        problems.hint(wish.at, format!("`{key}` is \"{}\": {why}", wish.value), hint);
+        None
+    };
+    let (encoding, payload_type) = match wish.value.split_once(':') {
+        Some((encoding, number)) => match number.parse::<u8>() {
+            Ok(number) if number < 128 => (encoding, Some(number)),
+            _ => return refuse("a payload type is a number from 0 to 127".to_owned(), "opus:111"),
+        },
+        None => (wish.value.as_str(), None),
+    };
+    let mut parts = encoding.split('/');
+    let name = parts.next().unwrap_or_default();
+    let Some(usual) = USUAL.iter().find(|usual| usual.codec.name().eq_ignore_ascii_case(name))
+    else {
+        let names = USUAL.map(|usual| usual.codec.name().to_ascii_lowercase());
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let hint = match did_you_mean(name, &names) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("there is {}", names.join(", ")),
+        };
+        return refuse(format!("there is no codec `{name}`"), &hint);
+    };
+    let mut encoding = *usual;
+    let free = matches!(usual.codec, Codec::L16 | Codec::L24);
+    for (what, slot) in [("rate", 0), ("channels", 1)] {
+        let Some(part) = parts.next() else { break };
+        let number = part.parse::<u32>().unwrap_or(0);
+        let (is, most) = match slot {
+            0 => (encoding.clock_rate, 192_000),
+            _ => (u32::from(encoding.channels), 8),
+        };
+        if !free && number != is {
+            return refuse(format!("its {what} is always {is}"), name);
+        }
+        if number == 0 || number > most || (slot == 0 && number < 8_000) {
+            return refuse(format!("{what} {part} is out of range"), "l24/48000/2");
+        }
+        match slot {
+            0 => encoding.clock_rate = number,
+            _ => encoding.channels = u8::try_from(number).unwrap_or(1),
+        }
+    }
+    if parts.next().is_some() {
+        return refuse("there is too much of it".to_owned(), "l16/44100/2");
+    }
+    if payload_type
+        .is_some_and(|own| !DYNAMIC.contains(&own) && encoding.static_type() != Some(own))
+    {
+        return refuse("that payload type means something else".to_owned(), "96 to 127 are free");
+    }
+    Some(Media { encoding, payload_type })
+}
+
+const fn usual(codec: Codec, clock_rate: u32, channels: u8) -> Encoding {
+    Encoding { codec, clock_rate, channels }
+}
+
+/// What a codec is when nothing else is said.
+const USUAL: [Encoding; 6] = [
+    usual(Codec::Pcmu, 8_000, 1),
+    usual(Codec::Pcma, 8_000, 1),
+    usual(Codec::G722, 8_000, 1),
+    usual(Codec::L16, 48_000, 2),
+    usual(Codec::L24, 48_000, 2),
+    usual(Codec::Opus, 48_000, 2),
+];
+
+const EXAMPLES: [(&str, &str); 4] = [
+    ("listen", "\"udp://0.0.0.0:6000-6999\""),
+    ("from", "\"pcmu\""),
+    ("to", "\"pcma\""),
+    ("dest", "\"udp://192.0.2.7:7000\""),
+];

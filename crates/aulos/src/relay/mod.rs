@@ -1,0 +1,318 @@
+//! Relays: what is configured, what runs, and what it came to.
+//!
+//! The streams run on the shared threads of [`aulos_io::udp`]; here they are only begun, ended and
+//! asked. Nothing in here is called for a packet.
+
+mod sum;
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use aulos_core::{Instant, Span};
+use aulos_io::SystemClock;
+use aulos_io::relay::{CannotTranscode, Label, Plan, Relay as Stream, Report};
+use aulos_io::udp::{
+    self, Context, Key, OpenPort, SharedPort, SocketOptions, StreamId, bind_socket,
+};
+use aulos_proto::rtp::rtcp::Ntp;
+
+use crate::config::{Ports, Relay};
+pub(crate) use sum::{Counts, Row, Status, Total, encoding};
+
+/// Everything that is relayed.
+pub(crate) struct Relays {
+    context: Context<Stream>,
+    running: Vec<Running>,
+    next: u32,
+    numbers: Arc<Numbers>,
+}
+
+/// A relay that runs.
+struct Running {
+    number: u32,
+    config: Relay,
+    /// Its streams, when each has a port of its own.
+    streams: Vec<StreamId>,
+    /// Its port, when all of them share one.
+    shared: Option<OpenPort>,
+    /// What the streams that have ended came to.
+    past: Counts,
+    ended: u64,
+}
+
+/// Gives each stream a number that no other one has (RFC 3550, 8): steps of an odd length reach all
+/// of them once.
+struct Numbers {
+    first: u32,
+    count: AtomicU32,
+}
+
+impl Numbers {
+    fn next(&self) -> u32 {
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        self.first.wrapping_add(count.wrapping_mul(0x9e37_79b1))
+    }
+}
+
+/// Why a relay cannot run.
+#[derive(Debug)]
+pub(crate) enum RelayError {
+    /// A port cannot be had.
+    Listen(String, SocketAddr, io::Error),
+    /// Nobody is known under the name of the destination.
+    Dest(String, String, io::Error),
+    /// There is no way from the one encoding to the other.
+    Media(String, CannotTranscode),
+    /// There is one of that name.
+    Taken(String),
+}
+
+impl fmt::Display for RelayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen(name, at, error) => {
+                write!(f, "relay `{name}`: udp://{at}: {error}")?;
+                match error.kind() {
+                    io::ErrorKind::AddrInUse => {
+                        let port = at.port();
+                        write!(f, "\n    hint: ss -ulpn 'sport = :{port}' says who listens there")
+                    }
+                    io::ErrorKind::AddrNotAvailable => {
+                        write!(
+                            f,
+                            "\n    hint: this machine does not have that address; 0.0.0.0 is all"
+                        )
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Self::Dest(name, host, error) => write!(f, "relay `{name}`: dest {host}: {error}"),
+            Self::Media(name, error) => write!(f, "relay `{name}`: {error}"),
+            Self::Taken(name) => write!(f, "there is a relay `{name}` already"),
+        }
+    }
+}
+
+impl Relays {
+    /// Threads for relays, and none of them yet.
+    ///
+    /// # Errors
+    /// When the system gives no more threads or sockets.
+    pub(crate) fn start(threads: Option<usize>) -> io::Result<Self> {
+        let mut config = udp::Config::default();
+        config.threads = threads.unwrap_or(config.threads);
+        let seed = RandomState::new().hash_one(std::process::id());
+        let first = u32::try_from(seed >> 32).unwrap_or(0);
+        Ok(Self {
+            context: Context::start(&config)?,
+            running: Vec::new(),
+            next: 0,
+            numbers: Arc::new(Numbers { first, count: AtomicU32::new(0) }),
+        })
+    }
+
+    /// Begins a relay.
+    ///
+    /// # Errors
+    /// [`RelayError`]; nothing of it runs then.
+    pub(crate) fn add(&mut self, config: &Relay) -> Result<(), RelayError> {
+        let name = || config.name.clone();
+        if self.running.iter().any(|running| running.config.name == config.name) {
+            return Err(RelayError::Taken(name()));
+        }
+        let dest = resolve(&config.dest)
+            .map_err(|error| RelayError::Dest(name(), config.dest.host.clone(), error))?;
+        let mut wishes = config.wishes();
+        wishes.clock = wall();
+        if !config.rtcp {
+            wishes.cname = None;
+        }
+        let plan = Plan::new(wishes).map_err(|error| RelayError::Media(name(), error))?;
+        let plan = Arc::new(plan);
+        let number = self.next;
+        let mut running = Running {
+            number,
+            config: config.clone(),
+            streams: Vec::new(),
+            shared: None,
+            past: Counts::default(),
+            ended: 0,
+        };
+        let opened = if config.listen.count() == 1 {
+            self.open_port(&mut running, &plan, dest)
+        } else {
+            self.open_range(&mut running, &plan, dest)
+        };
+        if let Err((at, error)) = opened {
+            for stream in running.streams {
+                self.context.remove(stream);
+            }
+            return Err(RelayError::Listen(name(), at, error));
+        }
+        self.next += 1;
+        self.running.push(running);
+        Ok(())
+    }
+
+    /// Sees to streams that have ended, and to threads that have more to do than others. To be called
+    /// every second or so.
+    pub(crate) fn tend(&mut self) {
+        while let Some(ended) = self.context.ended() {
+            let report = udp::Machine::report(&ended.machine);
+            let owner =
+                self.running.iter_mut().find(|running| running.number == report.label.relay);
+            if let Some(running) = owner {
+                running.past.add(&Counts::of(&report));
+                running.ended += 1;
+            }
+        }
+        self.context.balance();
+    }
+
+    /// What runs, and what it came to. Waits for the threads, for some milliseconds.
+    pub(crate) fn status(&mut self) -> Status {
+        self.tend();
+        let surveyed = self.context.survey();
+        let mut reports: Vec<Report> = surveyed.into_iter().map(|stream| stream.report).collect();
+        reports.sort_by_key(|report| (report.label.relay, report.label.port, report.ssrc));
+        let relays = self.running.iter().map(|running| running.total(&reports)).collect();
+        Status {
+            relays,
+            rows: reports.iter().map(|report| self.row(report)).collect(),
+            threads: self.context.stats(),
+        }
+    }
+
+    /// The addresses of what runs: where it listens, and where it sends to.
+    pub(crate) fn places(&self) -> Vec<(String, String, String)> {
+        let place = |running: &Running| {
+            let config = &running.config;
+            let listen = match &running.shared {
+                Some(port) => format!("udp://{}", port.address),
+                None => config.listen.to_string(),
+            };
+            (config.name.clone(), listen, config.dest.to_string())
+        };
+        self.running.iter().map(place).collect()
+    }
+
+    /// How much of what was asked for is kept free for bursts on a shared port, if that is less.
+    pub(crate) fn short_buffers(&self) -> Vec<(String, usize)> {
+        let short = |running: &Running| {
+            let port = running.shared.as_ref()?;
+            let wanted = SharedPort::new(port.address).options.receive_buffer;
+            (port.receive_buffer < wanted)
+                .then(|| (running.config.name.clone(), port.receive_buffer))
+        };
+        self.running.iter().filter_map(short).collect()
+    }
+
+    /// Ends everything: what is still there is sent. Gives what it all came to.
+    pub(crate) fn stop(mut self) -> Status {
+        let mut status = self.status();
+        let threads = self.context.stats();
+        for ended in self.context.stop() {
+            let report = udp::Machine::report(&ended.machine);
+            // What was sent on the way out is in none of the figures before.
+            status.replace(&report);
+        }
+        status.threads = threads;
+        status
+    }
+
+    fn open_range(
+        &mut self,
+        running: &mut Running,
+        plan: &Arc<Plan>,
+        dest: SocketAddr,
+    ) -> Result<(), (SocketAddr, io::Error)> {
+        let Ports { host, first, last } = running.config.listen;
+        let one = running.config.dest.count() == 1;
+        for (index, port) in (first..=last).enumerate() {
+            let at = SocketAddr::new(host, port);
+            let fail = |error| (at, error);
+            let socket = bind_socket(at, &SocketOptions::default()).map_err(fail)?;
+            let mut to = dest;
+            if let (false, Ok(index)) = (one, u16::try_from(index)) {
+                to.set_port(dest.port().saturating_add(index));
+            }
+            let label = Label { relay: running.number, port };
+            let ssrc = self.numbers.next();
+            let stream = Stream::new(Arc::clone(plan), label, to, ssrc, u64::from(ssrc));
+            running.streams.push(self.context.add(Some(socket), stream).map_err(fail)?);
+        }
+        Ok(())
+    }
+
+    fn open_port(
+        &mut self,
+        running: &mut Running,
+        plan: &Arc<Plan>,
+        dest: SocketAddr,
+    ) -> Result<(), (SocketAddr, io::Error)> {
+        let address = SocketAddr::new(running.config.listen.host, running.config.listen.first);
+        let mut wish = SharedPort::new(address);
+        (wish.max_streams, wish.idle) = (running.config.max_streams, running.config.idle);
+        let relay = running.number;
+        let opened = self.context.open(&wish, |_| {
+            let (plan, numbers) = (Arc::clone(plan), Arc::clone(&self.numbers));
+            let label = Label { relay, port: address.port() };
+            move |_: Instant, _: Key, _: &udp::Packet<'_>| {
+                let ssrc = numbers.next();
+                Some(Stream::new(Arc::clone(&plan), label, dest, ssrc, u64::from(ssrc)))
+            }
+        });
+        running.shared = Some(opened.map_err(|error| (address, error))?);
+        Ok(())
+    }
+
+    fn row(&self, report: &Report) -> Row {
+        let running = self.running.iter().find(|running| running.number == report.label.relay);
+        Row {
+            relay: running.map_or_else(String::new, |running| running.config.name.clone()),
+            report: *report,
+        }
+    }
+}
+
+impl Running {
+    fn total(&self, reports: &[Report]) -> Total {
+        let mut counts = self.past;
+        let mut streams = 0;
+        for report in reports.iter().filter(|report| report.label.relay == self.number) {
+            counts.add(&Counts::of(report));
+            streams += usize::from(report.ssrc.is_some());
+        }
+        Total {
+            number: self.number,
+            config: self.config.clone(),
+            address: self.shared.as_ref().map(|port| port.address),
+            streams,
+            ended: self.ended,
+            counts,
+            past: self.past,
+        }
+    }
+}
+
+/// The first address of a name.
+fn resolve(dest: &Ports<String>) -> io::Result<SocketAddr> {
+    if let Ok(host) = dest.host.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(host, dest.first));
+    }
+    let none = || io::Error::new(io::ErrorKind::NotFound, "it has no address");
+    (dest.host.as_str(), dest.first).to_socket_addrs()?.next().ok_or_else(none)
+}
+
+/// The time of day, for reports.
+fn wall() -> (Instant, Ntp) {
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .ok()
+        .and_then(|since| i64::try_from(since.as_nanos()).ok());
+    (SystemClock::now(), Ntp::from_unix(Span::from_nanos(since.unwrap_or(0))))
+}

@@ -1,0 +1,204 @@
+//! What relays came to, for people and for programs.
+
+use std::net::SocketAddr;
+
+use aulos_core::Span;
+use aulos_io::relay::Report;
+use aulos_io::udp;
+use serde_json::{Value, json};
+
+use crate::config::Relay;
+
+/// Counters that can be added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) lost: u64,
+    pub(crate) late: u64,
+    pub(crate) reordered: u64,
+    pub(crate) duplicates: u64,
+    /// Datagrams that are none of the stream: no RTP, another type, another source.
+    pub(crate) foreign: u64,
+    /// Packets that were not sent on, for whatever reason of ours.
+    pub(crate) dropped: u64,
+}
+
+impl Counts {
+    pub(crate) fn of(report: &Report) -> Self {
+        let tally = &report.tally;
+        Self {
+            received: tally.source.received,
+            sent: tally.sent,
+            sent_bytes: tally.sent_bytes,
+            lost: tally.source.lost,
+            late: tally.line.late,
+            reordered: tally.source.reordered,
+            duplicates: tally.source.duplicates,
+            foreign: tally.refused + tally.other_types + tally.other_sources + tally.source.strays,
+            dropped: tally.undecodable + tally.too_late + tally.no_room + tally.unsent,
+        }
+    }
+
+    pub(crate) const fn add(&mut self, other: &Self) {
+        self.received += other.received;
+        self.sent += other.sent;
+        self.sent_bytes += other.sent_bytes;
+        self.lost += other.lost;
+        self.late += other.late;
+        self.reordered += other.reordered;
+        self.duplicates += other.duplicates;
+        self.foreign += other.foreign;
+        self.dropped += other.dropped;
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "received": self.received, "sent": self.sent, "sent_bytes": self.sent_bytes,
+            "lost": self.lost, "late": self.late, "reordered": self.reordered,
+            "duplicates": self.duplicates, "foreign": self.foreign, "dropped": self.dropped,
+        })
+    }
+}
+
+/// A relay, and what it came to.
+#[derive(Clone, Debug)]
+pub(crate) struct Total {
+    pub(super) number: u32,
+    pub(crate) config: Relay,
+    /// Where it listens, when that is one port.
+    pub(crate) address: Option<SocketAddr>,
+    /// Streams of which something comes.
+    pub(crate) streams: usize,
+    /// Streams that have ended.
+    pub(crate) ended: u64,
+    /// All of them together.
+    pub(crate) counts: Counts,
+    /// Those that have ended.
+    pub(super) past: Counts,
+}
+
+/// A stream.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// The relay's name.
+    pub(crate) relay: String,
+    pub(crate) report: Report,
+}
+
+/// What runs, and what it came to.
+#[derive(Clone, Debug)]
+pub(crate) struct Status {
+    pub(crate) relays: Vec<Total>,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) threads: Vec<udp::Stats>,
+}
+
+impl Status {
+    /// Takes the last word of a stream.
+    pub(super) fn replace(&mut self, last: &Report) {
+        let same = |row: &&mut Row| row.report.sent_ssrc == last.sent_ssrc;
+        match self.rows.iter_mut().find(same) {
+            Some(row) => row.report = *last,
+            None => self.rows.push(Row { relay: String::new(), report: *last }),
+        }
+        let Some(total) = self.relays.iter_mut().find(|total| total.number == last.label.relay)
+        else {
+            return;
+        };
+        total.counts = total.past;
+        for row in self.rows.iter().filter(|row| row.report.label.relay == total.number) {
+            total.counts.add(&Counts::of(&row.report));
+        }
+    }
+
+    /// For programs; with `streams`, each of them.
+    pub(crate) fn json(&self, streams: bool) -> Value {
+        let relays: Vec<Value> = self.relays.iter().map(total_json).collect();
+        let threads: Vec<Value> = self.threads.iter().map(thread_json).collect();
+        let mut status = json!({ "relays": relays, "threads": threads });
+        if streams {
+            status["streams"] = self.rows.iter().map(row_json).collect();
+        }
+        status
+    }
+}
+
+fn total_json(total: &Total) -> Value {
+    let config = &total.config;
+    let mut json = total.counts.json();
+    json["name"] = config.name.clone().into();
+    json["listen"] = match total.address {
+        Some(address) => format!("udp://{address}").into(),
+        None => config.listen.to_string().into(),
+    };
+    json["dest"] = config.dest.to_string().into();
+    json["from"] = encoding(&config.from).into();
+    json["to"] = encoding(&config.to).into();
+    json["streams"] = total.streams.into();
+    json["ended"] = total.ended.into();
+    json
+}
+
+/// As it is written in the configuration.
+pub(crate) fn encoding(media: &aulos_io::relay::Media) -> String {
+    let of = media.encoding;
+    let mut text = of.codec.name().to_ascii_lowercase();
+    if matches!(of.codec, aulos_proto::rtp::Codec::L16 | aulos_proto::rtp::Codec::L24) {
+        text += &format!("/{}/{}", of.clock_rate, of.channels);
+    }
+    match media.payload_type {
+        Some(number) => format!("{text}:{number}"),
+        None => text,
+    }
+}
+
+fn thread_json(stats: &udp::Stats) -> Value {
+    json!({
+        "streams": stats.streams,
+        "sockets": stats.sockets,
+        "packets": stats.packets,
+        "sent": stats.sent,
+        "lost_in_kernel": stats.lost_in_kernel,
+        "send_errors": stats.send_errors,
+        "send_drops": stats.send_drops,
+        "overruns": stats.overruns,
+        "wakes": stats.wakes,
+        "cpu_ms": stats.cpu.as_millis(),
+        "cpu_us_per_packet": stats.cpu_per_packet().map(micros),
+    })
+}
+
+fn row_json(row: &Row) -> Value {
+    let report = &row.report;
+    let line = &report.tally.line;
+    let mut json = Counts::of(report).json();
+    json["relay"] = row.relay.clone().into();
+    json["port"] = report.label.port.into();
+    json["ssrc"] = report.ssrc.map(|ssrc| format!("{ssrc:08x}")).into();
+    json["sent_ssrc"] = format!("{:08x}", report.sent_ssrc).into();
+    json["from"] = report.from.map(|from| from.to_string()).into();
+    json["to"] = report.to.to_string().into();
+    json["jitter_ms"] = millis(line.jitter).into();
+    json["drift_ppm"] = (f64::from(line.drift.as_ppb()) * 1e-3).into();
+    json["held"] = line.held.into();
+    json["changes"] = report.tally.changes.into();
+    json["round_trip_ms"] = report.round_trip.map(millis).into();
+    json["reported"] = report.reported.map_or(Value::Null, |(block, round_trip)| {
+        json!({
+            "fraction_lost": f64::from(block.fraction_lost) / 256.0,
+            "lost": block.cumulative_lost,
+            "round_trip_ms": round_trip.map(millis),
+        })
+    });
+    json
+}
+
+fn millis(span: Span) -> f64 {
+    (span.as_secs_f64() * 1e6).round() * 1e-3
+}
+
+fn micros(span: Span) -> f64 {
+    (span.as_secs_f64() * 1e8).round() * 1e-2
+}
