@@ -29,7 +29,7 @@ pub enum Insert<P> {
     Duplicate(P),
     /// It does not belong to what is there. If the next one belongs to it, a new run begins.
     Stray(P),
-    /// It is too far ahead. Take what [`JitterBuffer::next`] gives until it says `Wait`, all of
+    /// It is too far ahead. Take what [`super::JitterBuffer::next`] gives until it says `Wait`, all of
     /// which is now due, and insert it again: then there is room.
     Full(P),
 }
