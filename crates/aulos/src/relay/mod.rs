@@ -272,10 +272,13 @@ impl Relays {
 
     fn row(&self, report: &Report) -> Row {
         let running = self.running.iter().find(|running| running.number == report.label.relay);
-        Row {
-            relay: running.map_or_else(String::new, |running| running.config.name.clone()),
-            report: *report,
+        let mut report = *report;
+        if let Some(port) = running.and_then(|running| running.shared.as_ref()) {
+            // The one that was asked for may have been any.
+            report.label.port = port.address.port();
         }
+        let relay = running.map_or_else(String::new, |running| running.config.name.clone());
+        Row { relay, report }
     }
 }
 

@@ -29,6 +29,7 @@ mod page;
 mod peers;
 mod push;
 mod radio;
+mod relay;
 mod reload;
 mod rpc;
 mod snapweb;
