@@ -22,25 +22,6 @@ impl SystemClock {
         Instant::from_nanos(seconds * NANOS + nanos)
     }
 
-    /// How far the wall clock, whose stamps the kernel puts on datagrams, is ahead of this one, in
-    /// nanoseconds. It may jump.
-    pub(crate) fn wall_ahead() -> i64 {
-        let mut best = (Span::MAX, 0);
-        // Whoever is interrupted between two clocks reads nonsense, and tries again.
-        for _ in 0..WALL_READS {
-            let before = Self::now();
-            let wall = clock_gettime(ClockId::Realtime);
-            let apart = Self::now() - before;
-            let wall = wall.tv_sec.saturating_mul(1_000_000_000).saturating_add(wall.tv_nsec);
-            let here = i64::try_from((before + apart / 2).as_nanos()).unwrap_or(i64::MAX);
-            best = best.min((apart, wall.saturating_sub(here)));
-            if apart <= WALL_APART {
-                break;
-            }
-        }
-        best.1
-    }
-
     /// How long the calling thread has run on a processor. A system call.
     pub(crate) fn thread_time() -> Span {
         let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -62,11 +43,6 @@ pub(crate) fn timespec(nanos: u64) -> Timespec {
         tv_nsec: (nanos % NANOS) as _,
     }
 }
-
-const WALL_READS: usize = 4;
-
-/// The three reads take a tenth of this.
-const WALL_APART: Span = Span::from_micros(2);
 
 const NANOS: u64 = 1_000_000_000;
 

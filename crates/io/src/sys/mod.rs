@@ -26,7 +26,7 @@ pub(crate) use imp::{
     take_descriptor, tcp_account,
 };
 pub(crate) use udp::{
-    Receiver, Sender, receive_joined, report_losses, share_by_ssrc, stamp_arrivals,
+    Receiver, Sender, receive_joined, report_losses, share_by_ssrc, stamp_arrivals, stamps_ahead,
 };
 
 /// One or more datagrams to one place.

@@ -5,13 +5,36 @@ use std::mem::zeroed;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use aulos_core::Span;
+use rustix::time::{ClockId, clock_gettime};
+
 use super::Message;
 use super::imp::set_option;
+use crate::SystemClock;
 use crate::udp::{Arrived, Slots};
 
 /// Has the kernel note when each datagram came.
 pub(crate) fn stamp_arrivals(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+}
+
+/// How far the clock of these notes is ahead of the house's, in nanoseconds. It is the wall clock,
+/// and may jump: nothing but a note of a moment ago is to be understood by it.
+pub(crate) fn stamps_ahead() -> i64 {
+    let mut best = (Span::MAX, 0);
+    // Whoever is interrupted between two clocks reads nonsense, and tries again.
+    for _ in 0..CLOCK_READS {
+        let before = SystemClock::now();
+        let wall = clock_gettime(ClockId::Realtime);
+        let apart = SystemClock::now() - before;
+        let wall = wall.tv_sec.saturating_mul(1_000_000_000).saturating_add(wall.tv_nsec);
+        let here = i64::try_from((before + apart / 2).as_nanos()).unwrap_or(i64::MAX);
+        best = best.min((apart, wall.saturating_sub(here)));
+        if apart <= CLOCKS_APART {
+            break;
+        }
+    }
+    best.1
 }
 
 /// Has the kernel say with each datagram how many it has lost before.
@@ -290,6 +313,11 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 const SHORT_NAME: libc::socklen_t = 16;
 const LONG_NAME: libc::socklen_t = 28;
 const NAME: usize = 28;
+
+const CLOCK_READS: usize = 4;
+
+/// The three reads take a tenth of this.
+const CLOCKS_APART: Span = Span::from_micros(2);
 
 /// A word and two numbers.
 const CONTROL_HEADER: usize = size_of::<usize>() + 8;

@@ -20,10 +20,10 @@ use super::shared::Table;
 use super::stats::Stats;
 use super::stream::Streams;
 use super::{Answers, Command, Config, EndCause, Ended};
-use crate::SystemClock;
 use crate::clock::timespec;
 use crate::slab::Slab;
 use crate::wheel::Wheel;
+use crate::{SystemClock, sys};
 use receive::Intake;
 
 /// What a thread begins with.
@@ -56,7 +56,7 @@ pub(super) struct Thread<M: Machine> {
     /// Nothing that came before this is unread.
     floor: Instant,
     look_began: Instant,
-    wall_ahead: i64,
+    stamps_ahead: i64,
     /// Whether something may have been left unread at this look.
     unread: bool,
     /// Looks in a row at which nothing was there.
@@ -107,7 +107,7 @@ impl<M: Machine> Thread<M> {
             due: Vec::new(),
             floor: now,
             look_began: now,
-            wall_ahead: SystemClock::wall_ahead(),
+            stamps_ahead: sys::stamps_ahead(),
             unread: false,
             quiet: 0,
             next_maintenance: now,
@@ -176,7 +176,7 @@ impl<M: Machine> Thread<M> {
 
     /// Reads all of them, calls whose time has come, and sends.
     fn look(&mut self) {
-        self.wall_ahead = SystemClock::wall_ahead();
+        self.stamps_ahead = sys::stamps_ahead();
         self.unread = false;
         let events = core::mem::take(&mut self.events);
         self.quiet = if events.is_empty() { self.quiet.saturating_add(1) } else { 0 };

@@ -104,7 +104,7 @@ impl<M: Machine> Thread<M> {
             Ok(count) => count,
             Err(error) => return failed(error.kind(), &mut self.stats),
         };
-        let clock = Clock { ahead: self.wall_ahead, floor: self.floor, now: SystemClock::now() };
+        let clock = Clock { ahead: self.stamps_ahead, floor: self.floor, now: SystemClock::now() };
         let tally = Tally::new(&slots.arrived[..count], &mut socket.lost);
         tally.add_losses(&mut self.stats);
         if tally.truncated + tally.lost > 0
@@ -136,7 +136,7 @@ impl<M: Machine> Thread<M> {
             Ok(count) => count,
             Err(error) => return failed(error.kind(), &mut self.stats),
         };
-        let clock = Clock { ahead: self.wall_ahead, floor: self.floor, now: SystemClock::now() };
+        let clock = Clock { ahead: self.stamps_ahead, floor: self.floor, now: SystemClock::now() };
         let tally = Tally::new(&slots.arrived[..count], lost);
         tally.add_losses(&mut self.stats);
         let read = if count < most { Read::All } else { Read::More };
