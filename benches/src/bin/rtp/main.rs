@@ -77,6 +77,9 @@ struct Run {
     threads: usize,
     rss_kb: u64,
     sent: u64,
+    /// How much of what was to be sent was, while it was measured: a sender that falls behind for
+    /// want of processor makes a receiver look better than it is.
+    sent_part: f64,
     lost: i64,
     /// Milliseconds, half of all packets and 99 of 100 were no later; peers do not tell.
     latency: Option<(f64, f64)>,
@@ -87,8 +90,13 @@ impl Run {
         let (p50, p99) = self.latency.map_or(("-".into(), "-".into()), |(p50, p99)| {
             (format!("{p50:.1}"), format!("{p99:.1}"))
         });
+        let behind = if self.sent_part < 0.95 && role != "silent" {
+            format!("   the sender came to {:.0} % only", self.sent_part * 100.0)
+        } else {
+            String::new()
+        };
         format!(
-            "{role:>12} {streams:>6} {:9.2} {:10.3} {:7.0} {:7} {:7} {:8} {:7} {p50:>8} {p99:>8}",
+            "{role:>12} {streams:>6} {:9.2} {:10.3} {:7.0} {:7} {:7} {:8} {:7} {p50:>8} {p99:>8}{behind}",
             self.cpu,
             self.us_per_packet,
             self.switches,
@@ -130,6 +138,7 @@ fn run(role: &str, streams: usize, secs: u64) -> Result<Run, String> {
         threads: after.threads,
         rss_kb: after.rss_kb,
         sent,
+        sent_part: packets / (streams as f64 * 50.0 * used.wall_ns as f64 * 1e-9),
         lost: sent as i64 - received as i64,
         latency,
     })
