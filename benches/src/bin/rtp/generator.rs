@@ -25,7 +25,7 @@ impl Generator {
     pub(crate) fn start(role: &str, streams: usize, port: u16) -> Self {
         let state = Arc::new(State::default());
         let shared = Arc::clone(&state);
-        let one_port = role != "sockets" && role != "udpsrc" && role != "ts-udpsrc";
+        let one_port = ["port", "trunk", "relay-port"].contains(&role);
         let trunk = role == "trunk";
         let thread = std::thread::spawn(move || {
             if trunk {

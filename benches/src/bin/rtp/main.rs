@@ -1,10 +1,15 @@
-//! What does it cost to receive thousands of streams of RTP and throw them away?
+//! What does it cost to receive thousands of streams of RTP and throw them away, and what to turn
+//! PCMU into PCMA and send it on?
 //!
 //! Each receiver is a process of its own on one shared thread: ours with a socket for each stream,
 //! with one port for all, and at the end of a trunk; GStreamer with `udpsrc ! fakesink` and with
 //! `ts-udpsrc context-wait=20 ! fakesink` for each stream (with `--features gstreamer`). This process
 //! sends every stream a packet of 172 bytes (20 ms of PCMU) each 20 ms, spread over 20 slots of 1 ms,
 //! with the time in it.
+//! The whole job is `relay` (a socket for each stream) and `relay-port` (one port for all), both with
+//! jitter buffer and RTCP; `gst-job` is `udpsrc ! rtpjitterbuffer ! ... ! udpsink`, `ts-job` is
+//! `ts-udpsrc ! ... ! ts-udpsink` without a jitter buffer, since its crate has none. Everything goes to
+//! one port, where it is counted.
 //! Columns: processor (run time of all threads of the receiver, % of one core), the same for each
 //! packet, context switches, threads, memory, packets lost, and how long a packet took until it was
 //! handed over. On loopback the kernel's work of receiving is charged to the sender.
@@ -13,6 +18,7 @@
 //! Bad would be: a packet lost, more than half of ts-udpsrc, a growth per stream, p99 above 6 ms.
 
 mod generator;
+mod job;
 mod ours;
 #[cfg(feature = "gstreamer")]
 mod peers;
@@ -24,9 +30,13 @@ mod watch;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use aulos_benches::{Row, argument, median, report};
+use aulos_io::udp::{SocketOptions, bind_socket};
 use generator::Generator;
 use watch::Usage;
 
@@ -64,7 +74,10 @@ fn main() {
 }
 
 /// The receivers, as they are called on the command line.
-const ROLES: [&str; 5] = ["sockets", "port", "trunk", "udpsrc", "ts-udpsrc"];
+const ROLES: [&str; 9] =
+    ["sockets", "port", "trunk", "udpsrc", "ts-udpsrc", "relay", "relay-port", "gst-job", "ts-job"];
+
+const JOBS: [&str; 4] = ["relay", "relay-port", "gst-job", "ts-job"];
 
 const HEAD: &str = "    receiver streams    cpu %  us/packet   csw/s threads  RSS kB     sent    lost   \
     p50 ms   p99 ms";
@@ -114,7 +127,8 @@ fn run(role: &str, streams: usize, secs: u64) -> Result<Run, String> {
         return Err(why);
     }
     let first = free_ports(streams);
-    let child = Receiver::start(role, streams, first)?;
+    let sink = Sink::start();
+    let child = Receiver::start(role, streams, first, sink.port)?;
     let port = child.port;
     let mut generator = (role != "silent").then(|| Generator::start(role, streams, port));
     std::thread::sleep(Duration::from_secs(1));
@@ -126,9 +140,11 @@ fn run(role: &str, streams: usize, secs: u64) -> Result<Run, String> {
     let sent = generator.take().map_or(0, Generator::stop);
     std::thread::sleep(Duration::from_millis(300));
     let said = child.stop()?;
+    let heard = sink.stop();
     let used = after.since(&before);
     let mut words = said.split_whitespace().map(|word| word.parse::<f64>().ok());
     let received = words.next().flatten().ok_or_else(|| format!("it said {said:?}"))?;
+    let received = if JOBS.contains(&role) { heard as f64 } else { received };
     let latency = words.next().flatten().zip(words.next().flatten());
     let packets = (sent_after - sent_before).max(1) as f64;
     Ok(Run {
@@ -153,10 +169,11 @@ struct Receiver {
 }
 
 impl Receiver {
-    fn start(role: &str, streams: usize, first: u16) -> Result<Self, String> {
+    fn start(role: &str, streams: usize, first: u16, sink: u16) -> Result<Self, String> {
         let own = std::env::current_exe().map_err(|e| e.to_string())?;
         let mut child = Command::new(own)
             .args([format!("role={role}"), format!("streams={streams}"), format!("first={first}")])
+            .arg(format!("sink={sink}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -199,7 +216,52 @@ fn receive(role: &str) {
     };
     match role {
         "sockets" | "silent" | "port" | "trunk" => ours::receive(role, streams, first, until_stop),
-        _ => peers::receive(role, streams, first, until_stop),
+        "relay" | "relay-port" => {
+            let sink = u16::try_from(argument("sink", 0)).expect("a port");
+            job::relay(role, streams, first, sink, until_stop);
+        }
+        _ => {
+            let sink = u16::try_from(argument("sink", 0)).expect("a port");
+            peers::receive(role, streams, first, sink, until_stop);
+        }
+    }
+}
+
+/// Where the whole job goes to, and is counted.
+struct Sink {
+    port: u16,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<u64>,
+}
+
+impl Sink {
+    fn start() -> Self {
+        let socket = bind_socket(
+            ([127, 0, 0, 1], 0).into(),
+            &SocketOptions { receive_buffer: 8 << 20, ..SocketOptions::default() },
+        )
+        .expect("a socket");
+        socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a socket waits");
+        socket.set_nonblocking(false).expect("a socket waits");
+        let port = socket.local_addr().expect("it has a port").port();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let (mut count, mut datagram) = (0, [0; 2_048]);
+            while !stopped.load(SeqCst) {
+                if let Ok(2..) = socket.recv(&mut datagram) {
+                    // RTCP shares the port (RFC 5761).
+                    count += u64::from(!(192..224).contains(&datagram[1]));
+                }
+            }
+            count
+        });
+        Self { port, stop, thread }
+    }
+
+    fn stop(self) -> u64 {
+        self.stop.store(true, SeqCst);
+        self.thread.join().expect("it does not panic")
     }
 }
 
@@ -268,6 +330,19 @@ fn rows(all: &Sizes, silent: Result<Run, String>) -> Vec<Row> {
             if let Some(p99) = p99.reduce(f64::min) {
                 let case = format!("p99 latency ms, {streams} streams: {ours}");
                 rows.push(Row::limit("rtp", case, p99, 6.0));
+            }
+        }
+    }
+    for (streams, runs) in all {
+        let at = |role: &str| cost(&runs[ROLES.iter().position(|other| *other == role)?]);
+        for ours in ["relay", "relay-port"] {
+            let Some(own) = at(ours) else { continue };
+            for (peer, by) in [("gst-job", 5.0), ("ts-job", 2.0)] {
+                let case = format!("us per packet, {streams} streams: {ours} / {peer}");
+                rows.push(match at(peer) {
+                    Some(peer) => Row::against("rtp", case, own, peer, Some(1.0 / by)),
+                    None => Row::figure("rtp", format!("{case} (no {peer} here)"), own),
+                });
             }
         }
     }

@@ -8,7 +8,8 @@ use gstreamer::prelude::*;
 pub(crate) fn missing(role: &str) -> Option<String> {
     let element = match role {
         "udpsrc" => "udpsrc",
-        "ts-udpsrc" => "ts-udpsrc",
+        "ts-udpsrc" | "ts-job" => "ts-udpsrc",
+        "gst-job" => "rtpjitterbuffer",
         _ => return None,
     };
     if let Err(error) = start() {
@@ -23,8 +24,17 @@ fn start() -> Result<(), String> {
     gstthreadshare::plugin_register_static().map_err(|e| e.to_string())
 }
 
-pub(crate) fn receive(role: &str, streams: usize, first: u16, until_stop: impl FnOnce()) {
+pub(crate) fn receive(
+    role: &str,
+    streams: usize,
+    first: u16,
+    sink: u16,
+    until_stop: impl FnOnce(),
+) {
     start().expect("GStreamer starts");
+    if role == "gst-job" || role == "ts-job" {
+        return relay(role, streams, first, sink, until_stop);
+    }
     let pipeline = gst::Pipeline::new();
     let sinks: Vec<gst::Element> = (0..streams)
         .map(|stream| {
@@ -62,5 +72,36 @@ pub(crate) fn receive(role: &str, streams: usize, first: u16, until_stop: impl F
         .sum();
     println!("{received}");
     // Taking thousands of elements down in order is nobody's question.
+    std::process::exit(0);
+}
+
+/// The whole job, in the words of `gst-launch-1.0`.
+fn relay(role: &str, streams: usize, first: u16, sink: u16, until_stop: impl FnOnce()) {
+    let caps = "application/x-rtp,media=audio,clock-rate=8000,encoding-name=PCMU,payload=0";
+    let codec = "rtppcmudepay ! mulawdec ! alawenc ! rtppcmapay";
+    let pipeline = gst::Pipeline::new();
+    for stream in 0..streams {
+        let port = usize::from(first) + stream;
+        let words = if role == "gst-job" {
+            format!(
+                "udpsrc address=127.0.0.1 port={port} caps=\"{caps}\" ! rtpjitterbuffer latency=60 \
+                 ! {codec} ! udpsink host=127.0.0.1 port={sink} sync=false async=false"
+            )
+        } else {
+            format!(
+                "ts-udpsrc address=127.0.0.1 port={port} caps=\"{caps}\" context=bench \
+                 context-wait=20 ! {codec} ! ts-udpsink clients=127.0.0.1:{sink} sync=false \
+                 context=bench context-wait=20"
+            )
+        };
+        let bin = gst::parse::bin_from_description(&words, false).expect("a chain");
+        pipeline.add(&bin).expect("a new bin");
+    }
+    pipeline.set_state(gst::State::Playing).expect("it plays");
+    let (result, ..) = pipeline.state(gst::ClockTime::from_seconds(60));
+    result.expect("it plays within a minute");
+    println!("{first}");
+    until_stop();
+    println!("0");
     std::process::exit(0);
 }

@@ -72,8 +72,9 @@ impl Leg {
             ssrc,
             receiver: Receiver::new(),
             jitter: JitterBuffer::new(config),
-            // Beside those in line: those that are held or late, and one that waits for room.
-            store: Store::new(slots.next_power_of_two() + LATE + MOST_HELD + 1),
+            // Those in line, held and late together: places that nobody ever takes would be most of
+            // what a stream of telephony costs.
+            store: Store::new(slots),
             held: VecDeque::with_capacity(MOST_HELD),
             late: VecDeque::with_capacity(LATE),
             waiting: None,

@@ -1,0 +1,48 @@
+//! Ours at the whole job: receive, put in order, PCMU to PCMA, send to one port, with RTCP.
+
+use std::sync::Arc;
+
+use aulos_core::Instant;
+use aulos_io::relay::{Label, Media, Plan, Relay, Wishes};
+use aulos_io::udp::{Config, Context, Key, Packet, SharedPort, SocketOptions, bind_socket};
+use aulos_proto::rtp::{Codec, Encoding};
+
+pub(crate) fn relay(role: &str, streams: usize, first: u16, sink: u16, until_stop: impl FnOnce()) {
+    let mut config = Config::default();
+    config.threads = 1;
+    let mut context = Context::start(&config).expect("a context");
+    let encoding = |codec| Media::new(Encoding { codec, clock_rate: 8_000, channels: 1 });
+    let wishes = Wishes::new(encoding(Codec::Pcmu), encoding(Codec::Pcma));
+    let plan = Arc::new(Plan::new(wishes).expect("a table does it"));
+    let dest = ([127, 0, 0, 1], sink).into();
+    let make = move |number: u32| {
+        Relay::new(Arc::clone(&plan), Label::default(), dest, number, u64::from(number))
+    };
+    let mut port = first;
+    if role == "relay" {
+        for stream in 0..streams {
+            let to = first + u16::try_from(stream).expect("a port");
+            let address = ([127, 0, 0, 1], to).into();
+            let socket = bind_socket(address, &SocketOptions::default()).expect("a free port");
+            context.add(Some(socket), make(u32::from(to))).expect("a socket");
+        }
+    } else {
+        let wish = SharedPort::new(([127, 0, 0, 1], 0).into());
+        let factory = |_| {
+            let (make, mut next) = (make.clone(), 0);
+            move |_: Instant, _: Key, _: &Packet<'_>| {
+                next += 1;
+                Some(make(next))
+            }
+        };
+        port = context.open(&wish, factory).expect("a port").address.port();
+    }
+    // The last of them is in when its thread has answered.
+    context.survey();
+    println!("{port}");
+    until_stop();
+    let ended = context.stop();
+    let sent: u64 =
+        ended.iter().map(|ended| aulos_io::udp::Machine::report(&ended.machine).tally.sent).sum();
+    println!("{sent}");
+}
