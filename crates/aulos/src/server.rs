@@ -15,11 +15,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::config::{Endpoint, Listen, Plugin, Resolved, Titles};
+use crate::config::{Endpoint, Listen, Plugin, Relay, Resolved, Titles};
 use crate::control::{Control, HostInfo, Reread, TICK, plugin, registry_for, titles};
 use crate::exit::{Exit, Failure};
 use crate::house::{Door, Event, House, ListenSink};
 use crate::registry::store::{self, Loaded, Saved};
+use crate::relay::Keeper;
 use crate::systemd::{Given, Supervisor};
 use crate::{control, hooks, http, icecast, tls};
 
@@ -48,6 +49,7 @@ pub struct Bound {
     control: TcpListener,
     http: TcpListener,
     door: Door,
+    relays: Keeper,
     /// Where controllers connect.
     pub control_address: SocketAddr,
     /// Where browsers connect.
@@ -59,6 +61,18 @@ impl Bound {
     #[must_use]
     pub fn guarded_by(self, door: Door) -> Self {
         Self { door, ..self }
+    }
+
+    /// Begins these relays beside the control plane; without this there are none at the start.
+    ///
+    /// # Errors
+    /// [`Exit::Unavailable`], or [`Exit::Permission`], when a port cannot be had.
+    pub fn relaying(self, relays: &[Relay]) -> Result<Self, Failure> {
+        Ok(Self { relays: Keeper::start(relays)?, ..self })
+    }
+
+    pub(crate) const fn relays(&self) -> &Keeper {
+        &self.relays
     }
 }
 
@@ -107,7 +121,8 @@ pub fn bind(listen: &Listen, given: &mut Given) -> Result<Bound, Failure> {
     let http = bind_one("http", &listen.http, given);
     match (control, http) {
         (Ok((control, control_address)), Ok((http, http_address))) => {
-            Ok(Bound { control, http, door: Door::default(), control_address, http_address })
+            let (door, relays) = (Door::default(), Keeper::default());
+            Ok(Bound { control, http, door, relays, control_address, http_address })
         }
         (Err(first), Err(second)) => {
             let exit = if second.exit == Exit::Permission { first.exit } else { second.exit };
@@ -198,7 +213,7 @@ pub async fn run(
     let Outside { reread, mut hangups, supervisor, neighbours } = outside;
     let audio = Arc::clone(&house);
     let control = Control::new(resolved, house, host, registry, saved).at(base).reading(reread);
-    let control = control.knowing(neighbours);
+    let control = control.knowing(neighbours).relaying(bound.relays);
     let (doors, door) = watch::channel(bound.door);
     let control = Arc::new(control);
     let mut tellers = Tellers::new(bound.http_address.port());
@@ -242,6 +257,7 @@ pub async fn run(
     for task in &tasks {
         task.abort();
     }
+    control.end_relays();
     tellers.end_all().await;
     drop(last_save);
     // A disk that takes longer does not hold the end up, nor does whoever is told of trouble.

@@ -41,7 +41,7 @@ fn touched(server: &Server) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
     (added, replaced, removed)
 }
 
-const NOTHING: &str = r#"{"added":[],"changed":[],"adjusted":[],"removed":[],"settings":[],"needs_restart":[],"failed":[]}"#;
+const NOTHING: &str = r#"{"added":[],"changed":[],"adjusted":[],"removed":[],"settings":[],"needs_restart":[],"failed":[],"relays":{"added":[],"changed":[],"removed":[],"failed":[]}}"#;
 
 fn nothing_but(changes: Value) -> Value {
     let mut answer: Value = serde_json::from_str(NOTHING).unwrap();

@@ -146,6 +146,11 @@ fn calls(one: &Value, two: &Value) -> Vec<(&'static str, Value)> {
         ("Aulos.GetPresets", json!({})),
         ("Aulos.GetServers", json!({})),
         ("Aulos.DeletePreset", json!({ "name": "night" })),
+        ("Aulos.GetRelays", json!({ "streams": true })),
+        ("Aulos.GetRelays", json!({ "streams": 1 })),
+        ("Aulos.AddRelay", json!([1])),
+        ("Aulos.AddRelay", json!({ "name": "desk", "listen": "udp://127.0.0.1:6000-5000" })),
+        ("Aulos.RemoveRelay", json!({ "name": "desk" })),
         ("Server.DeleteClient", json!({ "id": "b" })),
         ("Server.DeleteClient", json!({ "id": "b" })),
     ]

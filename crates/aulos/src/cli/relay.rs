@@ -12,7 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::{When, is_read, print};
 use crate::config::{self, At, Relay, RelayConfig};
 use crate::exit::{Exit, Failure};
-use crate::relay::{RelayError, Relays, Status};
+use crate::relay::{Relays, Status};
 
 #[derive(Debug, Args)]
 pub(super) struct RelayArgs {
@@ -82,7 +82,7 @@ pub(super) fn run(args: &RelayArgs, quiet: bool, color: When) -> Result<Exit, Fa
     for config in &configs {
         if let Err(error) = relays.add(config) {
             relays.stop();
-            return Err(refused(&error));
+            return Err(error.into());
         }
     }
     let runtime =
@@ -140,17 +140,6 @@ fn wanted(args: &RelayArgs) -> Result<Vec<Relay>, Failure> {
         });
         Failure::new(Exit::Usage, lines.collect::<Vec<_>>().join("\n"))
     })
-}
-
-fn refused(error: &RelayError) -> Failure {
-    let exit = match error {
-        RelayError::Listen(_, _, error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Exit::Permission
-        }
-        RelayError::Listen(..) | RelayError::Dest(..) => Exit::Unavailable,
-        RelayError::Media(..) | RelayError::Taken(_) => Exit::Usage,
-    };
-    Failure::new(exit, error.to_string())
 }
 
 fn greet(relays: &Relays) {

@@ -45,6 +45,7 @@ pub(super) fn run(
         .map_err(internal)?;
     let (listener, stream) = server::bind_one("stream", &resolved.listen.stream, &mut given)?;
     given.close_rest();
+    let bound = bound.relaying(&resolved.relays)?;
     let (events, told) = mpsc::channel(crate::house::EVENT_QUEUE);
     let running = Arc::new(Audio::start(&resolved, listener, &door, events).map_err(internal)?);
     let audio = server::Audio {
@@ -190,6 +191,9 @@ fn greeting(
             "station",
             &format!("{}: {codec} {spec} from {}", station.name, sources.join(", then ")),
         );
+    }
+    for (name, listen, dest) in bound.relays().places() {
+        line("relay", &format!("{name}: {listen} -> {dest}"));
     }
     let mut sources = resolved.stations.iter().flat_map(|station| &station.sources);
     if let Some(recipe) = sources.find_map(|source| recipe(&source.config)) {

@@ -39,7 +39,7 @@ pub use model::{
 pub use mounts::{Mount, UNGUARDED};
 pub use problem::{At, ConfigError, Place, Problem};
 pub use push::{Push, PushConfig};
-pub use relay::{Ports, Relay, RelayConfig, relay};
+pub use relay::{Ports, Relay, RelayConfig, relay, relay_from_json};
 pub use resolve::{
     Clients, Endpoint, Http, Listen, Mdns, Plugin, Resolved, Silence, Source, Station, Streams,
     Switch,

@@ -185,6 +185,30 @@ pub fn relay(config: &RelayConfig) -> Result<Relay, Vec<Problem>> {
     }
 }
 
+/// A relay of the parameters of a control call, which are the words of the table.
+///
+/// # Errors
+/// Everything that is wrong with them, in one line, and what to do about it.
+pub fn relay_from_json(json: &serde_json::Value) -> Result<Relay, String> {
+    let problems = Problems::default();
+    let config = read_relay(&super::sound::node(json), &problems);
+    if config.name.is_none() {
+        problems.hint(config.at, "a relay that is added needs `name`", "name = \"desk\"");
+    }
+    let name = name(&config, &[], &problems);
+    let relay = resolve_one(&config, name, &problems);
+    let by_name = relay.as_ref().filter(|relay| relay.dest.host.parse::<IpAddr>().is_err());
+    if let Some(relay) = by_name {
+        // It would have to be looked up, and everybody would wait for that.
+        let message = format!("`dest`: {} is no address", relay.dest.host);
+        problems.hint(config.at, message, "a call takes no names");
+    }
+    match relay.filter(|_| problems.is_empty()) {
+        Some(relay) => Ok(relay),
+        None => Err(super::stream::in_one_line(problems)),
+    }
+}
+
 fn resolve_one(config: &RelayConfig, name: String, problems: &Problems) -> Option<Relay> {
     let need = |key: &str, value: &Option<At<String>>| {
         if value.is_none() {

@@ -358,7 +358,7 @@ const BAND: &str = "{ type = \"peaking\", hz = 100, gain_db = -3.0, q = 1.0 }";
 const EXAMPLE: &str = "equalizer = [{ type = \"peaking\", hz = 100, gain_db = -3.0, q = 1.0 }]";
 
 /// What a controller has sent, as a part of a configuration.
-fn node(json: &Json) -> Node {
+pub(super) fn node(json: &Json) -> Node {
     let value = match json {
         Json::Null => Value::Other("null"),
         Json::Bool(flag) => Value::Flag(*flag),

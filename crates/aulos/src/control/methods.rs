@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::roles::{self, FORBIDDEN, UNAUTHORIZED};
 use super::rpc::{internal, no_method};
 use super::streams::Slot;
-use super::{State, announce, fallback, hooks, house_methods, playing, sound};
+use super::{State, announce, fallback, hooks, house_methods, playing, relays, sound};
 use crate::access::{Credentials, Denied, Role};
 use crate::registry::{ClientShape, Effects, GroupShape, NotFound, Notice, volume_json};
 
@@ -26,7 +26,7 @@ pub(super) fn run(state: &mut State<'_>, method: &str, params: &Value) -> Answer
     (method.run)(state, params)
 }
 
-const METHODS: [Method; 40] = [
+const METHODS: [Method; 43] = [
     Method {
         name: "Server.GetStatus",
         description: "groups, clients, streams and the server itself",
@@ -296,6 +296,17 @@ const METHODS: [Method; 40] = [
         description: "end an announcement, or all of a station",
         run: announce::cancel,
     },
+    Method {
+        name: "Aulos.GetRelays",
+        description: "what is relayed, and what that came to",
+        run: relays::get,
+    },
+    Method {
+        name: "Aulos.AddRelay",
+        description: "relay RTP until the server ends",
+        run: relays::add,
+    },
+    Method { name: "Aulos.RemoveRelay", description: "end a relay", run: relays::remove },
 ];
 
 /// The names of all methods.

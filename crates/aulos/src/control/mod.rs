@@ -21,6 +21,7 @@ mod playing;
 pub mod plugin;
 mod pushes;
 mod radio;
+mod relays;
 mod reload;
 mod roles;
 mod rpc;
@@ -30,6 +31,7 @@ mod streams;
 pub mod tcp;
 pub mod titles;
 
+pub use crate::relay::RelayChanges;
 pub use peers::{Inbox, PeerId};
 pub use reload::{Reloaded, Reread};
 pub use roles::Caller;
@@ -51,6 +53,7 @@ use crate::hooks::{Hooks, Seen};
 use crate::house::{Event, House, StationStatus};
 use crate::registry::store::{self, Saved};
 use crate::registry::{Effects, Notice, Registry, StationInfo, Wall};
+use crate::relay::Keeper;
 use announce::Announcements;
 use art::Art;
 use greetings::Greetings;
@@ -72,6 +75,8 @@ pub struct Control {
     base_url: String,
     started: Instant,
     inner: Mutex<Inner>,
+    /// Beside the stations, which know nothing of them.
+    relays: Mutex<Keeper>,
     /// Counts every change that a page has to show.
     revision: watch::Sender<u64>,
     /// Who may do what.
@@ -272,6 +277,7 @@ impl Control {
             host,
             started: Instant::now(),
             inner: Mutex::new(inner),
+            relays: Mutex::default(),
             revision: watch::Sender::new(0),
             counters: Counters::default(),
         };
@@ -362,6 +368,7 @@ impl Control {
     /// What time brings: commands that found no place, stations that changed their state. To be
     /// called every [`TICK`].
     pub fn tick(&self) {
+        self.with_relays(Keeper::tend);
         let mut inner = self.lock();
         inner.outbox.flush(&*self.house);
         let Inner { greetings, registry, .. } = &mut *inner;

@@ -15,6 +15,7 @@ use super::streams::Slot;
 use super::{Control, Inner, sound};
 use crate::config::{Plugin, Resolved, Station};
 use crate::registry::{Effects, Notice, StationInfo};
+use crate::relay::RelayChanges;
 
 /// Reads the configuration again; what is wrong with it comes as `aulos check` prints it.
 pub type Reread = Box<dyn Fn() -> Result<Resolved, String> + Send + Sync>;
@@ -36,6 +37,8 @@ pub struct Reloaded {
     pub needs_restart: Vec<&'static str>,
     /// Stations that could not be made, and why; the rest was done.
     pub failed: Vec<String>,
+    /// Relays.
+    pub relays: RelayChanges,
 }
 
 impl Reloaded {
@@ -62,6 +65,16 @@ impl Reloaded {
         if !self.failed.is_empty() {
             parts.push(format!("failed: {}", self.failed.join(", ")));
         }
+        for (what, names) in [
+            ("added", &self.relays.added),
+            ("changed", &self.relays.changed),
+            ("removed", &self.relays.removed),
+            ("failed:", &self.relays.failed),
+        ] {
+            if !names.is_empty() {
+                parts.push(format!("relays {what} {}", names.join(", ")));
+            }
+        }
         if parts.is_empty() { "nothing has changed".to_owned() } else { parts.join("; ") }
     }
 
@@ -74,6 +87,7 @@ impl Reloaded {
             "settings": self.settings,
             "needs_restart": self.needs_restart,
             "failed": self.failed,
+            "relays": self.relays.json(),
         })
     }
 }
@@ -163,6 +177,7 @@ impl Control {
             all.save = true;
         }
         self.settings(inner, &old, &new, &mut done, &mut all);
+        done.relays = self.with_relays(|relays| relays.change(&new.relays));
         *self.resolved.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(new);
         (done, all)
     }

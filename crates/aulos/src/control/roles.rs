@@ -68,6 +68,7 @@ const NEEDS: [(Role, &[&str]); 4] = [
             "Aulos.GetLoudness",
             "Aulos.GetNormalize",
             "Aulos.GetPresets",
+            "Aulos.GetRelays",
             "Aulos.GetServers",
             "Aulos.GetStatus",
             "Client.GetStatus",
@@ -104,7 +105,9 @@ const NEEDS: [(Role, &[&str]); 4] = [
     (
         Role::Admin,
         &[
+            "Aulos.AddRelay",
             "Aulos.Reload",
+            "Aulos.RemoveRelay",
             "Aulos.SetVolumeCap",
             "Aulos.TestHook",
             "Server.DeleteClient",

@@ -3,6 +3,7 @@
 //! The streams run on the shared threads of [`aulos_io::udp`]; here they are only begun, ended and
 //! asked. Nothing in here is called for a packet.
 
+mod keeper;
 mod sum;
 
 use std::fmt;
@@ -20,7 +21,11 @@ use aulos_io::udp::{
 };
 use aulos_proto::rtp::rtcp::Ntp;
 
+use crate::config::limits::MAX_RELAYS;
 use crate::config::{Ports, Relay};
+use crate::exit::{Exit, Failure};
+pub(crate) use keeper::Keeper;
+pub use keeper::RelayChanges;
 pub(crate) use sum::{Counts, Row, Status, Total, encoding};
 
 /// Everything that is relayed.
@@ -69,6 +74,10 @@ pub(crate) enum RelayError {
     Media(String, CannotTranscode),
     /// There is one of that name.
     Taken(String),
+    /// There are as many as there may be.
+    Full,
+    /// The system gives no threads or sockets for them.
+    Threads(io::Error),
 }
 
 impl fmt::Display for RelayError {
@@ -92,8 +101,26 @@ impl fmt::Display for RelayError {
             }
             Self::Dest(name, host, error) => write!(f, "relay `{name}`: dest {host}: {error}"),
             Self::Media(name, error) => write!(f, "relay `{name}`: {error}"),
-            Self::Taken(name) => write!(f, "there is a relay `{name}` already"),
+            Self::Taken(name) => {
+                write!(f, "there is a relay `{name}` already\n    hint: give it another name")
+            }
+            Self::Full => write!(f, "there are {MAX_RELAYS} relays, and no more"),
+            Self::Threads(error) => write!(f, "the threads of relays: {error}"),
         }
+    }
+}
+
+impl From<RelayError> for Failure {
+    fn from(error: RelayError) -> Self {
+        let exit = match &error {
+            RelayError::Listen(_, _, error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Exit::Permission
+            }
+            RelayError::Listen(..) | RelayError::Dest(..) => Exit::Unavailable,
+            RelayError::Media(..) | RelayError::Taken(_) | RelayError::Full => Exit::Usage,
+            RelayError::Threads(_) => Exit::Internal,
+        };
+        Self::new(exit, error.to_string())
     }
 }
 
@@ -148,14 +175,35 @@ impl Relays {
             self.open_range(&mut running, &plan, dest)
         };
         if let Err((at, error)) = opened {
-            for stream in running.streams {
-                self.context.remove(stream);
-            }
+            self.remove_running(running);
             return Err(RelayError::Listen(name(), at, error));
         }
         self.next += 1;
         self.running.push(running);
         Ok(())
+    }
+
+    /// Ends a relay: what its streams still have is sent, and its ports are free when this returns.
+    /// Waits for the threads, for some milliseconds. False when there is none of that name.
+    pub(crate) fn remove(&mut self, name: &str) -> bool {
+        let Some(at) = self.running.iter().position(|running| running.config.name == name) else {
+            return false;
+        };
+        let running = self.running.remove(at);
+        self.remove_running(running);
+        true
+    }
+
+    fn remove_running(&mut self, running: Running) {
+        for stream in running.streams {
+            self.context.remove(stream);
+        }
+        if let Some(port) = running.shared {
+            self.context.close(port.id);
+        }
+        // A thread answers this when it has done what it was told before.
+        drop(self.context.survey());
+        self.tend();
     }
 
     /// Sees to streams that have ended, and to threads that have more to do than others. To be called
@@ -255,6 +303,9 @@ impl Relays {
         dest: SocketAddr,
     ) -> Result<(), (SocketAddr, io::Error)> {
         let address = SocketAddr::new(running.config.listen.host, running.config.listen.first);
+        // Each thread shares it with the others, and so would another program of this user: only
+        // a socket that shares nothing sees whether it is free.
+        drop(bind_socket(address, &SocketOptions::default()).map_err(|error| (address, error))?);
         let mut wish = SharedPort::new(address);
         (wish.max_streams, wish.idle) = (running.config.max_streams, running.config.idle);
         let relay = running.number;

@@ -191,6 +191,7 @@ impl Server {
         let bound = server::bind(&resolved.listen, &mut Given::default()).unwrap();
         server::make_state_dir(&resolved.state_dir).unwrap();
         let bound = bound.guarded_by(server::door(&resolved).unwrap());
+        let bound = bound.relaying(&resolved.relays).unwrap();
         let (house, sink) = (Arc::new(FakeHouse::default()), Arc::new(FakeSink::default()));
         let (events, receiver) = mpsc::channel(EVENT_QUEUE);
         let audio =

@@ -174,7 +174,8 @@ fn a_broken_file_changes_nothing_and_is_told_with_its_place() {
     let done = rpc.call("Aulos.Reload", &json!({}));
     // The ports of this server were given on its command line, which goes before the file.
     let wanted = json!({ "added": ["other"], "changed": [], "adjusted": [], "removed": [], "settings": [],
-        "needs_restart": [], "failed": [] });
+        "needs_restart": [], "failed": [],
+        "relays": { "added": [], "changed": [], "removed": [], "failed": [] } });
     assert_eq!(done, wanted);
     house.write(&format!("[http]\ndoc_root = \"/nowhere\"\n{HOUSE}"));
     let done = rpc.call("Aulos.Reload", &json!({}));
