@@ -560,20 +560,6 @@ impl Control {
         shape::status(head, stations.collect())
     }
 
-    fn loudness_json(&self, inner: &Inner, number: usize) -> Value {
-        let status = self.house.status(number);
-        let station = inner.slots.get(number).and_then(Option::as_ref).map(|slot| &slot.station);
-        let sources = station.map_or(&[][..], |station| &station.sources);
-        let sources = sources.iter().zip(&status.source_loudness).map(|(source, loudness)| {
-            json!({ "name": source.name, "loudness": shape::loudness(loudness) })
-        });
-        json!({
-            "station": station.map(|station| &station.name),
-            "loudness": shape::loudness(&status.loudness),
-            "sources": sources.collect::<Vec<_>>(),
-        })
-    }
-
     /// A panic while the lock was held is a bug that was reported; what it guards is still whole
     /// enough to go on with.
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::methods::{Answer, text, wanted};
 use super::rpc::internal;
-use super::shape::hundredth;
+use super::shape::{self, hundredth};
 use super::streams::Slot;
 use super::{Control, Inner, State};
 use crate::config::{Sound, Station};
@@ -93,6 +93,23 @@ fn change(
     }
     state.keep_saved();
     Ok(())
+}
+
+impl Control {
+    /// How loud a station and its sources are.
+    pub(super) fn loudness_json(&self, inner: &Inner, number: usize) -> Value {
+        let status = self.house.status(number);
+        let station = inner.slots.get(number).and_then(Option::as_ref).map(|slot| &slot.station);
+        let sources = station.map_or(&[][..], |station| &station.sources);
+        let sources = sources.iter().zip(&status.source_loudness).map(|(source, loudness)| {
+            json!({ "name": source.name, "loudness": shape::loudness(loudness) })
+        });
+        json!({
+            "station": station.map(|station| &station.name),
+            "loudness": shape::loudness(&status.loudness),
+            "sources": sources.collect::<Vec<_>>(),
+        })
+    }
 }
 
 /// What others hear of a station's sound.
