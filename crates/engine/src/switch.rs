@@ -249,8 +249,13 @@ impl Switch {
         if to == self.active && self.dropped.is_none() {
             return None;
         }
-        let from = self.dropped.take().or(self.active);
-        let cause = self.cause(from, to, preferred);
+        let starved = self.dropped.take();
+        let from = starved.or(self.active);
+        // Whatever has come for one that ran dry since, it ran dry.
+        let cause = match starved {
+            Some(_) => Cause::Late,
+            None => self.cause(from, to, preferred),
+        };
         self.active = to;
         self.started |= to.is_some();
         if let Some(record) = to.and_then(|to| self.inputs.get_mut(to))
@@ -425,7 +430,16 @@ impl Facts {
             && (self.pacing == Pacing::OnDemand
                 || self.ended
                 || self.full
-                || self.last_arrival.is_some_and(|last| now.since(last) <= self.patience()))
+                || (!self.is_spent() && self.is_heard_of(now)))
+    }
+
+    fn is_heard_of(&self, now: Instant) -> bool {
+        self.last_arrival.is_some_and(|last| now.since(last) <= self.patience())
+    }
+
+    /// A stream that comes more slowly than it is played is late before nothing is left of it.
+    fn is_spent(&self) -> bool {
+        self.pacing == Pacing::Streamed && self.buffered < LAST_WORDS / 2
     }
 
     /// How long nothing may come. Between two lumps of a stream that is as long as it was delayed

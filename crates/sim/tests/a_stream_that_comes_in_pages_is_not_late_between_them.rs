@@ -44,7 +44,7 @@ fn pages_of_half_a_second_that_are_late_by_up_to_a_second() {
         let mut studio = studio(HALF, ppm, seed);
         let before = studio.status();
         let mut random = Random::new(seed);
-        for _ in 0..600 {
+        for _ in 0..250 {
             let stall = studio::seconds(0.75 * random.unit());
             studio.senders[0].stall_for(studio.now, stall);
             studio.run(stall + studio::seconds(1.0 + random.exponential(1.0)));
@@ -79,6 +79,22 @@ fn it_is_gone_for_good_and_the_next_one_follows_without_a_hole() {
         studio.run(Span::from_secs(5));
         let after = studio.status();
         assert_eq!((after.active, after.inputs[0].failures.late), (Some(1), 1));
+        assert_eq!(studio.ear.slips, [], "frames left out or repeated");
+        assert!(studio.ear.silence() <= Span::from_millis(1), "{}", studio.ear.silence());
+    }
+}
+
+#[test]
+fn it_comes_more_slowly_than_it_is_played_and_the_next_one_follows_without_a_hole() {
+    for seed in 40..60 {
+        let mut studio = studio(Span::from_millis(20), 0, seed);
+        let mut random = Random::new(seed);
+        while studio.status().active == Some(0) {
+            studio.senders[0].stop_for(studio.now, studio::seconds(0.1 + random.unit()));
+            studio.run(studio::seconds(0.5 + 1.1 * random.unit()));
+        }
+        let after = studio.status();
+        assert_eq!((after.active, after.inputs[0].failures.late), (Some(1), 1), "{seed}");
         assert_eq!(studio.ear.slips, [], "frames left out or repeated");
         assert!(studio.ear.silence() <= Span::from_millis(1), "{}", studio.ear.silence());
     }
