@@ -15,10 +15,10 @@ use std::time::Duration;
 use aulos_engine::loudness::Loudness;
 use aulos_rt::channel::{UnboundedSender, unbounded};
 use clap::Args;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::Receiver;
 
-use super::{When, is_read};
+use super::signals::Signals;
+use super::{When, is_read, wrong};
 use crate::config::{self, SourceConfig};
 use crate::exit::{Exit, Failure};
 use output::Lines;
@@ -183,30 +183,6 @@ impl Running {
     }
 }
 
-/// What asks a program to end.
-struct Signals([Signal; 3]);
-
-impl Signals {
-    fn new() -> Result<Self, Failure> {
-        let listen =
-            |kind| signal(kind).map_err(|error| Failure::new(Exit::Internal, error.to_string()));
-        Ok(Self([
-            listen(SignalKind::interrupt())?,
-            listen(SignalKind::terminate())?,
-            listen(SignalKind::hangup())?,
-        ]))
-    }
-
-    async fn come(&mut self) {
-        let [interrupt, terminate, hangup] = &mut self.0;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    }
-}
-
 /// A problem with its hint, and the way from a bare path to a URI.
 fn refused(uri: &str, problems: &[config::Problem]) -> Failure {
     if let Ok(path) = std::path::absolute(uri)
@@ -217,11 +193,7 @@ fn refused(uri: &str, problems: &[config::Problem]) -> Failure {
             format!("\"{uri}\" is not a source\n    hint: for a file, file://{}", path.display());
         return Failure::new(Exit::Usage, message);
     }
-    let lines = problems.iter().map(|config::Problem { message, hint, .. }| match hint {
-        Some(hint) => format!("{message}\n    hint: {hint}"),
-        None => message.clone(),
-    });
-    Failure::new(Exit::Usage, lines.collect::<Vec<_>>().join("\n"))
+    wrong(problems)
 }
 
 /// The thread panicked, and has said why.

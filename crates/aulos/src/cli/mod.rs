@@ -7,6 +7,7 @@ mod relay;
 mod rpc;
 mod scan;
 mod serve;
+mod signals;
 mod snapserver;
 
 use std::io::{self, IsTerminal, Write};
@@ -392,6 +393,15 @@ fn is_read(written: io::Result<()>) -> Result<bool, Failure> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::new(Exit::Io, format!("standard output: {error}"))),
     }
+}
+
+/// Everything that is wrong with what stands on the command line, with its remedies.
+fn wrong(problems: &[config::Problem]) -> Failure {
+    let lines = problems.iter().map(|config::Problem { message, hint, .. }| match hint {
+        Some(hint) => format!("{message}\n    hint: {hint}"),
+        None => message.clone(),
+    });
+    Failure::new(Exit::Usage, lines.collect::<Vec<_>>().join("\n"))
 }
 
 fn start_log(chatter: &Chatter) {

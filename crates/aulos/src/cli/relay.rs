@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{When, is_read, print};
+use super::signals::Signals;
+use super::{When, is_read, print, wrong};
 use crate::config::{self, At, Relay, RelayConfig};
 use crate::exit::{Exit, Failure};
 use crate::relay::{Relays, Status};
@@ -89,7 +89,7 @@ pub(super) fn run(args: &RelayArgs, quiet: bool, color: When) -> Result<Exit, Fa
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
     let watched = runtime.block_on(async {
         // Before anything is printed: who reads it may send a signal at once.
-        let mut signals = Signals::new().map_err(fail)?;
+        let mut signals = Signals::new()?;
         if !quiet {
             greet(&relays);
         }
@@ -133,13 +133,7 @@ fn wanted(args: &RelayArgs) -> Result<Vec<Relay>, Failure> {
         opus_complexity: Some(args.opus_complexity),
         ..RelayConfig::default()
     };
-    config::relay(&config).map(|relay| vec![relay]).map_err(|problems| {
-        let lines = problems.iter().map(|problem| match &problem.hint {
-            Some(hint) => format!("{}\n    hint: {hint}", problem.message),
-            None => problem.message.clone(),
-        });
-        Failure::new(Exit::Usage, lines.collect::<Vec<_>>().join("\n"))
-    })
+    config::relay(&config).map(|relay| vec![relay]).map_err(|problems| wrong(&problems))
 }
 
 fn greet(relays: &Relays) {
@@ -227,28 +221,6 @@ impl Drop for Screen {
     fn drop(&mut self) {
         if self.stands {
             self.write("\x1b[?25h\x1b[?1049l").ok();
-        }
-    }
-}
-
-/// What asks a program to end.
-struct Signals([Signal; 3]);
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self([
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::hangup())?,
-        ]))
-    }
-
-    async fn come(&mut self) {
-        let [interrupt, terminate, hangup] = &mut self.0;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
         }
     }
 }

@@ -11,6 +11,7 @@ use aulos_blackbox::scratch::Scratch;
 use aulos_blackbox::server::binary;
 use serde_json::Value;
 
+use crate::dj::share_of_the_tone;
 use crate::{turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -65,19 +66,6 @@ fn say(ffmpeg: &Path, codec: &str, seconds: u32, port: u16, scratch: &Scratch) -
     let mut command = Command::new(ffmpeg);
     command.args(arguments.split_whitespace());
     Process::start(&mut command, &scratch.join("say.out"), &scratch.join("say.err")).unwrap()
-}
-
-/// The share of its energy that is a tone of 440 Hz; samples of 16 bits at 48 kHz.
-fn share_of_the_tone(samples: &[i16]) -> f64 {
-    let (mut sine, mut cosine, mut all) = (0.0, 0.0, 0.0);
-    for (index, sample) in samples.iter().enumerate() {
-        let phase = index as f64 * 440.0 / 48_000.0 * std::f64::consts::TAU;
-        let sample = f64::from(*sample);
-        sine += sample * phase.sin();
-        cosine += sample * phase.cos();
-        all += sample * sample;
-    }
-    2.0 * (sine * sine + cosine * cosine) / (samples.len() as f64 * all)
 }
 
 /// A second out of the middle of a file of raw samples, once there is enough of it.
