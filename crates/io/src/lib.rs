@@ -10,6 +10,7 @@
 pub mod activation;
 mod clock;
 pub mod decode;
+pub mod disk;
 pub mod feed;
 pub mod mdns;
 pub mod normalize;
