@@ -4,7 +4,6 @@ mod output;
 mod reader;
 #[cfg(feature = "tui")]
 mod screen;
-mod source;
 #[cfg(feature = "tui")]
 mod terminal;
 
@@ -18,12 +17,12 @@ use clap::Args;
 use tokio::sync::mpsc::Receiver;
 
 use super::signals::Signals;
-use super::{When, is_read, wrong};
-use crate::config::{self, SourceConfig};
+use super::source::{self, Opened};
+use super::{When, is_read};
+use crate::config::SourceConfig;
 use crate::exit::{Exit, Failure};
 use output::Lines;
 use reader::{News, Order};
-use source::Opened;
 
 #[derive(Debug, Args)]
 pub(super) struct MeterArgs {
@@ -51,8 +50,7 @@ Keys on the screen: q quit, r measure anew, p pause and go on, e LUFS, EBU +9 or
 Figures that do not exist, as those of silence, are null in JSON and a dash elsewhere.";
 
 pub(super) fn run(args: &MeterArgs, quiet: bool, color: When) -> Result<Exit, Failure> {
-    let uri = if args.source == "-" { "stdin:" } else { args.source.as_str() };
-    let config = config::source(uri).map_err(|problems| refused(uri, &problems))?;
+    let (uri, config) = source::parse(&args.source)?;
     if args.no_pace && !matches!(config, SourceConfig::File { repeat: false, .. }) {
         let message =
             "--no-pace is for files that have an end: other sources have a pace of their own";
@@ -181,19 +179,6 @@ impl Running {
             drop(thread.join());
         }
     }
-}
-
-/// A problem with its hint, and the way from a bare path to a URI.
-fn refused(uri: &str, problems: &[config::Problem]) -> Failure {
-    if let Ok(path) = std::path::absolute(uri)
-        && path.exists()
-        && !uri.contains(':')
-    {
-        let message =
-            format!("\"{uri}\" is not a source\n    hint: for a file, file://{}", path.display());
-        return Failure::new(Exit::Usage, message);
-    }
-    wrong(problems)
 }
 
 /// The thread panicked, and has said why.

@@ -9,6 +9,7 @@ mod scan;
 mod serve;
 mod signals;
 mod snapserver;
+mod source;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};

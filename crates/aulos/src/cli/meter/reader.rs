@@ -14,7 +14,7 @@ use aulos_io::SystemClock;
 use aulos_rt::channel::{Receiver, TryRecvError};
 use tokio::sync::mpsc::Sender;
 
-use super::source::{Got, Opened};
+use crate::cli::source::{Got, Opened};
 use crate::exit::{Exit, Failure};
 
 /// What the thread tells.

@@ -13,9 +13,32 @@ use aulos_io::feed::{
 };
 use aulos_rt::Reader;
 
-use crate::config::{PipeMode, SourceConfig};
+use super::wrong;
+use crate::config::{self, PipeMode, SourceConfig};
 use crate::exit::{Exit, Failure};
 use crate::radio::{Chore, Phase, Radio, Tuner, Watch};
+
+/// What a command was given as its SOURCE, as a URI and as what that means; `-` is standard input.
+pub(super) fn parse(source: &str) -> Result<(&str, SourceConfig), Failure> {
+    let uri = if source == "-" { "stdin:" } else { source };
+    match config::source(uri) {
+        Ok(config) => Ok((uri, config)),
+        Err(problems) => Err(refused(uri, &problems)),
+    }
+}
+
+/// A problem with its hint, and the way from a bare path to a URI.
+fn refused(uri: &str, problems: &[config::Problem]) -> Failure {
+    if let Ok(path) = std::path::absolute(uri)
+        && path.exists()
+        && !uri.contains(':')
+    {
+        let message =
+            format!("\"{uri}\" is not a source\n    hint: for a file, file://{}", path.display());
+        return Failure::new(Exit::Usage, message);
+    }
+    wrong(problems)
+}
 
 /// A source that is open.
 pub(super) struct Opened {
@@ -183,7 +206,7 @@ impl Fed {
                 if io::stdin().is_terminal() {
                     let message = "standard input is a terminal: let a program write raw samples \
                                    to it, as in ffmpeg -i FILE -f s16le -ar 48000 -ac 2 - | \
-                                   aulos meter -";
+                                   aulos ...";
                     return Err(Failure::new(Exit::NoInput, message));
                 }
                 (Box::new(Stdin::new(feed)), false, "it cannot be read")
