@@ -14,6 +14,7 @@ use aulos_dsp::silence::{self, Detector};
 use aulos_dsp::{Resampler, remix, scale};
 
 use crate::loudness::{Gauge, Loudness};
+use crate::recorder::Pickup;
 use crate::servo::Servo;
 use crate::source::{BLOCK_SAMPLES, Pacing, Pulled, Source};
 use crate::standby::{Gate, Link, Standby, Wish};
@@ -72,6 +73,8 @@ pub struct Input {
     silence: silence::Config,
     detector: Detector,
     gauge: Gauge,
+    /// The recorders of what comes in.
+    pickups: Vec<(u64, Box<Pickup>)>,
     arrival: Option<Arrival>,
     standby: Standby,
     /// The line to whoever opens it; without one it is always open.
@@ -117,6 +120,7 @@ impl Input {
             silence,
             detector: Detector::new(silence, rate, layout.channels()),
             gauge: Gauge::new(rate, layout, History::Histogram),
+            pickups: Vec::with_capacity(MAX_PICKUPS),
             arrival: None,
             standby,
             gate: None,
@@ -320,6 +324,21 @@ impl Input {
         self.fresh
     }
 
+    /// Lets a recorder listen; gives it back where there are too many.
+    pub(crate) fn hang(&mut self, number: u64, pickup: Box<Pickup>) -> Option<Box<Pickup>> {
+        if self.pickups.len() == MAX_PICKUPS {
+            return Some(pickup);
+        }
+        self.pickups.push((number, pickup));
+        None
+    }
+
+    /// Takes one of those off that `which` means.
+    pub(crate) fn let_go(&mut self, which: &impl Fn(u64, &Pickup) -> bool) -> Option<Box<Pickup>> {
+        let at = self.pickups.iter().position(|(number, pickup)| which(*number, pickup))?;
+        Some(self.pickups.swap_remove(at).1)
+    }
+
     /// What the switch has to know.
     #[must_use]
     pub fn facts(&self) -> Facts {
@@ -400,10 +419,13 @@ impl Input {
 
     fn accept(&mut self, now: Instant) {
         let arrival = if self.block.received == Instant::ZERO { now } else { self.block.received };
-        if self.last_arrival.is_some_and(|last| arrival.since(last) >= self.lull()) {
+        let since_last = self.last_arrival.map(|last| arrival.since(last));
+        let pause = since_last.filter(|since| *since >= self.lull());
+        if pause.is_some() {
             self.gauge.interrupt();
         }
         self.last_arrival = Some(arrival);
+        self.record(arrival, pause);
         // A new sender behind an old one whose sound is all out.
         self.fresh |= self.ended && self.staged.is_empty();
         (self.ended, self.lost) = (false, false);
@@ -419,17 +441,20 @@ impl Input {
         }
     }
 
+    /// Gives the block to the recorders, as it came.
+    fn record(&mut self, received: Instant, pause: Option<Span>) {
+        if self.pickups.is_empty() {
+            return;
+        }
+        let samples = remixed(&self.block, &mut self.remixed, self.layout);
+        for (_, pickup) in &mut self.pickups {
+            pickup.take_in(samples, self.block.rate(), received, pause);
+        }
+    }
+
     fn stage(&mut self) {
-        let frames = self.block.frames().as_usize();
         let to = self.layout.channels();
-        let from = self.block.layout().channels();
-        let samples = if from == to {
-            self.block.samples()
-        } else {
-            let out = &mut self.remixed[..frames * to];
-            remix(self.block.samples(), from, out, to);
-            &*out
-        };
+        let samples = remixed(&self.block, &mut self.remixed, self.layout);
         self.detector.update(samples, to);
         self.gauge.hear(samples);
         match &mut self.arrival {
@@ -530,6 +555,17 @@ pub struct Read {
     pub starved: bool,
 }
 
+/// What is in the block, in the station's channels.
+fn remixed<'a>(block: &'a Block, room: &'a mut [f32], layout: ChannelLayout) -> &'a [f32] {
+    let (from, to) = (block.layout().channels(), layout.channels());
+    if from == to {
+        return block.samples();
+    }
+    let out = &mut room[..block.frames().as_usize() * to];
+    remix(block.samples(), from, out, to);
+    out
+}
+
 /// Frames that may wait: of what is live twice the buffer, so that a burst can be taken in while
 /// its start is still unplayed.
 fn limit(pacing: Pacing, rate: SampleRate, buffer: Span) -> usize {
@@ -557,6 +593,9 @@ const LEAST_PATIENCE: Span = Span::from_millis(100);
 
 /// How far files and generators are read ahead.
 const ON_DEMAND_AHEAD: Span = Span::from_millis(60);
+
+/// The recorders of one input.
+const MAX_PICKUPS: usize = 8;
 
 /// Blocks that are thrown away at once; a feeder's ring has far fewer.
 const MAX_CLEARED: usize = 256;

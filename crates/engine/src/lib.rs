@@ -21,6 +21,7 @@ pub mod input;
 pub mod loudness;
 pub mod outlet;
 pub mod patch;
+pub mod recorder;
 pub mod rendition;
 pub mod servo;
 pub mod source;

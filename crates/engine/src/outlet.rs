@@ -1,13 +1,16 @@
 //! What hangs on a running station besides its own rendition, put there and taken away while it
-//! runs: taps, which give its programme to another station, and more renditions.
+//! runs: taps, which give its programme to another station, more renditions, and the pickups of
+//! recorders.
 //!
 //! Control makes and frees them; the station only holds them. They come in through a ring between
 //! two quanta and go out through a bin, so that nothing is allocated or freed in between.
 
-use aulos_core::{Block, Instant, MediaTime};
+use aulos_core::{Block, Instant, MediaTime, Timeline};
 use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{Bin, Collector, Pool, bin};
 
+use crate::input::Input;
+use crate::recorder::{Pickup, Side};
 use crate::rendition::Rendition;
 use crate::source::Item;
 use crate::status::StationStatus;
@@ -57,6 +60,14 @@ pub enum Outlet {
     Tap(Box<Tap>),
     /// Encodes it once more.
     Rendition(Box<Rendition>),
+    /// Copies it for a recorder.
+    Pickup(Box<Pickup>),
+}
+
+impl From<Pickup> for Outlet {
+    fn from(pickup: Pickup) -> Self {
+        Self::Pickup(Box::new(pickup))
+    }
 }
 
 impl From<Tap> for Outlet {
@@ -98,15 +109,45 @@ pub(crate) struct Rack {
 
 impl Rack {
     /// Does what control has told.
-    pub(crate) fn take_orders(&mut self) {
+    pub(crate) fn take_orders(&mut self, inputs: &mut [Input]) {
         while let Some(order) = self.orders.pop() {
             match order {
-                Order::Add(number, outlet) if self.list.len() < MAX_OUTLETS => {
-                    self.list.push((number, outlet));
-                }
-                Order::Add(_, outlet) => self.discard(outlet),
+                Order::Add(number, outlet) => self.hang(number, outlet, inputs),
                 Order::Flush => self.flush = true,
-                Order::Remove(number) => self.remove(|(other, _)| *other == number),
+                Order::Remove(number) => {
+                    self.remove(|(other, _)| *other == number);
+                    self.let_go(inputs, |other, _| other == number);
+                }
+            }
+        }
+        self.let_go(inputs, |_, pickup| pickup.is_abandoned());
+    }
+
+    fn hang(&mut self, number: u64, outlet: Outlet, inputs: &mut [Input]) {
+        let refused = match outlet {
+            Outlet::Pickup(pickup) if let Side::Input(input) = pickup.side() => {
+                match inputs.get_mut(input) {
+                    Some(input) => input.hang(number, pickup),
+                    None => Some(pickup),
+                }
+                .map(Outlet::Pickup)
+            }
+            outlet if self.list.len() < MAX_OUTLETS => {
+                self.list.push((number, outlet));
+                None
+            }
+            outlet => Some(outlet),
+        };
+        if let Some(outlet) = refused {
+            self.discard(outlet);
+        }
+    }
+
+    /// Takes pickups off the inputs.
+    fn let_go(&mut self, inputs: &mut [Input], which: impl Fn(u64, &Pickup) -> bool) {
+        for input in inputs {
+            while let Some(pickup) = input.let_go(&which) {
+                self.discard(Outlet::Pickup(pickup));
             }
         }
     }
@@ -128,6 +169,21 @@ impl Rack {
         if left {
             let gone =
                 |outlet: &Outlet| matches!(outlet, Outlet::Tap(tap) if tap.items.is_abandoned());
+            self.remove(|(_, outlet)| gone(outlet));
+        }
+    }
+
+    /// Gives what goes out to the recorders; `line` is the station's.
+    pub(crate) fn record(&mut self, block: &Block, line: Timeline) {
+        let mut left = false;
+        for (_, outlet) in &mut self.list {
+            if let Outlet::Pickup(pickup) = outlet {
+                pickup.hear(block, line);
+                left |= pickup.is_abandoned();
+            }
+        }
+        if left {
+            let gone = |outlet: &Outlet| matches!(outlet, Outlet::Pickup(it) if it.is_abandoned());
             self.remove(|(_, outlet)| gone(outlet));
         }
     }

@@ -207,7 +207,7 @@ impl Station {
             self.inputs.iter_mut().for_each(Input::reset_loudness);
         }
         if let Some(rack) = &mut self.rack {
-            rack.take_orders();
+            rack.take_orders(&mut self.inputs);
         }
         if let Some(wish) = self.wishes.as_mut().and_then(Reader::read_new) {
             let until = |span| now + span;
@@ -278,6 +278,9 @@ impl Station {
         }
         if let Some(leveller) = &mut self.leveller {
             leveller.limit(self.block.samples_mut());
+        }
+        if let Some(rack) = &mut self.rack {
+            rack.record(&self.block, self.timeline);
         }
         self.level.update(self.block.samples());
         self.gauge.hear(self.block.samples());

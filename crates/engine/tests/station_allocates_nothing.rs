@@ -24,6 +24,7 @@ use aulos_engine::generate::{Demo, Recording};
 use aulos_engine::input::{self, Input};
 use aulos_engine::outlet::Tap;
 use aulos_engine::patch::patch;
+use aulos_engine::recorder::{Side, pickup};
 use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{BLOCK_SAMPLES, Item, Pacing, RingSource, Source};
 use aulos_engine::standby::{self, Keeper, Link, Standby};
@@ -387,6 +388,43 @@ fn a_station_that_plays_another_and_renditions_that_come_and_go() {
     assert_eq!(calls, (0, 0));
     assert_eq!(other.status.read().active, Some(0));
     assert!(hung.is_some_and(|(_, desk)| desk.read > 0));
+}
+
+#[test]
+fn recorders_that_come_and_go_and_one_that_is_behind() {
+    let (spec, room) = (SampleSpec::DEFAULT, Span::from_secs(2));
+    let mut world = World::new(Codec::Pcm);
+    let mut outlets = world.station.outlets();
+    let (pickup_behind, behind) = pickup(Side::Output, spec.rate, spec.layout, room);
+    outlets.add(pickup_behind).expect("room");
+    let (mut calls, mut hung, mut heard) = ((0, 0), Vec::new(), Vec::new());
+    for step in 0..8_000 {
+        if step % 500 == 250 {
+            // One is taken away, the spool of the other is dropped, and what never was is hung.
+            if let Some((number, spool)) = hung.pop() {
+                drop(spool);
+                assert!(step % 1_000 == 250 || outlets.remove(number));
+            }
+            let side = [Side::Output, Side::Input(0), Side::Input(1), Side::Input(99)];
+            let side = side[(step / 500) as usize % 4];
+            let (pickup, spool) = pickup(side, spec.rate, spec.layout, room);
+            hung.push((outlets.add(pickup).expect("room"), spool));
+        }
+        outlets.tidy();
+        let before = CALLS.get();
+        world.step(step);
+        let after = CALLS.get();
+        if step >= 2_000 {
+            calls = (calls.0 + after.0 - before.0, calls.1 + after.1 - before.1);
+        }
+        for (_, spool) in &mut hung {
+            heard.clear();
+            while spool.take(&mut heard).is_some() {}
+        }
+    }
+    assert_eq!(calls, (0, 0));
+    // What it was behind with is full, and not a frame more than there was room for.
+    assert!(behind.waiting() >= Frames(96_000), "{}", behind.waiting());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod announce;
 mod fallback;
 mod outlet;
+mod recorder;
 mod steady;
 
 use aulos_core::{Codec, Db, HEADROOM, Lufs, SampleFormat, SampleSpec};

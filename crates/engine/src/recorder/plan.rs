@@ -1,0 +1,153 @@
+//! Commands that wait for their frame, in order; what would make no sense is refused at once, not
+//! when its time comes and nobody looks.
+
+use aulos_core::{Instant, MediaTime, Timeline};
+
+use super::wish::{Command, MAX_PLANNED, Refused, When};
+
+/// Where on the line a command stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Frame(MediaTime),
+    /// Nothing has been heard, so no frame is known.
+    Local(Instant),
+}
+
+impl Place {
+    pub(super) fn of(when: When, now: Instant, line: Option<Timeline>) -> Self {
+        let local = match when {
+            When::Frame(frame) => return Self::Frame(frame),
+            When::Now => now,
+            When::Ago(span) => now - span,
+            When::Local(local) => local,
+        };
+        line.map_or(Self::Local(local), |line| Self::Frame(line.media_at(local)))
+    }
+
+    pub(super) fn at_least(self, frame: MediaTime) -> Self {
+        match self {
+            Self::Frame(at) => Self::Frame(at.max(frame)),
+            Self::Local(_) => self,
+        }
+    }
+
+    pub(super) const fn frame(self) -> Option<MediaTime> {
+        match self {
+            Self::Frame(frame) => Some(frame),
+            Self::Local(_) => None,
+        }
+    }
+
+    /// A frame and an instant cannot be compared: they stay as they came.
+    fn is_after(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Frame(one), Self::Frame(two)) => one > two,
+            (Self::Local(one), Self::Local(two)) => one > two,
+            _ => false,
+        }
+    }
+}
+
+/// What a recorder does, as far as it decides what can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Idle,
+    Recording,
+    Paused,
+}
+
+impl Mode {
+    fn after(self, command: Command) -> Result<Self, Refused> {
+        match (command, self) {
+            (Command::Start, Self::Idle) => Ok(Self::Recording),
+            (Command::Start, _) => Err(Refused::Recording),
+            (_, Self::Idle) => Err(Refused::Idle),
+            (Command::Stop, _) => Ok(Self::Idle),
+            (Command::Pause(_) | Command::Cut, Self::Paused) => Err(Refused::Paused),
+            (Command::Pause(_), Self::Recording) => Ok(Self::Paused),
+            (Command::Resume, Self::Recording) => Err(Refused::NotPaused),
+            (Command::Resume, Self::Paused) | (Command::Cut, Self::Recording) => {
+                Ok(Self::Recording)
+            }
+        }
+    }
+}
+
+/// Commands in the order of their frames.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Plan {
+    list: Vec<(Command, Place)>,
+}
+
+impl Plan {
+    /// Takes a command in, behind those for the same frame.
+    pub(super) fn add(
+        &mut self,
+        mode: Mode,
+        command: Command,
+        place: Place,
+    ) -> Result<(), Refused> {
+        let behind = self.list.iter().position(|(_, other)| other.is_after(place));
+        let at = behind.unwrap_or(self.list.len());
+        let mut list = self.list.clone();
+        if command == Command::Stop {
+            let planned = list.len() > at;
+            list.truncate(at);
+            let ends = list.iter().try_fold(mode, |mode, (next, _)| mode.after(*next))?;
+            if ends == Mode::Idle && planned {
+                // It takes back what was to begin later.
+                self.list = list;
+                return Ok(());
+            }
+        }
+        if list.len() >= MAX_PLANNED {
+            return Err(Refused::Busy);
+        }
+        list.insert(at, (command, place));
+        list.iter().try_fold(mode, |mode, (next, _)| mode.after(*next))?;
+        self.list = list;
+        Ok(())
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+    }
+
+    /// Gives a frame to what has none: `line` is that of the first block, which begins at `first`.
+    pub(super) fn resolve(&mut self, line: Timeline, first: MediaTime) {
+        let mut last = first;
+        for (_, place) in &mut self.list {
+            let frame = match *place {
+                Place::Frame(frame) => frame,
+                Place::Local(local) => line.media_at(local),
+            };
+            last = last.max(frame);
+            *place = Place::Frame(last);
+        }
+    }
+
+    /// Keeps the moments, where frames are counted anew.
+    pub(super) fn move_to(&mut self, old: Timeline, new: Timeline) {
+        for (_, place) in &mut self.list {
+            if let Place::Frame(frame) = place {
+                *frame = new.media_at(old.local_at(*frame));
+            }
+        }
+    }
+
+    /// Takes out what is to be done at `reached` or before.
+    pub(super) fn due(&mut self, reached: MediaTime) -> Option<(Command, MediaTime)> {
+        let (command, at) = self.list.first().copied()?;
+        let frame = at.frame().filter(|frame| *frame <= reached)?;
+        self.list.remove(0);
+        Some((command, frame))
+    }
+
+    pub(super) fn first(&self) -> Option<(Command, Place)> {
+        self.list.first().copied()
+    }
+
+    pub(super) fn next_frame(&self) -> Option<MediaTime> {
+        self.list.first().and_then(|(_, place)| place.frame())
+    }
+}

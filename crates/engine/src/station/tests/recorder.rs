@@ -1,0 +1,83 @@
+//! What recorders hear of a station: its output and its inputs, bit by bit and in time.
+
+use super::*;
+use crate::recorder::{Mark, Side, Spool, pickup};
+
+const ROOM: Span = Span::from_secs(12);
+
+fn hung(world: &mut World, side: Side) -> Spool {
+    let (pickup, spool) = pickup(side, SPEC.rate, SPEC.layout, ROOM);
+    world.station.outlets().add(pickup).expect("room");
+    spool
+}
+
+fn take_all(spool: &mut Spool) -> (Vec<Mark>, Vec<f32>) {
+    let (mut marks, mut samples) = (Vec::new(), Vec::new());
+    while let Some(mark) = spool.take(&mut samples) {
+        marks.push(mark);
+    }
+    (marks, samples)
+}
+
+#[test]
+fn what_goes_out_is_heard_bit_by_bit_with_the_stations_own_times() {
+    let mut world = World::new(vec![Box::new(Counter { next: 0, base: 0 })]);
+    world.run(100);
+    let mut spool = hung(&mut world, Side::Output);
+    let out = world.run(3_000);
+    let (marks, samples) = take_all(&mut spool);
+    assert_eq!(samples, out);
+    let line = world.station.timeline();
+    for (index, mark) in marks.iter().enumerate() {
+        let pts = MediaTime(5 * 960 + 960 * index as u64);
+        assert_eq!(*mark, Mark { pts, frames: Frames(960), line });
+    }
+}
+
+#[test]
+fn what_finds_no_room_is_missing_between_two_marks() {
+    let mut world = World::new(vec![Box::new(Counter { next: 0, base: 0 })]);
+    let (pickup, mut spool) =
+        pickup(Side::Output, SPEC.rate, SPEC.layout, Span::from_millis(1_000));
+    world.station.outlets().add(pickup).expect("room");
+    let mut out = world.run(3_000);
+    let (first, mut samples) = take_all(&mut spool);
+    out.extend(world.run(1_000));
+    let (then, more) = take_all(&mut spool);
+    let held = first.last().expect("marks").end();
+    assert_eq!(samples[..], out[..samples.len()]);
+    assert!(held >= MediaTime(48_000) && held < MediaTime(140_000), "{held}");
+    assert_eq!(then[0].pts, MediaTime(144_000));
+    samples.resize(144_000, 0.0);
+    samples.extend(more);
+    assert_eq!(samples[144_000..], out[144_000..]);
+}
+
+#[test]
+fn an_input_is_heard_as_it_comes_before_its_gain_and_while_it_is_not_on_air() {
+    let (mut feed, source) = live();
+    let gain = Db::new(-20.0);
+    let wishes = input::Config { gain, ..input::Config::default() };
+    let better = Box::new(Counter { next: 0, base: 500_000 });
+    let mut world = World::of(vec![better, source], wishes);
+    let mut spool = hung(&mut world, Side::Input(1));
+    for _ in 0..100 {
+        world.step();
+        feed.send(world.now, 20);
+    }
+    world.step();
+    // A second of nothing is a second of the recording.
+    world.run(1_000);
+    feed.send(world.now, 20);
+    world.step();
+    let (marks, samples) = take_all(&mut spool);
+    expect_run(&samples, 0);
+    assert_eq!(samples.len(), 101 * 960);
+    let jumps: Vec<_> = marks.windows(2).filter(|two| two[1].pts != two[0].end()).collect();
+    assert_eq!(jumps.len(), 1);
+    let jump = jumps[0][1].pts.since(jumps[0][0].end());
+    assert!(SPEC.rate.span(jump).as_millis() >= 980, "{jump}");
+    // Its own line says when it came.
+    let last = marks.last().expect("marks");
+    assert!((last.line.local_at(last.end()) - world.now).abs() <= Span::from_millis(20));
+}
