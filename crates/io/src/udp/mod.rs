@@ -489,8 +489,9 @@ const MAX_THREADS: usize = 64;
 const MAX_DEFAULT_THREADS: usize = 4;
 const MAX_COMMANDS: usize = 4_096;
 
-/// Streams that have ended and wait to be taken; those behind them wait on their threads.
-const MAX_ENDED: usize = 4_096;
+/// Streams that have ended and wait to be taken: more than a shared port has, because all of them may
+/// go at once. Those behind them wait on their threads.
+const MAX_ENDED: usize = 16_384;
 
 /// Streams that move at once.
 const MAX_MOVES: usize = 64;

@@ -264,21 +264,29 @@ impl<M: Machine> Thread<M> {
         });
         self.send();
         let Some(stream) = self.streams.remove(token) else { return };
-        self.leave_socket(&stream.key, stream.socket);
+        self.leave_socket(token, &stream.key, stream.socket);
         self.stats.expired += u64::from(cause == EndCause::Silent);
         self.untold.push_back(Box::new(stream.into_ended(cause)));
         self.tell_untold();
     }
 
     /// Closes a stream's own socket, or takes it out of a shared port's table.
-    fn leave_socket(&mut self, key: &Option<super::Key>, socket: Option<u64>) -> Option<Socket<M>> {
-        let token = socket?;
-        match (self.sockets.get_mut(token)?, key) {
+    fn leave_socket(
+        &mut self,
+        stream: u64,
+        key: &Option<super::Key>,
+        socket: Option<u64>,
+    ) -> Option<Socket<M>> {
+        let socket = socket?;
+        match (self.sockets.get_mut(socket)?, key) {
             (Socket { kind: Kind::Shared(table), .. }, Some(key)) => {
-                table.streams.remove(key);
+                // The place may be another's by now, who came when this one had to go.
+                if table.streams.get(key) == Some(&stream) {
+                    table.streams.remove(key);
+                }
                 None
             }
-            (Socket { kind: Kind::Own(_), .. }, _) => self.unwatch(token),
+            (Socket { kind: Kind::Own(_), .. }, _) => self.unwatch(socket),
             _ => None,
         }
     }
@@ -287,9 +295,10 @@ impl<M: Machine> Thread<M> {
         while let Some(ended) = self.untold.pop_front() {
             if let Err(error) = self.ended.try_send(ended) {
                 self.untold.push_front(error.into_item());
-                return;
+                break;
             }
         }
+        self.streams.untold = !self.untold.is_empty();
     }
 
     /// Takes a socket in.

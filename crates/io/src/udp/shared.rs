@@ -48,7 +48,8 @@ pub struct SharedPort {
     /// large: 50,000 packets a second for 100 ms are 4 MB.
     pub options: SocketOptions,
     /// Streams that it has at most. When there is another one, the one that has been silent for
-    /// longest goes, if that is a second at least; else the new one is refused.
+    /// longest goes, if that is a second at least; else the new one is refused. It is refused too
+    /// while thousands that ended have not been taken ([`Context::ended`](super::Context::ended)).
     pub max_streams: usize,
     /// Streams end when they have been silent for so long.
     pub idle: Span,
@@ -99,18 +100,12 @@ pub(super) struct Table<M> {
     pub(super) streams: HashMap<Key, u64>,
     factory: Box<dyn Factory<M>>,
     max_streams: usize,
-    /// How many more may begin, and be looked for to go, at this look.
-    may_make: usize,
-    may_search: usize,
-}
-
-/// What is to become of a stream that is not in the table.
-pub(super) enum Newcomer {
-    /// There is room.
-    Welcome,
-    /// There is, if the longest silent one goes.
-    InsteadOfOldest,
-    Refused,
+    /// How many have begun at this look.
+    made: usize,
+    /// Whether the silent ones have been looked for at this look.
+    searched: bool,
+    /// Who may go, and when something came of each last; the longest silent one stands last.
+    may_go: Vec<(Instant, u64)>,
 }
 
 impl<M: 'static> Table<M> {
@@ -128,43 +123,69 @@ impl<M: 'static> Table<M> {
             streams: HashMap::new(),
             factory,
             max_streams: wish.max_streams.div_ceil(threads.max(1)),
-            may_make: 0,
-            may_search: 0,
+            made: 0,
+            searched: false,
+            may_go: Vec::new(),
         }
     }
 
     /// A look begins.
     pub(super) const fn begin(&mut self) {
-        (self.may_make, self.may_search) = (MAKES, SEARCHES);
+        (self.made, self.searched) = (0, false);
     }
 
-    pub(super) const fn newcomer(&mut self, streams: usize) -> Newcomer {
-        if self.may_make == 0 {
-            return Newcomer::Refused;
+    /// Whether so many have begun at this look that what is still in the kernel waits for the next
+    /// one. It is not refused: a thousand calls may begin in one moment, and nothing that the kernel
+    /// has is lost because we are slow.
+    pub(super) const fn has_made_enough(&self) -> bool {
+        self.made >= MAKES
+    }
+
+    /// Whether another stream needs the place of one that is there.
+    pub(super) fn is_full(&self) -> bool {
+        self.streams.len() >= self.max_streams
+    }
+
+    /// Who has been silent for longest, and for [`SILENT`] at least. `last` says when something came
+    /// of a stream.
+    ///
+    /// The table is searched once in a look, for all who want a place. So whoever sends a new SSRC in
+    /// every packet costs no more than that, and each place changes hands once in [`SILENT`] at most.
+    pub(super) fn longest_silent(
+        &mut self,
+        now: Instant,
+        last: impl Fn(u64) -> Option<Instant>,
+    ) -> Option<u64> {
+        loop {
+            while let Some((heard, token)) = self.may_go.pop() {
+                // It may have ended, or said something since.
+                if last(token) == Some(heard) {
+                    return Some(token);
+                }
+            }
+            if std::mem::replace(&mut self.searched, true) {
+                return None;
+            }
+            let places = self.streams.values();
+            let all = places.filter_map(|token| Some((last(*token)?, *token)));
+            self.may_go.extend(all.filter(|(heard, _)| now.since(*heard) >= SILENT));
+            self.may_go.sort_unstable_by(|a, b| b.cmp(a));
         }
-        self.may_make -= 1;
-        if streams < self.max_streams {
-            return Newcomer::Welcome;
-        }
-        if self.may_search == 0 {
-            return Newcomer::Refused;
-        }
-        self.may_search -= 1;
-        Newcomer::InsteadOfOldest
     }
 
     pub(super) fn make(&mut self, now: Instant, key: Key, packet: &Packet<'_>) -> Option<M> {
-        self.factory.make(now, key, packet)
+        let machine = self.factory.make(now, key, packet)?;
+        self.made += 1;
+        Some(machine)
     }
 }
 
 /// A second at 50,000 packets a second.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
-/// Streams that may begin in one look. Whoever sends a new SSRC in every packet costs no more.
+/// When so many streams have begun in one look, those that are served already have their turn before
+/// more are read.
 const MAKES: usize = 1_024;
-/// Of these, how many may be searched a place for.
-const SEARCHES: usize = 16;
 
 /// Who has been silent for less than this does not go.
 pub(super) const SILENT: Span = Span::from_secs(1);

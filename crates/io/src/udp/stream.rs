@@ -7,7 +7,7 @@ use aulos_core::Instant;
 
 use super::machine::{Key, Machine, Packet, Packets};
 use super::outbox::{Outbox, Queue};
-use super::shared::{Newcomer, SILENT, Table};
+use super::shared::Table;
 use super::stats::{Stats, StreamStats};
 use super::{EndCause, Ended, StreamId};
 use crate::slab::Slab;
@@ -47,6 +47,8 @@ pub(super) struct Streams<M> {
     pub(super) wheel: Wheel,
     /// Those that want to end.
     pub(super) over: Vec<(u64, EndCause)>,
+    /// Whether some have ended whom control had no room for yet.
+    pub(super) untold: bool,
     /// The next one that begins on a shared port.
     next: u64,
 }
@@ -59,6 +61,7 @@ impl<M: Machine> Streams<M> {
             claims: HashMap::new(),
             wheel,
             over: Vec::new(),
+            untold: false,
             next: first,
         }
     }
@@ -158,10 +161,8 @@ impl<M: Machine> Streams<M> {
         key: Key,
         packet: &Packet<'_>,
     ) -> Option<u64> {
-        match table.newcomer(table.streams.len()) {
-            Newcomer::Welcome => {}
-            Newcomer::InsteadOfOldest => self.expel_oldest(table, now)?,
-            Newcomer::Refused => return None,
+        if table.is_full() {
+            self.expel_longest_silent(table, now)?;
         }
         let machine = table.make(now, key, packet)?;
         let id = StreamId(self.next);
@@ -172,18 +173,15 @@ impl<M: Machine> Streams<M> {
         Some(token)
     }
 
-    /// None when everybody has had something to say of late.
-    fn expel_oldest(&mut self, table: &mut Table<M>, now: Instant) -> Option<()> {
-        let oldest = table
-            .streams
-            .iter()
-            .filter_map(|(key, token)| Some((self.all.get(*token)?.last, *key, *token)))
-            .min_by_key(|(last, ..)| *last)?;
-        let (last, key, token) = oldest;
-        if now.since(last) < SILENT {
+    /// None when everybody has had something to say of late, or those who went before wait for control
+    /// to take them: what it never takes must not grow.
+    fn expel_longest_silent(&mut self, table: &mut Table<M>, now: Instant) -> Option<()> {
+        if self.untold {
             return None;
         }
-        table.streams.remove(&key);
+        let last = |token| self.all.get(token).map(|stream| stream.last);
+        let token = table.longest_silent(now, last)?;
+        table.streams.remove(self.all.get(token)?.key.as_ref()?);
         self.over.push((token, EndCause::Silent));
         Some(())
     }

@@ -1,6 +1,7 @@
 //! Many streams on one port.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::mpsc::Receiver;
 
 use aulos_io::udp::{Demux, Ended, Key, Packet, SharedPort};
 
@@ -126,6 +127,84 @@ fn a_flood_of_new_ssrcs_finds_a_table_that_is_full() {
     assert!(numbers(&ended).contains_key(&Key::Ssrc(9_999)));
 }
 
+/// Sends the first packets of these streams in one moment: joined, so that the smallest buffer has
+/// room for all of them, and they are there at one look.
+fn burst(to: SocketAddr, packets: impl Iterator<Item = (u32, u16)>) {
+    let mut sender = Context::start(&config(1)).unwrap();
+    let stream = sender.add(None, Probe::default()).unwrap();
+    let datagram = |(ssrc, number)| (Route::to(to), packet(ssrc, number)[..20].to_vec());
+    assert!(sender.tell(stream, Order::Send(packets.map(datagram).collect())).is_ok());
+    sender.stop();
+}
+
+/// A port of one thread, for bursts.
+fn port_for_bursts(places: usize) -> (Context<Probe>, SocketAddr) {
+    let mut config = config(1);
+    config.wait = Span::from_millis(20);
+    let mut context = Context::start(&config).unwrap();
+    let mut port = port();
+    (port.joined, port.max_streams) = (true, places);
+    let open = context.open(&port, |_| take).unwrap();
+    (context, open.address)
+}
+
+#[test]
+fn thousands_of_streams_that_begin_at_once_lose_no_packet() {
+    const STREAMS: u32 = 3_000;
+    let (mut context, to) = port_for_bursts(10_000);
+    burst(to, (0..STREAMS).map(|ssrc| (ssrc, 0)));
+    let mut stats = context.stats()[0];
+    wait_for("all are counted", || {
+        stats = context.stats()[0];
+        stats.packets + stats.refused + stats.lost_in_kernel == u64::from(STREAMS)
+    });
+    println!("{stats:?}");
+    assert_eq!((stats.packets, stats.refused), (u64::from(STREAMS), 0));
+    assert_eq!(numbers(&context.stop()).len(), STREAMS as usize);
+}
+
+#[test]
+fn all_places_of_a_full_table_change_hands_at_once() {
+    const PLACES: u32 = 200;
+    let (mut context, to) = port_for_bursts(PLACES as usize);
+    burst(to, (0..PLACES).map(|ssrc| (ssrc, 0)));
+    wait_for_packets(&context, PLACES as usize);
+    std::thread::sleep(Duration::from_millis(1_100));
+    burst(to, (1_000..1_000 + PLACES).map(|ssrc| (ssrc, 0)));
+    let mut stats = context.stats()[0];
+    wait_for("all are counted", || {
+        stats = context.stats()[0];
+        stats.packets + stats.refused == 2 * u64::from(PLACES)
+    });
+    let wanted = (2 * u64::from(PLACES), 0, u64::from(PLACES), u64::from(PLACES));
+    assert_eq!((stats.packets, stats.refused, stats.expired, stats.streams), wanted);
+    assert_eq!(numbers(&context.stop()).len(), 2 * PLACES as usize);
+}
+
+#[test]
+fn who_had_to_go_and_comes_back_at_once_keeps_the_new_place() {
+    let (mut context, to) = port_for_bursts(3);
+    for ssrc in 1..=3 {
+        burst(to, [(ssrc, 0)].into_iter());
+        wait_for_packets(&context, usize::try_from(ssrc).unwrap());
+    }
+    std::thread::sleep(Duration::from_millis(1_100));
+    // The fourth takes the place of the first, and the first that of the second.
+    burst(to, [(4, 0), (1, 1)].into_iter());
+    wait_for("two have gone", || context.stats()[0].expired == 2);
+    burst(to, [(1, 2)].into_iter());
+    wait_for("the last is counted", || context.stats()[0].packets == 6);
+    let ended = context.stop();
+    let of_first =
+        |stream: &&Ended<Probe>| Key::ssrc(&stream.machine.seen[0].bytes) == Some(Key::Ssrc(1));
+    let seen = |stream: &Ended<Probe>| -> Vec<u16> {
+        stream.machine.seen.iter().map(|seen| sequence(&seen.bytes)).collect()
+    };
+    let mut numbers: Vec<Vec<u16>> = ended.iter().filter(of_first).map(seen).collect();
+    numbers.sort();
+    assert_eq!(numbers, [vec![0], vec![1, 2]]);
+}
+
 #[test]
 fn a_silent_stream_of_a_shared_port_ends_and_a_closed_port_ends_all() {
     let mut context = Context::start(&config(2)).unwrap();
@@ -151,4 +230,65 @@ fn a_silent_stream_of_a_shared_port_ends_and_a_closed_port_ends_all() {
     assert!(context.stop().is_empty());
     // The port is free again.
     bind_socket(open.address, &SocketOptions::default()).unwrap();
+}
+
+/// Sends everything twice, when it may.
+struct Twice {
+    to: SocketAddr,
+    gate: Option<Receiver<()>>,
+}
+
+impl Machine for Twice {
+    type Order = ();
+    type Report = ();
+
+    fn packets(&mut self, _: Instant, packets: &mut Packets<'_>, out: &mut Outbox<'_>) {
+        // It is opened by being dropped.
+        let _ = self.gate.take().map(|gate| gate.recv());
+        for packet in packets {
+            out.send(Route::to(self.to), packet.bytes);
+            out.send(Route::to(self.to), packet.bytes);
+        }
+    }
+
+    fn handle_timeout(&mut self, _: Instant, _: &mut Outbox<'_>) {}
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn obey(&mut self, _: Instant, (): (), _: &mut Outbox<'_>) {}
+
+    fn report(&self) {}
+}
+
+#[test]
+fn what_the_kernel_has_kept_for_a_thread_that_was_late_is_all_sent_on() {
+    const STREAMS: u32 = 100;
+    const PACKETS: u16 = 100;
+    let mut context = Context::start(&config(1)).unwrap();
+    // Nobody reads there: it counts what was sent.
+    let (_sink, to) = socket();
+    let mut port = port();
+    port.joined = true;
+    let (open_gate, gate) = std::sync::mpsc::channel();
+    let mut gate = Some(gate);
+    let open = context
+        .open(&port, |_| {
+            let mut gate = gate.take();
+            move |_: Instant, _, _: &Packet<'_>| Some(Twice { to, gate: gate.take() })
+        })
+        .unwrap();
+    burst(open.address, [(0, 0)].into_iter());
+    burst(open.address, (1..=PACKETS).flat_map(|number| (0..STREAMS).map(move |s| (s, number))));
+    drop(open_gate);
+    let count = u64::from(STREAMS) * u64::from(PACKETS) + 1;
+    let mut stats = context.stats()[0];
+    wait_for("all are counted", || {
+        stats = context.stats()[0];
+        stats.packets + stats.lost_in_kernel == count && stats.sent + stats.send_drops == 2 * count
+    });
+    println!("{stats:?}");
+    assert_eq!((stats.lost_in_kernel, stats.send_drops, stats.sent), (0, 0, 2 * count));
+    context.stop();
 }

@@ -91,7 +91,7 @@ impl<M: Machine> Thread<M> {
         }
         self.send();
         let stream = self.streams.remove(token)?;
-        let socket = self.leave_socket(&None, stream.socket);
+        let socket = self.leave_socket(token, &None, stream.socket);
         let (socket, lost) = socket.map_or((None, 0), |socket| (Some(socket.socket), socket.lost));
         let (machine, claim, stats) = (stream.machine, stream.claim, stream.stats);
         Some(Box::new(Moving { id, machine, socket, lost, claim, stats }))

@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use super::super::machine::{Clock, Machine, Packet, Packets};
 use super::super::slots::{Arrived, Slots};
 use super::super::stats::{Stats, StreamStats};
-use super::{Kind, Socket, Thread};
+use super::{FLUSH_AT, Kind, Socket, Thread};
 use crate::SystemClock;
 use crate::sys::Receiver;
 
@@ -86,13 +86,27 @@ impl<M: Machine> Thread<M> {
                 Some(stream) => self.receive_own(token, stream),
                 None => self.receive_shared(token),
             };
+            if self.queue.now.len() >= FLUSH_AT {
+                self.send();
+            }
             match read {
                 Read::All => return,
+                // What has no way out must not come in: it would be lost between.
+                Read::More if self.queue.now.len() >= MOST_UNSENT => break,
+                Read::More if self.has_made_enough(token) => break,
                 Read::More => {}
             }
         }
         self.stats.backlogs += 1;
         self.unread = true;
+    }
+
+    fn has_made_enough(&self, token: u64) -> bool {
+        let socket = self.sockets.get(token);
+        socket.is_some_and(|socket| match &socket.kind {
+            Kind::Shared(table) => table.has_made_enough(),
+            Kind::Own(_) | Kind::Post => false,
+        })
     }
 
     /// One call for the socket of one stream.
@@ -196,6 +210,9 @@ const OWN_TURNS: usize = 16;
 
 /// The same where many share one: 16,384 datagrams, half a second of 600 streams.
 const SHARED_TURNS: usize = 256;
+
+/// When so many datagrams could not be sent at once, the rest waits in the kernel.
+const MOST_UNSENT: usize = 4_096;
 
 /// Pieces of up to 64 joined datagrams in a call.
 const WIDE_SLOTS: usize = 16;
