@@ -1,13 +1,11 @@
 //! A speaker whose clock is off is heard with the same latency after a day, and nothing is left out.
 
-#![allow(clippy::cast_precision_loss, reason = "for means")]
-
 mod telephone;
 
 use aulos_core::{Ppm, Span};
 use aulos_proto::rtp::jitter::Delay;
 use aulos_sim::Link;
-use telephone::{Call, GOOD, Heard, Naive, Ours, listen};
+use telephone::{Call, GOOD, Naive, Ours, listen};
 
 fn day(ppm: i32) -> Call {
     let jitter = Span::from_millis(5);
@@ -16,23 +14,12 @@ fn day(ppm: i32) -> Call {
     Call { link, drift: Ppm::from_ppm(ppm), length, settling, stalls: None }
 }
 
-/// The mean latency of the first and of the last hour that counts, in milliseconds.
-fn first_and_last(heard: &Heard) -> (f64, f64) {
-    let mean = |latencies: &[Span]| {
-        let sum: f64 = latencies.iter().map(|latency| latency.as_secs_f64()).sum();
-        sum / latencies.len() as f64 * 1e3
-    };
-    let hour = 180_000;
-    let latencies = &heard.latencies;
-    (mean(&latencies[..hour]), mean(&latencies[latencies.len() - hour..]))
-}
-
 #[test]
 fn off_by_a_hundred_ppm() {
     let fixed = Delay::Fixed(Span::from_millis(60));
     for (ppm, delay) in [(-100, Delay::ADAPTIVE), (100, Delay::ADAPTIVE), (100, fixed)] {
         let heard = listen(day(ppm), &mut Ours::new(delay));
-        let (first, last) = first_and_last(&heard);
+        let (first, last) = heard.first_and_last_hour();
         let (p50, p99) = (heard.latency(0.5), heard.latency(0.99));
         let drift = heard.stats.drift;
         println!(
@@ -51,7 +38,7 @@ fn off_by_a_hundred_ppm() {
 #[test]
 fn who_does_not_follow_is_eight_seconds_off() {
     let heard = listen(day(100), &mut Naive::new(Span::from_millis(60)));
-    let (first, last) = first_and_last(&heard);
+    let (first, last) = heard.first_and_last_hour();
     assert!(last - first > 8_000.0, "{first} ms, then {last} ms");
     let heard = listen(day(-100), &mut Naive::new(Span::from_millis(60)));
     assert!(heard.late > 4_000_000, "{}", heard.late);

@@ -77,10 +77,22 @@ pub(crate) struct Heard {
 impl Heard {
     /// The latency that a part `quantile` of the packets had at most, in milliseconds.
     pub(crate) fn latency(&self, quantile: f64) -> f64 {
-        let mut sorted = self.latencies.clone();
-        sorted.sort_unstable();
-        let at = ((sorted.len() - 1) as f64 * quantile) as usize;
-        sorted[at].as_secs_f64() * 1e3
+        let mut latencies = self.latencies.clone();
+        let at = ((latencies.len() - 1) as f64 * quantile) as usize;
+        latencies.select_nth_unstable(at).1.as_secs_f64() * 1e3
+    }
+
+    /// The mean latency of the first and of the last hour that counts, in milliseconds.
+    pub(crate) fn first_and_last_hour(&self) -> (f64, f64) {
+        let mean = |latencies: &[Span]| {
+            let sum: f64 = latencies.iter().map(|latency| latency.as_secs_f64()).sum();
+            sum / latencies.len() as f64 * 1e3
+        };
+        // Fewer where some were lost, so that they are hours all the same.
+        let hour = self.latencies.len() / 24;
+        let (first, last) =
+            (&self.latencies[..hour], &self.latencies[self.latencies.len() - hour..]);
+        (mean(first), mean(last))
     }
 }
 
