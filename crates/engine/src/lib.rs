@@ -7,6 +7,8 @@
 //!                                    |-> Tap -> Patch -> another      |-> Rendition -> ...    cursors
 //! ```
 //!
+//! A programmer's own graphs are built from the parts in [`graph`].
+//!
 //! Nothing here reads a clock or touches a socket: `now` is an argument, and a test can run hours
 //! in milliseconds.
 
@@ -17,6 +19,7 @@ pub mod decode;
 pub mod encode;
 pub mod fanout;
 pub mod generate;
+pub mod graph;
 pub mod input;
 pub mod loudness;
 pub mod outlet;

@@ -1,22 +1,22 @@
-//! The threads on which stations run.
+//! The threads on which stations and graphs run.
 //!
-//! A station is a machine; its worker reads the clock, lets it render what is due and sleeps until
-//! the next deadline of any of its stations. It wakes nobody: the reactors come for the chunks by
-//! their own timers.
+//! A station is a machine, and so is a graph; their worker reads the clock, lets them do what is due
+//! and sleeps until the next deadline of any of them. It wakes nobody: the reactors come for the chunks
+//! by their own timers.
 
 use std::fmt;
 use std::io;
 use std::thread::JoinHandle;
 
 use aulos_core::{Instant, Span};
-use aulos_engine::station::Station;
+use aulos_engine::graph::Timed;
 use aulos_rt::channel::{Receiver, Sender, TryRecvError, bounded};
 use aulos_rt::clock::Urgency;
 use aulos_rt::{Bin, Collector, bin};
 
 use crate::SystemClock;
 
-/// A fixed number of threads, over which stations are spread.
+/// A fixed number of threads, over which stations and graphs are spread.
 pub struct Workers {
     threads: Vec<Thread>,
     next: usize,
@@ -24,12 +24,12 @@ pub struct Workers {
 
 struct Thread {
     orders: Sender<Order>,
-    /// Stations that were removed come back here: to free them is not a worker's business.
-    removed: Collector<Box<Station>>,
+    /// What was removed comes back here: to free it is not a worker's business.
+    removed: Collector<Box<dyn Timed>>,
     handle: JoinHandle<()>,
 }
 
-/// Where a station runs.
+/// Where something runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     thread: usize,
@@ -37,7 +37,7 @@ pub struct Place {
 }
 
 enum Order {
-    Run(u64, Box<Station>),
+    Run(u64, Box<dyn Timed>),
     End(u64),
 }
 
@@ -58,24 +58,24 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Runs `station` on one of the workers, each in its turn. Waits only when that one is thousands
-    /// of orders behind.
-    pub fn add(&mut self, station: Station) -> Place {
+    /// Runs a station or a graph on one of the workers, each in its turn. Waits only when that one is
+    /// thousands of orders behind.
+    pub fn add(&mut self, machine: impl Timed + 'static) -> Place {
         self.next += 1;
         let place = Place { thread: self.next % self.threads.len(), number: self.next as u64 };
         // A worker ends only after its sender has.
-        drop(self.threads[place.thread].orders.send(Order::Run(place.number, Box::new(station))));
+        drop(self.threads[place.thread].orders.send(Order::Run(place.number, Box::new(machine))));
         place
     }
 
-    /// Frees the stations that were removed and have ended; with them end the feeders that fill them.
+    /// Frees what was removed and has ended; with stations end the feeders that fill them.
     pub fn tidy(&mut self) {
         for thread in &mut self.threads {
             thread.removed.collect();
         }
     }
 
-    /// Runs a station no longer; it ends within a step, and [`Self::tidy`] frees it. Waits as
+    /// Runs it no longer; it ends within a step, and [`Self::tidy`] frees it. Waits as
     /// [`Self::add`] does.
     pub fn remove(&mut self, place: Place) {
         if let Some(thread) = self.threads.get(place.thread) {
@@ -99,36 +99,36 @@ impl fmt::Debug for Workers {
     }
 }
 
-fn work(mut orders: Receiver<Order>, mut bin: Bin<Box<Station>>) {
+fn work(mut orders: Receiver<Order>, mut bin: Bin<Box<dyn Timed>>) {
     // Where the system does not grant it the thread runs as any other, and a station that comes
     // too late for it sends what it missed: clients buffer far more than a scheduler delays.
     let _ = Urgency::Fifo(PRIORITY).request();
-    let mut stations: Vec<(u64, Box<Station>)> = Vec::new();
-    let mut ended: Vec<Box<Station>> = Vec::with_capacity(MAX_REMOVED);
+    let mut machines: Vec<(u64, Box<dyn Timed>)> = Vec::new();
+    let mut ended: Vec<Box<dyn Timed>> = Vec::with_capacity(MAX_REMOVED);
     loop {
         match orders.try_recv() {
-            Ok(Order::Run(number, station)) => stations.push((number, station)),
+            Ok(Order::Run(number, machine)) => machines.push((number, machine)),
             Ok(Order::End(number)) => {
-                if let Some(at) = stations.iter().position(|(other, _)| *other == number) {
-                    ended.push(stations.swap_remove(at).1);
+                if let Some(at) = machines.iter().position(|(other, _)| *other == number) {
+                    ended.push(machines.swap_remove(at).1);
                 }
             }
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Closed) => return,
         }
         // At most one comes in a step. What finds no room in the bin waits for a later one.
-        if let Some(Err(station)) = ended.pop().map(|station| bin.discard(station)) {
-            ended.push(station);
+        if let Some(Err(machine)) = ended.pop().map(|machine| bin.discard(machine)) {
+            ended.push(machine);
         }
         let now = SystemClock::now();
-        for (_, station) in &mut stations {
-            if station.poll_timeout() <= now {
-                station.handle_timeout(now);
+        for (_, machine) in &mut machines {
+            if machine.poll_timeout() <= now {
+                machine.handle_timeout(now);
             }
         }
         let idle = SystemClock::now() + IDLE;
         let next =
-            stations.iter().map(|(_, station)| station.poll_timeout()).fold(idle, Instant::min);
+            machines.iter().map(|(_, machine)| machine.poll_timeout()).fold(idle, Instant::min);
         SystemClock::sleep_until(next);
     }
 }
@@ -139,10 +139,10 @@ const PRIORITY: u8 = 10;
 /// Orders that wait for a worker, which takes one in a step: four for each station there may be.
 const MAX_ORDERS: usize = 4_096;
 
-/// Stations that wait to be freed.
+/// What waits to be freed.
 const MAX_REMOVED: usize = 64;
 
-/// How long a worker without a deadline sleeps before it looks for new stations.
+/// How long a worker without a deadline sleeps before it looks for more to do.
 const IDLE: Span = Span::from_millis(50);
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ mod tests {
     use aulos_engine::encode::make;
     use aulos_engine::input::{self, Input};
     use aulos_engine::source::{Pacing, Pulled, Source};
-    use aulos_engine::station::Config;
+    use aulos_engine::station::{Config, Station};
     use aulos_engine::status::StationStatus;
     use aulos_engine::switch;
 

@@ -1,0 +1,192 @@
+//! Many graphs hear one.
+//!
+//! Each reader has a lane of its own, so each goes at its own pace and none holds the sender or
+//! another reader: who is slow loses the oldest of what waits for it, and learns how much. (One
+//! graph into one other, with back-pressure, is a [`queue`](super::queue()).) Readers come and go
+//! while the sound goes on: they reach the sender's thread through a ring, and leave it through a bin,
+//! so that nothing is allocated or freed there.
+
+use std::fmt;
+
+use aulos_core::{Block, ChannelLayout, Frames, Instant, SampleRate};
+use aulos_rt::pipe::ConfigError;
+use aulos_rt::ring::{Consumer, Producer, ring};
+use aulos_rt::{Bin, Collector, bin};
+
+use super::lane::{Lane, LaneIn, LaneOut, Monitor, WhenFull};
+use super::{AppReader, Ending, Pushed, Sink};
+use crate::source::{Pacing, Pulled, Source};
+
+/// Where the one graph ends, and where readers are made.
+///
+/// Not for a real-time thread: allocates.
+#[must_use]
+pub fn proxy(rate: SampleRate, layout: ChannelLayout) -> (ProxySink, Proxy) {
+    let (orders, told) = ring(MAX_READERS);
+    let (bin, gone) = bin(2 * MAX_READERS);
+    let readers = Vec::with_capacity(MAX_READERS);
+    let sink = ProxySink { rate, layout, told, readers, bin, ended: None };
+    (sink, Proxy { rate, layout, orders, gone })
+}
+
+/// Makes readers: for a thread that may allocate.
+#[derive(Debug)]
+pub struct Proxy {
+    rate: SampleRate,
+    layout: ChannelLayout,
+    orders: Producer<LaneIn>,
+    gone: Collector<LaneIn>,
+}
+
+impl Proxy {
+    /// A source that hears the sound from the next block on, for another graph. `lane` says how far
+    /// it may be behind and how long its blocks are; what it has of rate, channels and fullness does
+    /// not count here.
+    ///
+    /// # Errors
+    /// [`ProxyError`].
+    pub fn source(&mut self, lane: &Lane) -> Result<ProxySource, ProxyError> {
+        self.open(lane).map(ProxySource)
+    }
+
+    /// The same for a program, which pulls samples.
+    ///
+    /// # Errors
+    /// [`ProxyError`].
+    pub fn reader(&mut self, lane: &Lane) -> Result<AppReader, ProxyError> {
+        self.open(lane).map(AppReader::of)
+    }
+
+    /// Frees the ends of readers that have left.
+    pub fn tidy(&mut self) {
+        self.gone.collect();
+    }
+
+    fn open(&mut self, lane: &Lane) -> Result<LaneOut, ProxyError> {
+        self.tidy();
+        let (rate, layout) = (self.rate, self.layout);
+        let lane = Lane { rate, layout, when_full: WhenFull::LoseOldest, ..*lane };
+        let (way_in, way_out) = lane.open().map_err(ProxyError::Lane)?;
+        self.orders.push(way_in).map_err(|_| ProxyError::Busy)?;
+        Ok(way_out)
+    }
+}
+
+/// Why there is no reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProxyError {
+    /// The sender has not taken the last ones in yet, or has stopped: try again later.
+    Busy,
+    /// No memory for so much room.
+    Lane(ConfigError),
+}
+
+impl fmt::Display for ProxyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy => write!(f, "{MAX_READERS} readers wait to be taken in: try again later"),
+            Self::Lane(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ProxyError {}
+
+/// Where the one graph ends. See [`proxy`]. Without a reader, its sound goes nowhere.
+#[derive(Debug)]
+pub struct ProxySink {
+    rate: SampleRate,
+    layout: ChannelLayout,
+    told: Consumer<LaneIn>,
+    readers: Vec<LaneIn>,
+    bin: Bin<LaneIn>,
+    ended: Option<Ending>,
+}
+
+impl Sink for ProxySink {
+    fn push(&mut self, _now: Instant, block: &Block, from: Frames) -> Pushed {
+        self.take_orders();
+        if (block.rate(), block.layout()) != (self.rate, self.layout) {
+            return Pushed::Misfit;
+        }
+        let mut at = 0;
+        while let Some(reader) = self.readers.get_mut(at) {
+            match reader.push_block(block, from) {
+                Pushed::Gone => {
+                    let left = self.readers.swap_remove(at);
+                    self.discard(left);
+                }
+                Pushed::Taken(_) | Pushed::Misfit => at += 1,
+            }
+        }
+        Pushed::Taken(block.frames() - from)
+    }
+
+    fn end(&mut self, how: Ending) {
+        self.take_orders();
+        self.ended = Some(how);
+        self.readers.iter().for_each(|reader| reader.end(how));
+    }
+}
+
+impl ProxySink {
+    /// Readers that it has now.
+    #[must_use]
+    pub const fn readers(&self) -> usize {
+        self.readers.len()
+    }
+
+    fn take_orders(&mut self) {
+        // One that is too many waits in the ring, and then those who come next are told.
+        while self.readers.len() < MAX_READERS {
+            let Some(reader) = self.told.pop() else { return };
+            if let Some(how) = self.ended {
+                reader.end(how);
+            }
+            self.readers.push(reader);
+        }
+    }
+
+    fn discard(&mut self, reader: LaneIn) {
+        // Whoever makes readers empties the bin before, and there is room for all that there can be.
+        drop(self.bin.discard(reader));
+    }
+}
+
+/// Hears a [`ProxySink`] from a graph of its own. See [`Proxy::source`].
+///
+/// Its media time counts the frames since it came in: where some were lost it jumps by them.
+#[derive(Debug)]
+pub struct ProxySource(LaneOut);
+
+impl ProxySource {
+    /// Frames that this reader was too slow for so far.
+    #[must_use]
+    pub const fn lost(&self) -> Frames {
+        self.0.lost()
+    }
+
+    /// A view of its lane for any thread.
+    #[must_use]
+    pub fn monitor(&self) -> Monitor {
+        self.0.monitor()
+    }
+}
+
+impl Source for ProxySource {
+    /// Gives what is there, as far as it is no longer than a block.
+    ///
+    /// # Real-time
+    /// Wait-free, no allocation, no system call.
+    fn pull(&mut self, now: Instant, into: &mut Block) -> Pulled {
+        self.0.pull_block(now, into)
+    }
+
+    fn pacing(&self) -> Pacing {
+        self.0.pacing()
+    }
+}
+
+/// Readers of one graph, and those that wait to be taken in.
+pub const MAX_READERS: usize = 64;

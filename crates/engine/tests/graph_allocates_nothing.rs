@@ -1,0 +1,139 @@
+//! The real-time side of a graph's parts never touches the allocator: what pushes, what pulls, what
+//! carries, readers that come, lag and leave, and the end.
+
+#![allow(unsafe_code, reason = "a counting allocator is the proof, and allocators are unsafe")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, SampleRate, Span};
+use aulos_engine::generate::Tone;
+use aulos_engine::graph::{
+    Ending, Graph, Lane, Pace, Sink as _, Timed as _, WhenFull, app_sink, app_source, proxy, queue,
+};
+use aulos_engine::source::{BLOCK_SAMPLES, Pulled, Source as _};
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: every call goes to the system's allocator with the arguments it came with.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CALLS.set(CALLS.get() + 1);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        CALLS.set(CALLS.get() + 1);
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const RATE: SampleRate = SampleRate::STUDIO;
+const STEREO: ChannelLayout = ChannelLayout::STEREO;
+
+fn calls_during(act: impl FnOnce()) -> u64 {
+    let before = CALLS.get();
+    act();
+    CALLS.get() - before
+}
+
+fn at(millis: u64) -> Instant {
+    Instant::from_nanos(millis * 1_000_000)
+}
+
+fn tone() -> Tone {
+    Tone::new(440.0, Db::new(-20.0), RATE, STEREO, Frames(480))
+}
+
+fn block() -> Block {
+    Block::with_capacity(RATE, STEREO, BLOCK_SAMPLES)
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(calls_during(|| drop(vec![1])), 2);
+}
+
+#[test]
+fn lanes_of_every_kind_are_filled_and_emptied() {
+    for rule in [WhenFull::Hold, WhenFull::LoseOldest, WhenFull::LoseNewest] {
+        let lane = Lane::new(RATE, STEREO).room(Span::from_millis(30)).when_full(rule);
+        let (mut writer, mut source) = app_source(&lane).unwrap();
+        let (mut sink, mut reader) = app_sink(&lane).unwrap();
+        let (samples, mut out, mut into) = ([0.5; 1_000], [0.0; 1_000], block());
+        let mut sound = 0;
+        let calls = calls_during(|| {
+            for number in 0..1_000 {
+                writer.push(&samples).unwrap();
+                if number % 5 > 2 {
+                    while source.pull(at(0), &mut into) == Pulled::Block {
+                        sound += into.frames().0;
+                        let _ = sink.push(at(0), &into, Frames::ZERO);
+                        reader.pull(&mut out);
+                    }
+                }
+            }
+            sink.end(Ending::Finished);
+        });
+        assert!(sound > 10_000);
+        assert_eq!(calls, 0, "{rule:?}");
+    }
+}
+
+#[test]
+fn graphs_carry_on_the_clock_and_freely() {
+    let lane = Lane::new(RATE, STEREO);
+    let (sink, source) = queue(&lane).unwrap();
+    let (end, mut reader) = app_sink(&lane).unwrap();
+    let mut first = Graph::new(tone(), sink, Pace::Clock, at(0));
+    let mut second = Graph::new(source, end, Pace::Free, at(0));
+    let mut out = [0.0; 4_096];
+    let calls = calls_during(|| {
+        for millis in (0..10_000).step_by(10) {
+            first.handle_timeout(at(millis));
+            second.handle_timeout(at(millis));
+            reader.pull(&mut out);
+        }
+    });
+    assert_eq!(calls, 0);
+    drop(reader);
+    let calls = calls_during(|| {
+        for millis in (10_000..11_000).step_by(10) {
+            first.handle_timeout(at(millis));
+            second.handle_timeout(at(millis));
+        }
+    });
+    assert_eq!((calls, second.status().ended), (0, Some(Ending::Lost)));
+}
+
+#[test]
+fn readers_of_a_proxy_come_lag_and_leave() {
+    let (mut sink, mut proxy) = proxy(RATE, STEREO);
+    let lane = Lane::new(RATE, STEREO).room(Span::from_millis(50));
+    let (mut tone, mut into, mut out) = (tone(), block(), [0.0; 1_000]);
+    let mut stays = proxy.reader(&lane).unwrap();
+    for _ in 0..20 {
+        // It lags, and then it goes.
+        let goes = proxy.reader(&lane).unwrap();
+        let mut push = |times: usize| {
+            for _ in 0..times {
+                tone.pull(at(0), &mut into);
+                let _ = sink.push(at(0), &into, Frames::ZERO);
+                stays.pull(&mut out);
+            }
+        };
+        assert_eq!(calls_during(|| push(20)), 0);
+        drop(goes);
+        assert_eq!(calls_during(|| push(2)), 0);
+    }
+    assert_eq!(calls_during(|| sink.end(Ending::Finished)), 0);
+}

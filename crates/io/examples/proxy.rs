@@ -1,0 +1,55 @@
+//! One sound for many: a proxy gives it to readers that come and go, each at its own pace. The slow one
+//! loses the oldest of what waits for it and learns how much; the others do not notice.
+//!
+//! ```text
+//!  Tone -> Graph -> ProxySink ==lanes=> ProxySource -> Graph (another thread)
+//!                                  ===> AppReader (this thread, slow)
+//! ```
+
+use std::error::Error;
+
+use aulos_core::{ChannelLayout, Db, Frames, SampleRate, Span};
+use aulos_engine::generate::Tone;
+use aulos_engine::graph::{Graph, Lane, Pace, app_sink, proxy};
+use aulos_io::{SystemClock, Workers};
+
+const RATE: SampleRate = SampleRate::STUDIO;
+const STEREO: ChannelLayout = ChannelLayout::STEREO;
+
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
+    let lane = Lane::new(RATE, STEREO).room(Span::from_secs(1));
+    let (sink, mut proxy) = proxy(RATE, STEREO);
+    let tone = Tone::new(440.0, Db::new(-18.0), RATE, STEREO, Frames(480));
+    let mut workers = Workers::start(2)?;
+    workers.add(Graph::new(tone, sink, Pace::Clock, SystemClock::now()));
+
+    // One goes on in a graph of its own, on the other thread.
+    let (quick, mut out) = app_sink(&lane)?;
+    let source = proxy.source(&lane.room(Span::from_secs(10)))?;
+    let its_lane = source.monitor();
+    workers.add(Graph::new(source, quick, Pace::Free, SystemClock::now()));
+    // One is this thread, which sleeps for longer than its lane has room for.
+    let mut slow = proxy.reader(&lane.room(Span::from_millis(100)))?;
+
+    let (mut quick, mut samples) = (Frames::ZERO, [0.0; 8_192]);
+    for _ in 0..5 {
+        SystemClock::sleep_until(SystemClock::now() + Span::from_millis(150));
+        let taken = slow.pull(&mut samples);
+        println!(
+            "slow: {} from {} on, {} lost in front of them",
+            taken.frames, taken.at, taken.lost
+        );
+        loop {
+            let frames = out.pull(&mut samples).frames;
+            if frames == Frames::ZERO {
+                break;
+            }
+            quick += frames;
+        }
+    }
+    workers.stop();
+
+    println!("quick: {quick}, {} lost; slow: {} lost", its_lane.lost(), slow.lost());
+    assert!(its_lane.lost() == Frames::ZERO && slow.lost() > Frames::ZERO);
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! A queue between two graphs on two threads. The second one stops for a while, as a disk or a card
+//! does: the queue takes what comes meanwhile, and of what is too much it loses the oldest and counts.
+//!
+//! ```text
+//!  Tone -> Graph -> QueueSink --lane--> QueueSource -> (this thread)
+//! ```
+
+use std::error::Error;
+
+use aulos_core::{Block, ChannelLayout, Db, Frames, SampleRate, Span};
+use aulos_engine::generate::Tone;
+use aulos_engine::graph::{Graph, Lane, Pace, WhenFull, queue};
+use aulos_engine::source::{BLOCK_SAMPLES, Pacing, Pulled, Source as _};
+use aulos_io::{SystemClock, Workers};
+
+const RATE: SampleRate = SampleRate::STUDIO;
+const STEREO: ChannelLayout = ChannelLayout::STEREO;
+
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
+    let lane = Lane::new(RATE, STEREO)
+        .room(Span::from_millis(100))
+        .when_full(WhenFull::LoseOldest)
+        .pacing(Pacing::House);
+    let (sink, mut source) = queue(&lane)?;
+    let monitor = sink.monitor();
+    let tone = Tone::new(440.0, Db::new(-18.0), RATE, STEREO, Frames(480));
+    let mut workers = Workers::start(1)?;
+    workers.add(Graph::new(tone, sink, Pace::Clock, SystemClock::now()));
+
+    let mut block = Block::with_capacity(RATE, STEREO, BLOCK_SAMPLES);
+    let (mut heard, mut told) = (Frames::ZERO, Frames::ZERO);
+    for look in 0..60 {
+        let pause = if look == 30 { Span::from_millis(300) } else { Span::from_millis(10) };
+        SystemClock::sleep_until(SystemClock::now() + pause);
+        while source.pull(SystemClock::now(), &mut block) == Pulled::Block {
+            heard += block.frames();
+            if source.lost() > told {
+                // The time of the block has jumped by as much: whoever plays it can be silent for so
+                // long, and is not early for the rest of the day.
+                let lost = source.lost() - told;
+                told = source.lost();
+                println!("look {look}: {lost} lost, so this block begins at {}", block.pts);
+            }
+        }
+    }
+    workers.stop();
+
+    println!("{heard} heard, at most {} waited, {} lost", monitor.most(), monitor.lost());
+    assert!(source.lost() > Frames::ZERO && monitor.most() <= monitor.room());
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! The examples do what they say: each runs here as it stands, and ends by itself.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+#[path = "../examples/app_source.rs"]
+mod app_source;
+#[path = "../examples/proxy.rs"]
+mod proxy;
+#[path = "../examples/queue.rs"]
+mod queue;
+#[path = "../examples/tone.rs"]
+mod tone;
+
+#[test]
+fn a_tone_comes_out_of_a_graph() {
+    tone::main().unwrap();
+}
+
+#[test]
+fn a_program_pushes_its_samples_into_a_graph() {
+    app_source::main().unwrap();
+}
+
+#[test]
+fn a_queue_loses_the_oldest_and_counts() {
+    queue::main().unwrap();
+}
+
+#[test]
+fn a_proxy_gives_one_sound_to_many() {
+    proxy::main().unwrap();
+}
