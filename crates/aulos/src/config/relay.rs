@@ -24,13 +24,13 @@ pub struct RelayConfig {
     pub at: Place,
     /// What it is called; absent, `relay` with a number.
     pub name: Option<At<String>>,
-    /// `udp://ADDRESS:PORT` or `udp://ADDRESS:FIRST-LAST`.
+    /// `udp://ADDRESS:PORT`, `udp://ADDRESS:FIRST-LAST` or `trunk://ADDRESS:PORT`.
     pub listen: Option<At<String>>,
     /// What comes.
     pub from: Option<At<String>>,
     /// What goes.
     pub to: Option<At<String>>,
-    /// `udp://HOST:PORT` or `udp://HOST:FIRST-LAST`.
+    /// `udp://HOST:PORT`, `udp://HOST:FIRST-LAST` or `trunk://HOST:PORT`.
     pub dest: Option<At<String>>,
     /// Milliseconds that a packet waits for one before it.
     pub hold_ms: Option<u32>,
@@ -97,6 +97,8 @@ pub struct Ports<H> {
     pub first: u16,
     /// The last one, which may be the first.
     pub last: u16,
+    /// Whether a relay of ours is at the other end, with which many streams share one flow.
+    pub trunk: bool,
 }
 
 impl<H> Ports<H> {
@@ -105,13 +107,19 @@ impl<H> Ports<H> {
     pub fn count(&self) -> usize {
         usize::from(self.last - self.first) + 1
     }
+
+    /// What stands in front of it.
+    #[must_use]
+    pub const fn scheme(&self) -> &'static str {
+        if self.trunk { "trunk" } else { "udp" }
+    }
 }
 
 impl<H: fmt::Display> fmt::Display for Ports<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let host = self.host.to_string();
         let host = if host.contains(':') { format!("[{host}]") } else { host };
-        write!(f, "udp://{host}:{}", self.first)?;
+        write!(f, "{}://{host}:{}", self.scheme(), self.first)?;
         if self.last == self.first { Ok(()) } else { write!(f, "-{}", self.last) }
     }
 }
@@ -236,7 +244,13 @@ fn resolve_one(config: &RelayConfig, name: String, problems: &Problems) -> Optio
     let from = from.and_then(|wish| media("from", &wish, problems));
     let to = to.and_then(|wish| media("to", &wish, problems));
     let (listen, dest, from, to) = (listen?, dest?, from?, to?);
-    if dest.count() != 1 && dest.count() != listen.count() {
+    if dest.trunk && config.symmetric == Some(true) {
+        let message = "`symmetric` sends from many ports, and a trunk is one flow".to_owned();
+        problems.hint(dest_at, message, "leave `symmetric` out, or write udp://");
+        return None;
+    }
+    // Which of them is whose stands in what comes through a trunk.
+    if dest.count() != 1 && dest.count() != listen.count() && !listen.trunk {
         let message = format!(
             "`listen` has {} port(s) and `dest` {}: they do not belong together",
             listen.count(),
@@ -295,16 +309,18 @@ fn check_overlap(config: &RelayConfig, relay: &Relay, others: &[Relay], problems
     }
 }
 
-/// `udp://HOST:PORT` or `udp://HOST:FIRST-LAST`.
+/// `udp://HOST:PORT`, `udp://HOST:FIRST-LAST` or `trunk://HOST:PORT`.
 fn ports(key: &str, wish: &At<String>, problems: &Problems) -> Option<Ports<String>> {
     let refuse = |why: String| {
         let example = EXAMPLES.iter().find(|(of, _)| *of == key).map_or("", |(_, text)| *text);
         problems.hint(wish.at, format!("`{key}` is \"{}\": {why}", wish.value), example);
         None
     };
-    let Some(rest) = wish.value.strip_prefix("udp://") else {
-        return refuse("it does not begin with udp://".to_owned());
+    let udp = wish.value.strip_prefix("udp://");
+    let Some(rest) = udp.or_else(|| wish.value.strip_prefix("trunk://")) else {
+        return refuse("it does not begin with udp:// or trunk://".to_owned());
     };
+    let trunk = udp.is_none();
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     let Some((host, range)) = rest.rsplit_once(':') else {
         return refuse("there is no port".to_owned());
@@ -320,15 +336,21 @@ fn ports(key: &str, wish: &At<String>, problems: &Problems) -> Option<Ports<Stri
     if last < first {
         return refuse(format!("{last} is less than {first}"));
     }
+    if trunk && last != first {
+        return refuse("a trunk has one port".to_owned());
+    }
     if usize::from(last - first) >= MAX_RELAY_PORTS {
         return refuse(format!("at most {MAX_RELAY_PORTS} ports"));
     }
-    Some(Ports { host: host.to_owned(), first, last })
+    Some(Ports { host: host.to_owned(), first, last, trunk })
 }
 
 fn address(wish: &At<String>, ports: Ports<String>, problems: &Problems) -> Option<Ports<IpAddr>> {
     match ports.host.parse() {
-        Ok(host) => Some(Ports { host, first: ports.first, last: ports.last }),
+        Ok(host) => {
+            let Ports { first, last, trunk, .. } = ports;
+            Some(Ports { host, first, last, trunk })
+        }
         Err(_) => {
             let message = format!("`listen` is \"{}\": {} is no address", wish.value, ports.host);
             problems.hint(

@@ -59,8 +59,24 @@ struct Numbers {
 impl Numbers {
     fn next(&self) -> u32 {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
-        self.first.wrapping_add(count.wrapping_mul(0x9e37_79b1))
+        self.first.wrapping_add(count.wrapping_mul(0x9e37_79b1)) & !ON_TRUNK
     }
+
+    /// The number of a stream that goes through a trunk and came to the port of `place` in its relay's
+    /// range: the other end finds the place in it.
+    const fn on_trunk(&self, relay: u32, place: u16) -> u32 {
+        ON_TRUNK | ((self.first >> 16).wrapping_add(relay) << 16) | place as u32
+    }
+}
+
+/// The port of a range to which a stream goes that came through a trunk under this number.
+fn port_of(ports: &Ports<String>, ssrc: u32) -> Option<u16> {
+    let [.., high, low] = ssrc.to_be_bytes();
+    let place = u16::from_be_bytes([high, low]);
+    if ports.count() == 1 {
+        return Some(ports.first);
+    }
+    ports.first.checked_add(place).filter(|port| *port <= ports.last)
 }
 
 /// Why a relay cannot run.
@@ -240,7 +256,7 @@ impl Relays {
         let place = |running: &Running| {
             let config = &running.config;
             let listen = match &running.shared {
-                Some(port) => format!("udp://{}", port.address),
+                Some(port) => format!("{}://{}", config.listen.scheme(), port.address),
                 None => config.listen.to_string(),
             };
             (config.name.clone(), listen, config.dest.to_string())
@@ -278,18 +294,22 @@ impl Relays {
         plan: &Arc<Plan>,
         dest: SocketAddr,
     ) -> Result<(), (SocketAddr, io::Error)> {
-        let Ports { host, first, last } = running.config.listen;
+        let Ports { host, first, last, .. } = running.config.listen;
         let one = running.config.dest.count() == 1;
-        for (index, port) in (first..=last).enumerate() {
+        let trunk = running.config.dest.trunk;
+        for port in first..=last {
+            let place = port - first;
             let at = SocketAddr::new(host, port);
             let fail = |error| (at, error);
             let socket = bind_socket(at, &SocketOptions::default()).map_err(fail)?;
             let mut to = dest;
-            if let (false, Ok(index)) = (one, u16::try_from(index)) {
-                to.set_port(dest.port().saturating_add(index));
+            if !one {
+                to.set_port(dest.port().saturating_add(place));
             }
             let label = Label { relay: running.number, port };
-            let ssrc = self.numbers.next();
+            let numbers = &self.numbers;
+            let on_trunk = || numbers.on_trunk(running.number, place);
+            let ssrc = if trunk { on_trunk() } else { numbers.next() };
             let stream = Stream::new(Arc::clone(plan), label, to, ssrc, u64::from(ssrc));
             running.streams.push(self.context.add(Some(socket), stream).map_err(fail)?);
         }
@@ -308,13 +328,17 @@ impl Relays {
         drop(bind_socket(address, &SocketOptions::default()).map_err(|error| (address, error))?);
         let mut wish = SharedPort::new(address);
         (wish.max_streams, wish.idle) = (running.config.max_streams, running.config.idle);
+        wish.joined = running.config.listen.trunk;
         let relay = running.number;
         let opened = self.context.open(&wish, |_| {
             let (plan, numbers) = (Arc::clone(plan), Arc::clone(&self.numbers));
             let label = Label { relay, port: address.port() };
-            move |_: Instant, _: Key, _: &udp::Packet<'_>| {
+            let ports = running.config.dest.clone();
+            move |_: Instant, key: Key, _: &udp::Packet<'_>| {
+                let Key::Ssrc(from) = key else { return None };
+                let to = SocketAddr::new(dest.ip(), port_of(&ports, from)?);
                 let ssrc = numbers.next();
-                Some(Stream::new(Arc::clone(&plan), label, dest, ssrc, u64::from(ssrc)))
+                Some(Stream::new(Arc::clone(&plan), label, to, ssrc, u64::from(ssrc)))
             }
         });
         running.shared = Some(opened.map_err(|error| (address, error))?);
@@ -352,6 +376,9 @@ impl Running {
         }
     }
 }
+
+/// The numbers of streams that go through a trunk have this bit, and others do not.
+const ON_TRUNK: u32 = 1 << 31;
 
 /// The first address of a name.
 fn resolve(dest: &Ports<String>) -> io::Result<SocketAddr> {

@@ -288,7 +288,8 @@ impl<M: Machine> Context<M> {
 
     /// Opens a port for many streams. Each thread has a socket on it and gets a factory of its own,
     /// made by `factory` from the thread's number, which makes the machine of each stream that
-    /// begins.
+    /// begins. A trunk ([`SharedPort::joined`]) is one thread's, that which has least to do: packets of
+    /// many streams come in one piece, and the kernel would give it to whoever has the first of them.
     ///
     /// # Errors
     /// When the port cannot be had, or not be shared.
@@ -297,26 +298,32 @@ impl<M: Machine> Context<M> {
         wish: &SharedPort,
         mut factory: impl FnMut(usize) -> F,
     ) -> io::Result<OpenPort> {
-        let threads = self.threads.len();
+        let threads: Vec<usize> = if wish.joined {
+            self.look_at_loads();
+            vec![self.loads.pick()]
+        } else {
+            (0..self.threads.len()).collect()
+        };
+        let count = threads.len();
         let mut options = wish.options.clone();
         // Nobody else can then have a share of it.
-        options.reuse_port |= threads > 1;
+        options.reuse_port |= count > 1;
         let mut address = wish.address;
         let mut sockets = Vec::new();
-        for _ in 0..threads {
+        for _ in &threads {
             let socket = bind_socket(address, &options)?;
             socket::prepare(&socket)?;
             address = socket.local_addr()?;
             sockets.push(socket);
         }
         if let (Demux::Ssrc, [first, _, ..]) = (wish.demux, &sockets[..]) {
-            sys::share_by_ssrc(first.as_fd(), u32::try_from(threads).unwrap_or(1))?;
+            sys::share_by_ssrc(first.as_fd(), u32::try_from(count).unwrap_or(1))?;
         }
         let receive_buffer = granted_receive_buffer(&sockets[0])?;
         let id = PortId(self.next_port);
         self.next_port += 1;
-        for (thread, socket) in sockets.into_iter().enumerate() {
-            let table = Table::new(id, wish, threads, Box::new(factory(thread)));
+        for (thread, socket) in threads.into_iter().zip(sockets) {
+            let table = Table::new(id, wish, count, Box::new(factory(thread)));
             self.post(thread, Command::Open(Box::new((socket, table))));
         }
         Ok(OpenPort { id, address, receive_buffer })

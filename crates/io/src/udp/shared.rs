@@ -54,7 +54,8 @@ pub struct SharedPort {
     /// Streams end when they have been silent for so long.
     pub idle: Span,
     /// Whether the kernel may give packets that came together in one piece: the other end is a
-    /// context that sends them joined (a trunk). Costs a megabyte for each thread.
+    /// context that sends them joined (a trunk). Costs a megabyte. Where the kernel of either end
+    /// cannot do it, they come one by one. The port is then one thread's.
     pub joined: bool,
 }
 
