@@ -16,6 +16,7 @@ mod slots;
 mod spsc;
 mod sync;
 mod sys;
+pub mod writer_ring;
 
 pub use discard::{Bin, Collector, bin};
 pub use latest::{Publisher, Reader, latest};

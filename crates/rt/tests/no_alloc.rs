@@ -10,6 +10,7 @@ use aulos_rt::channel::{bounded, unbounded};
 use aulos_rt::notify::{Dispatcher, Strategy};
 use aulos_rt::pipe::{Overflow, PipeConfig, Sample, Underrun, pipe};
 use aulos_rt::ring::ring;
+use aulos_rt::writer_ring::{Door, writer_ring};
 use aulos_rt::{Pool, bin, latest, rt_log};
 
 struct Counting;
@@ -231,4 +232,27 @@ fn a_log_and_a_bin() {
     });
     assert_eq!(calls, 0);
     assert_eq!(allocator_calls(|| assert_eq!(collector.collect(), 5)), 5);
+}
+
+#[test]
+fn records_for_a_writer() {
+    let (mut producer, mut consumer) = writer_ring(1000, &Door::default()).unwrap();
+    let calls = allocator_calls(|| {
+        for i in 0..10_000 {
+            black_box((producer.push(&[3; 150]), producer.push(&[]), producer.capacity())).0.ok();
+            // More than a ring of them is left over, then too long, then too late.
+            black_box(producer.push(&[3; 1001])).ok();
+            black_box((consumer.calls(100), consumer.is_abandoned()));
+            if i % 10 == 0 {
+                let n = consumer.look();
+                black_box(consumer.slices(n));
+                consumer.release(n);
+            }
+            if i == 9_000 {
+                consumer.watch().close();
+            }
+        }
+    });
+    assert_eq!(calls, 0);
+    assert!(producer.watch().accepted() > 150_000);
 }

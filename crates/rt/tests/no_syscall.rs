@@ -25,6 +25,7 @@ use aulos_rt::main_loop::MainLoop;
 use aulos_rt::notify::{Dispatcher, Notifier, Strategy};
 use aulos_rt::pipe::{Overflow, PipeConfig, PipeReader, PipeWriter, Sample, Underrun, pipe};
 use aulos_rt::ring::ring;
+use aulos_rt::writer_ring::{Door, writer_ring};
 use aulos_rt::{Pool, bin, clock, latest, rt_log};
 
 thread_local! {
@@ -279,6 +280,47 @@ fn items_to_a_loop_and_to_a_descriptor_that_sleep() {
         assert_eq!(guarded(move || push_all(to_descriptor)), NONE);
         assert_eq!(another.try_recv(), Ok(0));
         handle.quit();
+    });
+}
+
+/// The writer sleeps for the first byte, and nobody takes anything out, so the ring is full soon.
+#[test]
+fn records_to_a_writer_that_sleeps() {
+    let door = Door::default();
+    let (mut producer, consumer) = writer_ring(50_000, &door).unwrap();
+    let watch = producer.watch();
+    std::thread::scope(|scope| {
+        scope.spawn(|| door.sleep(1, None, || false));
+        let_the_peer_sleep();
+        let work = move || {
+            for _ in 0..5_000 {
+                black_box((producer.push(&[3; 150]), producer.push(&[]))).0.ok();
+                black_box(producer.push(&[3; 50_001])).ok();
+            }
+            consumer.watch().close();
+            black_box(producer.push(&[3; 150])).ok();
+            std::mem::forget((producer, consumer));
+        };
+        assert_eq!(guarded(work), NONE);
+        door.knock();
+    });
+    assert_eq!(watch.accepted(), 49_950);
+}
+
+#[test]
+fn the_guard_sees_a_record_that_is_announced() {
+    let door = Door::default();
+    let (mut producer, consumer) = writer_ring(100, &door).unwrap();
+    std::thread::scope(|scope| {
+        // The wake is refused, so this one must wake by itself.
+        scope.spawn(|| door.sleep(1, Some(Duration::from_millis(300)), || false));
+        let_the_peer_sleep();
+        let work = move || {
+            producer.push(&[3]).ok();
+            producer.announce();
+            std::mem::forget((producer, consumer));
+        };
+        assert_eq!(guarded(work), (1, i32::try_from(libc::SYS_futex).unwrap()));
     });
 }
 

@@ -7,6 +7,9 @@ mod clock;
 pub mod foreign;
 mod limits;
 pub mod models;
+mod pipe {
+    pub(crate) mod memory;
+}
 mod slots;
 pub mod sync;
 mod sys;
@@ -34,3 +37,5 @@ pub mod ring;
 pub mod spsc;
 #[path = "../../src/pipe/turn.rs"]
 mod turn;
+#[path = "../../src/writer_ring/mod.rs"]
+pub mod writer_ring;

@@ -8,6 +8,7 @@ use std::hint::black_box;
 
 use aulos_rt::notify::{Dispatcher, Strategy};
 use aulos_rt::pipe::{Overflow, PipeConfig, Sample, Underrun, pipe};
+use aulos_rt::writer_ring::{Door, writer_ring};
 use aulos_rt::{Pool, bin, clock, latest, ring::ring, rt_log};
 
 unsafe extern "C" {
@@ -34,7 +35,8 @@ fn main() {
             pipes();
             announcements();
             cells();
-            println!("pipe, notifier, ring, pool, latest, bin and log: nothing found");
+            records();
+            println!("pipe, notifier, ring, writer ring, pool, latest, bin and log: nothing found");
         }
         Some("allocation") => real_time(|| drop(black_box(Box::new(1)))),
         Some("write") => real_time(|| {
@@ -121,6 +123,19 @@ fn cells() {
         }
     });
     assert_eq!(collector.collect(), 100);
+}
+
+fn records() {
+    let (mut producer, mut consumer) = writer_ring(50_000, &Door::default()).expect("memory");
+    real_time(|| {
+        for i in 0..1000 {
+            black_box((producer.push(&[3; 150]), producer.push(&[3; 50_001]))).0.ok();
+            black_box((consumer.calls(1), consumer.look()));
+            if i == 900 {
+                consumer.watch().close();
+            }
+        }
+    });
 }
 
 /// The one thing about notifying that is no real-time function, with somebody asleep.

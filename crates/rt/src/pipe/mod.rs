@@ -34,7 +34,7 @@ mod clear;
 mod conceal;
 mod format;
 mod future;
-mod memory;
+pub(crate) mod memory;
 mod monitor;
 mod reader;
 mod shared;

@@ -1,0 +1,141 @@
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn ring(capacity: usize) -> (Producer, Consumer) {
+    writer_ring(capacity, &Door::default()).unwrap()
+}
+
+fn take(consumer: &mut Consumer, n: usize) -> Vec<u8> {
+    let (one, two) = consumer.slices(n);
+    let bytes = [one, two].concat();
+    consumer.release(n);
+    bytes
+}
+
+#[test]
+fn an_empty_record_leaves_no_trace_and_a_closed_ring_refuses_it() {
+    let (mut producer, mut consumer) = ring(10);
+    assert_eq!(producer.push(b""), Ok(()));
+    assert_eq!(consumer.look(), 0);
+    consumer.watch().close();
+    assert_eq!(producer.push(b""), Err(Refused::Closed));
+}
+
+#[test]
+fn a_record_may_be_as_long_as_the_ring() {
+    let (mut producer, mut consumer) = ring(10);
+    assert_eq!(producer.push(&[1; 11]), Err(Refused::TooLong));
+    for i in 0..5 {
+        assert_eq!(producer.push(&[i; 10]), Ok(()));
+        assert_eq!(producer.push(&[i]), Err(Refused::Full));
+        let n = consumer.look();
+        assert_eq!(take(&mut consumer, n), [i; 10]);
+    }
+    assert_eq!((consumer.watch().accepted(), consumer.watch().taken()), (50, 50));
+}
+
+#[test]
+fn what_was_accepted_can_be_taken_after_the_end() {
+    let (mut producer, mut consumer) = ring(100);
+    producer.push(b"before").unwrap();
+    producer.watch().close();
+    assert_eq!(producer.push(b"after"), Err(Refused::Closed));
+    drop(producer);
+    assert!(consumer.is_abandoned());
+    let n = consumer.look();
+    assert_eq!(take(&mut consumer, n), b"before");
+}
+
+#[test]
+fn a_producer_resumes_at_half_or_where_its_record_fits() {
+    let (mut producer, mut consumer) = ring(100);
+    let mut context = Context::from_waker(Waker::noop());
+    let is_ready = |producer: &mut Producer, n| producer.poll_room(&context, n).is_ready();
+    producer.push(&[0; 100]).unwrap();
+    assert!(!is_ready(&mut producer, 1));
+    consumer.look();
+    consumer.release(49);
+    assert!(!is_ready(&mut producer, 1));
+    consumer.release(1);
+    assert!(is_ready(&mut producer, 50));
+    assert!(!is_ready(&mut producer, 51));
+    consumer.release(1);
+    assert!(is_ready(&mut producer, 51));
+    // What can never fit is not waited for.
+    assert!(is_ready(&mut producer, 101));
+    let mut never = pin!(std::future::poll_fn(|context| producer.poll_room(context, 100)));
+    assert!(never.as_mut().poll(&mut context).is_pending());
+    consumer.watch().close();
+    assert_eq!(never.as_mut().poll(&mut context), Poll::Ready(()));
+}
+
+#[test]
+fn a_ring_calls_when_it_holds_enough_for_its_size() {
+    let (mut producer, consumer) = ring(10);
+    assert!(!consumer.calls(1));
+    producer.push(b"abcd").unwrap();
+    assert!(consumer.calls(1) && consumer.calls(4) && !consumer.calls(5));
+    producer.push(b"e").unwrap();
+    assert!(consumer.calls(1_000));
+}
+
+/// A thread that sleeps until it is called, and producers that wait for room: all that is accepted
+/// arrives, in order.
+#[test]
+fn sleepers_on_both_sides() {
+    let door = Door::default();
+    let (producers, mut consumers): (Vec<_>, Vec<_>) =
+        (0..3).map(|_| writer_ring(64, &door).unwrap()).unzip();
+    std::thread::scope(|scope| {
+        for mut producer in producers {
+            scope.spawn(move || {
+                for i in 0..5_000_u32 {
+                    while producer.push(&i.to_ne_bytes()) == Err(Refused::Full) {
+                        producer.wait(4, None);
+                    }
+                    producer.announce();
+                }
+            });
+        }
+        let mut next = [0_u32; 3];
+        while next != [5_000; 3] {
+            door.sleep(1, None, || consumers.iter().any(|consumer| consumer.calls(1)));
+            for (consumer, next) in consumers.iter_mut().zip(&mut next) {
+                let n = consumer.look();
+                for record in take(consumer, n).chunks_exact(4) {
+                    assert_eq!(record, next.to_ne_bytes());
+                    *next += 1;
+                }
+            }
+        }
+    });
+}
+
+proptest! {
+    /// Against a plain vector: what is taken is what was accepted, in whole records.
+    #[test]
+    fn bytes_come_out_as_they_went_in(steps in prop::collection::vec((0_usize..40, 0_usize..40), 1..200)) {
+        let (mut producer, mut consumer) = ring(37);
+        let (mut expected, mut got) = (Vec::new(), Vec::new());
+        for (i, (add, remove)) in steps.into_iter().enumerate() {
+            let record = vec![u8::try_from(i % 251).unwrap(); add];
+            let waiting = expected.len() - got.len();
+            match producer.push(&record) {
+                Ok(()) => expected.extend(record),
+                Err(Refused::TooLong) => prop_assert!(add > 37),
+                Err(refused) => {
+                    prop_assert_eq!(refused, Refused::Full);
+                    prop_assert!(add + waiting > 37);
+                }
+            }
+            prop_assert_eq!(consumer.look(), expected.len() - got.len());
+            let n = remove.min(expected.len() - got.len());
+            got.extend(take(&mut consumer, n));
+        }
+        prop_assert_eq!(&got[..], &expected[..got.len()]);
+    }
+}
