@@ -12,6 +12,7 @@ mod clock;
 pub mod decode;
 pub mod disk;
 pub mod feed;
+pub mod file_writer;
 pub mod mdns;
 pub mod normalize;
 mod pool;

@@ -1,0 +1,86 @@
+//! Why a record was not taken, and what became of a file.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// The first error of a file: kept, and given to everybody who asks from then on. Cheap to clone.
+///
+/// What was accepted and is not among [`Status::written`](super::Status::written) is lost.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    place: Arc<str>,
+    error: Arc<io::Error>,
+}
+
+impl Failure {
+    pub(super) fn new(place: Arc<str>, error: io::Error) -> Self {
+        Self { place, error: Arc::new(error) }
+    }
+
+    /// What kind of error it was.
+    #[must_use]
+    pub fn kind(&self) -> io::ErrorKind {
+        self.error.kind()
+    }
+
+    /// The error as the system gave it.
+    #[must_use]
+    pub fn error(&self) -> &io::Error {
+        &self.error
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.error)
+    }
+}
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.error)
+    }
+}
+
+/// Why a record was not taken. Nothing of it will be in the file.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum AddError {
+    /// There is no room now. Try again, wait, or go without it.
+    Full,
+    /// It is longer than the producer's memory, so waiting is in vain: ask for more memory.
+    TooLong {
+        /// Bytes of the record.
+        length: usize,
+        /// Bytes that the producer can hold.
+        capacity: usize,
+    },
+    /// The writer was closed, cancelled or dropped.
+    Closed,
+    /// The file cannot be written any more.
+    Failed(Failure),
+}
+
+impl fmt::Display for AddError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.write_str("no room for the record now: the disk is behind"),
+            Self::TooLong { length, capacity } => write!(
+                f,
+                "a record of {length} bytes never fits into {capacity}: give its producer more memory"
+            ),
+            Self::Closed => f.write_str("the file takes nothing more: its writer was closed"),
+            Self::Failed(failure) => failure.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AddError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Failed(failure) => Some(failure),
+            _ => None,
+        }
+    }
+}

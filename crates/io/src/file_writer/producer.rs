@@ -1,0 +1,188 @@
+//! The ends that put records in.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use aulos_rt::writer_ring::{self, Refused};
+
+use super::AddError;
+use super::shared::Shared;
+
+/// A producer with a ring of its own: for a thread or task that adds often. Its records are in the
+/// file in the order in which it added them.
+///
+/// It outlives its writer: when that is closed, adding says so. Dropped, even by a panic, it leaves
+/// all that it added to be written, and nothing of what it was about to add.
+#[derive(Debug)]
+pub struct Producer {
+    ring: writer_ring::Producer,
+    shared: Arc<Shared>,
+}
+
+impl Producer {
+    pub(super) fn new(ring: writer_ring::Producer, shared: Arc<Shared>) -> Self {
+        Self { ring, shared }
+    }
+
+    /// Adds a record, and sleeps until there is room for it if need be: until half of the memory is
+    /// free. While the disk is full or hangs, that may be long; [`FileWriter::cancel`] and every end
+    /// of the writer end the wait. An empty record is accepted and leaves no trace.
+    ///
+    /// [`FileWriter::cancel`]: super::FileWriter::cancel
+    ///
+    /// # Errors
+    /// All of [`AddError`] but `Full`.
+    #[inline]
+    pub fn add(&mut self, record: &[u8]) -> Result<(), AddError> {
+        loop {
+            match self.ring.push(record) {
+                Ok(()) => {
+                    self.ring.announce();
+                    return Ok(());
+                }
+                Err(Refused::Full) => self.ring.wait(record.len(), None),
+                Err(refused) => return Err(self.error(refused, record)),
+            }
+        }
+    }
+
+    /// Like [`Producer::add`], but does not wait.
+    ///
+    /// # Errors
+    /// [`AddError`].
+    #[inline]
+    pub fn try_add(&mut self, record: &[u8]) -> Result<(), AddError> {
+        self.ring.push(record).map_err(|refused| self.error(refused, record))?;
+        self.ring.announce();
+        Ok(())
+    }
+
+    /// Like [`Producer::add`], for a task, under any executor. A dropped future has added nothing.
+    ///
+    /// # Errors
+    /// All of [`AddError`] but `Full`.
+    pub async fn add_async(&mut self, record: &[u8]) -> Result<(), AddError> {
+        poll_fn(|context| {
+            loop {
+                match self.try_add(record) {
+                    Err(AddError::Full) => {}
+                    done => return Poll::Ready(done),
+                }
+                if self.ring.poll_room(context, record.len()).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await
+    }
+
+    /// Bytes that it can hold: the longest record.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.ring.capacity()
+    }
+
+    fn error(&self, refused: Refused, record: &[u8]) -> AddError {
+        self.shared.error(refused, record.len(), self.ring.capacity())
+    }
+}
+
+/// A producer for a real-time thread: it never waits and wakes nobody; the writer's thread looks by
+/// itself, every five milliseconds. Give it memory for that and for as long as the disk may hang.
+#[derive(Debug)]
+pub struct RealtimeProducer {
+    ring: writer_ring::Producer,
+    shared: Arc<Shared>,
+}
+
+impl RealtimeProducer {
+    pub(super) fn new(ring: writer_ring::Producer, shared: Arc<Shared>) -> Self {
+        Self { ring, shared }
+    }
+
+    /// Adds a record, or says why not. What is refused is not counted: it is still the caller's.
+    ///
+    /// # Real-time
+    /// Wait-free, no allocation, no lock, no system call; the time is that of the copy. An error
+    /// may hold the file's [`Failure`](super::Failure), a counted reference: drop it elsewhere if
+    /// this end could outlive the writer.
+    ///
+    /// # Errors
+    /// [`AddError`].
+    #[inline]
+    pub fn add(&mut self, record: &[u8]) -> Result<(), AddError> {
+        let capacity = self.ring.capacity();
+        self.ring.push(record).map_err(|refused| self.shared.error(refused, record.len(), capacity))
+    }
+
+    /// Adds a record, or drops it and counts that in [`Status`](super::Status); says which.
+    ///
+    /// # Real-time
+    /// Wait-free, no allocation, no lock, no system call; the time is that of the copy.
+    #[inline]
+    pub fn add_or_drop(&mut self, record: &[u8]) -> bool {
+        let is_accepted = self.ring.push(record).is_ok();
+        if !is_accepted {
+            self.shared.dropped_records.fetch_add(1, Ordering::Relaxed);
+            self.shared.dropped_bytes.fetch_add(record.len() as u64, Ordering::Relaxed);
+        }
+        is_accepted
+    }
+
+    /// Bytes that it can hold: the longest record.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.ring.capacity()
+    }
+}
+
+/// A producer without memory of its own: all clones of it, and all others of the same file, share
+/// one buffer. For threads and tasks that come and go, or add now and then.
+///
+/// Records of shared producers are in the file in the order in which they were accepted, whoever
+/// added them: this is the way to one order over all threads.
+#[derive(Clone, Debug)]
+pub struct SharedProducer {
+    shared: Arc<Shared>,
+}
+
+impl SharedProducer {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// Adds a record, and sleeps until there is room for it if need be; see [`Producer::add`].
+    ///
+    /// # Errors
+    /// All of [`AddError`] but `Full`.
+    pub fn add(&self, record: &[u8]) -> Result<(), AddError> {
+        self.shared.swap.push_waiting(record).map_err(|refused| self.error(refused, record))
+    }
+
+    /// Like [`SharedProducer::add`], but does not wait for room.
+    ///
+    /// # Errors
+    /// [`AddError`].
+    pub fn try_add(&self, record: &[u8]) -> Result<(), AddError> {
+        self.shared.swap.push(record).map_err(|refused| self.error(refused, record))
+    }
+
+    /// Like [`SharedProducer::add`], for a task, under any executor. A dropped future has added
+    /// nothing.
+    ///
+    /// # Errors
+    /// All of [`AddError`] but `Full`.
+    pub async fn add_async(&self, record: &[u8]) -> Result<(), AddError> {
+        poll_fn(|context| match self.shared.swap.push_or_leave(record, context.waker()) {
+            Err(Refused::Full) => Poll::Pending,
+            done => Poll::Ready(done.map_err(|refused| self.error(refused, record))),
+        })
+        .await
+    }
+
+    fn error(&self, refused: Refused, record: &[u8]) -> AddError {
+        self.shared.error(refused, record.len(), self.shared.swap.capacity())
+    }
+}

@@ -1,0 +1,260 @@
+//! One file on the writer's thread: turns of gathering and writing, and who waits for what.
+//!
+//! A turn takes note of what is in each ring and writes that much, with as few calls as the system
+//! lets us. What came in meanwhile is for the next turn. So what was asked before a turn began is
+//! done when it is over, and no counting per producer is needed. A turn that a full disk interrupts
+//! goes on where it was: what is not written stays in its ring.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use aulos_rt::writer_ring::Consumer;
+
+use super::load::{Load, MOST_PARTS};
+use super::shared::{Shared, thread_gone};
+use super::thread::Tell;
+use super::ticket::Reply;
+use crate::disk::{Lasting, Medium, Syncer};
+
+/// What somebody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Want {
+    Flush,
+    Sync,
+    Close { sync: bool },
+}
+
+type Wish = (Want, Reply);
+
+pub(super) struct Sink {
+    pub(super) number: u64,
+    medium: Box<dyn Medium>,
+    lasting: Held,
+    shared: Arc<Shared>,
+    load: Load,
+    is_in_turn: bool,
+    /// Asked since the turn began; answered when it ends; wait for a sync to begin; for its end.
+    asked: Vec<Wish>,
+    in_turn: Vec<Wish>,
+    unsynced: Vec<Wish>,
+    syncing: Option<Vec<Wish>>,
+    /// The disk is full, or the other thread has too much to do.
+    rest: Option<Rest>,
+}
+
+#[derive(Clone, Copy)]
+struct Rest {
+    until: Instant,
+    pause: Duration,
+}
+
+impl Sink {
+    /// # Errors
+    /// When there is no descriptor left for the thread that syncs.
+    pub(super) fn new(
+        number: u64,
+        medium: Box<dyn Medium>,
+        shared: Arc<Shared>,
+    ) -> io::Result<Self> {
+        let lasting = Held(Arc::new(Mutex::new(medium.lasting()?)));
+        Ok(Self {
+            number,
+            medium,
+            lasting,
+            shared,
+            load: Load::default(),
+            is_in_turn: false,
+            asked: Vec::new(),
+            in_turn: Vec::new(),
+            unsynced: Vec::new(),
+            syncing: None,
+            rest: None,
+        })
+    }
+
+    pub(super) fn attach(&mut self, number: u64, ring: Consumer, is_realtime: bool) {
+        self.load.attach(number, ring, is_realtime);
+    }
+
+    pub(super) fn ask(&mut self, want: Want, reply: Reply) {
+        self.asked.push((want, reply));
+    }
+
+    /// Gathers and writes, until all that it found is in the file or the file has trouble.
+    pub(super) fn work(&mut self, now: Instant, syncer: &Syncer, tell: &Tell) {
+        if self.is_resting(now) {
+            return;
+        }
+        if !self.is_in_turn {
+            self.begin_turn();
+        }
+        loop {
+            match self.write_some() {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.end_turn();
+                    return self.begin_sync(now, syncer, tell);
+                }
+                Err(error) => return self.stumble(error, now),
+            }
+        }
+    }
+
+    /// The other thread is done.
+    pub(super) fn synced(&mut self, up_to: u64, result: io::Result<()>) {
+        let wishes = self.syncing.take().unwrap_or_default();
+        match result {
+            Ok(()) => {
+                self.shared.synced.fetch_max(up_to, Ordering::AcqRel);
+                wishes.into_iter().for_each(|wish| self.grant(wish));
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => self.unsynced.extend(wishes),
+            Err(error) => {
+                self.fail(error);
+                drop(wishes);
+            }
+        }
+    }
+
+    /// There is something to do that should not wait for company.
+    pub(super) fn calls(&self, now: Instant, wake_at: usize) -> bool {
+        !self.is_resting(now)
+            && (self.is_in_turn
+                || !self.asked.is_empty()
+                || (!self.unsynced.is_empty() && self.syncing.is_none())
+                || self.shared.swap.calls(wake_at)
+                || self.load.calls(wake_at))
+    }
+
+    pub(super) fn has_bytes(&self, now: Instant) -> bool {
+        !self.is_resting(now) && (self.shared.swap.fill() > 0 || self.load.has_bytes())
+    }
+
+    pub(super) fn has_realtime(&self) -> bool {
+        self.load.has_realtime()
+    }
+
+    /// When to come again though nothing calls.
+    pub(super) fn rests_until(&self) -> Option<Instant> {
+        self.rest.map(|rest| rest.until)
+    }
+
+    /// Closed, or lost.
+    pub(super) fn is_over(&self) -> bool {
+        self.shared.is_over()
+    }
+
+    fn is_resting(&self, now: Instant) -> bool {
+        self.rest.is_some_and(|rest| now < rest.until)
+    }
+
+    fn begin_turn(&mut self) {
+        self.is_in_turn = true;
+        self.in_turn.append(&mut self.asked);
+        self.load.take_note(&self.shared.swap);
+    }
+
+    /// One call of the system, for as much as it takes; false when the turn has nothing left.
+    fn write_some(&mut self) -> io::Result<bool> {
+        let mut parts = [IoSlice::new(&[]); MOST_PARTS];
+        let (count, bytes) = self.load.gather(&mut parts);
+        if bytes == 0 {
+            return Ok(false);
+        }
+        let written = match self.medium.append(&parts[..count]) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(n) => n.min(bytes),
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(true),
+            Err(error) => return Err(error),
+        };
+        // First the sum, so that nobody sees room without it.
+        self.shared.written.fetch_add(written as u64, Ordering::AcqRel);
+        self.load.give_back(written);
+        self.recover();
+        Ok(true)
+    }
+
+    fn end_turn(&mut self) {
+        self.is_in_turn = false;
+        self.recover();
+        self.load.let_go(|number| self.shared.leave(number));
+        for wish in std::mem::take(&mut self.in_turn) {
+            match wish.0 {
+                Want::Flush | Want::Close { sync: false } => self.grant(wish),
+                Want::Sync | Want::Close { sync: true } => self.unsynced.push(wish),
+            }
+        }
+    }
+
+    /// All who wait for a sync share one, which covers what is written now.
+    fn begin_sync(&mut self, now: Instant, syncer: &Syncer, tell: &Tell) {
+        if self.unsynced.is_empty() || self.syncing.is_some() {
+            return;
+        }
+        let up_to = self.shared.written.load(Ordering::Acquire);
+        let (tell, number) = (tell.clone(), self.number);
+        let done = Box::new(move |result| tell.synced(number, up_to, result));
+        if syncer.sync(Box::new(self.lasting.clone()), done).is_ok() {
+            self.syncing = Some(std::mem::take(&mut self.unsynced));
+        } else {
+            self.rest = Some(Rest { until: now + FIRST_PAUSE, pause: FIRST_PAUSE });
+        }
+    }
+
+    fn grant(&mut self, (want, reply): Wish) {
+        if matches!(want, Want::Close { .. }) {
+            self.shared.finish();
+        }
+        reply.done();
+    }
+
+    /// A full disk may have room again; anything else is the end of the file.
+    fn stumble(&mut self, error: io::Error, now: Instant) {
+        if !matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
+            return self.fail(error);
+        }
+        let pause = self.rest.map_or(FIRST_PAUSE, |rest| (rest.pause * 2).min(LONGEST_PAUSE));
+        self.rest = Some(Rest { until: now + pause, pause });
+        self.shared.is_full.store(true, Ordering::Release);
+    }
+
+    fn recover(&mut self) {
+        if self.rest.take().is_some() {
+            self.shared.is_full.store(false, Ordering::Release);
+        }
+    }
+
+    fn fail(&mut self, error: io::Error) {
+        self.shared.fail(error);
+        // Those who wait learn it from their replies.
+        self.asked.clear();
+        self.in_turn.clear();
+        self.unsynced.clear();
+    }
+}
+
+impl Drop for Sink {
+    /// In its time it is over by now. If the thread has panicked, nobody may wait for it in vain.
+    fn drop(&mut self) {
+        if !self.shared.is_over() {
+            self.shared.fail(thread_gone());
+        }
+    }
+}
+
+/// The one hold of a file for the thread that syncs, lent out once at a time.
+#[derive(Clone)]
+struct Held(Arc<Mutex<Box<dyn Lasting>>>);
+
+impl Lasting for Held {
+    fn sync(&self) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).sync()
+    }
+}
+
+/// Between two tries at a full disk: doubled each time, so that a disk which is full for hours is
+/// not asked for ever more, and room is still found soon.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);

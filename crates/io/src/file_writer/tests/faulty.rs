@@ -1,0 +1,189 @@
+//! A disk that takes less than it is given, is interrupted, full, slow, or broken, as a seed says.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use crate::disk::{Lasting, Medium};
+
+/// What a disk will do by itself.
+#[derive(Default)]
+pub(super) struct Plan {
+    seed: u64,
+    is_bad: bool,
+    /// After so many calls nothing works any more.
+    breaks_after: Option<u64>,
+    panics: bool,
+}
+
+impl Plan {
+    /// Short writes, interruptions, full for a while, slow for a while; now and then as it should be.
+    pub(super) fn bad(seed: u64) -> Self {
+        Self { seed, is_bad: true, ..Self::default() }
+    }
+
+    /// The same until it breaks for ever: in a write, or in a sync.
+    pub(super) fn breaks(seed: u64) -> Self {
+        Self { breaks_after: Some(seed % 7), ..Self::bad(seed) }
+    }
+
+    pub(super) fn panics() -> Self {
+        Self { panics: true, ..Self::default() }
+    }
+}
+
+pub(super) struct Faulty {
+    plan: Plan,
+    calls: u64,
+    random: u64,
+    faults: Faults,
+}
+
+/// The disk from outside: what is in the file, and the switches.
+#[derive(Clone, Default)]
+pub(super) struct Faults(Arc<(Mutex<State>, Condvar)>);
+
+#[derive(Default)]
+struct State {
+    file: Vec<u8>,
+    synced: usize,
+    syncs: usize,
+    is_syncing: bool,
+    full: Option<ErrorKind>,
+    hangs: bool,
+    syncs_hang: bool,
+    is_closed: bool,
+}
+
+impl Faulty {
+    pub(super) fn new(plan: Plan) -> (Self, Faults) {
+        let faults = Faults::default();
+        let random = plan.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        (Self { plan, calls: 0, random, faults: faults.clone() }, faults)
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % below
+    }
+}
+
+impl Medium for Faulty {
+    fn append(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        assert!(parts.len() <= 1024 && parts.iter().all(|part| !part.is_empty()));
+        if self.plan.panics {
+            // Not a panic of the kind that prints.
+            std::panic::resume_unwind(Box::new("as planned"));
+        }
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        let mut most = total;
+        self.calls += 1;
+        if self.plan.breaks_after.is_some_and(|after| self.calls > after) {
+            return Err(broken());
+        }
+        if self.plan.is_bad {
+            match self.random(10) {
+                0 => return Err(ErrorKind::Interrupted.into()),
+                1 => return Err(ErrorKind::StorageFull.into()),
+                2 => most = 1,
+                3..=6 => most = 1 + usize::try_from(self.random(total as u64)).unwrap(),
+                7 => std::thread::park_timeout(std::time::Duration::from_millis(self.random(3))),
+                _ => {}
+            }
+        }
+        let mut state = self.faults.wait_while(|state| state.hangs);
+        if let Some(kind) = state.full {
+            return Err(kind.into());
+        }
+        let all: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        state.file.extend_from_slice(&all[..most]);
+        Ok(most)
+    }
+
+    fn patch(&mut self, _: u64, _: &[u8]) -> io::Result<()> {
+        Err(ErrorKind::Unsupported.into())
+    }
+
+    fn lasting(&self) -> io::Result<Box<dyn Lasting>> {
+        Ok(Box::new(self.faults.clone()))
+    }
+}
+
+impl Drop for Faulty {
+    fn drop(&mut self) {
+        self.faults.change(|state| state.is_closed = true);
+    }
+}
+
+impl Lasting for Faults {
+    fn sync(&self) -> io::Result<()> {
+        let length = self.lock().file.len();
+        self.change(|state| state.is_syncing = true);
+        let mut state = self.wait_while(|state| state.syncs_hang);
+        state.synced = length;
+        state.syncs += 1;
+        state.is_syncing = false;
+        Ok(())
+    }
+}
+
+impl Faults {
+    pub(super) fn file(&self) -> Vec<u8> {
+        self.lock().file.clone()
+    }
+
+    /// Bytes that would survive a loss of power.
+    pub(super) fn synced(&self) -> usize {
+        self.lock().synced
+    }
+
+    pub(super) fn syncs(&self) -> usize {
+        self.lock().syncs
+    }
+
+    pub(super) fn fill_up(&self, kind: ErrorKind) {
+        self.change(|state| state.full = Some(kind));
+    }
+
+    pub(super) fn make_room(&self) {
+        self.change(|state| state.full = None);
+    }
+
+    pub(super) fn hang(&self) {
+        self.change(|state| state.hangs = true);
+    }
+
+    pub(super) fn hang_syncs(&self) {
+        self.change(|state| state.syncs_hang = true);
+    }
+
+    pub(super) fn go_on(&self) {
+        self.change(|state| (state.hangs, state.syncs_hang) = (false, false));
+    }
+
+    pub(super) fn wait_until_syncing(&self) {
+        drop(self.wait_while(|state| !state.is_syncing));
+    }
+
+    pub(super) fn wait_until_closed(&self) {
+        drop(self.wait_while(|state| !state.is_closed));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.lock());
+        self.0.1.notify_all();
+    }
+
+    fn wait_while(&self, mut condition: impl FnMut(&State) -> bool) -> MutexGuard<'_, State> {
+        self.0.1.wait_while(self.lock(), |state| condition(state)).unwrap()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.0.lock().unwrap()
+    }
+}
+
+fn broken() -> io::Error {
+    io::Error::from_raw_os_error(libc::EIO)
+}

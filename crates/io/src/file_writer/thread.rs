@@ -1,0 +1,170 @@
+//! The writer's thread: one for all files of a device.
+//!
+//! It drains before it sleeps. When it has found little it sleeps until a ring is worth a call, or
+//! the oldest byte has waited [`COMPANY`]; when it has found nothing, until the first byte. So a
+//! producer in full flow wakes nobody, and a trickle costs two wakes per [`COMPANY`].
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use aulos_rt::channel::{Receiver, UnboundedSender, unbounded};
+use aulos_rt::writer_ring::{Consumer, Door};
+
+use super::sink::{Sink, Want};
+use super::ticket::Reply;
+use crate::disk::Syncer;
+
+pub(super) enum Order {
+    Open(Box<Sink>),
+    Attach { file: u64, number: u64, ring: Consumer, is_realtime: bool },
+    Ask { file: u64, want: Want, reply: Reply },
+    Synced { file: u64, up_to: u64, result: io::Result<()> },
+    End,
+}
+
+/// How others speak to the thread.
+#[derive(Clone)]
+pub(super) struct Tell {
+    orders: UnboundedSender<Order>,
+    door: Door,
+}
+
+impl Tell {
+    pub(super) fn send(&self, order: Order) {
+        // If the thread is gone, what is in the order says so when it is dropped.
+        drop(self.orders.send(order));
+        self.door.knock();
+    }
+
+    pub(super) fn synced(&self, file: u64, up_to: u64, result: io::Result<()>) {
+        self.send(Order::Synced { file, up_to, result });
+    }
+
+    pub(super) fn door(&self) -> &Door {
+        &self.door
+    }
+}
+
+/// Starts the thread, and the one that syncs for it.
+///
+/// # Errors
+/// When the system gives no more threads.
+pub(super) fn start() -> io::Result<Tell> {
+    let (orders, received) = unbounded();
+    let tell = Tell { orders, door: Door::default() };
+    let syncer = Syncer::start()?;
+    let thread = Thread {
+        received,
+        tell: tell.clone(),
+        syncer,
+        sinks: Vec::new(),
+        is_ending: false,
+        oldest: None,
+    };
+    // Nobody joins it: with a disk that hangs that would never end. It goes when its files are done.
+    std::thread::Builder::new().name("aulos-disk".to_owned()).spawn(move || thread.run())?;
+    Ok(tell)
+}
+
+struct Thread {
+    received: Receiver<Order>,
+    tell: Tell,
+    syncer: Syncer,
+    sinks: Vec<Sink>,
+    is_ending: bool,
+    /// When the oldest byte that waits for company was seen.
+    oldest: Option<Instant>,
+}
+
+impl Thread {
+    fn run(mut self) {
+        loop {
+            self.obey();
+            self.sinks.retain(|sink| !sink.is_over());
+            if self.is_ending && self.sinks.is_empty() {
+                return;
+            }
+            let now = Instant::now();
+            if self.is_due(now) {
+                self.oldest = None;
+                for sink in &mut self.sinks {
+                    sink.work(now, &self.syncer, &self.tell);
+                }
+            } else {
+                self.sleep(now);
+            }
+        }
+    }
+
+    fn obey(&mut self) {
+        while let Ok(order) = self.received.try_recv() {
+            match order {
+                Order::Open(sink) => self.sinks.push(*sink),
+                Order::Attach { file, number, ring, is_realtime } => {
+                    // Without the file the ring is dropped here, and closed by that.
+                    if let Some(sink) = self.sink(file) {
+                        sink.attach(number, ring, is_realtime);
+                    }
+                }
+                Order::Ask { file, want, reply } => {
+                    if let Some(sink) = self.sink(file) {
+                        sink.ask(want, reply);
+                    }
+                }
+                Order::Synced { file, up_to, result } => {
+                    if let Some(sink) = self.sink(file) {
+                        sink.synced(up_to, result);
+                    }
+                }
+                Order::End => self.is_ending = true,
+            }
+        }
+    }
+
+    fn sink(&mut self, file: u64) -> Option<&mut Sink> {
+        self.sinks.iter_mut().find(|sink| sink.number == file)
+    }
+
+    /// Something calls, or what waits has waited long enough.
+    fn is_due(&mut self, now: Instant) -> bool {
+        if self.sinks.iter().any(|sink| sink.calls(now, WAKE_AT)) {
+            return true;
+        }
+        if !self.sinks.iter().any(|sink| sink.has_bytes(now)) {
+            self.oldest = None;
+            return false;
+        }
+        now >= *self.oldest.get_or_insert(now) + COMPANY
+    }
+
+    fn sleep(&self, now: Instant) {
+        let wake_at = if self.oldest.is_some() { WAKE_AT } else { 1 };
+        let company = self.oldest.map(|oldest| oldest + COMPANY);
+        // Real-time producers wake nobody.
+        let is_polling = self.sinks.iter().any(Sink::has_realtime);
+        let poll = is_polling.then(|| now + COMPANY);
+        let rests = self.sinks.iter().filter_map(Sink::rests_until);
+        let until = company.into_iter().chain(poll).chain(rests).min();
+        let limit = until.map(|until| until.saturating_duration_since(now));
+        self.tell.door.sleep(wake_at, limit, || {
+            !self.received.is_empty() || self.sinks.iter().any(|sink| sink.calls(now, wake_at))
+        });
+    }
+}
+
+/// A ring with so much is worth a call. A quarter of a megabyte is in the file as fast as four times
+/// as much, but so much fits into a small cache.
+const WAKE_AT: usize = 64 * 1024;
+
+/// How long a lonely record waits for others before it is written. Short against what a killed
+/// process may lose, long against a call of the system.
+pub(super) const COMPANY: Duration = Duration::from_millis(5);
+
+/// Ends the thread when the last who could open a file on it is gone.
+pub(super) struct Hold(pub(super) Tell);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.send(Order::End);
+    }
+}

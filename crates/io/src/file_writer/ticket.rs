@@ -1,0 +1,124 @@
+//! An answer that comes later, to a thread or to a task.
+
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use super::Failure;
+use super::shared::Shared;
+
+/// What was asked of the writer's thread: [`Ticket::wait`] for it on a thread, or `await` it in a
+/// task, under any executor. What was asked is done even when the ticket is dropped.
+#[must_use = "the answer may be an error"]
+#[derive(Debug)]
+pub struct Ticket(Arc<Slot>);
+
+impl Ticket {
+    /// A ticket, and the way to answer it.
+    pub(super) fn new(shared: &Arc<Shared>) -> (Self, Reply) {
+        let slot = Arc::new(Slot::default());
+        (Self(slot.clone()), Reply { slot, shared: shared.clone() })
+    }
+
+    /// Sleeps until it is done. While the disk is full, that is until there is room again.
+    ///
+    /// # Errors
+    /// The first error of the file.
+    pub fn wait(self) -> Result<(), Failure> {
+        let mut state = self.0.lock();
+        loop {
+            match state.answer.take() {
+                Some(answer) => return answer,
+                None => state = self.0.done.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// Like [`Ticket::wait`], for this long at most.
+    ///
+    /// # Errors
+    /// The ticket, when the time is over and it is not done; ask again, or let it go.
+    pub fn wait_timeout(self, limit: Duration) -> Result<Result<(), Failure>, Self> {
+        let until = Instant::now().checked_add(limit);
+        let mut state = self.0.lock();
+        loop {
+            if let Some(answer) = state.answer.take() {
+                return Ok(answer);
+            }
+            let left = until.map_or(limit, |until| until.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                drop(state);
+                return Err(self);
+            }
+            let woken = self.0.done.wait_timeout(state, left);
+            (state, _) = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Future for Ticket {
+    type Output = Result<(), Failure>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.0.lock();
+        if let Some(answer) = state.answer.take() {
+            return Poll::Ready(answer);
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// The other end of a [`Ticket`]. Dropped without an answer, it says what became of the file.
+#[derive(Debug)]
+pub(super) struct Reply {
+    slot: Arc<Slot>,
+    shared: Arc<Shared>,
+}
+
+impl Reply {
+    pub(super) fn done(self) {
+        self.slot.answer(Ok(()));
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.slot.answer(self.shared.verdict());
+    }
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    state: Mutex<State>,
+    done: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_answered: bool,
+    answer: Option<Result<(), Failure>>,
+    waker: Option<Waker>,
+}
+
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first answer counts.
+    fn answer(&self, answer: Result<(), Failure>) {
+        let mut state = self.lock();
+        if std::mem::replace(&mut state.is_answered, true) {
+            return;
+        }
+        state.answer = Some(answer);
+        let waker = state.waker.take();
+        drop(state);
+        self.done.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
