@@ -312,6 +312,28 @@ fn callers_of_sync_share_one() {
 }
 
 #[test]
+fn a_sync_that_is_interrupted_is_done_again_and_one_that_fails_is_the_end_of_the_file() {
+    let (writer, faults) = writer(Plan::default());
+    let mut producer = writer.producer(SMALL).unwrap();
+    producer.add(&record(0, 0)).unwrap();
+    faults.fail_next_sync(libc::EINTR);
+    writer.sync().wait().unwrap();
+    assert_eq!(faults.synced(), faults.file().len());
+    let synced = writer.status().synced;
+    producer.add(&record(0, 1)).unwrap();
+    faults.fail_next_sync(libc::EIO);
+    let failure = writer.sync().wait().unwrap_err();
+    assert_eq!(failure.error().raw_os_error(), Some(libc::EIO));
+    assert!(matches!(producer.add(&record(0, 2)), Err(AddError::Failed(_))));
+    // It was written, but nobody knows whether it would last.
+    assert_eq!(
+        (writer.status().synced, writer.status().written),
+        (synced, writer.status().accepted)
+    );
+    writer.close().wait().unwrap_err();
+}
+
+#[test]
 fn shared_producers_have_one_order() {
     let (writer, faults) = writer(Plan::bad(1));
     let next = Mutex::new(0);

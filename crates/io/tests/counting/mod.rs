@@ -1,4 +1,4 @@
-//! An allocator that counts what the threads do that carry sound.
+//! An allocator that counts what the threads do that carry sound, or write it down.
 
 #![allow(unsafe_code, reason = "a counting allocator is the proof, and allocators are unsafe")]
 
@@ -18,7 +18,8 @@ thread_local! {
 }
 
 /// How their names begin.
-const OURS: [&str; 3] = ["aulos-net-", "aulos-station-", "aulos-udp-"];
+const OURS: [&str; 5] =
+    ["aulos-disk", "aulos-net-", "aulos-producer", "aulos-station-", "aulos-udp-"];
 
 /// Whether this thread carries sound; found out once, without allocating.
 fn is_ours() -> bool {

@@ -21,7 +21,7 @@ impl Plan {
         Self { seed, is_bad: true, ..Self::default() }
     }
 
-    /// The same until it breaks for ever: in a write, or in a sync.
+    /// The same until it breaks for ever.
     pub(super) fn breaks(seed: u64) -> Self {
         Self { breaks_after: Some(seed % 7), ..Self::bad(seed) }
     }
@@ -51,6 +51,8 @@ struct State {
     full: Option<ErrorKind>,
     hangs: bool,
     syncs_hang: bool,
+    /// The next sync says so.
+    sync_error: Option<i32>,
     is_closed: bool,
 }
 
@@ -121,9 +123,12 @@ impl Lasting for Faults {
         let length = self.lock().file.len();
         self.change(|state| state.is_syncing = true);
         let mut state = self.wait_while(|state| state.syncs_hang);
+        state.is_syncing = false;
+        if let Some(code) = state.sync_error.take() {
+            return Err(io::Error::from_raw_os_error(code));
+        }
         state.synced = length;
         state.syncs += 1;
-        state.is_syncing = false;
         Ok(())
     }
 }
@@ -156,6 +161,10 @@ impl Faults {
 
     pub(super) fn hang_syncs(&self) {
         self.change(|state| state.syncs_hang = true);
+    }
+
+    pub(super) fn fail_next_sync(&self, code: i32) {
+        self.change(|state| state.sync_error = Some(code));
     }
 
     pub(super) fn go_on(&self) {

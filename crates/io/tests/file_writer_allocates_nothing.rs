@@ -1,0 +1,64 @@
+//! The file writer at work, on a real file: once it has begun, no record makes a producer or the
+//! writer's thread touch the allocator, with a ring of its own, a real-time one or the shared buffer.
+//! That a real-time producer does not call the system either is shown where its ring lives, by
+//! `no_syscall.rs` in `aulos-rt`.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+mod counting;
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use aulos_blackbox::scratch::Scratch;
+use aulos_io::file_writer::{Disks, FileWriter, Settings};
+use counting::{COUNTING, FREED, MADE};
+
+const RECORDS: u64 = 20_000;
+
+fn wait_until_written(writer: &FileWriter) {
+    while writer.status().written < writer.status().accepted {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_record_makes_nobody_touch_the_allocator() {
+    let folder = Scratch::new("file-writer-counting").unwrap();
+    let writer = Disks::default().create(&folder.join("file"), &Settings::default()).unwrap();
+    let mut ring = writer.producer(4096).unwrap();
+    let mut realtime = writer.realtime_producer(4096).unwrap();
+    let shared = writer.shared_producer();
+    let work = move |writer: &FileWriter| {
+        for count in [100, RECORDS] {
+            // The first time round the buffers are made.
+            COUNTING.store(count == RECORDS, SeqCst);
+            for i in 0..count {
+                ring.add(&[1; 100]).unwrap();
+                shared.add(&[2; 100]).unwrap();
+                realtime.add_or_drop(&[3; 100]);
+                if i == count / 2 {
+                    realtime.add(&[3; 5000]).unwrap_err();
+                }
+            }
+            wait_until_written(writer);
+        }
+        COUNTING.store(false, SeqCst);
+    };
+    std::thread::scope(|scope| {
+        let named = std::thread::Builder::new().name("aulos-producer".to_owned());
+        let thread = named.spawn_scoped(scope, || {
+            // The watch sees this thread.
+            COUNTING.store(true, SeqCst);
+            drop(std::hint::black_box(Box::new(1)));
+            COUNTING.store(false, SeqCst);
+            assert_eq!((MADE.swap(0, SeqCst), FREED.swap(0, SeqCst)), (1, 1));
+            work(&writer);
+        });
+        thread.unwrap().join().unwrap();
+    });
+    assert_eq!((MADE.load(SeqCst), FREED.load(SeqCst)), (0, 0));
+    let status = writer.status();
+    assert_eq!(status.dropped_records * 100, status.dropped_bytes);
+    assert_eq!(status.accepted + status.dropped_bytes, 3 * 100 * (100 + RECORDS));
+    writer.close().wait().unwrap();
+}
