@@ -17,6 +17,7 @@
 
 mod block;
 mod budget;
+mod calendar;
 mod chance;
 mod chunk;
 mod format;
@@ -31,6 +32,7 @@ mod timeline;
 
 pub use block::Block;
 pub use budget::Budget;
+pub use calendar::Utc;
 pub use chance::Chance;
 pub use chunk::{Chunk, Codec, HEADROOM, UnknownCodec};
 pub use format::{SampleFormat, UnknownFormat};

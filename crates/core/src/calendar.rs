@@ -1,0 +1,60 @@
+//! Dates, for people and file names. The media path knows none.
+
+use core::fmt;
+
+/// A second of the calendar, in UTC. Displays as RFC 3339 has it: `2026-11-22T10:15:00Z`.
+///
+/// # Examples
+/// ```
+/// let utc = aulos_core::Utc::from_unix(951_825_599);
+/// assert_eq!(utc.to_string(), "2000-02-29T11:59:59Z");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(clippy::exhaustive_structs, reason = "a date has no more parts")]
+pub struct Utc {
+    /// The year.
+    pub year: u64,
+    /// 1 to 12.
+    pub month: u8,
+    /// 1 to 31.
+    pub day: u8,
+    /// 0 to 23.
+    pub hour: u8,
+    /// 0 to 59.
+    pub minute: u8,
+    /// 0 to 59.
+    pub second: u8,
+}
+
+impl Utc {
+    /// The date `seconds` after 1970 began.
+    ///
+    /// The calendar of the arithmetic begins in March, so that the leap day is the last of a year;
+    /// 400 years have 146,097 days.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "each is within its range")]
+    pub const fn from_unix(seconds: u64) -> Self {
+        let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
+        let (era, day) = (days / 146_097, days % 146_097);
+        let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        let month = (5 * day + 2) / 153;
+        let day = day - (153 * month + 2) / 5 + 1;
+        let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+        Self {
+            year: era * 400 + year + next,
+            month: month as u8,
+            day: day as u8,
+            hour: (second / 3_600) as u8,
+            minute: (second / 60 % 60) as u8,
+            second: (second % 60) as u8,
+        }
+    }
+}
+
+impl fmt::Display for Utc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { year, month, day, hour, minute, second } = self;
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    }
+}
