@@ -47,3 +47,16 @@ pub(crate) fn put_blob(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&length.to_le_bytes());
     out.extend_from_slice(bytes.get(..length as usize).unwrap_or(bytes));
 }
+
+/// Appends Vorbis comments without any magic (Vorbis I specification, 5.2.1), as FLAC and Opus have
+/// them: who wrote the file, and names with values.
+pub(crate) fn put_comments<'a>(
+    out: &mut Vec<u8>,
+    comments: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
+) {
+    put_blob(out, b"aulos");
+    out.extend_from_slice(&u32::try_from(comments.len()).unwrap_or(u32::MAX).to_le_bytes());
+    for (name, value) in comments {
+        put_blob(out, format!("{name}={value}").as_bytes());
+    }
+}

@@ -23,12 +23,12 @@ use crate::snap::wire::{
 use crate::snap::{Client, Session, client, control, session, sync};
 use crate::titles::{Airplay, Librespot, MAX_TEXT, News, Title};
 use crate::uri::Uri;
-use crate::{ogg, wav, ws};
+use crate::{flac as flac_file, ogg, wav, ws};
 
 pub use rtp::{red, rtcp, rtp, sap, sdp};
 
 /// Every target by its name, which is also the name of its corpus.
-pub const TARGETS: [(&str, Target); 18] = [
+pub const TARGETS: [(&str, Target); 20] = [
     ("snap_wire", snap_wire),
     ("snap_session", snap_session),
     ("snap_client", snap_client),
@@ -36,6 +36,8 @@ pub const TARGETS: [(&str, Target); 18] = [
     ("uri", uri),
     ("wav", wav),
     ("ogg", ogg),
+    ("flac", flac),
+    ("left_behind", left_behind),
     ("ws", ws),
     ("titles", titles),
     ("packets", packets),
@@ -188,6 +190,46 @@ pub fn ogg(data: &[u8]) {
     let mut out = Vec::new();
     ogg::Writer::new(1).write_packet(data, 7, ogg::Ends::Middle, &mut out);
     assert!(matches!(ogg::parse(&out), Ok(ogg::Parsed::Page(_))));
+}
+
+/// The head of a file can be written as it was read, and the sound behind it is the same however its
+/// bytes come, and no longer than they are.
+pub fn flac(data: &[u8]) {
+    let head = match flac_file::Head::parse(data) {
+        Some(Ok(head)) => head,
+        Some(Err(needed)) => return assert!(needed > data.len()),
+        None => return,
+    };
+    assert!(head.patch().is_in(data));
+    let sound = usize::try_from(head.sound).ok().and_then(|at| data.get(at..)).unwrap_or_default();
+    let walk = |size: usize| {
+        let mut walk = flac_file::Walk::new(head.info.clone());
+        sound.chunks(size.max(1)).for_each(|piece| walk.push(piece));
+        walk.finish()
+    };
+    let found = walk(sound.len());
+    assert!(found.end <= sound.len() as u64 && found.smallest <= found.largest);
+    assert_eq!(found, walk(3));
+}
+
+/// What is found of a file that was left behind is the same however its bytes come, its last page is
+/// in it, and once that is marked as the end, it is.
+pub fn left_behind(data: &[u8]) {
+    let walk = |data: &[u8], size: usize| {
+        let mut walk = ogg::Walk::default();
+        data.chunks(size.max(1)).for_each(|piece| walk.push(piece));
+        walk.finish()
+    };
+    let found = walk(data, data.len());
+    assert_eq!(found, walk(data, 3));
+    let Some(last) = found.last else { return };
+    let at = usize::try_from(last.at).unwrap_or(usize::MAX);
+    let patch = data.get(at..at + last.length).and_then(|page| ogg::end(page, last.at));
+    let Some(patch) = patch else { unreachable!("the last page is whole") };
+    let mut ended = data.to_vec();
+    let place = ended.get_mut(at..at + patch.bytes().len()).unwrap_or_default();
+    place.copy_from_slice(patch.bytes());
+    assert!(walk(&ended, data.len()).last.is_some_and(|last| last.ends));
 }
 
 /// However the bytes are cut, they give the same packets, none above the limit. The first byte is

@@ -12,6 +12,7 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing))]
 
 mod bytes;
+pub mod flac;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod http;
@@ -19,6 +20,7 @@ pub mod icecast;
 mod json;
 pub mod ogg;
 pub mod packets;
+mod patch;
 pub mod rtp;
 pub mod sap;
 pub mod sdp;
@@ -27,3 +29,5 @@ pub mod titles;
 pub mod uri;
 pub mod wav;
 pub mod ws;
+
+pub use patch::Patch;

@@ -113,17 +113,35 @@ impl OpusFile {
         Ok(Self { pages, pre_skip, bundle: Bundle::default(), granule: 0, paged: 0 })
     }
 
-    /// Takes one Opus packet that lasts `duration` at 48 kHz; a page goes to `out` about once a
-    /// second.
+    /// Takes one Opus packet that lasts `duration` at 48 kHz; a page goes to `out` once it is a
+    /// second long.
     pub fn write(&mut self, packet: &[u8], duration: Frames, out: &mut Vec<u8>) {
-        let full = self.granule - self.paged >= PAGE || !self.bundle.push(packet);
-        if full {
-            self.pages.write_bundle(&mut self.bundle, self.granule, Ends::Middle, out);
-            self.paged = self.granule;
+        if self.granule - self.paged >= PAGE || !self.bundle.push(packet) {
+            self.page(out);
             // An Opus packet is far shorter than a page.
             let _fits = self.bundle.push(packet);
         }
         self.granule = self.granule.saturating_add(duration.0);
+    }
+
+    /// Puts what was taken so far into a page, so that whoever reads the file finds it there.
+    pub fn page(&mut self, out: &mut Vec<u8>) {
+        if !self.bundle.is_empty() {
+            self.pages.write_bundle(&mut self.bundle, self.granule, Ends::Middle, out);
+            self.paged = self.granule;
+        }
+    }
+
+    /// Frames at 48 kHz that a reader of the pages so far hears.
+    #[must_use]
+    pub fn paged(&self) -> Frames {
+        Frames(self.paged.saturating_sub(u64::from(self.pre_skip)))
+    }
+
+    /// Frames at 48 kHz in packets that are in no page yet.
+    #[must_use]
+    pub const fn waiting(&self) -> Frames {
+        Frames(self.granule - self.paged)
     }
 
     /// Ends the file, of which `frames` are to be heard: what the packets hold beyond that only
@@ -168,11 +186,7 @@ fn head(layout: ChannelLayout, rate: SampleRate, skip: u16) -> Result<Vec<u8>, N
 /// RFC 7845, section 5.2.
 fn tags<'a>(comments: impl ExactSizeIterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
     let mut tags = b"OpusTags".to_vec();
-    crate::bytes::put_blob(&mut tags, b"aulos");
-    tags.extend_from_slice(&u32::try_from(comments.len()).unwrap_or(u32::MAX).to_le_bytes());
-    for (name, value) in comments {
-        crate::bytes::put_blob(&mut tags, format!("{name}={value}").as_bytes());
-    }
+    crate::bytes::put_comments(&mut tags, comments);
     tags
 }
 

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::Patch;
+
 /// Writes the packets of one logical stream as pages.
 #[derive(Clone, Debug)]
 pub struct Writer {
@@ -168,6 +170,18 @@ impl Page<'_> {
     }
 }
 
+/// The change that makes `page`, which stands `at` bytes from the front of its file, the last of its
+/// stream; `None` when it is no whole page.
+#[must_use]
+pub fn end(page: &[u8], at: u64) -> Option<Patch> {
+    let Ok(Parsed::Page(_)) = parse(page) else { return None };
+    let mut page = page.to_vec();
+    *page.get_mut(field::FLAGS)? |= LAST;
+    let crc = checksum(&page);
+    page.get_mut(field::CRC)?.copy_from_slice(&crc.to_le_bytes());
+    Some(Patch::new(at, page.get(..HEADER_LEN)?))
+}
+
 /// What the bytes so far amount to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "there is no third answer")]
@@ -279,6 +293,7 @@ const TABLE: [u32; 256] = {
 mod field {
     use core::ops::Range;
 
+    pub(super) const FLAGS: usize = 5;
     pub(super) const GRANULE: Range<usize> = 6..14;
     pub(super) const SERIAL: Range<usize> = 14..18;
     pub(super) const SEQUENCE: Range<usize> = 18..22;

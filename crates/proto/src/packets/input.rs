@@ -4,7 +4,7 @@ use super::MAX_BUFFER;
 
 /// A bounded queue of bytes that can be looked at in one piece.
 #[derive(Debug, Default)]
-pub(super) struct Input {
+pub(crate) struct Input {
     bytes: Vec<u8>,
     start: usize,
     /// Bytes to throw away as they come.
@@ -14,7 +14,7 @@ pub(super) struct Input {
 
 impl Input {
     /// Takes as many bytes as there is room for.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> usize {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
         let skipped = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
         self.skip -= skipped as u64;
         let rest = bytes.get(skipped..).unwrap_or_default();
@@ -28,29 +28,29 @@ impl Input {
         skipped + taken
     }
 
-    pub(super) const fn end(&mut self) {
+    pub(crate) const fn end(&mut self) {
         self.ended = true;
     }
 
     /// Throws `count` bytes away, those that have not come yet too.
-    pub(super) fn skip(&mut self, count: u64) {
+    pub(crate) fn skip(&mut self, count: u64) {
         let here = usize::try_from(count).unwrap_or(usize::MAX).min(self.bytes().len());
         self.start += here;
         self.skip += count - here as u64;
     }
 
     /// All that is there.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 
     /// No byte has room any more.
-    pub(super) const fn is_full(&self) -> bool {
+    pub(crate) const fn is_full(&self) -> bool {
         self.bytes.len() - self.start >= MAX_BUFFER
     }
 
     /// No more will come.
-    pub(super) const fn is_ended(&self) -> bool {
+    pub(crate) const fn is_ended(&self) -> bool {
         self.ended
     }
 }

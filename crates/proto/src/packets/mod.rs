@@ -19,7 +19,7 @@
 mod adts;
 mod comment;
 mod flac;
-mod input;
+pub(crate) mod input;
 mod mpeg;
 mod ogg;
 mod sniff;

@@ -5,6 +5,7 @@
 
 use super::input::Input;
 use super::{Event, Format, MAX_PACKET, Place, Refusal, Start, Step, comment, flac};
+use crate::flac::Info;
 use crate::ogg::{Page, PageError, Parsed, parse};
 use crate::titles::Title;
 
@@ -193,8 +194,8 @@ impl Link {
             }
             Codec::Flac if self.headers.is_empty() => {
                 // Version, count of headers, `fLaC`, then a metadata block (RFC 9639, 10.1).
-                let info = packet.get(17..).and_then(flac::Info::parse);
-                let Some(start) = info.and_then(|info| info.start()) else {
+                let info = packet.get(17..).and_then(Info::parse);
+                let Some(start) = info.as_ref().and_then(flac::start) else {
                     return Step::Refused(Refusal::NoOggHeaders);
                 };
                 self.headers.push(Vec::new());

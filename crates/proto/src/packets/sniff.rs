@@ -1,6 +1,7 @@
 //! What bytes are, by their look.
 
-use super::{Refusal, adts, flac, mpeg};
+use super::{Refusal, adts, mpeg};
+use crate::flac::{Header, Parsed};
 
 /// What begins somewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,9 +99,9 @@ impl Look {
     /// A frame counts when another one of its kind follows it, or nothing at all.
     fn frame(self, bytes: &[u8]) -> Answer {
         if self.is_flac {
-            match flac::Header::parse(bytes) {
-                flac::Parsed::Header(_) => return self.yes(Kind::FlacFrames),
-                flac::Parsed::More if !self.ended => return Answer::Maybe,
+            match Header::parse(bytes) {
+                Parsed::Header(_) => return self.yes(Kind::FlacFrames),
+                Parsed::More if !self.ended => return Answer::Maybe,
                 _ => {}
             }
         }

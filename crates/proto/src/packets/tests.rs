@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::flac::{Header, Parsed};
 
 /// A frame of MPEG 1 layer III, 128 kb/s, 44.1 kHz, stereo: 417 bytes.
 fn mp3(fill: u8) -> Vec<u8> {
@@ -141,7 +142,7 @@ fn a_tag_that_never_ends_and_a_buffer_that_never_fills() {
 fn a_flac_frame_that_never_ends_does_not_grow() {
     // A header with its checksum, and then nothing that ends it.
     let header = [0xff, 0xf8, 0xc9, 0x18, 0x00, 0xc2];
-    assert!(matches!(flac::Header::parse(&header), flac::Parsed::Header(_)));
+    assert!(matches!(Header::parse(&header), Parsed::Header(_)));
     let mut splitter = Splitter::new(Hint::Flac);
     let mut why = None;
     splitter.push(&header);

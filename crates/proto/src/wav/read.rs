@@ -4,7 +4,7 @@ use core::fmt;
 
 use aulos_core::{ChannelLayout, SampleFormat, SampleRate};
 
-use super::{TAG_FLOAT, TAG_PCM};
+use super::{SUB_FORMAT_TAIL, TAG_EXTENSIBLE, TAG_FLOAT, TAG_PCM};
 use crate::bytes::Reader;
 
 /// How far into a file the sound may begin. Broadcast files have some kilobytes of metadata in
@@ -250,9 +250,6 @@ impl fmt::Display for WavError {
 }
 
 impl core::error::Error for WavError {}
-
-const TAG_EXTENSIBLE: u16 = 0xfffe;
-const SUB_FORMAT_TAIL: [u8; 14] = [0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xaa, 0, 0x38, 0x9b, 0x71];
 
 #[cfg(test)]
 mod tests {

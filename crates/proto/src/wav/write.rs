@@ -14,16 +14,21 @@ use super::HEADER_LEN;
 /// # Errors
 /// [`NotInWave`] for [`SampleFormat::S8`] and [`SampleFormat::S24In32Le`], which WAVE does not have.
 pub fn header(spec: SampleSpec, length: Length) -> Result<[u8; HEADER_LEN], NotInWave> {
-    let tag = match spec.format {
-        SampleFormat::S8 | SampleFormat::S24In32Le => return Err(NotInWave(spec.format)),
-        SampleFormat::F32 => TAG_FLOAT,
-        _ => TAG_PCM,
-    };
+    let tag = tag(spec.format)?;
     let (riff, data) = match length {
         Length::Bytes(bytes) => (bytes.saturating_add(RIFF_WITHOUT_DATA), bytes),
         Length::Endless => (u32::MAX, u32::MAX),
     };
     Ok(RawHeader::new(tag, spec, riff, data).emit())
+}
+
+/// What WAVE calls a format.
+pub(super) const fn tag(format: SampleFormat) -> Result<u16, NotInWave> {
+    match format {
+        SampleFormat::S8 | SampleFormat::S24In32Le => Err(NotInWave(format)),
+        SampleFormat::F32 => Ok(TAG_FLOAT),
+        _ => Ok(TAG_PCM),
+    }
 }
 
 /// How much sound follows a header.
@@ -99,6 +104,11 @@ impl RawHeader {
 
 pub(crate) const TAG_PCM: u16 = 1;
 pub(crate) const TAG_FLOAT: u16 = 3;
+/// The tag stands further behind, with bits that mean something and loudspeakers.
+pub(super) const TAG_EXTENSIBLE: u16 = 0xfffe;
+/// The rest of the identifier that the tag is the beginning of.
+pub(super) const SUB_FORMAT_TAIL: [u8; 14] =
+    [0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xaa, 0, 0x38, 0x9b, 0x71];
 
 /// What the size of RIFF counts beside the samples: everything behind its own field.
 #[allow(clippy::cast_possible_truncation, reason = "44")]

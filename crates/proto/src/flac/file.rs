@@ -1,0 +1,318 @@
+//! A file that grows, and what is left of it when its writer was killed.
+
+use aulos_core::Frames;
+
+use super::header::{Header, Parsed};
+use super::info::INFO_LEN;
+use super::{Info, Look, Scan};
+use crate::Patch;
+use crate::bytes::put_comments;
+use crate::packets::MAX_PACKET;
+use crate::packets::input::Input;
+
+/// Everything in front of the sound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// What STREAMINFO says. What is changed here comes into the file by [`Head::patch`].
+    pub info: Info,
+    /// Where the sound begins, in bytes from the start of the file.
+    pub sound: u64,
+}
+
+impl Head {
+    /// Begins a file: appends its head to `out`. Names of `comments` are ASCII without `=`.
+    pub fn begin<'a>(
+        info: Info,
+        comments: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
+        out: &mut Vec<u8>,
+    ) -> Self {
+        let start = out.len();
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&[STREAMINFO, 0, 0, 34]);
+        out.extend_from_slice(info.bytes());
+        let mut body = Vec::new();
+        put_comments(&mut body, comments);
+        // A block is at most 16 MiB long. More than that nobody has to say of a recording.
+        body.truncate(MAX_HEAD / 2);
+        let [.., a, b, c] = body.len().to_be_bytes();
+        out.extend_from_slice(&[LAST | COMMENTS, a, b, c]);
+        out.extend_from_slice(&body);
+        Self { info, sound: (out.len() - start) as u64 }
+    }
+
+    /// STREAMINFO as it is now, for its place in the file.
+    #[must_use]
+    pub fn patch(&self) -> Patch {
+        Patch::new(INFO_AT as u64, self.info.bytes())
+    }
+
+    /// Reads the front of a file as far as it says where its sound begins, which may be behind the end
+    /// of `bytes`. `Err` says how many bytes are needed; `None`, that this is no FLAC file, or one with more than 4 MiB in front of its sound.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Result<Self, usize>> {
+        if !MAGIC.iter().zip(bytes).all(|(wanted, here)| wanted == here) {
+            return None;
+        }
+        let mut at = MAGIC.len();
+        let mut info = None;
+        while at <= MAX_HEAD {
+            let Some(&[kind, a, b, c]) = bytes.get(at..).and_then(<[u8]>::first_chunk) else {
+                return Some(Err(at + 4));
+            };
+            let end = at + 4 + u32::from_be_bytes([0, a, b, c]) as usize;
+            if info.is_none() {
+                // STREAMINFO comes first, always.
+                if kind & !LAST != STREAMINFO || end != INFO_AT + INFO_LEN {
+                    return None;
+                }
+                let Some(body) = bytes.get(at + 4..end) else { return Some(Err(end)) };
+                info = Some(Info::parse(body)?);
+            }
+            at = end;
+            if kind & LAST != 0 {
+                return info.map(|info| Ok(Self { info, sound: at as u64 }));
+            }
+        }
+        None
+    }
+}
+
+/// Finds the whole FLAC frames of a file; its bytes come in order, in pieces of any size.
+///
+/// What is damaged in the middle is passed over: a repair takes nothing away that can be heard.
+#[derive(Debug)]
+pub struct Walk {
+    info: Info,
+    input: Input,
+    scan: Scan,
+    found: Whole,
+    /// Where the front of the input is, in bytes from the first of the sound.
+    at: u64,
+    failures: u32,
+}
+
+/// What a walk has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Whole {
+    /// Where the last whole FLAC frame ends, in bytes from the first of the sound.
+    pub end: u64,
+    /// How long the sound is, by the number of the last FLAC frame: what is missing in the middle
+    /// counts.
+    pub frames: Frames,
+    /// The bytes of the smallest FLAC frame, 0 when there is none.
+    pub smallest: u32,
+    /// The bytes of the largest.
+    pub largest: u32,
+    /// Bytes in the middle that are no FLAC frames.
+    pub damaged: u64,
+    /// So much of it is no FLAC frame that the rest was not looked at.
+    pub hopeless: bool,
+}
+
+impl Walk {
+    /// A walk along the sound of a file whose STREAMINFO is `info`.
+    #[must_use]
+    pub fn new(info: Info) -> Self {
+        Self {
+            info,
+            input: Input::default(),
+            scan: Scan::default(),
+            found: Whole::default(),
+            at: 0,
+            failures: 0,
+        }
+    }
+
+    /// Takes the bytes that come next.
+    pub fn push(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && !self.found.hopeless {
+            let taken = self.input.push(bytes);
+            bytes = bytes.get(taken..).unwrap_or_default();
+            self.run();
+        }
+    }
+
+    /// What there is, now that no more bytes come.
+    #[must_use]
+    pub fn finish(mut self) -> Whole {
+        self.input.end();
+        self.run();
+        self.found
+    }
+
+    fn run(&mut self) {
+        while !self.input.bytes().is_empty() && self.failures < MAX_FAILURES {
+            let (bytes, ended) = (self.input.bytes(), self.input.is_ended());
+            let header = match Header::parse(bytes) {
+                Parsed::Header(header) if header.is_like(&self.info) => header,
+                Parsed::More if !ended => return,
+                _ => {
+                    let next = bytes.iter().skip(1).position(|byte| *byte == 0xff);
+                    self.skip(next.map_or(bytes.len(), |at| at + 1));
+                    continue;
+                }
+            };
+            let length = match self.scan.find(bytes, ended, Some(&self.info)) {
+                Look::Next => Some(self.scan.at),
+                Look::Damaged(count) => {
+                    self.fail(count);
+                    continue;
+                }
+                Look::More if ended => self.scan.end_before_zeros(),
+                Look::More if self.scan.at >= MAX_PACKET => None,
+                Look::More => return,
+            };
+            match length {
+                Some(length) => self.whole(header, length),
+                None => self.fail(1),
+            }
+        }
+        self.found.hopeless |= self.failures >= MAX_FAILURES;
+    }
+
+    fn whole(&mut self, header: Header, length: usize) {
+        let bytes = u32::try_from(length).unwrap_or(0);
+        let found = &mut self.found;
+        found.damaged += self.at - found.end;
+        found.smallest = if found.smallest == 0 { bytes } else { found.smallest.min(bytes) };
+        found.largest = found.largest.max(bytes);
+        // A file whose blocks are of one length counts them, another one counts their samples.
+        let block = self.info.block().map_or(1, u64::from);
+        let frames = header.number.saturating_mul(block).saturating_add(u64::from(header.block));
+        found.frames = found.frames.max(Frames(frames));
+        self.skip(length);
+        self.found.end = self.at;
+    }
+
+    /// The front is not what it looked like.
+    fn fail(&mut self, skip: usize) {
+        self.failures += 1;
+        self.skip(skip);
+    }
+
+    fn skip(&mut self, count: usize) {
+        self.input.skip(count as u64);
+        self.at += count as u64;
+        self.scan = Scan::default();
+    }
+}
+
+const MAGIC: &[u8; 4] = b"fLaC";
+/// Types of metadata blocks, and the mark of the last one (RFC 9639, section 8.1).
+const STREAMINFO: u8 = 0;
+const COMMENTS: u8 = 4;
+const LAST: u8 = 0x80;
+/// Where the body of STREAMINFO stands in every file.
+const INFO_AT: usize = 8;
+/// How far into a file its sound may begin, as with WAVE.
+const MAX_HEAD: usize = crate::wav::MAX_PREAMBLE;
+/// Beginnings without an end: each costs half a megabyte of looking, so that a file made up of them
+/// would take days.
+const MAX_FAILURES: u32 = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::header::crc8;
+    use super::super::scan::crc16;
+    use super::*;
+
+    /// Stereo, 48 kHz, 16 bits, blocks of 4,096.
+    fn info() -> Info {
+        let mut bytes = [0; 34];
+        bytes[..4].copy_from_slice(&[0x10, 0, 0x10, 0]);
+        bytes[10..14].copy_from_slice(&[0x0b, 0xb8, 0x02, 0xf0]);
+        Info::parse(&bytes).unwrap()
+    }
+
+    /// Something with the header and the checksum of a frame.
+    fn frame(number: u8, body: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0xff, 0xf8, 0xca, 0x18, number];
+        let check = bytes.iter().fold(0, |crc, byte| crc8(crc ^ byte));
+        bytes.push(check);
+        bytes.extend_from_slice(body);
+        let check = bytes.iter().fold(0, |crc, byte| crc16(crc, *byte));
+        bytes.extend(check.to_be_bytes());
+        bytes
+    }
+
+    fn walk(bytes: &[u8], piece: usize) -> Whole {
+        let mut walk = Walk::new(info());
+        bytes.chunks(piece.max(1)).for_each(|piece| walk.push(piece));
+        walk.finish()
+    }
+
+    #[test]
+    fn a_head_is_read_as_it_was_written() {
+        let mut bytes = Vec::new();
+        let mut head = Head::begin(info(), [("TITLE", "Hall")].into_iter(), &mut bytes);
+        assert_eq!(head.sound, bytes.len() as u64);
+        for length in 0..bytes.len() {
+            match Head::parse(&bytes[..length]) {
+                Some(Err(needed)) => assert!(needed > length && needed <= bytes.len()),
+                // What the comments say does not matter.
+                found => assert_eq!(found, Some(Ok(head.clone())), "{length}"),
+            }
+        }
+        assert_eq!(Head::parse(&bytes), Some(Ok(head.clone())));
+        assert!(head.patch().is_in(&bytes));
+        head.info.set_totals(0xf_1234_5678, 14, 0x10_2030);
+        let patch = head.patch();
+        bytes[8..42].copy_from_slice(patch.bytes());
+        assert_eq!((patch.at(), Head::parse(&bytes)), (8, Some(Ok(head.clone()))));
+        let info = head.info;
+        assert_eq!((info.frames(), info.hz(), info.bits()), (0xf_1234_5678, 48_000, 16));
+        assert_eq!((info.channels(), info.block()), (2, Some(4_096)));
+        assert_eq!(bytes[12..18], [0, 0, 14, 0x10, 0x20, 0x30]);
+    }
+
+    #[test]
+    fn a_file_without_its_end_is_whole_up_to_its_last_frame() {
+        let frames = [frame(0, &[1; 100]), frame(1, &[2; 50]), frame(2, &[3; 70])].concat();
+        let whole = walk(&frames, 7);
+        assert_eq!((whole.end, whole.frames), (frames.len() as u64, Frames(3 * 4_096)));
+        assert_eq!((whole.smallest, whole.largest, whole.damaged), (58, 108, 0));
+        for cut in 108 + 58..frames.len() {
+            let found = walk(&frames[..cut], 1_000);
+            assert_eq!((found.end, found.frames), (108 + 58, Frames(2 * 4_096)), "{cut}");
+        }
+    }
+
+    #[test]
+    fn zeros_and_damage_are_told_from_sound() {
+        let frames = [frame(0, &[1; 100]), frame(1, &[2; 50]), frame(2, &[3; 70])].concat();
+        let padded = [&frames[..], &[0; 5_000]].concat();
+        assert_eq!(walk(&padded, 512), walk(&frames, 512));
+        let mut hurt = frames.clone();
+        hurt[120] ^= 1;
+        let found = walk(&hurt, 512);
+        assert_eq!((found.end, found.damaged), (frames.len() as u64, 58));
+        assert_eq!(found.frames, Frames(3 * 4_096));
+        assert_eq!(walk(&[0xff; 100_000], 512).frames, Frames(0));
+    }
+
+    #[test]
+    fn a_file_of_beginnings_is_given_up() {
+        let beginning = &frame(0, &[])[..6];
+        let found = walk(&beginning.repeat(3_000), 4_096);
+        assert!(found.hopeless, "{found:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_make_no_difference(
+            frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..60), 0..8),
+            junk: Vec<u8>,
+            piece in 1..50_usize,
+        ) {
+            let mut bytes: Vec<u8> =
+                frames.iter().zip(0..).flat_map(|(body, number)| frame(number, body)).collect();
+            let sound = bytes.len() as u64;
+            prop_assert_eq!(walk(&bytes, piece).end, sound);
+            bytes.extend(junk);
+            prop_assert_eq!(walk(&bytes, piece), walk(&bytes, bytes.len()));
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! STREAMINFO (RFC 9639, section 8.2).
+
+use aulos_core::SampleRate;
+
+use super::header::Header;
+
+/// What STREAMINFO says: rate, channels and bits, and of a file that is complete, its length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    bytes: [u8; INFO_LEN],
+    pub(super) hz: u32,
+    pub(super) channels: u8,
+    pub(super) bits: u8,
+}
+
+impl Info {
+    /// Reads the block, without the four bytes in front of it; `None` when it is too short or its
+    /// rate can be none.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes = *bytes.first_chunk::<INFO_LEN>()?;
+        let [_, _, _, _, _, _, _, _, _, _, a, b, c, d, ..] = bytes;
+        let hz = u32::from(a) << 12 | u32::from(b) << 4 | u32::from(c >> 4);
+        let info =
+            Self { bytes, hz, channels: (c >> 1 & 7) + 1, bits: ((c & 1) << 4 | d >> 4) + 1 };
+        SampleRate::new(hz).is_ok().then_some(info)
+    }
+
+    /// What a frame's own header says of a stream that was joined behind its STREAMINFO.
+    pub(crate) fn of(header: &Header) -> Option<Self> {
+        let (hz, bits) = (header.hz?, header.bits?);
+        SampleRate::new(hz).ok()?;
+        let channels = header.channels - 1;
+        let packed = u64::from(hz) << 44 | u64::from(channels) << 41 | u64::from(bits - 1) << 36;
+        // A block may have any length.
+        let sizes = [0, 16, 0xff, 0xff, 0, 0, 0, 0, 0, 0];
+        let mut bytes = [0; INFO_LEN];
+        for (to, from) in bytes.iter_mut().zip(sizes.into_iter().chain(packed.to_be_bytes())) {
+            *to = from;
+        }
+        Some(Self { bytes, hz, channels: header.channels, bits })
+    }
+
+    /// Writes how many frames there are, and the bytes of the smallest and the largest FLAC frame;
+    /// 0 is "not known". What a field has no room for is not known either.
+    pub fn set_totals(&mut self, frames: u64, smallest: u32, largest: u32) {
+        let [_, s0, s1, s2] = if smallest >> 24 == 0 { smallest } else { 0 }.to_be_bytes();
+        let [_, l0, l1, l2] = if largest >> 24 == 0 { largest } else { 0 }.to_be_bytes();
+        let [.., f0, f1, f2, f3, f4] = if frames >> 36 == 0 { frames } else { 0 }.to_be_bytes();
+        let bits = self.bytes[field::FRAMES] & 0xf0;
+        self.bytes[field::SIZES..field::SIZES + 6].copy_from_slice(&[s0, s1, s2, l0, l1, l2]);
+        self.bytes[field::FRAMES..field::FRAMES + 5].copy_from_slice(&[bits | f0, f1, f2, f3, f4]);
+    }
+
+    /// How many frames there are; 0 where that is not known.
+    #[must_use]
+    pub fn frames(&self) -> u64 {
+        let [_, _, _, _, _, _, _, _, _, _, _, _, _, a, b, c, d, e, ..] = self.bytes;
+        u64::from_be_bytes([0, 0, 0, a & 0x0f, b, c, d, e])
+    }
+
+    /// How long every block but the last one is, where that is the same for all.
+    #[must_use]
+    pub fn block(&self) -> Option<u16> {
+        let [a, b, c, d, ..] = self.bytes;
+        ([a, b] == [c, d]).then_some(u16::from_be_bytes([a, b]))
+    }
+
+    /// Frames per second.
+    #[must_use]
+    pub const fn hz(&self) -> u32 {
+        self.hz
+    }
+
+    /// How many channels, 1 to 8.
+    #[must_use]
+    pub const fn channels(&self) -> usize {
+        self.channels as usize
+    }
+
+    /// Bits of a sample.
+    #[must_use]
+    pub const fn bits(&self) -> u8 {
+        self.bits
+    }
+
+    /// The block as it stands in a file.
+    #[must_use]
+    pub const fn bytes(&self) -> &[u8; INFO_LEN] {
+        &self.bytes
+    }
+}
+
+mod field {
+    pub(super) const SIZES: usize = 4;
+    /// Its first byte shares its place with the bits of a sample.
+    pub(super) const FRAMES: usize = 13;
+}
+
+/// Bytes of STREAMINFO.
+pub(super) const INFO_LEN: usize = 34;
