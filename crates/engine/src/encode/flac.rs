@@ -35,6 +35,18 @@ impl Flac {
     /// [`Unsupported`] for other than 16 or 24 bits, more than eight channels, a block that is not
     /// 16 to 65,535 frames long, or a rate that a frame header cannot say.
     pub fn new(spec: SampleSpec, block: Frames, level: u8) -> Result<Self, Unsupported> {
+        let mut flac = Self::for_file(spec, block, level)?;
+        flac.warm_up();
+        Ok(flac)
+    }
+
+    /// The same, with frames that count from exactly 0, which is what a player seeks by. So nothing
+    /// is encoded in advance: the first blocks allocate, and any that is harder to compress than all
+    /// before it.
+    ///
+    /// # Errors
+    /// As [`Flac::new`].
+    pub fn for_file(spec: SampleSpec, block: Frames, level: u8) -> Result<Self, Unsupported> {
         let bits = match spec.format {
             SampleFormat::S16Le => 16,
             SampleFormat::S24Le | SampleFormat::S24In32Le => 24,
@@ -53,7 +65,7 @@ impl Flac {
         let samples = block.as_usize() * spec.layout.channels();
         // A frame that does not compress is stored plainly, with one bit more for a difference.
         let (tap, basin) = tap(samples * 4 + FRAME_OVERHEAD);
-        let mut flac = Self {
+        Ok(Self {
             spec,
             block,
             bits,
@@ -62,9 +74,31 @@ impl Flac {
             basin,
             integers: vec![0; samples],
             clipped: 0,
-        };
-        flac.warm_up();
-        Ok(flac)
+        })
+    }
+
+    /// Encodes the end of the sound, which may be shorter than a block: the only one that may.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`]; [`EncodeError::Shape`] for an empty block, too.
+    pub fn encode_last(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let frames = block.frames();
+        if frames > self.block || frames == Frames(0) {
+            return Err(EncodeError::Shape);
+        }
+        fits(block, self.spec, frames)?;
+        self.integers.truncate(block.samples().len());
+        let encoded = self.encode_samples(block.samples(), out);
+        self.integers.resize(self.block.as_usize() * self.spec.layout.channels(), 0);
+        encoded
+    }
+
+    fn encode_samples(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.clipped += convert::to_integers(self.bits, samples, &mut self.integers) as u64;
+        self.basin.clear();
+        self.write().map_err(|_| EncodeError::Codec)?;
+        self.basin.drain_into(out);
+        Ok(())
     }
 
     /// Encodes noise of every loudness, smooth and with peaks, the same in all channels and another
@@ -124,11 +158,7 @@ impl Encoder for Flac {
 
     fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         fits(block, self.spec, self.block)?;
-        self.clipped += convert::to_integers(self.bits, block.samples(), &mut self.integers) as u64;
-        self.basin.clear();
-        self.write().map_err(|_| EncodeError::Codec)?;
-        self.basin.drain_into(out);
-        Ok(())
+        self.encode_samples(block.samples(), out)
     }
 }
 

@@ -54,6 +54,26 @@ fn flac_frames_are_numbered_one_by_one() {
 }
 
 #[test]
+fn a_file_of_flac_begins_with_frame_0_and_ends_with_a_short_one() {
+    let mut flac = Flac::for_file(spec("48000:16:2"), Frames(960), 5).unwrap();
+    let mut out = Vec::new();
+    flac.encode(&block(flac.spec(), 960), &mut out).unwrap();
+    assert_eq!((&out[..2], out[4]), (&[0xFF, 0xF8][..], 0));
+    for (number, frames) in [(1, 1), (2, 15), (3, 16), (4, 959), (5, 960)] {
+        out.clear();
+        flac.encode_last(&block(flac.spec(), frames), &mut out).unwrap();
+        assert_eq!(out[4], number);
+    }
+    out.clear();
+    flac.encode(&block(flac.spec(), 960), &mut out).unwrap();
+    assert_eq!(out[4], 6);
+    for frames in [0, 961] {
+        let wrong = flac.encode_last(&block(flac.spec(), frames), &mut out);
+        assert_eq!(wrong, Err(EncodeError::Shape));
+    }
+}
+
+#[test]
 fn a_block_of_another_shape_is_refused() {
     let default = SampleSpec::DEFAULT;
     for codec in [Codec::Pcm, Codec::Flac, Codec::Opus] {
