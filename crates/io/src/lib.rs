@@ -17,6 +17,7 @@ pub mod mdns;
 pub mod normalize;
 mod pool;
 pub mod reactor;
+pub mod record;
 pub mod relay;
 mod replace;
 pub mod scan;

@@ -32,6 +32,7 @@ pub use endless::{Heard, StreamCounts, StreamDecoder, StreamError, StreamInfo};
 pub use error::{DecodeError, OpenError};
 pub use feed::{FileFeed, Progress};
 pub use file::{Decoded, FileDecoder, Info, Options, Shape};
+pub(crate) use wave::{Front, front};
 pub use wave::{Run, WaveFile};
 
 #[cfg(test)]

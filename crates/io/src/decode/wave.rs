@@ -241,6 +241,33 @@ fn fill<const N: usize, T>(out: &mut Vec<T>, bytes: &[u8], convert: impl Fn([u8;
 
 /// The front of the file, as far as it must be read to know.
 fn preamble(file: &File) -> io::Result<Option<Wave>> {
+    let read = front(file, |bytes| match wav::parse(bytes) {
+        Ok(Parsed::Wave(wave)) => Some(Ok(wave)),
+        Ok(Parsed::Incomplete { needed }) => Some(Err(needed)),
+        Err(_) => None,
+    });
+    Ok(match read? {
+        Front::Is(_, wave) => Some(wave),
+        Front::Cut | Front::Not => None,
+    })
+}
+
+/// What the front of a file is.
+pub(crate) enum Front<T> {
+    /// This, and the bytes that show it.
+    Is(Vec<u8>, T),
+    /// Nothing yet: the file ends before.
+    Cut,
+    /// Nothing that the reader knows.
+    Not,
+}
+
+/// Reads the front of `file` as far as `parse` asks, which says `Err` with the bytes that it needs,
+/// or `None` when it is not what was looked for. What it asks for is bounded by itself.
+pub(crate) fn front<T>(
+    file: &File,
+    parse: impl Fn(&[u8]) -> Option<Result<T, usize>>,
+) -> io::Result<Front<T>> {
     let mut bytes = vec![0; FIRST_LOOK];
     let mut known = 0;
     loop {
@@ -252,11 +279,14 @@ fn preamble(file: &File) -> io::Result<Option<Wave>> {
                 Err(error) => return Err(error),
             }
         }
-        match wav::parse(&bytes[..known]) {
-            Ok(Parsed::Wave(wave)) => return Ok(Some(wave)),
-            // At most the parser's own bound.
-            Ok(Parsed::Incomplete { needed }) if known == bytes.len() => bytes.resize(needed, 0),
-            Ok(Parsed::Incomplete { .. }) | Err(_) => return Ok(None),
+        match parse(&bytes[..known]) {
+            Some(Ok(found)) => {
+                bytes.truncate(known);
+                return Ok(Front::Is(bytes, found));
+            }
+            Some(Err(needed)) if known == bytes.len() => bytes.resize(needed, 0),
+            Some(Err(_)) => return Ok(Front::Cut),
+            None => return Ok(Front::Not),
         }
     }
 }

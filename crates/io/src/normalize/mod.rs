@@ -7,13 +7,12 @@
 //! ```
 
 mod error;
+mod framed;
 mod input;
 mod many;
-mod opus;
 mod save;
 mod stage;
 mod tags;
-mod wave;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

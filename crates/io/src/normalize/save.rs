@@ -11,9 +11,8 @@ use aulos_core::{SampleFormat, SampleRate, SampleSpec};
 use flac_codec::encode::{FlacSampleWriter, Options};
 
 use super::NormalizeError;
-use super::opus::OpusWriter;
+use super::framed::Framed;
 use super::tags::Tags;
-use super::wave::Wave;
 use crate::replace::Replacement;
 
 /// What a file is written as.
@@ -146,12 +145,13 @@ pub(super) struct SoundFile {
     part: Part,
     dither: Option<Dither>,
     scratch: Vec<f32>,
+    /// A tag for the end of a WAVE file.
+    id3: Vec<u8>,
 }
 
 enum Writer {
-    Wave(Wave),
+    Framed(Box<Framed>),
     Flac(Box<FlacSampleWriter<BufWriter<File>>>, Vec<i32>, u32),
-    Opus(Box<OpusWriter>),
 }
 
 /// What is to be written.
@@ -178,6 +178,7 @@ impl SoundFile {
             part,
             dither: (form.dither && form.spec.format == SampleFormat::S16Le).then(Dither::default),
             scratch: Vec::new(),
+            id3: form.tags.id3.clone(),
         };
         // From here on, dropping removes the part.
         new.writer = Some(new.begin(form).map_err(NormalizeError::Save)?);
@@ -187,12 +188,11 @@ impl SoundFile {
     fn begin(&mut self, form: &Form<'_>) -> io::Result<Writer> {
         let out = BufWriter::with_capacity(BUFFER, self.part.file()?);
         Ok(match form.container {
-            Container::Wave => Writer::Wave(Wave::new(out, form)?),
+            Container::Wave | Container::Opus => Writer::Framed(Box::new(Framed::new(out, form)?)),
             Container::Flac => {
                 let bits = u32::from(form.spec.format.bits());
                 Writer::Flac(Box::new(flac(out, form, bits)?), Vec::new(), bits)
             }
-            Container::Opus => Writer::Opus(Box::new(OpusWriter::new(out, form)?)),
         })
     }
 
@@ -204,14 +204,13 @@ impl SoundFile {
             samples = &self.scratch;
         }
         match &mut self.writer {
-            Some(Writer::Wave(wave)) => wave.write(samples),
+            Some(Writer::Framed(file)) => file.write(samples),
             Some(Writer::Flac(flac, whole, bits)) => {
                 let scale = f64::from(1_u32 << (*bits - 1));
                 whole.clear();
                 whole.extend(samples.iter().map(|x| whole_of(*x, scale)));
                 flac.write(whole).map_err(foreign)
             }
-            Some(Writer::Opus(opus)) => opus.write(samples),
             None => Ok(()),
         }
     }
@@ -219,10 +218,9 @@ impl SoundFile {
     /// Completes the file where it is.
     pub(super) fn close(&mut self) -> io::Result<()> {
         match self.writer.take() {
-            Some(Writer::Wave(wave)) => wave.finish(),
+            Some(Writer::Framed(file)) => file.finish(&self.id3),
             // What is left in its buffer overwrites the head, for which there is room already.
             Some(Writer::Flac(flac, ..)) => flac.finalize().map_err(foreign),
-            Some(Writer::Opus(opus)) => opus.finish(),
             None => Ok(()),
         }
     }

@@ -103,6 +103,12 @@ impl Sizes {
         self.frame
     }
 
+    /// Whether there is room for long sizes.
+    #[must_use]
+    pub const fn has_room(&self) -> bool {
+        self.room
+    }
+
     /// The same, but long sizes are needed beyond `most` bytes already: to see them come without
     /// writing 4 GiB.
     #[must_use]

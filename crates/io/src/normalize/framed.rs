@@ -1,0 +1,169 @@
+//! WAVE and Ogg Opus, as the recorder frames them too; here behind a buffer, and with tags.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+
+use aulos_core::Frames;
+use aulos_proto::wav;
+
+use super::save::{Container, Form};
+use crate::record::format::{OpusFramer, WaveFramer};
+
+/// A file under way.
+pub(super) struct Framed {
+    out: BufWriter<File>,
+    framer: Framer,
+    bytes: Vec<u8>,
+}
+
+enum Framer {
+    Wave(WaveFramer),
+    Opus(Box<OpusFramer>),
+}
+
+impl Framed {
+    pub(super) fn new(mut out: BufWriter<File>, form: &Form<'_>) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        let framer = match form.container {
+            Container::Opus => Framer::Opus(Box::new(opus(form, &mut bytes)?)),
+            _ => Framer::Wave(wave(form, &mut bytes)?),
+        };
+        out.write_all(&bytes)?;
+        Ok(Self { out, framer, bytes })
+    }
+
+    pub(super) fn write(&mut self, samples: &[f32]) -> io::Result<()> {
+        self.bytes.clear();
+        match &mut self.framer {
+            Framer::Wave(wave) => wave.take(samples, &mut self.bytes),
+            Framer::Opus(opus) => {
+                opus.take(samples, &mut self.bytes).map_err(io::Error::other)?;
+            }
+        }
+        self.out.write_all(&self.bytes)
+    }
+
+    /// Ends the file; WAVE with an ID3 tag, if there is one.
+    pub(super) fn finish(mut self, id3: &[u8]) -> io::Result<()> {
+        let (mut bytes, mut patches) = (Vec::new(), Vec::new());
+        match self.framer {
+            Framer::Wave(wave) => {
+                wave.end(&id3_chunk(id3), &mut bytes, &mut patches).map_err(too_long)?;
+            }
+            Framer::Opus(opus) => opus.end(&mut bytes).map_err(io::Error::other)?,
+        }
+        self.out.write_all(&bytes)?;
+        for patch in patches {
+            self.out.seek(SeekFrom::Start(patch.at()))?;
+            self.out.write_all(patch.bytes())?;
+        }
+        self.out.flush()
+    }
+}
+
+fn wave(form: &Form<'_>, bytes: &mut Vec<u8>) -> io::Result<WaveFramer> {
+    // Where the length is known and far below the limit, players get the plain old header.
+    let frame = form.spec.frame_bytes() as u64;
+    let expected = form.frames.map(|frames| frames.saturating_mul(frame));
+    let room = expected.is_none_or(|bytes| bytes > SURELY_SHORT);
+    let form = wav::Form { spec: form.spec, speakers: form.speakers, room, broadcast: None };
+    WaveFramer::begin(&form, bytes).map_err(io::Error::other)
+}
+
+fn opus(form: &Form<'_>, bytes: &mut Vec<u8>) -> io::Result<OpusFramer> {
+    let comments = form.tags.opus();
+    let comments = comments.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+    let page = Frames(u64::MAX);
+    OpusFramer::begin(form.spec, form.from, form.bitrate, comments, page, bytes).map_err(|_| {
+        let channels = form.spec.layout.channels();
+        let what = format!("Opus has one or two channels here, not {channels}: write FLAC or WAVE");
+        io::Error::new(io::ErrorKind::InvalidInput, what)
+    })
+}
+
+fn too_long(_: wav::TooLong) -> io::Error {
+    let what = "it grew beyond the length that its header says: write FLAC";
+    io::Error::new(io::ErrorKind::FileTooLarge, what)
+}
+
+fn id3_chunk(tag: &[u8]) -> Vec<u8> {
+    if tag.is_empty() {
+        return Vec::new();
+    }
+    let length = u32::try_from(tag.len()).unwrap_or(u32::MAX);
+    let mut chunk = [b"id3 ", &length.to_le_bytes()[..], tag].concat();
+    chunk.resize(chunk.len().next_multiple_of(2), 0);
+    chunk
+}
+
+/// Below 4 GiB by more than any tag, and by more than a file may be longer than it says.
+const SURELY_SHORT: u64 = 3 << 30;
+
+#[cfg(test)]
+mod tests {
+    use aulos_core::{ChannelLayout, SampleFormat, SampleRate, SampleSpec};
+
+    use super::super::tags::Tags;
+    use super::*;
+    use crate::decode::WaveFile;
+
+    fn written(frames: Option<u64>, most: Option<u64>, id3: &[u8]) -> (Vec<u8>, Option<WaveFile>) {
+        let tags = Tags::default();
+        let (rate, layout) = (SampleRate::STUDIO, ChannelLayout::MONO);
+        let form = Form {
+            container: Container::Wave,
+            spec: SampleSpec { rate, layout, format: SampleFormat::S24Le },
+            from: rate,
+            frames,
+            speakers: None,
+            dither: false,
+            bitrate: 0,
+            tags: &tags,
+        };
+        let file = tempfile();
+        let mut wave = Framed::new(BufWriter::new(file.try_clone().unwrap()), &form).unwrap();
+        if let Some(most) = most {
+            let Framer::Wave(framer) = wave.framer else { panic!() };
+            wave.framer = Framer::Wave(framer.short_up_to(most));
+        }
+        wave.write(&[0.25; 1_001]).unwrap();
+        wave.finish(id3).unwrap();
+        let mut bytes = Vec::new();
+        let mut whole = file.try_clone().unwrap();
+        whole.seek(SeekFrom::Start(0)).unwrap();
+        io::Read::read_to_end(&mut whole, &mut bytes).unwrap();
+        (bytes, WaveFile::of(file).unwrap())
+    }
+
+    fn tempfile() -> File {
+        let name = format!("aulos-wave-{}-{:?}", std::process::id(), std::thread::current().id());
+        let path = std::env::temp_dir().join(name);
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
+        std::fs::remove_file(path).unwrap();
+        file.unwrap()
+    }
+
+    #[test]
+    fn a_short_file_has_the_plain_header_and_a_long_one_room_for_sizes() {
+        let (bytes, read) = written(Some(1_001), None, b"ID3tag");
+        assert_eq!((&bytes[..4], &bytes[12..16]), (&b"RIFF"[..], &b"fmt "[..]));
+        assert_eq!(read.unwrap().frames().0, 1_001);
+        let riff = u32::try_from(bytes.len() - 8).unwrap();
+        assert_eq!(riff.to_le_bytes(), bytes[4..8]);
+        assert!(bytes.ends_with(b"\0id3 \x06\0\0\0ID3tag"));
+        let (bytes, read) = written(None, None, b"");
+        assert_eq!((&bytes[..4], &bytes[12..16]), (&b"RIFF"[..], &b"JUNK"[..]));
+        assert_eq!(read.unwrap().frames().0, 1_001);
+    }
+
+    #[test]
+    fn what_32_bits_cannot_count_is_rf64() {
+        let (bytes, read) = written(None, Some(1_000), b"ID3");
+        assert_eq!((&bytes[..8], &bytes[12..16]), (&b"RF64\xff\xff\xff\xff"[..], &b"ds64"[..]));
+        let size = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        assert_eq!([size(20), size(28), size(36)], [bytes.len() as u64 - 8, 3_003, 1_001]);
+        let mut read = read.unwrap();
+        assert_eq!((read.frames().0, read.is_cut()), (1_001, false));
+        assert!(read.next(Frames(9)).unwrap().is_some());
+    }
+}

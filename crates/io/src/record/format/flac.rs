@@ -1,0 +1,129 @@
+//! FLAC: blocks of a fixed length, and a shorter one at the end.
+
+use aulos_core::{Block, Frames, SampleFormat, SampleRate};
+use aulos_engine::encode::{EncodeError, Encoder, Flac, Unsupported};
+use aulos_proto::Patch;
+use aulos_proto::flac::{Head, Info};
+
+use super::{About, Framer};
+
+/// A FLAC file in the making.
+#[derive(Debug)]
+pub(super) struct FlacFramer {
+    encoder: Flac,
+    head: Head,
+    block: Block,
+    /// Samples of the block that are filled.
+    filled: usize,
+    /// In FLAC frames, and told in the head.
+    encoded: Frames,
+    readable: Frames,
+    smallest: u32,
+    largest: u32,
+}
+
+impl FlacFramer {
+    pub(super) fn open(bits: u16, about: &About, out: &mut Vec<u8>) -> Result<Self, Unsupported> {
+        let format = match bits {
+            16 => SampleFormat::S16Le,
+            24 => SampleFormat::S24Le,
+            _ => return Err(Unsupported::Format(aulos_core::Codec::Flac)),
+        };
+        let (rate, layout, length) = (about.rate, about.layout, block(about.rate));
+        let encoder = Flac::for_file(about.spec(format), length, LEVEL)?;
+        // The encoder's own header is the magic and STREAMINFO.
+        let info = encoder.header().get(8..).and_then(Info::parse);
+        let info = info.ok_or(Unsupported::Rate(aulos_core::Codec::Flac))?;
+        let comments = about.comments();
+        let head = Head::begin(info, comments.iter().map(|(name, text)| (*name, &**text)), out);
+        let mut block = Block::with_capacity(rate, layout, length.as_usize() * layout.channels());
+        block.resize(length);
+        let (filled, encoded, readable) = (0, Frames(0), Frames(0));
+        let (smallest, largest) = (u32::MAX, 0);
+        Ok(Self { encoder, head, block, filled, encoded, readable, smallest, largest })
+    }
+
+    /// Encodes the block, which is the last one if it is shorter than it should be.
+    fn encode(&mut self, out: &mut Vec<u8>, last: bool) -> Result<(), EncodeError> {
+        let start = out.len();
+        self.filled = 0;
+        if last {
+            self.encoder.encode_last(&self.block, out)?;
+        } else {
+            self.encoder.encode(&self.block, out)?;
+        }
+        let bytes = u32::try_from(out.len() - start).unwrap_or(u32::MAX);
+        (self.smallest, self.largest) = (self.smallest.min(bytes), self.largest.max(bytes));
+        self.encoded += self.block.frames();
+        Ok(())
+    }
+
+    fn tell(&mut self, patches: &mut Vec<Patch>) {
+        self.readable = self.encoded;
+        if self.encoded > Frames(0) {
+            self.head.info.set_totals(self.encoded.0, self.smallest, self.largest);
+            patches.push(self.head.patch());
+        }
+    }
+}
+
+impl Framer for FlacFramer {
+    fn write(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let mut rest = samples;
+        while !rest.is_empty() {
+            let room = &mut self.block.samples_mut()[self.filled..];
+            let (now, later) = rest.split_at(rest.len().min(room.len()));
+            room[..now.len()].copy_from_slice(now);
+            self.filled += now.len();
+            rest = later;
+            if self.filled == self.block.samples().len() {
+                self.encode(out, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, _: &mut Vec<u8>, patches: &mut Vec<Patch>) {
+        self.tell(patches);
+    }
+
+    fn finish(
+        mut self: Box<Self>,
+        out: &mut Vec<u8>,
+        patches: &mut Vec<Patch>,
+    ) -> Result<(), EncodeError> {
+        let frames = Frames::from(self.filled / self.block.layout().channels());
+        if frames > Frames(0) {
+            self.block.resize(frames);
+            self.encode(out, true)?;
+        }
+        self.tell(patches);
+        Ok(())
+    }
+
+    fn frames(&self) -> Frames {
+        self.encoded + Frames::from(self.filled / self.block.layout().channels())
+    }
+
+    fn readable(&self) -> Frames {
+        self.readable
+    }
+
+    fn clipped(&self) -> u64 {
+        self.encoder.clipped()
+    }
+}
+
+/// The reference encoder's 4,096 at the rates of music; at low ones less, since a block that has
+/// begun is lost when its writer is killed: 100 ms at most.
+const fn block(rate: SampleRate) -> Frames {
+    let most = rate.hz() as u64 / 10;
+    let mut frames = 4_096;
+    while frames > most && frames > 16 {
+        frames /= 2;
+    }
+    Frames(frames)
+}
+
+/// What the reference encoder does when it is not told: a file is kept longer than a chunk.
+const LEVEL: u8 = 5;

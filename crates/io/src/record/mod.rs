@@ -1,0 +1,3 @@
+//! What is recorded: the formats of its files.
+
+pub mod format;
