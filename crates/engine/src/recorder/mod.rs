@@ -183,6 +183,17 @@ impl Recorder {
         }
     }
 
+    /// Nothing has come since `since`, and perhaps nothing will: what was to end, pause or go on at
+    /// a frame that should have sounded by then does so behind the last one heard. A source that
+    /// has fallen silent would hold it up for ever.
+    pub fn rest(&mut self, since: Instant) {
+        if let Some(line) = self.line
+            && self.mode() != Mode::Idle
+        {
+            self.plan.hasten(line.media_at(since), self.position);
+        }
+    }
+
     /// The segment has so many bytes now.
     pub const fn wrote(&mut self, total: u64) {
         if let Stage::Recording { segment, .. } | Stage::Paused { segment, .. } = &mut self.stage {

@@ -56,7 +56,7 @@ pub fn pickup(side: Side, rate: SampleRate, layout: ChannelLayout, room: Span) -
     while marks.push(none).is_ok() {}
     marked.advance(blocks);
     let pickup = Pickup { side, layout, sound, marks, next: MediaTime::ZERO };
-    (pickup, Spool { layout, sound: heard, marks: marked })
+    (pickup, Spool { rate, layout, sound: heard, marks: marked })
 }
 
 /// The end that hangs on a station.
@@ -124,12 +124,19 @@ impl Pickup {
 /// The end from which a recorder takes.
 #[derive(Debug)]
 pub struct Spool {
+    rate: SampleRate,
     layout: ChannelLayout,
     sound: Consumer<f32>,
     marks: Consumer<Mark>,
 }
 
 impl Spool {
+    /// Frames per second, as far as was known when it was made; each [`Mark`] has its own.
+    #[must_use]
+    pub const fn rate(&self) -> SampleRate {
+        self.rate
+    }
+
     /// The channels of a frame.
     #[must_use]
     pub const fn layout(&self) -> ChannelLayout {

@@ -135,6 +135,19 @@ impl Plan {
         }
     }
 
+    /// What was for `past` or before, up to the next stop, is for `to` at the latest.
+    pub(super) fn hasten(&mut self, past: MediaTime, to: MediaTime) {
+        for (command, place) in &mut self.list {
+            match place {
+                Place::Frame(frame) if *frame <= past => *frame = to.min(*frame),
+                _ => return,
+            }
+            if *command == Command::Stop {
+                return;
+            }
+        }
+    }
+
     /// Takes out what is to be done at `reached` or before.
     pub(super) fn due(&mut self, reached: MediaTime) -> Option<(Command, MediaTime)> {
         let (command, at) = self.list.first().copied()?;

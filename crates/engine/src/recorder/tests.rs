@@ -352,6 +352,29 @@ fn a_station_that_begins_anew_or_another_rate_is_another_segment() {
     ));
 }
 
+#[test]
+fn a_source_that_has_fallen_silent_holds_no_stop_up() {
+    let mut world = World::new(Config::default());
+    world.hear(500);
+    world.tell(Command::Start, When::Frame(MediaTime::ZERO)).unwrap();
+    let at = |millis| start_of_line() + Span::from_millis(millis);
+    let mut tell = |command, millis| {
+        world.recorder.tell(at(900), command, When::Local(at(millis))).unwrap()
+    };
+    assert_eq!(tell(Command::Stop, 900), Some(MediaTime(900)));
+    assert_eq!(tell(Command::Start, 950), Some(MediaTime(950)));
+    world.recorder.rest(at(899));
+    world.drain();
+    assert!(world.open.is_some());
+    world.recorder.rest(at(5_000));
+    world.drain();
+    assert_eq!(world.bounds(), [(0, 500)]);
+    // What begins, begins with sound.
+    world.recorder.rest(at(5_000));
+    world.drain();
+    assert_eq!(world.recorder.state(), State::Waiting { start: Some(MediaTime(950)) });
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Hear(u64),
