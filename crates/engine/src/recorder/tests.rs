@@ -358,9 +358,8 @@ fn a_source_that_has_fallen_silent_holds_no_stop_up() {
     world.hear(500);
     world.tell(Command::Start, When::Frame(MediaTime::ZERO)).unwrap();
     let at = |millis| start_of_line() + Span::from_millis(millis);
-    let mut tell = |command, millis| {
-        world.recorder.tell(at(900), command, When::Local(at(millis))).unwrap()
-    };
+    let mut tell =
+        |command, millis| world.recorder.tell(at(900), command, When::Local(at(millis))).unwrap();
     assert_eq!(tell(Command::Stop, 900), Some(MediaTime(900)));
     assert_eq!(tell(Command::Start, 950), Some(MediaTime(950)));
     world.recorder.rest(at(899));

@@ -1,0 +1,133 @@
+//! What a recorder's deck and its thread have in common. Neither holds a lock while it waits for a
+//! disk, so a command is answered at once, to the frame, however slow that is.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use aulos_core::Frames;
+use aulos_engine::recorder::{Recorder, Spool, State};
+use aulos_rt::channel::Sender;
+
+use super::clock;
+use super::report::{Event, Status, What};
+use super::wish::Retention;
+
+/// The common part.
+pub(super) struct Shared {
+    pub(super) name: Arc<str>,
+    machine: Mutex<Recorder>,
+    status: Mutex<Status>,
+    /// The ring of the station that has begun anew.
+    next: Mutex<Option<Spool>>,
+    retention: Mutex<Retention>,
+    closing: AtomicBool,
+    done: AtomicBool,
+    events: Sender<Event>,
+    events_lost: AtomicU64,
+    segments: AtomicU64,
+    deleted: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(
+        name: Arc<str>,
+        machine: Recorder,
+        retention: Retention,
+        events: Sender<Event>,
+    ) -> Self {
+        let status = Status {
+            state: State::Idle,
+            segment: None,
+            segments: 0,
+            frames: Frames::ZERO,
+            bytes: 0,
+            lost: Frames::ZERO,
+            waiting: Frames::ZERO,
+            deleted: 0,
+            events_lost: 0,
+            trouble: None,
+            free: None,
+        };
+        Self {
+            name,
+            machine: Mutex::new(machine),
+            status: Mutex::new(status),
+            next: Mutex::new(None),
+            retention: Mutex::new(retention),
+            closing: AtomicBool::new(false),
+            done: AtomicBool::new(false),
+            events,
+            events_lost: AtomicU64::new(0),
+            segments: AtomicU64::new(0),
+            deleted: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn machine(&self) -> MutexGuard<'_, Recorder> {
+        held(&self.machine)
+    }
+
+    pub(super) fn status(&self) -> Status {
+        let mut status = held(&self.status).clone();
+        status.state = self.machine().state();
+        status.segments = self.segments.load(Relaxed);
+        status.deleted = self.deleted.load(Relaxed);
+        status.events_lost = self.events_lost.load(Relaxed);
+        status
+    }
+
+    pub(super) fn set_status(&self, status: Status) {
+        *held(&self.status) = status;
+    }
+
+    pub(super) fn replace(&self, spool: Spool) {
+        *held(&self.next) = Some(spool);
+    }
+
+    pub(super) fn replacement(&self) -> MutexGuard<'_, Option<Spool>> {
+        held(&self.next)
+    }
+
+    pub(super) fn retention(&self) -> Retention {
+        *held(&self.retention)
+    }
+
+    pub(super) fn set_retention(&self, rules: Retention) {
+        *held(&self.retention) = rules;
+    }
+
+    pub(super) fn close(&self) {
+        self.closing.store(true, SeqCst);
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(SeqCst)
+    }
+
+    /// All that was accepted is in files that have their names.
+    pub(super) fn finish(&self) {
+        self.done.store(true, SeqCst);
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.done.load(SeqCst)
+    }
+
+    /// Tells an event; one that finds no room is counted.
+    pub(super) fn tell(&self, what: What) {
+        match &what {
+            What::Closed(_) => self.segments.fetch_add(1, Relaxed),
+            What::Deleted { .. } => self.deleted.fetch_add(1, Relaxed),
+            _ => 0,
+        };
+        let event = Event { recorder: self.name.clone(), utc: clock::wall().utc, what };
+        if self.events.try_send(event).is_err() {
+            self.events_lost.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// A thread that panicked has said so, and left plain values.
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
