@@ -27,3 +27,4 @@ mod relay;
 pub mod server;
 pub mod systemd;
 pub mod tls;
+pub mod upload;

@@ -94,3 +94,17 @@ pub const RELAY_STREAMS: RangeInclusive<u32> = 1..=100_000;
 pub const OPUS_BITRATE: RangeInclusive<u32> = 6_000..=510_000;
 /// What Opus can be told.
 pub const OPUS_COMPLEXITY: RangeInclusive<u32> = 0..=10;
+/// What a person types, or copies from a web page; how long it is, is the other server's affair.
+pub const MIN_UPLOAD_KEY: usize = 1;
+/// Amazon's have 20 letters; others have been seen with 128.
+pub const MAX_UPLOAD_KEY: usize = 256;
+/// An object's name has 1,024 bytes (S3, "Naming Amazon S3 objects"), and a file's name up to 255.
+pub const MAX_UPLOAD_PREFIX: usize = 512;
+/// Files at once; each takes the memory of one part.
+pub const UPLOADS: RangeInclusive<u32> = 1..=16;
+/// One waits for an answer while the other is sent.
+pub const DEFAULT_UPLOADS: u32 = 2;
+/// Below 5 MiB S3 refuses every part but the last; above, memory is held for nothing.
+pub const UPLOAD_PART_MIB: RangeInclusive<u32> = 5..=512;
+/// 78 GiB in 10,000 parts, which is as many as S3 takes.
+pub const DEFAULT_UPLOAD_PART_MIB: u32 = 8;

@@ -28,6 +28,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod upload;
 
 pub use env::{Environment, Variables};
 pub use hooks::{Hidden, Hook, HookAction, HookConfig, Post};
@@ -48,6 +49,7 @@ pub use security::{SecretConfig, Security, SecurityConfig, Tls, TlsConfig, UserC
 pub use sound::{BandConfig, Sound};
 pub use source::{PipeMode, SourceConfig, TitleKind, Titles};
 pub use stream::{AnnouncementUri, StreamUri, StreamUriError, announcement};
+pub use upload::{Upload, UploadConfig};
 
 use problem::Problems;
 use tree::{Entry, Node, Value};

@@ -64,6 +64,8 @@ pub enum FeedState {
 /// do not all come back in the same moment. Chance is given from outside, as a seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
+    /// The first pause's limit, and the last one's.
+    bounds: (Span, Span),
     delay: Span,
     retry_at: Instant,
     healthy_since: Option<Instant>,
@@ -74,8 +76,15 @@ impl Backoff {
     /// Nothing has failed yet. Two with the same seed have the same pauses.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
+        Self::between(FIRST_DELAY, LAST_DELAY, seed)
+    }
+
+    /// The same with pauses of at most `first`, doubled up to `last`.
+    #[must_use]
+    pub const fn between(first: Span, last: Span, seed: u64) -> Self {
         Self {
-            delay: FIRST_DELAY,
+            bounds: (first, last),
+            delay: first,
             retry_at: Instant::ZERO,
             healthy_since: None,
             chance: Chance::new(seed),
@@ -102,16 +111,16 @@ impl Backoff {
     /// It has failed.
     pub fn failed(&mut self, now: Instant) {
         if self.healthy_since.take().is_some_and(|since| now.since(since) >= HEALTHY_FOR) {
-            self.delay = FIRST_DELAY;
+            self.delay = self.bounds.0;
         }
         self.retry_at = now + self.jitter();
-        self.delay = (self.delay + self.delay).min(LAST_DELAY);
+        self.delay = (self.delay + self.delay).min(self.bounds.1);
     }
 
     /// It has failed in a way that asking again soon does not mend.
     pub fn refused(&mut self, now: Instant) {
         self.healthy_since = None;
-        self.delay = LAST_DELAY;
+        self.delay = self.bounds.1;
         self.retry_at = now + self.jitter();
     }
 

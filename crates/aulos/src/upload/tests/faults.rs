@@ -1,0 +1,307 @@
+//! A proxy that does everything wrong that a network and a server can do.
+
+use std::io::{self, Read, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::*;
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Nothing.
+    Well,
+    /// The connection breaks in the middle of it.
+    Break,
+    /// The server is at fault.
+    Error500,
+    /// The server is too busy.
+    SlowDown,
+    /// Nothing more is read, and nothing is said.
+    Stall,
+    /// The server does it, and half of its answer gets through.
+    HalfAnAnswer,
+    /// The server does it, and nobody learns.
+    NoAnswer,
+    /// A bit is turned over on the way.
+    TurnedBit,
+    /// Somebody says that all is well who has done nothing.
+    Lie,
+    /// Something answers that is no S3.
+    Rubbish,
+}
+
+const FATES: [Fate; 9] = [
+    Fate::Break,
+    Fate::Error500,
+    Fate::SlowDown,
+    Fate::Stall,
+    Fate::HalfAnAnswer,
+    Fate::NoAnswer,
+    Fate::TurnedBit,
+    Fate::Lie,
+    Fate::Rubbish,
+];
+
+/// Between uploads and server.
+struct Proxy {
+    address: String,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    server: String,
+    fates: Mutex<Box<dyn FnMut(&str) -> Fate + Send>>,
+    suffered: [AtomicUsize; FATES.len()],
+    parts: AtomicUsize,
+    over: AtomicBool,
+}
+
+impl Proxy {
+    /// One that asks `fates` what is to happen to a request, by its first line.
+    fn start(server: &Server, fates: impl FnMut(&str) -> Fate + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let shared = Arc::new(Shared {
+            server: server.address.clone(),
+            fates: Mutex::new(Box::new(fates)),
+            suffered: Default::default(),
+            parts: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
+        });
+        let inner = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                if inner.over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let inner = Arc::clone(&inner);
+                std::thread::spawn(move || inner.serve(client.unwrap()).ok());
+            }
+        });
+        Self { address, shared }
+    }
+
+    fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    fn suffered(&self) -> Vec<(Fate, usize)> {
+        let counts = self.shared.suffered.iter().map(|count| count.load(Ordering::Relaxed));
+        FATES.into_iter().zip(counts).collect()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::Relaxed);
+        TcpStream::connect(&self.address).ok();
+    }
+}
+
+impl Shared {
+    /// One request for each connection.
+    fn serve(&self, mut client: TcpStream) -> io::Result<()> {
+        // Whoever has gone is not waited for.
+        client.set_read_timeout(Some(Duration::from_secs(30)))?;
+        let (mut all, mut head) = (Vec::new(), None);
+        while head.is_none() {
+            if read_some(&mut client, &mut all)? == 0 {
+                return Ok(());
+            }
+            head = all.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4);
+        }
+        let head = head.unwrap_or_default();
+        let text = String::from_utf8_lossy(&all[..head]).into_owned();
+        let first = text.lines().next().unwrap_or_default().to_owned();
+        let length = text.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().unwrap())
+        });
+        let length: usize = length.unwrap_or(0);
+        let fate = (self.fates.lock().unwrap())(&first);
+        if let Some(place) = FATES.iter().position(|other| *other == fate) {
+            self.suffered[place].fetch_add(1, Ordering::Relaxed);
+        }
+        let wanted = if matches!(fate, Fate::Break | Fate::Stall) { length / 2 } else { length };
+        while all.len() < head + wanted {
+            if read_some(&mut client, &mut all)? == 0 {
+                return Ok(());
+            }
+        }
+        if first.starts_with("PUT") && first.contains("partNumber") && fate == Fate::Well {
+            self.parts.fetch_add(1, Ordering::Relaxed);
+        }
+        let answer = match fate {
+            Fate::Break => return Ok(()),
+            Fate::Stall => {
+                // Until the other end has had enough.
+                return read_some(&mut client, &mut all).and(Ok(()));
+            }
+            Fate::Error500 => error(500, "InternalError"),
+            Fate::SlowDown => error(503, "SlowDown"),
+            Fate::Lie => lie(&first),
+            Fate::Rubbish => b"SSH-2.0-OpenSSH_9.2\r\n".to_vec(),
+            Fate::TurnedBit if length > 0 => {
+                all[head + length / 2] ^= 4;
+                self.ask(&all, head)?
+            }
+            _ => self.ask(&all, head)?,
+        };
+        match fate {
+            Fate::NoAnswer => {}
+            Fate::HalfAnAnswer => client.write_all(&answer[..answer.len() / 2])?,
+            _ => client.write_all(&answer)?,
+        }
+        client.shutdown(Shutdown::Write)
+    }
+
+    /// Asks the server the same, over a connection that ends with its answer.
+    fn ask(&self, all: &[u8], head: usize) -> io::Result<Vec<u8>> {
+        let mut server = TcpStream::connect(&self.server)?;
+        server.write_all(&all[..head - 2])?;
+        server.write_all(b"connection: close\r\n\r\n")?;
+        // It may know from the head that it wants nothing of it.
+        server.write_all(&all[head..]).ok();
+        let mut answer = Vec::new();
+        server.read_to_end(&mut answer).ok();
+        Ok(answer)
+    }
+}
+
+fn read_some(from: &mut TcpStream, into: &mut Vec<u8>) -> io::Result<usize> {
+    let mut piece = [0; 65_536];
+    let count = from.read(&mut piece)?;
+    into.extend_from_slice(&piece[..count]);
+    Ok(count)
+}
+
+fn error(status: u16, code: &str) -> Vec<u8> {
+    let body = format!("<Error><Code>{code}</Code><Message>please wait</Message></Error>");
+    format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+/// What looks like a success to the one who asked.
+fn lie(first: &str) -> Vec<u8> {
+    let body = if first.starts_with("POST") && first.contains("uploads") {
+        "<InitiateMultipartUploadResult><UploadId>lie</UploadId></InitiateMultipartUploadResult>"
+    } else if first.starts_with("POST") {
+        "<CompleteMultipartUploadResult><ETag>lie</ETag></CompleteMultipartUploadResult>"
+    } else {
+        ""
+    };
+    let length = body.len();
+    format!("HTTP/1.1 200 OK\r\netag: \"lie\"\r\ncontent-length: {length}\r\n\r\n{body}")
+        .into_bytes()
+}
+
+/// Every fault to every kind of request, in an order that the seed gives; at most `most` in all, so
+/// that it ends.
+fn by_chance(seed: u64, most: usize) -> impl FnMut(&str) -> Fate + Send {
+    let (mut chance, mut count) = (noise(seed, 100_000).into_iter().cycle(), 0);
+    move |_| {
+        let (whether, which) = (chance.next().unwrap(), chance.next().unwrap());
+        if count >= most || whether > 120 {
+            return Fate::Well;
+        }
+        count += 1;
+        FATES[usize::from(which) % FATES.len()]
+    }
+}
+
+/// None has gone that the server does not have.
+fn none_deleted_early(station: &Station, server: &Server, files: &[(String, Vec<u8>)]) {
+    for (name, bytes) in files {
+        // In this order: it may be uploaded between the two looks.
+        let here = station.path(name).exists();
+        let there = server.object(&format!("radio/roof/{name}"));
+        assert!(here || there.as_ref() == Some(bytes), "{name} is lost");
+    }
+}
+
+#[test]
+fn whatever_goes_wrong_every_file_arrives_whole_and_none_is_deleted_early() {
+    let Some((server, dir)) = server("upload-faults") else { return };
+    let proxy = Proxy::start(&server, by_chance(41, 150));
+    let station = Station::start(&dir, &config(&proxy.endpoint()));
+    let files: Vec<_> = (0..24)
+        .map(|number| {
+            let size = if number % 8 == 7 { 2 * PART as usize + 99 } else { 3_000 << (number % 8) };
+            (format!("{number}.wav"), noise(number, size))
+        })
+        .collect();
+    for (name, bytes) in &files {
+        station.record(name, bytes);
+    }
+    let tell = || format!("{:?} {:?}", station.uploader.state(), proxy.suffered());
+    wait(
+        "everything is uploaded",
+        || {
+            none_deleted_early(&station, &server, &files);
+            station.uploader.state().waiting == 0
+        },
+        tell,
+    );
+    for (name, bytes) in &files {
+        assert!(server.object(&format!("radio/roof/{name}")).as_ref() == Some(bytes), "{name}");
+        assert!(!station.path(name).exists(), "{name}");
+    }
+    assert_eq!(server.objects().len(), files.len(), "{:?}", server.objects());
+    assert!(proxy.suffered().iter().all(|(_, count)| *count > 0), "{:?}", proxy.suffered());
+    let state = station.uploader.state();
+    assert!(state.failures > 20 && state.error.is_none(), "{state:?}");
+    station.stop();
+}
+
+#[test]
+fn a_stop_in_the_middle_goes_on_with_the_part_that_it_was_in() {
+    let Some((server, dir)) = server("upload-stop") else { return };
+    let stop = Arc::new(AtomicBool::new(false));
+    let (sent, seen) = (Arc::clone(&stop), AtomicUsize::new(0));
+    let proxy = Proxy::start(&server, move |first| {
+        let is_part = first.starts_with("PUT") && first.contains("partNumber");
+        if is_part && seen.fetch_add(1, Ordering::Relaxed) == 3 {
+            // The fourth part gets stuck, and everything ends.
+            sent.store(true, Ordering::Relaxed);
+            return Fate::Stall;
+        }
+        Fate::Well
+    });
+    let bytes = noise(5, 6 * PART as usize);
+    let station = Station::start(&dir, &config(&proxy.endpoint()));
+    station.record("long.wav", &bytes);
+    wait("three parts", || stop.load(Ordering::Relaxed), String::new);
+    station.stop();
+    assert_eq!(server.object("radio/roof/long.wav"), None);
+    let station = Station::start(&dir, &config(&proxy.endpoint()));
+    station.settle();
+    assert!(server.object("radio/roof/long.wav").unwrap() == bytes);
+    assert_eq!(proxy.shared.parts.load(Ordering::Relaxed), 6, "no part got through twice");
+    assert_eq!(server.parts(), 0);
+    station.stop();
+}
+
+#[test]
+fn a_file_that_changed_is_begun_again_and_leaves_no_parts_behind() {
+    let Some((server, dir)) = server("upload-changed") else { return };
+    let reached = Arc::new(AtomicBool::new(false));
+    let (flag, seen) = (Arc::clone(&reached), AtomicUsize::new(0));
+    let proxy = Proxy::start(&server, move |first| {
+        if first.contains("partNumber=3") && seen.fetch_add(1, Ordering::Relaxed) == 0 {
+            flag.store(true, Ordering::Relaxed);
+            return Fate::Stall;
+        }
+        Fate::Well
+    });
+    let station = Station::start(&dir, &config(&proxy.endpoint()));
+    station.record("a.wav", &noise(1, 4 * PART as usize));
+    wait("two parts", || reached.load(Ordering::Relaxed), String::new);
+    assert!(server.parts() >= 2);
+    let other = noise(2, 3 * PART as usize + 5);
+    std::fs::write(station.path("a.wav"), &other).unwrap();
+    station.settle();
+    assert!(server.object("radio/roof/a.wav").unwrap() == other);
+    assert_eq!(server.parts(), 0);
+    station.stop();
+}

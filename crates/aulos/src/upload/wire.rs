@@ -1,0 +1,232 @@
+//! How the library's requests reach the server: by our own dialer, so that there is one TLS and one
+//! way to look up names in the house, and so that a stall is seen as what it is.
+//!
+//! reqwest would have been the library's own choice. It brings a second provider of TLS with C code
+//! that wants cmake, and limits the time of a whole request, which says nothing of a slow line.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Request, Uri};
+use hyper::body::{Body as _, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
+    HttpResponse, HttpService,
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{sleep, timeout};
+
+use super::failure::Failure;
+use crate::dial::{Dialer, Io};
+
+/// The server, for one upload: what is said to it goes one after the other over one connection, as
+/// long as that holds.
+#[derive(Clone, Debug)]
+pub(super) struct Wire(Arc<Inner>);
+
+struct Inner {
+    dialer: Arc<Dialer>,
+    secure: bool,
+    host: String,
+    port: u16,
+    stall: Duration,
+    idle: Mutex<Option<Line>>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+/// A connection that waits to be used.
+struct Line {
+    sender: SendRequest<HttpRequestBody>,
+    moved: Arc<AtomicU64>,
+}
+
+/// What the server says that the object's SHA-256 is.
+#[derive(Clone, Debug)]
+pub(super) struct Checksum(pub(super) String);
+
+impl Wire {
+    /// To the server of this address. `stall` is for how long nothing may move.
+    pub(super) fn new(dialer: Arc<Dialer>, endpoint: &str, stall: Duration) -> Option<Self> {
+        let uri = endpoint.parse::<Uri>().ok()?;
+        let (authority, secure) = (uri.authority()?, uri.scheme_str() == Some("https"));
+        let host = authority.host();
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        Some(Self(Arc::new(Inner {
+            dialer,
+            secure,
+            host: bare.to_owned(),
+            port: authority.port_u16().unwrap_or(if secure { 443 } else { 80 }),
+            stall,
+            idle: Mutex::new(None),
+        })))
+    }
+
+    async fn open(&self) -> Result<Line, Failure> {
+        let Inner { dialer, secure, host, port, stall, .. } = &*self.0;
+        let dialled = timeout(*stall, dialer.dial(*secure, host, *port)).await;
+        let stream = dialled.map_err(|_| Failure::Stalled)?;
+        let stream = stream.map_err(|error| Failure::of_dial(error, host))?;
+        let moved = Arc::<AtomicU64>::default();
+        let stream = TokioIo::new(Counted { stream, moved: Arc::clone(&moved) });
+        let (sender, connection) = http1::handshake(stream).await.map_err(broken)?;
+        // It ends with its sender, or with the connection; what went wrong the sender learns too.
+        tokio::spawn(connection);
+        Ok(Line { sender, moved })
+    }
+
+    /// Waits for something as long as bytes move.
+    async fn moving<T>(
+        &self,
+        moved: &AtomicU64,
+        what: impl Future<Output = T>,
+    ) -> Result<T, Failure> {
+        let mut what = std::pin::pin!(what);
+        let mut before = moved.load(Ordering::Relaxed);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut what => return Ok(done),
+                () = sleep(self.0.stall) => {
+                    let now = moved.load(Ordering::Relaxed);
+                    if now == before {
+                        return Err(Failure::Stalled);
+                    }
+                    before = now;
+                }
+            }
+        }
+    }
+
+    async fn exchange(&self, request: HttpRequest) -> Result<HttpResponse, Failure> {
+        let kept = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let kept = kept.filter(|line| line.sender.is_ready());
+        let mut line = match kept {
+            Some(line) => line,
+            None => self.open().await?,
+        };
+        let answer = line.sender.send_request(to_origin(request)?);
+        let answer = self.moving(&line.moved, answer).await?.map_err(broken)?;
+        let (mut head, body) = answer.into_parts();
+        let body = self.moving(&line.moved, collect(body)).await??;
+        if !head.status.is_success() {
+            // What it said may not have been all: the connection is not used again.
+            return Err(Failure::of_answer(head.status.as_u16(), &body));
+        }
+        if let Some(checksum) = text(&head.headers, "x-amz-checksum-sha256") {
+            head.extensions.insert(Checksum(checksum));
+        }
+        *self.0.idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
+        Ok(HttpResponse::from_parts(head, body.into()))
+    }
+}
+
+#[async_trait]
+impl HttpService for Wire {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        // Whatever is wrong, whoever uploads decides when it is tried again.
+        self.exchange(request).await.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))
+    }
+}
+
+impl HttpConnector for Wire {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.clone()))
+    }
+}
+
+/// As it is asked of the server itself: the path alone. The host stands in a header that is signed.
+fn to_origin(request: HttpRequest) -> Result<Request<HttpRequestBody>, Failure> {
+    let (mut head, body) = request.into_parts();
+    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+    head.uri = path.parse().map_err(|_| Failure::TooLongName)?;
+    Ok(Request::from_parts(head, body))
+}
+
+/// All of an answer, which is never long.
+async fn collect(mut body: Incoming) -> Result<Bytes, Failure> {
+    let mut all = BytesMut::new();
+    let mut body = Pin::new(&mut body);
+    while let Some(frame) = std::future::poll_fn(|context| body.as_mut().poll_frame(context)).await
+    {
+        let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+        if all.len() + data.len() > MAX_ANSWER {
+            return Err(Failure::Answer("it does not end".to_owned()));
+        }
+        all.extend_from_slice(&data);
+    }
+    Ok(all.freeze())
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(str::to_owned)
+}
+
+fn broken(error: hyper::Error) -> Failure {
+    use std::error::Error as _;
+    let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    Failure::Broken(why)
+}
+
+/// Counts what goes through, so that a stall can be told from a slow line.
+struct Counted {
+    stream: Box<dyn Io>,
+    moved: Arc<AtomicU64>,
+}
+
+impl Counted {
+    fn count(&self, bytes: usize) {
+        self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        let done = Pin::new(&mut self.stream).poll_read(context, into);
+        self.count(into.filled().len() - before);
+        done
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let done = Pin::new(&mut self.stream).poll_write(context, bytes);
+        if let Poll::Ready(Ok(count)) = done {
+            self.count(count);
+        }
+        done
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// Bytes of an answer: what 10,000 parts are acknowledged with is a few hundred.
+const MAX_ANSWER: usize = 1 << 20;
