@@ -11,20 +11,21 @@ use super::store::{Handle, Store};
 
 /// A packet whose turn it is.
 #[derive(Debug)]
-pub(super) struct Ready {
-    pub(super) sequence: u64,
-    pub(super) timestamp: u64,
-    pub(super) marker: bool,
+pub(crate) struct Ready {
+    pub(crate) sequence: u64,
+    pub(crate) timestamp: u64,
+    pub(crate) marker: bool,
     /// The sender began anew: what a decoder remembers is void.
-    pub(super) begins_run: bool,
+    pub(crate) begins_run: bool,
     /// It comes behind some that were sent already.
-    pub(super) late: bool,
-    pub(super) handle: Handle,
+    pub(crate) late: bool,
+    pub(crate) received: Instant,
+    pub(crate) handle: Handle,
 }
 
 /// What a leg has to say.
 #[derive(Debug)]
-pub(super) enum Turn {
+pub(crate) enum Turn {
     Packet(Ready),
     /// Nothing came for so many units of the encoding's clock.
     Missing(u64),
@@ -32,7 +33,7 @@ pub(super) enum Turn {
 
 /// One source.
 #[derive(Debug)]
-pub(super) struct Leg {
+pub(crate) struct Leg {
     encoding: Encoding,
     ssrc: u32,
     receiver: Receiver,
@@ -62,7 +63,7 @@ struct Held {
 }
 
 impl Leg {
-    pub(super) fn new(wishes: &Wishes, ssrc: u32, now: Instant) -> Self {
+    pub(crate) fn new(wishes: &Wishes, ssrc: u32, now: Instant) -> Self {
         let encoding = wishes.from.encoding;
         let slots = wishes.slots();
         let mode = Mode::Relay { hold: wishes.hold.clamp(Span::ZERO, super::MAX_HOLD) };
@@ -90,7 +91,7 @@ impl Leg {
     ///
     /// # Real-time
     /// Allocates only for a payload that is longer than all before it.
-    pub(super) fn receive(&mut self, packet: &Packet<'_>, received: Instant) {
+    pub(crate) fn receive(&mut self, packet: &Packet<'_>, received: Instant) {
         self.heard = received;
         let (sequence, timestamp) = (packet.sequence(), packet.timestamp());
         let clock_rate = self.encoding.clock_rate;
@@ -123,7 +124,7 @@ impl Leg {
     ///
     /// # Real-time
     /// Neither allocates nor waits.
-    pub(super) fn turn(&mut self, now: Instant) -> Option<Turn> {
+    pub(crate) fn turn(&mut self, now: Instant) -> Option<Turn> {
         if let Some(late) = self.late.pop_front() {
             return Some(Turn::Packet(late));
         }
@@ -136,6 +137,7 @@ impl Leg {
                         marker: packet.marker,
                         begins_run: packet.begins_run,
                         late: false,
+                        received: packet.received,
                         handle: packet.payload,
                     }));
                 }
@@ -153,47 +155,47 @@ impl Leg {
         }
     }
 
-    pub(super) fn payload(&self, ready: &Ready) -> &[u8] {
+    pub(crate) fn payload(&self, ready: &Ready) -> &[u8] {
         self.store.get(&ready.handle)
     }
 
-    pub(super) fn sent(&mut self, ready: Ready) {
+    pub(crate) fn sent(&mut self, ready: Ready) {
         self.store.give_back(ready.handle);
     }
 
     /// Nothing more comes: what is there is all that there is to be sent.
-    pub(super) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.let_in(None);
         self.finished = true;
         self.jitter.finish();
     }
 
-    pub(super) const fn receiver_mut(&mut self) -> &mut Receiver {
+    pub(crate) const fn receiver_mut(&mut self) -> &mut Receiver {
         &mut self.receiver
     }
 
-    pub(super) const fn receiver(&self) -> &Receiver {
+    pub(crate) const fn receiver(&self) -> &Receiver {
         &self.receiver
     }
 
-    pub(super) fn line(&self) -> Stats {
+    pub(crate) fn line(&self) -> Stats {
         self.jitter.stats()
     }
 
-    pub(super) const fn ssrc(&self) -> u32 {
+    pub(crate) const fn ssrc(&self) -> u32 {
         self.ssrc
     }
 
-    pub(super) const fn heard(&self) -> Instant {
+    pub(crate) const fn heard(&self) -> Instant {
         self.heard
     }
 
-    pub(super) const fn poll_timeout(&self) -> Option<Instant> {
+    pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
         self.wake
     }
 
     /// Packets for which there was no place.
-    pub(super) const fn no_room(&self) -> u64 {
+    pub(crate) const fn no_room(&self) -> u64 {
         self.no_room
     }
 
@@ -215,10 +217,17 @@ impl Leg {
         match self.jitter.insert(arrival, handle) {
             Insert::Held => {}
             Insert::Late(handle) => {
-                let Arrival { sequence, timestamp, marker, .. } = arrival;
-                let late =
-                    Ready { sequence, timestamp, marker, begins_run: false, late: true, handle };
-                self.late.push_back(late);
+                let Arrival { sequence, timestamp, marker, received, .. } = arrival;
+                let (begins_run, late) = (false, true);
+                self.late.push_back(Ready {
+                    sequence,
+                    timestamp,
+                    marker,
+                    begins_run,
+                    late,
+                    received,
+                    handle,
+                });
             }
             Insert::Full(handle) if again && self.waiting.is_none() => {
                 self.waiting = Some((arrival, handle));

@@ -12,8 +12,8 @@
 //!
 //! [`Relay`] is a machine for [`crate::udp`]: it waits for nothing and allocates nothing for a packet.
 
-mod leg;
-mod store;
+pub(crate) mod leg;
+pub(crate) mod store;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -57,7 +57,7 @@ impl Media {
         self.payload_type.or_else(|| self.encoding.static_type()).unwrap_or(Self::DYNAMIC_TYPE)
     }
 
-    fn takes(&self, payload_type: u8) -> bool {
+    pub(crate) fn takes(&self, payload_type: u8) -> bool {
         match self.payload_type.or_else(|| self.encoding.static_type()) {
             Some(wanted) => payload_type == wanted,
             None => DYNAMIC.contains(&payload_type),

@@ -7,14 +7,14 @@
 /// A payload that waits. It has to be given back.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
-pub(super) struct Handle {
+pub(crate) struct Handle {
     place: u16,
     length: u16,
 }
 
 /// Room for so many payloads.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(crate) struct Store {
     bytes: Vec<u8>,
     /// Bytes of a place.
     size: usize,
@@ -23,7 +23,7 @@ pub(super) struct Store {
 
 impl Store {
     /// Room for `places` payloads, whose length is not known yet.
-    pub(super) fn new(places: usize) -> Self {
+    pub(crate) fn new(places: usize) -> Self {
         let places = u16::try_from(places).unwrap_or(u16::MAX);
         Self { bytes: Vec::new(), size: 0, free: (0..places).rev().collect() }
     }
@@ -32,7 +32,7 @@ impl Store {
     ///
     /// # Real-time
     /// Allocates only for a payload that is longer than all before it.
-    pub(super) fn put(&mut self, payload: &[u8]) -> Option<Handle> {
+    pub(crate) fn put(&mut self, payload: &[u8]) -> Option<Handle> {
         let length = u16::try_from(payload.len()).ok()?;
         let place = self.free.pop()?;
         if payload.len() > self.size {
@@ -43,12 +43,12 @@ impl Store {
         Some(Handle { place, length })
     }
 
-    pub(super) fn get(&self, handle: &Handle) -> &[u8] {
+    pub(crate) fn get(&self, handle: &Handle) -> &[u8] {
         let at = usize::from(handle.place) * self.size;
         &self.bytes[at..at + usize::from(handle.length)]
     }
 
-    pub(super) fn give_back(&mut self, handle: Handle) {
+    pub(crate) fn give_back(&mut self, handle: Handle) {
         self.free.push(handle.place);
     }
 
