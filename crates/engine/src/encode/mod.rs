@@ -13,6 +13,7 @@ mod flac;
 mod opus;
 mod pcm;
 mod tap;
+mod wire;
 
 use core::fmt;
 
@@ -21,6 +22,7 @@ use aulos_core::{Block, Codec, Frames, SampleSpec};
 pub use flac::Flac;
 pub use opus::Opus;
 pub use pcm::Pcm;
+pub use wire::{Wire, WireFormat};
 
 /// Turns blocks into payloads, one payload per block.
 ///
