@@ -20,6 +20,7 @@ pub mod reactor;
 pub mod record;
 pub mod relay;
 mod replace;
+pub mod rtp;
 pub mod scan;
 mod slab;
 mod sys;

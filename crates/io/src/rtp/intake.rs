@@ -1,0 +1,618 @@
+//! Packets in, blocks out: one source of a station.
+
+use core::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span};
+use aulos_dsp::g711::Law;
+use aulos_engine::decode::{Decoder, G711, G722, L16, L24, Opus};
+use aulos_engine::source::{BLOCK_SAMPLES, Item};
+use aulos_engine::standby::{Keeper, Link, Wish};
+use aulos_proto::rtp::rtcp::{Compound, Part};
+use aulos_proto::rtp::{self, Codec, Encoding, Refused};
+use aulos_rt::ring::{Consumer, Producer, ring};
+use aulos_rt::{Pool, Pooled, Publisher, Reader};
+
+use crate::relay::leg::{Leg, Ready, Turn};
+use crate::relay::{Media, Wishes};
+
+/// The wishes of an [`Intake`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "wishes, made with new and changed")]
+pub struct IntakeConfig {
+    /// What comes.
+    pub media: Media,
+    /// How long a packet waits for one before it that is still under way; at most a second.
+    pub patience: Span,
+    /// What is made up at most for what is missing. Behind a longer hole sound begins anew.
+    pub most_made_up: Span,
+    /// Only packets from these are taken; all when it is empty.
+    pub senders: Vec<IpAddr>,
+    /// Channels that Opus is decoded to, 1 or 2: its packets do not say.
+    pub opus_channels: u8,
+}
+
+impl IntakeConfig {
+    /// Waits for what is late up to 100 ms, and makes up 400 ms at most.
+    #[must_use]
+    pub const fn new(media: Media) -> Self {
+        Self {
+            media,
+            patience: Span::from_millis(100),
+            most_made_up: Span::from_millis(400),
+            senders: Vec::new(),
+            opus_channels: 2,
+        }
+    }
+}
+
+/// What an intake has counted, over all senders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IntakeCounts {
+    /// Packets of the source, copies not.
+    pub received: u64,
+    /// Packets that did not come, as far as is known.
+    pub lost: u64,
+    /// Packets that came when they had been made up for.
+    pub late: u64,
+    /// Packets that came again.
+    pub duplicates: u64,
+    /// Packets that came behind a later one.
+    pub reordered: u64,
+    /// Frames that were made up for what was missing.
+    pub concealed: u64,
+    /// Frames that the sender left out, because they were silent.
+    pub left_out: u64,
+    /// Holes so long that nothing was made up for them.
+    pub gaps: u64,
+    /// Packets of this source that were no payload of its codec.
+    pub undecodable: u64,
+    /// Packets for which there was no place in line.
+    pub no_room: u64,
+    /// Frames that the station did not take in time.
+    pub overflown: u64,
+    /// How often another sender took the place of the one before, or the same began anew.
+    pub changes: u64,
+    /// Datagrams that are no RTP.
+    pub refused: u64,
+    /// Packets of other payload types.
+    pub other_types: u64,
+    /// Packets of others, while the sender is there; and from addresses that are not wanted.
+    pub other_senders: u64,
+    /// RTCP that could not be read, or told nothing to us.
+    pub other_rtcp: u64,
+    /// BYEs after which the sender went on.
+    pub forged_byes: u64,
+}
+
+/// How a source does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IntakeState {
+    /// Who sends, while somebody does.
+    pub from: Option<SocketAddr>,
+    /// Its number.
+    pub ssrc: Option<u32>,
+    /// What happened so far.
+    pub counts: IntakeCounts,
+    /// The interarrival jitter of RFC 3550.
+    pub jitter: Span,
+    /// How long what is late is waited for now.
+    pub wait: Span,
+    /// Packets that stand in line behind one that is missing.
+    pub held: usize,
+}
+
+/// There is no decoder for this encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "a fact")]
+pub struct CannotDecode(
+    /// What it is.
+    pub Encoding,
+);
+
+impl fmt::Display for CannotDecode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} cannot be decoded", self.0)
+    }
+}
+
+impl core::error::Error for CannotDecode {}
+
+/// What an [`Intake`] fills. It is there before anybody knows what comes.
+#[derive(Debug)]
+pub struct IntakeLine {
+    pool: Pool<Block>,
+    items: Producer<Item>,
+    state: Publisher<IntakeState>,
+    keeper: Option<Keeper>,
+}
+
+impl IntakeLine {
+    /// A line, its end for the station (a live source), and the one for whoever shows how it goes.
+    #[must_use]
+    pub fn new() -> (Self, Consumer<Item>, Reader<IntakeState>) {
+        let (items, consumer) = ring(INTAKE_BLOCKS + 1);
+        let (state, reader) = aulos_rt::latest(IntakeState::default());
+        let block =
+            || Block::with_capacity(SampleRate::STUDIO, ChannelLayout::STEREO, BLOCK_SAMPLES);
+        let pool = Pool::new(INTAKE_BLOCKS, block);
+        (Self { pool, items, state, keeper: None }, consumer, reader)
+    }
+
+    /// Hears from the station whether it is needed. While it is not, packets are put in order and
+    /// thrown away: the port stays open.
+    #[must_use]
+    pub fn kept(mut self, keeper: Keeper) -> Self {
+        self.keeper = Some(keeper);
+        self
+    }
+
+    /// The station is gone: nobody will ever take anything.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.items.is_abandoned()
+    }
+
+    /// Tells the station whether the source could be opened.
+    pub fn tell(&mut self, link: Link) {
+        if let Some(keeper) = &mut self.keeper {
+            keeper.tell(link);
+        }
+    }
+}
+
+/// A source as whoever has its socket sees it. It is given what came, and asked when
+/// [`Intake::poll_timeout`] says so.
+pub struct Intake {
+    config: IntakeConfig,
+    wishes: Wishes,
+    leg: Option<Box<Leg>>,
+    from: Option<SocketAddr>,
+    /// When the sender said BYE.
+    bye: Option<Instant>,
+    /// The last packet of somebody else: his number, and the sequence number that would be next.
+    candidate: Option<(u32, u16)>,
+    sound: Sound,
+    refused: Refused,
+    counts: IntakeCounts,
+    /// What the senders before came to.
+    before: IntakeCounts,
+    keeper: Option<Keeper>,
+    wish: Wish,
+    state: Publisher<IntakeState>,
+    next_look: Instant,
+}
+
+/// What comes out.
+struct Sound {
+    encoding: Encoding,
+    decoder: Box<dyn Decoder>,
+    layout: ChannelLayout,
+    most_made_up: usize,
+    scratch: Vec<f32>,
+    pool: Pool<Block>,
+    items: Producer<Item>,
+    open: Option<Pooled<Block>>,
+    position: MediaTime,
+    /// The timestamp that comes next, when everything does.
+    next: Option<u64>,
+    in_stream: bool,
+}
+
+impl Intake {
+    /// A source of which nothing has come yet. This allocates what its packets need, but for the
+    /// places in which they stand in line: those are made with the first of a sender.
+    ///
+    /// # Errors
+    /// [`CannotDecode`].
+    pub fn new(config: IntakeConfig, line: IntakeLine, now: Instant) -> Result<Self, CannotDecode> {
+        let encoding = config.media.encoding;
+        let decoder =
+            decoder(encoding, config.opus_channels.into()).ok_or(CannotDecode(encoding))?;
+        let (rate, channels) = (decoder.rate(), decoder.channels());
+        let layout = ChannelLayout::new(channels).map_err(|_| CannotDecode(encoding))?;
+        let IntakeLine { pool, items, state, keeper } = line;
+        let mut wishes = Wishes::new(config.media, config.media);
+        wishes.hold = config.patience;
+        let sound = Sound {
+            encoding,
+            layout,
+            most_made_up: rate.frames(config.most_made_up).as_usize(),
+            scratch: vec![0.0; LONGEST_SAMPLES.max(BLOCK_SAMPLES)],
+            pool,
+            items,
+            open: None,
+            position: MediaTime::ZERO,
+            next: None,
+            in_stream: false,
+            decoder,
+        };
+        Ok(Self {
+            config,
+            wishes,
+            leg: None,
+            from: None,
+            bye: None,
+            candidate: None,
+            sound,
+            refused: Refused::default(),
+            counts: IntakeCounts::default(),
+            before: IntakeCounts::default(),
+            keeper,
+            wish: Wish::Play,
+            state,
+            next_look: now,
+        })
+    }
+
+    /// Takes a datagram that came at `received`. Behind the last one that is there, call
+    /// [`Intake::flush`].
+    ///
+    /// # Real-time
+    /// Does not wait; allocates only when a sender begins, or for a payload that is longer than all
+    /// before it.
+    pub fn receive(&mut self, received: Instant, from: SocketAddr, bytes: &[u8]) {
+        if !self.config.senders.is_empty() && !self.config.senders.contains(&from.ip()) {
+            self.counts.other_senders += 1;
+            return;
+        }
+        if rtp::is_rtcp(bytes) {
+            return self.receive_rtcp(received, from, bytes);
+        }
+        let packet = match rtp::Packet::parse(bytes) {
+            Ok(packet) => packet,
+            Err(why) => return self.refused.count(why),
+        };
+        if !self.config.media.takes(packet.payload_type()) {
+            self.counts.other_types += 1;
+            return;
+        }
+        if !self.is_ours(received, from, &packet) {
+            self.counts.other_senders += 1;
+            return;
+        }
+        let ssrc = packet.ssrc();
+        self.candidate = None;
+        let wishes = &self.wishes;
+        let leg = self.leg.get_or_insert_with(|| Box::new(Leg::new(wishes, ssrc, received)));
+        leg.receive(&packet, received);
+        if leg.receiver().is_valid() {
+            self.from = Some(from);
+        }
+        self.play(received);
+    }
+
+    /// Does what is due at `now`.
+    ///
+    /// # Real-time
+    /// As [`Intake::receive`].
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.listen_to_the_station();
+        if let Some(bye) = self.bye.filter(|bye| now.since(*bye) >= BYE_GRACE) {
+            self.bye = None;
+            if self.leg.as_ref().is_some_and(|leg| leg.heard() > bye + BYE_STRAGGLERS) {
+                self.counts.forged_byes += 1;
+            } else {
+                self.end_sender(now);
+                self.sound.close(Item::End);
+            }
+        }
+        self.play(now);
+        if self.leg.as_ref().is_some_and(|leg| now.since(leg.heard()) >= GONE) {
+            self.end_sender(now);
+        }
+        self.flush();
+        if self.next_look <= now {
+            self.next_look = now + LOOK;
+            self.tell();
+        }
+    }
+
+    /// When to call [`Intake::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Instant {
+        let leg = self.leg.as_ref().and_then(|leg| leg.poll_timeout());
+        let bye = self.bye.map(|bye| bye + BYE_GRACE);
+        [leg, bye].into_iter().flatten().fold(self.next_look, Instant::min)
+    }
+
+    /// Hands over what has come so far.
+    ///
+    /// # Real-time
+    /// Wait-free.
+    pub fn flush(&mut self) {
+        self.sound.flush();
+    }
+
+    /// The station is gone: nobody will ever take anything again.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.sound.items.is_abandoned()
+    }
+
+    /// How it does.
+    #[must_use]
+    pub fn state(&self) -> IntakeState {
+        let mut counts = self.counts;
+        counts.refused = self.refused.total();
+        add(&mut counts, &self.before);
+        let mut state = IntakeState { counts, ..IntakeState::default() };
+        if let Some(leg) = &self.leg {
+            add(&mut state.counts, &counts_of(leg));
+            let line = leg.line();
+            (state.jitter, state.wait, state.held) = (line.jitter, line.target, line.held);
+            (state.ssrc, state.from) = (self.from.map(|_| leg.ssrc()), self.from);
+        }
+        state
+    }
+
+    /// Whether a packet is of the sender who is there, or of one who takes his place. Another one
+    /// does when the first has been silent for longer than a packet lasts, and he sends two in a row.
+    fn is_ours(&mut self, now: Instant, from: SocketAddr, packet: &rtp::Packet<'_>) -> bool {
+        let Some(leg) = &self.leg else { return true };
+        let moved = self.from.is_some_and(|known| known.ip() != from.ip());
+        if leg.ssrc() == packet.ssrc() && !moved {
+            return true;
+        }
+        if now.since(leg.heard()) < STALE && self.bye.is_none() {
+            return false;
+        }
+        let next = (packet.ssrc(), packet.sequence());
+        if self.candidate != Some(next) {
+            self.candidate = Some((next.0, next.1.wrapping_add(1)));
+            return false;
+        }
+        self.end_sender(now);
+        self.counts.changes += 1;
+        true
+    }
+
+    fn receive_rtcp(&mut self, now: Instant, from: SocketAddr, bytes: &[u8]) {
+        let known = self.from.is_some_and(|known| known.ip() == from.ip());
+        let ssrc = self.leg.as_ref().map(|leg| leg.ssrc());
+        let Ok(compound) = Compound::parse(bytes) else {
+            self.counts.other_rtcp += 1;
+            return;
+        };
+        if !known {
+            self.counts.other_rtcp += 1;
+            return;
+        }
+        let leaves = compound.parts().any(|part| match part {
+            Part::Bye(sources) => sources.iter().any(|gone| Some(gone) == ssrc),
+            _ => false,
+        });
+        if leaves {
+            self.bye.get_or_insert(now);
+        }
+    }
+
+    /// Plays what is in order by now.
+    fn play(&mut self, now: Instant) {
+        let Some(leg) = &mut self.leg else { return };
+        let plays = self.wish == Wish::Play;
+        while let Some(turn) = leg.turn(now) {
+            match turn {
+                Turn::Missing(units) if plays => self.sound.miss(units, &mut self.counts),
+                Turn::Missing(_) => {}
+                Turn::Packet(ready) => {
+                    if plays && !ready.late {
+                        self.sound.play(&ready, leg.payload(&ready), &mut self.counts);
+                    }
+                    leg.sent(ready);
+                }
+            }
+        }
+    }
+
+    /// What is left of the sender is played, and the next one begins anew.
+    fn end_sender(&mut self, now: Instant) {
+        if let Some(leg) = &mut self.leg {
+            leg.finish();
+        }
+        self.play(now);
+        if let Some(leg) = self.leg.take() {
+            add(&mut self.before, &counts_of(&leg));
+        }
+        (self.from, self.bye, self.candidate) = (None, None, None);
+        self.sound.next = None;
+        self.sound.decoder.reset();
+    }
+
+    fn listen_to_the_station(&mut self) {
+        let Some(keeper) = &mut self.keeper else { return };
+        keeper.tell(Link::Open);
+        let wish = keeper.wish();
+        if wish == Wish::Play && self.wish != Wish::Play {
+            self.sound.next = None;
+            self.sound.decoder.reset();
+        }
+        if wish != Wish::Play {
+            self.sound.open = None;
+        }
+        self.wish = wish;
+    }
+
+    fn tell(&mut self) {
+        let state = self.state();
+        self.state.publish(state);
+    }
+}
+
+impl fmt::Debug for Intake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Intake").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Sound {
+    fn play(&mut self, ready: &Ready, payload: &[u8], counts: &mut IntakeCounts) {
+        if ready.begins_run {
+            counts.changes += u64::from(self.next.is_some());
+            self.decoder.reset();
+            self.next = None;
+        }
+        if let Some(next) = self.next {
+            // Nothing is missing, and yet it goes on later: the sender said nothing meanwhile.
+            let silent = self.frames_in(ready.timestamp.saturating_sub(next));
+            if silent > 0 {
+                self.make_up(silent, &mut counts.left_out, &mut counts.gaps);
+            }
+        }
+        let ticks = self.encoding.ticks(payload).map_or(0, u64::from);
+        self.next = Some(ready.timestamp.wrapping_add(ticks));
+        match self.decoder.decode(payload, &mut self.scratch) {
+            Ok(frames) => self.append(frames, counts),
+            Err(_) => {
+                counts.undecodable += 1;
+                let frames = self.frames_in(ticks);
+                self.make_up(frames, &mut counts.concealed, &mut counts.gaps);
+            }
+        }
+        if let Some(open) = &mut self.open {
+            open.received = ready.received;
+        }
+    }
+
+    fn miss(&mut self, units: u64, counts: &mut IntakeCounts) {
+        self.next = self.next.map(|next| next.wrapping_add(units));
+        let frames = self.frames_in(units);
+        self.make_up(frames, &mut counts.concealed, &mut counts.gaps);
+    }
+
+    /// Conceals so many frames, unless they are so many that the station has gone elsewhere.
+    fn make_up(&mut self, mut frames: usize, made: &mut u64, gaps: &mut u64) {
+        if frames > self.most_made_up {
+            *gaps += 1;
+            self.decoder.reset();
+            return;
+        }
+        let channels = self.layout.channels();
+        let mut lost = IntakeCounts::default();
+        while frames > 0 {
+            let piece = frames.min(self.scratch.len() / channels);
+            self.decoder.conceal(&mut self.scratch[..piece * channels]);
+            self.append(piece, &mut lost);
+            frames -= piece;
+            *made += piece as u64;
+        }
+    }
+
+    /// Puts the first frames of the scratch behind what is there.
+    fn append(&mut self, frames: usize, counts: &mut IntakeCounts) {
+        self.in_stream = true;
+        let channels = self.layout.channels();
+        let mut done = 0;
+        while done < frames {
+            if self.open.is_none() {
+                self.open = self.pool.take().map(|mut block| {
+                    block.reset(self.decoder.rate(), self.layout);
+                    block.pts = self.position;
+                    block
+                });
+            }
+            let Some(block) = &mut self.open else {
+                counts.overflown += (frames - done) as u64;
+                return;
+            };
+            let old = block.frames();
+            let room = (block.capacity() - old).as_usize();
+            let piece = room.min(frames - done);
+            block.resize(old + Frames::from(piece));
+            block.samples_mut()[old.as_usize() * channels..]
+                .copy_from_slice(&self.scratch[done * channels..][..piece * channels]);
+            self.position += Frames::from(piece);
+            done += piece;
+            if piece == room {
+                self.flush();
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        let Some(block) = self.open.take_if(|block| block.frames() > Frames::ZERO) else { return };
+        // There is a slot for every block of the pool, so this cannot be full.
+        drop(self.items.push(Item::Block(block)));
+    }
+
+    fn close(&mut self, mark: Item) {
+        self.flush();
+        if core::mem::take(&mut self.in_stream) {
+            // Without room for the mark the station finds out by its time-out.
+            drop(self.items.push(mark));
+        }
+    }
+
+    fn frames_in(&self, units: u64) -> usize {
+        let (rate, clock) = (u64::from(self.decoder.rate().hz()), self.encoding.clock_rate.max(1));
+        let frames = u128::from(units) * u128::from(rate) / u128::from(clock);
+        usize::try_from(frames).unwrap_or(usize::MAX)
+    }
+}
+
+fn decoder(encoding: Encoding, opus_channels: usize) -> Option<Box<dyn Decoder>> {
+    let plain = || {
+        let rate = SampleRate::new(encoding.clock_rate).ok()?;
+        Some((rate, ChannelLayout::new(encoding.channels.into()).ok()?))
+    };
+    Some(match encoding.codec {
+        Codec::Pcmu => Box::new(G711::new(Law::Mu)),
+        Codec::Pcma => Box::new(G711::new(Law::A)),
+        Codec::G722 => Box::new(G722::new()),
+        Codec::L16 => {
+            let (rate, layout) = plain()?;
+            Box::new(L16::new(rate, layout))
+        }
+        Codec::L24 => {
+            let (rate, layout) = plain()?;
+            Box::new(L24::new(rate, layout))
+        }
+        Codec::Opus => Box::new(Opus::new(SampleRate::STUDIO, opus_channels)?),
+        _ => return None,
+    })
+}
+
+fn counts_of(leg: &Leg) -> IntakeCounts {
+    let (source, line) = (leg.receiver().tally(), leg.line());
+    IntakeCounts {
+        received: line.received,
+        lost: line.lost,
+        late: line.late,
+        duplicates: source.duplicates + line.duplicates,
+        reordered: line.reordered,
+        no_room: leg.no_room(),
+        ..IntakeCounts::default()
+    }
+}
+
+fn add(sum: &mut IntakeCounts, more: &IntakeCounts) {
+    sum.received += more.received;
+    sum.lost += more.lost;
+    sum.late += more.late;
+    sum.duplicates += more.duplicates;
+    sum.reordered += more.reordered;
+    sum.no_room += more.no_room;
+}
+
+/// Blocks between a source and its station: a look of 5 ms fills one, so a third of a second.
+pub const INTAKE_BLOCKS: usize = 64;
+
+/// 120 ms of Opus in two channels; no packet of another codec that fits a datagram of a usual network
+/// has more.
+const LONGEST_SAMPLES: usize = 5_760 * 2;
+
+/// Nobody's packets are so long: a sender who is silent for so long may have begun anew.
+const STALE: Span = Span::from_millis(250);
+
+/// A sender of whom nothing came for so long is forgotten. His station has gone elsewhere long before.
+const GONE: Span = Span::from_secs(5);
+
+/// What comes behind a BYE may have been on its way; behind that it says that the BYE was not the
+/// sender's own.
+const BYE_STRAGGLERS: Span = Span::from_millis(60);
+const BYE_GRACE: Span = Span::from_millis(150);
+
+/// How often the state is told, and the station asked what it wishes.
+const LOOK: Span = Span::from_millis(100);

@@ -1,0 +1,61 @@
+//! Which network card is meant.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+/// A network card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "two facts")]
+pub struct Interface {
+    /// The system's number of it.
+    pub index: u32,
+    /// An address that it has; of the wanted family if it has one.
+    pub address: IpAddr,
+}
+
+/// The card with that name (`eth0`) or that address (`192.0.2.1`).
+///
+/// # Errors
+/// When there is none now.
+pub fn interface(wanted: &str, v6: bool) -> io::Result<Interface> {
+    let address: Option<IpAddr> = wanted.parse().ok();
+    let all = if_addrs::get_if_addrs()?;
+    let is_it = |card: &&if_addrs::Interface| match address {
+        Some(address) => card.ip() == address,
+        None => card.name == wanted,
+    };
+    let mut found: Vec<_> = all.iter().filter(is_it).collect();
+    found.sort_by_key(|card| card.ip().is_ipv6() != v6);
+    let card = found.first().and_then(|card| Some((card.index?, card.ip())));
+    let (index, address) = card.ok_or(io::ErrorKind::AddrNotAvailable)?;
+    Ok(Interface { index, address })
+}
+
+/// The address from which this machine speaks to `to`, as its routes are now.
+///
+/// # Errors
+/// When there is no way there.
+pub fn way_to(to: SocketAddr) -> io::Result<IpAddr> {
+    let any: IpAddr =
+        if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    // Nothing is sent: the system only looks up the way.
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(to)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_is_found_by_its_address_and_by_its_name() {
+        let by_address = interface("127.0.0.1", false).unwrap();
+        let by_name = interface("lo", false).unwrap();
+        assert_eq!(by_address, by_name);
+        assert!(by_name.index > 0 && by_name.address.is_loopback());
+        let none = interface("no-such-card", false).unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::AddrNotAvailable);
+        assert_eq!(way_to("127.0.0.9:5004".parse().unwrap()).unwrap(), by_address.address);
+    }
+}

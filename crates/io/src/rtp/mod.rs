@@ -1,0 +1,29 @@
+//! Stations over RTP: packets that become the sound of a source, and a station's sound that becomes
+//! packets.
+//!
+//! ```text
+//!  socket --> Intake:  Receiver -> order -> decoder -> ring of blocks --> a station's input
+//!  socket <-- Output:  packets on their grid       <- ring of chunks <-- a station's rendition
+//! ```
+//!
+//! [`Intake`] and [`Output`] are without a socket and a clock, and [`Session`] runs them on the shared
+//! threads of [`crate::udp`].
+//!
+//! # One delay, and where it is
+//! A source is not played out here. Its packets are put in order, what is missing is concealed as soon
+//! as it can be expected no more, and all of it goes to the station's input, which holds some hundred
+//! milliseconds and follows the sender's clock with its resampler, as it does for every live source. A
+//! jitter buffer that plays out in its own time was the alternative: it would be a second delay in
+//! front of the first, with a second opinion about the sender's clock.
+
+mod intake;
+mod interface;
+mod output;
+mod session;
+
+pub use intake::{
+    CannotDecode, INTAKE_BLOCKS, Intake, IntakeConfig, IntakeCounts, IntakeLine, IntakeState,
+};
+pub use interface::{Interface, interface, way_to};
+pub use output::{Announced, Output, OutputConfig, OutputState, Part};
+pub use session::Session;

@@ -1,0 +1,81 @@
+//! What runs on the shared threads.
+
+use std::convert::Infallible;
+
+use aulos_core::Instant;
+
+use super::{Intake, Output, Part};
+use crate::udp::{Machine, Outbox, Packets, Route};
+
+/// A source or an output of a station, with its socket.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Session {
+    /// Packets become sound.
+    Intake(Box<Intake>),
+    /// Sound becomes packets.
+    Output(Box<Output>),
+}
+
+impl Machine for Session {
+    type Order = Infallible;
+    type Report = ();
+
+    fn packets(&mut self, now: Instant, packets: &mut Packets<'_>, _out: &mut Outbox<'_>) {
+        match self {
+            Self::Intake(intake) => {
+                for packet in packets {
+                    intake.receive(packet.received, packet.from, packet.bytes);
+                }
+                intake.flush();
+            }
+            Self::Output(output) => {
+                for packet in packets {
+                    output.receive(now, packet.from, packet.bytes);
+                }
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant, out: &mut Outbox<'_>) {
+        let is_abandoned = match self {
+            Self::Intake(intake) => {
+                intake.handle_timeout(now);
+                intake.is_abandoned()
+            }
+            Self::Output(output) => {
+                output.handle_timeout(now, &mut |part| send(part, out));
+                output.is_abandoned()
+            }
+        };
+        if is_abandoned {
+            out.end();
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Some(match self {
+            Self::Intake(intake) => intake.poll_timeout(),
+            Self::Output(output) => output.poll_timeout(),
+        })
+    }
+
+    fn obey(&mut self, _now: Instant, order: Infallible, _out: &mut Outbox<'_>) {
+        match order {}
+    }
+
+    fn report(&self) {}
+
+    fn finish(&mut self, now: Instant, out: &mut Outbox<'_>) {
+        if let Self::Output(output) = self {
+            output.finish(now, &mut |part| send(part, out));
+        }
+    }
+}
+
+/// The groups that an output sends to are left to its own socket: that knows the card and the hops.
+fn send(part: Part<'_>, out: &mut Outbox<'_>) -> bool {
+    let route = Route::to(part.to).own();
+    let route = part.due.map_or(route, |due| route.at(due));
+    out.send(route, part.bytes)
+}

@@ -1,0 +1,98 @@
+//! Stations over RTP at work, on real sockets: once everything has begun, no packet makes the shared
+//! thread touch the allocator, whether it becomes sound or sound becomes it.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
+
+mod counting;
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use aulos_core::{
+    Block, ChannelLayout, Chunk, Codec, Frames, HEADROOM, MediaTime, SampleFormat, SampleRate,
+    SampleSpec, Span,
+};
+use aulos_engine::encode::{Encoder, Wire, WireFormat};
+use aulos_engine::fanout::Stamped;
+use aulos_engine::source::{BLOCK_SAMPLES, Pacing, Pulled, RingSource, Source};
+use aulos_io::SystemClock;
+use aulos_io::relay::Media;
+use aulos_io::rtp::{Intake, IntakeConfig, IntakeLine, Output, OutputConfig, OutputState, Session};
+use aulos_io::udp::{Config, Context, SocketOptions, bind_socket};
+use aulos_proto::rtp::rtcp::Ntp;
+use aulos_proto::rtp::{self, Encoding};
+use aulos_rt::Pool;
+use aulos_rt::ring::ring;
+use counting::{COUNTING, FREED, MADE};
+
+/// What one output sends, an intake receives: a second and a half of packets of a millisecond.
+#[test]
+fn no_packet_allocates_either_way() {
+    let encoding = Encoding { codec: rtp::Codec::L24, clock_rate: 48_000, channels: 2 };
+    let mut config = Config::default();
+    config.threads = 1;
+    let mut context = Context::start(&config).unwrap();
+    let options = SocketOptions::default();
+    let inward = bind_socket("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+    let dest = inward.local_addr().unwrap();
+    let now = SystemClock::now();
+    let (line, items, mut state) = IntakeLine::new();
+    let intake = Intake::new(IntakeConfig::new(Media::new(encoding)), line, now).unwrap();
+    context.add(Some(inward), Session::Intake(Box::new(intake))).unwrap();
+    let (mut chunks, consumer) = ring(64);
+    let wishes = OutputConfig {
+        dest,
+        encoding,
+        payload_type: 96,
+        units: 48,
+        rate: SampleRate::STUDIO,
+        lead: OutputConfig::LEAD,
+        ssrc: 7,
+        cname: Some(Arc::from("aulos@127.0.0.1")),
+        clock: (now, Ntp::default()),
+        announced: None,
+        seed: 7,
+    };
+    let (published, mut sent) = aulos_rt::latest(OutputState::default());
+    let outward: UdpSocket = bind_socket("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+    let output = Output::new(wishes, consumer, published, now);
+    context.add(Some(outward), Session::Output(Box::new(output))).unwrap();
+
+    let spec = SampleSpec {
+        rate: SampleRate::STUDIO,
+        format: SampleFormat::S24Le,
+        layout: ChannelLayout::STEREO,
+    };
+    let mut encoder = Wire::new(WireFormat::L24, spec, Frames(960), spec.rate, 2);
+    let pool = Pool::new(72, || Vec::with_capacity(HEADROOM + encoder.most_bytes()));
+    let mut block = Block::with_capacity(spec.rate, spec.layout, 1_920);
+    block.resize(Frames(960));
+    let mut heard = Block::with_capacity(spec.rate, spec.layout, BLOCK_SAMPLES);
+    let mut source = RingSource::new(items, Pacing::Live);
+    let mut frames = 0;
+    for number in 0..125_u64 {
+        let timestamp = now + Span::from_millis(20) * i64::try_from(number).unwrap();
+        SystemClock::sleep_until(timestamp + Span::from_millis(20));
+        // Half a second for everything to begin.
+        if number == 50 {
+            COUNTING.store(true, SeqCst);
+        }
+        let mut bytes = pool.take().unwrap();
+        bytes.clear();
+        bytes.resize(HEADROOM, 0);
+        encoder.encode(&block, &mut bytes).unwrap();
+        let pts = MediaTime(number * 960);
+        let bytes = bytes.freeze();
+        let chunk = Chunk { pts, duration: Frames(960), codec: Codec::Pcm, header: 0, bytes };
+        assert!(chunks.push(Stamped { chunk, timestamp }).is_ok());
+        while source.pull(SystemClock::now(), &mut heard) == Pulled::Block {
+            frames += heard.frames().as_usize();
+        }
+    }
+    COUNTING.store(false, SeqCst);
+    assert_eq!((MADE.load(SeqCst), FREED.load(SeqCst)), (0, 0), "while packets came and went");
+    // How many that were depends on the machine; some were.
+    assert!(sent.read().packets > 500 && state.read().counts.received > 500, "{frames}");
+    drop(context.stop());
+}

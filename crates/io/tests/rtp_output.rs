@@ -1,0 +1,290 @@
+//! What a station sends over RTP, in virtual time: each packet has its moment, timestamps count the
+//! station's frames whatever happens, and reports say the same time as the packets.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
+#![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a test signal")]
+
+use std::sync::Arc;
+
+use aulos_core::{
+    Block, ChannelLayout, Chunk, Codec, Frames, HEADROOM, Instant, MediaTime, SampleFormat,
+    SampleRate, SampleSpec, Span,
+};
+use aulos_dsp::g711::Law;
+use aulos_engine::encode::{Encoder, Wire, WireFormat};
+use aulos_engine::fanout::Stamped;
+use aulos_io::rtp::{Announced, Output, OutputConfig, OutputState, Part};
+use aulos_proto::rtp::rtcp::{self, Compound, Ntp};
+use aulos_proto::rtp::{self, Encoding, is_rtcp};
+use aulos_proto::sap;
+use aulos_rt::Pool;
+use aulos_rt::ring::{Producer, ring};
+
+const DEST: &str = "239.69.0.1:5004";
+const WALL: i64 = 1_700_000_000;
+
+/// A station that makes chunks, and the packets that became of them, with their moments.
+struct World {
+    now: Instant,
+    output: Output,
+    encoder: Wire,
+    chunks: Producer<Stamped>,
+    pool: Pool<Vec<u8>>,
+    spec: SampleSpec,
+    pts: MediaTime,
+    packets: Vec<(Instant, Vec<u8>)>,
+    others: Vec<(String, Vec<u8>)>,
+}
+
+const START: Instant = Instant::from_nanos(5_000_000_000);
+const QUANTUM: Span = Span::from_millis(20);
+
+impl World {
+    fn new(codec: rtp::Codec, clock_rate: u32, channels: u8, units: u32) -> Self {
+        let spec = SampleSpec {
+            rate: SampleRate::STUDIO,
+            format: SampleFormat::S16Le,
+            layout: ChannelLayout::STEREO,
+        };
+        let encoding = Encoding { codec, clock_rate, channels };
+        let format = match codec {
+            rtp::Codec::L16 => WireFormat::L16,
+            rtp::Codec::Pcmu => WireFormat::G711(Law::Mu),
+            rtp::Codec::G722 => WireFormat::G722,
+            _ => WireFormat::L24,
+        };
+        let rate = SampleRate::new(encoding.sample_rate()).unwrap();
+        let encoder = Wire::new(format, spec, Frames(960), rate, channels.into());
+        let (chunks, consumer) = ring(64);
+        let config = OutputConfig {
+            dest: DEST.parse().unwrap(),
+            encoding,
+            payload_type: 96,
+            units,
+            rate: spec.rate,
+            lead: OutputConfig::LEAD,
+            ssrc: 0x1234_5678,
+            cname: Some(Arc::from("aulos@192.0.2.1")),
+            clock: (START, Ntp::from_unix(Span::from_secs(WALL))),
+            announced: Some(Announced {
+                to: "239.255.255.255:9875".parse().unwrap(),
+                origin: [192, 0, 2, 1].into(),
+                sdp: "v=0\r\ns=test\r\n".to_owned(),
+            }),
+            seed: 7,
+        };
+        let (state, _) = aulos_rt::latest(OutputState::default());
+        let output = Output::new(config, consumer, state, START);
+        let pool = Pool::new(64, || Vec::with_capacity(HEADROOM + encoder.most_bytes()));
+        Self {
+            now: START,
+            output,
+            encoder,
+            chunks,
+            pool,
+            spec,
+            pts: MediaTime::ZERO,
+            packets: Vec::new(),
+            others: Vec::new(),
+        }
+    }
+
+    /// A chunk of 20 ms is made, `late` after its time; its frames count up.
+    fn chunk(&mut self) {
+        let mut block = Block::with_capacity(self.spec.rate, self.spec.layout, 1_920);
+        block.resize(Frames(960));
+        for (at, frame) in block.samples_mut().chunks_mut(2).enumerate() {
+            frame.fill(((self.pts.0 + at as u64) % 30_000) as f32 / 32_768.0);
+        }
+        let mut bytes = self.pool.take().unwrap();
+        bytes.clear();
+        bytes.resize(HEADROOM, 0);
+        self.encoder.encode(&block, &mut bytes).unwrap();
+        let timestamp = START + self.spec.rate.span(Frames(self.pts.0));
+        let chunk = Chunk {
+            pts: self.pts,
+            duration: Frames(960),
+            codec: Codec::Pcm,
+            header: 0,
+            bytes: bytes.freeze(),
+        };
+        assert!(self.chunks.push(Stamped { chunk, timestamp }).is_ok());
+        self.pts += Frames(960);
+    }
+
+    /// Lets time pass until `until`, with the looks of the shared thread, each late by `late`.
+    fn run(&mut self, until: Instant, late: Span) {
+        while self.output.poll_timeout() + late <= until {
+            self.now = self.output.poll_timeout() + late;
+            // A chunk is there when its last frame is.
+            while START + self.spec.rate.span(Frames(self.pts.0)) + QUANTUM <= self.now {
+                self.chunk();
+            }
+            let now = self.now;
+            let (packets, others) = (&mut self.packets, &mut self.others);
+            self.output.handle_timeout(now, &mut |part: Part<'_>| {
+                take(now, &part, packets, others);
+                true
+            });
+        }
+        self.now = until;
+    }
+
+    fn headers(&self) -> Vec<(Instant, rtp::Header, usize)> {
+        let header = |(at, bytes): &(Instant, Vec<u8>)| {
+            let packet = rtp::Packet::parse(bytes).unwrap();
+            (*at, packet.header(), packet.payload().len())
+        };
+        self.packets.iter().map(header).collect()
+    }
+}
+
+fn take(
+    now: Instant,
+    part: &Part<'_>,
+    packets: &mut Vec<(Instant, Vec<u8>)>,
+    others: &mut Vec<(String, Vec<u8>)>,
+) {
+    if part.to == DEST.parse().unwrap() {
+        packets.push((part.due.unwrap().max(now), part.bytes.to_vec()));
+    } else {
+        others.push((part.to.to_string(), part.bytes.to_vec()));
+    }
+}
+
+#[test]
+fn packets_of_a_millisecond_go_out_one_in_each_millisecond() {
+    // A look may be late by 5 ms, and every packet still has its moment.
+    for late in [Span::ZERO, Span::from_millis(5)] {
+        let mut world = World::new(rtp::Codec::L24, 48_000, 2, 48);
+        world.run(START + Span::from_secs(10), late);
+        let headers = world.headers();
+        assert!(headers.len() > 9_900, "{}", headers.len());
+        for pair in headers.windows(2) {
+            let ((before, one, _), (at, other, length)) = (pair[0], pair[1]);
+            assert_eq!((at - before, length), (Span::from_millis(1), 288));
+            assert_eq!(other.sequence, one.sequence.wrapping_add(1));
+            assert_eq!(other.timestamp, one.timestamp.wrapping_add(48));
+        }
+        let state = world.output.state();
+        assert_eq!((state.late, state.skipped, state.gaps, state.unsent), (0, 0, 0, 0));
+        // The sound is what the station made, frame by frame.
+        let sound = world.packets.iter().flat_map(|(_, bytes)| bytes[12..].chunks(6));
+        for (at, frame) in sound.enumerate() {
+            let wanted = i32::try_from(at % 30_000).unwrap() << 8;
+            assert_eq!(frame[..3], wanted.to_be_bytes()[1..], "frame {at}");
+        }
+    }
+}
+
+#[test]
+fn the_last_chunk_is_not_waited_for_and_each_packet_is_late_by_the_lead() {
+    let mut world = World::new(rtp::Codec::L16, 48_000, 2, 240);
+    world.run(START + Span::from_secs(1), Span::from_millis(2));
+    let first = world.packets[0].0;
+    assert_eq!(first, START + QUANTUM + OutputConfig::LEAD);
+}
+
+#[test]
+fn a_packet_need_not_fit_into_a_chunk_and_telephony_has_its_own_rate() {
+    // 1 ms of 44.1 kHz would be 44.1 frames; here 7 ms of 48 kHz, and telephony of 20 ms.
+    for (codec, clock, channels, units, length) in [
+        (rtp::Codec::L16, 48_000, 2, 336, 1_344),
+        (rtp::Codec::Pcmu, 8_000, 1, 160, 160),
+        (rtp::Codec::G722, 8_000, 1, 160, 160),
+    ] {
+        let mut world = World::new(codec, clock, channels, units);
+        world.run(START + Span::from_secs(60), Span::ZERO);
+        let headers = world.headers();
+        let wanted = 60 * clock / units;
+        assert!((wanted - 12..=wanted).contains(&(headers.len() as u32)), "{}", headers.len());
+        let begin = headers[0].1.timestamp;
+        for (number, (at, header, bytes)) in headers.iter().enumerate() {
+            let ticks = number as u32 * units;
+            assert_eq!((*bytes, header.timestamp), (length, begin.wrapping_add(ticks)));
+            // To the sample of the resampler.
+            let on_grid = headers[0].0
+                + Span::from_nanos(i64::from(ticks) * 1_000_000_000 / i64::from(clock));
+            assert!((*at - on_grid).abs() <= Span::from_millis(1), "{number}: {:?}", *at - on_grid);
+        }
+        assert_eq!(world.output.state().late, 0);
+    }
+}
+
+#[test]
+fn a_hole_in_the_stations_sound_is_one_in_the_timestamps_and_none_in_the_numbers() {
+    let mut world = World::new(rtp::Codec::L24, 48_000, 2, 48);
+    world.run(START + Span::from_millis(500), Span::ZERO);
+    // Three chunks could not be made.
+    world.pts += Frames(3 * 960);
+    world.run(START + Span::from_secs(1), Span::ZERO);
+    let headers = world.headers();
+    let steps: Vec<u32> = headers
+        .windows(2)
+        .map(|pair| pair[1].1.timestamp.wrapping_sub(pair[0].1.timestamp))
+        .filter(|step| *step != 48)
+        .collect();
+    assert_eq!(steps, [48 + 3 * 960]);
+    assert!(headers.windows(2).all(|p| p[1].1.sequence == p[0].1.sequence.wrapping_add(1)));
+    assert_eq!(world.output.state().gaps, 1);
+}
+
+#[test]
+fn what_is_far_too_late_is_left_out_and_does_not_come_as_a_flood() {
+    let mut world = World::new(rtp::Codec::L24, 48_000, 2, 48);
+    world.run(START + Span::from_secs(1), Span::ZERO);
+    let before = world.packets.len();
+    // The whole process stands still for a second.
+    world.run(START + Span::from_secs(3), Span::from_secs(1));
+    let state = world.output.state();
+    assert!(state.skipped > 700 && state.late < 2_300, "{state:?}");
+    assert!(world.packets.len() - before < 2_300);
+}
+
+#[test]
+fn reports_say_the_time_that_the_packets_have() {
+    let mut world = World::new(rtp::Codec::L24, 48_000, 2, 48);
+    world.run(START + Span::from_secs(60), Span::ZERO);
+    let reports: Vec<_> = world.others.iter().filter(|(_, bytes)| is_rtcp(bytes)).collect();
+    assert!(reports.len() > 5);
+    let (first, header, _) = world.headers()[0];
+    for (to, bytes) in reports {
+        assert_eq!(to, "239.69.0.1:5005");
+        let compound = Compound::parse(bytes).unwrap();
+        let sender = compound.parts().find_map(|part| match part {
+            rtcp::Part::Report { sender, .. } => sender,
+            _ => None,
+        });
+        let Some(sender) = sender else { continue };
+        // The time of day at which a packet with this timestamp goes out, on the packets' line.
+        let ticks = sender.timestamp.wrapping_sub(header.timestamp);
+        let at = first + Span::from_nanos(i64::from(ticks) * 1_000_000_000 / 48_000);
+        let wall = Ntp::from_unix(Span::from_secs(WALL)).after(at - START);
+        let off = (sender.ntp.to_bits() as i64 - wall.to_bits() as i64) as f64 / 4.295e9;
+        assert!(off.abs() < 50e-6, "{off} s");
+    }
+}
+
+#[test]
+fn it_is_announced_and_taken_back_and_says_bye() {
+    let mut world = World::new(rtp::Codec::L24, 48_000, 2, 48);
+    world.run(START + Span::from_secs(100), Span::ZERO);
+    let announced = |world: &World| -> Vec<bool> {
+        let all = world.others.iter().filter(|(to, _)| to == "239.255.255.255:9875");
+        all.map(|(_, bytes)| sap::Packet::parse(bytes).unwrap().deletion).collect()
+    };
+    let times = announced(&world);
+    assert!((3..=6).contains(&times.len()) && times.iter().all(|deletion| !deletion), "{times:?}");
+    world.others.clear();
+    let (now, others, packets) = (world.now, &mut world.others, &mut world.packets);
+    world.output.finish(now, &mut |part: Part<'_>| {
+        take(now, &part, packets, others);
+        true
+    });
+    assert_eq!(announced(&world), [true]);
+    let bye = world.others.iter().filter(|(_, bytes)| is_rtcp(bytes)).any(|(_, bytes)| {
+        let compound = Compound::parse(bytes).unwrap();
+        compound.parts().any(|part| matches!(part, rtcp::Part::Bye(_)))
+    });
+    assert!(bye);
+}

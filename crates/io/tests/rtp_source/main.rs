@@ -1,0 +1,197 @@
+//! A station whose source comes over RTP, in virtual time: the network is bad, the sender's clock is
+//! off, strangers knock, and the sender dies.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "a test signal is made of numbers"
+)]
+
+mod studio;
+
+use aulos_core::{Instant, Span};
+use aulos_sim::Link;
+use studio::{FRAMES, Studio, hum};
+
+const GOOD: Link = Link { delay: Span::from_millis(1), jitter: Span::ZERO, ..Link::CABLE };
+
+const BAD: Link = Link {
+    delay: Span::from_millis(3),
+    jitter: Span::from_millis(12),
+    most: Span::from_millis(50),
+    detours: 0.05,
+    duplicates: 0.01,
+    ..Link::CABLE
+};
+
+#[derive(Debug)]
+struct Report {
+    /// From the card to the ear, in milliseconds: the least and the most, and the means of the second
+    /// quarter and of the last one.
+    least: f64,
+    most: f64,
+    early: f64,
+    last: f64,
+    /// The farthest that the reported drift was from the real one in the last quarter, in ppm.
+    wrong: f64,
+    lost: u64,
+    late: u64,
+    concealed: u64,
+}
+
+/// So many hours of a sender whose card is off by `ppm`.
+fn follow(hours: u32, ppm: i32, link: Link) -> Report {
+    let mut studio = Studio::new(link, ppm, false);
+    studio.run(Span::from_secs(2));
+    let (mut least, mut most, mut wrong) = (f64::MAX, 0.0_f64, 0.0_f64);
+    let quarter = hours * 900 * 50;
+    let mut means = [0.0; 4];
+    for mean in &mut means {
+        for _ in 0..quarter {
+            studio.quantum();
+            let latency = studio.latency();
+            (least, most) = (least.min(latency), most.max(latency));
+            *mean += latency / f64::from(quarter);
+        }
+        let drift = f64::from(studio.status().inputs[0].drift.as_ppb()) * 1e-3;
+        wrong = (drift - f64::from(ppm)).abs();
+    }
+    let counts = studio.intake.state().counts;
+    let (lost, late, concealed) = (counts.lost, counts.late, counts.concealed);
+    let [_, early, _, last] = means;
+    let report = Report { least, most, early, last, wrong, lost, late, concealed };
+    println!("{ppm} ppm, loss {}: {report:.1?}", link.loss);
+    let status = studio.status();
+    assert_eq!((status.underruns, status.switches, status.stalls), (0, 1, 0));
+    assert_eq!((counts.overflown, counts.no_room, counts.gaps, counts.left_out), (0, 0, 0, 0));
+    // What is lost is made up for, frame by frame, and so is what came when that was done.
+    assert_eq!(report.concealed, (report.lost + report.late) * FRAMES);
+    report
+}
+
+/// A packet is 20 ms of the latency that comes and goes.
+#[test]
+fn hours_on_a_bad_way_move_no_latency_and_what_is_lost_is_made_up() {
+    for (ppm, loss) in [(100, 0.01), (-100, 0.1)] {
+        let report = follow(2, ppm, Link { loss, ..BAD });
+        let sent = 2.0 * 3_600.0 * 50.0;
+        let part = report.lost as f64 / sent;
+        assert!((part / loss - 1.0).abs() < 0.1, "{part}");
+        assert!((report.late as f64) < sent * 0.002, "{report:?}");
+        assert!(report.most - report.least < 100.0, "{report:?}");
+        assert!((report.last - report.early).abs() < 5.0 && report.most < 500.0, "{report:?}");
+        assert!(report.wrong < 10.0, "{report:?}");
+    }
+}
+
+#[test]
+fn what_is_late_doubled_and_out_of_order_is_heard_as_it_was_sent() {
+    let mut studio = Studio::new(BAD, 0, false);
+    studio.run(Span::from_secs(60));
+    let counts = studio.intake.state().counts;
+    assert!(counts.reordered > 50 && counts.duplicates > 10, "{counts:?}");
+    assert_eq!((counts.lost, counts.late, counts.concealed), (0, 0, 0));
+    let heard = studio.programme();
+    assert!(heard.len() as u64 > 58 * 8_000);
+    assert!(heard == hum(heard.len()), "the hum is not what was sent");
+}
+
+#[test]
+fn strangers_are_counted_and_not_heard() {
+    let mut studio = Studio::new(GOOD, 0, false);
+    studio.run(Span::from_secs(2));
+    let stranger = "192.0.2.66:5004".parse().unwrap();
+    for number in 0..500_u16 {
+        let now = studio.now;
+        let intake = &mut studio.intake;
+        // Another sender, a scan, RTP of another version, RTCP that says that ours has left.
+        intake.receive(now, stranger, &studio::packet(0x6666_6666, number, 0));
+        intake.receive(now, stranger, b"");
+        intake.receive(now, stranger, b"GET / HTTP/1.0\r\n\r\n");
+        intake.receive(now, stranger, &[0x40; 172]);
+        intake.receive(now, stranger, &studio::bye(studio::SSRC));
+        let mut other_type = studio::packet(studio::SSRC, number, 0);
+        other_type[1] = 8;
+        intake.receive(now, stranger, &other_type);
+        // Somebody who has guessed the number.
+        intake.receive(now, stranger, &studio::packet(studio::SSRC, number, 0));
+        studio.quantum();
+    }
+    let counts = studio.intake.state().counts;
+    assert_eq!((counts.other_senders, counts.refused), (1_000, 1_500), "{counts:?}");
+    assert_eq!((counts.other_types, counts.other_rtcp, counts.forged_byes), (500, 500, 0));
+    assert_eq!((counts.lost, counts.changes, studio.status().switches), (0, 0, 1));
+    let heard = studio.programme();
+    assert!(heard == hum(heard.len()), "a stranger was heard");
+}
+
+#[test]
+fn who_begins_anew_with_another_number_is_followed() {
+    let mut studio = Studio::new(GOOD, 0, false);
+    studio.run(Span::from_secs(5));
+    studio.sender.silent_for(Span::from_millis(280));
+    studio.sender.ssrc ^= 0xffff;
+    studio.run(Span::from_secs(5));
+    let state = studio.intake.state();
+    assert_eq!((state.counts.changes, state.ssrc), (1, Some(studio.sender.ssrc)));
+    // One packet showed that it is another sender, and was not played.
+    assert_eq!(state.counts.other_senders, 1);
+    let status = studio.status();
+    assert_eq!((status.underruns, status.switches), (0, 1));
+}
+
+#[test]
+fn a_sender_who_dies_is_covered_and_taken_back() {
+    for says_bye in [false, true] {
+        let mut studio = Studio::new(GOOD, 0, true);
+        studio.run(Span::from_secs(10));
+        assert_eq!(studio.status().active, Some(0));
+        let silent = studio.status().silent_frames;
+        if says_bye {
+            let (now, from) = (studio.now, studio::SENDER.parse().unwrap());
+            studio.intake.receive(now, from, &studio::bye(studio::SSRC));
+        }
+        studio.sender.silent_for(Span::from_secs(20));
+        studio.run(Span::from_secs(2));
+        assert_eq!(studio.status().active, Some(1), "bye: {says_bye}");
+        studio.run(Span::from_secs(30));
+        assert_eq!(studio.status().active, Some(0));
+        let status = studio.status();
+        // Nothing was silent, and media time went on with the wall's.
+        assert_eq!((status.silent_frames, status.underruns, status.stalls), (silent, 0, 0));
+        let passed = studio.now - status.started;
+        assert!((status.position.0 as f64 / 8_000.0 - passed.as_secs_f64()).abs() < 0.05);
+    }
+}
+
+#[test]
+fn a_bye_of_somebody_who_goes_on_ends_nothing() {
+    let mut studio = Studio::new(GOOD, 0, true);
+    studio.run(Span::from_secs(10));
+    let from = studio::SENDER.parse().unwrap();
+    for _ in 0..20 {
+        let now = studio.now;
+        studio.intake.receive(now, from, &studio::bye(studio::SSRC));
+        studio.run(Span::from_millis(500));
+    }
+    assert_eq!(studio.intake.state().counts.forged_byes, 20);
+    assert_eq!((studio.status().active, studio.status().switches), (Some(0), 1));
+}
+
+/// A way that is gone for seconds is no hole to be filled: the station has gone elsewhere meanwhile.
+#[test]
+fn behind_a_long_gap_nothing_is_made_up() {
+    let mut studio = Studio::new(GOOD, 0, true);
+    studio.run(Span::from_secs(10));
+    studio.cut(true);
+    studio.run(Span::from_secs(3));
+    assert_eq!(studio.status().active, Some(1));
+    studio.cut(false);
+    studio.run(Span::from_secs(20));
+    let counts = studio.intake.state().counts;
+    assert_eq!((counts.gaps, counts.concealed), (1, 0), "{counts:?}");
+    assert_eq!((studio.status().active, studio.status().underruns), (Some(0), 0));
+    assert!(studio.now > Instant::ZERO);
+}
