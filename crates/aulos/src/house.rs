@@ -22,13 +22,14 @@ use aulos_core::{ChannelMap, Db, Span};
 use aulos_io::decode::StreamInfo;
 pub use aulos_io::feed::{DjSeat, Left};
 pub use aulos_io::reactor::{Door, MediaSocket};
+use aulos_io::rtp::{IntakeState, OutputState};
 
 pub use aulos_engine::loudness::Loudness;
 pub use aulos_engine::steady::Steadiness;
 use aulos_proto::titles::Title;
 
 use crate::access::Credentials;
-use crate::config::{Endpoint, Mount, Push, Sound, SourceConfig, Station};
+use crate::config::{Endpoint, Mount, Push, RtpOut, Sound, SourceConfig, Station};
 pub use crate::push::PushState;
 pub use crate::radio::{Chore, RadioState};
 
@@ -290,6 +291,14 @@ pub trait House: Send + Sync {
     /// Lets a station's stream go to these servers from now on, while it plays.
     fn set_pushes(&self, _station: usize, _pushes: &[Push]) {}
 
+    /// Lets a station go to these places over RTP from now on, while it plays.
+    fn set_rtp(&self, _station: usize, _outputs: &[RtpOut]) {}
+
+    /// The description (SDP) of an output of a station, while it runs.
+    fn description(&self, _station: usize, _output: usize) -> Option<String> {
+        None
+    }
+
     /// Lets a station's programme be heard as it comes, as loud as it is normalised; or ends that.
     fn compare(&self, _station: usize, _on: bool) {}
 
@@ -417,10 +426,27 @@ pub struct StationStatus {
     pub radios: Vec<Option<RadioState>>,
     /// What is known of those of `Station::sources` that are places for DJs.
     pub djs: Vec<Option<DjStatus>>,
+    /// What is known of those of `Station::sources` that come over RTP.
+    pub received: Vec<Option<RtpStatus>>,
+    /// One for each of `Station::rtp`.
+    pub sent: Vec<RtpSent>,
     /// One for each of `Station::pushes`.
     pub pushes: Vec<PushState>,
     /// Web listeners (`/listen/...`).
     pub listeners: u32,
+}
+
+/// How a source does that comes over RTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RtpStatus(pub IntakeState);
+
+/// How an output over RTP does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RtpSent {
+    /// What it has sent; none while it could not be opened.
+    pub state: Option<OutputState>,
+    /// Why it could not.
+    pub problem: Option<String>,
 }
 
 /// What a DJ said of himself.
@@ -483,7 +509,32 @@ impl StationStatus {
             ..push
         });
         let pushes = pushes.collect();
-        Self { levels, loudness, source_loudness, steadiness, on_air, latency, djs, pushes, ..self }
+        let rest = |one: Option<RtpStatus>| {
+            one.map(|RtpStatus(state)| {
+                let mut rest = IntakeState::default();
+                (rest.from, rest.ssrc) = (state.from, state.ssrc);
+                RtpStatus(rest)
+            })
+        };
+        let received = self.received.into_iter().map(rest).collect();
+        let sent = self
+            .sent
+            .into_iter()
+            .map(|one| RtpSent { state: one.state.map(|_| OutputState::default()), ..one });
+        let sent = sent.collect();
+        Self {
+            levels,
+            loudness,
+            source_loudness,
+            steadiness,
+            on_air,
+            latency,
+            djs,
+            received,
+            sent,
+            pushes,
+            ..self
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod links;
 mod listen;
 mod pushes;
 mod renditions;
+mod rtp;
 mod sources;
 mod stations;
 mod view;
@@ -34,7 +35,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
 use crate::access::Credentials;
-use crate::config::{Endpoint, Mount, Push, Resolved, Sound, Station};
+use crate::config::{Endpoint, Mount, Push, Resolved, RtpOut, Sound, Station};
 use crate::house::{
     self, Announced, Announcement, Cause, Command, DjAbout, DjSeat, Door, Event, Full, Greeting,
     Hello, House, ListenSink, MediaSocket, SessionId, Settings, StationStatus,
@@ -88,6 +89,7 @@ struct Inner {
     pusher: Pusher,
     chores: Vec<Chore>,
     seeds: Seeds,
+    rtp: rtp::Rtp,
     /// Where DJs come to, and what happened to them.
     dj_ports: Vec<(Endpoint, djs::Opened)>,
     dj_counters: Arc<DjCounters>,
@@ -108,6 +110,8 @@ struct Running {
     announcements: Announcements,
     /// Servers that its stream goes to.
     pushes: Vec<Pushed>,
+    /// Where it goes over RTP.
+    rtp: Vec<rtp::Sent>,
     outlets: Outlets,
     knobs: Knobs,
     /// Where somebody says what is to be heard, and where it comes out what is.
@@ -149,6 +153,7 @@ impl Audio {
             pusher: Pusher::default(),
             chores: Vec::new(),
             seeds: Seeds(RandomState::new().hash_one(std::process::id())),
+            rtp: rtp::Rtp::default(),
             dj_ports: Vec::new(),
             dj_counters: Arc::default(),
             announced: Vec::new(),
@@ -156,6 +161,7 @@ impl Audio {
         for station in &config.stations {
             stations::start(station, &mut inner)?;
         }
+        rtp::look_at_outputs(&mut inner);
         links::follow(&mut inner);
         inner.context.guard(door);
         inner.context.listen(listener)?;
@@ -166,6 +172,7 @@ impl Audio {
     pub fn stop(&self) {
         self.with(|inner| {
             inner.context.stop();
+            inner.rtp.stop();
             inner.workers.stop();
             inner.codecs.stop();
         });
@@ -242,6 +249,17 @@ impl House for Audio {
 
     fn set_pushes(&self, station: usize, pushes: &[Push]) {
         self.with(|inner| pushes::change(inner, station, pushes));
+    }
+
+    fn set_rtp(&self, station: usize, outputs: &[RtpOut]) {
+        self.with(|inner| rtp::change(inner, station, outputs));
+    }
+
+    fn description(&self, station: usize, output: usize) -> Option<String> {
+        self.with(|inner| {
+            let running = inner.stations.get(station).and_then(Option::as_ref)?;
+            running.rtp.get(output)?.description().map(str::to_owned)
+        })
     }
 
     fn compare(&self, station: usize, on: bool) {
@@ -361,6 +379,9 @@ impl House for Audio {
             inner.workers.tidy();
             links::follow(inner);
             pushes::hand_over(inner);
+            inner.rtp.tidy();
+            inner.rtp.try_sources();
+            rtp::look_at_outputs(inner);
             flush_due(inner);
             for running in inner.stations.iter_mut().flatten() {
                 running.outlets.tidy();

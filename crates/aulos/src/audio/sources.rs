@@ -21,6 +21,7 @@ use aulos_rt::Reader;
 use super::Inner;
 use super::djs::{self, Booth};
 use super::links::Link;
+use super::rtp::{self, Received};
 use crate::config::{PipeMode, SourceConfig, Station, TitleKind, Titles};
 use crate::radio::{self, Radio};
 
@@ -37,6 +38,8 @@ pub(super) enum Watch {
     Radio(radio::Watch),
     /// A place for a DJ.
     Dj(Box<Booth>),
+    /// Packets of RTP.
+    Rtp(Box<Received>),
 }
 
 /// Opens a source as far as that is possible now; what cannot be opened is tried again, and its
@@ -49,9 +52,10 @@ pub(super) fn open(
 ) -> io::Result<(Input, Watch)> {
     let (gate, keeper) = gate(source.standby);
     let mut line = Some(keeper);
-    let (opened, watch) = make(&source.config, quantum, &mut line, inner);
+    let buffer = Span::from_millis(i64::from(source.input_buffer_ms));
+    let (opened, watch) = make(&source.config, quantum, buffer, &mut line, inner);
     let config = input::Config {
-        buffer: Span::from_millis(i64::from(source.input_buffer_ms)),
+        buffer,
         timeout: Span::from_millis(i64::from(source.timeout_ms)),
         gain: source.gain,
         silence: silence::Config {
@@ -110,10 +114,15 @@ fn recording(path: &Path, raw: Option<aulos_core::SampleSpec>) -> io::Result<Rec
 fn make(
     config: &SourceConfig,
     quantum: Frames,
+    buffer: Span,
     line: &mut Option<Keeper>,
     inner: &mut Inner,
 ) -> (Box<dyn Source>, Watch) {
     match config {
+        SourceConfig::Rtp(_) | SourceConfig::Sdp { .. } => {
+            let (source, received) = rtp::open(config, buffer, line.take(), inner);
+            (source, Watch::Rtp(Box::new(received)))
+        }
         SourceConfig::Demo { spec } => (Box::new(Demo::new(spec.rate, quantum)), Watch::Generated),
         SourceConfig::Tone { hz, dbfs, spec } => {
             let tone = Tone::new(*hz, *dbfs, spec.rate, spec.layout, quantum);
@@ -138,26 +147,7 @@ fn make(
             feed(inner, line, *spec, |feed| Box::new(Fifo::new(path.clone(), mode, feed)))
         }
         SourceConfig::Process { path, params, spec, log_stderr, titles } => {
-            let mut process = ProcessConfig {
-                program: path.clone(),
-                arguments: split_arguments(params),
-                log_stderr: *log_stderr,
-                log_to: None,
-            };
-            match titles {
-                Some(Titles { kind: TitleKind::Librespot, fifo }) => {
-                    process.log_to = Some(fifo.clone());
-                }
-                Some(Titles { kind: TitleKind::Airplay, fifo }) => {
-                    let pipe = format!("--metadata-pipename={}", fifo.display());
-                    process.arguments.extend([
-                        "--metadata-enable".to_owned(),
-                        "--get-coverart".to_owned(),
-                        pipe,
-                    ]);
-                }
-                None => {}
-            }
+            let process = process(path, params, *log_stderr, titles.as_ref());
             feed(inner, line, *spec, |feed| Box::new(Process::new(process, feed)))
         }
         SourceConfig::Icecast(mount) => djs::open(mount, line.take(), inner),
@@ -173,6 +163,25 @@ fn make(
             feed(inner, line, *spec, |feed| Box::new(TcpClient::new(address.to_string(), feed)))
         }
     }
+}
+
+fn process(path: &Path, params: &str, log_stderr: bool, titles: Option<&Titles>) -> ProcessConfig {
+    let mut process = ProcessConfig {
+        program: path.to_path_buf(),
+        arguments: split_arguments(params),
+        log_stderr,
+        log_to: None,
+    };
+    match titles {
+        Some(Titles { kind: TitleKind::Librespot, fifo }) => process.log_to = Some(fifo.clone()),
+        Some(Titles { kind: TitleKind::Airplay, fifo }) => {
+            let pipe = format!("--metadata-pipename={}", fifo.display());
+            let enable = ["--metadata-enable".to_owned(), "--get-coverart".to_owned(), pipe];
+            process.arguments.extend(enable);
+        }
+        None => {}
+    }
+    process
 }
 
 fn radio(url: &HttpUrl, keeper: Option<Keeper>, inner: &mut Inner) -> (Box<dyn Source>, Watch) {

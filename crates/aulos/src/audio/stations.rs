@@ -17,7 +17,7 @@ use aulos_rt::Pool;
 use aulos_rt::ring::{Consumer, Producer, ring};
 
 use super::announcements::Announcements;
-use super::{Inner, Running, pushes, sources};
+use super::{Inner, Running, pushes, rtp, sources};
 use crate::config::{Sound, Station};
 
 /// Starts a station and gives its number: one that was free, or a new one.
@@ -44,6 +44,7 @@ pub(super) fn replace(number: usize, config: &Station, inner: &mut Inner) -> io:
 
 /// Lets a station end that nobody is to hear any more.
 pub(super) fn end(old: Running, inner: &mut Inner) {
+    rtp::end(&old, inner);
     inner.workers.remove(old.place);
     inner.announced.extend(old.announcements.abandon());
 }
@@ -142,6 +143,7 @@ fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result
     let place = inner.workers.add(station);
     inner.runs += 1;
     let pushes = pushes::start(config, inner);
+    let rtp = rtp::start(config, inner);
     let (config, run) = (config.clone(), inner.runs);
     let running = Running {
         config,
@@ -151,6 +153,7 @@ fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result
         resets,
         announcements,
         pushes,
+        rtp,
         outlets,
         knobs,
         wishes,

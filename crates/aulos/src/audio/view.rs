@@ -10,6 +10,7 @@ use aulos_io::reactor::{self, ReactorStats};
 
 use super::Running;
 use super::pushes::Pushed;
+use super::rtp::Sent;
 use super::sources::Watch;
 use crate::house::{self, Condition, Latency, OnAir, SourceState, StationState, Switched};
 
@@ -35,6 +36,12 @@ pub(super) fn status(running: &mut Running) -> house::StationStatus {
         _ => None,
     });
     let djs = djs.collect();
+    let received = running.sources.iter_mut().map(|watch| match watch {
+        Watch::Rtp(received) => Some(received.status()),
+        _ => None,
+    });
+    let received = received.collect();
+    let sent = running.rtp.iter_mut().map(Sent::status).collect();
     let sources = running.sources.iter_mut().zip(&status.inputs);
     house::StationStatus {
         state,
@@ -49,6 +56,8 @@ pub(super) fn status(running: &mut Running) -> house::StationStatus {
         latency: latency(&status, running),
         radios,
         djs,
+        received,
+        sent,
         pushes: running.pushes.iter().map(Pushed::status).collect(),
         listeners: 0,
     }
@@ -158,6 +167,7 @@ fn source(watch: &mut Watch, input: &InputState) -> SourceState {
         Watch::File(state) => state.read().problem(),
         Watch::Radio(watch) => watch.state().reason,
         Watch::Dj(booth) => booth.problem(),
+        Watch::Rtp(received) => received.problem(),
     };
     match (failed, input.health) {
         (_, Health::Healthy { .. } | Health::Suspect(Fault::DeadChannel)) => SourceState::Ready,

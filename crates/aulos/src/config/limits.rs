@@ -108,3 +108,15 @@ pub const DEFAULT_UPLOADS: u32 = 2;
 pub const UPLOAD_PART_MIB: RangeInclusive<u32> = 5..=512;
 /// 78 GiB in 10,000 parts, which is as many as S3 takes.
 pub const DEFAULT_UPLOAD_PART_MIB: u32 = 8;
+/// Places that one station goes to over RTP, each with an encoding and a socket of its own.
+pub const MAX_RTP: usize = 16;
+/// What a packet has room for in a network of 1,500 bytes (AES67).
+pub const MAX_RTP_PAYLOAD: usize = 1_440;
+/// Below a millisecond nothing is paced here; above, telephony ends at 60.
+pub const RTP_PTIME_MS: RangeInclusive<f64> = 1.0..=60.0;
+/// Payload types have seven bits.
+pub const RTP_TYPE: RangeInclusive<u32> = 0..=127;
+/// The field has eight bits; with 0 nothing would leave this machine.
+pub const RTP_HOPS: RangeInclusive<u32> = 1..=255;
+/// The mark has six bits.
+pub const RTP_DSCP: RangeInclusive<u32> = 0..=63;

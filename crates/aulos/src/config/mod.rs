@@ -20,6 +20,7 @@ mod push;
 mod read;
 mod relay;
 mod resolve;
+mod rtp;
 mod security;
 pub mod snapserver;
 mod sound;
@@ -45,6 +46,7 @@ pub use resolve::{
     Clients, Endpoint, Http, Listen, Mdns, Plugin, Resolved, Silence, Source, Station, Streams,
     Switch,
 };
+pub use rtp::{Reception, RtpConfig, RtpOut, RtpSource};
 pub use security::{SecretConfig, Security, SecurityConfig, Tls, TlsConfig, UserConfig};
 pub use sound::{BandConfig, Sound};
 pub use source::{PipeMode, SourceConfig, TitleKind, Titles};
@@ -102,6 +104,13 @@ pub fn source(uri: &str) -> Result<SourceConfig, Vec<Problem>> {
     if let Some([SourceConfig::Icecast(_), ..]) = parsed.as_ref().map(|(all, _)| &all[..]) {
         let hint = "let a station of a server play it";
         problems.hint(Place::Default, "`icecast:` is a place in a server that runs", hint);
+    }
+    let packets =
+        |source: &SourceConfig| matches!(source, SourceConfig::Rtp(_) | SourceConfig::Sdp { .. });
+    if parsed.as_ref().is_some_and(|(all, _)| all.iter().any(packets)) {
+        let hint =
+            "let a station of a server play it, and give http://HOST:1780/listen/STATION.wav";
+        problems.hint(Place::Default, "packets of RTP are received by a server that runs", hint);
     }
     match parsed.map(|(mut sources, _)| (sources.pop(), problems.is_empty())) {
         Some((Some(source), true)) => Ok(source),

@@ -14,6 +14,7 @@ use super::problem::{At, Place, Problems};
 use super::push::{self, PushConfig};
 use super::read::{Table, missing};
 use super::relay::{self, RelayConfig};
+use super::rtp::{self, RtpConfig};
 use super::security::{self, SecretConfig, SecurityConfig};
 use super::sound::{self, BandConfig};
 use super::tree::{Node, Value};
@@ -156,6 +157,8 @@ pub struct StationConfig {
     pub plugin: Option<PluginConfig>,
     /// Where its stream goes by itself.
     pub push: Vec<PushConfig>,
+    /// Where it goes over RTP.
+    pub rtp: Vec<RtpConfig>,
 }
 
 /// `plugin`.
@@ -183,6 +186,7 @@ impl Default for StationConfig {
             equalizer: Vec::new(),
             plugin: None,
             push: Vec::new(),
+            rtp: Vec::new(),
         }
     }
 }
@@ -417,6 +421,7 @@ fn read_station(index: usize, node: &Node, problems: &Problems) -> StationConfig
         station.equalizer = sound::read_equalizer(node, &label, problems);
     }
     station.push = push::read(&mut table, problems);
+    station.rtp = rtp::read(&mut table, problems);
     table.not_yet("record", "leave it out, or record with a client for now");
     table.finish();
     station

@@ -22,6 +22,7 @@ use super::mounts;
 use super::problem::{At, Place, Problems, did_you_mean};
 use super::push::{self, Push};
 use super::relay::{self, Relay};
+use super::rtp::{self, RtpOut};
 use super::security::{self, Security};
 use super::sound::{self, Sound};
 use super::source::{self, SourceConfig};
@@ -160,6 +161,8 @@ pub struct Station {
     pub plugin: Option<Plugin>,
     /// Servers that its stream goes to.
     pub pushes: Vec<Push>,
+    /// Where it goes over RTP.
+    pub rtp: Vec<RtpOut>,
 }
 
 /// A control script: a program that speaks JSON-RPC on its standard input and output.
@@ -276,6 +279,7 @@ fn stations(
     meta::check(config, &all, problems);
     mounts::complete(config, &mut all, env, problems);
     push::complete(config, &mut all, env, problems);
+    rtp::complete(config, &mut all, problems);
     all
 }
 
@@ -437,6 +441,7 @@ pub(super) fn station(config: &StationConfig, problems: &Problems) -> Station {
             Plugin { script: PathBuf::from(&plugin.script.value), params: plugin.params.clone() }
         }),
         pushes: Vec::new(),
+        rtp: Vec::new(),
     }
 }
 

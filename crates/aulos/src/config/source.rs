@@ -10,6 +10,7 @@ use super::limits::TONE_DBFS;
 use super::mounts::{self, Mount};
 use super::problem::{At, Problems, did_you_mean, listed};
 use super::resolve::{Endpoint, endpoint};
+use super::rtp::{self, Reception, RtpSource};
 
 /// A source, ready to be opened. Every raw one has the spec of the bytes that come in.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,6 +92,15 @@ pub enum SourceConfig {
     },
     /// A stream of a DJ who comes to us.
     Icecast(Mount),
+    /// Packets of RTP.
+    Rtp(RtpSource),
+    /// The same, as a description says it.
+    Sdp {
+        /// Where the description is.
+        path: PathBuf,
+        /// How its packets are received.
+        reception: Reception,
+    },
 }
 
 /// The FIFO through which a program tells what it plays.
@@ -141,6 +151,8 @@ impl SourceConfig {
             Self::Station { .. } => "meta",
             Self::TcpServer { .. } | Self::TcpClient { .. } => "tcp",
             Self::Icecast(_) => "icecast",
+            Self::Rtp(_) => "rtp",
+            Self::Sdp { .. } => "sdp",
         }
     }
 
@@ -155,7 +167,11 @@ impl SourceConfig {
     pub const fn spec(&self) -> Option<SampleSpec> {
         match self {
             Self::File { spec, .. } => *spec,
-            Self::Http { .. } | Self::Station { .. } | Self::Icecast(_) => None,
+            Self::Http { .. }
+            | Self::Station { .. }
+            | Self::Icecast(_)
+            | Self::Rtp(_)
+            | Self::Sdp { .. } => None,
             Self::Demo { spec }
             | Self::Tone { spec, .. }
             | Self::Stdin { spec }
@@ -256,6 +272,8 @@ fn scheme(query: &mut Query<'_>) -> Option<SourceConfig> {
         },
         "tcp" => return tcp(query),
         "icecast" => return mounts::parse(query).map(SourceConfig::Icecast),
+        "rtp" => return rtp::parse_source(query),
+        "sdp" => return rtp::parse_description(query),
         "librespot" | "spotify" => librespot(query)?,
         "airplay" => airplay(query)?,
         other => {
@@ -392,7 +410,7 @@ fn unknown(scheme: &str, query: &Query<'_>) {
     query.refuse(format!("`{scheme}` is not a kind of source"), &hint);
 }
 
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 15] = [
     "demo",
     "tone",
     "stdin",
@@ -403,16 +421,16 @@ const KNOWN: [&str; 13] = [
     "http",
     "https",
     "icecast",
+    "rtp",
+    "sdp",
     "meta",
     "librespot",
     "airplay",
 ];
-const SCHEMES: &str = "a source begins with demo: tone: stdin: pipe: file: process: tcp: http: https: icecast: or meta:";
+const SCHEMES: &str = "a source begins with demo: tone: stdin: pipe: file: process: tcp: http: https: icecast: rtp: sdp: or meta:";
 
 /// What will come, and what does the same today.
-const NOT_YET: [(&str, &str); 9] = [
-    ("rtp", "process:///usr/bin/ffmpeg?params=-i URL -f s16le -ar 48000 -ac 2 -"),
-    ("sdp", "process:///usr/bin/ffmpeg?params=-i FILE -f s16le -ar 48000 -ac 2 -"),
+const NOT_YET: [(&str, &str); 7] = [
     ("pulse", "process:///usr/bin/parec?params=--format=s16le --rate=48000 --channels=2"),
     ("alsa", "process:///usr/bin/arecord?params=-t raw -f S16_LE -r 48000 -c 2"),
     ("pipewire", "process:///usr/bin/pw-record?params=--rate 48000 -"),
@@ -447,7 +465,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    fn path(&self) -> Option<PathBuf> {
+    pub(super) fn path(&self) -> Option<PathBuf> {
         let uri = self.uri;
         if uri.authority().is_empty() && uri.path.len() > 1 && !uri.path.contains('\0') {
             return Some(PathBuf::from(&uri.path));
@@ -458,7 +476,7 @@ impl<'a> Query<'a> {
         None
     }
 
-    fn choice(&mut self, key: &'static str, of: &[&str]) -> Option<&'a str> {
+    pub(super) fn choice(&mut self, key: &'static str, of: &[&str]) -> Option<&'a str> {
         let text = self.text(key)?;
         if of.contains(&text) {
             return Some(text);
@@ -499,11 +517,14 @@ impl<'a> Query<'a> {
     }
 }
 
-/// What snapserver writes behind a source and we do not.
-const STATION_KEYS: [(&str, &str); 6] = [
+/// What others write behind a source and we do not.
+const STATION_KEYS: [(&str, &str); 9] = [
     ("codec", "write `codec` into the [[station]]"),
     ("chunk_ms", "write `chunk_ms` into the [[station]]"),
     ("buffer_ms", "write `buffer_ms` into the [[station]]"),
+    ("latency", "a table with a buffer: { uri = \"rtp://...\", input_buffer_ms = 200 }"),
+    ("ptime", "leave it out: each packet says how long it is"),
+    ("localaddr", "write `interface`, the card's name or its address"),
     ("idle_threshold", "write `silence = { below_dbfs = -60.0, for_s = 10 }`"),
     ("controlscript", "write `plugin = { script = \"...\" }` into the [[station]]"),
     ("controlscriptparams", "write `plugin = { script = \"...\", params = \"...\" }`"),

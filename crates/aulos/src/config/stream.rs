@@ -121,7 +121,8 @@ impl StreamUri {
         if uri.scheme == "file" {
             pairs.push("loop=true".to_owned());
         }
-        let own = ["http", "https", "icecast", "meta", "demo", "librespot", "spotify", "airplay"];
+        let own =
+            ["http", "https", "icecast", "meta", "demo", "sdp", "librespot", "spotify", "airplay"];
         if !decoded && !own.contains(&uri.scheme.as_str()) {
             let spec = self.spec.clone().unwrap_or_else(|| default.to_string());
             pairs.push(format!("sampleformat={spec}"));
@@ -264,6 +265,8 @@ fn kept(scheme: &str) -> &'static [&'static str] {
         "librespot" | "spotify" => &super::source::LIBRESPOT,
         "airplay" => &super::source::AIRPLAY,
         "tone" => &["hz", "dbfs"],
+        "rtp" => &["payload", "payload_type", "interface", "jitter", "source"],
+        "sdp" => &["interface", "jitter", "source"],
         _ => &[],
     }
 }

@@ -237,7 +237,7 @@ fn what_is_not_built_yet_is_refused_and_named() {
 https = 1788
 [[station]]
 name = "a"
-sources = ["rtp://0.0.0.0:5004"]
+sources = ["pulse://default"]
 record = { dir = "/srv/rec" }
 "#;
     golden("not_yet", &first_problem(text, &[]));

@@ -25,6 +25,7 @@ mod relays;
 mod reload;
 mod roles;
 mod rpc;
+mod rtp;
 mod shape;
 mod sound;
 mod streams;

@@ -115,6 +115,13 @@ impl Control {
         }
     }
 
+    /// The description of an output of a station over RTP.
+    pub fn description(&self, station: &str, output: usize) -> Option<String> {
+        let inner = self.lock();
+        let (number, _) = inner.slot(station)?;
+        self.house.description(number, output)
+    }
+
     /// A picture of what is played, and its media type.
     pub fn picture(&self, name: &str) -> Option<(&'static str, Bytes)> {
         self.lock().art.get(name)

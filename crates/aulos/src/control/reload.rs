@@ -205,15 +205,19 @@ impl Control {
             }
             return;
         }
-        let (sounds_as, pushes) = (asked.sound == station.sound, asked.pushes == station.pushes);
-        let (sound, to) = (station.sound.clone(), station.pushes.clone());
-        if (Station { sound, pushes: to, ..asked }) == *station {
+        let sounds_as = asked.sound == station.sound;
+        let (pushes, rtp) = (asked.pushes == station.pushes, asked.rtp == station.rtp);
+        if is_only_adjusted(asked, station) {
             if !pushes {
                 self.house.set_pushes(number, &station.pushes);
-                if let Some(slot) = inner.slots[number].as_mut() {
-                    slot.station.pushes.clone_from(&station.pushes);
-                    slot.added = None;
-                }
+            }
+            if !rtp {
+                self.house.set_rtp(number, &station.rtp);
+            }
+            if let (false, Some(slot)) = (pushes && rtp, inner.slots[number].as_mut()) {
+                slot.station.pushes.clone_from(&station.pushes);
+                slot.station.rtp.clone_from(&station.rtp);
+                slot.added = None;
             }
             if sounds_as {
                 return done.adjusted.push(name.clone());
@@ -330,4 +334,10 @@ fn keep_fixed(old: &Resolved, new: &mut Resolved) -> Vec<&'static str> {
     new.listen.clone_from(&old.listen);
     new.http.doc_root.clone_from(&old.http.doc_root);
     kept
+}
+
+/// Whether nothing differs but what a station can take over while it plays.
+fn is_only_adjusted(asked: Station, station: &Station) -> bool {
+    let (sound, pushes) = (station.sound.clone(), station.pushes.clone());
+    Station { sound, pushes, rtp: station.rtp.clone(), ..asked } == *station
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::sound::steadiness_json;
 use super::streams::Slot;
-use super::{djs, fallback, pushes, radio};
+use super::{djs, fallback, pushes, radio, rtp};
 use crate::house::{Health, Loudness, SourceState, StationState, StationStatus};
 use crate::registry::{ClientShape, Group, GroupShape, Registry, to_text};
 
@@ -231,10 +231,13 @@ pub(super) fn station<'a>(
             "loudness": loudness(&status.source_loudness.get(index).copied().unwrap_or_default()),
             "radio": status.radios.get(index).and_then(Option::as_ref).map(radio::shape),
             "dj": status.djs.get(index).and_then(Option::as_ref).map(djs::shape),
+            "rtp": status.received.get(index).and_then(Option::as_ref).map(rtp::source),
         })
     });
     let told = station.pushes.iter().zip(&status.pushes);
     let pushes: Vec<_> = told.map(|(push, state)| pushes::shape(push, state)).collect();
+    let sent = station.rtp.iter().zip(&status.sent);
+    let sent: Vec<_> = sent.map(|(config, sent)| rtp::output(config, sent)).collect();
     let head = json!({
         "name": station.name,
         "state": match status.state {
@@ -257,6 +260,7 @@ pub(super) fn station<'a>(
         "buffer_ms": station.buffer_ms,
         "listeners": status.listeners,
         "pushes": pushes,
+        "rtp": sent,
         "added": slot.added.is_some(),
         "playing": voice.unwrap_or(slot).properties.get("metadata"),
         "announcements": announcements,

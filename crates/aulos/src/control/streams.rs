@@ -189,7 +189,7 @@ pub(super) fn refusal(uri: &Uri, allowed: &Streams) -> Option<String> {
             allowed.schemes.join(", ")
         ));
     }
-    let is_path = matches!(scheme.as_str(), "pipe" | "file");
+    let is_path = matches!(scheme.as_str(), "pipe" | "file" | "sdp");
     (is_path && !is_below(Path::new(&uri.path), &allowed.roots)).then(|| {
         format!("{} does not lie in one of the folders that `roots` of [streams] names", uri.path)
     })

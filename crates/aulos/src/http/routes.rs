@@ -9,7 +9,7 @@ use aulos_proto::snap::control::MAX_LINE;
 use axum::body::Body;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::{Request, State};
+use axum::extract::{Path, Request, State};
 use axum::http::header::{
     ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
@@ -54,6 +54,7 @@ pub(super) fn router(control: Arc<Control>, feed: Feed, sink: Arc<dyn ListenSink
         .route("/api/v1/events", get(events))
         .route("/jsonrpc", post(call).get(converse))
         .route("/stream", get(stream))
+        .route("/rtp/{*name}", get(description))
         .route("/__image_cache", get(picture))
         .route("/listen/{*name}", any(listen_again));
     let app = App { control, feed, sink, sockets: Arc::default() };
@@ -136,6 +137,22 @@ async fn picture(State(app): State<App>, uri: Uri) -> Response {
             ([(CONTENT_TYPE, media), (CACHE_CONTROL, "max-age=86400")], bytes).into_response()
         }
         None => (StatusCode::NOT_FOUND, "there is no such picture\n").into_response(),
+    }
+}
+
+/// What a receiver of RTP has to know: `/rtp/STATION.sdp`, and `?output=2` for the second place that
+/// the station goes to.
+async fn description(State(app): State<App>, Path(name): Path<String>, uri: Uri) -> Response {
+    let query = uri.query().and_then(|query| query.strip_prefix("output="));
+    let output = query.map_or(Ok(1), str::parse::<usize>).ok().and_then(|at| at.checked_sub(1));
+    let found = name.strip_suffix(".sdp").zip(output);
+    match found.and_then(|(station, output)| app.control.description(station, output)) {
+        Some(text) => ([(CONTENT_TYPE, "application/sdp")], text).into_response(),
+        None => {
+            let text = "no station of that name goes there over RTP: /rtp/STATION.sdp, or \
+                        /rtp/STATION.sdp?output=2\n";
+            (StatusCode::NOT_FOUND, text).into_response()
+        }
     }
 }
 

@@ -390,7 +390,7 @@ fn resolve(dest: &Ports<String>) -> io::Result<SocketAddr> {
 }
 
 /// The time of day, for reports.
-fn wall() -> (Instant, Ntp) {
+pub(crate) fn wall() -> (Instant, Ntp) {
     let since = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .ok()
