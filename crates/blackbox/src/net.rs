@@ -11,7 +11,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 pub struct Net([String; 2]);
 
 impl Net {
-    /// Makes them; `10.77.0.1` and `fd77::1` are the one, `10.77.0.2` and `fd77::2` the other.
+    /// Makes them; `10.77.0.1` and `fd77::1` are the one, `10.77.0.2` and `fd77::2` the other. What goes
+    /// to a group goes through their cards.
     ///
     /// # Errors
     /// When this process may not, or there is no `ip`.
@@ -28,6 +29,7 @@ impl Net {
             ip(&format!("-n {end} address add 10.77.0.{number}/24 dev card"))?;
             ip(&format!("-n {end} address add fd77::{number}/64 dev card nodad"))?;
             ip(&format!("-n {end} link set card up"))?;
+            ip(&format!("-n {end} route add 224.0.0.0/4 dev card"))?;
         }
         Ok(net)
     }

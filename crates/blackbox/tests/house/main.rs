@@ -34,6 +34,7 @@ mod reload;
 mod rpc;
 mod snapweb;
 mod state;
+mod station_rtp;
 mod tls;
 mod veth;
 
