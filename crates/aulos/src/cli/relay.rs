@@ -37,6 +37,9 @@ pub(super) struct RelayArgs {
     /// How long a packet waits for one before it, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=1_000))]
     hold: u32,
+    /// The silence after which another address may take a stream over, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(0..=60_000))]
+    takeover: u32,
     /// Send from the port that the stream comes to, so that the other end can answer there
     #[arg(long)]
     symmetric: bool,
@@ -127,6 +130,7 @@ fn wanted(args: &RelayArgs) -> Result<Vec<Relay>, Failure> {
         to: word(&args.to),
         dest: word(&args.dest),
         hold_ms: Some(args.hold),
+        takeover_ms: Some(args.takeover),
         rtcp: Some(!args.no_rtcp),
         symmetric: Some(args.symmetric),
         opus_bitrate: Some(args.opus_bitrate),

@@ -88,6 +88,8 @@ pub const MAX_RELAY_PORTS: usize = 16_384;
 pub const RELAY_HOLD_MS: RangeInclusive<u32> = 0..=1_000;
 /// After how much silence a relayed stream has ended.
 pub const RELAY_IDLE_S: RangeInclusive<u32> = 1..=3_600;
+/// After how much silence a relayed stream may be taken over.
+pub const RELAY_TAKEOVER_MS: RangeInclusive<u32> = 0..=60_000;
 /// Streams that come to a single port.
 pub const RELAY_STREAMS: RangeInclusive<u32> = 1..=100_000;
 /// What Opus can be told.

@@ -4,13 +4,13 @@ use std::fmt;
 use std::net::IpAddr;
 
 use aulos_core::Span;
-use aulos_io::relay::{Media, Wishes};
+use aulos_io::relay::{Media, TAKEOVER, Wishes};
 use aulos_proto::rtp::payload::DYNAMIC;
 use aulos_proto::rtp::{Codec, Encoding};
 
 use super::limits::{
     MAX_RELAY_PORTS, MAX_RELAYS, OPUS_BITRATE, OPUS_COMPLEXITY, RELAY_HOLD_MS, RELAY_IDLE_S,
-    RELAY_STREAMS,
+    RELAY_STREAMS, RELAY_TAKEOVER_MS,
 };
 use super::problem::{At, Place, Problem, Problems, did_you_mean};
 use super::read::Table;
@@ -36,6 +36,8 @@ pub struct RelayConfig {
     pub hold_ms: Option<u32>,
     /// Seconds without a packet until a stream has ended.
     pub idle_s: Option<u32>,
+    /// Milliseconds of silence after which another address may take a stream over.
+    pub takeover_ms: Option<u32>,
     /// Whether reports are sent.
     pub rtcp: Option<bool>,
     /// Whether it sends from the port that it listens on.
@@ -65,6 +67,8 @@ pub struct Relay {
     pub hold: Span,
     /// How long a stream may be silent.
     pub idle: Span,
+    /// After how much silence another address may take a stream over.
+    pub takeover: Span,
     /// Whether reports are sent.
     pub rtcp: bool,
     /// Whether it sends from the port that it listens on.
@@ -83,6 +87,7 @@ impl Relay {
     pub fn wishes(&self) -> Wishes {
         let mut wishes = Wishes::new(self.from, self.to);
         (wishes.hold, wishes.idle, wishes.symmetric) = (self.hold, self.idle, self.symmetric);
+        wishes.takeover = self.takeover;
         (wishes.opus_bitrate, wishes.opus_complexity) = (self.opus_bitrate, self.opus_complexity);
         wishes
     }
@@ -156,6 +161,7 @@ fn read_relay(node: &Node, problems: &Problems) -> RelayConfig {
         |key, unit, range| table.number(key, unit, range).map(|number: At<u32>| number.value);
     relay.hold_ms = number("hold_ms", "milliseconds", RELAY_HOLD_MS);
     relay.idle_s = number("idle_s", "seconds", RELAY_IDLE_S);
+    relay.takeover_ms = number("takeover_ms", "milliseconds", RELAY_TAKEOVER_MS);
     relay.max_streams = number("max_streams", "streams", RELAY_STREAMS);
     relay.opus_bitrate = number("opus_bitrate", "bits per second", OPUS_BITRATE);
     relay.opus_complexity = number("opus_complexity", "", OPUS_COMPLEXITY);
@@ -267,6 +273,9 @@ fn resolve_one(config: &RelayConfig, name: String, problems: &Problems) -> Optio
         dest,
         hold: Span::from_millis(config.hold_ms.unwrap_or(60).into()),
         idle: Span::from_secs(config.idle_s.unwrap_or(30).into()),
+        takeover: config
+            .takeover_ms
+            .map_or(TAKEOVER, |milliseconds| Span::from_millis(milliseconds.into())),
         rtcp: config.rtcp.unwrap_or(true),
         symmetric: config.symmetric.unwrap_or(false),
         max_streams: config.max_streams.unwrap_or(10_000) as usize,

@@ -19,10 +19,44 @@ pub(crate) struct Counts {
     pub(crate) late: u64,
     pub(crate) reordered: u64,
     pub(crate) duplicates: u64,
-    /// Datagrams that are none of the stream: no RTP, another type, another source.
-    pub(crate) foreign: u64,
-    /// Packets that were not sent on, for whatever reason of ours.
-    pub(crate) dropped: u64,
+    /// Datagrams that are none of the stream, by cause.
+    pub(crate) foreign: Foreign,
+    /// Packets that were not sent on, by cause.
+    pub(crate) dropped: Dropped,
+    /// How often a sender began anew under another number.
+    pub(crate) restarts: u64,
+    /// How often somebody else took a silent sender's place.
+    pub(crate) takeovers: u64,
+    /// Good-byes that nobody believed.
+    pub(crate) forged_byes: u64,
+}
+
+/// Why datagrams are none of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Foreign {
+    /// They are no RTP.
+    not_rtp: u64,
+    /// Another payload type.
+    payload_type: u64,
+    /// Another address, while the sender sends.
+    address: u64,
+    /// Another source that did not go on.
+    source: u64,
+    /// Numbers that are far from all others.
+    number: u64,
+}
+
+/// Why packets were not sent on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    /// Empty, cut, damaged, of a length that the other encoding does not have.
+    undecodable: u64,
+    /// Too late for an encoding that needs the packet before.
+    too_late: u64,
+    /// Too many waited for one before them.
+    no_room: u64,
+    /// Too much waited to be sent.
+    unsent: u64,
 }
 
 impl Counts {
@@ -36,12 +70,26 @@ impl Counts {
             late: tally.line.late,
             reordered: tally.source.reordered,
             duplicates: tally.source.duplicates,
-            foreign: tally.refused + tally.other_types + tally.other_sources + tally.source.strays,
-            dropped: tally.undecodable + tally.too_late + tally.no_room + tally.unsent,
+            foreign: Foreign {
+                not_rtp: tally.refused,
+                payload_type: tally.other_types,
+                address: tally.other_addresses,
+                source: tally.other_sources,
+                number: tally.source.strays,
+            },
+            dropped: Dropped {
+                undecodable: tally.undecodable,
+                too_late: tally.too_late,
+                no_room: tally.no_room,
+                unsent: tally.unsent,
+            },
+            restarts: tally.restarts,
+            takeovers: tally.takeovers,
+            forged_byes: tally.forged_byes,
         }
     }
 
-    pub(crate) const fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.received += other.received;
         self.sent += other.sent;
         self.sent_bytes += other.sent_bytes;
@@ -49,17 +97,68 @@ impl Counts {
         self.late += other.late;
         self.reordered += other.reordered;
         self.duplicates += other.duplicates;
-        self.foreign += other.foreign;
-        self.dropped += other.dropped;
+        self.foreign.not_rtp += other.foreign.not_rtp;
+        self.foreign.payload_type += other.foreign.payload_type;
+        self.foreign.address += other.foreign.address;
+        self.foreign.source += other.foreign.source;
+        self.foreign.number += other.foreign.number;
+        self.dropped.undecodable += other.dropped.undecodable;
+        self.dropped.too_late += other.dropped.too_late;
+        self.dropped.no_room += other.dropped.no_room;
+        self.dropped.unsent += other.dropped.unsent;
+        self.restarts += other.restarts;
+        self.takeovers += other.takeovers;
+        self.forged_byes += other.forged_byes;
     }
 
     fn json(&self) -> Value {
         json!({
             "received": self.received, "sent": self.sent, "sent_bytes": self.sent_bytes,
             "lost": self.lost, "late": self.late, "reordered": self.reordered,
-            "duplicates": self.duplicates, "foreign": self.foreign, "dropped": self.dropped,
+            "duplicates": self.duplicates,
+            "foreign": self.foreign.all(), "foreign_by": causes(&self.foreign.causes()),
+            "dropped": self.dropped.all(), "dropped_by": causes(&self.dropped.causes()),
+            "restarts": self.restarts, "takeovers": self.takeovers,
+            "forged_byes": self.forged_byes,
         })
     }
+}
+
+impl Foreign {
+    pub(crate) fn all(&self) -> u64 {
+        self.causes().iter().map(|(_, count)| count).sum()
+    }
+
+    /// Each cause by its name.
+    pub(crate) const fn causes(&self) -> [(&'static str, u64); 5] {
+        [
+            ("not_rtp", self.not_rtp),
+            ("payload_type", self.payload_type),
+            ("address", self.address),
+            ("source", self.source),
+            ("number", self.number),
+        ]
+    }
+}
+
+impl Dropped {
+    pub(crate) fn all(&self) -> u64 {
+        self.causes().iter().map(|(_, count)| count).sum()
+    }
+
+    /// Each cause by its name.
+    pub(crate) const fn causes(&self) -> [(&'static str, u64); 4] {
+        [
+            ("undecodable", self.undecodable),
+            ("too_late", self.too_late),
+            ("no_room", self.no_room),
+            ("unsent", self.unsent),
+        ]
+    }
+}
+
+fn causes(causes: &[(&'static str, u64)]) -> Value {
+    causes.iter().map(|(name, count)| ((*name).to_owned(), Value::from(*count))).collect()
 }
 
 /// A relay, and what it came to.
@@ -183,7 +282,6 @@ fn row_json(row: &Row) -> Value {
     json["jitter_ms"] = millis(line.jitter).into();
     json["drift_ppm"] = (f64::from(line.drift.as_ppb()) * 1e-3).into();
     json["held"] = line.held.into();
-    json["changes"] = report.tally.changes.into();
     json["round_trip_ms"] = report.round_trip.map(millis).into();
     json["reported"] = report.reported.map_or(Value::Null, |(block, round_trip)| {
         json!({

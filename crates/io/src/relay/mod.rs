@@ -12,7 +12,9 @@
 //!
 //! [`Relay`] is a machine for [`crate::udp`]: it waits for nothing and allocates nothing for a packet.
 
+mod latch;
 pub(crate) mod leg;
+mod outward;
 pub(crate) mod store;
 mod stream;
 #[cfg(test)]
@@ -77,6 +79,9 @@ pub struct Wishes {
     pub hold: Span,
     /// A stream of which nothing has come for so long has ended.
     pub idle: Span,
+    /// A sender who sends is not replaced by one at another address before he has been silent for so
+    /// long.
+    pub takeover: Span,
     /// Send from the port that the stream comes to, so that whoever listens can answer there.
     /// Dearer: the datagrams of many streams then do not go in one call.
     pub symmetric: bool,
@@ -118,6 +123,7 @@ impl Wishes {
             to,
             hold: Span::from_millis(60),
             idle: Span::from_secs(30),
+            takeover: TAKEOVER,
             symmetric: false,
             cname: Some(Arc::from("aulos")),
             clock: (Instant::ZERO, Ntp::default()),
@@ -141,6 +147,11 @@ impl Wishes {
 
 /// The longest that a packet may wait for one before it.
 pub const MAX_HOLD: Span = Span::from_secs(1);
+
+/// The silence after which another address may take a stream over, unless told otherwise: longer than
+/// what a sender who says nothing lets pass between two packets of comfort noise, and no longer than a
+/// call can bear that has been moved to another machine.
+pub const TAKEOVER: Span = Span::from_secs(2);
 
 const LEAST_HELD: Span = Span::from_millis(160);
 

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use aulos_core::{Instant, Span};
 use aulos_proto::rtp::jitter::Stats;
 use aulos_proto::rtp::report::{Event, Rtcp, RtcpConfig};
-use aulos_proto::rtp::rtcp::ReportBlock;
-use aulos_proto::rtp::{self, HEADER_LEN, Header, Refused, sequence};
+use aulos_proto::rtp::rtcp::{self, ReportBlock};
+use aulos_proto::rtp::{self, Refused};
 
 use super::Plan;
-use super::leg::{Leg, Ready, Turn};
-use super::transcode::Transcoder;
+use super::latch::{Latch, Sender, Verdict};
+use super::leg::Leg;
+use super::outward::Outward;
 use crate::udp::{Key, Machine, Outbox, Packets, Route};
 
 /// What a stream came to.
@@ -33,6 +34,8 @@ pub struct Tally {
     pub other_types: u64,
     /// Packets of other sources, which did not go on long enough to be followed.
     pub other_sources: u64,
+    /// Packets from another address than the sender's, while he sends.
+    pub other_addresses: u64,
     /// Packets that could not be transcoded: empty, cut, damaged.
     pub undecodable: u64,
     /// Packets that came too late for an encoding in which each needs the one before.
@@ -41,10 +44,14 @@ pub struct Tally {
     pub no_room: u64,
     /// Packets that could not go because too much waited to be sent.
     pub unsent: u64,
-    /// How often another source took the place of the one before.
-    pub changes: u64,
+    /// How often the sender began anew under another number.
+    pub restarts: u64,
+    /// How often another sender took his place, after he had been silent for long enough.
+    pub takeovers: u64,
     /// RTCP that came from where it should not, or could not be read.
     pub foreign_rtcp: u64,
+    /// Good-byes of somebody else, or of a sender who sends on.
+    pub forged_byes: u64,
 }
 
 /// What control knows a stream by.
@@ -89,12 +96,11 @@ pub struct Relay {
     /// Our side of the conversation with the sender.
     inward: Option<Box<Rtcp>>,
     outward: Outward,
-    candidate: Candidate,
+    latch: Latch,
     refused: Refused,
     other_types: u64,
-    other_sources: u64,
-    changes: u64,
     foreign_rtcp: u64,
+    forged_byes: u64,
     round_trip: Option<Span>,
     /// What the sources before came to.
     before: (rtp::Tally, Stats, u64),
@@ -102,50 +108,13 @@ pub struct Relay {
     seed: u64,
 }
 
-/// The last packet of another source, which may be one of a sender who began anew.
-#[derive(Debug, Default)]
-struct Candidate {
-    /// The source, and the number that would be next; none when a packet of ours has come since.
-    next: Option<(u32, u16)>,
-    received: Instant,
-    datagram: Vec<u8>,
-}
-
-/// The listener's side.
-#[derive(Debug)]
-struct Outward {
-    plan: Arc<Plan>,
-    to: SocketAddr,
-    ssrc: u32,
-    transcoder: Transcoder,
-    rtcp: Option<Box<Rtcp>>,
-    sent: u64,
-    sent_bytes: u64,
-    undecodable: u64,
-    too_late: u64,
-    unsent: u64,
-    reported: Option<(ReportBlock, Option<Span>)>,
-}
-
 impl Relay {
     /// A relay to `to`. It sends as the source `ssrc`, which nobody else there may have; `seed` makes
     /// its reports come at other times than those of its neighbours.
     #[must_use]
     pub fn new(plan: Arc<Plan>, label: Label, to: SocketAddr, ssrc: u32, seed: u64) -> Self {
-        let transcoder = plan.transcoder.clone();
-        let outward = Outward {
-            plan: Arc::clone(&plan),
-            to,
-            ssrc,
-            transcoder,
-            rtcp: None,
-            sent: 0,
-            sent_bytes: 0,
-            undecodable: 0,
-            too_late: 0,
-            unsent: 0,
-            reported: None,
-        };
+        let outward = Outward::new(Arc::clone(&plan), to, ssrc);
+        let latch = Latch::new(plan.wishes.takeover);
         Self {
             label,
             plan,
@@ -153,12 +122,11 @@ impl Relay {
             from: None,
             inward: None,
             outward,
-            candidate: Candidate::default(),
+            latch,
             refused: Refused::default(),
             other_types: 0,
-            other_sources: 0,
-            changes: 0,
             foreign_rtcp: 0,
+            forged_byes: 0,
             round_trip: None,
             before: Default::default(),
             seed,
@@ -179,46 +147,53 @@ impl Relay {
             self.other_types += 1;
             return;
         }
-        let ssrc = packet.ssrc();
-        if self.leg.as_ref().is_some_and(|leg| leg.ssrc() != ssrc) {
-            if !self.candidate.is_followed_by(&packet) {
-                self.other_sources += u64::from(self.candidate.next.is_some());
-                self.candidate.keep(&packet, received, bytes);
-                return;
+        let (ssrc, sequence) = (packet.ssrc(), packet.sequence());
+        let sender = Sender { way: 0, from, ssrc, sequence };
+        let stream = self.leg.as_ref().map(|leg| (leg.ssrc(), leg.receiver().is_valid()));
+        match self.latch.judge(sender, stream, received, bytes) {
+            Verdict::Ours => {}
+            Verdict::Kept | Verdict::Foreign => return,
+            Verdict::Joins => self.take_kept(0, out),
+            Verdict::Begins => {
+                self.leave_source(received, out);
+                self.take_kept(0, out);
             }
-            self.end_source(received, out);
-            self.changes += 1;
-            self.take_candidate(out);
         }
-        self.other_sources += u64::from(self.candidate.next.take().is_some());
+        self.take(received, from, &packet, out);
+    }
+
+    /// Takes the packet that stood in probation.
+    fn take_kept(&mut self, way: usize, out: &mut Outbox<'_>) {
+        let (received, datagram) = self.latch.take_kept(way);
+        if let (Ok(packet), Some(from)) = (rtp::Packet::parse(&datagram), self.latch.from(way)) {
+            self.take(received, from, &packet, out);
+        }
+        self.latch.give_back(way, datagram);
+    }
+
+    /// Takes a packet of the stream.
+    fn take(
+        &mut self,
+        received: Instant,
+        from: SocketAddr,
+        packet: &rtp::Packet<'_>,
+        out: &mut Outbox<'_>,
+    ) {
+        let (ssrc, wishes) = (packet.ssrc(), &self.plan.wishes);
         let fresh = self.leg.is_none();
-        let wishes = &self.plan.wishes;
         let leg = self.leg.get_or_insert_with(|| Box::new(Leg::new(wishes, ssrc, received)));
-        leg.receive(&packet, received);
-        if leg.receiver().is_valid() {
+        leg.receive(packet, received);
+        let proven = leg.receiver().is_valid();
+        if proven {
             self.from = Some(from);
         }
         self.outward.send_due(received, leg, out);
         if fresh {
             self.greet(received, out);
         }
-        if let (Some(rtcp), Some(leg)) = (&mut self.inward, &self.leg)
-            && leg.receiver().is_valid()
-        {
+        if let Some(rtcp) = self.inward.as_mut().filter(|_| proven) {
             rtcp.received(received, ssrc);
         }
-    }
-
-    /// The packet that was the first of a new source.
-    fn take_candidate(&mut self, out: &mut Outbox<'_>) {
-        self.candidate.next = None;
-        let Candidate { received, ref datagram, .. } = self.candidate;
-        let Ok(packet) = rtp::Packet::parse(datagram) else { return };
-        let mut leg = Box::new(Leg::new(&self.plan.wishes, packet.ssrc(), received));
-        leg.receive(&packet, received);
-        self.outward.send_due(received, &mut leg, out);
-        self.leg = Some(leg);
-        self.greet(received, out);
     }
 
     /// RTCP begins with a source, on both sides.
@@ -260,7 +235,7 @@ impl Relay {
                     }
                 })
             })
-        } else if self.from.is_some_and(|sender| sender.ip() == from.ip()) {
+        } else if self.latch.is_from(from.ip()) {
             self.inward.as_mut().map(|rtcp| {
                 rtcp.handle_input(now, bytes, |event| {
                     if let Event::RoundTrip { span, .. } = event {
@@ -272,6 +247,7 @@ impl Relay {
             None
         };
         self.foreign_rtcp += u64::from(!matches!(read, Some(Ok(()))));
+        self.forged_byes += u64::from(read.is_none() && says_good_bye(bytes));
     }
 
     /// The source is gone: what is left of it goes out, and the next one begins anew.
@@ -282,14 +258,25 @@ impl Relay {
         self.before = self.sum(&leg);
         self.outward.transcoder.reset();
         if let (Some(mut rtcp), Some(from)) = (self.inward.take(), self.from) {
+            self.forged_byes += rtcp.tally().forged_byes;
             rtcp.leave(now);
             write_rtcp(now, &mut rtcp, None, Route::to(from).own(), out);
+        }
+    }
+
+    /// Another source has the stream now.
+    fn leave_source(&mut self, now: Instant, out: &mut Outbox<'_>) {
+        match self.leg.take_if(|leg| !leg.receiver().is_valid()) {
+            // It was none: what it sent is not for the listener.
+            Some(leg) => self.latch.abandon(leg.receiver().tally().received),
+            None => self.end_source(now, out),
         }
     }
 
     /// Nobody sends any more, and the listener is told.
     fn end_stream(&mut self, now: Instant, out: &mut Outbox<'_>) {
         self.end_source(now, out);
+        self.latch.forget();
         if let Some(mut rtcp) = self.outward.rtcp.take() {
             rtcp.leave(now);
             write_rtcp(now, &mut rtcp, None, self.outward.route(), out);
@@ -328,91 +315,10 @@ impl Relay {
     }
 }
 
-impl Candidate {
-    /// Two packets in a row, with none of ours between them, are a sender who began anew.
-    fn is_followed_by(&self, packet: &rtp::Packet<'_>) -> bool {
-        self.next == Some((packet.ssrc(), packet.sequence()))
-    }
-
-    /// Allocates only for a datagram that is longer than all before it.
-    fn keep(&mut self, packet: &rtp::Packet<'_>, received: Instant, datagram: &[u8]) {
-        self.next = Some((packet.ssrc(), packet.sequence().wrapping_add(1)));
-        self.received = received;
-        self.datagram.clear();
-        self.datagram.extend_from_slice(datagram);
-    }
-}
-
-impl Outward {
-    /// Sends what is due.
-    fn send_due(&mut self, now: Instant, leg: &mut Leg, out: &mut Outbox<'_>) {
-        while let Some(turn) = leg.turn(now) {
-            match turn {
-                Turn::Missing(units) => self.transcoder.miss(units),
-                Turn::Packet(ready) => {
-                    self.send(now, &ready, leg.payload(&ready), out);
-                    leg.sent(ready);
-                }
-            }
-        }
-    }
-
-    fn send(&mut self, now: Instant, ready: &Ready, payload: &[u8], out: &mut Outbox<'_>) {
-        if ready.late && self.transcoder.has_memory() {
-            self.too_late += 1;
-            return;
-        }
-        if ready.begins_run {
-            self.transcoder.reset();
-        }
-        let (from, to) =
-            (self.plan.wishes.from.encoding.clock_rate, self.plan.wishes.to.encoding.clock_rate);
-        let header = Header {
-            marker: ready.marker,
-            payload_type: self.plan.wishes.to.sent_type(),
-            sequence: sequence::low_16(ready.sequence),
-            timestamp: sequence::low_32(scaled(ready.timestamp, from, to)),
-            ssrc: self.ssrc,
-        };
-        let transcoder = &mut self.transcoder;
-        let most = HEADER_LEN + transcoder.most(payload.len());
-        let mut length = None;
-        let route = Route::to(self.to);
-        let route = if self.plan.wishes.symmetric { route.own() } else { route };
-        let sent = out.write(route, most, |room| {
-            let Some((front, rest)) = room.split_at_mut_checked(HEADER_LEN) else { return 0 };
-            length = transcoder.run(ready.timestamp, payload, rest);
-            match length {
-                Some(length) if header.write(front).is_some() => HEADER_LEN + length,
-                _ => 0,
-            }
-        });
-        match (sent, length) {
-            (false, _) => self.unsent += 1,
-            (true, None) => self.undecodable += 1,
-            (true, Some(length)) => {
-                self.sent += 1;
-                self.sent_bytes += (HEADER_LEN + length) as u64;
-                if let Some(rtcp) = &mut self.rtcp {
-                    rtcp.sent(now, &header, length, to);
-                }
-            }
-        }
-    }
-
-    fn route(&self) -> Route {
-        let route = Route::to(self.to);
-        if self.plan.wishes.symmetric { route.own() } else { route }
-    }
-}
-
-/// The same moment on another clock.
-fn scaled(timestamp: u64, from: u32, to: u32) -> u64 {
-    if from == to {
-        return timestamp;
-    }
-    let scaled = u128::from(timestamp) * u128::from(to) / u128::from(from.max(1));
-    u64::try_from(scaled & u128::from(u64::MAX)).unwrap_or(0)
+/// Whether somebody leaves, whoever says so.
+fn says_good_bye(datagram: &[u8]) -> bool {
+    let compound = rtcp::Compound::parse(datagram);
+    compound.is_ok_and(|compound| compound.parts().any(|part| matches!(part, rtcp::Part::Bye(_))))
 }
 
 fn write_rtcp(
@@ -484,7 +390,8 @@ impl Machine for Relay {
             Some(leg) => self.sum(leg),
             None => self.before,
         };
-        let outward = &self.outward;
+        let (outward, latch) = (&self.outward, self.latch.counts());
+        let forged = self.inward.as_ref().map_or(0, |rtcp| rtcp.tally().forged_byes);
         Report {
             label: self.label,
             ssrc: self.leg.as_ref().map(|leg| leg.ssrc()),
@@ -498,13 +405,16 @@ impl Machine for Relay {
                 sent_bytes: outward.sent_bytes,
                 refused: self.refused.total(),
                 other_types: self.other_types,
-                other_sources: self.other_sources,
+                other_sources: latch.other_sources,
+                other_addresses: latch.other_addresses,
                 undecodable: outward.undecodable,
                 too_late: outward.too_late,
                 no_room,
                 unsent: outward.unsent,
-                changes: self.changes,
+                restarts: latch.restarts,
+                takeovers: latch.takeovers,
                 foreign_rtcp: self.foreign_rtcp,
+                forged_byes: self.forged_byes + forged,
             },
             reported: outward.reported,
             round_trip: self.round_trip,

@@ -12,6 +12,7 @@ use crate::udp::Machine as _;
 use crate::udp::testing::{Sent, deliver, finish, tick};
 
 const SENDER: &str = "192.0.2.1:5004";
+const INTRUDER: &str = "198.51.100.9:5004";
 const DEST: &str = "192.0.2.2:7000";
 
 const PCMU: Encoding = Encoding { codec: Codec::Pcmu, clock_rate: 8_000, channels: 1 };
@@ -71,7 +72,11 @@ impl World {
     }
 
     fn give(&mut self, datagram: &[u8]) {
-        let sent = deliver(&mut self.relay, self.now, SENDER.parse().unwrap(), datagram);
+        self.give_from(SENDER, datagram);
+    }
+
+    fn give_from(&mut self, from: &str, datagram: &[u8]) {
+        let sent = deliver(&mut self.relay, self.now, from.parse().unwrap(), datagram);
         self.take(sent);
     }
 
@@ -185,8 +190,99 @@ fn one_packet_of_somebody_else_is_nothing_and_two_are_a_sender_who_began_anew() 
     world.finish();
     assert_eq!(world.out.len(), 20, "the first one of the new source is among them");
     let report = world.relay.report();
-    assert_eq!((report.tally.changes, report.tally.sent), (1, 20));
+    assert_eq!((report.tally.restarts, report.tally.sent), (1, 20));
     assert_eq!(report.tally.source.received, 20);
+}
+
+#[test]
+fn somebody_else_is_not_heard_while_the_sender_sends() {
+    let mut world = World::new(PCMU, PCMU);
+    for number in 0..500 {
+        world.send(1, number, 160, &[1; 160]);
+        world.wait(STEP / 2);
+        // His own number or the sender's, from his own address: each one of them is nothing.
+        let ssrc = if number < 250 { 2 } else { 1 };
+        world.give_from(INTRUDER, &packet(ssrc, number + 7, 160, 0, &[9; 160]));
+        world.give_from("192.0.2.1:5006", &packet(ssrc, number + 7, 160, 0, &[9; 160]));
+        world.wait(STEP / 2);
+    }
+    world.finish();
+    assert!(world.out.len() == 500 && world.out.iter().all(|(_, payload)| payload == &[1; 160]));
+    let tally = world.tally();
+    // The first two came before the sender had proved to be one.
+    assert_eq!((tally.other_addresses, tally.other_sources), (998, 2));
+    assert_eq!((tally.takeovers, tally.restarts), (0, 0));
+    assert_eq!((tally.source.received, tally.source.duplicates), (500, 0));
+}
+
+#[test]
+fn a_stream_is_taken_over_after_a_silence_and_not_before() {
+    for (silence, taken) in [(TAKEOVER - STEP, false), (TAKEOVER + STEP, true)] {
+        for ssrc in [1, 2] {
+            let mut world = World::new(PCMU, PCMU);
+            for number in 0..100 {
+                world.send(1, number, 160, &[1; 160]);
+                world.wait(STEP);
+            }
+            world.wait(silence - STEP);
+            // From the second one on it is another sender, and then the first one is heard, too.
+            for number in 200..210 {
+                world.give_from(INTRUDER, &packet(ssrc, number, 160, 0, &[2; 160]));
+            }
+            let (tally, report) = (world.tally(), world.relay.report());
+            assert_eq!((tally.takeovers, tally.restarts), (u64::from(taken), 0));
+            assert_eq!(tally.other_addresses, if taken { 0 } else { 10 });
+            let sender = if taken { INTRUDER } else { SENDER };
+            assert_eq!(report.from, Some(sender.parse().unwrap()));
+            assert_eq!(report.ssrc, Some(if taken { ssrc } else { 1 }));
+            // It belongs to the new one in the same way.
+            world.send(1, 300, 160, &[3; 160]);
+            world.finish();
+            assert_eq!(world.out.len(), if taken { 110 } else { 101 });
+            assert_eq!(world.tally().other_addresses, if taken { 1 } else { 10 });
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_has_ended_is_for_whoever_comes_next() {
+    let mut world = World::new(PCMU, PCMU);
+    for number in 0..500 {
+        world.send(1, number, 160, &[1; 160]);
+        world.wait(STEP);
+    }
+    let mut room = [0; 200];
+    let mut writer = rtcp::Writer::new(&mut room);
+    writer.report(1, None, 0, core::iter::empty());
+    writer.bye(1, "");
+    let bye = writer.finish().to_vec();
+    world.give(&bye);
+    // A good-bye is believed when nothing has come for two seconds.
+    world.wait(Span::from_millis(2_100));
+    assert_eq!(world.relay.report().ssrc, None);
+    for number in 0..10 {
+        world.give_from(INTRUDER, &packet(2, number, 160, 0, &[2; 160]));
+        world.wait(STEP);
+    }
+    assert_eq!((world.relay.report().ssrc, world.out.len()), (Some(2), 510));
+    assert_eq!((world.tally().takeovers, world.tally().other_addresses), (0, 0));
+}
+
+#[test]
+fn a_scanner_does_not_keep_a_sender_out_and_is_not_sent_on() {
+    let mut world = World::new(PCMU, PCMU);
+    for number in 0..100 {
+        if number % 10 == 0 {
+            let stray = packet(number / 10 + 50, u64::from(number) * 500, 160, 0, &[9; 160]);
+            world.give_from(INTRUDER, &stray);
+        }
+        world.send(1, number.into(), 160, &[1; 160]);
+        world.wait(STEP);
+    }
+    world.finish();
+    assert!(world.out.len() == 100 && world.out.iter().all(|(_, payload)| payload == &[1; 160]));
+    let tally = world.tally();
+    assert_eq!((tally.source.received, tally.other_addresses + tally.other_sources), (100, 10));
 }
 
 #[test]
@@ -275,6 +371,12 @@ fn a_bye_that_somebody_made_up_ends_nothing_and_a_real_one_ends_the_stream() {
         }
     }
     assert_eq!(world.relay.report().ssrc, Some(1));
+    assert_eq!((world.tally().forged_byes, world.tally().foreign_rtcp), (1, 0));
+    // Nobody is believed who says it from elsewhere, not even when nothing comes.
+    world.give_from(INTRUDER, &bye(1));
+    world.wait(Span::from_secs(5));
+    assert_eq!(world.relay.report().ssrc, Some(1));
+    assert_eq!((world.tally().forged_byes, world.tally().foreign_rtcp), (2, 1));
     world.give(&bye(1));
     world.wait(Span::from_secs(5));
     assert_eq!((world.relay.report().ssrc, world.out.len()), (None, 500));

@@ -24,7 +24,11 @@ pub(super) fn table(
         let (from, to) = (encoding(&config.from), encoding(&config.to));
         let line = format!(
             "{}  {from} -> {to}  {} streams  {rate} packets/s  {} lost  {} late  {} dropped",
-            config.name, total.streams, total.counts.lost, total.counts.late, total.counts.dropped
+            config.name,
+            total.streams,
+            total.counts.lost,
+            total.counts.late,
+            total.counts.dropped.all()
         );
         push(&mut text, &line, width);
     }
@@ -44,7 +48,7 @@ pub(super) fn table(
     let mut rows: Vec<&Row> = status.rows.iter().filter(|row| row.report.ssrc.is_some()).collect();
     rows.sort_by_key(|row| {
         let counts = Counts::of(&row.report);
-        core::cmp::Reverse(counts.lost + counts.late + counts.dropped)
+        core::cmp::Reverse(counts.lost + counts.late + counts.dropped.all())
     });
     let room = height.saturating_sub(text.lines().count() + 1);
     for row in rows.iter().take(room) {
@@ -112,14 +116,25 @@ pub(super) fn summary(status: &Status) -> String {
             counts.late,
             counts.reordered,
             counts.duplicates,
-            counts.dropped,
+            counts.dropped.all(),
         ];
         row(&mut text, &total.config.name, cells.map(|count| count.to_string()));
-        if counts.foreign > 0 {
-            let _ = writeln!(text, "{:<12} {} packets belonged to no stream", "", counts.foreign);
+        for (what, count, causes) in [
+            ("belonged to no stream", counts.foreign.all(), &counts.foreign.causes()[..]),
+            ("were dropped", counts.dropped.all(), &counts.dropped.causes()[..]),
+        ] {
+            if count > 0 {
+                let _ = writeln!(text, "{:<12} {count} packets {what}: {}", "", by_cause(causes));
+            }
         }
     }
     text
+}
+
+fn by_cause(causes: &[(&str, u64)]) -> String {
+    let causes = causes.iter().filter(|(_, count)| *count > 0);
+    let words = causes.map(|(name, count)| format!("{count} {}", name.replace('_', " ")));
+    words.collect::<Vec<_>>().join(", ")
 }
 
 fn status_streams(status: &Status, name: &str) -> u64 {
