@@ -8,6 +8,7 @@
 //! in blocks of any size. Nothing allocates after construction and nothing knows where sound comes
 //! from or goes to.
 
+mod comfort;
 pub mod convert;
 pub mod equaliser;
 mod fade;
@@ -25,6 +26,7 @@ mod route;
 pub mod silence;
 mod simd;
 
+pub use comfort::ComfortNoise;
 pub use fade::{Crossfade, add, scale};
 pub use level::Level;
 pub use limiter::Limiter;

@@ -1,0 +1,165 @@
+//! Comfort noise (RFC 3389): what a line sounds like while nobody speaks.
+//!
+//! A telephone that is silent sends a few bytes now and then instead of sound: how loud its room is,
+//! and what colour its noise has. Whoever hears nothing at all believes that the line is dead.
+//!
+//! The noise is white noise through an all-pole filter in lattice form, which takes the reflection
+//! coefficients as they come and cannot become unstable, since each is less than one.
+
+/// Makes noise of the last level and colour that were told.
+///
+/// # Examples
+/// ```
+/// use aulos_dsp::ComfortNoise;
+///
+/// let mut noise = ComfortNoise::new(7);
+/// noise.describe(&[40], true);
+/// let mut samples = [0.0; 8_000];
+/// noise.fill(&mut samples);
+/// let power: f32 = samples.iter().map(|sample| sample * sample).sum::<f32>() / 8_000.0;
+/// assert!((10.0 * power.log10() + 40.0).abs() < 0.5, "-40 dB of full scale");
+/// ```
+#[derive(Clone, Debug)]
+pub struct ComfortNoise {
+    /// Reflection coefficients, as many as were told.
+    reflections: [f32; MAX_ORDER],
+    order: usize,
+    /// What the lattice remembers.
+    backward: [f32; MAX_ORDER + 1],
+    /// Of what goes into the filter.
+    amplitude: f32,
+    state: u32,
+}
+
+impl ComfortNoise {
+    /// No noise yet; two of the same `seed` make the same noise.
+    #[must_use]
+    pub const fn new(seed: u32) -> Self {
+        Self {
+            reflections: [0.0; MAX_ORDER],
+            order: 0,
+            backward: [0.0; MAX_ORDER + 1],
+            amplitude: 0.0,
+            // Of all numbers this one goes on to itself only.
+            state: if seed == 0 { 1 } else { seed },
+        }
+    }
+
+    /// Takes what a packet says: a level, 0 to 127 dB below a square wave of full scale, and then
+    /// reflection coefficients, if there are any. These mean something at the rate of the packet
+    /// only; `coloured` says whether that is the rate of [`Self::fill`]. What stands behind the
+    /// twelfth is left out, as RFC 3389 allows. An empty payload changes nothing.
+    ///
+    /// # Real-time
+    /// Neither allocates nor waits.
+    pub fn describe(&mut self, payload: &[u8], coloured: bool) {
+        let Some((&level, colours)) = payload.split_first() else { return };
+        let colours = if coloured { colours } else { &[] };
+        self.order = colours.len().min(MAX_ORDER);
+        // What each of them takes away from the power, the input has to have more of.
+        let mut gain = 1.0;
+        for (slot, &byte) in self.reflections.iter_mut().zip(colours) {
+            *slot = (f32::from(byte.min(MAX_COEFFICIENT)) - 127.0) * 258.0 / 32_768.0;
+            gain *= 1.0 - *slot * *slot;
+        }
+        let rms = 10.0_f32.powf(-f32::from(level & 0x7f) / 20.0);
+        self.amplitude = rms * (gain * 3.0).sqrt();
+    }
+
+    /// Fills `samples`, of one channel.
+    ///
+    /// # Real-time
+    /// Neither allocates nor waits.
+    pub fn fill(&mut self, samples: &mut [f32]) {
+        for sample in samples {
+            *sample = self.next().clamp(-1.0, 1.0);
+        }
+    }
+
+    fn next(&mut self) -> f32 {
+        let mut forward = self.white() * self.amplitude;
+        for stage in (0..self.order).rev() {
+            let reflection = self.reflections[stage];
+            forward -= reflection * self.backward[stage];
+            self.backward[stage + 1] = reflection.mul_add(forward, self.backward[stage]);
+        }
+        self.backward[0] = forward;
+        forward
+    }
+
+    /// Evenly from -1 to 1, whose power is a third (xorshift of Marsaglia).
+    #[allow(clippy::cast_precision_loss, reason = "noise")]
+    fn white(&mut self) -> f32 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 17;
+        self.state ^= self.state << 5;
+        self.state.cast_signed() as f32 / 2_147_483_648.0
+    }
+}
+
+/// Coefficients that are used; senders have ten.
+const MAX_ORDER: usize = 12;
+
+/// The highest that a coefficient can be written as (RFC 3389, 3.2).
+const MAX_COEFFICIENT: u8 = 254;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(payload: &[u8]) -> Vec<f32> {
+        let mut noise = ComfortNoise::new(1);
+        noise.describe(payload, true);
+        let mut samples = vec![0.0; 80_000];
+        noise.fill(&mut samples);
+        samples
+    }
+
+    fn level(samples: &[f32]) -> f64 {
+        let power: f64 = samples.iter().map(|sample| f64::from(*sample).powi(2)).sum();
+        #[allow(clippy::cast_precision_loss, reason = "some thousands")]
+        let mean = power / samples.len() as f64;
+        10.0 * mean.log10()
+    }
+
+    /// Of neighbours, -1 to 1.
+    fn likeness(samples: &[f32]) -> f64 {
+        let product = |by: usize| -> f64 {
+            samples.iter().zip(&samples[by..]).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+        };
+        product(1) / product(0)
+    }
+
+    #[test]
+    fn it_is_as_loud_as_it_is_told_whatever_its_colour() {
+        for told in [20_u8, 40, 60] {
+            for colours in
+                [&[][..], &[127, 127], &[190], &[60, 200, 127, 90], &[100; 10], &[150; 30]]
+            {
+                let heard = level(&of(&[&[told], colours].concat()));
+                let off = heard + f64::from(told);
+                assert!(off.abs() < 0.5, "{told} {colours:?}: {heard}");
+            }
+        }
+        assert!(of(&[127]).iter().all(|sample| sample.abs() < 2e-6));
+    }
+
+    /// The first coefficient of a process is its likeness to itself one sample later, with the other
+    /// sign (as lattice filters have it).
+    #[test]
+    fn the_first_coefficient_makes_it_dark_or_bright() {
+        for byte in [40_u8, 100, 160, 220] {
+            let wanted = -(f64::from(byte) - 127.0) * 258.0 / 32_768.0;
+            let heard = likeness(&of(&[30, byte]));
+            assert!((heard - wanted).abs() < 0.02, "{byte}: {heard}, not {wanted}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_heard_before_it_is_told_and_nonsense_stays_within_bounds() {
+        assert!(of(&[]).iter().all(|sample| *sample == 0.0));
+        for payload in [&[0x80; 40][..], &[0; 40], &[255; 40], &[0, 254], &[0, 0, 254, 0]] {
+            assert!(of(payload).iter().all(|sample| sample.abs() <= 1.0));
+        }
+    }
+}
