@@ -34,6 +34,7 @@ pub fn rtp(data: &[u8]) {
         let header = packet.header();
         let encoding = Encoding::of_static(header.payload_type);
         black_box(encoding.and_then(|encoding| encoding.ticks(packet.payload())));
+        black_box(crate::rtp::payload::opus_repeats(packet.payload()));
         let rate = encoding.map_or(48_000, |encoding| encoding.clock_rate);
         let leg = if header.marker { Leg::A } else { Leg::B };
         black_box(legs.receive(now, leg, header.sequence, header.timestamp, rate));

@@ -177,6 +177,36 @@ fn opus_ticks(packet: &[u8]) -> Option<u32> {
     Some(frame * frames).filter(|ticks| (120..=5_760).contains(ticks))
 }
 
+/// How much of the packet before an Opus packet holds again in low quality, in ticks of 48 kHz; none
+/// when it holds nothing of it (in-band error correction; RFC 6716, 2.1.7 and 4.2.3).
+///
+/// Seen from its first bits, which stand in the packet as they are. Of packets with any number of
+/// frames in them (code 3) it is not looked for.
+///
+/// # Real-time
+/// Neither allocates nor waits.
+#[must_use]
+pub fn opus_repeats(packet: &[u8]) -> Option<u32> {
+    let (toc, rest) = packet.split_first()?;
+    // Frames of the speech layer in one of the packet's.
+    let (frames, ticks) = match toc >> 3 {
+        config @ 0..=11 => [(1, 480), (1, 960), (2, 1_920), (3, 2_880)][usize::from(config % 4)],
+        config @ 12..=15 => (1, 480 << (config % 2)),
+        _ => return None,
+    };
+    let first = match toc & 3 {
+        0 | 1 => rest,
+        2 if *rest.first()? < 252 => rest.get(1..)?,
+        2 => rest.get(2..)?,
+        _ => return None,
+    };
+    let header = *first.first().filter(|_| first.len() > 1)?;
+    let bit = |at: u32| header >> (7 - at) & 1 == 1;
+    // Whether each frame has a voice in it, and then this; in stereo the same again for the side.
+    let stereo = toc & 4 != 0;
+    (bit(frames) || (stereo && bit(2 * frames + 1))).then_some(ticks)
+}
+
 /// What `a=fmtp` says of Opus (RFC 7587, 6.1): what its writer would like to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "wishes, made with Default and changed")]
@@ -309,6 +339,26 @@ mod tests {
         assert_eq!(ticks(&[31 << 3 | 3, 6]), Some(5_760));
         assert_eq!((ticks(&[31 << 3 | 3, 7]), ticks(&[31 << 3 | 3, 0])), (None, None));
         assert_eq!((ticks(&[31 << 3 | 3]), ticks(&[])), (None, None));
+    }
+
+    /// By hand, after RFC 6716, 4.2.3: a bit for each frame's voice, and then the one that is meant.
+    #[test]
+    fn an_opus_packet_says_whether_it_repeats_the_one_before() {
+        // SILK of 20 ms, mono and stereo.
+        assert_eq!(opus_repeats(&[1 << 3, 0b1100_0000, 0]), Some(960));
+        assert_eq!(opus_repeats(&[1 << 3, 0b1011_1111, 0]), None);
+        assert_eq!(opus_repeats(&[1 << 3 | 4, 0b1001_0000, 0]), Some(960));
+        assert_eq!(opus_repeats(&[1 << 3, 0b1001_0000, 0]), None);
+        // 60 ms have three frames; two packets of 10 ms in one, with and without a length.
+        assert_eq!(opus_repeats(&[3 << 3, 0b0001_0000, 0]), Some(2_880));
+        assert_eq!(opus_repeats(&[1, 0b0100_0000, 0]), Some(480));
+        assert_eq!(opus_repeats(&[2, 10, 0b0100_0000, 0]), Some(480));
+        assert_eq!(opus_repeats(&[2, 252, 0, 0b0100_0000, 0]), Some(480));
+        // CELT has none, nor has what is lost or any number of frames.
+        assert_eq!(opus_repeats(&[31 << 3, 0xff, 0xff]), None);
+        for nothing in [&[][..], &[1 << 3], &[1 << 3, 0xff], &[1 << 3 | 3, 0xff, 0xff], &[2, 252]] {
+            assert_eq!(opus_repeats(nothing), None);
+        }
     }
 
     /// The examples of RFC 7587, 7.

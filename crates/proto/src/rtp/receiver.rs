@@ -235,6 +235,20 @@ impl Receiver {
         }
     }
 
+    /// Whether this number is one of the run's, and its packet has not come: what repairs a loss need
+    /// not look at others. Farther behind than 127 packets nothing is said to be missing.
+    ///
+    /// # Real-time
+    /// Neither allocates nor waits.
+    #[must_use]
+    pub fn is_missing(&self, sequence: u16) -> bool {
+        let sequence = extend(self.highest.sequence, sequence);
+        let behind = self.highest.sequence.checked_sub(sequence);
+        let bit = behind.and_then(|behind| 1_u128.checked_shl(u32::try_from(behind).ok()?));
+        let here = self.state == State::Valid && sequence >= self.run.base;
+        here && bit.is_some_and(|bit| self.seen & bit == 0)
+    }
+
     /// The first packet, or the first of another numbering while in probation.
     fn begin(&mut self, sequence: u16, timestamp: u32) -> Accepted {
         let fresh = self.state == State::Probation;

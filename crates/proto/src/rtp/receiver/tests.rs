@@ -288,3 +288,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_missing_is_known_and_nothing_else_is() {
+    let mut receiver = Receiver::new();
+    let come = |receiver: &mut Receiver, sequence| {
+        receiver.receive(Instant::ZERO, sequence, 0, 0);
+    };
+    come(&mut receiver, 65_530);
+    assert!(!receiver.is_missing(65_529), "nobody knows yet");
+    for sequence in [65_531, 65_533, 1, 3] {
+        come(&mut receiver, sequence);
+    }
+    let missing: Vec<u16> =
+        (0..=u16::MAX).filter(|sequence| receiver.is_missing(*sequence)).collect();
+    assert_eq!(missing, [0, 2, 65_532, 65_534, 65_535]);
+    come(&mut receiver, 2);
+    assert!(!receiver.is_missing(2));
+    come(&mut receiver, 1_000);
+    assert!(receiver.is_missing(999) && receiver.is_missing(873) && !receiver.is_missing(872));
+}
