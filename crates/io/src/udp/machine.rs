@@ -111,6 +111,8 @@ pub struct Packet<'a> {
     /// Whether it came to the socket that the context sends from: an answer to what this stream has
     /// sent; see [`Outbox::claim`].
     pub is_answer: bool,
+    /// Whether it came to the second of the stream's own sockets; see [`super::Context::add_two`].
+    pub is_second: bool,
 }
 
 /// Some datagrams of one stream.
@@ -119,7 +121,7 @@ pub struct Packets<'a>(Inner<'a>);
 
 enum Inner<'a> {
     One(Option<Packet<'a>>),
-    Many(First<'a>, Clock),
+    Many(First<'a>, Clock, bool),
 }
 
 impl std::fmt::Debug for Inner<'_> {
@@ -133,8 +135,8 @@ impl<'a> Packets<'a> {
         Self(Inner::One(Some(packet)))
     }
 
-    pub(super) const fn many(batch: First<'a>, clock: Clock) -> Self {
-        Self(Inner::Many(batch, clock))
+    pub(super) const fn many(batch: First<'a>, clock: Clock, is_second: bool) -> Self {
+        Self(Inner::Many(batch, clock, is_second))
     }
 }
 
@@ -145,10 +147,11 @@ impl<'a> Iterator for Packets<'a> {
     fn next(&mut self) -> Option<Packet<'a>> {
         match &mut self.0 {
             Inner::One(packet) => packet.take(),
-            Inner::Many(batch, clock) => {
+            Inner::Many(batch, clock, is_second) => {
                 let (arrived, bytes) = batch.find(|(arrived, _)| arrived.is_whole())?;
                 let received = clock.received(arrived.stamp);
-                Some(Packet { bytes, received, from: arrived.from, is_answer: false })
+                let (from, is_second) = (arrived.from, *is_second);
+                Some(Packet { bytes, received, from, is_answer: false, is_second })
             }
         }
     }

@@ -274,14 +274,36 @@ impl<M: Machine> Context<M> {
     /// When the socket is not what it should be. A stream that the system cannot watch ends with
     /// [`EndCause::NoRoom`].
     pub fn add(&mut self, socket: Option<UdpSocket>, machine: M) -> io::Result<StreamId> {
-        socket.as_ref().map_or(Ok(()), socket::prepare)?;
+        self.begin(socket, None, machine)
+    }
+
+    /// Serves a stream that comes over two ways, each to a socket of its own: a packet says which it
+    /// was ([`Packet::is_second`]). The stream answers from the first one.
+    ///
+    /// # Errors
+    /// As with [`Self::add`].
+    pub fn add_two(&mut self, sockets: [UdpSocket; 2], machine: M) -> io::Result<StreamId> {
+        let [first, second] = sockets;
+        self.begin(Some(first), Some(second), machine)
+    }
+
+    fn begin(
+        &mut self,
+        socket: Option<UdpSocket>,
+        second: Option<UdpSocket>,
+        machine: M,
+    ) -> io::Result<StreamId> {
+        for socket in socket.iter().chain(&second) {
+            socket::prepare(socket)?;
+        }
         let id = StreamId(self.next);
         self.next += 1;
         self.look_at_loads();
         let thread = self.loads.pick();
         self.places.insert(id, thread);
         let stats = StreamStats::default();
-        let moving = Moving { id, machine, socket, lost: 0, claim: None, stats };
+        let second = second.map(|socket| (socket, 0));
+        let moving = Moving { id, machine, socket, lost: 0, second, claim: None, stats };
         self.post(thread, Command::Add(Box::new(moving)));
         Ok(id)
     }

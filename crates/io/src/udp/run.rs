@@ -84,6 +84,8 @@ pub(super) struct Socket<M> {
 enum Kind<M> {
     /// Of this stream.
     Own(u64),
+    /// The second one of this stream.
+    Second(u64),
     Shared(Box<Table<M>>),
     /// The context's, to which answers come.
     Post,
@@ -265,6 +267,7 @@ impl<M: Machine> Thread<M> {
         self.send();
         let Some(stream) = self.streams.remove(token) else { return };
         self.leave_socket(token, &stream.key, stream.socket);
+        self.leave_socket(token, &None, stream.second);
         self.stats.expired += u64::from(cause == EndCause::Silent);
         self.untold.push_back(Box::new(stream.into_ended(cause)));
         self.tell_untold();
@@ -286,7 +289,7 @@ impl<M: Machine> Thread<M> {
                 }
                 None
             }
-            (Socket { kind: Kind::Own(_), .. }, _) => self.unwatch(socket),
+            (Socket { kind: Kind::Own(_) | Kind::Second(_), .. }, _) => self.unwatch(socket),
             _ => None,
         }
     }

@@ -19,6 +19,8 @@ pub(super) struct Stream<M> {
     pub(super) machine: M,
     /// Its own socket, or the shared port.
     pub(super) socket: Option<u64>,
+    /// The second of its own, if it has two.
+    pub(super) second: Option<u64>,
     /// What it is known by on a shared port.
     pub(super) key: Option<Key>,
     pub(super) stats: StreamStats,
@@ -35,6 +37,8 @@ pub(super) struct Moving<M> {
     pub(super) socket: Option<UdpSocket>,
     /// What its socket has lost so far.
     pub(super) lost: u32,
+    /// The second one, and what that has lost.
+    pub(super) second: Option<(UdpSocket, u32)>,
     pub(super) claim: Option<Key>,
     pub(super) stats: StreamStats,
 }
@@ -75,7 +79,9 @@ impl<M: Machine> Streams<M> {
         now: Instant,
     ) -> u64 {
         let claim = None;
-        let stream = Stream { id, machine, socket, key, stats, claim, last: now, timer: None };
+        let second = None;
+        let stream =
+            Stream { id, machine, socket, second, key, stats, claim, last: now, timer: None };
         let token = self.all.insert_with(|_| Box::new(stream));
         self.tokens.insert(id, token);
         self.schedule(token);

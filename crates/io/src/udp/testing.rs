@@ -17,8 +17,19 @@ pub(crate) fn deliver<M: Machine>(
     from: SocketAddr,
     bytes: &[u8],
 ) -> Sent {
+    deliver_to(machine, false, now, from, bytes)
+}
+
+/// The same, to the second of its sockets if that is meant.
+pub(crate) fn deliver_to<M: Machine>(
+    machine: &mut M,
+    is_second: bool,
+    now: Instant,
+    from: SocketAddr,
+    bytes: &[u8],
+) -> Sent {
     let mut bytes = bytes.to_vec();
-    let packet = Packet { bytes: &mut bytes, received: now, from, is_answer: false };
+    let packet = Packet { bytes: &mut bytes, received: now, from, is_answer: false, is_second };
     with(now, |out| machine.packets(now, &mut Packets::one(packet), out))
 }
 

@@ -46,6 +46,30 @@ fn a_stream_that_moves_loses_nothing() {
 }
 
 #[test]
+fn a_stream_may_have_two_sockets_and_moves_with_both() {
+    let mut context = Context::start(&config(2)).unwrap();
+    let ((first, to_first), (second, to_second)) = (socket(), socket());
+    let (source, _) = socket();
+    let stream = context.add_two([first, second], Probe::default()).unwrap();
+    for number in 0..100 {
+        let to = if number % 3 == 0 { to_second } else { to_first };
+        source.send_to(&packet(7, number), to).unwrap();
+        if number == 50 {
+            wait_for_packets(&context, 51);
+            context.move_to(stream, 0);
+            context.move_to(stream, 1);
+        }
+    }
+    wait_for_packets(&context, 100);
+    let [stream] = &context.stop()[..] else { panic!("one stream") };
+    for seen in &stream.machine.seen {
+        assert_eq!(seen.is_second, sequence(&seen.bytes) % 3 == 0);
+    }
+    // Both of them are free again.
+    assert!(UdpSocket::bind(to_first).is_ok() && UdpSocket::bind(to_second).is_ok());
+}
+
+#[test]
 fn streams_are_spread_over_the_threads_and_counted() {
     let mut context = Context::start(&config(4)).unwrap();
     let streams: Vec<StreamId> =

@@ -36,6 +36,7 @@ struct Seen {
     read: Instant,
     from: SocketAddr,
     is_answer: bool,
+    is_second: bool,
 }
 
 /// What it can be told.
@@ -62,6 +63,7 @@ impl Machine for Probe {
                 read: now,
                 from: packet.from,
                 is_answer: packet.is_answer,
+                is_second: packet.is_second,
             });
         }
     }

@@ -64,7 +64,7 @@ impl<M: Machine> Thread<M> {
     }
 
     fn add(&mut self, moving: Moving<M>) {
-        let Moving { id, machine, socket, lost, claim, stats } = moving;
+        let Moving { id, machine, socket, lost, second, claim, stats } = moving;
         let now = SystemClock::now();
         // Its socket may hold what came before it was here, and is read at the next look.
         self.floor = self.floor.min(now - NEWCOMER);
@@ -78,8 +78,13 @@ impl<M: Machine> Thread<M> {
         }
         match socket.and_then(|socket| self.sockets.get_mut(socket)) {
             Some(socket) => socket.kind = Kind::Own(token),
-            None if had_socket => self.end(token, EndCause::NoRoom),
+            None if had_socket => return self.end(token, EndCause::NoRoom),
             None => {}
+        }
+        let Some((socket, lost)) = second else { return };
+        match (self.watch(socket, Kind::Second(token), lost), self.streams.all.get_mut(token)) {
+            (Some(socket), Some(stream)) => stream.second = Some(socket),
+            _ => self.end(token, EndCause::NoRoom),
         }
     }
 
@@ -92,9 +97,11 @@ impl<M: Machine> Thread<M> {
         self.send();
         let stream = self.streams.remove(token)?;
         let socket = self.leave_socket(token, &None, stream.socket);
+        let second = self.leave_socket(token, &None, stream.second);
+        let second = second.map(|socket| (socket.socket, socket.lost));
         let (socket, lost) = socket.map_or((None, 0), |socket| (Some(socket.socket), socket.lost));
         let (machine, claim, stats) = (stream.machine, stream.claim, stream.stats);
-        Some(Box::new(Moving { id, machine, socket, lost, claim, stats }))
+        Some(Box::new(Moving { id, machine, socket, lost, second, claim, stats }))
     }
 
     fn open(&mut self, socket: UdpSocket, table: Table<M>) {

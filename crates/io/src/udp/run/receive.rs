@@ -74,7 +74,7 @@ impl<M: Machine> Thread<M> {
     pub(super) fn receive(&mut self, token: u64) {
         let Some(socket) = self.sockets.get_mut(token) else { return };
         let (turns, stream) = match &mut socket.kind {
-            Kind::Own(stream) => (OWN_TURNS, Some(*stream)),
+            Kind::Own(stream) | Kind::Second(stream) => (OWN_TURNS, Some(*stream)),
             Kind::Shared(table) => {
                 table.begin();
                 (SHARED_TURNS, None)
@@ -105,13 +105,14 @@ impl<M: Machine> Thread<M> {
         let socket = self.sockets.get(token);
         socket.is_some_and(|socket| match &socket.kind {
             Kind::Shared(table) => table.has_made_enough(),
-            Kind::Own(_) | Kind::Post => false,
+            Kind::Own(_) | Kind::Second(_) | Kind::Post => false,
         })
     }
 
     /// One call for the socket of one stream.
     fn receive_own(&mut self, token: u64, stream: u64) -> Read {
         let Some(socket) = self.sockets.get_mut(token) else { return Read::All };
+        let is_second = matches!(socket.kind, Kind::Second(_));
         let Intake { slots, receiver } = &mut self.usual;
         self.stats.receives += 1;
         let count = match receiver.receive(socket.socket.as_fd(), slots, OWN_BATCH) {
@@ -129,7 +130,7 @@ impl<M: Machine> Thread<M> {
         if tally.packets > 0 {
             self.stats.packets += tally.packets;
             self.stats.bytes += tally.bytes;
-            let packets = Packets::many(slots.first(count), clock);
+            let packets = Packets::many(slots.first(count), clock, is_second);
             let queue = &mut self.queue;
             self.streams.packets(stream, queue, clock.now, packets, (tally.packets, tally.bytes));
         }
@@ -161,7 +162,8 @@ impl<M: Machine> Thread<M> {
             for bytes in bytes.chunks_mut(size) {
                 let len = bytes.len() as u64;
                 let from = arrived.from;
-                let mut packet = Packet { bytes, received, from, is_answer: false };
+                let (is_answer, is_second) = (false, false);
+                let mut packet = Packet { bytes, received, from, is_answer, is_second };
                 let Self { streams, stats, queue, .. } = self;
                 let stream = match kind {
                     Kind::Shared(table) => streams.of_key(table, token, clock.now, &packet, stats),
