@@ -20,6 +20,9 @@ pub(super) struct RelayArgs {
     #[arg(value_name = "udp://ADDRESS:PORT[-PORT]", required_unless_present = "config")]
     #[arg(requires_all = ["from", "to", "dest"])]
     listen: Option<String>,
+    /// Where the same streams come a second time, over another way: the first of two packets is taken
+    #[arg(long, value_name = "udp://ADDRESS:PORT[-PORT]", conflicts_with = "config")]
+    also: Option<String>,
     /// What comes: pcmu, pcma, g722, l16/RATE/CHANNELS, l24/RATE/CHANNELS or opus, and :TYPE for a
     /// payload type of its own
     #[arg(long, value_name = "CODEC")]
@@ -30,6 +33,19 @@ pub(super) struct RelayArgs {
     /// Where it goes: a port for all of them, or a range with one for each
     #[arg(long, value_name = "udp://HOST:PORT[-PORT]")]
     dest: Option<String>,
+    /// The payload type of keys that are pressed, which go through as they are; two of them where the
+    /// listener has another one
+    #[arg(long, value_name = "TYPE[:TYPE]", conflicts_with = "config")]
+    events: Option<String>,
+    /// The payload type of RED that comes: what is lost is taken out of the packets behind it
+    #[arg(long, value_name = "TYPE", conflicts_with = "config", value_parser = clap::value_parser!(u32).range(96..=127))]
+    red_from: Option<u32>,
+    /// Send RED with that payload type: each packet carries the ones before it again
+    #[arg(long, value_name = "TYPE", conflicts_with = "config", value_parser = clap::value_parser!(u32).range(96..=127))]
+    red_to: Option<u32>,
+    /// How many packets before it each one carries
+    #[arg(long, value_name = "N", requires = "red_to", value_parser = clap::value_parser!(u32).range(1..=4))]
+    red_distance: Option<u32>,
     /// The [[relay]] tables of a configuration file; `-` is standard input
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     #[arg(conflicts_with_all = ["listen", "from", "to", "dest"])]
@@ -52,6 +68,9 @@ pub(super) struct RelayArgs {
     /// How hard Opus tries, from 0 to 10
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=10))]
     opus_complexity: u32,
+    /// Let each packet of Opus carry the one before again, in low quality
+    #[arg(long)]
+    opus_fec: bool,
     /// Threads; one for each core, and four at most, unless told otherwise
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
@@ -69,6 +88,9 @@ Examples:
       a thousand streams, each on a port of its own, to one place
   aulos relay udp://0.0.0.0:5004 --from l16/48000/2 --to opus:111 --dest udp://192.0.2.7:5004 --top
       whatever comes to one port, told apart by SSRC, and watched
+  aulos relay udp://0.0.0.0:5004 --also udp://0.0.0.0:5006 --from opus:111 --red-from 112 --to l16 \
+      --dest udp://192.0.2.7:5004
+      one stream that comes over two ways, with copies of lost packets in those behind them
   aulos relay --config relays.toml --json | jq '.relays[] | {name, streams, lost}'
 
 Every port is RTP with RTCP on it (RFC 5761). One packet goes out for each that comes in; what is lost
@@ -129,12 +151,18 @@ fn wanted(args: &RelayArgs) -> Result<Vec<Relay>, Failure> {
         from: word(&args.from),
         to: word(&args.to),
         dest: word(&args.dest),
+        also: word(&args.also),
+        events: word(&args.events),
+        red_from: args.red_from.map(At::default_value),
+        red_to: args.red_to.map(At::default_value),
+        red_distance: args.red_distance,
         hold_ms: Some(args.hold),
         takeover_ms: Some(args.takeover),
         rtcp: Some(!args.no_rtcp),
         symmetric: Some(args.symmetric),
         opus_bitrate: Some(args.opus_bitrate),
         opus_complexity: Some(args.opus_complexity),
+        opus_fec: Some(args.opus_fec),
         ..RelayConfig::default()
     };
     config::relay(&config).map(|relay| vec![relay]).map_err(|problems| wrong(&problems))

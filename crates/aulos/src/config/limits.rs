@@ -90,6 +90,10 @@ pub const RELAY_HOLD_MS: RangeInclusive<u32> = 0..=1_000;
 pub const RELAY_IDLE_S: RangeInclusive<u32> = 1..=3_600;
 /// After how much silence a relayed stream may be taken over.
 pub const RELAY_TAKEOVER_MS: RangeInclusive<u32> = 0..=60_000;
+/// Payload types that SDP gives a meaning.
+pub const DYNAMIC_TYPES: RangeInclusive<u32> = 96..=127;
+/// Packets that RED repeats in each.
+pub const RED_DISTANCE: RangeInclusive<u32> = 1..=4;
 /// Streams that come to a single port.
 pub const RELAY_STREAMS: RangeInclusive<u32> = 1..=100_000;
 /// What Opus can be told.

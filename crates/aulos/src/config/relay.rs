@@ -4,13 +4,13 @@ use std::fmt;
 use std::net::IpAddr;
 
 use aulos_core::Span;
-use aulos_io::relay::{Media, TAKEOVER, Wishes};
+use aulos_io::relay::{Events, Media, Redundancy, TAKEOVER, Wishes};
 use aulos_proto::rtp::payload::DYNAMIC;
 use aulos_proto::rtp::{Codec, Encoding};
 
 use super::limits::{
-    MAX_RELAY_PORTS, MAX_RELAYS, OPUS_BITRATE, OPUS_COMPLEXITY, RELAY_HOLD_MS, RELAY_IDLE_S,
-    RELAY_STREAMS, RELAY_TAKEOVER_MS,
+    DYNAMIC_TYPES, MAX_RELAY_PORTS, MAX_RELAYS, OPUS_BITRATE, OPUS_COMPLEXITY, RED_DISTANCE,
+    RELAY_HOLD_MS, RELAY_IDLE_S, RELAY_STREAMS, RELAY_TAKEOVER_MS,
 };
 use super::problem::{At, Place, Problem, Problems, did_you_mean};
 use super::read::Table;
@@ -26,12 +26,22 @@ pub struct RelayConfig {
     pub name: Option<At<String>>,
     /// `udp://ADDRESS:PORT`, `udp://ADDRESS:FIRST-LAST` or `trunk://ADDRESS:PORT`.
     pub listen: Option<At<String>>,
+    /// The same again: the streams come there as well.
+    pub also: Option<At<String>>,
     /// What comes.
     pub from: Option<At<String>>,
     /// What goes.
     pub to: Option<At<String>>,
     /// `udp://HOST:PORT`, `udp://HOST:FIRST-LAST` or `trunk://HOST:PORT`.
     pub dest: Option<At<String>>,
+    /// The payload type of keys that are pressed, or two of them, of both sides.
+    pub events: Option<At<String>>,
+    /// The payload type of RED that comes.
+    pub red_from: Option<At<u32>>,
+    /// The payload type of RED that goes.
+    pub red_to: Option<At<u32>>,
+    /// How many packets are repeated in each that goes.
+    pub red_distance: Option<u32>,
     /// Milliseconds that a packet waits for one before it.
     pub hold_ms: Option<u32>,
     /// Seconds without a packet until a stream has ended.
@@ -48,6 +58,8 @@ pub struct RelayConfig {
     pub opus_bitrate: Option<u32>,
     /// 0 to 10.
     pub opus_complexity: Option<u32>,
+    /// Whether Opus repeats each packet in the next one.
+    pub opus_fec: Option<bool>,
 }
 
 /// Streams that are relayed alike.
@@ -57,12 +69,20 @@ pub struct Relay {
     pub name: String,
     /// Where they come to.
     pub listen: Ports<IpAddr>,
+    /// Where they come to as well, port by port.
+    pub also: Option<Ports<IpAddr>>,
     /// What they are.
     pub from: Media,
     /// What they become.
     pub to: Media,
     /// Where they go.
     pub dest: Ports<String>,
+    /// The payload types of keys that are pressed.
+    pub events: Option<Events>,
+    /// The payload type of RED that comes.
+    pub red_from: Option<u8>,
+    /// RED that goes.
+    pub red_to: Option<Redundancy>,
     /// How long a packet waits for one before it.
     pub hold: Span,
     /// How long a stream may be silent.
@@ -79,6 +99,8 @@ pub struct Relay {
     pub opus_bitrate: u32,
     /// 0 to 10.
     pub opus_complexity: u8,
+    /// Whether Opus repeats each packet in the next one.
+    pub opus_fec: bool,
 }
 
 impl Relay {
@@ -88,13 +110,15 @@ impl Relay {
         let mut wishes = Wishes::new(self.from, self.to);
         (wishes.hold, wishes.idle, wishes.symmetric) = (self.hold, self.idle, self.symmetric);
         wishes.takeover = self.takeover;
+        (wishes.events, wishes.red_from, wishes.red_to) = (self.events, self.red_from, self.red_to);
+        (wishes.two_ways, wishes.opus_fec) = (self.also.is_some(), self.opus_fec);
         (wishes.opus_bitrate, wishes.opus_complexity) = (self.opus_bitrate, self.opus_complexity);
         wishes
     }
 }
 
 /// A port, or some in a row, of a machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports<H> {
     /// The machine.
     pub host: H,
@@ -150,23 +174,39 @@ fn read_relay(node: &Node, problems: &Problems) -> RelayConfig {
         at: node.at,
         name: table.text("name"),
         listen: table.text("listen"),
+        also: table.text("also"),
         from: table.text("from"),
         to: table.text("to"),
         dest: table.text("dest"),
         rtcp: table.flag("rtcp"),
         symmetric: table.flag("symmetric"),
+        opus_fec: table.flag("opus_fec"),
+        events: events_text(&mut table),
+        red_from: table.number("red_from", "for a payload type", DYNAMIC_TYPES),
+        red_to: table.number("red_to", "for a payload type", DYNAMIC_TYPES),
         ..RelayConfig::default()
     };
     let mut number =
         |key, unit, range| table.number(key, unit, range).map(|number: At<u32>| number.value);
     relay.hold_ms = number("hold_ms", "milliseconds", RELAY_HOLD_MS);
     relay.idle_s = number("idle_s", "seconds", RELAY_IDLE_S);
+    relay.red_distance = number("red_distance", "packets", RED_DISTANCE);
     relay.takeover_ms = number("takeover_ms", "milliseconds", RELAY_TAKEOVER_MS);
     relay.max_streams = number("max_streams", "streams", RELAY_STREAMS);
     relay.opus_bitrate = number("opus_bitrate", "bits per second", OPUS_BITRATE);
     relay.opus_complexity = number("opus_complexity", "", OPUS_COMPLEXITY);
     table.finish();
     relay
+}
+
+/// A number, or a text.
+fn events_text(table: &mut Table<'_>) -> Option<At<String>> {
+    match table.node("events") {
+        Some(Node { value: Value::Integer(number), at, .. }) => {
+            Some(At { value: number.to_string(), at: *at })
+        }
+        _ => table.text("events"),
+    }
 }
 
 /// Checks every relay.
@@ -235,7 +275,7 @@ fn resolve_one(config: &RelayConfig, name: String, problems: &Problems) -> Optio
     let (from, to) = (need("from", &config.from), need("to", &config.to));
     let listen = listen.and_then(|wish| {
         let ports = ports("listen", &wish, problems)?;
-        address(&wish, ports, problems)
+        address("listen", &wish, ports, problems)
     });
     let dest_at = dest.as_ref().map_or(config.at, |wish| wish.at);
     let dest = dest.and_then(|wish| {
@@ -249,7 +289,16 @@ fn resolve_one(config: &RelayConfig, name: String, problems: &Problems) -> Optio
     });
     let from = from.and_then(|wish| media("from", &wish, problems));
     let to = to.and_then(|wish| media("to", &wish, problems));
+    let also = config.also.as_ref().map(|wish| {
+        let ports = ports("also", wish, problems)?;
+        address("also", wish, ports, problems)
+    });
+    let events = config.events.as_ref().map(|wish| events(wish, problems));
     let (listen, dest, from, to) = (listen?, dest?, from?, to?);
+    let (also, events) = (unless_wrong(also)?, unless_wrong(events)?);
+    check_also(config, &listen, also.as_ref(), problems);
+    check_types(config, (&from, &to), events, problems);
+    let red_to = red_to(config, problems);
     if dest.trunk && config.symmetric == Some(true) {
         let message = "`symmetric` sends from many ports, and a trunk is one flow".to_owned();
         problems.hint(dest_at, message, "leave `symmetric` out, or write udp://");
@@ -268,9 +317,13 @@ fn resolve_one(config: &RelayConfig, name: String, problems: &Problems) -> Optio
     Some(Relay {
         name,
         listen,
+        also,
         from,
         to,
         dest,
+        events,
+        red_from: config.red_from.as_ref().map(|number| payload_type(number.value)),
+        red_to,
         hold: Span::from_millis(config.hold_ms.unwrap_or(60).into()),
         idle: Span::from_secs(config.idle_s.unwrap_or(30).into()),
         takeover: config
@@ -284,7 +337,100 @@ fn resolve_one(config: &RelayConfig, name: String, problems: &Problems) -> Optio
             .opus_complexity
             .and_then(|complexity| u8::try_from(complexity).ok())
             .unwrap_or(5),
+        opus_fec: config.opus_fec.unwrap_or(false),
     })
+}
+
+/// None when something was wrong with it.
+#[allow(clippy::option_option, reason = "absent is not wrong")]
+const fn unless_wrong<T: Copy>(value: Option<Option<T>>) -> Option<Option<T>> {
+    match value {
+        None => Some(None),
+        Some(None) => None,
+        Some(some) => Some(some),
+    }
+}
+
+/// `TYPE`, or `TYPE:TYPE` when it is another one on the listener's side.
+fn events(wish: &At<String>, problems: &Problems) -> Option<Events> {
+    let (from, to) = wish.value.split_once(':').unwrap_or((&wish.value, &wish.value));
+    let number = |text: &str| text.parse::<u8>().ok().filter(|number| DYNAMIC.contains(number));
+    if let (Some(from), Some(to)) = (number(from), number(to)) {
+        return Some(Events { from, to });
+    }
+    let message = format!("`events` is \"{}\": a payload type from 96 to 127", wish.value);
+    problems.hint(wish.at, message, "events = 101, or \"101:96\" where it has another one");
+    None
+}
+
+fn red_to(config: &RelayConfig, problems: &Problems) -> Option<Redundancy> {
+    let Some(number) = &config.red_to else {
+        if config.red_distance.is_some() {
+            let message = "`red_distance` says how often what goes is repeated, and it is not";
+            problems.hint(config.at, message, "red_to = 112");
+        }
+        return None;
+    };
+    let distance = config.red_distance.and_then(|distance| u8::try_from(distance).ok());
+    let payload_type = payload_type(number.value);
+    Some(Redundancy { payload_type, distance: distance.unwrap_or(1) })
+}
+
+/// One that has been found to be in range.
+fn payload_type(number: u32) -> u8 {
+    u8::try_from(number).unwrap_or(*DYNAMIC.start())
+}
+
+/// A payload type means one thing.
+fn check_types(
+    config: &RelayConfig,
+    (from, to): (&Media, &Media),
+    events: Option<Events>,
+    problems: &Problems,
+) {
+    let events_at = config.events.as_ref().map_or(config.at, |wish| wish.at);
+    let sides = [
+        ("from", from.payload_type, &config.red_from, events.map(|events| events.from)),
+        ("to", Some(to.sent_type()), &config.red_to, events.map(|events| events.to)),
+    ];
+    for (side, sound, red, events) in sides {
+        let mut used = sound.map(|number| (number, format!("`{side}`")));
+        let red =
+            red.as_ref().map(|red| (payload_type(red.value), format!("`red_{side}`"), red.at));
+        let events = events.map(|number| (number, "`events`".to_owned(), events_at));
+        for (number, name, at) in red.into_iter().chain(events) {
+            if let Some((_, other)) = used.iter().find(|(other, _)| *other == number) {
+                let message = format!("{name}: payload type {number} is that of {other}");
+                problems.hint(at, message, "each of them needs its own, 96 to 127");
+            }
+            used.get_or_insert((number, name));
+        }
+    }
+    if config.opus_fec == Some(true) && to.encoding.codec != Codec::Opus {
+        problems.hint(config.at, "`opus_fec`: what goes is not Opus", "to = \"opus\"");
+    }
+}
+
+/// Two ways have a port each for every stream.
+fn check_also(
+    config: &RelayConfig,
+    listen: &Ports<IpAddr>,
+    also: Option<&Ports<IpAddr>>,
+    problems: &Problems,
+) {
+    let Some(also) = also else { return };
+    let at = config.also.as_ref().map_or(config.at, |wish| wish.at);
+    if also.trunk || listen.trunk {
+        let message = "`also`: what comes through a trunk comes one way".to_owned();
+        problems.hint(at, message, "udp:// in `listen` and in `also`");
+    } else if also.count() != listen.count() {
+        let message =
+            format!("`listen` has {} port(s) and `also` {}", listen.count(), also.count());
+        problems.hint(at, message, "a port of each for every stream");
+    } else if meet(listen, also) {
+        let message = format!("`also`: {also} is also `listen`");
+        problems.hint(at, message, "give the second way ports of its own");
+    }
 }
 
 fn name(config: &RelayConfig, used: &[Relay], problems: &Problems) -> String {
@@ -304,18 +450,28 @@ fn name(config: &RelayConfig, used: &[Relay], problems: &Problems) -> String {
 
 /// Two relays cannot listen on one port.
 fn check_overlap(config: &RelayConfig, relay: &Relay, others: &[Relay], problems: &Problems) {
-    let own = &relay.listen;
-    let clash = others.iter().find(|other| {
-        let theirs = &other.listen;
-        let meets =
-            own.host == theirs.host || own.host.is_unspecified() || theirs.host.is_unspecified();
-        meets && own.first != 0 && own.first <= theirs.last && theirs.first <= own.last
-    });
-    if let Some(other) = clash {
-        let at = config.listen.as_ref().map_or(config.at, |listen| listen.at);
-        let message = format!("`listen`: {own} is also that of relay `{}`", other.name);
-        problems.hint(at, message, "give each relay ports of its own");
+    let owns = [
+        ("listen", Some(&relay.listen), &config.listen),
+        ("also", relay.also.as_ref(), &config.also),
+    ];
+    for (key, own, wish) in owns {
+        let Some(own) = own else { continue };
+        let clash = others.iter().find(|other| {
+            core::iter::once(&other.listen).chain(&other.also).any(|theirs| meet(own, theirs))
+        });
+        if let Some(other) = clash {
+            let at = wish.as_ref().map_or(config.at, |wish| wish.at);
+            let message = format!("`{key}`: {own} is also that of relay `{}`", other.name);
+            problems.hint(at, message, "give each relay ports of its own");
+        }
     }
+}
+
+/// Whether one socket cannot be had because of another.
+fn meet(own: &Ports<IpAddr>, theirs: &Ports<IpAddr>) -> bool {
+    let meets =
+        own.host == theirs.host || own.host.is_unspecified() || theirs.host.is_unspecified();
+    meets && own.first != 0 && own.first <= theirs.last && theirs.first <= own.last
 }
 
 /// `udp://HOST:PORT`, `udp://HOST:FIRST-LAST` or `trunk://HOST:PORT`.
@@ -354,14 +510,19 @@ fn ports(key: &str, wish: &At<String>, problems: &Problems) -> Option<Ports<Stri
     Some(Ports { host: host.to_owned(), first, last, trunk })
 }
 
-fn address(wish: &At<String>, ports: Ports<String>, problems: &Problems) -> Option<Ports<IpAddr>> {
+fn address(
+    key: &str,
+    wish: &At<String>,
+    ports: Ports<String>,
+    problems: &Problems,
+) -> Option<Ports<IpAddr>> {
     match ports.host.parse() {
         Ok(host) => {
             let Ports { first, last, trunk, .. } = ports;
             Some(Ports { host, first, last, trunk })
         }
         Err(_) => {
-            let message = format!("`listen` is \"{}\": {} is no address", wish.value, ports.host);
+            let message = format!("`{key}` is \"{}\": {} is no address", wish.value, ports.host);
             problems.hint(
                 wish.at,
                 message,
@@ -442,8 +603,9 @@ const USUAL: [Encoding; 6] = [
     usual(Codec::Opus, 48_000, 2),
 ];
 
-const EXAMPLES: [(&str, &str); 4] = [
+const EXAMPLES: [(&str, &str); 5] = [
     ("listen", "\"udp://0.0.0.0:6000-6999\""),
+    ("also", "\"udp://0.0.0.0:8000-8999\""),
     ("from", "\"pcmu\""),
     ("to", "\"pcma\""),
     ("dest", "\"udp://192.0.2.7:7000\""),

@@ -572,6 +572,25 @@ dest = "udp://[2001:db8::7]:5004"
 hold_ms = 20
 rtcp = false
 opus_complexity = 0
+[[relay]]
+name = "two ways"
+listen = "udp://127.0.0.1:5004"
+also = "udp://127.0.0.2:5004"
+from = "opus:97"
+to = "opus:96"
+dest = "udp://192.0.2.7:5004"
+events = "101:100"
+red_from = 98
+red_to = 99
+red_distance = 2
+opus_fec = true
+[[relay]]
+name = "keys"
+listen = "udp://127.0.0.1:7100"
+from = "pcmu"
+to = "pcma"
+dest = "udp://192.0.2.7:5004"
+events = 101
 "#;
     let relays = load_text(text, &[]).unwrap_or_else(|error| panic!("{error}")).relays;
     golden("relays", &format!("{relays:#?}\n"));
@@ -581,7 +600,9 @@ opus_complexity = 0
         shown,
         [
             "udp://0.0.0.0:6000-6999 -> udp://192.0.2.7:7000",
-            "udp://[::1]:5004 -> udp://[2001:db8::7]:5004"
+            "udp://[::1]:5004 -> udp://[2001:db8::7]:5004",
+            "udp://127.0.0.1:5004 -> udp://192.0.2.7:5004",
+            "udp://127.0.0.1:7100 -> udp://192.0.2.7:5004"
         ]
     );
 }
@@ -624,6 +645,31 @@ from = "opus"
 to = "pcma"
 dest = "udp://localhost:7000"
 hold_ms = 5000
+[[relay]]
+listen = "udp://127.0.0.1:9000"
+also = "udp://127.0.0.1:9001-9002"
+from = "opus:97"
+to = "opus"
+dest = "udp://localhost:7000"
+events = 97
+red_from = 97
+red_to = 96
+[[relay]]
+listen = "udp://127.0.0.1:9010"
+also = "udp://0.0.0.0:9010"
+from = "pcmu"
+to = "pcma"
+dest = "udp://localhost:7000"
+red_from = 5
+red_distance = 2
+opus_fec = true
+[[relay]]
+listen = "udp://127.0.0.1:9020"
+also = "udp://mars:9022"
+from = "pcmu"
+to = "pcma"
+dest = "udp://localhost:7000"
+events = "a:b"
 "#;
     golden("relay_wrong", &first_problem(text, &[]));
 }

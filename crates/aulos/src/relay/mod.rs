@@ -9,7 +9,7 @@ mod sum;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -44,6 +44,8 @@ struct Running {
     streams: Vec<StreamId>,
     /// Its port, when all of them share one.
     shared: Option<OpenPort>,
+    /// Where a single stream with a port of its own listens, and the second way of it.
+    own: Option<(SocketAddr, Option<SocketAddr>)>,
     /// What the streams that have ended came to.
     past: Counts,
     ended: u64,
@@ -182,10 +184,11 @@ impl Relays {
             config: config.clone(),
             streams: Vec::new(),
             shared: None,
+            own: None,
             past: Counts::default(),
             ended: 0,
         };
-        let opened = if config.listen.count() == 1 {
+        let opened = if config.listen.count() == 1 && config.also.is_none() {
             self.open_port(&mut running, &plan, dest)
         } else {
             self.open_range(&mut running, &plan, dest)
@@ -259,6 +262,11 @@ impl Relays {
                 Some(port) => format!("{}://{}", config.listen.scheme(), port.address),
                 None => config.listen.to_string(),
             };
+            let listen = match (running.own, &config.also) {
+                (Some((first, Some(second))), _) => format!("udp://{first} and udp://{second}"),
+                (_, Some(also)) => format!("{listen} and {also}"),
+                _ => listen,
+            };
             (config.name.clone(), listen, config.dest.to_string())
         };
         self.running.iter().map(place).collect()
@@ -302,16 +310,26 @@ impl Relays {
             let at = SocketAddr::new(host, port);
             let fail = |error| (at, error);
             let socket = bind_socket(at, &SocketOptions::default()).map_err(fail)?;
+            let mut bound = (socket.local_addr().map_err(fail)?, None);
+            let second = running.config.also.map(|also| second(&also, place)).transpose()?;
+            if let Some(second) = &second {
+                bound.1 = Some(second.local_addr().map_err(fail)?);
+            }
+            running.own = (first == last).then_some(bound);
             let mut to = dest;
             if !one {
                 to.set_port(dest.port().saturating_add(place));
             }
-            let label = Label { relay: running.number, port };
+            let label = Label { relay: running.number, port: bound.0.port() };
             let numbers = &self.numbers;
             let on_trunk = || numbers.on_trunk(running.number, place);
             let ssrc = if trunk { on_trunk() } else { numbers.next() };
             let stream = Stream::new(Arc::clone(plan), label, to, ssrc, u64::from(ssrc));
-            running.streams.push(self.context.add(Some(socket), stream).map_err(fail)?);
+            let added = match second {
+                Some(second) => self.context.add_two([socket, second], stream),
+                None => self.context.add(Some(socket), stream),
+            };
+            running.streams.push(added.map_err(fail)?);
         }
         Ok(())
     }
@@ -368,7 +386,11 @@ impl Running {
         Total {
             number: self.number,
             config: self.config.clone(),
-            address: self.shared.as_ref().map(|port| port.address),
+            address: match (&self.shared, self.own) {
+                (Some(port), _) => Some(port.address),
+                (None, own) => own.map(|(first, _)| first),
+            },
+            also: self.own.and_then(|(_, second)| second),
             streams,
             ended: self.ended,
             counts,
@@ -379,6 +401,12 @@ impl Running {
 
 /// The numbers of streams that go through a trunk have this bit, and others do not.
 const ON_TRUNK: u32 = 1 << 31;
+
+/// The port of the second way that belongs to the `place`th of the first.
+fn second(also: &Ports<IpAddr>, place: u16) -> Result<UdpSocket, (SocketAddr, io::Error)> {
+    let at = SocketAddr::new(also.host, also.first.saturating_add(place));
+    bind_socket(at, &SocketOptions::default()).map_err(|error| (at, error))
+}
 
 /// The first address of a name.
 fn resolve(dest: &Ports<String>) -> io::Result<SocketAddr> {

@@ -23,6 +23,14 @@ pub(crate) struct Counts {
     pub(crate) foreign: Foreign,
     /// Packets that were not sent on, by cause.
     pub(crate) dropped: Dropped,
+    /// Lost packets that were made of those behind them.
+    pub(crate) recovered: Recovered,
+    /// Packets that had come over the other of two ways.
+    pub(crate) copies: u64,
+    /// Of those sent, keys that were pressed.
+    pub(crate) events: u64,
+    /// Of those sent, comfort noise.
+    pub(crate) noise: u64,
     /// How often a sender began anew under another number.
     pub(crate) restarts: u64,
     /// How often somebody else took a silent sender's place.
@@ -44,6 +52,21 @@ pub(crate) struct Foreign {
     source: u64,
     /// Numbers that are far from all others.
     number: u64,
+}
+
+/// What lost packets were made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Recovered {
+    /// RED.
+    red: u64,
+    /// What Opus repeats.
+    fec: u64,
+}
+
+impl Recovered {
+    pub(crate) const fn all(self) -> u64 {
+        self.red + self.fec
+    }
 }
 
 /// Why packets were not sent on.
@@ -83,6 +106,10 @@ impl Counts {
                 no_room: tally.no_room,
                 unsent: tally.unsent,
             },
+            recovered: Recovered { red: tally.recovered_red, fec: tally.recovered_fec },
+            copies: tally.copies,
+            events: tally.events,
+            noise: tally.noise,
             restarts: tally.restarts,
             takeovers: tally.takeovers,
             forged_byes: tally.forged_byes,
@@ -106,6 +133,11 @@ impl Counts {
         self.dropped.too_late += other.dropped.too_late;
         self.dropped.no_room += other.dropped.no_room;
         self.dropped.unsent += other.dropped.unsent;
+        self.recovered.red += other.recovered.red;
+        self.recovered.fec += other.recovered.fec;
+        self.copies += other.copies;
+        self.events += other.events;
+        self.noise += other.noise;
         self.restarts += other.restarts;
         self.takeovers += other.takeovers;
         self.forged_byes += other.forged_byes;
@@ -118,6 +150,9 @@ impl Counts {
             "duplicates": self.duplicates,
             "foreign": self.foreign.all(), "foreign_by": causes(&self.foreign.causes()),
             "dropped": self.dropped.all(), "dropped_by": causes(&self.dropped.causes()),
+            "recovered": self.recovered.all(),
+            "recovered_by": { "red": self.recovered.red, "fec": self.recovered.fec },
+            "copies": self.copies, "events": self.events, "noise": self.noise,
             "restarts": self.restarts, "takeovers": self.takeovers,
             "forged_byes": self.forged_byes,
         })
@@ -168,6 +203,8 @@ pub(crate) struct Total {
     pub(crate) config: Relay,
     /// Where it listens, when that is one port.
     pub(crate) address: Option<SocketAddr>,
+    /// The same of its second way.
+    pub(crate) also: Option<SocketAddr>,
     /// Streams of which something comes.
     pub(crate) streams: usize,
     /// Streams that have ended.
@@ -232,6 +269,10 @@ fn total_json(total: &Total) -> Value {
         Some(address) => format!("udp://{address}").into(),
         None => config.listen.to_string().into(),
     };
+    json["also"] = match (total.also, &config.also) {
+        (Some(address), _) => format!("udp://{address}").into(),
+        (None, also) => also.map(|also| also.to_string()).into(),
+    };
     json["dest"] = config.dest.to_string().into();
     json["from"] = encoding(&config.from).into();
     json["to"] = encoding(&config.to).into();
@@ -279,6 +320,15 @@ fn row_json(row: &Row) -> Value {
     json["sent_ssrc"] = format!("{:08x}", report.sent_ssrc).into();
     json["from"] = report.from.map(|from| from.to_string()).into();
     json["to"] = report.to.to_string().into();
+    json["unknown_type"] = report.tally.other_type.into();
+    if report.tally.taken != [0, 0] {
+        let (taken, lost) = (report.tally.taken, report.tally.lost);
+        let way = |at: usize, from: Option<SocketAddr>| {
+            let from = from.map(|from| from.to_string());
+            json!({ "from": from, "taken": taken[at], "lost": lost[at] })
+        };
+        json["ways"] = json!([way(0, report.from), way(1, report.second)]);
+    }
     json["jitter_ms"] = millis(line.jitter).into();
     json["drift_ppm"] = (f64::from(line.drift.as_ppb()) * 1e-3).into();
     json["held"] = line.held.into();

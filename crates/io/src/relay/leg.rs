@@ -4,9 +4,12 @@ use std::collections::VecDeque;
 
 use aulos_core::{Instant, Span};
 use aulos_proto::rtp::jitter::{Arrival, Config, Insert, JitterBuffer, Mode, Next, Stats};
-use aulos_proto::rtp::{Accepted, Encoding, Packet, Position, Receiver};
+use aulos_proto::rtp::red::MAX_BLOCKS;
+use aulos_proto::rtp::sequence::low_16;
+use aulos_proto::rtp::{Accepted, Encoding, Position, Receiver};
 
 use super::Wishes;
+use super::kind::{Incoming, Kind, event_duration};
 use super::store::{Handle, Store};
 
 /// A packet whose turn it is.
@@ -20,7 +23,17 @@ pub(crate) struct Ready {
     /// It comes behind some that were sent already.
     pub(crate) late: bool,
     pub(crate) received: Instant,
+    pub(crate) kind: Kind,
     pub(crate) handle: Handle,
+}
+
+/// What stands in line.
+#[derive(Debug)]
+struct Waiting {
+    handle: Handle,
+    kind: Kind,
+    /// By how much its timestamp is behind the time that it has in line.
+    back: u16,
 }
 
 /// What a leg has to say.
@@ -37,18 +50,21 @@ pub(crate) struct Leg {
     encoding: Encoding,
     ssrc: u32,
     receiver: Receiver,
-    jitter: JitterBuffer<Handle>,
+    jitter: JitterBuffer<Waiting>,
     store: Store,
     /// In probation, or far from all others.
     held: VecDeque<Held>,
     /// Too late for its turn, and to be sent all the same.
     late: VecDeque<Ready>,
     /// What found no room until what is due has gone.
-    waiting: Option<(Arrival, Handle)>,
+    waiting: Option<(Arrival, Waiting)>,
     /// When the jitter buffer wants to be asked again.
     wake: Option<Instant>,
     heard: Instant,
+    /// How long the sender's packets are, in units of its clock.
+    period: u32,
     no_room: u64,
+    recovered: u64,
     finished: bool,
 }
 
@@ -59,7 +75,7 @@ struct Held {
     timestamp: u32,
     marker: bool,
     received: Instant,
-    handle: Handle,
+    waiting: Waiting,
 }
 
 impl Leg {
@@ -77,11 +93,13 @@ impl Leg {
             // what a stream of telephony costs.
             store: Store::new(slots),
             held: VecDeque::with_capacity(MOST_HELD),
-            late: VecDeque::with_capacity(LATE),
+            late: VecDeque::with_capacity(LATE + MAX_BLOCKS),
             waiting: None,
             wake: None,
             heard: now,
+            period: encoding.clock_rate / 50,
             no_room: 0,
+            recovered: 0,
             finished: false,
         }
     }
@@ -91,30 +109,32 @@ impl Leg {
     ///
     /// # Real-time
     /// Allocates only for a payload that is longer than all before it.
-    pub(crate) fn receive(&mut self, packet: &Packet<'_>, received: Instant) {
+    pub(crate) fn receive(&mut self, packet: &Incoming<'_>, received: Instant) {
         self.heard = received;
-        let (sequence, timestamp) = (packet.sequence(), packet.timestamp());
-        let clock_rate = self.encoding.clock_rate;
+        let back = self.back(packet);
+        let (sequence, clock_rate) = (packet.sequence, self.encoding.clock_rate);
+        let timestamp = packet.timestamp.wrapping_add(back.into());
         match self.receiver.receive(received, sequence, timestamp, clock_rate) {
             Accepted::Valid(position) => {
                 self.let_in(None);
-                self.keep(packet, position, received);
+                self.recover(packet, position, received);
+                self.keep(packet, position, back, received);
             }
             Accepted::Restarted(position) => {
                 // The one before it is the first of the new run.
                 self.jitter.begin_run();
                 self.let_in(Some(position.sequence.saturating_sub(1)));
-                self.keep(packet, position, received);
+                self.keep(packet, position, back, received);
             }
             Accepted::Probation { fresh, .. } => {
                 if fresh {
                     self.forget_held();
                 }
-                self.hold(packet, received);
+                self.hold(packet, timestamp, back, received);
             }
             Accepted::Stray => {
                 self.forget_held();
-                self.hold(packet, received);
+                self.hold(packet, timestamp, back, received);
             }
             Accepted::Duplicate => {}
         }
@@ -131,22 +151,24 @@ impl Leg {
         loop {
             match self.jitter.next(now) {
                 Next::Packet(packet) | Next::Skip(packet) => {
+                    let Waiting { handle, kind, back } = packet.payload;
                     return Some(Turn::Packet(Ready {
                         sequence: packet.sequence,
-                        timestamp: packet.timestamp,
+                        timestamp: packet.timestamp.saturating_sub(back.into()),
                         marker: packet.marker,
                         begins_run: packet.begins_run,
                         late: false,
                         received: packet.received,
-                        handle: packet.payload,
+                        kind,
+                        handle,
                     }));
                 }
                 Next::Missing(missing) => return Some(Turn::Missing(missing.units)),
                 Next::Wait(until) => {
                     self.wake = until;
                     // Everything before it has gone now.
-                    let (arrival, handle) = self.waiting.take()?;
-                    self.insert(arrival, handle, false);
+                    let (arrival, waiting) = self.waiting.take()?;
+                    let _ = self.insert(arrival, waiting, false);
                     if self.finished {
                         self.jitter.finish();
                     }
@@ -199,25 +221,91 @@ impl Leg {
         self.no_room
     }
 
-    fn keep(&mut self, packet: &Packet<'_>, position: Position, received: Instant) {
-        let Some(handle) = self.store.put(packet.payload()) else {
+    /// Packets that were taken out of others.
+    pub(crate) const fn recovered(&self) -> u64 {
+        self.recovered
+    }
+
+    /// An event's packets all say when it began. In line they stand where sound would stand that was
+    /// sent with them, or they would all seem to be late.
+    fn back(&self, packet: &Incoming<'_>) -> u16 {
+        match packet.kind {
+            Kind::Event => {
+                let period = u16::try_from(self.period).unwrap_or(u16::MAX);
+                event_duration(packet.payload).saturating_sub(period)
+            }
+            Kind::Sound | Kind::Noise => 0,
+        }
+    }
+
+    /// Takes what is missing out of a packet that carries it again. Numbers are not written there:
+    /// it is the one so many packets before that its time is before, or else its place among the
+    /// blocks says it.
+    fn recover(&mut self, packet: &Incoming<'_>, position: Position, received: Instant) {
+        let Some(red) = &packet.red else { return };
+        let own = self.encoding.ticks(packet.payload).filter(|ticks| *ticks > 0);
+        let kind = red.own().payload_type;
+        for (block, behind) in red.iter().zip((0..red.iter().len()).rev()) {
+            let (offset, behind) = (u32::from(block.offset), behind as u64);
+            let by_time = own.filter(|own| offset.is_multiple_of(*own)).map(|own| offset / own);
+            let by_time = by_time
+                .map(u64::from)
+                .filter(|by_time| (behind..=MAX_BLOCKS as u64).contains(by_time));
+            let behind = by_time.unwrap_or(behind);
+            let repeats = behind > 0 && block.payload_type == kind && !block.data.is_empty();
+            let Some(sequence) = position.sequence.checked_sub(behind).filter(|_| repeats) else {
+                continue;
+            };
+            if !self.receiver.is_missing(low_16(sequence)) {
+                continue;
+            }
+            let Some(handle) = self.store.put(block.data) else { continue };
+            let waiting = Waiting { handle, kind: packet.kind, back: 0 };
+            let timestamp = position.timestamp.saturating_sub(offset.into());
+            let position = Position { sequence, timestamp };
+            // When it would have come: how late it is says nothing of the way.
+            let nanos =
+                i64::from(offset) * 1_000_000_000 / i64::from(self.encoding.clock_rate.max(1));
+            let received = received - Span::from_nanos(nanos);
+            self.recovered += u64::from(self.line_up(position, false, received, waiting));
+        }
+    }
+
+    fn keep(&mut self, packet: &Incoming<'_>, position: Position, back: u16, received: Instant) {
+        let Some(handle) = self.store.put(packet.payload) else {
             self.no_room += 1;
             return;
         };
-        self.line_up(position, packet.marker(), received, handle);
+        let waiting = Waiting { handle, kind: packet.kind, back };
+        self.line_up(position, packet.marker, received, waiting);
     }
 
-    fn line_up(&mut self, position: Position, marker: bool, received: Instant, handle: Handle) {
-        let units = self.encoding.ticks(self.store.get(&handle)).unwrap_or(0);
+    /// Whether it is one that was not there before.
+    fn line_up(
+        &mut self,
+        position: Position,
+        marker: bool,
+        received: Instant,
+        waiting: Waiting,
+    ) -> bool {
+        let units = match waiting.kind {
+            Kind::Sound => self.encoding.ticks(self.store.get(&waiting.handle)).unwrap_or(0),
+            // As long as whatever would have come in its place.
+            Kind::Event | Kind::Noise => self.period,
+        };
+        if units > 0 {
+            self.period = units;
+        }
         let Position { sequence, timestamp } = position;
-        self.insert(Arrival { sequence, timestamp, units, marker, received }, handle, true);
+        self.insert(Arrival { sequence, timestamp, units, marker, received }, waiting, true)
     }
 
-    fn insert(&mut self, arrival: Arrival, handle: Handle, again: bool) {
-        match self.jitter.insert(arrival, handle) {
-            Insert::Held => {}
-            Insert::Late(handle) => {
+    fn insert(&mut self, arrival: Arrival, waiting: Waiting, again: bool) -> bool {
+        match self.jitter.insert(arrival, waiting) {
+            Insert::Held => true,
+            Insert::Late(Waiting { handle, kind, back }) => {
                 let Arrival { sequence, timestamp, marker, received, .. } = arrival;
+                let timestamp = timestamp.saturating_sub(back.into());
                 let (begins_run, late) = (false, true);
                 self.late.push_back(Ready {
                     sequence,
@@ -226,29 +314,36 @@ impl Leg {
                     begins_run,
                     late,
                     received,
+                    kind,
                     handle,
                 });
+                true
             }
-            Insert::Full(handle) if again && self.waiting.is_none() => {
-                self.waiting = Some((arrival, handle));
+            Insert::Full(waiting) if again && self.waiting.is_none() => {
+                self.waiting = Some((arrival, waiting));
+                true
             }
-            Insert::Full(handle) => {
+            Insert::Full(waiting) => {
                 self.no_room += 1;
-                self.store.give_back(handle);
+                self.store.give_back(waiting.handle);
+                false
             }
-            Insert::Duplicate(handle) | Insert::Stray(handle) => self.store.give_back(handle),
+            Insert::Duplicate(waiting) | Insert::Stray(waiting) => {
+                self.store.give_back(waiting.handle);
+                false
+            }
         }
     }
 
-    fn hold(&mut self, packet: &Packet<'_>, received: Instant) {
+    fn hold(&mut self, packet: &Incoming<'_>, timestamp: u32, back: u16, received: Instant) {
         let room = self.held.len() < MOST_HELD;
-        let Some(handle) = room.then(|| self.store.put(packet.payload())).flatten() else {
+        let Some(handle) = room.then(|| self.store.put(packet.payload)).flatten() else {
             self.no_room += 1;
             return;
         };
-        let (sequence, timestamp) = (packet.sequence(), packet.timestamp());
-        let marker = packet.marker();
-        self.held.push_back(Held { sequence, timestamp, marker, received, handle });
+        let (sequence, marker) = (packet.sequence, packet.marker);
+        let waiting = Waiting { handle, kind: packet.kind, back };
+        self.held.push_back(Held { sequence, timestamp, marker, received, waiting });
     }
 
     /// Puts what was held in line, under the number `sequence` if that is not its own.
@@ -256,13 +351,13 @@ impl Leg {
         while let Some(held) = self.held.pop_front() {
             let own = self.receiver.position(held.sequence, held.timestamp);
             let position = Position { sequence: sequence.unwrap_or(own.sequence), ..own };
-            self.line_up(position, held.marker, held.received, held.handle);
+            self.line_up(position, held.marker, held.received, held.waiting);
         }
     }
 
     fn forget_held(&mut self) {
         while let Some(held) = self.held.pop_front() {
-            self.store.give_back(held.handle);
+            self.store.give_back(held.waiting.handle);
         }
     }
 }

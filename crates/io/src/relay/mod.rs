@@ -12,9 +12,11 @@
 //!
 //! [`Relay`] is a machine for [`crate::udp`]: it waits for nothing and allocates nothing for a packet.
 
+pub(crate) mod kind;
 mod latch;
 pub(crate) mod leg;
 mod outward;
+mod repeat;
 pub(crate) mod store;
 mod stream;
 #[cfg(test)]
@@ -28,6 +30,7 @@ use aulos_proto::rtp::payload::DYNAMIC;
 use aulos_proto::rtp::rtcp::Ntp;
 use aulos_proto::rtp::{Codec, Encoding};
 
+pub use repeat::MAX_DISTANCE;
 pub use stream::{Label, Relay, Report, Tally};
 pub use transcode::CannotTranscode;
 
@@ -67,6 +70,26 @@ impl Media {
     }
 }
 
+/// The payload types of keys that are pressed (RFC 4733), on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "there are two sides")]
+pub struct Events {
+    /// Of those that come.
+    pub from: u8,
+    /// Of those that go.
+    pub to: u8,
+}
+
+/// Packets that carry the ones before them again (RFC 2198).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "what there is to say of it")]
+pub struct Redundancy {
+    /// Their payload type.
+    pub payload_type: u8,
+    /// How many of the packets before, 1 to [`MAX_DISTANCE`].
+    pub distance: u8,
+}
+
 /// The wishes of streams that are relayed alike.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -75,6 +98,15 @@ pub struct Wishes {
     pub from: Media,
     /// What goes.
     pub to: Media,
+    /// What is no sound and goes on as it is; absent, it is of an unknown payload type.
+    pub events: Option<Events>,
+    /// The payload type of what comes as RED: what is lost is taken from the packets behind it.
+    pub red_from: Option<u8>,
+    /// What goes, goes as RED.
+    pub red_to: Option<Redundancy>,
+    /// The stream comes over two ways ([`crate::udp::Context::add_two`]): of each two packets the
+    /// first is taken.
+    pub two_ways: bool,
     /// How long a packet waits for one before it, 0 to 1 s.
     pub hold: Span,
     /// A stream of which nothing has come for so long has ended.
@@ -93,6 +125,9 @@ pub struct Wishes {
     pub opus_bitrate: u32,
     /// 0 (cheapest) to 10.
     pub opus_complexity: u8,
+    /// Whether each packet of Opus carries the one before again, in low quality. Costs a fifth of the
+    /// bits; a listener who has lost one can make something of it.
+    pub opus_fec: bool,
 }
 
 /// Wishes that can be fulfilled, for all streams that have them.
@@ -121,6 +156,10 @@ impl Wishes {
         Self {
             from,
             to,
+            events: None,
+            red_from: None,
+            red_to: None,
+            two_ways: false,
             hold: Span::from_millis(60),
             idle: Span::from_secs(30),
             takeover: TAKEOVER,
@@ -129,6 +168,7 @@ impl Wishes {
             clock: (Instant::ZERO, Ntp::default()),
             opus_bitrate: 24_000,
             opus_complexity: 5,
+            opus_fec: false,
         }
     }
 

@@ -6,15 +6,17 @@ use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
 use aulos_proto::rtp::jitter::Stats;
+use aulos_proto::rtp::legs::{Leg as Way, Legs, Picked};
 use aulos_proto::rtp::report::{Event, Rtcp, RtcpConfig};
 use aulos_proto::rtp::rtcp::{self, ReportBlock};
 use aulos_proto::rtp::{self, Refused};
 
 use super::Plan;
+use super::kind::{Incoming, Unread};
 use super::latch::{Latch, Sender, Verdict};
 use super::leg::Leg;
 use super::outward::Outward;
-use crate::udp::{Key, Machine, Outbox, Packets, Route};
+use crate::udp::{self, Key, Machine, Outbox, Packets, Route};
 
 /// What a stream came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,14 +26,30 @@ pub struct Tally {
     pub source: rtp::Tally,
     /// What stood in line, and for how long.
     pub line: Stats,
+    /// Lost packets that were taken out of those behind them: RED.
+    pub recovered_red: u64,
+    /// Lost packets that were made of what Opus repeats of them.
+    pub recovered_fec: u64,
+    /// Of the packets that went out, keys that were pressed.
+    pub events: u64,
+    /// Of the packets that went out, comfort noise.
+    pub noise: u64,
+    /// Packets that came over each of two ways before the other, or by themselves.
+    pub taken: [u64; 2],
+    /// Packets that each of two ways has lost.
+    pub lost: [u64; 2],
+    /// Packets that had come over the other way.
+    pub copies: u64,
     /// Packets that went out, and their bytes with the headers of RTP.
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
     /// Datagrams that are no RTP.
     pub refused: u64,
-    /// Packets of another payload type than the one that is relayed.
+    /// Packets of a payload type that nobody spoke of.
     pub other_types: u64,
+    /// The last of these types.
+    pub other_type: Option<u8>,
     /// Packets of other sources, which did not go on long enough to be followed.
     pub other_sources: u64,
     /// Packets from another address than the sender's, while he sends.
@@ -76,6 +94,8 @@ pub struct Report {
     pub sent_ssrc: u32,
     /// Who sends it.
     pub from: Option<SocketAddr>,
+    /// Who sends it the other way, where there are two.
+    pub second: Option<SocketAddr>,
     /// Where it goes.
     pub to: SocketAddr,
     /// What it came to.
@@ -92,6 +112,7 @@ pub struct Relay {
     label: Label,
     plan: Arc<Plan>,
     leg: Option<Box<Leg>>,
+    legs: Option<Box<Legs>>,
     from: Option<SocketAddr>,
     /// Our side of the conversation with the sender.
     inward: Option<Box<Rtcp>>,
@@ -99,11 +120,13 @@ pub struct Relay {
     latch: Latch,
     refused: Refused,
     other_types: u64,
+    other_type: Option<u8>,
+    undecodable: u64,
     foreign_rtcp: u64,
     forged_byes: u64,
     round_trip: Option<Span>,
     /// What the sources before came to.
-    before: (rtp::Tally, Stats, u64),
+    before: Sum,
     /// What makes our reports come at other times than those of others.
     seed: u64,
 }
@@ -119,12 +142,15 @@ impl Relay {
             label,
             plan,
             leg: None,
+            legs: None,
             from: None,
             inward: None,
             outward,
             latch,
             refused: Refused::default(),
             other_types: 0,
+            other_type: None,
+            undecodable: 0,
             foreign_rtcp: 0,
             forged_byes: 0,
             round_trip: None,
@@ -138,61 +164,83 @@ impl Relay {
         &self.plan.wishes
     }
 
-    fn receive(&mut self, received: Instant, from: SocketAddr, bytes: &[u8], out: &mut Outbox<'_>) {
-        let packet = match rtp::Packet::parse(bytes) {
+    fn receive(&mut self, datagram: &udp::Packet<'_>, out: &mut Outbox<'_>) {
+        let (received, from) = (datagram.received, datagram.from);
+        let packet = match rtp::Packet::parse(datagram.bytes) {
             Ok(packet) => packet,
             Err(why) => return self.refused.count(why),
         };
-        if !self.plan.wishes.from.takes(packet.payload_type()) {
-            self.other_types += 1;
-            return;
-        }
-        let (ssrc, sequence) = (packet.ssrc(), packet.sequence());
-        let sender = Sender { way: 0, from, ssrc, sequence };
+        let Some(incoming) = self.read(&packet) else { return };
+        let way = usize::from(datagram.is_second);
+        let sender = Sender { way, from, ssrc: packet.ssrc(), sequence: packet.sequence() };
         let stream = self.leg.as_ref().map(|leg| (leg.ssrc(), leg.receiver().is_valid()));
-        match self.latch.judge(sender, stream, received, bytes) {
+        match self.latch.judge(sender, stream, received, datagram.bytes) {
             Verdict::Ours => {}
             Verdict::Kept | Verdict::Foreign => return,
-            Verdict::Joins => self.take_kept(0, out),
+            Verdict::Joins => self.take_kept(sender, out),
             Verdict::Begins => {
                 self.leave_source(received, out);
-                self.take_kept(0, out);
+                self.take_kept(sender, out);
             }
         }
-        self.take(received, from, &packet, out);
+        self.take(received, sender, &incoming, out);
+    }
+
+    /// What is in a packet, if anything that we know.
+    fn read<'a>(&mut self, packet: &rtp::Packet<'a>) -> Option<Incoming<'a>> {
+        match self.plan.wishes.read(packet) {
+            Ok(incoming) => return Some(incoming),
+            Err(Unread::Type) => {
+                self.other_types += 1;
+                self.other_type = Some(packet.payload_type());
+            }
+            Err(Unread::Red) => self.undecodable += 1,
+        }
+        None
     }
 
     /// Takes the packet that stood in probation.
-    fn take_kept(&mut self, way: usize, out: &mut Outbox<'_>) {
-        let (received, datagram) = self.latch.take_kept(way);
-        if let (Ok(packet), Some(from)) = (rtp::Packet::parse(&datagram), self.latch.from(way)) {
-            self.take(received, from, &packet, out);
+    fn take_kept(&mut self, sender: Sender, out: &mut Outbox<'_>) {
+        let (received, datagram) = self.latch.take_kept(sender.way);
+        if let Ok(packet) = rtp::Packet::parse(&datagram)
+            && let Some(incoming) = self.read(&packet)
+        {
+            self.take(received, sender, &incoming, out);
         }
-        self.latch.give_back(way, datagram);
+        self.latch.give_back(sender.way, datagram);
     }
 
     /// Takes a packet of the stream.
     fn take(
         &mut self,
         received: Instant,
-        from: SocketAddr,
-        packet: &rtp::Packet<'_>,
+        sender: Sender,
+        packet: &Incoming<'_>,
         out: &mut Outbox<'_>,
     ) {
-        let (ssrc, wishes) = (packet.ssrc(), &self.plan.wishes);
+        let wishes = &self.plan.wishes;
+        let clock_rate = wishes.from.encoding.clock_rate;
+        if wishes.two_ways {
+            let way = if sender.way == 0 { Way::A } else { Way::B };
+            let legs = self.legs.get_or_insert_default();
+            let (sequence, timestamp) = (packet.sequence, packet.timestamp);
+            if legs.receive(received, way, sequence, timestamp, clock_rate) == Picked::Copy {
+                return;
+            }
+        }
         let fresh = self.leg.is_none();
-        let leg = self.leg.get_or_insert_with(|| Box::new(Leg::new(wishes, ssrc, received)));
+        let leg = self.leg.get_or_insert_with(|| Box::new(Leg::new(wishes, sender.ssrc, received)));
         leg.receive(packet, received);
         let proven = leg.receiver().is_valid();
         if proven {
-            self.from = Some(from);
+            self.from = self.latch.from(0).or(self.latch.from(1));
         }
         self.outward.send_due(received, leg, out);
         if fresh {
             self.greet(received, out);
         }
         if let Some(rtcp) = self.inward.as_mut().filter(|_| proven) {
-            rtcp.received(received, ssrc);
+            rtcp.received(received, sender.ssrc);
         }
     }
 
@@ -252,11 +300,13 @@ impl Relay {
 
     /// The source is gone: what is left of it goes out, and the next one begins anew.
     fn end_source(&mut self, now: Instant, out: &mut Outbox<'_>) {
-        let Some(mut leg) = self.leg.take() else { return };
+        let Some(leg) = &mut self.leg else { return };
         leg.finish();
-        self.outward.send_due(now, &mut leg, out);
-        self.before = self.sum(&leg);
-        self.outward.transcoder.reset();
+        self.outward.send_due(now, leg, out);
+        self.before = self.sum();
+        self.leg = None;
+        self.legs = None;
+        self.outward.reset();
         if let (Some(mut rtcp), Some(from)) = (self.inward.take(), self.from) {
             self.forged_byes += rtcp.tally().forged_byes;
             rtcp.leave(now);
@@ -268,7 +318,10 @@ impl Relay {
     fn leave_source(&mut self, now: Instant, out: &mut Outbox<'_>) {
         match self.leg.take_if(|leg| !leg.receiver().is_valid()) {
             // It was none: what it sent is not for the listener.
-            Some(leg) => self.latch.abandon(leg.receiver().tally().received),
+            Some(leg) => {
+                self.latch.abandon(leg.receiver().tally().received);
+                self.legs = None;
+            }
             None => self.end_source(now, out),
         }
     }
@@ -283,10 +336,44 @@ impl Relay {
         }
     }
 
-    fn sum(&self, leg: &Leg) -> (rtp::Tally, Stats, u64) {
-        let (source, line, no_room) = &self.before;
-        let (tally, stats) = (leg.receiver().tally(), leg.line());
-        let mut source = *source;
+    /// What all sources came to, up to now.
+    fn sum(&self) -> Sum {
+        let mut sum = self.before;
+        if let Some(leg) = &self.leg {
+            sum.add(leg);
+        }
+        if let Some(legs) = &self.legs {
+            let tally = legs.tally();
+            sum.copies += tally.copies;
+            for (way, at) in [Way::A, Way::B].into_iter().zip(0..) {
+                sum.taken[at] += tally.taken[at];
+                sum.lost[at] += legs.leg(way).lost;
+            }
+        }
+        sum
+    }
+
+    fn idle_at(&self) -> Option<Instant> {
+        self.leg.as_ref().map(|leg| leg.heard() + self.plan.wishes.idle)
+    }
+}
+
+/// What sources came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    source: rtp::Tally,
+    line: Stats,
+    no_room: u64,
+    recovered: u64,
+    taken: [u64; 2],
+    lost: [u64; 2],
+    copies: u64,
+}
+
+impl Sum {
+    fn add(&mut self, leg: &Leg) {
+        let (tally, stats, line) = (leg.receiver().tally(), leg.line(), self.line);
+        let source = &mut self.source;
         source.received += tally.received;
         source.lost += tally.lost;
         source.duplicates += tally.duplicates;
@@ -294,7 +381,7 @@ impl Relay {
         source.strays += tally.strays;
         source.restarts += tally.restarts;
         source.jumps += tally.jumps;
-        let line = Stats {
+        self.line = Stats {
             received: line.received + stats.received,
             duplicates: line.duplicates + stats.duplicates,
             reordered: line.reordered + stats.reordered,
@@ -307,11 +394,8 @@ impl Relay {
             restarts: line.restarts + stats.restarts,
             ..stats
         };
-        (source, line, no_room + leg.no_room())
-    }
-
-    fn idle_at(&self) -> Option<Instant> {
-        self.leg.as_ref().map(|leg| leg.heard() + self.plan.wishes.idle)
+        self.no_room += leg.no_room();
+        self.recovered += leg.recovered();
     }
 }
 
@@ -344,7 +428,7 @@ impl Machine for Relay {
             if rtp::is_rtcp(packet.bytes) {
                 self.receive_rtcp(now, packet.from, packet.is_answer, packet.bytes);
             } else if !packet.is_answer {
-                self.receive(packet.received, packet.from, packet.bytes, out);
+                self.receive(&packet, out);
             }
         }
     }
@@ -386,10 +470,7 @@ impl Machine for Relay {
     }
 
     fn report(&self) -> Report {
-        let (source, line, no_room) = match &self.leg {
-            Some(leg) => self.sum(leg),
-            None => self.before,
-        };
+        let sum = self.sum();
         let (outward, latch) = (&self.outward, self.latch.counts());
         let forged = self.inward.as_ref().map_or(0, |rtcp| rtcp.tally().forged_byes);
         Report {
@@ -397,19 +478,28 @@ impl Machine for Relay {
             ssrc: self.leg.as_ref().map(|leg| leg.ssrc()),
             sent_ssrc: outward.ssrc,
             from: self.from,
+            second: self.latch.from(1),
             to: outward.to,
             tally: Tally {
-                source,
-                line,
+                source: sum.source,
+                line: sum.line,
+                recovered_red: sum.recovered,
+                recovered_fec: outward.recovered,
+                events: outward.events,
+                noise: outward.noise,
+                taken: sum.taken,
+                lost: sum.lost,
+                copies: sum.copies,
                 sent: outward.sent,
                 sent_bytes: outward.sent_bytes,
                 refused: self.refused.total(),
                 other_types: self.other_types,
+                other_type: self.other_type,
                 other_sources: latch.other_sources,
                 other_addresses: latch.other_addresses,
-                undecodable: outward.undecodable,
+                undecodable: self.undecodable + outward.undecodable,
                 too_late: outward.too_late,
-                no_room,
+                no_room: sum.no_room,
                 unsent: outward.unsent,
                 restarts: latch.restarts,
                 takeovers: latch.takeovers,

@@ -9,7 +9,8 @@ mod opus;
 use core::fmt;
 
 use aulos_core::SampleRate;
-use aulos_dsp::{Resampler, g711, g722, network, remix};
+use aulos_dsp::{ComfortNoise, Resampler, g711, g722, network, remix};
+use aulos_proto::rtp::payload::opus_repeats;
 use aulos_proto::rtp::{Codec, Encoding};
 
 use super::Wishes;
@@ -89,6 +90,55 @@ impl Transcoder {
         }
     }
 
+    /// Bytes that comfort noise may become.
+    pub(super) fn most_noise(&self) -> usize {
+        match self {
+            Self::Same | Self::Law(..) => 0,
+            Self::Samples(samples) => samples.most_of(samples.frames),
+        }
+    }
+
+    /// Writes noise as a packet of comfort noise describes it, as long as the last packet of sound.
+    ///
+    /// # Real-time
+    /// As with [`Self::run`].
+    pub(super) fn noise(
+        &mut self,
+        timestamp: u64,
+        payload: &[u8],
+        out: &mut [u8],
+    ) -> Option<usize> {
+        match self {
+            Self::Same | Self::Law(..) => None,
+            Self::Samples(samples) => samples.noise(timestamp, payload, out),
+        }
+    }
+
+    /// How much of the sound before it, in units of the clock, a payload carries again in a way that
+    /// only its decoder can read.
+    pub(super) fn repeated(&self, payload: &[u8]) -> Option<u64> {
+        match self {
+            Self::Samples(samples) if samples.from.codec == Codec::Opus => {
+                opus_repeats(payload).map(u64::from)
+            }
+            _ => None,
+        }
+    }
+
+    /// Writes what `following` carries again, which is to be run behind it.
+    pub(super) fn recover(
+        &mut self,
+        units: u64,
+        timestamp: u64,
+        following: &[u8],
+        out: &mut [u8],
+    ) -> Option<usize> {
+        match self {
+            Self::Same | Self::Law(..) => None,
+            Self::Samples(samples) => samples.recover(units, timestamp, following, out),
+        }
+    }
+
     /// So many units of the clock are not there, and nothing is sent for them.
     pub(super) fn miss(&mut self, units: u64) {
         if let Self::Samples(samples) = self {
@@ -130,6 +180,9 @@ pub(super) struct Samples {
     /// As the sink has channels, at the source's rate; the resampler may leave some for next time.
     mixed: Vec<f32>,
     encoded: Vec<f32>,
+    /// Of the last packet.
+    frames: usize,
+    noise: ComfortNoise,
 }
 
 #[derive(Clone, Debug)]
@@ -203,6 +256,8 @@ impl Samples {
             decoded: Vec::new(),
             mixed: Vec::new(),
             encoded: Vec::new(),
+            frames: source_rate as usize / 50,
+            noise: ComfortNoise::new(NOISE_SEED),
         })
     }
 
@@ -214,6 +269,11 @@ impl Samples {
             Codec::L24 => payload / 3 / self.source.1.max(1),
             _ => payload / self.source.1.max(1),
         };
+        self.most_of(frames)
+    }
+
+    /// The same for frames of the source.
+    fn most_of(&self, frames: usize) -> usize {
         let frames = self.at_sink(frames as u64) + 1;
         match self.to.codec {
             Codec::Opus => opus::LONGEST_PACKET,
@@ -226,6 +286,41 @@ impl Samples {
 
     fn run(&mut self, timestamp: u64, payload: &[u8], out: &mut [u8]) -> Option<usize> {
         let frames = self.decode(payload)?;
+        self.frames = frames;
+        self.pass(timestamp, frames, out)
+    }
+
+    fn noise(&mut self, timestamp: u64, payload: &[u8], out: &mut [u8]) -> Option<usize> {
+        // Its colour is that of 8 kHz.
+        self.noise.describe(payload, self.source.0 == super::kind::COMFORT_HZ);
+        let (frames, channels) = (self.frames, self.source.1);
+        self.decoded.resize(frames * channels, 0.0);
+        let (mono, _) = self.decoded.split_at_mut(frames);
+        self.noise.fill(mono);
+        for frame in (0..frames).rev() {
+            let sample = self.decoded[frame];
+            self.decoded[frame * channels..(frame + 1) * channels].fill(sample);
+        }
+        self.pass(timestamp, frames, out)
+    }
+
+    fn recover(
+        &mut self,
+        units: u64,
+        timestamp: u64,
+        following: &[u8],
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let frames = units * u64::from(self.source.0) / u64::from(self.from.clock_rate.max(1));
+        let frames = usize::try_from(frames).ok()?;
+        let Decoder::Opus(opener) = &mut self.decoder else { return None };
+        self.decoded.resize(frames * self.source.1, 0.0);
+        opener.recover(following, frames, &mut self.decoded)?;
+        self.pass(timestamp, frames, out)
+    }
+
+    /// Brings what was decoded to the other side.
+    fn pass(&mut self, timestamp: u64, frames: usize, out: &mut [u8]) -> Option<usize> {
         let (from, to) = (self.source.1, self.sink.1);
         let kept = self.mixed.len();
         self.mixed.resize(kept + frames * to, 0.0);
@@ -342,6 +437,9 @@ const fn law(codec: Codec) -> Option<g711::Law> {
         _ => None,
     }
 }
+
+/// All streams may have the same noise: nobody hears two of them.
+const NOISE_SEED: u32 = 0x6175_6c6f;
 
 /// Frames that a resampler may leave.
 const MOST_KEPT: usize = 64;

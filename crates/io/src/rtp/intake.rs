@@ -13,6 +13,7 @@ use aulos_proto::rtp::{self, Codec, Encoding, Refused};
 use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{Pool, Pooled, Publisher, Reader};
 
+use crate::relay::kind::Kind;
 use crate::relay::leg::{Leg, Ready, Turn};
 use crate::relay::{Media, Wishes};
 
@@ -265,10 +266,13 @@ impl Intake {
             Ok(packet) => packet,
             Err(why) => return self.refused.count(why),
         };
-        if !self.config.media.takes(packet.payload_type()) {
-            self.counts.other_types += 1;
-            return;
-        }
+        let incoming = match self.wishes.read(&packet) {
+            Ok(incoming) if incoming.kind == Kind::Sound => incoming,
+            _ => {
+                self.counts.other_types += 1;
+                return;
+            }
+        };
         if !self.is_ours(received, from, &packet) {
             self.counts.other_senders += 1;
             return;
@@ -277,7 +281,7 @@ impl Intake {
         self.candidate = None;
         let wishes = &self.wishes;
         let leg = self.leg.get_or_insert_with(|| Box::new(Leg::new(wishes, ssrc, received)));
-        leg.receive(&packet, received);
+        leg.receive(&incoming, received);
         if leg.receiver().is_valid() {
             self.from = Some(from);
         }

@@ -190,7 +190,12 @@ pub fn opus_repeats(packet: &[u8]) -> Option<u32> {
     let (toc, rest) = packet.split_first()?;
     // Frames of the speech layer in one of the packet's.
     let (frames, ticks) = match toc >> 3 {
-        config @ 0..=11 => [(1, 480), (1, 960), (2, 1_920), (3, 2_880)][usize::from(config % 4)],
+        config @ 0..=11 => match config % 4 {
+            0 => (1, 480),
+            1 => (1, 960),
+            2 => (2, 1_920),
+            _ => (3, 2_880),
+        },
         config @ 12..=15 => (1, 480 << (config % 2)),
         _ => return None,
     };

@@ -46,6 +46,16 @@ impl Opener {
         self.decoder.as_mut()?.decode(packet, most, out).ok().filter(|frames| *frames > 0)
     }
 
+    /// Takes the frames of a lost packet out of the one behind it, which is to be decoded next.
+    pub(super) fn recover(
+        &mut self,
+        following: &[u8],
+        frames: usize,
+        out: &mut [f32],
+    ) -> Option<usize> {
+        self.decoder.as_mut()?.decode_fec(following, frames, out).ok()
+    }
+
     /// Goes on over what is missing, so that the next packet follows without a click.
     pub(super) fn miss(&mut self, frames: usize, scratch: &mut Vec<f32>) {
         let Some(decoder) = &mut self.decoder else { return };
@@ -81,24 +91,28 @@ pub(super) struct Packer {
     channels: usize,
     bitrate: u32,
     complexity: u8,
+    fec: bool,
     encoder: Option<Box<OpusEncoder>>,
 }
 
 impl Packer {
     /// None when the library refuses.
     pub(super) fn new(rate: u32, channels: usize, wishes: &Wishes) -> Option<Self> {
-        let packer = Self::of(rate, channels, wishes.opus_bitrate, wishes.opus_complexity);
+        let Wishes { opus_bitrate, opus_complexity, opus_fec, .. } = *wishes;
+        let packer = Self::of(rate, channels, opus_bitrate, opus_complexity, opus_fec);
         packer.encoder.is_some().then_some(packer)
     }
 
-    fn of(rate: u32, channels: usize, bitrate: u32, complexity: u8) -> Self {
+    fn of(rate: u32, channels: usize, bitrate: u32, complexity: u8, fec: bool) -> Self {
         let hz = i32::try_from(rate).unwrap_or(0);
         let mut encoder = OpusEncoder::new(hz, channels, Application::Voip).ok().map(Box::new);
         if let Some(encoder) = &mut encoder {
             encoder.bitrate_bps = bitrate.clamp(6_000, 510_000).cast_signed();
             encoder.complexity = i32::from(complexity.min(10));
+            encoder.use_inband_fec = fec;
+            encoder.packet_loss_perc = if fec { EXPECTED_LOSS } else { 0 };
         }
-        Self { rate, channels, bitrate, complexity, encoder }
+        Self { rate, channels, bitrate, complexity, fec, encoder }
     }
 
     /// Bytes that were written to the front of `out`; none when Opus has no packets of that length.
@@ -117,7 +131,7 @@ impl Packer {
 
 impl Clone for Packer {
     fn clone(&self) -> Self {
-        Self::of(self.rate, self.channels, self.bitrate, self.complexity)
+        Self::of(self.rate, self.channels, self.bitrate, self.complexity, self.fec)
     }
 }
 
@@ -126,6 +140,9 @@ impl fmt::Debug for Packer {
         f.debug_struct("Packer").field("rate", &self.rate).finish_non_exhaustive()
     }
 }
+
+/// Of a hundred packets: so much loss makes the encoder spend bits on what it repeats.
+const EXPECTED_LOSS: i32 = 10;
 
 /// What Opus can be asked for (RFC 6716, 2.1.3).
 const RATES: [u32; 5] = [8_000, 12_000, 16_000, 24_000, 48_000];

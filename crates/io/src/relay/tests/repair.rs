@@ -1,0 +1,334 @@
+//! Losses that are made good: RED, two ways, and what Opus repeats.
+
+use aulos_proto::rtp::red::{self, Block, Blocks};
+
+use super::*;
+use crate::udp::testing::deliver_to;
+
+const RED: u8 = 112;
+const PACKETS: u64 = 20_000;
+
+/// Numbers that are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    /// True in one of ten.
+    fn loses(&mut self) -> bool {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33).is_multiple_of(10)
+    }
+}
+
+/// A payload that says which one it is.
+fn payload(number: u64) -> Vec<u8> {
+    number.to_be_bytes().repeat(20)
+}
+
+/// Which one came, by each packet that went out.
+fn numbers(world: &World) -> Vec<u64> {
+    let number = |(header, bytes): &(Header, Vec<u8>)| {
+        let number = u64::from_be_bytes(bytes[..8].try_into().unwrap());
+        assert_eq!(*bytes, payload(number));
+        let sent = packet(0, number, 160, 0, &[]);
+        let sent = rtp::Packet::parse(&sent).unwrap();
+        assert_eq!((header.sequence, header.timestamp), (sent.sequence(), sent.timestamp()));
+        number
+    };
+    world.out.iter().map(number).collect()
+}
+
+fn is_sorted(numbers: &[u64]) -> bool {
+    numbers.windows(2).all(|pair| pair[0] < pair[1])
+}
+
+fn red_of(number: u64, distance: u64) -> Vec<u8> {
+    let before: Vec<Vec<u8>> =
+        (1..=distance.min(number)).rev().map(|by| payload(number - by)).collect();
+    let offsets = (1..=distance.min(number)).rev().map(|by| u16::try_from(by * 160).unwrap());
+    let blocks: Vec<Block<'_>> = before
+        .iter()
+        .zip(offsets)
+        .map(|(data, offset)| Block { payload_type: 0, offset, data })
+        .collect();
+    let mut out = vec![0; 4_000];
+    let length = red::write(&mut out, &blocks, 0, &payload(number)).unwrap();
+    out.truncate(length);
+    packet(1, number, 160, RED, &out)
+}
+
+fn red_in() -> Wishes {
+    let mut wishes = Wishes::new(Media::new(PCMU), Media::new(PCMU));
+    wishes.red_from = Some(RED);
+    wishes
+}
+
+/// A tenth of all packets is lost; what is left of that is two in a row, and three.
+#[test]
+fn red_makes_nearly_all_good_that_was_lost() {
+    for (distance, least, most) in [(1, 0.007, 0.013), (2, 0.0005, 0.002)] {
+        let (mut world, mut dice) = (World::of(red_in()), Dice(1));
+        let mut lost = 0;
+        for number in 0..PACKETS {
+            if number > 1 && number < PACKETS - 1 && dice.loses() {
+                lost += 1;
+            } else {
+                world.give(&red_of(number, distance));
+            }
+            world.wait(STEP);
+        }
+        world.finish();
+        let numbers = numbers(&world);
+        assert!(is_sorted(&numbers), "each once and in order");
+        #[allow(clippy::cast_precision_loss, reason = "some thousands")]
+        let missing = (PACKETS - numbers.len() as u64) as f64 / PACKETS as f64;
+        assert!((least..most).contains(&missing), "distance {distance}: {missing} is missing");
+        let tally = world.tally();
+        // What the way has lost is said as it is.
+        assert_eq!(tally.source.lost, lost);
+        assert_eq!(tally.sent, tally.source.received + tally.recovered_red);
+        assert_eq!((tally.sent, tally.no_room), (numbers.len() as u64, 0));
+    }
+}
+
+#[test]
+fn what_red_brings_does_not_wait_and_comes_only_once() {
+    let mut world = World::of(red_in());
+    for number in [0, 1, 2, 4, 5, 3, 6, 8, 8] {
+        let before = world.out.len();
+        world.give(&red_of(number, 1));
+        if number == 4 {
+            assert_eq!(world.out.len(), before + 2, "at once");
+        }
+        world.wait(STEP);
+    }
+    world.finish();
+    assert_eq!(numbers(&world), (0..=8).collect::<Vec<_>>());
+    let tally = world.tally();
+    assert_eq!((tally.recovered_red, tally.source.received), (2, 8));
+}
+
+#[test]
+fn plain_packets_and_red_without_copies_are_taken_too_and_nonsense_is_counted() {
+    let mut world = World::of(red_in());
+    for number in 0..30 {
+        match number % 3 {
+            0 => world.give(&packet(1, number, 160, 0, &payload(number))),
+            1 => world.give(&red_of(number, 0)),
+            _ => world.give(&red_of(number, 3)),
+        }
+        world.give(&packet(1, number, 160, RED, &[0x80, 0, 0]));
+        world.give(&packet(1, number, 160, RED, &[99, 1, 2, 3]));
+        world.wait(STEP);
+    }
+    world.finish();
+    assert_eq!(numbers(&world), (0..30).collect::<Vec<_>>());
+    let tally = world.tally();
+    assert_eq!((tally.undecodable, tally.other_types, tally.recovered_red), (30, 30, 0));
+}
+
+/// One relay writes it, the other one reads it: transcoded before, and back.
+#[test]
+fn red_that_a_relay_sends_is_whole() {
+    for distance in 1..=MAX_DISTANCE {
+        let mut wishes = Wishes::new(Media::new(PCMA), Media::new(PCMU));
+        wishes.red_to = Some(Redundancy { payload_type: RED, distance });
+        let mut first = World::of(wishes);
+        let mut second = World::of(red_in());
+        let mut dice = Dice(7);
+        for number in 0..2_000 {
+            first.send(1, number, 160, &[u8::try_from(number % 128).unwrap(); 160]);
+            let (header, sent) = first.out.pop().map_or((Header::default(), Vec::new()), |one| one);
+            if sent.is_empty() {
+                continue;
+            }
+            assert_eq!(header.payload_type, RED);
+            let blocks = Blocks::parse(&sent).unwrap();
+            let whole = number.min(distance.into()) + 1;
+            assert!(number < 2 || blocks.iter().len() as u64 == whole);
+            if number < 10 || !dice.loses() {
+                second.give(&[&header.to_bytes()[..], &sent].concat());
+            }
+            second.wait(STEP);
+        }
+        second.finish();
+        assert!(second.out.len() > 1_950, "{} of 2000", second.out.len());
+        for (header, payload) in &second.out {
+            let number = header.sequence.wrapping_sub(FIRST);
+            let code = aulos_dsp::g711::Law::A.decode(u8::try_from(number % 128).unwrap());
+            let code = aulos_dsp::g711::Law::Mu.encode(code);
+            let near = i16::from(payload[0]) - i16::from(code);
+            assert!(near.abs() <= 1 && payload.iter().all(|byte| *byte == payload[0]));
+        }
+    }
+}
+
+/// Sends to one of two ways.
+fn give(world: &mut World, is_second: bool, from: &str, datagram: &[u8]) {
+    let (now, from) = (world.now, from.parse().unwrap());
+    let sent = deliver_to(&mut world.relay, is_second, now, from, datagram);
+    world.take(sent);
+}
+
+fn two_ways() -> World {
+    let mut wishes = Wishes::new(Media::new(PCMU), Media::new(PCMU));
+    wishes.two_ways = true;
+    World::of(wishes)
+}
+
+const OTHER: &str = "203.0.113.1:5004";
+
+#[test]
+fn two_ways_that_lose_a_tenth_each_lose_a_hundredth_together() {
+    let (mut world, mut dice) = (two_ways(), Dice(3));
+    let mut lost = [0, 0];
+    for number in 0..PACKETS {
+        let datagram = packet(1, number, 160, 0, &payload(number));
+        for (way, from) in [SENDER, OTHER].into_iter().enumerate() {
+            if number > 2 && number < PACKETS - 1 && dice.loses() {
+                lost[way] += 1;
+            } else {
+                give(&mut world, way == 1, from, &datagram);
+            }
+            world.wait(STEP / 2);
+        }
+    }
+    let report = world.relay.report();
+    assert_eq!((report.from, report.second), (SENDER.parse().ok(), OTHER.parse().ok()));
+    world.finish();
+    let numbers = numbers(&world);
+    assert!(is_sorted(&numbers), "each once and in order");
+    #[allow(clippy::cast_precision_loss, reason = "some thousands")]
+    let missing = (PACKETS - numbers.len() as u64) as f64 / PACKETS as f64;
+    assert!((0.007..0.013).contains(&missing), "{missing} is missing");
+    let tally = world.tally();
+    assert_eq!(tally.lost, lost, "each way says what it has lost");
+    let came = 2 * PACKETS - lost[0] - lost[1];
+    assert_eq!(tally.taken[0] + tally.taken[1] + tally.copies, came);
+    assert_eq!((tally.sent, tally.other_addresses), (numbers.len() as u64, 0));
+}
+
+#[test]
+fn a_way_that_dies_is_not_missed_and_comes_back() {
+    let mut world = two_ways();
+    for number in 0..1_000 {
+        let datagram = packet(1, number, 160, 0, &payload(number));
+        if !(300..700).contains(&number) {
+            give(&mut world, false, SENDER, &datagram);
+        }
+        world.wait(STEP / 4);
+        if number < 500 || number > 800 {
+            give(&mut world, true, OTHER, &datagram);
+        }
+        world.wait(STEP * 3 / 4);
+    }
+    world.finish();
+    let wanted: Vec<u64> = (0..500).chain(700..1_000).collect();
+    assert_eq!(numbers(&world), wanted, "but for the time without any");
+}
+
+#[test]
+fn a_sender_who_begins_anew_does_so_on_both_ways_and_nobody_else_does() {
+    let mut world = two_ways();
+    for number in 0..600 {
+        let ssrc = if number < 300 { 1 } else { 2 };
+        let datagram = packet(ssrc, number, 160, 0, &payload(number));
+        give(&mut world, false, SENDER, &datagram);
+        // The other way is ten packets behind.
+        if let Some(behind) = number.checked_sub(10) {
+            let ssrc = if behind < 300 { 1 } else { 2 };
+            let datagram = packet(ssrc, behind, 160, 0, &payload(behind));
+            give(&mut world, true, OTHER, &datagram);
+        }
+        for way in [false, true].into_iter().filter(|_| number > 20) {
+            give(&mut world, way, INTRUDER, &packet(ssrc, number + 5, 160, 0, &payload(9)));
+            give(&mut world, way, INTRUDER, &packet(77, number, 160, 0, &payload(9)));
+        }
+        world.wait(STEP);
+    }
+    world.finish();
+    assert_eq!(numbers(&world), (0..600).collect::<Vec<_>>());
+    let tally = world.tally();
+    assert_eq!((tally.restarts, tally.takeovers), (1, 0));
+}
+
+/// A voice: harmonics of 120 Hz that come and go, as PCMU.
+fn voice(packets: u32) -> Vec<Vec<u8>> {
+    let sample = |at: u32| {
+        let time = f64::from(at) / 8_000.0;
+        let loud = 0.35 + 0.25 * (time * 3.1 * core::f64::consts::TAU).sin();
+        let pitch = 120.0 + 15.0 * (time * 0.7 * core::f64::consts::TAU).sin();
+        let sum: f64 = (1..12_u32)
+            .map(|of| (time * pitch * f64::from(of) * core::f64::consts::TAU).sin() / f64::from(of))
+            .sum();
+        #[allow(clippy::cast_possible_truncation, reason = "within 16 bits")]
+        let sample = (sum * loud * 10_000.0) as i16;
+        aulos_dsp::g711::Law::Mu.encode(sample)
+    };
+    (0..packets).map(|packet| (0..160).map(|at| sample(packet * 160 + at)).collect()).collect()
+}
+
+/// Of a relay to Opus, with its headers.
+fn opus_of(packets: &[Vec<u8>], fec: bool) -> Vec<(Header, Vec<u8>)> {
+    let mut wishes = Wishes::new(Media::new(PCMU), Media::new(OPUS));
+    (wishes.opus_fec, wishes.opus_bitrate) = (fec, 24_000);
+    let mut world = World::of(wishes);
+    for (number, payload) in (0..).zip(packets) {
+        world.send(1, number, 160, payload);
+        world.wait(STEP);
+    }
+    world.finish();
+    world.out
+}
+
+#[test]
+fn what_opus_repeats_of_a_lost_packet_is_heard() {
+    let voice = voice(1_000);
+    let lost = |at: usize| at > 20 && at % 10 == 3;
+    let mut errors = Vec::new();
+    for fec in [false, true] {
+        let sent = opus_of(&voice, fec);
+        assert_eq!(sent.len(), voice.len());
+        let hear = |loses: bool| {
+            let mut world = World::new(OPUS, PCMU);
+            for (at, (header, payload)) in sent.iter().enumerate() {
+                if !(loses && lost(at)) {
+                    let header = Header { payload_type: 96, ..*header };
+                    world.give(&[&header.to_bytes()[..], payload].concat());
+                }
+                world.wait(STEP);
+            }
+            world.finish();
+            world
+        };
+        let (whole, holes) = (hear(false), hear(true));
+        let gone = (0..sent.len()).filter(|at| lost(*at)).count() as u64;
+        let tally = holes.tally();
+        assert_eq!((whole.out.len(), tally.source.lost), (sent.len(), gone));
+        assert_eq!(tally.sent, tally.source.received + tally.recovered_fec);
+        if !fec {
+            assert_eq!(tally.recovered_fec, 0, "nothing is repeated");
+            continue;
+        }
+        // All but those at which nobody spoke.
+        assert!(tally.recovered_fec * 100 >= gone * 95, "{} of {gone}", tally.recovered_fec);
+        let sequences = holes.sequences();
+        assert!(sequences.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]).cast_signed() > 0));
+        let samples = |payload: &[u8]| -> Vec<f64> {
+            payload.iter().map(|code| f64::from(aulos_dsp::g711::Law::Mu.decode(*code))).collect()
+        };
+        let (mut error, mut power) = (0.0, 0.0);
+        for (at, (header, payload)) in whole.out.iter().enumerate().filter(|(at, _)| lost(*at)) {
+            let again = holes.out.iter().find(|(other, _)| other.sequence == header.sequence);
+            let Some((_, again)) = again else { continue };
+            assert_eq!(again.len(), payload.len(), "packet {at}");
+            for (a, b) in samples(payload).iter().zip(samples(again)) {
+                error += (a - b).powi(2);
+                power += a * a;
+            }
+        }
+        errors.push(10.0 * f64::log10(power / error));
+    }
+    // In low quality, but the same sound: silence would be 0 dB, and anything else less.
+    assert!(errors.iter().all(|error| *error > 3.0), "{errors:?} dB");
+}

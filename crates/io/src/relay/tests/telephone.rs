@@ -1,0 +1,157 @@
+//! What telephones send beside sound: keys that are pressed, and comfort noise.
+
+use super::*;
+
+const EVENTS: u8 = 101;
+
+/// A key for a tenth of a second as RFC 4733 has it: five packets with one timestamp, and the end two
+/// times more. The numbers go on behind `first`.
+fn key(first: u64, ticks: u32) -> Vec<Vec<u8>> {
+    let durations = [1, 2, 3, 4, 5, 5, 5].map(|packets| u16::try_from(packets * ticks).unwrap());
+    let numbers = (first..).zip(durations).zip(0_u8..);
+    numbers
+        .map(|((number, duration), at)| {
+            let end = if at >= 4 { 0x80 } else { 0 };
+            let [high, low] = duration.to_be_bytes();
+            let mut datagram = packet(1, number, ticks, EVENTS, &[5, end | 10, high, low]);
+            // All of them say when it began; the first one is marked.
+            let began = packet(1, first, ticks, EVENTS, &[]);
+            datagram[4..8].copy_from_slice(&began[4..8]);
+            datagram[1] = EVENTS | if at == 0 { 0x80 } else { 0 };
+            datagram
+        })
+        .collect()
+}
+
+/// Sound, a key, and sound.
+fn call(to: Encoding, events: Option<Events>) -> World {
+    let mut wishes = Wishes::new(Media::new(PCMU), Media::new(to));
+    wishes.events = events;
+    let mut world = World::of(wishes);
+    for number in 0..10 {
+        world.send(1, number, 160, &[0x55; 160]);
+        world.wait(STEP);
+    }
+    for datagram in key(10, 160) {
+        world.give(&datagram);
+        world.wait(STEP);
+    }
+    for number in 17..30 {
+        world.send(1, number, 160, &[0x55; 160]);
+        world.wait(STEP);
+    }
+    world.finish();
+    world
+}
+
+#[test]
+fn a_key_goes_through_as_it_came() {
+    let (from, to) = (EVENTS, 97);
+    let world = call(PCMA, Some(Events { from, to }));
+    assert_eq!(world.out.len(), 30);
+    for (number, (header, _)) in (0u16..).zip(&world.out) {
+        assert_eq!(header.sequence, FIRST.wrapping_add(number));
+    }
+    for (at, (sent, (header, payload))) in key(10, 160).iter().zip(&world.out[10..17]).enumerate() {
+        let sent = rtp::Packet::parse(sent).unwrap();
+        assert_eq!((header.payload_type, header.marker), (97, at == 0));
+        assert_eq!((header.timestamp, &payload[..]), (sent.timestamp(), sent.payload()));
+    }
+    let tally = world.tally();
+    assert_eq!((tally.events, tally.sent, tally.other_types), (7, 30, 0));
+    assert_eq!((tally.line.late, tally.source.lost, tally.undecodable), (0, 0, 0));
+}
+
+#[test]
+fn a_key_has_the_time_of_the_listeners_clock() {
+    let world = call(OPUS, Some(Events { from: EVENTS, to: EVENTS }));
+    assert_eq!(world.out.len(), 30);
+    let (begin, _) = &world.out[9];
+    for (at, (header, payload)) in (1_u16..).zip(&world.out[10..17]) {
+        assert_eq!(header.timestamp, begin.timestamp.wrapping_add(960));
+        let duration = (at.min(5) * 960).to_be_bytes();
+        assert_eq!(payload[..], [5, if at >= 5 { 0x8a } else { 10 }, duration[0], duration[1]]);
+    }
+    assert_eq!(world.tally().events, 7);
+}
+
+#[test]
+fn a_payload_type_that_nobody_spoke_of_is_counted_and_not_heard() {
+    let world = call(PCMA, None);
+    assert_eq!(world.out.len(), 23);
+    assert_eq!((world.tally().other_types, world.tally().other_type), (7, Some(EVENTS)));
+}
+
+#[test]
+fn a_key_behind_a_hole_waits_no_longer_than_sound_does() {
+    let mut wishes = Wishes::new(Media::new(PCMU), Media::new(PCMU));
+    wishes.events = Some(Events { from: EVENTS, to: EVENTS });
+    let mut world = World::of(wishes);
+    for number in 0..500 {
+        world.send(1, number, 160, &[1; 160]);
+        world.wait(STEP);
+    }
+    let mut key = key(500, 160);
+    key.remove(2);
+    for datagram in key {
+        world.give(&datagram);
+        world.wait(STEP);
+    }
+    // The hole is known to be one as soon as its time is over, and not later than that.
+    assert_eq!((world.out.len(), world.tally().source.lost), (506, 1));
+}
+
+/// Silence begins behind 20 packets: one of noise every 200 ms.
+fn silence(to: Encoding, described: &[u8]) -> World {
+    let mut world = World::new(PCMU, to);
+    for number in 0..20 {
+        world.send(1, number, 160, &[0xff; 160]);
+        world.wait(STEP);
+    }
+    for number in 20..40 {
+        // The time goes on while nothing is sent.
+        let mut datagram = packet(1, number, 160, 13, described);
+        let skipped = packet(1, 20 + (number - 20) * 10, 160, 13, &[]);
+        datagram[4..8].copy_from_slice(&skipped[4..8]);
+        world.give(&datagram);
+        world.wait(STEP * 10);
+    }
+    world.finish();
+    assert_eq!(world.out.len(), 40, "one for each");
+    let tally = world.tally();
+    assert_eq!((tally.noise, tally.source.lost, tally.undecodable), (20, 0, 0));
+    world
+}
+
+#[test]
+fn comfort_noise_goes_through_where_the_listener_knows_it() {
+    for to in [PCMU, PCMA, G722] {
+        let world = silence(to, &[50, 130, 120]);
+        for (header, payload) in &world.out[20..] {
+            assert_eq!((header.payload_type, &payload[..]), (13, &[50, 130, 120][..]));
+        }
+    }
+}
+
+#[test]
+fn where_he_does_not_it_is_noise_of_that_level() {
+    for level in [30_u8, 50] {
+        let world = silence(L16, &[level]);
+        let (mut power, mut count) = (0.0, 0.0);
+        for (header, payload) in &world.out[20..] {
+            assert_eq!((header.payload_type, payload.len()), (96, 960 * 4));
+            for frame in payload.as_chunks::<4>().0 {
+                assert_eq!(frame[..2], frame[2..], "the same on both channels");
+                power += (f64::from(i16::from_be_bytes([frame[0], frame[1]])) / 32_768.0).powi(2);
+                count += 1.0;
+            }
+        }
+        let heard = 10.0 * f64::log10(power / count);
+        // Its filter takes the top of the band away.
+        assert!((heard + f64::from(level)).abs() < 1.0, "{level}: {heard}");
+    }
+    // Opus has packets of it, and not longer than the others.
+    let world = silence(OPUS, &[40]);
+    let ticks = |payload: &[u8]| OPUS.ticks(payload);
+    assert!(world.out.iter().all(|(_, payload)| ticks(payload) == Some(960)));
+}
