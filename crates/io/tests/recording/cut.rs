@@ -1,0 +1,77 @@
+//! A stream that is cut into many files.
+
+use aulos_blackbox::scratch::Scratch;
+use aulos_core::Frames;
+use aulos_dsp::convert;
+
+use super::{Random, about, file, floats, format, heard, music, plain, put, snr};
+
+/// Random places, with files of one frame and of a few among them.
+fn places(random: &mut Random, frames: usize, cuts: usize) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..cuts).map(|_| random.below(frames)).collect();
+    let first = places[0].min(frames - 40);
+    places.extend([0, first, first + 1, first + 3, first + 18, frames]);
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
+#[test]
+fn wav_and_flac_joined_are_the_stream_bit_for_bit() {
+    let scratch = Scratch::new("cut").unwrap();
+    let mut random = Random(0xca7);
+    for (name, hz, channels) in [
+        ("wav:16", 48_000, 2),
+        ("wav:24", 44_100, 1),
+        ("wav:f32", 48_000, 2),
+        ("flac:16", 48_000, 2),
+        ("flac:24", 48_000, 2),
+        ("flac:24", 22_050, 5),
+    ] {
+        let (kind, frames) = (format(name), 60_000);
+        let mut sound = music(hz, channels, frames);
+        // Above full scale: what is clipped is clipped everywhere in the same way.
+        sound[5_000..5_100].fill(1.5);
+        let places = places(&mut random, frames, 10);
+        let paths: Vec<_> = places
+            .windows(2)
+            .map(|pair| {
+                let about = about(hz, channels).after(Frames(pair[0] as u64));
+                let part = &sound[pair[0] * channels..pair[1] * channels];
+                let path =
+                    scratch.join(&format!("{name}-{channels}-{}.{}", pair[0], kind.extension()));
+                put(&path, &file(kind, &about, part));
+                path
+            })
+            .collect();
+        let (parts, complaints) = heard(&paths, plain(kind));
+        assert_eq!(complaints, "", "{name}");
+        let mut expected = vec![0; sound.len() * plain(kind).bytes()];
+        convert::encode(plain(kind), &sound, &mut expected);
+        assert!(parts.concat() == expected, "{name} cut at {places:?}");
+    }
+}
+
+#[test]
+fn opus_joined_has_exactly_the_frames() {
+    let scratch = Scratch::new("cut").unwrap();
+    let frames = 100_000;
+    let sound = music(48_000, 2, frames);
+    let places = places(&mut Random(0x0905), frames, 10);
+    let paths: Vec<_> = places
+        .windows(2)
+        .map(|pair| {
+            let path = scratch.join(&format!("{}.opus", pair[0]));
+            let part = &sound[pair[0] * 2..pair[1] * 2];
+            put(&path, &file(format("opus:128k"), &about(48_000, 2), part));
+            path
+        })
+        .collect();
+    let (parts, complaints) = heard(&paths, aulos_core::SampleFormat::F32);
+    assert_eq!(complaints, "");
+    for (part, pair) in parts.iter().zip(places.windows(2)) {
+        assert_eq!(part.len() / 8, pair[1] - pair[0], "from {}", pair[0]);
+    }
+    let snr = snr(&sound, &floats(&parts.concat()));
+    assert!(snr > 20.0, "{snr} dB");
+}
