@@ -67,6 +67,8 @@ pub struct Recorder {
     plan: Plan,
     /// What was heard and does not go on where the last ended; waits until that is all out.
     broken: Option<Mark>,
+    /// What is heard next is of another line, whatever its time.
+    renewed: bool,
     /// The number of the next segment.
     number: u64,
     ready: VecDeque<Output>,
@@ -131,6 +133,7 @@ impl Recorder {
             stage: Stage::Idle { oldest: MediaTime::ZERO },
             plan: Plan::default(),
             broken: None,
+            renewed: false,
             number: 0,
             ready: VecDeque::new(),
         }
@@ -141,9 +144,13 @@ impl Recorder {
     pub fn heard(&mut self, mark: Mark, wall: Wall) {
         debug_assert!(self.broken.is_none(), "poll_output was not drained");
         self.wall = wall;
+        let renewed = core::mem::take(&mut self.renewed);
+        let goes_on = |line: Timeline| {
+            !renewed && line.rate() == mark.line.rate() && mark.pts >= self.position
+        };
         match self.line {
             None => self.begin(mark),
-            Some(line) if line.rate() == mark.line.rate() && mark.pts >= self.position => {
+            Some(line) if goes_on(line) => {
                 self.line = Some(mark.line);
                 self.hear(mark);
             }
@@ -181,6 +188,12 @@ impl Recorder {
             // A stop is never refused while something is recorded.
             let _ = self.plan.add(self.mode(), Command::Stop, plan::Place::Frame(self.position));
         }
+    }
+
+    /// What is heard next comes from a station that has begun anew: it is the beginning of another
+    /// segment, whatever its time is.
+    pub const fn renew(&mut self) {
+        self.renewed = true;
     }
 
     /// Nothing has come since `since`, and perhaps nothing will: what was to end, pause or go on at

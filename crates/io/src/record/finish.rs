@@ -83,16 +83,23 @@ impl Finisher {
                 }
                 Err(TryRecvError::Empty) => {}
             }
-            let now = SystemClock::now();
-            let due = |again: &Again| again.due <= now;
-            while let Some(at) = self.again.iter().position(due) {
-                let Again { task, tries, .. } = self.again.remove(at);
-                self.try_it(task, tries);
-            }
+            self.retry(SystemClock::now());
         }
     }
 
-    fn try_it(&mut self, task: Task, tries: u32) {
+    /// Tries again what is due.
+    pub(super) fn retry(&mut self, now: Instant) {
+        let (due, later) =
+            std::mem::take(&mut self.again).into_iter().partition(|it| it.due <= now);
+        self.again = later;
+        let due: Vec<Again> = due;
+        for Again { task, tries, .. } in due {
+            self.try_it(task, tries);
+        }
+    }
+
+    /// Does one thing, for the `tries`th time.
+    pub(super) fn try_it(&mut self, task: Task, tries: u32) {
         let (task, shared, trouble) = match task {
             Task::Begin { store, sidecar, text } => return drop(store.put(&sidecar, &text)),
             Task::Mend { store, shared } => return self.mend(&store, shared),
@@ -208,11 +215,14 @@ impl Finisher {
         for entry in parts {
             mend_one(&**store, &shared, &entry.name);
         }
+        for name in entries.iter().filter_map(|entry| entry.name.strip_suffix(".json")) {
+            note_again(&**store, &shared, name);
+        }
         let mut items: Vec<_> = entries
             .iter()
             .filter_map(|entry| known_item(&**store, &shared.name, entry, &entries))
             .collect();
-        items.extend(self.library(&shared).drain(..));
+        items.append(self.library(&shared));
         items.sort_by_key(|item| item.end);
         *self.library(&shared) = items;
         self.tidy(&**store, &shared, store.free().ok());
@@ -240,6 +250,9 @@ fn publish(store: &dyn Store, name: &str) -> io::Result<String> {
     let (stem, extension) = name.rsplit_once('.').unwrap_or((name, ""));
     for number in 1..=MAX_SAME {
         let to = candidate(stem, number, extension);
+        if number > 1 && (store.has(&part(&to)) || store.has(&sidecar(&to))) {
+            continue;
+        }
         match store.publish(&part(name), &to) {
             Ok(()) => return Ok(to),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -294,12 +307,29 @@ fn mend_one(store: &dyn Store, shared: &Shared, left: &str) {
             }
         },
         Err(RepairError::Empty) => {
-            // Whoever has made it a moment ago is about to lock it.
-            if is_old(&file) {
-                drop(store.remove(left));
-                drop(store.remove(&sidecar(name)));
-            }
+            // While it is locked: whoever has just made it sees that it is gone.
+            drop(store.remove(left));
+            drop(store.remove(&sidecar(name)));
         }
+        Err(error) => shared.tell(What::Unrepaired { path, why: error.to_string() }),
+    }
+}
+
+/// Ends the sidecar of a file that had its name already when the program was killed.
+fn note_again(store: &dyn Store, shared: &Shared, name: &str) {
+    let unfinished = |known: &Known| !known.closed && known.recorder == *shared.name;
+    if !store.has(name) || store.has(&part(name)) {
+        return;
+    }
+    let Some(known) = known(store, &sidecar(name)).filter(unfinished) else { return };
+    let noted = || -> Result<(), RepairError> {
+        let repaired = repair(&store.open(name)?)?;
+        let (bytes, sum) = sum(store, name)?;
+        Ok(store.put(&sidecar(name), &known.repaired(repaired.frames, bytes, &sum))?)
+    };
+    let path = store.path().join(name);
+    match noted() {
+        Ok(()) => shared.tell(What::Repaired { path }),
         Err(error) => shared.tell(What::Unrepaired { path, why: error.to_string() }),
     }
 }
@@ -333,11 +363,6 @@ fn is_sound(name: &str) -> bool {
     matches!(extension, Some("wav" | "flac" | "opus"))
 }
 
-fn is_old(file: &File) -> bool {
-    let modified = file.metadata().and_then(|it| it.modified());
-    modified.is_ok_and(|then| SystemTime::now().duration_since(then).is_ok_and(|age| age > OLD))
-}
-
 /// When a file was written to last.
 fn changed(file: &File) -> i64 {
     let modified = file.metadata().and_then(|it| it.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
@@ -359,6 +384,3 @@ const MAX_TRIES: u32 = 120;
 
 /// Files of a folder that are looked at.
 const MAX_FILES: usize = 100_000;
-
-/// When an empty file is nobody's.
-const OLD: Duration = Duration::from_secs(60);

@@ -96,6 +96,11 @@ impl Job {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn is_syncing(&self) -> bool {
+        self.sync.busy.load(SeqCst)
+    }
+
     /// Does what can be done now. True: nothing is left to do, ever.
     pub(super) fn step(&mut self, wall: Wall) -> bool {
         let now = wall.local;
@@ -131,10 +136,9 @@ impl Job {
     fn hear(&mut self, wall: Wall) -> bool {
         let Some(mark) = self.kept.take(&mut self.spool) else {
             let Some(next) = self.shared.replacement().take() else { return false };
-            if next.layout() != self.spool.layout() {
-                self.kept = Kept::new(next.layout().channels());
-            }
+            self.kept = Kept::new(next.layout().channels());
             self.spool = next;
+            self.shared.machine().renew();
             return true;
         };
         self.shared.machine().heard(mark, wall);
@@ -194,7 +198,9 @@ impl Job {
     fn silence(&mut self, frames: Frames) -> Frames {
         let frames = frames.min(PIECE);
         self.scratch.clear();
-        self.scratch.resize(frames.as_usize() * self.spool.layout().channels(), 0.0);
+        let new = self.spool.layout();
+        let layout = self.file.as_ref().map_or(new, |file| file.note.layout);
+        self.scratch.resize(frames.as_usize() * layout.channels(), 0.0);
         frames
     }
 
@@ -219,9 +225,16 @@ impl Job {
     }
 
     fn open(&mut self, now: Instant, opening: Opening) -> Result<(), Trouble> {
-        let ahead = match self.ahead.take() {
-            Some(ahead) if ahead.opening.number == opening.number => ahead,
-            _ => self.create(opening)?,
+        let fits = |ahead: &mut Ahead| {
+            (ahead.opening.number, ahead.opening.at) == (opening.number, opening.at)
+        };
+        let ahead = match self.ahead.take_if(fits) {
+            Some(ahead) => ahead,
+            None => {
+                // It was for a cut that came to nothing.
+                self.forget_ahead();
+                self.create(opening)?
+            }
         };
         let layout = self.spool.layout();
         let goes_on = !matches!(opening.cause, Cause::Start | Cause::Break);

@@ -147,7 +147,7 @@ impl Recorders {
             Entry::Vacant(place) => {
                 let (jobs, added) = bounded(MAX_JOBS);
                 let give_up = self.give_up.clone();
-                let name = format!("aulos-disk-{device:x}");
+                let name = format!("aulos-tape-{device:x}");
                 let work = move || work(added, &give_up);
                 let handle = std::thread::Builder::new().name(name).spawn(work)?;
                 place.insert(Disk { jobs, handle })
@@ -194,7 +194,7 @@ fn work(mut added: Receiver<Box<Job>>, give_up: &AtomicBool) {
 ///
 /// All of it answers at once, whatever the disk does.
 pub struct Deck {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl Deck {
@@ -220,7 +220,9 @@ impl Deck {
     }
 
     /// Goes on with another ring, when what is in the present one is written: the station has begun
-    /// anew. The next frame is in another segment, unless it goes on exactly where this one ended.
+    /// anew. The next frame is the first one of another segment, [`Cause::Break`].
+    ///
+    /// [`Cause::Break`]: aulos_engine::recorder::Cause::Break
     pub fn replace(&self, spool: Spool) {
         self.shared.replace(spool);
     }

@@ -2,7 +2,7 @@
 //! gone, or that loses power.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -91,9 +91,12 @@ impl Store for Folder {
     fn create(&self, name: &str) -> io::Result<Box<dyn Medium>> {
         self.folders_of(name)?;
         let file = create_new(&self.at(name))?;
-        // Who looks for what was left behind leaves it alone. A file system without locks has one
-        // such program at a time.
-        drop(file.try_lock());
+        // Who looks for what was left behind leaves it alone; or was here between these two lines,
+        // and has taken it for empty. A file system without locks has one such program at a time.
+        let taken = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+        if taken || file.metadata()?.nlink() == 0 {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
         Ok(Box::new(file))
     }
 
