@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use aulos_core::{Db, Span};
+use aulos_core::{Db, Span, Utc};
 use aulos_io::SystemClock;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
@@ -324,7 +324,7 @@ impl Hooks {
             "event": news.kind().name(),
             "station": station,
             "server": self.host,
-            "time": utc(since.as_secs()),
+            "time": Utc::from_unix(since.as_secs()).to_string(),
             "text": match station {
                 Some(station) => format!("{station}: {}", news.text()),
                 None => news.text(),
@@ -341,19 +341,4 @@ impl Hooks {
 
 fn tenths(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
-}
-
-/// Seconds since 1970 as RFC 3339 has them. The calendar begins in March, so that the leap day is
-/// the last of a year; 400 years have 146,097 days.
-fn utc(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = era * 400 + year + next;
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
