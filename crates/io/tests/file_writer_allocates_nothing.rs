@@ -28,7 +28,7 @@ fn a_record_makes_nobody_touch_the_allocator() {
     let mut ring = writer.producer(4096).unwrap();
     let mut realtime = writer.realtime_producer(4096).unwrap();
     let shared = writer.shared_producer();
-    let work = move |writer: &FileWriter| {
+    let mut work = move |writer: &FileWriter| {
         for count in [100, RECORDS] {
             // The first time round the buffers are made.
             COUNTING.store(count == RECORDS, SeqCst);

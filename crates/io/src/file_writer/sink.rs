@@ -203,7 +203,7 @@ impl Sink {
         }
     }
 
-    fn grant(&mut self, (want, reply): Wish) {
+    fn grant(&self, (want, reply): Wish) {
         if matches!(want, Want::Close { .. }) {
             self.shared.finish();
         }

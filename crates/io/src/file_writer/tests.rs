@@ -26,7 +26,11 @@ fn record(producer: u8, index: u32) -> Vec<u8> {
     let mut bytes = vec![producer];
     bytes.extend_from_slice(&index.to_le_bytes());
     bytes.extend_from_slice(&u32::try_from(length).unwrap().to_le_bytes());
-    bytes.extend((bytes.len()..length).map(|at| producer ^ (at as u8) ^ (index as u8)));
+    let mut next = producer ^ index.to_le_bytes()[0];
+    bytes.resize_with(length, || {
+        next = next.wrapping_mul(5).wrapping_add(1);
+        next
+    });
     bytes
 }
 
@@ -244,9 +248,9 @@ fn closing_under_load_keeps_every_record_that_was_accepted() {
             std::thread::yield_now();
         }
         if seed % 2 == 0 {
-            writer.close().wait().unwrap()
+            writer.close().wait().unwrap();
         } else {
-            drop(writer)
+            drop(writer);
         }
         let counts: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
         faults.wait_until_closed();

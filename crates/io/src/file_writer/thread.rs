@@ -3,6 +3,9 @@
 //! It drains before it sleeps. When it has found little it sleeps until a ring is worth a call, or
 //! the oldest byte has waited [`COMPANY`]; when it has found nothing, until the first byte. So a
 //! producer in full flow wakes nobody, and a trickle costs two wakes per [`COMPANY`].
+//!
+//! Real-time producers wake nobody, so it looks at them by the clock: soon again when it has found
+//! much, less and less often when it has not.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -60,6 +63,7 @@ pub(super) fn start() -> io::Result<Tell> {
         sinks: Vec::new(),
         is_ending: false,
         oldest: None,
+        poll: COMPANY,
     };
     // Nobody joins it: with a disk that hangs that would never end. It goes when its files are done.
     std::thread::Builder::new().name("aulos-disk".to_owned()).spawn(move || thread.run())?;
@@ -74,6 +78,8 @@ struct Thread {
     is_ending: bool,
     /// When the oldest byte that waits for company was seen.
     oldest: Option<Instant>,
+    /// Until the next look at real-time producers.
+    poll: Duration,
 }
 
 impl Thread {
@@ -92,6 +98,7 @@ impl Thread {
                 }
             } else {
                 self.sleep(now);
+                self.poll = (self.poll * 2).min(COMPANY);
             }
         }
     }
@@ -128,21 +135,22 @@ impl Thread {
     /// Something calls, or what waits has waited long enough.
     fn is_due(&mut self, now: Instant) -> bool {
         if self.sinks.iter().any(|sink| sink.calls(now, WAKE_AT)) {
+            self.poll = SHORTEST_POLL;
             return true;
         }
         if !self.sinks.iter().any(|sink| sink.has_bytes(now)) {
             self.oldest = None;
             return false;
         }
-        now >= *self.oldest.get_or_insert(now) + COMPANY
+        let oldest = *self.oldest.get_or_insert(now);
+        now >= oldest + COMPANY
     }
 
     fn sleep(&self, now: Instant) {
         let wake_at = if self.oldest.is_some() { WAKE_AT } else { 1 };
         let company = self.oldest.map(|oldest| oldest + COMPANY);
-        // Real-time producers wake nobody.
         let is_polling = self.sinks.iter().any(Sink::has_realtime);
-        let poll = is_polling.then(|| now + COMPANY);
+        let poll = is_polling.then(|| now + self.poll);
         let rests = self.sinks.iter().filter_map(Sink::rests_until);
         let until = company.into_iter().chain(poll).chain(rests).min();
         let limit = until.map(|until| until.saturating_duration_since(now));
@@ -159,6 +167,9 @@ const WAKE_AT: usize = 64 * 1024;
 /// How long a lonely record waits for others before it is written. Short against what a killed
 /// process may lose, long against a call of the system.
 pub(super) const COMPANY: Duration = Duration::from_millis(5);
+
+/// Between two looks at real-time producers in full flow.
+const SHORTEST_POLL: Duration = Duration::from_micros(200);
 
 /// Ends the thread when the last who could open a file on it is gone.
 pub(super) struct Hold(pub(super) Tell);
