@@ -18,14 +18,8 @@ thread_local! {
 }
 
 /// How their names begin.
-const OURS: [&str; 6] = [
-    "aulos-disk",
-    "aulos-net-",
-    "aulos-producer",
-    "aulos-record-",
-    "aulos-station-",
-    "aulos-udp-",
-];
+const OURS: [&str; 6] =
+    ["aulos-disk", "aulos-net-", "aulos-producer", "aulos-record-", "aulos-station-", "aulos-udp-"];
 
 /// Whether this thread carries sound; found out once, without allocating.
 fn is_ours() -> bool {
