@@ -3,7 +3,7 @@
 //! As with pushes, the keys stand beside the address and not in it. All of it is read by every
 //! build, so that a server without the feature `s3` says what is missing and not "unknown key".
 
-#![cfg_attr(not(test), allow(dead_code, reason = "for `record` of a station, which is to read it"))]
+#![allow(dead_code, reason = "for `record` of a station, which is to read it")]
 
 use axum::http::Uri;
 
@@ -160,7 +160,7 @@ fn target(url: &At<String>, station: &str, problems: &Problems) -> Option<(Strin
         None
     };
     let Some(rest) = url.value.strip_prefix("s3://") else {
-        return refuse("`url` is not of s3:".to_owned(), EXAMPLE);
+        return refuse("`url` is not of s3:".to_owned(), &format!("as in {EXAMPLE}"));
     };
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     if bucket.contains('@') {
@@ -234,6 +234,7 @@ fn endpoint(config: &UploadConfig, problems: &Problems) -> Option<(String, Strin
     if uri.path() != "/" || uri.query().is_some() {
         return refuse("has something behind its host: the bucket stands in `url`");
     }
+    let authority = authority.as_str().to_ascii_lowercase();
     Some((format!("{scheme}://{authority}"), region.unwrap_or_else(|| DEFAULT_REGION.to_owned())))
 }
 

@@ -189,7 +189,9 @@ impl fmt::Display for Failure {
 fn refused(f: &mut fmt::Formatter<'_>, status: u16, code: &str, said: &str) -> fmt::Result {
     let remedy = match (status, code) {
         (_, "NoSuchBucket") => "there is no such bucket: make it, or mend `url` of `upload`",
-        (_, "InvalidAccessKeyId") => "the server does not know `access_key` of `upload`: mend it",
+        (_, "InvalidAccessKeyId" | "NotSignedUp") => {
+            "the server does not know `access_key` of `upload`: mend it"
+        }
         (_, "SignatureDoesNotMatch") => "`secret_key` of `upload` is wrong: mend it",
         (_, "RequestTimeTooSkewed") => "this machine's clock is wrong: set it",
         (_, "AuthorizationHeaderMalformed" | "PermanentRedirect" | "TemporaryRedirect")

@@ -24,13 +24,13 @@ const SECRET: &str = "not much of a secret";
 /// The least that S3 takes.
 const PART: u64 = 5 << 20;
 
-/// Pauses for tests.
-const fn pace() -> Pace {
+/// Pauses for tests, and how long a connection may stand still.
+const fn pace(stall: Duration) -> Pace {
     Pace {
         first: Span::from_millis(20),
         longest: Span::from_millis(200),
         held: Span::from_millis(200),
-        stall: Duration::from_secs(2),
+        stall,
     }
 }
 
@@ -59,10 +59,14 @@ struct Station {
 
 impl Station {
     fn start(dir: &Path, config: &Upload) -> Self {
+        Self::start_with(dir, config, Duration::from_secs(60))
+    }
+
+    fn start_with(dir: &Path, config: &Upload, stall: Duration) -> Self {
         let (spool, root) = (dir.join("spool"), dir.join("rec"));
         std::fs::create_dir_all(&root).unwrap();
         let (uploader, chore) =
-            Uploader::with(config, &root, &spool, pace(), Arc::default()).unwrap();
+            Uploader::with(config, &root, &spool, pace(stall), Arc::default()).unwrap();
         let mut porter = Porter::default();
         porter.run(chore).unwrap();
         Self { dir: dir.to_owned(), uploader, porter }

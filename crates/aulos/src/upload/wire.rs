@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
+use http::header::HOST;
 use http::{HeaderMap, Request, Uri};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
@@ -148,9 +149,17 @@ impl HttpConnector for Wire {
     }
 }
 
-/// As it is asked of the server itself: the path alone. The host stands in a header that is signed.
+/// As it is asked of the server itself: the path alone, and the host in a header. The library has
+/// signed that header and leaves it to us; it is without a port that goes without saying.
 fn to_origin(request: HttpRequest) -> Result<Request<HttpRequestBody>, Failure> {
     let (mut head, body) = request.into_parts();
+    let host = head.uri.host().unwrap_or_default().to_ascii_lowercase();
+    let default = if head.uri.scheme_str() == Some("https") { 443 } else { 80 };
+    let host = match head.uri.port_u16() {
+        Some(port) if port != default => format!("{host}:{port}"),
+        _ => host,
+    };
+    head.headers.insert(HOST, host.parse().map_err(|_| Failure::Name(host))?);
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
     head.uri = path.parse().map_err(|_| Failure::TooLongName)?;
     Ok(Request::from_parts(head, body))

@@ -30,6 +30,10 @@ enum Fate {
     Lie,
     /// Something answers that is no S3.
     Rubbish,
+    /// We may not do that.
+    Denied,
+    /// The bucket has been deleted.
+    NoBucket,
 }
 
 const FATES: [Fate; 9] = [
@@ -54,7 +58,8 @@ struct Shared {
     server: String,
     fates: Mutex<Box<dyn FnMut(&str) -> Fate + Send>>,
     suffered: [AtomicUsize; FATES.len()],
-    parts: AtomicUsize,
+    /// Writes that got through: objects and parts.
+    puts: AtomicUsize,
     over: AtomicBool,
 }
 
@@ -67,7 +72,7 @@ impl Proxy {
             server: server.address.clone(),
             fates: Mutex::new(Box::new(fates)),
             suffered: Default::default(),
-            parts: AtomicUsize::new(0),
+            puts: AtomicUsize::new(0),
             over: AtomicBool::new(false),
         });
         let inner = Arc::clone(&shared);
@@ -85,6 +90,10 @@ impl Proxy {
 
     fn endpoint(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    fn puts(&self) -> usize {
+        self.shared.puts.load(Ordering::Relaxed)
     }
 
     fn suffered(&self) -> Vec<(Fate, usize)> {
@@ -130,8 +139,8 @@ impl Shared {
                 return Ok(());
             }
         }
-        if first.starts_with("PUT") && first.contains("partNumber") && fate == Fate::Well {
-            self.parts.fetch_add(1, Ordering::Relaxed);
+        if first.starts_with("PUT") && fate == Fate::Well {
+            self.puts.fetch_add(1, Ordering::Relaxed);
         }
         let answer = match fate {
             Fate::Break => return Ok(()),
@@ -141,6 +150,8 @@ impl Shared {
             }
             Fate::Error500 => error(500, "InternalError"),
             Fate::SlowDown => error(503, "SlowDown"),
+            Fate::Denied => error(403, "AccessDenied"),
+            Fate::NoBucket => error(404, "NoSuchBucket"),
             Fate::Lie => lie(&first),
             Fate::Rubbish => b"SSH-2.0-OpenSSH_9.2\r\n".to_vec(),
             Fate::TurnedBit if length > 0 => {
@@ -210,13 +221,22 @@ fn by_chance(seed: u64, most: usize) -> impl FnMut(&str) -> Fate + Send {
     }
 }
 
+/// Whether the server has this file, under its name or, because somebody said that there was another
+/// of that name, under that with a tag.
+fn has(server: &Server, name: &str, bytes: &[u8]) -> bool {
+    let tagged = format!("radio/roof/{}-", name.strip_suffix(".wav").unwrap());
+    let plain = format!("radio/roof/{name}");
+    let mut names = server.objects().into_iter();
+    names.any(|key| {
+        (key == plain || key.starts_with(&tagged)) && server.object(&key).as_deref() == Some(bytes)
+    })
+}
+
 /// None has gone that the server does not have.
 fn none_deleted_early(station: &Station, server: &Server, files: &[(String, Vec<u8>)]) {
     for (name, bytes) in files {
         // In this order: it may be uploaded between the two looks.
-        let here = station.path(name).exists();
-        let there = server.object(&format!("radio/roof/{name}"));
-        assert!(here || there.as_ref() == Some(bytes), "{name} is lost");
+        assert!(station.path(name).exists() || has(server, name, bytes), "{name} is lost");
     }
 }
 
@@ -224,7 +244,8 @@ fn none_deleted_early(station: &Station, server: &Server, files: &[(String, Vec<
 fn whatever_goes_wrong_every_file_arrives_whole_and_none_is_deleted_early() {
     let Some((server, dir)) = server("upload-faults") else { return };
     let proxy = Proxy::start(&server, by_chance(41, 150));
-    let station = Station::start(&dir, &config(&proxy.endpoint()));
+    let stall = Duration::from_secs(2);
+    let station = Station::start_with(&dir, &config(&proxy.endpoint()), stall);
     let files: Vec<_> = (0..24)
         .map(|number| {
             let size = if number % 8 == 7 { 2 * PART as usize + 99 } else { 3_000 << (number % 8) };
@@ -244,10 +265,13 @@ fn whatever_goes_wrong_every_file_arrives_whole_and_none_is_deleted_early() {
         tell,
     );
     for (name, bytes) in &files {
-        assert!(server.object(&format!("radio/roof/{name}")).as_ref() == Some(bytes), "{name}");
+        assert!(has(&server, name, bytes), "{name}");
         assert!(!station.path(name).exists(), "{name}");
     }
-    assert_eq!(server.objects().len(), files.len(), "{:?}", server.objects());
+    for key in server.objects() {
+        let there = server.object(&key);
+        assert!(files.iter().any(|(_, bytes)| there.as_ref() == Some(bytes)), "{key} is nobody's");
+    }
     assert!(proxy.suffered().iter().all(|(_, count)| *count > 0), "{:?}", proxy.suffered());
     let state = station.uploader.state();
     assert!(state.failures > 20 && state.error.is_none(), "{state:?}");
@@ -277,7 +301,7 @@ fn a_stop_in_the_middle_goes_on_with_the_part_that_it_was_in() {
     let station = Station::start(&dir, &config(&proxy.endpoint()));
     station.settle();
     assert!(server.object("radio/roof/long.wav").unwrap() == bytes);
-    assert_eq!(proxy.shared.parts.load(Ordering::Relaxed), 6, "no part got through twice");
+    assert_eq!(proxy.puts(), 6, "no part got through twice");
     assert_eq!(server.parts(), 0);
     station.stop();
 }
@@ -285,12 +309,12 @@ fn a_stop_in_the_middle_goes_on_with_the_part_that_it_was_in() {
 #[test]
 fn a_file_that_changed_is_begun_again_and_leaves_no_parts_behind() {
     let Some((server, dir)) = server("upload-changed") else { return };
-    let reached = Arc::new(AtomicBool::new(false));
-    let (flag, seen) = (Arc::clone(&reached), AtomicUsize::new(0));
+    let (reached, changed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (here, there) = (Arc::clone(&reached), Arc::clone(&changed));
     let proxy = Proxy::start(&server, move |first| {
-        if first.contains("partNumber=3") && seen.fetch_add(1, Ordering::Relaxed) == 0 {
-            flag.store(true, Ordering::Relaxed);
-            return Fate::Stall;
+        if first.contains("partNumber=3") && !here.swap(true, Ordering::Relaxed) {
+            wait("it changes", || there.load(Ordering::Relaxed), String::new);
+            return Fate::Break;
         }
         Fate::Well
     });
@@ -300,8 +324,52 @@ fn a_file_that_changed_is_begun_again_and_leaves_no_parts_behind() {
     assert!(server.parts() >= 2);
     let other = noise(2, 3 * PART as usize + 5);
     std::fs::write(station.path("a.wav"), &other).unwrap();
+    changed.store(true, Ordering::Relaxed);
     station.settle();
     assert!(server.object("radio/roof/a.wav").unwrap() == other);
     assert_eq!(server.parts(), 0);
+    station.stop();
+}
+
+#[test]
+fn whoever_may_not_look_is_told_so_and_sends_it_once() {
+    let Some((server, dir)) = server("upload-look") else { return };
+    let may = Arc::new(AtomicBool::new(false));
+    let allowed = Arc::clone(&may);
+    let proxy = Proxy::start(&server, move |first| {
+        match first.starts_with("PUT") || allowed.load(Ordering::Relaxed) {
+            true => Fate::Well,
+            false => Fate::Denied,
+        }
+    });
+    let station = Station::start(&dir, &config(&proxy.endpoint()));
+    station.record("a.wav", b"kept");
+    let told = || station.uploader.state().error.unwrap_or_default();
+    wait("it is told", || told().contains("s3:GetObject"), told);
+    wait("it is tried again", || station.uploader.state().failures > 3, told);
+    assert_eq!((proxy.puts(), station.path("a.wav").exists()), (1, true));
+    may.store(true, Ordering::Relaxed);
+    station.settle();
+    assert_eq!((proxy.puts(), server.object("radio/roof/a.wav").unwrap()), (1, b"kept".to_vec()));
+    station.stop();
+}
+
+#[test]
+fn a_bucket_that_is_not_there_is_told_apart_from_an_object() {
+    let Some((server, dir)) = server("upload-bucket") else { return };
+    let is_there = Arc::new(AtomicBool::new(false));
+    let made = Arc::clone(&is_there);
+    let proxy = Proxy::start(&server, move |_| match made.load(Ordering::Relaxed) {
+        true => Fate::Well,
+        false => Fate::NoBucket,
+    });
+    let station = Station::start(&dir, &config(&proxy.endpoint()));
+    station.record("a.wav", b"kept");
+    let told = || station.uploader.state().error.unwrap_or_default();
+    wait("it is told", || told().contains("there is no such bucket: make it"), told);
+    assert_eq!(proxy.puts(), 0, "nothing is sent in vain");
+    is_there.store(true, Ordering::Relaxed);
+    station.settle();
+    assert_eq!(server.object("radio/roof/a.wav").unwrap(), b"kept");
     station.stop();
 }

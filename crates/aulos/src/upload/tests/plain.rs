@@ -81,10 +81,10 @@ fn an_object_of_somebody_else_is_never_overwritten() {
 fn what_somebody_has_to_mend_is_told_and_nothing_is_lost_meanwhile() {
     let Some((server, dir)) = server("upload-mend") else { return };
     let right = config(&server.endpoint());
-    let secret = Hidden("wrong".to_owned());
+    let (secret, storage_class) = (Hidden("hush-hush".to_owned()), Some("PILE".to_owned()));
     for (wrong, remedy) in [
-        (Upload { bucket: "other".to_owned(), ..right.clone() }, "there is no such bucket"),
-        (Upload { access_key: "WHO".to_owned(), ..right.clone() }, "403"),
+        (Upload { storage_class, ..right.clone() }, "mend `storage_class` of `upload`"),
+        (Upload { access_key: "WHO".to_owned(), ..right.clone() }, "does not know `access_key`"),
         (Upload { secret_key: secret, ..right.clone() }, "`secret_key` of `upload` is wrong"),
         (
             Upload { endpoint: "http://127.0.0.1:1".to_owned(), ..right.clone() },
