@@ -133,7 +133,7 @@ fn resolve_for(
     let storage_class = storage_class.map(|class| word(class, "storage_class", problems));
     let access_key = config.access_key.as_ref().map(|key| word(key, "access_key", problems));
     let ((bucket, prefix), (endpoint, region)) = (target?, endpoint?);
-    let path_style = config.path_style.unwrap_or(config.endpoint.is_some());
+    let path_style = config.path_style.unwrap_or_else(|| config.endpoint.is_some());
     if !path_style && bucket.contains('.') && endpoint.starts_with("https:") {
         let message = format!("a certificate is not for `{bucket}` in front of the host's name");
         problems.hint(config.at, message, "path_style = true, or a bucket without a dot");
@@ -224,9 +224,9 @@ fn endpoint(config: &UploadConfig, problems: &Problems) -> Option<(String, Strin
         None
     };
     let Ok(uri) = value.parse::<Uri>() else { return refuse("is no address") };
-    let (scheme, authority) = match (uri.scheme_str(), uri.authority()) {
-        (Some(scheme @ ("http" | "https")), Some(authority)) => (scheme, authority),
-        _ => return refuse("is not of http: or https:"),
+    let (Some(scheme @ ("http" | "https")), Some(authority)) = (uri.scheme_str(), uri.authority())
+    else {
+        return refuse("is not of http: or https:");
     };
     if authority.as_str().contains('@') {
         return refuse("has a name or a key in front of its host: `access_key` takes it");

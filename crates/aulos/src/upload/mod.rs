@@ -132,6 +132,7 @@ pub enum UploadEvent {
 }
 
 /// How long to wait for what.
+#[cfg(feature = "s3")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     /// The first pause is at most so long.
@@ -144,6 +145,7 @@ pub(crate) struct Pace {
     pub(crate) stall: Duration,
 }
 
+#[cfg(feature = "s3")]
 impl Default for Pace {
     fn default() -> Self {
         Self {

@@ -125,9 +125,9 @@ impl Uploader {
         drop(adding);
         let mut seen = shared.seen();
         if seen.added.len() < MAX_LISTED {
-            seen.added.push(name)
+            seen.added.push(name);
         } else {
-            seen.more = true
+            seen.more = true;
         }
         drop(seen);
         shared.wake.notify_one();

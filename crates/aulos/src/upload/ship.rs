@@ -72,7 +72,7 @@ impl Tools {
             _ => endpoint.clone(),
         };
         let wire = Wire::new(Arc::clone(&self.dialer), &at, self.pace.stall);
-        Bucket::open(&self.config, wire.ok_or_else(|| Failure::Name(at))?)
+        Bucket::open(&self.config, wire.ok_or(Failure::Name(at))?)
     }
 }
 

@@ -2,11 +2,11 @@
 //!
 //! The library signs and speaks; it never tries again by itself, because then nobody would see it.
 
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue};
 use object_store::aws::{AmazonS3, AmazonS3Builder, Checksum as Kind};
 use object_store::multipart::{MultipartStore as _, PartId};
 use object_store::path::Path as Key;

@@ -2,6 +2,13 @@
 //! own: what it has is compared with what was written, byte by byte, on the disk. Between the two
 //! stands a proxy that can do everything wrong.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests are tests; clippy sees only functions that are marked as such"
+)]
+
 mod faults;
 mod judge;
 mod kill;
@@ -22,7 +29,7 @@ use judge::Server;
 const KEY: &str = "AKIDEXAMPLE";
 const SECRET: &str = "not much of a secret";
 /// The least that S3 takes.
-const PART: u64 = 5 << 20;
+const PART: usize = 5 << 20;
 
 /// Pauses for tests, and how long a connection may stand still.
 const fn pace(stall: Duration) -> Pace {
@@ -46,7 +53,7 @@ fn config(endpoint: &str) -> Upload {
         storage_class: None,
         keep_local: false,
         concurrency: 2,
-        part_bytes: PART,
+        part_bytes: PART as u64,
     }
 }
 

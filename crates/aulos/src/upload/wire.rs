@@ -12,9 +12,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use axum::http::header::HOST;
+use axum::http::{HeaderMap, Request, Uri};
 use bytes::{Bytes, BytesMut};
-use http::header::HOST;
-use http::{HeaderMap, Request, Uri};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;

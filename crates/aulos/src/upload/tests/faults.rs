@@ -54,9 +54,12 @@ struct Proxy {
     shared: Arc<Shared>,
 }
 
+/// Decides what is to happen to a request, by its first line.
+type Fates = Box<dyn FnMut(&str) -> Fate + Send>;
+
 struct Shared {
     server: String,
-    fates: Mutex<Box<dyn FnMut(&str) -> Fate + Send>>,
+    fates: Mutex<Fates>,
     suffered: [AtomicUsize; FATES.len()],
     /// Writes that got through: objects and parts.
     puts: AtomicUsize,
@@ -248,7 +251,7 @@ fn whatever_goes_wrong_every_file_arrives_whole_and_none_is_deleted_early() {
     let station = Station::start_with(&dir, &config(&proxy.endpoint()), stall);
     let files: Vec<_> = (0..24)
         .map(|number| {
-            let size = if number % 8 == 7 { 2 * PART as usize + 99 } else { 3_000 << (number % 8) };
+            let size = if number % 8 == 7 { 2 * PART + 99 } else { 3_000 << (number % 8) };
             (format!("{number}.wav"), noise(number, size))
         })
         .collect();
@@ -292,7 +295,7 @@ fn a_stop_in_the_middle_goes_on_with_the_part_that_it_was_in() {
         }
         Fate::Well
     });
-    let bytes = noise(5, 6 * PART as usize);
+    let bytes = noise(5, 6 * PART);
     let station = Station::start(&dir, &config(&proxy.endpoint()));
     station.record("long.wav", &bytes);
     wait("three parts", || stop.load(Ordering::Relaxed), String::new);
@@ -319,10 +322,10 @@ fn a_file_that_changed_is_begun_again_and_leaves_no_parts_behind() {
         Fate::Well
     });
     let station = Station::start(&dir, &config(&proxy.endpoint()));
-    station.record("a.wav", &noise(1, 4 * PART as usize));
+    station.record("a.wav", &noise(1, 4 * PART));
     wait("two parts", || reached.load(Ordering::Relaxed), String::new);
     assert!(server.parts() >= 2);
-    let other = noise(2, 3 * PART as usize + 5);
+    let other = noise(2, 3 * PART + 5);
     std::fs::write(station.path("a.wav"), &other).unwrap();
     changed.store(true, Ordering::Relaxed);
     station.settle();

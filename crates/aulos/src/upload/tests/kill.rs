@@ -27,7 +27,7 @@ fn what_waits_survives_a_kill_at_any_moment() {
     let station = Station::start(&dir, &nowhere);
     let mut files = Vec::new();
     for number in 0..40 {
-        let size = if number % 5 == 4 { 2 * PART as usize + 1 } else { 40_000 };
+        let size = if number % 5 == 4 { 2 * PART + 1 } else { 40_000 };
         files.push((format!("{number}.wav"), noise(number, size)));
     }
     for (name, bytes) in &files {

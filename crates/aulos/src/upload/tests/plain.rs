@@ -7,7 +7,7 @@ use crate::upload::{Phase, UploadEvent};
 fn files_arrive_bit_for_bit_and_go_here_only_then() {
     let Some((server, dir)) = server("upload-plain") else { return };
     let station = Station::start(&dir, &config(&server.endpoint()));
-    let sizes = [0, 1, 700_000, PART as usize, PART as usize + 1, 3 * PART as usize - 7];
+    let sizes = [0, 1, 700_000, PART, PART + 1, 3 * PART - 7];
     let files: Vec<_> = (0..).zip(sizes).map(|(seed, size)| noise(seed, size)).collect();
     for (number, bytes) in files.iter().enumerate() {
         station.record(&format!("2026/{number} ä+&.wav"), bytes);
