@@ -14,6 +14,7 @@
 pub mod account;
 pub mod bench;
 pub mod browser;
+pub mod calls;
 pub mod client;
 pub mod http;
 pub mod judge;

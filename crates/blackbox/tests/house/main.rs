@@ -14,6 +14,7 @@
 mod activation;
 mod announce;
 mod bits;
+mod calls;
 mod children;
 mod cli;
 mod controllers;

@@ -131,11 +131,32 @@ fn ffmpeg_hears_what_ffmpeg_says_in_another_encoding() {
 }
 
 #[test]
-fn gstreamer_hears_it_through_its_jitter_buffer() {
+fn gstreamer_hears_through_its_jitter_buffer_what_ffmpeg_says() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+    let codec = "-ar 8000 -ac 1 -c:a pcm_mulaw";
+    gstreamer_hears("relay-gst", |port, scratch| say(&ffmpeg, codec, 12, port, scratch));
+}
+
+#[test]
+fn gstreamer_hears_what_gstreamer_says() {
+    let Some(gstreamer) = find_or_skip("gst-launch-1.0") else { return };
+    gstreamer_hears("relay-gst-gst", |port, scratch| {
+        let arguments = format!(
+            "-q audiotestsrc is-live=true freq=440 volume=0.25 samplesperbuffer=160 num-buffers=600 ! \
+             audio/x-raw,rate=8000,channels=1 ! mulawenc ! \
+             rtppcmupay min-ptime=20000000 max-ptime=20000000 ! udpsink host=127.0.0.1 port={port}"
+        );
+        let mut command = Command::new(&gstreamer);
+        command.args(arguments.split_whitespace());
+        Process::start(&mut command, &scratch.join("say.out"), &scratch.join("say.err")).unwrap()
+    });
+}
+
+/// What somebody says in PCMU, heard as PCMA.
+fn gstreamer_hears(name: &str, say: impl FnOnce(u16, &Scratch) -> Process) {
     let Some(gstreamer) = find_or_skip("gst-launch-1.0") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("relay-gst").unwrap();
+    let scratch = Scratch::new(name).unwrap();
     let dest = free_port();
     let relay = Relay::start(&scratch, "relay", "pcmu", "pcma", dest);
     let heard = scratch.join("heard.raw");
@@ -163,8 +184,7 @@ fn gstreamer_hears_it_through_its_jitter_buffer() {
     command.arg(format!("location={}", heard.display()));
     let logs = [scratch.join("gst.out"), scratch.join("gst.err")];
     let mut listener = Process::start(&mut command, &logs[0], &logs[1]).unwrap();
-    let codec = "-ar 8000 -ac 1 -c:a pcm_mulaw";
-    let mut sender = say(&ffmpeg, codec, 12, relay.port, &scratch);
+    let mut sender = say(relay.port, &scratch);
     let enough = 4 * 48_000 * 2;
     wait_for("four seconds of it", PATIENCE, || {
         let said = std::fs::read_to_string(&logs[1]).unwrap_or_default();

@@ -233,7 +233,7 @@ impl Relay {
         leg.receive(packet, received);
         let proven = leg.receiver().is_valid();
         if proven {
-            self.from = self.latch.from(0).or(self.latch.from(1));
+            self.from = self.latch.from(0).or_else(|| self.latch.from(1));
         }
         self.outward.send_due(received, leg, out);
         if fresh {

@@ -1,0 +1,188 @@
+//! Telephone calls through the built relay, of which every packet is looked at.
+
+use std::net::UdpSocket;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use aulos_blackbox::calls::{Call, Kind, Turn, number_of};
+use aulos_blackbox::peer::Process;
+use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::server::binary;
+use serde_json::Value;
+
+use crate::{soak, turn, wait_for};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What came to a listener.
+#[derive(Default)]
+struct Heard {
+    packets: Vec<Vec<u8>>,
+    byes: usize,
+}
+
+#[test]
+fn every_packet_of_many_calls_comes_out_once_in_its_turn_and_is_counted() {
+    let _turn = turn();
+    let scratch = Scratch::new("calls").unwrap();
+    let (count, packets) = if soak() { (200, 600) } else { (40, 120) };
+    let calls: Vec<Call> = (0..count).map(|number| Call::new(number, packets)).collect();
+    // As many ports in a row, twice: what is heard there waits in the sockets, seconds of it.
+    let listeners = ports(calls.len(), 21_000);
+    let first = listeners[0].local_addr().unwrap().port();
+    let entries = ports(calls.len(), usize::from(first) + calls.len());
+    let entry = entries[0].local_addr().unwrap().port();
+    drop(entries);
+    let mut relay = start(&scratch, (entry, first), calls.len());
+    let heard = std::thread::scope(|scope| {
+        scope.spawn(|| send(&calls, entry));
+        // A good-bye is believed when nothing has come for two seconds; then the listener has it.
+        let mut heard: Vec<Heard> = calls.iter().map(|_| Heard::default()).collect();
+        wait_for("the end of all calls", PATIENCE, || {
+            listeners.iter().zip(&mut heard).for_each(|(socket, heard)| listen(socket, heard));
+            heard.iter().all(|heard| heard.byes > 0)
+        });
+        heard
+    });
+    relay.terminate(PATIENCE).unwrap();
+    let said = std::fs::read_to_string(scratch.join("relay.out")).unwrap();
+    let came: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    for (number, (call, heard)) in calls.iter().zip(&heard).enumerate() {
+        compare(number, call, heard);
+    }
+    add_up(&calls, &came);
+}
+
+/// Each packet is the one that was sent, in the other encoding.
+fn compare(number: usize, call: &Call, heard: &Heard) {
+    let wanted: Vec<_> = call.heard().collect();
+    assert_eq!(heard.packets.len(), wanted.len(), "call {number}");
+    let ssrc = &heard.packets[0][8..12];
+    for (at, (sent, came)) in wanted.iter().zip(&heard.packets).enumerate() {
+        let what = format!("call {number} {:?}, packet {at}, {:?}", call.turn, sent.kind);
+        assert_eq!(came[2..8], sent.bytes[2..8], "{what}: its number and its time");
+        assert_eq!(came[1] & 0x80, sent.bytes[1] & 0x80, "{what}: its marker");
+        assert_eq!(&came[8..12], ssrc, "{what}: its source");
+        let (kind, payload) = (came[1] & 0x7f, &came[12..]);
+        match sent.kind {
+            Kind::Sound => {
+                assert_eq!((kind, payload.len()), (8, 160), "{what}");
+                assert_eq!(number_of(payload), number_of(&sent.bytes[12..]), "{what}");
+                assert_ne!(payload, &sent.bytes[12..], "{what}: another law");
+            }
+            Kind::Noise => assert_eq!((kind, payload), (13, &sent.bytes[12..]), "{what}"),
+            _ => assert_eq!((kind, payload), (97, &sent.bytes[12..]), "{what}"),
+        }
+    }
+    let sounds = wanted.iter().filter(|sent| sent.kind == Kind::Sound);
+    let numbers: Vec<_> = sounds.map(|sent| number_of(&sent.bytes[12..])).collect();
+    let all = u32::try_from(numbers.len()).unwrap();
+    assert_eq!(numbers, (1..=all).map(Some).collect::<Vec<_>>(), "the calls are made right");
+}
+
+fn add_up(calls: &[Call], came: &Value) {
+    let sent = |kind: Kind| {
+        let all = calls.iter().flat_map(|call| &call.datagrams);
+        all.filter(|one| one.kind == kind).count() as u64
+    };
+    let turned = |turn: Turn| calls.iter().filter(|call| call.turn == turn).count() as u64;
+    let total = &came["relays"][0];
+    let all = sent(Kind::Sound) + sent(Kind::Noise) + sent(Kind::Key);
+    for (key, wanted) in [
+        ("received", all),
+        ("sent", all),
+        ("lost", 0),
+        ("late", 0),
+        ("reordered", 0),
+        ("duplicates", 0),
+        ("dropped", 0),
+        ("recovered", 0),
+        ("events", sent(Kind::Key)),
+        ("noise", sent(Kind::Noise)),
+        ("restarts", turned(Turn::Renumbered)),
+        ("takeovers", turned(Turn::Moved)),
+        ("foreign", sent(Kind::Intruder)),
+        ("forged_byes", 0),
+    ] {
+        assert_eq!(total[key], wanted, "{key}: {total}");
+    }
+    assert_eq!(total["foreign_by"]["address"], sent(Kind::Intruder), "{total}");
+    let streams = came["streams"].as_array().unwrap();
+    assert_eq!(streams.len(), calls.len());
+    assert!(streams.iter().all(|stream| stream["ssrc"].is_null()), "all of them have ended");
+    let sum: u64 = streams.iter().map(|stream| stream["sent"].as_u64().unwrap()).sum();
+    assert_eq!(sum, all, "and together they are what the relay says");
+}
+
+fn start(scratch: &Scratch, (entry, first): (u16, u16), count: usize) -> Process {
+    let range = |first: u16| {
+        let last = usize::from(first) + count - 1;
+        format!("udp://127.0.0.1:{first}-{last}")
+    };
+    let mut command = Command::new(binary());
+    command.args(["relay", &range(entry), "--from", "pcmu", "--to", "pcma", "--json"]);
+    command.args(["--events", "101:97", "--dest", &range(first)]);
+    let logs = [scratch.join("relay.out"), scratch.join("relay.err")];
+    let mut relay = Process::start(&mut command, &logs[0], &logs[1]).unwrap();
+    wait_for("the relay", PATIENCE, || {
+        let said = std::fs::read_to_string(&logs[1]).unwrap_or_default();
+        assert!(relay.ended().unwrap().is_none(), "{said}");
+        said.contains(" -> ")
+    });
+    relay
+}
+
+/// Sockets on so many ports in a row, none of them below `from`.
+fn ports(count: usize, from: usize) -> Vec<UdpSocket> {
+    let row = |first: usize| -> Option<Vec<UdpSocket>> {
+        let port = |port| UdpSocket::bind(("127.0.0.1", u16::try_from(port).ok()?)).ok();
+        let row: Vec<UdpSocket> = (first..first + count).map_while(port).collect();
+        row.iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
+        (row.len() == count).then_some(row)
+    };
+    // Below the ports that the system gives to those who ask for any.
+    (from..32_000).step_by(count).find_map(row).expect("no ports in a row are free")
+}
+
+fn listen(socket: &UdpSocket, heard: &mut Heard) {
+    let mut datagram = [0; 2_000];
+    while let Ok(length) = socket.recv(&mut datagram) {
+        let datagram = &datagram[..length];
+        if (192..224).contains(&datagram[1]) {
+            heard.byes += usize::from(has_bye(datagram));
+        } else {
+            heard.packets.push(datagram.to_vec());
+        }
+    }
+}
+
+/// Whether one of the parts of a compound packet is a good-bye (RFC 3550, 6.6).
+fn has_bye(mut parts: &[u8]) -> bool {
+    while let [_, kind, high, low, ..] = *parts {
+        if kind == 203 {
+            return true;
+        }
+        let length = 4 * (usize::from(u16::from_be_bytes([high, low])) + 1);
+        parts = parts.get(length..).unwrap_or_default();
+    }
+    false
+}
+
+/// Every datagram of all calls at its moment, from an address of its own.
+fn send(calls: &[Call], entry: u16) {
+    let socket = || UdpSocket::bind("127.0.0.1:0").unwrap();
+    let sockets: Vec<[UdpSocket; 3]> =
+        calls.iter().map(|_| [socket(), socket(), socket()]).collect();
+    let mut all: Vec<_> = (0_u16..)
+        .zip(calls)
+        .flat_map(|(number, call)| call.datagrams.iter().map(move |one| (number, one)))
+        .collect();
+    // What is due at one moment stays in its order.
+    all.sort_by_key(|(_, one)| one.due);
+    let begun = Instant::now();
+    for (number, one) in all {
+        std::thread::sleep((begun + one.due).saturating_duration_since(Instant::now()));
+        let socket = &sockets[usize::from(number)][one.from];
+        socket.send_to(&one.bytes, ("127.0.0.1", entry + number)).unwrap();
+    }
+}
