@@ -178,6 +178,14 @@ fn one_goes_and_one_comes_while_another_goes_on() {
         (&status["relays"][0]["lost"], &status["relays"][0]["late"]),
         (&json!(0), &json!(0))
     );
+    let whole = call(&server, "Aulos.GetStatus", json!({}))["result"]["relays"].clone();
+    let known: Vec<&Value> = whole.as_array().unwrap().iter().map(|relay| &relay["name"]).collect();
+    assert_eq!(known, ["desk", "attic"]);
+    // A host's name is looked up.
+    let mut named = wish("cellar", &attic);
+    named["dest"] = format!("udp://localhost:{}", attic.dest().port()).into();
+    assert!(call(&server, "Aulos.AddRelay", named)["result"]["listen"].is_string());
+    call(&server, "Aulos.RemoveRelay", json!({ "name": "cellar" }));
     // Without a relay there are no threads for them.
     for name in ["desk", "attic"] {
         call(&server, "Aulos.RemoveRelay", json!({ "name": name }));
@@ -234,8 +242,10 @@ fn a_wrong_relay_hears_everything_that_is_wrong_with_it() {
         params[key] = value.into();
         error(params)
     };
-    let (code, why) = with("dest", "udp://attic.example:5004");
-    assert_eq!((code, why.contains("attic.example is no address")), (-32_602, true), "{why}");
+    // A name that nobody can know (RFC 6761, 6.4).
+    let (code, why) = with("dest", "udp://attic.invalid:5004");
+    let named = why.contains("dest attic.invalid: ") && why.contains("write its address");
+    assert_eq!((code, named), (-32_603, true), "{why}");
     let (code, why) = with("name", "desk");
     assert_eq!((code, why.contains("there is a relay `desk` already")), (-32_603, true), "{why}");
     // A port that somebody else has, and one of our own.

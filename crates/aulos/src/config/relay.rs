@@ -251,12 +251,6 @@ pub fn relay_from_json(json: &serde_json::Value) -> Result<Relay, String> {
     }
     let name = name(&config, &[], &problems);
     let relay = resolve_one(&config, name, &problems);
-    let by_name = relay.as_ref().filter(|relay| relay.dest.host.parse::<IpAddr>().is_err());
-    if let Some(relay) = by_name {
-        // It would have to be looked up, and everybody would wait for that.
-        let message = format!("`dest`: {} is no address", relay.dest.host);
-        problems.hint(config.at, message, "a call takes no names");
-    }
     match relay.filter(|_| problems.is_empty()) {
         Some(relay) => Ok(relay),
         None => Err(super::stream::in_one_line(problems)),

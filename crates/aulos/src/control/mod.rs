@@ -555,6 +555,7 @@ impl Control {
             "host": self.host.name,
             "uptime_s": self.started.elapsed().as_secs(),
             "hooks": self.hooks.status(),
+            "relays": self.with_relays(Keeper::brief),
             "counters": counters.map(|(name, n)| (name.to_owned(), json!(n)))
                 .collect::<serde_json::Map<_, _>>(),
         });

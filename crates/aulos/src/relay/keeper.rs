@@ -21,6 +21,8 @@ pub(crate) struct Keeper {
     /// The names of those that a call has added.
     added: Vec<String>,
     tended: Option<Instant>,
+    /// The last short answer, and when it was given.
+    brief: Option<(Instant, Value)>,
 }
 
 impl fmt::Debug for Keeper {
@@ -79,6 +81,7 @@ impl Keeper {
         }
         self.begin(config)?;
         self.added.push(config.name.clone());
+        self.brief = None;
         let places = self.places();
         let place = places.into_iter().find(|(name, ..)| *name == config.name);
         Ok(place.map_or_else(String::new, |(_, listen, _)| listen))
@@ -89,6 +92,7 @@ impl Keeper {
     pub(crate) fn remove(&mut self, name: &str) -> bool {
         let removed = self.relays.as_mut().is_some_and(|relays| relays.remove(name));
         self.added.retain(|added| added != name);
+        self.brief = None;
         self.rest();
         removed
     }
@@ -97,6 +101,7 @@ impl Keeper {
     /// unless the configuration has the name now.
     pub(crate) fn change(&mut self, wanted: &[Relay]) -> RelayChanges {
         let mut done = RelayChanges::default();
+        self.brief = None;
         self.added.retain(|added| !wanted.iter().any(|relay| relay.name == *added));
         let gone = |old: &Relay| {
             let stays = self.added.contains(&old.name);
@@ -146,6 +151,17 @@ impl Keeper {
             relay["added"] = added.into();
         }
         status
+    }
+
+    /// Each relay with its sums, at most a second old: whoever asks for everything asks often.
+    pub(crate) fn brief(&mut self) -> Value {
+        let fresh = self.brief.as_ref().filter(|(at, _)| at.elapsed() < TEND);
+        if let (Some((_, brief)), true) = (fresh, self.relays.is_some()) {
+            return brief.clone();
+        }
+        let brief = self.json(false)["relays"].take();
+        self.brief = Some((Instant::now(), brief.clone()));
+        brief
     }
 
     /// See [`Relays::tend`]; does nothing while less than a second has gone by.

@@ -12,6 +12,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use aulos_core::{Instant, Span};
 use aulos_io::SystemClock;
@@ -117,7 +118,10 @@ impl fmt::Display for RelayError {
                     _ => Ok(()),
                 }
             }
-            Self::Dest(name, host, error) => write!(f, "relay `{name}`: dest {host}: {error}"),
+            Self::Dest(name, host, error) => write!(
+                f,
+                "relay `{name}`: dest {host}: {error}\n    hint: write its address in place of the name"
+            ),
             Self::Media(name, error) => write!(f, "relay `{name}`: {error}"),
             Self::Taken(name) => {
                 write!(f, "there is a relay `{name}` already\n    hint: give it another name")
@@ -408,14 +412,26 @@ fn second(also: &Ports<IpAddr>, place: u16) -> Result<UdpSocket, (SocketAddr, io
     bind_socket(at, &SocketOptions::default()).map_err(|error| (at, error))
 }
 
-/// The first address of a name.
+/// The first address of a name, which is looked up on a thread of its own: the system may take as
+/// long as it likes, and control waits for no longer than [`LOOK_UP`].
 fn resolve(dest: &Ports<String>) -> io::Result<SocketAddr> {
     if let Ok(host) = dest.host.parse::<IpAddr>() {
         return Ok(SocketAddr::new(host, dest.first));
     }
+    let (sender, answer) = std::sync::mpsc::sync_channel(1);
+    let (host, port) = (dest.host.clone(), dest.first);
+    std::thread::Builder::new().name("aulos-look-up".to_owned()).spawn(move || {
+        let found = (host.as_str(), port).to_socket_addrs().map(|mut all| all.next());
+        // Nobody may wait for it any more.
+        drop(sender.send(found));
+    })?;
+    let slow = || io::Error::new(io::ErrorKind::TimedOut, "looking its name up takes too long");
     let none = || io::Error::new(io::ErrorKind::NotFound, "it has no address");
-    (dest.host.as_str(), dest.first).to_socket_addrs()?.next().ok_or_else(none)
+    answer.recv_timeout(LOOK_UP).map_err(|_| slow())??.ok_or_else(none)
 }
+
+/// How long control waits for the address of a name.
+const LOOK_UP: Duration = Duration::from_secs(3);
 
 /// The time of day, for reports.
 pub(crate) fn wall() -> (Instant, Ntp) {
