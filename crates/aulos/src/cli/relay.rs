@@ -16,7 +16,8 @@ use crate::relay::{Relays, Status};
 
 #[derive(Debug, Args)]
 pub(super) struct RelayArgs {
-    /// Where to listen: a port that many streams come to, or a range with one for each
+    /// Where to listen: a port that many streams come to, or a range with one for each; trunk:// for
+    /// what another relay sends there
     #[arg(value_name = "udp://ADDRESS:PORT[-PORT]", required_unless_present = "config")]
     #[arg(requires_all = ["from", "to", "dest"])]
     listen: Option<String>,
@@ -30,7 +31,7 @@ pub(super) struct RelayArgs {
     /// What goes, in the same words
     #[arg(long, value_name = "CODEC")]
     to: Option<String>,
-    /// Where it goes: a port for all of them, or a range with one for each
+    /// Where it goes: a port for all of them, or a range with one for each; trunk:// to another relay
     #[arg(long, value_name = "udp://HOST:PORT[-PORT]")]
     dest: Option<String>,
     /// The payload type of keys that are pressed, which go through as they are; two of them where the
@@ -91,6 +92,9 @@ Examples:
   aulos relay udp://0.0.0.0:5004 --also udp://0.0.0.0:5006 --from opus:111 --red-from 112 --to l16 \
       --dest udp://192.0.2.7:5004
       one stream that comes over two ways, with copies of lost packets in those behind them
+  aulos relay udp://0.0.0.0:6000-6999 --from pcmu --to pcmu --dest trunk://192.0.2.7:7000
+  aulos relay trunk://0.0.0.0:7000 --from pcmu --to pcma --dest udp://127.0.0.1:6000-6999
+      a thousand streams from one machine to another in few large pieces
   aulos relay --config relays.toml --json | jq '.relays[] | {name, streams, lost}'
 
 Every port is RTP with RTCP on it (RFC 5761). One packet goes out for each that comes in; what is lost

@@ -608,6 +608,32 @@ events = 101
 }
 
 #[test]
+fn a_trunk_has_one_port_at_each_end_and_a_range_behind_it() {
+    let text = r#"
+[[relay]]
+listen = "udp://0.0.0.0:6000-6999"
+from = "pcmu"
+to = "pcmu"
+dest = "trunk://192.0.2.7:7000"
+[[relay]]
+listen = "trunk://0.0.0.0:7000"
+from = "pcmu"
+to = "pcma"
+dest = "udp://127.0.0.1:6000-6999"
+"#;
+    let relays = load_text(text, &[]).unwrap_or_else(|error| panic!("{error}")).relays;
+    let places: Vec<String> =
+        relays.iter().map(|relay| format!("{} -> {}", relay.listen, relay.dest)).collect();
+    assert_eq!(
+        places,
+        [
+            "udp://0.0.0.0:6000-6999 -> trunk://192.0.2.7:7000",
+            "trunk://0.0.0.0:7000 -> udp://127.0.0.1:6000-6999"
+        ]
+    );
+}
+
+#[test]
 fn what_is_wrong_with_a_relay_is_named_with_its_place() {
     let text = r#"
 [[relay]]
@@ -670,6 +696,17 @@ from = "pcmu"
 to = "pcma"
 dest = "udp://localhost:7000"
 events = "a:b"
+[[relay]]
+listen = "trunk://0.0.0.0:7000-7009"
+from = "pcmu"
+to = "pcma"
+dest = "udp://localhost:8000"
+[[relay]]
+listen = "udp://0.0.0.0:9000"
+from = "pcmu"
+to = "pcma"
+dest = "trunk://192.0.2.7:7000"
+symmetric = true
 "#;
     golden("relay_wrong", &first_problem(text, &[]));
 }

@@ -72,14 +72,15 @@ impl Numbers {
     }
 }
 
-/// The port of a range to which a stream goes that came through a trunk under this number.
+/// The port to which a stream goes that came to a single port under this number. Of a range, it is that
+/// of its place; none where it has no place there.
 fn port_of(ports: &Ports<String>, ssrc: u32) -> Option<u16> {
-    let [.., high, low] = ssrc.to_be_bytes();
-    let place = u16::from_be_bytes([high, low]);
     if ports.count() == 1 {
         return Some(ports.first);
     }
-    ports.first.checked_add(place).filter(|port| *port <= ports.last)
+    let [.., high, low] = ssrc.to_be_bytes();
+    let place = (ssrc & ON_TRUNK > 0).then(|| u16::from_be_bytes([high, low]));
+    ports.first.checked_add(place?).filter(|port| *port <= ports.last)
 }
 
 /// Why a relay cannot run.

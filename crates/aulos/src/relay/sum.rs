@@ -266,7 +266,7 @@ fn total_json(total: &Total) -> Value {
     let mut json = total.counts.json();
     json["name"] = config.name.clone().into();
     json["listen"] = match total.address {
-        Some(address) => format!("udp://{address}").into(),
+        Some(address) => format!("{}://{address}", config.listen.scheme()).into(),
         None => config.listen.to_string().into(),
     };
     json["also"] = match (total.also, &config.also) {
@@ -299,7 +299,9 @@ fn thread_json(stats: &udp::Stats) -> Value {
         "streams": stats.streams,
         "sockets": stats.sockets,
         "packets": stats.packets,
+        "joined": stats.joined,
         "sent": stats.sent,
+        "sent_joined": stats.sent_joined,
         "lost_in_kernel": stats.lost_in_kernel,
         "send_errors": stats.send_errors,
         "send_drops": stats.send_drops,

@@ -37,6 +37,7 @@ mod snapweb;
 mod state;
 mod station_rtp;
 mod tls;
+mod trunk;
 mod veth;
 
 use std::path::Path;
