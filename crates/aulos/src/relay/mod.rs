@@ -334,7 +334,12 @@ impl Relays {
                 Some(second) => self.context.add_two([socket, second], stream),
                 None => self.context.add(Some(socket), stream),
             };
-            running.streams.push(added.map_err(fail)?);
+            let stream = added.map_err(fail)?;
+            if trunk {
+                // The other end hears nobody else for a while, and another thread has another port.
+                self.context.pin(stream);
+            }
+            running.streams.push(stream);
         }
         Ok(())
     }

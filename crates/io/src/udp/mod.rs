@@ -92,7 +92,7 @@ mod stream;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -215,6 +215,8 @@ pub struct Context<M: Machine> {
     threads: Vec<Handle<M>>,
     /// Where the streams with sockets of their own are. Others have the thread in their number.
     places: HashMap<StreamId, usize>,
+    /// Those that [`Self::balance`] leaves where they are.
+    pinned: HashSet<StreamId>,
     loads: Loads,
     ended: Receiver<Box<Ended<M>>>,
     next: u64,
@@ -254,6 +256,7 @@ impl<M: Machine> Context<M> {
         let mut context = Self {
             threads: Vec::new(),
             places: HashMap::new(),
+            pinned: HashSet::new(),
             loads: Loads::new(config.threads, SystemClock::now()),
             ended,
             next: 0,
@@ -403,14 +406,22 @@ impl<M: Machine> Context<M> {
         self.look_at_loads();
         let Some((from, to, count)) = self.loads.imbalance() else { return 0 };
         let here = self.places.iter().filter(|(_, place)| **place == from).map(|(id, _)| *id);
+        let here = here.filter(|stream| !self.pinned.contains(stream));
         let streams: Vec<StreamId> = here.take(count.min(MAX_MOVES)).collect();
         streams.into_iter().filter(|stream| self.move_to(*stream, to)).count()
+    }
+
+    /// Lets a stream stay on its thread: for one that sends from the context's socket to somebody who
+    /// knows it by the port that it comes from. [`Self::balance`] passes it over.
+    pub fn pin(&mut self, stream: StreamId) {
+        self.pinned.insert(stream);
     }
 
     /// What became of streams that have ended, one at a time. Poll it now and then: here their memory
     /// is freed, and not on the threads.
     pub fn ended(&mut self) -> Option<Ended<M>> {
         let ended = *self.ended.try_recv().ok()?;
+        self.pinned.remove(&ended.id);
         if let Some(place) = self.places.remove(&ended.id) {
             self.loads.came(place, -1);
         }
