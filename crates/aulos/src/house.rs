@@ -18,7 +18,8 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use aulos_core::{ChannelMap, Db, Span};
+use aulos_core::{ChannelMap, Db, MediaTime, Span};
+use aulos_engine::recorder::{self, When};
 use aulos_io::decode::StreamInfo;
 pub use aulos_io::feed::{DjSeat, Left};
 pub use aulos_io::reactor::{Door, MediaSocket};
@@ -29,9 +30,10 @@ pub use aulos_engine::steady::Steadiness;
 use aulos_proto::titles::Title;
 
 use crate::access::Credentials;
-use crate::config::{Endpoint, Mount, Push, RtpOut, Sound, SourceConfig, Station};
+use crate::config::{Endpoint, Mount, Push, Record, RtpOut, Sound, SourceConfig, Station};
 pub use crate::push::PushState;
 pub use crate::radio::{Chore, RadioState};
+pub use crate::recording::{Recorded, RecorderState};
 
 /// One connection of a client, never used twice in the life of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -299,6 +301,30 @@ pub trait House: Send + Sync {
         None
     }
 
+    /// Lets a station be recorded by these from now on, while it plays.
+    fn set_records(&self, _station: usize, _records: &[Record]) {}
+
+    /// Tells a recorder, by its index in `Station::records`, to do something; gives the exact frame
+    /// of the station at which it does, none where that is known only with its first sound. Without
+    /// waiting.
+    ///
+    /// # Errors
+    /// Why it does not, for people to read; then nothing has changed.
+    fn record(
+        &self,
+        _station: usize,
+        _recorder: usize,
+        _command: recorder::Command,
+        _when: When,
+    ) -> Result<Option<MediaTime>, String> {
+        Err("nothing is recorded here".to_owned())
+    }
+
+    /// What has happened to recorders since the last time; called some ten times a second.
+    fn recorded(&self) -> Vec<Recorded> {
+        Vec::new()
+    }
+
     /// Lets a station's programme be heard as it comes, as loud as it is normalised; or ends that.
     fn compare(&self, _station: usize, _on: bool) {}
 
@@ -432,6 +458,8 @@ pub struct StationStatus {
     pub sent: Vec<RtpSent>,
     /// One for each of `Station::pushes`.
     pub pushes: Vec<PushState>,
+    /// One for each of `Station::records`.
+    pub recorders: Vec<RecorderState>,
     /// Web listeners (`/listen/...`).
     pub listeners: u32,
 }
@@ -522,6 +550,7 @@ impl StationStatus {
             .into_iter()
             .map(|one| RtpSent { state: one.state.map(|_| OutputState::default()), ..one });
         let sent = sent.collect();
+        let recorders = self.recorders.into_iter().map(RecorderState::at_rest).collect();
         Self {
             levels,
             loudness,
@@ -533,6 +562,7 @@ impl StationStatus {
             received,
             sent,
             pushes,
+            recorders,
             ..self
         }
     }

@@ -22,6 +22,7 @@ pub mod http;
 mod icecast;
 pub mod push;
 pub mod radio;
+pub mod recording;
 pub mod registry;
 mod relay;
 pub mod server;

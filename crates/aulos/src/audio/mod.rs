@@ -8,6 +8,7 @@ mod djs;
 mod links;
 mod listen;
 mod pushes;
+mod recordings;
 mod renditions;
 mod rtp;
 mod sources;
@@ -19,8 +20,9 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aulos_core::{ChannelMap, Instant, Span};
+use aulos_core::{ChannelMap, Instant, MediaTime, Span};
 use aulos_engine::outlet::Outlets;
+use aulos_engine::recorder::{self, When};
 use aulos_engine::station::{Switched, Wish};
 use aulos_engine::steady::Knobs;
 use aulos_io::feed::DjCounters;
@@ -35,16 +37,17 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
 use crate::access::Credentials;
-use crate::config::{Endpoint, Mount, Push, Resolved, RtpOut, Sound, Station};
+use crate::config::{Endpoint, Mount, Push, Record, Resolved, RtpOut, Sound, Station};
 use crate::house::{
     self, Announced, Announcement, Cause, Command, DjAbout, DjSeat, Door, Event, Full, Greeting,
-    Hello, House, ListenSink, MediaSocket, SessionId, Settings, StationStatus,
+    Hello, House, ListenSink, MediaSocket, Recorded, SessionId, Settings, StationStatus,
 };
 use crate::push::Pusher;
 use crate::radio::{Chore, Tuner};
 use announcements::Announcements;
 use links::Link;
 use pushes::Pushed;
+use recordings::{Recording, Studio};
 use renditions::{Mapped, Move};
 use sources::Watch;
 
@@ -87,6 +90,7 @@ struct Inner {
     /// them.
     tuner: Tuner,
     pusher: Pusher,
+    studio: Studio,
     chores: Vec<Chore>,
     seeds: Seeds,
     rtp: rtp::Rtp,
@@ -112,6 +116,7 @@ struct Running {
     pushes: Vec<Pushed>,
     /// Where it goes over RTP.
     rtp: Vec<rtp::Sent>,
+    recordings: Vec<Recording>,
     outlets: Outlets,
     knobs: Knobs,
     /// Where somebody says what is to be heard, and where it comes out what is.
@@ -151,6 +156,7 @@ impl Audio {
             runs: 0,
             tuner: Tuner::default(),
             pusher: Pusher::default(),
+            studio: Studio::default(),
             chores: Vec::new(),
             seeds: Seeds(RandomState::new().hash_one(std::process::id())),
             rtp: rtp::Rtp::default(),
@@ -174,6 +180,7 @@ impl Audio {
             inner.context.stop();
             inner.rtp.stop();
             inner.workers.stop();
+            recordings::stop(inner, LAST_WRITES);
             inner.codecs.stop();
         });
     }
@@ -221,9 +228,9 @@ impl House for Audio {
     }
 
     fn status(&self, station: usize) -> StationStatus {
-        self.with(|inner| {
-            let running = inner.stations.get_mut(station).and_then(Option::as_mut);
-            running.map_or_else(StationStatus::default, view::status)
+        self.with(|Inner { stations, studio, .. }| {
+            let running = stations.get_mut(station).and_then(Option::as_mut);
+            running.map_or_else(StationStatus::default, |running| view::status(running, studio))
         })
     }
 
@@ -260,6 +267,24 @@ impl House for Audio {
             let running = inner.stations.get(station).and_then(Option::as_ref)?;
             running.rtp.get(output)?.description().map(str::to_owned)
         })
+    }
+
+    fn set_records(&self, station: usize, records: &[Record]) {
+        self.with(|inner| recordings::change(inner, station, records));
+    }
+
+    fn record(
+        &self,
+        station: usize,
+        recorder: usize,
+        command: recorder::Command,
+        when: When,
+    ) -> Result<Option<MediaTime>, String> {
+        self.with(|inner| recordings::tell(inner, (station, recorder), command, when))
+    }
+
+    fn recorded(&self) -> Vec<Recorded> {
+        self.with(recordings::events)
     }
 
     fn compare(&self, station: usize, on: bool) {
@@ -382,6 +407,7 @@ impl House for Audio {
             inner.rtp.tidy();
             inner.rtp.try_sources();
             rtp::look_at_outputs(inner);
+            recordings::retry(inner);
             flush_due(inner);
             for running in inner.stations.iter_mut().flatten() {
                 running.outlets.tidy();
@@ -512,6 +538,9 @@ fn introduce(hello: &aulos_proto::snap::wire::Hello, vouched: bool) -> Hello {
         vouched,
     }
 }
+
+/// What a disk that stands still may take at the end.
+const LAST_WRITES: Span = Span::from_secs(3);
 
 /// More threads than this would not find work on a machine that serves audio.
 const MAX_THREADS: usize = 4;

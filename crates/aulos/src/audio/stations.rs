@@ -17,7 +17,7 @@ use aulos_rt::Pool;
 use aulos_rt::ring::{Consumer, Producer, ring};
 
 use super::announcements::Announcements;
-use super::{Inner, Running, pushes, rtp, sources};
+use super::{Inner, Running, pushes, recordings, rtp, sources};
 use crate::config::{Sound, Station};
 
 /// Starts a station and gives its number: one that was free, or a new one.
@@ -26,6 +26,7 @@ pub(super) fn start(config: &Station, inner: &mut Inner) -> io::Result<usize> {
     if let Some(slot) = inner.stations.get_mut(number) {
         *slot = Some(running);
     }
+    recordings::start(number, inner);
     Ok(number)
 }
 
@@ -36,7 +37,9 @@ pub(super) fn replace(number: usize, config: &Station, inner: &mut Inner) -> io:
         running.title = Arc::clone(&old.title);
         pushes::show_title(&running.pushes, &running.title);
     }
-    if let Some(old) = inner.stations.get_mut(number).and_then(|slot| slot.replace(running)) {
+    let old = inner.stations.get_mut(number).and_then(|slot| slot.replace(running));
+    if let Some(mut old) = old {
+        recordings::take_over(inner, number, std::mem::take(&mut old.recordings));
         end(old, inner);
     }
     Ok(())
@@ -154,6 +157,7 @@ fn run(config: &Station, number: Option<usize>, inner: &mut Inner) -> io::Result
         announcements,
         pushes,
         rtp,
+        recordings: Vec::new(),
         outlets,
         knobs,
         wishes,

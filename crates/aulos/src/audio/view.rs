@@ -10,12 +10,13 @@ use aulos_io::reactor::{self, ReactorStats};
 
 use super::Running;
 use super::pushes::Pushed;
+use super::recordings::Studio;
 use super::rtp::Sent;
 use super::sources::Watch;
 use crate::house::{self, Condition, Latency, OnAir, SourceState, StationState, Switched};
 
 /// A station's status in the words of the seam.
-pub(super) fn status(running: &mut Running) -> house::StationStatus {
+pub(super) fn status(running: &mut Running, studio: &Studio) -> house::StationStatus {
     let status = *running.status.read();
     // Whatever the source is: one that sends nothing that can be heard plays nothing.
     let heard = |active: usize| status.inputs.get(active).is_some_and(|input| !input.is_silent());
@@ -59,6 +60,7 @@ pub(super) fn status(running: &mut Running) -> house::StationStatus {
         received,
         sent,
         pushes: running.pushes.iter().map(Pushed::status).collect(),
+        recorders: running.recordings.iter().map(|one| one.status(studio)).collect(),
         listeners: 0,
     }
 }

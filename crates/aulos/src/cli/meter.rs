@@ -1,28 +1,23 @@
 //! `aulos meter`: the loudness of a source while it plays.
 
 mod output;
-mod reader;
 #[cfg(feature = "tui")]
 mod screen;
 #[cfg(feature = "tui")]
 mod terminal;
 
 use std::io;
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 use aulos_engine::loudness::Loudness;
-use aulos_rt::channel::{UnboundedSender, unbounded};
 use clap::Args;
-use tokio::sync::mpsc::Receiver;
 
+use super::reader::{News, Order, Running, gone};
 use super::signals::Signals;
 use super::source::{self, Opened};
 use super::{When, is_read};
 use crate::config::SourceConfig;
 use crate::exit::{Exit, Failure};
 use output::Lines;
-use reader::{News, Order};
 
 #[derive(Debug, Args)]
 pub(super) struct MeterArgs {
@@ -68,7 +63,7 @@ pub(super) fn run(args: &MeterArgs, quiet: bool, color: When) -> Result<Exit, Fa
             // It ends with the runtime.
             drop(tokio::spawn(chore));
         }
-        let mut meter = Running::start(opened, !args.no_pace)?;
+        let mut meter = Running::start("aulos-meter", opened, !args.no_pace, None)?;
         let ended = show(args, uri, color, &mut meter, &mut signals).await;
         meter.end().await;
         let ended = ended?;
@@ -144,50 +139,3 @@ async fn print(json: bool, meter: &mut Running, signals: &mut Signals) -> Result
         }
     }
 }
-
-/// The thread that measures, as the others see it.
-struct Running {
-    news: Receiver<News>,
-    orders: UnboundedSender<Order>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Running {
-    fn start(source: Opened, paced: bool) -> Result<Self, Failure> {
-        let (tell, news) = tokio::sync::mpsc::channel(NEWS);
-        let (orders, mut ordered) = unbounded();
-        let thread = std::thread::Builder::new()
-            .name("aulos-meter".into())
-            .spawn(move || reader::read(source, paced, &mut ordered, &tell))
-            .map_err(|error| Failure::new(Exit::Internal, format!("no thread: {error}")))?;
-        Ok(Self { news, orders, thread: Some(thread) })
-    }
-
-    fn order(&self, order: Order) {
-        // A thread that has ended has said so, or will be missed.
-        let _ = self.orders.send(order);
-    }
-
-    /// Lets the source go, so that a program that was started for it ends before we do.
-    async fn end(&mut self) {
-        self.order(Order::Quit);
-        self.news.close();
-        let drained = async { while self.news.recv().await.is_some() {} };
-        let ended = tokio::time::timeout(PATIENCE, drained).await.is_ok();
-        if let Some(thread) = self.thread.take_if(|_| ended) {
-            // If it panicked it has said so.
-            drop(thread.join());
-        }
-    }
-}
-
-/// The thread panicked, and has said why.
-fn gone() -> Failure {
-    Failure::new(Exit::Internal, "the meter broke down")
-}
-
-/// Readings that may wait for a reader of ours that is slow; more, and the source waits.
-const NEWS: usize = 64;
-
-/// For a disk that does not answer.
-const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,8 +1,11 @@
 //! The command line: one table, from which the parser, the help, the manual page and the
 //! completions come.
 
+mod figures;
 mod meter;
 mod normalize;
+mod reader;
+mod record;
 mod relay;
 mod rpc;
 mod scan;
@@ -35,6 +38,7 @@ Examples:
   aulos scan music/                how loud is it? every file below
   aulos normalize in.wav out.wav   a file at -23 LUFS
   aulos meter demo://              how loud is it now?
+  aulos record demo:// demo.flac   keep it
 
 Exit codes: 0 ok, 1 negative result, 2 usage, 3 some files failed, 65 bad data, 66 no input,
 69 unavailable, 70 internal, 73 cannot create, 74 I/O, 77 permission, 78 config, 130 stopped.")]
@@ -127,6 +131,13 @@ Examples:
     /// with a summary; a FIFO and a listening port wait for the next sender instead.
     #[command(after_help = meter::EXAMPLES)]
     Meter(meter::MeterArgs),
+    /// Record a source into files
+    ///
+    /// WAVE, FLAC or Ogg Opus, with a new file after a time, at a size or by the clock, without a gap
+    /// between them. What a kill or a loss of power leaves behind is whole but for the last half second,
+    /// or the last six.
+    #[command(after_help = record::EXAMPLES)]
+    Record(record::RecordArgs),
     /// Relay RTP: many streams in, another encoding out
     ///
     /// Receives, puts in order, transcodes and sends on, thousands of streams on a few threads. Each port
@@ -278,6 +289,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Scan(args) => scan::run(&args, cli.chatter.quiet),
         Command::Normalize(args) => normalize::run(&args, cli.chatter.quiet),
         Command::Meter(args) => meter::run(&args, cli.chatter.quiet, cli.chatter.color),
+        Command::Record(args) => record::run(&args, cli.chatter.quiet, cli.chatter.color),
         Command::Relay(args) => relay::run(&args, cli.chatter.quiet, cli.chatter.color),
         Command::Rpc(args) => rpc::run(&args),
         Command::Completions { shell } => {

@@ -46,7 +46,7 @@ pub struct HookConfig {
 }
 
 /// What a log must not have.
-#[derive(Clone, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Hidden<T>(pub T);
 
 impl<T> fmt::Debug for Hidden<T> {

@@ -100,6 +100,8 @@ pub const RELAY_STREAMS: RangeInclusive<u32> = 1..=100_000;
 pub const OPUS_BITRATE: RangeInclusive<u32> = 6_000..=510_000;
 /// What Opus can be told.
 pub const OPUS_COMPLEXITY: RangeInclusive<u32> = 0..=10;
+/// Each is one more encoder, and one more copy of all that is heard.
+pub const MAX_RECORDS: usize = 8;
 /// What a person types, or copies from a web page; how long it is, is the other server's affair.
 pub const MIN_UPLOAD_KEY: usize = 1;
 /// Amazon's have 20 letters; others have been seen with 128.

@@ -18,6 +18,7 @@ mod mounts;
 mod problem;
 mod push;
 mod read;
+mod record;
 mod relay;
 mod resolve;
 mod rtp;
@@ -29,6 +30,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tree;
+pub(crate) mod units;
 mod upload;
 
 pub use env::{Environment, Variables};
@@ -41,6 +43,7 @@ pub use model::{
 pub use mounts::{Mount, UNGUARDED};
 pub use problem::{At, ConfigError, Place, Problem};
 pub use push::{Push, PushConfig};
+pub use record::{Record, RecordConfig};
 pub use relay::{Ports, Relay, RelayConfig, relay, relay_from_json};
 pub use resolve::{
     Clients, Endpoint, Http, Listen, Mdns, Plugin, Resolved, Silence, Source, Station, Streams,

@@ -13,6 +13,7 @@ use super::limits::{
 use super::problem::{At, Place, Problems};
 use super::push::{self, PushConfig};
 use super::read::{Table, missing};
+use super::record::{self, RecordConfig};
 use super::relay::{self, RelayConfig};
 use super::rtp::{self, RtpConfig};
 use super::security::{self, SecretConfig, SecurityConfig};
@@ -159,6 +160,8 @@ pub struct StationConfig {
     pub push: Vec<PushConfig>,
     /// Where it goes over RTP.
     pub rtp: Vec<RtpConfig>,
+    /// What of it is recorded.
+    pub record: Vec<RecordConfig>,
 }
 
 /// `plugin`.
@@ -187,6 +190,7 @@ impl Default for StationConfig {
             plugin: None,
             push: Vec::new(),
             rtp: Vec::new(),
+            record: Vec::new(),
         }
     }
 }
@@ -422,7 +426,7 @@ fn read_station(index: usize, node: &Node, problems: &Problems) -> StationConfig
     }
     station.push = push::read(&mut table, problems);
     station.rtp = rtp::read(&mut table, problems);
-    table.not_yet("record", "leave it out, or record with a client for now");
+    station.record = record::read(&mut table, problems);
     table.finish();
     station
 }

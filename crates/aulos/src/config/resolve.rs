@@ -21,6 +21,7 @@ use super::model::{
 use super::mounts;
 use super::problem::{At, Place, Problems, did_you_mean};
 use super::push::{self, Push};
+use super::record::{self, Record};
 use super::relay::{self, Relay};
 use super::rtp::{self, RtpOut};
 use super::security::{self, Security};
@@ -163,6 +164,8 @@ pub struct Station {
     pub pushes: Vec<Push>,
     /// Where it goes over RTP.
     pub rtp: Vec<RtpOut>,
+    /// What of it is recorded.
+    pub records: Vec<Record>,
 }
 
 /// A control script: a program that speaks JSON-RPC on its standard input and output.
@@ -280,6 +283,7 @@ fn stations(
     mounts::complete(config, &mut all, env, problems);
     push::complete(config, &mut all, env, problems);
     rtp::complete(config, &mut all, problems);
+    record::complete(config, &mut all, env, problems);
     all
 }
 
@@ -360,7 +364,7 @@ fn streams(config: &StreamsConfig, problems: &Problems) -> Streams {
     streams
 }
 
-fn absolute(key: &str, dir: &At<String>, problems: &Problems) -> PathBuf {
+pub(super) fn absolute(key: &str, dir: &At<String>, problems: &Problems) -> PathBuf {
     let path = PathBuf::from(&dir.value);
     if !path.is_absolute() {
         let message = format!("`{key}` is \"{}\": it must be a whole path", dir.value);
@@ -442,6 +446,7 @@ pub(super) fn station(config: &StationConfig, problems: &Problems) -> Station {
         }),
         pushes: Vec::new(),
         rtp: Vec::new(),
+        records: Vec::new(),
     }
 }
 

@@ -238,7 +238,6 @@ https = 1788
 [[station]]
 name = "a"
 sources = ["pulse://default"]
-record = { dir = "/srv/rec" }
 "#;
     golden("not_yet", &first_problem(text, &[]));
 }

@@ -3,8 +3,6 @@
 //! As with pushes, the keys stand beside the address and not in it. All of it is read by every
 //! build, so that a server without the feature `s3` says what is missing and not "unknown key".
 
-#![allow(dead_code, reason = "for `record` of a station, which is to read it")]
-
 use axum::http::Uri;
 
 use super::env::Environment;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::roles::{self, FORBIDDEN, UNAUTHORIZED};
 use super::rpc::{internal, no_method};
 use super::streams::Slot;
-use super::{State, announce, fallback, hooks, house_methods, playing, relays, sound};
+use super::{State, announce, fallback, hooks, house_methods, playing, recordings, relays, sound};
 use crate::access::{Credentials, Denied, Role};
 use crate::registry::{ClientShape, Effects, GroupShape, NotFound, Notice, volume_json};
 
@@ -26,7 +26,7 @@ pub(super) fn run(state: &mut State<'_>, method: &str, params: &Value) -> Answer
     (method.run)(state, params)
 }
 
-const METHODS: [Method; 43] = [
+const METHODS: [Method; 49] = [
     Method {
         name: "Server.GetStatus",
         description: "groups, clients, streams and the server itself",
@@ -307,6 +307,36 @@ const METHODS: [Method; 43] = [
         run: relays::add,
     },
     Method { name: "Aulos.RemoveRelay", description: "end a relay", run: relays::remove },
+    Method {
+        name: "Aulos.GetRecordings",
+        description: "every recorder, and what it does",
+        run: recordings::get,
+    },
+    Method {
+        name: "Aulos.StartRecording",
+        description: "begin to record, at an exact moment that may have gone by",
+        run: recordings::start,
+    },
+    Method {
+        name: "Aulos.StopRecording",
+        description: "end a recording, at an exact moment",
+        run: recordings::stop,
+    },
+    Method {
+        name: "Aulos.PauseRecording",
+        description: "record nothing for a while, or silence",
+        run: recordings::pause,
+    },
+    Method {
+        name: "Aulos.ResumeRecording",
+        description: "go on after a pause",
+        run: recordings::resume,
+    },
+    Method {
+        name: "Aulos.CutRecording",
+        description: "end the file of a recording and begin the next one, without a gap",
+        run: recordings::cut,
+    },
 ];
 
 /// The names of all methods.

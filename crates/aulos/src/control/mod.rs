@@ -21,6 +21,7 @@ mod playing;
 pub mod plugin;
 mod pushes;
 mod radio;
+mod recordings;
 mod relays;
 mod reload;
 mod roles;
@@ -34,6 +35,7 @@ pub mod titles;
 
 pub use crate::relay::RelayChanges;
 pub use peers::{Inbox, PeerId};
+pub(crate) use recordings::closed_figures;
 pub use reload::{Reloaded, Reread};
 pub use roles::Caller;
 pub use shape::HostInfo;
@@ -382,6 +384,7 @@ impl Control {
         self.tell_update(&mut inner);
         self.tell_announcements(&mut inner);
         self.tell_switches(&mut inner);
+        self.tell_recordings(&mut inner);
         if inner.health.take_if(|since| since.elapsed() >= HEALTH_PAUSE).is_some() {
             self.changed();
         }

@@ -205,21 +205,9 @@ impl Control {
             }
             return;
         }
-        let sounds_as = asked.sound == station.sound;
-        let (pushes, rtp) = (asked.pushes == station.pushes, asked.rtp == station.rtp);
-        if is_only_adjusted(asked, station) {
-            if !pushes {
-                self.house.set_pushes(number, &station.pushes);
-            }
-            if !rtp {
-                self.house.set_rtp(number, &station.rtp);
-            }
-            if let (false, Some(slot)) = (pushes && rtp, inner.slots[number].as_mut()) {
-                slot.station.pushes.clone_from(&station.pushes);
-                slot.station.rtp.clone_from(&station.rtp);
-                slot.added = None;
-            }
-            if sounds_as {
+        if is_only_adjusted(asked.clone(), station) {
+            self.send_elsewhere(inner, number, &asked, station);
+            if asked.sound == station.sound {
                 return done.adjusted.push(name.clone());
             }
             return self.adjust(inner, number, station, done);
@@ -243,6 +231,25 @@ impl Control {
         }
         inner.occupy(number, new);
         done.changed.push(name.clone());
+    }
+
+    /// Lets a station that plays on be pushed, sent and recorded as it is wished now.
+    fn send_elsewhere(&self, inner: &mut Inner, number: usize, before: &Station, now: &Station) {
+        if before.records != now.records {
+            self.house.set_records(number, &now.records);
+        }
+        if before.pushes != now.pushes {
+            self.house.set_pushes(number, &now.pushes);
+        }
+        if before.rtp != now.rtp {
+            self.house.set_rtp(number, &now.rtp);
+        }
+        if let Some(slot) = inner.slots[number].as_mut() {
+            slot.station.records.clone_from(&now.records);
+            slot.station.pushes.clone_from(&now.pushes);
+            slot.station.rtp.clone_from(&now.rtp);
+            slot.added = None;
+        }
     }
 
     /// Does something else to the programme of a station that plays on.
@@ -339,5 +346,6 @@ fn keep_fixed(old: &Resolved, new: &mut Resolved) -> Vec<&'static str> {
 /// Whether nothing differs but what a station can take over while it plays.
 fn is_only_adjusted(asked: Station, station: &Station) -> bool {
     let (sound, pushes) = (station.sound.clone(), station.pushes.clone());
-    Station { sound, pushes, rtp: station.rtp.clone(), ..asked } == *station
+    let (rtp, records) = (station.rtp.clone(), station.records.clone());
+    Station { sound, pushes, rtp, records, ..asked } == *station
 }

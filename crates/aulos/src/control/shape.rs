@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::sound::steadiness_json;
 use super::streams::Slot;
-use super::{djs, fallback, pushes, radio, rtp};
+use super::{djs, fallback, pushes, radio, recordings, rtp};
 use crate::house::{Health, Loudness, SourceState, StationState, StationStatus};
 use crate::registry::{ClientShape, Group, GroupShape, Registry, to_text};
 
@@ -261,6 +261,7 @@ pub(super) fn station<'a>(
         "listeners": status.listeners,
         "pushes": pushes,
         "rtp": sent,
+        "recorders": recordings::shapes(station, &status.recorders),
         "added": slot.added.is_some(),
         "playing": voice.unwrap_or(slot).properties.get("metadata"),
         "announcements": announcements,

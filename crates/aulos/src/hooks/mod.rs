@@ -50,14 +50,28 @@ pub enum Kind {
     Sound,
     /// The true peak of what goes out is above the ceiling.
     OverCeiling,
+    /// A file of a recording is complete.
+    Recorded,
+    /// A recording is not what it should be, or will not be for long.
+    RecorderTrouble,
+    /// It is again.
+    RecorderRecovered,
     /// Somebody tries the hook.
     Test,
 }
 
 impl Kind {
     /// What `on` of a hook can name.
-    pub const ALL: [Self; 5] =
-        [Self::Fallback, Self::Recovered, Self::Silence, Self::Sound, Self::OverCeiling];
+    pub const ALL: [Self; 8] = [
+        Self::Fallback,
+        Self::Recovered,
+        Self::Silence,
+        Self::Sound,
+        Self::OverCeiling,
+        Self::Recorded,
+        Self::RecorderTrouble,
+        Self::RecorderRecovered,
+    ];
 
     /// As configurations and messages have it.
     #[must_use]
@@ -68,6 +82,9 @@ impl Kind {
             Self::Silence => "silence",
             Self::Sound => "sound",
             Self::OverCeiling => "over-ceiling",
+            Self::Recorded => "recorded",
+            Self::RecorderTrouble => "recorder-trouble",
+            Self::RecorderRecovered => "recorder-recovered",
             Self::Test => "test",
         }
     }
@@ -93,6 +110,8 @@ pub(crate) enum News {
     Sound { source: Option<String>, lasted: Span },
     /// The highest peak since this was told last, and how many looks found one.
     OverCeiling { source: Option<String>, peak: Db, ceiling: Db, times: u64 },
+    /// Something has happened to a recorder: of which kind, in words, and with what figures.
+    Recorder { kind: Kind, text: String, figures: Value },
     /// Nothing has.
     Test,
 }
@@ -105,6 +124,7 @@ impl News {
             Self::Silence { .. } => Kind::Silence,
             Self::Sound { .. } => Kind::Sound,
             Self::OverCeiling { .. } => Kind::OverCeiling,
+            Self::Recorder { kind, .. } => *kind,
             Self::Test => Kind::Test,
         }
     }
@@ -132,6 +152,7 @@ impl News {
                 let (peak, ceiling) = (peak.get(), ceiling.get());
                 format!("true peak {peak:+.1} dBTP, above the ceiling of {ceiling:+.1} dBTP")
             }
+            Self::Recorder { text, .. } => text.clone(),
             Self::Test => "this is a test".to_owned(),
         }
     }
@@ -160,6 +181,7 @@ impl News {
                 "ceiling_dbtp": tenths(ceiling.get()),
                 "times": times,
             }),
+            Self::Recorder { figures, .. } => figures.clone(),
             Self::Test => json!({}),
         }
     }

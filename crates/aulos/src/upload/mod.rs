@@ -73,6 +73,15 @@ pub struct UploadState {
     pub retry_in: Option<Span>,
 }
 
+impl UploadState {
+    /// Without what changes all the time.
+    #[must_use]
+    pub fn at_rest(self) -> Self {
+        let (since, retry_in) = (None, None);
+        Self { waiting_bytes: 0, done_bytes: 0, since, retry_in, ..self }
+    }
+}
+
 /// What uploads do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {

@@ -30,6 +30,7 @@ mod page;
 mod peers;
 mod push;
 mod radio;
+mod record;
 mod relay;
 mod reload;
 mod rpc;

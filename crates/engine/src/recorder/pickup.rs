@@ -88,12 +88,18 @@ impl Pickup {
         self.copy_in(block.samples(), block.pts, line);
     }
 
+    /// Whether so many samples would find room now. For who may wait: a station never asks.
+    #[must_use]
+    pub fn has_room(&mut self, samples: usize) -> bool {
+        self.sound.free() >= samples && self.marks.free() > 0
+    }
+
     /// Copies what a source has sent: `samples` at `rate`, the last of which came at `received`.
     /// `pause` says that the ones before them are of another time.
     ///
     /// # Real-time
     /// As [`Pickup::hear`].
-    pub(crate) fn take_in(
+    pub fn take_in(
         &mut self,
         samples: &[f32],
         rate: SampleRate,

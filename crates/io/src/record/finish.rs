@@ -152,19 +152,25 @@ impl Finisher {
             it.lasting = None;
         }
         if !it.named {
+            tell_heir(&*store, &it.shared, &it.name);
             let name = publish(&*store, &it.name)
                 .map_err(|error| failed(Doing::Name, &part(&it.name), error))?;
             if name != it.name {
                 drop(store.remove(&sidecar(&it.name)));
                 it.name = name;
+                tell_heir(&*store, &it.shared, &it.name);
             }
             it.named = true;
         }
         let noted = |error| failed(Doing::Note, &it.name, error);
         let (bytes, sum) = sum(&*store, &it.name).map_err(noted)?;
         let closed = it.note.report(&store.path().join(&it.name), it.closing, bytes, sum);
-        let text = it.note.closed(&it.name, &closed);
-        store.put(&sidecar(&it.name), &text).map_err(noted)?;
+        if it.shared.sidecar {
+            let text = it.note.closed(&it.name, &closed);
+            store.put(&sidecar(&it.name), &text).map_err(noted)?;
+        } else {
+            drop(store.remove(&sidecar(&it.name)));
+        }
         let end = end_of(&it.note.opening, it.closing.frames);
         self.library(&it.shared).push(Item { name: it.name.clone(), bytes, end });
         it.shared.tell(What::Closed(Box::new(closed)));
@@ -184,7 +190,11 @@ impl Finisher {
     fn tidy(&mut self, store: &dyn Store, shared: &Arc<Shared>, free: Option<u64>) {
         let (rules, now) = (shared.retention(), clock::wall().utc);
         let items = self.library(shared);
-        let why = doomed(items, &rules, now, free.unwrap_or(u64::MAX));
+        let mut why = doomed(items, &rules, now, free.unwrap_or(u64::MAX));
+        if let Some(heir) = &shared.heir {
+            let needed = |item: &Item| heir.needs(&store.path().join(&item.name));
+            why.truncate(items.iter().position(needed).unwrap_or(usize::MAX));
+        }
         for (item, why) in items.drain(..why.len()).zip(why) {
             let path = store.path().join(&item.name);
             match store.remove(&item.name) {
@@ -242,6 +252,13 @@ impl Finish {
             gone: self.gone,
             named: self.named,
         })
+    }
+}
+
+/// Lets whoever has a use for it know of a file that is complete.
+fn tell_heir(store: &dyn Store, shared: &Shared, name: &str) {
+    if let Some(heir) = &shared.heir {
+        heir.completes(&store.path().join(name), &store.path().join(sidecar(name)));
     }
 }
 
@@ -349,12 +366,18 @@ fn keep(
         let start = changed(file).saturating_sub(rate.span(repaired.frames).as_nanos());
         Known::guessed(&shared.name, name, UnixTime::from_nanos(start), rate)
     });
+    tell_heir(store, shared, name);
     let to = publish(store, name)?;
     if to != name {
         drop(store.remove(&sidecar(name)));
+        tell_heir(store, shared, &to);
     }
-    let (bytes, sum) = sum(store, &to)?;
-    store.put(&sidecar(&to), &known.repaired(repaired.frames, bytes, &sum))?;
+    if shared.sidecar {
+        let (bytes, sum) = sum(store, &to)?;
+        store.put(&sidecar(&to), &known.repaired(repaired.frames, bytes, &sum))?;
+    } else {
+        drop(store.remove(&sidecar(&to)));
+    }
     Ok(to)
 }
 

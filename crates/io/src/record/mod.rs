@@ -29,10 +29,11 @@ mod store;
 mod tests;
 mod wish;
 
-pub use name::{BadPattern, MAX_NAME, Pattern};
+pub use clock::{local_at, parse_utc};
+pub use name::{BadPattern, MAX_NAME, Pattern, rfc3339};
 pub use report::{Closed, Doing, Event, Measured, Rule, Segment, Status, Trouble, What};
 pub use run::{CannotRecord, Deck, Recorders, STOP_LIMIT};
 pub use wish::{
-    DEFAULT_FLUSH, DEFAULT_PATTERN, DEFAULT_SYNC, MAX_FLUSH, MIN_SYNC, Retention, Safety, Sync,
-    Wish,
+    DEFAULT_FLUSH, DEFAULT_PATTERN, DEFAULT_SYNC, Heir, MAX_FLUSH, MIN_SYNC, Retention, Safety,
+    Sync, Wish,
 };

@@ -91,7 +91,8 @@ pub(super) fn offset(at: UnixTime) -> i64 {
 }
 
 /// A moment as RFC 3339 has it, in UTC, to the microsecond.
-pub(super) fn rfc3339(at: UnixTime) -> String {
+#[must_use]
+pub fn rfc3339(at: UnixTime) -> String {
     format!("{:.6}", timestamp(at))
 }
 

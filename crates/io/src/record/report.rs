@@ -86,6 +86,17 @@ pub enum Rule {
     Free,
 }
 
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Age => "too old",
+            Self::Count => "too many files",
+            Self::Bytes => "too large together",
+            Self::Free => "the disk is too full",
+        })
+    }
+}
+
 /// A complete segment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Closed {

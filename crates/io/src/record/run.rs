@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, UNIX_EPOCH};
 
 use aulos_core::{MediaTime, Span};
-use aulos_engine::recorder::{Command, Recorder, Refused, Rotation, Spool, When};
+use aulos_engine::recorder::{Command, Refused, Rotation, Spool, When};
 use aulos_rt::channel::{Receiver, Sender, TryRecvError, bounded};
 
 use super::clock;
@@ -94,8 +94,7 @@ impl Recorders {
         let about = About::new(spool.rate(), spool.layout(), &wish.name, UNIX_EPOCH);
         format::open(wish.format, &about, &mut Vec::new()).map_err(CannotRecord::Format)?;
         let Some(finisher) = self.finisher.clone() else { return Err(CannotRecord::Stopped) };
-        let (machine, name) = (Recorder::new(wish.config), Arc::from(&*wish.name));
-        let shared = Arc::new(Shared::new(name, machine, wish.retention, self.events.clone()));
+        let shared = Arc::new(Shared::new(&wish, self.events.clone()));
         let mend = Task::Mend { store: store.clone(), shared: shared.clone() };
         // It waits only where a thousand files are to be completed.
         if finisher.send(mend).is_err() {

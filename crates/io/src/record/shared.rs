@@ -10,11 +10,13 @@ use aulos_rt::channel::Sender;
 
 use super::clock;
 use super::report::{Event, Status, What};
-use super::wish::Retention;
+use super::wish::{Heir, Retention, Wish};
 
 /// The common part.
 pub(super) struct Shared {
     pub(super) name: Arc<str>,
+    pub(super) sidecar: bool,
+    pub(super) heir: Option<Arc<dyn Heir>>,
     machine: Mutex<Recorder>,
     status: Mutex<Status>,
     /// The ring of the station that has begun anew.
@@ -29,12 +31,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(
-        name: Arc<str>,
-        machine: Recorder,
-        retention: Retention,
-        events: Sender<Event>,
-    ) -> Self {
+    pub(super) fn new(wish: &Wish, events: Sender<Event>) -> Self {
         let status = Status {
             state: State::Idle,
             segment: None,
@@ -49,11 +46,13 @@ impl Shared {
             free: None,
         };
         Self {
-            name,
-            machine: Mutex::new(machine),
+            name: Arc::from(&*wish.name),
+            sidecar: wish.sidecar,
+            heir: wish.heir.clone(),
+            machine: Mutex::new(Recorder::new(wish.config)),
             status: Mutex::new(status),
             next: Mutex::new(None),
-            retention: Mutex::new(retention),
+            retention: Mutex::new(wish.retention),
             closing: AtomicBool::new(false),
             done: AtomicBool::new(false),
             events,

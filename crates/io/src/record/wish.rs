@@ -1,6 +1,8 @@
 //! What somebody wants recorded, how and for how long.
 
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use aulos_core::Span;
 use aulos_engine::recorder::{Config, Zone};
@@ -26,6 +28,21 @@ pub struct Wish {
     pub retention: Retention,
     /// What a crash costs.
     pub safety: Safety,
+    /// Whether the sidecar stays when its file is complete. Without it nothing is ever deleted.
+    pub sidecar: bool,
+    /// Who else has a use for complete files.
+    pub heir: Option<Arc<dyn Heir>>,
+}
+
+/// Who has a use for the complete files of a recorder: it carries them to another place, say. Called
+/// by the thread that completes files, which may wait.
+pub trait Heir: Send + core::marker::Sync + fmt::Debug {
+    /// A file is complete, and is about to get this name, if it is not taken; its sidecar stands
+    /// beside it then. A crash in between leaves it to the next start, which tells it again.
+    fn completes(&self, file: &Path, sidecar: &Path);
+
+    /// Whether the file is still needed: then it is not deleted, nor is any that is newer.
+    fn needs(&self, file: &Path) -> bool;
 }
 
 impl Wish {
@@ -45,6 +62,8 @@ impl Wish {
             config: Config::default(),
             retention: Retention::default(),
             safety: Safety::default(),
+            sidecar: true,
+            heir: None,
         })
     }
 }

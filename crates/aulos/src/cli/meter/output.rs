@@ -6,6 +6,7 @@ use aulos_core::{Db, Lufs, Span};
 use aulos_engine::loudness::Loudness;
 use serde_json::Value;
 
+use crate::cli::figures::{clock, db, lufs};
 use crate::cli::print;
 use crate::exit::Failure;
 
@@ -91,23 +92,6 @@ pub(super) fn summary(uri: &str, read: &Loudness, json: bool, quiet: bool) -> Re
         return Ok(());
     }
     print(text.as_bytes()).map(|_| ())
-}
-
-/// Hours, minutes and seconds.
-pub(super) fn clock(span: Span) -> String {
-    let seconds = span.as_millis() / 1_000;
-    format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
-}
-
-/// One digit behind the point; a dash where there is nothing.
-pub(super) fn lufs(value: Option<Lufs>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| format!("{:.1}", value.get()))
-}
-
-/// As [`lufs`].
-pub(super) fn db(value: Option<Db>) -> String {
-    // No -0.0.
-    value.map_or_else(|| "-".to_owned(), |value| format!("{:.1}", value.get() + 0.0))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "years of milliseconds fit")]

@@ -9,7 +9,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-use super::output::{clock, db, lufs};
+use crate::cli::figures::{clock, db, lufs};
 
 /// Everything that the screen shows.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::reader::{News, Order};
 use super::screen::Screen;
-use super::{Ended, Running, Signals, gone};
+use super::{Ended, Signals};
+use crate::cli::reader::{News, Order, Running, gone};
 use crate::exit::{Exit, Failure};
 
 /// Shows the meter until it ends.

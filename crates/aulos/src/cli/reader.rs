@@ -1,9 +1,10 @@
 //! The thread that reads the source, at the source's pace, and measures it.
 //!
-//! A station would do it all, with reactors, workers and a clock; a meter has one source and nobody
+//! A station would do it all, with reactors, workers and a clock; a meter or a recorder has one source and nobody
 //! to be in time for, so one thread drives the house's feeders and decoders by hand. Orders come
 //! through the channel on which it sleeps.
 
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use aulos_core::{Block, ChannelLayout, Instant, SampleRate, Span};
@@ -11,10 +12,10 @@ use aulos_dsp::meter::History;
 use aulos_engine::loudness::{Gauge, Loudness};
 use aulos_engine::source::BLOCK_SAMPLES;
 use aulos_io::SystemClock;
-use aulos_rt::channel::{Receiver, TryRecvError};
-use tokio::sync::mpsc::Sender;
+use aulos_rt::channel::{Receiver, TryRecvError, UnboundedSender, unbounded};
+use tokio::sync::mpsc::{self, Sender};
 
-use crate::cli::source::{Got, Opened};
+use super::source::{Got, Opened};
 use crate::exit::{Exit, Failure};
 
 /// What the thread tells.
@@ -43,10 +44,57 @@ pub(super) enum Order {
     Quit,
 }
 
+/// Who hears every block besides the meter, on the thread that reads; what it cannot do ends the
+/// reading.
+pub(super) type Ear = Box<dyn FnMut(&Block) -> Result<(), Failure> + Send>;
+
+/// The thread that measures, as the others see it.
+pub(super) struct Running {
+    pub(super) news: mpsc::Receiver<News>,
+    orders: UnboundedSender<Order>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Starts it under this name.
+    pub(super) fn start(
+        name: &str,
+        source: Opened,
+        paced: bool,
+        ear: Option<Ear>,
+    ) -> Result<Self, Failure> {
+        let (tell, news) = mpsc::channel(NEWS);
+        let (orders, mut ordered) = unbounded();
+        let thread = std::thread::Builder::new()
+            .name(name.into())
+            .spawn(move || read(source, paced, ear, &mut ordered, &tell))
+            .map_err(|error| Failure::new(Exit::Internal, format!("no thread: {error}")))?;
+        Ok(Self { news, orders, thread: Some(thread) })
+    }
+
+    pub(super) fn order(&self, order: Order) {
+        // A thread that has ended has said so, or will be missed.
+        let _ = self.orders.send(order);
+    }
+
+    /// Lets the source go, so that a program that was started for it ends before we do.
+    pub(super) async fn end(&mut self) {
+        self.order(Order::Quit);
+        self.news.close();
+        let drained = async { while self.news.recv().await.is_some() {} };
+        let ended = tokio::time::timeout(PATIENCE, drained).await.is_ok();
+        if let Some(thread) = self.thread.take_if(|_| ended) {
+            // If it panicked it has said so.
+            drop(thread.join());
+        }
+    }
+}
+
 /// Reads until the source or the world ends it.
-pub(super) fn read(
+fn read(
     mut source: Opened,
     paced: bool,
+    ear: Option<Ear>,
     orders: &mut Receiver<Order>,
     news: &Sender<News>,
 ) {
@@ -56,6 +104,7 @@ pub(super) fn read(
         paced: paced && source.has_no_clock(),
         due: Instant::ZERO,
         waiting: false,
+        ear,
         orders,
         news,
     };
@@ -82,6 +131,7 @@ struct Reader<'a> {
     /// When the next block is over, if the pace is ours.
     due: Instant,
     waiting: bool,
+    ear: Option<Ear>,
     orders: &'a mut Receiver<Order>,
     news: &'a Sender<News>,
 }
@@ -95,6 +145,9 @@ impl Reader<'_> {
             match source.next(SystemClock::now(), &mut block).map_err(Stop::Failed)? {
                 Got::Block => {
                     self.pace(&block)?;
+                    if let Some(ear) = &mut self.ear {
+                        ear(&block).map_err(Stop::Failed)?;
+                    }
                     self.measure(&block)?;
                 }
                 Got::Nothing(pause) => {
@@ -181,3 +234,14 @@ const MAX_CATCH_UP: Span = Span::from_secs(1);
 
 /// A day exactly; from then on the last day.
 const HISTORY: History = History::Bounded { ms: 86_400_000 };
+
+/// The thread panicked, and has said why.
+pub(super) fn gone() -> Failure {
+    Failure::new(Exit::Internal, "the meter broke down")
+}
+
+/// Readings that may wait for a reader of ours that is slow; more, and the source waits.
+const NEWS: usize = 64;
+
+/// For a disk that does not answer.
+const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,0 +1,20 @@
+//! Figures as people read them, on every screen and line alike.
+
+use aulos_core::{Db, Lufs, Span};
+
+/// Hours, minutes and seconds.
+pub(super) fn clock(span: Span) -> String {
+    let seconds = span.as_millis() / 1_000;
+    format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+}
+
+/// One digit behind the point; a dash where there is nothing.
+pub(super) fn lufs(value: Option<Lufs>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{:.1}", value.get()))
+}
+
+/// As [`lufs`].
+pub(super) fn db(value: Option<Db>) -> String {
+    // No -0.0.
+    value.map_or_else(|| "-".to_owned(), |value| format!("{:.1}", value.get() + 0.0))
+}

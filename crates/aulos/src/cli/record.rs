@@ -1,0 +1,225 @@
+//! `aulos record`: any source into files, until it ends or somebody does.
+
+mod output;
+mod tape;
+
+use std::io::{self, BufRead, IsTerminal};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use aulos_core::{MediaTime, Span};
+use aulos_engine::loudness::Loudness;
+use aulos_engine::recorder::{Command, State, When};
+use aulos_io::record::What;
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use super::When as Colors;
+use super::reader::{News, Order, Running, gone};
+use super::signals::Signals;
+use super::source::{self, Opened};
+use crate::config::{SourceConfig, units};
+use crate::exit::{Exit, Failure};
+use output::Output;
+use tape::Tape;
+
+#[derive(Debug, Args)]
+pub(super) struct RecordArgs {
+    /// What to record: a source as in the configuration; `-` is raw samples on standard input
+    #[arg(value_name = "SOURCE")]
+    source: String,
+    /// The file; its ending says what it is, and it may have strftime's codes (%Y-%m-%d)
+    ///
+    /// A file that is there is never overwritten. Until it is complete `.part` stands behind its name.
+    #[arg(value_name = "OUT")]
+    out: PathBuf,
+    /// What it is, where its ending does not say that
+    #[arg(long, value_name = "wav|flac|opus", value_parser = ["wav", "flac", "opus"])]
+    format: Option<String>,
+    /// Bits of a sample of wav (32 is floating point) or flac
+    #[arg(long, value_name = "16|24|32", value_parser = clap::value_parser!(u32).range(16..=32))]
+    bits: Option<u32>,
+    /// Kilobits per second of opus
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=510))]
+    kbps: Option<u32>,
+    /// Begin a new file after so long: 90s, 30min, 1h
+    #[arg(long, value_name = "TIME", value_parser = units::span)]
+    rotate: Option<Span>,
+    /// Begin a new file by the clock: with --rotate 1h at every full hour
+    #[arg(long, requires = "rotate")]
+    align: bool,
+    /// Begin a new file at this size: 500MB, 2GiB
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes)]
+    rotate_size: Option<u64>,
+    /// Times in names, and full hours, are those of this machine's zone; UTC otherwise
+    #[arg(long)]
+    local_time: bool,
+    /// End after so much sound
+    #[arg(long = "for", value_name = "TIME", value_parser = units::span)]
+    length: Option<Span>,
+    /// Wait for the Enter key or SIGUSR1, and begin so long before it
+    #[arg(long, value_name = "TIME", value_parser = units::span)]
+    pre_roll: Option<Span>,
+    /// Write a file of JSON beside each: when it began, how loud it is, its SHA-256
+    #[arg(long)]
+    sidecar: bool,
+    /// Print one JSON object for each complete file instead of its name
+    #[arg(long)]
+    json: bool,
+    /// Read a file as fast as possible instead of as fast as it plays
+    #[arg(long)]
+    no_pace: bool,
+}
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  aulos record https://radio.example/live show.flac --for 1h
+  aulos record tcp://0.0.0.0:4953 'log/%Y-%m-%d/%H%M.opus' --rotate 1h --align --local-time
+  aulos record 'process:///usr/bin/arecord?params=-t raw -f S16_LE -r 48000 -c 2' take.wav --pre-roll 10s
+      waits; Enter begins ten seconds ago, Enter again ends
+  ffmpeg -i FILE -f s16le -ar 48000 -ac 2 - | aulos record - song.flac
+
+Signals: SIGUSR1 begins and ends, SIGUSR2 begins a new file without a gap, SIGINT (Ctrl-C) writes all
+there is and ends. The name of each complete file goes to standard output. What a killed program leaves
+behind is made whole when somebody records to the same place again.";
+
+/// Between two looks.
+const PERIOD: Duration = Duration::from_millis(200);
+
+pub(super) fn run(args: &RecordArgs, quiet: bool, color: Colors) -> Result<Exit, Failure> {
+    let (uri, config) = source::parse(&args.source)?;
+    if args.no_pace && !matches!(config, SourceConfig::File { repeat: false, .. }) {
+        let message =
+            "--no-pace is for files that have an end: other sources have a pace of their own";
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let wish = tape::wish(args)?;
+    let mut opened = Opened::open(uri, &config)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
+    let output = Output::new(args.json, quiet, color);
+    runtime.block_on(async {
+        // Before anything is read: a signal may come at once.
+        let mut signals = Signals::new()?;
+        let mut keys = Keys::new(args.source == "-")?;
+        if let Some(chore) = opened.take_chore() {
+            // It ends with the runtime.
+            drop(tokio::spawn(chore));
+        }
+        let (tape, ear) = Tape::new(wish, args.length, args.no_pace)?;
+        if args.pre_roll.is_none() {
+            // A file is read faster than the clock goes: its first frame is meant, not the time.
+            tape.tell(Command::Start, When::Frame(MediaTime::ZERO))?;
+        }
+        let mut reader = Running::start("aulos-record", opened, !args.no_pace, Some(ear))?;
+        let ended = watch(&tape, &output, &mut reader, &mut signals, &mut keys, args).await;
+        reader.end().await;
+        let done = tape.finish(&output);
+        ended.and(done).map(|()| Exit::Ok)
+    })
+}
+
+/// Shows how it goes, and does what keys and signals say, until the source or somebody ends it.
+async fn watch(
+    tape: &Tape,
+    output: &Output,
+    reader: &mut Running,
+    signals: &mut Signals,
+    keys: &mut Keys,
+    args: &RecordArgs,
+) -> Result<(), Failure> {
+    let mut tick = tokio::time::interval(PERIOD);
+    let mut loudness = Loudness::NONE;
+    if args.pre_roll.is_some() {
+        output.say("waiting: Enter or SIGUSR1 begins, and ends");
+    }
+    loop {
+        tokio::select! {
+            news = reader.news.recv() => match news {
+                Some(News::Reading(read)) => loudness = read,
+                Some(News::Shape(..) | News::Waiting) => {}
+                Some(News::Ended(_, result)) => return result,
+                None => return Err(gone()),
+            },
+            () = signals.come() => reader.order(Order::Quit),
+            key = keys.come() => turn(tape, output, key),
+            _ = tick.tick() => {}
+        }
+        for event in tape.events() {
+            output.event(&event)?;
+            if let What::Trouble(trouble) = &event
+                && tape.is_hopeless(trouble)
+            {
+                return Err(Failure::new(Exit::CannotCreate, trouble.to_string()));
+            }
+        }
+        output.show(tape, &loudness);
+        if tape.is_full() {
+            reader.order(Order::Quit);
+        }
+    }
+}
+
+/// Does what a key says; what does not go is said.
+fn turn(tape: &Tape, output: &Output, key: Key) {
+    let command = match (key, tape.state()) {
+        (Key::Cut, _) => Command::Cut,
+        (Key::Toggle, State::Idle) => Command::Start,
+        (Key::Toggle, _) => Command::Stop,
+    };
+    let when = match command {
+        Command::Start => When::Ago(tape.pre_roll()),
+        _ => When::Now,
+    };
+    if let Err(failure) = tape.tell(command, when) {
+        output.say(&failure.message);
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Key {
+    /// Begin or end.
+    Toggle,
+    /// A new file.
+    Cut,
+}
+
+/// What somebody wants meanwhile: by signals, and by the Enter key where that is free.
+struct Keys {
+    toggle: tokio::signal::unix::Signal,
+    cut: tokio::signal::unix::Signal,
+    lines: mpsc::Receiver<()>,
+}
+
+impl Keys {
+    fn new(stdin_is_taken: bool) -> Result<Self, Failure> {
+        let listen =
+            |kind| signal(kind).map_err(|error| Failure::new(Exit::Internal, error.to_string()));
+        let (tell, lines) = mpsc::channel(1);
+        if !stdin_is_taken && io::stdin().is_terminal() {
+            // It ends with the process: nobody can be woken who reads a terminal.
+            drop(std::thread::spawn(move || {
+                for line in io::stdin().lock().lines() {
+                    if line.is_err() || tell.blocking_send(()).is_err() {
+                        return;
+                    }
+                }
+            }));
+        }
+        let (toggle, cut) =
+            (listen(SignalKind::user_defined1())?, listen(SignalKind::user_defined2())?);
+        Ok(Self { toggle, cut, lines })
+    }
+
+    async fn come(&mut self) -> Key {
+        let Self { toggle, cut, lines } = self;
+        tokio::select! {
+            _ = toggle.recv() => Key::Toggle,
+            _ = cut.recv() => Key::Cut,
+            Some(()) = lines.recv() => Key::Toggle,
+        }
+    }
+}

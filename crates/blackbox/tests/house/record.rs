@@ -1,0 +1,272 @@
+//! What is recorded, judged by ffmpeg: every frame once, whole after a kill, exact to the frame.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use aulos_blackbox::peer::{Process, find_or_skip};
+use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::server::{Aulos, binary};
+use serde_json::{Value, json};
+
+use crate::rpc::Rpc;
+use crate::{script, text, turn, wait_for};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The files of a folder with this ending, by name.
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut all: Vec<PathBuf> = paths.filter(|path| text(path).ends_with(ending)).collect();
+    all.sort();
+    all
+}
+
+/// All frames of a file as ffmpeg decodes them: the left channel, 16 bits.
+fn decoded(ffmpeg: &Path, file: &Path) -> Vec<i16> {
+    let mut command = Command::new(ffmpeg);
+    // A name that ends with `.part` says nothing to it; what is in the file does.
+    command.args(["-nostdin", "-v", "error", "-i", text(file), "-f", "s16le", "-ac", "1", "-"]);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", file.display());
+    output.stdout.as_chunks::<2>().0.iter().map(|two| i16::from_le_bytes(*two)).collect()
+}
+
+/// That both are the same; where they are not, only the place is told.
+fn same(one: &[i16], other: &[i16]) {
+    let place = one.iter().zip(other).position(|(one, other)| one != other);
+    assert_eq!((one.len(), place), (other.len(), None));
+}
+
+/// How often a sine does not go on as it should: at the joint of a frame that is missing or twice.
+fn breaks(sound: &[i16], hz: f64) -> usize {
+    let turn = 2.0 * (std::f64::consts::TAU * hz / 48_000.0).cos();
+    let next = |three: &[i16]| turn * f64::from(three[1]) - f64::from(three[0]);
+    // Three roundings of half a step each, two of them amplified.
+    sound.windows(3).filter(|three| (next(three) - f64::from(three[2])).abs() > 3.0).count()
+}
+
+/// What a recorder of the server does.
+fn recorder(rpc: &mut Rpc) -> Value {
+    rpc.call("Aulos.GetRecordings", &json!({}))["recorders"][0].clone()
+}
+
+fn config(dir: &Path, more: &str) -> String {
+    format!(
+        "[[station]]\nname = \"hall\"\ncodec = \"pcm\"\nsources = [\"tone://?hz=997&dbfs=-6\"]\n\
+         record = {{ dir = \"{}\"{more} }}\n",
+        dir.display()
+    )
+}
+
+#[test]
+fn the_files_of_a_recording_joined_are_the_stream() {
+    let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+    let _turn = turn();
+    for (format, exact) in [("wav", true), ("flac", true), ("opus", false)] {
+        let scratch = Scratch::new("record").unwrap();
+        let folder = scratch.join("rec");
+        let more =
+            format!(", format = \"{format}\", rotate = \"1s\", file = \"{{name}}-{{index}}\"");
+        let server = Aulos::start(&scratch, &config(&folder, &more)).unwrap();
+        let ending = format!(".{format}");
+        wait_for("four files", PATIENCE, || files(&folder, &ending).len() >= 4);
+        server.stop().unwrap();
+        let all = files(&folder, &ending);
+        assert_eq!(files(&folder, ".part"), Vec::<PathBuf>::new(), "{format}: all are complete");
+        let mut sound = Vec::new();
+        let mut start = None;
+        for file in &all {
+            let part = decoded(&ffmpeg, file);
+            let note = std::fs::read(file.with_extension(format!("{format}.json"))).unwrap();
+            let note: Value = serde_json::from_slice(&note).unwrap();
+            assert_eq!(note["frames"], part.len(), "{format}: {note}");
+            let first = note["start_frame"].as_u64().unwrap();
+            assert!(start.is_none_or(|start| start == first), "{format}: {note}");
+            start = Some(first + part.len() as u64);
+            sound.extend(part);
+        }
+        assert!(all[..all.len() - 1].iter().all(|file| decoded(&ffmpeg, file).len() == 48_000));
+        if exact {
+            // The first frames are the station's silence before its source had sound.
+            let begun = sound.iter().position(|sample| *sample != 0).unwrap();
+            let faded = (begun + 4_800).min(sound.len());
+            assert_eq!(breaks(&sound[faded..], 997.0), 0, "{format}");
+        }
+    }
+}
+
+#[test]
+fn a_killed_server_leaves_files_that_can_be_heard_and_makes_them_whole_the_next_time() {
+    let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+    let _turn = turn();
+    for format in ["wav", "flac", "opus"] {
+        let scratch = Scratch::new("killed").unwrap();
+        let folder = scratch.join("rec");
+        let config = config(&folder, &format!(", format = \"{format}\""));
+        let server = Aulos::start(&scratch, &config).unwrap();
+        let mut rpc = Rpc::connect(server.control);
+        let mut seconds = 0.0;
+        wait_for("two seconds", PATIENCE, || {
+            seconds = recorder(&mut rpc)["seconds"].as_f64().unwrap_or(0.0);
+            seconds >= 2.0
+        });
+        // SIGKILL, as nobody should.
+        drop(server);
+        let torn = files(&folder, ".part");
+        assert_eq!(torn.len(), 1, "{format}");
+        let heard = decoded(&ffmpeg, &torn[0]).len() as f64 / 48_000.0;
+        assert!(heard >= seconds - 0.5, "{format}: {heard} s of {seconds} s");
+
+        let server = Aulos::start(&scratch, &config).unwrap();
+        let whole = PathBuf::from(text(&torn[0]).strip_suffix(".part").unwrap());
+        wait_for("the repair", PATIENCE, || whole.exists());
+        let after = decoded(&ffmpeg, &whole).len() as f64 / 48_000.0;
+        assert!((after - heard).abs() < 0.1, "{format}: {heard} s became {after} s");
+        server.stop().unwrap();
+    }
+}
+
+#[test]
+fn a_recorder_is_told_what_to_do_to_the_frame() {
+    let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+    let _turn = turn();
+    let scratch = Scratch::new("toggle").unwrap();
+    let folder = scratch.join("rec");
+    let more = ", format = \"wav\", start = false, file = \"take-{index}\"";
+    let server = Aulos::start(&scratch, &config(&folder, more)).unwrap();
+    let mut rpc = Rpc::connect(server.control);
+    wait_for("its first sound", PATIENCE, || {
+        recorder(&mut rpc)["state"] == "idle"
+            && rpc.call("Aulos.GetStatus", &json!({}))["stations"][0]["state"] == "playing"
+    });
+    std::thread::sleep(Duration::from_millis(1_500));
+    let frame = |answer: &Value| answer["recorders"][0]["frame"].as_u64().unwrap();
+    let begun = rpc.call("Aulos.StartRecording", &json!({ "station": "hall", "ago_s": 1 }));
+    let start = frame(&begun);
+    // Each at a frame that is still to come.
+    let at = |frames: u64| json!({ "station": "hall", "frame": start + frames });
+    let mut closed = at(96_000);
+    closed["gap"] = json!("closed");
+    for (method, params, at) in [
+        ("Aulos.CutRecording", at(72_000), 72_000),
+        ("Aulos.PauseRecording", closed, 96_000),
+        ("Aulos.ResumeRecording", at(120_000), 120_000),
+        ("Aulos.StopRecording", at(144_000), 144_000),
+    ] {
+        assert_eq!(frame(&rpc.call(method, &params)), start + at, "{method}");
+    }
+    wait_for("two files", PATIENCE, || files(&folder, ".wav").len() == 2);
+    let all = files(&folder, ".wav");
+    let lengths: Vec<usize> = all.iter().map(|file| decoded(&ffmpeg, file).len()).collect();
+    assert_eq!(lengths, [72_000, 48_000]);
+    assert_eq!(breaks(&decoded(&ffmpeg, &all[0]), 997.0), 0);
+    assert_eq!(recorder(&mut rpc)["state"], "idle");
+    let again = rpc.answer("Aulos.StopRecording", &json!({ "station": "hall" }));
+    assert!(again["error"].to_string().contains("start it first"), "{again}");
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_folder_that_cannot_be_had_is_trouble_that_is_told_and_ends() {
+    let _turn = turn();
+    let scratch = Scratch::new("unfolder").unwrap();
+    // Something is in its way: root may write anywhere, but not through a file.
+    let folder = scratch.join("rec");
+    std::fs::write(&folder, "no folder").unwrap();
+    let (told, hook) = (scratch.join("told"), scratch.join("hook"));
+    script(&hook, &format!("#!/bin/sh\ncat >> {}\n", told.display()));
+    let hooks = format!("[[hook]]\nrun = \"{}\"\non = [\"recorded\"]\n", hook.display());
+    let config = config(&folder, ", format = \"flac\", rotate = \"1s\"") + &hooks;
+    let server = Aulos::start(&scratch, &config).unwrap();
+    let mut rpc = Rpc::connect(server.control);
+    let state = recorder(&mut rpc);
+    assert_eq!(state["state"], "failed", "{state}");
+    assert!(state["trouble"].as_str().unwrap().contains(text(&folder)), "{state}");
+    assert_eq!(rpc.call("Aulos.GetStatus", &json!({}))["stations"][0]["name"], "hall");
+    std::fs::remove_file(&folder).unwrap();
+    wait_for("it records", PATIENCE, || recorder(&mut rpc)["files"].as_u64() > Some(0));
+    wait_for("the hook", PATIENCE, || {
+        std::fs::read_to_string(&told).is_ok_and(|told| told.contains("\"sha256\""))
+    });
+    server.stop().unwrap();
+}
+
+#[test]
+fn the_command_records_a_source_to_its_end() {
+    let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+    let scratch = Scratch::new("command").unwrap();
+    let record = |arguments: &[&str]| {
+        let mut command = Command::new(binary());
+        command.arg("record").args(arguments).current_dir(scratch.path()).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        let (out, said) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
+        (output.status.code(), out.unwrap(), said.unwrap())
+    };
+    let original = scratch.join("song.wav");
+    let made = Command::new(&ffmpeg)
+        .args(["-v", "error", "-f", "lavfi", "-i", "anoisesrc=d=20:r=44100:seed=7"])
+        .args(["-ac", "2", "-c:a", "pcm_s16le", text(&original)])
+        .status();
+    assert!(made.unwrap().success());
+    let uri = format!("file://{}", original.display());
+    let (code, out, said) = record(&[&uri, "copy.flac", "--no-pace"]);
+    assert_eq!((code, out.ends_with("/copy.flac\n")), (Some(0), true), "{out}{said}");
+    let whole = decoded(&ffmpeg, &original);
+    same(&decoded(&ffmpeg, &scratch.join("copy.flac")), &whole);
+    // What is there is not overwritten.
+    let (code, _, said) = record(&[&uri, "copy.flac", "--no-pace"]);
+    assert_eq!(code, Some(73), "{said}");
+    assert!(said.contains("overwrites nothing") && said.contains("hint: "), "{said}");
+    // Rotated, told to end, and joined.
+    let (code, out, said) =
+        record(&[&uri, "part.wav", "--no-pace", "--rotate", "3s", "--for", "10s"]);
+    assert_eq!((code, out.lines().count()), (Some(0), 4), "{said}");
+    let parts = files(scratch.path(), ".wav");
+    let parts: Vec<&PathBuf> = parts.iter().filter(|file| text(file).contains("part-")).collect();
+    let joined: Vec<i16> = parts.iter().flat_map(|file| decoded(&ffmpeg, file)).collect();
+    same(&joined, &whole[..441_000]);
+    for (arguments, code, words) in [
+        (&[uri.as_str(), "copy.mp3"][..], 2, "--format"),
+        (&[uri.as_str(), "../up-%H.wav/", "--rotate", "5"], 2, "length of time"),
+        (&["file:///no/such/file.wav", "a.wav"], 66, "no such file"),
+        (&[uri.as_str(), "/proc/a.wav"], 73, "/proc"),
+        (&[uri.as_str(), "a.opus", "--bits", "16"], 2, "--kbps"),
+    ] {
+        let (got, out, said) = record(arguments);
+        assert_eq!((got, out.as_str()), (Some(code), ""), "{arguments:?}: {said}");
+        assert!(said.to_lowercase().contains(words), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn the_command_begins_in_the_past_and_ends_by_a_signal() {
+    let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+    let _turn = turn();
+    let scratch = Scratch::new("signals").unwrap();
+    let mut command = Command::new(binary());
+    command.args(["record", "tone://?hz=997&dbfs=-6", "take.wav", "--pre-roll", "1s", "--json"]);
+    command.current_dir(scratch.path());
+    let logs = [scratch.join("out"), scratch.join("err")];
+    let mut process = Process::start(&mut command, &logs[0], &logs[1]).unwrap();
+    let said = |log: &Path| std::fs::read_to_string(log).unwrap_or_default();
+    wait_for("it waits", PATIENCE, || said(&logs[1]).contains("waiting"));
+    std::thread::sleep(Duration::from_millis(1_500));
+    let signal = |name: &str, process: &Process| {
+        let sent = Command::new("kill").args(["-s", name, &process.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    };
+    signal("USR1", &process);
+    wait_for("the file", PATIENCE, || !files(scratch.path(), ".part").is_empty());
+    signal("USR1", &process);
+    wait_for("the end of it", PATIENCE, || said(&logs[0]).contains("take.wav"));
+    process.terminate(PATIENCE).unwrap();
+    let line: Value = serde_json::from_str(said(&logs[0]).trim()).unwrap();
+    let sound = decoded(&ffmpeg, &scratch.join("take.wav"));
+    let seconds = line["seconds"].as_f64().unwrap();
+    assert!((seconds - sound.len() as f64 / 48_000.0).abs() < 0.001, "{line}");
+    assert!(sound.len() >= 48_000, "a second from before the signal: {line}");
+    assert_eq!(breaks(&sound, 997.0), 0);
+}
