@@ -5,13 +5,13 @@
 
 mod counting;
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use aulos_core::{
-    Block, ChannelLayout, Chunk, Codec, Frames, HEADROOM, MediaTime, SampleFormat, SampleRate,
-    SampleSpec, Span,
+    Block, ChannelLayout, Chunk, Codec, Frames, HEADROOM, Instant, MediaTime, SampleFormat,
+    SampleRate, SampleSpec, Span,
 };
 use aulos_engine::encode::{Encoder, Wire, WireFormat};
 use aulos_engine::fanout::Stamped;
@@ -25,6 +25,22 @@ use aulos_proto::rtp::{self, Encoding};
 use aulos_rt::Pool;
 use aulos_rt::ring::ring;
 use counting::{COUNTING, FREED, MADE};
+
+fn wishes(dest: SocketAddr, encoding: Encoding, now: Instant) -> OutputConfig {
+    OutputConfig {
+        dest,
+        encoding,
+        payload_type: 96,
+        units: 48,
+        rate: SampleRate::STUDIO,
+        lead: OutputConfig::LEAD,
+        ssrc: 7,
+        cname: Some(Arc::from("aulos@127.0.0.1")),
+        clock: (now, Ntp::default()),
+        announced: None,
+        seed: 7,
+    }
+}
 
 /// What one output sends, an intake receives: a second and a half of packets of a millisecond.
 #[test]
@@ -41,19 +57,7 @@ fn no_packet_allocates_either_way() {
     let intake = Intake::new(IntakeConfig::new(Media::new(encoding)), line, now).unwrap();
     context.add(Some(inward), Session::Intake(Box::new(intake))).unwrap();
     let (mut chunks, consumer) = ring(64);
-    let wishes = OutputConfig {
-        dest,
-        encoding,
-        payload_type: 96,
-        units: 48,
-        rate: SampleRate::STUDIO,
-        lead: OutputConfig::LEAD,
-        ssrc: 7,
-        cname: Some(Arc::from("aulos@127.0.0.1")),
-        clock: (now, Ntp::default()),
-        announced: None,
-        seed: 7,
-    };
+    let wishes = wishes(dest, encoding, now);
     let (published, mut sent) = aulos_rt::latest(OutputState::default());
     let outward: UdpSocket = bind_socket("127.0.0.1:0".parse().unwrap(), &options).unwrap();
     let output = Output::new(wishes, consumer, published, now);

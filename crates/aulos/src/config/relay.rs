@@ -271,16 +271,7 @@ fn resolve_one(config: &RelayConfig, name: String, problems: &Problems) -> Optio
         let ports = ports("listen", &wish, problems)?;
         address("listen", &wish, ports, problems)
     });
-    let dest_at = dest.as_ref().map_or(config.at, |wish| wish.at);
-    let dest = dest.and_then(|wish| {
-        let ports = ports("dest", &wish, problems)?;
-        if ports.first == 0 {
-            let message = format!("`dest` is \"{}\": nobody can be reached at port 0", wish.value);
-            problems.hint(wish.at, message, "a port from 1 to 65535");
-            return None;
-        }
-        Some(ports)
-    });
+    let dest = dest.and_then(|wish| destination(&wish, problems));
     let from = from.and_then(|wish| media("from", &wish, problems));
     let to = to.and_then(|wish| media("to", &wish, problems));
     let also = config.also.as_ref().map(|wish| {
@@ -293,21 +284,7 @@ fn resolve_one(config: &RelayConfig, name: String, problems: &Problems) -> Optio
     check_also(config, &listen, also.as_ref(), problems);
     check_types(config, (&from, &to), events, problems);
     let red_to = red_to(config, problems);
-    if dest.trunk && config.symmetric == Some(true) {
-        let message = "`symmetric` sends from many ports, and a trunk is one flow".to_owned();
-        problems.hint(dest_at, message, "leave `symmetric` out, or write udp://");
-        return None;
-    }
-    // Which of them is whose stands in what comes through a trunk.
-    if dest.count() != 1 && dest.count() != listen.count() && !listen.trunk {
-        let message = format!(
-            "`listen` has {} port(s) and `dest` {}: they do not belong together",
-            listen.count(),
-            dest.count()
-        );
-        problems.hint(dest_at, message, "one port for all of them, or as many as in `listen`");
-        return None;
-    }
+    belong_together(config, &listen, &dest, problems)?;
     Some(Relay {
         name,
         listen,
@@ -333,6 +310,43 @@ fn resolve_one(config: &RelayConfig, name: String, problems: &Problems) -> Optio
             .unwrap_or(5),
         opus_fec: config.opus_fec.unwrap_or(false),
     })
+}
+
+/// Where it goes.
+fn destination(wish: &At<String>, problems: &Problems) -> Option<Ports<String>> {
+    let ports = ports("dest", wish, problems)?;
+    if ports.first == 0 {
+        let message = format!("`dest` is \"{}\": nobody can be reached at port 0", wish.value);
+        problems.hint(wish.at, message, "a port from 1 to 65535");
+        return None;
+    }
+    Some(ports)
+}
+
+/// None when there cannot be such places together.
+fn belong_together(
+    config: &RelayConfig,
+    listen: &Ports<IpAddr>,
+    dest: &Ports<String>,
+    problems: &Problems,
+) -> Option<()> {
+    let dest_at = config.dest.as_ref().map_or(config.at, |wish| wish.at);
+    if dest.trunk && config.symmetric == Some(true) {
+        let message = "`symmetric` sends from many ports, and a trunk is one flow".to_owned();
+        problems.hint(dest_at, message, "leave `symmetric` out, or write udp://");
+        return None;
+    }
+    // Which of them is whose stands in what comes through a trunk.
+    if dest.count() != 1 && dest.count() != listen.count() && !listen.trunk {
+        let message = format!(
+            "`listen` has {} port(s) and `dest` {}: they do not belong together",
+            listen.count(),
+            dest.count()
+        );
+        problems.hint(dest_at, message, "one port for all of them, or as many as in `listen`");
+        return None;
+    }
+    Some(())
 }
 
 /// None when something was wrong with it.

@@ -632,9 +632,7 @@ dest = "udp://127.0.0.1:6000-6999"
     );
 }
 
-#[test]
-fn what_is_wrong_with_a_relay_is_named_with_its_place() {
-    let text = r#"
+const WRONG_RELAYS: &str = r#"
 [[relay]]
 [[relay]]
 listen = "udp://0.0.0.0:6000-6999"
@@ -707,5 +705,8 @@ to = "pcma"
 dest = "trunk://192.0.2.7:7000"
 symmetric = true
 "#;
-    golden("relay_wrong", &first_problem(text, &[]));
+
+#[test]
+fn what_is_wrong_with_a_relay_is_named_with_its_place() {
+    golden("relay_wrong", &first_problem(WRONG_RELAYS, &[]));
 }

@@ -63,7 +63,7 @@ fn a_stream_may_have_two_sockets_and_moves_with_both() {
     wait_for_packets(&context, 100);
     let [stream] = &context.stop()[..] else { panic!("one stream") };
     for seen in &stream.machine.seen {
-        assert_eq!(seen.is_second, sequence(&seen.bytes) % 3 == 0);
+        assert_eq!(seen.is_second, sequence(&seen.bytes).is_multiple_of(3));
     }
     // Both of them are free again.
     assert!(UdpSocket::bind(to_first).is_ok() && UdpSocket::bind(to_second).is_ok());

@@ -15,7 +15,7 @@ use aulos_engine::encode::make;
 use aulos_engine::input::{self, Input};
 use aulos_engine::outlet::Outlets;
 use aulos_engine::recorder::{
-    Command, DEFAULT_ROOM, Recorder, Refused, Side, Spool, UnixTime, Wall, When, pickup,
+    Command, DEFAULT_ROOM, Refused, Side, Spool, UnixTime, Wall, When, pickup,
 };
 use aulos_engine::source::{Pacing, Pulled, Source};
 use aulos_engine::station::{Config, Station};
@@ -158,8 +158,7 @@ impl Rig {
         let disk = Arc::new(TestDisk::new(path));
         let (sender, tasks) = bounded(64);
         let (told, events) = bounded(4_096);
-        let machine = Recorder::new(wish.config);
-        let shared = Arc::new(Shared::new(Arc::from(&*wish.name), machine, wish.retention, told));
+        let shared = Arc::new(Shared::new(&wish, told));
         let deck = Deck { shared: shared.clone() };
         let store: Arc<dyn Store> = disk.clone();
         let mut finisher = Finisher::default();

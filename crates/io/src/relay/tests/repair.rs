@@ -138,7 +138,7 @@ fn red_that_a_relay_sends_is_whole() {
         let mut dice = Dice(7);
         for number in 0..2_000 {
             first.send(1, number, 160, &[u8::try_from(number % 128).unwrap(); 160]);
-            let (header, sent) = first.out.pop().map_or((Header::default(), Vec::new()), |one| one);
+            let (header, sent) = first.out.pop().unwrap_or_default();
             if sent.is_empty() {
                 continue;
             }
@@ -217,7 +217,7 @@ fn a_way_that_dies_is_not_missed_and_comes_back() {
             give(&mut world, false, SENDER, &datagram);
         }
         world.wait(STEP / 4);
-        if number < 500 || number > 800 {
+        if !(500..=800).contains(&number) {
             give(&mut world, true, OTHER, &datagram);
         }
         world.wait(STEP * 3 / 4);
