@@ -229,7 +229,7 @@ fn a_wrong_relay_hears_everything_that_is_wrong_with_it() {
     assert_eq!(code, -32_602);
     for part in [
         "needs `name` (name = \"desk\")",
-        "it does not begin with udp:// (\"udp://0.0.0.0:6000-6999\")",
+        "it does not begin with udp:// or trunk:// (\"udp://0.0.0.0:6000-6999\")",
         "there is no codec `pcmx` (did you mean `pcmu`?)",
         "a relay needs `to` (to = \"pcma\")",
         "nobody can be reached at port 0 (a port from 1 to 65535)",

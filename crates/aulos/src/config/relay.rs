@@ -181,7 +181,7 @@ fn read_relay(node: &Node, problems: &Problems) -> RelayConfig {
         rtcp: table.flag("rtcp"),
         symmetric: table.flag("symmetric"),
         opus_fec: table.flag("opus_fec"),
-        events: events_text(&mut table),
+        events: events_text(&mut table, problems),
         red_from: table.number("red_from", "for a payload type", DYNAMIC_TYPES),
         red_to: table.number("red_to", "for a payload type", DYNAMIC_TYPES),
         ..RelayConfig::default()
@@ -200,13 +200,18 @@ fn read_relay(node: &Node, problems: &Problems) -> RelayConfig {
 }
 
 /// A number, or a text.
-fn events_text(table: &mut Table<'_>) -> Option<At<String>> {
-    match table.node("events") {
-        Some(Node { value: Value::Integer(number), at, .. }) => {
-            Some(At { value: number.to_string(), at: *at })
+fn events_text(table: &mut Table<'_>, problems: &Problems) -> Option<At<String>> {
+    let node = table.node("events")?;
+    let value = match (&node.value, &node.raw) {
+        (Value::Integer(number), _) => number.to_string(),
+        (Value::Text(text), _) | (_, Some(text)) => text.clone(),
+        _ => {
+            let message = format!("`events` is {}: it must be a payload type", node.kind());
+            problems.hint(node.at, message, EVENTS_EXAMPLE);
+            return None;
         }
-        _ => table.text("events"),
-    }
+    };
+    Some(At { value, at: node.at })
 }
 
 /// Checks every relay.
@@ -367,7 +372,7 @@ fn events(wish: &At<String>, problems: &Problems) -> Option<Events> {
         return Some(Events { from, to });
     }
     let message = format!("`events` is \"{}\": a payload type from 96 to 127", wish.value);
-    problems.hint(wish.at, message, "events = 101, or \"101:96\" where it has another one");
+    problems.hint(wish.at, message, EVENTS_EXAMPLE);
     None
 }
 
@@ -610,6 +615,8 @@ const USUAL: [Encoding; 6] = [
     usual(Codec::L24, 48_000, 2),
     usual(Codec::Opus, 48_000, 2),
 ];
+
+const EVENTS_EXAMPLE: &str = "events = 101, or \"101:96\" where it has another one";
 
 const EXAMPLES: [(&str, &str); 5] = [
     ("listen", "\"udp://0.0.0.0:6000-6999\""),
