@@ -137,3 +137,14 @@ fn server(name: &str) -> Option<(Server, PathBuf)> {
     let server = Server::start(&dir.join("s3"))?;
     Some((server, dir))
 }
+
+/// Whether the server has this file, under its name or, because half an object of that name was
+/// there or somebody said so, under that with a tag.
+fn has(server: &Server, name: &str, bytes: &[u8]) -> bool {
+    let tagged = format!("radio/roof/{}-", name.strip_suffix(".wav").unwrap());
+    let plain = format!("radio/roof/{name}");
+    let mut names = server.objects().into_iter();
+    names.any(|key| {
+        (key == plain || key.starts_with(&tagged)) && server.object(&key).as_deref() == Some(bytes)
+    })
+}

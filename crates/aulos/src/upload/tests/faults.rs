@@ -48,6 +48,9 @@ const FATES: [Fate; 9] = [
     Fate::Rubbish,
 ];
 
+/// For how long a connection stands still.
+const HOLD: Duration = Duration::from_secs(20);
+
 /// Between uploads and server.
 struct Proxy {
     address: String,
@@ -148,8 +151,12 @@ impl Shared {
         let answer = match fate {
             Fate::Break => return Ok(()),
             Fate::Stall => {
-                // Until the other end has had enough.
-                return read_some(&mut client, &mut all).and(Ok(()));
+                // Longer than the other end has patience, where it has less than a minute.
+                let start = Instant::now();
+                while !self.over.load(Ordering::Relaxed) && start.elapsed() < HOLD {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                return Ok(());
             }
             Fate::Error500 => error(500, "InternalError"),
             Fate::SlowDown => error(503, "SlowDown"),
@@ -222,17 +229,6 @@ fn by_chance(seed: u64, most: usize) -> impl FnMut(&str) -> Fate + Send {
         count += 1;
         FATES[usize::from(which) % FATES.len()]
     }
-}
-
-/// Whether the server has this file, under its name or, because somebody said that there was another
-/// of that name, under that with a tag.
-fn has(server: &Server, name: &str, bytes: &[u8]) -> bool {
-    let tagged = format!("radio/roof/{}-", name.strip_suffix(".wav").unwrap());
-    let plain = format!("radio/roof/{name}");
-    let mut names = server.objects().into_iter();
-    names.any(|key| {
-        (key == plain || key.starts_with(&tagged)) && server.object(&key).as_deref() == Some(bytes)
-    })
 }
 
 /// None has gone that the server does not have.
