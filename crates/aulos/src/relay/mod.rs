@@ -424,7 +424,7 @@ fn resolve(dest: &Ports<String>) -> io::Result<SocketAddr> {
     if let Ok(host) = dest.host.parse::<IpAddr>() {
         return Ok(SocketAddr::new(host, dest.first));
     }
-    let (sender, answer) = std::sync::mpsc::sync_channel(1);
+    let (sender, mut answer) = aulos_rt::channel::bounded(1);
     let (host, port) = (dest.host.clone(), dest.first);
     std::thread::Builder::new().name("aulos-look-up".to_owned()).spawn(move || {
         let found = (host.as_str(), port).to_socket_addrs().map(|mut all| all.next());
