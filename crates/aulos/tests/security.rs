@@ -257,7 +257,7 @@ fn a_login_opens_as_much_as_its_role_and_notifications_come_only_then() {
     let commands = line.call("General.GetRPCCommands", &json!({})).unwrap();
     let allowed = commands["result"]["commands"].as_array().unwrap().iter();
     let allowed = allowed.filter(|command| command["hasPermission"] == true).count();
-    assert_eq!(allowed, 14, "four for everybody, ten for listeners");
+    assert_eq!(allowed, 15, "four for everybody, eleven for listeners");
     board.call("Client.SetVolume", &json!({ "id": "a", "volume": { "percent": 8 } }));
     eventually(|| {
         line.call("Server.GetRPCVersion", &json!({})).unwrap();
