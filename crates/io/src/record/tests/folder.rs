@@ -3,11 +3,11 @@
 use std::fs;
 use std::sync::Arc;
 
-use aulos_core::{MediaTime, Span};
+use aulos_core::{Chance, Frames, MediaTime, Span};
 use aulos_engine::recorder::{Command, When, Zone};
 
-use super::world::{Rig, check_run, file_name, json, sidecar_of, sound};
-use crate::record::{Pattern, Rule, What};
+use super::world::{self, Rig, check_run, file_name, json, sidecar_of, sound};
+use crate::record::{Closed, Pattern, Rule, Sync, What};
 
 fn record(rig: &mut Rig, millis: u64) {
     rig.run(100);
@@ -115,4 +115,48 @@ fn only_what_this_recorder_has_written_is_deleted() {
     assert!(closed[6].path.exists() && !closed[5].path.exists());
     assert_eq!(fs::read(folder.join("foyer.wav")).unwrap(), b"theirs");
     assert_eq!(fs::read(folder.join("hall-2020-01-01T000000Z.wav")).unwrap(), b"a treasure");
+}
+
+/// All of them, one after the other, as ffmpeg hears them.
+fn joined(rig: &Rig, closed: &[Closed]) -> Vec<f32> {
+    let lines = closed.iter().map(|it| format!("file '{}'\n", it.path.display()));
+    let list = rig.folder.path().join("list.txt");
+    fs::write(&list, lines.collect::<String>()).unwrap();
+    let list = list.display().to_string();
+    world::samples_of(&["-f", "concat", "-safe", "0", "-i", &list])
+}
+
+#[test]
+fn twice_five_hundred_files_cut_at_random_are_the_stream() {
+    for (format, seed) in [("wav:f32", 1), ("flac:24", 2)] {
+        let mut chance = Chance::new(seed);
+        let mut rig = Rig::new("thousand", |wish| {
+            wish.format = format.parse().unwrap();
+            wish.pattern = Pattern::new("{index}", Zone::Utc).unwrap();
+            wish.safety.sync = Sync::Never;
+            wish.sidecar = false;
+        });
+        rig.run(100);
+        rig.tell(Command::Start, When::Frame(MediaTime::ZERO)).unwrap();
+        for _ in 0..500 {
+            rig.run(20 * (1 + chance.bits() % 4));
+            // Where it is, in the block that is still to come, or some blocks away.
+            let ahead = Frames(chance.bits() % 3_000);
+            let when = if ahead.0 < 500 { When::Now } else { When::Frame(rig.position() + ahead) };
+            rig.tell(Command::Cut, when).unwrap();
+        }
+        rig.run(200);
+        let closed = rig.finish();
+        // Two cuts that meet leave an empty segment between them, which is no file.
+        assert!(closed.len() > 450, "{}", closed.len());
+        let mut at = MediaTime::ZERO;
+        for segment in &closed {
+            assert_eq!(segment.start, at, "{format}");
+            at = segment.end;
+        }
+        let samples = joined(&rig, &closed);
+        assert_eq!(samples.len() as u64, at.0, "{format}");
+        check_run(&samples, 0);
+        assert_eq!(rig.lost(), Frames::ZERO);
+    }
 }

@@ -406,6 +406,15 @@ fn ffmpeg(path: &Path) -> Output {
     program.output().expect("ffmpeg runs")
 }
 
+/// What ffmpeg hears of these inputs.
+pub(super) fn samples_of(inputs: &[&str]) -> Vec<f32> {
+    let mut program = Program::new("ffmpeg");
+    program.args(["-nostdin", "-v", "error"]).args(inputs).args(["-f", "f32le", "-"]);
+    let output = program.output().expect("ffmpeg runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    samples(&output.stdout)
+}
+
 fn samples(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
