@@ -12,14 +12,16 @@ pub(crate) fn relay(role: &str, streams: usize, first: u16, sink: u16, until_sto
     config.threads = 1;
     let mut context = Context::start(&config).expect("a context");
     let encoding = |codec| Media::new(Encoding { codec, clock_rate: 8_000, channels: 1 });
-    let wishes = Wishes::new(encoding(Codec::Pcmu), encoding(Codec::Pcma));
+    let opus = Media::new(Encoding { codec: Codec::Opus, clock_rate: 48_000, channels: 2 });
+    let to = if role == "relay-opus" { opus } else { encoding(Codec::Pcma) };
+    let wishes = Wishes::new(encoding(Codec::Pcmu), to);
     let plan = Arc::new(Plan::new(wishes).expect("a table does it"));
     let dest = ([127, 0, 0, 1], sink).into();
     let make = move |number: u32| {
         Relay::new(Arc::clone(&plan), Label::default(), dest, number, u64::from(number))
     };
     let mut port = first;
-    if role == "relay" {
+    if role != "relay-port" {
         for stream in 0..streams {
             let to = first + u16::try_from(stream).expect("a port");
             let address = ([127, 0, 0, 1], to).into();

@@ -10,6 +10,7 @@
 //! jitter buffer and RTCP; `gst-job` is `udpsrc ! rtpjitterbuffer ! ... ! udpsink`, `ts-job` is
 //! `ts-udpsrc ! ... ! ts-udpsink` without a jitter buffer, since its crate has none. Everything goes to
 //! one port, where it is counted.
+//! `relay-opus` turns a hundred streams of PCMU into Opus, and is compared with the codec alone.
 //! Columns: processor (run time of all threads of the receiver, % of one core), the same for each
 //! packet, context switches, threads, memory, packets lost, and how long a packet took until it was
 //! handed over. On loopback the kernel's work of receiving is charged to the sender.
@@ -19,6 +20,7 @@
 
 mod generator;
 mod job;
+mod opus;
 mod ours;
 #[cfg(feature = "gstreamer")]
 mod peers;
@@ -70,14 +72,36 @@ fn main() {
         all.push((streams, runs));
     }
     let silent = run("silent", 3_000, secs as u64);
-    report(&rows(&all, silent));
+    let mut rows = rows(&all, silent);
+    rows.extend(opus_row(secs, reps));
+    report(&rows);
 }
+
+/// PCMU to Opus, the whole process against the codec alone, in turns; the least of each counts.
+fn opus_row(secs: usize, reps: usize) -> Option<Row> {
+    let (mut whole, mut bare) = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..reps.max(5) {
+        match run("relay-opus", OPUS_STREAMS, secs as u64) {
+            Ok(run) => {
+                println!("{}", run.line("relay-opus", OPUS_STREAMS));
+                whole = whole.min(run.us_per_packet);
+            }
+            Err(why) => println!("  relay-opus {OPUS_STREAMS:>6}   {why}"),
+        }
+        bare = bare.min(opus::bare(OPUS_STREAMS, secs));
+    }
+    let case = format!("us per packet, {OPUS_STREAMS} streams, PCMU to Opus: relay / bare codec");
+    whole.is_finite().then(|| Row::against("rtp", case, whole, bare, Some(1.15)))
+}
+
+/// Half of what one processor can do.
+const OPUS_STREAMS: usize = 100;
 
 /// The receivers, as they are called on the command line.
 const ROLES: [&str; 9] =
     ["sockets", "port", "trunk", "udpsrc", "ts-udpsrc", "relay", "relay-port", "gst-job", "ts-job"];
 
-const JOBS: [&str; 4] = ["relay", "relay-port", "gst-job", "ts-job"];
+const JOBS: [&str; 5] = ["relay", "relay-port", "relay-opus", "gst-job", "ts-job"];
 
 const HEAD: &str = "    receiver streams    cpu %  us/packet   csw/s threads  RSS kB     sent    lost   \
     p50 ms   p99 ms";
@@ -216,7 +240,7 @@ fn receive(role: &str) {
     };
     match role {
         "sockets" | "silent" | "port" | "trunk" => ours::receive(role, streams, first, until_stop),
-        "relay" | "relay-port" => {
+        "relay" | "relay-port" | "relay-opus" => {
             let sink = u16::try_from(argument("sink", 0)).expect("a port");
             job::relay(role, streams, first, sink, until_stop);
         }
