@@ -98,7 +98,7 @@ impl Pickup {
     /// `pause` says that the ones before them are of another time.
     ///
     /// # Real-time
-    /// As [`Pickup::hear`].
+    /// Wait-free; allocates nothing and calls nobody.
     pub fn take_in(
         &mut self,
         samples: &[f32],

@@ -198,8 +198,8 @@ pub struct Deck {
 
 impl Deck {
     /// Tells it to do something, and gives the exact frame at which that happens.
-    /// [`Recorder::tell`] has the rules. Recorders of several stations that are told to start at one
-    /// [`When::Local`] begin at the same moment.
+    /// [`Recorder::tell`](aulos_engine::recorder::Recorder::tell) has the rules. Recorders of several
+    /// stations that are told to start at one [`When::Local`] begin at the same moment.
     ///
     /// # Errors
     /// [`Refused`] says why nothing has changed.
