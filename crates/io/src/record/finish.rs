@@ -152,13 +152,11 @@ impl Finisher {
             it.lasting = None;
         }
         if !it.named {
-            tell_heir(&*store, &it.shared, &it.name);
             let name = publish(&*store, &it.name)
                 .map_err(|error| failed(Doing::Name, &part(&it.name), error))?;
             if name != it.name {
                 drop(store.remove(&sidecar(&it.name)));
                 it.name = name;
-                tell_heir(&*store, &it.shared, &it.name);
             }
             it.named = true;
         }
@@ -171,6 +169,7 @@ impl Finisher {
         } else {
             drop(store.remove(&sidecar(&it.name)));
         }
+        tell_heir(&*store, &it.shared, &it.name);
         let end = end_of(&it.note.opening, it.closing.frames);
         self.library(&it.shared).push(Item { name: it.name.clone(), bytes, end });
         it.shared.tell(What::Closed(Box::new(closed)));
@@ -234,6 +233,10 @@ impl Finisher {
             .collect();
         items.append(self.library(&shared));
         items.sort_by_key(|item| item.end);
+        // Between a file's name and its heir there is a moment in which a kill may fall.
+        for item in items.iter().rev().take(TOLD_AGAIN) {
+            tell_heir(&**store, &shared, &item.name);
+        }
         *self.library(&shared) = items;
         self.tidy(&**store, &shared, store.free().ok());
     }
@@ -366,11 +369,9 @@ fn keep(
         let start = changed(file).saturating_sub(rate.span(repaired.frames).as_nanos());
         Known::guessed(&shared.name, name, UnixTime::from_nanos(start), rate)
     });
-    tell_heir(store, shared, name);
     let to = publish(store, name)?;
     if to != name {
         drop(store.remove(&sidecar(name)));
-        tell_heir(store, shared, &to);
     }
     if shared.sidecar {
         let (bytes, sum) = sum(store, &to)?;
@@ -378,6 +379,7 @@ fn keep(
     } else {
         drop(store.remove(&sidecar(&to)));
     }
+    tell_heir(store, shared, &to);
     Ok(to)
 }
 
@@ -404,6 +406,9 @@ const LONGEST_PAUSE: Span = Span::from_secs(5);
 
 /// About ten minutes; the file stays with `.part` behind its name, for the next start.
 const MAX_TRIES: u32 = 120;
+
+/// Of the files that are there at the start, so many of the newest are told to the heir again.
+const TOLD_AGAIN: usize = 4;
 
 /// Files of a folder that are looked at.
 const MAX_FILES: usize = 100_000;

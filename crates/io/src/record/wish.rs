@@ -37,8 +37,8 @@ pub struct Wish {
 /// Who has a use for the complete files of a recorder: it carries them to another place, say. Called
 /// by the thread that completes files, which may wait.
 pub trait Heir: Send + core::marker::Sync + fmt::Debug {
-    /// A file is complete, and is about to get this name, if it is not taken; its sidecar stands
-    /// beside it then. A crash in between leaves it to the next start, which tells it again.
+    /// A file is complete, and has its name and its sidecar. Each start tells the newest ones again, in
+    /// case a kill came between.
     fn completes(&self, file: &Path, sidecar: &Path);
 
     /// Whether the file is still needed: then it is not deleted, nor is any that is newer.
