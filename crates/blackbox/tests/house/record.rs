@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use aulos_blackbox::peer::{Process, find_or_skip};
+use aulos_blackbox::peer::{Process, find_or_skip, skip};
 use aulos_blackbox::scratch::Scratch;
 use aulos_blackbox::server::{Aulos, binary};
 use serde_json::{Value, json};
@@ -269,4 +269,69 @@ fn the_command_begins_in_the_past_and_ends_by_a_signal() {
     assert!((seconds - sound.len() as f64 / 48_000.0).abs() < 0.001, "{line}");
     assert!(sound.len() >= 48_000, "a second from before the signal: {line}");
     assert_eq!(breaks(&sound, 997.0), 0);
+}
+
+/// Where scripts/test-setup has put s3s-fs, an S3-compatible server.
+fn s3_server() -> Option<PathBuf> {
+    let tools = std::env::var_os("AULOS_TEST_TOOLS").map(PathBuf::from);
+    let program = tools.map(|tools| tools.join("s3s-fs")).filter(|program| program.is_file());
+    if program.is_none() {
+        skip("s3s-fs");
+    }
+    program
+}
+
+/// Starts it with a bucket `tapes`, and gives its address.
+fn start_s3(program: &Path, scratch: &Scratch) -> (Process, String) {
+    std::fs::create_dir_all(scratch.join("s3/tapes")).unwrap();
+    let mut command = Command::new(program);
+    command.args(["--host", "127.0.0.1", "--port", "0", "--access-key", "me"]);
+    command.args(["--secret-key", "only for this test"]).arg(scratch.join("s3"));
+    command.env("RUST_LOG", "s3s_fs=info");
+    let logs = [scratch.join("s3.out"), scratch.join("s3.err")];
+    let process = Process::start(&mut command, &logs[0], &logs[1]).unwrap();
+    let mut address = None;
+    wait_for("the server's address", PATIENCE, || {
+        let said = std::fs::read_to_string(&logs[0]).unwrap_or_default();
+        let place = said.split_once("http://").map(|(_, rest)| rest.to_owned());
+        address = place.and_then(|rest| Some(rest.lines().next()?.trim().to_owned()));
+        address.is_some()
+    });
+    (process, address.unwrap())
+}
+
+#[test]
+fn what_is_recorded_gets_to_s3_whole_through_a_kill_and_is_deleted_only_then() {
+    let Some(program) = s3_server() else { return };
+    let _turn = turn();
+    let scratch = Scratch::new("away").unwrap();
+    let (_s3, address) = start_s3(&program, &scratch);
+    let folder = scratch.join("rec");
+    let upload = format!(
+        ", rotate = \"1s\", upload = {{ url = \"s3://tapes/{{station}}\", endpoint = \"http://{address}\", \
+         access_key = \"me\", secret_key = \"only for this test\", keep_local = false }}"
+    );
+    let config = config(&folder, &upload);
+    let objects = || files(&scratch.join("s3/tapes/hall"), ".flac.json");
+    let server = Aulos::start(&scratch, &config).unwrap();
+    wait_for("two files are away", PATIENCE, || objects().len() >= 2);
+    drop(server);
+    let torn = files(&folder, ".part");
+    let server = Aulos::start(&scratch, &config).unwrap();
+    let later = objects().len() + 3;
+    wait_for("what was torn, and more", PATIENCE, || objects().len() >= later);
+    server.stop().unwrap();
+    for note in objects() {
+        let said: Value = serde_json::from_slice(&std::fs::read(&note).unwrap()).unwrap();
+        assert!(said["state"] == "closed" || said["state"] == "repaired", "{said}");
+        let object = text(&note).strip_suffix(".json").unwrap();
+        let sum = Command::new("sha256sum").arg(object).output().unwrap().stdout;
+        let sum = String::from_utf8(sum).unwrap();
+        assert_eq!(said["sha256"].as_str(), sum.split(' ').next(), "{object}");
+    }
+    for part in torn {
+        let name = part.file_name().unwrap().to_str().unwrap().strip_suffix(".part").unwrap();
+        let away = scratch.join("s3/tapes/hall").join(name);
+        assert!(away.exists() || folder.join(name).exists(), "{name} is here or there");
+    }
 }
