@@ -43,6 +43,7 @@ pub use model::{
 pub use mounts::{Mount, UNGUARDED};
 pub use problem::{At, ConfigError, Place, Problem};
 pub use push::{Push, PushConfig};
+pub(crate) use record::{NotMade, made, rotated};
 pub use record::{Record, RecordConfig};
 pub use relay::{Ports, Relay, RelayConfig, relay, relay_from_json};
 pub use resolve::{

@@ -260,36 +260,41 @@ fn pattern(wish: &RecordConfig, zone: Zone, problems: &Problems) -> Option<Patte
 }
 
 fn rotation(wish: &RecordConfig, zone: Zone, problems: &Problems) -> Rotation {
-    let mut rotation =
-        Rotation { bytes: wish.rotate_size.map(|at| at.value), ..Rotation::default() };
     if let Some(size) = wish.rotate_size.filter(|size| size.value < MIN_BYTES) {
         problems.add(size.at, format!("`rotate_size` is at least {} KiB", MIN_BYTES >> 10));
     }
     match wish.rotate {
-        Some(rotate) if wish.align => {
-            rotation.clock = Align::new(rotate.value, zone);
-            if rotation.clock.is_none() {
-                let message =
-                    "`rotate` by the clock is a minute or more, a whole number of times a day";
-                problems.hint(
-                    rotate.at,
-                    message,
-                    "rotate = \"15min\", \"1h\" or \"1d\", or no `align`",
-                );
-            }
-        }
-        Some(rotate) => {
-            rotation.duration = Some(rotate.value);
-            if rotate.value < MIN_SEGMENT {
-                problems.add(rotate.at, "`rotate` is a second or more");
-            }
+        Some(rotate) if !wish.align && rotate.value < MIN_SEGMENT => {
+            problems.add(rotate.at, "`rotate` is a second or more");
         }
         None if wish.align => {
             problems.hint(wish.at, "`align` is how `rotate` is meant", "add rotate = \"1h\"");
         }
-        None => {}
+        _ => {}
     }
-    rotation
+    let (every, size) = (wish.rotate.map(|at| at.value), wish.rotate_size.map(|at| at.value));
+    rotated(every, wish.align, size, zone).unwrap_or_else(|| {
+        let message = "`rotate` by the clock is a minute or more, a whole number of times a day";
+        let at = wish.rotate.map_or(wish.at, |rotate| rotate.at);
+        problems.hint(at, message, "rotate = \"15min\", \"1h\" or \"1d\", or no `align`");
+        Rotation::default()
+    })
+}
+
+/// New files after so much sound or, with `align`, so often by the clock, and at this size; none
+/// where the clock does not have such pieces.
+pub(crate) fn rotated(
+    every: Option<Span>,
+    align: bool,
+    bytes: Option<u64>,
+    zone: Zone,
+) -> Option<Rotation> {
+    Some(match every {
+        Some(every) if align => {
+            Rotation { bytes, clock: Some(Align::new(every, zone)?), duration: None }
+        }
+        duration => Rotation { bytes, duration, clock: None },
+    })
 }
 
 /// What the station's clients get is what is kept, unless other bits are asked for.
@@ -298,14 +303,30 @@ fn file_format(wish: &RecordConfig, station: &Station, problems: &Problems) -> F
         Some(format) => (format.value.as_str(), format.at),
         None => ("flac", wish.at),
     };
-    let format = match made(name, station, wish.bits.map(|bits| bits.value), wish.kbps) {
+    let own = match station.spec.format {
+        SampleFormat::S16Le => 16,
+        SampleFormat::F32 => 32,
+        _ => 24,
+    };
+    let (bits, kbps) = (wish.bits.map(|at| at.value), wish.kbps.map(|at| at.value));
+    let format = match made(name, bits, own, kbps) {
         Ok(format) => format,
-        Err(hint) => {
-            let message = match wish.bits.filter(|_| FORMATS.contains(&name)) {
-                Some(bits) => format!("`bits` is {}, which {name} does not have", bits.value),
-                None => format!("`format` is \"{name}\", which is not made here"),
-            };
-            problems.hint(wish.bits.map_or(at, |bits| bits.at), message, hint);
+        Err(why) => {
+            let at = wish.bits.map_or(at, |bits| bits.at);
+            match why {
+                NotMade::Bits(bits, hint) => {
+                    let message = format!("`bits` is {bits}, which {name} does not have");
+                    problems.hint(at, message, hint);
+                }
+                NotMade::Name => {
+                    let hint = match did_you_mean(name, &FORMATS) {
+                        Some(meant) => format!("did you mean `{meant}`?"),
+                        None => format!("use {}", FORMATS.join(", ")),
+                    };
+                    let message = format!("`format` is \"{name}\", which is not made here");
+                    problems.hint(at, message, hint);
+                }
+            }
             return FileFormat::Flac { bits: 16 };
         }
     };
@@ -317,38 +338,38 @@ fn file_format(wish: &RecordConfig, station: &Station, problems: &Problems) -> F
     format
 }
 
-/// A format by its name; or what to write instead.
-fn made(
+/// Why there is no such format of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotMade {
+    /// Nothing of that name is made.
+    Name,
+    /// It does not have so many bits; and what to write instead.
+    Bits(u32, &'static str),
+}
+
+/// A format by its name, with so many bits, or as far as it can the `usual` ones.
+pub(crate) fn made(
     name: &str,
-    station: &Station,
     bits: Option<u32>,
-    kbps: Option<At<u32>>,
-) -> Result<FileFormat, String> {
-    let own = match station.spec.format {
-        SampleFormat::S16Le => 16,
-        SampleFormat::F32 => 32,
-        _ => 24,
-    };
+    usual: u32,
+    kbps: Option<u32>,
+) -> Result<FileFormat, NotMade> {
     match (name, bits) {
-        ("wav", bits) => match bits.unwrap_or(own) {
+        ("wav", bits) => match bits.unwrap_or(usual) {
             16 => Ok(FileFormat::Wav(WavSamples::S16)),
             24 => Ok(FileFormat::Wav(WavSamples::S24)),
             32 => Ok(FileFormat::Wav(WavSamples::F32)),
-            _ => Err("bits = 16, 24 or 32, which is floating point".to_owned()),
+            other => Err(NotMade::Bits(other, "bits = 16, 24 or 32, which is floating point")),
         },
-        ("flac", None) => Ok(FileFormat::Flac { bits: if own == 16 { 16 } else { 24 } }),
+        ("flac", None) => Ok(FileFormat::Flac { bits: if usual == 16 { 16 } else { 24 } }),
         ("flac", Some(16)) => Ok(FileFormat::Flac { bits: 16 }),
         ("flac", Some(24)) => Ok(FileFormat::Flac { bits: 24 }),
-        ("flac", Some(_)) => Err("bits = 16 or 24".to_owned()),
+        ("flac", Some(other)) => Err(NotMade::Bits(other, "bits = 16 or 24")),
         ("opus", None) => {
-            let bits_per_second = kbps.map_or(DEFAULT_OPUS, |kbps| kbps.value * 1_000);
-            Ok(FileFormat::Opus { bits_per_second })
+            Ok(FileFormat::Opus { bits_per_second: kbps.unwrap_or(DEFAULT_KBPS) * 1_000 })
         }
-        ("opus", Some(_)) => Err("kbps = 96 says how good Opus is".to_owned()),
-        (other, _) => Err(match did_you_mean(other, &FORMATS) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("use {}", FORMATS.join(", ")),
-        }),
+        ("opus", Some(other)) => Err(NotMade::Bits(other, "kbps = 96 says how good Opus is")),
+        _ => Err(NotMade::Name),
     }
 }
 
@@ -388,5 +409,5 @@ const DEFAULT_KEEP_FREE: u64 = 256 << 20;
 
 const FORMATS: [&str; 3] = ["wav", "flac", "opus"];
 
-/// Bits per second of Opus: no listener tells two channels of it from the original.
-const DEFAULT_OPUS: u32 = 160_000;
+/// Kilobits per second of Opus: no listener tells two channels of it from the original.
+const DEFAULT_KBPS: u32 = 160;

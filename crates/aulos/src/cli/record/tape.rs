@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use aulos_core::{Block, ChannelLayout, Frames, MediaTime, SampleRate, Span};
 use aulos_engine::recorder::{
-    Align, Command, DEFAULT_PRE_ROLL, DEFAULT_ROOM, Pickup, Rotation, Side, State, When, Zone,
-    pickup,
+    Command, DEFAULT_PRE_ROLL, DEFAULT_ROOM, Pickup, Rotation, Side, State, When, Zone, pickup,
 };
 use aulos_io::SystemClock;
-use aulos_io::record::format::{FileFormat, WavSamples};
+use aulos_io::record::format::FileFormat;
 use aulos_io::record::{Deck, Event, Pattern, Recorders, Status, Trouble, What, Wish};
 use aulos_rt::channel::Receiver;
 
 use super::RecordArgs;
 use super::output::Output;
 use crate::cli::reader::Ear;
+use crate::config::{self, NotMade};
 use crate::exit::{Exit, Failure};
 
 /// The recorder.
@@ -83,45 +83,27 @@ fn split(out: &Path) -> (PathBuf, String) {
 }
 
 fn format(args: &RecordArgs, ending: Option<&str>) -> Result<FileFormat, Failure> {
-    let usage = |message: String| Failure::new(Exit::Usage, message);
     let name = args.format.as_deref().or(ending).map(str::to_ascii_lowercase).unwrap_or_default();
-    match (name.as_str(), args.bits) {
-        ("wav", None | Some(16)) => Ok(FileFormat::Wav(WavSamples::S16)),
-        ("wav", Some(24)) => Ok(FileFormat::Wav(WavSamples::S24)),
-        ("wav", Some(32)) => Ok(FileFormat::Wav(WavSamples::F32)),
-        ("flac", None | Some(16)) => Ok(FileFormat::Flac { bits: 16 }),
-        ("flac", Some(24)) => Ok(FileFormat::Flac { bits: 24 }),
-        ("opus", None) => {
-            let kbps = args.kbps.unwrap_or(DEFAULT_KBPS);
-            Ok(FileFormat::Opus { bits_per_second: kbps * 1_000 })
-        }
-        ("wav" | "flac" | "opus", Some(bits)) => {
-            let hint = "wav has 16, 24 or 32, flac 16 or 24, and opus --kbps instead";
-            Err(usage(format!("{name} does not have --bits {bits}\n    hint: {hint}")))
-        }
-        _ => {
-            let hint = "end its name with .wav, .flac or .opus, or say --format";
-            let message =
-                format!("{} does not say what it is\n    hint: {hint}", args.out.display());
-            Err(usage(message))
-        }
-    }
+    config::made(&name, args.bits, USUAL_BITS, args.kbps).map_err(|why| {
+        let message = match why {
+            NotMade::Bits(bits, _) => {
+                let hint = "wav has 16, 24 or 32, flac 16 or 24, and opus --kbps instead";
+                format!("{name} does not have --bits {bits}\n    hint: {hint}")
+            }
+            NotMade::Name => {
+                let hint = "end its name with .wav, .flac or .opus, or say --format";
+                format!("{} does not say what it is\n    hint: {hint}", args.out.display())
+            }
+        };
+        Failure::new(Exit::Usage, message)
+    })
 }
 
 fn rotation(args: &RecordArgs, zone: Zone) -> Result<Rotation, Failure> {
-    let mut rotation = Rotation { bytes: args.rotate_size, ..Rotation::default() };
-    match args.rotate {
-        Some(every) if args.align => {
-            rotation.clock = Align::new(every, zone);
-            if rotation.clock.is_none() {
-                let message =
-                    "--rotate with --align is a minute or more, a whole number of times a day";
-                return Err(Failure::new(Exit::Usage, message));
-            }
-        }
-        every => rotation.duration = every,
-    }
-    Ok(rotation)
+    config::rotated(args.rotate, args.align, args.rotate_size, zone).ok_or_else(|| {
+        let message = "--rotate with --align is a minute or more, a whole number of times a day";
+        Failure::new(Exit::Usage, message)
+    })
 }
 
 impl Tape {
@@ -239,8 +221,8 @@ impl Heard {
     }
 }
 
-/// Bits per second of Opus: no listener tells two channels of it from the original.
-const DEFAULT_KBPS: u32 = 160;
+/// Of a sample, where nothing else is said.
+const USUAL_BITS: u32 = 16;
 
 /// For a disk that does not answer, at the end.
 const PATIENCE: Span = Span::from_secs(10);
