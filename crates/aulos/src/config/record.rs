@@ -197,26 +197,31 @@ pub(super) fn resolve(
         problems.hint(at, message, "record = { name = \"hall\", dir = \"/srv/rec\" }");
     }
     let zone = zone(wish, problems);
+    // All of it is looked at, so that every problem is told; then it may be none.
+    let dir = wish.dir.as_ref().map(|dir| resolve::absolute("dir", dir, problems));
+    let pattern = pattern(wish, zone, problems);
+    let format = file_format(wish, station, problems);
+    let keeping =
+        Keeping { pre_roll: pre_roll(wish, problems), rotation: rotation(wish, zone, problems) };
+    let safety = Safety { sync: sync(wish, problems), ..Safety::default() };
     let upload = wish.upload.as_ref();
+    let upload = upload.and_then(|it| upload::resolve(it, &station.name, env, problems));
     Some(Record {
         name: name.value,
         source: source.flatten(),
-        dir: resolve::absolute("dir", wish.dir.as_ref()?, problems),
-        pattern: pattern(wish, zone, problems)?,
-        format: file_format(wish, station, problems),
-        keeping: Keeping {
-            pre_roll: pre_roll(wish, problems),
-            rotation: rotation(wish, zone, problems),
-        },
+        dir: dir?,
+        pattern: pattern?,
+        format,
+        keeping,
         retention: Retention {
             age: wish.keep_for.map(|at| at.value),
             count: wish.keep_files.map(|at| u64::from(at.value)),
             bytes: wish.keep_size.map(|at| at.value),
             keep_free: wish.keep_free.map_or(DEFAULT_KEEP_FREE, |at| at.value),
         },
-        safety: Safety { sync: sync(wish, problems), ..Safety::default() },
+        safety,
         start: wish.start.unwrap_or(true),
-        upload: upload.and_then(|config| upload::resolve(config, &station.name, env, problems)),
+        upload,
     })
 }
 
