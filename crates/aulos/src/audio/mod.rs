@@ -101,6 +101,19 @@ struct Inner {
     announced: Vec<(u64, Announced)>,
 }
 
+impl Inner {
+    /// The station of this number, while it runs.
+    fn station(&mut self, number: usize) -> Option<&mut Running> {
+        self.stations.get_mut(number).and_then(Option::as_mut)
+    }
+}
+
+/// What is the same as something that is wanted is taken out of the list, to go on.
+fn take_same<T>(list: &mut Vec<T>, is_same: impl FnMut(&T) -> bool) -> Option<T> {
+    let at = list.iter().position(is_same)?;
+    Some(list.swap_remove(at))
+}
+
 /// A station as the control plane sees it.
 #[derive(Debug)]
 struct Running {
@@ -236,7 +249,7 @@ impl House for Audio {
 
     fn reset_loudness(&self, station: usize) {
         self.with(|inner| {
-            let running = inner.stations.get_mut(station).and_then(Option::as_mut);
+            let running = inner.station(station);
             if let Some(Running { resets: (count, publisher), .. }) = running {
                 *count += 1;
                 publisher.publish(*count);
@@ -246,7 +259,7 @@ impl House for Audio {
 
     fn set_sound(&self, station: usize, sound: &Sound) -> Result<(), String> {
         self.with(|inner| {
-            let running = inner.stations.get_mut(station).and_then(Option::as_mut);
+            let running = inner.station(station);
             let running = running.ok_or_else(|| "the station is gone".to_owned())?;
             stations::turn(&mut running.knobs, sound)?;
             running.config.sound = sound.clone();
@@ -289,7 +302,7 @@ impl House for Audio {
 
     fn compare(&self, station: usize, on: bool) {
         self.with(|inner| {
-            if let Some(running) = inner.stations.get_mut(station).and_then(Option::as_mut) {
+            if let Some(running) = inner.station(station) {
                 running.knobs.compare(on);
             }
         });
@@ -324,7 +337,7 @@ impl House for Audio {
 
     fn flush(&self, station: usize) {
         self.with(|inner| {
-            let running = inner.stations.get_mut(station).and_then(Option::as_mut);
+            let running = inner.station(station);
             if let Some(running) = running.filter(|running| running.flush_at.is_none())
                 && running.outlets.flush()
             {
@@ -344,7 +357,7 @@ impl House for Audio {
 
     fn cancel_announcement(&self, station: usize, id: u64) {
         self.with(|inner| {
-            if let Some(running) = inner.stations.get_mut(station).and_then(Option::as_mut) {
+            if let Some(running) = inner.station(station) {
                 running.announcements.cancel(id);
             }
         });
@@ -363,7 +376,7 @@ impl House for Audio {
 
     fn prefer(&self, station: usize, wish: Option<(usize, Option<Span>)>) {
         self.with(|inner| {
-            if let Some(running) = inner.stations.get_mut(station).and_then(Option::as_mut) {
+            if let Some(running) = inner.station(station) {
                 running.wishes.publish(wish);
             }
         });

@@ -8,7 +8,7 @@ use aulos_proto::icecast::About;
 use aulos_rt::channel::Receiver;
 use tokio::sync::watch;
 
-use super::{Inner, renditions};
+use super::{Inner, renditions, take_same};
 use crate::config::{Push, Station};
 use crate::push::{Opened, Outgoing, PushState, Watch};
 
@@ -33,19 +33,16 @@ pub(super) fn start(station: &Station, inner: &mut Inner) -> Vec<Pushed> {
 
 /// Lets a station that runs push to these from now on; what is the same goes on.
 pub(super) fn change(inner: &mut Inner, number: usize, wanted: &[Push]) {
-    let Some(running) = inner.stations.get_mut(number).and_then(Option::as_mut) else { return };
+    let Some(running) = inner.station(number) else { return };
     running.config.pushes = wanted.to_vec();
     let (config, title) = (running.config.clone(), Arc::clone(&running.title));
     let mut old = std::mem::take(&mut running.pushes);
     let mut all = Vec::new();
     for push in wanted {
-        let there = old.iter().position(|one| one.config == *push);
-        all.push(match there {
-            Some(at) => old.swap_remove(at),
-            None => begin(push, &config, inner),
-        });
+        let there = take_same(&mut old, |one| one.config == *push);
+        all.push(there.unwrap_or_else(|| begin(push, &config, inner)));
     }
-    if let Some(running) = inner.stations.get_mut(number).and_then(Option::as_mut) {
+    if let Some(running) = inner.station(number) {
         running.pushes = all;
         show_title(&running.pushes, &title);
     }
@@ -54,7 +51,7 @@ pub(super) fn change(inner: &mut Inner, number: usize, wanted: &[Push]) {
 /// Lets the reactors have the servers that wait for a stream.
 pub(super) fn hand_over(inner: &mut Inner) {
     for number in 0..inner.stations.len() {
-        let Some(running) = inner.stations.get_mut(number).and_then(Option::as_mut) else {
+        let Some(running) = inner.station(number) else {
             continue;
         };
         let opened: Vec<_> = running

@@ -16,7 +16,7 @@ use aulos_io::SystemClock;
 use aulos_io::record::{Deck, Event, Heir, Recorders, Wish};
 use aulos_rt::channel::Receiver;
 
-use super::Inner;
+use super::{Inner, take_same};
 use crate::config::{Record, Station};
 use crate::recording::{Happened, Recorded, RecorderState};
 use crate::upload::{Porter, Uploader};
@@ -56,19 +56,19 @@ enum Tape {
 
 /// Begins every recorder of a station that has begun.
 pub(super) fn start(number: usize, inner: &mut Inner) {
-    let wanted = station(inner, number).map(|running| running.config.records.clone());
+    let wanted = inner.station(number).map(|running| running.config.records.clone());
     change(inner, number, &wanted.unwrap_or_default());
 }
 
 /// Lets a station that runs be recorded by these from now on; what is the same goes on.
 pub(super) fn change(inner: &mut Inner, number: usize, wanted: &[Record]) {
-    let Some(running) = station(inner, number) else { return };
+    let Some(running) = inner.station(number) else { return };
     running.config.records = wanted.to_vec();
     let mut old = std::mem::take(&mut running.recordings);
     let mut all = Vec::new();
     for record in wanted {
-        let kept = old.iter().position(|one| one.config.is_recorded_as(record));
-        all.push(match kept.map(|at| old.swap_remove(at)) {
+        let kept = take_same(&mut old, |one| one.config.is_recorded_as(record));
+        all.push(match kept {
             Some(mut kept) => {
                 if let Tape::Deck(deck) = &kept.tape {
                     deck.set_rotation(record.keeping.rotation);
@@ -83,14 +83,14 @@ pub(super) fn change(inner: &mut Inner, number: usize, wanted: &[Record]) {
             }
         });
     }
-    if let Some(running) = station(inner, number) {
+    if let Some(running) = inner.station(number) {
         running.recordings = all;
     }
 }
 
 /// Lets the recorders of a station go on with the one that has taken its place.
 pub(super) fn take_over(inner: &mut Inner, number: usize, old: Vec<Recording>) {
-    let Some(running) = station(inner, number) else { return };
+    let Some(running) = inner.station(number) else { return };
     let config = running.config.clone();
     for recording in &old {
         if let Tape::Deck(deck) = &recording.tape
@@ -108,7 +108,7 @@ pub(super) fn take_over(inner: &mut Inner, number: usize, old: Vec<Recording>) {
 pub(super) fn retry(inner: &mut Inner) {
     let now = SystemClock::now();
     for number in 0..inner.stations.len() {
-        let Some(running) = station(inner, number) else { continue };
+        let Some(running) = inner.station(number) else { continue };
         let due = running
             .recordings
             .iter()
@@ -116,8 +116,7 @@ pub(super) fn retry(inner: &mut Inner) {
         let Some(due) = due else { continue };
         let record = running.recordings[due].config.clone();
         let tape = begin(&record, number, inner);
-        if let Some(one) =
-            station(inner, number).and_then(|running| running.recordings.get_mut(due))
+        if let Some(one) = inner.station(number).and_then(|running| running.recordings.get_mut(due))
         {
             one.tape = tape;
         }
@@ -131,7 +130,7 @@ pub(super) fn tell(
     command: Command,
     when: When,
 ) -> Result<Option<MediaTime>, String> {
-    let running = station(inner, number).ok_or("the station is gone")?;
+    let running = inner.station(number).ok_or("the station is gone")?;
     match running.recordings.get(recorder).map(|recording| &recording.tape) {
         None => Err("the recorder is gone".to_owned()),
         Some(Tape::Missing { trouble, .. }) => Err(trouble.clone()),
@@ -184,10 +183,6 @@ impl Recording {
     }
 }
 
-fn station(inner: &mut Inner, number: usize) -> Option<&mut super::Running> {
-    inner.stations.get_mut(number).and_then(Option::as_mut)
-}
-
 fn begin(record: &Record, number: usize, inner: &mut Inner) -> Tape {
     match open(record, number, inner) {
         Ok(deck) => {
@@ -209,9 +204,6 @@ fn open(record: &Record, number: usize, inner: &mut Inner) -> Result<Deck, Strin
     if inner.studio.recorders.is_none() {
         inner.studio.recorders = Some(Recorders::start().map_err(said)?);
     }
-    let Some(running) = inner.stations.get_mut(number).and_then(Option::as_mut) else {
-        return Err("the station is gone".to_owned());
-    };
     let uploader = match &record.upload {
         None => None,
         Some(upload) => {
@@ -221,6 +213,8 @@ fn open(record: &Record, number: usize, inner: &mut Inner) -> Result<Deck, Strin
             Some(uploader)
         }
     };
+    let running = inner.station(number).ok_or("the station is gone")?;
+    let station = running.config.name.clone();
     let spool = listen(&mut running.outlets, &running.config, record.source);
     let spool = spool.ok_or("the station is busy")?;
     let wish = Wish {
@@ -234,7 +228,7 @@ fn open(record: &Record, number: usize, inner: &mut Inner) -> Result<Deck, Strin
         sidecar: true,
         heir: uploader.clone().map(|uploader| Arc::new(Carrier(uploader)) as Arc<dyn Heir>),
     };
-    let known = Known { station: running.config.name.clone(), uploader };
+    let known = Known { station, uploader };
     let studio = &mut inner.studio;
     let Some((recorders, _)) = &mut studio.recorders else { return Err(String::new()) };
     let deck = recorders.add(wish, spool).map_err(|error| error.to_string())?;

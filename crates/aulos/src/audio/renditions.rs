@@ -217,7 +217,7 @@ fn suited(config: &Station, codec: Codec) -> Station {
 
 /// What a station plays has another title.
 pub(super) fn show_title(inner: &mut Inner, station: usize, title: &Arc<str>) {
-    let Some(running) = inner.stations.get_mut(station).and_then(Option::as_mut) else { return };
+    let Some(running) = inner.station(station) else { return };
     running.title = Arc::clone(title);
     pushes::show_title(&running.pushes, title);
     inner.context.show_title(station, title);
@@ -241,7 +241,7 @@ fn make(
 ) -> io::Result<(usize, u64, Channel)> {
     let gone = || io::Error::other("the station is gone");
     let reactors = inner.context.reactors();
-    let running = inner.stations.get_mut(station).and_then(Option::as_mut).ok_or_else(gone)?;
+    let running = inner.station(station).ok_or_else(gone)?;
     let Running { config, outlets, title, .. } = running;
     let title = Arc::clone(title);
     let (config, name, map) = match kind {

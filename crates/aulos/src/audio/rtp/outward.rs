@@ -20,7 +20,7 @@ use aulos_rt::ring::ring;
 use aulos_rt::{Pool, Reader};
 
 use super::Problem;
-use crate::audio::{Inner, Running};
+use crate::audio::{Inner, Running, take_same};
 use crate::config::{RtpOut, Station};
 use crate::house::RtpSent;
 use crate::relay::wall;
@@ -53,16 +53,13 @@ pub(in crate::audio) fn start(station: &Station, inner: &mut Inner) -> Vec<Sent>
 
 /// Lets a station that runs go to these from now on; what is the same goes on.
 pub(in crate::audio) fn change(inner: &mut Inner, number: usize, wanted: &[RtpOut]) {
-    let Some(running) = inner.stations.get_mut(number).and_then(Option::as_mut) else { return };
+    let Some(running) = inner.station(number) else { return };
     running.config.rtp = wanted.to_vec();
     let mut old = std::mem::take(&mut running.rtp);
     let mut all = Vec::new();
     for config in wanted {
-        let there = old.iter().position(|one| one.config == *config);
-        all.push(match there {
-            Some(at) => old.swap_remove(at),
-            None => Sent::new(config, inner),
-        });
+        let there = take_same(&mut old, |one| one.config == *config);
+        all.push(there.unwrap_or_else(|| Sent::new(config, inner)));
     }
     let Some(running) = inner.stations.get_mut(number).and_then(Option::as_mut) else { return };
     for gone in old.into_iter().filter_map(|one| one.running) {
