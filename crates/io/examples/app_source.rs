@@ -3,7 +3,7 @@
 //! What works on sound on its way is a source that holds another one: here, a gain.
 //!
 //! ```text
-//!  AppWriter --lane--> AppSource -> Gain -> Graph -> AppSink --lane--> AppReader
+//!  AppWriter --lane--> LaneSource -> Gain -> Graph -> LaneSink --lane--> AppReader
 //! ```
 
 use std::error::Error;

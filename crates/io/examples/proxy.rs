@@ -2,7 +2,7 @@
 //! loses the oldest of what waits for it and learns how much; the others do not notice.
 //!
 //! ```text
-//!  Tone -> Graph -> ProxySink ==lanes=> ProxySource -> Graph (another thread)
+//!  Tone -> Graph -> ProxySink ==lanes=> LaneSource -> Graph (another thread)
 //!                                  ===> AppReader (this thread, slow)
 //! ```
 

@@ -2,7 +2,7 @@
 //! does: the queue takes what comes meanwhile, and of what is too much it loses the oldest and counts.
 //!
 //! ```text
-//!  Tone -> Graph -> QueueSink --lane--> QueueSource -> (this thread)
+//!  Tone -> Graph -> LaneSink --lane--> LaneSource -> (this thread)
 //! ```
 
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! A tone on a shared thread: a source, a graph and a sink, and a program that takes the samples out.
 //!
 //! ```text
-//!  Tone -> Graph (a worker's thread) -> AppSink --lane--> AppReader (this thread)
+//!  Tone -> Graph (a worker's thread) -> LaneSink --lane--> AppReader (this thread)
 //! ```
 
 use std::error::Error;

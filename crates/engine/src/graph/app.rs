@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use aulos_core::{Block, Frames, Instant, MediaTime};
+use aulos_core::{Frames, MediaTime};
 use aulos_rt::pipe::ConfigError;
 
+use super::ends::{LaneSink, LaneSource};
 use super::lane::{Lane, LaneIn, LaneOut, Monitor, Pull};
-use super::{Ending, Pushed, Sink};
-use crate::source::{Pacing, Pulled, Source};
+use super::Ending;
 
 /// A source that a program fills: the end for its thread, and the source for the graph.
 ///
@@ -30,9 +30,9 @@ use crate::source::{Pacing, Pulled, Source};
 /// assert!(writer.push(&[0.25; 200]).is_err());
 /// # Ok::<(), aulos_engine::graph::ConfigError>(())
 /// ```
-pub fn app_source(lane: &Lane) -> Result<(AppWriter, AppSource), ConfigError> {
+pub fn app_source(lane: &Lane) -> Result<(AppWriter, LaneSource), ConfigError> {
     let (way_in, way_out) = lane.open()?;
-    Ok((AppWriter(way_in), AppSource(way_out)))
+    Ok((AppWriter(way_in), LaneSource(way_out)))
 }
 
 /// A sink that a program empties: the sink for the graph, and the end for its thread.
@@ -41,12 +41,12 @@ pub fn app_source(lane: &Lane) -> Result<(AppWriter, AppSource), ConfigError> {
 ///
 /// # Errors
 /// As [`app_source`].
-pub fn app_sink(lane: &Lane) -> Result<(AppSink, AppReader), ConfigError> {
+pub fn app_sink(lane: &Lane) -> Result<(LaneSink, AppReader), ConfigError> {
     let (way_in, way_out) = lane.open()?;
-    Ok((AppSink(way_in), AppReader(way_out)))
+    Ok((LaneSink(way_in), AppReader(way_out)))
 }
 
-/// The program's end of an [`AppSource`]. Dropping it ends the sound as lost; say
+/// The program's end of an [`app_source`]. Dropping it ends the sound as lost; say
 /// [`Self::finish`] when it was all.
 #[derive(Debug)]
 pub struct AppWriter(LaneIn);
@@ -96,41 +96,7 @@ impl AppWriter {
     }
 }
 
-/// Gives what a program has pushed. See [`app_source`].
-///
-/// Its [`MediaTime`] counts the frames that were put in, those included that were lost since.
-#[derive(Debug)]
-pub struct AppSource(LaneOut);
-
-impl Source for AppSource {
-    /// Gives what is there, as far as it is no longer than a block.
-    ///
-    /// # Real-time
-    /// Wait-free, no allocation, no system call.
-    fn pull(&mut self, now: Instant, into: &mut Block) -> Pulled {
-        self.0.pull_block(now, into)
-    }
-
-    fn pacing(&self) -> Pacing {
-        self.0.pacing()
-    }
-}
-
-/// Takes what a program is to have. See [`app_sink`].
-#[derive(Debug)]
-pub struct AppSink(LaneIn);
-
-impl Sink for AppSink {
-    fn push(&mut self, _now: Instant, block: &Block, from: Frames) -> Pushed {
-        self.0.push_block(block, from)
-    }
-
-    fn end(&mut self, how: Ending) {
-        self.0.end(how);
-    }
-}
-
-/// The program's end of an [`AppSink`].
+/// The program's end of an [`app_sink`].
 #[derive(Debug)]
 pub struct AppReader(LaneOut);
 

@@ -2,10 +2,10 @@
 //! comes out where he wants it, and between them the house's sources and threads do the work.
 //!
 //! ```text
-//!  AppWriter --lane--> AppSource -+                        +-> AppSink ----lane--> AppReader
-//!  (any thread)                   +-> Graph (a thread of --+                       (any thread)
-//!  Tone, Demo, any Source --------+   the workers)         +-> QueueSink --lane--> QueueSource -> Graph
-//!                                                          +-> ProxySink ==lanes=> ProxySource, many
+//!  AppWriter --lane--> LaneSource -+                        +-> LaneSink --lane--> AppReader
+//!  (any thread)                    +-> Graph (a thread of --+                       (any thread)
+//!  Tone, Demo, any Source ---------+   the workers)         +-> LaneSink --lane--> LaneSource -> Graph
+//!                                                           +-> ProxySink ==lanes=> LaneSource, many
 //! ```
 //!
 //! A [`Graph`] carries sound from one [`Source`] to one [`Sink`]. It is a machine: it has no thread and
@@ -30,6 +30,7 @@
 //! fit together does not compile.
 
 mod app;
+mod ends;
 mod lane;
 mod proxy;
 mod queue;
@@ -40,10 +41,11 @@ mod tests;
 use aulos_core::{Block, Frames, Instant};
 pub use aulos_rt::pipe::ConfigError;
 
-pub use app::{AppReader, AppSink, AppSource, AppWriter, Gone, Taken, app_sink, app_source};
+pub use app::{AppReader, AppWriter, Gone, Taken, app_sink, app_source};
+pub use ends::{LaneSink, LaneSource};
 pub use lane::{Lane, Monitor, WhenFull};
-pub use proxy::{MAX_READERS, Proxy, ProxyError, ProxySink, ProxySource, proxy};
-pub use queue::{QueueSink, QueueSource, queue};
+pub use proxy::{MAX_READERS, Proxy, ProxyError, ProxySink, proxy};
+pub use queue::queue;
 pub use run::{Graph, GraphStatus, Pace, Timed};
 
 #[cfg(doc)]

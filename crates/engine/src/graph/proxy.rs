@@ -13,9 +13,9 @@ use aulos_rt::pipe::ConfigError;
 use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{Bin, Collector, bin};
 
-use super::lane::{Lane, LaneIn, LaneOut, Monitor, WhenFull};
+use super::ends::LaneSource;
+use super::lane::{Lane, LaneIn, LaneOut, WhenFull};
 use super::{AppReader, Ending, Pushed, Sink};
-use crate::source::{Pacing, Pulled, Source};
 
 /// Where the one graph ends, and where readers are made.
 ///
@@ -45,8 +45,8 @@ impl Proxy {
     ///
     /// # Errors
     /// [`ProxyError`].
-    pub fn source(&mut self, lane: &Lane) -> Result<ProxySource, ProxyError> {
-        self.open(lane).map(ProxySource)
+    pub fn source(&mut self, lane: &Lane) -> Result<LaneSource, ProxyError> {
+        self.open(lane).map(LaneSource)
     }
 
     /// The same for a program, which pulls samples.
@@ -151,40 +151,6 @@ impl ProxySink {
     fn discard(&mut self, reader: LaneIn) {
         // Whoever makes readers empties the bin before, and there is room for all that there can be.
         drop(self.bin.discard(reader));
-    }
-}
-
-/// Hears a [`ProxySink`] from a graph of its own. See [`Proxy::source`].
-///
-/// Its media time counts the frames since it came in: where some were lost it jumps by them.
-#[derive(Debug)]
-pub struct ProxySource(LaneOut);
-
-impl ProxySource {
-    /// Frames that this reader was too slow for so far.
-    #[must_use]
-    pub const fn lost(&self) -> Frames {
-        self.0.lost()
-    }
-
-    /// A view of its lane for any thread.
-    #[must_use]
-    pub fn monitor(&self) -> Monitor {
-        self.0.monitor()
-    }
-}
-
-impl Source for ProxySource {
-    /// Gives what is there, as far as it is no longer than a block.
-    ///
-    /// # Real-time
-    /// Wait-free, no allocation, no system call.
-    fn pull(&mut self, now: Instant, into: &mut Block) -> Pulled {
-        self.0.pull_block(now, into)
-    }
-
-    fn pacing(&self) -> Pacing {
-        self.0.pacing()
     }
 }
 
