@@ -5,9 +5,9 @@ use std::fmt;
 use aulos_core::{Frames, MediaTime};
 use aulos_rt::pipe::ConfigError;
 
+use super::Ending;
 use super::ends::{LaneSink, LaneSource};
 use super::lane::{Lane, LaneIn, LaneOut, Monitor, Pull};
-use super::Ending;
 
 /// A source that a program fills: the end for its thread, and the source for the graph.
 ///

@@ -1,0 +1,171 @@
+//! The control port against friends and foes.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+
+use crate::common::{Controller, Server, eventually};
+use serde_json::{Value, json};
+
+fn volume(percent: u8) -> Value {
+    json!({ "id": "a", "volume": { "percent": percent } })
+}
+
+/// Any answer at all: the server lives and listens.
+fn lives(server: &Server) {
+    let answer = server.controller().call("Server.GetRPCVersion", json!({}));
+    assert_eq!(answer["result"]["major"], 23);
+}
+
+fn counter(server: &Server, name: &str) -> u64 {
+    let status = server.controller().call("Aulos.GetStatus", json!({}));
+    status["result"]["counters"][name].as_u64().unwrap()
+}
+
+#[test]
+fn others_hear_of_a_change_and_the_one_who_made_it_does_not() {
+    let server = Server::start();
+    server.hello(1, "a");
+    let (mut one, mut two) = (server.controller(), server.controller());
+    // Both are known to the server once they have been answered.
+    two.call("Server.GetRPCVersion", json!({}));
+    let answer = one.call("Client.SetVolume", volume(31));
+    assert_eq!(answer["result"]["volume"]["percent"], 31);
+    let notice = two.notice_of("Client.OnVolumeChanged");
+    assert_eq!(notice["params"]["volume"], json!({ "percent": 31, "muted": false }));
+    assert!(notice.get("id").is_none());
+    one.call("Server.GetRPCVersion", json!({}));
+    let own = |notice: &Value| notice["method"] == "Client.OnVolumeChanged";
+    assert!(!one.notices.iter().any(own), "{:?}", one.notices);
+}
+
+#[test]
+fn lines_may_come_in_any_pieces() {
+    let server = Server::start();
+    let mut controller = server.controller();
+    let call = br#"{"jsonrpc":"2.0","id":1,"method":"Server.GetRPCVersion"}"#;
+    for byte in call.iter().chain(b"\n") {
+        controller.socket.write_all(&[*byte]).unwrap();
+    }
+    assert_eq!(controller.message()["id"], 1);
+    // Three at once, as PipeWire sends them.
+    let many = [&call[..], b"\r\n\r\n", call, b"\n", call, b"\n"].concat();
+    controller.socket.write_all(&many).unwrap();
+    for _ in 0..3 {
+        assert_eq!(controller.message()["result"]["minor"], 0);
+    }
+    // And the last one may have no end.
+    controller.socket.write_all(call).unwrap();
+    controller.socket.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(controller.message()["id"], 1);
+    assert_eq!(controller.line(), None);
+}
+
+#[test]
+fn a_batch_is_answered_as_one() {
+    let server = Server::start();
+    let mut controller = server.controller();
+    let call = |id: u8| json!({ "jsonrpc": "2.0", "id": id, "method": "Server.GetRPCVersion" });
+    controller
+        .send(&json!([call(1), { "jsonrpc": "2.0", "method": "Nope" }, 5, call(2)]).to_string());
+    let answers = controller.message();
+    let answers = answers.as_array().unwrap();
+    assert_eq!(answers.len(), 3);
+    assert_eq!((&answers[0]["id"], &answers[2]["id"]), (&json!(1), &json!(2)));
+    assert_eq!(answers[1]["error"]["code"], -32_600);
+}
+
+#[test]
+fn garbage_is_answered_and_the_connection_lives() {
+    let server = Server::start();
+    let mut controller = server.controller();
+    let deep = "[".repeat(60_000);
+    let deep_object = r#"{"a":"#.repeat(10_000);
+    for line in ["garbage", "{", &deep, &deep_object, "\u{0}\u{1}", "GET / HTTP/1.1", "null"] {
+        controller.send(line);
+        let code = controller.message()["error"]["code"].as_i64().unwrap();
+        assert!((-32_700..=-32_600).contains(&code), "{line:.20}: {code}");
+    }
+    controller.socket.write_all(b"\xff\xfe\x80\r\n").unwrap();
+    assert_eq!(controller.message()["error"]["code"], -32_700);
+    assert_eq!(controller.call("Server.GetRPCVersion", json!({}))["result"]["major"], 23);
+    assert_eq!(counter(&server, "rpc_not_understood"), 8);
+}
+
+#[test]
+fn a_line_without_an_end_is_cut_and_counted() {
+    let server = Server::start();
+    let mut controller = server.controller();
+    let block = [b'x'; 4_096];
+    let cut = (0..10_000).any(|_| controller.socket.write_all(&block).is_err());
+    assert!(cut, "40 MB were taken");
+    assert_eq!(counter(&server, "controllers_cut_long_line"), 1);
+}
+
+#[test]
+fn who_does_not_read_is_cut_and_counted_and_nobody_else_waits() {
+    let server = Server::start();
+    for session in 0..200 {
+        server.hello(session, &format!("client-{session}"));
+    }
+    let deaf = server.controller();
+    let mut friend = server.controller();
+    let group =
+        friend.call("Server.GetStatus", json!({}))["result"]["server"]["groups"][0]["id"].clone();
+    // Each makes a notification of a hundred kilobytes.
+    for _ in 0..150 {
+        let answer =
+            friend.call("Group.SetClients", json!({ "id": group, "clients": ["client-0"] }));
+        assert!(answer.get("result").is_some());
+    }
+    eventually(|| counter(&server, "controllers_cut_slow") == 1);
+    // The deaf one finds its connection closed after what was under way.
+    let mut rest = deaf.socket.try_clone().unwrap();
+    let mut block = vec![0; 1 << 20];
+    eventually(|| matches!(rest.read(&mut block), Ok(0) | Err(_)));
+}
+
+#[test]
+fn who_asks_and_does_not_read_holds_up_nobody_else() {
+    let server = Server::start();
+    for session in 0..200 {
+        server.hello(session, &format!("client-{session}"));
+    }
+    let mut deaf = server.controller();
+    deaf.socket.set_nonblocking(true).unwrap();
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"Server.GetStatus"}"#;
+    let mut sent = 0;
+    while deaf.socket.write_all(format!("{call}\n").as_bytes()).is_ok() && sent < 2_000 {
+        sent += 1;
+    }
+    lives(&server);
+}
+
+#[test]
+fn half_open_connections_and_port_scans_are_nobodys_business() {
+    let server = Server::start();
+    let silent: Vec<Controller> = (0..100).map(|_| server.controller()).collect();
+    for _ in 0..200 {
+        drop(server.controller());
+    }
+    for _ in 0..50 {
+        let mut rude = server.controller();
+        rude.socket.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"meth").unwrap();
+    }
+    lives(&server);
+    drop(silent);
+}
+
+#[test]
+fn what_was_set_is_there_after_a_restart() {
+    let server = Server::start();
+    server.hello(1, "a");
+    server.controller().call("Client.SetVolume", volume(12));
+    let state_dir = server.state_dir.clone();
+    server.stop();
+    let mut resolved = crate::common::resolve(crate::common::TWO_STATIONS);
+    resolved.state_dir = state_dir;
+    let again = Server::of(resolved);
+    let answer = again.controller().call("Client.GetStatus", json!({ "id": "a" }));
+    assert_eq!(answer["result"]["client"]["config"]["volume"]["percent"], 12);
+    assert_eq!(answer["result"]["client"]["connected"], false);
+}

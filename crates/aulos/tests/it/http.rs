@@ -1,0 +1,257 @@
+//! Port 1780 as browsers, programs and strangers meet it.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use crate::common::{PATIENCE, Server, eventually};
+use aulos::house::{Loudness, SourceState, StationState, StationStatus};
+use aulos_core::{Db, Lufs, Span};
+use serde_json::{Value, json};
+
+fn connect(server: &Server) -> TcpStream {
+    let socket = TcpStream::connect(server.http).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+/// Sends a request on a connection of its own and gives head and body.
+fn ask(server: &Server, request: &str) -> (String, String) {
+    let mut socket = connect(server);
+    let request = request.replacen(" HTTP/1.1\r\n", " HTTP/1.1\r\nConnection: close\r\n", 1);
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    socket.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.to_lowercase(), body.to_owned())
+}
+
+fn get(server: &Server, path: &str) -> (String, String) {
+    ask(server, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"))
+}
+
+fn post(server: &Server, headers: &str, body: &str) -> (String, String) {
+    let length = body.len();
+    ask(
+        server,
+        &format!(
+            "POST /jsonrpc HTTP/1.1\r\nHost: x:1\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
+        ),
+    )
+}
+
+/// Reads up to `end`, and gives all of it; what came behind it stays in `kept` for the next time.
+fn read_until(socket: &mut TcpStream, kept: &mut Vec<u8>, end: &str) -> String {
+    let mut block = [0; 4_096];
+    loop {
+        if let Some(at) = kept.windows(end.len()).position(|found| found == end.as_bytes()) {
+            let rest = kept.split_off(at + end.len());
+            return String::from_utf8(std::mem::replace(kept, rest)).unwrap();
+        }
+        let count = socket.read(&mut block).unwrap();
+        assert!(count > 0, "closed after {:?}", String::from_utf8_lossy(kept));
+        kept.extend_from_slice(&block[..count]);
+    }
+}
+
+fn playing() -> StationStatus {
+    StationStatus {
+        state: StationState::Playing,
+        active: Some(1),
+        sources: vec![SourceState::Failed("no such file".to_owned()), SourceState::Ready],
+        levels: vec![Db::new(-12.34), Db::SILENCE],
+        loudness: Loudness {
+            measured: Span::from_millis(12_340),
+            momentary: Some(Lufs::new(-18.456)),
+            true_peak: Some(Db::new(-1.0)),
+            ..Loudness::NONE
+        },
+        source_loudness: vec![
+            Loudness::NONE,
+            Loudness { integrated: Some(Lufs::new(-20.0)), ..Loudness::NONE },
+        ],
+        steadiness: None,
+        radios: vec![None, None],
+        djs: Vec::new(),
+        listeners: 2,
+        ..StationStatus::default()
+    }
+}
+
+#[test]
+fn the_page_runs_its_own_script_and_no_other() {
+    let server = Server::start();
+    let (head, page) = get(&server, "/");
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    let nonce = head.split("script-src 'nonce-").nth(1).unwrap().split('\'').next().unwrap();
+    assert!(head.contains("default-src 'none'") && !head.contains("unsafe"), "{head}");
+    assert_eq!(page.matches(&format!("nonce=\"{nonce}\"")).count(), 2);
+    assert_ne!(head, get(&server, "/").0, "a nonce is used once");
+    for reach_out in ["http://", "https://", "//cdn", "@import"] {
+        let found = page.replace("http://www.w3.org/2000/svg", "");
+        assert!(!found.contains(reach_out), "{reach_out}");
+    }
+    assert!(page.contains("role: \"meter\""));
+}
+
+#[test]
+fn the_status_has_stations_sources_levels_and_clients() {
+    let server = Server::start();
+    server.hello(1, "a");
+    *server.house.stations.lock().unwrap() = vec![playing()];
+    let (head, body) = get(&server, "/api/v1/status");
+    assert!(head.contains("application/json") && head.contains("nosniff"), "{head}");
+    let status: Value = serde_json::from_str(&body).unwrap();
+    let station = &status["stations"][0];
+    assert_eq!(station["name"], "default");
+    assert_eq!((&station["state"], &station["active"]), (&json!("playing"), &json!("demo")));
+    assert_eq!(station["levels_dbfs"], json!([-12.3, null]));
+    let loudness = &station["loudness"];
+    assert_eq!(
+        (&loudness["momentary_lufs"], &loudness["measured_s"]),
+        (&json!(-18.46), &json!(12.3))
+    );
+    assert_eq!(
+        (&loudness["true_peak_dbtp"], &loudness["integrated_lufs"]),
+        (&json!(-1.0), &Value::Null)
+    );
+    assert_eq!(station["sources"][0]["loudness"]["integrated_lufs"], Value::Null);
+    assert_eq!(station["sources"][1]["loudness"]["integrated_lufs"], -20.0);
+    assert_eq!(station["sources"][0]["reason"], "no such file");
+    assert_eq!((&station["codec"], &station["spec"]), (&json!("flac"), &json!("48000:16:2")));
+    assert_eq!(station["clients"][0]["id"], "a");
+    assert_eq!(status["stations"][1]["state"], "stopped");
+    assert_eq!(status["counters"]["fake"], 1);
+    assert!(status["uptime_s"].is_u64() && status["version"].is_string());
+    assert_eq!(get(&server, "/healthz").1, "ok\n");
+    assert!(get(&server, "/nothing").0.starts_with("http/1.1 404"));
+    assert!(ask(&server, "DELETE / HTTP/1.1\r\nHost: x\r\n\r\n").0.starts_with("http/1.1 405"));
+}
+
+#[test]
+fn calls_are_answered_and_those_from_another_site_are_not() {
+    let server = Server::start();
+    server.hello(1, "a");
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"Server.GetRPCVersion"}"#;
+    for ours in ["", "Origin: http://x:1\r\n", "Sec-Fetch-Site: same-origin\r\n"] {
+        let (head, body) = post(&server, ours, call);
+        assert!(head.starts_with("http/1.1 200"), "{ours}: {head}");
+        assert!(body.contains("\"major\":23"), "{body}");
+    }
+    for theirs in
+        ["Origin: http://evil.example\r\n", "Origin: null\r\n", "Sec-Fetch-Site: cross-site\r\n"]
+    {
+        assert!(post(&server, theirs, call).0.starts_with("http/1.1 403"), "{theirs}");
+    }
+    let mut other = server.controller();
+    other.call("Server.GetRPCVersion", json!({}));
+    let set = r#"{"jsonrpc":"2.0","method":"Client.SetVolume","params":{"id":"a","volume":{"percent":5}}}"#;
+    assert!(post(&server, "", set).0.starts_with("http/1.1 204"));
+    assert_eq!(other.notice_of("Client.OnVolumeChanged")["params"]["volume"]["percent"], 5);
+    let (head, body) = post(&server, "", "{");
+    assert!(head.starts_with("http/1.1 200") && body.contains("-32700"), "{head} {body}");
+    assert!(post(&server, "", &"x".repeat(300_000)).0.starts_with("http/1.1 413"));
+}
+
+#[test]
+fn events_bring_the_status_and_then_levels_and_changes() {
+    let server = Server::start();
+    let mut socket = connect(&server);
+    socket.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut kept = Vec::new();
+    let mut until = |end: &str| read_until(&mut socket, &mut kept, end);
+    let first = until("\n\n");
+    assert!(first.to_lowercase().contains("text/event-stream"), "{first}");
+    until("event: levels");
+    *server.house.stations.lock().unwrap() = vec![playing()];
+    let more = until("\"momentary_lufs\":-18.46");
+    assert!(more.contains("\"levels_dbfs\":[-12.3,null]"), "{more}");
+    let more = if more.contains("event: status") { more } else { until("event: status") };
+    assert!(more.contains("event: status"));
+    server.hello(1, "newcomer");
+    until("newcomer");
+}
+
+#[test]
+fn a_listener_goes_to_the_sink_with_every_byte_that_was_read() {
+    let server = Server::start();
+    let mut socket = connect(&server);
+    for part in ["GET /lis", "ten/kitchen%20radio?x=1 HT", "TP/1.1\r\nHost: x\r\n", "\r\n"] {
+        socket.write_all(part.as_bytes()).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    eventually(|| server.sink.0.lock().unwrap().len() == 1);
+    let (theirs, mut read) = server.sink.0.lock().unwrap().remove(0);
+    assert_eq!(theirs.address(), socket.local_addr().unwrap());
+    let mut theirs = theirs.into_socket();
+    theirs.set_nonblocking(false).unwrap();
+    while !read.ends_with(b"\r\n\r\n") {
+        let mut block = [0; 64];
+        let count = theirs.read(&mut block).unwrap();
+        read.extend_from_slice(&block[..count]);
+    }
+    assert_eq!(read, b"GET /listen/kitchen%20radio?x=1 HTTP/1.1\r\nHost: x\r\n\r\n");
+    theirs.write_all(b"sound").unwrap();
+    let mut sound = [0; 5];
+    socket.read_exact(&mut sound).unwrap();
+    assert_eq!(&sound, b"sound");
+}
+
+#[test]
+fn a_listener_that_came_by_a_strangers_name_gets_nothing() {
+    let server = Server::start();
+    for host in ["evil.example", "127.0.0.1.evil.example:1780", "a.b", ""] {
+        let mut socket = connect(&server);
+        let request = format!("GET /listen/default HTTP/1.1\r\nX: y\r\nHOST: {host}\r\n\r\n");
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 421"), "{host}: {answer}");
+    }
+    assert!(server.sink.0.lock().unwrap().is_empty());
+    let status: Value = serde_json::from_str(&get(&server, "/api/v1/status").1).unwrap();
+    assert_eq!(status["counters"]["http_wrong_host"], 4);
+    let mut own = connect(&server);
+    own.write_all(b"GET /listen/default HTTP/1.1\nhost: radio.lan:1780\n\n").unwrap();
+    let mut plain = connect(&server);
+    plain.write_all(b"GET /listen/default HTTP/1.0\r\n\r\n").unwrap();
+    eventually(|| server.sink.0.lock().unwrap().len() == 2);
+}
+
+#[test]
+fn a_listener_on_a_used_connection_is_sent_to_a_new_one() {
+    let server = Server::start();
+    let mut socket = connect(&server);
+    socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    read_until(&mut socket, &mut Vec::new(), "ok\n");
+    socket.write_all(b"GET /listen/a%20b?c HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    let answer = answer.to_lowercase();
+    assert!(answer.starts_with("http/1.1 307"), "{answer}");
+    assert!(answer.contains("location: /listen/a%20b?c\r\n"), "{answer}");
+    assert!(answer.contains("connection: close\r\n"), "{answer}");
+    // The first request of a connection is looked at before that, whether it wants sound or a head.
+    let mut first = connect(&server);
+    first.write_all(b"HEAD /listen/x HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    eventually(|| !server.sink.0.lock().unwrap().is_empty());
+}
+
+#[test]
+fn strangers_are_cut_and_counted() {
+    let server = Server::start();
+    let mut endless = connect(&server);
+    endless.write_all(format!("GET /listen/{}", "x".repeat(20_000)).as_bytes()).ok();
+    let mut answer = Vec::new();
+    endless.read_to_end(&mut answer).ok();
+    let mut tls = connect(&server);
+    tls.write_all(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").unwrap();
+    let mut slow = connect(&server);
+    slow.write_all(b"GET /listen").unwrap();
+    let mut nothing = Vec::new();
+    slow.read_to_end(&mut nothing).unwrap();
+    assert!(nothing.is_empty());
+    let status: Value = serde_json::from_str(&get(&server, "/api/v1/status").1).unwrap();
+    assert_eq!(status["counters"]["http_cut_long_request"], 1);
+    assert_eq!(status["counters"]["http_cut_slow_request"], 1);
+    assert!(server.sink.0.lock().unwrap().is_empty());
+}

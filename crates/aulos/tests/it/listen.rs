@@ -1,0 +1,156 @@
+//! Web listeners in a server that plays: containers, titles, heads, and what is not to be had.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use crate::common::{
+    ANY_PORTS, Controller, PATIENCE, Playing, eventually, player, resolve, scratch, script,
+};
+use aulos_proto::http::{Body, Framing, icy};
+use serde_json::json;
+
+const STATIONS: &str = r#"
+[[station]]
+name = "default"
+codec = "pcm"
+sources = ["tone://"]
+[[station]]
+name = "two words"
+codec = "pcm"
+spec = "48000:24:2"
+sources = ["tone://"]
+[[station]]
+name = "cd.wav"
+codec = "flac"
+spec = "44100:16:2"
+sources = ["tone://"]
+"#;
+
+fn start() -> Playing {
+    Playing::start(resolve(&(ANY_PORTS.to_owned() + STATIONS)))
+}
+
+/// A request whose answer goes on.
+fn open(server: &Playing, first: &str, fields: &str) -> TcpStream {
+    let mut socket = TcpStream::connect(server.http).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(socket, "{first}\r\nHost: localhost:99\r\n{fields}\r\n").unwrap();
+    socket
+}
+
+fn head(socket: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        socket.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).unwrap()
+}
+
+/// The head, and so many bytes behind it.
+fn get(server: &Playing, path: &str, fields: &str, count: usize) -> (String, Vec<u8>) {
+    let mut socket = open(server, &format!("GET /listen/{path} HTTP/1.0"), fields);
+    let head = head(&mut socket);
+    let mut body = vec![0; count];
+    socket.read_exact(&mut body).unwrap();
+    (head, body)
+}
+
+/// A whole answer.
+fn ask(server: &Playing, first: &str) -> String {
+    let mut answer = String::new();
+    open(server, first, "").read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn codecs(caller: &mut Controller) -> u64 {
+    let status = caller.call("Aulos.GetStatus", json!({}));
+    status["result"]["counters"]["listener_codecs"].as_u64().unwrap()
+}
+
+#[test]
+fn every_container_is_what_it_says_and_is_made_once() {
+    let server = start();
+    let mut caller = server.controller();
+    for (path, media, magic) in [
+        ("default", "audio/wav", &b"RIFF"[..]),
+        ("default.wav", "audio/wav", b"RIFF"),
+        ("default.flac", "audio/flac", b"fLaC"),
+        ("default.ogg", "audio/ogg", b"OggS"),
+        ("default.opus", "audio/ogg", b"OggS"),
+        ("two%20words.wav", "audio/wav", b"RIFF"),
+        ("cd.wav", "audio/flac", b"fLaC"),
+        ("cd.wav.wav", "audio/wav", b"RIFF"),
+    ] {
+        let (head, body) = get(&server, path, "Range: bytes=100-\r\n", 5_000);
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{path}: {head}");
+        assert!(head.contains(&format!("\r\nContent-Type: {media}\r\n")), "{path}: {head}");
+        assert!(!head.contains("icy-metaint") && head.contains("\r\nicy-name: "), "{path}: {head}");
+        assert!(body.starts_with(magic), "{path}: {:?}", &body[..16]);
+        // It goes on: there is sound behind the head.
+        assert!(body[200..].iter().any(|byte| *byte != 0), "{path}");
+    }
+    // 24 bits in 3 bytes, which is what WAVE has.
+    let (_, body) = get(&server, "two%20words.wav", "", 44);
+    assert_eq!(body[32..36], [6, 0, 24, 0]);
+    let listeners: Vec<_> =
+        (0..3).map(|_| open(&server, "GET /listen/default.ogg HTTP/1.1", "")).collect();
+    for mut listener in listeners.iter().map(|listener| listener.try_clone().unwrap()) {
+        head(&mut listener);
+    }
+    eventually(|| codecs(&mut caller) == 1);
+    drop(listeners);
+    eventually(|| codecs(&mut caller) == 0);
+}
+
+#[test]
+fn what_is_not_to_be_had_is_said_and_so_is_what_is() {
+    let server = start();
+    let mp3 = ask(&server, "GET /listen/default.mp3 HTTP/1.1");
+    assert!(mp3.starts_with("HTTP/1.1 404 ") && mp3.contains("There is .flac, .wav"), "{mp3}");
+    let opus = ask(&server, "GET /listen/cd.wav.opus HTTP/1.1");
+    assert!(opus.starts_with("HTTP/1.1 406 ") && opus.contains("48000 Hz only"), "{opus}");
+    assert!(ask(&server, "GET /listen/nobody.ogg HTTP/1.1").starts_with("HTTP/1.1 404 "));
+    let head = ask(&server, "HEAD /listen/default.ogg HTTP/1.1");
+    assert!(
+        head.contains("\r\nContent-Type: audio/ogg\r\n") && head.ends_with("\r\n\r\n"),
+        "{head}"
+    );
+    let list = ask(&server, "GET /listen/two%20words.m3u HTTP/1.1");
+    let entry = "#EXTINF:-1,two words\r\nhttp://localhost:99/listen/two%20words\r\n";
+    assert!(list.contains("audio/x-mpegurl") && list.ends_with(entry), "{list}");
+    let list = ask(&server, "GET /listen/default.pls HTTP/1.1");
+    assert!(list.contains("File1=http://localhost:99/listen/default\r\n"), "{list}");
+}
+
+#[test]
+fn titles_come_to_those_who_ask_for_them() {
+    let dir = scratch();
+    let teller = dir.join("teller");
+    script(&teller, &player("*GetProperties*) tell playing ;;").replace(
+        "\"canControl\":true",
+        "\"metadata\":{\"title\":\"J\\\\u00f3ga\",\"artist\":[\"Bj\\\\u00f6rk\"]},\"canControl\":true",
+    ));
+    let plugin = format!("plugin = {{ script = \"{}\" }}", teller.display());
+    let text = STATIONS.replacen("sources", &format!("{plugin}\nsources"), 1);
+    let server = Playing::start(resolve(&(ANY_PORTS.to_owned() + &text)));
+    let mut caller = server.controller();
+    eventually(|| {
+        let status = caller.call("Aulos.GetStatus", json!({}));
+        status["result"]["stations"][0]["playing"]["title"] == json!("Jóga")
+    });
+    for (path, magic) in
+        [("default", &b"RIFF"[..]), ("default.flac", b"fLaC"), ("default.ogg", b"OggS")]
+    {
+        let (head, bytes) = get(&server, path, "Icy-MetaData: 1\r\n", 70_000);
+        assert!(head.contains("\r\nicy-metaint: 16000\r\n"), "{head}");
+        let (mut sound, mut titles) = (Vec::new(), Vec::new());
+        Body::new(Framing::UntilClosed, Some(icy::INTERVAL))
+            .push(&bytes, |piece| sound.extend_from_slice(piece), |title| titles.push(title))
+            .unwrap();
+        assert!(sound.starts_with(magic), "{path}");
+        assert_eq!(titles.len(), 1, "{path}: {titles:?}");
+        assert_eq!(icy::line(&titles[0]), "Björk - Jóga", "{path}");
+    }
+}

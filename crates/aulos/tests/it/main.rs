@@ -1,0 +1,35 @@
+//! The command line and the control plane, from outside. One program, so that it is linked once.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a helper of tests fails as a test does; clippy excepts only test functions"
+)]
+
+mod announce;
+mod channel_map;
+mod command_line;
+mod common;
+mod control_tcp;
+mod djs;
+mod fallback;
+mod halt;
+mod hooks;
+mod http;
+mod listen;
+mod meta;
+mod meter;
+mod normalize;
+mod pushes;
+mod python_snapcast;
+mod relays;
+mod reload;
+mod rpc;
+mod scan;
+mod scan_tag;
+mod security;
+mod steady;
+mod streams;
+mod titles;
+mod websocket;

@@ -1,0 +1,249 @@
+//! `aulos meter` as it is typed, with FFmpeg as the judge of its figures.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use crate::common::scratch;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// In the order of the contract.
+const KEYS: [&str; 9] = [
+    "time_s",
+    "momentary_lufs",
+    "short_term_lufs",
+    "integrated_lufs",
+    "loudness_range_lu",
+    "true_peak_dbtp",
+    "max_momentary_lufs",
+    "max_short_term_lufs",
+    "sample_peak_dbfs",
+];
+
+fn meter(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_aulos"));
+    command.arg("meter").args(arguments).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(command: &mut Command) -> (i32, String, String) {
+    ended(command.spawn().unwrap())
+}
+
+fn ended(child: Child) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (status.code().expect("no signal ends it"), text(stdout), text(stderr))
+}
+
+/// A line of JSON with exactly the keys of the contract, in its order.
+fn line(text: &str) -> Value {
+    let places = KEYS.map(|key| text.find(&format!("\"{key}\":")).expect(key));
+    assert!(places.is_sorted(), "{text}");
+    let line: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(line.as_object().unwrap().len(), KEYS.len());
+    line
+}
+
+fn near(value: &Value, expected: f64, tolerance: f64) -> bool {
+    value.as_f64().is_some_and(|value| (value - expected).abs() <= tolerance)
+}
+
+/// BS.1770: 997 Hz at 0 dBFS reads -3.01 LKFS in one channel, and 0.0 in two.
+#[test]
+fn a_tone_reads_its_level_and_a_closed_pipe_ends_it_quietly() {
+    for (channels, expected) in [(1, -23.01), (2, -20.0)] {
+        let uri = format!("tone://?hz=997&dbfs=-20&sampleformat=48000:16:{channels}");
+        let mut child = meter(&["--json", &uri]).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        for n in 1..=31 {
+            let read = line(&lines.next().unwrap().unwrap());
+            assert!(near(&read["time_s"], f64::from(n) / 10.0, 1e-9), "{read}");
+            for (key, from) in
+                [("momentary_lufs", 4), ("max_momentary_lufs", 4), ("short_term_lufs", 30)]
+            {
+                if n < from {
+                    assert_eq!(read[key], Value::Null, "{read}");
+                } else {
+                    assert!(near(&read[key], expected, 0.02), "{key}: {read}");
+                }
+            }
+            assert!(near(&read["true_peak_dbtp"], -20.0, 0.1), "{read}");
+        }
+        drop(lines);
+        assert_eq!(ended(child), (0, String::new(), String::new()));
+    }
+}
+
+/// Integrated loudness, range and true peak as FFmpeg shows them.
+fn judge(path: &Path) -> [f64; 3] {
+    let output = Command::new("ffmpeg")
+        .args(["-nostdin", "-hide_banner", "-i"])
+        .arg(path)
+        .args(["-af", "ebur128=peak=true", "-f", "null", "-"])
+        .output()
+        .expect("this test needs ffmpeg: install it (apt-get install ffmpeg)");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let summary = text.rsplit("Summary:").next().unwrap();
+    ["I:", "LRA:", "Peak:"].map(|name| {
+        let after = summary.split(name).nth(1).expect(name);
+        after.split_whitespace().next().unwrap().parse().unwrap()
+    })
+}
+
+#[test]
+fn figures_of_a_file_agree_with_ffmpeg() {
+    let path = scratch().join("programme.wav");
+    let sound = "aevalsrc=(0.05+0.3*gt(mod(t\\,9)\\,5))*(sin(400*t*(1+t/30))+0.5*sin(7000*t))\
+                 |0.2*sin(2500*t)+0.1*(random(1)-0.5):d=30:s=44100";
+    let made = Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "error", "-f", "lavfi", "-i", sound, "-c:a", "pcm_s16le"])
+        .arg(&path)
+        .status();
+    assert!(made.expect("this test needs ffmpeg: install it (apt-get install ffmpeg)").success());
+    let uri = format!("file://{}", path.display());
+    let (code, out, summary) = run(&mut meter(&["--json", "--no-pace", &uri]));
+    assert_eq!(code, 0, "{summary}");
+    let lines: Vec<_> = out.lines().map(line).collect();
+    assert_eq!(lines.len(), 300, "ten a second");
+    let last = lines.last().unwrap();
+    let [integrated, range, peak] = judge(&path);
+    assert!(near(&last["integrated_lufs"], integrated, 0.1), "{integrated}: {last}");
+    assert!(near(&last["loudness_range_lu"], range, 0.2), "{range}: {last}");
+    assert!(near(&last["true_peak_dbtp"], peak, 0.2), "{peak}: {last}");
+    assert!(summary.contains(&uri) && summary.contains("00:00:30"), "{summary}");
+    let (_, _, quiet) = run(&mut meter(&["--json", "--no-pace", "-q", &uri]));
+    assert_eq!(quiet, "");
+    fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn silence_on_standard_input_is_dashes_and_the_end_of_it_is_the_end() {
+    let mut child = meter(&["-"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&vec![0; 48_000 * 4 * 2]).unwrap();
+    drop(input);
+    let (code, out, errors) = ended(child);
+    assert_eq!((code, errors.as_str()), (0, ""), "{out}");
+    let lines: Vec<_> = out.lines().collect();
+    let second = "00:00:02  M     -  S     -  I     - LUFS  LRA    - LU  TP     - dBTP";
+    assert_eq!((lines[1], lines[2]), (second, "stdin:  00:00:02"), "{out}");
+    assert_eq!(lines.len(), 9, "{out}");
+}
+
+#[test]
+fn a_program_is_measured_to_its_end() {
+    let uri = "process:///usr/bin/head?params=-c 288000 /dev/zero";
+    let (code, out, errors) = run(&mut meter(&["--json", "-q", uri]));
+    assert_eq!((code, errors.as_str()), (0, ""));
+    let last = line(out.lines().last().unwrap());
+    assert_eq!((&last["time_s"], &last["momentary_lufs"]), (&1.5.into(), &Value::Null));
+}
+
+#[test]
+fn an_interrupt_ends_it_with_a_summary() {
+    let mut child = meter(&["tone://"]).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut text = String::new();
+    out.read_line(&mut text).unwrap();
+    let pid = Pid::from_child(&child);
+    kill_process(pid, Signal::INT).unwrap();
+    out.read_to_string(&mut text).unwrap();
+    assert_eq!(ended(child).0, 0);
+    assert!(text.starts_with("00:00:01  M -20.0"), "{text}");
+    assert!(text.contains("greatest momentary   -20.0 LUFS"), "{text}");
+}
+
+/// A web server has a second of a square wave of -20 dBFS, as a file that ends.
+#[test]
+fn web_radio_is_measured_as_it_comes() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.read_exact(&mut [0; 64]).unwrap();
+        let wave = |frame: usize| if frame % 48 < 24 { 3_277_i16 } else { -3_277 };
+        let file = crate::common::wave(&(0..48_000).map(wave).collect::<Vec<_>>());
+        let head = format!("HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n", file.len());
+        socket.write_all(&[head.as_bytes(), &file].concat()).unwrap();
+        // Until it is taken.
+        drop(socket.read_to_end(&mut Vec::new()));
+    });
+    let (code, out, errors) = run(&mut meter(&["--json", &format!("http://127.0.0.1:{port}/a")]));
+    assert_eq!(code, 0, "{errors}");
+    let last = line(out.lines().last().unwrap());
+    assert_eq!(last["time_s"], Value::from(1.0), "{out}");
+    let peak = last["sample_peak_dbfs"].as_f64().unwrap();
+    assert!((peak + 20.0).abs() < 0.1, "{last}");
+    server.join().unwrap();
+}
+
+#[test]
+fn what_cannot_be_measured_is_one_clear_fact_and_a_code() {
+    let dir = scratch();
+    let text = dir.join("text.wav");
+    fs::write(&text, "this is no sound").unwrap();
+    let (text, here) = (text.display().to_string(), format!("file://{}", text.display()));
+    let long = format!("hint: for a file, {here}");
+    for (arguments, code, says) in [
+        (&["gopher://x"][..], 2, "`gopher` is not a kind of source"),
+        (&["http://127.0.0.1:1/live"], 69, "the server cannot be reached"),
+        (&["tone://?dbfs=3"], 2, "a level is -120 to 0 dBFS"),
+        (&[&text], 2, &long),
+        (&["--no-pace", "demo://"], 2, "--no-pace is for files"),
+        (&["file:///nowhere/at/all.wav"], 66, "there is no such file"),
+        (&[&here], 65, "is not sound in a format that is known here"),
+        (&["process:///nowhere/at/all"], 66, "No such file"),
+        (&["pipe:///nowhere/at/all?mode=read"], 66, "No such file"),
+        (&[&format!("pipe://{text}")], 69, "something that is not a FIFO has this name"),
+        (&["tcp://127.0.0.1:1?mode=client"], 69, "refused"),
+        (&["-"], 66, "no sound came from it"),
+    ] {
+        let (found, out, errors) = run(&mut meter(arguments));
+        assert_eq!((found, out.as_str()), (code, ""), "{arguments:?}: {errors}");
+        assert!(errors.contains(says), "{arguments:?}: {errors}");
+        assert!(errors.lines().count() <= 2, "{arguments:?}: {errors}");
+    }
+    fs::remove_dir_all(dir).unwrap();
+}
+
+/// On a terminal there is a screen, and afterwards the terminal is as it was.
+#[test]
+#[cfg(feature = "tui")]
+fn on_a_terminal_there_is_a_screen_until_a_key() {
+    let program = env!("CARGO_BIN_EXE_aulos");
+    let command = format!("stty cols 80 rows 24 && '{program}' meter demo:// && stty -a");
+    let mut child = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .env("TERM", "xterm-256color")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this test needs script: install it (apt-get install bsdutils)");
+    let mut out = child.stdout.take().unwrap();
+    let mut shown = Vec::new();
+    let mut block = [0; 4_096];
+    let has = |shown: &[u8], text: &str| String::from_utf8_lossy(shown).contains(text);
+    // The shape is there before the first reading is; what follows draws some of those.
+    let mut enough = None;
+    while enough.is_none_or(|enough| shown.len() < enough) {
+        let count = out.read(&mut block).unwrap();
+        assert!(count > 0, "it ended: {}", String::from_utf8_lossy(&shown));
+        shown.extend_from_slice(&block[..count]);
+        if enough.is_none() && has(&shown, "48000 Hz, 2 channels") {
+            enough = Some(shown.len() + 2_000);
+        }
+    }
+    child.stdin.as_mut().unwrap().write_all(b"q").unwrap();
+    out.read_to_end(&mut shown).unwrap();
+    assert!(child.wait().unwrap().success());
+    let text = String::from_utf8_lossy(&shown);
+    let (_, after) = text.split_once("\x1b[?1049l").expect("it leaves the screen");
+    assert!(text.contains("\x1b[?1049h") && text.contains("q quit"), "{text}");
+    assert!(after.contains("demo://  00:00:0") && after.contains("greatest momentary"), "{after}");
+    assert!(after.contains(" icanon") && after.contains(" echo "), "{after}");
+}

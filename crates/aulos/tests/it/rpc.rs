@@ -1,0 +1,252 @@
+//! Every method, its answer and what others hear of it, word for word in `tests/golden/rpc.txt`.
+
+use std::sync::Arc;
+
+use crate::common::{FakeHouse, TWO_STATIONS, golden, hello, resolve};
+use aulos::access::Role;
+use aulos::control::{Caller, Control, HostInfo, registry_for};
+use aulos::house::{
+    Cause, Command, Event, Loudness, SessionId, Settings, StationState, StationStatus,
+};
+use aulos::registry::store::Saved;
+use aulos_core::{ChannelMap, Lufs};
+use serde_json::{Value, json};
+
+#[test]
+fn a_reset_of_loudness_reaches_the_station_that_it_names_and_no_other() {
+    let (house, control) = control();
+    let integrated = Some(Lufs::new(-20.0));
+    let loudness = Loudness { integrated, ..Loudness::NONE };
+    let status = StationStatus { loudness, ..StationStatus::default() };
+    *house.stations.lock().unwrap() = vec![status.clone(), status];
+    let read = |station: &str| {
+        let params = json!({ "station": station });
+        call(&control, "Aulos.GetLoudness", &params)["result"]["loudness"]["integrated_lufs"]
+            .clone()
+    };
+    assert_eq!((read("default"), read("kitchen radio")), (json!(-20.0), json!(-20.0)));
+    call(&control, "Aulos.ResetLoudness", &json!({ "station": "kitchen radio" }));
+    assert_eq!((read("default"), read("kitchen radio")), (json!(-20.0), Value::Null));
+}
+
+fn control() -> (Arc<FakeHouse>, Control) {
+    let resolved = resolve(TWO_STATIONS);
+    let house = Arc::new(FakeHouse::default());
+    let host = HostInfo { name: "box".into(), os: "Debian".into(), arch: "x86_64".into() };
+    let registry = registry_for(&resolved, 1);
+    (house.clone(), Control::new(Arc::new(resolved), house, host, registry, Saved::default()))
+}
+
+fn call(control: &Control, method: &str, params: &Value) -> Value {
+    let line = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let answer = control.request(&mut Caller::house(), line.to_string().as_bytes()).unwrap();
+    serde_json::from_str(&answer).unwrap()
+}
+
+fn group_of(control: &Control, client: &str) -> Value {
+    let status = call(control, "Server.GetStatus", &json!({}));
+    let groups = status["result"]["server"]["groups"].as_array().unwrap().clone();
+    let holds =
+        |group: &&Value| group["clients"].as_array().unwrap().iter().any(|one| one["id"] == client);
+    groups.iter().find(holds).unwrap()["id"].clone()
+}
+
+/// Wall time is the one thing that differs from run to run.
+fn without_time(text: &str) -> String {
+    let mut value: Value = serde_json::from_str(text).unwrap();
+    fn walk(value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                for (key, value) in map {
+                    if key == "lastSeen" {
+                        assert!(value["sec"].is_u64() && value["usec"].is_u64(), "{value}");
+                        *value = json!("TIME");
+                    }
+                    walk(value);
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(walk),
+            _ => {}
+        }
+    }
+    walk(&mut value);
+    value.to_string()
+}
+
+/// What is called, in this order.
+#[allow(clippy::too_many_lines, reason = "a table")]
+fn calls(one: &Value, two: &Value) -> Vec<(&'static str, Value)> {
+    vec![
+        ("Server.GetRPCVersion", json!({})),
+        ("Server.GetStatus", json!({})),
+        ("Client.GetStatus", json!({ "id": "a" })),
+        ("Client.SetVolume", json!({ "id": "a", "volume": { "percent": 120 } })),
+        ("Client.SetVolume", json!({ "id": "a", "volume": { "muted": true } })),
+        ("Client.SetVolume", json!({ "id": "a", "volume": { "percent": 7.0, "muted": false } })),
+        ("Client.SetVolume", json!({ "id": "a", "volume": 5 })),
+        ("Client.SetVolume", json!({ "id": "a", "volume": { "muted": 1 } })),
+        ("Client.SetLatency", json!({ "id": "a", "latency": 50_000 })),
+        ("Client.SetLatency", json!({ "id": "a", "latency": -1e300 })),
+        ("Client.SetName", json!({ "id": "a", "name": "Küche" })),
+        ("Client.GetStatus", json!({ "id": "nobody" })),
+        ("Client.GetStatus", json!({})),
+        ("Client.GetStatus", json!([1])),
+        ("Group.GetStatus", json!({ "id": one })),
+        ("Group.SetMute", json!({ "id": one, "mute": true })),
+        ("Group.SetMute", json!({ "id": one, "mute": 1 })),
+        ("Group.SetName", json!({ "id": one, "name": "downstairs" })),
+        ("Group.SetStream", json!({ "id": one, "stream_id": "kitchen radio" })),
+        ("Group.SetStream", json!({ "id": one, "stream_id": "nope" })),
+        ("Group.SetStream", json!({ "id": "nope", "stream_id": "default" })),
+        ("Group.SetClients", json!({ "id": one, "clients": ["a", "b", "nobody"] })),
+        ("Group.GetStatus", json!({ "id": two })),
+        ("Group.SetClients", json!({ "id": one, "clients": ["b"] })),
+        ("Group.SetClients", json!({ "id": one, "clients": "b" })),
+        ("Stream.Control", json!({ "id": "default", "command": "play" })),
+        ("Stream.Control", json!({ "id": "default", "command": "seek", "offset": 1.5 })),
+        ("Stream.Control", json!({ "id": "default", "command": "dance" })),
+        ("Stream.Control", json!({ "id": "nope", "command": "play" })),
+        ("Stream.SetProperty", json!({ "id": "default", "property": "shuffle", "value": true })),
+        ("Stream.AddStream", json!({ "streamUri": "pipe:///tmp/x?name=x" })),
+        ("Stream.AddStream", json!({ "streamUri": "process:///bin/sh?name=x" })),
+        ("Stream.AddStream", json!({ "streamUri": "tcp://192.0.2.1:4953?mode=client" })),
+        (
+            "Stream.AddStream",
+            json!({ "streamUri": "tcp://192.0.2.1:4953?name=a b&mode=client&codec=pcm&chunk_ms=20" }),
+        ),
+        ("Group.SetStream", json!({ "id": one, "stream_id": "a b" })),
+        ("Stream.RemoveStream", json!({ "id": "a b" })),
+        ("Stream.RemoveStream", json!({ "id": "nope" })),
+        ("Stream.RemoveStream", json!({ "id": "default" })),
+        ("Stream.SetMeta", json!({ "id": "default", "meta": {} })),
+        ("Server.Authenticate", json!({ "scheme": "Basic", "param": "" })),
+        ("General.GetRPCCommands", json!({})),
+        ("Aulos.GetInfo", json!({})),
+        ("Aulos.GetLoudness", json!({ "station": "default" })),
+        ("Aulos.GetLoudness", json!({ "station": "nope" })),
+        ("Aulos.ResetLoudness", json!({ "station": "kitchen radio" })),
+        ("Aulos.ResetLoudness", json!({})),
+        ("Aulos.SetVolume", json!({ "client": "a", "delta": -3 })),
+        ("Aulos.SetVolume", json!({ "group": one, "percent": 50 })),
+        ("Aulos.SetVolume", json!({ "group": one, "percent": 50, "delta": 1 })),
+        ("Aulos.SetVolume", json!({ "client": "a" })),
+        ("Aulos.SetVolumeCap", json!({ "client": "a", "percent": 40 })),
+        ("Aulos.SavePreset", json!({ "name": "night" })),
+        ("Aulos.ApplyPreset", json!({ "name": "night", "volumes": true })),
+        ("Aulos.ApplyPreset", json!({ "name": "nope" })),
+        ("Aulos.GetPresets", json!({})),
+        ("Aulos.GetServers", json!({})),
+        ("Aulos.DeletePreset", json!({ "name": "night" })),
+        ("Aulos.GetRelays", json!({ "streams": true })),
+        ("Aulos.GetRelays", json!({ "streams": 1 })),
+        ("Aulos.AddRelay", json!([1])),
+        ("Aulos.AddRelay", json!({ "name": "desk", "listen": "udp://127.0.0.1:6000-5000" })),
+        ("Aulos.RemoveRelay", json!({ "name": "desk" })),
+        ("Server.DeleteClient", json!({ "id": "b" })),
+        ("Server.DeleteClient", json!({ "id": "b" })),
+    ]
+}
+
+#[tokio::test]
+async fn every_method_word_for_word() {
+    let (_house, control) = control();
+    let (_me, mut inbox) = control.join(Role::Admin);
+    for (session, id) in [(1, "a"), (2, "b")] {
+        control.event(hello(session, id));
+    }
+    control.tick();
+    control.event(Event::Left { session: SessionId(2) });
+    control.event(hello(3, "b"));
+    control.event(Event::ClientInfo { session: SessionId(3), volume: Some(44), muted: Some(true) });
+    let (one, two) = (group_of(&control, "a"), group_of(&control, "b"));
+    let mut text = String::new();
+    let mut told = async |text: &mut String| {
+        while let Ok(Some(notice)) =
+            tokio::time::timeout(std::time::Duration::ZERO, inbox.next()).await
+        {
+            assert!(!notice.contains("\"id\":1,\"jsonrpc\""), "a notice with an id: {notice}");
+            *text += &format!("  others: {}\n", without_time(&notice));
+        }
+    };
+    told(&mut text).await;
+    for (method, params) in calls(&one, &two) {
+        text += &format!(
+            "{method} {params}\n  {}\n",
+            without_time(&call(&control, method, &params).to_string())
+        );
+        told(&mut text).await;
+    }
+    golden("rpc.txt", &text);
+}
+
+#[test]
+fn the_audio_hears_of_every_change_and_of_nothing_else() {
+    let (house, control) = control();
+    control.event(hello(1, "a"));
+    let group = group_of(&control, "a");
+    house.commands.lock().unwrap().clear();
+    for (method, params) in [
+        ("Client.SetVolume", json!({ "id": "a", "volume": { "percent": 30 } })),
+        ("Client.SetName", json!({ "id": "a", "name": "x" })),
+        ("Group.SetStream", json!({ "id": group, "stream_id": "kitchen radio" })),
+        ("Group.SetMute", json!({ "id": group, "mute": true })),
+        ("Server.DeleteClient", json!({ "id": "a" })),
+    ] {
+        assert!(call(&control, method, &params).get("result").is_some(), "{method}");
+    }
+    let session = SessionId(1);
+    let settings = |muted, buffer_ms| Command::SetSettings {
+        session,
+        settings: Settings { volume: 30, muted, latency_ms: 0, buffer_ms },
+    };
+    assert_eq!(
+        *house.commands.lock().unwrap(),
+        [
+            settings(false, 1_000),
+            settings(false, 400),
+            Command::MoveClient { session, station: 1, map: ChannelMap::Stereo },
+            settings(true, 400),
+            Command::Kick { session, cause: Cause::Deleted },
+        ]
+    );
+}
+
+#[test]
+fn while_the_audio_takes_nothing_only_the_newest_is_kept() {
+    let (house, control) = control();
+    *house.full.lock().unwrap() = true;
+    control.event(hello(1, "a"));
+    for percent in 0..100 {
+        let volume = json!({ "id": "a", "volume": { "percent": percent } });
+        assert!(call(&control, "Client.SetVolume", &volume).get("result").is_some());
+    }
+    control.event(hello(2, "b"));
+    control.event(Event::Left { session: SessionId(2) });
+    *house.full.lock().unwrap() = false;
+    control.tick();
+    let session = SessionId(1);
+    let settings = Settings { volume: 99, muted: false, latency_ms: 0, buffer_ms: 1_000 };
+    assert_eq!(
+        *house.commands.lock().unwrap(),
+        [
+            Command::SetSettings { session, settings },
+            Command::MoveClient { session, station: 0, map: ChannelMap::Stereo }
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_station_that_begins_to_play_is_told_once() {
+    let (house, control) = control();
+    let (_, mut inbox) = control.join(Role::Admin);
+    let playing = StationStatus { state: StationState::Playing, ..StationStatus::default() };
+    *house.stations.lock().unwrap() = vec![playing];
+    control.tick();
+    control.tick();
+    let notice: Value = serde_json::from_str(&inbox.next().await.unwrap()).unwrap();
+    assert_eq!(notice["method"], "Stream.OnUpdate");
+    assert_eq!(notice["params"]["id"], "default");
+    assert_eq!(notice["params"]["stream"]["status"], "playing");
+    let more = tokio::time::timeout(std::time::Duration::ZERO, inbox.next()).await;
+    assert!(more.is_err(), "{more:?}");
+}

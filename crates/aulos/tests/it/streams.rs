@@ -1,0 +1,323 @@
+//! Streams that controllers add and remove, and streams with a control script.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+
+use crate::common::{Server, TWO_STATIONS, eventually, player, resolve, scratch, script};
+use aulos::house::{Command, SessionId, StationStatus};
+use aulos_core::ChannelMap;
+use serde_json::{Value, json};
+
+fn stream(server: &Server, id: &str) -> Option<Value> {
+    let status = server.controller().call("Server.GetStatus", json!({}));
+    let streams = status["result"]["server"]["streams"].as_array().unwrap().clone();
+    streams.into_iter().find(|stream| stream["id"] == id)
+}
+
+fn add(server: &Server, uri: &str) -> Value {
+    server.controller().call("Stream.AddStream", json!({ "streamUri": uri }))
+}
+
+#[test]
+fn music_assistant_adds_plays_and_removes_a_stream() {
+    let server = Server::start();
+    server.hello(1, "a");
+    let (mut one, mut two) = (server.controller(), server.controller());
+    two.call("Server.GetRPCVersion", json!({}));
+    let uri = "tcp://127.0.0.1:0?sampleformat=48000:16:2&idle_threshold=60000\
+               &controlscript=control.py&controlscriptparams=--queueid=a%20b&\
+               name=Music Assistant - osmc4";
+    let id = "Music Assistant - osmc4";
+    let added = one.call("Stream.AddStream", json!({ "streamUri": uri }));
+    assert_eq!(added["result"], json!({ "id": id, "stream_id": id }));
+    let update = two.notice_of("Server.OnUpdate");
+    assert_eq!(update["params"]["server"]["streams"].as_array().unwrap().len(), 3);
+    // It pushes its sound to `uri.host`, so that has the port that was chosen.
+    let shown = stream(&server, id).unwrap();
+    let host = shown["uri"]["host"].as_str().unwrap();
+    let port: u16 = host.strip_prefix("127.0.0.1:").unwrap().parse().unwrap();
+    assert!(port > 0 && shown["uri"]["raw"].as_str().unwrap().contains(&port.to_string()));
+    assert_eq!(shown["uri"]["query"]["name"], id);
+    assert_eq!(shown["uri"]["query"]["idle_threshold"], "60000");
+
+    let status = one.call("Server.GetStatus", json!({}));
+    let group = status["result"]["server"]["groups"][0]["id"].clone();
+    one.call("Group.SetStream", json!({ "id": group, "stream_id": id }));
+    let moved =
+        |station| Command::MoveClient { session: SessionId(1), station, map: ChannelMap::Stereo };
+    assert_eq!(server.house.commands.lock().unwrap().last(), Some(&moved(2)));
+    // Removed while it is played: whoever plays it goes to the default one, and hears of it.
+    let removed = one.call("Stream.RemoveStream", json!({ "id": id }));
+    assert_eq!(removed["result"], json!({ "id": id, "stream_id": id }));
+    assert_eq!(server.house.commands.lock().unwrap().last(), Some(&moved(0)));
+    assert!(server.house.added.lock().unwrap().is_empty());
+    assert_eq!(two.notice_of("Group.OnStreamChanged")["params"]["stream_id"], id);
+    assert_eq!(two.notice_of("Group.OnStreamChanged")["params"]["stream_id"], "default");
+    assert!(stream(&server, id).is_none());
+    let again = one.call("Stream.RemoveStream", json!({ "id": id }));
+    assert!(again.get("error").is_none(), "{again}");
+}
+
+#[test]
+fn a_port_that_is_taken_is_told_at_once() {
+    let server = Server::start();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let refused = add(&server, &format!("tcp://{address}?name=x"));
+    assert!(refused.get("result").is_none(), "{refused}");
+    assert!(refused["error"]["data"].as_str().unwrap().contains("in use"), "{refused}");
+    drop(taken);
+    assert_eq!(add(&server, &format!("tcp://{address}?name=x"))["result"]["id"], "x");
+    let twice = add(&server, "tcp://127.0.0.1:0?name=x");
+    assert!(twice["error"]["data"].as_str().unwrap().contains("already exists"), "{twice}");
+}
+
+#[test]
+fn no_call_starts_a_program_or_reads_outside_of_the_roots() {
+    let root = scratch();
+    let text = format!("[streams]\nroots = [\"{}\"]\n{TWO_STATIONS}", root.display());
+    let server = Server::of(resolve(&text));
+    for uri in [
+        "process:///bin/sh?name=x&params=-c%20id",
+        "librespot:///usr/bin/librespot?name=x",
+        "airplay:///usr/bin/shairport-sync?name=x",
+        "alsa:///?name=x",
+        "stdin:?name=x",
+        "file:///etc/passwd?name=x",
+        "pipe:///tmp/x?name=x",
+        "pipe://../x?name=x",
+        "tcp://127.0.0.1:0",
+        "tcp://127.0.0.1:0?name=",
+        "tcp://localhost:0?name=x",
+        "tcp://127.0.0.1:0?name=a/b",
+        "tcp://127.0.0.1:0?name=x&codec=ogg",
+        "nonsense",
+        "",
+    ] {
+        let answer = add(&server, uri);
+        assert!(answer["error"]["code"].as_i64().unwrap() <= -32_602, "{uri}: {answer}");
+        assert!(answer.get("result").is_none(), "{uri}: {answer}");
+    }
+    let path = root.join("in.fifo");
+    let good = add(&server, &format!("pipe://{}?name=fifo", path.display()));
+    assert_eq!(good["result"]["id"], "fifo", "{good}");
+    for _ in 0..200 {
+        add(&server, &format!("pipe://{}?name={}", path.display(), rand()));
+    }
+    let status = server.controller().call("Server.GetStatus", json!({}));
+    let streams = status["result"]["server"]["streams"].as_array().unwrap().len();
+    assert_eq!(streams, 2 + aulos::control::MAX_ADDED);
+}
+
+fn rand() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+#[test]
+fn what_was_added_is_there_after_a_restart() {
+    let resolved = resolve(TWO_STATIONS);
+    let server = Server::of(resolved.clone());
+    server.hello(1, "a");
+    let uri = "tcp://127.0.0.1:0?name=added&codec=pcm";
+    assert_eq!(add(&server, uri)["result"]["id"], "added");
+    let raw = stream(&server, "added").unwrap()["uri"]["raw"].clone();
+    let mut controller = server.controller();
+    let status = controller.call("Server.GetStatus", json!({}));
+    let group = status["result"]["server"]["groups"][0]["id"].clone();
+    controller.call("Group.SetStream", json!({ "id": group, "stream_id": "added" }));
+    controller.call("Aulos.SavePreset", json!({ "name": "night" }));
+    drop(controller);
+    server.stop();
+
+    let server = Server::of(resolved);
+    let shown = stream(&server, "added").unwrap();
+    assert_eq!((&shown["uri"]["raw"], &shown["uri"]["query"]["codec"]), (&raw, &json!("pcm")));
+    let group = server.controller().call("Group.GetStatus", json!({ "id": group }));
+    assert_eq!(group["result"]["group"]["stream_id"], "added");
+    let presets = server.controller().call("Aulos.GetPresets", json!({}));
+    assert_eq!(presets["result"]["presets"][0]["name"], "night");
+}
+
+fn with_script(dir: &Path, body: &str) -> Server {
+    script(&dir.join("plugin.sh"), body);
+    let text = format!(
+        "[streams]\nplugin_dir = \"{}\"\n{TWO_STATIONS}\
+         plugin = {{ script = \"plugin.sh\", params = \"--a 'b c'\" }}\n",
+        dir.display()
+    );
+    Server::of(resolve(&text))
+}
+
+/// Tells what it plays, and keeps what it is told.
+const PLAYER: &str = r#"
+echo "$@" > arguments
+echo '{"jsonrpc":"2.0","method":"Plugin.Stream.Ready"}'
+while read -r line; do
+  case "$line" in
+    *GetProperties*) printf '%s\n' '{"jsonrpc":"2.0","id":1,"result":{"playbackStatus":"playing",
+"canControl":true,"canPlay":true,"canPause":true,"canSeek":true,"canGoNext":false,"metadata":
+{"title":"One","artist":["A"],"artData":{"data":"iVBORw==","extension":"png"}}}}' | tr -d '\n'; echo ;;
+    *) echo "$line" >> calls
+       echo '{"jsonrpc":"2.0","id":1,"result":"ok"}' ;;
+  esac
+done
+"#;
+
+#[test]
+fn a_control_script_tells_and_is_told() {
+    let dir = scratch();
+    let server = with_script(&dir, PLAYER);
+    let id = "kitchen radio";
+    eventually(|| stream(&server, id).unwrap()["properties"]["playbackStatus"] == "playing");
+    let properties = stream(&server, id).unwrap()["properties"].clone();
+    assert_eq!(properties["metadata"]["title"], "One");
+    assert_eq!(properties["canGoPrevious"], false);
+    let arguments = std::fs::read_to_string(dir.join("arguments")).unwrap();
+    let port = server.http.port();
+    let wanted = format!(
+        "--a b c --stream=kitchen radio --snapcast-port={port} --snapcast-host=localhost\n"
+    );
+    assert_eq!(arguments, wanted);
+
+    let url = properties["metadata"]["artUrl"].as_str().unwrap();
+    is_a_picture(&server, url);
+    let mut controller = server.controller();
+    for (method, params, wanted) in [
+        ("Stream.Control", json!({ "id": id, "command": "play" }), json!("ok")),
+        ("Stream.Control", json!({ "id": id, "command": "seek", "offset": 1.5 }), json!("ok")),
+        (
+            "Stream.Control",
+            json!({ "id": id, "command": "setPosition", "params": { "position": 7 } }),
+            json!("ok"),
+        ),
+        ("Stream.Control", json!({ "id": id, "command": "seek" }), json!(-32_602)),
+        ("Stream.Control", json!({ "id": id, "command": "next" }), json!(2)),
+        (
+            "Stream.SetProperty",
+            json!({ "id": id, "property": "shuffle", "value": true }),
+            json!("ok"),
+        ),
+        (
+            "Stream.SetProperty",
+            json!({ "id": id, "property": "shuffle", "value": 1 }),
+            json!(-32_602),
+        ),
+        (
+            "Stream.SetProperty",
+            json!({ "id": id, "property": "colour", "value": 1 }),
+            json!(-32_602),
+        ),
+        ("Stream.SetProperty", json!({ "id": id, "property": "rate", "value": 1 }), json!(-32_602)),
+    ] {
+        let answer = controller.call(method, params.clone());
+        let found = answer.get("result").unwrap_or_else(|| &answer["error"]["code"]);
+        assert_eq!(found, &wanted, "{params}: {answer}");
+    }
+    let calls = || std::fs::read_to_string(dir.join("calls")).unwrap_or_default();
+    eventually(|| calls().lines().count() == 4);
+    let calls: Vec<Value> =
+        calls().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(calls[0]["method"], "Plugin.Stream.Player.Control");
+    assert_eq!(calls[1]["params"], json!({ "command": "seek", "params": { "offset": 1.5 } }));
+    assert_eq!(calls[3]["method"], "Plugin.Stream.Player.SetProperty");
+    assert_eq!(calls[3]["params"], json!({ "shuffle": true }));
+}
+
+/// A picture is fetched over HTTP, with the type of a picture.
+fn is_a_picture(server: &Server, url: &str) {
+    let path = url.strip_prefix(&format!("http://{}", server.http)).expect(url);
+    let mut socket = TcpStream::connect(server.http).unwrap();
+    write!(socket, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).unwrap();
+    assert!(answer.ends_with(b"\x89PNG"), "{}", String::from_utf8_lossy(&answer));
+    assert!(String::from_utf8_lossy(&answer).to_lowercase().contains("content-type: image/png"));
+}
+
+#[test]
+fn a_control_script_that_ends_is_started_again_and_leaves_with_the_server() {
+    let dir = scratch();
+    let body = "echo $$ >> lives\n\
+        echo '{\"jsonrpc\":\"2.0\",\"method\":\"Plugin.Stream.Ready\"}'\n\
+        [ $(wc -l < lives) -gt 1 ] || exit 3\nsleep 1000 & wait";
+    let server = with_script(&dir, body);
+    let lives = || std::fs::read_to_string(dir.join("lives")).unwrap_or_default();
+    eventually(|| lives().lines().count() == 2);
+    let last = lives().lines().last().unwrap().to_owned();
+    let here = || std::fs::read_to_string(format!("/proc/{last}/stat"));
+    assert!(here().is_ok());
+    server.stop();
+    // It may be a zombie until somebody reaps it.
+    eventually(|| here().is_err() || here().unwrap().contains(") Z "));
+}
+
+#[test]
+fn a_control_script_that_says_nonsense_is_survived() {
+    let dir = scratch();
+    let body = "head -c 100000 /dev/urandom\necho\nhead -c 20000000 /dev/zero\n";
+    let server = with_script(&dir, &format!("echo x >> lives\n{body}"));
+    let lives = || std::fs::read_to_string(dir.join("lives")).unwrap_or_default();
+    eventually(|| lives().lines().count() >= 2);
+    assert_eq!(stream(&server, "kitchen radio").unwrap()["properties"]["canControl"], false);
+}
+
+#[test]
+fn a_stream_that_plays_another_has_its_titles_and_controls() {
+    let dir = scratch();
+    script(&dir.join("plugin.sh"), PLAYER);
+    let text = format!(
+        "[streams]\nplugin_dir = \"{}\"\n{TWO_STATIONS}plugin = {{ script = \"plugin.sh\" }}\n\
+         [[station]]\nname = \"best\"\nsources = [\"meta:///kitchen radio/default\"]\n",
+        dir.display()
+    );
+    let server = Server::of(resolve(&text));
+    eventually(|| {
+        stream(&server, "kitchen radio").unwrap()["properties"]["playbackStatus"] == "playing"
+    });
+    assert_eq!(stream(&server, "best").unwrap()["properties"]["canControl"], false);
+    let mut controller = server.controller();
+    controller.call("Server.GetStatus", json!({}));
+    let play = |active| {
+        let status = StationStatus { active, ..StationStatus::default() };
+        *server.house.stations.lock().unwrap() =
+            vec![StationStatus::default(), StationStatus::default(), status];
+    };
+    play(Some(0));
+    let told = loop {
+        let told = controller.notice_of("Stream.OnProperties")["params"].clone();
+        if told["id"] == "best" {
+            break told;
+        }
+    };
+    assert_eq!(told["properties"]["metadata"]["title"], "One");
+    let pause = json!({ "id": "best", "command": "pause" });
+    assert_eq!(controller.call("Stream.Control", pause.clone())["result"], "ok");
+    // The other one has nobody to control it.
+    play(Some(1));
+    eventually(|| stream(&server, "best").unwrap()["properties"]["canControl"] == false);
+    assert_eq!(controller.call("Stream.Control", pause)["error"]["code"], 5);
+}
+
+/// Is paused when it begins, and does what it is told.
+const PAUSED: &str = "*'\"play\"'*) tell playing ;;
+    *) tell paused ;;";
+
+#[test]
+fn only_a_player_that_played_halts_what_is_heard() {
+    let dir = scratch();
+    let server = with_script(&dir, &player(PAUSED));
+    let id = "kitchen radio";
+    let is = |wanted: &str| {
+        eventually(|| stream(&server, id).unwrap()["properties"]["playbackStatus"] == wanted);
+    };
+    is("paused");
+    assert!(server.house.flushed.lock().unwrap().is_empty(), "something else may be heard");
+    let mut controller = server.controller();
+    for command in ["play", "pause", "play"] {
+        controller.call("Stream.Control", json!({ "id": id, "command": command }));
+        is(if command == "play" { "playing" } else { "paused" });
+    }
+    assert_eq!(*server.house.flushed.lock().unwrap(), [1], "at the pause, and never else");
+}

@@ -1,0 +1,52 @@
+//! A writer that stalls moves nobody's time: chunks follow each other to the nanosecond, and what
+//! it has written is played, or something else is.
+
+use crate::studio::Studio;
+use aulos_core::{SampleRate, Span};
+use aulos_sim::Random;
+
+/// Some minutes of a writer in real time that is held up every second or so, for at most `longest`,
+/// and then writes everything that it owes. The ear sees to the time stamps.
+fn minutes(count: u64, longest: Span, loops: bool, seed: u64) -> Studio {
+    let mut random = Random::new(seed);
+    let mut studio = Studio::new(SampleRate::STUDIO, &[0], loops, !seed);
+    studio.run(Span::from_secs(1));
+    studio.ear.forget();
+    while studio.ear.frames < 48_000 * 60 * count {
+        let stall = crate::studio::seconds(random.unit() * longest.as_secs_f64());
+        studio.senders[0].stall_for(studio.now, stall);
+        studio.run(stall + crate::studio::seconds(random.exponential(0.5)));
+    }
+    let status = studio.status();
+    println!(
+        "up to {longest}, seed {seed}: {} switches, {} underruns, silence {}, bent by {:.0} ppm",
+        status.switches,
+        status.underruns,
+        studio.ear.silence(),
+        studio.ear.bent
+    );
+    studio
+}
+
+#[test]
+fn held_up_for_less_than_its_time_out_it_is_played_to_the_last_frame() {
+    for (loops, seed) in [(true, 1), (false, 2)] {
+        let mut studio = minutes(3, Span::from_millis(280), loops, seed);
+        let status = studio.status();
+        assert_eq!((status.active, status.underruns), (Some(0), 0));
+        assert_eq!(status.switches, 1, "it came on air and stayed");
+        assert_eq!(studio.ear.slips, [], "frames left out or repeated");
+        assert_eq!(studio.ear.heard[0], studio.ear.frames);
+        assert!(studio.ear.bent < 2.0, "its clock is ours");
+    }
+}
+
+#[test]
+fn held_up_for_longer_it_is_covered() {
+    for (millis, seed) in [(300, 3), (500, 4), (500, 5)] {
+        let mut studio = minutes(3, Span::from_millis(millis), true, seed);
+        assert!(studio.status().switches > 2, "a time-out");
+        assert_eq!(studio.ear.slips, [], "frames left out or repeated");
+        assert!(studio.ear.silence() <= Span::from_millis(1), "{}", studio.ear.silence());
+    }
+}

@@ -1,0 +1,43 @@
+//! A speaker whose clock is off is heard with the same latency after a day, and nothing is left out.
+
+use crate::telephone::{Call, GOOD, Naive, Ours, listen};
+use aulos_core::{Ppm, Span};
+use aulos_proto::rtp::jitter::Delay;
+use aulos_sim::Link;
+
+fn day(ppm: i32) -> Call {
+    let jitter = Span::from_millis(5);
+    let link = Link { jitter, most: Span::from_millis(20), loss: 0.001, ..GOOD };
+    let (length, settling) = (Span::from_secs(86_400), Span::from_secs(60));
+    Call { link, drift: Ppm::from_ppm(ppm), length, settling, stalls: None }
+}
+
+#[test]
+fn off_by_a_hundred_ppm() {
+    let fixed = Delay::Fixed(Span::from_millis(60));
+    for (ppm, delay) in [(-100, Delay::ADAPTIVE), (100, Delay::ADAPTIVE), (100, fixed)] {
+        let heard = listen(day(ppm), &mut Ours::new(delay));
+        let (first, last) = heard.first_and_last_hour();
+        let (p50, p99) = (heard.latency(0.5), heard.latency(0.99));
+        let drift = heard.stats.drift;
+        println!(
+            "{ppm} ppm, {delay:?}: {first:.1} ms, {last:.1} ms; p50 {p50:.0}, p99 {p99:.0}; {drift:?}"
+        );
+        assert!((first - last).abs() < 2.0, "{ppm} ppm, {delay:?}: {first} ms, then {last} ms");
+        assert!(p99 - p50 <= 6.0, "{ppm} ppm, {delay:?}");
+        assert_eq!(heard.late, 0, "{ppm} ppm, {delay:?}: underruns");
+        assert_eq!(heard.concealed, heard.lost, "{ppm} ppm, {delay:?}");
+        let wrong = f64::from(drift.as_ppb()) * 1e-3 - f64::from(ppm);
+        assert!(wrong.abs() < 3.0, "{ppm} ppm seem to be {drift:?}");
+    }
+}
+
+/// The judge has eyes: without following, a day is eight seconds.
+#[test]
+fn who_does_not_follow_is_eight_seconds_off() {
+    let heard = listen(day(100), &mut Naive::new(Span::from_millis(60)));
+    let (first, last) = heard.first_and_last_hour();
+    assert!(last - first > 8_000.0, "{first} ms, then {last} ms");
+    let heard = listen(day(-100), &mut Naive::new(Span::from_millis(60)));
+    assert!(heard.late > 4_000_000, "{}", heard.late);
+}

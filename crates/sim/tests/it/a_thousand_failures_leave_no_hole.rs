@@ -1,0 +1,188 @@
+//! Whatever live senders do, a station with something to fall back on sounds on, and plays whoever is
+//! on air frame by frame.
+
+use crate::studio::{Content, Sender, Studio, seconds};
+use aulos_core::{SampleRate, Span};
+use aulos_engine::input;
+use aulos_engine::source::Pacing;
+use aulos_engine::status::InputState;
+use aulos_engine::switch::{self, Health};
+use aulos_sim::Random;
+
+/// Senders that fail at random over a recording without end.
+struct Trial {
+    studio: Studio,
+    random: Random,
+    /// How often a sender was followed by the next one while it was still being played. Nothing is
+    /// on air between them but the end of the one and the beginning of the other.
+    joins: usize,
+    flapped: u32,
+    /// Frames of silence before the first of them was there.
+    waited: u64,
+    /// Without a hold-in everybody comes back at once, and flaps as he likes.
+    hold_in: Span,
+}
+
+impl Trial {
+    fn new(senders: usize, hold_in: Span, seed: u64) -> Self {
+        let switch = switch::Config { hold_in, ..switch::Config::default() };
+        let mut wishes = input::Config::default();
+        wishes.silence.span = Span::from_millis(500);
+        wishes.silence.dead_channel = Some(Span::from_millis(500));
+        let wishes = (switch, wishes, Pacing::Live);
+        let mut studio = Studio::of(SampleRate::STUDIO, &vec![0; senders], true, !seed, wishes);
+        studio.run(Span::from_secs(2));
+        studio.ear.forget();
+        let waited = studio.status().silent_frames;
+        Self { studio, random: Random::new(seed), joins: 0, flapped: 0, waited, hold_in }
+    }
+
+    fn fail(&mut self) {
+        let now = self.studio.now;
+        let span = seconds(self.random.exponential(1.5));
+        // Rather the better ones: they are the ones that are heard.
+        let mut victim = 0;
+        while victim + 1 < self.studio.senders.len() && self.random.chance(0.4) {
+            victim += 1;
+        }
+        let sender = &mut self.studio.senders[victim];
+        match self.random.bits() % 22 {
+            0..6 => sender.stop_for(now, span),
+            6..10 => sender.stall_for(now, span),
+            10..13 => {
+                self.joins += usize::from(span < Span::from_secs(1));
+                sender.end_for(now, span);
+            }
+            13 => {
+                self.joins += 1;
+                sender.end_for(now, Span::ZERO);
+            }
+            14..16 => sender.lose_for(now, span),
+            16..21 => {
+                let content = match self.random.bits() % 3 {
+                    0 => Content::Silence,
+                    1 => Content::Stuck,
+                    _ => Content::Half,
+                };
+                sender.say(now, content);
+                self.studio.run(span);
+                let now = self.studio.now;
+                self.studio.senders[victim].say(now, Content::Sound);
+            }
+            _ => return self.flap(victim),
+        }
+        let pause = seconds(self.random.exponential(2.0));
+        self.studio.run(pause);
+    }
+
+    /// A sender that comes and goes once a second while all else is well.
+    fn flap(&mut self, victim: usize) {
+        if self.hold_in == Span::ZERO {
+            return;
+        }
+        for _ in 0..200 {
+            self.studio.run(Span::from_secs(1));
+            if self.all_is_well() {
+                break;
+            }
+        }
+        let before = self.studio.status();
+        assert!(self.all_is_well() && before.active == Some(0), "after quiet minutes");
+        for _ in 0..5 {
+            self.studio.senders[victim].stop_for(self.studio.now, Span::from_millis(500));
+            self.studio.run(Span::from_secs(1));
+        }
+        let after = self.studio.status();
+        let switches = after.switches - before.switches;
+        assert!(switches <= u64::from(victim == 0), "{switches} while input {victim} flaps");
+        self.flapped += 1;
+    }
+
+    fn all_is_well(&mut self) -> bool {
+        let status = self.studio.status();
+        let healthy = |input: &InputState| matches!(input.health, Health::Healthy { .. });
+        let count = self.studio.senders.len();
+        status.inputs[..count].iter().all(healthy)
+            && self.studio.senders.iter().all(Sender::is_playing)
+    }
+
+    fn judge(mut self, failures: u64) {
+        let status = self.studio.status();
+        let (ear, clerk) = (&self.studio.ear, &self.studio.clerk);
+        println!(
+            "{} s, {} senders, {} switches by cause {:?}, {} underruns, {} flapped; silence {}, sent as \
+             such {}, bent by {:.0} ppm, {} slips in {} joins; decided {} after the time-out, silence \
+             noticed {} to {} after its time; heard {:?}",
+            ear.frames / 48_000,
+            self.studio.senders.len(),
+            status.switches,
+            status.switches_by,
+            status.underruns,
+            self.flapped,
+            ear.silence(),
+            ear.sent_silence(),
+            ear.bent,
+            ear.slips.len(),
+            self.joins,
+            clerk.latest,
+            clerk.silence.0,
+            clerk.silence.1,
+            ear.heard
+        );
+        assert!(ear.silence() <= Span::from_millis(1), "{}", ear.silence());
+        // Half a second is noticed where it comes in, 0.4 s before it would be heard.
+        assert!(ear.sent_silence() <= Span::from_millis(650), "{}", ear.sent_silence());
+        assert!(ear.slips.len() <= self.joins, "frames left out or repeated: {:?}", ear.slips);
+        // What rings out of the resampler at a join are 40 frames, and none of a sender's is missing.
+        assert!(ear.slips.iter().all(|(_, by)| (40.0 + by).abs() < 1.1), "{:?}", ear.slips);
+        // The servo's limit, and the ringing of a join in the next chunk.
+        assert!(ear.bent < 515.0);
+        // A quantum, and by how much its worker was late.
+        assert!(clerk.latest <= Span::from_millis(23), "{}", clerk.latest);
+        let (least, most) = clerk.silence;
+        assert!(least >= -Span::from_millis(100) && most <= Span::from_millis(100));
+        assert!(ear.changes <= status.switches);
+        let counts = (status.silent_frames - self.waited, status.pool_exhausted, status.stalls);
+        assert_eq!(counts, (0, 0, 0));
+        if self.hold_in == Span::ZERO {
+            // Away and back.
+            assert!(status.switches >= failures / 4, "{} switches", status.switches);
+            assert!(
+                ear.heard[..2].iter().all(|frames| frames * 20 > ear.frames),
+                "{:?}",
+                ear.heard
+            );
+        }
+    }
+}
+
+fn failures(count: u64, senders: usize, hold_in_s: i64, seed: u64) {
+    let mut trial = Trial::new(senders, Span::from_secs(hold_in_s), seed);
+    (0..count).for_each(|_| trial.fail());
+    trial.judge(count);
+}
+
+#[test]
+fn of_one_sender() {
+    failures(150, 1, 5, 1);
+}
+
+#[test]
+fn of_two_senders() {
+    failures(250, 2, 5, 2);
+}
+
+#[test]
+fn of_two_senders_that_come_back_at_once() {
+    failures(250, 2, 0, 3);
+}
+
+#[test]
+fn of_three_senders_that_come_back_at_once() {
+    failures(200, 3, 0, 4);
+}
+
+#[test]
+fn of_four_senders() {
+    failures(150, 4, 5, 5);
+}

@@ -1,0 +1,19 @@
+//! What a sender sent while another one was on air is not played when it has long gone.
+
+use crate::studio::Studio;
+use aulos_core::{SampleRate, Span};
+
+#[test]
+fn the_end_of_a_sender_that_was_not_on_air() {
+    let mut studio = Studio::new(SampleRate::STUDIO, &[0, 0], true, 1);
+    studio.run(Span::from_secs(2));
+    studio.senders[1].end_for(studio.now, Span::from_secs(600));
+    studio.run(Span::from_secs(60));
+    let before = studio.status();
+    assert_eq!((before.active, before.inputs[1].buffered), (Some(0), Span::ZERO));
+    studio.senders[0].stop_for(studio.now, Span::from_secs(60));
+    studio.run(Span::from_secs(2));
+    let after = studio.status();
+    assert_eq!((after.active, after.switches), (Some(2), before.switches + 1));
+    assert_eq!(studio.ear.heard[1], 0);
+}
