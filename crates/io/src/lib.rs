@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 pub mod activation;
+pub mod beneath;
 mod clock;
 pub mod decode;
 pub mod disk;
