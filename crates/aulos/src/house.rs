@@ -206,7 +206,7 @@ pub enum Cause {
     Nameless,
     /// It did not show that it may listen.
     Unauthorized,
-    /// Its address has been wrong too often to be asked now.
+    /// Its address has been wrong too often to be asked now, or has sent too many new clients.
     Slowed,
 }
 

@@ -25,6 +25,7 @@ pub mod radio;
 pub mod recording;
 pub mod registry;
 mod relay;
+mod saver;
 pub mod server;
 pub mod systemd;
 pub mod tls;

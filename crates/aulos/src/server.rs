@@ -21,6 +21,7 @@ use crate::exit::{Exit, Failure};
 use crate::house::{Door, Event, House, ListenSink};
 use crate::registry::store::{self, Loaded, Saved};
 use crate::relay::Keeper;
+use crate::saver::Saver;
 use crate::systemd::{Given, Supervisor};
 use crate::{control, hooks, http, icecast, tls};
 
@@ -233,7 +234,8 @@ pub async fn run(
         tokio::spawn(http::serve(browsers, Arc::clone(&control), listen, door)),
     ];
     let (last_save, stopped) = oneshot::channel();
-    let saver = tokio::spawn(keep_saved(Arc::clone(&control), dir, stopped));
+    let saver = Saver::start(dir.clone())?;
+    let saver = tokio::spawn(keep_saved(Arc::clone(&control), dir, saver, stopped));
     // The thread for the disk begins now and not in the middle of a programme.
     drop(tokio::task::spawn_blocking(|| ()).await);
     let mut ticks = interval(TICK);
@@ -365,7 +367,12 @@ const SAVE_DELAY: Duration = Duration::from_secs(2);
 const LAST_SAVE: Duration = Duration::from_millis(500);
 
 /// Writes what changes until `stop`, and then what is left. Only here, so that no two writers meet.
-async fn keep_saved(control: Arc<Control>, dir: PathBuf, mut stop: oneshot::Receiver<()>) {
+async fn keep_saved(
+    control: Arc<Control>,
+    dir: PathBuf,
+    mut saver: Saver,
+    mut stop: oneshot::Receiver<()>,
+) {
     let mut looks = interval(SAVE_DELAY / 4);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut failing, mut last) = (false, false);
@@ -376,11 +383,9 @@ async fn keep_saved(control: Arc<Control>, dir: PathBuf, mut stop: oneshot::Rece
         };
         last = wait.is_zero();
         let Some(deadline) = Instant::now().checked_sub(wait) else { continue };
-        let Some(contents) = control.unsaved(deadline) else { continue };
-        let into = dir.clone();
+        let Some(snapshot) = control.unsaved(deadline) else { continue };
         // A disk may take its time; controllers do not wait for it.
-        let saved = tokio::task::spawn_blocking(move || store::save(&into, &contents)).await;
-        match saved.unwrap_or_else(|error| Err(io::Error::other(error))) {
+        match saver.save(snapshot).await {
             Ok(()) => {
                 if std::mem::take(&mut failing) {
                     tracing::info!("{}: groups and volumes are saved again", dir.display());
@@ -415,13 +420,22 @@ fn load_state(dir: &Path) -> Saved {
         Ok(Loaded::Saved(saved)) => saved,
         Ok(Loaded::Nothing) => Saved::default(),
         Ok(Loaded::Broken(previous)) => {
-            let instead = if previous.is_some() { ", and what it was before is used" } else { "" };
+            let instead = instead(previous.as_ref());
             tracing::warn!("server.json could not be read; it is now server.json.broken{instead}");
             previous.unwrap_or_default()
         }
+        Ok(Loaded::Unusable { why, aside, previous }) => {
+            let instead = instead(previous.as_ref());
+            tracing::warn!("server.json is not used: {why}; it is kept as {aside}{instead}");
+            previous.unwrap_or_default()
+        }
         Err(error) => {
-            tracing::warn!(%error, "server.json could not be read");
+            tracing::warn!(%error, "server.json could not be read, nor put aside");
             Saved::default()
         }
     }
+}
+
+const fn instead(previous: Option<&Saved>) -> &'static str {
+    if previous.is_some() { ", and what it was before is used" } else { "" }
 }

@@ -25,6 +25,20 @@ impl Control {
         }
     }
 
+    /// Whether a client may be one that is not known: ids cost nothing, and each is remembered.
+    pub(super) fn may_be_new(
+        &self,
+        inner: &mut Inner,
+        from: IpAddr,
+        hello: &Hello,
+    ) -> Result<(), Cause> {
+        if inner.registry.knows(hello) || inner.new_clients.take(from, SystemClock::now()) {
+            return Ok(());
+        }
+        count(&self.counters.clients_refused_new);
+        Err(Cause::Slowed)
+    }
+
     pub(super) fn turn_away(&self, inner: &mut Inner, session: SessionId, cause: Cause) {
         inner.outbox.push(Command::Kick { session, cause });
         inner.outbox.flush(&*self.house);

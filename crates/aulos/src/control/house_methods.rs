@@ -2,12 +2,13 @@
 
 use aulos_core::ChannelMap;
 use aulos_io::mdns::Neighbour;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::State;
 use super::methods::{Answer, text, wanted, whole};
 use super::rpc::internal;
-use crate::registry::{Change, MAX_PRESETS, NotFound, preset_json};
+use crate::registry::{Change, NotFound, Preset, PresetError, PresetGroups, to_text};
 
 /// `Aulos.SetVolume {client | group, percent | delta}`.
 pub(super) fn set_volume(state: &mut State<'_>, params: &Value) -> Answer {
@@ -62,19 +63,49 @@ pub(super) fn servers(neighbours: &[Neighbour]) -> Value {
     json!({ "servers": servers.collect::<Vec<_>>() })
 }
 
-/// `Aulos.GetPresets`.
-pub(super) fn presets(state: &State<'_>) -> Value {
-    json!({ "presets": state.inner.registry.presets().iter().map(preset_json).collect::<Vec<_>>() })
+/// `Aulos.GetPresets {name?}`: without a name no contents. All of them together are larger than an
+/// answer may be.
+pub(super) fn get_presets(state: &mut State<'_>, params: &Value) -> Answer {
+    if params["name"].is_null() {
+        return Ok(presets(state));
+    }
+    let name = text(params, "name")?;
+    let mut presets = state.inner.registry.presets().iter();
+    let preset = presets.find(|preset| preset.name == name).ok_or(NotFound::Preset)?;
+    let shape = PresetShape { groups: Some(preset.groups()), ..PresetShape::from(&**preset) };
+    *state.text = Some(format!("{{\"presets\":[{}]}}", to_text(&shape)));
+    Ok(Value::Null)
+}
+
+/// A preset as it is listed.
+#[derive(Serialize)]
+struct PresetShape<'a> {
+    name: &'a str,
+    group_count: usize,
+    client_count: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<PresetGroups<'a>>,
+}
+
+impl<'a> From<&'a Preset> for PresetShape<'a> {
+    fn from(preset: &'a Preset) -> Self {
+        let (group_count, client_count) = (preset.group_count(), preset.client_count());
+        Self { name: &preset.name, group_count, client_count, groups: None }
+    }
+}
+
+fn presets(state: &State<'_>) -> Value {
+    let presets = state.inner.registry.presets().iter();
+    json!({ "presets": presets.map(|preset| PresetShape::from(&**preset)).collect::<Vec<_>>() })
 }
 
 /// `Aulos.SavePreset {name}`.
 pub(super) fn save_preset(state: &mut State<'_>, params: &Value) -> Answer {
     let name = text(params, "name")?;
-    if name.is_empty() {
-        return Err(wanted("name", "a text that is not empty"));
-    }
-    if !state.inner.registry.save_preset(name) {
-        return Err(internal(format!("there are {MAX_PRESETS} presets, and no more")));
+    match state.inner.registry.save_preset(name) {
+        Ok(()) => {}
+        Err(PresetError::NoName) => return Err(wanted("name", "a text that is not empty")),
+        Err(error) => return Err(internal(error.to_string())),
     }
     state.keep_saved();
     Ok(presets(state))

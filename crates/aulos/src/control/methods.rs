@@ -258,8 +258,8 @@ const METHODS: [Method; 49] = [
     },
     Method {
         name: "Aulos.GetPresets",
-        description: "every arrangement of groups that was saved",
-        run: |state, _| Ok(house_methods::presets(state)),
+        description: "names and sizes of all presets, or one preset with its groups",
+        run: house_methods::get_presets,
     },
     Method {
         name: "Aulos.SavePreset",

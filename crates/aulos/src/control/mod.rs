@@ -14,6 +14,7 @@ mod greetings;
 mod hooks;
 mod house_methods;
 mod methods;
+mod new_clients;
 mod notices;
 mod outbox;
 mod peers;
@@ -54,12 +55,13 @@ use crate::access::{Access, Role};
 use crate::config::Resolved;
 use crate::hooks::{Hooks, Seen};
 use crate::house::{Event, House, StationStatus};
-use crate::registry::store::{self, Saved};
+use crate::registry::store::{Saved, Snapshot};
 use crate::registry::{Effects, Notice, Registry, StationInfo, Wall};
 use crate::relay::Keeper;
 use announce::Announcements;
 use art::Art;
 use greetings::Greetings;
+use new_clients::NewClients;
 use outbox::Outbox;
 use peers::Peers;
 use rpc::Outcome;
@@ -102,6 +104,7 @@ struct Inner {
     peers: Peers,
     outbox: Outbox,
     greetings: Greetings,
+    new_clients: NewClients,
     /// By the house's number; none where a station was removed.
     slots: Vec<Option<Slot>>,
     art: Art,
@@ -186,6 +189,12 @@ counters! {
     djs_not_understood,
     /// Times that the state could not be written.
     state_not_saved,
+    /// Clients with new ids that came too fast from their address.
+    clients_refused_new,
+    /// Files of `doc_root` for which too many others were being read.
+    pages_refused_busy,
+    /// Files of `doc_root` that the disk did not give in time.
+    pages_cut_slow,
 }
 
 /// Adds one.
@@ -260,6 +269,7 @@ impl Control {
             peers: Peers::default(),
             outbox: Outbox::default(),
             greetings: Greetings::default(),
+            new_clients: NewClients::default(),
             shown: vec![StationStatus::default(); resolved.stations.len()],
             slots: slots.collect(),
             art: Art::default(),
@@ -314,7 +324,9 @@ impl Control {
         self.restore_sounds(&mut inner, &saved.sounds);
         let Inner { greetings, registry, .. } = &mut *inner;
         registry.restore(saved.groups);
-        registry.restore_presets(saved.presets);
+        for name in registry.restore_presets(saved.presets) {
+            tracing::warn!(name, "a saved preset is larger than the limits allow, and is dropped");
+        }
         greetings.refresh(registry, !self.access.rules().is_closed(), &*self.house);
     }
 
@@ -355,7 +367,8 @@ impl Control {
         match &event {
             Event::Left { session } => inner.outbox.forget(*session),
             Event::Hello { session, peer, hello, .. } => {
-                if let Err(cause) = self.may_listen(*peer, hello) {
+                let may = self.may_listen(*peer, hello);
+                if let Err(cause) = may.and_then(|()| self.may_be_new(&mut inner, *peer, hello)) {
                     return self.turn_away(&mut inner, *session, cause);
                 }
             }
@@ -436,11 +449,11 @@ impl Control {
         self.lock().peers.leave(peer);
     }
 
-    /// The contents of `server.json`, if they have been waiting since before `deadline`.
-    pub fn unsaved(&self, deadline: Instant) -> Option<String> {
+    /// What is to be in `server.json`, if it has been waiting since before `deadline`.
+    pub fn unsaved(&self, deadline: Instant) -> Option<Snapshot> {
         let mut inner = self.lock();
         inner.unsaved.take_if(|since| *since <= deadline)?;
-        Some(store::render(&inner.registry, &inner.added(), &inner.turned()))
+        Some(Snapshot::new(&inner.registry, &inner.added(), &inner.turned()))
     }
 
     /// What was taken as [`Control::unsaved`] could not be written: it is wanted again later.
@@ -552,7 +565,12 @@ impl Control {
             let announcements = inner.announcements.of(number);
             shape::station(slot, voice, &self.house.status(number), announcements, clients)
         });
-        let counters = self.counters.list().into_iter().chain(self.house.counters());
+        let discarded = inner.registry.discarded();
+        let lost = [
+            ("clients_evicted", discarded.evicted),
+            ("clients_not_remembered", discarded.transient),
+        ];
+        let counters = self.counters.list().into_iter().chain(lost).chain(self.house.counters());
         let head = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "host": self.host.name,

@@ -28,6 +28,12 @@ pub struct Client {
     pub muted: bool,
     /// It does not get louder than this; 100 leaves that to the house.
     pub cap: u8,
+    /// Volume and mute were last set at the client itself, and not by a controller. What a listener
+    /// says of itself is no reason to remember it.
+    pub volume_by_client: bool,
+    /// It plays and is controlled like any other, and is forgotten when it leaves: there was no room
+    /// to remember one more.
+    pub transient: bool,
     /// What its speakers play of a station.
     pub map: ChannelMap,
     /// Milliseconds by which the device is late.
@@ -101,12 +107,19 @@ impl Group {
 /// Bytes of any text that a client or a controller gives; more than any name, and 8,192 clients
 /// of it are a few megabytes.
 pub const MAX_TEXT: usize = 256;
+/// Bytes of a client's id: what it says, `#`, and an instance of ten digits.
+pub const MAX_ID: usize = MAX_TEXT + 11;
 
 /// The first [`MAX_TEXT`] bytes of a text, to a whole character, without control characters.
 pub(super) fn clip(text: &str) -> String {
+    clip_to(text, MAX_TEXT)
+}
+
+/// As [`clip`], with another bound.
+pub(super) fn clip_to(text: &str, most: usize) -> String {
     let mut out = String::new();
     for c in text.chars().filter(|c| !c.is_control()) {
-        if out.len() + c.len_utf8() > MAX_TEXT {
+        if out.len() + c.len_utf8() > most {
             break;
         }
         out.push(c);

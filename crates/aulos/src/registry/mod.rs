@@ -5,6 +5,7 @@
 //! was a map behind a lock that each handler edits; there, nobody could say which notification
 //! belongs to which change, and an empty group was visible between two of them.
 
+mod capacity;
 mod client;
 mod map;
 mod presets;
@@ -15,8 +16,12 @@ mod table;
 mod tests;
 mod volume;
 
-pub use client::{Client, Group, MAX_TEXT, Wall};
-pub use presets::{MAX_PRESETS, Preset, preset_json};
+pub use capacity::{Discarded, MAX_TRANSIENT};
+pub use client::{Client, Group, MAX_ID, MAX_TEXT, Wall};
+pub use presets::{
+    MAX_PRESET_BYTES, MAX_PRESET_CLIENTS, MAX_PRESETS, MAX_PRESETS_BYTES, Preset, PresetError,
+    PresetGroups,
+};
 pub(crate) use shape::to_text;
 pub use shape::{ClientShape, GroupShape, volume_json};
 pub use volume::Change;
@@ -28,7 +33,9 @@ use std::net::IpAddr;
 use aulos_core::ChannelMap;
 
 use crate::house::{Cause, Command, Event, Greeting, Hello, SessionId, Settings};
+use capacity::Room;
 use client::{Ids, identity};
+use presets::Presets;
 use store::SavedGroup;
 use table::Table;
 
@@ -113,7 +120,8 @@ pub struct Registry {
     /// The numbers of those that are there.
     numbers: HashMap<String, usize>,
     table: Table,
-    presets: Vec<Preset>,
+    presets: Presets,
+    discarded: Discarded,
     ids: Ids,
     initial_volume: u8,
     cap: u8,
@@ -137,7 +145,8 @@ impl Registry {
             stations: Vec::new(),
             numbers: HashMap::new(),
             table: Table::default(),
-            presets: Vec::new(),
+            presets: Presets::default(),
+            discarded: Discarded::default(),
             ids: Ids::new(seed),
             initial_volume: 100,
             cap: 100,
@@ -168,6 +177,7 @@ impl Registry {
                 let wanted = volume.map_or(client.volume, |percent| clamp_volume(percent.into()));
                 client.volume = wanted.min(client.cap).min(cap);
                 client.muted = muted.unwrap_or(client.muted);
+                client.volume_by_client = true;
                 let (id, capped) = (client.id.clone(), client.volume < wanted);
                 let mut effects =
                     Effects { save: true, ..Effects::notice(Notice::Volume(id.clone())) };
@@ -194,6 +204,7 @@ impl Registry {
         let client = self.client_mut(id)?;
         client.volume = percent.map_or(client.volume, clamp_volume).min(client.cap).min(cap);
         client.muted = muted.unwrap_or(client.muted);
+        client.volume_by_client = false;
         Ok(self.push(id, Notice::Volume(id.to_owned())))
     }
 
@@ -369,12 +380,6 @@ impl Registry {
         effects
     }
 
-    /// Puts back the presets that were saved.
-    pub fn restore_presets(&mut self, presets: Vec<Preset>) {
-        self.presets = presets;
-        self.presets.truncate(MAX_PRESETS);
-    }
-
     /// Puts back what was saved; stations that no longer exist are replaced by the default one, and
     /// whoever is there twice is so once.
     pub fn restore(&mut self, groups: Vec<SavedGroup>) {
@@ -387,7 +392,7 @@ impl Registry {
             }
             let (id, mut group) = (group.id.clone(), Some(group));
             for client in clients {
-                if self.table.len() >= MAX_CLIENTS || self.client(&client.id).is_some() {
+                if self.table.remembered() >= MAX_CLIENTS || self.client(&client.id).is_some() {
                     continue;
                 }
                 // With its first client: no group is empty.
@@ -447,13 +452,11 @@ impl Registry {
         };
         let Some(id) = identity(hello) else { return kick(Cause::Nameless) };
         let known = self.client(&id).is_some();
-        if !known && !self.make_room() {
-            return kick(Cause::Full);
-        }
         let mut effects = Effects { save: true, ..Effects::default() };
         if !known {
+            let Some(room) = self.make_room() else { return kick(Cause::Full) };
             let own = self.add_group(self.default_station().to_owned());
-            let client = self.newcomer(id.clone());
+            let client = Client { transient: room == Room::Transient, ..self.newcomer(id.clone()) };
             self.table.add_client(&own, client);
         }
         let old = self.table.come(&id, session, now);
@@ -471,16 +474,11 @@ impl Registry {
     fn left(&mut self, session: SessionId, now: Wall) -> Effects {
         let Some(client) = self.table.go(session, now) else { return Effects::default() };
         let id = client.id.clone();
-        Effects { save: true, ..Effects::notice(Notice::Disconnected(id)) }
-    }
-
-    /// Forgets the client that has been away longest, if there is no place for one more.
-    fn make_room(&mut self) -> bool {
-        if self.table.len() < MAX_CLIENTS {
-            return true;
+        if client.transient {
+            self.table.remove_client(&id);
+            return Effects { save: true, ..Effects::notice(Notice::Server) };
         }
-        let oldest = self.table.longest_away().map(str::to_owned);
-        oldest.and_then(|id| self.table.remove_client(&id)).is_some()
+        Effects { save: true, ..Effects::notice(Notice::Disconnected(id)) }
     }
 
     /// A group that waits for its first client; gives its id.

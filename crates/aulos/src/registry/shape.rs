@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::Registry;
-use super::client::{Client, Group, Wall, clip};
+use super::client::{Client, Group, MAX_ID, Wall, clip, clip_to};
 use super::store::SavedGroup;
 
 /// A client as `Client.GetStatus` shows it.
@@ -36,6 +36,8 @@ struct Config<'a> {
 
 #[derive(Debug, Serialize)]
 struct Volume {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    by_client: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     cap: Option<u8>,
     muted: bool,
@@ -99,7 +101,8 @@ impl<'a> From<&'a Client> for ClientShape<'a> {
 impl From<&Client> for Volume {
     fn from(client: &Client) -> Self {
         let cap = Some(client.cap).filter(|cap| *cap < 100);
-        Self { cap, muted: client.muted, percent: client.volume }
+        let by_client = client.volume_by_client;
+        Self { by_client, cap, muted: client.muted, percent: client.volume }
     }
 }
 
@@ -118,22 +121,37 @@ impl<'a> GroupShape<'a> {
     #[must_use]
     pub fn new(registry: &'a Registry, group: &'a Group) -> Self {
         Self {
-            clients: Members(registry, &group.id),
+            clients: Members { registry, group: &group.id, transient: true },
             id: &group.id,
             muted: group.muted,
             name: &group.name,
             stream_id: &group.station,
         }
     }
+
+    /// The same without clients that are not remembered; `None` when it has no others.
+    pub(super) fn saved(registry: &'a Registry, group: &'a Group) -> Option<Self> {
+        registry.members(&group.id).find(|client| !client.transient)?;
+        let mut shape = Self::new(registry, group);
+        shape.clients.transient = false;
+        Some(shape)
+    }
 }
 
 /// The clients of a group.
 #[derive(Debug)]
-struct Members<'a>(&'a Registry, &'a str);
+struct Members<'a> {
+    registry: &'a Registry,
+    group: &'a str,
+    /// With those that are not remembered.
+    transient: bool,
+}
 
 impl Serialize for Members<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.members(self.1).map(ClientShape::from))
+        let members = self.registry.members(self.group);
+        let shown = members.filter(|client| self.transient || !client.transient);
+        serializer.collect_seq(shown.map(ClientShape::from))
     }
 }
 
@@ -163,7 +181,7 @@ pub(super) fn group_from(value: &Value) -> SavedGroup {
 
 fn client_from(value: &Value) -> Option<Client> {
     let (config, host, program) = (&value["config"], &value["host"], &value["snapclient"]);
-    let id = text(&value["id"]);
+    let id = value["id"].as_str().map_or_else(String::new, |id| clip_to(id, MAX_ID));
     let percent = config["volume"]["percent"].as_i64().unwrap_or(100);
     let latency = config["latency"].as_i64().unwrap_or(0);
     let whole = |value: &Value, default| {
@@ -175,6 +193,8 @@ fn client_from(value: &Value) -> Option<Client> {
         volume: super::clamp_volume(percent),
         muted: config["volume"]["muted"].as_bool().unwrap_or(false),
         cap: super::clamp_volume(config["volume"]["cap"].as_i64().unwrap_or(100)),
+        volume_by_client: config["volume"]["by_client"].as_bool().unwrap_or(false),
+        transient: false,
         map: config["channels"].as_str().and_then(|map| map.parse().ok()).unwrap_or_default(),
         latency_ms: i32::try_from(latency).unwrap_or(0).max(super::MIN_LATENCY_MS),
         instance: whole(&config["instance"], 1),

@@ -5,7 +5,7 @@
 //! clients up. Here everybody stands in one sorted map, in the order in which people see them, and
 //! what somebody is known by leads there. No other file knows of these indices.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::client::{Client, Group, Wall};
 use crate::house::{Health, SessionId};
@@ -25,8 +25,8 @@ pub(super) struct Table {
     keys: HashMap<String, u64>,
     seats: HashMap<String, Seat>,
     sessions: HashMap<SessionId, Seat>,
-    /// Who is not connected, the one that has been away longest first.
-    away: BTreeSet<(Wall, Seat)>,
+    /// How many of the clients are not remembered.
+    transient: usize,
     /// Clients that have come, gone, or may be greeted in another way than before.
     changed: HashSet<String>,
     /// Numbers groups and places; none is used twice.
@@ -69,7 +69,6 @@ impl Table {
         self.go(session, now);
         let seat = *self.seats.get(id)?;
         let client = self.clients.get_mut(&seat)?;
-        self.away.remove(&(client.last_seen, seat));
         client.last_seen = now;
         client.health = None;
         let before = client.session.replace(session);
@@ -88,7 +87,6 @@ impl Table {
         client.session = None;
         client.health = None;
         client.last_seen = now;
-        self.away.insert((now, seat));
         Some(client)
     }
 
@@ -156,35 +154,48 @@ impl Table {
         self.clients.values()
     }
 
-    /// How many clients there are.
-    pub(super) fn len(&self) -> usize {
-        self.clients.len()
+    /// How many clients are remembered.
+    pub(super) fn remembered(&self) -> usize {
+        self.clients.len() - self.transient
     }
 
-    /// The client that has been away longest.
-    pub(super) fn longest_away(&self) -> Option<&str> {
-        let (_, seat) = self.away.first()?;
-        self.clients.get(seat).map(|client| client.id.as_str())
+    /// How many clients are not.
+    pub(super) const fn transient(&self) -> usize {
+        self.transient
+    }
+
+    /// How many clients are connected.
+    pub(super) fn connected(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Clients that are alone in their group, the newest group first.
+    pub(super) fn alone_newest_first(&self) -> impl Iterator<Item = (&Group, &Client)> {
+        self.groups.iter().rev().filter_map(|(key, group)| {
+            let mut members = self.clients.range(seats_of(*key));
+            let (_, client) = members.next()?;
+            members.next().is_none().then_some((group, client))
+        })
     }
 
     fn sit(&mut self, group: u64, client: Client) {
         let seat = Seat { group, place: self.number() };
         self.seats.insert(client.id.clone(), seat);
         self.changed.insert(client.id.clone());
-        match client.session {
-            Some(session) => drop(self.sessions.insert(session, seat)),
-            None => drop(self.away.insert((client.last_seen, seat))),
+        if let Some(session) = client.session {
+            self.sessions.insert(session, seat);
         }
+        self.transient += usize::from(client.transient);
         self.clients.insert(seat, client);
     }
 
     fn stand_up(&mut self, id: &str) -> Option<(u64, Client)> {
         let seat = self.seats.remove(id)?;
         let client = self.clients.remove(&seat)?;
-        match &client.session {
-            Some(session) => drop(self.sessions.remove(session)),
-            None => drop(self.away.remove(&(client.last_seen, seat))),
+        if let Some(session) = &client.session {
+            self.sessions.remove(session);
         }
+        self.transient -= usize::from(client.transient);
         self.changed.insert(client.id.clone());
         Some((seat.group, client))
     }
@@ -209,14 +220,14 @@ const fn seats_of(group: u64) -> std::ops::RangeInclusive<Seat> {
 
 #[cfg(test)]
 impl Table {
+    fn count(&self, wanted: impl Fn(&Client) -> bool) -> usize {
+        self.clients().filter(|client| wanted(client)).count()
+    }
+
     /// Whether everything that leads somewhere leads there, and nothing else does.
     pub(super) fn is_sound(&self) -> bool {
         let seated = self.clients.iter().all(|(seat, client)| {
-            let at_home = match client.session {
-                Some(session) => self.sessions.get(&session) == Some(seat),
-                None => self.away.contains(&(client.last_seen, *seat)),
-            };
-            at_home
+            client.session.is_none_or(|session| self.sessions.get(&session) == Some(seat))
                 && self.seats.get(&client.id) == Some(seat)
                 && self.groups.contains_key(&seat.group)
         });
@@ -226,7 +237,8 @@ impl Table {
         seated
             && known
             && self.seats.len() == self.clients.len()
-            && self.sessions.len() + self.away.len() == self.clients.len()
+            && self.sessions.len() == self.count(|client| client.session.is_some())
+            && self.transient == self.count(|client| client.transient)
             && self.keys.len() == self.groups.len()
     }
 }

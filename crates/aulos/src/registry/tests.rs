@@ -169,6 +169,267 @@ fn the_client_longest_away_makes_room_and_a_full_house_says_so() {
     assert!(registry.client("c17").is_none() && registry.client("c3").is_some());
 }
 
+/// A client that came and went.
+fn visit(registry: &mut Registry, session: u64, id: &str) -> Effects {
+    let came = hello(registry, session, id);
+    drop(registry.apply(Event::Left { session: SessionId(session) }, Wall::default()));
+    came
+}
+
+#[test]
+fn invented_ids_push_out_no_client_that_something_is_known_of() {
+    let mut registry = registry();
+    let real =
+        ["named", "capped", "mapped", "late", "turned", "muted", "kitchen", "a", "b", "kept"];
+    for (session, id) in real.into_iter().enumerate() {
+        drop(visit(&mut registry, session as u64, id));
+    }
+    drop(visit(&mut registry, 10, "old stranger"));
+    drop(registry.set_client_name("named", "Küche").unwrap());
+    drop(registry.set_cap("capped", 30).unwrap());
+    drop(registry.set_map("mapped", ChannelMap::Left).unwrap());
+    drop(registry.set_latency("late", 20).unwrap());
+    drop(registry.set_volume("turned", Some(20), None).unwrap());
+    drop(registry.set_volume("muted", None, Some(true)).unwrap());
+    let group = group_of(&registry, "kitchen");
+    drop(registry.set_stream(&group, "kitchen").unwrap());
+    let group = group_of(&registry, "a");
+    drop(registry.set_clients(&group, &["a".into(), "b".into()]).unwrap());
+    assert_eq!(registry.save_preset("all"), Ok(()));
+    // "kept" is in this preset, and nothing else of it is set.
+    drop(hello(&mut registry, 11, "connected stranger"));
+    let invented = MAX_CLIENTS as u64 + 100;
+    for number in 0..invented {
+        let session = 100 + number;
+        drop(hello(&mut registry, session, &format!("invented {number}")));
+        // What it says of its volume itself is no reason to keep it.
+        let info = Event::ClientInfo { session: SessionId(session), volume: Some(9), muted: None };
+        drop(registry.apply(info, Wall::default()));
+        drop(registry.apply(Event::Left { session: SessionId(session) }, Wall::default()));
+    }
+    for id in real.into_iter().chain(["old stranger", "connected stranger"]) {
+        assert!(registry.client(id).is_some(), "{id} is forgotten");
+    }
+    assert_eq!(registry.client("capped").unwrap().1.cap, 30);
+    assert_eq!(registry.table.remembered(), MAX_CLIENTS);
+    assert_eq!(registry.discarded().evicted, 112);
+    assert!(registry.table.is_sound());
+}
+
+#[test]
+fn where_nobody_can_be_forgotten_a_new_client_plays_and_is_not_remembered() {
+    let mut registry = registry();
+    for number in 0..MAX_CLIENTS as u64 {
+        let id = format!("c{number}");
+        drop(visit(&mut registry, number, &id));
+        drop(registry.set_client_name(&id, "Küche").unwrap());
+    }
+    let before = render(&registry);
+    let late = hello(&mut registry, 99_999, "late");
+    let session = SessionId(99_999);
+    let moved = Command::MoveClient { session, station: 1, map: ChannelMap::Stereo };
+    assert!(late.commands.contains(&moved), "{late:?}");
+    // It is controlled like any other, and stands in no file and no preset.
+    drop(registry.set_volume("late", Some(7), None).unwrap());
+    assert_eq!(registry.client("late").unwrap().1.volume, 7);
+    assert_eq!(render(&registry), before);
+    assert_eq!(registry.save_preset("all"), Ok(()));
+    assert_eq!(registry.presets()[0].client_count(), MAX_CLIENTS);
+    drop(registry.apply(Event::Left { session }, Wall::default()));
+    assert!(registry.client("late").is_none() && registry.table.is_sound());
+    // So many at once, and no more.
+    let served = (0..2_000).filter(|number| {
+        let effects = hello(&mut registry, 100_000 + number, &format!("late {number}"));
+        !matches!(effects.commands[..], [Command::Kick { cause: Cause::Full, .. }])
+    });
+    assert_eq!(served.count(), MAX_TRANSIENT);
+    assert_eq!(registry.discarded().transient, 1 + MAX_TRANSIENT as u64);
+    assert!(registry.table.is_sound());
+    // One that is remembered has its place whenever it comes.
+    let back = hello(&mut registry, 200_000, "c17");
+    assert_eq!(back.notices, [Notice::Connected("c17".to_owned())]);
+}
+
+#[test]
+fn presets_are_bounded_and_a_refused_one_costs_no_other() {
+    let mut registry = registry();
+    for number in 0..MAX_CLIENTS as u64 {
+        drop(visit(&mut registry, number, &format!("00:11:22:33:44:{number:04x}")));
+    }
+    let saved =
+        (0..MAX_PRESETS).take_while(|number| registry.save_preset(&number.to_string()).is_ok());
+    let saved = saved.count();
+    assert!((8..MAX_PRESETS).contains(&saved), "{saved}");
+    assert_eq!(registry.save_preset("more"), Err(PresetError::Full));
+    // In place of one that is there it fits.
+    assert_eq!(registry.save_preset("3"), Ok(()));
+    assert_eq!(registry.presets().len(), saved);
+    let text = serde_json::to_string(registry.presets()[0].as_ref()).unwrap();
+    assert!(text.len() * saved <= MAX_PRESETS_BYTES && text.len() * 3 <= MAX_PRESET_BYTES);
+    // Names that are as long as they may be make one preset too large.
+    let ids: Vec<String> = registry.ids().map(str::to_owned).collect();
+    let long = "\"".repeat(MAX_TEXT);
+    for id in &ids {
+        let group = group_of(&registry, id);
+        drop(registry.set_group_name(&group, &long).unwrap());
+    }
+    assert_eq!(registry.save_preset("3"), Err(PresetError::TooLarge));
+    assert_eq!(registry.presets().len(), saved);
+    // One group of all, and the preset in which each has its own.
+    let group = group_of(&registry, &ids[0]);
+    drop(registry.set_clients(&group, &ids).unwrap());
+    assert_eq!(registry.groups().count(), 1);
+    let start = std::time::Instant::now();
+    drop(registry.apply_preset("3", true).unwrap());
+    println!("a preset of {MAX_CLIENTS} clients is applied in {:?}", start.elapsed());
+    assert_eq!(registry.groups().count(), MAX_CLIENTS);
+    let start = std::time::Instant::now();
+    let snapshot = store::Snapshot::new(&registry, &[], &[]);
+    println!("a state of {MAX_CLIENTS} clients is taken in {:?}", start.elapsed());
+    assert!(snapshot.into_text().len() > MAX_CLIENTS * 100);
+    for number in 0..saved {
+        registry.delete_preset(&number.to_string()).unwrap();
+    }
+    assert!(!registry.presets.have(&ids[0]));
+}
+
+/// A client whose texts are as long as they may be, of characters that are written as two bytes.
+fn visit_of_the_longest(registry: &mut Registry, number: u64) -> String {
+    let long = "\"".repeat(MAX_TEXT);
+    let said = Hello {
+        id: format!("{number:04}{}", &long[4..]),
+        instance: u32::MAX,
+        mac: long.clone(),
+        host_name: long.clone(),
+        client_name: long.clone(),
+        version: long.clone(),
+        os: long.clone(),
+        arch: long.clone(),
+        protocol: u32::MAX,
+        ..Hello::default()
+    };
+    let id = format!("{}#{}", said.id, said.instance);
+    let (session, peer) = (SessionId(number), IpAddr::from([0xffff; 8]));
+    let event = Event::Hello { session, peer, hello: said.into(), answered: None };
+    let now = Wall { sec: i64::MIN, usec: u32::MAX };
+    drop(registry.apply(event, now));
+    drop(registry.apply(Event::Left { session }, now));
+    drop(registry.set_client_name(&id, &long).unwrap());
+    drop(registry.set_latency(&id, -10_000).unwrap());
+    drop(registry.set_map(&id, ChannelMap::Stereo).unwrap());
+    drop(registry.set_cap(&id, 99).unwrap());
+    id
+}
+
+#[test]
+fn the_largest_state_that_can_be_accepted_is_read_back() {
+    let dir = crate::golden::scratch("largest");
+    let (mut registry, mut back) = (registry(), registry());
+    let long = "\"".repeat(MAX_TEXT);
+    // As many in one group as fit into a preset.
+    let ids: Vec<String> =
+        (0..6_500).map(|number| visit_of_the_longest(&mut registry, number)).collect();
+    let group = group_of(&registry, &ids[0]);
+    drop(registry.set_clients(&group, &ids).unwrap());
+    let mut name = (0..).map(|number| format!("{number:04}{}", &long[4..]));
+    while registry.save_preset(&name.next().unwrap()).is_ok() {}
+    // What room is left is taken by smaller ones.
+    for count in [1_000, 100, 10] {
+        drop(registry.set_clients(&group, &ids[..1]).unwrap());
+        let mut small = registry.clone();
+        for id in &ids[count..] {
+            drop(small.delete_client(id).unwrap());
+        }
+        while small.save_preset(&name.next().unwrap()).is_ok() {}
+        registry.presets = small.presets;
+    }
+    assert!(registry.presets().len() >= 4);
+    for number in 6_500..MAX_CLIENTS as u64 {
+        visit_of_the_longest(&mut registry, number);
+    }
+    let groups: Vec<String> = registry.groups().map(|group| group.id.clone()).collect();
+    assert_eq!(groups.len(), MAX_CLIENTS);
+    for group in groups {
+        drop(registry.set_group_name(&group, &long).unwrap());
+    }
+    let uri = "\u{1}".repeat(aulos_proto::uri::MAX_URI);
+    let streams = vec![uri; crate::control::MAX_ADDED];
+    let sound = serde_json::json!("s".repeat(store::SOUND - 2));
+    let sounds = vec![sound; crate::config::limits::MAX_STATIONS + crate::control::MAX_ADDED];
+    let text = store::render(&registry, &streams, &sounds);
+    println!("the largest state has {} bytes of {}", text.len(), store::MAX_BYTES);
+    // Not far below either: the limit is made of what there can be.
+    assert!(text.len() <= store::MAX_BYTES && text.len() > store::MAX_BYTES / 4 * 3);
+    save(&dir, &text).unwrap();
+    let Loaded::Saved(saved) = load(&dir).unwrap() else { panic!() };
+    assert_eq!((saved.streams.len(), saved.sounds.len()), (streams.len(), sounds.len()));
+    back.restore(saved.groups);
+    assert_eq!(back.restore_presets(saved.presets), Vec::<String>::new());
+    assert_eq!(back.presets(), registry.presets());
+    assert!(store::render(&back, &saved.streams, &saved.sounds) == text, "it comes back another");
+}
+
+#[test]
+fn the_longest_sound_fits_the_room_that_the_state_has_for_it() {
+    let spec = aulos_core::SampleSpec::DEFAULT;
+    let band = serde_json::json!({
+        "type": "peaking", "hz": 1_234.567_890_123_456_7, "gain_db": -11.123_456_789_012_345,
+        "q": 1.234_567_890_123_456_7,
+    });
+    let mut sound = crate::config::Sound::default();
+    sound.set_equalizer(&serde_json::json!(vec![band; 16]), spec).unwrap();
+    sound.set_normalize(&serde_json::json!("podcast"), spec).unwrap();
+    // As it is, as the configuration has it, and the name of the station.
+    let size = 2 * sound.json().to_string().len() + 2 * crate::config::limits::MAX_NAME + 64;
+    assert!(size > 2 * 16 * 50 && size <= store::SOUND, "{size}");
+}
+
+#[test]
+fn a_file_beyond_the_limit_is_named_so_and_no_save_replaces_it() {
+    let (dir, mut registry) = (crate::golden::scratch("too-large"), registry());
+    drop(hello(&mut registry, 1, "a"));
+    save(&dir, &render(&registry)).unwrap();
+    drop(hello(&mut registry, 2, "b"));
+    save(&dir, &render(&registry)).unwrap();
+    // Without a byte on the disk.
+    let large = store::MAX_BYTES as u64 + 1;
+    let make = || std::fs::File::create(dir.join(store::FILE)).unwrap().set_len(large).unwrap();
+    for name in ["server.json.too-large", "server.json.too-large.2"] {
+        make();
+        let loaded = load(&dir).unwrap();
+        let Loaded::Unusable { why, aside, previous: Some(previous) } = loaded else { panic!() };
+        assert!(why.to_string().contains(&store::MAX_BYTES.to_string()), "{why}");
+        assert_eq!((aside.as_str(), previous.groups.len()), (name, 1));
+        for _ in 0..2 {
+            save(&dir, &render(&registry)).unwrap();
+            registry.set_volume("a", Some(1), None).map(drop).unwrap();
+        }
+        assert_eq!(std::fs::metadata(dir.join(name)).unwrap().len(), large);
+        // The previous one of the next round.
+        std::fs::write(dir.join("server.json.previous"), "{\"Groups\":[{}]}").unwrap();
+    }
+}
+
+#[test]
+fn a_state_that_could_not_be_read_back_is_not_written() {
+    let dir = crate::golden::scratch("unreadable");
+    save(&dir, "{}").unwrap();
+    let error = save(&dir, &" ".repeat(store::MAX_BYTES + 1)).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::FileTooLarge);
+    assert!(error.to_string().contains(&store::MAX_BYTES.to_string()), "{error}");
+    assert_eq!(std::fs::read_to_string(dir.join(store::FILE)).unwrap(), "{}");
+}
+
+#[test]
+fn a_file_that_the_disk_does_not_give_is_put_aside_and_not_replaced() {
+    let (dir, registry) = (crate::golden::scratch("unreadable-file"), registry());
+    // A folder cannot be read, not even by root.
+    std::fs::create_dir(dir.join(store::FILE)).unwrap();
+    let Loaded::Unusable { aside, previous: None, .. } = load(&dir).unwrap() else { panic!() };
+    save(&dir, &render(&registry)).unwrap();
+    assert!(dir.join(aside).is_dir() && dir.join(store::FILE).is_file());
+}
+
 #[test]
 fn long_texts_are_cut_at_a_character() {
     let mut registry = registry();
@@ -291,7 +552,7 @@ fn a_preset_brings_the_groups_back() {
     drop(registry.set_clients(&group, &["a".into(), "b".into()]).unwrap());
     drop(registry.set_stream(&group, "kitchen").unwrap());
     drop(registry.set_volume("b", Some(20), None).unwrap());
-    assert!(registry.save_preset("party"));
+    registry.save_preset("party").unwrap();
     drop(registry.set_clients(&group, &["c".into()]).unwrap());
     drop(registry.set_stream(&group, "default").unwrap());
     drop(registry.set_volume("b", Some(90), None).unwrap());
@@ -304,13 +565,14 @@ fn a_preset_brings_the_groups_back() {
         ("kitchen", 20, 2)
     );
     assert_eq!(registry.groups().count(), 1);
-    let back = presets::preset_from(&preset_json(&registry.presets()[0]));
-    assert_eq!(back, registry.presets()[0]);
+    let back = presets::preset_from(&serde_json::json!(registry.presets()[0].as_ref()));
+    assert_eq!(back, *registry.presets()[0]);
     assert_eq!(registry.apply_preset("nope", true), Err(NotFound::Preset));
     registry.delete_preset("party").unwrap();
     assert_eq!(registry.delete_preset("party"), Err(NotFound::Preset));
-    assert!((0..MAX_PRESETS).all(|number| registry.save_preset(&number.to_string())));
-    assert!(!registry.save_preset("one more"));
+    assert!((0..MAX_PRESETS).all(|number| registry.save_preset(&number.to_string()).is_ok()));
+    assert_eq!(registry.save_preset("one more"), Err(PresetError::TooMany));
+    assert_eq!(registry.save_preset("7"), Ok(()));
 }
 
 #[test]

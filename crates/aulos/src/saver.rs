@@ -1,0 +1,48 @@
+//! The thread that writes the state.
+//!
+//! It does nothing else: a page that lies on a network disk which does not answer must not keep
+//! volumes and names from being saved, as it did when both shared the runtime's threads.
+
+use std::io;
+use std::path::PathBuf;
+
+use tokio::sync::mpsc;
+
+use crate::registry::store::{self, Snapshot};
+
+/// The way to the thread. It ends when this is dropped, and what it is doing has been done.
+#[derive(Debug)]
+pub(crate) struct Saver {
+    snapshots: mpsc::Sender<Snapshot>,
+    results: mpsc::Receiver<io::Result<()>>,
+}
+
+impl Saver {
+    /// Starts the thread; what it is given goes to the state directory `dir`.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn start(dir: PathBuf) -> io::Result<Self> {
+        // One at a time: whoever gives one waits for its result.
+        let (snapshots, mut given) = mpsc::channel::<Snapshot>(1);
+        let (done, results) = mpsc::channel(1);
+        std::thread::Builder::new().name("aulos-state".to_owned()).spawn(move || {
+            while let Some(snapshot) = given.blocking_recv() {
+                if done.blocking_send(store::save(&dir, &snapshot.into_text())).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { snapshots, results })
+    }
+
+    /// Writes what is to be saved.
+    ///
+    /// # Errors
+    /// As [`store::save`].
+    pub(crate) async fn save(&mut self, snapshot: Snapshot) -> io::Result<()> {
+        let gone = || io::Error::other("the thread that saves has ended");
+        self.snapshots.send(snapshot).await.map_err(|_| gone())?;
+        self.results.recv().await.ok_or_else(gone)?
+    }
+}
