@@ -7,7 +7,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use aulos_io::mdns::Neighbour;
@@ -236,8 +236,7 @@ pub async fn run(
     let (last_save, stopped) = oneshot::channel();
     let saver = Saver::start(dir.clone())?;
     let saver = tokio::spawn(keep_saved(Arc::clone(&control), dir, saver, stopped));
-    // The thread for the disk begins now and not in the middle of a programme.
-    drop(tokio::task::spawn_blocking(|| ()).await);
+    start_blocking_threads(&control.resolved());
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tokio::pin!(stop);
@@ -359,6 +358,22 @@ impl Tellers {
 async fn end(task: JoinHandle<()>) {
     task.abort();
     task.await.ok();
+}
+
+/// Threads that wait for what the control thread may not wait for: a name that is looked up for a DJ's
+/// port, and the files of pages.
+pub const BLOCKING_THREADS: usize = 1 + http::PAGE_READS;
+
+/// Starts the threads that wait now and not in the middle of a programme: those for pages where there
+/// are pages.
+fn start_blocking_threads(resolved: &Resolved) {
+    let count = if resolved.http.doc_root.is_some() { BLOCKING_THREADS } else { 1 };
+    // The runtime starts a thread only for work that finds none idle, so all wait for the last.
+    let all_here = Arc::new(Barrier::new(count));
+    for _ in 0..count {
+        let all_here = Arc::clone(&all_here);
+        drop(tokio::task::spawn_blocking(move || drop(all_here.wait())));
+    }
 }
 
 /// How long a change waits for more of its kind before it is written.

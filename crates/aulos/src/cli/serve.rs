@@ -37,9 +37,9 @@ pub(super) fn run(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .thread_name("aulos-control")
-        // One thread for the state on disk, there from the start and for ever: the number of
-        // threads does not change while the server runs.
-        .max_blocking_threads(1)
+        // There from the start and for ever: the number of threads does not change while the server
+        // runs.
+        .max_blocking_threads(server::BLOCKING_THREADS)
         .thread_keep_alive(Duration::MAX)
         .build()
         .map_err(internal)?;

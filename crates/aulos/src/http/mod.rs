@@ -8,6 +8,7 @@
 mod events;
 mod host;
 mod login;
+mod pages;
 mod routes;
 mod socket;
 mod websocket;
@@ -36,6 +37,7 @@ use crate::tls::{self, Stream};
 use events::Feed;
 use login::Guest;
 pub(crate) use login::header;
+pub use pages::PAGE_READS;
 use socket::Socket;
 
 /// Bytes in which the first request line has to end, and the whole head of a listener.

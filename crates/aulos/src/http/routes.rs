@@ -21,10 +21,10 @@ use axum::routing::{any, get, post};
 use axum::{Extension, Router};
 use hyper::upgrade::OnUpgrade;
 use tokio::time::timeout;
-use tower_http::services::ServeDir;
 
 use super::events::Feed;
 use super::login::{self, Guest};
+use super::pages::{self, Pages};
 use super::{host, websocket};
 use crate::access::{Denied, Role};
 use crate::control::tcp::{MAX_CONTROLLERS, Place};
@@ -57,10 +57,11 @@ pub(super) fn router(control: Arc<Control>, feed: Feed, sink: Arc<dyn ListenSink
         .route("/rtp/{*name}", get(description))
         .route("/__image_cache", get(picture))
         .route("/listen/{*name}", any(listen_again));
-    let app = App { control, feed, sink, sockets: Arc::default() };
+    let app = App { control: Arc::clone(&control), feed, sink, sockets: Arc::default() };
     let router = match doc_root {
         Some(dir) => {
-            let folder = Router::new().fallback_service(ServeDir::new(dir));
+            let pages = Pages::new(dir, Arc::clone(&control));
+            let folder = Router::new().fallback(pages::serve).with_state(pages);
             router.fallback_service(folder.layer(map_response(files)))
         }
         None => router

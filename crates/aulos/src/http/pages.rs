@@ -1,0 +1,519 @@
+//! The files below `doc_root`: Snapweb, or any other page.
+//!
+//! A folder may lie on a disk of the network that has stopped to answer, and it may hold a FIFO or a
+//! link that leads elsewhere. Files are opened below the folder and nowhere else, only regular files
+//! are read, and a read that takes too long costs one of [`PAGE_READS`] threads and a 503. tower's
+//! `ServeDir` was used before: it opens by path, follows every link, waits for the writer of a FIFO
+//! and has no time-out.
+
+use std::fs::File;
+use std::future::Future;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use aulos_io::beneath::{leads_out, open_regular_beneath, open_root};
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{
+    ACCEPT_RANGES, ALLOW, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName,
+    IF_NONE_MATCH, IF_RANGE, LOCATION, RANGE,
+};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_core::Stream;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::control::{Control, count};
+
+/// Reads of pages at once, each on a thread of its own. A browser opens six connections, and a disk
+/// that works answers in less than a millisecond.
+pub const PAGE_READS: usize = 4;
+/// How long a request waits for one of them to be free: long enough for a queue of browsers before a
+/// disk that works.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a disk may take for one read. One of the network that is reached again answers within
+/// this time.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes that are read at once, and that a browser which does not take them keeps in memory.
+const CHUNK: u64 = 64 << 10;
+
+/// The folder, and the right to read from it.
+#[derive(Clone, Debug)]
+pub(super) struct Pages {
+    root: Arc<Path>,
+    disk: DiskReads,
+    control: Arc<Control>,
+}
+
+/// A bounded number of threads that may wait for the disk, and for how long they are waited for.
+#[derive(Clone, Debug)]
+struct DiskReads {
+    free: Arc<Semaphore>,
+    queue_timeout: Duration,
+    read_timeout: Duration,
+}
+
+/// Why a page cannot be read.
+#[derive(Debug)]
+enum PageError {
+    /// Too many others are being read.
+    Busy,
+    /// The disk did not answer in time.
+    Slow,
+    /// The disk.
+    Io(io::Error),
+}
+
+/// A file that has been opened, and its first bytes.
+struct Page {
+    /// `None` where nothing is left to be read.
+    file: Option<File>,
+    first: Bytes,
+    /// Of the bytes that are wanted; the end is not in it.
+    range: (u64, u64),
+    size: u64,
+    etag: String,
+    kind: &'static str,
+}
+
+/// What is at a path.
+enum Found {
+    Page(Page),
+    /// A folder whose path has to end with a slash.
+    Folder,
+    /// The browser has it already; with its tag.
+    Unchanged(String),
+    /// The range lies behind the end of a file of this size.
+    NoSuchRange(u64),
+}
+
+/// What is asked for.
+struct Wanted {
+    path: PathBuf,
+    /// The path ends with a slash.
+    is_folder: bool,
+    known: Option<String>,
+    range: Option<Range>,
+    if_range: Option<String>,
+    /// Without contents.
+    head: bool,
+}
+
+/// A range of bytes (RFC 9110, 14.1.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Range {
+    /// From here to there, both included.
+    From(u64, Option<u64>),
+    /// The last so many.
+    Last(u64),
+}
+
+impl Pages {
+    pub(super) fn new(root: PathBuf, control: Arc<Control>) -> Self {
+        let disk = DiskReads {
+            free: Arc::new(Semaphore::new(PAGE_READS)),
+            queue_timeout: QUEUE_TIMEOUT,
+            read_timeout: READ_TIMEOUT,
+        };
+        Self { root: root.into(), disk, control }
+    }
+
+    /// As [`DiskReads::run`]; what fails is counted.
+    async fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Result<T, PageError> {
+        let done = self.disk.run(job).await;
+        match &done {
+            Err(PageError::Busy) => count(&self.control.counters.pages_refused_busy),
+            Err(PageError::Slow) => count(&self.control.counters.pages_cut_slow),
+            Ok(_) | Err(PageError::Io(_)) => {}
+        }
+        done
+    }
+}
+
+impl DiskReads {
+    /// Does something that may wait for the disk, on a thread that may wait.
+    async fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Result<T, PageError> {
+        let permit = timeout(self.queue_timeout, Arc::clone(&self.free).acquire_owned()).await;
+        let Ok(Ok(permit)) = permit else { return Err(PageError::Busy) };
+        let task = tokio::task::spawn_blocking(move || {
+            let result = job();
+            // Given back by the thread and not by whoever waits for it: one that hangs is in use.
+            drop(permit);
+            result
+        });
+        match timeout(self.read_timeout, task).await {
+            Ok(done) => done.unwrap_or_else(|e| Err(io::Error::other(e))).map_err(PageError::Io),
+            Err(_) => Err(PageError::Slow),
+        }
+    }
+}
+
+/// Answers with a file of the folder.
+pub(super) async fn serve(State(pages): State<Pages>, request: Request) -> Response {
+    let nothing = || (StatusCode::NOT_FOUND, "there is nothing here\n").into_response();
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET, HEAD")]).into_response();
+    }
+    let Some(wanted) = Wanted::of(&request) else { return nothing() };
+    let head = wanted.head;
+    let root = Arc::clone(&pages.root);
+    match pages.run(move || find(&root, &wanted)).await {
+        Ok(Found::Page(page)) => page.respond(pages, head),
+        Ok(Found::Folder) => {
+            // One slash at the beginning: with two it would be the name of another server.
+            let path = request.uri().path().trim_matches('/');
+            (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, format!("/{path}/"))]).into_response()
+        }
+        Ok(Found::Unchanged(etag)) => (StatusCode::NOT_MODIFIED, [(ETAG, etag)]).into_response(),
+        Ok(Found::NoSuchRange(size)) => {
+            let range = [(CONTENT_RANGE, format!("bytes */{size}"))];
+            (StatusCode::RANGE_NOT_SATISFIABLE, range).into_response()
+        }
+        Err(PageError::Busy | PageError::Slow) => {
+            let text = "the folder of the pages does not answer in time\n";
+            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+        }
+        Err(PageError::Io(error)) if is_absent(&error) => nothing(),
+        Err(PageError::Io(error)) => {
+            tracing::warn!(%error, "a file of `doc_root` cannot be read");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+/// What is not there, may not be seen, or lies outside.
+fn is_absent(error: &io::Error) -> bool {
+    use io::ErrorKind as K;
+    let kinds = [
+        K::NotFound,
+        K::NotADirectory,
+        K::IsADirectory,
+        K::PermissionDenied,
+        K::InvalidInput,
+        K::InvalidFilename,
+    ];
+    kinds.contains(&error.kind())
+        || leads_out(error)
+        || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+        || error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error())
+}
+
+impl Wanted {
+    fn of(request: &Request) -> Option<Self> {
+        let raw = request.uri().path();
+        let path = PathBuf::from(std::ffi::OsString::from_vec(decode(raw.trim_start_matches('/'))));
+        // What a file's name cannot hold; the rest is refused where the file is opened.
+        if path.as_os_str().as_encoded_bytes().contains(&0) {
+            return None;
+        }
+        let headers = request.headers();
+        Some(Self {
+            path,
+            is_folder: raw.ends_with('/'),
+            known: text(headers, &IF_NONE_MATCH),
+            range: text(headers, &RANGE).and_then(|range| Range::parse(&range)),
+            if_range: text(headers, &IF_RANGE),
+            head: request.method() == Method::HEAD,
+        })
+    }
+}
+
+fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    Some(headers.get(name)?.to_str().ok()?.to_owned())
+}
+
+impl Range {
+    /// Several ranges, and other units, are as good as none: then all is sent.
+    fn parse(text: &str) -> Option<Self> {
+        let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
+        match (first.trim(), last.trim()) {
+            ("", last) => last.parse().ok().map(Self::Last),
+            (first, "") => first.parse().ok().map(|first| Self::From(first, None)),
+            (first, last) => {
+                let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+                (first <= last).then_some(Self::From(first, Some(last)))
+            }
+        }
+    }
+
+    /// Of a file of this size; the end is not in it. `None` when nothing of it is there.
+    fn within(self, size: u64) -> Option<(u64, u64)> {
+        let (start, end) = match self {
+            Self::From(first, last) => {
+                (first, last.map_or(size, |last| last.saturating_add(1).min(size)))
+            }
+            Self::Last(count) => (size.saturating_sub(count), size),
+        };
+        (start < end).then_some((start, end))
+    }
+}
+
+/// On a thread that may wait.
+fn find(root: &Path, wanted: &Wanted) -> io::Result<Found> {
+    let root = open_root(root)?;
+    let mut path =
+        if wanted.path.as_os_str().is_empty() { ".".into() } else { wanted.path.clone() };
+    if wanted.is_folder {
+        path.push("index.html");
+    }
+    let mut file = match open_regular_beneath(&root, &path) {
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory && !wanted.is_folder => {
+            return Ok(Found::Folder);
+        }
+        opened => opened?,
+    };
+    let about = file.metadata()?;
+    let size = about.len();
+    let etag = format!("\"{:x}.{:x}-{size:x}\"", about.mtime(), about.mtime_nsec());
+    if wanted.known.as_ref().is_some_and(|known| known == "*" || known.contains(&etag)) {
+        return Ok(Found::Unchanged(etag));
+    }
+    let range = wanted.range.filter(|_| wanted.if_range.as_ref().is_none_or(|tag| *tag == etag));
+    let Some(range) = range.map_or(Some((0, size)), |range| range.within(size)) else {
+        return Ok(Found::NoSuchRange(size));
+    };
+    let kind = kind_of(&path);
+    if wanted.head {
+        return Ok(Found::Page(Page { file: None, first: Bytes::new(), range, size, etag, kind }));
+    }
+    if range.0 > 0 {
+        file.seek(SeekFrom::Start(range.0))?;
+    }
+    let (file, first) = chunk(file, range.1 - range.0)?;
+    Ok(Found::Page(Page { file, first, range, size, etag, kind }))
+}
+
+/// The next bytes of `left`; the file comes back while more is left, and is closed here otherwise.
+fn chunk(file: File, left: u64) -> io::Result<(Option<File>, Bytes)> {
+    let count = left.min(CHUNK);
+    let mut bytes = Vec::new();
+    (&file).take(count).read_to_end(&mut bytes)?;
+    if (bytes.len() as u64) < count {
+        // It has become shorter since its size was told.
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(((count < left).then_some(file), bytes.into()))
+}
+
+impl Page {
+    fn respond(self, pages: Pages, head: bool) -> Response {
+        let (start, end) = self.range;
+        let headers = [
+            (CONTENT_TYPE, self.kind.to_owned()),
+            (CONTENT_LENGTH, (end - start).to_string()),
+            (ACCEPT_RANGES, "bytes".to_owned()),
+            (ETAG, self.etag),
+        ];
+        let body = if head {
+            Body::empty()
+        } else {
+            let left = end - start - self.first.len() as u64;
+            let file = self.file.map(|file| OpenPage(Some(file)));
+            Body::from_stream(PageBody { pages, first: Some(self.first), file, left, read: None })
+        };
+        if end - start == self.size {
+            return (headers, body).into_response();
+        }
+        let range = [(CONTENT_RANGE, format!("bytes {start}-{}/{}", end - 1, self.size))];
+        (StatusCode::PARTIAL_CONTENT, headers, range, body).into_response()
+    }
+}
+
+/// A file between two reads. Where a browser goes away, it is closed on a thread that may wait: some
+/// file systems of the network say nothing until the server has heard of it.
+#[derive(Debug)]
+struct OpenPage(Option<File>);
+
+impl Drop for OpenPage {
+    fn drop(&mut self) {
+        if let (Some(file), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
+            drop(runtime.spawn_blocking(move || drop(file)));
+        }
+    }
+}
+
+type Reading = Pin<Box<dyn Future<Output = Result<(Option<File>, Bytes), PageError>> + Send>>;
+
+/// The contents of a file, one piece after the other as the browser takes them.
+struct PageBody {
+    pages: Pages,
+    first: Option<Bytes>,
+    file: Option<OpenPage>,
+    left: u64,
+    read: Option<Reading>,
+}
+
+impl Stream for PageBody {
+    type Item = io::Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(first)));
+        }
+        if self.read.is_none() {
+            let Some(file) = self.file.take().and_then(|mut open| open.0.take()) else {
+                return Poll::Ready(None);
+            };
+            let (pages, left) = (self.pages.clone(), self.left);
+            self.read = Some(Box::pin(async move { pages.run(move || chunk(file, left)).await }));
+        }
+        let Some(read) = &mut self.read else { return Poll::Ready(None) };
+        let done = ready!(read.as_mut().poll(cx));
+        self.read = None;
+        Poll::Ready(Some(match done {
+            Ok((file, bytes)) => {
+                self.left -= bytes.len() as u64;
+                self.file = file.map(|file| OpenPage(Some(file)));
+                Ok(bytes)
+            }
+            Err(PageError::Io(error)) => Err(error),
+            Err(PageError::Busy | PageError::Slow) => Err(io::ErrorKind::TimedOut.into()),
+        }))
+    }
+}
+
+/// `%41` becomes `A`; what is no escape stays.
+fn decode(text: &str) -> Vec<u8> {
+    let digit =
+        |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        let escape = match (first, behind) {
+            (b'%', [high, low, ..]) => digit(high).zip(digit(low)),
+            _ => None,
+        };
+        bytes.push(escape.map_or(*first, |(high, low)| high << 4 | low));
+        rest = if escape.is_some() { &behind[2..] } else { behind };
+    }
+    bytes
+}
+
+/// The type that a browser wants, by the file's name.
+fn kind_of(path: &Path) -> &'static str {
+    let extension = path.extension().map(|end| end.to_string_lossy().to_ascii_lowercase());
+    let known = KINDS.iter().find(|(end, _)| extension.as_deref() == Some(end));
+    known.map_or("application/octet-stream", |(_, kind)| kind)
+}
+
+/// What pages are made of.
+const KINDS: [(&str, &str); 33] = [
+    ("html", "text/html"),
+    ("htm", "text/html"),
+    ("css", "text/css"),
+    ("js", "text/javascript"),
+    ("mjs", "text/javascript"),
+    ("json", "application/json"),
+    ("map", "application/json"),
+    ("webmanifest", "application/manifest+json"),
+    ("wasm", "application/wasm"),
+    ("txt", "text/plain"),
+    ("md", "text/markdown"),
+    ("xml", "text/xml"),
+    ("pdf", "application/pdf"),
+    ("svg", "image/svg+xml"),
+    ("png", "image/png"),
+    ("jpg", "image/jpeg"),
+    ("jpeg", "image/jpeg"),
+    ("gif", "image/gif"),
+    ("webp", "image/webp"),
+    ("avif", "image/avif"),
+    ("ico", "image/x-icon"),
+    ("woff", "font/woff"),
+    ("woff2", "font/woff2"),
+    ("ttf", "font/ttf"),
+    ("otf", "font/otf"),
+    ("mp3", "audio/mpeg"),
+    ("flac", "audio/flac"),
+    ("ogg", "audio/ogg"),
+    ("opus", "audio/ogg"),
+    ("wav", "audio/wav"),
+    ("m4a", "audio/mp4"),
+    ("mp4", "video/mp4"),
+    ("webm", "video/webm"),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_disk_that_hangs_costs_its_threads_and_nothing_else_and_they_come_back() {
+        let short = Duration::from_millis(1);
+        let mut disk = DiskReads {
+            free: Arc::new(Semaphore::new(PAGE_READS)),
+            queue_timeout: short,
+            read_timeout: short,
+        };
+        let (answer, answers) = mpsc::channel::<()>();
+        let answers = Arc::new(std::sync::Mutex::new(answers));
+        for _ in 0..PAGE_READS {
+            let answers = Arc::clone(&answers);
+            let hang = move || {
+                answers.lock().unwrap().recv().ok();
+                Ok(())
+            };
+            let hung = disk.run(hang).await;
+            assert!(matches!(hung, Err(PageError::Slow)), "{hung:?}");
+        }
+        let refused = disk.run(|| Ok(())).await;
+        assert!(matches!(refused, Err(PageError::Busy)), "{refused:?}");
+        // The disk answers again.
+        drop(answer);
+        (disk.queue_timeout, disk.read_timeout) =
+            (Duration::from_secs(60), Duration::from_secs(60));
+        for _ in 0..2 * PAGE_READS {
+            disk.run(|| Ok(())).await.unwrap();
+        }
+        assert_eq!(disk.free.available_permits(), PAGE_READS);
+    }
+
+    #[test]
+    fn ranges_are_what_the_standard_says() {
+        for (text, size, range) in [
+            ("bytes=0-", 10, Some((0, 10))),
+            ("bytes=2-4", 10, Some((2, 5))),
+            ("bytes=2-400", 10, Some((2, 10))),
+            ("bytes=-3", 10, Some((7, 10))),
+            ("bytes=-30", 10, Some((0, 10))),
+            ("bytes=10-", 10, None),
+            ("bytes=-0", 10, None),
+            ("bytes=0-18446744073709551615", 10, Some((0, 10))),
+        ] {
+            assert_eq!(Range::parse(text).unwrap().within(size), range, "{text}");
+        }
+        for text in ["bytes=", "bytes=4-2", "bytes=a-b", "bytes=0-1,4-5", "lines=0-1", "0-1"] {
+            assert_eq!(Range::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn escapes_become_bytes_and_what_is_none_stays() {
+        for (text, bytes) in [
+            ("a%20b", &b"a b"[..]),
+            ("%2e%2E/", b"../"),
+            ("%", b"%"),
+            ("%4", b"%4"),
+            ("%zz", b"%zz"),
+            ("%00%ff", b"\0\xff"),
+        ] {
+            assert_eq!(decode(text), bytes, "{text}");
+        }
+    }
+}
