@@ -27,6 +27,7 @@ pub mod registry;
 mod relay;
 mod saver;
 pub mod server;
+pub mod state_lock;
 pub mod systemd;
 pub mod tls;
 pub mod upload;

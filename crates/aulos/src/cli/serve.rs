@@ -17,6 +17,7 @@ use crate::audio::Audio;
 use crate::config::{Resolved, SourceConfig};
 use crate::exit::{Exit, Failure};
 use crate::server::{self, Bound, Outside};
+use crate::state_lock;
 use crate::systemd::{Given, Supervisor};
 
 /// Runs what `read` gives until it is told to end, and reads it again on SIGHUP; `head` is printed
@@ -30,6 +31,7 @@ pub(super) fn run(
     let mut given = Given::of_process()?;
     let bound = server::bind(&resolved.listen, &mut given)?;
     server::make_state_dir(&resolved.state_dir)?;
+    let _lock = state_lock::lock(&resolved.state_dir)?;
     let door = server::door(&resolved)?;
     let bound = bound.guarded_by(door.clone());
     let resolved = Arc::new(resolved);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use aulos_blackbox::client::Client;
 use aulos_blackbox::peer::skip;
 use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
+use aulos_blackbox::server::{Aulos, binary};
 use aulos_blackbox::signal::Noise;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -56,7 +56,12 @@ fn a_kill_in_the_middle_of_a_save_leaves_the_old_state_or_the_new_one() {
         known = name;
     }
     println!("killed: the old state {old} times, the new one {new} times");
-    let names = fs::read_dir(&folder).unwrap().count();
+    let lock = folder.join("server.lock");
+    let names = fs::read_dir(&folder).unwrap().filter(|entry| {
+        let path = entry.as_ref().unwrap().path();
+        path != lock
+    });
+    let names = names.count();
     assert!(names <= 4, "{names} files: what kills have left behind is piling up");
 }
 
@@ -122,6 +127,38 @@ fn what_was_saved_before_is_used_as_long_as_the_newest_is_broken() {
         server.stop().unwrap();
     }
     assert!(folder.join("server.json.broken").exists());
+}
+
+#[test]
+fn a_second_server_with_the_same_state_is_told_of_the_first_and_a_kill_frees_it() {
+    let _turn = turn();
+    let scratch = Scratch::new("lock").unwrap();
+    let first = Aulos::start(&scratch, CONFIG).unwrap();
+    let pid = first.id().to_string();
+    let folder = scratch.join("state");
+    let mut second = Command::new(binary());
+    second.arg("serve").arg("--state-dir").arg(&folder);
+    second.arg("--config").arg(scratch.join("aulos.toml"));
+    for key in ["stream", "control", "http"] {
+        second.args(["--set", &format!("listen.{key}=127.0.0.1:0")]);
+    }
+    let second = second.output().unwrap();
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(69), "{said}");
+    for part in [&pid, text(&folder), "aulos", "--state-dir"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    // Nothing else is hindered.
+    let checked = Command::new(binary()).arg("check").arg(scratch.join("aulos.toml")).output();
+    assert!(checked.unwrap().status.success());
+    let first_id = Pid::from_raw(i32::try_from(first.id()).unwrap()).unwrap();
+    kill_process(first_id, Signal::KILL).unwrap();
+    drop(first);
+    let again = Aulos::start(&scratch, CONFIG).unwrap();
+    let holder = fs::read_to_string(scratch.join("state/server.lock")).unwrap();
+    assert_eq!(holder.trim(), again.id().to_string());
+    assert_ne!(holder.trim(), pid);
+    again.stop().unwrap();
 }
 
 #[test]
