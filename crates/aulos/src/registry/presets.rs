@@ -101,8 +101,8 @@ impl std::error::Error for PresetError {}
 #[derive(Clone, Debug, Default)]
 pub(super) struct Presets {
     list: Vec<Arc<Preset>>,
-    /// Bytes of all as JSON.
-    bytes: usize,
+    /// Bytes of each as JSON.
+    sizes: Vec<usize>,
     /// In how many groups of presets a client is.
     members: HashMap<String, u32>,
 }
@@ -117,7 +117,8 @@ impl Presets {
     fn put(&mut self, preset: Preset) -> Result<(), PresetError> {
         let size = preset.bytes();
         let old = self.list.iter().position(|old| old.name == preset.name);
-        let freed = old.map_or(0, |at| self.list[at].bytes());
+        let freed = old.map_or(0, |at| self.sizes[at]);
+        let all: usize = self.sizes.iter().sum();
         if preset.name.is_empty() {
             return Err(PresetError::NoName);
         }
@@ -127,7 +128,7 @@ impl Presets {
         if size > MAX_PRESET_BYTES {
             return Err(PresetError::TooLarge);
         }
-        if self.bytes - freed + size > MAX_PRESETS_BYTES {
+        if all - freed + size > MAX_PRESETS_BYTES {
             return Err(PresetError::Full);
         }
         if let Some(at) = old {
@@ -139,14 +140,14 @@ impl Presets {
                 None => drop(self.members.insert(id.to_owned(), 1)),
             }
         }
-        self.bytes += size;
+        self.sizes.push(size);
         self.list.push(Arc::new(preset));
         Ok(())
     }
 
     fn take(&mut self, at: usize) {
         let preset = self.list.remove(at);
-        self.bytes -= preset.bytes();
+        self.sizes.remove(at);
         for id in preset.ids() {
             if let Some(count) = self.members.get_mut(id) {
                 *count -= 1;

@@ -36,6 +36,7 @@ struct Config<'a> {
 
 #[derive(Debug, Serialize)]
 struct Volume {
+    /// Only in the file: controllers get what Snapcast has.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     by_client: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,8 +102,7 @@ impl<'a> From<&'a Client> for ClientShape<'a> {
 impl From<&Client> for Volume {
     fn from(client: &Client) -> Self {
         let cap = Some(client.cap).filter(|cap| *cap < 100);
-        let by_client = client.volume_by_client;
-        Self { by_client, cap, muted: client.muted, percent: client.volume }
+        Self { by_client: false, cap, muted: client.muted, percent: client.volume }
     }
 }
 
@@ -121,7 +121,7 @@ impl<'a> GroupShape<'a> {
     #[must_use]
     pub fn new(registry: &'a Registry, group: &'a Group) -> Self {
         Self {
-            clients: Members { registry, group: &group.id, transient: true },
+            clients: Members { registry, group: &group.id, saved: false },
             id: &group.id,
             muted: group.muted,
             name: &group.name,
@@ -129,11 +129,11 @@ impl<'a> GroupShape<'a> {
         }
     }
 
-    /// The same without clients that are not remembered; `None` when it has no others.
+    /// The same for the file: without clients that are not remembered. `None` when it has no others.
     pub(super) fn saved(registry: &'a Registry, group: &'a Group) -> Option<Self> {
         registry.members(&group.id).find(|client| !client.transient)?;
         let mut shape = Self::new(registry, group);
-        shape.clients.transient = false;
+        shape.clients.saved = true;
         Some(shape)
     }
 }
@@ -143,15 +143,19 @@ impl<'a> GroupShape<'a> {
 struct Members<'a> {
     registry: &'a Registry,
     group: &'a str,
-    /// With those that are not remembered.
-    transient: bool,
+    /// Without those that are not remembered, and with what only the file has.
+    saved: bool,
 }
 
 impl Serialize for Members<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let members = self.registry.members(self.group);
-        let shown = members.filter(|client| self.transient || !client.transient);
-        serializer.collect_seq(shown.map(ClientShape::from))
+        let shown = members.filter(|client| !self.saved || !client.transient);
+        serializer.collect_seq(shown.map(|client| {
+            let mut shape = ClientShape::from(client);
+            shape.config.volume.by_client = self.saved && client.volume_by_client;
+            shape
+        }))
     }
 }
 
