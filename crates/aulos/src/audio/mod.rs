@@ -18,6 +18,7 @@ mod view;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aulos_core::{ChannelMap, Instant, MediaTime, Span};
@@ -97,6 +98,8 @@ struct Inner {
     /// Where DJs come to, and what happened to them.
     dj_ports: Vec<(Endpoint, djs::Opened)>,
     dj_counters: Arc<DjCounters>,
+    /// Connections to sources' TCP ports that sent a request and no sound.
+    source_requests: Arc<AtomicU64>,
     /// What control has not heard yet of announcements whose station is gone.
     announced: Vec<(u64, Announced)>,
 }
@@ -175,6 +178,7 @@ impl Audio {
             rtp: rtp::Rtp::default(),
             dj_ports: Vec::new(),
             dj_counters: Arc::default(),
+            source_requests: Arc::default(),
             announced: Vec::new(),
         };
         for station in &config.stations {
@@ -439,6 +443,8 @@ impl House for Audio {
             all.extend(inner.tuner.counters());
             all.extend(inner.pusher.counters());
             all.extend(djs::counters(&inner.dj_counters));
+            let requests = inner.source_requests.load(Ordering::Relaxed);
+            all.push(("source_connections_refused_request", requests));
             all
         })
     }

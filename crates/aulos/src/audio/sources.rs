@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use aulos_core::{Block, Frames, Span};
 use aulos_dsp::silence;
@@ -157,7 +158,9 @@ fn make(
             (Box::new(source), Watch::Generated)
         }
         SourceConfig::TcpServer { address, spec } => {
-            feed(inner, line, *spec, |feed| Box::new(TcpServer::new(address.to_string(), feed)))
+            let refused = Arc::clone(&inner.source_requests);
+            let server = |feed| TcpServer::new(address.to_string(), feed).counting(refused);
+            feed(inner, line, *spec, |feed| Box::new(server(feed)))
         }
         SourceConfig::TcpClient { address, spec } => {
             feed(inner, line, *spec, |feed| Box::new(TcpClient::new(address.to_string(), feed)))

@@ -3,6 +3,8 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use aulos_core::{Instant, Span};
 use aulos_engine::standby::Wish;
@@ -16,11 +18,18 @@ use super::fifo::{Drained, READ_BYTES, drain};
 use super::{Backoff, ByteFeed, FeedState, Feeder, Next};
 
 /// Listens, and plays one sender at a time; whoever comes while one is playing is turned away.
+///
+/// What begins as a request of HTTP or as TLS is no sound: a web page can make a browser send both to
+/// any port, and would be heard as noise and keep the sender out. Such a connection is closed.
 #[derive(Debug)]
 pub struct TcpServer {
     address: String,
     listener: Option<TcpListener>,
     sender: Option<TcpStream>,
+    /// The sender's first bytes have been looked at.
+    recognized: bool,
+    /// Connections that were closed because of their first bytes.
+    refused: Arc<AtomicU64>,
     backoff: Backoff,
     feed: ByteFeed,
     scratch: Vec<u8>,
@@ -34,10 +43,19 @@ impl TcpServer {
             address,
             listener: None,
             sender: None,
+            recognized: false,
+            refused: Arc::default(),
             backoff: feed.backoff(),
             feed,
             scratch: vec![0; READ_BYTES],
         }
+    }
+
+    /// Counts connections whose first bytes are no sound here.
+    #[must_use]
+    pub fn counting(mut self, refused: Arc<AtomicU64>) -> Self {
+        self.refused = refused;
+        self
     }
 
     fn listen(&mut self, now: Instant) -> io::Result<()> {
@@ -58,10 +76,71 @@ impl TcpServer {
             let Ok((stream, _)) = listener.accept() else { return };
             if self.sender.is_none() && stream.set_nonblocking(true).is_ok() {
                 self.sender = Some(stream);
+                self.recognized = false;
             }
         }
     }
+
+    /// Looks at the first bytes of a new sender: true once they are known to be sound. One that sends
+    /// something else is gone then.
+    fn recognize(&mut self) -> bool {
+        let Some(sender) = self.sender.as_ref().filter(|_| !self.recognized) else { return true };
+        let mut first = [0; OPENING_BYTES];
+        match sender.peek(&mut first).map(|count| opening(&first[..count])) {
+            Ok(Opening::Unknown) => return false,
+            Ok(Opening::Request) => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                self.sender = None;
+                return false;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            // What is wrong with the socket, reading it says.
+            Ok(Opening::Sound) | Err(_) => {}
+        }
+        self.recognized = true;
+        true
+    }
 }
+
+/// What a connection begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opening {
+    /// Nothing that is known, or the end.
+    Sound,
+    /// A request line of HTTP, or a handshake of TLS.
+    Request,
+    /// Too few bytes to tell.
+    Unknown,
+}
+
+/// Sound begins like this by chance in one of four thousand million cases.
+fn opening(first: &[u8]) -> Opening {
+    let begins = |method: &&[u8]| first.starts_with(method);
+    // RFC 8446, 5.1 and 4: a record with a handshake, whose message is a ClientHello.
+    let is_tls = matches!(first, [0x16, 3, 0..=4, _, _, 1, ..]);
+    if METHODS.iter().any(begins) || is_tls {
+        return Opening::Request;
+    }
+    let may_be = |method: &&[u8]| !first.is_empty() && method.starts_with(first);
+    let may_be_tls = first.len() < 6 && matches!(first, [0x16] | [0x16, 3, ..]);
+    if METHODS.iter().any(may_be) || may_be_tls { Opening::Unknown } else { Opening::Sound }
+}
+
+/// The methods of RFC 9110, 9.3, and of RFC 5789.
+const METHODS: [&[u8]; 9] = [
+    b"GET ",
+    b"POST ",
+    b"HEAD ",
+    b"PUT ",
+    b"OPTIONS ",
+    b"DELETE ",
+    b"PATCH ",
+    b"CONNECT ",
+    b"TRACE ",
+];
+
+/// The longest of them.
+const OPENING_BYTES: usize = 8;
 
 impl Feeder for TcpServer {
     fn tick(&mut self, now: Instant) -> Next {
@@ -76,6 +155,9 @@ impl Feeder for TcpServer {
             return Next::Later;
         }
         self.accept();
+        if !self.recognize() {
+            return Next::Later;
+        }
         let Some(sender) = &mut self.sender else { return Next::Later };
         match receive(sender, &mut self.feed, &mut self.scratch, now) {
             Ok(true) => return Next::Soon,
@@ -221,3 +303,51 @@ fn finish_connecting(socket: OwnedFd, since: Instant, now: Instant) -> io::Resul
 
 const MAX_ACCEPTS: usize = 16;
 const CONNECT_TIMEOUT: Span = Span::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+
+    use aulos_core::SampleSpec;
+
+    use super::*;
+
+    #[test]
+    fn requests_and_handshakes_are_known_by_their_first_bytes_and_sound_is_not() {
+        for request in ["GET / HTTP/1.1", "POST /x", "OPTIONS * ", "\x16\x03\x01\x02\x00\x01"] {
+            assert_eq!(opening(request.as_bytes()), Opening::Request, "{request:?}");
+        }
+        for torn in ["G", "POS", "OPTIONS", "\x16", "\x16\x03\x01"] {
+            assert_eq!(opening(torn.as_bytes()), Opening::Unknown, "{torn:?}");
+        }
+        for sound in ["", "\0\0\0\0", "GETX", "PPPP", "\x16\x16", "\x16\x03\x01\x02\x00\x02"] {
+            assert_eq!(opening(sound.as_bytes()), Opening::Sound, "{sound:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_browser_sends_is_not_played_and_leaves_the_place_to_a_sender() {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (publisher, _state) = aulos_rt::latest(FeedState::Waiting);
+        let (feed, mut items) = ByteFeed::new(SampleSpec::DEFAULT, publisher, 1);
+        let refused = Arc::new(AtomicU64::new(0));
+        let mut server = TcpServer::new(port.to_string(), feed).counting(Arc::clone(&refused));
+        let mut tick = |times: u64| (0..times).for_each(|_| drop(server.tick(Instant::ZERO)));
+        tick(1);
+        let mut page = TcpStream::connect(port).unwrap();
+        page.write_all(b"POS").unwrap();
+        tick(3);
+        page.write_all(b"T / HTTP/1.1\r\nContent-Length: 4000\r\n\r\n").unwrap();
+        page.write_all(&[0x55; 4_000]).unwrap();
+        tick(3);
+        assert_eq!(refused.load(Ordering::Relaxed), 1);
+        assert!(items.pop().is_none(), "a request was played");
+        // It is cut, whatever it still wants to say.
+        page.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        assert!(!page.read(&mut [0]).is_ok_and(|count| count > 0));
+        let mut sender = TcpStream::connect(port).unwrap();
+        sender.write_all(&[0x55; 4_000]).unwrap();
+        tick(3);
+        assert!(items.pop().is_some(), "a sender is played");
+    }
+}
