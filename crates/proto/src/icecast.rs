@@ -28,8 +28,11 @@ pub struct Request {
     pub authorization: Option<String>,
     /// `User-Agent`, without what does not belong on a screen.
     pub agent: Option<String>,
-    /// A browser sends it for a page of some site (`Origin`, `Sec-Fetch-Site`): no DJ's program does.
+    /// A browser sends it for a page of some site (`Origin`, `Referer`, `Sec-Fetch-Site`): no DJ's
+    /// program does.
     pub from_page: bool,
+    /// `Host`, as it was sent.
+    pub host: Option<String>,
 }
 
 /// What somebody wants who comes to a port for DJs.
@@ -125,8 +128,8 @@ impl Request {
             "GET" if path == "/admin/metadata" || path == "/admin.cgi" => tell(query),
             _ => Wish::Else,
         };
-        let Fields { authorization, agent, from_page, .. } = fields;
-        Ok(Self { wish, authorization, agent, from_page })
+        let Fields { authorization, agent, from_page, host, .. } = fields;
+        Ok(Self { wish, authorization, agent, from_page, host })
     }
 }
 
@@ -140,6 +143,7 @@ struct Fields {
     expects: bool,
     chunked: bool,
     from_page: bool,
+    host: Option<String>,
     length: Option<Result<u64, HeadError>>,
 }
 
@@ -153,7 +157,8 @@ impl Fields {
             b"authorization" => self.authorization = Some(words()),
             b"user-agent" => self.agent = text(value),
             b"content-type" => self.content_type = text(value).unwrap_or_default(),
-            b"origin" => self.from_page = true,
+            b"origin" | b"referer" => self.from_page = true,
+            b"host" => self.host = Some(words()),
             b"sec-fetch-site" => self.from_page |= value != b"none",
             b"ice-name" => self.name = text(value),
             b"expect" => self.expects = value.eq_ignore_ascii_case(b"100-continue"),

@@ -5,7 +5,7 @@
 //! here is only who has which. Secrets are kept as digests and compared in constant time. Guesses are
 //! counted per address: whoever is wrong too often is not even compared any more for a while.
 
-mod guesses;
+mod address_buckets;
 mod secret;
 
 use std::fmt;
@@ -13,12 +13,12 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use aulos_core::Instant;
+use aulos_core::{Instant, Span};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use tokio::sync::watch;
 
-use guesses::Guesses;
+pub(crate) use address_buckets::AddressBuckets;
 pub use secret::Secret;
 
 /// What somebody may do; each holds what stands before it.
@@ -201,7 +201,9 @@ impl Rules {
 #[derive(Debug)]
 pub struct Access {
     rules: Mutex<Arc<Rules>>,
-    guesses: Mutex<Guesses>,
+    guesses: Mutex<AddressBuckets>,
+    /// Calls before a login.
+    calls: Mutex<AddressBuckets>,
     changes: watch::Sender<()>,
 }
 
@@ -209,13 +211,19 @@ impl Access {
     /// These rules hold from the start.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
-        let guesses = Mutex::new(Guesses::new(rules.guesses));
-        Self { rules: Mutex::new(Arc::new(rules)), guesses, changes: watch::Sender::default() }
+        let guesses = Mutex::new(AddressBuckets::per_minute(rules.guesses));
+        let calls = Mutex::new(AddressBuckets::new(CALLS_BEFORE_LOGIN, CALL_INTERVAL));
+        Self {
+            rules: Mutex::new(Arc::new(rules)),
+            guesses,
+            calls,
+            changes: watch::Sender::default(),
+        }
     }
 
     /// Others hold from now on.
     pub fn replace(&self, rules: Rules) {
-        lock(&self.guesses).allow(rules.guesses);
+        lock(&self.guesses).set_per_minute(rules.guesses);
         *lock(&self.rules) = Arc::new(rules);
         self.changes.send_replace(());
     }
@@ -248,16 +256,21 @@ impl Access {
         if rules.users.is_empty() {
             return Ok(rules.anonymous);
         }
-        if !lock(&self.guesses).may_guess(from, now) {
+        if !lock(&self.guesses).has(from, now) {
             return Err(Denied::Slowed);
         }
         match rules.check(credentials) {
             Some(role) => Ok(role.max(rules.anonymous)),
             None => {
-                lock(&self.guesses).was_wrong(from, now);
+                lock(&self.guesses).take(from, now);
                 Err(Denied::Wrong)
             }
         }
+    }
+
+    /// Whether one more call may come from this address without a login. The call is counted.
+    pub fn may_call(&self, from: IpAddr, now: Instant) -> bool {
+        lock(&self.calls).take(from, now)
     }
 
     /// The same for a secret that is no user's and has been compared already.
@@ -266,16 +279,23 @@ impl Access {
     /// [`Denied`].
     pub fn guess(&self, from: IpAddr, right: bool, now: Instant) -> Result<(), Denied> {
         let mut guesses = lock(&self.guesses);
-        match (guesses.may_guess(from, now), right) {
+        match (guesses.has(from, now), right) {
             (false, _) => Err(Denied::Slowed),
             (true, true) => Ok(()),
             (true, false) => {
-                guesses.was_wrong(from, now);
+                guesses.take(from, now);
                 Err(Denied::Wrong)
             }
         }
     }
 }
+
+/// Calls without a login that one address may make at once: a house full of controllers that come
+/// again after a reload.
+const CALLS_BEFORE_LOGIN: u32 = 512;
+
+/// Then it may make one more every this long.
+const CALL_INTERVAL: Span = Span::from_millis(20);
 
 /// What is guarded is whole at every moment.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -88,7 +88,7 @@ fn who_guesses_too_often_is_not_even_right_any_more_for_a_while() {
         Ok(Role::Listen)
     );
     assert!((0..100).all(|_| access.login(HERE, &wrong, NOW) == Err(Denied::Wrong)));
-    let later = NOW + aulos_core::Span::from_secs(21);
+    let later = NOW + Span::from_secs(21);
     assert_eq!(access.login(THERE, &right, later), Ok(Role::Listen));
     // Being right costs nothing, and one guess has come back.
     assert_eq!(access.login(THERE, &wrong, later), Err(Denied::Wrong));
@@ -102,4 +102,16 @@ fn secrets_are_not_printed() {
     for secret in ["pass one", "token-two", "hidden"] {
         assert!(!text.contains(secret), "{text}");
     }
+}
+
+#[test]
+fn one_address_makes_so_many_calls_before_a_login_and_loopback_as_many_as_it_likes() {
+    let access = Access::new(Rules::default());
+    let at = |millis: u64| Instant::from_nanos(millis * 1_000_000);
+    let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+    let let_in = (0..2_000).filter(|_| access.may_call(one, at(0))).count();
+    assert_eq!(let_in, CALLS_BEFORE_LOGIN as usize);
+    assert!(access.may_call(other, at(0)));
+    assert!(access.may_call(one, at(20)) && !access.may_call(one, at(20)));
+    assert!((0..2_000).all(|_| access.may_call(IpAddr::from([127, 0, 0, 1]), at(0))));
 }

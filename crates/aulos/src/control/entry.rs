@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 
+use aulos_core::Span;
 use aulos_io::SystemClock;
 use rustls::pki_types::CertificateDer;
 
 use super::{Control, Inner, count};
-use crate::access::{Credentials, Denied, Role};
+use crate::access::{AddressBuckets, Credentials, Denied, Role};
 use crate::house::{Cause, Command, Hello, SessionId};
 use crate::tls;
 
@@ -77,3 +78,16 @@ impl Control {
         });
     }
 }
+
+/// New clients by address. Clients that are known come back as often and as fast as the limits of
+/// connections allow.
+pub(super) fn new_client_buckets() -> AddressBuckets {
+    AddressBuckets::new(NEW_CLIENTS, NEW_CLIENT_INTERVAL)
+}
+
+/// New clients from one address at once: a building behind one router has fewer players, and all of
+/// them may come at once when the server is installed.
+const NEW_CLIENTS: u32 = 1_024;
+
+/// Then one more every this long. Replacing all that can be remembered takes two hours.
+const NEW_CLIENT_INTERVAL: Span = Span::from_secs(1);

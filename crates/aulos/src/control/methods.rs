@@ -1,5 +1,7 @@
 //! The methods of Snapcast's control API, one row each.
 
+use std::sync::LazyLock;
+
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
@@ -51,9 +53,8 @@ const METHODS: [Method; 49] = [
         name: "General.GetRPCCommands",
         description: "this list",
         run: |state, _| {
-            let role = state.caller.role;
-            let commands = METHODS.iter().map(|method| describe(method, role));
-            Ok(json!({ "commands": commands.collect::<Vec<_>>() }))
+            *state.text = Some(commands(state.caller.role).to_owned());
+            Ok(Value::Null)
         },
     },
     Method {
@@ -361,6 +362,7 @@ fn authenticate(state: &mut State<'_>, params: &Value) -> Answer {
         Denied::Slowed => denied(FORBIDDEN, "too many wrong logins: try again in a minute"),
     })?;
     state.caller.role = role.max(state.caller.role);
+    state.caller.has_logged_in = true;
     if let Some(peer) = state.caller.peer.filter(|_| role >= Role::Listen) {
         state.inner.peers.let_hear(peer);
     }
@@ -397,6 +399,29 @@ fn set_clients(state: &mut State<'_>, params: &Value) -> Answer {
     let effects = state.inner.registry.set_clients(id, &clients.ok_or_else(ids)?)?;
     state.keep(effects);
     Ok(state.status())
+}
+
+/// The list of methods as JSON. It is the same for ever, so it is written once for each role: whoever
+/// may do nothing else may ask for it.
+fn commands(role: Role) -> &'static str {
+    static LISTS: [LazyLock<String>; 4] = [
+        LazyLock::new(|| list(Role::Nobody)),
+        LazyLock::new(|| list(Role::Listen)),
+        LazyLock::new(|| list(Role::Control)),
+        LazyLock::new(|| list(Role::Admin)),
+    ];
+    let [nobody, listen, control, admin] = &LISTS;
+    match role {
+        Role::Nobody => nobody,
+        Role::Listen => listen,
+        Role::Control => control,
+        Role::Admin => admin,
+    }
+}
+
+fn list(role: Role) -> String {
+    let commands: Vec<_> = METHODS.iter().map(|method| describe(method, role)).collect();
+    json!({ "commands": commands }).to_string()
 }
 
 fn describe(method: &Method, role: Role) -> Value {

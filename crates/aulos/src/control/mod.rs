@@ -7,6 +7,8 @@
 
 mod announce;
 mod art;
+mod calls;
+pub(crate) mod connections;
 mod djs;
 mod entry;
 mod fallback;
@@ -14,7 +16,6 @@ mod greetings;
 mod hooks;
 mod house_methods;
 mod methods;
-mod new_clients;
 mod notices;
 mod outbox;
 mod peers;
@@ -51,7 +52,7 @@ use aulos_io::mdns::Neighbour;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 
-use crate::access::{Access, Role};
+use crate::access::{Access, AddressBuckets, Role};
 use crate::config::Resolved;
 use crate::hooks::{Hooks, Seen};
 use crate::house::{Event, House, StationStatus};
@@ -61,10 +62,8 @@ use crate::relay::Keeper;
 use announce::Announcements;
 use art::Art;
 use greetings::Greetings;
-use new_clients::NewClients;
 use outbox::Outbox;
 use peers::Peers;
-use rpc::Outcome;
 use streams::Slot;
 
 /// The control plane. Everything takes `&self` and returns at once.
@@ -104,7 +103,8 @@ struct Inner {
     peers: Peers,
     outbox: Outbox,
     greetings: Greetings,
-    new_clients: NewClients,
+    /// New clients by address: ids cost nothing, and each is remembered.
+    new_clients: AddressBuckets,
     /// By the house's number; none where a station was removed.
     slots: Vec<Option<Slot>>,
     art: Art,
@@ -118,6 +118,9 @@ struct Inner {
     health: Option<Instant>,
     /// Whether there is something to save, and since when.
     unsaved: Option<Instant>,
+    /// Bytes of JSON that were written since the start, for answers and for notifications: what a
+    /// list of calls may cost is measured by it.
+    rendered: usize,
 }
 
 macro_rules! counters {
@@ -143,7 +146,15 @@ counters! {
     controllers_cut_slow,
     /// Controllers that sent a line without end.
     controllers_cut_long_line,
-    /// Controllers for which there was no place.
+    /// Connections whose first byte begins no JSON: what a web page makes a browser send.
+    controllers_cut_not_json,
+    /// Lists of calls that cost more than one list may.
+    batches_over_budget,
+    /// Calls that were not looked at, because too many came before a login.
+    calls_refused_before_login,
+    /// Controllers that had made no call when a newcomer needed their slot.
+    controllers_cut_unfinished,
+    /// Controllers for which there was no slot.
     controllers_refused,
     /// Lines that were no JSON or no request.
     rpc_not_understood,
@@ -151,7 +162,9 @@ counters! {
     http_cut_slow_request,
     /// HTTP connections whose first line had no end.
     http_cut_long_request,
-    /// HTTP connections for which there was no place.
+    /// HTTP connections that had made no request when a newcomer needed their slot.
+    http_cut_unfinished,
+    /// HTTP connections for which there was no slot.
     http_refused,
     /// Requests that came from another site's page.
     http_cross_site,
@@ -173,7 +186,9 @@ counters! {
     logins_failed,
     /// Logins that were not looked at, because their address had been wrong too often.
     logins_slowed,
-    /// DJs for whom there was no place to say what they want.
+    /// Live sources that had made no request when a newcomer needed their slot.
+    djs_cut_unfinished,
+    /// Live sources for which there was no slot.
     djs_refused,
     /// DJs who came to a mount that is not there.
     djs_refused_unknown,
@@ -213,6 +228,8 @@ pub(super) struct State<'a> {
     /// An answer as text, in place of what the method returns: the status of a whole house is
     /// written at once, and never stands as a tree.
     text: &'a mut Option<String>,
+    /// Whether the call has an id. The status of a whole house is not written for one that has none.
+    answered: bool,
 }
 
 impl State<'_> {
@@ -227,12 +244,17 @@ impl State<'_> {
 
     /// Answers with the status of the house.
     fn status(&mut self) -> Value {
-        *self.text = Some(self.control.server_text(self.inner));
-        Value::Null
+        self.answer_with(Control::server_text)
     }
 
     fn aulos_status(&mut self) -> Value {
-        *self.text = Some(self.control.status_text(self.inner));
+        self.answer_with(Control::status_text)
+    }
+
+    fn answer_with(&mut self, render: fn(&Control, &Inner) -> String) -> Value {
+        if self.answered {
+            *self.text = Some(render(self.control, self.inner));
+        }
         Value::Null
     }
 
@@ -269,7 +291,7 @@ impl Control {
             peers: Peers::default(),
             outbox: Outbox::default(),
             greetings: Greetings::default(),
-            new_clients: NewClients::default(),
+            new_clients: entry::new_client_buckets(),
             shown: vec![StationStatus::default(); resolved.stations.len()],
             slots: slots.collect(),
             art: Art::default(),
@@ -277,6 +299,7 @@ impl Control {
             update: false,
             health: None,
             unsaved: None,
+            rendered: 0,
         };
         let control = Self {
             access: Access::new(resolved.security.access.clone()),
@@ -328,37 +351,6 @@ impl Control {
             tracing::warn!(name, "a saved preset is larger than the limits allow, and is dropped");
         }
         greetings.refresh(registry, !self.access.rules().is_closed(), &*self.house);
-    }
-
-    /// Answers a line of JSON-RPC, as far as the caller may; he does not hear of what he changes
-    /// himself.
-    pub fn request(&self, caller: &mut Caller, line: &[u8]) -> Option<String> {
-        let mut inner = self.lock();
-        let (mut kept, mut ended) = (Vec::new(), Vec::new());
-        let answer = rpc::answer(line, |method, params| {
-            let mut text = None;
-            let mut state = State {
-                control: self,
-                inner: &mut inner,
-                caller,
-                kept: &mut kept,
-                ended: &mut ended,
-                text: &mut text,
-            };
-            let answer = methods::run(&mut state, method, params);
-            // Others hear of each change before the next one is made.
-            for effects in kept.drain(..) {
-                self.carry_out(&mut inner, effects, caller.peer);
-            }
-            for number in ended.drain(..) {
-                self.house.remove_station(number);
-            }
-            answer.map(|tree| text.map_or(Outcome::Tree(tree), Outcome::Text))
-        });
-        answer.unwrap_or_else(|not_understood| {
-            count(&self.counters.rpc_not_understood);
-            Some(not_understood)
-        })
     }
 
     /// Takes what the audio tells.
@@ -541,7 +533,9 @@ impl Control {
         method: &'static str,
         params: &impl fmt::Display,
     ) {
-        let cut = inner.peers.tell(from, &rpc::notification(method, params));
+        let text = rpc::notification(method, params);
+        inner.rendered += text.len();
+        let cut = inner.peers.tell(from, &text);
         self.counters.controllers_cut_slow.fetch_add(cut, Ordering::Relaxed);
     }
 

@@ -6,13 +6,14 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use aulos_core::{Budget, Instant, Span};
 use aulos_proto::snap::control::RpcError;
 
 use super::PeerId;
 use crate::access::Role;
 
 /// Who makes a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Caller {
     /// His connection, where he hears of what others change.
     pub peer: Option<PeerId>,
@@ -20,13 +21,18 @@ pub struct Caller {
     pub from: IpAddr,
     /// What he may; a login changes it.
     pub role: Role,
+    /// Whether it has shown a right secret or a good certificate.
+    pub(crate) has_logged_in: bool,
+    /// Calls that this connection may still make without a login, where one is needed.
+    pub(super) before_login: Budget,
 }
 
 impl Caller {
     /// Somebody from this address.
     #[must_use]
     pub const fn new(from: IpAddr, role: Role) -> Self {
-        Self { peer: None, from, role }
+        let before_login = Budget::new(CALLS_BEFORE_LOGIN, CALL_INTERVAL, Instant::ZERO);
+        Self { peer: None, from, role, has_logged_in: false, before_login }
     }
 
     /// The server itself, which may do everything.
@@ -35,6 +41,39 @@ impl Caller {
         Self::new(IpAddr::V4(Ipv4Addr::LOCALHOST), Role::Admin)
     }
 }
+
+/// Calls that a connection may make at once before it logs in: a controller asks for the version, for
+/// the list of methods, and logs in, perhaps more than once.
+const CALLS_BEFORE_LOGIN: u32 = 16;
+
+/// Then it may make one more every this long.
+const CALL_INTERVAL: Span = Span::from_millis(100);
+
+/// Whether a method changes nothing. Without an id such a call has no effect and no answer.
+pub(super) fn only_reads(method: &str) -> bool {
+    method.split_once('.').is_some_and(|(_, verb)| verb.starts_with("Get"))
+}
+
+/// What a call costs beside the JSON that it makes the server write, in the bytes of
+/// [`super::rpc::MAX_BATCH_COST`]: a whole list of plain calls is an eighth of that, and of those that
+/// wait for other threads, open ports or go through all clients a list has 32 at most.
+pub(super) fn weight(method: &str) -> usize {
+    if HEAVY.contains(&method) { HEAVY_CALL } else { PLAIN_CALL }
+}
+
+const PLAIN_CALL: usize = 4 << 10;
+const HEAVY_CALL: usize = 256 << 10;
+
+const HEAVY: [&str; 8] = [
+    "Aulos.AddRelay",
+    "Aulos.ApplyPreset",
+    "Aulos.GetRelays",
+    "Aulos.Reload",
+    "Aulos.RemoveRelay",
+    "Aulos.SavePreset",
+    "Stream.AddStream",
+    "Stream.RemoveStream",
+];
 
 /// What a method asks for.
 pub(super) fn needs(method: &str) -> Role {
@@ -136,6 +175,17 @@ mod tests {
         listed.sort_unstable();
         known.sort_unstable();
         assert_eq!(listed, known, "a method says here what it asks of its caller");
+    }
+
+    #[test]
+    fn what_only_reads_is_what_a_listener_may_and_heavy_methods_exist() {
+        for (needed, methods) in NEEDS {
+            for method in methods {
+                let is_login = *method == "Server.Authenticate";
+                assert_eq!(only_reads(method), needed <= Role::Listen && !is_login, "{method}");
+            }
+        }
+        assert!(HEAVY.iter().all(|heavy| methods::names().any(|name| name == *heavy)));
     }
 
     #[test]

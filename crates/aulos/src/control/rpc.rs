@@ -1,15 +1,18 @@
-//! One line of JSON-RPC, answered by a function that answers one call.
+//! One line of JSON-RPC, carried out call by call.
 //!
-//! The framing is [`aulos_proto::snap::control`]'s; what is added here is a bound on the answers to
-//! a batch, and the errors in the words that snapserver uses.
+//! The framing is [`aulos_proto::snap::control`]'s; what is added here is a bound on what a list of
+//! calls may cost, and the errors in the words that snapserver uses. The calls are handed out one at a
+//! time, so that the caller can let others run between two of them.
 
 use std::fmt;
 
-use aulos_proto::snap::control::{Incoming, Notification, Request, RpcError, code, parse};
+use aulos_proto::snap::control::{Incoming, Notification, Reply, Request, RpcError, code, parse};
 use serde_json::Value;
 
-/// Bytes of all answers to one line. The status of a full house has four million.
-const MAX_REPLY: usize = 8 << 20;
+/// What one list of calls may cost, in bytes: the JSON that it makes the server write, for answers and
+/// for notifications, and [`super::roles::weight`] for each call. Twice the status of a full house,
+/// which has four million bytes; calls without an id cost as much as others.
+pub(super) const MAX_BATCH_COST: usize = 8 << 20;
 
 /// What a call gives.
 pub(super) enum Outcome {
@@ -19,44 +22,91 @@ pub(super) enum Outcome {
     Text(String),
 }
 
-/// Answers one line. `None` when nothing in it wants an answer: calls without an id are carried
-/// out in silence (section 4.1 of the specification).
-///
-/// # Errors
-/// The answer to what is neither a request nor a batch.
-pub(super) fn answer(
-    line: &[u8],
-    mut call: impl FnMut(&str, &Value) -> Result<Outcome, RpcError>,
-) -> Result<Option<String>, String> {
-    let mut run = |request: Request| match call(&request.method, &request.params) {
-        Ok(Outcome::Text(result)) => request.reply_text(&result),
-        Ok(Outcome::Tree(result)) => request.reply(Ok(result)).map(|reply| reply.to_json()),
-        Err(error) => request.reply(Err(error)).map(|reply| reply.to_json()),
-    };
-    let calls = match parse(line) {
-        Incoming::One(Ok(request)) => return Ok(run(request)),
-        Incoming::One(Err(refusal)) => return Err(refusal.to_json()),
-        Incoming::Batch(calls) => calls,
-        // We ask controllers nothing.
-        _ => return Ok(None),
-    };
-    let mut replies: Vec<String> = Vec::new();
-    let mut bytes = 0;
-    for call in calls {
-        let reply = match call {
-            Ok(request) if bytes > MAX_REPLY => {
-                let error = internal("the answers to this batch are too long");
-                request.reply(Err(error)).map(|reply| reply.to_json())
-            }
-            Ok(request) => run(request),
-            Err(refusal) => Some(refusal.to_json()),
+/// The calls of one line, and what has been answered so far.
+pub(super) struct Calls {
+    left: std::vec::IntoIter<Result<Request, Reply>>,
+    is_batch: bool,
+    replies: Vec<String>,
+    cost: usize,
+    refused: usize,
+}
+
+impl Calls {
+    /// Reads one line.
+    ///
+    /// # Errors
+    /// The answer to what is neither a request nor a batch.
+    pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
+        let (calls, is_batch) = match parse(line) {
+            Incoming::One(Ok(request)) => (vec![Ok(request)], false),
+            Incoming::One(Err(refusal)) => return Err(refusal.to_json()),
+            Incoming::Batch(calls) => (calls, true),
+            // We ask controllers nothing.
+            _ => (Vec::new(), false),
         };
-        if let Some(reply) = reply {
-            bytes += reply.len();
-            replies.push(reply);
+        Ok(Self { left: calls.into_iter(), is_batch, replies: Vec::new(), cost: 0, refused: 0 })
+    }
+
+    pub(super) const fn is_batch(&self) -> bool {
+        self.is_batch
+    }
+
+    /// The next call that is to be carried out. What is no call, and what goes beyond the budget, has
+    /// been answered then.
+    pub(super) fn next(&mut self) -> Option<Request> {
+        loop {
+            match self.left.next()? {
+                Ok(request) if self.is_over_budget() => {
+                    let error = internal(format!(
+                        "this list of calls goes beyond the limit of {MAX_BATCH_COST} bytes; \
+                         send fewer in one list"
+                    ));
+                    self.answer(request, Err(error), 0);
+                    self.refused += 1;
+                }
+                Ok(request) => return Some(request),
+                Err(refusal) => self.replies.push(refusal.to_json()),
+            }
         }
     }
-    Ok((!replies.is_empty()).then(|| format!("[{}]", replies.join(","))))
+
+    /// Whether the calls so far have cost as much as one list may. A single call always may.
+    const fn is_over_budget(&self) -> bool {
+        self.is_batch && self.cost >= MAX_BATCH_COST
+    }
+
+    /// Calls that went beyond the budget.
+    pub(super) const fn refused(&self) -> usize {
+        self.refused
+    }
+
+    /// What came of a call, and what it cost beside its answer. Calls without an id are carried out in
+    /// silence (section 4.1 of the specification).
+    pub(super) fn answer(
+        &mut self,
+        request: Request,
+        outcome: Result<Outcome, RpcError>,
+        cost: usize,
+    ) {
+        let reply = match outcome {
+            Ok(Outcome::Text(result)) => request.reply_text(&result),
+            Ok(Outcome::Tree(result)) => request.reply(Ok(result)).map(|reply| reply.to_json()),
+            Err(error) => request.reply(Err(error)).map(|reply| reply.to_json()),
+        };
+        self.cost = self.cost.saturating_add(cost);
+        if let Some(reply) = reply {
+            self.cost = self.cost.saturating_add(reply.len());
+            self.replies.push(reply);
+        }
+    }
+
+    /// The answer to the line; `None` when nothing in it wants one.
+    pub(super) fn into_answer(mut self) -> Option<String> {
+        if self.is_batch {
+            return (!self.replies.is_empty()).then(|| format!("[{}]", self.replies.join(",")));
+        }
+        self.replies.pop()
+    }
 }
 
 /// A notification as text; `params` are JSON.
@@ -79,13 +129,27 @@ pub(super) fn no_method() -> RpcError {
 mod tests {
     use super::*;
 
+    fn run(line: &str, mut call: impl FnMut(&str)) -> Option<String> {
+        let mut calls = match Calls::parse(line.as_bytes()) {
+            Ok(calls) => calls,
+            Err(refusal) => return Some(refusal),
+        };
+        while let Some(request) = calls.next() {
+            call(&request.method);
+            let outcome = match request.method.as_str() {
+                "Echo" => Ok(Outcome::Tree(request.params.clone())),
+                "Big" => Ok(Outcome::Text(format!("\"{}\"", "x".repeat(MAX_BATCH_COST)))),
+                "Notify" => Ok(Outcome::Tree(Value::Null)),
+                _ => Err(no_method()),
+            };
+            let cost = if request.method == "Notify" { MAX_BATCH_COST / 4 } else { 0 };
+            calls.answer(request, outcome, cost);
+        }
+        calls.into_answer()
+    }
+
     fn echo(line: &str) -> Option<String> {
-        answer(line.as_bytes(), |method, params| match method {
-            "Echo" => Ok(Outcome::Tree(params.clone())),
-            "Big" => Ok(Outcome::Text(format!("\"{}\"", "x".repeat(MAX_REPLY)))),
-            _ => Err(no_method()),
-        })
-        .unwrap_or_else(Some)
+        run(line, |_| ())
     }
 
     #[test]
@@ -109,6 +173,19 @@ mod tests {
     fn a_batch_cannot_ask_for_more_than_a_few_megabytes() {
         let big = r#"{"jsonrpc":"2.0","id":1,"method":"Big"}"#;
         let reply = echo(&format!("[{}]", [big; 100].join(","))).unwrap();
-        assert!(reply.len() < 3 * MAX_REPLY);
+        assert!(reply.len() < 3 * MAX_BATCH_COST);
+    }
+
+    #[test]
+    fn calls_without_an_id_are_within_the_budget_too_and_the_error_names_the_limit() {
+        let (notify, echo) = (
+            r#"{"jsonrpc":"2.0","method":"Notify"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"Echo"}"#,
+        );
+        let mut made = 0;
+        let line = format!("[{},{echo}]", [notify; 255].join(","));
+        let reply = run(&line, |_| made += 1).unwrap();
+        assert_eq!(made, 4);
+        assert!(reply.contains("-32603") && reply.contains(&MAX_BATCH_COST.to_string()), "{reply}");
     }
 }

@@ -6,18 +6,19 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use aulos_io::SystemClock;
-use aulos_io::reactor::{Door, Doorman, Refused, Ticket};
-use aulos_proto::snap::control::{LineError, Lines, write_line};
+use aulos_io::reactor::{AddressPermit, AdmitError, ConnectionLimiter, Door};
+use aulos_proto::snap::control::{LineError, Lines, MAX_LINE, begins_json, write_line};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::{Caller, Control, Inbox, PeerId, count};
+use super::connections::{ConnectionPermit, ConnectionSlots, SlotError};
+use super::{Caller, Control, Counters, Inbox, PeerId, count};
 use crate::access::Role;
 use crate::tls::{self, Stream};
 
@@ -32,33 +33,37 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves controllers until it is dropped.
 pub async fn serve(listener: TcpListener, control: Arc<Control>, door: watch::Receiver<Door>) {
-    let open = Arc::new(AtomicUsize::new(0));
-    let mut gate = Gate::new(door);
+    let mut gate = Gate::new(door, ConnectionSlots::new(MAX_CONTROLLERS));
     loop {
-        let Some((socket, ticket, door)) = gate.accept(&listener, &control).await else { continue };
-        let Some(place) = Place::take(&open, MAX_CONTROLLERS) else {
-            count(&control.counters.controllers_refused);
-            continue;
-        };
+        let Some(accepted) = gate.accept(&listener, &control, PORT).await else { continue };
         let control = Arc::clone(&control);
         tokio::spawn(async move {
-            // It hears of what happens before it has said a word, if it may.
+            let Accepted { socket, address, door, slot } = accepted;
+            // It gets notifications before it has sent anything, if it may have them.
             let (peer, inbox) = control.join(control.role_at_the_door(None));
-            if let Some(stream) = open_stream(socket, ticket, &door, &control).await {
-                attend(stream, &control, peer, inbox).await;
-            }
+            let served = async {
+                if let Some(stream) = open_stream(socket, address, &door, &control).await {
+                    attend(stream, &control, peer, inbox, &slot).await;
+                }
+            };
+            slot.guard(served, &control.counters.controllers_cut_unfinished).await;
             control.leave(peer);
-            drop(place);
         });
     }
 }
+
+/// What is counted at the control port when there is no slot.
+const PORT: PortCounters = |counters| &counters.controllers_refused;
+
+/// The counter of a port's connections for which there is no slot.
+pub(crate) type PortCounters = fn(&Counters) -> &AtomicU64;
 
 /// A controller that says nothing for so long speaks plainly, if it ever will: some only listen.
 const QUIET: Duration = Duration::from_secs(2);
 
 async fn open_stream(
     socket: (TcpStream, SocketAddr),
-    ticket: Ticket,
+    permit: AddressPermit,
     door: &Door,
     control: &Control,
 ) -> Option<Stream> {
@@ -66,17 +71,25 @@ async fn open_stream(
     let may_be_quiet = !control.access.rules().is_closed();
     let patience = if may_be_quiet && !door.require_tls { QUIET } else { LOGIN_TIMEOUT };
     keep_alive(&socket.0).and_then(|()| socket.0.set_nodelay(true)).ok()?;
-    let opened = tls::open(socket, ticket, door, patience, may_be_quiet).await;
+    let opened = tls::open(socket, permit, door, patience, may_be_quiet).await;
     opened.inspect_err(|refused| count_refused(control, *refused)).ok()
 }
 
-async fn attend(stream: Stream, control: &Control, peer: PeerId, inbox: Inbox) {
+async fn attend(
+    stream: Stream,
+    control: &Control,
+    peer: PeerId,
+    inbox: Inbox,
+    slot: &ConnectionPermit,
+) {
     let role = control.role_at_the_door(stream.certificate());
     if role >= Role::Listen {
         control.let_hear(peer);
     }
-    let caller = Caller { peer: Some(peer), from: stream.from(), role };
-    if let Err(error) = converse(stream, control, caller, inbox).await {
+    let mut caller = Caller::new(stream.from(), role);
+    caller.peer = Some(peer);
+    caller.has_logged_in = stream.certificate().is_some();
+    if let Err(error) = converse(stream, control, caller, inbox, slot).await {
         tracing::debug!(%error, "controller gone");
     }
 }
@@ -93,60 +106,69 @@ pub(crate) fn count_refused(control: &Control, refused: tls::Refused) {
     });
 }
 
-/// Lets connections in: how many, how fast, and what they have to be.
+/// Accepts connections: how many there may be, how fast they may come, and what they have to be.
 pub(crate) struct Gate {
     door: watch::Receiver<Door>,
-    doorman: Doorman,
+    limiter: ConnectionLimiter,
+    slots: ConnectionSlots,
+}
+
+/// A connection that has been accepted, and all that belongs to it.
+pub(crate) struct Accepted {
+    pub(crate) socket: (TcpStream, SocketAddr),
+    pub(crate) address: AddressPermit,
+    pub(crate) door: Door,
+    pub(crate) slot: ConnectionPermit,
 }
 
 impl Gate {
-    pub(crate) fn new(mut door: watch::Receiver<Door>) -> Self {
+    pub(crate) fn new(mut door: watch::Receiver<Door>, slots: ConnectionSlots) -> Self {
         let limits = door.borrow_and_update().limits;
-        Self { door, doorman: Doorman::new(limits) }
+        Self { door, limiter: ConnectionLimiter::new(limits), slots }
     }
 
-    /// The next one, none where it was refused or there was none to be had.
+    /// The next connection; none where it was refused or could not be accepted. `full` counts those
+    /// for which there is no slot.
     pub(crate) async fn accept(
         &mut self,
         listener: &TcpListener,
         control: &Control,
-    ) -> Option<((TcpStream, SocketAddr), Ticket, Door)> {
+        full: PortCounters,
+    ) -> Option<Accepted> {
         let Ok((socket, address)) = listener.accept().await else {
             sleep(ACCEPT_PAUSE).await;
             return None;
         };
         if self.door.has_changed().unwrap_or(false) {
-            self.doorman.set_limits(self.door.borrow_and_update().limits);
+            self.limiter.set_limits(self.door.borrow_and_update().limits);
         }
-        let door = self.door.borrow().clone();
-        match self.doorman.admit(address.ip(), SystemClock::now()) {
-            Ok(ticket) => Some(((socket, address), ticket, door)),
-            Err(refused) => {
-                count(match refused {
-                    Refused::Crowded => &control.counters.control_refused_same_address,
-                    Refused::TooFast => &control.counters.control_refused_too_fast,
-                });
+        let counters = &control.counters;
+        let permit = self.limiter.admit(address.ip(), SystemClock::now());
+        let permit = permit.inspect_err(|refused| {
+            count(match refused {
+                AdmitError::TooMany => &counters.control_refused_same_address,
+                AdmitError::TooFast => &counters.control_refused_too_fast,
+            });
+        });
+        let slot = permit.ok().map(|permit| (permit, self.slots.admit(address.ip())));
+        match slot? {
+            (permit, Ok(slot)) => {
+                let door = self.door.borrow().clone();
+                Some(Accepted { socket: (socket, address), address: permit, door, slot })
+            }
+            (_, Err(error)) => {
+                count(no_slot(error, counters, full));
                 None
             }
         }
     }
 }
 
-/// A place in a limited number of them, given back when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    pub(crate) fn take(open: &Arc<AtomicUsize>, limit: usize) -> Option<Self> {
-        let one_more = |count| (count < limit).then_some(count + 1);
-        open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(Self(Arc::clone(open)))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+/// What is counted when there is no slot.
+pub(crate) fn no_slot(error: SlotError, counters: &Counters, full: PortCounters) -> &AtomicU64 {
+    match error {
+        SlotError::AddressShare => &counters.control_refused_same_address,
+        SlotError::Full => full(counters),
     }
 }
 
@@ -155,8 +177,10 @@ async fn converse(
     control: &Control,
     mut caller: Caller,
     mut inbox: Inbox,
+    slot: &ConnectionPermit,
 ) -> io::Result<()> {
-    let (mut lines, mut block) = (Lines::default(), [0; READ]);
+    let (mut lines, mut block) = (Lines::with_limit(longest_line(&caller)), [0; READ]);
+    let mut begun = false;
     let too_late = sleep(LOGIN_TIMEOUT);
     tokio::pin!(too_late);
     loop {
@@ -164,11 +188,15 @@ async fn converse(
             bytes = stream.read(&mut block) => {
                 let count = end_without_goodbye(bytes)?;
                 // The last line may have no end.
-                lines.push(if count == 0 { b"\n" } else { &block[..count] });
+                let bytes = if count == 0 { b"\n" } else { &block[..count] };
+                begun = begun || begins(bytes, control)?;
+                lines.push(bytes);
                 while let Some(line) = next_line(&mut lines, control)? {
-                    if let Some(answer) = control.request(&mut caller, line) {
+                    if let Some(answer) = control.request(&mut caller, line).await {
                         send(&mut stream, &answer, &mut inbox, control).await?;
                     }
+                    establish(&caller, slot, control)?;
+                    lines.set_limit(longest_line(&caller));
                     // One controller's long list does not keep the others waiting.
                     tokio::task::yield_now().await;
                 }
@@ -190,6 +218,42 @@ async fn converse(
 
 /// How long somebody may be connected who may do nothing.
 pub(crate) const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection that has made a call that it may make keeps its slot.
+pub(crate) fn establish(
+    caller: &Caller,
+    slot: &ConnectionPermit,
+    control: &Control,
+) -> io::Result<()> {
+    if caller.role == Role::Nobody {
+        return Ok(());
+    }
+    slot.establish(caller.has_logged_in).map_err(|_| {
+        count(&control.counters.controllers_refused);
+        io::ErrorKind::ConnectionRefused.into()
+    })
+}
+
+/// The longest line or message of a connection that may do nothing: it has a name and a secret to say.
+pub(crate) const MAX_LINE_BEFORE_LOGIN: usize = 8 << 10;
+
+/// The longest line or message that a caller may send.
+pub(crate) fn longest_line(caller: &Caller) -> usize {
+    if caller.role == Role::Nobody { MAX_LINE_BEFORE_LOGIN } else { MAX_LINE }
+}
+
+/// Whether a connection has begun to send JSON; white space may come first.
+fn begins(bytes: &[u8], control: &Control) -> io::Result<bool> {
+    match begins_json(bytes) {
+        Some(true) => Ok(true),
+        None => Ok(false),
+        // A browser that a web page has sent here, or something else that is no controller.
+        Some(false) => {
+            count(&control.counters.controllers_cut_not_json);
+            Err(io::ErrorKind::InvalidData.into())
+        }
+    }
+}
 
 /// A peer that closes its socket without closing its TLS has closed.
 fn end_without_goodbye(read: io::Result<usize>) -> io::Result<usize> {

@@ -18,7 +18,7 @@ pub(super) fn is_ours(headers: &HeaderMap, names: &[String]) -> bool {
 }
 
 /// Whether this value of `Host` is one of our names.
-pub(super) fn is_our_host(host: Option<&str>, names: &[String]) -> bool {
+pub(crate) fn is_our_host(host: Option<&str>, names: &[String]) -> bool {
     // HTTP/1.0 has no such header, and no browser speaks it.
     host.is_none_or(|host| is_name_of_ours(host_of(host), names))
 }

@@ -13,7 +13,8 @@ use axum::response::{IntoResponse, Response};
 use rustls::pki_types::CertificateDer;
 
 use crate::access::{Credentials, Denied, Role};
-use crate::control::Control;
+use crate::control::connections::ConnectionPermit;
+use crate::control::{Caller, Control};
 use crate::tls::Stream;
 
 /// Who a connection's requests come from. What he may is found out with each of them: a connection
@@ -21,13 +22,31 @@ use crate::tls::Stream;
 #[derive(Clone, Debug)]
 pub(super) struct Guest {
     pub(super) from: IpAddr,
+    slot: Arc<ConnectionPermit>,
     certificate: Option<Arc<CertificateDer<'static>>>,
 }
 
 impl Guest {
-    pub(super) fn of(stream: &Stream) -> Self {
+    pub(super) fn of(stream: &Stream, slot: Arc<ConnectionPermit>) -> Self {
         let certificate = stream.certificate().cloned().map(Arc::new);
-        Self { from: stream.from(), certificate }
+        Self { from: stream.from(), slot, certificate }
+    }
+
+    /// Who makes a request with these headers.
+    ///
+    /// # Errors
+    /// [`Denied`], when the credentials are wrong.
+    pub(super) fn caller(&self, said: Option<&str>, control: &Control) -> Result<Caller, Denied> {
+        let mut caller = Caller::new(self.from, self.role(said, control)?);
+        let has_users = !control.access.rules().users.is_empty();
+        caller.has_logged_in = self.certificate.is_some() || (said.is_some() && has_users);
+        Ok(caller)
+    }
+
+    /// The connection keeps its slot once it has made a request that it may make; false when there is
+    /// none for those who have not logged in.
+    pub(super) fn establish(&self, caller: &Caller) -> bool {
+        caller.role == Role::Nobody || self.slot.establish(caller.has_logged_in).is_ok()
     }
 
     /// What he may who says this; wrong credentials are an error also where none are asked for.

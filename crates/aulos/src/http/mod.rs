@@ -15,10 +15,10 @@ mod websocket;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use aulos_io::reactor::Door;
+use axum::Router;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -30,11 +30,13 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::control::tcp::{Gate, Place, count_refused, keep_alive};
+use crate::control::connections::ConnectionSlots;
+use crate::control::tcp::{Accepted, Gate, PortCounters, count_refused, keep_alive};
 use crate::control::{Control, count};
 use crate::house::ListenSink;
 use crate::tls::{self, Stream};
 use events::Feed;
+pub(crate) use host::is_our_host;
 use login::Guest;
 pub(crate) use login::header;
 pub use pages::PAGE_READS;
@@ -61,52 +63,63 @@ pub async fn serve(
     sink: Arc<dyn ListenSink>,
     door: watch::Receiver<Door>,
 ) {
-    let open = Arc::new(AtomicUsize::new(0));
     let feed = Feed::start(Arc::clone(&control));
     let router = routes::router(Arc::clone(&control), feed, Arc::clone(&sink));
-    let mut gate = Gate::new(door);
+    let mut gate = Gate::new(door, ConnectionSlots::new(MAX_CONNECTIONS));
     loop {
-        let Some((socket, ticket, door)) = gate.accept(&listener, &control).await else { continue };
-        let Some(place) = Place::take(&open, MAX_CONNECTIONS) else {
-            count(&control.counters.http_refused);
-            continue;
-        };
+        let Some(accepted) = gate.accept(&listener, &control, PORT).await else { continue };
         let (control, sink) = (Arc::clone(&control), Arc::clone(&sink));
         let service = TowerToHyperService::new(router.clone());
         tokio::spawn(async move {
-            if keep_alive(&socket.0).and_then(|()| socket.0.set_nodelay(true)).is_err() {
-                return;
-            }
-            let stream = match tls::open(socket, ticket, &door, FIRST_TIMEOUT, false).await {
-                Ok(stream) => stream,
-                Err(tls::Refused::Silent) => return count(&control.counters.http_cut_slow_request),
-                Err(refused) => return count_refused(&control, refused),
-            };
-            let guest = Guest::of(&stream);
-            let Ok(First { stream, read, listener }) = first(stream, &control).await else {
-                return;
-            };
-            if listener {
-                admit(stream, read, &guest, &control, &*sink);
-            } else {
-                let io = TokioIo::new(Socket::new(stream, read));
-                let service = service_fn(move |mut request: Request<Incoming>| {
-                    request.extensions_mut().insert(guest.clone());
-                    service.call(request)
-                });
-                let served = http1::Builder::new()
-                    .timer(TokioTimer::new())
-                    .header_read_timeout(HEAD_TIMEOUT)
-                    .max_buf_size(MAX_HEAD)
-                    .serve_connection(io, service)
-                    .with_upgrades()
-                    .await;
-                if let Err(error) = served {
-                    tracing::debug!(%error, "http connection gone");
+            let Accepted { socket, address, door, slot } = accepted;
+            let slot = Arc::new(slot);
+            let served = async {
+                if keep_alive(&socket.0).and_then(|()| socket.0.set_nodelay(true)).is_err() {
+                    return;
                 }
-            }
-            drop(place);
+                match tls::open(socket, address, &door, FIRST_TIMEOUT, false).await {
+                    Ok(stream) => {
+                        let guest = Guest::of(&stream, Arc::clone(&slot));
+                        serve_one(stream, guest, &control, &*sink, service).await;
+                    }
+                    Err(tls::Refused::Silent) => count(&control.counters.http_cut_slow_request),
+                    Err(refused) => count_refused(&control, refused),
+                }
+            };
+            slot.guard(served, &control.counters.http_cut_unfinished).await;
         });
+    }
+}
+
+/// What is counted at the port for HTTP when there is no slot.
+const PORT: PortCounters = |counters| &counters.http_refused;
+
+/// One connection, from its first byte to its end or to a reactor.
+async fn serve_one(
+    stream: Stream,
+    guest: Guest,
+    control: &Control,
+    sink: &dyn ListenSink,
+    service: TowerToHyperService<Router>,
+) {
+    let Ok(First { stream, read, listener }) = first(stream, control).await else { return };
+    if listener {
+        return admit(stream, read, &guest, control, sink);
+    }
+    let io = TokioIo::new(Socket::new(stream, read));
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(guest.clone());
+        service.call(request)
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(io, service)
+        .with_upgrades()
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "http connection gone");
     }
 }
 
@@ -174,7 +187,7 @@ fn is_listener(read: &[u8]) -> Option<bool> {
 
 /// Hands a listener over that came by a name of ours (`host` says why) and may listen.
 fn admit(stream: Stream, read: Vec<u8>, guest: &Guest, control: &Control, sink: &dyn ListenSink) {
-    if !host::is_our_host(header(&read, "host"), &control.resolved().http.names) {
+    if !is_our_host(header(&read, "host"), &control.resolved().http.names) {
         count(&control.counters.http_wrong_host);
         return stream.try_answer(MISDIRECTED);
     }

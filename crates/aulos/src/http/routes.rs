@@ -2,7 +2,6 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use aulos_proto::snap::control::MAX_LINE;
@@ -27,7 +26,8 @@ use super::login::{self, Guest};
 use super::pages::{self, Pages};
 use super::{host, websocket};
 use crate::access::{Denied, Role};
-use crate::control::tcp::{MAX_CONTROLLERS, Place};
+use crate::control::connections::ConnectionSlots;
+use crate::control::tcp::{MAX_CONTROLLERS, no_slot};
 use crate::control::{Caller, Control, count};
 use crate::house::ListenSink;
 
@@ -40,7 +40,7 @@ struct App {
     feed: Feed,
     sink: Arc<dyn ListenSink>,
     /// Controllers behind a WebSocket: their connection is no longer one of HTTP.
-    sockets: Arc<AtomicUsize>,
+    sockets: ConnectionSlots,
 }
 
 /// The router of everything but `/listen`.
@@ -57,7 +57,8 @@ pub(super) fn router(control: Arc<Control>, feed: Feed, sink: Arc<dyn ListenSink
         .route("/rtp/{*name}", get(description))
         .route("/__image_cache", get(picture))
         .route("/listen/{*name}", any(listen_again));
-    let app = App { control: Arc::clone(&control), feed, sink, sockets: Arc::default() };
+    let sockets = ConnectionSlots::new(MAX_CONTROLLERS);
+    let app = App { control: Arc::clone(&control), feed, sink, sockets };
     let router = match doc_root {
         Some(dir) => {
             let pages = Pages::new(dir, Arc::clone(&control));
@@ -123,7 +124,7 @@ async fn call(
         let text = format!("a call has at most {MAX_LINE} bytes\n");
         return (StatusCode::PAYLOAD_TOO_LARGE, text).into_response();
     };
-    match app.control.request(&mut caller, &line) {
+    match app.control.request(&mut caller, &line).await {
         Some(answer) => json(answer),
         None => StatusCode::NO_CONTENT.into_response(),
     }
@@ -167,14 +168,17 @@ async fn converse(
     match (upgrade, app.refuse_cross_site(&headers)) {
         (_, Some(refusal)) => refusal,
         (Ok(upgrade), None) => {
-            let Some(place) = Place::take(&app.sockets, MAX_CONTROLLERS) else {
-                count(&app.control.counters.controllers_refused);
-                return StatusCode::SERVICE_UNAVAILABLE.into_response();
+            let slot = match app.sockets.admit(caller.from) {
+                Ok(slot) => slot,
+                Err(error) => {
+                    let counters = &app.control.counters;
+                    count(no_slot(error, counters, |counters| &counters.controllers_refused));
+                    return StatusCode::SERVICE_UNAVAILABLE.into_response();
+                }
             };
             let upgrade = upgrade.max_message_size(MAX_LINE).max_frame_size(MAX_LINE);
             upgrade.on_upgrade(move |socket| async move {
-                websocket::converse(socket, app.control, caller).await;
-                drop(place);
+                websocket::converse(socket, app.control, caller, slot).await;
             })
         }
         (Err(_), None) => {
@@ -201,11 +205,22 @@ impl App {
     fn identify(&self, request: &Request) -> Result<Caller, Denied> {
         // Every connection has its guest; what had none would have no right.
         let guest = request.extensions().get::<Guest>().ok_or(Denied::Wrong)?;
-        let role = guest.role(login::said(request.headers()), &self.control)?;
-        if role < login::needs(request) {
+        let caller = guest.caller(login::said(request.headers()), &self.control)?;
+        if caller.role < login::needs(request) {
             return Err(Denied::Wrong);
         }
-        Ok(Caller::new(guest.from, role))
+        Ok(caller)
+    }
+
+    /// What a connection is told that has no slot of its own.
+    fn refuse_slot(&self, request: &Request, caller: &Caller) -> Option<Response> {
+        let guest = request.extensions().get::<Guest>();
+        if guest.is_some_and(|guest| guest.establish(caller)) {
+            return None;
+        }
+        count(&self.control.counters.http_refused);
+        let text = "too many connections without a login\n";
+        Some((StatusCode::SERVICE_UNAVAILABLE, [(CONNECTION, "close")], text).into_response())
     }
 
     fn refuse_cross_site(&self, headers: &HeaderMap) -> Option<Response> {
@@ -238,10 +253,13 @@ async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Resp
     let ours = host::is_ours(request.headers(), &app.control.resolved().http.names);
     let mut response = if ours {
         match app.identify(&request) {
-            Ok(caller) => {
-                request.extensions_mut().insert(caller);
-                next.run(request).await
-            }
+            Ok(caller) => match app.refuse_slot(&request, &caller) {
+                Some(refusal) => refusal,
+                None => {
+                    request.extensions_mut().insert(caller);
+                    next.run(request).await
+                }
+            },
             Err(denied) => login::refusal(denied),
         }
     } else {

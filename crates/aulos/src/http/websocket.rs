@@ -18,16 +18,25 @@ use tungstenite::handshake::derive_accept_key;
 
 use super::socket::Socket;
 use crate::access::Role;
-use crate::control::tcp::{LOGIN_TIMEOUT, WRITE_TIMEOUT};
+use crate::control::connections::ConnectionPermit;
+use crate::control::tcp::{LOGIN_TIMEOUT, WRITE_TIMEOUT, establish, longest_line};
 use crate::control::{Caller, Control, Inbox, count};
 use crate::house::ListenSink;
 
 /// Answers calls and tells what happens, until the peer goes or does not read.
-pub(super) async fn converse(mut socket: WebSocket, control: Arc<Control>, mut caller: Caller) {
+pub(super) async fn converse(
+    mut socket: WebSocket,
+    control: Arc<Control>,
+    mut caller: Caller,
+    slot: ConnectionPermit,
+) {
     let (peer, mut inbox) = control.join(caller.role);
     caller.peer = Some(peer);
-    // A peer that goes away in the middle is no news.
-    serve(&mut socket, &control, &mut caller, &mut inbox).await.ok();
+    let served = async {
+        // A peer that goes away in the middle is no news.
+        serve(&mut socket, &control, &mut caller, &mut inbox, &slot).await.ok();
+    };
+    slot.guard(served, &control.counters.controllers_cut_unfinished).await;
     control.leave(peer);
 }
 
@@ -36,6 +45,7 @@ async fn serve(
     control: &Control,
     caller: &mut Caller,
     inbox: &mut Inbox,
+    slot: &ConnectionPermit,
 ) -> Result<(), Gone> {
     let too_late = sleep(LOGIN_TIMEOUT);
     tokio::pin!(too_late);
@@ -44,9 +54,11 @@ async fn serve(
             message = socket.recv() => match message {
                 Some(Ok(Message::Text(call))) => {
                     answer(socket, control, caller, inbox, call.as_bytes()).await?;
+                    establish(caller, slot, control).map_err(|_| Gone)?;
                 }
                 Some(Ok(Message::Binary(call))) => {
                     answer(socket, control, caller, inbox, &call).await?;
+                    establish(caller, slot, control).map_err(|_| Gone)?;
                 }
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(Gone),
@@ -72,7 +84,11 @@ async fn answer(
     inbox: &mut Inbox,
     call: &[u8],
 ) -> Result<(), Gone> {
-    if let Some(answer) = control.request(caller, call) {
+    if call.len() > longest_line(caller) {
+        count(&control.counters.controllers_cut_long_line);
+        return Err(Gone);
+    }
+    if let Some(answer) = control.request(caller, call).await {
         send(socket, &answer, inbox, control).await?;
     }
     // One controller's many calls do not keep the others waiting.

@@ -15,6 +15,8 @@ pub(super) enum Answer {
     Taken,
     /// It comes from a page in a browser.
     Page,
+    /// It names this machine by a name that a stranger can own.
+    OtherName,
     /// There is no such mount.
     NoMount,
     /// Nobody is on air there, so nothing plays.
@@ -61,6 +63,11 @@ impl Answer {
                 ("403 Forbidden", "", "somebody is on air at this mount; try again later\n")
             }
             Self::Page => ("403 Forbidden", "", "a page in a browser is no DJ\n"),
+            Self::OtherName => (
+                "421 Misdirected Request",
+                "",
+                "this server has another name; if it is yours, write it into `names` of [http]\n",
+            ),
             Self::NoMount => ("404 Not Found", "", "there is no such mount here\n"),
             Self::NobodyOnAir => ("404 Not Found", "", "nobody is on air at this mount\n"),
             Self::NotHere => (

@@ -14,6 +14,7 @@ use crate::access::{Credentials, Denied};
 use crate::config::{Endpoint, Mount};
 use crate::control::{Control, count};
 use crate::house::{DjAbout, ListenSink};
+use crate::http::is_our_host;
 use crate::tls::Stream;
 
 /// How long a guest may take to say what he wants.
@@ -47,9 +48,9 @@ pub(super) async fn attend(
             count(&control.counters.http_cross_site);
             Answer::Page
         }
-        Ok(Request { wish, authorization, agent, .. }) => {
-            let may =
-                |path: &str| authorize(&stream, address, path, authorization.as_deref(), control);
+        Ok(Request { wish, authorization, agent, host, .. }) => {
+            let said = (authorization.as_deref(), host.as_deref());
+            let may = |path: &str| authorize(&stream, address, path, said, control);
             match wish {
                 Wish::Push(push) => match may(&push.mount) {
                     Ok(_) if is_hopeless(&push.content_type) => {
@@ -103,7 +104,7 @@ fn authorize(
     stream: &Stream,
     address: &Endpoint,
     path: &str,
-    authorization: Option<&str>,
+    (authorization, host): (Option<&str>, Option<&str>),
     control: &Control,
 ) -> Result<(String, Mount), Answer> {
     let mounts = control.mounts();
@@ -112,7 +113,15 @@ fn authorize(
         count(&control.counters.djs_refused_unknown);
         return Err(Answer::NoMount);
     };
-    let Some(password) = &mount.password else { return Ok((station, mount)) };
+    let Some(password) = &mount.password else {
+        // A page whose own name points to this machine (DNS rebinding) asks without an `Origin`. Where
+        // there is a password, it does not know it.
+        if is_our_host(host, &control.resolved().http.names) {
+            return Ok((station, mount));
+        }
+        count(&control.counters.http_wrong_host);
+        return Err(Answer::OtherName);
+    };
     // libshout asks once without, to learn how it is to be said.
     let Some(said) = authorization else { return Err(Answer::Unauthorized) };
     let right = match Credentials::of_header(said) {

@@ -11,7 +11,6 @@ mod guest;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use aulos_io::reactor::Door;
@@ -21,7 +20,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::config::{Endpoint, Mount};
-use crate::control::tcp::{Gate, Place, count_refused, keep_alive};
+use crate::control::connections::ConnectionSlots;
+use crate::control::tcp::{Accepted, Gate, PortCounters, count_refused, keep_alive};
 use crate::control::{Control, count};
 use crate::house::{House, ListenSink};
 use crate::tls;
@@ -42,7 +42,7 @@ struct Desk {
     control: Arc<Control>,
     sink: Arc<dyn ListenSink>,
     door: watch::Receiver<Door>,
-    guests: Arc<AtomicUsize>,
+    guests: ConnectionSlots,
 }
 
 /// A port that is open, or will be.
@@ -60,7 +60,7 @@ pub(crate) async fn serve(
     sink: Arc<dyn ListenSink>,
     door: watch::Receiver<Door>,
 ) {
-    let desk = Desk { control, sink, door, guests: Arc::default() };
+    let desk = Desk { control, sink, door, guests: ConnectionSlots::new(MAX_GUESTS) };
     let mut ports: Vec<Port> = Vec::new();
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -125,26 +125,27 @@ fn bind(host: &str, port: u16) -> io::Result<(TcpListener, SocketAddr)> {
 }
 
 async fn accept(listener: TcpListener, address: Endpoint, desk: Desk) {
-    let mut gate = Gate::new(desk.door.clone());
+    let mut gate = Gate::new(desk.door.clone(), desk.guests.clone());
     loop {
-        let Some((socket, ticket, door)) = gate.accept(&listener, &desk.control).await else {
-            continue;
-        };
-        let Some(place) = Place::take(&desk.guests, MAX_GUESTS) else {
-            count(&desk.control.counters.djs_refused);
-            continue;
-        };
-        let (desk, address) = (desk.clone(), address.clone());
+        let Some(accepted) = gate.accept(&listener, &desk.control, PORT).await else { continue };
+        let (desk, mount) = (desk.clone(), address.clone());
         tokio::spawn(async move {
-            if keep_alive(&socket.0).is_err() {
-                return;
-            }
-            match tls::open(socket, ticket, &door, guest::PATIENCE, false).await {
-                Ok(stream) => guest::attend(stream, &address, &desk.control, &*desk.sink).await,
-                Err(tls::Refused::Silent) => count(&desk.control.counters.djs_cut_without_request),
-                Err(refused) => count_refused(&desk.control, refused),
-            }
-            drop(place);
+            let Accepted { socket, address, door, slot } = accepted;
+            let Desk { control, sink, .. } = &desk;
+            let served = async {
+                if keep_alive(&socket.0).is_err() {
+                    return;
+                }
+                match tls::open(socket, address, &door, guest::PATIENCE, false).await {
+                    Ok(stream) => guest::attend(stream, &mount, control, &**sink).await,
+                    Err(tls::Refused::Silent) => count(&control.counters.djs_cut_without_request),
+                    Err(refused) => count_refused(control, refused),
+                }
+            };
+            slot.guard(served, &control.counters.djs_cut_unfinished).await;
         });
     }
 }
+
+/// What is counted at a port for live sources when there is no slot.
+const PORT: PortCounters = |counters| &counters.djs_refused;

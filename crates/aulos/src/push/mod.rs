@@ -25,7 +25,7 @@ use std::time::Duration;
 use aulos_core::{Codec, Instant, Span};
 use aulos_io::SystemClock;
 use aulos_io::feed::Backoff;
-use aulos_io::reactor::{LeaveCause, MediaSocket, PushLine, PushWatch, Ticket, push_line};
+use aulos_io::reactor::{AddressPermit, LeaveCause, MediaSocket, PushLine, PushWatch, push_line};
 use aulos_proto::icecast::{About, Answer, Way};
 use aulos_rt::channel::{Receiver, Sender, bounded};
 use tokio::sync::watch;
@@ -244,7 +244,7 @@ impl Task {
         let broke = |error: std::io::Error| Failure::Io(error.kind());
         let (socket, tls) = wire.into_parts().map_err(broke)?;
         let address = socket.peer_addr().map_err(broke)?;
-        Ok(MediaSocket::new(socket, address, Ticket::default()).with_client_tls(tls))
+        Ok(MediaSocket::new(socket, address, AddressPermit::default()).with_client_tls(tls))
     }
 
     /// Says something to the server, and hears its answer.

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use aulos_io::reactor::{Door, FIRST_BYTE, MediaSocket, Ticket};
+use aulos_io::reactor::{AddressPermit, Door, FIRST_BYTE, MediaSocket};
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -19,7 +19,7 @@ use tokio_rustls::server::TlsStream;
 pub(crate) struct Stream {
     wire: Wire,
     address: SocketAddr,
-    ticket: Ticket,
+    permit: AddressPermit,
 }
 
 #[derive(Debug)]
@@ -47,13 +47,13 @@ pub(crate) enum Refused {
 /// where that is allowed and `may_be_quiet`.
 pub(crate) async fn open(
     (socket, address): (TcpStream, SocketAddr),
-    ticket: Ticket,
+    permit: AddressPermit,
     door: &Door,
     patience: Duration,
     may_be_quiet: bool,
 ) -> Result<Stream, Refused> {
     let wire = shake_hands(socket, door, patience, may_be_quiet).await?;
-    Ok(Stream { wire, address, ticket })
+    Ok(Stream { wire, address, permit })
 }
 
 async fn shake_hands(
@@ -113,7 +113,7 @@ impl Stream {
                 (socket, Some(Box::new(tls)))
             }
         };
-        Ok(MediaSocket::new(socket.into_std()?, self.address, self.ticket).with_tls(tls))
+        Ok(MediaSocket::new(socket.into_std()?, self.address, self.permit).with_tls(tls))
     }
 
     /// Sends what goes out at once, for a peer that is about to be cut.

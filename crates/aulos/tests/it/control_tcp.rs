@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::sync::atomic::Ordering;
 
 use crate::common::{Controller, Server, eventually};
 use serde_json::{Value, json};
@@ -74,10 +75,27 @@ fn a_batch_is_answered_as_one() {
     assert_eq!(answers[1]["error"]["code"], -32_600);
 }
 
+/// A call without an id that only reads has no effect and no answer: it is not carried out.
+#[test]
+fn a_list_of_questions_that_want_no_answer_costs_nothing() {
+    let server = Server::start();
+    let mut controller = server.controller();
+    let asked = || server.house.asked.load(Ordering::Relaxed);
+    let before = asked();
+    let silent = json!({ "jsonrpc": "2.0", "method": "Server.GetStatus" });
+    controller.send(&Value::from(vec![silent.clone(); 256]).to_string());
+    (0..200).for_each(|_| controller.send(&silent.to_string()));
+    controller.call("Server.GetRPCVersion", json!({}));
+    // The clock looks at both stations ten times a second; each answer would have looked as well.
+    assert!(asked() - before < 456, "{}", asked() - before);
+}
+
 #[test]
 fn garbage_is_answered_and_the_connection_lives() {
     let server = Server::start();
     let mut controller = server.controller();
+    // The first line is a call: what does not even begin as one is cut, see below.
+    controller.call("Server.GetRPCVersion", json!({}));
     let deep = "[".repeat(60_000);
     let deep_object = r#"{"a":"#.repeat(10_000);
     for line in ["garbage", "{", &deep, &deep_object, "\u{0}\u{1}", "GET / HTTP/1.1", "null"] {
@@ -91,10 +109,45 @@ fn garbage_is_answered_and_the_connection_lives() {
     assert_eq!(counter(&server, "rpc_not_understood"), 8);
 }
 
+/// What a page of any site can let a browser send to any port: the request line comes first, the body
+/// is the page's own (`fetch(url, { method: "POST", mode: "no-cors", body })`, or a form).
+#[test]
+fn a_call_in_the_body_of_an_http_request_is_not_carried_out_and_not_answered() {
+    let server = Server::start();
+    server.hello(1, "a");
+    let call =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "Client.SetVolume", "params": volume(7) });
+    let length = call.to_string().len() + 2;
+    let post = format!(
+        "POST / HTTP/1.1\r\nHost: {}\r\nOrigin: https://evil.example\r\n\
+         Content-Type: text/plain\r\nContent-Length: {length}\r\n\r\n{call}\r\n",
+        server.control
+    );
+    let openings =
+        [post.clone(), format!("\r\n \t{post}"), format!("x{call}\r\n"), format!("\0{call}\n")];
+    for opening in &openings {
+        let mut page = server.controller();
+        // The server may have hung up before the last piece.
+        for piece in opening.as_bytes().chunks(3) {
+            drop(page.socket.write_all(piece));
+        }
+        // Nothing of what it sent is answered; what happens elsewhere may have been told before.
+        while let Some(line) = page.line() {
+            let message: Value = serde_json::from_str(&line).unwrap();
+            assert!(message.get("id").is_none() && message.get("method").is_some(), "{line}");
+        }
+    }
+    let client = server.controller().call("Client.GetStatus", json!({ "id": "a" }));
+    assert_eq!(client["result"]["client"]["config"]["volume"]["percent"], 100, "{client}");
+    assert_eq!(counter(&server, "controllers_cut_not_json"), openings.len() as u64);
+    assert_eq!(counter(&server, "rpc_not_understood"), 0);
+}
+
 #[test]
 fn a_line_without_an_end_is_cut_and_counted() {
     let server = Server::start();
     let mut controller = server.controller();
+    controller.socket.write_all(b"{").unwrap();
     let block = [b'x'; 4_096];
     let cut = (0..10_000).any(|_| controller.socket.write_all(&block).is_err());
     assert!(cut, "40 MB were taken");

@@ -210,6 +210,59 @@ fn who_may_not_is_told_why_and_counted() {
     }
 }
 
+/// A mount on loopback needs no password, and a browser here sends requests for pages of anywhere.
+#[test]
+fn no_page_in_a_browser_reaches_a_mount_without_a_password() {
+    let (_server, mut caller, port) = start();
+    let title = "GET /admin/metadata?mode=updinfo&mount=/other&song=x HTTP/1.1\r\n";
+    let answer = |first: &str, fields: &str| {
+        let answer = ask(port, &format!("{first}{fields}\r\n"));
+        answer.get(9..12).unwrap_or_default().to_owned()
+    };
+    let push = "PUT /other HTTP/1.1\r\n";
+    for (first, fields, code) in [
+        // An image of this address in a page: browsers say where it stands.
+        (title, "Host: 127.0.0.1\r\nSec-Fetch-Site: cross-site\r\n", "403"),
+        (title, "Host: 127.0.0.1\r\nReferer: https://evil.example/\r\n", "403"),
+        (title, "Host: 127.0.0.1\r\nOrigin: null\r\n", "403"),
+        (push, "Host: 127.0.0.1\r\nOrigin: null\r\n", "403"),
+        ("SOURCE /other ICE/1.0\r\n", "Origin: http://evil.example\r\n", "403"),
+        // A page whose own name has been made to point here says nothing but that name.
+        (title, "Host: evil.example:8000\r\n", "421"),
+        (push, "Host: evil.example:8000\r\n", "421"),
+        // A form of a browser that says nothing of the page.
+        (
+            "POST /other HTTP/1.1\r\n",
+            "Host: 127.0.0.1\r\nContent-Type: application/x-www-form-urlencoded\r\n",
+            "404",
+        ),
+        // A program may.
+        (title, "Host: localhost:8000\r\n", "404"),
+        (title, "", "404"),
+    ] {
+        assert_eq!(answer(first, fields), code, "{first}{fields}");
+    }
+    assert_eq!(counter(&mut caller, "http_cross_site"), 5);
+    assert_eq!(counter(&mut caller, "http_wrong_host"), 2);
+    assert_eq!(counter(&mut caller, "djs_on_air"), 0);
+}
+
+#[test]
+fn requests_that_are_never_ended_keep_no_source_out() {
+    let (_server, mut caller, port) = start();
+    let silent: Vec<TcpStream> = (0..300)
+        .map(|_| {
+            let mut socket = connect(port);
+            socket.write_all(b"PUT /li").unwrap();
+            socket
+        })
+        .collect();
+    assert!(ask(port, "OPTIONS * HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
+    assert!(counter(&mut caller, "djs_cut_unfinished") >= 45);
+    assert_eq!(counter(&mut caller, "djs_refused"), 0);
+    drop(silent);
+}
+
 #[test]
 fn heads_without_end_and_garbage_do_no_harm() {
     let (server, mut caller, port) = start();

@@ -152,6 +152,41 @@ fn calls_are_answered_and_those_from_another_site_are_not() {
     assert!(post(&server, "", &"x".repeat(300_000)).0.starts_with("http/1.1 413"));
 }
 
+/// What a browser sends for a page of another site without asking first (a form, or `fetch` with
+/// `no-cors`), and for a page whose own name has been made to point here.
+#[test]
+fn simple_requests_and_other_names_of_a_page_call_nothing() {
+    let server = Server::start();
+    server.hello(1, "a");
+    let set = r#"{"jsonrpc":"2.0","id":1,"method":"Client.SetVolume","params":{"id":"a","volume":{"percent":5}}}"#;
+    for kind in
+        ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
+    {
+        for origin in ["null", "http://evil.example", "http://x:2", "https://x.evil.example:1"] {
+            let headers = format!("Origin: {origin}\r\nContent-Type: {kind}\r\n");
+            assert!(post(&server, &headers, set).0.starts_with("http/1.1 403"), "{headers}");
+        }
+    }
+    let length = set.len();
+    for request in ["POST /jsonrpc", "GET /jsonrpc", "GET /stream", "GET /api/v1/status", "GET /"] {
+        let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+            Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+        let rebound = format!(
+            "{request} HTTP/1.1\r\nHost: evil.example:1780\r\nOrigin: http://evil.example:1780\r\n\
+             {upgrade}Content-Length: {length}\r\n\r\n{set}"
+        );
+        assert!(ask(&server, &rebound).0.starts_with("http/1.1 421"), "{request}");
+        let page = rebound.replacen("Host: evil.example:1780", "Host: 127.0.0.1:1780", 1);
+        let code = if request.contains("GET /api") || request == "GET /" { "200" } else { "403" };
+        // What may be fetched cannot be read by the page: there are no CORS headers.
+        let (head, _) = ask(&server, &page);
+        assert!(head.starts_with(&format!("http/1.1 {code}")), "{request}: {head}");
+        assert!(!head.contains("access-control"), "{head}");
+    }
+    let client = server.controller().call("Client.GetStatus", json!({ "id": "a" }));
+    assert_eq!(client["result"]["client"]["config"]["volume"]["percent"], 100);
+}
+
 #[test]
 fn events_bring_the_status_and_then_levels_and_changes() {
     let server = Server::start();

@@ -29,6 +29,7 @@ mod rpc;
 mod scan;
 mod scan_tag;
 mod security;
+mod state;
 mod steady;
 mod streams;
 mod titles;

@@ -1,6 +1,8 @@
 //! Every method, its answer and what others hear of it, word for word in `tests/golden/rpc.txt`.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use crate::common::{FakeHouse, TWO_STATIONS, golden, hello, resolve};
 use aulos::access::Role;
@@ -29,6 +31,58 @@ fn a_reset_of_loudness_reaches_the_station_that_it_names_and_no_other() {
     assert_eq!((read("default"), read("kitchen radio")), (json!(-20.0), Value::Null));
 }
 
+/// Between two calls of a list whatever else waits has its turn, and the lock of the state is free.
+#[test]
+fn a_list_of_calls_lets_others_have_their_turn() {
+    let (_, control) = control();
+    control.event(hello(1, "a"));
+    let one = json!({ "jsonrpc": "2.0", "id": 1, "method": "Client.SetVolume",
+        "params": { "id": "a", "volume": { "percent": 7 } } });
+    let line = Value::from(vec![one; 256]).to_string();
+    let mut caller = Caller::house();
+    let mut list = pin!(control.request(&mut caller, line.as_bytes()));
+    let mut context = Context::from_waker(Waker::noop());
+    let mut turns = 0;
+    let answer = loop {
+        match list.as_mut().poll(&mut context) {
+            Poll::Ready(answer) => break answer.unwrap(),
+            // A lock that were still held would wait here for ever.
+            Poll::Pending => turns += usize::from(control.status().contains("stations")),
+        }
+    };
+    assert!(turns >= 255, "{turns} turns");
+    assert_eq!(answer.matches("\"percent\":7").count(), 256);
+}
+
+/// Each call makes the server write a megabyte for those who are told of the change.
+#[test]
+fn calls_without_an_id_cannot_make_the_server_write_without_a_bound() {
+    let (_, control) = control();
+    (0..1_500).for_each(|number| control.event(hello(number, &format!("client-{number}"))));
+    control.tick();
+    let (peer, mut inbox) = control.join(Role::Admin);
+    let group = group_of(&control, "client-0");
+    let change = json!({ "jsonrpc": "2.0", "method": "Group.SetClients",
+        "params": { "id": group, "clients": ["client-0"] } });
+    let last = json!({ "jsonrpc": "2.0", "id": 1, "method": "Server.GetRPCVersion" });
+    let mut list = vec![change; 40];
+    list.push(last);
+    let answer = answer(&control, &Value::from(list)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    // The end of what was told: a controller for which it is too much is cut.
+    control.leave(peer);
+    let mut told = 0;
+    while let Some(text) = runtime.block_on(inbox.next()) {
+        told += text.len();
+    }
+    assert!(answer.contains("-32603") && answer.contains("8388608"), "{answer:.200}");
+    assert!(told < 16 << 20, "{told} bytes were told");
+    // A list of its own has a budget of its own.
+    assert_eq!(call(&control, "Server.GetRPCVersion", &json!({}))["result"]["major"], 23);
+    let status: Value = serde_json::from_str(&control.status()).unwrap();
+    assert_eq!(status["counters"]["batches_over_budget"], 1);
+}
+
 fn control() -> (Arc<FakeHouse>, Control) {
     let resolved = resolve(TWO_STATIONS);
     let house = Arc::new(FakeHouse::default());
@@ -39,8 +93,19 @@ fn control() -> (Arc<FakeHouse>, Control) {
 
 fn call(control: &Control, method: &str, params: &Value) -> Value {
     let line = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-    let answer = control.request(&mut Caller::house(), line.to_string().as_bytes()).unwrap();
-    serde_json::from_str(&answer).unwrap()
+    serde_json::from_str(&answer(control, &line).unwrap()).unwrap()
+}
+
+/// Without a runtime: a request waits for nothing but its turn.
+fn answer(control: &Control, line: &Value) -> Option<String> {
+    let (line, mut caller) = (line.to_string(), Caller::house());
+    let mut request = pin!(control.request(&mut caller, line.as_bytes()));
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(answer) = request.as_mut().poll(&mut context) {
+            return answer;
+        }
+    }
 }
 
 fn group_of(control: &Control, client: &str) -> Value {

@@ -257,6 +257,46 @@ fn a_login_opens_as_much_as_its_role_and_notifications_come_only_then() {
     assert_eq!(counter(&server, "logins_failed"), 2);
 }
 
+/// Before a login there is little to ask, and no way to ask it a thousand times.
+#[test]
+fn what_may_be_asked_before_a_login_is_bounded() {
+    let server = closed("");
+    let login = json!({ "scheme": "Plain", "param": "anna:anna's password" });
+    let version = json!({ "jsonrpc": "2.0", "id": 1, "method": "Server.GetRPCVersion" });
+    // No lists.
+    let mut line = Line::new(plain(server.control));
+    write!(line.socket, "{}\r\n", Value::from(vec![version.clone(); 100])).unwrap();
+    let answer = line.line().unwrap();
+    assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(401), &Value::Null), "{answer}");
+    // Few calls, one after the other.
+    let mut refused = 0;
+    for number in 0..64 {
+        let code = line.code("General.GetRPCCommands", &json!({})).unwrap();
+        assert!(code == 0 || (code == 403 && number >= 16), "call {number}: {code}");
+        refused += u64::from(code == 403);
+    }
+    assert!(refused > 0, "64 calls without a login");
+    // They come back with time, and whoever logs in may ask as before.
+    eventually(|| line.code("Server.Authenticate", &login) == Some(0));
+    assert!((0..64).all(|_| line.code("General.GetRPCCommands", &json!({})) == Some(0)));
+    write!(line.socket, "{}\r\n", Value::from(vec![version; 256])).unwrap();
+    assert_eq!(line.line().unwrap().as_array().unwrap().len(), 256);
+    assert_eq!(counter(&server, "calls_refused_before_login"), 1 + refused);
+}
+
+#[test]
+fn a_line_is_short_before_a_login_and_long_behind_it() {
+    let server = closed("");
+    let login = json!({ "scheme": "Plain", "param": "anna:anna's password" });
+    let long = json!({ "scheme": "Plain", "param": "x".repeat(200_000) });
+    let mut line = Line::new(plain(server.control));
+    assert_eq!(line.code("Server.Authenticate", &login), Some(0));
+    assert_eq!(line.code("Server.Authenticate", &long), Some(401));
+    let mut line = Line::new(plain(server.control));
+    assert_eq!(line.code("Server.Authenticate", &long), None, "it is cut");
+    assert_eq!(counter(&server, "controllers_cut_long_line"), 1);
+}
+
 #[test]
 fn http_asks_for_a_name_and_gives_what_the_role_allows() {
     let server = closed("");

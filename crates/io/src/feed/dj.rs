@@ -372,7 +372,7 @@ mod tests {
 
     use super::super::StreamParts;
     use super::*;
-    use crate::reactor::{MediaSocket, Ticket};
+    use crate::reactor::{AddressPermit, MediaSocket};
     use crate::{Job as _, SystemClock};
 
     struct Studio {
@@ -395,7 +395,8 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (ours, address) = listener.accept().unwrap();
-            let wire = MediaWire::new(MediaSocket::new(ours, address, Ticket::default())).unwrap();
+            let wire =
+                MediaWire::new(MediaSocket::new(ours, address, AddressPermit::default())).unwrap();
             let dj = Dj { wire, unread: unread.to_vec(), framing, hint: Hint::None };
             self.mount.take().unwrap().sit(dj);
             self.tick();

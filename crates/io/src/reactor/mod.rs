@@ -5,7 +5,7 @@
 //! in a slab: it is read as soon as it is readable and answered in the same wake; chunks go out
 //! once per *wait*, all that are due in one call, the same bytes to everyone.
 
-mod doorman;
+mod connection_limiter;
 mod greeting;
 mod line;
 mod outbox;
@@ -36,7 +36,7 @@ use aulos_rt::channel::{FdReceiver, Look, RealtimeSender, Sender, bounded};
 use aulos_rt::ring::Consumer;
 
 use crate::feed::Feeder;
-pub use doorman::{Doorman, Limits, Refused, Ticket, house_of};
+pub use connection_limiter::{AddressPermit, AdmitError, ConnectionLimiter, Limits, address_key};
 pub use greeting::Greeting;
 pub use push::{PushLine, PushWatch, push_line};
 pub use stations::Channel;
@@ -385,7 +385,7 @@ enum Command {
     RemoveStation(usize),
     FlushStation(usize),
     Listen(TcpListener),
-    Snapcast(TcpStream, SocketAddr, Ticket),
+    Snapcast(TcpStream, SocketAddr, AddressPermit),
     WebSocket(Box<MediaSocket>, Vec<u8>),
     Web(Box<(MediaSocket, ListenWish)>, usize),
     Title(usize, Arc<str>),

@@ -12,7 +12,7 @@ use aulos_proto::snap::session::{Cause, Event as SnapEvent, Input, Outgoing, Out
 use aulos_proto::snap::wire::{ClientInfo, Hello, ServerSettings};
 use aulos_proto::ws;
 
-use super::doorman::Ticket;
+use super::connection_limiter::AddressPermit;
 use super::greeting::Greeting;
 use super::line::{Line, leave_cause};
 use super::outbox::{Flow, Late, Outbox, Part};
@@ -50,7 +50,7 @@ pub(super) struct Peer {
     pub(super) watches_out: bool,
     /// It waits for its next slice.
     pub(super) queued: bool,
-    _ticket: Ticket,
+    _permit: AddressPermit,
     last_progress: Instant,
     pub(super) chunks: u64,
     pub(super) lagged: u64,
@@ -71,14 +71,20 @@ impl Peer {
     pub(super) fn new(
         socket: TcpStream,
         address: SocketAddr,
-        ticket: Ticket,
+        permit: AddressPermit,
         phase: u16,
         now: Instant,
     ) -> Self {
-        Self::on(kind_of_line(address.ip())(socket), address, ticket, phase, now)
+        Self::on(kind_of_line(address.ip())(socket), address, permit, phase, now)
     }
 
-    fn on(line: Line, address: SocketAddr, ticket: Ticket, phase: u16, now: Instant) -> Self {
+    fn on(
+        line: Line,
+        address: SocketAddr,
+        permit: AddressPermit,
+        phase: u16,
+        now: Instant,
+    ) -> Self {
         Self {
             line,
             address,
@@ -96,7 +102,7 @@ impl Peer {
             phase,
             watches_out: false,
             queued: false,
-            _ticket: ticket,
+            _permit: permit,
             last_progress: now,
             chunks: 0,
             lagged: 0,
@@ -108,13 +114,13 @@ impl Peer {
     /// A client behind a WebSocket, after the handshake.
     pub(super) fn web(mut socket: MediaSocket, phase: u16, now: Instant) -> Self {
         let (address, vouched) = (socket.address, socket.vouched);
-        let ticket = core::mem::take(&mut socket.ticket);
+        let permit = core::mem::take(&mut socket.permit);
         let line = Line::of(socket, kind_of_line(address.ip()));
         Self {
             frames: Some(Box::default()),
             outbox: Outbox::new(Part::WebSocket),
             vouched,
-            ..Self::on(line, address, ticket, phase, now)
+            ..Self::on(line, address, permit, phase, now)
         }
     }
 

@@ -16,7 +16,7 @@ use aulos_proto::snap::wire::Hello;
 use aulos_rt::Publisher;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use super::doorman::{Doorman, Limits};
+use super::connection_limiter::{ConnectionLimiter, Limits};
 use super::greeting::{Greeting, Greetings};
 use super::peer::{Peer, Said};
 use super::stations::{MAINTENANCE, Tap};
@@ -43,7 +43,7 @@ pub(super) struct Reactor {
     epoll: OwnedFd,
     entities: Slab<Entity>,
     greetings: Greetings,
-    doorman: Doorman,
+    connection_limiter: ConnectionLimiter,
     door: Door,
     /// Handshakes that may go on before others are looked at.
     handshakes: usize,
@@ -90,7 +90,7 @@ impl Reactor {
             epoll,
             entities: Slab::new(),
             greetings: Greetings::default(),
-            doorman: Doorman::new(Limits::default()),
+            connection_limiter: ConnectionLimiter::new(Limits::default()),
             door: Door::default(),
             handshakes: 0,
             taps: Vec::new(),
@@ -251,9 +251,9 @@ impl Reactor {
                 let token = self.entities.insert_with(|_| Entity::Acceptor(listener));
                 self.watch(token, EventFlags::IN);
             }
-            Command::Snapcast(socket, address, ticket) => {
+            Command::Snapcast(socket, address, permit) => {
                 let phase = self.wheel.next_phase();
-                let peer = Box::new(Peer::new(socket, address, ticket, phase, now));
+                let peer = Box::new(Peer::new(socket, address, permit, phase, now));
                 let token = self.entities.insert_with(|_| Entity::Peer(peer));
                 self.watch(token, EventFlags::IN);
             }
@@ -265,7 +265,7 @@ impl Reactor {
                 }
             }
             Command::Door(door) => {
-                self.doorman.set_limits(door.limits);
+                self.connection_limiter.set_limits(door.limits);
                 self.door = *door;
             }
             Command::Feeder(feeder) => self.feeders.push((now, feeder)),

@@ -14,7 +14,7 @@ use std::sync::{Arc, LazyLock};
 
 use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
 
-use super::doorman::{Limits, Ticket};
+use super::connection_limiter::{AddressPermit, Limits};
 
 /// What a connection has to be to be let in.
 #[derive(Clone, Debug, Default)]
@@ -61,15 +61,15 @@ pub struct MediaSocket {
     pub(super) socket: TcpStream,
     pub(super) tls: Option<Box<Connection>>,
     pub(super) address: SocketAddr,
-    pub(super) ticket: Ticket,
+    pub(super) permit: AddressPermit,
     pub(super) vouched: bool,
 }
 
 impl MediaSocket {
     /// A socket that does not block, from `address`.
     #[must_use]
-    pub fn new(socket: TcpStream, address: SocketAddr, ticket: Ticket) -> Self {
-        Self { socket, tls: None, address, ticket, vouched: false }
+    pub fn new(socket: TcpStream, address: SocketAddr, permit: AddressPermit) -> Self {
+        Self { socket, tls: None, address, permit, vouched: false }
     }
 
     /// The same with TLS, whose handshake is over.

@@ -10,7 +10,7 @@ use aulos_proto::http::icy::{self, Titled};
 use aulos_proto::{ogg, wav};
 
 use super::LeaveCause;
-use super::doorman::Ticket;
+use super::connection_limiter::AddressPermit;
 use super::line::{Line, Tally};
 use super::outbox::{Flow, Outbox, Part};
 use super::push::PushLine;
@@ -37,7 +37,7 @@ pub(super) struct Listener {
     pub(super) watches_out: bool,
     /// It waits for its next slice.
     pub(super) queued: bool,
-    _ticket: Ticket,
+    _permit: AddressPermit,
     last_progress: Instant,
     pub(super) chunks: u64,
 }
@@ -132,7 +132,7 @@ impl Listener {
             // Its own listeners have had that from us, or from nobody.
             Some(_) => tap.log.cursor_at_end(),
         };
-        let ticket = core::mem::take(&mut socket.ticket);
+        let permit = core::mem::take(&mut socket.permit);
         Self {
             line: Line::of(socket, Line::new),
             station,
@@ -148,7 +148,7 @@ impl Listener {
             // It begins with a response to write.
             watches_out: true,
             queued: false,
-            _ticket: ticket,
+            _permit: permit,
             last_progress: now,
             chunks: 0,
         }

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 
 use rustix::net::sockopt;
 
-use super::doorman::Ticket;
+use super::connection_limiter::AddressPermit;
 use super::line::Line;
 use super::tls::MediaSocket;
 
@@ -12,7 +12,7 @@ use super::tls::MediaSocket;
 #[derive(Debug)]
 pub struct MediaWire {
     line: Line,
-    _ticket: Ticket,
+    _permit: AddressPermit,
 }
 
 impl MediaWire {
@@ -23,8 +23,8 @@ impl MediaWire {
     pub fn new(mut socket: MediaSocket) -> io::Result<Self> {
         socket.socket.set_nonblocking(true)?;
         sockopt::set_socket_recv_buffer_size(&socket.socket, RECEIVE_BUFFER)?;
-        let ticket = core::mem::take(&mut socket.ticket);
-        Ok(Self { line: Line::of(socket, Line::new), _ticket: ticket })
+        let permit = core::mem::take(&mut socket.permit);
+        Ok(Self { line: Line::of(socket, Line::new), _permit: permit })
     }
 }
 

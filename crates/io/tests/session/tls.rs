@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use aulos_io::reactor::{Door, Limits, MediaSocket, ReactorStats, Ticket};
+use aulos_io::reactor::{AddressPermit, Door, Limits, MediaSocket, ReactorStats};
 use aulos_proto::snap::session::Refusal;
 use rcgen::KeyPair;
 use rustls::crypto::ring::default_provider;
@@ -260,7 +260,7 @@ fn what_tls_held_when_a_websocket_was_handed_over_is_heard() {
     frame.extend_from_slice(&hello);
     theirs.writer().write_all(&frame).unwrap();
     pass(&mut theirs, &mut ours);
-    let socket = MediaSocket::new(socket, address, Ticket::default());
+    let socket = MediaSocket::new(socket, address, AddressPermit::default());
     let socket = socket.with_tls(Some(Box::new(ours))).vouched(true);
     house.with(|context| context.web_client(socket, Vec::new()));
     let mut answer = StreamOwned::new(theirs, client);

@@ -14,6 +14,18 @@ pub use message::{Id, Incoming, MAX_BATCH, Notification, Reply, Request, RpcErro
 /// The longest line or HTTP body that is read. `Group.SetClients` with a thousand clients has 40 kB.
 pub const MAX_LINE: usize = 256 * 1024;
 
+/// Whether a connection that begins with these bytes sends JSON-RPC: its first byte that is not white
+/// space opens an object or a list. `None` while nothing but white space has arrived.
+///
+/// A web page of any origin can make a browser send an HTTP request to any port, and chooses its body.
+/// What stands in front of that body is a request line, which begins with a letter: a connection that
+/// begins so is no controller, and nothing of it may be carried out.
+#[must_use]
+pub fn begins_json(bytes: &[u8]) -> Option<bool> {
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace())?;
+    Some(matches!(first, b'{' | b'['))
+}
+
 /// Appends the JSON of one message, or of several as a batch, and the end of the line.
 ///
 /// What is not ASCII is escaped (RFC 8259, section 7), which in JSON can only be inside of a text:

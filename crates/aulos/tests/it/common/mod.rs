@@ -46,6 +46,8 @@ pub struct FakeHouse {
     pub flushed: Mutex<Vec<usize>>,
     pub wishes: Mutex<Vec<(usize, Wish)>>,
     pub switches: Mutex<Vec<(usize, Switched)>>,
+    /// How often a station was asked how it is.
+    pub asked: AtomicU64,
 }
 
 impl House for FakeHouse {
@@ -58,6 +60,7 @@ impl House for FakeHouse {
     }
 
     fn status(&self, station: usize) -> StationStatus {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         self.stations.lock().unwrap().get(station).cloned().unwrap_or_default()
     }
 

@@ -11,7 +11,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
 
 use super::super::Command;
-use super::super::doorman::{Refused, Ticket};
+use super::super::connection_limiter::{AddressPermit, AdmitError};
 use super::{Entity, Reactor};
 use crate::SystemClock;
 use crate::sys::set_notsent_lowat;
@@ -33,13 +33,13 @@ impl Reactor {
             match accept(listener) {
                 Ok((socket, address)) => {
                     self.stats.accepted += 1;
-                    match self.doorman.admit(address.ip(), SystemClock::now()) {
-                        Ok(ticket) => {
+                    match self.connection_limiter.admit(address.ip(), SystemClock::now()) {
+                        Ok(permit) => {
                             self.fresh = true;
-                            self.place(socket, address, ticket);
+                            self.place(socket, address, permit);
                         }
-                        Err(Refused::Crowded) => self.stats.refused += 1,
-                        Err(Refused::TooFast) => self.stats.refused_too_fast += 1,
+                        Err(AdmitError::TooMany) => self.stats.refused += 1,
+                        Err(AdmitError::TooFast) => self.stats.refused_too_fast += 1,
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -55,8 +55,8 @@ impl Reactor {
         }
     }
 
-    fn place(&mut self, socket: TcpStream, address: SocketAddr, ticket: Ticket) {
-        let command = Command::Snapcast(socket, address, ticket);
+    fn place(&mut self, socket: TcpStream, address: SocketAddr, permit: AddressPermit) {
+        let command = Command::Snapcast(socket, address, permit);
         self.next_mailbox = (self.next_mailbox + 1) % self.mailboxes.len();
         if self.next_mailbox == self.index {
             self.obey(command);

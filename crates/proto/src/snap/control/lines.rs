@@ -28,6 +28,11 @@ impl Lines {
         Self { limit, buffer: Vec::new(), start: 0, searched: 0 }
     }
 
+    /// Another limit, for the lines that come next.
+    pub const fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
     /// Takes bytes as they come. [`Lines::next_line`] is to be drained before the next piece; then
     /// no more than the limit and one piece is held.
     pub fn push(&mut self, bytes: &[u8]) {

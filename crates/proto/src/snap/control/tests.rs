@@ -161,3 +161,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_connection_begins_with_json_or_is_no_controller() {
+    for json in ["{", "[", " \r\n\t{\"id\":1}", "[[["] {
+        assert_eq!(begins_json(json.as_bytes()), Some(true), "{json:?}");
+    }
+    for other in ["POST / HTTP/1.1\r\n\r\n{}", "\0{", "\"", "\u{feff}{", "}", "1", "\r\nGET /"] {
+        assert_eq!(begins_json(other.as_bytes()), Some(false), "{other:?}");
+    }
+    for nothing in ["", " ", "\r\n\r\n"] {
+        assert_eq!(begins_json(nothing.as_bytes()), None);
+    }
+}
+
+#[test]
+fn a_limit_can_be_raised_between_two_lines() {
+    let mut lines = Lines::with_limit(4);
+    lines.push(b"abcd\nabcdefgh\n");
+    assert_eq!(lines.next_line(), Ok(Some(&b"abcd"[..])));
+    lines.set_limit(8);
+    assert_eq!(lines.next_line(), Ok(Some(&b"abcdefgh"[..])));
+    lines.push(b"123456789\n");
+    assert_eq!(lines.next_line(), Err(LineError::TooLong));
+}

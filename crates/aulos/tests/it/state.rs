@@ -1,29 +1,20 @@
 //! What is kept of clients and presets, and the pages of a folder, as they are seen from outside:
 //! no caller makes the server busy, forgetful, or wait for a disk.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a helper of tests fails as a test does; clippy excepts only test functions"
-)]
-
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use crate::common::{PATIENCE, Server, TWO_STATIONS, eventually, resolve};
 use aulos::house::{Cause, Command, Event, SessionId};
 use aulos::registry::{MAX_CLIENTS, MAX_PRESETS, MAX_PRESETS_BYTES};
-use common::{PATIENCE, Server, TWO_STATIONS, eventually, resolve};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
 /// A new client from one of many addresses.
 fn hello_from(peer: IpAddr, session: u64) -> Event {
-    match common::hello(session, &format!("c{session}")) {
+    match crate::common::hello(session, &format!("c{session}")) {
         Event::Hello { session, hello, answered, .. } => {
             Event::Hello { session, peer, hello, answered }
         }
@@ -106,7 +97,7 @@ fn new_ids_from_one_address_are_refused_after_a_building_and_counted() {
 
 /// A server whose pages lie in a folder with what a folder can hold.
 fn with_pages() -> Server {
-    let folder = common::scratch();
+    let folder = crate::common::scratch();
     let root = folder.join("www");
     std::fs::create_dir_all(root.join("sub")).unwrap();
     std::fs::write(root.join("index.html"), "<p>a page").unwrap();

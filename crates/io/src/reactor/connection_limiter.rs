@@ -1,8 +1,8 @@
-//! How many may come from one address, and how fast.
+//! How many connections one address may have, and how fast it may open them.
 //!
-//! One machine that opens connections without end would take every descriptor of the house. Whoever
-//! counts must also hear of each end, and ends happen on other threads; so a session carries a
-//! ticket, a counted reference, and what is out is what the count says. No message, no lock.
+//! One machine that opens connections without end would take every descriptor of the server. Whatever
+//! counts them has to know of each end, and ends happen on other threads; so a session carries a
+//! permit, a counted reference, and the count says how many there are. No message, no lock.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -26,9 +26,9 @@ impl Default for Limits {
     }
 }
 
-/// Counts the guests of each address.
+/// Counts the connections of each address.
 #[derive(Debug)]
-pub struct Doorman {
+pub struct ConnectionLimiter {
     known: HashMap<u128, Known>,
     limits: Limits,
     /// When there are more addresses than this, those of which nothing is known are forgotten.
@@ -37,70 +37,70 @@ pub struct Doorman {
 
 #[derive(Debug)]
 struct Known {
-    ticket: Arc<()>,
+    permit: Arc<()>,
     arrivals: Budget,
 }
 
-/// A guest's right to be here, given back by being dropped. Loopback needs none.
+/// One connection of an address, given back when it is dropped. Loopback needs none.
 #[derive(Debug, Default)]
-pub struct Ticket(
+pub struct AddressPermit(
     #[allow(dead_code, reason = "it is its being there that counts")] Option<Arc<()>>,
 );
 
-/// Why somebody is not let in.
+/// Why a connection is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// Too many are here from this address.
-    Crowded,
-    /// They come too fast from this address.
+pub enum AdmitError {
+    /// Its address has too many connections.
+    TooMany,
+    /// Its address opens them too fast.
     TooFast,
 }
 
-impl Doorman {
-    /// A doorman who knows nobody yet.
+impl ConnectionLimiter {
+    /// A limiter that knows no address yet.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self { known: HashMap::new(), limits, sweep_at: SWEEP_AT }
     }
 
-    /// Other limits, from now on; who is here stays.
+    /// Other limits, from now on; open connections stay.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
-        // How fast somebody came is counted anew; how many there are is not.
-        self.known.retain(|_, known| Arc::strong_count(&known.ticket) > 1);
+        // How fast an address opens them is counted anew; how many it has is not.
+        self.known.retain(|_, known| Arc::strong_count(&known.permit) > 1);
         for known in self.known.values_mut() {
             known.arrivals = budget(limits, Instant::ZERO);
         }
     }
 
-    /// A ticket for one more guest from `address`.
+    /// A permit for one more connection from `address`.
     ///
     /// # Errors
-    /// [`Refused`], when there are too many or they come too fast.
-    pub fn admit(&mut self, address: IpAddr, now: Instant) -> Result<Ticket, Refused> {
+    /// [`AdmitError`], when there are too many or they come too fast.
+    pub fn admit(&mut self, address: IpAddr, now: Instant) -> Result<AddressPermit, AdmitError> {
         let address = address.to_canonical();
         if address.is_loopback() {
-            return Ok(Ticket(None));
+            return Ok(AddressPermit(None));
         }
         if self.known.len() >= self.sweep_at {
             self.known.retain(|_, known| {
-                Arc::strong_count(&known.ticket) > 1 || !known.arrivals.is_full(now)
+                Arc::strong_count(&known.permit) > 1 || !known.arrivals.is_full(now)
             });
             self.sweep_at = SWEEP_AT.max(2 * self.known.len());
         }
         let limits = self.limits;
         let known = self
             .known
-            .entry(house_of(address))
-            .or_insert_with(|| Known { ticket: Arc::default(), arrivals: budget(limits, now) });
+            .entry(address_key(address))
+            .or_insert_with(|| Known { permit: Arc::default(), arrivals: budget(limits, now) });
         // One of the references is ours.
-        if Arc::strong_count(&known.ticket) > limits.per_address as usize {
-            return Err(Refused::Crowded);
+        if Arc::strong_count(&known.permit) > limits.per_address as usize {
+            return Err(AdmitError::TooMany);
         }
         if !known.arrivals.take(now) {
-            return Err(Refused::TooFast);
+            return Err(AdmitError::TooFast);
         }
-        Ok(Ticket(Some(Arc::clone(&known.ticket))))
+        Ok(AddressPermit(Some(Arc::clone(&known.permit))))
     }
 }
 
@@ -112,7 +112,7 @@ fn budget(limits: Limits, now: Instant) -> Budget {
 /// What counts as one address: a machine with IPv6 has as many as it likes, but all in one network
 /// of 64 bits.
 #[must_use]
-pub const fn house_of(address: IpAddr) -> u128 {
+pub const fn address_key(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => address.to_bits() as u128,
         IpAddr::V6(address) => address.to_bits() & !(u64::MAX as u128),
@@ -129,8 +129,8 @@ mod tests {
 
     const NOW: Instant = Instant::ZERO;
 
-    fn doorman(per_address: u32) -> Doorman {
-        Doorman::new(Limits { per_address, per_second: 1_000 })
+    fn limiter_of(per_address: u32) -> ConnectionLimiter {
+        ConnectionLimiter::new(Limits { per_address, per_second: 1_000 })
     }
 
     /// So much later that everybody may come again.
@@ -138,66 +138,66 @@ mod tests {
 
     #[test]
     fn an_address_has_so_many_guests_and_a_place_again_when_one_goes() {
-        let mut doorman = doorman(3);
+        let mut limiter = limiter_of(3);
         let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
         let mapped = IpAddr::V6(Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped());
         let mut tickets: Vec<_> =
-            [address, mapped, address].map(|from| doorman.admit(from, NOW).unwrap()).into();
-        assert_eq!(doorman.admit(address, LATER).unwrap_err(), Refused::Crowded);
-        assert!(doorman.admit(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), LATER).is_ok());
+            [address, mapped, address].map(|from| limiter.admit(from, NOW).unwrap()).into();
+        assert_eq!(limiter.admit(address, LATER).unwrap_err(), AdmitError::TooMany);
+        assert!(limiter.admit(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), LATER).is_ok());
         drop(tickets.pop());
-        assert!(doorman.admit(address, LATER).is_ok());
+        assert!(limiter.admit(address, LATER).is_ok());
     }
 
     #[test]
     fn loopback_is_not_counted_and_one_network_of_ipv6_is_one_address() {
-        let mut doorman = doorman(1);
+        let mut limiter = limiter_of(1);
         for address in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
-            let tickets: Vec<_> = (0..10).map(|_| doorman.admit(address, NOW)).collect();
+            let tickets: Vec<_> = (0..10).map(|_| limiter.admit(address, NOW)).collect();
             assert!(tickets.iter().all(Result::is_ok));
         }
         let in_net = |net, host| Ipv6Addr::new(0x2001, 0xdb8, 0, net, 0, 0, 0, host).into();
-        let guest = doorman.admit(in_net(1, 1), NOW).unwrap();
-        assert_eq!(doorman.admit(in_net(1, 2), LATER).unwrap_err(), Refused::Crowded);
-        assert!(doorman.admit(in_net(2, 1), LATER).is_ok());
+        let guest = limiter.admit(in_net(1, 1), NOW).unwrap();
+        assert_eq!(limiter.admit(in_net(1, 2), LATER).unwrap_err(), AdmitError::TooMany);
+        assert!(limiter.admit(in_net(2, 1), LATER).is_ok());
         drop(guest);
-        assert!(doorman.admit(in_net(1, 3), LATER + Span::from_secs(1)).is_ok());
+        assert!(limiter.admit(in_net(1, 3), LATER + Span::from_secs(1)).is_ok());
     }
 
     #[test]
     fn a_house_may_come_all_at_once_and_then_only_so_fast() {
-        let mut doorman = Doorman::new(Limits::default());
+        let mut limiter = ConnectionLimiter::new(Limits::default());
         let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
         // They come and go: nobody stays.
         for _ in 0..1_024 {
-            drop(doorman.admit(address, NOW).unwrap());
+            drop(limiter.admit(address, NOW).unwrap());
         }
-        assert_eq!(doorman.admit(address, NOW).unwrap_err(), Refused::TooFast);
+        assert_eq!(limiter.admit(address, NOW).unwrap_err(), AdmitError::TooFast);
         let second = Instant::from_nanos(1_000_000_000);
-        let let_in = (0..500).filter(|_| doorman.admit(address, second).is_ok()).count();
+        let let_in = (0..500).filter(|_| limiter.admit(address, second).is_ok()).count();
         assert_eq!(let_in, 100);
     }
 
     #[test]
     fn new_limits_hold_at_once_and_nobody_is_forgotten_who_is_here() {
-        let mut doorman = doorman(2);
+        let mut limiter = limiter_of(2);
         let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-        let _both = [doorman.admit(address, NOW).unwrap(), doorman.admit(address, NOW).unwrap()];
-        doorman.set_limits(Limits { per_address: 3, per_second: 1_000 });
-        let _third = doorman.admit(address, LATER).unwrap();
-        assert_eq!(doorman.admit(address, LATER).unwrap_err(), Refused::Crowded);
+        let _both = [limiter.admit(address, NOW).unwrap(), limiter.admit(address, NOW).unwrap()];
+        limiter.set_limits(Limits { per_address: 3, per_second: 1_000 });
+        let _third = limiter.admit(address, LATER).unwrap();
+        assert_eq!(limiter.admit(address, LATER).unwrap_err(), AdmitError::TooMany);
     }
 
     #[test]
     fn addresses_without_guests_are_forgotten() {
-        let mut doorman = doorman(1);
-        let _stays = doorman.admit(Ipv4Addr::from_bits(1).into(), NOW).unwrap();
+        let mut limiter = limiter_of(1);
+        let _stays = limiter.admit(Ipv4Addr::from_bits(1).into(), NOW).unwrap();
         for number in 2..10_000_u32 {
             let now = Instant::from_nanos(u64::from(number) * 1_000_000);
-            drop(doorman.admit(Ipv4Addr::from_bits(number).into(), now).unwrap());
+            drop(limiter.admit(Ipv4Addr::from_bits(number).into(), now).unwrap());
         }
-        assert!(doorman.known.len() <= SWEEP_AT);
-        let crowded = doorman.admit(Ipv4Addr::from_bits(1).into(), LATER);
-        assert_eq!(crowded.unwrap_err(), Refused::Crowded);
+        assert!(limiter.known.len() <= SWEEP_AT);
+        let crowded = limiter.admit(Ipv4Addr::from_bits(1).into(), LATER);
+        assert_eq!(crowded.unwrap_err(), AdmitError::TooMany);
     }
 }

@@ -1,0 +1,288 @@
+//! The connections of a port: how many it takes, and which one gives way to a newcomer.
+//!
+//! A port has a fixed number of slots. A connection that has not made its first request (or has not
+//! logged in, where that is needed) holds its slot only as long as no newcomer needs it: the oldest of
+//! them is cut. So slots that are held by silence never keep anybody out, and a limit on how long a
+//! first request may take need not be short. One address has a quarter of the slots at most, and those
+//! who have neither logged in nor are on this machine leave an eighth of them to others. Counting
+//! connections alone, as before, let one machine hold all of a port's slots for as long as it liked.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use aulos_io::reactor::address_key;
+use tokio::sync::Notify;
+
+use super::count;
+
+/// One address has at most this part of a port's slots. Loopback has all: a proxy on this machine is
+/// everybody's address.
+const ADDRESS_SHARE: usize = 4;
+
+/// This part of a port's slots is for connections that have logged in, or come from this machine.
+const RESERVED_SHARE: usize = 8;
+
+/// The slots of a port, shared by its connections.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectionSlots(Arc<Mutex<SlotTable>>);
+
+impl ConnectionSlots {
+    /// A port that takes `total` connections at once.
+    pub(crate) fn new(total: usize) -> Self {
+        Self(Arc::new(Mutex::new(SlotTable::new(total))))
+    }
+
+    /// A slot for a connection from this address.
+    ///
+    /// # Errors
+    /// [`SlotError`].
+    pub(crate) fn admit(&self, from: IpAddr) -> Result<ConnectionPermit, SlotError> {
+        let cut = Arc::new(Notify::new());
+        let id = lock(&self.0).admit(from, Arc::clone(&cut))?;
+        Ok(ConnectionPermit { slots: Arc::clone(&self.0), id, cut })
+    }
+}
+
+/// A connection's slot, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct ConnectionPermit {
+    slots: Arc<Mutex<SlotTable>>,
+    id: u64,
+    cut: Arc<Notify>,
+}
+
+impl ConnectionPermit {
+    /// Waits until the slot has been given to a newcomer.
+    pub(crate) async fn taken_away(&self) {
+        self.cut.notified().await;
+    }
+
+    /// Runs a connection until it ends or its slot is given to a newcomer, which is counted.
+    pub(crate) async fn guard(&self, connection: impl Future<Output = ()>, cut: &AtomicU64) {
+        tokio::select! {
+            biased;
+            () = self.taken_away() => count(cut),
+            () = connection => {}
+        }
+    }
+
+    /// The connection has made a request that it may make: its slot is its own from now on. `trusted`
+    /// is one that has logged in.
+    ///
+    /// # Errors
+    /// [`SlotError::Full`], when the slots for those who have not logged in are taken.
+    pub(crate) fn establish(&self, trusted: bool) -> Result<(), SlotError> {
+        lock(&self.slots).establish(self.id, trusted)
+    }
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        lock(&self.slots).remove(self.id);
+    }
+}
+
+/// Why there is no slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlotError {
+    /// All are taken by connections that have made a request.
+    Full,
+    /// The address has its share.
+    AddressShare,
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// It has made no request that it may make.
+    Pending,
+    /// It has made one, without a login.
+    Anonymous,
+    /// It has logged in, or comes from this machine.
+    Trusted,
+}
+
+#[derive(Debug)]
+struct Connection {
+    address: u128,
+    is_local: bool,
+    standing: Standing,
+    cut: Arc<Notify>,
+}
+
+/// The slots of a port; pure.
+#[derive(Debug)]
+struct SlotTable {
+    total: usize,
+    /// By age.
+    open: BTreeMap<u64, Connection>,
+    next: u64,
+}
+
+impl SlotTable {
+    const fn new(total: usize) -> Self {
+        Self { total, open: BTreeMap::new(), next: 0 }
+    }
+
+    fn admit(&mut self, from: IpAddr, cut: Arc<Notify>) -> Result<u64, SlotError> {
+        let from = from.to_canonical();
+        let (address, is_local) = (address_key(from), from.is_loopback());
+        let same = |one: &Connection| one.address == address;
+        if !is_local && self.count(same) >= self.total / ADDRESS_SHARE {
+            self.cut_oldest(same).ok_or(SlotError::AddressShare)?;
+        }
+        if self.open.len() >= self.total {
+            self.cut_oldest(|_| true).ok_or(SlotError::Full)?;
+        }
+        let id = self.next;
+        self.next += 1;
+        self.open.insert(id, Connection { address, is_local, standing: Standing::Pending, cut });
+        Ok(id)
+    }
+
+    fn establish(&mut self, id: u64, trusted: bool) -> Result<(), SlotError> {
+        // None for one that was cut a moment ago.
+        let one = self.open.get(&id).ok_or(SlotError::Full)?;
+        let standing =
+            if trusted || one.is_local { Standing::Trusted } else { Standing::Anonymous };
+        if one.standing >= standing {
+            return Ok(());
+        }
+        let limit = self.total - self.total / RESERVED_SHARE;
+        let anonymous = |one: &Connection| one.standing == Standing::Anonymous;
+        if standing == Standing::Anonymous && self.count(anonymous) >= limit {
+            return Err(SlotError::Full);
+        }
+        if let Some(one) = self.open.get_mut(&id) {
+            one.standing = standing;
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, id: u64) {
+        self.open.remove(&id);
+    }
+
+    fn count(&self, which: impl Fn(&Connection) -> bool) -> usize {
+        self.open.values().filter(|one| which(one)).count()
+    }
+
+    /// Cuts the oldest of these connections that has made no request.
+    fn cut_oldest(&mut self, which: impl Fn(&Connection) -> bool) -> Option<()> {
+        let gives_way = |one: &Connection| one.standing == Standing::Pending && which(one);
+        let (&id, _) = self.open.iter().find(|(_, one)| gives_way(one))?;
+        self.open.remove(&id)?.cut.notify_one();
+        Some(())
+    }
+}
+
+/// What is guarded is whole at every moment.
+fn lock(table: &Mutex<SlotTable>) -> MutexGuard<'_, SlotTable> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const TOTAL: usize = 64;
+
+    fn address(number: u32) -> IpAddr {
+        Ipv4Addr::from_bits(0xC000_0200 + number).into()
+    }
+
+    fn enter(table: &mut SlotTable, from: IpAddr) -> Result<u64, SlotError> {
+        table.admit(from, Arc::default())
+    }
+
+    #[test]
+    fn one_address_has_a_quarter_of_the_slots_and_its_oldest_half_request_gives_way() {
+        let mut table = SlotTable::new(TOTAL);
+        let quarter = TOTAL / ADDRESS_SHARE;
+        let ids: Vec<_> = (0..quarter).map(|_| enter(&mut table, address(1)).unwrap()).collect();
+        ids[1..].iter().for_each(|id| table.establish(*id, false).unwrap());
+        // The first has said nothing; the next newcomer has its slot, and there is no other such.
+        let newcomer = enter(&mut table, address(1)).unwrap();
+        assert!(!table.open.contains_key(&ids[0]) && table.open.contains_key(&ids[1]));
+        assert_eq!(table.establish(ids[0], true), Err(SlotError::Full), "it has been cut");
+        table.establish(newcomer, false).unwrap();
+        assert_eq!(enter(&mut table, address(1)), Err(SlotError::AddressShare));
+        assert!(enter(&mut table, address(2)).is_ok());
+        table.remove(newcomer);
+        assert!(enter(&mut table, address(1)).is_ok());
+    }
+
+    #[test]
+    fn one_network_of_ipv6_is_one_address_and_loopback_has_every_slot() {
+        let mut table = SlotTable::new(TOTAL);
+        let host = |host: u16| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, host]);
+        for number in 0..TOTAL / ADDRESS_SHARE {
+            let id = enter(&mut table, host(number as u16)).unwrap();
+            table.establish(id, false).unwrap();
+        }
+        assert_eq!(enter(&mut table, host(9_999)), Err(SlotError::AddressShare));
+        let mut table = SlotTable::new(TOTAL);
+        for _ in 0..TOTAL {
+            let id = enter(&mut table, Ipv4Addr::LOCALHOST.into()).unwrap();
+            table.establish(id, false).unwrap();
+        }
+        assert_eq!(enter(&mut table, Ipv4Addr::LOCALHOST.into()), Err(SlotError::Full));
+    }
+
+    #[test]
+    fn silence_holds_no_slot_and_the_oldest_silence_ends_first() {
+        let mut table = SlotTable::new(TOTAL);
+        let local = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let ids: Vec<_> = (0..TOTAL).map(|_| enter(&mut table, local).unwrap()).collect();
+        for expected in &ids {
+            let id = enter(&mut table, address(1)).unwrap();
+            assert!(!table.open.contains_key(expected));
+            table.remove(id);
+            enter(&mut table, local).unwrap();
+        }
+        assert_eq!(table.open.len(), TOTAL);
+    }
+
+    #[test]
+    fn whoever_logs_in_finds_a_slot_when_those_who_do_not_have_taken_theirs() {
+        let mut table = SlotTable::new(TOTAL);
+        let places = TOTAL - TOTAL / RESERVED_SHARE;
+        for number in 0..places {
+            let id = enter(&mut table, address(number as u32)).unwrap();
+            table.establish(id, false).unwrap();
+            // Again and again does not count twice.
+            table.establish(id, false).unwrap();
+        }
+        let one_more = enter(&mut table, address(9_000)).unwrap();
+        assert_eq!(table.establish(one_more, false), Err(SlotError::Full));
+        for number in 0..TOTAL / RESERVED_SHARE {
+            let id = enter(&mut table, address(10_000 + number as u32)).unwrap();
+            assert_eq!(table.establish(id, true), Ok(()), "{number}");
+        }
+        assert!(!table.open.contains_key(&one_more), "it has made no request that it may make");
+        assert_eq!(enter(&mut table, address(11_000)), Err(SlotError::Full));
+    }
+
+    #[test]
+    fn a_slot_is_free_when_its_permit_is_dropped_and_the_one_that_is_cut_is_told() {
+        let slots = ConnectionSlots::new(2);
+        let local = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let (first, second) = (slots.admit(local).unwrap(), slots.admit(local).unwrap());
+        second.establish(false).unwrap();
+        let third = slots.admit(local).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let cut = AtomicU64::new(0);
+        runtime.block_on(first.guard(std::future::pending(), &cut));
+        assert_eq!(cut.into_inner(), 1);
+        third.establish(false).unwrap();
+        // The slot of one that was cut is somebody else's already.
+        drop(first);
+        assert_eq!(slots.admit(local).unwrap_err(), SlotError::Full);
+        drop(second);
+        assert!(slots.admit(local).is_ok());
+    }
+}
