@@ -22,9 +22,9 @@ use envelope::Envelope;
 ///
 /// Peaks between samples are found by four times oversampling, below 32 kHz by eight times, above
 /// 96 kHz by two times. A peak is
-/// reduced smoothly in advance; afterwards the gain rises steadily and is back, to 0.1 dB, after 75
-/// to 200 ms, sooner after a single peak than in dense limiting. A sample that is not finite is
-/// silence.
+/// reduced smoothly in advance; afterwards the gain never falls and is back, to 0.1 dB, after 75 to
+/// 150 ms. It rises at once after an isolated peak; in dense limiting it is held for 20 ms more, so
+/// that it does not follow the cycles of a bass tone. A sample that is not finite is silence.
 ///
 /// # Real-time
 /// Allocates at construction only.
