@@ -10,6 +10,7 @@
 
 mod comfort;
 pub mod convert;
+mod dither;
 pub mod equaliser;
 mod fade;
 pub mod g711;
@@ -27,6 +28,7 @@ pub mod silence;
 mod simd;
 
 pub use comfort::ComfortNoise;
+pub use dither::Dither;
 pub use fade::{Crossfade, add, scale};
 pub use level::Level;
 pub use limiter::Limiter;

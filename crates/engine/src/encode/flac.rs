@@ -3,7 +3,7 @@
 use core::fmt;
 
 use aulos_core::{Block, Codec, Frames, SampleFormat, SampleRate, SampleSpec};
-use aulos_dsp::convert;
+use aulos_dsp::Dither;
 use flac_codec::encode::{FlacStreamWriter, Options};
 
 use super::tap::{Basin, Tap, tap};
@@ -12,7 +12,8 @@ use super::{EncodeError, Encoder, Unsupported, fits};
 /// One whole FLAC frame per block.
 ///
 /// The frames have a fixed block size and count from 0, and each says rate, channels and bits by
-/// itself: the header followed by the frames from any one on is a stream that decoders take.
+/// itself: the header followed by the frames from any one on is a stream that decoders take. Samples
+/// that are not integers of the format are dithered ([`Dither`]).
 pub struct Flac {
     spec: SampleSpec,
     block: Frames,
@@ -20,6 +21,7 @@ pub struct Flac {
     header: [u8; HEADER_BYTES],
     writer: FlacStreamWriter<Tap>,
     basin: Basin,
+    dither: Dither,
     integers: Vec<i32>,
     clipped: u64,
 }
@@ -72,6 +74,7 @@ impl Flac {
             header: stream_header(spec, length, bits),
             writer: FlacStreamWriter::new(tap, options(level)),
             basin,
+            dither: Dither::default(),
             integers: vec![0; samples],
             clipped: 0,
         })
@@ -94,7 +97,7 @@ impl Flac {
     }
 
     fn encode_samples(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        self.clipped += convert::to_integers(self.bits, samples, &mut self.integers) as u64;
+        self.clipped += self.dither.to_integers(self.bits, samples, &mut self.integers) as u64;
         self.basin.clear();
         self.write().map_err(|_| EncodeError::Codec)?;
         self.basin.drain_into(out);

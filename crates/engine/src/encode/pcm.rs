@@ -1,25 +1,27 @@
 //! Samples as they are.
 
 use aulos_core::{Block, Codec, SampleSpec};
-use aulos_dsp::convert;
+use aulos_dsp::Dither;
 
 use super::{EncodeError, Encoder, fits};
 
 /// Interleaved little-endian samples in the spec's own format.
 ///
 /// That is what Snapcast calls `pcm` (its 24 bit is [`aulos_core::SampleFormat::S24In32Le`]), and
-/// what a WAVE file holds. Any block length will do.
+/// what a WAVE file holds. Any block length will do. Samples that are not integers of the format are
+/// dithered ([`Dither`]).
 #[derive(Clone, Debug)]
 pub struct Pcm {
     spec: SampleSpec,
+    dither: Dither,
     clipped: u64,
 }
 
 impl Pcm {
     /// An encoder to `spec`.
     #[must_use]
-    pub const fn new(spec: SampleSpec) -> Self {
-        Self { spec, clipped: 0 }
+    pub fn new(spec: SampleSpec) -> Self {
+        Self { spec, dither: Dither::default(), clipped: 0 }
     }
 }
 
@@ -47,7 +49,7 @@ impl Encoder for Pcm {
         let start = out.len();
         out.resize(start + self.spec.bytes(block.frames()), 0);
         self.clipped +=
-            convert::encode(self.spec.format, block.samples(), &mut out[start..]) as u64;
+            self.dither.encode(self.spec.format, block.samples(), &mut out[start..]) as u64;
         Ok(())
     }
 }

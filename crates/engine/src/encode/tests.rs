@@ -27,6 +27,38 @@ fn pcm_is_the_samples_in_the_wire_s_format() {
 }
 
 #[test]
+fn between_two_integers_samples_are_dithered_and_integers_are_not() {
+    let spec = spec("48000:16:2");
+    let wire = |format| Wire::new(format, spec, Frames(960), spec.rate, 2);
+    let cases: [(Box<dyn Encoder>, fn(&[u8]) -> i32, usize, f32); 3] = [
+        (Box::new(Pcm::new(spec)), |x| i16::from_le_bytes([x[0], x[1]]).into(), 2, 32_768.0),
+        (Box::new(wire(WireFormat::L16)), |x| i16::from_be_bytes([x[0], x[1]]).into(), 2, 32_768.0),
+        (
+            Box::new(wire(WireFormat::L24)),
+            |x| i32::from_be_bytes([x[0], x[1], x[2], 0]) >> 8,
+            3,
+            8_388_608.0,
+        ),
+    ];
+    for (mut encoder, integer, bytes, full) in cases {
+        let mut sent = |steps: f32| {
+            let mut block = block(spec, 960);
+            block.samples_mut().fill(steps / full);
+            let mut out = Vec::new();
+            encoder.encode(&block, &mut out).unwrap();
+            let integers: Vec<i32> = out.chunks(bytes).map(integer).collect();
+            assert_eq!(integers.len(), 1_920);
+            integers
+        };
+        assert!(sent(5.0).iter().all(|x| *x == 5));
+        // Rounding alone would make all of them 5.
+        let sum: i32 = sent(5.3).iter().sum();
+        assert!((f64::from(sum) / 1_920.0 - 5.3).abs() < 0.05, "{sum}");
+        assert!(sent(0.0).iter().all(|x| *x == 0));
+    }
+}
+
+#[test]
 fn the_flac_header_says_what_comes() {
     let flac = Flac::new(spec("44100:24:2"), Frames(882), 2).unwrap();
     let header = flac.header();

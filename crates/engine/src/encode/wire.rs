@@ -2,7 +2,7 @@
 
 use aulos_core::{Block, Codec, Frames, SampleRate, SampleSpec};
 use aulos_dsp::g711::{self, Law};
-use aulos_dsp::{Resampler, g722, network, remix};
+use aulos_dsp::{Dither, Resampler, g722, remix};
 
 use super::{EncodeError, Encoder, fits};
 
@@ -10,9 +10,9 @@ use super::{EncodeError, Encoder, fits};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "the codecs that RTP has and that need no packets")]
 pub enum WireFormat {
-    /// 16 bits, big endian.
+    /// 16 bits, big endian; dithered where samples are not integers already ([`Dither`]).
     L16,
-    /// 24 bits, big endian.
+    /// 24 bits, the same.
     L24,
     /// G.711 of one law.
     G711(Law),
@@ -30,6 +30,7 @@ pub struct Wire {
     spec: SampleSpec,
     channels: usize,
     coder: Coder,
+    dither: Dither,
     resampler: Option<Resampler>,
     /// In the wire's channels; at the station's rate, and at the wire's.
     mixed: Vec<f32>,
@@ -73,6 +74,7 @@ impl Wire {
                 WireFormat::G711(law) => Coder::G711(law),
                 WireFormat::G722 => Coder::G722(Box::new(g722::Encoder::new())),
             },
+            dither: Dither::default(),
             resampler,
             mixed: Vec::with_capacity((from + SLACK) * channels),
             ready: Vec::with_capacity((most + SLACK) * channels),
@@ -147,8 +149,8 @@ impl Encoder for Wire {
         out.resize(start + bytes, 0);
         let room = &mut out[start..];
         self.clipped += match &mut self.coder {
-            Coder::L16 => network::encode_l16(samples, room) as u64,
-            Coder::L24 => network::encode_l24(samples, room) as u64,
+            Coder::L16 => self.dither.encode_l16(samples, room) as u64,
+            Coder::L24 => self.dither.encode_l24(samples, room) as u64,
             Coder::G711(law) => {
                 g711::encode(*law, samples, room);
                 0

@@ -1,0 +1,172 @@
+//! Dither: the noise that is added before samples are rounded to integers.
+//!
+//! Without it, the error of rounding depends on the sound: a tone of a few steps gets harmonics 20 dB
+//! below it, and the end of a fade is cut off at half a step. With noise of a triangular distribution,
+//! two steps wide, mean and power of the error no longer depend on the sound (S. P. Lipshitz, R. A.
+//! Wannamaker, J. Vanderkooy, "Quantization and Dither: A Theoretical Survey", 1992).
+//!
+//! Samples that are integers of the format already need no rounding, and get no noise: what a source
+//! sends with 16 bits and nothing has changed leaves a station of 16 bits bit for bit. Whether they
+//! are is seen from the samples of each block. A flag that travels with the sound was the alternative;
+//! every stage would have to keep it true.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "noise of 16 bits, and steps that are powers of two"
+)]
+
+use aulos_core::{Chance, SampleFormat};
+
+use crate::{convert, network};
+
+/// Rounds samples to integers with dither, where they are not integers already.
+///
+/// The conversions are those of [`convert`] and [`network`] and count clipped samples like them,
+/// before the noise is added. Formats of 32 bits get no dither: an `f32` has 24 significant bits.
+/// Two of a kind make the same noise.
+///
+/// # Real-time
+/// Allocates nothing, not even at construction.
+///
+/// # Examples
+/// ```
+/// use aulos_core::SampleFormat;
+/// use aulos_dsp::Dither;
+///
+/// let (mut dither, mut bytes) = (Dither::default(), [0; 2]);
+/// dither.encode(SampleFormat::S16Le, &[0.5], &mut bytes);
+/// assert_eq!(i16::from_le_bytes(bytes), 1 << 14);
+///
+/// // A third of a step is 0, 1 or -1, and a third on average.
+/// let mut bytes = vec![0; 60_000];
+/// dither.encode(SampleFormat::S16Le, &[1.0 / 3.0 / 32_768.0; 30_000], &mut bytes);
+/// let sum: i32 = bytes.as_chunks().0.iter().map(|x| i32::from(i16::from_le_bytes(*x))).sum();
+/// assert!((9_500..10_500).contains(&sum));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Dither {
+    /// One generator for each vector lane.
+    lanes: [u32; LANES],
+    dithered: [f32; RUN],
+}
+
+impl Dither {
+    /// [`convert::encode`], with dither.
+    ///
+    /// # Real-time
+    /// Does not allocate; some instructions per sample.
+    pub fn encode(&mut self, format: SampleFormat, samples: &[f32], out: &mut [u8]) -> usize {
+        self.each(format.bits(), format.bytes(), samples, out, |samples, out| {
+            convert::encode(format, samples, out)
+        })
+    }
+
+    /// [`convert::to_integers`], with dither.
+    ///
+    /// # Real-time
+    /// Does not allocate; some instructions per sample.
+    pub fn to_integers(&mut self, bits: u16, samples: &[f32], out: &mut [i32]) -> usize {
+        self.each(bits, 1, samples, out, |samples, out| convert::to_integers(bits, samples, out))
+    }
+
+    /// [`network::encode_l16`], with dither.
+    ///
+    /// # Real-time
+    /// Does not allocate; some instructions per sample.
+    pub fn encode_l16(&mut self, samples: &[f32], out: &mut [u8]) -> usize {
+        self.each(16, 2, samples, out, network::encode_l16)
+    }
+
+    /// [`network::encode_l24`], with dither.
+    ///
+    /// # Real-time
+    /// Does not allocate; some instructions per sample.
+    pub fn encode_l24(&mut self, samples: &[f32], out: &mut [u8]) -> usize {
+        self.each(24, 3, samples, out, network::encode_l24)
+    }
+
+    /// Calls `convert` with the samples as they are, or with a run at a time, dithered; `width` is
+    /// what one sample takes in `out`.
+    fn each<T>(
+        &mut self,
+        bits: u16,
+        width: usize,
+        samples: &[f32],
+        out: &mut [T],
+        mut convert: impl FnMut(&[f32], &mut [T]) -> usize,
+    ) -> usize {
+        if bits > MOST_BITS || are_integers(bits, samples) {
+            return convert(samples, out);
+        }
+        let runs = samples.chunks(RUN).zip(out.chunks_mut(RUN * width));
+        runs.map(|(samples, out)| convert(self.dithered(bits, samples), out)).sum()
+    }
+
+    /// At most [`RUN`] samples, with noise of steps of `bits`.
+    fn dithered(&mut self, bits: u16, samples: &[f32]) -> &[f32] {
+        let step = 1.0 / scale(bits);
+        let top = 1.0 - step;
+        let runs = samples.chunks(LANES).zip(self.dithered.chunks_mut(LANES));
+        for (samples, dithered) in runs {
+            for ((state, sample), dithered) in self.lanes.iter_mut().zip(samples).zip(dithered) {
+                // Xorshift (G. Marsaglia, "Xorshift RNGs", 2003).
+                let mut bits = *state;
+                bits ^= bits << 13;
+                bits ^= bits >> 17;
+                bits ^= bits << 5;
+                *state = bits;
+                // The sum of two even distributions has a triangular one: here from -1 to 1.
+                let sum = (bits & 0xffff).cast_signed() + (bits >> 16).cast_signed() - 0xffff;
+                let noise = sum as f32 * (step / 65_536.0);
+                // What fits still does afterwards, and what does not is counted and clipped.
+                let within = *sample >= -1.0 && *sample <= top;
+                let moved = (*sample + noise).max(-1.0).min(top);
+                *dithered = if within { moved } else { *sample };
+            }
+        }
+        &self.dithered[..samples.len()]
+    }
+}
+
+impl Default for Dither {
+    fn default() -> Self {
+        let mut chance = Chance::new(SEED);
+        let mut lanes = [0; LANES];
+        for lane in &mut lanes {
+            // A xorshift at 0 stays there.
+            *lane = (chance.bits() >> 32) as u32 | 1;
+        }
+        Self { lanes, dithered: [0.0; RUN] }
+    }
+}
+
+/// Whether all samples are integers of so many bits, if 1.0 is full scale.
+fn are_integers(bits: u16, samples: &[f32]) -> bool {
+    // Has no bits left for a fraction, and what is added below full scale leaves all others.
+    const MAGIC: f32 = 8_388_608.0;
+    let scale = scale(bits);
+    samples.chunks(RUN).all(|samples| {
+        let fraction = samples.iter().fold(0, |fraction, sample| {
+            let exact = sample.abs() * scale;
+            fraction | u32::from((exact + MAGIC) - MAGIC != exact)
+        });
+        fraction == 0
+    })
+}
+
+fn scale(bits: u16) -> f32 {
+    (1_u32 << (bits.clamp(1, MOST_BITS) - 1)) as f32
+}
+
+/// Beyond it the noise would be below the resolution of an `f32`.
+const MOST_BITS: u16 = 24;
+/// As many as the widest vector has; a multiple of two, so that two channels have their own ones.
+const LANES: usize = 8;
+/// Samples that are dithered at once, and stay in the nearest cache.
+const RUN: usize = 256;
+/// Any will do: the noise of two encoders is never added.
+const SEED: u64 = 16;
+
+#[cfg(test)]
+mod tests;
