@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  bytes -> convert -> remix -> Resampler -> Crossfade -> Equaliser -> Normaliser -> Level, Meter
+//!        -> Limiter -> Dither, convert -> bytes
 //! ```
 //!
 //! Everything works on interleaved f32 whose full scale is +-1.0, in place or from slice to slice,

@@ -115,8 +115,8 @@ may be; without --lra the range is kept, and they are the same as --limit.
 
 The new file has the rate, the channels and the tags of the old one, without ReplayGain and R128
 gains, which are wrong now; what could not be kept is said. WAVE keeps the sample format, and beyond
-4 GiB is RF64; 16 bits are dithered. Opus is 48 kHz, of one or two channels; loudness and peaks are
-those of what a decoder gives.
+4 GiB is RF64; 16 and 24 bits are dithered. Opus is 48 kHz, of one or two channels; loudness and
+peaks are those of what a decoder gives.
 
 A file is written beside its place under a hidden name and gets its name when it is complete: whoever
 kills a run, or pulls the plug, finds the old file or the new one. With --in-place, files that need

@@ -116,7 +116,6 @@ mod tests {
             from: rate,
             frames,
             speakers: None,
-            dither: false,
             bitrate: 0,
             tags: &tags,
         };

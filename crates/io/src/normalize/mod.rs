@@ -360,14 +360,12 @@ impl Work<'_> {
         let mut input = Input::open(self.from)?;
         let Info { rate: from, layout, codec, bits, .. } = *input.decoder.info();
         let rate = self.container.rate(from);
-        let changed = plan.is_none_or(|plan| limits || plan.gain != Db::ZERO);
         let form = Form {
             container: self.container,
             spec: SampleSpec { rate, layout, format: self.container.format(codec, bits) },
             from,
             frames: input.expected(rate),
             speakers: input.decoder.speakers(),
-            dither: changed,
             bitrate: self.wishes.bitrate,
             tags,
         };

@@ -8,6 +8,7 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use aulos_core::{SampleFormat, SampleRate, SampleSpec};
+use aulos_dsp::Dither;
 use flac_codec::encode::{FlacSampleWriter, Options};
 
 use super::NormalizeError;
@@ -143,15 +144,28 @@ impl Drop for Part {
 pub(super) struct SoundFile {
     writer: Option<Writer>,
     part: Part,
-    dither: Option<Dither>,
-    scratch: Vec<f32>,
     /// A tag for the end of a WAVE file.
     id3: Vec<u8>,
 }
 
 enum Writer {
     Framed(Box<Framed>),
-    Flac(Box<FlacSampleWriter<BufWriter<File>>>, Vec<i32>, u32),
+    Flac(Box<FlacFile>),
+}
+
+struct FlacFile {
+    writer: FlacSampleWriter<BufWriter<File>>,
+    bits: u16,
+    dither: Dither,
+    integers: Vec<i32>,
+}
+
+impl FlacFile {
+    fn write(&mut self, samples: &[f32]) -> io::Result<()> {
+        self.integers.resize(samples.len(), 0);
+        self.dither.to_integers(self.bits, samples, &mut self.integers);
+        self.writer.write(&self.integers).map_err(foreign)
+    }
 }
 
 /// What is to be written.
@@ -164,8 +178,6 @@ pub(super) struct Form<'a> {
     pub(super) frames: Option<u64>,
     /// The loudspeaker of each channel, as in WAVE's mask.
     pub(super) speakers: Option<u32>,
-    /// Whether samples of 16 bits are dithered: those that have been changed.
-    pub(super) dither: bool,
     pub(super) bitrate: u32,
     pub(super) tags: &'a Tags,
 }
@@ -173,13 +185,7 @@ pub(super) struct Form<'a> {
 impl SoundFile {
     pub(super) fn create(spot: &Spot, form: &Form<'_>) -> Result<Self, NormalizeError> {
         let part = spot.part()?;
-        let mut new = Self {
-            writer: None,
-            part,
-            dither: (form.dither && form.spec.format == SampleFormat::S16Le).then(Dither::default),
-            scratch: Vec::new(),
-            id3: form.tags.id3.clone(),
-        };
+        let mut new = Self { writer: None, part, id3: form.tags.id3.clone() };
         // From here on, dropping removes the part.
         new.writer = Some(new.begin(form).map_err(NormalizeError::Save)?);
         Ok(new)
@@ -189,28 +195,14 @@ impl SoundFile {
         let out = BufWriter::with_capacity(BUFFER, self.part.file()?);
         Ok(match form.container {
             Container::Wave | Container::Opus => Writer::Framed(Box::new(Framed::new(out, form)?)),
-            Container::Flac => {
-                let bits = u32::from(form.spec.format.bits());
-                Writer::Flac(Box::new(flac(out, form, bits)?), Vec::new(), bits)
-            }
+            Container::Flac => Writer::Flac(Box::new(flac(out, form)?)),
         })
     }
 
     pub(super) fn write(&mut self, samples: &[f32]) -> io::Result<()> {
-        let mut samples = samples;
-        if let Some(dither) = &mut self.dither {
-            self.scratch.clear();
-            self.scratch.extend(samples.iter().map(|x| x + dither.next()));
-            samples = &self.scratch;
-        }
         match &mut self.writer {
             Some(Writer::Framed(file)) => file.write(samples),
-            Some(Writer::Flac(flac, whole, bits)) => {
-                let scale = f64::from(1_u32 << (*bits - 1));
-                whole.clear();
-                whole.extend(samples.iter().map(|x| whole_of(*x, scale)));
-                flac.write(whole).map_err(foreign)
-            }
+            Some(Writer::Flac(flac)) => flac.write(samples),
             None => Ok(()),
         }
     }
@@ -220,7 +212,7 @@ impl SoundFile {
         match self.writer.take() {
             Some(Writer::Framed(file)) => file.finish(&self.id3),
             // What is left in its buffer overwrites the head, for which there is room already.
-            Some(Writer::Flac(flac, ..)) => flac.finalize().map_err(foreign),
+            Some(Writer::Flac(flac)) => flac.writer.finalize().map_err(foreign),
             None => Ok(()),
         }
     }
@@ -243,18 +235,16 @@ impl SoundFile {
     }
 }
 
-fn flac(
-    out: BufWriter<File>,
-    form: &Form<'_>,
-    bits: u32,
-) -> io::Result<FlacSampleWriter<BufWriter<File>>> {
-    let SampleSpec { rate, layout, .. } = form.spec;
+fn flac(out: BufWriter<File>, form: &Form<'_>) -> io::Result<FlacFile> {
+    let SampleSpec { rate, layout, format } = form.spec;
+    let bits = format.bits();
     let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
     let channels = u8::try_from(layout.channels()).ok().filter(|channels| *channels <= 8);
     let channels = channels.ok_or_else(|| wrong("FLAC has eight channels at most: write WAVE"))?;
     let options = form.tags.flac(Options::default());
-    FlacSampleWriter::new(out, options, rate.hz(), bits, channels, None)
-        .map_err(|error| wrong(&format!("FLAC cannot hold it: {error}; write WAVE")))
+    let writer = FlacSampleWriter::new(out, options, rate.hz(), bits.into(), channels, None)
+        .map_err(|error| wrong(&format!("FLAC cannot hold it: {error}; write WAVE")))?;
+    Ok(FlacFile { writer, bits, dither: Dither::default(), integers: Vec::new() })
 }
 
 fn foreign(error: flac_codec::Error) -> io::Error {
@@ -264,38 +254,11 @@ fn foreign(error: flac_codec::Error) -> io::Error {
     }
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "rounding is meant, and bounded")]
-fn whole_of(sample: f32, scale: f64) -> i32 {
-    (f64::from(sample) * scale).round().clamp(-scale, scale - 1.0) as i32
-}
-
 fn beside(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(format!(".{}.part", std::process::id()));
     path.with_file_name(name)
-}
-
-/// Noise of two evenly distributed parts, one step of 16 bits high each: what rounding leaves then
-/// is as loud at every level, and knows nothing of the sound (Lipshitz, Wannamaker, Vanderkooy 1992).
-#[derive(Clone, Copy, Debug)]
-struct Dither(u64);
-
-impl Default for Dither {
-    fn default() -> Self {
-        Self(0x9e37_79b9_7f4a_7c15)
-    }
-}
-
-impl Dither {
-    #[allow(clippy::cast_precision_loss, reason = "24 bits fit")]
-    fn next(&mut self) -> f32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        let [one, other] = [self.0 >> 40, self.0 >> 16 & 0xff_ffff].map(|bits| bits as f32);
-        (one - other) / 16_777_216.0 / 32_768.0
-    }
 }
 
 const BUFFER: usize = 256 * 1024;

@@ -29,7 +29,11 @@ fn wav_and_flac_joined_are_the_stream_bit_for_bit() {
         ("flac:24", 22_050, 5),
     ] {
         let (kind, frames) = (format(name), 60_000);
-        let mut sound = music(hz, channels, frames);
+        // As a source of that format sends it: what needs no dither.
+        let mut bytes = vec![0; frames * channels * plain(kind).bytes()];
+        convert::encode(plain(kind), &music(hz, channels, frames), &mut bytes);
+        let mut sound = vec![0.0; frames * channels];
+        convert::decode(plain(kind), &bytes, &mut sound);
         // Above full scale: what is clipped is clipped everywhere in the same way.
         sound[5_000..5_100].fill(1.5);
         let places = places(&mut random, frames, 10);
@@ -49,6 +53,25 @@ fn wav_and_flac_joined_are_the_stream_bit_for_bit() {
         let mut expected = vec![0; sound.len() * plain(kind).bytes()];
         convert::encode(plain(kind), &sound, &mut expected);
         assert!(parts.concat() == expected, "{name} cut at {places:?}");
+    }
+}
+
+#[test]
+fn processed_sound_is_dithered_where_it_is_recorded_with_16_bits() {
+    let scratch = Scratch::new("cut").unwrap();
+    for name in ["wav:16", "flac:16"] {
+        let sound = vec![5.3 / 32_768.0; 48_000];
+        let path = scratch.join(&name.replace(':', "."));
+        put(&path, &file(format(name), &about(48_000, 1), &sound));
+        let (parts, complaints) = heard(&[path], plain(format(name)));
+        assert_eq!(complaints, "", "{name}");
+        let bytes = parts.concat();
+        let steps = bytes.as_chunks().0.iter().map(|x| i32::from(i16::from_le_bytes(*x)));
+        assert_eq!(steps.len(), 48_000, "{name}");
+        assert!(steps.clone().all(|x| (4..=7).contains(&x)), "{name}");
+        // Rounding alone would make all of them 5.
+        let mean = f64::from(steps.sum::<i32>()) / 48_000.0;
+        assert!((mean - 5.3).abs() < 0.02, "{name}: {mean}");
     }
 }
 

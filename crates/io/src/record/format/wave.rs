@@ -1,14 +1,14 @@
 //! WAVE: the samples as they are, behind a head that tells their number.
 
 use aulos_core::{ChannelLayout, Frames, SampleFormat};
-use aulos_dsp::convert;
+use aulos_dsp::Dither;
 use aulos_engine::encode::EncodeError;
 use aulos_proto::Patch;
 use aulos_proto::wav::{Broadcast, Form, NotInWave, Sizes, TooLong};
 
 use super::{About, Framer, WavSamples};
 
-/// A WAVE file in the making.
+/// A WAVE file in the making. Samples that are not integers of its format are dithered ([`Dither`]).
 #[derive(Debug)]
 pub(crate) struct WaveFramer {
     sizes: Sizes,
@@ -16,6 +16,7 @@ pub(crate) struct WaveFramer {
     channels: u64,
     samples: u64,
     readable: Frames,
+    dither: Dither,
     clipped: u64,
 }
 
@@ -45,6 +46,7 @@ impl WaveFramer {
             channels: form.spec.layout.channels() as u64,
             samples: 0,
             readable: Frames(0),
+            dither: Dither::default(),
             clipped: 0,
         })
     }
@@ -58,7 +60,7 @@ impl WaveFramer {
     pub(crate) fn take(&mut self, samples: &[f32], out: &mut Vec<u8>) {
         let start = out.len();
         out.resize(start + samples.len() * self.format.bytes(), 0);
-        self.clipped += convert::encode(self.format, samples, &mut out[start..]) as u64;
+        self.clipped += self.dither.encode(self.format, samples, &mut out[start..]) as u64;
         self.samples += samples.len() as u64;
     }
 
