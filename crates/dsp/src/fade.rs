@@ -12,7 +12,8 @@ use aulos_core::Frames;
 
 /// A fade from an outgoing sound to an incoming one that goes on over blocks of any size.
 ///
-/// It is a position on a curve and holds no sound: two sounds are mixed where the incoming one is.
+/// It is a position on a curve and holds no sound, at most the correlation of the two: they are mixed
+/// where the incoming one is.
 /// Silence is a sound like any other: what is missing at the end of the outgoing slice counts as
 /// silence, so `mix(&[], ...)` fades in.
 ///
@@ -36,6 +37,7 @@ pub struct Crossfade {
 enum Shape {
     EqualPower,
     Linear,
+    ConstantPower(Correlation),
 }
 
 impl Crossfade {
@@ -52,6 +54,19 @@ impl Crossfade {
         Self { shape: Shape::Linear, length: length.0, position: 0 }
     }
 
+    /// A fade over `length` whose gains a and b follow the correlation r of the two sounds, so that
+    /// a² + b² + 2abr stays one: different programmes fade as with [`Crossfade::equal_power`], the
+    /// same programme from two sources is as loud in the middle as before and after. The gains are
+    /// never above one: sounds of opposite phase fade like different ones.
+    ///
+    /// The correlation is that of the last 60 ms or so, measured as the fade goes on; it and the
+    /// gains move continuously.
+    #[must_use]
+    pub const fn constant_power(length: Frames) -> Self {
+        let shape = Shape::ConstantPower(Correlation::UNKNOWN);
+        Self { shape, length: length.0, position: 0 }
+    }
+
     /// Lays `outgoing` over `block`, which holds the incoming sound; both interleaved, with the
     /// same first frame. What lies behind the end of the fade stays as it is.
     ///
@@ -61,9 +76,13 @@ impl Crossfade {
     /// # Panics
     /// When `channels` is 0, which no [`aulos_core::ChannelLayout`] is.
     pub fn mix(&mut self, outgoing: &[f32], block: &mut [f32], channels: usize) {
-        let fading = self.remaining().as_usize();
+        let fading = self.remaining().as_usize().min(block.len() / channels);
+        let step = self.correlate(outgoing, &block[..fading * channels], fading);
         let mut old = outgoing.chunks_exact(channels);
         for incoming in block.chunks_exact_mut(channels).take(fading) {
+            if let Shape::ConstantPower(correlation) = &mut self.shape {
+                correlation.value += step;
+            }
             let (going, coming) = self.gains();
             if let Some(outgoing) = old.next() {
                 for (new, old) in incoming.iter_mut().zip(outgoing) {
@@ -88,7 +107,8 @@ impl Crossfade {
     pub fn from_gain(mut self, coming: f32) -> Self {
         let coming = f64::from(coming.clamp(0.0, 1.0));
         let way = match self.shape {
-            Shape::EqualPower => coming.asin() / FRAC_PI_2,
+            // Before anything is measured, the sounds count as different.
+            Shape::EqualPower | Shape::ConstantPower(_) => coming.asin() / FRAC_PI_2,
             Shape::Linear => coming,
         };
         self.position = ((way * self.length as f64).round() as u64).min(self.length);
@@ -156,9 +176,60 @@ impl Crossfade {
                 (cos as f32, sin as f32)
             }
             Shape::Linear => ((1.0 - way) as f32, way as f32),
+            Shape::ConstantPower(correlation) => {
+                let (sin, cos) = (way * FRAC_PI_2).sin_cos();
+                let scale = 1.0 / (1.0 + 2.0 * sin * cos * correlation.value).sqrt();
+                ((cos * scale) as f32, (sin * scale) as f32)
+            }
         }
     }
+
+    /// Measures both sounds, as far as they fade in this block of so many frames; returns by how much
+    /// the correlation moves with each frame.
+    fn correlate(&mut self, outgoing: &[f32], incoming: &[f32], frames: usize) -> f64 {
+        let Shape::ConstantPower(correlation) = &mut self.shape else { return 0.0 };
+        let keep = (-(frames as f64) / MEMORY).exp();
+        let value = correlation.measure(outgoing, incoming, keep);
+        if self.position == 0 {
+            // One gain is one and the other nothing, whatever the correlation is.
+            correlation.value = value;
+        }
+        (value - correlation.value) / frames.max(1) as f64
+    }
 }
+
+/// What two sounds have in common: 0 nothing, 1 everything but the level.
+#[derive(Clone, Copy, Debug)]
+struct Correlation {
+    /// The value for the present frame.
+    value: f64,
+    /// Sums of products, in which older blocks count less: of both, and of each with itself.
+    both: f64,
+    outgoing: f64,
+    incoming: f64,
+}
+
+impl Correlation {
+    const UNKNOWN: Self = Self { value: 0.0, both: 0.0, outgoing: 0.0, incoming: 0.0 };
+
+    /// The correlation up to the end of these samples; nothing if it is negative.
+    fn measure(&mut self, outgoing: &[f32], incoming: &[f32], keep: f64) -> f64 {
+        let product = |a: &[f32], b: &[f32]| -> f64 {
+            a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+        };
+        let outgoing = &outgoing[..outgoing.len().min(incoming.len())];
+        self.both = self.both * keep + product(outgoing, incoming);
+        self.outgoing = self.outgoing * keep + product(outgoing, outgoing);
+        self.incoming = self.incoming * keep + product(incoming, incoming);
+        let value = self.both / (self.outgoing * self.incoming).sqrt();
+        // Silence has none, and neither has what is too loud to be multiplied.
+        if value > 0.0 { value.min(1.0) } else { 0.0 }
+    }
+}
+
+/// Frames after which a block counts for a third in the correlation: 60 ms at 48 kHz, a period of the
+/// lowest tones and little beside a fade that is long enough to be heard as one.
+const MEMORY: f64 = 2_880.0;
 
 /// The gain of frame `index` of a fade-in over `frames`.
 pub(crate) fn raised_cosine(index: u64, frames: u64) -> f32 {
@@ -200,6 +271,116 @@ mod tests {
             assert!((going * going + coming * coming - 1.0).abs() < 1e-6);
         }
         assert!(to[0] > 0.999_99 && to[959] < 0.001 && from[0] < 0.001 && from[959] > 0.999_99);
+    }
+
+    /// Fades one sound into another in blocks of 20 ms; returns what is heard and the gain of each.
+    fn faded(length: u64, from: &[f32], to: &[f32]) -> (Vec<f32>, Vec<(f32, f32)>) {
+        let mut fade = Crossfade::constant_power(Frames(length));
+        let (mut heard, mut gains) = (Vec::new(), Vec::new());
+        for (from, to) in from.chunks(960).zip(to.chunks(960)) {
+            // Two more channels, too quiet to count, show the gains.
+            const QUIET: f32 = 1e-6;
+            let outgoing: Vec<f32> = from.iter().flat_map(|x| [*x, QUIET, 0.0]).collect();
+            let mut block: Vec<f32> = to.iter().flat_map(|x| [*x, 0.0, QUIET]).collect();
+            fade.mix(&outgoing, &mut block, 3);
+            heard.extend(block.chunks(3).map(|frame| frame[0]));
+            gains.extend(block.chunks(3).map(|frame| (frame[1] / QUIET, frame[2] / QUIET)));
+        }
+        (heard, gains)
+    }
+
+    fn level_db(sound: &[f32]) -> f64 {
+        let power: f64 = sound.iter().map(|x| f64::from(*x).powi(2)).sum();
+        10.0 * (power / sound.len() as f64).log10()
+    }
+
+    fn sine(hz: f64) -> Vec<f32> {
+        (0..96_000)
+            .map(|n| (0.5 * (hz / 48_000.0 * 2.0 * PI * f64::from(n)).sin()) as f32)
+            .collect()
+    }
+
+    fn noise(seed: u64) -> Vec<f32> {
+        let mut chance = aulos_core::Chance::new(seed);
+        (0..96_000).map(|_| (chance.unit() - 0.5) as f32).collect()
+    }
+
+    #[test]
+    fn the_same_programme_is_as_loud_in_the_middle_as_before() {
+        for length in [960, 9_600, 72_000] {
+            for sound in [sine(1_000.0), noise(1)] {
+                // The same a little quieter counts as the same.
+                for gain in [1.0, 0.8] {
+                    let other: Vec<f32> = sound.iter().map(|x| x * gain).collect();
+                    let (heard, gains) = faded(length, &sound, &other);
+                    for (heard, sound) in heard.chunks(240).zip(sound.chunks(240)) {
+                        let change = level_db(heard) - level_db(sound);
+                        let between = level_db(&[gain]) - 0.1..0.1;
+                        assert!(between.contains(&change), "{length} {gain}: {change} dB");
+                    }
+                    assert!(gains.iter().all(|(going, coming)| *going <= 1.0 && *coming <= 1.0));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn different_programmes_stay_as_loud_as_with_equal_power() {
+        for length in [9_600, 72_000] {
+            let (heard, _) = faded(length, &noise(1), &noise(2));
+            let middle = length as usize / 2;
+            let level = level_db(&heard[middle - 4_000..middle + 4_000]) - level_db(&noise(1));
+            assert!(level.abs() < 0.5, "{length}: {level} dB");
+            let (heard, _) = faded(length, &sine(440.0), &sine(3_000.0));
+            let level = level_db(&heard[middle - 4_000..middle + 4_000]) - level_db(&sine(440.0));
+            assert!(level.abs() < 0.5, "{length}: {level} dB");
+        }
+    }
+
+    #[test]
+    fn opposite_phase_is_not_made_up_for() {
+        let sound = sine(1_000.0);
+        let inverse: Vec<f32> = sound.iter().map(|x| -x).collect();
+        let (heard, gains) = faded(9_600, &sound, &inverse);
+        assert!(heard.iter().all(|x| x.abs() <= 0.5001));
+        for (going, coming) in &gains[..9_600] {
+            assert!((going * going + coming * coming - 1.0).abs() < 1e-3, "{going} {coming}");
+        }
+        for sound in [vec![f32::MAX; 96_000], vec![f32::NAN; 96_000], vec![0.0; 96_000]] {
+            let (_, gains) = faded(9_600, &sound, &noise(1));
+            assert!(gains[..9_600].iter().all(|(going, _)| (0.0..=1.0).contains(going)));
+        }
+    }
+
+    #[test]
+    fn gains_move_smoothly_when_programmes_part_in_the_middle_of_a_fade() {
+        let sound = noise(1);
+        let mut other = sound.clone();
+        other[24_000..].copy_from_slice(&noise(2)[24_000..]);
+        let (_, gains) = faded(48_000, &sound, &other);
+        for pair in gains.windows(2) {
+            let ((a, b), (c, d)) = (pair[0], pair[1]);
+            assert!((c - a).abs() < 5e-4 && (d - b).abs() < 5e-4, "{pair:?}");
+        }
+        assert!((gains[23_000].0 + gains[23_000].1 - 1.0).abs() < 0.01, "{:?}", gains[23_000]);
+        let (going, coming) = gains[40_000];
+        assert!((going * going + coming * coming - 1.0).abs() < 0.05, "{going} {coming}");
+    }
+
+    #[test]
+    fn a_fade_that_is_entered_on_its_way_begins_with_the_gain_that_it_was_given() {
+        for gain in [0.2_f32, 0.5, 0.8] {
+            let mut fade = Crossfade::constant_power(Frames(48_000)).from_gain(gain);
+            assert!((fade.now().1 - gain).abs() < 1e-4);
+            let sound = &sine(1_000.0)[..960];
+            fade.mix(sound, &mut sound.to_vec(), 1);
+            // A quantum later it has come as near to the right gains as it may without a step.
+            let (going, coming) = fade.now();
+            assert!((going + coming - 1.0).abs() < 0.01, "{going} {coming}");
+            let before = fade.now();
+            let hurried = fade.hurried(Frames(960)).now();
+            assert!((hurried.0 - before.0).abs() < 2e-3 && (hurried.1 - before.1).abs() < 2e-3);
+        }
     }
 
     #[test]
