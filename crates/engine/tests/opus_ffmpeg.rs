@@ -15,7 +15,7 @@
 mod judge;
 
 use aulos_core::{Frames, SampleSpec};
-use aulos_engine::encode::{Encoder, Opus};
+use aulos_engine::encode::{Encoder, Opus, OpusConfig, RateControl};
 use judge::ogg::{self, opus_packets};
 use judge::{encode, ffmpeg, floats, music, snr, sweep};
 
@@ -76,6 +76,55 @@ fn our_encoder_is_as_good_as_libopus_at_the_rates_of_music() {
             assert!(ours >= reference - behind, "{case}: libopus {reference} dB, ours {ours} dB");
             assert!(our_size as f64 <= 1.01 * their_size as f64, "{our_size} {their_size}");
         }
+    }
+}
+
+/// Sizes of packets of music, and what opusinfo says of them in a stream.
+fn sizes_and_opusinfo(rate_control: RateControl, bitrate: u32) -> (Vec<usize>, Option<String>) {
+    let config = OpusConfig { bitrate, rate_control, ..OpusConfig::default() };
+    let mut encoder = Opus::with_config(SampleSpec::DEFAULT, Frames(960), config).unwrap();
+    let packets = encode(&mut encoder, 960, &music(10.0));
+    let stream = ogg::opus_stream(&packets, 2, Opus::DELAY.as_usize(), 960);
+    let sizes = packets.iter().map(Vec::len).collect();
+    (sizes, judge::opusinfo(&format!("opusinfo-{bitrate}-{rate_control:?}"), &stream))
+}
+
+#[test]
+fn a_variable_bit_rate_varies_and_a_constant_one_does_not() {
+    for bitrate in [64_000, 128_000, 192_000] {
+        let nominal = bitrate as usize / 8 / 50;
+        let (sizes, info) = sizes_and_opusinfo(RateControl::Vbr, bitrate);
+        let mean = sizes.iter().sum::<usize>() as f64 / sizes.len() as f64;
+        let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+        println!("variable, {bitrate} b/s: {least} to {most} bytes, {mean:.1} on average");
+        assert!((mean / nominal as f64 - 1.0).abs() < 0.03, "{mean} instead of {nominal}");
+        assert!(*most as f64 >= 1.2 * nominal as f64 && *least < nominal, "{least} to {most}");
+        if let Some(info) = info {
+            assert!(info.contains("Average bitrate") && !info.contains("hard-CBR"), "{info}");
+        }
+
+        let (sizes, info) = sizes_and_opusinfo(RateControl::Cbr, bitrate);
+        assert!(sizes.iter().all(|&size| size == nominal), "{sizes:?} instead of {nominal}");
+        if let Some(info) = info {
+            assert!(info.contains("hard-CBR"), "{info}");
+        }
+    }
+}
+
+#[test]
+fn every_setting_is_heard_by_libopus() {
+    let input = music(5.0);
+    for (bitrate, rate_control, complexity, least) in [
+        (192_000, RateControl::Cbr, 10, 25.0),
+        (128_000, RateControl::Cbr, 5, 22.0),
+        (192_000, RateControl::Vbr, 0, 22.0),
+        (128_000, RateControl::Vbr, 5, 22.0),
+    ] {
+        let config = OpusConfig { bitrate, rate_control, complexity };
+        let mut encoder = Opus::with_config(SampleSpec::DEFAULT, Frames(960), config).unwrap();
+        let snr = snr(&input, &heard_by_libopus("opus-settings", &mut encoder, 960, &input));
+        println!("{config}: SNR {snr:.1} dB");
+        assert!(snr >= least, "{config}: {snr} dB");
     }
 }
 

@@ -9,6 +9,7 @@
 //! The codecs' own libraries stay behind [`Encoder`]: no other module names them, so that one can
 //! be exchanged without anybody noticing.
 
+mod config;
 mod flac;
 mod opus;
 mod pcm;
@@ -19,6 +20,7 @@ use core::fmt;
 
 use aulos_core::{Block, Codec, Frames, SampleSpec};
 
+pub use config::{CodecConfig, CodecConfigError, OpusConfig, RateControl};
 pub use flac::Flac;
 pub use opus::Opus;
 pub use pcm::Pcm;
@@ -52,20 +54,20 @@ pub trait Encoder: Send {
     }
 }
 
-/// The encoder for `codec` with its usual settings: FLAC at level [`Flac::DEFAULT_LEVEL`], Opus at
-/// [`Opus::DEFAULT_BITRATE`].
+/// The encoder for a codec: with the settings of a [`CodecConfig`], or the default ones of a
+/// [`Codec`].
 ///
 /// # Errors
 /// [`Unsupported`] says what the codec cannot do.
 pub fn make(
-    codec: Codec,
+    config: impl Into<CodecConfig>,
     spec: SampleSpec,
     block: Frames,
 ) -> Result<Box<dyn Encoder>, Unsupported> {
-    Ok(match codec {
-        Codec::Pcm => Box::new(Pcm::new(spec)),
-        Codec::Flac => Box::new(Flac::new(spec, block, Flac::DEFAULT_LEVEL)?),
-        Codec::Opus => Box::new(Opus::new(spec, block, Opus::DEFAULT_BITRATE)?),
+    Ok(match config.into() {
+        CodecConfig::Pcm => Box::new(Pcm::new(spec)),
+        CodecConfig::Flac { level } => Box::new(Flac::new(spec, block, level)?),
+        CodecConfig::Opus(config) => Box::new(Opus::with_config(spec, block, config)?),
     })
 }
 

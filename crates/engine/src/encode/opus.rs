@@ -7,7 +7,8 @@ use core::fmt;
 use aulos_core::{Block, Codec, Frames, SampleRate, SampleSpec};
 use opus_rs::{Application, OpusEncoder};
 
-use super::{EncodeError, Encoder, Unsupported, fits};
+use super::config::{BITRATES, MAX_COMPLEXITY};
+use super::{EncodeError, Encoder, OpusConfig, RateControl, Unsupported, fits};
 
 /// One Opus packet per block.
 ///
@@ -36,12 +37,26 @@ impl Opus {
     /// [`Unsupported`] for another rate than 48 kHz, more than two channels, or a block that does
     /// not last 10, 20, 40 or 60 ms.
     pub fn new(spec: SampleSpec, block: Frames, bitrate: u32) -> Result<Self, Unsupported> {
+        Self::with_config(spec, block, OpusConfig { bitrate, ..OpusConfig::default() })
+    }
+
+    /// The same with every setting; what is out of range is clamped.
+    ///
+    /// # Errors
+    /// As [`Opus::new`].
+    pub fn with_config(
+        spec: SampleSpec,
+        block: Frames,
+        config: OpusConfig,
+    ) -> Result<Self, Unsupported> {
         check(spec, block)?;
         let application = Application::RestrictedLowDelay;
         let mut encoder = OpusEncoder::new(48_000, spec.layout.channels(), application)
             .map_err(|_| Unsupported::Channels(Codec::Opus))?;
-        encoder.bitrate_bps = bitrate.clamp(MIN_BITRATE, MAX_BITRATE).cast_signed();
-        encoder.complexity = COMPLEXITY;
+        let bitrate = config.bitrate.clamp(*BITRATES.start(), *BITRATES.end());
+        encoder.bitrate_bps = bitrate.cast_signed();
+        encoder.complexity = i32::from(config.complexity.min(MAX_COMPLEXITY));
+        encoder.use_cbr = config.rate_control == RateControl::Cbr;
         Ok(Self::assemble(spec, block, Library::Rust(Box::new(encoder))))
     }
 
@@ -58,11 +73,11 @@ impl Opus {
         check(spec, block)?;
         let channels =
             if spec.layout.channels() == 1 { opus::Channels::Mono } else { opus::Channels::Stereo };
-        let bitrate = bitrate.clamp(MIN_BITRATE, MAX_BITRATE).cast_signed();
+        let bitrate = bitrate.clamp(*BITRATES.start(), *BITRATES.end()).cast_signed();
         opus::Encoder::new(48_000, channels, opus::Application::LowDelay)
             .and_then(|mut encoder| {
                 encoder.set_bitrate(opus::Bitrate::Bits(bitrate))?;
-                encoder.set_complexity(COMPLEXITY)?;
+                encoder.set_complexity(i32::from(MAX_COMPLEXITY))?;
                 Ok(Self::assemble(spec, block, Library::C(encoder)))
             })
             .map_err(|_| Unsupported::Channels(Codec::Opus))
@@ -141,13 +156,6 @@ impl fmt::Debug for Opus {
 
 /// 10, 20, 40 and 60 ms. Shorter packets would waste more than they save on this path.
 const BLOCKS: [Frames; 4] = [Frames(480), Frames(960), Frames(1_920), Frames(2_880)];
-
-/// Less is speech, which is not what a station sends; more, no packet can hold.
-const MIN_BITRATE: u32 = 6_000;
-const MAX_BITRATE: u32 = 510_000;
-
-/// The slowest and best: it costs less than a hundredth of a core.
-const COMPLEXITY: i32 = 10;
 
 /// Three frames of 20 ms (RFC 6716, section 3.4), each of 1,275 bytes at most, and their lengths.
 const MAX_PACKET: usize = 3 * 1_275 + 7;

@@ -39,6 +39,21 @@ pub(crate) fn ffmpeg(name: &str, input: &[u8], arguments: &str) -> Vec<u8> {
     result
 }
 
+/// What opusinfo says of a stream; none, and a line that says so, where it is not installed.
+pub(crate) fn opusinfo(name: &str, stream: &[u8]) -> Option<String> {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.opus"));
+    std::fs::write(&path, stream).expect("a file in the target folder");
+    let output = Command::new("opusinfo").arg(&path).output();
+    std::fs::remove_file(path).expect("what was written can be removed");
+    let Ok(output) = output else {
+        println!("skipped: no opusinfo");
+        return None;
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && !text.contains("WARNING"), "opusinfo: {text}");
+    Some(text)
+}
+
 /// Encodes all of `samples` (interleaved) in blocks of `frames`; the last one is filled up with
 /// silence.
 pub(crate) fn encode(encoder: &mut dyn Encoder, frames: usize, samples: &[f32]) -> Vec<Vec<u8>> {

@@ -1,0 +1,348 @@
+//! A codec with the settings of its encoder, as configurations write them.
+//!
+//! ```text
+//!  pcm    flac    flac:8    opus    opus:128k    opus:96k,cbr    opus:128k,complexity=5
+//!  opus:BITRATE:128000,COMPLEXITY:10                              as snapserver writes it
+//! ```
+
+use core::fmt;
+use core::ops::RangeInclusive;
+use core::str::FromStr;
+
+use aulos_core::Codec;
+
+use super::{Flac, Opus};
+
+/// Which codec, and how its encoder is set. Reads and prints as `flac:5` or `opus:128k,cbr`;
+/// settings that have their default are not printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "one variant for each codec")]
+pub enum CodecConfig {
+    /// Samples as they are.
+    Pcm,
+    /// Lossless compression.
+    Flac {
+        /// Compression level, 0 (least work) to 8 (smallest).
+        level: u8,
+    },
+    /// Lossy compression.
+    Opus(OpusConfig),
+}
+
+/// Settings of the Opus encoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "a plain record of settings")]
+pub struct OpusConfig {
+    /// Bits per second on average, 6,000 to 510,000.
+    pub bitrate: u32,
+    /// How much the size of packets may change.
+    pub rate_control: RateControl,
+    /// 0 (least work) to 10 (best).
+    pub complexity: u8,
+}
+
+/// How much the size of packets may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[allow(clippy::exhaustive_enums, reason = "what the encoder has")]
+pub enum RateControl {
+    /// Constrained variable bit rate: silence is small, a packet that needs it has up to twice its
+    /// share, and the average is the bit rate.
+    #[default]
+    Vbr,
+    /// Constant bit rate: every packet has the same size.
+    Cbr,
+}
+
+impl Default for OpusConfig {
+    fn default() -> Self {
+        Self {
+            bitrate: Opus::DEFAULT_BITRATE,
+            rate_control: RateControl::default(),
+            complexity: MAX_COMPLEXITY,
+        }
+    }
+}
+
+impl CodecConfig {
+    /// The codec alone.
+    #[must_use]
+    pub const fn codec(self) -> Codec {
+        match self {
+            Self::Pcm => Codec::Pcm,
+            Self::Flac { .. } => Codec::Flac,
+            Self::Opus(_) => Codec::Opus,
+        }
+    }
+
+    /// Bits per second, where a setting determines them.
+    #[must_use]
+    pub const fn bitrate(self) -> Option<u32> {
+        match self {
+            Self::Opus(opus) => Some(opus.bitrate),
+            Self::Pcm | Self::Flac { .. } => None,
+        }
+    }
+
+    /// `self` where it is a configuration of `codec`, else that codec with its default settings.
+    #[must_use]
+    pub fn or_default_of(self, codec: Codec) -> Self {
+        if self.codec() == codec { self } else { codec.into() }
+    }
+}
+
+impl From<Codec> for CodecConfig {
+    /// The codec with its default settings.
+    fn from(codec: Codec) -> Self {
+        match codec {
+            Codec::Pcm => Self::Pcm,
+            Codec::Flac => Self::Flac { level: Flac::DEFAULT_LEVEL },
+            Codec::Opus => Self::Opus(OpusConfig::default()),
+        }
+    }
+}
+
+impl fmt::Display for CodecConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.codec().name())?;
+        match *self {
+            Self::Flac { level } if level != Flac::DEFAULT_LEVEL => write!(f, ":{level}"),
+            Self::Opus(opus) if opus != OpusConfig::default() => write!(f, ":{opus}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for OpusConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.bitrate {
+            bitrate if bitrate.is_multiple_of(1_000) => write!(f, "{}k", bitrate / 1_000)?,
+            bitrate => write!(f, "{bitrate}")?,
+        }
+        if self.rate_control == RateControl::Cbr {
+            f.write_str(",cbr")?;
+        }
+        if self.complexity != MAX_COMPLEXITY {
+            write!(f, ",complexity={}", self.complexity)?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for CodecConfig {
+    type Err = CodecConfigError;
+
+    fn from_str(text: &str) -> Result<Self, CodecConfigError> {
+        let (name, options) = text.split_once(':').unwrap_or((text, ""));
+        let codec: Codec = name.parse().map_err(|_| CodecConfigError::UnknownCodec)?;
+        match codec {
+            _ if options.is_empty() => Ok(codec.into()),
+            Codec::Pcm => Err(CodecConfigError::NoSettings),
+            Codec::Flac => options
+                .parse()
+                .ok()
+                .filter(|level| LEVELS.contains(level))
+                .map(|level| Self::Flac { level })
+                .ok_or(CodecConfigError::Level),
+            Codec::Opus => opus(options).map(Self::Opus),
+        }
+    }
+}
+
+fn opus(options: &str) -> Result<OpusConfig, CodecConfigError> {
+    let (mut bitrate, mut rate_control, mut complexity) = (None, None, None);
+    for option in options.split(',') {
+        let option = option.trim().to_ascii_lowercase();
+        let (key, value) = match option.split_once(['=', ':']) {
+            Some((key, value)) => (key, value),
+            None if option.starts_with(|c: char| c.is_ascii_digit()) => ("", option.as_str()),
+            None => (option.as_str(), ""),
+        };
+        let repeated = match (key, value) {
+            ("", "") => return Err(CodecConfigError::UnknownOption),
+            ("" | "bitrate", value) => bitrate.replace(parse_bitrate(value)?).is_some(),
+            ("complexity", value) => complexity.replace(parse_complexity(value)?).is_some(),
+            ("vbr", "") => rate_control.replace(RateControl::Vbr).is_some(),
+            ("cbr", "") => rate_control.replace(RateControl::Cbr).is_some(),
+            _ => return Err(CodecConfigError::UnknownOption),
+        };
+        if repeated {
+            return Err(CodecConfigError::Repeated);
+        }
+    }
+    let default = OpusConfig::default();
+    Ok(OpusConfig {
+        bitrate: bitrate.unwrap_or(default.bitrate),
+        rate_control: rate_control.unwrap_or(default.rate_control),
+        complexity: complexity.unwrap_or(default.complexity),
+    })
+}
+
+/// Bits per second, as `128000`, `128k`, or snapserver's `max` and `auto`.
+fn parse_bitrate(text: &str) -> Result<u32, CodecConfigError> {
+    match text {
+        "max" => return Ok(*BITRATES.end()),
+        "auto" => return Ok(Opus::DEFAULT_BITRATE),
+        _ => {}
+    }
+    let (number, unit) = text.strip_suffix('k').map_or((text, 1), |number| (number, 1_000));
+    let rate = number.parse::<u32>().ok().and_then(|number| number.checked_mul(unit));
+    match rate {
+        // snapserver takes this much; no packet can carry it.
+        Some(SNAPSERVER_MAX_BITRATE) => Ok(*BITRATES.end()),
+        Some(rate) if BITRATES.contains(&rate) => Ok(rate),
+        _ => Err(CodecConfigError::Bitrate),
+    }
+}
+
+fn parse_complexity(text: &str) -> Result<u8, CodecConfigError> {
+    let complexity = text.parse().map_err(|_| CodecConfigError::Complexity)?;
+    if complexity <= MAX_COMPLEXITY { Ok(complexity) } else { Err(CodecConfigError::Complexity) }
+}
+
+/// Why a text is no codec with settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CodecConfigError {
+    /// The name is not one of the codecs.
+    UnknownCodec,
+    /// PCM with settings.
+    NoSettings,
+    /// Not a compression level of FLAC.
+    Level,
+    /// Not a bit rate of Opus.
+    Bitrate,
+    /// Not a complexity of Opus.
+    Complexity,
+    /// A setting that Opus does not have here.
+    UnknownOption,
+    /// A setting is given twice.
+    Repeated,
+}
+
+impl CodecConfigError {
+    /// What to write instead.
+    #[must_use]
+    pub const fn remedy(self) -> &'static str {
+        match self {
+            Self::UnknownCodec => "use flac, opus or pcm",
+            Self::NoSettings => "write `pcm` alone",
+            Self::Level => "use flac:0 (least work) to flac:8 (smallest), or `flac` alone",
+            Self::Bitrate => "use opus:6k to opus:510k, as in opus:128k",
+            Self::Complexity => "use complexity=0 (least work) to complexity=10 (best)",
+            Self::UnknownOption => {
+                "opus takes a bit rate, vbr or cbr, and complexity, as in opus:96k,cbr,complexity=8"
+            }
+            Self::Repeated => "give the bit rate, vbr or cbr, and complexity at most once each",
+        }
+    }
+}
+
+impl fmt::Display for CodecConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::UnknownCodec => "this is not a codec",
+            Self::NoSettings => "pcm has no settings",
+            Self::Level => "the compression level of flac is a whole number from 0 to 8",
+            Self::Bitrate => "the bit rate of opus is 6000 to 510000 bits per second",
+            Self::Complexity => "the complexity of opus is a whole number from 0 to 10",
+            Self::UnknownOption => "this is not a setting of opus",
+            Self::Repeated => "a setting is given twice",
+        })
+    }
+}
+
+impl core::error::Error for CodecConfigError {}
+
+/// What FLAC encoders have agreed on.
+const LEVELS: RangeInclusive<u8> = 0..=8;
+
+/// Below is speech, which is not what a station sends; above, a packet cannot carry it (RFC 6716,
+/// sections 2.1.1 and 3.4).
+pub(super) const BITRATES: RangeInclusive<u32> = 6_000..=510_000;
+
+/// The upper end of what snapserver takes as `BITRATE`.
+const SNAPSERVER_MAX_BITRATE: u32 = 512_000;
+
+/// The best that the encoder has; it costs less than a hundredth of a core.
+pub(super) const MAX_COMPLEXITY: u8 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opus(bitrate: u32, rate_control: RateControl, complexity: u8) -> CodecConfig {
+        CodecConfig::Opus(OpusConfig { bitrate, rate_control, complexity })
+    }
+
+    #[test]
+    fn a_codec_prints_as_it_is_read() {
+        let texts = [
+            "pcm",
+            "flac",
+            "flac:0",
+            "flac:8",
+            "opus",
+            "opus:6k",
+            "opus:64500",
+            "opus:192k,cbr",
+            "opus:96k,complexity=3",
+            "opus:510k,cbr,complexity=0",
+        ];
+        for text in texts {
+            let config: CodecConfig = text.parse().unwrap();
+            assert_eq!(config.to_string(), text);
+            assert!(text.starts_with(config.codec().name()));
+        }
+        let default = CodecConfig::from(Codec::Flac);
+        assert_eq!(format!("flac:{}", Flac::DEFAULT_LEVEL).parse(), Ok(default));
+        assert_eq!("opus:192k,vbr,complexity=10".parse(), Ok(CodecConfig::from(Codec::Opus)));
+    }
+
+    #[test]
+    fn settings_are_taken_as_snapserver_writes_them() {
+        let vbr = RateControl::Vbr;
+        for (text, config) in [
+            ("opus:BITRATE:128000,COMPLEXITY:5", opus(128_000, vbr, 5)),
+            ("opus:COMPLEXITY:9, BITRATE:64000", opus(64_000, vbr, 9)),
+            ("opus:BITRATE:MAX", opus(510_000, vbr, 10)),
+            ("opus:BITRATE:512000", opus(510_000, vbr, 10)),
+            ("opus:BITRATE:AUTO", opus(192_000, vbr, 10)),
+            ("opus:bitrate=96k,cbr", opus(96_000, RateControl::Cbr, 10)),
+            ("opus:", CodecConfig::from(Codec::Opus)),
+            ("flac:", CodecConfig::from(Codec::Flac)),
+        ] {
+            assert_eq!(text.parse(), Ok(config), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_setting_out_of_range_is_named() {
+        use CodecConfigError::{
+            Bitrate, Complexity, Level, NoSettings, Repeated, UnknownCodec, UnknownOption,
+        };
+        for (text, error) in [
+            ("", UnknownCodec),
+            ("FLAC", UnknownCodec),
+            ("mp3:128k", UnknownCodec),
+            ("pcm:16", NoSettings),
+            ("flac:9", Level),
+            ("flac:-1", Level),
+            ("flac:5k", Level),
+            ("opus:5999", Bitrate),
+            ("opus:128", Bitrate),
+            ("opus:511k", Bitrate),
+            ("opus:99999999999", Bitrate),
+            ("opus:5000000k", Bitrate),
+            ("opus:BITRATE:", Bitrate),
+            ("opus:complexity=11", Complexity),
+            ("opus:complexity", Complexity),
+            ("opus:128k,fast", UnknownOption),
+            ("opus:128k,", UnknownOption),
+            ("opus:cbr=1", UnknownOption),
+            ("opus:128k,96k", Repeated),
+            ("opus:vbr,cbr", Repeated),
+        ] {
+            assert_eq!(text.parse::<CodecConfig>(), Err(error), "{text}");
+        }
+    }
+}
