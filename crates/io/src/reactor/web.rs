@@ -260,8 +260,13 @@ impl Listener {
             sent += 1;
             // The rest when this has gone: a log of seconds is not copied at once.
             if self.outbox.queued() > COPIED_AT_ONCE {
-                break;
+                return sent;
             }
+        }
+        if let Some(stream) = &mut self.ogg {
+            pages.clear();
+            stream.caught_up(&mut pages);
+            queue(&pages, &mut self.titled, &tap.title, &mut self.outbox);
         }
         sent
     }

@@ -11,10 +11,17 @@ use super::{Bundle, Ends, Writer};
 pub const PRE_SKIP: u16 = 3_840;
 
 /// An endless Ogg Opus stream for one listener.
+///
+/// Packets share pages: a page of its own for each of 20 ms would be an eighth more at 96 kb/s. The
+/// caller says with [`caught_up`](Self::caught_up) that there is no further packet now, and decides
+/// by that how long a packet waits for its page.
 #[derive(Clone, Debug)]
 pub struct OpusStream {
     pages: Writer,
+    bundle: Bundle,
+    /// Frames in all packets so far, and in those that are in pages.
     granule: u64,
+    paged: u64,
 }
 
 impl OpusStream {
@@ -60,24 +67,62 @@ impl OpusStream {
         let mut pages = Writer::new(serial);
         pages.write_packet(head, 0, Ends::First, out);
         pages.write_packet(&tags([("TITLE", title)].into_iter()), 0, Ends::Middle, out);
-        Self { pages, granule: 0 }
+        Self { pages, bundle: Bundle::default(), granule: 0, paged: 0 }
     }
 
-    /// Appends one Opus packet that lasts `duration` at 48 kHz.
+    /// Takes one Opus packet that lasts `duration` at 48 kHz; a page goes to `out` once it lasts
+    /// 200 ms.
     ///
     /// # Real-time
-    /// Does not allocate when `out` has room for the packet and 35 bytes.
+    /// Does not allocate once a page of each size has been there, and when `out` has room for a page.
     pub fn write(&mut self, packet: &[u8], duration: Frames, out: &mut Vec<u8>) {
-        self.granule = self.granule.saturating_add(duration.0);
-        self.pages.write_packet(packet, self.granule, Ends::Middle, out);
+        self.take(packet, duration, out);
+        if self.waiting() >= MAX_STREAM_PAGE {
+            self.page(out);
+        }
+    }
+
+    /// There is no further packet now: ends the page when it lasts 60 ms at least, or is the first
+    /// one, which is what a listener is waiting for.
+    pub fn caught_up(&mut self, out: &mut Vec<u8>) {
+        if self.paged == 0 || self.waiting() >= MIN_STREAM_PAGE {
+            self.page(out);
+        }
+    }
+
+    /// Puts what was taken so far into a page.
+    pub fn page(&mut self, out: &mut Vec<u8>) {
+        if !self.bundle.is_empty() {
+            self.pages.write_bundle(&mut self.bundle, self.granule, Ends::Middle, out);
+            self.paged = self.granule;
+        }
     }
 
     /// Appends the last packet; a listener then knows that the stream is over and not torn.
     pub fn finish(mut self, packet: &[u8], duration: Frames, out: &mut Vec<u8>) {
+        self.take(packet, duration, out);
+        self.pages.write_bundle(&mut self.bundle, self.granule, Ends::Last, out);
+    }
+
+    fn take(&mut self, packet: &[u8], duration: Frames, out: &mut Vec<u8>) {
+        if !self.bundle.push(packet) {
+            self.page(out);
+            // An Opus packet is far shorter than a page.
+            let _fits = self.bundle.push(packet);
+        }
         self.granule = self.granule.saturating_add(duration.0);
-        self.pages.write_packet(packet, self.granule, Ends::Last, out);
+    }
+
+    const fn waiting(&self) -> u64 {
+        self.granule - self.paged
     }
 }
+
+/// 60 ms: less would cost more than it saves. A listener is served every 100 ms, so that its pages
+/// last 100 ms as a rule and no packet waits for them.
+const MIN_STREAM_PAGE: u64 = 2_880;
+/// 200 ms: longer ones save less than 0.1 % more.
+const MAX_STREAM_PAGE: u64 = 9_600;
 
 /// An Ogg Opus file: from the encoder's first packet to its last, and as long as the sound was.
 #[derive(Clone, Debug)]
@@ -210,7 +255,9 @@ mod tests {
         let stereo = ChannelLayout::STEREO;
         let mut stream = OpusStream::begin(1, stereo, SampleRate::CD, "Hall", &mut out).unwrap();
         stream.write(b"one", Frames(960), &mut out);
+        stream.page(&mut out);
         stream.write(b"two", Frames(960), &mut out);
+        stream.page(&mut out);
         stream.finish(b"end", Frames(480), &mut out);
         let pages = pages(&out);
         assert_eq!(pages[0].1, b"OpusHead\x01\x02\x00\x0f\x44\xac\0\0\0\0\0");
@@ -220,13 +267,50 @@ mod tests {
     }
 
     #[test]
+    fn packets_share_pages_of_60_to_200_ms_and_the_first_does_not_wait() {
+        let mut out = Vec::new();
+        let (stereo, rate) = (ChannelLayout::STEREO, SampleRate::STUDIO);
+        let mut stream = OpusStream::begin(1, stereo, rate, "", &mut out).unwrap();
+        // So many packets of 20 ms are there each time that the listener is served.
+        for packets in [1, 5, 2, 3, 4, 23, 1] {
+            for _ in 0..packets {
+                stream.write(&[7; 480], Frames(960), &mut out);
+            }
+            stream.caught_up(&mut out);
+        }
+        let packets = |granule: u64| granule / 960;
+        let positions: Vec<_> =
+            pages(&out)[2..].iter().map(|(granule, _)| packets(*granule)).collect();
+        // 2 packets wait for the 3; of 23 two pages of 200 ms and the rest; the last one waits.
+        assert_eq!(positions, [1, 6, 11, 15, 25, 35, 38]);
+        stream.finish(&[7; 480], Frames(960), &mut out);
+        let pages = pages(&out);
+        assert_eq!(packets(pages[9].0), 40);
+        assert_eq!(pages[2..].iter().map(|(_, body)| body.len()).sum::<usize>(), 40 * 480);
+    }
+
+    #[test]
+    fn the_longest_packets_fit_into_a_page() {
+        let mut out = Vec::new();
+        let (mono, rate) = (ChannelLayout::MONO, SampleRate::STUDIO);
+        let mut stream = OpusStream::begin(1, mono, rate, "", &mut out).unwrap();
+        for _ in 0..100 {
+            stream.write(&[7; 3 * 1_275 + 7], Frames(2_880), &mut out);
+        }
+        let bodies: usize = pages(&out)[2..].iter().map(|(_, body)| body.len()).sum();
+        assert_eq!(bodies, 100 * (3 * 1_275 + 7));
+    }
+
+    #[test]
     fn another_title_is_another_stream_behind_the_last_packet() {
         let mut out = Vec::new();
         let form = (ChannelLayout::MONO, SampleRate::STUDIO);
         let mut stream = OpusStream::begin(1, form.0, form.1, "One", &mut out).unwrap();
         stream.write(b"a", Frames(960), &mut out);
+        stream.page(&mut out);
         let mut stream = stream.chain((b"b", Frames(960)), 2, form, "Two", &mut out).unwrap();
         stream.write(b"c", Frames(960), &mut out);
+        stream.page(&mut out);
         let (mut rest, mut seen) = (&out[..], Vec::new());
         while let Ok(Parsed::Page(page)) = parse(rest) {
             seen.push((page.serial, page.first, page.last, page.granule));
