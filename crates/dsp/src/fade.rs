@@ -42,7 +42,8 @@ enum Shape {
 
 impl Crossfade {
     /// A fade over `length` whose gains' squares add up to one: two different programmes stay
-    /// equally loud throughout. The same sound on both sides would be 3 dB louder in the middle.
+    /// equally loud throughout. The same sound on both sides would be 3 dB louder in the middle; see
+    /// [`Crossfade::constant_power`].
     #[must_use]
     pub const fn equal_power(length: Frames) -> Self {
         Self { shape: Shape::EqualPower, length: length.0, position: 0 }

@@ -32,7 +32,7 @@ impl Handover {
     pub(super) fn new(from: Voice, start: usize, length: Frames) -> Self {
         let mut outgoing = [(Voice::Nothing, 0.0); MAX_OUTGOING];
         outgoing[0] = (from, 1.0);
-        Self { outgoing, start, curve: Crossfade::equal_power(length) }
+        Self { outgoing, start, curve: Crossfade::constant_power(length) }
     }
 
     /// From one voice that itself was still coming in by `last`, to one that may still be going out.

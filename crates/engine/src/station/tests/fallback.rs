@@ -115,6 +115,47 @@ fn a_change_in_the_middle_of_a_fade_makes_no_click() {
     assert_eq!(status.switches_by[Cause::Manual as usize], 4, "{:?}", status.switches_by);
 }
 
+/// Mean levels of 10 ms each, in dB relative to a sine of 0.5.
+fn levels_db(samples: &[f32]) -> Vec<f64> {
+    let power = |part: &[f32]| part.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
+    samples.chunks_exact(480).map(|part| 10.0 * (power(part) / 480.0 / 0.125).log10()).collect()
+}
+
+#[test]
+fn the_same_programme_from_another_source_is_as_loud_during_the_fade() {
+    for millis in [20, 1_000] {
+        let feeds: Vec<_> = (0..2).map(|_| live()).collect();
+        let (mut feeds, sources): (Vec<_>, Vec<_>) = feeds.into_iter().unzip();
+        let mut world = World::with_fade(sources, millis);
+        let mut wishes = world.station.wishes();
+        let mut out = Vec::new();
+        for step in 0..250u32 {
+            for feed in &mut feeds {
+                let mut block = feed.pool.take().expect("a block");
+                block.reset(feed.rate, SPEC.layout);
+                block.resize(Frames(960));
+                block.received = world.now;
+                for (n, sample) in block.samples_mut().iter_mut().enumerate() {
+                    // 1 kHz: every block is the same.
+                    let turn = f64::from(u32::try_from(n % 48).unwrap()) / 48.0;
+                    #[allow(clippy::cast_possible_truncation, reason = "a test signal")]
+                    let value = (0.5 * (turn * core::f64::consts::TAU).sin()) as f32;
+                    *sample = value;
+                }
+                feed.items.push(Item::Block(block)).expect("room");
+            }
+            if step == 100 {
+                wishes.publish(Some((1, None)));
+            }
+            out.extend(world.step());
+        }
+        assert_eq!(world.status.read().output, Output::Active(1));
+        for (index, level) in levels_db(&out[48_000..]).into_iter().enumerate() {
+            assert!(level.abs() < 0.5, "{millis} ms: {level} dB at {index}0 ms");
+        }
+    }
+}
+
 /// A file behind a gate: a counter that begins anew whenever it is opened.
 struct Gated {
     counter: Counter,
