@@ -97,6 +97,7 @@ impl Input {
         #[allow(clippy::cast_possible_truncation, reason = "a gain needs no more than f32")]
         let gain = gain.amplitude() as f32;
         let staged = room(limit(source.pacing(), rate, buffer), layout);
+        let keeps = (source.pacing() == Pacing::Streamed).then_some(buffer + buffer * 3 / 4);
         Self {
             source,
             rate,
@@ -110,7 +111,7 @@ impl Input {
             staged: VecDeque::with_capacity(staged),
             resampler: Resampler::new(layout.channels(), rate, rate),
             source_rate: rate,
-            servo: Servo::new(buffer),
+            servo: Servo::new(buffer, keeps),
             drift: Ppm::ZERO,
             ended: false,
             lost: false,
@@ -153,7 +154,6 @@ impl Input {
         }
         if differs {
             self.detector = Detector::new(self.silence, self.source_rate, self.layout.channels());
-            self.servo.restart();
             (self.last_arrival, self.fresh) = (None, true);
             (self.ended, self.lost) = (false, false);
         }
@@ -185,6 +185,7 @@ impl Input {
             let ahead = self.arrival.as_ref().map_or(0, Arrival::missing);
             if self.staged_frames() >= self.limit() + ahead {
                 self.full = true;
+                self.servo.hold(now);
                 return;
             }
             match self.source.pull(now, &mut self.block) {
@@ -207,24 +208,26 @@ impl Input {
     /// Follows the source's clock; `due` is when the frames read so far were to be read, `elapsed`
     /// the time since the last call.
     pub fn follow(&mut self, due: Instant, elapsed: Span) {
-        if !matches!(self.source.pacing(), Pacing::Live | Pacing::Streamed) {
-            return;
-        }
-        if self.full || self.ended || self.lost {
-            self.servo.restart();
+        // What is left of a sender that has gone is played as it was before.
+        if !self.has_clock() || self.ended || self.lost {
             return;
         }
         // Between two arrivals the sender goes on. Without what it has by now the fill would be a
         // saw, whose beat with our quanta looks like drift, and every pause like a lack of sound.
         let on_the_way = self.last_arrival.map_or(Span::ZERO, |last| due - last);
-        let drift = self.servo.update(self.buffered() + on_the_way, elapsed);
+        let fill = self.buffered() + on_the_way;
+        let drift = if self.full {
+            self.servo.update_held(fill, elapsed)
+        } else {
+            self.servo.update(fill, elapsed)
+        };
         if drift != self.drift {
             self.drift = drift;
             self.resampler.set_drift(drift);
         }
     }
 
-    /// Forgets what the servo knew: the source has just gone on air or off it.
+    /// The source goes on air: its fill is judged anew.
     pub const fn restart_servo(&mut self) {
         self.servo.restart();
     }
@@ -284,7 +287,7 @@ impl Input {
         (self.waiting, self.ended) = (false, false);
         self.staged.clear();
         self.arrival.iter_mut().for_each(Arrival::interrupt);
-        self.resampler.reset();
+        self.reset_resampler();
         self.refill(now);
         self.enter(now, scratch);
     }
@@ -414,7 +417,14 @@ impl Input {
         self.waiting = false;
         self.staged.clear();
         self.arrival.iter_mut().for_each(Arrival::interrupt);
+        self.reset_resampler();
+        self.servo.interrupt();
+    }
+
+    /// Throws away what the resampler holds, and the drift that it was told.
+    fn reset_resampler(&mut self) {
         self.resampler.reset();
+        self.drift = Ppm::ZERO;
     }
 
     fn accept(&mut self, now: Instant) {
@@ -426,6 +436,7 @@ impl Input {
         }
         self.last_arrival = Some(arrival);
         self.record(arrival, pause);
+        self.clock(arrival);
         // A new sender behind an old one whose sound is all out.
         self.fresh |= self.ended && self.staged.is_empty();
         (self.ended, self.lost) = (false, false);
@@ -439,6 +450,21 @@ impl Input {
             self.flush();
             self.waiting = true;
         }
+    }
+
+    /// Learns the sender's clock from the block.
+    fn clock(&mut self, arrival: Instant) {
+        if !self.has_clock() {
+            return;
+        }
+        if self.ended || self.lost || self.block.rate() != self.source_rate {
+            self.servo.interrupt();
+        }
+        self.servo.arrived(arrival, self.block.frames(), self.block.rate());
+    }
+
+    fn has_clock(&self) -> bool {
+        matches!(self.source.pacing(), Pacing::Live | Pacing::Streamed)
     }
 
     /// Gives the block to the recorders, as it came.

@@ -1,133 +1,214 @@
 //! Follows the clock of a live source.
 //!
 //! The sender's card and ours never agree. The difference shows as a buffer that slowly fills or
-//! drains; a proportional-integral controller on that fill gives the drift to resample by. The
-//! alternative, to skip or repeat frames when the buffer has run out of bounds, is what listeners
-//! hear as a click every few minutes.
+//! drains. The alternative, to skip or repeat frames when the buffer has run out of bounds, is what
+//! listeners hear as a click every few minutes.
 //!
-//! As long as the fill stays near its target the servo keeps out of the way: a sender whose clock
-//! agrees with ours is passed on bit by bit.
+//! The ratio to resample by is the sum of two terms. The first is the rate of the sender's clock, as
+//! the arrival times show it ([`rate`]): with that alone the fill stands still. The second brings the
+//! fill back to its target; it is proportional to the error and bounded, and has no memory, so that it
+//! cannot wind up. The sum changes slowly.
+//!
+//! A sender that is exact, or that is held back by us and so follows our clock, is passed on bit by
+//! bit as long as the fill stays near its target.
 
-use aulos_core::{Ppm, Span};
+mod rate;
 
-/// Turns the fill of a buffer into a drift, at most [`Servo::LIMIT`] either way.
-///
-/// Constants: the loop is critically damped with a time constant of about three minutes, slow
-/// enough that arrival jitter of hundreds of milliseconds moves the pitch by less than 0.005 %.
+use aulos_core::{Frames, Instant, Ppm, SampleRate, Span};
+
+use rate::RateEstimator;
+
+/// Turns arrivals and the fill of a buffer into a drift: the sender's, up to [`Servo::RANGE`] either
+/// way, and at most [`Servo::CORRECTION`] more or less to bring the buffer to its target.
 #[derive(Clone, Debug)]
 pub struct Servo {
-    target: Span,
-    average: f64,
-    settled: f64,
-    integral: f64,
-    engaged: bool,
+    target: f64,
+    /// A higher fill than the target is kept, up to this.
+    keeps: Option<f64>,
+    /// The fill that is kept, once that is settled.
+    goal: Option<f64>,
+    rate: RateEstimator,
+    /// The largest errors of the last seconds, oldest first.
+    peaks: [f64; PEAKS],
+    len: usize,
+    /// The largest error of the present second, and how much of it is over.
+    peak: f64,
+    elapsed: f64,
+    /// What is wrong with the fill, and whether that is being corrected.
+    error: f64,
+    corrects: bool,
+    drift: f64,
 }
 
 impl Servo {
-    /// The fastest correction, 0.05 %: less than a cent, inaudible.
-    pub const LIMIT: Ppm = Ppm::from_ppm(500);
+    /// The largest drift of a sender that is followed.
+    pub const RANGE: Ppm = Ppm::from_ppm(2_000);
 
-    /// A servo that keeps a buffer at `target`.
+    /// The most that is added to correct the fill, two thirds of a cent: inaudible.
+    pub const CORRECTION: Ppm = Ppm::from_ppm(400);
+
+    /// A servo that keeps a buffer at `target`, or at what it finds above that, up to `keeps`.
     #[must_use]
-    pub const fn new(target: Span) -> Self {
-        Self { target, average: 0.0, settled: 0.0, integral: 0.0, engaged: false }
+    pub fn new(target: Span, keeps: Option<Span>) -> Self {
+        Self {
+            target: target.as_secs_f64(),
+            keeps: keeps.map(Span::as_secs_f64),
+            goal: None,
+            rate: RateEstimator::new(),
+            peaks: [0.0; PEAKS],
+            len: 0,
+            peak: f64::NEG_INFINITY,
+            elapsed: 0.0,
+            error: 0.0,
+            corrects: false,
+            drift: 0.0,
+        }
     }
 
-    /// Forgets the past, for a sender that has just come.
+    /// The buffer begins to be read. The sender's rate is known already, or from the last time.
     pub const fn restart(&mut self) {
-        *self = Self::new(self.target);
+        self.goal = None;
+        self.clear_error();
+        self.corrects = false;
+        self.drift = self.rate.rate();
     }
 
-    /// Takes the `fill` after `elapsed` time and answers with the drift of the sender's clock:
-    /// positive when it is fast.
+    /// The arrivals that follow do not continue those before: the sender has gone, or what it sent
+    /// was thrown away. Its rate is remembered.
+    pub const fn interrupt(&mut self) {
+        self.rate.interrupt();
+    }
+
+    /// Takes the arrival of `frames` of the sender's `rate` at `at`.
+    ///
+    /// # Real-time
+    /// A few multiplications; once a second one pass over 32 numbers.
+    pub fn arrived(&mut self, at: Instant, frames: Frames, rate: SampleRate) {
+        self.rate.arrived(at, frames, rate);
+    }
+
+    /// The buffer is at its bound at `now`: the sender waits for us, so its arrivals say nothing.
+    pub fn hold(&mut self, now: Instant) {
+        self.rate.hold(now);
+    }
+
+    /// Takes the `fill` after `elapsed` time and answers with the drift to resample by: positive
+    /// when more has to be consumed.
     ///
     /// # Real-time
     /// A few multiplications.
     pub fn update(&mut self, fill: Span, elapsed: Span) -> Ppm {
-        let error = (fill - self.target).as_secs_f64();
-        let dt = elapsed.as_secs_f64();
-        self.settled += dt;
-        // A plain mean while there is little history, a slow low-pass after it.
-        let weight = (dt / self.settled.min(AVERAGE_S)).min(1.0);
-        self.average += weight * (error - self.average);
-        if self.settled < AVERAGE_S {
-            return Ppm::ZERO;
+        let fill = fill.as_secs_f64();
+        let goal = self.goal(fill);
+        // The fill of the most punctual arrival: what is late now will still come.
+        self.peak = self.peak.max(fill - goal);
+        self.elapsed += elapsed.as_secs_f64();
+        if self.elapsed >= PEAK_S {
+            self.take_peak();
         }
-        self.engaged |= self.average.abs() > DEAD_BAND_S;
-        if !self.engaged {
-            return Ppm::ZERO;
+        let rate = self.rate.rate();
+        if rate != 0.0 || self.error.abs() > self.tolerance() {
+            self.corrects = true;
+        } else if self.error.abs() < SETTLED_S {
+            self.corrects = false;
         }
-        let limit = f64::from(Self::LIMIT.as_ppb());
-        let slope = GAIN_PPB_PER_S * GAIN_PPB_PER_S * 1e-9 / 4.0;
-        self.integral = (self.integral + slope * self.average * dt).clamp(-limit, limit);
-        let drift = (GAIN_PPB_PER_S * self.average + self.integral).clamp(-limit, limit);
-        ppm(drift)
+        let correction = if self.corrects { self.correction(self.error) } else { 0.0 };
+        self.glide(rate + correction, elapsed)
     }
 
-    /// What is known by now of the sender's clock: positive when it is fast.
+    /// The same while the buffer is at its bound. A sender with a clock of its own has been held up
+    /// and owes what came too late to be played in time: that is drained, and then it is over. Any
+    /// other one follows our clock.
     ///
-    /// Steadier than the answers of [`Servo::update`], which also bring the buffer to its target
-    /// and follow what arrival times pretend: a pipe that is looked at every 10 ms by a clock 100
-    /// ppm away looks 40 ppm faster or slower for half a minute at a time.
+    /// # Real-time
+    /// A few multiplications.
+    pub fn update_held(&mut self, fill: Span, elapsed: Span) -> Ppm {
+        let Some(missing) = self.rate.missing() else { return self.glide(0.0, elapsed) };
+        let goal = self.goal(fill.as_secs_f64());
+        self.clear_error();
+        self.error = (fill + missing).as_secs_f64() - goal;
+        self.corrects = self.error > SETTLED_S;
+        if !self.corrects {
+            self.rate.forget();
+            return self.glide(0.0, elapsed);
+        }
+        self.glide(self.rate.rate() + self.correction(self.error), elapsed)
+    }
+
+    /// The drift of the sender's clock, as far as it is known: positive when it is fast.
     #[must_use]
     pub const fn drift(&self) -> Ppm {
-        ppm(self.integral)
+        ppm(self.rate.rate())
+    }
+
+    fn goal(&mut self, fill: f64) -> f64 {
+        let keeps = self.keeps.unwrap_or(self.target);
+        *self.goal.get_or_insert_with(|| fill.min(keeps).max(self.target))
+    }
+
+    fn take_peak(&mut self) {
+        if self.len == PEAKS {
+            self.peaks.copy_within(1.., 0);
+            self.len -= 1;
+        }
+        self.peaks[self.len] = self.peak;
+        self.len += 1;
+        (self.peak, self.elapsed) = (f64::NEG_INFINITY, 0.0);
+        let mut sorted = self.peaks;
+        let sorted = &mut sorted[..self.len];
+        sorted.sort_unstable_by(f64::total_cmp);
+        self.error = sorted[self.len / 2];
+    }
+
+    const fn clear_error(&mut self) {
+        (self.len, self.peak, self.elapsed, self.error) = (0, f64::NEG_INFINITY, 0.0, 0.0);
+    }
+
+    fn tolerance(&self) -> f64 {
+        TOLERANCE_S.max(self.target * TOLERANCE)
+    }
+
+    fn correction(&self, error: f64) -> f64 {
+        let time = (self.target * TIME_CONSTANT).clamp(LEAST_TIME_S, MOST_TIME_S);
+        let most = f64::from(Self::CORRECTION.as_ppb()) * 1e-9;
+        (error / time).clamp(-most, most)
+    }
+
+    /// Goes towards `wanted`, no faster than pitch may change.
+    fn glide(&mut self, wanted: f64, elapsed: Span) -> Ppm {
+        let most = SLEW_PER_S * elapsed.as_secs_f64();
+        self.drift += (wanted - self.drift).clamp(-most, most);
+        ppm(self.drift)
     }
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "within the limit, which is far below")]
-const fn ppm(ppb: f64) -> Ppm {
-    Ppm::from_ppb(ppb as i32)
+#[allow(clippy::cast_possible_truncation, reason = "a few thousand ppm at most")]
+const fn ppm(fraction: f64) -> Ppm {
+    Ppm::from_ppb((fraction * 1e9) as i32)
 }
 
-const AVERAGE_S: f64 = 5.0;
-/// An input goes on air at the first quantum that finds its buffer filled, and that quantum is then
-/// read from it: it begins up to 20 ms below its target, or a sender's period above it.
-const DEAD_BAND_S: f64 = 0.025;
-const GAIN_PPB_PER_S: f64 = 10_000_000.0;
+/// The error is the median of so many seconds, so that what is late for less than half of them is
+/// not corrected.
+const PEAKS: usize = 5;
+const PEAK_S: f64 = 1.0;
+
+/// An error of a sender that is held to be exact is left alone up to this, or to this part of the
+/// target: an input goes on air at the first quantum that finds its buffer filled, and that quantum is
+/// then read from it: it begins up to 20 ms below its target, or a sender's period above it.
+const TOLERANCE_S: f64 = 0.025;
+const TOLERANCE: f64 = 0.0625;
+
+/// A correction that has begun goes on down to this.
+const SETTLED_S: f64 = 0.002;
+
+/// A small error is down to a third after so many times the target (80 s for 400 ms), which makes the
+/// jitter of a sender that is delayed accordingly a few cents of a cent.
+const TIME_CONSTANT: f64 = 200.0;
+const LEAST_TIME_S: f64 = 40.0;
+const MOST_TIME_S: f64 = 400.0;
+
+/// A third of a cent in a second.
+const SLEW_PER_S: f64 = 200e-6;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A sender whose clock is off by `ppm`, with arrival jitter, for `hours`; returns the largest
-    /// distance of the fill from its target in the last half, in milliseconds.
-    fn follow(ppm: f64, hours: f64) -> f64 {
-        let target = Span::from_millis(400);
-        let mut servo = Servo::new(target);
-        let (mut fill, mut drift, mut worst) = (0.4, 0.0, 0.0f64);
-        let step = 0.02;
-        let mut noise = 1u32;
-        let mut time = 0.0;
-        while time < hours * 3_600.0 {
-            fill += step * (ppm - drift) * 1e-6;
-            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let jitter = f64::from(noise >> 16) / 65_536.0 * 0.08 - 0.04;
-            #[allow(clippy::cast_possible_truncation, reason = "a test signal")]
-            let seen = Span::from_nanos(((fill + jitter) * 1e9) as i64);
-            drift = f64::from(servo.update(seen, Span::from_millis(20)).as_ppb()) * 1e-3;
-            time += step;
-            if time > hours * 1_800.0 {
-                worst = worst.max((fill - 0.4).abs() * 1e3);
-            }
-        }
-        worst
-    }
-
-    #[test]
-    fn a_fast_or_slow_sender_is_followed_for_a_day() {
-        for ppm in [-300.0, -100.0, 100.0, 300.0] {
-            let worst = follow(ppm, 24.0);
-            assert!(worst < 20.0, "{ppm} ppm: {worst} ms away");
-        }
-    }
-
-    #[test]
-    fn a_sender_in_step_is_left_alone() {
-        let mut servo = Servo::new(Span::from_millis(400));
-        for n in 0..100_000 {
-            let fill = Span::from_millis(400 + (n % 20) - 10);
-            assert_eq!(servo.update(fill, Span::from_millis(20)), Ppm::ZERO);
-        }
-    }
-}
+mod tests;

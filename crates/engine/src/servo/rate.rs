@@ -1,0 +1,316 @@
+//! Estimates the rate of a sender's clock from the times at which its frames arrive.
+//!
+//! How far the sender is ahead of our clock - the frames received so far as a time, less the time
+//! since the first of them - is a line whose slope is the drift. A frame can be late but never early,
+//! so the line is the upper envelope of the arrivals: of each second the most punctual arrival counts.
+//! Pauses, catching up after a pause and jitter do not move that envelope. A second that is far from
+//! the line is left out; when several in a row are, the sender has lost or skipped sound, and another
+//! line begins there, which is held to have the same slope until it shows that it has not.
+//!
+//! Rejected: to learn the drift from the fill of the buffer (an integrator). It cannot tell a pause
+//! from a slow clock, takes minutes, and unwinds for as long as it has wound up.
+
+use aulos_core::{Frames, Instant, SampleRate, Span};
+
+/// A least-squares line through the punctual arrivals of the last quarter of an hour.
+#[derive(Clone, Debug)]
+pub(super) struct RateEstimator {
+    origin: Option<Instant>,
+    /// Received since the origin, and the rate that counts it.
+    frames: u64,
+    hz: f64,
+    /// The last arrival, whatever it was worth.
+    last: Point,
+    /// The most punctual arrival of the present second, and when that began.
+    slot: Option<(f64, Point)>,
+    /// Arrivals before this time say when we made room, not when they were sent.
+    held_until: f64,
+    /// Where the line was last.
+    anchor: Option<Point>,
+    /// How far seconds usually are from the line.
+    deviation: f64,
+    /// Seconds in a row that were left out.
+    outliers: u32,
+    /// Seconds that were accepted.
+    accepted: u32,
+    points: [Point; POINTS],
+    len: usize,
+    /// The next point, the seconds that it stands for so far, and how many it will stand for.
+    open: Option<Point>,
+    seconds: u32,
+    seconds_per_point: u32,
+    /// What the rate is held for until the points refute it; none while it follows them.
+    prior: Option<f64>,
+    rate: f64,
+}
+
+/// An arrival: seconds since the origin, and seconds that the sender is ahead of our clock.
+#[derive(Clone, Copy, Debug, Default)]
+struct Point {
+    at: f64,
+    ahead: f64,
+}
+
+/// A line through the points.
+struct Fit {
+    slope: f64,
+    /// The time from the first to the last point.
+    span: f64,
+    /// The mean distance of a point from the line.
+    noise: f64,
+}
+
+impl RateEstimator {
+    /// Nothing is known, and a sender is held to be exact.
+    pub(super) const fn new() -> Self {
+        Self {
+            origin: None,
+            frames: 0,
+            hz: 1.0,
+            last: Point { at: 0.0, ahead: 0.0 },
+            slot: None,
+            held_until: 0.0,
+            anchor: None,
+            deviation: USUAL_DEVIATION_S,
+            outliers: 0,
+            accepted: 0,
+            points: [Point { at: 0.0, ahead: 0.0 }; POINTS],
+            len: 0,
+            open: None,
+            seconds: 0,
+            seconds_per_point: 1,
+            prior: Some(0.0),
+            rate: 0.0,
+        }
+    }
+
+    /// The fraction by which the sender's clock is fast.
+    pub(super) const fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// The arrivals that follow do not continue those before. The rate is remembered: it belongs to
+    /// a clock, which is probably the same one.
+    pub(super) const fn interrupt(&mut self) {
+        let rate = self.rate;
+        *self = Self::new();
+        self.rate = rate;
+        self.prior = Some(rate);
+    }
+
+    /// The sender has turned out to be paced by us.
+    pub(super) const fn forget(&mut self) {
+        *self = Self::new();
+    }
+
+    /// Takes the arrival of `frames` frames at `at`.
+    ///
+    /// # Real-time
+    /// A few multiplications; once a second one pass over the points.
+    pub(super) fn arrived(&mut self, at: Instant, frames: Frames, rate: SampleRate) {
+        let origin = *self.origin.get_or_insert(at);
+        self.hz = f64::from(rate.hz());
+        self.frames += frames.0;
+        let at = at.since(origin).as_secs_f64();
+        // A time that goes backwards is no later than the one before.
+        let at = at.max(self.last.at);
+        #[allow(clippy::cast_precision_loss, reason = "exact for thousands of years")]
+        let ahead = self.frames as f64 / self.hz - at;
+        let point = Point { at, ahead };
+        self.last = point;
+        if let Some((start, best)) = self.slot
+            && at >= start + SLOT_S
+        {
+            self.slot = None;
+            self.take_slot(best);
+        }
+        if at < self.held_until {
+            return;
+        }
+        match &mut self.slot {
+            Some((_, best)) if best.height(self.rate) > point.height(self.rate) => {}
+            Some((_, best)) => *best = point,
+            None => self.slot = Some((at, point)),
+        }
+    }
+
+    /// The buffer is at its bound at `now`: arrivals around this time are paced by us.
+    pub(super) fn hold(&mut self, now: Instant) {
+        self.slot = None;
+        if let Some(origin) = self.origin {
+            self.held_until = now.since(origin).as_secs_f64() + SLOT_S;
+        }
+    }
+
+    /// How much the sender has sent, or should have, beyond what has arrived; none while its clock
+    /// is not known well enough.
+    pub(super) fn missing(&self) -> Option<Span> {
+        let anchor = self.anchor.filter(|_| self.accepted >= ESTABLISHED_SLOTS)?;
+        let expected = anchor.ahead + self.rate * (self.last.at - anchor.at);
+        Some(span(expected - self.last.ahead))
+    }
+
+    fn take_slot(&mut self, point: Point) {
+        let Some(anchor) = self.anchor else {
+            self.anchor = Some(point);
+            return self.accept(point);
+        };
+        let expected = anchor.ahead + self.rate * (point.at - anchor.at);
+        let residual = point.ahead - expected;
+        let threshold = (DEVIATIONS * self.deviation).max(LEAST_STEP_S);
+        let distance = residual.abs().min(threshold);
+        self.deviation += (distance - self.deviation) / DEVIATION_SLOTS;
+        self.deviation = self.deviation.min(MOST_DEVIATION_S);
+        if residual.abs() <= threshold {
+            self.outliers = 0;
+            self.anchor = Some(Point { at: point.at, ahead: expected + 0.5 * residual });
+            return self.accept(point);
+        }
+        self.outliers += 1;
+        if self.outliers >= STEP_SLOTS {
+            self.begin_anew(point);
+        }
+    }
+
+    /// The sender is at another place of its line for good. What came before says nothing of where
+    /// it is, but its rate is what it was.
+    fn begin_anew(&mut self, point: Point) {
+        *self = Self {
+            origin: self.origin,
+            frames: self.frames,
+            hz: self.hz,
+            last: self.last,
+            held_until: self.held_until,
+            deviation: self.deviation,
+            accepted: self.accepted,
+            prior: Some(self.rate),
+            rate: self.rate,
+            anchor: Some(point),
+            ..Self::new()
+        };
+        self.accept(point);
+    }
+
+    fn accept(&mut self, point: Point) {
+        self.accepted = self.accepted.saturating_add(1);
+        let better = |open: &Point| open.height(self.rate) > point.height(self.rate);
+        self.open = Some(self.open.filter(better).unwrap_or(point));
+        self.seconds += 1;
+        if self.seconds < self.seconds_per_point {
+            return;
+        }
+        self.seconds = 0;
+        let Some(point) = self.open.take() else { return };
+        if self.len == POINTS {
+            self.make_room();
+        }
+        self.points[self.len] = point;
+        self.len += 1;
+        self.estimate();
+    }
+
+    /// Lets every point stand for twice as long, up to a bound beyond which the oldest goes.
+    fn make_room(&mut self) {
+        if self.seconds_per_point >= MOST_SECONDS_PER_POINT {
+            self.points.copy_within(1.., 0);
+            self.len -= 1;
+            return;
+        }
+        for index in 0..POINTS / 2 {
+            let (a, b) = (self.points[2 * index], self.points[2 * index + 1]);
+            let first = a.height(self.rate) > b.height(self.rate);
+            self.points[index] = if first { a } else { b };
+        }
+        self.len = POINTS / 2;
+        self.seconds_per_point *= 2;
+    }
+
+    fn estimate(&mut self) {
+        // What is steeper than any clock is no clock: a sender that stumbles on.
+        let is_clock = |fit: &Fit| fit.slope.abs() <= 1.1 * MOST_RATE;
+        let Some(fit) = self.fit().filter(is_clock) else { return };
+        let doubt = LEAST_SHIFT_S.max(NOISES * fit.noise);
+        let is_slope_of = |rate: f64| (fit.slope - rate).abs() * fit.span < doubt;
+        let rests = fit.span >= REST_SPAN_S && fit.slope.abs() * fit.span < REST_SHIFT_S;
+        self.prior = match self.prior {
+            _ if rests => Some(0.0),
+            Some(prior) if is_slope_of(prior) => Some(prior),
+            Some(_) if is_slope_of(0.0) => Some(0.0),
+            _ => None,
+        };
+        self.rate = match self.prior {
+            Some(0.0) => 0.0,
+            Some(prior) => {
+                let cube = fit.span * fit.span * fit.span;
+                let weight = cube / (cube + PRIOR_SPAN_S * PRIOR_SPAN_S * PRIOR_SPAN_S);
+                prior + weight * (fit.slope - prior)
+            }
+            None => fit.slope,
+        };
+        self.rate = self.rate.clamp(-MOST_RATE, MOST_RATE);
+    }
+
+    fn fit(&self) -> Option<Fit> {
+        let points = &self.points[..self.len];
+        let (first, last) = (points.first()?, points.last()?);
+        if points.len() < LEAST_POINTS {
+            return None;
+        }
+        let count = f64::from(u32::try_from(points.len()).ok()?);
+        let mean = |of: &dyn Fn(&Point) -> f64| points.iter().map(of).sum::<f64>() / count;
+        let (at, ahead) = (mean(&|point| point.at), mean(&|point| point.ahead));
+        let spread = mean(&|point| (point.at - at) * (point.at - at));
+        let slope = mean(&|point| (point.at - at) * (point.ahead - ahead)) / spread;
+        let noise = mean(&|point| (point.ahead - ahead - slope * (point.at - at)).abs());
+        Some(Fit { slope, span: last.at - first.at, noise })
+    }
+}
+
+impl Point {
+    /// How far it is above a line through the origin.
+    fn height(self, slope: f64) -> f64 {
+        self.ahead - slope * self.at
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "saturates")]
+fn span(seconds: f64) -> Span {
+    Span::from_nanos((seconds * 1e9) as i64)
+}
+
+/// Of each second the most punctual arrival counts: shorter than a page of Ogg is no use.
+const SLOT_S: f64 = 1.0;
+
+/// A quarter of an hour at most, at first a point for each second.
+const POINTS: usize = 32;
+const MOST_SECONDS_PER_POINT: u32 = 32;
+const LEAST_POINTS: usize = 6;
+
+/// A second is left out when it is farther from the line than any period of a sender, and than a few
+/// times what is usual for this one. The usual distance is a mean over so many seconds.
+const LEAST_STEP_S: f64 = 0.015;
+const DEVIATIONS: f64 = 4.0;
+const DEVIATION_SLOTS: f64 = 16.0;
+const USUAL_DEVIATION_S: f64 = 0.005;
+const MOST_DEVIATION_S: f64 = 0.015;
+
+/// So many such seconds in a row are no pause.
+const STEP_SLOTS: u32 = 5;
+
+/// From so many accepted seconds on the sender is known to have a clock.
+const ESTABLISHED_SLOTS: u32 = 10;
+
+/// A slope is one when the line has risen by more than a period of a sender, which arrivals can shift
+/// by when a timer finds them, and by so many times the noise: a single step makes 7.9.
+const LEAST_SHIFT_S: f64 = 0.012;
+const NOISES: f64 = 8.0;
+
+/// A sender is held to be exact again when it has moved by less than this in so long.
+const REST_SPAN_S: f64 = 500.0;
+const REST_SHIFT_S: f64 = 0.003;
+
+/// After so long the points weigh as much as what is remembered.
+const PRIOR_SPAN_S: f64 = 100.0;
+
+/// What crystals are off by at worst is a tenth of this; sound cards' resamplers can reach it.
+const MOST_RATE: f64 = 2_000e-6;
