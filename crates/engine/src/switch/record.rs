@@ -24,6 +24,8 @@ pub(super) struct Record {
     left: Instant,
     /// Since when it has been well, also while it is suspect.
     well_since: Instant,
+    /// When it stopped without a word after it had been well for as long as it takes.
+    paused: Option<Instant>,
 }
 
 impl Record {
@@ -37,6 +39,7 @@ impl Record {
         visits: 0,
         left: Instant::ZERO,
         well_since: Instant::ZERO,
+        paused: None,
     };
 
     /// Takes the facts of now.
@@ -55,7 +58,10 @@ impl Record {
             }
             // What is left of a sender that stopped does not begin anything.
             Health::Failed(_) | Health::Backoff if stopped.is_some() => {}
-            Health::Failed(_) | Health::Backoff => self.prime(now, facts, now),
+            Health::Failed(_) | Health::Backoff => {
+                self.resume(config, now);
+                self.prime(now, facts, now);
+            }
             Health::Disabled | Health::Connecting => {
                 self.begin(config, now);
                 self.prime(now, facts, now);
@@ -107,6 +113,16 @@ impl Record {
         }
     }
 
+    /// It sends again. Who was well for long, and then stopped for as long, had paused, as a player
+    /// does: that does not make the output flap, so it is trusted as after a clean end.
+    fn resume(&mut self, config: &Config, now: Instant) {
+        let Some(paused) = self.paused.take() else { return };
+        if now.since(paused) >= config.hold_in {
+            self.hold_in = Span::ZERO;
+            self.strikes = self.strikes.saturating_sub(1);
+        }
+    }
+
     fn prime(&mut self, now: Instant, facts: &Facts, since: Instant) {
         let run = now.since(since);
         let waited = run >= facts.wanted && facts.buffered >= ENOUGH;
@@ -129,6 +145,7 @@ impl Record {
         match (self.health, fault) {
             (Health::Healthy { .. }, None) => {}
             (Health::Suspect(_), None) if self.hold_in > Span::ZERO => {
+                self.resume(config, now);
                 self.health = Health::Priming { since: now };
             }
             (_, None) => {
@@ -177,6 +194,7 @@ impl Record {
         *count += 1;
         self.failures.last = Some(fault);
         let well = now.since(self.well_since);
+        self.paused = (fault == Fault::Late && well >= config.hold_in).then_some(now);
         if well >= FORGIVEN_AFTER {
             self.strikes = 0;
         }

@@ -320,6 +320,40 @@ fn the_hold_in_doubles_with_each_failure_up_to_a_minute_and_is_forgiven() {
 }
 
 #[test]
+fn a_sender_that_pauses_is_back_when_its_buffer_is_filled_and_one_that_flaps_is_not() {
+    // Well for at least the hold-in, and gone for as long: a pause.
+    let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
+    world.senders[0].sending = true;
+    world.run(2_000);
+    let waits: Vec<i64> = (0..6).map(|_| comeback(&mut world, 6_000, 6_000)).collect();
+    assert!(waits.iter().all(|wait| *wait <= 440), "{waits:?}");
+    // What it sends is filled up with, as after a clean end.
+    let buffered = world.senders[0].buffered;
+    assert!(buffered >= WANTED - STEP, "{buffered}");
+    // A pause does not make the next failure worse.
+    let wait = comeback(&mut world, 6_000, 1_000);
+    assert!((5_000..=5_060).contains(&wait), "{wait}");
+    // It was not well for long, or has broken off.
+    let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
+    world.senders[0].sending = true;
+    world.run(2_000);
+    let wait = comeback(&mut world, 0, 6_000);
+    assert!((5_000..=5_060).contains(&wait), "{wait}");
+    world.run(10_000);
+    world.senders[0].lost = true;
+    let wait = comeback(&mut world, 0, 6_000);
+    assert!(wait >= 5_000, "{wait}");
+    let before = world.changes.len();
+    for _ in 0..60 {
+        world.senders[0].sending = false;
+        world.run(6_000);
+        world.senders[0].sending = true;
+        world.run(3_000);
+    }
+    assert!(world.changes.len() - before <= 2, "{:?}", world.changes);
+}
+
+#[test]
 fn whoever_breaks_off_is_left_at_once_and_has_to_prove_himself() {
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
     world.senders[0].sending = true;

@@ -223,3 +223,64 @@ fn a_gate_without_a_sound_behind_it_plays_nothing() {
     world.run(100);
     assert_eq!(world.status.read().inputs[0].health, Health::Backoff);
 }
+
+/// A tone of 500 Hz whose size counts its frames, from a quarter of full scale on.
+fn counted(frame: u64) -> f32 {
+    let size = 0.25 + number(frame);
+    if frame % 96 < 48 { size } else { -size }
+}
+
+/// A player plays for 20 s, in front of another source or alone, and pauses, closing its pipe or not.
+/// Answers with the time from the first block that it sends then to the first frame of it that is
+/// heard, in milliseconds.
+fn heard_again(pause: u64, closes: bool, alone: bool) -> f64 {
+    let (mut feed, source) = live();
+    let mut sources: Vec<Box<dyn Source>> = vec![source];
+    if !alone {
+        let wave = (0..96).map(|frame| if frame < 48 { 0.1 } else { -0.1 }).collect();
+        sources.push(Box::new(Recording::new(wave, SPEC.rate, SPEC.layout).unwrap()));
+    }
+    let mut world = World::new(sources);
+    for _ in 0..1_000 {
+        feed.send_with(world.now, 20, |frame| counted(frame % 96));
+        world.step();
+    }
+    if closes {
+        feed.items.push(Item::End).expect("room");
+    }
+    world.run(pause);
+    assert_eq!(world.status.read().active, (!alone).then_some(1));
+    let underruns = world.status.read().underruns;
+    feed.next = 0;
+    let mut out = Vec::new();
+    for _ in 0..400 {
+        feed.send_with(world.now, 20, counted);
+        out.extend(world.step());
+    }
+    assert_eq!(world.status.read().underruns, underruns, "it stays");
+    let first = out.iter().position(|sample| sample.abs() > 0.2).expect("heard again");
+    // Behind its fade-in and what was left of it from before it is heard as it was sent.
+    let settled = first + 10 * 960;
+    let is_it = |frame: &u64| (counted(*frame) - out[settled]).abs() < 3e-7;
+    let index = (0..out.len() as u64).find(is_it).expect("its own frame");
+    for (sample, frame) in out[settled..].iter().zip(index..) {
+        assert!((sample - counted(frame)).abs() < 3e-7, "frame {frame} is {sample}");
+    }
+    let start = settled.checked_sub(usize::try_from(index).unwrap());
+    let start = start.expect("frames at its beginning are lost");
+    assert!(start + 960 >= first, "heard from its first frame on");
+    f64::from(u32::try_from(start).unwrap()) / 48.0
+}
+
+#[test]
+fn a_player_that_pauses_is_heard_again_within_half_a_second_and_from_its_first_frame() {
+    for alone in [true, false] {
+        for closes in [true, false] {
+            for pause in [5_500, 60_000] {
+                let millis = heard_again(pause, closes, alone);
+                println!("alone: {alone}, closes: {closes}, {pause} ms: after {millis:.0} ms");
+                assert!(millis <= 440.0, "alone: {alone}, closes: {closes}: {millis} ms");
+            }
+        }
+    }
+}
