@@ -147,6 +147,29 @@ fn the_filter_begins_where_the_copy_ends() {
 }
 
 #[test]
+fn when_the_drift_is_over_it_copies_again() {
+    for ppm in [-400, -1, 7, 400, 2_000] {
+        let mut resampler = Resampler::new(1, rate(48_000), rate(48_000));
+        let input = sine(79.3, 48_000, 400_000);
+        let mut output = vec![0.0; 200_000];
+        let mut rest = &input[..];
+        for (n, block) in output.chunks_mut(960).enumerate() {
+            resampler.set_drift(Ppm::from_ppm(if (10..71).contains(&n) { ppm } else { 0 }));
+            rest = &rest[resampler.process(rest, block).consumed.as_usize()..];
+        }
+        assert!(resampler.is_copy(), "{ppm} ppm");
+        // A second later every frame is one of the input, and its neighbour the next one.
+        let copied = &output[120_000..];
+        let start = input.windows(copied.len()).position(|frames| frames == copied);
+        assert!(start.is_some(), "{ppm} ppm");
+        let bend = output[1_000..].windows(3).map(|w| (w[0] - 2.0 * w[1] + w[2]).abs());
+        let highest = 0.5 * (TAU * 79.3 / 48_000.0).powi(2) as f32;
+        let bend = bend.fold(0.0, f32::max);
+        assert!(bend < 1.02 * highest, "{ppm} ppm: a click of {bend}");
+    }
+}
+
+#[test]
 fn drift_consumes_more_of_a_fast_source() {
     for ppm in [-500, -37, 100, 500, 50_000] {
         let mut resampler = Resampler::new(1, rate(48_000), rate(48_000));
