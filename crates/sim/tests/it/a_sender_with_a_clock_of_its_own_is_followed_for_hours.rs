@@ -68,3 +68,107 @@ fn in_step_it_is_left_as_it_is() {
         assert!(report.astray <= 40.0 && report.wrong < 0.001 && report.bent < 2.0, "{report:?}");
     }
 }
+
+/// A studio at a low rate with senders that are off by so much, a second after they are on air.
+fn studio(senders: &[i32]) -> Studio {
+    let Ok(rate) = SampleRate::new(2_000) else { unreachable!("a rate") };
+    let mut studio = Studio::new(rate, senders, false, 7);
+    studio.run(Span::from_secs(2));
+    studio.ear.forget();
+    studio
+}
+
+/// So many seconds of the first sender; `wrong` is what they end with.
+fn seconds(studio: &mut Studio, count: u32, ppm: i32) -> Report {
+    studio.ear.bent = 0.0;
+    let mut report = Report { astray: 0.0, wrong: 0.0, bent: 0.0 };
+    for _ in 0..count * 50 {
+        studio.run(QUANTUM);
+        let fill = studio.status().inputs[0].buffered - Span::from_millis(400);
+        report.astray = report.astray.max(fill.as_secs_f64().abs() * 1e3);
+    }
+    let drift = studio.status().inputs[0].drift;
+    report.wrong = (f64::from(drift.as_ppb()) * 1e-3 - f64::from(ppm)).abs();
+    report.bent = studio.ear.bent;
+    println!("{ppm} ppm, {count} s: {report:.1?}");
+    report
+}
+
+#[test]
+fn off_by_seven_hundred_and_by_two_thousand_ppm() {
+    for ppm in [700, -700, 2_000, -2_000] {
+        let mut studio = studio(&[ppm]);
+        let first = seconds(&mut studio, 30, ppm);
+        assert!(first.wrong <= 35.0, "known within half a minute: {first:?}");
+        let rest = seconds(&mut studio, 1_200, ppm);
+        assert!(first.astray <= 60.0 && rest.astray <= 60.0, "{first:?} {rest:?}");
+        // At this rate the ear is good to ten ppm.
+        assert!(rest.wrong <= 2.0 && rest.bent <= f64::from(ppm.abs()) + 410.0, "{rest:?}");
+        let end = seconds(&mut studio, 60, ppm);
+        assert!(end.astray <= 22.0, "at its target: {end:?}");
+        let status = studio.status();
+        assert_eq!((status.underruns, status.switches), (0, 1));
+        assert_eq!(studio.ear.slips, [], "frames left out or repeated");
+    }
+}
+
+#[test]
+fn held_up_for_a_fifth_of_a_second_it_is_neither_hurried_nor_slowed() {
+    for ppm in [0, 700] {
+        let mut studio = studio(&[ppm]);
+        seconds(&mut studio, 600, ppm);
+        for _ in 0..10 {
+            studio.senders[0].stall_for(studio.now, Span::from_millis(200));
+            // It waits for nothing else than what is late.
+            studio.run(Span::from_secs(1));
+            let report = seconds(&mut studio, 120, ppm);
+            assert!(report.astray <= 40.0 && report.wrong <= 2.0, "{report:?}");
+            assert!(report.bent <= f64::from(ppm) + 30.0, "{report:?}");
+        }
+        let status = studio.status();
+        assert_eq!((status.underruns, status.switches), (0, 1));
+        assert_eq!(studio.ear.slips, [], "frames left out or repeated");
+    }
+}
+
+#[test]
+fn what_it_sent_late_is_played_and_its_delay_drained_to_a_known_end() {
+    let mut studio = studio(&[0]);
+    seconds(&mut studio, 60, 0);
+    studio.senders[0].stall_for(studio.now, Span::from_secs(2));
+    studio.run(Span::from_secs(5));
+    assert_eq!(studio.status().active, Some(0));
+    studio.ear.forget();
+    // 1.6 s were silence; at 400 ppm they are made up for in 4,000 s.
+    let draining = seconds(&mut studio, 3_900, 0);
+    assert!((390.0..=410.0).contains(&draining.bent), "{draining:?}");
+    seconds(&mut studio, 500, 0);
+    let settled = seconds(&mut studio, 600, 0);
+    assert!(settled.astray <= 40.0 && settled.bent <= 2.0, "{settled:?}");
+    assert_eq!((studio.status().underruns, studio.status().switches), (1, 3));
+    assert_eq!(studio.ear.slips, [], "frames left out or repeated");
+}
+
+#[test]
+fn its_clock_is_known_when_it_is_back() {
+    let mut studio = studio(&[700, -300]);
+    seconds(&mut studio, 600, 700);
+    // Once it is missing and once it hangs up; the other one is on air meanwhile.
+    for closes in [false, true] {
+        match closes {
+            false => studio.senders[0].stop_for(studio.now, Span::from_secs(60)),
+            true => studio.senders[0].end_for(studio.now, Span::from_secs(60)),
+        }
+        studio.run(Span::from_secs(50));
+        assert_eq!(studio.status().active, Some(1));
+        let other = f64::from(studio.status().inputs[1].drift.as_ppb()) * 1e-3;
+        assert!((other + 300.0).abs() <= 5.0, "{other} ppm");
+        studio.run(Span::from_secs(12));
+        assert_eq!(studio.status().active, Some(0));
+        let back = seconds(&mut studio, 5, 700);
+        assert!(back.wrong <= 2.0 && back.astray <= 40.0, "{back:?}");
+        let later = seconds(&mut studio, 300, 700);
+        assert!(later.wrong <= 2.0 && later.astray <= 40.0, "{later:?}");
+    }
+    assert_eq!(studio.ear.slips, [], "frames left out or repeated");
+}
