@@ -37,6 +37,8 @@ pub struct Servo {
     /// What is wrong with the fill, and whether that is being corrected.
     error: f64,
     corrects: bool,
+    /// How long the buffer has been at its bound with nothing owed.
+    held: f64,
     drift: f64,
 }
 
@@ -61,6 +63,7 @@ impl Servo {
             elapsed: 0.0,
             error: 0.0,
             corrects: false,
+            held: 0.0,
             drift: 0.0,
         }
     }
@@ -100,6 +103,7 @@ impl Servo {
     pub fn update(&mut self, fill: Span, elapsed: Span) -> Ppm {
         let fill = fill.as_secs_f64();
         let goal = self.goal(fill);
+        self.held = 0.0;
         // The fill of the most punctual arrival: what is late now will still come.
         self.peak = self.peak.max(fill - goal);
         self.elapsed += elapsed.as_secs_f64();
@@ -128,11 +132,16 @@ impl Servo {
         self.clear_error();
         self.error = (fill + missing).as_secs_f64() - goal;
         self.corrects = self.error > SETTLED_S;
-        if !self.corrects {
-            self.rate.forget();
-            return self.glide(0.0, elapsed);
+        if self.corrects {
+            self.held = 0.0;
+            return self.glide(self.rate.rate() + self.correction(self.error), elapsed);
         }
-        self.glide(self.rate.rate() + self.correction(self.error), elapsed)
+        // A small buffer may be full of one burst.
+        self.held += elapsed.as_secs_f64();
+        if self.held >= HELD_S {
+            self.rate.forget();
+        }
+        self.glide(self.rate.rate(), elapsed)
     }
 
     /// The drift of the sender's clock, as far as it is known: positive when it is fast.
@@ -206,6 +215,9 @@ const SETTLED_S: f64 = 0.002;
 const TIME_CONSTANT: f64 = 200.0;
 const LEAST_TIME_S: f64 = 40.0;
 const MOST_TIME_S: f64 = 400.0;
+
+/// Whose buffer is full for so long without a pause, and owes nothing, waits for us.
+const HELD_S: f64 = 5.0;
 
 /// A third of a cent in a second.
 const SLEW_PER_S: f64 = 200e-6;

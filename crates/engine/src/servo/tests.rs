@@ -92,9 +92,15 @@ impl World {
         }
     }
 
+    /// Anything from nothing to one.
+    fn unit(&mut self) -> f64 {
+        let bits = u32::try_from(self.chance.bits() >> 32).unwrap_or(0);
+        f64::from(bits) / f64::from(u32::MAX)
+    }
+
     fn send(&mut self) {
         while self.capture <= (self.now - Instant::ZERO).as_secs_f64() {
-            let unit = f64::from(self.chance.bits() as u32) / f64::from(u32::MAX);
+            let unit = self.unit();
             let late = span(unit * self.jitter.as_secs_f64());
             let arrival = Instant::ZERO + span(self.capture) + late;
             let last = self.underway.back().copied().unwrap_or(Instant::ZERO);
@@ -420,9 +426,8 @@ fn a_sender_that_stumbles_on_is_not_held_to_be_fast_or_slow() {
             world.run(MINUTE * 20);
             let mut report = Report::default();
             for _ in 0..300 {
-                let unit = f64::from(world.chance.bits() as u32) / f64::from(u32::MAX);
-                let stall =
-                    if world.chance.bits() % 2 == 0 { Stall::CatchesUp } else { Stall::Loses };
+                let unit = world.unit();
+                let stall = if world.unit() < 0.5 { Stall::CatchesUp } else { Stall::Loses };
                 world.stall(span(2.0 * unit * unit), stall);
                 let next = world.run(span(4.0 * unit));
                 report.least = report.least.min(next.least - ppm);
