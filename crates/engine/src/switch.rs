@@ -11,7 +11,8 @@
 //!
 //! A new or returning input is trusted at once when it was never heard or closed cleanly; after a
 //! failure it has to run for a while first, and for twice as long after each further one, or a
-//! source that flaps would make the output flap.
+//! source that flaps would make the output flap. A source that was well for that while, and then sent
+//! nothing for as long, has paused and not failed.
 
 mod record;
 
