@@ -34,6 +34,8 @@ struct Waiting {
     kind: Kind,
     /// By how much its timestamp is behind the time that it has in line.
     back: u16,
+    /// It was taken out of a later packet (RED).
+    copy: bool,
 }
 
 /// What a leg has to say.
@@ -64,8 +66,23 @@ pub(crate) struct Leg {
     /// How long the sender's packets are, in units of its clock.
     period: u32,
     no_room: u64,
-    recovered: u64,
+    copies: Copies,
+    /// What is late is of no use: it is played, not sent on.
+    drops_late: bool,
     finished: bool,
+}
+
+/// What became of packets that later ones carried again (RED).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Copies {
+    /// They took the place of a missing packet.
+    pub(crate) used: u64,
+    /// They came when something had been made up for the packet, and were dropped.
+    pub(crate) late: u64,
+    /// Packets that arrived themselves after their copy, and were dropped.
+    pub(crate) overtaken: u64,
+    /// Another copy had taken that place already.
+    pub(crate) again: u64,
 }
 
 /// A packet of which nobody can say yet whether it belongs here.
@@ -99,9 +116,17 @@ impl Leg {
             heard: now,
             period: encoding.clock_rate / 50,
             no_room: 0,
-            recovered: 0,
+            copies: Copies::default(),
+            drops_late: false,
             finished: false,
         }
+    }
+
+    /// The same for a receiver that plays: a copy that comes too late is dropped, because nothing can
+    /// be done with it.
+    pub(crate) fn dropping_late_copies(mut self) -> Self {
+        self.drops_late = true;
+        self
     }
 
     /// Takes a packet of this source. [`Leg::turn`] is to be asked until it has nothing more before
@@ -151,7 +176,7 @@ impl Leg {
         loop {
             match self.jitter.next(now) {
                 Next::Packet(packet) | Next::Skip(packet) => {
-                    let Waiting { handle, kind, back } = packet.payload;
+                    let Waiting { handle, kind, back, .. } = packet.payload;
                     return Some(Turn::Packet(Ready {
                         sequence: packet.sequence,
                         timestamp: packet.timestamp.saturating_sub(back.into()),
@@ -175,6 +200,15 @@ impl Leg {
                 }
             }
         }
+    }
+
+    /// The sound right behind what [`Leg::turn`] has just called missing, if it is there.
+    ///
+    /// # Real-time
+    /// Neither allocates nor waits.
+    pub(crate) fn following(&self) -> Option<&[u8]> {
+        let waiting = self.jitter.following().filter(|waiting| waiting.kind == Kind::Sound)?;
+        Some(self.store.get(&waiting.handle))
     }
 
     pub(crate) fn payload(&self, ready: &Ready) -> &[u8] {
@@ -221,9 +255,9 @@ impl Leg {
         self.no_room
     }
 
-    /// Packets that were taken out of others.
-    pub(crate) const fn recovered(&self) -> u64 {
-        self.recovered
+    /// What became of packets that others carried again.
+    pub(crate) const fn copies(&self) -> Copies {
+        self.copies
     }
 
     /// An event's packets all say when it began. In line they stand where sound would stand that was
@@ -260,14 +294,14 @@ impl Leg {
                 continue;
             }
             let Some(handle) = self.store.put(block.data) else { continue };
-            let waiting = Waiting { handle, kind: packet.kind, back: 0 };
+            let waiting = Waiting { handle, kind: packet.kind, back: 0, copy: true };
             let timestamp = position.timestamp.saturating_sub(offset.into());
             let position = Position { sequence, timestamp };
             // When it would have come: how late it is says nothing of the way.
             let nanos =
                 i64::from(offset) * 1_000_000_000 / i64::from(self.encoding.clock_rate.max(1));
             let received = received - Span::from_nanos(nanos);
-            self.recovered += u64::from(self.line_up(position, false, received, waiting));
+            self.copies.used += u64::from(self.line_up(position, false, received, waiting));
         }
     }
 
@@ -276,7 +310,7 @@ impl Leg {
             self.no_room += 1;
             return;
         };
-        let waiting = Waiting { handle, kind: packet.kind, back };
+        let waiting = Waiting { handle, kind: packet.kind, back, copy: false };
         self.line_up(position, packet.marker, received, waiting);
     }
 
@@ -303,7 +337,12 @@ impl Leg {
     fn insert(&mut self, arrival: Arrival, waiting: Waiting, again: bool) -> bool {
         match self.jitter.insert(arrival, waiting) {
             Insert::Held => true,
-            Insert::Late(Waiting { handle, kind, back }) => {
+            Insert::Late(waiting) if waiting.copy && self.drops_late => {
+                self.copies.late += 1;
+                self.store.give_back(waiting.handle);
+                false
+            }
+            Insert::Late(Waiting { handle, kind, back, .. }) => {
                 let Arrival { sequence, timestamp, marker, received, .. } = arrival;
                 let timestamp = timestamp.saturating_sub(back.into());
                 let (begins_run, late) = (false, true);
@@ -328,7 +367,14 @@ impl Leg {
                 self.store.give_back(waiting.handle);
                 false
             }
-            Insert::Duplicate(waiting) | Insert::Stray(waiting) => {
+            Insert::Duplicate(waiting) => {
+                // The receiver has seen to packets that come twice: this one's copy was faster.
+                self.copies.overtaken += u64::from(!waiting.copy);
+                self.copies.again += u64::from(waiting.copy);
+                self.store.give_back(waiting.handle);
+                false
+            }
+            Insert::Stray(waiting) => {
                 self.store.give_back(waiting.handle);
                 false
             }
@@ -342,7 +388,7 @@ impl Leg {
             return;
         };
         let (sequence, marker) = (packet.sequence, packet.marker);
-        let waiting = Waiting { handle, kind: packet.kind, back };
+        let waiting = Waiting { handle, kind: packet.kind, back, copy: false };
         self.held.push_back(Held { sequence, timestamp, marker, received, waiting });
     }
 

@@ -395,7 +395,7 @@ impl Sum {
             ..stats
         };
         self.no_room += leg.no_room();
-        self.recovered += leg.recovered();
+        self.recovered += leg.copies().used;
     }
 }
 

@@ -1,21 +1,22 @@
 //! Packets in, blocks out: one source of a station.
 
+mod sound;
+
 use core::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span};
-use aulos_dsp::g711::Law;
-use aulos_engine::decode::{Decoder, G711, G722, L16, L24, Opus};
+use aulos_core::{Block, ChannelLayout, Instant, SampleRate, Span};
 use aulos_engine::source::{BLOCK_SAMPLES, Item};
 use aulos_engine::standby::{Keeper, Link, Wish};
 use aulos_proto::rtp::rtcp::{Compound, Part};
-use aulos_proto::rtp::{self, Codec, Encoding, Refused};
+use aulos_proto::rtp::{self, Encoding, Refused};
 use aulos_rt::ring::{Consumer, Producer, ring};
-use aulos_rt::{Pool, Pooled, Publisher, Reader};
+use aulos_rt::{Pool, Publisher, Reader};
 
-use crate::relay::kind::Kind;
-use crate::relay::leg::{Leg, Ready, Turn};
+use crate::relay::kind::{Kind, Unread};
+use crate::relay::leg::{Leg, Turn};
 use crate::relay::{Media, Wishes};
+use sound::Sound;
 
 /// The wishes of an [`Intake`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct IntakeConfig {
     pub senders: Vec<IpAddr>,
     /// Channels that Opus is decoded to, 1 or 2: its packets do not say.
     pub opus_channels: u8,
+    /// The payload type of packets that carry earlier ones again (RED, RFC 2198), if there are any.
+    pub red: Option<u8>,
 }
 
 impl IntakeConfig {
@@ -43,6 +46,7 @@ impl IntakeConfig {
             most_made_up: Span::from_millis(400),
             senders: Vec::new(),
             opus_channels: 2,
+            red: None,
         }
     }
 }
@@ -55,6 +59,10 @@ pub struct IntakeCounts {
     pub received: u64,
     /// Packets that did not come, as far as is known.
     pub lost: u64,
+    /// Of the lost packets, those that later packets carried again (RED).
+    pub recovered_red: u64,
+    /// Of the lost packets, those that were decoded from what Opus repeats of them.
+    pub recovered_fec: u64,
     /// Packets that came when they had been made up for.
     pub late: u64,
     /// Packets that came again.
@@ -186,22 +194,6 @@ pub struct Intake {
     next_look: Instant,
 }
 
-/// What comes out.
-struct Sound {
-    encoding: Encoding,
-    decoder: Box<dyn Decoder>,
-    layout: ChannelLayout,
-    most_made_up: usize,
-    scratch: Vec<f32>,
-    pool: Pool<Block>,
-    items: Producer<Item>,
-    open: Option<Pooled<Block>>,
-    position: MediaTime,
-    /// The timestamp that comes next, when everything does.
-    next: Option<u64>,
-    in_stream: bool,
-}
-
 impl Intake {
     /// A source of which nothing has come yet. This allocates what its packets need, but for the
     /// places in which they stand in line: those are made with the first of a sender.
@@ -209,27 +201,11 @@ impl Intake {
     /// # Errors
     /// [`CannotDecode`].
     pub fn new(config: IntakeConfig, line: IntakeLine, now: Instant) -> Result<Self, CannotDecode> {
-        let encoding = config.media.encoding;
-        let decoder =
-            decoder(encoding, config.opus_channels.into()).ok_or(CannotDecode(encoding))?;
-        let (rate, channels) = (decoder.rate(), decoder.channels());
-        let layout = ChannelLayout::new(channels).map_err(|_| CannotDecode(encoding))?;
         let IntakeLine { pool, items, state, keeper } = line;
         let mut wishes = Wishes::new(config.media, config.media);
         wishes.hold = config.patience;
-        let sound = Sound {
-            encoding,
-            layout,
-            most_made_up: rate.frames(config.most_made_up).as_usize(),
-            scratch: vec![0.0; LONGEST_SAMPLES.max(BLOCK_SAMPLES)],
-            pool,
-            items,
-            open: None,
-            position: MediaTime::ZERO,
-            next: None,
-            in_stream: false,
-            decoder,
-        };
+        wishes.red_from = config.red;
+        let sound = Sound::new(&config, pool, items)?;
         Ok(Self {
             config,
             wishes,
@@ -268,7 +244,11 @@ impl Intake {
         };
         let incoming = match self.wishes.read(&packet) {
             Ok(incoming) if incoming.kind == Kind::Sound => incoming,
-            _ => {
+            Err(Unread::Red) => {
+                self.counts.undecodable += 1;
+                return;
+            }
+            Ok(_) | Err(Unread::Type) => {
                 self.counts.other_types += 1;
                 return;
             }
@@ -280,7 +260,8 @@ impl Intake {
         let ssrc = packet.ssrc();
         self.candidate = None;
         let wishes = &self.wishes;
-        let leg = self.leg.get_or_insert_with(|| Box::new(Leg::new(wishes, ssrc, received)));
+        let begin = || Box::new(Leg::new(wishes, ssrc, received).dropping_late_copies());
+        let leg = self.leg.get_or_insert_with(begin);
         leg.receive(&incoming, received);
         if leg.receiver().is_valid() {
             self.from = Some(from);
@@ -333,7 +314,7 @@ impl Intake {
     /// The station is gone: nobody will ever take anything again.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
-        self.sound.items.is_abandoned()
+        self.sound.is_abandoned()
     }
 
     /// How it does.
@@ -399,7 +380,9 @@ impl Intake {
         let plays = self.wish == Wish::Play;
         while let Some(turn) = leg.turn(now) {
             match turn {
-                Turn::Missing(units) if plays => self.sound.miss(units, &mut self.counts),
+                Turn::Missing(units) if plays => {
+                    self.sound.miss(units, leg.following(), &mut self.counts);
+                }
                 Turn::Missing(_) => {}
                 Turn::Packet(ready) => {
                     if plays && !ready.late {
@@ -421,8 +404,7 @@ impl Intake {
             add(&mut self.before, &counts_of(&leg));
         }
         (self.from, self.bye, self.candidate) = (None, None, None);
-        self.sound.next = None;
-        self.sound.decoder.reset();
+        self.sound.restart();
     }
 
     fn listen_to_the_station(&mut self) {
@@ -430,11 +412,10 @@ impl Intake {
         keeper.tell(Link::Open);
         let wish = keeper.wish();
         if wish == Wish::Play && self.wish != Wish::Play {
-            self.sound.next = None;
-            self.sound.decoder.reset();
+            self.sound.restart();
         }
         if wish != Wish::Play {
-            self.sound.open = None;
+            self.sound.discard();
         }
         self.wish = wish;
     }
@@ -451,140 +432,18 @@ impl fmt::Debug for Intake {
     }
 }
 
-impl Sound {
-    fn play(&mut self, ready: &Ready, payload: &[u8], counts: &mut IntakeCounts) {
-        if ready.begins_run {
-            counts.changes += u64::from(self.next.is_some());
-            self.decoder.reset();
-            self.next = None;
-        }
-        if let Some(next) = self.next {
-            // Nothing is missing, and yet it goes on later: the sender said nothing meanwhile.
-            let silent = self.frames_in(ready.timestamp.saturating_sub(next));
-            if silent > 0 {
-                self.make_up(silent, &mut counts.left_out, &mut counts.gaps);
-            }
-        }
-        let ticks = self.encoding.ticks(payload).map_or(0, u64::from);
-        self.next = Some(ready.timestamp.wrapping_add(ticks));
-        match self.decoder.decode(payload, &mut self.scratch) {
-            Ok(frames) => self.append(frames, counts),
-            Err(_) => {
-                counts.undecodable += 1;
-                let frames = self.frames_in(ticks);
-                self.make_up(frames, &mut counts.concealed, &mut counts.gaps);
-            }
-        }
-        if let Some(open) = &mut self.open {
-            open.received = ready.received;
-        }
-    }
-
-    fn miss(&mut self, units: u64, counts: &mut IntakeCounts) {
-        self.next = self.next.map(|next| next.wrapping_add(units));
-        let frames = self.frames_in(units);
-        self.make_up(frames, &mut counts.concealed, &mut counts.gaps);
-    }
-
-    /// Conceals so many frames, unless they are so many that the station has gone elsewhere.
-    fn make_up(&mut self, mut frames: usize, made: &mut u64, gaps: &mut u64) {
-        if frames > self.most_made_up {
-            *gaps += 1;
-            self.decoder.reset();
-            return;
-        }
-        let channels = self.layout.channels();
-        let mut lost = IntakeCounts::default();
-        while frames > 0 {
-            let piece = frames.min(self.scratch.len() / channels);
-            self.decoder.conceal(&mut self.scratch[..piece * channels]);
-            self.append(piece, &mut lost);
-            frames -= piece;
-            *made += piece as u64;
-        }
-    }
-
-    /// Puts the first frames of the scratch behind what is there.
-    fn append(&mut self, frames: usize, counts: &mut IntakeCounts) {
-        self.in_stream = true;
-        let channels = self.layout.channels();
-        let mut done = 0;
-        while done < frames {
-            if self.open.is_none() {
-                self.open = self.pool.take().map(|mut block| {
-                    block.reset(self.decoder.rate(), self.layout);
-                    block.pts = self.position;
-                    block
-                });
-            }
-            let Some(block) = &mut self.open else {
-                counts.overflown += (frames - done) as u64;
-                return;
-            };
-            let old = block.frames();
-            let room = (block.capacity() - old).as_usize();
-            let piece = room.min(frames - done);
-            block.resize(old + Frames::from(piece));
-            block.samples_mut()[old.as_usize() * channels..]
-                .copy_from_slice(&self.scratch[done * channels..][..piece * channels]);
-            self.position += Frames::from(piece);
-            done += piece;
-            if piece == room {
-                self.flush();
-            }
-        }
-    }
-
-    fn flush(&mut self) {
-        let Some(block) = self.open.take_if(|block| block.frames() > Frames::ZERO) else { return };
-        // There is a slot for every block of the pool, so this cannot be full.
-        drop(self.items.push(Item::Block(block)));
-    }
-
-    fn close(&mut self, mark: Item) {
-        self.flush();
-        if core::mem::take(&mut self.in_stream) {
-            // Without room for the mark the station finds out by its time-out.
-            drop(self.items.push(mark));
-        }
-    }
-
-    fn frames_in(&self, units: u64) -> usize {
-        let (rate, clock) = (u64::from(self.decoder.rate().hz()), self.encoding.clock_rate.max(1));
-        let frames = u128::from(units) * u128::from(rate) / u128::from(clock);
-        usize::try_from(frames).unwrap_or(usize::MAX)
-    }
-}
-
-fn decoder(encoding: Encoding, opus_channels: usize) -> Option<Box<dyn Decoder>> {
-    let plain = || {
-        let rate = SampleRate::new(encoding.clock_rate).ok()?;
-        Some((rate, ChannelLayout::new(encoding.channels.into()).ok()?))
-    };
-    Some(match encoding.codec {
-        Codec::Pcmu => Box::new(G711::new(Law::Mu)),
-        Codec::Pcma => Box::new(G711::new(Law::A)),
-        Codec::G722 => Box::new(G722::new()),
-        Codec::L16 => {
-            let (rate, layout) = plain()?;
-            Box::new(L16::new(rate, layout))
-        }
-        Codec::L24 => {
-            let (rate, layout) = plain()?;
-            Box::new(L24::new(rate, layout))
-        }
-        Codec::Opus => Box::new(Opus::new(SampleRate::STUDIO, opus_channels)?),
-        _ => return None,
-    })
-}
-
 fn counts_of(leg: &Leg) -> IntakeCounts {
-    let (source, line) = (leg.receiver().tally(), leg.line());
+    let (source, line, copies) = (leg.receiver().tally(), leg.line(), leg.copies());
+    // In line a copy counts as its packet. Here it is the network that counts: a packet whose copy
+    // came before itself has arrived, and all others that have a copy are lost.
+    let lost = copies.used.saturating_sub(copies.overtaken);
+    let known = copies.overtaken + copies.again;
     IntakeCounts {
-        received: line.received,
-        lost: line.lost,
-        late: line.late,
-        duplicates: source.duplicates + line.duplicates,
+        received: line.received.saturating_sub(lost + copies.late),
+        lost: line.lost + lost + copies.late,
+        recovered_red: lost,
+        late: line.late - copies.late,
+        duplicates: (source.duplicates + line.duplicates).saturating_sub(known),
         reordered: line.reordered,
         no_room: leg.no_room(),
         ..IntakeCounts::default()
@@ -594,6 +453,7 @@ fn counts_of(leg: &Leg) -> IntakeCounts {
 fn add(sum: &mut IntakeCounts, more: &IntakeCounts) {
     sum.received += more.received;
     sum.lost += more.lost;
+    sum.recovered_red += more.recovered_red;
     sum.late += more.late;
     sum.duplicates += more.duplicates;
     sum.reordered += more.reordered;
@@ -602,10 +462,6 @@ fn add(sum: &mut IntakeCounts, more: &IntakeCounts) {
 
 /// Blocks between a source and its station: a look of 5 ms fills one, so a third of a second.
 pub const INTAKE_BLOCKS: usize = 64;
-
-/// 120 ms of Opus in two channels; no packet of another codec that fits a datagram of a usual network
-/// has more.
-const LONGEST_SAMPLES: usize = 5_760 * 2;
 
 /// Nobody's packets are so long: a sender who is silent for so long may have begun anew.
 const STALE: Span = Span::from_millis(250);

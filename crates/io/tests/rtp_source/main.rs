@@ -1,7 +1,13 @@
 //! A station whose source comes over RTP, in virtual time: the network is bad, the sender's clock is
 //! off, strangers knock, and the sender dies.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -9,6 +15,8 @@
     reason = "a test signal is made of numbers"
 )]
 
+mod repair;
+mod speech;
 mod studio;
 
 use aulos_core::{Instant, Span};

@@ -1,0 +1,219 @@
+//! From packets in order to blocks of sound: decoding, repair, concealment.
+
+use aulos_core::{Block, ChannelLayout, Frames, MediaTime, SampleRate};
+use aulos_dsp::g711::Law;
+use aulos_engine::decode::{Decoder, G711, G722, L16, L24, Opus};
+use aulos_engine::source::{BLOCK_SAMPLES, Item};
+use aulos_proto::rtp::payload::opus_repeats;
+use aulos_proto::rtp::{Codec, Encoding};
+use aulos_rt::ring::Producer;
+use aulos_rt::{Pool, Pooled};
+
+use super::{CannotDecode, IntakeConfig, IntakeCounts};
+use crate::relay::leg::Ready;
+
+/// The sound of one source.
+pub(super) struct Sound {
+    encoding: Encoding,
+    decoder: Box<dyn Decoder>,
+    layout: ChannelLayout,
+    most_made_up: usize,
+    scratch: Vec<f32>,
+    pool: Pool<Block>,
+    items: Producer<Item>,
+    open: Option<Pooled<Block>>,
+    position: MediaTime,
+    /// The timestamp that comes next, when everything does.
+    next: Option<u64>,
+    in_stream: bool,
+}
+
+impl Sound {
+    /// Without a sender yet. Allocates all that its packets need.
+    pub(super) fn new(
+        config: &IntakeConfig,
+        pool: Pool<Block>,
+        items: Producer<Item>,
+    ) -> Result<Self, CannotDecode> {
+        let encoding = config.media.encoding;
+        let decoder =
+            decoder(encoding, config.opus_channels.into()).ok_or(CannotDecode(encoding))?;
+        let (rate, channels) = (decoder.rate(), decoder.channels());
+        let layout = ChannelLayout::new(channels).map_err(|_| CannotDecode(encoding))?;
+        Ok(Self {
+            encoding,
+            layout,
+            most_made_up: rate.frames(config.most_made_up).as_usize(),
+            scratch: vec![0.0; LONGEST_SAMPLES.max(BLOCK_SAMPLES)],
+            pool,
+            items,
+            open: None,
+            position: MediaTime::ZERO,
+            next: None,
+            in_stream: false,
+            decoder,
+        })
+    }
+
+    /// Another sender, or another piece of this one: nothing connects it with what came before.
+    pub(super) fn restart(&mut self) {
+        self.next = None;
+        self.decoder.reset();
+    }
+
+    /// Throws away what the station has not been given yet.
+    pub(super) fn discard(&mut self) {
+        self.open = None;
+    }
+
+    /// Whether the station is gone.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.items.is_abandoned()
+    }
+
+    /// Decodes a packet whose turn it is.
+    pub(super) fn play(&mut self, ready: &Ready, payload: &[u8], counts: &mut IntakeCounts) {
+        if ready.begins_run {
+            counts.changes += u64::from(self.next.is_some());
+            self.decoder.reset();
+            self.next = None;
+        }
+        if let Some(next) = self.next {
+            // Nothing is missing, and yet it goes on later: the sender said nothing meanwhile.
+            let silent = self.frames_in(ready.timestamp.saturating_sub(next));
+            if silent > 0 {
+                self.make_up(silent, &mut counts.left_out, &mut counts.gaps);
+            }
+        }
+        let ticks = self.encoding.ticks(payload).map_or(0, u64::from);
+        self.next = Some(ready.timestamp.wrapping_add(ticks));
+        match self.decoder.decode(payload, &mut self.scratch) {
+            Ok(frames) => self.append(frames, counts),
+            Err(_) => {
+                counts.undecodable += 1;
+                let frames = self.frames_in(ticks);
+                self.make_up(frames, &mut counts.concealed, &mut counts.gaps);
+            }
+        }
+        if let Some(open) = &mut self.open {
+            open.received = ready.received;
+        }
+    }
+
+    /// Fills in for `units` that are missing. When the packet behind them, `following`, is there and
+    /// carries the last of them again (in-band error correction of Opus), that is decoded; the rest is
+    /// concealed.
+    pub(super) fn miss(&mut self, units: u64, following: Option<&[u8]>, counts: &mut IntakeCounts) {
+        self.next = self.next.map(|next| next.wrapping_add(units));
+        let frames = self.frames_in(units);
+        let repeated = following
+            .filter(|_| self.encoding.codec == Codec::Opus && frames <= self.most_made_up)
+            .and_then(|packet| Some((packet, self.frames_in(opus_repeats(packet)?.into()))))
+            .filter(|(_, repeated)| *repeated <= frames);
+        let Some((packet, repeated)) = repeated else {
+            return self.make_up(frames, &mut counts.concealed, &mut counts.gaps);
+        };
+        self.make_up(frames - repeated, &mut counts.concealed, &mut counts.gaps);
+        let samples = repeated * self.layout.channels();
+        self.decoder.recover(packet, &mut self.scratch[..samples]);
+        self.append(repeated, counts);
+        counts.recovered_fec += 1;
+    }
+
+    /// Conceals so many frames, unless they are so many that the station has gone elsewhere.
+    fn make_up(&mut self, mut frames: usize, made: &mut u64, gaps: &mut u64) {
+        if frames > self.most_made_up {
+            *gaps += 1;
+            self.decoder.reset();
+            return;
+        }
+        let channels = self.layout.channels();
+        let mut lost = IntakeCounts::default();
+        while frames > 0 {
+            let piece = frames.min(self.scratch.len() / channels);
+            self.decoder.conceal(&mut self.scratch[..piece * channels]);
+            self.append(piece, &mut lost);
+            frames -= piece;
+            *made += piece as u64;
+        }
+    }
+
+    /// Puts the first frames of the scratch behind what is there.
+    fn append(&mut self, frames: usize, counts: &mut IntakeCounts) {
+        self.in_stream = true;
+        let channels = self.layout.channels();
+        let mut done = 0;
+        while done < frames {
+            if self.open.is_none() {
+                self.open = self.pool.take().map(|mut block| {
+                    block.reset(self.decoder.rate(), self.layout);
+                    block.pts = self.position;
+                    block
+                });
+            }
+            let Some(block) = &mut self.open else {
+                counts.overflown += (frames - done) as u64;
+                return;
+            };
+            let old = block.frames();
+            let room = (block.capacity() - old).as_usize();
+            let piece = room.min(frames - done);
+            block.resize(old + Frames::from(piece));
+            block.samples_mut()[old.as_usize() * channels..]
+                .copy_from_slice(&self.scratch[done * channels..][..piece * channels]);
+            self.position += Frames::from(piece);
+            done += piece;
+            if piece == room {
+                self.flush();
+            }
+        }
+    }
+
+    /// Hands over what there is.
+    pub(super) fn flush(&mut self) {
+        let Some(block) = self.open.take_if(|block| block.frames() > Frames::ZERO) else { return };
+        // There is a slot for every block of the pool, so this cannot be full.
+        drop(self.items.push(Item::Block(block)));
+    }
+
+    /// The sender has left.
+    pub(super) fn close(&mut self, mark: Item) {
+        self.flush();
+        if core::mem::take(&mut self.in_stream) {
+            // Without room for the mark the station finds out by its time-out.
+            drop(self.items.push(mark));
+        }
+    }
+
+    fn frames_in(&self, units: u64) -> usize {
+        let (rate, clock) = (u64::from(self.decoder.rate().hz()), self.encoding.clock_rate.max(1));
+        let frames = u128::from(units) * u128::from(rate) / u128::from(clock);
+        usize::try_from(frames).unwrap_or(usize::MAX)
+    }
+}
+
+fn decoder(encoding: Encoding, opus_channels: usize) -> Option<Box<dyn Decoder>> {
+    let plain = || {
+        let rate = SampleRate::new(encoding.clock_rate).ok()?;
+        Some((rate, ChannelLayout::new(encoding.channels.into()).ok()?))
+    };
+    Some(match encoding.codec {
+        Codec::Pcmu => Box::new(G711::new(Law::Mu)),
+        Codec::Pcma => Box::new(G711::new(Law::A)),
+        Codec::G722 => Box::new(G722::new()),
+        Codec::L16 => {
+            let (rate, layout) = plain()?;
+            Box::new(L16::new(rate, layout))
+        }
+        Codec::L24 => {
+            let (rate, layout) = plain()?;
+            Box::new(L24::new(rate, layout))
+        }
+        Codec::Opus => Box::new(Opus::new(SampleRate::STUDIO, opus_channels)?),
+        _ => return None,
+    })
+}
+
+/// 120 ms of Opus in two channels; no packet of another codec that fits a datagram of a usual network
+/// has more.
+const LONGEST_SAMPLES: usize = 5_760 * 2;
