@@ -29,6 +29,8 @@ pub struct RtpSource {
     pub media: Media,
     /// Channels that Opus is decoded to.
     pub opus_channels: u8,
+    /// The payload type of packets that carry earlier ones again (RED).
+    pub red: Option<u8>,
     /// How they are received.
     pub reception: Reception,
 }
@@ -124,9 +126,17 @@ pub(super) fn parse_source(query: &mut Query<'_>) -> Option<SourceConfig> {
         }
         number
     });
+    let red = query.text("red").and_then(|text| {
+        let number = text.parse::<u8>().ok().filter(|number| DYNAMIC.contains(number));
+        if number.is_none() || number == payload_type {
+            let hint = "a payload type from 96 to 127, other than that of the payload";
+            query.refuse(format!("red={text}"), hint);
+        }
+        number
+    });
     let media = Media { encoding, payload_type };
     let reception = reception(query);
-    Some(SourceConfig::Rtp(RtpSource { address, media, opus_channels: channels, reception }))
+    Some(SourceConfig::Rtp(RtpSource { address, media, opus_channels: channels, red, reception }))
 }
 
 /// `sdp:///path/to.sdp`.
@@ -421,7 +431,12 @@ mod tests {
             (opus.media.encoding.to_string().as_str(), opus.opus_channels),
             ("opus/48000/2", 1)
         );
+        assert_eq!((opus.red, group.red), (None, None));
+        let red = source("rtp://?payload=opus&payload_type=111&red=112").unwrap();
+        assert_eq!(red.red, Some(112));
         for (uri, hint) in [
+            ("rtp://0.0.0.0?payload=opus&red=8", "96 to 127"),
+            ("rtp://0.0.0.0?payload=opus&payload_type=111&red=111", "other than"),
             ("rtp://hall:5004", "rtp://239.69.1.2:5004"),
             ("rtp://0.0.0.0?payload=mp3", "pcmu"),
             ("rtp://0.0.0.0?payload_type=200", "0 to 127"),

@@ -15,6 +15,8 @@ pub(super) fn source(status: &RtpStatus) -> Value {
         "ssrc": state.ssrc,
         "received": counts.received,
         "lost": counts.lost,
+        "recovered": counts.recovered_red + counts.recovered_fec,
+        "recovered_by": { "red": counts.recovered_red, "fec": counts.recovered_fec },
         "late": counts.late,
         "duplicates": counts.duplicates,
         "reordered": counts.reordered,

@@ -115,6 +115,7 @@ impl Rtp {
         config.most_made_up = waiting.buffer.max(Span::from_millis(100));
         config.senders.clone_from(&source.reception.senders);
         config.opus_channels = source.opus_channels;
+        config.red = source.red;
         let Some(line) = waiting.line.take() else { return Ok(()) };
         let intake = Intake::new(config, line, SystemClock::now()).map_err(|e| e.to_string())?;
         context.add(Some(socket), Session::Intake(Box::new(intake))).map(drop).map_err(fail)
@@ -170,8 +171,24 @@ fn described(path: &Path, reception: &Reception) -> Result<RtpSource, String> {
         address: SocketAddr::new(address, media.port),
         media: Media { encoding: format.encoding, payload_type: Some(format.payload_type) },
         opus_channels: if opus.sprop_stereo || opus.stereo { 2 } else { 1 },
+        red: redundant(media, format),
         reception,
     })
+}
+
+/// The payload type of packets that carry those of `format` again (RFC 2198, 5): its `fmtp` lists the
+/// payload types that are in it.
+fn redundant(media: &sdp::Media, format: &sdp::Format) -> Option<u8> {
+    let carries = |parameters: &str| {
+        let mut types = parameters.split('/').map(|number| number.trim().parse::<u8>().ok());
+        parameters.is_empty() || types.any(|number| number == Some(format.payload_type))
+    };
+    let red = media.formats.iter().find(|red| {
+        red.encoding.codec == Codec::Red
+            && red.encoding.clock_rate == format.encoding.clock_rate
+            && carries(&red.parameters)
+    });
+    red.map(|red| red.payload_type)
 }
 
 #[cfg(test)]
@@ -203,6 +220,20 @@ mod tests {
         )
         .unwrap();
         assert_eq!((source.address, source.opus_channels), ("0.0.0.0:6000".parse().unwrap(), 2));
+        assert_eq!(source.red, None);
+        // RFC 2198 as browsers write it, and one that carries something else.
+        let red = |fmtp: &str| {
+            let text = format!(
+                "v=0\no=- 1 1 IN IP4 127.0.0.1\ns=-\nc=IN IP4 127.0.0.1\nt=0 0\n\
+                 m=audio 6000 RTP/AVP 63 111\na=rtpmap:63 red/48000/2\n{fmtp}\
+                 a=rtpmap:111 opus/48000/2\na=fmtp:111 minptime=10;useinbandfec=1\n"
+            );
+            let source = read(&text).unwrap();
+            assert_eq!(source.media.payload_type, Some(111));
+            source.red
+        };
+        assert_eq!(red("a=fmtp:63 111/111\n"), Some(63));
+        assert_eq!((red(""), red("a=fmtp:63 0/0\n")), (Some(63), None));
         let nonsense = read("v=0\nm=audio\n").unwrap_err();
         assert!(nonsense.contains("hall.sdp: line 2: "), "{nonsense}");
         let none = described(Path::new("/no/such.sdp"), &Reception::default()).unwrap_err();
