@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use aulos_core::{Instant, Span};
-use aulos_proto::rtp::jitter::{Arrival, Config, Insert, JitterBuffer, Mode, Next, Stats};
+use aulos_proto::rtp::jitter::{
+    Arrival, Config, Delay, Insert, JitterBuffer, Missing, Mode, Next, Stats,
+};
 use aulos_proto::rtp::red::MAX_BLOCKS;
 use aulos_proto::rtp::sequence::low_16;
 use aulos_proto::rtp::{Accepted, Encoding, Position, Receiver};
@@ -22,6 +24,8 @@ pub(crate) struct Ready {
     pub(crate) begins_run: bool,
     /// It comes behind some that were sent already.
     pub(crate) late: bool,
+    /// There are more than can be played in time: it is passed over. Never in a relay.
+    pub(crate) skipped: bool,
     pub(crate) received: Instant,
     pub(crate) kind: Kind,
     pub(crate) handle: Handle,
@@ -42,8 +46,8 @@ struct Waiting {
 #[derive(Debug)]
 pub(crate) enum Turn {
     Packet(Ready),
-    /// Nothing came for so many units of the encoding's clock.
-    Missing(u64),
+    /// Nothing came for a piece of media time.
+    Missing(Missing),
 }
 
 /// One source.
@@ -97,9 +101,19 @@ struct Held {
 
 impl Leg {
     pub(crate) fn new(wishes: &Wishes, ssrc: u32, now: Instant) -> Self {
+        let mode = Mode::Relay { hold: wishes.hold.clamp(Span::ZERO, super::MAX_HOLD) };
+        Self::with_mode(wishes, mode, ssrc, now)
+    }
+
+    /// A source that is played, and not sent on: each packet has its turn when it is to be heard, by
+    /// `delay` later than the fastest ones. `wishes.hold` says how much has to have room.
+    pub(crate) fn playing_out(wishes: &Wishes, delay: Delay, ssrc: u32, now: Instant) -> Self {
+        Self::with_mode(wishes, Mode::Playout(delay), ssrc, now)
+    }
+
+    fn with_mode(wishes: &Wishes, mode: Mode, ssrc: u32, now: Instant) -> Self {
         let encoding = wishes.from.encoding;
         let slots = wishes.slots();
-        let mode = Mode::Relay { hold: wishes.hold.clamp(Span::ZERO, super::MAX_HOLD) };
         let config = Config { clock_rate: encoding.clock_rate, slots, mode };
         Self {
             encoding,
@@ -174,7 +188,9 @@ impl Leg {
             return Some(Turn::Packet(late));
         }
         loop {
-            match self.jitter.next(now) {
+            let next = self.jitter.next(now);
+            let skipped = matches!(next, Next::Skip(_));
+            match next {
                 Next::Packet(packet) | Next::Skip(packet) => {
                     let Waiting { handle, kind, back, .. } = packet.payload;
                     return Some(Turn::Packet(Ready {
@@ -183,12 +199,13 @@ impl Leg {
                         marker: packet.marker,
                         begins_run: packet.begins_run,
                         late: false,
+                        skipped,
                         received: packet.received,
                         kind,
                         handle,
                     }));
                 }
-                Next::Missing(missing) => return Some(Turn::Missing(missing.units)),
+                Next::Missing(missing) => return Some(Turn::Missing(missing)),
                 Next::Wait(until) => {
                     self.wake = until;
                     // Everything before it has gone now.
@@ -200,6 +217,21 @@ impl Leg {
                 }
             }
         }
+    }
+
+    /// By how much play-out has become later in holes since the last call.
+    pub(crate) const fn take_growth(&mut self) -> Span {
+        self.jitter.take_growth()
+    }
+
+    /// By how much earlier everything could be played than it is.
+    pub(crate) fn surplus(&self) -> Span {
+        (Span::ZERO - self.jitter.wish()).max(Span::ZERO)
+    }
+
+    /// The caller has left out so much of a silence.
+    pub(crate) fn shortened(&mut self, by: Span) {
+        self.jitter.adjust(Span::ZERO - by);
     }
 
     /// The sound right behind what [`Leg::turn`] has just called missing, if it is there.
@@ -345,13 +377,14 @@ impl Leg {
             Insert::Late(Waiting { handle, kind, back, .. }) => {
                 let Arrival { sequence, timestamp, marker, received, .. } = arrival;
                 let timestamp = timestamp.saturating_sub(back.into());
-                let (begins_run, late) = (false, true);
+                let (begins_run, late, skipped) = (false, true, false);
                 self.late.push_back(Ready {
                     sequence,
                     timestamp,
                     marker,
                     begins_run,
                     late,
+                    skipped,
                     received,
                     kind,
                     handle,

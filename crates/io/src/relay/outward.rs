@@ -67,7 +67,7 @@ impl Outward {
         while let Some(turn) = leg.turn(now) {
             match turn {
                 // What comes behind it may have it.
-                Turn::Missing(units) => self.missing = self.missing.saturating_add(units),
+                Turn::Missing(missing) => self.missing = self.missing.saturating_add(missing.units),
                 Turn::Packet(ready) => {
                     self.send(now, &ready, leg.payload(&ready), out);
                     leg.sent(ready);

@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use aulos_core::{Block, ChannelLayout, Instant, SampleRate, Span};
 use aulos_engine::source::{BLOCK_SAMPLES, Item};
 use aulos_engine::standby::{Keeper, Link, Wish};
+use aulos_proto::rtp::jitter::{Cause, Delay};
 use aulos_proto::rtp::rtcp::{Compound, Part};
 use aulos_proto::rtp::{self, Encoding, Refused};
 use aulos_rt::ring::{Consumer, Producer, ring};
@@ -34,6 +35,32 @@ pub struct IntakeConfig {
     pub opus_channels: u8,
     /// The payload type of packets that carry earlier ones again (RED, RFC 2198), if there are any.
     pub red: Option<u8>,
+    /// When packets are handed on: absent, as soon as they are in order, and all waiting is in the
+    /// station's input.
+    pub delay: Option<PlayoutDelay>,
+}
+
+/// By how much later than the fastest packets sound is played, as the network needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "the ends of a range")]
+pub struct PlayoutDelay {
+    /// Never less than this.
+    pub least: Span,
+    /// Never more than this, [`MAX_PLAYOUT_DELAY`] at most. The delay is fixed where both are the same.
+    pub most: Span,
+}
+
+impl PlayoutDelay {
+    /// As the jitter buffer takes it; it begins in the middle of its usual range.
+    fn resolve(self) -> Delay {
+        let most = self.most.clamp(Span::ZERO, MAX_PLAYOUT_DELAY);
+        let least = self.least.clamp(Span::ZERO, most);
+        if least == most {
+            return Delay::Fixed(most);
+        }
+        let first = FIRST_DELAY.clamp(least, most);
+        Delay::Adaptive { quantile: IN_TIME, least, most, first }
+    }
 }
 
 impl IntakeConfig {
@@ -47,6 +74,7 @@ impl IntakeConfig {
             senders: Vec::new(),
             opus_channels: 2,
             red: None,
+            delay: None,
         }
     }
 }
@@ -73,6 +101,10 @@ pub struct IntakeCounts {
     pub concealed: u64,
     /// Frames that the sender left out, because they were silent.
     pub left_out: u64,
+    /// Of the frames that were made up, those that made the play-out delay longer.
+    pub stretched: u64,
+    /// Packets that were passed over because more came than could be played in time.
+    pub skipped: u64,
     /// Holes so long that nothing was made up for them.
     pub gaps: u64,
     /// Packets of this source that were no payload of its codec.
@@ -107,7 +139,7 @@ pub struct IntakeState {
     pub counts: IntakeCounts,
     /// The interarrival jitter of RFC 3550.
     pub jitter: Span,
-    /// How long what is late is waited for now.
+    /// How long what is late is waited for now; where packets are played out, their delay.
     pub wait: Span,
     /// Packets that stand in line behind one that is missing.
     pub held: usize,
@@ -205,6 +237,11 @@ impl Intake {
         let mut wishes = Wishes::new(config.media, config.media);
         wishes.hold = config.patience;
         wishes.red_from = config.red;
+        if let Some(delay) = config.delay {
+            // A sender that sends in bursts has twice the delay waiting.
+            let most = delay.most.clamp(Span::ZERO, MAX_PLAYOUT_DELAY);
+            wishes.hold = most + most;
+        }
         let sound = Sound::new(&config, pool, items)?;
         Ok(Self {
             config,
@@ -259,8 +296,14 @@ impl Intake {
         }
         let ssrc = packet.ssrc();
         self.candidate = None;
-        let wishes = &self.wishes;
-        let begin = || Box::new(Leg::new(wishes, ssrc, received).dropping_late_copies());
+        let (wishes, delay) = (&self.wishes, self.config.delay);
+        let begin = || {
+            let leg = match delay {
+                Some(delay) => Leg::playing_out(wishes, delay.resolve(), ssrc, received),
+                None => Leg::new(wishes, ssrc, received),
+            };
+            Box::new(leg.dropping_late_copies())
+        };
         let leg = self.leg.get_or_insert_with(begin);
         leg.receive(&incoming, received);
         if leg.receiver().is_valid() {
@@ -327,7 +370,8 @@ impl Intake {
         if let Some(leg) = &self.leg {
             add(&mut state.counts, &counts_of(leg));
             let line = leg.line();
-            (state.jitter, state.wait, state.held) = (line.jitter, line.target, line.held);
+            let waits = if self.config.delay.is_some() { line.delay } else { line.target };
+            (state.jitter, state.wait, state.held) = (line.jitter, waits, line.held);
             (state.ssrc, state.from) = (self.from.map(|_| leg.ssrc()), self.from);
         }
         state
@@ -374,19 +418,35 @@ impl Intake {
         }
     }
 
-    /// Plays what is in order by now.
+    /// Plays what is in order by now, or what is due.
     fn play(&mut self, now: Instant) {
         let Some(leg) = &mut self.leg else { return };
-        let plays = self.wish == Wish::Play;
-        while let Some(turn) = leg.turn(now) {
+        let (plays, sound, counts) = (self.wish == Wish::Play, &mut self.sound, &mut self.counts);
+        let plays_out = self.config.delay.is_some();
+        if plays_out {
+            sound.due(now);
+        }
+        loop {
+            let turn = leg.turn(now);
+            let grown = leg.take_growth();
+            if plays && grown > Span::ZERO {
+                sound.stretch(grown, counts);
+            }
             match turn {
-                Turn::Missing(units) if plays => {
-                    self.sound.miss(units, leg.following(), &mut self.counts);
-                }
-                Turn::Missing(_) => {}
-                Turn::Packet(ready) => {
+                None => return,
+                Some(Turn::Missing(missing)) if plays => match missing.cause {
+                    Cause::Shortened => sound.pass_over(missing.units),
+                    Cause::Silence => sound.fill_silence(missing.units, counts),
+                    _ => sound.miss(missing.units, leg.following(), counts),
+                },
+                Some(Turn::Missing(_)) => {}
+                Some(Turn::Packet(ready)) => {
                     if plays && !ready.late {
-                        self.sound.play(&ready, leg.payload(&ready), &mut self.counts);
+                        let surplus = if plays_out { leg.surplus() } else { Span::ZERO };
+                        let left_out = sound.play(&ready, leg.payload(&ready), surplus, counts);
+                        if left_out > Span::ZERO {
+                            leg.shortened(left_out);
+                        }
                     }
                     leg.sent(ready);
                 }
@@ -459,6 +519,16 @@ fn add(sum: &mut IntakeCounts, more: &IntakeCounts) {
     sum.reordered += more.reordered;
     sum.no_room += more.no_room;
 }
+
+/// The longest play-out delay: with packets of a millisecond twice as much is all that has room in
+/// line.
+pub const MAX_PLAYOUT_DELAY: Span = Span::from_millis(500);
+
+/// The delay to begin with, when nothing is known of the network.
+const FIRST_DELAY: Span = Span::from_millis(40);
+
+/// The share of the packets that is to come in time.
+const IN_TIME: f32 = 0.995;
 
 /// Blocks between a source and its station: a look of 5 ms fills one, so a third of a second.
 pub const INTAKE_BLOCKS: usize = 64;

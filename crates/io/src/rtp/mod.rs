@@ -10,7 +10,7 @@
 //! threads of [`crate::udp`].
 //!
 //! # One delay, and where it is
-//! A source is not played out here. Its packets are put in order, what is missing is concealed as soon
+//! A source is not played out here, unless [`IntakeConfig::delay`] says so. Its packets are put in order, what is missing is concealed as soon
 //! as it can be expected no more, and all of it goes to the station's input, which holds some hundred
 //! milliseconds and follows the sender's clock with its resampler, as it does for every live source. A
 //! jitter buffer that plays out in its own time was the alternative: it would be a second delay in
@@ -23,6 +23,7 @@ mod session;
 
 pub use intake::{
     CannotDecode, INTAKE_BLOCKS, Intake, IntakeConfig, IntakeCounts, IntakeLine, IntakeState,
+    MAX_PLAYOUT_DELAY, PlayoutDelay,
 };
 pub use interface::{Interface, interface, way_to};
 pub use output::{Announced, Output, OutputConfig, OutputState, Part};

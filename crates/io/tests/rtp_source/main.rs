@@ -15,6 +15,7 @@
     reason = "a test signal is made of numbers"
 )]
 
+mod delay;
 mod repair;
 mod speech;
 mod studio;

@@ -3,34 +3,40 @@
 use aulos_core::{Instant, Span};
 use aulos_engine::source::Item;
 use aulos_io::relay::Media;
-use aulos_io::rtp::{Intake, IntakeConfig, IntakeCounts, IntakeLine};
+use aulos_io::rtp::{Intake, IntakeConfig, IntakeCounts, IntakeLine, PlayoutDelay};
 use aulos_proto::rtp::payload::opus_repeats;
 use aulos_proto::rtp::red::{self, Block};
 use aulos_proto::rtp::{Codec, Encoding, HEADER_LEN, Header};
 use aulos_rt::ring::Consumer;
 use opus_rs::{Application, OpusEncoder};
 
-const PCMU: Encoding = Encoding { codec: Codec::Pcmu, clock_rate: 8_000, channels: 1 };
+pub(crate) const PCMU: Encoding = Encoding { codec: Codec::Pcmu, clock_rate: 8_000, channels: 1 };
 pub(crate) const OPUS: Encoding = Encoding { codec: Codec::Opus, clock_rate: 48_000, channels: 2 };
 pub(crate) const OPUS_TYPE: u8 = 111;
 const RED_TYPE: u8 = 112;
 const SENDER: &str = "192.0.2.1:5004";
 pub(crate) const PACKET: Span = Span::from_millis(20);
-const LOOK: Span = Span::from_millis(5);
+pub(crate) const LOOK: Span = Span::from_millis(5);
 
 /// A source without a station: what it gives is collected.
 pub(crate) struct Receiver {
-    now: Instant,
-    intake: Intake,
+    pub(crate) now: Instant,
+    pub(crate) intake: Intake,
     items: Consumer<Item>,
     pub(crate) heard: Vec<f32>,
 }
 
 impl Receiver {
     pub(crate) fn new(encoding: Encoding, payload_type: u8) -> Self {
+        Self::with(encoding, payload_type, None)
+    }
+
+    /// The same with a play-out delay.
+    pub(crate) fn with(encoding: Encoding, payload_type: u8, delay: Option<PlayoutDelay>) -> Self {
         let now = Instant::ZERO + Span::from_secs(5);
         let media = Media { encoding, payload_type: Some(payload_type) };
         let mut config = IntakeConfig::new(media);
+        config.delay = delay;
         config.red = Some(RED_TYPE);
         config.opus_channels = 1;
         let (line, items, _) = IntakeLine::new();
@@ -123,7 +129,7 @@ fn voice(at: u64, rate: f64) -> f32 {
 }
 
 /// The voice as Opus of 20 ms in 24 kbit/s; every packet repeats the one before.
-fn opus_voice(packets: usize) -> Vec<Vec<u8>> {
+pub(crate) fn opus_voice(packets: usize) -> Vec<Vec<u8>> {
     let mut encoder = OpusEncoder::new(16_000, 1, Application::Voip).unwrap();
     (encoder.bitrate_bps, encoder.use_inband_fec) = (24_000, true);
     encoder.packet_loss_perc = 5;
@@ -139,7 +145,7 @@ fn opus_voice(packets: usize) -> Vec<Vec<u8>> {
 }
 
 /// The voice as G.711.
-fn pcmu_voice(packets: usize) -> Vec<Vec<u8>> {
+pub(crate) fn pcmu_voice(packets: usize) -> Vec<Vec<u8>> {
     let encode = |number: usize| {
         let samples: Vec<f32> =
             (0..160).map(|at| voice(number as u64 * 160 + at, 8_000.0)).collect();
@@ -172,7 +178,7 @@ pub(crate) fn opus_over(payloads: &[Vec<u8>], is_lost: impl Fn(usize) -> bool) -
 }
 
 /// How many of the lost packets the next one has again.
-fn repeated(payloads: &[Vec<u8>], is_lost: impl Fn(usize) -> bool) -> u64 {
+pub(crate) fn repeated(payloads: &[Vec<u8>], is_lost: impl Fn(usize) -> bool) -> u64 {
     let lost = (0..payloads.len()).filter(|at| is_lost(*at) && !is_lost(at + 1));
     lost.filter(|at| opus_repeats(&payloads[at + 1]).is_some()).count() as u64
 }

@@ -15,7 +15,7 @@ use aulos_engine::station::{Config, Station};
 use aulos_engine::status::StationStatus;
 use aulos_engine::switch;
 use aulos_io::relay::Media;
-use aulos_io::rtp::{Intake, IntakeConfig, IntakeLine};
+use aulos_io::rtp::{Intake, IntakeConfig, IntakeLine, PlayoutDelay};
 use aulos_proto::rtp::{Codec, Encoding, HEADER_LEN, Header};
 use aulos_rt::ring::{Consumer, ring};
 use aulos_rt::{Pool, Reader};
@@ -60,16 +60,29 @@ impl Sender {
 impl Studio {
     /// With a tone behind the sender, or without.
     pub(crate) fn new(link: Link, ppm: i32, cover: bool) -> Self {
+        Self::with(link, ppm, cover, None, input::Config::default())
+    }
+
+    /// The same with a play-out delay in front of the input.
+    pub(crate) fn with(
+        link: Link,
+        ppm: i32,
+        cover: bool,
+        delay: Option<PlayoutDelay>,
+        buffer: input::Config,
+    ) -> Self {
         let now = Instant::ZERO + Span::from_secs(5);
         let rate = SampleRate::new(8_000).unwrap();
         let spec =
             SampleSpec { rate, format: SampleFormat::F32, layout: ChannelLayout::new(1).unwrap() };
         let media = Media::new(Encoding { codec: Codec::Pcmu, clock_rate: 8_000, channels: 1 });
         let (line, items, _) = IntakeLine::new();
-        let intake = Intake::new(IntakeConfig::new(media), line, now).unwrap();
+        let mut config = IntakeConfig::new(media);
+        config.delay = delay;
+        let intake = Intake::new(config, line, now).unwrap();
         let quantum = rate.frames(QUANTUM);
         let live = RingSource::new(items, Pacing::Live);
-        let input = |source| Input::new(source, rate, spec.layout, input::Config::default());
+        let input = |source| Input::new(source, rate, spec.layout, buffer);
         let mut inputs = vec![input(Box::new(live))];
         if cover {
             let tone = Tone::new(440.0, Db::new(-20.0), rate, spec.layout, quantum);
@@ -132,6 +145,11 @@ impl Studio {
                 self.heard.extend(samples.iter().map(|bytes| f32::from_le_bytes(*bytes)));
             }
         }
+    }
+
+    /// From now on the way is another.
+    pub(crate) fn change(&mut self, link: Link) {
+        self.way.set(link);
     }
 
     /// From now on nothing gets through, or everything does.

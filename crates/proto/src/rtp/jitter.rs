@@ -101,6 +101,8 @@ pub struct JitterBuffer<P> {
     offset: i64,
     /// What of its creeping is less than a nanosecond.
     creep: f64,
+    /// By how much play-out has become later in holes, and [`JitterBuffer::take_growth`] has not told.
+    grown: i64,
     now: i64,
     /// When the last packet came.
     latest: i64,
@@ -135,6 +137,7 @@ impl<P> JitterBuffer<P> {
             position: 0,
             offset: 0,
             creep: 0.0,
+            grown: 0,
             now: 0,
             latest: 0,
             press: 0,
@@ -275,6 +278,15 @@ impl<P> JitterBuffer<P> {
         let done = Span::from_nanos(to.saturating_sub(self.offset));
         self.offset = to;
         done
+    }
+
+    /// By how much play-out has become later in holes since the last call. A caller that hands on an
+    /// unbroken stream conceals for so long, and does nothing when packets only wait.
+    #[must_use = "what is taken is not told again"]
+    pub const fn take_growth(&mut self) -> Span {
+        let grown = self.grown;
+        self.grown = 0;
+        Span::from_nanos(grown)
     }
 
     /// What was counted, and what is known of the way.

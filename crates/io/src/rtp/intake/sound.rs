@@ -1,6 +1,6 @@
 //! From packets in order to blocks of sound: decoding, repair, concealment.
 
-use aulos_core::{Block, ChannelLayout, Frames, MediaTime, SampleRate};
+use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span};
 use aulos_dsp::g711::Law;
 use aulos_engine::decode::{Decoder, G711, G722, L16, L24, Opus};
 use aulos_engine::source::{BLOCK_SAMPLES, Item};
@@ -26,6 +26,10 @@ pub(super) struct Sound {
     /// The timestamp that comes next, when everything does.
     next: Option<u64>,
     in_stream: bool,
+    /// The moment that is played now, where packets have a play-out time.
+    due: Option<Instant>,
+    /// Frames in a row for which there was no packet.
+    without: usize,
 }
 
 impl Sound {
@@ -51,6 +55,8 @@ impl Sound {
             position: MediaTime::ZERO,
             next: None,
             in_stream: false,
+            due: None,
+            without: 0,
             decoder,
         })
     }
@@ -71,8 +77,20 @@ impl Sound {
         self.items.is_abandoned()
     }
 
-    /// Decodes a packet whose turn it is.
-    pub(super) fn play(&mut self, ready: &Ready, payload: &[u8], counts: &mut IntakeCounts) {
+    /// What comes now is to be heard at `now`, whenever its packets came.
+    pub(super) const fn due(&mut self, now: Instant) {
+        self.due = Some(now);
+    }
+
+    /// Decodes a packet whose turn it is. When nothing is heard in it, up to `surplus` of it is left
+    /// out; returns how much.
+    pub(super) fn play(
+        &mut self,
+        ready: &Ready,
+        payload: &[u8],
+        surplus: Span,
+        counts: &mut IntakeCounts,
+    ) -> Span {
         if ready.begins_run {
             counts.changes += u64::from(self.next.is_some());
             self.decoder.reset();
@@ -87,8 +105,17 @@ impl Sound {
         }
         let ticks = self.encoding.ticks(payload).map_or(0, u64::from);
         self.next = Some(ready.timestamp.wrapping_add(ticks));
+        self.without = 0;
+        if ready.skipped {
+            counts.skipped += 1;
+            return Span::ZERO;
+        }
+        let mut left_out = 0;
         match self.decoder.decode(payload, &mut self.scratch) {
-            Ok(frames) => self.append(frames, counts),
+            Ok(frames) => {
+                left_out = self.inaudible(frames, surplus);
+                self.append(frames - left_out, counts);
+            }
             Err(_) => {
                 counts.undecodable += 1;
                 let frames = self.frames_in(ticks);
@@ -96,8 +123,41 @@ impl Sound {
             }
         }
         if let Some(open) = &mut self.open {
-            open.received = ready.received;
+            open.received = self.due.unwrap_or(ready.received);
         }
+        self.decoder.rate().span(Frames::from(left_out))
+    }
+
+    /// How many of the decoded frames can be left out because nothing is heard in any of them.
+    fn inaudible(&self, frames: usize, surplus: Span) -> usize {
+        let rate = self.decoder.rate();
+        let surplus = rate.frames(surplus).as_usize().min(frames);
+        let decoded = &self.scratch[..frames * self.layout.channels()];
+        if surplus < rate.frames(LEAST_SHORTENED).as_usize()
+            || decoded.iter().any(|sample| sample.abs() > INAUDIBLE)
+        {
+            return 0;
+        }
+        surplus
+    }
+
+    /// Play-out has become later by `span`, because packets came later: that much is concealed.
+    pub(super) fn stretch(&mut self, span: Span, counts: &mut IntakeCounts) {
+        let frames = self.decoder.rate().frames(span).as_usize();
+        counts.stretched += frames as u64;
+        self.make_up(frames, &mut counts.concealed, &mut counts.gaps);
+    }
+
+    /// `units` of a silence that the sender left out are not to be heard.
+    pub(super) fn pass_over(&mut self, units: u64) {
+        self.next = self.next.map(|next| next.wrapping_add(units));
+    }
+
+    /// The sender left out `units`, because they were silent.
+    pub(super) fn fill_silence(&mut self, units: u64, counts: &mut IntakeCounts) {
+        self.pass_over(units);
+        let frames = self.frames_in(units);
+        self.make_up(frames, &mut counts.left_out, &mut counts.gaps);
     }
 
     /// Fills in for `units` that are missing. When the packet behind them, `following`, is there and
@@ -117,14 +177,20 @@ impl Sound {
         let samples = repeated * self.layout.channels();
         self.decoder.recover(packet, &mut self.scratch[..samples]);
         self.append(repeated, counts);
+        self.without = 0;
         counts.recovered_fec += 1;
     }
 
-    /// Conceals so many frames, unless they are so many that the station has gone elsewhere.
+    /// Conceals so many frames, unless they are so many, at once or bit by bit, that the station has gone
+    /// elsewhere.
     fn make_up(&mut self, mut frames: usize, made: &mut u64, gaps: &mut u64) {
-        if frames > self.most_made_up {
-            *gaps += 1;
-            self.decoder.reset();
+        let before = self.without;
+        self.without = before.saturating_add(frames);
+        if self.without > self.most_made_up {
+            if before <= self.most_made_up {
+                *gaps += 1;
+                self.decoder.reset();
+            }
             return;
         }
         let channels = self.layout.channels();
@@ -148,6 +214,7 @@ impl Sound {
                 self.open = self.pool.take().map(|mut block| {
                     block.reset(self.decoder.rate(), self.layout);
                     block.pts = self.position;
+                    block.received = self.due.unwrap_or(block.received);
                     block
                 });
             }
@@ -217,3 +284,9 @@ fn decoder(encoding: Encoding, opus_channels: usize) -> Option<Box<dyn Decoder>>
 /// 120 ms of Opus in two channels; no packet of another codec that fits a datagram of a usual network
 /// has more.
 const LONGEST_SAMPLES: usize = 5_760 * 2;
+
+/// What is below -60 dBFS can be left out without being missed.
+const INAUDIBLE: f32 = 0.001;
+
+/// It is not worth it for less than this.
+const LEAST_SHORTENED: Span = Span::from_millis(2);

@@ -95,6 +95,7 @@ impl<P> JitterBuffer<P> {
         if wanted.saturating_sub(self.offset) < LEAST_STEP {
             return None;
         }
+        self.grown = self.grown.saturating_add(wanted - self.offset);
         self.offset = wanted;
         self.not_before(self.position)
     }

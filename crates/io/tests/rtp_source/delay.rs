@@ -1,0 +1,199 @@
+//! The play-out delay of a source, which follows the network while the station hears an unbroken stream.
+
+use aulos_core::{Instant, Span};
+use aulos_engine::input;
+use aulos_io::rtp::PlayoutDelay;
+use aulos_sim::{Datagrams, Link};
+
+use crate::repair::{LOOK, OPUS, OPUS_TYPE, PACKET, PCMU, Receiver, opus_voice, packet, repeated};
+use crate::studio::Studio;
+
+const GOOD: Link = Link { delay: Span::from_millis(5), ..Link::CABLE };
+const BAD: Link = Link { jitter: Span::from_millis(40), most: Span::from_millis(80), ..GOOD };
+
+const ADAPTIVE: PlayoutDelay =
+    PlayoutDelay { least: Span::from_millis(10), most: Span::from_millis(200) };
+
+/// A talker on the other end of a network: a second of voice, half a second of digital silence, for which
+/// packets are sent as well.
+struct Talk {
+    receiver: Receiver,
+    network: Datagrams,
+    voice: Vec<Vec<u8>>,
+    number: u64,
+    next: Instant,
+    /// How far the frames that came out were from the time that has passed, in milliseconds, at the
+    /// least and at the most.
+    ahead: (f64, f64),
+    began: Option<(Instant, usize)>,
+}
+
+impl Talk {
+    fn new(delay: PlayoutDelay, network: Link) -> Self {
+        let receiver = Receiver::with(PCMU, 0, Some(delay));
+        let (next, voice) = (receiver.now, crate::repair::pcmu_voice(500));
+        let network = Datagrams::new(network, 5);
+        Self { receiver, network, voice, number: 0, next, ahead: (0.0, 0.0), began: None }
+    }
+
+    fn run(&mut self, span: Span) {
+        let end = self.receiver.now + span;
+        while self.receiver.now < end {
+            while self.next <= self.receiver.now {
+                let payload = match self.number % 75 {
+                    0..50 => &self.voice[self.number as usize % 500][..],
+                    _ => &[0xff; 160],
+                };
+                self.network.send(self.next, &packet(1, self.number, 160, 0, payload));
+                (self.number, self.next) = (self.number + 1, self.next + PACKET);
+            }
+            while let Some(at) = self.network.poll_timeout().filter(|at| *at <= self.receiver.now) {
+                let datagram = self.network.receive(at).unwrap();
+                self.receiver.receive(&datagram);
+            }
+            self.receiver.wait(LOOK);
+            self.look();
+        }
+    }
+
+    /// What the station's input sees: how much came out, against how much time has passed.
+    fn look(&mut self) {
+        let (now, heard) = (self.receiver.now, self.receiver.heard.len());
+        let Some((since, first)) = self.began else {
+            if heard > 0 {
+                self.began = Some((now, heard));
+            }
+            return;
+        };
+        let passed = (now - since).as_secs_f64() * 1e3;
+        let ahead = (heard - first) as f64 / 8.0 - passed;
+        self.ahead = (self.ahead.0.min(ahead), self.ahead.1.max(ahead));
+    }
+
+    fn delay_ms(&self) -> f64 {
+        self.receiver.intake.state().wait.as_secs_f64() * 1e3
+    }
+}
+
+#[test]
+fn the_delay_grows_and_shrinks_with_the_network_and_the_stream_is_unbroken() {
+    let mut talk = Talk::new(ADAPTIVE, GOOD);
+    let mut delays = Vec::new();
+    for link in [GOOD, BAD, GOOD] {
+        talk.network.set(link);
+        talk.run(Span::from_secs(60));
+        delays.push(talk.delay_ms());
+    }
+    let counts = talk.receiver.counts();
+    println!("{delays:.0?} ms, ahead {:.1?} ms, {counts:?}", talk.ahead);
+    assert!(delays[0] < 25.0, "{delays:?}");
+    assert!((60.0..130.0).contains(&delays[1]), "{delays:?}");
+    assert!(delays[2] < 30.0, "{delays:?}");
+    // Lateness is heard where the network becomes bad, and hardly any more.
+    assert!(counts.late > 0 && counts.late < 60, "{counts:?}");
+    assert!(counts.stretched > 0 && counts.lost == 0 && counts.skipped == 0, "{counts:?}");
+    assert_eq!((counts.gaps, counts.overflown), (0, 0));
+    // A packet and a look of the thread, and what creeping and the resampler behind it share.
+    assert!(talk.ahead.0 > -60.0 && talk.ahead.1 < 60.0, "{:?}", talk.ahead);
+}
+
+#[test]
+fn a_fixed_delay_stays_where_it_is() {
+    let delay = Span::from_millis(80);
+    let mut talk = Talk::new(PlayoutDelay { least: delay, most: delay }, GOOD);
+    for link in [GOOD, BAD, GOOD] {
+        talk.network.set(link);
+        talk.run(Span::from_secs(20));
+        assert!((talk.delay_ms() - 80.0).abs() < 3.0, "{}", talk.delay_ms());
+    }
+    assert_eq!(talk.receiver.counts().stretched, 0);
+}
+
+/// The delay stays in its range, however late packets are.
+#[test]
+fn the_delay_is_never_longer_than_the_most() {
+    let most = Span::from_millis(50);
+    let mut talk = Talk::new(PlayoutDelay { least: Span::ZERO, most }, BAD);
+    talk.run(Span::from_secs(60));
+    assert!(talk.delay_ms() <= 55.0, "{}", talk.delay_ms());
+    assert!(talk.receiver.counts().late > 20, "{:?}", talk.receiver.counts());
+}
+
+/// With a play-out delay an input of 60 ms is enough on a network that is late by up to 80 ms, whatever
+/// the sender's clock does; without one it runs dry.
+#[test]
+fn a_short_input_behind_a_play_out_delay_does_not_run_dry() {
+    let buffer = input::Config {
+        buffer: Span::from_millis(60),
+        timeout: Span::from_millis(50),
+        ..input::Config::default()
+    };
+    let underruns = |delay, ppm| {
+        let mut studio = Studio::with(GOOD, ppm, false, delay, buffer);
+        studio.run(Span::from_secs(60));
+        studio.change(BAD);
+        studio.run(Span::from_secs(300));
+        studio.change(GOOD);
+        studio.run(Span::from_secs(60));
+        let status = studio.status();
+        println!("{ppm} ppm: {} underruns, {:?}", status.underruns, studio.intake.state().counts);
+        status.underruns + status.switches - 1
+    };
+    assert!(underruns(None, 100) > 0, "the network is not bad enough");
+    for ppm in [100, -100] {
+        assert_eq!(underruns(Some(ADAPTIVE), ppm), 0);
+    }
+}
+
+/// A sender that dies is concealed for as long as it may only be late, and then the station goes on
+/// with what covers it.
+#[test]
+fn a_sender_that_dies_behind_a_play_out_delay_is_covered() {
+    let mut studio = Studio::with(GOOD, 0, true, Some(ADAPTIVE), input::Config::default());
+    studio.run(Span::from_secs(10));
+    assert_eq!(studio.status().active, Some(0));
+    studio.cut(true);
+    studio.run(Span::from_secs(2));
+    assert_eq!(studio.status().active, Some(1));
+    let counts = studio.intake.state().counts;
+    assert!(counts.concealed <= 8_000 * 4 / 10 && counts.gaps == 1, "{counts:?}");
+    studio.cut(false);
+    studio.run(Span::from_secs(20));
+    assert_eq!((studio.status().active, studio.status().underruns), (Some(0), 0));
+}
+
+#[test]
+fn opus_is_restored_from_the_next_packet_behind_a_play_out_delay() {
+    let payloads = opus_voice(500);
+    let is_lost = |number: usize| number > 20 && number < 490 && number % 20 == 7;
+    let mut receiver = Receiver::with(OPUS, OPUS_TYPE, Some(ADAPTIVE));
+    for (number, payload) in payloads.iter().enumerate() {
+        if !is_lost(number) {
+            receiver.receive(&packet(1, number as u64, 960, OPUS_TYPE, payload));
+        }
+        receiver.wait(PACKET);
+    }
+    let (counts, repeated) = (receiver.counts(), repeated(&payloads, is_lost));
+    assert!(repeated > 5);
+    assert_eq!(counts.recovered_fec, repeated, "{counts:?}");
+}
+
+/// A sender that empties its own buffer at once: what is too old is passed over, and nothing piles up.
+#[test]
+fn a_flood_is_passed_over() {
+    let mut talk = Talk::new(ADAPTIVE, GOOD);
+    talk.run(Span::from_secs(10));
+    // A stall of three seconds, and then everything.
+    let held: Vec<Vec<u8>> = (0..150)
+        .map(|at| packet(1, talk.number + at, 160, 0, &talk.voice[at as usize % 500]))
+        .collect();
+    talk.receiver.wait(Span::from_secs(3));
+    for datagram in &held {
+        talk.receiver.receive(datagram);
+    }
+    (talk.number, talk.next) = (talk.number + 150, talk.receiver.now);
+    talk.run(Span::from_secs(20));
+    let state = talk.receiver.intake.state();
+    assert!(state.wait <= Span::from_millis(205) && state.held < 20, "{state:?}");
+    assert!(state.counts.late + state.counts.skipped > 100, "{state:?}");
+}
