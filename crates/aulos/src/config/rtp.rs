@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use aulos_core::{SampleSpec, Span};
 use aulos_io::relay::Media;
+use aulos_io::rtp::{MAX_PLAYOUT_DELAY, PlayoutDelay};
 use aulos_proto::rtp::payload::DYNAMIC;
 use aulos_proto::rtp::{Codec, Encoding};
 
@@ -43,6 +44,9 @@ pub struct Reception {
     /// How long a packet is waited for that others have overtaken; absent, as long as the source's
     /// buffer allows.
     pub jitter: Option<Span>,
+    /// By how much later than the fastest packets sound is played; absent, packets go to the input as
+    /// soon as they are in order.
+    pub delay: Option<PlayoutDelay>,
     /// Only packets from these are taken; all when it is empty.
     pub senders: Vec<IpAddr>,
 }
@@ -154,6 +158,16 @@ fn reception(query: &mut Query<'_>) -> Reception {
         }
         span.map(Span::from_millis)
     });
+    let delay = query.text("delay").and_then(|text| {
+        let delay = playout_delay(text);
+        if delay.is_none() {
+            let most = MAX_PLAYOUT_DELAY.as_millis();
+            let hint =
+                format!("milliseconds, 0 to {most}: 20-200 follows the network, 80 is fixed");
+            query.refuse(format!("delay={text}"), &hint);
+        }
+        delay
+    });
     let mut senders = Vec::new();
     for text in query.text("source").into_iter().flat_map(|text| text.split(',')) {
         match text.parse() {
@@ -161,7 +175,15 @@ fn reception(query: &mut Query<'_>) -> Reception {
             Err(_) => query.refuse(format!("source={text}"), "the sender's address: 192.0.2.1"),
         }
     }
-    Reception { interface, jitter, senders }
+    Reception { interface, jitter, delay, senders }
+}
+
+/// `20-200`, or `80`: milliseconds.
+fn playout_delay(text: &str) -> Option<PlayoutDelay> {
+    let (least, most) = text.split_once('-').unwrap_or((text, text));
+    let millis = |text: &str| text.parse::<u32>().ok().map(|ms| Span::from_millis(ms.into()));
+    let delay = PlayoutDelay { least: millis(least)?, most: millis(most)? };
+    (delay.least <= delay.most && delay.most <= MAX_PLAYOUT_DELAY).then_some(delay)
 }
 
 fn encoding_of(payload: &str, spec: SampleSpec, query: &Query<'_>) -> Option<(Encoding, u8)> {
@@ -434,6 +456,12 @@ mod tests {
         assert_eq!((opus.red, group.red), (None, None));
         let red = source("rtp://?payload=opus&payload_type=111&red=112").unwrap();
         assert_eq!(red.red, Some(112));
+        let delay = |text: &str| {
+            let delay = source(&format!("rtp://?delay={text}")).unwrap().reception.delay.unwrap();
+            (delay.least.as_millis(), delay.most.as_millis())
+        };
+        assert_eq!((delay("20-200"), delay("80")), ((20, 200), (80, 80)));
+        assert_eq!(red.reception.delay, None);
         for (uri, hint) in [
             ("rtp://0.0.0.0?payload=opus&red=8", "96 to 127"),
             ("rtp://0.0.0.0?payload=opus&payload_type=111&red=111", "other than"),
@@ -441,6 +469,9 @@ mod tests {
             ("rtp://0.0.0.0?payload=mp3", "pcmu"),
             ("rtp://0.0.0.0?payload_type=200", "0 to 127"),
             ("rtp://0.0.0.0?jitter=5000", "0 to 1000"),
+            ("rtp://0.0.0.0?delay=200-20", "20-200"),
+            ("rtp://0.0.0.0?delay=20-5000", "0 to 500"),
+            ("rtp://0.0.0.0?delay=-5", "80 is fixed"),
             ("rtp://0.0.0.0?latency=100", "input_buffer_ms"),
             ("rtp://0.0.0.0?payload=opus&sampleformat=48000:16:6", "48000:16:2"),
         ] {

@@ -116,6 +116,7 @@ impl Rtp {
         config.senders.clone_from(&source.reception.senders);
         config.opus_channels = source.opus_channels;
         config.red = source.red;
+        config.delay = source.reception.delay;
         let Some(line) = waiting.line.take() else { return Ok(()) };
         let intake = Intake::new(config, line, SystemClock::now()).map_err(|e| e.to_string())?;
         context.add(Some(socket), Session::Intake(Box::new(intake))).map(drop).map_err(fail)
