@@ -82,6 +82,11 @@ impl FromStr for Uri {
             None => (None, authority),
         };
         let (host, ports) = split_port(place);
+        // Looked at decoded. Blanks may be: in `meta:` a station stands here.
+        let host = decode(host);
+        if host.contains(char::is_control) {
+            return Err(UriError::BadHost);
+        }
         let (port, last_port) = parse_ports(ports)?;
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
         if pairs.clone().count() > MAX_PAIRS {
@@ -91,7 +96,7 @@ impl FromStr for Uri {
             raw: raw.to_owned(),
             scheme: scheme.to_ascii_lowercase(),
             user,
-            host: decode(host),
+            host,
             port,
             last_port,
             path: decode(path),
@@ -118,6 +123,8 @@ pub enum UriError {
     NoScheme,
     /// What stands behind the host's colon is neither a port nor a range of ports.
     BadPort,
+    /// The host holds a control character, perhaps a percent-encoded one.
+    BadHost,
     /// It is longer than [`MAX_URI`] or has more pairs than [`MAX_PAIRS`].
     TooLong,
 }
@@ -127,6 +134,7 @@ impl fmt::Display for UriError {
         match self {
             Self::NoScheme => f.write_str("an address begins with a scheme, as in file:///music"),
             Self::BadPort => f.write_str("a port is a number from 0 to 65535, or a range a-b"),
+            Self::BadHost => f.write_str("a host holds no control characters"),
             Self::TooLong => write!(f, "an address has at most {MAX_URI} bytes"),
         }
     }
@@ -276,6 +284,10 @@ mod tests {
         for text in ["tcp://host:http", "udp://h:9-1", "tcp://h:65536", "tcp://h:-1"] {
             assert_eq!(text.parse::<Uri>(), Err(UriError::BadPort), "{text}");
         }
+        for text in ["tcp://a%0d%0ab:1", "tcp://a%00:1", "tcp://[::1%0A]:1", "x://a\tb/"] {
+            assert_eq!(text.parse::<Uri>(), Err(UriError::BadHost), "{text}");
+        }
+        assert_eq!(uri("meta://two%20words/a").host, "two words");
         assert_eq!(("x:".to_owned() + &"a".repeat(9_000)).parse::<Uri>(), Err(UriError::TooLong));
         assert_eq!(("x:?".to_owned() + &"a&".repeat(129)).parse::<Uri>(), Err(UriError::TooLong));
     }

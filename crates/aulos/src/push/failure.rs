@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use aulos_io::reactor::LeaveCause;
+use aulos_proto::http::HeadError;
 use aulos_proto::icecast::Target;
 
 use crate::dial::DialError;
@@ -41,6 +42,8 @@ pub(super) enum Failure {
     Broken,
     /// The station has begun anew, or has no time.
     Busy,
+    /// The request cannot be written.
+    Request(HeadError),
 }
 
 /// The names of the counters, in the order of [`Failure::cause`].
@@ -85,7 +88,7 @@ impl Failure {
             Self::Tls(_) => 3,
             Self::WrongPassword | Self::NoPassword => 4,
             Self::Taken => 5,
-            Self::Refused(..) | Self::OtherWay | Self::Answer => 6,
+            Self::Refused(..) | Self::OtherWay | Self::Answer | Self::Request(_) => 6,
             Self::Io(_) | Self::HungUp | Self::Broken | Self::Busy => 7,
             Self::NotReading => 8,
         }
@@ -102,6 +105,7 @@ impl Failure {
                 | Self::Refused(..)
                 | Self::OtherWay
                 | Self::Answer
+                | Self::Request(_)
         )
     }
 }
@@ -135,6 +139,9 @@ impl fmt::Display for Failure {
             Self::NotReading => f.write_str("the server took nothing for 10 s"),
             Self::Broken => f.write_str("the connection broke"),
             Self::Busy => f.write_str("this server is too busy"),
+            Self::Request(why) => {
+                write!(f, "the request cannot be sent: {why}; correct `url` of the push")
+            }
         }
     }
 }

@@ -232,6 +232,7 @@ impl Task {
     async fn ask(&self, way: Way) -> Result<MediaSocket, Failure> {
         let password = self.push.password.0.as_deref();
         let head = self.push.target.begin(way, password, &self.about, AGENT);
+        let head = head.map_err(Failure::Request)?;
         let (wire, answer) = self.request(&head, way).await?;
         match answer {
             Answer::Go => {}
@@ -337,7 +338,11 @@ impl Task {
             return;
         }
         let request = self.push.target.tell(self.push.password.0.as_deref(), &song, AGENT);
-        let error = match self.request(&request, Way::Source).await {
+        let answer = match request {
+            Ok(request) => self.request(&request, Way::Source).await,
+            Err(why) => Err(Failure::Request(why)),
+        };
+        let error = match answer {
             Ok((_, Answer::Go)) => None,
             Ok((_, Answer::Unauthorized)) => Some(Failure::WrongPassword.to_string()),
             Ok((_, Answer::Refused(status, said))) => {

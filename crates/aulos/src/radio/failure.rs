@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 
 use aulos_io::decode::StreamError;
 use aulos_io::feed::BodyFault;
-use aulos_proto::http::{PlaylistError, UrlError};
+use aulos_proto::http::{AddressClass, HeadError, PlaylistError, UrlError};
 
 /// Why there is no sound.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +31,10 @@ pub(super) enum Failure {
     Loop,
     /// It leads to something that is no address.
     Address(UrlError),
+    /// A public server leads to this host, at an address that is not public.
+    NotPublic(String, IpAddr, AddressClass),
+    /// The request for it cannot be written.
+    Request(HeadError),
     /// A list that is of no use.
     Playlist(PlaylistError),
     /// Lists that name lists that name lists.
@@ -69,7 +74,11 @@ impl Failure {
             Self::TimedOut(_) | Self::Body(BodyFault::Stalled) => 2,
             Self::Tls(_) => 3,
             Self::Status(_) => 4,
-            Self::TooManyRedirects | Self::Loop | Self::Address(_) => 5,
+            Self::TooManyRedirects
+            | Self::Loop
+            | Self::Address(_)
+            | Self::NotPublic(..)
+            | Self::Request(_) => 5,
             Self::Playlist(_) | Self::TooDeep => 6,
             Self::Head | Self::Empty | Self::Body(BodyFault::Chunks) => 7,
             Self::Io(_) | Self::Busy | Self::Body(_) => 8,
@@ -84,6 +93,8 @@ impl Failure {
             Self::TooManyRedirects
             | Self::Loop
             | Self::Address(_)
+            | Self::NotPublic(..)
+            | Self::Request(_)
             | Self::Playlist(_)
             | Self::TooDeep
             | Self::NothingElse
@@ -113,6 +124,12 @@ impl fmt::Display for Failure {
             Self::TooManyRedirects => f.write_str("the server redirects again and again"),
             Self::Loop => f.write_str("the server redirects in a circle"),
             Self::Address(why) => write!(f, "it leads to something that is no address: {why}"),
+            Self::NotPublic(host, address, class) => write!(
+                f,
+                "a public server leads to {host}, and {address} is {class}: only an address in the \
+                 configuration may be one"
+            ),
+            Self::Request(why) => write!(f, "the request cannot be sent: {why}"),
             Self::Playlist(why) => write!(f, "{why}"),
             Self::TooDeep => f.write_str("the playlist names playlists that name playlists"),
             Self::Empty => f.write_str("the server sends nothing"),

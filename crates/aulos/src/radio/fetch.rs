@@ -2,13 +2,14 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use aulos_io::feed::{BodyFault, HttpBody};
 use aulos_proto::http::{
-    Body, Framing, HttpUrl, MAX_PLAYLIST, PlaylistError, entries, is_playlist_type, words,
+    AddressClass, Body, Framing, HeadError, HttpUrl, MAX_PLAYLIST, PlaylistError, RequestHead,
+    entries, is_playlist_type, words,
 };
 use aulos_proto::packets::Hint;
 #[cfg(test)]
@@ -17,13 +18,22 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use super::failure::Failure;
+use super::scope::Scope;
 use super::{About, Totals, Watch};
 use crate::dial::{DialError, Dialer, Wire};
 
 /// Makes requests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Fetcher {
     dialer: Dialer,
+    /// A test has no public network, and calls another one so.
+    class_of: fn(IpAddr) -> AddressClass,
+}
+
+impl Default for Fetcher {
+    fn default() -> Self {
+        Self { dialer: Dialer::default(), class_of: AddressClass::of }
+    }
 }
 
 /// A body that begins.
@@ -45,6 +55,7 @@ enum Answer {
 /// What is still to be tried.
 struct Lead {
     url: HttpUrl,
+    scope: Scope,
     redirects: usize,
     lists: usize,
 }
@@ -53,7 +64,13 @@ impl Fetcher {
     /// One that trusts whom a test trusts.
     #[cfg(test)]
     pub(super) fn trusting(config: ClientConfig) -> Self {
-        Self { dialer: Dialer::trusting(config) }
+        Self { dialer: Dialer::trusting(config), ..Self::default() }
+    }
+
+    /// One for which names and classes of addresses are what a test says.
+    #[cfg(test)]
+    pub(super) fn in_world(dialer: Dialer, class_of: fn(IpAddr) -> AddressClass) -> Self {
+        Self { dialer, class_of }
     }
 
     /// Follows redirects and playlists from `first` to a body; addresses in `refused` are left out.
@@ -64,19 +81,29 @@ impl Fetcher {
         watch: &Watch,
         totals: &Totals,
     ) -> Result<Opened, Failure> {
-        let mut leads = VecDeque::from([Lead { url: first.clone(), redirects: 0, lists: 0 }]);
+        let first = Lead { url: first.clone(), scope: Scope::Any, redirects: 0, lists: 0 };
+        let mut leads = VecDeque::from([first]);
         let (mut seen, mut failure) = (HashSet::new(), None);
         for _ in 0..MAX_REQUESTS {
-            let Some(Lead { url, redirects, lists }) = leads.pop_front() else { break };
+            let Some(Lead { url, scope, redirects, lists }) = leads.pop_front() else { break };
             if refused.contains(&url) {
                 failure.get_or_insert(Failure::NothingElse);
                 continue;
             }
-            if !seen.insert(url.clone()) {
+            // What may not be reached from one server may be reached from another.
+            if !seen.insert((url.clone(), scope)) {
                 failure = Some(Failure::Loop);
                 continue;
             }
-            match self.ask(&url).await {
+            let (stream, class) = match self.connect(&url, scope).await {
+                Ok(connected) => connected,
+                Err(why) => {
+                    failure = Some(why);
+                    continue;
+                }
+            };
+            let scope = scope.behind(class);
+            match ask(stream, &url).await {
                 Ok(Answer::Sound(opened)) => return Ok(*opened),
                 Ok(Answer::Moved(_)) if redirects >= MAX_REDIRECTS => {
                     failure = Some(Failure::TooManyRedirects);
@@ -84,12 +111,12 @@ impl Fetcher {
                 Ok(Answer::Moved(url)) => {
                     watch.change(|state| state.redirects += 1);
                     totals.redirects.fetch_add(1, Ordering::Relaxed);
-                    leads.push_front(Lead { url, redirects: redirects + 1, lists });
+                    leads.push_front(Lead { url, scope, redirects: redirects + 1, lists });
                 }
                 Ok(Answer::List(_)) if lists >= MAX_LISTS => failure = Some(Failure::TooDeep),
                 Ok(Answer::List(urls)) => {
                     for url in urls.into_iter().rev() {
-                        leads.push_front(Lead { url, redirects, lists: lists + 1 });
+                        leads.push_front(Lead { url, scope, redirects, lists: lists + 1 });
                     }
                 }
                 Err(why) => failure = Some(why),
@@ -98,46 +125,19 @@ impl Fetcher {
         Err(failure.unwrap_or(Failure::Empty))
     }
 
-    /// One request and its answer.
-    async fn ask(&self, url: &HttpUrl) -> Result<Answer, Failure> {
-        let mut stream = self.connect(url).await?;
-        let request = request(url);
-        let asked = stream.write_all(request.as_bytes());
-        within(REQUEST, "to take the request", asked).await?.map_err(|e| Failure::Io(e.kind()))?;
-        let (head, rest) = within(HEAD, "to answer", read_head(&mut stream)).await??;
-        match head.status {
-            300..=399 => {
-                let to = head.location.as_deref().ok_or(Failure::Head)?;
-                return url.join(to).map(Answer::Moved).map_err(Failure::Address);
-            }
-            200..=299 => {}
-            status => return Err(Failure::Status(status)),
-        }
-        let mut begun = Begun { stream, unread: rest, ended: false };
-        let front = within(FIRST_BYTES, "to send sound", begun.front(&head)).await??;
-        if front.is_empty() {
-            return Err(Failure::Empty);
-        }
-        if is_list(url, &head, &front) {
-            let text = within(LIST, "to send its playlist", begun.whole(&head)).await??;
-            let entries = entries(&text).map_err(Failure::Playlist)?;
-            let urls: Vec<_> = entries.iter().filter_map(|entry| url.join(entry).ok()).collect();
-            if urls.is_empty() {
-                return Err(Failure::Playlist(PlaylistError::Empty));
-            }
-            return Ok(Answer::List(urls));
-        }
-        begun.hand_over(url, head).map(Box::new).map(Answer::Sound)
-    }
-
-    async fn connect(&self, url: &HttpUrl) -> Result<Wire, Failure> {
+    /// Reaches one of the addresses of a host that may be reached, and says of which class it is.
+    async fn connect(&self, url: &HttpUrl, scope: Scope) -> Result<(Wire, AddressClass), Failure> {
         let found = self.dialer.find(&url.host, url.port);
-        let addresses = within(RESOLVE, "to be found by its name", found).await?;
+        let found = within(RESOLVE, "to be found by its name", found).await?;
+        let found = found.map_err(|error| failure_of(error, url))?;
         let mut failure = Failure::Name(url.host.clone());
-        for address in addresses.map_err(|error| failure_of(error, url))? {
+        for address in scope.admitted(&url.host, found, self.class_of)? {
+            let class = (self.class_of)(address.ip());
             match within(CONNECT, "to be reached", dial(address)).await {
-                Ok(Ok(socket)) if url.secure => return self.secure(url, socket).await,
-                Ok(Ok(socket)) => return Ok(Wire::Plain(socket)),
+                Ok(Ok(socket)) if url.secure => {
+                    return Ok((self.secure(url, socket).await?, class));
+                }
+                Ok(Ok(socket)) => return Ok((Wire::Plain(socket), class)),
                 Ok(Err(error)) => failure = Failure::Connect(error.kind()),
                 Err(late) => failure = late,
             }
@@ -152,6 +152,37 @@ impl Fetcher {
             Err(error) => Err(failure_of(error, url)),
         }
     }
+}
+
+/// One request and its answer.
+async fn ask(mut stream: Wire, url: &HttpUrl) -> Result<Answer, Failure> {
+    let request = request(url).map_err(Failure::Request)?;
+    let asked = stream.write_all(request.as_bytes());
+    within(REQUEST, "to take the request", asked).await?.map_err(|e| Failure::Io(e.kind()))?;
+    let (head, rest) = within(HEAD, "to answer", read_head(&mut stream)).await??;
+    match head.status {
+        300..=399 => {
+            let to = head.location.as_deref().ok_or(Failure::Head)?;
+            return url.join(to).map(Answer::Moved).map_err(Failure::Address);
+        }
+        200..=299 => {}
+        status => return Err(Failure::Status(status)),
+    }
+    let mut begun = Begun { stream, unread: rest, ended: false };
+    let front = within(FIRST_BYTES, "to send sound", begun.front(&head)).await??;
+    if front.is_empty() {
+        return Err(Failure::Empty);
+    }
+    if is_list(url, &head, &front) {
+        let text = within(LIST, "to send its playlist", begun.whole(&head)).await??;
+        let entries = entries(&text).map_err(Failure::Playlist)?;
+        let urls: Vec<_> = entries.iter().filter_map(|entry| url.join(entry).ok()).collect();
+        if urls.is_empty() {
+            return Err(Failure::Playlist(PlaylistError::Empty));
+        }
+        return Ok(Answer::List(urls));
+    }
+    begun.hand_over(url, head).map(Box::new).map(Answer::Sound)
 }
 
 fn failure_of(error: DialError, url: &HttpUrl) -> Failure {
@@ -178,17 +209,17 @@ async fn within<T>(
     timeout(limit, work).await.map_err(|_| Failure::TimedOut(what))
 }
 
-fn request(url: &HttpUrl) -> String {
-    let authorization = url.authorization().map(|value| format!("Authorization: {value}\r\n"));
+fn request(url: &HttpUrl) -> Result<String, HeadError> {
     // HTTP/1.0: an endless body then comes as it is, from all but the most stubborn.
-    format!(
-        "GET {} HTTP/1.0\r\nHost: {}\r\nUser-Agent: aulos/{}\r\nAccept: */*\r\n\
-         Accept-Encoding: identity\r\nIcy-MetaData: 1\r\n{}Connection: close\r\n\r\n",
-        url.target,
-        url.authority(),
-        env!("CARGO_PKG_VERSION"),
-        authorization.unwrap_or_default(),
-    )
+    RequestHead::new("GET", &url.target, "1.0")
+        .field("Host", &url.authority())
+        .field("User-Agent", concat!("aulos/", env!("CARGO_PKG_VERSION")))
+        .field("Accept", "*/*")
+        .field("Accept-Encoding", "identity")
+        .field("Icy-MetaData", "1")
+        .optional("Authorization", url.authorization().as_deref())
+        .field("Connection", "close")
+        .finish()
 }
 
 /// What matters in the head of a response.

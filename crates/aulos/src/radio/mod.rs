@@ -15,6 +15,7 @@
 
 mod failure;
 mod fetch;
+mod scope;
 #[cfg(test)]
 mod tests;
 

@@ -9,6 +9,7 @@ use std::time::Instant;
 use aulos_engine::standby::{Standby, Wish, gate};
 use aulos_io::feed::Feeder;
 use aulos_io::{Job, Step};
+use aulos_proto::http::AddressClass;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tokio::runtime::Runtime;
 
@@ -48,9 +49,17 @@ fn serve_with(
     tls: Option<Arc<ServerConfig>>,
     answer: impl Fn(&Asked, &mut dyn Write) -> std::io::Result<()> + Send + Sync + 'static,
 ) -> u16 {
+    serve_on("127.0.0.1", tls, answer)
+}
+
+fn serve_on(
+    host: &str,
+    tls: Option<Arc<ServerConfig>>,
+    answer: impl Fn(&Asked, &mut dyn Write) -> std::io::Result<()> + Send + Sync + 'static,
+) -> u16 {
     // Made before anybody asks: to make it takes longer than a client waits when the machine is busy.
     mp3();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind((host, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let answer = Arc::new(answer);
     std::thread::spawn(move || {
@@ -259,6 +268,103 @@ fn a_server_that_leads_somewhere_else_each_time_is_not_run_after() {
         let now = rig.until(|_, _| true);
         assert!(now.failures <= 33, "{now:?}");
     }
+}
+
+/// A world in which 127.0.0.2 is on the public network.
+fn world(names: Vec<(&'static str, Vec<std::net::IpAddr>)>) -> Tuner {
+    let dialer = crate::dial::Dialer::knowing(names);
+    let fetcher = Fetcher::in_world(dialer, |address| {
+        if address == std::net::IpAddr::from([127, 0, 0, 2]) {
+            AddressClass::Public
+        } else {
+            AddressClass::of(address)
+        }
+    });
+    Tuner { fetcher: Arc::new(fetcher), ..Tuner::default() }
+}
+
+/// A server of the private network, and how often it was asked.
+fn private_server() -> (u16, Arc<AtomicU64>) {
+    let asked = Arc::<AtomicU64>::default();
+    let count = Arc::clone(&asked);
+    let port = serve(move |_, out| {
+        count.fetch_add(1, Ordering::Relaxed);
+        sound(out)
+    });
+    (port, asked)
+}
+
+#[test]
+fn a_public_server_does_not_lead_to_a_private_address() {
+    let (private, asked) = private_server();
+    let public = serve_on("127.0.0.2", None, move |asked, out| {
+        let to = match &asked.target[..] {
+            "/literal" => format!("127.0.0.1:{private}"),
+            "/name" => format!("inside.example:{private}"),
+            "/short" => format!("127.1:{private}"),
+            "/mapped" => format!("[::ffff:127.0.0.1]:{private}"),
+            "/any" => format!("0.0.0.0:{private}"),
+            "/rebind" => format!("rebind.example:{private}"),
+            "/sound" => return sound(out),
+            list => {
+                let only = list == "/only-private";
+                out.write_all(b"HTTP/1.0 200 OK\r\nContent-Type: audio/x-mpegurl\r\n\r\n")?;
+                writeln!(out, "http://127.0.0.1:{private}/")?;
+                return if only { Ok(()) } else { writeln!(out, "/sound") };
+            }
+        };
+        write!(out, "HTTP/1.0 302 Found\r\nLocation: http://{to}/\r\n\r\n")
+    });
+    let [inside, outside] = [[127, 0, 0, 1], [127, 0, 0, 2]].map(std::net::IpAddr::from);
+    let tuner = || {
+        world(vec![
+            ("inside.example", vec![inside]),
+            // The first lookup finds the public server, the next one this machine.
+            ("rebind.example", vec![outside, inside]),
+        ])
+    };
+    for (path, host, address, class) in [
+        ("literal", "127.0.0.1", "127.0.0.1", "a loopback address"),
+        ("name", "inside.example", "127.0.0.1", "a loopback address"),
+        ("short", "127.1", "127.0.0.1", "a loopback address"),
+        ("mapped", "::ffff:127.0.0.1", "::ffff:127.0.0.1", "a loopback address"),
+        ("any", "0.0.0.0", "0.0.0.0", "an unspecified address"),
+        ("only-private", "127.0.0.1", "127.0.0.1", "a loopback address"),
+    ] {
+        let mut rig = Rig::tuned(&tuner(), &format!("http://127.0.0.2:{public}/{path}"));
+        let state = rig.until(|state, _| state.reason.is_some());
+        let wanted = format!(
+            "a public server leads to {host}, and {address} is {class}: only an address in the \
+             configuration may be one"
+        );
+        assert_eq!(state.reason.as_deref(), Some(&wanted[..]), "{path}");
+    }
+    let mut rig = Rig::tuned(&tuner(), &format!("http://rebind.example:{public}/rebind"));
+    let reason = rig.until(|state, _| state.reason.is_some()).reason.unwrap();
+    assert!(reason.contains("rebind.example, and 127.0.0.1 is a loopback address"), "{reason}");
+    let mut rig = Rig::tuned(&tuner(), &format!("http://127.0.0.2:{public}/list"));
+    let state = rig.until(|_, sound| sound > 0);
+    assert_eq!(state.about.url, Some(format!("http://127.0.0.2:{public}/sound")));
+    assert_eq!(asked.load(Ordering::Relaxed), 0, "nothing inside was asked");
+}
+
+#[test]
+fn an_address_of_the_operator_may_be_private_and_lead_where_it_likes() {
+    let (private, asked) = private_server();
+    let public = serve_on("127.0.0.2", None, |_, out| sound(out));
+    let local = serve(move |asked, out| {
+        let to = match &asked.target[..] {
+            "/private" => format!("127.0.0.1:{private}"),
+            _ => format!("127.0.0.2:{public}"),
+        };
+        write!(out, "HTTP/1.0 302 Found\r\nLocation: http://{to}/\r\n\r\n")
+    });
+    for path in ["private", "public"] {
+        let mut rig = Rig::tuned(&world(vec![]), &format!("http://127.0.0.1:{local}/{path}"));
+        let state = rig.until(|state, sound| sound > 0 || state.reason.is_some());
+        assert_eq!((state.reason, state.redirects), (None, 1), "{path}");
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
 
 #[test]

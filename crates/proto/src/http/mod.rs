@@ -7,12 +7,16 @@
 //! Sources: RFC 9110 and 9112 (HTTP/1.1), RFC 3986 section 5 (relative addresses), Shoutcast's ICY
 //! metadata as its servers send it, xspf.org (XSPF version 1).
 
+mod address;
 mod body;
+mod head;
 pub mod icy;
 mod playlist;
 mod url;
 
+pub use address::AddressClass;
 pub(crate) use body::latin_1;
 pub use body::{Body, BodyError, Framing, words};
+pub use head::{HeadError, RequestHead};
 pub use playlist::{MAX_ENTRIES, MAX_PLAYLIST, PlaylistError, entries, is_playlist_type};
 pub use url::{HttpUrl, UrlError};

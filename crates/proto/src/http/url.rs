@@ -107,8 +107,9 @@ impl FromStr for HttpUrl {
             Some((host, port)) => (host, port.strip_prefix(':').unwrap_or(port)),
             None => place.split_once(':').unwrap_or((place, "")),
         };
-        let is_host = |c: char| c.is_alphanumeric() || "-._~%:".contains(c);
-        if host.is_empty() || !host.chars().all(is_host) {
+        // What is encoded in it is looked at decoded, because that is what is sent.
+        let host = decode(host);
+        if !is_host(&host) {
             return Err(UrlError::NoHost);
         }
         let port = match port {
@@ -118,7 +119,7 @@ impl FromStr for HttpUrl {
         };
         let slash = if target.starts_with('/') { "" } else { "/" };
         let target = clean(&format!("{slash}{target}"));
-        Ok(Self { secure, user, host: decode(host), port, target })
+        Ok(Self { secure, user, host, port, target })
     }
 }
 
@@ -128,6 +129,19 @@ impl fmt::Display for HttpUrl {
         let scheme = if self.secure { "https" } else { "http" };
         write!(f, "{scheme}://{}{}", self.authority(), self.target)
     }
+}
+
+/// Whether a decoded text can be a host: a name, or an address, whose zone stands behind a percent
+/// sign (RFC 6874).
+pub(crate) fn is_host(text: &str) -> bool {
+    let fits = |c: char| c.is_alphanumeric() || "-._~:".contains(c);
+    let (name, zone) = match text.split_once('%') {
+        Some((address, zone)) if address.contains(':') => (address, Some(zone)),
+        Some(_) => return false,
+        None => (text, None),
+    };
+    let is_part = |part: &str| !part.is_empty() && part.chars().all(fits);
+    is_part(name) && zone.is_none_or(is_part)
 }
 
 /// Nothing but what may stand in a request line: whatever else would end it, or break it in two.
@@ -191,12 +205,22 @@ mod tests {
         assert_eq!(full.authorization().as_deref(), Some("Basic ZGo6c0BjcmV0"));
         assert_eq!(full.to_string(), "https://[::1]:8443/a%20b%C3%BC?q");
         assert_eq!(url("http://h?x").target, "/?x");
+        assert_eq!(url("http://b%C3%BC%2Dcher.example/").host, "b\u{fc}-cher.example");
+        assert_eq!(url("http://[fe80::1%25eth0]/").host, "fe80::1%eth0");
         for (text, why) in [
             ("ftp://h/", UrlError::NotHttp),
             ("http:///x", UrlError::NoHost),
             ("http://h:0/", UrlError::BadPort),
             ("http://h:99999/", UrlError::BadPort),
             ("http://a\r\nb/", UrlError::NoHost),
+            ("http://a%0d%0aX-Evil:%201/", UrlError::NoHost),
+            ("http://a%20b/", UrlError::NoHost),
+            ("http://a%00/", UrlError::NoHost),
+            ("http://a%2Fb/", UrlError::NoHost),
+            ("http://a%40b/", UrlError::NoHost),
+            ("http://[::1%0a]/", UrlError::NoHost),
+            ("http://[fe80::1%25a%0d]/", UrlError::NoHost),
+            ("http://%/", UrlError::NoHost),
         ] {
             assert_eq!(text.parse::<HttpUrl>(), Err(why), "{text}");
         }
@@ -214,7 +238,40 @@ mod tests {
         assert_eq!(joined("http://h:81/z").user.as_deref(), Some("u:p"));
     }
 
+    /// Bytes of every kind, most of them percent-encoded once or twice.
+    fn encoded() -> impl Strategy<Value = String> {
+        let byte = (any::<u8>(), 0..4).prop_map(|(byte, how)| match how {
+            0 => char::from(byte).to_string(),
+            1 => format!("%{byte:02x}"),
+            2 => format!("%{byte:02X}"),
+            _ => format!("%25{byte:02X}"),
+        });
+        prop::collection::vec(byte, 0..12).prop_map(|parts| parts.concat())
+    }
+
     proptest! {
+        #[test]
+        fn no_encoded_host_user_or_path_makes_another_line(
+            user in encoded(), host in encoded(), path in encoded(), reference in encoded()
+        ) {
+            let base: HttpUrl = "http://h/a".parse().unwrap();
+            let urls = [
+                format!("http://{host}/{path}").parse(),
+                format!("http://{user}@{host}/{path}").parse(),
+                format!("http://[{host}]:81/{path}").parse(),
+                base.join(&format!("//{host}/{path}")),
+                base.join(&format!("https://{host}")),
+                base.join(&reference),
+            ];
+            for url in urls.into_iter().flatten() {
+                let line = |text: &str| !text.contains(|c: char| c.is_control() || c == ' ');
+                prop_assert!(line(&url.authority()) && line(&url.target), "{url:?}");
+                let login = url.authorization();
+                prop_assert!(login.is_none_or(|login| !login.contains(char::is_control)));
+                prop_assert!(!url.to_string().contains(char::is_control));
+            }
+        }
+
         #[test]
         fn no_text_breaks_a_request_line(text: String, reference: String) {
             let url = format!("http://h/{text}").parse::<HttpUrl>().unwrap();

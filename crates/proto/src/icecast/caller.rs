@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::head_length;
-use crate::http::words;
+use crate::http::{HeadError, RequestHead, words};
 use crate::uri::{MAX_URI, decode};
 
 /// A mount of a server, `icecast://USER@HOST:PORT/MOUNT`. Its password stands elsewhere, because
@@ -84,17 +84,24 @@ impl Target {
     }
 
     /// The head of the request that a stream follows.
-    #[must_use]
-    pub fn begin(&self, way: Way, password: Option<&str>, about: &About, agent: &str) -> String {
-        let (line, expect) = match way {
-            Way::Put => (format!("PUT {} HTTP/1.1", self.mount), "Expect: 100-continue\r\n"),
-            Way::Source => (format!("SOURCE {} HTTP/1.0", self.mount), ""),
+    ///
+    /// # Errors
+    /// [`HeadError`] when a part of it would end its line.
+    pub fn begin(
+        &self,
+        way: Way,
+        password: Option<&str>,
+        about: &About,
+        agent: &str,
+    ) -> Result<String, HeadError> {
+        let (method, version, expect) = match way {
+            Way::Put => ("PUT", "1.1", Some("100-continue")),
+            Way::Source => ("SOURCE", "1.0", None),
         };
-        let mut head = format!(
-            "{line}\r\n{}Content-Type: {}\r\n{expect}",
-            self.fields(password, agent),
-            plain(&about.content_type)
-        );
+        let mut head = self
+            .fields(RequestHead::new(method, &self.mount, version), password, agent)
+            .field("Content-Type", &plain(&about.content_type))
+            .optional("Expect", expect);
         let public = if about.public { "1" } else { "0" };
         for (name, value) in [
             ("Ice-Public", Some(public)),
@@ -105,33 +112,38 @@ impl Target {
             ("Ice-Audio-Info", Some(about.audio_info.as_str())),
         ] {
             if let Some(value) = value.filter(|value| !value.is_empty()) {
-                head += &format!("{name}: {}\r\n", plain(value));
+                head = head.field(name, &plain(value));
             }
         }
-        head + "\r\n"
+        head.finish()
     }
 
     /// A whole request that tells what is played, for streams that cannot carry it.
-    #[must_use]
-    pub fn tell(&self, password: Option<&str>, song: &str, agent: &str) -> String {
-        let mount = decode(&self.mount);
-        format!(
-            "GET /admin/metadata?mode=updinfo&charset=UTF-8&mount={}&song={} HTTP/1.0\r\n{}\
-             Connection: close\r\n\r\n",
-            in_query(&mount),
-            in_query(song),
-            self.fields(password, agent)
-        )
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub fn tell(
+        &self,
+        password: Option<&str>,
+        song: &str,
+        agent: &str,
+    ) -> Result<String, HeadError> {
+        let (mount, song) = (in_query(&decode(&self.mount)), in_query(song));
+        let target =
+            format!("/admin/metadata?mode=updinfo&charset=UTF-8&mount={mount}&song={song}");
+        self.fields(RequestHead::new("GET", &target, "1.0"), password, agent)
+            .field("Connection", "close")
+            .finish()
     }
 
     /// What both requests say of us.
-    fn fields(&self, password: Option<&str>, agent: &str) -> String {
+    fn fields(&self, head: RequestHead, password: Option<&str>, agent: &str) -> RequestHead {
         let login = password.map(|password| {
-            let login = STANDARD.encode(format!("{}:{password}", self.user));
-            format!("Authorization: Basic {login}\r\n")
+            format!("Basic {}", STANDARD.encode(format!("{}:{password}", self.user)))
         });
-        let login = login.unwrap_or_default();
-        format!("Host: {}\r\nUser-Agent: {agent}\r\n{login}", self.authority())
+        head.field("Host", &self.authority())
+            .field("User-Agent", agent)
+            .optional("Authorization", login.as_deref())
     }
 }
 
@@ -331,6 +343,8 @@ const SECURE_PORT: u16 = 443;
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::{Request, Wish};
     use super::*;
 
@@ -377,7 +391,7 @@ mod tests {
         };
         let target = target("icecast://me@h/two%20words");
         for way in [Way::Put, Way::Source] {
-            let head = target.begin(way, Some("s3cret"), &about, "aulos/1");
+            let head = target.begin(way, Some("s3cret"), &about, "aulos/1").unwrap();
             assert_eq!(head_length(head.as_bytes()), Some(head.len()), "one head: {head}");
             let request = Request::parse(head.as_bytes()).unwrap();
             // printf me:s3cret | base64
@@ -388,13 +402,56 @@ mod tests {
             assert_eq!(push.name.as_deref(), Some("Evening X-Evil: 1"));
             assert!(head.contains("\r\nIce-Public: 1\r\n") && !head.contains("Ice-Genre"));
         }
-        assert!(!target.begin(Way::Put, None, &about, "a").contains("Authorization"));
-        let head = target.tell(Some("s3cret"), "Björk & Co - Jóga +1", "aulos/1");
+        let without = target.begin(Way::Put, None, &about, "a").unwrap();
+        assert!(!without.contains("Authorization"));
+        let head = target.tell(Some("s3cret"), "Björk & Co - Jóga +1", "aulos/1").unwrap();
         let Wish::Tell { mount, title } = Request::parse(head.as_bytes()).unwrap().wish else {
             panic!("{head}")
         };
         assert_eq!((mount.as_str(), title.artist.as_deref()), ("/two words", Some("Björk & Co")));
         assert_eq!(title.title.as_deref(), Some("Jóga +1"));
+    }
+
+    #[test]
+    fn what_would_end_a_line_is_not_sent() {
+        let about = About::default();
+        let fine = target("icecast://me@h/live");
+        let broken = Target { host: "h\r\nX-Evil: 1".to_owned(), ..fine.clone() };
+        let error = broken.begin(Way::Put, None, &about, "aulos/1").unwrap_err();
+        assert_eq!(error.part, "Host");
+        assert!(broken.tell(None, "song", "aulos/1").is_err());
+        let broken = Target { mount: "/a HTTP/1.1\r\nX: y".to_owned(), ..fine };
+        assert!(broken.begin(Way::Source, None, &about, "aulos/1").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn an_address_with_anything_encoded_makes_one_head(
+            parts in prop::collection::vec((any::<u8>(), 0..3usize), 0..24),
+            place in 0..3usize
+        ) {
+            let text: String = parts
+                .into_iter()
+                .map(|(byte, how)| match how {
+                    0 => char::from(byte).to_string(),
+                    1 => format!("%{byte:02x}"),
+                    _ => format!("%25{byte:02X}"),
+                })
+                .collect();
+            let address = match place {
+                0 => format!("icecast://{text}@h/m"),
+                1 => format!("icecast://u@{text}/m"),
+                _ => format!("icecast://u@h/{text}"),
+            };
+            if let Ok(target) = address.parse::<Target>() {
+                for way in [Way::Put, Way::Source] {
+                    let head = target.begin(way, Some("p"), &About::default(), "a").unwrap();
+                    prop_assert_eq!(head_length(head.as_bytes()), Some(head.len()), "{}", head);
+                    let lines = if way == Way::Put { 8 } else { 7 };
+                    prop_assert_eq!(head.matches('\n').count(), lines, "{}", head);
+                }
+            }
+        }
     }
 
     #[test]
