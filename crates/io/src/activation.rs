@@ -50,9 +50,9 @@ pub fn take(handover: &Handover) -> io::Result<Vec<Inherited>> {
     }
     let mut names = handover.names.split(':');
     let mut all = Vec::new();
-    for number in FIRST..FIRST + count {
+    for (number, taken) in (FIRST..).zip(sys::take_inherited(FIRST, count)?) {
         let name = names.next().unwrap_or_default().to_owned();
-        let Some(descriptor) = sys::take_descriptor(number)? else { continue };
+        let Some(descriptor) = taken else { continue };
         let is_port = sockopt::socket_acceptconn(&descriptor)?
             && sockopt::socket_type(&descriptor)? == SocketType::STREAM
             && [AddressFamily::INET, AddressFamily::INET6]
@@ -84,7 +84,27 @@ mod tests {
         // Whatever it is that has this number, it came from this process: it stays whose it is.
         let file = std::fs::File::open(".").unwrap();
         let number = std::os::fd::AsRawFd::as_raw_fd(&file);
-        assert!(sys::take_descriptor(number).unwrap().is_none());
+        assert!(sys::take_inherited(number, 1).unwrap().iter().all(Option::is_none));
         drop(file);
+    }
+
+    #[test]
+    fn no_descriptor_is_taken_twice() {
+        use std::os::fd::AsRawFd;
+
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // As one that came through `exec`.
+        rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::empty()).unwrap();
+        let number = listener.as_raw_fd();
+        // Whichever test was first, this one is not.
+        sys::take_inherited(0, 0).unwrap();
+        assert!(sys::take_inherited(number, 1).unwrap().iter().all(Option::is_none));
+        // It is open still, and whose it was.
+        assert!(listener.local_addr().is_ok());
+    }
+
+    #[test]
+    fn standard_streams_and_files_are_never_taken() {
+        assert!(sys::take_inherited(0, 3).unwrap().iter().all(Option::is_none));
     }
 }

@@ -4,6 +4,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
@@ -73,24 +74,65 @@ pub(crate) fn read_error(socket: BorrowedFd<'_>) -> io::Result<Option<QueuedErro
     Ok(Some(QueuedError { level, kind, data }))
 }
 
-/// Takes a descriptor that came through `exec`; none when it was opened in this process, or has been
-/// taken before. Those are closed on `exec`, and those that came through it cannot be.
-pub(crate) fn take_descriptor(number: i32) -> io::Result<Option<OwnedFd>> {
+/// Takes the sockets among the descriptors `first` to `first + count` that came through `exec`, in
+/// order; none for a number that was opened in this process or has been taken. What came through and
+/// is no socket is an error.
+///
+/// What can make it safe is checked here: only the first call in a process takes any, so that no
+/// descriptor gets two owners; the standard streams are never taken, nor what is closed on `exec`,
+/// because that cannot have come through it; and what is taken is a socket.
+pub(crate) fn take_inherited(first: i32, count: i32) -> io::Result<Vec<Option<OwnedFd>>> {
+    /// Descriptors are the process's, and so is this.
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+
+    let is_first = !TAKEN.swap(true, Ordering::Relaxed);
+    let take = |number: i32| {
+        if !is_first || number <= libc::STDERR_FILENO || !came_through_exec(number)? {
+            return Ok(None);
+        }
+        // SAFETY: it is open, as `came_through_exec` says. Code here opens descriptors so that they
+        // are closed on `exec`, and this one is not, so it has no owner yet; and it gets no second one,
+        // because this function takes descriptors only once.
+        let descriptor = unsafe { take_descriptor(number) }?;
+        Ok(Some(descriptor))
+    };
+    (first..first.saturating_add(count)).map(take).collect()
+}
+
+/// Whether this number is an open socket that would go through another `exec`, as one does that came
+/// through the last.
+fn came_through_exec(number: i32) -> io::Result<bool> {
     // SAFETY: this reads the flags of whatever has this number, and fails where nothing has.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
     if flags < 0 {
         return Err(io::Error::last_os_error());
     }
-    if flags & libc::FD_CLOEXEC != 0 {
-        return Ok(None);
-    }
-    // SAFETY: this changes no more than that flag, which makes the descriptor one of ours.
-    if unsafe { libc::fcntl(number, libc::F_SETFD, flags | libc::FD_CLOEXEC) } < 0 {
+    // SAFETY: a `stat` is plain numbers, for which zero is a value.
+    let mut found: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes one `stat` into a place for one, and fails where nothing is open.
+    if unsafe { libc::fstat(number, &raw mut found) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it is open, and nobody here owns it: whatever is opened here is closed on `exec`, and
-    // this one was not.
-    Ok(Some(unsafe { OwnedFd::from_raw_fd(number) }))
+    if flags & libc::FD_CLOEXEC != 0 {
+        return Ok(false);
+    }
+    if found.st_mode & libc::S_IFMT != libc::S_IFSOCK {
+        return Err(io::Error::other(format!("descriptor {number}: it is not a socket")));
+    }
+    Ok(true)
+}
+
+/// Takes a descriptor by its number, and lets it be closed on `exec`.
+///
+/// # Safety
+///
+/// * The descriptor is open.
+/// * Nothing else owns it, or borrows it, now or later: it is closed when what is returned is dropped.
+unsafe fn take_descriptor(number: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the caller says that it is open and has no owner.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+    rustix::io::fcntl_setfd(&descriptor, rustix::io::FdFlags::CLOEXEC)?;
+    Ok(descriptor)
 }
 
 /// What the kernel knows of a connection. Older kernels know less, and leave the end as it is.
