@@ -24,6 +24,7 @@ mod replace;
 pub mod rtp;
 pub mod scan;
 mod slab;
+mod source_path;
 mod sys;
 pub mod udp;
 mod wheel;
@@ -31,4 +32,5 @@ mod worker;
 
 pub use clock::SystemClock;
 pub use pool::{CodecPool, Job, Step};
+pub use source_path::SourcePath;
 pub use worker::{Place, Workers};

@@ -4,12 +4,15 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use aulos_core::{Instant, Span};
 use aulos_engine::source::Item;
 use aulos_io::SystemClock;
-use aulos_io::feed::{ByteFeed, FeedState, Feeder, Fifo, FifoMode};
+use aulos_io::feed::{ByteFeed, FeedState, Feeder, Fifo, FifoCounters, FifoMode};
 use aulos_rt::ring::Consumer;
 
 struct World {
@@ -17,20 +20,39 @@ struct World {
     fifo: Fifo,
     items: Consumer<Item>,
     state: aulos_rt::Reader<FeedState>,
+    counters: Arc<FifoCounters>,
+    now: Instant,
 }
 
 impl World {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("aulos-test-{}-{name}", std::process::id()));
         drop(std::fs::remove_file(&path));
+        Self::at(path)
+    }
+
+    fn at(path: PathBuf) -> Self {
         let (publisher, state) = aulos_rt::latest(FeedState::Waiting);
         let (feed, items) = ByteFeed::new("48000:16:1".parse().unwrap(), publisher, 0);
-        let fifo = Fifo::new(path.clone(), FifoMode::Create, feed);
-        Self { path, fifo, items, state }
+        let counters = Arc::<FifoCounters>::default();
+        let fifo = Fifo::new(path.clone(), FifoMode::Create, feed).counted(Arc::clone(&counters));
+        Self { path, fifo, items, state, counters, now: SystemClock::now() }
+    }
+
+    fn set_mode(&mut self, mode: FifoMode) {
+        let (publisher, state) = aulos_rt::latest(FeedState::Waiting);
+        let (feed, items) = ByteFeed::new("48000:16:1".parse().unwrap(), publisher, 0);
+        self.fifo = Fifo::new(self.path.clone(), mode, feed).counted(Arc::clone(&self.counters));
+        (self.items, self.state) = (items, state);
+    }
+
+    /// Lets time pass.
+    fn wait(&mut self, seconds: i64) {
+        self.now += Span::from_secs(seconds);
     }
 
     fn tick(&mut self) -> (usize, usize) {
-        self.fifo.tick(SystemClock::now());
+        self.fifo.tick(self.now);
         let (mut frames, mut ends) = (0, 0);
         while let Some(item) = self.items.pop() {
             match item {
@@ -75,4 +97,159 @@ fn a_file_in_the_way_is_a_failure_that_says_so_and_leaves_the_file_alone() {
     world.tick();
     assert!(matches!(*world.state.read(), FeedState::Failed(_)));
     assert_eq!(std::fs::read(&world.path).unwrap(), b"precious");
+}
+
+/// What became of FIFOs: made again, opened anew, blocked.
+fn counts(counters: &FifoCounters) -> [u64; 3] {
+    [&counters.recreated, &counters.reopened, &counters.blocked]
+        .map(|count| count.load(Ordering::Relaxed))
+}
+
+fn make(path: &Path) {
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        path,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+}
+
+/// A writer as programs are: it does not wait for a reader.
+fn writer(path: &Path) -> std::fs::File {
+    OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path).unwrap()
+}
+
+#[test]
+fn a_fifo_that_is_deleted_is_made_again_and_the_next_writer_is_heard() {
+    let mut world = World::new("deleted");
+    world.tick();
+    for round in 1..=3 {
+        std::fs::remove_file(&world.path).unwrap();
+        assert_eq!(world.tick(), (0, 0));
+        world.wait(2);
+        world.tick();
+        world.tick();
+        let kind = std::fs::metadata(&world.path).unwrap();
+        assert!(kind.file_type().is_fifo() && kind.permissions().mode() & 0o777 == 0o600);
+        let mut next = writer(&world.path);
+        next.write_all(&[0; 2_000]).unwrap();
+        assert_eq!(world.tick(), (1_000, 0), "round {round}");
+        assert_eq!(*world.state.read(), FeedState::Running);
+        drop(next);
+        assert_eq!(world.tick(), (0, 1));
+        assert_eq!(counts(&world.counters), [round, round, 0]);
+    }
+}
+
+#[test]
+fn who_writes_to_a_deleted_fifo_is_heard_to_the_end_and_then_the_next_one() {
+    let mut world = World::new("unlinked");
+    world.tick();
+    let mut old = writer(&world.path);
+    old.write_all(&[0; 2_000]).unwrap();
+    assert_eq!(world.tick(), (1_000, 0));
+    std::fs::remove_file(&world.path).unwrap();
+    for _ in 0..5 {
+        world.wait(1);
+        old.write_all(&[0; 2_000]).unwrap();
+        assert_eq!(world.tick(), (1_000, 0), "it has a writer");
+    }
+    // Those who come by the name find a FIFO already, and wait for its reader as they would anyway.
+    assert!(std::fs::metadata(&world.path).unwrap().file_type().is_fifo());
+    drop(old);
+    assert_eq!(world.tick(), (0, 1));
+    world.tick();
+    writer(&world.path).write_all(&[0; 500]).unwrap();
+    assert_eq!(world.tick(), (250, 1));
+    assert_eq!(counts(&world.counters), [1, 1, 0]);
+}
+
+#[test]
+fn another_fifo_with_its_name_is_opened_even_if_the_old_writer_stays_and_is_silent() {
+    let mut world = World::new("replaced");
+    world.tick();
+    let mut old = writer(&world.path);
+    old.write_all(&[0; 2_000]).unwrap();
+    assert_eq!(world.tick(), (1_000, 0));
+    let other = world.path.with_extension("other");
+    drop(std::fs::remove_file(&other));
+    make(&other);
+    std::fs::rename(&other, &world.path).unwrap();
+    world.wait(2);
+    assert_eq!(world.tick(), (0, 1), "what the old one sent has ended");
+    world.tick();
+    let mut new = writer(&world.path);
+    new.write_all(&[0; 600]).unwrap();
+    assert_eq!(world.tick(), (300, 0));
+    assert_eq!(counts(&world.counters), [0, 1, 0], "it was not made here");
+    assert!(old.write_all(&[0; 2]).is_err(), "the old writer is told");
+}
+
+#[test]
+fn a_file_in_the_place_of_a_fifo_is_said_and_left_alone_until_it_is_gone() {
+    let mut world = World::new("blocked");
+    world.tick();
+    std::fs::remove_file(&world.path).unwrap();
+    std::fs::write(&world.path, b"precious").unwrap();
+    for _ in 0..100 {
+        world.wait(1);
+        assert_eq!(world.tick(), (0, 0));
+    }
+    let problem = world.state.read().problem();
+    assert_eq!(problem.as_deref(), Some("something that is not a FIFO has this name"));
+    let [recreated, reopened, blocked] = counts(&world.counters);
+    assert_eq!((recreated, reopened), (0, 0));
+    // In 100 s, with pauses of at most 0.5, 1, 2 ... 30 s.
+    assert!((5..60).contains(&blocked), "{blocked} tries");
+    assert_eq!(std::fs::read(&world.path).unwrap(), b"precious");
+    std::fs::remove_file(&world.path).unwrap();
+    world.wait(31);
+    world.tick();
+    assert_eq!(*world.state.read(), FeedState::Waiting);
+    writer(&world.path).write_all(&[0; 500]).unwrap();
+    assert_eq!(world.tick(), (250, 1));
+    assert_eq!(counts(&world.counters), [1, 1, blocked]);
+}
+
+#[test]
+fn its_directory_may_go_and_come_back() {
+    let folder = std::env::temp_dir().join(format!("aulos-test-{}-folder", std::process::id()));
+    drop(std::fs::remove_dir_all(&folder));
+    std::fs::create_dir(&folder).unwrap();
+    let mut world = World::at(folder.join("in"));
+    world.tick();
+    std::fs::remove_dir_all(&folder).unwrap();
+    world.wait(2);
+    world.tick();
+    world.tick();
+    assert_eq!(*world.state.read(), FeedState::Failed(libc::ENOENT));
+    std::fs::create_dir(&folder).unwrap();
+    world.wait(31);
+    world.tick();
+    writer(&world.path).write_all(&[0; 500]).unwrap();
+    assert_eq!(world.tick(), (250, 1));
+    assert_eq!(counts(&world.counters), [1, 1, 0]);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn one_that_is_only_read_is_waited_for_and_not_made() {
+    let mut world = World::new("read");
+    world.set_mode(FifoMode::Read);
+    make(&world.path);
+    world.tick();
+    std::fs::remove_file(&world.path).unwrap();
+    world.wait(2);
+    world.tick();
+    world.tick();
+    assert_eq!(*world.state.read(), FeedState::Failed(libc::ENOENT));
+    assert!(!world.path.exists());
+    make(&world.path);
+    world.wait(31);
+    world.tick();
+    writer(&world.path).write_all(&[0; 500]).unwrap();
+    assert_eq!(world.tick(), (250, 1));
+    assert_eq!(counts(&world.counters), [0, 1, 0]);
 }

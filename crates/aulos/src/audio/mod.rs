@@ -26,7 +26,7 @@ use aulos_engine::outlet::Outlets;
 use aulos_engine::recorder::{self, When};
 use aulos_engine::station::{Switched, Wish};
 use aulos_engine::steady::Knobs;
-use aulos_io::feed::DjCounters;
+use aulos_io::feed::{DjCounters, FifoCounters};
 use aulos_io::reactor::{self, Channel, Context, EventSink};
 use aulos_io::{CodecPool, Place, SystemClock, Workers};
 use aulos_proto::snap::session::Refusal;
@@ -101,6 +101,7 @@ struct Inner {
     /// Connections to sources' TCP ports that sent a request and no sound.
     source_requests: Arc<AtomicU64>,
     /// What control has not heard yet of announcements whose station is gone.
+    fifo_counters: Arc<FifoCounters>,
     announced: Vec<(u64, Announced)>,
 }
 
@@ -180,6 +181,7 @@ impl Audio {
             dj_counters: Arc::default(),
             source_requests: Arc::default(),
             announced: Vec::new(),
+            fifo_counters: Arc::default(),
         };
         for station in &config.stations {
             stations::start(station, &mut inner)?;
@@ -450,6 +452,7 @@ impl House for Audio {
     }
 }
 
+            all.extend(sources::counters(&inner.fifo_counters));
 impl ListenSink for Audio {
     fn take_seat(&self, station: &str, mount: &Mount, who: DjAbout) -> Option<DjSeat> {
         self.with(|inner| djs::take_seat(station, mount, who, inner))

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use aulos_core::{Block, Frames, Span};
 use aulos_dsp::silence;
@@ -13,8 +14,8 @@ use aulos_engine::source::{BLOCK_SAMPLES, Pacing, RingSource, Source};
 use aulos_engine::standby::{Keeper, gate};
 use aulos_io::decode::{Decoded, FileDecoder, Options};
 use aulos_io::feed::{
-    ByteFeed, FeedState, Feeder, Fifo, FifoMode, FileSource, FileState, Process, ProcessConfig,
-    Stdin, TcpClient, TcpServer, split_arguments,
+    ByteFeed, FeedState, Feeder, Fifo, FifoCounters, FifoMode, FileSource, FileState, Process,
+    ProcessConfig, Stdin, TcpClient, TcpServer, split_arguments,
 };
 use aulos_proto::http::HttpUrl;
 use aulos_rt::Reader;
@@ -145,7 +146,10 @@ fn make(
                 PipeMode::Create => FifoMode::Create,
                 PipeMode::Read => FifoMode::Read,
             };
-            feed(inner, line, *spec, |feed| Box::new(Fifo::new(path.clone(), mode, feed)))
+            let counters = Arc::clone(&inner.fifo_counters);
+            feed(inner, line, *spec, |feed| {
+                Box::new(Fifo::new(path.clone(), mode, feed).counted(counters))
+            })
         }
         SourceConfig::Process { path, params, spec, log_stderr, titles } => {
             let process = process(path, params, *log_stderr, titles.as_ref());
@@ -210,4 +214,14 @@ fn feed(
     };
     inner.context.add_feeder(make(feed));
     (Box::new(RingSource::new(items, Pacing::Live)), Watch::Feed(state))
+}
+
+/// What became of FIFOs, by names that never change.
+pub(super) fn counters(fifos: &FifoCounters) -> [(&'static str, u64); 3] {
+    [
+        ("fifos_recreated", &fifos.recreated),
+        ("fifos_reopened", &fifos.reopened),
+        ("fifos_blocked", &fifos.blocked),
+    ]
+    .map(|(name, count)| (name, count.load(Ordering::Relaxed)))
 }

@@ -5,7 +5,6 @@ use aulos_engine::standby::Standby;
 use aulos_engine::status::{InputState, Output, StationStatus};
 use aulos_engine::switch::{Cause, Fault, Health};
 use aulos_io::SystemClock;
-use aulos_io::feed::FeedState;
 use aulos_io::reactor::{self, ReactorStats};
 
 use super::Running;
@@ -161,11 +160,7 @@ const fn cause(cause: Cause) -> &'static str {
 fn source(watch: &mut Watch, input: &InputState) -> SourceState {
     let failed = match watch {
         Watch::Generated => None,
-        Watch::Feed(state) => match *state.read() {
-            FeedState::Failed(0) => Some("the program has ended".to_owned()),
-            FeedState::Failed(error) => Some(std::io::Error::from_raw_os_error(error).to_string()),
-            _ => None,
-        },
+        Watch::Feed(state) => state.read().problem(),
         Watch::File(state) => state.read().problem(),
         Watch::Radio(watch) => watch.state().reason,
         Watch::Dj(booth) => booth.problem(),

@@ -93,7 +93,7 @@ impl Opened {
             }
             SourceConfig::File { path, repeat, spec } => {
                 let options = Options { looped: *repeat, raw: *spec };
-                let decoder = FileDecoder::open(path, options)
+                let decoder = FileDecoder::open_source(path, options)
                     .map_err(|error| Failure::new(unopened(error), format!("{uri}: {error}")))?;
                 Kind::File(Box::new(decoder))
             }
@@ -246,7 +246,8 @@ impl Fed {
             _ if error == 0 => Exit::Unavailable,
             K::NotFound => Exit::NoInput,
             K::PermissionDenied => Exit::Permission,
-            K::AddrInUse
+            K::AlreadyExists
+            | K::AddrInUse
             | K::AddrNotAvailable
             | K::ConnectionRefused
             | K::ConnectionReset
@@ -258,7 +259,7 @@ impl Fed {
         let message = if error == 0 {
             self.failure.to_owned()
         } else {
-            io::Error::from_raw_os_error(error).to_string()
+            FeedState::Failed(error).problem().unwrap_or_default()
         };
         Failure::new(exit, message)
     }

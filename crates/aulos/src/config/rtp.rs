@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 
 use aulos_core::{SampleSpec, Span};
 use aulos_io::relay::Media;
@@ -145,7 +144,7 @@ pub(super) fn parse_source(query: &mut Query<'_>) -> Option<SourceConfig> {
 
 /// `sdp:///path/to.sdp`.
 pub(super) fn parse_description(query: &mut Query<'_>) -> Option<SourceConfig> {
-    let path: PathBuf = query.path()?;
+    let path = query.path()?.into();
     Some(SourceConfig::Sdp { path, reception: reception(query) })
 }
 

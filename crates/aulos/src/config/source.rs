@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use aulos_core::{Db, SampleSpec};
+use aulos_io::SourcePath;
 use aulos_proto::http::HttpUrl;
 use aulos_proto::uri::{Uri, UriError};
 
@@ -38,7 +39,7 @@ pub enum SourceConfig {
     /// Raw samples from a FIFO.
     Pipe {
         /// Where it is.
-        path: PathBuf,
+        path: SourcePath,
         /// Who makes it.
         mode: PipeMode,
         /// What comes in.
@@ -47,7 +48,7 @@ pub enum SourceConfig {
     /// A file.
     File {
         /// Where it is.
-        path: PathBuf,
+        path: SourcePath,
         /// Whether it begins again at its end.
         repeat: bool,
         /// Of raw samples; absent, the file says itself what it holds.
@@ -97,7 +98,7 @@ pub enum SourceConfig {
     /// The same, as a description says it.
     Sdp {
         /// Where the description is.
-        path: PathBuf,
+        path: SourcePath,
         /// How its packets are received.
         reception: Reception,
     },
@@ -131,6 +132,13 @@ pub enum PipeMode {
 }
 
 impl SourceConfig {
+    /// From now on opens no path that does not lie below one of these directories.
+    pub fn confine(&mut self, roots: &[PathBuf]) {
+        if let Self::File { path, .. } | Self::Pipe { path, .. } | Self::Sdp { path, .. } = self {
+            *path = path.clone().below(roots);
+        }
+    }
+
     /// The scheme of the URI that it was.
     #[must_use]
     pub const fn scheme(&self) -> &'static str {
@@ -253,7 +261,7 @@ fn scheme(query: &mut Query<'_>) -> Option<SourceConfig> {
                 Some("read") => PipeMode::Read,
                 _ => PipeMode::Create,
             };
-            SourceConfig::Pipe { path: query.path()?, mode, spec: query.spec()? }
+            SourceConfig::Pipe { path: query.path()?.into(), mode, spec: query.spec()? }
         }
         "file" => {
             let path = query.path()?;
@@ -261,7 +269,7 @@ fn scheme(query: &mut Query<'_>) -> Option<SourceConfig> {
                 || path.extension().is_some_and(|end| end == "raw" || end == "pcm");
             let spec = query.spec()?;
             let repeat = query.flag("loop");
-            SourceConfig::File { path, repeat, spec: raw.then_some(spec) }
+            SourceConfig::File { path: path.into(), repeat, spec: raw.then_some(spec) }
         }
         "process" => SourceConfig::Process {
             path: query.path()?,

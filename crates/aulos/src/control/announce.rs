@@ -54,10 +54,12 @@ pub(super) fn announce(state: &mut State<'_>, params: &Value) -> Answer {
     let station = station(state, params)?;
     let number = state.station(&station).ok_or(NotFound::Station)?;
     let uri = text(params, "uri")?;
-    let source = config::announcement(uri).map_err(|why| RpcError::invalid_params(&why))?;
-    if let Some(why) = refusal(&source.uri, &state.control.resolved().streams) {
+    let mut source = config::announcement(uri).map_err(|why| RpcError::invalid_params(&why))?;
+    let allowed = &state.control.resolved().streams;
+    if let Some(why) = refusal(&source.uri, allowed) {
         return Err(RpcError::invalid_params(&why));
     }
+    source.config.confine(&allowed.roots);
     let duck = duck(&params["duck_db"])?;
     let all = &mut state.inner.announcements;
     let id = all.last + 1;

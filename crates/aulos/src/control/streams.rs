@@ -113,7 +113,13 @@ impl Control {
             return Err(internal("there is no station to take the codec from"));
         };
         let make = |stream: &StreamUri| {
-            stream.station(like).map_err(|error| RpcError::invalid_params(&error.to_string()))
+            let made = stream.station(like);
+            let mut made = made.map_err(|error| RpcError::invalid_params(&error.to_string()))?;
+            // The check above is for the answer. What is opened later, and again, is what counts.
+            for source in &mut made.sources {
+                source.config.confine(&resolved.streams.roots);
+            }
+            Ok::<_, RpcError>(made)
         };
         let mut station = make(&stream)?;
         check_stations(inner, &station, fresh)?;

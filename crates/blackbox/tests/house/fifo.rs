@@ -1,6 +1,8 @@
 //! A FIFO whose writers are late, come and go.
 
 use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -13,7 +15,13 @@ use aulos_blackbox::server::Aulos;
 use aulos_blackbox::signal::{Bits, RATE, programme};
 use aulos_blackbox::writer::Writer;
 
-use crate::{long_or_short, soak, text, turn};
+use rustix::fs::OFlags;
+use serde_json::{Value, json};
+
+use crate::rpc::Rpc;
+use crate::{long_or_short, soak, text, turn, wait_for};
+
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Bytes per second of 48000:16:2.
 const BYTES: usize = 4 * RATE;
@@ -155,4 +163,79 @@ fn judge_song(captured: &[[i32; 2]], song: u64) {
     for (_, length) in runs.iter().filter(|(window, _)| *window == Window::Song) {
         assert!(*length + 15 >= 10 * song, "of {song} s were heard {length} tenths: {runs:?}");
     }
+}
+
+/// As some writers do that clean up behind themselves.
+#[test]
+fn a_writer_that_deletes_the_fifo_finds_another_one() {
+    let _turn = turn();
+    let scratch = Scratch::new("deleted").unwrap();
+    let fifo = scratch.join("in");
+    let config = format!(
+        "[[station]]\nname = \"default\"\ncodec = \"pcm\"\n\
+         sources = [\"pipe://{}\", \"tone://?hz=3000\"]\n",
+        text(&fifo)
+    );
+    let server = Aulos::start(&scratch, &config).unwrap();
+    let mut rpc = Rpc::connect(server.control);
+    let status = |rpc: &mut Rpc| rpc.call("Aulos.GetStatus", &Value::Null);
+    let active = |rpc: &mut Rpc| status(rpc)["stations"][0]["active"].clone();
+    let second = Bits::B16.bytes(&programme(RATE, Bits::B16, 9));
+    for round in 0..3 {
+        let mut opened = None;
+        wait_for("a FIFO with a reader", PATIENCE, || {
+            // Without O_NONBLOCK a FIFO that is never read would hold this test up for ever.
+            let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();
+            opened = OpenOptions::new().write(true).custom_flags(flags).open(&fifo).ok();
+            opened.is_some()
+        });
+        let mut pipe = opened.unwrap();
+        let mut at = 0;
+        wait_for("the sound to be on air", PATIENCE, || {
+            match pipe.write(&second[at..]) {
+                Ok(taken) => at = (at + taken) % second.len(),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "round {round}"),
+            }
+            active(&mut rpc) == "pipe"
+        });
+        std::fs::remove_file(&fifo).unwrap();
+        drop(pipe);
+        wait_for("the sound to end", PATIENCE, || active(&mut rpc) == "tone");
+    }
+    wait_for("the FIFO to be there", PATIENCE, || fifo.exists());
+    let counters = status(&mut rpc)["counters"].clone();
+    assert_eq!(counters["fifos_recreated"], 3, "{counters}");
+    assert_eq!(counters["fifos_blocked"], 0, "{counters}");
+    server.stop().unwrap();
+}
+
+/// What a call names is checked when the call comes, and opened later, and again when it is deleted.
+#[test]
+fn a_directory_that_becomes_a_link_leads_no_source_out_of_the_roots() {
+    let _turn = turn();
+    let scratch = Scratch::new("roots").unwrap();
+    let (root, outside) = (scratch.join("root"), scratch.join("outside"));
+    std::fs::create_dir_all(root.join("sub")).unwrap();
+    std::fs::create_dir(&outside).unwrap();
+    let config = format!(
+        "[streams]\nroots = [\"{}\"]\n\n[[station]]\nname = \"default\"\ncodec = \"pcm\"\n\
+         sources = [\"demo://\"]\n",
+        text(&root)
+    );
+    let server = Aulos::start(&scratch, &config).unwrap();
+    let mut rpc = Rpc::connect(server.control);
+    let fifo = root.join("sub/in");
+    let uri = format!("pipe://{}?name=added", text(&fifo));
+    rpc.call("Stream.AddStream", &json!({ "streamUri": uri }));
+    wait_for("the FIFO to be made", PATIENCE, || fifo.exists());
+    std::fs::rename(root.join("sub"), root.join("aside")).unwrap();
+    std::os::unix::fs::symlink("../outside", root.join("sub")).unwrap();
+    wait_for("the source to say why it fails", PATIENCE, || {
+        let status = rpc.call("Aulos.GetStatus", &Value::Null);
+        let stations = status["stations"].as_array().unwrap();
+        let added = stations.iter().find(|station| station["name"] == "added").unwrap();
+        added["sources"][0]["reason"].as_str().is_some_and(|reason| reason.contains("roots"))
+    });
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0, "nothing is made outside");
+    server.stop().unwrap();
 }

@@ -3,6 +3,8 @@
 use core::fmt;
 use std::io;
 
+use crate::beneath::leads_out;
+
 /// Why a file cannot be opened as sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -11,6 +13,8 @@ pub enum OpenError {
     NoSuchFile,
     /// We may not read it: change its mode or owner.
     Permission,
+    /// It is to lie below certain directories, and a link in its path leads out of them.
+    OutsideRoots,
     /// It is a directory, a device, a FIFO or a socket: a FIFO is a source of another kind.
     NotAFile,
     /// No container or codec that we know begins like this, or nothing at all is in it.
@@ -28,6 +32,7 @@ pub enum OpenError {
 impl From<io::Error> for OpenError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
+            _ if leads_out(&error) => Self::OutsideRoots,
             io::ErrorKind::NotFound => Self::NoSuchFile,
             io::ErrorKind::PermissionDenied => Self::Permission,
             io::ErrorKind::UnexpectedEof => Self::Torn,
@@ -41,6 +46,7 @@ impl fmt::Display for OpenError {
         match self {
             Self::NoSuchFile => f.write_str("there is no such file"),
             Self::Permission => f.write_str("the file may not be read: check its owner and mode"),
+            Self::OutsideRoots => f.write_str(OUTSIDE_ROOTS),
             Self::NotAFile => f.write_str("it is not a regular file (for a FIFO use pipe://)"),
             Self::NotAudio => f.write_str("the file is not sound in a format that is known here"),
             Self::UnsupportedCodec => f.write_str("the file's codec is not supported: convert it"),
@@ -54,6 +60,9 @@ impl fmt::Display for OpenError {
 }
 
 impl core::error::Error for OpenError {}
+
+/// What is said of a path that leads out of the directories below which it has to lie.
+pub const OUTSIDE_ROOTS: &str = "it does not lie below one of the directories of `[streams] roots`";
 
 /// Why an open file gives no more frames. The decoder is of no further use; it may be opened again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

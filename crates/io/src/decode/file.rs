@@ -1,8 +1,8 @@
 //! A file, block by block.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, SampleSpec};
@@ -12,6 +12,7 @@ use super::error::{DecodeError, OpenError};
 use super::media::{About, Media, Step};
 use super::raw::Raw;
 use super::wave::WaveFile;
+use crate::SourcePath;
 
 /// How a file is to be read.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,8 +87,16 @@ impl FileDecoder {
     /// # Errors
     /// [`OpenError`], by what the user can do about it.
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
-        // A FIFO would block in `open`, until somebody writes.
-        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        Self::open_source(&path.into(), options)
+    }
+
+    /// The same of a path that may have to stay below certain directories.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_source(path: &SourcePath, options: Options) -> Result<Self, OpenError> {
+        // A FIFO does not block in this `open`, and what is looked at is what was opened.
+        let file = path.open()?;
         if !file.metadata()?.is_file() {
             return Err(OpenError::NotAFile);
         }

@@ -29,7 +29,7 @@ mod raw;
 mod wave;
 
 pub use endless::{Heard, StreamCounts, StreamDecoder, StreamError, StreamInfo};
-pub use error::{DecodeError, OpenError};
+pub use error::{DecodeError, OUTSIDE_ROOTS, OpenError};
 pub use feed::{FileFeed, Progress};
 pub use file::{Decoded, FileDecoder, Info, Options, Shape};
 pub(crate) use wave::{Front, front};

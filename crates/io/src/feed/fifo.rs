@@ -1,27 +1,67 @@
 //! A named pipe that anyone can play into.
+//!
+//! A FIFO that was opened stays the same FIFO when its name is deleted: its reader would wait for ever,
+//! and the next writer would make a regular file in its place. So once a second the name is looked at.
+//! Watching it with inotify was rejected: it does not say what happens on network file systems, and
+//! needs a watch on every directory above, because those can be moved too.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use aulos_core::Instant;
-use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+use aulos_core::{Instant, Span};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::{Backoff, ByteFeed, FeedState, Feeder, Next};
+use crate::SourcePath;
 
 /// Reads a FIFO for ever, whoever writes to it.
 ///
 /// The reading end stays open when a writer goes, so the next one finds the same pipe and never
-/// gets a broken-pipe signal in between.
+/// gets a broken-pipe signal in between. When the FIFO is deleted, it is made again, and when another
+/// one has its name, that is opened; what is still being written to the old one is played first.
 #[derive(Debug)]
 pub struct Fifo {
-    path: PathBuf,
+    path: SourcePath,
     mode: FifoMode,
-    file: Option<File>,
+    opened: Option<Opened>,
+    /// One has been opened before.
+    was_open: bool,
+    check_at: Instant,
     backoff: Backoff,
     feed: ByteFeed,
     scratch: Vec<u8>,
+    counters: Arc<FifoCounters>,
+}
+
+/// A FIFO that is open.
+#[derive(Debug)]
+struct Opened {
+    file: File,
+    id: FileId,
+    /// Its name means something else now, or nothing.
+    is_replaced: bool,
+    /// When bytes came last.
+    active_at: Instant,
+}
+
+/// Device and inode: the same while it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileId(u64, u64);
+
+/// What became of FIFOs while they were read; never counts down. All FIFOs of a server may share one.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct FifoCounters {
+    /// FIFOs that had been deleted and were made again.
+    pub recreated: AtomicU64,
+    /// Times that a FIFO was opened in the place of the last one, made here or not.
+    pub reopened: AtomicU64,
+    /// Times that something else was found in the place of a FIFO.
+    pub blocked: AtomicU64,
 }
 
 /// Whether the FIFO is ours to make.
@@ -36,25 +76,85 @@ pub enum FifoMode {
 impl Fifo {
     /// A feeder for the FIFO at `path`; it is opened at the first tick.
     #[must_use]
-    pub fn new(path: PathBuf, mode: FifoMode, feed: ByteFeed) -> Self {
-        let scratch = vec![0; READ_BYTES];
-        Self { path, mode, file: None, backoff: feed.backoff(), feed, scratch }
-    }
-
-    fn open(&self) -> io::Result<File> {
-        if self.mode == FifoMode::Create {
-            make_fifo(&self.path).map_err(|error| error.io())?;
+    pub fn new(path: impl Into<SourcePath>, mode: FifoMode, feed: ByteFeed) -> Self {
+        Self {
+            path: path.into(),
+            mode,
+            opened: None,
+            was_open: false,
+            check_at: Instant::ZERO,
+            backoff: feed.backoff(),
+            feed,
+            scratch: vec![0; READ_BYTES],
+            counters: Arc::default(),
         }
-        // Without O_NONBLOCK the open itself would wait for a writer.
-        let flags = OFlags::NONBLOCK.bits();
-        #[allow(clippy::cast_possible_wrap, reason = "flags are a C int")]
-        OpenOptions::new().read(true).custom_flags(flags as i32).open(&self.path)
     }
 
-    fn fail(&mut self, now: Instant, error: &io::Error) -> Next {
-        self.file = None;
+    /// Counts what becomes of the FIFO here.
+    #[must_use]
+    pub fn counted(self, counters: Arc<FifoCounters>) -> Self {
+        Self { counters, ..self }
+    }
+
+    fn open(&mut self, now: Instant) -> Result<(), FifoError> {
+        if self.mode == FifoMode::Create {
+            self.make()?;
+        }
+        let file = self.path.open().map_err(FifoError::Io)?;
+        let found = file.metadata().map_err(FifoError::Io)?;
+        let kind = found.file_type();
+        if !kind.is_fifo() && !(self.mode == FifoMode::Read && kind.is_char_device()) {
+            return Err(FifoError::NotAFifo);
+        }
+        if std::mem::replace(&mut self.was_open, true) {
+            count(&self.counters.reopened);
+        }
+        let id = FileId(found.dev(), found.ino());
+        self.check_at = now + CHECK_INTERVAL;
+        self.opened = Some(Opened { file, id, is_replaced: false, active_at: now });
+        Ok(())
+    }
+
+    /// Makes the FIFO where there is nothing.
+    fn make(&self) -> Result<(), FifoError> {
+        if self.path.make_fifo().map_err(FifoError::Io)? && self.was_open {
+            count(&self.counters.recreated);
+        }
+        Ok(())
+    }
+
+    /// Looks whether the name still means the FIFO that is open. A writer must find a FIFO at once,
+    /// and not make a file in its place; so one is made even while the old one is played to its end.
+    fn check(&mut self, now: Instant) {
+        let Some(opened) = &mut self.opened else { return };
+        if now < self.check_at {
+            return;
+        }
+        self.check_at = now + CHECK_INTERVAL;
+        match std::fs::metadata(&*self.path) {
+            Ok(found) => opened.is_replaced = opened.id != FileId(found.dev(), found.ino()),
+            Err(error) if is_gone(&error) => {
+                opened.is_replaced = true;
+                if self.mode == FifoMode::Create {
+                    // Whatever is in the way now is told when it is to be opened.
+                    self.make().ok();
+                }
+            }
+            // The file system does not say: it stays as it is.
+            Err(_) => {}
+        }
+    }
+
+    fn fail(&mut self, now: Instant, error: &FifoError) -> Next {
+        self.opened = None;
         self.feed.end();
-        self.feed.report(FeedState::Failed(error.raw_os_error().unwrap_or(0)));
+        self.feed.report(match error {
+            FifoError::NotAFifo => {
+                count(&self.counters.blocked);
+                FeedState::Failed(libc::EEXIST)
+            }
+            FifoError::Io(error) => FeedState::Failed(error.raw_os_error().unwrap_or(0)),
+        });
         self.backoff.failed(now);
         Next::Later
     }
@@ -67,24 +167,36 @@ impl Feeder for Fifo {
         }
         // Whether it is needed or not, it stays open for whoever writes.
         self.feed.wish();
-        let file = match &mut self.file {
-            Some(file) => file,
-            None if !self.backoff.is_due(now) => return Next::Later,
-            None => match self.open() {
-                Ok(file) => {
-                    self.backoff.succeeded(now);
-                    self.feed.report(FeedState::Waiting);
-                    self.file.insert(file)
-                }
-                Err(error) => return self.fail(now, &error),
-            },
-        };
-        match drain(file, &mut self.feed, &mut self.scratch, now) {
+        self.check(now);
+        if self.opened.is_none() {
+            if !self.backoff.is_due(now) {
+                return Next::Later;
+            }
+            if let Err(error) = self.open(now) {
+                return self.fail(now, &error);
+            }
+            self.backoff.succeeded(now);
+            self.feed.report(FeedState::Waiting);
+        }
+        let Some(opened) = &mut self.opened else { return Next::Later };
+        match drain(&mut opened.file, &mut self.feed, &mut self.scratch, now) {
             // No writer has the pipe open: what was sent is complete.
             Ok(Drained::End) => {
                 self.feed.end();
+                if opened.is_replaced {
+                    self.opened = None;
+                    return Next::Soon;
+                }
                 self.feed.report(FeedState::Waiting);
                 Next::Later
+            }
+            // A writer that says nothing does not keep those from being read that come by the name.
+            Ok(Drained::Empty)
+                if opened.is_replaced && now.since(opened.active_at) >= CHECK_INTERVAL =>
+            {
+                self.opened = None;
+                self.feed.end();
+                Next::Soon
             }
             Ok(Drained::Empty) => {
                 if self.feed.is_in_stream() {
@@ -94,13 +206,27 @@ impl Feeder for Fifo {
                 }
             }
             Ok(Drained::Full | Drained::Some) => {
+                opened.active_at = now;
                 self.feed.report(FeedState::Running);
                 Next::Soon
             }
-            Err(error) => self.fail(now, &error),
+            Err(error) => self.fail(now, &FifoError::Io(error)),
         }
     }
 }
+
+/// Whether a name means nothing any more.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How often the name is looked at: a writer that comes back is as a rule started by a person or a
+/// supervisor, who take about as long.
+const CHECK_INTERVAL: Span = Span::from_secs(1);
 
 /// How a look at a descriptor ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

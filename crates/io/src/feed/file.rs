@@ -1,7 +1,6 @@
 //! A file as a source: opened, decoded into a ring, tried again where it cannot be opened.
 
 use core::fmt;
-use std::path::PathBuf;
 
 use aulos_core::{Block, ChannelLayout, SampleRate};
 use aulos_engine::source::{BLOCK_SAMPLES, Item};
@@ -11,7 +10,7 @@ use aulos_rt::{Pool, Publisher, Reader};
 
 use super::Backoff;
 use crate::decode::{DecodeError, FileDecoder, FileFeed, OpenError, Options, Progress};
-use crate::{Job, Step, SystemClock};
+use crate::{Job, SourcePath, Step, SystemClock};
 
 /// What a file source is doing, for people to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +42,7 @@ impl FileState {
 
 /// Work for the codec pool: one file, once or in a loop.
 pub struct FileSource {
-    path: PathBuf,
+    path: SourcePath,
     options: Options,
     work: Work,
     backoff: Backoff,
@@ -67,7 +66,7 @@ impl FileSource {
     /// the pauses between tries get their chance from.
     #[must_use]
     pub fn new(
-        path: PathBuf,
+        path: impl Into<SourcePath>,
         options: Options,
         seed: u64,
     ) -> (Self, Consumer<Item>, Reader<FileState>) {
@@ -78,7 +77,8 @@ impl FileSource {
         });
         let (state, seen) = aulos_rt::latest(FileState::Waiting);
         let work = Work::Closed(pool, items);
-        let file = Self { path, options, work, backoff: Backoff::new(seed), state, keeper: None };
+        let (path, backoff) = (path.into(), Backoff::new(seed));
+        let file = Self { path, options, work, backoff, state, keeper: None };
         (file, consumer, seen)
     }
 
@@ -114,7 +114,7 @@ impl FileSource {
             self.work = Work::Closed(pool, items);
             return Step::Later;
         }
-        match FileDecoder::open(&self.path, self.options) {
+        match FileDecoder::open_source(&self.path, self.options) {
             Ok(decoder) => {
                 self.state.publish(FileState::Running);
                 self.decode(Box::new(FileFeed::new(decoder, pool, items)))

@@ -18,7 +18,7 @@ use aulos_core::{Chance, Instant, Span};
 
 pub use bytes::{ByteFeed, FEED_BLOCKS};
 pub use dj::{Dj, DjCounters, DjFeeder, DjMount, DjSeat, DjState, Left, STALL};
-pub use fifo::{Fifo, FifoError, FifoMode, make_fifo};
+pub use fifo::{Fifo, FifoCounters, FifoError, FifoMode, make_fifo};
 pub use file::{FileSource, FileState};
 pub use http::{BodyFault, BodyReport, HttpBody, HttpFeed, HttpOrder};
 pub use process::{Process, ProcessConfig, own, split_arguments};
@@ -51,10 +51,25 @@ pub enum FeedState {
     Waiting,
     /// A sender is there.
     Running,
-    /// It could not be opened or broke; holds the system's error number. It will be tried again.
+    /// It could not be opened or broke; holds the system's error number, 0 for a program that has
+    /// ended, and `EEXIST` where something else has the name of a FIFO. It will be tried again.
     Failed(i32),
     /// The sender has gone and will not come back (standard input).
     Finished,
+}
+
+impl FeedState {
+    /// What is wrong, if something is.
+    #[must_use]
+    pub fn problem(self) -> Option<String> {
+        let Self::Failed(error) = self else { return None };
+        Some(match error {
+            0 => "the program has ended".to_owned(),
+            libc::EEXIST => FifoError::NotAFifo.to_string(),
+            libc::EXDEV => crate::decode::OUTSIDE_ROOTS.to_owned(),
+            error => std::io::Error::from_raw_os_error(error).to_string(),
+        })
+    }
 }
 
 /// When to try again what has failed: after at most 0.5 s, then 1 s and so on up to 30 s, for ever,

@@ -1,17 +1,18 @@
 //! Sources.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::net::SocketAddr;
-use std::path::Path;
 
 use aulos_core::Span;
 use aulos_engine::source::{Pacing, RingSource, Source};
 use aulos_engine::standby::{Keeper, Link};
-use aulos_io::SystemClock;
+use aulos_io::beneath::leads_out;
+use aulos_io::decode::OUTSIDE_ROOTS;
 use aulos_io::feed::Backoff;
 use aulos_io::relay::Media;
 use aulos_io::rtp::{Intake, IntakeConfig, IntakeLine, IntakeState, Session, interface};
 use aulos_io::udp::{SocketOptions, bind_socket};
+use aulos_io::{SourcePath, SystemClock};
 use aulos_proto::rtp::Codec;
 use aulos_proto::rtp::payload::OpusParameters;
 use aulos_proto::sdp;
@@ -136,14 +137,25 @@ fn options(source: &RtpSource) -> Result<SocketOptions, String> {
     Ok(options)
 }
 
-/// The first sound of a description that we can play.
-fn described(path: &Path, reception: &Reception) -> Result<RtpSource, String> {
-    let fail = |why: String| format!("{}: {why}", path.display());
-    let length = std::fs::metadata(path).map_err(|error| fail(error.to_string()))?.len();
-    if length > sdp::MAX_BYTES as u64 {
-        return Err(fail(sdp::Fault::TooMuch.to_string()));
+/// The text of a description, of the file that was opened and no other. A FIFO is not waited for.
+fn read_description(path: &SourcePath) -> Result<Vec<u8>, String> {
+    let said = |error: io::Error| match leads_out(&error) {
+        true => OUTSIDE_ROOTS.to_owned(),
+        false => error.to_string(),
+    };
+    let file = path.open().map_err(said)?;
+    if !file.metadata().map_err(said)?.is_file() {
+        return Err("it is not a regular file".to_owned());
     }
-    let text = std::fs::read(path).map_err(|error| fail(error.to_string()))?;
+    let mut text = Vec::new();
+    file.take(sdp::MAX_BYTES as u64 + 1).read_to_end(&mut text).map_err(said)?;
+    if text.len() > sdp::MAX_BYTES { Err(sdp::Fault::TooMuch.to_string()) } else { Ok(text) }
+}
+
+/// The first sound of a description that we can play.
+fn described(path: &SourcePath, reception: &Reception) -> Result<RtpSource, String> {
+    let fail = |why: String| format!("{}: {why}", path.display());
+    let text = read_description(path).map_err(fail)?;
     let session = sdp::Session::parse(&text).map_err(|error| fail(error.to_string()))?;
     let formats = session
         .media
@@ -199,7 +211,7 @@ mod tests {
     fn read(text: &str) -> Result<RtpSource, String> {
         let path = crate::golden::scratch("rtp-sdp").join("hall.sdp");
         std::fs::write(&path, text).unwrap();
-        described(&path, &Reception::default())
+        described(&path.as_path().into(), &Reception::default())
     }
 
     #[test]
@@ -237,7 +249,7 @@ mod tests {
         assert_eq!((red(""), red("a=fmtp:63 0/0\n")), (Some(63), None));
         let nonsense = read("v=0\nm=audio\n").unwrap_err();
         assert!(nonsense.contains("hall.sdp: line 2: "), "{nonsense}");
-        let none = described(Path::new("/no/such.sdp"), &Reception::default()).unwrap_err();
+        let none = described(&"/no/such.sdp".into(), &Reception::default()).unwrap_err();
         assert!(none.starts_with("/no/such.sdp: "), "{none}");
     }
 }

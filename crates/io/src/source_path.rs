@@ -1,0 +1,216 @@
+//! Where a source is opened: a path, and the roots that it must not lead out of.
+//!
+//! What the configuration names may be anywhere. What a remote call names has to stay below the
+//! directories of `[streams] roots`, and not only when the call comes: a source is opened later, and
+//! again after each failure, and by then a directory may have become a link. So the roots travel with
+//! the path, and every open is one beneath them.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::ops::Deref;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::io::Errno;
+
+use crate::beneath::{open_beneath, open_root};
+
+/// A path, and the roots below which it has to lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourcePath {
+    path: PathBuf,
+    roots: Option<Arc<[PathBuf]>>,
+}
+
+impl SourcePath {
+    /// The same path, which from now on opens nothing that does not lie below one of these.
+    #[must_use]
+    pub fn below(self, roots: &[PathBuf]) -> Self {
+        Self { roots: Some(roots.into()), ..self }
+    }
+
+    /// Opens it for reading, whatever it is, without waiting for the writer of a FIFO.
+    ///
+    /// # Errors
+    /// What the file system says; where it leads out, what
+    /// [`leads_out`](crate::beneath::leads_out) recognizes.
+    pub fn open(&self) -> io::Result<File> {
+        match &self.roots {
+            None => OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&self.path),
+            Some(roots) => {
+                let (root, relative) = beneath(roots, &self.path)?;
+                open_beneath(root, &relative)
+            }
+        }
+    }
+
+    /// Makes a FIFO here, for its owner only; false where there is something already.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn make_fifo(&self) -> io::Result<bool> {
+        let mode = Mode::RUSR | Mode::WUSR;
+        let made = match &self.roots {
+            None => mknodat(CWD, &self.path, FileType::Fifo, mode, 0),
+            Some(roots) => {
+                if self.path.canonicalize().is_ok() {
+                    return Ok(false);
+                }
+                let parts = self.path.parent().zip(self.path.file_name());
+                let (folder, name) = parts.ok_or(Errno::INVAL)?;
+                let (root, relative) = beneath(roots, folder)?;
+                mknodat(open_beneath(root, &relative)?, name, FileType::Fifo, mode, 0)
+            }
+        };
+        match made {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The root that a path lies below, open, and the path from there.
+///
+/// The names are resolved first, so that a link with an absolute target may be used as long as that
+/// lies below the root as well. What they mean may change until the file is opened; then the open
+/// fails, because it is one beneath the root.
+fn beneath(roots: &[PathBuf], path: &Path) -> io::Result<(OwnedFd, PathBuf)> {
+    let real = path.canonicalize()?;
+    for root in roots {
+        let Ok(root) = root.canonicalize() else { continue };
+        if let Ok(relative) = real.strip_prefix(&root) {
+            return Ok((open_root(&root)?, Path::new(".").join(relative)));
+        }
+    }
+    Err(Errno::XDEV.into())
+}
+
+impl Deref for SourcePath {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl From<PathBuf> for SourcePath {
+    fn from(path: PathBuf) -> Self {
+        Self { path, roots: None }
+    }
+}
+
+impl From<&Path> for SourcePath {
+    fn from(path: &Path) -> Self {
+        path.to_path_buf().into()
+    }
+}
+
+impl From<&str> for SourcePath {
+    fn from(path: &str) -> Self {
+        PathBuf::from(path).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::unix::fs::{FileTypeExt as _, symlink};
+    use std::{env, fs, process};
+
+    use super::*;
+    use crate::beneath::leads_out;
+
+    /// A root, and a secret beside it.
+    fn tree(name: &str) -> PathBuf {
+        let folder = env::temp_dir().join(format!("aulos-source-path-{name}-{}", process::id()));
+        drop(fs::remove_dir_all(&folder));
+        fs::create_dir_all(folder.join("root/sub")).unwrap();
+        fs::write(folder.join("secret"), "secret").unwrap();
+        fs::write(folder.join("root/sub/file"), "inside").unwrap();
+        folder
+    }
+
+    fn read(path: &SourcePath) -> io::Result<String> {
+        let mut text = String::new();
+        path.open()?.read_to_string(&mut text).map(|_| text)
+    }
+
+    #[test]
+    fn links_may_be_used_inside_and_lead_nowhere_else() {
+        let folder = tree("links");
+        let root = folder.join("root");
+        symlink("sub/file", root.join("relative")).unwrap();
+        symlink(root.join("sub/file"), root.join("absolute")).unwrap();
+        symlink(root.join("sub"), root.join("folder")).unwrap();
+        symlink("../secret", root.join("out")).unwrap();
+        symlink(&folder, root.join("up")).unwrap();
+        symlink("/proc/self/fd/0", root.join("magic")).unwrap();
+        let below = |path: &str| SourcePath::from(root.join(path)).below(&[root.clone()]);
+        for good in ["sub/file", "relative", "absolute", "folder/file", "sub/../sub/file"] {
+            assert_eq!(read(&below(good)).unwrap(), "inside", "{good}");
+        }
+        assert!(read(&below("magic")).is_err());
+        for bad in ["out", "up/secret", "../secret"] {
+            let error = read(&below(bad)).unwrap_err();
+            assert!(leads_out(&error), "{bad}: {error}");
+        }
+        assert_eq!(read(&SourcePath::from(root.join("out"))).unwrap(), "secret", "the operator's");
+        assert!(leads_out(&read(&below("sub/file").below(&[])).unwrap_err()), "no roots");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_becomes_a_link_after_it_was_checked_is_not_opened() {
+        let folder = tree("swap");
+        let root = folder.join("root");
+        fs::create_dir(folder.join("sub")).unwrap();
+        fs::write(folder.join("sub/file"), "secret").unwrap();
+        let path = SourcePath::from(root.join("sub/file")).below(&[root.clone()]);
+        assert_eq!(read(&path).unwrap(), "inside");
+        // As it is when it is opened for the second time, after a failure.
+        fs::rename(root.join("sub"), root.join("aside")).unwrap();
+        symlink("../sub", root.join("sub")).unwrap();
+        assert!(leads_out(&read(&path).unwrap_err()));
+        fs::remove_file(root.join("sub")).unwrap();
+        fs::rename(root.join("aside"), root.join("sub")).unwrap();
+        // In the middle of an open.
+        std::thread::scope(|scope| {
+            let swapped = scope.spawn(|| {
+                for _ in 0..300 {
+                    fs::rename(root.join("sub"), root.join("aside")).unwrap();
+                    symlink("../sub", root.join("sub")).unwrap();
+                    fs::remove_file(root.join("sub")).unwrap();
+                    fs::rename(root.join("aside"), root.join("sub")).unwrap();
+                }
+            });
+            while !swapped.is_finished() {
+                assert_ne!(read(&path).ok().as_deref(), Some("secret"));
+            }
+        });
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_fifo_is_made_below_a_root_and_nowhere_else() {
+        let folder = tree("fifo");
+        let root = folder.join("root");
+        symlink(&folder, root.join("up")).unwrap();
+        let below = |path: &str| SourcePath::from(root.join(path)).below(&[root.clone()]);
+        let fifo = below("sub/fifo");
+        assert!(fifo.make_fifo().unwrap() && !fifo.make_fifo().unwrap());
+        // No writer has it open, and it is not waited for.
+        assert!(fifo.open().unwrap().metadata().unwrap().file_type().is_fifo());
+        for bad in ["up/fifo", "../fifo"] {
+            assert!(leads_out(&below(bad).make_fifo().unwrap_err()), "{bad}");
+        }
+        assert!(!folder.join("fifo").exists());
+        // A link to where nothing is yet is not followed.
+        symlink("../new", root.join("dangling")).unwrap();
+        assert!(!below("dangling").make_fifo().unwrap() && !folder.join("new").exists());
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
