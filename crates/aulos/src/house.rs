@@ -394,8 +394,24 @@ pub trait House: Send + Sync {
     /// Frees what has ended; called some ten times a second.
     fn tidy(&self) {}
 
+    /// How far each station that runs has come. It advances whatever its sources do.
+    fn positions(&self) -> Vec<StationPosition> {
+        Vec::new()
+    }
+
     /// Counters for the status page, each with a name that never changes; sums over the house.
     fn counters(&self) -> Vec<(&'static str, u64)>;
+}
+
+/// How far a station has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StationPosition {
+    /// A number that no other station ever has; one that begins anew has another one.
+    pub run: u64,
+    /// What it is called.
+    pub name: String,
+    /// The media time of its next chunk.
+    pub position: MediaTime,
 }
 
 /// Takes listeners over from the HTTP listener.

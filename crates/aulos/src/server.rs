@@ -22,7 +22,7 @@ use crate::house::{Door, Event, House, ListenSink};
 use crate::registry::store::{self, Loaded, Saved};
 use crate::relay::Keeper;
 use crate::saver::Saver;
-use crate::systemd::{Given, Supervisor};
+use crate::systemd::{Given, Liveness, Supervisor};
 use crate::{control, hooks, http, icecast, tls};
 
 /// The audio side, running: what [`run`] is given.
@@ -241,9 +241,19 @@ pub async fn run(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tokio::pin!(stop);
     supervisor.ready(&control.summary());
+    let mut heartbeat = supervisor.heartbeat().map(interval);
+    if let Some(heartbeat) = &mut heartbeat {
+        // Two checks in a row would find every station at the same place.
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    }
+    let mut liveness = Liveness::default();
     loop {
         tokio::select! {
             () = &mut stop => break,
+            // Here and not in a task of its own: what is proved is that this loop goes round.
+            () = next_beat(&mut heartbeat) => if liveness.check(control.positions()) {
+                supervisor.alive();
+            },
             _ = ticks.tick() => control.tick(),
             Some(event) = events.recv() => control.event(event),
             Some(()) = hangups.recv() => reload(&control, &supervisor),
@@ -264,6 +274,15 @@ pub async fn run(
     // A disk that takes longer does not hold the end up, nor does whoever is told of trouble.
     tokio::join!(timeout(LAST_SAVE, saver), hooks.end()).0.ok();
     Ok(())
+}
+
+/// Waits until the supervisor is to be told again that the server is alive; for ever, where it does not
+/// want to know.
+async fn next_beat(heartbeat: &mut Option<tokio::time::Interval>) {
+    match heartbeat {
+        Some(heartbeat) => drop(heartbeat.tick().await),
+        None => std::future::pending().await,
+    }
 }
 
 /// Certificates are read again with every configuration, also where their names are the same: that

@@ -1,5 +1,5 @@
-//! What systemd wants to hear: that the server is ready, reads its configuration again, or stops; and
-//! what it hands over: ports that it has opened itself.
+//! What systemd wants to hear: that the server is ready, reads its configuration again, is alive, or
+//! stops; and what it hands over: ports that it has opened itself.
 //!
 //! The protocol is a datagram of `KEY=VALUE` lines to the socket that `$NOTIFY_SOCKET` names
 //! (`sd_notify(3)`); a library for that would be longer than this.
@@ -16,13 +16,21 @@ use aulos_io::SystemClock;
 use aulos_io::activation::{self, Handover, Inherited};
 
 use crate::exit::{Exit, Failure};
+use crate::house::StationPosition;
 
 /// Whoever started us and wants to know how we are; nobody, where that was not systemd.
 #[derive(Debug, Default)]
-pub struct Supervisor(Option<(UnixDatagram, SocketAddr)>);
+pub struct Supervisor {
+    socket: Option<(UnixDatagram, SocketAddr)>,
+    /// For how long it waits for a sign of life (`WatchdogSec=`).
+    watchdog: Option<Duration>,
+}
 
 /// A supervisor that does not read does not hold the server up for longer.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A station advances by a chunk at a time, of 60 ms at most, and is published with each.
+const MIN_HEARTBEAT: Duration = Duration::from_millis(250);
 
 impl Supervisor {
     /// The one that the environment names.
@@ -31,10 +39,25 @@ impl Supervisor {
         let Some(name) = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Self::default();
         };
-        Self::at(&name).unwrap_or_else(|error| {
+        let supervisor = Self::at(&name).unwrap_or_else(|error| {
             tracing::warn!("NOTIFY_SOCKET {}: {error}", name.display());
             Self::default()
-        })
+        });
+        let value = |name| std::env::var(name).ok();
+        let timeout = watchdog_timeout(value("WATCHDOG_USEC"), value("WATCHDOG_PID"));
+        Self { watchdog: timeout, ..supervisor }
+    }
+
+    /// How often [`alive`](Self::alive) is to be said: twice in the time-out, as `sd_watchdog_enabled(3)`
+    /// recommends. None where nothing waits for it.
+    #[must_use]
+    pub fn heartbeat(&self) -> Option<Duration> {
+        self.socket.as_ref().and(self.watchdog).map(|timeout| (timeout / 2).max(MIN_HEARTBEAT))
+    }
+
+    /// The server does its work.
+    pub fn alive(&self) {
+        self.say("WATCHDOG=1");
     }
 
     /// The one that listens on this socket: a path, or after `@` a name without a file.
@@ -48,7 +71,7 @@ impl Supervisor {
         };
         let socket = UnixDatagram::unbound()?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self(Some((socket, address))))
+        Ok(Self { socket: Some((socket, address)), watchdog: None })
     }
 
     /// Everything runs; `status` is what `systemctl status` shows.
@@ -74,10 +97,45 @@ impl Supervisor {
     }
 
     fn say(&self, state: &str) {
-        let Some((socket, address)) = &self.0 else { return };
+        let Some((socket, address)) = &self.socket else { return };
         if let Err(error) = socket.send_to_addr(state.as_bytes(), address) {
             tracing::warn!("NOTIFY_SOCKET: {error}");
         }
+    }
+}
+
+/// `WATCHDOG_USEC`, unless `WATCHDOG_PID` says that it is another process's.
+fn watchdog_timeout(usec: Option<String>, pid: Option<String>) -> Option<Duration> {
+    let is_ours = pid.is_none_or(|pid| pid.parse() == Ok(std::process::id()));
+    let usec = usec?.parse().ok().filter(|usec| *usec > 0)?;
+    is_ours.then(|| Duration::from_micros(usec))
+}
+
+/// Decides whether the server does its work: a station that is at the same place as at the last check
+/// is stuck, because media time advances whether there is sound or not.
+#[derive(Debug, Default)]
+pub struct Liveness {
+    last: Vec<StationPosition>,
+    warned: bool,
+}
+
+impl Liveness {
+    /// Whether every station has advanced since the last check. The first stuck one is logged, once.
+    pub fn check(&mut self, positions: Vec<StationPosition>) -> bool {
+        let stuck = positions.iter().find(|one| self.last.contains(one));
+        match stuck {
+            Some(one) if !self.warned => {
+                tracing::error!(
+                    station = one.name,
+                    "the station does not advance: no sign of life"
+                );
+            }
+            _ => {}
+        }
+        self.warned = stuck.is_some();
+        let is_alive = stuck.is_none();
+        self.last = positions;
+        is_alive
     }
 }
 
@@ -163,6 +221,51 @@ mod tests {
             supervisor.stopping();
             assert_eq!(heard(&socket), "STOPPING=1");
         }
+    }
+
+    #[test]
+    fn signs_of_life_are_sent_where_they_are_waited_for() {
+        let own = std::process::id().to_string();
+        let timeout = |usec: &str, pid: Option<&str>| {
+            watchdog_timeout(Some(usec.to_owned()), pid.map(str::to_owned))
+        };
+        assert_eq!(timeout("30000000", None), Some(Duration::from_secs(30)));
+        assert_eq!(timeout("30000000", Some(&own)), Some(Duration::from_secs(30)));
+        assert_eq!(timeout("30000000", Some("1")), None, "for another process");
+        for bad in ["", "0", "-1", "x"] {
+            assert_eq!(timeout(bad, None), None, "{bad}");
+        }
+        assert_eq!(watchdog_timeout(None, None), None);
+        let path = crate::golden::scratch("notify-alive").join("socket");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        let supervisor = Supervisor::at(path.as_os_str()).unwrap();
+        assert_eq!(supervisor.heartbeat(), None, "nothing waits for it");
+        let watchdog = Some(Duration::from_secs(30));
+        let supervisor = Supervisor { watchdog, ..supervisor };
+        assert_eq!(supervisor.heartbeat(), Some(Duration::from_secs(15)));
+        assert_eq!(Supervisor { watchdog, socket: None }.heartbeat(), None);
+        supervisor.alive();
+        assert_eq!(heard(&socket), "WATCHDOG=1");
+    }
+
+    #[test]
+    fn a_station_that_stands_still_is_no_sign_of_life() {
+        let at = |run, position| StationPosition {
+            run,
+            name: format!("s{run}"),
+            position: aulos_core::MediaTime(position),
+        };
+        let mut liveness = Liveness::default();
+        assert!(liveness.check(vec![at(1, 0), at(2, 0)]), "they may just have begun");
+        assert!(liveness.check(vec![at(1, 960), at(2, 960)]));
+        assert!(!liveness.check(vec![at(1, 1_920), at(2, 960)]), "one of two");
+        assert!(!liveness.check(vec![at(1, 2_880), at(2, 960)]), "still");
+        assert!(liveness.check(vec![at(1, 3_840), at(2, 1_920)]), "it goes on");
+        assert!(liveness.check(vec![at(1, 4_800), at(3, 1_920)]), "another station in its place");
+        assert!(
+            liveness.check(vec![]) && liveness.check(vec![]),
+            "without stations control counts"
+        );
     }
 
     #[test]

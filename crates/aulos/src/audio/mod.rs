@@ -41,7 +41,8 @@ use crate::access::Credentials;
 use crate::config::{Endpoint, Mount, Push, Record, Resolved, RtpOut, Sound, Station};
 use crate::house::{
     self, Announced, Announcement, Cause, Command, DjAbout, DjSeat, Door, Event, Full, Greeting,
-    Hello, House, ListenSink, MediaSocket, Recorded, SessionId, Settings, StationStatus,
+    Hello, House, ListenSink, MediaSocket, Recorded, SessionId, Settings, StationPosition,
+    StationStatus,
 };
 use crate::push::Pusher;
 use crate::radio::{Chore, Tuner};
@@ -100,8 +101,8 @@ struct Inner {
     dj_counters: Arc<DjCounters>,
     /// Connections to sources' TCP ports that sent a request and no sound.
     source_requests: Arc<AtomicU64>,
-    /// What control has not heard yet of announcements whose station is gone.
     fifo_counters: Arc<FifoCounters>,
+    /// What control has not heard yet of announcements whose station is gone.
     announced: Vec<(u64, Announced)>,
 }
 
@@ -180,8 +181,8 @@ impl Audio {
             dj_ports: Vec::new(),
             dj_counters: Arc::default(),
             source_requests: Arc::default(),
-            announced: Vec::new(),
             fifo_counters: Arc::default(),
+            announced: Vec::new(),
         };
         for station in &config.stations {
             stations::start(station, &mut inner)?;
@@ -251,6 +252,10 @@ impl House for Audio {
             let running = stations.get_mut(station).and_then(Option::as_mut);
             running.map_or_else(StationStatus::default, |running| view::status(running, studio))
         })
+    }
+
+    fn positions(&self) -> Vec<StationPosition> {
+        self.with(|inner| inner.stations.iter_mut().flatten().map(view::position).collect())
     }
 
     fn reset_loudness(&self, station: usize) {
@@ -447,12 +452,12 @@ impl House for Audio {
             all.extend(djs::counters(&inner.dj_counters));
             let requests = inner.source_requests.load(Ordering::Relaxed);
             all.push(("source_connections_refused_request", requests));
+            all.extend(sources::counters(&inner.fifo_counters));
             all
         })
     }
 }
 
-            all.extend(sources::counters(&inner.fifo_counters));
 impl ListenSink for Audio {
     fn take_seat(&self, station: &str, mount: &Mount, who: DjAbout) -> Option<DjSeat> {
         self.with(|inner| djs::take_seat(station, mount, who, inner))

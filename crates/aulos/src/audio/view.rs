@@ -64,6 +64,12 @@ pub(super) fn status(running: &mut Running, studio: &Studio) -> house::StationSt
     }
 }
 
+/// How far a station has come.
+pub(super) fn position(running: &mut Running) -> house::StationPosition {
+    let position = running.status.read().position;
+    house::StationPosition { run: running.run, name: running.config.name.clone(), position }
+}
+
 fn on_air(status: &StationStatus, running: &Running) -> OnAir {
     let millis = |frames: u64| running.config.spec.rate.span(Frames(frames)).as_millis();
     let now = SystemClock::now();

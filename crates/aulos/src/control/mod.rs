@@ -55,7 +55,7 @@ use tokio::sync::{Notify, watch};
 use crate::access::{Access, AddressBuckets, Role};
 use crate::config::Resolved;
 use crate::hooks::{Hooks, Seen};
-use crate::house::{Event, House, StationStatus};
+use crate::house::{Event, House, StationPosition, StationStatus};
 use crate::registry::store::{Saved, Snapshot};
 use crate::registry::{Effects, Notice, Registry, StationInfo, Wall};
 use crate::relay::Keeper;
@@ -423,6 +423,13 @@ impl Control {
         if switched {
             self.tell_new_voice(inner, number);
         }
+    }
+
+    /// How far the stations have come; an answer shows as well that control answers, because
+    /// nothing is answered to a controller without this lock.
+    pub(crate) fn positions(&self) -> Vec<StationPosition> {
+        drop(self.lock());
+        self.house.positions()
     }
 
     /// A new controller; what it is to hear comes out of the inbox, which ends when it is cut. One

@@ -222,3 +222,32 @@ fn systemd_hears_of_the_start_of_a_reload_and_of_the_end() {
     house.server.stop().unwrap();
     assert_eq!(hear(), "STOPPING=1");
 }
+
+#[test]
+fn systemd_hears_signs_of_life_until_the_server_ends() {
+    let _turn = turn();
+    let scratch = Scratch::new("watchdog").unwrap();
+    let socket = UnixDatagram::bind(scratch.join("notify")).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let hear = || {
+        let mut block = [0; 1_024];
+        let count = socket.recv(&mut block).unwrap();
+        String::from_utf8_lossy(&block[..count]).into_owned()
+    };
+    std::fs::write(scratch.join("aulos.toml"), HOUSE).unwrap();
+    let server = Aulos::start_with(&scratch, |command| {
+        command.arg("--config").arg(scratch.join("aulos.toml"));
+        command.env("NOTIFY_SOCKET", scratch.join("notify"));
+        command.env("WATCHDOG_USEC", "1000000");
+    })
+    .unwrap();
+    assert!(hear().starts_with("READY=1\n"));
+    for _ in 0..3 {
+        assert_eq!(hear(), "WATCHDOG=1");
+    }
+    server.stop().unwrap();
+    // Whatever was still on its way, the end comes last, and nothing after it.
+    while hear() != "STOPPING=1" {}
+    socket.set_nonblocking(true).unwrap();
+    assert!(socket.recv(&mut [0; 16]).is_err());
+}
