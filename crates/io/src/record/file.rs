@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use aulos_core::{ChannelLayout, Db, Frames, Instant, Span};
+use aulos_core::{ChannelLayout, Db, Frames, Instant, Lufs, Span};
 use aulos_dsp::meter::{self, History, Meter, Mode};
 use aulos_engine::recorder::{Opening, UnixTime};
 use aulos_proto::Patch;
@@ -69,7 +69,7 @@ impl Writing {
             loudness: Measured::default(),
         };
         let Ahead { name, medium, .. } = ahead;
-        let mode = Mode::INTEGRATED | Mode::RANGE | Mode::TRUE_PEAK;
+        let mode = Mode::INTEGRATED | Mode::RANGE | Mode::TRUE_PEAK | Mode::MAXIMA;
         let config = meter::Config {
             history: History::Histogram,
             ..meter::Config::new(opening.rate, layout, mode)
@@ -156,12 +156,13 @@ impl Writing {
 
     /// Ends the file, and writes all of it. Called again after an error, it goes on.
     pub(super) fn end(&mut self) -> io::Result<()> {
-        if let Some(framer) = self.framer.take() {
-            // What the codec cannot end, a repair does.
-            let _ = framer.finish(&mut self.pending, &mut self.patches);
+        if let Some(mut framer) = self.framer.take() {
             if let Some(meter) = self.meter.take() {
                 self.note.loudness = measured(&meter);
+                framer.set_loudness(&self.note.loudness);
             }
+            // What the codec cannot end, a repair does.
+            let _ = framer.finish(&mut self.pending, &mut self.patches);
         }
         self.put()
     }
@@ -204,11 +205,14 @@ pub(super) fn end_of(opening: &Opening, frames: Frames) -> UnixTime {
 fn measured(meter: &Meter) -> Measured {
     let measurement = meter.measurement();
     let finite = |value: f64| value.is_finite().then_some(value);
+    let lufs = |value: Lufs| finite(value.get()).map(Lufs::new);
     let peak = measurement.true_peak();
     Measured {
-        integrated: finite(measurement.integrated().get()).map(aulos_core::Lufs::new),
+        integrated: lufs(measurement.integrated()),
         range: finite(measurement.range().get()).map(Db::new),
         true_peak: (peak > 0.0).then(|| Db::from_amplitude(peak)),
+        max_momentary: lufs(measurement.max_momentary()),
+        max_short_term: lufs(measurement.max_short_term()),
     }
 }
 

@@ -63,11 +63,14 @@ impl Note {
         note["lost_frames"] = json!(closed.lost.0);
         note["gaps"] = self.gaps.iter().map(Gap::json).collect();
         note["ended_by"] = json!(format!("{:?}", closed.cause).to_lowercase());
-        let Measured { integrated, range, true_peak } = self.loudness;
+        let Measured { integrated, range, true_peak, max_momentary, max_short_term } =
+            self.loudness;
         note["loudness"] = json!({
             "integrated_lufs": integrated.map(|value| round(value.get())),
             "range_lu": range.map(|value| round(value.get())),
             "true_peak_dbtp": true_peak.map(|value| round(value.get())),
+            "max_momentary_lufs": max_momentary.map(|value| round(value.get())),
+            "max_short_term_lufs": max_short_term.map(|value| round(value.get())),
         });
         note["bytes"] = json!(closed.bytes);
         note["sha256"] = json!(closed.sha256);

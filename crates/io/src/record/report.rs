@@ -137,6 +137,10 @@ pub struct Measured {
     pub range: Option<Db>,
     /// The greatest true peak of all channels.
     pub true_peak: Option<Db>,
+    /// The greatest momentary loudness.
+    pub max_momentary: Option<Lufs>,
+    /// The greatest short-term loudness.
+    pub max_short_term: Option<Lufs>,
 }
 
 /// Something that does not go.

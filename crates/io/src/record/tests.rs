@@ -49,6 +49,37 @@ fn segments_joined_are_the_stream_and_each_has_a_sidecar() {
 }
 
 #[test]
+fn a_wave_file_says_how_loud_it_is_as_its_sidecar_does() {
+    let mut rig = Rig::new("loud", |wish| wish.config.rotation.duration = None);
+    rig.run(100);
+    rig.tell(Command::Start, When::Now).unwrap();
+    rig.run(6_000);
+    rig.tell(Command::Stop, When::Now).unwrap();
+    rig.run(500);
+    let closed = rig.finish();
+    let [segment] = &closed[..] else { panic!("{closed:?}") };
+    let bytes = std::fs::read(&segment.path).unwrap();
+    let note = json(&segment.path);
+    // `RIFF`, the placeholder of long sizes, `bext`.
+    assert_eq!(&bytes[48..52], b"bext");
+    for (index, key) in [
+        "integrated_lufs",
+        "range_lu",
+        "true_peak_dbtp",
+        "max_momentary_lufs",
+        "max_short_term_lufs",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let at = 48 + 8 + 412 + 2 * index;
+        let told = i16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let wanted = note["loudness"][key].as_f64().unwrap_or_else(|| panic!("{key}: {note}"));
+        assert!((f64::from(told) - wanted * 100.0).abs() < 0.51, "{key}: {told}, {wanted}");
+    }
+}
+
+#[test]
 fn a_pause_is_noted_whether_it_is_silent_or_left_out() {
     for gap in [Gap::Silence, Gap::Closed] {
         let mut rig = Rig::new("pause", |wish| wish.config.pre_roll = Span::from_millis(100));

@@ -64,6 +64,44 @@ fn files_say_where_they_come_from_and_where_their_channels_stand() {
     }
 }
 
+/// ffmpeg decodes the file and sums up what comes out.
+#[test]
+fn a_flac_file_has_the_md5_sum_of_its_samples() {
+    let scratch = Scratch::new("made-md5").unwrap();
+    // Whole blocks, a part of one, and less than one; louder than full scale, which is clipped.
+    for (name, channels, frames, gain) in [
+        ("flac:16", 2, 8_192, 1.0),
+        ("flac:24", 2, 10_001, 1.0),
+        ("flac:16", 1, 100, 4.0),
+        ("flac:24", 6, 5_000, 4.0),
+    ] {
+        let path = scratch.join(&format!("{channels}-{frames}.flac"));
+        let sound: Vec<f32> =
+            music(48_000, channels, frames).iter().map(|sample| sample * gain).collect();
+        put(&path, &file(format(name), &about(48_000, channels), &sound));
+        let bytes = std::fs::read(&path).unwrap();
+        let told: String = bytes[26..42].iter().map(|byte| format!("{byte:02x}")).collect();
+        let codec = if name == "flac:16" { "pcm_s16le" } else { "pcm_s24le" };
+        let output = Command::new("ffmpeg")
+            .args(["-hide_banner", "-nostdin", "-v", "error", "-i"])
+            .arg(&path)
+            .args(["-c:a", codec, "-f", "md5", "-"])
+            .output()
+            .expect("ffmpeg must be installed");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let decoded = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(decoded.trim(), format!("MD5={told}"), "{name}, {channels} channels");
+        // What is cut off has another sum, and that is not known.
+        let torn = File::options().read(true).write(true).open(&path).unwrap();
+        torn.set_len(bytes.len() as u64 - 10).unwrap();
+        if repair(&torn).is_ok() {
+            let mut sum = [1; 16];
+            torn.read_exact_at(&mut sum, 26).unwrap();
+            assert_eq!(sum, [0; 16], "{name}");
+        }
+    }
+}
+
 /// However often a recording is cut, and at midnight too.
 #[test]
 fn time_references_are_exact() {

@@ -52,6 +52,18 @@ impl Info {
         self.bytes[field::FRAMES..field::FRAMES + 5].copy_from_slice(&[bits | f0, f1, f2, f3, f4]);
     }
 
+    /// Writes the MD5 sum of the samples, as integers of whole bytes, little-endian and interleaved;
+    /// zeros are "not known".
+    pub fn set_md5(&mut self, sum: [u8; 16]) {
+        self.bytes[field::MD5..].copy_from_slice(&sum);
+    }
+
+    /// The MD5 sum of the samples; none where it is not known.
+    #[must_use]
+    pub fn md5(&self) -> Option<[u8; 16]> {
+        self.bytes.last_chunk().copied().filter(|sum| *sum != [0; 16])
+    }
+
     /// How many frames there are; 0 where that is not known.
     #[must_use]
     pub fn frames(&self) -> u64 {
@@ -95,6 +107,8 @@ mod field {
     pub(super) const SIZES: usize = 4;
     /// Its first byte shares its place with the bits of a sample.
     pub(super) const FRAMES: usize = 13;
+    /// The last 16 bytes.
+    pub(super) const MD5: usize = 18;
 }
 
 /// Bytes of STREAMINFO.

@@ -6,9 +6,11 @@
 mod file;
 mod header;
 mod info;
+mod md5;
 mod scan;
 
 pub use file::{Head, Walk, Whole};
 pub(crate) use header::{Header, Parsed};
 pub use info::Info;
+pub use md5::Md5;
 pub(crate) use scan::{Look, Scan};

@@ -26,6 +26,15 @@ pub struct Form<'a> {
     pub broadcast: Option<Broadcast<'a>>,
 }
 
+impl Form<'_> {
+    /// Where the `bext` chunk begins, in bytes from the start of the file.
+    #[must_use]
+    pub fn broadcast_at(&self) -> Option<u64> {
+        let room = if self.room { u64::from(8 + LONG_SIZES) } else { 0 };
+        self.broadcast.as_ref().map(|_| RIFF_HEAD + room)
+    }
+}
+
 /// The sizes in the head of a file, and how they become larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
@@ -178,6 +187,8 @@ impl fmt::Display for TooLong {
 
 impl core::error::Error for TooLong {}
 
+/// `RIFF`, the size and `WAVE`.
+const RIFF_HEAD: u64 = 12;
 /// Bytes of `ds64` with three sizes of 64 bits and an empty table, and of what keeps the place.
 const LONG_SIZES: u32 = 28;
 /// What 32 bits can count, without the value that says "look elsewhere".

@@ -12,7 +12,7 @@ mod file;
 mod read;
 mod write;
 
-pub use broadcast::Broadcast;
+pub use broadcast::{Broadcast, BroadcastLoudness};
 pub use file::{Form, Sizes, TooLong};
 pub use read::{MAX_PREAMBLE, Parsed, Samples, WavError, Wave, parse};
 pub use write::{Length, NotInWave, header};

@@ -1,9 +1,10 @@
 //! FLAC: blocks of a fixed length, and a shorter one at the end.
 
 use aulos_core::{Block, Frames, SampleFormat, SampleRate};
+use aulos_dsp::convert;
 use aulos_engine::encode::{EncodeError, Encoder, Flac, Unsupported};
 use aulos_proto::Patch;
-use aulos_proto::flac::{Head, Info};
+use aulos_proto::flac::{Head, Info, Md5};
 
 use super::{About, Framer};
 
@@ -20,6 +21,10 @@ pub(super) struct FlacFramer {
     readable: Frames,
     smallest: u32,
     largest: u32,
+    /// Of the samples as they are encoded.
+    sum: Md5,
+    format: SampleFormat,
+    bytes: Vec<u8>,
 }
 
 impl FlacFramer {
@@ -40,7 +45,20 @@ impl FlacFramer {
         block.resize(length);
         let (filled, encoded, readable) = (0, Frames(0), Frames(0));
         let (smallest, largest) = (u32::MAX, 0);
-        Ok(Self { encoder, head, block, filled, encoded, readable, smallest, largest })
+        let (sum, bytes) = (Md5::default(), Vec::new());
+        Ok(Self {
+            encoder,
+            head,
+            block,
+            filled,
+            encoded,
+            readable,
+            smallest,
+            largest,
+            sum,
+            format,
+            bytes,
+        })
     }
 
     /// Encodes the block, which is the last one if it is shorter than it should be.
@@ -55,6 +73,11 @@ impl FlacFramer {
         let bytes = u32::try_from(out.len() - start).unwrap_or(u32::MAX);
         (self.smallest, self.largest) = (self.smallest.min(bytes), self.largest.max(bytes));
         self.encoded += self.block.frames();
+        // The encoder makes the same integers of it (RFC 9639, section 8.2).
+        let samples = self.block.samples();
+        self.bytes.resize(samples.len() * self.format.bytes(), 0);
+        convert::encode(self.format, samples, &mut self.bytes);
+        self.sum.add(&self.bytes);
         Ok(())
     }
 
@@ -97,6 +120,7 @@ impl Framer for FlacFramer {
             self.block.resize(frames);
             self.encode(out, true)?;
         }
+        self.head.info.set_md5(self.sum.clone().finish());
         self.tell(patches);
         Ok(())
     }

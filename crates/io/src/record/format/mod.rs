@@ -13,8 +13,8 @@
 //! * WAVE begins as RIFF with sizes that say "to the end", which every reader takes; they are told
 //!   exactly at each flush, and the file becomes RF64 in place before 4 GiB. Begun as RF64, ffmpeg
 //!   would hear nothing of a file that was not closed.
-//! * FLAC frames stand alone; each flush tells in STREAMINFO how many there are. There is no MD5 sum:
-//!   0 is "not known".
+//! * FLAC frames stand alone; each flush tells in STREAMINFO how many there are. The MD5 sum comes with
+//!   the end, of a file that is killed it stays "not known".
 //! * Opus is in Ogg pages of 200 ms at most; each flush ends a page. Positions count frames, so that
 //!   a file is as long as the sound was, to the frame.
 //!
@@ -34,6 +34,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use aulos_core::{ChannelLayout, Frames, SampleFormat, SampleRate, SampleSpec, Utc};
 use aulos_engine::encode::{EncodeError, Unsupported};
 use aulos_proto::Patch;
+
+use super::report::Measured;
 
 pub(crate) use opus::OpusFramer;
 pub use repair::{RepairError, Repaired, repair};
@@ -182,6 +184,9 @@ pub trait Framer: fmt::Debug + Send {
     /// # Real-time
     /// Does not allocate once both have room.
     fn flush(&mut self, out: &mut Vec<u8>, patches: &mut Vec<Patch>);
+
+    /// Says how loud all of it is, for formats that tell it; called before the file ends.
+    fn set_loudness(&mut self, _: &Measured) {}
 
     /// Ends the file: all that was taken is in it, no frame more, and it says so.
     ///

@@ -118,6 +118,10 @@ fn repair_flac(file: &File) -> Result<Repaired, RepairError> {
     }
     let rate = SampleRate::new(head.info.hz()).map_err(|_| RepairError::Unknown)?;
     let cut = length - head.sound - whole.end;
+    if cut > 0 || whole.damaged > 0 || head.info.frames() != whole.frames.0 {
+        // The sum was of something else.
+        head.info.set_md5([0; 16]);
+    }
     head.info.set_totals(whole.frames.0, whole.smallest, whole.largest);
     let patch = head.patch();
     let changed = cut > 0 || !patch.is_in(&old);

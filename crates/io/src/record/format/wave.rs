@@ -4,9 +4,9 @@ use aulos_core::{ChannelLayout, Frames, SampleFormat};
 use aulos_dsp::Dither;
 use aulos_engine::encode::EncodeError;
 use aulos_proto::Patch;
-use aulos_proto::wav::{Broadcast, Form, NotInWave, Sizes, TooLong};
+use aulos_proto::wav::{Broadcast, BroadcastLoudness, Form, NotInWave, Sizes, TooLong};
 
-use super::{About, Framer, WavSamples};
+use super::{About, Framer, Measured, WavSamples};
 
 /// A WAVE file in the making. Samples that are not integers of its format are dithered ([`Dither`]).
 #[derive(Debug)]
@@ -18,6 +18,9 @@ pub(crate) struct WaveFramer {
     readable: Frames,
     dither: Dither,
     clipped: u64,
+    /// Where the origin of the sound stands in the file, with its loudness.
+    broadcast_at: Option<u64>,
+    loudness: Option<BroadcastLoudness>,
 }
 
 pub(super) fn open(samples: WavSamples, about: &About, out: &mut Vec<u8>) -> WaveFramer {
@@ -48,6 +51,8 @@ impl WaveFramer {
             readable: Frames(0),
             dither: Dither::default(),
             clipped: 0,
+            broadcast_at: form.broadcast_at(),
+            loudness: None,
         })
     }
 
@@ -93,11 +98,21 @@ impl Framer for WaveFramer {
         patches.extend(self.sizes.patches(data, 0).into_iter().flatten());
     }
 
+    fn set_loudness(&mut self, measured: &Measured) {
+        let Measured { integrated, range, true_peak, max_momentary, max_short_term } = *measured;
+        let loudness =
+            BroadcastLoudness { integrated, range, true_peak, max_momentary, max_short_term };
+        self.loudness = Some(loudness);
+    }
+
     fn finish(
         self: Box<Self>,
         out: &mut Vec<u8>,
         patches: &mut Vec<Patch>,
     ) -> Result<(), EncodeError> {
+        if let (Some(at), Some(loudness)) = (self.broadcast_at, &self.loudness) {
+            patches.push(loudness.patch(at));
+        }
         // There is room for any length.
         self.end(&[], out, patches).map_err(|TooLong| EncodeError::Codec)
     }
