@@ -1,7 +1,10 @@
 //! The page in a real browser: it shows the station and plays it.
 
 use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use aulos_blackbox::browser::Browser;
@@ -10,7 +13,10 @@ use aulos_blackbox::scratch::Scratch;
 use aulos_blackbox::server::Aulos;
 use aulos_blackbox::signal::{Bits, RATE, tonal, write_wav};
 
+use serde_json::json;
+
 use crate::reload::Listeners;
+use crate::rpc::Rpc;
 use crate::{turn, wait_for};
 
 /// Plays `src` (or what the page's own player has), and gives how far it came in three seconds.
@@ -70,6 +76,92 @@ fn the_page_shows_what_the_normaliser_does_and_lets_people_compare() {
     let picture = browser.screenshot().unwrap();
     let kept = std::env::current_exe().unwrap().ancestors().nth(3).map(PathBuf::from).unwrap();
     std::fs::write(kept.join("page-normalized.png"), picture).unwrap();
+    drop(browser);
+    server.stop().unwrap();
+}
+
+/// What the page of another site does: each request that a browser sends without asking first.
+const ATTACK: &str = r"(async (ports, body) => {
+    for (const port of ports) {
+        const url = `http://127.0.0.1:${port}/`;
+        for (const type of ['text/plain', 'application/x-www-form-urlencoded']) {
+            const headers = { 'Content-Type': type };
+            await fetch(url, { method: 'POST', mode: 'no-cors', headers, body }).catch(() => 0);
+        }
+        navigator.sendBeacon(url, body);
+        const form = document.createElement('form');
+        Object.assign(form, { action: url, method: 'post', enctype: 'text/plain', target: 'frame' });
+        const field = document.createElement('input');
+        Object.assign(field, { name: body, value: '' });
+        form.append(field);
+        document.body.append(form);
+        form.submit();
+        await new Promise(done => setTimeout(done, 500));
+        new WebSocket(`ws://127.0.0.1:${port}/jsonrpc`).onopen = e => e.target.send(body);
+        await new Promise(done => setTimeout(done, 500));
+    }
+    return true;
+})";
+
+/// A page of another origin, and what a port that takes everything was sent by it.
+fn other_site() -> (SocketAddr, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (posted, received) = mpsc::channel();
+    std::thread::spawn(move || {
+        for mut socket in listener.incoming().map_while(Result::ok) {
+            socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+            let (mut request, mut block) = (Vec::new(), [0; 4_096]);
+            while let Ok(count) = socket.read(&mut block) {
+                request.extend_from_slice(&block[..count]);
+                if count == 0 || request.starts_with(b"GET ") {
+                    break;
+                }
+            }
+            let page = "<!doctype html><title>other</title><iframe name=frame></iframe>";
+            let length = page.len();
+            // A browser that has gone has what it wanted.
+            drop(write!(
+                socket,
+                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n\
+                 Connection: close\r\n\r\n{page}"
+            ));
+            if posted.send(String::from_utf8_lossy(&request).into_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    (address, received)
+}
+
+#[test]
+fn a_page_of_another_site_gives_no_command() {
+    let Some(program) = find_or_skip("chromium") else { return };
+    let _turn = turn();
+    let scratch = Scratch::new("other-site").unwrap();
+    let config = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
+    let server = Aulos::start(&scratch, config).unwrap();
+    let (site, received) = other_site();
+    let mut browser = Browser::open(&program, &scratch, &format!("http://{site}/")).unwrap();
+    let loaded = "document.title == 'other' && !!document.querySelector('iframe')";
+    wait_for("the page", Duration::from_secs(20), || browser.run(loaded).unwrap() == true);
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "Aulos.SavePreset",
+        "params": { "name": "evil" } });
+    let ports = [site.port(), server.control.port(), server.stream.port(), server.http.port()];
+    let attack = format!("{ATTACK}({}, {})", json!(ports), json!(format!("{call}\r\n")));
+    assert_eq!(browser.run(&attack).unwrap(), true);
+    // The judge: what the browser sent to a port that takes everything has the call in it.
+    let sent: Vec<String> = received.try_iter().filter(|one| one.starts_with("POST ")).collect();
+    assert!(sent.iter().any(|one| one.contains("\r\n\r\n{\"id\":1,")), "{sent:?}");
+    let mut rpc = Rpc::connect(server.control);
+    let presets = rpc.call("Aulos.GetPresets", &json!({}));
+    assert_eq!(presets["presets"], json!([]), "{presets}");
+    let status = rpc.call("Aulos.GetStatus", &json!({}));
+    let count = |name: &str| status["counters"][name].as_u64().unwrap();
+    assert!(count("controllers_cut_not_json") >= 3, "{}", status["counters"]);
+    assert_eq!((count("rpc_not_understood"), count("sessions")), (0, 0));
+    assert!(count("sessions_cut_protocol_error") >= 3, "{}", status["counters"]);
+    assert!(count("http_cross_site") >= 1, "{}", status["counters"]);
     drop(browser);
     server.stop().unwrap();
 }

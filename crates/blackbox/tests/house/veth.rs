@@ -28,6 +28,61 @@ fn what_is_sent_without_a_copy_is_what_others_hear_and_one_address_has_so_many_p
     }
 }
 
+/// What another machine may hold of the control port and of the page's: a quarter, whether its
+/// connections have made a request or not. This machine, and every other one, still gets in.
+#[test]
+fn one_address_cannot_take_every_connection_of_control_and_http() {
+    let _turn = turn();
+    let Some(net) = Net::new().inspect_err(|e| println!("{e}")).ok() else {
+        return skip("network namespaces");
+    };
+    net.inside(0, || {
+        let scratch = Scratch::new("slots").unwrap();
+        let config = scratch.join("aulos.toml");
+        std::fs::write(&config, CONFIG).unwrap();
+        let server = Aulos::start_with(&scratch, |command| {
+            command.arg("--config").arg(&config);
+            for key in ["control", "http"] {
+                command.args(["--set", &format!("listen.{key}=0.0.0.0:0")]);
+            }
+        })
+        .unwrap();
+        let call = "{\"id\":1,\"jsonrpc\":\"2.0\",\"method\":\"Server.GetRPCVersion\"}\n";
+        let get = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        for (port, request) in [(server.control.port(), call), (server.http.port(), get)] {
+            let far = SocketAddr::new([10, 77, 0, 1].into(), port);
+            // Two thirds make a request and stay, the others never end theirs.
+            let crowd = net.inside(1, || {
+                let ask = |number: usize| {
+                    let mut socket = TcpStream::connect(far).ok()?;
+                    let whole = number % 3 > 0;
+                    let part = if whole { request } else { &request[..5] };
+                    socket.write_all(part.as_bytes()).ok()?;
+                    socket.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+                    // One that is refused is closed.
+                    if whole && socket.read(&mut [0; 64]).is_ok_and(|count| count > 0) {
+                        return Some((socket, true));
+                    }
+                    Some((socket, false))
+                };
+                (0..1_100).filter_map(ask).collect::<Vec<_>>()
+            });
+            assert!(crowd.len() >= 900, "{}: no descriptors for this test", crowd.len());
+            let served = crowd.iter().filter(|(_, served)| *served).count();
+            assert!(served > 200, "{served} of the first were served");
+            // The card of this end is no loopback, but it is another address.
+            let mut friend = TcpStream::connect(far).unwrap();
+            friend.write_all(request.as_bytes()).unwrap();
+            friend.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            let count = friend.read(&mut [0; 64]).unwrap();
+            assert!(count > 0, "port {port}: another address found no connection left");
+            drop(crowd);
+        }
+        assert!(counter(server.http, "control_refused_same_address") > 0);
+        server.stop().unwrap();
+    });
+}
+
 fn hear_both(net: &Net, listen: &str, address: IpAddr) {
     let scratch = Scratch::new("veth").unwrap();
     let config = scratch.join("aulos.toml");

@@ -155,6 +155,21 @@ fn every_lie_has_its_cause() {
     }
 }
 
+/// A web page of any origin can make a browser send such a request, and chooses its body.
+#[test]
+fn a_greeting_in_the_body_of_an_http_request_is_not_heard() {
+    for method in ["GET", "POST", "HEAD", "PUT", "OPTIONS", "DELETE", "PATCH", "CONNECT"] {
+        let head = format!("{method} / HTTP/1.1\r\nHost: 127.0.0.1:1704\r\n\r\n");
+        let request = [head.as_bytes(), &hello(2), &message(Kind::Time, 3, &[0; 8])].concat();
+        for piece in [1, 7, 26, request.len()] {
+            let mut session = Session::new(at(0));
+            let outputs: Vec<Output> =
+                request.chunks(piece).flat_map(|piece| receive(&mut session, 1, piece)).collect();
+            assert_eq!(outputs, [Output::Close(Cause::BadType)], "{method}, {piece} bytes at once");
+        }
+    }
+}
+
 #[test]
 fn legal_messages_that_mean_nothing_here_are_passed_over() {
     let mut session = playing();
