@@ -23,7 +23,7 @@ impl Saver {
     /// # Errors
     /// When the system gives no thread.
     pub(crate) fn start(dir: PathBuf) -> io::Result<Self> {
-        // One at a time: whoever gives one waits for its result.
+        // One at a time: the caller waits for its result.
         let (snapshots, mut given) = mpsc::channel::<Snapshot>(1);
         let (done, results) = mpsc::channel(1);
         std::thread::Builder::new().name("aulos-state".to_owned()).spawn(move || {

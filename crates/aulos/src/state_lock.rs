@@ -36,7 +36,7 @@ pub fn lock(dir: &Path) -> Result<StateLock, Failure> {
         Ok(StateLock(None))
     };
     let path = dir.join(FILE);
-    // Writing does not follow a link, and does not wait for a FIFO that somebody has put there.
+    // Writing does not follow a link, and does not wait for a FIFO.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);

@@ -79,7 +79,7 @@ fn new_ids_from_one_address_are_refused_after_a_building_and_counted() {
     let refused =
         |command: &&Command| matches!(command, Command::Kick { cause: Cause::Slowed, .. });
     assert!(commands.iter().filter(refused).count() >= 100);
-    // Who is known comes back, and another address is not meant.
+    // A known client comes back, and another address is not meant.
     let other = hello_from(Ipv4Addr::new(198, 51, 100, 2).into(), 5_000);
     let Event::Hello { peer, hello, answered, .. } = known(0) else { panic!() };
     let session = SessionId(6_000);
