@@ -58,6 +58,7 @@ impl Loudness {
 #[derive(Debug)]
 pub struct Gauge {
     meter: Meter,
+    dual_mono: bool,
     loudness: Loudness,
     /// Frames heard of the present 100 ms, and their peaks.
     filled: usize,
@@ -75,20 +76,33 @@ impl Gauge {
     /// Never: there is a meter for every layout.
     #[must_use]
     pub fn new(rate: SampleRate, layout: ChannelLayout, history: History) -> Self {
+        Self::with(rate, layout, history, false)
+    }
+
+    /// The same, but one channel counts as two equal ones, as it is heard from two loudspeakers:
+    /// 3 LU more. Other layouts count as ever.
+    ///
+    /// # Panics
+    /// Never: there is a meter for every layout.
+    #[must_use]
+    pub fn dual_mono(rate: SampleRate, layout: ChannelLayout, history: History) -> Self {
+        Self::with(rate, layout, history, true)
+    }
+
+    fn with(rate: SampleRate, layout: ChannelLayout, history: History, dual_mono: bool) -> Self {
         let config = Config {
             history,
+            positions: positions(layout, dual_mono),
             range_hop: RangeHop::Tenth,
             call_peaks: true,
             dense: true,
             ..Config::new(rate, layout, Mode::ALL)
         };
-        #[allow(
-            clippy::expect_used,
-            reason = "a layout has 1 to 64 channels, none of them dual mono"
-        )]
+        #[allow(clippy::expect_used, reason = "a layout has 1 to 64 channels, dual mono alone")]
         let meter = Meter::new(config).expect("a meter for a layout");
         Self {
             meter,
+            dual_mono,
             loudness: Loudness::default(),
             filled: 0,
             true_peak: 0.0,
@@ -177,7 +191,7 @@ impl Gauge {
     /// Allocates.
     pub fn change(&mut self, rate: SampleRate, layout: ChannelLayout) {
         // As in `new`, there is a meter for every layout.
-        let _ = self.meter.change(rate, &Position::by_custom(layout));
+        let _ = self.meter.change(rate, &positions(layout, self.dual_mono));
         self.loudness = self.loudness_in_silence();
         self.begin();
     }
@@ -269,6 +283,13 @@ const SHORT_TERM_HOPS: u64 = 30;
 
 /// Up to so long an exact history is read at every hop: some 3,000 values to be sorted each time.
 const EXACT_AT_10_HZ: Span = Span::from_secs(300);
+
+fn positions(layout: ChannelLayout, dual_mono: bool) -> Vec<Position> {
+    match layout {
+        ChannelLayout::MONO if dual_mono => vec![Position::DualMono],
+        _ => Position::by_custom(layout),
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -371,5 +392,29 @@ mod tests {
         let read = gauge.loudness();
         assert!(near(read.integrated, -20.0, 0.06), "{read:?}");
         assert_eq!((read.momentary, read.measured), (None, Span::from_secs(5)));
+    }
+
+    #[test]
+    fn dual_mono_is_3_lu_more_of_one_channel_before_and_behind_a_change() {
+        let tone: Vec<f32> = (0..48_000).map(|n| (0.13 * f64::from(n)).sin() as f32).collect();
+        let read = |mut gauge: Gauge| {
+            gauge.hear(&tone);
+            let momentary = gauge.loudness().momentary.unwrap().get();
+            gauge.change(SampleRate::CD, ChannelLayout::MONO);
+            gauge.hear(&tone);
+            [momentary, gauge.loudness().momentary.unwrap().get()]
+        };
+        let make = [Gauge::new, Gauge::dual_mono];
+        let [one, two] = make
+            .map(|make| read(make(SampleRate::STUDIO, ChannelLayout::MONO, History::Histogram)));
+        for (one, two) in one.into_iter().zip(two) {
+            assert!((two - one - 3.01).abs() < 0.01, "{one} {two}");
+        }
+        let stereo = make.map(|make| {
+            let mut gauge = make(SampleRate::STUDIO, ChannelLayout::STEREO, History::Histogram);
+            gauge.hear(&tone);
+            gauge.loudness()
+        });
+        assert_eq!(stereo[0], stereo[1]);
     }
 }

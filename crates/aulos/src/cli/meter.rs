@@ -27,6 +27,9 @@ pub(super) struct MeterArgs {
     /// Print one JSON object per line, ten a second
     #[arg(long)]
     json: bool,
+    /// Measure one channel as it is heard from two loudspeakers (+3 LU)
+    #[arg(long)]
+    dual_mono: bool,
     /// Read a file as fast as possible instead of as fast as it plays
     #[arg(long)]
     no_pace: bool,
@@ -63,7 +66,7 @@ pub(super) fn run(args: &MeterArgs, quiet: bool, color: When) -> Result<Exit, Fa
             // It ends with the runtime.
             drop(tokio::spawn(chore));
         }
-        let mut meter = Running::start("aulos-meter", opened, !args.no_pace, None)?;
+        let mut meter = Running::start("aulos-meter", opened, !args.no_pace, args.dual_mono, None)?;
         let ended = show(args, uri, color, &mut meter, &mut signals).await;
         meter.end().await;
         let ended = ended?;

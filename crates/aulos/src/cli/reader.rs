@@ -56,18 +56,19 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts it under this name.
+    /// Starts it under this name; with `dual_mono` one channel counts as two equal ones.
     pub(super) fn start(
         name: &str,
         source: Opened,
         paced: bool,
+        dual_mono: bool,
         ear: Option<Ear>,
     ) -> Result<Self, Failure> {
         let (tell, news) = mpsc::channel(NEWS);
         let (orders, mut ordered) = unbounded();
         let thread = std::thread::Builder::new()
             .name(name.into())
-            .spawn(move || read(source, paced, ear, &mut ordered, &tell))
+            .spawn(move || read(source, (paced, dual_mono), ear, &mut ordered, &tell))
             .map_err(|error| Failure::new(Exit::Internal, format!("no thread: {error}")))?;
         Ok(Self { news, orders, thread: Some(thread) })
     }
@@ -93,13 +94,14 @@ impl Running {
 /// Reads until the source or the world ends it.
 fn read(
     mut source: Opened,
-    paced: bool,
+    (paced, dual_mono): (bool, bool),
     ear: Option<Ear>,
     orders: &mut Receiver<Order>,
     news: &Sender<News>,
 ) {
     let mut reader = Reader {
         gauge: None,
+        dual_mono,
         shape: None,
         paced: paced && source.has_no_clock(),
         due: Instant::ZERO,
@@ -126,6 +128,8 @@ enum Stop {
 
 struct Reader<'a> {
     gauge: Option<Gauge>,
+    /// One channel counts as two equal ones.
+    dual_mono: bool,
     shape: Option<(SampleRate, ChannelLayout)>,
     paced: bool,
     /// When the next block is over, if the pace is ours.
@@ -189,7 +193,8 @@ impl Reader<'_> {
             }
             self.tell(News::Shape(rate, layout))?;
         }
-        let mut gauge = self.gauge.take().unwrap_or_else(|| Gauge::new(rate, layout, HISTORY));
+        let make = if self.dual_mono { Gauge::dual_mono } else { Gauge::new };
+        let mut gauge = self.gauge.take().unwrap_or_else(|| make(rate, layout, HISTORY));
         // In pieces that are shorter than 100 ms, so that no figures are passed over.
         let piece = rate.frames(Span::from_millis(50)).as_usize().max(1) * layout.channels();
         for samples in block.samples().chunks(piece) {

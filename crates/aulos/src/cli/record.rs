@@ -114,7 +114,7 @@ pub(super) fn run(args: &RecordArgs, quiet: bool, color: Colors) -> Result<Exit,
             // A file is read faster than the clock goes: its first frame is meant, not the time.
             tape.tell(Command::Start, When::Frame(MediaTime::ZERO))?;
         }
-        let mut reader = Running::start("aulos-record", opened, !args.no_pace, Some(ear))?;
+        let mut reader = Running::start("aulos-record", opened, !args.no_pace, false, Some(ear))?;
         let ended = watch(&tape, &output, &mut reader, &mut signals, &mut keys, args).await;
         reader.end().await;
         let done = tape.finish(&output);

@@ -79,12 +79,12 @@ fn a_tone_reads_its_level_and_a_closed_pipe_ends_it_quietly() {
     }
 }
 
-/// Integrated loudness, range and true peak as FFmpeg shows them.
-fn judge(path: &Path) -> [f64; 3] {
+/// Integrated loudness, range and true peak as FFmpeg shows them; `more` is for its filter.
+fn judge(path: &Path, more: &str) -> [f64; 3] {
     let output = Command::new("ffmpeg")
         .args(["-nostdin", "-hide_banner", "-i"])
         .arg(path)
-        .args(["-af", "ebur128=peak=true", "-f", "null", "-"])
+        .args(["-af", &format!("ebur128=peak=true{more}"), "-f", "null", "-"])
         .output()
         .expect("this test needs ffmpeg: install it (apt-get install ffmpeg)");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -111,13 +111,37 @@ fn figures_of_a_file_agree_with_ffmpeg() {
     let lines: Vec<_> = out.lines().map(line).collect();
     assert_eq!(lines.len(), 300, "ten a second");
     let last = lines.last().unwrap();
-    let [integrated, range, peak] = judge(&path);
+    let [integrated, range, peak] = judge(&path, "");
     assert!(near(&last["integrated_lufs"], integrated, 0.1), "{integrated}: {last}");
     assert!(near(&last["loudness_range_lu"], range, 0.2), "{range}: {last}");
     assert!(near(&last["true_peak_dbtp"], peak, 0.2), "{peak}: {last}");
     assert!(summary.contains(&uri) && summary.contains("00:00:30"), "{summary}");
     let (_, _, quiet) = run(&mut meter(&["--json", "--no-pace", "-q", &uri]));
     assert_eq!(quiet, "");
+    fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn one_channel_can_count_as_two() {
+    let path = scratch().join("mono.wav");
+    let sound = "aevalsrc=0.2*sin(2500*t)+0.1*(random(1)-0.5):d=5:s=48000";
+    let made = Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "error", "-f", "lavfi", "-i", sound, "-c:a", "pcm_s16le"])
+        .arg(&path)
+        .status();
+    assert!(made.expect("this test needs ffmpeg: install it (apt-get install ffmpeg)").success());
+    let uri = format!("file://{}", path.display());
+    let mut read = Vec::new();
+    for (arguments, filter) in [(&[][..], ""), (&["--dual-mono"], ":dualmono=true")] {
+        let arguments = [&["--json", "--no-pace", "-q", &uri], arguments].concat();
+        let (code, out, errors) = run(&mut meter(&arguments));
+        assert_eq!((code, errors.as_str()), (0, ""), "{out}");
+        let last = line(out.lines().last().unwrap());
+        let [integrated, _, _] = judge(&path, filter);
+        assert!(near(&last["integrated_lufs"], integrated, 0.1), "{integrated}: {last}");
+        read.push(last["integrated_lufs"].as_f64().unwrap());
+    }
+    assert!((read[1] - read[0] - 3.01).abs() < 0.02, "{read:?}");
     fs::remove_file(path).unwrap();
 }
 
