@@ -103,6 +103,11 @@ fn a_variable_bit_rate_varies_and_a_constant_one_does_not() {
             assert!(info.contains("Average bitrate") && !info.contains("hard-CBR"), "{info}");
         }
 
+        let mut encoder = opus("48000:16:2", 960, bitrate);
+        let silence = encode(&mut encoder, 960, &[0.0; 2 * 48_000]);
+        println!("silence: {} bytes", silence[49].len());
+        assert!(silence[49].len() < 10, "silence takes {} bytes", silence[49].len());
+
         let (sizes, info) = sizes_and_opusinfo(RateControl::Cbr, bitrate);
         assert!(sizes.iter().all(|&size| size == nominal), "{sizes:?} instead of {nominal}");
         if let Some(info) = info {

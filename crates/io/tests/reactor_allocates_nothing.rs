@@ -73,6 +73,7 @@ impl House {
         let channel = Channel {
             name: "default".into(),
             codec: Codec::Flac,
+            bitrate: None,
             spec,
             stream_header: encoder.header().to_vec(),
             codec_header: wire::codec_header(Codec::Flac, spec, encoder.header()).unwrap().into(),

@@ -129,6 +129,7 @@ impl House {
         let channel = Channel {
             name: "default".into(),
             codec: Codec::Pcm,
+            bitrate: None,
             spec: SPEC,
             stream_header: vec![],
             codec_header: wire::codec_header(Codec::Pcm, SPEC, &[]).unwrap().into(),

@@ -50,9 +50,9 @@ pub(super) fn accept(socket: MediaSocket, read: &[u8], inner: &mut Inner) {
         return socket
             .answer(plain("404 Not Found", "There is no station of this name.\n").as_bytes());
     };
-    let codec = match form {
-        Form::Own => None,
-        Form::In(codec) => Some(codec),
+    let heard = match form {
+        Form::Own => renditions::listen(inner, station, None),
+        Form::In(codec) => renditions::listen_as(inner, station, codec),
         Form::M3u | Form::Pls => {
             let secure = socket.is_tls();
             let name = inner.stations[station].as_ref().map(|running| running.config.name.clone());
@@ -61,7 +61,7 @@ pub(super) fn accept(socket: MediaSocket, read: &[u8], inner: &mut Inner) {
         }
         Form::Other => return socket.answer(plain("404 Not Found", THERE_IS).as_bytes()),
     };
-    match renditions::listen(inner, station, codec) {
+    match heard {
         Ok(heard) if wanted.head => {
             socket.answer(response_head(&heard.channel, wanted.titles).as_bytes());
         }

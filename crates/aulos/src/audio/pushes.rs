@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use aulos_core::Codec;
 use aulos_io::reactor::{ListenWish, media_type};
 use aulos_proto::icecast::About;
 use aulos_rt::channel::Receiver;
@@ -96,12 +95,11 @@ fn begin(push: &Push, station: &Station, inner: &mut Inner) -> Pushed {
 fn about(push: &Push, station: &Station) -> About {
     let (rate, channels) = (station.spec.rate.hz(), station.spec.layout.channels());
     let mut audio_info = format!("ice-samplerate={rate};ice-channels={channels}");
-    if push.codec == Codec::Opus {
-        let kbps = aulos_engine::encode::Opus::DEFAULT_BITRATE / 1_000;
-        audio_info += &format!(";ice-bitrate={kbps}");
+    if let Some(bitrate) = push.codec.bitrate() {
+        audio_info += &format!(";ice-bitrate={}", bitrate / 1_000);
     }
     About {
-        content_type: media_type(push.codec).to_owned(),
+        content_type: media_type(push.codec.codec()).to_owned(),
         name: Some(push.name.clone().unwrap_or_else(|| station.name.clone())),
         description: push.description.clone(),
         genre: push.genre.clone(),

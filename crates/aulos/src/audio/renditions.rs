@@ -10,6 +10,7 @@ use std::io;
 use std::sync::Arc;
 
 use aulos_core::{ChannelMap, Codec, Instant, SampleFormat, SampleSpec, Span};
+use aulos_engine::encode::CodecConfig;
 use aulos_engine::rendition::Rendition;
 use aulos_io::SystemClock;
 use aulos_io::reactor::{Channel, SessionId};
@@ -41,8 +42,8 @@ pub(super) struct Mapped {
 pub(super) enum Kind {
     /// Other channels.
     Map(ChannelMap),
-    /// Another codec.
-    Codec(Codec),
+    /// Another codec, or other settings of its encoder.
+    Codec(CodecConfig),
 }
 
 /// A session that goes over as soon as there is enough of a past to play.
@@ -184,8 +185,19 @@ fn there_or_made(inner: &mut Inner, station: usize, kind: Kind) -> io::Result<&m
     Ok(there)
 }
 
+/// A station in a codec with the settings that it has there itself, or the default ones.
+pub(super) fn listen_as(inner: &mut Inner, station: usize, codec: Codec) -> io::Result<Heard> {
+    let running = inner.stations.get(station).and_then(Option::as_ref);
+    let config = running.map(|running| running.config.codec.or_default_of(codec));
+    listen(inner, station, Some(config.unwrap_or_else(|| codec.into())))
+}
+
 /// A station for a web listener, in this codec, or in its own.
-pub(super) fn listen(inner: &mut Inner, station: usize, codec: Option<Codec>) -> io::Result<Heard> {
+pub(super) fn listen(
+    inner: &mut Inner,
+    station: usize,
+    codec: Option<CodecConfig>,
+) -> io::Result<Heard> {
     let gone = || io::Error::other("the station is gone");
     let running = inner.stations.get(station).and_then(Option::as_ref).ok_or_else(gone)?;
     let config = &running.config;
@@ -204,8 +216,8 @@ pub(super) fn listen(inner: &mut Inner, station: usize, codec: Option<Codec>) ->
 }
 
 /// The same station in another codec, in what that can carry of it.
-fn suited(config: &Station, codec: Codec) -> Station {
-    let format = match (codec, config.spec.format) {
+fn suited(config: &Station, codec: CodecConfig) -> Station {
+    let format = match (codec.codec(), config.spec.format) {
         (Codec::Opus, _) | (_, SampleFormat::S16Le) => SampleFormat::S16Le,
         (Codec::Flac, _) => SampleFormat::S24In32Le,
         (Codec::Pcm, SampleFormat::S24In32Le) => SampleFormat::S24Le,

@@ -67,10 +67,12 @@ impl Parts {
         let chunk = Span::from_millis(i64::from(config.chunk_ms));
         let quantum = config.spec.rate.frames(chunk);
         let encoder = encode::make(config.codec, config.spec, quantum).map_err(io::Error::other)?;
-        let header = snap::wire::codec_header(config.codec, encoder.spec(), encoder.header());
+        let header =
+            snap::wire::codec_header(config.codec.codec(), encoder.spec(), encoder.header());
         let channel = Channel {
             name: name.to_owned(),
-            codec: config.codec,
+            codec: config.codec.codec(),
+            bitrate: config.codec.bitrate(),
             spec: encoder.spec(),
             stream_header: encoder.header().to_vec(),
             // What no client of Snapcast can play is only for web listeners.

@@ -8,6 +8,7 @@
 //! serde's derive would have been shorter; it stops at the first fault, cannot say where a value
 //! of `--set` came from, and knows nothing of "not built yet".
 
+mod codec;
 mod env;
 mod fallback;
 mod hooks;

@@ -136,7 +136,7 @@ pub struct StationConfig {
     pub at: Place,
     /// Required.
     pub name: Option<At<String>>,
-    /// `pcm`, `flac` or `opus`.
+    /// `pcm`, `flac` or `opus`, with settings of the encoder as in `flac:8` or `opus:128k,cbr`.
     pub codec: At<String>,
     /// `rate:format:channels`.
     pub spec: At<String>,

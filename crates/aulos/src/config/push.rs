@@ -5,13 +5,15 @@
 use std::collections::HashMap;
 
 use aulos_core::Codec;
+use aulos_engine::encode::CodecConfig;
 use aulos_proto::icecast::{Target, TargetError};
 
+use super::codec;
 use super::env::Environment;
 use super::hooks::Hidden;
 use super::limits::{MAX_PUSH_TEXT, MAX_PUSHES, MIN_PUSH_PASSWORD};
 use super::model::Config;
-use super::problem::{At, Place, Problems, did_you_mean};
+use super::problem::{At, Place, Problems};
 use super::read::{Table, missing};
 use super::resolve::Station;
 use super::security::{self, SecretConfig};
@@ -26,7 +28,7 @@ pub struct PushConfig {
     pub url: Option<At<String>>,
     /// What we say to be let in.
     pub password: Option<SecretConfig>,
-    /// The container: `ogg`, `flac` or `wav`.
+    /// The container, `ogg`, `flac` or `wav`, with settings of the encoder as in `ogg:128k`.
     pub format: Option<At<String>>,
     /// What the server is told of the programme: `name`, `description`, `genre`, `site`.
     pub words: [Option<At<String>>; 4],
@@ -43,8 +45,8 @@ pub struct Push {
     pub target: Target,
     /// What we say to be let in.
     pub password: Hidden<Option<String>>,
-    /// What is sent: Opus in Ogg, FLAC, or PCM in WAVE.
-    pub codec: Codec,
+    /// What is sent, and how it is encoded: Opus in Ogg, FLAC, or PCM in WAVE.
+    pub codec: CodecConfig,
     /// What the programme is called.
     pub name: Option<String>,
     /// A sentence about it.
@@ -151,23 +153,17 @@ fn resolve(
     })
 }
 
-fn codec(config: &PushConfig, station: &Station, problems: &Problems) -> Codec {
-    let formats =
-        [("ogg", Codec::Opus), ("opus", Codec::Opus), ("flac", Codec::Flac), ("wav", Codec::Pcm)];
+fn codec(config: &PushConfig, station: &Station, problems: &Problems) -> CodecConfig {
     let (wish, at) = match &config.format {
         Some(format) => (format.value.as_str(), format.at),
         None => ("ogg", config.at),
     };
-    let Some((_, codec)) = formats.into_iter().find(|(name, _)| *name == wish) else {
-        let hint = match did_you_mean(wish, &formats.map(|(name, _)| name)) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => "use ogg (with Opus in it), flac or wav".to_owned(),
-        };
-        problems.hint(at, format!("`format` is \"{wish}\", which is not made here"), hint);
-        return Codec::Opus;
-    };
+    let codec = codec::of_container(wish, station.codec).unwrap_or_else(|(message, hint)| {
+        problems.hint(at, message, hint);
+        Codec::Opus.into()
+    });
     let (rate, channels) = (station.spec.rate.hz(), station.spec.layout.channels());
-    if codec == Codec::Opus && (rate != 48_000 || channels > 2) {
+    if codec.codec() == Codec::Opus && (rate != 48_000 || channels > 2) {
         let message = format!("Opus in Ogg cannot carry {}", station.spec);
         let hint = "format = \"flac\", or a station of 48000 Hz with one or two channels";
         problems.hint(at, message, hint);

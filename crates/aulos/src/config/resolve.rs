@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use aulos_core::{Codec, Db, Frames, SampleFormat, SampleSpec, Span};
+use aulos_engine::encode::CodecConfig;
 use aulos_engine::standby::Standby;
 use aulos_engine::steady::Normalise;
 use aulos_engine::switch::Comeback;
@@ -19,7 +20,7 @@ use super::model::{
     Config, HttpConfig, ListenConfig, MdnsConfig, SourceEntry, StationConfig, StreamsConfig,
 };
 use super::mounts;
-use super::problem::{At, Place, Problems, did_you_mean};
+use super::problem::{At, Place, Problems};
 use super::push::{self, Push};
 use super::record::{self, Record};
 use super::relay::{self, Relay};
@@ -27,7 +28,7 @@ use super::rtp::{self, RtpOut};
 use super::security::{self, Security};
 use super::sound::{self, Sound};
 use super::source::{self, SourceConfig};
-use super::{fallback, meta};
+use super::{codec, fallback, meta};
 
 /// A configuration that can be run. Its order is the file's.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,8 +141,8 @@ impl fmt::Display for Endpoint {
 pub struct Station {
     /// Unique; also the Snapcast stream's id.
     pub name: String,
-    /// What clients decode.
-    pub codec: Codec,
+    /// What clients decode, and how it is encoded.
+    pub codec: CodecConfig,
     /// What clients play.
     pub spec: SampleSpec,
     /// Milliseconds per chunk.
@@ -398,15 +399,7 @@ pub(super) fn endpoint(text: &str, host: Option<&str>, port: Option<u16>) -> Opt
 
 pub(super) fn station(config: &StationConfig, problems: &Problems) -> Station {
     let name = config.name.as_ref().map_or_else(String::new, |name| check_name(name, problems));
-    let codec = config.codec.value.parse::<Codec>().unwrap_or_else(|_| {
-        let message = format!("`{}` is not a codec", config.codec.value);
-        let hint = match did_you_mean(&config.codec.value, &["flac", "opus", "pcm"]) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => "use flac, opus or pcm".to_owned(),
-        };
-        problems.hint(config.codec.at, message, hint);
-        Codec::Flac
-    });
+    let codec = codec::resolve(&config.codec, problems);
     let spec = config.spec.value.parse::<SampleSpec>().unwrap_or_else(|error| {
         problems.hint(
             config.spec.at,
@@ -415,7 +408,7 @@ pub(super) fn station(config: &StationConfig, problems: &Problems) -> Station {
         );
         SampleSpec::DEFAULT
     });
-    check_spec(config, codec, spec, problems);
+    check_spec(config, codec.codec(), spec, problems);
     if config.buffer_ms.value < config.chunk_ms.value {
         let message = format!(
             "`buffer_ms` is {}, which is less than one chunk of {} ms",

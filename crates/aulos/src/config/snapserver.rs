@@ -175,7 +175,7 @@ fn stations(ini: &Ini, out: &mut Converted) {
         stream.uri.path.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect()
     };
     let inside: Vec<String> = streams.iter().flat_map(members).collect();
-    let is_silent = |stream: &StreamUri| stream.codec.as_deref() == Some("null");
+    let is_silent = |stream: &StreamUri| codec_name(stream) == Some("null");
     // What is no stream there and is played by one stream only is a source of that one.
     let is_part = |stream: &StreamUri| {
         is_silent(stream) && inside.iter().filter(|name| **name == stream.name).count() == 1
@@ -211,13 +211,14 @@ fn station(
     out: &mut Converted,
 ) {
     let codec = stream.codec.as_deref().or_else(|| ini.get(&["stream.codec"])).unwrap_or("flac");
-    let codec = codec.split(':').next().unwrap_or(codec);
-    let codec = if codec == "null" { "flac" } else { codec };
-    let codec = if codec == "ogg" {
-        out.note(&format!("`{}`: Vorbis is not sent; it is opus now", stream.name));
-        "opus"
-    } else {
-        codec
+    let name = codec.split(':').next().unwrap_or_default();
+    let codec = match name {
+        "null" => "flac",
+        "ogg" => {
+            out.note(&format!("`{}`: Vorbis is not sent; it is opus now", stream.name));
+            "opus"
+        }
+        _ => codec,
     };
     let spec = stream.spec.as_ref().and_then(|text| text.parse().ok()).unwrap_or(default);
     let number = |key: &str| ini.get(&[key]).and_then(|value| value.parse::<u32>().ok());
@@ -258,6 +259,11 @@ fn station(
             ));
         }
     }
+}
+
+/// The name of a stream's codec, without the settings of its encoder.
+fn codec_name(stream: &StreamUri) -> Option<&str> {
+    stream.codec.as_deref().and_then(|codec| codec.split(':').next())
 }
 
 impl Converted {
@@ -392,6 +398,8 @@ mod tests {
         assert_eq!(resolved.listen.control.to_string(), "127.0.0.1:0");
         let mdns = &resolved.mdns;
         assert_eq!((mdns.stream, mdns.control, mdns.http), (true, false, true));
+        let codecs: Vec<_> = resolved.stations.iter().map(|one| one.codec.to_string()).collect();
+        assert_eq!(codecs[..2], ["flac:5", "opus"]);
         let best = &resolved.stations[4];
         let sources: Vec<_> = best.sources.iter().map(|source| source.uri.as_str()).collect();
         assert_eq!(sources[0], "meta:///p");

@@ -22,7 +22,8 @@ pub struct StreamUri {
     pub uri: Uri,
     /// Our address of its source.
     pub source: String,
-    /// `flac`, `pcm`, `opus`, or what we do not have; absent, the server's.
+    /// `flac`, `pcm`, `opus`, or what we do not have, in lower case and with settings of the encoder
+    /// as in `flac:5` or `opus:bitrate:96000`; absent, the server's.
     pub codec: Option<String>,
     /// What comes in, and what goes out where the codec can carry it; absent, the server's.
     pub spec: Option<String>,
@@ -71,10 +72,7 @@ impl StreamUri {
         let name = name.ok_or(StreamUriError::NoName)?.to_owned();
         let own = |key: &str| uri.get(key).map(str::to_owned).filter(|value| !value.is_empty());
         let number = |key| own(key).and_then(|value| value.parse().ok());
-        let codec = own("codec").map(|codec| {
-            // What follows are the encoder's options, as in flac:2.
-            codec.split(':').next().unwrap_or_default().to_ascii_lowercase()
-        });
+        let codec = own("codec").map(|codec| codec.to_ascii_lowercase());
         let mut stream = Self {
             source: String::new(),
             codec,
@@ -155,7 +153,7 @@ impl StreamUri {
     /// # Errors
     /// [`StreamUriError::Station`] with every problem.
     pub fn station(&self, like: &Station) -> Result<Station, StreamUriError> {
-        let codec = self.codec.clone().unwrap_or_else(|| like.codec.name().to_owned());
+        let codec = self.codec.clone().unwrap_or_else(|| like.codec.to_string());
         let wanted: SampleSpec =
             self.spec.as_ref().and_then(|spec| spec.parse().ok()).unwrap_or(like.spec);
         let config = StationConfig {
@@ -243,6 +241,7 @@ pub(super) fn in_one_line(problems: Problems) -> String {
 
 /// What clients get of a stream in this spec.
 pub(super) fn carried(codec: &str, wanted: SampleSpec) -> SampleSpec {
+    let codec = codec.split(':').next().unwrap_or_default();
     let format = match wanted.format {
         SampleFormat::S24Le | SampleFormat::S24In32Le => SampleFormat::S24In32Le,
         SampleFormat::S32Le | SampleFormat::F32 if codec == Codec::Pcm.name() => {
@@ -305,7 +304,7 @@ mod tests {
         let text = "tcp://192.0.2.7:40001?name=box&sampleformat=48000:16:2&mode=client&codec=pcm\
                     &chunk_ms=20";
         let station = stream(text).station(&like()).unwrap();
-        assert_eq!((station.codec, station.chunk_ms), (Codec::Pcm, 20));
+        assert_eq!((station.codec.codec(), station.chunk_ms), (Codec::Pcm, 20));
         assert_eq!(
             station.sources[0].uri,
             "tcp://192.0.2.7:40001?mode=client&sampleformat=48000:16:2"
@@ -328,8 +327,28 @@ mod tests {
             ("pipe:///a?name=x&codec=pcm&sampleformat=44100:32:1", Codec::Pcm, "44100:32:1"),
         ] {
             let station = stream(text).station(&like()).unwrap();
-            assert_eq!((station.codec, station.spec), (codec, spec.parse().unwrap()), "{text}");
+            let got = (station.codec.codec(), station.spec);
+            assert_eq!(got, (codec, spec.parse().unwrap()), "{text}");
         }
+    }
+
+    #[test]
+    fn settings_of_the_encoder_are_kept() {
+        for (query, settings) in [
+            ("codec=flac:8", "flac:8"),
+            ("codec=FLAC:0", "flac:0"),
+            ("codec=opus:BITRATE:128000,COMPLEXITY:9", "opus:128k,complexity=9"),
+            ("codec=opus", "opus"),
+            ("chunk_ms=20", "opus:96k,cbr"),
+        ] {
+            let like = Station { codec: "opus:96k,cbr".parse().unwrap(), ..like() };
+            let station = stream(&format!("pipe:///a?name=x&{query}")).station(&like).unwrap();
+            assert_eq!(station.codec.to_string(), settings, "{query}");
+        }
+        let error = stream("pipe:///a?name=x&codec=flac:9").station(&like()).unwrap_err();
+        let wanted = "`codec` is \"flac:9\": the compression level of flac is a whole number from \
+                      0 to 8 (use flac:0 (least work) to flac:8 (smallest), or `flac` alone)";
+        assert_eq!(error.to_string(), wanted);
     }
 
     #[test]

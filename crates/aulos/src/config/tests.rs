@@ -43,7 +43,7 @@ fn nothing_configured_is_a_fifo_and_then_the_demo_on_loopback() {
     assert_eq!(resolved.listen.control.to_string(), "127.0.0.1:1705");
     assert_eq!(resolved.listen.http.to_string(), "127.0.0.1:1780");
     let [station] = &resolved.stations[..] else { panic!("{resolved:?}") };
-    assert_eq!((station.name.as_str(), station.codec), ("default", Codec::Flac));
+    assert_eq!((station.name.as_str(), station.codec.codec()), ("default", Codec::Flac));
     assert_eq!((station.chunk_ms, station.buffer_ms), (20, 1000));
     let switch =
         Switch { crossfade_ms: 20, hold_in_s: 5, comeback: Comeback::Auto, immediate: true };
@@ -193,10 +193,41 @@ fn sets_reach_every_key() {
     assert_eq!(resolved.listen.stream.port, 0);
     assert_eq!(resolved.state_dir.to_str(), Some("/x"));
     let station = &resolved.stations[0];
-    assert_eq!((station.codec, station.buffer_ms), (Codec::Opus, 400));
+    assert_eq!((station.codec.codec(), station.buffer_ms), (Codec::Opus, 400));
     assert_eq!((station.switch.hold_in_s, station.silence.below), (1, Db::new(-50.0)));
     assert_eq!(station.sources[1].name, "5");
     assert_eq!(resolved.stations[1].name, "two");
+}
+
+#[test]
+fn a_codec_has_settings_in_files_sets_and_pushes() {
+    let text = station(
+        r#"codec = "opus:96k,cbr"
+        sources = ["demo://"]
+        push = [
+            { url = "icecast://radio.example:8000/a" },
+            { url = "icecast://radio.example:8000/b", format = "opus:64k" },
+            { url = "icecast://radio.example:8000/c", format = "flac:8" },
+        ]"#,
+    );
+    let of = |sets: &[&str]| {
+        let mut resolved = load_text(&text, sets).unwrap_or_else(|error| panic!("{error}"));
+        let station = resolved.stations.remove(0);
+        let pushes: Vec<_> = station.pushes.iter().map(|push| push.codec.to_string()).collect();
+        (station.codec.to_string(), pushes.join(" "))
+    };
+    assert_eq!(of(&[]), ("opus:96k,cbr".into(), "opus:96k,cbr opus:64k flac:8".into()));
+    let sets = ["station.a.codec=flac:5,"];
+    assert!(load_text(&text, &sets).is_err(), "a comma too many");
+    let set = of(&["station.a.codec=flac:8"]);
+    assert_eq!(set, ("flac:8".into(), "opus opus:64k flac:8".into()));
+
+    let mut wrong = String::new();
+    for codec in ["flac:9", "opus:1k", "opus:128k,complexity=11", "opus:128k,quick", "pcm:16"] {
+        let text = station(&format!("codec = \"{codec}\"\nsources = [\"demo://\"]"));
+        wrong += &first_problem(&text, &[]);
+    }
+    golden("codecs", &wrong);
 }
 
 #[test]

@@ -10,11 +10,12 @@ use crate::house::PushState;
 pub(super) fn shape(push: &Push, state: &PushState) -> Value {
     json!({
         "target": push.target.to_string(),
-        "format": match push.codec {
+        "format": match push.codec.codec() {
             Codec::Opus => "ogg",
             Codec::Flac => "flac",
             Codec::Pcm => "wav",
         },
+        "codec": push.codec.to_string(),
         "state": state.phase.name(),
         "since_s": state.since.map(|since| since.as_millis() / 1_000),
         "bytes": state.bytes,

@@ -97,7 +97,7 @@ pub(super) fn stream(slot: &Slot, voice: Option<&Slot>, state: StationState) -> 
     let mut query: Map<String, Value> =
         pairs.map(|(key, value)| (key.clone(), json!(value))).collect();
     query.insert("name".to_owned(), json!(station.name));
-    query.insert("codec".to_owned(), json!(station.codec.name()));
+    query.insert("codec".to_owned(), json!(station.codec.to_string()));
     query.insert("sampleformat".to_owned(), json!(station.spec.to_string()));
     query.insert("chunk_ms".to_owned(), json!(station.chunk_ms.to_string()));
     let pairs: Vec<String> = query
@@ -254,7 +254,8 @@ pub(super) fn station<'a>(
         "normalize": station.sound.normalize_json(),
         "normalizer": steadiness_json(status.steadiness.as_ref(), station.spec.rate),
         "equalizer": station.sound.equalizer_json(),
-        "codec": station.codec.name(),
+        "codec": station.codec.codec().name(),
+        "encoder": station.codec.to_string(),
         "spec": station.spec.to_string(),
         "chunk_ms": station.chunk_ms,
         "buffer_ms": station.buffer_ms,

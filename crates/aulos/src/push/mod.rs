@@ -264,7 +264,7 @@ impl Task {
 
     /// Lets it be sent until it breaks off; `None` when there is nothing more to do.
     async fn play(&mut self, socket: MediaSocket) -> Option<Failure> {
-        let in_stream = self.push.codec == Codec::Opus;
+        let in_stream = self.push.codec.codec() == Codec::Opus;
         let (line, mut sent) = push_line(self.push.titles && in_stream);
         if self.opened.try_send(Opened { socket, line }).is_err() {
             return Some(Failure::Busy);

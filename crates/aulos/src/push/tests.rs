@@ -109,7 +109,7 @@ impl Rig {
         let push = Push {
             target: url.parse().unwrap(),
             password: Hidden(password.map(str::to_owned)),
-            codec,
+            codec: codec.into(),
             name: None,
             description: None,
             genre: None,

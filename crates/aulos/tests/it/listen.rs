@@ -7,6 +7,7 @@ use crate::common::{
     ANY_PORTS, Controller, PATIENCE, Playing, eventually, player, resolve, scratch, script,
 };
 use aulos_proto::http::{Body, Framing, icy};
+use aulos_proto::ogg::{Parsed, parse};
 use serde_json::json;
 
 const STATIONS: &str = r#"
@@ -24,6 +25,10 @@ name = "cd.wav"
 codec = "flac"
 spec = "44100:16:2"
 sources = ["tone://"]
+[[station]]
+name = "opus"
+codec = "opus:96k,cbr"
+sources = ["demo://"]
 "#;
 
 fn start() -> Playing {
@@ -102,6 +107,61 @@ fn every_container_is_what_it_says_and_is_made_once() {
     eventually(|| codecs(&mut caller) == 1);
     drop(listeners);
     eventually(|| codecs(&mut caller) == 0);
+}
+
+/// The pages of some seconds of a stream: for each its frames at 48 kHz, its packets, and its bytes.
+fn pages(server: &Playing, path: &str) -> Vec<(u64, usize, usize)> {
+    let (_, body) = get(server, path, "", 60_000);
+    let (mut rest, mut before, mut all) = (&body[..], 0, Vec::new());
+    while let Ok(Parsed::Page(page)) = parse(rest) {
+        let packets = page.segments.iter().filter(|length| **length < 255).count();
+        all.push((page.granule - before, packets, page.total_len()));
+        before = page.granule;
+        rest = &rest[page.total_len()..];
+    }
+    // The two heads.
+    all.split_off(2)
+}
+
+#[test]
+fn packets_of_opus_share_pages_and_none_waits_longer_than_a_listener_is_served() {
+    let server = start();
+    // One that is made from now on, and one that has a second of the past.
+    for path in ["default.ogg", "opus"] {
+        let pages = pages(&server, path);
+        let (first, others) = pages.split_first().unwrap();
+        assert!(first.0 <= 9_600, "{first:?}");
+        for (frames, packets, _) in others {
+            assert!((2_880..=9_600).contains(frames), "{path}: {pages:?}");
+            assert_eq!(*frames, 960 * *packets as u64);
+        }
+        let bytes: usize = pages.iter().map(|page| page.2).sum();
+        let heads: usize = pages.len() * 27;
+        println!("{path}: {} pages, {bytes} bytes, {heads} of them heads", pages.len());
+        // A page for each packet of 480 bytes would be 5.6 %.
+        assert!(heads * 50 < bytes, "{heads} of {bytes}");
+    }
+}
+
+#[test]
+fn a_listener_gets_the_settings_of_the_station() {
+    let server = start();
+    for (path, kbps) in [("opus", 96), ("opus.ogg", 96), ("default.ogg", 192)] {
+        let head = ask(&server, &format!("HEAD /listen/{path} HTTP/1.1"));
+        assert!(head.contains(&format!("\r\nicy-br: {kbps}\r\n")), "{path}: {head}");
+    }
+    let mut caller = server.controller();
+    let stations = caller.call("Aulos.GetStatus", json!({}))["result"]["stations"].clone();
+    assert_eq!(
+        (&stations[3]["codec"], &stations[3]["encoder"]),
+        (&json!("opus"), &json!("opus:96k,cbr"))
+    );
+    // Every packet of 20 ms has the same size.
+    let sizes: std::collections::BTreeSet<usize> = pages(&server, "opus")
+        .into_iter()
+        .map(|(_, packets, bytes)| (bytes - 27 - packets) / packets)
+        .collect();
+    assert_eq!(sizes.into_iter().collect::<Vec<_>>(), [240]);
 }
 
 #[test]

@@ -13,6 +13,8 @@ pub struct Channel {
     pub name: String,
     /// How its chunks are encoded.
     pub codec: Codec,
+    /// Bits per second on average, where a setting of the encoder determines them.
+    pub bitrate: Option<u32>,
     /// What they decode to.
     pub spec: SampleSpec,
     /// The codec's own stream header, as web listeners get it.

@@ -78,8 +78,7 @@ fn kbps(channel: &Channel) -> Option<u32> {
             let second = channel.spec.bytes(channel.spec.rate.frames(Span::from_secs(1)));
             u32::try_from(second * 8 / 1_000).ok()
         }
-        Codec::Opus => Some(aulos_engine::encode::Opus::DEFAULT_BITRATE / 1_000),
-        Codec::Flac => None,
+        Codec::Opus | Codec::Flac => channel.bitrate.map(|bitrate| bitrate / 1_000),
     }
 }
 

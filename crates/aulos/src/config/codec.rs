@@ -1,0 +1,85 @@
+//! `codec` of a station and `format` of a push: a codec with the settings of its encoder.
+
+use aulos_core::Codec;
+use aulos_engine::encode::{CodecConfig, CodecConfigError};
+
+use super::problem::{At, Problems, did_you_mean};
+
+/// Reads `codec`. What is wrong is noted, and FLAC takes its place.
+pub(super) fn resolve(text: &At<String>, problems: &Problems) -> CodecConfig {
+    parse(&text.value).unwrap_or_else(|(message, hint)| {
+        problems.hint(text.at, message, hint);
+        CodecConfig::from(Codec::Flac)
+    })
+}
+
+/// Reads a codec with its settings; otherwise, what is wrong with it and what to write instead.
+fn parse(text: &str) -> Result<CodecConfig, (String, String)> {
+    text.parse::<CodecConfig>().map_err(|error| {
+        if error != CodecConfigError::UnknownCodec {
+            return (format!("`codec` is \"{text}\": {error}"), error.remedy().to_owned());
+        }
+        let name = text.split(':').next().unwrap_or_default();
+        let hint = match did_you_mean(name, &["flac", "opus", "pcm"]) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => error.remedy().to_owned(),
+        };
+        (format!("`{name}` is not a codec"), hint)
+    })
+}
+
+/// Reads the container of a push with the settings of the encoder, as in `ogg`, `opus:128k` or
+/// `flac:8`. A container without settings takes those of its station where that has the same codec,
+/// so that nothing is encoded for it.
+pub(super) fn of_container(
+    text: &str,
+    station: CodecConfig,
+) -> Result<CodecConfig, (String, String)> {
+    let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+    let Some((_, codec)) = CONTAINERS.into_iter().find(|(container, _)| *container == name) else {
+        let hint = match did_you_mean(name, &CONTAINERS.map(|(container, _)| container)) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "use ogg (with Opus in it), flac or wav".to_owned(),
+        };
+        return Err((format!("`format` is \"{name}\", which is not made here"), hint));
+    };
+    if settings.is_empty() {
+        return Ok(station.or_default_of(codec));
+    }
+    format!("{codec}:{settings}").parse().map_err(|error: CodecConfigError| {
+        let remedy = match error {
+            CodecConfigError::NoSettings => format!("write `{name}` alone"),
+            _ => error.remedy().to_owned(),
+        };
+        (format!("`format` is \"{text}\": {error}"), remedy)
+    })
+}
+
+const CONTAINERS: [(&str, Codec); 4] =
+    [("ogg", Codec::Opus), ("opus", Codec::Opus), ("flac", Codec::Flac), ("wav", Codec::Pcm)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_takes_the_settings_of_a_station_with_its_codec() {
+        let [plain, own]: [CodecConfig; 2] =
+            ["opus", "opus:96k,cbr"].map(|text| text.parse().unwrap());
+        let flac: CodecConfig = "flac:8".parse().unwrap();
+        let of = |text: &str, station| of_container(text, station).map(|config| config.to_string());
+        assert_eq!(of("ogg", own).as_deref(), Ok("opus:96k,cbr"));
+        assert_eq!(of("opus", flac).as_deref(), Ok("opus"));
+        assert_eq!(of("ogg:128k", own).as_deref(), Ok("opus:128k"));
+        assert_eq!(of("flac", flac).as_deref(), Ok("flac:8"));
+        assert_eq!(of("wav", plain).as_deref(), Ok("pcm"));
+        let (message, hint) = of("wav:16", plain).unwrap_err();
+        assert!(
+            message.contains("`format` is \"wav:16\"") && hint == "write `wav` alone",
+            "{hint}"
+        );
+        let (message, hint) = of("opus:5k", plain).unwrap_err();
+        assert!(message.contains("6000 to 510000") && hint.contains("opus:128k"), "{message}");
+        assert_eq!(of("oog", plain).unwrap_err().1, "did you mean `ogg`?");
+    }
+}
