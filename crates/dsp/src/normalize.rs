@@ -14,6 +14,7 @@ mod apply;
 mod controller;
 mod integration;
 mod linear;
+mod section;
 mod settings;
 
 use core::fmt;

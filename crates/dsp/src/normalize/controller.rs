@@ -3,21 +3,24 @@
 //! A programme is a row of *sections*, each of one level: one record, one speaker, one film. Within a
 //! section the gain is the target less the gated loudness of the section so far, so it hardly moves
 //! and dynamics stay as they are. A level that leaves the range around it for good begins a new
-//! section, at the moment at which it left. (The public normalisers follow the short-term loudness
-//! alone, which flattens what is within the range; or hold a gate that never opens again, which
-//! leaves a quiet piece after a loud one quiet for ever.)
+//! section, at the moment at which it left ([`changes`] has the rules); fades and pauses do not, and
+//! the gain is held. (The public normalisers follow the short-term loudness alone, which flattens what
+//! is within the range and lifts what is between programmes; or hold a gate that never opens again,
+//! which leaves a quiet piece after a loud one quiet for ever.)
 //!
 //! The gain's way from one section to the next is the lower envelope of two slopes: never above what
 //! any moment wants, down in time before a loud moment, up at most as fast as allowed. With
 //! a look-ahead it begins before the step; without, it is the same rule with nothing known ahead.
 //!
-//! What the limiter takes away, and what the way between sections left too loud or too quiet, is
-//! measured behind it and given back within bounds.
+//! What the limiter takes away is measured behind it and given back within bounds, and so is what
+//! integrated loudness is off, once that is more than is promised.
+
+mod changes;
 
 use aulos_core::{Db, Lufs};
 
-use super::integration::Integration;
-use super::{Memory, Settings};
+use super::Settings;
+use super::section::{Blocks, Correction, Loss, Section, window};
 use crate::meter::loudness;
 
 /// The gain of a normaliser.
@@ -35,9 +38,12 @@ pub(super) struct Controller {
     /// At which hop the present section was found.
     changed: u64,
     sections: u32,
+    /// At which hop a section was found to be the one before the last.
+    returned: Option<u64>,
     /// In dB, at the beginning of the next hop that comes out.
     gain: f64,
     limited: Loss,
+    correction: Correction,
     came_out: Blocks,
     /// What that was before.
     went_in: Blocks,
@@ -58,87 +64,10 @@ struct Hop {
     counts: bool,
 }
 
-/// A stretch of programme at one level.
-#[derive(Clone, Debug)]
-struct Section {
-    blocks: Blocks,
-    level: Option<f64>,
-}
-
-impl Section {
-    /// Hears a hop; whether it counts, which is told to [`Section::judge`].
-    fn hear(&mut self, energy: f64, gate: f64) -> bool {
-        let block = self.blocks.next(energy);
-        let counts = loudness(block) >= gate;
-        if counts {
-            self.blocks.integration.push(block);
-        }
-        counts
-    }
-
-    fn judge(&mut self) {
-        self.level = self.blocks.integration.loudness();
-    }
-
-    fn clear(&mut self) {
-        self.blocks.clear();
-        self.level = None;
-    }
-}
-
-/// Blocks of 400 ms, each 100 ms.
-#[derive(Clone, Debug)]
-struct Blocks {
-    integration: Integration,
-    last: [f64; BLOCK_HOPS],
-    count: usize,
-}
-
-impl Blocks {
-    fn new(memory: Memory) -> Self {
-        let integration = Integration::new(window(memory));
-        Self { integration, last: [0.0; BLOCK_HOPS], count: 0 }
-    }
-
-    /// The energy of the block that ends with this hop, or of what there is of it.
-    #[allow(clippy::cast_precision_loss, reason = "up to four")]
-    fn next(&mut self, energy: f64) -> f64 {
-        self.last.rotate_left(1);
-        self.last[BLOCK_HOPS - 1] = energy;
-        self.count = (self.count + 1).min(BLOCK_HOPS);
-        self.last[BLOCK_HOPS - self.count..].iter().sum::<f64>() / self.count as f64
-    }
-
-    fn clear(&mut self) {
-        self.integration.clear();
-        self.count = 0;
-    }
-}
-
-/// What the limiter takes away, averaged over some seconds.
-#[derive(Clone, Copy, Debug, Default)]
-struct Loss {
-    before: f64,
-    after: f64,
-}
-
-impl Loss {
-    fn hear(&mut self, before: f64, after: f64) {
-        self.before += before - self.before * LOSS_SHARE;
-        self.after += after - self.after * LOSS_SHARE;
-    }
-
-    /// In LU, within bounds.
-    fn get(&self) -> f64 {
-        let loss = 10.0 * (self.before / self.after).log10();
-        if loss.is_finite() { loss.clamp(0.0, MOST_LOSS) } else { 0.0 }
-    }
-}
-
 impl Controller {
     /// A controller that knows `ahead` hops before they come out.
     pub(super) fn new(settings: Settings, ahead: usize) -> Self {
-        let section = Section { blocks: Blocks::new(settings.memory), level: None };
+        let section = Section::new(settings.memory);
         Self {
             ahead: ahead as u64,
             hops: vec![Hop::default(); RING].into(),
@@ -147,8 +76,10 @@ impl Controller {
             previous: section,
             changed: 0,
             sections: 0,
+            returned: None,
             gain: 0.0,
             limited: Loss::default(),
+            correction: Correction::default(),
             came_out: Blocks::new(settings.memory),
             went_in: Blocks::new(settings.memory),
             settings,
@@ -160,6 +91,7 @@ impl Controller {
         if settings.target != self.settings.target {
             self.came_out.clear();
             self.went_in.clear();
+            self.correction = Correction::default();
         }
         let sections = [&mut self.current.blocks, &mut self.previous.blocks];
         let blocks = sections.into_iter().chain([&mut self.came_out, &mut self.went_in]);
@@ -183,9 +115,13 @@ impl Controller {
                 self.begin(now);
             }
         } else {
-            self.at_mut(now).counts = self.current.hear(energy, self.settings.gate.get());
-            self.current.judge();
-            self.find_section(now);
+            let learn = !self.is_far_below(now);
+            self.at_mut(now).counts = self.current.push(energy, self.settings.gate.get(), learn);
+            if learn {
+                self.update_correction();
+            }
+            self.current.update();
+            self.find_change(now);
         }
         self.write_levels(now);
         let gain = self.plan(now);
@@ -206,6 +142,7 @@ impl Controller {
         self.hops.fill(Hop::default());
         (self.heard, self.changed, self.sections) = (0, 0, 0);
         (self.gain, self.limited) = (0.0, Loss::default());
+        (self.returned, self.correction) = (None, Correction::default());
     }
 
     /// One for sound that follows and has nothing in common with what was heard but its level.
@@ -220,7 +157,7 @@ impl Controller {
         self.hops.fill(Hop::default());
         self.current.blocks.count = 0;
         (self.came_out.count, self.went_in.count) = (0, 0);
-        (self.heard, self.changed) = (0, 0);
+        (self.heard, self.changed, self.returned) = (0, 0, None);
         self.sections = u32::from(self.current.level.is_some());
     }
 
@@ -260,7 +197,7 @@ impl Controller {
         let hop = *self.at(hop);
         let before = hop.energy * 10f64.powf(hop.gain / 10.0);
         if hop.section > 0 && loudness(hop.energy) > hop.level - GATE_LU {
-            self.limited.hear(before, after);
+            self.limited.push(before, after);
         }
         for (blocks, energy) in [(&mut self.came_out, after), (&mut self.went_in, hop.energy)] {
             let block = blocks.next(energy);
@@ -274,67 +211,6 @@ impl Controller {
         (range / 2.0, range)
     }
 
-    /// Looks for a level that has left the section's range.
-    fn find_section(&mut self, now: u64) {
-        let Some(level) = self.current.level else { return };
-        let (louder, quieter) = self.band();
-        for (hops, margin) in LOUD {
-            let limit = level + louder + margin;
-            let Some(from) = self.within_section(hops) else { continue };
-            if self.mean(from, now).1 < limit {
-                continue;
-            }
-            let above = |hop: &u64| loudness(self.at(*hop).energy) > level + louder;
-            if 2 * (from..=now).filter(above).count() as u64 >= hops {
-                let first = (from..=now).find(above).unwrap_or(now);
-                return self.begin(first);
-            }
-        }
-        let limit = level - quieter;
-        let whole = |hops: u64| {
-            let from = self.within_section(hops)?;
-            let (count, mean) = self.mean(from, now);
-            // Of what is loud at the beginning or the end, little is left in the mean of the whole.
-            let ends =
-                [from, now + 1 - hops / 5].map(|from| self.mean(from, from + hops / 5 - 1).1);
-            let quiet = mean < limit && ends[0] < limit && ends[1] < limit;
-            (quiet && 2 * count >= hops).then_some((from, mean))
-        };
-        if let Some((from, mean)) = whole(QUIET) {
-            let half = now + 1 - QUIET / 2;
-            let (before, after) = (self.mean(from, half - 1).1, self.mean(half, now).1);
-            // What goes on falling is a fade, and what is that quiet may be a pause.
-            if (before - after).abs() < STEADY_LU && mean > level - DEEP_LU {
-                return self.begin(self.first_below(limit, from, now));
-            }
-        }
-        if let Some((from, _)) = whole(QUIET_FOR_SURE) {
-            self.begin(self.first_below(limit, from, now));
-        }
-    }
-
-    /// The first of these hops that is quieter: the end of what was loud is not part of the quiet.
-    fn first_below(&self, limit: f64, from: u64, to: u64) -> u64 {
-        (from..=to).find(|hop| loudness(self.at(*hop).energy) < limit).unwrap_or(from)
-    }
-
-    /// Where the last so many hops began, if all of them are of the present section.
-    fn within_section(&self, hops: u64) -> Option<u64> {
-        let from = self.heard.checked_sub(hops)?;
-        (self.at(from).section == self.sections).then_some(from)
-    }
-
-    /// How many of these hops are not silent, and their mean loudness.
-    #[allow(clippy::cast_precision_loss, reason = "some dozens")]
-    fn mean(&self, from: u64, to: u64) -> (u64, f64) {
-        let gate = self.settings.gate.get();
-        let (count, sum) = (from..=to)
-            .map(|hop| self.at(hop).energy)
-            .filter(|energy| loudness(*energy) >= gate)
-            .fold((0, 0.0), |(count, sum), energy| (count + 1, sum + energy));
-        (count, loudness(sum / (count as f64).max(1.0)))
-    }
-
     /// A section begins at a hop that has been heard. If the one before the last had this level, it
     /// goes on.
     fn begin(&mut self, from: u64) {
@@ -343,7 +219,7 @@ impl Controller {
         // What the old section has heard of the new one was not its own.
         let foreign = (from..=now).filter(|hop| self.at(*hop).counts).count();
         self.current.blocks.integration.take_back(foreign);
-        self.current.judge();
+        self.current.update();
         self.write_levels(now);
         let back = self.previous.level.is_some_and(|old| (old - level).abs() < self.band().0);
         core::mem::swap(&mut self.current, &mut self.previous);
@@ -355,10 +231,10 @@ impl Controller {
         self.changed = now;
         for hop in from..=now {
             let energy = self.at(hop).energy;
-            let counts = self.current.hear(energy, self.settings.gate.get());
+            let counts = self.current.push(energy, self.settings.gate.get(), true);
             (self.at_mut(hop).section, self.at_mut(hop).counts) = (self.sections, counts);
         }
-        self.current.judge();
+        self.current.update();
     }
 
     /// Hops of the present section have its newest level; silence before the first has it too.
@@ -401,17 +277,30 @@ impl Controller {
         }
         let difference = loudness(sum / f64::from(count)) - level;
         let (louder, quieter) = self.band();
-        (difference - louder).max(0.0) + (difference + quieter).min(0.0)
+        // Without a long look-ahead, this would be too loud for a moment when a pause is over.
+        let most = if self.is_far_ahead() { MOST_BELOW } else { 0.0 };
+        let below = (BELOW_TIMES * (difference + quieter)).clamp(-most, 0.0);
+        (difference - louder).max(0.0) + below
     }
 
-    /// What the limiter took, and what the loudness that came out is off, within bounds.
-    fn given_back(&self) -> f64 {
+    fn update_correction(&mut self) {
+        let integration = &self.came_out.integration;
         let target = self.settings.target.get();
-        let off = self.came_out.integration.loudness().map_or(0.0, |lufs| target - lufs);
-        // Without a look-ahead, a step that came too loud is over and not to be made up for.
-        let careful = self.ahead == 0 || self.is_young(self.heard);
-        let most = if careful { MOST_OFF / 2.0 } else { MOST_OFF };
-        self.limited.get() + (OFF_TIMES * off).clamp(-most, most)
+        let error = integration.loudness().map_or(0.0, |lufs| target - lufs);
+        self.correction.update(error, integration.blocks());
+    }
+
+    /// What the limiter took, and what integrated loudness is off, within bounds.
+    fn given_back(&self) -> f64 {
+        // Without a long look-ahead, a step that came too loud is over and not to be made up for.
+        let most = if !self.is_far_ahead() {
+            MOST_BLIND
+        } else if self.is_young(self.heard) {
+            MOST_CORRECTION / 2.0
+        } else {
+            MOST_CORRECTION
+        };
+        self.limited.get() + self.correction.get(most)
     }
 
     /// The gain at the end of the next hop that comes out.
@@ -449,8 +338,15 @@ impl Controller {
         let fall = self.settings.fall.get() / HOPS_PER_S;
         // What begins far too loud, and was not known before, must not stay so.
         let first = self.sections == 1 && self.ahead == 0 && now - self.changed < FIRST_FOR;
+        // Neither must a programme that is back and whose gain is known.
+        let back = self.returned.is_some_and(|hop| now - hop < FIRST_FOR) && !self.is_far_ahead();
         let rise = if self.is_young(now) { YOUNG_RISE * rise } else { rise };
-        (rise, if first { FIRST_FALL * fall } else { fall })
+        (rise, if first || back { FIRST_FALL * fall } else { fall })
+    }
+
+    /// Whether the look-ahead is longer than any way of the gain.
+    const fn is_far_ahead(&self) -> bool {
+        self.ahead == AHEAD_AT_MOST as u64
     }
 
     /// Whether the section that comes out began lately.
@@ -479,33 +375,19 @@ const fn ring_index(hop: u64) -> usize {
     (hop % RING as u64) as usize
 }
 
-fn window(memory: Memory) -> Option<usize> {
-    match memory {
-        Memory::Sliding { seconds } => Some(seconds as usize * 10),
-        Memory::Endless => None,
-    }
-}
-
 const HOPS_PER_S: f64 = 10.0;
 /// Hops in the longest look-ahead, 3 s.
 pub(super) const AHEAD_AT_MOST: usize = 30;
 /// Hops that are remembered: the longest search, and the longest look-ahead.
 const RING: usize = 128;
-/// 400 ms, the block of BS.1770-4.
-const BLOCK_HOPS: usize = 4;
-/// Its relative gate.
+/// The relative gate of BS.1770-4.
 const GATE_LU: f64 = 10.0;
-/// A section is over when so many hops are on average so much louder than its range, and half of
-/// them are louder each: what is much louder is believed sooner.
-const LOUD: [(u64, f64); 3] = [(30, 0.0), (15, 3.0), (8, 6.0)];
-/// Or so many are quieter. The pauses of speech are shorter.
-const QUIET: u64 = 26;
-/// And do not go on falling, by more than this from the first half to the second.
-const STEADY_LU: f64 = 4.0;
-/// So much below the level may be a pause and not a programme,
+/// So much below the level, nothing counts for the short-term loudness of a section.
 const DEEP_LU: f64 = 20.0;
-/// unless it lasts for so many hops.
-const QUIET_FOR_SURE: u64 = 50;
+/// What is below the range is raised by so many times as much, and at most by so much: it may be a
+/// fade or a pause.
+const BELOW_TIMES: f64 = 4.0;
+const MOST_BELOW: f64 = 3.0;
 /// Half of the 3 s of short-term loudness.
 const HALF_SHORT_TERM: u64 = 15;
 /// Hops, at least, of which a short-term value is made.
@@ -519,14 +401,10 @@ const YOUNG_RISE: f64 = 2.0;
 /// Hops after the beginning of all in which the gain falls faster when nothing is known ahead.
 const FIRST_FOR: u64 = 10;
 const FIRST_FALL: f64 = 4.0;
-/// The share of a hop in the average of what the limiter takes: 6 s.
-const LOSS_SHARE: f64 = 1.0 / 60.0;
-/// The most that is given back of what the limiter took, in LU.
-const MOST_LOSS: f64 = 6.0;
-/// By how much the gain is corrected for what has come out too loud or too quiet: so many times as
-/// much as it is off on average, so that the average is soon right; at most so many LU, and half of
-/// that while a section is young or nothing is known ahead.
-const OFF_TIMES: f64 = 4.0;
-const MOST_OFF: f64 = 1.5;
+/// By how much the gain is lowered at most for what has come out too loud, in LU; half of it while a
+/// section is young.
+const MOST_CORRECTION: f64 = 2.0;
+/// The same in the modes that hear a step too late.
+const MOST_BLIND: f64 = 0.75;
 /// Below the absolute gate of BS.1770-4 nothing counts as sound.
 const INAUDIBLE: f64 = -70.0;

@@ -78,6 +78,11 @@ impl Integration {
         (self.next, self.filled) = (0, 0);
     }
 
+    /// How many blocks count that are above the absolute gate.
+    pub(super) const fn blocks(&self) -> usize {
+        self.filled
+    }
+
     /// LUFS; `None` before anything has passed the gates.
     pub(super) fn loudness(&self) -> Option<f64> {
         let gate = 0.1 * mean(&self.bins)?;
