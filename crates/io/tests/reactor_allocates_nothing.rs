@@ -64,7 +64,7 @@ impl House {
 
         let (publisher, _) = aulos_rt::latest(FeedState::Waiting);
         let (feed, items) = ByteFeed::new(spec, publisher, 0);
-        context.add_feeder(Box::new(Fifo::new(fifo.into(), FifoMode::Create, feed)));
+        context.add_feeder(Box::new(Fifo::new(fifo, FifoMode::Create, feed)));
         let live: Box<dyn Source> = Box::new(RingSource::new(items, Pacing::Live));
         let inputs = [live, Box::new(Demo::new(spec.rate, quantum))]
             .map(|source| Input::new(source, spec.rate, spec.layout, input::Config::default()));

@@ -332,7 +332,11 @@ mod tests {
         let (feed, mut items) = ByteFeed::new(SampleSpec::DEFAULT, publisher, 1);
         let refused = Arc::new(AtomicU64::new(0));
         let mut server = TcpServer::new(port.to_string(), feed).counting(Arc::clone(&refused));
-        let mut tick = |times: u64| (0..times).for_each(|_| drop(server.tick(Instant::ZERO)));
+        let mut tick = |times: u64| {
+            (0..times).for_each(|_| {
+                server.tick(Instant::ZERO);
+            })
+        };
         tick(1);
         let mut page = TcpStream::connect(port).unwrap();
         page.write_all(b"POS").unwrap();
