@@ -18,11 +18,6 @@ impl Card {
         Self { line, period, done: MediaTime::ZERO }
     }
 
-    /// From its present frame on it is fast by `drift`.
-    pub fn bend(&mut self, drift: Ppm) {
-        self.line = self.line.bend(self.done, drift);
-    }
-
     /// When its next period is over.
     #[must_use]
     pub fn poll_timeout(&self) -> Instant {
