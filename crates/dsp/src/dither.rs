@@ -48,7 +48,6 @@ use crate::{convert, network};
 pub struct Dither {
     /// One generator for each vector lane.
     lanes: [u32; LANES],
-    dithered: [f32; RUN],
 }
 
 impl Dither {
@@ -99,16 +98,21 @@ impl Dither {
         if bits > MOST_BITS || are_integers(bits, samples) {
             return convert(samples, out);
         }
+        let mut dithered = [0.0; RUN];
         let runs = samples.chunks(RUN).zip(out.chunks_mut(RUN * width));
-        runs.map(|(samples, out)| convert(self.dithered(bits, samples), out)).sum()
+        runs.map(|(samples, out)| {
+            let dithered = &mut dithered[..samples.len()];
+            self.add_noise(bits, samples, dithered);
+            convert(dithered, out)
+        })
+        .sum()
     }
 
-    /// At most [`RUN`] samples, with noise of steps of `bits`.
-    fn dithered(&mut self, bits: u16, samples: &[f32]) -> &[f32] {
+    /// Makes `dithered` of as many samples, with noise of steps of `bits`.
+    fn add_noise(&mut self, bits: u16, samples: &[f32], dithered: &mut [f32]) {
         let step = 1.0 / scale(bits);
         let top = 1.0 - step;
-        let runs = samples.chunks(LANES).zip(self.dithered.chunks_mut(LANES));
-        for (samples, dithered) in runs {
+        for (samples, dithered) in samples.chunks(LANES).zip(dithered.chunks_mut(LANES)) {
             for ((state, sample), dithered) in self.lanes.iter_mut().zip(samples).zip(dithered) {
                 // Xorshift (G. Marsaglia, "Xorshift RNGs", 2003).
                 let mut bits = *state;
@@ -125,7 +129,6 @@ impl Dither {
                 *dithered = if within { moved } else { *sample };
             }
         }
-        &self.dithered[..samples.len()]
     }
 }
 
@@ -137,7 +140,7 @@ impl Default for Dither {
             // A xorshift at 0 stays there.
             *lane = (chance.bits() >> 32) as u32 | 1;
         }
-        Self { lanes, dithered: [0.0; RUN] }
+        Self { lanes }
     }
 }
 
@@ -149,7 +152,7 @@ fn are_integers(bits: u16, samples: &[f32]) -> bool {
     samples.chunks(RUN).all(|samples| {
         let fraction = samples.iter().fold(0, |fraction, sample| {
             let exact = sample.abs() * scale;
-            fraction | u32::from((exact + MAGIC) - MAGIC != exact)
+            fraction | ((exact + MAGIC) - MAGIC).to_bits() ^ exact.to_bits()
         });
         fraction == 0
     })

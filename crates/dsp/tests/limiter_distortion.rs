@@ -6,6 +6,7 @@
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
     clippy::unwrap_used,
     reason = "test signals and helpers of tests"
 )]

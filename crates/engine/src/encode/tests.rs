@@ -26,11 +26,14 @@ fn pcm_is_the_samples_in_the_wire_s_format() {
     assert_eq!(pcm.clipped(), 1);
 }
 
+/// An encoder, how one of its samples is read, the bytes of a sample, and full scale.
+type Case = (Box<dyn Encoder>, fn(&[u8]) -> i32, usize, f32);
+
 #[test]
 fn between_two_integers_samples_are_dithered_and_integers_are_not() {
     let spec = spec("48000:16:2");
     let wire = |format| Wire::new(format, spec, Frames(960), spec.rate, 2);
-    let cases: [(Box<dyn Encoder>, fn(&[u8]) -> i32, usize, f32); 3] = [
+    let cases: [Case; 3] = [
         (Box::new(Pcm::new(spec)), |x| i16::from_le_bytes([x[0], x[1]]).into(), 2, 32_768.0),
         (Box::new(wire(WireFormat::L16)), |x| i16::from_be_bytes([x[0], x[1]]).into(), 2, 32_768.0),
         (
