@@ -264,8 +264,8 @@ fn kept(scheme: &str) -> &'static [&'static str] {
         "librespot" | "spotify" => &super::source::LIBRESPOT,
         "airplay" => &super::source::AIRPLAY,
         "tone" => &["hz", "dbfs"],
-        "rtp" => &["payload", "payload_type", "interface", "jitter", "source"],
-        "sdp" => &["interface", "jitter", "source"],
+        "rtp" => &["payload", "payload_type", "red", "interface", "jitter", "delay", "source"],
+        "sdp" => &["interface", "jitter", "delay", "source"],
         _ => &[],
     }
 }
@@ -349,6 +349,14 @@ mod tests {
         let wanted = "`codec` is \"flac:9\": the compression level of flac is a whole number from \
                       0 to 8 (use flac:0 (least work) to flac:8 (smallest), or `flac` alone)";
         assert_eq!(error.to_string(), wanted);
+    }
+
+    #[test]
+    fn what_is_said_of_rtp_is_kept() {
+        let text = "rtp://0.0.0.0:5004?name=x&payload=opus&payload_type=111&red=63&delay=20-200";
+        let (stream, source) = (stream(text), "payload=opus&payload_type=111&red=63&delay=20-200");
+        assert!(stream.passed_over.is_empty(), "{:?}", stream.passed_over);
+        assert!(source.split('&').all(|key| stream.source.contains(key)), "{}", stream.source);
     }
 
     #[test]

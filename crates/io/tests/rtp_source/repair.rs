@@ -200,7 +200,7 @@ fn a_lost_opus_packet_is_decoded_from_the_next_one() {
     assert_eq!((counts.gaps, counts.left_out, counts.recovered_red), (0, 0, 0));
     // No frame more or less than without loss.
     assert_eq!((whole.heard.len(), repaired.heard.len()), (960_000, 960_000));
-    // The same stream whose repetitions nobody can read, because the next packet is lost as well.
+    // The same stream whose repetitions are of no use, because the next packet is lost as well.
     let pairs = |number: usize| is_lost(number) || (number > 0 && is_lost(number - 1));
     let concealed = opus_over(&payloads, pairs);
     let piece = |receiver: &Receiver| -> Vec<f32> {
