@@ -6,6 +6,7 @@
 
 use aulos_io::SystemClock;
 use aulos_proto::snap::control::{Id, Reply, Request, RpcError};
+use tokio::sync::MutexGuard;
 use tokio::task::yield_now;
 
 use super::roles::{self, FORBIDDEN, UNAUTHORIZED};
@@ -29,9 +30,11 @@ impl Control {
             return Some(refusal(UNAUTHORIZED, "a list of calls needs a login before it"));
         }
         while let Some(request) = calls.next() {
+            let turn = self.turn(&request.method).await;
             let (outcome, cost) = self.call(caller, &request);
             calls.answer(request, outcome, cost);
-            if calls.is_batch() {
+            if calls.is_batch() || turn.is_some() {
+                // With its turn, so that what waits for other things comes before the next long call.
                 yield_now().await;
             }
         }
@@ -39,6 +42,21 @@ impl Control {
             count(&self.counters.batches_over_budget);
         }
         calls.into_answer()
+    }
+
+    /// Of calls whose work grows with the house only one is under way at a time, in the order in which
+    /// they came, so that however many connections make them a short call waits for one of them.
+    async fn turn(&self, method: &str) -> Option<MutexGuard<'_, ()>> {
+        if roles::is_long(method) { Some(self.long_calls.lock().await) } else { None }
+    }
+
+    /// The status, in turn with long calls.
+    pub(crate) async fn status_in_turn(&self) -> String {
+        let turn = self.long_calls.lock().await;
+        let status = self.status();
+        yield_now().await;
+        drop(turn);
+        status
     }
 
     /// Carries out one call: what came of it, and what it cost beside its answer.

@@ -79,6 +79,8 @@ pub struct Control {
     base_url: String,
     started: Instant,
     inner: Mutex<Inner>,
+    /// Held by the call whose work grows with the house; not the lock of the state.
+    long_calls: tokio::sync::Mutex<()>,
     /// Beside the stations, which know nothing of them.
     relays: Mutex<Keeper>,
     /// Counts every change that a page has to show.
@@ -313,6 +315,7 @@ impl Control {
             host,
             started: Instant::now(),
             inner: Mutex::new(inner),
+            long_calls: tokio::sync::Mutex::default(),
             relays: Mutex::default(),
             revision: watch::Sender::new(0),
             counters: Counters::default(),

@@ -98,7 +98,7 @@ async fn page() -> Response {
 }
 
 async fn status(State(app): State<App>) -> Response {
-    json(app.control.status())
+    json(app.control.status_in_turn().await)
 }
 
 async fn events(State(app): State<App>) -> Response {

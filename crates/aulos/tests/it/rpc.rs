@@ -54,6 +54,35 @@ fn a_list_of_calls_lets_others_have_their_turn() {
     assert_eq!(answer.matches("\"percent\":7").count(), 256);
 }
 
+/// Calls whose work grows with the house wait for each other; a short one waits for none of them.
+#[test]
+fn a_short_call_is_answered_while_long_ones_wait_for_their_turn() {
+    let (_, control) = control();
+    let list = |method: &str, count| {
+        let one = json!({ "jsonrpc": "2.0", "id": 1, "method": method });
+        Value::from(vec![one; count]).to_string()
+    };
+    let (long, short) = (list("Server.GetStatus", 8), list("Server.GetRPCVersion", 8));
+    let mut callers = [Caller::house(), Caller::house(), Caller::house()];
+    let [first, second, third] = &mut callers;
+    let mut first = pin!(control.request(first, long.as_bytes()));
+    let mut second = pin!(control.request(second, long.as_bytes()));
+    let mut third = pin!(control.request(third, short.as_bytes()));
+    let mut context = Context::from_waker(Waker::noop());
+    // The first has its turn and is between two calls; the second waits for it, and not the third.
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    assert!((0..20).all(|_| second.as_mut().poll(&mut context).is_pending()));
+    let answered = (0..20).any(|_| third.as_mut().poll(&mut context).is_ready());
+    assert!(answered, "the short calls waited");
+    // In turns, both come to their end.
+    let (mut one, mut two) = (false, false);
+    for _ in 0..100 {
+        one = one || first.as_mut().poll(&mut context).is_ready();
+        two = two || second.as_mut().poll(&mut context).is_ready();
+    }
+    assert!(one && two);
+}
+
 /// Each call makes the server write a megabyte for those who are told of the change.
 #[test]
 fn calls_without_an_id_cannot_make_the_server_write_without_a_bound() {
