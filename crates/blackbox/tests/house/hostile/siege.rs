@@ -3,20 +3,23 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use aulos_blackbox::account::{self, Account};
+use aulos_blackbox::http;
 use aulos_blackbox::load::{Load, Mark};
 use aulos_blackbox::scratch::Scratch;
 use aulos_blackbox::server::Aulos;
 use aulos_blackbox::signal::Noise;
 use aulos_blackbox::wire::{Header, hello, kind};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use serde_json::{Value, json};
 
 use super::{ATTACKS, CONFIG, cuts, message};
-use crate::{long_or_short, turn, wait_for};
+use crate::rpc::Rpc;
+use crate::{long_or_short, soak, turn, wait_for};
 
 static OVER: AtomicBool = AtomicBool::new(false);
 
@@ -25,12 +28,15 @@ fn a_siege_of_every_kind_costs_fifty_listeners_nothing_and_leaves_nothing_behind
     let _turn = turn();
     let scratch = Scratch::new("siege").unwrap();
     let server = Aulos::start(&scratch, CONFIG).unwrap();
+    let closed_scratch = Scratch::new("siege-closed").unwrap();
+    let closed = Aulos::start(&closed_scratch, CLOSED).unwrap();
     std::thread::sleep(Duration::from_secs(1));
     let before = account::of(server.id()).unwrap();
     let descriptors = account::descriptors(server.id()).unwrap();
     let blows = std::sync::Arc::new(AtomicU64::new(0));
     OVER.store(false, Ordering::SeqCst);
-    let attackers = besiege(&server, &blows);
+    let attackers = besiege(&server, &closed, &blows);
+    let answers = [ask(server.control, server.http), ask(server.control, closed.http)];
     let (mut begin, mut end) = (Account::default(), Account::default());
     let load = Load {
         server: server.stream,
@@ -45,6 +51,7 @@ fn a_siege_of_every_kind_costs_fifty_listeners_nothing_and_leaves_nothing_behind
     });
     OVER.store(true, Ordering::SeqCst);
     attackers.into_iter().for_each(|attacker| attacker.join().unwrap());
+    let answers = answers.map(|answers| answers.join().unwrap());
     let report = report.unwrap();
     let json = report.json();
     let grown = end.resident.saturating_sub(begin.resident);
@@ -55,13 +62,49 @@ fn a_siege_of_every_kind_costs_fifty_listeners_nothing_and_leaves_nothing_behind
         end.resident >> 10,
         cuts(server.http)
     );
+    for (which, (asked, worst)) in ["the server", "the one with users"].iter().zip(answers) {
+        println!("{asked} calls and requests beside it to {which}, the slowest in {worst:?}");
+        assert!(asked > 10, "{asked}");
+        if soak() {
+            assert!(worst < ANSWERED_WITHIN, "{worst:?}");
+        }
+    }
     assert_eq!((report.gaps(), report.cut()), (0, 0), "{json:#}");
     assert_eq!((before.threads, before.threads), (begin.threads, end.threads), "threads");
     assert!(grown < 4 << 20, "grown by {grown} bytes");
     wait_for("every descriptor's return", Duration::from_secs(30), || {
         account::descriptors(id).unwrap() <= descriptors
     });
+    closed.stop().unwrap();
     server.stop().unwrap();
+}
+
+/// A server whose control needs a login.
+const CLOSED: &str = "[[user]]\nname = \"anna\"\nrole = \"admin\"\npassword = \"a good password\"\n\
+    [[station]]\nname = \"default\"\ncodec = \"pcm\"\nsources = [\"demo://\"]\n";
+
+/// What somebody waits for a button to do something. Asserted in the long form.
+const ANSWERED_WITHIN: Duration = Duration::from_millis(100);
+
+/// Asks for a client over a connection that stays, and for `/healthz` over new ones, until it is over:
+/// how many answers there were, and how long the slowest took.
+fn ask(control: SocketAddr, http: SocketAddr) -> JoinHandle<(usize, Duration)> {
+    std::thread::spawn(move || {
+        let (mut rpc, mut asked, mut worst) = (Rpc::connect(control), 0, Duration::ZERO);
+        while !OVER.load(Ordering::SeqCst) {
+            let start = Instant::now();
+            rpc.call("Server.GetRPCVersion", &json!({}));
+            // They come all the time.
+            rpc.told.clear();
+            worst = worst.max(start.elapsed());
+            let start = Instant::now();
+            assert_eq!(http::get(http, "/healthz").unwrap().0, 200);
+            worst = worst.max(start.elapsed());
+            asked += 2;
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        (asked, worst)
+    })
 }
 
 #[test]
@@ -139,11 +182,22 @@ struct Aim {
     stream: SocketAddr,
     control: SocketAddr,
     http: SocketAddr,
+    /// The control port of a server with users.
+    closed: SocketAddr,
 }
 
 /// One thread for each kind; each waits between two blows, so that the machine is left to others.
-fn besiege(server: &Aulos, blows: &std::sync::Arc<AtomicU64>) -> Vec<JoinHandle<()>> {
-    let aim = Aim { stream: server.stream, control: server.control, http: server.http };
+fn besiege(
+    server: &Aulos,
+    closed: &Aulos,
+    blows: &std::sync::Arc<AtomicU64>,
+) -> Vec<JoinHandle<()>> {
+    let aim = Aim {
+        stream: server.stream,
+        control: server.control,
+        http: server.http,
+        closed: closed.control,
+    };
     let start = |(seed, &(every_ms, blow)): (usize, &(u64, Blow))| {
         let blows = std::sync::Arc::clone(blows);
         std::thread::spawn(move || {
@@ -233,7 +287,85 @@ const BLOWS: &[(u64, Blow)] = &[
         write!(socket, "GET /{} HTTP/1.1\r\n", "x".repeat(below(noise, 10_000)))?;
         (0..20).try_for_each(|n| write!(socket, "X-{n}: {}\r\n", "y".repeat(400)))
     }),
+    // What a web page makes a browser send: calls and greetings in the body of a request.
+    (40, |aim, _| {
+        let call = call("Aulos.SavePreset", &json!({ "name": "from a page" }), true);
+        for (port, body) in [(aim.control, call.as_bytes()), (aim.stream, &hello(6_666))] {
+            let mut socket = connect(port)?;
+            let length = body.len();
+            write!(socket, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n")?;
+            socket.write_all(body)?;
+            drop(socket.read(&mut [0; 512]));
+        }
+        Ok(())
+    }),
+    // Lists of calls that are dear, with an id and without.
+    (100, |aim, noise| {
+        let mut socket = connect(aim.control)?;
+        let dear = ["Server.GetStatus", "Aulos.GetStatus", "General.GetRPCCommands"];
+        // Answers to more than that would be memory that comes and goes between the two accounts.
+        let (answered, count) = [(true, 16), (false, 256)][below(noise, 2)];
+        let one = call(dear[below(noise, dear.len())], &json!({}), answered);
+        write!(socket, "[{}]\r\n", vec![one.trim(); count].join(","))?;
+        drop(socket.read(&mut [0; 65_536]));
+        Ok(())
+    }),
+    // As many connections as one port takes, none of which ever makes a request.
+    (200, |aim, _| {
+        for port in [aim.control, aim.http] {
+            let crowd: Vec<_> = (0..200).map_while(|_| connect(port).ok()).collect();
+            for mut socket in &crowd {
+                socket.write_all(if port == aim.control { b"{" } else { b"GET /" })?;
+            }
+        }
+        Ok(())
+    }),
+    // Calls before a login, one by one and in lists, from many connections.
+    (50, |aim, _| {
+        let crowd: Vec<_> = (0..20).map_while(|_| connect(aim.closed).ok()).collect();
+        let one = call("General.GetRPCCommands", &json!({}), true);
+        for mut socket in &crowd {
+            socket.write_all(one.repeat(256).as_bytes())?;
+            write!(socket, "[{}]\r\n", vec![one.trim(); 60].join(","))?;
+        }
+        Ok(())
+    }),
+    // As many presets as are kept, and then more, with the longest names.
+    (200, |aim, noise| {
+        let mut socket = connect(aim.control)?;
+        for _ in 0..64 {
+            let name = format!("{}{}", below(noise, 100), "x".repeat(100));
+            socket
+                .write_all(call("Aulos.SavePreset", &json!({ "name": name }), false).as_bytes())?;
+        }
+        socket.write_all(call("Aulos.GetPresets", &json!({}), true).as_bytes())?;
+        drop(socket.read(&mut [0; 512]));
+        Ok(())
+    }),
+    // More clients than the server remembers, in the long form: they fill its memory once.
+    (50, |aim, _| {
+        if soak() {
+            let first = GREETED.fetch_add(100, Ordering::Relaxed) % 8_200;
+            for number in first..first + 100 {
+                let mut socket = connect(aim.stream)?;
+                socket.write_all(&hello(100_000 + number))?;
+            }
+        }
+        Ok(())
+    }),
 ];
+
+/// Clients that have said hello so far.
+static GREETED: AtomicUsize = AtomicUsize::new(0);
+
+/// One line of control.
+fn call(method: &str, params: &Value, answered: bool) -> String {
+    let mut call = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+    if answered {
+        call["id"] = json!(1);
+    }
+    format!("{call}\r\n")
+}
 
 fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = TcpStream::connect(address)?;
