@@ -10,6 +10,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use crate::exit::{Exit, Failure};
 
@@ -36,27 +37,45 @@ pub fn lock(dir: &Path) -> Result<StateLock, Failure> {
         Ok(StateLock(None))
     };
     let path = dir.join(FILE);
-    // Writing does not follow a link, and does not wait for a FIFO.
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
-    let file = match options.open(&path) {
+    let mut file = match open(&path, true).and_then(|_| open(&path, false)) {
         Ok(file) => file,
         Err(error) => return without(&error),
     };
-    match file.try_lock() {
+    let mut locked = file.try_lock();
+    // Over NFS a file is locked for writing only by what may write to it.
+    if let Err(TryLockError::Error(error)) = &locked
+        && error.raw_os_error() == Some(Errno::BADF.raw_os_error())
+    {
+        file = match open(&path, true) {
+            Ok(file) => file,
+            Err(error) => return without(&error),
+        };
+        locked = file.try_lock();
+    }
+    match locked {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(taken(dir, &file)),
         Err(TryLockError::Error(error)) => return without(&error),
     }
-    if let Err(error) = note_process(&file) {
+    if let Err(error) = note_process(&path) {
         // The lock holds all the same; only its message will name no process.
         tracing::debug!(%error, "{}", path.display());
     }
     Ok(StateLock(Some(file)))
 }
 
-fn note_process(mut file: &File) -> io::Result<()> {
+/// Opens the file, and makes it where it is to be written. It stays open for reading only: a file
+/// that is open for writing keeps its file system from becoming read-only.
+fn open(path: &Path, write: bool) -> io::Result<File> {
+    // Does not follow a link, and does not wait for a FIFO.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let mut options = OpenOptions::new();
+    options.read(true).write(write).create(write).truncate(false).mode(0o600).custom_flags(flags);
+    options.open(path)
+}
+
+fn note_process(path: &Path) -> io::Result<()> {
+    let mut file = open(path, true)?;
     file.set_len(0)?;
     writeln!(file, "{}", std::process::id())
 }

@@ -149,8 +149,9 @@ fn a_second_server_with_the_same_state_is_told_of_the_first_and_a_kill_frees_it(
         assert!(said.contains(part), "{part}: {said}");
     }
     // Nothing else is hindered.
-    let checked = Command::new(binary()).arg("check").arg(scratch.join("aulos.toml")).output();
-    assert!(checked.unwrap().status.success());
+    let mut check = Command::new(binary());
+    check.arg("check").arg("--config").arg(scratch.join("aulos.toml"));
+    assert!(check.output().unwrap().status.success());
     let first_id = Pid::from_raw(i32::try_from(first.id()).unwrap()).unwrap();
     kill_process(first_id, Signal::KILL).unwrap();
     drop(first);
