@@ -219,6 +219,10 @@ pub struct Announcement {
     pub source: SourceConfig,
     /// What the programme is lowered by while it is heard.
     pub duck: Db,
+    /// What it is changed by, on top of what brings it to the station's loudness.
+    pub gain: Db,
+    /// Whether it is brought to the loudness that its station is normalized to, if that is.
+    pub normalize: bool,
 }
 
 /// What happens to an announcement.

@@ -19,11 +19,12 @@
 use core::fmt;
 use std::collections::VecDeque;
 
-use aulos_core::{ChannelLayout, Db, Frames, Instant, SampleRate, Span};
+use aulos_core::{ChannelLayout, Db, Frames, Instant, Lufs, SampleRate, Span};
 use aulos_dsp::{Ramp, add};
 use aulos_rt::ring::{Consumer, Producer, ring};
 
 use crate::input::{self, Input};
+use crate::loudness::Loudness;
 use crate::source::Source;
 
 /// Announcements that may wait for one station, the one that is heard included.
@@ -113,6 +114,8 @@ struct Waiting {
     announcement: Box<Announcement>,
     /// Since when it is the next one.
     head_since: Option<Instant>,
+    /// It waits for its gain.
+    held: bool,
 }
 
 #[derive(Debug)]
@@ -149,13 +152,34 @@ impl Desk {
             id,
             input: Input::new(source, self.rate, self.layout, wishes),
             duck,
+            gain: 1.0,
             left: self.rate.frames(MAX_LENGTH),
             stalled: Frames::ZERO,
             patience: self.rate.frames(MAX_STALL),
             scratch: vec![0.0; samples],
         });
-        self.waiting.push_back(Waiting { announcement, head_since: None });
+        self.waiting.push_back(Waiting { announcement, head_since: None, held: false });
         Ok(())
+    }
+
+    /// Lets an announcement that waits go on waiting until it has its gain; once it is its turn, for
+    /// [`MAX_WAIT`] at most.
+    pub fn hold(&mut self, id: u64) {
+        if let Some(one) = self.waiting.iter_mut().find(|one| one.announcement.id == id) {
+            one.held = true;
+        }
+    }
+
+    /// Gives an announcement that waits its gain, clamped to [`MAX_ANNOUNCEMENT_GAIN`] both ways; one
+    /// that was held is held no longer.
+    pub fn set_gain(&mut self, id: u64, gain: Db) {
+        let most = MAX_ANNOUNCEMENT_GAIN.get();
+        let gain = Db::new(gain.get().clamp(-most, most));
+        if let Some(one) = self.waiting.iter_mut().find(|one| one.announcement.id == id) {
+            #[allow(clippy::cast_possible_truncation, reason = "a gain needs no more than f32")]
+            let gain = gain.amplitude() as f32;
+            (one.announcement.gain, one.held) = (gain, false);
+        }
     }
 
     /// Ends an announcement, whether it is heard or waits. One that is not there has ended already.
@@ -180,6 +204,10 @@ impl Desk {
             && let Some(mut head) = self.waiting.pop_front()
         {
             let since = *head.head_since.get_or_insert(now);
+            if head.held && now.since(since) <= MAX_WAIT {
+                self.waiting.push_front(head);
+                break;
+            }
             head.announcement.input.refill(now);
             let id = head.announcement.id;
             let facts = head.announcement.input.facts();
@@ -188,7 +216,8 @@ impl Desk {
                     self.orders.push(Order::Speak(head.announcement))
                 {
                     // The station has not looked for a while.
-                    self.waiting.push_front(Waiting { announcement, head_since: Some(since) });
+                    let head = Waiting { announcement, head_since: Some(since), held: false };
+                    self.waiting.push_front(head);
                     break;
                 }
                 self.inside.push_back(Inside { id, cancel: Cancel::No });
@@ -323,7 +352,7 @@ impl Booth {
             Stage::Speaking(mut announcement) => {
                 let (count, over) = announcement.say(now, rest.len(), channels);
                 self.duck.apply(&mut rest[..count], channels);
-                add(&announcement.scratch[..count], 1.0 - announcement.duck, rest);
+                add(&announcement.scratch[..count], announcement.gain(), rest);
                 match over {
                     None => self.stage = Stage::Speaking(announcement),
                     Some(Cause::TooLong) => self.leave(announcement, Cause::TooLong),
@@ -334,10 +363,11 @@ impl Booth {
             Stage::Leaving(mut announcement, mut ramp, cause) => {
                 let way = ramp.remaining().as_usize() * channels;
                 let (count, over) = announcement.say(now, way.min(rest.len()), channels);
+                let gain = announcement.gain();
                 let voice = &mut announcement.scratch[..count];
                 ramp.apply(voice, channels);
                 self.duck.apply(&mut rest[..count], channels);
-                add(voice, 1.0 - announcement.duck, rest);
+                add(voice, gain, rest);
                 let over = count == way || over.is_some_and(|over| over != Cause::TooLong);
                 if over {
                     self.end(announcement, cause);
@@ -393,6 +423,8 @@ struct Announcement {
     input: Input,
     /// The gain of the programme while it is heard.
     duck: f32,
+    /// Its own gain, but for what it gives away to the programme.
+    gain: f32,
     /// What it may still take.
     left: Frames,
     /// How long nothing has come.
@@ -404,6 +436,11 @@ struct Announcement {
 }
 
 impl Announcement {
+    /// The gain that it is laid over the programme with.
+    const fn gain(&self) -> f32 {
+        (1.0 - self.duck) * self.gain
+    }
+
     /// Puts up to `wanted` samples into the scratch; how many those are, and whether it is over
     /// behind them.
     fn say(&mut self, now: Instant, wanted: usize, channels: usize) -> (usize, Option<Cause>) {
@@ -441,6 +478,31 @@ impl Announcement {
         (wanted, over)
     }
 }
+
+/// The gain that brings an announcement to the loudness of a programme that is normalized to
+/// `target` with the true peak `ceiling`, while that is lowered by `duck`: what the announcement gives
+/// away to the lowered programme is made up for. At most [`MAX_MATCHING_GAIN`] both ways, and not so much
+/// that the limiter behind the announcements had to take more than [`MAX_LIMITED`] off its peaks.
+///
+/// An announcement that has no integrated loudness, as one shorter than 400 ms, stays as it is.
+#[must_use]
+pub fn matching_gain(loudness: &Loudness, target: Lufs, ceiling: Db, duck: Db) -> Db {
+    let Some(integrated) = loudness.integrated else { return Db::ZERO };
+    let given_away = 20.0 * (1.0 - duck.amplitude()).log10();
+    let gain = target.get() - integrated.get() - given_away;
+    let peak = loudness.true_peak.map_or(f64::NEG_INFINITY, Db::get) + given_away;
+    let room = ceiling.get() + MAX_LIMITED.get() - peak;
+    let most = MAX_MATCHING_GAIN.get();
+    Db::new(gain.min(room).clamp(-most, most))
+}
+
+/// What [`matching_gain`] changes an announcement by at most: more would lift the noise of a bad
+/// recording, or hide one that is broken.
+pub const MAX_MATCHING_GAIN: Db = Db::new(20.0);
+/// What a limiter takes off the peaks of speech without being heard as distortion.
+pub const MAX_LIMITED: Db = Db::new(6.0);
+/// The gain that an announcement has at most, the one that is asked for included.
+pub const MAX_ANNOUNCEMENT_GAIN: Db = Db::new(40.0);
 
 /// The most and the least that a programme is lowered by. Above the least there would be no room
 /// for a voice beside it.

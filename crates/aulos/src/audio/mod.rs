@@ -362,7 +362,8 @@ impl House for Audio {
         self.with(|inner| {
             let running = inner.stations.get_mut(station).and_then(Option::as_mut);
             let running = running.ok_or_else(|| "the station is gone".to_owned())?;
-            running.announcements.add(announcement, &mut inner.codecs)
+            let Running { config, announcements, .. } = running;
+            announcements.add(announcement, config, &mut inner.codecs)
         })
     }
 

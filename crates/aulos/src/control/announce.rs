@@ -49,7 +49,7 @@ impl Announcements {
     }
 }
 
-/// `Aulos.Announce {station | group, uri, duck_db?}`.
+/// `Aulos.Announce {station | group, uri, duck_db?, gain_db?, normalize?}`.
 pub(super) fn announce(state: &mut State<'_>, params: &Value) -> Answer {
     let station = station(state, params)?;
     let number = state.station(&station).ok_or(NotFound::Station)?;
@@ -63,7 +63,13 @@ pub(super) fn announce(state: &mut State<'_>, params: &Value) -> Answer {
     let duck = duck(&params["duck_db"])?;
     let all = &mut state.inner.announcements;
     let id = all.last + 1;
-    let announcement = Announcement { id, source: source.config, duck };
+    let gain = gain(&params["gain_db"])?;
+    let normalize = match &params["normalize"] {
+        Value::Null => true,
+        Value::Bool(normalize) => *normalize,
+        _ => return Err(wanted("normalize", "true or false")),
+    };
+    let announcement = Announcement { id, source: source.config, duck, gain, normalize };
     state.control.house.announce(number, &announcement).map_err(internal)?;
     all.last = id;
     let before = all.list.iter().filter(|entry| entry.number == number).count();
@@ -114,6 +120,18 @@ fn duck(value: &Value) -> Result<Db, RpcError> {
     let given = value.as_f64().filter(|db| (most..=least).contains(db));
     given.map(Db::new).ok_or_else(|| wanted("duck_db", &format!("a number from {most} to {least}")))
 }
+
+fn gain(value: &Value) -> Result<Db, RpcError> {
+    if value.is_null() {
+        return Ok(Db::ZERO);
+    }
+    let (least, most) = (GAIN_DB.start(), GAIN_DB.end());
+    let given = value.as_f64().filter(|db| GAIN_DB.contains(db));
+    given.map(Db::new).ok_or_else(|| wanted("gain_db", &format!("a number from {least} to {most}")))
+}
+
+/// Quieter is not heard beside the programme; louder is a broken recording.
+const GAIN_DB: std::ops::RangeInclusive<f64> = -40.0..=20.0;
 
 impl Control {
     /// Tells what has happened to announcements.

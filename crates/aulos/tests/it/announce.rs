@@ -1,6 +1,6 @@
 //! Announcements in a server that plays: what controllers hear, and what listeners do.
 
-use crate::common::{Playing, resolve, scratch, wave};
+use crate::common::{Playing, resolve, scratch, wave, waves};
 use serde_json::json;
 
 fn config(roots: &str) -> String {
@@ -114,4 +114,84 @@ fn what_a_call_must_not_have_opened_is_refused() {
         let error = caller.call("Aulos.Announce", params.clone())["error"].to_string();
         assert!(error.contains(why), "{params}: {error}");
     }
+}
+
+/// Two and a half seconds of noise that swells and fades like speech, about -33 LUFS from two
+/// loudspeakers.
+fn quiet_voice() -> Vec<i16> {
+    let mut noise = 1u32;
+    (0..120_000u32)
+        .map(|n| {
+            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let [_, _, _, high] = noise.to_le_bytes();
+            let swell = (f64::from(n) / 3_000.0).sin().abs();
+            #[allow(clippy::cast_possible_truncation, reason = "far below full scale")]
+            let sample = (swell * (f64::from(high) - 127.5) * 10.0) as i16;
+            sample
+        })
+        .collect()
+}
+
+/// Integrated loudness of stereo sound, as FFmpeg measures it.
+fn judge(name: &str, samples: &[f32]) -> f64 {
+    let path = scratch().join(name);
+    #[allow(clippy::cast_possible_truncation, reason = "it came as such samples")]
+    let samples: Vec<i16> = samples.iter().map(|sample| (sample * 32_768.0) as i16).collect();
+    std::fs::write(&path, waves(&samples, 2)).unwrap();
+    let output = std::process::Command::new("ffmpeg")
+        .args(["-nostdin", "-hide_banner", "-i"])
+        .arg(&path)
+        .args(["-af", "ebur128", "-f", "null", "-"])
+        .output()
+        .expect("this test needs ffmpeg: install it (apt-get install ffmpeg)");
+    std::fs::remove_file(path).unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let summary = text.rsplit("Summary:").next().unwrap();
+    summary.split("I:").nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_quiet_voice_is_as_loud_as_its_station_is_normalized_to() {
+    let folder = scratch();
+    let voice = quiet_voice();
+    std::fs::write(folder.join("voice.wav"), wave(&voice)).unwrap();
+    std::fs::write(folder.join("silence.wav"), wave(&[0; 48_000])).unwrap();
+    let station = format!(
+        "[[station]]\nname = \"level\"\ncodec = \"pcm\"\nnormalize = {{ target = -18.0 }}\n\
+         sources = [\"file://{}/silence.wav?loop=true\"]\n",
+        folder.display()
+    );
+    let server = Playing::start(resolve(&(config(folder.to_str().unwrap()) + &station)));
+    let mut caller = server.controller();
+    let uri = format!("file://{}/voice.wav", folder.display());
+    let as_it_is: Vec<f32> =
+        voice.iter().flat_map(|sample| [f32::from(*sample) / 32_768.0; 2]).collect();
+    let own = judge("own.wav", &as_it_is);
+    for (more, wanted) in [
+        (json!({}), -18.0),
+        (json!({ "gain_db": -6, "duck_db": -6 }), -24.0),
+        // It gives away a tenth to the programme.
+        (json!({ "normalize": false, "duck_db": -20 }), own - 0.9),
+    ] {
+        let mut params = json!({ "station": "level", "uri": uri });
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let mut sound = server.listen("level");
+        assert!(caller.call("Aulos.Announce", params.clone())["result"]["id"].is_u64());
+        let (mut heard, mut said) = (Vec::new(), 0);
+        // All of it, and then a quarter of a second of silence.
+        while said < 2 * 100_000 || heard[heard.len() - 24_000..].iter().any(|s: &f32| *s != 0.0) {
+            let samples = sound.samples(4_800);
+            said += samples.iter().filter(|sample| **sample != 0.0).count();
+            heard.extend(samples);
+            assert!(heard.len() < 2 * 48_000 * 60, "{said}");
+        }
+        // Without the silence around it, which the gate would not leave out of the first and last 400 ms.
+        let begin = heard.iter().position(|sample| *sample != 0.0).unwrap();
+        let end = heard.iter().rposition(|sample| *sample != 0.0).unwrap();
+        let loudness = judge("heard.wav", &heard[begin / 2 * 2..end / 2 * 2 + 2]);
+        assert!((loudness - wanted).abs() < 0.3, "{params}: {loudness}, not {wanted}");
+    }
+    let wrong = json!({ "station": "level", "uri": uri, "gain_db": 21 });
+    let refused = caller.call("Aulos.Announce", wrong);
+    assert!(refused["error"]["data"].to_string().contains("-40 to 20"), "{refused}");
 }

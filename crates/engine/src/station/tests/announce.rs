@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 use super::*;
 use crate::announce::{Cause, DEFAULT_DUCK, DUCK, Desk, Event, Full, LEAVE, MAX_LENGTH, MAX_QUEUE};
-use crate::announce::{MAX_STALL, MAX_WAIT};
+use crate::announce::{MAX_STALL, MAX_WAIT, matching_gain};
 
 /// A voice of one value, so many frames of it, at this rate; `None` stalls for ever behind them.
 struct Voice {
@@ -217,4 +217,28 @@ fn nothing_lasts_for_ever_and_no_queue_grows_without_bound() {
     room.run(u64::try_from(MAX_LENGTH.as_millis()).unwrap() + 300);
     assert_eq!(room.events[..2], [Event::Began(0), Event::Ended(0, Cause::TooLong)]);
     assert!(room.desk.announce(99, voice(0.1, 1), DEFAULT_DUCK).is_ok());
+}
+
+#[test]
+fn a_matching_gain_leads_to_the_target_and_has_bounds() {
+    use crate::loudness::Loudness;
+    use aulos_core::Lufs;
+    let gain = |integrated: Option<f64>, peak: f64, duck: f64| {
+        let integrated = integrated.map(Lufs::new);
+        let loudness = Loudness { integrated, true_peak: Some(Db::new(peak)), ..Loudness::NONE };
+        matching_gain(&loudness, Lufs::new(-18.0), Db::new(-1.0), Db::new(duck)).get()
+    };
+    for (loudness, peak, duck, wanted) in [
+        (Some(-23.0), -10.0, -60.0, 5.01),
+        // Beside a programme at half, half is given away.
+        (Some(-23.0), -12.0, -6.0, 11.04),
+        (Some(-10.0), -1.0, -60.0, -7.99),
+        (Some(-60.0), -50.0, -60.0, 20.0),
+        // The limiter takes 6 dB at most: -3 dBTP may become +5 dBTP, 6 dB above the ceiling.
+        (Some(-33.0), -3.0, -60.0, 8.01),
+        (None, -3.0, -60.0, 0.0),
+    ] {
+        let gain = gain(loudness, peak, duck);
+        assert!((gain - wanted).abs() < 0.01, "{loudness:?} {peak} {duck}: {gain}");
+    }
 }

@@ -1,0 +1,115 @@
+//! How loud a file is, before it is played.
+
+use core::fmt;
+use std::path::PathBuf;
+
+use aulos_core::{Block, ChannelLayout, Frames, SampleRate, Span};
+use aulos_dsp::meter::History;
+use aulos_dsp::remix;
+use aulos_engine::loudness::{Gauge, Loudness};
+use aulos_engine::source::BLOCK_SAMPLES;
+use aulos_rt::{Publisher, Reader};
+
+use crate::decode::{Decoded, FileDecoder, Options};
+use crate::{Job, Step};
+
+/// Work for the codec pool: measures the beginning of a file, as loud as it is in the channels of a
+/// station.
+pub struct FileMeter {
+    path: PathBuf,
+    options: Options,
+    layout: ChannelLayout,
+    dual_mono: bool,
+    longest: Span,
+    open: Option<Box<Measurement>>,
+    result: Publisher<Option<Loudness>>,
+}
+
+struct Measurement {
+    decoder: FileDecoder,
+    block: Block,
+    remixed: Vec<f32>,
+    gauge: Option<Gauge>,
+    shape: Option<SampleRate>,
+    measured: Span,
+}
+
+impl FileMeter {
+    /// The job, and where the figures come once: [`Loudness::NONE`] for what cannot be opened. No more
+    /// than `longest` is measured. With `dual_mono` one channel counts as two equal ones.
+    #[must_use]
+    pub fn new(
+        path: PathBuf,
+        options: Options,
+        (layout, dual_mono): (ChannelLayout, bool),
+        longest: Span,
+    ) -> (Self, Reader<Option<Loudness>>) {
+        let (result, seen) = aulos_rt::latest(None);
+        (Self { path, options, layout, dual_mono, longest, open: None, result }, seen)
+    }
+}
+
+impl Job for FileMeter {
+    fn step(&mut self) -> Step {
+        let open = self.open.take().or_else(|| {
+            let decoder = FileDecoder::open(&self.path, self.options).ok()?;
+            Some(Box::new(Measurement::new(decoder)))
+        });
+        let Some(mut open) = open else {
+            self.result.publish(Some(Loudness::NONE));
+            return Step::Done;
+        };
+        let until = open.measured + STEP;
+        while open.measured < until {
+            let over = open.measured >= self.longest || !open.decode(self.layout, self.dual_mono);
+            if over {
+                self.result.publish(Some(open.conclude()));
+                return Step::Done;
+            }
+        }
+        self.open = Some(open);
+        Step::Later
+    }
+}
+
+impl Measurement {
+    fn new(decoder: FileDecoder) -> Self {
+        let block = Block::with_capacity(SampleRate::STUDIO, ChannelLayout::STEREO, BLOCK_SAMPLES);
+        let (remixed, measured) = (Vec::new(), Span::ZERO);
+        Self { decoder, block, remixed, gauge: None, shape: None, measured }
+    }
+
+    /// Measures the next block in the channels of `layout`; false at the end of what can be decoded.
+    fn decode(&mut self, layout: ChannelLayout, dual_mono: bool) -> bool {
+        if !matches!(self.decoder.next(&mut self.block), Ok(Decoded::Block)) {
+            return false;
+        }
+        let (rate, frames) = (self.block.rate(), self.block.frames());
+        let make = if dual_mono { Gauge::dual_mono } else { Gauge::new };
+        let gauge = self.gauge.get_or_insert_with(|| make(rate, layout, History::Histogram));
+        if self.shape.replace(rate).is_some_and(|before| before != rate) {
+            gauge.change(rate, layout);
+        }
+        let channels = layout.channels();
+        self.remixed.resize(frames.as_usize() * channels, 0.0);
+        let from = self.block.layout().channels();
+        remix(self.block.samples(), from, &mut self.remixed, channels);
+        gauge.hear(&self.remixed);
+        self.measured += rate.span(frames);
+        frames > Frames::ZERO
+    }
+
+    fn conclude(&mut self) -> Loudness {
+        self.gauge.as_mut().map_or(Loudness::NONE, Gauge::conclude)
+    }
+}
+
+impl fmt::Debug for FileMeter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileMeter").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// Sound that is measured in one step: a tenth of a second of work at most, and the pool's thread has
+/// rings to fill that hold a second.
+const STEP: Span = Span::from_secs(10);
