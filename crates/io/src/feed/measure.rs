@@ -1,7 +1,6 @@
 //! How loud a file is, before it is played.
 
 use core::fmt;
-use std::path::PathBuf;
 
 use aulos_core::{Block, ChannelLayout, Frames, SampleRate, Span};
 use aulos_dsp::meter::History;
@@ -11,12 +10,12 @@ use aulos_engine::source::BLOCK_SAMPLES;
 use aulos_rt::{Publisher, Reader};
 
 use crate::decode::{Decoded, FileDecoder, Options};
-use crate::{Job, Step};
+use crate::{Job, SourcePath, Step};
 
 /// Work for the codec pool: measures the beginning of a file, as loud as it is in the channels of a
 /// station.
 pub struct FileMeter {
-    path: PathBuf,
+    path: SourcePath,
     options: Options,
     layout: ChannelLayout,
     dual_mono: bool,
@@ -39,12 +38,13 @@ impl FileMeter {
     /// than `longest` is measured. With `dual_mono` one channel counts as two equal ones.
     #[must_use]
     pub fn new(
-        path: PathBuf,
+        path: impl Into<SourcePath>,
         options: Options,
         (layout, dual_mono): (ChannelLayout, bool),
         longest: Span,
     ) -> (Self, Reader<Option<Loudness>>) {
         let (result, seen) = aulos_rt::latest(None);
+        let path = path.into();
         (Self { path, options, layout, dual_mono, longest, open: None, result }, seen)
     }
 }
@@ -52,7 +52,7 @@ impl FileMeter {
 impl Job for FileMeter {
     fn step(&mut self) -> Step {
         let open = self.open.take().or_else(|| {
-            let decoder = FileDecoder::open(&self.path, self.options).ok()?;
+            let decoder = FileDecoder::open_source(&self.path, self.options).ok()?;
             Some(Box::new(Measurement::new(decoder)))
         });
         let Some(mut open) = open else {
