@@ -15,6 +15,12 @@
 //! milliseconds and follows the sender's clock with its resampler, as it does for every live source. A
 //! jitter buffer that plays out in its own time was the alternative: it would be a second delay in
 //! front of the first, with a second opinion about the sender's clock.
+//!
+//! [`IntakeConfig::delay`] asks for that all the same, because the input's delay never changes and has to
+//! be as long as the worst network is late. A play-out delay follows the network, and is shorter where
+//! the network is good. The input's buffer is then as short as the quantum and the threads allow, and
+//! gets an unbroken stream: where play-out becomes later, as much is concealed; where it becomes
+//! earlier, as much of a silence is left out; the input's resampler follows the rest.
 
 mod intake;
 mod interface;
