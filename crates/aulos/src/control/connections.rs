@@ -220,8 +220,8 @@ mod tests {
     fn one_network_of_ipv6_is_one_address_and_loopback_has_every_slot() {
         let mut table = SlotTable::new(TOTAL);
         let host = |host: u16| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, host]);
-        for number in 0..TOTAL / ADDRESS_SHARE {
-            let id = enter(&mut table, host(number as u16)).unwrap();
+        for number in (0..).take(TOTAL / ADDRESS_SHARE) {
+            let id = enter(&mut table, host(number)).unwrap();
             table.establish(id, false).unwrap();
         }
         assert_eq!(enter(&mut table, host(9_999)), Err(SlotError::AddressShare));
@@ -251,16 +251,16 @@ mod tests {
     fn whoever_logs_in_finds_a_slot_when_those_who_do_not_have_taken_theirs() {
         let mut table = SlotTable::new(TOTAL);
         let places = TOTAL - TOTAL / RESERVED_SHARE;
-        for number in 0..places {
-            let id = enter(&mut table, address(number as u32)).unwrap();
+        for number in (0..).take(places) {
+            let id = enter(&mut table, address(number)).unwrap();
             table.establish(id, false).unwrap();
             // Again and again does not count twice.
             table.establish(id, false).unwrap();
         }
         let one_more = enter(&mut table, address(9_000)).unwrap();
         assert_eq!(table.establish(one_more, false), Err(SlotError::Full));
-        for number in 0..TOTAL / RESERVED_SHARE {
-            let id = enter(&mut table, address(10_000 + number as u32)).unwrap();
+        for number in (10_000..).take(TOTAL / RESERVED_SHARE) {
+            let id = enter(&mut table, address(number)).unwrap();
             assert_eq!(table.establish(id, true), Ok(()), "{number}");
         }
         assert!(!table.open.contains_key(&one_more), "it has made no request that it may make");

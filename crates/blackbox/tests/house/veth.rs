@@ -55,7 +55,7 @@ fn one_address_cannot_take_every_connection_of_control_and_http() {
             let crowd = net.inside(1, || {
                 let ask = |number: usize| {
                     let mut socket = TcpStream::connect(far).ok()?;
-                    let whole = number % 3 > 0;
+                    let whole = !number.is_multiple_of(3);
                     let part = if whole { request } else { &request[..5] };
                     socket.write_all(part.as_bytes()).ok()?;
                     socket.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
