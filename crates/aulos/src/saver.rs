@@ -4,7 +4,7 @@
 //! volumes and names from being saved, as it did when both shared the runtime's threads.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tokio::sync::mpsc;
 
@@ -13,6 +13,7 @@ use crate::registry::store::{self, Snapshot};
 /// The way to the thread. It ends when this is dropped, and what it is doing has been done.
 #[derive(Debug)]
 pub(crate) struct Saver {
+    dir: PathBuf,
     snapshots: mpsc::Sender<Snapshot>,
     results: mpsc::Receiver<io::Result<()>>,
 }
@@ -26,14 +27,20 @@ impl Saver {
         // One at a time: the caller waits for its result.
         let (snapshots, mut given) = mpsc::channel::<Snapshot>(1);
         let (done, results) = mpsc::channel(1);
+        let into = dir.clone();
         std::thread::Builder::new().name("aulos-state".to_owned()).spawn(move || {
             while let Some(snapshot) = given.blocking_recv() {
-                if done.blocking_send(store::save(&dir, &snapshot.into_text())).is_err() {
+                if done.blocking_send(store::save(&into, &snapshot.into_text())).is_err() {
                     return;
                 }
             }
         })?;
-        Ok(Self { snapshots, results })
+        Ok(Self { dir, snapshots, results })
+    }
+
+    /// The state directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Writes what is to be saved.

@@ -234,8 +234,7 @@ pub async fn run(
         tokio::spawn(http::serve(browsers, Arc::clone(&control), listen, door)),
     ];
     let (last_save, stopped) = oneshot::channel();
-    let saver = Saver::start(dir.clone())?;
-    let saver = tokio::spawn(keep_saved(Arc::clone(&control), dir, saver, stopped));
+    let saver = tokio::spawn(keep_saved(Arc::clone(&control), Saver::start(dir)?, stopped));
     start_blocking_threads(&control.resolved());
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -391,7 +390,7 @@ fn start_blocking_threads(resolved: &Resolved) {
     let all_here = Arc::new(Barrier::new(count));
     for _ in 0..count {
         let all_here = Arc::clone(&all_here);
-        drop(tokio::task::spawn_blocking(move || drop(all_here.wait())));
+        drop(tokio::task::spawn_blocking(move || all_here.wait()));
     }
 }
 
@@ -401,12 +400,8 @@ const SAVE_DELAY: Duration = Duration::from_secs(2);
 const LAST_SAVE: Duration = Duration::from_millis(500);
 
 /// Writes what changes until `stop`, and then what is left. Only here, so that no two writers meet.
-async fn keep_saved(
-    control: Arc<Control>,
-    dir: PathBuf,
-    mut saver: Saver,
-    mut stop: oneshot::Receiver<()>,
-) {
+async fn keep_saved(control: Arc<Control>, mut saver: Saver, mut stop: oneshot::Receiver<()>) {
+    let dir = saver.dir().to_path_buf();
     let mut looks = interval(SAVE_DELAY / 4);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut failing, mut last) = (false, false);
