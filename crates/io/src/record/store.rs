@@ -4,7 +4,7 @@
 use std::fmt;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -119,7 +119,15 @@ impl Store for Folder {
 
     fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let (path, new) = (self.at(name), self.at(&format!("{name}.new")));
-        let mut file = File::create(&new)?;
+        // What was left behind, or a link that leads elsewhere, is taken away and not written through.
+        let made = match create_new(&new) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(&new)?;
+                create_new(&new)
+            }
+            made => made,
+        };
+        let mut file = made?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&new, &path)?;
@@ -127,7 +135,12 @@ impl Store for Folder {
     }
 
     fn open(&self, name: &str) -> io::Result<File> {
-        File::options().read(true).write(true).open(self.at(name))
+        // It was a file when the folder was listed; a link in its place is not followed, and a FIFO
+        // not waited for.
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let file =
+            File::options().read(true).write(true).custom_flags(flags).open(self.at(name))?;
+        if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

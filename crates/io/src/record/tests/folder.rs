@@ -160,3 +160,27 @@ fn twice_five_hundred_files_cut_at_random_are_the_stream() {
         assert_eq!(rig.lost(), Frames::ZERO);
     }
 }
+
+#[test]
+fn a_link_in_the_folder_leads_nowhere_else() {
+    use std::os::unix::fs::symlink;
+
+    use crate::record::store::{Folder, Store};
+
+    let path = std::env::temp_dir().join(format!("aulos-record-links-{}", std::process::id()));
+    drop(fs::remove_dir_all(&path));
+    let folder = Folder::new(&path.join("in")).unwrap();
+    let secret = path.join("secret");
+    fs::write(&secret, "secret").unwrap();
+    symlink(&secret, path.join("in/a.wav.json.new")).unwrap();
+    folder.put("a.wav.json", b"note").unwrap();
+    assert_eq!(fs::read(path.join("in/a.wav.json")).unwrap(), b"note");
+    symlink(&secret, path.join("in/b.wav.part")).unwrap();
+    assert!(folder.open("b.wav.part").is_err());
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let fifo = path.join("in/c.wav.part");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    assert!(folder.open("c.wav.part").is_err());
+    assert_eq!(fs::read(&secret).unwrap(), b"secret");
+    fs::remove_dir_all(&path).unwrap();
+}
