@@ -149,7 +149,8 @@ mod tests {
         symlink("../secret", root.join("out")).unwrap();
         symlink(&folder, root.join("up")).unwrap();
         symlink("/proc/self/fd/0", root.join("magic")).unwrap();
-        let below = |path: &str| SourcePath::from(root.join(path)).below(&[root.clone()]);
+        let below =
+            |path: &str| SourcePath::from(root.join(path)).below(std::slice::from_ref(&root));
         for good in ["sub/file", "relative", "absolute", "folder/file", "sub/../sub/file"] {
             assert_eq!(read(&below(good)).unwrap(), "inside", "{good}");
         }
@@ -169,7 +170,7 @@ mod tests {
         let root = folder.join("root");
         fs::create_dir(folder.join("sub")).unwrap();
         fs::write(folder.join("sub/file"), "secret").unwrap();
-        let path = SourcePath::from(root.join("sub/file")).below(&[root.clone()]);
+        let path = SourcePath::from(root.join("sub/file")).below(std::slice::from_ref(&root));
         assert_eq!(read(&path).unwrap(), "inside");
         // As it is when it is opened for the second time, after a failure.
         fs::rename(root.join("sub"), root.join("aside")).unwrap();
@@ -199,7 +200,8 @@ mod tests {
         let folder = tree("fifo");
         let root = folder.join("root");
         symlink(&folder, root.join("up")).unwrap();
-        let below = |path: &str| SourcePath::from(root.join(path)).below(&[root.clone()]);
+        let below =
+            |path: &str| SourcePath::from(root.join(path)).below(std::slice::from_ref(&root));
         let fifo = below("sub/fifo");
         assert!(fifo.make_fifo().unwrap() && !fifo.make_fifo().unwrap());
         // No writer has it open, and it is not waited for.

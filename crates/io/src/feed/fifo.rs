@@ -103,7 +103,8 @@ impl Fifo {
         let file = self.path.open().map_err(FifoError::Io)?;
         let found = file.metadata().map_err(FifoError::Io)?;
         let kind = found.file_type();
-        if !kind.is_fifo() && !(self.mode == FifoMode::Read && kind.is_char_device()) {
+        let is_device = self.mode == FifoMode::Read && kind.is_char_device();
+        if !kind.is_fifo() && !is_device {
             return Err(FifoError::NotAFifo);
         }
         if std::mem::replace(&mut self.was_open, true) {
