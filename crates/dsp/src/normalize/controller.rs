@@ -235,6 +235,9 @@ impl Controller {
             (self.at_mut(hop).section, self.at_mut(hop).counts) = (self.sections, counts);
         }
         self.current.update();
+        // Older hops than those that are still to come out, too: limits are taken from them.
+        let level = self.level().get();
+        (from..=now).for_each(|hop| self.at_mut(hop).level = level);
     }
 
     /// Hops of the present section have its newest level; silence before the first has it too.

@@ -7,7 +7,7 @@ use aulos_dsp::normalize::{Mode, Settings};
 use crate::sound::Sound;
 
 /// The gain in dB of each millisecond, read off its greatest sample.
-fn gains(sound: &Sound, mode: Mode, settings: &Settings) -> Vec<f64> {
+pub(crate) fn gains(sound: &Sound, mode: Mode, settings: &Settings) -> Vec<f64> {
     let (out, _) = sound.normalised(mode, settings);
     let each = sound.channels * sound.hz as usize / 1_000;
     let pairs = sound.samples.chunks(each).zip(out.samples.chunks(each));

@@ -18,6 +18,8 @@ mod bounds;
 mod judge;
 mod live;
 mod loudness;
+mod music;
+mod pauses;
 mod peaks;
 mod pilot;
 mod sound;

@@ -39,7 +39,12 @@ impl Sound {
     /// A minute of music from the distribution, as stereo at 48 kHz.
     pub(crate) fn music(name: &str) -> Self {
         let path = format!("/usr/share/games/frozen-bubble/snd/{name}.ogg");
-        Self::decoded(&["-stream_loop", "3", "-i", &path], None)
+        Self::decoded(&["-stream_loop", "3", "-i", &path], None, MINUTE)
+    }
+
+    /// A whole file, as stereo at 48 kHz.
+    pub(crate) fn file(path: &str) -> Self {
+        Self::decoded(&["-i", path], None, None)
     }
 
     /// A minute of speech.
@@ -47,12 +52,13 @@ impl Sound {
         let mut espeak = Command::new("espeak-ng");
         let said = espeak.args(["-s", "150", "--stdout"]).arg(TEXT.repeat(4)).output();
         let wave = said.expect("espeak-ng: see scripts/test-setup").stdout;
-        Self::decoded(&["-i", "pipe:0"], Some(wave))
+        Self::decoded(&["-i", "pipe:0"], Some(wave), MINUTE)
     }
 
-    fn decoded(input: &[&str], wave: Option<Vec<u8>>) -> Self {
+    fn decoded(input: &[&str], wave: Option<Vec<u8>>, seconds: Option<&str>) -> Self {
         let mut command = Command::new("ffmpeg");
-        command.args(["-v", "error"]).args(input).args(["-t", "60", "-ac", "2", "-ar", "48000"]);
+        command.args(["-v", "error"]).args(input).args(["-ac", "2", "-ar", "48000"]);
+        command.args(seconds.into_iter().flat_map(|seconds| ["-t", seconds]));
         command.args(["-f", "f32le", "-"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("ffmpeg: see scripts/test-setup");
@@ -125,6 +131,7 @@ impl Sound {
     }
 }
 
+const MINUTE: Option<&str> = Some("60");
 const TEXT: &str = "The aulos was the double pipe of the Greeks: two reeds, one breath. This one \
     takes live sound in at one end, keeps it at a steady loudness, and gives it out, in time, at \
     many others. Whoever sends garbage, stops reading or says nothing is cut off and counted, and \

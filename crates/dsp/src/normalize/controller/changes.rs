@@ -86,7 +86,8 @@ impl Controller {
         let steady = |hops, limit| self.quiet(hops, limit, now).filter(|quiet| quiet.steady);
         let programme = |quiet: &Quiet| quiet.last > limits.pause;
         // A step.
-        let quiet = steady(QUIET, limits.quiet).filter(programme);
+        let is_all = |quiet: &Quiet| self.loudest(quiet.from, now) < limits.quiet + CREST_LU;
+        let quiet = steady(QUIET, limits.quiet).filter(programme).filter(is_all);
         if let Some(quiet) = quiet.filter(|quiet| self.is_step(quiet.from, level, limits.quiet)) {
             return Some(self.first_below(limits.quiet, quiet.from, now));
         }
@@ -197,6 +198,9 @@ const RETURN_LU: f64 = 5.0;
 /// Hops of a quieter programme after a step. With them its gain is right 4 s after it began, the
 /// look-ahead of 3 s included; the pauses of speech are shorter.
 const QUIET: u64 = 29;
+/// No hop of it is louder than its limit by more than this: a fade that begins with a gap between two
+/// words is.
+const CREST_LU: f64 = 4.0;
 /// A step takes at most so many hops.
 const STEP_WITHIN: u64 = 10;
 /// Hops after which it does not matter how a quieter level came.
