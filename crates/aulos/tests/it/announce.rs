@@ -163,6 +163,8 @@ fn a_quiet_voice_is_as_loud_as_its_station_is_normalized_to() {
     );
     let server = Playing::start(resolve(&(config(folder.to_str().unwrap()) + &station)));
     let mut caller = server.controller();
+    // One listener for all: another one would hear a second of what was before.
+    let mut sound = server.listen("level");
     let uri = format!("file://{}/voice.wav", folder.display());
     let as_it_is: Vec<f32> =
         voice.iter().flat_map(|sample| [f32::from(*sample) / 32_768.0; 2]).collect();
@@ -175,7 +177,6 @@ fn a_quiet_voice_is_as_loud_as_its_station_is_normalized_to() {
     ] {
         let mut params = json!({ "station": "level", "uri": uri });
         params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let mut sound = server.listen("level");
         assert!(caller.call("Aulos.Announce", params.clone())["result"]["id"].is_u64());
         let (mut heard, mut said) = (Vec::new(), 0);
         // All of it, and then a quarter of a second of silence.
