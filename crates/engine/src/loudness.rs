@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn dual_mono_is_3_lu_more_of_one_channel_before_and_behind_a_change() {
-        let tone: Vec<f32> = (0..48_000).map(|n| (0.13 * f64::from(n)).sin() as f32).collect();
+        let tone: Vec<f32> = (0..48_000u16).map(|n| (0.13 * f32::from(n)).sin()).collect();
         let read = |mut gauge: Gauge| {
             gauge.hear(&tone);
             let momentary = gauge.loudness().momentary.unwrap().get();
