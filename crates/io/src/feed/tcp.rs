@@ -333,9 +333,9 @@ mod tests {
         let refused = Arc::new(AtomicU64::new(0));
         let mut server = TcpServer::new(port.to_string(), feed).counting(Arc::clone(&refused));
         let mut tick = |times: u64| {
-            (0..times).for_each(|_| {
-                server.tick(Instant::ZERO);
-            })
+            for _ in 0..times {
+                assert_ne!(server.tick(Instant::ZERO), Next::Never);
+            }
         };
         tick(1);
         let mut page = TcpStream::connect(port).unwrap();
