@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use aulos_io::mdns::Neighbour;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use crate::config::{Endpoint, Listen, Plugin, Relay, Resolved, Titles};
 use crate::control::{Control, HostInfo, Reread, TICK, plugin, registry_for, titles};
@@ -236,23 +236,15 @@ pub async fn run(
     let (last_save, stopped) = oneshot::channel();
     let saver = tokio::spawn(keep_saved(Arc::clone(&control), Saver::start(dir)?, stopped));
     start_blocking_threads(&control.resolved());
-    let mut ticks = interval(TICK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = delayed(TICK);
     tokio::pin!(stop);
     supervisor.ready(&control.summary());
-    let mut heartbeat = supervisor.heartbeat().map(interval);
-    if let Some(heartbeat) = &mut heartbeat {
-        // Two checks in a row would find every station at the same place.
-        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    }
-    let mut liveness = Liveness::default();
+    let mut heartbeat = Heartbeat::new(&supervisor);
     loop {
         tokio::select! {
             () = &mut stop => break,
             // Here and not in a task of its own: what is proved is that this loop goes round.
-            () = next_beat(&mut heartbeat) => if liveness.check(control.positions()) {
-                supervisor.alive();
-            },
+            () = heartbeat.due() => heartbeat.beat(&control, &supervisor),
             _ = ticks.tick() => control.tick(),
             Some(event) = events.recv() => control.event(event),
             Some(()) = hangups.recv() => reload(&control, &supervisor),
@@ -264,9 +256,7 @@ pub async fn run(
         }
     }
     supervisor.stopping();
-    for task in &tasks {
-        task.abort();
-    }
+    tasks.iter().for_each(JoinHandle::abort);
     control.end_relays();
     tellers.end_all().await;
     drop(last_save);
@@ -275,13 +265,38 @@ pub async fn run(
     Ok(())
 }
 
-/// Waits until the supervisor is to be told again that the server is alive; for ever, where it does not
-/// want to know.
-async fn next_beat(heartbeat: &mut Option<tokio::time::Interval>) {
-    match heartbeat {
-        Some(heartbeat) => drop(heartbeat.tick().await),
-        None => std::future::pending().await,
+/// Tells the supervisor that the server is alive, where it wants to know.
+struct Heartbeat {
+    beats: Option<Interval>,
+    liveness: Liveness,
+}
+
+impl Heartbeat {
+    fn new(supervisor: &Supervisor) -> Self {
+        Self { beats: supervisor.heartbeat().map(delayed), liveness: Liveness::default() }
     }
+
+    /// Waits until it is time to tell; for ever, where it is never time.
+    async fn due(&mut self) {
+        match &mut self.beats {
+            Some(beats) => drop(beats.tick().await),
+            None => std::future::pending().await,
+        }
+    }
+
+    fn beat(&mut self, control: &Control, supervisor: &Supervisor) {
+        if self.liveness.check(control.positions()) {
+            supervisor.alive();
+        }
+    }
+}
+
+/// Ticks that do not come closer together after one was missed: two checks in a row would find every
+/// station at the same place.
+fn delayed(period: Duration) -> Interval {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
 }
 
 /// Certificates are read again with every configuration, also where their names are the same: that
