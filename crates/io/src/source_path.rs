@@ -5,6 +5,7 @@
 //! again after each failure, and by then a directory may have become a link. So the roots travel with
 //! the path, and every open is one beneath them.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Deref;
@@ -19,7 +20,7 @@ use rustix::io::Errno;
 use crate::beneath::{open_beneath, open_root};
 
 /// A path, and the roots below which it has to lie.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SourcePath {
     path: PathBuf,
     roots: Option<Arc<[PathBuf]>>,
@@ -94,6 +95,16 @@ impl Deref for SourcePath {
 
     fn deref(&self) -> &Path {
         &self.path
+    }
+}
+
+/// As a path, where it may be anywhere.
+impl fmt::Debug for SourcePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.roots {
+            None => self.path.fmt(f),
+            Some(roots) => write!(f, "{:?} below {roots:?}", self.path),
+        }
     }
 }
 

@@ -74,8 +74,13 @@ fn a_wave_file_says_how_loud_it_is_as_its_sidecar_does() {
     {
         let at = 48 + 8 + 412 + 2 * index;
         let told = i16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        let wanted = note["loudness"][key].as_f64().unwrap_or_else(|| panic!("{key}: {note}"));
-        assert!((f64::from(told) - wanted * 100.0).abs() < 0.51, "{key}: {told}, {wanted}");
+        // The sound of this test is below the gate, so that it has no integrated loudness.
+        match note["loudness"][key].as_f64() {
+            Some(wanted) => {
+                assert!((f64::from(told) - wanted * 100.0).abs() < 0.51, "{key}: {told}, {note}");
+            }
+            None => assert_eq!((told, key), (0x7fff, "integrated_lufs"), "{note}"),
+        }
     }
 }
 
