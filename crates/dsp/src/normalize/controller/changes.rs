@@ -183,7 +183,7 @@ const SHORT_TERM: u64 = 30;
 /// So much above its range a section ends. What is between is compressed to the range.
 const LOUD_MARGIN: f64 = 1.5;
 /// So much below its range a section ends at a step.
-const QUIET_MARGIN: f64 = 3.0;
+const QUIET_MARGIN: f64 = 1.5;
 /// So far below its section, sound is a pause and not part of it. A quieter programme is seldom more
 /// than 15 LU below, the noise of a room seldom less than 20.
 const PAUSE_LU: f64 = 16.0;

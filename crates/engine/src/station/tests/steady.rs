@@ -152,6 +152,33 @@ fn what_goes_out_has_the_loudness_that_was_asked_for() {
 }
 
 #[test]
+fn a_fade_is_not_undone_and_room_tone_is_not_raised() {
+    let level = |time: f64| match time {
+        30.0..42.0 => -26.0 - 40.0 * (time - 30.0) / 12.0,
+        54.0..62.0 => -26.0 - 27.0,
+        _ => -26.0,
+    };
+    for mode in [Mode::Full, Mode::Mid, Mode::Low] {
+        let (mut world, _knobs) = station(noise(level), Some(&wish(mode, -30.0)));
+        let out = world.run(70_000);
+        let late = world.status.read().steadiness.unwrap().latency.as_usize() + latency();
+        // The gain in dB of the tenth of a second that came in then.
+        let gain = |tenth: u32| {
+            let from = late + tenth as usize * 4_800;
+            let power: f64 = out[from..from + 4_800].iter().map(|x| f64::from(x * x)).sum();
+            10.0 * (power / 4_800.0).log10() - level((f64::from(tenth) + 0.5) / 10.0)
+        };
+        let most = |from, to| (from..to).map(gain).fold(f64::NEG_INFINITY, f64::max);
+        let before = gain(290);
+        // Tenths of a second of noise differ by half a decibel.
+        assert!(most(300, 415) - before <= 5.0, "{mode:?}: {}", most(300, 415) - before);
+        assert!(most(420, 425) - before <= 1.5, "{mode:?}: {}", most(420, 425) - before);
+        assert!(most(541, 619) - before <= 2.0, "{mode:?}: {}", most(541, 619) - before);
+        assert!(most(620, 625) - before <= 1.5, "{mode:?}: {}", most(620, 625) - before);
+    }
+}
+
+#[test]
 fn a_loud_voice_over_a_loud_programme_keeps_the_ceiling() {
     for mode in [Mode::Full, Mode::Mid, Mode::Low] {
         let mut wish = wish(mode, -6.0);
