@@ -290,7 +290,10 @@ impl Controller {
         let integration = &self.came_out.integration;
         let target = self.settings.target.get();
         let error = integration.loudness().map_or(0.0, |lufs| target - lufs);
-        self.correction.update(error, integration.blocks());
+        // Without a long look-ahead the gain is on its way in the first second of all; that is no
+        // property of the programme, and is made up for at once.
+        let late_start = self.sections == 1 && !self.is_far_ahead();
+        self.correction.update(error, integration.blocks(), late_start);
     }
 
     /// What the limiter took, and what integrated loudness is off, within bounds.

@@ -101,11 +101,13 @@ pub(super) struct Correction {
 }
 
 impl Correction {
-    /// Takes the present error: target less integrated loudness, over `blocks` blocks.
-    pub(super) fn update(&mut self, error: f64, blocks: usize) {
+    /// Takes the present error: target less integrated loudness, over `blocks` blocks. With
+    /// `late_start` fewer blocks are enough.
+    pub(super) fn update(&mut self, error: f64, blocks: usize, late_start: bool) {
+        let trusted = if late_start { START_BLOCKS } else { TRUSTED_BLOCKS };
         if error.abs() < RELEASE_LU {
             self.active = false;
-        } else if error.abs() > TRIGGER_LU && blocks >= TRUSTED_BLOCKS {
+        } else if error.abs() > TRIGGER_LU && blocks >= trusted {
             self.active = true;
         }
         let beyond = error - error.clamp(-ACCEPTED_LU, ACCEPTED_LU);
@@ -140,5 +142,7 @@ const RELEASE_LU: f64 = 0.3;
 const ACCEPTED_LU: f64 = 0.2;
 /// Blocks, at least, of which an error is computed that can be trusted: 20 s.
 const TRUSTED_BLOCKS: usize = 200;
+/// The same for the error that a gain makes which has to come from 0 dB: 2 s.
+const START_BLOCKS: usize = 20;
 /// By so many times as much as the error is beyond the accepted one, so that the average is soon right.
 const CORRECTION_TIMES: f64 = 20.0;

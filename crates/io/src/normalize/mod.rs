@@ -309,16 +309,22 @@ impl Work<'_> {
         let first = plan.gain.get().max(plan.wanted.get());
         let most = settings.max_gain.get().min(plan.wanted.get() + MOST_GIVEN_BACK);
         trial.gain = Db::new(first.min(most));
+        // The trial before this one: its gain, and what came out.
+        let mut before: Option<(f64, Lufs)> = None;
         for _ in 0..MOST_TRIALS {
             self.passes += 1;
             let came_out = self.try_gain(trial, settings)?;
             self.pass += 1;
             let Some(came_out) = came_out else { break };
             let off = (settings.target - came_out).get();
-            let next = (trial.gain.get() + off).min(most);
-            if off.abs() <= TRIED_LU || (next - trial.gain.get()).abs() <= TRIED_LU {
+            let gain = trial.gain.get();
+            // The harder it limits, the less of a decibel more comes out.
+            let slope = before.map_or(1.0, |(old, lufs)| (came_out - lufs).get() / (gain - old));
+            let next = (gain + off / slope.clamp(LEAST_SLOPE, 1.0)).min(most);
+            if off.abs() <= TRIED_LU || (next - gain).abs() <= TRIED_LU {
                 break;
             }
+            before = Some((gain, came_out));
             trial.gain = Db::new(next);
         }
         Ok(trial.gain)
@@ -462,6 +468,8 @@ const MOST_ATTEMPTS: u32 = 3;
 /// Trials for the gain in front of the limiter; each leaves a fraction of what was missing.
 const MOST_TRIALS: u32 = 5;
 const TRIED_LU: f64 = 0.03;
+/// A step goes at most three times as far as what is missing.
+const LEAST_SLOPE: f64 = 1.0 / 3.0;
 /// More than what a limiter took from the loudness of music is not given back, in LU.
 const MOST_GIVEN_BACK: f64 = 12.0;
 /// The rates that the resampler brings to Opus' own.
