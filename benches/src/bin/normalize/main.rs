@@ -8,10 +8,13 @@
 //! `reps=5` rounds in which all take turns (ours in process, theirs the whole process less one that
 //! only copies). The pilot test lets a tone of 19 kHz through with bursts of 2 ms that must be limited
 //! by 6 dB and demodulates it: what it shows of each is drawn into `docs/limiter-pilot.svg`, if
-//! `svg=1`. `only=quality`, `only=cpu` or `only=pilot` leaves the rest out. Bad would be: an error above 1 LU, a curve that falls after the burst, or a step in it.
+//! `svg=1`. The shapes (a fade-out, room tone, a step) are drawn into `docs/normalizer-gain.svg` likewise.
+//! `only=quality`, `only=cpu`, `only=pilot` or `only=shapes` leaves the rest out. Bad would be: an error
+//! above 1 LU, a curve that falls after the burst, or a step in it; a fade or a pause that is raised.
 
 mod peers;
 mod pilot;
+mod shapes;
 
 use std::collections::HashMap;
 use std::f64::consts::TAU;
@@ -47,6 +50,9 @@ fn main() {
     }
     if wanted("pilot") {
         pilot::pilot(&mut rows, gstreamer);
+    }
+    if wanted("shapes") {
+        shapes::shapes(&mut rows);
     }
     if gstreamer.is_none() {
         println!("skipped: no GStreamer audioloudnorm (rsaudiofx)");
