@@ -44,8 +44,9 @@ fn same(one: &[i16], other: &[i16]) {
 fn breaks(sound: &[i16], hz: f64) -> usize {
     let turn = 2.0 * (std::f64::consts::TAU * hz / 48_000.0).cos();
     let next = |three: &[i16]| turn * f64::from(three[1]) - f64::from(three[0]);
-    // Three roundings of half a step each, two of them amplified.
-    sound.windows(3).filter(|three| (next(three) - f64::from(three[2])).abs() > 3.0).count()
+    // Three roundings of one and a half steps each, dither included, one of them amplified by two. A
+    // frame that is missing or twice is off by two hundred steps, at the least.
+    sound.windows(3).filter(|three| (next(three) - f64::from(three[2])).abs() > 6.0).count()
 }
 
 /// What a recorder of the server does.
