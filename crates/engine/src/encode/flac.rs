@@ -97,6 +97,13 @@ impl Flac {
         encoded
     }
 
+    /// The integers that the last block was encoded as, interleaved; behind a short last block zeros
+    /// follow. A sum of what is in the file is made of them: with dither, nothing else knows them.
+    #[must_use]
+    pub fn integers(&self) -> &[i32] {
+        &self.integers
+    }
+
     fn encode_samples(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.clipped += self.dither.to_integers(self.bits, samples, &mut self.integers) as u64;
         self.basin.clear();

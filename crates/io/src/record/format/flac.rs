@@ -1,7 +1,6 @@
 //! FLAC: blocks of a fixed length, and a shorter one at the end.
 
 use aulos_core::{Block, Frames, SampleFormat, SampleRate};
-use aulos_dsp::convert;
 use aulos_engine::encode::{EncodeError, Encoder, Flac, Unsupported};
 use aulos_proto::Patch;
 use aulos_proto::flac::{Head, Info, Md5};
@@ -23,7 +22,8 @@ pub(super) struct FlacFramer {
     largest: u32,
     /// Of the samples as they are encoded.
     sum: Md5,
-    format: SampleFormat,
+    /// Bytes of a sample.
+    width: usize,
     bytes: Vec<u8>,
 }
 
@@ -56,7 +56,7 @@ impl FlacFramer {
             smallest,
             largest,
             sum,
-            format,
+            width: format.bytes(),
             bytes,
         })
     }
@@ -73,10 +73,12 @@ impl FlacFramer {
         let bytes = u32::try_from(out.len() - start).unwrap_or(u32::MAX);
         (self.smallest, self.largest) = (self.smallest.min(bytes), self.largest.max(bytes));
         self.encoded += self.block.frames();
-        // The encoder makes the same integers of it (RFC 9639, section 8.2).
-        let samples = self.block.samples();
-        self.bytes.resize(samples.len() * self.format.bytes(), 0);
-        convert::encode(self.format, samples, &mut self.bytes);
+        // Little endian, in as many bytes as they need (RFC 9639, section 8.2).
+        let integers = &self.encoder.integers()[..self.block.samples().len()];
+        self.bytes.clear();
+        for integer in integers {
+            self.bytes.extend(&integer.to_le_bytes()[..self.width]);
+        }
         self.sum.add(&self.bytes);
         Ok(())
     }
