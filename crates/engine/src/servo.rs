@@ -5,7 +5,7 @@
 //! listeners hear as a click every few minutes.
 //!
 //! The ratio to resample by is the sum of two terms. The first is the rate of the sender's clock, as
-//! the arrival times show it ([`rate`]): with that alone the fill stands still. The second brings the
+//! the arrival times show it (`rate`): with that alone the fill stands still. The second brings the
 //! fill back to its target; it is proportional to the error and bounded, and has no memory, so that it
 //! cannot wind up. The sum changes slowly.
 //!
