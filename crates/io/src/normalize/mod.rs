@@ -271,9 +271,10 @@ impl Work<'_> {
             }
             let peak = outcome.after.true_peak.unwrap_or(Db::SILENCE);
             let over = (peak - ceiling).get();
-            // At few bits a codec leaves out what is heard; the limiter can make room for it.
+            // At few bits a codec leaves out what is heard; a limiter can make room for it.
             let off = outcome.after.integrated.map_or(0.0, |lufs| (target - lufs).get());
-            let is_off = limits && off.abs() > OFF_LU;
+            let is_live = matches!(self.wishes.manner, Manner::Live(_));
+            let is_off = (limits || is_live) && off.abs() > OFF_LU;
             let is_good = over <= CLOSE_DB && !is_off;
             if is_good || attempt == MOST_ATTEMPTS || self.container != Container::Opus {
                 file.take_the_name()?;
@@ -281,8 +282,11 @@ impl Work<'_> {
                 return Ok(outcome);
             }
             if is_off {
-                let aim = (settings.target.get() + off).clamp(TARGETS.0, TARGETS.1);
-                settings.target = Lufs::new(aim);
+                let mut aim = settings.target.get() + off;
+                if is_live {
+                    aim = aim.clamp(target.get() - MOST_SHIFT_LU, target.get() + MOST_SHIFT_LU);
+                }
+                settings.target = Lufs::new(aim.clamp(TARGETS.0, TARGETS.1));
             }
             // The codec adds so much to what went in, or nearly.
             let lower = Db::new(if over > CLOSE_DB { over + CLOSE_DB } else { 0.0 });
@@ -463,6 +467,9 @@ const CLOSE_DB: f64 = 0.05;
 /// there are.
 const OFF_LU: f64 = 0.1;
 const TARGETS: (f64, f64) = (-70.0, -5.0);
+/// By how much a gain that moves may aim beside the target to make up for a codec, in LU: what it is
+/// off beyond that belongs to the programme.
+const MOST_SHIFT_LU: f64 = 1.0;
 /// Attempts to bring a codec below the ceiling; each comes nearer by most of what was missing.
 const MOST_ATTEMPTS: u32 = 3;
 /// Trials for the gain in front of the limiter; each leaves a fraction of what was missing.
