@@ -11,6 +11,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use aulos_io::mdns::Neighbour;
+use aulos_io::reactor::lengthen_backlog;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
@@ -152,6 +153,7 @@ pub fn bind_one(
             }
         };
         listener.set_nonblocking(true)?;
+        lengthen_backlog(&listener)?;
         let address = listener.local_addr()?;
         Ok((listener, address))
     };

@@ -13,7 +13,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aulos_io::reactor::Door;
+use aulos_io::reactor::{Door, lengthen_backlog};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -120,6 +120,7 @@ fn bind(host: &str, port: u16) -> io::Result<(TcpListener, SocketAddr)> {
     let addresses: Vec<_> = (host, port).to_socket_addrs()?.collect();
     let listener = std::net::TcpListener::bind(&addresses[..])?;
     listener.set_nonblocking(true)?;
+    lengthen_backlog(&listener)?;
     let address = listener.local_addr()?;
     Ok((TcpListener::from_std(listener)?, address))
 }

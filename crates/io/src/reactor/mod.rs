@@ -131,9 +131,7 @@ impl Context {
     /// When the listener cannot be made non-blocking.
     pub fn listen(&self, listener: TcpListener) -> io::Result<()> {
         listener.set_nonblocking(true)?;
-        // A house that comes back after a power cut connects all at once, and whoever finds the
-        // queue of 128 full is left to try again after a second.
-        rustix::net::listen(&listener, BACKLOG)?;
+        lengthen_backlog(&listener)?;
         self.mailboxes[0].post(Command::Listen(listener));
         Ok(())
     }
@@ -454,6 +452,15 @@ fn make_room_for_descriptors(any: BorrowedFd<'_>) {
 
 /// What the number of a session has room for.
 const MAX_REACTORS: usize = 64;
+
+/// Lets many connections wait to be accepted. Clients that come back after a power cut connect all at
+/// once, and one that finds the standard library's queue of 128 full tries again after a second.
+///
+/// # Errors
+/// What the system says; a listener has no reason to fail.
+pub fn lengthen_backlog(listener: &TcpListener) -> io::Result<()> {
+    Ok(rustix::net::listen(listener, BACKLOG)?)
+}
 
 /// Connections that wait to be accepted; the kernel cuts it to its own limit.
 const BACKLOG: i32 = 4_096;
