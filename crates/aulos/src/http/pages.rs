@@ -85,7 +85,7 @@ struct Page {
 }
 
 /// What is at a path.
-enum Found {
+enum PageLookup {
     Page(Page),
     /// A folder whose path has to end with a slash.
     Folder,
@@ -96,7 +96,7 @@ enum Found {
 }
 
 /// What is asked for.
-struct Wanted {
+struct PageRequest {
     path: PathBuf,
     /// The path ends with a slash.
     is_folder: bool,
@@ -168,18 +168,20 @@ pub(super) async fn serve(State(pages): State<Pages>, request: Request) -> Respo
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET, HEAD")]).into_response();
     }
-    let Some(wanted) = Wanted::of(&request) else { return nothing() };
+    let Some(wanted) = PageRequest::of(&request) else { return nothing() };
     let head = wanted.head;
     let root = Arc::clone(&pages.root);
     match pages.run(move || find(&root, &wanted)).await {
-        Ok(Found::Page(page)) => page.respond(pages, head),
-        Ok(Found::Folder) => {
+        Ok(PageLookup::Page(page)) => page.respond(pages, head),
+        Ok(PageLookup::Folder) => {
             // One slash at the beginning: with two it would be the name of another server.
             let path = request.uri().path().trim_matches('/');
             (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, format!("/{path}/"))]).into_response()
         }
-        Ok(Found::Unchanged(etag)) => (StatusCode::NOT_MODIFIED, [(ETAG, etag)]).into_response(),
-        Ok(Found::NoSuchRange(size)) => {
+        Ok(PageLookup::Unchanged(etag)) => {
+            (StatusCode::NOT_MODIFIED, [(ETAG, etag)]).into_response()
+        }
+        Ok(PageLookup::NoSuchRange(size)) => {
             let range = [(CONTENT_RANGE, format!("bytes */{size}"))];
             (StatusCode::RANGE_NOT_SATISFIABLE, range).into_response()
         }
@@ -212,7 +214,7 @@ fn is_absent(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error())
 }
 
-impl Wanted {
+impl PageRequest {
     fn of(request: &Request) -> Option<Self> {
         let raw = request.uri().path();
         let path = PathBuf::from(std::ffi::OsString::from_vec(decode(raw.trim_start_matches('/'))));
@@ -263,7 +265,7 @@ impl Range {
 }
 
 /// On a thread that may wait.
-fn find(root: &Path, wanted: &Wanted) -> io::Result<Found> {
+fn find(root: &Path, wanted: &PageRequest) -> io::Result<PageLookup> {
     let root = open_root(root)?;
     let mut path =
         if wanted.path.as_os_str().is_empty() { ".".into() } else { wanted.path.clone() };
@@ -272,7 +274,7 @@ fn find(root: &Path, wanted: &Wanted) -> io::Result<Found> {
     }
     let mut file = match open_regular_beneath(&root, &path) {
         Err(error) if error.kind() == io::ErrorKind::IsADirectory && !wanted.is_folder => {
-            return Ok(Found::Folder);
+            return Ok(PageLookup::Folder);
         }
         opened => opened?,
     };
@@ -280,21 +282,28 @@ fn find(root: &Path, wanted: &Wanted) -> io::Result<Found> {
     let size = about.len();
     let etag = format!("\"{:x}.{:x}-{size:x}\"", about.mtime(), about.mtime_nsec());
     if wanted.known.as_ref().is_some_and(|known| known == "*" || known.contains(&etag)) {
-        return Ok(Found::Unchanged(etag));
+        return Ok(PageLookup::Unchanged(etag));
     }
     let range = wanted.range.filter(|_| wanted.if_range.as_ref().is_none_or(|tag| *tag == etag));
     let Some(range) = range.map_or(Some((0, size)), |range| range.within(size)) else {
-        return Ok(Found::NoSuchRange(size));
+        return Ok(PageLookup::NoSuchRange(size));
     };
     let kind = kind_of(&path);
     if wanted.head {
-        return Ok(Found::Page(Page { file: None, first: Bytes::new(), range, size, etag, kind }));
+        return Ok(PageLookup::Page(Page {
+            file: None,
+            first: Bytes::new(),
+            range,
+            size,
+            etag,
+            kind,
+        }));
     }
     if range.0 > 0 {
         file.seek(SeekFrom::Start(range.0))?;
     }
     let (file, first) = chunk(file, range.1 - range.0)?;
-    Ok(Found::Page(Page { file, first, range, size, etag, kind }))
+    Ok(PageLookup::Page(Page { file, first, range, size, etag, kind }))
 }
 
 /// The next bytes of `left`; the file comes back while more is left, and is closed here otherwise.
