@@ -150,7 +150,7 @@ fn joined(target: &[u8], after: &Path) -> PathBuf {
 mod tests {
     use std::io::Read;
     use std::os::unix::fs::symlink;
-    use std::{env, fs, process};
+    use std::{env, fs, iter, process};
 
     use rustix::fs::{FileType, mknodat};
 
@@ -200,7 +200,11 @@ mod tests {
         let mut ways: Vec<Open> = vec![|root, path| by_components(root, path)];
         let here = open_root(Path::new("/")).unwrap();
         if by_kernel(&here, Path::new(".")).is_some() {
-            ways.push(|root, path| by_kernel(root, path).unwrap());
+            // The kernel gives up on `..` while any directory of the machine is being moved, and
+            // tests beside this one move some.
+            ways.push(|root, path| {
+                iter::repeat_with(|| by_kernel(root, path)).flatten().next().unwrap()
+            });
         } else {
             println!("skipped: no openat2");
         }
