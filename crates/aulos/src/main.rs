@@ -1,9 +1,11 @@
-//! The command `aulos`; everything is in the library.
+//! The command line of aulos: one module for each subcommand.
 
 #![forbid(unsafe_code)]
+
+mod cli;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    aulos::cli::main().into()
+    cli::main().into()
 }

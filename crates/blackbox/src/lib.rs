@@ -16,6 +16,7 @@ pub mod bench;
 pub mod browser;
 pub mod calls;
 pub mod client;
+pub mod golden;
 pub mod http;
 pub mod judge;
 pub mod load;

@@ -8,15 +8,15 @@ mod terminal;
 
 use std::io;
 
+use aulos_config::SourceConfig;
 use aulos_engine::loudness::Loudness;
+use aulos_server::exit::{Exit, Failure};
 use clap::Args;
 
 use super::reader::{News, Order, Running, gone};
 use super::signals::Signals;
 use super::source::{self, Opened};
 use super::{When, is_read};
-use crate::config::SourceConfig;
-use crate::exit::{Exit, Failure};
 use output::Lines;
 
 #[derive(Debug, Args)]

@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
-use crate::config::{self, Environment, Resolved, limits};
-use crate::exit::{Exit, Failure};
+use aulos_config::{Environment, Resolved, limits};
+use aulos_server::exit::{Exit, Failure};
 use serve::Reading;
 
 /// Any live audio in, steady and in time out.
@@ -42,7 +42,7 @@ Examples:
 
 Exit codes: 0 ok, 1 negative result, 2 usage, 3 some files failed, 65 bad data, 66 no input,
 69 unavailable, 70 internal, 73 cannot create, 74 I/O, 77 permission, 78 config, 130 stopped.")]
-pub struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
@@ -235,7 +235,7 @@ struct RpcArgs {
 
 /// Runs the command line of this process.
 #[must_use]
-pub fn main() -> Exit {
+pub(crate) fn main() -> Exit {
     let mut arguments: Vec<_> = std::env::args_os().collect();
     let name = arguments.first().and_then(|program| Path::new(program).file_name());
     if name.is_some_and(|name| name == "snapserver") {
@@ -342,9 +342,9 @@ fn man(command: Option<&str>) -> Result<Exit, Failure> {
 
 fn load(args: &ConfigArgs) -> Result<Resolved, Failure> {
     let file = args.config.as_deref().map(read_config).transpose()?;
-    let file = file.as_ref().map(|(name, text)| config::File { name, text });
+    let file = file.as_ref().map(|(name, text)| aulos_config::File { name, text });
     let env = Environment::of_process();
-    let mut resolved = config::load(file, &args.sets, &env)
+    let mut resolved = aulos_config::load(file, &args.sets, &env)
         .map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
     if let Some(dir) = &args.state_dir {
         resolved.state_dir.clone_from(dir);
@@ -409,8 +409,8 @@ fn is_read(written: io::Result<()>) -> Result<bool, Failure> {
 }
 
 /// Everything that is wrong with what stands on the command line, with its remedies.
-fn wrong(problems: &[config::Problem]) -> Failure {
-    let lines = problems.iter().map(|config::Problem { message, hint, .. }| match hint {
+fn wrong(problems: &[aulos_config::Problem]) -> Failure {
+    let lines = problems.iter().map(|aulos_config::Problem { message, hint, .. }| match hint {
         Some(hint) => format!("{message}\n    hint: {hint}"),
         None => message.clone(),
     });
@@ -456,7 +456,7 @@ mod tests {
                 part.render_long_help()
             );
         }
-        crate::golden::compare("help.txt", &text);
+        aulos_blackbox::golden::compare(env!("CARGO_MANIFEST_DIR"), "help.txt", &text);
     }
 
     #[test]

@@ -15,12 +15,12 @@ use aulos_io::decode::{DecodeError, OpenError};
 use aulos_io::normalize::{
     self, Container, Event, Item, Manner, NormalizeError, Row, State, Task, Wishes,
 };
+use aulos_server::exit::{Exit, Failure};
 use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::is_read;
 use super::scan::{Target, ceiling, plain};
-use crate::exit::{Exit, Failure};
 use signals::Stop;
 
 #[derive(Debug, Args)]

@@ -13,10 +13,10 @@ use aulos_engine::loudness::{Gauge, Loudness};
 use aulos_engine::source::BLOCK_SAMPLES;
 use aulos_io::SystemClock;
 use aulos_rt::channel::{Receiver, TryRecvError, UnboundedSender, unbounded};
+use aulos_server::exit::{Exit, Failure};
 use tokio::sync::mpsc::{self, Sender};
 
 use super::source::{Got, Opened};
-use crate::exit::{Exit, Failure};
 
 /// What the thread tells.
 #[derive(Debug)]

@@ -7,10 +7,12 @@ use std::io::{self, BufRead, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use aulos_config::{SourceConfig, units};
 use aulos_core::{MediaTime, Span};
 use aulos_engine::loudness::Loudness;
 use aulos_engine::recorder::{Command, State, When};
 use aulos_io::record::What;
+use aulos_server::exit::{Exit, Failure};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -19,8 +21,6 @@ use super::When as Colors;
 use super::reader::{News, Order, Running, gone};
 use super::signals::Signals;
 use super::source::{self, Opened};
-use crate::config::{SourceConfig, units};
-use crate::exit::{Exit, Failure};
 use output::Output;
 use tape::Tape;
 

@@ -6,13 +6,13 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use aulos_config::{At, Relay, RelayConfig};
+use aulos_server::exit::{Exit, Failure};
+use aulos_server::relay::{Relays, Status};
 use clap::{Args, ValueHint};
 
 use super::signals::Signals;
 use super::{When, is_read, print, wrong};
-use crate::config::{self, At, Relay, RelayConfig};
-use crate::exit::{Exit, Failure};
-use crate::relay::{Relays, Status};
 
 #[derive(Debug, Args)]
 pub(super) struct RelayArgs {
@@ -140,9 +140,10 @@ pub(super) fn run(args: &RelayArgs, quiet: bool, color: When) -> Result<Exit, Fa
 fn wanted(args: &RelayArgs) -> Result<Vec<Relay>, Failure> {
     if let Some(path) = &args.config {
         let (name, text) = super::read_config(path)?;
-        let file = config::File { name: &name, text: &text };
-        let resolved = config::load(Some(file), &[], &config::Environment::of_process())
-            .map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
+        let file = aulos_config::File { name: &name, text: &text };
+        let resolved =
+            aulos_config::load(Some(file), &[], &aulos_config::Environment::of_process())
+                .map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
         if resolved.relays.is_empty() {
             let message = format!("{name}: there is no [[relay]] in it");
             return Err(Failure::new(Exit::Config, message));
@@ -169,7 +170,7 @@ fn wanted(args: &RelayArgs) -> Result<Vec<Relay>, Failure> {
         opus_fec: Some(args.opus_fec),
         ..RelayConfig::default()
     };
-    config::relay(&config).map(|relay| vec![relay]).map_err(|problems| wrong(&problems))
+    aulos_config::relay(&config).map(|relay| vec![relay]).map_err(|problems| wrong(&problems))
 }
 
 fn greet(relays: &Relays) {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use aulos_server::exit::{Exit, Failure};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -13,7 +14,6 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 
 use super::{RpcArgs, print};
-use crate::exit::{Exit, Failure};
 
 const PORT: u16 = 1705;
 /// For connecting and for the answer, each.

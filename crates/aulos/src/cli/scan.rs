@@ -17,11 +17,11 @@ use std::thread::available_parallelism;
 use aulos_core::{Db, Lufs};
 use aulos_dsp::meter::RangeHop;
 use aulos_io::scan::{self, Event, Found, Loudness, Options, Progress, Report, tag};
+use aulos_server::exit::{Exit, Failure};
 use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::is_read;
-use crate::exit::{Exit, Failure};
 use album::{Album, Rule};
 use journal::Journal;
 pub(super) use output::plain;

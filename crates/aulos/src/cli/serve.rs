@@ -5,20 +5,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aulos_config::{Resolved, SourceConfig};
 use aulos_io::mdns::{Announcer, Browser, Neighbour};
 use aulos_proto::uri::encode;
+use aulos_server::access::Role;
+use aulos_server::announce::{self, Ports};
+use aulos_server::audio::Audio;
+use aulos_server::exit::{Exit, Failure};
+use aulos_server::server::{self, Bound, Outside};
+use aulos_server::state_lock;
+use aulos_server::systemd::{Given, Supervisor};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use super::print;
-use crate::access::Role;
-use crate::announce::{self, Ports};
-use crate::audio::Audio;
-use crate::config::{Resolved, SourceConfig};
-use crate::exit::{Exit, Failure};
-use crate::server::{self, Bound, Outside};
-use crate::state_lock;
-use crate::systemd::{Given, Supervisor};
 
 /// Runs what `read` gives until it is told to end, and reads it again on SIGHUP; `head` is printed
 /// before what a newcomer has to know.
@@ -48,7 +48,7 @@ pub(super) fn run(
     let (listener, stream) = server::bind_one("stream", &resolved.listen.stream, &mut given)?;
     given.close_rest();
     let bound = bound.relaying(&resolved.relays)?;
-    let (events, told) = mpsc::channel(crate::house::EVENT_QUEUE);
+    let (events, told) = mpsc::channel(aulos_server::house::EVENT_QUEUE);
     let running = Arc::new(Audio::start(&resolved, listener, &door, events).map_err(internal)?);
     let audio = server::Audio {
         house: Arc::clone(&running) as _,

@@ -2,7 +2,7 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::exit::{Exit, Failure};
+use aulos_server::exit::{Exit, Failure};
 
 /// What asks a program to end.
 pub(super) struct Signals([Signal; 3]);

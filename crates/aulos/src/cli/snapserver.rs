@@ -3,13 +3,13 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
+use aulos_config::snapserver::{Converted, Ini, convert};
+use aulos_config::{Environment, Resolved};
+use aulos_server::exit::{Exit, Failure};
 use clap::{Args, ValueHint};
 
 use super::serve::Reading;
 use super::{can_be_read, print, read_config, serve};
-use crate::config::snapserver::{Converted, Ini, convert};
-use crate::config::{self, Environment, Resolved};
-use crate::exit::{Exit, Failure};
 
 pub(super) const CONVERT_EXAMPLES: &str = "\
 Examples:
@@ -44,8 +44,8 @@ pub(super) fn convert_file(args: &ConvertArgs) -> Result<Exit, Failure> {
     for line in odd {
         converted.notes.push(format!("{name}:{line}: neither a section nor `key = value`"));
     }
-    let file = config::File { name: "aulos.toml", text: &converted.toml };
-    let problems = config::load(Some(file), &[], &Environment::of_process()).err();
+    let file = aulos_config::File { name: "aulos.toml", text: &converted.toml };
+    let problems = aulos_config::load(Some(file), &[], &Environment::of_process()).err();
     let mut out = format!("# Made by `aulos convert` from {}.\n", one_line(&name));
     for note in &converted.notes {
         eprintln!("{note}");
@@ -82,8 +82,8 @@ fn read(args: &SnapserverArgs, reading: Reading) -> Result<Resolved, Failure> {
     for note in notes {
         tracing::info!("{note}");
     }
-    let file = config::File { name: "what snapserver's arguments mean", text: &toml };
-    let mut resolved = config::load(Some(file), &[], &Environment::of_process())
+    let file = aulos_config::File { name: "what snapserver's arguments mean", text: &toml };
+    let mut resolved = aulos_config::load(Some(file), &[], &Environment::of_process())
         .map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
     // Music Assistant names a folder that need not be there.
     if let Some(root) = resolved.http.doc_root.take_if(|root| !root.is_dir()) {

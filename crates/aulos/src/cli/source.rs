@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
+use aulos_config::{PipeMode, SourceConfig};
 use aulos_core::{Block, Frames, Instant, SampleSpec, Span};
 use aulos_engine::generate::{Demo, Tone};
 use aulos_engine::source::{Pacing, Pulled, RingSource, Source};
@@ -12,23 +13,22 @@ use aulos_io::feed::{
     StreamSource, TcpClient, TcpServer, split_arguments,
 };
 use aulos_rt::Reader;
+use aulos_server::exit::{Exit, Failure};
+use aulos_server::radio::{Chore, Phase, Radio, Tuner, Watch};
 
 use super::wrong;
-use crate::config::{self, PipeMode, SourceConfig};
-use crate::exit::{Exit, Failure};
-use crate::radio::{Chore, Phase, Radio, Tuner, Watch};
 
 /// What a command was given as its SOURCE, as a URI and as what that means; `-` is standard input.
 pub(super) fn parse(source: &str) -> Result<(&str, SourceConfig), Failure> {
     let uri = if source == "-" { "stdin:" } else { source };
-    match config::source(uri) {
+    match aulos_config::source(uri) {
         Ok(config) => Ok((uri, config)),
         Err(problems) => Err(refused(uri, &problems)),
     }
 }
 
 /// A problem with its hint, and the way from a bare path to a URI.
-fn refused(uri: &str, problems: &[config::Problem]) -> Failure {
+fn refused(uri: &str, problems: &[aulos_config::Problem]) -> Failure {
     if let Ok(path) = std::path::absolute(uri)
         && path.exists()
         && !uri.contains(':')

@@ -116,7 +116,7 @@ fn a_port_in_use_is_named_and_another_is_offered() {
 
 #[test]
 fn check_tells_every_problem_on_standard_output() {
-    let file = format!("{}/tests/golden/broken.toml", env!("CARGO_MANIFEST_DIR"));
+    let file = format!("{}/../config/tests/golden/broken.toml", env!("CARGO_MANIFEST_DIR"));
     let (code, out, error) = run(&["check", "--config", &file]);
     assert_eq!((code, error.as_str()), (78, ""));
     assert!(out.contains("broken.toml:14:9: `flak` is not a codec"), "{out}");

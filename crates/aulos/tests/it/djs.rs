@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use aulos_config::Environment;
+
 use crate::common::{ANY_PORTS, Controller, PATIENCE, Playing, eventually, resolve};
-use aulos::config::{self, Environment};
 use serde_json::{Value, json};
 
 const TWO_MOUNTS: &str = r#"
@@ -349,8 +350,8 @@ sources = [
 name = "b"
 sources = ["icecast://127.0.0.1:8002/twice"]
 "#;
-    let file = config::File { name: "aulos.toml", text };
-    let error = config::load(Some(file), &[], &Environment::default()).unwrap_err();
+    let file = aulos_config::File { name: "aulos.toml", text };
+    let error = aulos_config::load(Some(file), &[], &Environment::default()).unwrap_err();
     let told = error.to_string();
     assert!(!told.contains("long enough\""), "{told}");
     for line in [

@@ -6,8 +6,9 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use aulos_server::house::Switched;
+
 use crate::common::{Playing, Server, eventually, resolve, scratch, wave};
-use aulos::house::Switched;
 use aulos_core::Span;
 use serde_json::{Value, json};
 

@@ -7,11 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use aulos_config::Resolved;
+use aulos_server::house::Switched;
+
 use crate::common::{
     Controller, Playing, Server, TWO_STATIONS, eventually, resolve, scratch, script,
 };
-use aulos::config::Resolved;
-use aulos::house::Switched;
 use serde_json::{Value, json};
 
 /// A program that keeps what it is told in `log` beside it.

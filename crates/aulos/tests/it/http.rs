@@ -3,8 +3,9 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use aulos_server::house::{Loudness, SourceState, StationState, StationStatus};
+
 use crate::common::{PATIENCE, Server, eventually};
-use aulos::house::{Loudness, SourceState, StationState, StationStatus};
 use aulos_core::{Db, Lufs, Span};
 use serde_json::{Value, json};
 

@@ -4,8 +4,9 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
+use aulos_config::Environment;
+
 use crate::common::{ANY_PORTS, Controller, PATIENCE, Playing, eventually, resolve, scratch};
-use aulos::config::{self, Environment};
 use aulos_proto::ogg::{Parsed, parse};
 use rustix::net::sockopt;
 use serde_json::{Value, json};
@@ -275,8 +276,8 @@ spec = "44100:16:2"
 sources = ["demo://"]
 push = [{ url = "icecast://radio.example/b" }]
 "#;
-    let file = config::File { name: "aulos.toml", text };
-    let error = config::load(Some(file), &[], &Environment::default()).unwrap_err();
+    let file = aulos_config::File { name: "aulos.toml", text };
+    let error = aulos_config::load(Some(file), &[], &Environment::default()).unwrap_err();
     let told = error.to_string();
     for line in [
         "aulos.toml:5:11: `url` does not begin with icecast:// or icecasts://",

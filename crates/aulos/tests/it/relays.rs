@@ -3,11 +3,12 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use aulos_config::Resolved;
+use aulos_server::exit::Exit;
+use aulos_server::server;
+use aulos_server::systemd::Given;
+
 use crate::common::{PATIENCE, Server, TWO_STATIONS, eventually, resolve};
-use aulos::config::Resolved;
-use aulos::exit::Exit;
-use aulos::server;
-use aulos::systemd::Given;
 use serde_json::{Value, json};
 
 const PCMU: u8 = 0;

@@ -3,9 +3,10 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use aulos_config::Resolved;
+use aulos_server::house::{Command, SessionId, Settings};
+
 use crate::common::{Server, TWO_STATIONS, eventually, resolve, scratch};
-use aulos::config::Resolved;
-use aulos::house::{Command, SessionId, Settings};
 use aulos_core::ChannelMap;
 use serde_json::{Value, json};
 

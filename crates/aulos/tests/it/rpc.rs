@@ -4,13 +4,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crate::common::{FakeHouse, TWO_STATIONS, golden, hello, resolve};
-use aulos::access::Role;
-use aulos::control::{Caller, Control, HostInfo, registry_for};
-use aulos::house::{
+use aulos_server::access::Role;
+use aulos_server::control::{Caller, Control, HostInfo, registry_for};
+use aulos_server::house::{
     Cause, Command, Event, Loudness, SessionId, Settings, StationState, StationStatus,
 };
-use aulos::registry::store::Saved;
+use aulos_server::registry::store::Saved;
+
+use crate::common::{FakeHouse, TWO_STATIONS, golden, hello, resolve};
 use aulos_core::{ChannelMap, Lufs};
 use serde_json::{Value, json};
 

@@ -5,9 +5,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 
+use aulos_server::access::Credentials;
+use aulos_server::house::{Cause, Command, Event, SessionId};
+
 use crate::common::{PATIENCE, Server, TWO_STATIONS, eventually, hello, resolve, scratch};
-use aulos::access::Credentials;
-use aulos::house::{Cause, Command, Event, SessionId};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};

@@ -6,9 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use aulos_server::house::{Cause, Command, Event, SessionId};
+use aulos_server::registry::{MAX_CLIENTS, MAX_PRESETS, MAX_PRESETS_BYTES};
+
 use crate::common::{PATIENCE, Server, TWO_STATIONS, eventually, resolve};
-use aulos::house::{Cause, Command, Event, SessionId};
-use aulos::registry::{MAX_CLIENTS, MAX_PRESETS, MAX_PRESETS_BYTES};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 

@@ -2,10 +2,11 @@
 
 use std::process::Command;
 
+use aulos_config::Resolved;
+
 use crate::common::{
     ANY_PORTS, Listening, Playing, Server, TWO_STATIONS, eventually, resolve, scratch, wave,
 };
-use aulos::config::Resolved;
 use serde_json::{Value, json};
 
 /// Integrated loudness and true peak of stereo at 48 kHz, by ffmpeg.

@@ -4,8 +4,9 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
+use aulos_server::house::{Command, SessionId, StationStatus};
+
 use crate::common::{Server, TWO_STATIONS, eventually, player, resolve, scratch, script};
-use aulos::house::{Command, SessionId, StationStatus};
 use aulos_core::ChannelMap;
 use serde_json::{Value, json};
 
@@ -107,7 +108,7 @@ fn no_call_starts_a_program_or_reads_outside_of_the_roots() {
     }
     let status = server.controller().call("Server.GetStatus", json!({}));
     let streams = status["result"]["server"]["streams"].as_array().unwrap().len();
-    assert_eq!(streams, 2 + aulos::control::MAX_ADDED);
+    assert_eq!(streams, 2 + aulos_server::control::MAX_ADDED);
 }
 
 fn rand() -> u64 {

@@ -4,11 +4,11 @@ use std::io::{self, Write};
 
 use aulos_core::{Db, Lufs, Span};
 use aulos_engine::loudness::Loudness;
+use aulos_server::exit::Failure;
 use serde_json::Value;
 
 use crate::cli::figures::{clock, db, lufs};
 use crate::cli::print;
-use crate::exit::Failure;
 
 /// Standard output, line by line.
 #[derive(Debug)]

@@ -432,7 +432,7 @@ mod tests {
         screen.paused = true;
         text += &drawn(&screen, 48, 16);
         text += &drawn(&Screen::new("pipe:///run/x.fifo", true), 80, 9);
-        crate::golden::compare("meter_screen.txt", &text);
+        aulos_blackbox::golden::compare(env!("CARGO_MANIFEST_DIR"), "meter_screen.txt", &text);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use aulos_server::exit::{Exit, Failure};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use tokio::sync::mpsc::{Receiver, channel};
@@ -11,7 +12,6 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::screen::Screen;
 use super::{Ended, Signals};
 use crate::cli::reader::{News, Order, Running, gone};
-use crate::exit::{Exit, Failure};
 
 /// Shows the meter until it ends.
 pub(super) async fn run(

@@ -7,7 +7,7 @@ use std::thread;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::exit::{Exit, Failure};
+use aulos_server::exit::{Exit, Failure};
 
 /// Whether somebody wants the run to end.
 pub(super) struct Stop(Arc<AtomicBool>);

@@ -6,12 +6,12 @@ use aulos_core::Span;
 use aulos_engine::loudness::Loudness;
 use aulos_engine::recorder::State;
 use aulos_io::record::What;
+use aulos_server::control::closed_figures;
+use aulos_server::exit::Failure;
 
 use super::tape::Tape;
 use crate::cli::figures::{clock, db, lufs};
 use crate::cli::{When, print};
-use crate::control::closed_figures;
-use crate::exit::Failure;
 
 /// Standard output for files, standard error for people.
 pub(super) struct Output {

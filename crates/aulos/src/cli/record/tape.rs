@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use aulos_config::NotMade;
 use aulos_core::{Block, ChannelLayout, Frames, MediaTime, SampleRate, Span};
 use aulos_engine::recorder::{
     Command, DEFAULT_PRE_ROLL, DEFAULT_ROOM, Pickup, Rotation, Side, State, When, Zone, pickup,
@@ -13,12 +14,11 @@ use aulos_io::SystemClock;
 use aulos_io::record::format::FileFormat;
 use aulos_io::record::{Deck, Event, Pattern, Recorders, Status, Trouble, What, Wish};
 use aulos_rt::channel::Receiver;
+use aulos_server::exit::{Exit, Failure};
 
 use super::RecordArgs;
 use super::output::Output;
 use crate::cli::reader::Ear;
-use crate::config::{self, NotMade};
-use crate::exit::{Exit, Failure};
 
 /// The recorder.
 pub(super) struct Tape {
@@ -84,7 +84,7 @@ fn split(out: &Path) -> (PathBuf, String) {
 
 fn format(args: &RecordArgs, ending: Option<&str>) -> Result<FileFormat, Failure> {
     let name = args.format.as_deref().or(ending).map(str::to_ascii_lowercase).unwrap_or_default();
-    config::made(&name, args.bits, USUAL_BITS, args.kbps).map_err(|why| {
+    aulos_config::made(&name, args.bits, USUAL_BITS, args.kbps).map_err(|why| {
         let message = match why {
             NotMade::Bits(bits, _) => {
                 let hint = "wav has 16, 24 or 32, flac 16 or 24, and opus --kbps instead";
@@ -100,7 +100,7 @@ fn format(args: &RecordArgs, ending: Option<&str>) -> Result<FileFormat, Failure
 }
 
 fn rotation(args: &RecordArgs, zone: Zone) -> Result<Rotation, Failure> {
-    config::rotated(args.rotate, args.align, args.rotate_size, zone).ok_or_else(|| {
+    aulos_config::rotated(args.rotate, args.align, args.rotate_size, zone).ok_or_else(|| {
         let message = "--rotate with --align is a minute or more, a whole number of times a day";
         Failure::new(Exit::Usage, message)
     })

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use crate::relay::{Counts, Row, Status, encoding};
+use aulos_server::relay::{Counts, Row, Status, encoding};
 
 /// The streams, those with trouble first, as many as there is room for.
 pub(super) fn table(

@@ -17,14 +17,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use aulos::config::{self, Environment, Resolved, Station};
-use aulos::house::{
+use aulos_config::{Environment, Resolved, Station};
+use aulos_core::Span;
+use aulos_server::house::{
     Command, Door, EVENT_QUEUE, Event, Full, Hello, House, ListenSink, Loudness, MediaSocket,
     SessionId, StationStatus, Switched,
 };
-use aulos::server::{self, Audio, Outside};
-use aulos::systemd::{Given, Supervisor};
-use aulos_core::Span;
+use aulos_server::server::{self, Audio, Outside};
+use aulos_server::systemd::{Given, Supervisor};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -151,7 +151,7 @@ done
 
 pub fn resolve(text: &str) -> Resolved {
     let env = Environment { home: Some(scratch()), ..Environment::default() };
-    config::load(Some(config::File { name: "test.toml", text }), &[], &env).unwrap()
+    aulos_config::load(Some(aulos_config::File { name: "test.toml", text }), &[], &env).unwrap()
 }
 
 pub const TWO_STATIONS: &str = r#"
@@ -280,7 +280,7 @@ pub struct Playing {
     pub control: SocketAddr,
     pub http: SocketAddr,
     pub stream: SocketAddr,
-    audio: Arc<aulos::audio::Audio>,
+    audio: Arc<aulos_server::audio::Audio>,
     control_plane: Running,
 }
 
@@ -293,7 +293,8 @@ impl Playing {
         let (listener, stream) =
             server::bind_one("stream", &resolved.listen.stream, &mut given).unwrap();
         let audio =
-            aulos::audio::Audio::start(&resolved, listener, &Door::default(), events).unwrap();
+            aulos_server::audio::Audio::start(&resolved, listener, &Door::default(), events)
+                .unwrap();
         let audio = Arc::new(audio);
         let (control, http) = (bound.control_address, bound.http_address);
         let parts = Audio {
@@ -547,11 +548,5 @@ pub fn scratch() -> PathBuf {
 
 /// Compares with `tests/golden/NAME`; `AULOS_BLESS=1` writes it anew.
 pub fn golden(name: &str, found: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("AULOS_BLESS").is_some() {
-        std::fs::write(&path, found).unwrap();
-    }
-    let wanted = std::fs::read_to_string(&path)
-        .unwrap_or_else(|error| panic!("{}: {error}; AULOS_BLESS=1 writes it", path.display()));
-    assert!(wanted == found, "{name} differs; AULOS_BLESS=1 writes it anew. Now:\n{found}");
+    aulos_blackbox::golden::compare(env!("CARGO_MANIFEST_DIR"), name, found);
 }

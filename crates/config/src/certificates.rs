@@ -1,0 +1,160 @@
+//! Certificates and keys of `[tls]`: read, checked and turned into the server's side of TLS.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig};
+
+use crate::Tls;
+
+/// What cannot be used, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsError {
+    /// The key of `[tls]` that is to blame.
+    pub key: &'static str,
+    /// The fact, without a full stop.
+    pub fact: String,
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.fact)
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+/// How TLS is spoken with certificates of the user's own.
+///
+/// # Errors
+/// [`TlsError`], when a file cannot be read or does not hold what it should.
+pub fn load(tls: &Tls) -> Result<Option<Arc<ServerConfig>>, TlsError> {
+    let (true, Some(identity)) = (tls.enabled, &tls.identity) else { return Ok(None) };
+    CertificateFiles::read(identity)?.configure(tls).map(Some)
+}
+
+/// A certificate and its key as they were read.
+#[derive(Debug)]
+pub struct CertificateFiles {
+    identity: Identity,
+    cert: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl CertificateFiles {
+    /// Reads both files.
+    ///
+    /// # Errors
+    /// [`TlsError`], when one cannot be read.
+    pub fn read(identity: &Identity) -> Result<Self, TlsError> {
+        let (cert, key) = (read("cert", &identity.cert)?, read("key", &identity.key)?);
+        Ok(Self { identity: identity.clone(), cert, key })
+    }
+
+    /// The server's side of TLS with this certificate.
+    ///
+    /// # Errors
+    /// [`TlsError`], when a file does not hold what it should.
+    pub fn configure(&self, tls: &Tls) -> Result<Arc<ServerConfig>, TlsError> {
+        let chain = certificates("cert", &self.identity.cert, &self.cert)?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| {
+            unusable("key", &self.identity.key, &format!("no private key: {error}"))
+        })?;
+        configure(chain, key, tls).map(Arc::new)
+    }
+}
+
+/// Whether clients' certificates can be checked, where ours has yet to be made.
+pub(crate) fn check_client_ca(tls: &Tls) -> Result<(), TlsError> {
+    match &tls.client_ca {
+        Some(path) => verifier(path, Arc::new(default_provider())).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// A certificate and its key, each in a file (PEM, RFC 7468).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The certificate, and those that vouch for it.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+fn configure(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    tls: &Tls,
+) -> Result<ServerConfig, TlsError> {
+    let provider = Arc::new(default_provider());
+    let wrong = |key, error: &dyn fmt::Display| TlsError { key, fact: error.to_string() };
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| wrong("cert", &error))?;
+    let builder = match &tls.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => builder.with_client_cert_verifier(verifier(path, provider)?),
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| wrong("cert", &error))?;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}
+
+fn verifier(
+    path: &Path,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let bad = |error: &dyn fmt::Display| unusable("client_ca", path, &error.to_string());
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("client_ca", path, &read("client_ca", path)?)? {
+        roots.add(certificate).map_err(|error| bad(&error))?;
+    }
+    // Whoever has none may still have a password.
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+        .allow_unauthenticated()
+        .build()
+        .map_err(|error| bad(&error))
+}
+
+fn certificates(
+    key: &'static str,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
+    let chain = parsed.map_err(|error| unusable(key, path, &error.to_string()))?;
+    if chain.is_empty() {
+        return Err(unusable(key, path, "there is no certificate in it"));
+    }
+    Ok(chain)
+}
+
+fn read(key: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
+    let all = || -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(MAX_PEM + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = all().map_err(|error| unusable(key, path, &error.to_string()))?;
+    if bytes.len() as u64 > MAX_PEM {
+        return Err(unusable(key, path, &format!("it has more than {MAX_PEM} bytes")));
+    }
+    Ok(bytes)
+}
+
+fn unusable(key: &'static str, path: &Path, why: &str) -> TlsError {
+    TlsError { key, fact: format!("{}: {why}", path.display()) }
+}
+
+/// Bytes of one file: hundreds of certificates.
+const MAX_PEM: u64 = 1 << 20;

@@ -1,0 +1,477 @@
+//! `[[hook]]`: who is told when a station is in trouble.
+
+use std::fmt;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use aulos_io::feed::split_arguments;
+use axum::http::{HeaderName, HeaderValue, Uri};
+
+use super::env::Environment;
+use super::limits::{
+    DEFAULT_HOOK_TIMEOUT_S, DEFAULT_HOOK_TRIES, HOOK_TIMEOUT_S, HOOK_TRIES, MAX_HOOK_HEADERS,
+    MAX_HOOKS, MIN_HOOK_TOKEN,
+};
+use super::model::StationConfig;
+use super::problem::{At, Place, Problems, did_you_mean};
+use super::read::Table;
+use super::resolve::check_name;
+use super::security::{SecretConfig, read_secret, secret_text};
+use super::tree::{Node, Value};
+
+/// `[[hook]]`, as it was written.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HookConfig {
+    /// Where it begins.
+    pub at: Place,
+    /// What it is called; absent, its program or host decides.
+    pub name: Option<At<String>>,
+    /// Events; absent, all.
+    pub on: Option<At<Vec<At<String>>>>,
+    /// Names of stations; absent, all.
+    pub stations: Option<At<Vec<At<String>>>>,
+    /// A program and its arguments.
+    pub run: Option<At<String>>,
+    /// Where to post to.
+    pub url: Option<At<String>>,
+    /// Seconds for one attempt.
+    pub timeout_s: Option<u32>,
+    /// Attempts.
+    pub tries: Option<u32>,
+    /// Headers of the request; secret ones among them, so they are not shown.
+    pub headers: Hidden<Vec<(String, At<String>)>>,
+    /// What the request shows to say who it is.
+    pub token: Option<SecretConfig>,
+}
+
+/// An event that a hook can be called for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HookEventKind {
+    /// A source failed, and a worse one or the last resort took over.
+    Fallback,
+    /// A better source is back.
+    Recovered,
+    /// Nothing that can be heard goes out.
+    Silence,
+    /// That is over.
+    Sound,
+    /// The true peak of what goes out is above the ceiling.
+    OverCeiling,
+    /// A file of a recording is complete.
+    Recorded,
+    /// A recording is not what it should be, or will not be for long.
+    RecorderTrouble,
+    /// It is again.
+    RecorderRecovered,
+    /// Somebody tries the hook.
+    Test,
+}
+
+impl HookEventKind {
+    /// What `on` of a hook can name.
+    pub const ALL: [Self; 8] = [
+        Self::Fallback,
+        Self::Recovered,
+        Self::Silence,
+        Self::Sound,
+        Self::OverCeiling,
+        Self::Recorded,
+        Self::RecorderTrouble,
+        Self::RecorderRecovered,
+    ];
+
+    /// As configurations and messages have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fallback => "fallback",
+            Self::Recovered => "recovered",
+            Self::Silence => "silence",
+            Self::Sound => "sound",
+            Self::OverCeiling => "over-ceiling",
+            Self::Recorded => "recorded",
+            Self::RecorderTrouble => "recorder-trouble",
+            Self::RecorderRecovered => "recorder-recovered",
+            Self::Test => "test",
+        }
+    }
+}
+
+/// What a log must not have.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Hidden<T>(pub T);
+
+impl<T> fmt::Debug for Hidden<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hidden")
+    }
+}
+
+/// Who is told of what, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hook {
+    /// Unique.
+    pub name: String,
+    /// What it is told.
+    pub on: Vec<HookEventKind>,
+    /// Of which stations; none is all.
+    pub stations: Option<Vec<String>>,
+    /// How it is told.
+    pub action: HookAction,
+    /// Seconds for one attempt.
+    pub timeout_s: u32,
+    /// Attempts until it is given up.
+    pub tries: u32,
+}
+
+/// How a hook is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HookAction {
+    /// By starting a program.
+    Run {
+        /// As it was written; without a slash it is looked up in `PATH`.
+        program: PathBuf,
+        /// Its arguments.
+        arguments: Vec<String>,
+    },
+    /// By a POST.
+    Post(Post),
+}
+
+/// Where and how a webhook is posted. What comes behind the host is often a secret, and is not
+/// shown.
+#[derive(Clone, PartialEq)]
+pub struct Post {
+    /// Whether TLS is spoken.
+    pub secure: bool,
+    /// A name, or an address without brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The host as it was written, with a port that was.
+    pub authority: String,
+    /// Path and query.
+    pub target: String,
+    /// More headers.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Post {
+    /// What of it is no secret: `https://HOST`.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        format!("{}://{}", if self.secure { "https" } else { "http" }, self.authority)
+    }
+}
+
+impl fmt::Debug for Post {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Post").field(&self.origin()).finish()
+    }
+}
+
+/// Reads every `[[hook]]`.
+pub(super) fn read(root: &mut Table<'_>, problems: &Problems) -> Vec<HookConfig> {
+    match root.node("hook") {
+        Some(Node { value: Value::List(items), .. }) => {
+            items.iter().map(|node| read_hook(node, problems)).collect()
+        }
+        Some(node) => {
+            let message = format!("`hook` is {}: it must be a list of tables", node.kind());
+            problems.hint(node.at, message, "write [[hook]] with two brackets");
+            Vec::new()
+        }
+        None => Vec::new(),
+    }
+}
+
+fn read_hook(node: &Node, problems: &Problems) -> HookConfig {
+    let mut table = Table::new(node, "a hook", problems);
+    let mut list = |key| {
+        let value = table.texts(key);
+        node.get(key).map(|node| At { value, at: node.at })
+    };
+    let (on, stations) = (list("on"), list("stations"));
+    let hook = HookConfig {
+        at: node.at,
+        name: table.text("name"),
+        on,
+        stations,
+        run: table.text("run"),
+        url: table.text("url"),
+        timeout_s: table.number("timeout_s", "seconds", HOOK_TIMEOUT_S).map(|at| at.value),
+        tries: table.number("tries", "attempts", HOOK_TRIES).map(|at| at.value),
+        headers: Hidden(table.node("headers").map_or_else(Vec::new, |n| headers(n, problems))),
+        token: read_secret(&mut table, ["token", "token_file", "token_env"], "hook", problems),
+    };
+    table.finish();
+    hook
+}
+
+fn headers(node: &Node, problems: &Problems) -> Vec<(String, At<String>)> {
+    let Value::Table(entries) = &node.value else {
+        let message = format!("`headers` is {}, not a table", node.kind());
+        problems.hint(node.at, message, "headers = { Priority = \"high\" }");
+        return Vec::new();
+    };
+    let text = |entry: &super::Entry| match &entry.node.value {
+        Value::Text(text) => {
+            Some((entry.key.clone(), At { value: text.clone(), at: entry.node.at }))
+        }
+        _ => {
+            let (key, kind) = (&entry.key, entry.node.kind());
+            problems
+                .add(entry.node.at, format!("header `{key}` is {kind}: it must be text in quotes"));
+            None
+        }
+    };
+    entries.iter().filter_map(text).collect()
+}
+
+/// Checks every hook.
+pub(super) fn resolve(
+    configs: &[HookConfig],
+    stations: &[StationConfig],
+    env: &Environment,
+    problems: &Problems,
+) -> Vec<Hook> {
+    if let Some(hook) = configs.get(MAX_HOOKS) {
+        problems.add(hook.at, format!("there are more than {MAX_HOOKS} hooks"));
+    }
+    let mut hooks: Vec<Hook> = Vec::new();
+    for config in configs {
+        let Some(action) = action(config, env, problems) else { continue };
+        let name = name(config, &action, &hooks, problems);
+        let posts = matches!(action, HookAction::Post(_));
+        hooks.push(Hook {
+            name,
+            on: kinds(config.on.as_ref(), problems),
+            stations: config.stations.as_ref().map(|wished| known(wished, stations, problems)),
+            action,
+            timeout_s: config.timeout_s.unwrap_or(DEFAULT_HOOK_TIMEOUT_S),
+            tries: config.tries.unwrap_or(if posts { DEFAULT_HOOK_TRIES } else { 1 }),
+        });
+    }
+    hooks
+}
+
+/// The name that was given, or one that says what it calls, with the first number that makes it
+/// unique.
+fn name(config: &HookConfig, action: &HookAction, used: &[Hook], problems: &Problems) -> String {
+    let taken = |name: &str| used.iter().any(|hook| hook.name == name);
+    if let Some(given) = &config.name {
+        let name = check_name(given, problems);
+        if taken(&name) {
+            let message = format!("two hooks are called `{name}`");
+            problems.hint(given.at, message, "give one of them another name");
+        }
+        return name;
+    }
+    let own = match action {
+        HookAction::Run { program, .. } => {
+            program.file_name().unwrap_or_default().to_string_lossy().into_owned()
+        }
+        HookAction::Post(post) => post.host.clone(),
+    };
+    let numbered = (2..).map(|number| format!("{own}-{number}"));
+    let mut names = std::iter::once(own.clone()).chain(numbered);
+    names.find(|name| !taken(name)).unwrap_or(own)
+}
+
+fn kinds(wished: Option<&At<Vec<At<String>>>>, problems: &Problems) -> Vec<HookEventKind> {
+    let Some(At { value, at }) = wished else { return HookEventKind::ALL.to_vec() };
+    let names = HookEventKind::ALL.map(HookEventKind::name);
+    if value.is_empty() {
+        problems.hint(
+            *at,
+            "`on` is empty: the hook is never called",
+            "leave it out for all events",
+        );
+    }
+    let kind = |wish: &At<String>| {
+        let kind = HookEventKind::ALL.into_iter().find(|kind| kind.name() == wish.value);
+        if kind.is_none() {
+            let hint = match did_you_mean(&wish.value, &names) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("there is {}", names.join(", ")),
+            };
+            problems.hint(wish.at, format!("there is no event `{}`", wish.value), hint);
+        }
+        kind
+    };
+    value.iter().filter_map(kind).collect()
+}
+
+/// A name that is nobody's would be an alarm that never rings.
+fn known(
+    wished: &At<Vec<At<String>>>,
+    stations: &[StationConfig],
+    problems: &Problems,
+) -> Vec<String> {
+    let names = stations.iter().filter_map(|station| Some(station.name.as_ref()?.value.as_str()));
+    let names: Vec<&str> = names.collect();
+    let At { value, at } = wished;
+    if value.is_empty() {
+        let message = "`stations` is empty: the hook is never called";
+        problems.hint(*at, message, "leave it out for all stations");
+    }
+    for wish in value.iter().filter(|wish| !names.contains(&wish.value.as_str())) {
+        let hint = match did_you_mean(&wish.value, &names) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("there is {}; leave `stations` out for all", names.join(", ")),
+        };
+        problems.hint(wish.at, format!("there is no station `{}`", wish.value), hint);
+    }
+    value.iter().map(|wish| wish.value.clone()).collect()
+}
+
+fn action(config: &HookConfig, env: &Environment, problems: &Problems) -> Option<HookAction> {
+    match (&config.run, &config.url) {
+        (Some(run), None) => {
+            if config.token.is_some() || !config.headers.0.is_empty() {
+                let hint = "a program reads what it needs by itself";
+                problems.hint(config.at, "`headers` and `token` are for a `url`", hint);
+            }
+            program(run, env, problems)
+        }
+        (None, Some(url)) => post(config, url, env, problems).map(HookAction::Post),
+        (Some(_), Some(url)) => {
+            let hint = "write two hooks, one with each";
+            problems.hint(url.at, "a hook has both `run` and `url`", hint);
+            None
+        }
+        (None, None) => {
+            problems.hint(config.at, "a hook has neither `run` nor `url`", EXAMPLE);
+            None
+        }
+    }
+}
+
+fn program(run: &At<String>, env: &Environment, problems: &Problems) -> Option<HookAction> {
+    let mut words = split_arguments(&run.value).into_iter();
+    let Some(program) = words.next().filter(|program| !program.is_empty()) else {
+        problems.hint(run.at, "`run` is empty", EXAMPLE);
+        return None;
+    };
+    if run.value.contains('\0') {
+        problems.add(run.at, "`run` has a zero byte in it");
+    }
+    let program = PathBuf::from(program);
+    let named = program.display().to_string();
+    if !named.contains('/') {
+        let path = env.variables.0.get("PATH");
+        let found = path
+            .is_none_or(|path| path.split(':').any(|dir| can_run(&Path::new(dir).join(&program))));
+        if !found {
+            let hint = "write its whole path, or put it into a folder of PATH";
+            problems.hint(run.at, format!("`run`: there is no program `{named}` in PATH"), hint);
+        }
+    } else if !program.is_absolute() {
+        let hint = "write a whole path: it must not depend on where the server is started";
+        problems.hint(run.at, format!("`run`: {named} is not a whole path"), hint);
+    } else if !program.is_file() {
+        let hint = "put the program there; blanks in its path go into quotes of their own";
+        problems.hint(run.at, format!("`run`: there is no program {named}"), hint);
+    } else if !can_run(&program) {
+        let message = format!("`run`: {named} cannot be run");
+        problems.hint(run.at, message, format!("chmod +x {named}"));
+    }
+    Some(HookAction::Run { program, arguments: words.collect() })
+}
+
+fn can_run(program: &Path) -> bool {
+    let found = std::fs::metadata(program);
+    found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+fn post(
+    config: &HookConfig,
+    url: &At<String>,
+    env: &Environment,
+    problems: &Problems,
+) -> Option<Post> {
+    let refuse = |fact: &str, hint: &str| {
+        // Not the whole address: what stands behind the host is often a secret.
+        problems.hint(url.at, format!("`url` {fact}"), hint);
+        None
+    };
+    let example = "url = \"https://alarm.example.org/hook\"";
+    let Ok(uri) = url.value.parse::<Uri>() else { return refuse("is no address", example) };
+    let secure = match uri.scheme_str() {
+        Some("https") => true,
+        Some("http") => false,
+        _ => return refuse("is not of http: or https:", example),
+    };
+    let Some(authority) = uri.authority() else { return refuse("has no host", example) };
+    if authority.as_str().contains('@') {
+        let hint = "use `token_file`, or a header Authorization";
+        return refuse("has a name or a password in front of its host", hint);
+    }
+    let host = authority.host();
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if bare.is_empty() {
+        return refuse("has no host", example);
+    }
+    Some(Post {
+        secure,
+        host: bare.to_owned(),
+        port: authority.port_u16().unwrap_or(if secure { 443 } else { 80 }),
+        authority: authority.to_string(),
+        target: uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
+        headers: checked_headers(config, env, problems),
+    })
+}
+
+fn checked_headers(
+    config: &HookConfig,
+    env: &Environment,
+    problems: &Problems,
+) -> Vec<(HeaderName, HeaderValue)> {
+    if config.headers.0.len() > MAX_HOOK_HEADERS {
+        problems.add(config.at, format!("a hook has more than {MAX_HOOK_HEADERS} headers"));
+    }
+    let mut all = Vec::new();
+    for (key, At { value, at }) in &config.headers.0 {
+        let (Ok(name), Ok(mut value)) = (key.parse::<HeaderName>(), value.parse::<HeaderValue>())
+        else {
+            let hint = "letters, digits and dashes in its name; one line of text in its value";
+            problems.hint(*at, format!("`{}` cannot be a header", key.escape_debug()), hint);
+            continue;
+        };
+        if OURS.contains(&name.as_str()) {
+            problems.hint(*at, format!("the header `{key}` is made here"), "leave it out");
+        }
+        value.set_sensitive(true);
+        all.push((name, value));
+    }
+    let token =
+        config.token.as_ref().and_then(|one| secret_text(one, MIN_HOOK_TOKEN, env, problems));
+    if let Some(token) = token {
+        let authorization = HeaderName::from_static("authorization");
+        if all.iter().any(|(name, _)| *name == authorization) {
+            let hint = "keep one of them";
+            problems.hint(config.at, "a hook has a `token` and a header Authorization", hint);
+        }
+        match format!("Bearer {token}").parse::<HeaderValue>() {
+            Ok(mut value) => {
+                value.set_sensitive(true);
+                all.push((authorization, value));
+            }
+            Err(_) => problems.hint(config.at, "the token cannot be sent", "one line of text"),
+        }
+    }
+    all
+}
+
+/// Headers that every request has, and that say where it ends.
+const OURS: [&str; 7] = [
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "idempotency-key",
+    "transfer-encoding",
+    "user-agent",
+];
+
+const EXAMPLE: &str = "as in run = \"/usr/local/bin/alarm --loud\", or url = \"https://HOST/PATH\"";

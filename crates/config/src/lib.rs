@@ -1,0 +1,137 @@
+//! `aulos.toml`: read whole, checked once, and every problem told at once.
+//!
+//! ```text
+//!  embedded default, file, --set  ->  tree  ->  Config (wishes)  ->  Resolved (facts)
+//!                                       \___________\____________________\__ Problems
+//! ```
+//!
+//! serde's derive would have been shorter; it stops at the first fault, cannot say where a value
+//! of `--set` came from, and knows nothing of "not built yet".
+
+#![forbid(unsafe_code)]
+
+pub mod certificates;
+mod codec;
+mod env;
+mod fallback;
+mod hooks;
+pub mod limits;
+mod meta;
+mod model;
+mod mounts;
+mod problem;
+mod push;
+mod read;
+mod record;
+mod relay;
+mod resolve;
+mod rtp;
+mod security;
+pub mod snapserver;
+mod sound;
+mod source;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod tree;
+pub mod units;
+mod upload;
+pub mod users;
+
+pub use env::{Environment, Variables};
+pub use hooks::{Hidden, Hook, HookAction, HookConfig, HookEventKind, Post};
+pub use meta::meta_loop;
+pub use model::{
+    ClientsConfig, Config, HttpConfig, ListenConfig, MdnsConfig, PluginConfig, SilenceConfig,
+    SourceEntry, StationConfig, StreamsConfig, SwitchConfig,
+};
+pub use mounts::{Mount, UNGUARDED};
+pub use problem::{At, ConfigError, Place, Problem};
+pub use push::{Push, PushConfig};
+pub use record::{NotMade, Record, RecordConfig, made, rotated};
+pub use relay::{Ports, Relay, RelayConfig, relay, relay_from_json};
+pub use resolve::{
+    Clients, Endpoint, Http, Listen, Mdns, Plugin, Resolved, Silence, Source, Station, Streams,
+    Switch,
+};
+pub use rtp::{Reception, RtpConfig, RtpOut, RtpSource};
+pub use security::{SecretConfig, Security, SecurityConfig, Tls, TlsConfig, UserConfig};
+pub use sound::{BandConfig, Sound};
+pub use source::{PipeMode, SourceConfig, TitleKind, Titles};
+pub use stream::{AnnouncementUri, StreamUri, StreamUriError, announcement};
+pub use upload::{Upload, UploadConfig};
+
+use problem::Problems;
+use tree::{Entry, Node, Value};
+
+/// A configuration file that has been read: what it is called in messages, and its text.
+#[derive(Clone, Copy, Debug)]
+pub struct File<'a> {
+    /// As the user wrote it.
+    pub name: &'a str,
+    /// All of it.
+    pub text: &'a str,
+}
+
+/// Reads and checks a configuration. Without a file, or with one that has no station, the station
+/// of [`Environment::default_config`] is run.
+///
+/// # Errors
+/// [`ConfigError`] with every problem, in the order of the file and then of `sets`.
+pub fn load(
+    file: Option<File<'_>>,
+    sets: &[String],
+    env: &Environment,
+) -> Result<Resolved, ConfigError> {
+    let problems = Problems::default();
+    let File { name, text } = file.unwrap_or(File { name: "", text: "" });
+    let mut root = tree::parse(text, &Place::File, &problems);
+    add_default_station(&mut root, env, &problems);
+    for (index, set) in sets.iter().enumerate() {
+        tree::set(&mut root, index, set, &problems);
+    }
+    let config = model::read(&root, &problems);
+    let resolved = resolve::resolve(&config, env, &problems);
+    if problems.is_empty() {
+        return Ok(resolved);
+    }
+    Err(ConfigError::new(problems.into_sorted(), name, text, sets))
+}
+
+/// Reads the URI of one source, as it is given on a command line.
+///
+/// # Errors
+/// Every problem that it has, never none.
+pub fn source(uri: &str) -> Result<SourceConfig, Vec<Problem>> {
+    let problems = Problems::default();
+    let parsed = source::parse(&At::default_value(uri.to_owned()), &problems);
+    if let Some([SourceConfig::Station { .. }, ..]) = parsed.as_ref().map(|(all, _)| &all[..]) {
+        let hint = "give the source of that station";
+        problems.hint(Place::Default, "`meta:` plays other stations of one server", hint);
+    }
+    if let Some([SourceConfig::Icecast(_), ..]) = parsed.as_ref().map(|(all, _)| &all[..]) {
+        let hint = "let a station of a server play it";
+        problems.hint(Place::Default, "`icecast:` is a place in a server that runs", hint);
+    }
+    let packets =
+        |source: &SourceConfig| matches!(source, SourceConfig::Rtp(_) | SourceConfig::Sdp { .. });
+    if parsed.as_ref().is_some_and(|(all, _)| all.iter().any(packets)) {
+        let hint =
+            "let a station of a server play it, and give http://HOST:1780/listen/STATION.wav";
+        problems.hint(Place::Default, "packets of RTP are received by a server that runs", hint);
+    }
+    match parsed.map(|(mut sources, _)| (sources.pop(), problems.is_empty())) {
+        Some((Some(source), true)) => Ok(source),
+        _ => Err(problems.into_sorted()),
+    }
+}
+
+fn add_default_station(root: &mut Node, env: &Environment, problems: &Problems) {
+    if root.get("station").is_some() {
+        return;
+    }
+    let default = tree::parse(&env.default_config(), &|_| Place::Default, problems);
+    if let (Value::Table(entries), Value::Table(theirs)) = (&mut root.value, default.value) {
+        entries.extend(theirs.into_iter().filter(|Entry { key, .. }| key == "station"));
+    }
+}

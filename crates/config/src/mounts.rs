@@ -1,0 +1,159 @@
+//! `icecast://HOST:PORT/MOUNT`: where DJs come to, and what they have to say.
+//!
+//! The password stands beside the address and not in it: addresses are shown on the page, in the
+//! status and in logs. Where there is none, only this machine may come, so that nobody opens a
+//! station to the network by leaving a line out.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use super::env::Environment;
+use super::limits::{MAX_MOUNT, MAX_NAME, MIN_PASSWORD};
+use super::model::{Config, SourceEntry};
+use super::problem::{Place, Problems};
+use super::resolve::{Endpoint, Station, endpoint};
+use super::security;
+use super::source::{Query, SourceConfig};
+use crate::users::Secret;
+
+/// A place for one DJ at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Where to listen; several mounts may share it.
+    pub address: Endpoint,
+    /// With its leading slash.
+    pub path: String,
+    /// The name that a DJ gives.
+    pub user: String,
+    /// His password; none: nobody is asked.
+    pub password: Option<Secret>,
+}
+
+impl Mount {
+    /// Whether it is open to whoever comes, also from other machines.
+    #[must_use]
+    pub fn is_unguarded(&self) -> bool {
+        self.password.is_none() && !is_loopback(&self.address.host)
+    }
+
+    /// Whether both are the same place.
+    #[must_use]
+    pub fn is_at(&self, other: &Self) -> bool {
+        self.address == other.address && self.path == other.path
+    }
+}
+
+/// What is said of a mount that is open to the network.
+pub const UNGUARDED: &str = "without a password only this machine may push: icecast://127.0.0.1";
+
+/// Reads the address; its password is [`complete`]'s.
+pub(super) fn parse(query: &mut Query<'_>) -> Option<Mount> {
+    let uri = query.uri;
+    let user = uri.user.clone().unwrap_or_else(|| USER.to_owned());
+    if user.contains(':') || query.text("password").is_some() {
+        query.refuse("a password does not stand in an address".to_owned(), SECRET_HINT);
+        return None;
+    }
+    if user.is_empty() || user.len() > MAX_NAME || user.chars().any(char::is_control) {
+        query.refuse("this cannot be a DJ's name".to_owned(), "`source` is usual: leave it out");
+        return None;
+    }
+    let authority = uri.authority();
+    let Some(address) = endpoint(&authority, Some("0.0.0.0"), Some(PORT)) else {
+        let message = format!("\"{authority}\" is not HOST:PORT");
+        query.refuse(message, "as in icecast://127.0.0.1:8000/live");
+        return None;
+    };
+    let path = uri.path.clone();
+    let odd = |c: char| c.is_control() || c.is_whitespace() || c == '?';
+    if path.len() < 2 || path.len() > MAX_MOUNT || path.contains(odd) || path.starts_with("/admin/")
+    {
+        let hint = format!("a mount has 1 to {MAX_MOUNT} letters, as in icecast://{address}/live");
+        query.refuse(format!("\"{}\" cannot be a mount", path.escape_debug()), &hint);
+        return None;
+    }
+    Some(Mount { address, path, user, password: None })
+}
+
+/// Gives every mount its password, and reports those that cannot be as they are.
+pub(super) fn complete(
+    config: &Config,
+    all: &mut [Station],
+    env: &Environment,
+    problems: &Problems,
+) {
+    let mut seen: HashMap<(Endpoint, String), String> = HashMap::new();
+    for (config, station) in config.stations.iter().zip(all) {
+        for entry in &config.sources {
+            let mut sources = station.sources.iter_mut();
+            let source = sources.find(|source| source.uri == entry.uri.value);
+            let Some(SourceConfig::Icecast(mount)) = source.map(|source| &mut source.config) else {
+                check_idle(entry, problems);
+                continue;
+            };
+            mount.password = entry
+                .password
+                .as_ref()
+                .and_then(|secret| security::secret(secret, MIN_PASSWORD, env, problems));
+            check(mount, entry, problems);
+            let (key, name) = ((mount.address.clone(), mount.path.clone()), station.name.clone());
+            if let Some(other) = seen.insert(key, name) {
+                let message = format!("`{}` at {} is there twice", mount.path, mount.address);
+                let hint = format!("it is station `{other}`'s already: give each its own mount");
+                problems.hint(entry.uri.at, message, hint);
+            }
+        }
+    }
+    check_ports(config, &seen, problems);
+}
+
+fn check(mount: &Mount, entry: &SourceEntry, problems: &Problems) {
+    if mount.is_unguarded() && entry.password.is_none() {
+        let message = format!("whoever reaches {} could go on air", mount.address);
+        let hint = format!("{SECRET_HINT}; {UNGUARDED}");
+        problems.hint(entry.uri.at, message, hint);
+    }
+}
+
+fn check_idle(entry: &SourceEntry, problems: &Problems) {
+    if entry.password.is_some() && !entry.uri.value.to_ascii_lowercase().starts_with("icecast:") {
+        let hint = "leave it out: only who comes to icecast:// is asked for one";
+        problems.hint(entry.uri.at, "this source takes no password", hint);
+    }
+}
+
+/// A port belongs to DJs or to somebody else.
+fn check_ports(config: &Config, seen: &HashMap<(Endpoint, String), String>, problems: &Problems) {
+    let listen = &config.listen;
+    let host = listen.address.value.as_str();
+    let ours = [("stream", &listen.stream), ("control", &listen.control), ("http", &listen.http)];
+    for (key, text) in ours {
+        let Some(ours) = endpoint(&text.value, Some(host), None) else { continue };
+        if ours.port != 0 && seen.keys().any(|(address, _)| address.port == ours.port) {
+            let at =
+                if text.at == Place::Default { mount_place(config, ours.port) } else { text.at };
+            let message = format!("port {} is both `{key}` and that of a mount", ours.port);
+            problems.hint(at, message, "DJs need a port of their own; 8000 is usual");
+        }
+    }
+}
+
+fn mount_place(config: &Config, port: u16) -> Place {
+    let mut entries = config.stations.iter().flat_map(|station| &station.sources);
+    let number = format!(":{port}/");
+    let entry = entries.find(|entry| entry.uri.value.contains(&number));
+    entry.map_or(Place::Default, |entry| entry.uri.at)
+}
+
+fn is_loopback(host: &str) -> bool {
+    host.parse::<IpAddr>().map_or(host == "localhost", |address| address.is_loopback())
+}
+
+/// What Icecast's sources call themselves.
+const USER: &str = "source";
+
+/// Icecast's port.
+const PORT: u16 = 8000;
+
+const SECRET_HINT: &str =
+    "write { uri = \"icecast://0.0.0.0:8000/live\", password_file = \"FILE\" }";

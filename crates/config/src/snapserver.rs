@@ -1,0 +1,428 @@
+//! snapserver's configuration in our words.
+//!
+//! `aulos convert` prints what comes out of it, and `aulos snapserver` runs it: the same text, so
+//! that whoever moves over sees what he gets. What has no counterpart is said, never passed over.
+
+use std::fmt::Write;
+
+use aulos_core::SampleSpec;
+use aulos_proto::uri::encode;
+
+use super::stream::StreamUri;
+
+/// snapserver's keys and values, in order; keys are `section.key`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ini(Vec<(String, String)>);
+
+impl Ini {
+    /// Reads `snapserver.conf`; gives the lines that are neither a section nor `key = value`.
+    #[must_use]
+    pub fn parse(text: &str) -> (Self, Vec<usize>) {
+        let (mut ini, mut odd, mut section) = (Self::default(), Vec::new(), String::new());
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with(['#', ';']) {
+                continue;
+            }
+            if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+                name.trim().clone_into(&mut section);
+            } else if let Some((key, value)) = line.split_once('=') {
+                ini.0.push((format!("{section}.{}", key.trim()), value.trim().to_owned()));
+            } else {
+                odd.push(number + 1);
+            }
+        }
+        (ini, odd)
+    }
+
+    /// Puts in what the command line says (`section.key`), in place of what the file has under the
+    /// same key.
+    pub fn override_with(&mut self, given: Vec<(String, String)>) {
+        self.0.retain(|(key, _)| given.iter().all(|(other, _)| other != key));
+        self.0.extend(given);
+    }
+
+    /// The last value under one of these keys that is not empty.
+    fn get(&self, keys: &[&str]) -> Option<&str> {
+        let known =
+            |(key, value): &&(String, String)| keys.contains(&key.as_str()) && !value.is_empty();
+        self.0.iter().rev().find(known).map(|(_, value)| value.as_str())
+    }
+
+    fn all(&self, keys: &[&str]) -> Vec<&str> {
+        let known =
+            self.0.iter().filter(|(key, value)| keys.contains(&key.as_str()) && !value.is_empty());
+        known.map(|(_, value)| value.as_str()).collect()
+    }
+}
+
+/// What came out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Converted {
+    /// `aulos.toml`.
+    pub toml: String,
+    /// What is different there, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// Converts; `address` is where snapserver would listen by default.
+#[must_use]
+pub fn convert(ini: &Ini, address: &str) -> Converted {
+    let mut out = Converted::default();
+    if let Some(dir) = ini.get(&["server.datadir"]) {
+        line(&mut out.toml, "state_dir", &quoted(dir));
+    } else {
+        out.note(
+            "groups and volumes: copy snapserver's server.json (often in /var/lib/snapserver) \
+                  into the state directory, it is read as it is",
+        );
+    }
+    listen(ini, address, &mut out);
+    mdns(ini, &mut out.toml);
+    if let Some(root) = ini.get(&["http.doc_root"]) {
+        out.toml += "\n[http]\n";
+        line(&mut out.toml, "doc_root", &quoted(root));
+    }
+    if let Some(dir) = ini.get(&["stream.plugin_dir"]) {
+        out.toml += "\n[streams]\n";
+        line(&mut out.toml, "plugin_dir", &quoted(dir));
+    }
+    if let Some(volume) = ini.get(&["streaming_client.initial_volume"]) {
+        out.toml += "\n[clients]\n";
+        line(&mut out.toml, "initial_volume", volume);
+    }
+    stations(ini, &mut out);
+    for (key, value) in &ini.0 {
+        if let Some((_, why)) = WITHOUT.iter().find(|(known, _)| key == known) {
+            out.note(&format!("{key} = {value}: {why}"));
+        } else if !is_known(key) {
+            out.note(&format!("{key} = {value}: not known, left out"));
+        }
+    }
+    out
+}
+
+/// The ports. What cannot be switched off listens on this machine only.
+fn listen(ini: &Ini, default: &str, out: &mut Converted) {
+    out.toml += "\n[listen]\n";
+    for (ours, sections, port) in [
+        ("stream", ["tcp-streaming", "stream"], "1704"),
+        ("control", ["tcp-control", "tcp"], "1705"),
+        ("http", ["http", "http"], "1780"),
+    ] {
+        let keys = |key: &str| sections.map(|section| format!("{section}.{key}"));
+        let of = |key: &str| {
+            let [one, two] = keys(key);
+            ini.all(&[&one, &two])
+        };
+        let hosts = of("bind_to_address");
+        let host = hosts.first().copied().unwrap_or(default);
+        if hosts.len() > 1 {
+            out.note(&format!("{ours}: only the first of several addresses is listened on"));
+        }
+        let host = match host {
+            // The wildcard: `::` is IPv4, too.
+            "*" => default,
+            host => host,
+        };
+        let port = of("port").last().copied().unwrap_or(port);
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        if of("enabled").last().is_some_and(|value| is_off(value)) {
+            out.note(&format!("{ours}: cannot be switched off; it listens on this machine only"));
+            line(&mut out.toml, ours, &quoted("127.0.0.1:0"));
+        } else {
+            line(&mut out.toml, ours, &quoted(&format!("{host}:{port}")));
+        }
+    }
+}
+
+/// What is not announced; without a word everything is, as there.
+fn mdns(ini: &Ini, toml: &mut String) {
+    let off = |keys: &[&str]| ini.get(keys).is_some_and(is_off);
+    let mut head = "\n[mdns]\n";
+    for (ours, keys) in [
+        ("enabled", &["server.mdns_enabled"][..]),
+        ("stream", &["tcp-streaming.publish"]),
+        ("control", &["tcp-control.publish", "tcp.publish"]),
+        ("http", &["http.publish_http"]),
+        ("https", &["http.publish_https"]),
+    ] {
+        if off(keys) {
+            *toml += std::mem::take(&mut head);
+            line(toml, ours, "false");
+        }
+    }
+}
+
+fn stations(ini: &Ini, out: &mut Converted) {
+    let spec = ini.get(&["stream.sampleformat"]).and_then(|text| text.parse().ok());
+    let spec: SampleSpec = spec.unwrap_or(SampleSpec::DEFAULT);
+    let mut sources = ini.all(&["stream.source", "stream.stream"]);
+    if sources.is_empty() {
+        sources.push("pipe:///tmp/snapfifo?name=default");
+    }
+    let mut streams = Vec::new();
+    for text in sources {
+        match StreamUri::parse(text, spec) {
+            Ok(stream) => streams.push(stream),
+            Err(error) => out.note(&format!("{text}: {error}")),
+        }
+    }
+    let members = |stream: &StreamUri| -> Vec<String> {
+        if stream.uri.scheme != "meta" {
+            return Vec::new();
+        }
+        stream.uri.path.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    };
+    let inside: Vec<String> = streams.iter().flat_map(members).collect();
+    let is_silent = |stream: &StreamUri| codec_name(stream) == Some("null");
+    // What is no stream there and is played by one stream only is a source of that one.
+    let is_part = |stream: &StreamUri| {
+        is_silent(stream) && inside.iter().filter(|name| **name == stream.name).count() == 1
+    };
+    for stream in streams.iter().filter(|stream| !is_part(stream)) {
+        if is_silent(stream) {
+            if !inside.contains(&stream.name) {
+                out.note(&format!("`{}`: the codec null sends nothing; left out", stream.name));
+                continue;
+            }
+            out.note(&format!("`{}` is a stream now: several others play it", stream.name));
+        }
+        let mut of = Vec::new();
+        for name in members(stream) {
+            match streams.iter().find(|other| other.name == name) {
+                Some(member) if is_part(member) => of.push((member.source.clone(), Some(member))),
+                Some(_) => of.push((format!("meta:///{}", encode(&name)), None)),
+                None => out.note(&format!("`{}`: there is no stream `{name}`", stream.name)),
+            }
+        }
+        if stream.uri.scheme != "meta" {
+            of.push((stream.source.clone(), Some(stream)));
+        }
+        station(ini, stream, &of, spec, out);
+    }
+}
+
+fn station(
+    ini: &Ini,
+    stream: &StreamUri,
+    sources: &[(String, Option<&StreamUri>)],
+    default: SampleSpec,
+    out: &mut Converted,
+) {
+    let codec = stream.codec.as_deref().or_else(|| ini.get(&["stream.codec"])).unwrap_or("flac");
+    let name = codec.split(':').next().unwrap_or_default();
+    let codec = match name {
+        "null" => "flac",
+        "ogg" => {
+            out.note(&format!("`{}`: Vorbis is not sent; it is opus now", stream.name));
+            "opus"
+        }
+        _ => codec,
+    };
+    let spec = stream.spec.as_ref().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let number = |key: &str| ini.get(&[key]).and_then(|value| value.parse::<u32>().ok());
+    let toml = &mut out.toml;
+    *toml += "\n[[station]]\n";
+    line(toml, "name", &quoted(&stream.name));
+    line(toml, "codec", &quoted(codec));
+    line(toml, "spec", &quoted(&super::stream::carried(codec, spec).to_string()));
+    if let Some(chunk) = stream.chunk_ms.or_else(|| number("stream.chunk_ms")) {
+        // Longer packets than Opus' longest, and shorter than its clients take, there are none.
+        line(toml, "chunk_ms", &chunk.clamp(10, 60).to_string());
+    }
+    if let Some(buffer) = number("stream.buffer") {
+        line(toml, "buffer_ms", &buffer.clamp(20, 60_000).to_string());
+    }
+    let entries: Vec<String> = sources.iter().map(|(source, _)| quoted(source)).collect();
+    line(toml, "sources", &format!("[{}]", entries.join(", ")));
+    if let Some(seconds) = stream.idle_s() {
+        line(toml, "silence", &format!("{{ for_s = {seconds:?} }}"));
+    }
+    if let Some((script, params)) = &stream.script {
+        let params = if params.is_empty() {
+            String::new()
+        } else {
+            format!(", params = {}", quoted(params))
+        };
+        line(toml, "plugin", &format!("{{ script = {}{params} }}", quoted(script)));
+    }
+    for source in sources.iter().filter_map(|(_, source)| *source) {
+        for key in &source.passed_over {
+            out.note(&format!("`{}`: `{key}` has no counterpart, left out", source.name));
+        }
+        if source.uri.scheme == "pipe" && source.uri.get("mode") != Some("read") {
+            out.note(&format!(
+                "`{}`: the FIFO is made for this user alone; where another one writes to it, make \
+                 it yourself (mkfifo -m 666) and add mode=read",
+                source.name
+            ));
+        }
+    }
+}
+
+/// The name of a stream's codec, without the settings of its encoder.
+fn codec_name(stream: &StreamUri) -> Option<&str> {
+    stream.codec.as_deref().and_then(|codec| codec.split(':').next())
+}
+
+impl Converted {
+    fn note(&mut self, note: &str) {
+        self.notes.push(note.to_owned());
+    }
+}
+
+fn line(toml: &mut String, key: &str, value: &str) {
+    // A text takes everything.
+    writeln!(toml, "{key:<9} = {value}").ok();
+}
+
+/// A TOML string.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => {
+                write!(out, "\\u{:04X}", u32::from(c)).ok();
+            }
+            c => out.push(c),
+        }
+    }
+    out + "\""
+}
+
+fn is_off(value: &str) -> bool {
+    matches!(value.to_ascii_lowercase().as_str(), "false" | "0" | "no" | "off")
+}
+
+fn is_known(key: &str) -> bool {
+    let (section, name) = key.split_once('.').unwrap_or(("", key));
+    match section {
+        "server" => matches!(name, "datadir" | "mdns_enabled"),
+        "http" => {
+            let publish = ["publish_http", "publish_https"].contains(&name);
+            publish || matches!(name, "enabled" | "bind_to_address" | "port" | "doc_root")
+        }
+        "tcp" | "tcp-control" | "tcp-streaming" => {
+            matches!(name, "enabled" | "bind_to_address" | "port" | "publish")
+        }
+        "stream" => matches!(
+            name,
+            "source"
+                | "stream"
+                | "plugin_dir"
+                | "sampleformat"
+                | "codec"
+                | "chunk_ms"
+                | "buffer"
+                | "bind_to_address"
+                | "port"
+                | "enabled"
+        ),
+        "streaming_client" => name == "initial_volume",
+        _ => false,
+    }
+}
+
+/// What snapserver has and we have not, and what to do.
+const WITHOUT: [(&str, &str); 20] = [
+    ("server.threads", "threads follow the machine"),
+    ("server.pidfile", "none is written; systemd knows the process"),
+    ("server.user", "run it as that user"),
+    ("server.group", "run it as that group"),
+    ("http.host", "pictures are fetched by the machine's own name"),
+    ("http.url_prefix", "pictures are fetched by the machine's own name"),
+    ("http.ssl_enabled", "TLS is on every port; `enabled` of [tls] turns it off"),
+    ("http.ssl_bind_to_address", "TLS is on the page's own port"),
+    ("http.ssl_port", "TLS is on the page's own port"),
+    ("ssl.certificate", "write it into `cert` of [tls]; without it one is made"),
+    ("ssl.certificate_key", "write it into `key` of [tls]"),
+    ("ssl.key_password", "a key with a password cannot be read: openssl pkey -in KEY -out NEW"),
+    ("ssl.verify_clients", "`client_ca` of [tls] says whose certificates count"),
+    ("ssl.client_cert", "write it into `client_ca` of [tls]"),
+    ("stream.send_to_muted", "muted clients get the sound, and are in time when they are unmuted"),
+    ("stream.sandbox_dir", "no call can start a program at all"),
+    ("authorization.enabled", "snapserver reads it and does not use it; users are [[user]] here"),
+    ("logging.sink", "messages go to standard error"),
+    ("logging.filter", "use -v, -vv or -q"),
+    ("logging.debug", "use -v or -vv"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Environment, File, Resolved, load};
+
+    fn converted(text: &str) -> (Converted, Resolved) {
+        let (ini, odd) = Ini::parse(text);
+        assert!(odd.is_empty(), "{odd:?}");
+        let out = convert(&ini, "::");
+        let file = File { name: "out", text: &out.toml };
+        let resolved = load(Some(file), &[], &Environment::default());
+        let resolved = resolved.unwrap_or_else(|error| panic!("{error}\n{}", out.toml));
+        (out, resolved)
+    }
+
+    #[test]
+    fn an_empty_file_is_snapservers_default() {
+        let (out, resolved) = converted("# nothing\n[stream]\n");
+        assert_eq!(resolved.listen.stream.to_string(), "[::]:1704");
+        let station = &resolved.stations[0];
+        assert_eq!((station.name.as_str(), station.buffer_ms), ("default", 1_000));
+        assert_eq!(station.sources[0].uri, "pipe:///tmp/snapfifo?sampleformat=48000:16:2");
+        assert!(out.notes.iter().any(|note| note.contains("server.json")));
+    }
+
+    #[test]
+    fn a_house_moves_over() {
+        let text = "[server]\ndatadir = /var/lib/snapserver\nthreads = -1\n[http]\n\
+            doc_root = /usr/share/snapserver/snapweb\nport = 8080\n[tcp]\nenabled = false\n\
+            [stream]\nport = 1804\nbuffer = 400\nchunk_ms = 26\ncodec = opus\n\
+            source = pipe:///tmp/snapfifo?name=one&mode=read&codec=flac:5&sampleformat=44100:24:2\n\
+            source = tcp://0.0.0.0:4953?name=two words&idle_threshold=5000&wd_timeout=3\n\
+            source = process:///usr/bin/cat?name=p&params=a%20\"b\"&controlscript=meta_mpd.py\n\
+            source = librespot:///librespot?name=Spotify&codec=null&devicename=My Room&bitrate=320\n\
+            source = airplay:///shairport-sync?name=Air&port=5001\n\
+            source = meta:///p/Spotify?name=best\n\
+            [streaming_client]\ninitial_volume = 30\n[ssl]\ncertificate = /x\n[odd]\nkey = 1";
+        // Opus has no packets of 26 ms: that is told by the check.
+        let text = text.replace("chunk_ms = 26", "chunk_ms = 20");
+        let text = text.replace("enabled = false", "enabled = false\npublish = false");
+        let (out, resolved) = converted(&text);
+        let names: Vec<_> = resolved.stations.iter().map(|station| station.name.as_str()).collect();
+        assert_eq!(names, ["one", "two words", "p", "Air", "best"]);
+        assert_eq!(resolved.clients.initial_volume, 30);
+        assert_eq!(resolved.listen.http.to_string(), "[::]:8080");
+        assert_eq!(resolved.listen.stream.to_string(), "[::]:1804");
+        assert_eq!(resolved.listen.control.to_string(), "127.0.0.1:0");
+        let mdns = &resolved.mdns;
+        assert_eq!((mdns.stream, mdns.control, mdns.http), (true, false, true));
+        let codecs: Vec<_> = resolved.stations.iter().map(|one| one.codec.to_string()).collect();
+        assert_eq!(codecs[..2], ["flac:5", "opus"]);
+        let best = &resolved.stations[4];
+        let sources: Vec<_> = best.sources.iter().map(|source| source.uri.as_str()).collect();
+        assert_eq!(sources[0], "meta:///p");
+        assert!(sources.len() == 2 && sources[1].starts_with("librespot:///"), "{sources:?}");
+        assert_eq!(resolved.stations[0].spec, "44100:24:2".parse().unwrap());
+        for wanted in ["ssl.certificate", "odd.key", "`wd_timeout`", "threads"] {
+            assert!(out.notes.iter().any(|note| note.contains(wanted)), "{wanted}: {out:?}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_goes_before_the_file() {
+        let (mut ini, odd) = Ini::parse("[stream]\nsource = pipe:///a?name=a\nnonsense\n");
+        assert_eq!(odd, [3]);
+        let given = ("stream.source".to_owned(), "pipe:///b?name=b".to_owned());
+        ini.override_with(vec![given]);
+        let out = convert(&ini, "0.0.0.0");
+        assert!(out.toml.contains("name      = \"b\"") && !out.toml.contains("pipe:///a"));
+        assert!(out.toml.contains("0.0.0.0:1705"), "{}", out.toml);
+    }
+
+    #[test]
+    fn texts_are_quoted() {
+        assert_eq!(quoted("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000A\"");
+    }
+}

@@ -1,0 +1,379 @@
+//! Snapcast's stream addresses, `TYPE://host/path?name=N&codec=...`: one line says what a station
+//! and its source are.
+//!
+//! They come from remote controllers (`Stream.AddStream`) and from `snapserver.conf`; both get the
+//! same station for the same line.
+
+use aulos_core::{Codec, SampleFormat, SampleSpec};
+use aulos_proto::uri::{Uri, UriError, encode};
+
+use super::limits::SILENCE_S;
+use super::model::{SilenceConfig, SourceEntry, StationConfig};
+use super::problem::{At, Problems};
+use super::resolve::{self, Station};
+use super::source::SourceConfig;
+
+/// A stream's address, taken apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StreamUri {
+    /// The stream's id.
+    pub name: String,
+    /// As it was given.
+    pub uri: Uri,
+    /// Our address of its source.
+    pub source: String,
+    /// `flac`, `pcm`, `opus`, or what we do not have, in lower case and with settings of the encoder
+    /// as in `flac:5` or `opus:bitrate:96000`; absent, the server's.
+    pub codec: Option<String>,
+    /// What comes in, and what goes out where the codec can carry it; absent, the server's.
+    pub spec: Option<String>,
+    /// Milliseconds per chunk; absent, the server's.
+    pub chunk_ms: Option<u32>,
+    /// Milliseconds of silence until it counts as idle.
+    pub idle_ms: Option<u32>,
+    /// The control script and its arguments.
+    pub script: Option<(String, String)>,
+    /// Keys that mean nothing here.
+    pub passed_over: Vec<String>,
+}
+
+/// Why a text is no stream's address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamUriError {
+    /// It is no address.
+    Uri(UriError),
+    /// It has no `name`.
+    NoName,
+    /// What is wrong with the station that it describes.
+    Station(String),
+}
+
+impl std::fmt::Display for StreamUriError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Uri(error) => error.fmt(f),
+            Self::NoName => f.write_str("a stream has a name: add ?name=NAME"),
+            Self::Station(problems) => f.write_str(problems),
+        }
+    }
+}
+
+impl std::error::Error for StreamUriError {}
+
+impl StreamUri {
+    /// Takes an address apart; `spec` is what raw samples are where it does not say it.
+    ///
+    /// # Errors
+    /// [`StreamUriError::Uri`], [`StreamUriError::NoName`].
+    pub fn parse(text: &str, spec: SampleSpec) -> Result<Self, StreamUriError> {
+        let uri: Uri = text.parse().map_err(StreamUriError::Uri)?;
+        let name = uri.get("name").map(str::trim).filter(|name| !name.is_empty());
+        let name = name.ok_or(StreamUriError::NoName)?.to_owned();
+        let own = |key: &str| uri.get(key).map(str::to_owned).filter(|value| !value.is_empty());
+        let number = |key| own(key).and_then(|value| value.parse().ok());
+        let codec = own("codec").map(|codec| codec.to_ascii_lowercase());
+        let mut stream = Self {
+            source: String::new(),
+            codec,
+            spec: own("sampleformat"),
+            chunk_ms: number("chunk_ms"),
+            idle_ms: number("idle_threshold"),
+            script: own("controlscript")
+                .map(|script| (script, own("controlscriptparams").unwrap_or_default())),
+            passed_over: Vec::new(),
+            name,
+            uri,
+        };
+        stream.source = stream.source(spec);
+        let known = ["name", "codec", "sampleformat", "chunk_ms", "idle_threshold"];
+        let script = ["controlscript", "controlscriptparams"];
+        let kept = kept(&stream.uri.scheme);
+        let keys = stream.uri.query.iter().map(|(key, _)| key.as_str());
+        let unknown =
+            keys.filter(|key| !known.contains(key) && !script.contains(key) && !kept.contains(key));
+        stream.passed_over = match &stream.uri.scheme[..] {
+            "http" | "https" => Vec::new(),
+            _ => unknown.map(str::to_owned).collect(),
+        };
+        Ok(stream)
+    }
+
+    /// The address that [`super::source`] reads.
+    fn source(&self, default: SampleSpec) -> String {
+        let uri = &self.uri;
+        if matches!(&uri.scheme[..], "http" | "https") {
+            return without_ours(&uri.raw);
+        }
+        let mut pairs: Vec<String> = uri
+            .query
+            .iter()
+            .filter(|(key, _)| kept(&uri.scheme).contains(&key.as_str()))
+            .map(|(key, value)| format!("{key}={}", encode(value)))
+            .collect();
+        // snapserver takes every file for raw samples, and plays it again and again; a file that
+        // says what it holds is decoded here.
+        let says = [".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".aac", ".aiff", ".mka"];
+        let path = uri.path.to_ascii_lowercase();
+        let decoded = uri.scheme == "file" && says.iter().any(|end| path.ends_with(end));
+        if uri.scheme == "file" {
+            pairs.push("loop=true".to_owned());
+        }
+        let own =
+            ["http", "https", "icecast", "meta", "demo", "sdp", "librespot", "spotify", "airplay"];
+        if !decoded && !own.contains(&uri.scheme.as_str()) {
+            let spec = self.spec.clone().unwrap_or_else(|| default.to_string());
+            pairs.push(format!("sampleformat={spec}"));
+        }
+        let query = if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) };
+        let user = uri.user.as_ref().map_or_else(String::new, |user| format!("{}@", encode(user)));
+        format!("{}://{user}{}{}{query}", uri.scheme, uri.authority(), encode(&uri.path))
+    }
+
+    /// The same stream with a port that the system chose in place of 0.
+    #[must_use]
+    pub fn with_port(&self, port: u16, spec: SampleSpec) -> Self {
+        let mut stream = self.clone();
+        stream.uri.port = Some(port);
+        let place = |uri: &Uri| format!("{}://{}", uri.scheme, uri.authority());
+        let behind = self.uri.raw.find(['?', '#']).map_or("", |at| &self.uri.raw[at..]);
+        stream.uri.raw = format!("{}{}{behind}", place(&stream.uri), stream.uri.path);
+        stream.source = stream.source(spec);
+        stream
+    }
+
+    /// Seconds of silence until it counts as idle, as a configuration takes them.
+    #[must_use]
+    pub fn idle_s(&self) -> Option<f64> {
+        self.idle_ms.map(|idle| (f64::from(idle) / 1e3).clamp(*SILENCE_S.start(), *SILENCE_S.end()))
+    }
+
+    /// The station of this stream; what it does not say is as in `like`.
+    ///
+    /// # Errors
+    /// [`StreamUriError::Station`] with every problem.
+    pub fn station(&self, like: &Station) -> Result<Station, StreamUriError> {
+        let codec = self.codec.clone().unwrap_or_else(|| like.codec.to_string());
+        let wanted: SampleSpec =
+            self.spec.as_ref().and_then(|spec| spec.parse().ok()).unwrap_or(like.spec);
+        let config = StationConfig {
+            name: Some(At::default_value(self.name.clone())),
+            spec: At::default_value(carried(&codec, wanted).to_string()),
+            codec: At::default_value(codec),
+            chunk_ms: At::default_value(self.chunk_ms.unwrap_or(like.chunk_ms)),
+            buffer_ms: At::default_value(like.buffer_ms),
+            sources: vec![SourceEntry {
+                uri: At::default_value(self.source.clone()),
+                name: Some(At::default_value(self.uri.scheme.clone())),
+                ..SourceEntry::default()
+            }],
+            silence: SilenceConfig {
+                for_s: self.idle_s().unwrap_or_else(|| SilenceConfig::default().for_s),
+                ..SilenceConfig::default()
+            },
+            ..StationConfig::default()
+        };
+        let problems = Problems::default();
+        let station = resolve::station(&config, &problems);
+        if problems.is_empty() {
+            return Ok(station);
+        }
+        Err(StreamUriError::Station(in_one_line(problems)))
+    }
+}
+
+/// An address of HTTP without what only Snapcast's server reads; the rest of its query is for the
+/// one whom it names.
+fn without_ours(raw: &str) -> String {
+    let ours = [
+        "name",
+        "codec",
+        "sampleformat",
+        "chunk_ms",
+        "idle_threshold",
+        "controlscript",
+        "controlscriptparams",
+    ];
+    let plain = raw.split('#').next().unwrap_or_default();
+    let Some((address, query)) = plain.split_once('?') else { return plain.to_owned() };
+    let theirs = query.split('&').filter(|pair| {
+        let key = pair.split('=').next().unwrap_or_default();
+        !pair.is_empty() && !ours.contains(&key)
+    });
+    let theirs: Vec<_> = theirs.collect();
+    if theirs.is_empty() { address.to_owned() } else { format!("{address}?{}", theirs.join("&")) }
+}
+
+/// A sound that is said over a programme: its address, and what that means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AnnouncementUri {
+    /// As it was given.
+    pub uri: Uri,
+    /// A file that ends.
+    pub config: SourceConfig,
+}
+
+/// Reads the address of an announcement.
+///
+/// # Errors
+/// What is wrong with it, for people to read.
+pub fn announcement(text: &str) -> Result<AnnouncementUri, String> {
+    let problems = Problems::default();
+    let parsed = super::source::parse(&At::default_value(text.to_owned()), &problems);
+    let parsed = parsed.and_then(|(mut sources, _)| sources.pop());
+    match (parsed, text.parse()) {
+        (Some(config), Ok(uri)) if problems.is_empty() => match config {
+            SourceConfig::File { repeat: false, .. } => Ok(AnnouncementUri { uri, config }),
+            SourceConfig::File { .. } => Err("an announcement ends: without loop=true".to_owned()),
+            _ => Err("an announcement is a file: file:///path".to_owned()),
+        },
+        _ => Err(in_one_line(problems)),
+    }
+}
+
+pub(super) fn in_one_line(problems: Problems) -> String {
+    let all = problems.into_sorted().into_iter().map(|problem| match problem.hint {
+        Some(hint) => format!("{} ({hint})", problem.message),
+        None => problem.message,
+    });
+    all.collect::<Vec<_>>().join("; ")
+}
+
+/// What clients get of a stream in this spec.
+pub(super) fn carried(codec: &str, wanted: SampleSpec) -> SampleSpec {
+    let codec = codec.split(':').next().unwrap_or_default();
+    let format = match wanted.format {
+        SampleFormat::S24Le | SampleFormat::S24In32Le => SampleFormat::S24In32Le,
+        SampleFormat::S32Le | SampleFormat::F32 if codec == Codec::Pcm.name() => {
+            SampleFormat::S32Le
+        }
+        SampleFormat::S32Le | SampleFormat::F32 => SampleFormat::S24In32Le,
+        _ => SampleFormat::S16Le,
+    };
+    match codec {
+        "opus" => SampleSpec { layout: wanted.layout, ..SampleSpec::DEFAULT },
+        _ => SampleSpec { format, ..wanted },
+    }
+}
+
+/// The keys that our own address of such a source has.
+fn kept(scheme: &str) -> &'static [&'static str] {
+    match scheme {
+        "pipe" | "tcp" => &["mode"],
+        "process" => &["params", "log_stderr"],
+        "librespot" | "spotify" => &super::source::LIBRESPOT,
+        "airplay" => &super::source::AIRPLAY,
+        "tone" => &["hz", "dbfs"],
+        "rtp" => &["payload", "payload_type", "red", "interface", "jitter", "delay", "source"],
+        "sdp" => &["interface", "jitter", "delay", "source"],
+        _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn like() -> Station {
+        let text = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\nbuffer_ms = 700";
+        let file = super::super::File { name: "t", text };
+        let env = super::super::Environment::default();
+        super::super::load(Some(file), &[], &env).unwrap().stations.remove(0)
+    }
+
+    fn stream(text: &str) -> StreamUri {
+        StreamUri::parse(text, SampleSpec::DEFAULT).unwrap()
+    }
+
+    #[test]
+    fn what_music_assistant_adds() {
+        let text = "tcp://0.0.0.0:4953?sampleformat=48000:16:2&idle_threshold=60000\
+                    &controlscript=control.py&controlscriptparams=--queueid=a%20b&\
+                    name=Music Assistant - osmc4";
+        let stream = stream(text);
+        assert_eq!(stream.name, "Music Assistant - osmc4");
+        assert_eq!(stream.source, "tcp://0.0.0.0:4953?sampleformat=48000:16:2");
+        assert_eq!(stream.script, Some(("control.py".into(), "--queueid=a b".into())));
+        let station = stream.station(&like()).unwrap();
+        assert_eq!((station.name.as_str(), station.buffer_ms), ("Music Assistant - osmc4", 700));
+        assert_eq!(station.silence.span, aulos_core::Span::from_secs(60));
+    }
+
+    #[test]
+    fn what_pipewire_adds() {
+        let text = "tcp://192.0.2.7:40001?name=box&sampleformat=48000:16:2&mode=client&codec=pcm\
+                    &chunk_ms=20";
+        let station = stream(text).station(&like()).unwrap();
+        assert_eq!((station.codec.codec(), station.chunk_ms), (Codec::Pcm, 20));
+        assert_eq!(
+            station.sources[0].uri,
+            "tcp://192.0.2.7:40001?mode=client&sampleformat=48000:16:2"
+        );
+    }
+
+    #[test]
+    fn a_port_that_the_system_chose_is_shown() {
+        let stream = stream("tcp://0.0.0.0:0?name=a b").with_port(4_999, SampleSpec::DEFAULT);
+        assert_eq!(stream.uri.raw, "tcp://0.0.0.0:4999?name=a b");
+        assert_eq!(stream.uri.authority(), "0.0.0.0:4999");
+        assert!(stream.source.starts_with("tcp://0.0.0.0:4999?"));
+    }
+
+    #[test]
+    fn formats_become_what_the_codec_can_carry() {
+        for (text, codec, spec) in [
+            ("pipe:///a?name=x&codec=opus&sampleformat=44100:24:2", Codec::Opus, "48000:16:2"),
+            ("pipe:///a?name=x&codec=flac:8&sampleformat=96000:32:2", Codec::Flac, "96000:24:2"),
+            ("pipe:///a?name=x&codec=pcm&sampleformat=44100:32:1", Codec::Pcm, "44100:32:1"),
+        ] {
+            let station = stream(text).station(&like()).unwrap();
+            let got = (station.codec.codec(), station.spec);
+            assert_eq!(got, (codec, spec.parse().unwrap()), "{text}");
+        }
+    }
+
+    #[test]
+    fn settings_of_the_encoder_are_kept() {
+        for (query, settings) in [
+            ("codec=flac:8", "flac:8"),
+            ("codec=FLAC:0", "flac:0"),
+            ("codec=opus:BITRATE:128000,COMPLEXITY:9", "opus:128k,complexity=9"),
+            ("codec=opus", "opus"),
+            ("chunk_ms=20", "opus:96k,cbr"),
+        ] {
+            let like = Station { codec: "opus:96k,cbr".parse().unwrap(), ..like() };
+            let station = stream(&format!("pipe:///a?name=x&{query}")).station(&like).unwrap();
+            assert_eq!(station.codec.to_string(), settings, "{query}");
+        }
+        let error = stream("pipe:///a?name=x&codec=flac:9").station(&like()).unwrap_err();
+        let wanted = "`codec` is \"flac:9\": the compression level of flac is a whole number from \
+                      0 to 8 (use flac:0 (least work) to flac:8 (smallest), or `flac` alone)";
+        assert_eq!(error.to_string(), wanted);
+    }
+
+    #[test]
+    fn what_is_said_of_rtp_is_kept() {
+        let text = "rtp://0.0.0.0:5004?name=x&payload=opus&payload_type=111&red=63&delay=20-200";
+        let (stream, source) = (stream(text), "payload=opus&payload_type=111&red=63&delay=20-200");
+        assert!(stream.passed_over.is_empty(), "{:?}", stream.passed_over);
+        assert!(source.split('&').all(|key| stream.source.contains(key)), "{}", stream.source);
+    }
+
+    #[test]
+    fn what_cannot_be_made_says_why() {
+        let parse = |text| StreamUri::parse(text, SampleSpec::DEFAULT);
+        assert_eq!(parse("pipe:///tmp/x"), Err(StreamUriError::NoName));
+        assert_eq!(parse("/tmp/x"), Err(StreamUriError::Uri(UriError::NoScheme)));
+        let error = stream("pipe:///a?name=x&codec=ogg").station(&like()).unwrap_err();
+        assert!(error.to_string().contains("`ogg` is not a codec"), "{error}");
+        let error = stream("jack://x?name=x").station(&like()).unwrap_err();
+        assert!(error.to_string().contains("not built yet"), "{error}");
+    }
+
+    #[test]
+    fn files_are_decoded_where_they_say_what_they_hold() {
+        assert_eq!(stream("file:///a b.flac?name=x").source, "file:///a%20b.flac?loop=true");
+        let raw = stream("file:///x?name=x&dryout_ms=1");
+        assert_eq!(raw.source, "file:///x?loop=true&sampleformat=48000:16:2");
+        assert_eq!(raw.passed_over, ["dryout_ms"]);
+    }
+}

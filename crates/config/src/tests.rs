@@ -1,0 +1,593 @@
+//! The words that a user reads when a configuration is wrong are kept in `tests/golden/*.txt`;
+//! `AULOS_BLESS=1 cargo test -p aulos` writes them anew.
+
+mod records;
+mod relays;
+
+use proptest::prelude::*;
+
+use super::*;
+use aulos_core::{Codec, Db, SampleSpec, Span};
+use aulos_dsp::normalize::Mode;
+use aulos_engine::standby::Standby;
+use aulos_engine::switch::Comeback;
+
+fn env() -> Environment {
+    Environment {
+        runtime_dir: Some("/run/user/1000".into()),
+        state_home: None,
+        home: Some("/home/u".into()),
+        uid: 1000,
+        variables: Variables::default(),
+    }
+}
+
+fn load_text(text: &str, sets: &[&str]) -> Result<Resolved, ConfigError> {
+    let sets: Vec<String> = sets.iter().map(|&set| set.to_owned()).collect();
+    load(Some(File { name: "aulos.toml", text }), &sets, &env())
+}
+
+fn first_problem(text: &str, sets: &[&str]) -> String {
+    load_text(text, sets).unwrap_err().to_string()
+}
+
+fn station(keys: &str) -> String {
+    format!("[[station]]\nname = \"a\"\n{keys}\n")
+}
+
+#[test]
+fn nothing_configured_is_a_fifo_and_then_the_demo_on_loopback() {
+    let resolved = load(None, &[], &env()).unwrap();
+    assert_eq!(resolved.state_dir.to_str(), Some("/home/u/.local/state/aulos"));
+    assert_eq!(resolved.listen.stream.to_string(), "127.0.0.1:1704");
+    assert_eq!(resolved.listen.control.to_string(), "127.0.0.1:1705");
+    assert_eq!(resolved.listen.http.to_string(), "127.0.0.1:1780");
+    let [station] = &resolved.stations[..] else { panic!("{resolved:?}") };
+    assert_eq!((station.name.as_str(), station.codec.codec()), ("default", Codec::Flac));
+    assert_eq!((station.chunk_ms, station.buffer_ms), (20, 1000));
+    let switch =
+        Switch { crossfade_ms: 20, hold_in_s: 5, comeback: Comeback::Auto, immediate: true };
+    assert_eq!((station.switch, &station.last_resort), (switch, &None));
+    let (below, span) = (Db::new(-60.0), Span::from_secs(10));
+    assert_eq!(station.silence, Silence { below, span, dc: true, dead_channel: None });
+    assert_eq!((station.sources[0].timeout_ms, station.sources[0].input_buffer_ms), (300, 400));
+    assert_eq!(
+        station.sources[0].config,
+        SourceConfig::Pipe {
+            path: "/run/user/1000/aulos.fifo".into(),
+            mode: PipeMode::Create,
+            spec: SampleSpec::DEFAULT
+        }
+    );
+    assert_eq!(station.sources[1].config, SourceConfig::Demo { spec: SampleSpec::DEFAULT });
+}
+
+#[test]
+fn all_that_others_reach_is_announced_unless_it_is_switched_off() {
+    let mdns = |keys: &str| load_text(&format!("[mdns]\n{keys}"), &[]).map(|all| all.mdns);
+    let found = |keys: &str| {
+        let Mdns { name, stream, control, http, https } = mdns(keys).unwrap();
+        (name, [stream, control, http, https])
+    };
+    assert_eq!(found(""), ("Snapcast".to_owned(), [true; 4]));
+    let keys = "name = \"House\"\nhttp = false\nhttps = false";
+    assert_eq!(found(keys), ("House".to_owned(), [true, true, false, false]));
+    assert_eq!(found("enabled = false").1, [false; 4]);
+    for wrong in ["name = \"\"", "name = \"a\\n\"", "http = 1780", "tcp = true"] {
+        assert!(mdns(wrong).is_err(), "{wrong}");
+    }
+    assert!(mdns(&format!("name = \"{}\"", "x".repeat(57))).is_err());
+}
+
+#[test]
+fn without_a_runtime_dir_the_fifo_carries_the_users_number() {
+    let env = Environment { runtime_dir: None, ..env() };
+    assert_eq!(env.fifo().to_str(), Some("/tmp/aulos-1000.fifo"));
+    let odd = Environment { runtime_dir: Some("/run/a b?c#d%".into()), ..env };
+    let resolved = load(None, &[], &odd).unwrap();
+    let SourceConfig::Pipe { path, .. } = &resolved.stations[0].sources[0].config else { panic!() };
+    assert_eq!(path.to_str(), Some("/run/a b?c#d%/aulos.fifo"));
+}
+
+#[test]
+fn every_source_has_its_typed_value() {
+    let text = station(
+        r#"sources = [
+            "tone://?hz=440&dbfs=-6&sampleformat=44100:f32:1",
+            { uri = "stdin:", name = "desk", gain_db = -3, timeout_ms = 50 },
+            "pipe:///run/x?mode=read",
+            "file:///srv/a.flac?loop=true", "file:///srv/b.raw", "file:///c?sampleformat=8000:8:1",
+            "process:///usr/bin/x?params=-a%20-b&log_stderr=true",
+            "tcp://", "tcp://[::1]:7?mode=client&name=far", "tcp://0.0.0.0:0",
+        ]"#,
+    );
+    let resolved = load_text(&text, &[]).unwrap_or_else(|error| panic!("{error}"));
+    let sources = &resolved.stations[0].sources;
+    let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["tone", "desk", "pipe", "file", "file-2", "file-3", "process", "tcp", "far", "tcp-2"]
+    );
+    assert_eq!(sources[1].gain, Db::new(-3.0));
+    assert_eq!((sources[1].timeout_ms, sources[2].timeout_ms), (50, 300));
+    golden("sources", &format!("{sources:#?}\n"));
+}
+
+#[test]
+fn what_happens_when_a_source_fails_can_be_said() {
+    let here = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let text = station(&format!(
+        r#"sources = [
+            "demo://", {{ uri = "demo://", standby = "cold", silence = {{ dead_channel_s = 2 }} }},
+            {{ uri = "tcp://", standby = "warm", timeout_ms = 800 }},
+            "http://radio.example/live",
+            {{ uri = "http://radio.example/live", name = "near", input_buffer_ms = 500 }},
+        ]
+        silence = {{ dc = false, for_s = 0.5 }}
+        [station.switch]
+        input_buffer_ms = 1000
+        comeback = "manual"
+        immediate = false
+        last_resort = "file://{here}""#
+    ));
+    let resolved = load_text(&text, &[]).unwrap_or_else(|error| panic!("{error}"));
+    let station = &resolved.stations[0];
+    assert_eq!((station.switch.comeback, station.switch.immediate), (Comeback::Manual, false));
+    assert!(matches!(station.last_resort, Some(SourceConfig::File { .. })));
+    let standby: Vec<Standby> = station.sources.iter().map(|source| source.standby).collect();
+    assert_eq!(standby[..3], [Standby::Hot, Standby::Cold, Standby::Warm]);
+    let buffers: Vec<u32> = station.sources.iter().map(|source| source.input_buffer_ms).collect();
+    assert_eq!(buffers, [1000, 1000, 1000, 2000, 500]);
+    let own = station.sources[1].silence;
+    assert_eq!((own.dead_channel, own.dc), (Some(Span::from_secs(2)), true));
+    assert!(!station.silence.dc && station.sources[0].silence == station.silence);
+    let text = r#"
+[[station]]
+name = "a"
+sources = [{ uri = "tcp://", standby = "warn", timeout_ms = 500 }, { uri = "http://radio.example/live", standby = "cold", timeout_ms = 300 }]
+[station.switch]
+comeback = "later"
+timeout_ms = 400
+last_resort = "tcp://"
+[[station]]
+name = "b"
+sources = ["demo://"]
+switch = { last_resort = "file:///nowhere/to/be/found.flac", immediate = 1 }
+[[station]]
+name = "c"
+sources = ["demo://"]
+switch = { last_resort = "music", input_buffer_ms = 0 }
+"#;
+    golden("fallback", &first_problem(text, &[]));
+}
+
+#[test]
+fn ports_alone_take_the_address() {
+    let listen = |text: &str| load_text(text, &[]).unwrap().listen;
+    let all = listen("[listen]\naddress = \"0.0.0.0\"\nhttp = 8080\nstream = \":0\"");
+    assert_eq!(
+        (all.http.to_string(), all.stream.to_string()),
+        ("0.0.0.0:8080".into(), "0.0.0.0:0".into())
+    );
+    let six = listen("[listen]\naddress = \"::\"\ncontrol = \"[::1]:5\"\nhttp = \"localhost:7\"");
+    assert_eq!(six.stream.to_string(), "[::]:1704");
+    assert_eq!(six.control.to_string(), "[::1]:5");
+    assert_eq!(six.http.to_string(), "localhost:7");
+}
+
+#[test]
+fn sets_reach_every_key() {
+    let sets = [
+        "listen.stream=127.0.0.1:0",
+        "state_dir=/x",
+        "station.default.codec=opus",
+        "station.0.buffer_ms=400",
+        "station.0.switch.hold_in_s=1",
+        "station.0.silence.below_dbfs=-50",
+        "station.0.sources=[\"demo://\", \"tone://\"]",
+        "station.0.sources.1.name=5",
+        "station.1.name=two",
+        "station.1.sources=[\"demo:\"]",
+    ];
+    let resolved = load_text("", &sets).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(resolved.listen.stream.port, 0);
+    assert_eq!(resolved.state_dir.to_str(), Some("/x"));
+    let station = &resolved.stations[0];
+    assert_eq!((station.codec.codec(), station.buffer_ms), (Codec::Opus, 400));
+    assert_eq!((station.switch.hold_in_s, station.silence.below), (1, Db::new(-50.0)));
+    assert_eq!(station.sources[1].name, "5");
+    assert_eq!(resolved.stations[1].name, "two");
+}
+
+#[test]
+fn a_codec_has_settings_in_files_sets_and_pushes() {
+    let text = station(
+        r#"codec = "opus:96k,cbr"
+        sources = ["demo://"]
+        push = [
+            { url = "icecast://radio.example:8000/a" },
+            { url = "icecast://radio.example:8000/b", format = "opus:64k" },
+            { url = "icecast://radio.example:8000/c", format = "flac:8" },
+        ]"#,
+    );
+    let of = |sets: &[&str]| {
+        let mut resolved = load_text(&text, sets).unwrap_or_else(|error| panic!("{error}"));
+        let station = resolved.stations.remove(0);
+        let pushes: Vec<_> = station.pushes.iter().map(|push| push.codec.to_string()).collect();
+        (station.codec.to_string(), pushes.join(" "))
+    };
+    assert_eq!(of(&[]), ("opus:96k,cbr".into(), "opus:96k,cbr opus:64k flac:8".into()));
+    let sets = ["station.a.codec=flac:5,"];
+    assert!(load_text(&text, &sets).is_err(), "a comma too many");
+    let set = of(&["station.a.codec=flac:8"]);
+    assert_eq!(set, ("flac:8".into(), "opus opus:64k flac:8".into()));
+
+    let mut wrong = String::new();
+    for codec in ["flac:9", "opus:1k", "opus:128k,complexity=11", "opus:128k,quick", "pcm:16"] {
+        let text = station(&format!("codec = \"{codec}\"\nsources = [\"demo://\"]"));
+        wrong += &first_problem(&text, &[]);
+    }
+    golden("codecs", &wrong);
+}
+
+#[test]
+fn every_problem_is_told_at_once() {
+    let text = include_str!("../tests/golden/broken.toml");
+    let sets = ["listen.htpp=1", "station.0.chunk_ms=5", "station.z.codec=pcm", "nothing"];
+    golden("broken", &first_problem(text, &sets));
+}
+
+#[test]
+fn a_file_that_is_no_toml_says_where() {
+    golden("syntax", &first_problem("[listen\nhttp = 1\nx = = 2\n", &[]));
+}
+
+#[test]
+fn an_address_of_web_radio_is_taken_as_it_is_and_its_password_is_not_shown() {
+    let text = "[[station]]\nname = \"a\"\nsources = [\"http://radio.example/live?q=1&name=Two\", \
+                \"https://dj:secret@radio.example:8443/x\"]\n";
+    let resolved = load_text(text, &[]).unwrap();
+    let [plain, secret] = &resolved.stations[0].sources[..] else { panic!() };
+    assert_eq!(
+        (&plain.name[..], &plain.uri[..]),
+        ("Two", "http://radio.example/live?q=1&name=Two")
+    );
+    let SourceConfig::Http { url } = &plain.config else { panic!() };
+    assert_eq!(url.target, "/live?q=1&name=Two", "the query is the server's");
+    assert_eq!(secret.uri, "https://radio.example:8443/x");
+    let SourceConfig::Http { url } = &secret.config else { panic!() };
+    assert_eq!(url.user.as_deref(), Some("dj:secret"));
+    let wrong = "[[station]]\nname = \"a\"\nsources = [\"http://\"]\n";
+    let problem = first_problem(wrong, &[]);
+    assert!(problem.contains("aulos.toml:3:12: "), "{problem}");
+    assert!(problem.contains("it names no host"), "{problem}");
+    assert!(problem.contains("hint: as in http://radio.example/live"), "{problem}");
+}
+
+#[test]
+fn what_is_not_built_yet_is_refused_and_named() {
+    let text = r#"
+[listen]
+https = 1788
+[[station]]
+name = "a"
+sources = ["pulse://default"]
+"#;
+    golden("not_yet", &first_problem(text, &[]));
+}
+
+#[test]
+fn a_normalizer_and_an_equalizer_are_read_whole() {
+    let sound = |keys: &str, sets: &[&str]| {
+        let text = station(&format!("sources = [\"demo:\"]\n{keys}"));
+        let loaded = load_text(&text, sets).unwrap_or_else(|error| panic!("{error}"));
+        loaded.stations.into_iter().next().unwrap().sound
+    };
+    assert_eq!(sound("", &[]), Sound::default());
+    assert_eq!(sound("normalize = false", &[]), Sound::default());
+    let all = sound(
+        r#"normalize = { preset = "podcast", mode = "mid", true_peak = -2, lra = 4.5,
+            min_gain_db = -10, max_gain_db = 6, rise_db_s = 1, fall_db_s = 20, gate_lufs = -60,
+            memory_s = "endless" }
+        equalizer = [
+            { type = "high-pass", hz = 40 },
+            { type = "peaking", hz = 100, gain_db = -3.0, q = 1.0 },
+        ]"#,
+        &["station.a.normalize.memory_s=30", "station.0.equalizer.1.q=2"],
+    );
+    golden("sound", &format!("{:#}\n", all.json()));
+    // What is written down is read again as the same.
+    assert_eq!(Sound::from_json(&all.json(), SampleSpec::DEFAULT), Ok(all));
+    // A source of its own.
+    let text = station("sources = [{ uri = \"demo:\", normalize = { target = -18 } }, \"tone:\"]");
+    let loaded = load_text(&text, &["station.a.sources.1.normalize.mode=low"]).unwrap();
+    let modes: Vec<_> = loaded.stations[0]
+        .sources
+        .iter()
+        .map(|source| source.normalize.as_ref().map(|one| (one.mode, one.settings.target.get())))
+        .collect();
+    assert_eq!(modes, [Some((Mode::Mid, -18.0)), Some((Mode::Low, -23.0))]);
+    let preset = |keys: &str, sets: &[&str]| sound(keys, sets).normalize_json()["target"].clone();
+    assert_eq!(preset("normalize = \"a85\"", &[]), -24.0);
+    assert_eq!(preset("normalize = true", &[]), -23.0);
+    assert_eq!(preset("", &["station.0.normalize.target=-18"]), -18.0);
+    assert_eq!(preset("", &["station.0.normalize=stream-14"]), -14.0);
+}
+
+#[test]
+fn what_is_wrong_with_a_sound_is_told_at_once() {
+    let text = r#"
+[[station]]
+name = "a"
+sources = ["demo:"]
+normalize = { target = 3, true_peak = -12, mode = "ful", range = 7, preset = "r182", memory_s = 5,
+  lra = "x", dual_mono = true }
+equalizer = [
+  { type = "peking", hz = 100 }, { type = "notch", hz = 23000, gain_db = 1 }, { hz = 5 },
+  { type = "low-shelf", hz = 100, gain_db = 30, q = 0 }, { type = "peaking", hz = 100 }, 7,
+]
+[[station]]
+name = "b"
+sources = ["demo:"]
+normalize = "louder"
+equalizer = "bass"
+[[station]]
+name = "c"
+sources = ["demo:"]
+normalize = 3
+"#;
+    golden("sound_wrong", &first_problem(text, &["station.2.normalize.gain=4"]));
+}
+
+#[test]
+fn what_is_wrong_with_users_and_certificates_is_told_at_once() {
+    let text = r#"
+[tls]
+cert = "/nowhere/cert.pem"
+client_role = "king"
+enabled = false
+require = true
+[access]
+anonymous = "all"
+[limits]
+sessions_per_address = 1
+failed_logins = 3
+[[user]]
+name = "a:b"
+role = "none"
+password = "short"
+[[user]]
+name = "x"
+role = "listen"
+[[user]]
+name = "x"
+role = "listen"
+password = "long enough"
+password_env = "NOT_THERE"
+token_file = "/nowhere/token"
+[[user]]
+role = "control"
+token_env = "NOT_THERE"
+"#;
+    golden("security", &first_problem(text, &[]));
+    let both = "[tls]\ncert = \"/nowhere/cert.pem\"\nkey = \"/nowhere/key.pem\"\n\
+        client_ca = \"/nowhere/ca.pem\"";
+    golden("certificates", &first_problem(both, &[]));
+}
+
+#[test]
+fn a_hook_is_told_everything_unless_it_says_what() {
+    let two = station("sources = [\"demo://\"]").replace("\"a\"", "\"b\"");
+    let text = station("sources = [\"demo://\"]")
+        + &two
+        + r#"
+        [[hook]]
+        run = "/bin/sh -c 'mail -s alarm me@example.org'"
+        [[hook]]
+        url = "https://[2001:db8::1]:8443/topic?a=b"
+        on = ["over-ceiling", "silence"]
+        stations = ["b"]
+        timeout_s = 3
+        headers = { Priority = "high" }
+        token = "tk_secret"
+        [[hook]]
+        run = "/bin/sh"
+        tries = 3
+    "#;
+    let resolved = load_text(&text, &[]).unwrap_or_else(|error| panic!("{error}"));
+    let shown = format!("{:#?}\n", resolved.hooks);
+    assert!(!shown.contains("secret") && !shown.contains("topic"), "{shown}");
+    golden("hooks", &shown);
+    let HookAction::Post(post) = &resolved.hooks[1].action else { panic!("{shown}") };
+    assert_eq!((&post.host[..], post.port, &post.target[..]), ("2001:db8::1", 8_443, "/topic?a=b"));
+    let headers: Vec<_> = post.headers.iter().map(|(name, value)| (name.as_str(), value)).collect();
+    assert_eq!(headers[0].1, "high");
+    assert_eq!(headers[1], ("authorization", &"Bearer tk_secret".parse().unwrap()));
+}
+
+#[test]
+fn what_is_wrong_with_a_hook_is_said_where_it_stands() {
+    let text = station("sources = [\"demo://\"]")
+        + r#"
+        [[hook]]
+        [[hook]]
+        run = "/bin/sh"
+        url = "https://example.org"
+        [[hook]]
+        run = "/nonexistent/alarm --x"
+        on = ["fallbak", "everything"]
+        stations = ["kitchen", "aa"]
+        token = "t"
+        [[hook]]
+        run = "bin/alarm"
+        on = []
+        [[hook]]
+        run = "/proc/version"
+        stations = []
+        tries = 0
+        [[hook]]
+        run = ""
+        [[hook]]
+        url = "example.org/secret"
+        [[hook]]
+        url = "ftp://example.org/secret"
+        [[hook]]
+        url = "https://me:secret@example.org/"
+        [[hook]]
+        name = "sh"
+        url = "http://example.org/a b"
+        timeout_s = 3600
+        [[hook]]
+        name = "sh"
+        url = "http://example.org"
+        headers = { Host = "x", "a b" = "y", X-Y = 3 }
+        token = "t"
+        token_env = "NO_SUCH"
+        [[hook]]
+        name = "sh"
+        url = "http://example.org"
+        headers = { Authorization = "x" }
+        token = "t"
+        timeout = 3
+    "#;
+    let problems = first_problem(&text, &[]);
+    assert!(!problems.contains("secret@") && !problems.contains("/secret"), "{problems}");
+    golden("hooks_wrong", &problems);
+    let one = load_text("[hook]\nrun = \"/bin/sh\"", &[]).unwrap_err().to_string();
+    assert!(one.contains("two brackets"), "{one}");
+}
+
+#[test]
+fn a_program_without_a_path_has_to_be_in_path() {
+    let load = |path: &str| {
+        let text = "[[hook]]\nrun = \"sh -c true\"";
+        let mut env = env();
+        env.variables.0.insert("PATH".to_owned(), path.to_owned());
+        load(Some(File { name: "aulos.toml", text }), &[], &env)
+    };
+    assert!(load("/nonexistent:/bin:/usr/bin").is_ok());
+    let error = load("/nonexistent").unwrap_err().to_string();
+    assert!(
+        error.starts_with("aulos.toml:2:7: `run`: there is no program `sh` in PATH"),
+        "{error}"
+    );
+}
+
+#[test]
+fn secrets_come_from_files_and_variables_as_well() {
+    use crate::users::{Role, Secret};
+    let file = std::env::temp_dir().join(format!("aulos-secret-{}", std::process::id()));
+    std::fs::write(&file, "of a file \nand nothing else\n").unwrap();
+    let mut env = env();
+    env.variables.0.insert("TOKEN".into(), "of the environment".into());
+    let text = format!(
+        "[[user]]\nname = \"a\"\nrole = \"admin\"\npassword_file = \"{}\"\ntoken_env = \"TOKEN\"\n\
+         [[user]]\nname = \"b\"\nrole = \"listen\"\npassword = \"of the text\"",
+        file.display()
+    );
+    let sets = ["user.b.role=control".to_owned()];
+    let loaded = load(Some(File { name: "aulos.toml", text: &text }), &sets, &env);
+    let rules = loaded.unwrap_or_else(|error| panic!("{error}")).security.access;
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(rules.anonymous, Role::Nobody);
+    let [a, b] = &rules.users[..] else { panic!("{rules:?}") };
+    assert_eq!((a.role, &a.password), (Role::Admin, &Some(Secret::of("of a file "))));
+    assert_eq!(a.token, Some(Secret::of("of the environment")));
+    assert_eq!((b.role, &b.password), (Role::Control, &Some(Secret::of("of the text"))));
+}
+
+#[test]
+fn without_users_everybody_may_do_everything_unless_it_is_said() {
+    use crate::users::Role;
+    let anonymous = |text: &str| load_text(text, &[]).unwrap().security.access.anonymous;
+    assert_eq!(anonymous(""), Role::Admin);
+    assert_eq!(anonymous("[access]\nanonymous = \"listen\""), Role::Listen);
+    let user = "[[user]]\nname = \"a\"\nrole = \"admin\"\npassword = \"12345678\"\n";
+    assert_eq!(anonymous(user), Role::Nobody);
+    assert_eq!(anonymous(&format!("{user}[access]\nanonymous = \"listen\"")), Role::Listen);
+}
+
+#[test]
+fn codecs_and_specs_that_no_client_plays_are_refused() {
+    for (keys, ok) in [
+        ("codec = \"opus\"", true),
+        ("codec = \"opus\"\nspec = \"48000:16:1\"", true),
+        ("codec = \"opus\"\nspec = \"44100:16:2\"", false),
+        ("codec = \"opus\"\nspec = \"48000:24:2\"", false),
+        ("codec = \"opus\"\nchunk_ms = 30", false),
+        ("spec = \"96000:24:2\"", true),
+        ("spec = \"48000:32:2\"", false),
+        ("codec = \"pcm\"\nspec = \"48000:32:2\"", true),
+        ("codec = \"pcm\"\nspec = \"48000:f32:2\"", false),
+        ("spec = \"48000:16:9\"", false),
+        ("spec = \"192000:16:8\"", false),
+        ("spec = \"4000:16:2\"", false),
+        ("buffer_ms = 20\nchunk_ms = 40", false),
+    ] {
+        let result = load_text(&station(&format!("sources = [\"demo:\"]\n{keys}")), &[]);
+        assert_eq!(result.is_ok(), ok, "{keys}: {result:?}");
+    }
+}
+
+#[test]
+fn a_file_without_stations_keeps_the_built_in_one() {
+    let resolved = load_text("[listen]\nhttp = 1", &[]).unwrap();
+    assert_eq!(resolved.stations[0].name, "default");
+    assert!(first_problem("station = []", &[]).contains("no station"));
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in "\\PC{0,300}", set in "[a-z.0-9]{0,20}=\\PC{0,20}") {
+        drop(load_text(&text, &[&set]));
+    }
+
+    #[test]
+    fn no_shape_makes_it_panic(
+        key in "(state_dir|listen|station|tls|x)",
+        value in "(1|-5|1e400|true|\"\\\\n\"|\\[\\]|\\[1\\]|\\[\\{\\}\\]|\\{\\}|\\{name=1\\}|1979-05-27|\\[\\{sources=\\[1,\\{\\}\\]\\}\\])",
+        deep in "(sources|switch|silence|name)",
+    ) {
+        drop(load_text(&format!("{key} = {value}"), &[&format!("station.0.{deep}={value}")]));
+    }
+}
+
+/// Compares with a checked-in text.
+fn golden(name: &str, found: &str) {
+    aulos_blackbox::golden::compare(
+        env!("CARGO_MANIFEST_DIR"),
+        &format!("config_{name}.txt"),
+        found,
+    );
+}
+
+#[test]
+fn a_station_may_play_others_but_not_itself() {
+    let station = |name: &str, sources: &str| {
+        format!("[[station]]\nname = \"{name}\"\nsources = [{sources}]\n")
+    };
+    let good = station("best", "\"meta:///a/two%20words//\", \"demo://\"")
+        + &station("a", "\"meta://two words\"")
+        + &station("two words", "\"tone://\"");
+    let resolved = load_text(&good, &[]).unwrap();
+    let sources: Vec<_> = resolved.stations[0].sources.iter().collect();
+    let names: Vec<_> = sources.iter().map(|source| source.name.as_str()).collect();
+    assert_eq!(names, ["a", "two words", "demo"]);
+    let played = SourceConfig::Station { name: "two words".to_owned() };
+    assert_eq!((&sources[1].config, &resolved.stations[1].sources[0].config), (&played, &played));
+
+    let ring = station("a", "\"meta:///b\"")
+        + &station("b", "\"demo://\", \"meta:///c/d\"")
+        + &station("c", "\"tone://\"")
+        + &station("d", "\"meta:///a\"");
+    for (text, wanted) in [
+        (ring, "`a` plays itself: it plays `b`, which plays `d`, which plays `a`"),
+        (station("me", "\"meta:///me\""), "`me` plays itself"),
+        (good.replace("tone://", "meta:///aa"), "did you mean `a`?"),
+        (station("x", "\"meta:///\""), "names no station"),
+        (good.replace("//\",", "/a\","), "two sources of one station are called `a`"),
+    ] {
+        let error = load_text(&text, &[]).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{error}");
+    }
+}

@@ -1,0 +1,171 @@
+//! Announcements: what is said over a station's programme, who waits, and who hears of it.
+//!
+//! Only a file below the folders of `[streams] roots` can be announced, as it could be added as a
+//! stream: a call must not read anything else.
+
+use aulos_core::Db;
+use aulos_engine::announce::{DEFAULT_DUCK, MAX_DUCK, MIN_DUCK};
+use aulos_proto::snap::control::RpcError;
+use serde_json::{Value, json};
+
+use super::methods::{Answer, text, wanted, whole};
+use super::rpc::internal;
+use super::streams::refusal;
+use super::{Control, Inner, State};
+use crate::house::{Announced, Announcement, Outcome};
+use crate::registry::NotFound;
+
+/// Every announcement of the house that has not ended.
+#[derive(Debug, Default)]
+pub(super) struct Announcements {
+    last: u64,
+    list: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: u64,
+    station: String,
+    number: usize,
+    uri: String,
+    duck: Db,
+    heard: bool,
+}
+
+impl Announcements {
+    /// Those of one station, as its status shows them.
+    pub(super) fn of(&self, station: usize) -> Value {
+        let own = self.list.iter().filter(|entry| entry.number == station);
+        own.map(|entry| {
+            json!({
+                "id": entry.id,
+                "uri": entry.uri,
+                "duck_db": entry.duck.get(),
+                "state": if entry.heard { "playing" } else { "waiting" },
+            })
+        })
+        .collect()
+    }
+}
+
+/// `Aulos.Announce {station | group, uri, duck_db?, gain_db?, normalize?}`.
+pub(super) fn announce(state: &mut State<'_>, params: &Value) -> Answer {
+    let station = station(state, params)?;
+    let number = state.station(&station).ok_or(NotFound::Station)?;
+    let uri = text(params, "uri")?;
+    let mut source =
+        aulos_config::announcement(uri).map_err(|why| RpcError::invalid_params(&why))?;
+    let allowed = &state.control.resolved().streams;
+    if let Some(why) = refusal(&source.uri, allowed) {
+        return Err(RpcError::invalid_params(&why));
+    }
+    source.config.confine(&allowed.roots);
+    let duck = duck(&params["duck_db"])?;
+    let all = &mut state.inner.announcements;
+    let id = all.last + 1;
+    let gain = gain(&params["gain_db"])?;
+    let normalize = match &params["normalize"] {
+        Value::Null => true,
+        Value::Bool(normalize) => *normalize,
+        _ => return Err(wanted("normalize", "true or false")),
+    };
+    let announcement = Announcement { id, source: source.config, duck, gain, normalize };
+    state.control.house.announce(number, &announcement).map_err(internal)?;
+    all.last = id;
+    let before = all.list.iter().filter(|entry| entry.number == number).count();
+    let entry =
+        Entry { id, station: station.clone(), number, uri: uri.to_owned(), duck, heard: false };
+    all.list.push(entry);
+    state.control.changed();
+    Ok(json!({ "id": id, "station": station, "before": before }))
+}
+
+/// `Aulos.CancelAnnouncement {id}` or `{station | group}`, which is all of them there.
+pub(super) fn cancel(state: &mut State<'_>, params: &Value) -> Answer {
+    let wanted: Vec<(u64, usize)> = if params["id"].is_null() {
+        let station = station(state, params)?;
+        let number = state.station(&station).ok_or(NotFound::Station)?;
+        let own = state.inner.announcements.list.iter().filter(|entry| entry.number == number);
+        own.map(|entry| (entry.id, number)).collect()
+    } else {
+        let id = u64::try_from(whole(&params["id"], "id")?).unwrap_or(0);
+        let found = state.inner.announcements.list.iter().find(|entry| entry.id == id);
+        found.map(|entry| (entry.id, entry.number)).into_iter().collect()
+    };
+    for (id, number) in &wanted {
+        state.control.house.cancel_announcement(*number, *id);
+    }
+    let ids: Vec<u64> = wanted.into_iter().map(|(id, _)| id).collect();
+    Ok(json!({ "cancelled": ids }))
+}
+
+/// A group hears the chunks of its station, the same bytes as every other group there: what is said
+/// to one is said to all of them.
+fn station(state: &State<'_>, params: &Value) -> Result<String, RpcError> {
+    match (params["station"].as_str(), params["group"].as_str()) {
+        (Some(station), None) => Ok(station.to_owned()),
+        (None, Some(group)) => {
+            let group = state.inner.registry.group(group).ok_or(NotFound::Group)?;
+            Ok(group.station.clone())
+        }
+        _ => Err(wanted("station", "a text, or `group` is one; not both")),
+    }
+}
+
+fn duck(value: &Value) -> Result<Db, RpcError> {
+    if value.is_null() {
+        return Ok(DEFAULT_DUCK);
+    }
+    let (least, most) = (MIN_DUCK.get(), MAX_DUCK.get());
+    let given = value.as_f64().filter(|db| (most..=least).contains(db));
+    given.map(Db::new).ok_or_else(|| wanted("duck_db", &format!("a number from {most} to {least}")))
+}
+
+fn gain(value: &Value) -> Result<Db, RpcError> {
+    if value.is_null() {
+        return Ok(Db::ZERO);
+    }
+    let (least, most) = (GAIN_DB.start(), GAIN_DB.end());
+    let given = value.as_f64().filter(|db| GAIN_DB.contains(db));
+    given.map(Db::new).ok_or_else(|| wanted("gain_db", &format!("a number from {least} to {most}")))
+}
+
+/// Quieter is not heard beside the programme; louder is a broken recording.
+const GAIN_DB: std::ops::RangeInclusive<f64> = -40.0..=20.0;
+
+impl Control {
+    /// Tells what has happened to announcements.
+    pub(super) fn tell_announcements(&self, inner: &mut Inner) {
+        for (id, what) in self.house.announced() {
+            let list = &mut inner.announcements.list;
+            let Some(at) = list.iter().position(|entry| entry.id == id) else { continue };
+            let entry = &mut list[at];
+            let mut params = json!({ "id": id, "station": entry.station, "uri": entry.uri });
+            match what {
+                Announced::Began => {
+                    entry.heard = true;
+                    params["state"] = json!("began");
+                }
+                Announced::Ended(outcome) => {
+                    let (cause, reason) = words(outcome);
+                    params["state"] = json!("ended");
+                    params["cause"] = json!(cause);
+                    params["reason"] = json!(reason);
+                    list.remove(at);
+                }
+            }
+            self.tell(inner, None, "Aulos.OnAnnouncement", &params);
+            self.changed();
+        }
+    }
+}
+
+fn words(outcome: Outcome) -> (&'static str, Option<String>) {
+    match outcome {
+        Outcome::Played => ("played", None),
+        Outcome::Cancelled => ("cancelled", None),
+        Outcome::TooLong => ("too long", None),
+        Outcome::StationGone => ("station gone", None),
+        Outcome::Failed(why) => ("failed", Some(why)),
+    }
+}

@@ -1,0 +1,38 @@
+//! DJs: where they may come to, and how our status shows them.
+
+use aulos_config::Mount;
+use serde_json::{Value, json};
+
+use super::Control;
+use super::titles::metadata;
+use crate::house::DjStatus;
+
+impl Control {
+    /// The places for DJs, each with its station.
+    #[must_use]
+    pub(crate) fn mounts(&self) -> Vec<(String, Mount)> {
+        let inner = self.lock();
+        inner.mounts().map(|(station, mount)| (station.to_owned(), mount.clone())).collect()
+    }
+}
+
+/// In our own status.
+pub(super) fn shape(dj: &DjStatus) -> Value {
+    let about = &dj.about;
+    json!({
+        "on_air": dj.on_air,
+        "port": dj.address.map(|address| address.to_string()),
+        "from": about.from.map(|from| from.to_string()),
+        "user_agent": about.agent,
+        "name": about.name,
+        "content_type": about.content_type,
+        "tls": about.tls,
+        "since_s": dj.since.map(|since| since.as_millis() / 1_000),
+        "bytes": dj.bytes,
+        "codec": dj.info.map(|info| info.codec),
+        "sample_rate": dj.info.map(|info| info.rate.hz()),
+        "channels": dj.info.map(|info| info.layout.channels()),
+        "title": dj.title.as_ref().map(metadata),
+        "last_left": dj.left.map(|left| left.to_string()),
+    })
+}

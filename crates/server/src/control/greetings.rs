@@ -1,0 +1,193 @@
+//! Keeps what the audio says to clients that come in step with the registry.
+//!
+//! The registry's table notes whose greeting may have changed, whatever changed it; those are
+//! compared with what was last said, ten times a second. Comparing everybody was rejected: then a
+//! slider that is moved in a house of thousands looks at all of them at each step.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::house::{Greeting, House};
+use crate::registry::Registry;
+
+/// What the audio was told last.
+#[derive(Debug, Default)]
+pub(super) struct Greetings {
+    /// Only clients that are not greeted as newcomers are.
+    told: HashMap<String, Greeting>,
+    /// Whom the audio may have to be told something about.
+    stale: HashSet<String>,
+    /// How newcomers were greeted when everybody was last compared with them.
+    compared: Option<Greeting>,
+    /// How the audio greets newcomers.
+    newcomers: Option<Greeting>,
+}
+
+impl Greetings {
+    /// Tells the audio what has changed; what it has no place for is told the next time. In a house
+    /// that is not `open` to everybody it may greet nobody by itself.
+    pub(super) fn refresh(&mut self, registry: &mut Registry, open: bool, house: &dyn House) {
+        self.stale.extend(registry.take_changed());
+        if !open {
+            if self.newcomers.is_some() && house.greet_newcomers(None) {
+                self.newcomers = None;
+            }
+            return;
+        }
+        let Some(newcomers) = registry.newcomers_greeting() else { return };
+        if self.compared != Some(newcomers) {
+            self.compared = Some(newcomers);
+            let everybody = registry.ids().chain(self.told.keys().map(String::as_str));
+            self.stale.extend(everybody.map(str::to_owned));
+        }
+        let told = &mut self.told;
+        self.stale.retain(|client| {
+            let wanted = registry.greeting_of(client).filter(|greeting| *greeting != newcomers);
+            if told.get(client) == wanted.as_ref() {
+                return false;
+            }
+            if !house.greet(client, wanted) {
+                return true;
+            }
+            match wanted {
+                Some(greeting) => drop(told.insert(client.clone(), greeting)),
+                None => drop(told.remove(client)),
+            }
+            false
+        });
+        // Last, because it is the sign that the rest is known.
+        if self.stale.is_empty()
+            && self.newcomers != Some(newcomers)
+            && house.greet_newcomers(Some(newcomers))
+        {
+            self.newcomers = Some(newcomers);
+        }
+    }
+
+    /// Whether the audio knows all of it.
+    #[cfg(test)]
+    fn is_settled(&self) -> bool {
+        self.stale.is_empty() && self.newcomers.is_some() && self.newcomers == self.compared
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use aulos_config::Station;
+
+    use super::*;
+    use crate::house::{Command, Event, Full, Hello, SessionId, StationStatus};
+    use crate::registry::{StationInfo, Wall};
+
+    /// Takes so many words, and then none.
+    #[derive(Default)]
+    struct Audio {
+        room: Mutex<usize>,
+        known: Mutex<HashMap<String, Greeting>>,
+        newcomers: Mutex<Option<Greeting>>,
+    }
+
+    impl Audio {
+        fn take(&self) -> bool {
+            let mut room = self.room.lock().unwrap();
+            let taken = *room > 0;
+            *room = room.saturating_sub(1);
+            taken
+        }
+    }
+
+    impl House for Audio {
+        fn command(&self, _: Command) -> Result<(), Full> {
+            Ok(())
+        }
+        fn greet(&self, client: &str, greeting: Option<Greeting>) -> bool {
+            let mut known = self.known.lock().unwrap();
+            let taken = self.take();
+            match greeting.filter(|_| taken) {
+                Some(greeting) => drop(known.insert(client.to_owned(), greeting)),
+                None if taken => drop(known.remove(client)),
+                None => {}
+            }
+            taken
+        }
+        fn greet_newcomers(&self, greeting: Option<Greeting>) -> bool {
+            let taken = self.take();
+            if taken {
+                *self.newcomers.lock().unwrap() = greeting;
+            }
+            taken
+        }
+        fn status(&self, _: usize) -> StationStatus {
+            StationStatus::default()
+        }
+        fn reset_loudness(&self, _: usize) {}
+        fn add_station(&self, _: &Station) -> std::io::Result<usize> {
+            Ok(0)
+        }
+        fn replace_station(&self, _: usize, _: &Station) -> std::io::Result<()> {
+            Ok(())
+        }
+        fn remove_station(&self, _: usize) {}
+        fn counters(&self) -> Vec<(&'static str, u64)> {
+            vec![]
+        }
+    }
+
+    #[test]
+    fn however_little_the_audio_takes_at_once_it_knows_everybody_in_the_end_and_newcomers_last() {
+        let station = StationInfo { name: "default".to_owned(), buffer_ms: 1_000 };
+        let mut registry = Registry::new(vec![station], 7);
+        for number in 0..20 {
+            let hello = Hello { id: format!("c{number}"), instance: 1, ..Hello::default() };
+            let (session, peer) = (SessionId(number), [127, 0, 0, 1].into());
+            let event = Event::Hello { session, peer, hello: hello.into(), answered: None };
+            drop(registry.apply(event, Wall::default()));
+            drop(registry.set_volume(&format!("c{number}"), Some(50), None).unwrap());
+        }
+        let (audio, mut greetings) = (Audio::default(), Greetings::default());
+        let mut settle = |registry: &mut Registry, least: usize| {
+            let mut rounds = 0;
+            loop {
+                *audio.room.lock().unwrap() = 3;
+                greetings.refresh(registry, true, &audio);
+                let known = audio.known.lock().unwrap().len();
+                assert!(known >= least || audio.newcomers.lock().unwrap().is_none(), "{known}");
+                rounds += 1;
+                if greetings.is_settled() {
+                    return rounds;
+                }
+            }
+        };
+        assert_eq!(settle(&mut registry, 20), 7);
+        assert_eq!(audio.known.lock().unwrap().len(), 20);
+        assert_eq!(*audio.newcomers.lock().unwrap(), registry.newcomers_greeting());
+        // Back to what newcomers get, or gone: no words are kept for those.
+        drop(registry.set_volume("c3", Some(100), None).unwrap());
+        drop(registry.delete_client("c4").unwrap());
+        assert_eq!(settle(&mut registry, 18), 1);
+        let known = audio.known.lock().unwrap().clone();
+        assert!(known.len() == 18 && !known.contains_key("c3") && !known.contains_key("c4"));
+        // When newcomers are greeted as those were, only others are exceptions.
+        drop(registry.change_loudness(50, 100));
+        assert_eq!(settle(&mut registry, 0), 7);
+        assert_eq!(audio.known.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_house_that_is_closed_greets_nobody_by_itself() {
+        let station = StationInfo { name: "default".to_owned(), buffer_ms: 1_000 };
+        let mut registry = Registry::new(vec![station], 7);
+        let (audio, mut greetings) = (Audio::default(), Greetings::default());
+        let mut refresh = |open, room| {
+            *audio.room.lock().unwrap() = room;
+            greetings.refresh(&mut registry, open, &audio);
+            audio.newcomers.lock().unwrap().is_some()
+        };
+        assert!(!refresh(false, 1));
+        assert!(refresh(true, 1));
+        // The audio has no place for the word: it is said again.
+        assert!(refresh(false, 0));
+        assert!(!refresh(false, 1));
+    }
+}

@@ -1,0 +1,619 @@
+//! The control plane's one state, and everything that changes it.
+//!
+//! Requests, events of the audio and the clock meet in [`Control`]. A lock around the registry is
+//! held for the length of one call and never while waiting, so that every controller sees changes
+//! in the same order; the rejected alternative, an actor with a queue, gives the same order and
+//! makes each request wait for two hops. The audio does not know of this lock.
+
+mod announce;
+mod art;
+mod calls;
+pub(crate) mod connections;
+mod djs;
+mod entry;
+mod fallback;
+mod greetings;
+mod hooks;
+mod house_methods;
+mod methods;
+mod notices;
+mod outbox;
+mod peers;
+mod playing;
+pub mod plugin;
+mod pushes;
+mod radio;
+mod recordings;
+mod relays;
+mod reload;
+mod roles;
+mod rpc;
+mod rtp;
+mod shape;
+mod sound;
+mod streams;
+pub mod tcp;
+pub mod titles;
+
+pub use crate::relay::RelayChanges;
+pub use peers::{Inbox, PeerId};
+pub use recordings::closed_figures;
+pub use reload::{Reloaded, Reread};
+pub use roles::Caller;
+pub use shape::HostInfo;
+pub use streams::MAX_ADDED;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use aulos_config::Resolved;
+use aulos_io::mdns::Neighbour;
+use serde_json::{Value, json};
+use tokio::sync::{Notify, watch};
+
+use crate::access::{Access, AddressBuckets, Role};
+use crate::hooks::{Hooks, Seen};
+use crate::house::{Event, House, StationPosition, StationStatus};
+use crate::registry::store::{Saved, Snapshot};
+use crate::registry::{Effects, Notice, Registry, StationInfo, Wall};
+use crate::relay::Keeper;
+use announce::Announcements;
+use art::Art;
+use greetings::Greetings;
+use outbox::Outbox;
+use peers::Peers;
+use streams::Slot;
+
+/// The control plane. Everything takes `&self` and returns at once.
+pub struct Control {
+    /// Replaced as a whole by a reload.
+    resolved: Mutex<Arc<Resolved>>,
+    reread: Reread,
+    neighbours: watch::Receiver<Vec<Neighbour>>,
+    reloaded: Notify,
+    house: Arc<dyn House>,
+    host: HostInfo,
+    /// Where pictures are fetched: `http://HOST:PORT`.
+    base_url: String,
+    started: Instant,
+    inner: Mutex<Inner>,
+    /// Held by the call whose work grows with the house; not the lock of the state.
+    long_calls: tokio::sync::Mutex<()>,
+    /// Beside the stations, which know nothing of them.
+    relays: Mutex<Keeper>,
+    /// Counts every change that a page has to show.
+    revision: watch::Sender<u64>,
+    /// Who may do what.
+    pub access: Access,
+    /// Who is told of trouble.
+    pub hooks: Hooks,
+    /// What was cut or refused.
+    pub counters: Counters,
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").field("counters", &self.counters).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    registry: Registry,
+    peers: Peers,
+    outbox: Outbox,
+    greetings: Greetings,
+    /// New clients by address: ids cost nothing, and each is remembered.
+    new_clients: AddressBuckets,
+    /// By the house's number; none where a station was removed.
+    slots: Vec<Option<Slot>>,
+    art: Art,
+    announcements: Announcements,
+    /// What the stations were when anybody was last told, without what always changes.
+    shown: Vec<StationStatus>,
+    /// Somebody new has come, and controllers have not been told yet. A house that starts gets a
+    /// thousand clients at once; a thousand whole statuses would keep them all waiting.
+    update: bool,
+    /// Since when somebody's health is newer than what pages show.
+    health: Option<Instant>,
+    /// Whether there is something to save, and since when.
+    unsaved: Option<Instant>,
+    /// Bytes of JSON that were written since the start, for answers and for notifications: what a
+    /// list of calls may cost is measured by it.
+    rendered: usize,
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What was cut, refused or answered with an error, with its cause.
+        #[derive(Debug, Default)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: AtomicU64,)*
+        }
+
+        impl Counters {
+            /// Every counter and its name.
+            #[must_use]
+            pub fn list(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name.load(Ordering::Relaxed)),)*]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Controllers that did not read what they were sent.
+    controllers_cut_slow,
+    /// Controllers that sent a line without end.
+    controllers_cut_long_line,
+    /// Connections whose first byte begins no JSON: what a web page makes a browser send.
+    controllers_cut_not_json,
+    /// Lists of calls that cost more than one list may.
+    batches_over_budget,
+    /// Calls that were not looked at, because too many came before a login.
+    calls_refused_before_login,
+    /// Controllers that had made no call when a newcomer needed their slot.
+    controllers_cut_unfinished,
+    /// Controllers for which there was no slot.
+    controllers_refused,
+    /// Lines that were no JSON or no request.
+    rpc_not_understood,
+    /// HTTP connections that did not say in time what they want.
+    http_cut_slow_request,
+    /// HTTP connections whose first line had no end.
+    http_cut_long_request,
+    /// HTTP connections that had made no request when a newcomer needed their slot.
+    http_cut_unfinished,
+    /// HTTP connections for which there was no slot.
+    http_refused,
+    /// Requests that came from another site's page.
+    http_cross_site,
+    /// Requests that named a host that we are not.
+    http_wrong_host,
+    /// Connections for which too many are here from their address.
+    control_refused_same_address,
+    /// Connections that came too fast from their address.
+    control_refused_too_fast,
+    /// Connections that do not speak TLS, and have to.
+    control_refused_plain,
+    /// Connections that began a handshake of TLS and did not end it.
+    control_cut_tls_unfinished,
+    /// Connections whose TLS was none.
+    control_cut_tls_failed,
+    /// Controllers that did not log in in time.
+    controllers_cut_without_login,
+    /// Logins with a wrong name or secret, on any port.
+    logins_failed,
+    /// Logins that were not looked at, because their address had been wrong too often.
+    logins_slowed,
+    /// Live sources that had made no request when a newcomer needed their slot.
+    djs_cut_unfinished,
+    /// Live sources for which there was no slot.
+    djs_refused,
+    /// DJs who came to a mount that is not there.
+    djs_refused_unknown,
+    /// DJs who came to a mount where somebody is on air.
+    djs_refused_taken,
+    /// DJs whose kind of stream cannot be played.
+    djs_refused_type,
+    /// DJs who did not say in time what they want.
+    djs_cut_without_request,
+    /// DJs whose request had no end.
+    djs_cut_long_request,
+    /// What came to a port for DJs and was no request.
+    djs_not_understood,
+    /// Times that the state could not be written.
+    state_not_saved,
+    /// Clients with new ids that came too fast from their address.
+    clients_refused_new,
+    /// Files of `doc_root` for which too many others were being read.
+    pages_refused_busy,
+    /// Files of `doc_root` that the disk did not give in time.
+    pages_cut_slow,
+}
+
+/// Adds one.
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// What one call sees and changes.
+pub(super) struct State<'a> {
+    control: &'a Control,
+    inner: &'a mut Inner,
+    caller: &'a mut Caller,
+    kept: &'a mut Vec<Effects>,
+    /// Stations that end once whoever plays them has been given another.
+    ended: &'a mut Vec<usize>,
+    /// An answer as text, in place of what the method returns: the status of a whole house is
+    /// written at once, and never stands as a tree.
+    text: &'a mut Option<String>,
+    /// Whether the call has an id. The status of a whole house is not written for one that has none.
+    answered: bool,
+}
+
+impl State<'_> {
+    fn keep(&mut self, effects: Effects) {
+        self.kept.push(effects);
+    }
+
+    /// Something is to be saved that nobody has to hear of.
+    fn keep_saved(&mut self) {
+        self.keep(Effects { save: true, ..Effects::default() });
+    }
+
+    /// Answers with the status of the house.
+    fn status(&mut self) -> Value {
+        self.answer_with(Control::server_text)
+    }
+
+    fn aulos_status(&mut self) -> Value {
+        self.answer_with(Control::status_text)
+    }
+
+    fn answer_with(&mut self, render: fn(&Control, &Inner) -> String) -> Value {
+        if self.answered {
+            *self.text = Some(render(self.control, self.inner));
+        }
+        Value::Null
+    }
+
+    fn neighbours(&self) -> Vec<Neighbour> {
+        self.control.neighbours.borrow().clone()
+    }
+
+    fn station(&self, name: &str) -> Option<usize> {
+        self.inner.slot(name).map(|(number, _)| number)
+    }
+
+    fn loudness(&self, station: usize) -> Value {
+        self.control.loudness_json(self.inner, station)
+    }
+
+    fn reset_loudness(&self, station: usize) {
+        self.control.house.reset_loudness(station);
+    }
+}
+
+impl Control {
+    /// A control plane over this house, with what was saved of it.
+    #[must_use]
+    pub fn new(
+        resolved: Arc<Resolved>,
+        house: Arc<dyn House>,
+        host: HostInfo,
+        registry: Registry,
+        saved: Saved,
+    ) -> Self {
+        let slots = resolved.stations.iter().map(|station| Some(Slot::new(station.clone(), None)));
+        let inner = Inner {
+            registry,
+            peers: Peers::default(),
+            outbox: Outbox::default(),
+            greetings: Greetings::default(),
+            new_clients: entry::new_client_buckets(),
+            shown: vec![StationStatus::default(); resolved.stations.len()],
+            slots: slots.collect(),
+            art: Art::default(),
+            announcements: Announcements::default(),
+            update: false,
+            health: None,
+            unsaved: None,
+            rendered: 0,
+        };
+        let control = Self {
+            access: Access::new(resolved.security.access.clone()),
+            hooks: Hooks::new(&host.name, &resolved.hooks),
+            base_url: format!("http://{}:{}", host.name, resolved.listen.http.port),
+            resolved: Mutex::new(resolved),
+            neighbours: watch::channel(Vec::new()).1,
+            reread: Box::new(|| Err("there is no configuration to be read again".to_owned())),
+            reloaded: Notify::new(),
+            house,
+            host,
+            started: Instant::now(),
+            inner: Mutex::new(inner),
+            long_calls: tokio::sync::Mutex::default(),
+            relays: Mutex::default(),
+            revision: watch::Sender::new(0),
+            counters: Counters::default(),
+        };
+        control.restore(saved);
+        control
+    }
+
+    /// Pictures are fetched from here: `http://HOST:PORT`.
+    #[must_use]
+    pub fn at(mut self, base_url: String) -> Self {
+        self.base_url = base_url;
+        self
+    }
+
+    /// Other servers come out of here.
+    #[must_use]
+    pub fn knowing(mut self, neighbours: watch::Receiver<Vec<Neighbour>>) -> Self {
+        self.neighbours = neighbours;
+        self
+    }
+
+    /// Streams first: groups play them.
+    fn restore(&self, saved: Saved) {
+        let mut inner = self.lock();
+        for uri in saved.streams {
+            if let Err(error) = self.add_stream(&mut inner, &uri, false) {
+                let why = error.data.as_ref().and_then(Value::as_str).unwrap_or_default();
+                tracing::warn!(uri, "a stream that was added before cannot be made: {why}");
+            }
+        }
+        self.restore_sounds(&mut inner, &saved.sounds);
+        let Inner { greetings, registry, .. } = &mut *inner;
+        registry.restore(saved.groups);
+        for name in registry.restore_presets(saved.presets) {
+            tracing::warn!(name, "a saved preset is larger than the limits allow, and is dropped");
+        }
+        greetings.refresh(registry, !self.access.rules().is_closed(), &*self.house);
+    }
+
+    /// Takes what the audio tells.
+    pub fn event(&self, event: Event) {
+        let mut inner = self.lock();
+        match &event {
+            Event::Left { session } => inner.outbox.forget(*session),
+            Event::Hello { session, peer, hello, .. } => {
+                let may = self.may_listen(*peer, hello);
+                if let Err(cause) = may.and_then(|()| self.may_be_new(&mut inner, *peer, hello)) {
+                    return self.turn_away(&mut inner, *session, cause);
+                }
+            }
+            Event::ClientInfo { .. } => {}
+            Event::Health { .. } => drop(inner.health.get_or_insert_with(Instant::now)),
+        }
+        let mut effects = inner.registry.apply(event, wall());
+        inner.update |= effects.notices.contains(&Notice::Server);
+        effects.notices.retain(|notice| *notice != Notice::Server);
+        self.carry_out(&mut inner, effects, None);
+    }
+
+    /// What time brings: commands that found no place, stations that changed their state. To be
+    /// called every [`TICK`].
+    pub fn tick(&self) {
+        self.with_relays(Keeper::tend);
+        let mut inner = self.lock();
+        inner.outbox.flush(&*self.house);
+        let Inner { greetings, registry, .. } = &mut *inner;
+        greetings.refresh(registry, !self.access.rules().is_closed(), &*self.house);
+        self.house.keep_maps(&|| inner.registry.maps());
+        self.house.tidy();
+        for chore in self.house.chores() {
+            tokio::spawn(chore);
+        }
+        self.tell_update(&mut inner);
+        self.tell_announcements(&mut inner);
+        self.tell_switches(&mut inner);
+        self.tell_recordings(&mut inner);
+        if inner.health.take_if(|since| since.elapsed() >= HEALTH_PAUSE).is_some() {
+            self.changed();
+        }
+        for number in 0..inner.slots.len() {
+            self.look_at(&mut inner, number);
+        }
+    }
+
+    /// Tells what a station does, if that is something else than before.
+    fn look_at(&self, inner: &mut Inner, number: usize) {
+        let status = self.house.status(number);
+        self.watch(inner, number, Seen::Status(&status));
+        let status = status.at_rest();
+        let Some(slot) = inner.slots.get(number).and_then(Option::as_ref) else { return };
+        let Some(shown) = inner.shown.get_mut(number).filter(|shown| **shown != status) else {
+            return;
+        };
+        let (before, now) = (shown.state, status.state);
+        let switched = shown.active != status.active;
+        let title = (radio::title(shown) != radio::title(&status)).then(|| radio::title(&status));
+        *shown = status;
+        self.changed();
+        if before != now {
+            let stream = shape::stream(slot, self.voice(inner, number), now);
+            let params = json!({ "id": slot.station.name, "stream": stream });
+            self.tell(inner, None, "Stream.OnUpdate", &params);
+        }
+        if let Some(title) = title {
+            self.radio_told(inner, number, title);
+        }
+        if switched {
+            self.tell_new_voice(inner, number);
+        }
+    }
+
+    /// How far the stations have come; an answer shows as well that control answers, because
+    /// nothing is answered to a controller without this lock.
+    pub(crate) fn positions(&self) -> Vec<StationPosition> {
+        drop(self.lock());
+        self.house.positions()
+    }
+
+    /// A new controller; what it is to hear comes out of the inbox, which ends when it is cut. One
+    /// that may not listen hears nothing until it may.
+    pub fn join(&self, role: Role) -> (PeerId, Inbox) {
+        self.lock().peers.join(role >= Role::Listen)
+    }
+
+    /// A controller may hear from now on what happens.
+    pub(crate) fn let_hear(&self, peer: PeerId) {
+        self.lock().peers.let_hear(peer);
+    }
+
+    /// A controller has gone.
+    pub fn leave(&self, peer: PeerId) {
+        self.lock().peers.leave(peer);
+    }
+
+    /// What is to be in `server.json`, if it has been waiting since before `deadline`.
+    pub fn unsaved(&self, deadline: Instant) -> Option<Snapshot> {
+        let mut inner = self.lock();
+        inner.unsaved.take_if(|since| *since <= deadline)?;
+        Some(Snapshot::new(&inner.registry, &inner.added(), &inner.turned()))
+    }
+
+    /// What was taken as [`Control::unsaved`] could not be written: it is wanted again later.
+    pub fn not_saved(&self) {
+        count(&self.counters.state_not_saved);
+        self.lock().unsaved.get_or_insert_with(Instant::now);
+    }
+
+    /// Our own status as JSON: stations, sources, levels, clients, counters.
+    #[must_use]
+    pub fn status(&self) -> String {
+        self.status_text(&self.lock())
+    }
+
+    /// The levels and the loudness of every station, for meters.
+    #[must_use]
+    pub fn levels(&self) -> Value {
+        let inner = self.lock();
+        inner
+            .slots()
+            .map(|(index, Slot { station, .. })| {
+                let status = self.house.status(index);
+                let active = status.active.and_then(|index| station.sources.get(index));
+                json!({
+                    "name": station.name,
+                    "active": active.map(|source| &source.name),
+                    "levels_dbfs": shape::levels(&status.levels),
+                    "loudness": shape::loudness(&status.loudness),
+                    "sources": status.source_loudness.iter().map(shape::loudness)
+                        .collect::<Vec<_>>(),
+                    "normalizer": sound::steadiness_json(status.steadiness.as_ref(), station.spec.rate),
+                })
+            })
+            .collect()
+    }
+
+    /// Counts every change that a page has to show.
+    #[must_use]
+    pub fn revision(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
+    /// What is run: the newest configuration that was taken over.
+    #[must_use]
+    pub fn resolved(&self) -> Arc<Resolved> {
+        Arc::clone(&self.resolved.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn carry_out(&self, inner: &mut Inner, effects: Effects, from: Option<PeerId>) {
+        for command in effects.commands {
+            inner.outbox.push(command);
+        }
+        inner.outbox.flush(&*self.house);
+        if effects.save {
+            inner.unsaved.get_or_insert_with(Instant::now);
+            self.changed();
+        }
+        if effects.notices.is_empty() || !inner.peers.any_but(from) {
+            return;
+        }
+        // Nobody hears of a client that he does not know.
+        self.tell_update(inner);
+        for notice in effects.notices {
+            let (method, params) = self.render(inner, &notice);
+            self.tell(inner, from, method, &params);
+        }
+    }
+
+    fn tell_update(&self, inner: &mut Inner) {
+        if std::mem::take(&mut inner.update) && inner.peers.any_but(None) {
+            let server = self.server_text(inner);
+            self.tell(inner, None, "Server.OnUpdate", &server);
+        }
+    }
+
+    fn changed(&self) {
+        self.revision.send_modify(|revision| *revision += 1);
+    }
+
+    /// `params` are JSON.
+    fn tell(
+        &self,
+        inner: &mut Inner,
+        from: Option<PeerId>,
+        method: &'static str,
+        params: &impl fmt::Display,
+    ) {
+        let text = rpc::notification(method, params);
+        inner.rendered += text.len();
+        let cut = inner.peers.tell(from, &text);
+        self.counters.controllers_cut_slow.fetch_add(cut, Ordering::Relaxed);
+    }
+
+    fn server_text(&self, inner: &Inner) -> String {
+        let streams = inner
+            .slots()
+            .map(|(number, slot)| {
+                let state = self.house.status(number).state;
+                shape::stream(slot, self.voice(inner, number), state)
+            })
+            .collect();
+        shape::server(&self.host, &inner.registry, streams)
+    }
+
+    fn status_text(&self, inner: &Inner) -> String {
+        let mut groups = shape::groups_by_station(&inner.registry);
+        let stations = inner.slots().map(|(number, slot)| {
+            let groups = groups.remove(slot.station.name.as_str()).unwrap_or_default();
+            let clients = shape::Clients::new(&inner.registry, groups);
+            let voice = self.voice(inner, number);
+            let announcements = inner.announcements.of(number);
+            shape::station(slot, voice, &self.house.status(number), announcements, clients)
+        });
+        let discarded = inner.registry.discarded();
+        let lost = [
+            ("clients_evicted", discarded.evicted),
+            ("clients_not_remembered", discarded.transient),
+        ];
+        let counters = self.counters.list().into_iter().chain(lost).chain(self.house.counters());
+        let head = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "host": self.host.name,
+            "uptime_s": self.started.elapsed().as_secs(),
+            "hooks": self.hooks.status(),
+            "relays": self.with_relays(Keeper::brief),
+            "counters": counters.map(|(name, n)| (name.to_owned(), json!(n)))
+                .collect::<serde_json::Map<_, _>>(),
+        });
+        shape::status(head, stations.collect())
+    }
+
+    /// A panic while the lock was held is a bug that was reported; what it guards is still whole
+    /// enough to go on with.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The registry for a configuration.
+#[must_use]
+pub fn registry_for(resolved: &Resolved, seed: u64) -> Registry {
+    let stations = resolved
+        .stations
+        .iter()
+        .map(|station| StationInfo { name: station.name.clone(), buffer_ms: station.buffer_ms });
+    let mut registry = Registry::new(stations.collect(), seed);
+    registry.set_loudness(resolved.clients.initial_volume, resolved.clients.volume_cap);
+    registry
+}
+
+/// How often [`Control::tick`] is called: ten times a second, as the page's meters are.
+pub const TICK: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// How often pages are shown everybody's health: it comes client by client, and each showing is a
+/// whole status.
+const HEALTH_PAUSE: std::time::Duration = std::time::Duration::from_secs(2);
+
+fn wall() -> Wall {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Wall { sec: i64::try_from(since.as_secs()).unwrap_or(0), usec: since.subsec_micros() }
+}

@@ -1,0 +1,247 @@
+//! Control scripts: children that tell what a stream plays, and control it.
+//!
+//! They are snapserver's, unchanged: JSON-RPC in lines on their standard input and output, their
+//! standard error for the log. Each is one task here; a script that ends is started again, later
+//! every time.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use aulos_config::Plugin;
+use aulos_io::feed::{own, split_arguments};
+use aulos_proto::snap::control::{Incoming, Lines, Request, parse};
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+
+use super::Control;
+
+/// Calls that wait for a script to read them.
+const MAX_WAITING: usize = 64;
+/// Bytes of one line of a script: a picture of 4 MB in base64.
+const MAX_SCRIPT_LINE: usize = 6 << 20;
+/// The pause before a script is started again, doubled up to the second.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(60);
+/// A script that ran so long has its pauses begin anew.
+const HEALTHY: Duration = Duration::from_secs(60);
+/// How long a script may take to read a call.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The way to a running script.
+#[derive(Clone, Debug)]
+pub(super) struct Handle(mpsc::Sender<String>);
+
+impl Handle {
+    /// Hands a call over; false when the script does not read.
+    pub(super) fn call(&self, method: &str, params: &Value) -> bool {
+        let call = json!({ "id": 1, "jsonrpc": "2.0", "method": method, "params": params });
+        self.0.try_send(call.to_string()).is_ok()
+    }
+}
+
+/// Keeps the script of a stream running until it is dropped.
+pub async fn run(control: Arc<Control>, stream: String, plugin: Plugin, http_port: u16) {
+    let program = control.resolved().streams.plugin_dir.join(&plugin.script);
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let mut command = Command::new(&program);
+        command
+            .args(split_arguments(&plugin.params))
+            .arg(format!("--stream={stream}"))
+            .arg(format!("--snapcast-port={http_port}"))
+            .arg("--snapcast-host=localhost")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        own(command.as_std_mut());
+        let started = Instant::now();
+        match command.spawn() {
+            Ok(child) => {
+                let group = Group(child.id());
+                let why = serve(&control, &stream, child).await;
+                drop(group);
+                tracing::warn!(stream, "the control script {} has ended: {why}", program.display());
+            }
+            Err(error) => {
+                tracing::warn!(stream, "the control script {}: {error}", program.display());
+            }
+        }
+        control.plugin_gone(&stream);
+        if started.elapsed() > HEALTHY {
+            pause = FIRST_PAUSE;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+}
+
+/// A script's own children go with it.
+struct Group(Option<u32>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        use rustix::process::{Pid, Signal, kill_process_group};
+        let group = self.0.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        // It may have ended by itself; then there is nobody to end.
+        group.map(|group| kill_process_group(group, Signal::TERM)).transpose().ok();
+    }
+}
+
+/// Speaks with one life of a script; gives the reason of its end.
+async fn serve(control: &Control, stream: &str, mut child: Child) -> String {
+    let (Some(mut input), Some(mut output), Some(log)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return "it has no standard input or output".to_owned();
+    };
+    let log = tokio::spawn(keep_log(stream.to_owned(), log));
+    let (calls, mut waiting) = mpsc::channel(MAX_WAITING);
+    let handle = Handle(calls);
+    let mut lines = Lines::with_limit(MAX_SCRIPT_LINE);
+    let mut block = vec![0; 16 << 10];
+    let why = 'talk: loop {
+        tokio::select! {
+            read = output.read(&mut block) => match read {
+                Ok(0) => break match child.wait().await {
+                    Ok(status) => status.to_string(),
+                    Err(error) => error.to_string(),
+                },
+                Ok(count) => {
+                    lines.push(&block[..count]);
+                    loop {
+                        match lines.next_line() {
+                            Ok(Some(line)) => hear(control, stream, &handle, line),
+                            Ok(None) => break,
+                            Err(error) => break 'talk format!("it sent {error}"),
+                        }
+                    }
+                }
+                Err(error) => break error.to_string(),
+            },
+            Some(call) = waiting.recv() => {
+                let line = call + "\n";
+                let written = tokio::time::timeout(WRITE_TIMEOUT, input.write_all(line.as_bytes()));
+                match written.await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => break error.to_string(),
+                    Err(_) => break "it does not read its calls".to_owned(),
+                }
+            }
+        }
+    };
+    log.abort();
+    why
+}
+
+fn hear(control: &Control, stream: &str, handle: &Handle, line: &[u8]) {
+    match parse(line) {
+        Incoming::One(Ok(Request { method, params, .. })) => match method.as_str() {
+            "Plugin.Stream.Ready" => {
+                control.plugin_ready(stream, handle.clone());
+                handle.call("Plugin.Stream.Player.GetProperties", &json!({}));
+            }
+            "Plugin.Stream.Player.Properties" => {
+                if let Value::Object(properties) = params {
+                    control.plugin_told(stream, properties);
+                }
+            }
+            "Plugin.Stream.Log" => {
+                let text = |key| params[key].as_str().unwrap_or_default();
+                tracing::info!(stream, severity = text("severity"), "{}", clean(text("message")));
+            }
+            other => tracing::debug!(stream, "the control script said {}", clean(other)),
+        },
+        // The answer to GetProperties has them; the other answers are "ok" or say what failed.
+        Incoming::Reply(reply) => match reply.outcome {
+            Ok(Value::Object(properties)) => control.plugin_told(stream, properties),
+            Ok(_) => {}
+            Err(error) => tracing::warn!(stream, "the control script: {}", clean(&error.message)),
+        },
+        _ => tracing::debug!(stream, "the control script said what cannot be read"),
+    }
+}
+
+/// What a script writes to its standard error, line by line, into our log.
+async fn keep_log(stream: String, log: tokio::process::ChildStderr) {
+    let mut log = BufReader::new(log);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match (&mut log).take(MAX_LOG_LINE).read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {
+                let text = String::from_utf8_lossy(&line);
+                tracing::debug!(stream, "control script: {}", clean(text.trim_end()));
+            }
+        }
+    }
+}
+
+/// A longer line is logged in pieces.
+const MAX_LOG_LINE: u64 = 1_024;
+
+/// A program's words on a terminal: nothing but text, and not too much of it.
+fn clean(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(500).collect()
+}
+
+/// Takes over what a script tells. What it does not tell again stays as it was (metadata comes once
+/// for a title), and a picture becomes an address.
+pub(super) fn merge(
+    old: &mut Map<String, Value>,
+    mut new: Map<String, Value>,
+    mut keep_art: impl FnMut(&str, &str) -> Option<String>,
+) -> bool {
+    if let Some(Value::Object(metadata)) = new.get_mut("metadata") {
+        if let Some(art) = metadata.remove("artData") {
+            let text = |key| art[key].as_str().unwrap_or_default();
+            if let Some(url) = keep_art(text("data"), text("extension")) {
+                metadata.insert("artUrl".to_owned(), json!(url));
+            }
+        }
+    } else if let Some(metadata) = old.get("metadata") {
+        new.insert("metadata".to_owned(), metadata.clone());
+    }
+    for key in CAPABILITIES {
+        new.entry(key).or_insert(json!(false));
+    }
+    let changed = *old != new;
+    *old = new;
+    changed
+}
+
+const CAPABILITIES: [&str; 6] =
+    ["canControl", "canGoNext", "canGoPrevious", "canPause", "canPlay", "canSeek"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(value: Value) -> Map<String, Value> {
+        let Value::Object(map) = value else { panic!("{value}") };
+        map
+    }
+
+    #[test]
+    fn metadata_stays_until_other_metadata_comes() {
+        let mut properties = Map::new();
+        let first = map(json!({ "playbackStatus": "playing", "metadata": { "title": "one" } }));
+        assert!(merge(&mut properties, first, |_, _| None));
+        assert!(merge(&mut properties, map(json!({ "playbackStatus": "paused" })), |_, _| None));
+        assert_eq!(properties["metadata"]["title"], "one");
+        assert_eq!(properties["canPlay"], false);
+        assert!(!merge(&mut properties, map(json!({ "playbackStatus": "paused" })), |_, _| None));
+    }
+
+    #[test]
+    fn a_picture_becomes_an_address() {
+        let mut properties = Map::new();
+        let art = json!({ "metadata": { "artData": { "data": "aGk=", "extension": "png" } } });
+        merge(&mut properties, map(art), |data, extension| Some(format!("{data}.{extension}")));
+        assert_eq!(properties["metadata"], json!({ "artUrl": "aGk=.png" }));
+    }
+}

@@ -1,0 +1,29 @@
+//! Streams that go to other servers, as our status shows them.
+
+use aulos_config::Push;
+use aulos_core::{Codec, Span};
+use serde_json::{Value, json};
+
+use crate::house::PushState;
+
+/// In our own status.
+pub(super) fn shape(push: &Push, state: &PushState) -> Value {
+    json!({
+        "target": push.target.to_string(),
+        "format": match push.codec.codec() {
+            Codec::Opus => "ogg",
+            Codec::Flac => "flac",
+            Codec::Pcm => "wav",
+        },
+        "codec": push.codec.to_string(),
+        "state": state.phase.name(),
+        "since_s": state.since.map(|since| since.as_millis() / 1_000),
+        "bytes": state.bytes,
+        "skipped_chunks": state.lagged,
+        "connects": state.connects,
+        "failures": state.failures,
+        "last_error": state.error,
+        "retry_in_s": state.retry_in.map(|span| (span.max(Span::ZERO).as_millis() + 999) / 1_000),
+        "title_error": state.title_error,
+    })
+}

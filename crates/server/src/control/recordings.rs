@@ -1,0 +1,407 @@
+//! Recorders by call: start, stop, pause, resume, cut, at an exact moment; and what everybody hears
+//! of them.
+
+use std::path::Path;
+
+use aulos_config::HookEventKind;
+use aulos_config::{Record, Station};
+use aulos_core::{Frames, Lufs, MediaTime, Span};
+use aulos_engine::recorder::{Command, Gap, MAX_PRE_ROLL, State as Doing, When};
+use aulos_io::record::{Closed, What};
+use aulos_io::{SystemClock, record};
+use aulos_proto::snap::control::RpcError;
+use serde_json::{Value, json};
+
+use super::methods::{Answer, text, wanted};
+use super::rpc::internal;
+use super::shape::hundredth;
+use super::{Control, Inner, State};
+use crate::hooks::News;
+use crate::recording::{Happened, Recorded, RecorderState};
+use crate::registry::NotFound;
+use crate::upload::{UploadEvent, UploadState};
+
+/// `Aulos.GetRecordings {station?}`.
+pub(super) fn get(state: &mut State<'_>, params: &Value) -> Answer {
+    let only = match &params["station"] {
+        Value::Null => None,
+        _ => Some(text(params, "station")?),
+    };
+    if let Some(name) = only {
+        state.inner.slot(name).ok_or(NotFound::Station)?;
+    }
+    let slots = state.inner.slots.iter().enumerate();
+    let slots = slots.filter_map(|(number, slot)| Some((number, slot.as_ref()?)));
+    let slots = slots.filter(|(_, slot)| only.is_none_or(|name| slot.station.name == name));
+    let all: Vec<Value> = slots
+        .flat_map(|(number, slot)| {
+            shapes(&slot.station, &state.control.house.status(number).recorders)
+        })
+        .collect();
+    Ok(json!({ "recorders": all }))
+}
+
+/// `Aulos.StartRecording`.
+pub(super) fn start(state: &mut State<'_>, params: &Value) -> Answer {
+    tell(state, params, Command::Start)
+}
+
+/// `Aulos.StopRecording`.
+pub(super) fn stop(state: &mut State<'_>, params: &Value) -> Answer {
+    tell(state, params, Command::Stop)
+}
+
+/// `Aulos.PauseRecording {gap}`.
+pub(super) fn pause(state: &mut State<'_>, params: &Value) -> Answer {
+    let gap = match &params["gap"] {
+        Value::Null => Gap::Silence,
+        Value::String(gap) if gap == "silence" => Gap::Silence,
+        Value::String(gap) if gap == "closed" => Gap::Closed,
+        _ => return Err(wanted("gap", "\"silence\" or \"closed\"")),
+    };
+    tell(state, params, Command::Pause(gap))
+}
+
+/// `Aulos.ResumeRecording`.
+pub(super) fn resume(state: &mut State<'_>, params: &Value) -> Answer {
+    tell(state, params, Command::Resume)
+}
+
+/// `Aulos.CutRecording`: ends the file and begins the next one.
+pub(super) fn cut(state: &mut State<'_>, params: &Value) -> Answer {
+    tell(state, params, Command::Cut)
+}
+
+/// Tells every recorder that is meant the same for the same moment.
+fn tell(state: &State<'_>, params: &Value, command: Command) -> Answer {
+    let meant = meant(state.inner, params)?;
+    let when = when(params)?;
+    let mut done = Vec::new();
+    let mut refused = Vec::new();
+    for Meant { number, index, station, name, hz } in meant {
+        match state.control.house.record(number, index, command, when) {
+            Ok(frame) => done.push(json!({
+                "recorder": name,
+                "station": station,
+                "frame": frame.map(|frame| frame.0),
+                "sample_rate": hz,
+            })),
+            Err(why) => refused.push((name, why)),
+        }
+    }
+    if let (true, Some((name, why))) = (done.is_empty(), refused.first()) {
+        return Err(internal(format!("{name}: {why}")));
+    }
+    let refused = refused.iter().map(|(name, why)| json!({ "recorder": name, "reason": why }));
+    let refused: Vec<Value> = refused.collect();
+    Ok(json!({ "recorders": done, "refused": refused }))
+}
+
+/// A recorder that a call is for.
+struct Meant {
+    number: usize,
+    index: usize,
+    station: String,
+    name: String,
+    hz: u32,
+}
+
+/// `recorder`, a name or a list of names; or every recorder of `station`, a name or a list.
+fn meant(inner: &Inner, params: &Value) -> Result<Vec<Meant>, RpcError> {
+    let stations = names(params, "station")?;
+    let recorders = names(params, "recorder")?;
+    if stations.is_none() && recorders.is_none() {
+        return Err(wanted("station", "the name of a station, or a list of names"));
+    }
+    let fits = |list: &Option<Vec<&str>>, name: &str| {
+        list.as_ref().is_none_or(|list| list.contains(&name))
+    };
+    let mut all = Vec::new();
+    for (number, slot) in inner.slots.iter().enumerate() {
+        let Some(Station { name: station, spec, records, .. }) =
+            slot.as_ref().map(|slot| &slot.station)
+        else {
+            continue;
+        };
+        let records = records.iter().enumerate();
+        all.extend(
+            records
+                .filter(|(_, record)| fits(&stations, station) && fits(&recorders, &record.name))
+                .map(|(index, record)| Meant {
+                    number,
+                    index,
+                    station: station.clone(),
+                    name: record.name.clone(),
+                    hz: spec.rate.hz(),
+                }),
+        );
+    }
+    // A name that nobody has is a slip, also beside others that are right.
+    for name in stations.iter().flatten() {
+        inner.slot(name).ok_or(NotFound::Station)?;
+        if !all.iter().any(|one| one.station == *name) {
+            return Err(internal(format!(
+                "station `{name}` has no such recorder: see its `record`"
+            )));
+        }
+    }
+    for name in recorders.iter().flatten() {
+        if !all.iter().any(|one| one.name == *name) {
+            return Err(internal(format!("there is no recorder `{name}`")));
+        }
+    }
+    Ok(all)
+}
+
+fn names<'a>(params: &'a Value, key: &str) -> Result<Option<Vec<&'a str>>, RpcError> {
+    let wrong = || wanted(key, "a name, or a list of names");
+    match &params[key] {
+        Value::Null => Ok(None),
+        Value::String(name) => Ok(Some(vec![name])),
+        Value::Array(names) if !names.is_empty() => names
+            .iter()
+            .map(|name| name.as_str().ok_or_else(wrong))
+            .collect::<Result<_, _>>()
+            .map(Some),
+        _ => Err(wrong()),
+    }
+}
+
+/// `at`, a time of day in UTC; `ago_s`; `in_s`; `frame`; or now. One moment for all who are told.
+fn when(params: &Value) -> Result<When, RpcError> {
+    let now = SystemClock::now();
+    let given = ["at", "ago_s", "in_s", "frame"].into_iter().filter(|key| !params[*key].is_null());
+    if given.count() > 1 {
+        return Err(wanted("at", "the only one of at, ago_s, in_s and frame"));
+    }
+    if !params["frame"].is_null() {
+        let frame = params["frame"].as_u64();
+        let frame = frame.ok_or_else(|| wanted("frame", "a whole number"))?;
+        return Ok(When::Frame(MediaTime(frame)));
+    }
+    if !params["at"].is_null() {
+        let at = params["at"].as_str().and_then(record::parse_utc);
+        let at = at.ok_or_else(|| wanted("at", "a time as in 2026-11-22T10:15:00Z"))?;
+        return Ok(When::Local(record::local_at(at)));
+    }
+    if !params["ago_s"].is_null() {
+        let most = MAX_PRE_ROLL.as_secs_f64();
+        return Ok(When::Local(now - seconds(params, "ago_s", most)?));
+    }
+    if !params["in_s"].is_null() {
+        return Ok(When::Local(now + seconds(params, "in_s", MOST_AHEAD_S)?));
+    }
+    Ok(When::Local(now))
+}
+
+fn seconds(params: &Value, key: &str, most: f64) -> Result<Span, RpcError> {
+    let given = params[key].as_f64().filter(|seconds| (0.0..=most).contains(seconds));
+    let given =
+        given.ok_or_else(|| wanted(key, &format!("a number of seconds from 0 to {most}")))?;
+    // In range: far below 2^63 nanoseconds.
+    #[allow(clippy::cast_possible_truncation, reason = "see above")]
+    Ok(Span::from_nanos((given * 1e9) as i64))
+}
+
+/// Whoever plans further ahead has a calendar.
+const MOST_AHEAD_S: f64 = 86_400.0;
+
+/// The recorders of a station, as its status shows them.
+pub(super) fn shapes(station: &Station, states: &[RecorderState]) -> Vec<Value> {
+    let all = station.records.iter().zip(states);
+    all.map(|(record, state)| shape(station, record, state)).collect()
+}
+
+fn shape(station: &Station, record: &Record, state: &RecorderState) -> Value {
+    let source = record.source.and_then(|index| station.sources.get(index));
+    let rate = state.segment.as_ref().map_or(station.spec.rate, |segment| segment.rate);
+    let seconds = |frames: Frames| (rate.span(frames).as_millis() / 100) as f64 / 10.0;
+    let since = match state.state {
+        Some(Doing::Recording { since } | Doing::Paused { since, .. }) => Some(since.0),
+        Some(Doing::Waiting { start }) => start.map(|start| start.0),
+        Some(Doing::Idle) | None => None,
+    };
+    let file = state.segment.as_ref().map(|segment| {
+        json!({
+            "path": path(&segment.path),
+            "number": segment.number,
+            "start_frame": segment.start.0,
+            "start": record::rfc3339(segment.utc),
+            "seconds": seconds(segment.frames),
+            "bytes": segment.bytes,
+        })
+    });
+    json!({
+        "name": record.name,
+        "station": station.name,
+        "source": source.map(|source| &source.name),
+        "dir": path(&record.dir),
+        "format": record.format.to_string(),
+        "state": name(state.state),
+        "since_frame": since,
+        "file": file,
+        "files": state.segments,
+        "seconds": seconds(state.frames),
+        "bytes": state.bytes,
+        "lost_s": seconds(state.lost),
+        "waiting_s": seconds(state.waiting),
+        "deleted": state.deleted,
+        "free_bytes": state.free,
+        "trouble": state.trouble,
+        "upload": state.upload.as_ref().map(upload),
+    })
+}
+
+const fn name(state: Option<Doing>) -> &'static str {
+    match state {
+        None => "failed",
+        Some(Doing::Idle) => "idle",
+        Some(Doing::Waiting { .. }) => "waiting",
+        Some(Doing::Recording { .. }) => "recording",
+        Some(Doing::Paused { .. }) => "paused",
+    }
+}
+
+fn path(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn upload(state: &UploadState) -> Value {
+    json!({
+        "state": state.phase.name(),
+        "waiting": state.waiting,
+        "waiting_bytes": state.waiting_bytes,
+        "uploading": state.uploading,
+        "done": state.done,
+        "done_bytes": state.done_bytes,
+        "failures": state.failures,
+        "gone": state.gone,
+        "broken": state.broken,
+        "last_error": state.error,
+        "failing_for_s": state.since.map(|since| since.as_millis() / 1_000),
+        "retry_in_s": state.retry_in.map(|span| (span.max(Span::ZERO).as_millis() + 999) / 1_000),
+    })
+}
+
+impl Control {
+    /// Tells what has happened to recorders.
+    pub(super) fn tell_recordings(&self, inner: &mut Inner) {
+        for event in self.house.recorded() {
+            log(&event);
+            let Recorded { station, recorder, what } = event;
+            let (kind, figures) = told(&what);
+            let mut params = json!({ "station": station, "recorder": recorder, "event": kind });
+            if let (Value::Object(params), Value::Object(figures)) = (&mut params, &figures) {
+                params.extend(figures.clone());
+            }
+            self.tell(inner, None, "Aulos.OnRecording", &params);
+            if let Some(news) = news(&recorder, &what, kind, figures) {
+                self.hooks.tell(&station, &news);
+            }
+            self.changed();
+        }
+    }
+}
+
+/// What of it is worth a hook.
+fn news(recorder: &str, what: &Happened, word: &str, mut figures: Value) -> Option<News> {
+    let (kind, text) = match what {
+        Happened::Recorder(What::Closed(closed)) => {
+            let seconds = closed.rate.span(closed.frames).as_secs_f64();
+            let text = format!("{recorder} has recorded {seconds:.1} s: {}", path(&closed.path));
+            (HookEventKind::Recorded, text)
+        }
+        Happened::Recorder(What::Trouble(trouble)) => {
+            (HookEventKind::RecorderTrouble, format!("{recorder} {trouble}"))
+        }
+        Happened::Recorder(What::Lost { frames, .. }) => {
+            let text = format!("{recorder} has lost {} frames: the disk is too slow", frames.0);
+            (HookEventKind::RecorderTrouble, text)
+        }
+        Happened::Recorder(What::Vanished { path: file }) => (
+            HookEventKind::RecorderTrouble,
+            format!("{recorder} has lost its file: {}", path(file)),
+        ),
+        Happened::Recorder(What::Unrepaired { path: file, why }) => (
+            HookEventKind::RecorderTrouble,
+            format!("{recorder} cannot repair {}: {why}", path(file)),
+        ),
+        Happened::Upload(UploadEvent::Failed { text, .. }) => {
+            (HookEventKind::RecorderTrouble, format!("{recorder} cannot upload: {text}"))
+        }
+        Happened::Recorder(What::Recovered) => {
+            (HookEventKind::RecorderRecovered, format!("{recorder} records again"))
+        }
+        _ => return None,
+    };
+    figures["recorder"] = json!(recorder);
+    figures["event"] = json!(word);
+    Some(News::Recorder { kind, text, figures })
+}
+
+/// An event in a word, and what there is to know of it.
+fn told(what: &Happened) -> (&'static str, Value) {
+    match what {
+        Happened::Recorder(what) => match what {
+            What::Opened { path: file, at, utc } => (
+                "opened",
+                json!({ "path": path(file), "start_frame": at.0, "start": record::rfc3339(*utc) }),
+            ),
+            What::Closed(closed) => ("closed", closed_figures(closed)),
+            What::Lost { at, frames } => ("lost", json!({ "frame": at.0, "frames": frames.0 })),
+            What::Trouble(trouble) => ("trouble", json!({ "reason": trouble.to_string() })),
+            What::Recovered => ("recovered", json!({})),
+            What::Vanished { path: file } => ("vanished", json!({ "path": path(file) })),
+            What::Repaired { path: file } => ("repaired", json!({ "path": path(file) })),
+            What::Unrepaired { path: file, why } => {
+                ("unrepaired", json!({ "path": path(file), "reason": why }))
+            }
+            What::Deleted { path: file, why } => {
+                ("deleted", json!({ "path": path(file), "reason": why.to_string() }))
+            }
+            _ => ("other", json!({})),
+        },
+        Happened::Upload(event) => match event {
+            UploadEvent::Uploaded { file, url, bytes, tries } => (
+                "uploaded",
+                json!({ "path": path(file), "url": url, "bytes": bytes, "failures": tries }),
+            ),
+            UploadEvent::Failed { file, text, lasting } => {
+                ("upload-failed", json!({ "path": path(file), "reason": text, "lasting": lasting }))
+            }
+            UploadEvent::Gone { file } => ("upload-gone", json!({ "path": path(file) })),
+        },
+    }
+}
+
+/// The figures of a complete file, as events and `aulos record --json` have them.
+#[must_use]
+pub fn closed_figures(closed: &Closed) -> Value {
+    let lufs = |value: Option<Lufs>| value.map(|value| hundredth(value.get()));
+    let seconds = closed.rate.span(closed.frames).as_secs_f64();
+    json!({
+        "path": path(&closed.path),
+        "number": closed.number,
+        "start_frame": closed.start.0,
+        "end_frame": closed.end.0,
+        "start": record::rfc3339(closed.utc),
+        "seconds": (seconds * 1e3).round() / 1e3,
+        "bytes": closed.bytes,
+        "lost_frames": closed.lost.0,
+        "integrated_lufs": lufs(closed.loudness.integrated),
+        "loudness_range_lu": closed.loudness.range.map(|range| hundredth(range.get())),
+        "true_peak_dbtp": closed.loudness.true_peak.map(|peak| hundredth(peak.get())),
+        "sha256": closed.sha256,
+    })
+}
+
+fn log(event: &Recorded) {
+    let Recorded { station, recorder, what } = event;
+    let (kind, figures) = told(what);
+    match kind {
+        "trouble" | "lost" | "vanished" | "unrepaired" | "upload-failed" | "upload-gone" => {
+            tracing::warn!(station, recorder, "recording: {kind} {figures}");
+        }
+        _ => tracing::info!(station, recorder, "recording: {kind} {figures}"),
+    }
+}

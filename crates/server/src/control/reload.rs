@@ -1,0 +1,351 @@
+//! Another configuration for a house that runs.
+//!
+//! The file is read and checked as a whole before anything is touched. Then only what differs is
+//! done: a station whose resolved configuration is the same is not even looked at. The rejected
+//! alternative, to restart everything and hand the clients over, would have every one of them begin
+//! anew because of one line about a station that they do not play.
+
+use std::sync::Arc;
+
+use aulos_config::{Plugin, Resolved, Station};
+use aulos_proto::snap::control::RpcError;
+use serde_json::{Value, json};
+
+use super::rpc::internal;
+use super::streams::Slot;
+use super::{Control, Inner, sound};
+use crate::registry::{Effects, Notice, StationInfo};
+use crate::relay::RelayChanges;
+
+/// Reads the configuration again; what is wrong with it comes as `aulos check` prints it.
+pub type Reread = Box<dyn Fn() -> Result<Resolved, String> + Send + Sync>;
+
+/// What a reload did, by the names of stations and keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Stations that are new.
+    pub added: Vec<String>,
+    /// Stations that are others under the same name.
+    pub changed: Vec<String>,
+    /// Stations that play on, normalized or equalized otherwise, or pushed elsewhere.
+    pub adjusted: Vec<String>,
+    /// Stations that are gone.
+    pub removed: Vec<String>,
+    /// Tables whose keys hold from now on.
+    pub settings: Vec<&'static str>,
+    /// Keys that differ and stay as they were until the server is started again.
+    pub needs_restart: Vec<&'static str>,
+    /// Stations that could not be made, and why; the rest was done.
+    pub failed: Vec<String>,
+    /// Relays.
+    pub relays: RelayChanges,
+}
+
+impl Reloaded {
+    /// In one line, for the log.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let mut parts = Vec::new();
+        for (what, names) in [
+            ("added", &self.added),
+            ("changed", &self.changed),
+            ("adjusted", &self.adjusted),
+            ("removed", &self.removed),
+        ] {
+            if !names.is_empty() {
+                parts.push(format!("{what} {}", names.join(", ")));
+            }
+        }
+        if !self.settings.is_empty() {
+            parts.push(format!("new settings in {}", self.settings.join(", ")));
+        }
+        if !self.needs_restart.is_empty() {
+            parts.push(format!("needs a restart: {}", self.needs_restart.join(", ")));
+        }
+        if !self.failed.is_empty() {
+            parts.push(format!("failed: {}", self.failed.join(", ")));
+        }
+        for (what, names) in [
+            ("added", &self.relays.added),
+            ("changed", &self.relays.changed),
+            ("removed", &self.relays.removed),
+            ("failed:", &self.relays.failed),
+        ] {
+            if !names.is_empty() {
+                parts.push(format!("relays {what} {}", names.join(", ")));
+            }
+        }
+        if parts.is_empty() { "nothing has changed".to_owned() } else { parts.join("; ") }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "added": self.added,
+            "changed": self.changed,
+            "adjusted": self.adjusted,
+            "removed": self.removed,
+            "settings": self.settings,
+            "needs_restart": self.needs_restart,
+            "failed": self.failed,
+            "relays": self.relays.json(),
+        })
+    }
+}
+
+impl Control {
+    /// The configuration can be read again by this.
+    #[must_use]
+    pub fn reading(mut self, reread: Reread) -> Self {
+        self.reread = reread;
+        self
+    }
+
+    /// Reads the configuration again and does what differs.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration; then nothing has changed.
+    pub fn reload(&self) -> Result<Reloaded, String> {
+        let mut inner = self.lock();
+        let (reloaded, effects) = self.reload_in(&mut inner)?;
+        self.carry_out(&mut inner, effects, None);
+        Ok(reloaded)
+    }
+
+    /// `Aulos.Reload`.
+    pub(super) fn reload_call(&self, inner: &mut Inner) -> Result<(Reloaded, Effects), RpcError> {
+        self.reload_in(inner).map_err(internal)
+    }
+
+    /// Fires after each reload that changed something.
+    pub async fn reloaded(&self) {
+        self.reloaded.notified().await;
+    }
+
+    /// The control scripts that are to run, each with its stream.
+    #[must_use]
+    pub fn scripts(&self) -> Vec<(String, Plugin)> {
+        let inner = self.lock();
+        let stations = inner.slots().map(|(_, slot)| &slot.station);
+        stations.filter_map(|one| Some((one.name.clone(), one.plugin.clone()?))).collect()
+    }
+
+    /// What runs, in a few words.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let inner = self.lock();
+        let names: Vec<&str> = inner.slots().map(|(_, slot)| &*slot.station.name).collect();
+        format!("{} station(s): {}", names.len(), names.join(", "))
+    }
+
+    fn reload_in(&self, inner: &mut Inner) -> Result<(Reloaded, Effects), String> {
+        let new = (self.reread)().inspect_err(|problems| {
+            tracing::error!("the configuration is not taken over:\n{}", problems.trim_end());
+        })?;
+        let (reloaded, effects) = self.apply(inner, new);
+        tracing::info!("configuration read again: {}", reloaded.summary());
+        self.reloaded.notify_one();
+        Ok((reloaded, effects))
+    }
+
+    fn apply(&self, inner: &mut Inner, mut new: Resolved) -> (Reloaded, Effects) {
+        let old = self.resolved();
+        let mut done =
+            Reloaded { needs_restart: keep_fixed(&old, &mut new), ..Reloaded::default() };
+        let mut all = Effects::default();
+        // New ones before the old ones go: somebody may have to play them.
+        for station in &new.stations {
+            self.put(inner, station, &mut done, &mut all);
+        }
+        let names: Vec<&str> = new.stations.iter().map(|one| one.name.as_str()).collect();
+        let gone = |slot: &Slot| slot.added.is_none() && !names.contains(&&*slot.station.name);
+        let gone: Vec<usize> =
+            inner.slots().filter(|(_, slot)| gone(slot)).map(|(number, _)| number).collect();
+        for number in gone {
+            let slot = inner.slots[number].take();
+            done.removed.extend(slot.map(|slot| slot.station.name));
+            let effects = inner.registry.remove_station(number);
+            self.hand_over(inner, effects, &mut all);
+            self.house.remove_station(number);
+        }
+        if !done.adjusted.is_empty() {
+            // What calls had set there is forgotten.
+            all.save = true;
+        }
+        if !(done.added.is_empty() && done.changed.is_empty() && done.removed.is_empty()) {
+            all.notices.push(Notice::Server);
+            // A new one may be what newcomers are to play.
+            all.save = true;
+        }
+        self.settings(inner, &old, &new, &mut done, &mut all);
+        done.relays = self.with_relays(|relays| relays.change(&new.relays));
+        *self.resolved.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(new);
+        (done, all)
+    }
+
+    /// Sees to it that this station runs.
+    fn put(&self, inner: &mut Inner, station: &Station, done: &mut Reloaded, all: &mut Effects) {
+        let name = &station.name;
+        let info = StationInfo { name: name.clone(), buffer_ms: station.buffer_ms };
+        let Some((number, slot)) = inner.slot(name) else {
+            match self.house.add_station(station) {
+                Ok(number) => {
+                    inner.registry.put_station(number, info);
+                    inner.occupy(number, Slot::new(station.clone(), None));
+                    done.added.push(name.clone());
+                }
+                Err(error) => done.failed.push(format!("{name}: {error}")),
+            }
+            return;
+        };
+        let asked = Station { sound: slot.asked().clone(), ..slot.station.clone() };
+        if asked == *station {
+            // One that a call has added is the file's from now on.
+            if let Some(slot) = inner.slot_mut(name) {
+                slot.added = None;
+            }
+            return;
+        }
+        if is_only_adjusted(asked.clone(), station) {
+            self.send_elsewhere(inner, number, &asked, station);
+            if asked.sound == station.sound {
+                return done.adjusted.push(name.clone());
+            }
+            return self.adjust(inner, number, station, done);
+        }
+        let mut new = slot.successor(station);
+        let before = StationInfo { buffer_ms: slot.station.buffer_ms, ..info.clone() };
+        // Settings go first: a client wants to know the buffer before it gets a codec.
+        let effects = inner.registry.change_station(number, info);
+        self.hand_over(inner, effects, all);
+        if let Err(error) = self.house.replace_station(number, &new.station) {
+            let effects = inner.registry.change_station(number, before);
+            self.hand_over(inner, effects, all);
+            return done.failed.push(format!("{name}: {error}"));
+        }
+        if let Some(old) = inner.slots[number].take() {
+            // Trouble that was told is still to be over.
+            new.watch = old.watch;
+            if old.station.plugin == station.plugin {
+                (new.properties, new.plugin) = (old.properties, old.plugin);
+            }
+        }
+        inner.occupy(number, new);
+        done.changed.push(name.clone());
+    }
+
+    /// Lets a station that plays on be pushed, sent and recorded as it is wished now.
+    fn send_elsewhere(&self, inner: &mut Inner, number: usize, before: &Station, now: &Station) {
+        if before.records != now.records {
+            self.house.set_records(number, &now.records);
+        }
+        if before.pushes != now.pushes {
+            self.house.set_pushes(number, &now.pushes);
+        }
+        if before.rtp != now.rtp {
+            self.house.set_rtp(number, &now.rtp);
+        }
+        if let Some(slot) = inner.slots[number].as_mut() {
+            slot.station.records.clone_from(&now.records);
+            slot.station.pushes.clone_from(&now.pushes);
+            slot.station.rtp.clone_from(&now.rtp);
+            slot.added = None;
+        }
+    }
+
+    /// Does something else to the programme of a station that plays on.
+    fn adjust(&self, inner: &mut Inner, number: usize, station: &Station, done: &mut Reloaded) {
+        let name = &station.name;
+        if let Err(error) = self.house.set_sound(number, &station.sound) {
+            return done.failed.push(format!("{name}: {error}"));
+        }
+        let Some(slot) = inner.slots[number].as_mut() else { return };
+        slot.station.sound.clone_from(&station.sound);
+        (slot.file_sound, slot.added) = (None, None);
+        let params = sound::told(slot);
+        self.tell(inner, None, "Aulos.OnSoundChanged", &params);
+        done.adjusted.push(name.clone());
+    }
+
+    /// Sends what the audio has to be told now; what controllers hear waits for the end.
+    fn hand_over(&self, inner: &mut Inner, effects: Effects, all: &mut Effects) {
+        effects.commands.into_iter().for_each(|command| inner.outbox.push(command));
+        inner.outbox.flush(&*self.house);
+        all.notices.extend(effects.notices);
+        all.save |= effects.save;
+    }
+
+    /// What holds from now on without any station being touched.
+    fn settings(
+        &self,
+        inner: &mut Inner,
+        old: &Resolved,
+        new: &Resolved,
+        done: &mut Reloaded,
+        all: &mut Effects,
+    ) {
+        if old.clients != new.clients {
+            done.settings.push("clients");
+            let clients = new.clients;
+            let registry = &mut inner.registry;
+            let effects = registry.change_loudness(clients.initial_volume, clients.volume_cap);
+            self.hand_over(inner, effects, all);
+        }
+        let (before, after) = (&old.security, &new.security);
+        if before.access != after.access {
+            done.settings.push("access");
+            self.access.replace(after.access.clone());
+            // They come again and are asked again; players play on.
+            inner.peers.cut_all();
+        }
+        if before.tls != after.tls {
+            done.settings.push("tls");
+        }
+        if before.limits != after.limits {
+            done.settings.push("limits");
+        }
+        if old.http.names != new.http.names {
+            done.settings.push("http");
+        }
+        if old.streams != new.streams {
+            done.settings.push("streams");
+        }
+        if old.hooks != new.hooks {
+            done.settings.push("hook");
+            self.hooks.change(&new.hooks);
+        }
+    }
+}
+
+impl Inner {
+    /// Puts a station where the house has it.
+    pub(super) fn occupy(&mut self, number: usize, slot: Slot) {
+        if self.slots.len() <= number {
+            self.slots.resize_with(number + 1, || None);
+            self.shown.resize_with(number + 1, Default::default);
+        }
+        self.slots[number] = Some(slot);
+        self.shown[number] = Default::default();
+    }
+}
+
+/// Puts back what cannot change while the server runs, and names it.
+fn keep_fixed(old: &Resolved, new: &mut Resolved) -> Vec<&'static str> {
+    let mut kept = Vec::new();
+    let mut keep = |name, differs: bool| kept.extend(differs.then_some(name));
+    keep("state_dir", old.state_dir != new.state_dir);
+    keep("listen.stream", old.listen.stream != new.listen.stream);
+    keep("listen.control", old.listen.control != new.listen.control);
+    keep("listen.http", old.listen.http != new.listen.http);
+    keep("http.doc_root", old.http.doc_root != new.http.doc_root);
+    new.state_dir.clone_from(&old.state_dir);
+    new.listen.clone_from(&old.listen);
+    new.http.doc_root.clone_from(&old.http.doc_root);
+    kept
+}
+
+/// Whether nothing differs but what a station can take over while it plays.
+fn is_only_adjusted(asked: Station, station: &Station) -> bool {
+    let (sound, pushes) = (station.sound.clone(), station.pushes.clone());
+    let (rtp, records) = (station.rtp.clone(), station.records.clone());
+    Station { sound, pushes, rtp, records, ..asked } == *station
+}

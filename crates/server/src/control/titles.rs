@@ -1,0 +1,185 @@
+//! Programs that tell what they play without a control script: librespot and shairport-sync.
+//!
+//! Each station that plays one has a task here that reads its FIFO and tells as a control script
+//! would. The program is the audio's, is started again when it ends, and never waits for us.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aulos_config::{SourceConfig, TitleKind, Titles};
+use aulos_io::feed::make_fifo;
+use aulos_proto::http::icy;
+use aulos_proto::titles::{Airplay, Librespot, News, Title};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+
+use super::Control;
+
+/// The pause before a FIFO that cannot be read is opened again.
+const PAUSE: Duration = Duration::from_secs(30);
+/// What is read at once: a FIFO's usual size.
+const BLOCK: usize = 64 << 10;
+
+impl Control {
+    /// The programs that tell what they play, each with its stream. Where a control script tells it,
+    /// that has the word.
+    #[must_use]
+    pub fn tellers(&self) -> Vec<(String, Titles)> {
+        let inner = self.lock();
+        let stations = inner.slots().map(|(_, slot)| &slot.station);
+        let mut tellers = Vec::new();
+        for station in stations.filter(|station| station.plugin.is_none()) {
+            for source in &station.sources {
+                if let SourceConfig::Process { titles: Some(titles), .. } = &source.config {
+                    tellers.push((station.name.clone(), titles.clone()));
+                }
+            }
+        }
+        tellers
+    }
+}
+
+/// Reads what a program tells until it is dropped.
+pub async fn run(control: Arc<Control>, stream: String, titles: Titles) {
+    loop {
+        if let Err(error) = read(&control, &stream, &titles).await {
+            let fifo = titles.fifo.display();
+            tracing::warn!(stream, %error, "titles are not read: {fifo}");
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn read(control: &Control, stream: &str, titles: &Titles) -> io::Result<()> {
+    let mut fifo = open(&titles.fifo)?;
+    let mut reader = Reader::of(titles.kind);
+    let mut playing = Playing::default();
+    let mut block = vec![0; BLOCK];
+    loop {
+        let count = fifo.read(&mut block).await?;
+        let mut told = false;
+        reader.push(block.get(..count).unwrap_or_default(), |news| told |= playing.hear(news));
+        if told {
+            control.plugin_told(stream, playing.properties());
+        }
+    }
+}
+
+/// For writing too: then it never ends, however often the program does.
+fn open(path: &Path) -> io::Result<pipe::Receiver> {
+    make_fifo(path).map_err(|error| io::Error::other(error.to_string()))?;
+    pipe::OpenOptions::new().read_write(true).open_receiver(path)
+}
+
+enum Reader {
+    Librespot(Librespot),
+    Airplay(Airplay),
+}
+
+impl Reader {
+    fn of(kind: TitleKind) -> Self {
+        match kind {
+            TitleKind::Librespot => Self::Librespot(Librespot::default()),
+            TitleKind::Airplay => Self::Airplay(Airplay::default()),
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8], tell: impl FnMut(News)) {
+        match self {
+            Self::Librespot(reader) => reader.push(bytes, tell),
+            Self::Airplay(reader) => reader.push(bytes, tell),
+        }
+    }
+}
+
+/// All that is known of what is played.
+#[derive(Debug, Default)]
+struct Playing {
+    status: &'static str,
+    title: Title,
+    /// Seconds.
+    position: Option<f64>,
+    /// In base64, with the end of its file name.
+    picture: Option<(String, &'static str)>,
+}
+
+impl Playing {
+    /// Whether there is something to tell.
+    fn hear(&mut self, news: News) -> bool {
+        match news {
+            News::Title(title) => (self.title, self.position) = (title, None),
+            News::Picture(picture) => {
+                let end = if picture.starts_with(b"\x89PNG") { "png" } else { "jpg" };
+                self.picture = (!picture.is_empty()).then(|| (STANDARD.encode(picture), end));
+            }
+            News::Position(position, duration) => {
+                self.position = Some(seconds(position));
+                self.title.duration = Some(duration);
+            }
+            News::Playing => self.status = "playing",
+            News::Paused => self.status = "paused",
+            News::Stopped => {
+                *self = Self { status: "stopped", ..Self::default() };
+            }
+        }
+        true
+    }
+
+    /// In the words of a control script.
+    fn properties(&self) -> Map<String, Value> {
+        let mut metadata = metadata(&self.title);
+        if let Some((data, end)) = &self.picture {
+            metadata.insert("artData".to_owned(), json!({ "data": data, "extension": end }));
+        }
+        let mut properties = Map::new();
+        if !self.status.is_empty() {
+            properties.insert("playbackStatus".to_owned(), json!(self.status));
+        }
+        if let Some(position) = self.position {
+            properties.insert("position".to_owned(), json!(position));
+        }
+        properties.insert("metadata".to_owned(), Value::Object(metadata));
+        properties
+    }
+}
+
+/// A title in one line, from the properties of a stream.
+pub(super) fn line(properties: &Map<String, Value>) -> String {
+    let metadata = properties.get("metadata");
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let field = |key: &str| metadata.and_then(|metadata| metadata.get(key));
+    let artist = match field("artist") {
+        Some(Value::Array(all)) => {
+            let all: Vec<_> = all.iter().filter_map(Value::as_str).collect();
+            (!all.is_empty()).then(|| all.join(", "))
+        }
+        other => other.and_then(text),
+    };
+    icy::line(&Title { artist, title: field("title").and_then(text), ..Title::default() })
+}
+
+/// A title in the words of a control script.
+pub(super) fn metadata(title: &Title) -> Map<String, Value> {
+    let Title { title, artist, album, genre, composer, duration, url } = title;
+    let one = |text: &Option<String>| text.as_ref().map(|text| json!([text]));
+    let pairs = [
+        ("title", title.as_ref().map(|text| json!(text))),
+        ("artist", one(artist)),
+        ("album", album.as_ref().map(|text| json!(text))),
+        ("genre", one(genre)),
+        ("composer", one(composer)),
+        ("duration", duration.map(|duration| json!(seconds(duration)))),
+        ("url", url.as_ref().map(|text| json!(text))),
+    ];
+    let known = |(key, value): (&str, Option<Value>)| Some((key.to_owned(), value?));
+    pairs.into_iter().filter_map(known).collect()
+}
+
+fn seconds(span: aulos_core::Span) -> f64 {
+    span.as_millis() as f64 / 1e3
+}

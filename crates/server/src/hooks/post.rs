@@ -1,0 +1,58 @@
+//! A hook that is a web address: the event as the body of a POST.
+
+use std::pin::pin;
+
+use aulos_config::Post;
+use axum::body::Body;
+use hyper::Request;
+use hyper::client::conn::http1;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use hyper_util::rt::TokioIo;
+
+use super::line::Fault;
+use crate::dial::{DialError, Dialer};
+
+/// Sends it, and waits for the head of the answer; the rest does not matter.
+pub(super) async fn post(dialer: &Dialer, to: &Post, id: &str, body: String) -> Result<(), Fault> {
+    let stream = dialer.dial(to.secure, &to.host, to.port).await?;
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(|_| Fault::Broken)?;
+    let answer = sender.send_request(request(to, id, body)?);
+    let (mut answer, mut connection) = (pin!(answer), pin!(connection));
+    let answer = tokio::select! {
+        biased;
+        answer = &mut answer => answer,
+        // It may have ended because all has been said.
+        _ = &mut connection => answer.await,
+    };
+    match answer.map_err(|_| Fault::Broken)?.status() {
+        status if status.is_success() => Ok(()),
+        status => Err(Fault::Status(status.as_u16())),
+    }
+}
+
+fn request(to: &Post, id: &str, body: String) -> Result<Request<Body>, Fault> {
+    let mut request = Request::post(to.target.as_str())
+        .header(HOST, &to.authority)
+        .header(USER_AGENT, concat!("aulos/", env!("CARGO_PKG_VERSION")))
+        .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+        .header(CONNECTION, HeaderValue::from_static("close"))
+        // For those who must not do a thing twice: it is the same in every attempt.
+        .header("idempotency-key", id);
+    for (name, value) in &to.headers {
+        request = request.header(name, value);
+    }
+    // All of it was checked with the configuration.
+    request.body(Body::from(body)).map_err(|_| Fault::Broken)
+}
+
+impl From<DialError> for Fault {
+    fn from(error: DialError) -> Self {
+        match error {
+            DialError::Name => Self::Name,
+            DialError::Busy => Self::Busy,
+            DialError::Connect(kind) => Self::Connect(kind),
+            DialError::Tls(why) => Self::Tls(why),
+        }
+    }
+}

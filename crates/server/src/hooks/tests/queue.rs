@@ -1,0 +1,238 @@
+//! What waits for a hook, in virtual time.
+
+use aulos_core::Instant;
+use proptest::prelude::*;
+
+use super::super::line::{Fault, MAX_WAITING, PER_MINUTE, Parcel};
+use super::*;
+
+fn hook(tries: u32) -> Arc<Hook> {
+    let text = format!("[[hook]]\nurl = \"http://h/\"\ntries = {tries}");
+    Arc::new(resolve(&text).hooks.remove(0))
+}
+
+fn event(number: u64) -> Arc<Event> {
+    let (kind, station) = (HookEventKind::Silence, Some("a".to_owned()));
+    Arc::new(Event { kind, station, id: number.to_string(), body: Map::new() })
+}
+
+struct World {
+    line: Line,
+    now: Instant,
+    next: u64,
+}
+
+impl World {
+    fn new(tries: u32) -> Self {
+        Self { line: Line::new(hook(tries), 7), now: Instant::from_nanos(1), next: 0 }
+    }
+
+    fn happen(&mut self, count: u64) {
+        for _ in 0..count {
+            self.line.handle_input(self.now, Input::Happened(event(self.next)));
+            self.next += 1;
+        }
+    }
+
+    fn end(&mut self, outcome: Result<(), Fault>) {
+        self.line.handle_input(self.now, Input::Ended(outcome));
+    }
+
+    /// Waits for the next attempt, as a task does; gives how long that took.
+    fn wait(&mut self) -> Option<(Parcel, Span)> {
+        let start = self.now;
+        loop {
+            self.line.handle_timeout(self.now);
+            if let Some(parcel) = self.line.poll_output() {
+                return Some((parcel, self.now - start));
+            }
+            self.now = self.line.poll_timeout()?;
+        }
+    }
+
+    fn number(parcel: &Parcel) -> u64 {
+        parcel.event.id.parse().unwrap()
+    }
+}
+
+#[test]
+fn one_after_the_other_in_their_order() {
+    let mut world = World::new(5);
+    world.happen(3);
+    for expected in 0..3 {
+        let (parcel, pause) = world.wait().unwrap();
+        assert_eq!((World::number(&parcel), pause, parcel.attempt), (expected, Span::ZERO, 1));
+        assert!(world.wait().is_none(), "two at once");
+        world.end(Ok(()));
+    }
+    assert!(world.wait().is_none());
+    assert_eq!((world.line.tally().delivered, world.line.waiting()), (3, 0));
+}
+
+#[test]
+fn pauses_double_up_to_half_a_minute_and_the_last_attempt_is_the_last() {
+    let mut world = World::new(10);
+    world.happen(2);
+    let mut most = 500;
+    for attempt in 1..=10 {
+        let (parcel, pause) = world.wait().unwrap();
+        assert_eq!((World::number(&parcel), parcel.attempt), (0, attempt));
+        if attempt > 1 {
+            let pause = pause.as_millis();
+            assert!((most / 2..=most).contains(&pause), "{attempt}: {pause} ms, {most} at most");
+            most = (most * 2).min(30_000);
+        }
+        world.end(Err(Fault::Status(503)));
+    }
+    let (parcel, pause) = world.wait().unwrap();
+    assert_eq!((World::number(&parcel), pause), (1, Span::ZERO));
+    let tally = world.line.tally();
+    assert_eq!((tally.failed, tally.retries, tally.delivered), (1, 9, 0));
+    assert_eq!(tally.last_error.as_ref().map(|(fault, _)| fault), Some(&Fault::Status(503)));
+}
+
+#[test]
+fn pauses_of_different_hooks_differ() {
+    let pause = |seed| {
+        let mut world = World { line: Line::new(hook(2), seed), ..World::new(2) };
+        world.happen(1);
+        world.wait().unwrap();
+        world.end(Err(Fault::Broken));
+        world.wait().unwrap().1
+    };
+    let mut pauses: Vec<Span> = (0..100).map(pause).collect();
+    pauses.sort_unstable();
+    pauses.dedup();
+    assert!(pauses.len() > 60, "{} of 100", pauses.len());
+}
+
+#[test]
+fn what_would_be_the_same_every_time_is_tried_once() {
+    for (fault, again) in [
+        (Fault::Status(400), false),
+        (Fault::Status(404), false),
+        (Fault::Status(301), false),
+        (Fault::Status(408), true),
+        (Fault::Status(429), true),
+        (Fault::Status(500), true),
+        (Fault::TimedOut(1), true),
+        (Fault::Name, true),
+        (Fault::Connect(std::io::ErrorKind::ConnectionRefused), true),
+    ] {
+        let mut world = World::new(5);
+        world.happen(1);
+        world.wait().unwrap();
+        world.end(Err(fault.clone()));
+        assert_eq!(world.wait().is_some(), again, "{fault:?}");
+    }
+}
+
+#[test]
+fn a_flood_is_cut_and_the_next_one_says_how_much_is_missing() {
+    let mut world = World::new(1);
+    let mut told = 0;
+    for _ in 0..200 {
+        world.happen(1);
+        world.now += Span::from_millis(100);
+        while let Some((parcel, _)) = world.wait() {
+            assert_eq!(parcel.dropped, 0);
+            told += 1;
+            world.end(Ok(()));
+        }
+    }
+    assert_eq!(told, PER_MINUTE);
+    world.now += Span::from_secs(60);
+    world.happen(1);
+    let (parcel, _) = world.wait().unwrap();
+    let missing = 200 - PER_MINUTE as u64;
+    assert_eq!((World::number(&parcel), parcel.dropped), (200, missing));
+    // It does not arrive: the next one says it again.
+    world.end(Err(Fault::Broken));
+    world.happen(1);
+    assert_eq!(world.wait().unwrap().0.dropped, missing);
+    world.end(Ok(()));
+    assert_eq!(world.line.tally().dropped, missing);
+    world.happen(1);
+    assert_eq!(world.wait().unwrap().0.dropped, 0);
+}
+
+#[test]
+fn a_hook_that_hangs_keeps_the_newest() {
+    let mut world = World::new(1);
+    world.happen(1);
+    world.wait().unwrap();
+    for _ in 0..10 {
+        world.happen(PER_MINUTE as u64);
+        world.now += Span::from_secs(60);
+    }
+    world.end(Ok(()));
+    let all = 10 * PER_MINUTE as u64;
+    let mut numbers = Vec::new();
+    while let Some((parcel, _)) = world.wait() {
+        numbers.push(World::number(&parcel));
+        world.end(Ok(()));
+    }
+    // The last one that was taken: each minute had one more than it may have, the first one too.
+    assert_eq!(numbers.len(), MAX_WAITING);
+    assert!(numbers.is_sorted() && numbers.contains(&all), "{numbers:?}");
+    let tally = world.line.tally();
+    assert_eq!(tally.delivered + tally.dropped, all + 1);
+}
+
+#[test]
+fn another_hook_of_the_same_name_goes_on_where_the_old_one_was() {
+    let mut world = World::new(9);
+    world.happen(2);
+    world.wait().unwrap();
+    world.line.handle_input(world.now, Input::Changed(hook(2)));
+    world.end(Err(Fault::Broken));
+    let (parcel, _) = world.wait().unwrap();
+    assert_eq!((parcel.attempt, parcel.hook.tries), (2, 2));
+    world.end(Err(Fault::Broken));
+    assert_eq!(World::number(&world.wait().unwrap().0), 1);
+}
+
+#[test]
+fn at_the_end_nothing_more_is_begun() {
+    let mut world = World::new(5);
+    world.happen(2);
+    world.wait().unwrap();
+    world.line.handle_input(world.now, Input::Ends);
+    assert!(!world.line.is_over());
+    world.end(Err(Fault::Broken));
+    assert!(world.line.is_over() && world.wait().is_none());
+}
+
+proptest! {
+    /// Whatever happens: the order is kept, nothing is told twice, nothing is lost uncounted, and
+    /// the queue is bounded.
+    #[test]
+    fn everything_is_delivered_given_up_or_counted(
+        steps in proptest::collection::vec((0..5u8, 0..20_000i64), 1..400)
+    ) {
+        let mut world = World::new(3);
+        let (mut trying, mut last) = (None, None);
+        for (step, millis) in steps {
+            world.now += Span::from_millis(millis);
+            match step {
+                0 | 1 => world.happen(1 + millis.unsigned_abs() % 5),
+                2 => trying = trying.take().map(|()| world.end(Ok(()))).and(None),
+                3 => trying = trying.take().map(|()| world.end(Err(Fault::Broken))).and(None),
+                _ => {
+                    world.line.handle_timeout(world.now);
+                    if let Some(parcel) = world.line.poll_output() {
+                        prop_assert!(trying.replace(()).is_none(), "two at once");
+                        let number = World::number(&parcel);
+                        let again = parcel.attempt > 1;
+                        prop_assert!(last.is_none_or(|last| number > last || again && number == last));
+                        last = Some(number);
+                    }
+                }
+            }
+            prop_assert!(world.line.waiting() <= MAX_WAITING + 1);
+            let tally = world.line.tally();
+            let seen = tally.delivered + tally.failed + tally.dropped;
+            prop_assert_eq!(seen + world.line.waiting() as u64, world.next);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! A station in trouble, in virtual time: what is told of it.
+
+use aulos_config::Station;
+use aulos_core::Instant;
+use proptest::prelude::*;
+
+use super::*;
+use crate::house::{Loudness, StationState, StationStatus, Switched};
+
+struct World {
+    watch: Watch,
+    station: Station,
+    now: Instant,
+}
+
+const SECOND: i64 = 10;
+
+impl World {
+    fn new() -> Self {
+        Self::with("")
+    }
+
+    fn with(settings: &str) -> Self {
+        let text = "[[station]]\nname = \"a\"\nsources = [\"tcp://:1?name=one\", \
+                    \"tcp://:2?name=two\", \"tcp://:3?name=three\"]\n";
+        let station = resolve(&(text.to_owned() + settings)).stations.remove(0);
+        Self { watch: Watch::default(), station, now: Instant::from_nanos(1_000) }
+    }
+
+    fn news(&mut self) -> Vec<News> {
+        std::iter::from_fn(|| self.watch.poll_output()).collect()
+    }
+
+    fn switch(&mut self, from: Option<usize>, to: Option<usize>, cause: &'static str) -> Vec<News> {
+        self.now += Span::from_secs(1);
+        let switched = Switched { from, to, cause };
+        self.watch.handle_input(self.now, &self.station, Seen::Switched(switched));
+        self.news()
+    }
+
+    /// So many looks, ten a second.
+    fn look(&mut self, looks: i64, status: &StationStatus) -> Vec<News> {
+        for _ in 0..looks {
+            self.now += Span::from_millis(100);
+            self.watch.handle_input(self.now, &self.station, Seen::Status(status));
+        }
+        self.news()
+    }
+}
+
+/// A station that plays its first source at this level.
+fn at(dbfs: f64) -> StationStatus {
+    StationStatus {
+        state: StationState::Playing,
+        active: Some(0),
+        loudness: Loudness {
+            measured: Span::from_secs(1),
+            current_sample_peak: Some(Db::new(dbfs)).filter(|level| level.get().is_finite()),
+            ..Loudness::NONE
+        },
+        ..StationStatus::default()
+    }
+}
+
+fn digital_silence() -> StationStatus {
+    at(f64::NEG_INFINITY)
+}
+
+fn kinds(news: &[News]) -> Vec<&'static str> {
+    news.iter().map(|news| news.kind().name()).collect()
+}
+
+#[test]
+fn a_source_that_fails_and_comes_back_is_told_once_each() {
+    let mut world = World::new();
+    assert_eq!(world.switch(None, Some(0), "first"), []);
+    let lost =
+        News::Fallback { from: Some("one".to_owned()), to: Some("two".to_owned()), cause: "late" };
+    assert_eq!(world.switch(Some(0), Some(1), "late"), [lost]);
+    let back = News::Recovered {
+        from: Some("two".to_owned()),
+        to: Some("one".to_owned()),
+        cause: "better",
+        after: Span::from_secs(1),
+        complete: true,
+    };
+    assert_eq!(world.switch(Some(1), Some(0), "better"), [back]);
+}
+
+#[test]
+fn the_way_down_and_up_is_told_step_by_step() {
+    let mut world = World::new();
+    let mut steps = Vec::new();
+    for (from, to, cause) in [
+        (Some(0), Some(1), "error"),
+        (Some(1), None, "silent"),
+        (None, Some(2), "first"),
+        (Some(2), Some(1), "better"),
+        (Some(1), Some(0), "better"),
+        (Some(0), Some(1), "dead channel"),
+    ] {
+        for news in world.switch(from, to, cause) {
+            let complete = matches!(news, News::Recovered { complete: true, .. });
+            steps.push((news.kind().name(), complete));
+        }
+    }
+    assert_eq!(
+        steps,
+        [
+            ("fallback", false),
+            ("fallback", false),
+            ("recovered", false),
+            ("recovered", false),
+            ("recovered", true),
+            ("fallback", false),
+        ]
+    );
+}
+
+#[test]
+fn what_somebody_wants_or_what_ends_in_order_is_no_alarm() {
+    let mut world = World::new();
+    for (from, to, cause) in [
+        (None, Some(1), "first"),
+        (Some(1), Some(0), "better"),
+        (Some(0), Some(1), "ended"),
+        (Some(1), Some(0), "better"),
+        (Some(0), Some(2), "manual"),
+        (Some(2), Some(0), "late"),
+        (Some(0), None, "manual"),
+        (None, Some(0), "first"),
+    ] {
+        assert_eq!(world.switch(from, to, cause), [], "{from:?} {to:?} {cause}");
+    }
+    // But the last resort is what nobody wants.
+    assert_eq!(kinds(&world.switch(Some(0), None, "ended")), ["fallback"]);
+    // Somebody's wish mends it as well as the source itself does.
+    assert_eq!(kinds(&world.switch(None, Some(0), "manual")), ["recovered"]);
+}
+
+#[test]
+fn silence_is_told_once_and_so_is_its_end() {
+    let mut world = World::new();
+    assert_eq!(world.look(60 * SECOND, &at(-20.0)), []);
+    // The switch would have played another source by now.
+    assert_eq!(world.look(10 * SECOND, &digital_silence()), []);
+    assert_eq!(world.look(SECOND, &at(-20.0)), []);
+    let silent = world.look(3_600 * SECOND, &digital_silence());
+    let expected = News::Silence {
+        source: Some("one".to_owned()),
+        cause: "silent",
+        lasted: Span::from_millis(10_500),
+    };
+    assert_eq!(silent, [expected]);
+    // Neither a click nor what lies between the bars is sound.
+    assert_eq!(world.look(4, &at(-20.0)), []);
+    assert_eq!(world.look(600 * SECOND, &at(-57.0)), []);
+    let sound = world.look(60 * SECOND, &at(-20.0));
+    let [News::Sound { lasted, .. }] = &sound[..] else { panic!("{sound:?}") };
+    assert_eq!(*lasted, Span::from_millis(3_600_000 + 400 + 600_000));
+}
+
+#[test]
+fn a_level_at_the_bar_does_not_ring() {
+    let mut world = World::new();
+    for _ in 0..1_000 {
+        assert_eq!(world.look(50, &at(-60.5)), []);
+        assert_eq!(world.look(1, &at(-59.5)), []);
+    }
+    assert_eq!(kinds(&world.look(200, &at(-60.5))), ["silence"]);
+    for _ in 0..1_000 {
+        assert_eq!(world.look(50, &at(-54.5)), []);
+        assert_eq!(world.look(5, &at(-53.5)), []);
+    }
+    assert_eq!(kinds(&world.look(10, &at(-53.5))), ["sound"]);
+}
+
+#[test]
+fn where_nothing_is_on_air_the_last_resort_has_to_sound() {
+    let mut world = World::new();
+    let nothing = |level| StationStatus { state: StationState::Silent, active: None, ..at(level) };
+    assert_eq!(world.look(60 * SECOND, &nothing(-12.0)), []);
+    let news = world.look(60 * SECOND, &nothing(f64::NEG_INFINITY));
+    let [News::Silence { source: None, cause: "last resort", .. }] = &news[..] else {
+        panic!("{news:?}")
+    };
+}
+
+#[test]
+fn what_the_engine_has_found_to_be_no_sound_is_told_soon() {
+    let mut world = World::new();
+    let dc = StationStatus { state: StationState::Silent, ..at(-3.0) };
+    // Another source takes over in the next moment.
+    assert_eq!(world.look(3, &dc), []);
+    assert_eq!(world.look(SECOND, &at(-3.0)), []);
+    assert_eq!(kinds(&world.look(60 * SECOND, &dc)), ["silence"]);
+    assert_eq!(kinds(&world.look(60 * SECOND, &at(-3.0))), ["sound"]);
+}
+
+#[test]
+fn a_station_that_does_not_run_is_not_listened_to() {
+    let mut world = World::new();
+    assert_eq!(world.look(60 * SECOND, &StationStatus::default()), []);
+}
+
+fn peak(now: f64, whole: f64) -> StationStatus {
+    let mut status = at(-3.0);
+    status.loudness.current_true_peak = Some(Db::new(now));
+    status.loudness.true_peak = Some(Db::new(whole));
+    status
+}
+
+#[test]
+fn peaks_are_told_once_a_minute_with_the_worst_of_them() {
+    let mut world = World::new();
+    assert_eq!(world.look(600, &peak(0.0, 0.0)), [], "the ceiling is not above the ceiling");
+    let over = |peak: f64, times| {
+        let (peak, ceiling) = (Db::new(peak), Db::ZERO);
+        News::OverCeiling { source: Some("one".to_owned()), peak, ceiling, times }
+    };
+    assert_eq!(world.look(1, &peak(0.3, 0.3)), [over(0.3, 1)]);
+    assert_eq!(world.look(100, &peak(0.5, 0.5)), []);
+    assert_eq!(world.look(1, &peak(2.0, 2.0)), []);
+    assert_eq!(world.look(600, &peak(-6.0, 2.0)), [], "nothing is above it now");
+    assert_eq!(world.look(1, &peak(0.1, 2.0)), [over(2.0, 102)]);
+    assert_eq!(world.look(6_000, &peak(-6.0, 2.0)), []);
+    // A peak between two looks is found in the figure of the whole; a reset is none.
+    assert_eq!(world.look(1, &peak(-6.0, 2.5)), [over(2.5, 1)]);
+    assert_eq!(world.look(6_000, &at(-3.0)), []);
+    assert_eq!(world.look(6_000, &peak(-6.0, -6.0)), []);
+}
+
+#[test]
+fn what_a_normaliser_keeps_to_is_the_ceiling() {
+    let mut world = World::with("normalize = { true_peak = -3.0 }");
+    assert_eq!(world.look(600, &peak(-2.9, -2.9)), [], "nobody measures finer");
+    let [News::OverCeiling { ceiling, .. }] = world.look(1, &peak(-2.8, -2.8))[..] else {
+        panic!("it is above");
+    };
+    assert!((ceiling.get() + 2.9).abs() < 1e-9, "{ceiling}");
+    let mut world = World::with("normalize = { true_peak = -3.0, mode = \"gain-only\" }");
+    assert_eq!(world.look(600, &peak(-0.1, -0.1)), [], "without a limiter there is none");
+}
+
+proptest! {
+    /// Whatever goes out: silence and sound come in turns, silence only behind its time, and never
+    /// more than one of them in ten seconds.
+    #[test]
+    fn silence_and_sound_come_in_turns(
+        pieces in proptest::collection::vec((-120.0..0.0f64, 1..200i64), 1..60)
+    ) {
+        let mut world = World::new();
+        let (mut last, mut told) = ("sound", Vec::new());
+        for (level, looks) in pieces {
+            for _ in 0..looks {
+                for news in world.look(1, &at(level)) {
+                    let kind = news.kind().name();
+                    prop_assert_ne!(kind, last);
+                    last = kind;
+                    told.push((kind, world.now));
+                }
+            }
+        }
+        for pair in told.windows(2) {
+            let pause = pair[1].1 - pair[0].1;
+            prop_assert!(pair[1].0 == "sound" || pause >= Span::from_secs(10), "{pair:?}");
+        }
+    }
+}

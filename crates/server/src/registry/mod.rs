@@ -1,0 +1,596 @@
+//! Who is there, how loud, and in which group: a machine without clock, socket or file.
+//!
+//! Every change goes through one method that returns [`Effects`]: what the audio has to be told,
+//! what other controllers have to hear, and that the state is to be saved. The rejected alternative
+//! was a map behind a lock that each handler edits; there, nobody could say which notification
+//! belongs to which change, and an empty group was visible between two of them.
+
+mod capacity;
+mod client;
+mod map;
+mod presets;
+mod shape;
+pub mod store;
+mod table;
+#[cfg(test)]
+mod tests;
+mod volume;
+
+pub use capacity::{Discarded, MAX_TRANSIENT};
+pub use client::{Client, Group, MAX_ID, MAX_TEXT, Wall};
+pub use presets::{
+    MAX_PRESET_BYTES, MAX_PRESET_CLIENTS, MAX_PRESETS, MAX_PRESETS_BYTES, Preset, PresetError,
+    PresetGroups,
+};
+pub(crate) use shape::to_text;
+pub use shape::{ClientShape, GroupShape, volume_json};
+pub use volume::Change;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::net::IpAddr;
+
+use aulos_core::ChannelMap;
+
+use crate::house::{Cause, Command, Event, Greeting, Hello, SessionId, Settings};
+use capacity::Room;
+use client::{Ids, identity};
+use presets::Presets;
+use store::SavedGroup;
+use table::Table;
+
+/// What the registry has to know of a station.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StationInfo {
+    /// Its name, which is the Snapcast stream's id.
+    pub name: String,
+    /// Milliseconds from capture to play-out.
+    pub buffer_ms: u32,
+}
+
+/// What a change brings about; the order inside each list matters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "a change that nobody hears of has not happened"]
+pub struct Effects {
+    /// For the audio.
+    pub commands: Vec<Command>,
+    /// For every controller but the one that caused it.
+    pub notices: Vec<Notice>,
+    /// Whether there is something to save.
+    pub save: bool,
+}
+
+/// What controllers are told. Names are ids of clients and groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A known client has come.
+    Connected(String),
+    /// A client has gone.
+    Disconnected(String),
+    /// A client's volume or mute is another.
+    Volume(String),
+    /// A client's latency is another.
+    Latency(String),
+    /// A client's name is another.
+    ClientName(String),
+    /// A client plays other channels.
+    ChannelMap(String),
+    /// A group is muted, or no longer.
+    Mute(String),
+    /// A group plays another station.
+    Stream(String),
+    /// A group's name is another.
+    GroupName(String),
+    /// Groups or the set of clients are others.
+    Server,
+}
+
+/// What a controller asked for does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotFound {
+    /// No such client.
+    Client,
+    /// No such group.
+    Group,
+    /// No such station.
+    Station,
+    /// No such preset.
+    Preset,
+}
+
+impl fmt::Display for NotFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Client => "Client not found",
+            Self::Group => "Group not found",
+            Self::Station => "Stream not found",
+            Self::Preset => "Preset not found",
+        })
+    }
+}
+
+impl std::error::Error for NotFound {}
+
+/// Groups and their clients. No group is ever empty, and every client is in exactly one.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    /// By the house's number; none where a station was removed.
+    stations: Vec<Option<StationInfo>>,
+    /// The numbers of those that are there.
+    numbers: HashMap<String, usize>,
+    table: Table,
+    presets: Presets,
+    discarded: Discarded,
+    ids: Ids,
+    initial_volume: u8,
+    cap: u8,
+}
+
+/// Clients that are remembered. The largest house that is measured has 5,000; the status of this
+/// many is four megabytes, half of what may wait for one controller.
+pub const MAX_CLIENTS: usize = 8_192;
+/// Snapcast's bounds of a client's latency; the upper one is the station's buffer.
+pub const MIN_LATENCY_MS: i32 = -10_000;
+
+impl Registry {
+    /// An empty registry over these stations; `seed` makes the groups' ids.
+    ///
+    /// # Panics
+    /// When there is no station; a resolved configuration has one.
+    #[must_use]
+    pub fn new(stations: Vec<StationInfo>, seed: u64) -> Self {
+        assert!(!stations.is_empty(), "a house without a station has no registry");
+        let mut registry = Self {
+            stations: Vec::new(),
+            numbers: HashMap::new(),
+            table: Table::default(),
+            presets: Presets::default(),
+            discarded: Discarded::default(),
+            ids: Ids::new(seed),
+            initial_volume: 100,
+            cap: 100,
+        };
+        for (number, info) in stations.into_iter().enumerate() {
+            registry.put_station(number, info);
+        }
+        registry
+    }
+
+    /// Takes what the audio tells; `now` is wall time, for people.
+    pub fn apply(&mut self, event: Event, now: Wall) -> Effects {
+        match event {
+            Event::Hello { session, peer, hello, answered } => {
+                self.hello(session, peer, &hello, answered, now)
+            }
+            Event::Left { session } => self.left(session, now),
+            Event::Health { session, health } => {
+                self.table.set_health(session, health);
+                Effects::default()
+            }
+            Event::ClientInfo { session, volume, muted } => {
+                let cap = self.cap;
+                let id = self.table.with_session(session).map(|client| client.id.clone());
+                let Some(client) = id.and_then(|id| self.table.client_mut(&id)) else {
+                    return Effects::default();
+                };
+                let wanted = volume.map_or(client.volume, |percent| clamp_volume(percent.into()));
+                client.volume = wanted.min(client.cap).min(cap);
+                client.muted = muted.unwrap_or(client.muted);
+                client.volume_by_client = true;
+                let (id, capped) = (client.id.clone(), client.volume < wanted);
+                let mut effects =
+                    Effects { save: true, ..Effects::notice(Notice::Volume(id.clone())) };
+                if capped {
+                    // It has turned itself up too far, and is told.
+                    self.push_client(&id, false, &mut effects);
+                }
+                effects
+            }
+        }
+    }
+
+    /// Sets what is given; the client's own controls are 0 to 100.
+    ///
+    /// # Errors
+    /// [`NotFound::Client`].
+    pub fn set_volume(
+        &mut self,
+        id: &str,
+        percent: Option<i64>,
+        muted: Option<bool>,
+    ) -> Result<Effects, NotFound> {
+        let cap = self.cap;
+        let client = self.client_mut(id)?;
+        client.volume = percent.map_or(client.volume, clamp_volume).min(client.cap).min(cap);
+        client.muted = muted.unwrap_or(client.muted);
+        client.volume_by_client = false;
+        Ok(self.push(id, Notice::Volume(id.to_owned())))
+    }
+
+    /// Sets a client's latency, clamped to -10 s and the station's buffer.
+    ///
+    /// # Errors
+    /// [`NotFound::Client`].
+    pub fn set_latency(&mut self, id: &str, latency_ms: i64) -> Result<Effects, NotFound> {
+        let (group, _) = self.client(id).ok_or(NotFound::Client)?;
+        let buffer = self.station(&group.station).map_or(0, |(_, info)| info.buffer_ms);
+        let latency = latency_ms.clamp(i64::from(MIN_LATENCY_MS), i64::from(buffer));
+        self.client_mut(id)?.latency_ms = i32::try_from(latency).unwrap_or(0);
+        Ok(self.push(id, Notice::Latency(id.to_owned())))
+    }
+
+    /// Names a client.
+    ///
+    /// # Errors
+    /// [`NotFound::Client`].
+    pub fn set_client_name(&mut self, id: &str, name: &str) -> Result<Effects, NotFound> {
+        self.client_mut(id)?.name = client::clip(name);
+        Ok(Effects { save: true, ..Effects::notice(Notice::ClientName(id.to_owned())) })
+    }
+
+    /// Forgets a client, and ends its session if it has one.
+    ///
+    /// # Errors
+    /// [`NotFound::Client`].
+    pub fn delete_client(&mut self, id: &str) -> Result<Effects, NotFound> {
+        let client = self.table.remove_client(id).ok_or(NotFound::Client)?;
+        let mut effects = Effects { save: true, ..Effects::notice(Notice::Server) };
+        effects
+            .commands
+            .extend(client.session.map(|session| Command::Kick { session, cause: Cause::Deleted }));
+        Ok(effects)
+    }
+
+    /// Mutes a group, or ends that; its clients keep their own mute.
+    ///
+    /// # Errors
+    /// [`NotFound::Group`].
+    pub fn set_mute(&mut self, id: &str, muted: bool) -> Result<Effects, NotFound> {
+        self.group_mut(id)?.muted = muted;
+        let mut effects = Effects { save: true, ..Effects::notice(Notice::Mute(id.to_owned())) };
+        self.push_group(id, false, &mut effects);
+        Ok(effects)
+    }
+
+    /// Lets a group play another station.
+    ///
+    /// # Errors
+    /// [`NotFound::Group`], [`NotFound::Station`].
+    pub fn set_stream(&mut self, id: &str, station: &str) -> Result<Effects, NotFound> {
+        self.group(id).ok_or(NotFound::Group)?;
+        let station = match self.station(station) {
+            Some(_) => station.to_owned(),
+            // Music Assistant sends groups back to this one, whatever it is called here.
+            None if station == "default" => self.default_station().to_owned(),
+            None => return Err(NotFound::Station),
+        };
+        self.group_mut(id)?.station = station;
+        let mut effects = Effects { save: true, ..Effects::notice(Notice::Stream(id.to_owned())) };
+        self.push_group(id, true, &mut effects);
+        Ok(effects)
+    }
+
+    /// Names a group.
+    ///
+    /// # Errors
+    /// [`NotFound::Group`].
+    pub fn set_group_name(&mut self, id: &str, name: &str) -> Result<Effects, NotFound> {
+        self.group_mut(id)?.name = client::clip(name);
+        Ok(Effects { save: true, ..Effects::notice(Notice::GroupName(id.to_owned())) })
+    }
+
+    /// Makes these, of those that exist, the group's clients. Whoever is left out gets a group of
+    /// its own that plays the same; groups that are empty then vanish, this one too.
+    ///
+    /// # Errors
+    /// [`NotFound::Group`].
+    pub fn set_clients(&mut self, id: &str, wanted: &[String]) -> Result<Effects, NotFound> {
+        let station = self.group(id).ok_or(NotFound::Group)?.station.clone();
+        let chosen: HashSet<&str> = wanted.iter().map(String::as_str).collect();
+        let leave = self.members(id).filter(|client| !chosen.contains(client.id.as_str()));
+        let leave: Vec<String> = leave.map(|client| client.id.clone()).collect();
+        let mut effects = Effects { save: true, ..Effects::notice(Notice::Server) };
+        for name in wanted {
+            let from = self.client(name).map(|(from, _)| from).filter(|from| from.id != id);
+            let Some(from) = from else { continue };
+            let moved = from.station != station;
+            self.table.move_client(name, id);
+            self.push_client(name, moved, &mut effects);
+        }
+        for name in leave {
+            let own = self.add_group(station.clone());
+            self.table.move_client(&name, &own);
+            self.push_client(&name, false, &mut effects);
+        }
+        Ok(effects)
+    }
+
+    /// A client and its group.
+    #[must_use]
+    pub fn client(&self, id: &str) -> Option<(&Group, &Client)> {
+        self.table.client(id)
+    }
+
+    /// A group.
+    #[must_use]
+    pub fn group(&self, id: &str) -> Option<&Group> {
+        self.table.group(id)
+    }
+
+    /// Every group, none of them empty, in the order in which they were made.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> + Clone {
+        self.table.groups()
+    }
+
+    /// The clients of a group, in the order in which they joined; none of one that is not there.
+    pub fn members(&self, group: &str) -> impl Iterator<Item = &Client> + Clone {
+        self.table.members(group)
+    }
+
+    /// The station of that name and its index.
+    #[must_use]
+    pub fn station(&self, name: &str) -> Option<(usize, &StationInfo)> {
+        let number = *self.numbers.get(name)?;
+        Some((number, self.stations.get(number)?.as_ref()?))
+    }
+
+    /// A station that was added, under the number that the house gave it.
+    pub fn put_station(&mut self, number: usize, info: StationInfo) {
+        if self.stations.len() <= number {
+            self.stations.resize(number + 1, None);
+        }
+        let name = info.name.clone();
+        if let Some(old) = self.stations[number].replace(info) {
+            self.numbers.remove(&old.name);
+        }
+        self.numbers.insert(name, number);
+    }
+
+    /// A station that is to be another under the same name: who plays it hears of its buffer.
+    pub fn change_station(&mut self, number: usize, info: StationInfo) -> Effects {
+        let mut effects = Effects { save: true, ..Effects::default() };
+        let ids = self.groups_of(&info.name);
+        let buffer = |info: &StationInfo| info.buffer_ms;
+        let before = self.stations.get(number).and_then(Option::as_ref).map(buffer);
+        let same = before == Some(info.buffer_ms);
+        self.put_station(number, info);
+        for id in ids.iter().filter(|_| !same) {
+            self.table.touch(id);
+            self.push_group(id, false, &mut effects);
+        }
+        effects
+    }
+
+    /// A station that is to be removed: its groups play the default one.
+    pub fn remove_station(&mut self, number: usize) -> Effects {
+        let Some(info) = self.stations.get_mut(number).and_then(Option::take) else {
+            return Effects::default();
+        };
+        self.numbers.remove(&info.name);
+        let mut effects = Effects { save: true, ..Effects::default() };
+        let default = self.default_station().to_owned();
+        for id in self.groups_of(&info.name) {
+            if let Some(group) = self.table.group_mut(&id) {
+                group.station.clone_from(&default);
+            }
+            self.push_group(&id, true, &mut effects);
+            effects.notices.push(Notice::Stream(id));
+        }
+        effects
+    }
+
+    /// Puts back what was saved; stations that no longer exist are replaced by the default one, and
+    /// whoever is there twice is so once.
+    pub fn restore(&mut self, groups: Vec<SavedGroup>) {
+        for SavedGroup { mut group, clients } in groups {
+            if self.station(&group.station).is_none() {
+                group.station = self.default_station().to_owned();
+            }
+            if group.id.is_empty() || self.group(&group.id).is_some() {
+                group.id = self.new_id();
+            }
+            let (id, mut group) = (group.id.clone(), Some(group));
+            for client in clients {
+                if self.table.remembered() >= MAX_CLIENTS || self.client(&client.id).is_some() {
+                    continue;
+                }
+                // With its first client: no group is empty.
+                if let Some(group) = group.take() {
+                    self.table.add_group(group);
+                }
+                self.table.add_client(&id, client);
+            }
+        }
+    }
+
+    /// How a client that is not known is greeted.
+    #[must_use]
+    pub fn newcomers_greeting(&self) -> Option<Greeting> {
+        let client = self.newcomer(String::new());
+        let group = Group { station: self.default_station().to_owned(), ..Group::default() };
+        self.greeting(&group, &client)
+    }
+
+    /// How a known client is greeted.
+    #[must_use]
+    pub fn greeting_of(&self, client: &str) -> Option<Greeting> {
+        let (group, client) = self.client(client)?;
+        let mut greeting = self.greeting(group, client)?;
+        if client.map != ChannelMap::Stereo {
+            greeting.station = Greeting::ASK;
+        }
+        Some(greeting)
+    }
+
+    /// Every known client's id.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.table.clients().map(|client| client.id.as_str())
+    }
+
+    /// Those that have come, gone, or may be greeted in another way since this was last asked, but
+    /// for what [`Self::newcomers_greeting`] says.
+    pub fn take_changed(&mut self) -> HashSet<String> {
+        self.table.take_changed()
+    }
+
+    fn newcomer(&self, id: String) -> Client {
+        Client::new(id, self.initial_volume.min(self.cap))
+    }
+
+    fn hello(
+        &mut self,
+        session: SessionId,
+        peer: IpAddr,
+        hello: &Hello,
+        answered: Option<Greeting>,
+        now: Wall,
+    ) -> Effects {
+        let kick = |cause| Effects {
+            commands: vec![Command::Kick { session, cause }],
+            ..Effects::default()
+        };
+        let Some(id) = identity(hello) else { return kick(Cause::Nameless) };
+        let known = self.client(&id).is_some();
+        let mut effects = Effects { save: true, ..Effects::default() };
+        if !known {
+            let Some(room) = self.make_room() else { return kick(Cause::Full) };
+            let own = self.add_group(self.default_station().to_owned());
+            let client = Client { transient: room == Room::Transient, ..self.newcomer(id.clone()) };
+            self.table.add_client(&own, client);
+        }
+        let old = self.table.come(&id, session, now);
+        effects
+            .commands
+            .extend(old.map(|session| Command::Kick { session, cause: Cause::Replaced }));
+        if let Some(client) = self.table.client_mut(&id) {
+            client.greet(peer, hello);
+        }
+        self.push_difference(&id, answered, &mut effects);
+        effects.notices.push(if known { Notice::Connected(id) } else { Notice::Server });
+        effects
+    }
+
+    fn left(&mut self, session: SessionId, now: Wall) -> Effects {
+        let Some(client) = self.table.go(session, now) else { return Effects::default() };
+        let id = client.id.clone();
+        if client.transient {
+            self.table.remove_client(&id);
+            return Effects { save: true, ..Effects::notice(Notice::Server) };
+        }
+        Effects { save: true, ..Effects::notice(Notice::Disconnected(id)) }
+    }
+
+    /// A group that waits for its first client; gives its id.
+    fn add_group(&mut self, station: String) -> String {
+        let id = self.new_id();
+        self.table.add_group(Group::new(id.clone(), station));
+        id
+    }
+
+    fn new_id(&mut self) -> String {
+        let table = &self.table;
+        self.ids.next_unused(|id| table.group(id).is_some())
+    }
+
+    /// The ids of the groups that play a station.
+    fn groups_of(&self, station: &str) -> Vec<String> {
+        let groups = self.groups().filter(|group| group.station == station);
+        groups.map(|group| group.id.clone()).collect()
+    }
+
+    /// The station `default`, which controllers send groups back to, or else the first.
+    fn default_station(&self) -> &str {
+        let default = self.station("default").map(|(_, info)| info);
+        let first = || self.stations.iter().flatten().next();
+        default.or_else(first).map_or("", |station| station.name.as_str())
+    }
+
+    fn push(&self, client: &str, notice: Notice) -> Effects {
+        let mut effects = Effects { save: true, ..Effects::notice(notice) };
+        self.push_client(client, false, &mut effects);
+        effects
+    }
+
+    fn push_group(&self, id: &str, moved: bool, effects: &mut Effects) {
+        let Some(group) = self.group(id) else { return };
+        for client in self.members(id) {
+            self.push_one(group, client, moved, effects);
+        }
+    }
+
+    fn push_client(&self, id: &str, moved: bool, effects: &mut Effects) {
+        if let Some((group, client)) = self.client(id) {
+            self.push_one(group, client, moved, effects);
+        }
+    }
+
+    fn push_one(&self, group: &Group, client: &Client, moved: bool, effects: &mut Effects) {
+        let (Some(session), Some(greeting)) = (client.session, self.greeting(group, client)) else {
+            return;
+        };
+        push_settings(session, greeting, effects);
+        if moved {
+            push_station(session, greeting, client.map, effects);
+        }
+    }
+
+    /// What a client that has just come has not been told, or told otherwise.
+    fn push_difference(&self, id: &str, answered: Option<Greeting>, effects: &mut Effects) {
+        let Some((group, client)) = self.client(id) else { return };
+        let (Some(session), Some(greeting)) = (client.session, self.greeting(group, client)) else {
+            return;
+        };
+        // Settings go first: a client wants to know the buffer before it gets a codec.
+        if answered.is_none_or(|answered| answered.settings != greeting.settings) {
+            push_settings(session, greeting, effects);
+        }
+        let told = |answered: Greeting| {
+            answered.station == greeting.station && client.map == ChannelMap::Stereo
+        };
+        if !answered.is_some_and(told) {
+            push_station(session, greeting, client.map, effects);
+        }
+    }
+
+    fn greeting(&self, group: &Group, client: &Client) -> Option<Greeting> {
+        let (station, info) = self.station(&group.station)?;
+        let settings = Settings {
+            volume: client.volume,
+            muted: client.muted || group.muted,
+            latency_ms: client.latency_ms,
+            buffer_ms: info.buffer_ms,
+        };
+        Some(Greeting { settings, station })
+    }
+
+    fn client_mut(&mut self, id: &str) -> Result<&mut Client, NotFound> {
+        self.table.client_mut(id).ok_or(NotFound::Client)
+    }
+
+    fn group_mut(&mut self, id: &str) -> Result<&mut Group, NotFound> {
+        self.table.group_mut(id).ok_or(NotFound::Group)
+    }
+}
+
+impl Effects {
+    fn notice(notice: Notice) -> Self {
+        Self { notices: vec![notice], ..Self::default() }
+    }
+}
+
+fn push_settings(session: SessionId, greeting: Greeting, effects: &mut Effects) {
+    effects.commands.push(Command::SetSettings { session, settings: greeting.settings });
+}
+
+fn push_station(
+    session: SessionId,
+    Greeting { station, .. }: Greeting,
+    map: ChannelMap,
+    effects: &mut Effects,
+) {
+    effects.commands.push(Command::MoveClient { session, station, map });
+}
+
+fn clamp_volume(percent: i64) -> u8 {
+    u8::try_from(percent.clamp(0, 100)).unwrap_or(100)
+}

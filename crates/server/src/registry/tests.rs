@@ -1,0 +1,734 @@
+use std::net::{IpAddr, Ipv4Addr};
+
+use aulos_core::ChannelMap;
+use proptest::prelude::*;
+
+use super::store::{Loaded, Saved, load, save};
+use super::*;
+
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn registry() -> Registry {
+    let station = |name: &str, buffer_ms| StationInfo { name: name.to_owned(), buffer_ms };
+    Registry::new(vec![station("kitchen", 400), station("default", 1_000)], 7)
+}
+
+fn render(registry: &Registry) -> String {
+    store::render(registry, &[], &[])
+}
+
+fn hello(registry: &mut Registry, session: u64, id: &str) -> Effects {
+    let hello = Hello { id: id.to_owned(), instance: 1, ..Hello::default() };
+    registry.apply(
+        Event::Hello {
+            session: SessionId(session),
+            peer: PEER,
+            hello: hello.into(),
+            answered: None,
+        },
+        Wall::default(),
+    )
+}
+
+fn group_of(registry: &Registry, id: &str) -> String {
+    registry.client(id).unwrap().0.id.clone()
+}
+
+fn settings(volume: u8, muted: bool, latency_ms: i32, buffer_ms: u32) -> Settings {
+    Settings { volume, muted, latency_ms, buffer_ms }
+}
+
+#[test]
+fn a_new_client_is_an_update_and_a_known_one_a_connect() {
+    let mut registry = registry();
+    let first = hello(&mut registry, 1, "a");
+    assert_eq!(first.notices, [Notice::Server]);
+    let session = SessionId(1);
+    assert_eq!(
+        first.commands,
+        [
+            Command::SetSettings { session, settings: settings(100, false, 0, 1_000) },
+            Command::MoveClient { session, station: 1, map: ChannelMap::Stereo },
+        ]
+    );
+    let gone = registry.apply(Event::Left { session }, Wall { sec: 5, usec: 0 });
+    assert_eq!(gone.notices, [Notice::Disconnected("a".to_owned())]);
+    assert_eq!(registry.client("a").unwrap().1.last_seen.sec, 5);
+    assert_eq!(hello(&mut registry, 2, "a").notices, [Notice::Connected("a".to_owned())]);
+}
+
+#[test]
+fn what_the_audio_has_said_already_is_not_said_again_and_what_was_late_is_set_right() {
+    let mut registry = registry();
+    let told = |answered| Event::Hello {
+        session: SessionId(1),
+        peer: PEER,
+        hello: Box::new(Hello { id: "a".to_owned(), instance: 1, ..Hello::default() }),
+        answered,
+    };
+    let newcomer = registry.newcomers_greeting().unwrap();
+    assert_eq!(newcomer.station, 1);
+    let first = registry.apply(told(Some(newcomer)), Wall::default());
+    assert_eq!(first.commands, []);
+    drop(registry.apply(Event::Left { session: SessionId(1) }, Wall::default()));
+    drop(registry.set_volume("a", Some(20), None).unwrap());
+    let session = SessionId(1);
+    let late = registry.apply(told(Some(newcomer)), Wall::default());
+    let settings = settings(20, false, 0, 1_000);
+    assert_eq!(late.commands, [Command::SetSettings { session, settings }]);
+    assert_eq!(registry.greeting_of("a"), Some(Greeting { settings, station: 1 }));
+}
+
+#[test]
+fn a_client_that_comes_back_ends_its_dead_session_and_stays_connected() {
+    let mut registry = registry();
+    drop(hello(&mut registry, 1, "a"));
+    let again = hello(&mut registry, 2, "a");
+    let session = SessionId(1);
+    assert_eq!(again.commands[0], Command::Kick { session, cause: Cause::Replaced });
+    assert_eq!(registry.apply(Event::Left { session }, Wall::default()), Effects::default());
+    assert_eq!(registry.client("a").unwrap().1.session, Some(SessionId(2)));
+}
+
+#[test]
+fn instances_of_one_machine_are_clients_of_their_own() {
+    let mut registry = registry();
+    for (session, instance) in [(1, 1), (2, 2)] {
+        let hello = Hello { mac: "m".to_owned(), instance, ..Hello::default() };
+        let session = SessionId(session);
+        drop(registry.apply(
+            Event::Hello { session, peer: PEER, hello: hello.into(), answered: None },
+            Wall::default(),
+        ));
+    }
+    assert!(registry.client("m").is_some() && registry.client("m#2").is_some());
+    let nameless = hello(&mut registry, 3, "");
+    let session = SessionId(3);
+    assert_eq!(nameless.commands, [Command::Kick { session, cause: Cause::Nameless }]);
+}
+
+#[test]
+fn the_groups_mute_and_the_stations_buffer_reach_the_client() {
+    let mut registry = registry();
+    drop(hello(&mut registry, 1, "a"));
+    let group = group_of(&registry, "a");
+    let session = SessionId(1);
+    let muted = registry.set_mute(&group, true).unwrap();
+    let wanted = Command::SetSettings { session, settings: settings(100, true, 0, 1_000) };
+    assert_eq!(muted.commands, [wanted]);
+    let moved = registry.set_stream(&group, "kitchen").unwrap();
+    assert_eq!(
+        moved.commands,
+        [
+            Command::SetSettings { session, settings: settings(100, true, 0, 400) },
+            Command::MoveClient { session, station: 0, map: ChannelMap::Stereo },
+        ]
+    );
+    drop(registry.set_latency("a", 9_999).unwrap());
+    assert_eq!(registry.client("a").unwrap().1.latency_ms, 400);
+    drop(registry.set_volume("a", Some(-3), None).unwrap());
+    assert_eq!(registry.client("a").unwrap().1.volume, 0);
+}
+
+#[test]
+fn whoever_is_left_out_gets_a_group_of_the_same_station() {
+    let mut registry = registry();
+    for (session, id) in [(1, "a"), (2, "b"), (3, "c")] {
+        drop(hello(&mut registry, session, id));
+    }
+    let group = group_of(&registry, "a");
+    drop(registry.set_stream(&group, "kitchen").unwrap());
+    let joined = registry.set_clients(&group, &["a".into(), "b".into(), "nobody".into()]).unwrap();
+    assert_eq!(registry.groups().count(), 2);
+    let session = SessionId(2);
+    assert!(joined.commands.contains(&Command::MoveClient {
+        session,
+        station: 0,
+        map: ChannelMap::Stereo
+    }));
+    drop(registry.set_clients(&group, &["b".into()]).unwrap());
+    let (own, _) = registry.client("a").unwrap();
+    assert_eq!((own.station.as_str(), registry.members(&own.id).count()), ("kitchen", 1));
+    drop(registry.set_clients(&group, &[]).unwrap());
+    assert!(registry.group(&group).is_none());
+    assert_eq!(registry.set_clients(&group, &[]), Err(NotFound::Group));
+}
+
+#[test]
+fn the_client_longest_away_makes_room_and_a_full_house_says_so() {
+    let mut registry = registry();
+    for number in 0..MAX_CLIENTS as u64 {
+        drop(hello(&mut registry, number, &format!("c{number}")));
+    }
+    let session = SessionId(99_999);
+    let refused = hello(&mut registry, session.0, "late");
+    assert_eq!(refused.commands, [Command::Kick { session, cause: Cause::Full }]);
+    drop(registry.apply(Event::Left { session: SessionId(17) }, Wall { sec: 1, usec: 0 }));
+    drop(registry.apply(Event::Left { session: SessionId(3) }, Wall { sec: 2, usec: 0 }));
+    drop(hello(&mut registry, session.0, "late"));
+    assert!(registry.client("c17").is_none() && registry.client("c3").is_some());
+}
+
+/// A client that came and went.
+fn visit(registry: &mut Registry, session: u64, id: &str) -> Effects {
+    let came = hello(registry, session, id);
+    drop(registry.apply(Event::Left { session: SessionId(session) }, Wall::default()));
+    came
+}
+
+#[test]
+fn invented_ids_push_out_no_client_that_something_is_known_of() {
+    let mut registry = registry();
+    let real =
+        ["named", "capped", "mapped", "late", "turned", "muted", "kitchen", "a", "b", "kept"];
+    for (session, id) in real.into_iter().enumerate() {
+        drop(visit(&mut registry, session as u64, id));
+    }
+    drop(visit(&mut registry, 10, "old stranger"));
+    drop(registry.set_client_name("named", "Küche").unwrap());
+    drop(registry.set_cap("capped", 30).unwrap());
+    drop(registry.set_map("mapped", ChannelMap::Left).unwrap());
+    drop(registry.set_latency("late", 20).unwrap());
+    drop(registry.set_volume("turned", Some(20), None).unwrap());
+    drop(registry.set_volume("muted", None, Some(true)).unwrap());
+    let group = group_of(&registry, "kitchen");
+    drop(registry.set_stream(&group, "kitchen").unwrap());
+    let group = group_of(&registry, "a");
+    drop(registry.set_clients(&group, &["a".into(), "b".into()]).unwrap());
+    assert_eq!(registry.save_preset("all"), Ok(()));
+    // "kept" is in this preset, and nothing else of it is set.
+    drop(hello(&mut registry, 11, "connected stranger"));
+    let invented = MAX_CLIENTS as u64 + 100;
+    for number in 0..invented {
+        let session = 100 + number;
+        drop(hello(&mut registry, session, &format!("invented {number}")));
+        // What it says of its volume itself is no reason to keep it.
+        let info = Event::ClientInfo { session: SessionId(session), volume: Some(9), muted: None };
+        drop(registry.apply(info, Wall::default()));
+        drop(registry.apply(Event::Left { session: SessionId(session) }, Wall::default()));
+    }
+    for id in real.into_iter().chain(["old stranger", "connected stranger"]) {
+        assert!(registry.client(id).is_some(), "{id} is forgotten");
+    }
+    assert_eq!(registry.client("capped").unwrap().1.cap, 30);
+    assert_eq!(registry.table.remembered(), MAX_CLIENTS);
+    assert_eq!(registry.discarded().evicted, 112);
+    assert!(registry.table.is_sound());
+}
+
+#[test]
+fn where_no_client_can_be_forgotten_a_new_one_plays_and_is_not_remembered() {
+    let mut registry = registry();
+    for number in 0..MAX_CLIENTS as u64 {
+        let id = format!("c{number}");
+        drop(visit(&mut registry, number, &id));
+        drop(registry.set_client_name(&id, "Küche").unwrap());
+    }
+    let before = render(&registry);
+    let late = hello(&mut registry, 99_999, "late");
+    let session = SessionId(99_999);
+    let moved = Command::MoveClient { session, station: 1, map: ChannelMap::Stereo };
+    assert!(late.commands.contains(&moved), "{late:?}");
+    // It is controlled like any other, and stands in no file and no preset.
+    drop(registry.set_volume("late", Some(7), None).unwrap());
+    assert_eq!(registry.client("late").unwrap().1.volume, 7);
+    assert_eq!(render(&registry), before);
+    assert_eq!(registry.save_preset("all"), Ok(()));
+    assert_eq!(registry.presets()[0].client_count(), MAX_CLIENTS);
+    drop(registry.apply(Event::Left { session }, Wall::default()));
+    assert!(registry.client("late").is_none() && registry.table.is_sound());
+    // So many at once, and no more.
+    let served = (0..2_000).filter(|number| {
+        let effects = hello(&mut registry, 100_000 + number, &format!("late {number}"));
+        !matches!(effects.commands[..], [Command::Kick { cause: Cause::Full, .. }])
+    });
+    assert_eq!(served.count(), MAX_TRANSIENT);
+    assert_eq!(registry.discarded().transient, 1 + MAX_TRANSIENT as u64);
+    assert!(registry.table.is_sound());
+    // One that is remembered has its place whenever it comes.
+    let back = hello(&mut registry, 200_000, "c17");
+    assert_eq!(back.notices, [Notice::Connected("c17".to_owned())]);
+}
+
+/// Prints how much of the processor's time something takes; others may use it too.
+fn timed<T>(what: &str, act: impl FnOnce() -> T) -> T {
+    use rustix::time::{ClockId, clock_gettime};
+    let now = || clock_gettime(ClockId::ThreadCPUTime);
+    let before = now();
+    let done = act();
+    let spent = now() - before;
+    println!("{what}: {} ms of the processor", spent.tv_sec * 1_000 + spent.tv_nsec / 1_000_000);
+    done
+}
+
+#[test]
+fn presets_are_bounded_and_a_refused_one_costs_no_other() {
+    let mut registry = registry();
+    for number in 0..MAX_CLIENTS as u64 {
+        drop(visit(&mut registry, number, &format!("00:11:22:33:44:{number:04x}")));
+    }
+    let saved =
+        (0..MAX_PRESETS).take_while(|number| registry.save_preset(&number.to_string()).is_ok());
+    let saved = saved.count();
+    assert!((8..MAX_PRESETS).contains(&saved), "{saved}");
+    assert_eq!(registry.save_preset("more"), Err(PresetError::Full));
+    // In place of one that is there it fits.
+    timed("a preset of 8,192 clients is made", || registry.save_preset("3")).unwrap();
+    assert_eq!(registry.presets().len(), saved);
+    let text = serde_json::to_string(registry.presets()[0].as_ref()).unwrap();
+    assert!(text.len() * saved <= MAX_PRESETS_BYTES && text.len() * 3 <= MAX_PRESET_BYTES);
+    // Names that are as long as they may be make one preset too large.
+    let ids: Vec<String> = registry.ids().map(str::to_owned).collect();
+    let long = "\"".repeat(MAX_TEXT);
+    for id in &ids {
+        let group = group_of(&registry, id);
+        drop(registry.set_group_name(&group, &long).unwrap());
+    }
+    assert_eq!(registry.save_preset("3"), Err(PresetError::TooLarge));
+    assert_eq!(registry.presets().len(), saved);
+    // One group of all, and the preset in which each has its own.
+    let group = group_of(&registry, &ids[0]);
+    drop(registry.set_clients(&group, &ids).unwrap());
+    assert_eq!(registry.groups().count(), 1);
+    drop(
+        timed("a preset of 8,192 clients is applied", || registry.apply_preset("3", true)).unwrap(),
+    );
+    assert_eq!(registry.groups().count(), MAX_CLIENTS);
+    let snapshot =
+        timed("a state of 8,192 clients is taken", || store::Snapshot::new(&registry, &[], &[]));
+    assert!(snapshot.into_text().len() > MAX_CLIENTS * 100);
+    for number in 0..saved {
+        registry.delete_preset(&number.to_string()).unwrap();
+    }
+    assert!(!registry.presets.have(&ids[0]));
+}
+
+/// A client whose texts are as long as they may be, of characters that are written as two bytes.
+fn visit_of_the_longest(registry: &mut Registry, number: u64) -> String {
+    let long = "\"".repeat(MAX_TEXT);
+    let said = Hello {
+        id: format!("{number:04}{}", &long[4..]),
+        instance: u32::MAX,
+        mac: long.clone(),
+        host_name: long.clone(),
+        client_name: long.clone(),
+        version: long.clone(),
+        os: long.clone(),
+        arch: long.clone(),
+        protocol: u32::MAX,
+        ..Hello::default()
+    };
+    let id = format!("{}#{}", said.id, said.instance);
+    let (session, peer) = (SessionId(number), IpAddr::from([0xffff; 8]));
+    let event = Event::Hello { session, peer, hello: said.into(), answered: None };
+    let now = Wall { sec: i64::MIN, usec: u32::MAX };
+    drop(registry.apply(event, now));
+    drop(registry.apply(Event::Left { session }, now));
+    drop(registry.set_client_name(&id, &long).unwrap());
+    drop(registry.set_latency(&id, -10_000).unwrap());
+    drop(registry.set_map(&id, ChannelMap::Stereo).unwrap());
+    drop(registry.set_cap(&id, 99).unwrap());
+    id
+}
+
+#[test]
+fn the_largest_state_that_can_be_accepted_is_read_back() {
+    let dir = aulos_blackbox::golden::scratch("largest");
+    let (mut registry, mut back) = (registry(), registry());
+    let long = "\"".repeat(MAX_TEXT);
+    // As many in one group as fit into a preset.
+    let ids: Vec<String> =
+        (0..6_500).map(|number| visit_of_the_longest(&mut registry, number)).collect();
+    let group = group_of(&registry, &ids[0]);
+    drop(registry.set_clients(&group, &ids).unwrap());
+    let mut name = (0..).map(|number| format!("{number:04}{}", &long[4..]));
+    while registry.save_preset(&name.next().unwrap()).is_ok() {}
+    // What room is left is taken by smaller ones.
+    for count in [1_000, 100, 10] {
+        drop(registry.set_clients(&group, &ids[..1]).unwrap());
+        let mut small = registry.clone();
+        for id in &ids[count..] {
+            drop(small.delete_client(id).unwrap());
+        }
+        while small.save_preset(&name.next().unwrap()).is_ok() {}
+        registry.presets = small.presets;
+    }
+    assert!(registry.presets().len() >= 4);
+    for number in 6_500..MAX_CLIENTS as u64 {
+        visit_of_the_longest(&mut registry, number);
+    }
+    let groups: Vec<String> = registry.groups().map(|group| group.id.clone()).collect();
+    assert_eq!(groups.len(), MAX_CLIENTS);
+    for group in groups {
+        drop(registry.set_group_name(&group, &long).unwrap());
+    }
+    let uri = "\u{1}".repeat(aulos_proto::uri::MAX_URI);
+    let streams = vec![uri; crate::control::MAX_ADDED];
+    let sound = serde_json::json!("s".repeat(store::SOUND - 2));
+    let sounds = vec![sound; aulos_config::limits::MAX_STATIONS + crate::control::MAX_ADDED];
+    let text = store::render(&registry, &streams, &sounds);
+    println!("the largest state has {} bytes of {}", text.len(), store::MAX_BYTES);
+    // Not far below either: the limit is made of what there can be.
+    assert!(text.len() <= store::MAX_BYTES && text.len() > store::MAX_BYTES / 4 * 3);
+    save(&dir, &text).unwrap();
+    let Loaded::Saved(saved) = load(&dir).unwrap() else { panic!() };
+    assert_eq!((saved.streams.len(), saved.sounds.len()), (streams.len(), sounds.len()));
+    back.restore(saved.groups);
+    assert_eq!(back.restore_presets(saved.presets), Vec::<String>::new());
+    assert_eq!(back.presets(), registry.presets());
+    assert!(store::render(&back, &saved.streams, &saved.sounds) == text, "it comes back another");
+}
+
+#[test]
+fn the_longest_sound_fits_the_room_that_the_state_has_for_it() {
+    let spec = aulos_core::SampleSpec::DEFAULT;
+    let band = serde_json::json!({
+        "type": "peaking", "hz": 1_234.567_890_123_456_7, "gain_db": -11.123_456_789_012_345,
+        "q": 1.234_567_890_123_456_7,
+    });
+    let mut sound = aulos_config::Sound::default();
+    sound.set_equalizer(&serde_json::json!(vec![band; 16]), spec).unwrap();
+    sound.set_normalize(&serde_json::json!("podcast"), spec).unwrap();
+    // As it is, as the configuration has it, and the name of the station.
+    let size = 2 * sound.json().to_string().len() + 2 * aulos_config::limits::MAX_NAME + 64;
+    assert!(size > 2 * 16 * 50 && size <= store::SOUND, "{size}");
+}
+
+#[test]
+fn a_file_beyond_the_limit_is_named_so_and_no_save_replaces_it() {
+    let (dir, mut registry) = (aulos_blackbox::golden::scratch("too-large"), registry());
+    drop(hello(&mut registry, 1, "a"));
+    save(&dir, &render(&registry)).unwrap();
+    drop(hello(&mut registry, 2, "b"));
+    save(&dir, &render(&registry)).unwrap();
+    // Without a byte on the disk.
+    let large = store::MAX_BYTES as u64 + 1;
+    let make = || std::fs::File::create(dir.join(store::FILE)).unwrap().set_len(large).unwrap();
+    for name in ["server.json.too-large", "server.json.too-large.2"] {
+        make();
+        let loaded = load(&dir).unwrap();
+        let Loaded::Unusable { why, aside, previous: Some(previous) } = loaded else { panic!() };
+        assert!(why.to_string().contains(&store::MAX_BYTES.to_string()), "{why}");
+        assert_eq!((aside.as_str(), previous.groups.len()), (name, 1));
+        for _ in 0..2 {
+            save(&dir, &render(&registry)).unwrap();
+            registry.set_volume("a", Some(1), None).map(drop).unwrap();
+        }
+        assert_eq!(std::fs::metadata(dir.join(name)).unwrap().len(), large);
+        // The previous one of the next round.
+        std::fs::write(dir.join("server.json.previous"), "{\"Groups\":[{}]}").unwrap();
+    }
+}
+
+#[test]
+fn a_state_that_could_not_be_read_back_is_not_written() {
+    let dir = aulos_blackbox::golden::scratch("unreadable");
+    save(&dir, "{}").unwrap();
+    let error = save(&dir, &" ".repeat(store::MAX_BYTES + 1)).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::FileTooLarge);
+    assert!(error.to_string().contains(&store::MAX_BYTES.to_string()), "{error}");
+    assert_eq!(std::fs::read_to_string(dir.join(store::FILE)).unwrap(), "{}");
+}
+
+#[test]
+fn a_file_that_the_disk_does_not_give_is_put_aside_and_not_replaced() {
+    let (dir, registry) = (aulos_blackbox::golden::scratch("unreadable-file"), registry());
+    // A folder cannot be read, not even by root.
+    std::fs::create_dir(dir.join(store::FILE)).unwrap();
+    let Loaded::Unusable { aside, previous: None, .. } = load(&dir).unwrap() else { panic!() };
+    save(&dir, &render(&registry)).unwrap();
+    assert!(dir.join(aside).is_dir() && dir.join(store::FILE).is_file());
+}
+
+#[test]
+fn long_texts_are_cut_at_a_character() {
+    let mut registry = registry();
+    drop(hello(&mut registry, 1, "a"));
+    drop(registry.set_client_name("a", &"ä\n".repeat(1_000)).unwrap());
+    assert_eq!(registry.client("a").unwrap().1.name.len(), MAX_TEXT);
+}
+
+#[test]
+fn what_is_saved_comes_back() {
+    let dir = aulos_blackbox::golden::scratch("store");
+    let (mut registry, mut back) = (registry(), registry());
+    drop(hello(&mut registry, 1, "a"));
+    drop(hello(&mut registry, 2, "b"));
+    drop(registry.set_client_name("a", "Küche").unwrap());
+    let group = group_of(&registry, "a");
+    drop(registry.set_clients(&group, &["a".into(), "b".into()]).unwrap());
+    save(&dir, &render(&registry)).unwrap();
+
+    let Loaded::Saved(Saved { groups, .. }) = load(&dir).unwrap() else { panic!() };
+    back.restore(groups);
+    assert_eq!(render(&back).replace("true", "false"), render(&registry).replace("true", "false"));
+    assert_eq!(hello(&mut back, 9, "a").notices, [Notice::Connected("a".to_owned())]);
+}
+
+#[test]
+fn a_broken_file_is_put_aside_and_a_missing_one_is_nothing() {
+    let dir = aulos_blackbox::golden::scratch("broken");
+    assert!(matches!(load(&dir).unwrap(), Loaded::Nothing));
+    std::fs::write(dir.join(store::FILE), "{\"Groups\":").unwrap();
+    assert!(matches!(load(&dir).unwrap(), Loaded::Broken(None)));
+    assert!(dir.join("server.json.broken").exists());
+}
+
+#[test]
+fn snapservers_own_file_is_read() {
+    let dir = aulos_blackbox::golden::scratch("theirs");
+    std::fs::copy("tests/golden/snapserver_server.json", dir.join(store::FILE)).unwrap();
+    let Loaded::Saved(Saved { groups, .. }) = load(&dir).unwrap() else { panic!() };
+    let mut registry = registry();
+    registry.restore(groups);
+    let group = registry.groups().next().unwrap();
+    let client = registry.members(&group.id).next().unwrap();
+    assert_eq!((client.volume, client.latency_ms, client.muted), (74, 50, true));
+    assert_eq!(group.station, "default");
+}
+
+#[test]
+fn what_was_saved_before_a_broken_file_is_taken() {
+    let (dir, mut registry) = (aulos_blackbox::golden::scratch("previous"), registry());
+    drop(hello(&mut registry, 1, "a"));
+    save(&dir, &render(&registry)).unwrap();
+    drop(hello(&mut registry, 2, "b"));
+    save(&dir, &render(&registry)).unwrap();
+    std::fs::write(dir.join(store::FILE), "").unwrap();
+    let Loaded::Broken(Some(saved)) = load(&dir).unwrap() else { panic!() };
+    assert_eq!(saved.groups.len(), 1);
+    // And again, if nothing has changed until the next start; a save then keeps it.
+    let Loaded::Saved(again) = load(&dir).unwrap() else { panic!() };
+    assert_eq!(again.groups, saved.groups);
+    save(&dir, &render(&registry)).unwrap();
+    std::fs::write(dir.join(store::FILE), "{").unwrap();
+    let Loaded::Broken(Some(before)) = load(&dir).unwrap() else { panic!() };
+    assert_eq!(before.groups, saved.groups);
+}
+
+#[test]
+fn what_cannot_be_written_leaves_the_file_as_it_is_and_nothing_behind() {
+    let (dir, registry) = (aulos_blackbox::golden::scratch("unwritable"), registry());
+    save(&dir, &render(&registry)).unwrap();
+    // A folder in the place of the new file: nobody can write there, not even root.
+    std::fs::create_dir(dir.join("server.json.new")).unwrap();
+    save(&dir, "{}").unwrap_err();
+    std::fs::remove_dir(dir.join("server.json.new")).unwrap();
+    assert_eq!(std::fs::read_to_string(dir.join(store::FILE)).unwrap(), render(&registry));
+    save(&dir, "{}").unwrap();
+    let mut names: Vec<_> =
+        std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["server.json", "server.json.previous"]);
+}
+
+#[test]
+fn a_group_has_a_volume_and_a_client_a_cap() {
+    let mut registry = registry();
+    registry.set_loudness(40, 90);
+    for (session, id) in [(1, "a"), (2, "b")] {
+        drop(hello(&mut registry, session, id));
+    }
+    let group = group_of(&registry, "a");
+    drop(registry.set_clients(&group, &["a".into(), "b".into()]).unwrap());
+    let volumes = |registry: &Registry| ["a", "b"].map(|id| registry.client(id).unwrap().1.volume);
+    assert_eq!(volumes(&registry), [40, 40]);
+    drop(registry.change_volume("b", Change::By(20)).unwrap());
+    assert_eq!(registry.group_volume(&group), Some(50));
+    let louder = registry.change_group_volume(&group, Change::To(60)).unwrap();
+    assert_eq!((volumes(&registry), louder.notices.len()), ([50, 70], 2));
+    drop(registry.change_group_volume(&group, Change::By(35)).unwrap());
+    assert_eq!(volumes(&registry), [85, 90]);
+    drop(registry.set_cap("a", 30).unwrap());
+    assert_eq!(volumes(&registry), [30, 90]);
+    drop(registry.set_volume("a", Some(100), None).unwrap());
+    assert_eq!(volumes(&registry), [30, 90]);
+    // What is turned up at the client itself comes down again.
+    let session = SessionId(1);
+    let info = Event::ClientInfo { session, volume: Some(99), muted: None };
+    let told = registry.apply(info, Wall::default()).commands;
+    assert_eq!(told, [Command::SetSettings { session, settings: settings(30, false, 0, 1_000) }]);
+    let saved = render(&registry);
+    assert!(saved.contains("\"cap\":30"), "{saved}");
+}
+
+#[test]
+fn a_preset_brings_the_groups_back() {
+    let mut registry = registry();
+    for (session, id) in [(1, "a"), (2, "b"), (3, "c")] {
+        drop(hello(&mut registry, session, id));
+    }
+    let group = group_of(&registry, "a");
+    drop(registry.set_clients(&group, &["a".into(), "b".into()]).unwrap());
+    drop(registry.set_stream(&group, "kitchen").unwrap());
+    drop(registry.set_volume("b", Some(20), None).unwrap());
+    registry.save_preset("party").unwrap();
+    drop(registry.set_clients(&group, &["c".into()]).unwrap());
+    drop(registry.set_stream(&group, "default").unwrap());
+    drop(registry.set_volume("b", Some(90), None).unwrap());
+    drop(registry.delete_client("c").unwrap());
+    let effects = registry.apply_preset("party", true).unwrap();
+    assert_eq!(effects.notices, [Notice::Server]);
+    let (own, b) = registry.client("b").unwrap();
+    assert_eq!(
+        (own.station.as_str(), b.volume, registry.members(&own.id).count()),
+        ("kitchen", 20, 2)
+    );
+    assert_eq!(registry.groups().count(), 1);
+    let back = presets::preset_from(&serde_json::json!(registry.presets()[0].as_ref()));
+    assert_eq!(back, *registry.presets()[0]);
+    assert_eq!(registry.apply_preset("nope", true), Err(NotFound::Preset));
+    registry.delete_preset("party").unwrap();
+    assert_eq!(registry.delete_preset("party"), Err(NotFound::Preset));
+    assert!((0..MAX_PRESETS).all(|number| registry.save_preset(&number.to_string()).is_ok()));
+    assert_eq!(registry.save_preset("one more"), Err(PresetError::TooMany));
+    assert_eq!(registry.save_preset("7"), Ok(()));
+}
+
+#[test]
+fn the_groups_of_a_removed_station_play_the_default_one() {
+    let mut registry = registry();
+    registry.put_station(2, StationInfo { name: "added".to_owned(), buffer_ms: 300 });
+    drop(hello(&mut registry, 1, "a"));
+    let group = group_of(&registry, "a");
+    drop(registry.set_stream(&group, "added").unwrap());
+    let gone = registry.remove_station(2);
+    let session = SessionId(1);
+    assert_eq!(
+        gone.commands,
+        [
+            Command::SetSettings { session, settings: settings(100, false, 0, 1_000) },
+            Command::MoveClient { session, station: 1, map: ChannelMap::Stereo },
+        ]
+    );
+    assert_eq!(gone.notices, [Notice::Stream(group.clone())]);
+    assert_eq!(registry.set_stream(&group, "added"), Err(NotFound::Station));
+}
+
+#[test]
+fn default_is_there_even_where_no_station_has_that_name() {
+    let station = |name: &str| StationInfo { name: name.to_owned(), buffer_ms: 400 };
+    let mut registry = Registry::new(vec![station("one"), station("two")], 7);
+    drop(hello(&mut registry, 1, "a"));
+    let group = group_of(&registry, "a");
+    drop(registry.set_stream(&group, "two").unwrap());
+    drop(registry.set_stream(&group, "default").unwrap());
+    assert_eq!(registry.group(&group).unwrap().station, "one");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Hello(u64, u8),
+    Left(u64),
+    SetClients(u8, Vec<u8>),
+    SetStream(u8, bool),
+    Delete(u8),
+    Info(u64, u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0..20u64, 0..6u8).prop_map(|(session, id)| Step::Hello(session, id)),
+        (0..20u64).prop_map(Step::Left),
+        (0..6u8, prop::collection::vec(0..8u8, 0..5))
+            .prop_map(|(of, ids)| Step::SetClients(of, ids)),
+        (0..6u8, any::<bool>()).prop_map(|(of, kitchen)| Step::SetStream(of, kitchen)),
+        (0..6u8).prop_map(Step::Delete),
+        (0..20u64, any::<u32>()).prop_map(|(session, volume)| Step::Info(session, volume)),
+    ]
+}
+
+fn group_at(registry: &Registry, number: u8) -> Option<String> {
+    registry.groups().nth(usize::from(number)).map(|group| group.id.clone())
+}
+
+fn take(registry: &mut Registry, step: Step) -> Option<Effects> {
+    match step {
+        Step::Hello(session, id) => Some(hello(registry, session, &format!("c{id}"))),
+        Step::Left(session) => {
+            // The wall clock steps as it likes.
+            let wall = Wall { sec: (session.cast_signed() * 7_919) % 101 - 50, usec: 0 };
+            Some(registry.apply(Event::Left { session: SessionId(session) }, wall))
+        }
+        Step::SetClients(of, ids) => {
+            let ids: Vec<String> = ids.iter().map(|id| format!("c{id}")).collect();
+            registry.set_clients(&group_at(registry, of)?, &ids).ok()
+        }
+        Step::SetStream(of, kitchen) => {
+            let station = if kitchen { "kitchen" } else { "default" };
+            registry.set_stream(&group_at(registry, of)?, station).ok()
+        }
+        Step::Delete(id) => registry.delete_client(&format!("c{id}")).ok(),
+        Step::Info(session, volume) => {
+            let volume = u8::try_from(volume).ok();
+            let event = Event::ClientInfo { session: SessionId(session), volume, muted: None };
+            Some(registry.apply(event, Wall::default()))
+        }
+    }
+}
+
+proptest! {
+    /// After any sequence: no empty group, every client once, ids unique, and the audio was told
+    /// the station that the registry shows.
+    #[test]
+    fn the_house_is_in_order_after_every_step(steps in prop::collection::vec(step(), 0..60)) {
+        let mut registry = registry();
+        let mut plays = HashMap::new();
+        for (number, step) in steps.into_iter().enumerate() {
+            // Sessions are never used twice.
+            let step = match step {
+                Step::Hello(session, id) => Step::Hello(session + 100 * number as u64, id),
+                other => other,
+            };
+            for command in take(&mut registry, step).unwrap_or_default().commands {
+                if let Command::MoveClient { session, station, .. } = command {
+                    plays.insert(session, station);
+                }
+            }
+            let mut ids = Vec::new();
+            prop_assert!(registry.table.is_sound());
+            for group in registry.groups() {
+                ids.push(group.id.clone());
+                for client in registry.members(&group.id) {
+                    ids.push(client.id.clone());
+                    prop_assert!(client.volume <= 100);
+                    if let Some(session) = client.session {
+                        let station = registry.station(&group.station).unwrap().0;
+                        prop_assert_eq!(plays.get(&session), Some(&station));
+                    }
+                }
+            }
+            let count = ids.len();
+            ids.sort();
+            ids.dedup();
+            prop_assert_eq!(ids.len(), count);
+        }
+    }
+}
+
+#[test]
+fn a_client_that_plays_one_channel_is_answered_by_us_and_keeps_it() {
+    let mut registry = registry();
+    drop(hello(&mut registry, 1, "a"));
+    drop(hello(&mut registry, 2, "b"));
+    let effects = registry.set_map("a", ChannelMap::Left).unwrap();
+    let moved = |station, map| Command::MoveClient { session: SessionId(1), station, map };
+    assert!(effects.save && effects.commands.contains(&moved(1, ChannelMap::Left)));
+    assert_eq!(effects.notices, [Notice::ChannelMap("a".to_owned())]);
+    assert_eq!(registry.maps(), [(1, ChannelMap::Left)]);
+    let asks = ["a", "b"].map(|id| registry.greeting_of(id).map(|greeting| greeting.station));
+    assert_eq!(asks, [Some(Greeting::ASK), Some(1)]);
+    let again = registry.set_map("a", ChannelMap::Left).unwrap();
+    assert!(!again.commands.contains(&moved(1, ChannelMap::Left)), "it plays on");
+    let saved = render(&registry);
+    assert!(saved.contains(r#""channels":"left""#), "{saved}");
+    drop(registry.apply(Event::Left { session: SessionId(1) }, Wall::default()));
+    assert!(registry.maps().is_empty());
+    assert!(hello(&mut registry, 1, "a").commands.contains(&moved(1, ChannelMap::Left)));
+    let group = group_of(&registry, "a");
+    let effects = registry.set_stream(&group, "kitchen").unwrap();
+    assert!(effects.commands.contains(&moved(0, ChannelMap::Left)));
+    let back = registry.set_map("a", ChannelMap::Stereo).unwrap();
+    assert!(back.commands.contains(&moved(0, ChannelMap::Stereo)));
+    assert_eq!(registry.set_map("x", ChannelMap::Mono), Err(NotFound::Client));
+}

@@ -1,0 +1,489 @@
+//! The control plane as it runs: ports, tasks, and the order in which they begin and end.
+
+use std::fs::DirBuilder;
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use aulos_config::{Endpoint, Listen, Plugin, Relay, Resolved, Titles};
+use aulos_io::mdns::Neighbour;
+use aulos_io::reactor::lengthen_backlog;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+
+use crate::control::{Control, HostInfo, Reread, TICK, plugin, registry_for, titles};
+use crate::exit::{Exit, Failure};
+use crate::house::{Door, Event, House, ListenSink};
+use crate::registry::store::{self, Loaded, Saved};
+use crate::relay::Keeper;
+use crate::saver::Saver;
+use crate::systemd::{Given, Liveness, Supervisor};
+use crate::{control, hooks, http, icecast, tls};
+
+/// The audio side, running: what [`run`] is given.
+pub struct Audio {
+    /// Takes commands, gives status.
+    pub house: Arc<dyn House>,
+    /// Takes web listeners.
+    pub listen: Arc<dyn ListenSink>,
+    /// Where the audio's events come out; a queue of
+    /// [`EVENT_QUEUE`](crate::house::EVENT_QUEUE).
+    pub events: mpsc::Receiver<Event>,
+    /// Where clients connect; `None` while there is no such port.
+    pub stream: Option<SocketAddr>,
+}
+
+impl std::fmt::Debug for Audio {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Audio").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}
+
+/// The ports of the control plane, open.
+#[derive(Debug)]
+pub struct Bound {
+    control: TcpListener,
+    http: TcpListener,
+    door: Door,
+    relays: Keeper,
+    /// Where controllers connect.
+    pub control_address: SocketAddr,
+    /// Where browsers connect.
+    pub http_address: SocketAddr,
+}
+
+impl Bound {
+    /// What connections to these ports have to be; without this, anything.
+    #[must_use]
+    pub fn guarded_by(self, door: Door) -> Self {
+        Self { door, ..self }
+    }
+
+    /// Begins these relays beside the control plane; without this there are none at the start.
+    ///
+    /// # Errors
+    /// [`Exit::Unavailable`], or [`Exit::Permission`], when a port cannot be had.
+    pub fn relaying(self, relays: &[Relay]) -> Result<Self, Failure> {
+        Ok(Self { relays: Keeper::start(relays)?, ..self })
+    }
+
+    /// The relays.
+    #[must_use]
+    pub const fn relays(&self) -> &Keeper {
+        &self.relays
+    }
+}
+
+/// What connections have to be. Without a certificate that nobody has asked for, the server runs
+/// without TLS.
+///
+/// # Errors
+/// [`Exit::Config`], when what the configuration asks for cannot be had.
+pub fn door(resolved: &Resolved) -> Result<Door, Failure> {
+    let security = &resolved.security;
+    tls::door(&security.tls, security.limits, &resolved.state_dir).or_else(|error| {
+        if security.tls.is_asked_for() {
+            return Err(Failure::new(Exit::Config, format!("TLS: {error}")));
+        }
+        tracing::warn!("there is no TLS: {error}");
+        Ok(Door { limits: security.limits, ..Door::default() })
+    })
+}
+
+/// How the configuration is read again, when, and who is told.
+pub struct Outside {
+    /// Reads it.
+    pub reread: Reread,
+    /// Something comes out whenever it is to be read again; nothing ever, where the other end is
+    /// gone.
+    pub hangups: mpsc::Receiver<()>,
+    /// Hears how the server is.
+    pub supervisor: Supervisor,
+    /// Other servers on the network.
+    pub neighbours: watch::Receiver<Vec<Neighbour>>,
+}
+
+impl std::fmt::Debug for Outside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outside").field("supervisor", &self.supervisor).finish_non_exhaustive()
+    }
+}
+
+/// Opens the ports but those that are given; tells every one that cannot be had, and how to choose
+/// another.
+///
+/// # Errors
+/// [`Exit::Unavailable`], or [`Exit::Permission`] when none of them is allowed.
+pub fn bind(listen: &Listen, given: &mut Given) -> Result<Bound, Failure> {
+    let control = bind_one("control", &listen.control, given);
+    let http = bind_one("http", &listen.http, given);
+    match (control, http) {
+        (Ok((control, control_address)), Ok((http, http_address))) => {
+            let (door, relays) = (Door::default(), Keeper::default());
+            Ok(Bound { control, http, door, relays, control_address, http_address })
+        }
+        (Err(first), Err(second)) => {
+            let exit = if second.exit == Exit::Permission { first.exit } else { second.exit };
+            Err(Failure::new(exit, format!("{}\n{}", first.message, second.message)))
+        }
+        (Err(failure), _) | (_, Err(failure)) => Err(failure),
+    }
+}
+
+/// Opens one port of `[listen]`; `key` is its key there. One that is given is open already.
+///
+/// # Errors
+/// As [`bind`].
+pub fn bind_one(
+    key: &str,
+    endpoint: &Endpoint,
+    given: &mut Given,
+) -> Result<(TcpListener, SocketAddr), Failure> {
+    let mut open = || {
+        let listener = match given.take(key, endpoint.port) {
+            Some(listener) => listener,
+            None => {
+                let addresses: Vec<_> =
+                    (endpoint.host.as_str(), endpoint.port).to_socket_addrs()?.collect();
+                TcpListener::bind(&addresses[..])?
+            }
+        };
+        listener.set_nonblocking(true)?;
+        lengthen_backlog(&listener)?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    open().map_err(|error: io::Error| {
+        let other = Endpoint { port: endpoint.port.saturating_add(1), ..endpoint.clone() };
+        let free = Endpoint { port: 0, ..endpoint.clone() };
+        let choose = format!(
+            "    hint: choose another with --set listen.{key}={other}, or any free one with \
+             --set listen.{key}={free}"
+        );
+        let (exit, fact) = match error.kind() {
+            io::ErrorKind::AddrInUse => (Exit::Unavailable, "is in use by another program".into()),
+            io::ErrorKind::PermissionDenied => {
+                (Exit::Permission, "is not allowed: ports below 1024 are the system's".into())
+            }
+            io::ErrorKind::AddrNotAvailable => {
+                (Exit::Unavailable, "is not an address of this machine".into())
+            }
+            _ => (Exit::Unavailable, format!("cannot be opened: {error}")),
+        };
+        Failure::new(exit, format!("the {key} port {endpoint} {fact}\n{choose}"))
+    })
+}
+
+/// Makes the state directory, for this user alone, where it is missing.
+///
+/// # Errors
+/// [`Exit::CannotCreate`] or [`Exit::Permission`].
+pub fn make_state_dir(dir: &Path) -> Result<(), Failure> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|error| {
+        let denied = error.kind() == io::ErrorKind::PermissionDenied;
+        let exit = if denied { Exit::Permission } else { Exit::CannotCreate };
+        let hint = "choose another with --state-dir DIR";
+        Failure::new(
+            exit,
+            format!("the state directory {}: {error}\n    hint: {hint}", dir.display()),
+        )
+    })
+}
+
+/// Runs the control plane until `stop`, and saves what changed.
+///
+/// # Errors
+/// When the runtime cannot take the ports.
+pub async fn run(
+    resolved: Arc<Resolved>,
+    bound: Bound,
+    audio: Audio,
+    outside: Outside,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let Audio { house, listen, mut events, stream: _ } = audio;
+    let dir = resolved.state_dir.clone();
+    let seed = RandomState::new().hash_one(std::process::id());
+    let registry = registry_for(&resolved, seed);
+    let saved = load_state(&dir);
+    let host = HostInfo::of_machine();
+    let base = base_url(&host, bound.http_address);
+    let Outside { reread, mut hangups, supervisor, neighbours } = outside;
+    let audio = Arc::clone(&house);
+    let control = Control::new(resolved, house, host, registry, saved).at(base).reading(reread);
+    let control = control.knowing(neighbours).relaying(bound.relays);
+    let (doors, door) = watch::channel(bound.door);
+    let control = Arc::new(control);
+    let mut tellers = Tellers::new(bound.http_address.port());
+    tellers.follow(&control).await;
+    let mut hooks = hooks::Runner::default();
+    hooks.follow(&control.hooks).await;
+    let controllers = tokio::net::TcpListener::from_std(bound.control)?;
+    let browsers = tokio::net::TcpListener::from_std(bound.http)?;
+    let tasks = [
+        tokio::spawn(control::tcp::serve(controllers, Arc::clone(&control), door.clone())),
+        tokio::spawn(icecast::serve(
+            Arc::clone(&control),
+            Arc::clone(&audio),
+            Arc::clone(&listen),
+            door.clone(),
+        )),
+        tokio::spawn(http::serve(browsers, Arc::clone(&control), listen, door)),
+    ];
+    let (last_save, stopped) = oneshot::channel();
+    let saver = tokio::spawn(keep_saved(Arc::clone(&control), Saver::start(dir)?, stopped));
+    start_blocking_threads(&control.resolved());
+    let mut ticks = delayed(TICK);
+    tokio::pin!(stop);
+    supervisor.ready(&control.summary());
+    let mut heartbeat = Heartbeat::new(&supervisor);
+    loop {
+        tokio::select! {
+            () = &mut stop => break,
+            // Here and not in a task of its own: what is proved is that this loop goes round.
+            () = heartbeat.due() => heartbeat.beat(&control, &supervisor),
+            _ = ticks.tick() => control.tick(),
+            Some(event) = events.recv() => control.event(event),
+            Some(()) = hangups.recv() => reload(&control, &supervisor),
+            () = control.reloaded() => {
+                change_door(&control.resolved(), &*audio, &doors);
+                tellers.follow(&control).await;
+                hooks.follow(&control.hooks).await;
+            }
+        }
+    }
+    supervisor.stopping();
+    tasks.iter().for_each(JoinHandle::abort);
+    control.end_relays();
+    tellers.end_all().await;
+    drop(last_save);
+    // A disk that takes longer does not hold the end up, nor does whoever is told of trouble.
+    tokio::join!(timeout(LAST_SAVE, saver), hooks.end()).0.ok();
+    Ok(())
+}
+
+/// Tells the supervisor that the server is alive, where it wants to know.
+struct Heartbeat {
+    beats: Option<Interval>,
+    liveness: Liveness,
+}
+
+impl Heartbeat {
+    fn new(supervisor: &Supervisor) -> Self {
+        Self { beats: supervisor.heartbeat().map(delayed), liveness: Liveness::default() }
+    }
+
+    /// Waits until it is time to tell; for ever, where it is never time.
+    async fn due(&mut self) {
+        match &mut self.beats {
+            Some(beats) => drop(beats.tick().await),
+            None => std::future::pending().await,
+        }
+    }
+
+    fn beat(&mut self, control: &Control, supervisor: &Supervisor) {
+        if self.liveness.check(control.positions()) {
+            supervisor.alive();
+        }
+    }
+}
+
+/// Ticks that do not come closer together after one was missed: two checks in a row would find every
+/// station at the same place.
+fn delayed(period: Duration) -> Interval {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+/// Certificates are read again with every configuration, also where their names are the same: that
+/// is how they are renewed.
+fn change_door(resolved: &Resolved, audio: &dyn House, doors: &watch::Sender<Door>) {
+    match door(resolved) {
+        Ok(door) => {
+            audio.guard(&door);
+            doors.send_replace(door);
+        }
+        Err(failure) => tracing::error!("{}; the last certificate stays", failure.message),
+    }
+}
+
+/// A signal has asked for it; what is wrong with the configuration is in the log.
+fn reload(control: &Control, supervisor: &Supervisor) {
+    supervisor.reloading();
+    let status = match control.reload() {
+        Ok(_) => control.summary(),
+        // The first line has the place.
+        Err(problems) => {
+            let first = problems.lines().next().unwrap_or_default();
+            format!("{}; the last configuration was not taken over: {first}", control.summary())
+        }
+    };
+    supervisor.ready(&status);
+}
+
+/// What tells of streams while the server runs: control scripts, and programs' titles.
+struct Tellers {
+    running: Vec<(Teller, JoinHandle<()>)>,
+    port: u16,
+}
+
+/// With the stream that it tells of.
+#[derive(Clone, PartialEq)]
+enum Teller {
+    /// A script, and the folder in which that is looked up.
+    Script(String, Plugin, PathBuf),
+    /// The FIFO of a program.
+    Titles(String, Titles),
+}
+
+impl Tellers {
+    const fn new(port: u16) -> Self {
+        Self { running: Vec::new(), port }
+    }
+
+    /// Starts and ends them until those run that are to run.
+    async fn follow(&mut self, control: &Arc<Control>) {
+        let folder = control.resolved().streams.plugin_dir.clone();
+        let script = |(stream, plugin)| Teller::Script(stream, plugin, folder.clone());
+        let titles = |(stream, titles)| Teller::Titles(stream, titles);
+        let mut wanted: Vec<Teller> = control.scripts().into_iter().map(script).collect();
+        wanted.extend(control.tellers().into_iter().map(titles));
+        let (stay, go) = std::mem::take(&mut self.running)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(teller, _)| wanted.contains(teller));
+        self.running = stay;
+        for (teller, task) in go {
+            end(task).await;
+            if let Teller::Script(stream, ..) = teller {
+                control.plugin_gone(&stream);
+            }
+        }
+        wanted.retain(|teller| !self.running.iter().any(|(running, _)| running == teller));
+        for teller in wanted {
+            let control = Arc::clone(control);
+            let task = match teller.clone() {
+                Teller::Script(stream, plugin, _) => {
+                    tokio::spawn(plugin::run(control, stream, plugin, self.port))
+                }
+                Teller::Titles(stream, titles) => {
+                    tokio::spawn(titles::run(control, stream, titles))
+                }
+            };
+            self.running.push((teller, task));
+        }
+    }
+
+    async fn end_all(self) {
+        for (_, task) in &self.running {
+            task.abort();
+        }
+        for (_, task) in self.running {
+            end(task).await;
+        }
+    }
+}
+
+/// A script dies with its task, and that with its last await.
+async fn end(task: JoinHandle<()>) {
+    task.abort();
+    task.await.ok();
+}
+
+/// Threads that wait for what the control thread may not wait for: a name that is looked up for a DJ's
+/// port, and the files of pages.
+pub const BLOCKING_THREADS: usize = 1 + http::PAGE_READS;
+
+/// Starts the threads that wait now and not in the middle of a programme: those for pages where there
+/// are pages.
+fn start_blocking_threads(resolved: &Resolved) {
+    let count = if resolved.http.doc_root.is_some() { BLOCKING_THREADS } else { 1 };
+    // The runtime starts a thread only for work that finds none idle, so all wait for the last.
+    let all_here = Arc::new(Barrier::new(count));
+    for _ in 0..count {
+        let all_here = Arc::clone(&all_here);
+        drop(tokio::task::spawn_blocking(move || all_here.wait()));
+    }
+}
+
+/// How long a change waits for more of its kind before it is written.
+const SAVE_DELAY: Duration = Duration::from_secs(2);
+/// What is left to be saved at the end has so long: a server ends within a second.
+const LAST_SAVE: Duration = Duration::from_millis(500);
+
+/// Writes what changes until `stop`, and then what is left. Only here, so that no two writers meet.
+async fn keep_saved(control: Arc<Control>, mut saver: Saver, mut stop: oneshot::Receiver<()>) {
+    let dir = saver.dir().to_path_buf();
+    let mut looks = interval(SAVE_DELAY / 4);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut failing, mut last) = (false, false);
+    while !last {
+        let wait = tokio::select! {
+            _ = looks.tick() => SAVE_DELAY,
+            _ = &mut stop => Duration::ZERO,
+        };
+        last = wait.is_zero();
+        let Some(deadline) = Instant::now().checked_sub(wait) else { continue };
+        let Some(snapshot) = control.unsaved(deadline) else { continue };
+        // A disk may take its time; controllers do not wait for it.
+        match saver.save(snapshot).await {
+            Ok(()) => {
+                if std::mem::take(&mut failing) {
+                    tracing::info!("{}: groups and volumes are saved again", dir.display());
+                }
+            }
+            Err(error) => {
+                // It is tried again until it can be done, and said once.
+                control.not_saved();
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!(
+                        "{}: groups and volumes could not be saved: {error}\n    hint: make room \
+                         there, or let this user write there",
+                        dir.display()
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Where a picture of what is played can be fetched from by whoever reaches us.
+fn base_url(host: &HostInfo, address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        format!("http://{}:{}", host.name, address.port())
+    } else {
+        format!("http://{address}")
+    }
+}
+
+fn load_state(dir: &Path) -> Saved {
+    match store::load(dir) {
+        Ok(Loaded::Saved(saved)) => saved,
+        Ok(Loaded::Nothing) => Saved::default(),
+        Ok(Loaded::Broken(previous)) => {
+            let instead = instead(previous.as_ref());
+            tracing::warn!("server.json could not be read; it is now server.json.broken{instead}");
+            previous.unwrap_or_default()
+        }
+        Ok(Loaded::Unusable { why, aside, previous }) => {
+            let instead = instead(previous.as_ref());
+            tracing::warn!("server.json is not used: {why}; it is kept as {aside}{instead}");
+            previous.unwrap_or_default()
+        }
+        Err(error) => {
+            tracing::warn!(%error, "server.json could not be read, nor put aside");
+            Saved::default()
+        }
+    }
+}
+
+const fn instead(previous: Option<&Saved>) -> &'static str {
+    if previous.is_some() { ", and what it was before is used" } else { "" }
+}

@@ -1,0 +1,142 @@
+//! One server for a state directory.
+//!
+//! Two would replace each other's file, each with the clients that it knows. A file that holds a
+//! process id was rejected as the lock itself: after a kill it stays, and its number is given to
+//! another program. A lock of the kernel ends with the process, however that ends.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::exit::{Exit, Failure};
+
+/// The name of the file in the state directory. It holds the process id of the server that has the
+/// lock, or had it last.
+pub const FILE: &str = "server.lock";
+
+/// The right to write to a state directory, until it is dropped.
+#[derive(Debug)]
+#[must_use = "the lock is given back when it is dropped"]
+pub struct StateLock(#[allow(dead_code, reason = "its being open is the lock")] Option<File>);
+
+/// Takes the lock of a state directory. Where the file system has no locks, or the directory cannot
+/// be written, there is none, and the log says so.
+///
+/// # Errors
+/// [`Exit::Unavailable`], when another server has it.
+pub fn lock(dir: &Path) -> Result<StateLock, Failure> {
+    let without = |error: &io::Error| {
+        tracing::warn!(
+            "{}: {error}; another server with this state directory would not be noticed",
+            dir.display()
+        );
+        Ok(StateLock(None))
+    };
+    let path = dir.join(FILE);
+    let mut file = match open(&path, true).and_then(|_| open(&path, false)) {
+        Ok(file) => file,
+        Err(error) => return without(&error),
+    };
+    let mut locked = file.try_lock();
+    // Over NFS a file is locked for writing only by what may write to it.
+    if let Err(TryLockError::Error(error)) = &locked
+        && error.raw_os_error() == Some(Errno::BADF.raw_os_error())
+    {
+        file = match open(&path, true) {
+            Ok(file) => file,
+            Err(error) => return without(&error),
+        };
+        locked = file.try_lock();
+    }
+    match locked {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(taken(dir, &file)),
+        Err(TryLockError::Error(error)) => return without(&error),
+    }
+    if let Err(error) = note_process(&path) {
+        // The lock holds all the same; only its message will name no process.
+        tracing::debug!(%error, "{}", path.display());
+    }
+    Ok(StateLock(Some(file)))
+}
+
+/// Opens the file, and makes it where it is to be written. It stays open for reading only: a file
+/// that is open for writing keeps its file system from becoming read-only.
+fn open(path: &Path, write: bool) -> io::Result<File> {
+    // Does not follow a link, and does not wait for a FIFO.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let mut options = OpenOptions::new();
+    options.read(true).write(write).create(write).truncate(false).mode(0o600).custom_flags(flags);
+    options.open(path)
+}
+
+fn note_process(path: &Path) -> io::Result<()> {
+    let mut file = open(path, true)?;
+    file.set_len(0)?;
+    writeln!(file, "{}", std::process::id())
+}
+
+fn taken(dir: &Path, file: &File) -> Failure {
+    let mut text = String::new();
+    // A process id has at most ten digits.
+    let read = file.take(32).read_to_string(&mut text);
+    let id = read.ok().and_then(|_| text.trim().parse::<u32>().ok());
+    let process = id.map_or_else(
+        || "another process".to_owned(),
+        |id| {
+            let command = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+            match command.trim_end() {
+                "" => format!("process {id}"),
+                command => format!("process {id} (`{command}`)"),
+            }
+        },
+    );
+    let dir = dir.display();
+    Failure::new(
+        Exit::Unavailable,
+        format!(
+            "the state directory {dir} is used by {process}\n    hint: end that server, or give \
+             this one a state directory of its own with --state-dir DIR"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_server_has_the_directory_and_the_next_one_is_told_which() {
+        let dir = aulos_blackbox::golden::scratch("lock");
+        let first = lock(&dir).unwrap();
+        let refused = lock(&dir).unwrap_err();
+        assert_eq!(refused.exit, Exit::Unavailable);
+        for part in [dir.to_str().unwrap(), &std::process::id().to_string(), "--state-dir"] {
+            assert!(refused.message.contains(part), "{}", refused.message);
+        }
+        drop(first);
+        drop(lock(&dir).unwrap());
+    }
+
+    #[test]
+    fn what_a_killed_server_left_is_no_lock() {
+        let dir = aulos_blackbox::golden::scratch("stale-lock");
+        // Longer than an id, and of a process that runs.
+        fs::write(dir.join(FILE), "1\nand more than a number").unwrap();
+        let _lock = lock(&dir).unwrap();
+        let text = fs::read_to_string(dir.join(FILE)).unwrap();
+        assert_eq!(text, format!("{}\n", std::process::id()));
+    }
+
+    #[test]
+    fn where_no_lock_can_be_had_the_server_starts_without() {
+        let dir = aulos_blackbox::golden::scratch("no-lock");
+        fs::create_dir(dir.join(FILE)).unwrap();
+        drop(lock(&dir).unwrap());
+        drop(lock(&dir).unwrap());
+    }
+}

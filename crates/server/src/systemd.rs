@@ -1,0 +1,277 @@
+//! What systemd wants to hear: that the server is ready, reads its configuration again, is alive, or
+//! stops; and what it hands over: ports that it has opened itself.
+//!
+//! The protocol is a datagram of `KEY=VALUE` lines to the socket that `$NOTIFY_SOCKET` names
+//! (`sd_notify(3)`); a library for that would be longer than this.
+
+use std::ffi::OsStr;
+use std::io;
+use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+use aulos_io::SystemClock;
+use aulos_io::activation::{self, Handover, Inherited};
+
+use crate::exit::{Exit, Failure};
+use crate::house::StationPosition;
+
+/// Whoever started us and wants to know how we are; nobody, where that was not systemd.
+#[derive(Debug, Default)]
+pub struct Supervisor {
+    socket: Option<(UnixDatagram, SocketAddr)>,
+    /// For how long it waits for a sign of life (`WatchdogSec=`).
+    watchdog: Option<Duration>,
+}
+
+/// A supervisor that does not read does not hold the server up for longer.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A station advances by a chunk at a time, of 60 ms at most, and is published with each.
+const MIN_HEARTBEAT: Duration = Duration::from_millis(250);
+
+impl Supervisor {
+    /// The one that the environment names.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let Some(name) = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
+            return Self::default();
+        };
+        let supervisor = Self::at(&name).unwrap_or_else(|error| {
+            tracing::warn!("NOTIFY_SOCKET {}: {error}", name.display());
+            Self::default()
+        });
+        let value = |name| std::env::var(name).ok();
+        let timeout = watchdog_timeout(value("WATCHDOG_USEC"), value("WATCHDOG_PID"));
+        Self { watchdog: timeout, ..supervisor }
+    }
+
+    /// How often [`alive`](Self::alive) is to be said: twice in the time-out, as `sd_watchdog_enabled(3)`
+    /// recommends. None where nothing waits for it.
+    #[must_use]
+    pub fn heartbeat(&self) -> Option<Duration> {
+        self.socket.as_ref().and(self.watchdog).map(|timeout| (timeout / 2).max(MIN_HEARTBEAT))
+    }
+
+    /// The server does its work.
+    pub fn alive(&self) {
+        self.say("WATCHDOG=1");
+    }
+
+    /// The one that listens on this socket: a path, or after `@` a name without a file.
+    ///
+    /// # Errors
+    /// When it is no name of a socket, or the system gives none.
+    pub fn at(name: &OsStr) -> io::Result<Self> {
+        let address = match name.as_bytes() {
+            [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+            _ => SocketAddr::from_pathname(name)?,
+        };
+        let socket = UnixDatagram::unbound()?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self { socket: Some((socket, address)), watchdog: None })
+    }
+
+    /// Everything runs; `status` is what `systemctl status` shows.
+    pub fn ready(&self, status: &str) {
+        self.say(&format!("READY=1\nSTATUS={}", one_line(status)));
+    }
+
+    /// The configuration is being read again; [`Self::ready`] ends that.
+    pub fn reloading(&self) {
+        // Type=notify-reload compares this with its own clock.
+        let now = SystemClock::now().as_nanos() / 1_000;
+        self.say(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
+    }
+
+    /// The end has begun.
+    pub fn stopping(&self) {
+        self.say("STOPPING=1");
+    }
+
+    /// Something else for `systemctl status`.
+    pub fn status(&self, status: &str) {
+        self.say(&format!("STATUS={}", one_line(status)));
+    }
+
+    fn say(&self, state: &str) {
+        let Some((socket, address)) = &self.socket else { return };
+        if let Err(error) = socket.send_to_addr(state.as_bytes(), address) {
+            tracing::warn!("NOTIFY_SOCKET: {error}");
+        }
+    }
+}
+
+/// `WATCHDOG_USEC`, unless `WATCHDOG_PID` says that it is another process's.
+fn watchdog_timeout(usec: Option<String>, pid: Option<String>) -> Option<Duration> {
+    let is_ours = pid.is_none_or(|pid| pid.parse() == Ok(std::process::id()));
+    let usec = usec?.parse().ok().filter(|usec| *usec > 0)?;
+    is_ours.then(|| Duration::from_micros(usec))
+}
+
+/// Decides whether the server does its work: a station that is at the same place as at the last check
+/// is stuck, because media time advances whether there is sound or not.
+#[derive(Debug, Default)]
+pub struct Liveness {
+    last: Vec<StationPosition>,
+    warned: bool,
+}
+
+impl Liveness {
+    /// Whether every station has advanced since the last check. The first stuck one is logged, once.
+    pub fn check(&mut self, positions: Vec<StationPosition>) -> bool {
+        let stuck = positions.iter().find(|one| self.last.contains(one));
+        match stuck {
+            Some(one) if !self.warned => {
+                tracing::error!(
+                    station = one.name,
+                    "the station does not advance: no sign of life"
+                );
+            }
+            _ => {}
+        }
+        self.warned = stuck.is_some();
+        let is_alive = stuck.is_none();
+        self.last = positions;
+        is_alive
+    }
+}
+
+/// Ports that were open before the server began, and that nobody has taken yet.
+#[derive(Debug, Default)]
+pub struct Given(Vec<Inherited>);
+
+impl Given {
+    /// Those that systemd has opened for this process (socket activation).
+    ///
+    /// # Errors
+    /// [`Exit::Unavailable`] when they are not what they are said to be.
+    pub fn of_process() -> Result<Self, Failure> {
+        let value = |name| std::env::var(name).unwrap_or_default();
+        let handover = Handover {
+            pid: value("LISTEN_PID"),
+            count: value("LISTEN_FDS"),
+            names: value("LISTEN_FDNAMES"),
+        };
+        activation::take(&handover).map(Self).map_err(|error| {
+            let hint = "    hint: each is to be a ListenStream= with a port, in a .socket unit";
+            Failure::new(Exit::Unavailable, format!("the sockets of systemd: {error}\n{hint}"))
+        })
+    }
+
+    /// The one for a key of `[listen]`: by its name, or else by the port that stands there.
+    pub(crate) fn take(&mut self, key: &str, port: u16) -> Option<TcpListener> {
+        let fits = |one: &Inherited| {
+            let own = one.listener.local_addr().map(|address| address.port());
+            port != 0 && own.ok() == Some(port)
+        };
+        let named = self.0.iter().position(|one| one.name == key);
+        let at = named.or_else(|| self.0.iter().position(fits))?;
+        Some(self.0.swap_remove(at).listener)
+    }
+
+    /// Closes what nobody has taken, and says so.
+    pub fn close_rest(self) {
+        for Inherited { name, listener } in self.0 {
+            let address = listener.local_addr().map_or_else(|_| name, |at| at.to_string());
+            tracing::warn!(
+                "{address}: systemd has opened this port, and the configuration has no use for \
+                 it\n    hint: give it the port of a key of [listen], or a FileDescriptorName= of \
+                 stream, control or http"
+            );
+        }
+    }
+}
+
+/// A line break would begin another key.
+fn one_line(text: &str) -> String {
+    text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(socket: &UnixDatagram) -> String {
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut block = [0; 512];
+        let count = socket.recv(&mut block).unwrap();
+        String::from_utf8(block[..count].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn it_hears_by_a_path_and_by_a_name_without_a_file() {
+        let path = aulos_blackbox::golden::scratch("notify").join("socket");
+        let name = format!("aulos-notify-{}", std::process::id());
+        let hidden = SocketAddr::from_abstract_name(&name).unwrap();
+        let sockets = [
+            (UnixDatagram::bind(&path).unwrap(), path.into_os_string()),
+            (UnixDatagram::bind_addr(&hidden).unwrap(), format!("@{name}").into()),
+        ];
+        for (socket, name) in sockets {
+            let supervisor = Supervisor::at(&name).unwrap();
+            supervisor.ready("2 stations\nSTOPPING=1");
+            assert_eq!(heard(&socket), "READY=1\nSTATUS=2 stations STOPPING=1");
+            supervisor.reloading();
+            let said = heard(&socket);
+            let since = said.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
+            assert!(since.parse::<u64>().unwrap() > 0, "{said}");
+            supervisor.stopping();
+            assert_eq!(heard(&socket), "STOPPING=1");
+        }
+    }
+
+    #[test]
+    fn signs_of_life_are_sent_where_they_are_waited_for() {
+        let own = std::process::id().to_string();
+        let timeout = |usec: &str, pid: Option<&str>| {
+            watchdog_timeout(Some(usec.to_owned()), pid.map(str::to_owned))
+        };
+        assert_eq!(timeout("30000000", None), Some(Duration::from_secs(30)));
+        assert_eq!(timeout("30000000", Some(&own)), Some(Duration::from_secs(30)));
+        assert_eq!(timeout("30000000", Some("1")), None, "for another process");
+        for bad in ["", "0", "-1", "x"] {
+            assert_eq!(timeout(bad, None), None, "{bad}");
+        }
+        assert_eq!(watchdog_timeout(None, None), None);
+        let path = aulos_blackbox::golden::scratch("notify-alive").join("socket");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        let supervisor = Supervisor::at(path.as_os_str()).unwrap();
+        assert_eq!(supervisor.heartbeat(), None, "nothing waits for it");
+        let watchdog = Some(Duration::from_secs(30));
+        let supervisor = Supervisor { watchdog, ..supervisor };
+        assert_eq!(supervisor.heartbeat(), Some(Duration::from_secs(15)));
+        assert_eq!(Supervisor { watchdog, socket: None }.heartbeat(), None);
+        supervisor.alive();
+        assert_eq!(heard(&socket), "WATCHDOG=1");
+    }
+
+    #[test]
+    fn a_station_that_stands_still_is_no_sign_of_life() {
+        let at = |run, position| StationPosition {
+            run,
+            name: format!("s{run}"),
+            position: aulos_core::MediaTime(position),
+        };
+        let mut liveness = Liveness::default();
+        assert!(liveness.check(vec![at(1, 0), at(2, 0)]), "they may just have begun");
+        assert!(liveness.check(vec![at(1, 960), at(2, 960)]));
+        assert!(!liveness.check(vec![at(1, 1_920), at(2, 960)]), "one of two");
+        assert!(!liveness.check(vec![at(1, 2_880), at(2, 960)]), "still");
+        assert!(liveness.check(vec![at(1, 3_840), at(2, 1_920)]), "it goes on");
+        assert!(liveness.check(vec![at(1, 4_800), at(3, 1_920)]), "another station in its place");
+        assert!(
+            liveness.check(vec![]) && liveness.check(vec![]),
+            "without stations control counts"
+        );
+    }
+
+    #[test]
+    fn one_that_has_gone_is_no_harm() {
+        let path = aulos_blackbox::golden::scratch("notify-gone").join("socket");
+        Supervisor::at(path.as_os_str()).unwrap().ready("fine");
+        Supervisor::default().ready("fine");
+    }
+}

@@ -1,0 +1,96 @@
+//! Certificates: ours, the user's, and those of clients.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+use aulos_config::certificates::Identity;
+use rcgen::{CertificateParams, KeyPair};
+use rustls::pki_types::pem::PemObject as _;
+
+use super::*;
+use crate::access::User;
+
+/// An empty folder, gone at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("aulos-tls-{name}-{}", std::process::id()));
+        drop(std::fs::remove_dir_all(&dir));
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+#[test]
+fn the_first_start_makes_a_certificate_and_the_next_ones_use_it() {
+    let scratch = Scratch::new("own");
+    let tls = Tls::default();
+    assert!(load_or_make(&tls, &scratch.0).unwrap().is_some_and(|terms| terms.get().is_some()));
+    let cert = std::fs::read(scratch.0.join("tls/cert.pem")).unwrap();
+    let key = std::fs::metadata(scratch.0.join("tls/key.pem")).unwrap();
+    assert_eq!(key.permissions().mode() & 0o777, 0o600);
+    assert!(load_or_make(&tls, &scratch.0).unwrap().is_some_and(|terms| terms.get().is_some()));
+    assert_eq!(std::fs::read(scratch.0.join("tls/cert.pem")).unwrap(), cert);
+    // Whoever knows it can pin it: it is for the names by which this machine is called.
+    let der = CertificateDer::from_pem_slice(&cert).unwrap();
+    let parsed = webpki::EndEntityCert::try_from(&der).unwrap();
+    assert!(parsed.valid_dns_names().any(|name| name == "localhost"));
+    assert!(load_or_make(&Tls { enabled: false, ..tls.clone() }, &scratch.0).unwrap().is_none());
+    // What has come to harm is found when it is needed, and there is no TLS then.
+    scratch.write("tls/cert.pem", "nothing\n");
+    assert!(load_or_make(&tls, &scratch.0).unwrap().is_some_and(|terms| terms.get().is_none()));
+}
+
+#[test]
+fn what_cannot_be_used_is_named() {
+    let scratch = Scratch::new("bad");
+    let own = Scratch::new("good");
+    load_or_make(&Tls::default(), &own.0).unwrap();
+    let (cert, key) = (own.0.join("tls/cert.pem"), own.0.join("tls/key.pem"));
+    let other = Scratch::new("other");
+    load_or_make(&Tls::default(), &other.0).unwrap();
+    let text = scratch.write("text.pem", "nothing\n");
+    let cases = [
+        (scratch.0.join("absent.pem"), key.clone(), None, "cert", "absent.pem"),
+        (text.clone(), key.clone(), None, "cert", "no certificate"),
+        (cert.clone(), text.clone(), None, "key", "text.pem"),
+        (cert.clone(), other.0.join("tls/key.pem"), None, "cert", ""),
+        (cert, key, Some(text), "client_ca", "text.pem"),
+    ];
+    for (cert, key, client_ca, wanted, fact) in cases {
+        let identity = Some(Identity { cert, key });
+        let error = load(&Tls { identity, client_ca, ..Tls::default() }).unwrap_err();
+        assert!(error.key == wanted && error.fact.contains(fact), "{error:?}");
+    }
+}
+
+#[test]
+fn a_certificate_that_names_a_user_is_that_user() {
+    let certificate = |names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let key = KeyPair::generate().unwrap();
+        CertificateParams::new(names).unwrap().self_signed(&key).unwrap().der().clone()
+    };
+    let user = |name: &str, role| User { name: name.to_owned(), role, password: None, token: None };
+    let rules = Rules {
+        users: vec![user("kitchen", Role::Control), user("anna", Role::Admin)],
+        ..Rules::default()
+    };
+    assert_eq!(role_of(&certificate(&["kitchen"]), &rules), Role::Control);
+    assert_eq!(role_of(&certificate(&["x", "kitchen", "anna"]), &rules), Role::Admin);
+    assert_eq!(role_of(&certificate(&["stranger"]), &rules), Role::Listen);
+    assert_eq!(role_of(&certificate(&[]), &rules), Role::Listen);
+}

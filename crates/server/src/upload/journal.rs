@@ -1,0 +1,263 @@
+//! What waits to be uploaded, on the disk: one small file for each, so that a kill loses nothing.
+//!
+//! A file is written beside the old one, synced and renamed; whenever the power goes, one of the two
+//! is whole. One file for all of them was the alternative: it would be written anew for every part
+//! of every upload, and a fault in it would lose them all.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+
+/// A file that waits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    /// Where it is.
+    pub(super) file: PathBuf,
+    /// What goes with it, and is deleted with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sidecar: Option<PathBuf>,
+    /// What its object is called.
+    pub(super) key: String,
+    /// Its size when it was added.
+    pub(super) bytes: u64,
+    /// How often it was tried in vain.
+    #[serde(default)]
+    pub(super) tries: u64,
+    /// The server has all of it, and has been asked whether that is so.
+    #[serde(default)]
+    pub(super) confirmed: bool,
+    /// It was sent whole, and nothing is known of what became of it.
+    #[serde(default)]
+    pub(super) sent: bool,
+    /// Parts that the server has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) begun: Option<Begun>,
+}
+
+/// An upload in parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Begun {
+    /// What the server calls it.
+    pub(super) id: String,
+    /// The object.
+    pub(super) key: String,
+    /// What the file has in it, in hexadecimal digits.
+    pub(super) sha256: String,
+    /// Of what size each part is but the last.
+    pub(super) part_bytes: u64,
+    /// What the server calls each part, in order.
+    pub(super) parts: Vec<String>,
+}
+
+/// The folder.
+#[derive(Clone, Debug)]
+pub(super) struct Journal {
+    dir: PathBuf,
+}
+
+/// What a reading of the folder found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// The oldest, oldest first.
+    pub(super) names: Vec<String>,
+    /// There are more than those.
+    pub(super) more: bool,
+}
+
+impl Journal {
+    /// Opens the folder, and makes it if need be. What was written half is deleted.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub(super) fn open(dir: &Path) -> io::Result<Self> {
+        fs::create_dir_all(dir)?;
+        for item in fs::read_dir(dir)? {
+            let path = item?.path();
+            if path.extension().is_some_and(|ending| ending == "new") {
+                remove_file(&path)?;
+            }
+        }
+        Ok(Self { dir: dir.to_owned() })
+    }
+
+    /// What the entry of this file is called.
+    pub(super) fn name_of(file: &Path) -> String {
+        hex(&digest(&SHA256, file.as_os_str().as_encoded_bytes()).as_ref()[..16])
+    }
+
+    /// Whether this file waits.
+    pub(super) fn holds(&self, file: &Path) -> bool {
+        self.path(&Self::name_of(file)).exists()
+    }
+
+    /// Writes an entry so that it is there after a power cut.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub(super) fn write(&self, name: &str, entry: &Entry) -> io::Result<()> {
+        let text = serde_json::to_vec(entry)?;
+        let beside = self.dir.join(format!("{name}.new"));
+        let mut file = File::create(&beside)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(&beside, self.path(name))?;
+        self.sync()
+    }
+
+    /// Reads an entry; none when there is none. One that cannot be understood is put aside as
+    /// `NAME.broken`, and is an error.
+    ///
+    /// # Errors
+    /// What the file system says, and [`io::ErrorKind::InvalidData`].
+    pub(super) fn read(&self, name: &str) -> io::Result<Option<Entry>> {
+        let path = self.path(name);
+        let mut text = Vec::new();
+        match File::open(&path) {
+            Ok(file) => file.take(MAX_BYTES).read_to_end(&mut text)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match serde_json::from_slice(&text) {
+            Ok(entry) => Ok(Some(entry)),
+            Err(error) => {
+                fs::rename(&path, self.dir.join(format!("{name}.broken")))?;
+                Err(io::Error::new(io::ErrorKind::InvalidData, error))
+            }
+        }
+    }
+
+    /// Forgets an entry.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub(super) fn remove(&self, name: &str) -> io::Result<()> {
+        remove_file(&self.path(name))?;
+        self.sync()
+    }
+
+    /// Goes through the folder: gives every name to `each`, and the `most` oldest that `wanted`
+    /// wants back.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub(super) fn list(
+        &self,
+        most: usize,
+        wanted: impl Fn(&str) -> bool,
+        mut each: impl FnMut(&str),
+    ) -> io::Result<Found> {
+        // The newest of the oldest is on top, and goes when somebody older comes.
+        let mut oldest = std::collections::BinaryHeap::new();
+        let mut more = false;
+        for item in fs::read_dir(&self.dir)? {
+            let item = item?;
+            let file_name = item.file_name();
+            let Some(name) = file_name.to_str().and_then(|name| name.strip_suffix(ENDING)) else {
+                continue;
+            };
+            each(name);
+            if !wanted(name) {
+                continue;
+            }
+            // It may just have been uploaded.
+            let Ok(since) = item.metadata().and_then(|found| found.modified()) else { continue };
+            oldest.push((since, name.to_owned()));
+            if oldest.len() > most {
+                more = true;
+                oldest.pop();
+            }
+        }
+        let oldest: Vec<(SystemTime, String)> = oldest.into_sorted_vec();
+        Ok(Found { names: oldest.into_iter().map(|(_, name)| name).collect(), more })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}{ENDING}"))
+    }
+
+    /// What was renamed and removed is so after a power cut too.
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.dir)?.sync_all()
+    }
+}
+
+/// Deletes a file that may be gone.
+///
+/// # Errors
+/// What the file system says.
+pub(super) fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// As hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a text cannot fail.
+        write!(text, "{byte:02x}").ok();
+        text
+    })
+}
+
+const ENDING: &str = ".json";
+/// Bytes of an entry that are read: 10,000 parts take two million.
+const MAX_BYTES: u64 = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aulos_blackbox::golden::scratch;
+
+    fn entry(file: &str) -> Entry {
+        Entry { file: file.into(), key: format!("k/{file}"), bytes: 5, ..Entry::default() }
+    }
+
+    #[test]
+    fn what_was_written_is_read_again_and_what_is_broken_is_put_aside() {
+        let dir = scratch("upload-journal");
+        let journal = Journal::open(&dir).unwrap();
+        let name = Journal::name_of(Path::new("/r/a.wav"));
+        let mut wanted = entry("/r/a.wav");
+        wanted.begun = Some(Begun { id: "1".into(), parts: vec!["p".into()], ..Begun::default() });
+        journal.write(&name, &wanted).unwrap();
+        assert!(journal.holds(Path::new("/r/a.wav")) && !journal.holds(Path::new("/r/b.wav")));
+        assert_eq!(Journal::open(&dir).unwrap().read(&name).unwrap(), Some(wanted));
+        journal.remove(&name).unwrap();
+        assert_eq!(journal.read(&name).unwrap(), None);
+        fs::write(dir.join(format!("{name}.json")), "{\"file\":").unwrap();
+        assert_eq!(journal.read(&name).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(journal.read(&name).unwrap(), None);
+        assert!(dir.join(format!("{name}.broken")).exists());
+    }
+
+    #[test]
+    fn the_oldest_come_first_and_only_so_many() {
+        let dir = scratch("upload-oldest");
+        let journal = Journal::open(&dir).unwrap();
+        for number in 0..10 {
+            let name = format!("{number:032x}");
+            journal.write(&name, &entry("x")).unwrap();
+            let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000 - number);
+            File::options()
+                .write(true)
+                .open(dir.join(format!("{name}.json")))
+                .unwrap()
+                .set_modified(at)
+                .unwrap();
+        }
+        fs::write(dir.join("half.new"), "{").unwrap();
+        let journal = Journal::open(&dir).unwrap();
+        assert!(!dir.join("half.new").exists());
+        let mut all = 0;
+        let found = journal.list(3, |name| !name.ends_with('9'), |_| all += 1).unwrap();
+        assert_eq!((found.more, all), (true, 10));
+        assert_eq!(found.names, ["8", "7", "6"].map(|end| format!("{end:0>32}")));
+    }
+}

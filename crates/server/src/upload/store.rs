@@ -1,0 +1,294 @@
+//! One object on the server: looked at, written in one piece or in parts.
+//!
+//! The library signs and speaks; it never tries again by itself, because then nobody would see it.
+
+use aulos_config::Upload;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use object_store::aws::{AmazonS3, AmazonS3Builder, Checksum as Kind};
+use object_store::multipart::{MultipartStore as _, PartId};
+use object_store::path::Path as Key;
+use object_store::{
+    Attribute, ClientOptions, GetOptions, GetRange, ObjectStore as _, PutOptions, PutPayload,
+    RetryConfig,
+};
+
+use super::failure::Failure;
+use super::wire::{Checksum, Wire};
+
+/// The bucket, for one upload.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    builder: AmazonS3Builder,
+    storage_class: Option<HeaderValue>,
+    /// Asks for what is there, with its checksum.
+    reader: AmazonS3,
+    /// Sends parts, which have no headers of their own.
+    sender: AmazonS3,
+}
+
+/// What the server has under a name.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    bytes: u64,
+    etag: Option<String>,
+    /// What we said when we wrote it.
+    said: Option<String>,
+    /// What the server computed.
+    checksum: Option<String>,
+}
+
+/// What is to be where.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    /// How long it is.
+    pub(super) bytes: u64,
+    /// SHA-256, in hexadecimal digits.
+    pub(super) sha256: String,
+    /// The same, as S3 writes it.
+    pub(super) checksum: String,
+}
+
+impl Wanted {
+    pub(super) fn new(bytes: u64, sha256: &[u8]) -> Self {
+        let checksum = BASE64_STANDARD.encode(sha256);
+        Self { bytes, sha256: super::journal::hex(sha256), checksum }
+    }
+}
+
+impl Seen {
+    /// Whether it is this file, and was written by us.
+    pub(super) fn is(&self, wanted: &Wanted) -> bool {
+        let whole = self.whole();
+        self.bytes == wanted.bytes
+            && self.said.as_ref() == Some(&wanted.sha256)
+            && whole.is_none_or(|sum| *sum == wanted.checksum)
+    }
+
+    /// Whether it is what has just been written, of which the server's answer said `etag`.
+    ///
+    /// # Errors
+    /// [`Failure::Differs`].
+    pub(super) fn confirm(&self, wanted: &Wanted, etag: Option<&str>) -> Result<(), Failure> {
+        let whole = self.whole();
+        if self.bytes != wanted.bytes {
+            return Err(Failure::Differs("size"));
+        }
+        if whole.is_some_and(|sum| *sum != wanted.checksum) {
+            return Err(Failure::Differs("checksum"));
+        }
+        if self.said.as_ref().is_some_and(|said| *said != wanted.sha256) {
+            return Err(Failure::Differs("object"));
+        }
+        match (self.etag.as_deref(), etag) {
+            (Some(there), Some(told)) if there.trim_matches('"') != told.trim_matches('"') => {
+                Err(Failure::Differs("ETag"))
+            }
+            (None, _) | (_, None) if self.said.is_none() => Err(Failure::Differs("object")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The checksum, where it is of the whole object. A checksum of checksums ("-3" at its end) is
+    /// of parts, each of which was compared.
+    fn whole(&self) -> Option<&String> {
+        self.checksum.as_ref().filter(|sum| !sum.contains('-'))
+    }
+}
+
+impl Bucket {
+    /// The bucket of a configuration, by this connection.
+    pub(super) fn open(config: &Upload, wire: Wire) -> Result<Self, Failure> {
+        let endpoint = match config.endpoint.split_once("://") {
+            Some((scheme, host)) if !config.path_style => {
+                format!("{scheme}://{}.{host}", config.bucket)
+            }
+            _ => config.endpoint.clone(),
+        };
+        let builder = AmazonS3Builder::new()
+            .with_endpoint(endpoint)
+            .with_virtual_hosted_style_request(!config.path_style)
+            .with_region(&config.region)
+            .with_bucket_name(&config.bucket)
+            .with_access_key_id(&config.access_key)
+            .with_secret_access_key(&config.secret_key.0)
+            .with_checksum_algorithm(Kind::SHA256)
+            .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
+            .with_http_connector(wire);
+        let class = config.storage_class.as_deref().map(HeaderValue::from_str).transpose();
+        let ask = HeaderMap::from_iter([(
+            HeaderName::from_static("x-amz-checksum-mode"),
+            HeaderValue::from_static("ENABLED"),
+        )]);
+        Ok(Self {
+            reader: build(&builder, ask)?,
+            sender: build(&builder, HeaderMap::new())?,
+            storage_class: class.map_err(|error| Failure::Answer(error.to_string()))?,
+            builder,
+        })
+    }
+
+    /// What the server has under this name.
+    pub(super) async fn look(&self, key: &str) -> Result<Option<Seen>, Failure> {
+        let key = parse(key)?;
+        let options = GetOptions { head: true, ..GetOptions::default() };
+        let error = match self.reader.get_opts(&key, options).await {
+            Ok(found) => {
+                let said = Attribute::Metadata(META.into());
+                return Ok(Some(Seen {
+                    bytes: found.meta.size,
+                    etag: found.meta.e_tag.clone(),
+                    said: found.attributes.get(&said).map(|text| text.to_string()),
+                    checksum: found.extensions.get::<Checksum>().map(|sum| sum.0.clone()),
+                }));
+            }
+            Err(error) => Failure::from(&error),
+        };
+        if !matches!(error, Failure::Refused { .. }) {
+            return Err(error);
+        }
+        // What answers a HEAD has no body that could say why: no such object, or no such bucket.
+        let options = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
+        match self.reader.get_opts(&key, options).await {
+            Ok(_) => Err(Failure::Answer("an object is there and is not".to_owned())),
+            Err(why) => match Failure::from(&why) {
+                why if why.is_not_there() => Ok(None),
+                why => Err(why),
+            },
+        }
+    }
+
+    /// Writes an object in one piece; gives its `ETag`.
+    pub(super) async fn put(
+        &self,
+        key: &str,
+        wanted: &Wanted,
+        bytes: Bytes,
+    ) -> Result<Option<String>, Failure> {
+        let writer = self.writer(key, wanted)?;
+        let key = parse(key)?;
+        let put = writer.put_opts(&key, PutPayload::from(bytes), PutOptions::default());
+        Ok(put.await.map_err(|error| Failure::from(&error))?.e_tag)
+    }
+
+    /// Begins an object in parts; gives what the server calls it.
+    pub(super) async fn create(&self, key: &str, wanted: &Wanted) -> Result<String, Failure> {
+        let writer = self.writer(key, wanted)?;
+        writer.create_multipart(&parse(key)?).await.map_err(|error| Failure::from(&error))
+    }
+
+    /// Sends the part with this number, from 0; gives what the server calls it.
+    pub(super) async fn part(
+        &self,
+        key: &str,
+        id: &str,
+        number: usize,
+        bytes: Bytes,
+    ) -> Result<String, Failure> {
+        let (key, id) = (parse(key)?, id.to_owned());
+        let sent = self.sender.put_part(&key, &id, number, PutPayload::from(bytes)).await;
+        Ok(sent.map_err(|error| Failure::from(&error))?.content_id)
+    }
+
+    /// Makes the parts one object; gives its `ETag`.
+    pub(super) async fn complete(
+        &self,
+        key: &str,
+        id: &str,
+        parts: &[String],
+    ) -> Result<Option<String>, Failure> {
+        let parts = parts.iter().map(|id| PartId { content_id: id.clone() }).collect();
+        let made = self.sender.complete_multipart(&parse(key)?, &id.to_owned(), parts).await;
+        Ok(made.map_err(|error| Failure::from(&error))?.e_tag)
+    }
+
+    /// Lets the server forget the parts of an object that will never be one.
+    pub(super) async fn abort(&self, key: &str, id: &str) -> Result<(), Failure> {
+        let done = self.sender.abort_multipart(&parse(key)?, &id.to_owned()).await;
+        match done.map_err(|error| Failure::from(&error)) {
+            Err(failure) if !failure.is_no_such_upload() => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what is to have headers of its own.
+    fn writer(&self, key: &str, wanted: &Wanted) -> Result<AmazonS3, Failure> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type(key)));
+        if let Ok(sha256) = HeaderValue::from_str(&wanted.sha256) {
+            headers.insert(HeaderName::from_static("x-amz-meta-sha256"), sha256);
+        }
+        if let Some(class) = &self.storage_class {
+            headers.insert(HeaderName::from_static("x-amz-storage-class"), class.clone());
+        }
+        build(&self.builder, headers)
+    }
+}
+
+fn build(builder: &AmazonS3Builder, headers: HeaderMap) -> Result<AmazonS3, Failure> {
+    // The scheme of the endpoint has been chosen; the connection is ours.
+    let options = ClientOptions::new().with_allow_http(true).with_default_headers(headers);
+    let built = builder.clone().with_client_options(options).build();
+    built.map_err(|error| Failure::from(&error))
+}
+
+fn parse(key: &str) -> Result<Key, Failure> {
+    if key.len() > MAX_KEY {
+        return Err(Failure::TooLongName);
+    }
+    Key::parse(key).map_err(|error| Failure::Answer(error.to_string()))
+}
+
+/// Of a file with this name.
+fn content_type(name: &str) -> &'static str {
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    match ending.to_ascii_lowercase().as_str() {
+        "wav" | "rf64" | "bwf" => "audio/wav",
+        "flac" => "audio/flac",
+        "opus" | "ogg" | "oga" => "audio/ogg",
+        "json" => "application/json",
+        _ => "application/octet-stream",
+    }
+}
+
+/// How we call what an object of ours has in it: `x-amz-meta-sha256`.
+const META: &str = "sha256";
+/// Bytes of an object's name (S3, "Naming Amazon S3 objects").
+const MAX_KEY: usize = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_compared_in_all_that_the_server_says() {
+        let wanted = Wanted::new(10, &[7; 32]);
+        let seen = Seen {
+            bytes: 10,
+            etag: Some("\"e\"".to_owned()),
+            said: Some(wanted.sha256.clone()),
+            checksum: Some(wanted.checksum.clone()),
+        };
+        assert!(seen.is(&wanted) && seen.confirm(&wanted, Some("e")).is_ok());
+        let other = |change: fn(&mut Seen)| {
+            let mut seen = seen.clone();
+            change(&mut seen);
+            seen.confirm(&wanted, Some("\"e\""))
+        };
+        assert_eq!(other(|seen| seen.bytes = 9), Err(Failure::Differs("size")));
+        assert_eq!(other(|seen| seen.etag = Some("x".into())), Err(Failure::Differs("ETag")));
+        assert_eq!(
+            other(|seen| seen.checksum = Some("x".into())),
+            Err(Failure::Differs("checksum"))
+        );
+        assert_eq!(other(|seen| seen.said = Some("x".into())), Err(Failure::Differs("object")));
+        assert_eq!(other(|seen| (seen.said, seen.checksum) = (None, Some("x-3".into()))), Ok(()));
+        assert_eq!(
+            other(|seen| (seen.said, seen.etag) = (None, None)),
+            Err(Failure::Differs("object"))
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! Uploads to a real server of S3 that checks signatures and digests (s3s-fs), in folders of its
+//! own: what it has is compared with what was written, byte by byte, on the disk. Between the two
+//! stands a proxy that can do everything wrong.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests are tests; clippy sees only functions that are marked as such"
+)]
+
+mod faults;
+mod judge;
+mod kill;
+mod plain;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use aulos_config::{Hidden, Upload};
+use aulos_core::Span;
+
+use super::run::Uploader;
+use super::{Pace, Porter};
+use aulos_blackbox::golden::scratch;
+use judge::Server;
+
+const KEY: &str = "AKIDEXAMPLE";
+const SECRET: &str = "not much of a secret";
+/// The least that S3 takes.
+const PART: usize = 5 << 20;
+
+/// Pauses for tests, and how long a connection may stand still.
+const fn pace(stall: Duration) -> Pace {
+    Pace {
+        first: Span::from_millis(20),
+        longest: Span::from_millis(200),
+        held: Span::from_millis(200),
+        stall,
+    }
+}
+
+fn config(endpoint: &str) -> Upload {
+    Upload {
+        endpoint: endpoint.to_owned(),
+        region: "us-east-1".to_owned(),
+        bucket: "tapes".to_owned(),
+        prefix: "radio/roof".to_owned(),
+        path_style: true,
+        access_key: KEY.to_owned(),
+        secret_key: Hidden(SECRET.to_owned()),
+        storage_class: None,
+        keep_local: false,
+        concurrency: 2,
+        part_bytes: PART as u64,
+    }
+}
+
+/// A recording's folder, and uploads of it that run.
+struct Station {
+    dir: PathBuf,
+    uploader: Uploader,
+    porter: Porter,
+}
+
+impl Station {
+    fn start(dir: &Path, config: &Upload) -> Self {
+        Self::start_with(dir, config, Duration::from_secs(60))
+    }
+
+    fn start_with(dir: &Path, config: &Upload, stall: Duration) -> Self {
+        let (spool, root) = (dir.join("spool"), dir.join("rec"));
+        std::fs::create_dir_all(&root).unwrap();
+        let (uploader, chore) =
+            Uploader::with(config, &root, &spool, pace(stall), Arc::default()).unwrap();
+        let mut porter = Porter::default();
+        porter.run(chore).unwrap();
+        Self { dir: dir.to_owned(), uploader, porter }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join("rec").join(name)
+    }
+
+    /// Writes a file of such bytes, and adds it.
+    fn record(&self, name: &str, bytes: &[u8]) {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        self.uploader.add(&path, None).unwrap();
+    }
+
+    /// Waits until nothing waits.
+    fn settle(&self) {
+        wait(
+            "everything is uploaded",
+            || self.uploader.state().waiting == 0,
+            || format!("{:?}", self.uploader.state()),
+        );
+    }
+
+    /// Stops as a server does.
+    fn stop(self) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(self.uploader.end());
+        drop(self.porter);
+    }
+}
+
+/// Waits for something that will come true on the slowest machine.
+fn wait(what: &str, mut is: impl FnMut() -> bool, tell: impl Fn() -> String) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < Duration::from_secs(120), "{what}: not yet; {}", tell());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Bytes that look like no others.
+fn noise(seed: u64, count: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut bytes = Vec::with_capacity(count + 8);
+    while bytes.len() < count {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(count);
+    bytes
+}
+
+/// A server and an empty folder, or a line that says why there is none.
+fn server(name: &str) -> Option<(Server, PathBuf)> {
+    let dir = scratch(name);
+    let server = Server::start(&dir.join("s3"))?;
+    Some((server, dir))
+}
+
+/// Whether the server has this file, under its name or, because half an object of that name was
+/// there or somebody said so, under that with a tag.
+fn has(server: &Server, name: &str, bytes: &[u8]) -> bool {
+    let tagged = format!("radio/roof/{}-", name.strip_suffix(".wav").unwrap());
+    let plain = format!("radio/roof/{name}");
+    let mut names = server.objects().into_iter();
+    names.any(|key| {
+        (key == plain || key.starts_with(&tagged)) && server.object(&key).as_deref() == Some(bytes)
+    })
+}
