@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::peer::Process;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchDir;
 
 /// A browser with one page.
 #[derive(Debug)]
@@ -27,14 +27,14 @@ pub struct Browser {
 }
 
 /// For one answer. A loaded machine starts a browser slowly.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Browser {
     /// Starts it and opens `url`.
     ///
     /// # Errors
     /// When it does not start, or does not answer.
-    pub fn open(program: &Path, scratch: &Scratch, url: &str) -> io::Result<Self> {
+    pub fn open(program: &Path, scratch: &ScratchDir, url: &str) -> io::Result<Self> {
         let (to, from) = (scratch.fifo("to-browser")?, scratch.fifo("from-browser")?);
         let process = Process::start(
             Command::new("sh")
@@ -72,7 +72,7 @@ impl Browser {
             message["sessionId"] = json!(session);
         }
         self.to.write_all(format!("{message}\0").as_bytes())?;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             match self.from.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(answer) if answer["id"] == self.next_id => {

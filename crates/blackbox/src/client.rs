@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::wire::{self, Coding, HEADER, Header, kind};
+use crate::wire::{self, ChunkCodec, HEADER, MessageHeader, kind};
 
 /// This machine's monotonic clock, microseconds: what Snapcast's clients on Linux send.
 #[must_use]
@@ -16,7 +16,7 @@ pub fn clock_us() -> i64 {
 
 /// What a listener heard and found.
 #[derive(Clone, Debug, Default)]
-pub struct Heard {
+pub struct ListenerStats {
     /// Chunks.
     pub chunks: u64,
     /// All bytes, headers too.
@@ -37,7 +37,7 @@ pub struct Heard {
     /// From Hello to the first chunk, microseconds.
     pub first_chunk_us: Option<i64>,
     /// Server's clock minus ours as a client computes it from each reply, with the round trip.
-    pub offsets: Vec<Offset>,
+    pub offsets: Vec<ClockOffset>,
     /// Requests for the time that were not answered before the next.
     pub unanswered: u64,
     /// Whether the server ended the connection.
@@ -48,7 +48,7 @@ pub struct Heard {
 
 /// One answer to "what time is it", microseconds.
 #[derive(Clone, Copy, Debug)]
-pub struct Offset {
+pub struct ClockOffset {
     /// Server's clock minus ours.
     pub offset: i64,
     /// How long question and answer were under way.
@@ -57,13 +57,13 @@ pub struct Offset {
 
 /// A connection.
 #[derive(Debug)]
-pub struct Client {
+pub struct ListenerClient {
     socket: TcpStream,
     /// The findings.
-    pub heard: Heard,
+    pub stats: ListenerStats,
     hello_at: i64,
-    coding: Option<Coding>,
-    line: Option<Line>,
+    coding: Option<ChunkCodec>,
+    timeline: Option<ChunkTimeline>,
     asked: Option<u16>,
     next_id: u16,
     // The beginning of the message that is being received, and how much of it is to be passed over.
@@ -75,7 +75,7 @@ pub struct Client {
 /// The time line: where it began and how many frames ago. Chunks carry whole microseconds, so the
 /// sum must be kept in frames.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct ChunkTimeline {
     start_us: i64,
     frames: u64,
 }
@@ -85,7 +85,7 @@ const HEAD: usize = 160;
 /// Rounding of a time to whole microseconds, on both sides.
 const ROUNDING_US: i64 = 2;
 
-impl Client {
+impl ListenerClient {
     /// Connects and says Hello as client number `id`.
     ///
     /// # Errors
@@ -99,10 +99,10 @@ impl Client {
         socket.set_nonblocking(true)?;
         Ok(Self {
             socket,
-            heard: Heard { connect_us, ..Heard::default() },
+            stats: ListenerStats { connect_us, ..ListenerStats::default() },
             hello_at: clock_us(),
             coding: None,
-            line: None,
+            timeline: None,
             asked: None,
             next_id: 3,
             head: [0; HEAD],
@@ -118,27 +118,33 @@ impl Client {
     }
 
     /// Asks for the time.
-    pub fn ask_time(&mut self) {
-        if self.heard.cut {
+    pub fn request_time(&mut self) {
+        if self.stats.cut {
             return;
         }
-        self.heard.unanswered += u64::from(self.asked.is_some());
+        self.stats.unanswered += u64::from(self.asked.is_some());
         let id = self.next_id;
         self.next_id = if id >= 9999 { 1 } else { id + 1 };
-        let header =
-            Header { kind: kind::TIME, id, refers_to: 0, sent: clock_us(), received: 0, size: 0 };
+        let header = MessageHeader {
+            kind: kind::TIME,
+            id,
+            refers_to: 0,
+            sent: clock_us(),
+            received: 0,
+            size: 0,
+        };
         // 34 bytes fit into any socket whose peer reads at all.
         if self.socket.write_all(&header.message(&[0; 8])).is_err() {
-            self.heard.cut = true;
+            self.stats.cut = true;
         }
         self.asked = Some(id);
     }
 
     /// Takes what has arrived; `delay` hears each chunk's time of arrival and time stamp.
     pub fn read(&mut self, buffer: &mut [u8], delay: &mut impl FnMut(i64, i64)) {
-        while !self.heard.cut {
+        while !self.stats.cut {
             match self.socket.read(buffer) {
-                Ok(0) => self.heard.cut = true,
+                Ok(0) => self.stats.cut = true,
                 Ok(n) => {
                     self.take(&buffer[..n], clock_us(), delay);
                     if n < buffer.len() {
@@ -147,13 +153,13 @@ impl Client {
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => self.heard.cut = true,
+                Err(_) => self.stats.cut = true,
             }
         }
     }
 
     fn take(&mut self, mut bytes: &[u8], now: i64, delay: &mut impl FnMut(i64, i64)) {
-        self.heard.bytes += bytes.len() as u64;
+        self.stats.bytes += bytes.len() as u64;
         while !bytes.is_empty() {
             if self.pass > 0 {
                 let n = self.pass.min(bytes.len());
@@ -175,24 +181,24 @@ impl Client {
 
     /// How much of the message whose header is here is kept.
     fn head_len(&self) -> usize {
-        let size = Header::parse(&self.head).map_or(0, |header| header.size);
+        let size = MessageHeader::parse(&self.head).map_or(0, |header| header.size);
         (HEADER + size as usize).min(HEAD)
     }
 
     fn message(&mut self, now: i64, delay: &mut impl FnMut(i64, i64)) {
-        let Some(header) = Header::parse(&self.head) else { return };
+        let Some(header) = MessageHeader::parse(&self.head) else { return };
         if header.kind > kind::MAX || header.size > wire::MAX_PAYLOAD {
-            self.heard.strange += 1;
-            self.heard.cut = true;
+            self.stats.strange += 1;
+            self.stats.cut = true;
             return;
         }
         self.pass = HEADER + header.size as usize - self.have;
         match header.kind {
             kind::CODEC_HEADER => {
-                self.heard.headers += 1;
-                self.coding = Coding::parse(&self.head[HEADER..self.have]);
-                self.heard.codec = self.coding.map_or("unknown", Coding::name);
-                self.line = None;
+                self.stats.headers += 1;
+                self.coding = ChunkCodec::parse(&self.head[HEADER..self.have]);
+                self.stats.codec = self.coding.map_or("unknown", ChunkCodec::name);
+                self.timeline = None;
             }
             kind::WIRE_CHUNK => self.chunk(now, delay),
             kind::TIME => self.time(header, now),
@@ -200,7 +206,7 @@ impl Client {
         }
     }
 
-    fn time(&mut self, header: Header, now: i64) {
+    fn time(&mut self, header: MessageHeader, now: i64) {
         // An answer that comes after the next question has been counted as missing already.
         if self.asked != Some(header.refers_to) {
             return;
@@ -208,34 +214,36 @@ impl Client {
         self.asked = None;
         let there = wire::time_at(&self.head, HEADER).unwrap_or(0);
         let back = now - header.sent;
-        self.heard.offsets.push(Offset { offset: (there - back) / 2, round_trip: there + back });
+        self.stats
+            .offsets
+            .push(ClockOffset { offset: (there - back) / 2, round_trip: there + back });
     }
 
     fn chunk(&mut self, now: i64, delay: &mut impl FnMut(i64, i64)) {
         if self.coding.is_none() {
-            self.heard.early += 1;
+            self.stats.early += 1;
             return;
         }
-        self.heard.chunks += 1;
-        self.heard.first_chunk_us.get_or_insert(now - self.hello_at);
+        self.stats.chunks += 1;
+        self.stats.first_chunk_us.get_or_insert(now - self.hello_at);
         let head = &self.head[HEADER..self.have];
         let parsed = wire::time_at(head, 0).zip(self.coding).and_then(|(stamp, coding)| {
             let len = u32::from_le_bytes(head.get(8..12)?.try_into().ok()?);
             Some((stamp, coding.frames(&head[12..], len)?, coding.rate()))
         });
         let Some((stamp, frames, rate)) = parsed else {
-            self.heard.strange += 1;
+            self.stats.strange += 1;
             return;
         };
         delay(now, stamp);
-        let line = self.line.get_or_insert(Line { start_us: stamp, frames: 0 });
+        let line = self.timeline.get_or_insert(ChunkTimeline { start_us: stamp, frames: 0 });
         let due = line.start_us + (line.frames * 1_000_000 / u64::from(rate)).cast_signed();
         if (stamp - due).abs() > ROUNDING_US {
-            self.heard.gaps += 1;
-            if (stamp - due).abs() > self.heard.largest_gap_us.abs() {
-                self.heard.largest_gap_us = stamp - due;
+            self.stats.gaps += 1;
+            if (stamp - due).abs() > self.stats.largest_gap_us.abs() {
+                self.stats.largest_gap_us = stamp - due;
             }
-            *line = Line { start_us: stamp, frames: 0 };
+            *line = ChunkTimeline { start_us: stamp, frames: 0 };
         }
         line.frames += u64::from(frames);
     }

@@ -11,19 +11,19 @@
 
 #![forbid(unsafe_code)]
 
-pub mod account;
 pub mod bench;
 pub mod browser;
-pub mod calls;
+pub mod capture_check;
 pub mod client;
 pub mod golden;
 pub mod http;
-pub mod judge;
 pub mod load;
 pub mod net;
+pub mod paced_writer;
 pub mod peer;
+pub mod process_usage;
+pub mod rtp_calls;
 pub mod scratch;
 pub mod server;
 pub mod signal;
 pub mod wire;
-pub mod writer;

@@ -12,11 +12,11 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
-use crate::client::{Client, Heard, Offset, clock_us};
+use crate::client::{ClockOffset, ListenerClient, ListenerStats, clock_us};
 
 /// How to listen.
 #[derive(Clone, Copy, Debug)]
-pub struct Load {
+pub struct LoadTest {
     /// The stream port.
     pub server: SocketAddr,
     /// How many listeners.
@@ -30,7 +30,7 @@ pub struct Load {
 
 /// A moment of a run, for those who read the server's account then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum LoadPhase {
     /// Everything has settled.
     Begin,
     /// The time is over; the listeners are still connected.
@@ -39,9 +39,9 @@ pub enum Mark {
 
 /// What all listeners heard.
 #[derive(Debug)]
-pub struct Report {
+pub struct LoadReport {
     /// Each listener's findings.
-    pub heard: Vec<Heard>,
+    pub listeners: Vec<ListenerStats>,
     /// Chunks that arrived between the marks, all listeners together.
     pub chunks: u64,
     /// Between the marks.
@@ -49,20 +49,20 @@ pub struct Report {
     /// Arrival minus time stamp on the server's clock, microseconds, sorted.
     pub delays: Vec<i64>,
     /// Server's clock minus ours: from the answer that was fastest of all.
-    pub reference: Option<Offset>,
+    pub reference: Option<ClockOffset>,
     /// What this thread needed for all that, microseconds of CPU.
     pub own_cpu_us: i64,
 }
 
-impl Load {
+impl LoadTest {
     /// Connects everyone, listens, and reports; `mark` is called at the two moments.
     ///
     /// # Errors
     /// When the server cannot be reached or the system refuses.
-    pub fn run(self, mut mark: impl FnMut(Mark)) -> io::Result<Report> {
+    pub fn run(self, mut mark: impl FnMut(LoadPhase)) -> io::Result<LoadReport> {
         raise_file_limit()?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let mut crowd = Crowd {
+        let mut crowd = ListenerPool {
             clients: Vec::with_capacity(self.clients),
             buffer: vec![0; 256 * 1024],
             arrivals: None,
@@ -76,7 +76,7 @@ impl Load {
         // Connecting can wait, so another thread does it; those who are connected listen meanwhile.
         let (send, connected) = channel();
         let connecting = std::thread::spawn(move || {
-            (0..self.clients).all(|id| send.send(Client::connect(self.server, id)).is_ok())
+            (0..self.clients).all(|id| send.send(ListenerClient::connect(self.server, id)).is_ok())
         });
         while crowd.clients.len() < self.clients {
             // All at once: whoever waits here hears its first chunk late, and that would be ours.
@@ -95,9 +95,9 @@ impl Load {
         crowd.arrivals = Some(Vec::with_capacity(self.clients * 64));
         let (before, cpu_before) = (crowd.chunks(), thread_cpu_us());
         let start = Instant::now();
-        mark(Mark::Begin);
+        mark(LoadPhase::Begin);
         crowd.listen(&epoll, &mut events, self.listen)?;
-        mark(Mark::End);
+        mark(LoadPhase::End);
         let elapsed = start.elapsed();
         let (chunks, own_cpu_us) = (crowd.chunks() - before, thread_cpu_us() - cpu_before);
         Ok(crowd.report(chunks, elapsed, own_cpu_us))
@@ -108,8 +108,8 @@ impl Load {
 const HISTORY_AT_ONCE: usize = 2;
 
 #[derive(Debug)]
-struct Crowd {
-    clients: Vec<Client>,
+struct ListenerPool {
+    clients: Vec<ListenerClient>,
     buffer: Vec<u8>,
     /// Arrival and time stamp of each chunk, once everything has settled.
     arrivals: Option<Vec<(i64, i64)>>,
@@ -124,7 +124,7 @@ struct Crowd {
     gone: Vec<usize>,
 }
 
-impl Crowd {
+impl ListenerPool {
     fn listen(
         &mut self,
         epoll: &impl std::os::fd::AsFd,
@@ -134,7 +134,7 @@ impl Crowd {
         let end = Instant::now() + time;
         while Instant::now() < end {
             self.step(epoll, events, Duration::from_millis(5))?;
-            self.ask_time();
+            self.request_times();
         }
         Ok(())
     }
@@ -155,7 +155,7 @@ impl Crowd {
         // While everybody comes, a hundred megabytes of history would stand between a first chunk
         // and the moment at which it is seen.
         events.retain(|event| {
-            let new = self.clients.get(id(event)).is_some_and(|c| c.heard.first_chunk_us.is_none());
+            let new = self.clients.get(id(event)).is_some_and(|c| c.stats.first_chunk_us.is_none());
             if new {
                 self.read(id(event));
             }
@@ -180,31 +180,32 @@ impl Crowd {
                 arrivals.push((now, stamp));
             }
         });
-        if client.heard.cut {
+        if client.stats.cut {
             self.gone.push(id);
         }
     }
 
     /// Lets those ask whose turn it is: each once a second, evenly spread.
-    fn ask_time(&mut self) {
+    fn request_times(&mut self) {
         let count = self.clients.len() as u64;
         let due = self.asking_since.elapsed().as_micros() * u128::from(count) / 1_000_000;
         while u128::from(self.asked) <= due {
             if let Ok(turn) = usize::try_from(self.asked % count.max(1))
                 && let Some(client) = self.clients.get_mut(turn)
             {
-                client.ask_time();
+                client.request_time();
             }
             self.asked += 1;
         }
     }
 
     fn chunks(&self) -> u64 {
-        self.clients.iter().map(|client| client.heard.chunks).sum()
+        self.clients.iter().map(|client| client.stats.chunks).sum()
     }
 
-    fn report(self, chunks: u64, elapsed: Duration, own_cpu_us: i64) -> Report {
-        let heard: Vec<Heard> = self.clients.into_iter().map(|client| client.heard).collect();
+    fn report(self, chunks: u64, elapsed: Duration, own_cpu_us: i64) -> LoadReport {
+        let heard: Vec<ListenerStats> =
+            self.clients.into_iter().map(|client| client.stats).collect();
         let reference = heard.iter().flat_map(|h| &h.offsets).min_by_key(|o| o.round_trip).copied();
         let offset = reference.map_or(0, |o| o.offset);
         let mut delays: Vec<i64> = self
@@ -214,21 +215,21 @@ impl Crowd {
             .map(|(arrived, stamp)| arrived + offset - stamp)
             .collect();
         delays.sort_unstable();
-        Report { heard, chunks, elapsed, delays, reference, own_cpu_us }
+        LoadReport { listeners: heard, chunks, elapsed, delays, reference, own_cpu_us }
     }
 }
 
-impl Report {
+impl LoadReport {
     /// Gaps of all listeners.
     #[must_use]
     pub fn gaps(&self) -> u64 {
-        self.heard.iter().map(|h| h.gaps).sum()
+        self.listeners.iter().map(|h| h.gaps).sum()
     }
 
     /// Listeners that the server has cut.
     #[must_use]
     pub fn cut(&self) -> usize {
-        self.heard.iter().filter(|h| h.cut).count()
+        self.listeners.iter().filter(|h| h.cut).count()
     }
 
     /// What each listener's clock is wrong by, microseconds, sorted: the median of the offsets that
@@ -237,7 +238,7 @@ impl Report {
     pub fn clock_errors(&self) -> Vec<i64> {
         let reference = self.reference.map_or(0, |o| o.offset);
         let mut errors: Vec<i64> = self
-            .heard
+            .listeners
             .iter()
             .filter_map(|h| {
                 let mut offsets: Vec<i64> = h.offsets.iter().map(|o| o.offset).collect();
@@ -252,21 +253,21 @@ impl Report {
     /// Everything as one object, times in microseconds.
     #[must_use]
     pub fn json(&self) -> Value {
-        let spread = |sorted: &[i64]| json!({ "p50": at(sorted, 50), "p99": at(sorted, 99), "max": sorted.last() });
-        let mut first: Vec<i64> = self.heard.iter().filter_map(|h| h.first_chunk_us).collect();
+        let spread = |sorted: &[i64]| json!({ "p50": percentile(sorted, 50), "p99": percentile(sorted, 99), "max": sorted.last() });
+        let mut first: Vec<i64> = self.listeners.iter().filter_map(|h| h.first_chunk_us).collect();
         first.sort_unstable();
-        let mut connects: Vec<i64> = self.heard.iter().map(|h| h.connect_us).collect();
+        let mut connects: Vec<i64> = self.listeners.iter().map(|h| h.connect_us).collect();
         connects.sort_unstable();
-        let sum = |f: fn(&Heard) -> u64| self.heard.iter().map(f).sum::<u64>();
-        let silent = self.heard.iter().filter(|h| h.chunks == 0).count();
+        let sum = |f: fn(&ListenerStats) -> u64| self.listeners.iter().map(f).sum::<u64>();
+        let silent = self.listeners.iter().filter(|h| h.chunks == 0).count();
         json!({
-            "clients": self.heard.len(),
-            "codec": self.heard.first().map(|h| h.codec),
+            "clients": self.listeners.len(),
+            "codec": self.listeners.first().map(|h| h.codec),
             "seconds": self.elapsed.as_secs_f64(),
             "chunks": self.chunks,
             "bytes": sum(|h| h.bytes),
             "gaps": self.gaps(),
-            "largest_gap_us": self.heard.iter().map(|h| h.largest_gap_us).max_by_key(|g| g.abs()),
+            "largest_gap_us": self.listeners.iter().map(|h| h.largest_gap_us).max_by_key(|g| g.abs()),
             "early": sum(|h| h.early),
             "strange": sum(|h| h.strange),
             "silent": silent,
@@ -285,13 +286,13 @@ impl Report {
 
 /// The value below which `percent` of the sorted values lie.
 #[must_use]
-pub fn at(sorted: &[i64], percent: usize) -> Option<i64> {
+pub fn percentile(sorted: &[i64], percent: usize) -> Option<i64> {
     sorted.get(sorted.len() * percent / 100).or_else(|| sorted.last()).copied()
 }
 
 /// Microseconds that are left of a moment on [`clock_us`]; for callers that pace by it.
 #[must_use]
-pub fn until(moment_us: i64) -> Duration {
+pub fn time_until(moment_us: i64) -> Duration {
     Duration::from_micros(u64::try_from(moment_us - clock_us()).unwrap_or(0))
 }
 

@@ -8,9 +8,9 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Two namespaces with a pair of cards between them; they go with the test.
 #[derive(Debug)]
-pub struct Net([String; 2]);
+pub struct NetNamespaces([String; 2]);
 
-impl Net {
+impl NetNamespaces {
     /// Makes them; `10.77.0.1` and `fd77::1` are the one, `10.77.0.2` and `fd77::2` the other. What goes
     /// to a group goes through their cards.
     ///
@@ -39,7 +39,7 @@ impl Net {
     /// # Panics
     /// When the namespace is gone, and when `act` does.
     #[allow(clippy::unwrap_used, reason = "a test can go on with nothing else")]
-    pub fn inside<T: Send>(&self, end: usize, act: impl FnOnce() -> T + Send) -> T {
+    pub fn run_inside<T: Send>(&self, end: usize, act: impl FnOnce() -> T + Send) -> T {
         let space = std::fs::File::open(format!("/run/netns/{}", self.0[end])).unwrap();
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
@@ -52,7 +52,7 @@ impl Net {
     }
 }
 
-impl Drop for Net {
+impl Drop for NetNamespaces {
     fn drop(&mut self) {
         for end in &self.0 {
             drop(ip(&format!("netns del {end}")));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::scratch::Scratch;
+use crate::scratch::ScratchDir;
 
 /// Where a program is, or a line that says that the test is skipped for the want of it.
 ///
@@ -129,7 +129,7 @@ impl Snapclient {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn start(program: &Path, port: u16, scratch: &Scratch, name: &str) -> io::Result<Self> {
+    pub fn start(program: &Path, port: u16, scratch: &ScratchDir, name: &str) -> io::Result<Self> {
         let sound = scratch.join(&format!("{name}.pcm"));
         let log = scratch.join(&format!("{name}.log"));
         let process = Process::start(
@@ -204,7 +204,7 @@ impl Snapserver {
     /// When it does not listen within five seconds.
     pub fn start(
         program: &Path,
-        scratch: &Scratch,
+        scratch: &ScratchDir,
         fifo: &Path,
         codec: &str,
         spec: &str,

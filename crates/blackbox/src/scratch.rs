@@ -10,9 +10,9 @@ use rustix::fs::{CWD, Mode, mkfifoat};
 ///
 /// With `AULOS_KEEP` set it stays, and its place is printed: for looking at what went wrong.
 #[derive(Debug)]
-pub struct Scratch(PathBuf);
+pub struct ScratchDir(PathBuf);
 
-impl Scratch {
+impl ScratchDir {
     /// Makes the folder in the system's place for such things.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         if std::env::var_os("AULOS_KEEP").is_some() {
             eprintln!("kept: {}", self.0.display());

@@ -7,11 +7,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::peer::Process;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchDir;
 
 /// A server on loopback with ports of its own choice.
 #[derive(Debug)]
-pub struct Aulos {
+pub struct AulosServer {
     process: Process,
     /// Where Snapcast's clients connect.
     pub stream: SocketAddr,
@@ -26,14 +26,14 @@ pub struct Aulos {
 
 /// How long a server may take to print its addresses before the test gives up. Not a target: a
 /// loaded machine starts a debug build slowly.
-const PATIENCE: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-impl Aulos {
+impl AulosServer {
     /// Starts it with a configuration file of this content.
     ///
     /// # Errors
     /// When it ends, or does not print its addresses.
-    pub fn start(scratch: &Scratch, config: &str) -> io::Result<Self> {
+    pub fn start(scratch: &ScratchDir, config: &str) -> io::Result<Self> {
         let file = scratch.join("aulos.toml");
         std::fs::write(&file, config)?;
         Self::start_with(scratch, |command| {
@@ -45,7 +45,7 @@ impl Aulos {
     ///
     /// # Errors
     /// When it ends, or does not print its addresses.
-    pub fn start_with(scratch: &Scratch, more: impl FnOnce(&mut Command)) -> io::Result<Self> {
+    pub fn start_with(scratch: &ScratchDir, more: impl FnOnce(&mut Command)) -> io::Result<Self> {
         Self::start_command(scratch, Command::new(binary()), more)
     }
 
@@ -55,7 +55,7 @@ impl Aulos {
     /// # Errors
     /// When it ends, or does not print its addresses.
     pub fn start_through(
-        scratch: &Scratch,
+        scratch: &ScratchDir,
         mut through: Command,
         more: impl FnOnce(&mut Command),
     ) -> io::Result<Self> {
@@ -64,7 +64,7 @@ impl Aulos {
     }
 
     fn start_command(
-        scratch: &Scratch,
+        scratch: &ScratchDir,
         mut command: Command,
         more: impl FnOnce(&mut Command),
     ) -> io::Result<Self> {
@@ -83,7 +83,7 @@ impl Aulos {
                 return Ok(Self { process, stream, control, http, started_in, printed });
             }
             let gone = process.ended()?;
-            if gone.is_some() || start.elapsed() > PATIENCE {
+            if gone.is_some() || start.elapsed() > START_TIMEOUT {
                 let why = gone.map_or_else(|| "still runs".to_owned(), |status| status.to_string());
                 let text = format!("no addresses of stream, control and http; {why}; {text}");
                 return Err(io::Error::other(text));

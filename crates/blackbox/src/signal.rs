@@ -11,14 +11,14 @@ pub const RATE: usize = 48_000;
 
 /// Widths that a programme can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bits {
+pub enum SampleWidth {
     /// 16 bits in 2 bytes.
     B16,
     /// 24 bits: packed into 3 bytes in a WAV file, in 4 on Snapcast's wire and in its clients.
     B24,
 }
 
-impl Bits {
+impl SampleWidth {
     /// As a number.
     #[must_use]
     pub const fn count(self) -> u16 {
@@ -65,8 +65,8 @@ impl Bits {
 ///
 /// The noise makes each stretch of sixteen frames unique; the tones give a codec's predictor work.
 #[must_use]
-pub fn programme(frames: usize, bits: Bits, seed: u64) -> Vec<Frame> {
-    let mut noise = Noise(seed | 1);
+pub fn programme(frames: usize, bits: SampleWidth, seed: u64) -> Vec<Frame> {
+    let mut noise = NoiseRng(seed | 1);
     let scale = f64::from(bits.full_scale());
     (0..frames)
         .map(|n| {
@@ -78,7 +78,7 @@ pub fn programme(frames: usize, bits: Bits, seed: u64) -> Vec<Frame> {
 
 /// The same without noise: what a lossy codec can be measured on, sample by sample.
 #[must_use]
-pub fn tonal(frames: usize, bits: Bits) -> Vec<Frame> {
+pub fn tonal(frames: usize, bits: SampleWidth) -> Vec<Frame> {
     let scale = f64::from(bits.full_scale());
     (0..frames).map(|n| tones(n).map(|x| round(scale * 0.5 * x))).collect()
 }
@@ -112,11 +112,11 @@ const fn round(x: f64) -> i32 {
 
 /// `xorshift64*` (Vigna 2016): the same noise on every machine.
 #[derive(Debug)]
-pub struct Noise(pub u64);
+pub struct NoiseRng(pub u64);
 
-impl Noise {
+impl NoiseRng {
     /// 64 random bits.
-    pub const fn bits(&mut self) -> u64 {
+    pub const fn next_u64(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -126,7 +126,7 @@ impl Noise {
     /// Uniform in -1..1.
     pub fn sample(&mut self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
-        let x = (self.bits() >> 11) as f64;
+        let x = (self.next_u64() >> 11) as f64;
         x / 4_503_599_627_370_496.0 - 1.0
     }
 }
@@ -135,7 +135,7 @@ impl Noise {
 ///
 /// # Errors
 /// What the file system says.
-pub fn write_wav(mut out: impl Write, frames: &[Frame], bits: Bits) -> io::Result<()> {
+pub fn write_wav(mut out: impl Write, frames: &[Frame], bits: SampleWidth) -> io::Result<()> {
     let width = bits.count() / 8;
     let block = width * 2;
     let len = u32::try_from(frames.len() * usize::from(block)).map_err(io::Error::other)?;
@@ -165,22 +165,22 @@ mod tests {
 
     #[test]
     fn no_stretch_comes_twice_and_nothing_clips() {
-        let sound = programme(3 * RATE, Bits::B16, 1);
+        let sound = programme(3 * RATE, SampleWidth::B16, 1);
         let stretches: HashSet<_> = sound.windows(16).collect();
         assert_eq!(stretches.len(), sound.len() - 15);
         assert!(sound.iter().flatten().all(|s| s.abs() < 32_000));
         assert_ne!(sound[0], [0, 0]);
-        assert_ne!(tonal(1, Bits::B16)[0], [0, 0]);
+        assert_ne!(tonal(1, SampleWidth::B16)[0], [0, 0]);
     }
 
     #[test]
     fn what_is_written_is_read() {
-        for bits in [Bits::B16, Bits::B24] {
+        for bits in [SampleWidth::B16, SampleWidth::B24] {
             let sound = programme(100, bits, 2);
             assert_eq!(bits.frames(&bits.bytes(&sound)), sound);
         }
         let mut wav = Vec::new();
-        write_wav(&mut wav, &[[1, -2]], Bits::B24).unwrap();
+        write_wav(&mut wav, &[[1, -2]], SampleWidth::B24).unwrap();
         assert_eq!(&wav[40..], [6, 0, 0, 0, 1, 0, 0, 0xFE, 0xFF, 0xFF]);
     }
 }

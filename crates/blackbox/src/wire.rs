@@ -27,7 +27,7 @@ pub mod kind {
 
 /// A message header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct MessageHeader {
     /// One of [`kind`].
     pub kind: u16,
     /// Chosen by who asks.
@@ -42,7 +42,7 @@ pub struct Header {
     pub size: u32,
 }
 
-impl Header {
+impl MessageHeader {
     /// Reads one from the first [`HEADER`] bytes.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
@@ -104,13 +104,14 @@ pub fn hello(client: usize) -> Vec<u8> {
     .to_string();
     let mut payload = u32::try_from(body.len()).unwrap_or(0).to_le_bytes().to_vec();
     payload.extend_from_slice(body.as_bytes());
-    let header = Header { kind: kind::HELLO, id: 2, refers_to: 0, sent: 0, received: 0, size: 0 };
+    let header =
+        MessageHeader { kind: kind::HELLO, id: 2, refers_to: 0, sent: 0, received: 0, size: 0 };
     header.message(&payload)
 }
 
 /// How a station's chunks are encoded, as far as their duration goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Coding {
+pub enum ChunkCodec {
     /// Plain frames.
     Pcm {
         /// Frames per second.
@@ -130,7 +131,7 @@ pub enum Coding {
     },
 }
 
-impl Coding {
+impl ChunkCodec {
     /// From the payload of a codec header; `None` for what is none of the three.
     #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Self> {
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn chunks_know_how_long_they_last() {
-        assert_eq!(Coding::Pcm { rate: 48_000, frame: 4 }.frames(&[], 3840), Some(960));
+        assert_eq!(ChunkCodec::Pcm { rate: 48_000, frame: 4 }.frames(&[], 3840), Some(960));
         // 1152 frames (code 3), 48 kHz, frame number 5.
         assert_eq!(flac_frames(&[0xFF, 0xF8, 0x3A, 0x18, 5]), Some(1152));
         // 960 frames: a 16-bit size after a frame number of two bytes.

@@ -9,9 +9,9 @@
 use core::ffi::{c_double, c_int, c_short, c_uint, c_ulong};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use aulos_dsp::meter::{Meter, Sample, integrated_of, range_of};
+use aulos_dsp::meter::{Meter, MeterSample, integrated_of, range_of};
 
-use crate::state::{Answer, Failure, I, LRA, SAMPLE_PEAK, State, TRUE_PEAK};
+use crate::state::{EburResult, ErrorCode, I, LRA, SAMPLE_PEAK, State, TRUE_PEAK};
 
 /// The version of libebur128 whose behaviour this is.
 const VERSION: [c_int; 3] = [1, 2, 6];
@@ -25,7 +25,7 @@ pub unsafe extern "C" fn ebur128_get_version(
 ) {
     for (out, number) in [major, minor, patch].into_iter().zip(VERSION) {
         // SAFETY: see the head of the module.
-        let _ = unsafe { give(out, || Ok(number)) };
+        let _ = unsafe { write_result(out, || Ok(number)) };
     }
 }
 
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn ebur128_relative_threshold(
     unsafe {
         read(state, out, |state| {
             state.require(I)?;
-            state.meter().relative_threshold().map(|lufs| lufs.get()).ok_or(Failure::InvalidMode)
+            state.meter().relative_threshold().map(|lufs| lufs.get()).ok_or(ErrorCode::InvalidMode)
         })
     }
 }
@@ -249,7 +249,7 @@ pub unsafe extern "C" fn ebur128_loudness_global_multiple(
     // SAFETY: see the head of the module.
     let states = unsafe { entries(states, size) };
     // SAFETY: see the head of the module.
-    unsafe { give(out, || integrated(&present(states?))) }
+    unsafe { write_result(out, || integrated(&present(states?))) }
 }
 
 /// Loudness range over several states; null entries are passed over.
@@ -270,23 +270,23 @@ pub unsafe extern "C" fn ebur128_loudness_range_multiple(
         for state in &states {
             state.require(LRA)?;
             if state.uses_histogram() != histogram {
-                return Err(Failure::InvalidMode);
+                return Err(ErrorCode::InvalidMode);
             }
         }
         range(&states)
     };
     // SAFETY: see the head of the module.
-    unsafe { give(out, work) }
+    unsafe { write_result(out, work) }
 }
 
-fn integrated(states: &[&State]) -> Answer<f64> {
+fn integrated(states: &[&State]) -> EburResult<f64> {
     for state in states {
         state.require(I)?;
     }
     Ok(integrated_of(states.iter().map(|state| state.meter())).get())
 }
 
-fn range(states: &[&State]) -> Answer<f64> {
+fn range(states: &[&State]) -> EburResult<f64> {
     for state in states {
         state.require(LRA)?;
     }
@@ -298,9 +298,9 @@ fn peak(
     bits: c_int,
     channel: c_uint,
     read: impl Fn(&Meter, usize) -> Option<f64>,
-) -> Answer<f64> {
+) -> EburResult<f64> {
     state.require(bits)?;
-    read(state.meter(), channel as usize).ok_or(Failure::InvalidChannelIndex)
+    read(state.meter(), channel as usize).ok_or(ErrorCode::InvalidChannelIndex)
 }
 
 fn present<'a>(states: &[Option<&'a State>]) -> Vec<&'a State> {
@@ -311,12 +311,15 @@ fn present<'a>(states: &[Option<&'a State>]) -> Vec<&'a State> {
 ///
 /// # Safety
 /// `states` is null or points to `size` pointers, each null or to a state.
-unsafe fn entries<'a>(states: *const *const State, size: usize) -> Answer<&'a [Option<&'a State>]> {
+unsafe fn entries<'a>(
+    states: *const *const State,
+    size: usize,
+) -> EburResult<&'a [Option<&'a State>]> {
     if states.is_null() || size == 0 {
         return Ok(&[]);
     }
     if size > isize::MAX as usize / size_of::<*const State>() {
-        return Err(Failure::NoMemory);
+        return Err(ErrorCode::NoMemory);
     }
     // SAFETY: the caller vouches for `size` entries, and an optional reference is a pointer that
     // may be null.
@@ -325,14 +328,14 @@ unsafe fn entries<'a>(states: *const *const State, size: usize) -> Answer<&'a [O
 
 /// # Safety
 /// The contract at the head of the module.
-unsafe fn add<T: Sample>(state: *mut State, src: *const T, frames: usize) -> c_int {
+unsafe fn add<T: MeterSample>(state: *mut State, src: *const T, frames: usize) -> c_int {
     let work = |state: &mut State| {
         let count = frames.checked_mul(state.channels as usize);
         let fits = count.filter(|&count| count <= isize::MAX as usize / size_of::<T>());
-        let count = fits.ok_or(Failure::NoMemory)?;
+        let count = fits.ok_or(ErrorCode::NoMemory)?;
         let samples = match count {
             0 => &[],
-            _ if src.is_null() => return Err(Failure::NoMemory),
+            _ if src.is_null() => return Err(ErrorCode::NoMemory),
             // SAFETY: the caller vouches for so many frames.
             _ => unsafe { core::slice::from_raw_parts(src, count) },
         };
@@ -345,11 +348,11 @@ unsafe fn add<T: Sample>(state: *mut State, src: *const T, frames: usize) -> c_i
 
 /// # Safety
 /// The contract at the head of the module.
-unsafe fn change(state: *mut State, work: impl FnOnce(&mut State) -> Answer<()>) -> c_int {
+unsafe fn change(state: *mut State, work: impl FnOnce(&mut State) -> EburResult<()>) -> c_int {
     // SAFETY: the caller's contract is passed on.
-    let Some(state) = (unsafe { state.as_mut() }) else { return Failure::InvalidMode as c_int };
+    let Some(state) = (unsafe { state.as_mut() }) else { return ErrorCode::InvalidMode as c_int };
     let done = catch_unwind(AssertUnwindSafe(|| work(state)));
-    done.unwrap_or(Err(Failure::NoMemory)).map_or_else(|failure| failure as c_int, |()| 0)
+    done.unwrap_or(Err(ErrorCode::NoMemory)).map_or_else(|failure| failure as c_int, |()| 0)
 }
 
 /// # Safety
@@ -357,20 +360,20 @@ unsafe fn change(state: *mut State, work: impl FnOnce(&mut State) -> Answer<()>)
 unsafe fn read(
     state: *const State,
     out: *mut c_double,
-    work: impl FnOnce(&State) -> Answer<f64>,
+    work: impl FnOnce(&State) -> EburResult<f64>,
 ) -> c_int {
     // SAFETY: the caller's contract is passed on.
-    let Some(state) = (unsafe { state.as_ref() }) else { return Failure::InvalidMode as c_int };
+    let Some(state) = (unsafe { state.as_ref() }) else { return ErrorCode::InvalidMode as c_int };
     // SAFETY: the caller's contract is passed on.
-    unsafe { give(out, || work(state)) }
+    unsafe { write_result(out, || work(state)) }
 }
 
 /// Writes an answer; leaves `out` alone when there is none.
 ///
 /// # Safety
 /// `out` is null or can be written to.
-unsafe fn give<T>(out: *mut T, work: impl FnOnce() -> Answer<T>) -> c_int {
-    match catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Failure::NoMemory)) {
+unsafe fn write_result<T>(out: *mut T, work: impl FnOnce() -> EburResult<T>) -> c_int {
+    match catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(ErrorCode::NoMemory)) {
         Ok(value) => {
             if !out.is_null() {
                 // SAFETY: the caller vouches for it.

@@ -1,22 +1,22 @@
 //! The numbers that C callers give to channels.
 
 use aulos_core::MAX_CHANNELS;
-use aulos_dsp::meter::Position;
+use aulos_dsp::meter::ChannelPosition;
 
 /// The number of `EBUR128_DUAL_MONO`.
 pub(crate) const DUAL_MONO: i32 = 6;
 
 /// The place that a number of `enum channel` stands for; unknown numbers count once, as in the
 /// original.
-pub(crate) fn position(number: i32) -> Position {
-    let at = |azimuth, elevation| Position::At { azimuth, elevation };
+pub(crate) fn position(number: i32) -> ChannelPosition {
+    let at = |azimuth, elevation| ChannelPosition::At { azimuth, elevation };
     match number {
-        0 => Position::Unused,
-        1 => Position::LEFT,
-        2 => Position::RIGHT,
-        4 => Position::LEFT_SURROUND,
-        5 => Position::RIGHT_SURROUND,
-        DUAL_MONO => Position::DualMono,
+        0 => ChannelPosition::Unused,
+        1 => ChannelPosition::LEFT,
+        2 => ChannelPosition::RIGHT,
+        4 => ChannelPosition::LEFT_SURROUND,
+        5 => ChannelPosition::RIGHT_SURROUND,
+        DUAL_MONO => ChannelPosition::DualMono,
         9 => at(60, 0),
         10 => at(-60, 0),
         11 => at(90, 0),
@@ -27,13 +27,13 @@ pub(crate) fn position(number: i32) -> Position {
         16..=27 => at(0, 45),
         28 => at(0, 90),
         29..=31 => at(0, -30),
-        _ => Position::CENTRE,
+        _ => ChannelPosition::CENTER,
     }
 }
 
 /// The places that channels have before anyone says otherwise: those of the original, which for
 /// more than six channels counts the first six.
-pub(crate) fn default_map(channels: usize) -> Vec<Position> {
+pub(crate) fn default_map(channels: usize) -> Vec<ChannelPosition> {
     let numbers: &[i32] = match channels {
         4 => &[1, 2, 4, 5],
         5 => &[1, 2, 3, 4, 5],

@@ -14,7 +14,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 
-use crate::Tls;
+use crate::TlsSettings;
 
 /// What cannot be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl std::error::Error for TlsError {}
 ///
 /// # Errors
 /// [`TlsError`], when a file cannot be read or does not hold what it should.
-pub fn load(tls: &Tls) -> Result<Option<Arc<ServerConfig>>, TlsError> {
+pub fn load(tls: &TlsSettings) -> Result<Option<Arc<ServerConfig>>, TlsError> {
     let (true, Some(identity)) = (tls.enabled, &tls.identity) else { return Ok(None) };
     CertificateFiles::read(identity)?.configure(tls).map(Some)
 }
@@ -64,7 +64,7 @@ impl CertificateFiles {
     ///
     /// # Errors
     /// [`TlsError`], when a file does not hold what it should.
-    pub fn configure(&self, tls: &Tls) -> Result<Arc<ServerConfig>, TlsError> {
+    pub fn configure(&self, tls: &TlsSettings) -> Result<Arc<ServerConfig>, TlsError> {
         let chain = certificates("cert", &self.identity.cert, &self.cert)?;
         let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| {
             unusable("key", &self.identity.key, &format!("no private key: {error}"))
@@ -74,7 +74,7 @@ impl CertificateFiles {
 }
 
 /// Whether clients' certificates can be checked, where ours has yet to be made.
-pub(crate) fn check_client_ca(tls: &Tls) -> Result<(), TlsError> {
+pub(crate) fn check_client_ca(tls: &TlsSettings) -> Result<(), TlsError> {
     match &tls.client_ca {
         Some(path) => verifier(path, Arc::new(default_provider())).map(drop),
         None => Ok(()),
@@ -93,7 +93,7 @@ pub struct Identity {
 fn configure(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
-    tls: &Tls,
+    tls: &TlsSettings,
 ) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(default_provider());
     let wrong = |key, error: &dyn fmt::Display| TlsError { key, fact: error.to_string() };

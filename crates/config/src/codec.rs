@@ -3,12 +3,12 @@
 use aulos_core::Codec;
 use aulos_engine::encode::{CodecConfig, CodecConfigError};
 
-use super::problem::{At, Problems, did_you_mean};
+use super::problem::{ConfigValue, Problems, did_you_mean};
 
 /// Reads `codec`. What is wrong is noted, and FLAC takes its place.
-pub(super) fn resolve(text: &At<String>, problems: &Problems) -> CodecConfig {
+pub(super) fn resolve(text: &ConfigValue<String>, problems: &Problems) -> CodecConfig {
     parse(&text.value).unwrap_or_else(|(message, hint)| {
-        problems.hint(text.at, message, hint);
+        problems.add_with_hint(text.at, message, hint);
         CodecConfig::from(Codec::Flac)
     })
 }
@@ -31,7 +31,7 @@ fn parse(text: &str) -> Result<CodecConfig, (String, String)> {
 /// Reads the container of a push with the settings of the encoder, as in `ogg`, `opus:128k` or
 /// `flac:8`. A container without settings takes those of its station where that has the same codec,
 /// so that nothing is encoded for it.
-pub(super) fn of_container(
+pub(super) fn resolve_container(
     text: &str,
     station: CodecConfig,
 ) -> Result<CodecConfig, (String, String)> {
@@ -67,7 +67,8 @@ mod tests {
         let [plain, own]: [CodecConfig; 2] =
             ["opus", "opus:96k,cbr"].map(|text| text.parse().unwrap());
         let flac: CodecConfig = "flac:8".parse().unwrap();
-        let of = |text: &str, station| of_container(text, station).map(|config| config.to_string());
+        let of =
+            |text: &str, station| resolve_container(text, station).map(|config| config.to_string());
         assert_eq!(of("ogg", own).as_deref(), Ok("opus:96k,cbr"));
         assert_eq!(of("opus", flac).as_deref(), Ok("opus"));
         assert_eq!(of("ogg:128k", own).as_deref(), Ok("opus:128k"));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use aulos_proto::uri::encode;
+use aulos_proto::uri::percent_encode;
 
 /// The surroundings of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Environment {
     /// The configuration of a server that nobody configured.
     #[must_use]
     pub fn default_config(&self) -> String {
-        let fifo = encode(&self.fifo().to_string_lossy()).replace(['\\', '"'], "_");
+        let fifo = percent_encode(&self.fifo().to_string_lossy()).replace(['\\', '"'], "_");
         DEFAULT_CONFIG.replace("FIFO", &fifo)
     }
 }

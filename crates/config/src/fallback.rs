@@ -2,17 +2,20 @@
 
 use aulos_core::{Db, Span};
 use aulos_engine::standby::Standby;
-use aulos_engine::switch::Comeback;
+use aulos_engine::switch::FailbackMode;
 
 use super::model::{SilenceConfig, SourceEntry, StationConfig, SwitchConfig};
-use super::problem::{At, Place, Problems, did_you_mean};
-use super::resolve::{Silence, Switch};
+use super::problem::{ConfigLocation, ConfigValue, Problems, did_you_mean};
+use super::resolve::{SilenceSettings, SwitchSettings};
 use super::source::{self, SourceConfig};
 
-pub(super) fn switch(config: &SwitchConfig, problems: &Problems) -> Switch {
-    let kinds =
-        [("auto", Comeback::Auto), ("manual", Comeback::Manual), ("never", Comeback::Never)];
-    Switch {
+pub(super) fn switch(config: &SwitchConfig, problems: &Problems) -> SwitchSettings {
+    let kinds = [
+        ("auto", FailbackMode::Auto),
+        ("manual", FailbackMode::Manual),
+        ("never", FailbackMode::Never),
+    ];
+    SwitchSettings {
         crossfade_ms: config.crossfade_ms,
         hold_in_s: config.hold_in_s,
         comeback: choice("comeback", &config.comeback, &kinds, problems),
@@ -20,11 +23,11 @@ pub(super) fn switch(config: &SwitchConfig, problems: &Problems) -> Switch {
     }
 }
 
-pub(super) fn silence(config: SilenceConfig) -> Silence {
+pub(super) fn silence(config: SilenceConfig) -> SilenceSettings {
     // In range: `SILENCE_S` ends at a day.
     #[allow(clippy::cast_possible_truncation, reason = "see above")]
     let span = |seconds: f64| Span::from_millis((seconds * 1e3) as i64);
-    Silence {
+    SilenceSettings {
         below: Db::new(config.below_dbfs),
         span: span(config.for_s),
         dc: config.dc,
@@ -46,20 +49,20 @@ pub(super) fn input_buffer_ms(
     entry.input_buffer_ms.map_or_else(|| common.max(least), |own| own.value)
 }
 
-pub(super) fn standby(wish: Option<&At<String>>, problems: &Problems) -> Standby {
+pub(super) fn standby(wish: Option<&ConfigValue<String>>, problems: &Problems) -> Standby {
     let kinds = [("hot", Standby::Hot), ("warm", Standby::Warm), ("cold", Standby::Cold)];
     wish.map_or(Standby::Hot, |wish| choice("standby", wish, &kinds, problems))
 }
 
 /// A sound that is always there: made here, or decoded once and kept.
-pub(super) fn last_resort(wish: &At<String>, problems: &Problems) -> Option<SourceConfig> {
+pub(super) fn last_resort(wish: &ConfigValue<String>, problems: &Problems) -> Option<SourceConfig> {
     if wish.value == "silence" {
         return None;
     }
     let refuse = |why: String| {
         let hint = "it can be \"silence\", \"file:///path\" (kept in memory and played in a loop), \
                     \"demo://\" or \"tone://\"";
-        problems.hint(wish.at, why, hint);
+        problems.add_with_hint(wish.at, why, hint);
         None
     };
     if !wish.value.contains(':') {
@@ -69,7 +72,7 @@ pub(super) fn last_resort(wish: &At<String>, problems: &Problems) -> Option<Sour
     match sources.pop()? {
         SourceConfig::File { path, .. } if !path.is_file() => {
             let message = format!("`last_resort`: there is no file {}", path.display());
-            problems.hint(
+            problems.add_with_hint(
                 wish.at,
                 message,
                 "it is read when the server starts, and has to be there",
@@ -86,7 +89,7 @@ pub(super) fn last_resort(wish: &At<String>, problems: &Problems) -> Option<Sour
 /// While a source is given up later than its buffer is empty, there is a hole whenever it fails.
 pub(super) fn check_timeouts(config: &StationConfig, problems: &Problems) {
     let common = (config.switch.timeout_ms, config.switch.input_buffer_ms);
-    let mut pairs: Vec<(At<u32>, u32)> = Vec::new();
+    let mut pairs: Vec<(ConfigValue<u32>, u32)> = Vec::new();
     for source in &config.sources {
         let buffer = source.input_buffer_ms.map_or(common.1, |own| own.value);
         let pair = (source.timeout_ms.unwrap_or(common.0), buffer);
@@ -107,8 +110,8 @@ pub(super) fn check_timeouts(config: &StationConfig, problems: &Problems) {
             (buffer / 4 * 3).max(20),
             timeout.value.saturating_add(100)
         );
-        let at = if timeout.at == Place::Default { config.at } else { timeout.at };
-        problems.hint(at, message, hint);
+        let at = if timeout.at == ConfigLocation::Default { config.at } else { timeout.at };
+        problems.add_with_hint(at, message, hint);
     }
 }
 
@@ -116,7 +119,12 @@ pub(super) fn check_timeouts(config: &StationConfig, problems: &Problems) {
 /// follows it is a second away. The tools that DJs use wait for as long or longer.
 const STREAM_BUFFER_MS: u32 = 2_000;
 
-fn choice<T: Copy>(key: &str, wish: &At<String>, kinds: &[(&str, T)], problems: &Problems) -> T {
+fn choice<T: Copy>(
+    key: &str,
+    wish: &ConfigValue<String>,
+    kinds: &[(&str, T)],
+    problems: &Problems,
+) -> T {
     let found = kinds.iter().find(|(name, _)| *name == wish.value);
     let names: Vec<&str> = kinds.iter().map(|(name, _)| *name).collect();
     let (_, kind) = found.unwrap_or_else(|| {
@@ -124,7 +132,7 @@ fn choice<T: Copy>(key: &str, wish: &At<String>, kinds: &[(&str, T)], problems: 
             Some(meant) => format!("did you mean `{meant}`?"),
             None => format!("use {}", names.join(", ")),
         };
-        problems.hint(wish.at, format!("`{key}` is \"{}\"", wish.value), hint);
+        problems.add_with_hint(wish.at, format!("`{key}` is \"{}\"", wish.value), hint);
         &kinds[0]
     });
     *kind

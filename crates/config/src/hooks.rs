@@ -13,8 +13,8 @@ use super::limits::{
     MAX_HOOKS, MIN_HOOK_TOKEN,
 };
 use super::model::StationConfig;
-use super::problem::{At, Place, Problems, did_you_mean};
-use super::read::Table;
+use super::problem::{ConfigLocation, ConfigValue, Problems, did_you_mean};
+use super::read::TableReader;
 use super::resolve::check_name;
 use super::security::{SecretConfig, read_secret, secret_text};
 use super::tree::{Node, Value};
@@ -23,23 +23,23 @@ use super::tree::{Node, Value};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HookConfig {
     /// Where it begins.
-    pub at: Place,
+    pub at: ConfigLocation,
     /// What it is called; absent, its program or host decides.
-    pub name: Option<At<String>>,
+    pub name: Option<ConfigValue<String>>,
     /// Events; absent, all.
-    pub on: Option<At<Vec<At<String>>>>,
+    pub on: Option<ConfigValue<Vec<ConfigValue<String>>>>,
     /// Names of stations; absent, all.
-    pub stations: Option<At<Vec<At<String>>>>,
+    pub stations: Option<ConfigValue<Vec<ConfigValue<String>>>>,
     /// A program and its arguments.
-    pub run: Option<At<String>>,
+    pub run: Option<ConfigValue<String>>,
     /// Where to post to.
-    pub url: Option<At<String>>,
+    pub url: Option<ConfigValue<String>>,
     /// Seconds for one attempt.
     pub timeout_s: Option<u32>,
     /// Attempts.
     pub tries: Option<u32>,
     /// Headers of the request; secret ones among them, so they are not shown.
-    pub headers: Hidden<Vec<(String, At<String>)>>,
+    pub headers: RedactedDebug<Vec<(String, ConfigValue<String>)>>,
     /// What the request shows to say who it is.
     pub token: Option<SecretConfig>,
 }
@@ -99,9 +99,9 @@ impl HookEventKind {
 
 /// What a log must not have.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Hidden<T>(pub T);
+pub struct RedactedDebug<T>(pub T);
 
-impl<T> fmt::Debug for Hidden<T> {
+impl<T> fmt::Debug for RedactedDebug<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Hidden")
     }
@@ -135,13 +135,13 @@ pub enum HookAction {
         arguments: Vec<String>,
     },
     /// By a POST.
-    Post(Post),
+    Post(Webhook),
 }
 
 /// Where and how a webhook is posted. What comes behind the host is often a secret, and is not
 /// shown.
 #[derive(Clone, PartialEq)]
-pub struct Post {
+pub struct Webhook {
     /// Whether TLS is spoken.
     pub secure: bool,
     /// A name, or an address without brackets.
@@ -156,7 +156,7 @@ pub struct Post {
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl Post {
+impl Webhook {
     /// What of it is no secret: `https://HOST`.
     #[must_use]
     pub fn origin(&self) -> String {
@@ -164,21 +164,21 @@ impl Post {
     }
 }
 
-impl fmt::Debug for Post {
+impl fmt::Debug for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Post").field(&self.origin()).finish()
     }
 }
 
 /// Reads every `[[hook]]`.
-pub(super) fn read(root: &mut Table<'_>, problems: &Problems) -> Vec<HookConfig> {
+pub(super) fn read(root: &mut TableReader<'_>, problems: &Problems) -> Vec<HookConfig> {
     match root.node("hook") {
         Some(Node { value: Value::List(items), .. }) => {
             items.iter().map(|node| read_hook(node, problems)).collect()
         }
         Some(node) => {
             let message = format!("`hook` is {}: it must be a list of tables", node.kind());
-            problems.hint(node.at, message, "write [[hook]] with two brackets");
+            problems.add_with_hint(node.at, message, "write [[hook]] with two brackets");
             Vec::new()
         }
         None => Vec::new(),
@@ -186,10 +186,10 @@ pub(super) fn read(root: &mut Table<'_>, problems: &Problems) -> Vec<HookConfig>
 }
 
 fn read_hook(node: &Node, problems: &Problems) -> HookConfig {
-    let mut table = Table::new(node, "a hook", problems);
+    let mut table = TableReader::new(node, "a hook", problems);
     let mut list = |key| {
         let value = table.texts(key);
-        node.get(key).map(|node| At { value, at: node.at })
+        node.get(key).map(|node| ConfigValue { value, at: node.at })
     };
     let (on, stations) = (list("on"), list("stations"));
     let hook = HookConfig {
@@ -201,22 +201,24 @@ fn read_hook(node: &Node, problems: &Problems) -> HookConfig {
         url: table.text("url"),
         timeout_s: table.number("timeout_s", "seconds", HOOK_TIMEOUT_S).map(|at| at.value),
         tries: table.number("tries", "attempts", HOOK_TRIES).map(|at| at.value),
-        headers: Hidden(table.node("headers").map_or_else(Vec::new, |n| headers(n, problems))),
+        headers: RedactedDebug(
+            table.node("headers").map_or_else(Vec::new, |n| headers(n, problems)),
+        ),
         token: read_secret(&mut table, ["token", "token_file", "token_env"], "hook", problems),
     };
     table.finish();
     hook
 }
 
-fn headers(node: &Node, problems: &Problems) -> Vec<(String, At<String>)> {
+fn headers(node: &Node, problems: &Problems) -> Vec<(String, ConfigValue<String>)> {
     let Value::Table(entries) = &node.value else {
         let message = format!("`headers` is {}, not a table", node.kind());
-        problems.hint(node.at, message, "headers = { Priority = \"high\" }");
+        problems.add_with_hint(node.at, message, "headers = { Priority = \"high\" }");
         return Vec::new();
     };
-    let text = |entry: &super::Entry| match &entry.node.value {
+    let text = |entry: &super::TableEntry| match &entry.node.value {
         Value::Text(text) => {
-            Some((entry.key.clone(), At { value: text.clone(), at: entry.node.at }))
+            Some((entry.key.clone(), ConfigValue { value: text.clone(), at: entry.node.at }))
         }
         _ => {
             let (key, kind) = (&entry.key, entry.node.kind());
@@ -245,8 +247,11 @@ pub(super) fn resolve(
         let posts = matches!(action, HookAction::Post(_));
         hooks.push(Hook {
             name,
-            on: kinds(config.on.as_ref(), problems),
-            stations: config.stations.as_ref().map(|wished| known(wished, stations, problems)),
+            on: event_kinds(config.on.as_ref(), problems),
+            stations: config
+                .stations
+                .as_ref()
+                .map(|wished| check_station_names(wished, stations, problems)),
             action,
             timeout_s: config.timeout_s.unwrap_or(DEFAULT_HOOK_TIMEOUT_S),
             tries: config.tries.unwrap_or(if posts { DEFAULT_HOOK_TRIES } else { 1 }),
@@ -263,7 +268,7 @@ fn name(config: &HookConfig, action: &HookAction, used: &[Hook], problems: &Prob
         let name = check_name(given, problems);
         if taken(&name) {
             let message = format!("two hooks are called `{name}`");
-            problems.hint(given.at, message, "give one of them another name");
+            problems.add_with_hint(given.at, message, "give one of them another name");
         }
         return name;
     }
@@ -278,24 +283,27 @@ fn name(config: &HookConfig, action: &HookAction, used: &[Hook], problems: &Prob
     names.find(|name| !taken(name)).unwrap_or(own)
 }
 
-fn kinds(wished: Option<&At<Vec<At<String>>>>, problems: &Problems) -> Vec<HookEventKind> {
-    let Some(At { value, at }) = wished else { return HookEventKind::ALL.to_vec() };
+fn event_kinds(
+    wished: Option<&ConfigValue<Vec<ConfigValue<String>>>>,
+    problems: &Problems,
+) -> Vec<HookEventKind> {
+    let Some(ConfigValue { value, at }) = wished else { return HookEventKind::ALL.to_vec() };
     let names = HookEventKind::ALL.map(HookEventKind::name);
     if value.is_empty() {
-        problems.hint(
+        problems.add_with_hint(
             *at,
             "`on` is empty: the hook is never called",
             "leave it out for all events",
         );
     }
-    let kind = |wish: &At<String>| {
+    let kind = |wish: &ConfigValue<String>| {
         let kind = HookEventKind::ALL.into_iter().find(|kind| kind.name() == wish.value);
         if kind.is_none() {
             let hint = match did_you_mean(&wish.value, &names) {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("there is {}", names.join(", ")),
             };
-            problems.hint(wish.at, format!("there is no event `{}`", wish.value), hint);
+            problems.add_with_hint(wish.at, format!("there is no event `{}`", wish.value), hint);
         }
         kind
     };
@@ -303,24 +311,24 @@ fn kinds(wished: Option<&At<Vec<At<String>>>>, problems: &Problems) -> Vec<HookE
 }
 
 /// A name that is nobody's would be an alarm that never rings.
-fn known(
-    wished: &At<Vec<At<String>>>,
+fn check_station_names(
+    wished: &ConfigValue<Vec<ConfigValue<String>>>,
     stations: &[StationConfig],
     problems: &Problems,
 ) -> Vec<String> {
     let names = stations.iter().filter_map(|station| Some(station.name.as_ref()?.value.as_str()));
     let names: Vec<&str> = names.collect();
-    let At { value, at } = wished;
+    let ConfigValue { value, at } = wished;
     if value.is_empty() {
         let message = "`stations` is empty: the hook is never called";
-        problems.hint(*at, message, "leave it out for all stations");
+        problems.add_with_hint(*at, message, "leave it out for all stations");
     }
     for wish in value.iter().filter(|wish| !names.contains(&wish.value.as_str())) {
         let hint = match did_you_mean(&wish.value, &names) {
             Some(meant) => format!("did you mean `{meant}`?"),
             None => format!("there is {}; leave `stations` out for all", names.join(", ")),
         };
-        problems.hint(wish.at, format!("there is no station `{}`", wish.value), hint);
+        problems.add_with_hint(wish.at, format!("there is no station `{}`", wish.value), hint);
     }
     value.iter().map(|wish| wish.value.clone()).collect()
 }
@@ -330,27 +338,31 @@ fn action(config: &HookConfig, env: &Environment, problems: &Problems) -> Option
         (Some(run), None) => {
             if config.token.is_some() || !config.headers.0.is_empty() {
                 let hint = "a program reads what it needs by itself";
-                problems.hint(config.at, "`headers` and `token` are for a `url`", hint);
+                problems.add_with_hint(config.at, "`headers` and `token` are for a `url`", hint);
             }
             program(run, env, problems)
         }
-        (None, Some(url)) => post(config, url, env, problems).map(HookAction::Post),
+        (None, Some(url)) => resolve_webhook(config, url, env, problems).map(HookAction::Post),
         (Some(_), Some(url)) => {
             let hint = "write two hooks, one with each";
-            problems.hint(url.at, "a hook has both `run` and `url`", hint);
+            problems.add_with_hint(url.at, "a hook has both `run` and `url`", hint);
             None
         }
         (None, None) => {
-            problems.hint(config.at, "a hook has neither `run` nor `url`", EXAMPLE);
+            problems.add_with_hint(config.at, "a hook has neither `run` nor `url`", EXAMPLE);
             None
         }
     }
 }
 
-fn program(run: &At<String>, env: &Environment, problems: &Problems) -> Option<HookAction> {
+fn program(
+    run: &ConfigValue<String>,
+    env: &Environment,
+    problems: &Problems,
+) -> Option<HookAction> {
     let mut words = split_arguments(&run.value).into_iter();
     let Some(program) = words.next().filter(|program| !program.is_empty()) else {
-        problems.hint(run.at, "`run` is empty", EXAMPLE);
+        problems.add_with_hint(run.at, "`run` is empty", EXAMPLE);
         return None;
     };
     if run.value.contains('\0') {
@@ -364,17 +376,21 @@ fn program(run: &At<String>, env: &Environment, problems: &Problems) -> Option<H
             .is_none_or(|path| path.split(':').any(|dir| can_run(&Path::new(dir).join(&program))));
         if !found {
             let hint = "write its whole path, or put it into a folder of PATH";
-            problems.hint(run.at, format!("`run`: there is no program `{named}` in PATH"), hint);
+            problems.add_with_hint(
+                run.at,
+                format!("`run`: there is no program `{named}` in PATH"),
+                hint,
+            );
         }
     } else if !program.is_absolute() {
         let hint = "write a whole path: it must not depend on where the server is started";
-        problems.hint(run.at, format!("`run`: {named} is not a whole path"), hint);
+        problems.add_with_hint(run.at, format!("`run`: {named} is not a whole path"), hint);
     } else if !program.is_file() {
         let hint = "put the program there; blanks in its path go into quotes of their own";
-        problems.hint(run.at, format!("`run`: there is no program {named}"), hint);
+        problems.add_with_hint(run.at, format!("`run`: there is no program {named}"), hint);
     } else if !can_run(&program) {
         let message = format!("`run`: {named} cannot be run");
-        problems.hint(run.at, message, format!("chmod +x {named}"));
+        problems.add_with_hint(run.at, message, format!("chmod +x {named}"));
     }
     Some(HookAction::Run { program, arguments: words.collect() })
 }
@@ -384,15 +400,15 @@ fn can_run(program: &Path) -> bool {
     found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-fn post(
+fn resolve_webhook(
     config: &HookConfig,
-    url: &At<String>,
+    url: &ConfigValue<String>,
     env: &Environment,
     problems: &Problems,
-) -> Option<Post> {
+) -> Option<Webhook> {
     let refuse = |fact: &str, hint: &str| {
         // Not the whole address: what stands behind the host is often a secret.
-        problems.hint(url.at, format!("`url` {fact}"), hint);
+        problems.add_with_hint(url.at, format!("`url` {fact}"), hint);
         None
     };
     let example = "url = \"https://alarm.example.org/hook\"";
@@ -412,7 +428,7 @@ fn post(
     if bare.is_empty() {
         return refuse("has no host", example);
     }
-    Some(Post {
+    Some(Webhook {
         secure,
         host: bare.to_owned(),
         port: authority.port_u16().unwrap_or(if secure { 443 } else { 80 }),
@@ -431,15 +447,19 @@ fn checked_headers(
         problems.add(config.at, format!("a hook has more than {MAX_HOOK_HEADERS} headers"));
     }
     let mut all = Vec::new();
-    for (key, At { value, at }) in &config.headers.0 {
+    for (key, ConfigValue { value, at }) in &config.headers.0 {
         let (Ok(name), Ok(mut value)) = (key.parse::<HeaderName>(), value.parse::<HeaderValue>())
         else {
             let hint = "letters, digits and dashes in its name; one line of text in its value";
-            problems.hint(*at, format!("`{}` cannot be a header", key.escape_debug()), hint);
+            problems.add_with_hint(
+                *at,
+                format!("`{}` cannot be a header", key.escape_debug()),
+                hint,
+            );
             continue;
         };
-        if OURS.contains(&name.as_str()) {
-            problems.hint(*at, format!("the header `{key}` is made here"), "leave it out");
+        if RESERVED_HEADERS.contains(&name.as_str()) {
+            problems.add_with_hint(*at, format!("the header `{key}` is made here"), "leave it out");
         }
         value.set_sensitive(true);
         all.push((name, value));
@@ -450,21 +470,27 @@ fn checked_headers(
         let authorization = HeaderName::from_static("authorization");
         if all.iter().any(|(name, _)| *name == authorization) {
             let hint = "keep one of them";
-            problems.hint(config.at, "a hook has a `token` and a header Authorization", hint);
+            problems.add_with_hint(
+                config.at,
+                "a hook has a `token` and a header Authorization",
+                hint,
+            );
         }
         match format!("Bearer {token}").parse::<HeaderValue>() {
             Ok(mut value) => {
                 value.set_sensitive(true);
                 all.push((authorization, value));
             }
-            Err(_) => problems.hint(config.at, "the token cannot be sent", "one line of text"),
+            Err(_) => {
+                problems.add_with_hint(config.at, "the token cannot be sent", "one line of text")
+            }
         }
     }
     all
 }
 
 /// Headers that every request has, and that say where it ends.
-const OURS: [&str; 7] = [
+const RESERVED_HEADERS: [&str; 7] = [
     "connection",
     "content-length",
     "content-type",

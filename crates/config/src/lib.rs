@@ -39,34 +39,36 @@ mod upload;
 pub mod users;
 
 pub use env::{Environment, Variables};
-pub use hooks::{Hidden, Hook, HookAction, HookConfig, HookEventKind, Post};
+pub use hooks::{Hook, HookAction, HookConfig, HookEventKind, RedactedDebug, Webhook};
 pub use meta::meta_loop;
 pub use model::{
     ClientsConfig, Config, HttpConfig, ListenConfig, MdnsConfig, PluginConfig, SilenceConfig,
     SourceEntry, StationConfig, StreamsConfig, SwitchConfig,
 };
-pub use mounts::{Mount, UNGUARDED};
-pub use problem::{At, ConfigError, Place, Problem};
-pub use push::{Push, PushConfig};
-pub use record::{NotMade, Record, RecordConfig, made, rotated};
-pub use relay::{Ports, Relay, RelayConfig, relay, relay_from_json};
+pub use mounts::{Mount, OPEN_MOUNT_HINT};
+pub use problem::{ConfigError, ConfigLocation, ConfigValue, Problem};
+pub use push::{PushConfig, PushSettings};
+pub use record::{FormatError, RecordConfig, RecorderSettings, file_format_by_name, rotation_for};
+pub use relay::{PortRange, RelayConfig, RelaySettings, relay_from_json, resolve_relay};
 pub use resolve::{
-    Clients, Endpoint, Http, Listen, Mdns, Plugin, Resolved, Silence, Source, Station, Streams,
-    Switch,
+    ClientSettings, Endpoint, HttpSettings, ListenEndpoints, MdnsSettings, Plugin, ResolvedConfig,
+    SilenceSettings, Station, StationSource, StreamSettings, SwitchSettings,
 };
-pub use rtp::{Reception, RtpConfig, RtpOut, RtpSource};
-pub use security::{SecretConfig, Security, SecurityConfig, Tls, TlsConfig, UserConfig};
-pub use sound::{BandConfig, Sound};
-pub use source::{PipeMode, SourceConfig, TitleKind, Titles};
-pub use stream::{AnnouncementUri, StreamUri, StreamUriError, announcement};
-pub use upload::{Upload, UploadConfig};
+pub use rtp::{ReceptionSettings, RtpConfig, RtpOutputSettings, RtpSource};
+pub use security::{
+    SecretConfig, SecurityConfig, SecuritySettings, TlsConfig, TlsSettings, UserConfig,
+};
+pub use sound::{BandConfig, SoundSettings};
+pub use source::{PipeMode, SourceConfig, TitleFifo, TitleFormat};
+pub use stream::{AnnouncementUri, StreamUri, StreamUriError, parse_announcement};
+pub use upload::{UploadConfig, UploadTarget};
 
 use problem::Problems;
-use tree::{Entry, Node, Value};
+use tree::{Node, TableEntry, Value};
 
 /// A configuration file that has been read: what it is called in messages, and its text.
 #[derive(Clone, Copy, Debug)]
-pub struct File<'a> {
+pub struct ConfigFile<'a> {
     /// As the user wrote it.
     pub name: &'a str,
     /// All of it.
@@ -79,13 +81,13 @@ pub struct File<'a> {
 /// # Errors
 /// [`ConfigError`] with every problem, in the order of the file and then of `sets`.
 pub fn load(
-    file: Option<File<'_>>,
+    file: Option<ConfigFile<'_>>,
     sets: &[String],
     env: &Environment,
-) -> Result<Resolved, ConfigError> {
+) -> Result<ResolvedConfig, ConfigError> {
     let problems = Problems::default();
-    let File { name, text } = file.unwrap_or(File { name: "", text: "" });
-    let mut root = tree::parse(text, &Place::File, &problems);
+    let ConfigFile { name, text } = file.unwrap_or(ConfigFile { name: "", text: "" });
+    let mut root = tree::parse(text, &ConfigLocation::File, &problems);
     add_default_station(&mut root, env, &problems);
     for (index, set) in sets.iter().enumerate() {
         tree::set(&mut root, index, set, &problems);
@@ -102,23 +104,35 @@ pub fn load(
 ///
 /// # Errors
 /// Every problem that it has, never none.
-pub fn source(uri: &str) -> Result<SourceConfig, Vec<Problem>> {
+pub fn parse_source(uri: &str) -> Result<SourceConfig, Vec<Problem>> {
     let problems = Problems::default();
-    let parsed = source::parse(&At::default_value(uri.to_owned()), &problems);
+    let parsed = source::parse(&ConfigValue::default_value(uri.to_owned()), &problems);
     if let Some([SourceConfig::Station { .. }, ..]) = parsed.as_ref().map(|(all, _)| &all[..]) {
         let hint = "give the source of that station";
-        problems.hint(Place::Default, "`meta:` plays other stations of one server", hint);
+        problems.add_with_hint(
+            ConfigLocation::Default,
+            "`meta:` plays other stations of one server",
+            hint,
+        );
     }
     if let Some([SourceConfig::Icecast(_), ..]) = parsed.as_ref().map(|(all, _)| &all[..]) {
         let hint = "let a station of a server play it";
-        problems.hint(Place::Default, "`icecast:` is a place in a server that runs", hint);
+        problems.add_with_hint(
+            ConfigLocation::Default,
+            "`icecast:` is a place in a server that runs",
+            hint,
+        );
     }
     let packets =
         |source: &SourceConfig| matches!(source, SourceConfig::Rtp(_) | SourceConfig::Sdp { .. });
     if parsed.as_ref().is_some_and(|(all, _)| all.iter().any(packets)) {
         let hint =
             "let a station of a server play it, and give http://HOST:1780/listen/STATION.wav";
-        problems.hint(Place::Default, "packets of RTP are received by a server that runs", hint);
+        problems.add_with_hint(
+            ConfigLocation::Default,
+            "packets of RTP are received by a server that runs",
+            hint,
+        );
     }
     match parsed.map(|(mut sources, _)| (sources.pop(), problems.is_empty())) {
         Some((Some(source), true)) => Ok(source),
@@ -130,8 +144,8 @@ fn add_default_station(root: &mut Node, env: &Environment, problems: &Problems) 
     if root.get("station").is_some() {
         return;
     }
-    let default = tree::parse(&env.default_config(), &|_| Place::Default, problems);
+    let default = tree::parse(&env.default_config(), &|_| ConfigLocation::Default, problems);
     if let (Value::Table(entries), Value::Table(theirs)) = (&mut root.value, default.value) {
-        entries.extend(theirs.into_iter().filter(|Entry { key, .. }| key == "station"));
+        entries.extend(theirs.into_iter().filter(|TableEntry { key, .. }| key == "station"));
     }
 }

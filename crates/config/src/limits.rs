@@ -53,10 +53,10 @@ pub const SESSIONS_PER_ADDRESS: RangeInclusive<u32> = 16..=1_000_000;
 /// Connections a second from one address, once the burst is spent.
 pub const CONNECTIONS_PER_SECOND: RangeInclusive<u32> = 1..=1_000_000;
 /// Wrong logins from one address, at once and a minute.
-pub const GUESSES: RangeInclusive<u32> = 1..=10_000;
+pub const LOGIN_ATTEMPTS: RangeInclusive<u32> = 1..=10_000;
 /// Somebody who mistypes gets so many tries; a program that guesses gets no further than a few
 /// thousand a day.
-pub const DEFAULT_GUESSES: u32 = 10;
+pub const DEFAULT_LOGIN_ATTEMPTS: u32 = 10;
 /// Bytes of a configuration file: a thousand stations need a fifth of it.
 pub const MAX_FILE: u64 = 4 << 20;
 /// Each is a task, and may be a program that runs.
@@ -91,7 +91,7 @@ pub const RELAY_IDLE_S: RangeInclusive<u32> = 1..=3_600;
 /// After how much silence a relayed stream may be taken over.
 pub const RELAY_TAKEOVER_MS: RangeInclusive<u32> = 0..=60_000;
 /// Payload types that SDP gives a meaning.
-pub const DYNAMIC_TYPES: RangeInclusive<u32> = 96..=127;
+pub const RED_TYPES: RangeInclusive<u32> = 96..=127;
 /// Packets that RED repeats in each.
 pub const RED_DISTANCE: RangeInclusive<u32> = 1..=4;
 /// Streams that come to a single port.
@@ -101,7 +101,7 @@ pub const OPUS_BITRATE: RangeInclusive<u32> = 6_000..=510_000;
 /// What Opus can be told.
 pub const OPUS_COMPLEXITY: RangeInclusive<u32> = 0..=10;
 /// Each is one more encoder, and one more copy of all that is heard.
-pub const MAX_RECORDS: usize = 8;
+pub const MAX_RECORDERS: usize = 8;
 /// What a person types, or copies from a web page; how long it is, is the other server's affair.
 pub const MIN_UPLOAD_KEY: usize = 1;
 /// Amazon's have 20 letters; others have been seen with 128.
@@ -109,15 +109,15 @@ pub const MAX_UPLOAD_KEY: usize = 256;
 /// An object's name has 1,024 bytes (S3, "Naming Amazon S3 objects"), and a file's name up to 255.
 pub const MAX_UPLOAD_PREFIX: usize = 512;
 /// Files at once; each takes the memory of one part.
-pub const UPLOADS: RangeInclusive<u32> = 1..=16;
+pub const UPLOAD_CONCURRENCY: RangeInclusive<u32> = 1..=16;
 /// One waits for an answer while the other is sent.
-pub const DEFAULT_UPLOADS: u32 = 2;
+pub const DEFAULT_UPLOAD_CONCURRENCY: u32 = 2;
 /// Below 5 MiB S3 refuses every part but the last; above, memory is held for nothing.
 pub const UPLOAD_PART_MIB: RangeInclusive<u32> = 5..=512;
 /// 78 GiB in 10,000 parts, which is as many as S3 takes.
 pub const DEFAULT_UPLOAD_PART_MIB: u32 = 8;
 /// Places that one station goes to over RTP, each with an encoding and a socket of its own.
-pub const MAX_RTP: usize = 16;
+pub const MAX_RTP_OUTPUTS: usize = 16;
 /// What a packet has room for in a network of 1,500 bytes (AES67).
 pub const MAX_RTP_PAYLOAD: usize = 1_440;
 /// Below a millisecond nothing is paced here; above, telephony ends at 60.

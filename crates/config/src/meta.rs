@@ -18,10 +18,10 @@ pub(super) fn check(config: &Config, all: &[Station], problems: &Problems) {
                     Some(meant) => format!("did you mean `{meant}`?"),
                     None => "meta: plays other stations of this file".to_owned(),
                 };
-                problems.hint(at, format!("there is no station `{name}`"), hint);
+                problems.add_with_hint(at, format!("there is no station `{name}`"), hint);
             } else if let Some(way) = meta_loop(all, name, &station.name) {
                 let message = format!("`{}` plays itself: it plays {way}", station.name);
-                problems.hint(at, message, "take one of them out of the ring");
+                problems.add_with_hint(at, message, "take one of them out of the ring");
             }
         }
     }

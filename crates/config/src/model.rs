@@ -3,16 +3,16 @@
 //! Nothing here has been compared with anything else; that is [`super::resolve`]'s work.
 
 use aulos_dsp::normalize::Mode;
-use aulos_engine::steady::Normalise;
+use aulos_engine::loudness_processor::NormalizerConfig;
 
 use super::hooks::{self, HookConfig};
 use super::limits::{
     BUFFER_MS, CHUNK_MS, CROSSFADE_MS, GAIN_DB, HOLD_IN_S, INPUT_BUFFER_MS, SILENCE_DBFS,
     SILENCE_S, TIMEOUT_MS, VOLUME,
 };
-use super::problem::{At, Place, Problems};
+use super::problem::{ConfigLocation, ConfigValue, Problems};
 use super::push::{self, PushConfig};
-use super::read::{Table, missing};
+use super::read::{TableReader, report_missing};
 use super::record::{self, RecordConfig};
 use super::relay::{self, RelayConfig};
 use super::rtp::{self, RtpConfig};
@@ -24,7 +24,7 @@ use super::tree::{Node, Value};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     /// Where state is kept; absent, the environment decides.
-    pub state_dir: Option<At<String>>,
+    pub state_dir: Option<ConfigValue<String>>,
     /// `[listen]`.
     pub listen: ListenConfig,
     /// `[http]`.
@@ -49,18 +49,18 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenConfig {
     /// The host of the lines that name only a port.
-    pub address: At<String>,
+    pub address: ConfigValue<String>,
     /// Snapcast's stream port.
-    pub stream: At<String>,
+    pub stream: ConfigValue<String>,
     /// Snapcast's control port.
-    pub control: At<String>,
+    pub control: ConfigValue<String>,
     /// The page and the API.
-    pub http: At<String>,
+    pub http: ConfigValue<String>,
 }
 
 impl Default for ListenConfig {
     fn default() -> Self {
-        let text = |text: &str| At::default_value(text.to_owned());
+        let text = |text: &str| ConfigValue::default_value(text.to_owned());
         Self {
             address: text("127.0.0.1"),
             stream: text("1704"),
@@ -74,9 +74,9 @@ impl Default for ListenConfig {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HttpConfig {
     /// A folder whose files are served at `/`, as Snapweb's; absent, our own page is there.
-    pub doc_root: Option<At<String>>,
+    pub doc_root: Option<ConfigValue<String>>,
     /// Names under which a browser may reach us, besides those of a local network.
-    pub names: Vec<At<String>>,
+    pub names: Vec<ConfigValue<String>>,
 }
 
 /// `[clients]`: how loud.
@@ -100,7 +100,7 @@ pub struct MdnsConfig {
     /// Whether anything is.
     pub enabled: bool,
     /// The server's name in lists of services.
-    pub name: At<String>,
+    pub name: ConfigValue<String>,
     /// Whether the stream port is.
     pub stream: bool,
     /// Whether the control port is.
@@ -113,7 +113,7 @@ pub struct MdnsConfig {
 
 impl Default for MdnsConfig {
     fn default() -> Self {
-        let name = At::default_value("Snapcast".to_owned());
+        let name = ConfigValue::default_value("Snapcast".to_owned());
         Self { enabled: true, name, stream: true, control: true, http: true, https: true }
     }
 }
@@ -122,28 +122,28 @@ impl Default for MdnsConfig {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StreamsConfig {
     /// The schemes of sources; absent, those that can start nothing and read nothing of ours.
-    pub schemes: Option<Vec<At<String>>>,
+    pub schemes: Option<Vec<ConfigValue<String>>>,
     /// Folders under which `pipe:` and `file:` of added streams have to lie.
-    pub roots: Vec<At<String>>,
+    pub roots: Vec<ConfigValue<String>>,
     /// Where control scripts lie.
-    pub plugin_dir: Option<At<String>>,
+    pub plugin_dir: Option<ConfigValue<String>>,
 }
 
 /// `[[station]]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StationConfig {
     /// Where the station begins.
-    pub at: Place,
+    pub at: ConfigLocation,
     /// Required.
-    pub name: Option<At<String>>,
+    pub name: Option<ConfigValue<String>>,
     /// `pcm`, `flac` or `opus`, with settings of the encoder as in `flac:8` or `opus:128k,cbr`.
-    pub codec: At<String>,
+    pub codec: ConfigValue<String>,
     /// `rate:format:channels`.
-    pub spec: At<String>,
+    pub spec: ConfigValue<String>,
     /// Milliseconds per chunk.
-    pub chunk_ms: At<u32>,
+    pub chunk_ms: ConfigValue<u32>,
     /// Milliseconds from capture to play-out.
-    pub buffer_ms: At<u32>,
+    pub buffer_ms: ConfigValue<u32>,
     /// In order of priority; required.
     pub sources: Vec<SourceEntry>,
     /// How sources take over from each other.
@@ -151,7 +151,7 @@ pub struct StationConfig {
     /// What counts as silence.
     pub silence: SilenceConfig,
     /// How the programme is normalised; absent, it is not.
-    pub normalize: Option<At<Normalise>>,
+    pub normalize: Option<ConfigValue<NormalizerConfig>>,
     /// What the programme is filtered by.
     pub equalizer: Vec<BandConfig>,
     /// The program that tells what is played.
@@ -168,7 +168,7 @@ pub struct StationConfig {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PluginConfig {
     /// The program.
-    pub script: At<String>,
+    pub script: ConfigValue<String>,
     /// Its arguments in one text.
     pub params: String,
 }
@@ -176,12 +176,12 @@ pub struct PluginConfig {
 impl Default for StationConfig {
     fn default() -> Self {
         Self {
-            at: Place::Default,
+            at: ConfigLocation::Default,
             name: None,
-            codec: At::default_value("flac".to_owned()),
-            spec: At::default_value("48000:16:2".to_owned()),
-            chunk_ms: At::default_value(20),
-            buffer_ms: At::default_value(1_000),
+            codec: ConfigValue::default_value("flac".to_owned()),
+            spec: ConfigValue::default_value("48000:16:2".to_owned()),
+            chunk_ms: ConfigValue::default_value(20),
+            buffer_ms: ConfigValue::default_value(1_000),
             sources: Vec::new(),
             switch: SwitchConfig::default(),
             silence: SilenceConfig::default(),
@@ -199,19 +199,19 @@ impl Default for StationConfig {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SourceEntry {
     /// The URI.
-    pub uri: At<String>,
+    pub uri: ConfigValue<String>,
     /// What it is called; absent, its URI decides.
-    pub name: Option<At<String>>,
+    pub name: Option<ConfigValue<String>>,
     /// Decibels that its sound is changed by.
     pub gain_db: f64,
     /// How it is normalised before that; absent, it is not.
-    pub normalize: Option<At<Normalise>>,
+    pub normalize: Option<ConfigValue<NormalizerConfig>>,
     /// Milliseconds without sound until it counts as gone; absent, the switch's.
-    pub timeout_ms: Option<At<u32>>,
+    pub timeout_ms: Option<ConfigValue<u32>>,
     /// Milliseconds that it is delayed by; absent, the switch's, or more for an encoded stream.
-    pub input_buffer_ms: Option<At<u32>>,
+    pub input_buffer_ms: Option<ConfigValue<u32>>,
     /// `hot`, `warm` or `cold`.
-    pub standby: Option<At<String>>,
+    pub standby: Option<ConfigValue<String>>,
     /// What counts as silence; absent, the station's.
     pub silence: Option<SilenceConfig>,
     /// What a DJ has to say.
@@ -222,7 +222,7 @@ pub struct SourceEntry {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SwitchConfig {
     /// Milliseconds without sound until a source counts as gone.
-    pub timeout_ms: At<u32>,
+    pub timeout_ms: ConfigValue<u32>,
     /// Milliseconds that an input is delayed by.
     pub input_buffer_ms: u32,
     /// Milliseconds of cross-fade.
@@ -230,23 +230,23 @@ pub struct SwitchConfig {
     /// Seconds that a better source has to be healthy before it takes over.
     pub hold_in_s: u32,
     /// `auto`, `manual` or `never`: what happens when a source is back that has failed.
-    pub comeback: At<String>,
+    pub comeback: ConfigValue<String>,
     /// Whether another source than the first may begin.
     pub immediate: bool,
     /// What plays when nothing is left.
-    pub last_resort: At<String>,
+    pub last_resort: ConfigValue<String>,
 }
 
 impl Default for SwitchConfig {
     fn default() -> Self {
         Self {
-            timeout_ms: At::default_value(300),
+            timeout_ms: ConfigValue::default_value(300),
             input_buffer_ms: 400,
             crossfade_ms: 20,
             hold_in_s: 5,
-            comeback: At::default_value("auto".to_owned()),
+            comeback: ConfigValue::default_value("auto".to_owned()),
             immediate: true,
-            last_resort: At::default_value("silence".to_owned()),
+            last_resort: ConfigValue::default_value("silence".to_owned()),
         }
     }
 }
@@ -272,10 +272,10 @@ impl Default for SilenceConfig {
 
 /// Reads a whole tree; what cannot be read is noted and keeps its default.
 pub(super) fn read(root: &Node, problems: &Problems) -> Config {
-    let mut table = Table::new(root, "the configuration", problems);
+    let mut table = TableReader::new(root, "the configuration", problems);
     let state_dir = table.text("state_dir");
     let listen = table.node("listen").map_or_else(ListenConfig::default, |node| {
-        read_listen(Table::new(node, "[listen]", problems), problems)
+        read_listen(TableReader::new(node, "[listen]", problems), problems)
     });
     let stations = match table.node("station") {
         Some(Node { value: Value::List(items), .. }) => {
@@ -283,19 +283,19 @@ pub(super) fn read(root: &Node, problems: &Problems) -> Config {
         }
         Some(node) => {
             let message = format!("`station` is {}: it must be a list of tables", node.kind());
-            problems.hint(node.at, message, "write [[station]] with two brackets");
+            problems.add_with_hint(node.at, message, "write [[station]] with two brackets");
             Vec::new()
         }
         None => Vec::new(),
     };
     let http = table.node("http").map_or_else(HttpConfig::default, |node| {
-        let mut table = Table::new(node, "[http]", problems);
+        let mut table = TableReader::new(node, "[http]", problems);
         let http = HttpConfig { doc_root: table.text("doc_root"), names: table.texts("names") };
         table.finish();
         http
     });
     let streams = table.node("streams").map_or_else(StreamsConfig::default, |node| {
-        let mut table = Table::new(node, "[streams]", problems);
+        let mut table = TableReader::new(node, "[streams]", problems);
         let given = node.get("schemes").is_some();
         let schemes = table.texts("schemes");
         let streams = StreamsConfig {
@@ -308,7 +308,7 @@ pub(super) fn read(root: &Node, problems: &Problems) -> Config {
     });
     let mut clients = ClientsConfig::default();
     if let Some(node) = table.node("clients") {
-        let mut table = Table::new(node, "[clients]", problems);
+        let mut table = TableReader::new(node, "[clients]", problems);
         let mut read = |key, slot: &mut u32| {
             if let Some(percent) = table.number(key, "percent", VOLUME) {
                 *slot = percent.value;
@@ -318,9 +318,9 @@ pub(super) fn read(root: &Node, problems: &Problems) -> Config {
         read("volume_cap", &mut clients.volume_cap);
         table.finish();
     }
-    let mdns = table
-        .node("mdns")
-        .map_or_else(MdnsConfig::default, |node| read_mdns(Table::new(node, "[mdns]", problems)));
+    let mdns = table.node("mdns").map_or_else(MdnsConfig::default, |node| {
+        read_mdns(TableReader::new(node, "[mdns]", problems))
+    });
     let security = security::read(&mut table, problems);
     let hooks = hooks::read(&mut table, problems);
     let relays = relay::read(&mut table, problems);
@@ -328,7 +328,7 @@ pub(super) fn read(root: &Node, problems: &Problems) -> Config {
     Config { state_dir, listen, http, streams, clients, mdns, security, stations, hooks, relays }
 }
 
-fn read_mdns(mut table: Table<'_>) -> MdnsConfig {
+fn read_mdns(mut table: TableReader<'_>) -> MdnsConfig {
     let mut mdns = MdnsConfig::default();
     for (key, slot) in [
         ("enabled", &mut mdns.enabled),
@@ -341,12 +341,12 @@ fn read_mdns(mut table: Table<'_>) -> MdnsConfig {
             *slot = flag;
         }
     }
-    keep(&mut mdns.name, table.text("name"));
+    set_if_read(&mut mdns.name, table.text("name"));
     table.finish();
     mdns
 }
 
-fn read_listen(mut table: Table<'_>, problems: &Problems) -> ListenConfig {
+fn read_listen(mut table: TableReader<'_>, problems: &Problems) -> ListenConfig {
     let mut listen = ListenConfig::default();
     if let Some(address) = table.text("address") {
         listen.address = address;
@@ -358,19 +358,23 @@ fn read_listen(mut table: Table<'_>, problems: &Problems) -> ListenConfig {
     ] {
         match table.node(key) {
             Some(Node { value: Value::Integer(port), at, .. }) => {
-                *slot = At { value: port.to_string(), at: *at };
+                *slot = ConfigValue { value: port.to_string(), at: *at };
             }
             Some(Node { value: Value::Text(text), at, .. }) => {
-                *slot = At { value: text.clone(), at: *at };
+                *slot = ConfigValue { value: text.clone(), at: *at };
             }
             Some(node) => {
                 let message = format!("`{key}` is {}, not an address", node.kind());
-                problems.hint(node.at, message, "\"HOST:PORT\", \":PORT\" or a port alone");
+                problems.add_with_hint(
+                    node.at,
+                    message,
+                    "\"HOST:PORT\", \":PORT\" or a port alone",
+                );
             }
             None => {}
         }
     }
-    table.not_yet("https", "leave it out: `http` speaks TLS as well, on the same port");
+    table.reject_planned("https", "leave it out: `http` speaks TLS as well, on the same port");
     table.finish();
     listen
 }
@@ -380,37 +384,38 @@ fn read_station(index: usize, node: &Node, problems: &Problems) -> StationConfig
         Some(Node { value: Value::Text(name), .. }) => format!("station `{name}`"),
         _ => format!("station number {index}"),
     };
-    let mut table = Table::new(node, label.as_str(), problems);
+    let mut table = TableReader::new(node, label.as_str(), problems);
     let mut station = StationConfig { at: node.at, name: table.text("name"), ..Default::default() };
     if station.name.is_none() && node.get("name").is_none() {
-        missing(problems, node.at, "name", &label, "name = \"kitchen\"");
+        report_missing(problems, node.at, "name", &label, "name = \"kitchen\"");
     }
-    keep(&mut station.codec, table.text("codec"));
-    keep(&mut station.spec, table.text("spec"));
-    keep(&mut station.chunk_ms, table.number("chunk_ms", "milliseconds", CHUNK_MS));
-    keep(&mut station.buffer_ms, table.number("buffer_ms", "milliseconds", BUFFER_MS));
+    set_if_read(&mut station.codec, table.text("codec"));
+    set_if_read(&mut station.spec, table.text("spec"));
+    set_if_read(&mut station.chunk_ms, table.number("chunk_ms", "milliseconds", CHUNK_MS));
+    set_if_read(&mut station.buffer_ms, table.number("buffer_ms", "milliseconds", BUFFER_MS));
     match table.list("sources") {
         Some(items) => {
             station.sources =
                 items.value.iter().filter_map(|node| read_source(node, problems)).collect();
             if items.value.is_empty() {
-                missing(problems, items.at, "sources", &label, EXAMPLE);
+                report_missing(problems, items.at, "sources", &label, EXAMPLE);
             }
         }
         None if node.get("sources").is_none() => {
-            missing(problems, node.at, "sources", &label, EXAMPLE);
+            report_missing(problems, node.at, "sources", &label, EXAMPLE);
         }
         None => {}
     }
     if let Some(node) = table.node("switch") {
-        station.switch = read_switch(Table::new(node, format!("switch of {label}"), problems));
+        station.switch =
+            read_switch(TableReader::new(node, format!("switch of {label}"), problems));
     }
     if let Some(node) = table.node("silence") {
         station.silence = read_silence(node, &label, problems);
     }
     if let Some(node) = table.node("plugin") {
-        let mut table = Table::new(node, format!("plugin of {label}"), problems);
-        let nothing = At { value: String::new(), at: node.at };
+        let mut table = TableReader::new(node, format!("plugin of {label}"), problems);
+        let nothing = ConfigValue { value: String::new(), at: node.at };
         station.plugin = Some(PluginConfig {
             script: table.text("script").unwrap_or(nothing),
             params: table.text("params").map_or_else(String::new, |params| params.value),
@@ -418,7 +423,7 @@ fn read_station(index: usize, node: &Node, problems: &Problems) -> StationConfig
         table.finish();
     }
     if let Some(node) = table.node("normalize") {
-        let base = sound::DEFAULT(Mode::Full);
+        let base = sound::DEFAULT_NORMALIZE(Mode::Full);
         station.normalize = sound::read_normalize(node, &label, base, problems);
     }
     if let Some(node) = table.node("equalizer") {
@@ -434,18 +439,18 @@ fn read_station(index: usize, node: &Node, problems: &Problems) -> StationConfig
 fn read_source(node: &Node, problems: &Problems) -> Option<SourceEntry> {
     let mut source = SourceEntry::default();
     if let Value::Text(uri) = &node.value {
-        source.uri = At { value: uri.clone(), at: node.at };
+        source.uri = ConfigValue { value: uri.clone(), at: node.at };
         return Some(source);
     }
     if !matches!(node.value, Value::Table(_)) {
         let message = format!("a source is {}: it must be a URI or a table", node.kind());
-        problems.hint(node.at, message, EXAMPLE);
+        problems.add_with_hint(node.at, message, EXAMPLE);
         return None;
     }
-    let mut table = Table::new(node, "a source", problems);
+    let mut table = TableReader::new(node, "a source", problems);
     let uri = table.text("uri");
     if uri.is_none() && node.get("uri").is_none() {
-        missing(problems, node.at, "uri", "a source", "{ uri = \"demo://\" }");
+        report_missing(problems, node.at, "uri", "a source", "{ uri = \"demo://\" }");
     }
     source.name = table.text("name");
     source.gain_db = table.real("gain_db", "dB", GAIN_DB).map_or(0.0, |gain| gain.value);
@@ -457,14 +462,14 @@ fn read_source(node: &Node, problems: &Problems) -> Option<SourceEntry> {
     source.password = security::read_secret(&mut table, keys, "source", problems);
     source.normalize = table.node("normalize").and_then(|node| {
         // A source is not to be late by seconds against the others of its station.
-        sound::read_normalize(node, "a source", sound::DEFAULT(Mode::Mid), problems)
+        sound::read_normalize(node, "a source", sound::DEFAULT_NORMALIZE(Mode::Mid), problems)
     });
     table.finish();
     source.uri = uri?;
     Some(source)
 }
 
-fn read_switch(mut table: Table<'_>) -> SwitchConfig {
+fn read_switch(mut table: TableReader<'_>) -> SwitchConfig {
     let mut switch = SwitchConfig::default();
     let mut read = |key, slot: &mut u32, range| {
         let unit = if key == "hold_in_s" { "seconds" } else { "milliseconds" };
@@ -475,16 +480,16 @@ fn read_switch(mut table: Table<'_>) -> SwitchConfig {
     read("input_buffer_ms", &mut switch.input_buffer_ms, INPUT_BUFFER_MS);
     read("crossfade_ms", &mut switch.crossfade_ms, CROSSFADE_MS);
     read("hold_in_s", &mut switch.hold_in_s, HOLD_IN_S);
-    keep(&mut switch.timeout_ms, table.number("timeout_ms", "milliseconds", TIMEOUT_MS));
-    keep(&mut switch.comeback, table.text("comeback"));
+    set_if_read(&mut switch.timeout_ms, table.number("timeout_ms", "milliseconds", TIMEOUT_MS));
+    set_if_read(&mut switch.comeback, table.text("comeback"));
     switch.immediate = table.flag("immediate").unwrap_or(switch.immediate);
-    keep(&mut switch.last_resort, table.text("last_resort"));
+    set_if_read(&mut switch.last_resort, table.text("last_resort"));
     table.finish();
     switch
 }
 
 fn read_silence(node: &Node, of: &str, problems: &Problems) -> SilenceConfig {
-    let mut table = Table::new(node, format!("silence of {of}"), problems);
+    let mut table = TableReader::new(node, format!("silence of {of}"), problems);
     let mut silence = SilenceConfig::default();
     if let Some(level) = table.real("below_dbfs", "dBFS", SILENCE_DBFS) {
         silence.below_dbfs = level.value;
@@ -499,7 +504,7 @@ fn read_silence(node: &Node, of: &str, problems: &Problems) -> SilenceConfig {
     silence
 }
 
-fn keep<T>(slot: &mut At<T>, read: Option<At<T>>) {
+fn set_if_read<T>(slot: &mut ConfigValue<T>, read: Option<ConfigValue<T>>) {
     if let Some(read) = read {
         *slot = read;
     }

@@ -10,11 +10,11 @@ use std::net::IpAddr;
 use super::env::Environment;
 use super::limits::{MAX_MOUNT, MAX_NAME, MIN_PASSWORD};
 use super::model::{Config, SourceEntry};
-use super::problem::{Place, Problems};
+use super::problem::{ConfigLocation, Problems};
 use super::resolve::{Endpoint, Station, endpoint};
 use super::security;
-use super::source::{Query, SourceConfig};
-use crate::users::Secret;
+use super::source::{SourceConfig, UriQuery};
+use crate::users::SecretDigest;
 
 /// A place for one DJ at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,30 +26,31 @@ pub struct Mount {
     /// The name that a DJ gives.
     pub user: String,
     /// His password; none: nobody is asked.
-    pub password: Option<Secret>,
+    pub password: Option<SecretDigest>,
 }
 
 impl Mount {
     /// Whether it is open to whoever comes, also from other machines.
     #[must_use]
-    pub fn is_unguarded(&self) -> bool {
+    pub fn is_open_to_network(&self) -> bool {
         self.password.is_none() && !is_loopback(&self.address.host)
     }
 
     /// Whether both are the same place.
     #[must_use]
-    pub fn is_at(&self, other: &Self) -> bool {
+    pub fn is_same_mount(&self, other: &Self) -> bool {
         self.address == other.address && self.path == other.path
     }
 }
 
 /// What is said of a mount that is open to the network.
-pub const UNGUARDED: &str = "without a password only this machine may push: icecast://127.0.0.1";
+pub const OPEN_MOUNT_HINT: &str =
+    "without a password only this machine may push: icecast://127.0.0.1";
 
 /// Reads the address; its password is [`complete`]'s.
-pub(super) fn parse(query: &mut Query<'_>) -> Option<Mount> {
+pub(super) fn parse(query: &mut UriQuery<'_>) -> Option<Mount> {
     let uri = query.uri;
-    let user = uri.user.clone().unwrap_or_else(|| USER.to_owned());
+    let user = uri.user.clone().unwrap_or_else(|| DEFAULT_USER.to_owned());
     if user.contains(':') || query.text("password").is_some() {
         query.refuse("a password does not stand in an address".to_owned(), SECRET_HINT);
         return None;
@@ -59,7 +60,7 @@ pub(super) fn parse(query: &mut Query<'_>) -> Option<Mount> {
         return None;
     }
     let authority = uri.authority();
-    let Some(address) = endpoint(&authority, Some("0.0.0.0"), Some(PORT)) else {
+    let Some(address) = endpoint(&authority, Some("0.0.0.0"), Some(DEFAULT_PORT)) else {
         let message = format!("\"{authority}\" is not HOST:PORT");
         query.refuse(message, "as in icecast://127.0.0.1:8000/live");
         return None;
@@ -100,7 +101,7 @@ pub(super) fn complete(
             if let Some(other) = seen.insert(key, name) {
                 let message = format!("`{}` at {} is there twice", mount.path, mount.address);
                 let hint = format!("it is station `{other}`'s already: give each its own mount");
-                problems.hint(entry.uri.at, message, hint);
+                problems.add_with_hint(entry.uri.at, message, hint);
             }
         }
     }
@@ -108,17 +109,17 @@ pub(super) fn complete(
 }
 
 fn check(mount: &Mount, entry: &SourceEntry, problems: &Problems) {
-    if mount.is_unguarded() && entry.password.is_none() {
+    if mount.is_open_to_network() && entry.password.is_none() {
         let message = format!("whoever reaches {} could go on air", mount.address);
-        let hint = format!("{SECRET_HINT}; {UNGUARDED}");
-        problems.hint(entry.uri.at, message, hint);
+        let hint = format!("{SECRET_HINT}; {OPEN_MOUNT_HINT}");
+        problems.add_with_hint(entry.uri.at, message, hint);
     }
 }
 
 fn check_idle(entry: &SourceEntry, problems: &Problems) {
     if entry.password.is_some() && !entry.uri.value.to_ascii_lowercase().starts_with("icecast:") {
         let hint = "leave it out: only who comes to icecast:// is asked for one";
-        problems.hint(entry.uri.at, "this source takes no password", hint);
+        problems.add_with_hint(entry.uri.at, "this source takes no password", hint);
     }
 }
 
@@ -130,19 +131,22 @@ fn check_ports(config: &Config, seen: &HashMap<(Endpoint, String), String>, prob
     for (key, text) in ours {
         let Some(ours) = endpoint(&text.value, Some(host), None) else { continue };
         if ours.port != 0 && seen.keys().any(|(address, _)| address.port == ours.port) {
-            let at =
-                if text.at == Place::Default { mount_place(config, ours.port) } else { text.at };
+            let at = if text.at == ConfigLocation::Default {
+                mount_location(config, ours.port)
+            } else {
+                text.at
+            };
             let message = format!("port {} is both `{key}` and that of a mount", ours.port);
-            problems.hint(at, message, "DJs need a port of their own; 8000 is usual");
+            problems.add_with_hint(at, message, "DJs need a port of their own; 8000 is usual");
         }
     }
 }
 
-fn mount_place(config: &Config, port: u16) -> Place {
+fn mount_location(config: &Config, port: u16) -> ConfigLocation {
     let mut entries = config.stations.iter().flat_map(|station| &station.sources);
     let number = format!(":{port}/");
     let entry = entries.find(|entry| entry.uri.value.contains(&number));
-    entry.map_or(Place::Default, |entry| entry.uri.at)
+    entry.map_or(ConfigLocation::Default, |entry| entry.uri.at)
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -150,10 +154,10 @@ fn is_loopback(host: &str) -> bool {
 }
 
 /// What Icecast's sources call themselves.
-const USER: &str = "source";
+const DEFAULT_USER: &str = "source";
 
 /// Icecast's port.
-const PORT: u16 = 8000;
+const DEFAULT_PORT: u16 = 8000;
 
 const SECRET_HINT: &str =
     "write { uri = \"icecast://0.0.0.0:8000/live\", password_file = \"FILE\" }";

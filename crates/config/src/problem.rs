@@ -8,7 +8,7 @@ use std::fmt;
 
 /// Where a value was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum ConfigLocation {
     /// Nowhere: it is a default of ours.
     #[default]
     Default,
@@ -20,17 +20,17 @@ pub enum Place {
 
 /// A value and where it was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct At<T> {
+pub struct ConfigValue<T> {
     /// The value.
     pub value: T,
     /// Where it was written.
-    pub at: Place,
+    pub at: ConfigLocation,
 }
 
-impl<T> At<T> {
+impl<T> ConfigValue<T> {
     /// A value that nobody wrote.
     pub const fn default_value(value: T) -> Self {
-        Self { value, at: Place::Default }
+        Self { value, at: ConfigLocation::Default }
     }
 }
 
@@ -38,7 +38,7 @@ impl<T> At<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Where.
-    pub at: Place,
+    pub at: ConfigLocation,
     /// The fact, in one sentence without a full stop.
     pub message: String,
     /// What to do about it, where we know.
@@ -51,12 +51,17 @@ pub(super) struct Problems(RefCell<Vec<Problem>>);
 
 impl Problems {
     /// Notes a fact.
-    pub(super) fn add(&self, at: Place, message: impl Into<String>) {
+    pub(super) fn add(&self, at: ConfigLocation, message: impl Into<String>) {
         self.push(at, message.into(), None);
     }
 
     /// Notes a fact and what to do about it.
-    pub(super) fn hint(&self, at: Place, message: impl Into<String>, hint: impl Into<String>) {
+    pub(super) fn add_with_hint(
+        &self,
+        at: ConfigLocation,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
         self.push(at, message.into(), Some(hint.into()));
     }
 
@@ -73,7 +78,7 @@ impl Problems {
         list
     }
 
-    fn push(&self, at: Place, message: String, hint: Option<String>) {
+    fn push(&self, at: ConfigLocation, message: String, hint: Option<String>) {
         self.0.borrow_mut().push(Problem { at, message, hint });
     }
 }
@@ -83,21 +88,22 @@ impl Problems {
 pub struct ConfigError {
     /// The problems, never none.
     pub problems: Vec<Problem>,
-    places: Vec<String>,
+    locations: Vec<String>,
 }
 
 impl ConfigError {
     /// Binds the problems to the texts that they speak of.
     #[must_use]
     pub fn new(problems: Vec<Problem>, name: &str, text: &str, sets: &[String]) -> Self {
-        let places = problems.iter().map(|problem| place(problem.at, name, text, sets)).collect();
-        Self { problems, places }
+        let locations =
+            problems.iter().map(|problem| location_text(problem.at, name, text, sets)).collect();
+        Self { problems, locations }
     }
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (problem, place) in self.problems.iter().zip(&self.places) {
+        for (problem, place) in self.problems.iter().zip(&self.locations) {
             writeln!(f, "{place}: {}", problem.message)?;
             if let Some(hint) = &problem.hint {
                 writeln!(f, "    hint: {hint}")?;
@@ -121,7 +127,7 @@ pub(super) fn did_you_mean<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a
 }
 
 /// `a`, `b` and `c`, each in back-ticks.
-pub(super) fn listed(words: &[&str]) -> String {
+pub(super) fn quoted_list(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
@@ -129,11 +135,13 @@ pub(super) fn listed(words: &[&str]) -> String {
     }
 }
 
-fn place(at: Place, name: &str, text: &str, sets: &[String]) -> String {
+fn location_text(at: ConfigLocation, name: &str, text: &str, sets: &[String]) -> String {
     match at {
-        Place::Default => "built-in default".to_owned(),
-        Place::Set(index) => format!("--set {}", sets.get(index).map_or("", String::as_str)),
-        Place::File(offset) => {
+        ConfigLocation::Default => "built-in default".to_owned(),
+        ConfigLocation::Set(index) => {
+            format!("--set {}", sets.get(index).map_or("", String::as_str))
+        }
+        ConfigLocation::File(offset) => {
             let before = text.get(..offset).unwrap_or(text);
             let line = before.matches('\n').count() + 1;
             let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
@@ -192,8 +200,11 @@ mod tests {
 
     #[test]
     fn columns_count_characters_and_start_at_one() {
-        assert_eq!(place(Place::File(0), "a.toml", "x", &[]), "a.toml:1:1");
-        assert_eq!(place(Place::File(7), "a.toml", "# ä\nab = 1", &[]), "a.toml:2:3");
-        assert_eq!(place(Place::File(99), "a.toml", "x\n", &[]), "a.toml:2:1");
+        assert_eq!(location_text(ConfigLocation::File(0), "a.toml", "x", &[]), "a.toml:1:1");
+        assert_eq!(
+            location_text(ConfigLocation::File(7), "a.toml", "# ä\nab = 1", &[]),
+            "a.toml:2:3"
+        );
+        assert_eq!(location_text(ConfigLocation::File(99), "a.toml", "x\n", &[]), "a.toml:2:1");
     }
 }

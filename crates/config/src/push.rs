@@ -6,15 +6,15 @@ use std::collections::HashMap;
 
 use aulos_core::Codec;
 use aulos_engine::encode::CodecConfig;
-use aulos_proto::icecast::{Target, TargetError};
+use aulos_proto::icecast::{IcecastUrl, IcecastUrlError};
 
 use super::codec;
 use super::env::Environment;
-use super::hooks::Hidden;
+use super::hooks::RedactedDebug;
 use super::limits::{MAX_PUSH_TEXT, MAX_PUSHES, MIN_PUSH_PASSWORD};
 use super::model::Config;
-use super::problem::{At, Place, Problems};
-use super::read::{Table, missing};
+use super::problem::{ConfigLocation, ConfigValue, Problems};
+use super::read::{TableReader, report_missing};
 use super::resolve::Station;
 use super::security::{self, SecretConfig};
 use super::tree::{Node, Value};
@@ -23,15 +23,15 @@ use super::tree::{Node, Value};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PushConfig {
     /// Where it begins.
-    pub at: Place,
+    pub at: ConfigLocation,
     /// Where to; required.
-    pub url: Option<At<String>>,
+    pub url: Option<ConfigValue<String>>,
     /// What we say to be let in.
     pub password: Option<SecretConfig>,
     /// The container, `ogg`, `flac` or `wav`, with settings of the encoder as in `ogg:128k`.
-    pub format: Option<At<String>>,
+    pub format: Option<ConfigValue<String>>,
     /// What the server is told of the programme: `name`, `description`, `genre`, `site`.
-    pub words: [Option<At<String>>; 4],
+    pub descriptions: [Option<ConfigValue<String>>; 4],
     /// Whether it may be in public lists.
     pub public: bool,
     /// Whether titles are told.
@@ -40,11 +40,11 @@ pub struct PushConfig {
 
 /// A server that a station's stream goes to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Push {
+pub struct PushSettings {
     /// Where it is.
-    pub target: Target,
+    pub target: IcecastUrl,
     /// What we say to be let in.
-    pub password: Hidden<Option<String>>,
+    pub password: RedactedDebug<Option<String>>,
     /// What is sent, and how it is encoded: Opus in Ogg, FLAC, or PCM in WAVE.
     pub codec: CodecConfig,
     /// What the programme is called.
@@ -62,7 +62,7 @@ pub struct Push {
 }
 
 /// Reads `push` of a station.
-pub(super) fn read(table: &mut Table<'_>, problems: &Problems) -> Vec<PushConfig> {
+pub(super) fn read(table: &mut TableReader<'_>, problems: &Problems) -> Vec<PushConfig> {
     let Some(items) = table.list("push") else { return Vec::new() };
     items.value.iter().filter_map(|node| read_one(node, problems)).collect()
 }
@@ -70,23 +70,23 @@ pub(super) fn read(table: &mut Table<'_>, problems: &Problems) -> Vec<PushConfig
 fn read_one(node: &Node, problems: &Problems) -> Option<PushConfig> {
     if !matches!(node.value, Value::Table(_)) {
         let message = format!("an entry of `push` is {}: it must be a table", node.kind());
-        problems.hint(node.at, message, EXAMPLE);
+        problems.add_with_hint(node.at, message, EXAMPLE);
         return None;
     }
-    let mut table = Table::new(node, "a push", problems);
+    let mut table = TableReader::new(node, "a push", problems);
     let keys = ["password", "password_file", "password_env"];
     let push = PushConfig {
         at: node.at,
         url: table.text("url"),
         password: security::read_secret(&mut table, keys, "push", problems),
         format: table.text("format"),
-        words: ["name", "description", "genre", "site"].map(|key| table.text(key)),
+        descriptions: ["name", "description", "genre", "site"].map(|key| table.text(key)),
         public: table.flag("public").unwrap_or(false),
         titles: table.flag("titles"),
     };
     table.finish();
     if push.url.is_none() && node.get("url").is_none() {
-        missing(problems, node.at, "url", "a push", EXAMPLE);
+        report_missing(problems, node.at, "url", "a push", EXAMPLE);
     }
     Some(push)
 }
@@ -109,7 +109,7 @@ pub(super) fn complete(
             if let Some(other) = seen.insert(place.clone(), station.name.clone()) {
                 let message = format!("{place} is pushed to twice");
                 let hint = format!("station `{other}` does so already: a mount takes one stream");
-                problems.hint(wish.at, message, hint);
+                problems.add_with_hint(wish.at, message, hint);
             }
             station.pushes.push(push);
         }
@@ -121,28 +121,29 @@ fn resolve(
     station: &Station,
     env: &Environment,
     problems: &Problems,
-) -> Option<Push> {
+) -> Option<PushSettings> {
     let url = config.url.as_ref()?;
-    let target = match url.value.parse::<Target>() {
+    let target = match url.value.parse::<IcecastUrl>() {
         Ok(target) => target,
         Err(error) => {
             // What is wrong may be a password: it is not printed.
-            let hint = if error == TargetError::Password { SECRET_HINT } else { EXAMPLE };
-            problems.hint(url.at, format!("`url` {error}"), hint);
+            let hint = if error == IcecastUrlError::Password { SECRET_HINT } else { EXAMPLE };
+            problems.add_with_hint(url.at, format!("`url` {error}"), hint);
             return None;
         }
     };
     let password = config.password.as_ref();
     let password =
         password.and_then(|secret| security::secret_text(secret, MIN_PUSH_PASSWORD, env, problems));
-    for text in config.words.iter().flatten().filter(|text| text.value.len() > MAX_PUSH_TEXT) {
+    for text in config.descriptions.iter().flatten().filter(|text| text.value.len() > MAX_PUSH_TEXT)
+    {
         problems.add(text.at, format!("this is told in at most {MAX_PUSH_TEXT} bytes"));
     }
     let [name, description, genre, site] =
-        config.words.clone().map(|text| text.map(|text| text.value));
-    Some(Push {
+        config.descriptions.clone().map(|text| text.map(|text| text.value));
+    Some(PushSettings {
         target,
-        password: Hidden(password),
+        password: RedactedDebug(password),
         codec: codec(config, station, problems),
         name,
         description,
@@ -158,15 +159,15 @@ fn codec(config: &PushConfig, station: &Station, problems: &Problems) -> CodecCo
         Some(format) => (format.value.as_str(), format.at),
         None => ("ogg", config.at),
     };
-    let codec = codec::of_container(wish, station.codec).unwrap_or_else(|(message, hint)| {
-        problems.hint(at, message, hint);
+    let codec = codec::resolve_container(wish, station.codec).unwrap_or_else(|(message, hint)| {
+        problems.add_with_hint(at, message, hint);
         Codec::Opus.into()
     });
     let (rate, channels) = (station.spec.rate.hz(), station.spec.layout.channels());
     if codec.codec() == Codec::Opus && (rate != 48_000 || channels > 2) {
         let message = format!("Opus in Ogg cannot carry {}", station.spec);
         let hint = "format = \"flac\", or a station of 48000 Hz with one or two channels";
-        problems.hint(at, message, hint);
+        problems.add_with_hint(at, message, hint);
     }
     codec
 }

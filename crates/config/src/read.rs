@@ -2,23 +2,23 @@
 
 use std::ops::RangeInclusive;
 
-use super::problem::{At, Place, Problems, did_you_mean, listed};
-use super::tree::{Entry, Node, Value};
+use super::problem::{ConfigLocation, ConfigValue, Problems, did_you_mean, quoted_list};
+use super::tree::{Node, TableEntry, Value};
 
 /// A table that is being read. It remembers which keys were asked for: what is left over at the
 /// end is unknown.
 #[derive(Debug)]
-pub(super) struct Table<'a> {
-    entries: &'a [Entry],
+pub(super) struct TableReader<'a> {
+    entries: &'a [TableEntry],
     /// What the table is called in messages: "station `default`".
     name: String,
-    asked: Vec<&'static str>,
+    known_keys: Vec<&'static str>,
     /// Keys that we know and do not do yet; no hint offers them.
-    later: Vec<&'static str>,
+    planned_keys: Vec<&'static str>,
     problems: &'a Problems,
 }
 
-impl<'a> Table<'a> {
+impl<'a> TableReader<'a> {
     /// `node` as a table called `name`; anything else is noted and read as an empty table.
     pub(super) fn new(node: &'a Node, name: impl Into<String>, problems: &'a Problems) -> Self {
         let name = name.into();
@@ -29,22 +29,22 @@ impl<'a> Table<'a> {
                 &[]
             }
         };
-        Self { entries, name, asked: Vec::new(), later: Vec::new(), problems }
+        Self { entries, name, known_keys: Vec::new(), planned_keys: Vec::new(), problems }
     }
 
     /// The node under `key`, of whatever kind.
     pub(super) fn node(&mut self, key: &'static str) -> Option<&'a Node> {
-        self.asked.push(key);
+        self.known_keys.push(key);
         self.find(key).map(|entry| &entry.node)
     }
 
     /// A text; on the command line everything is one.
-    pub(super) fn text(&mut self, key: &'static str) -> Option<At<String>> {
+    pub(super) fn text(&mut self, key: &'static str) -> Option<ConfigValue<String>> {
         let node = self.node(key)?;
         let scalar = !matches!(node.value, Value::List(_) | Value::Table(_));
         match (&node.value, &node.raw) {
-            (Value::Text(text), _) => Some(At { value: text.clone(), at: node.at }),
-            (_, Some(raw)) if scalar => Some(At { value: raw.clone(), at: node.at }),
+            (Value::Text(text), _) => Some(ConfigValue { value: text.clone(), at: node.at }),
+            (_, Some(raw)) if scalar => Some(ConfigValue { value: raw.clone(), at: node.at }),
             _ => self.wrong_kind(key, node, "text in quotes"),
         }
     }
@@ -64,13 +64,13 @@ impl<'a> Table<'a> {
         key: &'static str,
         unit: &str,
         range: RangeInclusive<u32>,
-    ) -> Option<At<u32>> {
+    ) -> Option<ConfigValue<u32>> {
         let node = self.node(key)?;
         let Value::Integer(number) = node.value else {
             return self.wrong_kind(key, node, "a whole number");
         };
         match u32::try_from(number).ok().filter(|number| range.contains(number)) {
-            Some(value) => Some(At { value, at: node.at }),
+            Some(value) => Some(ConfigValue { value, at: node.at }),
             None => {
                 let (low, high) = (range.start(), range.end());
                 let message = format!("`{key}` is {number}: it must be {low} to {high} {unit}");
@@ -86,7 +86,7 @@ impl<'a> Table<'a> {
         key: &'static str,
         unit: &str,
         range: RangeInclusive<f64>,
-    ) -> Option<At<f64>> {
+    ) -> Option<ConfigValue<f64>> {
         let node = self.node(key)?;
         let value = match node.value {
             Value::Float(number) => number,
@@ -96,7 +96,7 @@ impl<'a> Table<'a> {
             _ => return self.wrong_kind(key, node, "a number"),
         };
         if range.contains(&value) {
-            return Some(At { value, at: node.at });
+            return Some(ConfigValue { value, at: node.at });
         }
         let (low, high) = (range.start(), range.end());
         self.problems
@@ -105,47 +105,47 @@ impl<'a> Table<'a> {
     }
 
     /// The elements of a list, and where the list is.
-    pub(super) fn list(&mut self, key: &'static str) -> Option<At<&'a [Node]>> {
+    pub(super) fn list(&mut self, key: &'static str) -> Option<ConfigValue<&'a [Node]>> {
         let node = self.node(key)?;
         match &node.value {
-            Value::List(items) => Some(At { value: items, at: node.at }),
+            Value::List(items) => Some(ConfigValue { value: items, at: node.at }),
             _ => self.wrong_kind(key, node, "a list"),
         }
     }
 
     /// A list of texts; none when there is no such key.
-    pub(super) fn texts(&mut self, key: &'static str) -> Vec<At<String>> {
+    pub(super) fn texts(&mut self, key: &'static str) -> Vec<ConfigValue<String>> {
         let Some(items) = self.list(key) else { return Vec::new() };
         let text = |node: &Node| match &node.value {
-            Value::Text(text) => Some(At { value: text.clone(), at: node.at }),
+            Value::Text(text) => Some(ConfigValue { value: text.clone(), at: node.at }),
             _ => self.wrong_kind(key, node, "a list of texts in quotes"),
         };
         items.value.iter().filter_map(text).collect()
     }
 
     /// A key that we know and do not do yet: it is refused, never passed over.
-    pub(super) fn not_yet(&mut self, key: &'static str, instead: &str) {
-        self.later.push(key);
+    pub(super) fn reject_planned(&mut self, key: &'static str, instead: &str) {
+        self.planned_keys.push(key);
         if let Some(entry) = self.find(key) {
             let message = format!("`{key}` is not built yet in this version");
-            self.problems.hint(entry.at, message, instead);
+            self.problems.add_with_hint(entry.at, message, instead);
         }
     }
 
     /// Notes what nobody asked for.
     pub(super) fn finish(self) {
-        let known = |key: &str| self.asked.contains(&key) || self.later.contains(&key);
+        let known = |key: &str| self.known_keys.contains(&key) || self.planned_keys.contains(&key);
         for entry in self.entries.iter().filter(|entry| !known(&entry.key)) {
             let message = format!("unknown key `{}` in {}", entry.key, self.name);
-            let hint = match did_you_mean(&entry.key, &self.asked) {
+            let hint = match did_you_mean(&entry.key, &self.known_keys) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("there is {}", listed(&self.asked)),
+                None => format!("there is {}", quoted_list(&self.known_keys)),
             };
-            self.problems.hint(entry.at, message, hint);
+            self.problems.add_with_hint(entry.at, message, hint);
         }
     }
 
-    fn find(&self, key: &str) -> Option<&'a Entry> {
+    fn find(&self, key: &str) -> Option<&'a TableEntry> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
@@ -156,6 +156,12 @@ impl<'a> Table<'a> {
 }
 
 /// The place of a table, for what is missing in it.
-pub(super) fn missing(problems: &Problems, at: Place, key: &str, of: &str, example: &str) {
-    problems.hint(at, format!("{of} has no `{key}`"), format!("as in {example}"));
+pub(super) fn report_missing(
+    problems: &Problems,
+    at: ConfigLocation,
+    key: &str,
+    of: &str,
+    example: &str,
+) {
+    problems.add_with_hint(at, format!("{of} has no `{key}`"), format!("as in {example}"));
 }

@@ -5,70 +5,70 @@ use std::time::SystemTime;
 
 use aulos_core::{SampleFormat, Span};
 use aulos_engine::recorder::{
-    Align, Config as Keeping, DEFAULT_PRE_ROLL, MAX_PRE_ROLL, MIN_BYTES, MIN_SEGMENT, Rotation,
-    Zone,
+    ClockAlignment, ClockZone, DEFAULT_PRE_ROLL, MAX_PRE_ROLL, MIN_BYTES, MIN_SEGMENT,
+    RecorderConfig as Keeping, Rotation,
 };
 use aulos_io::record::format::{self, About, FileFormat, WavSamples};
 use aulos_io::record::{DEFAULT_PATTERN, MAX_NAME, MIN_SYNC, Pattern, Retention, Safety, Sync};
 
 use super::env::Environment;
-use super::limits::MAX_RECORDS;
+use super::limits::MAX_RECORDERS;
 use super::model::Config;
-use super::problem::{At, Place, Problems, did_you_mean};
-use super::read::{Table, missing};
+use super::problem::{ConfigLocation, ConfigValue, Problems, did_you_mean};
+use super::read::{TableReader, report_missing};
 use super::resolve::{self, Station};
 use super::tree::{Node, Value};
-use super::units::{bytes_of, span_of};
-use super::upload::{self, Upload, UploadConfig};
+use super::units::{bytes_key, span_key};
+use super::upload::{self, UploadConfig, UploadTarget};
 
 /// One table of `record`, as it was written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordConfig {
     /// Where it begins.
-    pub at: Place,
+    pub at: ConfigLocation,
     /// What the recorder is called; absent, as its station, and its source where it has one.
-    pub name: Option<At<String>>,
+    pub name: Option<ConfigValue<String>>,
     /// The source that is recorded; absent, what goes out.
-    pub source: Option<At<String>>,
+    pub source: Option<ConfigValue<String>>,
     /// The folder; required.
-    pub dir: Option<At<String>>,
+    pub dir: Option<ConfigValue<String>>,
     /// What the files are called.
-    pub file: Option<At<String>>,
+    pub file: Option<ConfigValue<String>>,
     /// `wav`, `flac` or `opus`.
-    pub format: Option<At<String>>,
+    pub format: Option<ConfigValue<String>>,
     /// Bits of a sample, where the format has such.
-    pub bits: Option<At<u32>>,
+    pub bits: Option<ConfigValue<u32>>,
     /// Kilobits per second, where the format has such.
-    pub kbps: Option<At<u32>>,
+    pub kbps: Option<ConfigValue<u32>>,
     /// A new file after so much sound ...
-    pub rotate: Option<At<Span>>,
+    pub rotate: Option<ConfigValue<Span>>,
     /// ... or bytes.
-    pub rotate_size: Option<At<u64>>,
+    pub rotate_size: Option<ConfigValue<u64>>,
     /// Whether `rotate` is by the clock on the wall.
     pub align: bool,
     /// `utc` or `local`.
-    pub time: Option<At<String>>,
+    pub time: Option<ConfigValue<String>>,
     /// How far back a recording can begin.
-    pub pre_roll: Option<At<Span>>,
+    pub pre_roll: Option<ConfigValue<Span>>,
     /// Whether it records at once.
     pub start: Option<bool>,
     /// What is kept at most: by age, files, bytes.
-    pub keep_for: Option<At<Span>>,
+    pub keep_for: Option<ConfigValue<Span>>,
     /// As above.
-    pub keep_files: Option<At<u32>>,
+    pub keep_files: Option<ConfigValue<u32>>,
     /// As above.
-    pub keep_size: Option<At<u64>>,
+    pub keep_size: Option<ConfigValue<u64>>,
     /// Bytes of the disk that are left free.
-    pub keep_free: Option<At<u64>>,
+    pub keep_free: Option<ConfigValue<u64>>,
     /// How often the file is made to last; none is as the system likes.
-    pub sync: Option<At<Option<Span>>>,
+    pub sync: Option<ConfigValue<Option<Span>>>,
     /// Where complete files go.
     pub upload: Option<UploadConfig>,
 }
 
 /// A recorder of a station.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
+pub struct RecorderSettings {
     /// What it is called; no other of the server is called so.
     pub name: String,
     /// The index of the source that is recorded; none is what goes out.
@@ -88,13 +88,13 @@ pub struct Record {
     /// Whether it records at once.
     pub start: bool,
     /// Where complete files go.
-    pub upload: Option<Upload>,
+    pub upload: Option<UploadTarget>,
 }
 
-impl Record {
+impl RecorderSettings {
     /// Whether a recorder that runs can go on as `other`: only the rules for its files differ.
     #[must_use]
-    pub fn is_recorded_as(&self, other: &Self) -> bool {
+    pub fn is_continued_by(&self, other: &Self) -> bool {
         let keeping = Keeping { rotation: other.keeping.rotation, ..self.keeping };
         let rules =
             Self { keeping, retention: other.retention, start: other.start, ..self.clone() };
@@ -103,7 +103,7 @@ impl Record {
 }
 
 /// Reads `record` of a station: a table, or a list of them.
-pub(super) fn read(table: &mut Table<'_>, problems: &Problems) -> Vec<RecordConfig> {
+pub(super) fn read(table: &mut TableReader<'_>, problems: &Problems) -> Vec<RecordConfig> {
     match table.node("record") {
         None => Vec::new(),
         Some(Node { value: Value::List(items), .. }) => {
@@ -114,7 +114,7 @@ pub(super) fn read(table: &mut Table<'_>, problems: &Problems) -> Vec<RecordConf
 }
 
 fn read_one(node: &Node, problems: &Problems) -> RecordConfig {
-    let mut table = Table::new(node, "`record`", problems);
+    let mut table = TableReader::new(node, "`record`", problems);
     let record = RecordConfig {
         at: node.at,
         name: table.text("name"),
@@ -124,33 +124,37 @@ fn read_one(node: &Node, problems: &Problems) -> RecordConfig {
         format: table.text("format"),
         bits: table.number("bits", "bits", 16..=32),
         kbps: table.number("kbps", "kbit/s", 6..=510),
-        rotate: span_of(&mut table, "rotate", problems),
-        rotate_size: bytes_of(&mut table, "rotate_size", problems),
+        rotate: span_key(&mut table, "rotate", problems),
+        rotate_size: bytes_key(&mut table, "rotate_size", problems),
         align: table.flag("align").unwrap_or(false),
         time: table.text("time"),
-        pre_roll: span_of(&mut table, "pre_roll", problems),
+        pre_roll: span_key(&mut table, "pre_roll", problems),
         start: table.flag("start"),
-        keep_for: span_of(&mut table, "keep_for", problems),
+        keep_for: span_key(&mut table, "keep_for", problems),
         keep_files: table.number("keep_files", "files", 1..=u32::MAX),
-        keep_size: bytes_of(&mut table, "keep_size", problems),
-        keep_free: bytes_of(&mut table, "keep_free", problems),
+        keep_size: bytes_key(&mut table, "keep_size", problems),
+        keep_free: bytes_key(&mut table, "keep_free", problems),
         sync: read_sync(&mut table, problems),
         upload: table.node("upload").map(|node| upload::read(node, problems)),
     };
     table.finish();
     if record.dir.is_none() && node.get("dir").is_none() {
-        missing(problems, node.at, "dir", "`record`", "record = { dir = \"/srv/rec\" }");
+        report_missing(problems, node.at, "dir", "`record`", "record = { dir = \"/srv/rec\" }");
     }
     record
 }
 
-fn read_sync(table: &mut Table<'_>, problems: &Problems) -> Option<At<Option<Span>>> {
+fn read_sync(
+    table: &mut TableReader<'_>,
+    problems: &Problems,
+) -> Option<ConfigValue<Option<Span>>> {
     if let Some(Node { value: Value::Text(text), at, .. }) = table.node("sync")
         && text == "never"
     {
-        return Some(At { value: None, at: *at });
+        return Some(ConfigValue { value: None, at: *at });
     }
-    span_of(table, "sync", problems).map(|At { value, at }| At { value: Some(value), at })
+    span_key(table, "sync", problems)
+        .map(|ConfigValue { value, at }| ConfigValue { value: Some(value), at })
 }
 
 /// Gives every station its recorders, and reports those that cannot be as they are.
@@ -162,15 +166,15 @@ pub(super) fn complete(
 ) {
     let mut seen: Vec<String> = Vec::new();
     for (config, station) in config.stations.iter().zip(all) {
-        if let Some(record) = config.record.get(MAX_RECORDS) {
-            let message = format!("a station has at most {MAX_RECORDS} tables of `record`");
+        if let Some(record) = config.record.get(MAX_RECORDERS) {
+            let message = format!("a station has at most {MAX_RECORDERS} tables of `record`");
             problems.add(record.at, message);
         }
         for wish in &config.record {
             let Some(record) = resolve(wish, station, env, problems) else { continue };
             if seen.contains(&record.name) {
                 let message = format!("two recorders are called `{}`", record.name);
-                problems.hint(wish.at, message, "give one of them another `name`");
+                problems.add_with_hint(wish.at, message, "give one of them another `name`");
             }
             seen.push(record.name.clone());
             station.records.push(record);
@@ -184,21 +188,23 @@ pub(super) fn resolve(
     station: &Station,
     env: &Environment,
     problems: &Problems,
-) -> Option<Record> {
+) -> Option<RecorderSettings> {
     let source = wish.source.as_ref().map(|name| source(name, station, problems));
     let name = match (&wish.name, &wish.source) {
         (Some(name), _) => name.clone(),
-        (None, Some(source)) => At::default_value(format!("{}-{}", station.name, source.value)),
-        (None, None) => At::default_value(station.name.clone()),
+        (None, Some(source)) => {
+            ConfigValue::default_value(format!("{}-{}", station.name, source.value))
+        }
+        (None, None) => ConfigValue::default_value(station.name.clone()),
     };
     if name.value.is_empty() || name.value.len() > MAX_NAME {
         let message = format!("`name` of a recorder has 1 to {MAX_NAME} bytes");
         let at = if wish.name.is_some() { name.at } else { wish.at };
-        problems.hint(at, message, "record = { name = \"hall\", dir = \"/srv/rec\" }");
+        problems.add_with_hint(at, message, "record = { name = \"hall\", dir = \"/srv/rec\" }");
     }
     let zone = zone(wish, problems);
     // All of it is looked at, so that every problem is told; then it may be none.
-    let dir = wish.dir.as_ref().map(|dir| resolve::absolute("dir", dir, problems));
+    let dir = wish.dir.as_ref().map(|dir| resolve::absolute_path("dir", dir, problems));
     let pattern = pattern(wish, zone, problems);
     let format = file_format(wish, station, problems);
     let keeping =
@@ -206,7 +212,7 @@ pub(super) fn resolve(
     let safety = Safety { sync: sync(wish, problems), ..Safety::default() };
     let upload = wish.upload.as_ref();
     let upload = upload.and_then(|it| upload::resolve(it, &station.name, env, problems));
-    Some(Record {
+    Some(RecorderSettings {
         name: name.value,
         source: source.flatten(),
         dir: dir?,
@@ -225,7 +231,7 @@ pub(super) fn resolve(
     })
 }
 
-fn source(name: &At<String>, station: &Station, problems: &Problems) -> Option<usize> {
+fn source(name: &ConfigValue<String>, station: &Station, problems: &Problems) -> Option<usize> {
     let names: Vec<&str> = station.sources.iter().map(|source| source.name.as_str()).collect();
     let found = names.iter().position(|other| *other == name.value);
     if found.is_none() {
@@ -234,37 +240,41 @@ fn source(name: &At<String>, station: &Station, problems: &Problems) -> Option<u
             Some(meant) => format!("did you mean `{meant}`?"),
             None => format!("there is {}", names.join(", ")),
         };
-        problems.hint(name.at, message, hint);
+        problems.add_with_hint(name.at, message, hint);
     }
     found
 }
 
-fn zone(wish: &RecordConfig, problems: &Problems) -> Zone {
+fn zone(wish: &RecordConfig, problems: &Problems) -> ClockZone {
     match wish.time.as_ref().map(|time| (time.value.as_str(), time.at)) {
-        None | Some(("utc", _)) => Zone::Utc,
-        Some(("local", _)) => Zone::Local,
+        None | Some(("utc", _)) => ClockZone::Utc,
+        Some(("local", _)) => ClockZone::Local,
         Some((other, at)) => {
-            problems.hint(at, format!("`time` is \"{other}\""), "time = \"utc\" or \"local\"");
-            Zone::Utc
+            problems.add_with_hint(
+                at,
+                format!("`time` is \"{other}\""),
+                "time = \"utc\" or \"local\"",
+            );
+            ClockZone::Utc
         }
     }
 }
 
-fn pattern(wish: &RecordConfig, zone: Zone, problems: &Problems) -> Option<Pattern> {
-    let local = At::default_value(LOCAL_PATTERN.to_owned());
-    let usual = At::default_value(DEFAULT_PATTERN.to_owned());
-    let usual = if zone == Zone::Local { local } else { usual };
+fn pattern(wish: &RecordConfig, zone: ClockZone, problems: &Problems) -> Option<Pattern> {
+    let local = ConfigValue::default_value(LOCAL_PATTERN.to_owned());
+    let usual = ConfigValue::default_value(DEFAULT_PATTERN.to_owned());
+    let usual = if zone == ClockZone::Local { local } else { usual };
     let file = wish.file.as_ref().unwrap_or(&usual);
     match Pattern::new(&file.value, zone) {
         Ok(pattern) => Some(pattern),
         Err(why) => {
-            problems.hint(file.at, format!("`file`: {why}"), FILE_EXAMPLE);
+            problems.add_with_hint(file.at, format!("`file`: {why}"), FILE_EXAMPLE);
             None
         }
     }
 }
 
-fn rotation(wish: &RecordConfig, zone: Zone, problems: &Problems) -> Rotation {
+fn rotation(wish: &RecordConfig, zone: ClockZone, problems: &Problems) -> Rotation {
     if let Some(size) = wish.rotate_size.filter(|size| size.value < MIN_BYTES) {
         problems.add(size.at, format!("`rotate_size` is at least {} KiB", MIN_BYTES >> 10));
     }
@@ -273,30 +283,34 @@ fn rotation(wish: &RecordConfig, zone: Zone, problems: &Problems) -> Rotation {
             problems.add(rotate.at, "`rotate` is a second or more");
         }
         None if wish.align => {
-            problems.hint(wish.at, "`align` is how `rotate` is meant", "add rotate = \"1h\"");
+            problems.add_with_hint(
+                wish.at,
+                "`align` is how `rotate` is meant",
+                "add rotate = \"1h\"",
+            );
         }
         _ => {}
     }
     let (every, size) = (wish.rotate.map(|at| at.value), wish.rotate_size.map(|at| at.value));
-    rotated(every, wish.align, size, zone).unwrap_or_else(|| {
+    rotation_for(every, wish.align, size, zone).unwrap_or_else(|| {
         let message = "`rotate` by the clock is a minute or more, a whole number of times a day";
         let at = wish.rotate.map_or(wish.at, |rotate| rotate.at);
-        problems.hint(at, message, "rotate = \"15min\", \"1h\" or \"1d\", or no `align`");
+        problems.add_with_hint(at, message, "rotate = \"15min\", \"1h\" or \"1d\", or no `align`");
         Rotation::default()
     })
 }
 
 /// New files after so much sound or, with `align`, so often by the clock, and at this size; none
 /// where the clock does not have such pieces.
-pub fn rotated(
+pub fn rotation_for(
     every: Option<Span>,
     align: bool,
     bytes: Option<u64>,
-    zone: Zone,
+    zone: ClockZone,
 ) -> Option<Rotation> {
     Some(match every {
         Some(every) if align => {
-            Rotation { bytes, clock: Some(Align::new(every, zone)?), duration: None }
+            Rotation { bytes, clock: Some(ClockAlignment::new(every, zone)?), duration: None }
         }
         duration => Rotation { bytes, duration, clock: None },
     })
@@ -314,22 +328,22 @@ fn file_format(wish: &RecordConfig, station: &Station, problems: &Problems) -> F
         _ => 24,
     };
     let (bits, kbps) = (wish.bits.map(|at| at.value), wish.kbps.map(|at| at.value));
-    let format = match made(name, bits, own, kbps) {
+    let format = match file_format_by_name(name, bits, own, kbps) {
         Ok(format) => format,
         Err(why) => {
             let at = wish.bits.map_or(at, |bits| bits.at);
             match why {
-                NotMade::Bits(bits, hint) => {
+                FormatError::Bits(bits, hint) => {
                     let message = format!("`bits` is {bits}, which {name} does not have");
-                    problems.hint(at, message, hint);
+                    problems.add_with_hint(at, message, hint);
                 }
-                NotMade::Name => {
+                FormatError::Name => {
                     let hint = match did_you_mean(name, &FORMATS) {
                         Some(meant) => format!("did you mean `{meant}`?"),
                         None => format!("use {}", FORMATS.join(", ")),
                     };
                     let message = format!("`format` is \"{name}\", which is not made here");
-                    problems.hint(at, message, hint);
+                    problems.add_with_hint(at, message, hint);
                 }
             }
             return FileFormat::Flac { bits: 16 };
@@ -345,7 +359,7 @@ fn file_format(wish: &RecordConfig, station: &Station, problems: &Problems) -> F
 
 /// Why there is no such format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotMade {
+pub enum FormatError {
     /// Nothing of that name is made.
     Name,
     /// It does not have so many bits; and what to write instead.
@@ -356,28 +370,28 @@ pub enum NotMade {
 ///
 /// # Errors
 /// [`NotMade`].
-pub fn made(
+pub fn file_format_by_name(
     name: &str,
     bits: Option<u32>,
     usual: u32,
     kbps: Option<u32>,
-) -> Result<FileFormat, NotMade> {
+) -> Result<FileFormat, FormatError> {
     match (name, bits) {
         ("wav", bits) => match bits.unwrap_or(usual) {
             16 => Ok(FileFormat::Wav(WavSamples::S16)),
             24 => Ok(FileFormat::Wav(WavSamples::S24)),
             32 => Ok(FileFormat::Wav(WavSamples::F32)),
-            other => Err(NotMade::Bits(other, "bits = 16, 24 or 32, which is floating point")),
+            other => Err(FormatError::Bits(other, "bits = 16, 24 or 32, which is floating point")),
         },
         ("flac", None) => Ok(FileFormat::Flac { bits: if usual == 16 { 16 } else { 24 } }),
         ("flac", Some(16)) => Ok(FileFormat::Flac { bits: 16 }),
         ("flac", Some(24)) => Ok(FileFormat::Flac { bits: 24 }),
-        ("flac", Some(other)) => Err(NotMade::Bits(other, "bits = 16 or 24")),
+        ("flac", Some(other)) => Err(FormatError::Bits(other, "bits = 16 or 24")),
         ("opus", None) => {
             Ok(FileFormat::Opus { bits_per_second: kbps.unwrap_or(DEFAULT_KBPS) * 1_000 })
         }
-        ("opus", Some(other)) => Err(NotMade::Bits(other, "kbps = 96 says how good Opus is")),
-        _ => Err(NotMade::Name),
+        ("opus", Some(other)) => Err(FormatError::Bits(other, "kbps = 96 says how good Opus is")),
+        _ => Err(FormatError::Name),
     }
 }
 
@@ -396,11 +410,11 @@ fn pre_roll(wish: &RecordConfig, problems: &Problems) -> Span {
 fn sync(wish: &RecordConfig, problems: &Problems) -> Sync {
     match wish.sync {
         None => Safety::default().sync,
-        Some(At { value: None, .. }) => Sync::Never,
-        Some(At { value: Some(span), at }) => {
+        Some(ConfigValue { value: None, .. }) => Sync::Never,
+        Some(ConfigValue { value: Some(span), at }) => {
             if span < MIN_SYNC {
                 let least = MIN_SYNC.as_millis();
-                problems.hint(at, format!("`sync` is {least}ms or more"), "or \"never\"");
+                problems.add_with_hint(at, format!("`sync` is {least}ms or more"), "or \"never\"");
             }
             Sync::Every(span)
         }

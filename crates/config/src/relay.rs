@@ -4,16 +4,16 @@ use std::fmt;
 use std::net::IpAddr;
 
 use aulos_core::Span;
-use aulos_io::relay::{Events, Media, Redundancy, TAKEOVER, Wishes};
-use aulos_proto::rtp::payload::DYNAMIC;
-use aulos_proto::rtp::{Codec, Encoding};
+use aulos_io::relay::{DtmfPayloadTypes, RedConfig, RelayStreamConfig, RtpPayloadFormat, TAKEOVER};
+use aulos_proto::rtp::payload::DYNAMIC_TYPES;
+use aulos_proto::rtp::{Encoding, RtpCodec};
 
 use super::limits::{
-    DYNAMIC_TYPES, MAX_RELAY_PORTS, MAX_RELAYS, OPUS_BITRATE, OPUS_COMPLEXITY, RED_DISTANCE,
+    MAX_RELAY_PORTS, MAX_RELAYS, OPUS_BITRATE, OPUS_COMPLEXITY, RED_DISTANCE, RED_TYPES,
     RELAY_HOLD_MS, RELAY_IDLE_S, RELAY_STREAMS, RELAY_TAKEOVER_MS,
 };
-use super::problem::{At, Place, Problem, Problems, did_you_mean};
-use super::read::Table;
+use super::problem::{ConfigLocation, ConfigValue, Problem, Problems, did_you_mean};
+use super::read::TableReader;
 use super::resolve::check_name;
 use super::tree::{Node, Value};
 
@@ -21,25 +21,25 @@ use super::tree::{Node, Value};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RelayConfig {
     /// Where it begins.
-    pub at: Place,
+    pub at: ConfigLocation,
     /// What it is called; absent, `relay` with a number.
-    pub name: Option<At<String>>,
+    pub name: Option<ConfigValue<String>>,
     /// `udp://ADDRESS:PORT`, `udp://ADDRESS:FIRST-LAST` or `trunk://ADDRESS:PORT`.
-    pub listen: Option<At<String>>,
+    pub listen: Option<ConfigValue<String>>,
     /// The same again: the streams come there as well.
-    pub also: Option<At<String>>,
+    pub also: Option<ConfigValue<String>>,
     /// What comes.
-    pub from: Option<At<String>>,
+    pub from: Option<ConfigValue<String>>,
     /// What goes.
-    pub to: Option<At<String>>,
+    pub to: Option<ConfigValue<String>>,
     /// `udp://HOST:PORT`, `udp://HOST:FIRST-LAST` or `trunk://HOST:PORT`.
-    pub dest: Option<At<String>>,
+    pub dest: Option<ConfigValue<String>>,
     /// The payload type of keys that are pressed, or two of them, of both sides.
-    pub events: Option<At<String>>,
+    pub events: Option<ConfigValue<String>>,
     /// The payload type of RED that comes.
-    pub red_from: Option<At<u32>>,
+    pub red_from: Option<ConfigValue<u32>>,
     /// The payload type of RED that goes.
-    pub red_to: Option<At<u32>>,
+    pub red_to: Option<ConfigValue<u32>>,
     /// How many packets are repeated in each that goes.
     pub red_distance: Option<u32>,
     /// Milliseconds that a packet waits for one before it.
@@ -64,25 +64,25 @@ pub struct RelayConfig {
 
 /// Streams that are relayed alike.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Relay {
+pub struct RelaySettings {
     /// Unique.
     pub name: String,
     /// Where they come to.
-    pub listen: Ports<IpAddr>,
+    pub listen: PortRange<IpAddr>,
     /// Where they come to as well, port by port.
-    pub also: Option<Ports<IpAddr>>,
+    pub also: Option<PortRange<IpAddr>>,
     /// What they are.
-    pub from: Media,
+    pub from: RtpPayloadFormat,
     /// What they become.
-    pub to: Media,
+    pub to: RtpPayloadFormat,
     /// Where they go.
-    pub dest: Ports<String>,
+    pub dest: PortRange<String>,
     /// The payload types of keys that are pressed.
-    pub events: Option<Events>,
+    pub events: Option<DtmfPayloadTypes>,
     /// The payload type of RED that comes.
     pub red_from: Option<u8>,
     /// RED that goes.
-    pub red_to: Option<Redundancy>,
+    pub red_to: Option<RedConfig>,
     /// How long a packet waits for one before it.
     pub hold: Span,
     /// How long a stream may be silent.
@@ -103,15 +103,16 @@ pub struct Relay {
     pub opus_fec: bool,
 }
 
-impl Relay {
+impl RelaySettings {
     /// What its streams are told.
     #[must_use]
-    pub fn wishes(&self) -> Wishes {
-        let mut wishes = Wishes::new(self.from, self.to);
-        (wishes.hold, wishes.idle, wishes.symmetric) = (self.hold, self.idle, self.symmetric);
+    pub fn stream_config(&self) -> RelayStreamConfig {
+        let mut wishes = RelayStreamConfig::new(self.from, self.to);
+        (wishes.reorder_delay, wishes.idle_timeout, wishes.symmetric) =
+            (self.hold, self.idle, self.symmetric);
         wishes.takeover = self.takeover;
-        (wishes.events, wishes.red_from, wishes.red_to) = (self.events, self.red_from, self.red_to);
-        (wishes.two_ways, wishes.opus_fec) = (self.also.is_some(), self.opus_fec);
+        (wishes.dtmf, wishes.red_in, wishes.red_out) = (self.events, self.red_from, self.red_to);
+        (wishes.redundant, wishes.opus_fec) = (self.also.is_some(), self.opus_fec);
         (wishes.opus_bitrate, wishes.opus_complexity) = (self.opus_bitrate, self.opus_complexity);
         wishes
     }
@@ -119,7 +120,7 @@ impl Relay {
 
 /// A port, or some in a row, of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ports<H> {
+pub struct PortRange<H> {
     /// The machine.
     pub host: H,
     /// The first port.
@@ -130,7 +131,7 @@ pub struct Ports<H> {
     pub trunk: bool,
 }
 
-impl<H> Ports<H> {
+impl<H> PortRange<H> {
     /// How many they are.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -144,7 +145,7 @@ impl<H> Ports<H> {
     }
 }
 
-impl<H: fmt::Display> fmt::Display for Ports<H> {
+impl<H: fmt::Display> fmt::Display for PortRange<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let host = self.host.to_string();
         let host = if host.contains(':') { format!("[{host}]") } else { host };
@@ -154,14 +155,14 @@ impl<H: fmt::Display> fmt::Display for Ports<H> {
 }
 
 /// Reads every `[[relay]]`.
-pub(super) fn read(root: &mut Table<'_>, problems: &Problems) -> Vec<RelayConfig> {
+pub(super) fn read(root: &mut TableReader<'_>, problems: &Problems) -> Vec<RelayConfig> {
     match root.node("relay") {
         Some(Node { value: Value::List(items), .. }) => {
             items.iter().map(|node| read_relay(node, problems)).collect()
         }
         Some(node) => {
             let message = format!("`relay` is {}: it must be a list of tables", node.kind());
-            problems.hint(node.at, message, "write [[relay]] with two brackets");
+            problems.add_with_hint(node.at, message, "write [[relay]] with two brackets");
             Vec::new()
         }
         None => Vec::new(),
@@ -169,7 +170,7 @@ pub(super) fn read(root: &mut Table<'_>, problems: &Problems) -> Vec<RelayConfig
 }
 
 fn read_relay(node: &Node, problems: &Problems) -> RelayConfig {
-    let mut table = Table::new(node, "a relay", problems);
+    let mut table = TableReader::new(node, "a relay", problems);
     let mut relay = RelayConfig {
         at: node.at,
         name: table.text("name"),
@@ -182,12 +183,13 @@ fn read_relay(node: &Node, problems: &Problems) -> RelayConfig {
         symmetric: table.flag("symmetric"),
         opus_fec: table.flag("opus_fec"),
         events: events_text(&mut table, problems),
-        red_from: table.number("red_from", "for a payload type", DYNAMIC_TYPES),
-        red_to: table.number("red_to", "for a payload type", DYNAMIC_TYPES),
+        red_from: table.number("red_from", "for a payload type", RED_TYPES),
+        red_to: table.number("red_to", "for a payload type", RED_TYPES),
         ..RelayConfig::default()
     };
-    let mut number =
-        |key, unit, range| table.number(key, unit, range).map(|number: At<u32>| number.value);
+    let mut number = |key, unit, range| {
+        table.number(key, unit, range).map(|number: ConfigValue<u32>| number.value)
+    };
     relay.hold_ms = number("hold_ms", "milliseconds", RELAY_HOLD_MS);
     relay.idle_s = number("idle_s", "seconds", RELAY_IDLE_S);
     relay.red_distance = number("red_distance", "packets", RED_DISTANCE);
@@ -200,26 +202,26 @@ fn read_relay(node: &Node, problems: &Problems) -> RelayConfig {
 }
 
 /// A number, or a text.
-fn events_text(table: &mut Table<'_>, problems: &Problems) -> Option<At<String>> {
+fn events_text(table: &mut TableReader<'_>, problems: &Problems) -> Option<ConfigValue<String>> {
     let node = table.node("events")?;
     let value = match (&node.value, &node.raw) {
         (Value::Integer(number), _) => number.to_string(),
         (Value::Text(text), _) | (_, Some(text)) => text.clone(),
         _ => {
             let message = format!("`events` is {}: it must be a payload type", node.kind());
-            problems.hint(node.at, message, EVENTS_EXAMPLE);
+            problems.add_with_hint(node.at, message, EVENTS_EXAMPLE);
             return None;
         }
     };
-    Some(At { value, at: node.at })
+    Some(ConfigValue { value, at: node.at })
 }
 
 /// Checks every relay.
-pub(super) fn resolve(configs: &[RelayConfig], problems: &Problems) -> Vec<Relay> {
+pub(super) fn resolve(configs: &[RelayConfig], problems: &Problems) -> Vec<RelaySettings> {
     if let Some(relay) = configs.get(MAX_RELAYS) {
         problems.add(relay.at, format!("there are more than {MAX_RELAYS} relays"));
     }
-    let mut relays: Vec<Relay> = Vec::new();
+    let mut relays: Vec<RelaySettings> = Vec::new();
     for config in configs {
         let name = name(config, &relays, problems);
         if let Some(relay) = resolve_one(config, name, problems) {
@@ -234,7 +236,7 @@ pub(super) fn resolve(configs: &[RelayConfig], problems: &Problems) -> Vec<Relay
 ///
 /// # Errors
 /// Everything that is wrong with them.
-pub fn relay(config: &RelayConfig) -> Result<Relay, Vec<Problem>> {
+pub fn resolve_relay(config: &RelayConfig) -> Result<RelaySettings, Vec<Problem>> {
     let problems = Problems::default();
     let name = name(config, &[], &problems);
     let relay = resolve_one(config, name, &problems);
@@ -248,11 +250,11 @@ pub fn relay(config: &RelayConfig) -> Result<Relay, Vec<Problem>> {
 ///
 /// # Errors
 /// Everything that is wrong with them, in one line, and what to do about it.
-pub fn relay_from_json(json: &serde_json::Value) -> Result<Relay, String> {
+pub fn relay_from_json(json: &serde_json::Value) -> Result<RelaySettings, String> {
     let problems = Problems::default();
-    let config = read_relay(&super::sound::node(json), &problems);
+    let config = read_relay(&super::sound::node_from_json(json), &problems);
     if config.name.is_none() {
-        problems.hint(config.at, "a relay that is added needs `name`", "name = \"desk\"");
+        problems.add_with_hint(config.at, "a relay that is added needs `name`", "name = \"desk\"");
     }
     let name = name(&config, &[], &problems);
     let relay = resolve_one(&config, name, &problems);
@@ -262,11 +264,11 @@ pub fn relay_from_json(json: &serde_json::Value) -> Result<Relay, String> {
     }
 }
 
-fn resolve_one(config: &RelayConfig, name: String, problems: &Problems) -> Option<Relay> {
-    let need = |key: &str, value: &Option<At<String>>| {
+fn resolve_one(config: &RelayConfig, name: String, problems: &Problems) -> Option<RelaySettings> {
+    let need = |key: &str, value: &Option<ConfigValue<String>>| {
         if value.is_none() {
             let hint = format!("{key} = {}", EXAMPLES.iter().find(|(of, _)| *of == key)?.1);
-            problems.hint(config.at, format!("a relay needs `{key}`"), hint);
+            problems.add_with_hint(config.at, format!("a relay needs `{key}`"), hint);
         }
         value.clone()
     };
@@ -285,12 +287,12 @@ fn resolve_one(config: &RelayConfig, name: String, problems: &Problems) -> Optio
     });
     let events = config.events.as_ref().map(|wish| events(wish, problems));
     let (listen, dest, from, to) = (listen?, dest?, from?, to?);
-    let (also, events) = (unless_wrong(also)?, unless_wrong(events)?);
+    let (also, events) = (if_valid(also)?, if_valid(events)?);
     check_also(config, &listen, also.as_ref(), problems);
     check_types(config, (&from, &to), events, problems);
     let red_to = red_to(config, problems);
-    belong_together(config, &listen, &dest, problems)?;
-    Some(Relay {
+    check_port_counts(config, &listen, &dest, problems)?;
+    Some(RelaySettings {
         name,
         listen,
         also,
@@ -318,27 +320,27 @@ fn resolve_one(config: &RelayConfig, name: String, problems: &Problems) -> Optio
 }
 
 /// Where it goes.
-fn destination(wish: &At<String>, problems: &Problems) -> Option<Ports<String>> {
+fn destination(wish: &ConfigValue<String>, problems: &Problems) -> Option<PortRange<String>> {
     let ports = ports("dest", wish, problems)?;
     if ports.first == 0 {
         let message = format!("`dest` is \"{}\": nobody can be reached at port 0", wish.value);
-        problems.hint(wish.at, message, "a port from 1 to 65535");
+        problems.add_with_hint(wish.at, message, "a port from 1 to 65535");
         return None;
     }
     Some(ports)
 }
 
 /// None when there cannot be such places together.
-fn belong_together(
+fn check_port_counts(
     config: &RelayConfig,
-    listen: &Ports<IpAddr>,
-    dest: &Ports<String>,
+    listen: &PortRange<IpAddr>,
+    dest: &PortRange<String>,
     problems: &Problems,
 ) -> Option<()> {
     let dest_at = config.dest.as_ref().map_or(config.at, |wish| wish.at);
     if dest.trunk && config.symmetric == Some(true) {
         let message = "`symmetric` sends from many ports, and a trunk is one flow".to_owned();
-        problems.hint(dest_at, message, "leave `symmetric` out, or write udp://");
+        problems.add_with_hint(dest_at, message, "leave `symmetric` out, or write udp://");
         return None;
     }
     // Which of them is whose stands in what comes through a trunk.
@@ -348,7 +350,11 @@ fn belong_together(
             listen.count(),
             dest.count()
         );
-        problems.hint(dest_at, message, "one port for all of them, or as many as in `listen`");
+        problems.add_with_hint(
+            dest_at,
+            message,
+            "one port for all of them, or as many as in `listen`",
+        );
         return None;
     }
     Some(())
@@ -356,7 +362,7 @@ fn belong_together(
 
 /// None when something was wrong with it.
 #[allow(clippy::option_option, reason = "absent is not wrong")]
-const fn unless_wrong<T: Copy>(value: Option<Option<T>>) -> Option<Option<T>> {
+const fn if_valid<T: Copy>(value: Option<Option<T>>) -> Option<Option<T>> {
     match value {
         None => Some(None),
         Some(None) => None,
@@ -365,46 +371,47 @@ const fn unless_wrong<T: Copy>(value: Option<Option<T>>) -> Option<Option<T>> {
 }
 
 /// `TYPE`, or `TYPE:TYPE` when it is another one on the listener's side.
-fn events(wish: &At<String>, problems: &Problems) -> Option<Events> {
+fn events(wish: &ConfigValue<String>, problems: &Problems) -> Option<DtmfPayloadTypes> {
     let (from, to) = wish.value.split_once(':').unwrap_or((&wish.value, &wish.value));
-    let number = |text: &str| text.parse::<u8>().ok().filter(|number| DYNAMIC.contains(number));
+    let number =
+        |text: &str| text.parse::<u8>().ok().filter(|number| DYNAMIC_TYPES.contains(number));
     if let (Some(from), Some(to)) = (number(from), number(to)) {
-        return Some(Events { from, to });
+        return Some(DtmfPayloadTypes { from, to });
     }
     let message = format!("`events` is \"{}\": a payload type from 96 to 127", wish.value);
-    problems.hint(wish.at, message, EVENTS_EXAMPLE);
+    problems.add_with_hint(wish.at, message, EVENTS_EXAMPLE);
     None
 }
 
-fn red_to(config: &RelayConfig, problems: &Problems) -> Option<Redundancy> {
+fn red_to(config: &RelayConfig, problems: &Problems) -> Option<RedConfig> {
     let Some(number) = &config.red_to else {
         if config.red_distance.is_some() {
             let message = "`red_distance` says how often what goes is repeated, and it is not";
-            problems.hint(config.at, message, "red_to = 112");
+            problems.add_with_hint(config.at, message, "red_to = 112");
         }
         return None;
     };
     let distance = config.red_distance.and_then(|distance| u8::try_from(distance).ok());
     let payload_type = payload_type(number.value);
-    Some(Redundancy { payload_type, distance: distance.unwrap_or(1) })
+    Some(RedConfig { payload_type, distance: distance.unwrap_or(1) })
 }
 
 /// One that has been found to be in range.
 fn payload_type(number: u32) -> u8 {
-    u8::try_from(number).unwrap_or(*DYNAMIC.start())
+    u8::try_from(number).unwrap_or(*DYNAMIC_TYPES.start())
 }
 
 /// A payload type means one thing.
 fn check_types(
     config: &RelayConfig,
-    (from, to): (&Media, &Media),
-    events: Option<Events>,
+    (from, to): (&RtpPayloadFormat, &RtpPayloadFormat),
+    events: Option<DtmfPayloadTypes>,
     problems: &Problems,
 ) {
     let events_at = config.events.as_ref().map_or(config.at, |wish| wish.at);
     let sides = [
         ("from", from.payload_type, &config.red_from, events.map(|events| events.from)),
-        ("to", Some(to.sent_type()), &config.red_to, events.map(|events| events.to)),
+        ("to", Some(to.outgoing_payload_type()), &config.red_to, events.map(|events| events.to)),
     ];
     for (side, sound, red, events) in sides {
         let mut used = sound.map(|number| (number, format!("`{side}`")));
@@ -414,45 +421,45 @@ fn check_types(
         for (number, name, at) in red.into_iter().chain(events) {
             if let Some((_, other)) = used.iter().find(|(other, _)| *other == number) {
                 let message = format!("{name}: payload type {number} is that of {other}");
-                problems.hint(at, message, "each of them needs its own, 96 to 127");
+                problems.add_with_hint(at, message, "each of them needs its own, 96 to 127");
             }
             used.get_or_insert((number, name));
         }
     }
-    if config.opus_fec == Some(true) && to.encoding.codec != Codec::Opus {
-        problems.hint(config.at, "`opus_fec`: what goes is not Opus", "to = \"opus\"");
+    if config.opus_fec == Some(true) && to.encoding.codec != RtpCodec::Opus {
+        problems.add_with_hint(config.at, "`opus_fec`: what goes is not Opus", "to = \"opus\"");
     }
 }
 
 /// Two ways have a port each for every stream.
 fn check_also(
     config: &RelayConfig,
-    listen: &Ports<IpAddr>,
-    also: Option<&Ports<IpAddr>>,
+    listen: &PortRange<IpAddr>,
+    also: Option<&PortRange<IpAddr>>,
     problems: &Problems,
 ) {
     let Some(also) = also else { return };
     let at = config.also.as_ref().map_or(config.at, |wish| wish.at);
     if also.trunk || listen.trunk {
         let message = "`also`: what comes through a trunk comes one way".to_owned();
-        problems.hint(at, message, "udp:// in `listen` and in `also`");
+        problems.add_with_hint(at, message, "udp:// in `listen` and in `also`");
     } else if also.count() != listen.count() {
         let message =
             format!("`listen` has {} port(s) and `also` {}", listen.count(), also.count());
-        problems.hint(at, message, "a port of each for every stream");
-    } else if meet(listen, also) {
+        problems.add_with_hint(at, message, "a port of each for every stream");
+    } else if overlaps(listen, also) {
         let message = format!("`also`: {also} is also `listen`");
-        problems.hint(at, message, "give the second way ports of its own");
+        problems.add_with_hint(at, message, "give the second way ports of its own");
     }
 }
 
-fn name(config: &RelayConfig, used: &[Relay], problems: &Problems) -> String {
+fn name(config: &RelayConfig, used: &[RelaySettings], problems: &Problems) -> String {
     let taken = |name: &str| used.iter().any(|relay| relay.name == name);
     if let Some(given) = &config.name {
         let name = check_name(given, problems);
         if taken(&name) {
             let message = format!("two relays are called `{name}`");
-            problems.hint(given.at, message, "give one of them another name");
+            problems.add_with_hint(given.at, message, "give one of them another name");
         }
         return name;
     }
@@ -462,7 +469,12 @@ fn name(config: &RelayConfig, used: &[Relay], problems: &Problems) -> String {
 }
 
 /// Two relays cannot listen on one port.
-fn check_overlap(config: &RelayConfig, relay: &Relay, others: &[Relay], problems: &Problems) {
+fn check_overlap(
+    config: &RelayConfig,
+    relay: &RelaySettings,
+    others: &[RelaySettings],
+    problems: &Problems,
+) {
     let owns = [
         ("listen", Some(&relay.listen), &config.listen),
         ("also", relay.also.as_ref(), &config.also),
@@ -470,28 +482,28 @@ fn check_overlap(config: &RelayConfig, relay: &Relay, others: &[Relay], problems
     for (key, own, wish) in owns {
         let Some(own) = own else { continue };
         let clash = others.iter().find(|other| {
-            core::iter::once(&other.listen).chain(&other.also).any(|theirs| meet(own, theirs))
+            core::iter::once(&other.listen).chain(&other.also).any(|theirs| overlaps(own, theirs))
         });
         if let Some(other) = clash {
             let at = wish.as_ref().map_or(config.at, |wish| wish.at);
             let message = format!("`{key}`: {own} is also that of relay `{}`", other.name);
-            problems.hint(at, message, "give each relay ports of its own");
+            problems.add_with_hint(at, message, "give each relay ports of its own");
         }
     }
 }
 
 /// Whether one socket cannot be had because of another.
-fn meet(own: &Ports<IpAddr>, theirs: &Ports<IpAddr>) -> bool {
+fn overlaps(own: &PortRange<IpAddr>, theirs: &PortRange<IpAddr>) -> bool {
     let meets =
         own.host == theirs.host || own.host.is_unspecified() || theirs.host.is_unspecified();
     meets && own.first != 0 && own.first <= theirs.last && theirs.first <= own.last
 }
 
 /// `udp://HOST:PORT`, `udp://HOST:FIRST-LAST` or `trunk://HOST:PORT`.
-fn ports(key: &str, wish: &At<String>, problems: &Problems) -> Option<Ports<String>> {
+fn ports(key: &str, wish: &ConfigValue<String>, problems: &Problems) -> Option<PortRange<String>> {
     let refuse = |why: String| {
         let example = EXAMPLES.iter().find(|(of, _)| *of == key).map_or("", |(_, text)| *text);
-        problems.hint(wish.at, format!("`{key}` is \"{}\": {why}", wish.value), example);
+        problems.add_with_hint(wish.at, format!("`{key}` is \"{}\": {why}", wish.value), example);
         None
     };
     let udp = wish.value.strip_prefix("udp://");
@@ -520,23 +532,23 @@ fn ports(key: &str, wish: &At<String>, problems: &Problems) -> Option<Ports<Stri
     if usize::from(last - first) >= MAX_RELAY_PORTS {
         return refuse(format!("at most {MAX_RELAY_PORTS} ports"));
     }
-    Some(Ports { host: host.to_owned(), first, last, trunk })
+    Some(PortRange { host: host.to_owned(), first, last, trunk })
 }
 
 fn address(
     key: &str,
-    wish: &At<String>,
-    ports: Ports<String>,
+    wish: &ConfigValue<String>,
+    ports: PortRange<String>,
     problems: &Problems,
-) -> Option<Ports<IpAddr>> {
+) -> Option<PortRange<IpAddr>> {
     match ports.host.parse() {
         Ok(host) => {
-            let Ports { first, last, trunk, .. } = ports;
-            Some(Ports { host, first, last, trunk })
+            let PortRange { first, last, trunk, .. } = ports;
+            Some(PortRange { host, first, last, trunk })
         }
         Err(_) => {
             let message = format!("`{key}` is \"{}\": {} is no address", wish.value, ports.host);
-            problems.hint(
+            problems.add_with_hint(
                 wish.at,
                 message,
                 "0.0.0.0 for every network, 127.0.0.1 for this machine",
@@ -547,9 +559,9 @@ fn address(
 }
 
 /// `CODEC[/RATE[/CHANNELS]][:TYPE]`.
-fn media(key: &str, wish: &At<String>, problems: &Problems) -> Option<Media> {
+fn media(key: &str, wish: &ConfigValue<String>, problems: &Problems) -> Option<RtpPayloadFormat> {
     let refuse = |why: String, hint: &str| {
-        problems.hint(wish.at, format!("`{key}` is \"{}\": {why}", wish.value), hint);
+        problems.add_with_hint(wish.at, format!("`{key}` is \"{}\": {why}", wish.value), hint);
         None
     };
     let (encoding, payload_type) = match wish.value.split_once(':') {
@@ -561,9 +573,10 @@ fn media(key: &str, wish: &At<String>, problems: &Problems) -> Option<Media> {
     };
     let mut parts = encoding.split('/');
     let name = parts.next().unwrap_or_default();
-    let Some(usual) = USUAL.iter().find(|usual| usual.codec.name().eq_ignore_ascii_case(name))
+    let Some(usual) =
+        DEFAULT_ENCODINGS.iter().find(|usual| usual.codec.name().eq_ignore_ascii_case(name))
     else {
-        let names = USUAL.map(|usual| usual.codec.name().to_ascii_lowercase());
+        let names = DEFAULT_ENCODINGS.map(|usual| usual.codec.name().to_ascii_lowercase());
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let hint = match did_you_mean(name, &names) {
             Some(meant) => format!("did you mean `{meant}`?"),
@@ -572,7 +585,7 @@ fn media(key: &str, wish: &At<String>, problems: &Problems) -> Option<Media> {
         return refuse(format!("there is no codec `{name}`"), &hint);
     };
     let mut encoding = *usual;
-    let free = matches!(usual.codec, Codec::L16 | Codec::L24);
+    let free = matches!(usual.codec, RtpCodec::L16 | RtpCodec::L24);
     for (what, slot) in [("rate", 0), ("channels", 1)] {
         let Some(part) = parts.next() else { break };
         let number = part.parse::<u32>().unwrap_or(0);
@@ -595,25 +608,25 @@ fn media(key: &str, wish: &At<String>, problems: &Problems) -> Option<Media> {
         return refuse("there is too much of it".to_owned(), "l16/44100/2");
     }
     if payload_type
-        .is_some_and(|own| !DYNAMIC.contains(&own) && encoding.static_type() != Some(own))
+        .is_some_and(|own| !DYNAMIC_TYPES.contains(&own) && encoding.static_type() != Some(own))
     {
         return refuse("that payload type means something else".to_owned(), "96 to 127 are free");
     }
-    Some(Media { encoding, payload_type })
+    Some(RtpPayloadFormat { encoding, payload_type })
 }
 
-const fn usual(codec: Codec, clock_rate: u32, channels: u8) -> Encoding {
+const fn default_encoding(codec: RtpCodec, clock_rate: u32, channels: u8) -> Encoding {
     Encoding { codec, clock_rate, channels }
 }
 
 /// What a codec is when nothing else is said.
-const USUAL: [Encoding; 6] = [
-    usual(Codec::Pcmu, 8_000, 1),
-    usual(Codec::Pcma, 8_000, 1),
-    usual(Codec::G722, 8_000, 1),
-    usual(Codec::L16, 48_000, 2),
-    usual(Codec::L24, 48_000, 2),
-    usual(Codec::Opus, 48_000, 2),
+const DEFAULT_ENCODINGS: [Encoding; 6] = [
+    default_encoding(RtpCodec::Pcmu, 8_000, 1),
+    default_encoding(RtpCodec::Pcma, 8_000, 1),
+    default_encoding(RtpCodec::G722, 8_000, 1),
+    default_encoding(RtpCodec::L16, 48_000, 2),
+    default_encoding(RtpCodec::L24, 48_000, 2),
+    default_encoding(RtpCodec::Opus, 48_000, 2),
 ];
 
 const EVENTS_EXAMPLE: &str = "events = 101, or \"101:96\" where it has another one";

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use aulos_core::{Codec, Db, Frames, SampleFormat, SampleSpec, Span};
 use aulos_engine::encode::CodecConfig;
+use aulos_engine::loudness_processor::NormalizerConfig;
 use aulos_engine::standby::Standby;
-use aulos_engine::steady::Normalise;
-use aulos_engine::switch::Comeback;
+use aulos_engine::switch::FailbackMode;
 
 use super::env::Environment;
 use super::hooks::{self, Hook};
@@ -20,44 +20,44 @@ use super::model::{
     Config, HttpConfig, ListenConfig, MdnsConfig, SourceEntry, StationConfig, StreamsConfig,
 };
 use super::mounts;
-use super::problem::{At, Place, Problems};
-use super::push::{self, Push};
-use super::record::{self, Record};
-use super::relay::{self, Relay};
-use super::rtp::{self, RtpOut};
-use super::security::{self, Security};
-use super::sound::{self, Sound};
+use super::problem::{ConfigLocation, ConfigValue, Problems};
+use super::push::{self, PushSettings};
+use super::record::{self, RecorderSettings};
+use super::relay::{self, RelaySettings};
+use super::rtp::{self, RtpOutputSettings};
+use super::security::{self, SecuritySettings};
+use super::sound::{self, SoundSettings};
 use super::source::{self, SourceConfig};
 use super::{codec, fallback, meta};
 
 /// A configuration that can be run. Its order is the file's.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Resolved {
+pub struct ResolvedConfig {
     /// Where state is kept.
     pub state_dir: PathBuf,
     /// What to listen on.
-    pub listen: Listen,
+    pub listen: ListenEndpoints,
     /// What is served over HTTP.
-    pub http: Http,
+    pub http: HttpSettings,
     /// What a remote controller may add.
-    pub streams: Streams,
+    pub streams: StreamSettings,
     /// How loud clients are.
-    pub clients: Clients,
+    pub clients: ClientSettings,
     /// What is announced to the network.
-    pub mdns: Mdns,
+    pub mdns: MdnsSettings,
     /// Who may do what, and how it is kept from others.
-    pub security: Security,
+    pub security: SecuritySettings,
     /// At least one.
     pub stations: Vec<Station>,
     /// Who is told when one of them is in trouble.
     pub hooks: Vec<Hook>,
     /// What is relayed.
-    pub relays: Vec<Relay>,
+    pub relays: Vec<RelaySettings>,
 }
 
 /// What to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listen {
+pub struct ListenEndpoints {
     /// Snapcast's stream port.
     pub stream: Endpoint,
     /// Snapcast's control port.
@@ -68,7 +68,7 @@ pub struct Listen {
 
 /// What is served over HTTP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Http {
+pub struct HttpSettings {
     /// A folder whose files are served at `/`.
     pub doc_root: Option<PathBuf>,
     /// Names under which a browser may reach us, in lower case.
@@ -77,7 +77,7 @@ pub struct Http {
 
 /// How loud clients are, 0 to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Clients {
+pub struct ClientSettings {
     /// Of a client that has never been seen.
     pub initial_volume: u8,
     /// No client gets louder.
@@ -86,7 +86,7 @@ pub struct Clients {
 
 /// What is announced to the network; of these, only what other machines reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mdns {
+pub struct MdnsSettings {
     /// The server's name in lists of services.
     pub name: String,
     /// Whether the stream port is.
@@ -101,7 +101,7 @@ pub struct Mdns {
 
 /// What a remote controller may add.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Streams {
+pub struct StreamSettings {
     /// The schemes of sources.
     pub schemes: Vec<String>,
     /// Folders under which `pipe:` and `file:` have to lie.
@@ -110,7 +110,7 @@ pub struct Streams {
     pub plugin_dir: PathBuf,
 }
 
-impl Default for Streams {
+impl Default for StreamSettings {
     fn default() -> Self {
         Self {
             schemes: REMOTE_SCHEMES.iter().map(|&scheme| scheme.to_owned()).collect(),
@@ -150,23 +150,23 @@ pub struct Station {
     /// Milliseconds from capture to play-out.
     pub buffer_ms: u32,
     /// In order of priority; at least one, each with a name of its own.
-    pub sources: Vec<Source>,
+    pub sources: Vec<StationSource>,
     /// How sources take over from each other.
-    pub switch: Switch,
+    pub switch: SwitchSettings,
     /// What counts as silence.
-    pub silence: Silence,
+    pub silence: SilenceSettings,
     /// What is done to the programme on its way out.
-    pub sound: Sound,
+    pub sound: SoundSettings,
     /// What is heard when no source has sound; none is silence.
     pub last_resort: Option<SourceConfig>,
     /// The program that tells what is played, and controls it.
     pub plugin: Option<Plugin>,
     /// Servers that its stream goes to.
-    pub pushes: Vec<Push>,
+    pub pushes: Vec<PushSettings>,
     /// Where it goes over RTP.
-    pub rtp: Vec<RtpOut>,
+    pub rtp: Vec<RtpOutputSettings>,
     /// What of it is recorded.
-    pub records: Vec<Record>,
+    pub records: Vec<RecorderSettings>,
 }
 
 /// A control script: a program that speaks JSON-RPC on its standard input and output.
@@ -180,7 +180,7 @@ pub struct Plugin {
 
 /// One source of a station.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Source {
+pub struct StationSource {
     /// As it was written.
     pub uri: String,
     /// Unique in its station.
@@ -190,33 +190,33 @@ pub struct Source {
     /// What its sound is changed by.
     pub gain: Db,
     /// How it is normalised before that; absent, it is not.
-    pub normalize: Option<Normalise>,
+    pub normalize: Option<NormalizerConfig>,
     /// Milliseconds without sound until it counts as gone.
     pub timeout_ms: u32,
     /// Milliseconds that it is delayed by.
     pub input_buffer_ms: u32,
     /// What counts as silence.
-    pub silence: Silence,
+    pub silence: SilenceSettings,
     /// How ready it is kept while it is not needed.
     pub standby: Standby,
 }
 
 /// How sources take over from each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Switch {
+pub struct SwitchSettings {
     /// Milliseconds of cross-fade; 0 cuts.
     pub crossfade_ms: u32,
     /// Seconds that a better source has to be healthy before it takes over.
     pub hold_in_s: u32,
     /// What happens when a source is back that has failed.
-    pub comeback: Comeback,
+    pub comeback: FailbackMode,
     /// Whether another source than the first may begin.
     pub immediate: bool,
 }
 
 /// What counts as silence.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Silence {
+pub struct SilenceSettings {
     /// Below this level, of full scale.
     pub below: Db,
     /// For so long.
@@ -228,10 +228,10 @@ pub struct Silence {
 }
 
 /// Checks everything; what is wrong is noted, and the result is only of use when nothing was.
-pub(super) fn resolve(config: &Config, env: &Environment, problems: &Problems) -> Resolved {
+pub(super) fn resolve(config: &Config, env: &Environment, problems: &Problems) -> ResolvedConfig {
     let state_dir = match &config.state_dir {
         Some(dir) if dir.value.is_empty() => {
-            problems.hint(dir.at, "`state_dir` is empty", "leave it out for the default");
+            problems.add_with_hint(dir.at, "`state_dir` is empty", "leave it out for the default");
             PathBuf::new()
         }
         Some(dir) => PathBuf::from(&dir.value),
@@ -243,15 +243,15 @@ pub(super) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
     }
     if config.stations.is_empty() && problems.is_empty() {
         let hint = "leave `station` out for the built-in one";
-        problems.hint(Place::Default, "there is no station", hint);
+        problems.add_with_hint(ConfigLocation::Default, "there is no station", hint);
     }
-    unique_names(&config.stations, problems);
-    one_stdin(&config.stations, problems);
-    Resolved {
+    check_unique_names(&config.stations, problems);
+    check_single_stdin(&config.stations, problems);
+    ResolvedConfig {
         listen: listen(&config.listen, problems),
         http: http(&config.http, problems),
         streams: streams(&config.streams, problems),
-        clients: Clients {
+        clients: ClientSettings {
             initial_volume: u8::try_from(config.clients.initial_volume).unwrap_or(100),
             volume_cap: u8::try_from(config.clients.volume_cap).unwrap_or(100),
         },
@@ -288,12 +288,16 @@ fn stations(
     all
 }
 
-fn listen(config: &ListenConfig, problems: &Problems) -> Listen {
+fn listen(config: &ListenConfig, problems: &Problems) -> ListenEndpoints {
     let address = &config.address.value;
     let host = address.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(address);
     if host.is_empty() || (host.contains(':') && host.parse::<std::net::Ipv6Addr>().is_err()) {
         let message = format!("`address` is \"{address}\": it must be a host without a port");
-        problems.hint(config.address.at, message, "\"0.0.0.0\" is every network, \"::\" IPv6 too");
+        problems.add_with_hint(
+            config.address.at,
+            message,
+            "\"0.0.0.0\" is every network, \"::\" IPv6 too",
+        );
     }
     let mut used: HashMap<Endpoint, &str> = HashMap::new();
     let [stream, control, http] =
@@ -301,44 +305,52 @@ fn listen(config: &ListenConfig, problems: &Problems) -> Listen {
             |(key, text)| {
                 let Some(endpoint) = endpoint(&text.value, Some(host), None) else {
                     let message = format!("`{key}` is \"{}\", not an address", text.value);
-                    problems.hint(text.at, message, "\"HOST:PORT\", \":PORT\" or a port alone");
+                    problems.add_with_hint(
+                        text.at,
+                        message,
+                        "\"HOST:PORT\", \":PORT\" or a port alone",
+                    );
                     return Endpoint { host: host.to_owned(), port: 0 };
                 };
                 if endpoint.port != 0
                     && let Some(other) = used.insert(endpoint.clone(), key)
                 {
                     let message = format!("`{key}` and `{other}` are both {endpoint}");
-                    problems.hint(text.at, message, "give each a port of its own");
+                    problems.add_with_hint(text.at, message, "give each a port of its own");
                 }
                 endpoint
             },
         );
-    Listen { stream, control, http }
+    ListenEndpoints { stream, control, http }
 }
 
-fn http(config: &HttpConfig, problems: &Problems) -> Http {
+fn http(config: &HttpConfig, problems: &Problems) -> HttpSettings {
     let names = config.names.iter().map(|name| {
         if name.value.is_empty() || name.value.contains([':', '/', ' ']) {
             let message = format!("\"{}\" is not a host's name", name.value);
-            problems.hint(name.at, message, "names = [\"radio.example.org\"], without a port");
+            problems.add_with_hint(
+                name.at,
+                message,
+                "names = [\"radio.example.org\"], without a port",
+            );
         }
         name.value.to_ascii_lowercase()
     });
-    Http {
-        doc_root: config.doc_root.as_ref().map(|dir| absolute("doc_root", dir, problems)),
+    HttpSettings {
+        doc_root: config.doc_root.as_ref().map(|dir| absolute_path("doc_root", dir, problems)),
         names: names.collect(),
     }
 }
 
-fn mdns(config: &MdnsConfig, problems: &Problems) -> Mdns {
+fn mdns(config: &MdnsConfig, problems: &Problems) -> MdnsSettings {
     let name = &config.name.value;
     if name.is_empty() || name.len() > MAX_SERVICE_NAME || name.chars().any(char::is_control) {
         let message = format!("`{}` cannot be announced", name.escape_debug());
         let hint = format!("a name has 1 to {MAX_SERVICE_NAME} bytes on one line");
-        problems.hint(config.name.at, message, hint);
+        problems.add_with_hint(config.name.at, message, hint);
     }
     let wished = |port| config.enabled && port;
-    Mdns {
+    MdnsSettings {
         name: name.clone(),
         stream: wished(config.stream),
         control: wished(config.control),
@@ -347,29 +359,29 @@ fn mdns(config: &MdnsConfig, problems: &Problems) -> Mdns {
     }
 }
 
-fn streams(config: &StreamsConfig, problems: &Problems) -> Streams {
-    let mut streams = Streams::default();
+fn streams(config: &StreamsConfig, problems: &Problems) -> StreamSettings {
+    let mut streams = StreamSettings::default();
     if let Some(schemes) = &config.schemes {
         for scheme in schemes.iter().filter(|scheme| NEVER_REMOTE.contains(&scheme.value.as_str()))
         {
             let message = format!("`{}` starts a program", scheme.value);
             let hint = "write such a source into a [[station]]: a remote call must not start one";
-            problems.hint(scheme.at, message, hint);
+            problems.add_with_hint(scheme.at, message, hint);
         }
         streams.schemes = schemes.iter().map(|scheme| scheme.value.to_ascii_lowercase()).collect();
     }
-    streams.roots = config.roots.iter().map(|dir| absolute("roots", dir, problems)).collect();
+    streams.roots = config.roots.iter().map(|dir| absolute_path("roots", dir, problems)).collect();
     if let Some(dir) = &config.plugin_dir {
-        streams.plugin_dir = absolute("plugin_dir", dir, problems);
+        streams.plugin_dir = absolute_path("plugin_dir", dir, problems);
     }
     streams
 }
 
-pub(super) fn absolute(key: &str, dir: &At<String>, problems: &Problems) -> PathBuf {
+pub(super) fn absolute_path(key: &str, dir: &ConfigValue<String>, problems: &Problems) -> PathBuf {
     let path = PathBuf::from(&dir.value);
     if !path.is_absolute() {
         let message = format!("`{key}` is \"{}\": it must be a whole path", dir.value);
-        problems.hint(dir.at, message, "begin it with a slash");
+        problems.add_with_hint(dir.at, message, "begin it with a slash");
     }
     path
 }
@@ -401,7 +413,7 @@ pub(super) fn station(config: &StationConfig, problems: &Problems) -> Station {
     let name = config.name.as_ref().map_or_else(String::new, |name| check_name(name, problems));
     let codec = codec::resolve(&config.codec, problems);
     let spec = config.spec.value.parse::<SampleSpec>().unwrap_or_else(|error| {
-        problems.hint(
+        problems.add_with_hint(
             config.spec.at,
             format!("`spec` is \"{}\"", config.spec.value),
             error.to_string(),
@@ -414,7 +426,11 @@ pub(super) fn station(config: &StationConfig, problems: &Problems) -> Station {
             "`buffer_ms` is {}, which is less than one chunk of {} ms",
             config.buffer_ms.value, config.chunk_ms.value
         );
-        problems.hint(config.buffer_ms.at, message, "1000 is the default; 20 chunks are usual");
+        problems.add_with_hint(
+            config.buffer_ms.at,
+            message,
+            "1000 is the default; 20 chunks are usual",
+        );
     }
     Station {
         name,
@@ -426,14 +442,14 @@ pub(super) fn station(config: &StationConfig, problems: &Problems) -> Station {
         switch: fallback::switch(&config.switch, problems),
         silence: fallback::silence(config.silence),
         last_resort: fallback::last_resort(&config.switch.last_resort, problems),
-        sound: Sound {
+        sound: SoundSettings {
             normalize: sound::resolve_normalize(config.normalize.as_ref(), spec, problems),
             equalizer: sound::resolve_equalizer(&config.equalizer, spec, problems),
         },
         plugin: config.plugin.as_ref().map(|plugin| {
             if plugin.script.value.is_empty() {
                 let hint = "plugin = { script = \"meta_mpd.py\" }";
-                problems.hint(plugin.script.at, "`plugin` has no `script`", hint);
+                problems.add_with_hint(plugin.script.at, "`plugin` has no `script`", hint);
             }
             Plugin { script: PathBuf::from(&plugin.script.value), params: plugin.params.clone() }
         }),
@@ -445,7 +461,8 @@ pub(super) fn station(config: &StationConfig, problems: &Problems) -> Station {
 
 /// What a client of that codec cannot play is refused here rather than heard as noise there.
 fn check_spec(config: &StationConfig, codec: Codec, spec: SampleSpec, problems: &Problems) {
-    let refuse = |message: String, hint: &str| problems.hint(config.spec.at, message, hint);
+    let refuse =
+        |message: String, hint: &str| problems.add_with_hint(config.spec.at, message, hint);
     let (rate, channels) = (spec.rate.hz(), spec.layout.channels());
     let format = spec.format;
     if codec == Codec::Opus {
@@ -457,7 +474,7 @@ fn check_spec(config: &StationConfig, codec: Codec, spec: SampleSpec, problems: 
         }
         if !OPUS_CHUNK_MS.contains(&config.chunk_ms.value) {
             let message = format!("opus has no packets of {} ms", config.chunk_ms.value);
-            problems.hint(config.chunk_ms.at, message, "use 10, 20, 40 or 60");
+            problems.add_with_hint(config.chunk_ms.at, message, "use 10, 20, 40 or 60");
         }
         return;
     }
@@ -486,11 +503,11 @@ fn check_spec(config: &StationConfig, codec: Codec, spec: SampleSpec, problems: 
             config.chunk_ms.value,
             aulos_engine::source::BLOCK_SAMPLES
         );
-        problems.hint(config.chunk_ms.at, message, "use a shorter chunk_ms");
+        problems.add_with_hint(config.chunk_ms.at, message, "use a shorter chunk_ms");
     }
 }
 
-fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec<Source> {
+fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec<StationSource> {
     if let Some(source) = config.sources.get(MAX_SOURCES) {
         problems.add(source.uri.at, format!("a station has at most {MAX_SOURCES} sources"));
     }
@@ -503,15 +520,17 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
         for config_of in configs {
             let name = match &config_of {
                 // Where one address stands for several stations, each has its own.
-                SourceConfig::Station { name } if several => {
-                    unique(At { value: name.clone(), at: entry.uri.at }, &names, problems)
-                }
+                SourceConfig::Station { name } if several => unique_name(
+                    ConfigValue { value: name.clone(), at: entry.uri.at },
+                    &names,
+                    problems,
+                ),
                 _ => source_name(entry, from_uri.clone(), &config_of, &names, problems),
             };
             names.push(name.clone());
             let input_buffer_ms = fallback::input_buffer_ms(entry, &config_of, config);
-            all.push(Source {
-                uri: shown(&entry.uri.value, &config_of),
+            all.push(StationSource {
+                uri: display_uri(&entry.uri.value, &config_of),
                 name,
                 config: config_of,
                 gain: Db::new(entry.gain_db),
@@ -533,7 +552,7 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
 
 /// The name that was given, or the scheme's with the first number that makes it unique.
 /// An address as everybody may see it: without the password of a web radio.
-fn shown(uri: &str, config: &SourceConfig) -> String {
+fn display_uri(uri: &str, config: &SourceConfig) -> String {
     match config {
         SourceConfig::Http { url } if url.user.is_some() => url.to_string(),
         _ => uri.to_owned(),
@@ -547,9 +566,12 @@ fn source_name(
     used: &[String],
     problems: &Problems,
 ) -> String {
-    let given = entry.name.clone().or_else(|| from_uri.map(|value| At { value, at: entry.uri.at }));
+    let given = entry
+        .name
+        .clone()
+        .or_else(|| from_uri.map(|value| ConfigValue { value, at: entry.uri.at }));
     if let Some(given) = given {
-        return unique(given, used, problems);
+        return unique_name(given, used, problems);
     }
     let own = match config {
         SourceConfig::Station { name } => name,
@@ -564,16 +586,16 @@ fn source_name(
     name
 }
 
-fn unique(given: At<String>, used: &[String], problems: &Problems) -> String {
+fn unique_name(given: ConfigValue<String>, used: &[String], problems: &Problems) -> String {
     let name = check_name(&given, problems);
     if used.contains(&name) {
         let message = format!("two sources of one station are called `{name}`");
-        problems.hint(given.at, message, "give one of them another name");
+        problems.add_with_hint(given.at, message, "give one of them another name");
     }
     name
 }
 
-pub(super) fn check_name(name: &At<String>, problems: &Problems) -> String {
+pub(super) fn check_name(name: &ConfigValue<String>, problems: &Problems) -> String {
     let text = &name.value;
     let clean = !text.contains(['/', '\\']) && !text.chars().any(char::is_control);
     if text.is_empty() || text.len() > MAX_NAME || text.trim() != text || !clean {
@@ -581,27 +603,35 @@ pub(super) fn check_name(name: &At<String>, problems: &Problems) -> String {
         let hint = format!(
             "1 to {MAX_NAME} bytes without slashes and line breaks, no space at either end"
         );
-        problems.hint(name.at, message, hint);
+        problems.add_with_hint(name.at, message, hint);
     }
     text.clone()
 }
 
-fn unique_names(stations: &[StationConfig], problems: &Problems) {
+fn check_unique_names(stations: &[StationConfig], problems: &Problems) {
     let mut seen: Vec<&str> = Vec::new();
     for name in stations.iter().filter_map(|station| station.name.as_ref()) {
         if seen.contains(&name.value.as_str()) {
             let message = format!("two stations are called `{}`", name.value);
-            problems.hint(name.at, message, "the name is the station's address: give it another");
+            problems.add_with_hint(
+                name.at,
+                message,
+                "the name is the station's address: give it another",
+            );
         }
         seen.push(&name.value);
     }
 }
 
-fn one_stdin(stations: &[StationConfig], problems: &Problems) {
+fn check_single_stdin(stations: &[StationConfig], problems: &Problems) {
     let all = stations.iter().flat_map(|station| &station.sources);
     let stdin = |entry: &&SourceEntry| entry.uri.value.to_ascii_lowercase().starts_with("stdin:");
-    let places: Vec<Place> = all.filter(stdin).map(|entry| entry.uri.at).collect();
+    let places: Vec<ConfigLocation> = all.filter(stdin).map(|entry| entry.uri.at).collect();
     for at in places.into_iter().skip(1) {
-        problems.hint(at, "stdin: is used twice", "only one source can read it; use pipe://");
+        problems.add_with_hint(
+            at,
+            "stdin: is used twice",
+            "only one source can read it; use pipe://",
+        );
     }
 }

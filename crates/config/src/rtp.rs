@@ -4,20 +4,20 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use aulos_core::{SampleSpec, Span};
-use aulos_io::relay::Media;
+use aulos_io::relay::RtpPayloadFormat;
 use aulos_io::rtp::{MAX_PLAYOUT_DELAY, PlayoutDelay};
-use aulos_proto::rtp::payload::DYNAMIC;
-use aulos_proto::rtp::{Codec, Encoding};
+use aulos_proto::rtp::payload::DYNAMIC_TYPES;
+use aulos_proto::rtp::{Encoding, RtpCodec};
 
 use super::limits::{
-    MAX_RTP, MAX_RTP_PAYLOAD, MAX_STATION_CHANNELS, OPUS_CHUNK_MS, RTP_DSCP, RTP_HOPS,
+    MAX_RTP_OUTPUTS, MAX_RTP_PAYLOAD, MAX_STATION_CHANNELS, OPUS_CHUNK_MS, RTP_DSCP, RTP_HOPS,
     RTP_PTIME_MS, RTP_TYPE,
 };
 use super::model::Config;
-use super::problem::{At, Place, Problems, did_you_mean};
-use super::read::{Table, missing};
+use super::problem::{ConfigLocation, ConfigValue, Problems, did_you_mean};
+use super::read::{TableReader, report_missing};
 use super::resolve::{Station, endpoint};
-use super::source::{Query, SourceConfig};
+use super::source::{SourceConfig, UriQuery};
 use super::tree::{Node, Value};
 
 /// Where the packets of a source come to, and what is in them.
@@ -26,18 +26,18 @@ pub struct RtpSource {
     /// An address of this machine, or a group.
     pub address: SocketAddr,
     /// What comes.
-    pub media: Media,
+    pub media: RtpPayloadFormat,
     /// Channels that Opus is decoded to.
     pub opus_channels: u8,
     /// The payload type of packets that carry earlier ones again (RED).
     pub red: Option<u8>,
     /// How they are received.
-    pub reception: Reception,
+    pub reception: ReceptionSettings,
 }
 
 /// How packets are received, whatever is in them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reception {
+pub struct ReceptionSettings {
     /// The network card for a group, by its name or an address of it.
     pub interface: Option<String>,
     /// How long a packet is waited for that others have overtaken; absent, as long as the source's
@@ -54,17 +54,17 @@ pub struct Reception {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RtpConfig {
     /// Where it begins.
-    pub at: Place,
+    pub at: ConfigLocation,
     /// `rtp://ADDRESS:PORT`; required.
-    pub dest: Option<At<String>>,
+    pub dest: Option<ConfigValue<String>>,
     /// How sound is put into packets.
-    pub payload: Option<At<String>>,
+    pub payload: Option<ConfigValue<String>>,
     /// The payload type.
-    pub payload_type: Option<At<u32>>,
+    pub payload_type: Option<ConfigValue<u32>>,
     /// Milliseconds in a packet.
-    pub ptime_ms: Option<At<f64>>,
+    pub ptime_ms: Option<ConfigValue<f64>>,
     /// The network card.
-    pub interface: Option<At<String>>,
+    pub interface: Option<ConfigValue<String>>,
     /// Routers that packets for a group may pass.
     pub ttl: Option<u32>,
     /// The mark for routers.
@@ -72,12 +72,12 @@ pub struct RtpConfig {
     /// Whether it is announced.
     pub sap: bool,
     /// What it is called in its description.
-    pub name: Option<At<String>>,
+    pub name: Option<ConfigValue<String>>,
 }
 
 /// A place that a station goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RtpOut {
+pub struct RtpOutputSettings {
     /// Where to.
     pub dest: SocketAddr,
     /// How sound is put into packets.
@@ -99,9 +99,9 @@ pub struct RtpOut {
 }
 
 /// `rtp://ADDRESS:PORT?payload=...`.
-pub(super) fn parse_source(query: &mut Query<'_>) -> Option<SourceConfig> {
+pub(super) fn parse_source(query: &mut UriQuery<'_>) -> Option<SourceConfig> {
     let authority = query.uri.authority();
-    let address = endpoint(&authority, Some("0.0.0.0"), Some(PORT));
+    let address = endpoint(&authority, Some("0.0.0.0"), Some(DEFAULT_PORT));
     let address = address.and_then(|at| Some(SocketAddr::new(at.host.parse().ok()?, at.port)));
     let Some(address) = address else {
         let message = format!("\"{authority}\" is not an address and a port");
@@ -121,7 +121,7 @@ pub(super) fn parse_source(query: &mut Query<'_>) -> Option<SourceConfig> {
     let wide = spec.is_some_and(|spec| spec.format.bytes() > 2);
     let payload = query.choice("payload", &PAYLOADS).unwrap_or(if wide { "l24" } else { "l16" });
     let spec = spec.unwrap_or(SampleSpec::DEFAULT);
-    let (encoding, channels) = encoding_of(payload, spec, query)?;
+    let (encoding, channels) = parse_encoding(payload, spec, query)?;
     let payload_type = query.text("payload_type").and_then(|text| {
         let number = text.parse::<u8>().ok().filter(|number| *number < 128);
         if number.is_none() {
@@ -130,25 +130,25 @@ pub(super) fn parse_source(query: &mut Query<'_>) -> Option<SourceConfig> {
         number
     });
     let red = query.text("red").and_then(|text| {
-        let number = text.parse::<u8>().ok().filter(|number| DYNAMIC.contains(number));
+        let number = text.parse::<u8>().ok().filter(|number| DYNAMIC_TYPES.contains(number));
         if number.is_none() || number == payload_type {
             let hint = "a payload type from 96 to 127, other than that of the payload";
             query.refuse(format!("red={text}"), hint);
         }
         number
     });
-    let media = Media { encoding, payload_type };
+    let media = RtpPayloadFormat { encoding, payload_type };
     let reception = reception(query);
     Some(SourceConfig::Rtp(RtpSource { address, media, opus_channels: channels, red, reception }))
 }
 
 /// `sdp:///path/to.sdp`.
-pub(super) fn parse_description(query: &mut Query<'_>) -> Option<SourceConfig> {
+pub(super) fn parse_description(query: &mut UriQuery<'_>) -> Option<SourceConfig> {
     let path = query.path()?.into();
     Some(SourceConfig::Sdp { path, reception: reception(query) })
 }
 
-fn reception(query: &mut Query<'_>) -> Reception {
+fn reception(query: &mut UriQuery<'_>) -> ReceptionSettings {
     let interface = query.text("interface").map(str::to_owned);
     let jitter = query.text("jitter").and_then(|text| {
         let span = text.parse().ok().filter(|millis: &i64| (0..=1_000).contains(millis));
@@ -174,26 +174,26 @@ fn reception(query: &mut Query<'_>) -> Reception {
             Err(_) => query.refuse(format!("source={text}"), "the sender's address: 192.0.2.1"),
         }
     }
-    Reception { interface, jitter, delay, senders }
+    ReceptionSettings { interface, jitter, delay, senders }
 }
 
 /// `20-200`, or `80`: milliseconds.
 fn playout_delay(text: &str) -> Option<PlayoutDelay> {
     let (least, most) = text.split_once('-').unwrap_or((text, text));
     let millis = |text: &str| text.parse::<u32>().ok().map(|ms| Span::from_millis(ms.into()));
-    let delay = PlayoutDelay { least: millis(least)?, most: millis(most)? };
-    (delay.least <= delay.most && delay.most <= MAX_PLAYOUT_DELAY).then_some(delay)
+    let delay = PlayoutDelay { min: millis(least)?, max: millis(most)? };
+    (delay.min <= delay.max && delay.max <= MAX_PLAYOUT_DELAY).then_some(delay)
 }
 
-fn encoding_of(payload: &str, spec: SampleSpec, query: &Query<'_>) -> Option<(Encoding, u8)> {
-    let codec = Codec::from_name(payload)?;
+fn parse_encoding(payload: &str, spec: SampleSpec, query: &UriQuery<'_>) -> Option<(Encoding, u8)> {
+    let codec = RtpCodec::from_name(payload)?;
     let channels = u8::try_from(spec.layout.channels()).unwrap_or(u8::MAX);
     let (clock_rate, wire) = match codec {
-        Codec::L16 | Codec::L24 => (spec.rate.hz(), channels),
-        Codec::Opus => (48_000, 2),
+        RtpCodec::L16 | RtpCodec::L24 => (spec.rate.hz(), channels),
+        RtpCodec::Opus => (48_000, 2),
         _ => (8_000, 1),
     };
-    let most = if codec == Codec::Opus { 2 } else { MAX_STATION_CHANNELS };
+    let most = if codec == RtpCodec::Opus { 2 } else { MAX_STATION_CHANNELS };
     if usize::from(channels) > most {
         query.refuse(format!("{payload} comes with up to {most} channels here"), "48000:16:2");
         return None;
@@ -202,7 +202,7 @@ fn encoding_of(payload: &str, spec: SampleSpec, query: &Query<'_>) -> Option<(En
 }
 
 /// Reads `rtp` of a station.
-pub(super) fn read(table: &mut Table<'_>, problems: &Problems) -> Vec<RtpConfig> {
+pub(super) fn read(table: &mut TableReader<'_>, problems: &Problems) -> Vec<RtpConfig> {
     let Some(items) = table.list("rtp") else { return Vec::new() };
     items.value.iter().filter_map(|node| read_one(node, problems)).collect()
 }
@@ -210,10 +210,10 @@ pub(super) fn read(table: &mut Table<'_>, problems: &Problems) -> Vec<RtpConfig>
 fn read_one(node: &Node, problems: &Problems) -> Option<RtpConfig> {
     if !matches!(node.value, Value::Table(_)) {
         let message = format!("an entry of `rtp` is {}: it must be a table", node.kind());
-        problems.hint(node.at, message, EXAMPLE);
+        problems.add_with_hint(node.at, message, EXAMPLE);
         return None;
     }
-    let mut table = Table::new(node, "an output over RTP", problems);
+    let mut table = TableReader::new(node, "an output over RTP", problems);
     let rtp = RtpConfig {
         at: node.at,
         dest: table.text("dest"),
@@ -228,7 +228,7 @@ fn read_one(node: &Node, problems: &Problems) -> Option<RtpConfig> {
     };
     table.finish();
     if rtp.dest.is_none() && node.get("dest").is_none() {
-        missing(problems, node.at, "dest", "an output over RTP", EXAMPLE);
+        report_missing(problems, node.at, "dest", "an output over RTP", EXAMPLE);
     }
     Some(rtp)
 }
@@ -237,22 +237,27 @@ fn read_one(node: &Node, problems: &Problems) -> Option<RtpConfig> {
 pub(super) fn complete(config: &Config, all: &mut [Station], problems: &Problems) {
     let mut seen: HashMap<SocketAddr, String> = HashMap::new();
     for (config, station) in config.stations.iter().zip(all) {
-        if let Some(rtp) = config.rtp.get(MAX_RTP) {
-            problems.add(rtp.at, format!("a station has at most {MAX_RTP} entries of `rtp`"));
+        if let Some(rtp) = config.rtp.get(MAX_RTP_OUTPUTS) {
+            problems
+                .add(rtp.at, format!("a station has at most {MAX_RTP_OUTPUTS} entries of `rtp`"));
         }
         for wish in &config.rtp {
             let Some(rtp) = resolve(wish, station, problems) else { continue };
             if let Some(other) = seen.insert(rtp.dest, station.name.clone()) {
                 let message = format!("rtp://{} is sent to twice", rtp.dest);
                 let hint = format!("station `{other}` does so already: use another group or port");
-                problems.hint(wish.at, message, hint);
+                problems.add_with_hint(wish.at, message, hint);
             }
             station.rtp.push(rtp);
         }
     }
 }
 
-fn resolve(config: &RtpConfig, station: &Station, problems: &Problems) -> Option<RtpOut> {
+fn resolve(
+    config: &RtpConfig,
+    station: &Station,
+    problems: &Problems,
+) -> Option<RtpOutputSettings> {
     let dest = dest(config.dest.as_ref()?, problems)?;
     let (payload, at) = match &config.payload {
         Some(payload) => (payload.value.as_str(), payload.at),
@@ -263,7 +268,7 @@ fn resolve(config: &RtpConfig, station: &Station, problems: &Problems) -> Option
             Some(meant) => format!("did you mean `{meant}`?"),
             None => format!("there is {}", PAYLOADS.join(", ")),
         };
-        problems.hint(at, format!("`payload` is \"{payload}\""), hint);
+        problems.add_with_hint(at, format!("`payload` is \"{payload}\""), hint);
         return None;
     }
     let encoding = encoding(payload, station, at, problems)?;
@@ -272,35 +277,35 @@ fn resolve(config: &RtpConfig, station: &Station, problems: &Problems) -> Option
     let group = dest.ip().is_multicast();
     if config.sap && !(group && dest.is_ipv4()) {
         let hint = "sap = false; GET /rtp/STATION.sdp has the description";
-        problems.hint(config.at, "`sap` announces groups of IPv4, and this is none", hint);
+        problems.add_with_hint(config.at, "`sap` announces groups of IPv4, and this is none", hint);
     }
-    let is_pcm = matches!(encoding.codec, Codec::L16 | Codec::L24);
+    let is_pcm = matches!(encoding.codec, RtpCodec::L16 | RtpCodec::L24);
     let small = |number: Option<u32>, usual: u8| {
         number.and_then(|number| u8::try_from(number).ok()).unwrap_or(usual)
     };
-    Some(RtpOut {
+    Some(RtpOutputSettings {
         dest,
         encoding,
         payload_type,
         units,
         interface: config.interface.as_ref().map(|text| text.value.clone()),
         ttl: small(config.ttl, 1),
-        dscp: small(config.dscp, if is_pcm { MEDIA_MARK } else { VOICE_MARK }),
+        dscp: small(config.dscp, if is_pcm { MEDIA_DSCP } else { VOICE_DSCP }),
         sap: config.sap,
         name: config.name.as_ref().map(|text| text.value.clone()),
     })
 }
 
-fn dest(wish: &At<String>, problems: &Problems) -> Option<SocketAddr> {
+fn dest(wish: &ConfigValue<String>, problems: &Problems) -> Option<SocketAddr> {
     let refuse = |why: &str| {
-        problems.hint(wish.at, format!("`dest` is \"{}\": {why}", wish.value), EXAMPLE);
+        problems.add_with_hint(wish.at, format!("`dest` is \"{}\": {why}", wish.value), EXAMPLE);
         None
     };
     let Some(rest) = wish.value.strip_prefix("rtp://") else {
         return refuse("it does not begin with rtp://");
     };
     let rest = rest.strip_suffix('/').unwrap_or(rest);
-    let Some(at) = endpoint(rest, None, Some(PORT)) else {
+    let Some(at) = endpoint(rest, None, Some(DEFAULT_PORT)) else {
         return refuse("it is not an address and a port");
     };
     let Ok(host) = at.host.parse::<IpAddr>() else {
@@ -313,14 +318,19 @@ fn dest(wish: &At<String>, problems: &Problems) -> Option<SocketAddr> {
     Some(SocketAddr::new(host, at.port))
 }
 
-fn encoding(payload: &str, station: &Station, at: Place, problems: &Problems) -> Option<Encoding> {
-    let codec = Codec::from_name(payload)?;
+fn encoding(
+    payload: &str,
+    station: &Station,
+    at: ConfigLocation,
+    problems: &Problems,
+) -> Option<Encoding> {
+    let codec = RtpCodec::from_name(payload)?;
     let (rate, channels) = (station.spec.rate.hz(), station.spec.layout.channels());
     let encoding = match codec {
-        Codec::L16 | Codec::L24 => {
+        RtpCodec::L16 | RtpCodec::L24 => {
             Encoding { codec, clock_rate: rate, channels: u8::try_from(channels).ok()? }
         }
-        Codec::Opus => {
+        RtpCodec::Opus => {
             if rate != 48_000 || channels > 2 || !OPUS_CHUNK_MS.contains(&station.chunk_ms) {
                 let message = format!(
                     "opus cannot carry {} in chunks of {} ms",
@@ -328,7 +338,7 @@ fn encoding(payload: &str, station: &Station, at: Place, problems: &Problems) ->
                 );
                 let hint = "payload = \"l24\", or a station of 48000 Hz with one or two channels \
                             and chunk_ms = 20";
-                problems.hint(at, message, hint);
+                problems.add_with_hint(at, message, hint);
                 return None;
             }
             Encoding { codec, clock_rate: 48_000, channels: 2 }
@@ -349,16 +359,20 @@ fn units(
         Some(wish) => (Some(wish.value), wish.at),
         None => (None, config.at),
     };
-    if encoding.codec == Codec::Opus {
+    if encoding.codec == RtpCodec::Opus {
         let own = f64::from(station.chunk_ms);
         if wish.is_some_and(|wish| (wish - own).abs() > f64::EPSILON) {
             let message = "`ptime_ms`: a packet of opus is a chunk of the station";
-            problems.hint(at, message, format!("leave it out, or chunk_ms = {wish}", wish = wish?));
+            problems.add_with_hint(
+                at,
+                message,
+                format!("leave it out, or chunk_ms = {wish}", wish = wish?),
+            );
             return None;
         }
         return Some(station.chunk_ms * 48);
     }
-    let is_pcm = matches!(encoding.codec, Codec::L16 | Codec::L24);
+    let is_pcm = matches!(encoding.codec, RtpCodec::L16 | RtpCodec::L24);
     let wish = wish.unwrap_or(if is_pcm { 1.0 } else { 20.0 });
     // AES67: rates of the 44.1 kHz family have as many frames in a packet as those of 48 kHz.
     let grid = match encoding.clock_rate {
@@ -373,7 +387,7 @@ fn units(
     if (exact - f64::from(units)).abs() > 1e-6 {
         let message =
             format!("`ptime_ms` is {wish}: that is no whole number of frames at {grid} Hz");
-        problems.hint(at, message, "1, 4, 5, 10 and 20 are usual");
+        problems.add_with_hint(at, message, "1, 4, 5, 10 and 20 are usual");
         return None;
     }
     let bytes = encoding.payload_bytes(units).unwrap_or(0);
@@ -382,20 +396,26 @@ fn units(
             "packets of {wish} ms of {encoding} have {bytes} bytes, and {MAX_RTP_PAYLOAD} is the \
              most that a network carries in one piece"
         );
-        problems.hint(at, message, "ptime_ms = 1, or payload = \"l16\"");
+        problems.add_with_hint(at, message, "ptime_ms = 1, or payload = \"l16\"");
         return None;
     }
     Some(units)
 }
 
-fn payload_type(wish: Option<At<u32>>, encoding: Encoding, problems: &Problems) -> Option<u8> {
-    let Some(wish) = wish else { return Some(Media::new(encoding).sent_type()) };
+fn payload_type(
+    wish: Option<ConfigValue<u32>>,
+    encoding: Encoding,
+    problems: &Problems,
+) -> Option<u8> {
+    let Some(wish) = wish else {
+        return Some(RtpPayloadFormat::new(encoding).outgoing_payload_type());
+    };
     let number = u8::try_from(wish.value).ok()?;
-    if DYNAMIC.contains(&number) || encoding.static_type() == Some(number) {
+    if DYNAMIC_TYPES.contains(&number) || encoding.static_type() == Some(number) {
         return Some(number);
     }
     let message = format!("`payload_type` {number} means something else");
-    problems.hint(wish.at, message, "96 to 127 are free");
+    problems.add_with_hint(wish.at, message, "96 to 127 are free");
     None
 }
 
@@ -403,11 +423,11 @@ fn payload_type(wish: Option<At<u32>>, encoding: Encoding, problems: &Problems) 
 const PAYLOADS: [&str; 6] = ["l16", "l24", "pcmu", "pcma", "g722", "opus"];
 
 /// AES67's port, and that of the first examples of RFC 3550.
-const PORT: u16 = 5_004;
+const DEFAULT_PORT: u16 = 5_004;
 
 /// AES67: AF41. Telephony and Opus are marked as voice is (RFC 4594): EF.
-const MEDIA_MARK: u8 = 34;
-const VOICE_MARK: u8 = 46;
+const MEDIA_DSCP: u8 = 34;
+const VOICE_DSCP: u8 = 46;
 
 const EXAMPLE: &str =
     "rtp = [{ dest = \"rtp://239.69.0.1:5004\", payload = \"l24\", ptime_ms = 1, sap = true }]";
@@ -415,11 +435,11 @@ const EXAMPLE: &str =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Environment, File, load};
+    use crate::{ConfigFile, Environment, load};
 
     fn station(keys: &str) -> Result<Station, String> {
         let text = format!("[[station]]\nname = \"Hall\"\n{keys}\n");
-        let file = File { name: "t", text: &text };
+        let file = ConfigFile { name: "t", text: &text };
         let loaded = load(Some(file), &[], &Environment::default());
         loaded.map(|mut all| all.stations.remove(0)).map_err(|error| error.to_string())
     }
@@ -457,7 +477,7 @@ mod tests {
         assert_eq!(red.red, Some(112));
         let delay = |text: &str| {
             let delay = source(&format!("rtp://?delay={text}")).unwrap().reception.delay.unwrap();
-            (delay.least.as_millis(), delay.most.as_millis())
+            (delay.min.as_millis(), delay.max.as_millis())
         };
         assert_eq!((delay("20-200"), delay("80")), ((20, 200), (80, 80)));
         assert_eq!(red.reception.delay, None);

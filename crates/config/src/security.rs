@@ -8,18 +8,18 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::PathBuf;
 
-use aulos_io::reactor::Limits;
+use aulos_io::reactor::AddressLimits;
 
 use super::env::Environment;
 use super::limits::{
-    CONNECTIONS_PER_SECOND, DEFAULT_GUESSES, GUESSES, MAX_NAME, MAX_SECRET, MAX_USERS,
-    MIN_PASSWORD, MIN_TOKEN, SESSIONS_PER_ADDRESS,
+    CONNECTIONS_PER_SECOND, DEFAULT_LOGIN_ATTEMPTS, LOGIN_ATTEMPTS, MAX_NAME, MAX_SECRET,
+    MAX_USERS, MIN_PASSWORD, MIN_TOKEN, SESSIONS_PER_ADDRESS,
 };
-use super::problem::{At, Place, Problems};
-use super::read::{Table, missing};
+use super::problem::{ConfigLocation, ConfigValue, Problems};
+use super::read::{TableReader, report_missing};
 use super::tree::{Node, Value};
 use crate::certificates::{self, Identity};
-use crate::users::{Role, Rules, Secret, User};
+use crate::users::{Role, Rules, SecretDigest, User};
 
 /// Four tables, as they were written.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,7 +29,7 @@ pub struct SecurityConfig {
     /// `[[user]]`.
     pub users: Vec<UserConfig>,
     /// What those may who do not log in; absent, it follows from whether there are users.
-    pub anonymous: Option<At<String>>,
+    pub anonymous: Option<ConfigValue<String>>,
     /// Sessions from one address.
     pub sessions_per_address: Option<u32>,
     /// Connections a second from one address.
@@ -42,15 +42,15 @@ pub struct SecurityConfig {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TlsConfig {
     /// Whether it is spoken; absent, it is.
-    pub enabled: Option<At<bool>>,
+    pub enabled: Option<ConfigValue<bool>>,
     /// The certificate with its chain; absent, one is made.
-    pub cert: Option<At<String>>,
+    pub cert: Option<ConfigValue<String>>,
     /// Its private key.
-    pub key: Option<At<String>>,
+    pub key: Option<ConfigValue<String>>,
     /// Who vouches for clients.
-    pub client_ca: Option<At<String>>,
+    pub client_ca: Option<ConfigValue<String>>,
     /// What those may for whom it vouches.
-    pub client_role: Option<At<String>>,
+    pub client_role: Option<ConfigValue<String>>,
     /// Whether everything else is refused.
     pub require: bool,
 }
@@ -59,11 +59,11 @@ pub struct TlsConfig {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserConfig {
     /// Where it begins.
-    pub at: Place,
+    pub at: ConfigLocation,
     /// Required.
-    pub name: Option<At<String>>,
+    pub name: Option<ConfigValue<String>>,
     /// Required.
-    pub role: Option<At<String>>,
+    pub role: Option<ConfigValue<String>>,
     /// A password, and where it stands.
     pub password: Option<SecretConfig>,
     /// A token, and where it stands.
@@ -74,17 +74,17 @@ pub struct UserConfig {
 #[derive(Clone, PartialEq)]
 pub enum SecretConfig {
     /// Here.
-    Here(At<String>),
+    Inline(ConfigValue<String>),
     /// In this file.
-    File(At<String>),
+    File(ConfigValue<String>),
     /// In this variable.
-    Variable(At<String>),
+    Variable(ConfigValue<String>),
 }
 
 impl std::fmt::Debug for SecretConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Here(_) => f.write_str("Here"),
+            Self::Inline(_) => f.write_str("Here"),
             Self::File(path) => write!(f, "File({:?})", path.value),
             Self::Variable(name) => write!(f, "Variable({:?})", name.value),
         }
@@ -93,18 +93,18 @@ impl std::fmt::Debug for SecretConfig {
 
 /// Who may do what, and how it is kept from others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Security {
+pub struct SecuritySettings {
     /// TLS.
-    pub tls: Tls,
+    pub tls: TlsSettings,
     /// Who there is.
     pub access: Rules,
     /// What one address may have.
-    pub limits: Limits,
+    pub limits: AddressLimits,
 }
 
 /// How TLS is spoken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tls {
+pub struct TlsSettings {
     /// Whether it is spoken at all.
     pub enabled: bool,
     /// What is shown; none: one is made.
@@ -115,25 +115,25 @@ pub struct Tls {
     pub require: bool,
 }
 
-impl Default for Tls {
+impl Default for TlsSettings {
     fn default() -> Self {
         Self { enabled: true, identity: None, client_ca: None, require: false }
     }
 }
 
-impl Tls {
+impl TlsSettings {
     /// Whether something in the configuration cannot be without it.
     #[must_use]
-    pub const fn is_asked_for(&self) -> bool {
+    pub const fn is_required(&self) -> bool {
         self.require || self.identity.is_some() || self.client_ca.is_some()
     }
 }
 
 /// Reads the four tables.
-pub(super) fn read(root: &mut Table<'_>, problems: &Problems) -> SecurityConfig {
+pub(super) fn read(root: &mut TableReader<'_>, problems: &Problems) -> SecurityConfig {
     let mut config = SecurityConfig::default();
     if let Some(node) = root.node("tls") {
-        config.tls = read_tls(Table::new(node, "[tls]", problems));
+        config.tls = read_tls(TableReader::new(node, "[tls]", problems));
     }
     match root.node("user") {
         Some(Node { value: Value::List(items), .. }) => {
@@ -141,33 +141,33 @@ pub(super) fn read(root: &mut Table<'_>, problems: &Problems) -> SecurityConfig 
         }
         Some(node) => {
             let message = format!("`user` is {}: it must be a list of tables", node.kind());
-            problems.hint(node.at, message, "write [[user]] with two brackets");
+            problems.add_with_hint(node.at, message, "write [[user]] with two brackets");
         }
         None => {}
     }
     if let Some(node) = root.node("access") {
-        let mut table = Table::new(node, "[access]", problems);
+        let mut table = TableReader::new(node, "[access]", problems);
         config.anonymous = table.text("anonymous");
         table.finish();
     }
     if let Some(node) = root.node("limits") {
-        let mut table = Table::new(node, "[limits]", problems);
+        let mut table = TableReader::new(node, "[limits]", problems);
         let mut read = |key, unit, range| table.number(key, unit, range).map(|at| at.value);
         config.sessions_per_address =
             read("sessions_per_address", "sessions", SESSIONS_PER_ADDRESS);
         config.connections_per_second =
             read("connections_per_second", "connections a second", CONNECTIONS_PER_SECOND);
         config.failed_logins_per_minute =
-            read("failed_logins_per_minute", "logins a minute", GUESSES);
+            read("failed_logins_per_minute", "logins a minute", LOGIN_ATTEMPTS);
         table.finish();
     }
     config
 }
 
-fn read_tls(mut table: Table<'_>) -> TlsConfig {
+fn read_tls(mut table: TableReader<'_>) -> TlsConfig {
     let at = table.node("enabled").map(|node| node.at);
     let tls = TlsConfig {
-        enabled: table.flag("enabled").zip(at).map(|(value, at)| At { value, at }),
+        enabled: table.flag("enabled").zip(at).map(|(value, at)| ConfigValue { value, at }),
         cert: table.text("cert"),
         key: table.text("key"),
         client_ca: table.text("client_ca"),
@@ -179,7 +179,7 @@ fn read_tls(mut table: Table<'_>) -> TlsConfig {
 }
 
 fn read_user(node: &Node, problems: &Problems) -> UserConfig {
-    let mut table = Table::new(node, "a user", problems);
+    let mut table = TableReader::new(node, "a user", problems);
     let mut user = UserConfig {
         at: node.at,
         name: table.text("name"),
@@ -191,7 +191,7 @@ fn read_user(node: &Node, problems: &Problems) -> UserConfig {
     user.token = read_secret(&mut table, ["token", "token_file", "token_env"], "user", problems);
     for (key, absent) in [("name", user.name.is_none()), ("role", user.role.is_none())] {
         if absent && node.get(key).is_none() {
-            missing(problems, node.at, key, "a user", EXAMPLE);
+            report_missing(problems, node.at, key, "a user", EXAMPLE);
         }
     }
     table.finish();
@@ -200,12 +200,12 @@ fn read_user(node: &Node, problems: &Problems) -> UserConfig {
 
 /// A secret under one of three keys.
 pub(super) fn read_secret(
-    table: &mut Table<'_>,
+    table: &mut TableReader<'_>,
     keys: [&'static str; 3],
     owner: &str,
     problems: &Problems,
 ) -> Option<SecretConfig> {
-    let kinds = [SecretConfig::Here, SecretConfig::File, SecretConfig::Variable];
+    let kinds = [SecretConfig::Inline, SecretConfig::File, SecretConfig::Variable];
     let mut found: Option<SecretConfig> = None;
     for (key, kind) in keys.into_iter().zip(kinds) {
         let Some(text) = table.text(key) else { continue };
@@ -213,14 +213,18 @@ pub(super) fn read_secret(
         if found.replace(kind(text)).is_some() {
             let [here, file, variable] = keys;
             let message = format!("one {owner} has two of `{here}`, `{file}` and `{variable}`");
-            problems.hint(at, message, "keep the one that holds the secret");
+            problems.add_with_hint(at, message, "keep the one that holds the secret");
         }
     }
     found
 }
 
 /// Checks the four tables, and reads the secrets and certificates that they name.
-pub(super) fn resolve(config: &SecurityConfig, env: &Environment, problems: &Problems) -> Security {
+pub(super) fn resolve(
+    config: &SecurityConfig,
+    env: &Environment,
+    problems: &Problems,
+) -> SecuritySettings {
     if let Some(user) = config.users.get(MAX_USERS) {
         problems.add(user.at, format!("there are more than {MAX_USERS} users"));
     }
@@ -229,33 +233,34 @@ pub(super) fn resolve(config: &SecurityConfig, env: &Environment, problems: &Pro
         let user = resolve_user(wish, config.tls.client_ca.is_some(), env, problems);
         if users.iter().any(|other| other.name == user.name) {
             let message = format!("two users are called `{}`", user.name);
-            problems.hint(wish.at, message, "give one of them another name");
+            problems.add_with_hint(wish.at, message, "give one of them another name");
         }
         users.push(user);
     }
     let tls = resolve_tls(&config.tls, problems);
     let named = !users.is_empty() || tls.client_ca.is_some();
     let default = if named { Role::Nobody } else { Role::Admin };
-    let defaults = Limits::default();
-    Security {
+    let defaults = AddressLimits::default();
+    SecuritySettings {
         access: Rules {
             users,
             anonymous: role(config.anonymous.as_ref(), "anonymous", true, problems)
                 .unwrap_or(default),
             certified: role(config.tls.client_role.as_ref(), "client_role", false, problems)
                 .unwrap_or(Role::Listen),
-            guesses: config.failed_logins_per_minute.unwrap_or(DEFAULT_GUESSES),
+            guesses: config.failed_logins_per_minute.unwrap_or(DEFAULT_LOGIN_ATTEMPTS),
         },
         tls,
-        limits: Limits {
+        limits: AddressLimits {
             per_address: config.sessions_per_address.unwrap_or(defaults.per_address),
             per_second: config.connections_per_second.unwrap_or(defaults.per_second),
         },
     }
 }
 
-fn resolve_tls(config: &TlsConfig, problems: &Problems) -> Tls {
-    let path = |text: &Option<At<String>>| text.as_ref().map(|text| PathBuf::from(&text.value));
+fn resolve_tls(config: &TlsConfig, problems: &Problems) -> TlsSettings {
+    let path =
+        |text: &Option<ConfigValue<String>>| text.as_ref().map(|text| PathBuf::from(&text.value));
     let identity = match (path(&config.cert), path(&config.key)) {
         (Some(cert), Some(key)) => Some(Identity { cert, key }),
         _ => None,
@@ -264,22 +269,34 @@ fn resolve_tls(config: &TlsConfig, problems: &Problems) -> Tls {
         [(&config.cert, &config.key, "key"), (&config.key, &config.cert, "cert")]
     {
         if let (Some(one), None) = (one, other) {
-            problems.hint(one.at, format!("[tls] has no `{name}`"), "it takes `cert` and `key`");
+            problems.add_with_hint(
+                one.at,
+                format!("[tls] has no `{name}`"),
+                "it takes `cert` and `key`",
+            );
         }
     }
     if let (None, Some(role)) = (&config.client_ca, &config.client_role) {
         let hint = "client_ca = \"clients.pem\" says whose certificates count";
-        problems.hint(role.at, "`client_role` without `client_ca` is given to nobody", hint);
+        problems.add_with_hint(
+            role.at,
+            "`client_role` without `client_ca` is given to nobody",
+            hint,
+        );
     }
     let enabled = config.enabled.as_ref().is_none_or(|enabled| enabled.value);
     if let Some(off) = config.enabled.as_ref().filter(|enabled| !enabled.value)
         && (config.require || config.client_ca.is_some())
     {
         let hint = "leave `enabled` out, or `require` and `client_ca`";
-        problems.hint(off.at, "TLS is off and needed", hint);
+        problems.add_with_hint(off.at, "TLS is off and needed", hint);
     }
-    let tls =
-        Tls { enabled, identity, client_ca: path(&config.client_ca), require: config.require };
+    let tls = TlsSettings {
+        enabled,
+        identity,
+        client_ca: path(&config.client_ca),
+        require: config.require,
+    };
     let checked = match &tls.identity {
         Some(_) => certificates::load(&tls).map(drop),
         None => certificates::check_client_ca(&tls),
@@ -290,9 +307,13 @@ fn resolve_tls(config: &TlsConfig, problems: &Problems) -> Tls {
             "client_ca" => &config.client_ca,
             _ => &config.cert,
         };
-        let at = text.as_ref().map_or(Place::Default, |text| text.at);
+        let at = text.as_ref().map_or(ConfigLocation::Default, |text| text.at);
         let message = format!("`{}` cannot be used: {error}", error.key);
-        problems.hint(at, message, "PEM files (-----BEGIN ...) are wanted, readable by the server");
+        problems.add_with_hint(
+            at,
+            message,
+            "PEM files (-----BEGIN ...) are wanted, readable by the server",
+        );
     }
     tls
 }
@@ -304,18 +325,18 @@ fn resolve_user(
     problems: &Problems,
 ) -> User {
     let name = config.name.as_ref().map_or("", |name| &name.value);
-    if let Some(At { value, at }) = &config.name
+    if let Some(ConfigValue { value, at }) = &config.name
         && (value.is_empty()
             || value.len() > MAX_NAME
             || value.contains(':')
             || value.chars().any(char::is_control))
     {
         let message = format!("`{}` cannot be a user's name", value.escape_debug());
-        problems.hint(*at, message, format!("1 to {MAX_NAME} bytes without a colon"));
+        problems.add_with_hint(*at, message, format!("1 to {MAX_NAME} bytes without a colon"));
     }
     if config.password.is_none() && config.token.is_none() && !certificates {
         let hint = "give him a `password` or a `token`, or set `client_ca` of [tls]";
-        problems.hint(config.at, format!("user `{name}` cannot log in"), hint);
+        problems.add_with_hint(config.at, format!("user `{name}` cannot log in"), hint);
     }
     User {
         name: name.to_owned(),
@@ -325,14 +346,23 @@ fn resolve_user(
     }
 }
 
-fn role(text: Option<&At<String>>, key: &str, or_none: bool, problems: &Problems) -> Option<Role> {
-    let At { value, at } = text?;
+fn role(
+    text: Option<&ConfigValue<String>>,
+    key: &str,
+    or_none: bool,
+    problems: &Problems,
+) -> Option<Role> {
+    let ConfigValue { value, at } = text?;
     match value.parse::<Role>().ok().filter(|role| or_none || *role > Role::Nobody) {
         Some(role) => Some(role),
         None => {
             let none = if or_none { "none, " } else { "" };
             let message = format!("`{key}` is \"{value}\", which is no role");
-            problems.hint(*at, message, format!("there is {none}listen, control and admin"));
+            problems.add_with_hint(
+                *at,
+                message,
+                format!("there is {none}listen, control and admin"),
+            );
             None
         }
     }
@@ -343,8 +373,8 @@ pub(super) fn secret(
     shortest: usize,
     env: &Environment,
     problems: &Problems,
-) -> Option<Secret> {
-    secret_text(config, shortest, env, problems).map(|text| Secret::of(&text))
+) -> Option<SecretDigest> {
+    secret_text(config, shortest, env, problems).map(|text| SecretDigest::new(&text))
 }
 
 /// A secret that is shown to others, so that its digest would not do.
@@ -355,11 +385,11 @@ pub(super) fn secret_text(
     problems: &Problems,
 ) -> Option<String> {
     let (at, text) = match config {
-        SecretConfig::Here(text) => (text.at, Ok(text.value.clone())),
-        SecretConfig::File(At { value: path, at }) => {
+        SecretConfig::Inline(text) => (text.at, Ok(text.value.clone())),
+        SecretConfig::File(ConfigValue { value: path, at }) => {
             (*at, read_file(path).map_err(|error| format!("{path}: {error}")))
         }
-        SecretConfig::Variable(At { value: name, at }) => {
+        SecretConfig::Variable(ConfigValue { value: name, at }) => {
             let value = env.variables.0.get(name).cloned();
             (*at, value.ok_or_else(|| format!("there is no variable `{name}`")))
         }
@@ -372,7 +402,11 @@ pub(super) fn secret_text(
     match checked {
         Ok(text) => Some(text),
         Err(message) => {
-            problems.hint(at, message, format!("{shortest} to {MAX_SECRET} bytes in one line"));
+            problems.add_with_hint(
+                at,
+                message,
+                format!("{shortest} to {MAX_SECRET} bytes in one line"),
+            );
             None
         }
     }

@@ -6,15 +6,15 @@
 use std::fmt::Write;
 
 use aulos_core::SampleSpec;
-use aulos_proto::uri::encode;
+use aulos_proto::uri::percent_encode;
 
 use super::stream::StreamUri;
 
 /// snapserver's keys and values, in order; keys are `section.key`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ini(Vec<(String, String)>);
+pub struct IniFile(Vec<(String, String)>);
 
-impl Ini {
+impl IniFile {
     /// Reads `snapserver.conf`; gives the lines that are neither a section nor `key = value`.
     #[must_use]
     pub fn parse(text: &str) -> (Self, Vec<usize>) {
@@ -58,7 +58,7 @@ impl Ini {
 
 /// What came out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Converted {
+pub struct ConversionResult {
     /// `aulos.toml`.
     pub toml: String,
     /// What is different there, in sentences.
@@ -67,8 +67,8 @@ pub struct Converted {
 
 /// Converts; `address` is where snapserver would listen by default.
 #[must_use]
-pub fn convert(ini: &Ini, address: &str) -> Converted {
-    let mut out = Converted::default();
+pub fn convert(ini: &IniFile, address: &str) -> ConversionResult {
+    let mut out = ConversionResult::default();
     if let Some(dir) = ini.get(&["server.datadir"]) {
         line(&mut out.toml, "state_dir", &quoted(dir));
     } else {
@@ -93,9 +93,9 @@ pub fn convert(ini: &Ini, address: &str) -> Converted {
     }
     stations(ini, &mut out);
     for (key, value) in &ini.0 {
-        if let Some((_, why)) = WITHOUT.iter().find(|(known, _)| key == known) {
+        if let Some((_, why)) = UNSUPPORTED_KEYS.iter().find(|(known, _)| key == known) {
             out.note(&format!("{key} = {value}: {why}"));
-        } else if !is_known(key) {
+        } else if !is_known_key(key) {
             out.note(&format!("{key} = {value}: not known, left out"));
         }
     }
@@ -103,7 +103,7 @@ pub fn convert(ini: &Ini, address: &str) -> Converted {
 }
 
 /// The ports. What cannot be switched off listens on this machine only.
-fn listen(ini: &Ini, default: &str, out: &mut Converted) {
+fn listen(ini: &IniFile, default: &str, out: &mut ConversionResult) {
     out.toml += "\n[listen]\n";
     for (ours, sections, port) in [
         ("stream", ["tcp-streaming", "stream"], "1704"),
@@ -127,7 +127,7 @@ fn listen(ini: &Ini, default: &str, out: &mut Converted) {
         };
         let port = of("port").last().copied().unwrap_or(port);
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-        if of("enabled").last().is_some_and(|value| is_off(value)) {
+        if of("enabled").last().is_some_and(|value| is_disabled(value)) {
             out.note(&format!("{ours}: cannot be switched off; it listens on this machine only"));
             line(&mut out.toml, ours, &quoted("127.0.0.1:0"));
         } else {
@@ -137,8 +137,8 @@ fn listen(ini: &Ini, default: &str, out: &mut Converted) {
 }
 
 /// What is not announced; without a word everything is, as there.
-fn mdns(ini: &Ini, toml: &mut String) {
-    let off = |keys: &[&str]| ini.get(keys).is_some_and(is_off);
+fn mdns(ini: &IniFile, toml: &mut String) {
+    let off = |keys: &[&str]| ini.get(keys).is_some_and(is_disabled);
     let mut head = "\n[mdns]\n";
     for (ours, keys) in [
         ("enabled", &["server.mdns_enabled"][..]),
@@ -154,7 +154,7 @@ fn mdns(ini: &Ini, toml: &mut String) {
     }
 }
 
-fn stations(ini: &Ini, out: &mut Converted) {
+fn stations(ini: &IniFile, out: &mut ConversionResult) {
     let spec = ini.get(&["stream.sampleformat"]).and_then(|text| text.parse().ok());
     let spec: SampleSpec = spec.unwrap_or(SampleSpec::DEFAULT);
     let mut sources = ini.all(&["stream.source", "stream.stream"]);
@@ -192,7 +192,7 @@ fn stations(ini: &Ini, out: &mut Converted) {
         for name in members(stream) {
             match streams.iter().find(|other| other.name == name) {
                 Some(member) if is_part(member) => of.push((member.source.clone(), Some(member))),
-                Some(_) => of.push((format!("meta:///{}", encode(&name)), None)),
+                Some(_) => of.push((format!("meta:///{}", percent_encode(&name)), None)),
                 None => out.note(&format!("`{}`: there is no stream `{name}`", stream.name)),
             }
         }
@@ -204,11 +204,11 @@ fn stations(ini: &Ini, out: &mut Converted) {
 }
 
 fn station(
-    ini: &Ini,
+    ini: &IniFile,
     stream: &StreamUri,
     sources: &[(String, Option<&StreamUri>)],
     default: SampleSpec,
-    out: &mut Converted,
+    out: &mut ConversionResult,
 ) {
     let codec = stream.codec.as_deref().or_else(|| ini.get(&["stream.codec"])).unwrap_or("flac");
     let name = codec.split(':').next().unwrap_or_default();
@@ -226,7 +226,7 @@ fn station(
     *toml += "\n[[station]]\n";
     line(toml, "name", &quoted(&stream.name));
     line(toml, "codec", &quoted(codec));
-    line(toml, "spec", &quoted(&super::stream::carried(codec, spec).to_string()));
+    line(toml, "spec", &quoted(&super::stream::carried_spec(codec, spec).to_string()));
     if let Some(chunk) = stream.chunk_ms.or_else(|| number("stream.chunk_ms")) {
         // Longer packets than Opus' longest, and shorter than its clients take, there are none.
         line(toml, "chunk_ms", &chunk.clamp(10, 60).to_string());
@@ -248,7 +248,7 @@ fn station(
         line(toml, "plugin", &format!("{{ script = {}{params} }}", quoted(script)));
     }
     for source in sources.iter().filter_map(|(_, source)| *source) {
-        for key in &source.passed_over {
+        for key in &source.ignored_keys {
             out.note(&format!("`{}`: `{key}` has no counterpart, left out", source.name));
         }
         if source.uri.scheme == "pipe" && source.uri.get("mode") != Some("read") {
@@ -266,7 +266,7 @@ fn codec_name(stream: &StreamUri) -> Option<&str> {
     stream.codec.as_deref().and_then(|codec| codec.split(':').next())
 }
 
-impl Converted {
+impl ConversionResult {
     fn note(&mut self, note: &str) {
         self.notes.push(note.to_owned());
     }
@@ -292,11 +292,11 @@ fn quoted(text: &str) -> String {
     out + "\""
 }
 
-fn is_off(value: &str) -> bool {
+fn is_disabled(value: &str) -> bool {
     matches!(value.to_ascii_lowercase().as_str(), "false" | "0" | "no" | "off")
 }
 
-fn is_known(key: &str) -> bool {
+fn is_known_key(key: &str) -> bool {
     let (section, name) = key.split_once('.').unwrap_or(("", key));
     match section {
         "server" => matches!(name, "datadir" | "mdns_enabled"),
@@ -326,7 +326,7 @@ fn is_known(key: &str) -> bool {
 }
 
 /// What snapserver has and we have not, and what to do.
-const WITHOUT: [(&str, &str); 20] = [
+const UNSUPPORTED_KEYS: [(&str, &str); 20] = [
     ("server.threads", "threads follow the machine"),
     ("server.pidfile", "none is written; systemd knows the process"),
     ("server.user", "run it as that user"),
@@ -352,13 +352,13 @@ const WITHOUT: [(&str, &str); 20] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Environment, File, Resolved, load};
+    use crate::{ConfigFile, Environment, ResolvedConfig, load};
 
-    fn converted(text: &str) -> (Converted, Resolved) {
-        let (ini, odd) = Ini::parse(text);
+    fn converted(text: &str) -> (ConversionResult, ResolvedConfig) {
+        let (ini, odd) = IniFile::parse(text);
         assert!(odd.is_empty(), "{odd:?}");
         let out = convert(&ini, "::");
-        let file = File { name: "out", text: &out.toml };
+        let file = ConfigFile { name: "out", text: &out.toml };
         let resolved = load(Some(file), &[], &Environment::default());
         let resolved = resolved.unwrap_or_else(|error| panic!("{error}\n{}", out.toml));
         (out, resolved)
@@ -412,7 +412,7 @@ mod tests {
 
     #[test]
     fn the_command_line_goes_before_the_file() {
-        let (mut ini, odd) = Ini::parse("[stream]\nsource = pipe:///a?name=a\nnonsense\n");
+        let (mut ini, odd) = IniFile::parse("[stream]\nsource = pipe:///a?name=a\nnonsense\n");
         assert_eq!(odd, [3]);
         let given = ("stream.source".to_owned(), "pipe:///b?name=b".to_owned());
         ini.override_with(vec![given]);

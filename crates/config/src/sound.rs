@@ -4,25 +4,25 @@
 //! one of them refuses is refused by the other in the same words.
 
 use aulos_core::{Db, Lufs, SampleSpec};
-use aulos_dsp::equaliser::{Band, MAX_BANDS, Shape};
+use aulos_dsp::equalizer::{EqualizerBand, FilterType, MAX_BANDS};
 use aulos_dsp::normalize::{Memory, Mode, Preset, Settings};
-use aulos_engine::steady::Normalise;
+use aulos_engine::loudness_processor::NormalizerConfig;
 use serde_json::{Value as Json, json};
 
-use super::problem::{At, Place, Problems, did_you_mean, listed};
-use super::read::{Table, missing};
-use super::tree::{Entry, Node, Value};
+use super::problem::{ConfigLocation, ConfigValue, Problems, did_you_mean, quoted_list};
+use super::read::{TableReader, report_missing};
+use super::tree::{Node, TableEntry, Value};
 
 /// What is done to a programme.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sound {
+pub struct SoundSettings {
     /// How it is normalised; absent, it is not.
-    pub normalize: Option<Normalise>,
+    pub normalize: Option<NormalizerConfig>,
     /// What it is filtered by, in this order.
-    pub equalizer: Vec<Band>,
+    pub equalizer: Vec<EqualizerBand>,
 }
 
-impl Sound {
+impl SoundSettings {
     /// As a controller sees it, and as it is kept.
     #[must_use]
     pub fn json(&self) -> Json {
@@ -32,9 +32,9 @@ impl Sound {
     /// The keys of `normalize`; null when it is off.
     #[must_use]
     pub fn normalize_json(&self) -> Json {
-        let Some(Normalise { mode, settings }) = &self.normalize else { return Json::Null };
+        let Some(NormalizerConfig { mode, settings }) = &self.normalize else { return Json::Null };
         json!({
-            "mode": name_of(*mode),
+            "mode": mode_name(*mode),
             "target": settings.target.get(),
             "true_peak": settings.ceiling.get(),
             "lra": settings.range.get(),
@@ -54,9 +54,9 @@ impl Sound {
     /// The bands of `equalizer`.
     #[must_use]
     pub fn equalizer_json(&self) -> Json {
-        let band = |band: &Band| {
-            let mut json = json!({ "type": band.shape.name(), "hz": band.hz, "q": band.q });
-            if band.shape.has_gain() {
+        let band = |band: &EqualizerBand| {
+            let mut json = json!({ "type": band.filter_type.name(), "hz": band.hz, "q": band.q });
+            if band.filter_type.has_gain() {
                 json["gain_db"] = json!(band.gain.get());
             }
             json
@@ -71,14 +71,14 @@ impl Sound {
     /// What is wrong with it, for people to read; nothing has changed then.
     pub fn set_normalize(&mut self, wish: &Json, spec: SampleSpec) -> Result<(), String> {
         let problems = Problems::default();
-        let node = node(wish);
-        let base = self.normalize.clone().unwrap_or_else(|| DEFAULT(Mode::Full));
+        let node = node_from_json(wish);
+        let base = self.normalize.clone().unwrap_or_else(|| DEFAULT_NORMALIZE(Mode::Full));
         let read = match wish {
             Json::Null => None,
             _ => read_normalize(&node, "the station", base, &problems),
         };
         let new = resolve_normalize(read.as_ref(), spec, &problems);
-        self.normalize = all_right(problems, new)?;
+        self.normalize = into_result(problems, new)?;
         Ok(())
     }
 
@@ -90,10 +90,10 @@ impl Sound {
         let problems = Problems::default();
         let bands = match wish {
             Json::Null => Vec::new(),
-            _ => read_equalizer(&node(wish), "the station", &problems),
+            _ => read_equalizer(&node_from_json(wish), "the station", &problems),
         };
         let new = resolve_equalizer(&bands, spec, &problems);
-        self.equalizer = all_right(problems, new)?;
+        self.equalizer = into_result(problems, new)?;
         Ok(())
     }
 
@@ -109,7 +109,7 @@ impl Sound {
     }
 }
 
-fn all_right<T>(problems: Problems, new: T) -> Result<T, String> {
+fn into_result<T>(problems: Problems, new: T) -> Result<T, String> {
     if problems.is_empty() { Ok(new) } else { Err(super::stream::in_one_line(problems)) }
 }
 
@@ -117,47 +117,47 @@ fn all_right<T>(problems: Problems, new: T) -> Result<T, String> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct BandConfig {
     /// What it does.
-    pub shape: Shape,
+    pub shape: FilterType,
     /// Where, in Hz.
-    pub hz: At<f64>,
+    pub hz: ConfigValue<f64>,
     /// By how much, in dB.
-    pub gain_db: At<f64>,
+    pub gain_db: ConfigValue<f64>,
     /// How narrow.
-    pub q: At<f64>,
+    pub q: ConfigValue<f64>,
 }
 
 /// What `normalize = true` asks for.
-pub(super) const DEFAULT: fn(Mode) -> Normalise =
-    |mode| Normalise { mode, settings: Settings::default() };
+pub(super) const DEFAULT_NORMALIZE: fn(Mode) -> NormalizerConfig =
+    |mode| NormalizerConfig { mode, settings: Settings::default() };
 
 /// Reads `normalize`; keys that are not there are as in `base`.
 pub(super) fn read_normalize(
     node: &Node,
     of: &str,
-    base: Normalise,
+    base: NormalizerConfig,
     problems: &Problems,
-) -> Option<At<Normalise>> {
+) -> Option<ConfigValue<NormalizerConfig>> {
     let at = node.at;
     match &node.value {
-        Value::Flag(on) => return on.then_some(At { value: base, at }),
+        Value::Flag(on) => return on.then_some(ConfigValue { value: base, at }),
         Value::Text(name) => {
             let settings = preset(name, at, problems);
-            return Some(At { value: Normalise { settings, ..base }, at });
+            return Some(ConfigValue { value: NormalizerConfig { settings, ..base }, at });
         }
         Value::Table(_) => {}
         _ => {
             let message = format!("`normalize` of {of} is {}", node.kind());
-            problems.hint(at, message, "normalize = \"r128\", or { target = -18.0 }");
+            problems.add_with_hint(at, message, "normalize = \"r128\", or { target = -18.0 }");
             return None;
         }
     }
-    let mut table = Table::new(node, format!("normalize of {of}"), problems);
-    let Normalise { mut mode, mut settings } = base;
+    let mut table = TableReader::new(node, format!("normalize of {of}"), problems);
+    let NormalizerConfig { mut mode, mut settings } = base;
     if let Some(name) = table.text("preset") {
         settings = preset(&name.value, name.at, problems);
     }
     if let Some(name) = table.text("mode") {
-        mode = mode_of(&name, problems).unwrap_or(mode);
+        mode = parse_mode(&name, problems).unwrap_or(mode);
     }
     for (key, unit, put) in NUMBERS {
         if let Some(number) = table.real(key, unit, f64::NEG_INFINITY..=f64::INFINITY) {
@@ -177,13 +177,13 @@ pub(super) fn read_normalize(
     }
     settings.dual_mono = table.flag("dual_mono").unwrap_or(settings.dual_mono);
     table.finish();
-    Some(At { value: Normalise { mode, settings }, at })
+    Some(ConfigValue { value: NormalizerConfig { mode, settings }, at })
 }
 
-type Put = fn(&mut Settings, f64);
+type SetNumber = fn(&mut Settings, f64);
 
 /// The keys that are numbers.
-const NUMBERS: [(&str, &str, Put); 8] = [
+const NUMBERS: [(&str, &str, SetNumber); 8] = [
     ("target", "LUFS", |settings, value| settings.target = Lufs::new(value)),
     ("true_peak", "dBTP", |settings, value| settings.ceiling = Db::new(value)),
     ("lra", "LU", |settings, value| settings.range = Db::new(value)),
@@ -194,7 +194,7 @@ const NUMBERS: [(&str, &str, Put); 8] = [
     ("gate_lufs", "LUFS", |settings, value| settings.gate = Lufs::new(value)),
 ];
 
-fn read_memory(table: &mut Table<'_>, problems: &Problems) -> Option<Memory> {
+fn read_memory(table: &mut TableReader<'_>, problems: &Problems) -> Option<Memory> {
     let node = table.node("memory_s")?;
     let memory = match &node.value {
         Value::Text(text) if text == ENDLESS => Some(Memory::Endless),
@@ -208,40 +208,40 @@ fn read_memory(table: &mut Table<'_>, problems: &Problems) -> Option<Memory> {
     let memory = memory.filter(good);
     if memory.is_none() {
         let message = "`memory_s` is no such time".to_owned();
-        problems.hint(node.at, message, "10 to 600 seconds, or \"endless\"");
+        problems.add_with_hint(node.at, message, "10 to 600 seconds, or \"endless\"");
     }
     memory
 }
 
-fn preset(name: &str, at: Place, problems: &Problems) -> Settings {
+fn preset(name: &str, at: ConfigLocation, problems: &Problems) -> Settings {
     name.parse::<Preset>().map_or_else(
         |_| {
             let names = Preset::ALL.map(Preset::name);
             let hint = match did_you_mean(name, &names) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("there is {}", listed(&names)),
+                None => format!("there is {}", quoted_list(&names)),
             };
-            problems.hint(at, format!("`{name}` is no preset of normalize"), hint);
+            problems.add_with_hint(at, format!("`{name}` is no preset of normalize"), hint);
             Settings::default()
         },
         Preset::settings,
     )
 }
 
-fn mode_of(name: &At<String>, problems: &Problems) -> Option<Mode> {
+fn parse_mode(name: &ConfigValue<String>, problems: &Problems) -> Option<Mode> {
     let mode = MODES.iter().find(|(known, _)| *known == name.value);
     if mode.is_none() {
         let names = MODES.map(|(name, _)| name);
         let hint = match did_you_mean(&name.value, &names) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("there is {}", listed(&names)),
+            None => format!("there is {}", quoted_list(&names)),
         };
-        problems.hint(name.at, format!("`{}` is no mode of normalize", name.value), hint);
+        problems.add_with_hint(name.at, format!("`{}` is no mode of normalize", name.value), hint);
     }
     mode.map(|(_, mode)| *mode)
 }
 
-fn name_of(mode: Mode) -> &'static str {
+fn mode_name(mode: Mode) -> &'static str {
     MODES.iter().find(|(_, known)| *known == mode).map_or("", |(name, _)| name)
 }
 
@@ -252,15 +252,15 @@ const ENDLESS: &str = "endless";
 
 /// Whether there can be such a normaliser for what the station plays.
 pub(super) fn resolve_normalize(
-    wish: Option<&At<Normalise>>,
+    wish: Option<&ConfigValue<NormalizerConfig>>,
     spec: SampleSpec,
     problems: &Problems,
-) -> Option<Normalise> {
-    let At { value, at } = wish?;
+) -> Option<NormalizerConfig> {
+    let ConfigValue { value, at } = wish?;
     // Single values have been looked at; what is left is `dual_mono` of more than one channel.
     if value.settings.dual_mono && spec.layout.channels() > 1 {
         let message = format!("`dual_mono` is for one channel, and {spec} has more");
-        problems.hint(*at, message, "leave it out: two channels count as two");
+        problems.add_with_hint(*at, message, "leave it out: two channels count as two");
     }
     Some(value.clone())
 }
@@ -269,7 +269,7 @@ pub(super) fn resolve_normalize(
 pub(super) fn read_equalizer(node: &Node, of: &str, problems: &Problems) -> Vec<BandConfig> {
     let Value::List(items) = &node.value else {
         let message = format!("`equalizer` of {of} is {}: it must be a list", node.kind());
-        problems.hint(node.at, message, EXAMPLE);
+        problems.add_with_hint(node.at, message, EXAMPLE);
         return Vec::new();
     };
     if let Some(node) = items.get(MAX_BANDS) {
@@ -280,7 +280,7 @@ pub(super) fn read_equalizer(node: &Node, of: &str, problems: &Problems) -> Vec<
 
 fn read_band(node: &Node, of: &str, problems: &Problems) -> Option<BandConfig> {
     let name = format!("a band of {of}");
-    let mut table = Table::new(node, name.as_str(), problems);
+    let mut table = TableReader::new(node, name.as_str(), problems);
     let any = f64::NEG_INFINITY..=f64::INFINITY;
     let shape = table.text("type");
     let hz = table.real("hz", "Hz", any.clone());
@@ -292,32 +292,32 @@ fn read_band(node: &Node, of: &str, problems: &Problems) -> Option<BandConfig> {
     }
     for key in ["type", "hz"] {
         if node.get(key).is_none() {
-            missing(problems, node.at, key, &name, BAND);
+            report_missing(problems, node.at, key, &name, BAND);
         }
     }
     let shape = shape.and_then(|shape| {
-        let found = Shape::ALL.into_iter().find(|known| known.name() == shape.value);
+        let found = FilterType::ALL.into_iter().find(|known| known.name() == shape.value);
         if found.is_none() {
-            let names = Shape::ALL.map(Shape::name);
+            let names = FilterType::ALL.map(FilterType::name);
             let hint = match did_you_mean(&shape.value, &names) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("there is {}", listed(&names)),
+                None => format!("there is {}", quoted_list(&names)),
             };
-            problems.hint(shape.at, format!("`{}` is no type of band", shape.value), hint);
+            problems.add_with_hint(shape.at, format!("`{}` is no type of band", shape.value), hint);
         }
         found
     })?;
     match &gain {
         None if shape.has_gain() && node.get("gain_db").is_none() => {
-            missing(problems, node.at, "gain_db", &name, BAND);
+            report_missing(problems, node.at, "gain_db", &name, BAND);
         }
         Some(gain) if !shape.has_gain() => {
             let message = format!("`gain_db` says nothing in a band of the type {}", shape.name());
-            problems.hint(gain.at, message, "leave it out");
+            problems.add_with_hint(gain.at, message, "leave it out");
         }
         _ => {}
     }
-    let otherwise = |value| At { value, at: node.at };
+    let otherwise = |value| ConfigValue { value, at: node.at };
     Some(BandConfig {
         shape,
         hz: hz?,
@@ -331,11 +331,16 @@ pub(super) fn resolve_equalizer(
     bands: &[BandConfig],
     spec: SampleSpec,
     problems: &Problems,
-) -> Vec<Band> {
+) -> Vec<EqualizerBand> {
     let band = |config: &BandConfig| {
         let BandConfig { shape, hz, gain_db, q } = config;
-        let band = Band { shape: *shape, hz: hz.value, gain: Db::new(gain_db.value), q: q.value };
-        if let Err(wrong) = band.check(spec.rate) {
+        let band = EqualizerBand {
+            filter_type: *shape,
+            hz: hz.value,
+            gain: Db::new(gain_db.value),
+            q: q.value,
+        };
+        if let Err(wrong) = band.validate(spec.rate) {
             let at = match wrong.name {
                 "gain_db" => gain_db.at,
                 "q" => q.at,
@@ -358,7 +363,7 @@ const BAND: &str = "{ type = \"peaking\", hz = 100, gain_db = -3.0, q = 1.0 }";
 const EXAMPLE: &str = "equalizer = [{ type = \"peaking\", hz = 100, gain_db = -3.0, q = 1.0 }]";
 
 /// What a controller has sent, as a part of a configuration.
-pub(super) fn node(json: &Json) -> Node {
+pub(super) fn node_from_json(json: &Json) -> Node {
     let value = match json {
         Json::Null => Value::Other("null"),
         Json::Bool(flag) => Value::Flag(*flag),
@@ -368,15 +373,15 @@ pub(super) fn node(json: &Json) -> Node {
             (None, None) => Value::Other("no number"),
         },
         Json::String(text) => Value::Text(text.clone()),
-        Json::Array(items) => Value::List(items.iter().map(node).collect()),
+        Json::Array(items) => Value::List(items.iter().map(node_from_json).collect()),
         Json::Object(entries) => {
-            let entry = |(key, value): (&String, &Json)| Entry {
+            let entry = |(key, value): (&String, &Json)| TableEntry {
                 key: key.clone(),
-                at: Place::Default,
-                node: node(value),
+                at: ConfigLocation::Default,
+                node: node_from_json(value),
             };
             Value::Table(entries.iter().map(entry).collect())
         }
     };
-    Node::new(value, Place::Default)
+    Node::new(value, ConfigLocation::Default)
 }

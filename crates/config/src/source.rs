@@ -9,9 +9,9 @@ use aulos_proto::uri::{Uri, UriError};
 
 use super::limits::TONE_DBFS;
 use super::mounts::{self, Mount};
-use super::problem::{At, Problems, did_you_mean, listed};
+use super::problem::{ConfigValue, Problems, did_you_mean, quoted_list};
 use super::resolve::{Endpoint, endpoint};
-use super::rtp::{self, Reception, RtpSource};
+use super::rtp::{self, ReceptionSettings, RtpSource};
 
 /// A source, ready to be opened. Every raw one has the spec of the bytes that come in.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +64,7 @@ pub enum SourceConfig {
         /// Whether its standard error goes to our log.
         log_stderr: bool,
         /// Where it tells what it plays.
-        titles: Option<Titles>,
+        titles: Option<TitleFifo>,
     },
     /// Web radio, or a file on a web server.
     Http {
@@ -99,22 +99,22 @@ pub enum SourceConfig {
         /// Where the description is.
         path: SourcePath,
         /// How its packets are received.
-        reception: Reception,
+        reception: ReceptionSettings,
     },
 }
 
 /// The FIFO through which a program tells what it plays.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Titles {
+pub struct TitleFifo {
     /// What it writes there.
-    pub kind: TitleKind,
+    pub kind: TitleFormat,
     /// Where it is; empty until the source belongs to a station.
     pub fifo: PathBuf,
 }
 
 /// The ways in which programs tell what they play.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TitleKind {
+pub enum TitleFormat {
     /// librespot's log.
     Librespot,
     /// shairport-sync's metadata pipe.
@@ -134,7 +134,7 @@ impl SourceConfig {
     /// From now on opens no path that does not lie below one of these directories.
     pub fn confine(&mut self, roots: &[PathBuf]) {
         if let Self::File { path, .. } | Self::Pipe { path, .. } | Self::Sdp { path, .. } = self {
-            *path = path.clone().below(roots);
+            *path = path.clone().confined_to(roots);
         }
     }
 
@@ -193,7 +193,7 @@ impl SourceConfig {
 /// Reads a URI; gives the sources and the name that its query has: one source, but where it names
 /// other stations. What is wrong is noted; `None` when it cannot be used at all.
 pub(super) fn parse(
-    text: &At<String>,
+    text: &ConfigValue<String>,
     problems: &Problems,
 ) -> Option<(Vec<SourceConfig>, Option<String>)> {
     let uri = match text.value.parse::<Uri>() {
@@ -201,16 +201,20 @@ pub(super) fn parse(
         Err(UriError::NoScheme) => {
             let path = text.value.starts_with('/');
             let hint = if path { "file:// plus the path, or pipe:// for a FIFO" } else { SCHEMES };
-            problems.hint(text.at, format!("\"{}\" is not a source", text.value), hint);
+            problems.add_with_hint(text.at, format!("\"{}\" is not a source", text.value), hint);
             return None;
         }
         Err(error) => {
             let start: String = text.value.chars().take(60).collect();
-            problems.hint(text.at, format!("\"{start}\" is not a source"), error.to_string());
+            problems.add_with_hint(
+                text.at,
+                format!("\"{start}\" is not a source"),
+                error.to_string(),
+            );
             return None;
         }
     };
-    let mut query = Query { uri: &uri, at: text, asked: Vec::new(), problems };
+    let mut query = UriQuery { uri: &uri, at: text, known_keys: Vec::new(), problems };
     let name = query.text("name").map(str::to_owned);
     let sources = match uri.scheme.as_str() {
         "meta" => stations(&query)?,
@@ -220,7 +224,7 @@ pub(super) fn parse(
                 Ok(url) => Some((vec![SourceConfig::Http { url }], name)),
                 Err(error) => {
                     let hint = "as in http://radio.example/live";
-                    problems.hint(text.at, format!("\"{uri}\": {error}"), hint);
+                    problems.add_with_hint(text.at, format!("\"{uri}\": {error}"), hint);
                     None
                 }
             };
@@ -233,7 +237,7 @@ pub(super) fn parse(
 
 /// Other stations, in order of priority: `meta:///a/b`. snapserver takes empty parts too, and a
 /// name in the place of the host is one that was meant.
-fn stations(query: &Query<'_>) -> Option<Vec<SourceConfig>> {
+fn stations(query: &UriQuery<'_>) -> Option<Vec<SourceConfig>> {
     let uri = query.uri;
     let host = uri.authority();
     let names = std::iter::once(host.as_str()).chain(uri.path.split('/'));
@@ -249,7 +253,7 @@ fn stations(query: &Query<'_>) -> Option<Vec<SourceConfig>> {
     Some(names.into_iter().map(|name| SourceConfig::Station { name }).collect())
 }
 
-fn scheme(query: &mut Query<'_>) -> Option<SourceConfig> {
+fn scheme(query: &mut UriQuery<'_>) -> Option<SourceConfig> {
     let uri = query.uri;
     Some(match uri.scheme.as_str() {
         "demo" => SourceConfig::Demo { spec: query.spec()? },
@@ -284,13 +288,13 @@ fn scheme(query: &mut Query<'_>) -> Option<SourceConfig> {
         "librespot" | "spotify" => librespot(query)?,
         "airplay" => airplay(query)?,
         other => {
-            unknown(other, query);
+            report_unknown_scheme(other, query);
             return None;
         }
     })
 }
 
-fn tone(query: &mut Query<'_>) -> Option<SourceConfig> {
+fn tone(query: &mut UriQuery<'_>) -> Option<SourceConfig> {
     let spec = query.spec()?;
     let top = f64::from(spec.rate.hz()) / 2.0;
     let hz = query.real("hz", 997.0);
@@ -304,7 +308,7 @@ fn tone(query: &mut Query<'_>) -> Option<SourceConfig> {
     Some(SourceConfig::Tone { hz, dbfs: Db::new(dbfs), spec })
 }
 
-fn tcp(query: &mut Query<'_>) -> Option<SourceConfig> {
+fn tcp(query: &mut UriQuery<'_>) -> Option<SourceConfig> {
     let client = query.choice("mode", &["server", "client"]) == Some("client");
     let spec = query.spec()?;
     let host = if client { None } else { Some("0.0.0.0") };
@@ -343,7 +347,7 @@ pub(super) const LIBRESPOT: [&str; 12] = [
 pub(super) const AIRPLAY: [&str; 5] = ["devicename", "port", "password", "params", "titles"];
 
 /// Spotify, played by librespot into its standard output.
-fn librespot(query: &mut Query<'_>) -> Option<SourceConfig> {
+fn librespot(query: &mut UriQuery<'_>) -> Option<SourceConfig> {
     let mut line = String::from("--backend pipe --name ");
     line += &quote(query.text("devicename").unwrap_or("Snapcast"));
     line += &format!(" --bitrate {}", quote(query.text("bitrate").unwrap_or("320")));
@@ -367,22 +371,26 @@ fn librespot(query: &mut Query<'_>) -> Option<SourceConfig> {
             line += &format!(" {option}");
         }
     }
-    child(query, line, TitleKind::Librespot)
+    player_process(query, line, TitleFormat::Librespot)
 }
 
 /// Sound of Apple's devices, played by shairport-sync into its standard output.
-fn airplay(query: &mut Query<'_>) -> Option<SourceConfig> {
+fn airplay(query: &mut UriQuery<'_>) -> Option<SourceConfig> {
     let mut line = String::from("--output=stdout ");
     line += &quote(&format!("--name={}", query.text("devicename").unwrap_or("Snapcast")));
     line += &format!(" {}", quote(&format!("--port={}", query.text("port").unwrap_or("5000"))));
     if let Some(password) = query.text("password").filter(|password| !password.is_empty()) {
         line += &format!(" {}", quote(&format!("--password={password}")));
     }
-    child(query, line, TitleKind::Airplay)
+    player_process(query, line, TitleFormat::Airplay)
 }
 
 /// A program that plays 44.1 kHz; one without a folder is looked up in `PATH`.
-fn child(query: &mut Query<'_>, mut params: String, kind: TitleKind) -> Option<SourceConfig> {
+fn player_process(
+    query: &mut UriQuery<'_>,
+    mut params: String,
+    kind: TitleFormat,
+) -> Option<SourceConfig> {
     if let Some(more) = query.text("params") {
         params += &format!(" {more}");
     }
@@ -392,7 +400,7 @@ fn child(query: &mut Query<'_>, mut params: String, kind: TitleKind) -> Option<S
     let spec = "44100:16:2".parse().unwrap_or(SampleSpec::DEFAULT);
     // An old shairport-sync may have been built without them, and then does not start.
     let titles = query.choice("titles", &["true", "false"]) != Some("false");
-    let titles = titles.then(|| Titles { kind, fifo: PathBuf::new() });
+    let titles = titles.then(|| TitleFifo { kind, fifo: PathBuf::new() });
     Some(SourceConfig::Process { path, params, spec, log_stderr: false, titles })
 }
 
@@ -404,20 +412,20 @@ fn quote(argument: &str) -> String {
 /// Snapcast's port for sound that comes in.
 const TCP_PORT: u16 = 4953;
 
-fn unknown(scheme: &str, query: &Query<'_>) {
-    let later = NOT_YET.iter().find(|(name, _)| *name == scheme);
+fn report_unknown_scheme(scheme: &str, query: &UriQuery<'_>) {
+    let later = PLANNED_SCHEMES.iter().find(|(name, _)| *name == scheme);
     if let Some((_, instead)) = later {
         query.refuse(format!("`{scheme}://` is not built yet in this version"), instead);
         return;
     }
-    let hint = match did_you_mean(scheme, &KNOWN) {
+    let hint = match did_you_mean(scheme, &KNOWN_SCHEMES) {
         Some(meant) => format!("did you mean `{meant}`?"),
         None => SCHEMES.to_owned(),
     };
     query.refuse(format!("`{scheme}` is not a kind of source"), &hint);
 }
 
-const KNOWN: [&str; 15] = [
+const KNOWN_SCHEMES: [&str; 15] = [
     "demo",
     "tone",
     "stdin",
@@ -437,7 +445,7 @@ const KNOWN: [&str; 15] = [
 const SCHEMES: &str = "a source begins with demo: tone: stdin: pipe: file: process: tcp: http: https: icecast: rtp: sdp: or meta:";
 
 /// What will come, and what does the same today.
-const NOT_YET: [(&str, &str); 7] = [
+const PLANNED_SCHEMES: [(&str, &str); 7] = [
     ("pulse", "process:///usr/bin/parec?params=--format=s16le --rate=48000 --channels=2"),
     ("alsa", "process:///usr/bin/arecord?params=-t raw -f S16_LE -r 48000 -c 2"),
     ("pipewire", "process:///usr/bin/pw-record?params=--rate 48000 -"),
@@ -448,16 +456,16 @@ const NOT_YET: [(&str, &str); 7] = [
 ];
 
 /// The query of a URI while it is read.
-pub(super) struct Query<'a> {
+pub(super) struct UriQuery<'a> {
     pub(super) uri: &'a Uri,
-    at: &'a At<String>,
-    asked: Vec<&'static str>,
+    at: &'a ConfigValue<String>,
+    known_keys: Vec<&'static str>,
     problems: &'a Problems,
 }
 
-impl<'a> Query<'a> {
+impl<'a> UriQuery<'a> {
     pub(super) fn text(&mut self, key: &'static str) -> Option<&'a str> {
-        self.asked.push(key);
+        self.known_keys.push(key);
         self.uri.get(key)
     }
 
@@ -488,7 +496,7 @@ impl<'a> Query<'a> {
         if of.contains(&text) {
             return Some(text);
         }
-        self.refuse(format!("{key}={text}"), &format!("it can be {}", listed(of)));
+        self.refuse(format!("{key}={text}"), &format!("it can be {}", quoted_list(of)));
         None
     }
 
@@ -505,19 +513,19 @@ impl<'a> Query<'a> {
     }
 
     pub(super) fn refuse(&self, message: String, hint: &str) {
-        self.problems.hint(self.at.at, message, hint);
+        self.problems.add_with_hint(self.at.at, message, hint);
     }
 
     fn finish(self) {
         for (key, _) in &self.uri.query {
-            if self.asked.contains(&key.as_str()) {
+            if self.known_keys.contains(&key.as_str()) {
                 continue;
             }
             let station = STATION_KEYS.iter().find(|(theirs, _)| theirs == key);
-            let hint = match (station, did_you_mean(key, &self.asked)) {
+            let hint = match (station, did_you_mean(key, &self.known_keys)) {
                 (Some((_, ours)), _) => (*ours).to_owned(),
                 (None, Some(meant)) => format!("did you mean `{meant}`?"),
-                (None, None) => format!("there is {}", listed(&self.asked)),
+                (None, None) => format!("there is {}", quoted_list(&self.known_keys)),
             };
             self.refuse(format!("`{}:` has no parameter `{key}`", self.uri.scheme), &hint);
         }

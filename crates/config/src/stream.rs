@@ -5,11 +5,11 @@
 //! same station for the same line.
 
 use aulos_core::{Codec, SampleFormat, SampleSpec};
-use aulos_proto::uri::{Uri, UriError, encode};
+use aulos_proto::uri::{Uri, UriError, percent_encode};
 
 use super::limits::SILENCE_S;
 use super::model::{SilenceConfig, SourceEntry, StationConfig};
-use super::problem::{At, Problems};
+use super::problem::{ConfigValue, Problems};
 use super::resolve::{self, Station};
 use super::source::SourceConfig;
 
@@ -34,7 +34,7 @@ pub struct StreamUri {
     /// The control script and its arguments.
     pub script: Option<(String, String)>,
     /// Keys that mean nothing here.
-    pub passed_over: Vec<String>,
+    pub ignored_keys: Vec<String>,
 }
 
 /// Why a text is no stream's address.
@@ -80,18 +80,18 @@ impl StreamUri {
             idle_ms: number("idle_threshold"),
             script: own("controlscript")
                 .map(|script| (script, own("controlscriptparams").unwrap_or_default())),
-            passed_over: Vec::new(),
+            ignored_keys: Vec::new(),
             name,
             uri,
         };
         stream.source = stream.source(spec);
         let known = ["name", "codec", "sampleformat", "chunk_ms", "idle_threshold"];
         let script = ["controlscript", "controlscriptparams"];
-        let kept = kept(&stream.uri.scheme);
+        let kept = own_keys(&stream.uri.scheme);
         let keys = stream.uri.query.iter().map(|(key, _)| key.as_str());
         let unknown =
             keys.filter(|key| !known.contains(key) && !script.contains(key) && !kept.contains(key));
-        stream.passed_over = match &stream.uri.scheme[..] {
+        stream.ignored_keys = match &stream.uri.scheme[..] {
             "http" | "https" => Vec::new(),
             _ => unknown.map(str::to_owned).collect(),
         };
@@ -102,13 +102,13 @@ impl StreamUri {
     fn source(&self, default: SampleSpec) -> String {
         let uri = &self.uri;
         if matches!(&uri.scheme[..], "http" | "https") {
-            return without_ours(&uri.raw);
+            return strip_snapcast_keys(&uri.raw);
         }
         let mut pairs: Vec<String> = uri
             .query
             .iter()
-            .filter(|(key, _)| kept(&uri.scheme).contains(&key.as_str()))
-            .map(|(key, value)| format!("{key}={}", encode(value)))
+            .filter(|(key, _)| own_keys(&uri.scheme).contains(&key.as_str()))
+            .map(|(key, value)| format!("{key}={}", percent_encode(value)))
             .collect();
         // snapserver takes every file for raw samples, and plays it again and again; a file that
         // says what it holds is decoded here.
@@ -125,8 +125,9 @@ impl StreamUri {
             pairs.push(format!("sampleformat={spec}"));
         }
         let query = if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) };
-        let user = uri.user.as_ref().map_or_else(String::new, |user| format!("{}@", encode(user)));
-        format!("{}://{user}{}{}{query}", uri.scheme, uri.authority(), encode(&uri.path))
+        let user =
+            uri.user.as_ref().map_or_else(String::new, |user| format!("{}@", percent_encode(user)));
+        format!("{}://{user}{}{}{query}", uri.scheme, uri.authority(), percent_encode(&uri.path))
     }
 
     /// The same stream with a port that the system chose in place of 0.
@@ -156,14 +157,14 @@ impl StreamUri {
         let wanted: SampleSpec =
             self.spec.as_ref().and_then(|spec| spec.parse().ok()).unwrap_or(like.spec);
         let config = StationConfig {
-            name: Some(At::default_value(self.name.clone())),
-            spec: At::default_value(carried(&codec, wanted).to_string()),
-            codec: At::default_value(codec),
-            chunk_ms: At::default_value(self.chunk_ms.unwrap_or(like.chunk_ms)),
-            buffer_ms: At::default_value(like.buffer_ms),
+            name: Some(ConfigValue::default_value(self.name.clone())),
+            spec: ConfigValue::default_value(carried_spec(&codec, wanted).to_string()),
+            codec: ConfigValue::default_value(codec),
+            chunk_ms: ConfigValue::default_value(self.chunk_ms.unwrap_or(like.chunk_ms)),
+            buffer_ms: ConfigValue::default_value(like.buffer_ms),
             sources: vec![SourceEntry {
-                uri: At::default_value(self.source.clone()),
-                name: Some(At::default_value(self.uri.scheme.clone())),
+                uri: ConfigValue::default_value(self.source.clone()),
+                name: Some(ConfigValue::default_value(self.uri.scheme.clone())),
                 ..SourceEntry::default()
             }],
             silence: SilenceConfig {
@@ -183,7 +184,7 @@ impl StreamUri {
 
 /// An address of HTTP without what only Snapcast's server reads; the rest of its query is for the
 /// one whom it names.
-fn without_ours(raw: &str) -> String {
+fn strip_snapcast_keys(raw: &str) -> String {
     let ours = [
         "name",
         "codec",
@@ -216,9 +217,9 @@ pub struct AnnouncementUri {
 ///
 /// # Errors
 /// What is wrong with it, for people to read.
-pub fn announcement(text: &str) -> Result<AnnouncementUri, String> {
+pub fn parse_announcement(text: &str) -> Result<AnnouncementUri, String> {
     let problems = Problems::default();
-    let parsed = super::source::parse(&At::default_value(text.to_owned()), &problems);
+    let parsed = super::source::parse(&ConfigValue::default_value(text.to_owned()), &problems);
     let parsed = parsed.and_then(|(mut sources, _)| sources.pop());
     match (parsed, text.parse()) {
         (Some(config), Ok(uri)) if problems.is_empty() => match config {
@@ -239,7 +240,7 @@ pub(super) fn in_one_line(problems: Problems) -> String {
 }
 
 /// What clients get of a stream in this spec.
-pub(super) fn carried(codec: &str, wanted: SampleSpec) -> SampleSpec {
+pub(super) fn carried_spec(codec: &str, wanted: SampleSpec) -> SampleSpec {
     let codec = codec.split(':').next().unwrap_or_default();
     let format = match wanted.format {
         SampleFormat::S24Le | SampleFormat::S24In32Le => SampleFormat::S24In32Le,
@@ -256,7 +257,7 @@ pub(super) fn carried(codec: &str, wanted: SampleSpec) -> SampleSpec {
 }
 
 /// The keys that our own address of such a source has.
-fn kept(scheme: &str) -> &'static [&'static str] {
+fn own_keys(scheme: &str) -> &'static [&'static str] {
     match scheme {
         "pipe" | "tcp" => &["mode"],
         "process" => &["params", "log_stderr"],
@@ -275,7 +276,7 @@ mod tests {
 
     fn like() -> Station {
         let text = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\nbuffer_ms = 700";
-        let file = super::super::File { name: "t", text };
+        let file = super::super::ConfigFile { name: "t", text };
         let env = super::super::Environment::default();
         super::super::load(Some(file), &[], &env).unwrap().stations.remove(0)
     }
@@ -354,7 +355,7 @@ mod tests {
     fn what_is_said_of_rtp_is_kept() {
         let text = "rtp://0.0.0.0:5004?name=x&payload=opus&payload_type=111&red=63&delay=20-200";
         let (stream, source) = (stream(text), "payload=opus&payload_type=111&red=63&delay=20-200");
-        assert!(stream.passed_over.is_empty(), "{:?}", stream.passed_over);
+        assert!(stream.ignored_keys.is_empty(), "{:?}", stream.ignored_keys);
         assert!(source.split('&').all(|key| stream.source.contains(key)), "{}", stream.source);
     }
 
@@ -374,6 +375,6 @@ mod tests {
         assert_eq!(stream("file:///a b.flac?name=x").source, "file:///a%20b.flac?loop=true");
         let raw = stream("file:///x?name=x&dryout_ms=1");
         assert_eq!(raw.source, "file:///x?loop=true&sampleformat=48000:16:2");
-        assert_eq!(raw.passed_over, ["dryout_ms"]);
+        assert_eq!(raw.ignored_keys, ["dryout_ms"]);
     }
 }

@@ -10,7 +10,7 @@ use super::*;
 use aulos_core::{Codec, Db, SampleSpec, Span};
 use aulos_dsp::normalize::Mode;
 use aulos_engine::standby::Standby;
-use aulos_engine::switch::Comeback;
+use aulos_engine::switch::FailbackMode;
 
 fn env() -> Environment {
     Environment {
@@ -22,9 +22,9 @@ fn env() -> Environment {
     }
 }
 
-fn load_text(text: &str, sets: &[&str]) -> Result<Resolved, ConfigError> {
+fn load_text(text: &str, sets: &[&str]) -> Result<ResolvedConfig, ConfigError> {
     let sets: Vec<String> = sets.iter().map(|&set| set.to_owned()).collect();
-    load(Some(File { name: "aulos.toml", text }), &sets, &env())
+    load(Some(ConfigFile { name: "aulos.toml", text }), &sets, &env())
 }
 
 fn first_problem(text: &str, sets: &[&str]) -> String {
@@ -45,11 +45,15 @@ fn nothing_configured_is_a_fifo_and_then_the_demo_on_loopback() {
     let [station] = &resolved.stations[..] else { panic!("{resolved:?}") };
     assert_eq!((station.name.as_str(), station.codec.codec()), ("default", Codec::Flac));
     assert_eq!((station.chunk_ms, station.buffer_ms), (20, 1000));
-    let switch =
-        Switch { crossfade_ms: 20, hold_in_s: 5, comeback: Comeback::Auto, immediate: true };
+    let switch = SwitchSettings {
+        crossfade_ms: 20,
+        hold_in_s: 5,
+        comeback: FailbackMode::Auto,
+        immediate: true,
+    };
     assert_eq!((station.switch, &station.last_resort), (switch, &None));
     let (below, span) = (Db::new(-60.0), Span::from_secs(10));
-    assert_eq!(station.silence, Silence { below, span, dc: true, dead_channel: None });
+    assert_eq!(station.silence, SilenceSettings { below, span, dc: true, dead_channel: None });
     assert_eq!((station.sources[0].timeout_ms, station.sources[0].input_buffer_ms), (300, 400));
     assert_eq!(
         station.sources[0].config,
@@ -66,7 +70,7 @@ fn nothing_configured_is_a_fifo_and_then_the_demo_on_loopback() {
 fn all_that_others_reach_is_announced_unless_it_is_switched_off() {
     let mdns = |keys: &str| load_text(&format!("[mdns]\n{keys}"), &[]).map(|all| all.mdns);
     let found = |keys: &str| {
-        let Mdns { name, stream, control, http, https } = mdns(keys).unwrap();
+        let MdnsSettings { name, stream, control, http, https } = mdns(keys).unwrap();
         (name, [stream, control, http, https])
     };
     assert_eq!(found(""), ("Snapcast".to_owned(), [true; 4]));
@@ -132,7 +136,7 @@ fn what_happens_when_a_source_fails_can_be_said() {
     ));
     let resolved = load_text(&text, &[]).unwrap_or_else(|error| panic!("{error}"));
     let station = &resolved.stations[0];
-    assert_eq!((station.switch.comeback, station.switch.immediate), (Comeback::Manual, false));
+    assert_eq!((station.switch.comeback, station.switch.immediate), (FailbackMode::Manual, false));
     assert!(matches!(station.last_resort, Some(SourceConfig::File { .. })));
     let standby: Vec<Standby> = station.sources.iter().map(|source| source.standby).collect();
     assert_eq!(standby[..3], [Standby::Hot, Standby::Cold, Standby::Warm]);
@@ -283,8 +287,8 @@ fn a_normalizer_and_an_equalizer_are_read_whole() {
         let loaded = load_text(&text, sets).unwrap_or_else(|error| panic!("{error}"));
         loaded.stations.into_iter().next().unwrap().sound
     };
-    assert_eq!(sound("", &[]), Sound::default());
-    assert_eq!(sound("normalize = false", &[]), Sound::default());
+    assert_eq!(sound("", &[]), SoundSettings::default());
+    assert_eq!(sound("normalize = false", &[]), SoundSettings::default());
     let all = sound(
         r#"normalize = { preset = "podcast", mode = "mid", true_peak = -2, lra = 4.5,
             min_gain_db = -10, max_gain_db = 6, rise_db_s = 1, fall_db_s = 20, gate_lufs = -60,
@@ -297,7 +301,7 @@ fn a_normalizer_and_an_equalizer_are_read_whole() {
     );
     golden("sound", &format!("{:#}\n", all.json()));
     // What is written down is read again as the same.
-    assert_eq!(Sound::from_json(&all.json(), SampleSpec::DEFAULT), Ok(all));
+    assert_eq!(SoundSettings::from_json(&all.json(), SampleSpec::DEFAULT), Ok(all));
     // A source of its own.
     let text = station("sources = [{ uri = \"demo:\", normalize = { target = -18 } }, \"tone:\"]");
     let loaded = load_text(&text, &["station.a.sources.1.normalize.mode=low"]).unwrap();
@@ -463,7 +467,7 @@ fn a_program_without_a_path_has_to_be_in_path() {
         let text = "[[hook]]\nrun = \"sh -c true\"";
         let mut env = env();
         env.variables.0.insert("PATH".to_owned(), path.to_owned());
-        load(Some(File { name: "aulos.toml", text }), &[], &env)
+        load(Some(ConfigFile { name: "aulos.toml", text }), &[], &env)
     };
     assert!(load("/nonexistent:/bin:/usr/bin").is_ok());
     let error = load("/nonexistent").unwrap_err().to_string();
@@ -475,7 +479,7 @@ fn a_program_without_a_path_has_to_be_in_path() {
 
 #[test]
 fn secrets_come_from_files_and_variables_as_well() {
-    use crate::users::{Role, Secret};
+    use crate::users::{Role, SecretDigest};
     let file = std::env::temp_dir().join(format!("aulos-secret-{}", std::process::id()));
     std::fs::write(&file, "of a file \nand nothing else\n").unwrap();
     let mut env = env();
@@ -486,14 +490,14 @@ fn secrets_come_from_files_and_variables_as_well() {
         file.display()
     );
     let sets = ["user.b.role=control".to_owned()];
-    let loaded = load(Some(File { name: "aulos.toml", text: &text }), &sets, &env);
+    let loaded = load(Some(ConfigFile { name: "aulos.toml", text: &text }), &sets, &env);
     let rules = loaded.unwrap_or_else(|error| panic!("{error}")).security.access;
     std::fs::remove_file(&file).unwrap();
     assert_eq!(rules.anonymous, Role::Nobody);
     let [a, b] = &rules.users[..] else { panic!("{rules:?}") };
-    assert_eq!((a.role, &a.password), (Role::Admin, &Some(Secret::of("of a file "))));
-    assert_eq!(a.token, Some(Secret::of("of the environment")));
-    assert_eq!((b.role, &b.password), (Role::Control, &Some(Secret::of("of the text"))));
+    assert_eq!((a.role, &a.password), (Role::Admin, &Some(SecretDigest::new("of a file "))));
+    assert_eq!(a.token, Some(SecretDigest::new("of the environment")));
+    assert_eq!((b.role, &b.password), (Role::Control, &Some(SecretDigest::new("of the text"))));
 }
 
 #[test]

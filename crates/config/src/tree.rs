@@ -7,13 +7,13 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::problem::{Place, Problems, listed};
+use super::problem::{ConfigLocation, Problems, quoted_list};
 
 /// A value and where it was written.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
     pub(super) value: Value,
-    pub(super) at: Place,
+    pub(super) at: ConfigLocation,
     /// What stood on the command line, for keys that want text: `--set station.0.name=5`.
     pub(super) raw: Option<String>,
 }
@@ -26,22 +26,22 @@ pub(super) enum Value {
     Float(f64),
     Flag(bool),
     List(Vec<Node>),
-    Table(Vec<Entry>),
+    Table(Vec<TableEntry>),
     /// Something that no key of ours takes.
     Other(&'static str),
 }
 
 /// One line of a table.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry {
+pub(super) struct TableEntry {
     pub(super) key: String,
-    pub(super) at: Place,
+    pub(super) at: ConfigLocation,
     pub(super) node: Node,
 }
 
 impl Node {
     /// A value that was written at `at`.
-    pub(super) const fn new(value: Value, at: Place) -> Self {
+    pub(super) const fn new(value: Value, at: ConfigLocation) -> Self {
         Self { value, at, raw: None }
     }
 
@@ -67,7 +67,11 @@ impl Node {
 
 /// Reads a TOML text; its faults are noted, and what could be read is returned. `place` says what
 /// a byte of the text is called.
-pub(super) fn parse(text: &str, place: &impl Fn(usize) -> Place, problems: &Problems) -> Node {
+pub(super) fn parse(
+    text: &str,
+    place: &impl Fn(usize) -> ConfigLocation,
+    problems: &Problems,
+) -> Node {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let at = place(error.span().map_or(0, |span| span.start));
@@ -78,27 +82,27 @@ pub(super) fn parse(text: &str, place: &impl Fn(usize) -> Place, problems: &Prob
 
 /// Puts `KEY=VALUE` into the tree.
 pub(super) fn set(root: &mut Node, index: usize, text: &str, problems: &Problems) {
-    let at = Place::Set(index);
+    let at = ConfigLocation::Set(index);
     let Some((path, value)) = text.split_once('=') else {
-        return problems.hint(at, "there is no `=` in it", "as in --set listen.http=8080");
+        return problems.add_with_hint(at, "there is no `=` in it", "as in --set listen.http=8080");
     };
     let path: Vec<&str> = path.trim().split('.').collect();
     if path.len() > MAX_DEPTH || path.iter().any(|key| key.is_empty()) {
         let hint = "as in listen.http or station.default.codec";
-        return problems.hint(at, "the key is not a path of names", hint);
+        return problems.add_with_hint(at, "the key is not a path of names", hint);
     }
     let value = command_line_value(value, at);
-    if let Err((message, hint)) = put(root, &path, value, at) {
-        problems.hint(at, message, hint);
+    if let Err((message, hint)) = set_at(root, &path, value, at) {
+        problems.add_with_hint(at, message, hint);
     }
 }
 
 /// Depth of `--set` paths; the deepest key of ours has five names.
 const MAX_DEPTH: usize = 8;
 
-type Refusal = (String, String);
+type SetError = (String, String);
 
-fn put(node: &mut Node, path: &[&str], value: Node, at: Place) -> Result<(), Refusal> {
+fn set_at(node: &mut Node, path: &[&str], value: Node, at: ConfigLocation) -> Result<(), SetError> {
     let Some((key, rest)) = path.split_first() else {
         *node = value;
         return Ok(());
@@ -108,7 +112,7 @@ fn put(node: &mut Node, path: &[&str], value: Node, at: Place) -> Result<(), Ref
         && let Value::Text(uri) = &node.value
         && SOURCE_KEYS.contains(key)
     {
-        let uri = Entry {
+        let uri = TableEntry {
             key: "uri".to_owned(),
             at: node.at,
             node: Node::new(Value::Text(uri.clone()), node.at),
@@ -118,19 +122,19 @@ fn put(node: &mut Node, path: &[&str], value: Node, at: Place) -> Result<(), Ref
     match &mut node.value {
         Value::Table(entries) => {
             if let Some(entry) = entries.iter_mut().find(|entry| entry.key == *key) {
-                return put(&mut entry.node, rest, value, at);
+                return set_at(&mut entry.node, rest, value, at);
             }
             let mut fresh = Node::new(Value::Table(Vec::new()), at);
-            put(&mut fresh, rest, value, at)?;
-            entries.push(Entry { key: (*key).to_owned(), at, node: fresh });
+            set_at(&mut fresh, rest, value, at)?;
+            entries.push(TableEntry { key: (*key).to_owned(), at, node: fresh });
             Ok(())
         }
         Value::List(items) => {
-            let index = element(items, key)?;
+            let index = element_index(items, key)?;
             if index == items.len() {
                 items.push(Node::new(Value::Table(Vec::new()), at));
             }
-            put(&mut items[index], rest, value, at)
+            set_at(&mut items[index], rest, value, at)
         }
         _ => Err((
             format!("there is nothing below `{key}`: what holds it is {}", node.kind()),
@@ -140,7 +144,7 @@ fn put(node: &mut Node, path: &[&str], value: Node, at: Place) -> Result<(), Ref
 }
 
 /// The element of a list that a part of a path means: its number, or its name.
-fn element(items: &[Node], key: &str) -> Result<usize, Refusal> {
+fn element_index(items: &[Node], key: &str) -> Result<usize, SetError> {
     if let Ok(index) = key.parse::<usize>() {
         return if index <= items.len() {
             Ok(index)
@@ -165,14 +169,14 @@ fn element(items: &[Node], key: &str) -> Result<usize, Refusal> {
             .collect();
         let hint = match names[..] {
             [] => "use its number, counted from 0".to_owned(),
-            _ => format!("there is {}", listed(&names)),
+            _ => format!("there is {}", quoted_list(&names)),
         };
         (format!("nothing here is called `{key}`"), hint)
     })
 }
 
 /// TOML where it is TOML, and the bare text otherwise: `flac` need not be quoted for a shell.
-fn command_line_value(text: &str, at: Place) -> Node {
+fn command_line_value(text: &str, at: ConfigLocation) -> Node {
     let mut node = match DeValue::parse(text) {
         Ok(value) => from_value(value.get_ref(), &|_| at, at),
         Err(_) => Node::new(Value::Text(text.to_owned()), at),
@@ -181,10 +185,10 @@ fn command_line_value(text: &str, at: Place) -> Node {
     node
 }
 
-fn from_table(table: &DeTable<'_>, place: &impl Fn(usize) -> Place) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = table
+fn from_table(table: &DeTable<'_>, place: &impl Fn(usize) -> ConfigLocation) -> Vec<TableEntry> {
+    let mut entries: Vec<TableEntry> = table
         .iter()
-        .map(|(key, value)| Entry {
+        .map(|(key, value)| TableEntry {
             key: key.get_ref().to_string(),
             at: place(key.span().start),
             node: spanned(value, place),
@@ -194,11 +198,15 @@ fn from_table(table: &DeTable<'_>, place: &impl Fn(usize) -> Place) -> Vec<Entry
     entries
 }
 
-fn spanned(value: &Spanned<DeValue<'_>>, place: &impl Fn(usize) -> Place) -> Node {
+fn spanned(value: &Spanned<DeValue<'_>>, place: &impl Fn(usize) -> ConfigLocation) -> Node {
     from_value(value.get_ref(), place, place(value.span().start))
 }
 
-fn from_value(value: &DeValue<'_>, place: &impl Fn(usize) -> Place, at: Place) -> Node {
+fn from_value(
+    value: &DeValue<'_>,
+    place: &impl Fn(usize) -> ConfigLocation,
+    at: ConfigLocation,
+) -> Node {
     let value = match value {
         DeValue::String(text) => Value::Text(text.to_string()),
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
@@ -230,7 +238,7 @@ mod tests {
 
     fn tree(text: &str, sets: &[&str]) -> (Node, Vec<String>) {
         let problems = Problems::default();
-        let mut root = parse(text, &Place::File, &problems);
+        let mut root = parse(text, &ConfigLocation::File, &problems);
         for (index, text) in sets.iter().enumerate() {
             set(&mut root, index, text, &problems);
         }

@@ -4,14 +4,14 @@ use aulos_core::Span;
 use bytesize::ByteSize;
 use jiff::SpanRelativeTo;
 
-use super::problem::{At, Problems};
-use super::read::Table;
+use super::problem::{ConfigValue, Problems};
+use super::read::TableReader;
 
 /// A length of time; a day has 24 hours.
 ///
 /// # Errors
 /// What it has to look like.
-pub fn span(text: &str) -> Result<Span, String> {
+pub fn parse_span(text: &str) -> Result<Span, String> {
     let wrong = || format!("\"{text}\" is no length of time: write 90s, 30min, 1h30m or 7d");
     let parsed: jiff::Span = text.trim().parse().map_err(|_| wrong())?;
     let length = parsed.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| wrong())?;
@@ -23,7 +23,7 @@ pub fn span(text: &str) -> Result<Span, String> {
 ///
 /// # Errors
 /// What it has to look like.
-pub fn bytes(text: &str) -> Result<u64, String> {
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
     match text.trim().parse::<ByteSize>() {
         Ok(size) => Ok(size.as_u64()),
         Err(_) => Err(format!("\"{text}\" is no size: write 500MB, 2GiB or 4096")),
@@ -31,32 +31,32 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 }
 
 /// A key whose value is a length of time.
-pub(super) fn span_of(
-    table: &mut Table<'_>,
+pub(super) fn span_key(
+    table: &mut TableReader<'_>,
     key: &'static str,
     problems: &Problems,
-) -> Option<At<Span>> {
-    parsed(table, key, problems, span)
+) -> Option<ConfigValue<Span>> {
+    parse_key(table, key, problems, parse_span)
 }
 
 /// A key whose value is a number of bytes.
-pub(super) fn bytes_of(
-    table: &mut Table<'_>,
+pub(super) fn bytes_key(
+    table: &mut TableReader<'_>,
     key: &'static str,
     problems: &Problems,
-) -> Option<At<u64>> {
-    parsed(table, key, problems, bytes)
+) -> Option<ConfigValue<u64>> {
+    parse_key(table, key, problems, parse_bytes)
 }
 
-fn parsed<T>(
-    table: &mut Table<'_>,
+fn parse_key<T>(
+    table: &mut TableReader<'_>,
     key: &'static str,
     problems: &Problems,
     parse: fn(&str) -> Result<T, String>,
-) -> Option<At<T>> {
+) -> Option<ConfigValue<T>> {
     let text = table.text(key)?;
     match parse(&text.value) {
-        Ok(value) => Some(At { value, at: text.at }),
+        Ok(value) => Some(ConfigValue { value, at: text.at }),
         Err(why) => {
             problems.add(text.at, format!("`{key}`: {why}"));
             None
@@ -81,11 +81,11 @@ mod tests {
             ("7d", 604_800),
             ("PT15M", 900),
         ] {
-            assert_eq!(span(text), Ok(Span::from_secs(seconds)), "{text}");
+            assert_eq!(parse_span(text), Ok(Span::from_secs(seconds)), "{text}");
         }
-        assert_eq!(span("500ms"), Ok(Span::from_millis(500)));
+        assert_eq!(parse_span("500ms"), Ok(Span::from_millis(500)));
         for text in ["", "1", "h", "-1h", "1y2", "1h ago", "99999999999h", "1 fortnight"] {
-            let why = span(text).unwrap_err();
+            let why = parse_span(text).unwrap_err();
             assert_eq!(
                 why,
                 format!("\"{text}\" is no length of time: write 90s, 30min, 1h30m or 7d")
@@ -103,10 +103,10 @@ mod tests {
             ("1.5kB", 1_500),
             ("100M", 100_000_000),
         ] {
-            assert_eq!(bytes(text), Ok(size), "{text}");
+            assert_eq!(parse_bytes(text), Ok(size), "{text}");
         }
         for text in ["", "GB", "-1", "1XB"] {
-            assert!(bytes(text).is_err(), "{text}");
+            assert!(parse_bytes(text).is_err(), "{text}");
         }
     }
 }

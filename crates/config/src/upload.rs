@@ -6,13 +6,13 @@
 use axum::http::Uri;
 
 use super::env::Environment;
-use super::hooks::Hidden;
+use super::hooks::RedactedDebug;
 use super::limits::{
-    DEFAULT_UPLOAD_PART_MIB, DEFAULT_UPLOADS, MAX_UPLOAD_KEY, MAX_UPLOAD_PREFIX, MIN_UPLOAD_KEY,
-    UPLOAD_PART_MIB, UPLOADS,
+    DEFAULT_UPLOAD_CONCURRENCY, DEFAULT_UPLOAD_PART_MIB, MAX_UPLOAD_KEY, MAX_UPLOAD_PREFIX,
+    MIN_UPLOAD_KEY, UPLOAD_CONCURRENCY, UPLOAD_PART_MIB,
 };
-use super::problem::{At, Place, Problems};
-use super::read::{Table, missing};
+use super::problem::{ConfigLocation, ConfigValue, Problems};
+use super::read::{TableReader, report_missing};
 use super::security::{SecretConfig, read_secret, secret_text};
 use super::tree::Node;
 
@@ -20,21 +20,21 @@ use super::tree::Node;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UploadConfig {
     /// Where it begins.
-    pub at: Place,
+    pub at: ConfigLocation,
     /// `s3://BUCKET/PREFIX`; required.
-    pub url: Option<At<String>>,
+    pub url: Option<ConfigValue<String>>,
     /// The server; absent, Amazon's of the region.
-    pub endpoint: Option<At<String>>,
+    pub endpoint: Option<ConfigValue<String>>,
     /// What signatures are for; absent, `us-east-1`, which other servers than Amazon's take.
-    pub region: Option<At<String>>,
+    pub region: Option<ConfigValue<String>>,
     /// Who we are; required.
-    pub access_key: Option<At<String>>,
+    pub access_key: Option<ConfigValue<String>>,
     /// What we sign with; required.
     pub secret_key: Option<SecretConfig>,
     /// Whether the bucket stands in the path and not in the host's name.
     pub path_style: Option<bool>,
     /// How the server is to keep it.
-    pub storage_class: Option<At<String>>,
+    pub storage_class: Option<ConfigValue<String>>,
     /// Whether the files stay here as well.
     pub keep_local: Option<bool>,
     /// Files at once.
@@ -45,7 +45,7 @@ pub struct UploadConfig {
 
 /// Storage that the closed files of a recording go to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Upload {
+pub struct UploadTarget {
     /// Scheme, host and port of the server, and nothing behind: `https://s3.example`. It is without
     /// the bucket's name.
     pub endpoint: String,
@@ -60,7 +60,7 @@ pub struct Upload {
     /// Who we are.
     pub access_key: String,
     /// What we sign with.
-    pub secret_key: Hidden<String>,
+    pub secret_key: RedactedDebug<String>,
     /// How the server is to keep it; none leaves it to the server.
     pub storage_class: Option<String>,
     /// Whether the files stay here as well.
@@ -73,7 +73,7 @@ pub struct Upload {
 
 /// Reads `upload`, a table.
 pub(super) fn read(node: &Node, problems: &Problems) -> UploadConfig {
-    let mut table = Table::new(node, "`upload`", problems);
+    let mut table = TableReader::new(node, "`upload`", problems);
     let keys = ["secret_key", "secret_key_file", "secret_key_env"];
     let upload = UploadConfig {
         at: node.at,
@@ -85,19 +85,19 @@ pub(super) fn read(node: &Node, problems: &Problems) -> UploadConfig {
         path_style: table.flag("path_style"),
         storage_class: table.text("storage_class"),
         keep_local: table.flag("keep_local"),
-        concurrency: table.number("concurrency", "files", UPLOADS).map(|at| at.value),
+        concurrency: table.number("concurrency", "files", UPLOAD_CONCURRENCY).map(|at| at.value),
         part_mib: table.number("part_mib", "MiB", UPLOAD_PART_MIB).map(|at| at.value),
     };
     table.finish();
     let wrong_kind = |key| node.get(key).is_some();
     if upload.url.is_none() && !wrong_kind("url") {
-        missing(problems, node.at, "url", "`upload`", EXAMPLE);
+        report_missing(problems, node.at, "url", "`upload`", EXAMPLE);
     }
     if upload.access_key.is_none() && !wrong_kind("access_key") {
-        missing(problems, node.at, "access_key", "`upload`", EXAMPLE);
+        report_missing(problems, node.at, "access_key", "`upload`", EXAMPLE);
     }
     if upload.secret_key.is_none() && !keys.into_iter().any(wrong_kind) {
-        missing(problems, node.at, "secret_key_file", "`upload`", EXAMPLE);
+        report_missing(problems, node.at, "secret_key_file", "`upload`", EXAMPLE);
     }
     upload
 }
@@ -108,7 +108,7 @@ pub(super) fn resolve(
     station: &str,
     env: &Environment,
     problems: &Problems,
-) -> Option<Upload> {
+) -> Option<UploadTarget> {
     resolve_for(cfg!(feature = "s3"), config, station, env, problems)
 }
 
@@ -118,43 +118,47 @@ fn resolve_for(
     station: &str,
     env: &Environment,
     problems: &Problems,
-) -> Option<Upload> {
+) -> Option<UploadTarget> {
     if !built {
         let hint = "build with --features s3, or leave `upload` out";
-        problems.hint(config.at, "this build has no s3, which `upload` needs", hint);
+        problems.add_with_hint(config.at, "this build has no s3, which `upload` needs", hint);
     }
     let secret = config.secret_key.as_ref();
     let secret = secret.and_then(|secret| secret_text(secret, MIN_UPLOAD_KEY, env, problems));
     let target = config.url.as_ref().and_then(|url| target(url, station, problems));
     let endpoint = endpoint(config, problems);
     let storage_class = config.storage_class.as_ref();
-    let storage_class = storage_class.map(|class| word(class, "storage_class", problems));
-    let access_key = config.access_key.as_ref().map(|key| word(key, "access_key", problems));
+    let storage_class = storage_class.map(|class| header_text(class, "storage_class", problems));
+    let access_key = config.access_key.as_ref().map(|key| header_text(key, "access_key", problems));
     let ((bucket, prefix), (endpoint, region)) = (target?, endpoint?);
     let path_style = config.path_style.unwrap_or_else(|| config.endpoint.is_some());
     if !path_style && bucket.contains('.') && endpoint.starts_with("https:") {
         let message = format!("a certificate is not for `{bucket}` in front of the host's name");
-        problems.hint(config.at, message, "path_style = true, or a bucket without a dot");
+        problems.add_with_hint(config.at, message, "path_style = true, or a bucket without a dot");
     }
-    Some(Upload {
+    Some(UploadTarget {
         endpoint,
         region,
         bucket,
         prefix,
         path_style,
         access_key: access_key?,
-        secret_key: Hidden(secret?),
+        secret_key: RedactedDebug(secret?),
         storage_class,
         keep_local: config.keep_local.unwrap_or(true),
-        concurrency: config.concurrency.unwrap_or(DEFAULT_UPLOADS) as usize,
+        concurrency: config.concurrency.unwrap_or(DEFAULT_UPLOAD_CONCURRENCY) as usize,
         part_bytes: u64::from(config.part_mib.unwrap_or(DEFAULT_UPLOAD_PART_MIB)) << 20,
     })
 }
 
 /// Bucket and prefix.
-fn target(url: &At<String>, station: &str, problems: &Problems) -> Option<(String, String)> {
+fn target(
+    url: &ConfigValue<String>,
+    station: &str,
+    problems: &Problems,
+) -> Option<(String, String)> {
     let refuse = |fact: String, hint: &str| {
-        problems.hint(url.at, fact, hint);
+        problems.add_with_hint(url.at, fact, hint);
         None
     };
     let Some(rest) = url.value.strip_prefix("s3://") else {
@@ -201,24 +205,28 @@ fn target(url: &At<String>, station: &str, problems: &Problems) -> Option<(Strin
 /// The server and its region.
 fn endpoint(config: &UploadConfig, problems: &Problems) -> Option<(String, String)> {
     let region = config.region.as_ref().map(|region| {
-        let region = At { value: region.value.to_ascii_lowercase(), at: region.at };
+        let region = ConfigValue { value: region.value.to_ascii_lowercase(), at: region.at };
         let fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if region.value.is_empty() || !region.value.chars().all(fine) {
             let message = format!("`region` is \"{}\"", region.value.escape_debug());
-            problems.hint(region.at, message, "as in region = \"eu-central-1\"");
+            problems.add_with_hint(region.at, message, "as in region = \"eu-central-1\"");
         }
         region.value
     });
-    let Some(At { value, at }) = &config.endpoint else {
+    let Some(ConfigValue { value, at }) = &config.endpoint else {
         let Some(region) = region else {
             let hint = "region = \"eu-central-1\" for Amazon's, or endpoint = \"https://HOST\"";
-            problems.hint(config.at, "`upload` has neither `region` nor `endpoint`", hint);
+            problems.add_with_hint(config.at, "`upload` has neither `region` nor `endpoint`", hint);
             return None;
         };
         return Some((format!("https://s3.{region}.amazonaws.com"), region));
     };
     let refuse = |fact: &str| {
-        problems.hint(*at, format!("`endpoint` {fact}"), "as in endpoint = \"https://s3.example\"");
+        problems.add_with_hint(
+            *at,
+            format!("`endpoint` {fact}"),
+            "as in endpoint = \"https://s3.example\"",
+        );
         None
     };
     let Ok(uri) = value.parse::<Uri>() else { return refuse("is no address") };
@@ -237,11 +245,11 @@ fn endpoint(config: &UploadConfig, problems: &Problems) -> Option<(String, Strin
 }
 
 /// A text that goes into a header.
-fn word(text: &At<String>, key: &str, problems: &Problems) -> String {
+fn header_text(text: &ConfigValue<String>, key: &str, problems: &Problems) -> String {
     let fine = |c: char| c.is_ascii_graphic();
     if text.value.is_empty() || text.value.len() > MAX_UPLOAD_KEY || !text.value.chars().all(fine) {
         let hint = format!("1 to {MAX_UPLOAD_KEY} letters, digits and signs without a blank");
-        problems.hint(text.at, format!("`{key}` cannot be sent"), hint);
+        problems.add_with_hint(text.at, format!("`{key}` cannot be sent"), hint);
     }
     text.value.clone()
 }
@@ -261,9 +269,9 @@ mod tests {
     use aulos_blackbox::golden;
 
     /// What `aulos check` would say, or what was understood.
-    fn check(built: bool, keys: &str) -> Result<Upload, String> {
+    fn check(built: bool, keys: &str) -> Result<UploadTarget, String> {
         let problems = Problems::default();
-        let root = tree::parse(&format!("upload = {{ {keys} }}"), &Place::File, &problems);
+        let root = tree::parse(&format!("upload = {{ {keys} }}"), &ConfigLocation::File, &problems);
         let config = read(root.get("upload").unwrap(), &problems);
         let upload = resolve_for(built, &config, "Roof", &Environment::default(), &problems);
         let mut text = String::new();

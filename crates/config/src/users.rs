@@ -5,7 +5,7 @@ mod secret;
 use std::fmt;
 use std::str::FromStr;
 
-pub use secret::Secret;
+pub use secret::SecretDigest;
 
 /// What somebody may do; each holds what stands before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,7 +69,7 @@ pub struct Rules {
 impl Default for Rules {
     /// Nobody has been named, so everybody may do everything.
     fn default() -> Self {
-        let guesses = crate::limits::DEFAULT_GUESSES;
+        let guesses = crate::limits::DEFAULT_LOGIN_ATTEMPTS;
         Self { users: Vec::new(), anonymous: Role::Admin, certified: Role::Listen, guesses }
     }
 }
@@ -82,9 +82,9 @@ pub struct User {
     /// What he may.
     pub role: Role,
     /// With the name.
-    pub password: Option<Secret>,
+    pub password: Option<SecretDigest>,
     /// By itself.
-    pub token: Option<Secret>,
+    pub token: Option<SecretDigest>,
 }
 
 impl Rules {

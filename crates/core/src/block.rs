@@ -97,10 +97,10 @@ mod tests {
 
     #[test]
     fn a_block_never_grows_beyond_its_capacity() {
-        let mut block = Block::with_capacity(SampleRate::STUDIO, ChannelLayout::STEREO, 100);
+        let mut block = Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::STEREO, 100);
         assert_eq!(block.resize(Frames(80)), Frames(50));
         assert_eq!(block.samples().len(), 100);
-        block.reset(SampleRate::CD, ChannelLayout::MONO);
+        block.reset(SampleRate::HZ_44100, ChannelLayout::MONO);
         assert_eq!(block.frames(), Frames::ZERO);
         assert_eq!(block.resize(Frames(80)), Frames(80));
     }

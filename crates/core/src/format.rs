@@ -82,12 +82,12 @@ impl fmt::Display for SampleFormat {
 }
 
 impl FromStr for SampleFormat {
-    type Err = UnknownFormat;
+    type Err = UnknownSampleFormat;
 
     /// Reads Snapcast's bit numbers (`8`, `16`, `24` = 24 in 32, `32`) and the names that ffmpeg
     /// and ALSA users type: `u8`, `s8`, `s16`, `s24` (packed), `s32`, `f32`, each with or without
     /// `le`.
-    fn from_str(text: &str) -> Result<Self, UnknownFormat> {
+    fn from_str(text: &str) -> Result<Self, UnknownSampleFormat> {
         let lower = text.to_ascii_lowercase();
         Ok(match lower.strip_suffix("le").unwrap_or(&lower) {
             "u8" => Self::U8,
@@ -97,22 +97,22 @@ impl FromStr for SampleFormat {
             "24" | "s24_32" | "s24_" => Self::S24In32Le,
             "32" | "s32" | "s32_" => Self::S32Le,
             "f" | "f32" | "float" | "float_" => Self::F32,
-            _ => return Err(UnknownFormat),
+            _ => return Err(UnknownSampleFormat),
         })
     }
 }
 
 /// A name that is not one of the sample formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownFormat;
+pub struct UnknownSampleFormat;
 
-impl fmt::Display for UnknownFormat {
+impl fmt::Display for UnknownSampleFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("unknown sample format: use 8, 16, 24 (in 32), 32, u8, s24 (packed) or f32")
     }
 }
 
-impl core::error::Error for UnknownFormat {}
+impl core::error::Error for UnknownSampleFormat {}
 
 #[cfg(test)]
 mod tests {
@@ -131,6 +131,6 @@ mod tests {
         assert_eq!("S24_3LE".parse(), Ok(SampleFormat::S24Le));
         assert_eq!("S24_LE".parse(), Ok(SampleFormat::S24In32Le));
         assert_eq!("f32le".parse(), Ok(SampleFormat::F32));
-        assert_eq!("12".parse::<SampleFormat>(), Err(UnknownFormat));
+        assert_eq!("12".parse::<SampleFormat>(), Err(UnknownSampleFormat));
     }
 }

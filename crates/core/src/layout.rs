@@ -23,9 +23,9 @@ impl ChannelLayout {
     ///
     /// # Errors
     /// [`InvalidLayout`] for none or more than [`MAX_CHANNELS`].
-    pub const fn new(channels: usize) -> Result<Self, InvalidLayout> {
+    pub const fn new(channels: usize) -> Result<Self, InvalidChannelLayout> {
         if channels == 0 || channels > MAX_CHANNELS {
-            return Err(InvalidLayout(channels));
+            return Err(InvalidChannelLayout(channels));
         }
         #[allow(clippy::cast_possible_truncation, reason = "at most 64")]
         Ok(Self(channels as u8))
@@ -58,15 +58,15 @@ impl fmt::Display for ChannelLayout {
 
 /// A channel count that cannot be; holds the offending number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidLayout(pub usize);
+pub struct InvalidChannelLayout(pub usize);
 
-impl fmt::Display for InvalidLayout {
+impl fmt::Display for InvalidChannelLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} channels: there must be 1 to {MAX_CHANNELS}", self.0)
     }
 }
 
-impl core::error::Error for InvalidLayout {}
+impl core::error::Error for InvalidChannelLayout {}
 
 #[cfg(test)]
 mod tests {
@@ -74,9 +74,9 @@ mod tests {
 
     #[test]
     fn one_to_sixty_four_channels() {
-        assert_eq!(ChannelLayout::new(0), Err(InvalidLayout(0)));
+        assert_eq!(ChannelLayout::new(0), Err(InvalidChannelLayout(0)));
         assert_eq!(ChannelLayout::new(2), Ok(ChannelLayout::STEREO));
         assert_eq!(ChannelLayout::new(64).map(ChannelLayout::channels), Ok(64));
-        assert_eq!(ChannelLayout::new(65), Err(InvalidLayout(65)));
+        assert_eq!(ChannelLayout::new(65), Err(InvalidChannelLayout(65)));
     }
 }

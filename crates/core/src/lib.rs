@@ -16,9 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod block;
-mod budget;
 mod calendar;
-mod chance;
 mod chunk;
 mod format;
 mod layout;
@@ -26,21 +24,23 @@ mod level;
 mod map;
 mod media;
 mod rate;
+mod rng;
 mod spec;
 mod time;
 mod timeline;
+mod token_bucket;
 
 pub use block::Block;
-pub use budget::Budget;
 pub use calendar::Utc;
-pub use chance::Chance;
 pub use chunk::{Chunk, Codec, HEADROOM, UnknownCodec};
-pub use format::{SampleFormat, UnknownFormat};
-pub use layout::{ChannelLayout, InvalidLayout, MAX_CHANNELS};
+pub use format::{SampleFormat, UnknownSampleFormat};
+pub use layout::{ChannelLayout, InvalidChannelLayout, MAX_CHANNELS};
 pub use level::{Db, Lufs, Ppm};
-pub use map::{ChannelMap, UnknownMap};
+pub use map::{ChannelMap, UnknownChannelMap};
 pub use media::{Frames, MediaTime};
-pub use rate::{InvalidRate, SampleRate};
-pub use spec::{InvalidSpec, SampleSpec};
+pub use rate::{InvalidSampleRate, SampleRate};
+pub use rng::Rng;
+pub use spec::{InvalidSampleSpec, SampleSpec};
 pub use time::{Instant, Span};
 pub use timeline::Timeline;
+pub use token_bucket::TokenBucket;

@@ -40,24 +40,24 @@ impl fmt::Display for ChannelMap {
 }
 
 impl FromStr for ChannelMap {
-    type Err = UnknownMap;
+    type Err = UnknownChannelMap;
 
-    fn from_str(text: &str) -> Result<Self, UnknownMap> {
-        Self::ALL.into_iter().find(|map| map.name() == text).ok_or(UnknownMap)
+    fn from_str(text: &str) -> Result<Self, UnknownChannelMap> {
+        Self::ALL.into_iter().find(|map| map.name() == text).ok_or(UnknownChannelMap)
     }
 }
 
 /// A text that names no channel map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownMap;
+pub struct UnknownChannelMap;
 
-impl fmt::Display for UnknownMap {
+impl fmt::Display for UnknownChannelMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a channel map is stereo, left, right or mono")
     }
 }
 
-impl core::error::Error for UnknownMap {}
+impl core::error::Error for UnknownChannelMap {}
 
 #[cfg(test)]
 mod tests {
@@ -68,6 +68,6 @@ mod tests {
         for map in ChannelMap::ALL {
             assert_eq!(map.to_string().parse(), Ok(map));
         }
-        assert_eq!("Left".parse::<ChannelMap>(), Err(UnknownMap));
+        assert_eq!("Left".parse::<ChannelMap>(), Err(UnknownChannelMap));
     }
 }

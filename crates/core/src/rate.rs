@@ -14,16 +14,16 @@ impl SampleRate {
     /// 64 times 44.1 kHz, the highest rate in use (DSD converted to PCM).
     pub const MAX: u32 = 2_822_400;
     /// 44,100 Hz.
-    pub const CD: Self = Self(44_100);
+    pub const HZ_44100: Self = Self(44_100);
     /// 48,000 Hz, the house's own rate.
-    pub const STUDIO: Self = Self(48_000);
+    pub const HZ_48000: Self = Self(48_000);
 
     /// A rate of `hz` frames per second.
     ///
     /// # Errors
     /// [`InvalidRate`] when `hz` is outside `MIN..=MAX`.
-    pub const fn new(hz: u32) -> Result<Self, InvalidRate> {
-        if hz < Self::MIN || hz > Self::MAX { Err(InvalidRate(hz)) } else { Ok(Self(hz)) }
+    pub const fn new(hz: u32) -> Result<Self, InvalidSampleRate> {
+        if hz < Self::MIN || hz > Self::MAX { Err(InvalidSampleRate(hz)) } else { Ok(Self(hz)) }
     }
 
     /// Frames per second.
@@ -61,9 +61,9 @@ impl fmt::Debug for SampleRate {
 
 /// A rate that no device and no standard knows; holds the offending number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidRate(pub u32);
+pub struct InvalidSampleRate(pub u32);
 
-impl fmt::Display for InvalidRate {
+impl fmt::Display for InvalidSampleRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -75,7 +75,7 @@ impl fmt::Display for InvalidRate {
     }
 }
 
-impl core::error::Error for InvalidRate {}
+impl core::error::Error for InvalidSampleRate {}
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
@@ -85,20 +85,20 @@ mod tests {
 
     #[test]
     fn twenty_milliseconds_are_960_frames_at_48_khz() {
-        assert_eq!(SampleRate::STUDIO.frames(Span::from_millis(20)), Frames(960));
-        assert_eq!(SampleRate::STUDIO.span(Frames(960)), Span::from_millis(20));
+        assert_eq!(SampleRate::HZ_48000.frames(Span::from_millis(20)), Frames(960));
+        assert_eq!(SampleRate::HZ_48000.span(Frames(960)), Span::from_millis(20));
     }
 
     #[test]
     fn a_negative_span_holds_no_frame_and_centuries_saturate() {
-        assert_eq!(SampleRate::CD.frames(Span::from_millis(-5)), Frames(0));
-        assert_eq!(SampleRate::CD.span(Frames(u64::MAX)), Span::from_nanos(i64::MAX));
+        assert_eq!(SampleRate::HZ_44100.frames(Span::from_millis(-5)), Frames(0));
+        assert_eq!(SampleRate::HZ_44100.span(Frames(u64::MAX)), Span::from_nanos(i64::MAX));
     }
 
     #[test]
     fn the_bounds_hold() {
-        assert_eq!(SampleRate::new(15), Err(InvalidRate(15)));
+        assert_eq!(SampleRate::new(15), Err(InvalidSampleRate(15)));
         assert_eq!(SampleRate::new(16).map(SampleRate::hz), Ok(16));
-        assert_eq!(SampleRate::new(2_822_401), Err(InvalidRate(2_822_401)));
+        assert_eq!(SampleRate::new(2_822_401), Err(InvalidSampleRate(2_822_401)));
     }
 }

@@ -19,7 +19,7 @@ pub struct SampleSpec {
 impl SampleSpec {
     /// 48000:16:2, what every Snapcast client takes.
     pub const DEFAULT: Self = Self {
-        rate: SampleRate::STUDIO,
+        rate: SampleRate::HZ_48000,
         format: SampleFormat::S16Le,
         layout: ChannelLayout::STEREO,
     };
@@ -44,21 +44,21 @@ impl fmt::Display for SampleSpec {
 }
 
 impl FromStr for SampleSpec {
-    type Err = InvalidSpec;
+    type Err = InvalidSampleSpec;
 
-    fn from_str(text: &str) -> Result<Self, InvalidSpec> {
+    fn from_str(text: &str) -> Result<Self, InvalidSampleSpec> {
         let mut fields = text.split(':');
         let (Some(rate), Some(format), Some(channels), None) =
             (fields.next(), fields.next(), fields.next(), fields.next())
         else {
-            return Err(InvalidSpec::Shape);
+            return Err(InvalidSampleSpec::Shape);
         };
-        let hz = rate.parse().map_err(|_| InvalidSpec::Rate)?;
-        let count = channels.parse().map_err(|_| InvalidSpec::Channels)?;
+        let hz = rate.parse().map_err(|_| InvalidSampleSpec::Rate)?;
+        let count = channels.parse().map_err(|_| InvalidSampleSpec::Channels)?;
         Ok(Self {
-            rate: SampleRate::new(hz).map_err(|_| InvalidSpec::Rate)?,
-            format: format.parse().map_err(|_| InvalidSpec::Format)?,
-            layout: ChannelLayout::new(count).map_err(|_| InvalidSpec::Channels)?,
+            rate: SampleRate::new(hz).map_err(|_| InvalidSampleSpec::Rate)?,
+            format: format.parse().map_err(|_| InvalidSampleSpec::Format)?,
+            layout: ChannelLayout::new(count).map_err(|_| InvalidSampleSpec::Channels)?,
         })
     }
 }
@@ -66,7 +66,7 @@ impl FromStr for SampleSpec {
 /// Which part of `rate:format:channels` cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum InvalidSpec {
+pub enum InvalidSampleSpec {
     /// There are not three fields.
     Shape,
     /// The first field is no rate.
@@ -77,7 +77,7 @@ pub enum InvalidSpec {
     Channels,
 }
 
-impl fmt::Display for InvalidSpec {
+impl fmt::Display for InvalidSampleSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Shape => "a sample spec is rate:format:channels, as in 48000:16:2",
@@ -88,7 +88,7 @@ impl fmt::Display for InvalidSpec {
     }
 }
 
-impl core::error::Error for InvalidSpec {}
+impl core::error::Error for InvalidSampleSpec {}
 
 #[cfg(test)]
 mod tests {
@@ -103,11 +103,11 @@ mod tests {
 
     #[test]
     fn each_field_has_its_own_error() {
-        assert_eq!("48000:16".parse::<SampleSpec>(), Err(InvalidSpec::Shape));
-        assert_eq!("48000:16:2:1".parse::<SampleSpec>(), Err(InvalidSpec::Shape));
-        assert_eq!("fast:16:2".parse::<SampleSpec>(), Err(InvalidSpec::Rate));
-        assert_eq!("48000:17:2".parse::<SampleSpec>(), Err(InvalidSpec::Format));
-        assert_eq!("48000:16:0".parse::<SampleSpec>(), Err(InvalidSpec::Channels));
+        assert_eq!("48000:16".parse::<SampleSpec>(), Err(InvalidSampleSpec::Shape));
+        assert_eq!("48000:16:2:1".parse::<SampleSpec>(), Err(InvalidSampleSpec::Shape));
+        assert_eq!("fast:16:2".parse::<SampleSpec>(), Err(InvalidSampleSpec::Rate));
+        assert_eq!("48000:17:2".parse::<SampleSpec>(), Err(InvalidSampleSpec::Format));
+        assert_eq!("48000:16:0".parse::<SampleSpec>(), Err(InvalidSampleSpec::Channels));
     }
 
     #[test]

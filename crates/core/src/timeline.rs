@@ -26,7 +26,7 @@ impl Timeline {
     ///
     /// A positive drift means that the stream's clock is fast: more frames per local second.
     #[must_use]
-    pub fn bend(self, media: MediaTime, drift: Ppm) -> Self {
+    pub fn with_drift_from(self, media: MediaTime, drift: Ppm) -> Self {
         Self { media, local: self.local_at(media), rate: self.rate, drift }
     }
 
@@ -87,22 +87,22 @@ mod tests {
 
     #[test]
     fn a_day_at_44100_ends_on_the_nanosecond() {
-        let line = Timeline::new(MediaTime(7), Instant::from_nanos(1_000), SampleRate::CD);
+        let line = Timeline::new(MediaTime(7), Instant::from_nanos(1_000), SampleRate::HZ_44100);
         let day = MediaTime(7) + Frames(44_100 * 86_400);
         assert_eq!(line.local_at(day), Instant::from_nanos(1_000 + 86_400_000_000_000));
     }
 
     #[test]
     fn a_fast_clock_gives_more_frames() {
-        let line = Timeline::new(MediaTime::ZERO, Instant::ZERO, SampleRate::STUDIO)
-            .bend(MediaTime::ZERO, Ppm::from_ppm(100));
+        let line = Timeline::new(MediaTime::ZERO, Instant::ZERO, SampleRate::HZ_48000)
+            .with_drift_from(MediaTime::ZERO, Ppm::from_ppm(100));
         assert_eq!(line.media_at(Instant::ZERO + Span::from_secs(1_000)), MediaTime(48_004_800));
     }
 
     #[test]
     fn bending_leaves_the_past_alone() {
-        let line = Timeline::new(MediaTime::ZERO, Instant::ZERO, SampleRate::STUDIO);
-        let bent = line.bend(MediaTime(48_000), Ppm::from_ppm(-250));
+        let line = Timeline::new(MediaTime::ZERO, Instant::ZERO, SampleRate::HZ_48000);
+        let bent = line.with_drift_from(MediaTime(48_000), Ppm::from_ppm(-250));
         assert_eq!(bent.local_at(MediaTime(48_000)), line.local_at(MediaTime(48_000)));
         assert!(bent.local_at(MediaTime(96_000)) > line.local_at(MediaTime(96_000)));
     }
@@ -115,7 +115,7 @@ mod tests {
         ) {
             let rate = SampleRate::new(hz).unwrap();
             let line = Timeline::new(MediaTime(origin), Instant::from_nanos(local), rate)
-                .bend(MediaTime(origin), Ppm::from_ppm(ppm));
+                .with_drift_from(MediaTime(origin), Ppm::from_ppm(ppm));
             let there = line.local_at(MediaTime(media));
             if there > Instant::ZERO && there < Instant::from_nanos(u64::MAX) {
                 prop_assert_eq!(line.media_at(there), MediaTime(media));

@@ -21,7 +21,7 @@ fn main() {
 }
 
 fn measure(from: u32, to: u32, ppm: i32) {
-    let rate = |hz| SampleRate::new(hz).unwrap_or(SampleRate::STUDIO);
+    let rate = |hz| SampleRate::new(hz).unwrap_or(SampleRate::HZ_48000);
     let begin = Instant::now();
     let mut resampler = Resampler::new(2, rate(from), rate(to));
     let design = begin.elapsed();

@@ -52,7 +52,7 @@ impl ComfortNoise {
     ///
     /// # Real-time
     /// Neither allocates nor waits.
-    pub fn describe(&mut self, payload: &[u8], coloured: bool) {
+    pub fn set_parameters(&mut self, payload: &[u8], coloured: bool) {
         let Some((&level, colours)) = payload.split_first() else { return };
         let colours = if coloured { colours } else { &[] };
         self.order = colours.len().min(MAX_ORDER);
@@ -109,7 +109,7 @@ mod tests {
 
     fn of(payload: &[u8]) -> Vec<f32> {
         let mut noise = ComfortNoise::new(1);
-        noise.describe(payload, true);
+        noise.set_parameters(payload, true);
         let mut samples = vec![0.0; 80_000];
         noise.fill(&mut samples);
         samples

@@ -16,9 +16,9 @@
     reason = "noise of 16 bits, and steps that are powers of two"
 )]
 
-use aulos_core::{Chance, SampleFormat};
+use aulos_core::{Rng, SampleFormat};
 
-use crate::{convert, network};
+use crate::{convert, linear_pcm};
 
 /// Rounds samples to integers with dither, where they are not integers already.
 ///
@@ -74,7 +74,7 @@ impl Dither {
     /// # Real-time
     /// Does not allocate; some instructions per sample.
     pub fn encode_l16(&mut self, samples: &[f32], out: &mut [u8]) -> usize {
-        self.each(16, 2, samples, out, network::encode_l16)
+        self.each(16, 2, samples, out, linear_pcm::encode_l16)
     }
 
     /// [`network::encode_l24`], with dither.
@@ -82,7 +82,7 @@ impl Dither {
     /// # Real-time
     /// Does not allocate; some instructions per sample.
     pub fn encode_l24(&mut self, samples: &[f32], out: &mut [u8]) -> usize {
-        self.each(24, 3, samples, out, network::encode_l24)
+        self.each(24, 3, samples, out, linear_pcm::encode_l24)
     }
 
     /// Calls `convert` with the samples as they are, or with a run at a time, dithered; `width` is
@@ -95,7 +95,7 @@ impl Dither {
         out: &mut [T],
         mut convert: impl FnMut(&[f32], &mut [T]) -> usize,
     ) -> usize {
-        if bits > MOST_BITS || are_integers(bits, samples) {
+        if bits > MAX_BITS || are_integers(bits, samples) {
             return convert(samples, out);
         }
         let mut dithered = [0.0; RUN];
@@ -134,11 +134,11 @@ impl Dither {
 
 impl Default for Dither {
     fn default() -> Self {
-        let mut chance = Chance::new(SEED);
+        let mut chance = Rng::new(SEED);
         let mut lanes = [0; LANES];
         for lane in &mut lanes {
             // A xorshift at 0 stays there.
-            *lane = (chance.bits() >> 32) as u32 | 1;
+            *lane = (chance.next_u64() >> 32) as u32 | 1;
         }
         Self { lanes }
     }
@@ -159,11 +159,11 @@ fn are_integers(bits: u16, samples: &[f32]) -> bool {
 }
 
 fn scale(bits: u16) -> f32 {
-    (1_u32 << (bits.clamp(1, MOST_BITS) - 1)) as f32
+    (1_u32 << (bits.clamp(1, MAX_BITS) - 1)) as f32
 }
 
 /// Beyond it the noise would be below the resolution of an `f32`.
-const MOST_BITS: u16 = 24;
+const MAX_BITS: u16 = 24;
 /// As many as the widest vector has; a multiple of two, so that two channels have their own ones.
 const LANES: usize = 8;
 /// Samples that are dithered at once, and stay in the nearest cache.

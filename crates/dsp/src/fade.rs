@@ -28,13 +28,13 @@ use aulos_core::Frames;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Crossfade {
-    shape: Shape,
+    shape: FadeCurve,
     length: u64,
     position: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Shape {
+enum FadeCurve {
     EqualPower,
     Linear,
     ConstantPower(Correlation),
@@ -46,13 +46,13 @@ impl Crossfade {
     /// [`Crossfade::constant_power`].
     #[must_use]
     pub const fn equal_power(length: Frames) -> Self {
-        Self { shape: Shape::EqualPower, length: length.0, position: 0 }
+        Self { shape: FadeCurve::EqualPower, length: length.0, position: 0 }
     }
 
     /// A fade over `length` whose gains add up to one: for two versions of the same sound.
     #[must_use]
     pub const fn linear(length: Frames) -> Self {
-        Self { shape: Shape::Linear, length: length.0, position: 0 }
+        Self { shape: FadeCurve::Linear, length: length.0, position: 0 }
     }
 
     /// A fade over `length` whose gains a and b follow the correlation r of the two sounds, so that
@@ -64,7 +64,7 @@ impl Crossfade {
     /// gains move continuously.
     #[must_use]
     pub const fn constant_power(length: Frames) -> Self {
-        let shape = Shape::ConstantPower(Correlation::UNKNOWN);
+        let shape = FadeCurve::ConstantPower(Correlation::UNKNOWN);
         Self { shape, length: length.0, position: 0 }
     }
 
@@ -78,10 +78,10 @@ impl Crossfade {
     /// When `channels` is 0, which no [`aulos_core::ChannelLayout`] is.
     pub fn mix(&mut self, outgoing: &[f32], block: &mut [f32], channels: usize) {
         let fading = self.remaining().as_usize().min(block.len() / channels);
-        let step = self.correlate(outgoing, &block[..fading * channels], fading);
+        let step = self.update_correlation(outgoing, &block[..fading * channels], fading);
         let mut old = outgoing.chunks_exact(channels);
         for incoming in block.chunks_exact_mut(channels).take(fading) {
-            if let Shape::ConstantPower(correlation) = &mut self.shape {
+            if let FadeCurve::ConstantPower(correlation) = &mut self.shape {
                 correlation.value += step;
             }
             let (going, coming) = self.gains();
@@ -109,8 +109,8 @@ impl Crossfade {
         let coming = f64::from(coming.clamp(0.0, 1.0));
         let way = match self.shape {
             // Before anything is measured, the sounds count as different.
-            Shape::EqualPower | Shape::ConstantPower(_) => coming.asin() / FRAC_PI_2,
-            Shape::Linear => coming,
+            FadeCurve::EqualPower | FadeCurve::ConstantPower(_) => coming.asin() / FRAC_PI_2,
+            FadeCurve::Linear => coming,
         };
         self.position = ((way * self.length as f64).round() as u64).min(self.length);
         self
@@ -118,7 +118,7 @@ impl Crossfade {
 
     /// The same fade from where it is now, but over so soon: no gain jumps, and they move faster.
     #[must_use]
-    pub fn hurried(&self, remaining: Frames) -> Self {
+    pub fn shortened(&self, remaining: Frames) -> Self {
         let left = self.remaining();
         if remaining >= left {
             return self.clone();
@@ -164,7 +164,7 @@ impl Crossfade {
     /// The gains of the outgoing and the incoming sound, in the middle of the present frame; nothing
     /// and 1 once it is over.
     #[must_use]
-    pub fn now(&self) -> (f32, f32) {
+    pub fn current_gains(&self) -> (f32, f32) {
         if self.remaining() == Frames::ZERO { (0.0, 1.0) } else { self.gains() }
     }
 
@@ -172,12 +172,12 @@ impl Crossfade {
     fn gains(&self) -> (f32, f32) {
         let way = (self.position as f64 + 0.5) / self.length as f64;
         match self.shape {
-            Shape::EqualPower => {
+            FadeCurve::EqualPower => {
                 let (sin, cos) = (way * FRAC_PI_2).sin_cos();
                 (cos as f32, sin as f32)
             }
-            Shape::Linear => ((1.0 - way) as f32, way as f32),
-            Shape::ConstantPower(correlation) => {
+            FadeCurve::Linear => ((1.0 - way) as f32, way as f32),
+            FadeCurve::ConstantPower(correlation) => {
                 let (sin, cos) = (way * FRAC_PI_2).sin_cos();
                 let scale = 1.0 / (1.0 + 2.0 * sin * cos * correlation.value).sqrt();
                 ((cos * scale) as f32, (sin * scale) as f32)
@@ -187,8 +187,8 @@ impl Crossfade {
 
     /// Measures both sounds, as far as they fade in this block of so many frames; returns by how much
     /// the correlation moves with each frame.
-    fn correlate(&mut self, outgoing: &[f32], incoming: &[f32], frames: usize) -> f64 {
-        let Shape::ConstantPower(correlation) = &mut self.shape else { return 0.0 };
+    fn update_correlation(&mut self, outgoing: &[f32], incoming: &[f32], frames: usize) -> f64 {
+        let FadeCurve::ConstantPower(correlation) = &mut self.shape else { return 0.0 };
         let keep = (-(frames as f64) / MEMORY).exp();
         let value = correlation.measure(outgoing, incoming, keep);
         if self.position == 0 {
@@ -242,7 +242,7 @@ pub(crate) fn raised_cosine(index: u64, frames: u64) -> f32 {
 ///
 /// # Real-time
 /// Does not allocate.
-pub fn scale(samples: &mut [f32], factor: f32) {
+pub fn apply_gain(samples: &mut [f32], factor: f32) {
     for sample in samples {
         *sample *= factor;
     }
@@ -252,7 +252,7 @@ pub fn scale(samples: &mut [f32], factor: f32) {
 ///
 /// # Real-time
 /// Does not allocate.
-pub fn add(voice: &[f32], factor: f32, samples: &mut [f32]) {
+pub fn mix_in(voice: &[f32], factor: f32, samples: &mut [f32]) {
     for (sample, voice) in samples.iter_mut().zip(voice) {
         *sample += *voice * factor;
     }
@@ -302,8 +302,8 @@ mod tests {
     }
 
     fn noise(seed: u64) -> Vec<f32> {
-        let mut chance = aulos_core::Chance::new(seed);
-        (0..96_000).map(|_| (chance.unit() - 0.5) as f32).collect()
+        let mut chance = aulos_core::Rng::new(seed);
+        (0..96_000).map(|_| (chance.next_f64() - 0.5) as f32).collect()
     }
 
     #[test]
@@ -372,14 +372,14 @@ mod tests {
     fn a_fade_that_is_entered_on_its_way_begins_with_the_gain_that_it_was_given() {
         for gain in [0.2_f32, 0.5, 0.8] {
             let mut fade = Crossfade::constant_power(Frames(48_000)).from_gain(gain);
-            assert!((fade.now().1 - gain).abs() < 1e-4);
+            assert!((fade.current_gains().1 - gain).abs() < 1e-4);
             let sound = &sine(1_000.0)[..960];
             fade.mix(sound, &mut sound.to_vec(), 1);
             // A quantum later it has come as near to the right gains as it may without a step.
-            let (going, coming) = fade.now();
+            let (going, coming) = fade.current_gains();
             assert!((going + coming - 1.0).abs() < 0.01, "{going} {coming}");
-            let before = fade.now();
-            let hurried = fade.hurried(Frames(960)).now();
+            let before = fade.current_gains();
+            let hurried = fade.shortened(Frames(960)).current_gains();
             assert!((hurried.0 - before.0).abs() < 2e-3 && (hurried.1 - before.1).abs() < 2e-3);
         }
     }
@@ -423,15 +423,20 @@ mod tests {
     fn a_fade_in_a_hurry_goes_on_from_where_it_is() {
         let mut fade = Crossfade::equal_power(Frames(480_000));
         fade.mix(&[], &mut vec![1.0; 96_000], 1);
-        let (before, mut fast) = (fade.now(), fade.hurried(Frames(960)));
+        let (before, mut fast) = (fade.current_gains(), fade.shortened(Frames(960)));
         assert_eq!(fast.remaining(), Frames(960));
-        assert!((fast.now().1 - before.1).abs() < 2e-3, "{before:?} {:?}", fast.now());
+        assert!(
+            (fast.current_gains().1 - before.1).abs() < 2e-3,
+            "{before:?} {:?}",
+            fast.current_gains()
+        );
         fast.mix(&[], &mut [1.0; 960], 1);
-        assert_eq!(fast.now(), (0.0, 1.0));
-        assert_eq!(fade.hurried(Frames(1 << 40)).remaining(), fade.remaining());
-        assert_eq!(fade.hurried(Frames::ZERO).remaining(), Frames::ZERO);
+        assert_eq!(fast.current_gains(), (0.0, 1.0));
+        assert_eq!(fade.shortened(Frames(1 << 40)).remaining(), fade.remaining());
+        assert_eq!(fade.shortened(Frames::ZERO).remaining(), Frames::ZERO);
         for gain in [0.0, 0.3, 0.8, 1.0] {
-            let (_, coming) = Crossfade::equal_power(Frames(48_000)).from_gain(gain).now();
+            let (_, coming) =
+                Crossfade::equal_power(Frames(48_000)).from_gain(gain).current_gains();
             assert!((coming - gain).abs() < 1e-4, "{gain}: {coming}");
         }
     }

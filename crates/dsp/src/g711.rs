@@ -13,14 +13,14 @@ use crate::convert::round_short;
 /// One of the two laws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_enums, reason = "there are two")]
-pub enum Law {
+pub enum G711Law {
     /// Of North America and Japan: PCMU, 14 bits.
     Mu,
     /// Of everybody else: PCMA, 13 bits.
     A,
 }
 
-impl Law {
+impl G711Law {
     /// The sample that `code` stands for, of 16 bits.
     ///
     /// # Examples
@@ -60,7 +60,7 @@ impl Law {
 ///
 /// # Real-time
 /// Does not allocate; a look into a table for each.
-pub fn decode(law: Law, codes: &[u8], out: &mut [f32]) -> usize {
+pub fn decode(law: G711Law, codes: &[u8], out: &mut [f32]) -> usize {
     let samples = law.samples();
     for (out, &code) in out.iter_mut().zip(codes) {
         *out = f32::from(samples[usize::from(code)]) / 32_768.0;
@@ -74,7 +74,7 @@ pub fn decode(law: Law, codes: &[u8], out: &mut [f32]) -> usize {
 /// # Real-time
 /// Does not allocate; some ten instructions for each.
 #[allow(clippy::cast_possible_truncation, reason = "rounded into 16 bits")]
-pub fn encode(law: Law, samples: &[f32], out: &mut [u8]) -> usize {
+pub fn encode(law: G711Law, samples: &[f32], out: &mut [u8]) -> usize {
     let mut clipped = 0;
     for (out, &sample) in out.iter_mut().zip(samples) {
         let (value, excess) = round_short(sample, 32_768.0);
@@ -88,10 +88,10 @@ pub fn encode(law: Law, samples: &[f32], out: &mut [u8]) -> usize {
 ///
 /// # Real-time
 /// Does not allocate; a look into a table for each.
-pub fn transcode(from: Law, to: Law, codes: &mut [u8]) {
+pub fn transcode(from: G711Law, to: G711Law, codes: &mut [u8]) {
     let table = match (from, to) {
-        (Law::Mu, Law::A) => &MU_TO_A,
-        (Law::A, Law::Mu) => &A_TO_MU,
+        (G711Law::Mu, G711Law::A) => &MU_TO_A,
+        (G711Law::A, G711Law::Mu) => &A_TO_MU,
         _ => return,
     };
     for code in codes {
@@ -103,7 +103,7 @@ pub fn transcode(from: Law, to: Law, codes: &mut [u8]) {
 /// bit where the segment says.
 const fn encode_mu(sample: i16) -> u8 {
     let magnitude = sample.unsigned_abs();
-    let magnitude = if magnitude > MU_MOST { MU_MOST } else { magnitude } + MU_BIAS;
+    let magnitude = if magnitude > MU_MAX { MU_MAX } else { magnitude } + MU_BIAS;
     let segment = 8 - leading_zeros(magnitude);
     let step = (magnitude >> (segment + 3)) & 0xf;
     let sign = if sample < 0 { 0x80 } else { 0 };
@@ -152,20 +152,20 @@ const fn low_byte(value: u16) -> u8 {
 }
 
 const MU_BIAS: u16 = 132;
-const MU_MOST: u16 = 32_635;
+const MU_MAX: u16 = 32_635;
 
-static FROM_MU: [i16; 256] = samples(Law::Mu);
-static FROM_A: [i16; 256] = samples(Law::A);
-static MU_TO_A: [u8; 256] = codes(Law::Mu);
-static A_TO_MU: [u8; 256] = codes(Law::A);
+static FROM_MU: [i16; 256] = samples(G711Law::Mu);
+static FROM_A: [i16; 256] = samples(G711Law::A);
+static MU_TO_A: [u8; 256] = codes(G711Law::Mu);
+static A_TO_MU: [u8; 256] = codes(G711Law::A);
 
 #[allow(clippy::cast_possible_truncation, reason = "below 256")]
-const fn samples(law: Law) -> [i16; 256] {
+const fn samples(law: G711Law) -> [i16; 256] {
     let (mut table, mut code) = ([0; 256], 0);
     while code < 256 {
         table[code] = match law {
-            Law::Mu => decode_mu(code as u8),
-            Law::A => decode_a(code as u8),
+            G711Law::Mu => decode_mu(code as u8),
+            G711Law::A => decode_a(code as u8),
         };
         code += 1;
     }
@@ -173,12 +173,12 @@ const fn samples(law: Law) -> [i16; 256] {
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "below 256")]
-const fn codes(from: Law) -> [u8; 256] {
+const fn codes(from: G711Law) -> [u8; 256] {
     let (mut table, mut code) = ([0; 256], 0);
     while code < 256 {
         table[code] = match from {
-            Law::Mu => encode_a(decode_mu(code as u8)),
-            Law::A => encode_mu(decode_a(code as u8)),
+            G711Law::Mu => encode_a(decode_mu(code as u8)),
+            G711Law::A => encode_mu(decode_a(code as u8)),
         };
         code += 1;
     }
@@ -189,21 +189,21 @@ const fn codes(from: Law) -> [u8; 256] {
 mod tests {
     use super::*;
 
-    const LAWS: [Law; 2] = [Law::Mu, Law::A];
+    const LAWS: [G711Law; 2] = [G711Law::Mu, G711Law::A];
 
     /// The decision values of the Recommendation, in 16 bits, from nothing upwards.
-    fn decisions(law: Law) -> Vec<i32> {
+    fn decisions(law: G711Law) -> Vec<i32> {
         let (mut values, mut next) = (Vec::new(), 0);
         for segment in 0..8 {
             for step in 0..16 {
                 values.push(next);
                 next += match (law, segment, step) {
                     // Table 2a: 0, 1, 3, ... 31, 35, ... in 14 bits.
-                    (Law::Mu, 0, 0) => 4,
-                    (Law::Mu, segment, _) => 8 << segment,
+                    (G711Law::Mu, 0, 0) => 4,
+                    (G711Law::Mu, segment, _) => 8 << segment,
                     // Table 1a: 0, 2, 4, ... 64, 68, ... in 13 bits.
-                    (Law::A, 0, _) => 16,
-                    (Law::A, segment, _) => 16 << (segment - 1),
+                    (G711Law::A, 0, _) => 16,
+                    (G711Law::A, segment, _) => 16 << (segment - 1),
                 };
             }
         }
@@ -216,14 +216,14 @@ mod tests {
             let decisions = decisions(law);
             for sample in i16::MIN..=i16::MAX {
                 let magnitude = match law {
-                    Law::Mu => i32::from(sample).abs(),
-                    Law::A => i32::from(if sample < 0 { !sample } else { sample }),
+                    G711Law::Mu => i32::from(sample).abs(),
+                    G711Law::A => i32::from(if sample < 0 { !sample } else { sample }),
                 };
                 let step = decisions.iter().rposition(|&from| from <= magnitude).unwrap();
                 let step = u8::try_from(step).unwrap();
                 let wanted = match law {
-                    Law::Mu => !(step | if sample < 0 { 0x80 } else { 0 }),
-                    Law::A => (step | if sample < 0 { 0 } else { 0x80 }) ^ 0x55,
+                    G711Law::Mu => !(step | if sample < 0 { 0x80 } else { 0 }),
+                    G711Law::A => (step | if sample < 0 { 0 } else { 0x80 }) ^ 0x55,
                 };
                 assert_eq!(law.encode(sample), wanted, "{law:?} {sample}");
             }
@@ -236,7 +236,7 @@ mod tests {
             for code in 0..=255 {
                 let again = law.encode(law.decode(code));
                 // Mu has two zeros, of which a sample becomes the positive one.
-                let is_zero = law == Law::Mu && code == 0x7f;
+                let is_zero = law == G711Law::Mu && code == 0x7f;
                 assert_eq!(again, if is_zero { 0xff } else { code }, "{law:?} {code}");
             }
         }
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_law_for_another_is_as_near_as_it_can_be() {
-        for (from, to) in [(Law::Mu, Law::A), (Law::A, Law::Mu)] {
+        for (from, to) in [(G711Law::Mu, G711Law::A), (G711Law::A, G711Law::Mu)] {
             let mut codes: Vec<u8> = (0..=255).collect();
             transcode(from, to, &mut codes);
             for (code, &made) in (0..=255).zip(&codes) {

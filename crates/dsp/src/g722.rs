@@ -19,8 +19,8 @@ use crate::convert::round_short;
 /// Samples to bytes, two to one.
 #[derive(Clone, Debug)]
 pub struct Encoder {
-    low: Band,
-    high: Band,
+    low: SubBand,
+    high: SubBand,
     history: [i32; TAPS],
 }
 
@@ -28,7 +28,7 @@ impl Encoder {
     /// An encoder that has heard nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { low: Band::low(), high: Band::high(), history: [0; TAPS] }
+        Self { low: SubBand::low(), high: SubBand::high(), history: [0; TAPS] }
     }
 
     /// Encodes pairs of samples, as many as there are and as fit into `out`; returns the bytes.
@@ -39,12 +39,12 @@ impl Encoder {
     pub fn encode(&mut self, samples: &[f32], out: &mut [u8]) -> usize {
         let pairs = samples.as_chunks::<2>().0;
         for (out, pair) in out.iter_mut().zip(pairs) {
-            *out = self.byte(pair.map(|sample| round_short(sample, 32_768.0).0));
+            *out = self.encode_pair(pair.map(|sample| round_short(sample, 32_768.0).0));
         }
         pairs.len().min(out.len())
     }
 
-    fn byte(&mut self, pair: [i32; 2]) -> u8 {
+    fn encode_pair(&mut self, pair: [i32; 2]) -> u8 {
         // TRANSMIT QMF.
         push(&mut self.history, pair);
         let (mut odd, mut even) = (0, 0);
@@ -67,7 +67,7 @@ impl Encoder {
             (true, _) => 33 - steps,
             (false, _) => 61 - steps,
         };
-        self.low.learn_low(code);
+        self.low.adapt_low(code);
 
         // SUBTRA, QUANTH.
         let error = saturate(high - self.high.predicted);
@@ -79,7 +79,7 @@ impl Encoder {
             (false, true) => 2,
             (false, false) => 3,
         };
-        self.high.learn_high(upper);
+        self.high.adapt_high(upper);
         (upper << 6 | code) as u8
     }
 }
@@ -93,8 +93,8 @@ impl Default for Encoder {
 /// Bytes to samples, one to two.
 #[derive(Clone, Debug)]
 pub struct Decoder {
-    low: Band,
-    high: Band,
+    low: SubBand,
+    high: SubBand,
     history: [i32; TAPS],
 }
 
@@ -102,7 +102,7 @@ impl Decoder {
     /// A decoder that has heard nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { low: Band::low(), high: Band::high(), history: [0; TAPS] }
+        Self { low: SubBand::low(), high: SubBand::high(), history: [0; TAPS] }
     }
 
     /// Decodes bytes to pairs of samples, as many as there are and as fit into `out`; returns the
@@ -114,20 +114,20 @@ impl Decoder {
         let pairs = out.as_chunks_mut::<2>().0;
         let length = 2 * bytes.len().min(pairs.len());
         for (pair, &byte) in pairs.iter_mut().zip(bytes) {
-            *pair = self.pair(byte).map(|sample| f32::from(sample) / 32_768.0);
+            *pair = self.decode_byte(byte).map(|sample| f32::from(sample) / 32_768.0);
         }
         length
     }
 
-    fn pair(&mut self, byte: u8) -> [i16; 2] {
+    fn decode_byte(&mut self, byte: u8) -> [i16; 2] {
         let (code, upper) = (usize::from(byte & 0x3f), usize::from(byte >> 6));
         // INVQBL, LIMIT: the lower band with all of its six bits.
         let difference = (self.low.step * LEVELS_6[code]) >> 15;
         let low = (self.low.predicted + difference).clamp(-16_384, 16_383);
-        self.low.learn_low(code);
+        self.low.adapt_low(code);
         let difference = (self.high.step * LEVELS_2[upper]) >> 15;
         let high = (self.high.predicted + difference).clamp(-16_384, 16_383);
-        self.high.learn_high(upper);
+        self.high.adapt_high(upper);
 
         // RECEIVE QMF.
         push(&mut self.history, [low + high, low - high]);
@@ -149,7 +149,7 @@ impl Default for Decoder {
 /// What encoder and decoder both know of a band: the predictor of two poles and six zeros, and the
 /// size of a step.
 #[derive(Clone, Debug)]
-struct Band {
+struct SubBand {
     /// What the next sample is expected to be, and the zeros' share in that.
     predicted: i32,
     by_zeros: i32,
@@ -165,7 +165,7 @@ struct Band {
     differences: [i32; 6],
 }
 
-impl Band {
+impl SubBand {
     const fn new(step: i32) -> Self {
         Self {
             predicted: 0,
@@ -190,7 +190,7 @@ impl Band {
 
     /// The lower band learns from the upper four of its six bits: the other two may be stolen on
     /// the way.
-    fn learn_low(&mut self, code: usize) {
+    fn adapt_low(&mut self, code: usize) {
         let difference = (self.step * LEVELS_4[code >> 2]) >> 15;
         // LOGSCL, SCALEL.
         let grown = ((self.log_step * 127) >> 7) + LOW_GROWTH[code >> 2];
@@ -199,7 +199,7 @@ impl Band {
         self.predict(difference);
     }
 
-    fn learn_high(&mut self, code: usize) {
+    fn adapt_high(&mut self, code: usize) {
         let difference = (self.step * LEVELS_2[code]) >> 15;
         // LOGSCH, SCALEH.
         let grown = ((self.log_step * 127) >> 7) + HIGH_GROWTH[code];

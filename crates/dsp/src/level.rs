@@ -16,8 +16,8 @@ use aulos_core::{Db, SampleRate};
 ///
 /// A sample that is not finite reads as silence.
 #[derive(Clone, Debug)]
-pub struct Level {
-    channels: Vec<Channel>,
+pub struct LevelMeter {
+    channels: Vec<ChannelLevel>,
     slot_frames: usize,
     /// Frames in the slot that is being filled.
     filled: usize,
@@ -26,7 +26,7 @@ pub struct Level {
 }
 
 #[derive(Clone, Debug)]
-struct Channel {
+struct ChannelLevel {
     /// Mean squares of the last slots.
     slots: [f64; SLOTS],
     /// Sum of squares and peak of the slot that is being filled.
@@ -36,11 +36,11 @@ struct Channel {
     held: f32,
 }
 
-impl Level {
+impl LevelMeter {
     /// A meter that has heard nothing but silence.
     #[must_use]
     pub fn new(rate: SampleRate, channels: usize) -> Self {
-        let silent = Channel { slots: [0.0; SLOTS], sum: 0.0, current: 0.0, held: 0.0 };
+        let silent = ChannelLevel { slots: [0.0; SLOTS], sum: 0.0, current: 0.0, held: 0.0 };
         let slot_frames = usize::try_from(rate.hz() / SLOTS_PER_S).unwrap_or(1).max(1);
         Self { channels: vec![silent; channels], slot_frames, filled: 0, slot: 0 }
     }
@@ -56,7 +56,7 @@ impl Level {
             let frames = (rest.len() / count).min(self.slot_frames - self.filled);
             let (run, behind) = rest.split_at(frames * count);
             for (index, channel) in self.channels.iter_mut().enumerate() {
-                channel.hear(run.iter().skip(index).step_by(count));
+                channel.add(run.iter().skip(index).step_by(count));
             }
             self.filled += frames;
             if self.filled == self.slot_frames {
@@ -72,7 +72,7 @@ impl Level {
     /// Does not allocate.
     pub fn reset(&mut self) {
         for channel in &mut self.channels {
-            *channel = Channel { slots: [0.0; SLOTS], sum: 0.0, current: 0.0, held: 0.0 };
+            *channel = ChannelLevel { slots: [0.0; SLOTS], sum: 0.0, current: 0.0, held: 0.0 };
         }
         self.filled = 0;
     }
@@ -106,8 +106,8 @@ impl Level {
     }
 }
 
-impl Channel {
-    fn hear<'a>(&mut self, samples: impl Iterator<Item = &'a f32>) {
+impl ChannelLevel {
+    fn add<'a>(&mut self, samples: impl Iterator<Item = &'a f32>) {
         let (mut peak, mut sum) = (self.current, 0.0f32);
         for sample in samples {
             let size = sample.abs();
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_full_scale_sine_reads_0_and_minus_3() {
-        let mut level = Level::new(SampleRate::STUDIO, 2);
+        let mut level = LevelMeter::new(SampleRate::HZ_48000, 2);
         level.update(&sine(48_000));
         assert!(level.peak(0).get().abs() < 0.01);
         assert!((level.rms(0).get() + 3.01).abs() < 0.02, "{}", level.rms(0));
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_peak_falls_20_db_in_1_7_s_and_the_rms_is_gone_in_300_ms() {
-        let mut level = Level::new(SampleRate::CD, 1);
+        let mut level = LevelMeter::new(SampleRate::HZ_44100, 1);
         level.update(&[0.5; 44_100]);
         level.update(&[0.0; 13_230]);
         assert_eq!(level.rms(0), Db::SILENCE);
@@ -157,14 +157,14 @@ mod tests {
 
     #[test]
     fn one_sample_shows_at_once() {
-        let mut level = Level::new(SampleRate::STUDIO, 1);
+        let mut level = LevelMeter::new(SampleRate::HZ_48000, 1);
         level.update(&[-0.5]);
         assert!((level.peak(0).get() + 6.02).abs() < 0.01);
     }
 
     #[test]
     fn what_is_no_number_is_not_heard() {
-        let mut level = Level::new(SampleRate::STUDIO, 1);
+        let mut level = LevelMeter::new(SampleRate::HZ_48000, 1);
         level.update(&[0.5; 24_000]);
         level.update(&[f32::NAN, 0.5, f32::INFINITY, -0.5]);
         assert!((level.rms(0).get() + 6.02).abs() < 0.01);
@@ -175,7 +175,7 @@ mod tests {
     fn block_sizes_do_not_matter() {
         let sound = sine(20_000);
         let (mut whole, mut cut) =
-            (Level::new(SampleRate::STUDIO, 2), Level::new(SampleRate::STUDIO, 2));
+            (LevelMeter::new(SampleRate::HZ_48000, 2), LevelMeter::new(SampleRate::HZ_48000, 2));
         whole.update(&sound);
         for block in sound.chunks(2 * 77) {
             cut.update(block);

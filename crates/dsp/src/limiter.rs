@@ -15,7 +15,7 @@ mod envelope;
 
 use aulos_core::{ChannelLayout, Db, Frames, SampleRate};
 
-use crate::simd::{self, Between, Level};
+use crate::simd::{self, IntersampleInterpolator, SimdLevel};
 use envelope::Envelope;
 
 /// A true-peak limiter with a look-ahead of 5 ms; all channels get the same gain.
@@ -44,11 +44,11 @@ use envelope::Envelope;
 #[derive(Clone, Debug)]
 pub struct Limiter {
     channels: usize,
-    level: Level,
-    between: Between,
+    level: SimdLevel,
+    interpolator: IntersampleInterpolator,
     envelope: Envelope,
     /// What peaks are brought down to, and what the clamp lets through.
-    aim: f32,
+    target: f32,
     clamp: f32,
     margin_db: f64,
     /// What the clamp lets through once the frames have left that were measured with another
@@ -56,12 +56,12 @@ pub struct Limiter {
     next_clamp: f32,
     until: usize,
     /// The last `latency` frames, then a run.
-    line: Box<[f32]>,
+    delay_line: Box<[f32]>,
     latency: usize,
     /// Of each sample of a block, the greatest magnitude at and after it.
     peaks: Box<[f32]>,
     /// Of each block of a run, the greatest sample; one more before and one after.
-    tops: [f32; RUN / BLOCK + 3],
+    block_peaks: [f32; RUN / BLOCK + 3],
     deepest: f32,
     clamped: u64,
 }
@@ -71,27 +71,27 @@ impl Limiter {
     /// is not finite is full scale.
     #[must_use]
     pub fn new(rate: SampleRate, layout: ChannelLayout, ceiling: Db) -> Self {
-        Self::with_level(rate, layout, ceiling, best())
+        Self::with_level(rate, layout, ceiling, best_level())
     }
 
-    fn with_level(rate: SampleRate, layout: ChannelLayout, ceiling: Db, level: Level) -> Self {
+    fn with_level(rate: SampleRate, layout: ChannelLayout, ceiling: Db, level: SimdLevel) -> Self {
         let channels = layout.channels();
-        let (reach, attack) = (Between::HALF, attack_frames(rate));
+        let (reach, attack) = (IntersampleInterpolator::HALF, attack_frames(rate));
         let latency = attack + 2 * reach - 1;
         let mut new = Self {
             channels,
             level,
-            between: Between::new(points(rate)),
+            interpolator: IntersampleInterpolator::new(points(rate)),
             envelope: Envelope::new(rate, attack, reach),
             margin_db: if rate.hz() < 32_000 { LOW_RATE_MARGIN_DB } else { MARGIN_DB },
-            aim: 1.0,
+            target: 1.0,
             clamp: 1.0,
             next_clamp: 1.0,
             until: 0,
-            line: vec![0.0; (latency + RUN) * channels].into(),
+            delay_line: vec![0.0; (latency + RUN) * channels].into(),
             latency,
             peaks: vec![0.0; BLOCK * channels].into(),
-            tops: [0.0; RUN / BLOCK + 3],
+            block_peaks: [0.0; RUN / BLOCK + 3],
             deepest: 1.0,
             clamped: 0,
         };
@@ -111,7 +111,7 @@ impl Limiter {
     #[allow(clippy::cast_possible_truncation, reason = "levels are applied in f32")]
     pub fn set_ceiling(&mut self, ceiling: Db) {
         let db = if ceiling.get().is_finite() { ceiling.get() } else { 0.0 };
-        self.aim = Db::new(db - self.margin_db).amplitude() as f32;
+        self.target = Db::new(db - self.margin_db).amplitude() as f32;
         self.next_clamp = Db::new(db).amplitude() as f32;
         self.clamp = self.clamp.max(self.next_clamp);
         self.until = self.latency;
@@ -145,7 +145,7 @@ impl Limiter {
 
     /// Forgets all sound; the ceiling and the count stay.
     pub fn reset(&mut self) {
-        self.line.fill(0.0);
+        self.delay_line.fill(0.0);
         self.envelope.reset();
         (self.clamp, self.until, self.deepest) = (self.next_clamp, 0, 1.0);
     }
@@ -153,36 +153,37 @@ impl Limiter {
     fn run(&mut self, run: &mut [f32]) {
         let (channels, history) = (self.channels, self.latency * self.channels);
         let end = history + run.len();
-        let new = &mut self.line[history..end];
+        let new = &mut self.delay_line[history..end];
         new.copy_from_slice(run);
         if !simd::all_finite(self.level, new) {
             new.iter_mut().filter(|x| !x.is_finite()).for_each(|x| *x = 0.0);
         }
         let frames = run.len() / channels;
-        self.find_tops(frames);
+        self.find_block_peaks(frames);
         let mut frame = 0;
         for block in 0..frames.div_ceil(BLOCK) {
             let count = BLOCK.min(frames - frame);
             let out = &mut run[frame * channels..(frame + count) * channels];
-            let top = self.tops[block..block + 3].iter().copied().fold(0.0, f32::max);
-            self.block(frame, top * self.between.gain() <= self.aim, out);
+            let top = self.block_peaks[block..block + 3].iter().copied().fold(0.0, f32::max);
+            self.block(frame, top * self.interpolator.gain() <= self.target, out);
             frame += count;
         }
-        self.line.copy_within(end - history..end, 0);
+        self.delay_line.copy_within(end - history..end, 0);
     }
 
     /// The greatest samples of blocks of the frames whose peaks can now be computed, from the block
     /// before the first to that after the last.
-    fn find_tops(&mut self, frames: usize) {
-        let first = self.latency - 2 * Between::HALF;
+    fn find_block_peaks(&mut self, frames: usize) {
+        let first = self.latency - 2 * IntersampleInterpolator::HALF;
         let last = (self.latency + frames) * self.channels;
         for block in 0..frames.div_ceil(BLOCK) + 2 {
             let start = (first + block * BLOCK) * self.channels;
-            let samples = &self.line[start.min(last)..(start + BLOCK * self.channels).min(last)];
+            let samples =
+                &self.delay_line[start.min(last)..(start + BLOCK * self.channels).min(last)];
             // As integers, magnitudes compare in the same order, and this vectorises.
             let top =
                 samples.iter().fold(0, |top: i32, x| top.max(x.abs().to_bits().cast_signed()));
-            self.tops[block] = f32::from_bits(top.cast_unsigned());
+            self.block_peaks[block] = f32::from_bits(top.cast_unsigned());
         }
     }
 
@@ -190,7 +191,7 @@ impl Limiter {
     fn block(&mut self, frame: usize, harmless: bool, out: &mut [f32]) {
         let channels = self.channels;
         let frames = out.len() / channels;
-        let delayed = &self.line[frame * channels..frame * channels + out.len()];
+        let delayed = &self.delay_line[frame * channels..frame * channels + out.len()];
         if harmless && self.envelope.is_idle() && self.until == 0 {
             self.envelope.skip(frames);
             out.copy_from_slice(delayed);
@@ -200,9 +201,9 @@ impl Limiter {
         if harmless {
             peaks.fill(0.0);
         } else {
-            let start = (self.latency + frame + 1 - 2 * Between::HALF) * channels;
+            let start = (self.latency + frame + 1 - 2 * IntersampleInterpolator::HALF) * channels;
             let end = (self.latency + frame + frames) * channels;
-            self.between.greatest(self.level, &self.line[start..end], channels, peaks);
+            self.interpolator.greatest(self.level, &self.delay_line[start..end], channels, peaks);
         }
         for ((out, delayed), peaks) in out
             .chunks_exact_mut(channels)
@@ -210,7 +211,8 @@ impl Limiter {
             .zip(peaks.chunks_exact(channels))
         {
             let peak = peaks.iter().copied().fold(0.0, f32::max);
-            let gain = self.envelope.next(if peak > self.aim { self.aim / peak } else { 1.0 });
+            let gain =
+                self.envelope.next(if peak > self.target { self.target / peak } else { 1.0 });
             self.deepest = self.deepest.min(gain);
             for (out, x) in out.iter_mut().zip(delayed) {
                 *out = x * gain;
@@ -227,8 +229,8 @@ impl Limiter {
     }
 }
 
-fn best() -> Level {
-    Level::available().last().copied().unwrap_or(Level::Scalar)
+fn best_level() -> SimdLevel {
+    SimdLevel::available().last().copied().unwrap_or(SimdLevel::Scalar)
 }
 
 /// How many times a frame peaks are looked for. At low rates judges oversample more than four times,
@@ -244,7 +246,7 @@ const fn points(rate: SampleRate) -> usize {
 /// Frames in which the gain falls: what is left of 5 ms when the interpolator has its share.
 fn attack_frames(rate: SampleRate) -> usize {
     let look_ahead = Frames(u64::from(rate.hz()) * LOOK_AHEAD_MS / 1000).as_usize();
-    (look_ahead + 1).saturating_sub(2 * Between::HALF).max(SHORTEST_ATTACK)
+    (look_ahead + 1).saturating_sub(2 * IntersampleInterpolator::HALF).max(SHORTEST_ATTACK)
 }
 
 /// Long enough for a gain that falls by 12 dB to be no click, short enough for a microphone.
@@ -258,7 +260,7 @@ const LOW_RATE_MARGIN_DB: f64 = 0.2;
 /// Frames that are put behind the past at once.
 const RUN: usize = 1024;
 /// Frames that are judged together; the interpolator reaches as far.
-const BLOCK: usize = Between::HALF;
+const BLOCK: usize = IntersampleInterpolator::HALF;
 
 #[cfg(test)]
 mod tests;

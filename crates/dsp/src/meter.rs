@@ -12,10 +12,10 @@
 //! exactly. Figures agree with libebur128 to 1e-9 LU, whatever the size of calls.
 
 mod config;
+mod energy_ring;
 pub(crate) mod filter;
 mod gate;
 mod measurement;
-mod past;
 mod peaks;
 mod position;
 mod sample;
@@ -26,19 +26,20 @@ mod windows;
 use aulos_core::{Db, Frames, Lufs, SampleRate};
 
 pub use config::{
-    Config, History, InvalidConfig, Kernel, MAX_WINDOW_MS, Mode, NonFinite, RangeHop,
+    InvalidMeterConfig, MAX_WINDOW_MS, MeterConfig, MeterHistory, MeterKernel, MeterMode,
+    NonFinitePolicy, RangeHop,
 };
 pub use gate::loudness;
-pub use measurement::{MalformedMeasurement, Measurement, UnlikeHistories};
-pub use position::Position;
-pub use sample::Sample;
+pub use measurement::{IncompatibleHistories, MalformedMeasurement, Measurement};
+pub use position::ChannelPosition;
+pub use sample::MeterSample;
 
 use filter::Filter;
-use gate::Energies;
+use gate::GatedEnergies;
 use peaks::Peaks;
-pub(crate) use sample::View;
-use sample::{RUN, Source, Staging};
-use windows::{MOMENTARY_HOPS, Maxima, SHORT_TERM_HOPS, Windows};
+pub(crate) use sample::SampleView;
+use sample::{InputSamples, RUN, StagingBuffers};
+use windows::{MOMENTARY_HOPS, Maxima, SHORT_TERM_HOPS, SlidingWindows};
 
 /// A loudness meter.
 ///
@@ -62,19 +63,19 @@ use windows::{MOMENTARY_HOPS, Maxima, SHORT_TERM_HOPS, Windows};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Meter {
-    config: Config,
+    config: MeterConfig,
     hop: usize,
-    staging: Staging,
+    staging: StagingBuffers,
     filter: Filter,
-    windows: Option<Windows>,
+    windows: Option<SlidingWindows>,
     peaks: Option<Peaks>,
     /// Hops since the first frame of the programme, and hops that the windows know.
     hops: u64,
-    known: u64,
+    window_hops: u64,
     /// Whether a value that is not finite has been let in.
-    spoilt: bool,
-    blocks: Energies,
-    ranges: Energies,
+    contaminated: bool,
+    blocks: GatedEnergies,
+    ranges: GatedEnergies,
     rejected: u64,
     frames: u64,
 }
@@ -84,8 +85,8 @@ impl Meter {
     ///
     /// # Errors
     /// [`InvalidConfig`] says what cannot be.
-    pub fn new(config: Config) -> Result<Self, InvalidConfig> {
-        config.check()?;
+    pub fn new(config: MeterConfig) -> Result<Self, InvalidMeterConfig> {
+        config.validate()?;
         let level = config.kernel.level();
         let channels = config.positions.len();
         let weights = config.positions.iter().map(|position| position.weight()).collect();
@@ -93,16 +94,16 @@ impl Meter {
         let (blocks, ranges) = histories(&config);
         let mut new = Self {
             hop: hop_frames(config.rate),
-            staging: Staging::new(channels),
+            staging: StagingBuffers::new(channels),
             filter: Filter::new(f64::from(hz), weights, level),
             windows: None,
-            peaks: config.mode.contains(Mode::SAMPLE_PEAK).then(|| {
-                let true_peak = config.mode.contains(Mode::TRUE_PEAK);
+            peaks: config.mode.contains(MeterMode::SAMPLE_PEAK).then(|| {
+                let true_peak = config.mode.contains(MeterMode::TRUE_PEAK);
                 Peaks::new(hz, channels, true_peak, config.call_peaks, level)
             }),
             hops: 0,
-            known: 0,
-            spoilt: false,
+            window_hops: 0,
+            contaminated: false,
             blocks,
             ranges,
             rejected: 0,
@@ -117,8 +118,8 @@ impl Meter {
     ///
     /// # Real-time
     /// Does not allocate.
-    pub fn add<S: Sample>(&mut self, samples: &[S]) {
-        self.hear(&Source::Interleaved(samples), true);
+    pub fn add<S: MeterSample>(&mut self, samples: &[S]) {
+        self.process(&InputSamples::Interleaved(samples), true);
     }
 
     /// Hears one slice per channel; of slices that are not equally long, the length of the shortest.
@@ -128,9 +129,9 @@ impl Meter {
     ///
     /// # Panics
     /// When there are not as many slices as channels.
-    pub fn add_planar<S: Sample>(&mut self, planes: &[&[S]]) {
+    pub fn add_planar<S: MeterSample>(&mut self, planes: &[&[S]]) {
         assert_eq!(planes.len(), self.channels(), "one slice per channel");
-        self.hear(&Source::Planar(planes), true);
+        self.process(&InputSamples::Planar(planes), true);
     }
 
     /// Hears interleaved frames without measuring them, so that what follows is measured as if it
@@ -138,8 +139,8 @@ impl Meter {
     ///
     /// # Real-time
     /// Does not allocate.
-    pub fn seed<S: Sample>(&mut self, samples: &[S]) {
-        self.hear(&Source::Interleaved(samples), false);
+    pub fn seed<S: MeterSample>(&mut self, samples: &[S]) {
+        self.process(&InputSamples::Interleaved(samples), false);
     }
 
     /// Prepares for the piece of a programme that begins at the frame `start`, a multiple of
@@ -188,13 +189,13 @@ impl Meter {
     /// Forgets all windows and says which frame of the programme comes next, rounded down to a
     /// multiple of [`Meter::hop`]. What has been measured stays.
     pub fn start_at(&mut self, frame: Frames) {
-        self.forget();
+        self.reset_signal_state();
         self.hops = frame.0 / self.hop as u64;
     }
 
     /// Forgets everything.
     pub fn reset(&mut self) {
-        self.forget();
+        self.reset_signal_state();
         self.hops = 0;
         if let Some(windows) = &mut self.windows {
             windows.set_maxima(Maxima::default());
@@ -212,21 +213,21 @@ impl Meter {
     ///
     /// # Errors
     /// [`InvalidConfig`] says what cannot be; nothing has changed then.
-    pub fn change(
+    pub fn change_format(
         &mut self,
         rate: SampleRate,
-        positions: &[Position],
-    ) -> Result<(), InvalidConfig> {
-        let config = Config { rate, positions: positions.to_vec(), ..self.config.clone() };
+        positions: &[ChannelPosition],
+    ) -> Result<(), InvalidMeterConfig> {
+        let config = MeterConfig { rate, positions: positions.to_vec(), ..self.config.clone() };
         let mut new = Self::new(config)?;
-        let empty = || Energies::exact(0, 0);
+        let empty = || GatedEnergies::exact(0, 0);
         new.blocks = core::mem::replace(&mut self.blocks, empty());
         new.ranges = core::mem::replace(&mut self.ranges, empty());
         (new.rejected, new.frames) = (self.rejected, self.frames);
         if let (Some(new), Some(old), true) =
             (&mut new.peaks, &self.peaks, positions.len() == self.channels())
         {
-            new.inherit(old);
+            new.carry_over(old);
         }
         *self = new;
         Ok(())
@@ -239,14 +240,14 @@ impl Meter {
     pub fn set_position(
         &mut self,
         channel: usize,
-        position: Position,
-    ) -> Result<(), InvalidConfig> {
+        position: ChannelPosition,
+    ) -> Result<(), InvalidMeterConfig> {
         let channels = self.channels();
         if channel >= channels {
-            return Err(InvalidConfig::Channels(channel));
+            return Err(InvalidMeterConfig::Channels(channel));
         }
-        if position == Position::DualMono && channels > 1 {
-            return Err(InvalidConfig::DualMono(channels));
+        if position == ChannelPosition::DualMono && channels > 1 {
+            return Err(InvalidMeterConfig::DualMono(channels));
         }
         self.config.positions[channel] = position;
         self.filter.set_weight(channel, position.weight());
@@ -257,22 +258,22 @@ impl Meter {
     ///
     /// # Errors
     /// [`InvalidConfig`] when it is longer than [`MAX_WINDOW_MS`].
-    pub fn set_max_window(&mut self, ms: u32) -> Result<(), InvalidConfig> {
-        let config = Config { max_window_ms: ms, ..self.config.clone() };
-        config.check()?;
+    pub fn set_max_window(&mut self, ms: u32) -> Result<(), InvalidMeterConfig> {
+        let config = MeterConfig { max_window_ms: ms, ..self.config.clone() };
+        config.validate()?;
         self.config = config;
-        let maxima = self.windows.as_ref().and_then(Windows::maxima);
+        let maxima = self.windows.as_ref().and_then(SlidingWindows::maxima);
         self.windows = self.new_windows();
         if let Some((windows, maxima)) = self.windows.as_mut().zip(maxima) {
             windows.set_maxima(maxima);
         }
-        (self.hops, self.known) = (0, 0);
+        (self.hops, self.window_hops) = (0, 0);
         Ok(())
     }
 
     /// Remembers so much from now on, dropping the oldest; only for an exact history.
-    pub fn set_history(&mut self, history: History) {
-        if self.config.history == History::Histogram || history == History::Histogram {
+    pub fn set_history(&mut self, history: MeterHistory) {
+        if self.config.history == MeterHistory::Histogram || history == MeterHistory::Histogram {
             return;
         }
         self.config.history = history;
@@ -313,7 +314,7 @@ impl Meter {
     #[must_use]
     pub fn max_short_term(&self) -> Option<Lufs> {
         let windows = self.windows.as_ref()?;
-        let measured = self.config.mode.contains(Mode::SHORT_TERM);
+        let measured = self.config.mode.contains(MeterMode::SHORT_TERM);
         let energy = measured.then(|| windows.maxima())??.short_term;
         Some(self.mean_loudness(energy, SHORT_TERM_HOPS * self.hop))
     }
@@ -322,7 +323,7 @@ impl Meter {
     /// measured.
     #[must_use]
     pub fn integrated(&self) -> Option<Lufs> {
-        self.measures(Mode::INTEGRATED).then(|| integrated_of([self]))
+        self.measures(MeterMode::INTEGRATED).then(|| integrated_of([self]))
     }
 
     /// The relative threshold of integrated loudness, -70 LUFS as long as nothing was heard;
@@ -331,39 +332,39 @@ impl Meter {
     pub fn relative_threshold(&self) -> Option<Lufs> {
         let energy = gate::relative_gate([&self.blocks].into_iter());
         let lufs = Lufs::new(energy.map_or(-70.0, loudness));
-        self.measures(Mode::INTEGRATED).then_some(lufs)
+        self.measures(MeterMode::INTEGRATED).then_some(lufs)
     }
 
     /// Loudness range in LU; `None` when it is not measured.
     #[must_use]
     pub fn range(&self) -> Option<Db> {
-        self.measures(Mode::RANGE).then(|| range_of([self]))
+        self.measures(MeterMode::RANGE).then(|| range_of([self]))
     }
 
     /// The greatest sample of a channel so far, full scale being 1.0; `None` when there is no such
     /// channel or peaks are not measured.
     #[must_use]
     pub fn sample_peak(&self, channel: usize) -> Option<f64> {
-        Some(self.peaks_of(channel, Mode::SAMPLE_PEAK)?.sample_peak(channel))
+        Some(self.peaks_of(channel, MeterMode::SAMPLE_PEAK)?.sample_peak(channel))
     }
 
     /// The greatest value at or between the samples of a channel so far; from 192 kHz on, the
     /// sample peak.
     #[must_use]
     pub fn true_peak(&self, channel: usize) -> Option<f64> {
-        Some(self.peaks_of(channel, Mode::TRUE_PEAK)?.true_peak(channel))
+        Some(self.peaks_of(channel, MeterMode::TRUE_PEAK)?.true_peak(channel))
     }
 
     /// The greatest sample of a channel in the last call.
     #[must_use]
     pub fn last_sample_peak(&self, channel: usize) -> Option<f64> {
-        Some(self.peaks_of(channel, Mode::SAMPLE_PEAK)?.last_sample_peak(channel))
+        Some(self.peaks_of(channel, MeterMode::SAMPLE_PEAK)?.last_sample_peak(channel))
     }
 
     /// The true peak of a channel in the last call; `None` without [`Config::call_peaks`].
     #[must_use]
     pub fn last_true_peak(&self, channel: usize) -> Option<f64> {
-        let peaks = self.peaks_of(channel, Mode::TRUE_PEAK)?;
+        let peaks = self.peaks_of(channel, MeterMode::TRUE_PEAK)?;
         self.config.call_peaks.then(|| peaks.last_true_peak(channel))
     }
 
@@ -384,7 +385,7 @@ impl Meter {
 
     /// How the meter measures.
     #[must_use]
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &MeterConfig {
         &self.config
     }
 
@@ -410,11 +411,11 @@ impl Meter {
         self.config.positions.len()
     }
 
-    fn measures(&self, mode: Mode) -> bool {
+    fn measures(&self, mode: MeterMode) -> bool {
         self.config.mode.contains(mode)
     }
 
-    fn peaks_of(&self, channel: usize, mode: Mode) -> Option<&Peaks> {
+    fn peaks_of(&self, channel: usize, mode: MeterMode) -> Option<&Peaks> {
         self.peaks.as_ref().filter(|_| channel < self.channels() && self.measures(mode))
     }
 
@@ -427,30 +428,32 @@ impl Meter {
         Lufs::new(loudness(energy / frames as f64))
     }
 
-    fn new_windows(&self) -> Option<Windows> {
+    fn new_windows(&self) -> Option<SlidingWindows> {
         let mode = self.config.mode;
-        let needed = if mode.contains(Mode::SHORT_TERM) { SHORT_TERM_HOPS } else { MOMENTARY_HOPS };
+        let needed =
+            if mode.contains(MeterMode::SHORT_TERM) { SHORT_TERM_HOPS } else { MOMENTARY_HOPS };
         let asked = u64::from(self.config.rate.hz()) * u64::from(self.config.max_window_ms) / 1000;
         let asked = usize::try_from(asked).unwrap_or(usize::MAX).div_ceil(self.hop);
-        let maxima = mode.contains(Mode::MAXIMA);
+        let maxima = mode.contains(MeterMode::MAXIMA);
         let unit = self.filter.unit();
-        mode.contains(Mode::MOMENTARY)
-            .then(|| Windows::new(self.hop, needed.max(asked), maxima, unit, self.config.dense))
+        mode.contains(MeterMode::MOMENTARY).then(|| {
+            SlidingWindows::new(self.hop, needed.max(asked), maxima, unit, self.config.dense)
+        })
     }
 
-    fn forget(&mut self) {
+    fn reset_signal_state(&mut self) {
         self.filter.reset();
         if let Some(windows) = &mut self.windows {
             windows.clear();
         }
         if let Some(peaks) = &mut self.peaks {
-            peaks.forget();
+            peaks.clear_history();
         }
-        self.known = 0;
-        self.spoilt = false;
+        self.window_hops = 0;
+        self.contaminated = false;
     }
 
-    fn hear<S: Sample>(&mut self, source: &Source<'_, S>, measure: bool) {
+    fn process<S: MeterSample>(&mut self, source: &InputSamples<'_, S>, measure: bool) {
         let (channels, level) = (self.channels(), self.filter.level());
         let frames = source.frames(channels);
         if let Some(peaks) = self.peaks.as_mut().filter(|_| measure) {
@@ -459,22 +462,22 @@ impl Meter {
         let mut staging = core::mem::take(&mut self.staging);
         let mut start = 0;
         while start < frames {
-            let room = self.windows.as_ref().map_or(RUN, Windows::room);
+            let room = self.windows.as_ref().map_or(RUN, SlidingWindows::frames_until_hop);
             let run = (frames - start).min(room).min(RUN);
             let in_place = source.in_place(start, run, channels);
             if in_place.is_none() {
                 staging.copy(source, start, run, channels);
             }
             let mut view = in_place.unwrap_or_else(|| staging.view::<S>(run * channels));
-            let sane = S::ALWAYS_FINITE || self.spoilt || self.filter.tells(view);
+            let sane = S::ALWAYS_FINITE || self.contaminated || self.filter.detects_overflow(view);
             if (!sane && !view.is_sane(level)) || !self.weigh(view, run) {
-                if self.config.non_finite == NonFinite::Silence {
+                if self.config.non_finite == NonFinitePolicy::Silence {
                     staging.copy(source, start, run, channels);
                     let rejected = staging.clean::<S>(run * channels);
                     self.rejected += if measure { rejected } else { 0 };
                     view = staging.view::<S>(run * channels);
                 } else {
-                    self.spoilt = true;
+                    self.contaminated = true;
                 }
                 self.weigh(view, run);
             }
@@ -489,11 +492,11 @@ impl Meter {
     }
 
     /// Filters a run; false, and as if nothing had happened, when the energy is not finite.
-    fn weigh(&mut self, view: View<'_>, frames: usize) -> bool {
+    fn weigh(&mut self, view: SampleView<'_>, frames: usize) -> bool {
         let Some(windows) = &mut self.windows else { return true };
         self.filter.save();
-        self.filter.energies(view, self.spoilt, windows.next(frames));
-        let fine = windows.written(frames).is_finite() || self.spoilt;
+        self.filter.energies(view, self.contaminated, windows.write_buffer(frames));
+        let fine = windows.sum_written(frames).is_finite() || self.contaminated;
         if !fine {
             self.filter.restore();
         }
@@ -501,10 +504,10 @@ impl Meter {
     }
 
     /// Takes a run that has been weighed.
-    fn run(&mut self, view: View<'_>, frames: usize, measure: bool) {
+    fn run(&mut self, view: SampleView<'_>, frames: usize, measure: bool) {
         if let Some(peaks) = &mut self.peaks {
             if measure {
-                peaks.hear(view);
+                peaks.process(view);
             } else {
                 peaks.seed(view);
             }
@@ -512,7 +515,7 @@ impl Meter {
         let Some(windows) = &mut self.windows else { return };
         if windows.push(frames, measure) {
             self.hops += 1;
-            self.known += 1;
+            self.window_hops += 1;
             if measure {
                 self.gate();
             }
@@ -522,7 +525,7 @@ impl Meter {
     /// At the end of a hop: the gating block and, where it is due, the value of the range.
     fn gate(&mut self) {
         let mode = self.config.mode;
-        if mode.contains(Mode::INTEGRATED) && self.known >= MOMENTARY_HOPS as u64 {
+        if mode.contains(MeterMode::INTEGRATED) && self.window_hops >= MOMENTARY_HOPS as u64 {
             let energy = self.window_energy(MOMENTARY_HOPS * self.hop);
             self.blocks.push(energy.unwrap_or(f64::NAN));
         }
@@ -530,8 +533,8 @@ impl Meter {
             RangeHop::Second => 10,
             RangeHop::Tenth => 1,
         };
-        let due = self.hops.is_multiple_of(hops) && self.known >= SHORT_TERM_HOPS as u64;
-        if mode.contains(Mode::RANGE) && due {
+        let due = self.hops.is_multiple_of(hops) && self.window_hops >= SHORT_TERM_HOPS as u64;
+        if mode.contains(MeterMode::RANGE) && due {
             let energy = self.window_energy(SHORT_TERM_HOPS * self.hop);
             self.ranges.push(energy.unwrap_or(f64::NAN));
         }
@@ -561,30 +564,30 @@ fn hop_frames(rate: SampleRate) -> usize {
 }
 
 /// How many values the exact histories keep.
-fn limits(config: &Config) -> (usize, usize) {
+fn limits(config: &MeterConfig) -> (usize, usize) {
     let per_range = match config.range_hop {
         RangeHop::Second => 1000,
         RangeHop::Tenth => 100,
     };
     match config.history {
-        History::Bounded { ms } => {
+        MeterHistory::Bounded { ms } => {
             let entries = |each: u64| usize::try_from((ms / each).max(1)).unwrap_or(usize::MAX);
             (entries(100), entries(per_range))
         }
-        History::Entries { blocks, ranges } => (blocks.max(1), ranges.max(1)),
+        MeterHistory::Entries { blocks, ranges } => (blocks.max(1), ranges.max(1)),
         _ => (usize::MAX, usize::MAX),
     }
 }
 
-fn histories(config: &Config) -> (Energies, Energies) {
-    if config.history == History::Histogram {
-        return (Energies::histogram(), Energies::histogram());
+fn histories(config: &MeterConfig) -> (GatedEnergies, GatedEnergies) {
+    if config.history == MeterHistory::Histogram {
+        return (GatedEnergies::histogram(), GatedEnergies::histogram());
     }
-    let bounded = matches!(config.history, History::Bounded { .. });
+    let bounded = matches!(config.history, MeterHistory::Bounded { .. });
     let (blocks, ranges) = limits(config);
     let exact = |limit: usize, mode| {
         let reserved = if bounded && config.mode.contains(mode) { limit } else { 0 };
-        Energies::exact(limit, reserved)
+        GatedEnergies::exact(limit, reserved)
     };
-    (exact(blocks, Mode::INTEGRATED), exact(ranges, Mode::RANGE))
+    (exact(blocks, MeterMode::INTEGRATED), exact(ranges, MeterMode::RANGE))
 }

@@ -25,7 +25,7 @@ pub use linear::{Bound, Linear};
 pub use settings::{InvalidSettings, Memory, Mode, Preset, Settings, UnknownPreset};
 
 use crate::Limiter;
-use crate::meter::{self, History, Meter, Position};
+use crate::meter::{self, ChannelPosition, Meter, MeterHistory};
 use apply::{Delay, Slope};
 use controller::Controller;
 
@@ -103,7 +103,7 @@ impl Normaliser {
         rate: SampleRate,
         layout: ChannelLayout,
     ) -> Result<Self, CannotNormalise> {
-        Self::with_positions(mode, settings, rate, Position::by_custom(layout))
+        Self::with_positions(mode, settings, rate, ChannelPosition::default_for(layout))
     }
 
     /// The same for channels that stand elsewhere. Dual mono is asked for in the settings; the place
@@ -115,9 +115,10 @@ impl Normaliser {
         mode: Mode,
         settings: Settings,
         rate: SampleRate,
-        positions: Vec<Position>,
+        positions: Vec<ChannelPosition>,
     ) -> Result<Self, CannotNormalise> {
-        let unlike = |_| CannotNormalise::Meter(meter::InvalidConfig::Channels(positions.len()));
+        let unlike =
+            |_| CannotNormalise::Meter(meter::InvalidMeterConfig::Channels(positions.len()));
         let layout = ChannelLayout::new(positions.len()).map_err(unlike)?;
         if !(LOWEST_HZ..=HIGHEST_HZ).contains(&rate.hz()) {
             return Err(CannotNormalise::Rate(rate));
@@ -195,7 +196,11 @@ impl Normaliser {
             limiter.set_ceiling(settings.ceiling);
         }
         if self.channels == 1 && settings.dual_mono != self.settings().dual_mono {
-            let position = if settings.dual_mono { Position::DualMono } else { Position::CENTRE };
+            let position = if settings.dual_mono {
+                ChannelPosition::DualMono
+            } else {
+                ChannelPosition::CENTER
+            };
             for meter in [&mut self.input, &mut self.output] {
                 // The channel is there, and it is the only one.
                 let _always = meter.set_position(0, position);
@@ -424,7 +429,7 @@ pub enum CannotNormalise {
     /// Dual mono is for one channel; holds how many there are.
     DualMono(usize),
     /// More channels than a meter takes.
-    Meter(meter::InvalidConfig),
+    Meter(meter::InvalidMeterConfig),
 }
 
 impl fmt::Display for CannotNormalise {
@@ -459,13 +464,13 @@ fn check(settings: &Settings, channels: usize) -> Result<(), CannotNormalise> {
 
 fn new_meter(
     rate: SampleRate,
-    positions: Vec<Position>,
+    positions: Vec<ChannelPosition>,
     dual_mono: bool,
 ) -> Result<Meter, CannotNormalise> {
-    let mode = meter::Mode::INTEGRATED | meter::Mode::RANGE | meter::Mode::TRUE_PEAK;
-    let mut config = meter::Config::new(rate, ChannelLayout::MONO, mode);
-    (config.history, config.dense) = (History::Histogram, true);
-    config.positions = if dual_mono { vec![Position::DualMono] } else { positions };
+    let mode = meter::MeterMode::INTEGRATED | meter::MeterMode::RANGE | meter::MeterMode::TRUE_PEAK;
+    let mut config = meter::MeterConfig::new(rate, ChannelLayout::MONO, mode);
+    (config.history, config.dense) = (MeterHistory::Histogram, true);
+    config.positions = if dual_mono { vec![ChannelPosition::DualMono] } else { positions };
     Meter::new(config).map_err(CannotNormalise::Meter)
 }
 

@@ -2,7 +2,7 @@
 
 use aulos_core::Frames;
 
-use crate::fade::{raised_cosine, scale};
+use crate::fade::{apply_gain, raised_cosine};
 
 /// A gain that rests, or is on its way to where it will rest, over blocks of any size.
 ///
@@ -20,14 +20,14 @@ use crate::fade::{raised_cosine, scale};
 /// assert!(block[0] > block[1] && block[1] > 0.0);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Ramp {
+pub struct GainRamp {
     from: f32,
     to: f32,
     length: u64,
     position: u64,
 }
 
-impl Ramp {
+impl GainRamp {
     /// A gain that rests.
     #[must_use]
     pub const fn at(gain: f32) -> Self {
@@ -35,7 +35,7 @@ impl Ramp {
     }
 
     /// Goes to `gain` within `over`, from where it is now; it is there already if that is the same.
-    pub fn go_to(&mut self, gain: f32, over: Frames) {
+    pub fn ramp_to(&mut self, gain: f32, over: Frames) {
         self.from = self.gain();
         self.to = gain;
         self.position = 0;
@@ -58,8 +58,8 @@ impl Ramp {
             frame.iter_mut().for_each(|sample| *sample *= gain);
             self.position += 1;
         }
-        if !self.is_open() {
-            scale(rest, self.to);
+        if !self.is_unity() {
+            apply_gain(rest, self.to);
         }
     }
 
@@ -81,7 +81,7 @@ impl Ramp {
 
     /// Whether it rests at 1, so that sound passes as it is.
     #[must_use]
-    pub const fn is_open(&self) -> bool {
+    pub const fn is_unity(&self) -> bool {
         self.remaining().0 == 0 && self.to.to_bits() == 1.0_f32.to_bits()
     }
 }
@@ -92,32 +92,32 @@ mod tests {
 
     #[test]
     fn it_can_be_turned_round_on_the_way_without_a_step() {
-        let mut ramp = Ramp::at(1.0);
-        ramp.go_to(0.2, Frames(1_000));
+        let mut ramp = GainRamp::at(1.0);
+        ramp.ramp_to(0.2, Frames(1_000));
         let mut block = [1.0; 2 * 3_000];
         ramp.apply(&mut block[..2 * 400], 2);
-        ramp.go_to(1.0, Frames(1_000));
+        ramp.ramp_to(1.0, Frames(1_000));
         ramp.apply(&mut block[2 * 400..], 2);
         let steps = block.chunks(2).map(|frame| frame[0]).collect::<Vec<_>>();
         assert!(steps.windows(2).all(|pair| (pair[0] - pair[1]).abs() < 0.002));
         assert!(steps[399] < 0.75 && steps[1_401..].iter().all(|gain| *gain >= 1.0));
-        assert!(ramp.is_open());
+        assert!(ramp.is_unity());
     }
 
     #[test]
     fn a_gain_of_one_that_rests_changes_no_bit() {
         let mut block = [f32::MIN_POSITIVE / 3.0, -0.0, 0.1];
         let before = block.map(f32::to_bits);
-        Ramp::at(1.0).apply(&mut block, 1);
+        GainRamp::at(1.0).apply(&mut block, 1);
         assert_eq!(block.map(f32::to_bits), before);
     }
 
     #[test]
     fn where_it_is_already_it_need_not_go() {
-        let mut ramp = Ramp::at(0.5);
-        ramp.go_to(0.5, Frames(100));
+        let mut ramp = GainRamp::at(0.5);
+        ramp.ramp_to(0.5, Frames(100));
         assert_eq!(ramp.remaining(), Frames::ZERO);
-        ramp.go_to(0.25, Frames::ZERO);
+        ramp.ramp_to(0.25, Frames::ZERO);
         assert_eq!(ramp.gain().to_bits(), 0.25_f32.to_bits());
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use aulos_core::{Frames, Ppm, SampleRate};
 
-use table::Table;
+use table::FilterTable;
 
 /// Converts interleaved f32 from one rate to another and follows drift on the way.
 ///
@@ -41,7 +41,7 @@ use table::Table;
 /// ```
 #[derive(Clone)]
 pub struct Resampler {
-    table: Arc<Table>,
+    table: Arc<FilterTable>,
     channels: usize,
     /// One run of `capacity` frames per channel; `len` of them are filled.
     history: Vec<f32>,
@@ -66,7 +66,7 @@ pub struct Resampler {
 
 /// What one call of [`Resampler::process`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct ResampleProgress {
     /// Frames taken from the front of the input.
     pub consumed: Frames,
     /// Frames written to the front of the output.
@@ -87,7 +87,7 @@ impl Resampler {
         let divisor = greatest_common_divisor(from.hz(), to.hz());
         let ratio = f64::from(from.hz()) / f64::from(to.hz());
         let unit = u64::from(to.hz() / divisor) << DRIFT_BITS;
-        let table = Arc::new(Table::new(ratio, (to.hz() / divisor) as usize, unit));
+        let table = Arc::new(FilterTable::new(ratio, (to.hz() / divisor) as usize, unit));
         let nominal = u64::from(from.hz() / divisor) << DRIFT_BITS;
         let capacity = table.taps() + AHEAD;
         let mut resampler = Self {
@@ -132,7 +132,7 @@ impl Resampler {
     ///
     /// # Real-time
     /// Does not allocate. For each output frame: one pass over the filter.
-    pub fn process(&mut self, input: &[f32], output: &mut [f32]) -> Progress {
+    pub fn process(&mut self, input: &[f32], output: &mut [f32]) -> ResampleProgress {
         let room = output.len() / self.channels;
         let mut consumed = 0;
         let mut produced = 0;
@@ -142,7 +142,7 @@ impl Resampler {
             let made = self.render(&mut output[produced * self.channels..]);
             produced += made;
             if produced == room || (taken == 0 && made == 0) {
-                return Progress { consumed: consumed.into(), produced: produced.into() };
+                return ResampleProgress { consumed: consumed.into(), produced: produced.into() };
             }
         }
     }
@@ -236,7 +236,7 @@ impl Resampler {
     fn copy(&mut self, output: &mut [f32]) -> usize {
         let ready = (self.len + 1).saturating_sub(self.start + self.table.taps());
         let frames = ready.min(output.len() / self.channels);
-        let centre = self.start + self.table.centre();
+        let centre = self.start + self.table.center();
         let output = &mut output[..frames * self.channels];
         for (channel, run) in self.history.chunks_exact(self.capacity).enumerate() {
             interleave(&run[centre..centre + frames], channel, self.channels, output);

@@ -12,9 +12,9 @@ use aulos_core::{Db, SampleRate, Span};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
     /// Below this RMS level of full scale, in each channel.
-    pub below: Db,
+    pub threshold: Db,
     /// For so long.
-    pub span: Span,
+    pub duration: Span,
     /// Whether a value that does not move is told from silence; else it counts as sound.
     pub dc: bool,
     /// One channel may be silent for so long while another one sounds; none is for ever.
@@ -23,14 +23,19 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { below: Db::new(-60.0), span: Span::from_secs(10), dc: true, dead_channel: None }
+        Self {
+            threshold: Db::new(-60.0),
+            duration: Span::from_secs(10),
+            dc: true,
+            dead_channel: None,
+        }
     }
 }
 
 /// What is heard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum SilenceVerdict {
     /// A sound, or a pause in one.
     #[default]
     Sound,
@@ -45,7 +50,7 @@ pub enum Verdict {
 /// Tells sound from what cannot be heard, with hysteresis: silence ends after half a second that is
 /// 6 dB above the threshold.
 #[derive(Clone, Debug)]
-pub struct Detector {
+pub struct SilenceDetector {
     enter: f64,
     leave: f64,
     dc: bool,
@@ -61,8 +66,8 @@ pub struct Detector {
     sums: [Sums; MAX_CHANNELS],
     /// Hops in a row that speak against the verdict.
     run: u32,
-    lives: [Life; MAX_CHANNELS],
-    verdict: Verdict,
+    activity: [ChannelActivity; MAX_CHANNELS],
+    verdict: SilenceVerdict,
 }
 
 /// Sums and sums of squares of one channel, hop by hop.
@@ -74,7 +79,7 @@ struct Sums {
 
 /// Whether one channel sounds, and for how many hops in a row something speaks against that.
 #[derive(Clone, Copy, Debug, Default)]
-struct Life {
+struct ChannelActivity {
     run: u32,
     dead: bool,
 }
@@ -86,7 +91,7 @@ struct Power {
     constant: f64,
 }
 
-impl Detector {
+impl SilenceDetector {
     /// A detector for interleaved frames of `channels` channels at `rate`.
     #[must_use]
     pub fn new(config: Config, rate: SampleRate, channels: usize) -> Self {
@@ -95,11 +100,11 @@ impl Detector {
         let hops = |span: Span| u32::try_from(span.as_nanos() / HOP.as_nanos()).unwrap_or(u32::MAX);
         let at_least = |span: Span| hops(span).max(WINDOW_HOPS);
         Self {
-            enter: square(config.below.get()),
-            leave: square(config.below.get() + HYSTERESIS_DB),
+            enter: square(config.threshold.get()),
+            leave: square(config.threshold.get() + HYSTERESIS_DB),
             dc: config.dc,
             hop: rate.frames(HOP).as_usize().max(1),
-            hops_to_enter: at_least(config.span),
+            hops_to_enter: at_least(config.duration),
             hops_to_die: config.dead_channel.map(at_least),
             channels: channels.clamp(1, MAX_CHANNELS),
             filled: 0,
@@ -107,8 +112,8 @@ impl Detector {
             missing: WINDOW_HOPS,
             sums: [Sums::default(); MAX_CHANNELS],
             run: 0,
-            lives: [Life::default(); MAX_CHANNELS],
-            verdict: Verdict::Sound,
+            activity: [ChannelActivity::default(); MAX_CHANNELS],
+            verdict: SilenceVerdict::Sound,
         }
     }
 
@@ -125,24 +130,24 @@ impl Detector {
             }
             self.filled += 1;
             if self.filled == self.hop {
-                self.judge();
+                self.update_verdict();
             }
         }
     }
 
     /// What has been heard of late.
     #[must_use]
-    pub const fn verdict(&self) -> Verdict {
+    pub const fn verdict(&self) -> SilenceVerdict {
         self.verdict
     }
 
     /// Whether there has been nothing to hear for as long as it takes.
     #[must_use]
     pub const fn is_silent(&self) -> bool {
-        matches!(self.verdict, Verdict::Silent | Verdict::Dc)
+        matches!(self.verdict, SilenceVerdict::Silent | SilenceVerdict::Dc)
     }
 
-    fn judge(&mut self) {
+    fn update_verdict(&mut self) {
         let mut powers = [Power::default(); MAX_CHANNELS];
         for (power, sums) in powers.iter_mut().zip(&self.sums).take(self.channels) {
             *power = sums.power(self.hop);
@@ -164,32 +169,32 @@ impl Detector {
         if self.is_silent() {
             self.run = if inaudible(self.leave) { 0 } else { self.run + 1 };
             if self.run >= HOPS_TO_LEAVE {
-                (self.run, self.verdict) = (0, Verdict::Sound);
+                (self.run, self.verdict) = (0, SilenceVerdict::Sound);
             }
         } else {
             self.run = next_run(self.run, inaudible(self.enter));
             if self.run >= self.hops_to_enter {
                 self.run = 0;
-                self.verdict = if stuck { Verdict::Dc } else { Verdict::Silent };
+                self.verdict = if stuck { SilenceVerdict::Dc } else { SilenceVerdict::Silent };
             }
         }
         if let Some(hops) = self.hops_to_die {
-            self.judge_channels(powers, loudest, hops);
+            self.update_channels(powers, loudest, hops);
         }
     }
 
     /// A channel is judged only while another one sounds.
-    fn judge_channels(&mut self, powers: &[Power], loudest: f64, hops_to_die: u32) {
+    fn update_channels(&mut self, powers: &[Power], loudest: f64, hops_to_die: u32) {
         if loudest > self.leave {
             let (enter, leave) = (self.enter, self.leave);
-            for (life, power) in self.lives.iter_mut().zip(powers) {
+            for (life, power) in self.activity.iter_mut().zip(powers) {
                 let alive = power.moving > leave;
-                life.judge(power.moving < enter, alive, hops_to_die);
+                life.update(power.moving < enter, alive, hops_to_die);
             }
         }
         if !self.is_silent() {
-            let dead = self.lives.iter().any(|life| life.dead);
-            self.verdict = if dead { Verdict::DeadChannel } else { Verdict::Sound };
+            let dead = self.activity.iter().any(|life| life.dead);
+            self.verdict = if dead { SilenceVerdict::DeadChannel } else { SilenceVerdict::Sound };
         }
     }
 }
@@ -204,8 +209,8 @@ impl Sums {
     }
 }
 
-impl Life {
-    fn judge(&mut self, silent: bool, alive: bool, hops_to_die: u32) {
+impl ChannelActivity {
+    fn update(&mut self, silent: bool, alive: bool, hops_to_die: u32) {
         if self.dead {
             self.run = if alive { self.run + 1 } else { 0 };
         } else {
@@ -240,19 +245,24 @@ mod tests {
     use super::*;
 
     /// Frames of a square wave of 1 kHz on these constant values.
-    fn listen(detector: &mut Detector, levels: [f32; 2], constant: f32, millis: usize) {
+    fn listen(detector: &mut SilenceDetector, levels: [f32; 2], constant: f32, millis: usize) {
         for frame in 0..48 * millis {
             let sign = if frame / 24 % 2 == 0 { 1.0 } else { -1.0 };
             detector.update(&levels.map(|level| constant + sign * level), 2);
         }
     }
 
-    fn detector() -> Detector {
-        Detector::new(Config::default(), SampleRate::STUDIO, 2)
+    fn detector() -> SilenceDetector {
+        SilenceDetector::new(Config::default(), SampleRate::HZ_48000, 2)
     }
 
     /// Milliseconds until the verdict is this one, in steps of a hundredth of a second.
-    fn until(verdict: Verdict, detector: &mut Detector, levels: [f32; 2], constant: f32) -> usize {
+    fn until(
+        verdict: SilenceVerdict,
+        detector: &mut SilenceDetector,
+        levels: [f32; 2],
+        constant: f32,
+    ) -> usize {
         let mut millis = 0;
         while detector.verdict() != verdict {
             listen(detector, levels, constant, 10);
@@ -267,12 +277,12 @@ mod tests {
         for begin in [1_000, 1_003, 1_047, 1_095] {
             let mut detector = detector();
             listen(&mut detector, [0.1; 2], 0.0, begin);
-            let millis = until(Verdict::Silent, &mut detector, [0.000_9; 2], 0.0);
+            let millis = until(SilenceVerdict::Silent, &mut detector, [0.000_9; 2], 0.0);
             assert!((9_980..=10_020).contains(&millis), "{millis}");
         }
         for span in [500, 600_000] {
-            let config = Config { span: Span::from_millis(span), ..Config::default() };
-            let mut detector = Detector::new(config, SampleRate::new(8_000).unwrap(), 1);
+            let config = Config { duration: Span::from_millis(span), ..Config::default() };
+            let mut detector = SilenceDetector::new(config, SampleRate::new(8_000).unwrap(), 1);
             detector.update(&vec![0.0; usize::try_from(8 * span - 160).unwrap()], 1);
             assert!(!detector.is_silent());
             detector.update(&[0.0; 320], 1);
@@ -305,7 +315,7 @@ mod tests {
         listen(&mut detector, [0.0; 2], 0.0, 11_000);
         listen(&mut detector, [0.0015; 2], 0.0, 5_000);
         assert!(detector.is_silent(), "not yet 6 dB above the threshold");
-        let millis = until(Verdict::Sound, &mut detector, [0.01; 2], 0.0);
+        let millis = until(SilenceVerdict::Sound, &mut detector, [0.01; 2], 0.0);
         assert!((480..=540).contains(&millis), "{millis}");
     }
 
@@ -313,31 +323,31 @@ mod tests {
     fn a_value_that_does_not_move_is_no_sound_unless_it_is_to_be() {
         let mut stuck = detector();
         listen(&mut stuck, [0.1; 2], 0.0, 1_000);
-        let millis = until(Verdict::Dc, &mut stuck, [0.0; 2], 0.7);
+        let millis = until(SilenceVerdict::Dc, &mut stuck, [0.0; 2], 0.7);
         assert!((9_980..=10_120).contains(&millis), "{millis}");
         assert!(stuck.is_silent());
-        until(Verdict::Sound, &mut stuck, [0.1; 2], 0.7);
+        until(SilenceVerdict::Sound, &mut stuck, [0.1; 2], 0.7);
         let config = Config { dc: false, ..Config::default() };
-        let mut careless = Detector::new(config, SampleRate::STUDIO, 2);
+        let mut careless = SilenceDetector::new(config, SampleRate::HZ_48000, 2);
         listen(&mut careless, [0.0; 2], 0.7, 20_000);
-        assert_eq!(careless.verdict(), Verdict::Sound);
+        assert_eq!(careless.verdict(), SilenceVerdict::Sound);
         listen(&mut careless, [0.0; 2], 0.0, 10_200);
-        assert_eq!(careless.verdict(), Verdict::Silent);
+        assert_eq!(careless.verdict(), SilenceVerdict::Silent);
     }
 
     #[test]
     fn a_channel_is_dead_when_it_alone_is_silent_for_its_time() {
         let span = Span::from_secs(5);
         let config = Config { dead_channel: Some(span), ..Config::default() };
-        let mut detector = Detector::new(config, SampleRate::STUDIO, 2);
+        let mut detector = SilenceDetector::new(config, SampleRate::HZ_48000, 2);
         listen(&mut detector, [0.1; 2], 0.0, 1_000);
-        let millis = until(Verdict::DeadChannel, &mut detector, [0.1, 0.0], 0.0);
+        let millis = until(SilenceVerdict::DeadChannel, &mut detector, [0.1, 0.0], 0.0);
         assert!((4_980..=5_020).contains(&millis), "{millis}");
         // Silence everywhere is another matter, and heals nothing.
-        until(Verdict::Silent, &mut detector, [0.0; 2], 0.0);
-        let millis = until(Verdict::Sound, &mut detector, [0.1; 2], 0.0);
+        until(SilenceVerdict::Silent, &mut detector, [0.0; 2], 0.0);
+        let millis = until(SilenceVerdict::Sound, &mut detector, [0.1; 2], 0.0);
         assert!((480..=540).contains(&millis), "{millis}");
         listen(&mut detector, [0.1, 0.0], 0.0, 4_900);
-        assert_eq!(detector.verdict(), Verdict::Sound);
+        assert_eq!(detector.verdict(), SilenceVerdict::Sound);
     }
 }

@@ -9,23 +9,25 @@
 //! (wasted on calls shorter than seconds) and block state-space matrices (twice the products). Three
 //! channels and more fill a register without segments (see `row`).
 
-mod between;
+mod filter_modes;
+mod intersample;
 mod lanes;
-mod modes;
 mod peak;
 mod row;
 mod weigh;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub(crate) use between::Between;
-pub(crate) use peak::{Found, Room, Search, Taps, all_finite, sample_peaks, search_peaks};
+pub(crate) use intersample::IntersampleInterpolator;
+pub(crate) use peak::{
+    FoundPeaks, PeakScratch, PeakSearch, TruePeakTaps, all_finite, sample_peaks, search_peaks,
+};
 pub(crate) use row::side_by_side;
-pub(crate) use weigh::{Pair, Task, sum, weigh};
+pub(crate) use weigh::{PairContext, WeightingTask, sum, weigh};
 
 /// Which registers a kernel uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
+pub(crate) enum SimdLevel {
     /// One sample after the other: the reference, and what other processors get.
     Scalar,
     /// AVX2 and FMA: 4 doubles.
@@ -36,12 +38,12 @@ pub(crate) enum Level {
     Avx512,
 }
 
-impl Level {
+impl SimdLevel {
     /// All that this processor has, the best last.
     pub(crate) fn available() -> &'static [Self] {
         #[cfg(target_arch = "x86_64")]
         {
-            const ALL: [Level; 3] = [Level::Scalar, Level::Avx2, Level::Avx512];
+            const ALL: [SimdLevel; 3] = [SimdLevel::Scalar, SimdLevel::Avx2, SimdLevel::Avx512];
             let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
             // Every server processor with AVX-512 has these; with F alone the compiler is less sure.
             let avx512 = avx2

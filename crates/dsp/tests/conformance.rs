@@ -19,23 +19,23 @@ mod programmes;
 use core::f64::consts::PI;
 
 use aulos_core::{ChannelLayout, SampleRate};
-use aulos_dsp::meter::{Config, Meter, Mode, Position, RangeHop};
+use aulos_dsp::meter::{ChannelPosition, Meter, MeterConfig, MeterMode, RangeHop};
 
 const RATES: [u32; 4] = [44_100, 48_000, 96_000, 192_000];
 const SILENCE: f64 = f64::NEG_INFINITY;
 
-fn config(hz: u32, channels: usize, mode: Mode) -> Config {
+fn config(hz: u32, channels: usize, mode: MeterMode) -> MeterConfig {
     let layout = ChannelLayout::new(channels).unwrap();
-    Config::new(SampleRate::new(hz).unwrap(), layout, mode)
+    MeterConfig::new(SampleRate::new(hz).unwrap(), layout, mode)
 }
 
-fn meter(hz: u32, channels: usize, mode: Mode) -> Meter {
+fn meter(hz: u32, channels: usize, mode: MeterMode) -> Meter {
     Meter::new(config(hz, channels, mode)).unwrap()
 }
 
 /// How a signal comes in.
 #[derive(Clone, Copy, Debug)]
-enum Form {
+enum InputForm {
     I16,
     I32,
     F32,
@@ -46,20 +46,20 @@ enum Form {
     RaggedF64,
 }
 
-const FORMS: [Form; 8] = [
-    Form::F32,
-    Form::RaggedF32,
-    Form::F64,
-    Form::RaggedF64,
-    Form::I16,
-    Form::RaggedI16,
-    Form::I32,
-    Form::RaggedI32,
+const FORMS: [InputForm; 8] = [
+    InputForm::F32,
+    InputForm::RaggedF32,
+    InputForm::F64,
+    InputForm::RaggedF64,
+    InputForm::I16,
+    InputForm::RaggedI16,
+    InputForm::I32,
+    InputForm::RaggedI32,
 ];
 
-impl Form {
+impl InputForm {
     /// A meter of `config` that has heard `signal`; full scale is 1.0.
-    fn hear(self, meter: &mut Meter, signal: &[f64]) {
+    fn feed(self, meter: &mut Meter, signal: &[f64]) {
         // Types of whole numbers end at full scale: they get half, see `offset`.
         let short = |x: &f64| (x * 16_384.0).round() as i16;
         let long = |x: &f64| (x * 1_073_741_824.0).round() as i32;
@@ -96,10 +96,10 @@ impl Form {
 }
 
 /// Checks a signal in every form, each with a meter of its own.
-fn in_every_form(config: &Config, signal: &[f64], check: impl Fn(&Meter, f64, Form)) {
+fn in_every_form(config: &MeterConfig, signal: &[f64], check: impl Fn(&Meter, f64, InputForm)) {
     for form in FORMS {
         let mut meter = Meter::new(config.clone()).unwrap();
-        form.hear(&mut meter, signal);
+        form.feed(&mut meter, signal);
         check(&meter, form.offset(), form);
     }
 }
@@ -127,7 +127,14 @@ fn tones<const N: usize>(hz: u32, parts: &[([f64; N], f64)]) -> Vec<f64> {
     out
 }
 
-fn assert_within(case: &str, hz: u32, form: Form, measured: f64, expected: f64, tolerance: f64) {
+fn assert_within(
+    case: &str,
+    hz: u32,
+    form: InputForm,
+    measured: f64,
+    expected: f64,
+    tolerance: f64,
+) {
     let off = (measured - expected).abs();
     assert!(off <= tolerance, "{case} at {hz}, {form:?}: {measured}, not {expected} +-{tolerance}");
 }
@@ -145,7 +152,7 @@ fn tech_3341_cases_1_to_6_integrated_within_a_tenth() {
             ("5", -23.0, vec![(-26.0, 20.0), (-20.0, 20.1), (-26.0, 20.0)]),
         ];
         for (case, expected, parts) in cases {
-            let config = config(hz, 2, Mode::SHORT_TERM | Mode::INTEGRATED);
+            let config = config(hz, 2, MeterMode::SHORT_TERM | MeterMode::INTEGRATED);
             in_every_form(&config, &tone(hz, &parts), |meter, offset, form| {
                 let expected = expected - offset;
                 let integrated = meter.integrated().unwrap().get();
@@ -161,7 +168,7 @@ fn tech_3341_cases_1_to_6_integrated_within_a_tenth() {
         let five = tones(hz, &[([-28.0, -28.0, -24.0, -30.0, -30.0], 20.0)]);
         let six = tones(hz, &[([-28.0, -28.0, -24.0, SILENCE, -30.0, -30.0], 20.0)]);
         for (case, channels, signal) in [("6, 5.0", 5, five), ("6, 5.1", 6, six)] {
-            let config = config(hz, channels, Mode::INTEGRATED);
+            let config = config(hz, channels, MeterMode::INTEGRATED);
             in_every_form(&config, &signal, |meter, offset, form| {
                 let integrated = meter.integrated().unwrap().get();
                 assert_within(case, hz, form, integrated, -23.0 - offset, 0.1);
@@ -177,16 +184,17 @@ fn tech_3341_cases_9_and_12_are_steady() {
         let twelve = tone(hz, &[(-20.0, 0.18), (-30.0, 0.22)].repeat(25));
         for form in FORMS {
             // Looked at every 10 ms, whatever the calls in between.
-            let (mut s, mut m) = (meter(hz, 2, Mode::SHORT_TERM), meter(hz, 2, Mode::MOMENTARY));
+            let (mut s, mut m) =
+                (meter(hz, 2, MeterMode::SHORT_TERM), meter(hz, 2, MeterMode::MOMENTARY));
             for (index, call) in nine.chunks(2 * hz as usize / 100).enumerate() {
-                form.hear(&mut s, call);
+                form.feed(&mut s, call);
                 if index >= 300 {
                     let short_term = s.short_term().unwrap().get();
                     assert_within("9", hz, form, short_term, -23.0 - form.offset(), 0.1);
                 }
             }
             for (index, call) in twelve.chunks(2 * hz as usize / 100).enumerate() {
-                form.hear(&mut m, call);
+                form.feed(&mut m, call);
                 if index >= 100 {
                     let momentary = m.momentary().unwrap().get();
                     assert_within("12", hz, form, momentary, -23.0 - form.offset(), 0.1);
@@ -201,7 +209,7 @@ type Late = fn(early: f64, level: f64) -> Vec<(f64, f64)>;
 
 #[test]
 fn tech_3341_cases_10_11_13_14_maxima_whatever_the_calls() {
-    let mode = Mode::MAXIMA | Mode::SHORT_TERM;
+    let mode = MeterMode::MAXIMA | MeterMode::SHORT_TERM;
     let short_term: fn(&Meter) -> f64 = |meter| meter.max_short_term().unwrap().get();
     let momentary: fn(&Meter) -> f64 = |meter| meter.max_momentary().unwrap().get();
     let files: [(&str, f64, Late, _); 2] = [
@@ -228,7 +236,7 @@ fn tech_3341_cases_10_11_13_14_maxima_whatever_the_calls() {
                 let level = -38.0 + f64::from(i);
                 let segment = tone(hz, &parts(f64::from(i) * step, level));
                 for (form, meter) in FORMS.into_iter().zip(&mut meters) {
-                    form.hear(meter, &segment);
+                    form.feed(meter, &segment);
                     assert_within(case, hz, form, read(meter), level - form.offset(), 0.1);
                 }
             }
@@ -256,7 +264,7 @@ fn tone_scale(hz: u32) -> u32 {
 }
 
 fn assert_true_peak(case: &str, hz: u32, signal: &[f64], expected: f64) {
-    in_every_form(&config(hz, 2, Mode::TRUE_PEAK), signal, |meter, offset, form| {
+    in_every_form(&config(hz, 2, MeterMode::TRUE_PEAK), signal, |meter, offset, form| {
         let measured = 20.0 * meter.true_peak(1).unwrap().log10() + offset;
         let fine = (expected - 0.4..=expected + 0.2).contains(&measured);
         assert!(fine, "{case} at {hz}, {form:?}: {measured}, not {expected} +0.2 -0.4");
@@ -329,9 +337,9 @@ fn low_pass(dense: &[f64], factor: usize) -> Vec<f64> {
 #[test]
 fn tech_3341_calibration_and_dual_mono() {
     for hz in RATES {
-        let stereo = config(hz, 2, Mode::MOMENTARY);
-        let mut mono = config(hz, 1, Mode::MOMENTARY);
-        mono.positions = vec![Position::DualMono];
+        let stereo = config(hz, 2, MeterMode::MOMENTARY);
+        let mut mono = config(hz, 1, MeterMode::MOMENTARY);
+        mono.positions = vec![ChannelPosition::DualMono];
         for (case, config, signal) in [
             ("2.9", stereo, tone(hz, &[(-18.0, 2.0)])),
             ("dual mono", mono, tones(hz, &[([-18.0], 2.0)])),
@@ -356,7 +364,7 @@ fn tech_3342_cases_1_to_4_range_within_one() {
             let parts: Vec<_> = levels.iter().map(|&level| (level, 20.0)).collect();
             let signal = tone(hz, &parts);
             for range_hop in [RangeHop::Second, RangeHop::Tenth] {
-                let mut config = config(hz, 2, Mode::RANGE);
+                let mut config = config(hz, 2, MeterMode::RANGE);
                 config.range_hop = range_hop;
                 in_every_form(&config, &signal, |meter, _, form| {
                     assert_within(case, hz, form, meter.range().unwrap().get(), expected, 1.0);

@@ -84,7 +84,8 @@ fn a_limited_bass_tone_gains_no_harmonics() {
 /// A second channel carries a constant, whose value behind the limiter is the gain of each frame.
 fn gains(loud: &[f32]) -> Vec<f64> {
     let mut samples: Vec<f32> = loud.iter().flat_map(|x| [*x, 0.25]).collect();
-    let mut limiter = Limiter::new(SampleRate::STUDIO, ChannelLayout::STEREO, Db::new(CEILING_DB));
+    let mut limiter =
+        Limiter::new(SampleRate::HZ_48000, ChannelLayout::STEREO, Db::new(CEILING_DB));
     limiter.process(&mut samples);
     samples.chunks(2).skip(240).map(|frame| db(f64::from(frame[1]) / 0.25)).collect()
 }

@@ -6,9 +6,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use aulos_core::{ChannelLayout, Db, Frames, Lufs, Ppm, SampleFormat, SampleRate};
-use aulos_dsp::g711::{self, Law};
-use aulos_dsp::{Crossfade, Level, Limiter, Ramp, Resampler, add, convert, remix};
-use aulos_dsp::{g722, meter, network};
+use aulos_dsp::g711::{self, G711Law};
+use aulos_dsp::{Crossfade, GainRamp, LevelMeter, Limiter, Resampler, convert, mix_in, remix};
+use aulos_dsp::{g722, linear_pcm, meter};
 
 struct Counting;
 
@@ -39,9 +39,9 @@ fn nothing_allocates_after_construction() {
     let input = vec![0.1f32; 2 * 960];
     let mut output = vec![0.0f32; 6 * 960];
     let mut bytes = vec![0u8; 4 * 2 * 960];
-    let mut copying = Resampler::new(2, SampleRate::STUDIO, SampleRate::STUDIO);
-    let mut converting = Resampler::new(2, SampleRate::CD, SampleRate::STUDIO);
-    let mut level = Level::new(SampleRate::STUDIO, 2);
+    let mut copying = Resampler::new(2, SampleRate::HZ_48000, SampleRate::HZ_48000);
+    let mut converting = Resampler::new(2, SampleRate::HZ_44100, SampleRate::HZ_48000);
+    let mut level = LevelMeter::new(SampleRate::HZ_48000, 2);
 
     let before = CALLS.get();
     for round in 0..100 {
@@ -58,10 +58,10 @@ fn nothing_allocates_after_construction() {
         let mut fade = Crossfade::equal_power(Frames(500));
         fade.mix(&input, &mut output[..2 * 960], 2);
         Crossfade::fade_out(&mut output, 2);
-        let mut ramp = Ramp::at(1.0);
-        ramp.go_to(0.5, Frames(100));
+        let mut ramp = GainRamp::at(1.0);
+        ramp.ramp_to(0.5, Frames(100));
         ramp.apply(&mut output, 2);
-        add(&input, 0.5, &mut output);
+        mix_in(&input, 0.5, &mut output);
         level.update(&input);
         assert!(level.rms(1).get() < 0.0);
     }
@@ -69,21 +69,21 @@ fn nothing_allocates_after_construction() {
     assert_eq!(CALLS.get(), before);
 
     // And the judge can see: construction does allocate.
-    drop(Level::new(SampleRate::CD, 1));
+    drop(LevelMeter::new(SampleRate::HZ_44100, 1));
     assert_eq!(CALLS.get(), before + 2);
 }
 
 #[test]
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a test signal")]
 fn a_meter_does_not_allocate_while_it_hears() {
-    use meter::{Config, History, Kernel, Meter, Mode};
+    use meter::{Meter, MeterConfig, MeterHistory, MeterKernel, MeterMode};
     let layout = ChannelLayout::SURROUND_5_1;
     let mut meters = Vec::new();
-    for kernel in [Kernel::Scalar, Kernel::Avx2, Kernel::Best] {
-        for history in [History::Bounded { ms: 2_000 }, History::Histogram] {
-            let mut config = Config::new(SampleRate::STUDIO, layout, Mode::ALL);
+    for kernel in [MeterKernel::Scalar, MeterKernel::Avx2, MeterKernel::Best] {
+        for history in [MeterHistory::Bounded { ms: 2_000 }, MeterHistory::Histogram] {
+            let mut config = MeterConfig::new(SampleRate::HZ_48000, layout, MeterMode::ALL);
             (config.kernel, config.history) = (kernel, history);
-            config.dense = history == History::Histogram;
+            config.dense = history == MeterHistory::Histogram;
             meters.push(Meter::new(config).unwrap());
         }
     }
@@ -118,15 +118,16 @@ fn a_meter_does_not_allocate_while_it_hears() {
 #[test]
 #[allow(clippy::cast_precision_loss, reason = "a test signal")]
 fn a_normaliser_does_not_allocate_while_it_works() {
-    use aulos_dsp::equaliser::{Band, Equaliser, Shape};
+    use aulos_dsp::equalizer::{Equalizer, EqualizerBand, FilterType};
     use aulos_dsp::normalize::{Memory, Mode, Normaliser, Settings};
     let layout = ChannelLayout::SURROUND_5_1;
     let settings = Settings { target: Lufs::new(-5.0), ..Settings::default() };
     let mut normalisers = [Mode::Full, Mode::Mid, Mode::Low, Mode::GainOnly]
-        .map(|mode| Normaliser::new(mode, settings.clone(), SampleRate::STUDIO, layout).unwrap());
-    let mut limiter = Limiter::new(SampleRate::STUDIO, layout, Db::new(-1.0));
-    let mut equaliser = Equaliser::new(SampleRate::STUDIO, layout);
-    let band = Band { shape: Shape::Peaking, hz: 100.0, gain: Db::new(6.0), q: 1.0 };
+        .map(|mode| Normaliser::new(mode, settings.clone(), SampleRate::HZ_48000, layout).unwrap());
+    let mut limiter = Limiter::new(SampleRate::HZ_48000, layout, Db::new(-1.0));
+    let mut equaliser = Equalizer::new(SampleRate::HZ_48000, layout);
+    let band =
+        EqualizerBand { filter_type: FilterType::Peaking, hz: 100.0, gain: Db::new(6.0), q: 1.0 };
     let mut sound: Vec<f32> = (0..6 * 48_000).map(|n| (n as f32 * 0.37).sin()).collect();
     (sound[12_345], sound[23_456]) = (f32::NAN, 1e9);
     let mut block = vec![0.0_f32; 6 * 960];
@@ -172,17 +173,17 @@ fn codecs_of_telephones_and_studios() {
     let (mut encoder, mut decoder) = (g722::Encoder::new(), g722::Decoder::new());
     let before = CALLS.get();
     for _ in 0..100 {
-        for law in [Law::Mu, Law::A] {
+        for law in [G711Law::Mu, G711Law::A] {
             g711::encode(law, &samples, &mut bytes);
-            g711::transcode(law, Law::A, &mut bytes[..960]);
+            g711::transcode(law, G711Law::A, &mut bytes[..960]);
             g711::decode(law, &bytes, &mut samples);
         }
         encoder.encode(&samples, &mut bytes);
         decoder.decode(&bytes, &mut samples);
-        network::encode_l16(&samples, &mut bytes);
-        network::decode_l16(&bytes, &mut samples);
-        network::encode_l24(&samples, &mut bytes);
-        network::decode_l24(&bytes, &mut samples);
+        linear_pcm::encode_l16(&samples, &mut bytes);
+        linear_pcm::decode_l16(&bytes, &mut samples);
+        linear_pcm::encode_l24(&samples, &mut bytes);
+        linear_pcm::decode_l24(&bytes, &mut samples);
     }
     assert_eq!(CALLS.get() - before, 0);
 }

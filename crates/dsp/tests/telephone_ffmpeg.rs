@@ -11,7 +11,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use aulos_dsp::g711::Law;
+use aulos_dsp::g711::G711Law;
 use aulos_dsp::g722;
 
 /// What ffmpeg makes of `input`. It must be there: a judge that is not finds nobody innocent.
@@ -45,7 +45,7 @@ fn bytes(samples: &[i16]) -> Vec<u8> {
     samples.iter().flat_map(|sample| sample.to_le_bytes()).collect()
 }
 
-const LAWS: [(Law, &str); 2] = [(Law::Mu, "mulaw"), (Law::A, "alaw")];
+const LAWS: [(G711Law, &str); 2] = [(G711Law::Mu, "mulaw"), (G711Law::A, "alaw")];
 
 #[test]
 fn all_256_codes_are_what_ffmpeg_hears() {

@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use aulos_core::{Block, Codec, Frames, SampleFormat, SampleSpec};
-use aulos_engine::encode::{CodecConfig, make};
+use aulos_engine::encode::{CodecConfig, make_encoder};
 
 fn main() {
     let chord = blocks(&chord());
@@ -44,7 +44,7 @@ fn main() {
 }
 
 fn measure(config: CodecConfig, spec: SampleSpec, blocks: &[Block]) {
-    let Ok(mut encoder) = make(config, spec, Frames(960)) else {
+    let Ok(mut encoder) = make_encoder(config, spec, Frames(960)) else {
         return println!("{config}: refused");
     };
     let mut out = Vec::with_capacity(1 << 20);

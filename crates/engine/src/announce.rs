@@ -20,7 +20,7 @@ use core::fmt;
 use std::collections::VecDeque;
 
 use aulos_core::{ChannelLayout, Db, Frames, Instant, Lufs, SampleRate, Span};
-use aulos_dsp::{Ramp, add};
+use aulos_dsp::{GainRamp, mix_in};
 use aulos_rt::ring::{Consumer, Producer, ring};
 
 use crate::input::{self, Input};
@@ -32,27 +32,27 @@ pub const MAX_QUEUE: usize = 8;
 /// The longest announcement; what is longer is faded out there.
 pub const MAX_LENGTH: Span = Span::from_secs(120);
 /// How long the programme takes to go down, and to come up again.
-pub const DUCK: Span = Span::from_millis(200);
+pub const DUCK_TIME: Span = Span::from_millis(200);
 /// How long an announcement that is to end takes to do so.
-pub const LEAVE: Span = Span::from_millis(50);
+pub const FADE_OUT_TIME: Span = Span::from_millis(50);
 /// How long the first sound of an announcement may take to come once it is its turn.
-pub const MAX_WAIT: Span = Span::from_secs(5);
+pub const MAX_START_WAIT: Span = Span::from_secs(5);
 /// How long an announcement may stop in its middle.
 pub const MAX_STALL: Span = Span::from_secs(2);
 
 /// What happens to an announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum QueueEvent {
     /// The programme goes down for it.
     Began(u64),
     /// It is over, and why.
-    Ended(u64, Cause),
+    Ended(u64, EndReason),
 }
 
 /// Why an announcement is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum EndReason {
     /// It has been heard to its end.
     Played,
     /// Somebody ended it.
@@ -65,82 +65,91 @@ pub enum Cause {
 
 /// There are [`MAX_QUEUE`] already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
+pub struct QueueFull;
 
-impl fmt::Display for Full {
+impl fmt::Display for QueueFull {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{MAX_QUEUE} announcements wait already")
     }
 }
 
-impl core::error::Error for Full {}
+impl core::error::Error for QueueFull {}
 
 /// The two halves for a station of this rate, layout and quantum.
 #[must_use]
-pub fn desk(rate: SampleRate, layout: ChannelLayout, quantum: Frames) -> (Desk, Booth) {
-    let (orders, told) = ring(2 * IN_BOOTH);
+pub fn queue_and_mixer(
+    rate: SampleRate,
+    layout: ChannelLayout,
+    quantum: Frames,
+) -> (AnnouncementQueue, AnnouncementMixer) {
+    let (orders, told) = ring(2 * MAX_IN_MIXER);
     // Each of those in the booth begins and ends once before the desk hands over another.
-    let (news, heard) = ring(2 * IN_BOOTH);
-    let desk = Desk {
+    let (news, heard) = ring(2 * MAX_IN_MIXER);
+    let desk = AnnouncementQueue {
         rate,
         layout,
         quantum,
-        waiting: VecDeque::new(),
-        inside: VecDeque::new(),
-        orders,
-        news: heard,
+        queued: VecDeque::new(),
+        in_mixer: VecDeque::new(),
+        commands: orders,
+        reports: heard,
         events: VecDeque::new(),
     };
-    let (duck, stage) = (Ramp::at(1.0), Stage::Quiet);
-    let next = VecDeque::with_capacity(IN_BOOTH);
-    (desk, Booth { rate, orders: told, news, duck, stage, next })
+    let (duck, stage) = (GainRamp::at(1.0), MixerState::Idle);
+    let next = VecDeque::with_capacity(MAX_IN_MIXER);
+    (desk, AnnouncementMixer { rate, commands: told, reports: news, duck, stage, next })
 }
 
 /// Control's half: not for a real-time thread.
 #[derive(Debug)]
-pub struct Desk {
+pub struct AnnouncementQueue {
     rate: SampleRate,
     layout: ChannelLayout,
     quantum: Frames,
-    waiting: VecDeque<Waiting>,
-    inside: VecDeque<Inside>,
-    orders: Producer<Order>,
-    news: Consumer<News>,
-    events: VecDeque<Event>,
+    queued: VecDeque<QueuedAnnouncement>,
+    in_mixer: VecDeque<ActiveAnnouncement>,
+    commands: Producer<MixerCommand>,
+    reports: Consumer<MixerReport>,
+    events: VecDeque<QueueEvent>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct QueuedAnnouncement {
     announcement: Box<Announcement>,
     /// Since when it is the next one.
-    head_since: Option<Instant>,
+    first_since: Option<Instant>,
     /// It waits for its gain.
-    held: bool,
+    waits_for_gain: bool,
 }
 
 #[derive(Debug)]
-struct Inside {
+struct ActiveAnnouncement {
     id: u64,
-    cancel: Cancel,
+    cancel: CancelState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cancel {
-    No,
-    Wanted,
-    Told,
+enum CancelState {
+    NotRequested,
+    Requested,
+    Sent,
 }
 
-impl Desk {
+impl AnnouncementQueue {
     /// Puts an announcement at the end of the queue; `duck` is what the programme is lowered by,
     /// clamped to [`MIN_DUCK`] and [`MAX_DUCK`]. The source is one that gives when it is asked
     /// ([`Pacing::OnDemand`](crate::source::Pacing::OnDemand)), and ends.
     ///
     /// # Errors
     /// [`Full`].
-    pub fn announce(&mut self, id: u64, source: Box<dyn Source>, duck: Db) -> Result<(), Full> {
-        if self.waiting.len() + self.inside.len() >= MAX_QUEUE {
-            return Err(Full);
+    pub fn announce(
+        &mut self,
+        id: u64,
+        source: Box<dyn Source>,
+        duck: Db,
+    ) -> Result<(), QueueFull> {
+        if self.queued.len() + self.in_mixer.len() >= MAX_QUEUE {
+            return Err(QueueFull);
         }
         // Whoever speaks is not delayed; what is decoded waits in the source's ring.
         let wishes = input::Config { buffer: Span::ZERO, ..input::Config::default() };
@@ -153,20 +162,24 @@ impl Desk {
             input: Input::new(source, self.rate, self.layout, wishes),
             duck,
             gain: 1.0,
-            left: self.rate.frames(MAX_LENGTH),
+            remaining: self.rate.frames(MAX_LENGTH),
             stalled: Frames::ZERO,
-            patience: self.rate.frames(MAX_STALL),
+            max_stall: self.rate.frames(MAX_STALL),
             scratch: vec![0.0; samples],
         });
-        self.waiting.push_back(Waiting { announcement, head_since: None, held: false });
+        self.queued.push_back(QueuedAnnouncement {
+            announcement,
+            first_since: None,
+            waits_for_gain: false,
+        });
         Ok(())
     }
 
     /// Lets an announcement that waits go on waiting until it has its gain; once it is its turn, for
     /// [`MAX_WAIT`] at most.
     pub fn hold(&mut self, id: u64) {
-        if let Some(one) = self.waiting.iter_mut().find(|one| one.announcement.id == id) {
-            one.held = true;
+        if let Some(one) = self.queued.iter_mut().find(|one| one.announcement.id == id) {
+            one.waits_for_gain = true;
         }
     }
 
@@ -175,88 +188,95 @@ impl Desk {
     pub fn set_gain(&mut self, id: u64, gain: Db) {
         let most = MAX_ANNOUNCEMENT_GAIN.get();
         let gain = Db::new(gain.get().clamp(-most, most));
-        if let Some(one) = self.waiting.iter_mut().find(|one| one.announcement.id == id) {
+        if let Some(one) = self.queued.iter_mut().find(|one| one.announcement.id == id) {
             #[allow(clippy::cast_possible_truncation, reason = "a gain needs no more than f32")]
             let gain = gain.amplitude() as f32;
-            (one.announcement.gain, one.held) = (gain, false);
+            (one.announcement.gain, one.waits_for_gain) = (gain, false);
         }
     }
 
     /// Ends an announcement, whether it is heard or waits. One that is not there has ended already.
     pub fn cancel(&mut self, id: u64) {
-        if let Some(at) = self.waiting.iter().position(|one| one.announcement.id == id) {
-            self.waiting.remove(at);
-            self.events.push_back(Event::Ended(id, Cause::Cancelled));
+        if let Some(at) = self.queued.iter().position(|one| one.announcement.id == id) {
+            self.queued.remove(at);
+            self.events.push_back(QueueEvent::Ended(id, EndReason::Cancelled));
         }
-        let mut inside = self.inside.iter_mut();
-        if let Some(one) = inside.find(|one| one.id == id && one.cancel == Cancel::No) {
-            one.cancel = Cancel::Wanted;
+        let mut inside = self.in_mixer.iter_mut();
+        if let Some(one) =
+            inside.find(|one| one.id == id && one.cancel == CancelState::NotRequested)
+        {
+            one.cancel = CancelState::Requested;
         }
-        self.tell_cancels();
+        self.send_cancels();
     }
 
     /// Makes the next one ready, hands it over, and hears from the booth. To be called about ten
     /// times a second.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.hear();
-        self.tell_cancels();
-        while self.inside.len() < IN_BOOTH
-            && let Some(mut head) = self.waiting.pop_front()
+        self.receive_reports();
+        self.send_cancels();
+        while self.in_mixer.len() < MAX_IN_MIXER
+            && let Some(mut head) = self.queued.pop_front()
         {
-            let since = *head.head_since.get_or_insert(now);
-            if head.held && now.since(since) <= MAX_WAIT {
-                self.waiting.push_front(head);
+            let since = *head.first_since.get_or_insert(now);
+            if head.waits_for_gain && now.since(since) <= MAX_START_WAIT {
+                self.queued.push_front(head);
                 break;
             }
             head.announcement.input.refill(now);
             let id = head.announcement.id;
             let facts = head.announcement.input.facts();
             if facts.buffered > Span::ZERO {
-                if let Err(Order::Speak(announcement)) =
-                    self.orders.push(Order::Speak(head.announcement))
+                if let Err(MixerCommand::Play(announcement)) =
+                    self.commands.push(MixerCommand::Play(head.announcement))
                 {
                     // The station has not looked for a while.
-                    let head = Waiting { announcement, head_since: Some(since), held: false };
-                    self.waiting.push_front(head);
+                    let head = QueuedAnnouncement {
+                        announcement,
+                        first_since: Some(since),
+                        waits_for_gain: false,
+                    };
+                    self.queued.push_front(head);
                     break;
                 }
-                self.inside.push_back(Inside { id, cancel: Cancel::No });
-            } else if facts.ended || now.since(since) > MAX_WAIT {
-                self.events.push_back(Event::Ended(id, Cause::NoSound));
+                self.in_mixer
+                    .push_back(ActiveAnnouncement { id, cancel: CancelState::NotRequested });
+            } else if facts.ended || now.since(since) > MAX_START_WAIT {
+                self.events.push_back(QueueEvent::Ended(id, EndReason::NoSound));
             } else {
-                self.waiting.push_front(head);
+                self.queued.push_front(head);
                 break;
             }
         }
     }
 
     /// What has happened, in its order.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<QueueEvent> {
         self.events.pop_front()
     }
 
     /// Those that have not ended, in the order in which they are heard.
     pub fn ids(&self) -> impl Iterator<Item = u64> {
-        let inside = self.inside.iter().map(|one| one.id);
-        inside.chain(self.waiting.iter().map(|one| one.announcement.id))
+        let inside = self.in_mixer.iter().map(|one| one.id);
+        inside.chain(self.queued.iter().map(|one| one.announcement.id))
     }
 
-    fn hear(&mut self) {
-        while let Some(news) = self.news.pop() {
+    fn receive_reports(&mut self) {
+        while let Some(news) = self.reports.pop() {
             match news {
-                News::Began(id) => self.events.push_back(Event::Began(id)),
-                News::Ended(announcement, cause) => {
-                    self.inside.retain(|one| one.id != announcement.id);
-                    self.events.push_back(Event::Ended(announcement.id, cause));
+                MixerReport::Began(id) => self.events.push_back(QueueEvent::Began(id)),
+                MixerReport::Ended(announcement, cause) => {
+                    self.in_mixer.retain(|one| one.id != announcement.id);
+                    self.events.push_back(QueueEvent::Ended(announcement.id, cause));
                 }
             }
         }
     }
 
-    fn tell_cancels(&mut self) {
-        for one in self.inside.iter_mut().filter(|one| one.cancel == Cancel::Wanted) {
-            if self.orders.push(Order::Cancel(one.id)).is_ok() {
-                one.cancel = Cancel::Told;
+    fn send_cancels(&mut self) {
+        for one in self.in_mixer.iter_mut().filter(|one| one.cancel == CancelState::Requested) {
+            if self.commands.push(MixerCommand::Cancel(one.id)).is_ok() {
+                one.cancel = CancelState::Sent;
             }
         }
     }
@@ -264,43 +284,43 @@ impl Desk {
 
 /// The station's half.
 #[derive(Debug)]
-pub struct Booth {
+pub struct AnnouncementMixer {
     rate: SampleRate,
-    orders: Consumer<Order>,
-    news: Producer<News>,
+    commands: Consumer<MixerCommand>,
+    reports: Producer<MixerReport>,
     /// The gain of the programme.
-    duck: Ramp,
-    stage: Stage,
+    duck: GainRamp,
+    stage: MixerState,
     /// Never more than [`IN_BOOTH`].
     next: VecDeque<Box<Announcement>>,
 }
 
 #[derive(Debug)]
-enum Order {
-    Speak(Box<Announcement>),
+enum MixerCommand {
+    Play(Box<Announcement>),
     Cancel(u64),
 }
 
 #[derive(Debug)]
-enum News {
+enum MixerReport {
     Began(u64),
     /// It comes back to be freed.
-    Ended(Box<Announcement>, Cause),
+    Ended(Box<Announcement>, EndReason),
 }
 
 #[derive(Debug)]
-enum Stage {
+enum MixerState {
     /// Nobody speaks: the programme is up, or on its way there.
-    Quiet,
+    Idle,
     /// The programme is on its way down.
     Ducking(Box<Announcement>),
     /// Somebody speaks.
-    Speaking(Box<Announcement>),
+    Playing(Box<Announcement>),
     /// The voice is on its way out.
-    Leaving(Box<Announcement>, Ramp, Cause),
+    FadingOut(Box<Announcement>, GainRamp, EndReason),
 }
 
-impl Booth {
+impl AnnouncementMixer {
     /// Lays what is said over `programme`, one quantum or less, interleaved.
     ///
     /// While nothing is said and nothing was said just now, the programme is not touched.
@@ -308,13 +328,13 @@ impl Booth {
     /// # Real-time
     /// Does not allocate, unless an announcement changes its sample rate in its middle.
     pub(crate) fn mix(&mut self, now: Instant, programme: &mut [f32], channels: usize) {
-        while let Some(order) = self.orders.pop() {
+        while let Some(order) = self.commands.pop() {
             match order {
-                Order::Speak(announcement) => self.next.push_back(announcement),
-                Order::Cancel(id) => self.cancel(id),
+                MixerCommand::Play(announcement) => self.next.push_back(announcement),
+                MixerCommand::Cancel(id) => self.cancel(id),
             }
         }
-        if matches!(self.stage, Stage::Quiet) && self.next.is_empty() && self.duck.is_open() {
+        if matches!(self.stage, MixerState::Idle) && self.next.is_empty() && self.duck.is_unity() {
             return;
         }
         let mut done = 0;
@@ -325,12 +345,12 @@ impl Booth {
 
     /// Does what comes first, and says how many samples that was.
     fn step(&mut self, now: Instant, rest: &mut [f32], channels: usize) -> usize {
-        match core::mem::replace(&mut self.stage, Stage::Quiet) {
-            Stage::Quiet => match self.next.pop_front() {
+        match core::mem::replace(&mut self.stage, MixerState::Idle) {
+            MixerState::Idle => match self.next.pop_front() {
                 Some(announcement) => {
-                    self.duck.go_to(announcement.duck, self.rate.frames(DUCK));
-                    self.tell(News::Began(announcement.id));
-                    self.stage = Stage::Ducking(announcement);
+                    self.duck.ramp_to(announcement.duck, self.rate.frames(DUCK_TIME));
+                    self.report(MixerReport::Began(announcement.id));
+                    self.stage = MixerState::Ducking(announcement);
                     0
                 }
                 None => {
@@ -338,41 +358,43 @@ impl Booth {
                     rest.len()
                 }
             },
-            Stage::Ducking(announcement) => {
+            MixerState::Ducking(announcement) => {
                 let way = self.duck.remaining().as_usize() * channels;
                 let count = way.min(rest.len());
                 self.duck.apply(&mut rest[..count], channels);
                 self.stage = if count == way {
-                    Stage::Speaking(announcement)
+                    MixerState::Playing(announcement)
                 } else {
-                    Stage::Ducking(announcement)
+                    MixerState::Ducking(announcement)
                 };
                 count
             }
-            Stage::Speaking(mut announcement) => {
-                let (count, over) = announcement.say(now, rest.len(), channels);
+            MixerState::Playing(mut announcement) => {
+                let (count, over) = announcement.render(now, rest.len(), channels);
                 self.duck.apply(&mut rest[..count], channels);
-                add(&announcement.scratch[..count], announcement.gain(), rest);
+                mix_in(&announcement.scratch[..count], announcement.gain(), rest);
                 match over {
-                    None => self.stage = Stage::Speaking(announcement),
-                    Some(Cause::TooLong) => self.leave(announcement, Cause::TooLong),
+                    None => self.stage = MixerState::Playing(announcement),
+                    Some(EndReason::TooLong) => {
+                        self.begin_fade_out(announcement, EndReason::TooLong)
+                    }
                     Some(cause) => self.end(announcement, cause),
                 }
                 count
             }
-            Stage::Leaving(mut announcement, mut ramp, cause) => {
+            MixerState::FadingOut(mut announcement, mut ramp, cause) => {
                 let way = ramp.remaining().as_usize() * channels;
-                let (count, over) = announcement.say(now, way.min(rest.len()), channels);
+                let (count, over) = announcement.render(now, way.min(rest.len()), channels);
                 let gain = announcement.gain();
                 let voice = &mut announcement.scratch[..count];
                 ramp.apply(voice, channels);
                 self.duck.apply(&mut rest[..count], channels);
-                add(voice, gain, rest);
-                let over = count == way || over.is_some_and(|over| over != Cause::TooLong);
+                mix_in(voice, gain, rest);
+                let over = count == way || over.is_some_and(|over| over != EndReason::TooLong);
                 if over {
                     self.end(announcement, cause);
                 } else {
-                    self.stage = Stage::Leaving(announcement, ramp, cause);
+                    self.stage = MixerState::FadingOut(announcement, ramp, cause);
                 }
                 count
             }
@@ -382,37 +404,37 @@ impl Booth {
     fn cancel(&mut self, id: u64) {
         let at = self.next.iter().position(|next| next.id == id);
         if let Some(next) = at.and_then(|at| self.next.remove(at)) {
-            self.tell(News::Ended(next, Cause::Cancelled));
+            self.report(MixerReport::Ended(next, EndReason::Cancelled));
         }
-        match core::mem::replace(&mut self.stage, Stage::Quiet) {
-            Stage::Ducking(announcement) if announcement.id == id => {
-                self.end(announcement, Cause::Cancelled);
+        match core::mem::replace(&mut self.stage, MixerState::Idle) {
+            MixerState::Ducking(announcement) if announcement.id == id => {
+                self.end(announcement, EndReason::Cancelled);
             }
-            Stage::Speaking(announcement) if announcement.id == id => {
-                self.leave(announcement, Cause::Cancelled);
+            MixerState::Playing(announcement) if announcement.id == id => {
+                self.begin_fade_out(announcement, EndReason::Cancelled);
             }
             other => self.stage = other,
         }
     }
 
-    fn leave(&mut self, announcement: Box<Announcement>, cause: Cause) {
-        let mut ramp = Ramp::at(1.0);
-        ramp.go_to(0.0, self.rate.frames(LEAVE));
-        self.stage = Stage::Leaving(announcement, ramp, cause);
+    fn begin_fade_out(&mut self, announcement: Box<Announcement>, cause: EndReason) {
+        let mut ramp = GainRamp::at(1.0);
+        ramp.ramp_to(0.0, self.rate.frames(FADE_OUT_TIME));
+        self.stage = MixerState::FadingOut(announcement, ramp, cause);
     }
 
     /// The programme comes up, or stays down for the next one.
-    fn end(&mut self, announcement: Box<Announcement>, cause: Cause) {
+    fn end(&mut self, announcement: Box<Announcement>, cause: EndReason) {
         if self.next.is_empty() {
-            self.duck.go_to(1.0, self.rate.frames(DUCK));
+            self.duck.ramp_to(1.0, self.rate.frames(DUCK_TIME));
         }
-        self.stage = Stage::Quiet;
-        self.tell(News::Ended(announcement, cause));
+        self.stage = MixerState::Idle;
+        self.report(MixerReport::Ended(announcement, cause));
     }
 
-    fn tell(&mut self, news: News) {
+    fn report(&mut self, news: MixerReport) {
         // There is room for the begin and the end of each that the desk has handed over.
-        drop(self.news.push(news));
+        drop(self.reports.push(news));
     }
 }
 
@@ -426,11 +448,11 @@ struct Announcement {
     /// Its own gain, but for what it gives away to the programme.
     gain: f32,
     /// What it may still take.
-    left: Frames,
+    remaining: Frames,
     /// How long nothing has come.
     stalled: Frames,
     /// And how long that may be.
-    patience: Frames,
+    max_stall: Frames,
     /// A quantum of it.
     scratch: Vec<f32>,
 }
@@ -443,7 +465,12 @@ impl Announcement {
 
     /// Puts up to `wanted` samples into the scratch; how many those are, and whether it is over
     /// behind them.
-    fn say(&mut self, now: Instant, wanted: usize, channels: usize) -> (usize, Option<Cause>) {
+    fn render(
+        &mut self,
+        now: Instant,
+        wanted: usize,
+        channels: usize,
+    ) -> (usize, Option<EndReason>) {
         let out = &mut self.scratch[..wanted];
         let frames = wanted / channels;
         let mut said = 0;
@@ -456,7 +483,7 @@ impl Announcement {
                 break;
             }
             if !read.starved {
-                return (said * channels, Some(Cause::Played));
+                return (said * channels, Some(EndReason::Played));
             }
             if read.frames == 0 {
                 out[said * channels..].fill(0.0);
@@ -467,11 +494,11 @@ impl Announcement {
         if said > 0 {
             self.stalled = Frames::ZERO;
         }
-        self.left -= Frames::from(frames).min(self.left);
-        let over = if self.stalled > self.patience {
-            Some(Cause::NoSound)
-        } else if self.left == Frames::ZERO {
-            Some(Cause::TooLong)
+        self.remaining -= Frames::from(frames).min(self.remaining);
+        let over = if self.stalled > self.max_stall {
+            Some(EndReason::NoSound)
+        } else if self.remaining == Frames::ZERO {
+            Some(EndReason::TooLong)
         } else {
             None
         };
@@ -491,7 +518,7 @@ pub fn matching_gain(loudness: &Loudness, target: Lufs, ceiling: Db, duck: Db) -
     let given_away = 20.0 * (1.0 - duck.amplitude()).log10();
     let gain = target.get() - integrated.get() - given_away;
     let peak = loudness.true_peak.map_or(f64::NEG_INFINITY, Db::get) + given_away;
-    let room = ceiling.get() + MAX_LIMITED.get() - peak;
+    let room = ceiling.get() + MAX_LIMITER_REDUCTION.get() - peak;
     let most = MAX_MATCHING_GAIN.get();
     Db::new(gain.min(room).clamp(-most, most))
 }
@@ -500,7 +527,7 @@ pub fn matching_gain(loudness: &Loudness, target: Lufs, ceiling: Db, duck: Db) -
 /// recording, or hide one that is broken.
 pub const MAX_MATCHING_GAIN: Db = Db::new(20.0);
 /// What a limiter takes off the peaks of speech without being heard as distortion.
-pub const MAX_LIMITED: Db = Db::new(6.0);
+pub const MAX_LIMITER_REDUCTION: Db = Db::new(6.0);
 /// The gain that an announcement has at most, the one that is asked for included.
 pub const MAX_ANNOUNCEMENT_GAIN: Db = Db::new(40.0);
 
@@ -514,4 +541,4 @@ pub const MIN_DUCK: Db = Db::new(-6.0);
 pub const DEFAULT_DUCK: Db = Db::new(-15.0);
 
 /// The one that speaks and the one that waits beside it.
-const IN_BOOTH: usize = 2;
+const MAX_IN_MIXER: usize = 2;

@@ -8,27 +8,27 @@
 use std::collections::VecDeque;
 
 use aulos_core::{Chunk, Instant};
-use aulos_rt::Shared;
+use aulos_rt::SharedPooled;
 
 /// A chunk whose bytes live in a station's pool, on its way to the reactors.
 #[derive(Clone, Debug)]
-pub struct Stamped {
+pub struct TimedChunk {
     /// The bytes that every client gets.
-    pub chunk: Chunk<Shared<Vec<u8>>>,
+    pub chunk: Chunk<SharedPooled<Vec<u8>>>,
     /// The local time of its first frame, as its wire header says: never decreasing.
     pub timestamp: Instant,
 }
 
 /// The newest chunks of one station, as one thread sees them.
 #[derive(Debug)]
-pub struct Log {
-    chunks: VecDeque<Stamped>,
+pub struct ChunkLog {
+    chunks: VecDeque<TimedChunk>,
     /// The sequence number of `chunks[0]`.
     first: u64,
     capacity: usize,
 }
 
-impl Log {
+impl ChunkLog {
     /// A log of at most `capacity` chunks.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
@@ -40,7 +40,7 @@ impl Log {
     ///
     /// # Real-time
     /// Does not allocate.
-    pub fn push(&mut self, chunk: Stamped) {
+    pub fn push(&mut self, chunk: TimedChunk) {
         if self.chunks.len() == self.capacity {
             self.chunks.pop_front();
             self.first += 1;
@@ -56,25 +56,29 @@ impl Log {
 
     /// A cursor at the first chunk that was stamped at or after `from`.
     #[must_use]
-    pub fn cursor_from(&self, from: Instant) -> Cursor {
+    pub fn cursor_from(&self, from: Instant) -> ChunkCursor {
         let index = self.chunks.partition_point(|stamped| stamped.timestamp < from);
-        Cursor(self.first + index as u64)
+        ChunkCursor(self.first + index as u64)
     }
 
     /// A cursor behind the newest chunk: it sees only what comes from now on.
     #[must_use]
-    pub fn cursor_at_end(&self) -> Cursor {
-        Cursor(self.first + self.chunks.len() as u64)
+    pub fn cursor_at_end(&self) -> ChunkCursor {
+        ChunkCursor(self.first + self.chunks.len() as u64)
     }
 
     /// The chunk at `cursor` plus `ahead`, or none yet.
     ///
     /// # Errors
     /// [`Lagged`] when the chunk has left the log; the cursor stays where it is.
-    pub fn get(&self, cursor: Cursor, ahead: usize) -> Result<Option<&Stamped>, Lagged> {
+    pub fn get(
+        &self,
+        cursor: ChunkCursor,
+        ahead: usize,
+    ) -> Result<Option<&TimedChunk>, LaggedError> {
         let wanted = cursor.0 + ahead as u64;
         let Some(index) = wanted.checked_sub(self.first) else {
-            return Err(Lagged(self.first - wanted));
+            return Err(LaggedError(self.first - wanted));
         };
         Ok(usize::try_from(index).ok().and_then(|index| self.chunks.get(index)))
     }
@@ -82,9 +86,9 @@ impl Log {
 
 /// A reader's place in a [`Log`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cursor(u64);
+pub struct ChunkCursor(u64);
 
-impl Cursor {
+impl ChunkCursor {
     /// Moves behind `count` chunks.
     pub const fn advance(&mut self, count: usize) {
         self.0 += count as u64;
@@ -99,7 +103,7 @@ impl Cursor {
 
 /// How many chunks a reader has missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lagged(pub u64);
+pub struct LaggedError(pub u64);
 
 #[cfg(test)]
 mod tests {
@@ -108,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    fn chunk(pool: &Pool<Vec<u8>>, number: u64) -> Stamped {
+    fn chunk(pool: &Pool<Vec<u8>>, number: u64) -> TimedChunk {
         let chunk = Chunk {
             pts: MediaTime(number * 960),
             duration: Frames(960),
@@ -116,13 +120,13 @@ mod tests {
             header: 0,
             bytes: pool.take().unwrap().freeze(),
         };
-        Stamped { chunk, timestamp: Instant::from_nanos(number * 20) }
+        TimedChunk { chunk, timestamp: Instant::from_nanos(number * 20) }
     }
 
     #[test]
     fn a_cursor_sees_every_chunk_once() {
         let pool = Pool::new(8, Vec::new);
-        let mut log = Log::new(4);
+        let mut log = ChunkLog::new(4);
         let mut cursor = log.cursor_at_end();
         for number in 0..20 {
             log.push(chunk(&pool, number));
@@ -135,12 +139,12 @@ mod tests {
     #[test]
     fn a_laggard_learns_how_much_it_missed_and_finds_the_first_playable_chunk() {
         let pool = Pool::new(8, Vec::new);
-        let mut log = Log::new(4);
+        let mut log = ChunkLog::new(4);
         let cursor = log.cursor_at_end();
         for number in 0..10 {
             log.push(chunk(&pool, number));
         }
-        assert_eq!(log.get(cursor, 0).unwrap_err(), Lagged(6));
+        assert_eq!(log.get(cursor, 0).unwrap_err(), LaggedError(6));
         let playable = log.cursor_from(Instant::from_nanos(141));
         assert_eq!(log.get(playable, 0).unwrap().unwrap().chunk.pts, MediaTime(8 * 960));
         assert_eq!(cursor.distance(playable), 8);
@@ -149,7 +153,7 @@ mod tests {
     #[test]
     fn chunks_go_back_to_the_pool() {
         let pool = Pool::new(4, Vec::new);
-        let mut log = Log::new(3);
+        let mut log = ChunkLog::new(3);
         for number in 0..100 {
             log.push(chunk(&pool, number));
         }

@@ -3,24 +3,24 @@
 //! Everything that differs between a source and its station ends here. The station reads whole
 //! quanta in its own rate and layout and only learns how many frames were real.
 
-mod arrival;
+mod normalizer;
 
 use std::collections::VecDeque;
 
 use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, Ppm, SampleRate, Span};
-use aulos_dsp::meter::History;
+use aulos_dsp::meter::MeterHistory;
 use aulos_dsp::normalize::CannotNormalise;
-use aulos_dsp::silence::{self, Detector};
-use aulos_dsp::{Resampler, remix, scale};
+use aulos_dsp::silence::{self, SilenceDetector};
+use aulos_dsp::{Resampler, apply_gain, remix};
 
-use crate::loudness::{Gauge, Loudness};
-use crate::recorder::Pickup;
+use crate::loudness::{Loudness, LoudnessMeter};
+use crate::loudness_processor::NormalizerConfig;
+use crate::recorder::RecordTap;
 use crate::servo::Servo;
-use crate::source::{BLOCK_SAMPLES, Pacing, Pulled, Source};
-use crate::standby::{Gate, Link, Standby, Wish};
-use crate::steady::Normalise;
-use crate::switch::Facts;
-use arrival::Arrival;
+use crate::source::{BLOCK_SAMPLES, Pacing, PullResult, Source};
+use crate::standby::{LinkState, Standby, StandbyControl, StandbyRequest};
+use crate::switch::InputFacts;
+use normalizer::InputNormalizer;
 
 /// The wishes of an input.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,7 +56,7 @@ pub struct Input {
     /// Where the source puts its next block.
     block: Block,
     /// The block has another rate than the resampler: it waits until the old sound is out.
-    waiting: bool,
+    block_pending: bool,
     remixed: Vec<f32>,
     /// Frames in the station's layout at the source's rate, oldest first.
     staged: VecDeque<f32>,
@@ -69,19 +69,19 @@ pub struct Input {
     full: bool,
     last_arrival: Option<Instant>,
     /// Nothing of what the present sender sent has been read or thrown away.
-    fresh: bool,
+    at_sender_start: bool,
     silence: silence::Config,
-    detector: Detector,
-    gauge: Gauge,
+    detector: SilenceDetector,
+    meter: LoudnessMeter,
     /// The recorders of what comes in.
-    pickups: Vec<(u64, Box<Pickup>)>,
-    arrival: Option<Arrival>,
+    record_taps: Vec<(u64, Box<RecordTap>)>,
+    normalizer: Option<InputNormalizer>,
     standby: Standby,
     /// The line to whoever opens it; without one it is always open.
-    gate: Option<Gate>,
-    link: Link,
+    standby_control: Option<StandbyControl>,
+    link: LinkState,
     /// It is not needed, and what comes is thrown away.
-    asleep: bool,
+    suspended: bool,
 }
 
 impl Input {
@@ -96,7 +96,7 @@ impl Input {
         let Config { buffer, timeout, gain, silence, standby } = config;
         #[allow(clippy::cast_possible_truncation, reason = "a gain needs no more than f32")]
         let gain = gain.amplitude() as f32;
-        let staged = room(limit(source.pacing(), rate, buffer), layout);
+        let staged = staging_capacity(limit(source.pacing(), rate, buffer), layout);
         let keeps = (source.pacing() == Pacing::Streamed).then_some(buffer + buffer * 3 / 4);
         Self {
             source,
@@ -106,7 +106,7 @@ impl Input {
             timeout,
             gain,
             block: Block::with_capacity(rate, layout, BLOCK_SAMPLES),
-            waiting: false,
+            block_pending: false,
             remixed: vec![0.0; BLOCK_SAMPLES * layout.channels()],
             staged: VecDeque::with_capacity(staged),
             resampler: Resampler::new(layout.channels(), rate, rate),
@@ -117,24 +117,24 @@ impl Input {
             lost: false,
             full: false,
             last_arrival: None,
-            fresh: true,
+            at_sender_start: true,
             silence,
-            detector: Detector::new(silence, rate, layout.channels()),
-            gauge: Gauge::new(rate, layout, History::Histogram),
-            pickups: Vec::with_capacity(MAX_PICKUPS),
-            arrival: None,
+            detector: SilenceDetector::new(silence, rate, layout.channels()),
+            meter: LoudnessMeter::new(rate, layout, MeterHistory::Histogram),
+            record_taps: Vec::with_capacity(MAX_RECORD_TAPS),
+            normalizer: None,
             standby,
-            gate: None,
-            link: Link::Open,
-            asleep: false,
+            standby_control: None,
+            link: LinkState::Open,
+            suspended: false,
         }
     }
 
     /// Lets whoever opens the source know when it is needed. Only a source with a gate can stand by
     /// in another way than hot.
     #[must_use]
-    pub fn gated(mut self, gate: Gate) -> Self {
-        self.gate = Some(gate);
+    pub fn with_standby(mut self, gate: StandbyControl) -> Self {
+        self.standby_control = Some(gate);
         self
     }
 
@@ -143,18 +143,19 @@ impl Input {
     ///
     /// # Real-time
     /// Does not allocate.
-    pub fn want(&mut self, now: Instant, wanted: bool) {
-        let Some(gate) = &mut self.gate else { return };
-        let wish = if wanted { Wish::Play } else { self.standby.wish() };
-        self.asleep = wish != Wish::Play;
-        let differs = gate.wish(wish);
+    pub fn set_needed(&mut self, now: Instant, wanted: bool) {
+        let Some(gate) = &mut self.standby_control else { return };
+        let wish = if wanted { StandbyRequest::Play } else { self.standby.idle_request() };
+        self.suspended = wish != StandbyRequest::Play;
+        let differs = gate.set_request(wish);
         self.link = gate.link();
-        if self.asleep || differs {
-            self.throw_away(now);
+        if self.suspended || differs {
+            self.discard_all(now);
         }
         if differs {
-            self.detector = Detector::new(self.silence, self.source_rate, self.layout.channels());
-            (self.last_arrival, self.fresh) = (None, true);
+            self.detector =
+                SilenceDetector::new(self.silence, self.source_rate, self.layout.channels());
+            (self.last_arrival, self.at_sender_start) = (None, true);
             (self.ended, self.lost) = (false, false);
         }
     }
@@ -164,9 +165,9 @@ impl Input {
     ///
     /// # Errors
     /// [`CannotNormalise`] when a wish is out of its bounds.
-    pub fn normalised(mut self, wish: &Normalise) -> Result<Self, CannotNormalise> {
-        self.arrival = Some(Arrival::new(wish.clone(), self.source_rate, self.layout)?);
-        self.reserve();
+    pub fn with_normalizer(mut self, wish: &NormalizerConfig) -> Result<Self, CannotNormalise> {
+        self.normalizer = Some(InputNormalizer::new(wish.clone(), self.source_rate, self.layout)?);
+        self.reserve_staging();
         Ok(self)
     }
 
@@ -176,27 +177,27 @@ impl Input {
     /// Does not allocate, but for what another rate of the source needs.
     pub fn refill(&mut self, now: Instant) {
         self.full = false;
-        self.arrival.iter_mut().for_each(Arrival::begin);
-        while !self.waiting && !self.asleep {
-            if self.arrival.as_ref().is_some_and(|arrival| arrival.is_busy(self.source_rate)) {
+        self.normalizer.iter_mut().for_each(InputNormalizer::begin_refill);
+        while !self.block_pending && !self.suspended {
+            if self.normalizer.as_ref().is_some_and(|arrival| arrival.is_busy(self.source_rate)) {
                 return;
             }
             // What a look-ahead takes in before it gives anything does not wait here.
-            let ahead = self.arrival.as_ref().map_or(0, Arrival::missing);
+            let ahead = self.normalizer.as_ref().map_or(0, InputNormalizer::frames_until_output);
             if self.staged_frames() >= self.limit() + ahead {
                 self.full = true;
                 self.servo.hold(now);
                 return;
             }
             match self.source.pull(now, &mut self.block) {
-                Pulled::Block => self.accept(now),
-                Pulled::Pending => return self.let_out(now),
-                Pulled::Ended => {
+                PullResult::Block => self.accept(now),
+                PullResult::Pending => return self.drain_if_idle(now),
+                PullResult::Ended => {
                     self.flush();
                     self.ended = true;
                     return;
                 }
-                Pulled::Lost => {
+                PullResult::Lost => {
                     self.drain();
                     self.lost = true;
                     return;
@@ -207,7 +208,7 @@ impl Input {
 
     /// Follows the source's clock; `due` is when the frames read so far were to be read, `elapsed`
     /// the time since the last call.
-    pub fn follow(&mut self, due: Instant, elapsed: Span) {
+    pub fn update_drift(&mut self, due: Instant, elapsed: Span) {
         // What is left of a sender that has gone is played as it was before.
         if !self.has_clock() || self.ended || self.lost {
             return;
@@ -236,35 +237,39 @@ impl Input {
     ///
     /// # Real-time
     /// Does not allocate, but for what another rate of the source needs.
-    pub fn read(&mut self, now: Instant, out: &mut [f32]) -> Read {
+    pub fn read(&mut self, now: Instant, out: &mut [f32]) -> ReadResult {
         let channels = self.layout.channels();
         let wanted = out.len() / channels;
         let mut produced = 0;
-        self.fresh = false;
+        self.at_sender_start = false;
         while produced < wanted {
             let (front, _) = self.staged.as_slices();
             let step = self.resampler.process(front, &mut out[produced * channels..]);
             self.staged.drain(..step.consumed.as_usize() * channels);
             produced += step.produced.as_usize();
-            if step.consumed == Frames::ZERO && step.produced == Frames::ZERO && !self.renew(now) {
+            if step.consumed == Frames::ZERO
+                && step.produced == Frames::ZERO
+                && !self.switch_pending_rate(now)
+            {
                 break;
             }
         }
-        scale(&mut out[..produced * channels], self.gain);
-        Read { frames: produced, starved: produced < wanted && !self.ended }
+        apply_gain(&mut out[..produced * channels], self.gain);
+        ReadResult { frames: produced, starved: produced < wanted && !self.ended }
     }
 
     /// Throws the oldest `frames` away (of the station's rate): an input that is not on air stays
     /// as fresh as one that is. What is left of a sender that has ended, or has another rate than
     /// what comes behind it, goes altogether.
     pub fn skip(&mut self, now: Instant, frames: Frames) {
-        let keep = if self.waiting || self.ended || self.lost { Span::ZERO } else { self.buffer };
+        let keep =
+            if self.block_pending || self.ended || self.lost { Span::ZERO } else { self.buffer };
         let surplus = Frames::from(self.staged_frames()) - self.source_rate.frames(keep);
         let frames = self.source_rate.frames(self.rate.span(frames)).min(surplus);
         let samples = frames.as_usize() * self.layout.channels();
-        self.fresh &= samples == 0;
+        self.at_sender_start &= samples == 0;
         self.staged.drain(..samples.min(self.staged.len()));
-        self.renew(now);
+        self.switch_pending_rate(now);
     }
 
     /// Throws away all that a sender has sent; of what gives when it is asked, nothing has to be.
@@ -273,7 +278,7 @@ impl Input {
     /// Does not allocate.
     pub fn clear(&mut self, now: Instant) {
         if self.source.pacing() != Pacing::OnDemand {
-            self.throw_away(now);
+            self.discard_all(now);
         }
     }
 
@@ -284,12 +289,12 @@ impl Input {
     /// Does not allocate.
     pub fn rewind(&mut self, now: Instant, scratch: &mut [f32]) {
         self.source.rewind();
-        (self.waiting, self.ended) = (false, false);
+        (self.block_pending, self.ended) = (false, false);
         self.staged.clear();
-        self.arrival.iter_mut().for_each(Arrival::interrupt);
+        self.normalizer.iter_mut().for_each(InputNormalizer::interrupt);
         self.reset_resampler();
         self.refill(now);
-        self.enter(now, scratch);
+        self.discard_resampler_tail(now, scratch);
     }
 
     /// Begins in the middle of a sound: what the resampler still holds is older, and thrown away
@@ -297,7 +302,7 @@ impl Input {
     ///
     /// # Real-time
     /// As [`Input::read`].
-    pub fn enter(&mut self, now: Instant, scratch: &mut [f32]) {
+    pub fn discard_resampler_tail(&mut self, now: Instant, scratch: &mut [f32]) {
         let latency = self.rate.frames(self.latency()).as_usize() * self.layout.channels();
         let length = latency.min(scratch.len());
         self.read(now, &mut scratch[..length]);
@@ -305,7 +310,7 @@ impl Input {
 
     /// How much can still be read when nothing more comes.
     #[must_use]
-    pub fn left(&self) -> Span {
+    pub fn remaining(&self) -> Span {
         (self.buffered() - self.latency()).max(Span::ZERO)
     }
 
@@ -318,44 +323,51 @@ impl Input {
     /// Whether the reserve that lets a sound end without a click is all that is left.
     #[must_use]
     pub fn is_running_dry(&self, next: Frames) -> bool {
-        !self.ended && self.buffered() < self.rate.span(next) + RESERVE
+        !self.ended && self.buffered() < self.rate.span(next) + FADE_RESERVE
     }
 
     /// Whether the next frame read is the first one of its sender.
     #[must_use]
-    pub const fn is_fresh(&self) -> bool {
-        self.fresh
+    pub const fn is_at_sender_start(&self) -> bool {
+        self.at_sender_start
     }
 
     /// Lets a recorder listen; gives it back where there are too many.
-    pub(crate) fn hang(&mut self, number: u64, pickup: Box<Pickup>) -> Option<Box<Pickup>> {
-        if self.pickups.len() == MAX_PICKUPS {
+    pub(crate) fn attach_record_tap(
+        &mut self,
+        number: u64,
+        pickup: Box<RecordTap>,
+    ) -> Option<Box<RecordTap>> {
+        if self.record_taps.len() == MAX_RECORD_TAPS {
             return Some(pickup);
         }
-        self.pickups.push((number, pickup));
+        self.record_taps.push((number, pickup));
         None
     }
 
     /// Takes one of those off that `which` means.
-    pub(crate) fn let_go(&mut self, which: &impl Fn(u64, &Pickup) -> bool) -> Option<Box<Pickup>> {
-        let at = self.pickups.iter().position(|(number, pickup)| which(*number, pickup))?;
-        Some(self.pickups.swap_remove(at).1)
+    pub(crate) fn detach_record_tap(
+        &mut self,
+        which: &impl Fn(u64, &RecordTap) -> bool,
+    ) -> Option<Box<RecordTap>> {
+        let at = self.record_taps.iter().position(|(number, pickup)| which(*number, pickup))?;
+        Some(self.record_taps.swap_remove(at).1)
     }
 
     /// What the switch has to know.
     #[must_use]
-    pub fn facts(&self) -> Facts {
-        Facts {
+    pub fn facts(&self) -> InputFacts {
+        InputFacts {
             pacing: self.source.pacing(),
             buffered: self.buffered(),
-            wanted: self.buffer,
+            prime_target: self.buffer,
             full: self.full,
             ended: self.ended,
             last_arrival: self.last_arrival,
             timeout: self.timeout,
             lost: self.lost,
             verdict: self.detector.verdict(),
-            standby: if self.gate.is_some() { self.standby } else { Standby::Hot },
+            standby: if self.standby_control.is_some() { self.standby } else { Standby::Hot },
             link: self.link,
         }
     }
@@ -370,8 +382,8 @@ impl Input {
     #[must_use]
     pub fn loudness(&self, now: Instant) -> Loudness {
         match self.last_arrival {
-            Some(last) if now.since(last) < self.lull() => self.gauge.loudness(),
-            _ => self.gauge.loudness_in_silence(),
+            Some(last) if now.since(last) < self.max_gap() => self.meter.loudness(),
+            _ => self.meter.loudness_in_silence(),
         }
     }
 
@@ -380,7 +392,7 @@ impl Input {
     /// # Real-time
     /// Does not allocate.
     pub fn reset_loudness(&mut self) {
-        self.gauge.reset();
+        self.meter.reset();
     }
 
     /// The drift of the source's clock, as far as it is known.
@@ -399,24 +411,24 @@ impl Input {
         self.source_rate.span(self.resampler.latency())
     }
 
-    fn throw_away(&mut self, now: Instant) {
+    fn discard_all(&mut self, now: Instant) {
         for _ in 0..MAX_CLEARED {
             match self.source.pull(now, &mut self.block) {
-                Pulled::Block => {}
-                Pulled::Pending => break,
-                Pulled::Ended => {
+                PullResult::Block => {}
+                PullResult::Pending => break,
+                PullResult::Ended => {
                     self.ended = true;
                     break;
                 }
-                Pulled::Lost => {
+                PullResult::Lost => {
                     self.lost = true;
                     break;
                 }
             }
         }
-        self.waiting = false;
+        self.block_pending = false;
         self.staged.clear();
-        self.arrival.iter_mut().for_each(Arrival::interrupt);
+        self.normalizer.iter_mut().for_each(InputNormalizer::interrupt);
         self.reset_resampler();
         self.servo.interrupt();
     }
@@ -430,37 +442,37 @@ impl Input {
     fn accept(&mut self, now: Instant) {
         let arrival = if self.block.received == Instant::ZERO { now } else { self.block.received };
         let since_last = self.last_arrival.map(|last| arrival.since(last));
-        let pause = since_last.filter(|since| *since >= self.lull());
+        let pause = since_last.filter(|since| *since >= self.max_gap());
         if pause.is_some() {
-            self.gauge.interrupt();
+            self.meter.interrupt();
         }
         self.last_arrival = Some(arrival);
         self.record(arrival, pause);
-        self.clock(arrival);
+        self.update_servo(arrival);
         // A new sender behind an old one whose sound is all out.
-        self.fresh |= self.ended && self.staged.is_empty();
+        self.at_sender_start |= self.ended && self.staged.is_empty();
         (self.ended, self.lost) = (false, false);
         if self.block.rate() == self.source_rate {
             return self.stage();
         }
         self.drain();
         if self.staged.is_empty() {
-            self.adopt();
+            self.adopt_block_rate();
         } else {
             self.flush();
-            self.waiting = true;
+            self.block_pending = true;
         }
     }
 
     /// Learns the sender's clock from the block.
-    fn clock(&mut self, arrival: Instant) {
+    fn update_servo(&mut self, arrival: Instant) {
         if !self.has_clock() {
             return;
         }
         if self.ended || self.lost || self.block.rate() != self.source_rate {
             self.servo.interrupt();
         }
-        self.servo.arrived(arrival, self.block.frames(), self.block.rate());
+        self.servo.push_arrival(arrival, self.block.frames(), self.block.rate());
     }
 
     fn has_clock(&self) -> bool {
@@ -469,12 +481,12 @@ impl Input {
 
     /// Gives the block to the recorders, as it came.
     fn record(&mut self, received: Instant, pause: Option<Span>) {
-        if self.pickups.is_empty() {
+        if self.record_taps.is_empty() {
             return;
         }
         let samples = remixed(&self.block, &mut self.remixed, self.layout);
-        for (_, pickup) in &mut self.pickups {
-            pickup.take_in(samples, self.block.rate(), received, pause);
+        for (_, pickup) in &mut self.record_taps {
+            pickup.push_samples(samples, self.block.rate(), received, pause);
         }
     }
 
@@ -482,8 +494,8 @@ impl Input {
         let to = self.layout.channels();
         let samples = remixed(&self.block, &mut self.remixed, self.layout);
         self.detector.update(samples, to);
-        self.gauge.hear(samples);
-        match &mut self.arrival {
+        self.meter.push(samples);
+        match &mut self.normalizer {
             Some(arrival) => arrival.push(samples, &mut self.staged),
             None => self.staged.extend(samples),
         }
@@ -491,16 +503,16 @@ impl Input {
 
     /// Hands on what the look-ahead holds: nothing follows for now.
     fn drain(&mut self) {
-        if let Some(arrival) = &mut self.arrival {
+        if let Some(arrival) = &mut self.normalizer {
             arrival.drain(&mut self.staged);
         }
     }
 
     /// A live sender that stops for so long may have stopped for good.
-    fn let_out(&mut self, now: Instant) {
+    fn drain_if_idle(&mut self, now: Instant) {
         let patience = match self.source.pacing() {
-            Pacing::Streamed => self.lull(),
-            _ => self.timeout.min(self.buffer).max(LEAST_PATIENCE),
+            Pacing::Streamed => self.max_gap(),
+            _ => self.timeout.min(self.buffer).max(MIN_DRAIN_DELAY),
         };
         if self.source.pacing() != Pacing::OnDemand
             && self.last_arrival.is_some_and(|last| now.since(last) >= patience)
@@ -510,9 +522,9 @@ impl Input {
     }
 
     /// Makes room for what may wait here.
-    fn reserve(&mut self) {
-        let ahead = self.arrival.as_ref().map_or(0, Arrival::latency);
-        let wanted = room(self.limit() + ahead, self.layout);
+    fn reserve_staging(&mut self) {
+        let ahead = self.normalizer.as_ref().map_or(0, InputNormalizer::latency);
+        let wanted = staging_capacity(self.limit() + ahead, self.layout);
         self.staged.reserve(wanted.saturating_sub(self.staged.len()));
     }
 
@@ -526,31 +538,32 @@ impl Input {
     }
 
     /// Once the old sound is out, goes on with the rate of the block that waits.
-    fn renew(&mut self, now: Instant) -> bool {
-        if !self.waiting || !self.staged.is_empty() {
+    fn switch_pending_rate(&mut self, now: Instant) -> bool {
+        if !self.block_pending || !self.staged.is_empty() {
             return false;
         }
-        self.adopt();
+        self.adopt_block_rate();
         self.refill(now);
         true
     }
 
     /// Takes over the rate of the block, with nothing of another rate left.
-    fn adopt(&mut self) {
+    fn adopt_block_rate(&mut self) {
         self.source_rate = self.block.rate();
-        self.arrival.iter_mut().for_each(|arrival| arrival.change(self.block.rate()));
-        self.reserve();
+        self.normalizer.iter_mut().for_each(|arrival| arrival.set_rate(self.block.rate()));
+        self.reserve_staging();
         self.resampler = Resampler::new(self.layout.channels(), self.source_rate, self.rate);
-        self.detector = Detector::new(self.silence, self.source_rate, self.layout.channels());
-        self.gauge.change(self.source_rate, self.layout);
+        self.detector =
+            SilenceDetector::new(self.silence, self.source_rate, self.layout.channels());
+        self.meter.set_format(self.source_rate, self.layout);
         self.drift = Ppm::ZERO;
         self.servo.restart();
-        self.waiting = false;
+        self.block_pending = false;
         self.stage();
     }
 
     /// How long nothing may come until what comes next does not belong to what came last.
-    fn lull(&self) -> Span {
+    fn max_gap(&self) -> Span {
         match self.source.pacing() {
             Pacing::Streamed => self.timeout.max(self.buffer).max(MOMENTARY),
             _ => self.timeout.max(MOMENTARY),
@@ -574,7 +587,7 @@ impl core::fmt::Debug for Input {
 
 /// The answer of [`Input::read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Read {
+pub struct ReadResult {
     /// Frames that are real, from the front.
     pub frames: usize,
     /// There should have been more: the source neither delivered nor ended.
@@ -596,7 +609,7 @@ fn remixed<'a>(block: &'a Block, room: &'a mut [f32], layout: ChannelLayout) -> 
 /// its start is still unplayed.
 fn limit(pacing: Pacing, rate: SampleRate, buffer: Span) -> usize {
     let span = match pacing {
-        Pacing::Live | Pacing::House | Pacing::Streamed => buffer + buffer,
+        Pacing::Live | Pacing::LocalClock | Pacing::Streamed => buffer + buffer,
         Pacing::OnDemand => ON_DEMAND_AHEAD,
     };
     rate.frames(span).as_usize()
@@ -604,24 +617,24 @@ fn limit(pacing: Pacing, rate: SampleRate, buffer: Span) -> usize {
 
 /// Samples that there has to be room for where so many frames may wait. All of it is walked
 /// through, so it is no more than a rate needs, and a higher one gets its own.
-const fn room(limit: usize, layout: ChannelLayout) -> usize {
+const fn staging_capacity(limit: usize, layout: ChannelLayout) -> usize {
     (limit + BLOCK_SAMPLES + SLACK_FRAMES) * layout.channels()
 }
 
 /// What stays back from a live source so that its end can be faded when it stops without a word.
-pub(crate) const RESERVE: Span = Span::from_millis(10);
+pub(crate) const FADE_RESERVE: Span = Span::from_millis(10);
 
 /// What was heard longer ago than the shortest window of loudness is not how loud it is now.
 const MOMENTARY: Span = Span::from_millis(400);
 
 /// A look-ahead is not given up for less than this.
-const LEAST_PATIENCE: Span = Span::from_millis(100);
+const MIN_DRAIN_DELAY: Span = Span::from_millis(100);
 
 /// How far files and generators are read ahead.
 const ON_DEMAND_AHEAD: Span = Span::from_millis(60);
 
 /// The recorders of one input.
-const MAX_PICKUPS: usize = 8;
+const MAX_RECORD_TAPS: usize = 8;
 
 /// Blocks that are thrown away at once; a feeder's ring has far fewer.
 const MAX_CLEARED: usize = 256;

@@ -7,7 +7,7 @@
 //! and a ring per source to save less than a hundredth of a per cent of a processor.
 
 use aulos_core::{ChannelLayout, Db, Lufs, SampleRate, Span};
-use aulos_dsp::meter::{Config, History, Meter, Mode, Position, RangeHop};
+use aulos_dsp::meter::{ChannelPosition, Meter, MeterConfig, MeterHistory, MeterMode, RangeHop};
 
 /// Figures after EBU R 128. One that does not exist, as that of silence, is absent; none is
 /// infinite.
@@ -56,7 +56,7 @@ impl Loudness {
 
 /// A meter for sound that runs, perhaps for months.
 #[derive(Debug)]
-pub struct Gauge {
+pub struct LoudnessMeter {
     meter: Meter,
     dual_mono: bool,
     loudness: Loudness,
@@ -69,13 +69,13 @@ pub struct Gauge {
     paused: bool,
 }
 
-impl Gauge {
+impl LoudnessMeter {
     /// A gauge that has heard nothing.
     ///
     /// # Panics
     /// Never: there is a meter for every layout.
     #[must_use]
-    pub fn new(rate: SampleRate, layout: ChannelLayout, history: History) -> Self {
+    pub fn new(rate: SampleRate, layout: ChannelLayout, history: MeterHistory) -> Self {
         Self::with(rate, layout, history, false)
     }
 
@@ -85,18 +85,23 @@ impl Gauge {
     /// # Panics
     /// Never: there is a meter for every layout.
     #[must_use]
-    pub fn dual_mono(rate: SampleRate, layout: ChannelLayout, history: History) -> Self {
+    pub fn dual_mono(rate: SampleRate, layout: ChannelLayout, history: MeterHistory) -> Self {
         Self::with(rate, layout, history, true)
     }
 
-    fn with(rate: SampleRate, layout: ChannelLayout, history: History, dual_mono: bool) -> Self {
-        let config = Config {
+    fn with(
+        rate: SampleRate,
+        layout: ChannelLayout,
+        history: MeterHistory,
+        dual_mono: bool,
+    ) -> Self {
+        let config = MeterConfig {
             history,
             positions: positions(layout, dual_mono),
             range_hop: RangeHop::Tenth,
             call_peaks: true,
             dense: true,
-            ..Config::new(rate, layout, Mode::ALL)
+            ..MeterConfig::new(rate, layout, MeterMode::ALL)
         };
         #[allow(clippy::expect_used, reason = "a layout has 1 to 64 channels, dual mono alone")]
         let meter = Meter::new(config).expect("a meter for a layout");
@@ -117,16 +122,16 @@ impl Gauge {
     ///
     /// # Real-time
     /// Does not wait; does not allocate with [`History::Histogram`].
-    pub fn hear(&mut self, samples: &[f32]) -> bool {
+    pub fn push(&mut self, samples: &[f32]) -> bool {
         let channels = self.channels();
         let mut rest = samples;
         let mut changed = false;
         while rest.len() >= channels {
             let frames = (rest.len() / channels).min(self.meter.hop() - self.filled);
             let (run, behind) = rest.split_at(frames * channels);
-            self.run(run, frames);
+            self.feed_meter(run, frames);
             if self.filled == self.meter.hop() {
-                self.read();
+                self.update_figures();
                 changed = true;
             }
             rest = behind;
@@ -159,8 +164,8 @@ impl Gauge {
 
     /// Brings integrated loudness and range up to date, which may lag with a long exact history;
     /// gives the last figures.
-    pub fn conclude(&mut self) -> Loudness {
-        self.read_whole();
+    pub fn finish(&mut self) -> Loudness {
+        self.update_integrated();
         self.loudness
     }
 
@@ -171,7 +176,7 @@ impl Gauge {
     pub fn reset(&mut self) {
         self.meter.reset();
         self.loudness = Loudness::default();
-        self.begin();
+        self.reset_windows();
     }
 
     /// What comes next does not follow what was heard last: windows begin anew, figures of the
@@ -182,30 +187,30 @@ impl Gauge {
     pub fn interrupt(&mut self) {
         self.meter.start_at(self.meter.frames());
         self.loudness = self.loudness_in_silence();
-        self.begin();
+        self.reset_windows();
     }
 
     /// Goes on with another rate or layout; figures of the whole go on.
     ///
     /// # Real-time
     /// Allocates.
-    pub fn change(&mut self, rate: SampleRate, layout: ChannelLayout) {
+    pub fn set_format(&mut self, rate: SampleRate, layout: ChannelLayout) {
         // As in `new`, there is a meter for every layout.
-        let _ = self.meter.change(rate, &positions(layout, self.dual_mono));
+        let _ = self.meter.change_format(rate, &positions(layout, self.dual_mono));
         self.loudness = self.loudness_in_silence();
-        self.begin();
+        self.reset_windows();
     }
 
     fn channels(&self) -> usize {
         self.meter.config().positions.len()
     }
 
-    const fn begin(&mut self) {
+    const fn reset_windows(&mut self) {
         (self.filled, self.hops) = (0, 0);
         (self.true_peak, self.sample_peak) = (0.0, 0.0);
     }
 
-    fn run(&mut self, samples: &[f32], frames: usize) {
+    fn feed_meter(&mut self, samples: &[f32], frames: usize) {
         self.filled += frames;
         if self.paused {
             self.meter.seed(samples);
@@ -220,7 +225,7 @@ impl Gauge {
         (0..self.channels()).filter_map(|channel| of(&self.meter, channel)).fold(start, f64::max)
     }
 
-    fn read(&mut self) {
+    fn update_figures(&mut self) {
         self.filled = 0;
         self.hops += 1;
         let meter = &self.meter;
@@ -245,11 +250,11 @@ impl Gauge {
         new.sample_peak = decibels(self.greatest(0.0, Meter::sample_peak));
         self.loudness = new;
         if self.is_due(new.measured) {
-            self.read_whole();
+            self.update_integrated();
         }
     }
 
-    fn read_whole(&mut self) {
+    fn update_integrated(&mut self) {
         let read = &mut self.loudness;
         read.integrated = self.meter.integrated().filter(|lufs| lufs.get().is_finite());
         let long = read.integrated.is_some() && read.measured >= SHORT_TERM;
@@ -262,8 +267,8 @@ impl Gauge {
     /// the same.
     fn is_due(&self, measured: Span) -> bool {
         let every = match self.meter.config().history {
-            History::Histogram if measured == MOMENTARY || measured == SHORT_TERM => 1,
-            History::Histogram => 10,
+            MeterHistory::Histogram if measured == MOMENTARY || measured == SHORT_TERM => 1,
+            MeterHistory::Histogram => 10,
             _ => 1 + measured.as_nanos() / EXACT_AT_10_HZ.as_nanos(),
         };
         self.hops.is_multiple_of(u64::try_from(every).unwrap_or(1))
@@ -284,10 +289,10 @@ const SHORT_TERM_HOPS: u64 = 30;
 /// Up to so long an exact history is read at every hop: some 3,000 values to be sorted each time.
 const EXACT_AT_10_HZ: Span = Span::from_secs(300);
 
-fn positions(layout: ChannelLayout, dual_mono: bool) -> Vec<Position> {
+fn positions(layout: ChannelLayout, dual_mono: bool) -> Vec<ChannelPosition> {
     match layout {
-        ChannelLayout::MONO if dual_mono => vec![Position::DualMono],
-        _ => Position::by_custom(layout),
+        ChannelLayout::MONO if dual_mono => vec![ChannelPosition::DualMono],
+        _ => ChannelPosition::default_for(layout),
     }
 }
 
@@ -300,18 +305,18 @@ mod tests {
 
     const QUANTUM: Frames = Frames(960);
 
-    fn gauge() -> Gauge {
-        Gauge::new(SampleRate::STUDIO, ChannelLayout::STEREO, History::Histogram)
+    fn gauge() -> LoudnessMeter {
+        LoudnessMeter::new(SampleRate::HZ_48000, ChannelLayout::STEREO, MeterHistory::Histogram)
     }
 
     /// Lets a gauge hear quanta of 20 ms of a tone.
-    fn hear(gauge: &mut Gauge, dbfs: f64, quanta: usize) {
-        let (rate, layout) = (SampleRate::STUDIO, ChannelLayout::STEREO);
+    fn push_tone(gauge: &mut LoudnessMeter, dbfs: f64, quanta: usize) {
+        let (rate, layout) = (SampleRate::HZ_48000, ChannelLayout::STEREO);
         let mut tone = Tone::new(997.0, Db::new(dbfs), rate, layout, QUANTUM);
         let mut block = Block::with_capacity(rate, layout, BLOCK_SAMPLES);
         for _ in 0..quanta {
             tone.pull(Instant::ZERO, &mut block);
-            gauge.hear(block.samples());
+            gauge.push(block.samples());
         }
     }
 
@@ -323,7 +328,7 @@ mod tests {
     #[test]
     fn a_tone_in_both_channels_reads_its_own_level() {
         let mut gauge = gauge();
-        hear(&mut gauge, -20.0, 500);
+        push_tone(&mut gauge, -20.0, 500);
         let read = gauge.loudness();
         assert_eq!(read.measured, Span::from_secs(10));
         assert!(near(read.momentary, -20.0, 0.01), "{read:?}");
@@ -338,16 +343,16 @@ mod tests {
     fn what_does_not_exist_is_absent() {
         let mut gauge = gauge();
         assert_eq!(gauge.loudness(), Loudness::default());
-        hear(&mut gauge, -20.0, 19);
+        push_tone(&mut gauge, -20.0, 19);
         let young = gauge.loudness();
         assert_eq!((young.momentary, young.max_momentary), (None, None));
         assert!(young.sample_peak.is_some());
-        hear(&mut gauge, -20.0, 21);
+        push_tone(&mut gauge, -20.0, 21);
         let older = gauge.loudness();
         assert!(older.momentary.is_some() && older.integrated.is_some());
         assert_eq!((older.short_term, older.range), (None, None));
         gauge.reset();
-        gauge.hear(&[0.0; 2 * 48_000 * 5]);
+        gauge.push(&[0.0; 2 * 48_000 * 5]);
         let silent = Loudness { measured: Span::from_secs(5), ..Loudness::default() };
         assert_eq!(gauge.loudness(), silent);
     }
@@ -355,10 +360,10 @@ mod tests {
     #[test]
     fn in_a_pause_the_momentary_goes_on_and_the_integrated_stays() {
         let mut gauge = gauge();
-        hear(&mut gauge, -30.0, 200);
+        push_tone(&mut gauge, -30.0, 200);
         let before = gauge.loudness();
         gauge.pause(true);
-        hear(&mut gauge, -10.0, 200);
+        push_tone(&mut gauge, -10.0, 200);
         let paused = gauge.loudness();
         assert!(near(paused.momentary, -10.0, 0.05), "{paused:?}");
         assert_eq!(
@@ -366,17 +371,17 @@ mod tests {
             (before.integrated, before.max_momentary, before.true_peak, before.measured)
         );
         gauge.pause(false);
-        hear(&mut gauge, -10.0, 200);
+        push_tone(&mut gauge, -10.0, 200);
         assert!(gauge.loudness().integrated > before.integrated);
     }
 
     #[test]
     fn behind_an_interruption_windows_are_young_and_the_whole_goes_on() {
         let mut gauge = gauge();
-        hear(&mut gauge, -20.0, 200);
+        push_tone(&mut gauge, -20.0, 200);
         gauge.interrupt();
         assert_eq!(gauge.loudness().momentary, None);
-        hear(&mut gauge, -20.0, 15);
+        push_tone(&mut gauge, -20.0, 15);
         let read = gauge.loudness();
         assert_eq!(read.momentary, None, "{read:?}");
         assert!(near(read.integrated, -20.0, 0.06), "{read:?}");
@@ -386,9 +391,9 @@ mod tests {
     #[test]
     fn another_rate_goes_on_with_the_same_figures() {
         let mut gauge = gauge();
-        hear(&mut gauge, -20.0, 200);
-        gauge.change(SampleRate::CD, ChannelLayout::MONO);
-        gauge.hear(&[0.0; 44_100]);
+        push_tone(&mut gauge, -20.0, 200);
+        gauge.set_format(SampleRate::HZ_44100, ChannelLayout::MONO);
+        gauge.push(&[0.0; 44_100]);
         let read = gauge.loudness();
         assert!(near(read.integrated, -20.0, 0.06), "{read:?}");
         assert_eq!((read.momentary, read.measured), (None, Span::from_secs(5)));
@@ -397,22 +402,24 @@ mod tests {
     #[test]
     fn dual_mono_is_3_lu_more_of_one_channel_before_and_behind_a_change() {
         let tone: Vec<f32> = (0..48_000u16).map(|n| (0.13 * f32::from(n)).sin()).collect();
-        let read = |mut gauge: Gauge| {
-            gauge.hear(&tone);
+        let read = |mut gauge: LoudnessMeter| {
+            gauge.push(&tone);
             let momentary = gauge.loudness().momentary.unwrap().get();
-            gauge.change(SampleRate::CD, ChannelLayout::MONO);
-            gauge.hear(&tone);
+            gauge.set_format(SampleRate::HZ_44100, ChannelLayout::MONO);
+            gauge.push(&tone);
             [momentary, gauge.loudness().momentary.unwrap().get()]
         };
-        let make = [Gauge::new, Gauge::dual_mono];
-        let [one, two] = make
-            .map(|make| read(make(SampleRate::STUDIO, ChannelLayout::MONO, History::Histogram)));
+        let make = [LoudnessMeter::new, LoudnessMeter::dual_mono];
+        let [one, two] = make.map(|make| {
+            read(make(SampleRate::HZ_48000, ChannelLayout::MONO, MeterHistory::Histogram))
+        });
         for (one, two) in one.into_iter().zip(two) {
             assert!((two - one - 3.01).abs() < 0.01, "{one} {two}");
         }
         let stereo = make.map(|make| {
-            let mut gauge = make(SampleRate::STUDIO, ChannelLayout::STEREO, History::Histogram);
-            gauge.hear(&tone);
+            let mut gauge =
+                make(SampleRate::HZ_48000, ChannelLayout::STEREO, MeterHistory::Histogram);
+            gauge.push(&tone);
             gauge.loudness()
         });
         assert_eq!(stereo[0], stereo[1]);

@@ -10,7 +10,7 @@ use aulos_rt::Pool;
 use aulos_rt::ring::Producer;
 
 use crate::encode::Encoder;
-use crate::fanout::Stamped;
+use crate::fanout::TimedChunk;
 use crate::status::StationStatus;
 
 /// Writes the wire header of a chunk right-aligned into its headroom: (headroom, moment of
@@ -22,7 +22,7 @@ pub type WriteHeader = fn(&mut [u8], Instant, Instant, usize) -> usize;
 pub struct Rendition {
     encoder: Box<dyn Encoder>,
     pool: Pool<Vec<u8>>,
-    outputs: Vec<Producer<Stamped>>,
+    outputs: Vec<Producer<TimedChunk>>,
     write_header: WriteHeader,
     /// What is heard on each channel, and where that is put; none where it is the sound itself.
     routed: Option<(ChannelMap, Block)>,
@@ -37,7 +37,7 @@ impl Rendition {
     pub fn new(
         encoder: Box<dyn Encoder>,
         pool: Pool<Vec<u8>>,
-        outputs: Vec<Producer<Stamped>>,
+        outputs: Vec<Producer<TimedChunk>>,
         write_header: WriteHeader,
     ) -> Self {
         Self { encoder, pool, outputs, write_header, routed: None }
@@ -45,7 +45,7 @@ impl Rendition {
 
     /// The same with other channels, of blocks of up to `quantum`.
     #[must_use]
-    pub fn routed(mut self, map: ChannelMap, quantum: Frames) -> Self {
+    pub fn with_channel_map(mut self, map: ChannelMap, quantum: Frames) -> Self {
         let spec = self.encoder.spec();
         let samples = quantum.as_usize() * spec.layout.channels();
         let block = Block::with_capacity(spec.rate, spec.layout, samples);
@@ -88,7 +88,7 @@ impl Rendition {
         let header = (self.write_header)(&mut bytes[..HEADROOM], now, timestamp, payload);
         let codec = self.encoder.codec();
         let chunk = Chunk { pts, duration, codec, header, bytes: bytes.freeze() };
-        let stamped = Stamped { chunk, timestamp };
+        let stamped = TimedChunk { chunk, timestamp };
         for output in &mut self.outputs {
             if output.push(stamped.clone()).is_err() {
                 status.fanout_full += 1;

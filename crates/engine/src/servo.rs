@@ -24,7 +24,7 @@ use rate::RateEstimator;
 pub struct Servo {
     target: f64,
     /// A higher fill than the target is kept, up to this.
-    keeps: Option<f64>,
+    max_target: Option<f64>,
     /// The fill that is kept, once that is settled.
     goal: Option<f64>,
     rate: RateEstimator,
@@ -36,9 +36,9 @@ pub struct Servo {
     elapsed: f64,
     /// What is wrong with the fill, and whether that is being corrected.
     error: f64,
-    corrects: bool,
+    correcting: bool,
     /// How long the buffer has been at its bound with nothing owed.
-    held: f64,
+    held_s: f64,
     drift: f64,
 }
 
@@ -54,7 +54,7 @@ impl Servo {
     pub fn new(target: Span, keeps: Option<Span>) -> Self {
         Self {
             target: target.as_secs_f64(),
-            keeps: keeps.map(Span::as_secs_f64),
+            max_target: keeps.map(Span::as_secs_f64),
             goal: None,
             rate: RateEstimator::new(),
             peaks: [0.0; PEAKS],
@@ -62,8 +62,8 @@ impl Servo {
             peak: f64::NEG_INFINITY,
             elapsed: 0.0,
             error: 0.0,
-            corrects: false,
-            held: 0.0,
+            correcting: false,
+            held_s: 0.0,
             drift: 0.0,
         }
     }
@@ -72,7 +72,7 @@ impl Servo {
     pub const fn restart(&mut self) {
         self.goal = None;
         self.clear_error();
-        self.corrects = false;
+        self.correcting = false;
         self.drift = self.rate.rate();
     }
 
@@ -86,8 +86,8 @@ impl Servo {
     ///
     /// # Real-time
     /// A few multiplications; once a second one pass over 32 numbers.
-    pub fn arrived(&mut self, at: Instant, frames: Frames, rate: SampleRate) {
-        self.rate.arrived(at, frames, rate);
+    pub fn push_arrival(&mut self, at: Instant, frames: Frames, rate: SampleRate) {
+        self.rate.push_arrival(at, frames, rate);
     }
 
     /// The buffer is at its bound at `now`: the sender waits for us, so its arrivals say nothing.
@@ -103,21 +103,21 @@ impl Servo {
     pub fn update(&mut self, fill: Span, elapsed: Span) -> Ppm {
         let fill = fill.as_secs_f64();
         let goal = self.goal(fill);
-        self.held = 0.0;
+        self.held_s = 0.0;
         // The fill of the most punctual arrival: what is late now will still come.
         self.peak = self.peak.max(fill - goal);
         self.elapsed += elapsed.as_secs_f64();
         if self.elapsed >= PEAK_S {
-            self.take_peak();
+            self.take_second_peak();
         }
         let rate = self.rate.rate();
         if rate != 0.0 || self.error.abs() > self.tolerance() {
-            self.corrects = true;
+            self.correcting = true;
         } else if self.error.abs() < SETTLED_S {
-            self.corrects = false;
+            self.correcting = false;
         }
-        let correction = if self.corrects { self.correction(self.error) } else { 0.0 };
-        self.glide(rate + correction, elapsed)
+        let correction = if self.correcting { self.correction(self.error) } else { 0.0 };
+        self.slew(rate + correction, elapsed)
     }
 
     /// The same while the buffer is at its bound. A sender with a clock of its own has been held up
@@ -127,21 +127,21 @@ impl Servo {
     /// # Real-time
     /// A few multiplications.
     pub fn update_held(&mut self, fill: Span, elapsed: Span) -> Ppm {
-        let Some(missing) = self.rate.missing() else { return self.glide(0.0, elapsed) };
+        let Some(missing) = self.rate.missing() else { return self.slew(0.0, elapsed) };
         let goal = self.goal(fill.as_secs_f64());
         self.clear_error();
         self.error = (fill + missing).as_secs_f64() - goal;
-        self.corrects = self.error > SETTLED_S;
-        if self.corrects {
-            self.held = 0.0;
-            return self.glide(self.rate.rate() + self.correction(self.error), elapsed);
+        self.correcting = self.error > SETTLED_S;
+        if self.correcting {
+            self.held_s = 0.0;
+            return self.slew(self.rate.rate() + self.correction(self.error), elapsed);
         }
         // A small buffer may be full of one burst.
-        self.held += elapsed.as_secs_f64();
-        if self.held >= HELD_S {
-            self.rate.forget();
+        self.held_s += elapsed.as_secs_f64();
+        if self.held_s >= HELD_S {
+            self.rate.reset();
         }
-        self.glide(self.rate.rate(), elapsed)
+        self.slew(self.rate.rate(), elapsed)
     }
 
     /// The drift of the sender's clock, as far as it is known: positive when it is fast.
@@ -151,11 +151,11 @@ impl Servo {
     }
 
     fn goal(&mut self, fill: f64) -> f64 {
-        let keeps = self.keeps.unwrap_or(self.target);
+        let keeps = self.max_target.unwrap_or(self.target);
         *self.goal.get_or_insert_with(|| fill.min(keeps).max(self.target))
     }
 
-    fn take_peak(&mut self) {
+    fn take_second_peak(&mut self) {
         if self.len == PEAKS {
             self.peaks.copy_within(1.., 0);
             self.len -= 1;
@@ -184,7 +184,7 @@ impl Servo {
     }
 
     /// Goes towards `wanted`, no faster than pitch may change.
-    fn glide(&mut self, wanted: f64, elapsed: Span) -> Ppm {
+    fn slew(&mut self, wanted: f64, elapsed: Span) -> Ppm {
         let most = SLEW_PER_S * elapsed.as_secs_f64();
         self.drift += (wanted - self.drift).clamp(-most, most);
         ppm(self.drift)

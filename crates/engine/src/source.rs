@@ -16,7 +16,7 @@ pub trait Source: Send {
     ///
     /// `into` has the house's block capacity ([`BLOCK_SAMPLES`]); an implementation may swap it for
     /// another block of the same capacity.
-    fn pull(&mut self, now: Instant, into: &mut Block) -> Pulled;
+    fn pull(&mut self, now: Instant, into: &mut Block) -> PullResult;
 
     /// Whether the source has a clock of its own.
     fn pacing(&self) -> Pacing;
@@ -27,7 +27,7 @@ pub trait Source: Send {
 
 /// The answer of [`Source::pull`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pulled {
+pub enum PullResult {
     /// `into` holds the next block.
     Block,
     /// Nothing has arrived yet.
@@ -48,7 +48,7 @@ pub enum Pacing {
     OnDemand,
     /// Another station: it comes in real time as [`Live`](Self::Live) does, by our own clock, so
     /// there is no drift to follow and its samples stay as they are.
-    House,
+    LocalClock,
     /// The sender, by its own clock, in lumps: a page of Ogg has a second of sound, and then nothing
     /// comes for as long. It is late only when what waits is used up.
     Streamed,
@@ -56,7 +56,7 @@ pub enum Pacing {
 
 /// What travels through the ring between a reader (a reactor, the codec pool) and a station.
 #[derive(Debug)]
-pub enum Item {
+pub enum SourceItem {
     /// The next block.
     Block(Pooled<Block>),
     /// The sender closed cleanly.
@@ -68,29 +68,29 @@ pub enum Item {
 /// The station's end of a ring that a reader on another thread fills.
 #[derive(Debug)]
 pub struct RingSource {
-    items: Consumer<Item>,
+    items: Consumer<SourceItem>,
     pacing: Pacing,
 }
 
 impl RingSource {
     /// A source that gives what comes out of `items`.
     #[must_use]
-    pub const fn new(items: Consumer<Item>, pacing: Pacing) -> Self {
+    pub const fn new(items: Consumer<SourceItem>, pacing: Pacing) -> Self {
         Self { items, pacing }
     }
 }
 
 impl Source for RingSource {
-    fn pull(&mut self, _now: Instant, into: &mut Block) -> Pulled {
+    fn pull(&mut self, _now: Instant, into: &mut Block) -> PullResult {
         match self.items.pop() {
             // The two blocks change places, so the pool gets a block of the same size back.
-            Some(Item::Block(mut block)) => {
+            Some(SourceItem::Block(mut block)) => {
                 core::mem::swap(into, &mut block);
-                Pulled::Block
+                PullResult::Block
             }
-            Some(Item::End) => Pulled::Ended,
-            Some(Item::Lost) => Pulled::Lost,
-            None => Pulled::Pending,
+            Some(SourceItem::End) => PullResult::Ended,
+            Some(SourceItem::Lost) => PullResult::Lost,
+            None => PullResult::Pending,
         }
     }
 

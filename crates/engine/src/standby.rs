@@ -4,7 +4,7 @@
 //! a feeder or a decoder. Between them is one cell each way: what the station wishes, and what is
 //! known of the other end. A feeder that never looks is simply always open.
 
-use aulos_rt::{Publisher, Reader, latest};
+use aulos_rt::{LatestPublisher, LatestReader, latest};
 
 /// How ready a source is kept while it is not needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -20,19 +20,19 @@ pub enum Standby {
 
 /// What a station wishes of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Wish {
+pub enum StandbyRequest {
     /// Sound.
     #[default]
     Play,
     /// That it stays open, and hands nothing over.
-    Stay,
+    StayOpen,
     /// That it is closed, as far as it was we who opened it.
     Close,
 }
 
 /// What is known of the other end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Link {
+pub enum LinkState {
     /// Nothing is wrong with it.
     #[default]
     Open,
@@ -42,43 +42,46 @@ pub enum Link {
 
 /// The station's end and the feeder's, for a source that is not needed yet.
 #[must_use]
-pub fn gate(standby: Standby) -> (Gate, Keeper) {
-    let last = standby.wish();
+pub fn standby_channel(standby: Standby) -> (StandbyControl, StandbyHandle) {
+    let last = standby.idle_request();
     let (wish, wished) = latest(last);
-    let (told, link) = latest(Link::default());
-    (Gate { wish, last, link }, Keeper { wished, told, last: Link::default() })
+    let (told, link) = latest(LinkState::default());
+    (
+        StandbyControl { request: wish, last, link },
+        StandbyHandle { requested: wished, link: told, last: LinkState::default() },
+    )
 }
 
 impl Standby {
     /// What is wished of a source that is not needed.
     #[must_use]
-    pub const fn wish(self) -> Wish {
+    pub const fn idle_request(self) -> StandbyRequest {
         match self {
-            Self::Hot => Wish::Play,
-            Self::Warm => Wish::Stay,
-            Self::Cold => Wish::Close,
+            Self::Hot => StandbyRequest::Play,
+            Self::Warm => StandbyRequest::StayOpen,
+            Self::Cold => StandbyRequest::Close,
         }
     }
 }
 
 /// The station's end.
 #[derive(Debug)]
-pub struct Gate {
-    wish: Publisher<Wish>,
-    last: Wish,
-    link: Reader<Link>,
+pub struct StandbyControl {
+    request: LatestPublisher<StandbyRequest>,
+    last: StandbyRequest,
+    link: LatestReader<LinkState>,
 }
 
-impl Gate {
+impl StandbyControl {
     /// Says what is wished from now on; true when that is something else than before.
     ///
     /// # Real-time
     /// Wait-free.
-    pub fn wish(&mut self, wish: Wish) -> bool {
+    pub fn set_request(&mut self, wish: StandbyRequest) -> bool {
         let differs = wish != self.last;
         if differs {
             self.last = wish;
-            self.wish.publish(wish);
+            self.request.publish(wish);
         }
         differs
     }
@@ -87,30 +90,30 @@ impl Gate {
     ///
     /// # Real-time
     /// Wait-free.
-    pub fn link(&mut self) -> Link {
+    pub fn link(&mut self) -> LinkState {
         *self.link.read()
     }
 }
 
 /// The end of whoever opens and closes.
 #[derive(Debug)]
-pub struct Keeper {
-    wished: Reader<Wish>,
-    told: Publisher<Link>,
-    last: Link,
+pub struct StandbyHandle {
+    requested: LatestReader<StandbyRequest>,
+    link: LatestPublisher<LinkState>,
+    last: LinkState,
 }
 
-impl Keeper {
+impl StandbyHandle {
     /// What is wished now.
-    pub fn wish(&mut self) -> Wish {
-        *self.wished.read()
+    pub fn request(&mut self) -> StandbyRequest {
+        *self.requested.read()
     }
 
     /// Tells of the other end.
-    pub fn tell(&mut self, link: Link) {
+    pub fn report(&mut self, link: LinkState) {
         if link != self.last {
             self.last = link;
-            self.told.publish(link);
+            self.link.publish(link);
         }
     }
 }

@@ -7,29 +7,29 @@
 //! makes clients of other servers stutter.)
 
 use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span, Timeline};
-use aulos_dsp::meter::History;
-use aulos_dsp::{Crossfade, Level, add};
+use aulos_dsp::meter::MeterHistory;
+use aulos_dsp::{Crossfade, LevelMeter, mix_in};
 use aulos_rt::ring::{Consumer, Producer, ring};
-use aulos_rt::{Pool, Publisher, Reader};
+use aulos_rt::{LatestPublisher, LatestReader, Pool};
 
-use crate::announce::{self, Booth, Desk};
+use crate::announce::{self, AnnouncementMixer, AnnouncementQueue};
 use crate::encode::Encoder;
-use crate::fanout::Stamped;
-use crate::input::{Input, RESERVE};
-use crate::loudness::Gauge;
-use crate::outlet::{self, Outlets, Rack};
+use crate::fanout::TimedChunk;
+use crate::input::{FADE_RESERVE, Input};
+use crate::loudness::LoudnessMeter;
+use crate::loudness_processor::{self, LoudnessControl, LoudnessProcessor};
+use crate::output_bus::{self, OutputBus, OutputBusHandle};
 use crate::rendition::{Rendition, WriteHeader};
-use crate::status::{InputState, Output, StationStatus};
-use crate::steady::{self, Knobs, Leveller};
-use crate::switch::{Changed, Facts, Fault, Health, Preference, Switch};
+use crate::status::{InputState, StationOutput, StationStatus};
+use crate::switch::{InputChange, InputFacts, InputFault, InputHealth, Preference, Switch};
 use crate::{source, switch};
-use handover::{Handover, Voice};
+use input_crossfade::{ActiveInput, InputCrossfade};
 
-mod handover;
+mod input_crossfade;
 
 /// The wishes of a station.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct StationConfig {
     /// Frames of one chunk.
     pub quantum: Frames,
     /// How the inputs are chosen.
@@ -42,48 +42,48 @@ pub struct Config {
 
 /// Renders chunk after chunk.
 pub struct Station {
-    config: Config,
+    config: StationConfig,
     rate: SampleRate,
     layout: ChannelLayout,
     timeline: Timeline,
     next: MediaTime,
     inputs: Vec<Input>,
-    facts: Vec<Facts>,
+    facts: Vec<InputFacts>,
     switch: Switch,
-    wishes: Option<Reader<Wish>>,
-    events: Option<Producer<Switched>>,
+    preference_requests: Option<LatestReader<PreferenceRequest>>,
+    switch_events: Option<Producer<SwitchEvent>>,
     /// What is heard when no input has any sound; without it, silence.
     last_resort: Option<Box<Input>>,
     /// What is heard now.
-    voice: Voice,
-    fade: Option<Handover>,
+    active: ActiveInput,
+    fade: Option<InputCrossfade>,
     block: Block,
     /// The sum of what goes out in a fade, and one part of it.
     other: Block,
     part: Vec<f32>,
-    level: Level,
-    gauge: Gauge,
-    resets: Option<Reader<u64>>,
-    leveller: Option<Leveller>,
+    level: LevelMeter,
+    meter: LoudnessMeter,
+    resets: Option<LatestReader<u64>>,
+    loudness_processor: Option<LoudnessProcessor>,
     /// When it was looked at last.
-    looked: MediaTime,
-    booth: Option<Booth>,
+    normalizer_read_at: MediaTime,
+    announcement_mixer: Option<AnnouncementMixer>,
     main: Rendition,
-    rack: Option<Rack>,
+    output_bus: Option<OutputBus>,
     status: StationStatus,
-    published: Publisher<StationStatus>,
+    published: LatestPublisher<StationStatus>,
 }
 
 /// What somebody wishes to hear: an input and for how long, or what the switch chooses.
-pub type Wish = Option<(usize, Option<Span>)>;
+pub type PreferenceRequest = Option<(usize, Option<Span>)>;
 
 /// A change of the input on air, and when it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Switched {
+pub struct SwitchEvent {
     /// The media time of the block in which it began.
     pub at: MediaTime,
     /// What changed, and why.
-    pub changed: Changed,
+    pub change: InputChange,
 }
 
 impl Station {
@@ -93,13 +93,13 @@ impl Station {
     /// are the rings to the reactors.
     #[must_use]
     pub fn new(
-        config: Config,
+        config: StationConfig,
         now: Instant,
         inputs: Vec<Input>,
         encoder: Box<dyn Encoder>,
         pool: Pool<Vec<u8>>,
-        outputs: Vec<Producer<Stamped>>,
-        published: Publisher<StationStatus>,
+        outputs: Vec<Producer<TimedChunk>>,
+        published: LatestPublisher<StationStatus>,
     ) -> Self {
         let spec = encoder.spec();
         let samples = config.quantum.as_usize() * spec.layout.channels();
@@ -113,22 +113,22 @@ impl Station {
             facts: Vec::with_capacity(inputs.len()),
             switch: Switch::new(config.switch, inputs.len()),
             inputs,
-            wishes: None,
-            events: None,
+            preference_requests: None,
+            switch_events: None,
             last_resort: None,
-            voice: Voice::Nothing,
+            active: ActiveInput::Silence,
             fade: None,
             other: block.clone(),
             part: vec![0.0; samples],
             block,
-            level: Level::new(spec.rate, spec.layout.channels()),
-            gauge: Gauge::new(spec.rate, spec.layout, History::Histogram),
+            level: LevelMeter::new(spec.rate, spec.layout.channels()),
+            meter: LoudnessMeter::new(spec.rate, spec.layout, MeterHistory::Histogram),
             resets: None,
-            leveller: None,
-            looked: MediaTime::ZERO,
-            booth: None,
+            loudness_processor: None,
+            normalizer_read_at: MediaTime::ZERO,
+            announcement_mixer: None,
             main: Rendition::new(encoder, pool, outputs, config.write_header),
-            rack: None,
+            output_bus: None,
             status: StationStatus::new(now),
             published,
         }
@@ -137,7 +137,7 @@ impl Station {
     /// The end from which loudness is measured anew: at every value that is published there, for
     /// the station and all of its inputs.
     #[must_use]
-    pub fn loudness_resets(&mut self) -> Publisher<u64> {
+    pub fn loudness_resets(&mut self) -> LatestPublisher<u64> {
         let (publisher, reader) = aulos_rt::latest(0);
         self.resets = Some(reader);
         publisher
@@ -145,48 +145,49 @@ impl Station {
 
     /// The end from which somebody can wish for an input.
     #[must_use]
-    pub fn wishes(&mut self) -> Publisher<Wish> {
+    pub fn preference_requests(&mut self) -> LatestPublisher<PreferenceRequest> {
         let (publisher, reader) = aulos_rt::latest(None);
-        self.wishes = Some(reader);
+        self.preference_requests = Some(reader);
         publisher
     }
 
     /// The end where every change of the input on air comes out. One that finds no room, because
     /// nobody looks, is left out.
     #[must_use]
-    pub fn events(&mut self) -> Consumer<Switched> {
+    pub fn switch_events(&mut self) -> Consumer<SwitchEvent> {
         let (events, consumer) = ring(MAX_EVENTS);
-        self.events = Some(events);
+        self.switch_events = Some(events);
         consumer
     }
 
     /// Plays `sound`, which gives when it is asked and never ends, while no input has any.
     pub fn set_last_resort(&mut self, sound: Input) {
         self.last_resort = Some(Box::new(sound));
-        self.voice = Voice::LastResort;
+        self.active = ActiveInput::LastResort;
     }
 
     /// The desk at which announcements for this station are handed in.
     #[must_use]
-    pub fn desk(&mut self) -> Desk {
-        let (desk, booth) = announce::desk(self.rate, self.layout, self.config.quantum);
-        self.booth = Some(booth);
+    pub fn announcement_queue(&mut self) -> AnnouncementQueue {
+        let (desk, booth) = announce::queue_and_mixer(self.rate, self.layout, self.config.quantum);
+        self.announcement_mixer = Some(booth);
         desk
     }
 
     /// The end from which this station is normalised.
     #[must_use]
-    pub fn knobs(&mut self) -> Knobs {
-        let (knobs, leveller) = steady::steady(self.rate, self.layout, self.config.quantum);
-        self.leveller = Some(leveller);
+    pub fn loudness_control(&mut self) -> LoudnessControl {
+        let (knobs, leveller) =
+            loudness_processor::loudness_processor(self.rate, self.layout, self.config.quantum);
+        self.loudness_processor = Some(leveller);
         knobs
     }
 
     /// The end from which taps and renditions are hung on this station while it runs.
     #[must_use]
-    pub fn outlets(&mut self) -> Outlets {
-        let (outlets, rack) = outlet::outlets();
-        self.rack = Some(rack);
+    pub fn output_bus(&mut self) -> OutputBusHandle {
+        let (outlets, rack) = output_bus::output_bus();
+        self.output_bus = Some(rack);
         outlets
     }
 
@@ -203,22 +204,22 @@ impl Station {
             self.status.stalls += 1;
         }
         if self.resets.as_mut().is_some_and(|resets| resets.read_new().is_some()) {
-            self.gauge.reset();
+            self.meter.reset();
             self.inputs.iter_mut().for_each(Input::reset_loudness);
         }
-        if let Some(rack) = &mut self.rack {
-            rack.take_orders(&mut self.inputs);
+        if let Some(rack) = &mut self.output_bus {
+            rack.handle_commands(&mut self.inputs);
         }
-        if let Some(wish) = self.wishes.as_mut().and_then(Reader::read_new) {
+        if let Some(wish) = self.preference_requests.as_mut().and_then(LatestReader::read_new) {
             let until = |span| now + span;
             let wish = wish.map(|(input, span)| Preference { input, until: span.map(until) });
-            self.switch.prefer(wish);
+            self.switch.set_preference(wish);
         }
         while now >= self.poll_timeout() {
             self.render(now);
             self.send(now);
         }
-        self.report(now);
+        self.publish_status(now);
     }
 
     /// When the next chunk is due: when its last frame has been "recorded".
@@ -238,69 +239,69 @@ impl Station {
         for input in self.inputs.iter_mut().chain(self.last_resort.as_deref_mut()) {
             input.refill(now);
         }
-        self.choose(now, 0);
+        self.choose_input(now, 0);
         self.block.reset(self.rate, self.layout);
         self.block.resize(quantum);
         self.block.pts = self.next;
         let mut filled = self.fill(now, 0);
         // An input that ended inside this quantum is followed by the next one without a hole.
         for _ in 0..self.inputs.len() {
-            if filled == quantum.as_usize() || !self.choose(now, filled) {
+            if filled == quantum.as_usize() || !self.choose_input(now, filled) {
                 break;
             }
             filled = self.fill(now, filled);
         }
-        self.mix_outgoing(now);
+        self.mix_outgoing_inputs(now);
         let silent = (quantum.as_usize() - filled) as u64;
         self.status.silent_frames += silent;
-        let resorts = self.voice == Voice::LastResort && silent == 0;
+        let resorts = self.active == ActiveInput::LastResort && silent == 0;
         self.status.last_resort_frames += if resorts { quantum.0 } else { 0 };
         let mut real = if resorts { 0 } else { filled };
-        if let Some(leveller) = &mut self.leveller {
-            real = leveller.programme(self.block.samples_mut(), real);
+        if let Some(leveller) = &mut self.loudness_processor {
+            real = leveller.process_programme(self.block.samples_mut(), real);
         }
-        if self.rack.as_mut().is_some_and(Rack::take_flush) {
+        if self.output_bus.as_mut().is_some_and(OutputBus::take_flush) {
             // What is left goes within this quantum, so that nobody hears a click.
-            match &mut self.leveller {
+            match &mut self.loudness_processor {
                 Some(leveller) => leveller.flush(self.block.samples_mut()),
                 None => Crossfade::fade_out(self.block.samples_mut(), self.layout.channels()),
             }
             self.inputs.iter_mut().for_each(|input| input.clear(now));
         }
-        self.keep_fresh(now, quantum);
-        if let Some(rack) = &mut self.rack {
+        self.update_inputs(now, quantum);
+        if let Some(rack) = &mut self.output_bus {
             // What is said here is for those who are here: another station gets the programme, as
             // loud as it is here, and goes on to what it has itself when this one has none.
-            rack.tap(now, &self.block, real);
+            rack.feed_station_taps(now, &self.block, real);
         }
-        if let Some(booth) = &mut self.booth {
+        if let Some(booth) = &mut self.announcement_mixer {
             booth.mix(now, self.block.samples_mut(), self.layout.channels());
         }
-        if let Some(leveller) = &mut self.leveller {
+        if let Some(leveller) = &mut self.loudness_processor {
             leveller.limit(self.block.samples_mut());
         }
-        if let Some(rack) = &mut self.rack {
-            rack.record(&self.block, self.timeline);
+        if let Some(rack) = &mut self.output_bus {
+            rack.feed_record_taps(&self.block, self.timeline);
         }
         self.level.update(self.block.samples());
-        self.gauge.hear(self.block.samples());
+        self.meter.push(self.block.samples());
     }
 
     /// Asks the switch; a change begins a cross-fade at frame `at` of the block.
-    fn choose(&mut self, now: Instant, at: usize) -> bool {
+    fn choose_input(&mut self, now: Instant, at: usize) -> bool {
         self.facts.clear();
         self.facts.extend(self.inputs.iter().map(Input::facts));
         let changed = self.switch.decide(now, &self.facts);
         if let Some(changed) = changed {
-            self.status.switched(now, changed);
-            if let Some(events) = &mut self.events {
-                let _ = events.push(Switched { at: self.next, changed });
+            self.status.record_switch(now, changed);
+            if let Some(events) = &mut self.switch_events {
+                let _ = events.push(SwitchEvent { at: self.next, change: changed });
             }
             self.begin_fade(now, changed.to, at);
         }
         for (index, input) in self.inputs.iter_mut().enumerate() {
-            let heard = self.fade.as_ref().is_some_and(|fade| fade.has(index));
-            input.want(now, heard || self.switch.is_wanted(index));
+            let heard = self.fade.as_ref().is_some_and(|fade| fade.contains(index));
+            input.set_needed(now, heard || self.switch.is_needed(index));
         }
         changed.is_some()
     }
@@ -309,31 +310,31 @@ impl Station {
         let (to, starts) = match (to.and_then(|to| self.inputs.get_mut(to)), to) {
             (Some(input), Some(to)) => {
                 input.restart_servo();
-                let starts = input.is_fresh();
-                let heard = self.fade.as_ref().is_some_and(|fade| fade.has(to));
+                let starts = input.is_at_sender_start();
+                let heard = self.fade.as_ref().is_some_and(|fade| fade.contains(to));
                 if !starts && !heard {
-                    input.enter(now, &mut self.part);
+                    input.discard_resampler_tail(now, &mut self.part);
                 }
-                (Voice::Input(to), starts)
+                (ActiveInput::Input(to), starts)
             }
             _ => match &mut self.last_resort {
                 Some(sound) => {
                     sound.rewind(now, &mut self.part);
-                    (Voice::LastResort, false)
+                    (ActiveInput::LastResort, false)
                 }
-                None => (Voice::Nothing, false),
+                None => (ActiveInput::Silence, false),
             },
         };
-        let from = core::mem::replace(&mut self.voice, to);
+        let from = core::mem::replace(&mut self.active, to);
         // In the middle of a quantum the old input has nothing left: the new one only fades in.
         let spent =
-            |input: usize| self.inputs.get(input).is_none_or(|old| old.left() <= Span::ZERO);
+            |input: usize| self.inputs.get(input).is_none_or(|old| old.remaining() <= Span::ZERO);
         let from = match from {
-            _ if at > 0 => Voice::Nothing,
-            Voice::Input(input) if spent(input) => Voice::Nothing,
+            _ if at > 0 => ActiveInput::Silence,
+            ActiveInput::Input(input) if spent(input) => ActiveInput::Silence,
             from => from,
         };
-        if from == Voice::Nothing && starts {
+        if from == ActiveInput::Silence && starts {
             // Out of silence a sound begins as its sender made it begin.
             self.fade = None;
             return;
@@ -341,9 +342,11 @@ impl Station {
         let length = self.rate.frames(self.config.crossfade);
         self.fade = Some(match (from, self.fade.take()) {
             // Who comes out of silence, or after one who left none, is not kept waiting.
-            (Voice::Nothing, _) => Handover::new(from, at, length.min(self.rate.frames(FADE_IN))),
-            (_, Some(last)) => Handover::after(&last, from, to, length),
-            (_, None) => Handover::new(from, at, length),
+            (ActiveInput::Silence, _) => {
+                InputCrossfade::new(from, at, length.min(self.rate.frames(FADE_IN)))
+            }
+            (_, Some(last)) => InputCrossfade::after(&last, from, to, length),
+            (_, None) => InputCrossfade::new(from, at, length),
         });
     }
 
@@ -351,9 +354,9 @@ impl Station {
     fn fill(&mut self, now: Instant, start: usize) -> usize {
         let channels = self.layout.channels();
         let out = &mut self.block.samples_mut()[start * channels..];
-        let active = match (self.voice, &mut self.last_resort) {
-            (Voice::Input(active), _) => active,
-            (Voice::LastResort, Some(sound)) => return start + sound.read(now, out).frames,
+        let active = match (self.active, &mut self.last_resort) {
+            (ActiveInput::Input(active), _) => active,
+            (ActiveInput::LastResort, Some(sound)) => return start + sound.read(now, out).frames,
             _ => return start,
         };
         let Some(input) = self.inputs.get_mut(active) else { return start };
@@ -363,19 +366,19 @@ impl Station {
         let end = start + read.frames;
         if read.starved || dry {
             // Less than a fade would be left for the next quantum, so the fade is now.
-            let tail = self.rate.frames(RESERVE).as_usize().min(read.frames);
+            let tail = self.rate.frames(FADE_RESERVE).as_usize().min(read.frames);
             let samples = &mut self.block.samples_mut()[(end - tail) * channels..end * channels];
             Crossfade::fade_out(samples, channels);
             self.status.underruns += 1;
-            self.switch.starved(now, active);
+            self.switch.report_underrun(now, active);
         }
         end
     }
 
     /// Lays what goes off air over the block, as long as the fade lasts.
-    fn mix_outgoing(&mut self, now: Instant) {
+    fn mix_outgoing_inputs(&mut self, now: Instant) {
         let Some(mut fade) = self.fade.take() else { return };
-        self.hurry(&mut fade);
+        self.shorten_fade(&mut fade);
         let channels = self.layout.channels();
         let start = core::mem::take(&mut fade.start) * channels;
         let wanted = fade.curve.remaining().min(self.config.quantum).as_usize() * channels;
@@ -383,14 +386,14 @@ impl Station {
         self.other.resize(self.config.quantum);
         for (voice, gain) in fade.outgoing() {
             let input = match voice {
-                Voice::Input(input) => self.inputs.get_mut(input),
-                Voice::LastResort => self.last_resort.as_deref_mut(),
-                Voice::Nothing => None,
+                ActiveInput::Input(input) => self.inputs.get_mut(input),
+                ActiveInput::LastResort => self.last_resort.as_deref_mut(),
+                ActiveInput::Silence => None,
             };
             let Some(input) = input else { continue };
             let part = self.part.get_mut(..wanted).unwrap_or_default();
             let read = input.read(now, part).frames * channels;
-            add(&part[..read], gain, self.other.samples_mut());
+            mix_in(&part[..read], gain, self.other.samples_mut());
         }
         let outgoing = &self.other.samples()[start..];
         fade.curve.mix(outgoing, &mut self.block.samples_mut()[start..], channels);
@@ -398,31 +401,31 @@ impl Station {
     }
 
     /// A fade is over before what goes out of a sender that has stopped.
-    fn hurry(&self, fade: &mut Handover) {
+    fn shorten_fade(&self, fade: &mut InputCrossfade) {
         for (voice, _) in fade.outgoing() {
-            let Voice::Input(index) = voice else { continue };
+            let ActiveInput::Input(index) = voice else { continue };
             let Some(input) = self.inputs.get(index) else { continue };
             let stopped = matches!(
                 self.switch.health(index),
-                Health::Suspect(Fault::Late | Fault::Error)
-                    | Health::Failed(_)
-                    | Health::Backoff
-                    | Health::Connecting
+                InputHealth::Suspect(InputFault::Late | InputFault::Error)
+                    | InputHealth::Failed(_)
+                    | InputHealth::Backoff
+                    | InputHealth::Connecting
             );
             if stopped || input.has_stopped() {
-                let left = self.rate.frames(input.left());
-                fade.curve = fade.curve.hurried(left);
+                let left = self.rate.frames(input.remaining());
+                fade.curve = fade.curve.shortened(left);
             }
         }
     }
 
-    fn keep_fresh(&mut self, now: Instant, quantum: Frames) {
+    fn update_inputs(&mut self, now: Instant, quantum: Frames) {
         let (due, elapsed) = (self.poll_timeout(), self.rate.span(quantum));
         let active = self.switch.active();
         for (index, input) in self.inputs.iter_mut().enumerate() {
             if Some(index) == active {
-                input.follow(due, elapsed);
-            } else if self.fade.as_ref().is_some_and(|fade| fade.has(index)) {
+                input.update_drift(due, elapsed);
+            } else if self.fade.as_ref().is_some_and(|fade| fade.contains(index)) {
                 // It is still heard, and has been read.
             } else if input.facts().pacing != source::Pacing::OnDemand {
                 input.skip(now, quantum);
@@ -437,26 +440,29 @@ impl Station {
         self.status.position = self.next;
         let times = (pts, timestamp);
         self.main.send(&self.block, now, times, &mut self.status);
-        if let Some(rack) = &mut self.rack {
-            rack.send(&self.block, now, times, &mut self.status);
+        if let Some(rack) = &mut self.output_bus {
+            rack.send_renditions(&self.block, now, times, &mut self.status);
         }
     }
 
-    fn report(&mut self, now: Instant) {
+    fn publish_status(&mut self, now: Instant) {
         self.status.timeline = Some(self.timeline);
         self.status.active = self.switch.active();
         self.status.preference = self.switch.preference();
-        self.status.output = match (self.voice, &self.fade) {
-            (Voice::Input(to), Some(fade)) => Output::Fade { from: fade.from(), to: Some(to) },
-            (_, Some(fade)) => Output::Fade { from: fade.from(), to: None },
-            (Voice::Input(active), None) => Output::Active(active),
-            (_, None) => Output::LastResort,
+        self.status.output = match (self.active, &self.fade) {
+            (ActiveInput::Input(to), Some(fade)) => {
+                StationOutput::Fade { from: fade.from(), to: Some(to) }
+            }
+            (_, Some(fade)) => StationOutput::Fade { from: fade.from(), to: None },
+            (ActiveInput::Input(active), None) => StationOutput::Active(active),
+            (_, None) => StationOutput::LastResort,
         };
-        self.status.level.read(&self.level, self.layout.channels());
-        self.status.loudness = self.gauge.loudness();
-        if self.next.since(self.looked) >= self.rate.frames(LOOK) {
-            self.looked = self.next;
-            self.status.steadiness = self.leveller.as_mut().and_then(Leveller::steadiness);
+        self.status.level.update(&self.level, self.layout.channels());
+        self.status.loudness = self.meter.loudness();
+        if self.next.since(self.normalizer_read_at) >= self.rate.frames(NORMALIZER_READ_INTERVAL) {
+            self.normalizer_read_at = self.next;
+            self.status.normalizer =
+                self.loudness_processor.as_mut().and_then(LoudnessProcessor::status);
         }
         for (index, input) in self.inputs.iter().enumerate().take(self.status.inputs.len()) {
             self.status.inputs[index] = InputState {
@@ -491,7 +497,7 @@ const MAX_EVENTS: usize = 64;
 const MAX_CATCH_UP: Span = Span::from_millis(1_000);
 
 /// How often the normaliser's figures are read, which takes a pass over two histograms.
-const LOOK: Span = Span::from_millis(100);
+const NORMALIZER_READ_INTERVAL: Span = Span::from_millis(100);
 
 #[cfg(test)]
 mod tests;

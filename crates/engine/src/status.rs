@@ -1,13 +1,13 @@
 //! What a station tells the world about itself: a plain copy, published after every step.
 
 use aulos_core::{Db, Instant, MediaTime, Ppm, SampleRate, Span, Timeline};
-use aulos_dsp::Level;
-use aulos_dsp::silence::Verdict;
+use aulos_dsp::LevelMeter;
+use aulos_dsp::silence::SilenceVerdict;
 
 use crate::loudness::Loudness;
+use crate::loudness_processor::NormalizerStatus;
 use crate::standby::Standby;
-use crate::steady::Steadiness;
-use crate::switch::{Cause, Changed, Failures, Health, Preference};
+use crate::switch::{FailureCounts, InputChange, InputHealth, Preference, SwitchCause};
 
 /// The most sources that a station can have.
 pub const MAX_SOURCES: usize = 32;
@@ -29,9 +29,9 @@ pub struct StationStatus {
     /// Since when it has been on air.
     pub since: Instant,
     /// Why it came on air.
-    pub cause: Option<Cause>,
+    pub cause: Option<SwitchCause>,
     /// What is heard.
-    pub output: Output,
+    pub output: StationOutput,
     /// The input that somebody wished, and until when.
     pub preference: Option<Preference>,
     /// Level of what goes out.
@@ -39,7 +39,7 @@ pub struct StationStatus {
     /// Loudness of what goes out, since the start or since it was last reset.
     pub loudness: Loudness,
     /// What the normaliser does, looked at ten times a second; none while there is none.
-    pub steadiness: Option<Steadiness>,
+    pub normalizer: Option<NormalizerStatus>,
     /// State of each input, in order of priority.
     pub inputs: [InputState; MAX_SOURCES],
     /// Chunks sent.
@@ -55,7 +55,7 @@ pub struct StationStatus {
     /// Changes of the input on air.
     pub switches: u64,
     /// The same by cause, in the order of [`Cause::ALL`].
-    pub switches_by: [u64; Cause::ALL.len()],
+    pub switches_by: [u64; SwitchCause::ALL.len()],
     /// How often the whole process stood still so long that the timeline had to move.
     pub stalls: u64,
     /// Chunks not made because every buffer was in use.
@@ -70,11 +70,11 @@ pub struct StationStatus {
 #[derive(Clone, Copy, Debug)]
 pub struct InputState {
     /// What the switch thinks of it.
-    pub health: Health,
+    pub health: InputHealth,
     /// Whether what it sends can be heard.
-    pub verdict: Verdict,
+    pub verdict: SilenceVerdict,
     /// What has gone wrong with it.
-    pub failures: Failures,
+    pub failures: FailureCounts,
     /// How ready it is kept while it is not needed.
     pub standby: Standby,
     /// The sound that waits in it.
@@ -91,7 +91,7 @@ pub struct InputState {
 
 /// What a station gives out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum StationOutput {
     /// No input: silence, or the sound for that case.
     LastResort,
     /// An input.
@@ -109,7 +109,7 @@ impl InputState {
     /// Whether nothing that it sends can be heard.
     #[must_use]
     pub const fn is_silent(&self) -> bool {
-        matches!(self.verdict, Verdict::Silent | Verdict::Dc)
+        matches!(self.verdict, SilenceVerdict::Silent | SilenceVerdict::Dc)
     }
 }
 
@@ -135,7 +135,7 @@ impl StationStatus {
             active: None,
             since: now,
             cause: None,
-            output: Output::LastResort,
+            output: StationOutput::LastResort,
             preference: None,
             level: Levels {
                 channels: 0,
@@ -143,15 +143,15 @@ impl StationStatus {
                 rms: [Db::SILENCE; MAX_LEVELS],
             },
             loudness: Loudness::NONE,
-            steadiness: None,
+            normalizer: None,
             inputs: [InputState {
-                health: Health::Connecting,
-                verdict: Verdict::Sound,
-                failures: Failures::NONE,
+                health: InputHealth::Connecting,
+                verdict: SilenceVerdict::Sound,
+                failures: FailureCounts::NONE,
                 standby: Standby::Hot,
                 buffered: Span::ZERO,
                 drift: Ppm::ZERO,
-                rate: SampleRate::STUDIO,
+                rate: SampleRate::HZ_48000,
                 channels: 0,
                 loudness: Loudness::NONE,
             }; MAX_SOURCES],
@@ -161,7 +161,7 @@ impl StationStatus {
             silent_frames: 0,
             last_resort_frames: 0,
             switches: 0,
-            switches_by: [0; Cause::ALL.len()],
+            switches_by: [0; SwitchCause::ALL.len()],
             stalls: 0,
             pool_exhausted: 0,
             encode_errors: 0,
@@ -169,7 +169,7 @@ impl StationStatus {
         }
     }
 
-    pub(crate) const fn switched(&mut self, now: Instant, changed: Changed) {
+    pub(crate) const fn record_switch(&mut self, now: Instant, changed: InputChange) {
         self.since = now;
         self.cause = Some(changed.cause);
         self.switches += 1;
@@ -178,7 +178,7 @@ impl StationStatus {
 }
 
 impl Levels {
-    pub(crate) fn read(&mut self, level: &Level, channels: usize) {
+    pub(crate) fn update(&mut self, level: &LevelMeter, channels: usize) {
         self.channels = channels.min(MAX_LEVELS);
         for channel in 0..self.channels {
             self.peak[channel] = level.peak(channel);

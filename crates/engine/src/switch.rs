@@ -14,37 +14,41 @@
 //! source that flaps would make the output flap. A source that was well for that while, and then sent
 //! nothing for as long, has paused and not failed.
 
-mod record;
+mod input_record;
 
 use aulos_core::{Instant, Span};
-use aulos_dsp::silence::Verdict;
+use aulos_dsp::silence::SilenceVerdict;
 
 use crate::source::Pacing;
-use crate::standby::{Link, Standby};
-use record::Record;
+use crate::standby::{LinkState, Standby};
+use input_record::InputRecord;
 
 /// The wishes of the switch. `Default` has the values of the configuration's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// How long an input that has failed must run before it may take over from another one; doubled
     /// with each further failure, up to [`MAX_HOLD_IN`].
-    pub hold_in: Span,
+    pub failback_delay: Span,
     /// What happens when an input is back that has failed.
-    pub comeback: Comeback,
+    pub failback: FailbackMode,
     /// How long the first input is waited for at the start before another one may play; none is
     /// until it comes.
-    pub patience: Option<Span>,
+    pub startup_wait: Option<Span>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { hold_in: Span::from_secs(5), comeback: Comeback::Auto, patience: Some(PATIENCE) }
+        Self {
+            failback_delay: Span::from_secs(5),
+            failback: FailbackMode::Auto,
+            startup_wait: Some(DEFAULT_STARTUP_WAIT),
+        }
     }
 }
 
 /// What happens when an input is well again after a failure, and a worse one plays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Comeback {
+pub enum FailbackMode {
     /// It takes over when it has proved itself.
     #[default]
     Auto,
@@ -56,14 +60,14 @@ pub enum Comeback {
 
 /// What is true of one input now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct InputFacts {
     /// Who paces it.
     pub pacing: Pacing,
     /// How much sound waits in it.
     pub buffered: Span,
     /// How much has to wait in it before it begins: how long it is delayed, and longer than its
     /// time-out.
-    pub wanted: Span,
+    pub prime_target: Span,
     /// Its buffer is at its bound: the sender waits for us, so it cannot be late.
     pub full: bool,
     /// The sender has closed cleanly.
@@ -75,17 +79,17 @@ pub struct Facts {
     /// A live input fails when nothing has arrived for this long.
     pub timeout: Span,
     /// Whether what it sends can be heard.
-    pub verdict: Verdict,
+    pub verdict: SilenceVerdict,
     /// How ready it is kept while it is not needed.
     pub standby: Standby,
     /// What is known of the other end.
-    pub link: Link,
+    pub link: LinkState,
 }
 
 /// Why an input is not to be played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum InputFault {
     /// Nothing arrived within the time-out.
     Late,
     /// What it sent could not be heard.
@@ -100,7 +104,7 @@ pub enum Fault {
 
 /// What an input is worth to the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Health {
+pub enum InputHealth {
     /// It is not needed, and does not play until it is.
     Disabled,
     /// Nothing has come, or everything that came has been played.
@@ -116,9 +120,9 @@ pub enum Health {
         since: Instant,
     },
     /// There is sound in it, and a reason to play another one.
-    Suspect(Fault),
+    Suspect(InputFault),
     /// It stopped, and nothing is left of it.
-    Failed(Fault),
+    Failed(InputFault),
     /// It failed, and is opened again after a pause.
     Backoff,
 }
@@ -126,7 +130,7 @@ pub enum Health {
 /// Why the input on air changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum SwitchCause {
     /// Nothing was on air.
     First,
     /// An input of higher priority is there.
@@ -147,7 +151,7 @@ pub enum Cause {
     Manual,
 }
 
-impl Cause {
+impl SwitchCause {
     /// Every cause, in the order of their numbers.
     pub const ALL: [Self; 9] = [
         Self::First,
@@ -162,27 +166,27 @@ impl Cause {
     ];
 }
 
-impl From<Fault> for Cause {
-    fn from(fault: Fault) -> Self {
+impl From<InputFault> for SwitchCause {
+    fn from(fault: InputFault) -> Self {
         match fault {
-            Fault::Late => Self::Late,
-            Fault::Silent => Self::Silent,
-            Fault::Dc => Self::Dc,
-            Fault::DeadChannel => Self::DeadChannel,
-            Fault::Error => Self::Error,
+            InputFault::Late => Self::Late,
+            InputFault::Silent => Self::Silent,
+            InputFault::Dc => Self::Dc,
+            InputFault::DeadChannel => Self::DeadChannel,
+            InputFault::Error => Self::Error,
         }
     }
 }
 
 /// The input on air changes; `None` is the last resort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Changed {
+pub struct InputChange {
     /// Who was on air.
     pub from: Option<usize>,
     /// Who is on air now.
     pub to: Option<usize>,
     /// Why.
-    pub cause: Cause,
+    pub cause: SwitchCause,
 }
 
 /// Somebody's wish for one input. It holds until its time is over, it is taken back, or the input
@@ -199,15 +203,15 @@ pub struct Preference {
 #[derive(Debug)]
 pub struct Switch {
     config: Config,
-    inputs: Vec<Record>,
+    inputs: Vec<InputRecord>,
     active: Option<usize>,
     /// Who was on air until it ran dry, and the world has not been told yet.
-    dropped: Option<usize>,
+    underrun_input: Option<usize>,
     preference: Option<Preference>,
     /// The input that is preferred has been heard for that reason.
-    heard: bool,
+    preferred_played: bool,
     /// When it first had to decide; none is not yet.
-    began: Option<Instant>,
+    first_decision: Option<Instant>,
     /// Something has been on air.
     started: bool,
 }
@@ -218,12 +222,12 @@ impl Switch {
     pub fn new(config: Config, inputs: usize) -> Self {
         Self {
             config,
-            inputs: vec![Record::NEW; inputs],
+            inputs: vec![InputRecord::NEW; inputs],
             active: None,
-            dropped: None,
+            underrun_input: None,
             preference: None,
-            heard: false,
-            began: None,
+            preferred_played: false,
+            first_decision: None,
             started: false,
         }
     }
@@ -232,13 +236,13 @@ impl Switch {
     ///
     /// # Real-time
     /// One pass over the inputs.
-    pub fn decide(&mut self, now: Instant, facts: &[Facts]) -> Option<Changed> {
-        let began = *self.began.get_or_insert(now);
+    pub fn decide(&mut self, now: Instant, facts: &[InputFacts]) -> Option<InputChange> {
+        let began = *self.first_decision.get_or_insert(now);
         for (record, facts) in self.inputs.iter_mut().zip(facts) {
             record.observe(&self.config, now, facts);
         }
         let preferred = self.preferred(now, facts);
-        let patience = self.config.patience;
+        let patience = self.config.startup_wait;
         let waits = !self.started && patience.is_none_or(|patience| now.since(began) < patience);
         let to = match preferred {
             Some(preferred) => Some(preferred),
@@ -246,42 +250,42 @@ impl Switch {
             None if waits => self.is_good(0).then_some(0),
             None => self.choose(facts),
         };
-        self.wake(waits, facts);
-        if to == self.active && self.dropped.is_none() {
+        self.update_needed(waits, facts);
+        if to == self.active && self.underrun_input.is_none() {
             return None;
         }
-        let starved = self.dropped.take();
+        let starved = self.underrun_input.take();
         let from = starved.or(self.active);
         // Whatever has come for one that ran dry since, it ran dry.
         let cause = match starved {
-            Some(_) => Cause::Late,
+            Some(_) => SwitchCause::Late,
             None => self.cause(from, to, preferred),
         };
         self.active = to;
         self.started |= to.is_some();
         if let Some(record) = to.and_then(|to| self.inputs.get_mut(to))
-            && self.config.comeback == Comeback::Manual
+            && self.config.failback == FailbackMode::Manual
         {
             record.barred = false;
         }
-        Some(Changed { from: from.filter(|from| Some(*from) != to), to, cause })
+        Some(InputChange { from: from.filter(|from| Some(*from) != to), to, cause })
     }
 
     /// Says that `input` ran dry on air without having ended.
-    pub fn starved(&mut self, now: Instant, input: usize) {
+    pub fn report_underrun(&mut self, now: Instant, input: usize) {
         if let Some(record) = self.inputs.get_mut(input) {
-            record.fail(&self.config, now, Fault::Late);
+            record.fail(&self.config, now, InputFault::Late);
         }
         if self.active == Some(input) {
-            self.dropped = self.active.take();
+            self.underrun_input = self.active.take();
         }
     }
 
     /// Prefers one input from now on; `None` lets the switch choose, and forgives every input that
     /// is not to come back by itself.
-    pub fn prefer(&mut self, preference: Option<Preference>) {
+    pub fn set_preference(&mut self, preference: Option<Preference>) {
         self.preference = preference.filter(|wish| wish.input < self.inputs.len());
-        self.heard = false;
+        self.preferred_played = false;
         if self.preference.is_none() {
             self.inputs.iter_mut().for_each(|record| record.barred = false);
         }
@@ -301,67 +305,67 @@ impl Switch {
 
     /// The health of `input`; one that does not exist is disabled.
     #[must_use]
-    pub fn health(&self, input: usize) -> Health {
-        self.inputs.get(input).map_or(Health::Disabled, |record| record.health)
+    pub fn health(&self, input: usize) -> InputHealth {
+        self.inputs.get(input).map_or(InputHealth::Disabled, |record| record.health)
     }
 
     /// Whether `input` has to be open, decoded and buffered now.
     #[must_use]
-    pub fn is_wanted(&self, input: usize) -> bool {
-        self.inputs.get(input).is_some_and(|record| record.awake)
+    pub fn is_needed(&self, input: usize) -> bool {
+        self.inputs.get(input).is_some_and(|record| record.needed)
     }
 
     /// What has gone wrong with `input`.
     #[must_use]
-    pub fn failures(&self, input: usize) -> Failures {
-        self.inputs.get(input).map_or(Failures::NONE, |record| record.failures)
+    pub fn failures(&self, input: usize) -> FailureCounts {
+        self.inputs.get(input).map_or(FailureCounts::NONE, |record| record.failures)
     }
 
     /// The input that somebody wishes, if it can be played; ends wishes that are over.
-    fn preferred(&mut self, now: Instant, facts: &[Facts]) -> Option<usize> {
+    fn preferred(&mut self, now: Instant, facts: &[InputFacts]) -> Option<usize> {
         let Preference { input, until } = self.preference?;
         let (health, facts) = (self.health(input), facts.get(input)?);
         let playable = match health {
-            Health::Healthy { .. } => true,
-            Health::Priming { .. } => {
-                let sounds = facts.fault(now).is_none() || !self.heard;
+            InputHealth::Healthy { .. } => true,
+            InputHealth::Priming { .. } => {
+                let sounds = facts.fault(now).is_none() || !self.preferred_played;
                 sounds && facts.is_primed()
             }
             // Who wishes an input before it sounds gets it; who was heard is not kept when silent.
-            Health::Suspect(_) => !self.heard && facts.is_sending(now),
+            InputHealth::Suspect(_) => !self.preferred_played && facts.is_sending(now),
             _ => false,
         };
-        if until.is_some_and(|until| now >= until) || (self.heard && !playable) {
+        if until.is_some_and(|until| now >= until) || (self.preferred_played && !playable) {
             self.preference = None;
             return None;
         }
-        self.heard |= playable && !matches!(health, Health::Suspect(_));
+        self.preferred_played |= playable && !matches!(health, InputHealth::Suspect(_));
         playable.then_some(input)
     }
 
-    fn choose(&self, facts: &[Facts]) -> Option<usize> {
-        let first = |is: &dyn Fn(&Record, &Facts) -> bool| {
+    fn choose(&self, facts: &[InputFacts]) -> Option<usize> {
+        let first = |is: &dyn Fn(&InputRecord, &InputFacts) -> bool| {
             self.inputs.iter().zip(facts).position(|(record, facts)| is(record, facts))
         };
         let stays = self.active.filter(|active| self.is_healthy(*active));
         // What is barred does not take over, and plays on when it is on air. Unless it is barred for
         // ever, it is as good as any other when there is need.
-        let strict = self.config.comeback == Comeback::Never || stays.is_some();
+        let strict = self.config.failback == FailbackMode::Never || stays.is_some();
         let is_good = |input: &usize| self.is_good(*input) || (!strict && self.is_healthy(*input));
         let good = (0..self.inputs.len()).find(is_good);
         let good = stays.into_iter().chain(good).min();
-        let healthy = || first(&|record, _| matches!(record.health, Health::Healthy { .. }));
+        let healthy = || first(&|record, _| matches!(record.health, InputHealth::Healthy { .. }));
         let playing_on = || self.active.filter(|&active| has_sound(facts, active));
         let audible = || {
             first(&|record, facts| match record.health {
-                Health::Suspect(Fault::Late | Fault::Error) => false,
-                Health::Suspect(_) => facts.buffered > Span::ZERO,
+                InputHealth::Suspect(InputFault::Late | InputFault::Error) => false,
+                InputHealth::Suspect(_) => facts.buffered > Span::ZERO,
                 _ => false,
             })
         };
         let primed = || {
             first(&|record, facts| match record.health {
-                Health::Priming { .. } => facts.is_primed(),
+                InputHealth::Priming { .. } => facts.is_primed(),
                 _ => false,
             })
         };
@@ -369,7 +373,7 @@ impl Switch {
     }
 
     fn is_healthy(&self, input: usize) -> bool {
-        matches!(self.health(input), Health::Healthy { .. })
+        matches!(self.health(input), InputHealth::Healthy { .. })
     }
 
     fn is_good(&self, input: usize) -> bool {
@@ -378,49 +382,56 @@ impl Switch {
 
     /// Says who has to be awake: what is on air or wished, and what may be needed because nothing
     /// before it is well.
-    fn wake(&mut self, waits: bool, facts: &[Facts]) {
+    fn update_needed(&mut self, waits: bool, facts: &[InputFacts]) {
         let (active, wish) = (self.active, self.preference.map(|wish| wish.input));
         let mut covered = false;
         for (index, (record, facts)) in self.inputs.iter_mut().zip(facts).enumerate() {
             let needed = !covered && (index == 0 || !waits);
-            record.awake = facts.standby == Standby::Hot
+            record.needed = facts.standby == Standby::Hot
                 || needed
                 || active == Some(index)
                 || wish == Some(index);
-            covered |= matches!(record.health, Health::Healthy { .. });
+            covered |= matches!(record.health, InputHealth::Healthy { .. });
         }
     }
 
-    fn cause(&self, from: Option<usize>, to: Option<usize>, preferred: Option<usize>) -> Cause {
-        let Some(from) = from else { return Cause::First };
+    fn cause(
+        &self,
+        from: Option<usize>,
+        to: Option<usize>,
+        preferred: Option<usize>,
+    ) -> SwitchCause {
+        let Some(from) = from else { return SwitchCause::First };
         match self.health(from) {
-            Health::Suspect(fault) | Health::Failed(fault) => fault.into(),
-            Health::Backoff => self.failures(from).last.map_or(Cause::Error, Cause::from),
-            _ if preferred.is_some() => Cause::Manual,
-            _ if to.is_none_or(|to| to > from) => Cause::Ended,
-            _ => Cause::Better,
+            InputHealth::Suspect(fault) | InputHealth::Failed(fault) => fault.into(),
+            InputHealth::Backoff => {
+                self.failures(from).last.map_or(SwitchCause::Error, SwitchCause::from)
+            }
+            _ if preferred.is_some() => SwitchCause::Manual,
+            _ if to.is_none_or(|to| to > from) => SwitchCause::Ended,
+            _ => SwitchCause::Better,
         }
     }
 }
 
-impl Facts {
+impl InputFacts {
     fn is_primed(&self) -> bool {
         let wanted = match self.pacing {
-            Pacing::Live | Pacing::House | Pacing::Streamed => self.wanted,
+            Pacing::Live | Pacing::LocalClock | Pacing::Streamed => self.prime_target,
             Pacing::OnDemand => Span::from_nanos(1),
         };
         self.buffered >= wanted || self.full || (self.ended && self.buffered > Span::ZERO)
     }
 
     /// What is wrong with it now. A sender that has stopped is worse than one that is silent.
-    fn fault(&self, now: Instant) -> Option<Fault> {
+    fn fault(&self, now: Instant) -> Option<InputFault> {
         if !self.is_sending(now) {
-            return Some(if self.lost { Fault::Error } else { Fault::Late });
+            return Some(if self.lost { InputFault::Error } else { InputFault::Late });
         }
         match self.verdict {
-            Verdict::Silent => Some(Fault::Silent),
-            Verdict::Dc => Some(Fault::Dc),
-            Verdict::DeadChannel => Some(Fault::DeadChannel),
+            SilenceVerdict::Silent => Some(InputFault::Silent),
+            SilenceVerdict::Dc => Some(InputFault::Dc),
+            SilenceVerdict::DeadChannel => Some(InputFault::DeadChannel),
             _ => None,
         }
     }
@@ -431,23 +442,23 @@ impl Facts {
             && (self.pacing == Pacing::OnDemand
                 || self.ended
                 || self.full
-                || (!self.is_spent() && self.is_heard_of(now)))
+                || (!self.is_nearly_empty() && self.has_recent_arrival(now)))
     }
 
-    fn is_heard_of(&self, now: Instant) -> bool {
-        self.last_arrival.is_some_and(|last| now.since(last) <= self.patience())
+    fn has_recent_arrival(&self, now: Instant) -> bool {
+        self.last_arrival.is_some_and(|last| now.since(last) <= self.max_gap())
     }
 
     /// A stream that comes more slowly than it is played is late before nothing is left of it.
-    fn is_spent(&self) -> bool {
-        self.pacing == Pacing::Streamed && self.buffered < LAST_WORDS / 2
+    fn is_nearly_empty(&self) -> bool {
+        self.pacing == Pacing::Streamed && self.buffered < LATE_BUFFER / 2
     }
 
     /// How long nothing may come. Between two lumps of a stream that is as long as it was delayed
     /// for, and no longer than its sound lasts.
-    fn patience(&self) -> Span {
-        if self.pacing == Pacing::Streamed && self.buffered > LAST_WORDS {
-            self.timeout.max(self.wanted)
+    fn max_gap(&self) -> Span {
+        if self.pacing == Pacing::Streamed && self.buffered > LATE_BUFFER {
+            self.timeout.max(self.prime_target)
         } else {
             self.timeout
         }
@@ -456,7 +467,7 @@ impl Facts {
 
 /// What has gone wrong with an input since the start, by reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failures {
+pub struct FailureCounts {
     /// Nothing arrived within the time-out.
     pub late: u64,
     /// It could not be heard.
@@ -470,27 +481,27 @@ pub struct Failures {
     /// It came and went so quickly that it was not trusted any more.
     pub flaps: u64,
     /// What was wrong the last time.
-    pub last: Option<Fault>,
+    pub last: Option<InputFault>,
 }
 
-impl Failures {
+impl FailureCounts {
     /// Nothing has gone wrong.
     pub const NONE: Self =
         Self { late: 0, silent: 0, dc: 0, dead_channel: 0, error: 0, flaps: 0, last: None };
 }
 
-fn has_sound(facts: &[Facts], input: usize) -> bool {
+fn has_sound(facts: &[InputFacts], input: usize) -> bool {
     facts.get(input).is_some_and(|facts| facts.buffered > Span::ZERO)
 }
 
 /// What is left of a stream when it counts as late, so that the next input follows without a hole.
-const LAST_WORDS: Span = Span::from_millis(200);
+const LATE_BUFFER: Span = Span::from_millis(200);
 
 /// A first input that is live and well is there by then.
-pub const PATIENCE: Span = Span::from_secs(1);
+pub const DEFAULT_STARTUP_WAIT: Span = Span::from_secs(1);
 
 /// However often an input has failed, it need not run for longer than this, unless it was wished.
-pub const MAX_HOLD_IN: Span = Span::from_secs(60);
+pub const MAX_FAILBACK_DELAY: Span = Span::from_secs(60);
 
 #[cfg(test)]
 mod tests;

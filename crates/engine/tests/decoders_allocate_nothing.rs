@@ -10,8 +10,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use aulos_core::{ChannelLayout, SampleRate};
-use aulos_dsp::g711::Law;
-use aulos_engine::decode::{Decoder, G711, G722, L16, L24, Opus};
+use aulos_dsp::g711::G711Law;
+use aulos_engine::decode::{
+    Decoder, G711Decoder, G722Decoder, L16Decoder, L24Decoder, OpusPacketDecoder,
+};
 
 struct Counting;
 
@@ -46,15 +48,18 @@ fn the_counter_counts() {
 
 #[test]
 fn packets_and_holes() {
-    let (studio, stereo) = (SampleRate::STUDIO, ChannelLayout::STEREO);
+    let (studio, stereo) = (SampleRate::HZ_48000, ChannelLayout::STEREO);
     let mut decoders: [(Box<dyn Decoder>, Vec<u8>); 6] = [
-        (Box::new(G711::new(Law::Mu)), (0..160).collect()),
-        (Box::new(G711::new(Law::A)), (0..160).collect()),
-        (Box::new(G722::new()), (0..160).collect()),
-        (Box::new(L16::new(studio, stereo)), (0..192).collect()),
-        (Box::new(L24::new(studio, stereo)), (0..240).chain(0..48).collect()),
+        (Box::new(G711Decoder::new(G711Law::Mu)), (0..160).collect()),
+        (Box::new(G711Decoder::new(G711Law::A)), (0..160).collect()),
+        (Box::new(G722Decoder::new()), (0..160).collect()),
+        (Box::new(L16Decoder::new(studio, stereo)), (0..192).collect()),
+        (Box::new(L24Decoder::new(studio, stereo)), (0..240).chain(0..48).collect()),
         // CELT, 20 ms: any bytes are sound.
-        (Box::new(Opus::new(studio, 1).unwrap()), [31 << 3].into_iter().chain(1..100).collect()),
+        (
+            Box::new(OpusPacketDecoder::new(studio, 1).unwrap()),
+            [31 << 3].into_iter().chain(1..100).collect(),
+        ),
     ];
     let mut out = [0.0; 5_760];
     for (decoder, packet) in &mut decoders {

@@ -12,7 +12,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use aulos_core::{Block, Codec, Frames, SampleSpec};
-use aulos_engine::encode::{CodecConfig, Encoder, Flac, make};
+use aulos_engine::encode::{CodecConfig, Encoder, FlacEncoder, make_encoder};
 
 struct Counting;
 
@@ -64,20 +64,20 @@ fn per_block(encoder: &mut dyn Encoder) -> f64 {
 fn blocks_are_encoded_without_allocating() {
     for spec in ["48000:16:2", "48000:24:2", "48000:32:6"] {
         let spec = spec.parse().unwrap();
-        let mut pcm = make(Codec::Pcm, spec, Frames(960)).unwrap();
+        let mut pcm = make_encoder(Codec::Pcm, spec, Frames(960)).unwrap();
         assert!(per_block(&mut *pcm) == 0.0, "pcm {spec}");
     }
     for level in 0..=8 {
         for spec in ["48000:16:2", "48000:24:2"] {
             let spec = spec.parse().unwrap();
-            let count = per_block(&mut Flac::new(spec, Frames(960), level).unwrap());
+            let count = per_block(&mut FlacEncoder::new(spec, Frames(960), level).unwrap());
             println!("flac, level {level}, {spec}: {count} allocations per block");
             assert!(count <= FLAC_LIBRARY, "level {level}, {spec}: {count}");
         }
     }
     for text in ["opus", "opus:64k", "opus:510k,cbr", "opus:128k,complexity=0"] {
         let config: CodecConfig = text.parse().unwrap();
-        let mut opus = make(config, SampleSpec::DEFAULT, Frames(960)).unwrap();
+        let mut opus = make_encoder(config, SampleSpec::DEFAULT, Frames(960)).unwrap();
         let count = per_block(&mut *opus);
         println!("{text}: {count} allocations per block");
         assert!(count <= OPUS_LIBRARY, "{text}: {count}");

@@ -15,7 +15,7 @@ mod judge;
 
 use aulos_core::{Frames, SampleSpec};
 use aulos_dsp::convert;
-use aulos_engine::encode::{Encoder, Flac};
+use aulos_engine::encode::{Encoder, FlacEncoder};
 use judge::{Noise, encode, ffmpeg};
 
 const FRAMES: usize = 48_000;
@@ -50,9 +50,9 @@ fn mixed(channels: usize) -> Vec<f32> {
     sound
 }
 
-fn flac(spec: &str, frames: usize, level: u8) -> Flac {
+fn flac(spec: &str, frames: usize, level: u8) -> FlacEncoder {
     let spec: SampleSpec = spec.parse().unwrap();
-    Flac::new(spec, Frames::from(frames), level).unwrap()
+    FlacEncoder::new(spec, Frames::from(frames), level).unwrap()
 }
 
 /// What a decoder must give, as packed little-endian samples.
@@ -89,7 +89,7 @@ fn sixteen_and_twenty_four_bits_arrive_exactly() {
     ];
     for spec in ["48000:16:2", "48000:s24:2", "44100:16:1", "96000:s24:6"] {
         for (name, signal) in signals {
-            let mut flac = flac(spec, 960, Flac::DEFAULT_LEVEL);
+            let mut flac = flac(spec, 960, FlacEncoder::DEFAULT_LEVEL);
             let spec = flac.spec();
             let samples = integers(spec, &signal(spec.layout.channels()));
             let mut stream = flac.header().to_vec();
@@ -115,7 +115,7 @@ fn every_level_and_block_length_arrives_exactly() {
 
 #[test]
 fn a_listener_can_come_at_any_frame() {
-    let mut flac = flac("48000:16:2", 960, Flac::DEFAULT_LEVEL);
+    let mut flac = flac("48000:16:2", 960, FlacEncoder::DEFAULT_LEVEL);
     let samples = integers(flac.spec(), &sine(2));
     let packets = encode(&mut flac, 960, &samples);
     for first in [1, 17, 49] {
@@ -164,7 +164,7 @@ fn amplitude(bytes: &[u8], hz: usize) -> f64 {
 
 #[test]
 fn a_tone_of_two_steps_arrives_without_harmonics() {
-    let mut flac = flac("48000:16:2", 960, Flac::DEFAULT_LEVEL);
+    let mut flac = flac("48000:16:2", 960, FlacEncoder::DEFAULT_LEVEL);
     let height = 10f64.powf(-84.0 / 20.0);
     let step = std::f64::consts::TAU * 997.0 / 48_000.0;
     let samples: Vec<f32> =

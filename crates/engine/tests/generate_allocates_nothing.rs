@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 fn calls_during(source: &mut dyn Source, blocks: usize) -> u64 {
-    let mut into = Block::with_capacity(SampleRate::STUDIO, ChannelLayout::STEREO, BLOCK_SAMPLES);
+    let mut into = Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::STEREO, BLOCK_SAMPLES);
     let before = CALLS.get();
     for _ in 0..blocks {
         source.pull(Instant::ZERO, &mut into);
@@ -48,12 +48,12 @@ fn pulling_never_touches_the_allocator() {
     drop(vec![1]);
     assert_eq!(CALLS.get() - before, 2, "the counter counts");
     // More than a whole round of the programme, so that every note and the seam are in it.
-    let mut demo = Demo::new(SampleRate::STUDIO, Frames(960));
+    let mut demo = Demo::new(SampleRate::HZ_48000, Frames(960));
     assert_eq!(calls_during(&mut demo, 9_400), 0);
     let mut tone = Tone::new(
         440.0,
         Db::new(-20.0),
-        SampleRate::STUDIO,
+        SampleRate::HZ_48000,
         ChannelLayout::SURROUND_5_1,
         Frames(960),
     );

@@ -9,9 +9,10 @@ use std::cell::Cell;
 use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, SampleRate, Span};
 use aulos_engine::generate::Tone;
 use aulos_engine::graph::{
-    Ending, Graph, Lane, Pace, Sink as _, Timed as _, WhenFull, app_sink, app_source, proxy, queue,
+    Graph, GraphPace, LaneConfig, LaneOverflow, Sink as _, StreamEnd, TimedTask as _, app_sink,
+    app_source, proxy, queue,
 };
-use aulos_engine::source::{BLOCK_SAMPLES, Pulled, Source as _};
+use aulos_engine::source::{BLOCK_SAMPLES, PullResult, Source as _};
 
 thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
@@ -37,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const RATE: SampleRate = SampleRate::STUDIO;
+const RATE: SampleRate = SampleRate::HZ_48000;
 const STEREO: ChannelLayout = ChannelLayout::STEREO;
 
 fn calls_during(act: impl FnOnce()) -> u64 {
@@ -65,8 +66,8 @@ fn the_counter_counts() {
 
 #[test]
 fn lanes_of_every_kind_are_filled_and_emptied() {
-    for rule in [WhenFull::Hold, WhenFull::LoseOldest, WhenFull::LoseNewest] {
-        let lane = Lane::new(RATE, STEREO).room(Span::from_millis(30)).when_full(rule);
+    for rule in [LaneOverflow::Block, LaneOverflow::DropOldest, LaneOverflow::DropNewest] {
+        let lane = LaneConfig::new(RATE, STEREO).capacity(Span::from_millis(30)).overflow(rule);
         let (mut writer, mut source) = app_source(&lane).unwrap();
         let (mut sink, mut reader) = app_sink(&lane).unwrap();
         let (samples, mut out, mut into) = ([0.5; 1_000], [0.0; 1_000], block());
@@ -75,14 +76,14 @@ fn lanes_of_every_kind_are_filled_and_emptied() {
             for number in 0..1_000 {
                 writer.push(&samples).unwrap();
                 if number % 5 > 2 {
-                    while source.pull(at(0), &mut into) == Pulled::Block {
+                    while source.pull(at(0), &mut into) == PullResult::Block {
                         sound += into.frames().0;
                         let _ = sink.push(at(0), &into, Frames::ZERO);
                         reader.pull(&mut out);
                     }
                 }
             }
-            sink.end(Ending::Finished);
+            sink.end(StreamEnd::Finished);
         });
         assert!(sound > 10_000);
         assert_eq!(calls, 0, "{rule:?}");
@@ -91,11 +92,11 @@ fn lanes_of_every_kind_are_filled_and_emptied() {
 
 #[test]
 fn graphs_carry_on_the_clock_and_freely() {
-    let lane = Lane::new(RATE, STEREO);
+    let lane = LaneConfig::new(RATE, STEREO);
     let (sink, source) = queue(&lane).unwrap();
     let (end, mut reader) = app_sink(&lane).unwrap();
-    let mut first = Graph::new(tone(), sink, Pace::Clock, at(0));
-    let mut second = Graph::new(source, end, Pace::Free, at(0));
+    let mut first = Graph::new(tone(), sink, GraphPace::Clock, at(0));
+    let mut second = Graph::new(source, end, GraphPace::Free, at(0));
     let mut out = [0.0; 4_096];
     let calls = calls_during(|| {
         for millis in (0..10_000).step_by(10) {
@@ -112,13 +113,13 @@ fn graphs_carry_on_the_clock_and_freely() {
             second.handle_timeout(at(millis));
         }
     });
-    assert_eq!((calls, second.status().ended), (0, Some(Ending::Lost)));
+    assert_eq!((calls, second.status().ended), (0, Some(StreamEnd::Lost)));
 }
 
 #[test]
 fn readers_of_a_proxy_come_lag_and_leave() {
     let (mut sink, mut proxy) = proxy(RATE, STEREO);
-    let lane = Lane::new(RATE, STEREO).room(Span::from_millis(50));
+    let lane = LaneConfig::new(RATE, STEREO).capacity(Span::from_millis(50));
     let (mut tone, mut into, mut out) = (tone(), block(), [0.0; 1_000]);
     let mut stays = proxy.reader(&lane).unwrap();
     for _ in 0..20 {
@@ -135,5 +136,5 @@ fn readers_of_a_proxy_come_lag_and_leave() {
         drop(goes);
         assert_eq!(calls_during(|| push(2)), 0);
     }
-    assert_eq!(calls_during(|| sink.end(Ending::Finished)), 0);
+    assert_eq!(calls_during(|| sink.end(StreamEnd::Finished)), 0);
 }

@@ -15,20 +15,25 @@
 mod judge;
 
 use aulos_core::{Frames, SampleSpec};
-use aulos_engine::encode::{Encoder, Opus, OpusConfig, RateControl};
+use aulos_engine::encode::{Encoder, OpusConfig, OpusPacketEncoder, RateControl};
 use judge::ogg::{self, opus_packets};
 use judge::{encode, ffmpeg, floats, music, snr, sweep};
 
-fn opus(spec: &str, frames: usize, bitrate: u32) -> Opus {
+fn opus(spec: &str, frames: usize, bitrate: u32) -> OpusPacketEncoder {
     let spec: SampleSpec = spec.parse().unwrap();
-    Opus::new(spec, Frames::from(frames), bitrate).unwrap()
+    OpusPacketEncoder::new(spec, Frames::from(frames), bitrate).unwrap()
 }
 
 /// Our packets, decoded by libopus; aligned with the input.
-fn heard_by_libopus(name: &str, encoder: &mut Opus, frames: usize, input: &[f32]) -> Vec<f32> {
+fn heard_by_libopus(
+    name: &str,
+    encoder: &mut OpusPacketEncoder,
+    frames: usize,
+    input: &[f32],
+) -> Vec<f32> {
     let channels = encoder.spec().layout.channels();
     let packets = encode(encoder, frames, input);
-    let stream = ogg::opus_stream(&packets, channels, Opus::DELAY.as_usize(), frames);
+    let stream = ogg::opus_stream(&packets, channels, OpusPacketEncoder::DELAY.as_usize(), frames);
     floats(&ffmpeg(name, &stream, DECODE))
 }
 
@@ -47,7 +52,10 @@ fn libopus_hears_our_packets_as_we_meant_them() {
         let heard = heard_by_libopus("opus-out", &mut encoder, frames, &input);
         let snr = snr(&input, &heard);
         println!("{frames} frames, {bitrate} b/s: SNR {snr:.1} dB");
-        assert!(heard.len() >= input.len() - 2 * Opus::DELAY.as_usize(), "nothing is missing");
+        assert!(
+            heard.len() >= input.len() - 2 * OpusPacketEncoder::DELAY.as_usize(),
+            "nothing is missing"
+        );
         assert!(snr >= least, "{frames} frames, {bitrate} b/s: {snr} dB");
     }
 }
@@ -82,9 +90,10 @@ fn our_encoder_is_as_good_as_libopus_at_the_rates_of_music() {
 /// Sizes of packets of music, and what opusinfo says of them in a stream.
 fn sizes_and_opusinfo(rate_control: RateControl, bitrate: u32) -> (Vec<usize>, Option<String>) {
     let config = OpusConfig { bitrate, rate_control, ..OpusConfig::default() };
-    let mut encoder = Opus::with_config(SampleSpec::DEFAULT, Frames(960), config).unwrap();
+    let mut encoder =
+        OpusPacketEncoder::with_config(SampleSpec::DEFAULT, Frames(960), config).unwrap();
     let packets = encode(&mut encoder, 960, &music(10.0));
-    let stream = ogg::opus_stream(&packets, 2, Opus::DELAY.as_usize(), 960);
+    let stream = ogg::opus_stream(&packets, 2, OpusPacketEncoder::DELAY.as_usize(), 960);
     let sizes = packets.iter().map(Vec::len).collect();
     (sizes, judge::opusinfo(&format!("opusinfo-{bitrate}-{rate_control:?}"), &stream))
 }
@@ -126,7 +135,8 @@ fn every_setting_is_heard_by_libopus() {
         (128_000, RateControl::Vbr, 5, 22.0),
     ] {
         let config = OpusConfig { bitrate, rate_control, complexity };
-        let mut encoder = Opus::with_config(SampleSpec::DEFAULT, Frames(960), config).unwrap();
+        let mut encoder =
+            OpusPacketEncoder::with_config(SampleSpec::DEFAULT, Frames(960), config).unwrap();
         let snr = snr(&input, &heard_by_libopus("opus-settings", &mut encoder, 960, &input));
         println!("{config}: SNR {snr:.1} dB");
         assert!(snr >= least, "{config}: {snr} dB");
@@ -138,7 +148,7 @@ fn every_setting_is_heard_by_libopus() {
 fn libopus_itself_works_behind_the_same_trait() {
     let input = music(5.0);
     let spec: SampleSpec = "48000:16:2".parse().unwrap();
-    let mut encoder = Opus::with_libopus(spec, Frames(960), 64_000).unwrap();
+    let mut encoder = OpusPacketEncoder::with_libopus(spec, Frames(960), 64_000).unwrap();
     let snr = snr(&input, &heard_by_libopus("opus-feature", &mut encoder, 960, &input));
     println!("libopus, 64 kb/s: SNR {snr:.1} dB");
     assert!(snr >= 20.0, "{snr} dB");

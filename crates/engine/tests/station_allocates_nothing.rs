@@ -14,26 +14,26 @@ use aulos_core::{
     Block, ChannelLayout, ChannelMap, Codec, Db, Frames, HEADROOM, Instant, Lufs, SampleRate,
     SampleSpec, Span,
 };
-use aulos_dsp::equaliser::{Band, Shape};
+use aulos_dsp::equalizer::{EqualizerBand, FilterType};
 use aulos_dsp::normalize::{Mode, Settings};
 use aulos_dsp::silence;
-use aulos_engine::announce::{self, DEFAULT_DUCK, Event};
-use aulos_engine::encode::make;
-use aulos_engine::fanout::{Cursor, Log, Stamped};
-use aulos_engine::generate::{Demo, Recording};
+use aulos_engine::announce::{self, DEFAULT_DUCK, QueueEvent};
+use aulos_engine::encode::make_encoder;
+use aulos_engine::fanout::{ChunkCursor, ChunkLog, TimedChunk};
+use aulos_engine::generate::{Demo, LoopSource};
 use aulos_engine::input::{self, Input};
-use aulos_engine::outlet::Tap;
-use aulos_engine::patch::patch;
-use aulos_engine::recorder::{Side, pickup};
+use aulos_engine::loudness_processor::NormalizerConfig;
+use aulos_engine::output_bus::StationTap;
+use aulos_engine::recorder::{TapPoint, record_tap};
 use aulos_engine::rendition::Rendition;
-use aulos_engine::source::{BLOCK_SAMPLES, Item, Pacing, RingSource, Source};
-use aulos_engine::standby::{self, Keeper, Link, Standby};
-use aulos_engine::station::{Config, Station, Switched, Wish};
+use aulos_engine::source::{BLOCK_SAMPLES, Pacing, RingSource, Source, SourceItem};
+use aulos_engine::standby::{self, LinkState, Standby, StandbyHandle};
+use aulos_engine::station::{PreferenceRequest, Station, StationConfig, SwitchEvent};
 use aulos_engine::status::StationStatus;
-use aulos_engine::steady::Normalise;
+use aulos_engine::swappable_source::swappable_source;
 use aulos_engine::switch;
 use aulos_rt::ring::{Consumer, Producer, ring};
-use aulos_rt::{Pool, Publisher, Reader};
+use aulos_rt::{LatestPublisher, LatestReader, Pool};
 
 thread_local! {
     static CALLS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
@@ -63,7 +63,7 @@ static ALLOCATOR: Counting = Counting;
 
 /// A sender of a tone, ten milliseconds at a time.
 struct Sender {
-    items: Producer<Item>,
+    items: Producer<SourceItem>,
     pool: Pool<Block>,
     rate: SampleRate,
     layout: ChannelLayout,
@@ -90,22 +90,22 @@ impl Sender {
             frame.fill(gain * (self.sent as f32 * 0.03).sin());
             self.sent = (self.sent + 1) % 1_000_000;
         }
-        drop(self.items.push(Item::Block(block)));
+        drop(self.items.push(SourceItem::Block(block)));
     }
 }
 
 /// A reactor's view: a log, and sessions of which each takes what is there at its own pace.
-struct Desk {
-    chunks: Consumer<Stamped>,
-    log: Log,
-    sessions: [(Cursor, u64); 3],
+struct ReactorStub {
+    chunks: Consumer<TimedChunk>,
+    log: ChunkLog,
+    sessions: [(ChunkCursor, u64); 3],
     read: u64,
     lagged: u64,
 }
 
-impl Desk {
-    fn new(chunks: Consumer<Stamped>) -> Self {
-        let log = Log::new(50);
+impl ReactorStub {
+    fn new(chunks: Consumer<TimedChunk>) -> Self {
+        let log = ChunkLog::new(50);
         let start = log.cursor_at_end();
         // The last one looks less often than the log is long.
         Self { chunks, log, sessions: [(start, 1), (start, 5), (start, 160)], read: 0, lagged: 0 }
@@ -141,12 +141,12 @@ struct World {
     station: Station,
     near: Sender,
     far: Sender,
-    desks: [Desk; 2],
-    status: Reader<StationStatus>,
-    resets: Publisher<u64>,
-    orders: Publisher<Wish>,
-    events: Consumer<Switched>,
-    keepers: Vec<Keeper>,
+    desks: [ReactorStub; 2],
+    status: LatestReader<StationStatus>,
+    resets: LatestPublisher<u64>,
+    orders: LatestPublisher<PreferenceRequest>,
+    events: Consumer<SwitchEvent>,
+    keepers: Vec<StandbyHandle>,
 }
 
 impl World {
@@ -166,11 +166,11 @@ impl World {
         let quantum = Frames(960);
         let now = Instant::ZERO + Span::from_secs(5);
         let (near, first) = Sender::new(spec.rate, spec.layout);
-        let (far, second) = Sender::new(SampleRate::CD, ChannelLayout::MONO);
+        let (far, second) = Sender::new(SampleRate::HZ_44100, ChannelLayout::MONO);
         let own: [Box<dyn Source>; 3] = [first, second, Box::new(Demo::new(spec.rate, quantum))];
         let sources = better.into_iter().chain(own);
         let silence = silence::Config {
-            span: Span::from_millis(500),
+            duration: Span::from_millis(500),
             dead_channel: Some(Span::from_millis(500)),
             ..silence::Config::default()
         };
@@ -180,23 +180,25 @@ impl World {
             let input = Input::new(source, spec.rate, spec.layout, wishes);
             let settings = Settings::default();
             let input = match mode {
-                Some(mode) => input.normalised(&Normalise { mode, settings }).expect("defaults"),
+                Some(mode) => {
+                    input.with_normalizer(&NormalizerConfig { mode, settings }).expect("defaults")
+                }
                 None => input,
             };
             if input.facts().pacing == Pacing::OnDemand {
                 return input;
             }
-            let (gate, keeper) = standby::gate(Standby::Warm);
+            let (gate, keeper) = standby::standby_channel(Standby::Warm);
             keepers.push(keeper);
-            input.gated(gate)
+            input.with_standby(gate)
         };
         let inputs = sources.map(&mut input).collect();
         let (there, here): (Vec<_>, Vec<_>) = (0..2).map(|_| ring(64)).unzip();
         let (published, status) = aulos_rt::latest(StationStatus::new(now));
-        let config = Config {
+        let config = StationConfig {
             quantum,
             // Every failure is followed by a comeback, so that there are many.
-            switch: switch::Config { hold_in: Span::ZERO, ..switch::Config::default() },
+            switch: switch::Config { failback_delay: Span::ZERO, ..switch::Config::default() },
             crossfade: Span::from_millis(20),
             write_header: |_, _, _, _| 26,
         };
@@ -205,16 +207,16 @@ impl World {
             config,
             now,
             inputs,
-            make(codec, spec, quantum).expect("an encoder"),
+            make_encoder(codec, spec, quantum).expect("an encoder"),
             Pool::new(256, || Vec::with_capacity(HEADROOM + 4 * samples + 64)),
             there,
             published,
         );
-        let mut desks = here.into_iter().map(Desk::new);
+        let mut desks = here.into_iter().map(ReactorStub::new);
         let desks = [(); 2].map(|()| desks.next().expect("two rings"));
         let resets = station.loudness_resets();
-        let (orders, events) = (station.wishes(), station.events());
-        let loops = Recording::new(vec![0.1; 9_000], SampleRate::CD, ChannelLayout::MONO);
+        let (orders, events) = (station.preference_requests(), station.switch_events());
+        let loops = LoopSource::new(vec![0.1; 9_000], SampleRate::HZ_44100, ChannelLayout::MONO);
         let resort = Box::new(loops.expect("whole frames"));
         station.set_last_resort(Input::new(resort, spec.rate, spec.layout, wishes));
         Self { now, station, near, far, desks, status, resets, orders, events, keepers }
@@ -229,7 +231,7 @@ impl World {
         // filled again.
         match second % 16 {
             1..4 => {}
-            12 if step.is_multiple_of(100) => drop(self.near.items.push(Item::End)),
+            12 if step.is_multiple_of(100) => drop(self.near.items.push(SourceItem::End)),
             12 => {}
             15 if step % 100 < 25 => {}
             _ => self.near.send(self.now),
@@ -242,14 +244,14 @@ impl World {
         // second one, and for the demo, which nobody needs otherwise.
         self.near.muted = second % 16 == 7;
         match step % 1_600 {
-            920 => drop(self.near.items.push(Item::Lost)),
+            920 => drop(self.near.items.push(SourceItem::Lost)),
             1_050 => self.orders.publish(Some((1, Some(Span::from_millis(500))))),
             1_120 => self.orders.publish(Some((self.keepers.len(), None))),
             1_170 => self.orders.publish(None),
             _ => {}
         }
-        let told = if step % 700 < 10 { Link::Broken } else { Link::Open };
-        self.keepers.iter_mut().for_each(|keeper| keeper.tell(told));
+        let told = if step % 700 < 10 { LinkState::Broken } else { LinkState::Open };
+        self.keepers.iter_mut().for_each(|keeper| keeper.report(told));
         while self.events.pop().is_some() {}
         if step == RESET_AT {
             self.resets.publish(step);
@@ -316,7 +318,7 @@ fn chunks_of_opus() {
 #[test]
 fn announcements_of_any_rate() {
     let mut world = World::new(Codec::Pcm);
-    let mut desk = world.station.desk();
+    let mut desk = world.station.announcement_queue();
     (0..2_000).for_each(|step| world.step(step));
     let (mut calls, mut played, mut kept) = ((0, 0), 0, Vec::new());
     for step in 2_000..8_000 {
@@ -328,7 +330,7 @@ fn announcements_of_any_rate() {
                 let (items, consumer) = ring(128);
                 voice.items = items;
                 (0..50).for_each(|_| voice.send(world.now));
-                drop(voice.items.push(Item::End));
+                drop(voice.items.push(SourceItem::End));
                 // Blocks go back to their pool: whoever decodes keeps it.
                 kept.push(voice.pool);
                 let source = Box::new(RingSource::new(consumer, Pacing::OnDemand));
@@ -340,7 +342,7 @@ fn announcements_of_any_rate() {
         }
         desk.handle_timeout(world.now);
         while let Some(event) = desk.poll_event() {
-            played += u64::from(matches!(event, Event::Ended(_, announce::Cause::Played)));
+            played += u64::from(matches!(event, QueueEvent::Ended(_, announce::EndReason::Played)));
         }
         let before = CALLS.get();
         world.step(step);
@@ -352,26 +354,26 @@ fn announcements_of_any_rate() {
 
 #[test]
 fn a_station_that_plays_another_and_renditions_that_come_and_go() {
-    let (mut patch, source) = patch();
+    let (mut patch, source) = swappable_source();
     let mut world = World::new(Codec::Flac);
     let mut other = World::before(Codec::Pcm, Some(Box::new(source)));
-    let (spec, mut outlets) = (SampleSpec::DEFAULT, world.station.outlets());
+    let (spec, mut outlets) = (SampleSpec::DEFAULT, world.station.output_bus());
     let (mut calls, mut hung) = ((0, 0), None);
     for step in 0..8_000 {
         if step % 1_500 == 0 {
             // As after a reload: another ring, while the old one still runs.
             let block = || Block::with_capacity(spec.rate, spec.layout, BLOCK_SAMPLES);
             let (pool, (items, consumer)) = (Pool::new(16, block), ring(17));
-            assert!(patch.plug(consumer, pool.clone()));
-            outlets.add(Tap::new(pool, items)).expect("room");
+            assert!(patch.swap(consumer, pool.clone()));
+            outlets.add(StationTap::new(pool, items)).expect("room");
         }
         if step % 500 == 250 {
             let (there, here) = ring(64);
-            let encoder = make(Codec::Flac, spec, Frames(960)).expect("an encoder");
+            let encoder = make_encoder(Codec::Flac, spec, Frames(960)).expect("an encoder");
             let pool = Pool::new(256, || Vec::with_capacity(HEADROOM + 4 * 1_920 + 64));
             let rendition = Rendition::new(encoder, pool, vec![there], |_, _, _, _| 26);
-            let rendition = rendition.routed(ChannelMap::Mono, Frames(960));
-            let old = hung.replace((outlets.add(rendition).expect("room"), Desk::new(here)));
+            let rendition = rendition.with_channel_map(ChannelMap::Mono, Frames(960));
+            let old = hung.replace((outlets.add(rendition).expect("room"), ReactorStub::new(here)));
             assert!(old.is_none_or(|(number, _)| outlets.remove(number)));
         }
         let before = CALLS.get();
@@ -394,8 +396,8 @@ fn a_station_that_plays_another_and_renditions_that_come_and_go() {
 fn recorders_that_come_and_go_and_one_that_is_behind() {
     let (spec, room) = (SampleSpec::DEFAULT, Span::from_secs(2));
     let mut world = World::new(Codec::Pcm);
-    let mut outlets = world.station.outlets();
-    let (pickup_behind, behind) = pickup(Side::Output, spec.rate, spec.layout, room);
+    let mut outlets = world.station.output_bus();
+    let (pickup_behind, behind) = record_tap(TapPoint::Output, spec.rate, spec.layout, room);
     outlets.add(pickup_behind).expect("room");
     let (mut calls, mut hung, mut heard) = ((0, 0), Vec::new(), Vec::new());
     for step in 0..8_000 {
@@ -405,9 +407,10 @@ fn recorders_that_come_and_go_and_one_that_is_behind() {
                 drop(spool);
                 assert!(step % 1_000 == 250 || outlets.remove(number));
             }
-            let side = [Side::Output, Side::Input(0), Side::Input(1), Side::Input(99)];
+            let side =
+                [TapPoint::Output, TapPoint::Input(0), TapPoint::Input(1), TapPoint::Input(99)];
             let side = side[(step / 500) as usize % 4];
-            let (pickup, spool) = pickup(side, spec.rate, spec.layout, room);
+            let (pickup, spool) = record_tap(side, spec.rate, spec.layout, room);
             hung.push((outlets.add(pickup).expect("room"), spool));
         }
         outlets.tidy();
@@ -419,19 +422,19 @@ fn recorders_that_come_and_go_and_one_that_is_behind() {
         }
         for (_, spool) in &mut hung {
             heard.clear();
-            while spool.take(&mut heard).is_some() {}
+            while spool.read(&mut heard).is_some() {}
         }
     }
     assert_eq!(calls, (0, 0));
     // What it was behind with is full, and not a frame more than there was room for.
-    assert!(behind.waiting() >= Frames(96_000), "{}", behind.waiting());
+    assert!(behind.buffered() >= Frames(96_000), "{}", behind.buffered());
 }
 
 #[test]
 fn a_normaliser_with_other_settings_other_modes_comparisons_and_bands() {
     let mut world = World::levelled(Codec::Pcm, None, Some(Mode::Mid));
-    let mut knobs = world.station.knobs();
-    let mut outlets = world.station.outlets();
+    let mut knobs = world.station.loudness_control();
+    let mut outlets = world.station.output_bus();
     let (mut calls, mut latencies) = ((0, 0), Vec::new());
     for step in 0..8_000_u64 {
         // Control's part, which may allocate: every five seconds another mode, or none, and between
@@ -441,12 +444,18 @@ fn a_normaliser_with_other_settings_other_modes_comparisons_and_bands() {
         let target = if step % 200 < 100 { -20.0 } else { -28.0 };
         if step % 50 == 0 {
             let settings = Settings { target: Lufs::new(target), ..Settings::default() };
-            let wish = mode.map(|mode| Normalise { mode, settings });
-            knobs.normalise(wish.as_ref()).expect("what can be");
-            knobs.compare(step % 300 < 150);
-            let band =
-                Band { shape: Shape::Peaking, hz: 100.0, gain: Db::new(target + 24.0), q: 1.0 };
-            knobs.equalise(&[band; 16][..(step / 50) as usize % 17]).expect("bands that can be");
+            let wish = mode.map(|mode| NormalizerConfig { mode, settings });
+            knobs.set_normalizer(wish.as_ref()).expect("what can be");
+            knobs.set_bypass(step % 300 < 150);
+            let band = EqualizerBand {
+                filter_type: FilterType::Peaking,
+                hz: 100.0,
+                gain: Db::new(target + 24.0),
+                q: 1.0,
+            };
+            knobs
+                .set_equalizer(&[band; 16][..(step / 50) as usize % 17])
+                .expect("bands that can be");
             if step % 1_000 == 950 {
                 assert!(outlets.flush());
             }
@@ -458,7 +467,7 @@ fn a_normaliser_with_other_settings_other_modes_comparisons_and_bands() {
         if step >= 2_000 {
             calls = (calls.0 + after.0 - before.0, calls.1 + after.1 - before.1);
         }
-        if let Some(steady) = world.status.read().steadiness {
+        if let Some(steady) = world.status.read().normalizer {
             latencies.push(steady.latency.0);
         }
     }

@@ -9,17 +9,17 @@
 use std::error::Error;
 
 use aulos_core::{Block, ChannelLayout, Frames, Instant, SampleRate, Span};
-use aulos_engine::graph::{Graph, Lane, Pace, app_sink, app_source};
-use aulos_engine::source::{Pacing, Pulled, Source};
+use aulos_engine::graph::{Graph, GraphPace, LaneConfig, app_sink, app_source};
+use aulos_engine::source::{Pacing, PullResult, Source};
 use aulos_io::{SystemClock, Workers};
 
 /// Half as loud as what it holds.
 struct Gain<S>(S);
 
 impl<S: Source> Source for Gain<S> {
-    fn pull(&mut self, now: Instant, into: &mut Block) -> Pulled {
+    fn pull(&mut self, now: Instant, into: &mut Block) -> PullResult {
         let pulled = self.0.pull(now, into);
-        if pulled == Pulled::Block {
+        if pulled == PullResult::Block {
             into.samples_mut().iter_mut().for_each(|sample| *sample *= 0.5);
         }
         pulled
@@ -32,11 +32,12 @@ impl<S: Source> Source for Gain<S> {
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // 50 ms each way, so that neither side can run away from the other.
-    let lane = Lane::new(SampleRate::STUDIO, ChannelLayout::MONO).room(Span::from_millis(50));
+    let lane =
+        LaneConfig::new(SampleRate::HZ_48000, ChannelLayout::MONO).capacity(Span::from_millis(50));
     let (mut writer, source) = app_source(&lane)?;
     let (sink, mut reader) = app_sink(&lane)?;
     let mut workers = Workers::start(1)?;
-    workers.add(Graph::new(Gain(source), sink, Pace::Free, SystemClock::now()));
+    workers.add(Graph::new(Gain(source), sink, GraphPace::Free, SystemClock::now()));
 
     let (mut pushed, mut heard, mut held) = (0, Vec::new(), 0);
     let song: Vec<f32> = (0..24_000_u16).map(|n| f32::from(n) / 24_000.0).collect();

@@ -10,26 +10,26 @@ use std::error::Error;
 
 use aulos_core::{ChannelLayout, Db, Frames, SampleRate, Span};
 use aulos_engine::generate::Tone;
-use aulos_engine::graph::{Graph, Lane, Pace, app_sink, proxy};
+use aulos_engine::graph::{Graph, GraphPace, LaneConfig, app_sink, proxy};
 use aulos_io::{SystemClock, Workers};
 
-const RATE: SampleRate = SampleRate::STUDIO;
+const RATE: SampleRate = SampleRate::HZ_48000;
 const STEREO: ChannelLayout = ChannelLayout::STEREO;
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    let lane = Lane::new(RATE, STEREO).room(Span::from_secs(1));
+    let lane = LaneConfig::new(RATE, STEREO).capacity(Span::from_secs(1));
     let (sink, mut proxy) = proxy(RATE, STEREO);
     let tone = Tone::new(440.0, Db::new(-18.0), RATE, STEREO, Frames(480));
     let mut workers = Workers::start(2)?;
-    workers.add(Graph::new(tone, sink, Pace::Clock, SystemClock::now()));
+    workers.add(Graph::new(tone, sink, GraphPace::Clock, SystemClock::now()));
 
     // One goes on in a graph of its own, on the other thread.
     let (quick, mut out) = app_sink(&lane)?;
-    let source = proxy.source(&lane.room(Span::from_secs(10)))?;
+    let source = proxy.source(&lane.capacity(Span::from_secs(10)))?;
     let its_lane = source.monitor();
-    workers.add(Graph::new(source, quick, Pace::Free, SystemClock::now()));
+    workers.add(Graph::new(source, quick, GraphPace::Free, SystemClock::now()));
     // One is this thread, which sleeps for longer than its lane has room for.
-    let mut slow = proxy.reader(&lane.room(Span::from_millis(100)))?;
+    let mut slow = proxy.reader(&lane.capacity(Span::from_millis(100)))?;
 
     let (mut quick, mut samples) = (Frames::ZERO, [0.0; 8_192]);
     for _ in 0..5 {

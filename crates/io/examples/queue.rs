@@ -9,30 +9,30 @@ use std::error::Error;
 
 use aulos_core::{Block, ChannelLayout, Db, Frames, SampleRate, Span};
 use aulos_engine::generate::Tone;
-use aulos_engine::graph::{Graph, Lane, Pace, WhenFull, queue};
-use aulos_engine::source::{BLOCK_SAMPLES, Pacing, Pulled, Source as _};
+use aulos_engine::graph::{Graph, GraphPace, LaneConfig, LaneOverflow, queue};
+use aulos_engine::source::{BLOCK_SAMPLES, Pacing, PullResult, Source as _};
 use aulos_io::{SystemClock, Workers};
 
-const RATE: SampleRate = SampleRate::STUDIO;
+const RATE: SampleRate = SampleRate::HZ_48000;
 const STEREO: ChannelLayout = ChannelLayout::STEREO;
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    let lane = Lane::new(RATE, STEREO)
-        .room(Span::from_millis(100))
-        .when_full(WhenFull::LoseOldest)
-        .pacing(Pacing::House);
+    let lane = LaneConfig::new(RATE, STEREO)
+        .capacity(Span::from_millis(100))
+        .overflow(LaneOverflow::DropOldest)
+        .pacing(Pacing::LocalClock);
     let (sink, mut source) = queue(&lane)?;
     let monitor = sink.monitor();
     let tone = Tone::new(440.0, Db::new(-18.0), RATE, STEREO, Frames(480));
     let mut workers = Workers::start(1)?;
-    workers.add(Graph::new(tone, sink, Pace::Clock, SystemClock::now()));
+    workers.add(Graph::new(tone, sink, GraphPace::Clock, SystemClock::now()));
 
     let mut block = Block::with_capacity(RATE, STEREO, BLOCK_SAMPLES);
     let (mut heard, mut told) = (Frames::ZERO, Frames::ZERO);
     for look in 0..60 {
         let pause = if look == 30 { Span::from_millis(300) } else { Span::from_millis(10) };
         SystemClock::sleep_until(SystemClock::now() + pause);
-        while source.pull(SystemClock::now(), &mut block) == Pulled::Block {
+        while source.pull(SystemClock::now(), &mut block) == PullResult::Block {
             heard += block.frames();
             if source.lost() > told {
                 // The time of the block has jumped by as much: whoever plays it can be silent for so
@@ -45,7 +45,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     }
     workers.stop();
 
-    println!("{heard} heard, at most {} waited, {} lost", monitor.most(), monitor.lost());
-    assert!(source.lost() > Frames::ZERO && monitor.most() <= monitor.room());
+    println!("{heard} heard, at most {} waited, {} lost", monitor.high_water(), monitor.lost());
+    assert!(source.lost() > Frames::ZERO && monitor.high_water() <= monitor.capacity());
     Ok(())
 }

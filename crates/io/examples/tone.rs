@@ -8,19 +8,19 @@ use std::error::Error;
 
 use aulos_core::{ChannelLayout, Db, Frames, SampleRate, Span};
 use aulos_engine::generate::Tone;
-use aulos_engine::graph::{Graph, Lane, Pace, app_sink};
+use aulos_engine::graph::{Graph, GraphPace, LaneConfig, app_sink};
 use aulos_io::{SystemClock, Workers};
 
-const RATE: SampleRate = SampleRate::STUDIO;
+const RATE: SampleRate = SampleRate::HZ_48000;
 const STEREO: ChannelLayout = ChannelLayout::STEREO;
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let tone = Tone::new(997.0, Db::new(-20.0), RATE, STEREO, RATE.frames(Span::from_millis(10)));
     // A second of room: this thread may be that late.
-    let (sink, mut reader) = app_sink(&Lane::new(RATE, STEREO).room(Span::from_secs(1)))?;
+    let (sink, mut reader) = app_sink(&LaneConfig::new(RATE, STEREO).capacity(Span::from_secs(1)))?;
 
     let mut workers = Workers::start(1)?;
-    let place = workers.add(Graph::new(tone, sink, Pace::Clock, SystemClock::now()));
+    let place = workers.add(Graph::new(tone, sink, GraphPace::Clock, SystemClock::now()));
 
     let (mut heard, mut peak) = (Frames::ZERO, 0.0_f32);
     let mut samples = [0.0; 4_096];

@@ -13,7 +13,7 @@ use crate::sys;
 
 /// A port that was open before.
 #[derive(Debug)]
-pub struct Inherited {
+pub struct InheritedListener {
     /// What it is called (`FileDescriptorName=`); for systemd's default, the name of its unit.
     pub name: String,
     /// The port.
@@ -22,7 +22,7 @@ pub struct Inherited {
 
 /// What the environment says of them.
 #[derive(Clone, Debug, Default)]
-pub struct Handover {
+pub struct ActivationEnvironment {
     /// `LISTEN_PID`.
     pub pid: String,
     /// `LISTEN_FDS`.
@@ -34,13 +34,13 @@ pub struct Handover {
 /// More than a server has ports for.
 const MAX_INHERITED: i32 = 64;
 /// The first one's number.
-const FIRST: i32 = 3;
+const FIRST_DESCRIPTOR: i32 = 3;
 
 /// Takes them, once: the second call finds none.
 ///
 /// # Errors
 /// When one of them is not open, is no port of TCP, or there are more than 64.
-pub fn take(handover: &Handover) -> io::Result<Vec<Inherited>> {
+pub fn take_listeners(handover: &ActivationEnvironment) -> io::Result<Vec<InheritedListener>> {
     if handover.pid.parse() != Ok(std::process::id()) {
         return Ok(Vec::new());
     }
@@ -50,7 +50,7 @@ pub fn take(handover: &Handover) -> io::Result<Vec<Inherited>> {
     }
     let mut names = handover.names.split(':');
     let mut all = Vec::new();
-    for (number, taken) in (FIRST..).zip(sys::take_inherited(FIRST, count)?) {
+    for (number, taken) in (FIRST_DESCRIPTOR..).zip(sys::take_inherited(FIRST_DESCRIPTOR, count)?) {
         let name = names.next().unwrap_or_default().to_owned();
         let Some(descriptor) = taken else { continue };
         let is_port = sockopt::socket_acceptconn(&descriptor)?
@@ -61,7 +61,7 @@ pub fn take(handover: &Handover) -> io::Result<Vec<Inherited>> {
             let what = "it does not listen for TCP connections (ListenStream=)";
             return Err(io::Error::other(format!("descriptor {number} ({name}): {what}")));
         }
-        all.push(Inherited { name, listener: descriptor.into() });
+        all.push(InheritedListener { name, listener: descriptor.into() });
     }
     Ok(all)
 }
@@ -72,15 +72,18 @@ mod tests {
 
     #[test]
     fn what_is_for_another_process_or_was_opened_here_is_not_taken() {
-        let handover = |pid: u32, count: &str| Handover {
+        let handover = |pid: u32, count: &str| ActivationEnvironment {
             pid: pid.to_string(),
             count: count.to_owned(),
             names: String::new(),
         };
         let own = std::process::id();
-        assert!(take(&handover(own + 1, "3")).unwrap().is_empty());
-        assert!(take(&handover(own, "")).unwrap().is_empty());
-        assert!(take(&handover(own, "-1")).is_err() && take(&handover(own, "65")).is_err());
+        assert!(take_listeners(&handover(own + 1, "3")).unwrap().is_empty());
+        assert!(take_listeners(&handover(own, "")).unwrap().is_empty());
+        assert!(
+            take_listeners(&handover(own, "-1")).is_err()
+                && take_listeners(&handover(own, "65")).is_err()
+        );
         // Whatever it is that has this number, it came from this process: it stays whose it is.
         let file = std::fs::File::open(".").unwrap();
         let number = std::os::fd::AsRawFd::as_raw_fd(&file);

@@ -31,7 +31,7 @@ pub fn open_root(path: &Path) -> io::Result<OwnedFd> {
 pub fn open_beneath(root: impl AsFd, relative: &Path) -> io::Result<File> {
     match by_kernel(root.as_fd(), relative) {
         Some(opened) => opened,
-        None => by_components(root.as_fd(), relative),
+        None => open_by_components(root.as_fd(), relative),
     }
 }
 
@@ -54,12 +54,12 @@ pub fn open_regular_beneath(root: impl AsFd, relative: &Path) -> io::Result<File
 
 /// Whether a file was not opened because its path, or a link in it, leads out of the root.
 #[must_use]
-pub fn leads_out(error: &io::Error) -> bool {
-    Errno::from_io_error(error) == Some(OUT)
+pub fn is_outside_root(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(OUTSIDE_ROOT)
 }
 
 /// What the kernel says of a path that leads out.
-const OUT: Errno = Errno::XDEV;
+const OUTSIDE_ROOT: Errno = Errno::XDEV;
 
 /// As Linux: more is taken for a loop.
 const MAX_LINKS: usize = 40;
@@ -91,7 +91,7 @@ fn by_kernel(_: impl AsFd, _: &Path) -> Option<io::Result<File>> {
     None
 }
 
-fn by_components(root: impl AsFd, relative: &Path) -> io::Result<File> {
+fn open_by_components(root: impl AsFd, relative: &Path) -> io::Result<File> {
     let root = root.as_fd();
     // Descriptors and not names: `..` is where we came from, whatever is moved meanwhile.
     let mut passed: Vec<OwnedFd> = Vec::new();
@@ -108,8 +108,8 @@ fn by_components(root: impl AsFd, relative: &Path) -> io::Result<File> {
         let here = passed.last().map_or(root, AsFd::as_fd);
         match component {
             Component::CurDir => {}
-            Component::ParentDir => drop(passed.pop().ok_or(OUT)?),
-            Component::RootDir | Component::Prefix(_) => return Err(OUT.into()),
+            Component::ParentDir => drop(passed.pop().ok_or(OUTSIDE_ROOT)?),
+            Component::RootDir | Component::Prefix(_) => return Err(OUTSIDE_ROOT.into()),
             Component::Normal(name) => {
                 let last = after.as_os_str().is_empty();
                 let flags = if last { FILE } else { DIRECTORY } | OFlags::NOFOLLOW;
@@ -123,7 +123,7 @@ fn by_components(root: impl AsFd, relative: &Path) -> io::Result<File> {
                         if links > MAX_LINKS {
                             return Err(Errno::LOOP.into());
                         }
-                        rest = joined(target.as_bytes(), &after);
+                        rest = join_link_target(target.as_bytes(), &after);
                         continue;
                     }
                     Err(error) => return Err(error.into()),
@@ -135,7 +135,7 @@ fn by_components(root: impl AsFd, relative: &Path) -> io::Result<File> {
 }
 
 /// What a link says, and what comes behind it.
-fn joined(target: &[u8], after: &Path) -> PathBuf {
+fn join_link_target(target: &[u8], after: &Path) -> PathBuf {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
@@ -194,10 +194,10 @@ mod tests {
         }
     }
 
-    type Open = fn(&OwnedFd, &Path) -> io::Result<File>;
+    type OpenFn = fn(&OwnedFd, &Path) -> io::Result<File>;
 
-    fn ways() -> Vec<Open> {
-        let mut ways: Vec<Open> = vec![|root, path| by_components(root, path)];
+    fn open_functions() -> Vec<OpenFn> {
+        let mut ways: Vec<OpenFn> = vec![|root, path| open_by_components(root, path)];
         let here = open_root(Path::new("/")).unwrap();
         if by_kernel(&here, Path::new(".")).is_some() {
             // The kernel gives up on `..` while any directory of the machine is being moved, and
@@ -221,7 +221,7 @@ mod tests {
         let tree = Tree::new("table");
         for root in ["root", "link-to-root"] {
             let root = open_root(&tree.0.join(root)).unwrap();
-            for way in ways() {
+            for way in open_functions() {
                 let open = |path: &str| contents(way(&root, Path::new(path)));
                 for path in [
                     "a/b/file",
@@ -247,7 +247,7 @@ mod tests {
                     "absolute-inside",
                 ] {
                     let error = open(path).unwrap_err();
-                    assert!(leads_out(&error), "{path}: {error}");
+                    assert!(is_outside_root(&error), "{path}: {error}");
                 }
                 let kind = |path| open(path).unwrap_err().kind();
                 assert_eq!(kind("missing"), io::ErrorKind::NotFound);
@@ -265,7 +265,7 @@ mod tests {
     fn a_fifo_is_opened_without_waiting_and_is_no_regular_file() {
         let tree = Tree::new("fifo");
         let root = open_root(&tree.0.join("root")).unwrap();
-        for way in ways() {
+        for way in open_functions() {
             way(&root, Path::new("fifo")).unwrap();
         }
         let kind = |path| open_regular_beneath(&root, Path::new(path)).unwrap_err().kind();
@@ -281,7 +281,7 @@ mod tests {
         let (a, aside) = (tree.0.join("root/a"), tree.0.join("root/aside"));
         fs::create_dir(tree.0.join("b")).unwrap();
         fs::write(tree.0.join("b/file"), "secret").unwrap();
-        for way in ways() {
+        for way in open_functions() {
             std::thread::scope(|scope| {
                 let swapped = scope.spawn(|| {
                     for _ in 0..500 {

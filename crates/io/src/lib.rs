@@ -31,6 +31,6 @@ mod wheel;
 mod worker;
 
 pub use clock::SystemClock;
-pub use pool::{CodecPool, Job, Step};
+pub use pool::{CodecPool, Job, JobStatus};
 pub use source_path::SourcePath;
-pub use worker::{Place, Workers};
+pub use worker::{WorkerTaskId, Workers};

@@ -17,13 +17,13 @@ use mdns_sd::{
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
-pub use browse::{Browser, Neighbour};
+pub use browse::{Browser, DiscoveredServer};
 
 /// One port that is announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Service {
     /// Its type, as `_snapcast._tcp`.
-    pub kind: &'static str,
+    pub service_type: &'static str,
     /// Where it is listened on, never on loopback. A wildcard stands for every address that this
     /// machine has, now or later.
     pub listen: SocketAddr,
@@ -31,7 +31,7 @@ pub struct Service {
 
 /// What has happened on the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum MdnsEvent {
     /// Another server has our name; we have a new one now.
     Renamed(String),
     /// Something could not be announced, and why.
@@ -43,7 +43,7 @@ pub struct Announcer {
     daemon: ServiceDaemon,
     events: Receiver<DaemonEvent>,
     /// Our ports.
-    own: Vec<u16>,
+    own_ports: Vec<u16>,
 }
 
 impl std::fmt::Debug for Announcer {
@@ -61,24 +61,24 @@ impl Announcer {
     /// # Errors
     /// When a program has port 5353 for itself, or there are no sockets or threads left.
     pub fn start(name: &str, host: &str, services: &[Service]) -> io::Result<Self> {
-        if let Some(refused) = share_port(services) {
+        if let Some(refused) = check_mdns_port(services) {
             return Err(refused);
         }
         let daemon = ServiceDaemon::new().map_err(io::Error::other)?;
         let events = daemon.monitor().map_err(io::Error::other)?;
         let own = services.iter().map(|service| service.listen.port()).collect();
-        let announcer = Self { daemon, events, own };
+        let announcer = Self { daemon, events, own_ports: own };
         announcer.register(name, host, services).map_err(io::Error::other)?;
         Ok(announcer)
     }
 
     /// What has happened since the last call, without waiting.
-    pub fn news(&self) -> impl Iterator<Item = News> {
+    pub fn poll_events(&self) -> impl Iterator<Item = MdnsEvent> {
         self.events.try_iter().filter_map(|event| match event {
             DaemonEvent::NameChange(change) if change.rr_type == RRType::SRV => {
-                Some(News::Renamed(instance(&change.new_name).to_owned()))
+                Some(MdnsEvent::Renamed(instance_name(&change.new_name).to_owned()))
             }
-            DaemonEvent::Error(error) => Some(News::Failed(error.to_string())),
+            DaemonEvent::Error(error) => Some(MdnsEvent::Failed(error.to_string())),
             _ => None,
         })
     }
@@ -87,7 +87,7 @@ impl Announcer {
     pub fn stop(self) {
         if let Ok(done) = self.daemon.shutdown() {
             // What has not been said by then, the others find out when they connect.
-            done.recv_timeout(GOODBYE).ok();
+            done.recv_timeout(GOODBYE_TIMEOUT).ok();
         }
     }
 
@@ -95,7 +95,7 @@ impl Announcer {
         // Nothing goes out on a card through which nothing of ours is reached.
         let all: Vec<IpAddr> = services.iter().map(Service::address).collect();
         let reached = all.clone();
-        let useful = move |at: IpAddr| reached.iter().any(|&listen| reaches(listen, at));
+        let useful = move |at: IpAddr| reached.iter().any(|&listen| is_reachable_at(listen, at));
         self.daemon.disable_interface(IfKind::All)?;
         self.daemon
             .enable_interface(IfKind::Predicate(IfPredicate::new(move |card| useful(card.ip()))))?;
@@ -107,10 +107,10 @@ impl Announcer {
                 0 => format!("{host}.local."),
                 number => format!("{host}-{}.local.", number + 1),
             };
-            let kind = format!("{}.local.", service.kind);
+            let kind = format!("{}.local.", service.service_type);
             let port = service.listen.port();
             let mut info = ServiceInfo::new(&kind, name, &host, "", port, None)?.enable_addr_auto();
-            let cards = IfPredicate::new(move |card| reaches(listen, card.ip()));
+            let cards = IfPredicate::new(move |card| is_reachable_at(listen, card.ip()));
             info.set_interfaces(vec![IfKind::Predicate(cards)]);
             self.daemon.register(info)?;
         }
@@ -132,7 +132,7 @@ impl Service {
 }
 
 /// The server's name of a service's: `Snapcast (2)` of `Snapcast (2)._snapcast._tcp.local.`
-fn instance(service: &str) -> &str {
+fn instance_name(service: &str) -> &str {
     let kind = service.strip_suffix("._tcp.local.").and_then(|rest| rest.rsplit_once("._"));
     kind.map_or(service, |(name, _)| name)
 }
@@ -140,7 +140,7 @@ fn instance(service: &str) -> &str {
 /// Whether who connects to a card's address `at` gets to what listens on `listen`.
 ///
 /// IPv6's link-local addresses are of no use in an answer: it does not say on which link.
-fn reaches(listen: IpAddr, at: IpAddr) -> bool {
+fn is_reachable_at(listen: IpAddr, at: IpAddr) -> bool {
     if !listen.is_unspecified() {
         return listen == at;
     }
@@ -153,14 +153,14 @@ fn reaches(listen: IpAddr, at: IpAddr) -> bool {
 
 /// Why port 5353 cannot be had, in none of the address families that are needed. The daemon does
 /// not tell.
-fn share_port(services: &[Service]) -> Option<io::Error> {
+fn check_mdns_port(services: &[Service]) -> Option<io::Error> {
     let mut refused = None;
     for address in services.iter().map(Service::address) {
         let any_v4 = (AddressFamily::INET, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let any_v6 = (AddressFamily::INET6, IpAddr::V6(Ipv6Addr::UNSPECIFIED));
         let needed = if address.is_ipv4() { &[any_v4][..] } else { &[any_v6, any_v4] };
         for &(family, any) in needed {
-            match share(family, SocketAddr::new(any, MDNS_PORT)) {
+            match bind_shared(family, SocketAddr::new(any, MDNS_PORT)) {
                 Ok(()) => return None,
                 Err(error) => refused = Some(error),
             }
@@ -169,7 +169,7 @@ fn share_port(services: &[Service]) -> Option<io::Error> {
     refused
 }
 
-fn share(family: AddressFamily, address: SocketAddr) -> io::Result<()> {
+fn bind_shared(family: AddressFamily, address: SocketAddr) -> io::Result<()> {
     let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     sockopt::set_socket_reuseport(&socket, true)?;
@@ -178,7 +178,7 @@ fn share(family: AddressFamily, address: SocketAddr) -> io::Result<()> {
 }
 
 /// How long the end waits for the goodbye: well below the second within which a server ends.
-const GOODBYE: Duration = Duration::from_millis(300);
+const GOODBYE_TIMEOUT: Duration = Duration::from_millis(300);
 
 #[cfg(test)]
 mod tests {
@@ -189,7 +189,7 @@ mod tests {
         let reached = |listen: &str| -> Vec<&str> {
             let cards = ["127.0.0.1", "192.168.1.5", "172.17.0.1", "::1", "fe80::1", "2001:db8::1"];
             let listen: IpAddr = listen.parse().unwrap();
-            let at = |card: &&str| reaches(listen.to_canonical(), card.parse().unwrap());
+            let at = |card: &&str| is_reachable_at(listen.to_canonical(), card.parse().unwrap());
             cards.into_iter().filter(at).collect()
         };
         assert_eq!(reached("0.0.0.0"), ["192.168.1.5", "172.17.0.1"]);
@@ -202,7 +202,10 @@ mod tests {
 
     #[test]
     fn a_servers_name_is_what_stands_before_the_type() {
-        assert_eq!(instance("House of._sound (2)._snapcast._tcp.local."), "House of._sound (2)");
-        assert_eq!(instance("odd"), "odd");
+        assert_eq!(
+            instance_name("House of._sound (2)._snapcast._tcp.local."),
+            "House of._sound (2)"
+        );
+        assert_eq!(instance_name("odd"), "odd");
     }
 }

@@ -11,26 +11,26 @@ use std::time::Duration;
 
 use aulos_rt::channel::{Receiver, TryRecvError, UnboundedSender, unbounded};
 
-type Thread = (UnboundedSender<Box<dyn Job>>, JoinHandle<()>);
+type JobThread = (UnboundedSender<Box<dyn Job>>, JoinHandle<()>);
 
 /// Work in small steps.
 pub trait Job: Send {
     /// Does what can be done now without waiting for anybody but the disk.
-    fn step(&mut self) -> Step;
+    fn step(&mut self) -> JobStatus;
 }
 
 /// How a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum JobStatus {
     /// There is more to do when the station has taken what is there.
-    Later,
+    Pending,
     /// Nothing is left to do.
     Done,
 }
 
 /// A fixed number of threads, over which jobs are spread.
 pub struct CodecPool {
-    threads: Vec<Thread>,
+    threads: Vec<JobThread>,
     next: usize,
 }
 
@@ -44,7 +44,7 @@ impl CodecPool {
         for index in 0..threads.max(1) {
             let (sender, jobs) = unbounded();
             let name = format!("aulos-codec-{index}");
-            let thread = std::thread::Builder::new().name(name).spawn(move || work(jobs))?;
+            let thread = std::thread::Builder::new().name(name).spawn(move || run_jobs(jobs))?;
             pool.threads.push((sender, thread));
         }
         Ok(pool)
@@ -73,22 +73,22 @@ impl fmt::Debug for CodecPool {
     }
 }
 
-fn work(mut arrivals: Receiver<Box<dyn Job>>) {
+fn run_jobs(mut arrivals: Receiver<Box<dyn Job>>) {
     let mut jobs: Vec<Box<dyn Job>> = Vec::new();
     loop {
         let arrival = if jobs.is_empty() {
             arrivals.recv().ok_or(TryRecvError::Closed)
         } else {
-            arrivals.recv_timeout(PAUSE)
+            arrivals.recv_timeout(JOB_INTERVAL)
         };
         match arrival {
             Ok(job) => jobs.push(job),
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Closed) => return,
         }
-        jobs.retain_mut(|job| job.step() == Step::Later);
+        jobs.retain_mut(|job| job.step() == JobStatus::Pending);
     }
 }
 
 /// A tenth of what the rings hold.
-const PAUSE: Duration = Duration::from_millis(100);
+const JOB_INTERVAL: Duration = Duration::from_millis(100);

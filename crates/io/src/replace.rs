@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use crate::decode::{FileDecoder, Options};
+use crate::decode::{FileDecodeOptions, FileDecoder};
 
 /// Why a file could not be replaced. It is what it was.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl From<io::Error> for ReplaceError {
 #[derive(Debug)]
 pub(crate) struct Replacement {
     original: PathBuf,
-    before: Metadata,
+    original_metadata: Metadata,
     path: PathBuf,
     file: File,
 }
@@ -47,22 +47,22 @@ pub(crate) struct Replacement {
 impl Replacement {
     /// An empty file for the place of `original`, which is no link and was as in `before` when
     /// work on it began; it must be so still when its place is taken.
-    pub(crate) fn of(original: &Path, before: Metadata) -> Result<Self, ReplaceError> {
+    pub(crate) fn create(original: &Path, before: Metadata) -> Result<Self, ReplaceError> {
         // Root may write everything; a file without a single write bit says that nobody should.
         if before.mode() & 0o222 == 0
             || accessat(CWD, original, Access::WRITE_OK, AtFlags::EACCESS).is_err()
         {
             return Err(ReplaceError::ReadOnly);
         }
-        let path = beside(original, &before);
-        let file = alone(&path)?;
-        let new = Self { original: original.into(), before, path, file };
+        let path = temporary_path(original, &before);
+        let file = create_locked(&path)?;
+        let new = Self { original: original.into(), original_metadata: before, path, file };
         new.file.set_len(0)?;
         Ok(new)
     }
 
     /// Fills it with what is in the original.
-    pub(crate) fn copy(&mut self) -> Result<(), ReplaceError> {
+    pub(crate) fn copy_original(&mut self) -> Result<(), ReplaceError> {
         let mut from = File::open(&self.original)?;
         io::copy(&mut from, &mut self.file)?;
         Ok(())
@@ -78,9 +78,9 @@ impl Replacement {
     }
 
     /// Whether a decoder sees the same sound in both: the same rate, channels and length.
-    pub(crate) fn sounds_like_the_original(&self) -> bool {
+    pub(crate) fn matches_original_audio(&self) -> bool {
         let shape = |path| {
-            let decoder = FileDecoder::open(path, Options::default()).ok()?;
+            let decoder = FileDecoder::open(path, FileDecodeOptions::default()).ok()?;
             let info = decoder.info();
             Some((info.rate, info.layout, info.frames, info.codec))
         };
@@ -88,16 +88,17 @@ impl Replacement {
     }
 
     /// Puts the copy in the place of the original, safe from a failing of power.
-    pub(crate) fn take_the_name(&self) -> Result<(), ReplaceError> {
+    pub(crate) fn commit(&self) -> Result<(), ReplaceError> {
         // A guest may not give files away; the copy is then theirs, like any file that an editor
         // saves.
-        fchown(&self.file, Some(self.before.uid()), Some(self.before.gid())).ok();
-        self.file.set_permissions(self.before.permissions())?;
+        fchown(&self.file, Some(self.original_metadata.uid()), Some(self.original_metadata.gid()))
+            .ok();
+        self.file.set_permissions(self.original_metadata.permissions())?;
         self.file.sync_all()?;
         let now = fs::metadata(&self.original)?;
-        let is_same = |of: fn(&Metadata) -> i64| of(&now) == of(&self.before);
-        if now.ino() != self.before.ino()
-            || now.len() != self.before.len()
+        let is_same = |of: fn(&Metadata) -> i64| of(&now) == of(&self.original_metadata);
+        if now.ino() != self.original_metadata.ino()
+            || now.len() != self.original_metadata.len()
             || !is_same(MetadataExt::mtime)
             || !is_same(MetadataExt::mtime_nsec)
         {
@@ -118,7 +119,7 @@ impl Replacement {
 impl Drop for Replacement {
     fn drop(&mut self) {
         // After the rename the name is free, or somebody else's.
-        if is_at(&self.file, &self.path) {
+        if is_same_file(&self.file, &self.path) {
             fs::remove_file(&self.path).ok();
         }
     }
@@ -126,7 +127,7 @@ impl Drop for Replacement {
 
 /// The same name for the same file, so that what a killed run left is used up by the next one; with
 /// its extension, by which decoders go; hidden, so that no scan finds it.
-fn beside(original: &Path, before: &Metadata) -> PathBuf {
+fn temporary_path(original: &Path, before: &Metadata) -> PathBuf {
     let mut name = format!(".aulos-new-{:x}", before.ino());
     if let Some(extension) = original.extension() {
         name.push('.');
@@ -136,7 +137,7 @@ fn beside(original: &Path, before: &Metadata) -> PathBuf {
 }
 
 /// Opens the copy's file, and keeps others away from it by a lock.
-fn alone(path: &Path) -> Result<File, ReplaceError> {
+fn create_locked(path: &Path) -> Result<File, ReplaceError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let file = options.custom_flags(libc::O_NOFOLLOW).open(path)?;
@@ -146,10 +147,10 @@ fn alone(path: &Path) -> Result<File, ReplaceError> {
         Err(TryLockError::Error(error)) => return Err(error.into()),
     }
     // Between opening and locking, whoever had it may have given it the original's name.
-    if is_at(&file, path) { Ok(file) } else { Err(ReplaceError::Busy) }
+    if is_same_file(&file, path) { Ok(file) } else { Err(ReplaceError::Busy) }
 }
 
-fn is_at(file: &File, path: &Path) -> bool {
+fn is_same_file(file: &File, path: &Path) -> bool {
     let id = |it: &Metadata| (it.dev(), it.ino());
     let known = file.metadata().ok();
     known.is_some_and(|known| fs::symlink_metadata(path).is_ok_and(|at| id(&at) == id(&known)))

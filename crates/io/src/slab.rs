@@ -3,42 +3,42 @@
 /// Things that are found by a token that is never given twice.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    places: Vec<(u32, Option<T>)>,
+    slots: Vec<(u32, Option<T>)>,
     free: Vec<u32>,
 }
 
 impl<T> Slab<T> {
     pub(crate) const fn new() -> Self {
-        Self { places: Vec::new(), free: Vec::new() }
+        Self { slots: Vec::new(), free: Vec::new() }
     }
 
     /// Stores what `make` makes of its token.
     pub(crate) fn insert_with(&mut self, make: impl FnOnce(u64) -> T) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push((0, None));
-            u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
+            self.slots.push((0, None));
+            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
         });
-        let place = &mut self.places[index as usize];
+        let place = &mut self.slots[index as usize];
         let token = (u64::from(place.0) << 32) | u64::from(index);
         place.1 = Some(make(token));
         token
     }
 
     pub(crate) fn get(&self, token: u64) -> Option<&T> {
-        let (generation, index) = split(token);
-        let place = self.places.get(index)?;
+        let (generation, index) = split_token(token);
+        let place = self.slots.get(index)?;
         if place.0 == generation { place.1.as_ref() } else { None }
     }
 
     pub(crate) fn get_mut(&mut self, token: u64) -> Option<&mut T> {
-        let (generation, index) = split(token);
-        let place = self.places.get_mut(index)?;
+        let (generation, index) = split_token(token);
+        let place = self.slots.get_mut(index)?;
         if place.0 == generation { place.1.as_mut() } else { None }
     }
 
     pub(crate) fn remove(&mut self, token: u64) -> Option<T> {
-        let (generation, index) = split(token);
-        let place = self.places.get_mut(index)?;
+        let (generation, index) = split_token(token);
+        let place = self.slots.get_mut(index)?;
         if place.0 != generation {
             return None;
         }
@@ -50,7 +50,7 @@ impl<T> Slab<T> {
 
     /// The tokens of everything in here.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = u64> {
-        self.places
+        self.slots
             .iter()
             .enumerate()
             .filter(|(_, place)| place.1.is_some())
@@ -58,7 +58,7 @@ impl<T> Slab<T> {
     }
 }
 
-fn split(token: u64) -> (u32, usize) {
+fn split_token(token: u64) -> (u32, usize) {
     let generation = u32::try_from(token >> 32).unwrap_or(0);
     let index = usize::try_from(token & 0xFFFF_FFFF).unwrap_or(usize::MAX);
     (generation, index)

@@ -29,7 +29,7 @@ pub struct SourcePath {
 impl SourcePath {
     /// The same path, which from now on opens nothing that does not lie below one of these.
     #[must_use]
-    pub fn below(self, roots: &[PathBuf]) -> Self {
+    pub fn confined_to(self, roots: &[PathBuf]) -> Self {
         Self { roots: Some(roots.into()), ..self }
     }
 
@@ -42,7 +42,7 @@ impl SourcePath {
         match &self.roots {
             None => OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&self.path),
             Some(roots) => {
-                let (root, relative) = beneath(roots, &self.path)?;
+                let (root, relative) = open_confining_root(roots, &self.path)?;
                 open_beneath(root, &relative)
             }
         }
@@ -62,7 +62,7 @@ impl SourcePath {
                 }
                 let parts = self.path.parent().zip(self.path.file_name());
                 let (folder, name) = parts.ok_or(Errno::INVAL)?;
-                let (root, relative) = beneath(roots, folder)?;
+                let (root, relative) = open_confining_root(roots, folder)?;
                 mknodat(open_beneath(root, &relative)?, name, FileType::Fifo, mode, 0)
             }
         };
@@ -79,7 +79,7 @@ impl SourcePath {
 /// The names are resolved first, so that a link with an absolute target may be used as long as that
 /// lies below the root as well. What they mean may change until the file is opened; then the open
 /// fails, because it is one beneath the root.
-fn beneath(roots: &[PathBuf], path: &Path) -> io::Result<(OwnedFd, PathBuf)> {
+fn open_confining_root(roots: &[PathBuf], path: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     let real = path.canonicalize()?;
     for root in roots {
         let Ok(root) = root.canonicalize() else { continue };
@@ -133,7 +133,7 @@ mod tests {
     use std::{env, fs, process};
 
     use super::*;
-    use crate::beneath::leads_out;
+    use crate::beneath::is_outside_root;
 
     /// A root, and a secret beside it.
     fn tree(name: &str) -> PathBuf {
@@ -161,17 +161,20 @@ mod tests {
         symlink(&folder, root.join("up")).unwrap();
         symlink("/proc/self/fd/0", root.join("magic")).unwrap();
         let below =
-            |path: &str| SourcePath::from(root.join(path)).below(std::slice::from_ref(&root));
+            |path: &str| SourcePath::from(root.join(path)).confined_to(std::slice::from_ref(&root));
         for good in ["sub/file", "relative", "absolute", "folder/file", "sub/../sub/file"] {
             assert_eq!(read(&below(good)).unwrap(), "inside", "{good}");
         }
         assert!(read(&below("magic")).is_err());
         for bad in ["out", "up/secret", "../secret"] {
             let error = read(&below(bad)).unwrap_err();
-            assert!(leads_out(&error), "{bad}: {error}");
+            assert!(is_outside_root(&error), "{bad}: {error}");
         }
         assert_eq!(read(&SourcePath::from(root.join("out"))).unwrap(), "secret", "the operator's");
-        assert!(leads_out(&read(&below("sub/file").below(&[])).unwrap_err()), "no roots");
+        assert!(
+            is_outside_root(&read(&below("sub/file").confined_to(&[])).unwrap_err()),
+            "no roots"
+        );
         fs::remove_dir_all(folder).unwrap();
     }
 
@@ -181,12 +184,12 @@ mod tests {
         let root = folder.join("root");
         fs::create_dir(folder.join("sub")).unwrap();
         fs::write(folder.join("sub/file"), "secret").unwrap();
-        let path = SourcePath::from(root.join("sub/file")).below(std::slice::from_ref(&root));
+        let path = SourcePath::from(root.join("sub/file")).confined_to(std::slice::from_ref(&root));
         assert_eq!(read(&path).unwrap(), "inside");
         // As it is when it is opened for the second time, after a failure.
         fs::rename(root.join("sub"), root.join("aside")).unwrap();
         symlink("../sub", root.join("sub")).unwrap();
-        assert!(leads_out(&read(&path).unwrap_err()));
+        assert!(is_outside_root(&read(&path).unwrap_err()));
         fs::remove_file(root.join("sub")).unwrap();
         fs::rename(root.join("aside"), root.join("sub")).unwrap();
         // In the middle of an open.
@@ -212,13 +215,13 @@ mod tests {
         let root = folder.join("root");
         symlink(&folder, root.join("up")).unwrap();
         let below =
-            |path: &str| SourcePath::from(root.join(path)).below(std::slice::from_ref(&root));
+            |path: &str| SourcePath::from(root.join(path)).confined_to(std::slice::from_ref(&root));
         let fifo = below("sub/fifo");
         assert!(fifo.make_fifo().unwrap() && !fifo.make_fifo().unwrap());
         // No writer has it open, and it is not waited for.
         assert!(fifo.open().unwrap().metadata().unwrap().file_type().is_fifo());
         for bad in ["up/fifo", "../fifo"] {
-            assert!(leads_out(&below(bad).make_fifo().unwrap_err()), "{bad}");
+            assert!(is_outside_root(&below(bad).make_fifo().unwrap_err()), "{bad}");
         }
         assert!(!folder.join("fifo").exists());
         // A link to where nothing is yet is not followed.

@@ -33,7 +33,7 @@ pub(crate) struct Timer(u32);
 struct Entry {
     token: u64,
     slot: u32,
-    before: Option<u32>,
+    previous: Option<u32>,
     next: Option<u32>,
 }
 
@@ -56,7 +56,7 @@ impl Wheel {
         let slot = (self.tick + ahead.min(self.slots.len() - 1)) % self.slots.len();
         let next = self.slots[slot];
         let slot_number = u32::try_from(slot).unwrap_or(u32::MAX);
-        let entry = Entry { token, slot: slot_number, before: None, next };
+        let entry = Entry { token, slot: slot_number, previous: None, next };
         let index = match self.free {
             Some(index) => {
                 self.free = self.entries[index as usize].next;
@@ -69,7 +69,7 @@ impl Wheel {
             }
         };
         if let Some(next) = next {
-            self.entries[next as usize].before = Some(index);
+            self.entries[next as usize].previous = Some(index);
         }
         self.slots[slot] = Some(index);
         self.len += 1;
@@ -87,7 +87,8 @@ impl Wheel {
 
     /// Takes somebody off who has not been due yet.
     pub(crate) fn remove(&mut self, timer: Timer) {
-        let Some(&Entry { slot, before, next, .. }) = self.entries.get(timer.0 as usize) else {
+        let Some(&Entry { slot, previous: before, next, .. }) = self.entries.get(timer.0 as usize)
+        else {
             return;
         };
         match before {
@@ -95,18 +96,18 @@ impl Wheel {
             None => self.slots[slot as usize] = next,
         }
         if let Some(next) = next {
-            self.entries[next as usize].before = before;
+            self.entries[next as usize].previous = before;
         }
-        self.give_back(timer.0);
+        self.free_entry(timer.0);
     }
 
     /// When the next tick is, whether somebody is due then or not.
-    pub(crate) const fn next(&self) -> Instant {
+    pub(crate) const fn next_tick_at(&self) -> Instant {
         self.next
     }
 
     /// The number of that tick.
-    pub(crate) const fn tick(&self) -> usize {
+    pub(crate) const fn tick_number(&self) -> usize {
         self.tick
     }
 
@@ -127,7 +128,7 @@ impl Wheel {
             if now < self.next || self.len == 0 {
                 break;
             }
-            self.empty_slot(due);
+            self.drain_slot(due);
             self.tick = self.tick.wrapping_add(1);
             self.next += self.length;
         }
@@ -139,7 +140,7 @@ impl Wheel {
     }
 
     /// Moves the tokens of the present slot into `due`.
-    fn empty_slot(&mut self, due: &mut Vec<u64>) {
+    fn drain_slot(&mut self, due: &mut Vec<u64>) {
         // All of them may be due at once some day: room for that is made here, and only once.
         due.reserve(self.len);
         let slot = self.tick % self.slots.len();
@@ -147,12 +148,12 @@ impl Wheel {
         while let Some(index) = first {
             let Entry { token, next, .. } = self.entries[index as usize];
             due.push(token);
-            self.give_back(index);
+            self.free_entry(index);
             first = next;
         }
     }
 
-    fn give_back(&mut self, index: u32) {
+    fn free_entry(&mut self, index: u32) {
         self.entries[index as usize].next = self.free;
         self.free = Some(index);
         self.len -= 1;
@@ -172,8 +173,8 @@ mod tests {
         let mut wheel = Wheel::new(Instant::ZERO, TICK, 8);
         let mut due = Vec::new();
         for late_us in [0, 1, 4_999, 5_000, 123_456, 10_000_000] {
-            wheel.take_due(wheel.next() + Span::from_micros(late_us), &mut due);
-            assert_eq!(wheel.next().as_nanos() % 5_000_000, 0, "{late_us}");
+            wheel.take_due(wheel.next_tick_at() + Span::from_micros(late_us), &mut due);
+            assert_eq!(wheel.next_tick_at().as_nanos() % 5_000_000, 0, "{late_us}");
             wheel.add(1, 3);
         }
     }

@@ -9,10 +9,10 @@ use std::io;
 use std::thread::JoinHandle;
 
 use aulos_core::{Instant, Span};
-use aulos_engine::graph::Timed;
+use aulos_engine::graph::TimedTask;
 use aulos_rt::channel::{Receiver, Sender, TryRecvError, bounded};
-use aulos_rt::clock::Urgency;
-use aulos_rt::{Bin, Collector, bin};
+use aulos_rt::clock::ThreadPriority;
+use aulos_rt::{DropCollector, DropQueue, drop_queue};
 
 use crate::SystemClock;
 
@@ -23,21 +23,21 @@ pub struct Workers {
 }
 
 struct Thread {
-    orders: Sender<Order>,
+    commands: Sender<WorkerCommand>,
     /// What was removed comes back here: to free it is not a worker's business.
-    removed: Collector<Box<dyn Timed>>,
+    removed: DropCollector<Box<dyn TimedTask>>,
     handle: JoinHandle<()>,
 }
 
 /// Where something runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct WorkerTaskId {
     thread: usize,
     number: u64,
 }
 
-enum Order {
-    Run(u64, Box<dyn Timed>),
+enum WorkerCommand {
+    Run(u64, Box<dyn TimedTask>),
     End(u64),
 }
 
@@ -49,27 +49,32 @@ impl Workers {
     pub fn start(threads: usize) -> io::Result<Self> {
         let mut workers = Self { threads: Vec::new(), next: 0 };
         for index in 0..threads.max(1) {
-            let (orders, ordered) = bounded(MAX_ORDERS);
-            let (bin, removed) = bin(MAX_REMOVED);
+            let (orders, ordered) = bounded(MAX_COMMANDS);
+            let (bin, removed) = drop_queue(MAX_REMOVED);
             let name = format!("aulos-station-{index}");
             let handle = std::thread::Builder::new().name(name).spawn(|| work(ordered, bin))?;
-            workers.threads.push(Thread { orders, removed, handle });
+            workers.threads.push(Thread { commands: orders, removed, handle });
         }
         Ok(workers)
     }
 
     /// Runs a station or a graph on one of the workers, each in its turn. Waits only when that one is
     /// thousands of orders behind.
-    pub fn add(&mut self, machine: impl Timed + 'static) -> Place {
+    pub fn add(&mut self, machine: impl TimedTask + 'static) -> WorkerTaskId {
         self.next += 1;
-        let place = Place { thread: self.next % self.threads.len(), number: self.next as u64 };
+        let place =
+            WorkerTaskId { thread: self.next % self.threads.len(), number: self.next as u64 };
         // A worker ends only after its sender has.
-        drop(self.threads[place.thread].orders.send(Order::Run(place.number, Box::new(machine))));
+        drop(
+            self.threads[place.thread]
+                .commands
+                .send(WorkerCommand::Run(place.number, Box::new(machine))),
+        );
         place
     }
 
     /// Frees what was removed and has ended; with stations end the feeders that fill them.
-    pub fn tidy(&mut self) {
+    pub fn free_removed(&mut self) {
         for thread in &mut self.threads {
             thread.removed.collect();
         }
@@ -77,15 +82,15 @@ impl Workers {
 
     /// Runs it no longer; it ends within a step, and [`Self::tidy`] frees it. Waits as
     /// [`Self::add`] does.
-    pub fn remove(&mut self, place: Place) {
+    pub fn remove(&mut self, place: WorkerTaskId) {
         if let Some(thread) = self.threads.get(place.thread) {
-            drop(thread.orders.send(Order::End(place.number)));
+            drop(thread.commands.send(WorkerCommand::End(place.number)));
         }
     }
 
     /// Ends every thread within a step.
     pub fn stop(&mut self) {
-        for Thread { orders, removed: _removed, handle } in self.threads.drain(..) {
+        for Thread { commands: orders, removed: _removed, handle } in self.threads.drain(..) {
             drop(orders);
             // A worker that panicked has already said so on standard error.
             drop(handle.join());
@@ -99,16 +104,16 @@ impl fmt::Debug for Workers {
     }
 }
 
-fn work(mut orders: Receiver<Order>, mut bin: Bin<Box<dyn Timed>>) {
+fn work(mut orders: Receiver<WorkerCommand>, mut bin: DropQueue<Box<dyn TimedTask>>) {
     // Where the system does not grant it the thread runs as any other, and a station that comes
     // too late for it sends what it missed: clients buffer far more than a scheduler delays.
-    let _ = Urgency::Fifo(PRIORITY).request();
-    let mut machines: Vec<(u64, Box<dyn Timed>)> = Vec::new();
-    let mut ended: Vec<Box<dyn Timed>> = Vec::with_capacity(MAX_REMOVED);
+    let _ = ThreadPriority::Fifo(PRIORITY).request();
+    let mut machines: Vec<(u64, Box<dyn TimedTask>)> = Vec::new();
+    let mut ended: Vec<Box<dyn TimedTask>> = Vec::with_capacity(MAX_REMOVED);
     loop {
         match orders.try_recv() {
-            Ok(Order::Run(number, machine)) => machines.push((number, machine)),
-            Ok(Order::End(number)) => {
+            Ok(WorkerCommand::Run(number, machine)) => machines.push((number, machine)),
+            Ok(WorkerCommand::End(number)) => {
                 if let Some(at) = machines.iter().position(|(other, _)| *other == number) {
                     ended.push(machines.swap_remove(at).1);
                 }
@@ -137,7 +142,7 @@ fn work(mut orders: Receiver<Order>, mut bin: Bin<Box<dyn Timed>>) {
 const PRIORITY: u8 = 10;
 
 /// Orders that wait for a worker, which takes one in a step: four for each station there may be.
-const MAX_ORDERS: usize = 4_096;
+const MAX_COMMANDS: usize = 4_096;
 
 /// What waits to be freed.
 const MAX_REMOVED: usize = 64;
@@ -152,10 +157,10 @@ mod tests {
     use std::thread::{self, ThreadId};
 
     use aulos_core::{Block, Codec, SampleSpec};
-    use aulos_engine::encode::make;
+    use aulos_engine::encode::make_encoder;
     use aulos_engine::input::{self, Input};
-    use aulos_engine::source::{Pacing, Pulled, Source};
-    use aulos_engine::station::{Config, Station};
+    use aulos_engine::source::{Pacing, PullResult, Source};
+    use aulos_engine::station::{Station, StationConfig};
     use aulos_engine::status::StationStatus;
     use aulos_engine::switch;
 
@@ -163,16 +168,16 @@ mod tests {
 
     /// Counts where it is dropped: on the thread that made it, and elsewhere.
     #[derive(Clone)]
-    struct Drops {
+    struct DropCounter {
         here: Arc<AtomicUsize>,
         elsewhere: Arc<AtomicUsize>,
     }
 
-    struct Silent(Drops, ThreadId);
+    struct Silent(DropCounter, ThreadId);
 
     impl Source for Silent {
-        fn pull(&mut self, _: Instant, _: &mut Block) -> Pulled {
-            Pulled::Pending
+        fn pull(&mut self, _: Instant, _: &mut Block) -> PullResult {
+            PullResult::Pending
         }
 
         fn pacing(&self) -> Pacing {
@@ -187,12 +192,12 @@ mod tests {
         }
     }
 
-    fn station(drops: &Drops) -> Station {
+    fn station(drops: &DropCounter) -> Station {
         let spec = SampleSpec::DEFAULT;
         let quantum = spec.rate.frames(Span::from_millis(5));
         let source = Box::new(Silent(drops.clone(), thread::current().id()));
         let input = Input::new(source, spec.rate, spec.layout, input::Config::default());
-        let config = Config {
+        let config = StationConfig {
             quantum,
             switch: switch::Config::default(),
             crossfade: Span::ZERO,
@@ -200,24 +205,24 @@ mod tests {
         };
         let now = SystemClock::now();
         let (published, _) = aulos_rt::latest(StationStatus::new(now));
-        let encoder = make(Codec::Pcm, spec, quantum).unwrap();
+        let encoder = make_encoder(Codec::Pcm, spec, quantum).unwrap();
         let pool = aulos_rt::Pool::new(2, Vec::new);
         Station::new(config, now, [input].into(), encoder, pool, vec![], published)
     }
 
     #[test]
     fn what_is_removed_is_freed_by_whoever_tidies_even_if_late() {
-        let drops = Drops { here: Arc::default(), elsewhere: Arc::default() };
+        let drops = DropCounter { here: Arc::default(), elsewhere: Arc::default() };
         let mut workers = Workers::start(1).unwrap();
         let many = MAX_REMOVED + 3;
         let places: Vec<_> = (0..many).map(|_| workers.add(station(&drops))).collect();
         places.into_iter().for_each(|place| workers.remove(place));
-        while workers.threads[0].orders.free() < MAX_ORDERS {
+        while workers.threads[0].commands.free() < MAX_COMMANDS {
             SystemClock::sleep_until(SystemClock::now() + Span::from_millis(1));
         }
         assert_eq!(drops.here.load(SeqCst), 0);
         while drops.here.load(SeqCst) + drops.elsewhere.load(SeqCst) < many {
-            workers.tidy();
+            workers.free_removed();
             SystemClock::sleep_until(SystemClock::now() + Span::from_millis(1));
         }
         workers.stop();

@@ -10,21 +10,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use aulos_core::{Instant, Span};
-use aulos_engine::source::Item;
+use aulos_engine::source::SourceItem;
 use aulos_io::SystemClock;
-use aulos_io::feed::{ByteFeed, FeedState, Feeder, Fifo, FifoCounters, FifoMode};
+use aulos_io::feed::{ByteFeed, FeedState, Feeder, FifoCounters, FifoFeeder, FifoMode};
 use aulos_rt::ring::Consumer;
 
-struct World {
+struct FifoFixture {
     path: PathBuf,
-    fifo: Fifo,
-    items: Consumer<Item>,
-    state: aulos_rt::Reader<FeedState>,
+    fifo: FifoFeeder,
+    items: Consumer<SourceItem>,
+    state: aulos_rt::LatestReader<FeedState>,
     counters: Arc<FifoCounters>,
     now: Instant,
 }
 
-impl World {
+impl FifoFixture {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("aulos-test-{}-{name}", std::process::id()));
         drop(std::fs::remove_file(&path));
@@ -35,14 +35,16 @@ impl World {
         let (publisher, state) = aulos_rt::latest(FeedState::Waiting);
         let (feed, items) = ByteFeed::new("48000:16:1".parse().unwrap(), publisher, 0);
         let counters = Arc::<FifoCounters>::default();
-        let fifo = Fifo::new(path.clone(), FifoMode::Create, feed).counted(Arc::clone(&counters));
+        let fifo = FifoFeeder::new(path.clone(), FifoMode::Create, feed)
+            .with_counters(Arc::clone(&counters));
         Self { path, fifo, items, state, counters, now: SystemClock::now() }
     }
 
     fn set_mode(&mut self, mode: FifoMode) {
         let (publisher, state) = aulos_rt::latest(FeedState::Waiting);
         let (feed, items) = ByteFeed::new("48000:16:1".parse().unwrap(), publisher, 0);
-        self.fifo = Fifo::new(self.path.clone(), mode, feed).counted(Arc::clone(&self.counters));
+        self.fifo = FifoFeeder::new(self.path.clone(), mode, feed)
+            .with_counters(Arc::clone(&self.counters));
         (self.items, self.state) = (items, state);
     }
 
@@ -56,15 +58,15 @@ impl World {
         let (mut frames, mut ends) = (0, 0);
         while let Some(item) = self.items.pop() {
             match item {
-                Item::Block(block) => frames += block.frames().as_usize(),
-                Item::End | Item::Lost => ends += 1,
+                SourceItem::Block(block) => frames += block.frames().as_usize(),
+                SourceItem::End | SourceItem::Lost => ends += 1,
             }
         }
         (frames, ends)
     }
 }
 
-impl Drop for World {
+impl Drop for FifoFixture {
     fn drop(&mut self) {
         drop(std::fs::remove_file(&self.path));
     }
@@ -72,7 +74,7 @@ impl Drop for World {
 
 #[test]
 fn writers_come_and_go_and_each_is_heard_to_its_end() {
-    let mut world = World::new("writers");
+    let mut world = FifoFixture::new("writers");
     assert_eq!(world.tick(), (0, 0));
     let mode = std::fs::metadata(&world.path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "for its owner only");
@@ -92,7 +94,7 @@ fn writers_come_and_go_and_each_is_heard_to_its_end() {
 
 #[test]
 fn a_file_in_the_way_is_a_failure_that_says_so_and_leaves_the_file_alone() {
-    let mut world = World::new("in-the-way");
+    let mut world = FifoFixture::new("in-the-way");
     std::fs::write(&world.path, b"precious").unwrap();
     world.tick();
     assert!(matches!(*world.state.read(), FeedState::Failed(_)));
@@ -123,7 +125,7 @@ fn writer(path: &Path) -> std::fs::File {
 
 #[test]
 fn a_fifo_that_is_deleted_is_made_again_and_the_next_writer_is_heard() {
-    let mut world = World::new("deleted");
+    let mut world = FifoFixture::new("deleted");
     world.tick();
     for round in 1..=3 {
         std::fs::remove_file(&world.path).unwrap();
@@ -145,7 +147,7 @@ fn a_fifo_that_is_deleted_is_made_again_and_the_next_writer_is_heard() {
 
 #[test]
 fn who_writes_to_a_deleted_fifo_is_heard_to_the_end_and_then_the_next_one() {
-    let mut world = World::new("unlinked");
+    let mut world = FifoFixture::new("unlinked");
     world.tick();
     let mut old = writer(&world.path);
     old.write_all(&[0; 2_000]).unwrap();
@@ -168,7 +170,7 @@ fn who_writes_to_a_deleted_fifo_is_heard_to_the_end_and_then_the_next_one() {
 
 #[test]
 fn another_fifo_with_its_name_is_opened_even_if_the_old_writer_stays_and_is_silent() {
-    let mut world = World::new("replaced");
+    let mut world = FifoFixture::new("replaced");
     world.tick();
     let mut old = writer(&world.path);
     old.write_all(&[0; 2_000]).unwrap();
@@ -189,7 +191,7 @@ fn another_fifo_with_its_name_is_opened_even_if_the_old_writer_stays_and_is_sile
 
 #[test]
 fn a_file_in_the_place_of_a_fifo_is_said_and_left_alone_until_it_is_gone() {
-    let mut world = World::new("blocked");
+    let mut world = FifoFixture::new("blocked");
     world.tick();
     std::fs::remove_file(&world.path).unwrap();
     std::fs::write(&world.path, b"precious").unwrap();
@@ -218,7 +220,7 @@ fn its_directory_may_go_and_come_back() {
     let folder = std::env::temp_dir().join(format!("aulos-test-{}-folder", std::process::id()));
     drop(std::fs::remove_dir_all(&folder));
     std::fs::create_dir(&folder).unwrap();
-    let mut world = World::at(folder.join("in"));
+    let mut world = FifoFixture::at(folder.join("in"));
     world.tick();
     std::fs::remove_dir_all(&folder).unwrap();
     world.wait(2);
@@ -236,7 +238,7 @@ fn its_directory_may_go_and_come_back() {
 
 #[test]
 fn one_that_is_only_read_is_waited_for_and_not_made() {
-    let mut world = World::new("read");
+    let mut world = FifoFixture::new("read");
     world.set_mode(FifoMode::Read);
     make(&world.path);
     world.tick();

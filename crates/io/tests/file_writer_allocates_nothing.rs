@@ -9,9 +9,9 @@ mod counting;
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use aulos_blackbox::scratch::Scratch;
-use aulos_io::file_writer::{Disks, FileWriter, Settings};
-use counting::{COUNTING, FREED, MADE};
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_io::file_writer::{DiskWriters, FileWriter, FileWriterConfig};
+use counting::{ALLOCATED, COUNTING, FREED};
 
 const RECORDS: u64 = 20_000;
 
@@ -23,8 +23,9 @@ fn wait_until_written(writer: &FileWriter) {
 
 #[test]
 fn a_record_makes_nobody_touch_the_allocator() {
-    let folder = Scratch::new("file-writer-counting").unwrap();
-    let writer = Disks::default().create(&folder.join("file"), &Settings::default()).unwrap();
+    let folder = ScratchDir::new("file-writer-counting").unwrap();
+    let writer =
+        DiskWriters::default().create(&folder.join("file"), &FileWriterConfig::default()).unwrap();
     let mut ring = writer.producer(4096).unwrap();
     let mut realtime = writer.realtime_producer(4096).unwrap();
     let shared = writer.shared_producer();
@@ -51,12 +52,12 @@ fn a_record_makes_nobody_touch_the_allocator() {
             COUNTING.store(true, SeqCst);
             drop(std::hint::black_box(Box::new(1)));
             COUNTING.store(false, SeqCst);
-            assert_eq!((MADE.swap(0, SeqCst), FREED.swap(0, SeqCst)), (1, 1));
+            assert_eq!((ALLOCATED.swap(0, SeqCst), FREED.swap(0, SeqCst)), (1, 1));
             work(&writer);
         });
         thread.unwrap().join().unwrap();
     });
-    assert_eq!((MADE.load(SeqCst), FREED.load(SeqCst)), (0, 0));
+    assert_eq!((ALLOCATED.load(SeqCst), FREED.load(SeqCst)), (0, 0));
     let status = writer.status();
     assert_eq!(status.dropped_records * 100, status.dropped_bytes);
     assert_eq!(status.accepted + status.dropped_bytes, 3 * 100 * (100 + RECORDS));

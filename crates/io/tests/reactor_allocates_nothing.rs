@@ -14,63 +14,63 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use aulos_core::{Codec, HEADROOM, SampleSpec, Span};
-use aulos_engine::encode::make;
+use aulos_engine::encode::make_encoder;
 use aulos_engine::generate::Demo;
 use aulos_engine::input::{self, Input};
 use aulos_engine::source::{Pacing, RingSource, Source};
-use aulos_engine::station::{Config, Station};
+use aulos_engine::station::{Station, StationConfig};
 use aulos_engine::status::StationStatus;
 use aulos_engine::switch;
-use aulos_io::feed::{ByteFeed, FeedState, Fifo, FifoMode};
-use aulos_io::reactor::{Channel, Context, Event, EventSink};
+use aulos_io::feed::{ByteFeed, FeedState, FifoFeeder, FifoMode};
+use aulos_io::reactor::{EventSink, ReactorEvent, ReactorPool, StationDescriptor};
 use aulos_io::{SystemClock, Workers};
-use aulos_proto::snap::client::{self, Client, Output};
-use aulos_proto::snap::sync::Filter;
+use aulos_proto::snap::client::{self, Client, ClientOutput};
+use aulos_proto::snap::sync::OffsetFilter;
 use aulos_proto::snap::wire::{self, Hello, ServerSettings};
 use aulos_rt::ring::ring;
-use aulos_rt::{Pool, Reader};
-use counting::{COUNTING, FREED, MADE};
+use aulos_rt::{LatestReader, Pool};
+use counting::{ALLOCATED, COUNTING, FREED};
 
 /// Answers every Hello, as the control plane does.
-struct Control(Mutex<Option<Context>>);
+struct ControlStub(Mutex<Option<ReactorPool>>);
 
-impl EventSink for Control {
-    fn event(&self, event: Event) -> Result<(), Event> {
-        if let Event::Hello { session, .. } = event {
+impl EventSink for ControlStub {
+    fn push(&self, event: ReactorEvent) -> Result<(), ReactorEvent> {
+        if let ReactorEvent::Hello { session, .. } = event {
             let context = self.0.lock().unwrap();
             let context = context.as_ref().unwrap();
-            assert!(context.set(session, ServerSettings::default()));
-            assert!(context.play(session, 0));
+            assert!(context.set_settings(session, ServerSettings::default()));
+            assert!(context.set_station(session, 0));
         }
         Ok(())
     }
 }
 
 /// A station with a FIFO over the demo, two reactors, one worker.
-struct House {
-    control: Arc<Control>,
+struct TestServer {
+    control: Arc<ControlStub>,
     workers: Workers,
     address: SocketAddr,
-    status: Reader<StationStatus>,
+    status: LatestReader<StationStatus>,
 }
 
-impl House {
+impl TestServer {
     fn start(fifo: &std::path::Path) -> Self {
-        let control = Arc::new(Control(Mutex::new(None)));
+        let control = Arc::new(ControlStub(Mutex::new(None)));
         let sink: Arc<dyn EventSink> = control.clone();
-        let mut context = Context::start(2, &sink).unwrap();
+        let mut context = ReactorPool::start(2, &sink).unwrap();
         let (spec, chunk) = (SampleSpec::DEFAULT, Span::from_millis(20));
         let quantum = spec.rate.frames(chunk);
 
         let (publisher, _) = aulos_rt::latest(FeedState::Waiting);
         let (feed, items) = ByteFeed::new(spec, publisher, 0);
-        context.add_feeder(Box::new(Fifo::new(fifo, FifoMode::Create, feed)));
+        context.add_feeder(Box::new(FifoFeeder::new(fifo, FifoMode::Create, feed)));
         let live: Box<dyn Source> = Box::new(RingSource::new(items, Pacing::Live));
         let inputs = [live, Box::new(Demo::new(spec.rate, quantum))]
             .map(|source| Input::new(source, spec.rate, spec.layout, input::Config::default()));
 
-        let encoder = make(Codec::Flac, spec, quantum).unwrap();
-        let channel = Channel {
+        let encoder = make_encoder(Codec::Flac, spec, quantum).unwrap();
+        let channel = StationDescriptor {
             name: "default".into(),
             codec: Codec::Flac,
             bitrate: None,
@@ -84,7 +84,7 @@ impl House {
         context.add_station(&channel, taps);
         let now = SystemClock::now();
         let (published, status) = aulos_rt::latest(StationStatus::new(now));
-        let config = Config {
+        let config = StationConfig {
             quantum,
             switch: switch::Config::default(),
             crossfade: Span::from_millis(20),
@@ -118,7 +118,7 @@ fn client(address: SocketAddr, number: u64, done: Arc<AtomicBool>) -> JoinHandle
         let mut socket = TcpStream::connect(address).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         let hello = Hello::new(&format!("client-{number}"));
-        let config = client::Config { hello, filter: Filter::default() };
+        let config = client::ClientConfig { hello, filter: OffsetFilter::default() };
         let mut machine = Client::new(config, SystemClock::now());
         let (mut scratch, mut out) = (vec![0; 65_536], Vec::new());
         while !done.load(SeqCst) {
@@ -126,14 +126,14 @@ fn client(address: SocketAddr, number: u64, done: Arc<AtomicBool>) -> JoinHandle
             machine.handle_timeout(SystemClock::now());
             if let Ok(count) = socket.read(&mut scratch) {
                 assert!(count > 0, "the house hung up");
-                let input = client::Input::Received(&scratch[..count]);
+                let input = client::ClientInput::Received(&scratch[..count]);
                 machine.handle_input(SystemClock::now(), input);
             }
             let mut chunks = 0;
             while let Some(output) = machine.poll_output() {
                 match output {
-                    Output::Send(message) => message.write(SystemClock::now(), &mut out),
-                    Output::Chunk { .. } => chunks += 1,
+                    ClientOutput::Send(message) => message.write(SystemClock::now(), &mut out),
+                    ClientOutput::Chunk { .. } => chunks += 1,
                     _ => {}
                 }
             }
@@ -176,7 +176,7 @@ fn writer(fifo: std::path::PathBuf, done: Arc<AtomicBool>) -> JoinHandle<()> {
 fn fifty_clients_are_served_without_a_call() {
     let fifo = std::env::temp_dir().join(format!("aulos-test-{}-alloc", std::process::id()));
     drop(std::fs::remove_file(&fifo));
-    let mut house = House::start(&fifo);
+    let mut house = TestServer::start(&fifo);
     let done = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> =
         (0..CLIENTS).map(|number| client(house.address, number, done.clone())).collect();
@@ -197,7 +197,7 @@ fn fifty_clients_are_served_without_a_call() {
             && ANSWERS.load(SeqCst) >= 3 * CLIENTS
     });
     COUNTING.store(false, SeqCst);
-    let calls = (MADE.load(SeqCst), FREED.load(SeqCst));
+    let calls = (ALLOCATED.load(SeqCst), FREED.load(SeqCst));
     done.store(true, SeqCst);
     clients.into_iter().for_each(|client| client.join().unwrap());
     writer.join().unwrap();

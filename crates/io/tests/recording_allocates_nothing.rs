@@ -10,18 +10,18 @@ use std::time::UNIX_EPOCH;
 
 use aulos_core::{ChannelLayout, SampleRate};
 use aulos_io::record::format::{About, open};
-use counting::{COUNTING, FREED, MADE};
+use counting::{ALLOCATED, COUNTING, FREED};
 
 /// Allocations and frees of ten seconds, after as many to warm up.
 fn counted(format: &str, channels: usize) -> (u64, u64) {
     let layout = ChannelLayout::new(channels).unwrap();
-    let about = About::new(SampleRate::STUDIO, layout, "Hall", UNIX_EPOCH);
+    let about = About::new(SampleRate::HZ_48000, layout, "Hall", UNIX_EPOCH);
     let (mut out, mut patches) = (Vec::with_capacity(1 << 20), Vec::with_capacity(16));
     let mut framer = open(format.parse().unwrap(), &about, &mut out).unwrap();
     let samples: Vec<f32> = (0..960 * channels).map(|n| (n as f32 * 0.013).sin() * 0.5).collect();
     for round in 0..1_000 {
         if round == 500 {
-            MADE.store(0, SeqCst);
+            ALLOCATED.store(0, SeqCst);
             FREED.store(0, SeqCst);
             COUNTING.store(true, SeqCst);
         }
@@ -33,7 +33,7 @@ fn counted(format: &str, channels: usize) -> (u64, u64) {
         }
     }
     COUNTING.store(false, SeqCst);
-    (MADE.load(SeqCst), FREED.load(SeqCst))
+    (ALLOCATED.load(SeqCst), FREED.load(SeqCst))
 }
 
 #[test]

@@ -13,31 +13,33 @@ use aulos_core::{
     Block, ChannelLayout, Chunk, Codec, Frames, HEADROOM, Instant, MediaTime, SampleFormat,
     SampleRate, SampleSpec, Span,
 };
-use aulos_engine::encode::{Encoder, Wire, WireFormat};
-use aulos_engine::fanout::Stamped;
-use aulos_engine::source::{BLOCK_SAMPLES, Pacing, Pulled, RingSource, Source};
+use aulos_engine::encode::{Encoder, RtpPayloadCodec, RtpPayloadEncoder};
+use aulos_engine::fanout::TimedChunk;
+use aulos_engine::source::{BLOCK_SAMPLES, Pacing, PullResult, RingSource, Source};
 use aulos_io::SystemClock;
-use aulos_io::relay::Media;
-use aulos_io::rtp::{Intake, IntakeConfig, IntakeLine, Output, OutputConfig, OutputState, Session};
-use aulos_io::udp::{Config, Context, SocketOptions, bind_socket};
-use aulos_proto::rtp::rtcp::Ntp;
+use aulos_io::relay::RtpPayloadFormat;
+use aulos_io::rtp::{
+    RtpInput, RtpInputConfig, RtpInputSink, RtpOutput, RtpOutputConfig, RtpOutputStatus, RtpSession,
+};
+use aulos_io::udp::{SocketOptions, UdpConfig, UdpContext, bind_socket};
+use aulos_proto::rtp::rtcp::NtpTime;
 use aulos_proto::rtp::{self, Encoding};
 use aulos_rt::Pool;
 use aulos_rt::ring::ring;
-use counting::{COUNTING, FREED, MADE};
+use counting::{ALLOCATED, COUNTING, FREED};
 
-fn wishes(dest: SocketAddr, encoding: Encoding, now: Instant) -> OutputConfig {
-    OutputConfig {
+fn wishes(dest: SocketAddr, encoding: Encoding, now: Instant) -> RtpOutputConfig {
+    RtpOutputConfig {
         dest,
         encoding,
         payload_type: 96,
         units: 48,
-        rate: SampleRate::STUDIO,
-        lead: OutputConfig::LEAD,
+        rate: SampleRate::HZ_48000,
+        lead: RtpOutputConfig::LEAD,
         ssrc: 7,
         cname: Some(Arc::from("aulos@127.0.0.1")),
-        clock: (now, Ntp::default()),
-        announced: None,
+        clock: (now, NtpTime::default()),
+        announcement: None,
         seed: 7,
     }
 }
@@ -45,31 +47,32 @@ fn wishes(dest: SocketAddr, encoding: Encoding, now: Instant) -> OutputConfig {
 /// What one output sends, an intake receives: a second and a half of packets of a millisecond.
 #[test]
 fn no_packet_allocates_either_way() {
-    let encoding = Encoding { codec: rtp::Codec::L24, clock_rate: 48_000, channels: 2 };
-    let mut config = Config::default();
+    let encoding = Encoding { codec: rtp::RtpCodec::L24, clock_rate: 48_000, channels: 2 };
+    let mut config = UdpConfig::default();
     config.threads = 1;
-    let mut context = Context::start(&config).unwrap();
+    let mut context = UdpContext::start(&config).unwrap();
     let options = SocketOptions::default();
     let inward = bind_socket("127.0.0.1:0".parse().unwrap(), &options).unwrap();
     let dest = inward.local_addr().unwrap();
     let now = SystemClock::now();
-    let (line, items, mut state) = IntakeLine::new();
-    let intake = Intake::new(IntakeConfig::new(Media::new(encoding)), line, now).unwrap();
-    context.add(Some(inward), Session::Intake(Box::new(intake))).unwrap();
+    let (line, items, mut state) = RtpInputSink::new();
+    let intake =
+        RtpInput::new(RtpInputConfig::new(RtpPayloadFormat::new(encoding)), line, now).unwrap();
+    context.add(Some(inward), RtpSession::Input(Box::new(intake))).unwrap();
     let (mut chunks, consumer) = ring(64);
     let wishes = wishes(dest, encoding, now);
-    let (published, mut sent) = aulos_rt::latest(OutputState::default());
+    let (published, mut sent) = aulos_rt::latest(RtpOutputStatus::default());
     let outward: UdpSocket = bind_socket("127.0.0.1:0".parse().unwrap(), &options).unwrap();
-    let output = Output::new(wishes, consumer, published, now);
-    context.add(Some(outward), Session::Output(Box::new(output))).unwrap();
+    let output = RtpOutput::new(wishes, consumer, published, now);
+    context.add(Some(outward), RtpSession::Output(Box::new(output))).unwrap();
 
     let spec = SampleSpec {
-        rate: SampleRate::STUDIO,
+        rate: SampleRate::HZ_48000,
         format: SampleFormat::S24Le,
         layout: ChannelLayout::STEREO,
     };
-    let mut encoder = Wire::new(WireFormat::L24, spec, Frames(960), spec.rate, 2);
-    let pool = Pool::new(72, || Vec::with_capacity(HEADROOM + encoder.most_bytes()));
+    let mut encoder = RtpPayloadEncoder::new(RtpPayloadCodec::L24, spec, Frames(960), spec.rate, 2);
+    let pool = Pool::new(72, || Vec::with_capacity(HEADROOM + encoder.max_payload_bytes()));
     let mut block = Block::with_capacity(spec.rate, spec.layout, 1_920);
     block.resize(Frames(960));
     let mut heard = Block::with_capacity(spec.rate, spec.layout, BLOCK_SAMPLES);
@@ -89,13 +92,13 @@ fn no_packet_allocates_either_way() {
         let pts = MediaTime(number * 960);
         let bytes = bytes.freeze();
         let chunk = Chunk { pts, duration: Frames(960), codec: Codec::Pcm, header: 0, bytes };
-        assert!(chunks.push(Stamped { chunk, timestamp }).is_ok());
-        while source.pull(SystemClock::now(), &mut heard) == Pulled::Block {
+        assert!(chunks.push(TimedChunk { chunk, timestamp }).is_ok());
+        while source.pull(SystemClock::now(), &mut heard) == PullResult::Block {
             frames += heard.frames().as_usize();
         }
     }
     COUNTING.store(false, SeqCst);
-    assert_eq!((MADE.load(SeqCst), FREED.load(SeqCst)), (0, 0), "while packets came and went");
+    assert_eq!((ALLOCATED.load(SeqCst), FREED.load(SeqCst)), (0, 0), "while packets came and went");
     // How many that were depends on the machine; some were.
     assert!(sent.read().packets > 500 && state.read().counts.received > 500, "{frames}");
     drop(context.stop());

@@ -10,25 +10,27 @@ use aulos_core::{
     Block, ChannelLayout, Chunk, Codec, Frames, HEADROOM, Instant, MediaTime, SampleFormat,
     SampleRate, SampleSpec, Span,
 };
-use aulos_dsp::g711::Law;
-use aulos_engine::encode::{Encoder, Wire, WireFormat};
-use aulos_engine::fanout::Stamped;
-use aulos_io::rtp::{Announced, Output, OutputConfig, OutputState, Part};
-use aulos_proto::rtp::rtcp::{self, Compound, Ntp};
+use aulos_dsp::g711::G711Law;
+use aulos_engine::encode::{Encoder, RtpPayloadCodec, RtpPayloadEncoder};
+use aulos_engine::fanout::TimedChunk;
+use aulos_io::rtp::{
+    OutgoingDatagram, RtpOutput, RtpOutputConfig, RtpOutputStatus, SapAnnouncement,
+};
+use aulos_proto::rtp::rtcp::{self, CompoundPacket, NtpTime};
 use aulos_proto::rtp::{self, Encoding, is_rtcp};
 use aulos_proto::sap;
 use aulos_rt::Pool;
 use aulos_rt::ring::{Producer, ring};
 
 const DEST: &str = "239.69.0.1:5004";
-const WALL: i64 = 1_700_000_000;
+const WALL_CLOCK_SECONDS: i64 = 1_700_000_000;
 
 /// A station that makes chunks, and the packets that became of them, with their moments.
-struct World {
+struct OutputFixture {
     now: Instant,
-    output: Output,
-    encoder: Wire,
-    chunks: Producer<Stamped>,
+    output: RtpOutput,
+    encoder: RtpPayloadEncoder,
+    chunks: Producer<TimedChunk>,
     pool: Pool<Vec<u8>>,
     spec: SampleSpec,
     pts: MediaTime,
@@ -39,43 +41,43 @@ struct World {
 const START: Instant = Instant::from_nanos(5_000_000_000);
 const QUANTUM: Span = Span::from_millis(20);
 
-impl World {
-    fn new(codec: rtp::Codec, clock_rate: u32, channels: u8, units: u32) -> Self {
+impl OutputFixture {
+    fn new(codec: rtp::RtpCodec, clock_rate: u32, channels: u8, units: u32) -> Self {
         let spec = SampleSpec {
-            rate: SampleRate::STUDIO,
+            rate: SampleRate::HZ_48000,
             format: SampleFormat::S16Le,
             layout: ChannelLayout::STEREO,
         };
         let encoding = Encoding { codec, clock_rate, channels };
         let format = match codec {
-            rtp::Codec::L16 => WireFormat::L16,
-            rtp::Codec::Pcmu => WireFormat::G711(Law::Mu),
-            rtp::Codec::G722 => WireFormat::G722,
-            _ => WireFormat::L24,
+            rtp::RtpCodec::L16 => RtpPayloadCodec::L16,
+            rtp::RtpCodec::Pcmu => RtpPayloadCodec::G711(G711Law::Mu),
+            rtp::RtpCodec::G722 => RtpPayloadCodec::G722,
+            _ => RtpPayloadCodec::L24,
         };
         let rate = SampleRate::new(encoding.sample_rate()).unwrap();
-        let encoder = Wire::new(format, spec, Frames(960), rate, channels.into());
+        let encoder = RtpPayloadEncoder::new(format, spec, Frames(960), rate, channels.into());
         let (chunks, consumer) = ring(64);
-        let config = OutputConfig {
+        let config = RtpOutputConfig {
             dest: DEST.parse().unwrap(),
             encoding,
             payload_type: 96,
             units,
             rate: spec.rate,
-            lead: OutputConfig::LEAD,
+            lead: RtpOutputConfig::LEAD,
             ssrc: 0x1234_5678,
             cname: Some(Arc::from("aulos@192.0.2.1")),
-            clock: (START, Ntp::from_unix(Span::from_secs(WALL))),
-            announced: Some(Announced {
+            clock: (START, NtpTime::from_unix(Span::from_secs(WALL_CLOCK_SECONDS))),
+            announcement: Some(SapAnnouncement {
                 to: "239.255.255.255:9875".parse().unwrap(),
                 origin: [192, 0, 2, 1].into(),
                 sdp: "v=0\r\ns=test\r\n".to_owned(),
             }),
             seed: 7,
         };
-        let (state, _) = aulos_rt::latest(OutputState::default());
-        let output = Output::new(config, consumer, state, START);
-        let pool = Pool::new(64, || Vec::with_capacity(HEADROOM + encoder.most_bytes()));
+        let (state, _) = aulos_rt::latest(RtpOutputStatus::default());
+        let output = RtpOutput::new(config, consumer, state, START);
+        let pool = Pool::new(64, || Vec::with_capacity(HEADROOM + encoder.max_payload_bytes()));
         Self {
             now: START,
             output,
@@ -108,7 +110,7 @@ impl World {
             header: 0,
             bytes: bytes.freeze(),
         };
-        assert!(self.chunks.push(Stamped { chunk, timestamp }).is_ok());
+        assert!(self.chunks.push(TimedChunk { chunk, timestamp }).is_ok());
         self.pts += Frames(960);
     }
 
@@ -122,7 +124,7 @@ impl World {
             }
             let now = self.now;
             let (packets, others) = (&mut self.packets, &mut self.others);
-            self.output.handle_timeout(now, &mut |part: Part<'_>| {
+            self.output.handle_timeout(now, &mut |part: OutgoingDatagram<'_>| {
                 take(now, &part, packets, others);
                 true
             });
@@ -130,9 +132,9 @@ impl World {
         self.now = until;
     }
 
-    fn headers(&self) -> Vec<(Instant, rtp::Header, usize)> {
+    fn headers(&self) -> Vec<(Instant, rtp::RtpHeader, usize)> {
         let header = |(at, bytes): &(Instant, Vec<u8>)| {
-            let packet = rtp::Packet::parse(bytes).unwrap();
+            let packet = rtp::RtpPacket::parse(bytes).unwrap();
             (*at, packet.header(), packet.payload().len())
         };
         self.packets.iter().map(header).collect()
@@ -141,7 +143,7 @@ impl World {
 
 fn take(
     now: Instant,
-    part: &Part<'_>,
+    part: &OutgoingDatagram<'_>,
     packets: &mut Vec<(Instant, Vec<u8>)>,
     others: &mut Vec<(String, Vec<u8>)>,
 ) {
@@ -156,7 +158,7 @@ fn take(
 fn packets_of_a_millisecond_go_out_one_in_each_millisecond() {
     // A look may be late by 5 ms, and every packet still has its moment.
     for late in [Span::ZERO, Span::from_millis(5)] {
-        let mut world = World::new(rtp::Codec::L24, 48_000, 2, 48);
+        let mut world = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
         world.run(START + Span::from_secs(10), late);
         let headers = world.headers();
         assert!(headers.len() > 9_900, "{}", headers.len());
@@ -179,21 +181,21 @@ fn packets_of_a_millisecond_go_out_one_in_each_millisecond() {
 
 #[test]
 fn the_last_chunk_is_not_waited_for_and_each_packet_is_late_by_the_lead() {
-    let mut world = World::new(rtp::Codec::L16, 48_000, 2, 240);
+    let mut world = OutputFixture::new(rtp::RtpCodec::L16, 48_000, 2, 240);
     world.run(START + Span::from_secs(1), Span::from_millis(2));
     let first = world.packets[0].0;
-    assert_eq!(first, START + QUANTUM + OutputConfig::LEAD);
+    assert_eq!(first, START + QUANTUM + RtpOutputConfig::LEAD);
 }
 
 #[test]
 fn a_packet_need_not_fit_into_a_chunk_and_telephony_has_its_own_rate() {
     // 1 ms of 44.1 kHz would be 44.1 frames; here 7 ms of 48 kHz, and telephony of 20 ms.
     for (codec, clock, channels, units, length) in [
-        (rtp::Codec::L16, 48_000, 2, 336, 1_344),
-        (rtp::Codec::Pcmu, 8_000, 1, 160, 160),
-        (rtp::Codec::G722, 8_000, 1, 160, 160),
+        (rtp::RtpCodec::L16, 48_000, 2, 336, 1_344),
+        (rtp::RtpCodec::Pcmu, 8_000, 1, 160, 160),
+        (rtp::RtpCodec::G722, 8_000, 1, 160, 160),
     ] {
-        let mut world = World::new(codec, clock, channels, units);
+        let mut world = OutputFixture::new(codec, clock, channels, units);
         world.run(START + Span::from_secs(60), Span::ZERO);
         let headers = world.headers();
         let wanted = 60 * clock / units;
@@ -213,7 +215,7 @@ fn a_packet_need_not_fit_into_a_chunk_and_telephony_has_its_own_rate() {
 
 #[test]
 fn a_hole_in_the_stations_sound_is_one_in_the_timestamps_and_none_in_the_numbers() {
-    let mut world = World::new(rtp::Codec::L24, 48_000, 2, 48);
+    let mut world = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
     world.run(START + Span::from_millis(500), Span::ZERO);
     // Three chunks could not be made.
     world.pts += Frames(3 * 960);
@@ -231,7 +233,7 @@ fn a_hole_in_the_stations_sound_is_one_in_the_timestamps_and_none_in_the_numbers
 
 #[test]
 fn what_is_far_too_late_is_left_out_and_does_not_come_as_a_flood() {
-    let mut world = World::new(rtp::Codec::L24, 48_000, 2, 48);
+    let mut world = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
     world.run(START + Span::from_secs(1), Span::ZERO);
     let before = world.packets.len();
     // The whole process stands still for a second.
@@ -243,23 +245,23 @@ fn what_is_far_too_late_is_left_out_and_does_not_come_as_a_flood() {
 
 #[test]
 fn reports_say_the_time_that_the_packets_have() {
-    let mut world = World::new(rtp::Codec::L24, 48_000, 2, 48);
+    let mut world = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
     world.run(START + Span::from_secs(60), Span::ZERO);
     let reports: Vec<_> = world.others.iter().filter(|(_, bytes)| is_rtcp(bytes)).collect();
     assert!(reports.len() > 5);
     let (first, header, _) = world.headers()[0];
     for (to, bytes) in reports {
         assert_eq!(to, "239.69.0.1:5005");
-        let compound = Compound::parse(bytes).unwrap();
-        let sender = compound.parts().find_map(|part| match part {
-            rtcp::Part::Report { sender, .. } => sender,
+        let compound = CompoundPacket::parse(bytes).unwrap();
+        let sender = compound.packets().find_map(|part| match part {
+            rtcp::RtcpPacket::Report { sender, .. } => sender,
             _ => None,
         });
         let Some(sender) = sender else { continue };
         // The time of day at which a packet with this timestamp goes out, on the packets' line.
         let ticks = sender.timestamp.wrapping_sub(header.timestamp);
         let at = first + Span::from_nanos(i64::from(ticks) * 1_000_000_000 / 48_000);
-        let wall = Ntp::from_unix(Span::from_secs(WALL)).after(at - START);
+        let wall = NtpTime::from_unix(Span::from_secs(WALL_CLOCK_SECONDS)).after(at - START);
         let off = (sender.ntp.to_bits() as i64 - wall.to_bits() as i64) as f64 / 4.295e9;
         assert!(off.abs() < 50e-6, "{off} s");
     }
@@ -267,24 +269,24 @@ fn reports_say_the_time_that_the_packets_have() {
 
 #[test]
 fn it_is_announced_and_taken_back_and_says_bye() {
-    let mut world = World::new(rtp::Codec::L24, 48_000, 2, 48);
+    let mut world = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
     world.run(START + Span::from_secs(100), Span::ZERO);
-    let announced = |world: &World| -> Vec<bool> {
+    let announced = |world: &OutputFixture| -> Vec<bool> {
         let all = world.others.iter().filter(|(to, _)| to == "239.255.255.255:9875");
-        all.map(|(_, bytes)| sap::Packet::parse(bytes).unwrap().deletion).collect()
+        all.map(|(_, bytes)| sap::SapPacket::parse(bytes).unwrap().deletion).collect()
     };
     let times = announced(&world);
     assert!((3..=6).contains(&times.len()) && times.iter().all(|deletion| !deletion), "{times:?}");
     world.others.clear();
     let (now, others, packets) = (world.now, &mut world.others, &mut world.packets);
-    world.output.finish(now, &mut |part: Part<'_>| {
+    world.output.finish(now, &mut |part: OutgoingDatagram<'_>| {
         take(now, &part, packets, others);
         true
     });
     assert_eq!(announced(&world), [true]);
     let bye = world.others.iter().filter(|(_, bytes)| is_rtcp(bytes)).any(|(_, bytes)| {
-        let compound = Compound::parse(bytes).unwrap();
-        compound.parts().any(|part| matches!(part, rtcp::Part::Bye(_)))
+        let compound = CompoundPacket::parse(bytes).unwrap();
+        compound.packets().any(|part| matches!(part, rtcp::RtcpPacket::Bye(_)))
     });
     assert!(bye);
 }

@@ -14,15 +14,17 @@ use std::time::Duration;
 use aulos_core::{Block, Codec, Instant, SampleSpec, Span};
 use aulos_engine::encode::{EncodeError, Encoder};
 use aulos_engine::input::{self, Input};
-use aulos_engine::source::{Pacing, Pulled, Source};
-use aulos_engine::station::{Config, Station};
+use aulos_engine::source::{Pacing, PullResult, Source};
+use aulos_engine::station::{Station, StationConfig};
 use aulos_engine::status::StationStatus;
 use aulos_engine::switch;
-use aulos_io::reactor::{Channel, Context, Event, EventSink, Greeting, LeaveCause, SessionId};
+use aulos_io::reactor::{
+    EventSink, Greeting, ReactorEvent, ReactorPool, SessionEndCause, SessionId, StationDescriptor,
+};
 use aulos_io::{SystemClock, Workers};
-use aulos_proto::snap::client::{self, Client, Output};
-use aulos_proto::snap::session::Cause;
-use aulos_proto::snap::sync::Filter;
+use aulos_proto::snap::client::{self, Client, ClientOutput};
+use aulos_proto::snap::session::CloseReason;
+use aulos_proto::snap::sync::OffsetFilter;
 use aulos_proto::snap::wire::{self, Hello, ServerSettings};
 use aulos_rt::Pool;
 use aulos_rt::ring::ring;
@@ -30,26 +32,26 @@ use aulos_rt::ring::ring;
 const SPEC: SampleSpec = SampleSpec::DEFAULT;
 
 /// Counts frames, so that a client can see whether it got each one.
-struct Counter(u16);
+struct FrameCounterSource(u16);
 
-impl Source for Counter {
-    fn pull(&mut self, _now: Instant, into: &mut Block) -> Pulled {
+impl Source for FrameCounterSource {
+    fn pull(&mut self, _now: Instant, into: &mut Block) -> PullResult {
         into.reset(SPEC.rate, SPEC.layout);
         into.resize(SPEC.rate.frames(Span::from_millis(20)));
         for frame in into.samples_mut().chunks_exact_mut(2) {
             frame.fill(f32::from(self.0) / 65_536.0);
             self.0 = self.0.wrapping_add(1);
         }
-        Pulled::Block
+        PullResult::Block
     }
     fn pacing(&self) -> Pacing {
         Pacing::OnDemand
     }
 }
 
-struct Bare;
+struct PcmEncoder;
 
-impl Encoder for Bare {
+impl Encoder for PcmEncoder {
     fn codec(&self) -> Codec {
         Codec::Pcm
     }
@@ -71,9 +73,9 @@ impl Encoder for Bare {
 /// Answers every Hello that no reactor has answered, as the control plane does, and remembers what
 /// happened.
 #[derive(Default)]
-struct Control {
-    context: Mutex<Option<Context>>,
-    seen: Mutex<Vec<Seen>>,
+struct ControlStub {
+    context: Mutex<Option<ReactorPool>>,
+    seen: Mutex<Vec<SeenEvent>>,
     /// Who came, and whether somebody vouched.
     vouched: Mutex<Vec<(String, bool)>>,
     /// Nobody is let in.
@@ -81,17 +83,17 @@ struct Control {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Seen {
+enum SeenEvent {
     Hello(String, SessionId),
-    Left(SessionId, LeaveCause),
+    Left(SessionId, SessionEndCause),
 }
 
-impl EventSink for Control {
-    fn event(&self, event: Event) -> Result<(), Event> {
+impl EventSink for ControlStub {
+    fn push(&self, event: ReactorEvent) -> Result<(), ReactorEvent> {
         match event {
-            Event::Hello { session, hello, vouched, answered, .. } => {
+            ReactorEvent::Hello { session, hello, authorized: vouched, answered, .. } => {
                 self.vouched.lock().unwrap().push((hello.client_id(), vouched));
-                self.seen.lock().unwrap().push(Seen::Hello(hello.client_id(), session));
+                self.seen.lock().unwrap().push(SeenEvent::Hello(hello.client_id(), session));
                 if answered.is_some() {
                     return Ok(());
                 }
@@ -101,32 +103,32 @@ impl EventSink for Control {
                     assert!(context.refuse(session, tls::REFUSAL));
                     return Ok(());
                 }
-                assert!(context.set(session, ServerSettings::default()));
-                assert!(context.play(session, 0));
+                assert!(context.set_settings(session, ServerSettings::default()));
+                assert!(context.set_station(session, 0));
             }
-            Event::Left { session, cause } => {
-                self.seen.lock().unwrap().push(Seen::Left(session, cause));
+            ReactorEvent::SessionEnded { session, cause } => {
+                self.seen.lock().unwrap().push(SeenEvent::Left(session, cause));
             }
-            Event::ClientInfo { .. } | Event::Health { .. } => {}
+            ReactorEvent::ClientInfo { .. } | ReactorEvent::Health { .. } => {}
         }
         Ok(())
     }
 }
 
-struct House {
-    control: Arc<Control>,
+struct TestServer {
+    control: Arc<ControlStub>,
     workers: Workers,
     address: SocketAddr,
 }
 
-impl House {
+impl TestServer {
     fn start() -> Self {
-        let control = Arc::new(Control::default());
+        let control = Arc::new(ControlStub::default());
         let sink: Arc<dyn EventSink> = control.clone();
-        let context = Context::start(2, &sink).unwrap();
+        let context = ReactorPool::start(2, &sink).unwrap();
         let chunk = Span::from_millis(20);
         let quantum = SPEC.rate.frames(chunk);
-        let channel = Channel {
+        let channel = StationDescriptor {
             name: "default".into(),
             codec: Codec::Pcm,
             bitrate: None,
@@ -139,9 +141,13 @@ impl House {
         let (outputs, taps) = (0..context.reactors()).map(|_| ring(64)).unzip();
         context.add_station(&channel, taps);
         let now = SystemClock::now();
-        let input =
-            Input::new(Box::new(Counter(0)), SPEC.rate, SPEC.layout, input::Config::default());
-        let config = Config {
+        let input = Input::new(
+            Box::new(FrameCounterSource(0)),
+            SPEC.rate,
+            SPEC.layout,
+            input::Config::default(),
+        );
+        let config = StationConfig {
             quantum,
             switch: switch::Config::default(),
             crossfade: Span::from_millis(20),
@@ -150,7 +156,7 @@ impl House {
         let pool = Pool::new(256, || Vec::with_capacity(8_192));
         let (published, _) = aulos_rt::latest(StationStatus::new(now));
         let station =
-            Station::new(config, now, vec![input], Box::new(Bare), pool, outputs, published);
+            Station::new(config, now, vec![input], Box::new(PcmEncoder), pool, outputs, published);
         let mut workers = Workers::start(1).unwrap();
         workers.add(station);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -167,7 +173,7 @@ impl House {
         self.workers.stop();
     }
 
-    fn wait_for(&self, what: &str, found: impl Fn(&[Seen]) -> bool) {
+    fn wait_for(&self, what: &str, found: impl Fn(&[SeenEvent]) -> bool) {
         for _ in 0..1_500 {
             if found(&self.control.seen.lock().unwrap()) {
                 return;
@@ -179,13 +185,13 @@ impl House {
 }
 
 /// What a client speaks through.
-trait Wire: Read + Write {}
+trait ClientStream: Read + Write {}
 
-impl<T: Read + Write> Wire for T {}
+impl<T: Read + Write> ClientStream for T {}
 
 /// A client on a socket of its own.
-struct Player {
-    socket: Box<dyn Wire>,
+struct TestClient {
+    socket: Box<dyn ClientStream>,
     machine: Client,
     timestamps: Vec<Instant>,
     samples: Vec<u16>,
@@ -194,13 +200,14 @@ struct Player {
     closed: bool,
 }
 
-impl Player {
+impl TestClient {
     fn connect(address: SocketAddr, id: &str) -> Self {
         Self::on(Box::new(plain(address)), id)
     }
 
-    fn on(socket: Box<dyn Wire>, id: &str) -> Self {
-        let config = client::Config { hello: Hello::new(id), filter: Filter::default() };
+    fn on(socket: Box<dyn ClientStream>, id: &str) -> Self {
+        let config =
+            client::ClientConfig { hello: Hello::new(id), filter: OffsetFilter::default() };
         let machine = Client::new(config, SystemClock::now());
         Self {
             socket,
@@ -223,7 +230,7 @@ impl Player {
             match self.socket.read(&mut scratch) {
                 Ok(count) => {
                     self.closed = count == 0;
-                    let input = client::Input::Received(&scratch[..count]);
+                    let input = client::ClientInput::Received(&scratch[..count]);
                     self.machine.handle_input(SystemClock::now(), input);
                 }
                 Err(error) => {
@@ -237,16 +244,16 @@ impl Player {
             }
             while let Some(output) = self.machine.poll_output() {
                 match output {
-                    Output::Send(message) => message.write(SystemClock::now(), &mut out),
-                    Output::Chunk { timestamp, payload, .. } => {
+                    ClientOutput::Send(message) => message.write(SystemClock::now(), &mut out),
+                    ClientOutput::Chunk { timestamp, payload, .. } => {
                         let age = SystemClock::now() - timestamp;
                         self.first_age.get_or_insert(age);
                         self.timestamps.push(timestamp);
                         let pairs = payload.as_chunks::<4>().0;
                         self.samples.extend(pairs.iter().map(|f| u16::from_le_bytes([f[0], f[1]])));
                     }
-                    Output::Settings(settings) => self.settings.push(settings),
-                    Output::Close(_) => self.closed = true,
+                    ClientOutput::Settings(settings) => self.settings.push(settings),
+                    ClientOutput::Close(_) => self.closed = true,
                     _ => {}
                 }
             }
@@ -277,9 +284,9 @@ fn plain(address: SocketAddr) -> TcpStream {
 
 #[test]
 fn a_client_gets_history_at_once_and_then_every_frame_and_its_clock_agrees() {
-    let house = House::start();
+    let house = TestServer::start();
     std::thread::sleep(Duration::from_millis(1_200));
-    let mut player = Player::connect(house.address, "one");
+    let mut player = TestClient::connect(house.address, "one");
     player.run(Span::from_secs(2));
     player.assert_continuous();
     assert!(player.timestamps.len() > 120, "{} chunks", player.timestamps.len());
@@ -290,25 +297,25 @@ fn a_client_gets_history_at_once_and_then_every_frame_and_its_clock_agrees() {
     assert!(offset.abs() < Span::from_millis(1), "{offset}");
     drop(player);
     house.wait_for("the client's leaving", |seen| {
-        seen.iter().any(|seen| matches!(seen, Seen::Left(_, LeaveCause::Closed)))
+        seen.iter().any(|seen| matches!(seen, SeenEvent::Left(_, SessionEndCause::Closed)))
     });
     house.stop();
 }
 
 #[test]
 fn whoever_has_a_greeting_is_answered_at_once_and_newcomers_with_theirs() {
-    let house = House::start();
+    let house = TestServer::start();
     let quiet = ServerSettings { volume: 30, ..ServerSettings::default() };
     let muted = ServerSettings { muted: true, ..ServerSettings::default() };
     let greeting = |settings| Some(Greeting { settings, station: 0 });
     let greet = |id: &str, how| {
         let context = house.control.context.lock().unwrap();
-        assert!(context.as_ref().unwrap().greet(&id.into(), how));
+        assert!(context.as_ref().unwrap().set_greeting(&id.into(), how));
     };
     greet("one", greeting(quiet));
     // Nothing has been said of newcomers yet: the control plane answers.
     let heard = |id: &str| {
-        let mut player = Player::connect(house.address, id);
+        let mut player = TestClient::connect(house.address, id);
         player.run(Span::from_millis(500));
         player.assert_continuous();
         assert!(!player.timestamps.is_empty(), "{id}");
@@ -317,7 +324,7 @@ fn whoever_has_a_greeting_is_answered_at_once_and_newcomers_with_theirs() {
     assert_eq!(heard("one"), [ServerSettings::default()]);
     {
         let context = house.control.context.lock().unwrap();
-        assert!(context.as_ref().unwrap().greet_newcomers(greeting(muted)));
+        assert!(context.as_ref().unwrap().set_default_greeting(greeting(muted)));
     }
     assert_eq!((heard("one"), heard("two")), (vec![quiet], vec![muted]));
     // A station that does not exist is the control plane's affair.
@@ -330,9 +337,9 @@ fn whoever_has_a_greeting_is_answered_at_once_and_newcomers_with_theirs() {
 
 #[test]
 fn peers_that_break_the_protocol_are_cut_with_a_cause_and_nobody_else_notices() {
-    let house = House::start();
-    let mut honest = Player::connect(house.address, "honest");
-    let mut liar = Player::connect(house.address, "liar");
+    let house = TestServer::start();
+    let mut honest = TestClient::connect(house.address, "honest");
+    let mut liar = TestClient::connect(house.address, "liar");
     liar.run(Span::from_millis(200));
     liar.socket.write_all(&[0xFF; 26]).unwrap();
     let mut garbage = TcpStream::connect(house.address).unwrap();
@@ -342,8 +349,14 @@ fn peers_that_break_the_protocol_are_cut_with_a_cause_and_nobody_else_notices() 
     honest.assert_continuous();
     assert!(!honest.closed && honest.timestamps.len() > 280, "{}", honest.timestamps.len());
     house.wait_for("the liar's end", |seen| {
-        let cut = |seen: &Seen| {
-            matches!(seen, Seen::Left(_, LeaveCause::Protocol(Cause::BadType | Cause::TooLarge)))
+        let cut = |seen: &SeenEvent| {
+            matches!(
+                seen,
+                SeenEvent::Left(
+                    _,
+                    SessionEndCause::Protocol(CloseReason::BadType | CloseReason::TooLarge)
+                )
+            )
         };
         seen.iter().any(cut)
     });
@@ -359,10 +372,10 @@ fn peers_that_break_the_protocol_are_cut_with_a_cause_and_nobody_else_notices() 
 
 #[test]
 fn a_client_that_stops_reading_is_cut_and_the_others_lose_nothing() {
-    let house = House::start();
-    let mut stuck = Player::connect(house.address, "stuck");
+    let house = TestServer::start();
+    let mut stuck = TestClient::connect(house.address, "stuck");
     stuck.run(Span::from_millis(300));
-    let mut honest = Player::connect(house.address, "honest");
+    let mut honest = TestClient::connect(house.address, "honest");
     honest.run(Span::from_secs(4));
     honest.assert_continuous();
     assert!(honest.timestamps.len() > 180);

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use aulos_core::{Instant, Span};
 use aulos_io::SystemClock;
 use aulos_io::udp::{
-    Config, Context, Machine, Outbox, Packet, Packets, Route, SharedPort, SocketOptions,
-    bind_socket,
+    Machine, Outbox, Packet, Packets, Route, SharedPortConfig, SocketOptions, UdpConfig,
+    UdpContext, bind_socket,
 };
-use counting::{COUNTING, FREED, MADE};
+use counting::{ALLOCATED, COUNTING, FREED};
 
 /// Sends what comes on a while later, as a jitter buffer would.
 struct Relay {
@@ -24,13 +24,13 @@ struct Relay {
 }
 
 impl Machine for Relay {
-    type Order = ();
+    type Command = ();
     type Report = ();
 
-    fn packets(&mut self, now: Instant, packets: &mut Packets<'_>, out: &mut Outbox<'_>) {
+    fn handle_packets(&mut self, now: Instant, packets: &mut Packets<'_>, out: &mut Outbox<'_>) {
         for packet in packets {
             COUNT.fetch_add(1, SeqCst);
-            out.send(Route::to(self.to).at(now + Span::from_millis(3)), packet.bytes);
+            out.send(Route::to(self.to).not_before(now + Span::from_millis(3)), packet.bytes);
             if let Some(bytes) = packet.bytes.first_chunk() {
                 self.waiting = Some((now + Span::from_millis(7), *bytes));
             }
@@ -39,7 +39,7 @@ impl Machine for Relay {
 
     fn handle_timeout(&mut self, _: Instant, out: &mut Outbox<'_>) {
         if let Some((_, bytes)) = self.waiting.take() {
-            out.write(Route::to(self.to).own(), bytes.len(), |room| {
+            out.write(Route::to(self.to).from_own_socket(), bytes.len(), |room| {
                 room.copy_from_slice(&bytes);
                 bytes.len()
             });
@@ -50,7 +50,7 @@ impl Machine for Relay {
         self.waiting.map(|(at, _)| at)
     }
 
-    fn obey(&mut self, _: Instant, (): (), _: &mut Outbox<'_>) {}
+    fn handle_command(&mut self, _: Instant, (): (), _: &mut Outbox<'_>) {}
 
     fn report(&self) {}
 }
@@ -59,10 +59,10 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 
 #[test]
 fn two_hundred_streams_are_served_without_a_call() {
-    let mut config = Config::default();
+    let mut config = UdpConfig::default();
     config.threads = 2;
-    config.from_v4 = [127, 0, 0, 1].into();
-    let mut context = Context::start(&config).unwrap();
+    config.bind_v4 = [127, 0, 0, 1].into();
+    let mut context = UdpContext::start(&config).unwrap();
     let any = "127.0.0.1:0".parse().unwrap();
     let sink = bind_socket(any, &SocketOptions::default()).unwrap();
     let to = sink.local_addr().unwrap();
@@ -73,7 +73,7 @@ fn two_hundred_streams_are_served_without_a_call() {
         context.add(Some(socket), Relay { to, waiting: None }).unwrap();
     }
     for joined in [false, true] {
-        let mut port = SharedPort::new(any);
+        let mut port = SharedPortConfig::new(any);
         port.joined = joined;
         let make = move |_: Instant, _, _: &Packet<'_>| Some(Relay { to, waiting: None });
         let open = context.open(&port, |_| make).unwrap();
@@ -90,7 +90,7 @@ fn two_hundred_streams_are_served_without_a_call() {
     COUNTING.store(true, SeqCst);
     play(&source, &destinations, 50, Span::from_millis(20));
     COUNTING.store(false, SeqCst);
-    let calls = (MADE.load(SeqCst), FREED.load(SeqCst));
+    let calls = (ALLOCATED.load(SeqCst), FREED.load(SeqCst));
     let count = COUNT.load(SeqCst) - before;
     println!("{count} packets; {} allocations, {} frees on the shared threads", calls.0, calls.1);
     context.stop();

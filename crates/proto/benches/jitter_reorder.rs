@@ -11,11 +11,14 @@
 use std::hint::black_box;
 
 use aulos_core::{Instant, Span};
-use aulos_proto::rtp::jitter::{Arrival, Config, Delay, JitterBuffer, Mode, Next};
+use aulos_proto::rtp::jitter::{
+    Arrival, DelayPolicy, JitterBuffer, JitterConfig, JitterMode, JitterOutput,
+};
 
 fn main() {
-    let relay = Mode::Relay { hold: Span::from_millis(60) };
-    for (name, mode) in [("play-out", Mode::Playout(Delay::ADAPTIVE)), ("relay", relay)] {
+    let relay = JitterMode::Relay { hold: Span::from_millis(60) };
+    for (name, mode) in [("play-out", JitterMode::Playout(DelayPolicy::ADAPTIVE)), ("relay", relay)]
+    {
         let [in_order, out_of_order] = [false, true]
             .map(|swaps| (0..5).map(|_| run(mode, swaps)).fold(f64::INFINITY, f64::min));
         println!("{name:10} {in_order:6.0} ns {out_of_order:6.0} ns");
@@ -23,8 +26,8 @@ fn main() {
 }
 
 /// Nanoseconds per packet.
-fn run(mode: Mode, swaps: bool) -> f64 {
-    let config = Config { clock_rate: 8_000, slots: 16, mode };
+fn run(mode: JitterMode, swaps: bool) -> f64 {
+    let config = JitterConfig { clock_rate: 8_000, slots: 16, mode };
     let mut streams: Vec<JitterBuffer<u32>> =
         (0..STREAMS).map(|_| JitterBuffer::new(config)).collect();
     let begin = std::time::Instant::now();
@@ -45,7 +48,10 @@ fn run(mode: Mode, swaps: bool) -> f64 {
                 received: Instant::from_nanos(now.as_nanos() + late),
             };
             let _ = black_box(buffer.insert(arrival, stream));
-            while !matches!(black_box(buffer.next(now + Span::from_millis(10))), Next::Wait(_)) {}
+            while !matches!(
+                black_box(buffer.poll(now + Span::from_millis(10))),
+                JitterOutput::Wait(_)
+            ) {}
         }
     }
     begin.elapsed().as_secs_f64() * 1e9 / (ROUNDS * u64::from(STREAMS)) as f64

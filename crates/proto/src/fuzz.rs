@@ -12,23 +12,33 @@ use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
 
-use crate::http::{self, Body, HttpUrl};
-use crate::icecast::{About, Answer, Request, Target as PushTarget, Way, Wish, head_length};
-use crate::packets::{Event, Format, Hint, MAX_PACKET, Refusal, Splitter};
-use crate::rtp::jitter::{Arrival, Config, Delay, Insert, JitterBuffer, MAX_DELAY, Mode, Next};
+use crate::http::{self, BodyDecoder, HttpUrl};
+use crate::icecast::{
+    IcecastRequest, IcecastUrl as PushTarget, RequestKind, SourceMethod, SourceResponse,
+    StreamMetadata, head_length,
+};
+use crate::packets::{
+    FormatHint, MAX_PACKET, PacketFormat, PacketSplitter, SplitterEvent, StreamFormatError,
+};
+use crate::rtp::jitter::{
+    Arrival, DelayPolicy, InsertOutcome, JitterBuffer, JitterConfig, JitterMode, JitterOutput,
+    MAX_DELAY,
+};
 use crate::snap::wire::{
-    ClientMessage, Framing, Hello, MAX_MESSAGE, Parsed, ServerMessage, ServerSettings, parse,
-    parse_framed,
+    ClientMessage, Hello, MAX_MESSAGE, ParsedMessage, ServerMessage, ServerSettings, Transport,
+    parse_framed, parse_message,
 };
 use crate::snap::{Client, Session, client, control, session, sync};
-use crate::titles::{Airplay, Librespot, MAX_TEXT, News, Title};
+use crate::titles::{
+    AirplayMetadataParser, LibrespotLogParser, MAX_TEXT, PlaybackEvent, TrackMetadata,
+};
 use crate::uri::Uri;
 use crate::{flac as flac_file, ogg, wav, ws};
 
 pub use rtp::{red, rtcp, rtp, sap, sdp};
 
 /// Every target by its name, which is also the name of its corpus.
-pub const TARGETS: [(&str, Target); 20] = [
+pub const TARGETS: [(&str, FuzzTarget); 20] = [
     ("snap_wire", snap_wire),
     ("snap_session", snap_session),
     ("snap_client", snap_client),
@@ -52,31 +62,31 @@ pub const TARGETS: [(&str, Target); 20] = [
 ];
 
 /// Takes any bytes and panics when a promise is broken.
-pub type Target = fn(&[u8]);
+pub type FuzzTarget = fn(&[u8]);
 
 /// What can be read can be written, and then read again.
 pub fn snap_wire(data: &[u8]) {
     let framed = parse_framed(data).ok();
-    let streamed = match parse(data, MAX_MESSAGE) {
-        Ok(Parsed::Message(frame)) => Some(frame),
+    let streamed = match parse_message(data, MAX_MESSAGE) {
+        Ok(ParsedMessage::Message(frame)) => Some(frame),
         _ => None,
     };
-    for (frame, framing) in [(streamed, Framing::Stream), (framed, Framing::WebSocket)]
+    for (frame, framing) in [(streamed, Transport::Stream), (framed, Transport::WebSocket)]
         .into_iter()
         .filter_map(|(frame, framing)| frame.map(|frame| (frame, framing)))
     {
         if let Ok(message) = ClientMessage::parse(&frame, framing) {
             let mut bytes = Vec::new();
             message.write(frame.header.stamp, &mut bytes);
-            let Ok(Parsed::Message(again)) = parse(&bytes, MAX_MESSAGE) else {
+            let Ok(ParsedMessage::Message(again)) = parse_message(&bytes, MAX_MESSAGE) else {
                 unreachable!("what we write is whole")
             };
-            assert_eq!(ClientMessage::parse(&again, Framing::Stream), Ok(message));
+            assert_eq!(ClientMessage::parse(&again, Transport::Stream), Ok(message));
         }
         if let Ok(message) = ServerMessage::parse(&frame) {
             let mut bytes = Vec::new();
             message.write(frame.header.stamp, &mut bytes);
-            assert!(matches!(parse(&bytes, MAX_MESSAGE), Ok(Parsed::Message(_))));
+            assert!(matches!(parse_message(&bytes, MAX_MESSAGE), Ok(ParsedMessage::Message(_))));
         }
     }
 }
@@ -86,10 +96,11 @@ pub fn snap_wire(data: &[u8]) {
 pub fn snap_session(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else { return };
     if *cut == 255 {
-        run_session(core::iter::once(session::Input::Framed(data)));
+        run_session(core::iter::once(session::SessionInput::Framed(data)));
         return;
     }
-    let pieces = |size: usize| run_session(data.chunks(size.max(1)).map(session::Input::Received));
+    let pieces =
+        |size: usize| run_session(data.chunks(size.max(1)).map(session::SessionInput::Received));
     let whole = pieces(data.len());
     assert_eq!(pieces(usize::from(*cut)), whole);
 }
@@ -99,12 +110,12 @@ pub fn snap_session(data: &[u8]) {
 pub fn ws(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else { return };
     let read = |size: usize| {
-        let (mut reader, mut found) = (ws::Reader::default(), Vec::new());
+        let (mut reader, mut found) = (ws::WsReader::default(), Vec::new());
         for mut piece in data.chunks(size.max(1)) {
             loop {
                 match reader.next(&mut piece) {
                     Ok(Some(message)) => {
-                        if let ws::Message::Binary(bytes) = message {
+                        if let ws::WsMessage::Binary(bytes) = message {
                             assert!(bytes.len() <= ws::MAX_MESSAGE);
                         }
                         found.push(format!("{message:?}"));
@@ -123,19 +134,22 @@ pub fn ws(data: &[u8]) {
 pub fn snap_client(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else { return };
     let size = if *cut == 0 { data.len().max(1) } else { usize::from(*cut) };
-    let config = client::Config { hello: Hello::new("fuzz"), filter: sync::Filter::default() };
+    let config =
+        client::ClientConfig { hello: Hello::new("fuzz"), filter: sync::OffsetFilter::default() };
     let mut client = Client::new(config, Instant::ZERO);
     let (mut now, mut ended, mut out) = (Instant::ZERO, false, Vec::new());
     for piece in data.chunks(size) {
         now += Span::from_millis(1);
-        client.handle_input(now, client::Input::Received(piece));
+        client.handle_input(now, client::ClientInput::Received(piece));
         client.handle_timeout(now);
         while let Some(output) = client.poll_output() {
             assert!(!ended, "an output after the end");
             match output {
-                client::Output::Send(outgoing) => outgoing.write(now, &mut out),
-                client::Output::Close(_) => ended = true,
-                client::Output::Chunk { payload, .. } => assert!(payload.len() <= MAX_MESSAGE),
+                client::ClientOutput::Send(outgoing) => outgoing.write(now, &mut out),
+                client::ClientOutput::Close(_) => ended = true,
+                client::ClientOutput::Chunk { payload, .. } => {
+                    assert!(payload.len() <= MAX_MESSAGE)
+                }
                 _ => {}
             }
         }
@@ -145,13 +159,13 @@ pub fn snap_client(data: &[u8]) {
 
 /// Every line gets an answer, and every answer is JSON on one line.
 pub fn snap_control(data: &[u8]) {
-    let mut lines = control::Lines::default();
+    let mut lines = control::LineSplitter::default();
     lines.push(data);
     while let Ok(Some(line)) = lines.next_line() {
-        let replies = match control::parse(line) {
-            control::Incoming::One(call) => vec![call],
-            control::Incoming::Batch(calls) => calls,
-            control::Incoming::Reply(reply) => vec![Err(reply)],
+        let replies = match control::parse_incoming(line) {
+            control::IncomingMessage::Single(call) => vec![call],
+            control::IncomingMessage::Batch(calls) => calls,
+            control::IncomingMessage::Reply(reply) => vec![Err(reply)],
         };
         for call in replies {
             let reply = call.map_or_else(Some, |request| request.reply(Ok(true.into())));
@@ -184,26 +198,27 @@ pub fn wav(data: &[u8]) {
 /// A page never ends behind what is there, and what we write can be read.
 pub fn ogg(data: &[u8]) {
     let mut rest = data;
-    while let Ok(ogg::Parsed::Page(page)) = ogg::parse(rest) {
+    while let Ok(ogg::ParsedPage::Page(page)) = ogg::parse_page(rest) {
         rest = rest.get(page.total_len()..).unwrap_or_default();
     }
     let mut out = Vec::new();
-    ogg::Writer::new(1).write_packet(data, 7, ogg::Ends::Middle, &mut out);
-    assert!(matches!(ogg::parse(&out), Ok(ogg::Parsed::Page(_))));
+    ogg::PageWriter::new(1).write_packet(data, 7, ogg::StreamBoundary::Middle, &mut out);
+    assert!(matches!(ogg::parse_page(&out), Ok(ogg::ParsedPage::Page(_))));
 }
 
 /// The head of a file can be written as it was read, and the sound behind it is the same however its
 /// bytes come, and no longer than they are.
 pub fn flac(data: &[u8]) {
-    let head = match flac_file::Head::parse(data) {
+    let head = match flac_file::FlacFileHeader::parse(data) {
         Some(Ok(head)) => head,
         Some(Err(needed)) => return assert!(needed > data.len()),
         None => return,
     };
-    assert!(head.patch().is_in(data));
-    let sound = usize::try_from(head.sound).ok().and_then(|at| data.get(at..)).unwrap_or_default();
+    assert!(head.stream_info_patch().is_applied_to(data));
+    let sound =
+        usize::try_from(head.audio_offset).ok().and_then(|at| data.get(at..)).unwrap_or_default();
     let walk = |size: usize| {
-        let mut walk = flac_file::Walk::new(head.info.clone());
+        let mut walk = flac_file::FlacScanner::new(head.info.clone());
         sound.chunks(size.max(1)).for_each(|piece| walk.push(piece));
         walk.finish()
     };
@@ -216,7 +231,7 @@ pub fn flac(data: &[u8]) {
 /// in it, and once that is marked as the end, it is.
 pub fn left_behind(data: &[u8]) {
     let walk = |data: &[u8], size: usize| {
-        let mut walk = ogg::Walk::default();
+        let mut walk = ogg::OggScanner::default();
         data.chunks(size.max(1)).for_each(|piece| walk.push(piece));
         walk.finish()
     };
@@ -224,7 +239,7 @@ pub fn left_behind(data: &[u8]) {
     assert_eq!(found, walk(data, 3));
     let Some(last) = found.last else { return };
     let at = usize::try_from(last.at).unwrap_or(usize::MAX);
-    let patch = data.get(at..at + last.length).and_then(|page| ogg::end(page, last.at));
+    let patch = data.get(at..at + last.length).and_then(|page| ogg::mark_last_page(page, last.at));
     let Some(patch) = patch else { unreachable!("the last page is whole") };
     let mut ended = data.to_vec();
     let place = ended.get_mut(at..at + patch.bytes().len()).unwrap_or_default();
@@ -236,7 +251,7 @@ pub fn left_behind(data: &[u8]) {
 /// the length of the pieces; an odd one says that it is FLAC.
 pub fn packets(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else { return };
-    let hint = if cut % 2 == 1 { Hint::Flac } else { Hint::None };
+    let hint = if cut % 2 == 1 { FormatHint::Flac } else { FormatHint::None };
     assert_eq!(split(hint, data, data.len()), split(hint, data, usize::from(*cut)));
 }
 
@@ -246,12 +261,12 @@ pub fn packets(data: &[u8]) {
 pub fn http(data: &[u8]) {
     let [cut, how, data @ ..] = data else { return };
     let framing = match how % 3 {
-        0 => http::Framing::Chunked,
-        1 => http::Framing::UntilClosed,
-        _ => http::Framing::Length(u64::from(*how)),
+        0 => http::BodyFraming::Chunked,
+        1 => http::BodyFraming::UntilClosed,
+        _ => http::BodyFraming::Length(u64::from(*how)),
     };
     let read = |size: usize| {
-        let mut body = Body::new(framing, (how & 8 != 0).then(|| usize::from(*how)));
+        let mut body = BodyDecoder::new(framing, (how & 8 != 0).then(|| usize::from(*how)));
         let (mut sound, mut titles) = (Vec::new(), Vec::new());
         for piece in data.chunks(size.max(1)) {
             let before = sound.len();
@@ -268,8 +283,10 @@ pub fn http(data: &[u8]) {
         (sound, titles, None)
     };
     assert_eq!(read(data.len()), read(usize::from(*cut)));
-    if let (Ok(entries), Ok(base)) = (http::entries(data), "http://h/a/b?c".parse::<HttpUrl>()) {
-        assert!(!entries.is_empty() && entries.len() <= http::MAX_ENTRIES);
+    if let (Ok(entries), Ok(base)) =
+        (http::playlist_entries(data), "http://h/a/b?c".parse::<HttpUrl>())
+    {
+        assert!(!entries.is_empty() && entries.len() <= http::MAX_PLAYLIST_ENTRIES);
         for url in entries.iter().filter_map(|entry| base.join(entry).ok()) {
             let line = format!("{}{}", url.target, url.authority());
             assert!(!line.contains(['\r', '\n', ' ']));
@@ -278,8 +295,13 @@ pub fn http(data: &[u8]) {
 }
 
 /// All that is found in pieces of `grain`. Plain samples, which are given as they come, in one.
-fn split(hint: Hint, data: &[u8], grain: usize) -> (Vec<(Event, Vec<u8>)>, Option<Refusal>) {
-    let (mut splitter, mut found) = (Splitter::new(hint), Vec::<(Event, Vec<u8>)>::new());
+fn split(
+    hint: FormatHint,
+    data: &[u8],
+    grain: usize,
+) -> (Vec<(SplitterEvent, Vec<u8>)>, Option<StreamFormatError>) {
+    let (mut splitter, mut found) =
+        (PacketSplitter::new(hint), Vec::<(SplitterEvent, Vec<u8>)>::new());
     let (mut plain, mut more) = (false, true);
     let mut pieces = data.chunks(grain.max(1));
     while more {
@@ -297,16 +319,16 @@ fn split(hint: Hint, data: &[u8], grain: usize) -> (Vec<(Event, Vec<u8>)>, Optio
                 Err(why) => return (found, Some(why)),
             };
             let packet = match &event {
-                Event::Packet(_) => splitter.packet(),
-                Event::Begin(start) => {
-                    plain = matches!(start.format, Format::Pcm { .. });
+                SplitterEvent::Packet(_) => splitter.packet(),
+                SplitterEvent::Begin(start) => {
+                    plain = matches!(start.format, PacketFormat::Pcm { .. });
                     &[]
                 }
                 _ => &[],
             };
             assert!(packet.len() <= MAX_PACKET);
             match found.last_mut() {
-                Some((Event::Packet(_), sound)) if plain && !packet.is_empty() => {
+                Some((SplitterEvent::Packet(_), sound)) if plain && !packet.is_empty() => {
                     sound.extend_from_slice(packet);
                 }
                 _ => found.push((event, packet.to_vec())),
@@ -319,12 +341,12 @@ fn split(hint: Hint, data: &[u8], grain: usize) -> (Vec<(Event, Vec<u8>)>, Optio
 /// However the bytes are cut, the same is told, and no text is longer than a text can be.
 pub fn titles(data: &[u8]) {
     let log = |grain| {
-        let (mut log, mut news) = (Librespot::default(), Vec::new());
+        let (mut log, mut news) = (LibrespotLogParser::default(), Vec::new());
         data.chunks(grain).for_each(|piece| log.push(piece, |told| news.push(told)));
         news
     };
     let pipe = |grain| {
-        let (mut pipe, mut news) = (Airplay::default(), Vec::new());
+        let (mut pipe, mut news) = (AirplayMetadataParser::default(), Vec::new());
         data.chunks(grain).for_each(|piece| pipe.push(piece, |told| news.push(told)));
         news
     };
@@ -333,7 +355,7 @@ pub fn titles(data: &[u8]) {
     assert_eq!(from_log, log(3));
     assert_eq!(from_pipe, pipe(3));
     for told in from_log.iter().chain(&from_pipe) {
-        if let News::Title(Title { title, artist, album, .. }) = told {
+        if let PlaybackEvent::Title(TrackMetadata { title, artist, album, .. }) = told {
             let texts = [title, artist, album].into_iter().flatten();
             texts.for_each(|text| assert!(!text.is_empty() && text.len() <= MAX_TEXT));
         }
@@ -343,8 +365,8 @@ pub fn titles(data: &[u8]) {
 /// Feeds a session as a driver would and returns what does not depend on how the bytes were cut:
 /// who it is, how it ended, and what was counted.
 fn run_session<'a>(
-    inputs: impl Iterator<Item = session::Input<'a>>,
-) -> (Option<Box<Hello>>, Option<session::Cause>, session::Counts) {
+    inputs: impl Iterator<Item = session::SessionInput<'a>>,
+) -> (Option<Box<Hello>>, Option<session::CloseReason>, session::SessionStats) {
     let mut session = Session::new(Instant::ZERO);
     let (mut who, mut end) = (None, None);
     let mut out = Vec::new();
@@ -356,20 +378,20 @@ fn run_session<'a>(
             outputs += 1;
             assert!(outputs <= session::TIME_BURST + 8, "outputs pile up");
             match output {
-                session::Output::Event(session::Event::Hello(hello)) => {
-                    let settings = session::Input::Settings(ServerSettings::default());
+                session::SessionOutput::Event(session::SessionEvent::Hello(hello)) => {
+                    let settings = session::SessionInput::Settings(ServerSettings::default());
                     session.handle_input(Instant::ZERO, settings);
-                    let stream = session::Input::Stream(Arc::from(&b"stream"[..]));
+                    let stream = session::SessionInput::Stream(Arc::from(&b"stream"[..]));
                     session.handle_input(Instant::ZERO, stream);
                     who = Some(hello);
                 }
-                session::Output::Event(_) => {}
-                session::Output::Send(outgoing) => outgoing.write(Instant::ZERO, &mut out),
-                session::Output::Close(cause) => end = Some(cause),
+                session::SessionOutput::Event(_) => {}
+                session::SessionOutput::Send(outgoing) => outgoing.write(Instant::ZERO, &mut out),
+                session::SessionOutput::Close(cause) => end = Some(cause),
             }
         }
     }
-    (who, end, session.counts())
+    (who, end, session.stats())
 }
 
 /// Whatever comes to a port for DJs is read or refused, and no text of it is long or breaks a line;
@@ -378,26 +400,30 @@ pub fn icecast(data: &[u8]) {
     let head = head_length(data);
     assert!(head.is_none_or(|head| head <= data.len()));
     let clean = |text: &str| text.len() <= MAX_TEXT && !text.contains(char::is_control);
-    for way in [Way::Put, Way::Source] {
-        if let Ok(Some(Answer::Refused(_, said))) = Answer::parse(data, way) {
+    for way in [SourceMethod::Put, SourceMethod::Source] {
+        if let Ok(Some(SourceResponse::Refused(_, said))) = SourceResponse::parse(data, way) {
             assert!(clean(&said));
         }
     }
     if let Ok(Ok(target)) = core::str::from_utf8(data).map(str::parse::<PushTarget>) {
-        let about = About { name: Some(target.mount.clone()), ..About::default() };
-        let request = target.begin(Way::Put, Some("x"), &about, "fuzz");
+        let about =
+            StreamMetadata { name: Some(target.mount.clone()), ..StreamMetadata::default() };
+        let request = target.source_request(SourceMethod::Put, Some("x"), &about, "fuzz");
         // What was parsed can be sent: nothing is no head.
         let request = request.unwrap_or_default();
         assert_eq!(head_length(request.as_bytes()), Some(request.len()), "one head");
-        assert!(matches!(Request::parse(request.as_bytes()).map(|it| it.wish), Ok(Wish::Push(_))));
+        assert!(matches!(
+            IcecastRequest::parse(request.as_bytes()).map(|it| it.kind),
+            Ok(RequestKind::Source(_))
+        ));
     }
-    let Ok(request) = Request::parse(data) else { return };
+    let Ok(request) = IcecastRequest::parse(data) else { return };
     assert!(request.agent.as_deref().is_none_or(clean));
-    match request.wish {
-        Wish::Push(push) => {
+    match request.kind {
+        RequestKind::Source(push) => {
             assert!(clean(&push.content_type) && push.name.as_deref().is_none_or(clean));
         }
-        Wish::Tell { title, .. } => {
+        RequestKind::Metadata { title, .. } => {
             assert!([title.title, title.artist].iter().flatten().all(|text| clean(text)));
         }
         _ => {}
@@ -410,12 +436,12 @@ pub fn icecast(data: &[u8]) {
 pub fn jitter(data: &[u8]) {
     let Some((mode, data)) = data.split_first() else { return };
     let mode = match mode % 4 {
-        0 => Mode::Relay { hold: Span::from_millis(40) },
-        1 => Mode::Playout(Delay::Fixed(Span::from_millis(i64::from(*mode)))),
-        2 => Mode::Playout(Delay::ADAPTIVE),
-        _ => Mode::Relay { hold: MAX_DELAY },
+        0 => JitterMode::Relay { hold: Span::from_millis(40) },
+        1 => JitterMode::Playout(DelayPolicy::Fixed(Span::from_millis(i64::from(*mode)))),
+        2 => JitterMode::Playout(DelayPolicy::ADAPTIVE),
+        _ => JitterMode::Relay { hold: MAX_DELAY },
     };
-    let mut buffer = JitterBuffer::new(Config { clock_rate: 8_000, slots: 16, mode });
+    let mut buffer = JitterBuffer::new(JitterConfig { clock_rate: 8_000, slots: 16, mode });
     let (mut now, mut numbers, mut inside) = (Instant::ZERO, (0_u64, 0_u64), 0_usize);
     for operation in data.as_chunks::<5>().0 {
         let &[what, a, b, c, d] = operation;
@@ -441,30 +467,33 @@ pub fn jitter(data: &[u8]) {
             received: now - Span::from_millis(i64::from(d & 31)),
         };
         match buffer.insert(arrival, ()) {
-            Insert::Held => inside += 1,
-            Insert::Full(()) => {
-                inside -= empty(&mut buffer, now);
+            InsertOutcome::Held => inside += 1,
+            InsertOutcome::Full(()) => {
+                inside -= drain(&mut buffer, now);
                 let again = buffer.insert(arrival, ());
-                assert!(matches!(again, Insert::Held | Insert::Late(())), "{again:?}");
-                inside += usize::from(again == Insert::Held);
+                assert!(
+                    matches!(again, InsertOutcome::Held | InsertOutcome::Late(())),
+                    "{again:?}"
+                );
+                inside += usize::from(again == InsertOutcome::Held);
             }
             _ => {}
         }
         if c & 4 != 0 {
-            inside -= empty(&mut buffer, now);
+            inside -= drain(&mut buffer, now);
         }
         assert_eq!(buffer.stats().held, inside);
     }
 }
 
 /// Takes what is due; returns how many packets that were.
-fn empty(buffer: &mut JitterBuffer<()>, now: Instant) -> usize {
+fn drain(buffer: &mut JitterBuffer<()>, now: Instant) -> usize {
     let (mut packets, mut pieces) = (0, 0);
     loop {
-        match buffer.next(now) {
-            Next::Packet(_) | Next::Skip(_) => packets += 1,
-            Next::Missing(missing) => assert!(missing.units > 0),
-            Next::Wait(until) => {
+        match buffer.poll(now) {
+            JitterOutput::Packet(_) | JitterOutput::Skip(_) => packets += 1,
+            JitterOutput::Missing(missing) => assert!(missing.units > 0),
+            JitterOutput::Wait(until) => {
                 assert!(until.is_none_or(|until| until > now));
                 return packets;
             }

@@ -8,29 +8,31 @@
 //! Sources: Icecast's documents ("Icecast protocol specification", "Admin interface"), RFC 9110 and
 //! 9112.
 
-mod caller;
+mod client;
 
 use core::fmt;
 
-pub use caller::{About, Answer, NoAnswer, Target, TargetError, Way};
+pub use client::{
+    IcecastUrl, IcecastUrlError, InvalidResponse, SourceMethod, SourceResponse, StreamMetadata,
+};
 
-use crate::http::{Framing, latin_1, words};
-use crate::titles::{Title, text};
-use crate::uri::{decode, decode_bytes};
+use crate::http::{BodyFraming, decode_latin_1, decode_text};
+use crate::titles::{TrackMetadata, clean_text};
+use crate::uri::{percent_decode, percent_decode_bytes};
 
 /// The head of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Request {
+pub struct IcecastRequest {
     /// What is wanted.
-    pub wish: Wish,
+    pub kind: RequestKind,
     /// `Authorization`, as it was sent.
     pub authorization: Option<String>,
     /// `User-Agent`, without what does not belong on a screen.
     pub agent: Option<String>,
     /// A browser sends it for a page of some site (`Origin`, `Referer`, `Sec-Fetch-Site`): no DJ's
     /// program does.
-    pub from_page: bool,
+    pub from_browser: bool,
     /// `Host`, as it was sent.
     pub host: Option<String>,
 }
@@ -38,32 +40,32 @@ pub struct Request {
 /// What somebody wants who comes to a port for DJs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Wish {
+pub enum RequestKind {
     /// To go on air.
-    Push(Push),
+    Source(SourceRequest),
     /// To tell what plays.
-    Tell {
+    Metadata {
         /// The mount, with its slash.
         mount: String,
         /// What plays; empty: nothing that has a name.
-        title: Title,
+        title: TrackMetadata,
     },
     /// To know what there is (`OPTIONS`).
-    Ask,
+    Options,
     /// Something that is not done here.
-    Else,
+    Other,
 }
 
 /// A stream that is to follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Push {
+pub struct SourceRequest {
     /// The mount, with its slash.
     pub mount: String,
     /// Whether the DJ waits for `100 Continue`.
-    pub expects: bool,
+    pub expects_continue: bool,
     /// How long the stream is.
-    pub framing: Framing,
+    pub framing: BodyFraming,
     /// `Content-Type`; empty where it was not sent.
     pub content_type: String,
     /// `Ice-Name`: what the programme is called.
@@ -73,14 +75,14 @@ pub struct Push {
 /// Why bytes are no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum HeadError {
+pub enum RequestError {
     /// No method, target and version in the first line.
     Line,
     /// A length that is none, or one beside chunks.
     Length,
 }
 
-impl fmt::Display for HeadError {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Line => "this is no request of HTTP or of an Icecast source",
@@ -89,7 +91,7 @@ impl fmt::Display for HeadError {
     }
 }
 
-impl core::error::Error for HeadError {}
+impl core::error::Error for RequestError {}
 
 /// Where the body begins behind this head; `None` while the head is not here as a whole.
 #[must_use]
@@ -99,37 +101,39 @@ pub fn head_length(read: &[u8]) -> Option<usize> {
     long.into_iter().chain(short).min()
 }
 
-impl Request {
+impl IcecastRequest {
     /// Reads a head that is here as a whole ([`head_length`]).
     ///
     /// # Errors
     /// [`HeadError`].
-    pub fn parse(head: &[u8]) -> Result<Self, HeadError> {
+    pub fn parse(head: &[u8]) -> Result<Self, RequestError> {
         let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
         let first = lines.next().and_then(|line| core::str::from_utf8(line).ok());
-        let mut words = first.ok_or(HeadError::Line)?.split_ascii_whitespace();
+        let mut words = first.ok_or(RequestError::Line)?.split_ascii_whitespace();
         let (Some(method), Some(target), Some(version), None) =
             (words.next(), words.next(), words.next(), words.next())
         else {
-            return Err(HeadError::Line);
+            return Err(RequestError::Line);
         };
         if !["HTTP/", "ICE/"].iter().any(|known| version.starts_with(known)) {
-            return Err(HeadError::Line);
+            return Err(RequestError::Line);
         }
         let mut fields = Fields::default();
         lines
             .take_while(|line| !line.is_empty())
             .take(MAX_FIELDS)
-            .for_each(|line| fields.hear(line));
+            .for_each(|line| fields.parse_line(line));
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let wish = match method {
-            "PUT" | "SOURCE" => Wish::Push(fields.push(method == "SOURCE", decode(path))?),
-            "OPTIONS" => Wish::Ask,
-            "GET" if path == "/admin/metadata" || path == "/admin.cgi" => tell(query),
-            _ => Wish::Else,
+            "PUT" | "SOURCE" => RequestKind::Source(
+                fields.source_request(method == "SOURCE", percent_decode(path))?,
+            ),
+            "OPTIONS" => RequestKind::Options,
+            "GET" if path == "/admin/metadata" || path == "/admin.cgi" => metadata_request(query),
+            _ => RequestKind::Other,
         };
         let Fields { authorization, agent, from_page, host, .. } = fields;
-        Ok(Self { wish, authorization, agent, from_page, host })
+        Ok(Self { kind: wish, authorization, agent, from_browser: from_page, host })
     }
 }
 
@@ -144,43 +148,45 @@ struct Fields {
     chunked: bool,
     from_page: bool,
     host: Option<String>,
-    length: Option<Result<u64, HeadError>>,
+    length: Option<Result<u64, RequestError>>,
 }
 
 impl Fields {
-    fn hear(&mut self, line: &[u8]) {
+    fn parse_line(&mut self, line: &[u8]) {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { return };
         let (Some(key), Some(value)) = (line.get(..colon), line.get(colon + 1..)) else { return };
         let (key, value) = (key.trim_ascii().to_ascii_lowercase(), value.trim_ascii());
         let words = || String::from_utf8_lossy(value).into_owned();
         match &key[..] {
             b"authorization" => self.authorization = Some(words()),
-            b"user-agent" => self.agent = text(value),
-            b"content-type" => self.content_type = text(value).unwrap_or_default(),
+            b"user-agent" => self.agent = clean_text(value),
+            b"content-type" => self.content_type = clean_text(value).unwrap_or_default(),
             b"origin" | b"referer" => self.from_page = true,
             b"host" => self.host = Some(words()),
             b"sec-fetch-site" => self.from_page |= value != b"none",
-            b"ice-name" => self.name = text(value),
+            b"ice-name" => self.name = clean_text(value),
             b"expect" => self.expects = value.eq_ignore_ascii_case(b"100-continue"),
             b"transfer-encoding" => self.chunked = value.eq_ignore_ascii_case(b"chunked"),
-            b"content-length" => self.length = Some(words().parse().map_err(|_| HeadError::Length)),
+            b"content-length" => {
+                self.length = Some(words().parse().map_err(|_| RequestError::Length))
+            }
             _ => {}
         }
     }
 
-    fn push(&self, old: bool, mount: String) -> Result<Push, HeadError> {
+    fn source_request(&self, old: bool, mount: String) -> Result<SourceRequest, RequestError> {
         let framing = match (old, self.chunked, self.length) {
             // It had neither.
-            (true, ..) | (false, false, None) => Framing::UntilClosed,
-            (false, true, None) => Framing::Chunked,
-            (false, true, Some(_)) => return Err(HeadError::Length),
+            (true, ..) | (false, false, None) => BodyFraming::UntilClosed,
+            (false, true, None) => BodyFraming::Chunked,
+            (false, true, Some(_)) => return Err(RequestError::Length),
             // Some programs say that they send nothing, and then send a stream without an end.
-            (false, false, Some(Ok(0))) => Framing::UntilClosed,
-            (false, false, Some(length)) => Framing::Length(length?),
+            (false, false, Some(Ok(0))) => BodyFraming::UntilClosed,
+            (false, false, Some(length)) => BodyFraming::Length(length?),
         };
-        Ok(Push {
+        Ok(SourceRequest {
             mount,
-            expects: self.expects,
+            expects_continue: self.expects,
             framing,
             content_type: self.content_type.clone(),
             name: self.name.clone(),
@@ -189,42 +195,49 @@ impl Fields {
 }
 
 /// What `/admin/metadata` is told.
-fn tell(query: &str) -> Wish {
+fn metadata_request(query: &str) -> RequestKind {
     let pairs = || query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let raw = |wanted: &str| {
         let (_, value) = pairs().find(|(key, _)| *key == wanted)?;
-        Some(decode_bytes(&value.replace('+', " ")))
+        Some(percent_decode_bytes(&value.replace('+', " ")))
     };
     if raw("mode").is_none_or(|mode| mode != b"updinfo") {
-        return Wish::Else;
+        return RequestKind::Other;
     }
     let latin = raw("charset").is_some_and(|charset| {
         let charset = charset.to_ascii_lowercase();
-        LATIN.iter().any(|latin| *latin == charset)
+        LATIN_1_NAMES.iter().any(|latin| *latin == charset)
     });
-    let said = |key| raw(key).map(|bytes| if latin { latin_1(&bytes) } else { words(&bytes) });
-    let clean = |key| said(key).and_then(|said| text(said.as_bytes()));
+    let said = |key| {
+        raw(key).map(|bytes| if latin { decode_latin_1(&bytes) } else { decode_text(&bytes) })
+    };
+    let clean = |key| said(key).and_then(|said| clean_text(said.as_bytes()));
     let title = match said("song") {
-        Some(song) => Title::of_song(&song),
-        None => Title { title: clean("title"), artist: clean("artist"), ..Title::default() },
+        Some(song) => TrackMetadata::from_stream_title(&song),
+        None => TrackMetadata {
+            title: clean("title"),
+            artist: clean("artist"),
+            ..TrackMetadata::default()
+        },
     };
     let mount = raw("mount").map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    Wish::Tell { mount: mount.unwrap_or_default(), title }
+    RequestKind::Metadata { mount: mount.unwrap_or_default(), title }
 }
 
 /// Whether a stream that calls itself so can hold nothing that is played here. What else it calls
 /// itself is no matter: its bytes say what it is.
 #[must_use]
-pub fn is_hopeless(content_type: &str) -> bool {
+pub fn is_unsupported_type(content_type: &str) -> bool {
     let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    HOPELESS_BEGINNINGS.iter().any(|bad| kind.starts_with(bad)) || HOPELESS.contains(&&*kind)
+    UNSUPPORTED_PREFIXES.iter().any(|bad| kind.starts_with(bad))
+        || UNSUPPORTED_TYPES.contains(&&*kind)
 }
 
 /// `video/ogg` is what some call Ogg of any kind.
-const HOPELESS_BEGINNINGS: [&str; 6] =
+const UNSUPPORTED_PREFIXES: [&str; 6] =
     ["text/", "image/", "font/", "model/", "video/webm", "video/mp"];
 
-const HOPELESS: [&str; 9] = [
+const UNSUPPORTED_TYPES: [&str; 9] = [
     "audio/webm",
     "audio/x-matroska",
     "audio/midi",
@@ -236,7 +249,8 @@ const HOPELESS: [&str; 9] = [
     "application/x-www-form-urlencoded",
 ];
 
-const LATIN: [&[u8]; 5] = [b"iso-8859-1", b"iso8859-1", b"latin1", b"latin-1", b"windows-1252"];
+const LATIN_1_NAMES: [&[u8]; 5] =
+    [b"iso-8859-1", b"iso8859-1", b"latin1", b"latin-1", b"windows-1252"];
 
 /// Lines of a head that are looked at.
 const MAX_FIELDS: usize = 128;
@@ -245,17 +259,17 @@ const MAX_FIELDS: usize = 128;
 mod tests {
     use super::*;
 
-    fn push(head: &str) -> Result<Push, HeadError> {
-        match Request::parse(head.as_bytes())?.wish {
-            Wish::Push(push) => Ok(push),
+    fn push(head: &str) -> Result<SourceRequest, RequestError> {
+        match IcecastRequest::parse(head.as_bytes())?.kind {
+            RequestKind::Source(push) => Ok(push),
             other => panic!("{other:?}"),
         }
     }
 
     fn song(query: &str) -> (String, Option<String>, Option<String>) {
         let head = format!("GET /admin/metadata?{query} HTTP/1.0\r\n\r\n");
-        match Request::parse(head.as_bytes()).unwrap().wish {
-            Wish::Tell { mount, title } => (mount, title.artist, title.title),
+        match IcecastRequest::parse(head.as_bytes()).unwrap().kind {
+            RequestKind::Metadata { mount, title } => (mount, title.artist, title.title),
             other => panic!("{other:?}"),
         }
     }
@@ -266,17 +280,17 @@ mod tests {
                     Expect: 100-continue\r\nConnection: close\r\nHost: 127.0.0.1:8000\r\n\
                     Content-Type: audio/mpeg\r\nIcy-MetaData: 1\r\nIce-Public: 0\r\n\
                     Authorization: Basic c291cmNlOnNlY3JldA==\r\n\r\n";
-        let request = Request::parse(head.as_bytes()).unwrap();
+        let request = IcecastRequest::parse(head.as_bytes()).unwrap();
         assert_eq!(request.authorization.as_deref(), Some("Basic c291cmNlOnNlY3JldA=="));
         assert_eq!(request.agent.as_deref(), Some("Lavf/59.27.100"));
-        assert!(!request.from_page);
+        assert!(!request.from_browser);
         let page = head.replace("Accept: */*", "Origin: http://evil.example");
-        assert!(Request::parse(page.as_bytes()).unwrap().from_page);
+        assert!(IcecastRequest::parse(page.as_bytes()).unwrap().from_browser);
         let push = push(head).unwrap();
-        assert_eq!((push.mount.as_str(), push.expects), ("/live", true));
+        assert_eq!((push.mount.as_str(), push.expects_continue), ("/live", true));
         assert_eq!(
             (push.framing, push.content_type.as_str()),
-            (Framing::UntilClosed, "audio/mpeg")
+            (BodyFraming::UntilClosed, "audio/mpeg")
         );
     }
 
@@ -288,7 +302,7 @@ mod tests {
             (push.mount.as_str(), push.name.as_deref()),
             ("/two words", Some("Evening show"))
         );
-        assert_eq!((push.framing, push.expects), (Framing::UntilClosed, false));
+        assert_eq!((push.framing, push.expects_continue), (BodyFraming::UntilClosed, false));
     }
 
     #[test]
@@ -296,12 +310,12 @@ mod tests {
         let framing = |fields: &str| {
             push(&format!("PUT /a HTTP/1.1\r\n{fields}\r\n\r\n")).map(|push| push.framing)
         };
-        assert_eq!(framing("Transfer-Encoding: chunked"), Ok(Framing::Chunked));
-        assert_eq!(framing("Content-Length: 12"), Ok(Framing::Length(12)));
-        assert_eq!(framing("Content-Length: 0"), Ok(Framing::UntilClosed));
-        assert_eq!(framing("Content-Length: -1"), Err(HeadError::Length));
+        assert_eq!(framing("Transfer-Encoding: chunked"), Ok(BodyFraming::Chunked));
+        assert_eq!(framing("Content-Length: 12"), Ok(BodyFraming::Length(12)));
+        assert_eq!(framing("Content-Length: 0"), Ok(BodyFraming::UntilClosed));
+        assert_eq!(framing("Content-Length: -1"), Err(RequestError::Length));
         let both = "Content-Length: 1\r\nTransfer-Encoding: chunked";
-        assert_eq!(framing(both), Err(HeadError::Length));
+        assert_eq!(framing(both), Err(RequestError::Length));
     }
 
     #[test]
@@ -324,10 +338,10 @@ mod tests {
     fn what_is_no_request() {
         for bad in ["", "\r\n\r\n", "hackme\r\n\r\n", "PUT /a\r\n\r\n", "PUT / a HTTP/1.1\r\n\r\n"]
         {
-            assert_eq!(Request::parse(bad.as_bytes()), Err(HeadError::Line), "{bad:?}");
+            assert_eq!(IcecastRequest::parse(bad.as_bytes()), Err(RequestError::Line), "{bad:?}");
         }
-        let other = Request::parse(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        assert_eq!(other.wish, Wish::Else);
+        let other = IcecastRequest::parse(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        assert_eq!(other.kind, RequestKind::Other);
     }
 
     #[test]
@@ -340,10 +354,10 @@ mod tests {
     #[test]
     fn only_what_can_hold_no_sound_is_hopeless() {
         for good in ["", "audio/mpeg", "audio/aacp", "application/ogg", "video/ogg", "what/ever"] {
-            assert!(!is_hopeless(good), "{good}");
+            assert!(!is_unsupported_type(good), "{good}");
         }
         for bad in ["text/html; charset=utf-8", "VIDEO/MP4", "audio/webm;codecs=opus"] {
-            assert!(is_hopeless(bad), "{bad}");
+            assert!(is_unsupported_type(bad), "{bad}");
         }
     }
 }

@@ -9,19 +9,19 @@ use core::fmt;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Patch {
     at: u64,
-    bytes: [u8; MOST],
+    bytes: [u8; MAX_BYTES],
     length: usize,
 }
 
 impl Patch {
     /// `bytes`, of which there are at most 48, for the place `at` bytes from the front.
     pub(crate) fn new(at: u64, bytes: &[u8]) -> Self {
-        debug_assert!(bytes.len() <= MOST, "{} bytes", bytes.len());
-        let mut own = [0; MOST];
+        debug_assert!(bytes.len() <= MAX_BYTES, "{} bytes", bytes.len());
+        let mut own = [0; MAX_BYTES];
         for (to, from) in own.iter_mut().zip(bytes) {
             *to = *from;
         }
-        Self { at, bytes: own, length: bytes.len().min(MOST) }
+        Self { at, bytes: own, length: bytes.len().min(MAX_BYTES) }
     }
 
     /// Where the first of them goes, in bytes from the front of the file.
@@ -38,7 +38,7 @@ impl Patch {
 
     /// Whether a file that begins with `front` says the same already.
     #[must_use]
-    pub fn is_in(&self, front: &[u8]) -> bool {
+    pub fn is_applied_to(&self, front: &[u8]) -> bool {
         let at = usize::try_from(self.at).unwrap_or(usize::MAX);
         front.get(at..).is_some_and(|rest| rest.starts_with(self.bytes()))
     }
@@ -51,4 +51,4 @@ impl fmt::Debug for Patch {
 }
 
 /// The front of a WAVE file up to the end of its long sizes.
-const MOST: usize = 48;
+const MAX_BYTES: usize = 48;

@@ -10,14 +10,14 @@ mod librespot;
 
 use aulos_core::Span;
 
-pub use airplay::Airplay;
-pub use librespot::Librespot;
+pub use airplay::AirplayMetadataParser;
+pub use librespot::LibrespotLogParser;
 
 /// What was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum PlaybackEvent {
     /// Another title plays, or more is known of it.
-    Title(Title),
+    Title(TrackMetadata),
     /// A picture of it as it came, JPEG or PNG; empty takes the last one away.
     Picture(Vec<u8>),
     /// Where in the title it is, and how long that is.
@@ -32,7 +32,7 @@ pub enum News {
 
 /// What is played, as far as it was told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Title {
+pub struct TrackMetadata {
     /// Of the piece.
     pub title: Option<String>,
     /// Who plays it.
@@ -49,15 +49,15 @@ pub struct Title {
     pub url: Option<String>,
 }
 
-impl Title {
+impl TrackMetadata {
     /// From the one line that radio has for it, `Artist - Title`.
     #[must_use]
-    pub fn of_song(line: &str) -> Self {
+    pub fn from_stream_title(line: &str) -> Self {
         let (artist, title) = match line.split_once(" - ") {
-            Some((artist, title)) => (text(artist.as_bytes()), title),
+            Some((artist, title)) => (clean_text(artist.as_bytes()), title),
             None => (None, line),
         };
-        Self { artist, title: text(title.as_bytes()), ..Self::default() }
+        Self { artist, title: clean_text(title.as_bytes()), ..Self::default() }
     }
 }
 
@@ -65,7 +65,7 @@ impl Title {
 pub const MAX_TEXT: usize = 1_024;
 
 /// A text without line breaks and the like, of at most [`MAX_TEXT`] bytes; none where nothing is left.
-pub(crate) fn text(bytes: &[u8]) -> Option<String> {
+pub(crate) fn clean_text(bytes: &[u8]) -> Option<String> {
     let mut out = String::new();
     for letter in String::from_utf8_lossy(bytes).trim().chars().filter(|c| !c.is_control()) {
         if out.len() + letter.len_utf8() > MAX_TEXT {

@@ -78,12 +78,12 @@ impl FromStr for Uri {
             None => ("", rest),
         };
         let (user, place) = match authority.rsplit_once('@') {
-            Some((user, place)) => (Some(decode(user)), place),
+            Some((user, place)) => (Some(percent_decode(user)), place),
             None => (None, authority),
         };
         let (host, ports) = split_port(place);
         // Looked at decoded. Blanks may be: in `meta:` a station stands here.
-        let host = decode(host);
+        let host = percent_decode(host);
         if host.contains(char::is_control) {
             return Err(UriError::BadHost);
         }
@@ -99,12 +99,12 @@ impl FromStr for Uri {
             host,
             port,
             last_port,
-            path: decode(path),
+            path: percent_decode(path),
             query: pairs
                 .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-                .map(|(key, value)| (decode(key), decode(value)))
+                .map(|(key, value)| (percent_decode(key), percent_decode(value)))
                 .collect(),
-            fragment: decode(fragment),
+            fragment: percent_decode(fragment),
         })
     }
 }
@@ -175,12 +175,12 @@ fn parse_ports(text: &str) -> Result<(Option<u16>, Option<u16>), UriError> {
 }
 
 /// `%41` is `A`; a percent sign without two hexadecimal digits is a percent sign.
-pub(crate) fn decode(text: &str) -> String {
-    String::from_utf8_lossy(&decode_bytes(text)).into_owned()
+pub(crate) fn percent_decode(text: &str) -> String {
+    String::from_utf8_lossy(&percent_decode_bytes(text)).into_owned()
 }
 
 /// The same, of bytes that may be in any writing.
-pub(crate) fn decode_bytes(text: &str) -> Vec<u8> {
+pub(crate) fn percent_decode_bytes(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, behind)) = rest.split_first() {
@@ -193,7 +193,7 @@ pub(crate) fn decode_bytes(text: &str) -> Vec<u8> {
 
 /// A path or a value in a form that [`Uri`] gives back unchanged.
 #[must_use]
-pub fn encode(text: &str) -> String {
+pub fn percent_encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if "%?#&=+@".contains(c) || c.is_control() || c.is_whitespace() {
@@ -307,7 +307,7 @@ mod tests {
 
         #[test]
         fn what_is_encoded_here_comes_back(value in "\\PC{0,30}") {
-            let uri = uri(&format!("x://h/?v={}", encode(&value)));
+            let uri = uri(&format!("x://h/?v={}", percent_encode(&value)));
             prop_assert_eq!(uri.get("v"), Some(value.as_str()));
         }
 

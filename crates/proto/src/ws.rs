@@ -11,22 +11,22 @@ use core::fmt;
 pub const MAX_MESSAGE: usize = crate::snap::session::MAX_READ + 64;
 
 /// The longest head that we write: no mask, a length of 64 bits.
-pub const MAX_HEAD: usize = 10;
+pub const MAX_HEADER_LEN: usize = 10;
 
 /// How long the head of a frame with so many bytes is (section 5.2).
 #[must_use]
-pub const fn head_len(payload: usize) -> usize {
+pub const fn header_len(payload: usize) -> usize {
     match payload {
         0..=125 => 2,
         126..=0xffff => 4,
-        _ => MAX_HEAD,
+        _ => MAX_HEADER_LEN,
     }
 }
 
 /// The kinds of frame that we send, each a whole message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum FrameKind {
     /// Bytes.
     Binary,
     /// The end of the conversation.
@@ -37,24 +37,24 @@ pub enum Kind {
 
 /// The head of a frame, unmasked, as a server sends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
-    bytes: [u8; MAX_HEAD],
+pub struct WsFrameHeader {
+    bytes: [u8; MAX_HEADER_LEN],
     len: usize,
 }
 
-impl Head {
+impl WsFrameHeader {
     /// The head for `payload` bytes.
     #[must_use]
-    pub const fn new(kind: Kind, payload: usize) -> Self {
+    pub const fn new(kind: FrameKind, payload: usize) -> Self {
         let first = FIN
             | match kind {
-                Kind::Binary => BINARY,
-                Kind::Close => CLOSE,
-                Kind::Pong => PONG,
+                FrameKind::Binary => BINARY,
+                FrameKind::Close => CLOSE,
+                FrameKind::Pong => PONG,
             };
         let [.., g, h] = (payload as u64).to_be_bytes();
-        let mut bytes = [0; MAX_HEAD];
-        match head_len(payload) {
+        let mut bytes = [0; MAX_HEADER_LEN];
+        match header_len(payload) {
             2 => [bytes[0], bytes[1]] = [first, h],
             4 => [bytes[0], bytes[1], bytes[2], bytes[3]] = [first, 126, g, h],
             _ => {
@@ -63,7 +63,7 @@ impl Head {
                 bytes = [first, 127, a, b, c, d, e, f, g, h];
             }
         }
-        Self { bytes, len: head_len(payload) }
+        Self { bytes, len: header_len(payload) }
     }
 
     /// Its bytes.
@@ -76,7 +76,7 @@ impl Head {
 /// A whole message, or a control frame between two pieces of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Message<'a> {
+pub enum WsMessage<'a> {
     /// Bytes.
     Binary(&'a [u8]),
     /// Text; Snapcast has no use for it here.
@@ -123,22 +123,22 @@ impl core::error::Error for WsError {}
 ///
 /// It holds at most one message of [`MAX_MESSAGE`] and one control frame of 125 bytes.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct WsReader {
     /// The head that is being read: 2 bytes, a longer length, the mask.
-    head: [u8; HEAD_BYTES],
+    head: [u8; MAX_CLIENT_HEADER_LEN],
     head_len: usize,
-    frame: Option<Frame>,
+    frame: Option<FrameState>,
     /// The payloads of a message's frames so far.
     message: Vec<u8>,
     /// Which kind of message is being put together.
     kind: Option<u8>,
     control: Vec<u8>,
     /// What was handed out and can be forgotten.
-    used: Used,
+    used: LastReturned,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Frame {
+struct FrameState {
     opcode: u8,
     fin: bool,
     mask: [u8; 4],
@@ -148,24 +148,26 @@ struct Frame {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Used {
+enum LastReturned {
     #[default]
     Nothing,
     Message,
     Control,
 }
 
-impl Reader {
+impl WsReader {
     /// The next message, taking what it needs off `bytes`; none when they are used up.
     ///
     /// # Errors
     /// [`WsError`]; the connection cannot be read any further.
-    pub fn next<'s>(&'s mut self, bytes: &mut &[u8]) -> Result<Option<Message<'s>>, WsError> {
+    pub fn next<'s>(&'s mut self, bytes: &mut &[u8]) -> Result<Option<WsMessage<'s>>, WsError> {
         match core::mem::take(&mut self.used) {
-            Used::Nothing => {}
-            Used::Message if self.message.capacity() > IDLE_BYTES => self.message = Vec::new(),
-            Used::Message => self.message.clear(),
-            Used::Control => self.control.clear(),
+            LastReturned::Nothing => {}
+            LastReturned::Message if self.message.capacity() > IDLE_BYTES => {
+                self.message = Vec::new()
+            }
+            LastReturned::Message => self.message.clear(),
+            LastReturned::Control => self.control.clear(),
         }
         loop {
             let Some(mut frame) = self.frame.take() else {
@@ -181,27 +183,27 @@ impl Reader {
                 return Ok(None);
             }
             if frame.opcode >= CLOSE {
-                self.used = Used::Control;
+                self.used = LastReturned::Control;
                 return Ok(Some(match frame.opcode {
-                    CLOSE => Message::Close(&self.control),
-                    PING => Message::Ping(&self.control),
-                    _ => Message::Pong(&self.control),
+                    CLOSE => WsMessage::Close(&self.control),
+                    PING => WsMessage::Ping(&self.control),
+                    _ => WsMessage::Pong(&self.control),
                 }));
             }
             if frame.fin {
-                self.used = Used::Message;
+                self.used = LastReturned::Message;
                 return Ok(Some(match self.kind.take() {
-                    Some(TEXT) => Message::Text(&self.message),
-                    _ => Message::Binary(&self.message),
+                    Some(TEXT) => WsMessage::Text(&self.message),
+                    _ => WsMessage::Binary(&self.message),
                 }));
             }
         }
     }
 
     /// The next frame's head, checked; none until all of it has come.
-    fn read_head(&mut self, bytes: &mut &[u8]) -> Result<Option<Frame>, WsError> {
+    fn read_head(&mut self, bytes: &mut &[u8]) -> Result<Option<FrameState>, WsError> {
         loop {
-            let wanted = self.head_wanted()?;
+            let wanted = self.header_bytes_needed()?;
             if self.head_len == wanted {
                 self.head_len = 0;
                 return self.begin(wanted).map(Some);
@@ -217,7 +219,7 @@ impl Reader {
 
     /// How long this head is, as far as that is known; what is wrong in its first two bytes is seen
     /// with them.
-    fn head_wanted(&self) -> Result<usize, WsError> {
+    fn header_bytes_needed(&self) -> Result<usize, WsError> {
         let [first, second, ..] = self.head;
         if self.head_len < 2 {
             return Ok(2);
@@ -239,7 +241,7 @@ impl Reader {
         })
     }
 
-    fn begin(&mut self, head: usize) -> Result<Frame, WsError> {
+    fn begin(&mut self, head: usize) -> Result<FrameState, WsError> {
         let [first, second, a, b, c, d, e, f, g, h, ..] = self.head;
         let length = match second & !MASKED {
             126 => u64::from(u16::from_be_bytes([a, b])),
@@ -249,7 +251,7 @@ impl Reader {
         let rest = usize::try_from(length).unwrap_or(usize::MAX);
         let (opcode, fin) = (first & OPCODE, first & FIN != 0);
         let mask = self.head.get(head - 4..head).and_then(|mask| mask.try_into().ok());
-        let frame = Frame { opcode, fin, mask: mask.unwrap_or_default(), turn: 0, rest };
+        let frame = FrameState { opcode, fin, mask: mask.unwrap_or_default(), turn: 0, rest };
         if opcode >= CLOSE {
             return Ok(frame);
         }
@@ -264,7 +266,7 @@ impl Reader {
         Ok(frame)
     }
 
-    fn read_payload(&mut self, frame: &mut Frame, bytes: &mut &[u8]) {
+    fn read_payload(&mut self, frame: &mut FrameState, bytes: &mut &[u8]) {
         let (now, later) = bytes.split_at(frame.rest.min(bytes.len()));
         *bytes = later;
         frame.rest -= now.len();
@@ -287,7 +289,7 @@ const PING: u8 = 9;
 const PONG: u8 = 10;
 
 /// The longest head of a client: 2 bytes, a length of 8, a mask of 4.
-const HEAD_BYTES: usize = 14;
+const MAX_CLIENT_HEADER_LEN: usize = 14;
 
 /// Room for a message that an idle connection keeps: a greeting has some 300.
 const IDLE_BYTES: usize = 1_024;
@@ -318,12 +320,12 @@ mod tests {
 
     /// What comes out of these bytes in pieces of `size`.
     fn read(bytes: &[u8], size: usize) -> Result<Vec<String>, WsError> {
-        let (mut reader, mut found) = (Reader::default(), Vec::new());
+        let (mut reader, mut found) = (WsReader::default(), Vec::new());
         for mut piece in bytes.chunks(size) {
             while let Some(message) = reader.next(&mut piece)? {
                 found.push(match message {
-                    Message::Binary(bytes) if bytes.len() > 20 => format!("{}", bytes.len()),
-                    Message::Binary(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                    WsMessage::Binary(bytes) if bytes.len() > 20 => format!("{}", bytes.len()),
+                    WsMessage::Binary(bytes) => String::from_utf8_lossy(bytes).into_owned(),
                     other => format!("{other:?}"),
                 });
             }
@@ -336,7 +338,7 @@ mod tests {
         // Section 5.7: a masked text "Hello".
         let bytes = [0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58];
         let mut piece = &bytes[..];
-        assert_eq!(Reader::default().next(&mut piece), Ok(Some(Message::Text(b"Hello"))));
+        assert_eq!(WsReader::default().next(&mut piece), Ok(Some(WsMessage::Text(b"Hello"))));
         assert!(piece.is_empty());
     }
 
@@ -382,14 +384,14 @@ mod tests {
 
     #[test]
     fn heads_have_the_three_lengths() {
-        let head = |len| Head::new(Kind::Binary, len).as_bytes().to_vec();
+        let head = |len| WsFrameHeader::new(FrameKind::Binary, len).as_bytes().to_vec();
         assert_eq!(head(125), [0x82, 125]);
         assert_eq!(head(126), [0x82, 126, 0, 126]);
         assert_eq!(head(65_535), [0x82, 126, 255, 255]);
         assert_eq!(head(65_536), [0x82, 127, 0, 0, 0, 0, 0, 1, 0, 0]);
         for len in [0, 125, 126, 65_535, 65_536] {
-            assert_eq!(head(len).len(), head_len(len));
+            assert_eq!(head(len).len(), header_len(len));
         }
-        assert_eq!(Head::new(Kind::Pong, 1).as_bytes(), [0x8a, 1]);
+        assert_eq!(WsFrameHeader::new(FrameKind::Pong, 1).as_bytes(), [0x8a, 1]);
     }
 }

@@ -5,9 +5,9 @@
 
 use aulos_core::{Instant, Span};
 use aulos_proto::rtp::payload::OpusParameters;
-use aulos_proto::rtp::rtcp::{Compound, Ntp, Part, SenderInfo};
-use aulos_proto::rtp::{Accepted, Encoding, Header, Packet, Receiver, is_rtcp};
-use aulos_proto::sdp::Session;
+use aulos_proto::rtp::rtcp::{CompoundPacket, NtpTime, RtcpPacket, SenderInfo};
+use aulos_proto::rtp::{Encoding, ReceiveOutcome, Receiver, RtpHeader, RtpPacket, is_rtcp};
+use aulos_proto::sdp::SessionDescription;
 use proptest::prelude::*;
 
 macro_rules! vector {
@@ -23,8 +23,8 @@ fn unhex(text: &str) -> Vec<u8> {
 #[test]
 fn a_packet_of_pcmu() {
     let bytes = vector!("rtp_pcmu");
-    let packet = Packet::parse(&bytes).unwrap();
-    let header = Header {
+    let packet = RtpPacket::parse(&bytes).unwrap();
+    let header = RtpHeader {
         marker: false,
         payload_type: 0,
         sequence: 991,
@@ -32,17 +32,17 @@ fn a_packet_of_pcmu() {
         ssrc: 0x9cf3_5dc8,
     };
     assert_eq!(packet.header(), header);
-    assert_eq!(Encoding::of_static(0).unwrap().ticks(packet.payload()), Some(155));
+    assert_eq!(Encoding::from_static_type(0).unwrap().ticks(packet.payload()), Some(155));
     assert_eq!(header.to_bytes(), bytes[..12], "what we would have written");
 }
 
 #[test]
 fn a_packet_of_l16_in_stereo() {
     let bytes = vector!("rtp_l16");
-    let packet = Packet::parse(&bytes).unwrap();
+    let packet = RtpPacket::parse(&bytes).unwrap();
     assert_eq!((packet.payload_type(), packet.sequence()), (97, 2_493));
     assert_eq!((packet.timestamp(), packet.ssrc()), (1_512_431_775, 0x4a73_a546));
-    let session = Session::parse(
+    let session = SessionDescription::parse(
         b"v=0\no=- 0 0 IN IP4 127.0.0.1\nc=IN IP4 127.0.0.1\nm=audio 1 RTP/AVP 97\n\
           a=rtpmap:97 L16/48000/2\n",
     );
@@ -58,10 +58,10 @@ fn a_packet_of_l16_in_stereo() {
 #[test]
 fn a_packet_of_opus_and_its_description() {
     let bytes = vector!("rtp_opus");
-    let packet = Packet::parse(&bytes).unwrap();
+    let packet = RtpPacket::parse(&bytes).unwrap();
     assert!(packet.marker());
     assert_eq!((packet.payload_type(), packet.sequence()), (97, 3_710));
-    let session = Session::parse(include_bytes!("vectors/ffmpeg_opus.sdp")).unwrap();
+    let session = SessionDescription::parse(include_bytes!("vectors/ffmpeg_opus.sdp")).unwrap();
     let media = &session.media[0];
     let format = &media.formats[0];
     assert_eq!((media.port, format.payload_type), (37_447, packet.payload_type()));
@@ -76,14 +76,14 @@ fn a_packet_of_opus_and_its_description() {
 fn a_report_without_a_name() {
     let bytes = vector!("rtcp_sender");
     assert!(is_rtcp(&bytes));
-    let compound = Compound::parse(&bytes).unwrap();
-    let mut parts = compound.parts();
-    let Some(Part::Report { ssrc, sender, blocks }) = parts.next() else { panic!() };
-    let ntp = Ntp::from_bits(0xeead_061d_0d4f_df3b);
+    let compound = CompoundPacket::parse(&bytes).unwrap();
+    let mut parts = compound.packets();
+    let Some(RtcpPacket::Report { ssrc, sender, blocks }) = parts.next() else { panic!() };
+    let ntp = NtpTime::from_bits(0xeead_061d_0d4f_df3b);
     let expected = SenderInfo { ntp, timestamp: 3_979_009_671, packets: 0, octets: 0 };
     assert_eq!((ssrc, sender, blocks.iter().len()), (0x9cf3_5dc8, Some(expected), 0));
     assert!(parts.next().is_none());
-    let written = Ntp::from_unix(Span::from_millis(1_795_327_901_052)).to_bits();
+    let written = NtpTime::from_unix(Span::from_millis(1_795_327_901_052)).to_bits();
     assert!(written.abs_diff(ntp.to_bits()) < 1 << 22, "within a millisecond");
 }
 
@@ -99,24 +99,24 @@ struct Relay {
 impl Relay {
     fn take(&mut self, sequence: u16) {
         match self.receiver.receive(Instant::ZERO, sequence, 0, 8_000) {
-            Accepted::Valid(at) => {
+            ReceiveOutcome::Valid(at) => {
                 let receiver = &self.receiver;
                 let number = |sequence: u16| receiver.position(sequence, 0).sequence;
                 self.out.extend(self.held.drain(..).map(number));
                 self.out.push(at.sequence);
             }
-            Accepted::Probation { fresh, .. } => {
+            ReceiveOutcome::Probation { fresh, .. } => {
                 if fresh {
                     self.held.clear();
                 }
                 self.held.push(sequence);
             }
-            Accepted::Restarted(at) => {
+            ReceiveOutcome::Restarted(at) => {
                 assert_eq!(self.stray.map(|stray| stray.wrapping_add(1)), Some(sequence));
                 self.out.extend([at.sequence - 1, at.sequence]);
             }
-            Accepted::Stray => self.stray = Some(sequence),
-            Accepted::Duplicate => {}
+            ReceiveOutcome::Stray => self.stray = Some(sequence),
+            ReceiveOutcome::Duplicate => {}
         }
     }
 }

@@ -5,10 +5,11 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use aulos_core::{Codec, Instant, SampleSpec, Span};
-use aulos_proto::snap::session::Outgoing;
+use aulos_proto::snap::session::ServerOutgoing;
 use aulos_proto::snap::wire::{
-    ClientInfo, ClientMessage, Frame, Framing, HEADER_LEN, MAX_MESSAGE, Parsed, ServerMessage,
-    ServerSettings, WireTime, codec_header, parse, parse_framed, write_chunk_header,
+    ClientInfo, ClientMessage, HEADER_LEN, MAX_MESSAGE, MessageFrame, ParsedMessage, ServerMessage,
+    ServerSettings, Transport, WireTime, codec_header, parse_framed, parse_message,
+    write_chunk_header,
 };
 
 macro_rules! vector {
@@ -21,9 +22,11 @@ fn unhex(text: &str) -> Vec<u8> {
     text.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
 }
 
-fn frame(bytes: &[u8]) -> Frame<'_> {
-    match parse(bytes, MAX_MESSAGE) {
-        Ok(Parsed::Message(frame)) if HEADER_LEN + frame.payload.len() == bytes.len() => frame,
+fn frame(bytes: &[u8]) -> MessageFrame<'_> {
+    match parse_message(bytes, MAX_MESSAGE) {
+        Ok(ParsedMessage::Message(frame)) if HEADER_LEN + frame.payload.len() == bytes.len() => {
+            frame
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -41,7 +44,7 @@ fn snapclient_greets() {
     let bytes = vector!("hello");
     let frame = frame(&bytes);
     assert_eq!((frame.header.stamp.id, frame.header.stamp.refers_to), (2, 0));
-    let Ok(ClientMessage::Hello(hello)) = ClientMessage::parse(&frame, Framing::Stream) else {
+    let Ok(ClientMessage::Hello(hello)) = ClientMessage::parse(&frame, Transport::Stream) else {
         panic!("no greeting")
     };
     assert_eq!(hello.client_id(), "kitchen#2");
@@ -58,7 +61,7 @@ fn snapclient_greets() {
 fn snapweb_greets_with_two_wrong_lengths() {
     let bytes = vector!("hello_snapweb");
     let frame = parse_framed(&bytes).unwrap();
-    let Ok(ClientMessage::Hello(hello)) = ClientMessage::parse(&frame, Framing::WebSocket) else {
+    let Ok(ClientMessage::Hello(hello)) = ClientMessage::parse(&frame, Transport::WebSocket) else {
         panic!("no greeting")
     };
     assert_eq!(hello.client_id(), "2f1a7c1e-0000-4000-8000-000000000001");
@@ -69,12 +72,12 @@ fn snapweb_greets_with_two_wrong_lengths() {
 fn our_answer_to_snapclients_time_request_is_snapservers() {
     let request = vector!("time_request");
     let request = frame(&request);
-    assert_eq!(ClientMessage::parse(&request, Framing::Stream), Ok(ClientMessage::Time));
+    assert_eq!(ClientMessage::parse(&request, Transport::Stream), Ok(ClientMessage::Time));
     let stamp = request.header.stamp;
     assert_eq!((stamp.id, stamp.sent), (3, time(3_471, 569_294)));
 
     let received = instant(3_472, 592_988);
-    let reply = Outgoing::Time { id: stamp.id, requested: stamp.sent, received };
+    let reply = ServerOutgoing::Time { id: stamp.id, requested: stamp.sent, received };
     let mut bytes = Vec::new();
     reply.write(instant(3_472, 592_997), &mut bytes);
     assert_eq!(bytes, vector!("time_reply"));
@@ -84,7 +87,7 @@ fn our_answer_to_snapclients_time_request_is_snapservers() {
 
 #[test]
 fn a_client_whose_clock_is_ahead() {
-    let reply = Outgoing::Time { id: 9, requested: time(9, 21), received: instant(7, 11) };
+    let reply = ServerOutgoing::Time { id: 9, requested: time(9, 21), received: instant(7, 11) };
     let mut bytes = Vec::new();
     reply.write(instant(7, 20), &mut bytes);
     assert_eq!(bytes, vector!("time_reply_negative"));
@@ -133,7 +136,7 @@ fn our_chunk_header_is_snapservers_but_for_a_stamp_that_nobody_reads() {
 fn a_client_turns_its_own_volume() {
     let bytes = vector!("client_info");
     let info = ClientInfo { volume: Some(74), muted: Some(true) };
-    let message = ClientMessage::parse(&frame(&bytes), Framing::Stream);
+    let message = ClientMessage::parse(&frame(&bytes), Transport::Stream);
     assert_eq!(message, Ok(ClientMessage::ClientInfo(info)));
 }
 

@@ -3,7 +3,9 @@
 
 use std::ffi::c_void;
 
-use aulos_rt::pipe::{ConfigError, PipeConfig, PipeReader, Sample, Underrun, pipe};
+use aulos_rt::pipe::{
+    PipeConfig, PipeConfigError, PipeReader, SampleEncoding, UnderrunPolicy, pipe,
+};
 use aulos_rt::{RtLog, rt_log};
 
 /// What the callback owns.
@@ -29,13 +31,13 @@ unsafe extern "C" fn on_period(user: *mut c_void, out: *mut i16, frames: usize, 
     player.reader.stamp(nanos);
     let read = player.reader.read(out);
     if read.padded > 0 {
-        player.log.note(nanos, Underruns { bytes: read.padded });
+        player.log.push(nanos, Underruns { bytes: read.padded });
     }
 }
 
-fn main() -> Result<(), ConfigError> {
-    let audio = PipeConfig::audio(48_000, 2, Sample::S16Le, 4800);
-    let (mut writer, reader) = pipe(&PipeConfig { underrun: Underrun::Repeat, ..audio })?;
+fn main() -> Result<(), PipeConfigError> {
+    let audio = PipeConfig::audio(48_000, 2, SampleEncoding::S16Le, 4800);
+    let (mut writer, reader) = pipe(&PipeConfig { underrun: UnderrunPolicy::Repeat, ..audio })?;
     let (log, entries) = rt_log(64);
     let mut player = Player { reader, log };
     let user: *mut c_void = (&raw mut player).cast();

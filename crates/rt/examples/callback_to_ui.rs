@@ -4,16 +4,16 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use aulos_rt::notify::{Dispatcher, Full, Strategy};
+use aulos_rt::notify::{Dispatcher, DispatcherFull, PollStrategy};
 use aulos_rt::{clock, latest};
 
 /// 256 frames at 48 kHz.
 const PERIOD: Duration = Duration::from_micros(5333);
 
-fn main() -> Result<(), Full> {
+fn main() -> Result<(), DispatcherFull> {
     let (mut level, shown) = latest(0.0_f32);
     // Callbacks that stay on this thread may hold whatever belongs to it.
-    let mut dispatcher = Dispatcher::<dyn FnMut()>::new(Strategy::PhaseLocked);
+    let mut dispatcher = Dispatcher::<dyn FnMut()>::new(PollStrategy::PhaseLocked);
     let redraws = Rc::new(Cell::new(0));
     let (count, shown) = (Rc::clone(&redraws), RefCell::new(shown));
     let redraw = dispatcher.on(Box::new(move || {
@@ -21,19 +21,19 @@ fn main() -> Result<(), Full> {
         println!("level {:.3}", shown.borrow_mut().read());
     }))?;
     let mut notifier = dispatcher.notifier(Some(PERIOD))?;
-    let stop = dispatcher.stopper();
+    let stop = dispatcher.stop_handle();
 
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for period in 0..100_u16 {
                 std::thread::park_timeout(PERIOD);
                 // The audio callback begins here ...
-                notifier.begin();
+                notifier.prefetch();
                 if period % 10 == 0 {
                     level.publish(f32::from(period) / 100.0);
                     notifier.notify(redraw);
                 }
-                notifier.beat(clock::now());
+                notifier.callback_ended(clock::now());
                 // ... and ends here.
             }
             std::thread::park_timeout(PERIOD * 10);

@@ -1,13 +1,13 @@
 //! Blocks of 1024 samples, overlapping by half, out of writes of any size: in place and in one
 //! slice, without a buffer of our own.
 
-use aulos_rt::pipe::{PipeConfig, ReadError, Sample, pipe};
+use aulos_rt::pipe::{PipeConfig, PipeReadError, SampleEncoding, pipe};
 
 const BLOCK: usize = 1024 * 4;
 const HOP: usize = BLOCK / 2;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (writer, reader) = pipe(&PipeConfig::audio(48_000, 1, Sample::F32Le, 8192))?;
+    let (writer, reader) = pipe(&PipeConfig::audio(48_000, 1, SampleEncoding::F32Le, 8192))?;
     let (mut writer, mut reader) = (writer.blocking(), reader.blocking());
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             reader.advance(HOP, BLOCK);
         }
         println!("{blocks} blocks, ended {:?}", reader.into_inner().monitor().fill());
-        Ok::<_, ReadError>(())
+        Ok::<_, PipeReadError>(())
     })?;
     Ok(())
 }

@@ -3,16 +3,18 @@
 
 use std::time::Duration;
 
-use aulos_rt::pipe::{ConfigError, Overflow, PipeConfig, Sample, Underrun, pipe};
+use aulos_rt::pipe::{
+    OverflowPolicy, PipeConfig, PipeConfigError, SampleEncoding, UnderrunPolicy, pipe,
+};
 
 const RATE: u32 = 48_000;
 const PERIOD_FRAMES: usize = 480;
 
-fn main() -> Result<(), ConfigError> {
+fn main() -> Result<(), PipeConfigError> {
     let config = PipeConfig {
-        overflow: Overflow::DropOldest,
-        underrun: Underrun::Silence,
-        ..PipeConfig::audio(RATE, 2, Sample::S16Le, 4800)
+        overflow: OverflowPolicy::DropOldest,
+        underrun: UnderrunPolicy::Silence,
+        ..PipeConfig::audio(RATE, 2, SampleEncoding::S16Le, 4800)
     };
     let (mut writer, mut reader) = pipe(&config)?;
     let monitor = reader.monitor();

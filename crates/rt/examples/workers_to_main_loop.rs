@@ -10,7 +10,7 @@ use aulos_rt::channel::bounded;
 use aulos_rt::clock;
 use aulos_rt::main_loop::{LoopFd, MainLoop};
 
-enum News {
+enum UiEvent {
     Scanned { worker: u32, file: u32 },
     Peak(f32),
 }
@@ -24,13 +24,13 @@ fn main() -> std::io::Result<()> {
     let scanned = Rc::new(Cell::new(0));
     let count = Rc::clone(&scanned);
     let each = move |news| match news {
-        News::Scanned { worker, file } => {
+        UiEvent::Scanned { worker, file } => {
             count.set(count.get() + 1);
             if file == 99 {
                 println!("worker {worker} is done");
             }
         }
-        News::Peak(peak) => println!("peak {peak:.1}"),
+        UiEvent::Peak(peak) => println!("peak {peak:.1}"),
     };
     let all_news = main_loop.local().attach(receiver, each);
     let mut ticks = main_loop.handle().every(Duration::from_millis(10));
@@ -49,13 +49,13 @@ fn main() -> std::io::Result<()> {
                 for file in 0..100 {
                     std::thread::park_timeout(Duration::from_micros(200));
                     // Waits when the loop is behind, and gives it back when nobody listens.
-                    drop(sender.send(News::Scanned { worker, file }));
+                    drop(sender.send(UiEvent::Scanned { worker, file }));
                 }
             });
         }
         drop(sender);
         // The audio callback: never waits, never wakes.
-        scope.spawn(move || (1..4_u8).for_each(|i| drop(audio.push(News::Peak(f32::from(i))))));
+        scope.spawn(move || (1..4_u8).for_each(|i| drop(audio.push(UiEvent::Peak(f32::from(i))))));
 
         while !all_news.is_finished() {
             let next = main_loop.poll(clock::now());

@@ -5,7 +5,7 @@
 //! reads memory that is being changed, which only plain data survives.
 #![allow(unsafe_code)]
 
-use crate::spsc::Line;
+use crate::spsc::CachePadded;
 use crate::sync::{Arc, AtomicUsize, Ordering, UnsafeCell};
 
 /// Makes a cell that holds `initial`, and gives out its two ends.
@@ -20,24 +20,25 @@ use crate::sync::{Arc, AtomicUsize, Ordering, UnsafeCell};
 /// assert_eq!(*reader.read(), 2);
 /// ```
 #[must_use]
-pub fn latest<T: Clone>(initial: T) -> (Publisher<T>, Reader<T>) {
+pub fn latest<T: Clone>(initial: T) -> (LatestPublisher<T>, LatestReader<T>) {
     let cells = [
         UnsafeCell::new(initial.clone()),
         UnsafeCell::new(initial.clone()),
         UnsafeCell::new(initial),
     ];
-    let inner = Arc::new(Inner { middle: Line(AtomicUsize::new(1)), cells: cells.map(Line) });
-    (Publisher { inner: inner.clone(), back: 0 }, Reader { inner, front: 2 })
+    let inner =
+        Arc::new(Inner { middle: CachePadded(AtomicUsize::new(1)), cells: cells.map(CachePadded) });
+    (LatestPublisher { inner: inner.clone(), back: 0 }, LatestReader { inner, front: 2 })
 }
 
 /// The end that sets the value. It can move to another thread but serves one at a time.
 #[derive(Debug)]
-pub struct Publisher<T> {
+pub struct LatestPublisher<T> {
     inner: Arc<Inner<T>>,
     back: usize,
 }
 
-impl<T> Publisher<T> {
+impl<T> LatestPublisher<T> {
     /// Makes `value` the newest one.
     ///
     /// # Real-time
@@ -65,12 +66,12 @@ impl<T> Publisher<T> {
 
 /// The end that looks at the value. It can move to another thread but serves one at a time.
 #[derive(Debug)]
-pub struct Reader<T> {
+pub struct LatestReader<T> {
     inner: Arc<Inner<T>>,
     front: usize,
 }
 
-impl<T> Reader<T> {
+impl<T> LatestReader<T> {
     /// The newest value. It stays the same, and stays borrowed, until the next call.
     ///
     /// # Real-time
@@ -110,8 +111,8 @@ impl<T> Reader<T> {
 #[derive(Debug)]
 struct Inner<T> {
     /// Index of the cell that nobody has, and whether the publisher was the last to put it there.
-    middle: Line<AtomicUsize>,
-    cells: [Line<UnsafeCell<T>>; 3],
+    middle: CachePadded<AtomicUsize>,
+    cells: [CachePadded<UnsafeCell<T>>; 3],
 }
 
 // SAFETY: back, front and middle are always three different cells, so no two threads use one at a

@@ -1,9 +1,8 @@
 #![doc = include_str!("page.md")]
 
-mod bell;
 pub mod channel;
 pub mod clock;
-mod discard;
+mod drop_queue;
 mod latest;
 mod limits;
 mod log;
@@ -16,9 +15,10 @@ mod slots;
 mod spsc;
 mod sync;
 mod sys;
+mod wake;
 pub mod writer_ring;
 
-pub use discard::{Bin, Collector, bin};
-pub use latest::{Publisher, Reader, latest};
+pub use drop_queue::{DropCollector, DropQueue, drop_queue};
+pub use latest::{LatestPublisher, LatestReader, latest};
 pub use log::{LogEntry, RtLog, RtLogReader, rt_log};
-pub use pool::{Pool, Pooled, Shared};
+pub use pool::{Pool, Pooled, SharedPooled};

@@ -51,7 +51,7 @@ impl<T: Copy + Send> RtLog<T> {
     /// # Real-time
     /// Wait-free, no allocation, no system call.
     #[inline]
-    pub fn note(&mut self, nanos: u64, record: T) {
+    pub fn push(&mut self, nanos: u64, record: T) {
         let entry = LogEntry { nanos, record, lost_before: self.lost };
         self.lost = match self.entries.push(entry) {
             Ok(()) => 0,
@@ -102,12 +102,12 @@ mod tests {
     #[test]
     fn what_is_missing_is_counted_where_it_is_missing() {
         let (mut log, reader) = rt_log(3);
-        (0..10).for_each(|i| log.note(i, i));
+        (0..10).for_each(|i| log.push(i, i));
         let mut reader = reader;
         let lost: Vec<_> = reader.by_ref().map(|entry| (entry.record, entry.lost_before)).collect();
         assert_eq!(lost, [(0, 0), (1, 0), (2, 0)]);
-        log.note(10, 10);
-        log.note(11, 11);
+        log.push(10, 10);
+        log.push(11, 11);
         let lost: Vec<_> = reader.by_ref().map(|entry| (entry.record, entry.lost_before)).collect();
         assert_eq!(lost, [(10, 7), (11, 0)]);
         drop(log);

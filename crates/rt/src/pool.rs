@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
-use crate::spsc::Line;
+use crate::spsc::CachePadded;
 use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Ordering, UnsafeCell, fence};
 
 /// A pool of `T`. Clones are handles of the same pool.
@@ -44,17 +44,19 @@ impl<T> Pool<T> {
     /// When `count` is not below `u32::MAX`.
     #[must_use]
     pub fn new(count: usize, mut make: impl FnMut() -> T) -> Self {
-        assert!(count < NOTHING as usize, "a pool of {count} objects is out of range");
+        assert!(count < NO_SLOT as usize, "a pool of {count} objects is out of range");
         let slots: Box<[Slot<T>]> = (0..count)
             .map(|i| Slot {
-                uses: Line(AtomicUsize::new(0)),
-                next: AtomicU32::new(if i + 1 < count { index_of(i + 1) } else { NOTHING }),
+                uses: CachePadded(AtomicUsize::new(0)),
+                next: AtomicU32::new(if i + 1 < count { index_of(i + 1) } else { NO_SLOT }),
                 value: UnsafeCell::new(make()),
             })
             .collect();
-        let top = if count == 0 { NOTHING } else { 0 };
-        let free =
-            Line(Free { top: AtomicU64::new(pack(top, 0)), available: AtomicUsize::new(count) });
+        let top = if count == 0 { NO_SLOT } else { 0 };
+        let free = CachePadded(FreeList {
+            top: AtomicU64::new(pack(top, 0)),
+            available: AtomicUsize::new(count),
+        });
         Self { inner: Arc::new(Inner { free, slots }) }
     }
 
@@ -116,12 +118,12 @@ impl<T> Pooled<T> {
     /// Wait-free, no allocation.
     #[inline]
     #[must_use]
-    pub fn freeze(self) -> Shared<T> {
+    pub fn freeze(self) -> SharedPooled<T> {
         self.inner.slot(self.index).uses.0.store(1, Ordering::Relaxed);
         let mut this = ManuallyDrop::new(self);
         // SAFETY: `this` is never used again and never dropped, so its handle has one owner.
         let inner = unsafe { ManuallyDrop::take(&mut this.inner) };
-        Shared { inner: ManuallyDrop::new(inner), index: this.index, owns: PhantomData }
+        SharedPooled { inner: ManuallyDrop::new(inner), index: this.index, owns: PhantomData }
     }
 }
 
@@ -169,7 +171,7 @@ impl<T: fmt::Debug> fmt::Debug for Pooled<T> {
 /// # Real-time
 /// Cloning is wait-free. Dropping is lock-free and neither drops the `T` nor frees, while a
 /// [`Pool`] handle lives.
-pub struct Shared<T> {
+pub struct SharedPooled<T> {
     /// One count of the pool for all clones together: the last of them drops it.
     inner: ManuallyDrop<Arc<Inner<T>>>,
     index: u32,
@@ -177,7 +179,7 @@ pub struct Shared<T> {
     owns: PhantomData<Arc<T>>,
 }
 
-impl<T> Clone for Shared<T> {
+impl<T> Clone for SharedPooled<T> {
     #[inline]
     fn clone(&self) -> Self {
         let before = self.inner.slot(self.index).uses.0.fetch_add(1, Ordering::Relaxed);
@@ -191,7 +193,7 @@ impl<T> Clone for Shared<T> {
     }
 }
 
-impl<T> Deref for Shared<T> {
+impl<T> Deref for SharedPooled<T> {
     type Target = T;
 
     #[inline]
@@ -201,7 +203,7 @@ impl<T> Deref for Shared<T> {
     }
 }
 
-impl<T> Drop for Shared<T> {
+impl<T> Drop for SharedPooled<T> {
     #[inline]
     fn drop(&mut self) {
         // Release, and Acquire by the last: every reader is done before the object goes home.
@@ -215,25 +217,25 @@ impl<T> Drop for Shared<T> {
     }
 }
 
-impl<T: AsRef<[u8]>> AsRef<[u8]> for Shared<T> {
+impl<T: AsRef<[u8]>> AsRef<[u8]> for SharedPooled<T> {
     fn as_ref(&self) -> &[u8] {
         (**self).as_ref()
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Shared<T> {
+impl<T: fmt::Debug> fmt::Debug for SharedPooled<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
 struct Inner<T> {
-    free: Line<Free>,
+    free: CachePadded<FreeList>,
     slots: Box<[Slot<T>]>,
 }
 
 /// The free list: a stack of indices (R. K. Treiber, 1986) with a change counter beside the top.
-struct Free {
+struct FreeList {
     /// Index of the top in the low half, number of changes in the high half. The counter keeps a
     /// thread that slept between its look and its swap from taking a top that has left and come
     /// back with another successor; it would have to sleep through exactly 2^32 changes.
@@ -244,7 +246,7 @@ struct Free {
 struct Slot<T> {
     /// Handles of the frozen object, on a line of its own: readers of the value must not pay for
     /// clones made elsewhere.
-    uses: Line<AtomicUsize>,
+    uses: CachePadded<AtomicUsize>,
     next: AtomicU32,
     value: UnsafeCell<T>,
 }
@@ -263,7 +265,7 @@ impl<T> Inner<T> {
         let mut top = self.free.0.top.load(Ordering::Acquire);
         loop {
             let (index, changes) = unpack(top);
-            if index == NOTHING {
+            if index == NO_SLOT {
                 return None;
             }
             // It may be stale when another thread has the slot by now; then the swap fails.
@@ -307,7 +309,7 @@ impl<T> Inner<T> {
 }
 
 /// "No slot" in the free list.
-const NOTHING: u32 = u32::MAX;
+const NO_SLOT: u32 = u32::MAX;
 
 /// More handles of one object than memory can hold: someone forgets them instead of dropping.
 const MAX_USES: usize = usize::MAX / 2;

@@ -9,7 +9,7 @@
 use std::mem::MaybeUninit;
 
 use crate::slots::Slots;
-use crate::spsc::{GONE, Positions, ReadEnd, WriteEnd};
+use crate::spsc::{DROPPED, Positions, ReadEnd, WriteEnd};
 use crate::sync::Arc;
 
 /// Makes a ring for `capacity` items and gives out its two ends.
@@ -96,7 +96,7 @@ impl<T> Producer<T> {
     /// Wait-free.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
-        self.inner.positions.reader_left() != 0
+        self.inner.positions.reader_exit() != 0
     }
 
     #[inline]
@@ -138,7 +138,7 @@ impl<T: Copy> Producer<T> {
         T: Default,
     {
         let n = n.min(self.end.free(&self.inner.positions, n));
-        self.initialise(n);
+        self.initialize(n);
         self.reserved = n;
         // SAFETY: `n` slots are free, so they are the producer's, and no more than the ring has.
         let (one, two) = unsafe { self.inner.slots.slices_mut(self.end.position(), n) };
@@ -165,7 +165,7 @@ impl<T: Copy> Producer<T> {
 
     /// Fills those of the next `n` slots that were never written to.
     #[inline]
-    fn initialise(&mut self, n: usize)
+    fn initialize(&mut self, n: usize)
     where
         T: Default,
     {
@@ -179,7 +179,7 @@ impl<T: Copy> Producer<T> {
 
 impl<T> Drop for Producer<T> {
     fn drop(&mut self) {
-        self.inner.positions.set_writer_left(GONE);
+        self.inner.positions.set_writer_exit(DROPPED);
     }
 }
 
@@ -274,7 +274,7 @@ impl<T> Consumer<T> {
     /// Wait-free.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
-        self.inner.positions.writer_left() != 0
+        self.inner.positions.writer_exit() != 0
     }
 }
 
@@ -300,7 +300,7 @@ impl<T: Copy> Consumer<T> {
 
 impl<T> Drop for Consumer<T> {
     fn drop(&mut self) {
-        self.inner.positions.set_reader_left(GONE);
+        self.inner.positions.set_reader_exit(DROPPED);
     }
 }
 

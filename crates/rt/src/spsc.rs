@@ -17,15 +17,15 @@ use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 /// 128 bytes: x86-64 prefetches lines in pairs, and big 64-bit Arm cores have lines that long.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Line<T>(pub(crate) T);
+pub(crate) struct CachePadded<T>(pub(crate) T);
 
 /// What both ends can see.
 #[derive(Debug)]
 pub(crate) struct Positions {
-    write: Line<WriteSide>,
-    read: Line<AtomicUsize>,
+    write: CachePadded<WriteSide>,
+    read: CachePadded<AtomicUsize>,
     /// Written once, so reading it costs nothing: it stays in everybody's cache.
-    ends: Line<[AtomicU32; 2]>,
+    exits: CachePadded<[AtomicU32; 2]>,
 }
 
 /// On one line, so that whoever fetches the one has the other.
@@ -37,14 +37,14 @@ struct WriteSide {
 }
 
 /// How an end left that has nothing else to say. 0 means that it is still there.
-pub(crate) const GONE: u32 = 1;
+pub(crate) const DROPPED: u32 = 1;
 
 impl Positions {
     /// Both positions at `start`, both ends present.
     pub(crate) fn new(start: usize) -> Self {
         let write = WriteSide { tail: AtomicUsize::new(start), shift: AtomicUsize::new(0) };
-        let ends = Line([AtomicU32::new(0), AtomicU32::new(0)]);
-        Self { write: Line(write), read: Line(AtomicUsize::new(start)), ends }
+        let exits = CachePadded([AtomicU32::new(0), AtomicU32::new(0)]);
+        Self { write: CachePadded(write), read: CachePadded(AtomicUsize::new(start)), exits }
     }
 
     /// The reader's position. Acquire: it has finished with every item below.
@@ -61,24 +61,24 @@ impl Positions {
 
     /// How the writer left, or 0. What it published before is visible to whoever sees this.
     #[inline]
-    pub(crate) fn writer_left(&self) -> u32 {
-        self.ends.0[0].load(Ordering::Acquire)
+    pub(crate) fn writer_exit(&self) -> u32 {
+        self.exits.0[0].load(Ordering::Acquire)
     }
 
     /// How the reader left, or 0.
     #[inline]
-    pub(crate) fn reader_left(&self) -> u32 {
-        self.ends.0[1].load(Ordering::Acquire)
+    pub(crate) fn reader_exit(&self) -> u32 {
+        self.exits.0[1].load(Ordering::Acquire)
     }
 
     /// The writer leaves; only its last thread says so, after its last item.
-    pub(crate) fn set_writer_left(&self, how: u32) {
-        self.ends.0[0].store(how, Ordering::Release);
+    pub(crate) fn set_writer_exit(&self, how: u32) {
+        self.exits.0[0].store(how, Ordering::Release);
     }
 
     /// The reader leaves.
-    pub(crate) fn set_reader_left(&self, how: u32) {
-        self.ends.0[1].store(how, Ordering::Release);
+    pub(crate) fn set_reader_exit(&self, how: u32) {
+        self.exits.0[1].store(how, Ordering::Release);
     }
 }
 
@@ -188,7 +188,7 @@ impl ReadEnd {
 
     /// Goes on `n` items further on, which somebody else has taken.
     #[inline]
-    pub(crate) fn jump(&mut self, shared: &Positions, n: usize) {
+    pub(crate) fn skip(&mut self, shared: &Positions, n: usize) {
         if n > 0 {
             self.head = self.head.wrapping_add(n);
             // The remembered tail may be behind that.

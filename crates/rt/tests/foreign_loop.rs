@@ -134,7 +134,7 @@ fn a_descriptor_is_quiet_while_nothing_comes() {
     // One that wakes nobody needs somebody who says look.
     let look = {
         let receiver = receiver.into_inner();
-        let look = receiver.looker();
+        let look = receiver.waker();
         let mut receiver = receiver.into_fd().unwrap();
         assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
         let realtime = sender.realtime();
@@ -142,19 +142,19 @@ fn a_descriptor_is_quiet_while_nothing_comes() {
         assert_eq!((poll(&receiver, 0), receiver.try_recv()), (true, Err(TryRecvError::Empty)));
         realtime.push(2).unwrap();
         assert!(!poll(&receiver, 0));
-        look.look();
+        look.wake();
         assert!(poll(&receiver, 0));
         assert_eq!(receiver.try_recv(), Ok(2));
         assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
-        look.look();
+        look.wake();
         assert!(!poll(&receiver, 0), "there is nothing to look at");
         drop(realtime);
-        look.look();
+        look.wake();
         assert!(poll(&receiver, 0));
         assert_eq!(receiver.try_recv(), Err(TryRecvError::Closed));
         look
     };
-    look.look();
+    look.wake();
 }
 
 /// Our own loop inside poll(2): items, futures of other threads and timers, and it ends by itself.

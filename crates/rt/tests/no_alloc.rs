@@ -7,11 +7,11 @@ use std::cell::Cell;
 use std::hint::black_box;
 
 use aulos_rt::channel::{bounded, unbounded};
-use aulos_rt::notify::{Dispatcher, Strategy};
-use aulos_rt::pipe::{Overflow, PipeConfig, Sample, Underrun, pipe};
+use aulos_rt::notify::{Dispatcher, PollStrategy};
+use aulos_rt::pipe::{OverflowPolicy, PipeConfig, SampleEncoding, UnderrunPolicy, pipe};
 use aulos_rt::ring::ring;
-use aulos_rt::writer_ring::{Door, writer_ring};
-use aulos_rt::{Pool, bin, latest, rt_log};
+use aulos_rt::writer_ring::{ConsumerWaker, writer_ring};
+use aulos_rt::{Pool, drop_queue, latest, rt_log};
 
 struct Counting;
 
@@ -70,7 +70,7 @@ fn the_watch_sees_an_allocation_in_every_path() {
     });
     assert_eq!(calls, 2, "pipe");
 
-    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Event);
+    let mut dispatcher: Dispatcher = Dispatcher::new(PollStrategy::Event);
     let (mut values, _there) = ring(1);
     let target = dispatcher.on_each(Box::new(|| ())).unwrap();
     let mut notifier = dispatcher.notifier(None).unwrap();
@@ -84,7 +84,7 @@ fn the_watch_sees_an_allocation_in_every_path() {
     assert_eq!(allocator_calls(|| publisher.publish(black_box(vec![1]))), 2, "latest");
 
     let (mut log, _reader) = rt_log(1);
-    let calls = allocator_calls(|| log.note(1, black_box(format!("{}", 1)).len()));
+    let calls = allocator_calls(|| log.push(1, black_box(format!("{}", 1)).len()));
     assert_eq!(calls, 2, "log");
 }
 
@@ -140,11 +140,21 @@ fn the_latest_value() {
 
 #[test]
 fn frames_through_a_pipe() {
-    let overflow = [Overflow::Block, Overflow::Error, Overflow::DropNewest, Overflow::DropOldest];
-    let underrun = [Underrun::Short, Underrun::Silence, Underrun::Repeat, Underrun::Repeat];
+    let overflow = [
+        OverflowPolicy::Block,
+        OverflowPolicy::Error,
+        OverflowPolicy::DropNewest,
+        OverflowPolicy::DropOldest,
+    ];
+    let underrun = [
+        UnderrunPolicy::Short,
+        UnderrunPolicy::Silence,
+        UnderrunPolicy::Repeat,
+        UnderrunPolicy::Repeat,
+    ];
     for (overflow, underrun) in overflow.into_iter().zip(underrun) {
         for mirrored in [true, false] {
-            let audio = PipeConfig::audio(48_000, 2, Sample::S16Le, 1000);
+            let audio = PipeConfig::audio(48_000, 2, SampleEncoding::S16Le, 1000);
             let config = PipeConfig { overflow, underrun, mirrored, ..audio };
             let (mut writer, mut reader) = pipe(&config).unwrap();
             let monitor = reader.monitor();
@@ -174,16 +184,16 @@ fn frames_through_a_pipe() {
 
 #[test]
 fn announcements() {
-    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::PhaseLocked);
+    let mut dispatcher: Dispatcher = Dispatcher::new(PollStrategy::PhaseLocked);
     let target = dispatcher.on(Box::new(|| ())).unwrap();
     let (mut values, _there) = ring(100);
     let mut notifier = dispatcher.notifier(None).unwrap();
     let calls = allocator_calls(|| {
         // More than a line holds.
         for i in 0..10_000 {
-            notifier.begin();
+            notifier.prefetch();
             notifier.notify(target);
-            notifier.beat(aulos_rt::clock::now());
+            notifier.callback_ended(aulos_rt::clock::now());
             black_box(notifier.send(target, &mut values, i)).ok();
         }
     });
@@ -219,11 +229,11 @@ fn items_through_a_channel() {
 #[test]
 fn a_log_and_a_bin() {
     let (mut log, mut reader) = rt_log(10);
-    let (mut bin, mut collector) = bin(5);
+    let (mut bin, mut collector) = drop_queue(5);
     let mut old = Vec::from_iter((0..5).map(Box::new));
     let calls = allocator_calls(|| {
         for i in 0..1_000 {
-            log.note(i, i);
+            log.push(i, i);
             old.pop().map_or(Ok(()), |old| bin.discard(old)).ok();
             if i % 20 == 0 {
                 black_box(reader.by_ref().count());
@@ -236,15 +246,15 @@ fn a_log_and_a_bin() {
 
 #[test]
 fn records_for_a_writer() {
-    let (mut producer, mut consumer) = writer_ring(1000, &Door::default()).unwrap();
+    let (mut producer, mut consumer) = writer_ring(1000, &ConsumerWaker::default()).unwrap();
     let calls = allocator_calls(|| {
         for i in 0..10_000 {
             black_box((producer.push(&[3; 150]), producer.push(&[]), producer.capacity())).0.ok();
             // More than a ring of them is left over, then too long, then too late.
             black_box(producer.push(&[3; 1001])).ok();
-            black_box((consumer.calls(100), consumer.is_abandoned()));
+            black_box((consumer.is_wake_due(100), consumer.is_abandoned()));
             if i % 10 == 0 {
-                let n = consumer.look();
+                let n = consumer.available();
                 black_box(consumer.slices(n));
                 consumer.release(n);
             }

@@ -37,14 +37,14 @@ fn locks(text: &str) -> Vec<&'static str> {
 }
 
 /// Looks at every source below `folder` but tests and `sys`; says how many there were.
-fn look_at(folder: &Path, found: &mut Vec<String>) -> usize {
+fn scan(folder: &Path, found: &mut Vec<String>) -> usize {
     let mut count = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if path.is_dir() {
             if name != "sys" && name != "tests" {
-                count += look_at(&path, found);
+                count += scan(&path, found);
             }
         } else if name.ends_with(".rs") && name != "tests.rs" {
             let text = std::fs::read_to_string(&path).unwrap();
@@ -58,7 +58,7 @@ fn look_at(folder: &Path, found: &mut Vec<String>) -> usize {
 #[test]
 fn no_source_but_sys_names_a_lock() {
     let mut found = Vec::new();
-    let count = look_at(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+    let count = scan(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
     assert!(count > 20, "only {count} files were found");
     assert!(found.is_empty(), "{found:#?}");
 }

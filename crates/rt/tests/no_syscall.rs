@@ -22,11 +22,13 @@ use std::time::Duration;
 
 use aulos_rt::channel::{RealtimeSender, bounded};
 use aulos_rt::main_loop::MainLoop;
-use aulos_rt::notify::{Dispatcher, Notifier, Strategy};
-use aulos_rt::pipe::{Overflow, PipeConfig, PipeReader, PipeWriter, Sample, Underrun, pipe};
+use aulos_rt::notify::{Dispatcher, Notifier, PollStrategy};
+use aulos_rt::pipe::{
+    OverflowPolicy, PipeConfig, PipeReader, PipeWriter, SampleEncoding, UnderrunPolicy, pipe,
+};
 use aulos_rt::ring::ring;
-use aulos_rt::writer_ring::{Door, writer_ring};
-use aulos_rt::{Pool, bin, clock, latest, rt_log};
+use aulos_rt::writer_ring::{ConsumerWaker, writer_ring};
+use aulos_rt::{Pool, clock, drop_queue, latest, rt_log};
 
 thread_local! {
     static CALLS: Cell<u32> = const { Cell::new(0) };
@@ -34,17 +36,17 @@ thread_local! {
 }
 
 /// What a guarded thread has to tell: how many calls, and the number of the last one.
-type Verdict = (u32, i32);
+type SyscallReport = (u32, i32);
 
 /// Runs `work` on a thread of its own that counts system calls.
-fn guarded(work: impl FnOnce() + Send + 'static) -> Verdict {
+fn guarded(work: impl FnOnce() + Send + 'static) -> SyscallReport {
     install_handler();
     let (tell, hear) = channel();
     let body = move || {
         // The channel's first message allocates; a second one then needs no system call before the
         // count is read.
         tell.send((0, 0)).unwrap();
-        let tell: Sender<Verdict> = tell;
+        let tell: Sender<SyscallReport> = tell;
         black_box(clock::now());
         guard_this_thread();
         work();
@@ -118,10 +120,10 @@ fn guard_this_thread() {
     assert_eq!(refused, 0, "this system has no call filter");
 }
 
-const NONE: Verdict = (0, -1);
+const NONE: SyscallReport = (0, -1);
 
 /// Long enough for every thread that waits to be asleep.
-fn let_the_peer_sleep() {
+fn wait_until_peer_sleeps() {
     std::thread::park_timeout(Duration::from_millis(20));
 }
 
@@ -139,14 +141,20 @@ fn write_all_ways(mut writer: PipeWriter) {
 
 #[test]
 fn a_writer_whose_reader_sleeps() {
-    for overflow in [Overflow::Block, Overflow::Error, Overflow::DropNewest, Overflow::DropOldest] {
-        let config = PipeConfig { overflow, ..PipeConfig::audio(48_000, 2, Sample::S16Le, 900) };
+    for overflow in [
+        OverflowPolicy::Block,
+        OverflowPolicy::Error,
+        OverflowPolicy::DropNewest,
+        OverflowPolicy::DropOldest,
+    ] {
+        let config =
+            PipeConfig { overflow, ..PipeConfig::audio(48_000, 2, SampleEncoding::S16Le, 900) };
         let (writer, reader) = pipe(&config).unwrap();
         let monitor = reader.monitor();
         let mut reader = reader.blocking();
         std::thread::scope(|scope| {
             scope.spawn(move || reader.read_at_least(3600).map(<[u8]>::len));
-            let_the_peer_sleep();
+            wait_until_peer_sleeps();
             assert_eq!(guarded(move || write_all_ways(writer)), NONE);
             monitor.cancel_read();
         });
@@ -169,15 +177,15 @@ fn read_all_ways(mut reader: PipeReader) {
 
 #[test]
 fn a_reader_whose_writer_sleeps() {
-    for underrun in [Underrun::Short, Underrun::Silence, Underrun::Repeat] {
+    for underrun in [UnderrunPolicy::Short, UnderrunPolicy::Silence, UnderrunPolicy::Repeat] {
         for mirrored in [true, false] {
-            let audio = PipeConfig::audio(48_000, 2, Sample::S16Le, 900);
+            let audio = PipeConfig::audio(48_000, 2, SampleEncoding::S16Le, 900);
             let (writer, reader) = pipe(&PipeConfig { underrun, mirrored, ..audio }).unwrap();
             let monitor = reader.monitor();
             let mut writer = writer.blocking();
             std::thread::scope(|scope| {
                 scope.spawn(move || writer.write(&[5; 9000]));
-                let_the_peer_sleep();
+                wait_until_peer_sleeps();
                 assert_eq!(guarded(move || read_all_ways(reader)), NONE);
                 monitor.cancel_write();
             });
@@ -191,7 +199,7 @@ fn ring_pool_latest_bin_and_log() {
     let pool = Pool::new(3, || vec![0_u8; 1500]);
     let (mut publisher, mut reader) = latest([0_u64; 9]);
     let (mut log, _reader) = rt_log(100);
-    let (mut bin, _collector) = bin(100);
+    let (mut bin, _collector) = drop_queue(100);
     let mut old = Vec::from_iter((0..100).map(|_| vec![0_u8; 100_000]));
     let work = move || {
         for i in 0..10_000 {
@@ -199,7 +207,7 @@ fn ring_pool_latest_bin_and_log() {
             assert!(producer.push(packet.clone()).is_ok());
             publisher.publish([i; 9]);
             black_box((reader.read(), consumer.pop()));
-            log.note(i, i);
+            log.push(i, i);
             old.pop().map_or(Ok(()), |old| bin.discard(old)).ok();
         }
         std::mem::forget((old, log, bin, producer, consumer, pool, publisher, reader));
@@ -209,16 +217,16 @@ fn ring_pool_latest_bin_and_log() {
 
 /// A dispatcher that sleeps, and one announcing thread.
 fn with_sleeping_dispatcher(
-    strategy: Strategy,
-    work: impl FnOnce(Notifier, aulos_rt::notify::Target) + Send + 'static,
-) -> Verdict {
+    strategy: PollStrategy,
+    work: impl FnOnce(Notifier, aulos_rt::notify::CallbackId) + Send + 'static,
+) -> SyscallReport {
     let mut dispatcher: Dispatcher = Dispatcher::new(strategy);
     let target = dispatcher.on(Box::new(|| ())).unwrap();
     let notifier = dispatcher.notifier(None).unwrap();
-    let stop = dispatcher.stopper();
+    let stop = dispatcher.stop_handle();
     std::thread::scope(|scope| {
         scope.spawn(move || dispatcher.run());
-        let_the_peer_sleep();
+        wait_until_peer_sleeps();
         let verdict = guarded(move || work(notifier, target));
         stop.stop();
         verdict
@@ -227,13 +235,13 @@ fn with_sleeping_dispatcher(
 
 #[test]
 fn announcements_to_a_sleeping_dispatcher() {
-    let verdict = with_sleeping_dispatcher(Strategy::Event, |mut notifier, target| {
+    let verdict = with_sleeping_dispatcher(PollStrategy::Event, |mut notifier, target| {
         let (mut values, there) = ring(50);
         for i in 0..1_000 {
-            notifier.begin();
+            notifier.prefetch();
             notifier.notify(target);
             black_box(notifier.send(target, &mut values, i)).ok();
-            notifier.beat(clock::now());
+            notifier.callback_ended(clock::now());
         }
         std::mem::forget((notifier, values, there));
     });
@@ -253,7 +261,7 @@ fn items_to_a_thread_that_sleeps() {
     let realtime = sender.realtime();
     std::thread::scope(|scope| {
         scope.spawn(move || while receiver.recv() != Some(u32::MAX) {});
-        let_the_peer_sleep();
+        wait_until_peer_sleeps();
         assert_eq!(guarded(move || push_all(realtime)), NONE);
         sender.send(u32::MAX).unwrap();
     });
@@ -275,7 +283,7 @@ fn items_to_a_loop_and_to_a_descriptor_that_sleep() {
         let mut another = another.into_fd().unwrap();
         assert!(another.try_recv().is_err());
         let handle = handle.recv().unwrap();
-        let_the_peer_sleep();
+        wait_until_peer_sleeps();
         assert_eq!(guarded(move || push_all(realtime)), NONE);
         assert_eq!(guarded(move || push_all(to_descriptor)), NONE);
         assert_eq!(another.try_recv(), Ok(0));
@@ -286,12 +294,12 @@ fn items_to_a_loop_and_to_a_descriptor_that_sleep() {
 /// The writer sleeps for the first byte, and nobody takes anything out, so the ring is full soon.
 #[test]
 fn records_to_a_writer_that_sleeps() {
-    let door = Door::default();
+    let door = ConsumerWaker::default();
     let (mut producer, consumer) = writer_ring(50_000, &door).unwrap();
     let watch = producer.watch();
     std::thread::scope(|scope| {
         scope.spawn(|| door.sleep(1, None, || false));
-        let_the_peer_sleep();
+        wait_until_peer_sleeps();
         let work = move || {
             for _ in 0..5_000 {
                 black_box((producer.push(&[3; 150]), producer.push(&[]))).0.ok();
@@ -302,22 +310,22 @@ fn records_to_a_writer_that_sleeps() {
             std::mem::forget((producer, consumer));
         };
         assert_eq!(guarded(work), NONE);
-        door.knock();
+        door.wake();
     });
     assert_eq!(watch.accepted(), 49_950);
 }
 
 #[test]
 fn the_guard_sees_a_record_that_is_announced() {
-    let door = Door::default();
+    let door = ConsumerWaker::default();
     let (mut producer, consumer) = writer_ring(100, &door).unwrap();
     std::thread::scope(|scope| {
         // The wake is refused, so this one must wake by itself.
         scope.spawn(|| door.sleep(1, Some(Duration::from_millis(300)), || false));
-        let_the_peer_sleep();
+        wait_until_peer_sleeps();
         let work = move || {
             producer.push(&[3]).ok();
-            producer.announce();
+            producer.wake_consumer();
             std::mem::forget((producer, consumer));
         };
         assert_eq!(guarded(work), (1, i32::try_from(libc::SYS_futex).unwrap()));
@@ -325,20 +333,20 @@ fn the_guard_sees_a_record_that_is_announced() {
 }
 
 /// A call to be seen.
-fn ask() -> libc::c_long {
+fn make_syscall() -> libc::c_long {
     // SAFETY: a question without arguments; the filter refuses it anyway.
     unsafe { libc::syscall(libc::SYS_getppid) }
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "the number of a call is small")]
-const ASKED_ONCE: Verdict = (1, libc::SYS_getppid as i32);
+const ONE_CALL: SyscallReport = (1, libc::SYS_getppid as i32);
 
 /// A task whose waker calls the system: nothing else about its wake may.
-struct Asks;
+struct SyscallWaker;
 
-impl Wake for Asks {
+impl Wake for SyscallWaker {
     fn wake(self: Arc<Self>) {
-        ask();
+        make_syscall();
     }
 }
 
@@ -346,19 +354,19 @@ impl Wake for Asks {
 fn the_guard_sees_a_channel_that_wakes() {
     let (sender, mut receiver) = bounded(50);
     let mut next = pin!(receiver.next());
-    let waker = Waker::from(Arc::new(Asks));
+    let waker = Waker::from(Arc::new(SyscallWaker));
     assert!(next.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     let work = move || {
         sender.try_send(1).ok();
         std::mem::forget(sender);
     };
-    assert_eq!(guarded(work), ASKED_ONCE);
+    assert_eq!(guarded(work), ONE_CALL);
 }
 
 #[test]
 fn the_guard_sees_a_wake() {
     // The wake is refused, so this one must wake by itself.
-    let sleepy = Strategy::Every(Duration::from_millis(300));
+    let sleepy = PollStrategy::Every(Duration::from_millis(300));
     let (calls, last) = with_sleeping_dispatcher(sleepy, |mut notifier, target| {
         notifier.notify(target);
         notifier.wake();
@@ -372,29 +380,29 @@ fn the_guard_sees_a_pipe_that_wakes() {
     let (writer, reader) = pipe(&PipeConfig::bytes(100)).unwrap();
     let (mut writer, mut reader) = (writer.blocking(), reader.into_async());
     let mut read = pin!(reader.read_at_least(1));
-    let waker = Waker::from(Arc::new(Asks));
+    let waker = Waker::from(Arc::new(SyscallWaker));
     assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     let work = move || {
         writer.write(b"a").ok();
         std::mem::forget(writer);
     };
-    assert_eq!(guarded(work), ASKED_ONCE);
+    assert_eq!(guarded(work), ONE_CALL);
 }
 
 #[test]
 fn the_guard_sees_a_call_within_latest_and_log() {
     let (mut publisher, reader) = latest(0);
     let work = move || {
-        publisher.update(|value| *value = ask());
+        publisher.update(|value| *value = make_syscall());
         std::mem::forget((publisher, reader));
     };
-    assert_eq!(guarded(work), ASKED_ONCE);
+    assert_eq!(guarded(work), ONE_CALL);
     let (mut log, reader) = rt_log(1);
     let work = move || {
-        log.note(0, ask());
+        log.push(0, make_syscall());
         std::mem::forget((log, reader));
     };
-    assert_eq!(guarded(work), ASKED_ONCE);
+    assert_eq!(guarded(work), ONE_CALL);
 }
 
 #[test]

@@ -10,22 +10,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use aulos_rt::clock::{Urgency, now};
-use aulos_rt::notify::{Dispatcher, Strategy};
+use aulos_rt::clock::{ThreadPriority, now};
+use aulos_rt::notify::{Dispatcher, PollStrategy};
 use aulos_rt::pipe::{
-    BlockingReader, BlockingWriter, End, PipeConfig, PipeReader, PipeWriter, pipe,
+    BlockingReader, BlockingWriter, EndReason, PipeConfig, PipeReader, PipeWriter, pipe,
 };
 use aulos_rt::{latest, ring, rt_log};
 
 /// Where a thread runs, and how little it is given.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct ThreadPlacement {
     processor: usize,
-    starved: Starved,
+    starved: Starvation,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Starved {
+enum Starvation {
     No,
     /// The least share that a normal thread can have.
     Nice,
@@ -33,21 +33,21 @@ enum Starved {
     Idle,
 }
 
-const CASES: [[Place; 2]; 6] = {
-    const fn at(processor: usize, starved: Starved) -> Place {
-        Place { processor, starved }
+const CASES: [[ThreadPlacement; 2]; 6] = {
+    const fn at(processor: usize, starved: Starvation) -> ThreadPlacement {
+        ThreadPlacement { processor, starved }
     }
     [
-        [at(0, Starved::No), at(1, Starved::No)],
-        [at(0, Starved::No), at(0, Starved::No)],
-        [at(0, Starved::Nice), at(0, Starved::No)],
-        [at(0, Starved::No), at(0, Starved::Nice)],
-        [at(0, Starved::Idle), at(1, Starved::No)],
-        [at(0, Starved::No), at(1, Starved::Idle)],
+        [at(0, Starvation::No), at(1, Starvation::No)],
+        [at(0, Starvation::No), at(0, Starvation::No)],
+        [at(0, Starvation::Nice), at(0, Starvation::No)],
+        [at(0, Starvation::No), at(0, Starvation::Nice)],
+        [at(0, Starvation::Idle), at(1, Starvation::No)],
+        [at(0, Starvation::No), at(1, Starvation::Idle)],
     ]
 };
 
-impl Place {
+impl ThreadPlacement {
     fn take(self) {
         let processors = std::thread::available_parallelism().unwrap().get();
         // SAFETY: all zero is the empty set.
@@ -58,9 +58,9 @@ impl Place {
         // not ours the thread stays where it is.
         unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
         match self.starved {
-            Starved::No => {}
-            Starved::Nice => Urgency::Nice(19).request().unwrap(),
-            Starved::Idle => {
+            Starvation::No => {}
+            Starvation::Nice => ThreadPriority::Nice(19).request().unwrap(),
+            Starvation::Idle => {
                 let none = libc::sched_param { sched_priority: 0 };
                 // SAFETY: as above; this class needs no right.
                 let refused =
@@ -162,7 +162,7 @@ fn read_waiting(mut reader: BlockingReader, amount: &Amount) {
             break;
         }
     }
-    assert_eq!((at, reader.into_inner().end()), (amount.sent(), Some(End::Finished)));
+    assert_eq!((at, reader.into_inner().end()), (amount.sent(), Some(EndReason::Finished)));
 }
 
 fn write_without_waiting(mut writer: PipeWriter, amount: &Amount) {
@@ -185,7 +185,7 @@ fn read_without_waiting(mut reader: PipeReader, amount: &Amount) {
         assert_eq!(out[..read.bytes], stream(at, read.bytes), "at {at}");
         at += read.bytes;
         match read.end {
-            Some(end) => break assert_eq!((at, end), (amount.sent(), End::Finished)),
+            Some(end) => break assert_eq!((at, end), (amount.sent(), EndReason::Finished)),
             None if read.bytes == 0 => std::thread::yield_now(),
             None => {}
         }
@@ -307,7 +307,7 @@ fn a_log() {
         let (mut log, mut reader) = rt_log(50);
         let last = total() as u64 / 10;
         let note = move || {
-            (0..last).for_each(|i| log.note(i, i));
+            (0..last).for_each(|i| log.push(i, i));
         };
         let read = move || {
             let mut next = 0;
@@ -334,20 +334,20 @@ fn a_log() {
 fn announcements() {
     everywhere(|| {
         let mut dispatcher: Dispatcher =
-            Dispatcher::new(Strategy::Every(Duration::from_micros(50)));
+            Dispatcher::new(PollStrategy::Every(Duration::from_micros(50)));
         let (heard, hear) = channel();
         let targets = [0, 1, 2].map(|number| {
             let heard = heard.clone();
             dispatcher.on(Box::new(move || heard.send(number).unwrap())).unwrap()
         });
         let mut line = dispatcher.notifier(None).unwrap();
-        let stop = dispatcher.stopper();
+        let stop = dispatcher.stop_handle();
         let announce = move || {
             let amount = Amount::new(total() / 1000);
             let mut round = 0;
             while amount.left(round) > 0 {
                 round += 1;
-                line.begin();
+                line.prefetch();
                 for target in targets {
                     line.notify(target);
                 }

@@ -48,16 +48,16 @@ pub(crate) enum DialError {
 }
 
 /// A connection.
-pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+pub(crate) trait AsyncStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> AsyncStream for T {}
 
 /// A connection that will go to a reactor.
-pub(crate) enum Wire {
+pub(crate) enum DialedStream {
     Plain(TcpStream),
     Secure(Box<TlsStream<TcpStream>>),
 }
 
-impl Wire {
+impl DialedStream {
     pub(crate) async fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => stream.read(into).await,
@@ -97,18 +97,18 @@ impl Wire {
 impl Dialer {
     /// One that trusts whom a test trusts.
     #[cfg(test)]
-    pub(crate) fn trusting(config: ClientConfig) -> Self {
+    pub(crate) fn with_tls(config: ClientConfig) -> Self {
         Self { tls: Ok(Arc::new(config)).into(), ..Self::default() }
     }
 
     /// One that knows these names, each with what its lookups find in turn.
     #[cfg(test)]
-    pub(crate) fn knowing(names: Vec<(&'static str, Vec<IpAddr>)>) -> Self {
+    pub(crate) fn with_names(names: Vec<(&'static str, Vec<IpAddr>)>) -> Self {
         Self { names: names.into(), ..Self::default() }
     }
 
     #[cfg(test)]
-    fn known(&self, host: &str) -> Option<IpAddr> {
+    fn test_address(&self, host: &str) -> Option<IpAddr> {
         let mut names = self.names.lock().unwrap();
         let (_, answers) = names.iter_mut().find(|(name, _)| *name == host)?;
         if answers.len() > 1 { Some(answers.remove(0)) } else { answers.first().copied() }
@@ -123,10 +123,10 @@ impl Dialer {
         secure: bool,
         host: &str,
         port: u16,
-    ) -> Result<Box<dyn Io>, DialError> {
-        Ok(match self.reach(secure, host, port).await? {
-            Wire::Plain(socket) => Box::new(socket),
-            Wire::Secure(stream) => stream,
+    ) -> Result<Box<dyn AsyncStream>, DialError> {
+        Ok(match self.connect(secure, host, port).await? {
+            DialedStream::Plain(socket) => Box::new(socket),
+            DialedStream::Secure(stream) => stream,
         })
     }
 
@@ -134,19 +134,19 @@ impl Dialer {
     ///
     /// # Errors
     /// [`DialError`].
-    pub(crate) async fn reach(
+    pub(crate) async fn connect(
         &self,
         secure: bool,
         host: &str,
         port: u16,
-    ) -> Result<Wire, DialError> {
+    ) -> Result<DialedStream, DialError> {
         let mut failure = DialError::Name;
-        for address in self.find(host, port).await? {
+        for address in self.resolve(host, port).await? {
             match TcpStream::connect(address).await {
                 Ok(socket) if secure => {
-                    return Ok(Wire::Secure(Box::new(self.secure(host, socket).await?)));
+                    return Ok(DialedStream::Secure(Box::new(self.start_tls(host, socket).await?)));
                 }
-                Ok(socket) => return Ok(Wire::Plain(socket)),
+                Ok(socket) => return Ok(DialedStream::Plain(socket)),
                 Err(error) => failure = DialError::Connect(error.kind()),
             }
         }
@@ -157,12 +157,12 @@ impl Dialer {
     ///
     /// # Errors
     /// [`DialError::Tls`].
-    pub(crate) async fn secure(
+    pub(crate) async fn start_tls(
         &self,
         host: &str,
         socket: TcpStream,
     ) -> Result<TlsStream<TcpStream>, DialError> {
-        let config = self.tls.get_or_init(trust).clone().map_err(DialError::Tls)?;
+        let config = self.tls.get_or_init(load_tls_config).clone().map_err(DialError::Tls)?;
         let name = ServerName::try_from(host.to_owned());
         let name = name.map_err(|_| DialError::Tls(format!("{host} is no name")))?;
         let shaken = TlsConnector::from(config).connect(name, socket).await;
@@ -173,15 +173,19 @@ impl Dialer {
     ///
     /// # Errors
     /// [`DialError::Name`] and [`DialError::Busy`].
-    pub(crate) async fn find(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
+    pub(crate) async fn resolve(
+        &self,
+        host: &str,
+        port: u16,
+    ) -> Result<Vec<SocketAddr>, DialError> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
         #[cfg(test)]
-        if let Some(address) = self.known(host) {
+        if let Some(address) = self.test_address(host) {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
-        let place = Place::take(&self.lookups).ok_or(DialError::Busy)?;
+        let place = LookupPermit::acquire(&self.lookups).ok_or(DialError::Busy)?;
         let (tell, told) = oneshot::channel();
         let host = host.to_owned();
         let lookup = move || {
@@ -198,17 +202,17 @@ impl Dialer {
 }
 
 /// One of the lookups, until it is dropped.
-struct Place(Arc<AtomicUsize>);
+struct LookupPermit(Arc<AtomicUsize>);
 
-impl Place {
-    fn take(lookups: &Arc<AtomicUsize>) -> Option<Self> {
+impl LookupPermit {
+    fn acquire(lookups: &Arc<AtomicUsize>) -> Option<Self> {
         let more = |taken: usize| (taken < MAX_LOOKUPS).then_some(taken + 1);
         lookups.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         Some(Self(Arc::clone(lookups)))
     }
 }
 
-impl Drop for Place {
+impl Drop for LookupPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -237,7 +241,7 @@ pub(crate) fn own_authority() -> (Arc<rustls::ServerConfig>, ClientConfig) {
 }
 
 /// The certificates of this machine.
-fn trust() -> Result<Arc<ClientConfig>, String> {
+fn load_tls_config() -> Result<Arc<ClientConfig>, String> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(found.certs);
@@ -258,9 +262,9 @@ mod tests {
     #[test]
     fn so_many_lookups_at_once_and_no_more() {
         let lookups = Arc::new(AtomicUsize::new(0));
-        let mut taken: Vec<_> = (0..MAX_LOOKUPS).map(|_| Place::take(&lookups)).collect();
-        assert!(taken.iter().all(Option::is_some) && Place::take(&lookups).is_none());
+        let mut taken: Vec<_> = (0..MAX_LOOKUPS).map(|_| LookupPermit::acquire(&lookups)).collect();
+        assert!(taken.iter().all(Option::is_some) && LookupPermit::acquire(&lookups).is_none());
         taken.pop();
-        assert!(Place::take(&lookups).is_some());
+        assert!(LookupPermit::acquire(&lookups).is_some());
     }
 }

@@ -7,15 +7,15 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
-pub mod announce;
 pub mod audio;
+pub mod backend;
 pub mod control;
 mod dial;
 pub mod exit;
 pub mod hooks;
-pub mod house;
 pub mod http;
 mod icecast;
+pub mod mdns;
 pub mod push;
 pub mod radio;
 pub mod recording;

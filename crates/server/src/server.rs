@@ -10,36 +10,36 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use aulos_config::{Endpoint, Listen, Plugin, Relay, Resolved, Titles};
-use aulos_io::mdns::Neighbour;
+use aulos_config::{Endpoint, ListenEndpoints, Plugin, RelaySettings, ResolvedConfig, TitleFifo};
+use aulos_io::mdns::DiscoveredServer;
 use aulos_io::reactor::lengthen_backlog;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
-use crate::control::{Control, HostInfo, Reread, TICK, plugin, registry_for, titles};
+use crate::backend::{AudioBackend, AudioEvent, ListenPolicy, ListenSink};
+use crate::control::{ConfigLoader, Control, HostInfo, TICK, plugin, registry_for, titles};
 use crate::exit::{Exit, Failure};
-use crate::house::{Door, Event, House, ListenSink};
-use crate::registry::store::{self, Loaded, Saved};
-use crate::relay::Keeper;
+use crate::registry::store::{self, LoadOutcome, SavedState};
+use crate::relay::RelayManager;
 use crate::saver::Saver;
-use crate::systemd::{Given, Liveness, Supervisor};
+use crate::systemd::{InheritedSockets, Liveness, Supervisor};
 use crate::{control, hooks, http, icecast, tls};
 
 /// The audio side, running: what [`run`] is given.
-pub struct Audio {
+pub struct AudioHandles {
     /// Takes commands, gives status.
-    pub house: Arc<dyn House>,
+    pub backend: Arc<dyn AudioBackend>,
     /// Takes web listeners.
-    pub listen: Arc<dyn ListenSink>,
+    pub listen_sink: Arc<dyn ListenSink>,
     /// Where the audio's events come out; a queue of
     /// [`EVENT_QUEUE`](crate::house::EVENT_QUEUE).
-    pub events: mpsc::Receiver<Event>,
+    pub events: mpsc::Receiver<AudioEvent>,
     /// Where clients connect; `None` while there is no such port.
     pub stream: Option<SocketAddr>,
 }
 
-impl std::fmt::Debug for Audio {
+impl std::fmt::Debug for AudioHandles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Audio").field("stream", &self.stream).finish_non_exhaustive()
     }
@@ -47,35 +47,35 @@ impl std::fmt::Debug for Audio {
 
 /// The ports of the control plane, open.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundPorts {
     control: TcpListener,
     http: TcpListener,
-    door: Door,
-    relays: Keeper,
+    listen_policy: ListenPolicy,
+    relays: RelayManager,
     /// Where controllers connect.
     pub control_address: SocketAddr,
     /// Where browsers connect.
     pub http_address: SocketAddr,
 }
 
-impl Bound {
+impl BoundPorts {
     /// What connections to these ports have to be; without this, anything.
     #[must_use]
-    pub fn guarded_by(self, door: Door) -> Self {
-        Self { door, ..self }
+    pub fn with_listen_policy(self, door: ListenPolicy) -> Self {
+        Self { listen_policy: door, ..self }
     }
 
     /// Begins these relays beside the control plane; without this there are none at the start.
     ///
     /// # Errors
     /// [`Exit::Unavailable`], or [`Exit::Permission`], when a port cannot be had.
-    pub fn relaying(self, relays: &[Relay]) -> Result<Self, Failure> {
-        Ok(Self { relays: Keeper::start(relays)?, ..self })
+    pub fn with_relays(self, relays: &[RelaySettings]) -> Result<Self, Failure> {
+        Ok(Self { relays: RelayManager::start(relays)?, ..self })
     }
 
     /// The relays.
     #[must_use]
-    pub const fn relays(&self) -> &Keeper {
+    pub const fn relays(&self) -> &RelayManager {
         &self.relays
     }
 }
@@ -85,31 +85,31 @@ impl Bound {
 ///
 /// # Errors
 /// [`Exit::Config`], when what the configuration asks for cannot be had.
-pub fn door(resolved: &Resolved) -> Result<Door, Failure> {
+pub fn listen_policy(resolved: &ResolvedConfig) -> Result<ListenPolicy, Failure> {
     let security = &resolved.security;
-    tls::door(&security.tls, security.limits, &resolved.state_dir).or_else(|error| {
-        if security.tls.is_asked_for() {
+    tls::listen_policy(&security.tls, security.limits, &resolved.state_dir).or_else(|error| {
+        if security.tls.is_required() {
             return Err(Failure::new(Exit::Config, format!("TLS: {error}")));
         }
         tracing::warn!("there is no TLS: {error}");
-        Ok(Door { limits: security.limits, ..Door::default() })
+        Ok(ListenPolicy { limits: security.limits, ..ListenPolicy::default() })
     })
 }
 
 /// How the configuration is read again, when, and who is told.
-pub struct Outside {
+pub struct ServerContext {
     /// Reads it.
-    pub reread: Reread,
+    pub reload_config: ConfigLoader,
     /// Something comes out whenever it is to be read again; nothing ever, where the other end is
     /// gone.
-    pub hangups: mpsc::Receiver<()>,
+    pub reload_requests: mpsc::Receiver<()>,
     /// Hears how the server is.
     pub supervisor: Supervisor,
     /// Other servers on the network.
-    pub neighbours: watch::Receiver<Vec<Neighbour>>,
+    pub neighbors: watch::Receiver<Vec<DiscoveredServer>>,
 }
 
-impl std::fmt::Debug for Outside {
+impl std::fmt::Debug for ServerContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Outside").field("supervisor", &self.supervisor).finish_non_exhaustive()
     }
@@ -120,13 +120,20 @@ impl std::fmt::Debug for Outside {
 ///
 /// # Errors
 /// [`Exit::Unavailable`], or [`Exit::Permission`] when none of them is allowed.
-pub fn bind(listen: &Listen, given: &mut Given) -> Result<Bound, Failure> {
-    let control = bind_one("control", &listen.control, given);
-    let http = bind_one("http", &listen.http, given);
+pub fn bind(listen: &ListenEndpoints, given: &mut InheritedSockets) -> Result<BoundPorts, Failure> {
+    let control = bind_port("control", &listen.control, given);
+    let http = bind_port("http", &listen.http, given);
     match (control, http) {
         (Ok((control, control_address)), Ok((http, http_address))) => {
-            let (door, relays) = (Door::default(), Keeper::default());
-            Ok(Bound { control, http, door, relays, control_address, http_address })
+            let (door, relays) = (ListenPolicy::default(), RelayManager::default());
+            Ok(BoundPorts {
+                control,
+                http,
+                listen_policy: door,
+                relays,
+                control_address,
+                http_address,
+            })
         }
         (Err(first), Err(second)) => {
             let exit = if second.exit == Exit::Permission { first.exit } else { second.exit };
@@ -140,10 +147,10 @@ pub fn bind(listen: &Listen, given: &mut Given) -> Result<Bound, Failure> {
 ///
 /// # Errors
 /// As [`bind`].
-pub fn bind_one(
+pub fn bind_port(
     key: &str,
     endpoint: &Endpoint,
-    given: &mut Given,
+    given: &mut InheritedSockets,
 ) -> Result<(TcpListener, SocketAddr), Failure> {
     let mut open = || {
         let listener = match given.take(key, endpoint.port) {
@@ -202,29 +209,36 @@ pub fn make_state_dir(dir: &Path) -> Result<(), Failure> {
 /// # Errors
 /// When the runtime cannot take the ports.
 pub async fn run(
-    resolved: Arc<Resolved>,
-    bound: Bound,
-    audio: Audio,
-    outside: Outside,
+    resolved: Arc<ResolvedConfig>,
+    bound: BoundPorts,
+    audio: AudioHandles,
+    outside: ServerContext,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let Audio { house, listen, mut events, stream: _ } = audio;
+    let AudioHandles { backend: house, listen_sink: listen, mut events, stream: _ } = audio;
     let dir = resolved.state_dir.clone();
     let seed = RandomState::new().hash_one(std::process::id());
     let registry = registry_for(&resolved, seed);
     let saved = load_state(&dir);
     let host = HostInfo::of_machine();
     let base = base_url(&host, bound.http_address);
-    let Outside { reread, mut hangups, supervisor, neighbours } = outside;
+    let ServerContext {
+        reload_config: reread,
+        reload_requests: mut hangups,
+        supervisor,
+        neighbors: neighbours,
+    } = outside;
     let audio = Arc::clone(&house);
-    let control = Control::new(resolved, house, host, registry, saved).at(base).reading(reread);
-    let control = control.knowing(neighbours).relaying(bound.relays);
-    let (doors, door) = watch::channel(bound.door);
+    let control = Control::new(resolved, house, host, registry, saved)
+        .with_base_url(base)
+        .with_config_loader(reread);
+    let control = control.with_neighbours(neighbours).with_initial_relays(bound.relays);
+    let (doors, door) = watch::channel(bound.listen_policy);
     let control = Arc::new(control);
-    let mut tellers = Tellers::new(bound.http_address.port());
-    tellers.follow(&control).await;
-    let mut hooks = hooks::Runner::default();
-    hooks.follow(&control.hooks).await;
+    let mut tellers = MetadataTasks::new(bound.http_address.port());
+    tellers.update(&control).await;
+    let mut hooks = hooks::HookRunner::default();
+    hooks.update(&control.hooks).await;
     let controllers = tokio::net::TcpListener::from_std(bound.control)?;
     let browsers = tokio::net::TcpListener::from_std(bound.http)?;
     let tasks = [
@@ -238,11 +252,11 @@ pub async fn run(
         tokio::spawn(http::serve(browsers, Arc::clone(&control), listen, door)),
     ];
     let (last_save, stopped) = oneshot::channel();
-    let saver = tokio::spawn(keep_saved(Arc::clone(&control), Saver::start(dir)?, stopped));
-    start_blocking_threads(&control.resolved());
-    let mut ticks = delayed(TICK);
+    let saver = tokio::spawn(save_changes(Arc::clone(&control), Saver::start(dir)?, stopped));
+    start_blocking_threads(&control.config());
+    let mut ticks = delayed_interval(TICK);
     tokio::pin!(stop);
-    supervisor.ready(&control.summary());
+    supervisor.notify_ready(&control.summary());
     let mut heartbeat = Heartbeat::new(&supervisor);
     loop {
         tokio::select! {
@@ -250,22 +264,22 @@ pub async fn run(
             // Here and not in a task of its own: what is proved is that this loop goes round.
             () = heartbeat.due() => heartbeat.beat(&control, &supervisor),
             _ = ticks.tick() => control.tick(),
-            Some(event) = events.recv() => control.event(event),
-            Some(()) = hangups.recv() => reload(&control, &supervisor),
-            () = control.reloaded() => {
-                change_door(&control.resolved(), &*audio, &doors);
-                tellers.follow(&control).await;
-                hooks.follow(&control.hooks).await;
+            Some(event) = events.recv() => control.handle_event(event),
+            Some(()) = hangups.recv() => reload_config(&control, &supervisor),
+            () = control.wait_for_reload() => {
+                update_listen_policy(&control.config(), &*audio, &doors);
+                tellers.update(&control).await;
+                hooks.update(&control.hooks).await;
             }
         }
     }
-    supervisor.stopping();
+    supervisor.notify_stopping();
     tasks.iter().for_each(JoinHandle::abort);
     control.end_relays();
     tellers.end_all().await;
     drop(last_save);
     // A disk that takes longer does not hold the end up, nor does whoever is told of trouble.
-    tokio::join!(timeout(LAST_SAVE, saver), hooks.end()).0.ok();
+    tokio::join!(timeout(FINAL_SAVE_TIMEOUT, saver), hooks.end()).0.ok();
     Ok(())
 }
 
@@ -277,7 +291,7 @@ struct Heartbeat {
 
 impl Heartbeat {
     fn new(supervisor: &Supervisor) -> Self {
-        Self { beats: supervisor.heartbeat().map(delayed), liveness: Liveness::default() }
+        Self { beats: supervisor.heartbeat().map(delayed_interval), liveness: Liveness::default() }
     }
 
     /// Waits until it is time to tell; for ever, where it is never time.
@@ -290,14 +304,14 @@ impl Heartbeat {
 
     fn beat(&mut self, control: &Control, supervisor: &Supervisor) {
         if self.liveness.check(control.positions()) {
-            supervisor.alive();
+            supervisor.notify_alive();
         }
     }
 }
 
 /// Ticks that do not come closer together after one was missed: two checks in a row would find every
 /// station at the same place.
-fn delayed(period: Duration) -> Interval {
+fn delayed_interval(period: Duration) -> Interval {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
@@ -305,10 +319,14 @@ fn delayed(period: Duration) -> Interval {
 
 /// Certificates are read again with every configuration, also where their names are the same: that
 /// is how they are renewed.
-fn change_door(resolved: &Resolved, audio: &dyn House, doors: &watch::Sender<Door>) {
-    match door(resolved) {
+fn update_listen_policy(
+    resolved: &ResolvedConfig,
+    audio: &dyn AudioBackend,
+    doors: &watch::Sender<ListenPolicy>,
+) {
+    match listen_policy(resolved) {
         Ok(door) => {
-            audio.guard(&door);
+            audio.set_listen_policy(&door);
             doors.send_replace(door);
         }
         Err(failure) => tracing::error!("{}; the last certificate stays", failure.message),
@@ -316,8 +334,8 @@ fn change_door(resolved: &Resolved, audio: &dyn House, doors: &watch::Sender<Doo
 }
 
 /// A signal has asked for it; what is wrong with the configuration is in the log.
-fn reload(control: &Control, supervisor: &Supervisor) {
-    supervisor.reloading();
+fn reload_config(control: &Control, supervisor: &Supervisor) {
+    supervisor.notify_reloading();
     let status = match control.reload() {
         Ok(_) => control.summary(),
         // The first line has the place.
@@ -326,54 +344,54 @@ fn reload(control: &Control, supervisor: &Supervisor) {
             format!("{}; the last configuration was not taken over: {first}", control.summary())
         }
     };
-    supervisor.ready(&status);
+    supervisor.notify_ready(&status);
 }
 
 /// What tells of streams while the server runs: control scripts, and programs' titles.
-struct Tellers {
-    running: Vec<(Teller, JoinHandle<()>)>,
+struct MetadataTasks {
+    running: Vec<(MetadataTask, JoinHandle<()>)>,
     port: u16,
 }
 
 /// With the stream that it tells of.
 #[derive(Clone, PartialEq)]
-enum Teller {
+enum MetadataTask {
     /// A script, and the folder in which that is looked up.
     Script(String, Plugin, PathBuf),
     /// The FIFO of a program.
-    Titles(String, Titles),
+    Titles(String, TitleFifo),
 }
 
-impl Tellers {
+impl MetadataTasks {
     const fn new(port: u16) -> Self {
         Self { running: Vec::new(), port }
     }
 
     /// Starts and ends them until those run that are to run.
-    async fn follow(&mut self, control: &Arc<Control>) {
-        let folder = control.resolved().streams.plugin_dir.clone();
-        let script = |(stream, plugin)| Teller::Script(stream, plugin, folder.clone());
-        let titles = |(stream, titles)| Teller::Titles(stream, titles);
-        let mut wanted: Vec<Teller> = control.scripts().into_iter().map(script).collect();
-        wanted.extend(control.tellers().into_iter().map(titles));
+    async fn update(&mut self, control: &Arc<Control>) {
+        let folder = control.config().streams.plugin_dir.clone();
+        let script = |(stream, plugin)| MetadataTask::Script(stream, plugin, folder.clone());
+        let titles = |(stream, titles)| MetadataTask::Titles(stream, titles);
+        let mut wanted: Vec<MetadataTask> = control.scripts().into_iter().map(script).collect();
+        wanted.extend(control.title_sources().into_iter().map(titles));
         let (stay, go) = std::mem::take(&mut self.running)
             .into_iter()
             .partition::<Vec<_>, _>(|(teller, _)| wanted.contains(teller));
         self.running = stay;
         for (teller, task) in go {
-            end(task).await;
-            if let Teller::Script(stream, ..) = teller {
-                control.plugin_gone(&stream);
+            abort_and_wait(task).await;
+            if let MetadataTask::Script(stream, ..) = teller {
+                control.plugin_ended(&stream);
             }
         }
         wanted.retain(|teller| !self.running.iter().any(|(running, _)| running == teller));
         for teller in wanted {
             let control = Arc::clone(control);
             let task = match teller.clone() {
-                Teller::Script(stream, plugin, _) => {
+                MetadataTask::Script(stream, plugin, _) => {
                     tokio::spawn(plugin::run(control, stream, plugin, self.port))
                 }
-                Teller::Titles(stream, titles) => {
+                MetadataTask::Titles(stream, titles) => {
                     tokio::spawn(titles::run(control, stream, titles))
                 }
             };
@@ -386,13 +404,13 @@ impl Tellers {
             task.abort();
         }
         for (_, task) in self.running {
-            end(task).await;
+            abort_and_wait(task).await;
         }
     }
 }
 
 /// A script dies with its task, and that with its last await.
-async fn end(task: JoinHandle<()>) {
+async fn abort_and_wait(task: JoinHandle<()>) {
     task.abort();
     task.await.ok();
 }
@@ -403,7 +421,7 @@ pub const BLOCKING_THREADS: usize = 1 + http::PAGE_READS;
 
 /// Starts the threads that wait now and not in the middle of a programme: those for pages where there
 /// are pages.
-fn start_blocking_threads(resolved: &Resolved) {
+fn start_blocking_threads(resolved: &ResolvedConfig) {
     let count = if resolved.http.doc_root.is_some() { BLOCKING_THREADS } else { 1 };
     // The runtime starts a thread only for work that finds none idle, so all wait for the last.
     let all_here = Arc::new(Barrier::new(count));
@@ -416,10 +434,10 @@ fn start_blocking_threads(resolved: &Resolved) {
 /// How long a change waits for more of its kind before it is written.
 const SAVE_DELAY: Duration = Duration::from_secs(2);
 /// What is left to be saved at the end has so long: a server ends within a second.
-const LAST_SAVE: Duration = Duration::from_millis(500);
+const FINAL_SAVE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Writes what changes until `stop`, and then what is left. Only here, so that no two writers meet.
-async fn keep_saved(control: Arc<Control>, mut saver: Saver, mut stop: oneshot::Receiver<()>) {
+async fn save_changes(control: Arc<Control>, mut saver: Saver, mut stop: oneshot::Receiver<()>) {
     let dir = saver.dir().to_path_buf();
     let mut looks = interval(SAVE_DELAY / 4);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -431,7 +449,7 @@ async fn keep_saved(control: Arc<Control>, mut saver: Saver, mut stop: oneshot::
         };
         last = wait.is_zero();
         let Some(deadline) = Instant::now().checked_sub(wait) else { continue };
-        let Some(snapshot) = control.unsaved(deadline) else { continue };
+        let Some(snapshot) = control.take_unsaved(deadline) else { continue };
         // A disk may take its time; controllers do not wait for it.
         match saver.save(snapshot).await {
             Ok(()) => {
@@ -441,7 +459,7 @@ async fn keep_saved(control: Arc<Control>, mut saver: Saver, mut stop: oneshot::
             }
             Err(error) => {
                 // It is tried again until it can be done, and said once.
-                control.not_saved();
+                control.save_failed();
                 if !std::mem::replace(&mut failing, true) {
                     tracing::warn!(
                         "{}: groups and volumes could not be saved: {error}\n    hint: make room \
@@ -463,27 +481,27 @@ fn base_url(host: &HostInfo, address: SocketAddr) -> String {
     }
 }
 
-fn load_state(dir: &Path) -> Saved {
+fn load_state(dir: &Path) -> SavedState {
     match store::load(dir) {
-        Ok(Loaded::Saved(saved)) => saved,
-        Ok(Loaded::Nothing) => Saved::default(),
-        Ok(Loaded::Broken(previous)) => {
-            let instead = instead(previous.as_ref());
+        Ok(LoadOutcome::Saved(saved)) => saved,
+        Ok(LoadOutcome::Nothing) => SavedState::default(),
+        Ok(LoadOutcome::Broken(previous)) => {
+            let instead = fallback_note(previous.as_ref());
             tracing::warn!("server.json could not be read; it is now server.json.broken{instead}");
             previous.unwrap_or_default()
         }
-        Ok(Loaded::Unusable { why, aside, previous }) => {
-            let instead = instead(previous.as_ref());
+        Ok(LoadOutcome::Unusable { why, aside, previous }) => {
+            let instead = fallback_note(previous.as_ref());
             tracing::warn!("server.json is not used: {why}; it is kept as {aside}{instead}");
             previous.unwrap_or_default()
         }
         Err(error) => {
             tracing::warn!(%error, "server.json could not be read, nor put aside");
-            Saved::default()
+            SavedState::default()
         }
     }
 }
 
-const fn instead(previous: Option<&Saved>) -> &'static str {
+const fn fallback_note(previous: Option<&SavedState>) -> &'static str {
     if previous.is_some() { ", and what it was before is used" } else { "" }
 }

@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure};
 
 /// The name of the file in the state directory. It holds the process id of the server that has the
 /// lock, or had it last.
-pub const FILE: &str = "server.lock";
+pub const LOCK_FILE: &str = "server.lock";
 
 /// The right to write to a state directory, until it is dropped.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub fn lock(dir: &Path) -> Result<StateLock, Failure> {
         );
         Ok(StateLock(None))
     };
-    let path = dir.join(FILE);
+    let path = dir.join(LOCK_FILE);
     let mut file = match open(&path, true).and_then(|_| open(&path, false)) {
         Ok(file) => file,
         Err(error) => return without(&error),
@@ -54,10 +54,10 @@ pub fn lock(dir: &Path) -> Result<StateLock, Failure> {
     }
     match locked {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(taken(dir, &file)),
+        Err(TryLockError::WouldBlock) => return Err(lock_held_failure(dir, &file)),
         Err(TryLockError::Error(error)) => return without(&error),
     }
-    if let Err(error) = note_process(&path) {
+    if let Err(error) = write_process_id(&path) {
         // The lock holds all the same; only its message will name no process.
         tracing::debug!(%error, "{}", path.display());
     }
@@ -74,13 +74,13 @@ fn open(path: &Path, write: bool) -> io::Result<File> {
     options.open(path)
 }
 
-fn note_process(path: &Path) -> io::Result<()> {
+fn write_process_id(path: &Path) -> io::Result<()> {
     let mut file = open(path, true)?;
     file.set_len(0)?;
     writeln!(file, "{}", std::process::id())
 }
 
-fn taken(dir: &Path, file: &File) -> Failure {
+fn lock_held_failure(dir: &Path, file: &File) -> Failure {
     let mut text = String::new();
     // A process id has at most ten digits.
     let read = file.take(32).read_to_string(&mut text);
@@ -126,16 +126,16 @@ mod tests {
     fn what_a_killed_server_left_is_no_lock() {
         let dir = aulos_blackbox::golden::scratch("stale-lock");
         // Longer than an id, and of a process that runs.
-        fs::write(dir.join(FILE), "1\nand more than a number").unwrap();
+        fs::write(dir.join(LOCK_FILE), "1\nand more than a number").unwrap();
         let _lock = lock(&dir).unwrap();
-        let text = fs::read_to_string(dir.join(FILE)).unwrap();
+        let text = fs::read_to_string(dir.join(LOCK_FILE)).unwrap();
         assert_eq!(text, format!("{}\n", std::process::id()));
     }
 
     #[test]
     fn where_no_lock_can_be_had_the_server_starts_without() {
         let dir = aulos_blackbox::golden::scratch("no-lock");
-        fs::create_dir(dir.join(FILE)).unwrap();
+        fs::create_dir(dir.join(LOCK_FILE)).unwrap();
         drop(lock(&dir).unwrap());
         drop(lock(&dir).unwrap());
     }

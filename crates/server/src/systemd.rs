@@ -13,10 +13,10 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
 use aulos_io::SystemClock;
-use aulos_io::activation::{self, Handover, Inherited};
+use aulos_io::activation::{self, ActivationEnvironment, InheritedListener};
 
+use crate::backend::StationPosition;
 use crate::exit::{Exit, Failure};
-use crate::house::StationPosition;
 
 /// Whoever started us and wants to know how we are; nobody, where that was not systemd.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub struct Supervisor {
 }
 
 /// A supervisor that does not read does not hold the server up for longer.
-const PATIENCE: Duration = Duration::from_millis(500);
+const SEND_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A station advances by a chunk at a time, of 60 ms at most, and is published with each.
 const MIN_HEARTBEAT: Duration = Duration::from_millis(250);
@@ -35,11 +35,11 @@ const MIN_HEARTBEAT: Duration = Duration::from_millis(250);
 impl Supervisor {
     /// The one that the environment names.
     #[must_use]
-    pub fn of_process() -> Self {
+    pub fn from_env() -> Self {
         let Some(name) = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Self::default();
         };
-        let supervisor = Self::at(&name).unwrap_or_else(|error| {
+        let supervisor = Self::connect(&name).unwrap_or_else(|error| {
             tracing::warn!("NOTIFY_SOCKET {}: {error}", name.display());
             Self::default()
         });
@@ -56,47 +56,47 @@ impl Supervisor {
     }
 
     /// The server does its work.
-    pub fn alive(&self) {
-        self.say("WATCHDOG=1");
+    pub fn notify_alive(&self) {
+        self.notify("WATCHDOG=1");
     }
 
     /// The one that listens on this socket: a path, or after `@` a name without a file.
     ///
     /// # Errors
     /// When it is no name of a socket, or the system gives none.
-    pub fn at(name: &OsStr) -> io::Result<Self> {
+    pub fn connect(name: &OsStr) -> io::Result<Self> {
         let address = match name.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
             _ => SocketAddr::from_pathname(name)?,
         };
         let socket = UnixDatagram::unbound()?;
-        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(SEND_TIMEOUT))?;
         Ok(Self { socket: Some((socket, address)), watchdog: None })
     }
 
     /// Everything runs; `status` is what `systemctl status` shows.
-    pub fn ready(&self, status: &str) {
-        self.say(&format!("READY=1\nSTATUS={}", one_line(status)));
+    pub fn notify_ready(&self, status: &str) {
+        self.notify(&format!("READY=1\nSTATUS={}", one_line(status)));
     }
 
     /// The configuration is being read again; [`Self::ready`] ends that.
-    pub fn reloading(&self) {
+    pub fn notify_reloading(&self) {
         // Type=notify-reload compares this with its own clock.
         let now = SystemClock::now().as_nanos() / 1_000;
-        self.say(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
+        self.notify(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
     }
 
     /// The end has begun.
-    pub fn stopping(&self) {
-        self.say("STOPPING=1");
+    pub fn notify_stopping(&self) {
+        self.notify("STOPPING=1");
     }
 
     /// Something else for `systemctl status`.
-    pub fn status(&self, status: &str) {
-        self.say(&format!("STATUS={}", one_line(status)));
+    pub fn notify_status(&self, status: &str) {
+        self.notify(&format!("STATUS={}", one_line(status)));
     }
 
-    fn say(&self, state: &str) {
+    fn notify(&self, state: &str) {
         let Some((socket, address)) = &self.socket else { return };
         if let Err(error) = socket.send_to_addr(state.as_bytes(), address) {
             tracing::warn!("NOTIFY_SOCKET: {error}");
@@ -141,21 +141,21 @@ impl Liveness {
 
 /// Ports that were open before the server began, and that nobody has taken yet.
 #[derive(Debug, Default)]
-pub struct Given(Vec<Inherited>);
+pub struct InheritedSockets(Vec<InheritedListener>);
 
-impl Given {
+impl InheritedSockets {
     /// Those that systemd has opened for this process (socket activation).
     ///
     /// # Errors
     /// [`Exit::Unavailable`] when they are not what they are said to be.
-    pub fn of_process() -> Result<Self, Failure> {
+    pub fn from_env() -> Result<Self, Failure> {
         let value = |name| std::env::var(name).unwrap_or_default();
-        let handover = Handover {
+        let handover = ActivationEnvironment {
             pid: value("LISTEN_PID"),
             count: value("LISTEN_FDS"),
             names: value("LISTEN_FDNAMES"),
         };
-        activation::take(&handover).map(Self).map_err(|error| {
+        activation::take_listeners(&handover).map(Self).map_err(|error| {
             let hint = "    hint: each is to be a ListenStream= with a port, in a .socket unit";
             Failure::new(Exit::Unavailable, format!("the sockets of systemd: {error}\n{hint}"))
         })
@@ -163,7 +163,7 @@ impl Given {
 
     /// The one for a key of `[listen]`: by its name, or else by the port that stands there.
     pub(crate) fn take(&mut self, key: &str, port: u16) -> Option<TcpListener> {
-        let fits = |one: &Inherited| {
+        let fits = |one: &InheritedListener| {
             let own = one.listener.local_addr().map(|address| address.port());
             port != 0 && own.ok() == Some(port)
         };
@@ -173,8 +173,8 @@ impl Given {
     }
 
     /// Closes what nobody has taken, and says so.
-    pub fn close_rest(self) {
-        for Inherited { name, listener } in self.0 {
+    pub fn close_unused(self) {
+        for InheritedListener { name, listener } in self.0 {
             let address = listener.local_addr().map_or_else(|_| name, |at| at.to_string());
             tracing::warn!(
                 "{address}: systemd has opened this port, and the configuration has no use for \
@@ -194,7 +194,7 @@ fn one_line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn heard(socket: &UnixDatagram) -> String {
+    fn received(socket: &UnixDatagram) -> String {
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut block = [0; 512];
         let count = socket.recv(&mut block).unwrap();
@@ -211,15 +211,15 @@ mod tests {
             (UnixDatagram::bind_addr(&hidden).unwrap(), format!("@{name}").into()),
         ];
         for (socket, name) in sockets {
-            let supervisor = Supervisor::at(&name).unwrap();
-            supervisor.ready("2 stations\nSTOPPING=1");
-            assert_eq!(heard(&socket), "READY=1\nSTATUS=2 stations STOPPING=1");
-            supervisor.reloading();
-            let said = heard(&socket);
+            let supervisor = Supervisor::connect(&name).unwrap();
+            supervisor.notify_ready("2 stations\nSTOPPING=1");
+            assert_eq!(received(&socket), "READY=1\nSTATUS=2 stations STOPPING=1");
+            supervisor.notify_reloading();
+            let said = received(&socket);
             let since = said.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
             assert!(since.parse::<u64>().unwrap() > 0, "{said}");
-            supervisor.stopping();
-            assert_eq!(heard(&socket), "STOPPING=1");
+            supervisor.notify_stopping();
+            assert_eq!(received(&socket), "STOPPING=1");
         }
     }
 
@@ -238,20 +238,20 @@ mod tests {
         assert_eq!(watchdog_timeout(None, None), None);
         let path = aulos_blackbox::golden::scratch("notify-alive").join("socket");
         let socket = UnixDatagram::bind(&path).unwrap();
-        let supervisor = Supervisor::at(path.as_os_str()).unwrap();
+        let supervisor = Supervisor::connect(path.as_os_str()).unwrap();
         assert_eq!(supervisor.heartbeat(), None, "nothing waits for it");
         let watchdog = Some(Duration::from_secs(30));
         let supervisor = Supervisor { watchdog, ..supervisor };
         assert_eq!(supervisor.heartbeat(), Some(Duration::from_secs(15)));
         assert_eq!(Supervisor { watchdog, socket: None }.heartbeat(), None);
-        supervisor.alive();
-        assert_eq!(heard(&socket), "WATCHDOG=1");
+        supervisor.notify_alive();
+        assert_eq!(received(&socket), "WATCHDOG=1");
     }
 
     #[test]
     fn a_station_that_stands_still_is_no_sign_of_life() {
         let at = |run, position| StationPosition {
-            run,
+            instance: run,
             name: format!("s{run}"),
             position: aulos_core::MediaTime(position),
         };
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn one_that_has_gone_is_no_harm() {
         let path = aulos_blackbox::golden::scratch("notify-gone").join("socket");
-        Supervisor::at(path.as_os_str()).unwrap().ready("fine");
-        Supervisor::default().ready("fine");
+        Supervisor::connect(path.as_os_str()).unwrap().notify_ready("fine");
+        Supervisor::default().notify_ready("fine");
     }
 }

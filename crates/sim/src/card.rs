@@ -4,24 +4,25 @@ use aulos_core::{Frames, Instant, MediaTime, Ppm, SampleRate, Timeline};
 
 /// A card that asks for, or brings, `period` frames at a time.
 #[derive(Clone, Copy, Debug)]
-pub struct Card {
+pub struct SoundCard {
     line: Timeline,
     period: Frames,
-    done: MediaTime,
+    position: MediaTime,
 }
 
-impl Card {
+impl SoundCard {
     /// A card that starts at `start` and is fast by `drift`.
     #[must_use]
     pub fn new(rate: SampleRate, period: Frames, drift: Ppm, start: Instant) -> Self {
-        let line = Timeline::new(MediaTime::ZERO, start, rate).bend(MediaTime::ZERO, drift);
-        Self { line, period, done: MediaTime::ZERO }
+        let line =
+            Timeline::new(MediaTime::ZERO, start, rate).with_drift_from(MediaTime::ZERO, drift);
+        Self { line, period, position: MediaTime::ZERO }
     }
 
     /// When its next period is over.
     #[must_use]
     pub fn poll_timeout(&self) -> Instant {
-        self.line.local_at(self.done + self.period)
+        self.line.local_at(self.position + self.period)
     }
 
     /// The frames of one period if one is over at `now`. A card that was not looked at for long has
@@ -30,14 +31,14 @@ impl Card {
         if self.poll_timeout() > now {
             return None;
         }
-        self.done += self.period;
+        self.position += self.period;
         Some(self.period)
     }
 
     /// The frames of all periods so far.
     #[must_use]
-    pub fn done(&self) -> MediaTime {
-        self.done
+    pub fn position(&self) -> MediaTime {
+        self.position
     }
 }
 
@@ -51,8 +52,8 @@ mod tests {
     fn a_fast_card_is_a_second_ahead_after_three_hours() {
         let hours = Instant::ZERO + Span::from_secs(10_000);
         let mut card =
-            Card::new(SampleRate::STUDIO, Frames(480), Ppm::from_ppm(100), Instant::ZERO);
+            SoundCard::new(SampleRate::HZ_48000, Frames(480), Ppm::from_ppm(100), Instant::ZERO);
         while card.period(hours).is_some() {}
-        assert_eq!(card.done(), MediaTime(480_048_000));
+        assert_eq!(card.position(), MediaTime(480_048_000));
     }
 }

@@ -14,9 +14,9 @@ mod random;
 mod signal;
 pub mod snap;
 
-pub use card::Card;
+pub use card::SoundCard;
 pub use clock::LocalClock;
-pub use network::{Datagrams, Link, Stream};
+pub use network::{DatagramLink, Link, StreamLink};
 pub use programme::Programme;
-pub use random::Random;
-pub use signal::{Noise, Ramp, Sine, Sweep};
+pub use random::SimRng;
+pub use signal::{Noise, Sawtooth, Sine, Sweep};

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use aulos_core::{Instant, Span};
 
-use crate::Random;
+use crate::SimRng;
 
 /// How bad a way is.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub struct Link {
     /// The mean of what it takes on top, exponentially distributed.
     pub jitter: Span,
     /// The most that it takes on top.
-    pub most: Span,
+    pub max_jitter: Span,
     /// The part that goes a longer way, by [`Link::DETOUR`], so that others overtake it, 0 to 1;
     /// datagrams only.
     pub detours: f64,
@@ -35,7 +35,7 @@ impl Link {
     pub const CABLE: Self = Self {
         delay: Span::from_micros(200),
         jitter: Span::from_micros(20),
-        most: Span::MAX,
+        max_jitter: Span::MAX,
         detours: 0.0,
         loss: 0.0,
         duplicates: 0.0,
@@ -46,7 +46,7 @@ impl Link {
     pub const WIFI: Self = Self {
         delay: Span::from_millis(2),
         jitter: Span::from_millis(4),
-        most: Span::MAX,
+        max_jitter: Span::MAX,
         detours: 0.0,
         loss: 0.005,
         duplicates: 0.001,
@@ -60,26 +60,26 @@ impl Link {
     pub const DETOUR: Span = Span::from_millis(45);
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a test world")]
-    fn transit(&self, random: &mut Random) -> Span {
+    fn transit(&self, random: &mut SimRng) -> Span {
         let jitter = random.exponential(self.jitter.as_nanos() as f64);
-        self.delay + Span::from_nanos(jitter as i64).min(self.most)
+        self.delay + Span::from_nanos(jitter as i64).min(self.max_jitter)
     }
 }
 
 /// Bytes in order.
 #[derive(Debug)]
-pub struct Stream {
+pub struct StreamLink {
     link: Link,
-    random: Random,
-    under_way: VecDeque<(Instant, Vec<u8>)>,
+    random: SimRng,
+    in_flight: VecDeque<(Instant, Vec<u8>)>,
     cut: bool,
 }
 
-impl Stream {
+impl StreamLink {
     /// A way over `link`, with the chances that belong to `seed`.
     #[must_use]
     pub const fn new(link: Link, seed: u64) -> Self {
-        Self { link, random: Random::new(seed), under_way: VecDeque::new(), cut: false }
+        Self { link, random: SimRng::new(seed), in_flight: VecDeque::new(), cut: false }
     }
 
     /// Sends bytes off at `now`.
@@ -92,47 +92,47 @@ impl Stream {
             while self.random.chance(self.link.loss) {
                 arrival += Link::RESEND;
             }
-            let behind = self.under_way.back().map_or(Instant::ZERO, |(last, _)| *last);
-            self.under_way.push_back((arrival.max(behind), piece.to_vec()));
+            let behind = self.in_flight.back().map_or(Instant::ZERO, |(last, _)| *last);
+            self.in_flight.push_back((arrival.max(behind), piece.to_vec()));
         }
     }
 
     /// The next piece that has arrived by `now`.
     pub fn receive(&mut self, now: Instant) -> Option<Vec<u8>> {
-        if self.under_way.front()?.0 > now {
+        if self.in_flight.front()?.0 > now {
             return None;
         }
-        self.under_way.pop_front().map(|(_, piece)| piece)
+        self.in_flight.pop_front().map(|(_, piece)| piece)
     }
 
     /// When the next piece arrives.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.under_way.front().map(|(arrival, _)| *arrival)
+        self.in_flight.front().map(|(arrival, _)| *arrival)
     }
 
     /// From now on nothing arrives, and nobody is told.
     pub fn cut(&mut self) {
         self.cut = true;
-        self.under_way.clear();
+        self.in_flight.clear();
     }
 }
 
 /// Packets, each on its own.
 #[derive(Debug)]
-pub struct Datagrams {
+pub struct DatagramLink {
     link: Link,
-    random: Random,
+    random: SimRng,
     /// By arrival, then by the order of sending.
-    under_way: BTreeMap<(Instant, u64), Vec<u8>>,
+    in_flight: BTreeMap<(Instant, u64), Vec<u8>>,
     sent: u64,
 }
 
-impl Datagrams {
+impl DatagramLink {
     /// A way over `link`, with the chances that belong to `seed`.
     #[must_use]
     pub const fn new(link: Link, seed: u64) -> Self {
-        Self { link, random: Random::new(seed), under_way: BTreeMap::new(), sent: 0 }
+        Self { link, random: SimRng::new(seed), in_flight: BTreeMap::new(), sent: 0 }
     }
 
     /// From now on the way is another one. What is under way arrives as it would have.
@@ -151,21 +151,21 @@ impl Datagrams {
             if self.link.detours > 0.0 && self.random.chance(self.link.detours) {
                 arrival += Link::DETOUR;
             }
-            self.under_way.insert((arrival, self.sent), packet.to_vec());
+            self.in_flight.insert((arrival, self.sent), packet.to_vec());
             self.sent += 1;
         }
     }
 
     /// The next packet that has arrived by `now`.
     pub fn receive(&mut self, now: Instant) -> Option<Vec<u8>> {
-        let first = self.under_way.first_entry()?;
+        let first = self.in_flight.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())
     }
 
     /// When the next packet arrives.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.under_way.first_key_value().map(|((arrival, _), _)| *arrival)
+        self.in_flight.first_key_value().map(|((arrival, _), _)| *arrival)
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_stream_keeps_its_order_whatever_is_lost() {
         let link = Link { loss: 0.2, segment: 7, ..Link::WIFI };
-        let mut stream = Stream::new(link, 3);
+        let mut stream = StreamLink::new(link, 3);
         let bytes: Vec<u8> = (0..=255).cycle().take(5_000).collect();
         for (at, piece) in (0_i64..).zip(bytes.chunks(100)) {
             stream.send(Instant::ZERO + Span::from_millis(at), piece);
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn datagrams_are_lost_doubled_and_overtake_each_other() {
         let link = Link { loss: 0.1, duplicates: 0.1, ..Link::WIFI };
-        let mut way = Datagrams::new(link, 4);
+        let mut way = DatagramLink::new(link, 4);
         for number in 0_u16..2_000 {
             let now = Instant::ZERO + Span::from_millis(i64::from(number));
             way.send(now, &number.to_be_bytes());
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn behind_a_cut_nothing_arrives() {
-        let mut stream = Stream::new(Link::CABLE, 5);
+        let mut stream = StreamLink::new(Link::CABLE, 5);
         stream.send(Instant::ZERO, b"lost");
         stream.cut();
         stream.send(Instant::ZERO, b"lost as well");

@@ -4,7 +4,7 @@
 
 use aulos_core::{Db, SampleRate};
 
-use crate::{Noise, Random, Sine};
+use crate::{Noise, SimRng, Sine};
 
 /// A programme, as both channels of a stereo signal carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,14 +70,14 @@ impl Programme {
 
 /// Raised cosines of a quarter of a second.
 struct Syllables {
-    random: Random,
+    random: SimRng,
     number: f64,
     spoken: bool,
 }
 
 impl Syllables {
     const fn new() -> Self {
-        Self { random: Random::new(12), number: -1.0, spoken: false }
+        Self { random: SimRng::new(12), number: -1.0, spoken: false }
     }
 
     fn gain(&mut self, time: f64) -> f64 {
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_steps_are_twenty_and_thirty_four_and_a_half_decibels() {
-        let samples = Programme::Steps.samples(SampleRate::STUDIO);
+        let samples = Programme::Steps.samples(SampleRate::HZ_48000);
         let parts: Vec<_> = samples.chunks(48_000 * 20).map(rms).collect();
         assert!((parts[1] - parts[0] - 20.0).abs() < 0.05);
         assert!((parts[2] - parts[1] + 34.5).abs() < 0.05);
@@ -123,10 +123,10 @@ mod tests {
 
     #[test]
     fn three_tenths_of_the_speech_are_silent_and_the_tone_hides_its_peaks() {
-        let speech = Programme::Speech.samples(SampleRate::STUDIO);
+        let speech = Programme::Speech.samples(SampleRate::HZ_48000);
         let silent = speech.chunks(12_000).filter(|part| part.iter().all(|x| *x == 0.0)).count();
         assert!((55..=90).contains(&silent), "{silent} of 240");
-        let tone = Programme::InterSample.samples(SampleRate::STUDIO);
+        let tone = Programme::InterSample.samples(SampleRate::HZ_48000);
         let peak = tone.iter().fold(0.0_f32, |peak, sample| peak.max(sample.abs()));
         assert!((Db::from_amplitude(peak.into()).get() + 8.01).abs() < 0.01);
     }

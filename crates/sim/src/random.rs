@@ -1,37 +1,37 @@
 //! Chance, the same in every run.
 
-use aulos_core::Chance;
+use aulos_core::Rng;
 
 /// Numbers that look random, and the distributions that a test world needs.
 #[derive(Clone, Debug)]
-pub struct Random(Chance);
+pub struct SimRng(Rng);
 
-impl Random {
+impl SimRng {
     /// The sequence that belongs to `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        Self(Chance::new(seed))
+        Self(Rng::new(seed))
     }
 
     /// Any 64 bits.
-    pub const fn bits(&mut self) -> u64 {
-        self.0.bits()
+    pub const fn next_u64(&mut self) -> u64 {
+        self.0.next_u64()
     }
 
     /// From 0 up to, but not including, 1.
     #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
-    pub const fn unit(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    pub const fn next_f64(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// True in a part `probability` of all cases.
     pub fn chance(&mut self, probability: f64) -> bool {
-        self.unit() < probability
+        self.next_f64() < probability
     }
 
     /// Exponentially distributed: mostly small, now and then many times `mean`.
     pub fn exponential(&mut self, mean: f64) -> f64 {
-        -mean * (1.0 - self.unit()).ln()
+        -mean * (1.0 - self.next_f64()).ln()
     }
 }
 
@@ -41,10 +41,10 @@ mod tests {
 
     #[test]
     fn the_distributions_have_the_mean_that_they_say() {
-        let mut random = Random::new(1);
+        let mut random = SimRng::new(1);
         let mean = |next: &mut dyn FnMut() -> f64| (0..100_000).map(|_| next()).sum::<f64>() / 1e5;
-        assert!((mean(&mut || random.unit()) - 0.5).abs() < 0.01);
-        let mut random = Random::new(2);
+        assert!((mean(&mut || random.next_f64()) - 0.5).abs() < 0.01);
+        let mut random = SimRng::new(2);
         assert!((mean(&mut || random.exponential(3.0)) - 3.0).abs() < 0.05);
     }
 }

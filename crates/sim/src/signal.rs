@@ -10,7 +10,7 @@ use core::f64::consts::TAU;
 
 use aulos_core::{Db, SampleRate, Span};
 
-use crate::Random;
+use crate::SimRng;
 
 /// A sine.
 #[derive(Clone, Debug)]
@@ -86,9 +86,9 @@ const SWEEP_FROM: f64 = 20.0;
 /// A sawtooth of all 65,536 values of 16 bits, one after the other: whatever is cut out, put in or
 /// rounded shows, and shows where.
 #[derive(Clone, Debug, Default)]
-pub struct Ramp(i16);
+pub struct Sawtooth(i16);
 
-impl Iterator for Ramp {
+impl Iterator for Sawtooth {
     type Item = f32;
 
     fn next(&mut self) -> Option<f32> {
@@ -102,14 +102,14 @@ impl Iterator for Ramp {
 #[derive(Clone, Debug)]
 pub struct Noise {
     amplitude: f64,
-    random: Random,
+    random: SimRng,
 }
 
 impl Noise {
     /// The noise that belongs to `seed`, whose peak is at `level`.
     #[must_use]
     pub fn new(seed: u64, level: Db) -> Self {
-        Self { amplitude: level.amplitude(), random: Random::new(seed) }
+        Self { amplitude: level.amplitude(), random: SimRng::new(seed) }
     }
 }
 
@@ -117,7 +117,7 @@ impl Iterator for Noise {
     type Item = f32;
 
     fn next(&mut self) -> Option<f32> {
-        Some((self.amplitude * (2.0 * self.random.unit() - 1.0)) as f32)
+        Some((self.amplitude * (2.0 * self.random.next_f64() - 1.0)) as f32)
     }
 }
 
@@ -132,22 +132,23 @@ mod tests {
 
     #[test]
     fn levels_are_those_of_the_textbook() {
-        let sine = Sine::new(SampleRate::STUDIO, 997.0, Db::new(-20.0)).take(48_000);
+        let sine = Sine::new(SampleRate::HZ_48000, 997.0, Db::new(-20.0)).take(48_000);
         assert!((rms(sine) + 23.01).abs() < 0.01);
         assert!((rms(Noise::new(1, Db::ZERO).take(100_000)) + 4.77).abs() < 0.05);
-        let sweep = Sweep::new(SampleRate::STUDIO, Span::from_secs(2), Db::ZERO);
+        let sweep = Sweep::new(SampleRate::HZ_48000, Span::from_secs(2), Db::ZERO);
         assert!((rms(sweep) + 3.01).abs() < 0.05);
     }
 
     #[test]
     fn a_sweep_ends_near_the_top_and_a_ramp_has_every_value() {
-        let sweep: Vec<_> = Sweep::new(SampleRate::STUDIO, Span::from_secs(1), Db::ZERO).collect();
+        let sweep: Vec<_> =
+            Sweep::new(SampleRate::HZ_48000, Span::from_secs(1), Db::ZERO).collect();
         assert_eq!(sweep.len(), 48_000);
         let crossings = |part: &[f32]| part.windows(2).filter(|w| w[0] * w[1] < 0.0).count();
         assert!(crossings(&sweep[..4_800]) < 10);
         assert!((430..=470).contains(&crossings(&sweep[47_520..])));
         let mut ramp: Vec<_> =
-            Ramp::default().take(65_536).map(|x| (x * 32_768.0) as i32).collect();
+            Sawtooth::default().take(65_536).map(|x| (x * 32_768.0) as i32).collect();
         ramp.sort_unstable();
         assert_eq!(ramp, (-32_768..32_768).collect::<Vec<_>>());
     }

@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use aulos_core::{Codec, HEADROOM, Instant, SampleSpec, Span};
-use aulos_proto::snap::session::{self, Cause};
-use aulos_proto::snap::sync::Filter;
+use aulos_proto::snap::session::{self, CloseReason};
+use aulos_proto::snap::sync::OffsetFilter;
 use aulos_proto::snap::wire::{Hello, ServerSettings, codec_header, write_chunk_header};
 use aulos_proto::snap::{Client, Session, client};
 
-use crate::{Link, LocalClock, Stream};
+use crate::{Link, LocalClock, StreamLink};
 
 /// From a chunk to the next.
 pub const CHUNK: Span = Span::from_millis(20);
@@ -23,7 +23,7 @@ pub const BUFFER: Span = Span::from_secs(1);
 
 /// A server and its connections.
 #[derive(Debug)]
-pub struct House {
+pub struct SimServer {
     now: Instant,
     clock: LocalClock,
     codec_header: Arc<[u8]>,
@@ -31,7 +31,7 @@ pub struct House {
     connections: Vec<Connection>,
 }
 
-impl House {
+impl SimServer {
     /// A server by this clock, when the world is at zero.
     #[must_use]
     pub fn new(clock: LocalClock) -> Self {
@@ -51,8 +51,8 @@ impl House {
             player.connect(self.now);
         }
         self.connections.push(Connection {
-            up: Stream::new(up, seed),
-            down: Stream::new(down, !seed),
+            up: StreamLink::new(up, seed),
+            down: StreamLink::new(down, !seed),
             session: Session::new(self.clock.read(self.now)),
             peer,
             ended: None,
@@ -88,13 +88,13 @@ impl House {
     fn step(&mut self) {
         let chunk = self.take_chunk();
         for connection in &mut self.connections {
-            connection.serve(self.now, self.clock, &self.codec_header);
+            connection.run_session(self.now, self.clock, &self.codec_header);
             if let Some(bytes) = &chunk
-                && connection.session.wants_audio()
+                && connection.session.is_ready_for_audio()
             {
                 connection.down.send(self.now, bytes);
             }
-            connection.live(self.now, self.clock);
+            connection.run_peer(self.now, self.clock);
         }
     }
 
@@ -123,24 +123,24 @@ impl House {
 /// One connection, seen from everywhere.
 #[derive(Debug)]
 pub struct Connection {
-    up: Stream,
-    down: Stream,
+    up: StreamLink,
+    down: StreamLink,
     session: Session,
     peer: Peer,
-    ended: Option<(Instant, Cause)>,
+    ended: Option<(Instant, CloseReason)>,
 }
 
 impl Connection {
     /// When, and why, the server hung up.
     #[must_use]
-    pub const fn ended(&self) -> Option<(Instant, Cause)> {
+    pub const fn ended(&self) -> Option<(Instant, CloseReason)> {
         self.ended
     }
 
     /// What the server counted.
     #[must_use]
-    pub const fn counts(&self) -> session::Counts {
-        self.session.counts()
+    pub const fn counts(&self) -> session::SessionStats {
+        self.session.stats()
     }
 
     /// The player at the other end, if that is one.
@@ -163,10 +163,10 @@ impl Connection {
     }
 
     /// What the server does.
-    fn serve(&mut self, now: Instant, clock: LocalClock, codec_header: &Arc<[u8]>) {
+    fn run_session(&mut self, now: Instant, clock: LocalClock, codec_header: &Arc<[u8]>) {
         let local = clock.read(now);
         while let Some(bytes) = self.up.receive(now) {
-            self.session.handle_input(local, session::Input::Received(&bytes));
+            self.session.handle_input(local, session::SessionInput::Received(&bytes));
             self.drain(now, local, codec_header);
         }
         if self.session.poll_timeout().is_some_and(|due| due <= local) {
@@ -178,25 +178,25 @@ impl Connection {
     fn drain(&mut self, now: Instant, local: Instant, codec_header: &Arc<[u8]>) {
         while let Some(output) = self.session.poll_output() {
             match output {
-                session::Output::Event(session::Event::Hello(_)) => {
+                session::SessionOutput::Event(session::SessionEvent::Hello(_)) => {
                     let settings = ServerSettings { buffer: BUFFER, ..ServerSettings::default() };
-                    self.session.handle_input(local, session::Input::Settings(settings));
-                    let stream = session::Input::Stream(Arc::clone(codec_header));
+                    self.session.handle_input(local, session::SessionInput::Settings(settings));
+                    let stream = session::SessionInput::Stream(Arc::clone(codec_header));
                     self.session.handle_input(local, stream);
                 }
-                session::Output::Send(outgoing) => {
+                session::SessionOutput::Send(outgoing) => {
                     let mut bytes = Vec::new();
                     outgoing.write(local, &mut bytes);
                     self.down.send(now, &bytes);
                 }
-                session::Output::Close(cause) => self.ended = Some((now, cause)),
+                session::SessionOutput::Close(cause) => self.ended = Some((now, cause)),
                 _ => {}
             }
         }
     }
 
     /// What the peer does.
-    fn live(&mut self, now: Instant, server: LocalClock) {
+    fn run_peer(&mut self, now: Instant, server: LocalClock) {
         let mut bytes = Vec::new();
         match &mut self.peer {
             Peer::Script(script) => {
@@ -233,16 +233,16 @@ pub enum Peer {
 #[derive(Debug)]
 pub struct Player {
     clock: LocalClock,
-    filter: Filter,
+    filter: OffsetFilter,
     name: String,
     client: Option<Client>,
-    heard: Vec<Heard>,
-    ended: Option<client::Cause>,
+    played: Vec<PlayedChunk>,
+    ended: Option<client::DisconnectReason>,
 }
 
 /// One chunk, as a player hears it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct PlayedChunk {
     /// Which chunk of the station.
     pub chunk: u64,
     /// When it arrived, by the world's time.
@@ -256,24 +256,24 @@ pub struct Heard {
 impl Player {
     /// A player by this clock, which takes the server's by this filter.
     #[must_use]
-    pub fn new(name: &str, clock: LocalClock, filter: Filter) -> Self {
-        Self { clock, filter, name: name.to_owned(), client: None, heard: Vec::new(), ended: None }
+    pub fn new(name: &str, clock: LocalClock, filter: OffsetFilter) -> Self {
+        Self { clock, filter, name: name.to_owned(), client: None, played: Vec::new(), ended: None }
     }
 
     /// Everything that it has heard.
     #[must_use]
-    pub fn heard(&self) -> &[Heard] {
-        &self.heard
+    pub fn played(&self) -> &[PlayedChunk] {
+        &self.played
     }
 
     /// Why it hung up.
     #[must_use]
-    pub const fn ended(&self) -> Option<client::Cause> {
+    pub const fn ended(&self) -> Option<client::DisconnectReason> {
         self.ended
     }
 
     fn connect(&mut self, now: Instant) {
-        let config = client::Config { hello: Hello::new(&self.name), filter: self.filter };
+        let config = client::ClientConfig { hello: Hello::new(&self.name), filter: self.filter };
         self.client = Some(Client::new(config, self.clock.read(now)));
     }
 
@@ -285,7 +285,7 @@ impl Player {
     fn receive(&mut self, now: Instant, server: LocalClock, bytes: &[u8], out: &mut Vec<u8>) {
         let local = self.clock.read(now);
         if let Some(client) = &mut self.client {
-            client.handle_input(local, client::Input::Received(bytes));
+            client.handle_input(local, client::ClientInput::Received(bytes));
         }
         self.drain(now, server, out);
     }
@@ -304,15 +304,15 @@ impl Player {
         loop {
             let (timestamp, chunk) = match client.poll_output() {
                 None => return,
-                Some(client::Output::Send(outgoing)) => {
+                Some(client::ClientOutput::Send(outgoing)) => {
                     outgoing.write(local, out);
                     continue;
                 }
-                Some(client::Output::Close(cause)) => {
+                Some(client::ClientOutput::Close(cause)) => {
                     self.ended = Some(cause);
                     continue;
                 }
-                Some(client::Output::Chunk { timestamp, payload }) => {
+                Some(client::ClientOutput::Chunk { timestamp, payload }) => {
                     let number = payload.first_chunk().copied().unwrap_or_default();
                     (timestamp, u64::from_le_bytes(number))
                 }
@@ -320,7 +320,7 @@ impl Player {
             };
             let played = client.playout(timestamp).map(|local| self.clock.world_at(local));
             let wanted = server.world_at(timestamp + BUFFER);
-            self.heard.push(Heard {
+            self.played.push(PlayedChunk {
                 chunk,
                 arrived: now,
                 error: played.map(|played| played - wanted),

@@ -13,11 +13,11 @@ use aulos_engine::loudness::Loudness;
 use aulos_server::exit::{Exit, Failure};
 use clap::Args;
 
-use super::reader::{News, Order, Running, gone};
+use super::reader::{ReaderCommand, ReaderEvent, ReaderHandle, thread_panicked};
 use super::signals::Signals;
-use super::source::{self, Opened};
-use super::{When, is_read};
-use output::Lines;
+use super::source::{self, OpenSource};
+use super::{ColorMode, is_reader_open};
+use output::MeterOutput;
 
 #[derive(Debug, Args)]
 pub(super) struct MeterArgs {
@@ -47,14 +47,14 @@ Examples:
 Keys on the screen: q quit, r measure anew, p pause and go on, e LUFS, EBU +9 or EBU +18 scale.
 Figures that do not exist, as those of silence, are null in JSON and a dash elsewhere.";
 
-pub(super) fn run(args: &MeterArgs, quiet: bool, color: When) -> Result<Exit, Failure> {
+pub(super) fn run(args: &MeterArgs, quiet: bool, color: ColorMode) -> Result<Exit, Failure> {
     let (uri, config) = source::parse(&args.source)?;
     if args.no_pace && !matches!(config, SourceConfig::File { repeat: false, .. }) {
         let message =
             "--no-pace is for files that have an end: other sources have a pace of their own";
         return Err(Failure::new(Exit::Usage, message));
     }
-    let mut opened = Opened::open(uri, &config)?;
+    let mut opened = OpenSource::open(uri, &config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -62,15 +62,16 @@ pub(super) fn run(args: &MeterArgs, quiet: bool, color: When) -> Result<Exit, Fa
     runtime.block_on(async {
         // Before anything is read: a signal may come at once.
         let mut signals = Signals::new()?;
-        if let Some(chore) = opened.take_chore() {
+        if let Some(chore) = opened.take_background_task() {
             // It ends with the runtime.
             drop(tokio::spawn(chore));
         }
-        let mut meter = Running::start("aulos-meter", opened, !args.no_pace, args.dual_mono, None)?;
+        let mut meter =
+            ReaderHandle::start("aulos-meter", opened, !args.no_pace, args.dual_mono, None)?;
         let ended = show(args, uri, color, &mut meter, &mut signals).await;
         meter.end().await;
         let ended = ended?;
-        if !ended.broken {
+        if !ended.pipe_closed {
             output::summary(uri, &ended.loudness, args.json, quiet)?;
         }
         ended.result.map(|()| Exit::Ok)
@@ -78,21 +79,21 @@ pub(super) fn run(args: &MeterArgs, quiet: bool, color: When) -> Result<Exit, Fa
 }
 
 /// How it ended.
-struct Ended {
+struct MeterResult {
     loudness: Loudness,
     result: Result<(), Failure>,
     /// Nobody reads what is printed.
-    broken: bool,
+    pipe_closed: bool,
 }
 
 #[cfg(feature = "tui")]
 async fn show(
     args: &MeterArgs,
     uri: &str,
-    color: When,
-    meter: &mut Running,
+    color: ColorMode,
+    meter: &mut ReaderHandle,
     signals: &mut Signals,
-) -> Result<Ended, Failure> {
+) -> Result<MeterResult, Failure> {
     use std::io::IsTerminal;
     if !args.json && io::stdout().is_terminal() {
         return terminal::run(uri, color.colors(true), meter, signals).await;
@@ -104,41 +105,45 @@ async fn show(
 async fn show(
     args: &MeterArgs,
     _uri: &str,
-    _color: When,
-    meter: &mut Running,
+    _color: ColorMode,
+    meter: &mut ReaderHandle,
     signals: &mut Signals,
-) -> Result<Ended, Failure> {
+) -> Result<MeterResult, Failure> {
     print(args.json, meter, signals).await
 }
 
-async fn print(json: bool, meter: &mut Running, signals: &mut Signals) -> Result<Ended, Failure> {
-    let lines = Lines::new(json);
+async fn print(
+    json: bool,
+    meter: &mut ReaderHandle,
+    signals: &mut Signals,
+) -> Result<MeterResult, Failure> {
+    let lines = MeterOutput::new(json);
     let mut last = Loudness::NONE;
     loop {
         let news = tokio::select! {
-            news = meter.news.recv() => news,
-            () = signals.come() => {
-                meter.order(Order::Quit);
+            news = meter.events.recv() => news,
+            () = signals.wait() => {
+                meter.send(ReaderCommand::Quit);
                 continue;
             }
         };
         match news {
-            Some(News::Reading(loudness)) => {
-                if !is_read(lines.print(&loudness))? {
-                    return Ok(Ended { loudness, result: Ok(()), broken: true });
+            Some(ReaderEvent::Reading(loudness)) => {
+                if !is_reader_open(lines.print(&loudness))? {
+                    return Ok(MeterResult { loudness, result: Ok(()), pipe_closed: true });
                 }
                 last = loudness;
             }
-            Some(News::Shape(..) | News::Waiting) => {}
-            Some(News::Ended(loudness, result)) => {
+            Some(ReaderEvent::Shape(..) | ReaderEvent::Waiting) => {}
+            Some(ReaderEvent::Ended(loudness, result)) => {
                 // After hours, integrated loudness and range may lag; the last line has them. A
                 // pipe that is closed now makes no difference.
                 if json && loudness != last {
                     drop(lines.print(&loudness));
                 }
-                return Ok(Ended { loudness, result, broken: false });
+                return Ok(MeterResult { loudness, result, pipe_closed: false });
             }
-            None => return Err(gone()),
+            None => return Err(thread_panicked()),
         }
     }
 }

@@ -20,9 +20,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
-use aulos_config::{Environment, Resolved, limits};
+use aulos_config::{Environment, ResolvedConfig, limits};
 use aulos_server::exit::{Exit, Failure};
-use serve::Reading;
+use serve::LoadReason;
 
 /// Any live audio in, steady and in time out.
 ///
@@ -46,11 +46,11 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
-    chatter: Chatter,
+    chatter: OutputArgs,
 }
 
 #[derive(Debug, Args)]
-struct Chatter {
+struct OutputArgs {
     /// Say more on standard error; twice says everything
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Everywhere")]
     verbose: u8,
@@ -65,17 +65,17 @@ struct Chatter {
         default_value = "auto",
         help_heading = "Everywhere"
     )]
-    color: When,
+    color: ColorMode,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum When {
+enum ColorMode {
     Auto,
     Always,
     Never,
 }
 
-impl When {
+impl ColorMode {
     /// Whether there are colours on a stream that is a terminal, or is none.
     fn colors(self, terminal: bool) -> bool {
         match self {
@@ -278,7 +278,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
         Command::Serve(args) => serve::run(
             move |reading| {
-                can_be_read(args.config.as_deref(), reading)?;
+                check_rereadable(args.config.as_deref(), reading)?;
                 load(&args)
             },
             "",
@@ -340,9 +340,9 @@ fn man(command: Option<&str>) -> Result<Exit, Failure> {
     }
 }
 
-fn load(args: &ConfigArgs) -> Result<Resolved, Failure> {
+fn load(args: &ConfigArgs) -> Result<ResolvedConfig, Failure> {
     let file = args.config.as_deref().map(read_config).transpose()?;
-    let file = file.as_ref().map(|(name, text)| aulos_config::File { name, text });
+    let file = file.as_ref().map(|(name, text)| aulos_config::ConfigFile { name, text });
     let env = Environment::of_process();
     let mut resolved = aulos_config::load(file, &args.sets, &env)
         .map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
@@ -354,8 +354,8 @@ fn load(args: &ConfigArgs) -> Result<Resolved, Failure> {
 
 /// Whether a file that was read before can be read again: what came through a pipe is gone, and
 /// nothing would be taken for a configuration without stations.
-fn can_be_read(path: Option<&Path>, reading: Reading) -> Result<(), Failure> {
-    let Some(path) = path.filter(|_| reading == Reading::Again) else { return Ok(()) };
+fn check_rereadable(path: Option<&Path>, reading: LoadReason) -> Result<(), Failure> {
+    let Some(path) = path.filter(|_| reading == LoadReason::Again) else { return Ok(()) };
     // What cannot be looked at is told by whoever tries to read it.
     if path != Path::new("-") && std::fs::metadata(path).map_or(true, |data| data.is_file()) {
         return Ok(());
@@ -396,11 +396,11 @@ fn read_config(path: &Path) -> Result<(String, String), Failure> {
 /// Writes data; whoever closed the pipe has seen enough.
 fn print(bytes: &[u8]) -> Result<Exit, Failure> {
     let mut out = io::stdout().lock();
-    is_read(out.write_all(bytes).and_then(|()| out.flush())).map(|_| Exit::Ok)
+    is_reader_open(out.write_all(bytes).and_then(|()| out.flush())).map(|_| Exit::Ok)
 }
 
 /// How writing to standard output went: not read any more by whoever has seen enough, or a failure.
-fn is_read(written: io::Result<()>) -> Result<bool, Failure> {
+fn is_reader_open(written: io::Result<()>) -> Result<bool, Failure> {
     match written {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
@@ -409,7 +409,7 @@ fn is_read(written: io::Result<()>) -> Result<bool, Failure> {
 }
 
 /// Everything that is wrong with what stands on the command line, with its remedies.
-fn wrong(problems: &[aulos_config::Problem]) -> Failure {
+fn usage_failure(problems: &[aulos_config::Problem]) -> Failure {
     let lines = problems.iter().map(|aulos_config::Problem { message, hint, .. }| match hint {
         Some(hint) => format!("{message}\n    hint: {hint}"),
         None => message.clone(),
@@ -417,7 +417,7 @@ fn wrong(problems: &[aulos_config::Problem]) -> Failure {
     Failure::new(Exit::Usage, lines.collect::<Vec<_>>().join("\n"))
 }
 
-fn start_log(chatter: &Chatter) {
+fn start_log(chatter: &OutputArgs) {
     use tracing::level_filters::LevelFilter;
     let level = match (chatter.quiet, chatter.verbose) {
         (true, _) => LevelFilter::ERROR,

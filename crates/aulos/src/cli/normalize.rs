@@ -13,15 +13,16 @@ use aulos_core::{Db, Lufs};
 use aulos_dsp::normalize::{Mode, Settings};
 use aulos_io::decode::{DecodeError, OpenError};
 use aulos_io::normalize::{
-    self, Container, Event, Item, Manner, NormalizeError, Row, State, Task, Wishes,
+    self, NormalizeConfig, NormalizeError, NormalizeEvent, NormalizeItem, NormalizeMethod,
+    NormalizeResult, NormalizeTask, OutputContainer, OutputFileState,
 };
 use aulos_server::exit::{Exit, Failure};
 use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::is_read;
-use super::scan::{Target, ceiling, plain};
-use signals::Stop;
+use super::is_reader_open;
+use super::scan::{LoudnessTarget, ceiling, plain};
+use signals::StopFlag;
 
 #[derive(Debug, Args)]
 #[command(override_usage = "aulos normalize [OPTIONS] <IN> <OUT>
@@ -37,7 +38,7 @@ pub(super) struct NormalizeArgs {
     in_place: bool,
     /// How loud it is to be: LUFS, or a name as in `aulos scan --target`
     #[arg(long, value_name = "LUFS|PRESET", default_value = "-23", allow_hyphen_values = true)]
-    target: Target,
+    target: LoudnessTarget,
     /// The highest true peak
     #[arg(
         long,
@@ -49,7 +50,7 @@ pub(super) struct NormalizeArgs {
     true_peak: Db,
     /// One gain for all of it, or the gain that a station would have
     #[arg(long, value_name = "MODE", default_value = "linear")]
-    mode: Way,
+    mode: NormalizeMode,
     /// Reach the target also where the peaks forbid it: one gain, and the limiter takes them down
     #[arg(long)]
     limit: bool,
@@ -65,7 +66,7 @@ pub(super) struct NormalizeArgs {
     album: bool,
     /// What the files of a folder become [default: what they are; what is not written here, flac]
     #[arg(long, value_name = "FORMAT", conflicts_with = "in_place")]
-    format: Option<Format>,
+    format: Option<OutputFormat>,
     /// Of Opus, for all channels together
     #[arg(long, value_name = "KBPS", value_parser = bitrate)]
     bitrate: Option<u32>,
@@ -81,7 +82,7 @@ pub(super) struct NormalizeArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Way {
+enum NormalizeMode {
     /// One gain, from a measurement of the whole; nothing else changes
     Linear,
     /// The gain of a station, with a look-ahead of 3 s, and a limiter; --lra says how far it moves
@@ -93,7 +94,7 @@ enum Way {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum OutputFormat {
     Wav,
     Flac,
     Opus,
@@ -127,10 +128,10 @@ Ends with 3 when some of several files failed.";
 
 pub(super) fn run(args: &NormalizeArgs, quiet: bool) -> Result<Exit, Failure> {
     let (items, single) = args.items()?;
-    let wishes = args.wishes()?;
-    let stop = Stop::new()?;
+    let wishes = args.options()?;
+    let stop = StopFlag::new()?;
     let jobs = args.jobs.or_else(|| available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
-    let mut run = Run {
+    let mut run = NormalizeRun {
         args,
         quiet,
         single,
@@ -141,24 +142,24 @@ pub(super) fn run(args: &NormalizeArgs, quiet: bool) -> Result<Exit, Failure> {
         output: Ok(()),
     };
     run.begin();
-    normalize::run(items, jobs.min(MOST_JOBS), &wishes, |event| {
-        run.take(event);
-        if stop.is_wished() || run.output.is_err() {
+    normalize::run(items, jobs.min(MAX_JOBS), &wishes, |event| {
+        run.handle_event(event);
+        if stop.is_set() || run.output.is_err() {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
     })
     .map_err(|error| Failure::new(Exit::Internal, format!("no threads: {error}")))?;
-    run.end(stop.is_wished())
+    run.end(stop.is_set())
 }
 
 impl NormalizeArgs {
     /// The files, and whether it is one that was given by its name.
-    fn items(&self) -> Result<(Vec<Item>, bool), Failure> {
+    fn items(&self) -> Result<(Vec<NormalizeItem>, bool), Failure> {
         let usage = |what: &str| Failure::new(Exit::Usage, what.to_owned());
         if self.in_place {
             let single = self.paths.len() == 1 && !self.paths[0].is_dir();
-            return Ok((normalize::in_place(&self.paths), single));
+            return Ok((normalize::plan_in_place(&self.paths), single));
         }
         let [from, to] = &self.paths[..] else {
             return Err(usage(
@@ -166,10 +167,11 @@ impl NormalizeArgs {
             ));
         };
         if !from.is_dir() {
-            let container = self.format.map(Format::container);
+            let container = self.format.map(OutputFormat::container);
             let (from, to) = (from.clone(), to.clone());
-            let task = Task { from, to, in_place: false, folders: false, container };
-            return Ok((vec![Item { task, error: None }], true));
+            let task =
+                NormalizeTask { from, to, in_place: false, create_folders: false, container };
+            return Ok((vec![NormalizeItem { task, error: None }], true));
         }
         let name = plain(&to.to_string_lossy());
         if to.exists() && !to.is_dir() {
@@ -179,29 +181,29 @@ impl NormalizeArgs {
         if real(to).is_some() && real(from) == real(to) {
             return Err(usage(&format!("{name} is the folder that is read: use --in-place")));
         }
-        Ok((normalize::folder(from, to, self.format.map(Format::container)), false))
+        Ok((normalize::plan_folder(from, to, self.format.map(OutputFormat::container)), false))
     }
 
-    fn wishes(&self) -> Result<Wishes, Failure> {
+    fn options(&self) -> Result<NormalizeConfig, Failure> {
         let usage = |what: &str| Err(Failure::new(Exit::Usage, what.to_owned()));
         let live = |mode| match self.lra {
-            Some(_) => Manner::Live(mode),
-            None => Manner::Limited,
+            Some(_) => NormalizeMethod::Live(mode),
+            None => NormalizeMethod::Limited,
         };
         let manner = match self.mode {
-            Way::Linear if self.lra.is_some() => {
+            NormalizeMode::Linear if self.lra.is_some() => {
                 return usage("--lra is for the modes full, mid and low: one gain keeps the range");
             }
             _ if self.limit && self.lra.is_some() => {
                 return usage("--limit is one gain, --lra a gain that moves: leave one out");
             }
-            Way::Linear if self.limit => Manner::Limited,
-            Way::Linear => Manner::Linear,
-            Way::Full => live(Mode::Full),
-            Way::Mid => live(Mode::Mid),
-            Way::Low => live(Mode::Low),
+            NormalizeMode::Linear if self.limit => NormalizeMethod::Limited,
+            NormalizeMode::Linear => NormalizeMethod::Linear,
+            NormalizeMode::Full => live(Mode::Full),
+            NormalizeMode::Mid => live(Mode::Mid),
+            NormalizeMode::Low => live(Mode::Low),
         };
-        if self.album && matches!(manner, Manner::Live(_)) {
+        if self.album && matches!(manner, NormalizeMethod::Live(_)) {
             return usage(
                 "--album is one gain for all files, --lra a gain that moves: leave one out",
             );
@@ -218,23 +220,24 @@ impl NormalizeArgs {
             ..default
         };
         let Self { album, dry_run, .. } = *self;
-        let bitrate = self.bitrate.unwrap_or(aulos_engine::encode::Opus::DEFAULT_BITRATE);
-        Ok(Wishes { settings, manner, bitrate, album, dry_run })
+        let bitrate =
+            self.bitrate.unwrap_or(aulos_engine::encode::OpusPacketEncoder::DEFAULT_BITRATE);
+        Ok(NormalizeConfig { settings, method: manner, bitrate, album, dry_run })
     }
 }
 
-impl Format {
-    const fn container(self) -> Container {
+impl OutputFormat {
+    const fn container(self) -> OutputContainer {
         match self {
-            Self::Wav => Container::Wave,
-            Self::Flac => Container::Flac,
-            Self::Opus => Container::Opus,
+            Self::Wav => OutputContainer::Wave,
+            Self::Flac => OutputContainer::Flac,
+            Self::Opus => OutputContainer::Opus,
         }
     }
 }
 
 /// A run under way.
-struct Run<'a> {
+struct NormalizeRun<'a> {
     args: &'a NormalizeArgs,
     quiet: bool,
     /// One file, by its name: a table of its own, and its own exit code.
@@ -247,30 +250,30 @@ struct Run<'a> {
     output: io::Result<()>,
 }
 
-impl Run<'_> {
+impl NormalizeRun<'_> {
     fn begin(&mut self) {
         if !self.single && !self.args.json {
             self.output = output::write(&output::header());
         }
     }
 
-    fn take(&mut self, event: Event) {
+    fn handle_event(&mut self, event: NormalizeEvent) {
         match event {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part")]
-            Event::Done(part, files) => {
-                self.bar.set_position((part * f64::from(STEPS)) as u64);
+            NormalizeEvent::Progress(part, files) => {
+                self.bar.set_position((part * f64::from(BAR_STEPS)) as u64);
                 if !self.single {
                     self.bar.set_message(format!("{files}/{} files, ", self.files));
                 }
             }
-            Event::Row(row) => self.row(&row),
+            NormalizeEvent::Finished(row) => self.row(&row),
         }
     }
 
-    fn row(&mut self, row: &Row) {
+    fn row(&mut self, row: &NormalizeResult) {
         let at = match &row.result {
-            Ok(outcome) if outcome.state == State::Written => 0,
-            Ok(outcome) if outcome.state == State::Unchanged => 1,
+            Ok(outcome) if outcome.state == OutputFileState::Written => 0,
+            Ok(outcome) if outcome.state == OutputFileState::Unchanged => 1,
             Ok(_) => 2,
             Err(_) => 3,
         };
@@ -304,7 +307,7 @@ impl Run<'_> {
 
     fn end(self, stopped: bool) -> Result<Exit, Failure> {
         self.bar.finish_and_clear();
-        if !is_read(self.output)? {
+        if !is_reader_open(self.output)? {
             return Ok(Exit::Ok);
         }
         let [written, unchanged, planned, failed] = self.done;
@@ -327,7 +330,7 @@ impl Run<'_> {
     }
 }
 
-fn failure(task: &Task, error: &NormalizeError) -> Failure {
+fn failure(task: &NormalizeTask, error: &NormalizeError) -> Failure {
     let of_input = |exit| (exit, &task.from);
     let (exit, path) = match error {
         NormalizeError::Find(error) if error.is_no_input() => of_input(Exit::NoInput),
@@ -339,12 +342,12 @@ fn failure(task: &Task, error: &NormalizeError) -> Failure {
         NormalizeError::Find(_)
         | NormalizeError::Open(_)
         | NormalizeError::Decode(_)
-        | NormalizeError::Changes
-        | NormalizeError::Rate(_) => of_input(Exit::Data),
+        | NormalizeError::FormatChanges
+        | NormalizeError::UnsupportedRate(_) => of_input(Exit::Data),
         NormalizeError::Settings(why) => return Failure::new(Exit::Usage, why.to_string()),
-        NormalizeError::Container | NormalizeError::SameFile | NormalizeError::InPlace => {
-            (Exit::Usage, &task.to)
-        }
+        NormalizeError::UnsupportedContainer
+        | NormalizeError::SameFile
+        | NormalizeError::InPlace => (Exit::Usage, &task.to),
         NormalizeError::ReadOnly => (Exit::Permission, &task.to),
         NormalizeError::Internal => of_input(Exit::Internal),
         NormalizeError::Stopped => of_input(Exit::Stopped),
@@ -379,7 +382,7 @@ fn bar(quiet: bool, files: usize) -> ProgressBar {
     if quiet || files == 0 || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::with_draw_target(Some(STEPS.into()), ProgressDrawTarget::stderr());
+    let bar = ProgressBar::with_draw_target(Some(BAR_STEPS.into()), ProgressDrawTarget::stderr());
     // The template is a constant; were it wrong, the default would do.
     bar.with_style(
         ProgressStyle::with_template("{wide_bar} {msg}{percent} %, {eta} left")
@@ -388,13 +391,13 @@ fn bar(quiet: bool, files: usize) -> ProgressBar {
 }
 
 /// An error of loudness that is said, in LU: the tolerance of EBU R 128.
-const WORTH_SAYING: f64 = 0.5;
+const REPORTED_ERROR_LU: f64 = 0.5;
 /// Steps of the bar.
-const STEPS: u32 = 1_000;
+const BAR_STEPS: u32 = 1_000;
 /// Files at a time; each takes memory, and more than any machine has processors is no faster.
-const MOST_JOBS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+const MAX_JOBS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 /// The loudness that is missed, if that is worth saying.
-fn missed(after: Option<Lufs>, target: Lufs) -> Option<Lufs> {
-    after.filter(|lufs| (*lufs - target).get().abs() > WORTH_SAYING)
+fn missed_loudness(after: Option<Lufs>, target: Lufs) -> Option<Lufs> {
+    after.filter(|lufs| (*lufs - target).get().abs() > REPORTED_ERROR_LU)
 }

@@ -1,7 +1,7 @@
 //! `aulos record`: any source into files, until it ends or somebody does.
 
 mod output;
-mod tape;
+mod recorder;
 
 use std::io::{self, BufRead, IsTerminal};
 use std::path::PathBuf;
@@ -10,19 +10,19 @@ use std::time::Duration;
 use aulos_config::{SourceConfig, units};
 use aulos_core::{MediaTime, Span};
 use aulos_engine::loudness::Loudness;
-use aulos_engine::recorder::{Command, State, When};
+use aulos_engine::recorder::{CommandTime, RecorderCommand, RecordingState};
 use aulos_io::record::What;
 use aulos_server::exit::{Exit, Failure};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::When as Colors;
-use super::reader::{News, Order, Running, gone};
+use super::ColorMode as Colors;
+use super::reader::{ReaderCommand, ReaderEvent, ReaderHandle, thread_panicked};
 use super::signals::Signals;
-use super::source::{self, Opened};
-use output::Output;
-use tape::Tape;
+use super::source::{self, OpenSource};
+use output::RecordOutput;
+use recorder::FileRecorder;
 
 #[derive(Debug, Args)]
 pub(super) struct RecordArgs {
@@ -44,22 +44,22 @@ pub(super) struct RecordArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=510))]
     kbps: Option<u32>,
     /// Begin a new file after so long: 90s, 30min, 1h
-    #[arg(long, value_name = "TIME", value_parser = units::span)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_span)]
     rotate: Option<Span>,
     /// Begin a new file by the clock: with --rotate 1h at every full hour
     #[arg(long, requires = "rotate")]
     align: bool,
     /// Begin a new file at this size: 500MB, 2GiB
-    #[arg(long, value_name = "SIZE", value_parser = units::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     rotate_size: Option<u64>,
     /// Times in names, and full hours, are those of this machine's zone; UTC otherwise
     #[arg(long)]
     local_time: bool,
     /// End after so much sound
-    #[arg(long = "for", value_name = "TIME", value_parser = units::span)]
+    #[arg(long = "for", value_name = "TIME", value_parser = units::parse_span)]
     length: Option<Span>,
     /// Wait for the Enter key or SIGUSR1, and begin so long before it
-    #[arg(long, value_name = "TIME", value_parser = units::span)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_span)]
     pre_roll: Option<Span>,
     /// Write a file of JSON beside each: when it began, how loud it is, its SHA-256
     #[arg(long)]
@@ -85,7 +85,7 @@ there is and ends. The name of each complete file goes to standard output. What 
 behind is made whole when somebody records to the same place again.";
 
 /// Between two looks.
-const PERIOD: Duration = Duration::from_millis(200);
+const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(super) fn run(args: &RecordArgs, quiet: bool, color: Colors) -> Result<Exit, Failure> {
     let (uri, config) = source::parse(&args.source)?;
@@ -94,27 +94,28 @@ pub(super) fn run(args: &RecordArgs, quiet: bool, color: Colors) -> Result<Exit,
             "--no-pace is for files that have an end: other sources have a pace of their own";
         return Err(Failure::new(Exit::Usage, message));
     }
-    let wish = tape::wish(args)?;
-    let mut opened = Opened::open(uri, &config)?;
+    let wish = recorder::recorder_config(args)?;
+    let mut opened = OpenSource::open(uri, &config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
-    let output = Output::new(args.json, quiet, color);
+    let output = RecordOutput::new(args.json, quiet, color);
     runtime.block_on(async {
         // Before anything is read: a signal may come at once.
         let mut signals = Signals::new()?;
-        let mut keys = Keys::new(args.source == "-")?;
-        if let Some(chore) = opened.take_chore() {
+        let mut keys = KeyInput::new(args.source == "-")?;
+        if let Some(chore) = opened.take_background_task() {
             // It ends with the runtime.
             drop(tokio::spawn(chore));
         }
-        let (tape, ear) = Tape::new(wish, args.length, args.no_pace)?;
+        let (tape, ear) = FileRecorder::new(wish, args.length, args.no_pace)?;
         if args.pre_roll.is_none() {
             // A file is read faster than the clock goes: its first frame is meant, not the time.
-            tape.tell(Command::Start, When::Frame(MediaTime::ZERO))?;
+            tape.send_command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO))?;
         }
-        let mut reader = Running::start("aulos-record", opened, !args.no_pace, false, Some(ear))?;
+        let mut reader =
+            ReaderHandle::start("aulos-record", opened, !args.no_pace, false, Some(ear))?;
         let ended = watch(&tape, &output, &mut reader, &mut signals, &mut keys, args).await;
         reader.end().await;
         let done = tape.finish(&output);
@@ -124,63 +125,63 @@ pub(super) fn run(args: &RecordArgs, quiet: bool, color: Colors) -> Result<Exit,
 
 /// Shows how it goes, and does what keys and signals say, until the source or somebody ends it.
 async fn watch(
-    tape: &Tape,
-    output: &Output,
-    reader: &mut Running,
+    tape: &FileRecorder,
+    output: &RecordOutput,
+    reader: &mut ReaderHandle,
     signals: &mut Signals,
-    keys: &mut Keys,
+    keys: &mut KeyInput,
     args: &RecordArgs,
 ) -> Result<(), Failure> {
-    let mut tick = tokio::time::interval(PERIOD);
+    let mut tick = tokio::time::interval(STATUS_INTERVAL);
     let mut loudness = Loudness::NONE;
     if args.pre_roll.is_some() {
-        output.say("waiting: Enter or SIGUSR1 begins, and ends");
+        output.print_message("waiting: Enter or SIGUSR1 begins, and ends");
     }
     loop {
         tokio::select! {
-            news = reader.news.recv() => match news {
-                Some(News::Reading(read)) => loudness = read,
-                Some(News::Shape(..) | News::Waiting) => {}
-                Some(News::Ended(_, result)) => return result,
-                None => return Err(gone()),
+            news = reader.events.recv() => match news {
+                Some(ReaderEvent::Reading(read)) => loudness = read,
+                Some(ReaderEvent::Shape(..) | ReaderEvent::Waiting) => {}
+                Some(ReaderEvent::Ended(_, result)) => return result,
+                None => return Err(thread_panicked()),
             },
-            () = signals.come() => reader.order(Order::Quit),
-            key = keys.come() => turn(tape, output, key),
+            () = signals.wait() => reader.send(ReaderCommand::Quit),
+            key = keys.next() => handle_key(tape, output, key),
             _ = tick.tick() => {}
         }
         for event in tape.events() {
             output.event(&event)?;
             if let What::Trouble(trouble) = &event
-                && tape.is_hopeless(trouble)
+                && tape.has_written_nothing(trouble)
             {
                 return Err(Failure::new(Exit::CannotCreate, trouble.to_string()));
             }
         }
-        output.show(tape, &loudness);
-        if tape.is_full() {
-            reader.order(Order::Quit);
+        output.print_progress(tape, &loudness);
+        if tape.is_length_reached() {
+            reader.send(ReaderCommand::Quit);
         }
     }
 }
 
 /// Does what a key says; what does not go is said.
-fn turn(tape: &Tape, output: &Output, key: Key) {
+fn handle_key(tape: &FileRecorder, output: &RecordOutput, key: RecordKey) {
     let command = match (key, tape.state()) {
-        (Key::Cut, _) => Command::Cut,
-        (Key::Toggle, State::Idle) => Command::Start,
-        (Key::Toggle, _) => Command::Stop,
+        (RecordKey::Cut, _) => RecorderCommand::Cut,
+        (RecordKey::Toggle, RecordingState::Idle) => RecorderCommand::Start,
+        (RecordKey::Toggle, _) => RecorderCommand::Stop,
     };
     let when = match command {
-        Command::Start => When::Ago(tape.pre_roll()),
-        _ => When::Now,
+        RecorderCommand::Start => CommandTime::Ago(tape.pre_roll()),
+        _ => CommandTime::Now,
     };
-    if let Err(failure) = tape.tell(command, when) {
-        output.say(&failure.message);
+    if let Err(failure) = tape.send_command(command, when) {
+        output.print_message(&failure.message);
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Key {
+enum RecordKey {
     /// Begin or end.
     Toggle,
     /// A new file.
@@ -188,13 +189,13 @@ enum Key {
 }
 
 /// What somebody wants meanwhile: by signals, and by the Enter key where that is free.
-struct Keys {
+struct KeyInput {
     toggle: tokio::signal::unix::Signal,
     cut: tokio::signal::unix::Signal,
     lines: mpsc::Receiver<()>,
 }
 
-impl Keys {
+impl KeyInput {
     fn new(stdin_is_taken: bool) -> Result<Self, Failure> {
         let listen =
             |kind| signal(kind).map_err(|error| Failure::new(Exit::Internal, error.to_string()));
@@ -214,12 +215,12 @@ impl Keys {
         Ok(Self { toggle, cut, lines })
     }
 
-    async fn come(&mut self) -> Key {
+    async fn next(&mut self) -> RecordKey {
         let Self { toggle, cut, lines } = self;
         tokio::select! {
-            _ = toggle.recv() => Key::Toggle,
-            _ = cut.recv() => Key::Cut,
-            Some(()) = lines.recv() => Key::Toggle,
+            _ = toggle.recv() => RecordKey::Toggle,
+            _ = cut.recv() => RecordKey::Cut,
+            Some(()) = lines.recv() => RecordKey::Toggle,
         }
     }
 }

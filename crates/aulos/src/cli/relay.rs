@@ -6,13 +6,13 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aulos_config::{At, Relay, RelayConfig};
+use aulos_config::{ConfigValue, RelayConfig, RelaySettings};
 use aulos_server::exit::{Exit, Failure};
-use aulos_server::relay::{Relays, Status};
+use aulos_server::relay::{RelaySnapshot, Relays};
 use clap::{Args, ValueHint};
 
 use super::signals::Signals;
-use super::{When, is_read, print, wrong};
+use super::{ColorMode, is_reader_open, print, usage_failure};
 
 #[derive(Debug, Args)]
 pub(super) struct RelayArgs {
@@ -101,10 +101,10 @@ Every port is RTP with RTCP on it (RFC 5761). One packet goes out for each that 
 stays lost, for the listener to conceal. Ctrl-C ends it and prints what it came to.";
 
 /// Between two looks.
-const PERIOD: Duration = Duration::from_secs(1);
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
-pub(super) fn run(args: &RelayArgs, quiet: bool, color: When) -> Result<Exit, Failure> {
-    let configs = wanted(args)?;
+pub(super) fn run(args: &RelayArgs, quiet: bool, color: ColorMode) -> Result<Exit, Failure> {
+    let configs = relays_from_args(args)?;
     super::serve::raise_file_limit();
     let fail = |error: io::Error| Failure::new(Exit::Internal, error.to_string());
     let mut relays = Relays::start(args.threads.map(usize::from)).map_err(fail)?;
@@ -120,7 +120,7 @@ pub(super) fn run(args: &RelayArgs, quiet: bool, color: When) -> Result<Exit, Fa
         // Before anything is printed: who reads it may send a signal at once.
         let mut signals = Signals::new()?;
         if !quiet {
-            greet(&relays);
+            print_startup(&relays);
         }
         watch(args, color, &mut relays, &mut signals).await
     });
@@ -137,10 +137,10 @@ pub(super) fn run(args: &RelayArgs, quiet: bool, color: When) -> Result<Exit, Fa
 }
 
 /// What is to run, from a file or from the command line.
-fn wanted(args: &RelayArgs) -> Result<Vec<Relay>, Failure> {
+fn relays_from_args(args: &RelayArgs) -> Result<Vec<RelaySettings>, Failure> {
     if let Some(path) = &args.config {
         let (name, text) = super::read_config(path)?;
-        let file = aulos_config::File { name: &name, text: &text };
+        let file = aulos_config::ConfigFile { name: &name, text: &text };
         let resolved =
             aulos_config::load(Some(file), &[], &aulos_config::Environment::of_process())
                 .map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
@@ -150,7 +150,7 @@ fn wanted(args: &RelayArgs) -> Result<Vec<Relay>, Failure> {
         }
         return Ok(resolved.relays);
     }
-    let word = |word: &Option<String>| word.clone().map(At::default_value);
+    let word = |word: &Option<String>| word.clone().map(ConfigValue::default_value);
     let config = RelayConfig {
         listen: word(&args.listen),
         from: word(&args.from),
@@ -158,8 +158,8 @@ fn wanted(args: &RelayArgs) -> Result<Vec<Relay>, Failure> {
         dest: word(&args.dest),
         also: word(&args.also),
         events: word(&args.events),
-        red_from: args.red_from.map(At::default_value),
-        red_to: args.red_to.map(At::default_value),
+        red_from: args.red_from.map(ConfigValue::default_value),
+        red_to: args.red_to.map(ConfigValue::default_value),
         red_distance: args.red_distance,
         hold_ms: Some(args.hold),
         takeover_ms: Some(args.takeover),
@@ -170,11 +170,13 @@ fn wanted(args: &RelayArgs) -> Result<Vec<Relay>, Failure> {
         opus_fec: Some(args.opus_fec),
         ..RelayConfig::default()
     };
-    aulos_config::relay(&config).map(|relay| vec![relay]).map_err(|problems| wrong(&problems))
+    aulos_config::resolve_relay(&config)
+        .map(|relay| vec![relay])
+        .map_err(|problems| usage_failure(&problems))
 }
 
-fn greet(relays: &Relays) {
-    for (name, listen, dest) in relays.places() {
+fn print_startup(relays: &Relays) {
+    for (name, listen, dest) in relays.addresses() {
         eprintln!("{name}: {listen} -> {dest}");
     }
     for (name, bytes) in relays.short_buffers() {
@@ -189,21 +191,21 @@ fn greet(relays: &Relays) {
 /// Shows what happens until it is to end. False when nobody reads it any more.
 async fn watch(
     args: &RelayArgs,
-    color: When,
+    color: ColorMode,
     relays: &mut Relays,
     signals: &mut Signals,
 ) -> Result<bool, Failure> {
-    let screen = Screen::new(args.top, color);
-    let mut clock = tokio::time::interval(PERIOD);
+    let screen = StatusScreen::new(args.top, color);
+    let mut clock = tokio::time::interval(STATUS_INTERVAL);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-    let mut before: Option<Status> = None;
+    let mut before: Option<RelaySnapshot> = None;
     loop {
         tokio::select! {
             _ = clock.tick() => {}
-            () = signals.come() => return Ok(true),
+            () = signals.wait() => return Ok(true),
         }
         if !args.json && !args.top {
-            relays.tend();
+            relays.maintain();
             continue;
         }
         let status = relays.status();
@@ -213,7 +215,7 @@ async fn watch(
         } else {
             screen.show(&status, before.as_ref())
         };
-        if !is_read(shown)? {
+        if !is_reader_open(shown)? {
             return Ok(false);
         }
         before = Some(status);
@@ -221,26 +223,26 @@ async fn watch(
 }
 
 /// The table of `--top`: on a terminal it stands still, elsewhere one follows the other.
-struct Screen {
-    stands: bool,
+struct StatusScreen {
+    redraws: bool,
     colors: bool,
 }
 
-impl Screen {
-    fn new(wanted: bool, color: When) -> Self {
+impl StatusScreen {
+    fn new(wanted: bool, color: ColorMode) -> Self {
         let terminal = io::stdout().is_terminal();
-        let screen = Self { stands: wanted && terminal, colors: color.colors(terminal) };
-        if screen.stands {
+        let screen = Self { redraws: wanted && terminal, colors: color.colors(terminal) };
+        if screen.redraws {
             // Another page of the terminal, without a cursor.
             screen.write("\x1b[?1049h\x1b[?25l").ok();
         }
         screen
     }
 
-    fn show(&self, status: &Status, before: Option<&Status>) -> io::Result<()> {
-        let (width, height) = if self.stands { output::size() } else { (120, usize::MAX) };
+    fn show(&self, status: &RelaySnapshot, before: Option<&RelaySnapshot>) -> io::Result<()> {
+        let (width, height) = if self.redraws { output::size() } else { (120, usize::MAX) };
         let table = output::table(status, before, width, height, self.colors);
-        if self.stands {
+        if self.redraws {
             // From the first line on, each wiped to its end, and what is below as well.
             let lines = table.replace('\n', "\x1b[K\r\n");
             return self.write(&format!("\x1b[H{lines}\x1b[J"));
@@ -254,9 +256,9 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for StatusScreen {
     fn drop(&mut self) {
-        if self.stands {
+        if self.redraws {
             self.write("\x1b[?25h\x1b[?1049l").ok();
         }
     }

@@ -17,7 +17,7 @@ use super::{RpcArgs, print};
 
 const PORT: u16 = 1705;
 /// For connecting and for the answer, each.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of one line from the server; a full house's status has two million.
 const MAX_ANSWER: u64 = 64 << 20;
 
@@ -30,7 +30,7 @@ pub(super) fn run(args: &RpcArgs) -> Result<Exit, Failure> {
     .map_err(|error| Failure::new(Exit::Usage, format!("the parameters are not JSON: {error}")))?;
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": args.method, "params": params });
     let login = args.login.as_deref().map(read_login).transpose()?;
-    let reply = ask(args, login.as_ref(), &call)
+    let reply = call_server(args, login.as_ref(), &call)
         .map_err(|error| Failure::new(Exit::Unavailable, format!("{}: {error}", args.server)))?;
     if let Some(error) = reply.get("error") {
         let fact = error["data"].as_str().map_or_else(String::new, |data| format!(": {data}"));
@@ -57,12 +57,12 @@ fn read_login(path: &Path) -> Result<Value, Failure> {
 }
 
 /// What a call goes through.
-trait Wire: Read + Write {}
+trait RpcStream: Read + Write {}
 
-impl<T: Read + Write> Wire for T {}
+impl<T: Read + Write> RpcStream for T {}
 
 /// TLS around a connection, with one certificate (or whom it vouches for) as all that is trusted.
-fn secure(socket: TcpStream, ca: &Path, server: &str) -> io::Result<Box<dyn Wire>> {
+fn secure(socket: TcpStream, ca: &Path, server: &str) -> io::Result<Box<dyn RpcStream>> {
     let odd =
         |error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", ca.display()));
     let mut roots = RootCertStore::empty();
@@ -81,13 +81,13 @@ fn secure(socket: TcpStream, ca: &Path, server: &str) -> io::Result<Box<dyn Wire
 }
 
 /// Sends the call and reads lines until its answer comes; what else comes are notifications.
-fn ask(args: &RpcArgs, login: Option<&Value>, call: &Value) -> io::Result<Value> {
-    let deadline = Instant::now() + PATIENCE;
+fn call_server(args: &RpcArgs, login: Option<&Value>, call: &Value) -> io::Result<Value> {
+    let deadline = Instant::now() + TIMEOUT;
     let socket = connect(&args.server)?;
-    socket.set_write_timeout(Some(PATIENCE))?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(TIMEOUT))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
     let timer = socket.try_clone()?;
-    let mut wire: Box<dyn Wire> = match &args.tls_ca {
+    let mut wire: Box<dyn RpcStream> = match &args.tls_ca {
         Some(ca) => secure(socket, ca, &args.server)?,
         None => Box::new(socket),
     };
@@ -139,7 +139,7 @@ fn connect(server: &str) -> io::Result<TcpStream> {
     };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in addresses {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
+        match TcpStream::connect_timeout(&address, TIMEOUT) {
             Ok(socket) => return Ok(socket),
             Err(error) => last = error,
         }

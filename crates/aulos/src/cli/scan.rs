@@ -16,19 +16,21 @@ use std::thread::available_parallelism;
 
 use aulos_core::{Db, Lufs};
 use aulos_dsp::meter::RangeHop;
-use aulos_io::scan::{self, Event, Found, Loudness, Options, Progress, Report, tag};
+use aulos_io::scan::{
+    self, LoudnessSummary, ScanEvent, ScanFile, ScanOptions, ScanProgress, ScanReport, tag,
+};
 use aulos_server::exit::{Exit, Failure};
 use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::is_read;
-use album::{Album, Rule};
+use super::is_reader_open;
+use album::{Album, AlbumRule};
 use journal::Journal;
 pub(super) use output::plain;
-use output::{Format, Row, Rows};
-use report::Page;
+use output::{Row, RowFormat, RowWriter};
+use report::ReportPage;
 use tags::Tagger;
-pub(super) use target::{Target, ceiling};
+pub(super) use target::{LoudnessTarget, ceiling};
 
 #[derive(Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch that somebody types")]
@@ -50,7 +52,7 @@ pub(super) struct ScanArgs {
     album: bool,
     /// What the gain of an album goes by
     #[arg(long, value_name = "RULE", default_value = "energy", requires = "album")]
-    album_rule: Rule,
+    album_rule: AlbumRule,
     /// Also measure the peak between samples, which takes longer
     #[arg(long)]
     true_peak: bool,
@@ -58,7 +60,7 @@ pub(super) struct ScanArgs {
     /// (-24), op59 (-24), podcast (-16), podcast-mono (-19), spotify (-14), apple (-16), youtube
     /// (-14), aes-music (-16), aes-album (-14) and more
     #[arg(long, value_name = "LUFS|PRESET", default_value = "-18", allow_hyphen_values = true)]
-    target: Target,
+    target: LoudnessTarget,
     /// Lower a gain that would lift the true peak above this; measures true peaks
     #[arg(
         long,
@@ -72,7 +74,7 @@ pub(super) struct ScanArgs {
     dual_mono: bool,
     /// How often the loudness range takes a value: 1s as libebur128, 100ms as FFmpeg
     #[arg(long, value_name = "HOP", default_value = "1s")]
-    lra_hop: Hop,
+    lra_hop: LraHop,
     /// Write gain and peak into the files' tags: ReplayGain 2.0, in Opus R128
     #[arg(long)]
     tag: bool,
@@ -91,7 +93,7 @@ pub(super) struct ScanArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Hop {
+enum LraHop {
     #[value(name = "1s")]
     Second,
     #[value(name = "100ms")]
@@ -118,50 +120,50 @@ file only, with 65 if it is bad; and with 66 when nothing could be read, as in a
 sound.";
 
 pub(super) fn run(args: &ScanArgs, quiet: bool) -> Result<Exit, Failure> {
-    let options = Options {
+    let options = ScanOptions {
         true_peak: args.true_peak || args.max_true_peak.is_some(),
         dual_mono: args.dual_mono,
         range_hop: match args.lra_hop {
-            Hop::Second => RangeHop::Second,
-            Hop::Tenth => RangeHop::Tenth,
+            LraHop::Second => RangeHop::Second,
+            LraHop::Tenth => RangeHop::Tenth,
         },
-        keep: args.album,
+        keep_measurement: args.album,
         curve: args.report.is_some(),
     };
-    let mut files = scan::find(&args.paths);
+    let mut files = scan::find_files(&args.paths);
     let mut skipped = 0;
     if args.skip_tagged {
         skipped = tags::skip_tagged(&mut files, args.album, args.target.lufs());
     }
     let jobs = args.jobs.or_else(|| available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
-    let mut scan = Scan::new(args, &options, &files, quiet)?;
+    let mut scan = ScanRun::new(args, &options, &files, quiet)?;
     scan.begin();
     let fresh = scan.recall(files);
-    scan::run(fresh, jobs.min(MOST_JOBS), &options, |event| scan.take(event))
+    scan::scan_files(fresh, jobs.min(MAX_JOBS), &options, |event| scan.handle_event(event))
         .map_err(|error| Failure::new(Exit::Internal, format!("no threads: {error}")))?;
-    scan.recalled();
-    scan.albums();
+    scan.report_recalled();
+    scan.report_albums();
     scan.end(skipped)
 }
 
 /// A scan under way.
-struct Scan<'a> {
+struct ScanRun<'a> {
     args: &'a ScanArgs,
-    options: &'a Options,
+    options: &'a ScanOptions,
     quiet: bool,
-    rows: Rows,
+    rows: RowWriter,
     bar: ProgressBar,
     /// How many files there are, and how many of them are done.
     files: usize,
     done: usize,
     /// Bytes of files that are known already, and what has been heard of the others.
-    known: u64,
-    heard: Progress,
+    known_bytes: u64,
+    progress: ScanProgress,
     journal: Option<Journal>,
     /// Of all files that are not yet reported, in order, what is known already.
-    order: VecDeque<Option<Report>>,
+    order: VecDeque<Option<ScanReport>>,
     tagger: Option<Tagger>,
-    page: Option<Page>,
+    page: Option<ReportPage>,
     albums: Vec<Album>,
     measured: usize,
     failed: usize,
@@ -171,17 +173,17 @@ struct Scan<'a> {
     journal_error: Option<io::Error>,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> ScanRun<'a> {
     fn new(
         args: &'a ScanArgs,
-        options: &'a Options,
-        files: &[Found],
+        options: &'a ScanOptions,
+        files: &[ScanFile],
         quiet: bool,
     ) -> Result<Self, Failure> {
         let format = match (args.json, args.csv) {
-            (true, _) => Format::Json,
-            (_, true) => Format::Csv,
-            _ => Format::Table { true_peak: options.true_peak },
+            (true, _) => RowFormat::Json,
+            (_, true) => RowFormat::Csv,
+            _ => RowFormat::Table { true_peak: options.true_peak },
         };
         let journal = args.resume.as_ref().map(|path| {
             let tags_follow = args.tag && !args.dry_run;
@@ -192,16 +194,16 @@ impl<'a> Scan<'a> {
             args,
             options,
             quiet,
-            rows: Rows::new(format),
+            rows: RowWriter::new(format),
             bar: progress(files, quiet),
             files: files.len(),
             done: 0,
-            known: 0,
-            heard: Progress::default(),
+            known_bytes: 0,
+            progress: ScanProgress::default(),
             journal: journal.transpose()?,
             order: VecDeque::new(),
             tagger: args.tag.then(|| Tagger::new(args.dry_run, target, args.max_true_peak)),
-            page: args.report.as_ref().map(|_| Page::new(args.target, args.max_true_peak)),
+            page: args.report.as_ref().map(|_| ReportPage::new(args.target, args.max_true_peak)),
             albums: Vec::new(),
             measured: 0,
             failed: 0,
@@ -216,9 +218,9 @@ impl<'a> Scan<'a> {
     }
 
     /// Keeps what is known of the files, and returns those that have to be measured.
-    fn recall(&mut self, files: Vec<Found>) -> Vec<Found> {
+    fn recall(&mut self, files: Vec<ScanFile>) -> Vec<ScanFile> {
         let Some(journal) = &self.journal else { return files };
-        let known = |found: &Found| match found.error {
+        let known = |found: &ScanFile| match found.error {
             None => journal.recall(&found.path),
             Some(_) => None,
         };
@@ -227,36 +229,36 @@ impl<'a> Scan<'a> {
         fresh.filter(|(_, known)| known.is_none()).map(|(found, _)| found).collect()
     }
 
-    fn take(&mut self, event: Event) -> ControlFlow<()> {
+    fn handle_event(&mut self, event: ScanEvent) -> ControlFlow<()> {
         match event {
-            Event::Heard(heard) => {
-                self.heard = heard;
+            ScanEvent::Progress(heard) => {
+                self.progress = heard;
                 self.draw();
             }
-            Event::Measured => {
+            ScanEvent::Measured => {
                 self.done += 1;
                 self.draw();
             }
-            Event::Report(report) => {
-                self.recalled();
+            ScanEvent::Report(report) => {
+                self.report_recalled();
                 self.order.pop_front();
-                self.note(&report);
-                self.file(*report);
+                self.journal_report(&report);
+                self.report_file(*report);
             }
         }
         if self.output.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
     /// Reports the files that are known, up to the next one that had to be measured.
-    fn recalled(&mut self) {
+    fn report_recalled(&mut self) {
         while self.output.is_ok()
             && let Some(report) = self.order.front_mut().and_then(Option::take)
         {
             self.order.pop_front();
             self.done += 1;
-            self.known += bytes(&report.path);
+            self.known_bytes += bytes(&report.path);
             self.draw();
-            self.file(report);
+            self.report_file(report);
         }
     }
 
@@ -264,14 +266,14 @@ impl<'a> Scan<'a> {
         if self.bar.is_hidden() {
             return;
         }
-        let rate = self.heard.seconds / self.bar.elapsed().as_secs_f64().max(1e-3);
+        let rate = self.progress.seconds / self.bar.elapsed().as_secs_f64().max(1e-3);
         let files = if self.files == 1 { "file" } else { "files" };
         self.bar
             .set_message(format!("{}/{} {files}, {rate:.0} x real time", self.done, self.files));
-        self.bar.set_position(self.known + self.heard.bytes);
+        self.bar.set_position(self.known_bytes + self.progress.bytes);
     }
 
-    fn note(&mut self, report: &Report) {
+    fn journal_report(&mut self, report: &ScanReport) {
         if let Some(journal) = &mut self.journal
             && let Err(error) = journal.note(report)
         {
@@ -280,7 +282,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn file(&mut self, mut report: Report) {
+    fn report_file(&mut self, mut report: ScanReport) {
         if self.args.album {
             Album::of(&mut self.albums, &report).add(&report);
         }
@@ -316,14 +318,14 @@ impl<'a> Scan<'a> {
             lowered,
         };
         self.print(&row);
-        self.say(&changes);
+        self.print_message(&changes);
     }
 
     /// The gain of a file or album whose loudness counts as `measure`, and by how much its peak
     /// lowers it.
-    fn gain(&self, measure: Option<Lufs>, loudness: &Loudness) -> (Option<Db>, Option<Db>) {
+    fn gain(&self, measure: Option<Lufs>, loudness: &LoudnessSummary) -> (Option<Db>, Option<Db>) {
         let Some(wished) = self.args.target.gain(measure) else { return (None, None) };
-        let gain = tag::limited(wished, loudness.true_peak, self.args.max_true_peak);
+        let gain = tag::limit_gain(wished, loudness.true_peak, self.args.max_true_peak);
         let lowered = wished - gain;
         (Some(gain), (lowered.get() > 0.0).then_some(lowered))
     }
@@ -331,8 +333,8 @@ impl<'a> Scan<'a> {
     fn tag(
         &mut self,
         path: &Path,
-        loudness: &Loudness,
-        album: Option<tag::Volume>,
+        loudness: &LoudnessSummary,
+        album: Option<tag::GainTags>,
     ) -> Result<String, tag::TagError> {
         let Some(tagger) = &mut self.tagger else { return Ok(String::new()) };
         let said = tagger.tag(path, loudness, album)?;
@@ -346,7 +348,7 @@ impl<'a> Scan<'a> {
     }
 
     /// After all files, in the order in which their folders came.
-    fn albums(&mut self) {
+    fn report_albums(&mut self) {
         for album in std::mem::take(&mut self.albums) {
             if self.output.is_err() {
                 return;
@@ -373,7 +375,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn tag_album(&mut self, album: &Album, volume: Option<tag::Volume>) {
+    fn tag_album(&mut self, album: &Album, volume: Option<tag::GainTags>) {
         for (path, loudness) in &album.tracks {
             if self.output.is_err() {
                 return;
@@ -381,7 +383,7 @@ impl<'a> Scan<'a> {
             let name = plain(&path.to_string_lossy());
             match self.tag(path, loudness, volume) {
                 Ok(changes) if changes.is_empty() => {}
-                Ok(changes) => self.say(&format!("{name}\n{changes}")),
+                Ok(changes) => self.print_message(&format!("{name}\n{changes}")),
                 Err(error) => self.bar.suspend(|| eprintln!("{name}: {error}")),
             }
         }
@@ -393,15 +395,15 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn say(&mut self, text: &str) {
+    fn print_message(&mut self, text: &str) {
         if self.output.is_ok() && !text.is_empty() {
-            self.output = self.bar.suspend(|| self.rows.say(text));
+            self.output = self.bar.suspend(|| self.rows.print_message(text));
         }
     }
 
     fn end(self, skipped: usize) -> Result<Exit, Failure> {
         self.bar.finish_and_clear();
-        if !is_read(self.output)? {
+        if !is_reader_open(self.output)? {
             return Ok(Exit::Ok);
         }
         if let Some((page, path)) = self.page.zip(self.args.report.as_ref()) {
@@ -433,7 +435,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// A bar over the bytes of all files: each moves it while it is measured.
-fn progress(files: &[Found], quiet: bool) -> ProgressBar {
+fn progress(files: &[ScanFile], quiet: bool) -> ProgressBar {
     if quiet || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
@@ -452,4 +454,4 @@ fn bytes(path: &Path) -> u64 {
 }
 
 /// Threads; more than any machine has processors would only cost memory.
-const MOST_JOBS: NonZeroUsize = NonZeroUsize::new(1_024).unwrap();
+const MAX_JOBS: NonZeroUsize = NonZeroUsize::new(1_024).unwrap();

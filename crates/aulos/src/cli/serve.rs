@@ -5,16 +5,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aulos_config::{Resolved, SourceConfig};
-use aulos_io::mdns::{Announcer, Browser, Neighbour};
-use aulos_proto::uri::encode;
+use aulos_config::{ResolvedConfig, SourceConfig};
+use aulos_io::mdns::{Announcer, Browser, DiscoveredServer};
+use aulos_proto::uri::percent_encode;
 use aulos_server::access::Role;
-use aulos_server::announce::{self, Ports};
 use aulos_server::audio::Audio;
 use aulos_server::exit::{Exit, Failure};
-use aulos_server::server::{self, Bound, Outside};
+use aulos_server::mdns::{self, AnnouncedPorts};
+use aulos_server::server::{self, BoundPorts, ServerContext};
 use aulos_server::state_lock;
-use aulos_server::systemd::{Given, Supervisor};
+use aulos_server::systemd::{InheritedSockets, Supervisor};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
@@ -23,17 +23,17 @@ use super::print;
 /// Runs what `read` gives until it is told to end, and reads it again on SIGHUP; `head` is printed
 /// before what a newcomer has to know.
 pub(super) fn run(
-    read: impl Fn(Reading) -> Result<Resolved, Failure> + Send + Sync + 'static,
+    read: impl Fn(LoadReason) -> Result<ResolvedConfig, Failure> + Send + Sync + 'static,
     head: &str,
 ) -> Result<Exit, Failure> {
     raise_file_limit();
-    let resolved = read(Reading::First)?;
-    let mut given = Given::of_process()?;
+    let resolved = read(LoadReason::First)?;
+    let mut given = InheritedSockets::from_env()?;
     let bound = server::bind(&resolved.listen, &mut given)?;
     server::make_state_dir(&resolved.state_dir)?;
     let _lock = state_lock::lock(&resolved.state_dir)?;
-    let door = server::door(&resolved)?;
-    let bound = bound.guarded_by(door.clone());
+    let door = server::listen_policy(&resolved)?;
+    let bound = bound.with_listen_policy(door.clone());
     let resolved = Arc::new(resolved);
     let internal = |error: io::Error| Failure::new(Exit::Internal, error.to_string());
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -45,42 +45,48 @@ pub(super) fn run(
         .thread_keep_alive(Duration::MAX)
         .build()
         .map_err(internal)?;
-    let (listener, stream) = server::bind_one("stream", &resolved.listen.stream, &mut given)?;
-    given.close_rest();
-    let bound = bound.relaying(&resolved.relays)?;
-    let (events, told) = mpsc::channel(aulos_server::house::EVENT_QUEUE);
+    let (listener, stream) = server::bind_port("stream", &resolved.listen.stream, &mut given)?;
+    given.close_unused();
+    let bound = bound.with_relays(&resolved.relays)?;
+    let (events, told) = mpsc::channel(aulos_server::backend::EVENT_QUEUE);
     let running = Arc::new(Audio::start(&resolved, listener, &door, events).map_err(internal)?);
-    let audio = server::Audio {
-        house: Arc::clone(&running) as _,
-        listen: Arc::clone(&running) as _,
+    let audio = server::AudioHandles {
+        backend: Arc::clone(&running) as _,
+        listen_sink: Arc::clone(&running) as _,
         events: told,
         stream: Some(stream),
     };
     let ports = ports(&resolved, &bound, stream);
-    let text = head.to_owned() + &greeting(&resolved, &bound, audio.stream, door.tls.is_some());
+    let text =
+        head.to_owned() + &startup_message(&resolved, &bound, audio.stream, door.tls.is_some());
     runtime.block_on(async {
         // Before anything is printed: who reads it may send a signal at once.
         let mut interrupt = signal(SignalKind::interrupt()).map_err(internal)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(internal)?;
         let (mut terminal, hangups) = hangups().map_err(internal)?;
         print(text.as_bytes())?;
-        let announcer = announce::start(&resolved.mdns, ports);
+        let announcer = mdns::start(&resolved.mdns, ports);
         let (heard, neighbours) = watch::channel(Vec::new());
         let stop = async move {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
-                () = tell_news(announcer.as_ref(), heard) => {}
-                Some(Gone) = terminal.recv() => {}
+                () = report_mdns(announcer.as_ref(), heard) => {}
+                Some(TerminalClosed) = terminal.recv() => {}
             }
             // First of all, so that nobody comes to a server that ends.
             if let Some(announcer) = announcer {
                 announcer.stop();
             }
         };
-        let reread = move || read(Reading::Again).map_err(|failure| failure.message);
-        let supervisor = Supervisor::of_process();
-        let outside = Outside { reread: Box::new(reread), hangups, supervisor, neighbours };
+        let reread = move || read(LoadReason::Again).map_err(|failure| failure.message);
+        let supervisor = Supervisor::from_env();
+        let outside = ServerContext {
+            reload_config: Box::new(reread),
+            reload_requests: hangups,
+            supervisor,
+            neighbors: neighbours,
+        };
         server::run(resolved, bound, audio, outside, stop).await.map_err(internal)
     })?;
     // A task that blocks (a slow disk) does not hold the end up.
@@ -91,7 +97,7 @@ pub(super) fn run(
 
 /// Which time a configuration is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum LoadReason {
     /// To start.
     First,
     /// In a server that runs.
@@ -99,11 +105,11 @@ pub(super) enum Reading {
 }
 
 /// The terminal that the server was started in has been closed.
-struct Gone;
+struct TerminalClosed;
 
 /// SIGHUP is for those who changed the configuration; a terminal that closes sends it too, and then
 /// the server ends as any program does.
-fn hangups() -> io::Result<(mpsc::Receiver<Gone>, mpsc::Receiver<()>)> {
+fn hangups() -> io::Result<(mpsc::Receiver<TerminalClosed>, mpsc::Receiver<()>)> {
     let mut hangup = signal(SignalKind::hangup())?;
     let (gone, terminal) = mpsc::channel(1);
     let (ask, asked) = mpsc::channel(1);
@@ -111,7 +117,7 @@ fn hangups() -> io::Result<(mpsc::Receiver<Gone>, mpsc::Receiver<()>)> {
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
             if had_terminal && !io::stderr().is_terminal() {
-                gone.send(Gone).await.ok();
+                gone.send(TerminalClosed).await.ok();
             } else {
                 // One that waits already will see this change as well.
                 ask.try_send(()).ok();
@@ -122,38 +128,38 @@ fn hangups() -> io::Result<(mpsc::Receiver<Gone>, mpsc::Receiver<()>)> {
 }
 
 /// Tells what the network says of our names, and who else is there, for ever.
-async fn tell_news(announcer: Option<&Announcer>, heard: watch::Sender<Vec<Neighbour>>) {
+async fn report_mdns(announcer: Option<&Announcer>, heard: watch::Sender<Vec<DiscoveredServer>>) {
     let Some(announcer) = announcer else { return std::future::pending().await };
     let mut browser = announcer.browse();
     let mut told = Vec::new();
-    let mut looks = tokio::time::interval(NEWS_INTERVAL);
+    let mut looks = tokio::time::interval(MDNS_POLL_INTERVAL);
     loop {
         looks.tick().await;
-        announce::report(announcer, &mut told);
-        if let Some(neighbours) = browser.as_mut().and_then(Browser::look) {
+        mdns::report(announcer, &mut told);
+        if let Some(neighbours) = browser.as_mut().and_then(Browser::poll) {
             heard.send_replace(neighbours);
         }
     }
 }
 
 /// Names change when somebody comes to the network: nobody waits for the message.
-const NEWS_INTERVAL: Duration = Duration::from_secs(1);
+const MDNS_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-fn ports(resolved: &Resolved, bound: &Bound, stream: SocketAddr) -> Ports {
+fn ports(resolved: &ResolvedConfig, bound: &BoundPorts, stream: SocketAddr) -> AnnouncedPorts {
     let tls = &resolved.security.tls;
-    Ports {
+    AnnouncedPorts {
         stream: Some(stream),
         control: bound.control_address,
         http: bound.http_address,
         plain: !tls.require,
-        secure: tls.enabled && tls.is_asked_for(),
+        secure: tls.enabled && tls.is_required(),
     }
 }
 
 /// What a newcomer has to know, in the order in which it is wanted.
-fn greeting(
-    resolved: &Resolved,
-    bound: &Bound,
+fn startup_message(
+    resolved: &ResolvedConfig,
+    bound: &BoundPorts,
     stream: Option<SocketAddr>,
     has_tls: bool,
 ) -> String {
@@ -194,11 +200,11 @@ fn greeting(
             &format!("{}: {codec} {spec} from {}", station.name, sources.join(", then ")),
         );
     }
-    for (name, listen, dest) in bound.relays().places() {
+    for (name, listen, dest) in bound.relays().addresses() {
         line("relay", &format!("{name}: {listen} -> {dest}"));
     }
     let mut sources = resolved.stations.iter().flat_map(|station| &station.sources);
-    if let Some(recipe) = sources.find_map(|source| recipe(&source.config)) {
+    if let Some(recipe) = sources.find_map(|source| example_command(&source.config)) {
         text += &format!("Send it sound:\n  {recipe}\n");
     }
     let local = |address: SocketAddr| address.ip().is_loopback();
@@ -221,11 +227,11 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
 }
 
 /// How to write to a FIFO, or to push; ffmpeg has no name for 24 bit in 32.
-fn recipe(source: &SourceConfig) -> Option<String> {
+fn example_command(source: &SourceConfig) -> Option<String> {
     use aulos_core::SampleFormat as F;
     if let SourceConfig::Icecast(mount) = source {
         let password = if mount.password.is_some() { "PASSWORD" } else { "any" };
-        let (user, path) = (encode(&mount.user), encode(&mount.path));
+        let (user, path) = (percent_encode(&mount.user), percent_encode(&mount.path));
         let mut address = mount.address.clone();
         if address.host == "0.0.0.0" || address.host == "::" {
             address.host = "HOST".to_owned();

@@ -20,7 +20,7 @@ impl Signals {
     }
 
     /// Waits for one of them.
-    pub(super) async fn come(&mut self) {
+    pub(super) async fn wait(&mut self) {
         let [interrupt, terminate, hangup] = &mut self.0;
         tokio::select! {
             _ = interrupt.recv() => {}

@@ -3,13 +3,13 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use aulos_config::snapserver::{Converted, Ini, convert};
-use aulos_config::{Environment, Resolved};
+use aulos_config::snapserver::{ConversionResult, IniFile, convert};
+use aulos_config::{Environment, ResolvedConfig};
 use aulos_server::exit::{Exit, Failure};
 use clap::{Args, ValueHint};
 
-use super::serve::Reading;
-use super::{can_be_read, print, read_config, serve};
+use super::serve::LoadReason;
+use super::{check_rereadable, print, read_config, serve};
 
 pub(super) const CONVERT_EXAMPLES: &str = "\
 Examples:
@@ -39,12 +39,12 @@ pub(super) struct SnapserverArgs {
 /// Prints our configuration; what is different is a comment in it, and said on standard error.
 pub(super) fn convert_file(args: &ConvertArgs) -> Result<Exit, Failure> {
     let (name, text) = read_config(&args.file)?;
-    let (ini, odd) = Ini::parse(&text);
+    let (ini, odd) = IniFile::parse(&text);
     let mut converted = convert(&ini, "::");
     for line in odd {
         converted.notes.push(format!("{name}:{line}: neither a section nor `key = value`"));
     }
-    let file = aulos_config::File { name: "aulos.toml", text: &converted.toml };
+    let file = aulos_config::ConfigFile { name: "aulos.toml", text: &converted.toml };
     let problems = aulos_config::load(Some(file), &[], &Environment::of_process()).err();
     let mut out = format!("# Made by `aulos convert` from {}.\n", one_line(&name));
     for note in &converted.notes {
@@ -69,20 +69,20 @@ pub(super) fn run(args: SnapserverArgs) -> Result<Exit, Failure> {
     serve::run(move |reading| read(&args, reading), VERSION_LINE)
 }
 
-fn read(args: &SnapserverArgs, reading: Reading) -> Result<Resolved, Failure> {
-    let Given { file, values } = given(&args.arguments)?;
-    can_be_read(file.as_deref(), reading)?;
+fn read(args: &SnapserverArgs, reading: LoadReason) -> Result<ResolvedConfig, Failure> {
+    let ParsedArguments { file, values } = parse_arguments(&args.arguments)?;
+    check_rereadable(file.as_deref(), reading)?;
     let text = match file {
         Some(file) => read_config(&file)?.1,
         None => String::new(),
     };
-    let (mut ini, _) = Ini::parse(&text);
+    let (mut ini, _) = IniFile::parse(&text);
     ini.override_with(values);
-    let Converted { toml, notes } = convert(&ini, wildcard());
+    let ConversionResult { toml, notes } = convert(&ini, wildcard());
     for note in notes {
         tracing::info!("{note}");
     }
-    let file = aulos_config::File { name: "what snapserver's arguments mean", text: &toml };
+    let file = aulos_config::ConfigFile { name: "what snapserver's arguments mean", text: &toml };
     let mut resolved = aulos_config::load(Some(file), &[], &Environment::of_process())
         .map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
     // Music Assistant names a folder that need not be there.
@@ -96,16 +96,16 @@ fn read(args: &SnapserverArgs, reading: Reading) -> Result<Resolved, Failure> {
 pub(super) const VERSION_LINE: &str =
     concat!("[Info] (Snapserver) Version ", "0.34.0", " (aulos ", env!("CARGO_PKG_VERSION"), ")\n");
 
-struct Given {
+struct ParsedArguments {
     file: Option<PathBuf>,
     values: Vec<(String, String)>,
 }
 
 /// `--config=FILE`, `-c FILE`, `--section.key=value`, `--section.key` (true).
-fn given(arguments: &[String]) -> Result<Given, Failure> {
+fn parse_arguments(arguments: &[String]) -> Result<ParsedArguments, Failure> {
     let default = Path::new("/etc/snapserver.conf");
     let mut given =
-        Given { file: default.exists().then(|| default.to_owned()), values: Vec::new() };
+        ParsedArguments { file: default.exists().then(|| default.to_owned()), values: Vec::new() };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let usage = || {
@@ -161,12 +161,12 @@ mod tests {
             "--stream.send_to_muted=true",
         ];
         let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
-        let Given { file, values } = given(&arguments).unwrap();
+        let ParsedArguments { file, values } = parse_arguments(&arguments).unwrap();
         assert_eq!(file, None);
         assert!(values.contains(&("http.enabled".to_owned(), "true".to_owned())));
         assert!(values.contains(&("server.datadir".to_owned(), "/tmp/x".to_owned())));
         for bad in ["x", "--nonsense", "--config"] {
-            assert!(given(&[bad.to_owned()]).is_err(), "{bad}");
+            assert!(parse_arguments(&[bad.to_owned()]).is_err(), "{bad}");
         }
     }
 }

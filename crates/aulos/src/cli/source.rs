@@ -5,30 +5,30 @@ use std::io::{self, IsTerminal};
 use aulos_config::{PipeMode, SourceConfig};
 use aulos_core::{Block, Frames, Instant, SampleSpec, Span};
 use aulos_engine::generate::{Demo, Tone};
-use aulos_engine::source::{Pacing, Pulled, RingSource, Source};
+use aulos_engine::source::{Pacing, PullResult, RingSource, Source};
 use aulos_io::Job as _;
-use aulos_io::decode::{DecodeError, Decoded, FileDecoder, OpenError, Options};
+use aulos_io::decode::{DecodeError, FileDecodeOptions, FileDecodeStatus, FileDecoder, OpenError};
 use aulos_io::feed::{
-    ByteFeed, FeedState, Feeder, Fifo, FifoMode, HttpFeed, Next, Process, ProcessConfig, Stdin,
-    StreamSource, TcpClient, TcpServer, split_arguments,
+    ByteFeed, FeedState, Feeder, FifoFeeder, FifoMode, HttpFeeder, NextPoll, ProcessConfig,
+    ProcessFeeder, StdinFeeder, StreamSource, TcpClientFeeder, TcpServerFeeder, split_arguments,
 };
-use aulos_rt::Reader;
+use aulos_rt::LatestReader;
 use aulos_server::exit::{Exit, Failure};
-use aulos_server::radio::{Chore, Phase, Radio, Tuner, Watch};
+use aulos_server::radio::{BackgroundTask, RadioClient, RadioParts, RadioPhase, RadioStatusHandle};
 
-use super::wrong;
+use super::usage_failure;
 
 /// What a command was given as its SOURCE, as a URI and as what that means; `-` is standard input.
 pub(super) fn parse(source: &str) -> Result<(&str, SourceConfig), Failure> {
     let uri = if source == "-" { "stdin:" } else { source };
-    match aulos_config::source(uri) {
+    match aulos_config::parse_source(uri) {
         Ok(config) => Ok((uri, config)),
-        Err(problems) => Err(refused(uri, &problems)),
+        Err(problems) => Err(source_failure(uri, &problems)),
     }
 }
 
 /// A problem with its hint, and the way from a bare path to a URI.
-fn refused(uri: &str, problems: &[aulos_config::Problem]) -> Failure {
+fn source_failure(uri: &str, problems: &[aulos_config::Problem]) -> Failure {
     if let Ok(path) = std::path::absolute(uri)
         && path.exists()
         && !uri.contains(':')
@@ -37,143 +37,151 @@ fn refused(uri: &str, problems: &[aulos_config::Problem]) -> Failure {
             format!("\"{uri}\" is not a source\n    hint: for a file, file://{}", path.display());
         return Failure::new(Exit::Usage, message);
     }
-    wrong(problems)
+    usage_failure(problems)
 }
 
 /// A source that is open.
-pub(super) struct Opened {
+pub(super) struct OpenSource {
     /// As the user wrote it.
     uri: String,
-    kind: Kind,
+    kind: OpenSourceKind,
 }
 
-enum Kind {
-    Made(Box<dyn Source>),
+enum OpenSourceKind {
+    Generated(Box<dyn Source>),
     File(Box<FileDecoder>),
-    Fed(Fed),
-    Radio(Box<Tuned>),
+    Feed(FeedSource),
+    Radio(Box<RadioSource>),
 }
 
 /// Web radio, whose parts a house has on three threads.
-struct Tuned {
-    feed: HttpFeed,
+struct RadioSource {
+    feed: HttpFeeder,
     decoder: StreamSource,
     items: RingSource,
-    watch: Watch,
-    chore: Option<Chore>,
+    watch: RadioStatusHandle,
+    background_task: Option<BackgroundTask>,
 }
 
-struct Fed {
+struct FeedSource {
     feeder: Box<dyn Feeder>,
     items: RingSource,
-    state: Reader<FeedState>,
+    state: LatestReader<FeedState>,
     /// Other senders may come when this one has gone.
-    stays: bool,
+    allows_reconnect: bool,
     /// What a failure without an error number is.
     failure: &'static str,
-    over: bool,
+    ended: bool,
 }
 
 /// What came from a source.
-pub(super) enum Got {
+pub(super) enum ReadResult {
     /// The block holds the next frames.
     Block,
     /// Nothing yet; look again after this pause.
-    Nothing(Span),
+    Pending(Span),
     /// It is over.
     End,
 }
 
-impl Opened {
+impl OpenSource {
     pub(super) fn open(uri: &str, config: &SourceConfig) -> Result<Self, Failure> {
         let kind = match config {
-            SourceConfig::Demo { spec } => Kind::Made(Box::new(Demo::new(spec.rate, QUANTUM))),
-            SourceConfig::Tone { hz, dbfs, spec } => {
-                Kind::Made(Box::new(Tone::new(*hz, *dbfs, spec.rate, spec.layout, QUANTUM)))
+            SourceConfig::Demo { spec } => {
+                OpenSourceKind::Generated(Box::new(Demo::new(spec.rate, QUANTUM)))
             }
+            SourceConfig::Tone { hz, dbfs, spec } => OpenSourceKind::Generated(Box::new(
+                Tone::new(*hz, *dbfs, spec.rate, spec.layout, QUANTUM),
+            )),
             SourceConfig::File { path, repeat, spec } => {
-                let options = Options { looped: *repeat, raw: *spec };
+                let options = FileDecodeOptions { looped: *repeat, raw: *spec };
                 let decoder = FileDecoder::open_source(path, options)
-                    .map_err(|error| Failure::new(unopened(error), format!("{uri}: {error}")))?;
-                Kind::File(Box::new(decoder))
+                    .map_err(|error| Failure::new(open_exit(error), format!("{uri}: {error}")))?;
+                OpenSourceKind::File(Box::new(decoder))
             }
-            SourceConfig::Http { url } => {
-                Kind::Radio(Box::new(Tuned::new(Tuner::default().tune(url.clone(), None, 0))))
-            }
-            fed => Kind::Fed(Fed::open(fed)?),
+            SourceConfig::Http { url } => OpenSourceKind::Radio(Box::new(RadioSource::new(
+                RadioClient::default().open(url.clone(), None, 0),
+            ))),
+            fed => OpenSourceKind::Feed(FeedSource::open(fed)?),
         };
         Ok(Self { uri: uri.to_owned(), kind })
     }
 
     /// Whether the source would run as fast as it is asked.
     pub(super) const fn has_no_clock(&self) -> bool {
-        matches!(self.kind, Kind::Made(_) | Kind::File(_))
+        matches!(self.kind, OpenSourceKind::Generated(_) | OpenSourceKind::File(_))
     }
 
     /// Whether the source waits for somebody to send.
     pub(super) fn is_waiting(&mut self) -> bool {
         match &mut self.kind {
-            Kind::Fed(fed) => *fed.state.read() == FeedState::Waiting,
-            Kind::Radio(tuned) => tuned.watch.state().phase != Phase::Playing,
-            Kind::Made(_) | Kind::File(_) => false,
+            OpenSourceKind::Feed(fed) => *fed.state.read() == FeedState::Waiting,
+            OpenSourceKind::Radio(tuned) => tuned.watch.state().phase != RadioPhase::Playing,
+            OpenSourceKind::Generated(_) | OpenSourceKind::File(_) => false,
         }
     }
 
     /// What a runtime has to do for it.
-    pub(super) fn take_chore(&mut self) -> Option<Chore> {
+    pub(super) fn take_background_task(&mut self) -> Option<BackgroundTask> {
         match &mut self.kind {
-            Kind::Radio(tuned) => tuned.chore.take(),
+            OpenSourceKind::Radio(tuned) => tuned.background_task.take(),
             _ => None,
         }
     }
 
-    pub(super) fn next(&mut self, now: Instant, block: &mut Block) -> Result<Got, Failure> {
+    pub(super) fn next(&mut self, now: Instant, block: &mut Block) -> Result<ReadResult, Failure> {
         let uri = &self.uri;
         match &mut self.kind {
-            Kind::Made(source) => {
+            OpenSourceKind::Generated(source) => {
                 source.pull(now, block);
-                Ok(Got::Block)
+                Ok(ReadResult::Block)
             }
-            Kind::File(decoder) => match decoder.next(block) {
-                Ok(Decoded::Block) => Ok(Got::Block),
-                Ok(Decoded::End) => Ok(Got::End),
-                Err(error) => Err(Failure::new(broken(error), format!("{uri}: {error}"))),
+            OpenSourceKind::File(decoder) => match decoder.next(block) {
+                Ok(FileDecodeStatus::Block) => Ok(ReadResult::Block),
+                Ok(FileDecodeStatus::End) => Ok(ReadResult::End),
+                Err(error) => Err(Failure::new(decode_exit(error), format!("{uri}: {error}"))),
             },
-            Kind::Fed(fed) => fed.next(now, block).map_err(|Failure { exit, message }| {
-                Failure::new(exit, format!("{uri}: {message}"))
-            }),
-            Kind::Radio(tuned) => tuned
+            OpenSourceKind::Feed(fed) => {
+                fed.next(now, block).map_err(|Failure { exit, message }| {
+                    Failure::new(exit, format!("{uri}: {message}"))
+                })
+            }
+            OpenSourceKind::Radio(tuned) => tuned
                 .next(now, block)
                 .map_err(|why| Failure::new(Exit::Unavailable, format!("{uri}: {why}"))),
         }
     }
 }
 
-impl Tuned {
-    fn new(radio: Radio) -> Self {
-        let Radio { feed, source, items, watch, chore } = radio;
+impl RadioSource {
+    fn new(radio: RadioParts) -> Self {
+        let RadioParts { feed, source, items, status: watch, task: chore } = radio;
         let items = RingSource::new(items, Pacing::Live);
-        Self { feed, decoder: source, items, watch, chore: Some(chore) }
+        Self { feed, decoder: source, items, watch, background_task: Some(chore) }
     }
 
     /// What breaks off is found again; what could never be had is a failure, and why.
-    fn next(&mut self, now: Instant, block: &mut Block) -> Result<Got, String> {
+    fn next(&mut self, now: Instant, block: &mut Block) -> Result<ReadResult, String> {
         match self.items.pull(now, block) {
-            Pulled::Block => return Ok(Got::Block),
-            Pulled::Ended => return Ok(Got::End),
-            Pulled::Lost | Pulled::Pending => {}
+            PullResult::Block => return Ok(ReadResult::Block),
+            PullResult::Ended => return Ok(ReadResult::End),
+            PullResult::Lost | PullResult::Pending => {}
         }
         let state = self.watch.state();
-        if let (Phase::Waiting, 0, Some(why)) = (state.phase, state.connects, state.reason) {
+        if let (RadioPhase::Waiting, 0, Some(why)) = (state.phase, state.connects, state.reason) {
             return Err(why);
         }
         let next = self.feed.tick(now);
         self.decoder.step();
-        Ok(Got::Nothing(if next == Next::Later { LATER } else { SOON }))
+        Ok(ReadResult::Pending(if next == NextPoll::Later {
+            IDLE_POLL_INTERVAL
+        } else {
+            BUSY_POLL_INTERVAL
+        }))
     }
 }
 
-impl Fed {
+impl FeedSource {
     fn open(config: &SourceConfig) -> Result<Self, Failure> {
         let spec = config.spec().unwrap_or(SampleSpec::DEFAULT);
         let (publisher, state) = aulos_rt::latest(FeedState::Waiting);
@@ -184,7 +192,7 @@ impl Fed {
                     PipeMode::Create => FifoMode::Create,
                     PipeMode::Read => FifoMode::Read,
                 };
-                let fifo = Fifo::new(path.clone(), mode, feed);
+                let fifo = FifoFeeder::new(path.clone(), mode, feed);
                 (Box::new(fifo), true, "something that is not a FIFO has this name")
             }
             SourceConfig::Process { path, params, log_stderr, .. } => {
@@ -194,14 +202,16 @@ impl Fed {
                     log_stderr: *log_stderr,
                     log_to: None,
                 };
-                (Box::new(Process::new(process, feed)), false, "")
+                (Box::new(ProcessFeeder::new(process, feed)), false, "")
             }
             SourceConfig::TcpServer { address, .. } => {
-                (Box::new(TcpServer::new(address.to_string(), feed)), true, "no such address")
+                (Box::new(TcpServerFeeder::new(address.to_string(), feed)), true, "no such address")
             }
-            SourceConfig::TcpClient { address, .. } => {
-                (Box::new(TcpClient::new(address.to_string(), feed)), false, "nobody answers there")
-            }
+            SourceConfig::TcpClient { address, .. } => (
+                Box::new(TcpClientFeeder::new(address.to_string(), feed)),
+                false,
+                "nobody answers there",
+            ),
             _ => {
                 if io::stdin().is_terminal() {
                     let message = "standard input is a terminal: let a program write raw samples \
@@ -209,32 +219,34 @@ impl Fed {
                                    aulos ...";
                     return Err(Failure::new(Exit::NoInput, message));
                 }
-                (Box::new(Stdin::new(feed)), false, "it cannot be read")
+                (Box::new(StdinFeeder::new(feed)), false, "it cannot be read")
             }
         };
         let items = RingSource::new(items, Pacing::Live);
-        Ok(Self { feeder, items, state, stays, failure, over: false })
+        Ok(Self { feeder, items, state, allows_reconnect: stays, failure, ended: false })
     }
 
-    fn next(&mut self, now: Instant, block: &mut Block) -> Result<Got, Failure> {
+    fn next(&mut self, now: Instant, block: &mut Block) -> Result<ReadResult, Failure> {
         match self.items.pull(now, block) {
-            Pulled::Block => return Ok(Got::Block),
-            Pulled::Ended | Pulled::Lost if !self.stays => return Ok(Got::End),
-            Pulled::Ended | Pulled::Lost | Pulled::Pending => {}
+            PullResult::Block => return Ok(ReadResult::Block),
+            PullResult::Ended | PullResult::Lost if !self.allows_reconnect => {
+                return Ok(ReadResult::End);
+            }
+            PullResult::Ended | PullResult::Lost | PullResult::Pending => {}
         }
         match *self.state.read() {
-            FeedState::Finished => return Ok(Got::End),
+            FeedState::Finished => return Ok(ReadResult::End),
             // A program that has ended; what it wrote has been taken above.
-            FeedState::Failed(0) if self.failure.is_empty() => return Ok(Got::End),
+            FeedState::Failed(0) if self.failure.is_empty() => return Ok(ReadResult::End),
             FeedState::Failed(error) => return Err(self.failed(error)),
-            _ if self.over => return Ok(Got::End),
+            _ if self.ended => return Ok(ReadResult::End),
             _ => {}
         }
-        Ok(Got::Nothing(match self.feeder.tick(now) {
-            Next::Soon => SOON,
-            Next::Later => LATER,
-            Next::Never => {
-                self.over = true;
+        Ok(ReadResult::Pending(match self.feeder.tick(now) {
+            NextPoll::Soon => BUSY_POLL_INTERVAL,
+            NextPoll::Later => IDLE_POLL_INTERVAL,
+            NextPoll::Never => {
+                self.ended = true;
                 Span::ZERO
             }
         }))
@@ -265,7 +277,7 @@ impl Fed {
     }
 }
 
-fn unopened(error: OpenError) -> Exit {
+fn open_exit(error: OpenError) -> Exit {
     match error {
         OpenError::NoSuchFile => Exit::NoInput,
         OpenError::Permission => Exit::Permission,
@@ -274,13 +286,13 @@ fn unopened(error: OpenError) -> Exit {
     }
 }
 
-fn broken(error: DecodeError) -> Exit {
+fn decode_exit(error: DecodeError) -> Exit {
     if matches!(error, DecodeError::Io(_)) { Exit::Io } else { Exit::Data }
 }
 
 /// 20 ms at 48 kHz.
 const QUANTUM: Frames = Frames(960);
 /// While sound is flowing; a pipe of the kernel holds some hundred milliseconds.
-const SOON: Span = Span::from_millis(5);
+const BUSY_POLL_INTERVAL: Span = Span::from_millis(5);
 /// While nobody sends.
-const LATER: Span = Span::from_millis(50);
+const IDLE_POLL_INTERVAL: Span = Span::from_millis(50);

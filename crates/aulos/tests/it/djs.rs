@@ -350,7 +350,7 @@ sources = [
 name = "b"
 sources = ["icecast://127.0.0.1:8002/twice"]
 "#;
-    let file = aulos_config::File { name: "aulos.toml", text };
+    let file = aulos_config::ConfigFile { name: "aulos.toml", text };
     let error = aulos_config::load(Some(file), &[], &Environment::default()).unwrap_err();
     let told = error.to_string();
     assert!(!told.contains("long enough\""), "{told}");

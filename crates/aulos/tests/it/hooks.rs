@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use aulos_config::Resolved;
-use aulos_server::house::Switched;
+use aulos_config::ResolvedConfig;
+use aulos_server::backend::SourceSwitch;
 
 use crate::common::{
     Controller, Playing, Server, TWO_STATIONS, eventually, resolve, scratch, script,
@@ -35,8 +35,8 @@ fn shown(caller: &mut Controller) -> Value {
     caller.call("Aulos.GetStatus", json!({}))["result"]["hooks"].clone()
 }
 
-fn next(server: &Server, text: &str) -> Resolved {
-    Resolved { state_dir: server.state_dir.clone(), ..resolve(text) }
+fn next(server: &Server, text: &str) -> ResolvedConfig {
+    ResolvedConfig { state_dir: server.state_dir.clone(), ..resolve(text) }
 }
 
 #[test]
@@ -74,11 +74,11 @@ fn a_reload_adds_changes_and_removes_hooks_and_touches_no_station() {
         done["settings"].clone()
     };
     let fall = || {
-        let switched = Switched { from: Some(0), to: Some(1), cause: "late" };
+        let switched = SourceSwitch { from: Some(0), to: Some(1), cause: "late" };
         server.house.switches.lock().unwrap().push((0, switched));
     };
     let back = || {
-        let switched = Switched { from: Some(1), to: Some(0), cause: "better" };
+        let switched = SourceSwitch { from: Some(1), to: Some(0), cause: "better" };
         server.house.switches.lock().unwrap().push((0, switched));
     };
     assert_eq!(shown(&mut caller), json!([]));

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use aulos_server::house::{Loudness, SourceState, StationState, StationStatus};
+use aulos_server::backend::{Loudness, SourceState, StationState, StationStatus};
 
 use crate::common::{PATIENCE, Server, eventually};
 use aulos_core::{Db, Lufs, Span};
@@ -70,9 +70,9 @@ fn playing() -> StationStatus {
             Loudness::NONE,
             Loudness { integrated: Some(Lufs::new(-20.0)), ..Loudness::NONE },
         ],
-        steadiness: None,
+        normalizer: None,
         radios: vec![None, None],
-        djs: Vec::new(),
+        live_inputs: Vec::new(),
         listeners: 2,
         ..StationStatus::default()
     }

@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use crate::common::{
     ANY_PORTS, Controller, PATIENCE, Playing, eventually, player, resolve, scratch, script,
 };
-use aulos_proto::http::{Body, Framing, icy};
-use aulos_proto::ogg::{Parsed, parse};
+use aulos_proto::http::{BodyDecoder, BodyFraming, icy};
+use aulos_proto::ogg::{ParsedPage, parse_page};
 use serde_json::json;
 
 const STATIONS: &str = r#"
@@ -113,7 +113,7 @@ fn every_container_is_what_it_says_and_is_made_once() {
 fn pages(server: &Playing, path: &str) -> Vec<(u64, usize, usize)> {
     let (_, body) = get(server, path, "", 60_000);
     let (mut rest, mut before, mut all) = (&body[..], 0, Vec::new());
-    while let Ok(Parsed::Page(page)) = parse(rest) {
+    while let Ok(ParsedPage::Page(page)) = parse_page(rest) {
         let packets = page.segments.iter().filter(|length| **length < 255).count();
         all.push((page.granule - before, packets, page.total_len()));
         before = page.granule;
@@ -206,11 +206,11 @@ fn titles_come_to_those_who_ask_for_them() {
         let (head, bytes) = get(&server, path, "Icy-MetaData: 1\r\n", 70_000);
         assert!(head.contains("\r\nicy-metaint: 16000\r\n"), "{head}");
         let (mut sound, mut titles) = (Vec::new(), Vec::new());
-        Body::new(Framing::UntilClosed, Some(icy::INTERVAL))
+        BodyDecoder::new(BodyFraming::UntilClosed, Some(icy::INTERVAL))
             .push(&bytes, |piece| sound.extend_from_slice(piece), |title| titles.push(title))
             .unwrap();
         assert!(sound.starts_with(magic), "{path}");
         assert_eq!(titles.len(), 1, "{path}: {titles:?}");
-        assert_eq!(icy::line(&titles[0]), "Björk - Jóga", "{path}");
+        assert_eq!(icy::stream_title(&titles[0]), "Björk - Jóga", "{path}");
     }
 }

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use aulos_config::Environment;
 
 use crate::common::{ANY_PORTS, Controller, PATIENCE, Playing, eventually, resolve, scratch};
-use aulos_proto::ogg::{Parsed, parse};
+use aulos_proto::ogg::{ParsedPage, parse_page};
 use rustix::net::sockopt;
 use serde_json::{Value, json};
 
@@ -203,7 +203,7 @@ sleep 60
             bytes.extend(stream.hear(500));
             let (mut rest, mut open) = (&bytes[..], None);
             titles.clear();
-            while let Ok(Parsed::Page(page)) = parse(rest) {
+            while let Ok(ParsedPage::Page(page)) = parse_page(rest) {
                 assert_eq!(page.first, open.is_none(), "one link at a time");
                 open = (!page.last).then_some(page.serial);
                 if page.body.starts_with(b"OpusTags") {
@@ -276,7 +276,7 @@ spec = "44100:16:2"
 sources = ["demo://"]
 push = [{ url = "icecast://radio.example/b" }]
 "#;
-    let file = aulos_config::File { name: "aulos.toml", text };
+    let file = aulos_config::ConfigFile { name: "aulos.toml", text };
     let error = aulos_config::load(Some(file), &[], &Environment::default()).unwrap_err();
     let told = error.to_string();
     for line in [

@@ -3,10 +3,10 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use aulos_config::Resolved;
+use aulos_config::ResolvedConfig;
 use aulos_server::exit::Exit;
 use aulos_server::server;
-use aulos_server::systemd::Given;
+use aulos_server::systemd::InheritedSockets;
 
 use crate::common::{PATIENCE, Server, TWO_STATIONS, eventually, resolve};
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ fn wish(name: &str, line: &Line) -> Value {
     })
 }
 
-fn of(tables: &[String]) -> Resolved {
+fn of(tables: &[String]) -> ResolvedConfig {
     resolve(&format!("{TWO_STATIONS}\n{}", tables.concat()))
 }
 
@@ -257,7 +257,7 @@ fn a_reload_touches_only_what_differs() {
     let tables = [table("desk", &desk, ""), table("hall", &hall, "")];
     let server = Server::of(of(&tables));
     let reload = |tables: &[String]| {
-        let next = Resolved { state_dir: server.state_dir.clone(), ..of(tables) };
+        let next = ResolvedConfig { state_dir: server.state_dir.clone(), ..of(tables) };
         *server.next.lock().unwrap() = Ok(next);
         let mut done = call(&server, "Aulos.Reload", json!({}))["result"]["relays"].take();
         done.as_object_mut().unwrap().retain(|_, names| *names != json!([]));
@@ -307,8 +307,8 @@ fn a_port_that_is_taken_ends_the_start() {
     let taken = line.sender.local_addr().unwrap();
     let text = table("desk", &line, "").replace("127.0.0.1:0", &taken.to_string());
     let resolved = of(&[text]);
-    let bound = server::bind(&resolved.listen, &mut Given::default()).unwrap();
-    let failure = bound.relaying(&resolved.relays).unwrap_err();
+    let bound = server::bind(&resolved.listen, &mut InheritedSockets::default()).unwrap();
+    let failure = bound.with_relays(&resolved.relays).unwrap_err();
     assert_eq!(failure.exit, Exit::Unavailable);
     let start = format!("relay `desk`: udp://{taken}: ");
     assert!(failure.message.starts_with(&start), "{}", failure.message);

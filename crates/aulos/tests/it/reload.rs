@@ -3,16 +3,16 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use aulos_config::Resolved;
-use aulos_server::house::{Command, SessionId, Settings};
+use aulos_config::ResolvedConfig;
+use aulos_server::backend::{PlaybackSettings, SessionCommand, SessionId};
 
 use crate::common::{Server, TWO_STATIONS, eventually, resolve, scratch};
 use aulos_core::ChannelMap;
 use serde_json::{Value, json};
 
 /// A configuration as a reload reads it: with the folder that this server began with.
-fn next(server: &Server, text: &str) -> Resolved {
-    Resolved { state_dir: server.state_dir.clone(), ..resolve(text) }
+fn next(server: &Server, text: &str) -> ResolvedConfig {
+    ResolvedConfig { state_dir: server.state_dir.clone(), ..resolve(text) }
 }
 
 fn reload(server: &Server, text: &str) -> Value {
@@ -71,8 +71,11 @@ fn a_station_is_added_and_removed_and_whoever_played_it_goes_to_the_default_one(
     let status = one.call("Server.GetStatus", json!({}));
     let group = status["result"]["server"]["groups"][0]["id"].clone();
     one.call("Group.SetStream", json!({ "id": group, "stream_id": "attic" }));
-    let moved =
-        |station| Command::MoveClient { session: SessionId(1), station, map: ChannelMap::Stereo };
+    let moved = |station| SessionCommand::MoveClient {
+        session: SessionId(1),
+        station,
+        map: ChannelMap::Stereo,
+    };
     assert_eq!(server.house.commands.lock().unwrap().last(), Some(&moved(2)));
     assert_eq!(reload(&server, TWO_STATIONS), nothing_but(json!({ "removed": ["attic"] })));
     assert_eq!(server.house.commands.lock().unwrap().last(), Some(&moved(0)));
@@ -92,8 +95,8 @@ fn a_changed_station_keeps_its_number_and_its_listeners_hear_of_the_buffer_first
         TWO_STATIONS.replacen("name = \"default\"", "name = \"default\"\nbuffer_ms = 2000", 1);
     assert_eq!(reload(&server, &longer), nothing_but(json!({ "changed": ["default"] })));
     assert_eq!(touched(&server), (vec![], vec![0], vec![]));
-    let settings = Settings { volume: 100, muted: false, latency_ms: 0, buffer_ms: 2_000 };
-    let told = Command::SetSettings { session: SessionId(1), settings };
+    let settings = PlaybackSettings { volume: 100, muted: false, latency_ms: 0, buffer_ms: 2_000 };
+    let told = SessionCommand::SetSettings { session: SessionId(1), settings };
     assert_eq!(*server.house.commands.lock().unwrap(), [told]);
     // Another codec is no business of the settings.
     server.house.commands.lock().unwrap().clear();

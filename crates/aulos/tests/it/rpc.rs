@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use aulos_server::access::Role;
-use aulos_server::control::{Caller, Control, HostInfo, registry_for};
-use aulos_server::house::{
-    Cause, Command, Event, Loudness, SessionId, Settings, StationState, StationStatus,
+use aulos_server::backend::{
+    AudioEvent, KickReason, Loudness, PlaybackSettings, SessionCommand, SessionId, StationState,
+    StationStatus,
 };
-use aulos_server::registry::store::Saved;
+use aulos_server::control::{Caller, Control, HostInfo, registry_for};
+use aulos_server::registry::store::SavedState;
 
 use crate::common::{FakeHouse, TWO_STATIONS, golden, hello, resolve};
 use aulos_core::{ChannelMap, Lufs};
@@ -36,11 +37,11 @@ fn a_reset_of_loudness_reaches_the_station_that_it_names_and_no_other() {
 #[test]
 fn a_list_of_calls_lets_others_have_their_turn() {
     let (_, control) = control();
-    control.event(hello(1, "a"));
+    control.handle_event(hello(1, "a"));
     let one = json!({ "jsonrpc": "2.0", "id": 1, "method": "Client.SetVolume",
         "params": { "id": "a", "volume": { "percent": 7 } } });
     let line = Value::from(vec![one; 256]).to_string();
-    let mut caller = Caller::house();
+    let mut caller = Caller::internal();
     let mut list = pin!(control.request(&mut caller, line.as_bytes()));
     let mut context = Context::from_waker(Waker::noop());
     let mut turns = 0;
@@ -64,7 +65,7 @@ fn a_short_call_is_answered_while_long_ones_wait_for_their_turn() {
         Value::from(vec![one; count]).to_string()
     };
     let (long, short) = (list("Server.GetStatus", 8), list("Server.GetRPCVersion", 8));
-    let mut callers = [Caller::house(), Caller::house(), Caller::house()];
+    let mut callers = [Caller::internal(), Caller::internal(), Caller::internal()];
     let [first, second, third] = &mut callers;
     let mut first = pin!(control.request(first, long.as_bytes()));
     let mut second = pin!(control.request(second, long.as_bytes()));
@@ -88,7 +89,7 @@ fn a_short_call_is_answered_while_long_ones_wait_for_their_turn() {
 #[test]
 fn calls_without_an_id_cannot_make_the_server_write_without_a_bound() {
     let (_, control) = control();
-    (0..1_500).for_each(|number| control.event(hello(number, &format!("client-{number}"))));
+    (0..1_500).for_each(|number| control.handle_event(hello(number, &format!("client-{number}"))));
     control.tick();
     let (peer, mut inbox) = control.join(Role::Admin);
     let group = group_of(&control, "client-0");
@@ -118,7 +119,7 @@ fn control() -> (Arc<FakeHouse>, Control) {
     let house = Arc::new(FakeHouse::default());
     let host = HostInfo { name: "box".into(), os: "Debian".into(), arch: "x86_64".into() };
     let registry = registry_for(&resolved, 1);
-    (house.clone(), Control::new(Arc::new(resolved), house, host, registry, Saved::default()))
+    (house.clone(), Control::new(Arc::new(resolved), house, host, registry, SavedState::default()))
 }
 
 fn call(control: &Control, method: &str, params: &Value) -> Value {
@@ -128,7 +129,7 @@ fn call(control: &Control, method: &str, params: &Value) -> Value {
 
 /// Without a runtime: a request waits for nothing but its turn.
 fn answer(control: &Control, line: &Value) -> Option<String> {
-    let (line, mut caller) = (line.to_string(), Caller::house());
+    let (line, mut caller) = (line.to_string(), Caller::internal());
     let mut request = pin!(control.request(&mut caller, line.as_bytes()));
     let mut context = Context::from_waker(Waker::noop());
     loop {
@@ -247,12 +248,16 @@ async fn every_method_word_for_word() {
     let (_house, control) = control();
     let (_me, mut inbox) = control.join(Role::Admin);
     for (session, id) in [(1, "a"), (2, "b")] {
-        control.event(hello(session, id));
+        control.handle_event(hello(session, id));
     }
     control.tick();
-    control.event(Event::Left { session: SessionId(2) });
-    control.event(hello(3, "b"));
-    control.event(Event::ClientInfo { session: SessionId(3), volume: Some(44), muted: Some(true) });
+    control.handle_event(AudioEvent::Left { session: SessionId(2) });
+    control.handle_event(hello(3, "b"));
+    control.handle_event(AudioEvent::ClientInfo {
+        session: SessionId(3),
+        volume: Some(44),
+        muted: Some(true),
+    });
     let (one, two) = (group_of(&control, "a"), group_of(&control, "b"));
     let mut text = String::new();
     let mut told = async |text: &mut String| {
@@ -277,7 +282,7 @@ async fn every_method_word_for_word() {
 #[test]
 fn the_audio_hears_of_every_change_and_of_nothing_else() {
     let (house, control) = control();
-    control.event(hello(1, "a"));
+    control.handle_event(hello(1, "a"));
     let group = group_of(&control, "a");
     house.commands.lock().unwrap().clear();
     for (method, params) in [
@@ -290,18 +295,18 @@ fn the_audio_hears_of_every_change_and_of_nothing_else() {
         assert!(call(&control, method, &params).get("result").is_some(), "{method}");
     }
     let session = SessionId(1);
-    let settings = |muted, buffer_ms| Command::SetSettings {
+    let settings = |muted, buffer_ms| SessionCommand::SetSettings {
         session,
-        settings: Settings { volume: 30, muted, latency_ms: 0, buffer_ms },
+        settings: PlaybackSettings { volume: 30, muted, latency_ms: 0, buffer_ms },
     };
     assert_eq!(
         *house.commands.lock().unwrap(),
         [
             settings(false, 1_000),
             settings(false, 400),
-            Command::MoveClient { session, station: 1, map: ChannelMap::Stereo },
+            SessionCommand::MoveClient { session, station: 1, map: ChannelMap::Stereo },
             settings(true, 400),
-            Command::Kick { session, cause: Cause::Deleted },
+            SessionCommand::Kick { session, cause: KickReason::Deleted },
         ]
     );
 }
@@ -310,22 +315,22 @@ fn the_audio_hears_of_every_change_and_of_nothing_else() {
 fn while_the_audio_takes_nothing_only_the_newest_is_kept() {
     let (house, control) = control();
     *house.full.lock().unwrap() = true;
-    control.event(hello(1, "a"));
+    control.handle_event(hello(1, "a"));
     for percent in 0..100 {
         let volume = json!({ "id": "a", "volume": { "percent": percent } });
         assert!(call(&control, "Client.SetVolume", &volume).get("result").is_some());
     }
-    control.event(hello(2, "b"));
-    control.event(Event::Left { session: SessionId(2) });
+    control.handle_event(hello(2, "b"));
+    control.handle_event(AudioEvent::Left { session: SessionId(2) });
     *house.full.lock().unwrap() = false;
     control.tick();
     let session = SessionId(1);
-    let settings = Settings { volume: 99, muted: false, latency_ms: 0, buffer_ms: 1_000 };
+    let settings = PlaybackSettings { volume: 99, muted: false, latency_ms: 0, buffer_ms: 1_000 };
     assert_eq!(
         *house.commands.lock().unwrap(),
         [
-            Command::SetSettings { session, settings },
-            Command::MoveClient { session, station: 0, map: ChannelMap::Stereo }
+            SessionCommand::SetSettings { session, settings },
+            SessionCommand::MoveClient { session, station: 0, map: ChannelMap::Stereo }
         ]
     );
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use aulos_server::access::Credentials;
-use aulos_server::house::{Cause, Command, Event, SessionId};
+use aulos_server::backend::{AudioEvent, KickReason, SessionCommand, SessionId};
 
 use crate::common::{PATIENCE, Server, TWO_STATIONS, eventually, hello, resolve, scratch};
 use rustls::crypto::ring::default_provider;
@@ -181,7 +181,7 @@ fn listeners_and_players_are_handed_over_with_their_tls() {
     eventually(|| server.sink.0.lock().unwrap().len() == 1);
     let (socket, read) = server.sink.0.lock().unwrap().remove(0);
     assert!(socket.is_tls() && read.starts_with(b"GET /listen/default"));
-    socket.answer(b"sound");
+    socket.respond_and_close(b"sound");
     let mut sound = Vec::new();
     listener.read_to_end(&mut sound).unwrap();
     assert_eq!(sound, b"sound");
@@ -192,7 +192,7 @@ fn listeners_and_players_are_handed_over_with_their_tls() {
     player.flush().unwrap();
     eventually(|| server.sink.1.lock().unwrap().len() == 1);
     let (socket, _) = server.sink.1.lock().unwrap().remove(0);
-    assert!(socket.is_tls() && socket.is_vouched());
+    assert!(socket.is_tls() && socket.is_authorized());
 }
 
 #[test]
@@ -374,15 +374,19 @@ fn web_sockets_log_in_by_their_request_or_by_a_call() {
     for (headers, vouched) in [("", false), (BASIC_KITCHEN, true)] {
         assert_eq!(connect("/stream", headers).0, "101");
         eventually(|| server.sink.1.lock().unwrap().len() == 1);
-        assert_eq!(server.sink.1.lock().unwrap().remove(0).0.is_vouched(), vouched);
+        assert_eq!(server.sink.1.lock().unwrap().remove(0).0.is_authorized(), vouched);
     }
 }
 
-fn hello_from(session: u64, id: &str, auth: Option<(&str, &str)>, vouched: bool) -> Event {
-    let Event::Hello { session, peer, mut hello, answered } = hello(session, id) else { panic!() };
-    hello.auth = auth.map(|(scheme, param)| Credentials::of(scheme, param));
-    hello.vouched = vouched;
-    Event::Hello { session, peer, hello, answered }
+fn hello_from(session: u64, id: &str, auth: Option<(&str, &str)>, vouched: bool) -> AudioEvent {
+    let AudioEvent::Hello { session, peer, mut hello, greeting_sent: answered } =
+        hello(session, id)
+    else {
+        panic!()
+    };
+    hello.auth = auth.map(|(scheme, param)| Credentials::parse(scheme, param));
+    hello.preauthenticated = vouched;
+    AudioEvent::Hello { session, peer, hello, greeting_sent: answered }
 }
 
 #[test]
@@ -395,23 +399,23 @@ fn a_player_says_who_it_is_or_hears_nothing() {
         let mut found = None;
         eventually(|| {
             let commands = server.house.commands.lock().unwrap();
-            let ours = |command: &&Command| command.session() == SessionId(session);
+            let ours = |command: &&SessionCommand| command.session() == SessionId(session);
             found = commands.iter().find(ours).copied();
             found.is_some()
         });
         match found.unwrap() {
-            Command::Kick { cause, .. } => Err(cause),
+            SessionCommand::Kick { cause, .. } => Err(cause),
             _ => Ok(()),
         }
     };
-    assert_eq!(answer(1, None, false), Err(Cause::Unauthorized));
+    assert_eq!(answer(1, None, false), Err(KickReason::Unauthorized));
     assert_eq!(answer(2, right, false), Ok(()));
     assert_eq!(answer(3, None, true), Ok(()));
-    assert_eq!(answer(4, wrong, false), Err(Cause::Unauthorized));
+    assert_eq!(answer(4, wrong, false), Err(KickReason::Unauthorized));
     // Whoever lies is refused, whoever stands behind him.
-    assert_eq!(answer(5, wrong, true), Err(Cause::Unauthorized));
+    assert_eq!(answer(5, wrong, true), Err(KickReason::Unauthorized));
     // All come from one address, and that has guessed twice.
-    assert_eq!(answer(6, right, false), Err(Cause::Slowed));
+    assert_eq!(answer(6, right, false), Err(KickReason::RateLimited));
     assert_eq!(answer(7, None, true), Ok(()));
     assert_eq!((counter(&server, "logins_failed"), counter(&server, "logins_slowed")), (2, 1));
 }

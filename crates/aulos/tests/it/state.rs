@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use aulos_server::house::{Cause, Command, Event, SessionId};
+use aulos_server::backend::{AudioEvent, KickReason, SessionCommand, SessionId};
 use aulos_server::registry::{MAX_CLIENTS, MAX_PRESETS, MAX_PRESETS_BYTES};
 
 use crate::common::{PATIENCE, Server, TWO_STATIONS, eventually, resolve};
@@ -14,10 +14,10 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
 /// A new client from one of many addresses.
-fn hello_from(peer: IpAddr, session: u64) -> Event {
+fn hello_from(peer: IpAddr, session: u64) -> AudioEvent {
     match crate::common::hello(session, &format!("c{session}")) {
-        Event::Hello { session, hello, answered, .. } => {
-            Event::Hello { session, peer, hello, answered }
+        AudioEvent::Hello { session, hello, greeting_sent: answered, .. } => {
+            AudioEvent::Hello { session, peer, hello, greeting_sent: answered }
         }
         other => other,
     }
@@ -77,20 +77,21 @@ fn new_ids_from_one_address_are_refused_after_a_building_and_counted() {
     }
     eventually(|| counter(&server, "clients_refused_new") >= 100);
     let commands = server.house.commands.lock().unwrap().clone();
-    let refused =
-        |command: &&Command| matches!(command, Command::Kick { cause: Cause::Slowed, .. });
+    let refused = |command: &&SessionCommand| {
+        matches!(command, SessionCommand::Kick { cause: KickReason::RateLimited, .. })
+    };
     assert!(commands.iter().filter(refused).count() >= 100);
     // A known client comes back, and another address is not meant.
     let other = hello_from(Ipv4Addr::new(198, 51, 100, 2).into(), 5_000);
-    let Event::Hello { peer, hello, answered, .. } = known(0) else { panic!() };
+    let AudioEvent::Hello { peer, hello, greeting_sent: answered, .. } = known(0) else { panic!() };
     let session = SessionId(6_000);
-    for event in [other, Event::Hello { session, peer, hello, answered }] {
+    for event in [other, AudioEvent::Hello { session, peer, hello, greeting_sent: answered }] {
         server.event(event);
     }
     eventually(|| {
         let commands = server.house.commands.lock().unwrap();
         [SessionId(5_000), session].iter().all(|wanted| {
-            let moved = |command: &Command| matches!(command, Command::MoveClient { session, .. } if session == wanted);
+            let moved = |command: &SessionCommand| matches!(command, SessionCommand::MoveClient { session, .. } if session == wanted);
             commands.iter().any(moved)
         })
     });

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use aulos_config::Resolved;
+use aulos_config::ResolvedConfig;
 
 use crate::common::{
     ANY_PORTS, Listening, Playing, Server, TWO_STATIONS, eventually, resolve, scratch, wave,
@@ -97,7 +97,7 @@ fn what_a_file_asks_for_is_heard_and_changes_while_it_plays() {
     assert!(greatest_step(&compared) < 0.0631 * 0.14, "a click");
     assert_eq!(status(&mut caller)["normalizer"]["compare"], true);
     // A reload: the file says something else, and the listener stays.
-    server.next(Resolved {
+    server.next(ResolvedConfig {
         state_dir: resolved.state_dir,
         ..resolve(&tone("normalize = \"a85\"\nequalizer = [{ type = \"notch\", hz = 997 }]"))
     });
@@ -209,7 +209,7 @@ fn what_a_call_has_set_is_kept_until_the_file_says_something_else() {
             .clone()
     };
     let first = resolve(&file(-20.0));
-    let of = |text: &str| Resolved { state_dir: first.state_dir.clone(), ..resolve(text) };
+    let of = |text: &str| ResolvedConfig { state_dir: first.state_dir.clone(), ..resolve(text) };
     let server = Server::of(first.clone());
     let params = json!({ "station": "kitchen radio", "normalize": { "target": -14 } });
     server.controller().call("Aulos.SetNormalize", params.clone());

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
-use aulos_server::house::{Command, SessionId, StationStatus};
+use aulos_server::backend::{SessionCommand, SessionId, StationStatus};
 
 use crate::common::{Server, TWO_STATIONS, eventually, player, resolve, scratch, script};
 use aulos_core::ChannelMap;
@@ -45,8 +45,11 @@ fn music_assistant_adds_plays_and_removes_a_stream() {
     let status = one.call("Server.GetStatus", json!({}));
     let group = status["result"]["server"]["groups"][0]["id"].clone();
     one.call("Group.SetStream", json!({ "id": group, "stream_id": id }));
-    let moved =
-        |station| Command::MoveClient { session: SessionId(1), station, map: ChannelMap::Stereo };
+    let moved = |station| SessionCommand::MoveClient {
+        session: SessionId(1),
+        station,
+        map: ChannelMap::Stereo,
+    };
     assert_eq!(server.house.commands.lock().unwrap().last(), Some(&moved(2)));
     // Removed while it is played: whoever plays it goes to the default one, and hears of it.
     let removed = one.call("Stream.RemoveStream", json!({ "id": id }));

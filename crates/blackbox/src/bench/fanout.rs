@@ -13,19 +13,19 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::account::{self, Account};
-use crate::bench::row::{Row, Target};
+use crate::bench::row::{BenchRow, BenchTarget};
 use crate::bench::setting;
-use crate::load::{Load, Mark};
+use crate::load::{LoadPhase, LoadTest};
+use crate::paced_writer::PacedWriter;
 use crate::peer::{Snapserver, find_or_skip};
-use crate::scratch::Scratch;
-use crate::server::Aulos;
-use crate::signal::{Bits, RATE, programme};
-use crate::writer::Writer;
+use crate::process_usage::{self, ProcessUsage};
+use crate::scratch::ScratchDir;
+use crate::server::AulosServer;
+use crate::signal::{RATE, SampleWidth, programme};
 
 /// One round of one contestant.
 #[derive(Clone, Debug)]
-struct Turn {
+struct FanoutRun {
     us_per_chunk: f64,
     threads: usize,
     kilobytes_per_client: f64,
@@ -36,7 +36,7 @@ struct Turn {
 ///
 /// # Errors
 /// When a contestant does not run.
-pub fn rows() -> io::Result<Vec<Row>> {
+pub fn rows() -> io::Result<Vec<BenchRow>> {
     let crowds = match setting("AULOS_BENCH_CLIENTS", 0) {
         0 => vec![500, 2_000],
         clients => vec![clients],
@@ -45,103 +45,116 @@ pub fn rows() -> io::Result<Vec<Row>> {
     Ok(rows.into_iter().flatten().collect())
 }
 
-fn rows_of(clients: usize) -> io::Result<Vec<Row>> {
+fn rows_of(clients: usize) -> io::Result<Vec<BenchRow>> {
     let snapserver = find_or_skip("snapserver");
     let mut rows = Vec::new();
     for codec in ["pcm", "flac", "opus"] {
         let (mut ours, mut peers) = (Vec::new(), Vec::new());
         for round in 0..setting("AULOS_BENCH_ROUNDS", 5) {
-            ours.push(our_turn(codec, clients)?);
+            ours.push(run_ours(codec, clients)?);
             if let Some(program) = &snapserver {
-                peers.push(their_turn(program, codec, clients)?);
+                peers.push(run_snapserver(program, codec, clients)?);
             }
-            let last = |turns: &[Turn]| turns.last().map(|turn| turn.us_per_chunk);
+            let last = |turns: &[FanoutRun]| turns.last().map(|turn| turn.us_per_chunk);
             eprintln!("{codec} {round}: {:.2?} us, peer {:.2?} us", last(&ours), last(&peers));
         }
-        let best = |turns: &[Turn]| {
+        let best = |turns: &[FanoutRun]| {
             turns.iter().min_by(|a, b| a.us_per_chunk.total_cmp(&b.us_per_chunk)).cloned()
         };
         if let Some(best_of_ours) = best(&ours) {
-            rows.extend(judge(codec, clients, &best_of_ours, best(&peers).as_ref()));
+            rows.extend(compare(codec, clients, &best_of_ours, best(&peers).as_ref()));
         }
         rows.push(first_chunk(codec, clients, &ours, &peers));
     }
     Ok(rows)
 }
 
-fn judge(codec: &str, clients: usize, ours: &Turn, peer: Option<&Turn>) -> Vec<Row> {
-    let row = |case: &str, figure: &dyn Fn(&Turn) -> f64, target| Row {
+fn compare(
+    codec: &str,
+    clients: usize,
+    ours: &FanoutRun,
+    peer: Option<&FanoutRun>,
+) -> Vec<BenchRow> {
+    let row = |case: &str, figure: &dyn Fn(&FanoutRun) -> f64, target| BenchRow {
         part: "fan-out",
         case: format!("{codec}, {clients} clients, {case}"),
         ours: figure(ours),
         peer: peer.map(figure),
         target,
     };
-    let of = |turn: &Turn, group: &str, key: &str, unit: f64| {
+    let of = |turn: &FanoutRun, group: &str, key: &str, unit: f64| {
         turn.report[group][key].as_f64().unwrap_or(f64::NAN) / unit
     };
-    let count = |turn: &Turn, key: &str| turn.report[key].as_f64().unwrap_or(f64::NAN);
+    let count = |turn: &FanoutRun, key: &str| turn.report[key].as_f64().unwrap_or(f64::NAN);
     vec![
-        row("us of CPU per chunk", &|t| t.us_per_chunk, Target::Ratio(1.0 / 6.0)),
-        row("delivery delay p99, ms", &|t| of(t, "delay_us", "p99", 1e3), Target::Most(150.0)),
+        row("us of CPU per chunk", &|t| t.us_per_chunk, BenchTarget::Ratio(1.0 / 6.0)),
+        row(
+            "delivery delay p99, ms",
+            &|t| of(t, "delay_us", "p99", 1e3),
+            BenchTarget::AtMost(150.0),
+        ),
         row(
             "error of a client's clock p99, us",
             &|t| of(t, "clock_error_us", "p99", 1.0),
-            Target::Most(200.0),
+            BenchTarget::AtMost(200.0),
         ),
-        row("gaps and clients cut", &|t| count(t, "gaps") + count(t, "cut"), Target::Most(0.0)),
-        row("kB per client", &|t| t.kilobytes_per_client, Target::Most(4.0)),
+        row(
+            "gaps and clients cut",
+            &|t| count(t, "gaps") + count(t, "cut"),
+            BenchTarget::AtMost(0.0),
+        ),
+        row("kB per client", &|t| t.kilobytes_per_client, BenchTarget::AtMost(4.0)),
         #[expect(clippy::cast_precision_loss, reason = "a handful of threads")]
-        row("threads", &|t| t.threads as f64, Target::None),
+        row("threads", &|t| t.threads as f64, BenchTarget::None),
     ]
 }
 
 /// An absolute limit, so the best of all rounds: in the others somebody else had the core.
-fn first_chunk(codec: &str, clients: usize, ours: &[Turn], peers: &[Turn]) -> Row {
-    let best = |turns: &[Turn]| {
+fn first_chunk(codec: &str, clients: usize, ours: &[FanoutRun], peers: &[FanoutRun]) -> BenchRow {
+    let best = |turns: &[FanoutRun]| {
         let all = turns.iter().filter_map(|turn| turn.report["first_chunk_us"]["p99"].as_f64());
         all.min_by(f64::total_cmp).map(|us| us / 1e3)
     };
-    Row {
+    BenchRow {
         part: "fan-out",
         case: format!("{codec}, {clients} clients at once, first chunk after hello p99, ms"),
         ours: best(ours).unwrap_or(f64::NAN),
         peer: best(peers),
-        target: Target::Most(5.0),
+        target: BenchTarget::AtMost(5.0),
     }
 }
 
-fn our_turn(codec: &str, clients: usize) -> io::Result<Turn> {
-    let scratch = Scratch::new("bench-ours")?;
+fn run_ours(codec: &str, clients: usize) -> io::Result<FanoutRun> {
+    let scratch = ScratchDir::new("bench-ours")?;
     let fifo = scratch.join("in");
     let config = format!(
         "[[station]]\nname = \"default\"\ncodec = \"{codec}\"\nsources = [\"pipe://{}\"]\n",
         fifo.display()
     );
-    let server = Aulos::start(&scratch, &config)?;
-    let turn = take_turn(server.id(), server.stream, &fifo, clients)?;
+    let server = AulosServer::start(&scratch, &config)?;
+    let turn = run_load(server.id(), server.stream, &fifo, clients)?;
     server.stop()?;
     Ok(turn)
 }
 
-fn their_turn(program: &Path, codec: &str, clients: usize) -> io::Result<Turn> {
-    let scratch = Scratch::new("bench-peer")?;
+fn run_snapserver(program: &Path, codec: &str, clients: usize) -> io::Result<FanoutRun> {
+    let scratch = ScratchDir::new("bench-peer")?;
     let fifo = scratch.fifo("in")?;
     let mut server = Snapserver::start(program, &scratch, &fifo, codec, "48000:16:2")?;
     let address = ([127, 0, 0, 1], server.port).into();
-    let turn = take_turn(server.process.id(), address, &fifo, clients)?;
+    let turn = run_load(server.process.id(), address, &fifo, clients)?;
     server.process.terminate(Duration::from_secs(10))?;
     Ok(turn)
 }
 
-fn take_turn(pid: u32, server: SocketAddr, fifo: &Path, clients: usize) -> io::Result<Turn> {
+fn run_load(pid: u32, server: SocketAddr, fifo: &Path, clients: usize) -> io::Result<FanoutRun> {
     let pipe = OpenOptions::new().write(true).open(fifo)?;
     let over = Arc::new(AtomicBool::new(false));
     let writer = std::thread::spawn({
         let over = Arc::clone(&over);
         move || {
-            let second = Bits::B16.bytes(&programme(10 * RATE, Bits::B16, 1));
-            let mut writer = Writer::steady(pipe, 4 * RATE);
+            let second = SampleWidth::B16.bytes(&programme(10 * RATE, SampleWidth::B16, 1));
+            let mut writer = PacedWriter::steady(pipe, 4 * RATE);
             // The reader's end is the end of the turn.
             while !over.load(Ordering::Relaxed) && writer.write(&second[..4 * RATE]).is_ok() {}
         }
@@ -149,14 +162,18 @@ fn take_turn(pid: u32, server: SocketAddr, fifo: &Path, clients: usize) -> io::R
     // By then every buffer of the station's pool has been used once, so that what comes after is
     // the clients'.
     std::thread::sleep(Duration::from_secs(4));
-    let alone = account::of(pid)?;
-    let (mut begin, mut end) = (Account::default(), Account::default());
-    let load =
-        Load { server, clients, settle: Duration::from_secs(3), listen: Duration::from_secs(8) };
+    let alone = process_usage::read(pid)?;
+    let (mut begin, mut end) = (ProcessUsage::default(), ProcessUsage::default());
+    let load = LoadTest {
+        server,
+        clients,
+        settle: Duration::from_secs(3),
+        listen: Duration::from_secs(8),
+    };
     let report = load.run(|mark| {
         // An account that cannot be read is a server that is gone: the chunks will say so.
-        let now = account::of(pid).unwrap_or_default();
-        *(if mark == Mark::Begin { &mut begin } else { &mut end }) = now;
+        let now = process_usage::read(pid).unwrap_or_default();
+        *(if mark == LoadPhase::Begin { &mut begin } else { &mut end }) = now;
     })?;
     over.store(true, Ordering::Relaxed);
     let report_json = report.json();
@@ -165,7 +182,7 @@ fn take_turn(pid: u32, server: SocketAddr, fifo: &Path, clients: usize) -> io::R
         return Err(io::Error::other(format!("no chunks: {report_json}")));
     }
     #[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
-    Ok(Turn {
+    Ok(FanoutRun {
         us_per_chunk: (end.cpu - begin.cpu).as_secs_f64() * 1e6 / report.chunks as f64,
         threads: end.threads,
         kilobytes_per_client: end.resident.saturating_sub(alone.resident) as f64

@@ -4,7 +4,7 @@
 
 pub mod fanout;
 pub mod row;
-pub mod whole;
+pub mod server;
 
 /// A number from the environment, for a shorter try.
 fn setting(name: &str, default: usize) -> usize {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// What was measured, beside whom, and what was aimed at.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct BenchRow {
     /// The part of the house.
     pub part: &'static str,
     /// What exactly, with the unit.
@@ -16,21 +16,21 @@ pub struct Row {
     /// The peer's, where there is one.
     pub peer: Option<f64>,
     /// What the figure must not exceed.
-    pub target: Target,
+    pub target: BenchTarget,
 }
 
 /// A limit. In this table less is always better.
 #[derive(Clone, Copy, Debug)]
-pub enum Target {
+pub enum BenchTarget {
     /// Ours by the peer's.
     Ratio(f64),
     /// Ours, in the case's unit.
-    Most(f64),
+    AtMost(f64),
     /// None: a figure for those who want to know.
     None,
 }
 
-impl Row {
+impl BenchRow {
     /// Ours by the peer's.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
@@ -41,17 +41,17 @@ impl Row {
     #[must_use]
     pub fn met(&self) -> Option<bool> {
         match self.target {
-            Target::Ratio(most) => Some(self.ratio()? <= most),
-            Target::Most(most) => Some(self.ours <= most),
-            Target::None => None,
+            BenchTarget::Ratio(most) => Some(self.ratio()? <= most),
+            BenchTarget::AtMost(most) => Some(self.ours <= most),
+            BenchTarget::None => None,
         }
     }
 
     fn json(&self) -> Value {
         let target = match self.target {
-            Target::Ratio(most) => json!(format!("ratio <= {most:.3}")),
-            Target::Most(most) => json!(format!("<= {most}")),
-            Target::None => Value::Null,
+            BenchTarget::Ratio(most) => json!(format!("ratio <= {most:.3}")),
+            BenchTarget::AtMost(most) => json!(format!("<= {most}")),
+            BenchTarget::None => Value::Null,
         };
         json!({
             "part": self.part, "case": self.case, "ours": self.ours, "peer": self.peer,
@@ -62,12 +62,12 @@ impl Row {
 
 /// The rows as `target/bench.json` has them.
 #[must_use]
-pub fn json(rows: &[Row]) -> Value {
-    rows.iter().map(Row::json).collect()
+pub fn json(rows: &[BenchRow]) -> Value {
+    rows.iter().map(BenchRow::json).collect()
 }
 
 /// Prints the rows as a table.
-pub fn print(rows: &[Row]) {
+pub fn print(rows: &[BenchRow]) {
     table(&json(rows));
 }
 
@@ -126,12 +126,12 @@ mod tests {
 
     #[test]
     fn a_target_is_met_or_not_or_unknown() {
-        let row = |peer, target| Row { part: "x", case: "y".into(), ours: 2.0, peer, target };
-        assert_eq!(row(Some(12.0), Target::Ratio(1.0 / 6.0)).met(), Some(true));
-        assert_eq!(row(Some(11.0), Target::Ratio(1.0 / 6.0)).met(), Some(false));
-        assert_eq!(row(None, Target::Ratio(1.0)).met(), None);
-        assert_eq!(row(None, Target::Most(1.5)).met(), Some(false));
-        let json = json(&[row(None, Target::None)]);
+        let row = |peer, target| BenchRow { part: "x", case: "y".into(), ours: 2.0, peer, target };
+        assert_eq!(row(Some(12.0), BenchTarget::Ratio(1.0 / 6.0)).met(), Some(true));
+        assert_eq!(row(Some(11.0), BenchTarget::Ratio(1.0 / 6.0)).met(), Some(false));
+        assert_eq!(row(None, BenchTarget::Ratio(1.0)).met(), None);
+        assert_eq!(row(None, BenchTarget::AtMost(1.5)).met(), Some(false));
+        let json = json(&[row(None, BenchTarget::None)]);
         for key in ["part", "case", "ours", "peer", "ratio", "target", "met"] {
             assert!(json[0].get(key).is_some(), "{key}");
         }

@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use aulos_blackbox::bench::{fanout, row, whole};
+use aulos_blackbox::bench::{fanout, row, server};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -33,7 +33,7 @@ fn measure(args: &[String]) -> std::io::Result<()> {
     let wanted = |part: &str| parts.is_empty() || parts.contains(&part);
     let mut rows = Vec::new();
     if wanted("server") {
-        rows.extend(whole::rows()?);
+        rows.extend(server::rows()?);
     }
     if wanted("fan-out") {
         rows.extend(fanout::rows()?);

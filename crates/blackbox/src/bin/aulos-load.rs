@@ -7,7 +7,7 @@ use std::net::ToSocketAddrs as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use aulos_blackbox::load::Load;
+use aulos_blackbox::load::LoadTest;
 
 const USAGE: &str = "aulos-load HOST:PORT [--clients N] [--seconds S] [--settle S]";
 
@@ -28,10 +28,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn parse(mut args: impl Iterator<Item = String>) -> Option<Load> {
+fn parse(mut args: impl Iterator<Item = String>) -> Option<LoadTest> {
     let server = args.next()?.to_socket_addrs().ok()?.next()?;
     let second = Duration::from_secs(1);
-    let mut load = Load { server, clients: 100, settle: second * 2, listen: second * 10 };
+    let mut load = LoadTest { server, clients: 100, settle: second * 2, listen: second * 10 };
     while let Some(option) = args.next() {
         let value = args.next()?;
         match option.as_str() {

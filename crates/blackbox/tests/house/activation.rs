@@ -7,9 +7,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use aulos_blackbox::peer::find_or_skip;
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
-use aulos_blackbox::wire::{Header, hello, kind};
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
+use aulos_blackbox::wire::{MessageHeader, hello, kind};
 
 use crate::{text, turn, wait_for};
 
@@ -31,7 +31,7 @@ fn who_comes_before_the_server_is_served_once_it_is_there() {
 /// Starts a server with the ports `NAMES`, of which those with these numbers are stream, control and
 /// http; gives what it printed.
 fn served(python: &Path, names: &str, which: [usize; 3], listen: &[&str]) -> String {
-    let scratch = Scratch::new("activation").unwrap();
+    let scratch = ScratchDir::new("activation").unwrap();
     let config = scratch.join("aulos.toml");
     std::fs::write(&config, CONFIG).unwrap();
     let mut through = Command::new(python);
@@ -59,7 +59,7 @@ fn served(python: &Path, names: &str, which: [usize; 3], listen: &[&str]) -> Str
         std::fs::write(go, "").unwrap();
         early
     });
-    let server = Aulos::start_through(&scratch, through, |command| {
+    let server = AulosServer::start_through(&scratch, through, |command| {
         command.arg("--config").arg(&config);
         for listen in listen {
             command.args(["--set", &format!("listen.{listen}")]);
@@ -71,7 +71,7 @@ fn served(python: &Path, names: &str, which: [usize; 3], listen: &[&str]) -> Str
     let mut bytes = [0; 26];
     let mut socket = &player.1;
     socket.read_exact(&mut bytes).unwrap();
-    assert_eq!(Header::parse(&bytes).unwrap().kind, kind::SERVER_SETTINGS);
+    assert_eq!(MessageHeader::parse(&bytes).unwrap().kind, kind::SERVER_SETTINGS);
     let line = |socket: &TcpStream| {
         let mut line = String::new();
         BufReader::new(socket).read_line(&mut line).unwrap();

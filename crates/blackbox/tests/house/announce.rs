@@ -4,8 +4,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use aulos_blackbox::peer::{Snapclient, find_or_skip};
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::{Aulos, binary};
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::{AulosServer, binary};
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
@@ -16,7 +16,7 @@ fn speech_is_heard_over_the_programme_which_comes_back_as_it_was() {
     let Some(client) = find_or_skip("snapclient") else { return };
     let Some(speaker) = find_or_skip("espeak-ng") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("announce").unwrap();
+    let scratch = ScratchDir::new("announce").unwrap();
     let speech = scratch.join("dinner.wav");
     let mut speak = Command::new(speaker);
     assert!(speak.arg("-w").arg(&speech).arg("Dinner is ready").status().unwrap().success());
@@ -25,7 +25,7 @@ fn speech_is_heard_over_the_programme_which_comes_back_as_it_was() {
          sources = [\"tone://?hz=997&dbfs=-46\"]\n",
         text(scratch.path())
     );
-    let server = Aulos::start(&scratch, &config).unwrap();
+    let server = AulosServer::start(&scratch, &config).unwrap();
     let mut room = Snapclient::start(&client, server.stream.port(), &scratch, "room").unwrap();
     let mut controller = Rpc::connect(server.control);
     let played = || std::fs::metadata(&room.sound).map_or(0, |file| file.len());

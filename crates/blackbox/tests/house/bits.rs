@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::time::Duration;
 
-use aulos_blackbox::judge::{compare, snr_db};
+use aulos_blackbox::capture_check::{compare, snr_db};
 use aulos_blackbox::peer::{RESYNC, Snapclient, find_or_skip, lines_with};
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
-use aulos_blackbox::signal::{Bits, Frame, RATE, programme, tonal, write_wav};
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
+use aulos_blackbox::signal::{Frame, RATE, SampleWidth, programme, tonal, write_wav};
 
 use crate::{long_or_short, text, turn};
 
@@ -18,33 +18,33 @@ const TAIL_S: u64 = 2;
 
 #[test]
 fn pcm_16_is_bit_exact() {
-    bit_exact("pcm", Bits::B16);
+    bit_exact("pcm", SampleWidth::B16);
 }
 
 #[test]
 fn pcm_24_is_bit_exact() {
-    bit_exact("pcm", Bits::B24);
+    bit_exact("pcm", SampleWidth::B24);
 }
 
 #[test]
 fn flac_16_is_bit_exact() {
-    bit_exact("flac", Bits::B16);
+    bit_exact("flac", SampleWidth::B16);
 }
 
 #[test]
 fn flac_24_is_bit_exact() {
-    bit_exact("flac", Bits::B24);
+    bit_exact("flac", SampleWidth::B24);
 }
 
 #[test]
 fn opus_keeps_the_waveform_to_20_db() {
     let Some(program) = find_or_skip("snapclient") else { return };
     let _turn = turn();
-    let sound = tonal(frames(), Bits::B16);
+    let sound = tonal(frames(), SampleWidth::B16);
     // As below: a frame that the client put in or left out moves the whole waveform.
     let mut tries = Vec::new();
     for _ in 0..3 {
-        let (captured, log) = play(&program, "opus", Bits::B16, &sound);
+        let (captured, log) = play(&program, "opus", SampleWidth::B16, &sound);
         let snr = snr_db(&sound, &captured);
         println!("opus: waveform SNR {snr:.1?} dB");
         if snr.is_some_and(|snr| snr >= 20.0) {
@@ -56,7 +56,7 @@ fn opus_keeps_the_waveform_to_20_db() {
     panic!("in every attempt: {tries:?}");
 }
 
-fn bit_exact(codec: &str, bits: Bits) {
+fn bit_exact(codec: &str, bits: SampleWidth) {
     let Some(program) = find_or_skip("snapclient") else { return };
     let _turn = turn();
     let sound = programme(frames(), bits, 5);
@@ -85,10 +85,10 @@ fn bit_exact(codec: &str, bits: Bits) {
 fn play(
     program: &std::path::Path,
     codec: &str,
-    bits: Bits,
+    bits: SampleWidth,
     sound: &[Frame],
 ) -> (Vec<Frame>, String) {
-    let scratch = Scratch::new("bits").unwrap();
+    let scratch = ScratchDir::new("bits").unwrap();
     let file = scratch.join("in.wav");
     let seconds = |s: u64| vec![[0, 0]; RATE * usize::try_from(s).unwrap()];
     let whole = [&seconds(LEAD_S), sound, &seconds(TAIL_S)].concat();
@@ -99,7 +99,7 @@ fn play(
         bits.count(),
         text(&file)
     );
-    let server = Aulos::start(&scratch, &config).unwrap();
+    let server = AulosServer::start(&scratch, &config).unwrap();
     let mut client = Snapclient::start(program, server.stream.port(), &scratch, "bits").unwrap();
     let length = Duration::from_secs(LEAD_S + 1) + playing();
     std::thread::sleep(length + Duration::from_millis(1_000));

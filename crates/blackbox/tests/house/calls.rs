@@ -4,9 +4,9 @@ use std::net::UdpSocket;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use aulos_blackbox::calls::{Call, Kind, Turn, number_of};
 use aulos_blackbox::peer::Process;
-use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::rtp_calls::{Call, CallChange, PacketKind, number_of};
+use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::binary;
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ struct Heard {
 #[test]
 fn every_packet_of_many_calls_comes_out_once_in_its_turn_and_is_counted() {
     let _turn = turn();
-    let scratch = Scratch::new("calls").unwrap();
+    let scratch = ScratchDir::new("calls").unwrap();
     let (count, packets) = if soak() { (200, 600) } else { (40, 120) };
     let calls: Vec<Call> = (0..count).map(|number| Call::new(number, packets)).collect();
     // As many ports in a row, twice: what is heard there waits in the sockets, seconds of it.
@@ -55,39 +55,39 @@ fn every_packet_of_many_calls_comes_out_once_in_its_turn_and_is_counted() {
 
 /// Each packet is the one that was sent, in the other encoding.
 fn compare(number: usize, call: &Call, heard: &Heard) {
-    let wanted: Vec<_> = call.heard().collect();
+    let wanted: Vec<_> = call.media().collect();
     assert_eq!(heard.packets.len(), wanted.len(), "call {number}");
     let ssrc = &heard.packets[0][8..12];
     for (at, (sent, came)) in wanted.iter().zip(&heard.packets).enumerate() {
-        let what = format!("call {number} {:?}, packet {at}, {:?}", call.turn, sent.kind);
+        let what = format!("call {number} {:?}, packet {at}, {:?}", call.change, sent.kind);
         assert_eq!(came[2..8], sent.bytes[2..8], "{what}: its number and its time");
         assert_eq!(came[1] & 0x80, sent.bytes[1] & 0x80, "{what}: its marker");
         assert_eq!(&came[8..12], ssrc, "{what}: its source");
         let (kind, payload) = (came[1] & 0x7f, &came[12..]);
         match sent.kind {
-            Kind::Sound => {
+            PacketKind::Sound => {
                 assert_eq!((kind, payload.len()), (8, 160), "{what}");
                 assert_eq!(number_of(payload), number_of(&sent.bytes[12..]), "{what}");
                 assert_ne!(payload, &sent.bytes[12..], "{what}: another law");
             }
-            Kind::Noise => assert_eq!((kind, payload), (13, &sent.bytes[12..]), "{what}"),
+            PacketKind::Noise => assert_eq!((kind, payload), (13, &sent.bytes[12..]), "{what}"),
             _ => assert_eq!((kind, payload), (97, &sent.bytes[12..]), "{what}"),
         }
     }
-    let sounds = wanted.iter().filter(|sent| sent.kind == Kind::Sound);
+    let sounds = wanted.iter().filter(|sent| sent.kind == PacketKind::Sound);
     let numbers: Vec<_> = sounds.map(|sent| number_of(&sent.bytes[12..])).collect();
     let all = u32::try_from(numbers.len()).unwrap();
     assert_eq!(numbers, (1..=all).map(Some).collect::<Vec<_>>(), "the calls are made right");
 }
 
 fn add_up(calls: &[Call], came: &Value) {
-    let sent = |kind: Kind| {
+    let sent = |kind: PacketKind| {
         let all = calls.iter().flat_map(|call| &call.datagrams);
         all.filter(|one| one.kind == kind).count() as u64
     };
-    let turned = |turn: Turn| calls.iter().filter(|call| call.turn == turn).count() as u64;
+    let turned = |turn: CallChange| calls.iter().filter(|call| call.change == turn).count() as u64;
     let total = &came["relays"][0];
-    let all = sent(Kind::Sound) + sent(Kind::Noise) + sent(Kind::Key);
+    let all = sent(PacketKind::Sound) + sent(PacketKind::Noise) + sent(PacketKind::Dtmf);
     for (key, wanted) in [
         ("received", all),
         ("sent", all),
@@ -97,16 +97,16 @@ fn add_up(calls: &[Call], came: &Value) {
         ("duplicates", 0),
         ("dropped", 0),
         ("recovered", 0),
-        ("events", sent(Kind::Key)),
-        ("noise", sent(Kind::Noise)),
-        ("restarts", turned(Turn::Renumbered)),
-        ("takeovers", turned(Turn::Moved)),
-        ("foreign", sent(Kind::Intruder)),
+        ("events", sent(PacketKind::Dtmf)),
+        ("noise", sent(PacketKind::Noise)),
+        ("restarts", turned(CallChange::Renumbered)),
+        ("takeovers", turned(CallChange::Moved)),
+        ("foreign", sent(PacketKind::Intruder)),
         ("forged_byes", 0),
     ] {
         assert_eq!(total[key], wanted, "{key}: {total}");
     }
-    assert_eq!(total["foreign_by"]["address"], sent(Kind::Intruder), "{total}");
+    assert_eq!(total["foreign_by"]["address"], sent(PacketKind::Intruder), "{total}");
     let streams = came["streams"].as_array().unwrap();
     assert_eq!(streams.len(), calls.len());
     assert!(streams.iter().all(|stream| stream["ssrc"].is_null()), "all of them have ended");
@@ -114,7 +114,7 @@ fn add_up(calls: &[Call], came: &Value) {
     assert_eq!(sum, all, "and together they are what the relay says");
 }
 
-fn start(scratch: &Scratch, (entry, first): (u16, u16), count: usize) -> Process {
+fn start(scratch: &ScratchDir, (entry, first): (u16, u16), count: usize) -> Process {
     let range = |first: u16| {
         let last = usize::from(first) + count - 1;
         format!("udp://127.0.0.1:{first}-{last}")

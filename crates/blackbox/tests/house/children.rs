@@ -3,8 +3,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
 
 use crate::{text, wait_for};
 
@@ -12,13 +12,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_killed_server_leaves_no_child_behind() {
-    let scratch = Scratch::new("children").unwrap();
+    let scratch = ScratchDir::new("children").unwrap();
     let [source, script] = ["source", "script"].map(|name| idler(&scratch, name));
     let config = format!(
         "[[station]]\nname = \"default\"\nsources = [\"process://{source}\"]\n\
          plugin = {{ script = \"{script}\" }}\n"
     );
-    let server = Aulos::start(&scratch, &config).unwrap();
+    let server = AulosServer::start(&scratch, &config).unwrap();
     let children = ["source", "script"].map(|name| {
         let mut id = None;
         wait_for(name, PATIENCE, || {
@@ -35,7 +35,7 @@ fn a_killed_server_leaves_no_child_behind() {
 }
 
 /// A program that leaves its number in a file, and then neither reads, writes nor ends.
-fn idler(scratch: &Scratch, name: &str) -> String {
+fn idler(scratch: &ScratchDir, name: &str) -> String {
     let path = scratch.join(name);
     let number = scratch.join(&format!("{name}.pid"));
     std::fs::write(&path, format!("#!/bin/sh\necho $$ >{}\nexec sleep 600\n", text(&number)))
@@ -44,7 +44,7 @@ fn idler(scratch: &Scratch, name: &str) -> String {
     text(&path).to_owned()
 }
 
-fn id_of(scratch: &Scratch, name: &str) -> Option<u32> {
+fn id_of(scratch: &ScratchDir, name: &str) -> Option<u32> {
     std::fs::read_to_string(scratch.join(&format!("{name}.pid"))).ok()?.trim().parse().ok()
 }
 

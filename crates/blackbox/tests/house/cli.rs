@@ -6,8 +6,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use aulos_blackbox::http;
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::{Aulos, binary};
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::{AulosServer, binary};
 
 use crate::{text, wait_for};
 
@@ -30,7 +30,7 @@ fn run(command: &mut Command) -> Output {
 
 #[test]
 fn a_port_in_use_is_named_with_the_remedy() {
-    let scratch = Scratch::new("port").unwrap();
+    let scratch = ScratchDir::new("port").unwrap();
     for key in ["stream", "control", "http"] {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap().to_string();
@@ -51,7 +51,7 @@ fn a_port_in_use_is_named_with_the_remedy() {
 
 #[test]
 fn check_reports_every_problem_with_its_place() {
-    let scratch = Scratch::new("check").unwrap();
+    let scratch = ScratchDir::new("check").unwrap();
     let file = scratch.join("bad.toml");
     std::fs::write(
         &file,
@@ -73,7 +73,7 @@ fn check_reports_every_problem_with_its_place() {
 
 #[test]
 fn check_is_silent_about_a_good_file() {
-    let scratch = Scratch::new("good").unwrap();
+    let scratch = ScratchDir::new("good").unwrap();
     let file = scratch.join("good.toml");
     std::fs::write(&file, "[[station]]\nname = \"a\"\nsources = [\"demo://\"]\n").unwrap();
     let output = run(Command::new(binary()).arg("check").arg("--config").arg(&file));
@@ -82,7 +82,7 @@ fn check_is_silent_about_a_good_file() {
 
 #[test]
 fn serving_a_bad_file_ends_as_check_does() {
-    let scratch = Scratch::new("bad").unwrap();
+    let scratch = ScratchDir::new("bad").unwrap();
     let file = scratch.join("bad.toml");
     std::fs::write(&file, "[[station]]\nname = \"a\"\n").unwrap();
     let output = run(Command::new(binary()).arg("serve").arg("--config").arg(&file));
@@ -91,10 +91,10 @@ fn serving_a_bad_file_ends_as_check_does() {
 
 #[test]
 fn a_source_that_cannot_be_opened_leaves_the_station_running() {
-    let scratch = Scratch::new("missing").unwrap();
+    let scratch = ScratchDir::new("missing").unwrap();
     let config =
         "[[station]]\nname = \"default\"\nsources = [\"file:///no/such/file.flac\", \"demo://\"]\n";
-    let server = Aulos::start(&scratch, config).unwrap();
+    let server = AulosServer::start(&scratch, config).unwrap();
     wait_for("the status says why", Duration::from_secs(5), || {
         let (_, body) = http::get(server.http, "/api/v1/status").unwrap();
         let body = String::from_utf8_lossy(&body).to_lowercase();
@@ -105,9 +105,10 @@ fn a_source_that_cannot_be_opened_leaves_the_station_running() {
 
 #[test]
 fn two_servers_live_side_by_side() {
-    let (one, two) = (Scratch::new("one").unwrap(), Scratch::new("two").unwrap());
+    let (one, two) = (ScratchDir::new("one").unwrap(), ScratchDir::new("two").unwrap());
     let config = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
-    let (a, b) = (Aulos::start(&one, config).unwrap(), Aulos::start(&two, config).unwrap());
+    let (a, b) =
+        (AulosServer::start(&one, config).unwrap(), AulosServer::start(&two, config).unwrap());
     assert_ne!(a.stream, b.stream);
     a.stop().unwrap();
     b.stop().unwrap();

@@ -5,10 +5,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-use aulos_blackbox::client::Client;
+use aulos_blackbox::client::ListenerClient;
 use aulos_blackbox::peer::{Process, Snapserver, find_or_skip};
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::{Aulos, binary};
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::{AulosServer, binary};
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
@@ -21,10 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[test]
 fn music_assistant_finds_a_snapserver() {
     let _turn = turn();
-    let scratch = Scratch::new("music-assistant").unwrap();
+    let scratch = ScratchDir::new("music-assistant").unwrap();
     let (mut process, stream, control) = start_as_snapserver(&scratch);
     let mut rpc = Rpc::connect(control);
-    let mut client = Client::connect(stream, 0).unwrap();
+    let mut client = ListenerClient::connect(stream, 0).unwrap();
     let mut group = None;
     wait_for("the client", PATIENCE, || {
         hear(&mut client);
@@ -41,12 +41,12 @@ fn music_assistant_finds_a_snapserver() {
         assert!(before.is_none_or(|before| now <= before), "round {round}: {now} > {before:?}");
         before.get_or_insert(now);
     }
-    assert!(!client.heard.cut);
+    assert!(!client.stats.cut);
     process.terminate(PATIENCE).unwrap();
 }
 
 /// Starts it with Music Assistant's arguments, but for the ports; gives where it listens.
-fn start_as_snapserver(scratch: &Scratch) -> (Process, SocketAddr, SocketAddr) {
+fn start_as_snapserver(scratch: &ScratchDir) -> (Process, SocketAddr, SocketAddr) {
     let program = scratch.join("snapserver");
     std::os::unix::fs::symlink(binary(), &program).unwrap();
     let [out, err] = [scratch.join("out"), scratch.join("err")];
@@ -80,7 +80,7 @@ fn start_as_snapserver(scratch: &Scratch) -> (Process, SocketAddr, SocketAddr) {
     (process, address("stream").unwrap(), address("control").unwrap())
 }
 
-fn play_once(rpc: &mut Rpc, client: &mut Client, group: &Value) {
+fn play_once(rpc: &mut Rpc, client: &mut ListenerClient, group: &Value) {
     let uri = "tcp://127.0.0.1:0?sampleformat=48000:16:2&idle_threshold=60000\
                &controlscript=control.py&name=Music Assistant - osmc4";
     let id = "Music Assistant - osmc4";
@@ -117,14 +117,14 @@ fn play_once(rpc: &mut Rpc, client: &mut Client, group: &Value) {
 fn we_answer_as_snapserver_does() {
     let Some(program) = find_or_skip("snapserver") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("differential").unwrap();
+    let scratch = ScratchDir::new("differential").unwrap();
     let fifo = scratch.fifo("in").unwrap();
     let theirs = Snapserver::start(&program, &scratch, &fifo, "flac", "48000:16:2").unwrap();
     let config = format!(
         "[[station]]\nname = \"default\"\nsources = [\"pipe://{}?mode=read\"]\n",
         fifo.display()
     );
-    let ours = Aulos::start(&scratch, &config).unwrap();
+    let ours = AulosServer::start(&scratch, &config).unwrap();
     let of = |stream, control| {
         let control = SocketAddr::from(([127, 0, 0, 1], control));
         exchange(SocketAddr::from(([127, 0, 0, 1], stream)), control)
@@ -146,10 +146,10 @@ fn we_answer_as_snapserver_does() {
 #[test]
 fn controllers_that_talk_all_at_once_are_answered_in_order_and_see_one_order() {
     let _turn = turn();
-    let scratch = Scratch::new("pipelining").unwrap();
+    let scratch = ScratchDir::new("pipelining").unwrap();
     let config = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
-    let server = Aulos::start(&scratch, config).unwrap();
-    let mut client = Client::connect(server.stream, 7).unwrap();
+    let server = AulosServer::start(&scratch, config).unwrap();
+    let mut client = ListenerClient::connect(server.stream, 7).unwrap();
     let mut rpc = Rpc::connect(server.control);
     let id = id_of(&mut client, &mut rpc, PATIENCE);
     drop(client);
@@ -242,7 +242,7 @@ fn talk(mut rpc: Rpc, number: usize, id: &Value) {
 fn exchange(stream: SocketAddr, control: SocketAddr) -> Vec<(String, Value)> {
     let (mut one, mut two) = (Rpc::connect(control), Rpc::connect(control));
     two.call("Server.GetRPCVersion", &json!({}));
-    let mut client = Client::connect(stream, 7).unwrap();
+    let mut client = ListenerClient::connect(stream, 7).unwrap();
     let mut group = Value::Null;
     wait_for("the client", PATIENCE, || {
         hear(&mut client);

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use aulos_blackbox::account::{Account, of};
-use aulos_blackbox::client::Client;
-use aulos_blackbox::load::{Load, Mark};
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
+use aulos_blackbox::client::ListenerClient;
+use aulos_blackbox::load::{LoadPhase, LoadTest};
+use aulos_blackbox::process_usage::{ProcessUsage, read};
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
 use serde_json::{Value, json};
 
 use crate::hostile::counter;
@@ -24,9 +24,9 @@ fn two_hundred_clients_hear_everything() {
 #[test]
 fn the_status_says_how_each_client_does_and_who_was_too_slow() {
     let _turn = turn();
-    let scratch = Scratch::new("health").unwrap();
+    let scratch = ScratchDir::new("health").unwrap();
     let config = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nsources = [\"demo://\"]\n";
-    let server = Aulos::start(&scratch, config).unwrap();
+    let server = AulosServer::start(&scratch, config).unwrap();
     let mut rpc = Rpc::connect(server.control);
     let mut health = |number: usize| {
         let status = rpc.call("Aulos.GetStatus", &json!({}));
@@ -35,10 +35,10 @@ fn the_status_says_how_each_client_does_and_who_was_too_slow() {
         clients.find(|one| one["id"] == id).map(|one| one["health"].clone()).unwrap_or_default()
     };
     let mut buffer = vec![0; 65_536];
-    let mut hear = |client: &mut Client| client.read(&mut buffer, &mut |_, _| ());
+    let mut hear = |client: &mut ListenerClient| client.read(&mut buffer, &mut |_, _| ());
     let patience = Duration::from_secs(30);
-    let mut good = Client::connect(server.stream, 1).unwrap();
-    let mut slow = Client::connect(server.stream, 2).unwrap();
+    let mut good = ListenerClient::connect(server.stream, 1).unwrap();
+    let mut slow = ListenerClient::connect(server.stream, 2).unwrap();
     wait_for("health", patience, || {
         hear(&mut good);
         hear(&mut slow);
@@ -74,15 +74,15 @@ fn the_status_says_how_each_client_does_and_who_was_too_slow() {
 }
 
 fn hear(codec: &str) {
-    let scratch = Scratch::new("crowd").unwrap();
+    let scratch = ScratchDir::new("crowd").unwrap();
     let config =
         format!("[[station]]\nname = \"default\"\ncodec = \"{codec}\"\nsources = [\"demo://\"]\n");
-    let server = Aulos::start(&scratch, &config).unwrap();
+    let server = AulosServer::start(&scratch, &config).unwrap();
     std::thread::sleep(Duration::from_millis(500));
     let id = server.id();
-    let alone = of(id).unwrap();
-    let (mut begin, mut end) = (Account::default(), Account::default());
-    let load = Load {
+    let alone = read(id).unwrap();
+    let (mut begin, mut end) = (ProcessUsage::default(), ProcessUsage::default());
+    let load = LoadTest {
         server: server.stream,
         clients: 200,
         settle: Duration::from_secs(3),
@@ -90,7 +90,7 @@ fn hear(codec: &str) {
     };
     let report = load
         .run(|mark| {
-            *(if mark == Mark::Begin { &mut begin } else { &mut end }) = of(id).unwrap();
+            *(if mark == LoadPhase::Begin { &mut begin } else { &mut end }) = read(id).unwrap();
         })
         .unwrap();
     // Towards this machine the kernel copies in any case, so nobody asks it not to.
@@ -100,9 +100,9 @@ fn hear(codec: &str) {
     let json = report.json();
     println!("{codec}: {json:#}");
     assert_eq!((report.gaps(), report.cut()), (0, 0), "{json:#}");
-    assert!(report.heard.iter().all(|h| h.strange == 0 && h.early == 0), "{json:#}");
+    assert!(report.listeners.iter().all(|h| h.strange == 0 && h.early == 0), "{json:#}");
     // 20 ms a chunk, unless the codec has another: everyone got the time's worth of them.
-    let fewest = report.heard.iter().map(|h| h.chunks).min().unwrap_or(0);
+    let fewest = report.listeners.iter().map(|h| h.chunks).min().unwrap_or(0);
     assert!(fewest + 50 >= 50 * long_or_short(60, 8).as_secs(), "{fewest} chunks: {json:#}");
     assert_eq!((alone.threads, begin.threads), (end.threads, end.threads), "threads");
     // What the kernel or an allocator does once is not growth; a few bytes per chunk would be.

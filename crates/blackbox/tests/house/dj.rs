@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use aulos_blackbox::peer::{Process, find_or_skip};
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
 use serde_json::Value;
 
 use crate::rpc::Rpc;
@@ -46,7 +46,7 @@ fn port(rpc: &mut Rpc) -> String {
 }
 
 /// A tone of 440 Hz at -12 dBFS, in real time.
-fn push(ffmpeg: &Path, url: &str, codec: &str, scratch: &Scratch) -> Process {
+fn push(ffmpeg: &Path, url: &str, codec: &str, scratch: &ScratchDir) -> Process {
     let arguments = format!(
         "-nostdin -loglevel error -re -f lavfi -i sine=440:r=48000,volume=6dB -ac 2 {codec} \
          -metadata title=Penguin -metadata artist=Frozen -ice_name House {url}"
@@ -83,8 +83,8 @@ pub(crate) fn share_of_the_tone(samples: &[i16]) -> f64 {
 fn ffmpeg_is_a_dj_in_every_format_and_hears_itself_in_every_container() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("dj").unwrap();
-    let server = Aulos::start(&scratch, COVERED).unwrap();
+    let scratch = ScratchDir::new("dj").unwrap();
+    let server = AulosServer::start(&scratch, COVERED).unwrap();
     let mut rpc = Rpc::connect(server.control);
     let url = format!("icecast://source:very%20secret@{}/live", port(&mut rpc));
     let formats = [
@@ -130,8 +130,8 @@ fn a_title_that_a_dj_tells_comes_to_ffmpeg_as_a_listener() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let Some(curl) = find_or_skip("curl") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("dj-title").unwrap();
-    let server = Aulos::start(&scratch, CONFIG).unwrap();
+    let scratch = ScratchDir::new("dj-title").unwrap();
+    let server = AulosServer::start(&scratch, CONFIG).unwrap();
     let mut rpc = Rpc::connect(server.control);
     let port = port(&mut rpc);
     let url = format!("icecast://source:very%20secret@{port}/live");
@@ -175,13 +175,13 @@ fn libshout_is_understood_and_its_titles_are_heard() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let Some(ezstream) = find_or_skip("ezstream") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("dj-libshout").unwrap();
+    let scratch = ScratchDir::new("dj-libshout").unwrap();
     let song = scratch.join("song.mp3");
     let tone = "-nostdin -loglevel error -f lavfi -i sine=440:r=48000:d=60 -ac 2 -c:a libmp3lame -b:a 128k \
                 -metadata title=Penguin -metadata artist=Frozen";
     let made = Command::new(&ffmpeg).args(tone.split_whitespace()).arg(&song).status().unwrap();
     assert!(made.success());
-    let server = Aulos::start(&scratch, CONFIG).unwrap();
+    let server = AulosServer::start(&scratch, CONFIG).unwrap();
     let mut rpc = Rpc::connect(server.control);
     let port = port(&mut rpc);
     let (host, number) = port.split_once(':').unwrap();

@@ -11,8 +11,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use aulos_blackbox::peer::find_or_skip;
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
 use aulos_blackbox::signal::RATE;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ use crate::{script, text, turn, wait_for};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A program that writes `body`'s sound to its output, and its process id into a file.
-fn program(scratch: &Scratch, name: &str, body: &str) -> PathBuf {
+fn program(scratch: &ScratchDir, name: &str, body: &str) -> PathBuf {
     let path = scratch.join(name);
     script(&path, &format!("#!/bin/sh\necho $$ > {}.pid\n{body}\n", text(&path)));
     path
@@ -43,26 +43,26 @@ fn signal(program: &Path, name: &str) {
 
 /// A server that plays the programs in this order, then a tone; and who records it.
 struct Stage {
-    server: Aulos,
+    server: AulosServer,
     rpc: Rpc,
     stop: Arc<AtomicBool>,
     recorder: JoinHandle<Vec<i16>>,
-    _scratch: Scratch,
+    _scratch: ScratchDir,
 }
 
 impl Stage {
-    fn new(scratch: Scratch, programs: &[&Path], keys: &str) -> Self {
+    fn new(scratch: ScratchDir, programs: &[&Path], keys: &str) -> Self {
         let sources = programs.iter().map(|path| format!("\"process://{}\", ", text(path)));
         Self::of(scratch, &sources.collect::<String>(), keys)
     }
 
     /// The same with other sources.
-    fn of(scratch: Scratch, sources: &str, keys: &str) -> Self {
+    fn of(scratch: ScratchDir, sources: &str, keys: &str) -> Self {
         let config = format!(
             "[[station]]\nname = \"default\"\ncodec = \"pcm\"\n\
              sources = [{sources}\"tone://?hz=250&dbfs=-18\"]\n{keys}\n"
         );
-        let server = Aulos::start(&scratch, &config).unwrap();
+        let server = AulosServer::start(&scratch, &config).unwrap();
         let (rpc, stop) = (Rpc::connect(server.control), Arc::new(AtomicBool::new(false)));
         let (http, ends) = (server.http, Arc::clone(&stop));
         let recorder = std::thread::spawn(move || {
@@ -147,7 +147,7 @@ const TONES: [f64; 3] = [1_000.0, 440.0, 250.0];
 fn programs_that_are_killed_and_stopped_leave_no_hole() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("fallback").unwrap();
+    let scratch = ScratchDir::new("fallback").unwrap();
     let sine =
         |hz| format!("exec {}", plays(&ffmpeg, &format!("sine=frequency={hz}:sample_rate=48000")));
     let first = program(&scratch, "first", &sine(1_000));
@@ -192,7 +192,7 @@ fn programs_that_are_killed_and_stopped_leave_no_hole() {
 fn a_program_that_plays_digital_silence_gives_way_and_comes_back() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("silence").unwrap();
+    let scratch = ScratchDir::new("silence").unwrap();
     let filter = "sine=frequency=1000:sample_rate=48000,volume=0:enable=between(t\\,5\\,10)";
     let first = program(&scratch, "first", &format!("exec {}", plays(&ffmpeg, filter)));
     let mut stage = Stage::new(scratch, &[&first], "silence = { for_s = 1 }\n");
@@ -211,7 +211,7 @@ fn a_program_that_plays_digital_silence_gives_way_and_comes_back() {
 fn a_program_that_flaps_once_a_second_is_left_once() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("flap").unwrap();
+    let scratch = ScratchDir::new("flap").unwrap();
     let sine = |seconds: f64| {
         plays(&ffmpeg, &format!("sine=frequency=1000:sample_rate=48000:duration={seconds}"))
     };
@@ -278,7 +278,7 @@ const ENDLESS: &[u8] =
 fn a_web_radio_that_hangs_up_once_a_second_is_left_once() {
     let _turn = turn();
     let (port, listeners) = flapping_radio(6, 5);
-    let scratch = Scratch::new("flapping-radio").unwrap();
+    let scratch = ScratchDir::new("flapping-radio").unwrap();
     let source = format!("\"http://127.0.0.1:{port}/live\", ");
     let mut stage = Stage::of(scratch, &source, "");
     stage.hears("http");

@@ -7,13 +7,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use aulos_blackbox::judge::{level_dbfs, tone_share};
-use aulos_blackbox::load::Load;
+use aulos_blackbox::capture_check::{level_dbfs, tone_share};
+use aulos_blackbox::load::LoadTest;
+use aulos_blackbox::paced_writer::PacedWriter;
 use aulos_blackbox::peer::{Process, RESYNC, Snapclient, find_or_skip, lines_with};
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
-use aulos_blackbox::signal::{Bits, RATE, programme};
-use aulos_blackbox::writer::Writer;
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
+use aulos_blackbox::signal::{RATE, SampleWidth, programme};
 
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
@@ -44,19 +44,19 @@ fn a_writer_who_is_late_moves_nobodys_time() {
 
 /// What a real client says of chunks that came at another time than it thought.
 fn client_of_a_late_writer(program: &Path) -> Vec<String> {
-    let scratch = Scratch::new("late").unwrap();
+    let scratch = ScratchDir::new("late").unwrap();
     let fifo = scratch.join("in");
     let config = format!(
         "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nsources = [\"pipe://{}\"]\n",
         text(&fifo)
     );
-    let server = Aulos::start(&scratch, &config).unwrap();
+    let server = AulosServer::start(&scratch, &config).unwrap();
     let time = long_or_short(600, 20);
     let pipe = OpenOptions::new().write(true).open(&fifo).unwrap();
     let writer = std::thread::spawn(move || {
         // A minute of programme at a time: ten of them at once would be 115 MB.
-        let minute = Bits::B16.bytes(&programme(60 * RATE, Bits::B16, 9));
-        let mut writer = Writer::with_hiccups(pipe, BYTES, Duration::from_millis(300), 11);
+        let minute = SampleWidth::B16.bytes(&programme(60 * RATE, SampleWidth::B16, 9));
+        let mut writer = PacedWriter::with_stalls(pipe, BYTES, Duration::from_millis(300), 11);
         let mut left = usize::try_from(time.as_secs()).unwrap() * BYTES;
         while left > 0 {
             let n = left.min(minute.len());
@@ -68,7 +68,7 @@ fn client_of_a_late_writer(program: &Path) -> Vec<String> {
     // What a client says while it takes up the stream is its own affair; afterwards it is not.
     std::thread::sleep(Duration::from_secs(3));
     let taken_up = client.log().unwrap().len();
-    let load = Load {
+    let load = LoadTest {
         server: server.stream,
         clients: 3,
         settle: Duration::from_secs(1),
@@ -76,7 +76,7 @@ fn client_of_a_late_writer(program: &Path) -> Vec<String> {
     };
     let report = load.run(|_| ()).unwrap();
     let log = client.log().unwrap();
-    let captured = Bits::B16.frames(&client.stop().unwrap());
+    let captured = SampleWidth::B16.frames(&client.stop().unwrap());
     writer.join().unwrap();
     server.stop().unwrap();
     assert_eq!((report.gaps(), report.cut()), (0, 0), "{:#}", report.json());
@@ -97,9 +97,9 @@ fn a_song_plays_ends_and_plays_again_with_the_demo_between() {
         return;
     };
     let _turn = turn();
-    let scratch = Scratch::new("again").unwrap();
+    let scratch = ScratchDir::new("again").unwrap();
     // As a new user has it: no configuration, and the FIFO where the server says.
-    let server = Aulos::start_with(&scratch, |command| {
+    let server = AulosServer::start_with(&scratch, |command| {
         command.env("XDG_RUNTIME_DIR", scratch.path()).env("XDG_STATE_HOME", scratch.path());
     })
     .unwrap();
@@ -120,7 +120,7 @@ fn a_song_plays_ends_and_plays_again_with_the_demo_between() {
         assert!(status.success(), "{}", std::fs::read_to_string(err).unwrap());
         std::thread::sleep(Duration::from_secs(pause));
     }
-    let captured = Bits::B16.frames(&client.stop().unwrap());
+    let captured = SampleWidth::B16.frames(&client.stop().unwrap());
     server.stop().unwrap();
     judge_song(&captured, song);
 }
@@ -169,18 +169,18 @@ fn judge_song(captured: &[[i32; 2]], song: u64) {
 #[test]
 fn a_writer_that_deletes_the_fifo_finds_another_one() {
     let _turn = turn();
-    let scratch = Scratch::new("deleted").unwrap();
+    let scratch = ScratchDir::new("deleted").unwrap();
     let fifo = scratch.join("in");
     let config = format!(
         "[[station]]\nname = \"default\"\ncodec = \"pcm\"\n\
          sources = [\"pipe://{}\", \"tone://?hz=3000\"]\n",
         text(&fifo)
     );
-    let server = Aulos::start(&scratch, &config).unwrap();
+    let server = AulosServer::start(&scratch, &config).unwrap();
     let mut rpc = Rpc::connect(server.control);
     let status = |rpc: &mut Rpc| rpc.call("Aulos.GetStatus", &Value::Null);
     let active = |rpc: &mut Rpc| status(rpc)["stations"][0]["active"].clone();
-    let second = Bits::B16.bytes(&programme(RATE, Bits::B16, 9));
+    let second = SampleWidth::B16.bytes(&programme(RATE, SampleWidth::B16, 9));
     for round in 0..3 {
         let mut opened = None;
         wait_for("a FIFO with a reader", PATIENCE, || {
@@ -213,7 +213,7 @@ fn a_writer_that_deletes_the_fifo_finds_another_one() {
 #[test]
 fn a_directory_that_becomes_a_link_leads_no_source_out_of_the_roots() {
     let _turn = turn();
-    let scratch = Scratch::new("roots").unwrap();
+    let scratch = ScratchDir::new("roots").unwrap();
     let (root, outside) = (scratch.join("root"), scratch.join("outside"));
     std::fs::create_dir_all(root.join("sub")).unwrap();
     std::fs::create_dir(&outside).unwrap();
@@ -222,7 +222,7 @@ fn a_directory_that_becomes_a_link_leads_no_source_out_of_the_roots() {
          sources = [\"demo://\"]\n",
         text(&root)
     );
-    let server = Aulos::start(&scratch, &config).unwrap();
+    let server = AulosServer::start(&scratch, &config).unwrap();
     let mut rpc = Rpc::connect(server.control);
     let fifo = root.join("sub/in");
     let uri = format!("pipe://{}?name=added", text(&fifo));

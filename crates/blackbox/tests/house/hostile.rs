@@ -7,11 +7,11 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use aulos_blackbox::http;
-use aulos_blackbox::load::Load;
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
-use aulos_blackbox::signal::Noise;
-use aulos_blackbox::wire::{Header, hello, kind};
+use aulos_blackbox::load::LoadTest;
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
+use aulos_blackbox::signal::NoiseRng;
+use aulos_blackbox::wire::{MessageHeader, hello, kind};
 use serde_json::Value;
 
 use crate::{long_or_short, soak, turn};
@@ -24,10 +24,10 @@ const CUT_WITHIN: Duration = Duration::from_secs(12);
 #[test]
 fn hostile_peers_are_cut_and_counted_and_the_others_lose_nothing() {
     let _turn = turn();
-    let scratch = Scratch::new("hostile").unwrap();
-    let server = Aulos::start(&scratch, CONFIG).unwrap();
+    let scratch = ScratchDir::new("hostile").unwrap();
+    let server = AulosServer::start(&scratch, CONFIG).unwrap();
     let before = cuts(server.http);
-    let load = Load {
+    let load = LoadTest {
         server: server.stream,
         clients: 10,
         settle: Duration::from_secs(1),
@@ -57,8 +57,8 @@ fn hostile_peers_are_cut_and_counted_and_the_others_lose_nothing() {
 #[test]
 fn who_says_hello_slowly_but_in_time_is_served() {
     let _turn = turn();
-    let scratch = Scratch::new("slow").unwrap();
-    let server = Aulos::start(&scratch, CONFIG).unwrap();
+    let scratch = ScratchDir::new("slow").unwrap();
+    let server = AulosServer::start(&scratch, CONFIG).unwrap();
     let mut socket = TcpStream::connect(server.stream).unwrap();
     socket.set_nodelay(true).unwrap();
     for byte in hello(1) {
@@ -68,7 +68,7 @@ fn who_says_hello_slowly_but_in_time_is_served() {
     socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let mut bytes = [0; 26];
     socket.read_exact(&mut bytes).unwrap();
-    let header = Header::parse(&bytes).unwrap();
+    let header = MessageHeader::parse(&bytes).unwrap();
     assert_eq!((header.kind, header.refers_to), (kind::SERVER_SETTINGS, 2));
     drop(socket);
     server.stop().unwrap();
@@ -77,8 +77,8 @@ fn who_says_hello_slowly_but_in_time_is_served() {
 #[test]
 fn who_stops_reading_harms_nobody() {
     let _turn = turn();
-    let scratch = Scratch::new("deaf").unwrap();
-    let server = Aulos::start(&scratch, CONFIG).unwrap();
+    let scratch = ScratchDir::new("deaf").unwrap();
+    let server = AulosServer::start(&scratch, CONFIG).unwrap();
     let before = cuts(server.http);
     let deaf: Vec<TcpStream> = (0..20)
         .map(|id| {
@@ -89,7 +89,7 @@ fn who_stops_reading_harms_nobody() {
         .collect();
     let silent: Vec<TcpStream> =
         (0..200).map(|_| TcpStream::connect(server.stream).unwrap()).collect();
-    let load = Load {
+    let load = LoadTest {
         server: server.stream,
         clients: 10,
         settle: Duration::from_secs(1),
@@ -110,8 +110,8 @@ type Attack = fn(&mut TcpStream) -> io::Result<()>;
 
 const ATTACKS: &[(&str, Attack)] = &[
     ("garbage", |socket| {
-        let mut noise = Noise(77);
-        let bytes: Vec<u8> = (0..4096).flat_map(|_| noise.bits().to_le_bytes()).collect();
+        let mut noise = NoiseRng(77);
+        let bytes: Vec<u8> = (0..4096).flat_map(|_| noise.next_u64().to_le_bytes()).collect();
         socket.write_all(&bytes)
     }),
     ("no such type", |socket| socket.write_all(&message(99, &[]))),
@@ -159,7 +159,7 @@ const ATTACKS: &[(&str, Attack)] = &[
 ];
 
 fn message(kind: u16, payload: &[u8]) -> Vec<u8> {
-    Header { kind, id: 2, refers_to: 0, sent: 0, received: 0, size: 0 }.message(payload)
+    MessageHeader { kind, id: 2, refers_to: 0, sent: 0, received: 0, size: 0 }.message(payload)
 }
 
 /// Whether the server ends the connection.

@@ -6,8 +6,8 @@ use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
 use serde_json::{Value, json};
 
 use crate::reload::Listeners;
@@ -28,15 +28,15 @@ sources = ["tone://?hz=440"]
 "#;
 
 /// The ways in; python-snapcast takes the first, newer controllers the second.
-const WAYS: [fn(&Aulos) -> Rpc; 2] =
+const WAYS: [fn(&AulosServer) -> Rpc; 2] =
     [|server| Rpc::connect(server.control), |server| Rpc::over_websocket(server.http)];
 
 #[test]
 fn home_assistant_sees_and_moves_every_speaker_and_finds_them_after_a_restart() {
     let _turn = turn();
     for way in WAYS {
-        let scratch = Scratch::new("home-assistant").unwrap();
-        let server = Aulos::start(&scratch, CONFIG).unwrap();
+        let scratch = ScratchDir::new("home-assistant").unwrap();
+        let server = AulosServer::start(&scratch, CONFIG).unwrap();
         let speakers = Listeners::start(&server, 1..3);
         speakers.go_on();
         let (mut ha, mut phone) = (way(&server), way(&server));
@@ -55,7 +55,7 @@ fn home_assistant_sees_and_moves_every_speaker_and_finds_them_after_a_restart() 
         drop((ha, phone));
         speakers.end();
         server.stop().unwrap();
-        let server = Aulos::start(&scratch, CONFIG).unwrap();
+        let server = AulosServer::start(&scratch, CONFIG).unwrap();
         let after = status(&mut way(&server));
         let known = |house: &Value| -> Vec<(Value, Vec<Value>)> {
             let groups = house["groups"].as_array().unwrap().iter();
@@ -133,7 +133,7 @@ fn grouping(ha: &mut Rpc, phone: &mut Rpc, first: &Value, second: &Value) {
 }
 
 /// A speaker that was never here is an update of the house, one that is known comes and goes.
-fn come_and_go(ha: &mut Rpc, server: &Aulos, speakers: &Listeners) {
+fn come_and_go(ha: &mut Rpc, server: &AulosServer, speakers: &Listeners) {
     ha.told.clear();
     for (round, method) in ["Server.OnUpdate", "Client.OnConnect"].iter().enumerate() {
         let third = Listeners::start(server, 77..78);
@@ -164,8 +164,8 @@ fn come_and_go(ha: &mut Rpc, server: &Aulos, speakers: &Listeners) {
 fn music_assistant_plays_announces_and_groups() {
     let _turn = turn();
     for way in WAYS {
-        let scratch = Scratch::new("music-assistant-calls").unwrap();
-        let server = Aulos::start(&scratch, CONFIG).unwrap();
+        let scratch = ScratchDir::new("music-assistant-calls").unwrap();
+        let server = AulosServer::start(&scratch, CONFIG).unwrap();
         let speakers = Listeners::start(&server, 1..3);
         speakers.go_on();
         let mut ma = way(&server);
@@ -287,8 +287,8 @@ impl Queue {
 #[test]
 fn pipewire_asks_three_things_at_once_and_is_fetched_from() {
     let _turn = turn();
-    let scratch = Scratch::new("pipewire").unwrap();
-    let server = Aulos::start(&scratch, CONFIG).unwrap();
+    let scratch = ScratchDir::new("pipewire").unwrap();
+    let server = AulosServer::start(&scratch, CONFIG).unwrap();
     let desk = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = desk.local_addr().unwrap();
     let uri = format!(

@@ -45,7 +45,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use aulos_blackbox::client::Client;
+use aulos_blackbox::client::ListenerClient;
 use serde_json::Value;
 
 use rpc::Rpc;
@@ -76,13 +76,13 @@ fn wait_for(what: &str, limit: Duration, mut it_is: impl FnMut() -> bool) {
 }
 
 /// Reads what a client has been sent; true, so that a condition can begin with it.
-fn hear(client: &mut Client) -> bool {
+fn hear(client: &mut ListenerClient) -> bool {
     client.read(&mut vec![0; 65_536], &mut |_, _| ());
     true
 }
 
 /// The id under which a server knows the only client of its first group, once it does.
-fn id_of(client: &mut Client, rpc: &mut Rpc, limit: Duration) -> Value {
+fn id_of(client: &mut ListenerClient, rpc: &mut Rpc, limit: Duration) -> Value {
     let mut id = Value::Null;
     wait_for("the client", limit, || {
         hear(client);

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use aulos_blackbox::net::Net;
+use aulos_blackbox::net::NetNamespaces;
 use aulos_blackbox::peer::{Process, skip};
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
@@ -25,7 +25,7 @@ fn the_network_finds_what_it_reaches_and_is_told_when_that_ends() {
     let _turn = turn();
     let Some(judge) = judge() else { return skip("python-packages") };
     let Some(net) = network() else { return skip("network namespaces") };
-    let scratch = Scratch::new("mdns").unwrap();
+    let scratch = ScratchDir::new("mdns").unwrap();
     let browser = Browser::start(&net, &judge, &scratch, "browser", "10.77.0.2");
 
     // The page is for this machine alone, and the control port is not announced by wish.
@@ -82,12 +82,12 @@ fn the_network_finds_what_it_reaches_and_is_told_when_that_ends() {
 fn servers_find_each_other_and_notice_when_one_goes() {
     let _turn = turn();
     let Some(net) = network() else { return skip("network namespaces") };
-    let [one, two] = [Scratch::new("mdns-one").unwrap(), Scratch::new("mdns-two").unwrap()];
+    let [one, two] = [ScratchDir::new("mdns-one").unwrap(), ScratchDir::new("mdns-two").unwrap()];
     let upstairs = start(&net, &one, &["listen.stream=0.0.0.0:0", "mdns.name=Upstairs"]);
     let downstairs =
         start_at(&net, 1, &two, &["listen.stream=10.77.0.2:0", "mdns.name=Downstairs"]);
-    let found = |end: usize, server: &Aulos| -> Vec<Value> {
-        let servers = net.inside(end, || {
+    let found = |end: usize, server: &AulosServer| -> Vec<Value> {
+        let servers = net.run_inside(end, || {
             Rpc::connect(server.control).call("Aulos.GetServers", &json!({}))["servers"].clone()
         });
         servers.as_array().unwrap().clone()
@@ -116,14 +116,16 @@ fn servers_find_each_other_and_notice_when_one_goes() {
 fn without_the_port_it_serves_and_says_so_once_and_on_loopback_it_does_not_try() {
     let _turn = turn();
     let Some(net) = network() else { return skip("network namespaces") };
-    let scratch = Scratch::new("mdns-port").unwrap();
+    let scratch = ScratchDir::new("mdns-port").unwrap();
     // For itself alone: without SO_REUSEADDR.
-    let _taken = net.inside(0, || UdpSocket::bind("0.0.0.0:5353").unwrap());
-    let warned = |server: &Aulos| server.printed().unwrap().matches("port 5353 for mDNS").count();
+    let _taken = net.run_inside(0, || UdpSocket::bind("0.0.0.0:5353").unwrap());
+    let warned =
+        |server: &AulosServer| server.printed().unwrap().matches("port 5353 for mDNS").count();
 
     let server = start(&net, &scratch, &["listen.stream=0.0.0.0:0"]);
     wait_for("a warning", PATIENCE, || warned(&server) > 0);
-    let near = net.inside(0, || std::net::TcpStream::connect(("127.0.0.1", server.stream.port())));
+    let near =
+        net.run_inside(0, || std::net::TcpStream::connect(("127.0.0.1", server.stream.port())));
     near.unwrap();
     assert_eq!(warned(&server), 1, "{}", server.printed().unwrap());
     assert!(!has_thread(&server), "a thread for nothing");
@@ -132,22 +134,22 @@ fn without_the_port_it_serves_and_says_so_once_and_on_loopback_it_does_not_try()
     for sets in [&[][..], &["listen.stream=0.0.0.0:0", "mdns.enabled=false"]] {
         let server = start(&net, &scratch, sets);
         // It is past the place of the warning when it answers.
-        net.inside(0, || aulos_blackbox::http::get(server.http, "/api/v1/status").unwrap());
+        net.run_inside(0, || aulos_blackbox::http::get(server.http, "/api/v1/status").unwrap());
         assert_eq!(warned(&server), 0, "{sets:?}: {}", server.printed().unwrap());
         assert!(!has_thread(&server), "{sets:?}");
         server.stop().unwrap();
     }
 }
 
-fn start(net: &Net, scratch: &Scratch, sets: &[&str]) -> Aulos {
+fn start(net: &NetNamespaces, scratch: &ScratchDir, sets: &[&str]) -> AulosServer {
     start_at(net, 0, scratch, sets)
 }
 
-fn start_at(net: &Net, end: usize, scratch: &Scratch, sets: &[&str]) -> Aulos {
+fn start_at(net: &NetNamespaces, end: usize, scratch: &ScratchDir, sets: &[&str]) -> AulosServer {
     let config = scratch.join("aulos.toml");
     std::fs::write(&config, CONFIG).unwrap();
-    net.inside(end, || {
-        Aulos::start_with(scratch, |command| {
+    net.run_inside(end, || {
+        AulosServer::start_with(scratch, |command| {
             command.arg("--config").arg(&config);
             for set in sets {
                 command.args(["--set", set]);
@@ -157,7 +159,7 @@ fn start_at(net: &Net, end: usize, scratch: &Scratch, sets: &[&str]) -> Aulos {
     })
 }
 
-fn has_thread(server: &Aulos) -> bool {
+fn has_thread(server: &AulosServer) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
     threads.filter_map(Result::ok).any(|thread| {
         let name = std::fs::read_to_string(thread.path().join("comm"));
@@ -165,8 +167,8 @@ fn has_thread(server: &Aulos) -> bool {
     })
 }
 
-fn network() -> Option<Net> {
-    Net::new().inspect_err(|e| println!("{e}")).ok()
+fn network() -> Option<NetNamespaces> {
+    NetNamespaces::new().inspect_err(|e| println!("{e}")).ok()
 }
 
 /// The Python that has zeroconf.
@@ -186,10 +188,16 @@ struct Browser {
 }
 
 impl Browser {
-    fn start(net: &Net, python: &Path, scratch: &Scratch, name: &str, address: &str) -> Self {
+    fn start(
+        net: &NetNamespaces,
+        python: &Path,
+        scratch: &ScratchDir,
+        name: &str,
+        address: &str,
+    ) -> Self {
         let printed = ["out", "err"].map(|end| scratch.join(&format!("{name}.{end}")));
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/house/mdns.py");
-        let process = net.inside(1, || {
+        let process = net.run_inside(1, || {
             let mut command = Command::new(python);
             Process::start(command.arg(script).arg(address), &printed[0], &printed[1]).unwrap()
         });

@@ -8,9 +8,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use aulos_blackbox::peer::{Process, find_or_skip, skip};
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
-use aulos_blackbox::signal::{Bits, RATE, tonal, write_wav};
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
+use aulos_blackbox::signal::{RATE, SampleWidth, tonal, write_wav};
 use serde_json::json;
 
 use crate::rpc::Rpc;
@@ -29,7 +29,7 @@ fn the_mpd_script_of_snapserver_runs_unchanged() {
     if ["mpd", "musicbrainzngs", "dbus", "gi"].iter().any(|name| !system.join(name).exists()) {
         return skip("python3-mpd");
     }
-    let scratch = Scratch::new("mpd").unwrap();
+    let scratch = ScratchDir::new("mpd").unwrap();
     let socket = scratch.join("mpd.sock");
     let mut player = start(&mpd, &scratch, &socket);
 
@@ -40,7 +40,7 @@ fn the_mpd_script_of_snapserver_runs_unchanged() {
         text(&socket)
     );
     std::fs::write(&house, config).unwrap();
-    let server = Aulos::start_with(&scratch, |command| {
+    let server = AulosServer::start_with(&scratch, |command| {
         // Its modules are the system's, whatever other Python there is.
         command.args(["--config", text(&house)]).env("PATH", "/usr/bin:/bin");
     })
@@ -73,11 +73,11 @@ fn the_mpd_script_of_snapserver_runs_unchanged() {
 }
 
 /// Starts an mpd that plays one file to nowhere.
-fn start(mpd: &Path, scratch: &Scratch, socket: &Path) -> Process {
+fn start(mpd: &Path, scratch: &ScratchDir, socket: &Path) -> Process {
     let music = scratch.join("music");
     std::fs::create_dir(&music).unwrap();
     let wav = File::create(music.join("one.wav")).unwrap();
-    write_wav(wav, &tonal(60 * RATE, Bits::B16), Bits::B16).unwrap();
+    write_wav(wav, &tonal(60 * RATE, SampleWidth::B16), SampleWidth::B16).unwrap();
     let config = scratch.join("mpd.conf");
     let (dir, state) = (text(&music), text(scratch.path()));
     let lines = format!(

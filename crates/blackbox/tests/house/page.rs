@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use aulos_blackbox::browser::Browser;
 use aulos_blackbox::peer::find_or_skip;
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
-use aulos_blackbox::signal::{Bits, RATE, tonal, write_wav};
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
+use aulos_blackbox::signal::{RATE, SampleWidth, tonal, write_wav};
 
 use serde_json::json;
 
@@ -34,9 +34,10 @@ const PLAY: &str = r"(async src => {
 fn the_judge_hears_a_file() {
     let Some(program) = find_or_skip("chromium") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("judge").unwrap();
+    let scratch = ScratchDir::new("judge").unwrap();
     let file = scratch.join("tone.wav");
-    write_wav(File::create(&file).unwrap(), &tonal(10 * RATE, Bits::B16), Bits::B16).unwrap();
+    write_wav(File::create(&file).unwrap(), &tonal(10 * RATE, SampleWidth::B16), SampleWidth::B16)
+        .unwrap();
     let page = scratch.join("page.html");
     std::fs::write(&page, "<!doctype html><audio src=tone.wav></audio>").unwrap();
     let url = format!("file://{}", page.display());
@@ -51,11 +52,11 @@ fn the_judge_hears_a_file() {
 fn the_page_shows_what_the_normaliser_does_and_lets_people_compare() {
     let Some(program) = find_or_skip("chromium") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("steady").unwrap();
+    let scratch = ScratchDir::new("steady").unwrap();
     let config = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n\
         normalize = { target = -18.0, mode = \"low\" }\n\
         equalizer = [{ type = \"low-shelf\", hz = 120, gain_db = 3 }]\n";
-    let server = Aulos::start(&scratch, config).unwrap();
+    let server = AulosServer::start(&scratch, config).unwrap();
     let mut browser =
         Browser::open(&program, &scratch, &format!("http://{}/", server.http)).unwrap();
     let says = |browser: &mut Browser, text: &str| {
@@ -138,9 +139,9 @@ fn other_site() -> (SocketAddr, mpsc::Receiver<String>) {
 fn a_page_of_another_site_gives_no_command() {
     let Some(program) = find_or_skip("chromium") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("other-site").unwrap();
+    let scratch = ScratchDir::new("other-site").unwrap();
     let config = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
-    let server = Aulos::start(&scratch, config).unwrap();
+    let server = AulosServer::start(&scratch, config).unwrap();
     let (site, received) = other_site();
     let mut browser = Browser::open(&program, &scratch, &format!("http://{site}/")).unwrap();
     let loaded = "document.title == 'other' && !!document.querySelector('iframe')";
@@ -170,9 +171,9 @@ fn a_page_of_another_site_gives_no_command() {
 fn the_page_shows_the_station_and_plays_it() {
     let Some(program) = find_or_skip("chromium") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("page").unwrap();
+    let scratch = ScratchDir::new("page").unwrap();
     let config = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
-    let server = Aulos::start(&scratch, config).unwrap();
+    let server = AulosServer::start(&scratch, config).unwrap();
     let clients = Listeners::start(&server, 1..3);
     let url = format!("http://{}/", server.http);
     let mut browser = Browser::open(&program, &scratch, &url).unwrap();

@@ -5,40 +5,40 @@ use std::fs::OpenOptions;
 use std::path::Path;
 use std::time::Duration;
 
-use aulos_blackbox::judge::{compare, snr_db};
-use aulos_blackbox::load::{Load, Report};
+use aulos_blackbox::capture_check::{compare, snr_db};
+use aulos_blackbox::load::{LoadReport, LoadTest};
+use aulos_blackbox::paced_writer::PacedWriter;
 use aulos_blackbox::peer::{RESYNC, Snapclient, Snapserver, find_or_skip, lines_with};
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::signal::{Bits, Frame, RATE, programme, tonal};
-use aulos_blackbox::writer::Writer;
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::signal::{Frame, RATE, SampleWidth, programme, tonal};
 
 use crate::{long_or_short, turn};
 
 #[test]
 fn the_judge_passes_pcm_16_of_real_peers() {
-    passes(Bits::B16, "pcm");
+    passes(SampleWidth::B16, "pcm");
 }
 
 #[test]
 fn the_judge_passes_flac_24_of_real_peers() {
-    passes(Bits::B24, "flac");
+    passes(SampleWidth::B24, "flac");
 }
 
 #[test]
 fn the_judge_finds_the_waveform_behind_libopus() {
     let Some(peers) = find() else { return };
     let _turn = turn();
-    let sound = tonal(frames(), Bits::B16);
+    let sound = tonal(frames(), SampleWidth::B16);
     let heard = attempts(|| {
-        let heard = through_snapserver(&peers, Bits::B16, "opus", &sound);
+        let heard = through_snapserver(&peers, SampleWidth::B16, "opus", &sound);
         let snr = snr_db(&sound, &heard.captured);
         println!("snapserver's opus: waveform SNR {snr:.1?} dB");
         if snr.is_some_and(|snr| snr >= 20.0) { Ok(heard) } else { Err(format!("{snr:?} dB")) }
     });
-    assert!(heard.report.heard.iter().all(|h| h.codec == "opus"));
+    assert!(heard.report.listeners.iter().all(|h| h.codec == "opus"));
 }
 
-fn passes(bits: Bits, codec: &str) {
+fn passes(bits: SampleWidth, codec: &str) {
     let Some(peers) = find() else { return };
     let _turn = turn();
     let sound = programme(frames(), bits, 3);
@@ -54,7 +54,7 @@ fn passes(bits: Bits, codec: &str) {
     });
     let report = &heard.report;
     assert_eq!(report.cut(), 0, "{:#}", report.json());
-    assert!(report.heard.iter().all(|h| h.chunks > 0 && h.strange == 0), "{:#}", report.json());
+    assert!(report.listeners.iter().all(|h| h.chunks > 0 && h.strange == 0), "{:#}", report.json());
     // Both clocks are this machine's, so the true offset is 0.
     assert!(report.reference.is_some_and(|o| o.offset.abs() < 1_000), "{:?}", report.reference);
 }
@@ -79,22 +79,22 @@ fn find() -> Option<[std::path::PathBuf; 2]> {
 struct Heard {
     captured: Vec<Frame>,
     log: String,
-    report: Report,
+    report: LoadReport,
 }
 
 fn through_snapserver(
     [server, client]: &[impl AsRef<Path>; 2],
-    bits: Bits,
+    bits: SampleWidth,
     codec: &str,
     sound: &[Frame],
 ) -> Heard {
-    let scratch = Scratch::new("peers").unwrap();
+    let scratch = ScratchDir::new("peers").unwrap();
     let fifo = scratch.fifo("in").unwrap();
     let spec = format!("48000:{}:2", bits.count());
     let server = Snapserver::start(server.as_ref(), &scratch, &fifo, codec, &spec).unwrap();
     let mut client = Snapclient::start(client.as_ref(), server.port, &scratch, "judge").unwrap();
     std::thread::sleep(Duration::from_secs(1));
-    let load = Load {
+    let load = LoadTest {
         server: ([127, 0, 0, 1], server.port).into(),
         clients: 20,
         settle: Duration::from_secs(1),
@@ -104,7 +104,7 @@ fn through_snapserver(
     let bytes = bits.bytes(&[&silence, sound, &silence, &silence].concat());
     let pipe = OpenOptions::new().write(true).open(fifo).unwrap();
     let per_second = bits.bytes(&silence).len();
-    let writer = std::thread::spawn(move || Writer::steady(pipe, per_second).write(&bytes));
+    let writer = std::thread::spawn(move || PacedWriter::steady(pipe, per_second).write(&bytes));
     std::thread::sleep(Duration::from_millis(300));
     let report = load.run(|_| ()).unwrap();
     writer.join().unwrap().unwrap();

@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use aulos_blackbox::peer::{Process, find_or_skip};
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
 use serde_json::Value;
 
 use crate::dj::{listen, share_of_the_tone};
@@ -32,14 +32,14 @@ sleep 600
 
 /// A station of a tone that goes to two mounts of a server; one has titles in it and one has not.
 struct Stage {
-    scratch: Scratch,
+    scratch: ScratchDir,
     port: u16,
-    server: Aulos,
+    server: AulosServer,
     rpc: Rpc,
 }
 
 impl Stage {
-    fn new(scratch: Scratch, port: u16) -> Self {
+    fn new(scratch: ScratchDir, port: u16) -> Self {
         let titles = scratch.join("titles");
         script(&titles, TITLES);
         let push = |mount: &str, format: &str| {
@@ -55,7 +55,7 @@ impl Stage {
             push("live.flac", "flac"),
             text(&titles)
         );
-        let server = Aulos::start(&scratch, &config).unwrap();
+        let server = AulosServer::start(&scratch, &config).unwrap();
         let rpc = Rpc::connect(server.control);
         Self { scratch, port, server, rpc }
     }
@@ -118,7 +118,7 @@ fn a_real_icecast_gets_the_stream_with_titles_and_again_when_it_was_killed() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let Some(ffprobe) = find_or_skip("ffprobe") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("push").unwrap();
+    let scratch = ScratchDir::new("push").unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let ice = icecast(&icecast_program, port, &scratch);
     let mut stage = Stage::new(scratch, port);
@@ -148,7 +148,7 @@ fn a_real_icecast_gets_the_stream_with_titles_and_again_when_it_was_killed() {
     });
     let told = stage.pushes();
     assert!(told[0]["last_error"].is_string(), "{told}");
-    let again = Scratch::new("push-again").unwrap();
+    let again = ScratchDir::new("push-again").unwrap();
     let mut ice = icecast(&icecast_program, port, &again);
     stage.are("pushing");
     let sound = stage.hears(&ffmpeg, 3, |_| {});
@@ -164,10 +164,10 @@ fn a_real_icecast_gets_the_stream_with_titles_and_again_when_it_was_killed() {
 fn a_second_aulos_takes_the_stream_over_tls() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = turn();
-    let (near, far) = (Scratch::new("push-near").unwrap(), Scratch::new("push-far").unwrap());
+    let (near, far) = (ScratchDir::new("push-near").unwrap(), ScratchDir::new("push-far").unwrap());
     let config = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\n\
                   sources = [{ uri = \"icecast://127.0.0.1:0/live\", password = \"very secret\" }]\n";
-    let taker = Aulos::start(&far, config).unwrap();
+    let taker = AulosServer::start(&far, config).unwrap();
     let mut there = Rpc::connect(taker.control);
     let mut dj = Value::Null;
     wait_for("the mount's port", PATIENCE, || {
@@ -183,7 +183,7 @@ fn a_second_aulos_takes_the_stream_over_tls() {
     );
     let file = near.join("push.toml");
     std::fs::write(&file, config).unwrap();
-    let giver = Aulos::start_with(&near, |command| {
+    let giver = AulosServer::start_with(&near, |command| {
         command.arg("--config").arg(&file);
         command.env("SSL_CERT_FILE", far.join("state/tls/cert.pem"));
     })
@@ -207,7 +207,7 @@ fn a_real_icecast_that_says_no_is_understood() {
     let Some(icecast_program) = find_or_skip("icecast2") else { return };
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("push-no").unwrap();
+    let scratch = ScratchDir::new("push-no").unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut ice = icecast(&icecast_program, port, &scratch);
     // Somebody is there already.
@@ -233,7 +233,7 @@ fn a_real_icecast_that_says_no_is_understood() {
         push("taken.ogg", "secret"),
         push("own.ogg", "wrong")
     );
-    let server = Aulos::start(&scratch, &config).unwrap();
+    let server = AulosServer::start(&scratch, &config).unwrap();
     let mut rpc = Rpc::connect(server.control);
     let mut told = Value::Null;
     wait_for("both answers", PATIENCE, || {

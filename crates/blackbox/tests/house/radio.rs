@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use aulos_blackbox::peer::{Process, find_or_skip};
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
 use serde_json::Value;
 
 use crate::rpc::Rpc;
@@ -45,7 +45,7 @@ fn station(url: &str) -> String {
     )
 }
 
-pub(crate) fn icecast(program: &Path, port: u16, scratch: &Scratch) -> Process {
+pub(crate) fn icecast(program: &Path, port: u16, scratch: &ScratchDir) -> Process {
     let dir = text(scratch.path());
     // It does not run as root, and says so.
     let owner = if rustix::process::getuid().is_root() {
@@ -74,7 +74,7 @@ pub(crate) fn icecast(program: &Path, port: u16, scratch: &Scratch) -> Process {
     process
 }
 
-fn push(ffmpeg: &Path, port: u16, codec: &str, scratch: &Scratch) -> Process {
+fn push(ffmpeg: &Path, port: u16, codec: &str, scratch: &ScratchDir) -> Process {
     let arguments = format!(
         "-nostdin -loglevel error -re -f lavfi -i sine=440:r=48000 -ac 1 {codec} \
          -metadata title=Penguin -metadata artist=Frozen -ice_name House \
@@ -110,7 +110,7 @@ fn a_real_icecast_is_heard_with_its_titles_and_its_end_is_told() {
         ("opus", "-c:a libopus -b:a 96k -content_type application/ogg -f ogg"),
     ];
     for (codec, arguments) in formats {
-        let scratch = Scratch::new(&format!("radio-{codec}")).unwrap();
+        let scratch = ScratchDir::new(&format!("radio-{codec}")).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut ice = icecast(&icecast_program, port, &scratch);
         let mut source = push(&ffmpeg, port, arguments, &scratch);
@@ -118,7 +118,8 @@ fn a_real_icecast_is_heard_with_its_titles_and_its_end_is_told() {
             wait_for("the mount", PATIENCE, || update_title(port).contains("200 OK"));
         }
         let server =
-            Aulos::start(&scratch, &station(&format!("http://127.0.0.1:{port}/live"))).unwrap();
+            AulosServer::start(&scratch, &station(&format!("http://127.0.0.1:{port}/live")))
+                .unwrap();
         let mut rpc = Rpc::connect(server.control);
         wait_for("the radio", PATIENCE * 2, || {
             let seen = radio(&mut rpc);
@@ -149,7 +150,7 @@ fn a_real_icecast_is_heard_with_its_titles_and_its_end_is_told() {
 fn a_server_that_hangs_up_leaves_no_hole_while_the_buffer_lasts() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("radio-hole").unwrap();
+    let scratch = ScratchDir::new("radio-hole").unwrap();
     let tone = "-nostdin -loglevel error -f lavfi -i sine=440:r=48000:d=20 -ac 1 -c:a libmp3lame -b:a \
                 128k -write_xing 0 -f mp3 pipe:1";
     let tone = Command::new(ffmpeg).args(tone.split_whitespace()).output().unwrap().stdout;
@@ -177,7 +178,7 @@ fn a_server_that_hangs_up_leaves_no_hole_while_the_buffer_lasts() {
         }
     });
     let server =
-        Aulos::start(&scratch, &station(&format!("http://127.0.0.1:{port}/live"))).unwrap();
+        AulosServer::start(&scratch, &station(&format!("http://127.0.0.1:{port}/live"))).unwrap();
     let mut rpc = Rpc::connect(server.control);
     wait_for("the radio", PATIENCE, || radio(&mut rpc)["phase"] == "playing");
     let sound = listen(server.http, 15);

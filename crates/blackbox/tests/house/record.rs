@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use aulos_blackbox::peer::{Process, find_or_skip, skip};
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::{Aulos, binary};
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::{AulosServer, binary};
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
@@ -67,11 +67,11 @@ fn the_files_of_a_recording_joined_are_the_stream() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = turn();
     for (format, exact) in [("wav", true), ("flac", true), ("opus", false)] {
-        let scratch = Scratch::new("record").unwrap();
+        let scratch = ScratchDir::new("record").unwrap();
         let folder = scratch.join("rec");
         let more =
             format!(", format = \"{format}\", rotate = \"1s\", file = \"{{name}}-{{index}}\"");
-        let server = Aulos::start(&scratch, &config(&folder, &more)).unwrap();
+        let server = AulosServer::start(&scratch, &config(&folder, &more)).unwrap();
         let ending = format!(".{format}");
         wait_for("four files", PATIENCE, || files(&folder, &ending).len() >= 4);
         server.stop().unwrap();
@@ -104,10 +104,10 @@ fn a_killed_server_leaves_files_that_can_be_heard_and_makes_them_whole_the_next_
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = turn();
     for format in ["wav", "flac", "opus"] {
-        let scratch = Scratch::new("killed").unwrap();
+        let scratch = ScratchDir::new("killed").unwrap();
         let folder = scratch.join("rec");
         let config = config(&folder, &format!(", format = \"{format}\""));
-        let server = Aulos::start(&scratch, &config).unwrap();
+        let server = AulosServer::start(&scratch, &config).unwrap();
         let mut rpc = Rpc::connect(server.control);
         let mut seconds = 0.0;
         wait_for("two seconds", PATIENCE, || {
@@ -121,7 +121,7 @@ fn a_killed_server_leaves_files_that_can_be_heard_and_makes_them_whole_the_next_
         let heard = decoded(&ffmpeg, &torn[0]).len() as f64 / 48_000.0;
         assert!(heard >= seconds - 0.5, "{format}: {heard} s of {seconds} s");
 
-        let server = Aulos::start(&scratch, &config).unwrap();
+        let server = AulosServer::start(&scratch, &config).unwrap();
         let whole = PathBuf::from(text(&torn[0]).strip_suffix(".part").unwrap());
         wait_for("the repair", PATIENCE, || whole.exists());
         let after = decoded(&ffmpeg, &whole).len() as f64 / 48_000.0;
@@ -134,10 +134,10 @@ fn a_killed_server_leaves_files_that_can_be_heard_and_makes_them_whole_the_next_
 fn a_recorder_is_told_what_to_do_to_the_frame() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("toggle").unwrap();
+    let scratch = ScratchDir::new("toggle").unwrap();
     let folder = scratch.join("rec");
     let more = ", format = \"wav\", start = false, file = \"take-{index}\"";
-    let server = Aulos::start(&scratch, &config(&folder, more)).unwrap();
+    let server = AulosServer::start(&scratch, &config(&folder, more)).unwrap();
     let mut rpc = Rpc::connect(server.control);
     wait_for("its first sound", PATIENCE, || {
         recorder(&mut rpc)["state"] == "idle"
@@ -173,7 +173,7 @@ fn a_recorder_is_told_what_to_do_to_the_frame() {
 #[test]
 fn a_folder_that_cannot_be_had_is_trouble_that_is_told_and_ends() {
     let _turn = turn();
-    let scratch = Scratch::new("unfolder").unwrap();
+    let scratch = ScratchDir::new("unfolder").unwrap();
     // Something is in its way: root may write anywhere, but not through a file.
     let folder = scratch.join("rec");
     std::fs::write(&folder, "no folder").unwrap();
@@ -181,7 +181,7 @@ fn a_folder_that_cannot_be_had_is_trouble_that_is_told_and_ends() {
     script(&hook, &format!("#!/bin/sh\ncat >> {}\n", told.display()));
     let hooks = format!("[[hook]]\nrun = \"{}\"\non = [\"recorded\"]\n", hook.display());
     let config = config(&folder, ", format = \"flac\", rotate = \"1s\"") + &hooks;
-    let server = Aulos::start(&scratch, &config).unwrap();
+    let server = AulosServer::start(&scratch, &config).unwrap();
     let mut rpc = Rpc::connect(server.control);
     let state = recorder(&mut rpc);
     assert_eq!(state["state"], "failed", "{state}");
@@ -198,7 +198,7 @@ fn a_folder_that_cannot_be_had_is_trouble_that_is_told_and_ends() {
 #[test]
 fn the_command_records_a_source_to_its_end() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let scratch = Scratch::new("command").unwrap();
+    let scratch = ScratchDir::new("command").unwrap();
     let record = |arguments: &[&str]| {
         let mut command = Command::new(binary());
         command.arg("record").args(arguments).current_dir(scratch.path()).stdin(Stdio::null());
@@ -246,7 +246,7 @@ fn the_command_records_a_source_to_its_end() {
 fn the_command_begins_in_the_past_and_ends_by_a_signal() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("signals").unwrap();
+    let scratch = ScratchDir::new("signals").unwrap();
     let mut command = Command::new(binary());
     command.args(["record", "tone://?hz=997&dbfs=-6", "take.wav", "--pre-roll", "1s", "--json"]);
     command.current_dir(scratch.path());
@@ -283,7 +283,7 @@ fn s3_server() -> Option<PathBuf> {
 }
 
 /// Starts it with a bucket `tapes`, and gives its address.
-fn start_s3(program: &Path, scratch: &Scratch) -> (Process, String) {
+fn start_s3(program: &Path, scratch: &ScratchDir) -> (Process, String) {
     std::fs::create_dir_all(scratch.join("s3/tapes")).unwrap();
     let mut command = Command::new(program);
     command.args(["--host", "127.0.0.1", "--port", "0", "--access-key", "me"]);
@@ -305,7 +305,7 @@ fn start_s3(program: &Path, scratch: &Scratch) -> (Process, String) {
 fn what_is_recorded_gets_to_s3_whole_through_a_kill_and_is_deleted_only_then() {
     let Some(program) = s3_server() else { return };
     let _turn = turn();
-    let scratch = Scratch::new("away").unwrap();
+    let scratch = ScratchDir::new("away").unwrap();
     let (_s3, address) = start_s3(&program, &scratch);
     let folder = scratch.join("rec");
     let upload = format!(
@@ -314,11 +314,11 @@ fn what_is_recorded_gets_to_s3_whole_through_a_kill_and_is_deleted_only_then() {
     );
     let config = config(&folder, &upload);
     let objects = || files(&scratch.join("s3/tapes/hall"), ".flac.json");
-    let server = Aulos::start(&scratch, &config).unwrap();
+    let server = AulosServer::start(&scratch, &config).unwrap();
     wait_for("two files are away", PATIENCE, || objects().len() >= 2);
     drop(server);
     let torn = files(&folder, ".part");
-    let server = Aulos::start(&scratch, &config).unwrap();
+    let server = AulosServer::start(&scratch, &config).unwrap();
     let later = objects().len() + 3;
     wait_for("what was torn, and more", PATIENCE, || objects().len() >= later);
     server.stop().unwrap();

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use aulos_blackbox::peer::{Process, find_or_skip};
-use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::binary;
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ struct Relay {
 }
 
 impl Relay {
-    fn start(scratch: &Scratch, name: &str, from: &str, to: &str, dest: u16) -> Self {
+    fn start(scratch: &ScratchDir, name: &str, from: &str, to: &str, dest: u16) -> Self {
         let mut command = Command::new(binary());
         command.args(["relay", "udp://127.0.0.1:0", "--from", from, "--to", to, "--json"]).args([
             "--opus-bitrate",
@@ -58,7 +58,7 @@ fn free_port() -> u16 {
 }
 
 /// A tone of 440 Hz at -12 dBFS for some seconds, in real time.
-fn say(ffmpeg: &Path, codec: &str, seconds: u32, port: u16, scratch: &Scratch) -> Process {
+fn say(ffmpeg: &Path, codec: &str, seconds: u32, port: u16, scratch: &ScratchDir) -> Process {
     let arguments = format!(
         "-nostdin -loglevel error -re -f lavfi -i sine=440:r=48000:d={seconds},volume=6dB {codec} \
          -f rtp rtp://127.0.0.1:{port}?rtcpport={port}"
@@ -81,7 +81,7 @@ fn middle(file: &Path) -> Vec<i16> {
 fn ffmpeg_hears_what_ffmpeg_says_in_another_encoding() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("relay-ffmpeg").unwrap();
+    let scratch = ScratchDir::new("relay-ffmpeg").unwrap();
     // Packets of PCM of 5 ms: Opus has none of the odd lengths that ffmpeg makes by itself.
     let cases = [
         ("pcmu", "-ar 8000 -ac 1 -c:a pcm_mulaw", "pcma", "8", ""),
@@ -153,10 +153,10 @@ fn gstreamer_hears_what_gstreamer_says() {
 }
 
 /// What somebody says in PCMU, heard as PCMA.
-fn gstreamer_hears(name: &str, say: impl FnOnce(u16, &Scratch) -> Process) {
+fn gstreamer_hears(name: &str, say: impl FnOnce(u16, &ScratchDir) -> Process) {
     let Some(gstreamer) = find_or_skip("gst-launch-1.0") else { return };
     let _turn = turn();
-    let scratch = Scratch::new(name).unwrap();
+    let scratch = ScratchDir::new(name).unwrap();
     let dest = free_port();
     let relay = Relay::start(&scratch, "relay", "pcmu", "pcma", dest);
     let heard = scratch.join("heard.raw");
@@ -201,7 +201,7 @@ fn gstreamer_hears(name: &str, say: impl FnOnce(u16, &Scratch) -> Process) {
 #[test]
 fn of_two_hundred_streams_on_one_port_every_packet_arrives_once_and_in_order() {
     let _turn = turn();
-    let scratch = Scratch::new("relay-many").unwrap();
+    let scratch = ScratchDir::new("relay-many").unwrap();
     let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
     listener.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     let dest = listener.local_addr().unwrap().port();

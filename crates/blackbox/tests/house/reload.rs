@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use aulos_blackbox::account::{descriptors, of};
-use aulos_blackbox::client::{Client, Heard};
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
+use aulos_blackbox::client::{ListenerClient, ListenerStats};
+use aulos_blackbox::process_usage::{descriptors, read};
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -27,14 +27,14 @@ const OTHER: [&str; 2] = [
 
 /// A server and the file that it reads again.
 struct House {
-    scratch: Scratch,
-    server: Aulos,
+    scratch: ScratchDir,
+    server: AulosServer,
     reloads: usize,
 }
 
 impl House {
-    fn start(scratch: Scratch) -> Self {
-        let server = Aulos::start(&scratch, HOUSE).unwrap();
+    fn start(scratch: ScratchDir) -> Self {
+        let server = AulosServer::start(&scratch, HOUSE).unwrap();
         Self { scratch, server, reloads: 0 }
     }
 
@@ -75,24 +75,24 @@ pub(crate) struct Listeners {
     stop: Arc<AtomicBool>,
     /// How many chunks the one with the fewest has had since its last codec header.
     fewest: Arc<AtomicU64>,
-    thread: JoinHandle<Vec<Heard>>,
+    thread: JoinHandle<Vec<ListenerStats>>,
 }
 
 impl Listeners {
-    pub(crate) fn start(server: &Aulos, ids: std::ops::Range<usize>) -> Self {
-        let mut clients: Vec<Client> =
-            ids.map(|id| Client::connect(server.stream, id).unwrap()).collect();
+    pub(crate) fn start(server: &AulosServer, ids: std::ops::Range<usize>) -> Self {
+        let mut clients: Vec<ListenerClient> =
+            ids.map(|id| ListenerClient::connect(server.stream, id).unwrap()).collect();
         let (stop, fewest) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (stopped, shown) = (Arc::clone(&stop), Arc::clone(&fewest));
         let thread = std::thread::spawn(move || {
             let mut buffer = vec![0; 65_536];
             while !stopped.load(Ordering::Relaxed) {
                 clients.iter_mut().for_each(|client| client.read(&mut buffer, &mut |_, _| ()));
-                let fewest = clients.iter().map(|client| client.heard.chunks).min();
+                let fewest = clients.iter().map(|client| client.stats.chunks).min();
                 shown.store(fewest.unwrap_or(0), Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(5));
             }
-            clients.into_iter().map(|client| client.heard).collect()
+            clients.into_iter().map(|client| client.stats).collect()
         });
         Self { stop, fewest, thread }
     }
@@ -103,7 +103,7 @@ impl Listeners {
         wait_for("sound", PATIENCE, || self.fewest.load(Ordering::Relaxed) > before + 3);
     }
 
-    pub(crate) fn end(self) -> Vec<Heard> {
+    pub(crate) fn end(self) -> Vec<ListenerStats> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }
@@ -113,7 +113,7 @@ impl Listeners {
 fn listeners_of_one_station_notice_nothing_while_another_comes_changes_and_goes() {
     let _turn = turn();
     let (clients, rounds) = if soak() { (100, 100) } else { (20, 20) };
-    let mut house = House::start(Scratch::new("reload").unwrap());
+    let mut house = House::start(ScratchDir::new("reload").unwrap());
     let crowd = Listeners::start(&house.server, 0..clients);
     crowd.go_on();
     // One more goes to the other station whenever there is one.
@@ -136,7 +136,7 @@ fn listeners_of_one_station_notice_nothing_while_another_comes_changes_and_goes(
         wanderer.go_on();
         std::thread::sleep(pause);
         let id = house.server.id();
-        accounts.push((of(id).unwrap(), descriptors(id).unwrap()));
+        accounts.push((read(id).unwrap(), descriptors(id).unwrap()));
     }
     crowd.go_on();
     let (stayed, wandered) = (crowd.end(), wanderer.end());
@@ -158,7 +158,7 @@ fn listeners_of_one_station_notice_nothing_while_another_comes_changes_and_goes(
 #[test]
 fn a_broken_file_changes_nothing_and_is_told_with_its_place() {
     let _turn = turn();
-    let mut house = House::start(Scratch::new("broken").unwrap());
+    let mut house = House::start(ScratchDir::new("broken").unwrap());
     let crowd = Listeners::start(&house.server, 0..2);
     crowd.go_on();
     house.write(&format!("{HOUSE}codec = \"mp4\"\n{}", OTHER[0]));
@@ -193,7 +193,7 @@ fn a_broken_file_changes_nothing_and_is_told_with_its_place() {
 #[test]
 fn systemd_hears_of_the_start_of_a_reload_and_of_the_end() {
     let _turn = turn();
-    let scratch = Scratch::new("notify").unwrap();
+    let scratch = ScratchDir::new("notify").unwrap();
     let socket = UnixDatagram::bind(scratch.join("notify")).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let hear = || {
@@ -202,7 +202,7 @@ fn systemd_hears_of_the_start_of_a_reload_and_of_the_end() {
         String::from_utf8_lossy(&block[..count]).into_owned()
     };
     std::fs::write(scratch.join("aulos.toml"), HOUSE).unwrap();
-    let server = Aulos::start_with(&scratch, |command| {
+    let server = AulosServer::start_with(&scratch, |command| {
         command.arg("--config").arg(scratch.join("aulos.toml"));
         command.env("NOTIFY_SOCKET", scratch.join("notify"));
     })
@@ -226,7 +226,7 @@ fn systemd_hears_of_the_start_of_a_reload_and_of_the_end() {
 #[test]
 fn systemd_hears_signs_of_life_until_the_server_ends() {
     let _turn = turn();
-    let scratch = Scratch::new("watchdog").unwrap();
+    let scratch = ScratchDir::new("watchdog").unwrap();
     let socket = UnixDatagram::bind(scratch.join("notify")).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let hear = || {
@@ -235,7 +235,7 @@ fn systemd_hears_signs_of_life_until_the_server_ends() {
         String::from_utf8_lossy(&block[..count]).into_owned()
     };
     std::fs::write(scratch.join("aulos.toml"), HOUSE).unwrap();
-    let server = Aulos::start_with(&scratch, |command| {
+    let server = AulosServer::start_with(&scratch, |command| {
         command.arg("--config").arg(scratch.join("aulos.toml"));
         command.env("NOTIFY_SOCKET", scratch.join("notify"));
         command.env("WATCHDOG_USEC", "1000000");

@@ -6,9 +6,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use aulos_blackbox::client::clock_us;
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
-use aulos_blackbox::wire::{HEADER, Header, kind};
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
+use aulos_blackbox::wire::{HEADER, MessageHeader, kind};
 use serde_json::json;
 use tungstenite::{Message, WebSocket};
 
@@ -57,7 +57,8 @@ impl Snapweb {
     fn send(&mut self, kind: u16, payload: &[u8]) -> u16 {
         let id = self.next;
         self.next += 1;
-        let header = Header { kind, id, refers_to: 0, sent: clock_us(), received: 0, size: 0 };
+        let header =
+            MessageHeader { kind, id, refers_to: 0, sent: clock_us(), received: 0, size: 0 };
         let mut message = header.message(payload);
         let size = u32::try_from(message.len()).unwrap();
         message[22..26].copy_from_slice(&size.to_le_bytes());
@@ -66,11 +67,11 @@ impl Snapweb {
     }
 
     /// The next protocol message; each is one binary WebSocket message.
-    fn read(&mut self) -> (Header, Vec<u8>) {
+    fn read(&mut self) -> (MessageHeader, Vec<u8>) {
         loop {
             match self.socket.read().unwrap() {
                 Message::Binary(bytes) => {
-                    let header = Header::parse(&bytes).unwrap();
+                    let header = MessageHeader::parse(&bytes).unwrap();
                     assert_eq!(HEADER + header.size as usize, bytes.len());
                     return (header, bytes[HEADER..].to_vec());
                 }
@@ -81,7 +82,7 @@ impl Snapweb {
     }
 
     /// The next message of a kind; chunks and settings before it are passed over.
-    fn next_of(&mut self, wanted: u16) -> (Header, Vec<u8>) {
+    fn next_of(&mut self, wanted: u16) -> (MessageHeader, Vec<u8>) {
         loop {
             let (header, payload) = self.read();
             if header.kind == wanted {
@@ -95,7 +96,7 @@ impl Snapweb {
 
     /// What comes first: settings, and in either order the answer to a Time and a codec header, which
     /// are given.
-    fn opening(&mut self) -> (Header, Vec<u8>) {
+    fn opening(&mut self) -> (MessageHeader, Vec<u8>) {
         let (mut time, mut codec) = (None, None);
         loop {
             let (header, payload) = self.read();
@@ -146,8 +147,8 @@ fn settings(payload: &[u8]) -> serde_json::Value {
 #[test]
 fn snapweb_plays_with_all_its_faults() {
     let _turn = turn();
-    let scratch = Scratch::new("snapweb").unwrap();
-    let server = Aulos::start(&scratch, TWO).unwrap();
+    let scratch = ScratchDir::new("snapweb").unwrap();
+    let server = AulosServer::start(&scratch, TWO).unwrap();
     let mut player = Snapweb::connect(server.http, "4a1c-web");
     // How to play comes first, or Snapweb falls over what comes next.
     let (first, payload) = player.read();
@@ -194,8 +195,8 @@ fn snapweb_plays_with_all_its_faults() {
 #[test]
 fn a_cap_holds_for_the_clients_own_knob_and_after_a_restart() {
     let _turn = turn();
-    let scratch = Scratch::new("cap").unwrap();
-    let loud = |server: &Aulos| {
+    let scratch = ScratchDir::new("cap").unwrap();
+    let loud = |server: &AulosServer| {
         let player = Snapweb::connect(server.http, "4a1c-cap");
         let mut rpc = Rpc::connect(server.control);
         wait_for("the client", Duration::from_secs(20), || rpc.group_of("4a1c-cap").is_some());
@@ -205,7 +206,7 @@ fn a_cap_holds_for_the_clients_own_knob_and_after_a_restart() {
     let config = scratch.join("aulos.toml");
     std::fs::write(&config, TWO).unwrap();
     let start = || {
-        Aulos::start_with(&scratch, |command| {
+        AulosServer::start_with(&scratch, |command| {
             command.arg("--config").arg(&config).args(set);
         })
         .unwrap()
@@ -254,8 +255,8 @@ const CLIENT_INFO: u16 = 7;
 fn whoever_breaks_a_websocket_is_cut_and_others_play_on() {
     use std::io::{Read as _, Write as _};
     let _turn = turn();
-    let scratch = Scratch::new("broken-ws").unwrap();
-    let server = Aulos::start(&scratch, TWO).unwrap();
+    let scratch = ScratchDir::new("broken-ws").unwrap();
+    let server = AulosServer::start(&scratch, TWO).unwrap();
     let mut good = Snapweb::connect(server.http, "good");
     let request = "GET /stream HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n\
                    Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\

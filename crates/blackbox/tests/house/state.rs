@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use aulos_blackbox::client::Client;
+use aulos_blackbox::client::ListenerClient;
 use aulos_blackbox::peer::skip;
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::{Aulos, binary};
-use aulos_blackbox::signal::Noise;
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::{AulosServer, binary};
+use aulos_blackbox::signal::NoiseRng;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -30,15 +30,15 @@ const CLIENTS: usize = 2_000;
 #[test]
 fn a_kill_in_the_middle_of_a_save_leaves_the_old_state_or_the_new_one() {
     let _turn = turn();
-    let scratch = Scratch::new("kill").unwrap();
+    let scratch = ScratchDir::new("kill").unwrap();
     let folder = scratch.join("state");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("server.json"), house("round 0").to_string()).unwrap();
-    let mut noise = Noise(11);
+    let mut noise = NoiseRng(11);
     let mut known = "round 0".to_owned();
     let (mut old, mut new) = (0, 0);
     for round in 1..=if soak() { 600 } else { 30 } {
-        let server = Aulos::start(&scratch, CONFIG).unwrap();
+        let server = AulosServer::start(&scratch, CONFIG).unwrap();
         let mut rpc = Rpc::connect(server.control);
         assert_eq!(name_of_first(&rpc.status()["groups"]), known, "round {round}");
         let next = format!("round {round}");
@@ -46,7 +46,7 @@ fn a_kill_in_the_middle_of_a_save_leaves_the_old_state_or_the_new_one() {
         // The end saves at once; the kill comes somewhere between before and after.
         let pid = Pid::from_raw(i32::try_from(server.id()).unwrap()).unwrap();
         kill_process(pid, Signal::TERM).unwrap();
-        std::thread::sleep(Duration::from_micros((noise.bits() >> 16) % 60_000));
+        std::thread::sleep(Duration::from_micros((noise.next_u64() >> 16) % 60_000));
         drop(server);
         let saved = saved(&folder.join("server.json"));
         assert_eq!(saved.as_array().unwrap().len(), CLIENTS, "round {round}");
@@ -68,14 +68,14 @@ fn a_kill_in_the_middle_of_a_save_leaves_the_old_state_or_the_new_one() {
 #[test]
 fn a_full_disk_and_one_that_cannot_be_written_cost_no_sound_and_are_caught_up_with() {
     let _turn = turn();
-    let scratch = Scratch::new("full").unwrap();
+    let scratch = ScratchDir::new("full").unwrap();
     fs::create_dir(scratch.join("state")).unwrap();
     let Some(server) = on_a_disk_of_its_own(&scratch) else {
         return skip("mount namespaces");
     };
     let disk = PathBuf::from(format!("/proc/{}/root", server.id()))
         .join(scratch.join("state").strip_prefix("/").unwrap());
-    let mut client = Client::connect(server.stream, 1).unwrap();
+    let mut client = ListenerClient::connect(server.stream, 1).unwrap();
     let mut rpc = Rpc::connect(server.control);
     let id = id_of(&mut client, &mut rpc, PATIENCE);
     let mut name = |name: &str| rpc.call("Client.SetName", &json!({ "id": id, "name": name }));
@@ -106,21 +106,21 @@ fn a_full_disk_and_one_that_cannot_be_written_cost_no_sound_and_are_caught_up_wi
     let said = server.printed().unwrap();
     assert_eq!(said.matches("could not be saved").count(), 2, "{said}");
     assert_eq!(said.matches("saved again").count(), 2, "{said}");
-    assert_eq!((client.heard.gaps, client.heard.cut), (0, false), "{:?}", client.heard);
+    assert_eq!((client.stats.gaps, client.stats.cut), (0, false), "{:?}", client.stats);
     server.stop().unwrap();
 }
 
 #[test]
 fn what_was_saved_before_is_used_as_long_as_the_newest_is_broken() {
     let _turn = turn();
-    let scratch = Scratch::new("broken").unwrap();
+    let scratch = ScratchDir::new("broken").unwrap();
     let folder = scratch.join("state");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("server.json"), "{\"Groups\":[{").unwrap();
     fs::write(folder.join("server.json.previous"), house("from before").to_string()).unwrap();
     // Twice, because the first start puts the broken one aside.
     for _ in 0..2 {
-        let server = Aulos::start(&scratch, CONFIG).unwrap();
+        let server = AulosServer::start(&scratch, CONFIG).unwrap();
         let groups = Rpc::connect(server.control).status()["groups"].clone();
         assert_eq!(name_of_first(&groups), "from before");
         assert_eq!(groups.as_array().unwrap().len(), CLIENTS);
@@ -132,8 +132,8 @@ fn what_was_saved_before_is_used_as_long_as_the_newest_is_broken() {
 #[test]
 fn a_second_server_with_the_same_state_is_told_of_the_first_and_a_kill_frees_it() {
     let _turn = turn();
-    let scratch = Scratch::new("lock").unwrap();
-    let first = Aulos::start(&scratch, CONFIG).unwrap();
+    let scratch = ScratchDir::new("lock").unwrap();
+    let first = AulosServer::start(&scratch, CONFIG).unwrap();
     let pid = first.id().to_string();
     let folder = scratch.join("state");
     let mut second = Command::new(binary());
@@ -155,7 +155,7 @@ fn a_second_server_with_the_same_state_is_told_of_the_first_and_a_kill_frees_it(
     let first_id = Pid::from_raw(i32::try_from(first.id()).unwrap()).unwrap();
     kill_process(first_id, Signal::KILL).unwrap();
     drop(first);
-    let again = Aulos::start(&scratch, CONFIG).unwrap();
+    let again = AulosServer::start(&scratch, CONFIG).unwrap();
     let holder = fs::read_to_string(scratch.join("state/server.lock")).unwrap();
     assert_eq!(holder.trim(), again.id().to_string());
     assert_ne!(holder.trim(), pid);
@@ -165,20 +165,20 @@ fn a_second_server_with_the_same_state_is_told_of_the_first_and_a_kill_frees_it(
 #[test]
 fn of_two_clients_with_one_id_the_newer_one_plays_and_there_is_one_client() {
     let _turn = turn();
-    let scratch = Scratch::new("twins").unwrap();
-    let server = Aulos::start(&scratch, CONFIG).unwrap();
+    let scratch = ScratchDir::new("twins").unwrap();
+    let server = AulosServer::start(&scratch, CONFIG).unwrap();
     let mut rpc = Rpc::connect(server.control);
-    let mut first = Client::connect(server.stream, 5).unwrap();
-    wait_for("the first", PATIENCE, || hear(&mut first) && first.heard.chunks > 10);
-    let mut second = Client::connect(server.stream, 5).unwrap();
+    let mut first = ListenerClient::connect(server.stream, 5).unwrap();
+    wait_for("the first", PATIENCE, || hear(&mut first) && first.stats.chunks > 10);
+    let mut second = ListenerClient::connect(server.stream, 5).unwrap();
     wait_for("the first one's end", PATIENCE, || {
         hear(&mut second);
         hear(&mut first);
-        first.heard.cut
+        first.stats.cut
     });
-    let chunks = second.heard.chunks;
-    wait_for("the second", PATIENCE, || hear(&mut second) && second.heard.chunks > chunks + 10);
-    assert_eq!((second.heard.gaps, second.heard.cut), (0, false));
+    let chunks = second.stats.chunks;
+    wait_for("the second", PATIENCE, || hear(&mut second) && second.stats.chunks > chunks + 10);
+    assert_eq!((second.stats.gaps, second.stats.cut), (0, false));
     let status = rpc.status();
     let groups = status["groups"].as_array().unwrap();
     assert_eq!((groups.len(), groups[0]["clients"].as_array().unwrap().len()), (1, 1));
@@ -191,7 +191,7 @@ fn of_two_clients_with_one_id_the_newer_one_plays_and_there_is_one_client() {
 }
 
 /// A server whose state lies on a disk of 256 kB that nobody else has.
-fn on_a_disk_of_its_own(scratch: &Scratch) -> Option<Aulos> {
+fn on_a_disk_of_its_own(scratch: &ScratchDir) -> Option<AulosServer> {
     let config = scratch.join("aulos.toml");
     fs::write(&config, CONFIG).unwrap();
     let mut through = Command::new("unshare");
@@ -199,13 +199,13 @@ fn on_a_disk_of_its_own(scratch: &Scratch) -> Option<Aulos> {
     through.args(if rustix::process::geteuid().is_root() { &["-m"][..] } else { &["-Urm"] });
     let mount = format!("mount -t tmpfs -o size=256k none {}", text(&scratch.join("state")));
     through.args(["sh", "-c", &format!("{mount} && exec \"$@\""), "sh"]);
-    let server = Aulos::start_through(scratch, through, |command| {
+    let server = AulosServer::start_through(scratch, through, |command| {
         command.arg("--config").arg(&config);
     });
     server.inspect_err(|e| println!("{e}")).ok()
 }
 
-fn remount(server: &Aulos, at: &Path, how: &str) {
+fn remount(server: &AulosServer, at: &Path, how: &str) {
     let done = Command::new("nsenter")
         .args(["-t", &server.id().to_string(), "-m"])
         .args(if rustix::process::geteuid().is_root() { &[][..] } else { &["-U"] })

@@ -7,10 +7,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use aulos_blackbox::http;
-use aulos_blackbox::net::Net;
+use aulos_blackbox::net::NetNamespaces;
 use aulos_blackbox::peer::{Process, find_or_skip, skip};
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
 use serde_json::Value;
 
 use crate::dj::{listen, share_of_the_tone};
@@ -40,7 +40,7 @@ fn station(rpc: &mut Rpc) -> Value {
 }
 
 /// A tone of 440 Hz at -12 dBFS without end, in real time.
-fn say(ffmpeg: &Path, codec: &str, to: &str, scratch: &Scratch) -> Process {
+fn say(ffmpeg: &Path, codec: &str, to: &str, scratch: &ScratchDir) -> Process {
     let arguments = format!(
         "-nostdin -loglevel error -re -f lavfi -i sine=440:r=48000,volume=6dB {codec} -f rtp {to}"
     );
@@ -50,7 +50,7 @@ fn say(ffmpeg: &Path, codec: &str, to: &str, scratch: &Scratch) -> Process {
 }
 
 /// How much of what the station plays is the tone, in a second of it.
-fn heard_share(ffmpeg: &Path, server: &Aulos) -> f64 {
+fn heard_share(ffmpeg: &Path, server: &AulosServer) -> f64 {
     let (said, heard) = listen(ffmpeg, server.http, "default.wav");
     share_of_the_tone(heard.get(48_000..96_000).unwrap_or_else(|| panic!("{said}")))
 }
@@ -66,7 +66,7 @@ fn a_station_plays_what_ffmpeg_sends_in_every_codec() {
         ("payload=opus&payload_type=97", "-ac 2 -c:a libopus -b:a 96k -payload_type 97", true),
     ];
     for (query, codec, to_a_group) in cases {
-        let scratch = Scratch::new("station-rtp-in").unwrap();
+        let scratch = ScratchDir::new("station-rtp-in").unwrap();
         let port = free_port();
         let (at, to) = if to_a_group {
             let group = group(port);
@@ -78,7 +78,7 @@ fn a_station_plays_what_ffmpeg_sends_in_every_codec() {
         let config = format!(
             "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nsources = [\"rtp://{at}{query}\"]\n"
         );
-        let server = Aulos::start(&scratch, &config).unwrap();
+        let server = AulosServer::start(&scratch, &config).unwrap();
         let mut rpc = Rpc::connect(server.control);
         let mut sender = say(&ffmpeg, codec, &to, &scratch);
         wait_for("the sender on air", PATIENCE, || {
@@ -103,7 +103,7 @@ fn a_station_plays_what_ffmpeg_sends_in_every_codec() {
 fn a_station_finds_in_ffmpegs_description_what_comes() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("station-sdp-in").unwrap();
+    let scratch = ScratchDir::new("station-sdp-in").unwrap();
     let port = free_port();
     let sdp = scratch.join("hall.sdp");
     let config = format!(
@@ -111,7 +111,7 @@ fn a_station_finds_in_ffmpegs_description_what_comes() {
         sdp.display()
     );
     // It is not there yet: the station says so, and looks again.
-    let server = Aulos::start(&scratch, &config).unwrap();
+    let server = AulosServer::start(&scratch, &config).unwrap();
     let mut rpc = Rpc::connect(server.control);
     wait_for("the reason", PATIENCE, || {
         let source = station(&mut rpc)["sources"][0].clone();
@@ -128,7 +128,7 @@ fn a_station_finds_in_ffmpegs_description_what_comes() {
 }
 
 /// The description at `path` of a server.
-fn description(server: &Aulos, path: &str) -> String {
+fn description(server: &AulosServer, path: &str) -> String {
     let (status, sdp) = http::get(server.http, path).unwrap();
     let said = String::from_utf8(sdp).unwrap();
     assert_eq!(status, 200, "{said}");
@@ -140,7 +140,7 @@ fn gstreamer(
     program: &Path,
     sdp: &str,
     raw: &str,
-    scratch: &Scratch,
+    scratch: &ScratchDir,
     enough: impl Fn(&[u8]) -> bool,
 ) {
     let (file, heard) = (scratch.join("out.sdp"), scratch.join("heard.raw"));
@@ -171,10 +171,10 @@ fn gstreamer(
 fn gstreamer_plays_the_description_of_an_aes67_stream_bit_by_bit() {
     let Some(program) = find_or_skip("gst-launch-1.0") else { return };
     let _turn = turn();
-    let Some(net) = Net::new().inspect_err(|e| println!("{e}")).ok() else {
+    let Some(net) = NetNamespaces::new().inspect_err(|e| println!("{e}")).ok() else {
         return skip("network namespaces");
     };
-    let scratch = Scratch::new("station-rtp-out").unwrap();
+    let scratch = ScratchDir::new("station-rtp-out").unwrap();
     // What is sent is known frame by frame: a second of the two channels, again and again.
     let sound = scratch.join("sound.raw");
     let frames: Vec<[u8; 6]> = (0..48_000_i32).map(frame).collect();
@@ -186,16 +186,16 @@ fn gstreamer_plays_the_description_of_an_aes67_stream_bit_by_bit() {
          interface = \"10.77.0.1\", sap = true }}]\n",
         sound.display()
     );
-    let listener = net.inside(1, || sap_socket("10.77.0.2"));
-    let server = net.inside(0, || Aulos::start(&scratch, &config).unwrap());
+    let listener = net.run_inside(1, || sap_socket("10.77.0.2"));
+    let server = net.run_inside(0, || AulosServer::start(&scratch, &config).unwrap());
     let announced = hear_of(&listener);
-    let sdp = net.inside(0, || description(&server, "/rtp/Hall.sdp"));
+    let sdp = net.run_inside(0, || description(&server, "/rtp/Hall.sdp"));
     assert_eq!(announced, (false, sdp.clone()));
     let raw = "audio/x-raw,format=S24LE,rate=48000,channels=2";
-    net.inside(1, || {
+    net.run_inside(1, || {
         gstreamer(&program, &sdp, raw, &scratch, |heard| in_a_row(heard, &frames) > 2 * 48_000);
     });
-    let output = net.inside(0, || station(&mut Rpc::connect(server.control))["rtp"][0].clone());
+    let output = net.run_inside(0, || station(&mut Rpc::connect(server.control))["rtp"][0].clone());
     assert_eq!((&output["state"], &output["unsent"]), (&"sending".into(), &0.into()), "{output}");
     server.stop().unwrap();
     // Whoever has heard of it hears that it is over.
@@ -231,14 +231,14 @@ fn number_of(frame: &[u8; 6]) -> usize {
 fn gstreamer_plays_telephony_and_opus_of_a_station() {
     let Some(program) = find_or_skip("gst-launch-1.0") else { return };
     let _turn = turn();
-    let scratch = Scratch::new("station-rtp-codecs").unwrap();
+    let scratch = ScratchDir::new("station-rtp-codecs").unwrap();
     let (one, other) = (free_port(), free_port());
     let config = format!(
         "[[station]]\nname = \"Hall\"\nsources = [\"tone://?hz=440&dbfs=-12\"]\nrtp = [\n\
          {{ dest = \"rtp://127.0.0.1:{one}\", payload = \"pcmu\" }},\n\
          {{ dest = \"rtp://127.0.0.1:{other}\", payload = \"opus\" }}]\n"
     );
-    let server = Aulos::start(&scratch, &config).unwrap();
+    let server = AulosServer::start(&scratch, &config).unwrap();
     for path in ["/rtp/Hall.sdp", "/rtp/Hall.sdp?output=2"] {
         let raw = "audioresample ! audio/x-raw,format=S16LE,rate=48000,channels=1";
         gstreamer(&program, &description(&server, path), raw, &scratch, is_the_tone);
@@ -261,14 +261,14 @@ fn is_the_tone(heard: &[u8]) -> bool {
 #[test]
 fn a_card_that_is_not_there_is_said_and_a_reload_changes_outputs_while_the_station_plays() {
     let _turn = turn();
-    let scratch = Scratch::new("station-rtp-reload").unwrap();
+    let scratch = ScratchDir::new("station-rtp-reload").unwrap();
     let (port, listener) = (free_port(), UdpSocket::bind("127.0.0.1:0").unwrap());
     listener.set_read_timeout(Some(PATIENCE)).unwrap();
     let config = |rtp: &str| {
         format!("[[station]]\nname = \"Hall\"\nsources = [\"tone://\"]\nrtp = [{rtp}]\n")
     };
     let away = format!("{{ dest = \"rtp://239.192.0.1:{port}\", interface = \"nocard0\" }}");
-    let server = Aulos::start(&scratch, &config(&away)).unwrap();
+    let server = AulosServer::start(&scratch, &config(&away)).unwrap();
     let mut rpc = Rpc::connect(server.control);
     wait_for("the reason", PATIENCE, || {
         let output = station(&mut rpc)["rtp"][0].clone();

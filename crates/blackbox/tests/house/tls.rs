@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use aulos_blackbox::load::Load;
-use aulos_blackbox::net::Net;
+use aulos_blackbox::load::LoadTest;
+use aulos_blackbox::net::NetNamespaces;
 use aulos_blackbox::peer::{RESYNC, Snapclient, find_or_skip, lines_with, skip};
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
@@ -23,14 +23,14 @@ const USERS: &str = "[[user]]\nname = \"kitchen\"\nrole = \"listen\"\npassword =
 
 /// A server and what is needed to know it again.
 struct House {
-    server: Aulos,
-    scratch: Scratch,
+    server: AulosServer,
+    scratch: ScratchDir,
 }
 
 impl House {
     fn start(name: &str, more: &str) -> Self {
-        let scratch = Scratch::new(name).unwrap();
-        let server = Aulos::start(&scratch, &format!("{STATION}{more}")).unwrap();
+        let scratch = ScratchDir::new(name).unwrap();
+        let server = AulosServer::start(&scratch, &format!("{STATION}{more}")).unwrap();
         Self { server, scratch }
     }
 
@@ -209,16 +209,16 @@ fn aulos_rpc_speaks_tls_and_logs_in() {
 #[test]
 fn limits_per_address_hold_for_other_machines_on_every_port_and_not_for_this_one() {
     let _turn = turn();
-    let Ok(net) = Net::new().inspect_err(|e| println!("{e}")) else {
+    let Ok(net) = NetNamespaces::new().inspect_err(|e| println!("{e}")) else {
         return skip("network namespaces");
     };
-    let scratch = Scratch::new("tls-limits").unwrap();
+    let scratch = ScratchDir::new("tls-limits").unwrap();
     let limits = "[limits]\nsessions_per_address = 16\nconnections_per_second = 1\n\
         failed_logins_per_minute = 2\n";
     let config = scratch.join("aulos.toml");
     std::fs::write(&config, format!("{STATION}{USERS}{limits}")).unwrap();
-    let server = net.inside(0, || {
-        Aulos::start_with(&scratch, |command| {
+    let server = net.run_inside(0, || {
+        AulosServer::start_with(&scratch, |command| {
             command.arg("--config").arg(&config);
             for key in ["stream", "control", "http"] {
                 command.args(["--set", &format!("listen.{key}=0.0.0.0:0")]);
@@ -231,16 +231,16 @@ fn limits_per_address_hold_for_other_machines_on_every_port_and_not_for_this_one
         let params = json!({ "scheme": "Plain", "param": format!("anna:{secret}") });
         rpc.answer("Server.Authenticate", &params)["error"]["code"].as_i64()
     };
-    let answers = net.inside(1, || {
+    let answers = net.run_inside(1, || {
         let mut rpc = Rpc::connect(far(server.control));
         ["wrong", "wrong too", "pass of anna"].map(|secret| login(&mut rpc, secret))
     });
     assert_eq!(answers, [Some(401), Some(401), Some(403)]);
-    let crowds: Vec<Vec<TcpStream>> = net.inside(1, || {
+    let crowds: Vec<Vec<TcpStream>> = net.run_inside(1, || {
         let crowd = |port| (0..24).map(|_| TcpStream::connect(far(port)).unwrap()).collect();
         [server.stream, server.control, server.http].map(crowd).into()
     });
-    net.inside(0, || {
+    net.run_inside(0, || {
         let mut rpc = Rpc::connect(server.control);
         assert_eq!(login(&mut rpc, "pass of anna"), None);
         let near: Vec<_> =
@@ -271,7 +271,7 @@ fn handshakes_that_mean_harm_are_cut_and_counted_and_the_others_lose_nothing() {
     let _turn = turn();
     let house = House::start("tls-hostile", "");
     let stream = house.server.stream;
-    let load = Load {
+    let load = LoadTest {
         server: stream,
         clients: 10,
         settle: Duration::from_secs(1),

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use aulos_blackbox::net::Net;
+use aulos_blackbox::net::NetNamespaces;
 use aulos_blackbox::peer::{Process, skip};
-use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::binary;
 use serde_json::Value;
 
@@ -31,14 +31,14 @@ fn two_hundred_streams_go_through_a_trunk_and_keep_their_places() {
 #[test]
 fn two_hundred_streams_go_through_a_trunk_from_one_machine_to_another() {
     let _turn = turn();
-    let Some(net) = Net::new().inspect_err(|e| println!("{e}")).ok() else {
+    let Some(net) = NetNamespaces::new().inspect_err(|e| println!("{e}")).ok() else {
         return skip("network namespaces");
     };
-    carry("trunk-veth", Ipv4Addr::new(10, 77, 0, 2), &|end, act| net.inside(end, act));
+    carry("trunk-veth", Ipv4Addr::new(10, 77, 0, 2), &|end, act| net.run_inside(end, act));
 }
 
 fn carry(name: &str, far: Ipv4Addr, at: At<'_>) {
-    let scratch = Scratch::new(name).unwrap();
+    let scratch = ScratchDir::new(name).unwrap();
     let (mut sinks, mut there, mut here, mut first) = (Vec::new(), None, None, 0);
     at(1, &mut || {
         sinks = free_range().1;
@@ -85,7 +85,7 @@ struct Relay {
 }
 
 impl Relay {
-    fn start(scratch: &Scratch, name: &str, listen: &str, dest: &str) -> Self {
+    fn start(scratch: &ScratchDir, name: &str, listen: &str, dest: &str) -> Self {
         let mut command = Command::new(binary());
         command.args(["relay", listen, "--from", "pcmu", "--to", "pcmu", "--json"]);
         command.args(["--dest", dest]);

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use crate::hostile::counter;
 use crate::turn;
-use aulos_blackbox::net::Net;
+use aulos_blackbox::net::NetNamespaces;
 use aulos_blackbox::peer::skip;
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
-use aulos_blackbox::wire::{HEADER, Header, hello, kind, time_at};
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
+use aulos_blackbox::wire::{HEADER, MessageHeader, hello, kind, time_at};
 
 const CONFIG: &str = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nspec = \"96000:24:2\"\n\
     sources = [\"demo://\"]\n";
@@ -20,11 +20,11 @@ const CONFIG: &str = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nspec = \
 #[test]
 fn what_is_sent_without_a_copy_is_what_others_hear_and_one_address_has_so_many_places() {
     let _turn = turn();
-    let Some(net) = Net::new().inspect_err(|e| println!("{e}")).ok() else {
+    let Some(net) = NetNamespaces::new().inspect_err(|e| println!("{e}")).ok() else {
         return skip("network namespaces");
     };
     for (listen, server) in [("0.0.0.0:0", "10.77.0.1"), ("[::]:0", "fd77::1")] {
-        net.inside(0, || hear_both(&net, listen, server.parse().unwrap()));
+        net.run_inside(0, || hear_both(&net, listen, server.parse().unwrap()));
     }
 }
 
@@ -33,14 +33,14 @@ fn what_is_sent_without_a_copy_is_what_others_hear_and_one_address_has_so_many_p
 #[test]
 fn one_address_cannot_take_every_connection_of_control_and_http() {
     let _turn = turn();
-    let Some(net) = Net::new().inspect_err(|e| println!("{e}")).ok() else {
+    let Some(net) = NetNamespaces::new().inspect_err(|e| println!("{e}")).ok() else {
         return skip("network namespaces");
     };
-    net.inside(0, || {
-        let scratch = Scratch::new("slots").unwrap();
+    net.run_inside(0, || {
+        let scratch = ScratchDir::new("slots").unwrap();
         let config = scratch.join("aulos.toml");
         std::fs::write(&config, CONFIG).unwrap();
-        let server = Aulos::start_with(&scratch, |command| {
+        let server = AulosServer::start_with(&scratch, |command| {
             command.arg("--config").arg(&config);
             for key in ["control", "http"] {
                 command.args(["--set", &format!("listen.{key}=0.0.0.0:0")]);
@@ -52,7 +52,7 @@ fn one_address_cannot_take_every_connection_of_control_and_http() {
         for (port, request) in [(server.control.port(), call), (server.http.port(), get)] {
             let far = SocketAddr::new([10, 77, 0, 1].into(), port);
             // Two thirds make a request and stay, the others never end theirs.
-            let crowd = net.inside(1, || {
+            let crowd = net.run_inside(1, || {
                 let ask = |number: usize| {
                     let mut socket = TcpStream::connect(far).ok()?;
                     let whole = !number.is_multiple_of(3);
@@ -83,11 +83,11 @@ fn one_address_cannot_take_every_connection_of_control_and_http() {
     });
 }
 
-fn hear_both(net: &Net, listen: &str, address: IpAddr) {
-    let scratch = Scratch::new("veth").unwrap();
+fn hear_both(net: &NetNamespaces, listen: &str, address: IpAddr) {
+    let scratch = ScratchDir::new("veth").unwrap();
     let config = scratch.join("aulos.toml");
     std::fs::write(&config, CONFIG).unwrap();
-    let server = Aulos::start_with(&scratch, |command| {
+    let server = AulosServer::start_with(&scratch, |command| {
         command.arg("--config").arg(&config).args(["--set", &format!("listen.stream={listen}")]);
     })
     .unwrap();
@@ -99,7 +99,7 @@ fn hear_both(net: &Net, listen: &str, address: IpAddr) {
     let count = |name: &str| counter(server.http, name);
     let copy = std::thread::spawn(move || chunks(near, 1));
     let far = SocketAddr::new(address, port);
-    let heard = net.inside(1, || chunks(far, 2)).unwrap();
+    let heard = net.run_inside(1, || chunks(far, 2)).unwrap();
     let copy = copy.join().unwrap().unwrap();
     let same = heard.iter().filter(|(at, _)| copy.contains_key(at)).count();
     assert!(
@@ -126,7 +126,7 @@ fn hear_both(net: &Net, listen: &str, address: IpAddr) {
     assert!(sends + count("zero_copy_fallbacks") > 0, "it was never tried");
     // Who is copied to in any case is left alone after three times.
     assert!(copied <= 3, "{copied} copies");
-    net.inside(1, || {
+    net.run_inside(1, || {
         let crowd: Vec<_> = (0..1_030).map_while(|_| TcpStream::connect(far).ok()).collect();
         assert!(crowd.len() >= 900, "{}: no descriptors for this test", crowd.len());
         std::thread::sleep(Duration::from_millis(600));
@@ -136,10 +136,10 @@ fn hear_both(net: &Net, listen: &str, address: IpAddr) {
     server.stop().unwrap();
 }
 
-fn count_from(net: &Net, server: &Aulos) -> u64 {
+fn count_from(net: &NetNamespaces, server: &AulosServer) -> u64 {
     // Whichever limit is met first: as many as may be here may also come at once.
     ["connections_refused_same_address", "connections_refused_too_fast"]
-        .map(|name| net.inside(0, || counter(server.http, name)))
+        .map(|name| net.run_inside(0, || counter(server.http, name)))
         .iter()
         .sum()
 }
@@ -159,7 +159,7 @@ fn chunks(server: SocketAddr, id: usize) -> io::Result<BTreeMap<i64, Vec<u8>>> {
         }
     }
     let (mut found, mut rest) = (BTreeMap::new(), &bytes[..]);
-    while let Some(header) = Header::parse(rest) {
+    while let Some(header) = MessageHeader::parse(rest) {
         let Some(message) = rest.get(HEADER..HEADER + header.size as usize) else { break };
         if header.kind == kind::WIRE_CHUNK {
             found.insert(time_at(message, 0).unwrap(), message.to_vec());

@@ -11,12 +11,12 @@ use subtle::ConstantTimeEq as _;
 /// lengths can be compared in the same time, and so that none of them lies in memory or gets into a
 /// log.
 #[derive(Clone)]
-pub struct Secret([u8; 32]);
+pub struct SecretDigest([u8; 32]);
 
-impl Secret {
+impl SecretDigest {
     /// Of this text.
     #[must_use]
-    pub fn of(text: &str) -> Self {
+    pub fn new(text: &str) -> Self {
         let mut bytes = [0; 32];
         bytes.copy_from_slice(digest(&SHA256, text.as_bytes()).as_ref());
         Self(bytes)
@@ -24,20 +24,20 @@ impl Secret {
 
     /// Whether both are of the same text. It takes the same time whatever they are of.
     #[must_use]
-    pub fn is(&self, other: &Self) -> bool {
+    pub fn matches(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
 }
 
-impl PartialEq for Secret {
+impl PartialEq for SecretDigest {
     fn eq(&self, other: &Self) -> bool {
-        self.is(other)
+        self.matches(other)
     }
 }
 
-impl Eq for Secret {}
+impl Eq for SecretDigest {}
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
     }

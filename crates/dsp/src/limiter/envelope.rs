@@ -14,9 +14,9 @@ use aulos_core::{SampleRate, Span};
 /// Gains from required gains, `delay` frames later.
 #[derive(Clone, Debug)]
 pub(super) struct Envelope {
-    least: Least,
+    minimum: SlidingMinimum,
     release: Release,
-    means: [Sum; 3],
+    means: [MovingSum; 3],
     /// Turns the last sum into a gain.
     scale: f64,
     /// Frames for which the returned gain has been one.
@@ -32,16 +32,16 @@ impl Envelope {
         let widths = [2, 3, 4].map(|more| ((attack + more) / 3).max(1));
         let length = widths.iter().sum::<usize>() - 2;
         debug_assert_eq!(length, attack);
-        let mut value = WHOLE;
+        let mut value = UNITY;
         let means = widths.map(|width| {
-            let sum = Sum::new(width, value);
+            let sum = MovingSum::new(width, value);
             value = sum.sum;
             sum
         });
         #[allow(clippy::cast_precision_loss, reason = "a scale")]
         let scale = 1.0 / value as f64;
         Self {
-            least: Least::new(length + 2 * reach, longest_hold(rate)),
+            minimum: SlidingMinimum::new(length + 2 * reach, longest_hold(rate)),
             release: Release::new(rate),
             means,
             scale,
@@ -64,16 +64,16 @@ impl Envelope {
 
     /// So many frames go by that require nothing, while idle.
     pub(super) fn skip(&mut self, frames: usize) {
-        self.release.rest(frames);
+        self.release.advance_idle(frames);
     }
 
     /// The next gain; `required` is at most one.
     pub(super) fn next(&mut self, required: f32) -> f32 {
-        let least = self.least.next(required, self.release.hold());
+        let least = self.minimum.next(required, self.release.hold());
         let returned = self.release.next(f64::from(least));
         self.whole = if returned >= 1.0 { self.whole.saturating_add(1) } else { 0 };
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounds down")]
-        let mut value = (returned * WHOLE as f64) as u64;
+        let mut value = (returned * UNITY as f64) as u64;
         for mean in &mut self.means {
             value = mean.next(value);
         }
@@ -84,9 +84,9 @@ impl Envelope {
 
     /// As at the beginning.
     pub(super) fn reset(&mut self) {
-        self.least.clear();
+        self.minimum.clear();
         self.release.reset();
-        let mut value = WHOLE;
+        let mut value = UNITY;
         for mean in &mut self.means {
             mean.fill(value);
             value = mean.sum;
@@ -103,7 +103,7 @@ impl Envelope {
 /// in which the values leave that never decrease; a hold that shrinks by less than a frame per frame
 /// sees to that.
 #[derive(Clone, Debug)]
-struct Least {
+struct SlidingMinimum {
     /// Value, and when it leaves.
     kept: Box<[(f32, u32)]>,
     first: usize,
@@ -112,7 +112,7 @@ struct Least {
     now: u32,
 }
 
-impl Least {
+impl SlidingMinimum {
     /// A window of so many frames, for holds of at most `longest`.
     fn new(window: usize, longest: usize) -> Self {
         let kept = vec![(1.0, 0); (window + longest).next_power_of_two()].into();
@@ -195,7 +195,7 @@ impl Release {
         self.gain
     }
 
-    fn rest(&mut self, frames: usize) {
+    fn advance_idle(&mut self, frames: usize) {
         let frames = i32::try_from(frames).unwrap_or(i32::MAX);
         self.density *= (1.0 - self.learning).powi(frames);
     }
@@ -212,13 +212,13 @@ fn longest_hold(rate: SampleRate) -> usize {
 
 /// The sum of the last so many values.
 #[derive(Clone, Debug)]
-struct Sum {
+struct MovingSum {
     values: Box<[u64]>,
     at: usize,
     sum: u64,
 }
 
-impl Sum {
+impl MovingSum {
     fn new(width: usize, value: u64) -> Self {
         Self { values: vec![value; width].into(), at: 0, sum: value * width as u64 }
     }
@@ -238,7 +238,7 @@ impl Sum {
 }
 
 /// A gain of one in the sums. Three means of 640 frames (10 ms at 192 kHz) leave 4 bits to spare.
-const WHOLE: u64 = 1 << 30;
+const UNITY: u64 = 1 << 30;
 /// Time constants of the release: 12 dB are back to 0.1 dB in 85 to 125 ms, hold included.
 const SINGLE_S: f64 = 0.020;
 const DENSE_S: f64 = 0.024;
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn the_least_is_that_of_the_window() {
-        let mut least = Least::new(7, 9);
+        let mut least = SlidingMinimum::new(7, 9);
         let mut seed = 3_u32;
         let mut all = Vec::new();
         for n in 0..5_000 {
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn no_gain_exceeds_what_any_frame_within_reach_requires() {
-        let (reach, rate) = (16, SampleRate::STUDIO);
+        let (reach, rate) = (16, SampleRate::HZ_48000);
         let mut seed = 9_u32;
         for attack in [1, 2, 9, 100, 209] {
             let mut envelope = Envelope::new(rate, attack, reach);

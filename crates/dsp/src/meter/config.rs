@@ -5,14 +5,14 @@ use core::ops::BitOr;
 
 use aulos_core::{ChannelLayout, MAX_CHANNELS, SampleRate};
 
-use super::Position;
-use crate::simd::Level;
+use super::ChannelPosition;
+use crate::simd::SimdLevel;
 
 /// A set of measures; what is not in it costs nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Mode(u8);
+pub struct MeterMode(u8);
 
-impl Mode {
+impl MeterMode {
     /// Loudness of the last 400 ms.
     pub const MOMENTARY: Self = Self(1);
     /// Loudness of the last 3 s; includes momentary.
@@ -38,23 +38,23 @@ impl Mode {
     }
 }
 
-impl BitOr for Mode {
+impl BitOr for MeterMode {
     type Output = Self;
     fn bitor(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 }
 
-impl fmt::Debug for Mode {
+impl fmt::Debug for MeterMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [(Mode, &str); 7] = [
-            (Mode::MOMENTARY, "momentary"),
-            (Mode::SHORT_TERM, "short-term"),
-            (Mode::INTEGRATED, "integrated"),
-            (Mode::RANGE, "range"),
-            (Mode::SAMPLE_PEAK, "sample peak"),
-            (Mode::TRUE_PEAK, "true peak"),
-            (Mode::MAXIMA, "maxima"),
+        const NAMES: [(MeterMode, &str); 7] = [
+            (MeterMode::MOMENTARY, "momentary"),
+            (MeterMode::SHORT_TERM, "short-term"),
+            (MeterMode::INTEGRATED, "integrated"),
+            (MeterMode::RANGE, "range"),
+            (MeterMode::SAMPLE_PEAK, "sample peak"),
+            (MeterMode::TRUE_PEAK, "true peak"),
+            (MeterMode::MAXIMA, "maxima"),
         ];
         let names = NAMES.iter().filter(|(mode, _)| self.contains(*mode)).map(|(_, name)| name);
         f.debug_set().entries(names).finish()
@@ -64,7 +64,7 @@ impl fmt::Debug for Mode {
 /// What is remembered of a programme for integrated loudness and range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum History {
+pub enum MeterHistory {
     /// Exactly, the last so many milliseconds; all memory is taken at construction, 88 bytes a
     /// second.
     Bounded {
@@ -97,18 +97,18 @@ pub enum RangeHop {
 /// What becomes of a sample that is not finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum NonFinite {
+pub enum NonFinitePolicy {
     /// It is heard as silence, and counted.
     Silence,
     /// It spoils its channel's filter for good, as in libebur128: windows read NaN, integrated
     /// loudness and range stay at what was heard before. Peaks pass NaN over.
-    Spoil,
+    Propagate,
 }
 
 /// Which code measures; all give the same figures to 1e-9 LU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kernel {
+pub enum MeterKernel {
     /// The fastest that this processor has.
     Best,
     /// One sample after the other.
@@ -117,9 +117,9 @@ pub enum Kernel {
     Avx2,
 }
 
-impl Kernel {
-    pub(super) fn level(self) -> Level {
-        let available = Level::available();
+impl MeterKernel {
+    pub(super) fn level(self) -> SimdLevel {
+        let available = SimdLevel::available();
         let most = match self {
             Self::Best => available.len(),
             Self::Scalar => 1,
@@ -131,22 +131,22 @@ impl Kernel {
 
 /// How a [`Meter`](super::Meter) measures.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct MeterConfig {
     /// Frames per second.
     pub rate: SampleRate,
     /// The place of each channel: 1 to 64 of them.
-    pub positions: Vec<Position>,
+    pub positions: Vec<ChannelPosition>,
     /// What is measured.
-    pub mode: Mode,
+    pub mode: MeterMode,
     /// What is remembered. Default: 24 hours.
-    pub history: History,
+    pub history: MeterHistory,
     /// The longest window that can be read, in milliseconds, at most [`MAX_WINDOW_MS`]; never
     /// shorter than the mode needs. Default: 0.
     pub max_window_ms: u32,
     /// How often the loudness range takes a value. Default: every second.
     pub range_hop: RangeHop,
     /// What becomes of samples that are not finite. Default: silence.
-    pub non_finite: NonFinite,
+    pub non_finite: NonFinitePolicy,
     /// Whether [`Meter::last_true_peak`](super::Meter::last_true_peak) is exact as well, which
     /// costs time because less can be passed over. Default: no.
     pub call_peaks: bool,
@@ -156,37 +156,37 @@ pub struct Config {
     /// single frame holds a hundredth of a window's energy; then by less than 2e-7 LU. Default: no.
     pub dense: bool,
     /// Which code measures, for tests and measurements. Default: the best.
-    pub kernel: Kernel,
+    pub kernel: MeterKernel,
 }
 
-impl Config {
+impl MeterConfig {
     /// All defaults, with the places of channels that are customary for the layout.
     #[must_use]
-    pub fn new(rate: SampleRate, layout: ChannelLayout, mode: Mode) -> Self {
+    pub fn new(rate: SampleRate, layout: ChannelLayout, mode: MeterMode) -> Self {
         Self {
             rate,
-            positions: Position::by_custom(layout),
+            positions: ChannelPosition::default_for(layout),
             mode,
-            history: History::Bounded { ms: DAY_MS },
+            history: MeterHistory::Bounded { ms: DAY_MS },
             max_window_ms: 0,
             range_hop: RangeHop::Second,
-            non_finite: NonFinite::Silence,
+            non_finite: NonFinitePolicy::Silence,
             call_peaks: false,
             dense: false,
-            kernel: Kernel::Best,
+            kernel: MeterKernel::Best,
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), InvalidConfig> {
+    pub(super) fn validate(&self) -> Result<(), InvalidMeterConfig> {
         let channels = self.positions.len();
         if channels == 0 || channels > MAX_CHANNELS {
-            return Err(InvalidConfig::Channels(channels));
+            return Err(InvalidMeterConfig::Channels(channels));
         }
-        if channels > 1 && self.positions.contains(&Position::DualMono) {
-            return Err(InvalidConfig::DualMono(channels));
+        if channels > 1 && self.positions.contains(&ChannelPosition::DualMono) {
+            return Err(InvalidMeterConfig::DualMono(channels));
         }
         if self.max_window_ms > MAX_WINDOW_MS {
-            return Err(InvalidConfig::Window(self.max_window_ms));
+            return Err(InvalidMeterConfig::Window(self.max_window_ms));
         }
         Ok(())
     }
@@ -200,7 +200,7 @@ const DAY_MS: u64 = 86_400_000;
 /// Why there can be no such meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum InvalidConfig {
+pub enum InvalidMeterConfig {
     /// No channels, or more than 64; holds how many.
     Channels(usize),
     /// Dual mono is for one channel; holds how many there are.
@@ -209,7 +209,7 @@ pub enum InvalidConfig {
     Window(u32),
 }
 
-impl fmt::Display for InvalidConfig {
+impl fmt::Display for InvalidMeterConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Channels(n) => write!(f, "{n} channels: there must be 1 to {MAX_CHANNELS}"),
@@ -219,4 +219,4 @@ impl fmt::Display for InvalidConfig {
     }
 }
 
-impl core::error::Error for InvalidConfig {}
+impl core::error::Error for InvalidMeterConfig {}

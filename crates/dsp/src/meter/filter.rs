@@ -6,12 +6,12 @@
 //! difference of its last two values instead of the values themselves, which are ten thousand times
 //! as great as what comes out.
 
-use super::sample::View;
-use crate::simd::{self, Level, Pair, Task};
+use super::sample::SampleView;
+use crate::simd::{self, PairContext, SimdLevel, WeightingTask};
 
 /// What the two sections remember: the last two values of the shelf, the newest first, and of the
 /// high-pass the last difference of two values and the value before it.
-pub(crate) type State = [f64; 4];
+pub(crate) type FilterState = [f64; 4];
 
 /// The coefficients of both sections. The numerator of the shelf is `gain` * (1, `zeros`), that of
 /// the high-pass is exactly 1, -2, 1.
@@ -42,7 +42,7 @@ impl Coefficients {
 
     /// One frame; the output lacks the shelf's gain.
     #[inline(always)]
-    pub(crate) fn step(&self, x: f64, s: &mut State) -> f64 {
+    pub(crate) fn step(&self, x: f64, s: &mut FilterState) -> f64 {
         let [w1, w2, difference, before] = *s;
         let w = (x - self.poles[1] * w2) - self.poles[0] * w1;
         let y = (w + self.zeros[0] * w1) + self.zeros[1] * w2;
@@ -56,19 +56,26 @@ impl Coefficients {
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
     coefficients: Coefficients,
-    states: Vec<State>,
-    saved: Vec<State>,
+    states: Vec<FilterState>,
+    saved: Vec<FilterState>,
     weights: Vec<f64>,
-    level: Level,
-    pair: Pair,
+    level: SimdLevel,
+    context: PairContext,
 }
 
 impl Filter {
-    pub(super) fn new(hz: f64, weights: Vec<f64>, level: Level) -> Self {
+    pub(super) fn new(hz: f64, weights: Vec<f64>, level: SimdLevel) -> Self {
         let coefficients = Coefficients::new(hz);
         let states = vec![[0.0; 4]; weights.len()];
         let saved = states.clone();
-        Self { coefficients, states, saved, weights, level, pair: Pair::new(&coefficients, level) }
+        Self {
+            coefficients,
+            states,
+            saved,
+            weights,
+            level,
+            context: PairContext::new(&coefficients, level),
+        }
     }
 
     pub(super) fn reset(&mut self) {
@@ -87,12 +94,12 @@ impl Filter {
 
     /// Whether the energy of a run tells by itself that no sample was absurd: no finite sample may
     /// overflow, and of each pair of channels one must count (the other is then read with it).
-    pub(super) fn tells(&self, view: View<'_>) -> bool {
+    pub(super) fn detects_overflow(&self, view: SampleView<'_>) -> bool {
         let counts = |pair: &[f64]| pair.iter().any(|&weight| weight > 0.0);
-        matches!(view, View::Narrow(_)) && self.weights.chunks(2).all(counts)
+        matches!(view, SampleView::Narrow(_)) && self.weights.chunks(2).all(counts)
     }
 
-    pub(super) fn level(&self) -> Level {
+    pub(super) fn level(&self) -> SimdLevel {
         self.level
     }
 
@@ -110,8 +117,8 @@ impl Filter {
     /// A value that is not finite, even in a channel that does not count, makes an energy that is
     /// not. With `plain`, one sample after the other, without the channels that do not count: what a
     /// value that is not finite then spoils is exactly what follows it.
-    pub(super) fn energies(&mut self, view: View<'_>, plain: bool, out: &mut [f64]) {
-        let level = if plain { Level::Scalar } else { self.level };
+    pub(super) fn energies(&mut self, view: SampleView<'_>, plain: bool, out: &mut [f64]) {
+        let level = if plain { SimdLevel::Scalar } else { self.level };
         let stride = self.states.len();
         let (mut fresh, mut first) = (true, 0);
         while first < stride {
@@ -124,8 +131,8 @@ impl Filter {
             }
             let add = !core::mem::take(&mut fresh);
             let first = channels.start;
-            let task = Task { view, stride, first, weights, add, out: &mut *out };
-            let done = simd::weigh(&self.pair, level, task, states);
+            let task = WeightingTask { view, stride, first, weights, add, out: &mut *out };
+            let done = simd::weigh(&self.context, level, task, states);
             let out = &mut out[done..];
             if out.is_empty() {
                 continue;
@@ -138,10 +145,10 @@ impl Filter {
                 let from = done * stride + first;
                 let (filter, gentle) = (&self.coefficients, !plain);
                 match view {
-                    View::Narrow(x) => {
+                    SampleView::Narrow(x) => {
                         scalar(filter, &x[from..], stride, weights, gentle, states, out);
                     }
-                    View::Wide(x) => {
+                    SampleView::Wide(x) => {
                         scalar(filter, &x[from..], stride, weights, gentle, states, out);
                     }
                 }
@@ -165,7 +172,7 @@ fn scalar<T: Copy + Into<f64>>(
     stride: usize,
     weights: &[f64],
     tell: bool,
-    states: &mut [State],
+    states: &mut [FilterState],
     out: &mut [f64],
 ) {
     if let ([first, second], true) = (&mut *states, weights.iter().all(|&w| w > 0.0)) {

@@ -7,14 +7,14 @@ use std::collections::VecDeque;
 
 /// Energies of windows above the absolute gate.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Energies {
+pub(super) enum GatedEnergies {
     /// Each of them, the oldest leaving when there are more than `limit`.
     Exact { values: VecDeque<f64>, limit: usize },
     /// How many fell into each bin.
     Histogram(Box<[u64]>),
 }
 
-impl Energies {
+impl GatedEnergies {
     /// Exact values; memory for `reserved` of them is taken at once.
     pub(super) fn exact(limit: usize, reserved: usize) -> Self {
         Self::Exact { values: VecDeque::with_capacity(reserved.min(limit)), limit }
@@ -76,28 +76,30 @@ impl Energies {
 }
 
 /// The mean energy above both gates, over several lists; `None` when nothing passes.
-pub(super) fn integrated<'a>(lists: impl Iterator<Item = &'a Energies> + Clone) -> Option<f64> {
+pub(super) fn integrated<'a>(
+    lists: impl Iterator<Item = &'a GatedEnergies> + Clone,
+) -> Option<f64> {
     let gate = relative_gate(lists.clone())?;
     mean(lists.map(|list| list.above(gate)))
 }
 
 /// The energy of the relative gate, 10 LU below what passes the absolute gate.
-pub(super) fn relative_gate<'a>(lists: impl Iterator<Item = &'a Energies>) -> Option<f64> {
-    Some(mean(lists.map(Energies::total))? * INTEGRATED_GATE)
+pub(super) fn relative_gate<'a>(lists: impl Iterator<Item = &'a GatedEnergies>) -> Option<f64> {
+    Some(mean(lists.map(GatedEnergies::total))? * INTEGRATED_GATE)
 }
 
 /// The loudness range in LU over several lists of one kind; 0 when nothing passes the gates.
-pub(super) fn range<'a>(lists: impl Iterator<Item = &'a Energies> + Clone) -> f64 {
-    let Some(mean) = mean(lists.clone().map(Energies::total)) else { return 0.0 };
+pub(super) fn range<'a>(lists: impl Iterator<Item = &'a GatedEnergies> + Clone) -> f64 {
+    let Some(mean) = mean(lists.clone().map(GatedEnergies::total)) else { return 0.0 };
     let gate = mean * RANGE_GATE;
     let mut exact = Vec::new();
     let mut counts = [0u64; BINS];
     for list in lists {
         match list {
-            Energies::Exact { values, .. } => {
+            GatedEnergies::Exact { values, .. } => {
                 exact.extend(values.iter().copied().filter(|&energy| energy >= gate));
             }
-            Energies::Histogram(more) => {
+            GatedEnergies::Histogram(more) => {
                 for (count, more) in counts.iter_mut().zip(more) {
                     *count += more;
                 }
@@ -204,13 +206,13 @@ fn bin_of(energy: f64) -> usize {
 
 #[allow(clippy::cast_precision_loss, reason = "a thousand bins")]
 fn bin_energy(bin: usize) -> f64 {
-    energy_of(bin as f64 / 10.0 + LOWEST_CENTRE)
+    energy_of(bin as f64 / 10.0 + LOWEST_CENTER)
 }
 
 /// Bins of 0.1 LU from -70 to +30 LUFS; what is louder counts in the last.
 pub(super) const BINS: usize = 1000;
 const LOWEST: f64 = -70.0;
-const LOWEST_CENTRE: f64 = -69.95;
+const LOWEST_CENTER: f64 = -69.95;
 /// -10 LU (BS.1770-4) and -20 LU (EBU Tech 3342) as ratios of energy.
 const INTEGRATED_GATE: f64 = 0.1;
 const RANGE_GATE: f64 = 0.01;
@@ -235,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_oldest_leave_a_bounded_history() {
-        let mut list = Energies::exact(2, 2);
+        let mut list = GatedEnergies::exact(2, 2);
         for energy in [1.0, 2.0, 3.0, 1e-9, f64::NAN] {
             list.push(energy);
         }

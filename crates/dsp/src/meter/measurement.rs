@@ -4,7 +4,7 @@ use core::fmt;
 
 use aulos_core::{Db, Lufs};
 
-use super::gate::{self, BINS, Energies};
+use super::gate::{self, BINS, GatedEnergies};
 use super::windows::{MOMENTARY_HOPS, SHORT_TERM_HOPS};
 use super::{Meter, loudness};
 
@@ -14,8 +14,8 @@ use super::{Meter, loudness};
 /// with [`Meter::begin_piece`] and [`Meter::seed`]. What was not measured is silent, or 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
-    blocks: Energies,
-    ranges: Energies,
+    blocks: GatedEnergies,
+    ranges: GatedEnergies,
     /// Mean squares.
     max_momentary: f64,
     max_short_term: f64,
@@ -49,9 +49,9 @@ impl Measurement {
     ///
     /// # Errors
     /// [`UnlikeHistories`] when one is exact and the other a histogram; nothing has changed then.
-    pub fn merge(&mut self, other: &Self) -> Result<(), UnlikeHistories> {
-        if !self.blocks.is_like(&other.blocks) || !self.ranges.is_like(&other.ranges) {
-            return Err(UnlikeHistories);
+    pub fn merge(&mut self, other: &Self) -> Result<(), IncompatibleHistories> {
+        if !self.blocks.is_compatible(&other.blocks) || !self.ranges.is_compatible(&other.ranges) {
+            return Err(IncompatibleHistories);
         }
         self.blocks.merge(&other.blocks);
         self.ranges.merge(&other.ranges);
@@ -71,7 +71,9 @@ impl Measurement {
     ///
     /// # Errors
     /// [`UnlikeHistories`] when some are exact and others histograms.
-    pub fn join(pieces: impl IntoIterator<Item = Self>) -> Result<Option<Self>, UnlikeHistories> {
+    pub fn join(
+        pieces: impl IntoIterator<Item = Self>,
+    ) -> Result<Option<Self>, IncompatibleHistories> {
         let mut pieces = pieces.into_iter();
         let Some(mut whole) = pieces.next() else { return Ok(None) };
         for piece in pieces {
@@ -148,12 +150,12 @@ impl Measurement {
         bytes.extend(self.peaks.iter().flatten().flat_map(|peak| peak.to_le_bytes()));
         for list in [&self.blocks, &self.ranges] {
             match list {
-                Energies::Exact { values, .. } => {
+                GatedEnergies::Exact { values, .. } => {
                     bytes.push(EXACT);
                     bytes.extend((values.len() as u64).to_le_bytes());
                     bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
                 }
-                Energies::Histogram(counts) => {
+                GatedEnergies::Histogram(counts) => {
                     bytes.push(HISTOGRAM);
                     bytes.extend((counts.len() as u64).to_le_bytes());
                     bytes.extend(counts.iter().flat_map(|count| count.to_le_bytes()));
@@ -168,7 +170,7 @@ impl Measurement {
     /// # Errors
     /// [`MalformedMeasurement`] for anything else; no more memory is taken than `bytes` are long.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, MalformedMeasurement> {
-        let mut reader = Reader { bytes };
+        let mut reader = ByteReader { bytes };
         if reader.byte()? != VERSION {
             return Err(MalformedMeasurement);
         }
@@ -190,8 +192,8 @@ impl Measurement {
     }
 }
 
-impl Energies {
-    fn is_like(&self, other: &Self) -> bool {
+impl GatedEnergies {
+    fn is_compatible(&self, other: &Self) -> bool {
         matches!(self, Self::Histogram(_)) == matches!(other, Self::Histogram(_))
     }
 
@@ -209,11 +211,11 @@ impl Energies {
     }
 }
 
-struct Reader<'a> {
+struct ByteReader<'a> {
     bytes: &'a [u8],
 }
 
-impl Reader<'_> {
+impl ByteReader<'_> {
     fn word(&mut self) -> Result<[u8; 8], MalformedMeasurement> {
         let (word, rest) = self.bytes.split_first_chunk().ok_or(MalformedMeasurement)?;
         self.bytes = rest;
@@ -245,17 +247,17 @@ impl Reader<'_> {
         if value >= 0.0 { Ok(value) } else { Err(MalformedMeasurement) }
     }
 
-    fn energies(&mut self) -> Result<Energies, MalformedMeasurement> {
+    fn energies(&mut self) -> Result<GatedEnergies, MalformedMeasurement> {
         let kind = self.byte()?;
         let count = self.length(8)?;
         match kind {
             EXACT => {
                 let values = (0..count).map(|_| self.magnitude()).collect::<Result<_, _>>()?;
-                Ok(Energies::Exact { values, limit: usize::MAX })
+                Ok(GatedEnergies::Exact { values, limit: usize::MAX })
             }
             HISTOGRAM if count == BINS => {
                 let counts = (0..count).map(|_| self.count()).collect::<Result<_, _>>()?;
-                Ok(Energies::Histogram(counts))
+                Ok(GatedEnergies::Histogram(counts))
             }
             _ => Err(MalformedMeasurement),
         }
@@ -268,15 +270,15 @@ const HISTOGRAM: u8 = 1;
 
 /// An exact history and a histogram cannot be merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnlikeHistories;
+pub struct IncompatibleHistories;
 
-impl fmt::Display for UnlikeHistories {
+impl fmt::Display for IncompatibleHistories {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an exact history and a histogram cannot be merged")
     }
 }
 
-impl core::error::Error for UnlikeHistories {}
+impl core::error::Error for IncompatibleHistories {}
 
 /// These bytes are no measurement, or one of a later version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,14 +6,14 @@
 //! most of these are never computed: a run whose samples cannot reach the maximum is passed over.
 //! That is exact; a resampler in front of the meter, as FFmpeg has it, can not do it.
 
-use super::sample::{RUN, View};
-use crate::simd::{self, Level};
+use super::sample::{RUN, SampleView};
+use crate::simd::{self, SimdLevel};
 
 /// Peaks as linear amplitudes, full scale being 1.0.
 #[derive(Clone, Debug)]
 pub(super) struct Peaks {
     channels: usize,
-    level: Level,
+    level: SimdLevel,
     /// Whether the peaks of the last call alone are exact as well.
     per_call: bool,
     true_peak: Option<Interpolator>,
@@ -29,7 +29,7 @@ impl Peaks {
         channels: usize,
         true_peak: bool,
         per_call: bool,
-        level: Level,
+        level: SimdLevel,
     ) -> Self {
         let zero = vec![0.0; channels];
         Self {
@@ -45,7 +45,7 @@ impl Peaks {
     }
 
     /// Continues with another filter, keeping the peaks.
-    pub(super) fn inherit(&mut self, older: &Self) {
+    pub(super) fn carry_over(&mut self, older: &Self) {
         for (new, old) in [(&mut self.sample, &older.sample), (&mut self.inter, &older.inter)] {
             new.clone_from(old);
         }
@@ -64,30 +64,30 @@ impl Peaks {
     }
 
     /// Warms the interpolator up.
-    pub(super) fn seed(&mut self, view: View<'_>) {
+    pub(super) fn seed(&mut self, view: SampleView<'_>) {
         if let Some(interpolator) = &mut self.true_peak {
             interpolator.keep(view);
         }
     }
 
-    pub(super) fn hear(&mut self, view: View<'_>) {
+    pub(super) fn process(&mut self, view: SampleView<'_>) {
         let floor = if self.per_call { None } else { Some(&self.inter[..]) };
         let (at, between) = (&mut self.call_sample[..], &mut self.call_inter[..]);
         match (&mut self.true_peak, view) {
-            (Some(interpolator), View::Narrow(samples)) => {
-                interpolator.hear(self.level, samples, floor, at, between);
+            (Some(interpolator), SampleView::Narrow(samples)) => {
+                interpolator.process(self.level, samples, floor, at, between);
             }
-            (None, View::Narrow(samples)) => {
+            (None, SampleView::Narrow(samples)) => {
                 simd::sample_peaks(self.level, samples, self.channels, at);
             }
-            (interpolator, View::Wide(samples)) => {
+            (interpolator, SampleView::Wide(samples)) => {
                 for frame in samples.chunks_exact(self.channels) {
                     for (peak, x) in at.iter_mut().zip(frame) {
                         *peak = x.abs().max(*peak);
                     }
                 }
                 if let Some(interpolator) = interpolator {
-                    interpolator.hear_wide(self.level, samples, floor, at, between);
+                    interpolator.process_wide(self.level, samples, floor, at, between);
                 }
             }
         }
@@ -109,11 +109,11 @@ impl Peaks {
         {
             peaks.fill(0.0);
         }
-        self.forget();
+        self.clear_history();
     }
 
     /// Empties the interpolator; peaks stay.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn clear_history(&mut self) {
         if let Some(interpolator) = &mut self.true_peak {
             interpolator.samples.fill(0.0);
         }
@@ -140,10 +140,10 @@ impl Peaks {
 #[derive(Clone, Debug)]
 struct Interpolator {
     channels: usize,
-    taps: simd::Taps,
+    taps: simd::TruePeakTaps,
     /// Interleaved: the frames before, then the run or its beginning.
     samples: Vec<f32>,
-    room: simd::Room,
+    scratch: simd::PeakScratch,
 }
 
 impl Interpolator {
@@ -153,17 +153,17 @@ impl Interpolator {
             96_000..192_000 => 2,
             _ => return None,
         };
-        let taps = simd::Taps::new(factor);
+        let taps = simd::TruePeakTaps::new(factor);
         let samples = vec![0.0; (taps.reach() + RUN) * channels];
-        let room = simd::Room::new(RUN, channels);
-        Some(Self { channels, taps, samples, room })
+        let room = simd::PeakScratch::new(RUN, channels);
+        Some(Self { channels, taps, samples, scratch: room })
     }
 
     /// Raises peaks to those of a run, and keeps its end. Of a long run only the beginning has to
     /// be put behind the past; the rest is searched where it lies.
-    fn hear(
+    fn process(
         &mut self,
-        level: Level,
+        level: SimdLevel,
         run: &[f32],
         floor: Option<&[f64]>,
         at: &mut [f64],
@@ -172,20 +172,20 @@ impl Interpolator {
         let reach = self.taps.reach() * self.channels;
         let head = if run.len() > LONG * self.channels { HEAD * self.channels } else { run.len() };
         self.samples[reach..reach + head].copy_from_slice(&run[..head]);
-        let Self { taps, channels, room, .. } = self;
-        let mut found = simd::Found { at, settled: false, between };
+        let Self { taps, channels, scratch: room, .. } = self;
+        let mut found = simd::FoundPeaks { at, settled: false, between };
         let parts = [&self.samples[..reach + head], &run[head.saturating_sub(reach)..]];
         for samples in parts.into_iter().take(1 + usize::from(head < run.len())) {
-            let search = simd::Search { taps, samples, channels: *channels, floor };
+            let search = simd::PeakSearch { taps, samples, channels: *channels, floor };
             simd::search_peaks(level, &search, room, &mut found);
         }
-        self.keep(View::Narrow(run));
+        self.keep(SampleView::Narrow(run));
     }
 
     /// The same for f64, whose sample peaks are known, with what is rounded to f32.
-    fn hear_wide(
+    fn process_wide(
         &mut self,
-        level: Level,
+        level: SimdLevel,
         run: &[f64],
         floor: Option<&[f64]>,
         at: &mut [f64],
@@ -195,27 +195,27 @@ impl Interpolator {
         narrow(run, &mut self.samples[reach..]);
         // Rounded, a sample may be greater than it was.
         self.delayed(run.len() / self.channels, between);
-        let Self { taps, channels, room, samples } = self;
+        let Self { taps, channels, scratch: room, samples } = self;
         let samples = &samples[..reach + run.len()];
-        let mut found = simd::Found { at, settled: true, between };
-        let search = simd::Search { taps, samples, channels: *channels, floor };
+        let mut found = simd::FoundPeaks { at, settled: true, between };
+        let search = simd::PeakSearch { taps, samples, channels: *channels, floor };
         simd::search_peaks(level, &search, room, &mut found);
-        self.keep(View::Wide(run));
+        self.keep(SampleView::Wide(run));
     }
 
     /// Makes the end of a run the past of the next.
-    fn keep(&mut self, view: View<'_>) {
+    fn keep(&mut self, view: SampleView<'_>) {
         let reach = self.taps.reach() * self.channels;
         let past = &mut self.samples[..reach];
         let len = match view {
-            View::Narrow(run) => run.len(),
-            View::Wide(run) => run.len(),
+            SampleView::Narrow(run) => run.len(),
+            SampleView::Wide(run) => run.len(),
         };
         let new = len.min(reach);
         past.copy_within(new.., 0);
         match view {
-            View::Narrow(run) => past[reach - new..].copy_from_slice(&run[len - new..]),
-            View::Wide(run) => narrow(&run[len - new..], &mut past[reach - new..]),
+            SampleView::Narrow(run) => past[reach - new..].copy_from_slice(&run[len - new..]),
+            SampleView::Wide(run) => narrow(&run[len - new..], &mut past[reach - new..]),
         }
     }
 

@@ -8,7 +8,7 @@ use aulos_core::ChannelLayout;
 /// degrees in the middle layer, counts 1.41 times, low-frequency effects do not count at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Position {
+pub enum ChannelPosition {
     /// Does not count for loudness: a low-frequency effects channel, or one that nobody hears. Its
     /// peaks are still measured.
     Unused,
@@ -23,7 +23,7 @@ pub enum Position {
     },
 }
 
-impl Position {
+impl ChannelPosition {
     /// The low-frequency effects channel.
     pub const LFE: Self = Self::Unused;
     /// M+030.
@@ -31,7 +31,7 @@ impl Position {
     /// M-030.
     pub const RIGHT: Self = Self::middle(-30);
     /// M+000.
-    pub const CENTRE: Self = Self::middle(0);
+    pub const CENTER: Self = Self::middle(0);
     /// M+110.
     pub const LEFT_SURROUND: Self = Self::middle(110);
     /// M-110.
@@ -46,14 +46,14 @@ impl Position {
     /// Where the channels of a WAVE file stand: L R C LFE, then surrounds (for eight channels: back,
     /// then side). Beyond eight channels each counts as one in front.
     #[must_use]
-    pub fn by_custom(layout: ChannelLayout) -> Vec<Self> {
-        const L: Position = Position::LEFT;
-        const R: Position = Position::RIGHT;
-        const C: Position = Position::CENTRE;
-        const LS: Position = Position::LEFT_SURROUND;
-        const RS: Position = Position::RIGHT_SURROUND;
-        const LFE: Position = Position::LFE;
-        const BACK: Position = Position::middle(180);
+    pub fn default_for(layout: ChannelLayout) -> Vec<Self> {
+        const L: ChannelPosition = ChannelPosition::LEFT;
+        const R: ChannelPosition = ChannelPosition::RIGHT;
+        const C: ChannelPosition = ChannelPosition::CENTER;
+        const LS: ChannelPosition = ChannelPosition::LEFT_SURROUND;
+        const RS: ChannelPosition = ChannelPosition::RIGHT_SURROUND;
+        const LFE: ChannelPosition = ChannelPosition::LFE;
+        const BACK: ChannelPosition = ChannelPosition::middle(180);
         match layout.channels() {
             1 => vec![C],
             2 => vec![L, R],
@@ -97,19 +97,19 @@ mod tests {
     #[test]
     #[allow(clippy::float_cmp, reason = "weights are constants")]
     fn sound_from_the_side_counts_more_and_effects_do_not_count() {
-        assert_eq!(Position::LEFT_SURROUND.weight(), 1.41);
-        assert_eq!(Position::middle(-60).weight(), 1.41);
-        assert_eq!(Position::middle(135).weight(), 1.0);
-        assert_eq!(Position::At { azimuth: 90, elevation: 30 }.weight(), 1.0);
-        assert_eq!(Position::LFE.weight(), 0.0);
-        assert_eq!(Position::DualMono.weight(), 2.0);
+        assert_eq!(ChannelPosition::LEFT_SURROUND.weight(), 1.41);
+        assert_eq!(ChannelPosition::middle(-60).weight(), 1.41);
+        assert_eq!(ChannelPosition::middle(135).weight(), 1.0);
+        assert_eq!(ChannelPosition::At { azimuth: 90, elevation: 30 }.weight(), 1.0);
+        assert_eq!(ChannelPosition::LFE.weight(), 0.0);
+        assert_eq!(ChannelPosition::DualMono.weight(), 2.0);
     }
 
     #[test]
     fn every_layout_has_a_place_for_each_channel() {
         for channels in 1..=aulos_core::MAX_CHANNELS {
             let layout = ChannelLayout::new(channels).unwrap();
-            assert_eq!(Position::by_custom(layout).len(), channels);
+            assert_eq!(ChannelPosition::default_for(layout).len(), channels);
         }
     }
 }

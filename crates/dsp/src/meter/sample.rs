@@ -3,14 +3,14 @@
 //! Interleaved f32 and f64 are read where they lie; all else is copied, a short run at a time, into
 //! one of two staging buffers: 16 bit fits f32 without loss, 32 bit needs f64.
 
-use crate::simd::{self, Level};
+use crate::simd::{self, SimdLevel};
 
 /// The longest run, in frames: long segments have the least to hand on, and all stages of a stereo
 /// run stay in the second cache.
 pub(super) const RUN: usize = 4800;
 
 /// A sample value: `i16`, `i32` (full scale is the type's), `f32` or `f64` (full scale is 1.0).
-pub trait Sample: Copy + sealed::Sealed {
+pub trait MeterSample: Copy + sealed::Sealed {
     #[doc(hidden)]
     const WIDE: bool;
     #[doc(hidden)]
@@ -20,7 +20,7 @@ pub trait Sample: Copy + sealed::Sealed {
     #[doc(hidden)]
     fn wide(self) -> f64;
     #[doc(hidden)]
-    fn as_view(samples: &[Self]) -> Option<View<'_>>;
+    fn as_view(samples: &[Self]) -> Option<SampleView<'_>>;
 }
 
 mod sealed {
@@ -36,12 +36,12 @@ mod sealed {
 #[doc(hidden)]
 #[allow(unnameable_types, reason = "only the meter calls what speaks of it")]
 #[derive(Clone, Copy, Debug)]
-pub enum View<'a> {
+pub enum SampleView<'a> {
     Narrow(&'a [f32]),
     Wide(&'a [f64]),
 }
 
-impl Sample for i16 {
+impl MeterSample for i16 {
     const WIDE: bool = false;
     const ALWAYS_FINITE: bool = true;
     fn narrow(self) -> f32 {
@@ -50,12 +50,12 @@ impl Sample for i16 {
     fn wide(self) -> f64 {
         f64::from(self.narrow())
     }
-    fn as_view(_: &[Self]) -> Option<View<'_>> {
+    fn as_view(_: &[Self]) -> Option<SampleView<'_>> {
         None
     }
 }
 
-impl Sample for i32 {
+impl MeterSample for i32 {
     const WIDE: bool = true;
     const ALWAYS_FINITE: bool = true;
     #[allow(clippy::cast_possible_truncation, reason = "rounding is meant")]
@@ -65,12 +65,12 @@ impl Sample for i32 {
     fn wide(self) -> f64 {
         f64::from(self) * (1.0 / 2_147_483_648.0)
     }
-    fn as_view(_: &[Self]) -> Option<View<'_>> {
+    fn as_view(_: &[Self]) -> Option<SampleView<'_>> {
         None
     }
 }
 
-impl Sample for f32 {
+impl MeterSample for f32 {
     const WIDE: bool = false;
     const ALWAYS_FINITE: bool = false;
     fn narrow(self) -> f32 {
@@ -79,12 +79,12 @@ impl Sample for f32 {
     fn wide(self) -> f64 {
         f64::from(self)
     }
-    fn as_view(samples: &[Self]) -> Option<View<'_>> {
-        Some(View::Narrow(samples))
+    fn as_view(samples: &[Self]) -> Option<SampleView<'_>> {
+        Some(SampleView::Narrow(samples))
     }
 }
 
-impl Sample for f64 {
+impl MeterSample for f64 {
     const WIDE: bool = true;
     const ALWAYS_FINITE: bool = false;
     #[allow(clippy::cast_possible_truncation, reason = "rounding is meant")]
@@ -94,21 +94,21 @@ impl Sample for f64 {
     fn wide(self) -> f64 {
         self
     }
-    fn as_view(samples: &[Self]) -> Option<View<'_>> {
-        Some(View::Wide(samples))
+    fn as_view(samples: &[Self]) -> Option<SampleView<'_>> {
+        Some(SampleView::Wide(samples))
     }
 }
 
 /// What the caller hands over in one call.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Source<'a, S> {
+pub(super) enum InputSamples<'a, S> {
     /// Frame after frame.
     Interleaved(&'a [S]),
     /// One slice per channel, equally long.
     Planar(&'a [&'a [S]]),
 }
 
-impl<'a, S: Sample> Source<'a, S> {
+impl<'a, S: MeterSample> InputSamples<'a, S> {
     pub(super) fn frames(&self, channels: usize) -> usize {
         match self {
             Self::Interleaved(samples) => samples.len() / channels,
@@ -122,7 +122,7 @@ impl<'a, S: Sample> Source<'a, S> {
         start: usize,
         frames: usize,
         channels: usize,
-    ) -> Option<View<'a>> {
+    ) -> Option<SampleView<'a>> {
         match self {
             Self::Interleaved(samples) => {
                 S::as_view(&samples[start * channels..(start + frames) * channels])
@@ -135,20 +135,20 @@ impl<'a, S: Sample> Source<'a, S> {
 
 /// The two staging buffers, each [`RUN`] frames long.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Staging {
+pub(super) struct StagingBuffers {
     narrow: Vec<f32>,
     wide: Vec<f64>,
 }
 
-impl Staging {
+impl StagingBuffers {
     pub(super) fn new(channels: usize) -> Self {
         Self { narrow: vec![0.0; RUN * channels], wide: vec![0.0; RUN * channels] }
     }
 
     /// Copies a run, so that [`Staging::view`] shows it.
-    pub(super) fn copy<S: Sample>(
+    pub(super) fn copy<S: MeterSample>(
         &mut self,
-        source: &Source<'_, S>,
+        source: &InputSamples<'_, S>,
         start: usize,
         frames: usize,
         channels: usize,
@@ -161,7 +161,7 @@ impl Staging {
     }
 
     /// Sets what is not finite, or too large to be squared, to silence; returns how many samples.
-    pub(super) fn clean<S: Sample>(&mut self, count: usize) -> u64 {
+    pub(super) fn clean<S: MeterSample>(&mut self, count: usize) -> u64 {
         let mut rejected = 0;
         if S::WIDE {
             for sample in &mut self.wide[..count] {
@@ -181,14 +181,18 @@ impl Staging {
         rejected
     }
 
-    pub(super) fn view<S: Sample>(&self, count: usize) -> View<'_> {
-        if S::WIDE { View::Wide(&self.wide[..count]) } else { View::Narrow(&self.narrow[..count]) }
+    pub(super) fn view<S: MeterSample>(&self, count: usize) -> SampleView<'_> {
+        if S::WIDE {
+            SampleView::Wide(&self.wide[..count])
+        } else {
+            SampleView::Narrow(&self.narrow[..count])
+        }
     }
 }
 
-impl View<'_> {
+impl SampleView<'_> {
     /// Whether every sample can be squared.
-    pub(super) fn is_sane(&self, level: Level) -> bool {
+    pub(super) fn is_sane(&self, level: SimdLevel) -> bool {
         match self {
             Self::Narrow(samples) => simd::all_finite(level, samples),
             Self::Wide(samples) => !samples.iter().any(|&x| is_absurd(x)),
@@ -202,8 +206,8 @@ fn is_absurd(sample: f64) -> bool {
     sample.is_nan() || sample.abs() > LARGEST
 }
 
-fn spread<S: Sample, T>(
-    source: &Source<'_, S>,
+fn spread<S: MeterSample, T>(
+    source: &InputSamples<'_, S>,
     start: usize,
     frames: usize,
     channels: usize,
@@ -211,13 +215,13 @@ fn spread<S: Sample, T>(
     convert: impl Fn(S) -> T,
 ) {
     match source {
-        Source::Interleaved(samples) => {
+        InputSamples::Interleaved(samples) => {
             let run = &samples[start * channels..(start + frames) * channels];
             for (slot, &sample) in out.iter_mut().zip(run) {
                 *slot = convert(sample);
             }
         }
-        Source::Planar(planes) => {
+        InputSamples::Planar(planes) => {
             for (channel, plane) in planes.iter().enumerate() {
                 let slots = out[channel..].iter_mut().step_by(channels);
                 for (slot, &sample) in slots.zip(&plane[start..start + frames]) {

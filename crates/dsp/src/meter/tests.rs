@@ -9,23 +9,23 @@
     reason = "test signals, and figures that must be the same"
 )]
 
-mod judge;
+mod reference;
 mod state;
 
 use core::f64::consts::TAU;
 
 use aulos_core::{ChannelLayout, SampleRate};
 
-use super::{Config, Kernel, Meter, Mode};
+use super::{Meter, MeterConfig, MeterKernel, MeterMode};
 
-const KERNELS: [Kernel; 3] = [Kernel::Scalar, Kernel::Avx2, Kernel::Best];
+const KERNELS: [MeterKernel; 3] = [MeterKernel::Scalar, MeterKernel::Avx2, MeterKernel::Best];
 
-fn config(hz: u32, channels: usize, mode: Mode) -> Config {
+fn config(hz: u32, channels: usize, mode: MeterMode) -> MeterConfig {
     let layout = ChannelLayout::new(channels).unwrap();
-    Config::new(SampleRate::new(hz).unwrap(), layout, mode)
+    MeterConfig::new(SampleRate::new(hz).unwrap(), layout, mode)
 }
 
-fn meter(hz: u32, channels: usize, mode: Mode) -> Meter {
+fn meter(hz: u32, channels: usize, mode: MeterMode) -> Meter {
     Meter::new(config(hz, channels, mode)).unwrap()
 }
 

@@ -4,18 +4,18 @@
 //! then a few hops, a few slots and at most one ragged edge of frames; nothing is ever squared or
 //! filtered twice. The peers sum all frames of a window anew whenever it is read.
 
-use super::past::Past;
+use super::energy_ring::EnergyRing;
 use crate::simd::sum;
 
 /// Sliding windows over the weighted energy of each frame.
 #[derive(Clone, Debug)]
-pub(super) struct Windows {
+pub(super) struct SlidingWindows {
     /// Frames per 100 ms.
     hop: usize,
     /// Hops in the longest window.
     longest: usize,
     /// One energy per frame, a ring of `longest + 1` hops.
-    frames: Past,
+    frames: EnergyRing,
     /// One energy per slot, in the same ring.
     slots: Box<[f64]>,
     /// One energy per hop, in the same ring.
@@ -45,14 +45,14 @@ impl Maxima {
     }
 }
 
-impl Windows {
+impl SlidingWindows {
     /// Windows up to `longest` hops, over energies that are counted in `unit`s.
     pub(super) fn new(hop: usize, longest: usize, maxima: bool, unit: f64, dense: bool) -> Self {
         let hops = longest + 1;
         let mut new = Self {
             hop,
             longest,
-            frames: Past::new(hop, hops, dense),
+            frames: EnergyRing::new(hop, hops, dense),
             slots: vec![0.0; hops * SLOTS].into(),
             hops: vec![0.0; hops].into(),
             slot: 0,
@@ -80,19 +80,19 @@ impl Windows {
     }
 
     /// Frames until the hop is full: the most that [`Windows::push`] takes.
-    pub(super) fn room(&self) -> usize {
-        (self.slot / SLOTS + 1) * self.hop - self.here()
+    pub(super) fn frames_until_hop(&self) -> usize {
+        (self.slot / SLOTS + 1) * self.hop - self.write_position()
     }
 
     /// Where the energies of the next frames go: at most [`Windows::room`] of them.
-    pub(super) fn next(&mut self, frames: usize) -> &mut [f64] {
-        let start = self.here();
+    pub(super) fn write_buffer(&mut self, frames: usize) -> &mut [f64] {
+        let start = self.write_position();
         self.frames.next(start..start + frames)
     }
 
     /// The energy of the frames that have been written to [`Windows::next`].
-    pub(super) fn written(&mut self, frames: usize) -> f64 {
-        let mut start = self.here();
+    pub(super) fn sum_written(&mut self, frames: usize) -> f64 {
+        let mut start = self.write_position();
         let end = start + frames;
         let mut energy = 0.0;
         for slot in self.slot.. {
@@ -143,13 +143,13 @@ impl Windows {
             return sum(self.frames.newest(end - left..end)) * self.unit;
         }
         left -= self.filled;
-        (self.energy + self.complete(self.slot, left)) * self.unit
+        (self.energy + self.energy_before(self.slot, left)) * self.unit
     }
 
     /// The maxima up to the last frame.
     pub(super) fn maxima(&self) -> Option<Maxima> {
         let mut maxima = self.maxima?;
-        self.raise(&mut maxima);
+        self.raise_maxima(&mut maxima);
         Some(maxima.times(self.unit))
     }
 
@@ -160,7 +160,7 @@ impl Windows {
     fn finish_slot(&mut self, measure: bool) {
         self.slots[self.slot] = self.energy;
         if measure && let Some(mut maxima) = self.maxima {
-            self.raise(&mut maxima);
+            self.raise_maxima(&mut maxima);
             self.maxima = Some(maxima);
         }
         (self.filled, self.energy) = (0, 0.0);
@@ -169,12 +169,12 @@ impl Windows {
     }
 
     /// The place of the next frame in the ring.
-    fn here(&self) -> usize {
+    fn write_position(&self) -> usize {
         self.slot_start(self.slot) + self.filled
     }
 
     /// The energy of the `left` frames before `slot`.
-    fn complete(&self, mut slot: usize, mut left: usize) -> f64 {
+    fn energy_before(&self, mut slot: usize, mut left: usize) -> f64 {
         let mut energy = 0.0;
         while left > 0 {
             if slot == 0 {
@@ -204,14 +204,14 @@ impl Windows {
     }
 
     /// Lifts the maxima to all windows that end inside the slot that is being filled.
-    fn raise(&self, maxima: &mut Maxima) {
+    fn raise_maxima(&self, maxima: &mut Maxima) {
         for (hops, greatest) in
             [(MOMENTARY_HOPS, &mut maxima.momentary), (SHORT_TERM_HOPS, &mut maxima.short_term)]
         {
             if hops > self.longest {
                 continue;
             }
-            let before = self.complete(self.slot, hops * self.hop);
+            let before = self.energy_before(self.slot, hops * self.hop);
             // No window in here can hold more than all that came before and all that is new.
             if before + self.energy <= *greatest {
                 continue;
@@ -268,20 +268,20 @@ mod tests {
         for (hop, dense) in
             [2, 3, 9, 10, 441, 800].into_iter().flat_map(|h| [(h, false), (h, true)])
         {
-            let mut windows = Windows::new(hop, 30, true, 1.0, dense);
+            let mut windows = SlidingWindows::new(hop, 30, true, 1.0, dense);
             let mut all = Vec::new();
             let (mut greatest, mut largest) = (Maxima::default(), 0.0f64);
             let mut seed = 1u64;
             for step in 0..4000 {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let n = (1 + (seed >> 33) as usize % 97).min(windows.room());
+                let n = (1 + (seed >> 33) as usize % 97).min(windows.frames_until_hop());
                 #[allow(clippy::cast_precision_loss, reason = "test noise")]
                 let level = if step / 500 % 2 == 0 { 1.0 } else { 0.01 } * (seed >> 40) as f64;
                 let energies = vec![level; n];
                 largest = largest.max(level);
                 all.extend(&energies);
-                windows.next(n).copy_from_slice(&energies);
-                windows.written(n);
+                windows.write_buffer(n).copy_from_slice(&energies);
+                windows.sum_written(n);
                 windows.push(n, true);
                 for end in all.len() - n..all.len() {
                     let (m, s) = (naive(&all[..=end], 4 * hop), naive(&all[..=end], 30 * hop));

@@ -13,7 +13,7 @@ use core::f64::consts::PI;
 
 /// A windowed sinc, sampled at `phases` places between two input frames.
 #[derive(Clone)]
-pub(super) struct Table {
+pub(super) struct FilterTable {
     /// `phases + 2` rows of `taps`. Row `phases` is row 0 one frame later; the one behind it is
     /// only ever multiplied by zero.
     rows: Vec<f32>,
@@ -24,17 +24,17 @@ pub(super) struct Table {
 }
 
 /// The filter at one position: somewhere between two rows.
-pub(super) struct Phase<'a> {
+pub(super) struct FilterPhase<'a> {
     row: &'a [f32],
     next: &'a [f32],
     weight: f32,
 }
 
-impl Table {
+impl FilterTable {
     /// The filter for `ratio` input frames per output frame, when positions are counted in `unit`
     /// parts of an input frame and, without drift, are multiples of `1 / places`.
     pub(super) fn new(ratio: f64, places: usize, unit: u64) -> Self {
-        let shape = Shape::new(ratio);
+        let shape = SincDesign::new(ratio);
         // What is filtered lower is smoother, and needs fewer rows.
         let coarse = (MIN_PHASES / ratio.max(1.0)).ceil() as usize;
         let phases = if places.saturating_mul(shape.taps) <= MAX_COEFFICIENTS {
@@ -45,7 +45,7 @@ impl Table {
         };
         let mut rows = vec![0.0; (phases + 2) * shape.taps];
         for (index, row) in rows.chunks_exact_mut(shape.taps).take(phases + 1).enumerate() {
-            shape.design(index as f64 / phases as f64, row);
+            shape.write_row(index as f64 / phases as f64, row);
         }
         Self { rows, taps: shape.taps, phases, scale: phases as f64 / unit as f64 }
     }
@@ -56,21 +56,21 @@ impl Table {
     }
 
     /// The tap that an undelayed copy would take.
-    pub(super) const fn centre(&self) -> usize {
+    pub(super) const fn center(&self) -> usize {
         self.taps / 2 - 1
     }
 
     /// The filter `fraction` units after a whole frame.
     #[inline]
-    pub(super) fn phase(&self, fraction: u64) -> Phase<'_> {
+    pub(super) fn phase(&self, fraction: u64) -> FilterPhase<'_> {
         let position = fraction as f64 * self.scale;
         let index = (position as usize).min(self.phases);
         let (row, next) = self.rows[index * self.taps..][..2 * self.taps].split_at(self.taps);
-        Phase { row, next, weight: (position - index as f64) as f32 }
+        FilterPhase { row, next, weight: (position - index as f64) as f32 }
     }
 }
 
-impl Phase<'_> {
+impl FilterPhase<'_> {
     /// Filters one frame: `runs` holds a channel every `stride` samples, which begins with the
     /// samples under the filter.
     #[inline]
@@ -127,13 +127,13 @@ fn accumulate<const N: usize>(
 }
 
 /// The continuous filter that the table samples.
-struct Shape {
+struct SincDesign {
     taps: usize,
     /// In cycles per input frame.
     cutoff: f64,
 }
 
-impl Shape {
+impl SincDesign {
     fn new(ratio: f64) -> Self {
         if ratio == 1.0 {
             // Zero at every other whole frame, so that no drift means an exact copy.
@@ -146,7 +146,7 @@ impl Shape {
     }
 
     /// The filter for a position `phase` (0 to 1) frames after the centre tap.
-    fn design(&self, phase: f64, row: &mut [f32]) {
+    fn write_row(&self, phase: f64, row: &mut [f32]) {
         let half = self.taps as f64 / 2.0;
         let value = |tap: usize| {
             let distance = tap as f64 + 1.0 - half - phase;
@@ -217,7 +217,7 @@ const MAX_COEFFICIENTS: usize = 1 << 18;
 const LANES: usize = 8;
 
 #[cfg(test)]
-impl Table {
+impl FilterTable {
     pub(super) const fn memory(&self) -> usize {
         self.rows.len() * size_of::<f32>()
     }

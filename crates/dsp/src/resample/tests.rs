@@ -32,7 +32,7 @@ fn run(resampler: &mut Resampler, input: &[f32]) -> Vec<f32> {
         let progress = resampler.process(rest, &mut block);
         rest = &rest[progress.consumed.as_usize()..];
         output.extend_from_slice(&block[..progress.produced.as_usize()]);
-        if progress == Progress::default() {
+        if progress == ResampleProgress::default() {
             return output;
         }
     }
@@ -124,7 +124,7 @@ fn without_drift_equal_rates_are_a_bit_exact_copy() {
             (0..5_000 * channels).map(|n| ((n * 7_919) as f32 * 1.3e-3).sin()).collect();
         let mut output = vec![0.0; input.len()];
         let progress = resampler.process(&input, &mut output);
-        assert_eq!(progress, Progress { consumed: Frames(5_000), produced: Frames(5_000) });
+        assert_eq!(progress, ResampleProgress { consumed: Frames(5_000), produced: Frames(5_000) });
         let delay = resampler.latency().as_usize() * channels;
         assert!(output[..delay].iter().all(|&sample| sample == 0.0));
         assert!(output[delay..] == input[..input.len() - delay]);
@@ -304,7 +304,7 @@ proptest! {
             prop_assert!(progress.consumed <= needed);
             prop_assert!(progress.produced.as_usize() == room || progress.consumed < needed);
             if give > 0 && room > 0 {
-                prop_assert!(progress != Progress::default());
+                prop_assert!(progress != ResampleProgress::default());
             }
             read += 2 * progress.consumed.as_usize();
             output.extend_from_slice(&block[..2 * progress.produced.as_usize()]);

@@ -7,7 +7,7 @@
 ///
 /// The functions are inlined into kernels that are compiled for the register, and must not be
 /// called from anywhere else.
-pub(super) trait Doubles: Copy {
+pub(super) trait F64Lanes: Copy {
     /// How many; the slices below are at least as long.
     const LANES: usize;
     fn splat(value: f64) -> Self;
@@ -80,7 +80,7 @@ pub(super) trait Doubles: Copy {
 
 /// Asks for memory that will be read soon. A hint: nothing happens where there is none.
 #[inline(always)]
-pub(super) fn expect<T>(soon: *const T) {
+pub(super) fn prefetch<T>(soon: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE is part of x86-64, and a prefetch never faults.
     unsafe {
@@ -91,7 +91,7 @@ pub(super) fn expect<T>(soon: *const T) {
 }
 
 /// Several singles that are computed with at once.
-pub(super) trait Singles: Copy {
+pub(super) trait F32Lanes: Copy {
     /// How many; the slices below are at least as long.
     const LANES: usize;
     fn splat(value: f32) -> Self;

@@ -4,12 +4,12 @@
 
 use aulos_core::MAX_CHANNELS;
 
-use super::Level;
-use super::lanes::Singles;
+use super::SimdLevel;
+use super::lanes::F32Lanes;
 
 /// The interpolator's taps, the newest sample first. The phase that is the sample is left out.
 #[derive(Clone, Debug)]
-pub(crate) struct Taps {
+pub(crate) struct TruePeakTaps {
     /// Taps per phase.
     count: usize,
     phases: Vec<f64>,
@@ -19,7 +19,7 @@ pub(crate) struct Taps {
     gain: f32,
 }
 
-impl Taps {
+impl TruePeakTaps {
     /// Taps for 4 or 2 times oversampling.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "49 taps")]
     pub(crate) fn new(factor: usize) -> Self {
@@ -74,9 +74,9 @@ impl Taps {
 }
 
 /// Raises `peaks` to the sample peaks.
-pub(crate) fn sample_peaks(level: Level, samples: &[f32], channels: usize, peaks: &mut [f64]) {
+pub(crate) fn sample_peaks(level: SimdLevel, samples: &[f32], channels: usize, peaks: &mut [f64]) {
     match level {
-        Level::Scalar => raise(samples, channels, peaks),
+        SimdLevel::Scalar => raise(samples, channels, peaks),
         #[cfg(target_arch = "x86_64")]
         _ => {
             // SAFETY: `Level::available` found AVX2.
@@ -86,9 +86,9 @@ pub(crate) fn sample_peaks(level: Level, samples: &[f32], channels: usize, peaks
 }
 
 /// Whether all samples are finite.
-pub(crate) fn all_finite(level: Level, samples: &[f32]) -> bool {
+pub(crate) fn all_finite(level: SimdLevel, samples: &[f32]) -> bool {
     match level {
-        Level::Scalar => finite(samples),
+        SimdLevel::Scalar => finite(samples),
         #[cfg(target_arch = "x86_64")]
         _ => {
             // SAFETY: `Level::available` found AVX2.
@@ -144,8 +144,8 @@ fn raise_plainly(samples: &[f32], channels: usize, peaks: &mut [f64]) {
 }
 
 /// Samples to be searched for the peaks between them.
-pub(crate) struct Search<'a> {
-    pub(crate) taps: &'a Taps,
+pub(crate) struct PeakSearch<'a> {
+    pub(crate) taps: &'a TruePeakTaps,
     /// Interleaved; they begin with [`Taps::reach`] frames of the past.
     pub(crate) samples: &'a [f32],
     pub(crate) channels: usize,
@@ -154,7 +154,7 @@ pub(crate) struct Search<'a> {
 }
 
 /// Where the peaks of a call are gathered.
-pub(crate) struct Found<'a> {
+pub(crate) struct FoundPeaks<'a> {
     /// Of samples. Raised, unless `settled`; peaks between samples are found as far as they exceed
     /// these.
     pub(crate) at: &'a mut [f64],
@@ -166,18 +166,18 @@ pub(crate) struct Found<'a> {
 /// What a search works with, taken once. In rows of [`Room::width`] lanes; lane i holds a value of
 /// channel i modulo channels.
 #[derive(Clone, Debug)]
-pub(crate) struct Room {
+pub(crate) struct PeakScratch {
     width: usize,
     /// The greatest samples of the past, and of each block.
     past: Box<[f32]>,
-    tops: Box<[f32]>,
+    block_peaks: Box<[f32]>,
     /// Samples that stay below cannot make news.
     limits: Box<[f32]>,
     /// Sums in f32 that stay below are no news.
     thresholds: Box<[f32]>,
 }
 
-impl Room {
+impl PeakScratch {
     /// For runs up to so many frames.
     pub(crate) fn new(frames: usize, channels: usize) -> Self {
         // Whole frames and whole registers.
@@ -185,20 +185,20 @@ impl Room {
             (1..=LANES).rev().find(|n| LANES.is_multiple_of(*n) && channels.is_multiple_of(*n));
         let width = channels * LANES / common.unwrap_or(1);
         let row = || vec![0.0; width].into();
-        let tops = vec![0.0; (frames.div_ceil(BLOCK) + 1) * width].into();
-        Self { width, past: row(), tops, limits: row(), thresholds: row() }
+        let block_peaks = vec![0.0; (frames.div_ceil(BLOCK) + 1) * width].into();
+        Self { width, past: row(), block_peaks, limits: row(), thresholds: row() }
     }
 }
 
 /// Raises what is found.
 pub(crate) fn search_peaks(
-    level: Level,
-    search: &Search<'_>,
-    room: &mut Room,
-    found: &mut Found<'_>,
+    level: SimdLevel,
+    search: &PeakSearch<'_>,
+    room: &mut PeakScratch,
+    found: &mut FoundPeaks<'_>,
 ) {
     match level {
-        Level::Scalar => search.run::<Plain>(room, found),
+        SimdLevel::Scalar => search.run::<ScalarLanes>(room, found),
         // Wider registers reach beyond the blocks that are left over, and were slower.
         #[cfg(target_arch = "x86_64")]
         _ => {
@@ -210,37 +210,39 @@ pub(crate) fn search_peaks(
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn search_avx2(search: &Search<'_>, room: &mut Room, found: &mut Found<'_>) {
+fn search_avx2(search: &PeakSearch<'_>, room: &mut PeakScratch, found: &mut FoundPeaks<'_>) {
     search.run::<core::arch::x86_64::__m256>(room, found);
 }
 
-impl Search<'_> {
+impl PeakSearch<'_> {
     /// Looks for candidates in f32, and asks for the exact value where one may be news.
     #[inline(always)]
-    fn run<V: Singles>(&self, room: &mut Room, found: &mut Found<'_>) {
+    fn run<V: F32Lanes>(&self, room: &mut PeakScratch, found: &mut FoundPeaks<'_>) {
         let reach = self.taps.reach() * self.channels;
         let block = BLOCK.max(self.taps.reach()) * self.channels;
         let (past, samples) = self.samples.split_at(reach);
-        tops::<V>(past, &mut room.past);
-        for (samples, row) in samples.chunks(block).zip(room.tops.chunks_exact_mut(room.width)) {
-            tops::<V>(samples, row);
+        lane_peaks::<V>(past, &mut room.past);
+        for (samples, row) in
+            samples.chunks(block).zip(room.block_peaks.chunks_exact_mut(room.width))
+        {
+            lane_peaks::<V>(samples, row);
         }
         let blocks = samples.len().div_ceil(block);
         if !found.settled {
             let mut all = [0.0f32; 8 * MAX_CHANNELS];
             let all = &mut all[..room.width];
-            tops::<V>(&room.tops[..blocks * room.width], all);
+            lane_peaks::<V>(&room.block_peaks[..blocks * room.width], all);
             for (lane, top) in all.iter().enumerate() {
                 let at = &mut found.at[lane % self.channels];
                 *at = f64::from(*top).max(*at);
             }
         }
-        self.learn(room, found);
+        self.update_thresholds(room, found);
         for index in 0..blocks {
             let end = (index + 1) * room.width;
-            let now = &room.tops[end - room.width..end];
+            let now = &room.block_peaks[end - room.width..end];
             let before =
-                if index == 0 { &room.past[..] } else { &room.tops[end - 2 * room.width..] };
+                if index == 0 { &room.past[..] } else { &room.block_peaks[end - 2 * room.width..] };
             if exceeds::<V>(before, &room.limits) || exceeds::<V>(now, &room.limits) {
                 let start = reach + index * block;
                 let end = (start + block).min(self.samples.len());
@@ -255,7 +257,7 @@ impl Search<'_> {
     /// Looks up what is known. No sample of the run exceeds those `found`, but one of the past may.
     #[allow(clippy::cast_possible_truncation, reason = "the slack is wider")]
     #[inline(never)]
-    fn learn(&self, room: &mut Room, found: &Found<'_>) {
+    fn update_thresholds(&self, room: &mut PeakScratch, found: &FoundPeaks<'_>) {
         for lane in 0..room.width {
             let channel = lane % self.channels;
             let floor = self.floor.map_or(0.0, |floor| floor[channel]);
@@ -274,20 +276,20 @@ impl Search<'_> {
     }
 
     #[inline(always)]
-    fn block<V: Singles, const TAPS: usize>(
+    fn block<V: F32Lanes, const TAPS: usize>(
         &self,
         start: usize,
         end: usize,
-        room: &mut Room,
-        found: &mut Found<'_>,
+        room: &mut PeakScratch,
+        found: &mut FoundPeaks<'_>,
     ) {
         let mut index = start;
         // Two registers share the taps that are read, where one row is like the next.
         while room.width == V::LANES && index + 2 * V::LANES <= end {
             let threshold = V::read(&room.thresholds);
-            let news = self.registers::<V, TAPS, 2>(index, [threshold; 2]);
+            let news = self.find_candidates::<V, TAPS, 2>(index, [threshold; 2]);
             if news != 0 {
-                self.settle::<V>(index, news, room, found);
+                self.evaluate_candidates::<V>(index, news, room, found);
             }
             index += 2 * V::LANES;
         }
@@ -296,13 +298,13 @@ impl Search<'_> {
         while index < end {
             // The last register of the run looks at some samples again, but never at the past.
             if index > last {
-                self.tail(index, end, found.between);
+                self.evaluate_exactly(index, end, found.between);
                 return;
             }
             let threshold = V::read(&room.thresholds[lane..]);
-            let news = self.registers::<V, TAPS, 1>(index, [threshold]);
+            let news = self.find_candidates::<V, TAPS, 1>(index, [threshold]);
             if news != 0 {
-                self.settle::<V>(index, news, room, found);
+                self.evaluate_candidates::<V>(index, news, room, found);
             }
             index += V::LANES;
             lane = if lane + V::LANES == room.width { 0 } else { lane + V::LANES };
@@ -311,15 +313,21 @@ impl Search<'_> {
 
     /// Takes the exact values where bits are set.
     #[cold]
-    fn settle<V: Singles>(&self, at: usize, news: u32, room: &mut Room, found: &mut Found<'_>) {
+    fn evaluate_candidates<V: F32Lanes>(
+        &self,
+        at: usize,
+        news: u32,
+        room: &mut PeakScratch,
+        found: &mut FoundPeaks<'_>,
+    ) {
         for lane in (0..2 * V::LANES).filter(|lane| news >> lane & 1 == 1) {
-            self.tail(at + lane, at + lane + 1, found.between);
+            self.evaluate_exactly(at + lane, at + lane + 1, found.between);
         }
-        self.learn(room, found);
+        self.update_thresholds(room, found);
     }
 
     /// Takes the exact values of some samples.
-    fn tail(&self, start: usize, end: usize, peaks: &mut [f64]) {
+    fn evaluate_exactly(&self, start: usize, end: usize, peaks: &mut [f64]) {
         for index in start..end {
             let peak = self.taps.exact(self.samples, self.channels, index);
             let slot = &mut peaks[index % self.channels];
@@ -329,7 +337,7 @@ impl Search<'_> {
 
     /// Which lanes of `N` registers from the sample `at` on may exceed their thresholds.
     #[inline(always)]
-    fn registers<V: Singles, const TAPS: usize, const N: usize>(
+    fn find_candidates<V: F32Lanes, const TAPS: usize, const N: usize>(
         &self,
         at: usize,
         thresholds: [V; N],
@@ -373,7 +381,7 @@ impl Search<'_> {
 
 /// The greatest magnitudes of samples, in a row that begins with a frame.
 #[inline(always)]
-fn tops<V: Singles>(samples: &[f32], row: &mut [f32]) {
+fn lane_peaks<V: F32Lanes>(samples: &[f32], row: &mut [f32]) {
     let rest = if row.len() == V::LANES {
         let mut top = V::splat(0.0);
         let mut registers = samples.chunks_exact(V::LANES);
@@ -397,7 +405,7 @@ fn tops<V: Singles>(samples: &[f32], row: &mut [f32]) {
 
 /// Raises the lanes of one row to the magnitudes of another.
 #[inline(always)]
-fn raise_row<V: Singles>(from: &[f32], row: &mut [f32]) {
+fn raise_row<V: F32Lanes>(from: &[f32], row: &mut [f32]) {
     for (from, row) in from.chunks_exact(V::LANES).zip(row.chunks_exact_mut(V::LANES)) {
         V::read(from).magnitude().greater(V::read(row)).write(row);
     }
@@ -408,7 +416,7 @@ fn raise_row<V: Singles>(from: &[f32], row: &mut [f32]) {
 /// A loop and no fold: a fold may stay a function of its own, without this one's registers, and then
 /// each operation is a call.
 #[inline(always)]
-fn exceeds<V: Singles>(row: &[f32], limits: &[f32]) -> bool {
+fn exceeds<V: F32Lanes>(row: &[f32], limits: &[f32]) -> bool {
     let mut any = 0;
     for (row, limits) in row.chunks_exact(V::LANES).zip(limits.chunks_exact(V::LANES)) {
         any |= V::read(row).exceeds(V::read(limits));
@@ -418,15 +426,15 @@ fn exceeds<V: Singles>(row: &[f32], limits: &[f32]) -> bool {
 
 /// Eight singles without a register.
 #[derive(Clone, Copy)]
-struct Plain([f32; LANES]);
+struct ScalarLanes([f32; LANES]);
 
-impl Plain {
-    fn with(self, other: Self, mut each: impl FnMut(f32, f32) -> f32) -> Self {
+impl ScalarLanes {
+    fn zip_map(self, other: Self, mut each: impl FnMut(f32, f32) -> f32) -> Self {
         Self(core::array::from_fn(|lane| each(self.0[lane], other.0[lane])))
     }
 }
 
-impl Singles for Plain {
+impl F32Lanes for ScalarLanes {
     const LANES: usize = LANES;
     fn splat(value: f32) -> Self {
         Self([value; LANES])
@@ -442,19 +450,19 @@ impl Singles for Plain {
         to[..LANES].copy_from_slice(&self.0);
     }
     fn plus(self, other: Self) -> Self {
-        self.with(other, |a, b| a + b)
+        self.zip_map(other, |a, b| a + b)
     }
     fn minus(self, other: Self) -> Self {
-        self.with(other, |a, b| a - b)
+        self.zip_map(other, |a, b| a - b)
     }
     fn times_plus(self, factor: Self, addend: Self) -> Self {
-        self.with(factor, |a, b| a * b).plus(addend)
+        self.zip_map(factor, |a, b| a * b).plus(addend)
     }
     fn magnitude(self) -> Self {
         Self(self.0.map(f32::abs))
     }
     fn greater(self, other: Self) -> Self {
-        self.with(other, greater)
+        self.zip_map(other, greater)
     }
     fn exceeds(self, other: Self) -> u32 {
         (0..LANES).fold(0, |bits, lane| bits | u32::from(self.0[lane] > other.0[lane]) << lane)

@@ -6,19 +6,19 @@
 
 #![allow(unsafe_code, reason = "a kernel is entered where its registers were detected")]
 
-use super::Level;
-use super::lanes::Doubles;
-use super::weigh::{Kernel, Task, WIDEST, begin, ends};
-use crate::meter::View;
-use crate::meter::filter::{Coefficients, State};
+use super::SimdLevel;
+use super::lanes::F64Lanes;
+use super::weigh::{KernelCoefficients, WIDEST, WeightingTask, load_states, store_states};
+use crate::meter::SampleView;
+use crate::meter::filter::{Coefficients, FilterState};
 
 /// How many of `left` channels are weighed at once.
-pub(crate) fn side_by_side(level: Level, left: usize) -> usize {
+pub(crate) fn side_by_side(level: SimdLevel, left: usize) -> usize {
     match (level, left) {
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx512, 5..) => left.min(8),
+        (SimdLevel::Avx512, 5..) => left.min(8),
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx2 | Level::Avx512, 3..) => left.min(4),
+        (SimdLevel::Avx2 | SimdLevel::Avx512, 3..) => left.min(4),
         _ => left.min(2),
     }
 }
@@ -27,19 +27,19 @@ pub(crate) fn side_by_side(level: Level, left: usize) -> usize {
 #[cfg(target_arch = "x86_64")]
 pub(super) fn weigh_row(
     coefficients: &Coefficients,
-    task: Task<'_>,
-    states: &mut [State],
+    task: WeightingTask<'_>,
+    states: &mut [FilterState],
 ) -> usize {
     let wide = states.len() > 4;
     match task.view {
         // SAFETY: `side_by_side` asks for more than four channels with AVX-512 only.
-        View::Narrow(x) if wide => unsafe { narrow_eight(coefficients, x, task, states) },
+        SampleView::Narrow(x) if wide => unsafe { narrow_eight(coefficients, x, task, states) },
         // SAFETY: `side_by_side` asks for more than four channels with AVX-512 only.
-        View::Wide(x) if wide => unsafe { wide_eight(coefficients, x, task, states) },
+        SampleView::Wide(x) if wide => unsafe { wide_eight(coefficients, x, task, states) },
         // SAFETY: `side_by_side` asks for more than two channels with AVX2 and FMA only.
-        View::Narrow(x) => unsafe { narrow_four(coefficients, x, task, states) },
+        SampleView::Narrow(x) => unsafe { narrow_four(coefficients, x, task, states) },
         // SAFETY: `side_by_side` asks for more than two channels with AVX2 and FMA only.
-        View::Wide(x) => unsafe { wide_four(coefficients, x, task, states) },
+        SampleView::Wide(x) => unsafe { wide_four(coefficients, x, task, states) },
     }
 }
 
@@ -50,8 +50,8 @@ macro_rules! entry {
         fn $name(
             coefficients: &Coefficients,
             samples: &[$sample],
-            task: Task<'_>,
-            states: &mut [State],
+            task: WeightingTask<'_>,
+            states: &mut [FilterState],
         ) -> usize {
             let read = <$register>::$read;
             kernel::<$register, $sample>(coefficients, samples, read, task, states)
@@ -72,12 +72,12 @@ entry!(wide_eight, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma", __m512d, f64, 
 
 /// Lanes beyond the channels hear what lies behind, in the same run, and count nothing.
 #[inline(always)]
-fn kernel<V: Doubles, T>(
+fn kernel<V: F64Lanes, T>(
     coefficients: &Coefficients,
     samples: &[T],
     read: unsafe fn(*const T) -> V,
-    task: Task<'_>,
-    states: &mut [State],
+    task: WeightingTask<'_>,
+    states: &mut [FilterState],
 ) -> usize {
     let samples = samples.get(task.first..).unwrap_or_default();
     let Some(last) = samples.len().checked_sub(V::LANES) else { return 0 };
@@ -92,8 +92,8 @@ fn kernel<V: Doubles, T>(
     }
     let weights = V::read(&weights);
     let (firsts, seconds) = (weights.firsts(weights), weights.seconds(weights));
-    let kernel = Kernel::<V>::new(coefficients);
-    let mut inside = begin(&starts);
+    let kernel = KernelCoefficients::<V>::new(coefficients);
+    let mut inside = load_states(&starts);
     assert!(frames <= task.out.len(), "room for all energies");
     for frame in (0..frames).step_by(2) {
         let from = samples.as_ptr().wrapping_add(frame * task.stride);
@@ -106,7 +106,7 @@ fn kernel<V: Doubles, T>(
         // SAFETY: the assertion covers both energies.
         unsafe { energies.put_sum(task.out.as_mut_ptr().wrapping_add(frame), task.add) };
     }
-    let ends = ends(inside);
+    let ends = store_states(inside);
     for (lane, (state, &weight)) in states.iter_mut().zip(task.weights).enumerate() {
         if weight > 0.0 {
             *state = [ends[0][lane], ends[1][lane], ends[2][lane], ends[3][lane]];

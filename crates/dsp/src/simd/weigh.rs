@@ -2,34 +2,34 @@
 
 #![allow(unsafe_code, reason = "a kernel is entered where its registers were detected")]
 
-use super::Level;
-use super::lanes::{Doubles, expect};
-use super::modes::{BLOCK, Modes};
+use super::SimdLevel;
+use super::filter_modes::{BLOCK, FilterModes};
+use super::lanes::{F64Lanes, prefetch};
 #[cfg(target_arch = "x86_64")]
 use super::row::weigh_row;
-use crate::meter::View;
-use crate::meter::filter::{Coefficients, State};
+use crate::meter::SampleView;
+use crate::meter::filter::{Coefficients, FilterState};
 
 /// What the kernel for two channels needs besides the filters' states.
 #[derive(Clone, Debug)]
-pub(crate) struct Pair {
+pub(crate) struct PairContext {
     coefficients: Coefficients,
-    modes: Modes,
+    modes: FilterModes,
     /// What each frame of a block gives for the state at its end, a register for each value; for 4
     /// and 8 lanes, that are neighbours in one channel or pairs of channels.
     weights: [[Box<[f64]>; 2]; 2],
 }
 
-impl Pair {
-    pub(crate) fn new(coefficients: &Coefficients, level: Level) -> Self {
-        let longest = if level == Level::Scalar { BLOCK } else { LONGEST_SEGMENT };
-        let modes = Modes::new(coefficients, longest);
+impl PairContext {
+    pub(crate) fn new(coefficients: &Coefficients, level: SimdLevel) -> Self {
+        let longest = if level == SimdLevel::Scalar { BLOCK } else { LONGEST_SEGMENT };
+        let modes = FilterModes::new(coefficients, longest);
         let weights = [4, 8].map(|lanes| [1, 2].map(|channels| weights(&modes, lanes, channels)));
         Self { coefficients: *coefficients, modes, weights }
     }
 }
 
-fn weights(modes: &Modes, lanes: usize, channels: usize) -> Box<[f64]> {
+fn weights(modes: &FilterModes, lanes: usize, channels: usize) -> Box<[f64]> {
     let mut weights = vec![0.0; 4 * channels * BLOCK];
     for (frame, later) in (0..BLOCK).rev().enumerate() {
         let values = [modes.pass.weight(later), modes.shelf.weight(later)];
@@ -43,8 +43,8 @@ fn weights(modes: &Modes, lanes: usize, channels: usize) -> Box<[f64]> {
 }
 
 /// Where the samples of some channels lie, and where their energies go.
-pub(crate) struct Task<'a> {
-    pub(crate) view: View<'a>,
+pub(crate) struct WeightingTask<'a> {
+    pub(crate) view: SampleView<'a>,
     /// Samples from frame to frame.
     pub(crate) stride: usize,
     /// The first channel.
@@ -57,36 +57,41 @@ pub(crate) struct Task<'a> {
 }
 
 /// Weighs as far as the kernel comes; returns how many frames it did.
-pub(crate) fn weigh(pair: &Pair, level: Level, task: Task<'_>, states: &mut [State]) -> usize {
+pub(crate) fn weigh(
+    pair: &PairContext,
+    level: SimdLevel,
+    task: WeightingTask<'_>,
+    states: &mut [FilterState],
+) -> usize {
     #[cfg(target_arch = "x86_64")]
-    if level != Level::Scalar && states.len() > 2 {
+    if level != SimdLevel::Scalar && states.len() > 2 {
         return weigh_row(&pair.coefficients, task, states);
     }
     // Half as many segments have half as much to hand on.
     #[cfg(target_arch = "x86_64")]
     let level = match level {
-        Level::Avx512 if task.out.len() < FEW => Level::Avx2,
+        SimdLevel::Avx512 if task.out.len() < FEW => SimdLevel::Avx2,
         other => other,
     };
     match (level, task.view) {
-        (Level::Scalar, _) => 0,
+        (SimdLevel::Scalar, _) => 0,
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx2, View::Narrow(x)) => {
+        (SimdLevel::Avx2, SampleView::Narrow(x)) => {
             // SAFETY: `Level::available` found AVX2 and FMA.
             unsafe { narrow_avx2(pair, &x[task.first..], task, states) }
         }
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx2, View::Wide(x)) => {
+        (SimdLevel::Avx2, SampleView::Wide(x)) => {
             // SAFETY: `Level::available` found AVX2 and FMA.
             unsafe { wide_avx2(pair, &x[task.first..], task, states) }
         }
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx512, View::Narrow(x)) => {
+        (SimdLevel::Avx512, SampleView::Narrow(x)) => {
             // SAFETY: `Level::available` found AVX-512.
             unsafe { narrow_avx512(pair, &x[task.first..], task, states) }
         }
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx512, View::Wide(x)) => {
+        (SimdLevel::Avx512, SampleView::Wide(x)) => {
             // SAFETY: `Level::available` found AVX-512.
             unsafe { wide_avx512(pair, &x[task.first..], task, states) }
         }
@@ -97,7 +102,12 @@ pub(crate) fn weigh(pair: &Pair, level: Level, task: Task<'_>, states: &mut [Sta
 macro_rules! entry {
     ($name:ident, $features:literal, $register:ty, $sample:ty, $read:ident, $two:ident) => {
         #[target_feature(enable = $features)]
-        fn $name(pair: &Pair, samples: &[$sample], task: Task<'_>, states: &mut [State]) -> usize {
+        fn $name(
+            pair: &PairContext,
+            samples: &[$sample],
+            task: WeightingTask<'_>,
+            states: &mut [FilterState],
+        ) -> usize {
             let read = (<$register>::$read as Read<_, _>, <$register>::$two as ReadTwo<_, _>);
             match states {
                 [one, two] if task.weights[1] > 0.0 => {
@@ -144,12 +154,12 @@ type ReadTwo<T, V> = unsafe fn(*const T, usize, usize) -> [V; 2];
 /// Of two channels, lane 2i of a register is the left, lane 2i + 1 the right channel of segment i.
 /// Of one channel, lane 2i is segment i, and lane 2i + 1 the segment that is half the run later.
 #[inline(always)]
-fn kernel<V: Doubles, T, const CHANNELS: usize>(
-    pair: &Pair,
+fn kernel<V: F64Lanes, T, const CHANNELS: usize>(
+    pair: &PairContext,
     samples: &[T],
     (read, read_two): (Read<T, V>, ReadTwo<T, V>),
-    mut task: Task<'_>,
-    states: [&mut State; CHANNELS],
+    mut task: WeightingTask<'_>,
+    states: [&mut FilterState; CHANNELS],
 ) -> usize {
     let segments = V::LANES / CHANNELS;
     // One channel is read in pairs too, the second of which is not used.
@@ -162,11 +172,11 @@ fn kernel<V: Doubles, T, const CHANNELS: usize>(
     let mut starts = [[0.0; WIDEST]; 4];
     // Zero, or what is not finite in the neighbour.
     let mut passed = 0.0;
-    let mut here = states.each_ref().map(|state| pair.modes.apart(**state));
+    let mut here = states.each_ref().map(|state| pair.modes.to_modes(**state));
     for segment in 0..segments {
         for (channel, apart) in here.iter().enumerate() {
             let lane = lane_of::<V>(segment, channel, CHANNELS);
-            for (row, value) in starts.iter_mut().zip(pair.modes.together(*apart)) {
+            for (row, value) in starts.iter_mut().zip(pair.modes.from_modes(*apart)) {
                 row[lane] = value;
             }
         }
@@ -184,7 +194,7 @@ fn kernel<V: Doubles, T, const CHANNELS: usize>(
                 passed += 0.0 * sums[1].iter().sum::<f64>();
             }
             for (channel, apart) in here.iter_mut().enumerate() {
-                *apart = inherit(&pair.modes, length, *apart, &sums[channel]);
+                *apart = initial_state(&pair.modes, length, *apart, &sums[channel]);
             }
         }
     }
@@ -211,27 +221,33 @@ fn kernel<V: Doubles, T, const CHANNELS: usize>(
 }
 
 #[inline(always)]
-fn lane_of<V: Doubles>(segment: usize, channel: usize, channels: usize) -> usize {
+fn lane_of<V: F64Lanes>(segment: usize, channel: usize, channels: usize) -> usize {
     let half = V::LANES / 2;
     if channels == 2 { 2 * segment + channel } else { segment % half * 2 + segment / half }
 }
 
 /// The state after a segment: what is left of that before it, and what it adds itself.
 #[inline(always)]
-fn inherit(modes: &Modes, length: usize, before: [[f64; 2]; 2], new: &State) -> [[f64; 2]; 2] {
-    let (pass, shelf) = (modes.pass.after(length, before[1]), modes.shelf.after(length, before[0]));
+fn initial_state(
+    modes: &FilterModes,
+    length: usize,
+    before: [[f64; 2]; 2],
+    new: &FilterState,
+) -> [[f64; 2]; 2] {
+    let (pass, shelf) =
+        (modes.pass.advance(length, before[1]), modes.shelf.advance(length, before[0]));
     [[shelf[0] + new[2], shelf[1] + new[3]], [pass[0] + new[0], pass[1] + new[1]]]
 }
 
 /// [`sums`] of the only channel: all lanes belong to it.
 #[inline(always)]
-fn neighbours<V: Doubles, T>(
-    modes: &Modes,
+fn neighbours<V: F64Lanes, T>(
+    modes: &FilterModes,
     weights: &[f64],
     samples: &[T],
     read: Read<T, V>,
     length: usize,
-) -> [State; 2] {
+) -> [FilterState; 2] {
     let [mut one, other] = sums::<V, T, 1>(modes, weights, samples, read, 1, length);
     for (one, other) in one.iter_mut().zip(other) {
         *one += other;
@@ -242,18 +258,20 @@ fn neighbours<V: Doubles, T>(
 /// What a segment adds to the states of the even and the odd lanes: two values of the high-pass,
 /// two of the shelf.
 #[inline(always)]
-fn sums<V: Doubles, T, const CHANNELS: usize>(
-    modes: &Modes,
+fn sums<V: F64Lanes, T, const CHANNELS: usize>(
+    modes: &FilterModes,
     weights: &[f64],
     samples: &[T],
     read: Read<T, V>,
     stride: usize,
     length: usize,
-) -> [State; 2] {
+) -> [FilterState; 2] {
     let [pass, shelf] = [modes.pass.block(), modes.shelf.block()];
-    let [pass, shelf]: [[[V; 2]; 2]; 2] =
-        [[both(pass[0]), both(pass[1])], [both(shelf[0]), both(shelf[1])]];
-    let late = length.saturating_sub(modes.fades * BLOCK);
+    let [pass, shelf]: [[[V; 2]; 2]; 2] = [
+        [broadcast_pair(pass[0]), broadcast_pair(pass[1])],
+        [broadcast_pair(shelf[0]), broadcast_pair(shelf[1])],
+    ];
+    let late = length.saturating_sub(modes.shelf_decay_blocks * BLOCK);
     let zero = V::splat(0.0);
     let mut sums = [zero; 4];
     let mut at = 0;
@@ -290,7 +308,7 @@ fn sums<V: Doubles, T, const CHANNELS: usize>(
 
 /// What a block adds, by the weights of the last `frames` frames; with `ALL`, for the shelf too.
 #[inline(always)]
-fn block<V: Doubles, T, const CHANNELS: usize, const ALL: bool>(
+fn block<V: F64Lanes, T, const CHANNELS: usize, const ALL: bool>(
     weights: &[f64],
     samples: &[T],
     read: Read<T, V>,
@@ -322,7 +340,7 @@ fn block<V: Doubles, T, const CHANNELS: usize, const ALL: bool>(
 }
 
 #[inline(always)]
-fn add<V: Doubles, const ALL: bool>(x: V, weights: &[f64], sums: &mut [V; 4]) {
+fn add<V: F64Lanes, const ALL: bool>(x: V, weights: &[f64], sums: &mut [V; 4]) {
     for (value, sum) in sums.iter_mut().enumerate().take(if ALL { 4 } else { 2 }) {
         *sum = x.times_plus(V::read(&weights[value * V::LANES..]), *sum);
     }
@@ -331,11 +349,11 @@ fn add<V: Doubles, const ALL: bool>(x: V, weights: &[f64], sums: &mut [V; 4]) {
 /// Filters all segments from where they start and writes their energies; returns where they end.
 /// `UNIT` says that all weights are 1, `STRIDE` what the task's is.
 #[inline(always)]
-fn run<V: Doubles, T, const CHANNELS: usize, const UNIT: bool, const STRIDE: usize>(
+fn run<V: F64Lanes, T, const CHANNELS: usize, const UNIT: bool, const STRIDE: usize>(
     coefficients: &Coefficients,
     samples: &[T],
     read_two: ReadTwo<T, V>,
-    task: &mut Task<'_>,
+    task: &mut WeightingTask<'_>,
     length: usize,
     starts: &[[f64; WIDEST]; 4],
 ) -> [[f64; WIDEST]; 4] {
@@ -344,15 +362,15 @@ fn run<V: Doubles, T, const CHANNELS: usize, const UNIT: bool, const STRIDE: usi
     let frames = V::LANES / CHANNELS * length;
     assert!((frames - 1) * stride + 2 <= samples.len(), "all samples");
     assert!(frames <= task.out.len(), "room for all energies");
-    let kernel = Kernel::<V>::new(coefficients);
+    let kernel = KernelCoefficients::<V>::new(coefficients);
     let (left, right) = (V::splat(task.weights[0]), V::splat(task.weights[CHANNELS - 1]));
-    let mut states = begin(starts);
+    let mut states = load_states(starts);
     for frame in (0..length).step_by(2) {
         let from = samples.as_ptr().wrapping_add(frame * stride);
         let to = task.out.as_mut_ptr().wrapping_add(frame);
         // The next run begins with a pass that is faster than memory.
         let soon = frames + (V::LANES / CHANNELS - 1) * frame;
-        expect(samples.as_ptr().wrapping_add(soon * stride));
+        prefetch(samples.as_ptr().wrapping_add(soon * stride));
         // SAFETY: the first assertion covers all pairs.
         let [x, next] = unsafe { read_two(from, stride, step) };
         if CHANNELS == 2 {
@@ -377,25 +395,27 @@ fn run<V: Doubles, T, const CHANNELS: usize, const UNIT: bool, const STRIDE: usi
             unsafe { put(y.seconds(next), to, length, task.add) };
         }
     }
-    ends(states)
+    store_states(states)
 }
 
 // (`map` on arrays is not surely inlined either.)
 /// Two values, each in all lanes.
 #[inline(always)]
-fn both<V: Doubles>([one, other]: [f64; 2]) -> [V; 2] {
+fn broadcast_pair<V: F64Lanes>([one, other]: [f64; 2]) -> [V; 2] {
     [V::splat(one), V::splat(other)]
 }
 
 /// The state of all lanes, from one row for each value.
 #[inline(always)]
-pub(super) fn begin<V: Doubles>([w1, w2, difference, before]: &[[f64; WIDEST]; 4]) -> [V; 4] {
+pub(super) fn load_states<V: F64Lanes>(
+    [w1, w2, difference, before]: &[[f64; WIDEST]; 4],
+) -> [V; 4] {
     [V::read(w1), V::read(w2), V::read(difference), V::read(before)]
 }
 
 /// The state of each lane, one row for each value.
 #[inline(always)]
-pub(super) fn ends<V: Doubles>(states: [V; 4]) -> [[f64; WIDEST]; 4] {
+pub(super) fn store_states<V: F64Lanes>(states: [V; 4]) -> [[f64; WIDEST]; 4] {
     let mut ends = [[0.0; WIDEST]; 4];
     for (end, state) in ends.iter_mut().zip(states) {
         state.write(end);
@@ -405,7 +425,7 @@ pub(super) fn ends<V: Doubles>(states: [V; 4]) -> [[f64; WIDEST]; 4] {
 
 /// (A closure would not surely be inlined, and then be compiled without the registers.)
 #[inline(always)]
-fn weighted<V: Doubles, const UNIT: bool>(y: V, weight: V) -> V {
+fn weighted<V: F64Lanes, const UNIT: bool>(y: V, weight: V) -> V {
     if UNIT { y } else { y.times(weight) }
 }
 
@@ -414,7 +434,7 @@ fn weighted<V: Doubles, const UNIT: bool>(y: V, weight: V) -> V {
 /// # Safety
 /// There is room for `LANES / 2` pairs that are `length` apart.
 #[inline(always)]
-unsafe fn put<V: Doubles>(energies: V, to: *mut f64, length: usize, add: bool) {
+unsafe fn put<V: F64Lanes>(energies: V, to: *mut f64, length: usize, add: bool) {
     let energies = if add {
         // SAFETY: the caller vouches for the pairs.
         energies.plus(unsafe { V::pairs_wide(to, length) })
@@ -426,19 +446,19 @@ unsafe fn put<V: Doubles>(energies: V, to: *mut f64, length: usize, add: bool) {
 }
 
 /// The coefficients in registers.
-pub(super) struct Kernel<V> {
+pub(super) struct KernelCoefficients<V> {
     zeros: [V; 2],
     poles: [V; 2],
     keep: V,
     leak: V,
 }
 
-impl<V: Doubles> Kernel<V> {
+impl<V: F64Lanes> KernelCoefficients<V> {
     #[inline(always)]
     pub(super) fn new(coefficients: &Coefficients) -> Self {
         Self {
-            zeros: both(coefficients.zeros),
-            poles: both(coefficients.poles),
+            zeros: broadcast_pair(coefficients.zeros),
+            poles: broadcast_pair(coefficients.poles),
             keep: V::splat(coefficients.keep),
             leak: V::splat(coefficients.leak),
         }

@@ -16,7 +16,7 @@ use core::arch::x86_64::{
     _mm512_set1_pd, _mm512_storeu_pd, _mm512_sub_pd, _mm512_unpackhi_pd, _mm512_unpacklo_pd,
 };
 
-use super::lanes::{Doubles, Singles};
+use super::lanes::{F32Lanes, F64Lanes};
 
 /// Two pairs of f32, `step` apart, each moved as one 64-bit word.
 ///
@@ -57,7 +57,7 @@ macro_rules! arithmetic {
     };
 }
 
-impl Doubles for __m256d {
+impl F64Lanes for __m256d {
     arithmetic!(
         4,
         _mm256_set1_pd,
@@ -133,7 +133,7 @@ impl Doubles for __m256d {
     }
 }
 
-impl Doubles for __m512d {
+impl F64Lanes for __m512d {
     arithmetic!(
         8,
         _mm512_set1_pd,
@@ -200,7 +200,7 @@ impl Doubles for __m512d {
     }
 }
 
-impl Singles for __m256 {
+impl F32Lanes for __m256 {
     const LANES: usize = 8;
     #[inline(always)]
     fn splat(value: f32) -> Self {

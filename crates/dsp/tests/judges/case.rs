@@ -1,12 +1,12 @@
 //! Random cases, and smaller ones.
 
-use aulos_dsp::meter::{Kernel, Position};
+use aulos_dsp::meter::{ChannelPosition, MeterKernel};
 
-use crate::sound::{Draw, Sound};
+use crate::test_signal::{TestRng, TestSignal};
 
 /// What a case is mostly about.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum CaseKind {
     Usual,
     AnyRate,
     Channels,
@@ -15,7 +15,7 @@ pub(crate) enum Kind {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
-    pub(crate) shape: Shape,
+    pub(crate) shape: StreamFormat,
     /// Bits of `enum mode`.
     pub(crate) mode: i32,
     pub(crate) histogram: bool,
@@ -23,12 +23,12 @@ pub(crate) struct Case {
     /// A value of the range every 100 ms.
     pub(crate) tenth: bool,
     pub(crate) spoil: bool,
-    pub(crate) kernel: Kernel,
+    pub(crate) kernel: MeterKernel,
     pub(crate) steps: Vec<Step>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Shape {
+pub(crate) struct StreamFormat {
     pub(crate) rate: u32,
     /// A number of `enum channel` for each channel.
     pub(crate) map: Vec<u8>,
@@ -36,30 +36,30 @@ pub(crate) struct Shape {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    Hear(Hear),
+    Add(AddStep),
     /// The longest window, in milliseconds.
     Window(u32),
     /// What is remembered, in milliseconds.
     History(u32),
-    Change(Shape),
+    Change(StreamFormat),
     Reset,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hear {
+pub(crate) struct AddStep {
     pub(crate) seed: u64,
-    pub(crate) sound: Sound,
+    pub(crate) sound: TestSignal,
     /// Linear.
     pub(crate) level: f64,
     pub(crate) frames: usize,
     /// The largest call, in frames.
     pub(crate) largest: usize,
-    pub(crate) form: Form,
+    pub(crate) form: SampleForm,
     pub(crate) planar: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Form {
+pub(crate) enum SampleForm {
     I16,
     I32,
     F32,
@@ -75,12 +75,13 @@ pub(crate) const DUAL_MONO: u8 = 6;
 
 const MODES: [i32; 12] = [1, S, I, LRA, SAMPLE_PEAK, TRUE_PEAK, 15, 31, 53, 63, 63, 63];
 const USUAL: [u32; 8] = [48_000, 44_100, 48_000, 44_100, 32_000, 8_000, 96_000, 192_000];
-const KERNELS: [Kernel; 4] = [Kernel::Best, Kernel::Best, Kernel::Avx2, Kernel::Scalar];
+const KERNELS: [MeterKernel; 4] =
+    [MeterKernel::Best, MeterKernel::Best, MeterKernel::Avx2, MeterKernel::Scalar];
 
 impl Case {
-    pub(crate) fn random(kind: Kind, seed: u64) -> Self {
-        let draw = &mut Draw::new(seed * 4 + kind as u64);
-        let shape = Shape::random(kind, draw);
+    pub(crate) fn random(kind: CaseKind, seed: u64) -> Self {
+        let draw = &mut TestRng::new(seed * 4 + kind as u64);
+        let shape = StreamFormat::random(kind, draw);
         let spoil = draw.once_in(12);
         let mut new = Self {
             mode: draw.pick(&MODES),
@@ -97,11 +98,11 @@ impl Case {
         // Most cases are short; some reach the second block of the range.
         let mut left = draw.magnitude(300.0, 50_000.0);
         while left > 1.0 {
-            let samples = left * (0.2 + 0.8 * draw.unit());
+            let samples = left * (0.2 + 0.8 * draw.next_f64());
             left -= samples.max(2_000.0);
             let frames = 1 + samples as usize / shape.map.len();
-            new.steps.push(Step::Hear(Hear::random(draw, frames)));
-            if matches!(kind, Kind::Changes) || draw.once_in(20) {
+            new.steps.push(Step::Add(AddStep::random(draw, frames)));
+            if matches!(kind, CaseKind::Changes) || draw.once_in(20) {
                 new.steps.push(Step::change(kind, draw, &shape));
             }
             if let Some(Step::Change(other)) = new.steps.last() {
@@ -136,29 +137,31 @@ impl Case {
             with(&|case| drop(case.steps.remove(index)));
         }
         for (index, step) in self.steps.iter().enumerate() {
-            let Step::Hear(hear) = *step else { continue };
+            let Step::Add(hear) = *step else { continue };
             for frames in [hear.frames / 2, hear.frames * 9 / 10] {
                 if frames > 0 && frames < hear.frames {
-                    with(&|case| case.steps[index] = Step::Hear(Hear { frames, ..hear }));
+                    with(&|case| case.steps[index] = Step::Add(AddStep { frames, ..hear }));
                 }
             }
             if hear.largest < hear.frames {
                 let largest = hear.frames;
-                with(&|case| case.steps[index] = Step::Hear(Hear { largest, ..hear }));
+                with(&|case| case.steps[index] = Step::Add(AddStep { largest, ..hear }));
             }
-            if !matches!(hear.form, Form::F64) {
-                with(&|case| case.steps[index] = Step::Hear(Hear { form: Form::F64, ..hear }));
+            if !matches!(hear.form, SampleForm::F64) {
+                with(&|case| {
+                    case.steps[index] = Step::Add(AddStep { form: SampleForm::F64, ..hear })
+                });
             }
             if hear.planar {
-                with(&|case| case.steps[index] = Step::Hear(Hear { planar: false, ..hear }));
+                with(&|case| case.steps[index] = Step::Add(AddStep { planar: false, ..hear }));
             }
         }
         let changes = self.steps.iter().any(|step| matches!(step, Step::Change(_)));
         if self.shape.map.len() > 1 && !changes {
             with(&|case| case.shape.map.truncate(case.shape.map.len() / 2));
         }
-        if self.kernel != Kernel::Scalar {
-            with(&|case| case.kernel = Kernel::Scalar);
+        if self.kernel != MeterKernel::Scalar {
+            with(&|case| case.kernel = MeterKernel::Scalar);
         }
         for bit in [2, 4, 8, 16, 32] {
             if self.mode & bit != 0 {
@@ -172,19 +175,19 @@ impl Case {
     }
 }
 
-impl Shape {
-    fn random(kind: Kind, draw: &mut Draw) -> Self {
-        let any = matches!(kind, Kind::AnyRate) || draw.once_in(10);
+impl StreamFormat {
+    fn random(kind: CaseKind, draw: &mut TestRng) -> Self {
+        let any = matches!(kind, CaseKind::AnyRate) || draw.once_in(10);
         let rate = if any { draw.magnitude(16.0, 2_822_400.5) as u32 } else { draw.pick(&USUAL) };
         let channels = match kind {
-            Kind::Channels => draw.magnitude(1.0, 64.99) as usize,
+            CaseKind::Channels => draw.magnitude(1.0, 64.99) as usize,
             _ => draw.pick(&[1, 2, 2, 2, 3, 4, 5, 6, 8]),
         };
-        Self { rate, map: map(draw, channels, matches!(kind, Kind::Channels)) }
+        Self { rate, map: map(draw, channels, matches!(kind, CaseKind::Channels)) }
     }
 }
 
-fn map(draw: &mut Draw, channels: usize, anywhere: bool) -> Vec<u8> {
+fn map(draw: &mut TestRng, channels: usize, anywhere: bool) -> Vec<u8> {
     let usual: &[u8] = match channels {
         1 => &[3],
         4 => &[1, 2, 4, 5],
@@ -202,8 +205,8 @@ fn map(draw: &mut Draw, channels: usize, anywhere: bool) -> Vec<u8> {
     (0..channels).map(&mut place).collect()
 }
 
-impl Hear {
-    fn random(draw: &mut Draw, frames: usize) -> Self {
+impl AddStep {
+    fn random(draw: &mut TestRng, frames: usize) -> Self {
         let largest = match draw.below(8) {
             // One frame at a time is slow, so it is not for long sounds.
             0 if frames < 4_000 => 1,
@@ -218,50 +221,59 @@ impl Hear {
             _ => draw.magnitude(1e-3, 1.0),
         };
         Self {
-            seed: draw.word(),
-            sound: Sound::random(draw),
+            seed: draw.next_u64(),
+            sound: TestSignal::random(draw),
             level,
             frames,
             largest,
-            form: draw.pick(&[Form::I16, Form::I32, Form::F32, Form::F32, Form::F64]),
+            form: draw.pick(&[
+                SampleForm::I16,
+                SampleForm::I32,
+                SampleForm::F32,
+                SampleForm::F32,
+                SampleForm::F64,
+            ]),
             planar: draw.once_in(4),
         }
     }
 }
 
 impl Step {
-    fn change(kind: Kind, draw: &mut Draw, now: &Shape) -> Self {
+    fn change(kind: CaseKind, draw: &mut TestRng, now: &StreamFormat) -> Self {
         match draw.below(6) {
             0 => Self::Window(draw.magnitude(100.0, 9_000.0) as u32),
             1 => Self::History(draw.magnitude(3_000.0, 30_000.0) as u32),
             2 => Self::Reset,
             _ if now.map.len() > 8 => Self::Reset,
-            3 => Self::Change(Shape { rate: draw.pick(&USUAL), map: now.map.clone() }),
-            4 => Self::Change(Shape { rate: now.rate, map: Shape::random(kind, draw).map }),
-            _ => Self::Change(Shape::random(kind, draw)),
+            3 => Self::Change(StreamFormat { rate: draw.pick(&USUAL), map: now.map.clone() }),
+            4 => Self::Change(StreamFormat {
+                rate: now.rate,
+                map: StreamFormat::random(kind, draw).map,
+            }),
+            _ => Self::Change(StreamFormat::random(kind, draw)),
         }
     }
 }
 
 /// The place that a number of `enum channel` names.
-pub(crate) fn position(number: u8) -> Position {
+pub(crate) fn position(number: u8) -> ChannelPosition {
     match number {
-        0 => Position::Unused,
-        1 => Position::LEFT,
-        2 => Position::RIGHT,
-        4 => Position::LEFT_SURROUND,
-        5 => Position::RIGHT_SURROUND,
-        DUAL_MONO => Position::DualMono,
-        9 => Position::middle(60),
-        10 => Position::middle(-60),
-        11 => Position::middle(90),
-        12 => Position::middle(-90),
-        13 => Position::middle(135),
-        14 => Position::middle(-135),
-        15 => Position::middle(180),
+        0 => ChannelPosition::Unused,
+        1 => ChannelPosition::LEFT,
+        2 => ChannelPosition::RIGHT,
+        4 => ChannelPosition::LEFT_SURROUND,
+        5 => ChannelPosition::RIGHT_SURROUND,
+        DUAL_MONO => ChannelPosition::DualMono,
+        9 => ChannelPosition::middle(60),
+        10 => ChannelPosition::middle(-60),
+        11 => ChannelPosition::middle(90),
+        12 => ChannelPosition::middle(-90),
+        13 => ChannelPosition::middle(135),
+        14 => ChannelPosition::middle(-135),
+        15 => ChannelPosition::middle(180),
         // Up, whatever the side.
-        16.. => Position::At { azimuth: 90, elevation: if number < 29 { 45 } else { -30 } },
-        _ => Position::CENTRE,
+        16.. => ChannelPosition::At { azimuth: 90, elevation: if number < 29 { 45 } else { -30 } },
+        _ => ChannelPosition::CENTER,
     }
 }
 

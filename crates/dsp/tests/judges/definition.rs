@@ -4,7 +4,7 @@
 use core::f64::consts::PI;
 use std::collections::VecDeque;
 
-use crate::case::{Shape, weight};
+use crate::case::{StreamFormat, weight};
 
 /// Keeps everything that it has heard since the last change.
 pub(crate) struct Definition {
@@ -31,7 +31,7 @@ pub(crate) struct Definition {
 const WINDOWS: [usize; 2] = [4, 30];
 
 impl Definition {
-    pub(crate) fn new(shape: &Shape, tenth: bool) -> Self {
+    pub(crate) fn new(shape: &StreamFormat, tenth: bool) -> Self {
         let hz = f64::from(shape.rate);
         // Corners stay below 0.45 of the rate: ours alone, below 4 kHz.
         let corner = |f: f64| (PI * f.min(0.45 * hz) / hz).tan();
@@ -68,7 +68,7 @@ impl Definition {
     }
 
     /// Goes on with another shape.
-    pub(crate) fn change(&mut self, shape: &Shape) {
+    pub(crate) fn change(&mut self, shape: &StreamFormat) {
         let old = std::mem::replace(self, Self::new(shape, self.tenth));
         (self.blocks, self.ranges, self.limits) = (old.blocks, old.ranges, old.limits);
     }

@@ -29,43 +29,43 @@
     reason = "random signals, and figures that must be the same"
 )]
 
-mod beside;
 mod case;
+mod comparison;
 mod definition;
-mod original;
-mod sound;
+mod libebur128;
+mod test_signal;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use case::{Case, Kind};
-use original::Original;
+use case::{Case, CaseKind};
+use libebur128::Libebur128;
 
 /// Of each of the four kinds.
 const CASES: u64 = 2_500;
 
 #[test]
 fn usual_rates_and_layouts() {
-    cases(Kind::Usual);
+    cases(CaseKind::Usual);
 }
 
 #[test]
 fn any_rate() {
-    cases(Kind::AnyRate);
+    cases(CaseKind::AnyRate);
 }
 
 #[test]
 fn up_to_64_channels_anywhere() {
-    cases(Kind::Channels);
+    cases(CaseKind::Channels);
 }
 
 #[test]
 fn changes_on_the_way() {
-    cases(Kind::Changes);
+    cases(CaseKind::Changes);
 }
 
-fn cases(kind: Kind) {
+fn cases(kind: CaseKind) {
     let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
-    let original = Original::load();
+    let original = Libebur128::load();
     if original.is_none() {
         println!("skipped: no libebur128");
     }
@@ -80,15 +80,15 @@ fn cases(kind: Kind) {
 }
 
 /// What is wrong, if anything; a panic is wrong too.
-fn outcome(case: &Case, original: Option<Original>) -> Result<(), String> {
-    catch_unwind(AssertUnwindSafe(|| beside::run(case, original))).unwrap_or_else(|panic| {
+fn outcome(case: &Case, original: Option<Libebur128>) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(|| comparison::run(case, original))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         Err(text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").into())
     })
 }
 
 /// Takes away whatever does not stop it from failing.
-fn shrink(mut case: Case, mut what: String, original: Option<Original>) -> (Case, String) {
+fn shrink(mut case: Case, mut what: String, original: Option<Libebur128>) -> (Case, String) {
     loop {
         let smaller = case
             .smaller()

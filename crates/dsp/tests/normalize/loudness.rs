@@ -3,9 +3,9 @@
 use std::f64::consts::TAU;
 
 use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
-use aulos_dsp::meter::Position;
+use aulos_dsp::meter::ChannelPosition;
 use aulos_dsp::normalize::{Linear, Memory, Mode, Normaliser, Preset, Settings};
-use aulos_sim::{Programme, Random};
+use aulos_sim::{Programme, SimRng};
 
 use crate::judge::{Judged, judge};
 use crate::sound::Sound;
@@ -189,15 +189,15 @@ fn channels_may_stand_anywhere() {
     let mut sound = Sound::noise(48_000, 6, 20.0, |_| -34.0);
     sound.samples.chunks_mut(6).for_each(|frame| frame[5] *= 10.0);
     let positions = vec![
-        Position::LEFT,
-        Position::CENTRE,
-        Position::RIGHT,
-        Position::LEFT_SURROUND,
-        Position::RIGHT_SURROUND,
-        Position::LFE,
+        ChannelPosition::LEFT,
+        ChannelPosition::CENTER,
+        ChannelPosition::RIGHT,
+        ChannelPosition::LEFT_SURROUND,
+        ChannelPosition::RIGHT_SURROUND,
+        ChannelPosition::LFE,
     ];
     let (mode, settings) = (Mode::Full, Settings::default());
-    let rate = SampleRate::STUDIO;
+    let rate = SampleRate::HZ_48000;
     let mut normaliser =
         Normaliser::with_positions(mode, settings.clone(), rate, positions).unwrap();
     let (mut out, _) = sound.through(&mut normaliser, 960);
@@ -264,12 +264,12 @@ fn an_hour_later_it_is_as_steady_as_at_the_beginning() {
     let settings = Settings::default();
     let mut normaliser = Normaliser::new(Mode::Full, settings, rate, ChannelLayout::MONO).unwrap();
     let mut judge = ebur128::EbuR128::new(1, 8_000, ebur128::Mode::S).unwrap();
-    let mut random = Random::new(9);
+    let mut random = SimRng::new(9);
     for minute in 0..60 {
         let level = [-30.0, -24.0, -38.0, -12.0, -18.0][minute / 2 % 5];
         let gain = 10f64.powf(level / 20.0);
         for _ in 0..60 {
-            let second = (0..8_000).map(|_| (gain * (2.0 * random.unit() - 1.0)) as f32);
+            let second = (0..8_000).map(|_| (gain * (2.0 * random.next_f64() - 1.0)) as f32);
             let mut block: Vec<f32> = second.collect();
             normaliser.process(&mut block);
             judge.add_frames_f32(&block).unwrap();

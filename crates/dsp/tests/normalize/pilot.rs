@@ -60,7 +60,7 @@ fn db(gain: f64) -> f64 {
 fn a_burst_makes_one_dip_that_ends_in_time_and_leaves_no_hole() {
     for over in [3.0, 6.0, 12.0] {
         let mut samples = signal(4, over);
-        let rate = SampleRate::STUDIO;
+        let rate = SampleRate::HZ_48000;
         let mut limiter = Limiter::new(rate, ChannelLayout::MONO, Db::new(CEILING_DB));
         limiter.process(&mut samples);
         let gains = demodulated(&samples);
@@ -86,7 +86,7 @@ fn a_burst_makes_one_dip_that_ends_in_time_and_leaves_no_hole() {
 #[test]
 fn no_window_is_half_as_loud_as_both_of_its_neighbours() {
     let mut samples = signal(6, 6.0);
-    Limiter::new(SampleRate::STUDIO, ChannelLayout::MONO, Db::new(CEILING_DB))
+    Limiter::new(SampleRate::HZ_48000, ChannelLayout::MONO, Db::new(CEILING_DB))
         .process(&mut samples);
     let gains = demodulated(&samples);
     let windows: Vec<f64> =
@@ -102,7 +102,7 @@ fn no_window_is_half_as_loud_as_both_of_its_neighbours() {
 #[test]
 fn outside_the_attack_no_frame_changes_the_gain_by_more_than_a_fiftieth_of_a_decibel() {
     for over in [1.0, 6.0, 12.0] {
-        let rate = SampleRate::STUDIO;
+        let rate = SampleRate::HZ_48000;
         let mut samples: Vec<f32> = signal(3, over).iter().flat_map(|x| [*x, 0.25]).collect();
         let mut limiter = Limiter::new(rate, ChannelLayout::STEREO, Db::new(CEILING_DB));
         limiter.process(&mut samples);

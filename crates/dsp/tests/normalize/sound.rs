@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use aulos_core::{ChannelLayout, SampleRate};
 use aulos_dsp::normalize::{Mode, Normaliser, Settings, Statistics};
-use aulos_sim::{Programme, Random};
+use aulos_sim::{Programme, SimRng};
 
 /// Interleaved sound.
 #[derive(Clone, Debug)]
@@ -21,17 +21,17 @@ impl Sound {
 
     /// One of the generated programmes, in stereo.
     pub(crate) fn programme(programme: Programme) -> Self {
-        let mono = programme.samples(SampleRate::STUDIO);
+        let mono = programme.samples(SampleRate::HZ_48000);
         Self::new(48_000, 2, mono.iter().flat_map(|x| [*x, *x]).collect())
     }
 
     /// White noise whose level in dB is a function of time in seconds.
     pub(crate) fn noise(hz: u32, channels: usize, seconds: f64, db: impl Fn(f64) -> f64) -> Self {
-        let mut random = Random::new(5);
+        let mut random = SimRng::new(5);
         let mut samples = Vec::new();
         for frame in 0..(seconds * f64::from(hz)) as usize {
             let gain = 10f64.powf(db(frame as f64 / f64::from(hz)) / 20.0);
-            samples.extend((0..channels).map(|_| (gain * (2.0 * random.unit() - 1.0)) as f32));
+            samples.extend((0..channels).map(|_| (gain * (2.0 * random.next_f64() - 1.0)) as f32));
         }
         Self::new(hz, channels, samples)
     }

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use aulos_dsp::meter::{Meter, Mode};
+use aulos_dsp::meter::{Meter, MeterMode};
 
 use crate::config;
 
@@ -80,7 +80,7 @@ fn measure(path: &Path) -> Meter {
         } else if &rest[..4] == b"data" {
             let (channels, hz, size) = format.expect("the format comes first");
             let mut meter =
-                Meter::new(config(hz, channels, Mode::INTEGRATED | Mode::RANGE)).unwrap();
+                Meter::new(config(hz, channels, MeterMode::INTEGRATED | MeterMode::RANGE)).unwrap();
             let samples = chunk.chunks_exact(size).map(|sample| {
                 let mut wide = [0; 4];
                 wide[4 - size..].copy_from_slice(sample);

@@ -14,7 +14,7 @@
 #[derive(Clone, Debug)]
 pub struct Concealer {
     channels: usize,
-    spans: Spans,
+    spans: FrameLengths,
     /// What was heard, the newest last; and how that was when the packets stayed away. 16 bits are
     /// enough for a guess, and keep a stream small.
     history: Box<[i16]>,
@@ -22,12 +22,12 @@ pub struct Concealer {
     /// What has not been heard yet: a ring.
     delayed: Box<[f32]>,
     at: usize,
-    state: State,
+    state: ConcealState,
 }
 
 /// Lengths in frames.
 #[derive(Clone, Copy, Debug)]
-struct Spans {
+struct FrameLengths {
     /// The shortest and the longest period.
     least: usize,
     most: usize,
@@ -42,29 +42,29 @@ struct Spans {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum ConcealState {
     /// Packets come.
-    Heard,
+    Receiving,
     /// Nothing comes.
-    Missing(Voice),
+    Concealing(PitchRepeat),
     /// Packets come again: so many frames of the cross-fade are over, and so many it has.
-    Back { voice: Voice, over: usize, of: usize },
+    Resuming { voice: PitchRepeat, over: usize, of: usize },
 }
 
 /// A period, repeated.
 #[derive(Clone, Copy, Debug)]
-struct Voice {
+struct PitchRepeat {
     period: usize,
     /// How many frames it has lasted.
     age: usize,
-    now: Place,
+    now: RepeatPosition,
     /// What it was before the last change, which is faded out.
-    before: Place,
+    before: RepeatPosition,
 }
 
 /// Where in the repeated piece, which is so many periods long.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct RepeatPosition {
     periods: usize,
     offset: usize,
 }
@@ -73,7 +73,7 @@ impl Concealer {
     /// For frames of `channels` samples, `hz` of them a second.
     #[must_use]
     pub fn new(hz: u32, channels: usize) -> Self {
-        let spans = Spans::new(hz);
+        let spans = FrameLengths::new(hz);
         let (channels, history) = (channels.max(1), spans.history * channels.max(1));
         Self {
             channels,
@@ -82,7 +82,7 @@ impl Concealer {
             frozen: vec![0; history].into(),
             delayed: vec![0.0; spans.delay * channels].into(),
             at: 0,
-            state: State::Heard,
+            state: ConcealState::Receiving,
         }
     }
 
@@ -96,28 +96,28 @@ impl Concealer {
     ///
     /// # Real-time
     /// Does not allocate.
-    pub fn heard(&mut self, samples: &mut [f32]) {
-        if let State::Missing(voice) = self.state {
-            let of = self.spans.return_of(voice);
-            self.state = State::Back { voice, over: 0, of };
+    pub fn push_decoded(&mut self, samples: &mut [f32]) {
+        if let ConcealState::Concealing(voice) = self.state {
+            let of = self.spans.fade_in_length(voice);
+            self.state = ConcealState::Resuming { voice, over: 0, of };
         }
         let channels = self.channels;
         let mut frames = samples.chunks_exact_mut(channels);
-        while let State::Back { mut voice, over, of } = self.state {
+        while let ConcealState::Resuming { mut voice, over, of } = self.state {
             if over == of {
-                self.state = State::Heard;
+                self.state = ConcealState::Receiving;
                 break;
             }
             let Some(frame) = frames.next() else { break };
-            let weight = part(over + 1, of + 1);
+            let weight = fraction(over + 1, of + 1);
             for (channel, sample) in frame.iter_mut().enumerate() {
                 let other = voice.sample(&self.frozen, channels, channel, self.spans);
                 *sample = *sample * weight + other * (1.0 - weight);
             }
             voice.advance(self.spans);
-            self.state = State::Back { voice, over: over + 1, of };
+            self.state = ConcealState::Resuming { voice, over: over + 1, of };
         }
-        self.remember(samples);
+        self.update_history(samples);
         self.delay_line(samples);
     }
 
@@ -128,8 +128,8 @@ impl Concealer {
     /// at 8 kHz.
     pub fn conceal(&mut self, samples: &mut [f32]) {
         let mut voice = match self.state {
-            State::Missing(voice) => voice,
-            State::Heard | State::Back { .. } => self.begin(),
+            ConcealState::Concealing(voice) => voice,
+            ConcealState::Receiving | ConcealState::Resuming { .. } => self.begin_concealment(),
         };
         let channels = self.channels;
         for frame in samples.chunks_exact_mut(channels) {
@@ -138,8 +138,8 @@ impl Concealer {
             }
             voice.advance(self.spans);
         }
-        self.state = State::Missing(voice);
-        self.remember(samples);
+        self.state = ConcealState::Concealing(voice);
+        self.update_history(samples);
         self.delay_line(samples);
     }
 
@@ -147,18 +147,18 @@ impl Concealer {
     pub fn reset(&mut self) {
         self.history.fill(0);
         self.delayed.fill(0.0);
-        self.state = State::Heard;
+        self.state = ConcealState::Receiving;
     }
 
     /// Finds the period, and fades what has not been heard yet into it.
-    fn begin(&mut self) -> Voice {
+    fn begin_concealment(&mut self) -> PitchRepeat {
         self.frozen.copy_from_slice(&self.history);
         let period = self.period();
-        let first = Place { periods: 1, offset: 0 };
+        let first = RepeatPosition { periods: 1, offset: 0 };
         let overlap = period / 4;
         let frames = self.delayed.len() / self.channels;
         for back in 0..overlap {
-            let weight = part(overlap - back, overlap + 1);
+            let weight = fraction(overlap - back, overlap + 1);
             let frame = (self.at + frames - 1 - back) % frames;
             let before = self.spans.history - period - 1 - back;
             for channel in 0..self.channels {
@@ -167,19 +167,19 @@ impl Concealer {
                 *sample = *sample * (1.0 - weight) + other * weight;
             }
         }
-        Voice { period, age: 0, now: first, before: first }
+        PitchRepeat { period, age: 0, now: first, before: first }
     }
 
     /// The distance at which the last 20 ms are most like themselves.
     fn period(&self) -> usize {
-        let Spans { least, most, stride, .. } = self.spans;
-        let coarse = self.best((least..=most).step_by(stride), stride);
+        let FrameLengths { least, most, stride, .. } = self.spans;
+        let coarse = self.best_period((least..=most).step_by(stride), stride);
         let around = coarse.saturating_sub(stride - 1).max(least)..=(coarse + stride - 1).min(most);
-        self.best(around, 1)
+        self.best_period(around, 1)
     }
 
     /// The best of `periods`, looking at every `stride`th frame.
-    fn best(&self, periods: impl Iterator<Item = usize>, stride: usize) -> usize {
+    fn best_period(&self, periods: impl Iterator<Item = usize>, stride: usize) -> usize {
         let (mut best, mut most) = (self.spans.most, f32::MIN);
         let window = (self.spans.history - self.spans.window) * self.channels;
         let step = stride * self.channels;
@@ -201,7 +201,7 @@ impl Concealer {
         best
     }
 
-    fn remember(&mut self, samples: &[f32]) {
+    fn update_history(&mut self, samples: &[f32]) {
         let kept = samples.len().min(self.history.len());
         let start = self.history.len() - kept;
         self.history.copy_within(kept.., 0);
@@ -220,17 +220,17 @@ impl Concealer {
     }
 }
 
-impl Voice {
+impl PitchRepeat {
     /// One sample of the frame that is next.
-    fn sample(&self, frozen: &[i16], channels: usize, channel: usize, spans: Spans) -> f32 {
-        let loudness = self.loudness(spans);
+    fn sample(&self, frozen: &[i16], channels: usize, channel: usize, spans: FrameLengths) -> f32 {
+        let loudness = self.gain(spans);
         if loudness <= 0.0 {
             return 0.0;
         }
-        let at = |place: Place| self.repeated(frozen, place, channels, channel, spans);
+        let at = |place: RepeatPosition| self.repeated(frozen, place, channels, channel, spans);
         let (since, overlap) = (self.age % spans.ten_ms, self.period / 4);
         let sample = if self.before.periods != self.now.periods && since < overlap {
-            let weight = part(since + 1, overlap + 1);
+            let weight = fraction(since + 1, overlap + 1);
             at(self.before) * (1.0 - weight) + at(self.now) * weight
         } else {
             at(self.now)
@@ -242,10 +242,10 @@ impl Voice {
     fn repeated(
         &self,
         frozen: &[i16],
-        place: Place,
+        place: RepeatPosition,
         channels: usize,
         channel: usize,
-        spans: Spans,
+        spans: FrameLengths,
     ) -> f32 {
         let length = place.periods * self.period;
         let overlap = self.period / 4;
@@ -254,12 +254,12 @@ impl Voice {
         if back > overlap {
             return sample(back);
         }
-        let weight = part(overlap + 1 - back, overlap + 1);
+        let weight = fraction(overlap + 1 - back, overlap + 1);
         sample(back) * (1.0 - weight) + sample(back + length) * weight
     }
 
     /// One frame on.
-    fn advance(&mut self, spans: Spans) {
+    fn advance(&mut self, spans: FrameLengths) {
         self.age += 1;
         for place in [&mut self.now, &mut self.before] {
             place.offset = (place.offset + 1) % (place.periods * self.period);
@@ -275,13 +275,13 @@ impl Voice {
     }
 
     #[allow(clippy::cast_precision_loss, reason = "frames of a tenth of a second")]
-    fn loudness(&self, spans: Spans) -> f32 {
+    fn gain(&self, spans: FrameLengths) -> f32 {
         let beyond = self.age.saturating_sub(spans.ten_ms).min(6 * spans.ten_ms);
         1.0 - 0.2 * beyond as f32 / spans.ten_ms as f32
     }
 }
 
-impl Spans {
+impl FrameLengths {
     fn new(hz: u32) -> Self {
         let hz = usize::try_from(hz.clamp(8_000, 384_000)).unwrap_or(8_000);
         let of = |micros: usize| hz * micros / 1_000_000;
@@ -299,14 +299,14 @@ impl Spans {
     }
 
     /// How long what comes again is faded in: longer when it was away for longer.
-    fn return_of(self, voice: Voice) -> usize {
+    fn fade_in_length(self, voice: PitchRepeat) -> usize {
         let longer = voice.age.saturating_sub(self.ten_ms) * 2 / 5;
         (voice.period / 4 + longer).min(self.ten_ms)
     }
 }
 
 #[allow(clippy::cast_precision_loss, reason = "frames of a tenth of a second")]
-fn part(some: usize, all: usize) -> f32 {
+fn fraction(some: usize, all: usize) -> f32 {
     some as f32 / all as f32
 }
 

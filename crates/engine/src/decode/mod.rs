@@ -19,8 +19,8 @@ use core::fmt;
 use aulos_core::SampleRate;
 
 pub use conceal::Concealer;
-pub use opus::Opus;
-pub use telephone::{G711, G722, L16, L24};
+pub use opus::OpusPacketDecoder;
+pub use telephone::{G711Decoder, G722Decoder, L16Decoder, L24Decoder};
 
 /// Turns the payloads of packets into interleaved frames.
 pub trait Decoder: Send {
@@ -90,6 +90,10 @@ impl fmt::Display for DecodeError {
 impl core::error::Error for DecodeError {}
 
 /// The part of `out` that `frames` frames take.
-fn room(out: &mut [f32], frames: usize, channels: usize) -> Result<&mut [f32], DecodeError> {
+fn output_slice(
+    out: &mut [f32],
+    frames: usize,
+    channels: usize,
+) -> Result<&mut [f32], DecodeError> {
     out.get_mut(..frames * channels).ok_or(DecodeError::TooLong)
 }

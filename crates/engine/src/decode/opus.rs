@@ -8,22 +8,22 @@ use core::fmt;
 use aulos_core::SampleRate;
 use opus_rs::OpusDecoder;
 
-use super::{DecodeError, Decoder, room};
+use super::{DecodeError, Decoder, output_slice};
 
 /// Opus of one or two channels.
-pub struct Opus {
+pub struct OpusPacketDecoder {
     library: Box<OpusDecoder>,
     rate: SampleRate,
     channels: usize,
 }
 
-impl Opus {
+impl OpusPacketDecoder {
     /// A decoder that gives `channels` (one or two) at `rate`, which is 8, 12, 16, 24 or 48 kHz:
     /// what a packet has beyond that is left out, which is cheaper than resampling it later.
     /// `None` for others.
     #[must_use]
     pub fn new(rate: SampleRate, channels: usize) -> Option<Self> {
-        let library = library(rate, channels)?;
+        let library = new_library(rate, channels)?;
         Some(Self { library, rate, channels })
     }
 
@@ -33,14 +33,14 @@ impl Opus {
     }
 }
 
-fn library(rate: SampleRate, channels: usize) -> Option<Box<OpusDecoder>> {
+fn new_library(rate: SampleRate, channels: usize) -> Option<Box<OpusDecoder>> {
     if !RATES.contains(&rate.hz()) || !matches!(channels, 1 | 2) {
         return None;
     }
     OpusDecoder::new(rate.hz().cast_signed(), channels).ok().map(Box::new)
 }
 
-impl Decoder for Opus {
+impl Decoder for OpusPacketDecoder {
     fn rate(&self) -> SampleRate {
         self.rate
     }
@@ -67,7 +67,7 @@ impl Decoder for Opus {
             1 | 2 => 2,
             _ => usize::from(payload.get(1).ok_or(DecodeError::Damaged)? & 0x3f),
         };
-        if count == 0 || count * units > LONGEST {
+        if count == 0 || count * units > MAX_UNITS {
             return Err(DecodeError::Damaged);
         }
         Ok(count * units * self.unit())
@@ -75,13 +75,13 @@ impl Decoder for Opus {
 
     fn decode(&mut self, payload: &[u8], out: &mut [f32]) -> Result<usize, DecodeError> {
         let frames = self.frames(payload)?;
-        let out = room(out, frames, self.channels)?;
+        let out = output_slice(out, frames, self.channels)?;
         self.library.decode(payload, frames, out).map_err(|_| DecodeError::Damaged)
     }
 
     fn conceal(&mut self, out: &mut [f32]) {
         let unit = self.unit();
-        for out in out.chunks_mut(LONGEST * unit * self.channels) {
+        for out in out.chunks_mut(MAX_UNITS * unit * self.channels) {
             let frames = out.len() / self.channels / unit * unit;
             let (whole, rest) = out.split_at_mut(frames * self.channels);
             rest.fill(0.0);
@@ -93,20 +93,20 @@ impl Decoder for Opus {
 
     fn recover(&mut self, following: &[u8], out: &mut [f32]) {
         let frames = out.len() / self.channels;
-        let fits = frames.is_multiple_of(self.unit()) && frames <= LONGEST * self.unit();
+        let fits = frames.is_multiple_of(self.unit()) && frames <= MAX_UNITS * self.unit();
         if !fits || self.library.decode_fec(following, frames, out).is_err() {
             self.conceal(out);
         }
     }
 
     fn reset(&mut self) {
-        if let Some(library) = library(self.rate, self.channels) {
+        if let Some(library) = new_library(self.rate, self.channels) {
             self.library = library;
         }
     }
 }
 
-impl fmt::Debug for Opus {
+impl fmt::Debug for OpusPacketDecoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Opus").field("rate", &self.rate).field("channels", &self.channels).finish()
     }
@@ -115,4 +115,4 @@ impl fmt::Debug for Opus {
 const RATES: [u32; 5] = [8_000, 12_000, 16_000, 24_000, 48_000];
 
 /// 120 ms in units of 2.5 ms.
-const LONGEST: usize = 48;
+const MAX_UNITS: usize = 48;

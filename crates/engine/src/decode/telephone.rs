@@ -1,29 +1,29 @@
 //! The codecs whose packets are as long as their bytes say: G.711, G.722, L16 and L24.
 
 use aulos_core::{ChannelLayout, SampleRate};
-use aulos_dsp::g711::Law;
-use aulos_dsp::{g711, g722, network};
+use aulos_dsp::g711::G711Law;
+use aulos_dsp::{g711, g722, linear_pcm};
 
-use super::{Concealer, DecodeError, Decoder, room};
+use super::{Concealer, DecodeError, Decoder, output_slice};
 
 /// PCMU and PCMA: 8 kHz, one channel.
 #[derive(Clone, Debug)]
-pub struct G711 {
-    law: Law,
+pub struct G711Decoder {
+    law: G711Law,
     concealer: Concealer,
 }
 
-impl G711 {
+impl G711Decoder {
     /// A decoder of `law`.
     #[must_use]
-    pub fn new(law: Law) -> Self {
-        Self { law, concealer: Concealer::new(TELEPHONE.hz(), 1) }
+    pub fn new(law: G711Law) -> Self {
+        Self { law, concealer: Concealer::new(NARROWBAND.hz(), 1) }
     }
 }
 
-impl Decoder for G711 {
+impl Decoder for G711Decoder {
     fn rate(&self) -> SampleRate {
-        TELEPHONE
+        NARROWBAND
     }
 
     fn channels(&self) -> usize {
@@ -39,9 +39,9 @@ impl Decoder for G711 {
     }
 
     fn decode(&mut self, payload: &[u8], out: &mut [f32]) -> Result<usize, DecodeError> {
-        let out = room(out, payload.len(), 1)?;
+        let out = output_slice(out, payload.len(), 1)?;
         let frames = g711::decode(self.law, payload, out);
-        self.concealer.heard(out);
+        self.concealer.push_decoded(out);
         Ok(frames)
     }
 
@@ -56,12 +56,12 @@ impl Decoder for G711 {
 
 /// G.722 at 64 kbit/s: 16 kHz, one channel, two samples in a byte.
 #[derive(Clone, Debug)]
-pub struct G722 {
+pub struct G722Decoder {
     decoder: g722::Decoder,
     concealer: Concealer,
 }
 
-impl G722 {
+impl G722Decoder {
     /// A decoder that has heard nothing.
     #[must_use]
     pub fn new() -> Self {
@@ -69,13 +69,13 @@ impl G722 {
     }
 }
 
-impl Default for G722 {
+impl Default for G722Decoder {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Decoder for G722 {
+impl Decoder for G722Decoder {
     fn rate(&self) -> SampleRate {
         WIDEBAND
     }
@@ -93,9 +93,9 @@ impl Decoder for G722 {
     }
 
     fn decode(&mut self, payload: &[u8], out: &mut [f32]) -> Result<usize, DecodeError> {
-        let out = room(out, 2 * payload.len(), 1)?;
+        let out = output_slice(out, 2 * payload.len(), 1)?;
         let frames = self.decoder.decode(payload, out);
-        self.concealer.heard(out);
+        self.concealer.push_decoded(out);
         Ok(frames)
     }
 
@@ -112,21 +112,21 @@ impl Decoder for G722 {
 
 /// 16 bits, big endian, any rate and number of channels.
 #[derive(Clone, Debug)]
-pub struct L16(Plain);
+pub struct L16Decoder(LinearPcm);
 
 /// 24 bits, big endian, any rate and number of channels.
 #[derive(Clone, Debug)]
-pub struct L24(Plain);
+pub struct L24Decoder(LinearPcm);
 
 /// What L16 and L24 have in common.
 #[derive(Clone, Debug)]
-struct Plain {
+struct LinearPcm {
     rate: SampleRate,
     channels: usize,
     concealer: Concealer,
 }
 
-impl Plain {
+impl LinearPcm {
     fn new(rate: SampleRate, layout: ChannelLayout) -> Self {
         let channels = layout.channels();
         Self { rate, channels, concealer: Concealer::new(rate.hz(), channels) }
@@ -147,9 +147,9 @@ impl Plain {
         out: &mut [f32],
         convert: impl FnOnce(&mut [f32]) -> usize,
     ) -> Result<usize, DecodeError> {
-        let out = room(out, frames, self.channels)?;
+        let out = output_slice(out, frames, self.channels)?;
         convert(out);
-        self.concealer.heard(out);
+        self.concealer.push_decoded(out);
         Ok(frames)
     }
 }
@@ -160,7 +160,7 @@ macro_rules! plain {
             /// A decoder of frames of `layout` at `rate`.
             #[must_use]
             pub fn new(rate: SampleRate, layout: ChannelLayout) -> Self {
-                Self(Plain::new(rate, layout))
+                Self(LinearPcm::new(rate, layout))
             }
         }
 
@@ -197,10 +197,10 @@ macro_rules! plain {
     };
 }
 
-plain!(L16, 2, network::decode_l16);
-plain!(L24, 3, network::decode_l24);
+plain!(L16Decoder, 2, linear_pcm::decode_l16);
+plain!(L24Decoder, 3, linear_pcm::decode_l24);
 
-const TELEPHONE: SampleRate = hz(8_000);
+const NARROWBAND: SampleRate = hz(8_000);
 const WIDEBAND: SampleRate = hz(16_000);
 
 const fn hz(hz: u32) -> SampleRate {

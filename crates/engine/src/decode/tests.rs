@@ -9,7 +9,7 @@
 use std::f64::consts::TAU;
 
 use aulos_core::{ChannelLayout, SampleRate};
-use aulos_dsp::g711::{self, Law};
+use aulos_dsp::g711::{self, G711Law};
 use proptest::prelude::*;
 
 use super::*;
@@ -60,7 +60,7 @@ fn losses(packets: usize, loss: f64) -> Vec<bool> {
 }
 
 /// What is heard through `decoder` when some packets are lost, without its delay.
-fn heard(decoder: &mut dyn Decoder, packets: &[Vec<u8>], lost: &[bool]) -> Vec<f32> {
+fn decode_with_losses(decoder: &mut dyn Decoder, packets: &[Vec<u8>], lost: &[bool]) -> Vec<f32> {
     let (mut all, mut out) = (Vec::new(), [0.0; 5_760]);
     for (packet, &lost) in packets.iter().zip(lost) {
         let frames = decoder.frames(packet).unwrap();
@@ -156,7 +156,7 @@ const QUIET: f32 = 0.002;
 fn mu_packets(sound: &[f32]) -> Vec<Vec<u8>> {
     let encode = |piece: &[f32]| {
         let mut codes = vec![0; piece.len()];
-        g711::encode(Law::Mu, piece, &mut codes);
+        g711::encode(G711Law::Mu, piece, &mut codes);
         codes
     };
     sound.chunks_exact(160).map(encode).collect()
@@ -166,10 +166,14 @@ fn mu_packets(sound: &[f32]) -> Vec<Vec<u8>> {
 fn lost_packets_of_a_call_are_nearer_to_what_was_said_than_nothing_and_than_the_last_again() {
     let sound = speech(8_000, 120);
     let packets = mu_packets(&sound);
-    let clean = heard(&mut G711::new(Law::Mu), &packets, &vec![false; packets.len()]);
+    let clean = decode_with_losses(
+        &mut G711Decoder::new(G711Law::Mu),
+        &packets,
+        &vec![false; packets.len()],
+    );
     for loss in [0.01, 0.05, 0.1] {
         let lost = losses(packets.len(), loss);
-        let ours = heard(&mut G711::new(Law::Mu), &packets, &lost);
+        let ours = decode_with_losses(&mut G711Decoder::new(G711Law::Mu), &packets, &lost);
         let silence = filled(&clean, 160, &lost, false);
         let again = filled(&clean, 160, &lost, true);
         let [us, nothing, repeated] = [&ours, &silence, &again].map(|other| {
@@ -199,11 +203,11 @@ fn lost_packets_of_a_call_are_nearer_to_what_was_said_than_nothing_and_than_the_
 fn without_loss_nothing_is_changed_but_3_75_ms() {
     let sound = speech(8_000, 2);
     let packets = mu_packets(&sound);
-    let mut decoder = G711::new(Law::Mu);
+    let mut decoder = G711Decoder::new(G711Law::Mu);
     assert_eq!(decoder.delay(), 30);
-    let heard = heard(&mut decoder, &packets, &vec![false; packets.len()]);
+    let heard = decode_with_losses(&mut decoder, &packets, &vec![false; packets.len()]);
     let mut wanted = vec![0.0; sound.len()];
-    g711::decode(Law::Mu, &packets.concat(), &mut wanted);
+    g711::decode(G711Law::Mu, &packets.concat(), &mut wanted);
     assert!(heard == wanted[..heard.len()]);
 }
 
@@ -212,7 +216,7 @@ fn a_voice_goes_on_fades_and_is_silent_after_60_ms() {
     let mut concealer = Concealer::new(8_000, 1);
     let tone = |at: usize| (TAU * 160.0 * at as f64 / 8_000.0).sin() as f32 * 0.5;
     let mut sound: Vec<f32> = (0..800).map(tone).collect();
-    concealer.heard(&mut sound);
+    concealer.push_decoded(&mut sound);
     let mut made = vec![0.0; 960];
     concealer.conceal(&mut made);
     // What comes first has been heard; 30 frames later the first 10 ms are as if nothing happened.
@@ -234,9 +238,9 @@ fn packets_of_any_length_are_concealed_alike() {
         let mut all = sound.clone();
         let (before, rest) = all.split_at_mut(4_000);
         let (hole, after) = rest.split_at_mut(480);
-        before.chunks_mut(piece).for_each(|piece| concealer.heard(piece));
+        before.chunks_mut(piece).for_each(|piece| concealer.push_decoded(piece));
         hole.chunks_mut(piece).for_each(|piece| concealer.conceal(piece));
-        after.chunks_mut(piece).for_each(|piece| concealer.heard(piece));
+        after.chunks_mut(piece).for_each(|piece| concealer.push_decoded(piece));
         all
     };
     let wanted = whole(160);
@@ -253,13 +257,13 @@ fn the_channels_of_l24_keep_together() {
         .map(|piece| {
             let both: Vec<f32> = piece.iter().flat_map(|&sample| [sample, -0.5 * sample]).collect();
             let mut bytes = vec![0; both.len() * 3];
-            aulos_dsp::network::encode_l24(&both, &mut bytes);
+            aulos_dsp::linear_pcm::encode_l24(&both, &mut bytes);
             bytes
         })
         .collect();
     let lost: Vec<_> = (0..packets.len()).map(|number| number % 100 > 92).collect();
-    let mut decoder = L24::new(SampleRate::STUDIO, ChannelLayout::STEREO);
-    let heard = heard(&mut decoder, &packets, &lost);
+    let mut decoder = L24Decoder::new(SampleRate::HZ_48000, ChannelLayout::STEREO);
+    let heard = decode_with_losses(&mut decoder, &packets, &lost);
     for frame in heard.as_chunks::<2>().0 {
         assert!((frame[0] + 2.0 * frame[1]).abs() < 1e-3, "{frame:?}");
     }
@@ -271,9 +275,9 @@ fn wideband_conceals_too() {
     let mut bytes = vec![0; sound.len() / 2];
     aulos_dsp::g722::Encoder::new().encode(&sound, &mut bytes);
     let packets: Vec<Vec<u8>> = bytes.chunks_exact(160).map(<[u8]>::to_vec).collect();
-    let clean = heard(&mut G722::new(), &packets, &vec![false; packets.len()]);
+    let clean = decode_with_losses(&mut G722Decoder::new(), &packets, &vec![false; packets.len()]);
     let lost = losses(packets.len(), 0.05);
-    let ours = heard(&mut G722::new(), &packets, &lost);
+    let ours = decode_with_losses(&mut G722Decoder::new(), &packets, &lost);
     let silence = filled(&clean, 320, &lost, false);
     let (us, nothing) = (snr(&clean, &ours, 320, &lost), snr(&clean, &silence, 320, &lost));
     println!("G.722: {us:.2} dB, silence {nothing:.2} dB");
@@ -282,7 +286,7 @@ fn wideband_conceals_too() {
 
 #[test]
 fn opus_conceals_by_itself_and_takes_any_length() {
-    let mut decoder = Opus::new(SampleRate::STUDIO, 2).unwrap();
+    let mut decoder = OpusPacketDecoder::new(SampleRate::HZ_48000, 2).unwrap();
     let mut out = [1.0; 2 * 6_000];
     decoder.conceal(&mut out);
     assert!(out.iter().all(|&sample| sample == 0.0), "nothing was heard yet");
@@ -291,7 +295,7 @@ fn opus_conceals_by_itself_and_takes_any_length() {
     assert_eq!(decoder.frames(&[13 << 3 | 1, 0]), Ok(1_920));
     assert_eq!(decoder.frames(&[16 << 3 | 3, 49]), Err(DecodeError::Damaged));
     assert_eq!(decoder.frames(&[3]), Err(DecodeError::Damaged));
-    assert!(Opus::new(SampleRate::STUDIO, 3).is_none());
+    assert!(OpusPacketDecoder::new(SampleRate::HZ_48000, 3).is_none());
 }
 
 proptest! {
@@ -302,11 +306,11 @@ proptest! {
         ),
     ) {
         let mut decoders: [Box<dyn Decoder>; 5] = [
-            Box::new(G711::new(Law::A)),
-            Box::new(G722::new()),
-            Box::new(L16::new(SampleRate::STUDIO, ChannelLayout::STEREO)),
-            Box::new(L24::new(SampleRate::STUDIO, ChannelLayout::MONO)),
-            Box::new(Opus::new(SampleRate::STUDIO, 1).unwrap()),
+            Box::new(G711Decoder::new(G711Law::A)),
+            Box::new(G722Decoder::new()),
+            Box::new(L16Decoder::new(SampleRate::HZ_48000, ChannelLayout::STEREO)),
+            Box::new(L24Decoder::new(SampleRate::HZ_48000, ChannelLayout::MONO)),
+            Box::new(OpusPacketDecoder::new(SampleRate::HZ_48000, 1).unwrap()),
         ];
         let mut out = [0.0; 1_000];
         for decoder in &mut decoders {
@@ -346,7 +350,7 @@ fn opus_recovers_from_the_next_packet_what_it_would_have_to_guess() {
     let packets = opus_packets(&sound);
     let lost = losses(packets.len(), 0.1);
     let play = |recovers: bool| {
-        let mut decoder = Opus::new(SampleRate::new(16_000).unwrap(), 1).unwrap();
+        let mut decoder = OpusPacketDecoder::new(SampleRate::new(16_000).unwrap(), 1).unwrap();
         let (mut all, mut out) = (Vec::new(), [0.0; 320]);
         for (number, packet) in packets.iter().enumerate() {
             let following = packets.get(number + 1).filter(|_| !lost[(number + 1) % lost.len()]);
@@ -359,8 +363,8 @@ fn opus_recovers_from_the_next_packet_what_it_would_have_to_guess() {
         }
         all
     };
-    let clean = heard(
-        &mut Opus::new(SampleRate::new(16_000).unwrap(), 1).unwrap(),
+    let clean = decode_with_losses(
+        &mut OpusPacketDecoder::new(SampleRate::new(16_000).unwrap(), 1).unwrap(),
         &packets,
         &vec![false; packets.len()],
     );

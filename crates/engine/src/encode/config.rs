@@ -11,7 +11,7 @@ use core::str::FromStr;
 
 use aulos_core::Codec;
 
-use super::{Flac, Opus};
+use super::{FlacEncoder, OpusPacketEncoder};
 
 /// Which codec, and how its encoder is set. Reads and prints as `flac:5` or `opus:128k,cbr`;
 /// settings that have their default are not printed.
@@ -56,7 +56,7 @@ pub enum RateControl {
 impl Default for OpusConfig {
     fn default() -> Self {
         Self {
-            bitrate: Opus::DEFAULT_BITRATE,
+            bitrate: OpusPacketEncoder::DEFAULT_BITRATE,
             rate_control: RateControl::default(),
             complexity: MAX_COMPLEXITY,
         }
@@ -95,7 +95,7 @@ impl From<Codec> for CodecConfig {
     fn from(codec: Codec) -> Self {
         match codec {
             Codec::Pcm => Self::Pcm,
-            Codec::Flac => Self::Flac { level: Flac::DEFAULT_LEVEL },
+            Codec::Flac => Self::Flac { level: FlacEncoder::DEFAULT_LEVEL },
             Codec::Opus => Self::Opus(OpusConfig::default()),
         }
     }
@@ -105,7 +105,7 @@ impl fmt::Display for CodecConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.codec().name())?;
         match *self {
-            Self::Flac { level } if level != Flac::DEFAULT_LEVEL => write!(f, ":{level}"),
+            Self::Flac { level } if level != FlacEncoder::DEFAULT_LEVEL => write!(f, ":{level}"),
             Self::Opus(opus) if opus != OpusConfig::default() => write!(f, ":{opus}"),
             _ => Ok(()),
         }
@@ -181,7 +181,7 @@ fn opus(options: &str) -> Result<OpusConfig, CodecConfigError> {
 fn parse_bitrate(text: &str) -> Result<u32, CodecConfigError> {
     match text {
         "max" => return Ok(*BITRATES.end()),
-        "auto" => return Ok(Opus::DEFAULT_BITRATE),
+        "auto" => return Ok(OpusPacketEncoder::DEFAULT_BITRATE),
         _ => {}
     }
     let (number, unit) = text.strip_suffix('k').map_or((text, 1), |number| (number, 1_000));
@@ -294,7 +294,7 @@ mod tests {
             assert!(text.starts_with(config.codec().name()));
         }
         let default = CodecConfig::from(Codec::Flac);
-        assert_eq!(format!("flac:{}", Flac::DEFAULT_LEVEL).parse(), Ok(default));
+        assert_eq!(format!("flac:{}", FlacEncoder::DEFAULT_LEVEL).parse(), Ok(default));
         assert_eq!("opus:192k,vbr,complexity=10".parse(), Ok(CodecConfig::from(Codec::Opus)));
     }
 

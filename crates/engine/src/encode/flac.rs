@@ -6,27 +6,27 @@ use aulos_core::{Block, Codec, Frames, SampleFormat, SampleRate, SampleSpec};
 use aulos_dsp::Dither;
 use flac_codec::encode::{FlacStreamWriter, Options};
 
-use super::tap::{Basin, Tap, tap};
-use super::{EncodeError, Encoder, Unsupported, fits};
+use super::shared_buffer::{BufferReader, BufferWriter, shared_buffer};
+use super::{EncodeError, Encoder, UnsupportedFormat, check_block};
 
 /// One whole FLAC frame per block.
 ///
 /// The frames have a fixed block size and count from 0, and each says rate, channels and bits by
 /// itself: the header followed by the frames from any one on is a stream that decoders take. Samples
 /// that are not integers of the format are dithered ([`Dither`]).
-pub struct Flac {
+pub struct FlacEncoder {
     spec: SampleSpec,
     block: Frames,
     bits: u16,
     header: [u8; HEADER_BYTES],
-    writer: FlacStreamWriter<Tap>,
-    basin: Basin,
+    writer: FlacStreamWriter<BufferWriter>,
+    encoded: BufferReader,
     dither: Dither,
     integers: Vec<i32>,
     clipped: u64,
 }
 
-impl Flac {
+impl FlacEncoder {
     /// Linear prediction without the search of level 5: of music 13 to 21 % less than fixed predictors
     /// (level 2) for a fifth more work; see docs/decisions/flac-level.md.
     pub const DEFAULT_LEVEL: u8 = 4;
@@ -37,7 +37,7 @@ impl Flac {
     /// # Errors
     /// [`Unsupported`] for other than 16 or 24 bits, more than eight channels, a block that is not
     /// 16 to 65,535 frames long, or a rate that a frame header cannot say.
-    pub fn new(spec: SampleSpec, block: Frames, level: u8) -> Result<Self, Unsupported> {
+    pub fn new(spec: SampleSpec, block: Frames, level: u8) -> Result<Self, UnsupportedFormat> {
         let mut flac = Self::for_file(spec, block, level)?;
         flac.warm_up();
         Ok(flac)
@@ -49,32 +49,32 @@ impl Flac {
     ///
     /// # Errors
     /// As [`Flac::new`].
-    pub fn for_file(spec: SampleSpec, block: Frames, level: u8) -> Result<Self, Unsupported> {
+    pub fn for_file(spec: SampleSpec, block: Frames, level: u8) -> Result<Self, UnsupportedFormat> {
         let bits = match spec.format {
             SampleFormat::S16Le => 16,
             SampleFormat::S24Le | SampleFormat::S24In32Le => 24,
-            _ => return Err(Unsupported::Format(Codec::Flac)),
+            _ => return Err(UnsupportedFormat::Format(Codec::Flac)),
         };
         if spec.layout.channels() > MAX_CHANNELS {
-            return Err(Unsupported::Channels(Codec::Flac));
+            return Err(UnsupportedFormat::Channels(Codec::Flac));
         }
         let length = u16::try_from(block.0)
             .ok()
             .filter(|&length| length >= MIN_BLOCK)
-            .ok_or(Unsupported::BlockLength(Codec::Flac))?;
-        if !frame_header_can_say(spec.rate) {
-            return Err(Unsupported::Rate(Codec::Flac));
+            .ok_or(UnsupportedFormat::BlockLength(Codec::Flac))?;
+        if !fits_frame_header(spec.rate) {
+            return Err(UnsupportedFormat::Rate(Codec::Flac));
         }
         let samples = block.as_usize() * spec.layout.channels();
         // A frame that does not compress is stored plainly, with one bit more for a difference.
-        let (tap, basin) = tap(samples * 4 + FRAME_OVERHEAD);
+        let (tap, basin) = shared_buffer(samples * 4 + FRAME_OVERHEAD);
         Ok(Self {
             spec,
             block,
             bits,
             header: stream_header(spec, length, bits),
             writer: FlacStreamWriter::new(tap, options(level)),
-            basin,
+            encoded: basin,
             dither: Dither::default(),
             integers: vec![0; samples],
             clipped: 0,
@@ -90,7 +90,7 @@ impl Flac {
         if frames > self.block || frames == Frames(0) {
             return Err(EncodeError::Shape);
         }
-        fits(block, self.spec, frames)?;
+        check_block(block, self.spec, frames)?;
         self.integers.truncate(block.samples().len());
         let encoded = self.encode_samples(block.samples(), out);
         self.integers.resize(self.block.as_usize() * self.spec.layout.channels(), 0);
@@ -106,9 +106,9 @@ impl Flac {
 
     fn encode_samples(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.clipped += self.dither.to_integers(self.bits, samples, &mut self.integers) as u64;
-        self.basin.clear();
+        self.encoded.clear();
         self.write().map_err(|_| EncodeError::Codec)?;
-        self.basin.drain_into(out);
+        self.encoded.drain_into(out);
         Ok(())
     }
 
@@ -139,7 +139,7 @@ impl Flac {
     fn discard(&mut self) {
         // What cannot be written here cannot be written later, and is told then.
         drop(self.write());
-        self.basin.clear();
+        self.encoded.clear();
     }
 
     fn write(&mut self) -> Result<(), flac_codec::Error> {
@@ -150,7 +150,7 @@ impl Flac {
     }
 }
 
-impl Encoder for Flac {
+impl Encoder for FlacEncoder {
     fn codec(&self) -> Codec {
         Codec::Flac
     }
@@ -168,12 +168,12 @@ impl Encoder for Flac {
     }
 
     fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        fits(block, self.spec, self.block)?;
+        check_block(block, self.spec, self.block)?;
         self.encode_samples(block.samples(), out)
     }
 }
 
-impl fmt::Debug for Flac {
+impl fmt::Debug for FlacEncoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Flac").field("spec", &self.spec).field("block", &self.block).finish()
     }
@@ -203,7 +203,7 @@ fn options(level: u8) -> Options {
 
 /// Whether a frame can be read without the stream's header: its rate is in kHz, in Hz or in tens
 /// of Hz, in 8, 16 and 16 bits (RFC 9639, section 9.1.2).
-const fn frame_header_can_say(rate: SampleRate) -> bool {
+const fn fits_frame_header(rate: SampleRate) -> bool {
     let hz = rate.hz();
     hz < 65_535 || (hz.is_multiple_of(10) && hz < 655_350)
 }

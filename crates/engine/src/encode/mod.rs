@@ -13,18 +13,18 @@ mod config;
 mod flac;
 mod opus;
 mod pcm;
-mod tap;
-mod wire;
+mod rtp_payload;
+mod shared_buffer;
 
 use core::fmt;
 
 use aulos_core::{Block, Codec, Frames, SampleSpec};
 
 pub use config::{CodecConfig, CodecConfigError, OpusConfig, RateControl};
-pub use flac::Flac;
-pub use opus::Opus;
-pub use pcm::Pcm;
-pub use wire::{Wire, WireFormat};
+pub use flac::FlacEncoder;
+pub use opus::OpusPacketEncoder;
+pub use pcm::PcmEncoder;
+pub use rtp_payload::{RtpPayloadCodec, RtpPayloadEncoder};
 
 /// Turns blocks into payloads, one payload per block.
 ///
@@ -59,15 +59,15 @@ pub trait Encoder: Send {
 ///
 /// # Errors
 /// [`Unsupported`] says what the codec cannot do.
-pub fn make(
+pub fn make_encoder(
     config: impl Into<CodecConfig>,
     spec: SampleSpec,
     block: Frames,
-) -> Result<Box<dyn Encoder>, Unsupported> {
+) -> Result<Box<dyn Encoder>, UnsupportedFormat> {
     Ok(match config.into() {
-        CodecConfig::Pcm => Box::new(Pcm::new(spec)),
-        CodecConfig::Flac { level } => Box::new(Flac::new(spec, block, level)?),
-        CodecConfig::Opus(config) => Box::new(Opus::with_config(spec, block, config)?),
+        CodecConfig::Pcm => Box::new(PcmEncoder::new(spec)),
+        CodecConfig::Flac { level } => Box::new(FlacEncoder::new(spec, block, level)?),
+        CodecConfig::Opus(config) => Box::new(OpusPacketEncoder::with_config(spec, block, config)?),
     })
 }
 
@@ -95,7 +95,7 @@ impl core::error::Error for EncodeError {}
 /// Why there is no such encoder: which part of what was asked for the codec does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Unsupported {
+pub enum UnsupportedFormat {
     /// FLAC: another format than 16 or 24 bit integers.
     Format(Codec),
     /// Opus: another rate than 48,000 Hz. FLAC: a rate that a frame header cannot hold.
@@ -106,7 +106,7 @@ pub enum Unsupported {
     BlockLength(Codec),
 }
 
-impl fmt::Display for Unsupported {
+impl fmt::Display for UnsupportedFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Format(_) => "flac is made of 16 or 24 bit samples",
@@ -120,10 +120,10 @@ impl fmt::Display for Unsupported {
     }
 }
 
-impl core::error::Error for Unsupported {}
+impl core::error::Error for UnsupportedFormat {}
 
 /// Whether `block` is what an encoder for `spec` and `frames` takes.
-fn fits(block: &Block, spec: SampleSpec, frames: Frames) -> Result<(), EncodeError> {
+fn check_block(block: &Block, spec: SampleSpec, frames: Frames) -> Result<(), EncodeError> {
     let same =
         block.rate() == spec.rate && block.layout() == spec.layout && block.frames() == frames;
     if same { Ok(()) } else { Err(EncodeError::Shape) }

@@ -8,21 +8,21 @@ use aulos_core::{Block, Codec, Frames, SampleRate, SampleSpec};
 use opus_rs::{Application, OpusEncoder};
 
 use super::config::{BITRATES, MAX_COMPLEXITY};
-use super::{EncodeError, Encoder, OpusConfig, RateControl, Unsupported, fits};
+use super::{EncodeError, Encoder, OpusConfig, RateControl, UnsupportedFormat, check_block};
 
 /// One Opus packet per block.
 ///
 /// Runs without look-ahead for speech (libopus' "restricted low delay", as Snapcast does): music
 /// at these bit rates gains nothing by it. A decoder's output is [`Opus::DELAY`] late.
-pub struct Opus {
+pub struct OpusPacketEncoder {
     spec: SampleSpec,
     block: Frames,
-    library: Library,
+    library: EncoderLibrary,
     samples: Vec<f32>,
     packet: Vec<u8>,
 }
 
-impl Opus {
+impl OpusPacketEncoder {
     /// Snapcast's default, in bits per second.
     pub const DEFAULT_BITRATE: u32 = 192_000;
 
@@ -36,7 +36,7 @@ impl Opus {
     /// # Errors
     /// [`Unsupported`] for another rate than 48 kHz, more than two channels, or a block that does
     /// not last 10, 20, 40 or 60 ms.
-    pub fn new(spec: SampleSpec, block: Frames, bitrate: u32) -> Result<Self, Unsupported> {
+    pub fn new(spec: SampleSpec, block: Frames, bitrate: u32) -> Result<Self, UnsupportedFormat> {
         Self::with_config(spec, block, OpusConfig { bitrate, ..OpusConfig::default() })
     }
 
@@ -48,16 +48,16 @@ impl Opus {
         spec: SampleSpec,
         block: Frames,
         config: OpusConfig,
-    ) -> Result<Self, Unsupported> {
+    ) -> Result<Self, UnsupportedFormat> {
         check(spec, block)?;
         let application = Application::RestrictedLowDelay;
         let mut encoder = OpusEncoder::new(48_000, spec.layout.channels(), application)
-            .map_err(|_| Unsupported::Channels(Codec::Opus))?;
+            .map_err(|_| UnsupportedFormat::Channels(Codec::Opus))?;
         let bitrate = config.bitrate.clamp(*BITRATES.start(), *BITRATES.end());
         encoder.bitrate_bps = bitrate.cast_signed();
         encoder.complexity = i32::from(config.complexity.min(MAX_COMPLEXITY));
         encoder.use_cbr = config.rate_control == RateControl::Cbr;
-        Ok(Self::assemble(spec, block, Library::Rust(Box::new(encoder))))
+        Ok(Self::assemble(spec, block, EncoderLibrary::Rust(Box::new(encoder))))
     }
 
     /// The same with libopus, which is better below 96 kb/s and takes more CPU.
@@ -69,7 +69,7 @@ impl Opus {
         spec: SampleSpec,
         block: Frames,
         bitrate: u32,
-    ) -> Result<Self, Unsupported> {
+    ) -> Result<Self, UnsupportedFormat> {
         check(spec, block)?;
         let channels =
             if spec.layout.channels() == 1 { opus::Channels::Mono } else { opus::Channels::Stereo };
@@ -78,24 +78,24 @@ impl Opus {
             .and_then(|mut encoder| {
                 encoder.set_bitrate(opus::Bitrate::Bits(bitrate))?;
                 encoder.set_complexity(i32::from(MAX_COMPLEXITY))?;
-                Ok(Self::assemble(spec, block, Library::C(encoder)))
+                Ok(Self::assemble(spec, block, EncoderLibrary::C(encoder)))
             })
-            .map_err(|_| Unsupported::Channels(Codec::Opus))
+            .map_err(|_| UnsupportedFormat::Channels(Codec::Opus))
     }
 
-    fn assemble(spec: SampleSpec, block: Frames, library: Library) -> Self {
+    fn assemble(spec: SampleSpec, block: Frames, library: EncoderLibrary) -> Self {
         let samples = vec![0.0; block.as_usize() * spec.layout.channels()];
         Self { spec, block, library, samples, packet: vec![0; MAX_PACKET] }
     }
 }
 
-enum Library {
+enum EncoderLibrary {
     Rust(Box<OpusEncoder>),
     #[cfg(feature = "libopus")]
     C(opus::Encoder),
 }
 
-impl Library {
+impl EncoderLibrary {
     /// Encodes `frames` frames to the front of `packet`; returns the packet's length.
     fn encode(&mut self, samples: &[f32], frames: usize, packet: &mut [u8]) -> Option<usize> {
         match self {
@@ -106,20 +106,20 @@ impl Library {
     }
 }
 
-fn check(spec: SampleSpec, block: Frames) -> Result<(), Unsupported> {
-    if spec.rate != SampleRate::STUDIO {
-        return Err(Unsupported::Rate(Codec::Opus));
+fn check(spec: SampleSpec, block: Frames) -> Result<(), UnsupportedFormat> {
+    if spec.rate != SampleRate::HZ_48000 {
+        return Err(UnsupportedFormat::Rate(Codec::Opus));
     }
     if spec.layout.channels() > 2 {
-        return Err(Unsupported::Channels(Codec::Opus));
+        return Err(UnsupportedFormat::Channels(Codec::Opus));
     }
     if !BLOCKS.contains(&block) {
-        return Err(Unsupported::BlockLength(Codec::Opus));
+        return Err(UnsupportedFormat::BlockLength(Codec::Opus));
     }
     Ok(())
 }
 
-impl Encoder for Opus {
+impl Encoder for OpusPacketEncoder {
     fn codec(&self) -> Codec {
         Codec::Opus
     }
@@ -133,7 +133,7 @@ impl Encoder for Opus {
     }
 
     fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        fits(block, self.spec, self.block)?;
+        check_block(block, self.spec, self.block)?;
         for (to, &from) in self.samples.iter_mut().zip(block.samples()) {
             *to = if from.is_nan() { 0.0 } else { from.clamp(-MAX_SAMPLE, MAX_SAMPLE) };
         }
@@ -148,7 +148,7 @@ impl Encoder for Opus {
     }
 }
 
-impl fmt::Debug for Opus {
+impl fmt::Debug for OpusPacketEncoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Opus").field("spec", &self.spec).field("block", &self.block).finish()
     }

@@ -3,7 +3,7 @@
 use aulos_core::{Block, Codec, SampleSpec};
 use aulos_dsp::Dither;
 
-use super::{EncodeError, Encoder, fits};
+use super::{EncodeError, Encoder, check_block};
 
 /// Interleaved little-endian samples in the spec's own format.
 ///
@@ -11,13 +11,13 @@ use super::{EncodeError, Encoder, fits};
 /// what a WAVE file holds. Any block length will do. Samples that are not integers of the format are
 /// dithered ([`Dither`]).
 #[derive(Clone, Debug)]
-pub struct Pcm {
+pub struct PcmEncoder {
     spec: SampleSpec,
     dither: Dither,
     clipped: u64,
 }
 
-impl Pcm {
+impl PcmEncoder {
     /// An encoder to `spec`.
     #[must_use]
     pub fn new(spec: SampleSpec) -> Self {
@@ -25,7 +25,7 @@ impl Pcm {
     }
 }
 
-impl Encoder for Pcm {
+impl Encoder for PcmEncoder {
     fn codec(&self) -> Codec {
         Codec::Pcm
     }
@@ -45,7 +45,7 @@ impl Encoder for Pcm {
     /// # Real-time
     /// Does not allocate while `out` has room.
     fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        fits(block, self.spec, block.frames())?;
+        check_block(block, self.spec, block.frames())?;
         let start = out.len();
         out.resize(start + self.spec.bytes(block.frames()), 0);
         self.clipped +=

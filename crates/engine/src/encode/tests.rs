@@ -15,7 +15,7 @@ fn block(spec: SampleSpec, frames: u64) -> Block {
 
 #[test]
 fn pcm_is_the_samples_in_the_wire_s_format() {
-    let mut pcm = Pcm::new(spec("48000:24:2"));
+    let mut pcm = PcmEncoder::new(spec("48000:24:2"));
     let mut block = block(pcm.spec(), 2);
     block.samples_mut().copy_from_slice(&[-1.0, 0.5, 1.5, 0.0]);
     let mut out = vec![7];
@@ -32,12 +32,17 @@ type Case = (Box<dyn Encoder>, fn(&[u8]) -> i32, usize, f32);
 #[test]
 fn between_two_integers_samples_are_dithered_and_integers_are_not() {
     let spec = spec("48000:16:2");
-    let wire = |format| Wire::new(format, spec, Frames(960), spec.rate, 2);
+    let wire = |format| RtpPayloadEncoder::new(format, spec, Frames(960), spec.rate, 2);
     let cases: [Case; 3] = [
-        (Box::new(Pcm::new(spec)), |x| i16::from_le_bytes([x[0], x[1]]).into(), 2, 32_768.0),
-        (Box::new(wire(WireFormat::L16)), |x| i16::from_be_bytes([x[0], x[1]]).into(), 2, 32_768.0),
+        (Box::new(PcmEncoder::new(spec)), |x| i16::from_le_bytes([x[0], x[1]]).into(), 2, 32_768.0),
         (
-            Box::new(wire(WireFormat::L24)),
+            Box::new(wire(RtpPayloadCodec::L16)),
+            |x| i16::from_be_bytes([x[0], x[1]]).into(),
+            2,
+            32_768.0,
+        ),
+        (
+            Box::new(wire(RtpPayloadCodec::L24)),
             |x| i32::from_be_bytes([x[0], x[1], x[2], 0]) >> 8,
             3,
             8_388_608.0,
@@ -63,7 +68,7 @@ fn between_two_integers_samples_are_dithered_and_integers_are_not() {
 
 #[test]
 fn the_flac_header_says_what_comes() {
-    let flac = Flac::new(spec("44100:24:2"), Frames(882), 2).unwrap();
+    let flac = FlacEncoder::new(spec("44100:24:2"), Frames(882), 2).unwrap();
     let header = flac.header();
     assert_eq!(header.len(), 42);
     assert_eq!(header[..8], *b"fLaC\x80\0\0\x22");
@@ -74,7 +79,7 @@ fn the_flac_header_says_what_comes() {
 
 #[test]
 fn flac_frames_are_numbered_one_by_one() {
-    let mut flac = Flac::new(spec("48000:16:2"), Frames(960), 2).unwrap();
+    let mut flac = FlacEncoder::new(spec("48000:16:2"), Frames(960), 2).unwrap();
     let mut out = Vec::new();
     // Whoever joins a running station begins with any number, so the first one may be any, too:
     // those before it were its warm-up.
@@ -90,7 +95,7 @@ fn flac_frames_are_numbered_one_by_one() {
 
 #[test]
 fn a_file_of_flac_begins_with_frame_0_and_ends_with_a_short_one() {
-    let mut flac = Flac::for_file(spec("48000:16:2"), Frames(960), 5).unwrap();
+    let mut flac = FlacEncoder::for_file(spec("48000:16:2"), Frames(960), 5).unwrap();
     let mut out = Vec::new();
     flac.encode(&block(flac.spec(), 960), &mut out).unwrap();
     assert_eq!((&out[..2], out[4]), (&[0xFF, 0xF8][..], 0));
@@ -112,11 +117,11 @@ fn a_file_of_flac_begins_with_frame_0_and_ends_with_a_short_one() {
 fn a_block_of_another_shape_is_refused() {
     let default = SampleSpec::DEFAULT;
     for codec in [Codec::Pcm, Codec::Flac, Codec::Opus] {
-        let mut encoder = make(codec, default, Frames(960)).unwrap();
+        let mut encoder = make_encoder(codec, default, Frames(960)).unwrap();
         assert_eq!((encoder.codec(), encoder.spec()), (codec, default));
         let mut out = Vec::new();
         let mono = SampleSpec { layout: ChannelLayout::MONO, ..default };
-        let slow = SampleSpec { rate: SampleRate::CD, ..default };
+        let slow = SampleSpec { rate: SampleRate::HZ_44100, ..default };
         for wrong in [block(mono, 960), block(slow, 960)] {
             assert_eq!(encoder.encode(&wrong, &mut out), Err(EncodeError::Shape));
         }
@@ -132,18 +137,18 @@ fn a_block_of_another_shape_is_refused() {
 
 #[test]
 fn what_a_codec_cannot_do_is_said_at_once() {
-    let refused = |codec, text: &str, frames| make(codec, spec(text), Frames(frames)).err();
+    let refused = |codec, text: &str, frames| make_encoder(codec, spec(text), Frames(frames)).err();
     let (flac, opus) = (Codec::Flac, Codec::Opus);
-    assert_eq!(refused(flac, "48000:32:2", 960), Some(Unsupported::Format(flac)));
-    assert_eq!(refused(flac, "48000:f32:2", 960), Some(Unsupported::Format(flac)));
-    assert_eq!(refused(flac, "48000:16:9", 960), Some(Unsupported::Channels(flac)));
-    assert_eq!(refused(flac, "48000:16:2", 15), Some(Unsupported::BlockLength(flac)));
-    assert_eq!(refused(flac, "48000:16:2", 65_536), Some(Unsupported::BlockLength(flac)));
-    assert_eq!(refused(flac, "705607:16:2", 960), Some(Unsupported::Rate(flac)));
-    assert_eq!(refused(flac, "2822400:16:2", 960), Some(Unsupported::Rate(flac)));
-    assert_eq!(refused(opus, "44100:16:2", 882), Some(Unsupported::Rate(opus)));
-    assert_eq!(refused(opus, "48000:16:3", 960), Some(Unsupported::Channels(opus)));
-    assert_eq!(refused(opus, "48000:16:2", 1_000), Some(Unsupported::BlockLength(opus)));
+    assert_eq!(refused(flac, "48000:32:2", 960), Some(UnsupportedFormat::Format(flac)));
+    assert_eq!(refused(flac, "48000:f32:2", 960), Some(UnsupportedFormat::Format(flac)));
+    assert_eq!(refused(flac, "48000:16:9", 960), Some(UnsupportedFormat::Channels(flac)));
+    assert_eq!(refused(flac, "48000:16:2", 15), Some(UnsupportedFormat::BlockLength(flac)));
+    assert_eq!(refused(flac, "48000:16:2", 65_536), Some(UnsupportedFormat::BlockLength(flac)));
+    assert_eq!(refused(flac, "705607:16:2", 960), Some(UnsupportedFormat::Rate(flac)));
+    assert_eq!(refused(flac, "2822400:16:2", 960), Some(UnsupportedFormat::Rate(flac)));
+    assert_eq!(refused(opus, "44100:16:2", 882), Some(UnsupportedFormat::Rate(opus)));
+    assert_eq!(refused(opus, "48000:16:3", 960), Some(UnsupportedFormat::Channels(opus)));
+    assert_eq!(refused(opus, "48000:16:2", 1_000), Some(UnsupportedFormat::BlockLength(opus)));
     for (codec, frames) in [(flac, 16), (flac, 65_535), (opus, 480), (opus, 2_880)] {
         assert_eq!(refused(codec, "48000:24:1", frames), None);
     }
@@ -154,7 +159,7 @@ fn what_a_codec_cannot_do_is_said_at_once() {
 fn no_sample_value_stops_an_encoder() {
     let spec = SampleSpec { format: SampleFormat::S16Le, ..SampleSpec::DEFAULT };
     for codec in [Codec::Pcm, Codec::Flac, Codec::Opus] {
-        let mut encoder = make(codec, spec, Frames(960)).unwrap();
+        let mut encoder = make_encoder(codec, spec, Frames(960)).unwrap();
         let mut block = block(spec, 960);
         let bad = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30, -1e30, f32::MIN_POSITIVE];
         for (sample, value) in block.samples_mut().iter_mut().zip(bad.into_iter().cycle()) {
@@ -175,7 +180,8 @@ fn no_signal_stops_opus_at_any_rate() {
         .into_iter()
         .flat_map(|frames| [0, 16_000, 64_000, 192_000, u32::MAX].map(|rate| (frames, rate)))
     {
-        let mut opus = Opus::new(SampleSpec::DEFAULT, Frames(frames), bitrate).unwrap();
+        let mut opus =
+            OpusPacketEncoder::new(SampleSpec::DEFAULT, Frames(frames), bitrate).unwrap();
         let mut block = block(opus.spec(), frames);
         for round in 0..24 {
             for (index, sample) in block.samples_mut().iter_mut().enumerate() {

@@ -12,13 +12,13 @@
 
 use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate};
 
+use super::reverb::EchoReverb;
 use super::score::{
     ARPEGGIO, BASS, BASS_GUITAR, BELL, BRUSH, BRUSHES, Chord, HARP, KEYS, KICK, KICK_DRUM, PAD,
     Passage, SCORE, SHAKER, SHAKERS, STEPS, STRINGS, TEMPO,
 };
-use super::space::Space;
 use super::voice::{Instrument, PAGE, Page, Voice};
-use crate::source::{Pacing, Pulled, Source};
+use crate::source::{Pacing, PullResult, Source};
 
 /// A generated piece of music of about three minutes that begins again when it is over.
 ///
@@ -33,10 +33,10 @@ pub struct Demo {
     page: u64,
     step: usize,
     voices: [Option<Voice>; VOICES],
-    space: Space,
+    reverb: EchoReverb,
     sound: [Page; 2],
     /// Frames of `sound` that have gone out.
-    given: usize,
+    frames_out: usize,
 }
 
 impl Demo {
@@ -47,7 +47,7 @@ impl Demo {
     /// it resamples as for every source.
     #[must_use]
     pub fn new(rate: SampleRate, block: Frames) -> Self {
-        let rate = if RATES.contains(&rate.hz()) { rate } else { SampleRate::STUDIO };
+        let rate = if RATES.contains(&rate.hz()) { rate } else { SampleRate::HZ_48000 };
         Self {
             rate,
             block,
@@ -55,9 +55,9 @@ impl Demo {
             page: 0,
             step: 0,
             voices: [None; VOICES],
-            space: Space::new(rate.hz() as f32, 3.0 * 15.0 / TEMPO as f32),
+            reverb: EchoReverb::new(rate.hz() as f32, 3.0 * 15.0 / TEMPO as f32),
             sound: [[0.0; PAGE]; 2],
-            given: PAGE,
+            frames_out: PAGE,
         }
     }
 
@@ -86,7 +86,7 @@ impl Demo {
         }
         self.page += 1;
         self.render();
-        self.given = 0;
+        self.frames_out = 0;
     }
 
     fn render(&mut self) {
@@ -116,7 +116,7 @@ impl Demo {
                 *slot = None;
             }
         }
-        self.space.process(&echo, &reverb, left, right);
+        self.reverb.process(&echo, &reverb, left, right);
         for sample in left.iter_mut().chain(right) {
             *sample *= LEVEL;
         }
@@ -189,27 +189,27 @@ impl Source for Demo {
     ///
     /// # Real-time
     /// Does not allocate, wait or call the system.
-    fn pull(&mut self, _now: Instant, into: &mut Block) -> Pulled {
+    fn pull(&mut self, _now: Instant, into: &mut Block) -> PullResult {
         into.reset(self.rate, ChannelLayout::STEREO);
         into.pts = self.position;
         into.received = Instant::ZERO;
         self.position += into.resize(self.block);
         let mut rest = into.samples_mut();
         while !rest.is_empty() {
-            if self.given == PAGE {
+            if self.frames_out == PAGE {
                 self.next_page();
             }
-            let frames = (rest.len() / 2).min(PAGE - self.given);
+            let frames = (rest.len() / 2).min(PAGE - self.frames_out);
             let (head, tail) = rest.split_at_mut(2 * frames);
             let [left, right] = &self.sound;
             for (i, frame) in head.chunks_exact_mut(2).enumerate() {
-                frame[0] = left[self.given + i];
-                frame[1] = right[self.given + i];
+                frame[0] = left[self.frames_out + i];
+                frame[1] = right[self.frames_out + i];
             }
-            self.given += frames;
+            self.frames_out += frames;
             rest = tail;
         }
-        Pulled::Block
+        PullResult::Block
     }
 
     fn pacing(&self) -> Pacing {

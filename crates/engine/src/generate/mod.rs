@@ -6,12 +6,12 @@
 //! the same frames come out whatever the length of a block, today and after a year of running.
 
 mod demo;
-mod recording;
+mod loop_source;
+mod reverb;
 mod score;
-mod space;
 mod tone;
 mod voice;
 
 pub use demo::Demo;
-pub use recording::{MAX_RECORDING, Recording};
+pub use loop_source::{LoopSource, MAX_LOOP_SAMPLES};
 pub use tone::Tone;

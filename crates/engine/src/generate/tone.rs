@@ -7,7 +7,7 @@ use core::f64::consts::TAU;
 
 use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, MediaTime, SampleRate};
 
-use crate::source::{Pacing, Pulled, Source};
+use crate::source::{Pacing, PullResult, Source};
 
 /// A sine of one frequency and level, the same on every channel. It never ends.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ impl Source for Tone {
         clippy::cast_precision_loss,
         reason = "the phase has 42 bits at most, and samples are single precision"
     )]
-    fn pull(&mut self, _now: Instant, into: &mut Block) -> Pulled {
+    fn pull(&mut self, _now: Instant, into: &mut Block) -> PullResult {
         into.reset(self.rate, self.layout);
         into.pts = self.position;
         into.received = Instant::ZERO;
@@ -73,7 +73,7 @@ impl Source for Tone {
             frame.fill((self.amplitude * angle.sin()) as f32);
             self.phase = (self.phase + self.step) % turn;
         }
-        Pulled::Block
+        PullResult::Block
     }
 
     fn pacing(&self) -> Pacing {
@@ -91,7 +91,7 @@ mod tests {
     use crate::source::BLOCK_SAMPLES;
 
     fn block() -> Block {
-        Block::with_capacity(SampleRate::STUDIO, ChannelLayout::STEREO, BLOCK_SAMPLES)
+        Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::STEREO, BLOCK_SAMPLES)
     }
 
     fn tone(hz: f64, rate: SampleRate, frames: u64) -> Tone {
@@ -101,12 +101,12 @@ mod tests {
     #[test]
     fn level_rate_and_layout_are_as_asked() {
         let layout = ChannelLayout::SURROUND_5_1;
-        let mut tone = Tone::new(1_000.0, Db::new(-6.0), SampleRate::CD, layout, Frames(882));
+        let mut tone = Tone::new(1_000.0, Db::new(-6.0), SampleRate::HZ_44100, layout, Frames(882));
         let mut into = block();
-        assert_eq!(tone.pull(Instant::ZERO, &mut into), Pulled::Block);
+        assert_eq!(tone.pull(Instant::ZERO, &mut into), PullResult::Block);
         assert_eq!(
             (into.rate(), into.layout(), into.frames()),
-            (SampleRate::CD, layout, Frames(882))
+            (SampleRate::HZ_44100, layout, Frames(882))
         );
         let peak = into.samples().iter().fold(0.0f32, |peak, s| peak.max(s.abs()));
         assert!((Db::from_amplitude(peak.into()).get() + 6.0).abs() < 0.01);
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn after_ten_hours_the_phase_is_that_of_the_first_second() {
         // 440.1 Hz repeats after 10 s, so 36,000 s later the sine stands where it began.
-        let mut tone = tone(440.1, SampleRate::CD, 4_096);
+        let mut tone = tone(440.1, SampleRate::HZ_44100, 4_096);
         let mut start = block();
         tone.pull(Instant::ZERO, &mut start);
         let mut tone = Tone { phase: 0, position: MediaTime::ZERO, ..tone };
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn every_sample_is_the_sine_of_its_frame_number() {
-        let mut tone = tone(997.0, SampleRate::STUDIO, 960);
+        let mut tone = tone(997.0, SampleRate::HZ_48000, 960);
         let mut into = block();
         for n in 0..500u64 {
             tone.pull(Instant::ZERO, &mut into);
@@ -155,7 +155,7 @@ mod tests {
             let mut tone = Tone::new(
                 hz,
                 Db::new(200.0),
-                SampleRate::STUDIO,
+                SampleRate::HZ_48000,
                 ChannelLayout::new(64).unwrap(),
                 Frames(u64::MAX),
             );

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use aulos_core::{Frames, MediaTime};
-use aulos_rt::pipe::ConfigError;
+use aulos_rt::pipe::PipeConfigError;
 
-use super::Ending;
+use super::StreamEnd;
 use super::ends::{LaneSink, LaneSource};
-use super::lane::{Lane, LaneIn, LaneOut, Monitor, Pull};
+use super::lane::{LaneConfig, LaneMonitor, LanePull, LaneReader, LaneWriter};
 
 /// A source that a program fills: the end for its thread, and the source for the graph.
 ///
@@ -30,7 +30,7 @@ use super::lane::{Lane, LaneIn, LaneOut, Monitor, Pull};
 /// assert!(writer.push(&[0.25; 200]).is_err());
 /// # Ok::<(), aulos_engine::graph::ConfigError>(())
 /// ```
-pub fn app_source(lane: &Lane) -> Result<(AppWriter, LaneSource), ConfigError> {
+pub fn app_source(lane: &LaneConfig) -> Result<(AppWriter, LaneSource), PipeConfigError> {
     let (way_in, way_out) = lane.open()?;
     Ok((AppWriter(way_in), LaneSource(way_out)))
 }
@@ -41,7 +41,7 @@ pub fn app_source(lane: &Lane) -> Result<(AppWriter, LaneSource), ConfigError> {
 ///
 /// # Errors
 /// As [`app_source`].
-pub fn app_sink(lane: &Lane) -> Result<(LaneSink, AppReader), ConfigError> {
+pub fn app_sink(lane: &LaneConfig) -> Result<(LaneSink, AppReader), PipeConfigError> {
     let (way_in, way_out) = lane.open()?;
     Ok((LaneSink(way_in), AppReader(way_out)))
 }
@@ -49,7 +49,7 @@ pub fn app_sink(lane: &Lane) -> Result<(LaneSink, AppReader), ConfigError> {
 /// The program's end of an [`app_source`]. Dropping it ends the sound as lost; say
 /// [`Self::finish`] when it was all.
 #[derive(Debug)]
-pub struct AppWriter(LaneIn);
+pub struct AppWriter(LaneWriter);
 
 impl AppWriter {
     /// Puts whole frames in, and says how many: fewer than there are when the lane is full and
@@ -60,8 +60,8 @@ impl AppWriter {
     ///
     /// # Errors
     /// [`Gone`] when the source is: nobody will ever hear it.
-    pub fn push(&mut self, samples: &[f32]) -> Result<Frames, Gone> {
-        self.0.push(samples).ok_or(Gone)
+    pub fn push(&mut self, samples: &[f32]) -> Result<Frames, DisconnectedError> {
+        self.0.push(samples).ok_or(DisconnectedError)
     }
 
     /// Frames that there is room for now. It may become more at any moment, and never less.
@@ -84,7 +84,7 @@ impl AppWriter {
 
     /// A view of the lane for any thread.
     #[must_use]
-    pub fn monitor(&self) -> Monitor {
+    pub fn monitor(&self) -> LaneMonitor {
         self.0.monitor()
     }
 
@@ -92,16 +92,16 @@ impl AppWriter {
     ///
     /// Not for a real-time thread: may free memory.
     pub fn finish(self) {
-        self.0.end(Ending::Finished);
+        self.0.end(StreamEnd::Finished);
     }
 }
 
 /// The program's end of an [`app_sink`].
 #[derive(Debug)]
-pub struct AppReader(LaneOut);
+pub struct AppReader(LaneReader);
 
 impl AppReader {
-    pub(super) const fn of(lane: LaneOut) -> Self {
+    pub(super) const fn of(lane: LaneReader) -> Self {
         Self(lane)
     }
 
@@ -109,9 +109,9 @@ impl AppReader {
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call; the time is that of the copy.
-    pub fn pull(&mut self, samples: &mut [f32]) -> Taken {
-        let Pull { at, frames, lost } = self.0.pull(samples);
-        Taken { at, frames, lost }
+    pub fn pull(&mut self, samples: &mut [f32]) -> PulledFrames {
+        let LanePull { at, frames, lost } = self.0.pull(samples);
+        PulledFrames { at, frames, lost }
     }
 
     /// How the sound came to its end; none while something waits or may still come.
@@ -119,7 +119,7 @@ impl AppReader {
     /// # Real-time
     /// Wait-free.
     #[must_use]
-    pub fn ending(&self) -> Option<Ending> {
+    pub fn ending(&self) -> Option<StreamEnd> {
         self.0.ending()
     }
 
@@ -140,7 +140,7 @@ impl AppReader {
 
     /// A view of the lane for any thread.
     #[must_use]
-    pub fn monitor(&self) -> Monitor {
+    pub fn monitor(&self) -> LaneMonitor {
         self.0.monitor()
     }
 }
@@ -148,7 +148,7 @@ impl AppReader {
 /// What [`AppReader::pull`] has brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Taken {
+pub struct PulledFrames {
     /// The number of the first frame, of all that were put in.
     pub at: MediaTime,
     /// How many frames.
@@ -160,12 +160,12 @@ pub struct Taken {
 /// Nobody is at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "there is nothing more to say")]
-pub struct Gone;
+pub struct DisconnectedError;
 
-impl fmt::Display for Gone {
+impl fmt::Display for DisconnectedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("nobody is at the other end any more")
     }
 }
 
-impl std::error::Error for Gone {}
+impl std::error::Error for DisconnectedError {}

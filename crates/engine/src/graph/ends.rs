@@ -2,29 +2,29 @@
 
 use aulos_core::{Block, Frames, Instant};
 
-use super::lane::{LaneIn, LaneOut, Monitor};
-use super::{Ending, Pushed, Sink};
-use crate::source::{Pacing, Pulled, Source};
+use super::lane::{LaneMonitor, LaneReader, LaneWriter};
+use super::{PushResult, Sink, StreamEnd};
+use crate::source::{Pacing, PullResult, Source};
 
 /// Puts a graph's sound into a lane: for a program ([`app_sink`](super::app_sink)), or for another
 /// graph ([`queue`](super::queue())).
 #[derive(Debug)]
-pub struct LaneSink(pub(super) LaneIn);
+pub struct LaneSink(pub(super) LaneWriter);
 
 impl LaneSink {
     /// A view of the lane for any thread: what waits, the most that ever did, and what was lost.
     #[must_use]
-    pub fn monitor(&self) -> Monitor {
+    pub fn monitor(&self) -> LaneMonitor {
         self.0.monitor()
     }
 }
 
 impl Sink for LaneSink {
-    fn push(&mut self, _now: Instant, block: &Block, from: Frames) -> Pushed {
+    fn push(&mut self, _now: Instant, block: &Block, from: Frames) -> PushResult {
         self.0.push_block(block, from)
     }
 
-    fn end(&mut self, how: Ending) {
+    fn end(&mut self, how: StreamEnd) {
         self.0.end(how);
     }
 }
@@ -34,7 +34,7 @@ impl Sink for LaneSink {
 ///
 /// Its media time counts the frames that were put into the lane: where some were lost it jumps by them.
 #[derive(Debug)]
-pub struct LaneSource(pub(super) LaneOut);
+pub struct LaneSource(pub(super) LaneReader);
 
 impl LaneSource {
     /// Frames that were lost on the way to this end so far.
@@ -45,7 +45,7 @@ impl LaneSource {
 
     /// A view of the lane for any thread.
     #[must_use]
-    pub fn monitor(&self) -> Monitor {
+    pub fn monitor(&self) -> LaneMonitor {
         self.0.monitor()
     }
 }
@@ -55,7 +55,7 @@ impl Source for LaneSource {
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call.
-    fn pull(&mut self, now: Instant, into: &mut Block) -> Pulled {
+    fn pull(&mut self, now: Instant, into: &mut Block) -> PullResult {
         self.0.pull_block(now, into)
     }
 

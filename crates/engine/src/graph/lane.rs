@@ -9,24 +9,25 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span};
 use aulos_rt::pipe::{
-    ConfigError, Overflow, PipeConfig, PipeMonitor, PipeReader, PipeWriter, Sample, pipe,
+    OverflowPolicy, PipeConfig, PipeConfigError, PipeMonitor, PipeReader, PipeWriter,
+    SampleEncoding, pipe,
 };
 
-use super::{Ending, Pushed};
-use crate::source::{Pacing, Pulled};
+use super::{PushResult, StreamEnd};
+use crate::source::{Pacing, PullResult};
 
 /// What a lane is to be. Both of its ends have the rate and the channels that stand here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Lane {
+pub struct LaneConfig {
     /// Frames per second.
     pub rate: SampleRate,
     /// The channels of a frame.
     pub layout: ChannelLayout,
     /// How much of it waits at most.
-    pub room: Span,
+    pub capacity: Span,
     /// What happens to more.
-    pub when_full: WhenFull,
+    pub overflow: LaneOverflow,
     /// The longest block that comes out of it at once.
     pub block: Span,
     /// By whose clock it comes, for those who pull blocks out of it.
@@ -35,25 +36,25 @@ pub struct Lane {
 
 /// What happens to frames for which a lane has no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WhenFull {
+pub enum LaneOverflow {
     /// They stay with who has them, and he is told: back-pressure.
     #[default]
-    Hold,
+    Block,
     /// The oldest that wait are lost: for who wants to be up to date.
-    LoseOldest,
+    DropOldest,
     /// They are lost themselves: for who wants what began to go on.
-    LoseNewest,
+    DropNewest,
 }
 
-impl Lane {
+impl LaneConfig {
     /// A lane with room for 200 ms that holds who fills it, with blocks of up to 10 ms.
     #[must_use]
     pub const fn new(rate: SampleRate, layout: ChannelLayout) -> Self {
         Self {
             rate,
             layout,
-            room: Span::from_millis(200),
-            when_full: WhenFull::Hold,
+            capacity: Span::from_millis(200),
+            overflow: LaneOverflow::Block,
             block: Span::from_millis(10),
             pacing: Pacing::Live,
         }
@@ -61,15 +62,15 @@ impl Lane {
 
     /// With room for so much, a frame at least.
     #[must_use]
-    pub const fn room(mut self, room: Span) -> Self {
-        self.room = room;
+    pub const fn capacity(mut self, room: Span) -> Self {
+        self.capacity = room;
         self
     }
 
     /// With another rule for what finds no room.
     #[must_use]
-    pub const fn when_full(mut self, rule: WhenFull) -> Self {
-        self.when_full = rule;
+    pub const fn overflow(mut self, rule: LaneOverflow) -> Self {
+        self.overflow = rule;
         self
     }
 
@@ -88,31 +89,31 @@ impl Lane {
     }
 
     /// The two ends.
-    pub(super) fn open(&self) -> Result<(LaneIn, LaneOut), ConfigError> {
+    pub(super) fn open(&self) -> Result<(LaneWriter, LaneReader), PipeConfigError> {
         let channels = self.layout.channels();
-        let room = self.rate.frames(self.room).as_usize().max(1);
+        let room = self.rate.frames(self.capacity).as_usize().max(1);
         let config = PipeConfig {
-            overflow: match self.when_full {
-                WhenFull::Hold => Overflow::Block,
-                WhenFull::LoseOldest => Overflow::DropOldest,
-                WhenFull::LoseNewest => Overflow::DropNewest,
+            overflow: match self.overflow {
+                LaneOverflow::Block => OverflowPolicy::Block,
+                LaneOverflow::DropOldest => OverflowPolicy::DropOldest,
+                LaneOverflow::DropNewest => OverflowPolicy::DropNewest,
             },
-            ..PipeConfig::audio(self.rate.hz(), channels, Sample::F32Le, room)
+            ..PipeConfig::audio(self.rate.hz(), channels, SampleEncoding::F32Le, room)
         };
         let (writer, reader) = pipe(&config)?;
-        let ending = Arc::new(AtomicU8::new(GOES_ON));
-        let monitor = Monitor(writer.monitor());
+        let ending = Arc::new(AtomicU8::new(RUNNING));
+        let monitor = LaneMonitor(writer.monitor());
         let (rate, layout) = (self.rate, self.layout);
-        let way_in = LaneIn {
+        let way_in = LaneWriter {
             writer,
             rate,
             layout,
-            holds: self.when_full == WhenFull::Hold,
+            blocking: self.overflow == LaneOverflow::Block,
             left_out: Frames::ZERO,
             ending: Arc::clone(&ending),
         };
         let block = self.rate.frames(self.block).max(Frames(1));
-        let way_out = LaneOut {
+        let way_out = LaneReader {
             reader,
             rate,
             layout,
@@ -130,27 +131,27 @@ impl Lane {
 
 /// A view of a lane for any thread.
 #[derive(Clone, Debug)]
-pub struct Monitor(PipeMonitor);
+pub struct LaneMonitor(PipeMonitor);
 
-impl Monitor {
+impl LaneMonitor {
     /// Frames that wait in it.
     ///
     /// # Real-time
     /// Wait-free, as all of them.
     #[must_use]
-    pub fn waiting(&self) -> Frames {
+    pub fn buffered(&self) -> Frames {
         Frames::from(self.0.fill().frames)
     }
 
     /// Frames that have room in it.
     #[must_use]
-    pub fn room(&self) -> Frames {
+    pub fn capacity(&self) -> Frames {
         Frames::from(self.0.capacity().frames)
     }
 
     /// The most that ever waited in it.
     #[must_use]
-    pub fn most(&self) -> Frames {
+    pub fn high_water(&self) -> Frames {
         Frames::from(self.0.high_water().frames)
     }
 
@@ -163,25 +164,25 @@ impl Monitor {
 
 /// The end that frames go into.
 #[derive(Debug)]
-pub(super) struct LaneIn {
+pub(super) struct LaneWriter {
     writer: PipeWriter,
     rate: SampleRate,
     layout: ChannelLayout,
-    holds: bool,
+    blocking: bool,
     /// Frames that were lost before they were in the pipe. The reader learns of it by a stamp.
     left_out: Frames,
     ending: Arc<AtomicU8>,
 }
 
-impl LaneIn {
+impl LaneWriter {
     /// Takes whole frames of `samples`; says how many, those that were lost as told included. None
     /// when nobody takes them out.
     pub(super) fn push(&mut self, samples: &[f32]) -> Option<Frames> {
         let channels = self.layout.channels();
         // Whole frames, whatever their size.
-        let piece = PIECE / channels * channels;
+        let piece = COPY_SAMPLES / channels * channels;
         let whole = samples.len() / channels * channels;
-        let mut bytes = [0; PIECE * 4];
+        let mut bytes = [0; COPY_SAMPLES * 4];
         let mut taken = 0;
         for samples in samples[..whole].chunks(piece) {
             let bytes = &mut bytes[..samples.len() * 4];
@@ -190,7 +191,7 @@ impl LaneIn {
             }
             let written = self.writer.write(bytes).ok()?;
             let left = (bytes.len() - written.stored) / 4;
-            if left > 0 && self.holds {
+            if left > 0 && self.blocking {
                 taken += samples.len() - left;
                 break;
             }
@@ -205,22 +206,22 @@ impl LaneIn {
     }
 
     /// The same for a block, from frame `from` on.
-    pub(super) fn push_block(&mut self, block: &Block, from: Frames) -> Pushed {
+    pub(super) fn push_block(&mut self, block: &Block, from: Frames) -> PushResult {
         if (block.rate(), block.layout()) != (self.rate, self.layout) {
-            return Pushed::Misfit;
+            return PushResult::FormatMismatch;
         }
         let first = from.as_usize().saturating_mul(self.layout.channels());
         let samples = block.samples().get(first..).unwrap_or(&[]);
-        self.push(samples).map_or(Pushed::Gone, Pushed::Taken)
+        self.push(samples).map_or(PushResult::Disconnected, PushResult::Accepted)
     }
 
-    pub(super) fn end(&self, how: Ending) {
+    pub(super) fn end(&self, how: StreamEnd) {
         let how = match how {
-            Ending::Finished => FINISHED,
-            Ending::Lost => LOST,
+            StreamEnd::Finished => FINISHED,
+            StreamEnd::Lost => LOST,
         };
         // The first word counts. What was written before is seen by whoever sees this.
-        let _ = self.ending.compare_exchange(GOES_ON, how, Ordering::Release, Ordering::Relaxed);
+        let _ = self.ending.compare_exchange(RUNNING, how, Ordering::Release, Ordering::Relaxed);
     }
 
     pub(super) fn free(&self) -> Frames {
@@ -231,20 +232,20 @@ impl LaneIn {
         self.writer.is_abandoned()
     }
 
-    pub(super) fn monitor(&self) -> Monitor {
-        Monitor(self.writer.monitor())
+    pub(super) fn monitor(&self) -> LaneMonitor {
+        LaneMonitor(self.writer.monitor())
     }
 }
 
-impl Drop for LaneIn {
+impl Drop for LaneWriter {
     fn drop(&mut self) {
-        self.end(Ending::Lost);
+        self.end(StreamEnd::Lost);
     }
 }
 
 /// What came out of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pull {
+pub(super) struct LanePull {
     /// The number of the first frame, of all that were put in.
     pub(super) at: MediaTime,
     pub(super) frames: Frames,
@@ -254,14 +255,14 @@ pub(super) struct Pull {
 
 /// The end that they come out of.
 #[derive(Debug)]
-pub(super) struct LaneOut {
+pub(super) struct LaneReader {
     reader: PipeReader,
     rate: SampleRate,
     layout: ChannelLayout,
     block: Frames,
     pacing: Pacing,
     ending: Arc<AtomicU8>,
-    monitor: Monitor,
+    monitor: LaneMonitor,
     /// The number of the frame that should come next.
     next: MediaTime,
     /// What the pipe's numbers lack.
@@ -269,9 +270,9 @@ pub(super) struct LaneOut {
     lost: Frames,
 }
 
-impl LaneOut {
+impl LaneReader {
     /// Fills as much of `samples` as there is.
-    pub(super) fn pull(&mut self, samples: &mut [f32]) -> Pull {
+    pub(super) fn pull(&mut self, samples: &mut [f32]) -> LanePull {
         let channels = self.layout.channels();
         let wanted = samples.len() / channels * channels * 4;
         let there = self.reader.available().bytes.min(wanted);
@@ -294,35 +295,35 @@ impl LaneOut {
             self.next = at + frames;
             self.lost += lost;
         }
-        Pull { at, frames, lost }
+        LanePull { at, frames, lost }
     }
 
-    pub(super) fn pull_block(&mut self, now: Instant, into: &mut Block) -> Pulled {
+    pub(super) fn pull_block(&mut self, now: Instant, into: &mut Block) -> PullResult {
         // Asked before the look: what was written before the end is there then.
         let ending = self.ending.load(Ordering::Acquire);
         into.reset(self.rate, self.layout);
         into.resize(self.block);
-        let Pull { at, frames, .. } = self.pull(into.samples_mut());
+        let LanePull { at, frames, .. } = self.pull(into.samples_mut());
         into.resize(frames);
         if frames > Frames::ZERO {
             (into.pts, into.received) = (at, now);
-            return Pulled::Block;
+            return PullResult::Block;
         }
         match ending {
-            GOES_ON => Pulled::Pending,
-            FINISHED => Pulled::Ended,
-            _ => Pulled::Lost,
+            RUNNING => PullResult::Pending,
+            FINISHED => PullResult::Ended,
+            _ => PullResult::Lost,
         }
     }
 
     /// How it ended; none while something waits or may come.
-    pub(super) fn ending(&self) -> Option<Ending> {
+    pub(super) fn ending(&self) -> Option<StreamEnd> {
         let ending = self.ending.load(Ordering::Acquire);
         match ending {
-            GOES_ON => None,
-            _ if self.monitor.waiting() > Frames::ZERO => None,
-            FINISHED => Some(Ending::Finished),
-            _ => Some(Ending::Lost),
+            RUNNING => None,
+            _ if self.monitor.buffered() > Frames::ZERO => None,
+            FINISHED => Some(StreamEnd::Finished),
+            _ => Some(StreamEnd::Lost),
         }
     }
 
@@ -334,7 +335,7 @@ impl LaneOut {
         Frames::from(self.reader.available().frames)
     }
 
-    pub(super) fn monitor(&self) -> Monitor {
+    pub(super) fn monitor(&self) -> LaneMonitor {
         self.monitor.clone()
     }
 
@@ -344,8 +345,8 @@ impl LaneOut {
 }
 
 /// Samples that are turned into bytes at once, on the stack; a frame of the most channels fits.
-const PIECE: usize = 1_024;
+const COPY_SAMPLES: usize = 1_024;
 
-const GOES_ON: u8 = 0;
+const RUNNING: u8 = 0;
 const FINISHED: u8 = 1;
 const LOST: u8 = 2;

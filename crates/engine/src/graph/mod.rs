@@ -39,14 +39,14 @@ mod run;
 mod tests;
 
 use aulos_core::{Block, Frames, Instant};
-pub use aulos_rt::pipe::ConfigError;
+pub use aulos_rt::pipe::PipeConfigError;
 
-pub use app::{AppReader, AppWriter, Gone, Taken, app_sink, app_source};
+pub use app::{AppReader, AppWriter, DisconnectedError, PulledFrames, app_sink, app_source};
 pub use ends::{LaneSink, LaneSource};
-pub use lane::{Lane, Monitor, WhenFull};
+pub use lane::{LaneConfig, LaneMonitor, LaneOverflow};
 pub use proxy::{MAX_READERS, Proxy, ProxyError, ProxySink, proxy};
 pub use queue::queue;
-pub use run::{Graph, GraphStatus, Pace, Timed};
+pub use run::{Graph, GraphPace, GraphStatus, TimedTask};
 
 #[cfg(doc)]
 use crate::source::Source;
@@ -57,30 +57,30 @@ pub trait Sink: Send {
     ///
     /// # Real-time
     /// Does not wait, lock, allocate or call the system.
-    fn push(&mut self, now: Instant, block: &Block, from: Frames) -> Pushed;
+    fn push(&mut self, now: Instant, block: &Block, from: Frames) -> PushResult;
 
     /// The source has ended: nothing more comes.
     ///
     /// # Real-time
     /// As above.
-    fn end(&mut self, how: Ending);
+    fn end(&mut self, how: StreamEnd);
 }
 
 /// What became of a block, or of the rest of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what was not taken is still there"]
-pub enum Pushed {
+pub enum PushResult {
     /// So many frames of it were taken. With fewer than there were the sink is full for now.
-    Taken(Frames),
+    Accepted(Frames),
     /// It has another rate or other channels than the sink, and was not taken.
-    Misfit,
+    FormatMismatch,
     /// Nobody takes it any more.
-    Gone,
+    Disconnected,
 }
 
 /// How a sound came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum StreamEnd {
     /// That was all of it.
     Finished,
     /// Who made it is gone, and nobody knows whether it was all.

@@ -9,13 +9,13 @@
 use std::fmt;
 
 use aulos_core::{Block, ChannelLayout, Frames, Instant, SampleRate};
-use aulos_rt::pipe::ConfigError;
+use aulos_rt::pipe::PipeConfigError;
 use aulos_rt::ring::{Consumer, Producer, ring};
-use aulos_rt::{Bin, Collector, bin};
+use aulos_rt::{DropCollector, DropQueue, drop_queue};
 
 use super::ends::LaneSource;
-use super::lane::{Lane, LaneIn, LaneOut, WhenFull};
-use super::{AppReader, Ending, Pushed, Sink};
+use super::lane::{LaneConfig, LaneOverflow, LaneReader, LaneWriter};
+use super::{AppReader, PushResult, Sink, StreamEnd};
 
 /// Where the one graph ends, and where readers are made.
 ///
@@ -23,7 +23,7 @@ use super::{AppReader, Ending, Pushed, Sink};
 #[must_use]
 pub fn proxy(rate: SampleRate, layout: ChannelLayout) -> (ProxySink, Proxy) {
     let (orders, told) = ring(MAX_READERS);
-    let (bin, gone) = bin(2 * MAX_READERS);
+    let (bin, gone) = drop_queue(2 * MAX_READERS);
     let readers = Vec::with_capacity(MAX_READERS);
     let sink = ProxySink { rate, layout, told, readers, bin, ended: None };
     (sink, Proxy { rate, layout, orders, gone })
@@ -34,8 +34,8 @@ pub fn proxy(rate: SampleRate, layout: ChannelLayout) -> (ProxySink, Proxy) {
 pub struct Proxy {
     rate: SampleRate,
     layout: ChannelLayout,
-    orders: Producer<LaneIn>,
-    gone: Collector<LaneIn>,
+    orders: Producer<LaneWriter>,
+    gone: DropCollector<LaneWriter>,
 }
 
 impl Proxy {
@@ -45,7 +45,7 @@ impl Proxy {
     ///
     /// # Errors
     /// [`ProxyError`].
-    pub fn source(&mut self, lane: &Lane) -> Result<LaneSource, ProxyError> {
+    pub fn source(&mut self, lane: &LaneConfig) -> Result<LaneSource, ProxyError> {
         self.open(lane).map(LaneSource)
     }
 
@@ -53,7 +53,7 @@ impl Proxy {
     ///
     /// # Errors
     /// [`ProxyError`].
-    pub fn reader(&mut self, lane: &Lane) -> Result<AppReader, ProxyError> {
+    pub fn reader(&mut self, lane: &LaneConfig) -> Result<AppReader, ProxyError> {
         self.open(lane).map(AppReader::of)
     }
 
@@ -62,10 +62,10 @@ impl Proxy {
         self.gone.collect();
     }
 
-    fn open(&mut self, lane: &Lane) -> Result<LaneOut, ProxyError> {
+    fn open(&mut self, lane: &LaneConfig) -> Result<LaneReader, ProxyError> {
         self.tidy();
         let (rate, layout) = (self.rate, self.layout);
-        let lane = Lane { rate, layout, when_full: WhenFull::LoseOldest, ..*lane };
+        let lane = LaneConfig { rate, layout, overflow: LaneOverflow::DropOldest, ..*lane };
         let (way_in, way_out) = lane.open().map_err(ProxyError::Lane)?;
         self.orders.push(way_in).map_err(|_| ProxyError::Busy)?;
         Ok(way_out)
@@ -79,7 +79,7 @@ pub enum ProxyError {
     /// The sender has not taken the last ones in yet, or has stopped: try again later.
     Busy,
     /// No memory for so much room.
-    Lane(ConfigError),
+    Lane(PipeConfigError),
 }
 
 impl fmt::Display for ProxyError {
@@ -98,32 +98,32 @@ impl std::error::Error for ProxyError {}
 pub struct ProxySink {
     rate: SampleRate,
     layout: ChannelLayout,
-    told: Consumer<LaneIn>,
-    readers: Vec<LaneIn>,
-    bin: Bin<LaneIn>,
-    ended: Option<Ending>,
+    told: Consumer<LaneWriter>,
+    readers: Vec<LaneWriter>,
+    bin: DropQueue<LaneWriter>,
+    ended: Option<StreamEnd>,
 }
 
 impl Sink for ProxySink {
-    fn push(&mut self, _now: Instant, block: &Block, from: Frames) -> Pushed {
+    fn push(&mut self, _now: Instant, block: &Block, from: Frames) -> PushResult {
         self.take_orders();
         if (block.rate(), block.layout()) != (self.rate, self.layout) {
-            return Pushed::Misfit;
+            return PushResult::FormatMismatch;
         }
         let mut at = 0;
         while let Some(reader) = self.readers.get_mut(at) {
             match reader.push_block(block, from) {
-                Pushed::Gone => {
+                PushResult::Disconnected => {
                     let left = self.readers.swap_remove(at);
                     self.discard(left);
                 }
-                Pushed::Taken(_) | Pushed::Misfit => at += 1,
+                PushResult::Accepted(_) | PushResult::FormatMismatch => at += 1,
             }
         }
-        Pushed::Taken(block.frames() - from)
+        PushResult::Accepted(block.frames() - from)
     }
 
-    fn end(&mut self, how: Ending) {
+    fn end(&mut self, how: StreamEnd) {
         self.take_orders();
         self.ended = Some(how);
         self.readers.iter().for_each(|reader| reader.end(how));
@@ -148,7 +148,7 @@ impl ProxySink {
         }
     }
 
-    fn discard(&mut self, reader: LaneIn) {
+    fn discard(&mut self, reader: LaneWriter) {
         // Whoever makes readers empties the bin before, and there is room for all that there can be.
         drop(self.bin.discard(reader));
     }

@@ -3,14 +3,14 @@
 use std::fmt;
 
 use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span, Timeline};
-use aulos_rt::{Publisher, Reader};
+use aulos_rt::{LatestPublisher, LatestReader};
 
-use super::{Ending, Pushed, Sink};
-use crate::source::{BLOCK_SAMPLES, Pulled, Source};
+use super::{PushResult, Sink, StreamEnd};
+use crate::source::{BLOCK_SAMPLES, PullResult, Source};
 use crate::station::Station;
 
 /// Something that wants to be called at certain times, and shares a thread with others like it.
-pub trait Timed: Send {
+pub trait TimedTask: Send {
     /// Does what is due.
     ///
     /// # Real-time
@@ -22,7 +22,7 @@ pub trait Timed: Send {
     fn poll_timeout(&self) -> Instant;
 }
 
-impl Timed for Station {
+impl TimedTask for Station {
     fn handle_timeout(&mut self, now: Instant) {
         Self::handle_timeout(self, now);
     }
@@ -34,7 +34,7 @@ impl Timed for Station {
 
 /// How fast a graph runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pace {
+pub enum GraphPace {
     /// As many frames as time has passed: for a source that gives as much as it is asked for (a tone,
     /// a file), and is to be heard as it goes.
     #[default]
@@ -50,16 +50,16 @@ pub enum Pace {
 pub struct Graph {
     source: Box<dyn Source>,
     sink: Box<dyn Sink>,
-    pace: Pace,
+    pace: GraphPace,
     /// What was pulled, and how much of it was pushed.
     block: Block,
     pushed: Frames,
     /// What the clock says; at the rate of the last block.
     timeline: Timeline,
     next: Instant,
-    over: bool,
+    ended: bool,
     status: GraphStatus,
-    published: Publisher<GraphStatus>,
+    published: LatestPublisher<GraphStatus>,
 }
 
 /// What a graph has come to.
@@ -73,12 +73,12 @@ pub struct GraphStatus {
     /// Looks at which the sink had no room for all that there was.
     pub waits_for_sink: u64,
     /// Frames that did not fit the sink: another rate, other channels. They were not taken.
-    pub misfits: u64,
+    pub mismatched: u64,
     /// Times that everything stood still for more than a second; what was not played then is not
     /// played faster now.
     pub stalls: u64,
     /// How it ended; none while it runs. [`Ending::Lost`] also when nobody took the sound any more.
-    pub ended: Option<Ending>,
+    pub ended: Option<StreamEnd>,
 }
 
 impl Graph {
@@ -89,11 +89,11 @@ impl Graph {
     pub fn new(
         source: impl Source + 'static,
         sink: impl Sink + 'static,
-        pace: Pace,
+        pace: GraphPace,
         now: Instant,
     ) -> Self {
         let (published, _) = aulos_rt::latest(GraphStatus::default());
-        let (rate, layout) = (SampleRate::STUDIO, ChannelLayout::STEREO);
+        let (rate, layout) = (SampleRate::HZ_48000, ChannelLayout::STEREO);
         Self {
             source: Box::new(source),
             sink: Box::new(sink),
@@ -102,7 +102,7 @@ impl Graph {
             pushed: Frames::ZERO,
             timeline: Timeline::new(MediaTime::ZERO, now, rate),
             next: now,
-            over: false,
+            ended: false,
             status: GraphStatus::default(),
             published,
         }
@@ -111,7 +111,7 @@ impl Graph {
     /// The end where somebody can see how it does, from any thread. There is one: a second call takes
     /// the place of the first.
     #[must_use]
-    pub fn watch(&mut self) -> Reader<GraphStatus> {
+    pub fn status_reader(&mut self) -> LatestReader<GraphStatus> {
         let (published, reader) = aulos_rt::latest(self.status);
         self.published = published;
         reader
@@ -124,7 +124,7 @@ impl Graph {
     }
 
     fn run(&mut self, now: Instant) {
-        let mut most = Frames::from(MOST_SAMPLES / self.block.layout().channels());
+        let mut most = Frames::from(MAX_SAMPLES / self.block.layout().channels());
         let mut due = self.due(now);
         loop {
             if self.pushed >= self.block.frames() {
@@ -136,7 +136,7 @@ impl Graph {
             }
             let whole = self.block.frames() - self.pushed;
             match self.sink.push(now, &self.block, self.pushed) {
-                Pushed::Taken(frames) => {
+                PushResult::Accepted(frames) => {
                     self.pushed += frames;
                     self.status.frames += frames.0;
                     (due, most) = (due - frames, most - frames);
@@ -145,12 +145,12 @@ impl Graph {
                         return;
                     }
                 }
-                Pushed::Misfit => {
+                PushResult::FormatMismatch => {
                     self.pushed += whole;
-                    self.status.misfits += whole.0;
+                    self.status.mismatched += whole.0;
                     (due, most) = (due - whole, most - whole);
                 }
-                Pushed::Gone => return self.end(Ending::Lost),
+                PushResult::Disconnected => return self.end(StreamEnd::Lost),
             }
         }
     }
@@ -158,26 +158,26 @@ impl Graph {
     /// The next block, if there is one.
     fn pull(&mut self, now: Instant) -> bool {
         match self.source.pull(now, &mut self.block) {
-            Pulled::Block => {}
-            Pulled::Pending => {
+            PullResult::Block => {}
+            PullResult::Pending => {
                 self.status.waits_for_source += 1;
                 self.block.resize(Frames::ZERO);
                 self.pushed = Frames::ZERO;
                 return false;
             }
-            Pulled::Ended => {
-                self.end(Ending::Finished);
+            PullResult::Ended => {
+                self.end(StreamEnd::Finished);
                 return false;
             }
-            Pulled::Lost => {
-                self.end(Ending::Lost);
+            PullResult::Lost => {
+                self.end(StreamEnd::Lost);
                 return false;
             }
         }
         self.pushed = Frames::ZERO;
         let rate = self.block.rate();
         if rate != self.timeline.rate() {
-            let gone = self.gone();
+            let gone = self.delivered();
             let begun = self.timeline.local_at(gone);
             // From here on by the new rate: what has gone stays when it was.
             self.timeline = Timeline::new(gone, begun, rate);
@@ -187,10 +187,10 @@ impl Graph {
 
     /// Frames that the clock wants now.
     fn due(&mut self, now: Instant) -> Frames {
-        if self.pace == Pace::Free {
+        if self.pace == GraphPace::Free {
             return Frames(u64::MAX);
         }
-        let gone = self.gone();
+        let gone = self.delivered();
         let behind = now.since(self.timeline.local_at(gone));
         if behind > MAX_CATCH_UP {
             self.timeline = self.timeline.delayed(behind);
@@ -200,34 +200,34 @@ impl Graph {
     }
 
     /// What has left the source and is not in hand any more.
-    const fn gone(&self) -> MediaTime {
-        MediaTime(self.status.frames + self.status.misfits)
+    const fn delivered(&self) -> MediaTime {
+        MediaTime(self.status.frames + self.status.mismatched)
     }
 
-    fn end(&mut self, how: Ending) {
-        self.over = true;
+    fn end(&mut self, how: StreamEnd) {
+        self.ended = true;
         self.status.ended = Some(how);
         self.sink.end(how);
         self.block.resize(Frames::ZERO);
     }
 }
 
-impl Timed for Graph {
+impl TimedTask for Graph {
     fn handle_timeout(&mut self, now: Instant) {
-        if self.over {
+        if self.ended {
             return;
         }
         self.run(now);
         self.published.publish(self.status);
         // On a grid, so that a late call does not move those behind it.
-        self.next += LOOK;
+        self.next += INTERVAL;
         if self.next <= now {
-            self.next = now + LOOK;
+            self.next = now + INTERVAL;
         }
     }
 
     fn poll_timeout(&self) -> Instant {
-        if self.over { Instant::from_nanos(u64::MAX) } else { self.next }
+        if self.ended { Instant::from_nanos(u64::MAX) } else { self.next }
     }
 }
 
@@ -238,10 +238,10 @@ impl fmt::Debug for Graph {
 }
 
 /// Time between two looks: half a chunk of the house.
-const LOOK: Span = Span::from_millis(10);
+const INTERVAL: Span = Span::from_millis(10);
 
 /// Samples that one look carries at most, 340 ms of stereo: the other graphs of the thread wait for it.
-const MOST_SAMPLES: usize = 32_768;
+const MAX_SAMPLES: usize = 32_768;
 
 /// More than this is not made good.
 const MAX_CATCH_UP: Span = Span::from_secs(1);

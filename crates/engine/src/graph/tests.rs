@@ -2,17 +2,17 @@ use aulos_core::{ChannelLayout, Db, MediaTime, SampleRate, Span};
 
 use super::*;
 use crate::generate::Tone;
-use crate::source::{BLOCK_SAMPLES, Pacing, Pulled, Source};
+use crate::source::{BLOCK_SAMPLES, Pacing, PullResult, Source};
 
-const RATE: SampleRate = SampleRate::STUDIO;
+const RATE: SampleRate = SampleRate::HZ_48000;
 const STEREO: ChannelLayout = ChannelLayout::STEREO;
 
 fn at(millis: u64) -> Instant {
     Instant::from_nanos(1_000_000_000 + millis * 1_000_000)
 }
 
-fn lane() -> Lane {
-    Lane::new(RATE, STEREO)
+fn lane() -> LaneConfig {
+    LaneConfig::new(RATE, STEREO)
 }
 
 fn block() -> Block {
@@ -47,7 +47,7 @@ fn play(graph: &mut Graph, until: Instant) {
 #[test]
 fn what_a_program_pushes_on_its_thread_comes_out_whole_and_in_order() {
     const FRAMES: u64 = 100_000;
-    let (mut writer, mut source) = app_source(&lane().room(Span::from_millis(7))).unwrap();
+    let (mut writer, mut source) = app_source(&lane().capacity(Span::from_millis(7))).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut next = 0;
@@ -66,15 +66,15 @@ fn what_a_program_pushes_on_its_thread_comes_out_whole_and_in_order() {
         let (mut into, mut next) = (block(), 0);
         loop {
             match source.pull(at(5), &mut into) {
-                Pulled::Block => {
+                PullResult::Block => {
                     assert_eq!((into.pts, into.received), (MediaTime(next), at(5)));
                     assert!(into.frames() > Frames::ZERO && into.frames() <= Frames(480));
                     assert_eq!(into.samples(), numbered(next, into.frames().0));
                     next += into.frames().0;
                 }
-                Pulled::Pending => std::thread::yield_now(),
-                Pulled::Ended => break,
-                Pulled::Lost => panic!("it was finished"),
+                PullResult::Pending => std::thread::yield_now(),
+                PullResult::Ended => break,
+                PullResult::Lost => panic!("it was finished"),
             }
         }
         assert_eq!(next, FRAMES);
@@ -83,18 +83,21 @@ fn what_a_program_pushes_on_its_thread_comes_out_whole_and_in_order() {
 
 #[test]
 fn half_a_frame_and_too_much_stay_with_the_program() {
-    let (mut writer, mut source) = app_source(&lane().room(Span::from_millis(1))).unwrap();
+    let (mut writer, mut source) = app_source(&lane().capacity(Span::from_millis(1))).unwrap();
     assert_eq!(writer.push(&numbered(0, 10)[..19]), Ok(Frames(9)));
     assert_eq!(writer.free(), Frames(39));
     assert_eq!(writer.push(&numbered(9, 60)), Ok(Frames(39)));
     assert_eq!(writer.push(&numbered(48, 1)), Ok(Frames::ZERO));
     let mut into = block();
-    assert_eq!(source.pull(at(0), &mut into), Pulled::Block);
+    assert_eq!(source.pull(at(0), &mut into), PullResult::Block);
     assert_eq!(into.samples(), numbered(0, 48));
-    assert_eq!(source.pull(at(0), &mut into), Pulled::Pending);
-    assert_eq!((writer.monitor().lost(), writer.monitor().most()), (Frames::ZERO, Frames(48)));
+    assert_eq!(source.pull(at(0), &mut into), PullResult::Pending);
+    assert_eq!(
+        (writer.monitor().lost(), writer.monitor().high_water()),
+        (Frames::ZERO, Frames(48))
+    );
     drop(source);
-    assert_eq!((writer.is_abandoned(), writer.push(&[0.0; 2])), (true, Err(Gone)));
+    assert_eq!((writer.is_abandoned(), writer.push(&[0.0; 2])), (true, Err(DisconnectedError)));
 }
 
 #[test]
@@ -109,19 +112,20 @@ fn an_end_comes_behind_the_sound_and_says_how_it_was() {
         }
         let mut into = block();
         let mut pulled = || source.pull(at(0), &mut into);
-        assert_eq!((pulled(), pulled()), (Pulled::Block, Pulled::Block));
-        let end = if finished { Pulled::Ended } else { Pulled::Lost };
+        assert_eq!((pulled(), pulled()), (PullResult::Block, PullResult::Block));
+        let end = if finished { PullResult::Ended } else { PullResult::Lost };
         assert_eq!((pulled(), pulled()), (end, end));
     }
 }
 
 /// Pushes 5,000 frames in blocks of 500 into a lane of 1,000, of which nobody takes any before the end.
-fn overfill(rule: WhenFull) -> (u64, Vec<(u64, u64)>, Frames, Monitor) {
-    let wish = lane().room(Span::from_nanos(20_833_334)).when_full(rule);
+fn overfill(rule: LaneOverflow) -> (u64, Vec<(u64, u64)>, Frames, LaneMonitor) {
+    let wish = lane().capacity(Span::from_nanos(20_833_334)).overflow(rule);
     let (mut sink, mut source) = queue(&wish).unwrap();
     let mut taken = 0;
     for first in (0..5_000).step_by(500) {
-        let Pushed::Taken(frames) = sink.push(at(0), &numbered_block(first, 500), Frames::ZERO)
+        let PushResult::Accepted(frames) =
+            sink.push(at(0), &numbered_block(first, 500), Frames::ZERO)
         else {
             panic!("it fits");
         };
@@ -129,17 +133,17 @@ fn overfill(rule: WhenFull) -> (u64, Vec<(u64, u64)>, Frames, Monitor) {
     }
     let mut runs = Vec::new();
     let mut into = block();
-    while source.pull(at(0), &mut into) == Pulled::Block {
+    while source.pull(at(0), &mut into) == PullResult::Block {
         assert_eq!(into.samples(), numbered(into.pts.0, into.frames().0), "the time is the number");
         runs.push((into.pts.0, into.frames().0));
     }
     // What comes behind a loss tells of it.
-    if rule != WhenFull::Hold {
+    if rule != LaneOverflow::Block {
         assert_eq!(
             sink.push(at(0), &numbered_block(5_000, 10), Frames::ZERO),
-            Pushed::Taken(Frames(10))
+            PushResult::Accepted(Frames(10))
         );
-        assert_eq!(source.pull(at(0), &mut into), Pulled::Block);
+        assert_eq!(source.pull(at(0), &mut into), PullResult::Block);
         assert_eq!((into.pts, into.frames()), (MediaTime(5_000), Frames(10)));
     }
     (taken, runs, source.lost(), sink.monitor())
@@ -147,19 +151,19 @@ fn overfill(rule: WhenFull) -> (u64, Vec<(u64, u64)>, Frames, Monitor) {
 
 #[test]
 fn a_full_queue_holds_or_loses_as_it_is_told_and_counts() {
-    let (taken, runs, lost, monitor) = overfill(WhenFull::Hold);
+    let (taken, runs, lost, monitor) = overfill(LaneOverflow::Block);
     assert_eq!((taken, runs, lost), (1_000, vec![(0, 480), (480, 480), (960, 40)], Frames::ZERO));
     assert_eq!(
-        (monitor.lost(), monitor.most(), monitor.room()),
+        (monitor.lost(), monitor.high_water(), monitor.capacity()),
         (Frames(0), Frames(1_000), Frames(1_000))
     );
 
-    let (taken, runs, lost, monitor) = overfill(WhenFull::LoseOldest);
+    let (taken, runs, lost, monitor) = overfill(LaneOverflow::DropOldest);
     assert_eq!(taken, 5_000);
     assert_eq!(runs, [(4_000, 480), (4_480, 480), (4_960, 40)]);
     assert_eq!((lost, monitor.lost()), (Frames(4_000), Frames(4_000)));
 
-    let (taken, runs, lost, monitor) = overfill(WhenFull::LoseNewest);
+    let (taken, runs, lost, monitor) = overfill(LaneOverflow::DropNewest);
     assert_eq!((taken, runs), (5_000, vec![(0, 480), (480, 480), (960, 40)]));
     assert_eq!((lost, monitor.lost()), (Frames(4_000), Frames(4_000)));
 }
@@ -167,19 +171,19 @@ fn a_full_queue_holds_or_loses_as_it_is_told_and_counts() {
 #[test]
 fn a_loss_is_told_once_whatever_two_threads_do() {
     const FRAMES: u64 = 200_000;
-    for rule in [WhenFull::LoseOldest, WhenFull::LoseNewest] {
-        let wish = lane().room(Span::from_millis(3)).when_full(rule);
+    for rule in [LaneOverflow::DropOldest, LaneOverflow::DropNewest] {
+        let wish = lane().capacity(Span::from_millis(3)).overflow(rule);
         let (mut sink, mut reader) = app_sink(&wish).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for first in (0..FRAMES).step_by(100) {
                     let pushed = sink.push(at(0), &numbered_block(first, 100), Frames::ZERO);
-                    assert_eq!(pushed, Pushed::Taken(Frames(100)));
+                    assert_eq!(pushed, PushResult::Accepted(Frames(100)));
                     if first % 3_000 == 0 {
                         std::thread::yield_now();
                     }
                 }
-                sink.end(Ending::Finished);
+                sink.end(StreamEnd::Finished);
             });
             let (mut got, mut lost, mut next) = (0, 0, 0);
             let mut samples = [0.0; 300];
@@ -209,20 +213,20 @@ fn readers_of_a_proxy_go_at_their_own_pace_and_the_slow_one_learns_what_it_lost(
     let (mut sink, mut proxy) = proxy(RATE, STEREO);
     let push = |sink: &mut ProxySink, first: u64| {
         let pushed = sink.push(at(0), &numbered_block(first, 480), Frames::ZERO);
-        assert_eq!(pushed, Pushed::Taken(Frames(480)));
+        assert_eq!(pushed, PushResult::Accepted(Frames(480)));
     };
     // Nobody hears it.
     push(&mut sink, 0);
     let mut quick = proxy.source(&lane()).unwrap();
-    let mut slow = proxy.reader(&lane().room(Span::from_millis(50))).unwrap();
+    let mut slow = proxy.reader(&lane().capacity(Span::from_millis(50))).unwrap();
     let left = proxy.source(&lane()).unwrap();
     let mut into = block();
     for number in 1..=20 {
         push(&mut sink, number * 480);
-        assert_eq!(quick.pull(at(0), &mut into), Pulled::Block);
+        assert_eq!(quick.pull(at(0), &mut into), PullResult::Block);
         assert_eq!(into.pts, MediaTime((number - 1) * 480));
         assert_eq!(into.samples(), numbered(number * 480, 480));
-        assert_eq!(quick.pull(at(0), &mut into), Pulled::Pending);
+        assert_eq!(quick.pull(at(0), &mut into), PullResult::Pending);
     }
     assert_eq!((sink.readers(), quick.lost()), (3, Frames::ZERO));
     drop(left);
@@ -239,10 +243,10 @@ fn readers_of_a_proxy_go_at_their_own_pace_and_the_slow_one_learns_what_it_lost(
     assert_eq!(samples[..4_800], numbered(22 * 480 - 2_400, 2_400));
     assert_eq!(slow.lost(), Frames(7_680));
     // All are told of the end, also who comes behind it.
-    sink.end(Ending::Finished);
-    assert_eq!(quick.pull(at(0), &mut into), Pulled::Block);
-    assert_eq!(quick.pull(at(0), &mut into), Pulled::Ended);
-    assert_eq!(slow.ending(), Some(Ending::Finished));
+    sink.end(StreamEnd::Finished);
+    assert_eq!(quick.pull(at(0), &mut into), PullResult::Block);
+    assert_eq!(quick.pull(at(0), &mut into), PullResult::Ended);
+    assert_eq!(slow.ending(), Some(StreamEnd::Finished));
 }
 
 #[test]
@@ -250,7 +254,7 @@ fn a_proxy_has_so_many_readers_and_no_more() {
     let (mut sink, mut proxy) = proxy(RATE, STEREO);
     let mut readers = Vec::new();
     for _ in 0..2 * MAX_READERS {
-        readers.push(proxy.reader(&lane().room(Span::from_millis(1))).unwrap());
+        readers.push(proxy.reader(&lane().capacity(Span::from_millis(1))).unwrap());
         if readers.len() % 8 == 0 {
             let _ = sink.push(at(0), &numbered_block(0, 1), Frames::ZERO);
         }
@@ -265,9 +269,9 @@ fn a_proxy_has_so_many_readers_and_no_more() {
 
 #[test]
 fn a_graph_on_the_clock_carries_as_many_frames_as_time_has_passed() {
-    let (sink, mut reader) = app_sink(&lane().when_full(WhenFull::LoseOldest)).unwrap();
-    let mut graph = Graph::new(tone(), sink, Pace::Clock, at(0));
-    let mut watch = graph.watch();
+    let (sink, mut reader) = app_sink(&lane().overflow(LaneOverflow::DropOldest)).unwrap();
+    let mut graph = Graph::new(tone(), sink, GraphPace::Clock, at(0));
+    let mut watch = graph.status_reader();
     // Ten minutes, called late now and then.
     let mut samples = vec![0.0; 40_000];
     let mut got = 0;
@@ -287,14 +291,14 @@ fn a_graph_on_the_clock_carries_as_many_frames_as_time_has_passed() {
     // A block is carried when its first frame is due.
     let wanted = 600 * 48_000;
     assert!((wanted..wanted + 480).contains(&status.frames), "{status:?}");
-    assert_eq!((status.stalls, status.waits_for_sink, status.misfits), (0, 0, 0));
+    assert_eq!((status.stalls, status.waits_for_sink, status.mismatched), (0, 0, 0));
     assert_eq!(got + reader.lost().0, status.frames);
 }
 
 #[test]
 fn after_a_long_stop_a_graph_does_not_make_good_what_nobody_heard() {
-    let (sink, _reader) = app_sink(&lane().when_full(WhenFull::LoseOldest)).unwrap();
-    let mut graph = Graph::new(tone(), sink, Pace::Clock, at(0));
+    let (sink, _reader) = app_sink(&lane().overflow(LaneOverflow::DropOldest)).unwrap();
+    let mut graph = Graph::new(tone(), sink, GraphPace::Clock, at(0));
     play(&mut graph, at(1_000));
     let before = graph.status().frames;
     graph.handle_timeout(at(60_000));
@@ -306,8 +310,8 @@ fn after_a_long_stop_a_graph_does_not_make_good_what_nobody_heard() {
 
 #[test]
 fn a_free_graph_goes_as_fast_as_its_sink_and_never_for_too_long() {
-    let (sink, mut reader) = app_sink(&lane().room(Span::from_secs(100))).unwrap();
-    let mut graph = Graph::new(tone(), sink, Pace::Free, at(0));
+    let (sink, mut reader) = app_sink(&lane().capacity(Span::from_secs(100))).unwrap();
+    let mut graph = Graph::new(tone(), sink, GraphPace::Free, at(0));
     graph.handle_timeout(at(0));
     let once = graph.status().frames;
     assert!((16_384..17_000).contains(&once), "{once}");
@@ -328,46 +332,46 @@ fn a_graph_ends_with_its_source_and_with_its_sink() {
     // The source ends.
     let (mut writer, source) = app_source(&lane()).unwrap();
     let (sink, mut reader) = app_sink(&lane()).unwrap();
-    let mut graph = Graph::new(source, sink, Pace::Free, at(0));
+    let mut graph = Graph::new(source, sink, GraphPace::Free, at(0));
     graph.handle_timeout(at(0));
     assert_eq!((graph.status().waits_for_source, graph.status().ended), (1, None));
     writer.push(&numbered(0, 700)).unwrap();
     writer.finish();
     graph.handle_timeout(at(10));
-    assert_eq!(graph.status().ended, Some(Ending::Finished));
+    assert_eq!(graph.status().ended, Some(StreamEnd::Finished));
     assert_eq!(graph.poll_timeout(), Instant::from_nanos(u64::MAX));
     let mut samples = vec![0.0; 2_000];
     assert_eq!(
         (reader.pull(&mut samples).frames, reader.ending()),
-        (Frames(700), Some(Ending::Finished))
+        (Frames(700), Some(StreamEnd::Finished))
     );
     assert_eq!(samples[..1_400], numbered(0, 700));
     // Nobody takes it any more.
     let (sink, reader) = app_sink(&lane()).unwrap();
-    let mut graph = Graph::new(tone(), sink, Pace::Clock, at(0));
+    let mut graph = Graph::new(tone(), sink, GraphPace::Clock, at(0));
     drop(reader);
     graph.handle_timeout(at(0));
     graph.handle_timeout(at(10));
-    assert_eq!(graph.status().ended, Some(Ending::Lost));
+    assert_eq!(graph.status().ended, Some(StreamEnd::Lost));
 }
 
 #[test]
 fn what_does_not_fit_the_sink_is_counted_and_holds_nothing_up() {
-    let cd = Tone::new(440.0, Db::new(-20.0), SampleRate::CD, STEREO, Frames(441));
+    let cd = Tone::new(440.0, Db::new(-20.0), SampleRate::HZ_44100, STEREO, Frames(441));
     let (sink, mut reader) = app_sink(&lane()).unwrap();
-    let mut graph = Graph::new(cd, sink, Pace::Clock, at(0));
+    let mut graph = Graph::new(cd, sink, GraphPace::Clock, at(0));
     play(&mut graph, at(1_000));
     let status = graph.status();
-    assert!((44_100..44_541 + 441).contains(&status.misfits), "{status:?}");
+    assert!((44_100..44_541 + 441).contains(&status.mismatched), "{status:?}");
     assert_eq!((status.frames, reader.pull(&mut [0.0; 2]).frames), (0, Frames::ZERO));
 }
 
 #[test]
 fn two_graphs_are_one_through_a_queue() {
-    let (sink, middle) = queue(&lane().pacing(Pacing::House)).unwrap();
+    let (sink, middle) = queue(&lane().pacing(Pacing::LocalClock)).unwrap();
     let (end, mut reader) = app_sink(&lane()).unwrap();
-    let mut first = Graph::new(tone(), sink, Pace::Clock, at(0));
-    let mut second = Graph::new(middle, end, Pace::Free, at(0));
+    let mut first = Graph::new(tone(), sink, GraphPace::Clock, at(0));
+    let mut second = Graph::new(middle, end, GraphPace::Free, at(0));
     let (mut heard, mut samples) = (Vec::new(), vec![0.0; 20_000]);
     for millis in (0..1_000).step_by(10) {
         first.handle_timeout(at(millis));

@@ -13,22 +13,25 @@
 //! that sounds now, or one to come. A recorder that pauses or rests waits with the silence, or with
 //! forgetting, for as long as its pre-roll is, so that it can go on in the past as well.
 
-mod pickup;
 mod plan;
-mod wall;
-mod wish;
+mod record_tap;
+mod types;
+mod wall_clock;
 
 use std::collections::VecDeque;
 
 use aulos_core::{Frames, Instant, MediaTime, SampleRate, Span, Timeline};
 
-pub use pickup::{DEFAULT_ROOM, Mark, Pickup, Side, Spool, pickup};
 use plan::{Mode, Plan};
-pub use wall::{Align, UnixTime, Wall, Zone};
-pub use wish::{
-    Cause, Closing, Command, Config, DEFAULT_PRE_ROLL, Gap, MAX_PLANNED, MAX_PRE_ROLL, MIN_BYTES,
-    MIN_SEGMENT, Missing, Opening, Output, Refused, Rotation, State, When,
+pub use record_tap::{
+    DEFAULT_CAPACITY, FrameRun, RecordTap, RecordTapReader, TapPoint, record_tap,
 };
+pub use types::{
+    CommandError, CommandTime, DEFAULT_PRE_ROLL, MAX_PLANNED, MAX_PRE_ROLL, MIN_BYTES, MIN_SEGMENT,
+    PauseMode, RecorderCommand, RecorderConfig, RecorderOutput, RecordingState, Rotation,
+    SegmentEnd, SegmentReason, SegmentStart, SilenceReason,
+};
+pub use wall_clock::{ClockAlignment, ClockZone, UnixTime, WallClock};
 
 /// Decides what is recorded. One mutation, then [`Recorder::poll_output`] until it gives nothing.
 ///
@@ -55,30 +58,30 @@ pub use wish::{
 /// ```
 #[derive(Debug)]
 pub struct Recorder {
-    config: Config,
+    config: RecorderConfig,
     /// How the media time of what was heard last becomes local time; none is nothing yet.
-    line: Option<Timeline>,
-    wall: Wall,
+    timeline: Option<Timeline>,
+    clock: WallClock,
     /// What has been heard and may still be written, oldest first, without a hole.
-    runs: VecDeque<Run>,
+    runs: VecDeque<BufferedRun>,
     /// The frame behind the last one heard.
     position: MediaTime,
     stage: Stage,
     plan: Plan,
     /// What was heard and does not go on where the last ended; waits until that is all out.
-    broken: Option<Mark>,
+    discontinuity: Option<FrameRun>,
     /// What is heard next is of another line, whatever its time.
-    renewed: bool,
+    timeline_restarted: bool,
     /// The number of the next segment.
     number: u64,
-    ready: VecDeque<Output>,
+    outputs: VecDeque<RecorderOutput>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct BufferedRun {
     to: MediaTime,
     /// It was heard, and not lost.
-    sound: bool,
+    received: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +99,7 @@ enum Stage {
     Paused {
         since: MediaTime,
         paused: MediaTime,
-        gap: Gap,
+        gap: PauseMode,
         segment: Segment,
         /// The next frame to be passed over.
         next: MediaTime,
@@ -110,13 +113,13 @@ struct Segment {
     frames: Frames,
     bytes: u64,
     /// Which piece of the clock's it is.
-    piece: i64,
+    clock_slot: i64,
 }
 
 impl Recorder {
     /// A recorder that has heard nothing. What is out of bounds in `config` is brought into them.
     #[must_use]
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: RecorderConfig) -> Self {
         let Rotation { duration, bytes, clock } = config.rotation;
         let rotation = Rotation {
             duration: duration.map(|span| span.max(MIN_SEGMENT)),
@@ -125,36 +128,36 @@ impl Recorder {
         };
         let pre_roll = config.pre_roll.max(Span::ZERO).min(MAX_PRE_ROLL);
         Self {
-            config: Config { pre_roll, rotation },
-            line: None,
-            wall: Wall { local: Instant::ZERO, utc: UnixTime::default(), offset: Span::ZERO },
+            config: RecorderConfig { pre_roll, rotation },
+            timeline: None,
+            clock: WallClock { local: Instant::ZERO, utc: UnixTime::default(), offset: Span::ZERO },
             runs: VecDeque::new(),
             position: MediaTime::ZERO,
             stage: Stage::Idle { oldest: MediaTime::ZERO },
             plan: Plan::default(),
-            broken: None,
-            renewed: false,
+            discontinuity: None,
+            timeline_restarted: false,
             number: 0,
-            ready: VecDeque::new(),
+            outputs: VecDeque::new(),
         }
     }
 
     /// Frames have been heard, and `wall` is what the clocks show. What is missing before them was
     /// lost.
-    pub fn heard(&mut self, mark: Mark, wall: Wall) {
-        debug_assert!(self.broken.is_none(), "poll_output was not drained");
-        self.wall = wall;
-        let renewed = core::mem::take(&mut self.renewed);
+    pub fn handle_frames(&mut self, mark: FrameRun, wall: WallClock) {
+        debug_assert!(self.discontinuity.is_none(), "poll_output was not drained");
+        self.clock = wall;
+        let renewed = core::mem::take(&mut self.timeline_restarted);
         let goes_on = |line: Timeline| {
-            !renewed && line.rate() == mark.line.rate() && mark.pts >= self.position
+            !renewed && line.rate() == mark.timeline.rate() && mark.pts >= self.position
         };
-        match self.line {
-            None => self.begin(mark),
+        match self.timeline {
+            None => self.begin_timeline(mark),
             Some(line) if goes_on(line) => {
-                self.line = Some(mark.line);
-                self.hear(mark);
+                self.timeline = Some(mark.timeline);
+                self.append_run(mark);
             }
-            Some(_) => self.broken = Some(mark),
+            Some(_) => self.discontinuity = Some(mark),
         }
     }
 
@@ -164,51 +167,56 @@ impl Recorder {
     ///
     /// # Errors
     /// [`Refused`] says why nothing has changed.
-    pub fn tell(
+    pub fn handle_command(
         &mut self,
         now: Instant,
-        command: Command,
-        when: When,
-    ) -> Result<Option<MediaTime>, Refused> {
-        let place = plan::Place::of(when, now, self.line).at_least(self.keep());
+        command: RecorderCommand,
+        when: CommandTime,
+    ) -> Result<Option<MediaTime>, CommandError> {
+        let place =
+            plan::CommandPosition::resolve(when, now, self.timeline).at_least(self.oldest_needed());
         self.plan.add(self.mode(), command, place)?;
         Ok(place.frame())
     }
 
     /// Forgets every command that waits for its time.
-    pub fn forget_plans(&mut self) {
+    pub fn clear_plan(&mut self) {
         self.plan.clear();
     }
 
     /// Nothing more comes, or nothing more is wanted: writes all that was heard, and stops. What was
     /// planned is forgotten.
-    pub fn end(&mut self) {
+    pub fn finish(&mut self) {
         self.plan.clear();
         if self.mode() != Mode::Idle {
             // A stop is never refused while something is recorded.
-            let _ = self.plan.add(self.mode(), Command::Stop, plan::Place::Frame(self.position));
+            let _ = self.plan.add(
+                self.mode(),
+                RecorderCommand::Stop,
+                plan::CommandPosition::Frame(self.position),
+            );
         }
     }
 
     /// What is heard next comes from a station that has begun anew: it is the beginning of another
     /// segment, whatever its time is.
-    pub const fn renew(&mut self) {
-        self.renewed = true;
+    pub const fn restart_timeline(&mut self) {
+        self.timeline_restarted = true;
     }
 
     /// Nothing has come since `since`, and perhaps nothing will: what was to end, pause or go on at
     /// a frame that should have sounded by then does so behind the last one heard. A source that
     /// has fallen silent would hold it up for ever.
-    pub fn rest(&mut self, since: Instant) {
-        if let Some(line) = self.line
+    pub fn handle_idle(&mut self, since: Instant) {
+        if let Some(line) = self.timeline
             && self.mode() != Mode::Idle
         {
-            self.plan.hasten(line.media_at(since), self.position);
+            self.plan.pull_forward(line.media_at(since), self.position);
         }
     }
 
     /// The segment has so many bytes now.
-    pub const fn wrote(&mut self, total: u64) {
+    pub const fn set_segment_bytes(&mut self, total: u64) {
         if let Stage::Recording { segment, .. } | Stage::Paused { segment, .. } = &mut self.stage {
             segment.bytes = total;
         }
@@ -216,23 +224,25 @@ impl Recorder {
 
     /// The rules by which segments end from now on.
     pub fn set_rotation(&mut self, rotation: Rotation) {
-        let config = Config { rotation, ..self.config };
+        let config = RecorderConfig { rotation, ..self.config };
         self.config = Self::new(config).config;
     }
 
     /// What is to be done next.
-    pub fn poll_output(&mut self) -> Option<Output> {
+    pub fn poll_output(&mut self) -> Option<RecorderOutput> {
         loop {
-            if let Some(output) = self.ready.pop_front() {
+            if let Some(output) = self.outputs.pop_front() {
                 return Some(output);
             }
-            let stepped = self.obey()
+            let stepped = self.apply_due_command()
                 || match self.stage {
-                    Stage::Idle { .. } => self.forget(),
+                    Stage::Idle { .. } => self.prune_pre_roll(),
                     Stage::Recording { segment, next, .. } => self.write(segment, next),
-                    Stage::Paused { gap, segment, next, .. } => self.pass(gap, segment, next),
+                    Stage::Paused { gap, segment, next, .. } => {
+                        self.advance_pause(gap, segment, next)
+                    }
                 }
-                || self.mend();
+                || self.handle_discontinuity();
             if !stepped {
                 return None;
             }
@@ -241,20 +251,24 @@ impl Recorder {
 
     /// What it does.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> RecordingState {
         match self.stage {
             Stage::Idle { .. } => match self.plan.first() {
-                Some((Command::Start, place)) => State::Waiting { start: place.frame() },
-                _ => State::Idle,
+                Some((RecorderCommand::Start, place)) => {
+                    RecordingState::Waiting { start: place.frame() }
+                }
+                _ => RecordingState::Idle,
             },
-            Stage::Recording { since, .. } => State::Recording { since },
-            Stage::Paused { paused, gap, .. } => State::Paused { since: paused, gap },
+            Stage::Recording { since, .. } => RecordingState::Recording { since },
+            Stage::Paused { paused, gap, .. } => {
+                RecordingState::Paused { since: paused, mode: gap }
+            }
         }
     }
 
     /// The oldest frame that may still be asked for: older ones can go.
     #[must_use]
-    pub const fn keep(&self) -> MediaTime {
+    pub const fn oldest_needed(&self) -> MediaTime {
         match self.stage {
             Stage::Idle { oldest } => oldest,
             Stage::Recording { next, .. } | Stage::Paused { next, .. } => next,
@@ -269,63 +283,63 @@ impl Recorder {
 
     /// How media time becomes local time at present; none before the first block.
     #[must_use]
-    pub const fn line(&self) -> Option<Timeline> {
-        self.line
+    pub const fn timeline(&self) -> Option<Timeline> {
+        self.timeline
     }
 
     /// The segment that follows the present one by length or by the clock, if nothing else comes
     /// before: so that there is time to prepare it.
     #[must_use]
-    pub fn upcoming(&self) -> Option<Opening> {
+    pub fn upcoming(&self) -> Option<SegmentStart> {
         let Stage::Recording { segment, next, .. } = self.stage else { return None };
         let (at, cause) = self.timed_cut(&segment, next)?;
         self.plan.first().is_none().then(|| self.opening(segment.number + 1, at.max(next), cause))
     }
 
-    fn begin(&mut self, mark: Mark) {
-        self.line = Some(mark.line);
+    fn begin_timeline(&mut self, mark: FrameRun) {
+        self.timeline = Some(mark.timeline);
         self.runs.clear();
         self.position = mark.pts;
         if let Stage::Idle { oldest } = &mut self.stage {
             *oldest = mark.pts;
         }
-        self.plan.resolve(mark.line, mark.pts);
-        self.hear(mark);
+        self.plan.resolve(mark.timeline, mark.pts);
+        self.append_run(mark);
     }
 
-    fn hear(&mut self, mark: Mark) {
+    fn append_run(&mut self, mark: FrameRun) {
         for (to, sound) in [(mark.pts, false), (mark.end(), true)] {
             if to <= self.position {
                 continue;
             }
             match self.runs.back_mut() {
-                Some(run) if run.sound == sound => run.to = to,
-                _ => self.runs.push_back(Run { to, sound }),
+                Some(run) if run.received == sound => run.to = to,
+                _ => self.runs.push_back(BufferedRun { to, received: sound }),
             }
             self.position = to;
         }
     }
 
     /// Does what is to be done at the next frame, if something is.
-    fn obey(&mut self) -> bool {
+    fn apply_due_command(&mut self) -> bool {
         let due = self.reached().and_then(|reached| self.plan.due(reached));
         let Some((command, at)) = due else { return false };
-        let at = at.max(self.keep());
+        let at = at.max(self.oldest_needed());
         match (command, self.stage) {
-            (Command::Start, Stage::Idle { .. }) => self.open(at, at, Cause::Start),
-            (Command::Stop, Stage::Recording { segment, next, .. })
-            | (Command::Stop, Stage::Paused { segment, next, .. }) => {
-                self.close(segment, next, Cause::Stop);
+            (RecorderCommand::Start, Stage::Idle { .. }) => self.open(at, at, SegmentReason::Start),
+            (RecorderCommand::Stop, Stage::Recording { segment, next, .. })
+            | (RecorderCommand::Stop, Stage::Paused { segment, next, .. }) => {
+                self.close(segment, next, SegmentReason::Stop);
                 self.stage = Stage::Idle { oldest: next };
             }
-            (Command::Pause(gap), Stage::Recording { since, segment, next }) => {
+            (RecorderCommand::Pause(gap), Stage::Recording { since, segment, next }) => {
                 self.stage = Stage::Paused { since, paused: next, gap, segment, next };
             }
-            (Command::Resume, Stage::Paused { since, segment, next, .. }) => {
+            (RecorderCommand::Resume, Stage::Paused { since, segment, next, .. }) => {
                 self.stage = Stage::Recording { since, segment, next };
             }
-            (Command::Cut, Stage::Recording { segment, next, .. }) => {
-                self.cut(segment, next, Cause::Command);
+            (RecorderCommand::Cut, Stage::Recording { segment, next, .. }) => {
+                self.cut(segment, next, SegmentReason::Command);
             }
             // It was refused when it was told.
             _ => {}
@@ -335,14 +349,14 @@ impl Recorder {
 
     /// The frame whose commands can be obeyed; none as long as no frame is known.
     fn reached(&self) -> Option<MediaTime> {
-        self.line?;
+        self.timeline?;
         Some(match self.stage {
             Stage::Idle { .. } => self.position,
             Stage::Recording { next, .. } | Stage::Paused { next, .. } => next,
         })
     }
 
-    fn forget(&mut self) -> bool {
+    fn prune_pre_roll(&mut self) -> bool {
         let floor = self.position - self.pre_roll();
         if let Stage::Idle { oldest } = &mut self.stage {
             *oldest = floor.max(*oldest);
@@ -364,17 +378,17 @@ impl Recorder {
         let end = ends.into_iter().flatten().fold(run.to, Ord::min);
         let (from, frames) = (next, end.since(next));
         segment.frames += frames;
-        self.moved_on(segment, end);
-        self.ready.push_back(match run.sound {
-            true => Output::Write { from, frames },
-            false => Output::Silence { from, frames, cause: Missing::Lost },
+        self.advance_segment(segment, end);
+        self.outputs.push_back(match run.received {
+            true => RecorderOutput::Write { from, frames },
+            false => RecorderOutput::Silence { from, frames, cause: SilenceReason::Lost },
         });
         true
     }
 
     /// Passes over what is paused, as far as nobody can go back any more.
-    fn pass(&mut self, gap: Gap, mut segment: Segment, next: MediaTime) -> bool {
-        let limit = match (self.plan.next_frame(), self.broken) {
+    fn advance_pause(&mut self, gap: PauseMode, mut segment: Segment, next: MediaTime) -> bool {
+        let limit = match (self.plan.next_frame(), self.discontinuity) {
             (Some(frame), _) if frame <= self.position => frame,
             (_, Some(_)) => self.position,
             _ => self.position - self.pre_roll(),
@@ -383,8 +397,8 @@ impl Recorder {
             return false;
         }
         let (from, frames, end) = match gap {
-            Gap::Closed => (next, limit.since(next), limit),
-            Gap::Silence => {
+            PauseMode::Closed => (next, limit.since(next), limit),
+            PauseMode::Silence => {
                 let due = self.due(&segment, next);
                 if let Some((_, cause)) = due.filter(|(at, _)| *at <= next) {
                     self.cut(segment, next, cause);
@@ -395,35 +409,37 @@ impl Recorder {
                 (next, end.since(next), end)
             }
         };
-        self.moved_on(segment, end);
+        self.advance_segment(segment, end);
         self.drop_runs(end);
-        self.ready.push_back(match gap {
-            Gap::Closed => Output::Skip { from, frames },
-            Gap::Silence => Output::Silence { from, frames, cause: Missing::Paused },
+        self.outputs.push_back(match gap {
+            PauseMode::Closed => RecorderOutput::Skip { from, frames },
+            PauseMode::Silence => {
+                RecorderOutput::Silence { from, frames, cause: SilenceReason::Paused }
+            }
         });
         true
     }
 
     /// Goes on with what does not belong to what came before, once that is all out.
-    fn mend(&mut self) -> bool {
-        let Some(mark) = self.broken.take() else { return false };
-        if let Some(old) = self.line {
-            self.plan.move_to(old, mark.line);
+    fn handle_discontinuity(&mut self) -> bool {
+        let Some(mark) = self.discontinuity.take() else { return false };
+        if let Some(old) = self.timeline {
+            self.plan.rebase(old, mark.timeline);
         }
         match self.stage {
             Stage::Idle { .. } => {
                 self.stage = Stage::Idle { oldest: mark.pts };
-                self.begin(mark);
+                self.begin_timeline(mark);
             }
             Stage::Recording { segment, next, .. } => {
-                self.close(segment, next, Cause::Break);
-                self.begin(mark);
-                self.open(mark.pts, mark.pts, Cause::Break);
+                self.close(segment, next, SegmentReason::Break);
+                self.begin_timeline(mark);
+                self.open(mark.pts, mark.pts, SegmentReason::Break);
             }
             Stage::Paused { gap, segment, next, .. } => {
-                self.close(segment, next, Cause::Break);
-                self.begin(mark);
-                self.open(mark.pts, mark.pts, Cause::Break);
+                self.close(segment, next, SegmentReason::Break);
+                self.begin_timeline(mark);
+                self.open(mark.pts, mark.pts, SegmentReason::Break);
                 if let Stage::Recording { since, segment, next } = self.stage {
                     self.stage = Stage::Paused { since, paused: next, gap, segment, next };
                 }
@@ -432,7 +448,7 @@ impl Recorder {
         true
     }
 
-    fn cut(&mut self, segment: Segment, at: MediaTime, cause: Cause) {
+    fn cut(&mut self, segment: Segment, at: MediaTime, cause: SegmentReason) {
         let (since, pause) = match self.stage {
             Stage::Idle { .. } => return,
             Stage::Recording { since, .. } => (since, None),
@@ -440,8 +456,8 @@ impl Recorder {
         };
         if segment.frames == Frames::ZERO {
             // There is nothing to cut off.
-            let segment = Segment { piece: self.piece(at), bytes: 0, ..segment };
-            return self.moved_on(segment, at);
+            let segment = Segment { clock_slot: self.clock_slot(at), bytes: 0, ..segment };
+            return self.advance_segment(segment, at);
         }
         self.close(segment, at, cause);
         self.open(since, at, cause);
@@ -450,21 +466,22 @@ impl Recorder {
         }
     }
 
-    fn open(&mut self, since: MediaTime, at: MediaTime, cause: Cause) {
+    fn open(&mut self, since: MediaTime, at: MediaTime, cause: SegmentReason) {
         let number = self.number;
         self.number += 1;
-        self.ready.push_back(Output::Open(self.opening(number, at, cause)));
-        let piece = self.piece(at);
-        let segment = Segment { number, start: at, frames: Frames::ZERO, bytes: 0, piece };
+        self.outputs.push_back(RecorderOutput::Open(self.opening(number, at, cause)));
+        let piece = self.clock_slot(at);
+        let segment =
+            Segment { number, start: at, frames: Frames::ZERO, bytes: 0, clock_slot: piece };
         self.stage = Stage::Recording { since, segment, next: at };
     }
 
-    fn close(&mut self, segment: Segment, end: MediaTime, cause: Cause) {
+    fn close(&mut self, segment: Segment, end: MediaTime, cause: SegmentReason) {
         let Segment { number, frames, .. } = segment;
-        self.ready.push_back(Output::Close(Closing { number, end, frames, cause }));
+        self.outputs.push_back(RecorderOutput::Close(SegmentEnd { number, end, frames, cause }));
     }
 
-    fn moved_on(&mut self, now: Segment, to: MediaTime) {
+    fn advance_segment(&mut self, now: Segment, to: MediaTime) {
         if let Stage::Recording { segment, next, .. } | Stage::Paused { segment, next, .. } =
             &mut self.stage
         {
@@ -479,52 +496,53 @@ impl Recorder {
     }
 
     /// When the segment ends, and why; what has gone by is now.
-    fn due(&self, segment: &Segment, next: MediaTime) -> Option<(MediaTime, Cause)> {
+    fn due(&self, segment: &Segment, next: MediaTime) -> Option<(MediaTime, SegmentReason)> {
         if self.config.rotation.bytes.is_some_and(|limit| segment.bytes >= limit) {
-            return Some((next, Cause::Size));
+            return Some((next, SegmentReason::Size));
         }
         self.timed_cut(segment, next)
     }
 
-    fn timed_cut(&self, segment: &Segment, next: MediaTime) -> Option<(MediaTime, Cause)> {
+    fn timed_cut(&self, segment: &Segment, next: MediaTime) -> Option<(MediaTime, SegmentReason)> {
         let rotation = &self.config.rotation;
         let duration = rotation.duration.map(|span| {
             let left = self.rate().frames(span) - segment.frames;
-            (next + left, Cause::Duration)
+            (next + left, SegmentReason::Duration)
         });
-        let clock = rotation.clock.map(|align| (self.next_piece(align, segment), Cause::Clock));
+        let clock =
+            rotation.clock.map(|align| (self.next_clock_cut(align, segment), SegmentReason::Clock));
         duration.into_iter().chain(clock).min_by_key(|(at, _)| *at)
     }
 
     /// The first frame of the clock's next piece. When somebody has put the clock back, a segment is
     /// no longer than a piece for that.
-    fn next_piece(&self, align: Align, segment: &Segment) -> MediaTime {
-        let Some(line) = self.line else { return segment.start };
-        let local = self.wall.local_at(align.beginning(&self.wall, segment.piece + 1));
+    fn next_clock_cut(&self, align: ClockAlignment, segment: &Segment) -> MediaTime {
+        let Some(line) = self.timeline else { return segment.start };
+        let local = self.clock.local_at(align.slot_start(&self.clock, segment.clock_slot + 1));
         let frame = line.media_at(local);
         let early = if line.local_at(frame) < local { Frames(1) } else { Frames::ZERO };
-        let longest = line.rate().frames(align.every() + SHORT_PIECE);
+        let longest = line.rate().frames(align.interval() + SHORT_SLOT);
         (frame + early).min(segment.start + longest)
     }
 
     /// The clock's piece to which a segment belongs that begins with this frame: just before the
     /// next one it is that.
-    fn piece(&self, at: MediaTime) -> i64 {
+    fn clock_slot(&self, at: MediaTime) -> i64 {
         let Some(align) = self.config.rotation.clock else { return 0 };
-        let utc = self.utc(at).as_nanos().saturating_add(SHORT_PIECE.as_nanos());
-        align.piece(&self.wall, UnixTime::from_nanos(utc))
+        let utc = self.utc(at).as_nanos().saturating_add(SHORT_SLOT.as_nanos());
+        align.slot(&self.clock, UnixTime::from_nanos(utc))
     }
 
-    fn opening(&self, number: u64, at: MediaTime, cause: Cause) -> Opening {
-        Opening { number, at, utc: self.utc(at), rate: self.rate(), cause }
+    fn opening(&self, number: u64, at: MediaTime, cause: SegmentReason) -> SegmentStart {
+        SegmentStart { number, at, utc: self.utc(at), rate: self.rate(), cause }
     }
 
     fn utc(&self, at: MediaTime) -> UnixTime {
-        self.line.map_or(self.wall.utc, |line| self.wall.utc_at(line.local_at(at)))
+        self.timeline.map_or(self.clock.utc, |line| self.clock.utc_at(line.local_at(at)))
     }
 
     fn rate(&self) -> SampleRate {
-        self.line.map_or(SampleRate::STUDIO, Timeline::rate)
+        self.timeline.map_or(SampleRate::HZ_48000, Timeline::rate)
     }
 
     fn pre_roll(&self) -> Frames {
@@ -542,7 +560,7 @@ impl Recorder {
 
 /// What begins less than this before a full hour is a part of that: clocks are set by fractions of
 /// a second, and nobody wants a file of one.
-const SHORT_PIECE: Span = Span::from_secs(2);
+const SHORT_SLOT: Span = Span::from_secs(2);
 
 #[cfg(test)]
 mod tests;

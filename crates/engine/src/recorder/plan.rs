@@ -3,23 +3,23 @@
 
 use aulos_core::{Instant, MediaTime, Timeline};
 
-use super::wish::{Command, MAX_PLANNED, Refused, When};
+use super::types::{CommandError, CommandTime, MAX_PLANNED, RecorderCommand};
 
 /// Where on the line a command stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum CommandPosition {
     Frame(MediaTime),
     /// Nothing has been heard, so no frame is known.
     Local(Instant),
 }
 
-impl Place {
-    pub(super) fn of(when: When, now: Instant, line: Option<Timeline>) -> Self {
+impl CommandPosition {
+    pub(super) fn resolve(when: CommandTime, now: Instant, line: Option<Timeline>) -> Self {
         let local = match when {
-            When::Frame(frame) => return Self::Frame(frame),
-            When::Now => now,
-            When::Ago(span) => now - span,
-            When::Local(local) => local,
+            CommandTime::Frame(frame) => return Self::Frame(frame),
+            CommandTime::Now => now,
+            CommandTime::Ago(span) => now - span,
+            CommandTime::Local(local) => local,
         };
         line.map_or(Self::Local(local), |line| Self::Frame(line.media_at(local)))
     }
@@ -57,16 +57,18 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    fn after(self, command: Command) -> Result<Self, Refused> {
+    fn after(self, command: RecorderCommand) -> Result<Self, CommandError> {
         match (command, self) {
-            (Command::Start, Self::Idle) => Ok(Self::Recording),
-            (Command::Start, _) => Err(Refused::Recording),
-            (_, Self::Idle) => Err(Refused::Idle),
-            (Command::Stop, _) => Ok(Self::Idle),
-            (Command::Pause(_) | Command::Cut, Self::Paused) => Err(Refused::Paused),
-            (Command::Pause(_), Self::Recording) => Ok(Self::Paused),
-            (Command::Resume, Self::Recording) => Err(Refused::NotPaused),
-            (Command::Resume, Self::Paused) | (Command::Cut, Self::Recording) => {
+            (RecorderCommand::Start, Self::Idle) => Ok(Self::Recording),
+            (RecorderCommand::Start, _) => Err(CommandError::Recording),
+            (_, Self::Idle) => Err(CommandError::Idle),
+            (RecorderCommand::Stop, _) => Ok(Self::Idle),
+            (RecorderCommand::Pause(_) | RecorderCommand::Cut, Self::Paused) => {
+                Err(CommandError::Paused)
+            }
+            (RecorderCommand::Pause(_), Self::Recording) => Ok(Self::Paused),
+            (RecorderCommand::Resume, Self::Recording) => Err(CommandError::NotPaused),
+            (RecorderCommand::Resume, Self::Paused) | (RecorderCommand::Cut, Self::Recording) => {
                 Ok(Self::Recording)
             }
         }
@@ -76,7 +78,7 @@ impl Mode {
 /// Commands in the order of their frames.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
-    list: Vec<(Command, Place)>,
+    list: Vec<(RecorderCommand, CommandPosition)>,
 }
 
 impl Plan {
@@ -84,13 +86,13 @@ impl Plan {
     pub(super) fn add(
         &mut self,
         mode: Mode,
-        command: Command,
-        place: Place,
-    ) -> Result<(), Refused> {
+        command: RecorderCommand,
+        place: CommandPosition,
+    ) -> Result<(), CommandError> {
         let behind = self.list.iter().position(|(_, other)| other.is_after(place));
         let at = behind.unwrap_or(self.list.len());
         let mut list = self.list.clone();
-        if command == Command::Stop {
+        if command == RecorderCommand::Stop {
             let planned = list.len() > at;
             list.truncate(at);
             let ends = list.iter().try_fold(mode, |mode, (next, _)| mode.after(*next))?;
@@ -101,7 +103,7 @@ impl Plan {
             }
         }
         if list.len() >= MAX_PLANNED {
-            return Err(Refused::Busy);
+            return Err(CommandError::Busy);
         }
         list.insert(at, (command, place));
         list.iter().try_fold(mode, |mode, (next, _)| mode.after(*next))?;
@@ -118,45 +120,45 @@ impl Plan {
         let mut last = first;
         for (_, place) in &mut self.list {
             let frame = match *place {
-                Place::Frame(frame) => frame,
-                Place::Local(local) => line.media_at(local),
+                CommandPosition::Frame(frame) => frame,
+                CommandPosition::Local(local) => line.media_at(local),
             };
             last = last.max(frame);
-            *place = Place::Frame(last);
+            *place = CommandPosition::Frame(last);
         }
     }
 
     /// Keeps the moments, where frames are counted anew.
-    pub(super) fn move_to(&mut self, old: Timeline, new: Timeline) {
+    pub(super) fn rebase(&mut self, old: Timeline, new: Timeline) {
         for (_, place) in &mut self.list {
-            if let Place::Frame(frame) = place {
+            if let CommandPosition::Frame(frame) = place {
                 *frame = new.media_at(old.local_at(*frame));
             }
         }
     }
 
     /// What was for `past` or before, up to the next stop, is for `to` at the latest.
-    pub(super) fn hasten(&mut self, past: MediaTime, to: MediaTime) {
+    pub(super) fn pull_forward(&mut self, past: MediaTime, to: MediaTime) {
         for (command, place) in &mut self.list {
             match place {
-                Place::Frame(frame) if *frame <= past => *frame = to.min(*frame),
+                CommandPosition::Frame(frame) if *frame <= past => *frame = to.min(*frame),
                 _ => return,
             }
-            if *command == Command::Stop {
+            if *command == RecorderCommand::Stop {
                 return;
             }
         }
     }
 
     /// Takes out what is to be done at `reached` or before.
-    pub(super) fn due(&mut self, reached: MediaTime) -> Option<(Command, MediaTime)> {
+    pub(super) fn due(&mut self, reached: MediaTime) -> Option<(RecorderCommand, MediaTime)> {
         let (command, at) = self.list.first().copied()?;
         let frame = at.frame().filter(|frame| *frame <= reached)?;
         self.list.remove(0);
         Some((command, frame))
     }
 
-    pub(super) fn first(&self) -> Option<(Command, Place)> {
+    pub(super) fn first(&self) -> Option<(RecorderCommand, CommandPosition)> {
         self.list.first().copied()
     }
 

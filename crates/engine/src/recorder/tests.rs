@@ -10,20 +10,20 @@ use super::*;
 struct World {
     recorder: Recorder,
     line: Timeline,
-    wall: Wall,
+    wall: WallClock,
     /// For each frame, whether it was heard.
     heard: Vec<bool>,
-    segments: Vec<Done>,
-    open: Option<Done>,
+    segments: Vec<FinishedSegment>,
+    open: Option<FinishedSegment>,
 }
 
 #[derive(Clone, Debug)]
-struct Done {
-    opening: Opening,
+struct FinishedSegment {
+    opening: SegmentStart,
     /// Which frame stands at each place; none is silence.
     frames: Vec<Option<u64>>,
     skipped: u64,
-    closing: Option<Closing>,
+    closing: Option<SegmentEnd>,
 }
 
 fn rate() -> SampleRate {
@@ -35,22 +35,25 @@ fn start_of_line() -> Instant {
 }
 
 impl World {
-    fn new(config: Config) -> Self {
+    fn new(config: RecorderConfig) -> Self {
         let local = start_of_line();
         Self {
             recorder: Recorder::new(config),
             line: Timeline::new(MediaTime::ZERO, local, rate()),
-            wall: Wall { local, utc: UnixTime::from_nanos(0), offset: Span::ZERO },
+            wall: WallClock { local, utc: UnixTime::from_nanos(0), offset: Span::ZERO },
             heard: Vec::new(),
             segments: Vec::new(),
             open: None,
         }
     }
 
-    fn hear(&mut self, frames: u64) {
+    fn receive(&mut self, frames: u64) {
         let pts = MediaTime(self.heard.len() as u64);
         self.heard.resize(self.heard.len() + frames as usize, true);
-        self.recorder.heard(Mark { pts, frames: Frames(frames), line: self.line }, self.wall);
+        self.recorder.handle_frames(
+            FrameRun { pts, frames: Frames(frames), timeline: self.line },
+            self.wall,
+        );
         self.drain();
     }
 
@@ -62,8 +65,12 @@ impl World {
         self.line.local_at(MediaTime(self.heard.len() as u64))
     }
 
-    fn tell(&mut self, command: Command, when: When) -> Result<Option<MediaTime>, Refused> {
-        let told = self.recorder.tell(self.now(), command, when);
+    fn command(
+        &mut self,
+        command: RecorderCommand,
+        when: CommandTime,
+    ) -> Result<Option<MediaTime>, CommandError> {
+        let told = self.recorder.handle_command(self.now(), command, when);
         self.drain();
         told
     }
@@ -71,29 +78,29 @@ impl World {
     fn drain(&mut self) {
         while let Some(output) = self.recorder.poll_output() {
             match output {
-                Output::Open(opening) => {
+                RecorderOutput::Open(opening) => {
                     assert!(self.open.is_none());
                     let (frames, closing) = (Vec::new(), None);
-                    self.open = Some(Done { opening, frames, skipped: 0, closing });
+                    self.open = Some(FinishedSegment { opening, frames, skipped: 0, closing });
                 }
-                Output::Write { from, frames } => {
+                RecorderOutput::Write { from, frames } => {
                     for frame in from.0..from.0 + frames.0 {
                         assert!(self.heard[frame as usize], "frame {frame} is not there");
                         self.put(frame, Some(frame));
                     }
                 }
-                Output::Silence { from, frames, cause } => {
+                RecorderOutput::Silence { from, frames, cause } => {
                     for frame in from.0..from.0 + frames.0 {
                         let lost = !self.heard[frame as usize];
-                        assert!(lost || cause == Missing::Paused, "frame {frame} is there");
+                        assert!(lost || cause == SilenceReason::Paused, "frame {frame} is there");
                         self.put(frame, None);
                     }
                 }
-                Output::Skip { from, frames } => {
+                RecorderOutput::Skip { from, frames } => {
                     assert_eq!(from.0, self.next());
                     self.open.as_mut().unwrap().skipped += frames.0;
                 }
-                Output::Close(closing) => {
+                RecorderOutput::Close(closing) => {
                     assert_eq!(closing.end.0, self.next());
                     let mut done = self.open.take().unwrap();
                     assert_eq!(closing.number, done.opening.number);
@@ -103,7 +110,7 @@ impl World {
                 }
             }
         }
-        assert!(self.recorder.keep() <= self.recorder.position());
+        assert!(self.recorder.oldest_needed() <= self.recorder.position());
     }
 
     fn next(&self) -> u64 {
@@ -122,85 +129,102 @@ impl World {
     }
 
     fn bounds(&self) -> Vec<(u64, u64)> {
-        let end = |done: &Done| done.closing.unwrap().end.0;
+        let end = |done: &FinishedSegment| done.closing.unwrap().end.0;
         self.segments.iter().map(|done| (done.opening.at.0, end(done))).collect()
     }
 }
 
-fn seconds(seconds: i64) -> Config {
+fn seconds(seconds: i64) -> RecorderConfig {
     let rotation = Rotation { duration: Some(Span::from_secs(seconds)), ..Rotation::default() };
-    Config { rotation, ..Config::default() }
+    RecorderConfig { rotation, ..RecorderConfig::default() }
 }
 
 #[test]
 fn a_recording_begins_in_the_past_as_far_back_as_the_pre_roll_reaches() {
-    let mut world = World::new(Config::default());
-    (0..200).for_each(|_| world.hear(100));
-    assert_eq!(world.recorder.keep(), MediaTime(10_000));
-    let ago = When::Ago(Span::from_secs(4));
-    assert_eq!(world.tell(Command::Start, ago), Ok(Some(MediaTime(16_000))));
-    assert_eq!(world.tell(Command::Stop, When::Now), Ok(Some(MediaTime(20_000))));
+    let mut world = World::new(RecorderConfig::default());
+    (0..200).for_each(|_| world.receive(100));
+    assert_eq!(world.recorder.oldest_needed(), MediaTime(10_000));
+    let ago = CommandTime::Ago(Span::from_secs(4));
+    assert_eq!(world.command(RecorderCommand::Start, ago), Ok(Some(MediaTime(16_000))));
+    assert_eq!(world.command(RecorderCommand::Stop, CommandTime::Now), Ok(Some(MediaTime(20_000))));
     assert_eq!(world.bounds(), [(16_000, 20_000)]);
     // What is written is not written again, and older frames than there are cannot be had.
-    assert_eq!(world.tell(Command::Start, ago), Ok(Some(MediaTime(20_000))));
-    assert_eq!(world.tell(Command::Stop, When::Now), Ok(Some(MediaTime(20_000))));
-    (0..200).for_each(|_| world.hear(100));
-    let ago = When::Ago(Span::from_secs(60));
-    assert_eq!(world.tell(Command::Start, ago), Ok(Some(MediaTime(30_000))));
+    assert_eq!(world.command(RecorderCommand::Start, ago), Ok(Some(MediaTime(20_000))));
+    assert_eq!(world.command(RecorderCommand::Stop, CommandTime::Now), Ok(Some(MediaTime(20_000))));
+    (0..200).for_each(|_| world.receive(100));
+    let ago = CommandTime::Ago(Span::from_secs(60));
+    assert_eq!(world.command(RecorderCommand::Start, ago), Ok(Some(MediaTime(30_000))));
 }
 
 #[test]
 fn what_is_to_come_is_waited_for_and_begins_and_ends_on_its_frame() {
-    let mut world = World::new(Config::default());
-    world.hear(70);
-    let start = When::Local(start_of_line() + Span::from_millis(255));
-    assert_eq!(world.tell(Command::Start, start), Ok(Some(MediaTime(255))));
-    assert_eq!(world.tell(Command::Stop, When::Frame(MediaTime(333))), Ok(Some(MediaTime(333))));
-    assert_eq!(world.recorder.state(), State::Waiting { start: Some(MediaTime(255)) });
-    (0..10).for_each(|_| world.hear(70));
+    let mut world = World::new(RecorderConfig::default());
+    world.receive(70);
+    let start = CommandTime::Local(start_of_line() + Span::from_millis(255));
+    assert_eq!(world.command(RecorderCommand::Start, start), Ok(Some(MediaTime(255))));
+    assert_eq!(
+        world.command(RecorderCommand::Stop, CommandTime::Frame(MediaTime(333))),
+        Ok(Some(MediaTime(333)))
+    );
+    assert_eq!(world.recorder.state(), RecordingState::Waiting { start: Some(MediaTime(255)) });
+    (0..10).for_each(|_| world.receive(70));
     assert_eq!(world.bounds(), [(255, 333)]);
-    assert_eq!(world.recorder.state(), State::Idle);
+    assert_eq!(world.recorder.state(), RecordingState::Idle);
     // A stop takes back what was planned for later, once.
-    let later = When::Frame(MediaTime(5_000));
-    assert_eq!(world.tell(Command::Start, later), Ok(Some(MediaTime(5_000))));
-    assert_eq!(world.tell(Command::Stop, When::Now), Ok(Some(MediaTime(770))));
-    assert_eq!(world.tell(Command::Stop, When::Now), Err(Refused::Idle));
-    assert_eq!(world.recorder.state(), State::Idle);
+    let later = CommandTime::Frame(MediaTime(5_000));
+    assert_eq!(world.command(RecorderCommand::Start, later), Ok(Some(MediaTime(5_000))));
+    assert_eq!(world.command(RecorderCommand::Stop, CommandTime::Now), Ok(Some(MediaTime(770))));
+    assert_eq!(world.command(RecorderCommand::Stop, CommandTime::Now), Err(CommandError::Idle));
+    assert_eq!(world.recorder.state(), RecordingState::Idle);
 }
 
 #[test]
 fn before_the_first_block_a_command_waits_for_it() {
-    let mut world = World::new(Config::default());
-    let at = |millis| When::Local(start_of_line() + Span::from_millis(millis));
-    assert_eq!(world.tell(Command::Start, at(30)), Ok(None));
-    assert_eq!(world.tell(Command::Stop, at(130)), Ok(None));
-    assert_eq!(world.recorder.state(), State::Waiting { start: None });
-    assert_eq!(world.tell(Command::Start, at(60)), Err(Refused::Recording));
-    world.hear(200);
+    let mut world = World::new(RecorderConfig::default());
+    let at = |millis| CommandTime::Local(start_of_line() + Span::from_millis(millis));
+    assert_eq!(world.command(RecorderCommand::Start, at(30)), Ok(None));
+    assert_eq!(world.command(RecorderCommand::Stop, at(130)), Ok(None));
+    assert_eq!(world.recorder.state(), RecordingState::Waiting { start: None });
+    assert_eq!(world.command(RecorderCommand::Start, at(60)), Err(CommandError::Recording));
+    world.receive(200);
     assert_eq!(world.bounds(), [(30, 130)]);
 }
 
 #[test]
 fn what_makes_no_sense_is_refused_and_changes_nothing() {
-    let mut world = World::new(Config::default());
-    world.hear(100);
-    for command in [Command::Stop, Command::Pause(Gap::Closed), Command::Resume, Command::Cut] {
-        assert_eq!(world.tell(command, When::Now), Err(Refused::Idle));
+    let mut world = World::new(RecorderConfig::default());
+    world.receive(100);
+    for command in [
+        RecorderCommand::Stop,
+        RecorderCommand::Pause(PauseMode::Closed),
+        RecorderCommand::Resume,
+        RecorderCommand::Cut,
+    ] {
+        assert_eq!(world.command(command, CommandTime::Now), Err(CommandError::Idle));
     }
-    world.tell(Command::Start, When::Now).unwrap();
-    assert_eq!(world.tell(Command::Start, When::Now), Err(Refused::Recording));
-    assert_eq!(world.tell(Command::Resume, When::Now), Err(Refused::NotPaused));
-    world.tell(Command::Pause(Gap::Silence), When::Now).unwrap();
-    assert_eq!(world.tell(Command::Pause(Gap::Silence), When::Now), Err(Refused::Paused));
-    assert_eq!(world.tell(Command::Cut, When::Now), Err(Refused::Paused));
-    world.tell(Command::Resume, When::Now).unwrap();
+    world.command(RecorderCommand::Start, CommandTime::Now).unwrap();
+    assert_eq!(
+        world.command(RecorderCommand::Start, CommandTime::Now),
+        Err(CommandError::Recording)
+    );
+    assert_eq!(
+        world.command(RecorderCommand::Resume, CommandTime::Now),
+        Err(CommandError::NotPaused)
+    );
+    world.command(RecorderCommand::Pause(PauseMode::Silence), CommandTime::Now).unwrap();
+    assert_eq!(
+        world.command(RecorderCommand::Pause(PauseMode::Silence), CommandTime::Now),
+        Err(CommandError::Paused)
+    );
+    assert_eq!(world.command(RecorderCommand::Cut, CommandTime::Now), Err(CommandError::Paused));
+    world.command(RecorderCommand::Resume, CommandTime::Now).unwrap();
     let mut told = Ok(None);
     for later in 0..=MAX_PLANNED as u64 {
-        told = world.tell(Command::Cut, When::Frame(MediaTime(1_000 + later)));
+        told = world.command(RecorderCommand::Cut, CommandTime::Frame(MediaTime(1_000 + later)));
     }
-    assert_eq!(told, Err(Refused::Busy));
-    world.recorder.forget_plans();
-    assert!(world.tell(Command::Cut, When::Frame(MediaTime(1_000))).is_ok());
+    assert_eq!(told, Err(CommandError::Busy));
+    world.recorder.clear_plan();
+    assert!(world.command(RecorderCommand::Cut, CommandTime::Frame(MediaTime(1_000))).is_ok());
 }
 
 #[test]
@@ -210,14 +234,22 @@ fn stations_of_any_rate_begin_at_the_same_instant() {
         let rate = SampleRate::new(hz).unwrap();
         // It is a day old, and has heard its last block some odd time ago.
         let line = Timeline::new(MediaTime::ZERO, Instant::from_nanos(12_345_678_901), rate);
-        let mut recorder = Recorder::new(Config::default());
+        let mut recorder = Recorder::new(RecorderConfig::default());
         let pts = line.media_at(instant) - Frames(977);
-        let wall = Wall { local: instant, utc: UnixTime::from_nanos(0), offset: Span::ZERO };
-        recorder.heard(Mark { pts, frames: Frames(480), line }, wall);
-        let told = recorder.tell(instant, Command::Start, When::Local(instant)).unwrap().unwrap();
+        let wall = WallClock { local: instant, utc: UnixTime::from_nanos(0), offset: Span::ZERO };
+        recorder.handle_frames(FrameRun { pts, frames: Frames(480), timeline: line }, wall);
+        let told = recorder
+            .handle_command(instant, RecorderCommand::Start, CommandTime::Local(instant))
+            .unwrap()
+            .unwrap();
         assert!(line.local_at(told) <= instant && line.local_at(told + Frames(1)) > instant);
-        recorder.heard(Mark { pts: pts + Frames(480), frames: Frames(960), line }, wall);
-        let Some(Output::Open(opening)) = recorder.poll_output() else { panic!("no segment") };
+        recorder.handle_frames(
+            FrameRun { pts: pts + Frames(480), frames: Frames(960), timeline: line },
+            wall,
+        );
+        let Some(RecorderOutput::Open(opening)) = recorder.poll_output() else {
+            panic!("no segment")
+        };
         assert_eq!((opening.at, opening.rate), (told, rate));
         let off = (wall.utc_at(line.local_at(told)).as_nanos() - opening.utc.as_nanos()).abs();
         assert_eq!(off, 0);
@@ -226,19 +258,26 @@ fn stations_of_any_rate_begin_at_the_same_instant() {
 
 #[test]
 fn a_pause_is_silence_or_left_out_and_can_end_in_the_past() {
-    for gap in [Gap::Silence, Gap::Closed] {
+    for gap in [PauseMode::Silence, PauseMode::Closed] {
         let mut world = World::new(seconds(3_600));
-        world.hear(1_000);
-        world.tell(Command::Start, When::Frame(MediaTime(500))).unwrap();
-        let paused = world.tell(Command::Pause(gap), When::Frame(MediaTime(1_200)));
+        world.receive(1_000);
+        world.command(RecorderCommand::Start, CommandTime::Frame(MediaTime(500))).unwrap();
+        let paused =
+            world.command(RecorderCommand::Pause(gap), CommandTime::Frame(MediaTime(1_200)));
         assert_eq!(paused, Ok(Some(MediaTime(1_200))));
-        (0..50).for_each(|_| world.hear(1_000));
-        assert_eq!(world.recorder.state(), State::Paused { since: MediaTime(1_200), gap });
-        let resumed = world.tell(Command::Resume, When::Ago(Span::from_secs(5)));
+        (0..50).for_each(|_| world.receive(1_000));
+        assert_eq!(
+            world.recorder.state(),
+            RecordingState::Paused { since: MediaTime(1_200), mode: gap }
+        );
+        let resumed = world.command(RecorderCommand::Resume, CommandTime::Ago(Span::from_secs(5)));
         assert_eq!(resumed, Ok(Some(MediaTime(46_000))));
-        world.hear(1_000);
-        assert_eq!(world.tell(Command::Stop, When::Now), Ok(Some(MediaTime(52_000))));
-        let length = if gap == Gap::Silence { 51_500 } else { 6_700 };
+        world.receive(1_000);
+        assert_eq!(
+            world.command(RecorderCommand::Stop, CommandTime::Now),
+            Ok(Some(MediaTime(52_000)))
+        );
+        let length = if gap == PauseMode::Silence { 51_500 } else { 6_700 };
         let joined = world.joined();
         assert_eq!(joined.len(), length);
         assert_eq!(joined[699], Some(1_199));
@@ -250,17 +289,17 @@ fn a_pause_is_silence_or_left_out_and_can_end_in_the_past() {
 #[test]
 fn segments_end_by_length_by_size_by_command_and_a_loss_keeps_its_length() {
     let mut world = World::new(seconds(1));
-    world.hear(10);
-    world.tell(Command::Start, When::Now).unwrap();
-    world.tell(Command::Cut, When::Frame(MediaTime(300))).unwrap();
-    world.hear(1_000);
+    world.receive(10);
+    world.command(RecorderCommand::Start, CommandTime::Now).unwrap();
+    world.command(RecorderCommand::Cut, CommandTime::Frame(MediaTime(300))).unwrap();
+    world.receive(1_000);
     world.lose(777);
-    world.hear(500);
+    world.receive(500);
     world.recorder.set_rotation(Rotation { bytes: Some(MIN_BYTES), ..Rotation::default() });
-    world.recorder.wrote(MIN_BYTES);
-    world.hear(5);
-    world.hear(5);
-    world.recorder.end();
+    world.recorder.set_segment_bytes(MIN_BYTES);
+    world.receive(5);
+    world.receive(5);
+    world.recorder.finish();
     world.drain();
     assert_eq!(world.bounds(), [(10, 300), (300, 1_300), (1_300, 2_287), (2_287, 2_297)]);
     let joined = world.joined();
@@ -270,9 +309,9 @@ fn segments_end_by_length_by_size_by_command_and_a_loss_keeps_its_length() {
 
 #[test]
 fn the_clock_cuts_at_full_minutes_of_its_zone_and_survives_being_set() {
-    for (zone, first) in [(Zone::Utc, 35), (Zone::Local, 5)] {
-        let clock = Align::new(Span::from_secs(60), zone);
-        let mut world = World::new(Config {
+    for (zone, first) in [(ClockZone::Utc, 35), (ClockZone::Local, 5)] {
+        let clock = ClockAlignment::new(Span::from_secs(60), zone);
+        let mut world = World::new(RecorderConfig {
             rotation: Rotation { clock, ..Rotation::default() },
             ..seconds(1)
         });
@@ -280,55 +319,58 @@ fn the_clock_cuts_at_full_minutes_of_its_zone_and_survives_being_set() {
         let noon = 12 * 3_600 + 25;
         world.wall.utc = UnixTime::from_nanos(noon * 1_000_000_000);
         world.wall.offset = Span::from_secs(3_630);
-        world.hear(100);
-        world.tell(Command::Start, When::Frame(MediaTime::ZERO)).unwrap();
-        (0..100).for_each(|_| world.hear(1_000));
+        world.receive(100);
+        world.command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
+        (0..100).for_each(|_| world.receive(1_000));
         let cuts: Vec<_> = world.bounds().iter().map(|(_, end)| *end).collect();
         assert_eq!(cuts, [first * 1_000, (first + 60) * 1_000]);
         // An hour back: the segment ends about when it would have, and the next is in step again.
         world.wall.utc = UnixTime::from_nanos((noon - 3_600) * 1_000_000_000);
-        (0..200).for_each(|_| world.hear(1_000));
+        (0..200).for_each(|_| world.receive(1_000));
         let longest = world.bounds().iter().map(|(from, to)| to - from).max().unwrap();
         assert!(longest <= 62_000, "{longest}");
         assert_eq!(world.bounds().last().unwrap().1 % 60_000, first * 1_000);
         // A second back at the wrong moment makes no file of a second.
         let before = world.segments.len();
         world.wall.utc = UnixTime::from_nanos((noon - 3_601) * 1_000_000_000);
-        (0..180).for_each(|_| world.hear(1_000));
+        (0..180).for_each(|_| world.receive(1_000));
         assert!(world.bounds()[before..].iter().all(|(from, to)| to - from > 50_000));
     }
-    assert!(Align::new(Span::from_secs(7 * 60), Zone::Utc).is_none());
-    assert!(Align::new(Span::from_secs(30), Zone::Utc).is_none());
-    assert!(Align::new(Span::ZERO, Zone::Utc).is_none());
+    assert!(ClockAlignment::new(Span::from_secs(7 * 60), ClockZone::Utc).is_none());
+    assert!(ClockAlignment::new(Span::from_secs(30), ClockZone::Utc).is_none());
+    assert!(ClockAlignment::new(Span::ZERO, ClockZone::Utc).is_none());
 }
 
 #[test]
 fn what_begins_just_before_an_hour_belongs_to_it() {
-    let clock = Align::new(Span::from_secs(3_600), Zone::Utc);
+    let clock = ClockAlignment::new(Span::from_secs(3_600), ClockZone::Utc);
     let rotation = Rotation { clock, ..Rotation::default() };
-    let mut world = World::new(Config { rotation, ..Config::default() });
+    let mut world = World::new(RecorderConfig { rotation, ..RecorderConfig::default() });
     world.wall.utc = UnixTime::from_nanos(3_599 * 1_000_000_000);
-    world.hear(10);
-    world.tell(Command::Start, When::Frame(MediaTime::ZERO)).unwrap();
-    (0..3_590).for_each(|_| world.hear(1_000));
+    world.receive(10);
+    world.command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
+    (0..3_590).for_each(|_| world.receive(1_000));
     assert_eq!(world.recorder.upcoming().unwrap().at, MediaTime(3_601_000));
     assert_eq!(world.recorder.upcoming().unwrap().utc, UnixTime::from_nanos(7_200 * 1_000_000_000));
-    (0..20).for_each(|_| world.hear(1_000));
+    (0..20).for_each(|_| world.receive(1_000));
     assert_eq!(world.bounds(), [(0, 3_601_000)]);
 }
 
 #[test]
 fn a_station_that_begins_anew_or_another_rate_is_another_segment() {
-    let mut world = World::new(Config::default());
-    world.hear(500);
-    world.tell(Command::Start, When::Frame(MediaTime::ZERO)).unwrap();
-    let stop = When::Local(start_of_line() + Span::from_millis(1_500));
-    assert_eq!(world.tell(Command::Stop, stop), Ok(Some(MediaTime(1_500))));
+    let mut world = World::new(RecorderConfig::default());
+    world.receive(500);
+    world.command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
+    let stop = CommandTime::Local(start_of_line() + Span::from_millis(1_500));
+    assert_eq!(world.command(RecorderCommand::Stop, stop), Ok(Some(MediaTime(1_500))));
     // At its second 1 it begins anew at another rate, and the stop keeps its moment.
     world.lose(500);
     let local = start_of_line() + Span::from_secs(1);
     let line = Timeline::new(MediaTime::ZERO, local, SampleRate::new(2_000).unwrap());
-    world.recorder.heard(Mark { pts: MediaTime::ZERO, frames: Frames(100), line }, world.wall);
+    world.recorder.handle_frames(
+        FrameRun { pts: MediaTime::ZERO, frames: Frames(100), timeline: line },
+        world.wall,
+    );
     let mut seen = Vec::new();
     while let Some(output) = world.recorder.poll_output() {
         seen.push(output);
@@ -337,59 +379,69 @@ fn a_station_that_begins_anew_or_another_rate_is_another_segment() {
         matches!(
             seen[..],
             [
-                Output::Close(Closing { end: MediaTime(500), cause: Cause::Break, .. }),
-                Output::Open(Opening { at: MediaTime(0), cause: Cause::Break, number: 1, .. }),
-                Output::Write { from: MediaTime(0), frames: Frames(100) },
+                RecorderOutput::Close(SegmentEnd {
+                    end: MediaTime(500),
+                    cause: SegmentReason::Break,
+                    ..
+                }),
+                RecorderOutput::Open(SegmentStart {
+                    at: MediaTime(0),
+                    cause: SegmentReason::Break,
+                    number: 1,
+                    ..
+                }),
+                RecorderOutput::Write { from: MediaTime(0), frames: Frames(100) },
             ]
         ),
         "{seen:?}"
     );
-    let mark = Mark { pts: MediaTime(100), frames: Frames(1_900), line };
-    world.recorder.heard(mark, world.wall);
+    let mark = FrameRun { pts: MediaTime(100), frames: Frames(1_900), timeline: line };
+    world.recorder.handle_frames(mark, world.wall);
     assert!(matches!(
         world.recorder.poll_output(),
-        Some(Output::Write { from: MediaTime(100), frames: Frames(900) })
+        Some(RecorderOutput::Write { from: MediaTime(100), frames: Frames(900) })
     ));
 }
 
 #[test]
 fn a_source_that_has_fallen_silent_holds_no_stop_up() {
-    let mut world = World::new(Config::default());
-    world.hear(500);
-    world.tell(Command::Start, When::Frame(MediaTime::ZERO)).unwrap();
+    let mut world = World::new(RecorderConfig::default());
+    world.receive(500);
+    world.command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
     let at = |millis| start_of_line() + Span::from_millis(millis);
-    let mut tell =
-        |command, millis| world.recorder.tell(at(900), command, When::Local(at(millis))).unwrap();
-    assert_eq!(tell(Command::Stop, 900), Some(MediaTime(900)));
-    assert_eq!(tell(Command::Start, 950), Some(MediaTime(950)));
-    world.recorder.rest(at(899));
+    let mut tell = |command, millis| {
+        world.recorder.handle_command(at(900), command, CommandTime::Local(at(millis))).unwrap()
+    };
+    assert_eq!(tell(RecorderCommand::Stop, 900), Some(MediaTime(900)));
+    assert_eq!(tell(RecorderCommand::Start, 950), Some(MediaTime(950)));
+    world.recorder.handle_idle(at(899));
     world.drain();
     assert!(world.open.is_some());
-    world.recorder.rest(at(5_000));
+    world.recorder.handle_idle(at(5_000));
     world.drain();
     assert_eq!(world.bounds(), [(0, 500)]);
     // What begins, begins with sound.
-    world.recorder.rest(at(5_000));
+    world.recorder.handle_idle(at(5_000));
     world.drain();
-    assert_eq!(world.recorder.state(), State::Waiting { start: Some(MediaTime(950)) });
+    assert_eq!(world.recorder.state(), RecordingState::Waiting { start: Some(MediaTime(950)) });
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Hear(u64),
     Lose(u64),
-    Tell(Command, i64),
+    Tell(RecorderCommand, i64),
     Wrote(u64),
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let command = prop_oneof![
-        3 => Just(Command::Start),
-        2 => Just(Command::Stop),
-        6 => Just(Command::Cut),
-        2 => Just(Command::Pause(Gap::Silence)),
-        2 => Just(Command::Pause(Gap::Closed)),
-        3 => Just(Command::Resume),
+        3 => Just(RecorderCommand::Start),
+        2 => Just(RecorderCommand::Stop),
+        6 => Just(RecorderCommand::Cut),
+        2 => Just(RecorderCommand::Pause(PauseMode::Silence)),
+        2 => Just(RecorderCommand::Pause(PauseMode::Closed)),
+        3 => Just(RecorderCommand::Resume),
     ];
     let op = prop_oneof![
         8 => (1..700_u64).prop_map(Op::Hear),
@@ -412,33 +464,33 @@ proptest! {
             bytes: Some(MIN_BYTES),
             clock: None,
         };
-        let mut world = World::new(Config { pre_roll: Span::from_secs(pre_roll), rotation });
-        world.hear(10);
+        let mut world = World::new(RecorderConfig { pre_roll: Span::from_secs(pre_roll), rotation });
+        world.receive(10);
         // Frames at which recordings have been told to begin and to end.
         for op in ops {
             match op {
-                Op::Hear(frames) => world.hear(frames),
+                Op::Hear(frames) => world.receive(frames),
                 Op::Lose(frames) => world.lose(frames),
-                Op::Wrote(bytes) => world.recorder.wrote(bytes),
+                Op::Wrote(bytes) => world.recorder.set_segment_bytes(bytes),
                 Op::Tell(command, at) => {
-                    let when = When::Frame(MediaTime((world.heard.len() as u64).saturating_add_signed(at)));
-                    let oldest = world.recorder.keep();
-                    if let Ok(Some(at)) = world.tell(command, when) {
+                    let when = CommandTime::Frame(MediaTime((world.heard.len() as u64).saturating_add_signed(at)));
+                    let oldest = world.recorder.oldest_needed();
+                    if let Ok(Some(at)) = world.command(command, when) {
                         prop_assert!(at >= oldest);
                     }
                 }
             }
         }
-        world.hear(5_000);
-        world.recorder.end();
+        world.receive(5_000);
+        world.recorder.finish();
         world.drain();
         prop_assert!(world.open.is_none());
         for pair in world.segments.windows(2) {
             let (one, two) = (&pair[0], &pair[1]);
             let end = one.closing.unwrap();
             prop_assert_eq!(two.opening.number, one.opening.number + 1);
-            if end.cause == Cause::Stop {
-                prop_assert_eq!(two.opening.cause, Cause::Start);
+            if end.cause == SegmentReason::Stop {
+                prop_assert_eq!(two.opening.cause, SegmentReason::Start);
                 prop_assert!(two.opening.at >= end.end);
             } else {
                 prop_assert_eq!(two.opening.cause, end.cause);

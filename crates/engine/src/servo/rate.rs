@@ -52,7 +52,7 @@ struct Point {
 }
 
 /// A line through the points.
-struct Fit {
+struct LineFit {
     slope: f64,
     /// The time from the first to the last point.
     span: f64,
@@ -99,7 +99,7 @@ impl RateEstimator {
     }
 
     /// The sender has turned out to be paced by us.
-    pub(super) const fn forget(&mut self) {
+    pub(super) const fn reset(&mut self) {
         *self = Self::new();
     }
 
@@ -107,7 +107,7 @@ impl RateEstimator {
     ///
     /// # Real-time
     /// A few multiplications; once a second one pass over the points.
-    pub(super) fn arrived(&mut self, at: Instant, frames: Frames, rate: SampleRate) {
+    pub(super) fn push_arrival(&mut self, at: Instant, frames: Frames, rate: SampleRate) {
         let origin = *self.origin.get_or_insert(at);
         self.hz = f64::from(rate.hz());
         self.frames += frames.0;
@@ -168,13 +168,13 @@ impl RateEstimator {
         }
         self.outliers += 1;
         if self.outliers >= STEP_SLOTS {
-            self.begin_anew(point);
+            self.restart_line(point);
         }
     }
 
     /// The sender is at another place of its line for good. What came before says nothing of where
     /// it is, but its rate is what it was.
-    fn begin_anew(&mut self, point: Point) {
+    fn restart_line(&mut self, point: Point) {
         *self = Self {
             origin: self.origin,
             frames: self.frames,
@@ -202,7 +202,7 @@ impl RateEstimator {
         self.seconds = 0;
         let Some(point) = self.open.take() else { return };
         if self.len == POINTS {
-            self.make_room();
+            self.compact_points();
         }
         self.points[self.len] = point;
         self.len += 1;
@@ -210,7 +210,7 @@ impl RateEstimator {
     }
 
     /// Lets every point stand for twice as long, up to a bound beyond which the oldest goes.
-    fn make_room(&mut self) {
+    fn compact_points(&mut self) {
         if self.seconds_per_point >= MOST_SECONDS_PER_POINT {
             self.points.copy_within(1.., 0);
             self.len -= 1;
@@ -227,7 +227,7 @@ impl RateEstimator {
 
     fn estimate(&mut self) {
         // What is steeper than any clock is no clock: a sender that stumbles on.
-        let is_clock = |fit: &Fit| fit.slope.abs() <= 1.1 * MOST_RATE;
+        let is_clock = |fit: &LineFit| fit.slope.abs() <= 1.1 * MOST_RATE;
         let Some(fit) = self.fit().filter(is_clock) else { return };
         let doubt = LEAST_SHIFT_S.max(NOISES * fit.noise);
         let is_slope_of = |rate: f64| (fit.slope - rate).abs() * fit.span < doubt;
@@ -250,7 +250,7 @@ impl RateEstimator {
         self.rate = self.rate.clamp(-MOST_RATE, MOST_RATE);
     }
 
-    fn fit(&self) -> Option<Fit> {
+    fn fit(&self) -> Option<LineFit> {
         let points = &self.points[..self.len];
         let (first, last) = (points.first()?, points.last()?);
         if points.len() < LEAST_POINTS {
@@ -262,7 +262,7 @@ impl RateEstimator {
         let spread = mean(&|point| (point.at - at) * (point.at - at));
         let slope = mean(&|point| (point.at - at) * (point.ahead - ahead)) / spread;
         let noise = mean(&|point| (point.ahead - ahead - slope * (point.at - at)).abs());
-        Some(Fit { slope, span: last.at - first.at, noise })
+        Some(LineFit { slope, span: last.at - first.at, noise })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use aulos_core::Chance;
+use aulos_core::Rng;
 
 use super::*;
 
@@ -26,7 +26,7 @@ struct World {
     jitter: Span,
     /// It sends as much as there is room for.
     paced_by_us: bool,
-    chance: Chance,
+    chance: Rng,
     /// When the next period is captured, in seconds.
     capture: f64,
     /// When the periods that have been captured arrive.
@@ -58,7 +58,7 @@ impl World {
             period,
             jitter: Span::ZERO,
             paced_by_us: false,
-            chance: Chance::new(1),
+            chance: Rng::new(1),
             capture: 1.0,
             underway: VecDeque::new(),
             stalled_until: Instant::ZERO,
@@ -94,7 +94,7 @@ impl World {
 
     /// Anything from nothing to one.
     fn unit(&mut self) -> f64 {
-        let bits = u32::try_from(self.chance.bits() >> 32).unwrap_or(0);
+        let bits = u32::try_from(self.chance.next_u64() >> 32).unwrap_or(0);
         f64::from(bits) / f64::from(u32::MAX)
     }
 
@@ -134,8 +134,8 @@ impl World {
                 break;
             }
             let Some(received) = self.ring.pop_front() else { break };
-            let rate = SampleRate::STUDIO;
-            self.servo.arrived(received, rate.frames(self.period), rate);
+            let rate = SampleRate::HZ_48000;
+            self.servo.push_arrival(received, rate.frames(self.period), rate);
             self.staged += period;
             self.last_arrival = received;
         }
@@ -442,7 +442,7 @@ fn a_sender_that_stumbles_on_is_not_held_to_be_fast_or_slow() {
     for ppm in [0.0, 100.0] {
         for seed in 0..20 {
             let mut world = World::new(ppm);
-            world.chance = Chance::new(seed);
+            world.chance = Rng::new(seed);
             world.run(MINUTE * 20);
             let mut report = Report::default();
             for _ in 0..300 {

@@ -2,9 +2,9 @@
 
 mod announce;
 mod fallback;
-mod outlet;
+mod loudness_processor;
+mod output_bus;
 mod recorder;
-mod steady;
 
 use aulos_core::{Codec, Db, HEADROOM, Lufs, SampleFormat, SampleSpec};
 use aulos_dsp::Resampler;
@@ -15,12 +15,12 @@ use crate::encode::EncodeError;
 use crate::generate::Tone;
 use crate::input;
 use crate::loudness::Loudness;
-use crate::source::{Item, Pacing, Pulled, RingSource, Source};
+use crate::source::{Pacing, PullResult, RingSource, Source, SourceItem};
 
 /// Passes the samples on as they are, so that the tests can look at them.
-struct Bare(SampleSpec);
+struct RawEncoder(SampleSpec);
 
-impl Encoder for Bare {
+impl Encoder for RawEncoder {
     fn codec(&self) -> Codec {
         Codec::Pcm
     }
@@ -45,14 +45,14 @@ struct Counter {
 }
 
 impl Source for Counter {
-    fn pull(&mut self, _now: Instant, into: &mut Block) -> Pulled {
-        into.reset(SampleRate::STUDIO, ChannelLayout::MONO);
+    fn pull(&mut self, _now: Instant, into: &mut Block) -> PullResult {
+        into.reset(SampleRate::HZ_48000, ChannelLayout::MONO);
         into.resize(Frames(480));
         for sample in into.samples_mut() {
             *sample = number(self.base + self.next);
             self.next += 1;
         }
-        Pulled::Block
+        PullResult::Block
     }
     fn pacing(&self) -> Pacing {
         Pacing::OnDemand
@@ -64,14 +64,17 @@ fn number(frame: u64) -> f32 {
     (frame % 1_000_000) as f32 / 1_048_576.0
 }
 
-const SPEC: SampleSpec =
-    SampleSpec { rate: SampleRate::STUDIO, format: SampleFormat::F32, layout: ChannelLayout::MONO };
+const SPEC: SampleSpec = SampleSpec {
+    rate: SampleRate::HZ_48000,
+    format: SampleFormat::F32,
+    layout: ChannelLayout::MONO,
+};
 
 struct World {
     now: Instant,
     station: Station,
-    chunks: Consumer<Stamped>,
-    status: Reader<StationStatus>,
+    chunks: Consumer<TimedChunk>,
+    status: LatestReader<StationStatus>,
 }
 
 impl World {
@@ -85,9 +88,9 @@ impl World {
     }
 
     fn with(sources: Vec<Box<dyn Source>>, input: impl Fn(Box<dyn Source>) -> Input) -> Self {
-        let config = Config {
+        let config = StationConfig {
             quantum: Frames(960),
-            switch: switch::Config { patience: Some(Span::ZERO), ..switch::Config::default() },
+            switch: switch::Config { startup_wait: Some(Span::ZERO), ..switch::Config::default() },
             crossfade: Span::from_millis(20),
             write_header: |_, _, _, _| 0,
         };
@@ -97,7 +100,7 @@ impl World {
         let (publisher, status) = aulos_rt::latest(StationStatus::new(now));
         let pool = Pool::new(64, || Vec::with_capacity(HEADROOM + 960 * 4));
         let outputs = vec![producer];
-        let encoder = Box::new(Bare(SPEC));
+        let encoder = Box::new(RawEncoder(SPEC));
         let station = Station::new(config, now, inputs, encoder, pool, outputs, publisher);
         Self { now, station, chunks, status }
     }
@@ -124,24 +127,24 @@ impl World {
 }
 
 /// A live sender that the test feeds.
-struct Feed {
+struct LiveSender {
     rate: SampleRate,
-    items: Producer<Item>,
+    items: Producer<SourceItem>,
     pool: Pool<Block>,
     next: u64,
 }
 
-fn live() -> (Feed, Box<dyn Source>) {
+fn live_source() -> (LiveSender, Box<dyn Source>) {
     let (items, consumer) = ring(256);
     let pool =
         Pool::new(256, || Block::with_capacity(SPEC.rate, SPEC.layout, source::BLOCK_SAMPLES));
     (
-        Feed { rate: SPEC.rate, items, pool, next: 0 },
+        LiveSender { rate: SPEC.rate, items, pool, next: 0 },
         Box::new(RingSource::new(consumer, Pacing::Live)),
     )
 }
 
-impl Feed {
+impl LiveSender {
     fn send(&mut self, now: Instant, millis: u64) {
         self.send_with(now, millis, number);
     }
@@ -156,7 +159,7 @@ impl Feed {
                 *sample = of(self.next);
                 self.next += 1;
             }
-            self.items.push(Item::Block(block)).expect("room");
+            self.items.push(SourceItem::Block(block)).expect("room");
         }
     }
 }
@@ -221,7 +224,7 @@ fn with_no_source_there_is_silence_on_time() {
 
 #[test]
 fn a_live_sender_takes_over_and_nothing_that_it_sent_is_lost() {
-    let (mut feed, source) = live();
+    let (mut feed, source) = live_source();
     let mut world = World::new(vec![source, Box::new(Counter { next: 0, base: 500_000 })]);
     world.run(200);
     let mut out = Vec::new();
@@ -240,7 +243,7 @@ fn a_live_sender_takes_over_and_nothing_that_it_sent_is_lost() {
 
 #[test]
 fn a_sender_that_dies_leaves_no_hole() {
-    let (mut feed, source) = live();
+    let (mut feed, source) = live_source();
     let mut world = World::new(vec![source, Box::new(Counter { next: 0, base: 500_000 })]);
     for _ in 0..100 {
         feed.send(world.now, 20);
@@ -254,7 +257,7 @@ fn a_sender_that_dies_leaves_no_hole() {
 
 #[test]
 fn a_lone_sender_that_stops_is_faded_out_and_back_in() {
-    let (mut feed, source) = live();
+    let (mut feed, source) = live_source();
     feed.next = 500_000;
     let mut world = World::new(vec![source]);
     // Not a whole number of quanta, so that a crumb is left when it runs dry.
@@ -275,12 +278,12 @@ fn a_lone_sender_that_stops_is_faded_out_and_back_in() {
 
 #[test]
 fn a_clean_end_is_followed_by_the_fallback_within_the_same_quantum() {
-    let (mut feed, source) = live();
+    let (mut feed, source) = live_source();
     let mut world = World::new(vec![source, Box::new(Counter { next: 0, base: 500_000 })]);
     // The fallback has been on air: it goes on in its middle, so it is faded in.
     world.run(100);
     feed.send(world.now, 510);
-    feed.items.push(Item::End).expect("room");
+    feed.items.push(SourceItem::End).expect("room");
     let out = world.run(1_000);
     let end = 510 * 48 + latency();
     expect_run(&out[960..end], 960 - latency() as u64);
@@ -289,7 +292,7 @@ fn a_clean_end_is_followed_by_the_fallback_within_the_same_quantum() {
 
 #[test]
 fn a_fast_sender_is_held_back_and_played_whole() {
-    let (mut feed, source) = live();
+    let (mut feed, source) = live_source();
     let mut world = World::new(vec![source]);
     feed.send(world.now, 2_500);
     let out = world.run(2_000);
@@ -300,7 +303,7 @@ fn a_fast_sender_is_held_back_and_played_whole() {
 
 #[test]
 fn a_sender_of_another_rate_takes_over_as_well_and_so_does_the_next_one() {
-    let (mut feed, source) = live();
+    let (mut feed, source) = live_source();
     let mut world = World::new(vec![source, Box::new(Counter { next: 0, base: 500_000 })]);
     world.run(200);
     for hz in [8_000, 44_100, 192_000] {
@@ -319,7 +322,7 @@ fn a_sender_of_another_rate_takes_over_as_well_and_so_does_the_next_one() {
             feed.send(world.now, 20);
             world.step();
         }
-        feed.items.push(Item::End).expect("room");
+        feed.items.push(SourceItem::End).expect("room");
         world.run(1_000);
     }
 }
@@ -348,7 +351,7 @@ fn loudness_is_measured_before_the_gain_and_where_it_goes_out() {
 
 #[test]
 fn a_sender_that_stops_has_no_momentary_loudness_and_a_reset_forgets_the_whole() {
-    let (mut feed, source) = live();
+    let (mut feed, source) = live_source();
     let mut world = World::new(vec![source]);
     let mut resets = world.station.loudness_resets();
     feed.next = 400_000;

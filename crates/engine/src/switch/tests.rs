@@ -1,7 +1,7 @@
 //! The switch in virtual time: facts in, changes out.
 
-mod laws;
-mod wishes;
+mod preferences;
+mod properties;
 
 use super::*;
 
@@ -14,7 +14,7 @@ struct Sender {
     buffered: Span,
     last_arrival: Option<Instant>,
     lost: bool,
-    verdict: Verdict,
+    verdict: SilenceVerdict,
     standby: Standby,
 }
 
@@ -26,7 +26,7 @@ impl Sender {
         buffered: Span::ZERO,
         last_arrival: None,
         lost: false,
-        verdict: Verdict::Sound,
+        verdict: SilenceVerdict::Sound,
         standby: Standby::Hot,
     };
     const FILE: Self =
@@ -37,7 +37,7 @@ struct World {
     now: Instant,
     switch: Switch,
     senders: Vec<Sender>,
-    changes: Vec<(i64, Changed)>,
+    changes: Vec<(i64, InputChange)>,
 }
 
 impl World {
@@ -64,12 +64,12 @@ impl World {
                 (sender.ended, sender.lost) = (false, false);
             }
         }
-        let facts: Vec<Facts> = self.senders.iter().map(facts).collect();
+        let facts: Vec<InputFacts> = self.senders.iter().map(facts).collect();
         if let Some(changed) = self.switch.decide(now, &facts) {
             self.changes.push(((now - Instant::ZERO).as_millis() - 1_000, changed));
         }
         for (index, sender) in self.senders.iter_mut().enumerate() {
-            if !self.switch.is_wanted(index) {
+            if !self.switch.is_needed(index) {
                 sender.buffered = Span::ZERO;
             }
             if sender.pacing == Pacing::OnDemand {
@@ -77,7 +77,7 @@ impl World {
             }
             let on_air = self.switch.active() == Some(index);
             if on_air && sender.buffered <= Span::ZERO && !sender.ended {
-                self.switch.starved(now, index);
+                self.switch.report_underrun(now, index);
             }
             if on_air || sender.buffered > bound {
                 sender.buffered = (sender.buffered - STEP).max(Span::ZERO);
@@ -92,17 +92,17 @@ impl World {
         }
     }
 
-    fn last(&self) -> (i64, Option<usize>, Cause) {
+    fn last(&self) -> (i64, Option<usize>, SwitchCause) {
         let (at, changed) = self.changes.last().expect("a change");
         (*at, changed.to, changed.cause)
     }
 }
 
-fn facts(sender: &Sender) -> Facts {
-    Facts {
+fn facts(sender: &Sender) -> InputFacts {
+    InputFacts {
         pacing: sender.pacing,
         buffered: sender.buffered,
-        wanted: WANTED,
+        prime_target: WANTED,
         full: false,
         ended: sender.ended,
         last_arrival: sender.last_arrival,
@@ -110,7 +110,7 @@ fn facts(sender: &Sender) -> Facts {
         lost: sender.lost,
         verdict: sender.verdict,
         standby: sender.standby,
-        link: Link::Open,
+        link: LinkState::Open,
     }
 }
 
@@ -123,15 +123,19 @@ fn until_someone_plays_the_fallback_is_on_air() {
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
     world.run(2_000);
     assert_eq!(world.changes.len(), 1);
-    assert_eq!(world.last(), (1_000, Some(1), Cause::First), "after a second for the first one");
+    assert_eq!(
+        world.last(),
+        (1_000, Some(1), SwitchCause::First),
+        "after a second for the first one"
+    );
 }
 
 #[test]
 fn a_first_one_that_is_there_is_not_waited_for_and_one_that_is_wanted_alone_is() {
     let mut world = World::new(&[Sender::FILE, Sender::FILE]);
     world.run(40);
-    assert_eq!(world.last(), (0, Some(0), Cause::First));
-    let config = Config { patience: None, ..Config::default() };
+    assert_eq!(world.last(), (0, Some(0), SwitchCause::First));
+    let config = Config { startup_wait: None, ..Config::default() };
     let mut world = World::of(config, &[Sender::LIVE, Sender::FILE]);
     world.run(60_000);
     assert_eq!(world.changes, []);
@@ -150,7 +154,7 @@ fn a_sender_that_comes_is_on_air_as_soon_as_its_buffer_is_filled() {
     world.senders[0].sending = true;
     world.run(1_000);
     let (at, to, cause) = world.last();
-    assert_eq!((to, cause), (Some(0), Cause::Better));
+    assert_eq!((to, cause), (Some(0), SwitchCause::Better));
     assert!((2_360..=2_400).contains(&at), "{at}");
 }
 
@@ -170,7 +174,7 @@ fn a_sender_that_dies_is_replaced_while_it_still_has_sound_in_its_buffer() {
         }
     }
     let (at, to, cause) = world.last();
-    assert_eq!((to, cause), (Some(1), Cause::Late));
+    assert_eq!((to, cause), (Some(1), SwitchCause::Late));
     assert!((2_300..=2_320).contains(&at), "within a quantum of the time-out: {at}");
     assert!(buffered >= Span::from_millis(60), "enough for a cross-fade: {buffered}");
 }
@@ -213,7 +217,7 @@ fn after_a_clean_end_everything_is_played_and_the_next_sender_is_trusted() {
     world.senders[0].ended = true;
     world.run(1_000);
     let (at, to, cause) = world.last();
-    assert_eq!((to, cause), (Some(1), Cause::Ended));
+    assert_eq!((to, cause), (Some(1), SwitchCause::Ended));
     assert!((2_360..=2_420).contains(&at), "when the buffer was empty: {at}");
     world.senders[0].ended = false;
     world.senders[0].sending = true;
@@ -269,12 +273,12 @@ fn a_sender_of_silence_gives_way_and_comes_back_with_its_sound() {
     world.senders[0].sending = true;
     world.run(2_000);
     world.run(5_000);
-    world.senders[0].verdict = Verdict::Silent;
+    world.senders[0].verdict = SilenceVerdict::Silent;
     world.run(40);
-    assert_eq!((world.last().1, world.last().2), (Some(1), Cause::Silent));
-    world.senders[0].verdict = Verdict::Sound;
+    assert_eq!((world.last().1, world.last().2), (Some(1), SwitchCause::Silent));
+    world.senders[0].verdict = SilenceVerdict::Sound;
     world.run(40);
-    assert_eq!((world.last().1, world.last().2), (Some(0), Cause::Better));
+    assert_eq!((world.last().1, world.last().2), (Some(0), SwitchCause::Better));
 }
 
 #[test]
@@ -282,15 +286,15 @@ fn when_all_are_silent_the_one_on_air_stays() {
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
     world.senders[0].sending = true;
     world.run(2_000);
-    world.senders[1].verdict = Verdict::Silent;
-    world.senders[0].verdict = Verdict::Silent;
+    world.senders[1].verdict = SilenceVerdict::Silent;
+    world.senders[0].verdict = SilenceVerdict::Silent;
     let before = world.changes.len();
     world.run(2_000);
     assert_eq!(world.changes.len(), before);
 }
 
 /// One failure of so many milliseconds after so much health, and the time until it is back.
-fn comeback(world: &mut World, well: i64, gone: i64) -> i64 {
+fn failback_after(world: &mut World, well: i64, gone: i64) -> i64 {
     world.run(well);
     world.senders[0].sending = false;
     world.run(gone);
@@ -310,12 +314,12 @@ fn the_hold_in_doubles_with_each_failure_up_to_a_minute_and_is_forgiven() {
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
     world.senders[0].sending = true;
     world.run(2_000);
-    let waits: Vec<i64> = (0..6).map(|_| comeback(&mut world, 6_000, 1_000)).collect();
+    let waits: Vec<i64> = (0..6).map(|_| failback_after(&mut world, 6_000, 1_000)).collect();
     let expected = [5_000, 10_000, 20_000, 40_000, 60_000, 60_000];
     for (wait, expected) in waits.iter().zip(expected) {
         assert!((expected..=expected + 60).contains(wait), "{waits:?}");
     }
-    let wait = comeback(&mut world, 60_000, 1_000);
+    let wait = failback_after(&mut world, 60_000, 1_000);
     assert!((5_000..=5_060).contains(&wait), "after a minute of health: {wait}");
 }
 
@@ -325,23 +329,23 @@ fn a_sender_that_pauses_is_back_when_its_buffer_is_filled_and_one_that_flaps_is_
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
     world.senders[0].sending = true;
     world.run(2_000);
-    let waits: Vec<i64> = (0..6).map(|_| comeback(&mut world, 6_000, 6_000)).collect();
+    let waits: Vec<i64> = (0..6).map(|_| failback_after(&mut world, 6_000, 6_000)).collect();
     assert!(waits.iter().all(|wait| *wait <= 440), "{waits:?}");
     // What it sends is filled up with, as after a clean end.
     let buffered = world.senders[0].buffered;
     assert!(buffered >= WANTED - STEP, "{buffered}");
     // A pause does not make the next failure worse.
-    let wait = comeback(&mut world, 6_000, 1_000);
+    let wait = failback_after(&mut world, 6_000, 1_000);
     assert!((5_000..=5_060).contains(&wait), "{wait}");
     // It was not well for long, or has broken off.
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
     world.senders[0].sending = true;
     world.run(2_000);
-    let wait = comeback(&mut world, 0, 6_000);
+    let wait = failback_after(&mut world, 0, 6_000);
     assert!((5_000..=5_060).contains(&wait), "{wait}");
     world.run(10_000);
     world.senders[0].lost = true;
-    let wait = comeback(&mut world, 0, 6_000);
+    let wait = failback_after(&mut world, 0, 6_000);
     assert!(wait >= 5_000, "{wait}");
     let before = world.changes.len();
     for _ in 0..60 {
@@ -360,7 +364,10 @@ fn whoever_breaks_off_is_left_at_once_and_has_to_prove_himself() {
     world.run(2_000);
     (world.senders[0].sending, world.senders[0].lost) = (false, true);
     world.run(20);
-    assert_eq!((world.last().0, world.last().1, world.last().2), (2_000, Some(1), Cause::Error));
+    assert_eq!(
+        (world.last().0, world.last().1, world.last().2),
+        (2_000, Some(1), SwitchCause::Error)
+    );
     assert_eq!(world.switch.failures(0).error, 1);
     world.run(1_000);
     world.senders[0].sending = true;
@@ -392,9 +399,9 @@ fn a_bell_is_heard_each_time_and_a_sender_that_comes_and_goes_is_not_trusted_for
 #[test]
 fn every_fault_that_can_be_heard_has_its_name_and_its_count() {
     for (verdict, cause) in [
-        (Verdict::Silent, Cause::Silent),
-        (Verdict::Dc, Cause::Dc),
-        (Verdict::DeadChannel, Cause::DeadChannel),
+        (SilenceVerdict::Silent, SwitchCause::Silent),
+        (SilenceVerdict::Dc, SwitchCause::Dc),
+        (SilenceVerdict::DeadChannel, SwitchCause::DeadChannel),
     ] {
         let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
         world.senders[0].sending = true;
@@ -402,10 +409,10 @@ fn every_fault_that_can_be_heard_has_its_name_and_its_count() {
         world.senders[0].verdict = verdict;
         world.run(20);
         assert_eq!((world.last().0, world.last().2), (10_000, cause));
-        world.senders[0].verdict = Verdict::Sound;
+        world.senders[0].verdict = SilenceVerdict::Sound;
         world.run(4_900);
         // A pause is no failure; a fault of the equipment is one.
-        assert_eq!(world.last().1, Some(usize::from(verdict != Verdict::Silent)));
+        assert_eq!(world.last().1, Some(usize::from(verdict != SilenceVerdict::Silent)));
         world.run(200);
         assert_eq!(world.last().1, Some(0));
         let failures = world.switch.failures(0);
@@ -420,9 +427,9 @@ fn a_sender_whose_silence_flaps_is_not_followed() {
     world.run(10_000);
     let before = world.changes.len();
     for _ in 0..60 {
-        world.senders[0].verdict = Verdict::Silent;
+        world.senders[0].verdict = SilenceVerdict::Silent;
         world.run(500);
-        world.senders[0].verdict = Verdict::Sound;
+        world.senders[0].verdict = SilenceVerdict::Sound;
         world.run(500);
     }
     assert!(world.changes.len() - before <= 3, "{:?}", world.changes);
@@ -430,8 +437,8 @@ fn a_sender_whose_silence_flaps_is_not_followed() {
 
 #[test]
 fn what_does_not_come_back_by_itself_waits_for_a_word_or_for_need() {
-    for comeback in [Comeback::Manual, Comeback::Never] {
-        let config = Config { comeback, ..Config::default() };
+    for comeback in [FailbackMode::Manual, FailbackMode::Never] {
+        let config = Config { failback: comeback, ..Config::default() };
         let mut world = World::of(config, &[Sender::LIVE, Sender::LIVE, Sender::FILE]);
         world.senders[0].sending = true;
         world.senders[1].sending = true;
@@ -443,9 +450,9 @@ fn what_does_not_come_back_by_itself_waits_for_a_word_or_for_need() {
         assert_eq!(world.last().1, Some(1), "{comeback:?}");
         world.senders[1].sending = false;
         world.run(1_000);
-        let need = if comeback == Comeback::Manual { 0 } else { 2 };
+        let need = if comeback == FailbackMode::Manual { 0 } else { 2 };
         assert_eq!(world.last().1, Some(need), "{comeback:?}");
-        world.switch.prefer(None);
+        world.switch.set_preference(None);
         world.run(20);
         assert_eq!(world.last().1, Some(0), "{comeback:?}");
     }
@@ -457,15 +464,15 @@ fn who_stands_by_cold_is_woken_when_nothing_better_is_well() {
     let mut world = World::new(&[Sender::LIVE, cold]);
     world.senders[0].sending = true;
     world.run(5_000);
-    assert!(!world.switch.is_wanted(1) && world.switch.health(1) == Health::Disabled);
+    assert!(!world.switch.is_needed(1) && world.switch.health(1) == InputHealth::Disabled);
     world.senders[0].sending = false;
     world.run(320);
-    assert!(world.switch.is_wanted(1));
+    assert!(world.switch.is_needed(1));
     world.senders[1].buffered = STEP;
     world.run(40);
-    assert_eq!((world.last().1, world.last().2), (Some(1), Cause::Late));
+    assert_eq!((world.last().1, world.last().2), (Some(1), SwitchCause::Late));
     world.senders[0].sending = true;
     world.run(6_000);
     assert_eq!(world.last().1, Some(0));
-    assert!(!world.switch.is_wanted(1));
+    assert!(!world.switch.is_needed(1));
 }

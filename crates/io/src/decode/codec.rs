@@ -4,7 +4,7 @@ use core::fmt;
 
 use aulos_core::{ChannelLayout, SampleRate};
 use aulos_dsp::convert;
-use aulos_proto::packets::Format;
+use aulos_proto::packets::PacketFormat;
 use aulos_proto::wav::Samples;
 use symphonia::core::codecs::audio::well_known::{
     CODEC_ID_AAC, CODEC_ID_FLAC, CODEC_ID_MP1, CODEC_ID_MP2, CODEC_ID_MP3, CODEC_ID_VORBIS,
@@ -16,28 +16,28 @@ use symphonia::core::packet::PacketRef;
 use symphonia::core::units::{Duration, Timestamp};
 use symphonia::default::get_codecs;
 
-use super::file::Shape;
-use super::media::guarded;
-use super::opus::{Head, Opus};
+use super::file::RateAndLayout;
+use super::media::catch_panic;
+use super::opus::{OpusHead, OpusPacketDecoder};
 
 /// The decoder of one stream.
-pub(super) struct Codec {
-    kind: Kind,
+pub(super) struct StreamCodec {
+    kind: StreamCodecKind,
     name: &'static str,
-    shape: Shape,
+    shape: RateAndLayout,
 }
 
-enum Kind {
+enum StreamCodecKind {
     Library(Box<dyn AudioDecoder>),
-    Opus(Opus),
+    Opus(OpusPacketDecoder),
     Pcm(Samples),
 }
 
-impl Codec {
+impl StreamCodec {
     /// `None` when packets of this kind cannot be decoded here; the name is that of the codec.
-    pub(super) fn new(format: &Format) -> (&'static str, Option<Self>) {
+    pub(super) fn new(format: &PacketFormat) -> (&'static str, Option<Self>) {
         match format {
-            Format::Mpeg { layer, rate, layout } => {
+            PacketFormat::Mpeg { layer, rate, layout } => {
                 let (name, id) = match layer {
                     1 => ("mp1", CODEC_ID_MP1),
                     2 => ("mp2", CODEC_ID_MP2),
@@ -45,14 +45,14 @@ impl Codec {
                 };
                 (name, Self::library(name, id, None, (*rate, *layout)))
             }
-            Format::Aac { config, rate, layout, low_complexity } => {
+            PacketFormat::Aac { config, rate, layout, low_complexity } => {
                 let layout = layout.filter(|layout| *low_complexity && layout.channels() <= 2);
                 let codec = layout.and_then(|layout| {
                     Self::library("aac", CODEC_ID_AAC, Some(config), (*rate, layout))
                 });
                 ("aac", codec)
             }
-            Format::Flac { info, rate, layout } => {
+            PacketFormat::Flac { info, rate, layout } => {
                 let mut info = *info;
                 // Some encoders leave the sizes of blocks open: then any is right.
                 if u16::from_be_bytes([info[0], info[1]]) < SMALLEST_FLAC_BLOCK {
@@ -60,21 +60,22 @@ impl Codec {
                 }
                 ("flac", Self::library("flac", CODEC_ID_FLAC, Some(&info), (*rate, *layout)))
             }
-            Format::Vorbis { identification, setup } => {
+            PacketFormat::Vorbis { identification, setup } => {
                 let headers = [&identification[..], setup].concat();
-                let shape = (SampleRate::STUDIO, ChannelLayout::STEREO);
+                let shape = (SampleRate::HZ_48000, ChannelLayout::STEREO);
                 ("vorbis", Self::library("vorbis", CODEC_ID_VORBIS, Some(&headers), shape))
             }
-            Format::Opus { head } => {
-                let opus = Head::parse(head).and_then(|head| guarded(|| Opus::new(head))?);
+            PacketFormat::Opus { head } => {
+                let opus = OpusHead::parse(head)
+                    .and_then(|head| catch_panic(|| OpusPacketDecoder::new(head))?);
                 let codec = opus.map(|opus| {
                     let shape = (opus.rate(), opus.layout());
-                    Self { kind: Kind::Opus(opus), name: "opus", shape }
+                    Self { kind: StreamCodecKind::Opus(opus), name: "opus", shape }
                 });
                 ("opus", codec)
             }
-            Format::Pcm { samples, rate, layout } => {
-                let (kind, shape) = (Kind::Pcm(*samples), (*rate, *layout));
+            PacketFormat::Pcm { samples, rate, layout } => {
+                let (kind, shape) = (StreamCodecKind::Pcm(*samples), (*rate, *layout));
                 ("pcm", Some(Self { kind, name: "pcm", shape }))
             }
             _ => ("unknown", None),
@@ -85,7 +86,7 @@ impl Codec {
         name: &'static str,
         id: AudioCodecId,
         headers: Option<&[u8]>,
-        shape: Shape,
+        shape: RateAndLayout,
     ) -> Option<Self> {
         let mut parameters = AudioCodecParameters::new();
         parameters.for_codec(id).with_sample_rate(shape.0.hz());
@@ -93,22 +94,25 @@ impl Codec {
             parameters.with_extra_data(headers.into());
         }
         let options = AudioDecoderOptions::default();
-        let decoder = guarded(|| get_codecs().make_audio_decoder(&parameters, &options))?.ok()?;
-        Some(Self { kind: Kind::Library(decoder), name, shape })
+        let decoder =
+            catch_panic(|| get_codecs().make_audio_decoder(&parameters, &options))?.ok()?;
+        Some(Self { kind: StreamCodecKind::Library(decoder), name, shape })
     }
 
     /// Replaces `out` with the frames of a packet. `false`: it is damaged.
     pub(super) fn decode(&mut self, packet: &[u8], out: &mut Vec<f32>) -> bool {
         out.clear();
         match &mut self.kind {
-            Kind::Opus(opus) => guarded(|| opus.decode(packet, out)).unwrap_or(false),
-            Kind::Pcm(samples) => {
+            StreamCodecKind::Opus(opus) => {
+                catch_panic(|| opus.decode(packet, out)).unwrap_or(false)
+            }
+            StreamCodecKind::Pcm(samples) => {
                 pcm(*samples, packet, out);
                 true
             }
-            Kind::Library(decoder) => {
+            StreamCodecKind::Library(decoder) => {
                 let packet = PacketRef::new(0, Timestamp::new(0), Duration::new(0), packet);
-                let Some(Ok(buffer)) = guarded(|| decoder.decode_ref(&packet)) else {
+                let Some(Ok(buffer)) = catch_panic(|| decoder.decode_ref(&packet)) else {
                     return false;
                 };
                 let spec = buffer.spec();
@@ -128,8 +132,10 @@ impl Codec {
     pub(super) fn conceal(&mut self, frames: usize, out: &mut Vec<f32>) -> bool {
         out.clear();
         match &mut self.kind {
-            Kind::Opus(opus) => guarded(|| opus.conceal(frames, out)).unwrap_or(false),
-            Kind::Library(_) | Kind::Pcm(_) => false,
+            StreamCodecKind::Opus(opus) => {
+                catch_panic(|| opus.conceal(frames, out)).unwrap_or(false)
+            }
+            StreamCodecKind::Library(_) | StreamCodecKind::Pcm(_) => false,
         }
     }
 
@@ -137,12 +143,12 @@ impl Codec {
         self.name
     }
 
-    pub(super) const fn shape(&self) -> Shape {
+    pub(super) const fn shape(&self) -> RateAndLayout {
         self.shape
     }
 }
 
-impl fmt::Debug for Codec {
+impl fmt::Debug for StreamCodec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Codec").field("name", &self.name).finish_non_exhaustive()
     }

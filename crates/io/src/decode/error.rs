@@ -3,7 +3,7 @@
 use core::fmt;
 use std::io;
 
-use crate::beneath::leads_out;
+use crate::beneath::is_outside_root;
 
 /// Why a file cannot be opened as sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub enum OpenError {
 impl From<io::Error> for OpenError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            _ if leads_out(&error) => Self::OutsideRoots,
+            _ if is_outside_root(&error) => Self::OutsideRoots,
             io::ErrorKind::NotFound => Self::NoSuchFile,
             io::ErrorKind::PermissionDenied => Self::Permission,
             io::ErrorKind::UnexpectedEof => Self::Torn,

@@ -9,14 +9,14 @@ use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, S
 use aulos_engine::source::BLOCK_SAMPLES;
 
 use super::error::{DecodeError, OpenError};
-use super::media::{About, Media, Step};
-use super::raw::Raw;
+use super::media::{MediaReader, PacketOutcome, TrackInfo};
+use super::raw::RawReader;
 use super::wave::WaveFile;
 use crate::SourcePath;
 
 /// How a file is to be read.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct FileDecodeOptions {
     /// Begin again at the end, without a gap.
     pub looped: bool,
     /// The file is raw samples of this spec. Without it, files that end in `.raw`, `.pcm` or `.s16`
@@ -26,7 +26,7 @@ pub struct Options {
 
 /// What a file is.
 #[derive(Clone, Debug)]
-pub struct Info {
+pub struct FileInfo {
     /// Frames per second.
     pub rate: SampleRate,
     /// The channels of one frame.
@@ -44,11 +44,11 @@ pub struct Info {
 }
 
 /// Frames per second, and the channels of one frame.
-pub type Shape = (SampleRate, ChannelLayout);
+pub type RateAndLayout = (SampleRate, ChannelLayout);
 
 /// What [`FileDecoder::next`] gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decoded {
+pub enum FileDecodeStatus {
     /// The block holds the next frames, at least one.
     Block,
     /// The file is over.
@@ -60,9 +60,9 @@ pub enum Decoded {
 pub struct FileDecoder {
     file: File,
     extension: Option<String>,
-    options: Options,
-    source: Source,
-    info: Info,
+    options: FileDecodeOptions,
+    source: FileReader,
+    info: FileInfo,
     /// Decoded samples, those before `taken` already given.
     pending: Vec<f32>,
     taken: usize,
@@ -70,14 +70,14 @@ pub struct FileDecoder {
     damaged: u64,
     rejected: u64,
     /// Whether this round has given a frame: a file that never does must not be looped for ever.
-    heard: bool,
+    has_decoded: bool,
     end: Option<Result<(), DecodeError>>,
 }
 
 #[derive(Debug)]
-enum Source {
-    Media(Box<Media>),
-    Raw(Raw),
+enum FileReader {
+    Media(Box<MediaReader>),
+    Raw(RawReader),
     Wave(Box<WaveFile>),
 }
 
@@ -86,7 +86,7 @@ impl FileDecoder {
     ///
     /// # Errors
     /// [`OpenError`], by what the user can do about it.
-    pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
+    pub fn open(path: &Path, options: FileDecodeOptions) -> Result<Self, OpenError> {
         Self::open_source(&path.into(), options)
     }
 
@@ -94,7 +94,7 @@ impl FileDecoder {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_source(path: &SourcePath, options: Options) -> Result<Self, OpenError> {
+    pub fn open_source(path: &SourcePath, options: FileDecodeOptions) -> Result<Self, OpenError> {
         // A FIFO does not block in this `open`, and what is looked at is what was opened.
         let file = path.open()?;
         if !file.metadata()?.is_file() {
@@ -102,11 +102,11 @@ impl FileDecoder {
         }
         let extension = path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
         let named_raw = extension.as_deref().is_some_and(|e| RAW_EXTENSIONS.contains(&e));
-        let options = Options {
+        let options = FileDecodeOptions {
             raw: options.raw.or_else(|| named_raw.then_some(SampleSpec::DEFAULT)),
             ..options
         };
-        let source = Source::open(&file, extension.as_deref(), options.raw)?;
+        let source = FileReader::open(&file, extension.as_deref(), options.raw)?;
         let mut decoder = Self {
             info: source.info(&file),
             file,
@@ -118,7 +118,7 @@ impl FileDecoder {
             position: MediaTime::ZERO,
             damaged: 0,
             rejected: 0,
-            heard: false,
+            has_decoded: false,
             end: None,
         };
         match decoder.refill_once() {
@@ -138,7 +138,7 @@ impl FileDecoder {
     ///
     /// # Errors
     /// [`DecodeError`], after everything that could be decoded has been given; from then on always.
-    pub fn next(&mut self, into: &mut Block) -> Result<Decoded, DecodeError> {
+    pub fn next(&mut self, into: &mut Block) -> Result<FileDecodeStatus, DecodeError> {
         into.pts = self.position;
         into.received = Instant::ZERO;
         let (mut rate, mut layout) = self.source.shape();
@@ -175,8 +175,8 @@ impl FileDecoder {
         }
         self.position += into.frames();
         match self.end {
-            Some(end) if filled == 0 => end.map(|()| Decoded::End),
-            _ => Ok(Decoded::Block),
+            Some(end) if filled == 0 => end.map(|()| FileDecodeStatus::End),
+            _ => Ok(FileDecodeStatus::Block),
         }
     }
 
@@ -187,7 +187,10 @@ impl FileDecoder {
     ///
     /// # Errors
     /// As [`FileDecoder::next`].
-    pub fn next_run(&mut self, most: Frames) -> Result<Option<(Shape, &[f32])>, DecodeError> {
+    pub fn next_run(
+        &mut self,
+        most: Frames,
+    ) -> Result<Option<(RateAndLayout, &[f32])>, DecodeError> {
         if self.taken == self.pending.len() && !self.has_more() {
             return match self.end {
                 Some(Err(error)) => Err(error),
@@ -210,7 +213,7 @@ impl FileDecoder {
     /// # Errors
     /// [`DecodeError::Torn`] when the place cannot be found.
     pub fn seek(&mut self, frame: Frames) -> Result<(), DecodeError> {
-        let Source::Media(media) = &mut self.source else { return Err(DecodeError::Torn) };
+        let FileReader::Media(media) = &mut self.source else { return Err(DecodeError::Torn) };
         media.seek(frame)?;
         self.pending.clear();
         self.taken = 0;
@@ -229,15 +232,15 @@ impl FileDecoder {
     #[must_use]
     pub fn speakers(&self) -> Option<u32> {
         match &self.source {
-            Source::Media(media) => media.speakers(),
-            Source::Wave(wave) => wave.speakers(),
-            Source::Raw(_) => None,
+            FileReader::Media(media) => media.speakers(),
+            FileReader::Wave(wave) => wave.speakers(),
+            FileReader::Raw(_) => None,
         }
     }
 
     /// What the file is.
     #[must_use]
-    pub const fn info(&self) -> &Info {
+    pub const fn info(&self) -> &FileInfo {
         &self.info
     }
 
@@ -262,7 +265,7 @@ impl FileDecoder {
             if more || !self.options.looped {
                 return Ok(more);
             }
-            self.begin_again()?;
+            self.rewind()?;
             self.refill_once()?.then_some(true).ok_or(DecodeError::Torn)
         });
         self.end = match more {
@@ -273,12 +276,12 @@ impl FileDecoder {
         self.end.is_none()
     }
 
-    fn begin_again(&mut self) -> Result<(), DecodeError> {
-        if !self.heard {
+    fn rewind(&mut self) -> Result<(), DecodeError> {
+        if !self.has_decoded {
             return Err(DecodeError::Torn);
         }
-        self.heard = false;
-        let source = Source::open(&self.file, self.extension.as_deref(), self.options.raw);
+        self.has_decoded = false;
+        let source = FileReader::open(&self.file, self.extension.as_deref(), self.options.raw);
         self.source = source.map_err(|error| match error {
             OpenError::Io(kind) => DecodeError::Io(kind),
             _ => DecodeError::Torn,
@@ -289,18 +292,18 @@ impl FileDecoder {
     /// Decodes until there are samples. `false` at the end of the round.
     fn refill_once(&mut self) -> Result<bool, DecodeError> {
         self.taken = 0;
-        for _ in 0..FRUITLESS_PACKETS {
+        for _ in 0..MAX_PACKETS_WITHOUT_FRAMES {
             match self.source.decode(&mut self.pending)? {
-                Step::Sound => {}
-                Step::Damaged => self.damaged += 1,
-                Step::TornEnd => {
+                PacketOutcome::Frames => {}
+                PacketOutcome::Damaged => self.damaged += 1,
+                PacketOutcome::TruncatedEnd => {
                     self.damaged += 1;
                     return Ok(false);
                 }
-                Step::End => return Ok(false),
+                PacketOutcome::End => return Ok(false),
             }
             if !self.pending.is_empty() {
-                self.heard = true;
+                self.has_decoded = true;
                 return Ok(true);
             }
         }
@@ -308,7 +311,7 @@ impl FileDecoder {
     }
 }
 
-impl Source {
+impl FileReader {
     fn open(
         file: &File,
         extension: Option<&str>,
@@ -318,17 +321,17 @@ impl Source {
             Some(spec) => {
                 let mut file = file.try_clone()?;
                 file.seek(SeekFrom::Start(0))?;
-                Self::Raw(Raw::new(file, spec))
+                Self::Raw(RawReader::new(file, spec))
             }
             // The library does not know it, and may find in its samples what looks like MP3.
-            None if is_rf64(file)? => match WaveFile::of(file.try_clone()?)? {
+            None if is_rf64(file)? => match WaveFile::from_file(file.try_clone()?)? {
                 Some(wave) => Self::Wave(Box::new(wave)),
                 None => return Err(OpenError::Torn),
             },
-            None => match Media::open(file, extension) {
+            None => match MediaReader::open(file, extension) {
                 Ok(media) => Self::Media(Box::new(media)),
                 // Kinds of WAVE that the library does not know.
-                Err(why) => match WaveFile::of(file.try_clone()?)? {
+                Err(why) => match WaveFile::from_file(file.try_clone()?)? {
                     Some(wave) => Self::Wave(Box::new(wave)),
                     None => return Err(why),
                 },
@@ -336,7 +339,7 @@ impl Source {
         })
     }
 
-    fn decode(&mut self, out: &mut Vec<f32>) -> Result<Step, DecodeError> {
+    fn decode(&mut self, out: &mut Vec<f32>) -> Result<PacketOutcome, DecodeError> {
         match self {
             Self::Media(media) => media.decode(out),
             Self::Raw(raw) => raw.decode(out),
@@ -344,7 +347,7 @@ impl Source {
         }
     }
 
-    const fn shape(&self) -> Shape {
+    const fn shape(&self) -> RateAndLayout {
         match self {
             Self::Media(media) => (media.rate(), media.layout()),
             Self::Raw(raw) => (raw.spec().rate, raw.spec().layout),
@@ -352,25 +355,25 @@ impl Source {
         }
     }
 
-    fn info(&self, file: &File) -> Info {
+    fn info(&self, file: &File) -> FileInfo {
         let (rate, layout) = self.shape();
         let about = match self {
-            Self::Media(media) => media.about.clone(),
-            Self::Raw(raw) => About {
+            Self::Media(media) => media.track_info.clone(),
+            Self::Raw(raw) => TrackInfo {
                 codec: "raw",
                 bits: Some(raw.spec().format.bits().into()),
                 frames: file.metadata().ok().map(|m| m.len() / raw.spec().frame_bytes() as u64),
-                ..About::default()
+                ..TrackInfo::default()
             },
-            Self::Wave(wave) => About {
+            Self::Wave(wave) => TrackInfo {
                 codec: wave.codec(),
                 bits: Some(wave.bits()),
                 frames: Some(wave.frames().0),
-                ..About::default()
+                ..TrackInfo::default()
             },
         };
-        let About { codec, bits, frames, title, artist } = about;
-        Info { rate, layout, frames: frames.map(Frames), codec, bits, title, artist }
+        let TrackInfo { codec, bits, frames, title, artist } = about;
+        FileInfo { rate, layout, frames: frames.map(Frames), codec, bits, title, artist }
     }
 }
 
@@ -386,4 +389,4 @@ const RAW_EXTENSIONS: [&str; 3] = ["raw", "pcm", "s16"];
 
 /// Packets in a row that may give no frame: damage, a picture, another track. A film has some
 /// hundred packets of video between two of sound; garbage must not keep a thread for minutes.
-const FRUITLESS_PACKETS: u32 = 4_096;
+const MAX_PACKETS_WITHOUT_FRAMES: u32 = 4_096;

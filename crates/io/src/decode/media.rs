@@ -23,39 +23,39 @@ use symphonia::core::packet::Packet;
 use symphonia::core::units::Timestamp;
 use symphonia::default::{get_codecs, get_probe};
 
-use super::edit::{self, Edit};
+use super::edit_list::{self, EditRange};
 use super::error::{DecodeError, OpenError};
-use super::opus::{Head, Opus};
+use super::opus::{OpusHead, OpusPacketDecoder};
 
 /// A file that the library reads, one packet at a time.
-pub(super) struct Media {
+pub(super) struct MediaReader {
     reader: Box<dyn FormatReader>,
     track: u32,
-    codec: Codec,
+    codec: MediaCodec,
     rate: SampleRate,
     layout: ChannelLayout,
-    trim: Trim,
+    trim: EdgeTrim,
     /// Where the next packet should begin, if packets are timed in frames.
     expected: Option<Timestamp>,
-    pub(super) about: About,
+    pub(super) track_info: TrackInfo,
 }
 
 /// What one packet gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum PacketOutcome {
     /// Frames, or none where the codec has not yet enough.
-    Sound,
+    Frames,
     /// Something is lost here; there may be frames all the same.
     Damaged,
     /// The file is over.
     End,
     /// The file is over where it should not be.
-    TornEnd,
+    TruncatedEnd,
 }
 
 /// What the container says about the track.
 #[derive(Clone, Debug, Default)]
-pub(super) struct About {
+pub(super) struct TrackInfo {
     pub(super) codec: &'static str,
     pub(super) bits: Option<u32>,
     pub(super) frames: Option<u64>,
@@ -63,14 +63,14 @@ pub(super) struct About {
     pub(super) artist: Option<String>,
 }
 
-enum Codec {
+enum MediaCodec {
     Library(Box<dyn AudioDecoder>),
-    Opus(Opus),
+    Opus(OpusPacketDecoder),
 }
 
 /// Which frames are to be heard, for the codecs whose decoder does not see to it itself.
 #[derive(Clone, Copy, Debug, Default)]
-struct Trim {
+struct EdgeTrim {
     /// By packet, in the codec's own frames.
     by_packet: bool,
     /// By the time of the first packet.
@@ -79,11 +79,11 @@ struct Trim {
     keep: Option<u64>,
 }
 
-impl Media {
+impl MediaReader {
     /// Reads the headers. `extension` helps where they are ambiguous.
     pub(super) fn open(file: &File, extension: Option<&str>) -> Result<Self, OpenError> {
         Self::open_plain(file, extension).map_err(|why| {
-            if why == OpenError::UnsupportedCodec && edit::is_protected(file) {
+            if why == OpenError::UnsupportedCodec && edit_list::is_protected(file) {
                 return OpenError::Protected;
             }
             why
@@ -96,16 +96,16 @@ impl Media {
         // cannot know, they play it up to its cut.
         let mut reader = probe(file, extension, false)
             .or_else(|why| probe(file, extension, true).map_err(|_| why))?;
-        let mut about = about_media(&mut *reader);
+        let mut about = read_track_info(&mut *reader);
         let track = reader.default_track(TrackType::Audio).ok_or(OpenError::UnsupportedCodec)?;
         let parameters = parameters(track).ok_or(OpenError::UnsupportedCodec)?.clone();
-        let codec = Codec::new(&parameters)?;
-        let mut trim = Trim::new(track, &parameters);
+        let codec = MediaCodec::new(&parameters)?;
+        let mut trim = EdgeTrim::new(track, &parameters);
         if matches!(parameters.codec, CODEC_ID_AAC | CODEC_ID_OPUS)
             && reader.format_info().format == FORMAT_ID_ISOMP4
             && let Some(edit) = edit_of(&mut own, &parameters)?
         {
-            trim = Trim { skip: edit.skip, keep: Some(edit.keep), ..Trim::default() };
+            trim = EdgeTrim { skip: edit.skip, keep: Some(edit.keep), ..EdgeTrim::default() };
         }
         about.codec = codec.name();
         about.bits = parameters.bits_per_sample;
@@ -117,36 +117,42 @@ impl Media {
         Ok(Self {
             track: track.id,
             // Where the header leaves them open, the first packet tells.
-            rate: rate.unwrap_or(SampleRate::STUDIO),
+            rate: rate.unwrap_or(SampleRate::HZ_48000),
             layout: layout.unwrap_or(ChannelLayout::STEREO),
             reader,
             codec,
             trim,
             expected: None,
-            about,
+            track_info: about,
         })
     }
 
     /// Replaces `out` with the frames of the next packet.
-    pub(super) fn decode(&mut self, out: &mut Vec<f32>) -> Result<Step, DecodeError> {
+    pub(super) fn decode(&mut self, out: &mut Vec<f32>) -> Result<PacketOutcome, DecodeError> {
         out.clear();
         let reader = &mut self.reader;
-        let packet = match guarded(|| reader.next_packet()).ok_or(DecodeError::Torn)? {
+        let packet = match catch_panic(|| reader.next_packet()).ok_or(DecodeError::Torn)? {
             Ok(Some(packet)) => packet,
-            Ok(None) => return Ok(Step::End),
-            Err(Error::ResetRequired) => return self.follow().map(|()| Step::Sound),
+            Ok(None) => return Ok(PacketOutcome::End),
+            Err(Error::ResetRequired) => {
+                return self.open_next_link().map(|()| PacketOutcome::Frames);
+            }
             Err(Error::IoError(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Ok(if self.is_open_ended() { Step::End } else { Step::TornEnd });
+                return Ok(if self.is_open_ended() {
+                    PacketOutcome::End
+                } else {
+                    PacketOutcome::TruncatedEnd
+                });
             }
             Err(Error::IoError(error)) => return Err(error.into()),
-            Err(_) => return Ok(Step::Damaged),
+            Err(_) => return Ok(PacketOutcome::Damaged),
         };
         if packet.track_id != self.track {
-            return Ok(Step::Sound);
+            return Ok(PacketOutcome::Frames);
         }
-        let whole = self.decode_packet(&packet, out)? && !self.is_after_a_hole(&packet);
+        let whole = self.decode_packet(&packet, out)? && !self.is_after_gap(&packet);
         self.trim(&packet, out);
-        Ok(if whole { Step::Sound } else { Step::Damaged })
+        Ok(if whole { PacketOutcome::Frames } else { PacketOutcome::Damaged })
     }
 
     /// Goes on at `frame`, exactly.
@@ -154,12 +160,13 @@ impl Media {
         let time = i64::try_from(frame.0).map_err(|_| DecodeError::Torn)?;
         let to = SeekTo::Timestamp { ts: Timestamp::new(time), track_id: self.track };
         let reader = &mut self.reader;
-        let sought = guarded(|| reader.seek(SeekMode::Accurate, to)).ok_or(DecodeError::Torn)?;
+        let sought =
+            catch_panic(|| reader.seek(SeekMode::Accurate, to)).ok_or(DecodeError::Torn)?;
         let actual = sought.map_err(|_| DecodeError::Torn)?.actual_ts.get();
         let skip = time.checked_sub(actual).and_then(|skip| u64::try_from(skip).ok());
-        self.trim = Trim { skip: skip.ok_or(DecodeError::Torn)?, ..Trim::default() };
+        self.trim = EdgeTrim { skip: skip.ok_or(DecodeError::Torn)?, ..EdgeTrim::default() };
         self.expected = None;
-        if let Codec::Library(decoder) = &mut self.codec {
+        if let MediaCodec::Library(decoder) = &mut self.codec {
             decoder.reset();
         }
         Ok(())
@@ -189,12 +196,12 @@ impl Media {
     /// Returns whether the packet was whole.
     fn decode_packet(&mut self, packet: &Packet, out: &mut Vec<f32>) -> Result<bool, DecodeError> {
         match &mut self.codec {
-            Codec::Opus(opus) => {
+            MediaCodec::Opus(opus) => {
                 (self.rate, self.layout) = (opus.rate(), opus.layout());
-                guarded(|| opus.decode(&packet.data, out)).ok_or(DecodeError::Torn)
+                catch_panic(|| opus.decode(&packet.data, out)).ok_or(DecodeError::Torn)
             }
-            Codec::Library(decoder) => {
-                let Some(decoded) = guarded(|| decoder.decode(packet)) else {
+            MediaCodec::Library(decoder) => {
+                let Some(decoded) = catch_panic(|| decoder.decode(packet)) else {
                     return Err(DecodeError::Torn);
                 };
                 let Ok(buffer) = decoded else { return Ok(false) };
@@ -213,15 +220,15 @@ impl Media {
 
     /// Whether the container skipped something before this packet: it looks for the next whole
     /// frame by itself, and only the time stamps tell.
-    fn is_after_a_hole(&mut self, packet: &Packet) -> bool {
+    fn is_after_gap(&mut self, packet: &Packet) -> bool {
         let (expected, end) = (self.expected, packet.pts.checked_add(packet.dur));
-        self.expected = end.filter(|_| self.about.codec == "flac" && packet.dur.get() > 1);
+        self.expected = end.filter(|_| self.track_info.codec == "flac" && packet.dur.get() > 1);
         expected.is_some_and(|expected| packet.pts > expected)
     }
 
     /// A WAVE file that was written to a pipe has no length, and ends where it ends.
     fn is_open_ended(&self) -> bool {
-        self.about.frames.is_none() && self.about.codec.starts_with("pcm")
+        self.track_info.frames.is_none() && self.track_info.codec.starts_with("pcm")
     }
 
     /// Cuts off what is not to be heard.
@@ -257,31 +264,34 @@ impl Media {
     }
 
     /// Goes on with the next link of a chained stream.
-    fn follow(&mut self) -> Result<(), DecodeError> {
+    fn open_next_link(&mut self) -> Result<(), DecodeError> {
         let track = self.reader.default_track(TrackType::Audio).ok_or(DecodeError::Torn)?;
         let parameters = parameters(track).ok_or(DecodeError::Torn)?;
-        self.codec = Codec::new(parameters).map_err(|_| DecodeError::Torn)?;
-        self.trim = Trim::new(track, parameters);
+        self.codec = MediaCodec::new(parameters).map_err(|_| DecodeError::Torn)?;
+        self.trim = EdgeTrim::new(track, parameters);
         self.track = track.id;
         self.expected = None;
         Ok(())
     }
 }
 
-impl fmt::Debug for Media {
+impl fmt::Debug for MediaReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Media").field("about", &self.about).finish_non_exhaustive()
+        f.debug_struct("Media").field("about", &self.track_info).finish_non_exhaustive()
     }
 }
 
-impl Codec {
+impl MediaCodec {
     fn new(parameters: &AudioCodecParameters) -> Result<Self, OpenError> {
         if parameters.codec == CODEC_ID_OPUS {
-            let head = parameters.extra_data.as_deref().and_then(Head::parse);
-            return head.and_then(Opus::new).map(Self::Opus).ok_or(OpenError::UnsupportedCodec);
+            let head = parameters.extra_data.as_deref().and_then(OpusHead::parse);
+            return head
+                .and_then(OpusPacketDecoder::new)
+                .map(Self::Opus)
+                .ok_or(OpenError::UnsupportedCodec);
         }
         let options = AudioDecoderOptions::default();
-        guarded(|| get_codecs().make_audio_decoder(parameters, &options))
+        catch_panic(|| get_codecs().make_audio_decoder(parameters, &options))
             .ok_or(OpenError::Torn)?
             .map(Self::Library)
             .map_err(|_| OpenError::UnsupportedCodec)
@@ -295,11 +305,11 @@ impl Codec {
     }
 }
 
-impl Trim {
+impl EdgeTrim {
     fn new(track: &Track, parameters: &AudioCodecParameters) -> Self {
         match parameters.codec {
             CODEC_ID_OPUS => {
-                let head = parameters.extra_data.as_deref().and_then(Head::parse);
+                let head = parameters.extra_data.as_deref().and_then(OpusHead::parse);
                 let skip = head.map_or(0, |head| u64::from(head.pre_skip));
                 Self { by_packet: true, skip, ..Self::default() }
             }
@@ -331,15 +341,15 @@ fn probe(
     let limits = MetadataOptions::default()
         .limit_tag_bytes(Limit::Maximum(TAG_BYTES))
         .limit_visual_bytes(Limit::Maximum(PICTURE_BYTES));
-    guarded(|| get_probe().probe(&hint, stream, FormatOptions::default(), limits))
+    catch_panic(|| get_probe().probe(&hint, stream, FormatOptions::default(), limits))
         .ok_or(OpenError::Torn)?
-        .map_err(|error| because(&error))
+        .map_err(|error| open_error(&error))
 }
 
 /// The edit list of an MP4 file. The file stands afterwards where the library left it.
-fn edit_of(file: &mut File, parameters: &AudioCodecParameters) -> io::Result<Option<Edit>> {
+fn edit_of(file: &mut File, parameters: &AudioCodecParameters) -> io::Result<Option<EditRange>> {
     let at = file.stream_position()?;
-    let edit = parameters.sample_rate.and_then(|rate| edit::find(file, rate));
+    let edit = parameters.sample_rate.and_then(|rate| edit_list::find_edit(file, rate));
     file.seek(SeekFrom::Start(at))?;
     Ok(edit)
 }
@@ -348,14 +358,14 @@ fn parameters(track: &Track) -> Option<&AudioCodecParameters> {
     track.codec_params.as_ref().and_then(CodecParameters::audio)
 }
 
-fn about_media(reader: &mut dyn FormatReader) -> About {
+fn read_track_info(reader: &mut dyn FormatReader) -> TrackInfo {
     let mut metadata = reader.metadata();
-    let Some(newest) = metadata.skip_to_latest() else { return About::default() };
-    let mut about = About::default();
+    let Some(newest) = metadata.skip_to_latest() else { return TrackInfo::default() };
+    let mut about = TrackInfo::default();
     for tag in tags(newest) {
         match tag {
-            StandardTag::TrackTitle(text) => about.title = Some(shortened(text)),
-            StandardTag::Artist(text) => about.artist = Some(shortened(text)),
+            StandardTag::TrackTitle(text) => about.title = Some(truncate_tag(text)),
+            StandardTag::Artist(text) => about.artist = Some(truncate_tag(text)),
             _ => {}
         }
     }
@@ -367,12 +377,12 @@ fn tags(revision: &MetadataRevision) -> impl Iterator<Item = &StandardTag> {
     tracks.chain(&revision.media.tags).filter_map(|tag| tag.std.as_ref())
 }
 
-fn shortened(text: &str) -> String {
+fn truncate_tag(text: &str) -> String {
     text.chars().take(TAG_CHARS).collect()
 }
 
 /// What a failure to read the headers means to the user.
-fn because(error: &Error) -> OpenError {
+fn open_error(error: &Error) -> OpenError {
     match error {
         Error::IoError(error) if error.kind() == io::ErrorKind::UnexpectedEof => OpenError::Torn,
         Error::IoError(error) => OpenError::Io(error.kind()),
@@ -383,7 +393,7 @@ fn because(error: &Error) -> OpenError {
 
 /// Calls into a library that we did not write with bytes that nobody vouches for. A panic there is
 /// a damaged file to us, not the end of the house.
-pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
+pub(super) fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 

@@ -18,22 +18,22 @@
 //! frame, damage is skipped and counted, and whatever the file says, work and memory are bounded.
 
 mod codec;
-mod edit;
-mod endless;
+mod edit_list;
 mod error;
 mod feed;
 mod file;
 mod media;
 mod opus;
 mod raw;
+mod stream;
 mod wave;
 
-pub use endless::{Heard, StreamCounts, StreamDecoder, StreamError, StreamInfo};
 pub use error::{DecodeError, OUTSIDE_ROOTS, OpenError};
-pub use feed::{FileFeed, Progress};
-pub use file::{Decoded, FileDecoder, Info, Options, Shape};
-pub(crate) use wave::{Front, front};
-pub use wave::{Run, WaveFile};
+pub use feed::{FileFeed, FileFeedStatus};
+pub use file::{FileDecodeOptions, FileDecodeStatus, FileDecoder, FileInfo, RateAndLayout};
+pub use stream::{StreamCounts, StreamDecodeStatus, StreamDecoder, StreamError, StreamInfo};
+pub(crate) use wave::{HeaderParse, read_header};
+pub use wave::{SampleRun, WaveFile};
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use opus_rs::multistream::{ChannelMappingTable, MultistreamDecoder};
 
 /// What stands in front of an Opus stream (RFC 7845 section 5.1).
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Head {
+pub(super) struct OpusHead {
     layout: ChannelLayout,
     /// How streams of one and two channels make up more of them.
     table: Option<ChannelMappingTable>,
@@ -15,7 +15,7 @@ pub(super) struct Head {
     gain: f32,
 }
 
-impl Head {
+impl OpusHead {
     /// Reads `OpusHead`; `None` for what is not one, or is to be rendered first (ambisonics).
     ///
     /// In MP4 the same fields are big endian and the version is 0 (Opus in ISOBMFF, section 4.3.2).
@@ -30,7 +30,9 @@ impl Head {
         let layout = ChannelLayout::new(usize::from(channels)).ok()?;
         let table = match (family, channels) {
             (0 | 1, 1 | 2) => None,
-            (1, 3..=8) | (255, _) => Some(table(family, channels, bytes.get(HEAD_LEN..)?)?),
+            (1, 3..=8) | (255, _) => {
+                Some(parse_mapping_table(family, channels, bytes.get(HEAD_LEN..)?)?)
+            }
             _ => return None,
         };
         let gain = 10f32.powf(f32::from(gain) / (256.0 * 20.0));
@@ -39,7 +41,7 @@ impl Head {
 }
 
 /// The channel mapping table (RFC 7845 section 5.1.1), with the channels in the order of WAVE.
-fn table(family: u8, channels: u8, tail: &[u8]) -> Option<ChannelMappingTable> {
+fn parse_mapping_table(family: u8, channels: u8, tail: &[u8]) -> Option<ChannelMappingTable> {
     let mut table = ChannelMappingTable::parse(family, channels, tail)?;
     let decoded = table.stream_count.checked_add(table.coupled_count)?;
     let is_sane = table.stream_count > 0
@@ -62,9 +64,9 @@ fn table(family: u8, channels: u8, tail: &[u8]) -> Option<ChannelMappingTable> {
 }
 
 /// A decoder for one stream, or for several that together have more than two channels.
-pub(super) struct Opus {
+pub(super) struct OpusPacketDecoder {
     decoder: Decoder,
-    head: Head,
+    head: OpusHead,
 }
 
 enum Decoder {
@@ -72,9 +74,9 @@ enum Decoder {
     Many(Box<MultistreamDecoder>),
 }
 
-impl Opus {
+impl OpusPacketDecoder {
     /// `None` when the library refuses.
-    pub(super) fn new(head: Head) -> Option<Self> {
+    pub(super) fn new(head: OpusHead) -> Option<Self> {
         let decoder = match &head.table {
             None => Decoder::One(Box::new(OpusDecoder::new(HZ, head.layout.channels()).ok()?)),
             Some(table) => {
@@ -86,7 +88,7 @@ impl Opus {
 
     /// Always 48 kHz, whatever the encoder was given.
     pub(super) fn rate(&self) -> SampleRate {
-        SampleRate::STUDIO
+        SampleRate::HZ_48000
     }
 
     pub(super) fn layout(&self) -> ChannelLayout {
@@ -143,16 +145,17 @@ mod tests {
     fn both_byte_orders() {
         let ogg = b"OpusHead\x01\x02\x38\x01\x80\xbb\0\0\0\0\0";
         let mp4 = b"OpusHead\x00\x02\x01\x38\0\0\xbb\x80\0\0\0";
-        let wanted = Head { layout: ChannelLayout::STEREO, table: None, pre_skip: 312, gain: 1.0 };
-        assert_eq!(Head::parse(ogg), Some(wanted.clone()));
-        assert_eq!(Head::parse(mp4), Some(wanted));
+        let wanted =
+            OpusHead { layout: ChannelLayout::STEREO, table: None, pre_skip: 312, gain: 1.0 };
+        assert_eq!(OpusHead::parse(ogg), Some(wanted.clone()));
+        assert_eq!(OpusHead::parse(mp4), Some(wanted));
     }
 
     #[test]
     fn six_channels_come_in_the_order_of_wave_and_lies_are_refused() {
         let head = |tail: &[u8]| {
             let fixed = b"OpusHead\x01\x06\x38\x01\x80\xbb\0\0\0\0\x01";
-            Head::parse(&[&fixed[..], tail].concat())
+            OpusHead::parse(&[&fixed[..], tail].concat())
         };
         let table = head(&[4, 2, 0, 4, 1, 2, 3, 5]).and_then(|head| head.table).unwrap();
         assert_eq!(table.mapping, [0, 1, 4, 5, 2, 3]);
@@ -167,12 +170,12 @@ mod tests {
             head in proptest::collection::vec(any::<u8>(), 0..30),
             packets in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..80), 1..8),
         ) {
-            Head::parse(&head);
-            let two = Head { layout: ChannelLayout::STEREO, table: None, pre_skip: 0, gain: 1.0 };
+            OpusHead::parse(&head);
+            let two = OpusHead { layout: ChannelLayout::STEREO, table: None, pre_skip: 0, gain: 1.0 };
             let six = b"OpusHead\x01\x06\0\0\x80\xbb\0\0\0\0\x01\x04\x02\0\x04\x01\x02\x03\x05";
-            for head in [two, Head::parse(six).unwrap()] {
+            for head in [two, OpusHead::parse(six).unwrap()] {
                 let channels = head.layout.channels();
-                let mut opus = Opus::new(head).unwrap();
+                let mut opus = OpusPacketDecoder::new(head).unwrap();
                 let mut out = Vec::new();
                 for packet in &packets {
                     opus.decode(packet, &mut out);

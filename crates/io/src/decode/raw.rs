@@ -7,17 +7,17 @@ use aulos_core::SampleSpec;
 use aulos_dsp::convert;
 
 use super::error::DecodeError;
-use super::media::Step;
+use super::media::PacketOutcome;
 
 /// A file of interleaved samples.
 #[derive(Debug)]
-pub(super) struct Raw {
+pub(super) struct RawReader {
     file: File,
     spec: SampleSpec,
     bytes: Vec<u8>,
 }
 
-impl Raw {
+impl RawReader {
     /// Reads on from where the file stands.
     pub(super) fn new(file: File, spec: SampleSpec) -> Self {
         Self { file, spec, bytes: vec![0; FRAMES_PER_READ * spec.frame_bytes()] }
@@ -28,7 +28,7 @@ impl Raw {
     }
 
     /// The next samples. Bytes at the end that are no whole frame are damage.
-    pub(super) fn decode(&mut self, out: &mut Vec<f32>) -> Result<Step, DecodeError> {
+    pub(super) fn decode(&mut self, out: &mut Vec<f32>) -> Result<PacketOutcome, DecodeError> {
         let mut got = 0;
         while got < self.bytes.len() {
             match self.file.read(&mut self.bytes[got..]) {
@@ -41,11 +41,15 @@ impl Raw {
         out.clear();
         let frames = got / self.spec.frame_bytes();
         if frames == 0 {
-            return Ok(if got == 0 { Step::End } else { Step::TornEnd });
+            return Ok(if got == 0 { PacketOutcome::End } else { PacketOutcome::TruncatedEnd });
         }
         out.resize(frames * self.spec.layout.channels(), 0.0);
         convert::decode(self.spec.format, &self.bytes[..frames * self.spec.frame_bytes()], out);
-        Ok(if got % self.spec.frame_bytes() == 0 { Step::Sound } else { Step::Damaged })
+        Ok(if got % self.spec.frame_bytes() == 0 {
+            PacketOutcome::Frames
+        } else {
+            PacketOutcome::Damaged
+        })
     }
 }
 

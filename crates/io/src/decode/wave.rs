@@ -16,7 +16,7 @@ use aulos_dsp::convert;
 use aulos_proto::wav::{self, Parsed, Samples, Wave};
 
 use super::error::{DecodeError, OpenError};
-use super::media::Step;
+use super::media::PacketOutcome;
 
 /// An open WAVE file, at a frame of it. A clone reads the same file at a place of its own.
 #[derive(Clone, Debug)]
@@ -27,36 +27,36 @@ pub struct WaveFile {
     at: u64,
     end: u64,
     /// Whether the file ends before it says.
-    cut: bool,
+    is_cut: bool,
     /// What was read and not yet given: `bytes[from..to]`.
     bytes: Vec<u8>,
     from: usize,
     to: usize,
-    narrow: Vec<f32>,
-    long: Vec<i32>,
-    wide: Vec<f64>,
+    samples_f32: Vec<f32>,
+    samples_i32: Vec<i32>,
+    samples_f64: Vec<f64>,
 }
 
 /// Interleaved samples, in a form that loses nothing.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_enums, reason = "what WAVE has")]
-pub enum Run<'a> {
+pub enum SampleRun<'a> {
     /// Up to 24 bits, and floats of 32.
-    Narrow(&'a [f32]),
+    F32(&'a [f32]),
     /// Integers of 32 bits.
-    Long(&'a [i32]),
+    I32(&'a [i32]),
     /// Floats of 64 bits.
-    Wide(&'a [f64]),
+    F64(&'a [f64]),
 }
 
-impl Run<'_> {
+impl SampleRun<'_> {
     /// Samples of all channels.
     #[must_use]
     pub const fn samples(&self) -> usize {
         match self {
-            Self::Narrow(run) => run.len(),
-            Self::Long(run) => run.len(),
-            Self::Wide(run) => run.len(),
+            Self::F32(run) => run.len(),
+            Self::I32(run) => run.len(),
+            Self::F64(run) => run.len(),
         }
     }
 }
@@ -72,12 +72,12 @@ impl WaveFile {
         if !file.metadata()?.is_file() {
             return Err(OpenError::NotAFile);
         }
-        Ok(Self::of(file)?)
+        Ok(Self::from_file(file)?)
     }
 
-    pub(crate) fn of(file: File) -> io::Result<Option<Self>> {
+    pub(crate) fn from_file(file: File) -> io::Result<Option<Self>> {
         let size = file.metadata()?.len();
-        let Some(wave) = preamble(&file)? else { return Ok(None) };
+        let Some(wave) = read_wave_header(&file)? else { return Ok(None) };
         let start = wave.start as u64;
         let frame = wave.frame_bytes() as u64;
         let said = wave.length.map(|length| start.saturating_add(length));
@@ -91,13 +91,13 @@ impl WaveFile {
             wave,
             at: start,
             end,
-            cut,
+            is_cut: cut,
             bytes: Vec::new(),
             from: 0,
             to: 0,
-            narrow: Vec::new(),
-            long: Vec::new(),
-            wide: Vec::new(),
+            samples_f32: Vec::new(),
+            samples_i32: Vec::new(),
+            samples_f64: Vec::new(),
         }))
     }
 
@@ -128,7 +128,7 @@ impl WaveFile {
     /// Whether the file is shorter than it says.
     #[must_use]
     pub const fn is_cut(&self) -> bool {
-        self.cut
+        self.is_cut
     }
 
     /// Goes on at `frame`, or at the end if there is none such.
@@ -142,7 +142,7 @@ impl WaveFile {
     ///
     /// # Errors
     /// [`DecodeError::Io`]. A file that shrinks meanwhile ends early, and [`WaveFile::is_cut`].
-    pub fn next(&mut self, most: Frames) -> Result<Option<Run<'_>>, DecodeError> {
+    pub fn next(&mut self, most: Frames) -> Result<Option<SampleRun<'_>>, DecodeError> {
         let frame = self.wave.frame_bytes();
         if self.to - self.from < frame && !self.read()? {
             return Ok(None);
@@ -155,37 +155,39 @@ impl WaveFile {
         let samples = count * channels;
         Ok(Some(match self.wave.samples {
             Samples::House(SampleFormat::S32Le) => {
-                fill(&mut self.long, bytes, i32::from_le_bytes);
-                Run::Long(&self.long)
+                fill(&mut self.samples_i32, bytes, i32::from_le_bytes);
+                SampleRun::I32(&self.samples_i32)
             }
             Samples::House(SampleFormat::F32) => {
-                fill(&mut self.narrow, bytes, f32::from_le_bytes);
-                Run::Narrow(&self.narrow)
+                fill(&mut self.samples_f32, bytes, f32::from_le_bytes);
+                SampleRun::F32(&self.samples_f32)
             }
             Samples::House(format) => {
-                self.narrow.resize(samples, 0.0);
-                convert::decode(format, bytes, &mut self.narrow);
-                Run::Narrow(&self.narrow)
+                self.samples_f32.resize(samples, 0.0);
+                convert::decode(format, bytes, &mut self.samples_f32);
+                SampleRun::F32(&self.samples_f32)
             }
             Samples::F64 => {
-                fill(&mut self.wide, bytes, f64::from_le_bytes);
-                Run::Wide(&self.wide)
+                fill(&mut self.samples_f64, bytes, f64::from_le_bytes);
+                SampleRun::F64(&self.samples_f64)
             }
         }))
     }
 
     /// Replaces `out` with the next frames, for who wants f32 whatever the file has.
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "rounded")]
-    pub(super) fn decode(&mut self, out: &mut Vec<f32>) -> Result<Step, DecodeError> {
+    pub(super) fn decode(&mut self, out: &mut Vec<f32>) -> Result<PacketOutcome, DecodeError> {
         out.clear();
-        let end = if self.cut { Step::TornEnd } else { Step::End };
+        let end = if self.is_cut { PacketOutcome::TruncatedEnd } else { PacketOutcome::End };
         match self.next(Frames(u64::MAX))? {
-            Some(Run::Narrow(run)) => out.extend_from_slice(run),
-            Some(Run::Long(run)) => out.extend(run.iter().map(|&n| n as f32 / 2_147_483_648.0)),
-            Some(Run::Wide(run)) => out.extend(run.iter().map(|&x| x as f32)),
+            Some(SampleRun::F32(run)) => out.extend_from_slice(run),
+            Some(SampleRun::I32(run)) => {
+                out.extend(run.iter().map(|&n| n as f32 / 2_147_483_648.0))
+            }
+            Some(SampleRun::F64(run)) => out.extend(run.iter().map(|&x| x as f32)),
             None => return Ok(end),
         }
-        Ok(Step::Sound)
+        Ok(PacketOutcome::Frames)
     }
 
     /// The codec's short name.
@@ -209,17 +211,17 @@ impl WaveFile {
 
     /// Reads the next block, behind what is left of a frame. `false` at the end.
     fn read(&mut self) -> Result<bool, DecodeError> {
-        self.bytes.resize(BLOCK + 64 * 8, 0);
+        self.bytes.resize(READ_BYTES + 64 * 8, 0);
         self.bytes.copy_within(self.from..self.to, 0);
         let left = self.to - self.from;
         (self.from, self.to) = (0, left);
         // Up to the next multiple, so that all blocks but the first begin at one.
-        let room = BLOCK as u64 - self.at % BLOCK as u64;
-        let want = usize::try_from(room.min(self.end - self.at)).unwrap_or(BLOCK);
+        let room = READ_BYTES as u64 - self.at % READ_BYTES as u64;
+        let want = usize::try_from(room.min(self.end - self.at)).unwrap_or(READ_BYTES);
         while self.to < left + want {
             match self.file.read_at(&mut self.bytes[self.to..left + want], self.at) {
                 Ok(0) => {
-                    (self.end, self.cut) = (self.at, true);
+                    (self.end, self.is_cut) = (self.at, true);
                     break;
                 }
                 Ok(count) => {
@@ -240,35 +242,35 @@ fn fill<const N: usize, T>(out: &mut Vec<T>, bytes: &[u8], convert: impl Fn([u8;
 }
 
 /// The front of the file, as far as it must be read to know.
-fn preamble(file: &File) -> io::Result<Option<Wave>> {
-    let read = front(file, |bytes| match wav::parse(bytes) {
+fn read_wave_header(file: &File) -> io::Result<Option<Wave>> {
+    let read = read_header(file, |bytes| match wav::parse(bytes) {
         Ok(Parsed::Wave(wave)) => Some(Ok(wave)),
         Ok(Parsed::Incomplete { needed }) => Some(Err(needed)),
         Err(_) => None,
     });
     Ok(match read? {
-        Front::Is(_, wave) => Some(wave),
-        Front::Cut | Front::Not => None,
+        HeaderParse::Parsed(_, wave) => Some(wave),
+        HeaderParse::Truncated | HeaderParse::Unrecognized => None,
     })
 }
 
 /// What the front of a file is.
-pub(crate) enum Front<T> {
+pub(crate) enum HeaderParse<T> {
     /// This, and the bytes that show it.
-    Is(Vec<u8>, T),
+    Parsed(Vec<u8>, T),
     /// Nothing yet: the file ends before.
-    Cut,
+    Truncated,
     /// Nothing that the reader knows.
-    Not,
+    Unrecognized,
 }
 
 /// Reads the front of `file` as far as `parse` asks, which says `Err` with the bytes that it needs,
 /// or `None` when it is not what was looked for. What it asks for is bounded by itself.
-pub(crate) fn front<T>(
+pub(crate) fn read_header<T>(
     file: &File,
     parse: impl Fn(&[u8]) -> Option<Result<T, usize>>,
-) -> io::Result<Front<T>> {
-    let mut bytes = vec![0; FIRST_LOOK];
+) -> io::Result<HeaderParse<T>> {
+    let mut bytes = vec![0; FIRST_READ_BYTES];
     let mut known = 0;
     loop {
         while known < bytes.len() {
@@ -282,20 +284,20 @@ pub(crate) fn front<T>(
         match parse(&bytes[..known]) {
             Some(Ok(found)) => {
                 bytes.truncate(known);
-                return Ok(Front::Is(bytes, found));
+                return Ok(HeaderParse::Parsed(bytes, found));
             }
             Some(Err(needed)) if known == bytes.len() => bytes.resize(needed, 0),
-            Some(Err(_)) => return Ok(Front::Cut),
-            None => return Ok(Front::Not),
+            Some(Err(_)) => return Ok(HeaderParse::Truncated),
+            None => return Ok(HeaderParse::Unrecognized),
         }
     }
 }
 
 /// What is read at a time, and where reads begin.
-const BLOCK: usize = 256 * 1024;
+const READ_BYTES: usize = 256 * 1024;
 
 /// What is converted at a time: it stays in the second cache, and the meter is glad of long runs.
 const RUN_SAMPLES: usize = 16_384;
 
 /// Most headers are shorter.
-const FIRST_LOOK: usize = 4_096;
+const FIRST_READ_BYTES: usize = 4_096;

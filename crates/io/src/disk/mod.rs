@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use aulos_rt::channel::{SendError, Sender, bounded};
 
 /// A file that somebody appends to.
-pub trait Medium: Send {
+pub trait AppendFile: Send {
     /// Appends of `parts`, one after the other, as much as it takes, and says how many bytes that
     /// was: the rest is to be appended again.
     ///
@@ -30,11 +30,11 @@ pub trait Medium: Send {
     ///
     /// # Errors
     /// When there is no room for one more descriptor.
-    fn lasting(&self) -> io::Result<Box<dyn Lasting>>;
+    fn sync_handle(&self) -> io::Result<Box<dyn SyncHandle>>;
 }
 
 /// A hold of a file that makes last what was written to it.
-pub trait Lasting: Send {
+pub trait SyncHandle: Send {
     /// Waits until all that was written before the call would survive a loss of power.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ pub trait Lasting: Send {
     fn sync(&self) -> io::Result<()>;
 }
 
-impl Medium for File {
+impl AppendFile for File {
     fn append(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         self.write_vectored(parts)
     }
@@ -51,12 +51,12 @@ impl Medium for File {
         self.write_all_at(bytes, at)
     }
 
-    fn lasting(&self) -> io::Result<Box<dyn Lasting>> {
+    fn sync_handle(&self) -> io::Result<Box<dyn SyncHandle>> {
         Ok(Box::new(self.try_clone()?))
     }
 }
 
-impl Lasting for File {
+impl SyncHandle for File {
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
     }
@@ -73,15 +73,15 @@ pub fn create_new(path: &Path) -> io::Result<File> {
 
 /// What is done when a file was made to last, or could not be: runs on the thread of the [`Syncer`]
 /// and must be short.
-pub type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
+pub type SyncCallback = Box<dyn FnOnce(io::Result<()>) + Send>;
 
 /// A thread that waits for the disk, so that nobody else has to.
 pub struct Syncer {
-    orders: Option<Sender<Order>>,
+    requests: Option<Sender<SyncRequest>>,
     handle: Option<JoinHandle<()>>,
 }
 
-type Order = (Box<dyn Lasting>, Done);
+type SyncRequest = (Box<dyn SyncHandle>, SyncCallback);
 
 impl Syncer {
     /// Starts the thread.
@@ -89,22 +89,26 @@ impl Syncer {
     /// # Errors
     /// When the system gives no more threads.
     pub fn start() -> io::Result<Self> {
-        let (orders, mut ordered) = bounded::<Order>(MAX_ORDERS);
+        let (orders, mut ordered) = bounded::<SyncRequest>(MAX_SYNC_REQUESTS);
         let work = move || {
             while let Some((file, done)) = ordered.recv() {
                 done(file.sync());
             }
         };
         let handle = std::thread::Builder::new().name("aulos-sync".to_owned()).spawn(work)?;
-        Ok(Self { orders: Some(orders), handle: Some(handle) })
+        Ok(Self { requests: Some(orders), handle: Some(handle) })
     }
 
     /// Asks for `file` to be made to last. Does not wait.
     ///
     /// # Errors
     /// The file, when the disk is [`MAX_ORDERS`] behind: ask again.
-    pub fn sync(&self, file: Box<dyn Lasting>, done: Done) -> Result<(), (Box<dyn Lasting>, Done)> {
-        let Some(orders) = &self.orders else { return Err((file, done)) };
+    pub fn sync(
+        &self,
+        file: Box<dyn SyncHandle>,
+        done: SyncCallback,
+    ) -> Result<(), (Box<dyn SyncHandle>, SyncCallback)> {
+        let Some(orders) = &self.requests else { return Err((file, done)) };
         orders.try_send((file, done)).map_err(SendError::into_item)
     }
 }
@@ -112,7 +116,7 @@ impl Syncer {
 impl Drop for Syncer {
     /// Waits for what was asked.
     fn drop(&mut self) {
-        self.orders = None;
+        self.requests = None;
         // A thread that panicked has already said so on standard error.
         drop(self.handle.take().map(JoinHandle::join));
     }
@@ -125,7 +129,7 @@ impl std::fmt::Debug for Syncer {
 }
 
 /// Files that wait to be made to last: more than one for each recorder of a large house.
-pub const MAX_ORDERS: usize = 1024;
+pub const MAX_SYNC_REQUESTS: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -133,7 +137,7 @@ mod tests {
 
     #[test]
     fn what_was_asked_is_done_before_the_thread_ends() {
-        let folder = aulos_blackbox::scratch::Scratch::new("disk").unwrap();
+        let folder = aulos_blackbox::scratch::ScratchDir::new("disk").unwrap();
         let mut file = create_new(&folder.path().join("a")).unwrap();
         assert_eq!(file.append(&[IoSlice::new(b"abc"), IoSlice::new(b"def")]).unwrap(), 6);
         file.patch(1, b"XY").unwrap();
@@ -141,8 +145,8 @@ mod tests {
         let syncer = Syncer::start().unwrap();
         for _ in 0..3 {
             let sender = sender.clone();
-            let done: Done = Box::new(move |result| sender.send(result.is_ok()).unwrap());
-            assert!(syncer.sync(file.lasting().unwrap(), done).is_ok());
+            let done: SyncCallback = Box::new(move |result| sender.send(result.is_ok()).unwrap());
+            assert!(syncer.sync(file.sync_handle().unwrap(), done).is_ok());
         }
         drop(syncer);
         assert_eq!(done.try_iter().collect::<Vec<_>>(), [true; 3]);

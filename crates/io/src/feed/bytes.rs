@@ -2,10 +2,10 @@
 
 use aulos_core::{Block, Frames, Instant, MediaTime, SampleSpec};
 use aulos_dsp::convert;
-use aulos_engine::source::{BLOCK_SAMPLES, Item};
-use aulos_engine::standby::{Keeper, Link, Wish};
+use aulos_engine::source::{BLOCK_SAMPLES, SourceItem};
+use aulos_engine::standby::{LinkState, StandbyHandle, StandbyRequest};
 use aulos_rt::ring::{Consumer, Producer, ring};
-use aulos_rt::{Pool, Pooled, Publisher};
+use aulos_rt::{LatestPublisher, Pool, Pooled};
 
 use super::{Backoff, FeedState};
 
@@ -17,17 +17,17 @@ use super::{Backoff, FeedState};
 pub struct ByteFeed {
     spec: SampleSpec,
     pool: Pool<Block>,
-    items: Producer<Item>,
-    state: Publisher<FeedState>,
+    items: Producer<SourceItem>,
+    state: LatestPublisher<FeedState>,
     reported: FeedState,
     open: Option<Pooled<Block>>,
     /// The beginning of a frame whose rest has not come yet.
-    torn: Vec<u8>,
+    partial_frame: Vec<u8>,
     position: MediaTime,
     in_stream: bool,
     /// The line to the station; without one it always wants sound.
-    keeper: Option<Keeper>,
-    wish: Wish,
+    keeper: Option<StandbyHandle>,
+    demand: StandbyRequest,
     seed: u64,
 }
 
@@ -35,7 +35,11 @@ impl ByteFeed {
     /// A feed of bytes in `spec`, and the ring's other end for the station. `seed` is where the
     /// pauses between tries get their chance from: another one for each feed.
     #[must_use]
-    pub fn new(spec: SampleSpec, state: Publisher<FeedState>, seed: u64) -> (Self, Consumer<Item>) {
+    pub fn new(
+        spec: SampleSpec,
+        state: LatestPublisher<FeedState>,
+        seed: u64,
+    ) -> (Self, Consumer<SourceItem>) {
         // One more than there are blocks, so that the end of a sender always finds room.
         let (items, consumer) = ring(FEED_BLOCKS + 1);
         let pool =
@@ -47,11 +51,11 @@ impl ByteFeed {
             state,
             reported: FeedState::Waiting,
             open: None,
-            torn: Vec::with_capacity(spec.frame_bytes()),
+            partial_frame: Vec::with_capacity(spec.frame_bytes()),
             position: MediaTime::ZERO,
             in_stream: false,
             keeper: None,
-            wish: Wish::Play,
+            demand: StandbyRequest::Play,
             seed,
         };
         (feed, consumer)
@@ -59,26 +63,26 @@ impl ByteFeed {
 
     /// Hears from the station whether it is needed.
     #[must_use]
-    pub fn kept(mut self, keeper: Keeper) -> Self {
+    pub fn with_standby(mut self, keeper: StandbyHandle) -> Self {
         self.keeper = Some(keeper);
         self
     }
 
     /// What the station wishes now; to be asked at the beginning of each tick. While it wishes no
     /// sound, what is pushed is thrown away.
-    pub fn wish(&mut self) -> Wish {
-        let wish = self.keeper.as_mut().map_or(Wish::Play, Keeper::wish);
-        if wish != Wish::Play && self.wish == Wish::Play {
+    pub fn poll_demand(&mut self) -> StandbyRequest {
+        let wish = self.keeper.as_mut().map_or(StandbyRequest::Play, StandbyHandle::request);
+        if wish != StandbyRequest::Play && self.demand == StandbyRequest::Play {
             self.open = None;
         }
-        self.wish = wish;
+        self.demand = wish;
         wish
     }
 
     /// How many bytes [`ByteFeed::push`] takes now.
     #[must_use]
     pub fn room(&mut self) -> usize {
-        if self.wish != Wish::Play {
+        if self.demand != StandbyRequest::Play {
             return IDLE_ROOM;
         }
         if self.open.is_none() {
@@ -89,39 +93,39 @@ impl ByteFeed {
         }
         let Some(block) = &self.open else { return 0 };
         let frames = block.capacity() - block.frames();
-        self.spec.bytes(frames) - self.torn.len()
+        self.spec.bytes(frames) - self.partial_frame.len()
     }
 
     /// Takes bytes that arrived at `now`, at most [`ByteFeed::room`].
     pub fn push(&mut self, now: Instant, mut bytes: &[u8]) {
         self.in_stream = true;
         let frame = self.spec.frame_bytes();
-        if self.wish != Wish::Play {
+        if self.demand != StandbyRequest::Play {
             // Frames go on where they are, so that the first one that is wanted is whole.
-            let torn = (self.torn.len() + bytes.len()) % frame;
+            let torn = (self.partial_frame.len() + bytes.len()) % frame;
             let kept = bytes.len().saturating_sub(torn);
             if torn <= bytes.len() {
-                self.torn.clear();
+                self.partial_frame.clear();
             }
-            self.torn.extend_from_slice(&bytes[kept..]);
+            self.partial_frame.extend_from_slice(&bytes[kept..]);
             return;
         }
-        if !self.torn.is_empty() {
-            let missing = (frame - self.torn.len()).min(bytes.len());
+        if !self.partial_frame.is_empty() {
+            let missing = (frame - self.partial_frame.len()).min(bytes.len());
             let (head, rest) = bytes.split_at(missing);
-            self.torn.extend_from_slice(head);
+            self.partial_frame.extend_from_slice(head);
             bytes = rest;
-            if self.torn.len() < frame {
+            if self.partial_frame.len() < frame {
                 return;
             }
-            let whole = core::mem::take(&mut self.torn);
+            let whole = core::mem::take(&mut self.partial_frame);
             self.append(now, &whole);
-            self.torn = whole;
-            self.torn.clear();
+            self.partial_frame = whole;
+            self.partial_frame.clear();
         }
         let whole = bytes.len() - bytes.len() % frame;
         self.append(now, &bytes[..whole]);
-        self.torn.extend_from_slice(&bytes[whole..]);
+        self.partial_frame.extend_from_slice(&bytes[whole..]);
         if self.room() < frame {
             self.flush();
         }
@@ -131,17 +135,17 @@ impl ByteFeed {
     pub fn flush(&mut self) {
         let Some(block) = self.open.take_if(|block| block.frames() > Frames::ZERO) else { return };
         // There is a slot for every block of the pool, so this cannot be full.
-        drop(self.items.push(Item::Block(block)));
+        drop(self.items.push(SourceItem::Block(block)));
     }
 
     /// The sender closed cleanly; half a frame at its end is dropped.
-    pub fn end(&mut self) {
-        self.close(Item::End);
+    pub fn mark_ended(&mut self) {
+        self.close(SourceItem::End);
     }
 
     /// The sender is gone without having closed cleanly: it has to prove itself when it is back.
-    pub fn lose(&mut self) {
-        self.close(Item::Lost);
+    pub fn mark_lost(&mut self) {
+        self.close(SourceItem::Lost);
     }
 
     /// The station is gone: nobody will ever take anything again.
@@ -159,7 +163,7 @@ impl ByteFeed {
     pub fn report(&mut self, state: FeedState) {
         if let Some(keeper) = &mut self.keeper {
             let broken = matches!(state, FeedState::Failed(_));
-            keeper.tell(if broken { Link::Broken } else { Link::Open });
+            keeper.report(if broken { LinkState::Broken } else { LinkState::Open });
         }
         if state != self.reported {
             self.reported = state;
@@ -173,10 +177,10 @@ impl ByteFeed {
         self.in_stream
     }
 
-    fn close(&mut self, mark: Item) {
+    fn close(&mut self, mark: SourceItem) {
         self.flush();
-        self.torn.clear();
-        if core::mem::take(&mut self.in_stream) && self.wish == Wish::Play {
+        self.partial_frame.clear();
+        if core::mem::take(&mut self.in_stream) && self.demand == StandbyRequest::Play {
             // Without room for the mark the station finds out by its time-out.
             drop(self.items.push(mark));
         }
@@ -213,21 +217,21 @@ mod tests {
 
     use super::*;
 
-    fn feed(spec: &str) -> (ByteFeed, Consumer<Item>) {
+    fn feed(spec: &str) -> (ByteFeed, Consumer<SourceItem>) {
         let (publisher, _reader) = aulos_rt::latest(FeedState::Waiting);
         ByteFeed::new(spec.parse().unwrap(), publisher, 0)
     }
 
-    fn samples(items: &mut Consumer<Item>) -> (Vec<f32>, usize) {
+    fn samples(items: &mut Consumer<SourceItem>) -> (Vec<f32>, usize) {
         let (mut all, mut ends) = (Vec::new(), 0);
         while let Some(item) = items.pop() {
             match item {
-                Item::Block(block) => {
+                SourceItem::Block(block) => {
                     assert_eq!(block.pts, MediaTime((all.len() / 2) as u64), "a counted clock");
                     all.extend_from_slice(block.samples());
                 }
-                Item::End => ends += 1,
-                Item::Lost => panic!("nobody broke off"),
+                SourceItem::End => ends += 1,
+                SourceItem::Lost => panic!("nobody broke off"),
             }
         }
         (all, ends)
@@ -237,20 +241,20 @@ mod tests {
     fn what_is_not_wanted_is_thrown_away_and_the_first_frame_that_is_wanted_is_whole() {
         for grain in [1, 3, 7, 1_000] {
             let (feed, mut items) = feed("48000:16:2");
-            let (mut gate, keeper) = aulos_engine::standby::gate(Standby::Warm);
-            let mut feed = feed.kept(keeper);
+            let (mut gate, keeper) = aulos_engine::standby::standby_channel(Standby::Warm);
+            let mut feed = feed.with_standby(keeper);
             let bytes: Vec<u8> = (0..3_000u16).flat_map(|n| (n as i16).to_le_bytes()).collect();
-            assert_eq!(feed.wish(), Wish::Stay);
+            assert_eq!(feed.poll_demand(), StandbyRequest::StayOpen);
             let (before, after) = bytes.split_at(3_001);
             before.chunks(grain).for_each(|piece| feed.push(Instant::ZERO, piece));
             assert!(items.is_empty());
-            gate.wish(Wish::Play);
-            assert_eq!(feed.wish(), Wish::Play);
+            gate.set_request(StandbyRequest::Play);
+            assert_eq!(feed.poll_demand(), StandbyRequest::Play);
             for piece in after.chunks(grain) {
                 assert!(feed.room() >= piece.len());
                 feed.push(Instant::ZERO, piece);
             }
-            feed.end();
+            feed.mark_ended();
             let (samples, ends) = samples(&mut items);
             // Byte 3,000 begins frame 750.
             assert_eq!((samples[0] * 32_768.0).round().to_bits(), 1_500f32.to_bits(), "{grain}");
@@ -268,7 +272,7 @@ mod tests {
                 assert!(feed.room() >= piece.len());
                 feed.push(Instant::ZERO, piece);
             }
-            feed.end();
+            feed.mark_ended();
             assert_eq!(samples(&mut items), (expected.clone(), 1), "grain {grain}");
         }
     }
@@ -284,12 +288,12 @@ mod tests {
                 feed.push(Instant::ZERO, &vec![u8::try_from(round).unwrap(); count]);
                 sent += count;
             }
-            while let Some(Item::Block(block)) = items.pop() {
+            while let Some(SourceItem::Block(block)) = items.pop() {
                 received.push(block.samples().len() * 2);
             }
         }
         feed.flush();
-        while let Some(Item::Block(block)) = items.pop() {
+        while let Some(SourceItem::Block(block)) = items.pop() {
             received.push(block.samples().len() * 2);
         }
         assert_eq!(received.iter().sum::<usize>(), sent - sent % 4);
@@ -300,10 +304,10 @@ mod tests {
         let (mut feed, mut items) = feed("48000:16:2");
         assert!(feed.room() > 0);
         feed.push(Instant::ZERO, &[1, 0, 2, 0, 9, 9, 9]);
-        feed.end();
+        feed.mark_ended();
         assert!(feed.room() > 0);
         feed.push(Instant::ZERO, &[0, 64, 0, 32]);
-        feed.end();
+        feed.mark_ended();
         let (samples, ends) = samples(&mut items);
         assert_eq!(samples[2..], [0.5, 0.25]);
         assert_eq!(ends, 2);

@@ -11,90 +11,90 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use aulos_core::{Instant, Span};
-use aulos_engine::standby::{Keeper, Wish};
-use aulos_proto::http::{Body, Framing};
-use aulos_proto::packets::Hint;
+use aulos_engine::standby::{StandbyHandle, StandbyRequest};
+use aulos_proto::http::{BodyDecoder, BodyFraming};
+use aulos_proto::packets::FormatHint;
 use aulos_rt::channel::{Receiver, Sender, bounded};
-use aulos_rt::{Publisher, Reader};
+use aulos_rt::{LatestPublisher, LatestReader};
 
 use super::stream::{StreamState, StreamWriter};
-use super::{Feeder, Next};
+use super::{Feeder, NextPoll};
 use crate::decode::{StreamError, StreamInfo};
-use crate::reactor::MediaWire;
+use crate::reactor::MediaStream;
 
 /// A stream that begins.
 #[derive(Debug)]
 #[allow(clippy::exhaustive_structs, reason = "it is what a seat takes")]
-pub struct Dj {
+pub struct DjStream {
     /// Where it comes from.
-    pub wire: MediaWire,
+    pub wire: MediaStream,
     /// What has been read of it already.
     pub unread: Vec<u8>,
     /// How long it is.
-    pub framing: Framing,
+    pub framing: BodyFraming,
     /// What it is said to be.
-    pub hint: Hint,
+    pub hint: FormatHint,
 }
 
 /// Where DJs go on air, one at a time.
 #[derive(Debug)]
-pub struct DjMount {
-    taken: Arc<AtomicBool>,
-    hand_over: Sender<Seated>,
+pub struct DjMountSlot {
+    occupied: Arc<AtomicBool>,
+    hand_over: Sender<AdmittedDj>,
 }
 
 /// The right to be the one.
 #[derive(Debug)]
-pub struct DjSeat {
-    place: Place,
-    hand_over: Sender<Seated>,
+pub struct DjMountPermit {
+    place: MountOccupancy,
+    hand_over: Sender<AdmittedDj>,
 }
 
 /// Taken for as long as it is somewhere.
 #[derive(Debug)]
-struct Place(Arc<AtomicBool>);
+struct MountOccupancy(Arc<AtomicBool>);
 
-impl Drop for Place {
+impl Drop for MountOccupancy {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
 }
 
 #[derive(Debug)]
-struct Seated {
-    dj: Dj,
-    _place: Place,
+struct AdmittedDj {
+    dj: DjStream,
+    _place: MountOccupancy,
 }
 
-impl DjMount {
+impl DjMountSlot {
     /// The seat, if it is free.
     #[must_use]
-    pub fn take(&self) -> Option<DjSeat> {
-        let free = !self.taken.swap(true, Ordering::AcqRel);
-        free.then(|| DjSeat {
-            place: Place(Arc::clone(&self.taken)),
+    pub fn try_acquire(&self) -> Option<DjMountPermit> {
+        let free = !self.occupied.swap(true, Ordering::AcqRel);
+        free.then(|| DjMountPermit {
+            place: MountOccupancy(Arc::clone(&self.occupied)),
             hand_over: self.hand_over.clone(),
         })
     }
 
     /// Somebody has the seat, from the moment in which he was let in.
     #[must_use]
-    pub fn is_taken(&self) -> bool {
-        self.taken.load(Ordering::Acquire)
+    pub fn is_occupied(&self) -> bool {
+        self.occupied.load(Ordering::Acquire)
     }
 }
 
-impl DjSeat {
+impl DjMountPermit {
     /// Goes on air. A mount that is gone by now hangs up.
-    pub fn sit(self, dj: Dj) {
+    pub fn start(self, dj: DjStream) {
         // Who has the seat is the only one: there is a place.
-        drop(self.hand_over.try_send(Seated { dj, _place: self.place }));
+        drop(self.hand_over.try_send(AdmittedDj { dj, _place: self.place }));
     }
 }
 
 /// How a mount does, for people to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DjState {
+pub struct DjFeederState {
     /// Somebody sends.
     pub on_air: bool,
     /// What he sends, once that is known.
@@ -102,13 +102,13 @@ pub struct DjState {
     /// Bytes of sound that he has sent.
     pub bytes: u64,
     /// How the last one left.
-    pub left: Option<Left>,
+    pub last_end: Option<DjEndReason>,
 }
 
 /// How a DJ left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Left {
+pub enum DjEndReason {
     /// He was done.
     Ended,
     /// His connection broke.
@@ -118,19 +118,23 @@ pub enum Left {
     /// What he sent cannot be played.
     Unplayable(StreamError),
     /// He sent chunks that are none.
-    Chunks,
+    InvalidChunks,
 }
 
-impl fmt::Display for Left {
+impl fmt::Display for DjEndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ended => f.write_str("the last DJ has ended"),
             Self::Broken => f.write_str("the connection of the last DJ broke"),
             Self::Stalled => {
-                write!(f, "the last DJ sent no sound for {} s", STALL.as_millis() / 1_000)
+                write!(
+                    f,
+                    "the last DJ sent no sound for {} s",
+                    DJ_STALL_TIMEOUT.as_millis() / 1_000
+                )
             }
             Self::Unplayable(why) => write!(f, "what the last DJ sent cannot be played: {why}"),
-            Self::Chunks => f.write_str("the last DJ sent chunks that are none"),
+            Self::InvalidChunks => f.write_str("the last DJ sent chunks that are none"),
         }
     }
 }
@@ -140,7 +144,7 @@ impl fmt::Display for Left {
 #[allow(clippy::exhaustive_structs, reason = "counters")]
 pub struct DjCounters {
     /// DJs who went on air.
-    pub seated: AtomicU64,
+    pub started: AtomicU64,
     /// Those whose connection broke.
     pub broken: AtomicU64,
     /// Those who sent nothing that could be played for too long.
@@ -152,30 +156,30 @@ pub struct DjCounters {
 /// Takes a DJ's bytes off his socket.
 #[derive(Debug)]
 pub struct DjFeeder {
-    inbox: Receiver<Seated>,
+    inbox: Receiver<AdmittedDj>,
     writer: StreamWriter,
-    stream: Reader<StreamState>,
-    state: Publisher<DjState>,
-    told: DjState,
+    stream: LatestReader<StreamState>,
+    state: LatestPublisher<DjFeederState>,
+    last_state: DjFeederState,
     counters: Arc<DjCounters>,
     /// The line to the station; without one it always wants sound.
-    keeper: Option<Keeper>,
+    keeper: Option<StandbyHandle>,
     /// Bodies so far, as the decoder counts them.
     bodies: u64,
-    on_air: Option<OnAir>,
+    on_air: Option<ActiveDj>,
     scratch: Vec<u8>,
 }
 
 /// Somebody sends.
 #[derive(Debug)]
-struct OnAir {
-    seated: Seated,
-    body: Body,
+struct ActiveDj {
+    admitted: AdmittedDj,
+    body: BodyDecoder,
     /// The decoder knows of him.
-    begun: bool,
+    is_decoding: bool,
     /// Packets that had been decoded when something last was, and when that was.
     packets: u64,
-    heard_at: Instant,
+    last_decoded_at: Instant,
 }
 
 impl DjFeeder {
@@ -183,18 +187,18 @@ impl DjFeeder {
     #[must_use]
     pub fn new(
         writer: StreamWriter,
-        stream: Reader<StreamState>,
+        stream: LatestReader<StreamState>,
         counters: Arc<DjCounters>,
-    ) -> (DjMount, Self, Reader<DjState>) {
+    ) -> (DjMountSlot, Self, LatestReader<DjFeederState>) {
         let (hand_over, inbox) = bounded(1);
-        let (publisher, state) = aulos_rt::latest(DjState::default());
-        let mount = DjMount { taken: Arc::default(), hand_over };
+        let (publisher, state) = aulos_rt::latest(DjFeederState::default());
+        let mount = DjMountSlot { occupied: Arc::default(), hand_over };
         let feeder = Self {
             inbox,
             writer,
             stream,
             state: publisher,
-            told: DjState::default(),
+            last_state: DjFeederState::default(),
             counters,
             keeper: None,
             bodies: 0,
@@ -207,131 +211,137 @@ impl DjFeeder {
     /// Hears from the station whether it is needed. Nobody can be made to come when it is, so the
     /// place stays open, and what a DJ sends meanwhile is not decoded.
     #[must_use]
-    pub fn kept(mut self, keeper: Keeper) -> Self {
+    pub fn with_standby(mut self, keeper: StandbyHandle) -> Self {
         self.keeper = Some(keeper);
         self
     }
 
-    fn seat(&mut self, now: Instant) {
+    fn accept(&mut self, now: Instant) {
         let Ok(seated) = self.inbox.try_recv() else { return };
-        count(&self.counters.seated);
-        let body = Body::new(seated.dj.framing, None);
+        count(&self.counters.started);
+        let body = BodyDecoder::new(seated.dj.framing, None);
         let packets = self.stream.read().counts.packets;
-        self.told = DjState { on_air: true, ..DjState::default() };
-        self.on_air = Some(OnAir { seated, body, begun: false, packets, heard_at: now });
+        self.last_state = DjFeederState { on_air: true, ..DjFeederState::default() };
+        self.on_air = Some(ActiveDj {
+            admitted: seated,
+            body,
+            is_decoding: false,
+            packets,
+            last_decoded_at: now,
+        });
     }
 
     /// How he left, if he has.
-    fn listen(&mut self, now: Instant) -> Option<Left> {
+    fn poll_stream(&mut self, now: Instant) -> Option<DjEndReason> {
         let on_air = self.on_air.as_mut()?;
-        if !on_air.begun {
-            if !self.writer.begin(on_air.seated.dj.hint) {
+        if !on_air.is_decoding {
+            if !self.writer.begin(on_air.admitted.dj.hint) {
                 return None;
             }
-            on_air.begun = true;
+            on_air.is_decoding = true;
             self.bodies += 1;
         }
         let stream = *self.stream.read();
         if stream.counts.packets != on_air.packets {
-            (on_air.packets, on_air.heard_at) = (stream.counts.packets, now);
+            (on_air.packets, on_air.last_decoded_at) = (stream.counts.packets, now);
         }
         if stream.body == self.bodies {
-            self.told.info = stream.info;
+            self.last_state.info = stream.info;
             if let Some(error) = stream.error {
-                return Some(Left::Unplayable(error));
+                return Some(DjEndReason::Unplayable(error));
             }
         }
         for _ in 0..MAX_READS {
-            match on_air.read(&mut self.writer, &mut self.scratch, &mut self.told.bytes) {
-                Ok(Read::Some) => {}
-                Ok(Read::Nothing) => break,
-                Ok(Read::Over) => return Some(Left::Ended),
+            match on_air.read(&mut self.writer, &mut self.scratch, &mut self.last_state.bytes) {
+                Ok(ReadStatus::Some) => {}
+                Ok(ReadStatus::Empty) => break,
+                Ok(ReadStatus::End) => return Some(DjEndReason::Ended),
                 Err(left) => return Some(left),
             }
         }
-        (now.since(on_air.heard_at) > STALL).then_some(Left::Stalled)
+        (now.since(on_air.last_decoded_at) > DJ_STALL_TIMEOUT).then_some(DjEndReason::Stalled)
     }
 
-    fn leave(&mut self, left: Left) -> bool {
+    fn end(&mut self, left: DjEndReason) -> bool {
         // His end is told behind his last byte; without room for it we come again.
-        if left == Left::Ended && !self.writer.end() {
+        if left == DjEndReason::Ended && !self.writer.end() {
             return false;
         }
         if let Some(mut on_air) = self.on_air.take()
-            && left == Left::Ended
+            && left == DjEndReason::Ended
         {
             // Who has closed already does not hear it.
-            drop(on_air.seated.dj.wire.write(THANKS));
+            drop(on_air.admitted.dj.wire.write(OK_RESPONSE));
         }
         match left {
-            Left::Ended => {}
-            Left::Broken | Left::Chunks => count(&self.counters.broken),
-            Left::Stalled => count(&self.counters.stalled),
-            Left::Unplayable(_) => count(&self.counters.unplayable),
+            DjEndReason::Ended => {}
+            DjEndReason::Broken | DjEndReason::InvalidChunks => count(&self.counters.broken),
+            DjEndReason::Stalled => count(&self.counters.stalled),
+            DjEndReason::Unplayable(_) => count(&self.counters.unplayable),
         }
-        self.told.on_air = false;
-        self.told.left = Some(left);
+        self.last_state.on_air = false;
+        self.last_state.last_end = Some(left);
         true
     }
 }
 
 impl Feeder for DjFeeder {
-    fn tick(&mut self, now: Instant) -> Next {
+    fn tick(&mut self, now: Instant) -> NextPoll {
         if self.writer.is_abandoned() {
-            return Next::Never;
+            return NextPoll::Never;
         }
         if let Some(keeper) = &mut self.keeper {
-            self.writer.skim(keeper.wish() != Wish::Play);
+            self.writer.set_parse_only(keeper.request() != StandbyRequest::Play);
         }
         if self.on_air.is_none() {
-            self.seat(now);
+            self.accept(now);
         }
-        if let Some(left) = self.listen(now) {
-            self.leave(left);
+        if let Some(left) = self.poll_stream(now) {
+            self.end(left);
         }
-        self.state.publish(self.told);
-        if self.on_air.is_some() { Next::Soon } else { Next::Later }
+        self.state.publish(self.last_state);
+        if self.on_air.is_some() { NextPoll::Soon } else { NextPoll::Later }
     }
 }
 
 /// How a read went.
-enum Read {
+enum ReadStatus {
     Some,
-    Nothing,
-    Over,
+    Empty,
+    End,
 }
 
-impl OnAir {
+impl ActiveDj {
     fn read(
         &mut self,
         writer: &mut StreamWriter,
         scratch: &mut [u8],
         bytes: &mut u64,
-    ) -> Result<Read, Left> {
-        if self.body.is_over() {
-            return Ok(Read::Over);
+    ) -> Result<ReadStatus, DjEndReason> {
+        if self.body.is_finished() {
+            return Ok(ReadStatus::End);
         }
         // A body is never longer than what it is made of.
         let room = writer.room().min(scratch.len());
         if room == 0 {
-            return Ok(Read::Nothing);
+            return Ok(ReadStatus::Empty);
         }
-        let Dj { wire, unread, framing, .. } = &mut self.seated.dj;
+        let DjStream { wire, unread, framing, .. } = &mut self.admitted.dj;
         let count = if unread.is_empty() {
             match wire.read(&mut scratch[..room]) {
                 // It has no other end than this.
-                Ok(0) if *framing == Framing::UntilClosed => return Ok(Read::Over),
-                Ok(0) => return Err(Left::Broken),
+                Ok(0) if *framing == BodyFraming::UntilClosed => return Ok(ReadStatus::End),
+                Ok(0) => return Err(DjEndReason::Broken),
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Read::Nothing);
+                    return Ok(ReadStatus::Empty);
                 }
                 // TLS without a goodbye, which most programs leave out; or a program that closed
                 // without having read our answer, which the kernel makes a reset of.
-                Err(error) if *framing == Framing::UntilClosed && is_end(error.kind()) => {
-                    return Ok(Read::Over);
+                Err(error) if *framing == BodyFraming::UntilClosed && is_end(error.kind()) => {
+                    return Ok(ReadStatus::End);
                 }
-                Err(_) => return Err(Left::Broken),
+                Err(_) => return Err(DjEndReason::Broken),
             }
         } else {
             let count = room.min(unread.len());
@@ -340,8 +350,8 @@ impl OnAir {
             count
         };
         let sound = |sound: &[u8]| *bytes += writer.write(sound) as u64;
-        self.body.push(&scratch[..count], sound, drop).map_err(|_| Left::Chunks)?;
-        Ok(Read::Some)
+        self.body.push(&scratch[..count], sound, drop).map_err(|_| DjEndReason::InvalidChunks)?;
+        Ok(ReadStatus::Some)
     }
 }
 
@@ -355,35 +365,36 @@ fn count(counter: &AtomicU64) {
 
 /// A DJ from whom no packet of sound has come for so long is dropped: ten seconds, as Icecast has
 /// it. Bytes alone do not count, so one who sends a byte a second is dropped as well.
-pub const STALL: Span = Span::from_secs(10);
+pub const DJ_STALL_TIMEOUT: Span = Span::from_secs(10);
 
 const READ_BYTES: usize = 8 * 1_024;
 
 /// Reads in one tick: 3 MB a second, more than any codec makes.
 const MAX_READS: usize = 4;
 
-const THANKS: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+const OK_RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
 
-    use aulos_engine::standby::{Standby, gate};
+    use aulos_engine::standby::{Standby, standby_channel};
 
     use super::super::StreamParts;
     use super::*;
     use crate::reactor::{AddressPermit, MediaSocket};
     use crate::{Job as _, SystemClock};
 
-    struct Studio {
-        mount: DjMount,
+    struct DjFixture {
+        mount: DjMountSlot,
         feeder: DjFeeder,
-        state: Reader<DjState>,
-        parts: (crate::feed::StreamSource, aulos_rt::ring::Consumer<aulos_engine::source::Item>),
+        state: LatestReader<DjFeederState>,
+        parts:
+            (crate::feed::StreamSource, aulos_rt::ring::Consumer<aulos_engine::source::SourceItem>),
         now: Instant,
     }
 
-    impl Studio {
+    impl DjFixture {
         fn new() -> Self {
             let StreamParts { writer, source, items, state, .. } = StreamParts::new();
             let (mount, feeder, state) = DjFeeder::new(writer, state, Arc::default());
@@ -391,25 +402,25 @@ mod tests {
         }
 
         /// A DJ who is on air, and his end of the line.
-        fn welcome(&mut self, framing: Framing, unread: &[u8]) -> TcpStream {
+        fn welcome(&mut self, framing: BodyFraming, unread: &[u8]) -> TcpStream {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (ours, address) = listener.accept().unwrap();
-            let wire =
-                MediaWire::new(MediaSocket::new(ours, address, AddressPermit::default())).unwrap();
-            let dj = Dj { wire, unread: unread.to_vec(), framing, hint: Hint::None };
-            self.mount.take().unwrap().sit(dj);
+            let wire = MediaStream::new(MediaSocket::new(ours, address, AddressPermit::default()))
+                .unwrap();
+            let dj = DjStream { wire, unread: unread.to_vec(), framing, hint: FormatHint::None };
+            self.mount.try_acquire().unwrap().start(dj);
             self.tick();
             theirs
         }
 
-        fn tick(&mut self) -> DjState {
+        fn tick(&mut self) -> DjFeederState {
             self.feeder.tick(self.now);
             let _later = self.parts.0.step();
             *self.state.read()
         }
 
-        fn tick_until(&mut self, what: impl Fn(&DjState) -> bool) -> DjState {
+        fn tick_until(&mut self, what: impl Fn(&DjFeederState) -> bool) -> DjFeederState {
             for _ in 0..10_000 {
                 let state = self.tick();
                 if what(&state) {
@@ -422,10 +433,10 @@ mod tests {
         }
 
         fn frames(&mut self) -> u64 {
-            use aulos_engine::source::Item;
+            use aulos_engine::source::SourceItem;
             let mut frames = 0;
             while let Some(item) = self.parts.1.pop() {
-                if let Item::Block(block) = item {
+                if let SourceItem::Block(block) = item {
                     frames += block.frames().0;
                 }
             }
@@ -444,42 +455,42 @@ mod tests {
 
     #[test]
     fn a_body_is_decoded_to_its_last_frame_and_the_seat_is_free_again() {
-        let mut studio = Studio::new();
+        let mut studio = DjFixture::new();
         let wave = wave(10_000);
         let (first, rest) = wave.split_at(100);
-        let mut dj = studio.welcome(Framing::UntilClosed, first);
-        assert!(studio.mount.take().is_none());
+        let mut dj = studio.welcome(BodyFraming::UntilClosed, first);
+        assert!(studio.mount.try_acquire().is_none());
         dj.write_all(rest).unwrap();
         dj.shutdown(std::net::Shutdown::Write).unwrap();
         let state = studio.tick_until(|state| !state.on_air);
-        assert_eq!((state.left, state.bytes), (Some(Left::Ended), wave.len() as u64));
+        assert_eq!((state.last_end, state.bytes), (Some(DjEndReason::Ended), wave.len() as u64));
         for _ in 0..10 {
             studio.tick();
         }
         assert_eq!(studio.frames(), 10_000);
-        assert!(studio.mount.take().is_some());
+        assert!(studio.mount.try_acquire().is_some());
     }
 
     #[test]
     fn a_dj_who_is_not_needed_stays_is_not_decoded_and_is_heard_when_he_is() {
-        let mut studio = Studio::new();
-        let (mut gate, keeper) = gate(Standby::Cold);
-        studio.feeder = studio.feeder.kept(keeper);
+        let mut studio = DjFixture::new();
+        let (mut gate, keeper) = standby_channel(Standby::Cold);
+        studio.feeder = studio.feeder.with_standby(keeper);
         let wave = wave(30_000);
-        let mut dj = studio.welcome(Framing::UntilClosed, &wave[..1_000]);
+        let mut dj = studio.welcome(BodyFraming::UntilClosed, &wave[..1_000]);
         dj.write_all(&wave[1_000..40_000]).unwrap();
         studio.tick_until(|state| state.bytes == 40_000);
         let first = studio.frames();
         assert!(first < 5_000, "{first} frames, which is one packet");
         // He sends, so he has not stalled.
-        studio.now += STALL;
+        studio.now += DJ_STALL_TIMEOUT;
         dj.write_all(&wave[40_000..44_000]).unwrap();
         assert!(studio.tick_until(|state| state.bytes == 44_000).on_air);
         for _ in 0..10 {
             studio.tick();
         }
         assert_eq!(studio.frames(), 0);
-        gate.wish(Wish::Play);
+        gate.set_request(StandbyRequest::Play);
         studio.tick();
         dj.write_all(&wave[44_000..]).unwrap();
         drop(dj);
@@ -494,40 +505,43 @@ mod tests {
 
     #[test]
     fn chunks_end_where_they_say_and_a_torn_one_is_no_end() {
-        let mut studio = Studio::new();
+        let mut studio = DjFixture::new();
         let wave = wave(1_000);
         let chunk =
             |bytes: &[u8]| [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
-        let mut dj = studio.welcome(Framing::Chunked, &chunk(&wave));
+        let mut dj = studio.welcome(BodyFraming::Chunked, &chunk(&wave));
         dj.write_all(b"0\r\n\r\n").unwrap();
         let state = studio.tick_until(|state| !state.on_air);
-        assert_eq!(state.left, Some(Left::Ended));
-        let dj = studio.welcome(Framing::Chunked, &chunk(&wave));
+        assert_eq!(state.last_end, Some(DjEndReason::Ended));
+        let dj = studio.welcome(BodyFraming::Chunked, &chunk(&wave));
         drop(dj);
-        assert_eq!(studio.tick_until(|state| !state.on_air).left, Some(Left::Broken));
-        studio.welcome(Framing::Chunked, b"these are no chunks");
-        assert_eq!(studio.tick_until(|state| !state.on_air).left, Some(Left::Chunks));
+        assert_eq!(studio.tick_until(|state| !state.on_air).last_end, Some(DjEndReason::Broken));
+        studio.welcome(BodyFraming::Chunked, b"these are no chunks");
+        assert_eq!(
+            studio.tick_until(|state| !state.on_air).last_end,
+            Some(DjEndReason::InvalidChunks)
+        );
     }
 
     #[test]
     fn who_sends_no_sound_is_dropped_and_may_come_back_at_once() {
-        let mut studio = Studio::new();
-        let _quiet = studio.welcome(Framing::UntilClosed, b"");
-        studio.now += STALL;
+        let mut studio = DjFixture::new();
+        let _quiet = studio.welcome(BodyFraming::UntilClosed, b"");
+        studio.now += DJ_STALL_TIMEOUT;
         assert!(studio.tick().on_air);
         studio.now += Span::from_millis(1);
-        assert_eq!(studio.tick().left, Some(Left::Stalled));
+        assert_eq!(studio.tick().last_end, Some(DjEndReason::Stalled));
         let wave = wave(5_000);
-        let _loud = studio.welcome(Framing::UntilClosed, &wave);
+        let _loud = studio.welcome(BodyFraming::UntilClosed, &wave);
         let heard = studio.tick_until(|state| state.bytes == wave.len() as u64);
-        assert!(heard.on_air && heard.left.is_none());
+        assert!(heard.on_air && heard.last_end.is_none());
     }
 
     #[test]
     fn a_byte_a_second_is_no_sound() {
-        let mut studio = Studio::new();
-        let mut slow = studio.welcome(Framing::UntilClosed, b"");
-        let mut last = DjState::default();
+        let mut studio = DjFixture::new();
+        let mut slow = studio.welcome(BodyFraming::UntilClosed, b"");
+        let mut last = DjFeederState::default();
         for second in 0..12_u64 {
             // He may have been cut already.
             drop(slow.write(b"x"));
@@ -535,18 +549,18 @@ mod tests {
             let sent = second + 1;
             last = studio.tick_until(|state| !state.on_air || state.bytes >= sent);
         }
-        assert_eq!(last.left, Some(Left::Stalled));
+        assert_eq!(last.last_end, Some(DjEndReason::Stalled));
     }
 
     #[test]
     fn garbage_is_recognised_and_cut() {
-        let mut studio = Studio::new();
-        let mut dj = studio.welcome(Framing::UntilClosed, b"<!DOCTYPE html><html>");
+        let mut studio = DjFixture::new();
+        let mut dj = studio.welcome(BodyFraming::UntilClosed, b"<!DOCTYPE html><html>");
         let page = b"<p>this is no sound</p>".repeat(10_000);
         let sender = std::thread::spawn(move || drop(dj.write_all(&page)));
         let state = studio.tick_until(|state| !state.on_air);
-        assert!(matches!(state.left, Some(Left::Unplayable(_))), "{state:?}");
+        assert!(matches!(state.last_end, Some(DjEndReason::Unplayable(_))), "{state:?}");
         sender.join().unwrap();
-        assert!(studio.mount.take().is_some());
+        assert!(studio.mount.try_acquire().is_some());
     }
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use aulos_core::{Instant, Span};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use super::{Backoff, ByteFeed, FeedState, Feeder, Next};
+use super::{Backoff, ByteFeed, FeedState, Feeder, NextPoll};
 use crate::SourcePath;
 
 /// Reads a FIFO for ever, whoever writes to it.
@@ -24,10 +24,10 @@ use crate::SourcePath;
 /// gets a broken-pipe signal in between. When the FIFO is deleted, it is made again, and when another
 /// one has its name, that is opened; what is still being written to the old one is played first.
 #[derive(Debug)]
-pub struct Fifo {
+pub struct FifoFeeder {
     path: SourcePath,
     mode: FifoMode,
-    opened: Option<Opened>,
+    open_fifo: Option<OpenFifo>,
     /// One has been opened before.
     was_open: bool,
     check_at: Instant,
@@ -39,7 +39,7 @@ pub struct Fifo {
 
 /// A FIFO that is open.
 #[derive(Debug)]
-struct Opened {
+struct OpenFifo {
     file: File,
     id: FileId,
     /// Its name means something else now, or nothing.
@@ -73,14 +73,14 @@ pub enum FifoMode {
     Read,
 }
 
-impl Fifo {
+impl FifoFeeder {
     /// A feeder for the FIFO at `path`; it is opened at the first tick.
     #[must_use]
     pub fn new(path: impl Into<SourcePath>, mode: FifoMode, feed: ByteFeed) -> Self {
         Self {
             path: path.into(),
             mode,
-            opened: None,
+            open_fifo: None,
             was_open: false,
             check_at: Instant::ZERO,
             backoff: feed.backoff(),
@@ -92,13 +92,13 @@ impl Fifo {
 
     /// Counts what becomes of the FIFO here.
     #[must_use]
-    pub fn counted(self, counters: Arc<FifoCounters>) -> Self {
+    pub fn with_counters(self, counters: Arc<FifoCounters>) -> Self {
         Self { counters, ..self }
     }
 
     fn open(&mut self, now: Instant) -> Result<(), FifoError> {
         if self.mode == FifoMode::Create {
-            self.make()?;
+            self.create()?;
         }
         let file = self.path.open().map_err(FifoError::Io)?;
         let found = file.metadata().map_err(FifoError::Io)?;
@@ -112,12 +112,12 @@ impl Fifo {
         }
         let id = FileId(found.dev(), found.ino());
         self.check_at = now + CHECK_INTERVAL;
-        self.opened = Some(Opened { file, id, is_replaced: false, active_at: now });
+        self.open_fifo = Some(OpenFifo { file, id, is_replaced: false, active_at: now });
         Ok(())
     }
 
     /// Makes the FIFO where there is nothing.
-    fn make(&self) -> Result<(), FifoError> {
+    fn create(&self) -> Result<(), FifoError> {
         if self.path.make_fifo().map_err(FifoError::Io)? && self.was_open {
             count(&self.counters.recreated);
         }
@@ -126,19 +126,19 @@ impl Fifo {
 
     /// Looks whether the name still means the FIFO that is open. A writer must find a FIFO at once,
     /// and not make a file in its place; so one is made even while the old one is played to its end.
-    fn check(&mut self, now: Instant) {
-        let Some(opened) = &mut self.opened else { return };
+    fn check_path(&mut self, now: Instant) {
+        let Some(opened) = &mut self.open_fifo else { return };
         if now < self.check_at {
             return;
         }
         self.check_at = now + CHECK_INTERVAL;
         match std::fs::metadata(&*self.path) {
             Ok(found) => opened.is_replaced = opened.id != FileId(found.dev(), found.ino()),
-            Err(error) if is_gone(&error) => {
+            Err(error) if is_missing(&error) => {
                 opened.is_replaced = true;
                 if self.mode == FifoMode::Create {
                     // Whatever is in the way now is told when it is to be opened.
-                    self.make().ok();
+                    self.create().ok();
                 }
             }
             // The file system does not say: it stays as it is.
@@ -146,9 +146,9 @@ impl Fifo {
         }
     }
 
-    fn fail(&mut self, now: Instant, error: &FifoError) -> Next {
-        self.opened = None;
-        self.feed.end();
+    fn fail(&mut self, now: Instant, error: &FifoError) -> NextPoll {
+        self.open_fifo = None;
+        self.feed.mark_ended();
         self.feed.report(match error {
             FifoError::NotAFifo => {
                 count(&self.counters.blocked);
@@ -157,21 +157,21 @@ impl Fifo {
             FifoError::Io(error) => FeedState::Failed(error.raw_os_error().unwrap_or(0)),
         });
         self.backoff.failed(now);
-        Next::Later
+        NextPoll::Later
     }
 }
 
-impl Feeder for Fifo {
-    fn tick(&mut self, now: Instant) -> Next {
+impl Feeder for FifoFeeder {
+    fn tick(&mut self, now: Instant) -> NextPoll {
         if self.feed.is_abandoned() {
-            return Next::Never;
+            return NextPoll::Never;
         }
         // Whether it is needed or not, it stays open for whoever writes.
-        self.feed.wish();
-        self.check(now);
-        if self.opened.is_none() {
+        self.feed.poll_demand();
+        self.check_path(now);
+        if self.open_fifo.is_none() {
             if !self.backoff.is_due(now) {
-                return Next::Later;
+                return NextPoll::Later;
             }
             if let Err(error) = self.open(now) {
                 return self.fail(now, &error);
@@ -179,37 +179,37 @@ impl Feeder for Fifo {
             self.backoff.succeeded(now);
             self.feed.report(FeedState::Waiting);
         }
-        let Some(opened) = &mut self.opened else { return Next::Later };
+        let Some(opened) = &mut self.open_fifo else { return NextPoll::Later };
         match drain(&mut opened.file, &mut self.feed, &mut self.scratch, now) {
             // No writer has the pipe open: what was sent is complete.
-            Ok(Drained::End) => {
-                self.feed.end();
+            Ok(DrainStatus::End) => {
+                self.feed.mark_ended();
                 if opened.is_replaced {
-                    self.opened = None;
-                    return Next::Soon;
+                    self.open_fifo = None;
+                    return NextPoll::Soon;
                 }
                 self.feed.report(FeedState::Waiting);
-                Next::Later
+                NextPoll::Later
             }
             // A writer that says nothing does not keep those from being read that come by the name.
-            Ok(Drained::Empty)
+            Ok(DrainStatus::Empty)
                 if opened.is_replaced && now.since(opened.active_at) >= CHECK_INTERVAL =>
             {
-                self.opened = None;
-                self.feed.end();
-                Next::Soon
+                self.open_fifo = None;
+                self.feed.mark_ended();
+                NextPoll::Soon
             }
-            Ok(Drained::Empty) => {
+            Ok(DrainStatus::Empty) => {
                 if self.feed.is_in_stream() {
-                    Next::Soon
+                    NextPoll::Soon
                 } else {
-                    Next::Later
+                    NextPoll::Later
                 }
             }
-            Ok(Drained::Full | Drained::Some) => {
+            Ok(DrainStatus::Full | DrainStatus::Some) => {
                 opened.active_at = now;
                 self.feed.report(FeedState::Running);
-                Next::Soon
+                NextPoll::Soon
             }
             Err(error) => self.fail(now, &FifoError::Io(error)),
         }
@@ -217,7 +217,7 @@ impl Feeder for Fifo {
 }
 
 /// Whether a name means nothing any more.
-fn is_gone(error: &io::Error) -> bool {
+fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
@@ -231,7 +231,7 @@ const CHECK_INTERVAL: Span = Span::from_secs(1);
 
 /// How a look at a descriptor ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Drained {
+pub(super) enum DrainStatus {
     /// The sender has closed.
     End,
     /// Nothing was there.
@@ -248,15 +248,15 @@ pub(super) fn drain(
     feed: &mut ByteFeed,
     scratch: &mut [u8],
     now: Instant,
-) -> io::Result<Drained> {
+) -> io::Result<DrainStatus> {
     let mut taken = false;
     loop {
         let room = feed.room().min(scratch.len());
         if room == 0 {
-            return Ok(Drained::Full);
+            return Ok(DrainStatus::Full);
         }
         match from.read(&mut scratch[..room]) {
-            Ok(0) => return Ok(Drained::End),
+            Ok(0) => return Ok(DrainStatus::End),
             Ok(count) => {
                 taken = true;
                 feed.push(now, &scratch[..count]);
@@ -264,7 +264,7 @@ pub(super) fn drain(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 feed.flush();
-                return Ok(if taken { Drained::Some } else { Drained::Empty });
+                return Ok(if taken { DrainStatus::Some } else { DrainStatus::Empty });
             }
             Err(error) => return Err(error),
         }

@@ -3,14 +3,16 @@
 use core::fmt;
 
 use aulos_core::{Block, ChannelLayout, SampleRate};
-use aulos_engine::source::{BLOCK_SAMPLES, Item};
-use aulos_engine::standby::{Keeper, Wish};
+use aulos_engine::source::{BLOCK_SAMPLES, SourceItem};
+use aulos_engine::standby::{StandbyHandle, StandbyRequest};
 use aulos_rt::ring::{Consumer, Producer, ring};
-use aulos_rt::{Pool, Publisher, Reader};
+use aulos_rt::{LatestPublisher, LatestReader, Pool};
 
 use super::Backoff;
-use crate::decode::{DecodeError, FileDecoder, FileFeed, OpenError, Options, Progress};
-use crate::{Job, SourcePath, Step, SystemClock};
+use crate::decode::{
+    DecodeError, FileDecodeOptions, FileDecoder, FileFeed, FileFeedStatus, OpenError,
+};
+use crate::{Job, JobStatus, SourcePath, SystemClock};
 
 /// What a file source is doing, for people to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +25,9 @@ pub enum FileState {
     /// It has been decoded to its end.
     Finished,
     /// It cannot be opened; that is tried again.
-    Unopened(OpenError),
+    OpenFailed(OpenError),
     /// It broke off.
-    Broken(DecodeError),
+    DecodeFailed(DecodeError),
 }
 
 impl FileState {
@@ -33,8 +35,8 @@ impl FileState {
     #[must_use]
     pub fn problem(self) -> Option<String> {
         match self {
-            Self::Unopened(error) => Some(error.to_string()),
-            Self::Broken(error) => Some(error.to_string()),
+            Self::OpenFailed(error) => Some(error.to_string()),
+            Self::DecodeFailed(error) => Some(error.to_string()),
             Self::Waiting | Self::Running | Self::Finished => None,
         }
     }
@@ -43,22 +45,22 @@ impl FileState {
 /// Work for the codec pool: one file, once or in a loop.
 pub struct FileSource {
     path: SourcePath,
-    options: Options,
-    work: Work,
+    options: FileDecodeOptions,
+    work: FileJobState,
     backoff: Backoff,
-    state: Publisher<FileState>,
-    keeper: Option<Keeper>,
+    state: LatestPublisher<FileState>,
+    keeper: Option<StandbyHandle>,
 }
 
-enum Work {
-    Closed(Pool<Block>, Producer<Item>),
+enum FileJobState {
+    Closed(Pool<Block>, Producer<SourceItem>),
     Open(Box<FileFeed>),
     /// The file is over; the station gives the blocks back, and must not be the one to free them.
     Decoded {
         pool: Pool<Block>,
-        items: Producer<Item>,
+        items: Producer<SourceItem>,
     },
-    Over,
+    Done,
 }
 
 impl FileSource {
@@ -67,16 +69,16 @@ impl FileSource {
     #[must_use]
     pub fn new(
         path: impl Into<SourcePath>,
-        options: Options,
+        options: FileDecodeOptions,
         seed: u64,
-    ) -> (Self, Consumer<Item>, Reader<FileState>) {
+    ) -> (Self, Consumer<SourceItem>, LatestReader<FileState>) {
         // The end of the file needs a place beside the blocks.
         let (items, consumer) = ring(FILE_BLOCKS + 1);
         let pool = Pool::new(FILE_BLOCKS, || {
-            Block::with_capacity(SampleRate::STUDIO, ChannelLayout::STEREO, BLOCK_SAMPLES)
+            Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::STEREO, BLOCK_SAMPLES)
         });
         let (state, seen) = aulos_rt::latest(FileState::Waiting);
-        let work = Work::Closed(pool, items);
+        let work = FileJobState::Closed(pool, items);
         let (path, backoff) = (path.into(), Backoff::new(seed));
         let file = Self { path, options, work, backoff, state, keeper: None };
         (file, consumer, seen)
@@ -85,34 +87,36 @@ impl FileSource {
     /// Hears from the station whether it is needed: one that stands by cold is closed until then, and
     /// begins again each time.
     #[must_use]
-    pub fn kept(mut self, keeper: Keeper) -> Self {
+    pub fn with_standby(mut self, keeper: StandbyHandle) -> Self {
         self.keeper = Some(keeper);
         self
     }
 
-    fn rest(&mut self) -> Step {
-        let work = core::mem::replace(&mut self.work, Work::Over);
+    fn close_file(&mut self) -> JobStatus {
+        let work = core::mem::replace(&mut self.work, FileJobState::Done);
         let (pool, items) = match work {
-            Work::Closed(pool, items) | Work::Decoded { pool, items } => (pool, items),
-            Work::Open(feed) => feed.close(),
-            Work::Over => return Step::Done,
+            FileJobState::Closed(pool, items) | FileJobState::Decoded { pool, items } => {
+                (pool, items)
+            }
+            FileJobState::Open(feed) => feed.close(),
+            FileJobState::Done => return JobStatus::Done,
         };
         if items.is_abandoned() {
-            return Step::Done;
+            return JobStatus::Done;
         }
         self.state.publish(FileState::Waiting);
-        self.work = Work::Closed(pool, items);
-        Step::Later
+        self.work = FileJobState::Closed(pool, items);
+        JobStatus::Pending
     }
 
-    fn open(&mut self, pool: Pool<Block>, items: Producer<Item>) -> Step {
+    fn open(&mut self, pool: Pool<Block>, items: Producer<SourceItem>) -> JobStatus {
         if items.is_abandoned() {
-            return Step::Done;
+            return JobStatus::Done;
         }
         let now = SystemClock::now();
         if !self.backoff.is_due(now) {
-            self.work = Work::Closed(pool, items);
-            return Step::Later;
+            self.work = FileJobState::Closed(pool, items);
+            return JobStatus::Pending;
         }
         match FileDecoder::open_source(&self.path, self.options) {
             Ok(decoder) => {
@@ -120,44 +124,44 @@ impl FileSource {
                 self.decode(Box::new(FileFeed::new(decoder, pool, items)))
             }
             Err(error) => {
-                self.state.publish(FileState::Unopened(error));
+                self.state.publish(FileState::OpenFailed(error));
                 self.backoff.failed(now);
-                self.work = Work::Closed(pool, items);
-                Step::Later
+                self.work = FileJobState::Closed(pool, items);
+                JobStatus::Pending
             }
         }
     }
 
-    fn decode(&mut self, mut feed: Box<FileFeed>) -> Step {
+    fn decode(&mut self, mut feed: Box<FileFeed>) -> JobStatus {
         match feed.step() {
-            Progress::Full => {
-                self.work = Work::Open(feed);
-                return Step::Later;
+            FileFeedStatus::Full => {
+                self.work = FileJobState::Open(feed);
+                return JobStatus::Pending;
             }
-            Progress::Ended => self.state.publish(FileState::Finished),
-            Progress::Failed(error) => self.state.publish(FileState::Broken(error)),
-            Progress::Abandoned => return Step::Done,
+            FileFeedStatus::Ended => self.state.publish(FileState::Finished),
+            FileFeedStatus::Failed(error) => self.state.publish(FileState::DecodeFailed(error)),
+            FileFeedStatus::Abandoned => return JobStatus::Done,
         }
         let (pool, items) = feed.close();
-        self.work = Work::Decoded { pool, items };
-        Step::Later
+        self.work = FileJobState::Decoded { pool, items };
+        JobStatus::Pending
     }
 }
 
 impl Job for FileSource {
-    fn step(&mut self) -> Step {
-        if self.keeper.as_mut().is_some_and(|keeper| keeper.wish() == Wish::Close) {
-            return self.rest();
+    fn step(&mut self) -> JobStatus {
+        if self.keeper.as_mut().is_some_and(|keeper| keeper.request() == StandbyRequest::Close) {
+            return self.close_file();
         }
-        match core::mem::replace(&mut self.work, Work::Over) {
-            Work::Closed(pool, items) => self.open(pool, items),
-            Work::Open(feed) => self.decode(feed),
-            Work::Decoded { items, .. } if items.is_abandoned() => Step::Done,
-            decoded @ Work::Decoded { .. } => {
+        match core::mem::replace(&mut self.work, FileJobState::Done) {
+            FileJobState::Closed(pool, items) => self.open(pool, items),
+            FileJobState::Open(feed) => self.decode(feed),
+            FileJobState::Decoded { items, .. } if items.is_abandoned() => JobStatus::Done,
+            decoded @ FileJobState::Decoded { .. } => {
                 self.work = decoded;
-                Step::Later
+                JobStatus::Pending
             }
-            Work::Over => Step::Done,
+            FileJobState::Done => JobStatus::Done,
         }
     }
 }

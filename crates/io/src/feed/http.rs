@@ -9,15 +9,15 @@ use std::io::{self, Read};
 use std::net::TcpStream;
 
 use aulos_core::{Instant, Span};
-use aulos_engine::standby::{Keeper, Wish};
-use aulos_proto::http::Body;
-use aulos_proto::packets::Hint;
-use aulos_proto::titles::Title;
+use aulos_engine::standby::{StandbyHandle, StandbyRequest};
+use aulos_proto::http::BodyDecoder;
+use aulos_proto::packets::FormatHint;
+use aulos_proto::titles::TrackMetadata;
 use aulos_rt::channel::{Receiver, Sender, TryRecvError};
 use rustls::ClientConnection;
 
 use super::stream::StreamWriter;
-use super::{Feeder, Next};
+use super::{Feeder, NextPoll};
 
 /// A body that begins, with all that belongs to it.
 #[derive(Debug)]
@@ -28,11 +28,11 @@ pub struct HttpBody {
     /// Its TLS, whose handshake is over.
     pub tls: Option<Box<ClientConnection>>,
     /// Chunks and titles.
-    pub body: Body,
+    pub body: BodyDecoder,
     /// What has been read of the body, as it came.
     pub unread: Vec<u8>,
     /// What the server says that it is.
-    pub hint: Hint,
+    pub hint: FormatHint,
     /// It has an end that is none before its length: a file.
     pub finite: bool,
 }
@@ -40,7 +40,7 @@ pub struct HttpBody {
 /// What a feed is to do.
 #[derive(Debug)]
 #[allow(clippy::exhaustive_enums, reason = "there is no third thing")]
-pub enum HttpOrder {
+pub enum HttpFeederCommand {
     /// Play this body, in the place of the one that plays.
     Play(Box<HttpBody>),
     /// Hang up.
@@ -50,33 +50,33 @@ pub enum HttpOrder {
 /// What became of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a body ends well or not")]
-pub enum BodyReport {
+pub enum HttpBodyEnd {
     /// It came to its end.
     Ended,
     /// It broke off.
-    Broken(BodyFault),
+    Broken(HttpBodyError),
 }
 
 /// Why a body broke off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum BodyFault {
+pub enum HttpBodyError {
     /// The server hung up.
     Closed,
     /// It sent nothing, or next to nothing, for five seconds.
     Stalled,
     /// It sent chunks that are none.
-    Chunks,
+    InvalidChunks,
     /// The connection broke.
     Io(io::ErrorKind),
 }
 
-impl core::fmt::Display for BodyFault {
+impl core::fmt::Display for HttpBodyError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Closed => f.write_str("the server hung up"),
             Self::Stalled => f.write_str("the server stopped sending"),
-            Self::Chunks => f.write_str("the server sent chunks that are none"),
+            Self::InvalidChunks => f.write_str("the server sent chunks that are none"),
             Self::Io(kind) => write!(f, "the connection broke: {kind}"),
         }
     }
@@ -84,114 +84,138 @@ impl core::fmt::Display for BodyFault {
 
 /// Plays one body after the other.
 #[derive(Debug)]
-pub struct HttpFeed {
+pub struct HttpFeeder {
     writer: StreamWriter,
-    orders: Receiver<HttpOrder>,
-    reports: Sender<BodyReport>,
-    titles: Sender<Title>,
+    orders: Receiver<HttpFeederCommand>,
+    reports: Sender<HttpBodyEnd>,
+    titles: Sender<TrackMetadata>,
     /// The line to the station; without one it always wants sound.
-    keeper: Option<Keeper>,
+    keeper: Option<StandbyHandle>,
     /// Where it is said whether there is to be a body at all, and what was said last.
-    needs: Option<Sender<bool>>,
-    needed: bool,
-    state: State,
+    demand_reports: Option<Sender<bool>>,
+    is_needed: bool,
+    state: HttpFeederState,
     scratch: Vec<u8>,
 }
 
 #[derive(Debug)]
-enum State {
+enum HttpFeederState {
     Idle,
     /// The decoder has not been told of it yet.
     Begin(Box<HttpBody>),
-    Play(Box<HttpBody>, Pulse),
+    Play(Box<HttpBody>, ThroughputWindow),
     /// The decoder has not been told of the end yet.
     End,
 }
 
 /// How much has come lately.
 #[derive(Clone, Copy, Debug)]
-struct Pulse {
+struct ThroughputWindow {
     since: Instant,
     bytes: usize,
 }
 
 /// How a look at a body ended.
-enum Looked {
+enum ReadStatus {
     /// Nothing more is there, or there is no room for it.
-    Enough,
-    Over,
-    Broken(BodyFault),
+    Pending,
+    Ended,
+    Broken(HttpBodyError),
 }
 
-impl HttpFeed {
+impl HttpFeeder {
     /// A feeder that does what `orders` say.
     #[must_use]
     pub fn new(
         writer: StreamWriter,
-        orders: Receiver<HttpOrder>,
-        reports: Sender<BodyReport>,
-        titles: Sender<Title>,
+        orders: Receiver<HttpFeederCommand>,
+        reports: Sender<HttpBodyEnd>,
+        titles: Sender<TrackMetadata>,
     ) -> Self {
         let scratch = vec![0; READ_BYTES];
-        let (keeper, needs, needed) = (None, None, true);
-        Self { writer, orders, reports, titles, keeper, needs, needed, state: State::Idle, scratch }
+        let (keeper, demand_reports, is_needed) = (None, None, true);
+        Self {
+            writer,
+            orders,
+            reports,
+            titles,
+            keeper,
+            demand_reports,
+            is_needed,
+            state: HttpFeederState::Idle,
+            scratch,
+        }
     }
 
     /// Hears from the station whether it is needed, and says so whenever that changes: while it is
     /// not and stands by cold, bodies that it is given are dropped. It says first what is so now.
     #[must_use]
-    pub fn kept(mut self, mut keeper: Keeper, needs: Sender<bool>) -> Self {
-        self.needed = keeper.wish() == Wish::Close;
+    pub fn with_standby(mut self, mut keeper: StandbyHandle, needs: Sender<bool>) -> Self {
+        self.is_needed = keeper.request() == StandbyRequest::Close;
         self.keeper = Some(keeper);
-        self.needs = Some(needs);
+        self.demand_reports = Some(needs);
         self
     }
 
     /// What the station wishes now.
-    fn wish(&mut self) -> Wish {
-        let wish = self.keeper.as_mut().map_or(Wish::Play, Keeper::wish);
-        self.writer.skim(wish != Wish::Play);
-        let needed = wish != Wish::Close;
-        if needed != self.needed
-            && self.needs.as_ref().is_none_or(|needs| needs.try_send(needed).is_ok())
+    fn poll_demand(&mut self) -> StandbyRequest {
+        let wish = self.keeper.as_mut().map_or(StandbyRequest::Play, StandbyHandle::request);
+        self.writer.set_parse_only(wish != StandbyRequest::Play);
+        let needed = wish != StandbyRequest::Close;
+        if needed != self.is_needed
+            && self.demand_reports.as_ref().is_none_or(|needs| needs.try_send(needed).is_ok())
         {
-            self.needed = needed;
+            self.is_needed = needed;
         }
         wish
     }
 
-    fn play(&mut self, mut body: Box<HttpBody>, mut pulse: Pulse, now: Instant) -> State {
-        match self.take(&mut body, &mut pulse, now) {
-            Looked::Over if body.finite => State::End,
-            Looked::Over => self.report(BodyReport::Broken(BodyFault::Closed)),
-            Looked::Broken(fault) => self.report(BodyReport::Broken(fault)),
-            Looked::Enough if now.since(pulse.since) < STALL => State::Play(body, pulse),
-            Looked::Enough if pulse.bytes < STALL_BYTES => {
-                self.report(BodyReport::Broken(BodyFault::Stalled))
+    fn play(
+        &mut self,
+        mut body: Box<HttpBody>,
+        mut pulse: ThroughputWindow,
+        now: Instant,
+    ) -> HttpFeederState {
+        match self.read_body(&mut body, &mut pulse, now) {
+            ReadStatus::Ended if body.finite => HttpFeederState::End,
+            ReadStatus::Ended => self.report(HttpBodyEnd::Broken(HttpBodyError::Closed)),
+            ReadStatus::Broken(fault) => self.report(HttpBodyEnd::Broken(fault)),
+            ReadStatus::Pending if now.since(pulse.since) < STALL_TIMEOUT => {
+                HttpFeederState::Play(body, pulse)
             }
-            Looked::Enough => State::Play(body, Pulse { since: now, bytes: 0 }),
+            ReadStatus::Pending if pulse.bytes < MIN_BYTES_PER_WINDOW => {
+                self.report(HttpBodyEnd::Broken(HttpBodyError::Stalled))
+            }
+            ReadStatus::Pending => {
+                HttpFeederState::Play(body, ThroughputWindow { since: now, bytes: 0 })
+            }
         }
     }
 
     /// Takes what is there, as far as there is room.
-    fn take(&mut self, body: &mut HttpBody, pulse: &mut Pulse, now: Instant) -> Looked {
-        for _ in 0..READS {
+    fn read_body(
+        &mut self,
+        body: &mut HttpBody,
+        pulse: &mut ThroughputWindow,
+        now: Instant,
+    ) -> ReadStatus {
+        for _ in 0..MAX_READS {
             let room = self.writer.room().min(self.scratch.len());
             if room == 0 {
                 // It is us who hold it back.
-                *pulse = Pulse { since: now, bytes: 0 };
-                return Looked::Enough;
+                *pulse = ThroughputWindow { since: now, bytes: 0 };
+                return ReadStatus::Pending;
             }
             let count = if body.unread.is_empty() {
                 match body.read(&mut self.scratch[..room]) {
-                    Ok(0) if body.finite => return Looked::Broken(BodyFault::Closed),
-                    Ok(0) => return Looked::Over,
+                    Ok(0) if body.finite => return ReadStatus::Broken(HttpBodyError::Closed),
+                    Ok(0) => return ReadStatus::Ended,
                     Ok(count) => count,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        return Looked::Enough;
+                        return ReadStatus::Pending;
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(error) => return Looked::Broken(BodyFault::Io(error.kind())),
+                    Err(error) => return ReadStatus::Broken(HttpBodyError::Io(error.kind())),
                 }
             } else {
                 let count = room.min(body.unread.len());
@@ -210,19 +234,19 @@ impl HttpFeed {
                 |title| drop(titles.try_send(title)),
             );
             if taken.is_err() {
-                return Looked::Broken(BodyFault::Chunks);
+                return ReadStatus::Broken(HttpBodyError::InvalidChunks);
             }
-            if body.body.is_over() {
-                return Looked::Over;
+            if body.body.is_finished() {
+                return ReadStatus::Ended;
             }
         }
-        Looked::Enough
+        ReadStatus::Pending
     }
 
-    fn report(&self, report: BodyReport) -> State {
+    fn report(&self, report: HttpBodyEnd) -> HttpFeederState {
         // There is room for one, and one is asked for at a time.
         self.reports.try_send(report).ok();
-        State::Idle
+        HttpFeederState::Idle
     }
 }
 
@@ -248,68 +272,70 @@ impl HttpBody {
     }
 }
 
-impl Feeder for HttpFeed {
-    fn tick(&mut self, now: Instant) -> Next {
+impl Feeder for HttpFeeder {
+    fn tick(&mut self, now: Instant) -> NextPoll {
         if self.writer.is_abandoned() {
-            return Next::Never;
+            return NextPoll::Never;
         }
-        let wish = self.wish();
+        let wish = self.poll_demand();
         match self.orders.try_recv() {
-            Ok(HttpOrder::Play(body)) => self.state = State::Begin(body),
-            Ok(HttpOrder::Stop) => self.state = State::Idle,
-            Err(TryRecvError::Closed) if matches!(self.state, State::Idle) => return Next::Never,
+            Ok(HttpFeederCommand::Play(body)) => self.state = HttpFeederState::Begin(body),
+            Ok(HttpFeederCommand::Stop) => self.state = HttpFeederState::Idle,
+            Err(TryRecvError::Closed) if matches!(self.state, HttpFeederState::Idle) => {
+                return NextPoll::Never;
+            }
             Err(_) => {}
         }
-        if wish == Wish::Close {
-            self.state = State::Idle;
+        if wish == StandbyRequest::Close {
+            self.state = HttpFeederState::Idle;
         }
-        self.state = match core::mem::replace(&mut self.state, State::Idle) {
-            State::Idle => State::Idle,
-            State::Begin(body) if self.writer.begin(body.hint) => {
-                self.play(body, Pulse { since: now, bytes: 0 }, now)
+        self.state = match core::mem::replace(&mut self.state, HttpFeederState::Idle) {
+            HttpFeederState::Idle => HttpFeederState::Idle,
+            HttpFeederState::Begin(body) if self.writer.begin(body.hint) => {
+                self.play(body, ThroughputWindow { since: now, bytes: 0 }, now)
             }
-            State::Play(body, pulse) => self.play(body, pulse, now),
-            State::End if self.writer.end() => self.report(BodyReport::Ended),
-            unchanged @ (State::Begin(_) | State::End) => unchanged,
+            HttpFeederState::Play(body, pulse) => self.play(body, pulse, now),
+            HttpFeederState::End if self.writer.end() => self.report(HttpBodyEnd::Ended),
+            unchanged @ (HttpFeederState::Begin(_) | HttpFeederState::End) => unchanged,
         };
-        if matches!(self.state, State::Idle) { Next::Later } else { Next::Soon }
+        if matches!(self.state, HttpFeederState::Idle) { NextPoll::Later } else { NextPoll::Soon }
     }
 }
 
 /// What is read at once, and how often in one tick: a few servers that send all they have must not
 /// hold the reactor.
 const READ_BYTES: usize = 16 * 1024;
-const READS: usize = 8;
+const MAX_READS: usize = 8;
 
 /// How long next to nothing may come: less than any codec sends of silence.
-const STALL: Span = Span::from_secs(5);
-const STALL_BYTES: usize = 64;
+const STALL_TIMEOUT: Span = Span::from_secs(5);
+const MIN_BYTES_PER_WINDOW: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use std::io::Write;
     use std::net::TcpListener;
 
-    use aulos_engine::standby::{Standby, gate};
-    use aulos_proto::http::Framing;
+    use aulos_engine::standby::{Standby, standby_channel};
+    use aulos_proto::http::BodyFraming;
     use aulos_rt::channel::bounded;
 
     use super::super::StreamParts;
     use super::*;
 
-    struct Scene {
-        feed: HttpFeed,
-        orders: Sender<HttpOrder>,
-        reports: Receiver<BodyReport>,
+    struct HttpFixture {
+        feed: HttpFeeder,
+        orders: Sender<HttpFeederCommand>,
+        reports: Receiver<HttpBodyEnd>,
         server: TcpStream,
         client: Option<TcpStream>,
         parts: Option<(
             crate::feed::StreamSource,
-            aulos_rt::ring::Consumer<aulos_engine::source::Item>,
+            aulos_rt::ring::Consumer<aulos_engine::source::SourceItem>,
         )>,
     }
 
-    fn scene() -> Scene {
+    fn http_fixture() -> HttpFixture {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, _) = listener.accept().unwrap();
@@ -318,26 +344,26 @@ mod tests {
         let (orders, ordered) = bounded(2);
         let (reporter, reports) = bounded(2);
         let (titles, _) = bounded(2);
-        let feed = HttpFeed::new(parts.writer, ordered, reporter, titles);
+        let feed = HttpFeeder::new(parts.writer, ordered, reporter, titles);
         let parts = Some((parts.source, parts.items));
-        Scene { feed, orders, reports, server, client: Some(client), parts }
+        HttpFixture { feed, orders, reports, server, client: Some(client), parts }
     }
 
-    impl Scene {
-        fn play(&mut self, framing: Framing, finite: bool) {
+    impl HttpFixture {
+        fn play(&mut self, framing: BodyFraming, finite: bool) {
             let body = HttpBody {
                 socket: self.client.take().unwrap(),
                 tls: None,
-                body: Body::new(framing, None),
+                body: BodyDecoder::new(framing, None),
                 unread: b"1234".to_vec(),
-                hint: Hint::None,
+                hint: FormatHint::None,
                 finite,
             };
-            self.orders.try_send(HttpOrder::Play(Box::new(body))).unwrap();
+            self.orders.try_send(HttpFeederCommand::Play(Box::new(body))).unwrap();
         }
 
         /// Ticks a second at a time until something is reported.
-        fn wait(&mut self, mut each: impl FnMut(u64, &mut TcpStream)) -> (u64, BodyReport) {
+        fn wait(&mut self, mut each: impl FnMut(u64, &mut TcpStream)) -> (u64, HttpBodyEnd) {
             for second in 1..100 {
                 each(second, &mut self.server);
                 // What was sent over loopback is there at once, or a little later.
@@ -353,17 +379,17 @@ mod tests {
 
     #[test]
     fn a_server_that_sends_a_byte_now_and_then_has_stalled() {
-        let mut scene = scene();
-        scene.play(Framing::UntilClosed, false);
+        let mut scene = http_fixture();
+        scene.play(BodyFraming::UntilClosed, false);
         let (second, report) = scene.wait(|_, server| server.write_all(b"x").unwrap());
-        assert_eq!(report, BodyReport::Broken(BodyFault::Stalled));
+        assert_eq!(report, HttpBodyEnd::Broken(HttpBodyError::Stalled));
         assert_eq!(second, 6, "five seconds after the first look");
     }
 
     #[test]
     fn one_that_is_held_back_by_us_has_not() {
-        let mut scene = scene();
-        scene.play(Framing::UntilClosed, false);
+        let mut scene = http_fixture();
+        scene.play(BodyFraming::UntilClosed, false);
         // Nobody decodes: when the ring is full, it is us who do not take more.
         for second in 1..60 {
             if second < 12 {
@@ -378,35 +404,35 @@ mod tests {
 
     #[test]
     fn a_file_that_is_cut_off_has_broken_and_a_whole_one_has_ended() {
-        let mut cut = scene();
-        cut.play(Framing::Length(10), true);
+        let mut cut = http_fixture();
+        cut.play(BodyFraming::Length(10), true);
         let (_, report) = cut.wait(|_, server| drop(server.shutdown(std::net::Shutdown::Both)));
-        assert_eq!(report, BodyReport::Broken(BodyFault::Closed));
-        let mut whole = scene();
-        whole.play(Framing::Length(10), true);
+        assert_eq!(report, HttpBodyEnd::Broken(HttpBodyError::Closed));
+        let mut whole = http_fixture();
+        whole.play(BodyFraming::Length(10), true);
         let (_, report) = whole.wait(|second, server| {
             if second == 1 {
                 server.write_all(b"567890and more").unwrap();
             }
         });
-        assert_eq!(report, BodyReport::Ended);
+        assert_eq!(report, HttpBodyEnd::Ended);
     }
 
     #[test]
     fn one_that_stands_by_cold_hangs_up_and_says_when_it_is_needed() {
-        let mut scene = scene();
-        let (mut gate, keeper) = gate(Standby::Cold);
+        let mut scene = http_fixture();
+        let (mut gate, keeper) = standby_channel(Standby::Cold);
         let (teller, mut needs) = bounded(2);
-        scene.feed = scene.feed.kept(keeper, teller);
-        assert_eq!(scene.feed.tick(Instant::ZERO), Next::Later);
+        scene.feed = scene.feed.with_standby(keeper, teller);
+        assert_eq!(scene.feed.tick(Instant::ZERO), NextPoll::Later);
         assert_eq!(needs.try_recv(), Ok(false));
-        gate.wish(Wish::Play);
+        gate.set_request(StandbyRequest::Play);
         scene.feed.tick(Instant::ZERO);
         assert_eq!(needs.try_recv(), Ok(true));
-        scene.play(Framing::UntilClosed, false);
-        assert_eq!(scene.feed.tick(Instant::ZERO), Next::Soon);
-        gate.wish(Wish::Close);
-        assert_eq!(scene.feed.tick(Instant::ZERO), Next::Later);
+        scene.play(BodyFraming::UntilClosed, false);
+        assert_eq!(scene.feed.tick(Instant::ZERO), NextPoll::Soon);
+        gate.set_request(StandbyRequest::Close);
+        assert_eq!(scene.feed.tick(Instant::ZERO), NextPoll::Later);
         assert_eq!((needs.try_recv(), needs.try_recv()), (Ok(false), Err(TryRecvError::Empty)));
         assert_eq!(scene.server.read(&mut [0; 8]).unwrap(), 0, "it has hung up");
         assert!(scene.reports.try_recv().is_err(), "which is nobody's fault");
@@ -414,10 +440,10 @@ mod tests {
 
     #[test]
     fn a_station_that_is_gone_ends_it() {
-        let mut scene = scene();
-        scene.play(Framing::UntilClosed, false);
-        assert_eq!(scene.feed.tick(Instant::ZERO), Next::Soon);
+        let mut scene = http_fixture();
+        scene.play(BodyFraming::UntilClosed, false);
+        assert_eq!(scene.feed.tick(Instant::ZERO), NextPoll::Soon);
         scene.parts = None;
-        assert_eq!(scene.feed.tick(Instant::ZERO), Next::Never);
+        assert_eq!(scene.feed.tick(Instant::ZERO), NextPoll::Never);
     }
 }

@@ -3,32 +3,32 @@
 use core::fmt;
 
 use aulos_core::{Block, ChannelLayout, Frames, SampleRate, Span};
-use aulos_dsp::meter::History;
+use aulos_dsp::meter::MeterHistory;
 use aulos_dsp::remix;
-use aulos_engine::loudness::{Gauge, Loudness};
+use aulos_engine::loudness::{Loudness, LoudnessMeter};
 use aulos_engine::source::BLOCK_SAMPLES;
-use aulos_rt::{Publisher, Reader};
+use aulos_rt::{LatestPublisher, LatestReader};
 
-use crate::decode::{Decoded, FileDecoder, Options};
-use crate::{Job, SourcePath, Step};
+use crate::decode::{FileDecodeOptions, FileDecodeStatus, FileDecoder};
+use crate::{Job, JobStatus, SourcePath};
 
 /// Work for the codec pool: measures the beginning of a file, as loud as it is in the channels of a
 /// station.
 pub struct FileMeter {
     path: SourcePath,
-    options: Options,
+    options: FileDecodeOptions,
     layout: ChannelLayout,
     dual_mono: bool,
     longest: Span,
-    open: Option<Box<Measurement>>,
-    result: Publisher<Option<Loudness>>,
+    open: Option<Box<FileMeasurement>>,
+    result: LatestPublisher<Option<Loudness>>,
 }
 
-struct Measurement {
+struct FileMeasurement {
     decoder: FileDecoder,
     block: Block,
     remixed: Vec<f32>,
-    gauge: Option<Gauge>,
+    meter: Option<LoudnessMeter>,
     shape: Option<SampleRate>,
     measured: Span,
 }
@@ -39,10 +39,10 @@ impl FileMeter {
     #[must_use]
     pub fn new(
         path: impl Into<SourcePath>,
-        options: Options,
+        options: FileDecodeOptions,
         (layout, dual_mono): (ChannelLayout, bool),
         longest: Span,
-    ) -> (Self, Reader<Option<Loudness>>) {
+    ) -> (Self, LatestReader<Option<Loudness>>) {
         let (result, seen) = aulos_rt::latest(None);
         let path = path.into();
         (Self { path, options, layout, dual_mono, longest, open: None, result }, seen)
@@ -50,57 +50,58 @@ impl FileMeter {
 }
 
 impl Job for FileMeter {
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> JobStatus {
         let open = self.open.take().or_else(|| {
             let decoder = FileDecoder::open_source(&self.path, self.options).ok()?;
-            Some(Box::new(Measurement::new(decoder)))
+            Some(Box::new(FileMeasurement::new(decoder)))
         });
         let Some(mut open) = open else {
             self.result.publish(Some(Loudness::NONE));
-            return Step::Done;
+            return JobStatus::Done;
         };
-        let until = open.measured + STEP;
+        let until = open.measured + STEP_LENGTH;
         while open.measured < until {
             let over = open.measured >= self.longest || !open.decode(self.layout, self.dual_mono);
             if over {
-                self.result.publish(Some(open.conclude()));
-                return Step::Done;
+                self.result.publish(Some(open.finish()));
+                return JobStatus::Done;
             }
         }
         self.open = Some(open);
-        Step::Later
+        JobStatus::Pending
     }
 }
 
-impl Measurement {
+impl FileMeasurement {
     fn new(decoder: FileDecoder) -> Self {
-        let block = Block::with_capacity(SampleRate::STUDIO, ChannelLayout::STEREO, BLOCK_SAMPLES);
+        let block =
+            Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::STEREO, BLOCK_SAMPLES);
         let (remixed, measured) = (Vec::new(), Span::ZERO);
-        Self { decoder, block, remixed, gauge: None, shape: None, measured }
+        Self { decoder, block, remixed, meter: None, shape: None, measured }
     }
 
     /// Measures the next block in the channels of `layout`; false at the end of what can be decoded.
     fn decode(&mut self, layout: ChannelLayout, dual_mono: bool) -> bool {
-        if !matches!(self.decoder.next(&mut self.block), Ok(Decoded::Block)) {
+        if !matches!(self.decoder.next(&mut self.block), Ok(FileDecodeStatus::Block)) {
             return false;
         }
         let (rate, frames) = (self.block.rate(), self.block.frames());
-        let make = if dual_mono { Gauge::dual_mono } else { Gauge::new };
-        let gauge = self.gauge.get_or_insert_with(|| make(rate, layout, History::Histogram));
+        let make = if dual_mono { LoudnessMeter::dual_mono } else { LoudnessMeter::new };
+        let gauge = self.meter.get_or_insert_with(|| make(rate, layout, MeterHistory::Histogram));
         if self.shape.replace(rate).is_some_and(|before| before != rate) {
-            gauge.change(rate, layout);
+            gauge.set_format(rate, layout);
         }
         let channels = layout.channels();
         self.remixed.resize(frames.as_usize() * channels, 0.0);
         let from = self.block.layout().channels();
         remix(self.block.samples(), from, &mut self.remixed, channels);
-        gauge.hear(&self.remixed);
+        gauge.push(&self.remixed);
         self.measured += rate.span(frames);
         frames > Frames::ZERO
     }
 
-    fn conclude(&mut self) -> Loudness {
-        self.gauge.as_mut().map_or(Loudness::NONE, Gauge::conclude)
+    fn finish(&mut self) -> Loudness {
+        self.meter.as_mut().map_or(Loudness::NONE, LoudnessMeter::finish)
     }
 }
 
@@ -112,4 +113,4 @@ impl fmt::Debug for FileMeter {
 
 /// Sound that is measured in one step: a tenth of a second of work at most, and the pool's thread has
 /// rings to fill that hold a second.
-const STEP: Span = Span::from_secs(10);
+const STEP_LENGTH: Span = Span::from_secs(10);

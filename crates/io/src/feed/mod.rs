@@ -15,28 +15,31 @@ mod stdin;
 mod stream;
 mod tcp;
 
-use aulos_core::{Chance, Instant, Span};
+use aulos_core::{Instant, Rng, Span};
 
 pub use bytes::{ByteFeed, FEED_BLOCKS};
-pub use dj::{Dj, DjCounters, DjFeeder, DjMount, DjSeat, DjState, Left, STALL};
-pub use fifo::{Fifo, FifoCounters, FifoError, FifoMode, make_fifo};
+pub use dj::{
+    DJ_STALL_TIMEOUT, DjCounters, DjEndReason, DjFeeder, DjFeederState, DjMountPermit, DjMountSlot,
+    DjStream,
+};
+pub use fifo::{FifoCounters, FifoError, FifoFeeder, FifoMode, make_fifo};
 pub use file::{FileSource, FileState};
-pub use http::{BodyFault, BodyReport, HttpBody, HttpFeed, HttpOrder};
+pub use http::{HttpBody, HttpBodyEnd, HttpBodyError, HttpFeeder, HttpFeederCommand};
 pub use measure::FileMeter;
-pub use process::{Process, ProcessConfig, own, split_arguments};
-pub use stdin::Stdin;
+pub use process::{ProcessConfig, ProcessFeeder, isolate_child, split_arguments};
+pub use stdin::StdinFeeder;
 pub use stream::{RAW_BYTES, StreamParts, StreamSource, StreamState, StreamWriter};
-pub use tcp::{TcpClient, TcpServer};
+pub use tcp::{TcpClientFeeder, TcpServerFeeder};
 
 /// Moves bytes from a descriptor into a station's ring, when it is told to look.
 pub trait Feeder: Send {
     /// Takes what is there, without waiting, and says when to look again.
-    fn tick(&mut self, now: Instant) -> Next;
+    fn tick(&mut self, now: Instant) -> NextPoll;
 }
 
 /// When to look at a feeder again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextPoll {
     /// Sound is flowing.
     Soon,
     /// Nothing is going on.
@@ -86,7 +89,7 @@ pub struct Backoff {
     delay: Span,
     retry_at: Instant,
     healthy_since: Option<Instant>,
-    chance: Chance,
+    rng: Rng,
 }
 
 impl Backoff {
@@ -104,7 +107,7 @@ impl Backoff {
             delay: first,
             retry_at: Instant::ZERO,
             healthy_since: None,
-            chance: Chance::new(seed),
+            rng: Rng::new(seed),
         }
     }
 
@@ -144,7 +147,7 @@ impl Backoff {
     /// Anything from nothing to the present delay.
     fn jitter(&mut self) -> Span {
         let most = u128::try_from(self.delay.as_nanos()).unwrap_or(0) + 1;
-        Span::from_nanos(i64::try_from((u128::from(self.chance.bits()) * most) >> 64).unwrap_or(0))
+        Span::from_nanos(i64::try_from((u128::from(self.rng.next_u64()) * most) >> 64).unwrap_or(0))
     }
 }
 

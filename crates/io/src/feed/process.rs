@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use aulos_core::{Instant, Span};
-use aulos_engine::standby::Wish;
+use aulos_engine::standby::StandbyRequest;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::fifo::{Drained, READ_BYTES, drain, make_fifo};
-use super::{Backoff, ByteFeed, FeedState, Feeder, Next};
+use super::fifo::{DrainStatus, READ_BYTES, drain, make_fifo};
+use super::{Backoff, ByteFeed, FeedState, Feeder, NextPoll};
 use crate::sys::end_with_parent;
 
 /// What to start.
@@ -33,23 +33,23 @@ pub struct ProcessConfig {
 
 /// Keeps a program running and takes its output; it is started again when it ends.
 #[derive(Debug)]
-pub struct Process {
+pub struct ProcessFeeder {
     config: ProcessConfig,
-    running: Option<Running>,
+    running: Option<RunningProcess>,
     backoff: Backoff,
     feed: ByteFeed,
     scratch: Vec<u8>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningProcess {
     child: Child,
     output: ChildStdout,
     /// Since when its output has been closed.
     closed: Option<Instant>,
 }
 
-impl Process {
+impl ProcessFeeder {
     /// A feeder that starts the program at its first tick.
     #[must_use]
     pub fn new(config: ProcessConfig, feed: ByteFeed) -> Self {
@@ -57,7 +57,7 @@ impl Process {
         Self { config, running: None, backoff: feed.backoff(), feed, scratch }
     }
 
-    fn start(&self) -> io::Result<Running> {
+    fn start(&self) -> io::Result<RunningProcess> {
         let mut command = Command::new(&self.config.program);
         command.args(&self.config.arguments).stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(match &self.config.log_to {
@@ -65,78 +65,78 @@ impl Process {
             None if self.config.log_stderr => Stdio::inherit(),
             None => Stdio::null(),
         });
-        own(&mut command);
+        isolate_child(&mut command);
         let mut child = command.spawn()?;
         let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let flags = fcntl_getfl(output.as_fd())?;
         fcntl_setfl(output.as_fd(), flags | OFlags::NONBLOCK)?;
-        Ok(Running { child, output, closed: None })
+        Ok(RunningProcess { child, output, closed: None })
     }
 
     /// Its output is closed: whether it has failed is known when it has ended.
-    fn ending(&mut self, now: Instant) -> Next {
-        let Some(running) = &mut self.running else { return Next::Later };
+    fn poll_exit(&mut self, now: Instant) -> NextPoll {
+        let Some(running) = &mut self.running else { return NextPoll::Later };
         let since = *running.closed.get_or_insert(now);
         match running.child.try_wait() {
-            Ok(Some(status)) if status.success() => self.feed.end(),
-            Ok(None) if now.since(since) < ENDING => return Next::Soon,
-            _ => self.feed.lose(),
+            Ok(Some(status)) if status.success() => self.feed.mark_ended(),
+            Ok(None) if now.since(since) < EXIT_TIMEOUT => return NextPoll::Soon,
+            _ => self.feed.mark_lost(),
         }
-        self.stopped(now, 0)
+        self.handle_exit(now, 0)
     }
 
-    fn stopped(&mut self, now: Instant, error: i32) -> Next {
+    fn handle_exit(&mut self, now: Instant, error: i32) -> NextPoll {
         self.running = None;
-        self.feed.lose();
+        self.feed.mark_lost();
         self.feed.report(FeedState::Failed(error));
         self.backoff.failed(now);
-        Next::Later
+        NextPoll::Later
     }
 }
 
-impl Feeder for Process {
-    fn tick(&mut self, now: Instant) -> Next {
+impl Feeder for ProcessFeeder {
+    fn tick(&mut self, now: Instant) -> NextPoll {
         if self.feed.is_abandoned() {
-            return Next::Never;
+            return NextPoll::Never;
         }
-        if self.feed.wish() == Wish::Close {
+        if self.feed.poll_demand() == StandbyRequest::Close {
             self.running = None;
-            self.feed.end();
+            self.feed.mark_ended();
             self.feed.report(FeedState::Waiting);
-            return Next::Later;
+            return NextPoll::Later;
         }
         let running = match &mut self.running {
             Some(running) => running,
-            None if !self.backoff.is_due(now) => return Next::Later,
+            None if !self.backoff.is_due(now) => return NextPoll::Later,
             None => match self.start() {
                 Ok(running) => {
                     self.backoff.succeeded(now);
                     self.running.insert(running)
                 }
-                Err(error) => return self.stopped(now, error.raw_os_error().unwrap_or(0)),
+                Err(error) => return self.handle_exit(now, error.raw_os_error().unwrap_or(0)),
             },
         };
         match drain(&mut running.output, &mut self.feed, &mut self.scratch, now) {
-            Ok(Drained::End) => self.ending(now),
-            Ok(Drained::Empty) => Next::Soon,
-            Ok(Drained::Some | Drained::Full) => {
+            Ok(DrainStatus::End) => self.poll_exit(now),
+            Ok(DrainStatus::Empty) => NextPoll::Soon,
+            Ok(DrainStatus::Some | DrainStatus::Full) => {
                 self.feed.report(FeedState::Running);
-                Next::Soon
+                NextPoll::Soon
             }
-            Err(error) => self.stopped(now, error.raw_os_error().unwrap_or(0)),
+            Err(error) => self.handle_exit(now, error.raw_os_error().unwrap_or(0)),
         }
     }
 }
 
 /// How long a program may take to end after it has closed its output; less than a source's usual
 /// time-out.
-const ENDING: Span = Span::from_millis(200);
+const EXIT_TIMEOUT: Span = Span::from_millis(200);
 
 /// Makes a child ours alone: it gets a process group of its own, since Ctrl-C in our terminal is
 /// ours to answer and its children shall end with it; and it ends when we do, even by SIGKILL.
 ///
 /// The thread that starts the child must live as long as the child shall.
-pub fn own(command: &mut Command) {
+pub fn isolate_child(command: &mut Command) {
     command.process_group(0);
     end_with_parent(command);
 }
@@ -174,7 +174,7 @@ pub fn split_arguments(line: &str) -> Vec<String> {
     arguments
 }
 
-impl Drop for Running {
+impl Drop for RunningProcess {
     fn drop(&mut self) {
         if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             // It may have ended by itself; then there is nobody to end.

@@ -7,46 +7,46 @@ use aulos_core::Instant;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
-use super::fifo::{Drained, READ_BYTES, drain};
-use super::{ByteFeed, FeedState, Feeder, Next};
+use super::fifo::{DrainStatus, READ_BYTES, drain};
+use super::{ByteFeed, FeedState, Feeder, NextPoll};
 
 /// Reads standard input once, to its end.
 #[derive(Debug)]
-pub struct Stdin {
-    input: Polled,
+pub struct StdinFeeder {
+    input: PolledStdin,
     feed: ByteFeed,
     scratch: Vec<u8>,
 }
 
-impl Stdin {
+impl StdinFeeder {
     /// A feeder for the standard input of this process.
     #[must_use]
     pub fn new(feed: ByteFeed) -> Self {
-        Self { input: Polled(io::stdin()), feed, scratch: vec![0; READ_BYTES] }
+        Self { input: PolledStdin(io::stdin()), feed, scratch: vec![0; READ_BYTES] }
     }
 }
 
-impl Feeder for Stdin {
-    fn tick(&mut self, now: Instant) -> Next {
+impl Feeder for StdinFeeder {
+    fn tick(&mut self, now: Instant) -> NextPoll {
         if self.feed.is_abandoned() {
-            return Next::Never;
+            return NextPoll::Never;
         }
-        self.feed.wish();
+        self.feed.poll_demand();
         match drain(&mut self.input, &mut self.feed, &mut self.scratch, now) {
-            Ok(Drained::End) => {
-                self.feed.end();
+            Ok(DrainStatus::End) => {
+                self.feed.mark_ended();
                 self.feed.report(FeedState::Finished);
-                Next::Never
+                NextPoll::Never
             }
-            Ok(Drained::Empty) => Next::Soon,
-            Ok(Drained::Some | Drained::Full) => {
+            Ok(DrainStatus::Empty) => NextPoll::Soon,
+            Ok(DrainStatus::Some | DrainStatus::Full) => {
                 self.feed.report(FeedState::Running);
-                Next::Soon
+                NextPoll::Soon
             }
             Err(error) => {
-                self.feed.end();
+                self.feed.mark_ended();
                 self.feed.report(FeedState::Failed(error.raw_os_error().unwrap_or(0)));
-                Next::Never
+                NextPoll::Never
             }
         }
     }
@@ -55,9 +55,9 @@ impl Feeder for Stdin {
 /// Standard input belongs to the shell as well, so it must not be made non-blocking: it is asked
 /// before each read instead.
 #[derive(Debug)]
-struct Polled(Handle);
+struct PolledStdin(Handle);
 
-impl Read for Polled {
+impl Read for PolledStdin {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

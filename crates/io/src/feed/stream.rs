@@ -15,15 +15,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aulos_core::{Block, ChannelLayout, SampleRate};
-use aulos_engine::source::{BLOCK_SAMPLES, Item};
-use aulos_proto::packets::Hint;
-use aulos_proto::titles::Title;
+use aulos_engine::source::{BLOCK_SAMPLES, SourceItem};
+use aulos_proto::packets::FormatHint;
+use aulos_proto::titles::TrackMetadata;
 use aulos_rt::channel::{Receiver, Sender, bounded};
 use aulos_rt::ring::{Consumer, Producer, ring};
-use aulos_rt::{Pool, Publisher, Reader};
+use aulos_rt::{LatestPublisher, LatestReader, Pool};
 
-use crate::decode::{Heard, StreamCounts, StreamDecoder, StreamError, StreamInfo};
-use crate::{Job, Step};
+use crate::decode::{StreamCounts, StreamDecodeStatus, StreamDecoder, StreamError, StreamInfo};
+use crate::{Job, JobStatus};
 
 /// What an encoded stream is doing, for people to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,11 +49,11 @@ pub struct StreamParts {
     /// For the codec pool.
     pub source: StreamSource,
     /// For the station, as a live source.
-    pub items: Consumer<Item>,
+    pub items: Consumer<SourceItem>,
     /// For whoever shows how it goes.
-    pub state: Reader<StreamState>,
+    pub state: LatestReader<StreamState>,
     /// Titles that the sound itself carries.
-    pub titles: Receiver<Title>,
+    pub titles: Receiver<TrackMetadata>,
 }
 
 impl StreamParts {
@@ -61,27 +61,27 @@ impl StreamParts {
     #[must_use]
     pub fn new() -> Self {
         let (bytes, raw) = ring(RAW_BYTES);
-        let (marks, marked) = ring(MOST_MARKS);
+        let (marks, marked) = ring(MAX_MARKS);
         // The end of a body needs a place beside the blocks.
         let (items, consumer) = ring(STREAM_BLOCKS + 1);
         let (publisher, state) = aulos_rt::latest(StreamState::default());
-        let (teller, titles) = bounded(MOST_TITLES);
+        let (teller, titles) = bounded(MAX_TITLES);
         let skims = Arc::<AtomicBool>::default();
         let writer = StreamWriter { bytes, marks, written: 0, skims: Arc::clone(&skims) };
         let source = StreamSource {
             skims,
             raw,
             read: 0,
-            marked,
+            marks: marked,
             decoder: None,
             pool: Pool::new(STREAM_BLOCKS, || {
-                Block::with_capacity(SampleRate::STUDIO, ChannelLayout::STEREO, BLOCK_SAMPLES)
+                Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::STEREO, BLOCK_SAMPLES)
             }),
             items,
             titles: teller,
             state: publisher,
-            told: StreamState::default(),
-            before: StreamCounts::default(),
+            published: StreamState::default(),
+            previous_counts: StreamCounts::default(),
         };
         Self { writer, source, items: consumer, state, titles }
     }
@@ -97,15 +97,15 @@ impl Default for StreamParts {
 #[derive(Debug)]
 pub struct StreamWriter {
     bytes: Producer<u8>,
-    marks: Producer<Mark>,
+    marks: Producer<BodyMark>,
     written: u64,
     skims: Arc<AtomicBool>,
 }
 
 /// Something that happens before the byte with this number.
 #[derive(Clone, Copy, Debug)]
-enum Mark {
-    Begin(u64, Hint),
+enum BodyMark {
+    Begin(u64, FormatHint),
     End(u64),
 }
 
@@ -116,8 +116,8 @@ impl StreamWriter {
     /// # Real-time
     /// Wait-free.
     #[must_use]
-    pub fn begin(&mut self, hint: Hint) -> bool {
-        self.marks.push(Mark::Begin(self.written, hint)).is_ok()
+    pub fn begin(&mut self, hint: FormatHint) -> bool {
+        self.marks.push(BodyMark::Begin(self.written, hint)).is_ok()
     }
 
     /// The body is over, and that is as it should be: what is left of it is played, and the station
@@ -127,7 +127,7 @@ impl StreamWriter {
     /// Wait-free.
     #[must_use]
     pub fn end(&mut self) -> bool {
-        self.marks.push(Mark::End(self.written)).is_ok()
+        self.marks.push(BodyMark::End(self.written)).is_ok()
     }
 
     /// Takes bytes of the body, as many as there is room for, and returns how many that were.
@@ -153,7 +153,7 @@ impl StreamWriter {
     ///
     /// # Real-time
     /// Wait-free.
-    pub fn skim(&self, skims: bool) {
+    pub fn set_parse_only(&self, skims: bool) {
         self.skims.store(skims, Ordering::Relaxed);
     }
 
@@ -174,63 +174,63 @@ pub struct StreamSource {
     raw: Consumer<u8>,
     /// Bytes taken out of the ring.
     read: u64,
-    marked: Consumer<Mark>,
+    marks: Consumer<BodyMark>,
     decoder: Option<StreamDecoder>,
     pool: Pool<Block>,
-    items: Producer<Item>,
-    titles: Sender<Title>,
-    state: Publisher<StreamState>,
-    told: StreamState,
+    items: Producer<SourceItem>,
+    titles: Sender<TrackMetadata>,
+    state: LatestPublisher<StreamState>,
+    published: StreamState,
     /// The counts of the bodies before.
-    before: StreamCounts,
+    previous_counts: StreamCounts,
 }
 
 /// How one look at the decoder went.
-enum Look {
+enum DecodeStep {
     /// Go on.
-    Again,
+    Continue,
     /// Nothing can be done now.
-    Rest,
+    Idle,
 }
 
 impl StreamSource {
-    fn look(&mut self) -> Look {
+    fn decode_step(&mut self) -> DecodeStep {
         // A block, and the end behind it.
         if self.items.free() < 2 {
-            return Look::Rest;
+            return DecodeStep::Idle;
         }
         let Some(decoder) = &mut self.decoder else { return self.next_mark() };
-        decoder.skim(self.skims.load(Ordering::Relaxed));
-        let Some(mut block) = self.pool.take() else { return Look::Rest };
+        decoder.set_parse_only(self.skims.load(Ordering::Relaxed));
+        let Some(mut block) = self.pool.take() else { return DecodeStep::Idle };
         match decoder.next(&mut block) {
-            Ok(Heard::Block) => {
+            Ok(StreamDecodeStatus::Block) => {
                 // There is a place for every block of the pool.
-                drop(self.items.push(Item::Block(block)));
-                Look::Again
+                drop(self.items.push(SourceItem::Block(block)));
+                DecodeStep::Continue
             }
-            Ok(Heard::Hungry) => {
-                if self.feed() {
-                    Look::Again
+            Ok(StreamDecodeStatus::NeedsInput) => {
+                if self.push_bytes() {
+                    DecodeStep::Continue
                 } else {
                     self.next_mark()
                 }
             }
-            Ok(Heard::End) => {
+            Ok(StreamDecodeStatus::End) => {
                 self.close(None);
-                drop(self.items.push(Item::End));
-                Look::Again
+                drop(self.items.push(SourceItem::End));
+                DecodeStep::Continue
             }
             Err(error) => {
                 self.close(Some(error));
-                Look::Again
+                DecodeStep::Continue
             }
         }
     }
 
     /// Gives the decoder what has come of its body; `false` when that is nothing.
-    fn feed(&mut self) -> bool {
+    fn push_bytes(&mut self) -> bool {
         let Some(decoder) = &mut self.decoder else { return false };
-        let until = self.marked.peek().map_or(u64::MAX, |mark| mark.at());
+        let until = self.marks.peek().map_or(u64::MAX, |mark| mark.at());
         let left = usize::try_from(until.saturating_sub(self.read)).unwrap_or(usize::MAX);
         let (bytes, _) = self.raw.as_slices();
         let taken = decoder.push(&bytes[..bytes.len().min(left)]);
@@ -240,86 +240,86 @@ impl StreamSource {
     }
 
     /// What happens at this byte. What comes of a body that is not decoded is thrown away.
-    fn next_mark(&mut self) -> Look {
-        let until = self.marked.peek().map(|mark| mark.at());
+    fn next_mark(&mut self) -> DecodeStep {
+        let until = self.marks.peek().map(|mark| mark.at());
         if self.decoder.is_none() {
             let left = until.map_or(u64::MAX, |at| at - self.read);
             let left = usize::try_from(left).unwrap_or(usize::MAX);
             self.read += self.raw.advance(left.min(self.raw.len())) as u64;
         }
         if until != Some(self.read) {
-            return Look::Rest;
+            return DecodeStep::Idle;
         }
-        match (self.marked.pop(), &mut self.decoder) {
-            (Some(Mark::Begin(_, hint)), decoder) => {
+        match (self.marks.pop(), &mut self.decoder) {
+            (Some(BodyMark::Begin(_, hint)), decoder) => {
                 let next = match decoder.take() {
                     // It broke off: what comes goes on from there without a click.
                     Some(broken) => {
-                        self.before = sum(self.before, broken.counts());
-                        broken.restarted(hint)
+                        self.previous_counts = sum_counts(self.previous_counts, broken.counts());
+                        broken.restart(hint)
                     }
                     None => StreamDecoder::new(hint),
                 };
                 *decoder = Some(next);
-                self.told = StreamState {
+                self.published = StreamState {
                     error: None,
                     finished: false,
-                    body: self.told.body + 1,
-                    ..self.told
+                    body: self.published.body + 1,
+                    ..self.published
                 };
             }
-            (Some(Mark::End(_)), Some(decoder)) => decoder.finish(),
+            (Some(BodyMark::End(_)), Some(decoder)) => decoder.finish(),
             _ => {}
         }
-        Look::Again
+        DecodeStep::Continue
     }
 
     /// The body gives no more.
     fn close(&mut self, error: Option<StreamError>) {
         if let Some(decoder) = self.decoder.take() {
-            self.before = sum(self.before, decoder.counts());
+            self.previous_counts = sum_counts(self.previous_counts, decoder.counts());
         }
-        self.told.error = error;
-        self.told.finished = error.is_none();
+        self.published.error = error;
+        self.published.finished = error.is_none();
     }
 
-    fn tell(&mut self) {
+    fn publish_state(&mut self) {
         if let Some(decoder) = &mut self.decoder {
             if let Some(title) = decoder.take_title() {
                 // Who does not listen misses it.
                 drop(self.titles.try_send(title));
             }
-            self.told.info = decoder.info().or(self.told.info);
-            self.told.counts = sum(self.before, decoder.counts());
+            self.published.info = decoder.info().or(self.published.info);
+            self.published.counts = sum_counts(self.previous_counts, decoder.counts());
         } else {
-            self.told.counts = self.before;
+            self.published.counts = self.previous_counts;
         }
-        self.state.publish(self.told);
+        self.state.publish(self.published);
     }
 }
 
 impl Job for StreamSource {
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> JobStatus {
         if self.items.is_abandoned() {
-            return Step::Done;
+            return JobStatus::Done;
         }
-        for _ in 0..LOOKS {
-            if let Look::Rest = self.look() {
+        for _ in 0..MAX_STEPS {
+            if let DecodeStep::Idle = self.decode_step() {
                 break;
             }
         }
-        self.tell();
-        Step::Later
+        self.publish_state();
+        JobStatus::Pending
     }
 }
 
 impl fmt::Debug for StreamSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamSource").field("told", &self.told).finish_non_exhaustive()
+        f.debug_struct("StreamSource").field("told", &self.published).finish_non_exhaustive()
     }
 }
 
-impl Mark {
+impl BodyMark {
     const fn at(self) -> u64 {
         match self {
             Self::Begin(at, _) | Self::End(at) => at,
@@ -327,7 +327,7 @@ impl Mark {
     }
 }
 
-const fn sum(a: StreamCounts, b: StreamCounts) -> StreamCounts {
+const fn sum_counts(a: StreamCounts, b: StreamCounts) -> StreamCounts {
     StreamCounts {
         packets: a.packets + b.packets,
         damaged: a.damaged + b.damaged,
@@ -343,13 +343,13 @@ pub const RAW_BYTES: usize = 64 * 1024;
 const STREAM_BLOCKS: usize = 16;
 
 /// Beginnings and ends that wait.
-const MOST_MARKS: usize = 16;
+const MAX_MARKS: usize = 16;
 
 /// Titles that wait.
-const MOST_TITLES: usize = 8;
+const MAX_TITLES: usize = 8;
 
 /// Looks in one step, so that a flood of small packets cannot hold the thread.
-const LOOKS: usize = 256;
+const MAX_STEPS: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -370,11 +370,11 @@ mod tests {
         while let Some(item) = parts.items.pop() {
             match item {
                 #[allow(clippy::cast_possible_truncation, reason = "made of whole numbers")]
-                Item::Block(block) => {
+                SourceItem::Block(block) => {
                     sound.extend(block.samples().iter().map(|it| (it * 32_768.0) as i32));
                 }
-                Item::End => ends += 1,
-                Item::Lost => panic!("a body that breaks off is tried again"),
+                SourceItem::End => ends += 1,
+                SourceItem::Lost => panic!("a body that breaks off is tried again"),
             }
         }
         (sound, ends)
@@ -385,7 +385,7 @@ mod tests {
         while !bytes.is_empty() {
             let taken = parts.writer.write(&bytes[..bytes.len().min(777)]);
             bytes = &bytes[taken..];
-            assert_eq!(parts.source.step(), Step::Later);
+            assert_eq!(parts.source.step(), JobStatus::Pending);
             let (sound, ends) = drain(parts);
             got.0.extend(sound);
             got.1 += ends;
@@ -396,11 +396,11 @@ mod tests {
     #[test]
     fn bodies_follow_one_another_and_only_a_clean_end_is_one() {
         let mut parts = StreamParts::new();
-        assert!(parts.writer.begin(Hint::None));
+        assert!(parts.writer.begin(FormatHint::None));
         let (mut sound, ends) = send(&mut parts, &wave(30_000));
         assert_eq!((sound.len(), ends), (30_000, 0));
         // It breaks off; the next one ends as it should.
-        assert!(parts.writer.begin(Hint::None));
+        assert!(parts.writer.begin(FormatHint::None));
         sound.extend(send(&mut parts, &wave(30_000)).0);
         assert!(parts.writer.end());
         parts.source.step();
@@ -419,11 +419,11 @@ mod tests {
     #[test]
     fn what_cannot_be_played_is_thrown_away_up_to_the_next_body() {
         let mut parts = StreamParts::new();
-        assert!(parts.writer.begin(Hint::None));
+        assert!(parts.writer.begin(FormatHint::None));
         let page = [&b"<html>"[..], &[b' '; 200_000]].concat();
         assert_eq!(send(&mut parts, &page).0.len(), 0);
         assert!(matches!(parts.state.read().error, Some(StreamError::Refused(_))));
-        assert!(parts.writer.begin(Hint::None));
+        assert!(parts.writer.begin(FormatHint::None));
         assert_eq!(send(&mut parts, &wave(40_000)).0.len(), 40_000);
         assert_eq!(parts.state.read().error, None);
     }
@@ -431,7 +431,7 @@ mod tests {
     #[test]
     fn a_sender_without_a_clock_is_held_back_and_nothing_is_lost() {
         let mut parts = StreamParts::new();
-        assert!(parts.writer.begin(Hint::None));
+        assert!(parts.writer.begin(FormatHint::None));
         let bytes = wave(65_535).into_iter().chain(wave(0)).cycle();
         let bytes: Vec<u8> = bytes.take(600_000).collect();
         let mut written = 0;

@@ -7,22 +7,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use aulos_core::{Instant, Span};
-use aulos_engine::standby::Wish;
+use aulos_engine::standby::StandbyRequest;
 use aulos_rt::channel::{Receiver, TryRecvError, bounded};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt};
 use rustix::time::Timespec;
 
-use super::fifo::{Drained, READ_BYTES, drain};
-use super::{Backoff, ByteFeed, FeedState, Feeder, Next};
+use super::fifo::{DrainStatus, READ_BYTES, drain};
+use super::{Backoff, ByteFeed, FeedState, Feeder, NextPoll};
 
 /// Listens, and plays one sender at a time; whoever comes while one is playing is turned away.
 ///
 /// What begins as a request of HTTP or as TLS is no sound: a web page can make a browser send both to
 /// any port, and would be heard as noise and keep the sender out. Such a connection is closed.
 #[derive(Debug)]
-pub struct TcpServer {
+pub struct TcpServerFeeder {
     address: String,
     listener: Option<TcpListener>,
     sender: Option<TcpStream>,
@@ -35,7 +35,7 @@ pub struct TcpServer {
     scratch: Vec<u8>,
 }
 
-impl TcpServer {
+impl TcpServerFeeder {
     /// A feeder that listens on `address` (`host:port`) from its first tick on.
     #[must_use]
     pub fn new(address: String, feed: ByteFeed) -> Self {
@@ -53,7 +53,7 @@ impl TcpServer {
 
     /// Counts connections whose first bytes are no sound here.
     #[must_use]
-    pub fn counting(mut self, refused: Arc<AtomicU64>) -> Self {
+    pub fn with_refusal_counter(mut self, refused: Arc<AtomicU64>) -> Self {
         self.refused = refused;
         self
     }
@@ -86,16 +86,16 @@ impl TcpServer {
     fn recognize(&mut self) -> bool {
         let Some(sender) = self.sender.as_ref().filter(|_| !self.recognized) else { return true };
         let mut first = [0; OPENING_BYTES];
-        match sender.peek(&mut first).map(|count| opening(&first[..count])) {
-            Ok(Opening::Unknown) => return false,
-            Ok(Opening::Request) => {
+        match sender.peek(&mut first).map(|count| classify_opening(&first[..count])) {
+            Ok(OpeningBytes::Unknown) => return false,
+            Ok(OpeningBytes::Request) => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 self.sender = None;
                 return false;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             // What is wrong with the socket, reading it says.
-            Ok(Opening::Sound) | Err(_) => {}
+            Ok(OpeningBytes::Sound) | Err(_) => {}
         }
         self.recognized = true;
         true
@@ -104,7 +104,7 @@ impl TcpServer {
 
 /// What a connection begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Opening {
+enum OpeningBytes {
     /// Nothing that is known, or the end.
     Sound,
     /// A request line of HTTP, or a handshake of TLS.
@@ -114,16 +114,20 @@ enum Opening {
 }
 
 /// Sound begins like this by chance in one of four thousand million cases.
-fn opening(first: &[u8]) -> Opening {
+fn classify_opening(first: &[u8]) -> OpeningBytes {
     let begins = |method: &&[u8]| first.starts_with(method);
     // RFC 8446, 5.1 and 4: a record with a handshake, whose message is a ClientHello.
     let is_tls = matches!(first, [0x16, 3, 0..=4, _, _, 1, ..]);
     if METHODS.iter().any(begins) || is_tls {
-        return Opening::Request;
+        return OpeningBytes::Request;
     }
     let may_be = |method: &&[u8]| !first.is_empty() && method.starts_with(first);
     let may_be_tls = first.len() < 6 && matches!(first, [0x16] | [0x16, 3, ..]);
-    if METHODS.iter().any(may_be) || may_be_tls { Opening::Unknown } else { Opening::Sound }
+    if METHODS.iter().any(may_be) || may_be_tls {
+        OpeningBytes::Unknown
+    } else {
+        OpeningBytes::Sound
+    }
 }
 
 /// The methods of RFC 9110, 9.3, and of RFC 5789.
@@ -142,46 +146,46 @@ const METHODS: [&[u8]; 9] = [
 /// The longest of them.
 const OPENING_BYTES: usize = 8;
 
-impl Feeder for TcpServer {
-    fn tick(&mut self, now: Instant) -> Next {
+impl Feeder for TcpServerFeeder {
+    fn tick(&mut self, now: Instant) -> NextPoll {
         if self.feed.is_abandoned() {
-            return Next::Never;
+            return NextPoll::Never;
         }
         // Whether it is needed or not, it goes on listening.
-        self.feed.wish();
+        self.feed.poll_demand();
         if let Err(error) = self.listen(now) {
             self.feed.report(FeedState::Failed(error.raw_os_error().unwrap_or(0)));
             self.backoff.failed(now);
-            return Next::Later;
+            return NextPoll::Later;
         }
         self.accept();
         if !self.recognize() {
-            return Next::Later;
+            return NextPoll::Later;
         }
-        let Some(sender) = &mut self.sender else { return Next::Later };
+        let Some(sender) = &mut self.sender else { return NextPoll::Later };
         match receive(sender, &mut self.feed, &mut self.scratch, now) {
-            Ok(true) => return Next::Soon,
-            Ok(false) => self.feed.end(),
-            Err(_) => self.feed.lose(),
+            Ok(true) => return NextPoll::Soon,
+            Ok(false) => self.feed.mark_ended(),
+            Err(_) => self.feed.mark_lost(),
         }
         self.sender = None;
         self.feed.report(FeedState::Waiting);
-        Next::Soon
+        NextPoll::Soon
     }
 }
 
 /// Connects to a server and plays what it sends; tries again for ever.
 #[derive(Debug)]
-pub struct TcpClient {
+pub struct TcpClientFeeder {
     server: String,
-    link: Link,
+    link: TcpLink,
     backoff: Backoff,
     feed: ByteFeed,
     scratch: Vec<u8>,
 }
 
 #[derive(Debug)]
-enum Link {
+enum TcpLink {
     Down,
     /// A name is being looked up on a thread of its own, for that can take as long as it likes.
     Resolving(Receiver<io::Result<SocketAddr>>),
@@ -189,15 +193,15 @@ enum Link {
     Up(TcpStream),
 }
 
-impl TcpClient {
+impl TcpClientFeeder {
     /// A feeder that connects to `server` (`host:port`) at its first tick.
     #[must_use]
     pub fn new(server: String, feed: ByteFeed) -> Self {
         let scratch = vec![0; READ_BYTES];
-        Self { server, link: Link::Down, backoff: feed.backoff(), feed, scratch }
+        Self { server, link: TcpLink::Down, backoff: feed.backoff(), feed, scratch }
     }
 
-    fn resolve(&self) -> io::Result<Link> {
+    fn resolve(&self) -> io::Result<TcpLink> {
         if let Ok(address) = self.server.parse() {
             return start_connecting(address);
         }
@@ -210,25 +214,25 @@ impl TcpClient {
             // The feeder may have gone in the meantime.
             drop(done.try_send(first));
         })?;
-        Ok(Link::Resolving(answer))
+        Ok(TcpLink::Resolving(answer))
     }
 
-    fn step(&mut self, now: Instant) -> io::Result<Link> {
-        match core::mem::replace(&mut self.link, Link::Down) {
-            Link::Down if self.backoff.is_due(now) => self.resolve(),
-            Link::Down => Ok(Link::Down),
-            Link::Resolving(mut answer) => match answer.try_recv() {
+    fn step(&mut self, now: Instant) -> io::Result<TcpLink> {
+        match core::mem::replace(&mut self.link, TcpLink::Down) {
+            TcpLink::Down if self.backoff.is_due(now) => self.resolve(),
+            TcpLink::Down => Ok(TcpLink::Down),
+            TcpLink::Resolving(mut answer) => match answer.try_recv() {
                 Ok(address) => start_connecting(address?),
-                Err(TryRecvError::Empty) => Ok(Link::Resolving(answer)),
+                Err(TryRecvError::Empty) => Ok(TcpLink::Resolving(answer)),
                 Err(TryRecvError::Closed) => Err(io::ErrorKind::NotFound.into()),
             },
-            Link::Connecting(socket, since) => finish_connecting(socket, since, now),
-            Link::Up(mut stream) => {
+            TcpLink::Connecting(socket, since) => finish_connecting(socket, since, now),
+            TcpLink::Up(mut stream) => {
                 self.backoff.succeeded(now);
                 match receive(&mut stream, &mut self.feed, &mut self.scratch, now) {
-                    Ok(true) => Ok(Link::Up(stream)),
+                    Ok(true) => Ok(TcpLink::Up(stream)),
                     Ok(false) => {
-                        self.feed.end();
+                        self.feed.mark_ended();
                         Err(io::ErrorKind::ConnectionReset.into())
                     }
                     Err(error) => Err(error),
@@ -238,27 +242,27 @@ impl TcpClient {
     }
 }
 
-impl Feeder for TcpClient {
-    fn tick(&mut self, now: Instant) -> Next {
+impl Feeder for TcpClientFeeder {
+    fn tick(&mut self, now: Instant) -> NextPoll {
         if self.feed.is_abandoned() {
-            return Next::Never;
+            return NextPoll::Never;
         }
-        if self.feed.wish() == Wish::Close {
-            self.link = Link::Down;
-            self.feed.end();
+        if self.feed.poll_demand() == StandbyRequest::Close {
+            self.link = TcpLink::Down;
+            self.feed.mark_ended();
             self.feed.report(FeedState::Waiting);
-            return Next::Later;
+            return NextPoll::Later;
         }
         match self.step(now) {
             Ok(link) => self.link = link,
             Err(error) => {
-                self.link = Link::Down;
-                self.feed.lose();
+                self.link = TcpLink::Down;
+                self.feed.mark_lost();
                 self.feed.report(FeedState::Failed(error.raw_os_error().unwrap_or(0)));
                 self.backoff.failed(now);
             }
         }
-        if matches!(self.link, Link::Up(_)) { Next::Soon } else { Next::Later }
+        if matches!(self.link, TcpLink::Up(_)) { NextPoll::Soon } else { NextPoll::Later }
     }
 }
 
@@ -270,35 +274,35 @@ fn receive(
     now: Instant,
 ) -> io::Result<bool> {
     match drain(stream, feed, scratch, now)? {
-        Drained::End => return Ok(false),
-        Drained::Empty => {}
-        Drained::Some | Drained::Full => feed.report(FeedState::Running),
+        DrainStatus::End => return Ok(false),
+        DrainStatus::Empty => {}
+        DrainStatus::Some | DrainStatus::Full => feed.report(FeedState::Running),
     }
     Ok(true)
 }
 
-fn start_connecting(address: SocketAddr) -> io::Result<Link> {
+fn start_connecting(address: SocketAddr) -> io::Result<TcpLink> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     match connect(&socket, &address) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(Link::Connecting(socket, Instant::ZERO)),
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpLink::Connecting(socket, Instant::ZERO)),
         Err(error) => Err(error.into()),
     }
 }
 
-fn finish_connecting(socket: OwnedFd, since: Instant, now: Instant) -> io::Result<Link> {
+fn finish_connecting(socket: OwnedFd, since: Instant, now: Instant) -> io::Result<TcpLink> {
     let since = if since == Instant::ZERO { now } else { since };
     let mut fds = [PollFd::new(&socket, PollFlags::OUT)];
     if poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0 {
         return if now.since(since) > CONNECT_TIMEOUT {
             Err(io::ErrorKind::TimedOut.into())
         } else {
-            Ok(Link::Connecting(socket, since))
+            Ok(TcpLink::Connecting(socket, since))
         };
     }
     sockopt::socket_error(&socket)??;
-    Ok(Link::Up(TcpStream::from(socket)))
+    Ok(TcpLink::Up(TcpStream::from(socket)))
 }
 
 const MAX_ACCEPTS: usize = 16;
@@ -315,13 +319,13 @@ mod tests {
     #[test]
     fn requests_and_handshakes_are_known_by_their_first_bytes_and_sound_is_not() {
         for request in ["GET / HTTP/1.1", "POST /x", "OPTIONS * ", "\x16\x03\x01\x02\x00\x01"] {
-            assert_eq!(opening(request.as_bytes()), Opening::Request, "{request:?}");
+            assert_eq!(classify_opening(request.as_bytes()), OpeningBytes::Request, "{request:?}");
         }
         for torn in ["G", "POS", "OPTIONS", "\x16", "\x16\x03\x01"] {
-            assert_eq!(opening(torn.as_bytes()), Opening::Unknown, "{torn:?}");
+            assert_eq!(classify_opening(torn.as_bytes()), OpeningBytes::Unknown, "{torn:?}");
         }
         for sound in ["", "\0\0\0\0", "GETX", "PPPP", "\x16\x16", "\x16\x03\x01\x02\x00\x02"] {
-            assert_eq!(opening(sound.as_bytes()), Opening::Sound, "{sound:?}");
+            assert_eq!(classify_opening(sound.as_bytes()), OpeningBytes::Sound, "{sound:?}");
         }
     }
 
@@ -331,10 +335,11 @@ mod tests {
         let (publisher, _state) = aulos_rt::latest(FeedState::Waiting);
         let (feed, mut items) = ByteFeed::new(SampleSpec::DEFAULT, publisher, 1);
         let refused = Arc::new(AtomicU64::new(0));
-        let mut server = TcpServer::new(port.to_string(), feed).counting(Arc::clone(&refused));
+        let mut server =
+            TcpServerFeeder::new(port.to_string(), feed).with_refusal_counter(Arc::clone(&refused));
         let mut tick = |times: u64| {
             for _ in 0..times {
-                assert_ne!(server.tick(Instant::ZERO), Next::Never);
+                assert_ne!(server.tick(Instant::ZERO), NextPoll::Never);
             }
         };
         tick(1);

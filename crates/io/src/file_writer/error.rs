@@ -8,14 +8,14 @@ use std::sync::Arc;
 ///
 /// What was accepted and is not among [`Status::written`](super::Status::written) is lost.
 #[derive(Clone, Debug)]
-pub struct Failure {
-    place: Arc<str>,
+pub struct FileWriteError {
+    name: Arc<str>,
     error: Arc<io::Error>,
 }
 
-impl Failure {
-    pub(super) fn new(place: Arc<str>, error: io::Error) -> Self {
-        Self { place, error: Arc::new(error) }
+impl FileWriteError {
+    pub(super) fn new(name: Arc<str>, error: io::Error) -> Self {
+        Self { name, error: Arc::new(error) }
     }
 
     /// What kind of error it was.
@@ -31,13 +31,13 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for FileWriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.error)
+        write!(f, "{}: {}", self.name, self.error)
     }
 }
 
-impl std::error::Error for Failure {
+impl std::error::Error for FileWriteError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&*self.error)
     }
@@ -59,7 +59,7 @@ pub enum AddError {
     /// The writer was closed, cancelled or dropped.
     Closed,
     /// The file cannot be written any more.
-    Failed(Failure),
+    Failed(FileWriteError),
 }
 
 impl fmt::Display for AddError {

@@ -106,8 +106,8 @@
 //! # Ok(()) }
 //! ```
 
+mod batch;
 mod error;
-mod load;
 mod producer;
 mod shared;
 mod sink;
@@ -128,18 +128,18 @@ use std::time::Duration;
 
 use aulos_rt::writer_ring::{self, writer_ring};
 
-pub use error::{AddError, Failure};
+pub use error::{AddError, FileWriteError};
 pub use producer::{Producer, RealtimeProducer, SharedProducer};
 pub use ticket::Ticket;
 
-use crate::disk::{self, Medium};
-use shared::Shared;
-use sink::{Sink, Want};
-use thread::{Hold, Order};
+use crate::disk::{self, AppendFile};
+use shared::SharedState;
+use sink::{FileSink, RequestKind};
+use thread::{ThreadGuard, WriterCommand};
 
 /// Wishes for one file.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct FileWriterConfig {
     /// Bytes that [`SharedProducer`]s may be ahead of the disk, together; also their longest record.
     /// There are two buffers of this size, made when the first of them is used.
     pub shared_bytes: usize,
@@ -150,7 +150,7 @@ pub struct Settings {
     pub drop_limit: Duration,
 }
 
-impl Default for Settings {
+impl Default for FileWriterConfig {
     /// 256 KiB, yes, two seconds.
     fn default() -> Self {
         Self { shared_bytes: 256 * 1024, sync_at_end: true, drop_limit: Duration::from_secs(2) }
@@ -160,7 +160,7 @@ impl Default for Settings {
 /// How a file does. Bytes are counted from the moment it was opened here.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Status {
+pub struct FileWriterStatus {
     /// Bytes of all records that were accepted.
     pub accepted: u64,
     /// Of these: in the file. Never more than `accepted`.
@@ -172,13 +172,13 @@ pub struct Status {
     /// Bytes of these.
     pub dropped_bytes: u64,
     /// What it is at.
-    pub state: State,
+    pub state: FileWriterState,
 }
 
 /// What a file is at.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum State {
+pub enum FileWriterState {
     /// It takes records and writes them.
     Open,
     /// There is no room on the disk, or in somebody's quota. What was accepted is kept; it tries
@@ -189,23 +189,23 @@ pub enum State {
     /// All is written.
     Closed,
     /// It cannot be written any more.
-    Failed(Failure),
+    Failed(FileWriteError),
 }
 
 /// The threads of all devices that are written to: one that writes and one that syncs for each,
 /// started with its first file, ended with its last when this is gone.
 #[derive(Debug, Default)]
-pub struct Disks {
-    disks: Mutex<HashMap<u64, Disk>>,
+pub struct DiskWriters {
+    disks: Mutex<HashMap<u64, DiskWriter>>,
 }
 
-impl Disks {
+impl DiskWriters {
     /// Makes a new file at `path` and opens it for producers; one that is there already is left
     /// alone.
     ///
     /// # Errors
     /// `AlreadyExists`, or as the system gives them.
-    pub fn create(&self, path: &Path, settings: &Settings) -> io::Result<FileWriter> {
+    pub fn create(&self, path: &Path, settings: &FileWriterConfig) -> io::Result<FileWriter> {
         self.open(&path.display().to_string(), disk::create_new(path)?, settings)
     }
 
@@ -213,12 +213,17 @@ impl Disks {
     ///
     /// # Errors
     /// When the system has no more threads or descriptors.
-    pub fn open(&self, place: &str, file: File, settings: &Settings) -> io::Result<FileWriter> {
+    pub fn open(
+        &self,
+        place: &str,
+        file: File,
+        settings: &FileWriterConfig,
+    ) -> io::Result<FileWriter> {
         let device = file.metadata()?.dev();
         let mut disks = self.disks.lock().unwrap_or_else(PoisonError::into_inner);
         let disk = match disks.get(&device) {
             Some(disk) => disk.clone(),
-            None => disks.entry(device).or_insert(Disk::start()?).clone(),
+            None => disks.entry(device).or_insert(DiskWriter::start()?).clone(),
         };
         drop(disks);
         disk.writer(place, Box::new(file), settings)
@@ -227,18 +232,18 @@ impl Disks {
 
 /// One writing and one syncing thread, for any number of files. [`Disks`] has one for each device.
 #[derive(Clone)]
-pub struct Disk {
-    hold: Arc<Hold>,
+pub struct DiskWriter {
+    thread_guard: Arc<ThreadGuard>,
     files: Arc<AtomicU64>,
 }
 
-impl Disk {
+impl DiskWriter {
     /// Starts the threads. They end when the last file and the last clone of this are gone.
     ///
     /// # Errors
     /// When the system has no more threads.
     pub fn start() -> io::Result<Self> {
-        Ok(Self { hold: Arc::new(Hold(thread::start()?)), files: Arc::default() })
+        Ok(Self { thread_guard: Arc::new(ThreadGuard(thread::start()?)), files: Arc::default() })
     }
 
     /// Opens whatever can be appended to for producers. `place` is what errors call it.
@@ -248,20 +253,20 @@ impl Disk {
     pub fn writer(
         &self,
         place: &str,
-        medium: Box<dyn Medium>,
-        settings: &Settings,
+        medium: Box<dyn AppendFile>,
+        settings: &FileWriterConfig,
     ) -> io::Result<FileWriter> {
         let number = self.files.fetch_add(1, Ordering::Relaxed);
-        let door = self.hold.0.door().clone();
-        let shared = Arc::new(Shared::new(place, settings.shared_bytes, door));
-        let sink = Sink::new(number, medium, shared.clone())?;
-        self.hold.0.send(Order::Open(Box::new(sink)));
+        let door = self.thread_guard.0.door().clone();
+        let shared = Arc::new(SharedState::new(place, settings.shared_bytes, door));
+        let sink = FileSink::new(number, medium, shared.clone())?;
+        self.thread_guard.0.send(WriterCommand::Open(Box::new(sink)));
         let settings = settings.clone();
         Ok(FileWriter { disk: self.clone(), number, shared, settings, is_closed: false })
     }
 }
 
-impl std::fmt::Debug for Disk {
+impl std::fmt::Debug for DiskWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Disk").finish_non_exhaustive()
     }
@@ -274,10 +279,10 @@ impl std::fmt::Debug for Disk {
 /// [`FileWriter::close`] waits as long as it takes, and tells what became of it.
 #[derive(Debug)]
 pub struct FileWriter {
-    disk: Disk,
+    disk: DiskWriter,
     number: u64,
-    shared: Arc<Shared>,
-    settings: Settings,
+    shared: Arc<SharedState>,
+    settings: FileWriterConfig,
     is_closed: bool,
 }
 
@@ -308,21 +313,21 @@ impl FileWriter {
 
     /// Done when all that was accepted before this call is in the file.
     pub fn flush(&self) -> Ticket {
-        self.ask(Want::Flush)
+        self.request(RequestKind::Flush)
     }
 
     /// Done when all that was accepted before this call would survive a loss of power. Those who ask
     /// while the disk is at it share the next go.
     pub fn sync(&self) -> Ticket {
-        self.ask(Want::Sync)
+        self.request(RequestKind::Sync)
     }
 
     /// Accepts nothing any more: producers that wait for room are sent away, at once, even while the
     /// disk hangs. All that was accepted will be written; [`FileWriter::flush`] and
     /// [`FileWriter::sync`] work as before.
     pub fn cancel(&self) {
-        self.shared.shut();
-        self.disk.hold.0.door().knock();
+        self.shared.begin_close();
+        self.disk.thread_guard.0.door().wake();
     }
 
     /// Accepts nothing any more, writes all that was accepted, makes it last if the settings say so,
@@ -333,29 +338,33 @@ impl FileWriter {
 
     /// How it does.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> FileWriterStatus {
         self.shared.status()
     }
 
-    fn ring(&self, bytes: usize, is_realtime: bool) -> Result<writer_ring::Producer, AddError> {
-        let tell = &self.disk.hold.0;
+    fn ring(
+        &self,
+        bytes: usize,
+        is_realtime: bool,
+    ) -> Result<writer_ring::RecordProducer, AddError> {
+        let tell = &self.disk.thread_guard.0;
         let (producer, ring) = writer_ring(bytes, tell.door()).ok_or(AddError::Full)?;
-        self.shared.enter(producer.watch(), |number| {
-            tell.send(Order::Attach { file: self.number, number, ring, is_realtime });
+        self.shared.register_ring(producer.watch(), |number| {
+            tell.send(WriterCommand::Attach { file: self.number, number, ring, is_realtime });
         })?;
         Ok(producer)
     }
 
-    fn ask(&self, want: Want) -> Ticket {
+    fn request(&self, want: RequestKind) -> Ticket {
         let (ticket, reply) = Ticket::new(&self.shared);
-        self.disk.hold.0.send(Order::Ask { file: self.number, want, reply });
+        self.disk.thread_guard.0.send(WriterCommand::Ask { file: self.number, want, reply });
         ticket
     }
 
     fn begin_close(&mut self) -> Ticket {
         self.is_closed = true;
-        self.shared.shut();
-        self.ask(Want::Close { sync: self.settings.sync_at_end })
+        self.shared.begin_close();
+        self.request(RequestKind::Close { sync: self.settings.sync_at_end })
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use aulos_rt::writer_ring::{self, Refused};
+use aulos_rt::writer_ring::{self, PushError};
 
 use super::AddError;
-use super::shared::Shared;
+use super::shared::SharedState;
 
 /// A producer with a ring of its own: for a thread or task that adds often. Its records are in the
 /// file in the order in which it added them.
@@ -17,12 +17,12 @@ use super::shared::Shared;
 /// all that it added to be written, and nothing of what it was about to add.
 #[derive(Debug)]
 pub struct Producer {
-    ring: writer_ring::Producer,
-    shared: Arc<Shared>,
+    ring: writer_ring::RecordProducer,
+    shared: Arc<SharedState>,
 }
 
 impl Producer {
-    pub(super) fn new(ring: writer_ring::Producer, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(ring: writer_ring::RecordProducer, shared: Arc<SharedState>) -> Self {
         Self { ring, shared }
     }
 
@@ -39,10 +39,10 @@ impl Producer {
         loop {
             match self.ring.push(record) {
                 Ok(()) => {
-                    self.ring.announce();
+                    self.ring.wake_consumer();
                     return Ok(());
                 }
-                Err(Refused::Full) => self.ring.wait(record.len(), None),
+                Err(PushError::Full) => self.ring.wait(record.len(), None),
                 Err(refused) => return Err(self.error(refused, record)),
             }
         }
@@ -55,7 +55,7 @@ impl Producer {
     #[inline]
     pub fn try_add(&mut self, record: &[u8]) -> Result<(), AddError> {
         self.ring.push(record).map_err(|refused| self.error(refused, record))?;
-        self.ring.announce();
+        self.ring.wake_consumer();
         Ok(())
     }
 
@@ -84,8 +84,8 @@ impl Producer {
         self.ring.capacity()
     }
 
-    fn error(&self, refused: Refused, record: &[u8]) -> AddError {
-        self.shared.error(refused, record.len(), self.ring.capacity())
+    fn error(&self, refused: PushError, record: &[u8]) -> AddError {
+        self.shared.add_error(refused, record.len(), self.ring.capacity())
     }
 }
 
@@ -93,12 +93,12 @@ impl Producer {
 /// itself, every five milliseconds. Give it memory for that and for as long as the disk may hang.
 #[derive(Debug)]
 pub struct RealtimeProducer {
-    ring: writer_ring::Producer,
-    shared: Arc<Shared>,
+    ring: writer_ring::RecordProducer,
+    shared: Arc<SharedState>,
 }
 
 impl RealtimeProducer {
-    pub(super) fn new(ring: writer_ring::Producer, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(ring: writer_ring::RecordProducer, shared: Arc<SharedState>) -> Self {
         Self { ring, shared }
     }
 
@@ -114,7 +114,9 @@ impl RealtimeProducer {
     #[inline]
     pub fn add(&mut self, record: &[u8]) -> Result<(), AddError> {
         let capacity = self.ring.capacity();
-        self.ring.push(record).map_err(|refused| self.shared.error(refused, record.len(), capacity))
+        self.ring
+            .push(record)
+            .map_err(|refused| self.shared.add_error(refused, record.len(), capacity))
     }
 
     /// Adds a record, or drops it and counts that in [`Status`](super::Status); says which.
@@ -145,11 +147,11 @@ impl RealtimeProducer {
 /// added them: this is the way to one order over all threads.
 #[derive(Clone, Debug)]
 pub struct SharedProducer {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
 impl SharedProducer {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<SharedState>) -> Self {
         Self { shared }
     }
 
@@ -175,14 +177,14 @@ impl SharedProducer {
     /// # Errors
     /// All of [`AddError`] but `Full`.
     pub async fn add_async(&self, record: &[u8]) -> Result<(), AddError> {
-        poll_fn(|context| match self.shared.swap.push_or_leave(record, context.waker()) {
-            Err(Refused::Full) => Poll::Pending,
+        poll_fn(|context| match self.shared.swap.push_or_register(record, context.waker()) {
+            Err(PushError::Full) => Poll::Pending,
             done => Poll::Ready(done.map_err(|refused| self.error(refused, record))),
         })
         .await
     }
 
-    fn error(&self, refused: Refused, record: &[u8]) -> AddError {
-        self.shared.error(refused, record.len(), self.shared.swap.capacity())
+    fn error(&self, refused: PushError, record: &[u8]) -> AddError {
+        self.shared.add_error(refused, record.len(), self.shared.swap.capacity())
     }
 }

@@ -4,17 +4,17 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use aulos_rt::writer_ring::{Door, Refused, Watch};
+use aulos_rt::writer_ring::{ConsumerWaker, PushError, RingMonitor};
 
-use super::swap::Swap;
-use super::{AddError, Failure, State, Status};
+use super::swap::SwapBuffer;
+use super::{AddError, FileWriteError, FileWriterState, FileWriterStatus};
 
 #[derive(Debug)]
-pub(super) struct Shared {
-    place: Arc<str>,
-    pub(super) swap: Swap,
-    rings: Mutex<Rings>,
-    failure: OnceLock<Failure>,
+pub(super) struct SharedState {
+    name: Arc<str>,
+    pub(super) swap: SwapBuffer,
+    rings: Mutex<RingTable>,
+    failure: OnceLock<FileWriteError>,
     pub(super) written: AtomicU64,
     pub(super) synced: AtomicU64,
     pub(super) is_full: AtomicBool,
@@ -25,21 +25,21 @@ pub(super) struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct Rings {
+struct RingTable {
     /// Nothing more is accepted.
-    is_shut: bool,
-    open: Vec<(u64, Watch)>,
+    is_closing: bool,
+    open: Vec<(u64, RingMonitor)>,
     next: u64,
     /// Bytes accepted by rings that are gone.
-    gone: u64,
+    accepted_by_ended: u64,
 }
 
-impl Shared {
-    pub(super) fn new(place: &str, shared_bytes: usize, door: Door) -> Self {
+impl SharedState {
+    pub(super) fn new(place: &str, shared_bytes: usize, door: ConsumerWaker) -> Self {
         let zero = || AtomicU64::new(0);
         Self {
-            place: place.into(),
-            swap: Swap::new(shared_bytes, door),
+            name: place.into(),
+            swap: SwapBuffer::new(shared_bytes, door),
             rings: Mutex::default(),
             failure: OnceLock::new(),
             written: zero(),
@@ -52,10 +52,14 @@ impl Shared {
     }
 
     /// Enters a ring and hands its number to `attach`, before anybody can shut the file.
-    pub(super) fn enter(&self, watch: Watch, attach: impl FnOnce(u64)) -> Result<(), AddError> {
+    pub(super) fn register_ring(
+        &self,
+        watch: RingMonitor,
+        attach: impl FnOnce(u64),
+    ) -> Result<(), AddError> {
         let mut rings = self.rings();
-        if rings.is_shut {
-            return Err(self.closed());
+        if rings.is_closing {
+            return Err(self.closed_error());
         }
         let number = rings.next;
         rings.next += 1;
@@ -65,30 +69,30 @@ impl Shared {
     }
 
     /// A ring is gone, and all that it accepted is written.
-    pub(super) fn leave(&self, number: u64) {
+    pub(super) fn remove_ring(&self, number: u64) {
         let mut rings = self.rings();
         if let Some(at) = rings.open.iter().position(|(other, _)| *other == number) {
             let (_, watch) = rings.open.swap_remove(at);
-            rings.gone += watch.accepted();
+            rings.accepted_by_ended += watch.accepted();
         }
     }
 
     /// Accepts nothing any more, and sends those away who wait for room.
-    pub(super) fn shut(&self) {
+    pub(super) fn begin_close(&self) {
         let mut rings = self.rings();
-        rings.is_shut = true;
+        rings.is_closing = true;
         let open: Vec<_> = rings.open.iter().map(|(_, watch)| watch.clone()).collect();
         drop(rings);
         // Not under the lock: it may run wakers of whoever waits.
-        open.iter().for_each(Watch::close);
+        open.iter().for_each(RingMonitor::close);
         self.swap.close();
     }
 
     /// Keeps the first error and shuts the file.
     pub(super) fn fail(&self, error: io::Error) {
-        self.failure.get_or_init(|| Failure::new(self.place.clone(), error));
+        self.failure.get_or_init(|| FileWriteError::new(self.name.clone(), error));
         self.is_full.store(false, Ordering::Release);
-        self.shut();
+        self.begin_close();
     }
 
     /// All is written, and the file is closed.
@@ -101,44 +105,44 @@ impl Shared {
     }
 
     /// What to answer to who asked and was not answered.
-    pub(super) fn verdict(&self) -> Result<(), Failure> {
+    pub(super) fn result(&self) -> Result<(), FileWriteError> {
         match self.failure.get() {
             Some(failure) => Err(failure.clone()),
             None if self.is_closed.load(Ordering::Acquire) => Ok(()),
-            None => Err(Failure::new(self.place.clone(), thread_gone())),
+            None => Err(FileWriteError::new(self.name.clone(), thread_ended_error())),
         }
     }
 
-    pub(super) fn closed(&self) -> AddError {
+    pub(super) fn closed_error(&self) -> AddError {
         self.failure.get().map_or(AddError::Closed, |failure| AddError::Failed(failure.clone()))
     }
 
     /// A ring's or the swap's answer in our words.
     #[cold]
-    pub(super) fn error(&self, refused: Refused, length: usize, capacity: usize) -> AddError {
+    pub(super) fn add_error(&self, refused: PushError, length: usize, capacity: usize) -> AddError {
         match refused {
-            Refused::TooLong => AddError::TooLong { length, capacity },
-            Refused::Closed => self.closed(),
+            PushError::TooLong => AddError::TooLong { length, capacity },
+            PushError::Closed => self.closed_error(),
             _ => AddError::Full,
         }
     }
 
-    pub(super) fn status(&self) -> Status {
+    pub(super) fn status(&self) -> FileWriterStatus {
         // In this order: each of them is then no more than the next.
         let synced = self.synced.load(Ordering::Acquire);
         let written = self.written.load(Ordering::Acquire);
         let rings = self.rings();
         let open: u64 = rings.open.iter().map(|(_, watch)| watch.accepted()).sum();
-        let accepted = rings.gone + open + self.swap.accepted();
+        let accepted = rings.accepted_by_ended + open + self.swap.accepted();
         let state = match self.failure.get() {
-            Some(failure) => State::Failed(failure.clone()),
-            None if self.is_closed.load(Ordering::Acquire) => State::Closed,
-            None if self.is_full.load(Ordering::Acquire) => State::DiskFull,
-            None if rings.is_shut => State::Closing,
-            None => State::Open,
+            Some(failure) => FileWriterState::Failed(failure.clone()),
+            None if self.is_closed.load(Ordering::Acquire) => FileWriterState::Closed,
+            None if self.is_full.load(Ordering::Acquire) => FileWriterState::DiskFull,
+            None if rings.is_closing => FileWriterState::Closing,
+            None => FileWriterState::Open,
         };
         drop(rings);
-        Status {
+        FileWriterStatus {
             accepted,
             written,
             synced,
@@ -148,11 +152,11 @@ impl Shared {
         }
     }
 
-    fn rings(&self) -> MutexGuard<'_, Rings> {
+    fn rings(&self) -> MutexGuard<'_, RingTable> {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-pub(super) fn thread_gone() -> io::Error {
+pub(super) fn thread_ended_error() -> io::Error {
     io::Error::other("the thread that writes this file has ended")
 }

@@ -10,81 +10,81 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use aulos_rt::writer_ring::Consumer;
+use aulos_rt::writer_ring::RecordConsumer;
 
-use super::load::{Load, MOST_PARTS};
-use super::shared::{Shared, thread_gone};
-use super::thread::Tell;
-use super::ticket::Reply;
-use crate::disk::{Lasting, Medium, Syncer};
+use super::batch::{MAX_PARTS, WriteBatch};
+use super::shared::{SharedState, thread_ended_error};
+use super::thread::WriterHandle;
+use super::ticket::TicketReply;
+use crate::disk::{AppendFile, SyncHandle, Syncer};
 
 /// What somebody waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Want {
+pub(super) enum RequestKind {
     Flush,
     Sync,
     Close { sync: bool },
 }
 
-type Wish = (Want, Reply);
+type Request = (RequestKind, TicketReply);
 
-pub(super) struct Sink {
+pub(super) struct FileSink {
     pub(super) number: u64,
-    medium: Box<dyn Medium>,
-    lasting: Held,
-    shared: Arc<Shared>,
-    load: Load,
+    medium: Box<dyn AppendFile>,
+    sync_handle: SharedSyncHandle,
+    shared: Arc<SharedState>,
+    batch: WriteBatch,
     is_in_turn: bool,
     /// Asked since the turn began; answered when it ends; wait for a sync to begin; for its end.
-    asked: Vec<Wish>,
-    in_turn: Vec<Wish>,
-    unsynced: Vec<Wish>,
-    syncing: Option<Vec<Wish>>,
+    queued: Vec<Request>,
+    in_turn: Vec<Request>,
+    unsynced: Vec<Request>,
+    syncing: Option<Vec<Request>>,
     /// The disk is full, or the other thread has too much to do.
-    rest: Option<Rest>,
+    pause: Option<RetryPause>,
 }
 
 #[derive(Clone, Copy)]
-struct Rest {
+struct RetryPause {
     until: Instant,
-    pause: Duration,
+    length: Duration,
 }
 
-impl Sink {
+impl FileSink {
     /// # Errors
     /// When there is no descriptor left for the thread that syncs.
     pub(super) fn new(
         number: u64,
-        medium: Box<dyn Medium>,
-        shared: Arc<Shared>,
+        medium: Box<dyn AppendFile>,
+        shared: Arc<SharedState>,
     ) -> io::Result<Self> {
-        let lasting = Held(Arc::new(Mutex::new(medium.lasting()?)));
+        let lasting = SharedSyncHandle(Arc::new(Mutex::new(medium.sync_handle()?)));
         Ok(Self {
             number,
             medium,
-            lasting,
+            sync_handle: lasting,
             shared,
-            load: Load::default(),
+            batch: WriteBatch::default(),
             is_in_turn: false,
-            asked: Vec::new(),
+            queued: Vec::new(),
             in_turn: Vec::new(),
             unsynced: Vec::new(),
             syncing: None,
-            rest: None,
+            pause: None,
         })
     }
 
-    pub(super) fn attach(&mut self, number: u64, ring: Consumer, is_realtime: bool) {
-        self.load.attach(number, ring, is_realtime);
+    pub(super) fn attach(&mut self, number: u64, ring: RecordConsumer, is_realtime: bool) {
+        self.batch.attach(number, ring, is_realtime);
     }
 
-    pub(super) fn ask(&mut self, want: Want, reply: Reply) {
-        self.asked.push((want, reply));
+    pub(super) fn request(&mut self, want: RequestKind, reply: TicketReply) {
+        self.queued.push((want, reply));
     }
 
     /// Gathers and writes, until all that it found is in the file or the file has trouble.
-    pub(super) fn work(&mut self, now: Instant, syncer: &Syncer, tell: &Tell) {
-        if self.is_resting(now) {
+    pub(super) fn work(&mut self, now: Instant, syncer: &Syncer, tell: &WriterHandle) {
+        if self.is_paused(now) {
             return;
         }
         if !self.is_in_turn {
@@ -97,7 +97,7 @@ impl Sink {
                     self.end_turn();
                     return self.begin_sync(now, syncer, tell);
                 }
-                Err(error) => return self.stumble(error, now),
+                Err(error) => return self.handle_error(error, now),
             }
         }
     }
@@ -108,7 +108,7 @@ impl Sink {
         match result {
             Ok(()) => {
                 self.shared.synced.fetch_max(up_to, Ordering::AcqRel);
-                wishes.into_iter().for_each(|wish| self.grant(wish));
+                wishes.into_iter().for_each(|wish| self.complete(wish));
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => self.unsynced.extend(wishes),
             Err(error) => {
@@ -119,26 +119,26 @@ impl Sink {
     }
 
     /// There is something to do that should not wait for company.
-    pub(super) fn calls(&self, now: Instant, wake_at: usize) -> bool {
-        !self.is_resting(now)
+    pub(super) fn is_due(&self, now: Instant, wake_at: usize) -> bool {
+        !self.is_paused(now)
             && (self.is_in_turn
-                || !self.asked.is_empty()
+                || !self.queued.is_empty()
                 || (!self.unsynced.is_empty() && self.syncing.is_none())
-                || self.shared.swap.calls(wake_at)
-                || self.load.calls(wake_at))
+                || self.shared.swap.needs_write(wake_at)
+                || self.batch.needs_write(wake_at))
     }
 
     pub(super) fn has_bytes(&self, now: Instant) -> bool {
-        !self.is_resting(now) && (self.shared.swap.fill() > 0 || self.load.has_bytes())
+        !self.is_paused(now) && (self.shared.swap.fill() > 0 || self.batch.has_bytes())
     }
 
     pub(super) fn has_realtime(&self) -> bool {
-        self.load.has_realtime()
+        self.batch.has_realtime()
     }
 
     /// When to come again though nothing calls.
-    pub(super) fn rests_until(&self) -> Option<Instant> {
-        self.rest.map(|rest| rest.until)
+    pub(super) fn paused_until(&self) -> Option<Instant> {
+        self.pause.map(|rest| rest.until)
     }
 
     /// Closed, or lost.
@@ -146,20 +146,20 @@ impl Sink {
         self.shared.is_over()
     }
 
-    fn is_resting(&self, now: Instant) -> bool {
-        self.rest.is_some_and(|rest| now < rest.until)
+    fn is_paused(&self, now: Instant) -> bool {
+        self.pause.is_some_and(|rest| now < rest.until)
     }
 
     fn begin_turn(&mut self) {
         self.is_in_turn = true;
-        self.in_turn.append(&mut self.asked);
-        self.load.take_note(&self.shared.swap);
+        self.in_turn.append(&mut self.queued);
+        self.batch.snapshot(&self.shared.swap);
     }
 
     /// One call of the system, for as much as it takes; false when the turn has nothing left.
     fn write_some(&mut self) -> io::Result<bool> {
-        let mut parts = [IoSlice::new(&[]); MOST_PARTS];
-        let (count, bytes) = self.load.gather(&mut parts);
+        let mut parts = [IoSlice::new(&[]); MAX_PARTS];
+        let (count, bytes) = self.batch.gather(&mut parts);
         if bytes == 0 {
             return Ok(false);
         }
@@ -171,7 +171,7 @@ impl Sink {
         };
         // First the sum, so that nobody sees room without it.
         self.shared.written.fetch_add(written as u64, Ordering::AcqRel);
-        self.load.give_back(written);
+        self.batch.mark_written(written);
         self.recover();
         Ok(true)
     }
@@ -179,49 +179,49 @@ impl Sink {
     fn end_turn(&mut self) {
         self.is_in_turn = false;
         self.recover();
-        self.load.let_go(|number| self.shared.leave(number));
+        self.batch.detach_ended(|number| self.shared.remove_ring(number));
         for wish in std::mem::take(&mut self.in_turn) {
             match wish.0 {
-                Want::Flush | Want::Close { sync: false } => self.grant(wish),
-                Want::Sync | Want::Close { sync: true } => self.unsynced.push(wish),
+                RequestKind::Flush | RequestKind::Close { sync: false } => self.complete(wish),
+                RequestKind::Sync | RequestKind::Close { sync: true } => self.unsynced.push(wish),
             }
         }
     }
 
     /// All who wait for a sync share one, which covers what is written now.
-    fn begin_sync(&mut self, now: Instant, syncer: &Syncer, tell: &Tell) {
+    fn begin_sync(&mut self, now: Instant, syncer: &Syncer, tell: &WriterHandle) {
         if self.unsynced.is_empty() || self.syncing.is_some() {
             return;
         }
         let up_to = self.shared.written.load(Ordering::Acquire);
         let (tell, number) = (tell.clone(), self.number);
         let done = Box::new(move |result| tell.synced(number, up_to, result));
-        if syncer.sync(Box::new(self.lasting.clone()), done).is_ok() {
+        if syncer.sync(Box::new(self.sync_handle.clone()), done).is_ok() {
             self.syncing = Some(std::mem::take(&mut self.unsynced));
         } else {
-            self.rest = Some(Rest { until: now + FIRST_PAUSE, pause: FIRST_PAUSE });
+            self.pause = Some(RetryPause { until: now + FIRST_PAUSE, length: FIRST_PAUSE });
         }
     }
 
-    fn grant(&self, (want, reply): Wish) {
-        if matches!(want, Want::Close { .. }) {
+    fn complete(&self, (want, reply): Request) {
+        if matches!(want, RequestKind::Close { .. }) {
             self.shared.finish();
         }
         reply.done();
     }
 
     /// A full disk may have room again; anything else is the end of the file.
-    fn stumble(&mut self, error: io::Error, now: Instant) {
+    fn handle_error(&mut self, error: io::Error, now: Instant) {
         if !matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
             return self.fail(error);
         }
-        let pause = self.rest.map_or(FIRST_PAUSE, |rest| (rest.pause * 2).min(LONGEST_PAUSE));
-        self.rest = Some(Rest { until: now + pause, pause });
+        let pause = self.pause.map_or(FIRST_PAUSE, |rest| (rest.length * 2).min(LONGEST_PAUSE));
+        self.pause = Some(RetryPause { until: now + pause, length: pause });
         self.shared.is_full.store(true, Ordering::Release);
     }
 
     fn recover(&mut self) {
-        if self.rest.take().is_some() {
+        if self.pause.take().is_some() {
             self.shared.is_full.store(false, Ordering::Release);
         }
     }
@@ -229,26 +229,26 @@ impl Sink {
     fn fail(&mut self, error: io::Error) {
         self.shared.fail(error);
         // Those who wait learn it from their replies.
-        self.asked.clear();
+        self.queued.clear();
         self.in_turn.clear();
         self.unsynced.clear();
     }
 }
 
-impl Drop for Sink {
+impl Drop for FileSink {
     /// In its time it is over by now. If the thread has panicked, nobody may wait for it in vain.
     fn drop(&mut self) {
         if !self.shared.is_over() {
-            self.shared.fail(thread_gone());
+            self.shared.fail(thread_ended_error());
         }
     }
 }
 
 /// The one hold of a file for the thread that syncs, lent out once at a time.
 #[derive(Clone)]
-struct Held(Arc<Mutex<Box<dyn Lasting>>>);
+struct SharedSyncHandle(Arc<Mutex<Box<dyn SyncHandle>>>);
 
-impl Lasting for Held {
+impl SyncHandle for SharedSyncHandle {
     fn sync(&self) -> io::Result<()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).sync()
     }

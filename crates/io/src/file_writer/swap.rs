@@ -5,33 +5,33 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use aulos_rt::writer_ring::{Door, Refused};
+use aulos_rt::writer_ring::{ConsumerWaker, PushError};
 
 #[derive(Debug)]
-pub(super) struct Swap {
-    door: Door,
+pub(super) struct SwapBuffer {
+    door: ConsumerWaker,
     capacity: usize,
-    inner: Mutex<Inner>,
+    inner: Mutex<SwapState>,
     room: Condvar,
     /// What is in the buffer and whether somebody waits, for the writer's thread to look at. Written
     /// under the lock; the door's fences order them against its sleep.
     fill: AtomicUsize,
-    is_awaited: AtomicBool,
+    has_waiters: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct SwapState {
     filling: Vec<u8>,
     accepted: u64,
     is_closed: bool,
     wakers: Vec<Waker>,
 }
 
-impl Swap {
-    pub(super) fn new(capacity: usize, door: Door) -> Self {
+impl SwapBuffer {
+    pub(super) fn new(capacity: usize, door: ConsumerWaker) -> Self {
         let (inner, room) = (Mutex::default(), Condvar::new());
-        let (fill, is_awaited) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Self { door, capacity, inner, room, fill, is_awaited }
+        let (fill, has_waiters) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self { door, capacity, inner, room, fill, has_waiters }
     }
 
     pub(super) fn capacity(&self) -> usize {
@@ -39,49 +39,49 @@ impl Swap {
     }
 
     /// Puts a record in, or says why not.
-    pub(super) fn push(&self, record: &[u8]) -> Result<(), Refused> {
+    pub(super) fn push(&self, record: &[u8]) -> Result<(), PushError> {
         let mut inner = self.lock();
-        self.put(&mut inner, record)?;
+        self.append(&mut inner, record)?;
         drop(inner);
-        self.announce();
+        self.notify_writer();
         Ok(())
     }
 
     /// Like [`Swap::push`], but sleeps until there is room.
-    pub(super) fn push_waiting(&self, record: &[u8]) -> Result<(), Refused> {
+    pub(super) fn push_waiting(&self, record: &[u8]) -> Result<(), PushError> {
         let mut inner = self.lock();
         loop {
-            match self.put(&mut inner, record) {
-                Err(Refused::Full) => {}
+            match self.append(&mut inner, record) {
+                Err(PushError::Full) => {}
                 done => {
                     drop(inner);
-                    self.announce();
+                    self.notify_writer();
                     return done;
                 }
             }
-            self.call_for_room();
+            self.request_room();
             inner = self.room.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// Like [`Swap::push`], but leaves a waker when there is no room.
-    pub(super) fn push_or_leave(&self, record: &[u8], waker: &Waker) -> Result<(), Refused> {
+    pub(super) fn push_or_register(&self, record: &[u8], waker: &Waker) -> Result<(), PushError> {
         let mut inner = self.lock();
-        let done = self.put(&mut inner, record);
-        if done == Err(Refused::Full) {
+        let done = self.append(&mut inner, record);
+        if done == Err(PushError::Full) {
             if !inner.wakers.iter().any(|other| other.will_wake(waker)) {
                 inner.wakers.push(waker.clone());
             }
-            self.call_for_room();
+            self.request_room();
         }
         drop(inner);
-        self.announce();
+        self.notify_writer();
         done
     }
 
     /// Takes all that is there, and leaves `empty` in its place.
     pub(super) fn take(&self, empty: &mut Vec<u8>) {
-        if self.fill() == 0 && !self.is_awaited.load(Ordering::Acquire) {
+        if self.fill() == 0 && !self.has_waiters.load(Ordering::Acquire) {
             return;
         }
         let mut inner = self.lock();
@@ -107,21 +107,21 @@ impl Swap {
     }
 
     /// Whether it is time to take it: see `Consumer::calls` of the rings.
-    pub(super) fn calls(&self, wake_at: usize) -> bool {
+    pub(super) fn needs_write(&self, wake_at: usize) -> bool {
         let fill = self.fill();
         fill >= wake_at.min(self.capacity / 2).max(1)
-            || (fill > 0 && self.is_awaited.load(Ordering::Acquire))
+            || (fill > 0 && self.has_waiters.load(Ordering::Acquire))
     }
 
-    fn put(&self, inner: &mut Inner, record: &[u8]) -> Result<(), Refused> {
+    fn append(&self, inner: &mut SwapState, record: &[u8]) -> Result<(), PushError> {
         if record.len() > self.capacity {
-            return Err(Refused::TooLong);
+            return Err(PushError::TooLong);
         }
         if inner.is_closed {
-            return Err(Refused::Closed);
+            return Err(PushError::Closed);
         }
         if record.len() > self.capacity - inner.filling.len() {
-            return Err(Refused::Full);
+            return Err(PushError::Full);
         }
         if inner.filling.capacity() == 0 {
             // Once for each of the two buffers.
@@ -133,24 +133,24 @@ impl Swap {
         Ok(())
     }
 
-    fn announce(&self) {
-        self.door.call(self.fill(), self.capacity);
+    fn notify_writer(&self) {
+        self.door.wake_if_due(self.fill(), self.capacity);
     }
 
-    fn call_for_room(&self) {
-        self.is_awaited.store(true, Ordering::Release);
-        self.door.knock();
+    fn request_room(&self) {
+        self.has_waiters.store(true, Ordering::Release);
+        self.door.wake();
     }
 
-    fn wake_all(&self, mut inner: MutexGuard<'_, Inner>) {
-        self.is_awaited.store(false, Ordering::Release);
+    fn wake_all(&self, mut inner: MutexGuard<'_, SwapState>) {
+        self.has_waiters.store(false, Ordering::Release);
         let wakers = std::mem::take(&mut inner.wakers);
         drop(inner);
         self.room.notify_all();
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, SwapState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,15 +8,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::*;
-use faulty::{Faults, Faulty, Plan};
+use faulty::{FaultControl, FaultPlan, FaultyDisk};
 
 /// The memory of most producers here: so little that they often wait.
 const SMALL: usize = 4096;
 
-fn writer(plan: Plan) -> (FileWriter, Faults) {
-    let (medium, faults) = Faulty::new(plan);
-    let settings = Settings { shared_bytes: SMALL, ..Settings::default() };
-    let writer = Disk::start().unwrap().writer("faulty", Box::new(medium), &settings).unwrap();
+fn writer(plan: FaultPlan) -> (FileWriter, FaultControl) {
+    let (medium, faults) = FaultyDisk::new(plan);
+    let settings = FileWriterConfig { shared_bytes: SMALL, ..FileWriterConfig::default() };
+    let writer =
+        DiskWriter::start().unwrap().writer("faulty", Box::new(medium), &settings).unwrap();
     (writer, faults)
 }
 
@@ -53,7 +54,7 @@ fn up_to(count: u32) -> Vec<u32> {
 }
 
 /// Two with rings, one real-time, two shared ones; one of them goes in the middle by a panic.
-fn everybody_adds(writer: &FileWriter, count: u32) {
+fn add_from_all_producers(writer: &FileWriter, count: u32) {
     std::thread::scope(|scope| {
         for who in 0..2 {
             let mut producer = writer.producer(SMALL).unwrap();
@@ -90,8 +91,8 @@ fn everybody_adds(writer: &FileWriter, count: u32) {
 #[test]
 fn every_record_is_there_once_whole_and_in_order_on_a_hundred_bad_disks() {
     for seed in 0..100 {
-        let (writer, faults) = writer(Plan::bad(seed));
-        everybody_adds(&writer, 200);
+        let (writer, faults) = writer(FaultPlan::bad(seed));
+        add_from_all_producers(&writer, 200);
         match seed % 3 {
             0 => writer.flush().wait().unwrap(),
             1 => writer.sync().wait().unwrap(),
@@ -115,7 +116,7 @@ fn every_record_is_there_once_whole_and_in_order_on_a_hundred_bad_disks() {
 #[test]
 fn the_first_error_reaches_everybody_and_the_file_ends_with_what_was_written() {
     for seed in 0..100 {
-        let (writer, faults) = writer(Plan::breaks(seed));
+        let (writer, faults) = writer(FaultPlan::breaks(seed));
         let mut waiting = writer.producer(SMALL).unwrap();
         let shared = writer.shared_producer();
         let ends = |result: Result<(), AddError>| match result {
@@ -130,7 +131,7 @@ fn the_first_error_reaches_everybody_and_the_file_ends_with_what_was_written() {
             scope.spawn(|| (0..).take_while(|i| !ends(waiting.add(&record(0, *i)))).count());
             scope.spawn(|| (0..).take_while(|i| !ends(shared.add(&record(1, *i)))).count());
         });
-        assert!(matches!(writer.status().state, State::Failed(_)), "seed {seed}");
+        assert!(matches!(writer.status().state, FileWriterState::Failed(_)), "seed {seed}");
         let asked = [writer.flush(), writer.sync()];
         for ticket in asked {
             let failure = ticket.wait().unwrap_err();
@@ -147,7 +148,7 @@ fn the_first_error_reaches_everybody_and_the_file_ends_with_what_was_written() {
 
 #[test]
 fn a_disk_that_was_full_goes_on_where_it_was() {
-    let (writer, faults) = writer(Plan::default());
+    let (writer, faults) = writer(FaultPlan::default());
     let mut producer = writer.producer(SMALL).unwrap();
     faults.fill_up(io::ErrorKind::StorageFull);
     let mut count = 0;
@@ -155,7 +156,7 @@ fn a_disk_that_was_full_goes_on_where_it_was() {
         count += 1;
     }
     let (flushed, synced) = (writer.flush(), writer.sync());
-    while !matches!(writer.status().state, State::DiskFull) {
+    while !matches!(writer.status().state, FileWriterState::DiskFull) {
         std::thread::yield_now();
     }
     assert_eq!(writer.status().written, 0);
@@ -165,7 +166,7 @@ fn a_disk_that_was_full_goes_on_where_it_was() {
     faults.make_room();
     flushed.wait().unwrap();
     synced.wait().unwrap();
-    assert!(matches!(writer.status().state, State::Open));
+    assert!(matches!(writer.status().state, FileWriterState::Open));
     producer.add(&record(0, count)).unwrap();
     writer.close().wait().unwrap();
     let found = read(&faults.file());
@@ -174,7 +175,7 @@ fn a_disk_that_was_full_goes_on_where_it_was() {
 
 #[test]
 fn a_real_time_producer_in_front_of_a_disk_that_hangs_goes_on_until_its_memory_is_full() {
-    let (writer, faults) = writer(Plan::default());
+    let (writer, faults) = writer(FaultPlan::default());
     faults.hang();
     let mut producer = writer.realtime_producer(100_000).unwrap();
     let (mut accepted, mut dropped) = (Vec::new(), 0);
@@ -199,7 +200,7 @@ fn a_real_time_producer_in_front_of_a_disk_that_hangs_goes_on_until_its_memory_i
 
 #[test]
 fn cancel_sends_away_who_waits_at_once_and_loses_nothing_accepted() {
-    let (writer, faults) = writer(Plan::default());
+    let (writer, faults) = writer(FaultPlan::default());
     faults.hang();
     std::thread::scope(|scope| {
         let mut ring = writer.producer(SMALL).unwrap();
@@ -219,7 +220,7 @@ fn cancel_sends_away_who_waits_at_once_and_loses_nothing_accepted() {
             count
         });
         assert!(matches!(writer.producer(SMALL), Err(AddError::Closed)));
-        assert!(matches!(writer.status().state, State::Closing));
+        assert!(matches!(writer.status().state, FileWriterState::Closing));
         faults.go_on();
         writer.flush().wait().unwrap();
         let found = read(&faults.file());
@@ -232,7 +233,7 @@ fn cancel_sends_away_who_waits_at_once_and_loses_nothing_accepted() {
 #[test]
 fn closing_under_load_keeps_every_record_that_was_accepted() {
     for seed in 0..100 {
-        let (writer, faults) = writer(Plan::bad(seed));
+        let (writer, faults) = writer(FaultPlan::bad(seed));
         let mut threads = Vec::new();
         for who in 0..3 {
             let mut producer = writer.producer(SMALL).unwrap();
@@ -265,9 +266,10 @@ fn closing_under_load_keeps_every_record_that_was_accepted() {
 
 #[test]
 fn a_drop_in_front_of_a_disk_that_hangs_comes_back_and_the_thread_finishes() {
-    let (medium, faults) = Faulty::new(Plan::default());
-    let settings = Settings { drop_limit: Duration::from_millis(1), ..Settings::default() };
-    let writer = Disk::start().unwrap().writer("slow", Box::new(medium), &settings).unwrap();
+    let (medium, faults) = FaultyDisk::new(FaultPlan::default());
+    let settings =
+        FileWriterConfig { drop_limit: Duration::from_millis(1), ..FileWriterConfig::default() };
+    let writer = DiskWriter::start().unwrap().writer("slow", Box::new(medium), &settings).unwrap();
     faults.hang();
     let mut producer = writer.producer(SMALL).unwrap();
     producer.add(&record(0, 0)).unwrap();
@@ -281,7 +283,7 @@ fn a_drop_in_front_of_a_disk_that_hangs_comes_back_and_the_thread_finishes() {
 
 #[test]
 fn empty_records_are_accepted_and_too_long_ones_are_an_error_that_says_why() {
-    let (writer, faults) = writer(Plan::default());
+    let (writer, faults) = writer(FaultPlan::default());
     let (mut ring, shared) = (writer.producer(SMALL).unwrap(), writer.shared_producer());
     ring.add(b"").unwrap();
     shared.add(b"").unwrap();
@@ -296,7 +298,7 @@ fn empty_records_are_accepted_and_too_long_ones_are_an_error_that_says_why() {
 
 #[test]
 fn callers_of_sync_share_one() {
-    let (writer, faults) = writer(Plan::default());
+    let (writer, faults) = writer(FaultPlan::default());
     let mut producer = writer.producer(SMALL).unwrap();
     faults.hang_syncs();
     producer.add(&record(0, 0)).unwrap();
@@ -317,7 +319,7 @@ fn callers_of_sync_share_one() {
 
 #[test]
 fn a_sync_that_is_interrupted_is_done_again_and_one_that_fails_is_the_end_of_the_file() {
-    let (writer, faults) = writer(Plan::default());
+    let (writer, faults) = writer(FaultPlan::default());
     let mut producer = writer.producer(SMALL).unwrap();
     producer.add(&record(0, 0)).unwrap();
     faults.fail_next_sync(libc::EINTR);
@@ -339,7 +341,7 @@ fn a_sync_that_is_interrupted_is_done_again_and_one_that_fails_is_the_end_of_the
 
 #[test]
 fn shared_producers_have_one_order() {
-    let (writer, faults) = writer(Plan::bad(1));
+    let (writer, faults) = writer(FaultPlan::bad(1));
     let next = Mutex::new(0);
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -360,18 +362,21 @@ fn shared_producers_have_one_order() {
 
 #[test]
 fn several_files_share_a_thread_and_a_full_one_does_not_stop_the_other() {
-    let disk = Disk::start().unwrap();
+    let disk = DiskWriter::start().unwrap();
     let open = |plan| {
-        let (medium, faults) = Faulty::new(plan);
-        (disk.writer("one of them", Box::new(medium), &Settings::default()).unwrap(), faults)
+        let (medium, faults) = FaultyDisk::new(plan);
+        (
+            disk.writer("one of them", Box::new(medium), &FileWriterConfig::default()).unwrap(),
+            faults,
+        )
     };
-    let (full, full_disk) = open(Plan::default());
+    let (full, full_disk) = open(FaultPlan::default());
     full_disk.fill_up(io::ErrorKind::StorageFull);
     full.shared_producer().add(&record(0, 0)).unwrap();
     let waits = full.flush();
-    let files: Vec<_> = (0..5).map(|seed| open(Plan::bad(seed))).collect();
+    let files: Vec<_> = (0..5).map(|seed| open(FaultPlan::bad(seed))).collect();
     for (writer, _) in &files {
-        everybody_adds(writer, 50);
+        add_from_all_producers(writer, 50);
     }
     for (writer, faults) in files {
         writer.close().wait().unwrap();
@@ -385,7 +390,7 @@ fn several_files_share_a_thread_and_a_full_one_does_not_stop_the_other() {
 
 #[test]
 fn a_medium_that_panics_is_an_error_for_everybody() {
-    let (writer, _faults) = writer(Plan::panics());
+    let (writer, _faults) = writer(FaultPlan::panics());
     let mut producer = writer.producer(SMALL).unwrap();
     producer.add(&record(0, 0)).unwrap();
     let text = "faulty: the thread that writes this file has ended";
@@ -397,9 +402,9 @@ fn a_medium_that_panics_is_an_error_for_everybody() {
 
 /// Counts its wakes, and lets a thread wait for one.
 #[derive(Default)]
-struct Woken(AtomicBool, AtomicUsize);
+struct WakeCounter(AtomicBool, AtomicUsize);
 
-impl Wake for Woken {
+impl Wake for WakeCounter {
     fn wake(self: Arc<Self>) {
         self.1.fetch_add(1, Ordering::SeqCst);
         self.0.store(true, Ordering::SeqCst);
@@ -408,7 +413,7 @@ impl Wake for Woken {
 
 /// Runs a future on this thread; it is polled again only when it was woken.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let woken = Arc::new(Woken::default());
+    let woken = Arc::new(WakeCounter::default());
     let waker = Waker::from(woken.clone());
     let mut future = pin!(future);
     loop {
@@ -423,7 +428,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 #[test]
 fn tasks_add_flush_sync_and_close_without_a_runtime_of_ours() {
-    let (writer, faults) = writer(Plan::bad(2));
+    let (writer, faults) = writer(FaultPlan::bad(2));
     std::thread::scope(|scope| {
         for who in 0..2 {
             let mut ring = writer.producer(SMALL).unwrap();
@@ -450,11 +455,11 @@ fn tasks_add_flush_sync_and_close_without_a_runtime_of_ours() {
 
 #[test]
 fn a_task_that_waits_for_room_is_sent_away_by_a_cancel() {
-    let (writer, faults) = writer(Plan::default());
+    let (writer, faults) = writer(FaultPlan::default());
     faults.hang();
     let mut ring = writer.producer(SMALL).unwrap();
     while ring.try_add(&[1; 64]).is_ok() {}
-    let waker = Waker::from(Arc::new(Woken::default()));
+    let waker = Waker::from(Arc::new(WakeCounter::default()));
     let mut add = pin!(ring.add_async(&[1; 64]));
     // What was taken out before the disk hung may have made room once.
     if add.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
@@ -466,18 +471,18 @@ fn a_task_that_waits_for_room_is_sent_away_by_a_cancel() {
 
 #[test]
 fn a_real_file_on_its_device_gets_what_was_added_and_is_not_made_twice() {
-    let folder = aulos_blackbox::scratch::Scratch::new("file-writer").unwrap();
-    let (disks, path) = (Disks::default(), folder.join("file"));
-    let writer = disks.create(&path, &Settings::default()).unwrap();
-    let again = disks.create(&path, &Settings::default()).unwrap_err();
+    let folder = aulos_blackbox::scratch::ScratchDir::new("file-writer").unwrap();
+    let (disks, path) = (DiskWriters::default(), folder.join("file"));
+    let writer = disks.create(&path, &FileWriterConfig::default()).unwrap();
+    let again = disks.create(&path, &FileWriterConfig::default()).unwrap_err();
     assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
-    everybody_adds(&writer, 2000);
+    add_from_all_producers(&writer, 2000);
     writer.close().wait().unwrap();
     let found = read(&std::fs::read(&path).unwrap());
     (0..5).for_each(|who| assert_eq!(found[&who], up_to(2000)));
     // It goes on where a file stands.
     let old = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
-    let writer = disks.open("again", old, &Settings::default()).unwrap();
+    let writer = disks.open("again", old, &FileWriterConfig::default()).unwrap();
     writer.shared_producer().add(&record(9, 0)).unwrap();
     writer.close().wait().unwrap();
     assert_eq!(read(&std::fs::read(&path).unwrap())[&9], up_to(1));
@@ -485,7 +490,7 @@ fn a_real_file_on_its_device_gets_what_was_added_and_is_not_made_twice() {
 
 #[test]
 fn more_producers_than_one_call_takes() {
-    let (writer, faults) = writer(Plan::default());
+    let (writer, faults) = writer(FaultPlan::default());
     faults.hang();
     let mut producers: Vec<_> = (0..600).map(|_| writer.producer(64).unwrap()).collect();
     // Twice round each ring, so that some records lie over its end, and need two parts.

@@ -11,39 +11,39 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use aulos_rt::channel::{Receiver, UnboundedSender, unbounded};
-use aulos_rt::writer_ring::{Consumer, Door};
+use aulos_rt::writer_ring::{ConsumerWaker, RecordConsumer};
 
-use super::sink::{Sink, Want};
-use super::ticket::Reply;
+use super::sink::{FileSink, RequestKind};
+use super::ticket::TicketReply;
 use crate::disk::Syncer;
 
-pub(super) enum Order {
-    Open(Box<Sink>),
-    Attach { file: u64, number: u64, ring: Consumer, is_realtime: bool },
-    Ask { file: u64, want: Want, reply: Reply },
+pub(super) enum WriterCommand {
+    Open(Box<FileSink>),
+    Attach { file: u64, number: u64, ring: RecordConsumer, is_realtime: bool },
+    Ask { file: u64, want: RequestKind, reply: TicketReply },
     Synced { file: u64, up_to: u64, result: io::Result<()> },
     End,
 }
 
 /// How others speak to the thread.
 #[derive(Clone)]
-pub(super) struct Tell {
-    orders: UnboundedSender<Order>,
-    door: Door,
+pub(super) struct WriterHandle {
+    commands: UnboundedSender<WriterCommand>,
+    door: ConsumerWaker,
 }
 
-impl Tell {
-    pub(super) fn send(&self, order: Order) {
+impl WriterHandle {
+    pub(super) fn send(&self, order: WriterCommand) {
         // If the thread is gone, what is in the order says so when it is dropped.
-        drop(self.orders.send(order));
-        self.door.knock();
+        drop(self.commands.send(order));
+        self.door.wake();
     }
 
     pub(super) fn synced(&self, file: u64, up_to: u64, result: io::Result<()>) {
-        self.send(Order::Synced { file, up_to, result });
+        self.send(WriterCommand::Synced { file, up_to, result });
     }
 
-    pub(super) fn door(&self) -> &Door {
+    pub(super) fn door(&self) -> &ConsumerWaker {
         &self.door
     }
 }
@@ -52,29 +52,29 @@ impl Tell {
 ///
 /// # Errors
 /// When the system gives no more threads.
-pub(super) fn start() -> io::Result<Tell> {
+pub(super) fn start() -> io::Result<WriterHandle> {
     let (orders, received) = unbounded();
-    let tell = Tell { orders, door: Door::default() };
+    let tell = WriterHandle { commands: orders, door: ConsumerWaker::default() };
     let syncer = Syncer::start()?;
-    let thread = Thread {
-        received,
-        tell: tell.clone(),
+    let thread = WriterThread {
+        commands: received,
+        handle: tell.clone(),
         syncer,
         sinks: Vec::new(),
         is_ending: false,
         oldest: None,
-        poll: COMPANY,
+        poll: BATCH_DELAY,
     };
     // Nobody joins it: with a disk that hangs that would never end. It goes when its files are done.
     std::thread::Builder::new().name("aulos-disk".to_owned()).spawn(move || thread.run())?;
     Ok(tell)
 }
 
-struct Thread {
-    received: Receiver<Order>,
-    tell: Tell,
+struct WriterThread {
+    commands: Receiver<WriterCommand>,
+    handle: WriterHandle,
     syncer: Syncer,
-    sinks: Vec<Sink>,
+    sinks: Vec<FileSink>,
     is_ending: bool,
     /// When the oldest byte that waits for company was seen.
     oldest: Option<Instant>,
@@ -82,10 +82,10 @@ struct Thread {
     poll: Duration,
 }
 
-impl Thread {
+impl WriterThread {
     fn run(mut self) {
         loop {
-            self.obey();
+            self.handle_commands();
             self.sinks.retain(|sink| !sink.is_over());
             if self.is_ending && self.sinks.is_empty() {
                 return;
@@ -94,47 +94,47 @@ impl Thread {
             if self.is_due(now) {
                 self.oldest = None;
                 for sink in &mut self.sinks {
-                    sink.work(now, &self.syncer, &self.tell);
+                    sink.work(now, &self.syncer, &self.handle);
                 }
             } else {
                 self.sleep(now);
-                self.poll = (self.poll * 2).min(COMPANY);
+                self.poll = (self.poll * 2).min(BATCH_DELAY);
             }
         }
     }
 
-    fn obey(&mut self) {
-        while let Ok(order) = self.received.try_recv() {
+    fn handle_commands(&mut self) {
+        while let Ok(order) = self.commands.try_recv() {
             match order {
-                Order::Open(sink) => self.sinks.push(*sink),
-                Order::Attach { file, number, ring, is_realtime } => {
+                WriterCommand::Open(sink) => self.sinks.push(*sink),
+                WriterCommand::Attach { file, number, ring, is_realtime } => {
                     // Without the file the ring is dropped here, and closed by that.
                     if let Some(sink) = self.sink(file) {
                         sink.attach(number, ring, is_realtime);
                     }
                 }
-                Order::Ask { file, want, reply } => {
+                WriterCommand::Ask { file, want, reply } => {
                     if let Some(sink) = self.sink(file) {
-                        sink.ask(want, reply);
+                        sink.request(want, reply);
                     }
                 }
-                Order::Synced { file, up_to, result } => {
+                WriterCommand::Synced { file, up_to, result } => {
                     if let Some(sink) = self.sink(file) {
                         sink.synced(up_to, result);
                     }
                 }
-                Order::End => self.is_ending = true,
+                WriterCommand::End => self.is_ending = true,
             }
         }
     }
 
-    fn sink(&mut self, file: u64) -> Option<&mut Sink> {
+    fn sink(&mut self, file: u64) -> Option<&mut FileSink> {
         self.sinks.iter_mut().find(|sink| sink.number == file)
     }
 
     /// Something calls, or what waits has waited long enough.
     fn is_due(&mut self, now: Instant) -> bool {
-        if self.sinks.iter().any(|sink| sink.calls(now, WAKE_AT)) {
+        if self.sinks.iter().any(|sink| sink.is_due(now, WAKE_AT)) {
             self.poll = SHORTEST_POLL;
             return true;
         }
@@ -143,19 +143,19 @@ impl Thread {
             return false;
         }
         let oldest = *self.oldest.get_or_insert(now);
-        now >= oldest + COMPANY
+        now >= oldest + BATCH_DELAY
     }
 
     fn sleep(&self, now: Instant) {
         let wake_at = if self.oldest.is_some() { WAKE_AT } else { 1 };
-        let company = self.oldest.map(|oldest| oldest + COMPANY);
-        let is_polling = self.sinks.iter().any(Sink::has_realtime);
+        let company = self.oldest.map(|oldest| oldest + BATCH_DELAY);
+        let is_polling = self.sinks.iter().any(FileSink::has_realtime);
         let poll = is_polling.then(|| now + self.poll);
-        let rests = self.sinks.iter().filter_map(Sink::rests_until);
+        let rests = self.sinks.iter().filter_map(FileSink::paused_until);
         let until = company.into_iter().chain(poll).chain(rests).min();
         let limit = until.map(|until| until.saturating_duration_since(now));
-        self.tell.door.sleep(wake_at, limit, || {
-            !self.received.is_empty() || self.sinks.iter().any(|sink| sink.calls(now, wake_at))
+        self.handle.door.sleep(wake_at, limit, || {
+            !self.commands.is_empty() || self.sinks.iter().any(|sink| sink.is_due(now, wake_at))
         });
     }
 }
@@ -166,16 +166,16 @@ const WAKE_AT: usize = 64 * 1024;
 
 /// How long a lonely record waits for others before it is written. Short against what a killed
 /// process may lose, long against a call of the system.
-pub(super) const COMPANY: Duration = Duration::from_millis(5);
+pub(super) const BATCH_DELAY: Duration = Duration::from_millis(5);
 
 /// Between two looks at real-time producers in full flow.
 const SHORTEST_POLL: Duration = Duration::from_micros(200);
 
 /// Ends the thread when the last who could open a file on it is gone.
-pub(super) struct Hold(pub(super) Tell);
+pub(super) struct ThreadGuard(pub(super) WriterHandle);
 
-impl Drop for Hold {
+impl Drop for ThreadGuard {
     fn drop(&mut self) {
-        self.0.send(Order::End);
+        self.0.send(WriterCommand::End);
     }
 }

@@ -5,27 +5,27 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use super::Failure;
-use super::shared::Shared;
+use super::FileWriteError;
+use super::shared::SharedState;
 
 /// What was asked of the writer's thread: [`Ticket::wait`] for it on a thread, or `await` it in a
 /// task, under any executor. What was asked is done even when the ticket is dropped.
 #[must_use = "the answer may be an error"]
 #[derive(Debug)]
-pub struct Ticket(Arc<Slot>);
+pub struct Ticket(Arc<TicketSlot>);
 
 impl Ticket {
     /// A ticket, and the way to answer it.
-    pub(super) fn new(shared: &Arc<Shared>) -> (Self, Reply) {
-        let slot = Arc::new(Slot::default());
-        (Self(slot.clone()), Reply { slot, shared: shared.clone() })
+    pub(super) fn new(shared: &Arc<SharedState>) -> (Self, TicketReply) {
+        let slot = Arc::new(TicketSlot::default());
+        (Self(slot.clone()), TicketReply { slot, shared: shared.clone() })
     }
 
     /// Sleeps until it is done. While the disk is full, that is until there is room again.
     ///
     /// # Errors
     /// The first error of the file.
-    pub fn wait(self) -> Result<(), Failure> {
+    pub fn wait(self) -> Result<(), FileWriteError> {
         let mut state = self.0.lock();
         loop {
             match state.answer.take() {
@@ -39,7 +39,7 @@ impl Ticket {
     ///
     /// # Errors
     /// The ticket, when the time is over and it is not done; ask again, or let it go.
-    pub fn wait_timeout(self, limit: Duration) -> Result<Result<(), Failure>, Self> {
+    pub fn wait_timeout(self, limit: Duration) -> Result<Result<(), FileWriteError>, Self> {
         let until = Instant::now().checked_add(limit);
         let mut state = self.0.lock();
         loop {
@@ -58,7 +58,7 @@ impl Ticket {
 }
 
 impl Future for Ticket {
-    type Output = Result<(), Failure>;
+    type Output = Result<(), FileWriteError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.0.lock();
@@ -72,43 +72,43 @@ impl Future for Ticket {
 
 /// The other end of a [`Ticket`]. Dropped without an answer, it says what became of the file.
 #[derive(Debug)]
-pub(super) struct Reply {
-    slot: Arc<Slot>,
-    shared: Arc<Shared>,
+pub(super) struct TicketReply {
+    slot: Arc<TicketSlot>,
+    shared: Arc<SharedState>,
 }
 
-impl Reply {
+impl TicketReply {
     pub(super) fn done(self) {
         self.slot.answer(Ok(()));
     }
 }
 
-impl Drop for Reply {
+impl Drop for TicketReply {
     fn drop(&mut self) {
-        self.slot.answer(self.shared.verdict());
+        self.slot.answer(self.shared.result());
     }
 }
 
 #[derive(Debug, Default)]
-struct Slot {
-    state: Mutex<State>,
+struct TicketSlot {
+    state: Mutex<TicketState>,
     done: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TicketState {
     is_answered: bool,
-    answer: Option<Result<(), Failure>>,
+    answer: Option<Result<(), FileWriteError>>,
     waker: Option<Waker>,
 }
 
-impl Slot {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl TicketSlot {
+    fn lock(&self) -> MutexGuard<'_, TicketState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The first answer counts.
-    fn answer(&self, answer: Result<(), Failure>) {
+    fn answer(&self, answer: Result<(), FileWriteError>) {
         let mut state = self.lock();
         if std::mem::replace(&mut state.is_answered, true) {
             return;

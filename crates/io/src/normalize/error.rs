@@ -21,11 +21,11 @@ pub enum NormalizeError {
     /// The file is sound at first, but not to its end.
     Decode(DecodeError),
     /// Its rate or its channels change in the middle: cut it there.
-    Changes,
+    FormatChanges,
     /// What is wanted cannot be.
     Settings(CannotNormalise),
     /// The new name says a format that is not written here.
-    Container,
+    UnsupportedContainer,
     /// It would be replaced by a file of a kind that its name does not say.
     InPlace,
     /// The new file would be the old one.
@@ -41,7 +41,7 @@ pub enum NormalizeError {
     /// It was written to meanwhile.
     Changed,
     /// Opus has one rate, to which this one cannot be brought.
-    Rate(SampleRate),
+    UnsupportedRate(SampleRate),
     /// Another file of its album failed, so that the album has no gain.
     Album,
     /// The new file cannot be written.
@@ -70,12 +70,12 @@ impl fmt::Display for NormalizeError {
             Self::Open(error) => return error.fmt(f),
             Self::Decode(error) => return error.fmt(f),
             Self::Settings(error) => return error.fmt(f),
-            Self::Rate(rate) => {
+            Self::UnsupportedRate(rate) => {
                 return write!(f, "Opus cannot be made from {} Hz: write FLAC or WAVE", rate.hz());
             }
             Self::Save(error) => return write!(f, "cannot be written: {error}"),
-            Self::Changes => "its rate or its channels change in the middle: cut it there",
-            Self::Container => "the name must end in .wav, .flac or .opus",
+            Self::FormatChanges => "its rate or its channels change in the middle: cut it there",
+            Self::UnsupportedContainer => "the name must end in .wav, .flac or .opus",
             Self::InPlace => {
                 "its format is not written here, so it cannot be replaced: give IN and OUT"
             }

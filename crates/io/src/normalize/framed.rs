@@ -6,11 +6,11 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use aulos_core::Frames;
 use aulos_proto::wav;
 
-use super::save::{Container, Form};
+use super::save::{OutputContainer, OutputSpec};
 use crate::record::format::{OpusFramer, WaveFramer};
 
 /// A file under way.
-pub(super) struct Framed {
+pub(super) struct FramedFile {
     out: BufWriter<File>,
     framer: Framer,
     bytes: Vec<u8>,
@@ -21,11 +21,11 @@ enum Framer {
     Opus(Box<OpusFramer>),
 }
 
-impl Framed {
-    pub(super) fn new(mut out: BufWriter<File>, form: &Form<'_>) -> io::Result<Self> {
+impl FramedFile {
+    pub(super) fn new(mut out: BufWriter<File>, form: &OutputSpec<'_>) -> io::Result<Self> {
         let mut bytes = Vec::new();
         let framer = match form.container {
-            Container::Opus => Framer::Opus(Box::new(opus(form, &mut bytes)?)),
+            OutputContainer::Opus => Framer::Opus(Box::new(opus(form, &mut bytes)?)),
             _ => Framer::Wave(wave(form, &mut bytes)?),
         };
         out.write_all(&bytes)?;
@@ -61,16 +61,16 @@ impl Framed {
     }
 }
 
-fn wave(form: &Form<'_>, bytes: &mut Vec<u8>) -> io::Result<WaveFramer> {
+fn wave(form: &OutputSpec<'_>, bytes: &mut Vec<u8>) -> io::Result<WaveFramer> {
     // Where the length is known and far below the limit, players get the plain old header.
     let frame = form.spec.frame_bytes() as u64;
     let expected = form.frames.map(|frames| frames.saturating_mul(frame));
-    let room = expected.is_none_or(|bytes| bytes > SURELY_SHORT);
+    let room = expected.is_none_or(|bytes| bytes > MAX_PLAIN_WAVE_BYTES);
     let form = wav::Form { spec: form.spec, speakers: form.speakers, room, broadcast: None };
     WaveFramer::begin(&form, bytes).map_err(io::Error::other)
 }
 
-fn opus(form: &Form<'_>, bytes: &mut Vec<u8>) -> io::Result<OpusFramer> {
+fn opus(form: &OutputSpec<'_>, bytes: &mut Vec<u8>) -> io::Result<OpusFramer> {
     let comments = form.tags.opus();
     let comments = comments.iter().map(|(name, text)| (name.as_str(), text.as_str()));
     let page = Frames(u64::MAX);
@@ -97,7 +97,7 @@ fn id3_chunk(tag: &[u8]) -> Vec<u8> {
 }
 
 /// Below 4 GiB by more than any tag, and by more than a file may be longer than it says.
-const SURELY_SHORT: u64 = 3 << 30;
+const MAX_PLAIN_WAVE_BYTES: u64 = 3 << 30;
 
 #[cfg(test)]
 mod tests {
@@ -109,9 +109,9 @@ mod tests {
 
     fn written(frames: Option<u64>, most: Option<u64>, id3: &[u8]) -> (Vec<u8>, Option<WaveFile>) {
         let tags = Tags::default();
-        let (rate, layout) = (SampleRate::STUDIO, ChannelLayout::MONO);
-        let form = Form {
-            container: Container::Wave,
+        let (rate, layout) = (SampleRate::HZ_48000, ChannelLayout::MONO);
+        let form = OutputSpec {
+            container: OutputContainer::Wave,
             spec: SampleSpec { rate, layout, format: SampleFormat::S24Le },
             from: rate,
             frames,
@@ -120,7 +120,7 @@ mod tests {
             tags: &tags,
         };
         let file = tempfile();
-        let mut wave = Framed::new(BufWriter::new(file.try_clone().unwrap()), &form).unwrap();
+        let mut wave = FramedFile::new(BufWriter::new(file.try_clone().unwrap()), &form).unwrap();
         if let Some(most) = most {
             let Framer::Wave(framer) = wave.framer else { panic!() };
             wave.framer = Framer::Wave(framer.short_up_to(most));
@@ -131,7 +131,7 @@ mod tests {
         let mut whole = file.try_clone().unwrap();
         whole.seek(SeekFrom::Start(0)).unwrap();
         io::Read::read_to_end(&mut whole, &mut bytes).unwrap();
-        (bytes, WaveFile::of(file).unwrap())
+        (bytes, WaveFile::from_file(file).unwrap())
     }
 
     fn tempfile() -> File {

@@ -4,26 +4,27 @@ use std::path::Path;
 
 use aulos_core::{Block, SampleRate};
 use aulos_dsp::Resampler;
-use aulos_dsp::meter::Position;
+use aulos_dsp::meter::ChannelPosition;
 use aulos_dsp::normalize::clean;
 use aulos_engine::source::BLOCK_SAMPLES;
 
 use super::NormalizeError;
-use crate::decode::{Decoded, FileDecoder, Info, Options};
+use crate::decode::{FileDecodeOptions, FileDecodeStatus, FileDecoder, FileInfo};
 use crate::scan::positions;
 
 /// A file, block by block, all of one rate and layout, without samples that are none.
-pub(super) struct Input {
+pub(super) struct InputFile {
     pub(super) decoder: FileDecoder,
     pub(super) block: Block,
     pub(super) frames: u64,
     pub(super) rejected: u64,
 }
 
-impl Input {
+impl InputFile {
     pub(super) fn open(path: &Path) -> Result<Self, NormalizeError> {
-        let decoder = FileDecoder::open(path, Options::default()).map_err(NormalizeError::Open)?;
-        let Info { rate, layout, .. } = *decoder.info();
+        let decoder =
+            FileDecoder::open(path, FileDecodeOptions::default()).map_err(NormalizeError::Open)?;
+        let FileInfo { rate, layout, .. } = *decoder.info();
         let block = Block::with_capacity(rate, layout, BLOCK_SAMPLES);
         Ok(Self { decoder, block, frames: 0, rejected: 0 })
     }
@@ -33,59 +34,59 @@ impl Input {
         let silenced = self.decoder.rejected();
         let more = self.decoder.next(&mut self.block).map_err(NormalizeError::Decode)?;
         self.rejected += self.decoder.rejected() - silenced;
-        if more == Decoded::End {
+        if more == FileDecodeStatus::End {
             return Ok(false);
         }
         let info = self.decoder.info();
         if (self.block.rate(), self.block.layout()) != (info.rate, info.layout) {
-            return Err(NormalizeError::Changes);
+            return Err(NormalizeError::FormatChanges);
         }
         self.rejected += clean(self.block.samples_mut());
         self.frames += self.block.frames().0;
         Ok(true)
     }
 
-    pub(super) fn positions(&self) -> Vec<Position> {
+    pub(super) fn positions(&self) -> Vec<ChannelPosition> {
         positions(self.decoder.info().layout, self.decoder.speakers())
     }
 
     /// How many frames the file says it has, at another rate.
     pub(super) fn expected(&self, rate: SampleRate) -> Option<u64> {
         let info = self.decoder.info();
-        info.frames.map(|frames| converted(frames.0, info.rate, rate))
+        info.frames.map(|frames| converted_frames(frames.0, info.rate, rate))
     }
 }
 
 /// Sound at another rate that begins and ends where it did.
-pub(super) struct Conversion {
+pub(super) struct RateConverter {
     resampler: Resampler,
     channels: usize,
     from: SampleRate,
     to: SampleRate,
     /// Frames that lie before the beginning and have yet to be left out.
-    early: u64,
-    heard: u64,
-    given: u64,
-    room: Vec<f32>,
+    frames_to_skip: u64,
+    frames_in: u64,
+    frames_out: u64,
+    scratch: Vec<f32>,
 }
 
-impl Conversion {
+impl RateConverter {
     pub(super) fn new(channels: usize, from: SampleRate, to: SampleRate) -> Self {
         let mut new = Self {
             resampler: Resampler::new(channels, from, to),
             channels,
             from,
             to,
-            early: 0,
-            heard: 0,
-            given: 0,
-            room: vec![0.0; BLOCK_SAMPLES / channels * channels],
+            frames_to_skip: 0,
+            frames_in: 0,
+            frames_out: 0,
+            scratch: vec![0.0; BLOCK_SAMPLES / channels * channels],
         };
         // With silence in front, until the filter's delay is a whole number of frames out as well.
         let grid = u64::from(from.hz() / greatest_common_divisor(from.hz(), to.hz()));
         let delay = new.resampler.latency().0;
         let silence = delay.next_multiple_of(grid) - delay;
-        new.early = converted(delay + silence, from, to);
+        new.frames_to_skip = converted_frames(delay + silence, from, to);
         let silence = vec![0.0; usize::try_from(silence).unwrap_or(0) * channels];
         // Nothing of it is let through: it comes before the beginning.
         let _nothing = new.convert(&silence, u64::MAX, &mut |_| Ok(()));
@@ -97,7 +98,7 @@ impl Conversion {
         samples: &[f32],
         put: &mut impl FnMut(&mut [f32]) -> Result<(), NormalizeError>,
     ) -> Result<(), NormalizeError> {
-        self.heard += (samples.len() / self.channels) as u64;
+        self.frames_in += (samples.len() / self.channels) as u64;
         self.convert(samples, u64::MAX, put)
     }
 
@@ -106,9 +107,9 @@ impl Conversion {
         &mut self,
         put: &mut impl FnMut(&mut [f32]) -> Result<(), NormalizeError>,
     ) -> Result<(), NormalizeError> {
-        let all = converted(self.heard, self.from, self.to);
+        let all = converted_frames(self.frames_in, self.from, self.to);
         let silence = vec![0.0; BLOCK_SAMPLES / self.channels * self.channels];
-        while self.given < all {
+        while self.frames_out < all {
             self.convert(&silence, all, put)?;
         }
         Ok(())
@@ -122,18 +123,18 @@ impl Conversion {
     ) -> Result<(), NormalizeError> {
         let mut rest = samples;
         loop {
-            let done = self.resampler.process(rest, &mut self.room);
+            let done = self.resampler.process(rest, &mut self.scratch);
             rest = &rest[done.consumed.as_usize() * self.channels..];
-            let early = self.early.min(done.produced.0);
-            self.early -= early;
-            let frames = (done.produced.0 - early).min(end - self.given);
+            let early = self.frames_to_skip.min(done.produced.0);
+            self.frames_to_skip -= early;
+            let frames = (done.produced.0 - early).min(end - self.frames_out);
             let [from, count] = [early, frames].map(|n| usize::try_from(n).unwrap_or(0));
             let from = from * self.channels;
             if count > 0 {
-                put(&mut self.room[from..from + count * self.channels])?;
+                put(&mut self.scratch[from..from + count * self.channels])?;
             }
-            self.given += frames;
-            if done.produced.as_usize() * self.channels < self.room.len() && rest.is_empty() {
+            self.frames_out += frames;
+            if done.produced.as_usize() * self.channels < self.scratch.len() && rest.is_empty() {
                 return Ok(());
             }
         }
@@ -141,7 +142,7 @@ impl Conversion {
 }
 
 /// So many frames at another rate, to the nearest whole one.
-fn converted(frames: u64, from: SampleRate, to: SampleRate) -> u64 {
+fn converted_frames(frames: u64, from: SampleRate, to: SampleRate) -> u64 {
     let [from, to] = [from, to].map(|rate| u128::from(rate.hz()));
     u64::try_from((u128::from(frames) * to + from / 2) / from).unwrap_or(u64::MAX)
 }
@@ -166,9 +167,9 @@ mod tests {
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a second")]
     fn at_another_rate_every_frame_is_where_it_was_and_none_is_missing() {
         for hz in [8_000, 11_025, 22_050, 32_000, 44_100, 96_000, 192_000] {
-            let (from, to) = (SampleRate::new(hz).unwrap(), SampleRate::STUDIO);
+            let (from, to) = (SampleRate::new(hz).unwrap(), SampleRate::HZ_48000);
             for frames in [hz, hz + 1, hz + 7, 1, 0] {
-                let mut conversion = Conversion::new(1, from, to);
+                let mut conversion = RateConverter::new(1, from, to);
                 let at = |n: u32| tone(f64::from(n) / f64::from(hz)) as f32;
                 let samples: Vec<f32> = (0..frames).map(at).collect();
                 let mut out = Vec::new();
@@ -180,7 +181,11 @@ mod tests {
                     conversion.process(part, &mut put).unwrap();
                 }
                 conversion.drain(&mut put).unwrap();
-                assert_eq!(out.len() as u64, converted(frames.into(), from, to), "{hz} {frames}");
+                assert_eq!(
+                    out.len() as u64,
+                    converted_frames(frames.into(), from, to),
+                    "{hz} {frames}"
+                );
                 if frames < hz {
                     continue;
                 }

@@ -6,10 +6,10 @@
 //!  Opus:      ... -> new file -> decoder -> meter; once more if the codec has lifted the peaks
 //! ```
 
+mod batch;
 mod error;
 mod framed;
 mod input;
-mod many;
 mod save;
 mod stage;
 mod tags;
@@ -18,28 +18,28 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use aulos_core::{Db, Lufs, SampleRate, SampleSpec};
-use aulos_dsp::meter::{self, Meter, Position};
+use aulos_dsp::meter::{self, ChannelPosition, Meter};
 use aulos_dsp::normalize::{Bound, CannotNormalise, Linear, Mode, Settings};
 
+pub use batch::{NormalizeEvent, NormalizeItem, NormalizeResult, plan_folder, plan_in_place, run};
 pub use error::NormalizeError;
-pub use many::{Event, Item, Row, folder, in_place, run};
-pub use save::Container;
+pub use save::OutputContainer;
 
-use crate::decode::Info;
-use crate::scan::Loudness;
-use input::{Conversion, Input};
-use save::{Form, SoundFile, Spot};
-use stage::Stage;
+use crate::decode::FileInfo;
+use crate::scan::LoudnessSummary;
+use input::{InputFile, RateConverter};
+use save::{OutputFile, OutputSpec, OutputTarget};
+use stage::GainStage;
 use tags::Tags;
 
 /// What is wanted.
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "who calls says everything")]
-pub struct Wishes {
+pub struct NormalizeConfig {
     /// Loudness, ceiling and the rest.
     pub settings: Settings,
     /// How the loudness is reached.
-    pub manner: Manner,
+    pub method: NormalizeMethod,
     /// Of Opus, in bits per second.
     pub bitrate: u32,
     /// The files of a folder get one gain. For the live manner this means nothing.
@@ -51,7 +51,7 @@ pub struct Wishes {
 /// How the loudness is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Manner {
+pub enum NormalizeMethod {
     /// One gain for all of it; where the peaks forbid it, what they allow.
     Linear,
     /// One gain for all of it, and the limiter where the peaks would pass the ceiling. The range is
@@ -64,7 +64,7 @@ pub enum Manner {
 /// One file that is to become another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "who calls says everything")]
-pub struct Task {
+pub struct NormalizeTask {
     /// The file.
     pub from: PathBuf,
     /// The new file, which is the same where it is replaced.
@@ -72,15 +72,15 @@ pub struct Task {
     /// Whether that is meant.
     pub in_place: bool,
     /// Whether folders that are missing on the way to the new file are made.
-    pub folders: bool,
+    pub create_folders: bool,
     /// What the new file is; by its name, if not said.
-    pub container: Option<Container>,
+    pub container: Option<OutputContainer>,
 }
 
 /// What became of the new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum State {
+pub enum OutputFileState {
     /// It is there.
     Written,
     /// The file is in its place already, and needs no other gain.
@@ -92,13 +92,13 @@ pub enum State {
 /// What was done.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Outcome {
+pub struct NormalizeOutcome {
     /// What became of the new file.
-    pub state: State,
+    pub state: OutputFileState,
     /// Of the file.
-    pub before: Loudness,
+    pub before: LoudnessSummary,
     /// Of the new file; of Opus, as it is decoded.
-    pub after: Loudness,
+    pub after: LoudnessSummary,
     /// The gain, when there was one for all.
     pub linear: Option<Linear>,
     /// What the limiter took where it took most; zero or less. `None` when there was none.
@@ -110,7 +110,7 @@ pub struct Outcome {
     /// How long it is.
     pub seconds: f64,
     /// What the new file is.
-    pub container: Container,
+    pub container: OutputContainer,
     /// The rates of both files.
     pub rates: [SampleRate; 2],
     /// Tags that could not be carried over.
@@ -126,12 +126,12 @@ pub struct Outcome {
 ///
 /// # Errors
 /// [`NormalizeError`]; nothing has been written then, and what was there is as it was.
-pub fn file(
-    task: &Task,
-    wishes: &Wishes,
-    album: Option<&Loudness>,
+pub fn normalize_file(
+    task: &NormalizeTask,
+    wishes: &NormalizeConfig,
+    album: Option<&LoudnessSummary>,
     mut progress: impl FnMut(f64) -> ControlFlow<()>,
-) -> Result<Outcome, NormalizeError> {
+) -> Result<NormalizeOutcome, NormalizeError> {
     wishes.settings.check().map_err(CannotNormalise::from).map_err(NormalizeError::Settings)?;
     let is_same = || {
         let real = std::fs::canonicalize(&task.from).ok();
@@ -141,85 +141,92 @@ pub fn file(
         return Err(NormalizeError::SameFile);
     }
     let container = container_of(task)?;
-    let spot = Spot::at(&task.to)?;
-    let mut work =
-        Work { from: &task.from, wishes, container, passes: 1, pass: 0, progress: &mut progress };
-    let measured = match wishes.manner {
-        Manner::Live(_) if !wishes.dry_run => None,
+    let spot = OutputTarget::new(&task.to)?;
+    let mut work = FileJob {
+        from: &task.from,
+        wishes,
+        container,
+        passes: 1,
+        pass: 0,
+        progress: &mut progress,
+    };
+    let measured = match wishes.method {
+        NormalizeMethod::Live(_) if !wishes.dry_run => None,
         _ => Some(work.measure(&task.from)?),
     };
-    let plan = match (wishes.manner, &measured) {
-        (Manner::Live(_), _) | (_, None) => None,
+    let plan = match (wishes.method, &measured) {
+        (NormalizeMethod::Live(_), _) | (_, None) => None,
         (_, Some(measured)) => Some(work.plan(album.unwrap_or(&measured.loudness))),
     };
     if let Some(measured) = measured
-        && (wishes.dry_run || (task.in_place && is_right(plan, &measured.loudness, wishes)))
+        && (wishes.dry_run || (task.in_place && is_on_target(plan, &measured.loudness, wishes)))
     {
-        let state = if wishes.dry_run { State::Planned } else { State::Unchanged };
-        return Ok(work.without_writing(measured, plan, state));
+        let state =
+            if wishes.dry_run { OutputFileState::Planned } else { OutputFileState::Unchanged };
+        return Ok(work.outcome_without_writing(measured, plan, state));
     }
-    let tags = Tags::of(&task.from, container);
+    let tags = Tags::read(&task.from, container);
     work.write(&spot, plan, tags)
 }
 
-fn container_of(task: &Task) -> Result<Container, NormalizeError> {
-    if let Some(container) = task.container.or_else(|| Container::of(&task.to)) {
+fn container_of(task: &NormalizeTask) -> Result<OutputContainer, NormalizeError> {
+    if let Some(container) = task.container.or_else(|| OutputContainer::from_path(&task.to)) {
         return Ok(container);
     }
     if !task.in_place {
-        return Err(NormalizeError::Container);
+        return Err(NormalizeError::UnsupportedContainer);
     }
     let ending = task.from.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     let is_ogg = ["ogg", "oga"].iter().any(|name| ending.eq_ignore_ascii_case(name));
-    if is_ogg && Input::open(&task.from)?.decoder.info().codec == "opus" {
-        return Ok(Container::Opus);
+    if is_ogg && InputFile::open(&task.from)?.decoder.info().codec == "opus" {
+        return Ok(OutputContainer::Opus);
     }
     Err(NormalizeError::InPlace)
 }
 
 /// Whether a file needs no other gain than it has.
-fn is_right(plan: Option<Linear>, before: &Loudness, wishes: &Wishes) -> bool {
+fn is_on_target(plan: Option<Linear>, before: &LoudnessSummary, wishes: &NormalizeConfig) -> bool {
     let peak = before.true_peak.unwrap_or(Db::SILENCE);
     let gain = plan.map_or(Db::ZERO, |plan| plan.gain);
     let over = (peak - wishes.settings.ceiling).get();
-    plan.is_some() && gain.get().abs() <= RIGHT_LU && over <= RIGHT_LU
+    plan.is_some() && gain.get().abs() <= TARGET_TOLERANCE_LU && over <= TARGET_TOLERANCE_LU
 }
 
-struct Measured {
-    loudness: Loudness,
+struct MeasuredFile {
+    loudness: LoudnessSummary,
     rates: [SampleRate; 2],
     seconds: f64,
     rejected: u64,
     damaged: u64,
 }
 
-struct Work<'a> {
+struct FileJob<'a> {
     from: &'a Path,
-    wishes: &'a Wishes,
-    container: Container,
+    wishes: &'a NormalizeConfig,
+    container: OutputContainer,
     passes: u32,
     pass: u32,
     progress: &'a mut dyn FnMut(f64) -> ControlFlow<()>,
 }
 
-impl Work<'_> {
-    fn measure(&mut self, path: &Path) -> Result<Measured, NormalizeError> {
+impl FileJob<'_> {
+    fn measure(&mut self, path: &Path) -> Result<MeasuredFile, NormalizeError> {
         self.passes += 1;
-        let mut input = Input::open(path)?;
+        let mut input = InputFile::open(path)?;
         let rate = input.decoder.info().rate;
         let mut meter = self.meter(rate, input.positions())?;
         while input.next()? {
             meter.add(input.block.samples());
-            self.tell(&input)?;
+            self.report_progress(&input)?;
         }
         self.pass += 1;
-        Ok(self.measured(&input, &meter))
+        Ok(self.finish_measurement(&input, &meter))
     }
 
-    fn measured(&self, input: &Input, meter: &Meter) -> Measured {
+    fn finish_measurement(&self, input: &InputFile, meter: &Meter) -> MeasuredFile {
         let rate = input.decoder.info().rate;
-        Measured {
-            loudness: figures(meter),
+        MeasuredFile {
+            loudness: loudness_of(meter),
             rates: [rate, self.container.rate(rate)],
             seconds: rate.span(meter.frames()).as_secs_f64(),
             rejected: input.rejected,
@@ -227,15 +234,24 @@ impl Work<'_> {
         }
     }
 
-    fn plan(&self, loudness: &Loudness) -> Linear {
+    fn plan(&self, loudness: &LoudnessSummary) -> Linear {
         let peak = loudness.true_peak.unwrap_or(Db::SILENCE);
         let integrated = loudness.integrated.unwrap_or(Lufs::SILENCE);
         Linear::plan(integrated, peak, &self.wishes.settings)
     }
 
-    fn without_writing(&self, it: Measured, plan: Option<Linear>, state: State) -> Outcome {
-        let after = if state == State::Unchanged { it.loudness } else { Loudness::default() };
-        Outcome {
+    fn outcome_without_writing(
+        &self,
+        it: MeasuredFile,
+        plan: Option<Linear>,
+        state: OutputFileState,
+    ) -> NormalizeOutcome {
+        let after = if state == OutputFileState::Unchanged {
+            it.loudness
+        } else {
+            LoudnessSummary::default()
+        };
+        NormalizeOutcome {
             state,
             before: it.loudness,
             after,
@@ -253,43 +269,47 @@ impl Work<'_> {
     /// Writes the new file; when a codec has lifted its peaks above the ceiling, once more, lower.
     fn write(
         &mut self,
-        spot: &Spot,
+        spot: &OutputTarget,
         mut plan: Option<Linear>,
         tags: Tags,
-    ) -> Result<Outcome, NormalizeError> {
+    ) -> Result<NormalizeOutcome, NormalizeError> {
         let Settings { ceiling, target, .. } = self.wishes.settings;
         let mut settings = self.wishes.settings.clone();
         for attempt in 0.. {
-            let limits = self.wishes.manner == Manner::Limited
+            let limits = self.wishes.method == NormalizeMethod::Limited
                 && plan.is_some_and(|plan| plan.bound == Some(Bound::Ceiling));
             if let Some(plan) = plan.as_mut().filter(|_| limits) {
                 (plan.gain, plan.bound) = (self.gain_through_limiter(plan, &settings)?, None);
             }
-            let (mut outcome, file) = self.attempt(spot, plan, limits, &settings, &tags)?;
-            if self.container == Container::Opus {
+            let (mut outcome, file) = self.write_attempt(spot, plan, limits, &settings, &tags)?;
+            if self.container == OutputContainer::Opus {
                 outcome.after = self.measure(file.path())?.loudness;
             }
             let peak = outcome.after.true_peak.unwrap_or(Db::SILENCE);
             let over = (peak - ceiling).get();
             // At few bits a codec leaves out what is heard; a limiter can make room for it.
             let off = outcome.after.integrated.map_or(0.0, |lufs| (target - lufs).get());
-            let is_live = matches!(self.wishes.manner, Manner::Live(_));
-            let is_off = (limits || is_live) && off.abs() > OFF_LU;
-            let is_good = over <= CLOSE_DB && !is_off;
-            if is_good || attempt == MOST_ATTEMPTS || self.container != Container::Opus {
-                file.take_the_name()?;
+            let is_live = matches!(self.wishes.method, NormalizeMethod::Live(_));
+            let is_off = (limits || is_live) && off.abs() > CODEC_TOLERANCE_LU;
+            let is_good = over <= CEILING_TOLERANCE_DB && !is_off;
+            if is_good || attempt == MAX_ATTEMPTS || self.container != OutputContainer::Opus {
+                file.commit()?;
                 outcome.tags_lost = tags.lost;
                 return Ok(outcome);
             }
             if is_off {
                 let mut aim = settings.target.get() + off;
                 if is_live {
-                    aim = aim.clamp(target.get() - MOST_SHIFT_LU, target.get() + MOST_SHIFT_LU);
+                    aim = aim.clamp(target.get() - MAX_SHIFT_LU, target.get() + MAX_SHIFT_LU);
                 }
-                settings.target = Lufs::new(aim.clamp(TARGETS.0, TARGETS.1));
+                settings.target = Lufs::new(aim.clamp(TARGET_RANGE_LUFS.0, TARGET_RANGE_LUFS.1));
             }
             // The codec adds so much to what went in, or nearly.
-            let lower = Db::new(if over > CLOSE_DB { over + CLOSE_DB } else { 0.0 });
+            let lower = Db::new(if over > CEILING_TOLERANCE_DB {
+                over + CEILING_TOLERANCE_DB
+            } else {
+                0.0
+            });
             settings.ceiling = settings.ceiling - lower;
             if let Some(plan) = &mut plan {
                 if limits {
@@ -311,11 +331,11 @@ impl Work<'_> {
         let mut trial = *plan;
         // From where the last attempt stood, if there was one.
         let first = plan.gain.get().max(plan.wanted.get());
-        let most = settings.max_gain.get().min(plan.wanted.get() + MOST_GIVEN_BACK);
+        let most = settings.max_gain.get().min(plan.wanted.get() + MAX_MAKEUP_LU);
         trial.gain = Db::new(first.min(most));
         // The trial before this one: its gain, and what came out.
         let mut before: Option<(f64, Lufs)> = None;
-        for _ in 0..MOST_TRIALS {
+        for _ in 0..MAX_TRIALS {
             self.passes += 1;
             let came_out = self.try_gain(trial, settings)?;
             self.pass += 1;
@@ -324,8 +344,8 @@ impl Work<'_> {
             let gain = trial.gain.get();
             // The harder it limits, the less of a decibel more comes out.
             let slope = before.map_or(1.0, |(old, lufs)| (came_out - lufs).get() / (gain - old));
-            let next = (gain + off / slope.clamp(LEAST_SLOPE, 1.0)).min(most);
-            if off.abs() <= TRIED_LU || (next - gain).abs() <= TRIED_LU {
+            let next = (gain + off / slope.clamp(MIN_SLOPE, 1.0)).min(most);
+            if off.abs() <= TRIAL_TOLERANCE_LU || (next - gain).abs() <= TRIAL_TOLERANCE_LU {
                 break;
             }
             before = Some((gain, came_out));
@@ -340,37 +360,37 @@ impl Work<'_> {
         plan: Linear,
         settings: &Settings,
     ) -> Result<Option<Lufs>, NormalizeError> {
-        let mut input = Input::open(self.from)?;
-        let Info { rate, layout, .. } = *input.decoder.info();
-        let mut config = meter::Config::new(rate, layout, meter::Mode::INTEGRATED);
+        let mut input = InputFile::open(self.from)?;
+        let FileInfo { rate, layout, .. } = *input.decoder.info();
+        let mut config = meter::MeterConfig::new(rate, layout, meter::MeterMode::INTEGRATED);
         config.positions = self.positions(input.positions());
         let mut meter = new_meter(config)?;
-        let mut stage = Stage::limited(plan, settings, rate, layout);
+        let mut stage = GainStage::limited(plan, settings, rate, layout);
         let mut put = |samples: &[f32]| {
             meter.add(samples);
             Ok(())
         };
         while input.next()? {
             stage.process(input.block.samples_mut(), &mut put)?;
-            self.tell(&input)?;
+            self.report_progress(&input)?;
         }
         stage.drain(&mut put)?;
         Ok(meter.integrated().filter(|lufs| lufs.get().is_finite()))
     }
 
     /// Writes the whole file, but not yet under its name.
-    fn attempt(
+    fn write_attempt(
         &mut self,
-        spot: &Spot,
+        spot: &OutputTarget,
         plan: Option<Linear>,
         limits: bool,
         settings: &Settings,
         tags: &Tags,
-    ) -> Result<(Outcome, SoundFile), NormalizeError> {
-        let mut input = Input::open(self.from)?;
-        let Info { rate: from, layout, codec, bits, .. } = *input.decoder.info();
+    ) -> Result<(NormalizeOutcome, OutputFile), NormalizeError> {
+        let mut input = InputFile::open(self.from)?;
+        let FileInfo { rate: from, layout, codec, bits, .. } = *input.decoder.info();
         let rate = self.container.rate(from);
-        let form = Form {
+        let form = OutputSpec {
             container: self.container,
             spec: SampleSpec { rate, layout, format: self.container.format(codec, bits) },
             from,
@@ -380,18 +400,23 @@ impl Work<'_> {
             tags,
         };
         let positions = self.positions(input.positions());
-        let mut stage = match (self.wishes.manner, plan) {
-            (Manner::Live(mode), _) => Stage::live(mode, settings, rate, input.positions())?,
-            (_, Some(plan)) if limits => Stage::limited(plan, settings, rate, layout),
-            (_, plan) => Stage::Gain(plan.unwrap_or_else(|| self.plan(&Loudness::default()))),
+        let mut stage = match (self.wishes.method, plan) {
+            (NormalizeMethod::Live(mode), _) => {
+                GainStage::live(mode, settings, rate, input.positions())?
+            }
+            (_, Some(plan)) if limits => GainStage::limited(plan, settings, rate, layout),
+            (_, plan) => {
+                GainStage::Gain(plan.unwrap_or_else(|| self.plan(&LoudnessSummary::default())))
+            }
         };
-        if from != rate && !CONVERTED_HZ.contains(&from.hz()) {
-            return Err(NormalizeError::Rate(from));
+        if from != rate && !CONVERTIBLE_HZ.contains(&from.hz()) {
+            return Err(NormalizeError::UnsupportedRate(from));
         }
-        let mut conversion = (from != rate).then(|| Conversion::new(layout.channels(), from, rate));
+        let mut conversion =
+            (from != rate).then(|| RateConverter::new(layout.channels(), from, rate));
         let (mut before, mut after) =
             (self.meter(from, positions.clone())?, self.meter(rate, positions)?);
-        let mut out = SoundFile::create(spot, &form)?;
+        let mut out = OutputFile::create(spot, &form)?;
         let mut put = |samples: &[f32]| {
             after.add(samples);
             out.write(samples).map_err(NormalizeError::Save)
@@ -403,7 +428,7 @@ impl Work<'_> {
                     .process(input.block.samples(), &mut |part| stage.process(part, &mut put))?,
                 None => stage.process(input.block.samples_mut(), &mut put)?,
             }
-            self.tell(&input)?;
+            self.report_progress(&input)?;
         }
         if let Some(conversion) = &mut conversion {
             conversion.drain(&mut |part| stage.process(part, &mut put))?;
@@ -411,32 +436,37 @@ impl Work<'_> {
         stage.drain(&mut put)?;
         out.close().map_err(NormalizeError::Save)?;
         self.pass += 1;
-        let measured = self.measured(&input, &before);
-        let mut outcome = self.without_writing(measured, plan, State::Written);
-        outcome.after = figures(&after);
-        outcome.reduction = matches!(stage, Stage::Late(_)).then(|| stage.reduction());
+        let measured = self.finish_measurement(&input, &before);
+        let mut outcome = self.outcome_without_writing(measured, plan, OutputFileState::Written);
+        outcome.after = loudness_of(&after);
+        outcome.reduction = matches!(stage, GainStage::Delayed(_)).then(|| stage.reduction());
         Ok((outcome, out))
     }
 
-    fn meter(&self, rate: SampleRate, positions: Vec<Position>) -> Result<Meter, NormalizeError> {
-        let mode = meter::Mode::INTEGRATED | meter::Mode::RANGE | meter::Mode::TRUE_PEAK;
+    fn meter(
+        &self,
+        rate: SampleRate,
+        positions: Vec<ChannelPosition>,
+    ) -> Result<Meter, NormalizeError> {
+        let mode =
+            meter::MeterMode::INTEGRATED | meter::MeterMode::RANGE | meter::MeterMode::TRUE_PEAK;
         let layout = aulos_core::ChannelLayout::new(positions.len());
         // There is no file without a channel.
         let layout = layout.unwrap_or(aulos_core::ChannelLayout::MONO);
-        let mut config = meter::Config::new(rate, layout, mode | meter::Mode::MAXIMA);
+        let mut config = meter::MeterConfig::new(rate, layout, mode | meter::MeterMode::MAXIMA);
         config.positions = self.positions(positions);
         new_meter(config)
     }
 
-    fn positions(&self, mut positions: Vec<Position>) -> Vec<Position> {
+    fn positions(&self, mut positions: Vec<ChannelPosition>) -> Vec<ChannelPosition> {
         if self.wishes.settings.dual_mono {
-            positions.fill(Position::DualMono);
+            positions.fill(ChannelPosition::DualMono);
         }
         positions
     }
 
     #[allow(clippy::cast_precision_loss, reason = "a part of all")]
-    fn tell(&mut self, input: &Input) -> Result<(), NormalizeError> {
+    fn report_progress(&mut self, input: &InputFile) -> Result<(), NormalizeError> {
         let all = input.decoder.info().frames.filter(|all| all.0 > 0);
         let part = all.map_or(0.0, |all| (input.frames as f64 / all.0 as f64).min(1.0));
         let done = (f64::from(self.pass) + part) / f64::from(self.passes.max(self.pass + 1));
@@ -447,37 +477,37 @@ impl Work<'_> {
     }
 }
 
-fn new_meter(config: meter::Config) -> Result<Meter, NormalizeError> {
+fn new_meter(config: meter::MeterConfig) -> Result<Meter, NormalizeError> {
     let wrong = |error| NormalizeError::Settings(CannotNormalise::Meter(error));
     Meter::new(config).map_err(wrong)
 }
 
-fn figures(meter: &Meter) -> Loudness {
+fn loudness_of(meter: &Meter) -> LoudnessSummary {
     let seconds = meter.config().rate.span(meter.frames()).as_secs_f64();
-    let options = crate::scan::Options { true_peak: true, ..Default::default() };
-    Loudness::of(&meter.measurement(), seconds, &options)
+    let options = crate::scan::ScanOptions { true_peak: true, ..Default::default() };
+    LoudnessSummary::from_measurement(&meter.measurement(), seconds, &options)
 }
 
 /// A gain that nobody hears, and for which no file is written anew; so much a peak may be above the
 /// ceiling, by another meter or by rounding.
-const RIGHT_LU: f64 = 0.1;
+const TARGET_TOLERANCE_LU: f64 = 0.1;
 /// So near to the ceiling is below it, and so far below it is aimed at after an attempt.
-const CLOSE_DB: f64 = 0.05;
+const CEILING_TOLERANCE_DB: f64 = 0.05;
 /// What a codec may be off behind the limiter before it gets another attempt, and the targets that
 /// there are.
-const OFF_LU: f64 = 0.1;
-const TARGETS: (f64, f64) = (-70.0, -5.0);
+const CODEC_TOLERANCE_LU: f64 = 0.1;
+const TARGET_RANGE_LUFS: (f64, f64) = (-70.0, -5.0);
 /// By how much a gain that moves may aim beside the target to make up for a codec, in LU: what it is
 /// off beyond that belongs to the programme.
-const MOST_SHIFT_LU: f64 = 1.0;
+const MAX_SHIFT_LU: f64 = 1.0;
 /// Attempts to bring a codec below the ceiling; each comes nearer by most of what was missing.
-const MOST_ATTEMPTS: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 /// Trials for the gain in front of the limiter; each leaves a fraction of what was missing.
-const MOST_TRIALS: u32 = 5;
-const TRIED_LU: f64 = 0.03;
+const MAX_TRIALS: u32 = 5;
+const TRIAL_TOLERANCE_LU: f64 = 0.03;
 /// A step goes at most three times as far as what is missing.
-const LEAST_SLOPE: f64 = 1.0 / 3.0;
+const MIN_SLOPE: f64 = 1.0 / 3.0;
 /// More than what a limiter took from the loudness of music is not given back, in LU.
-const MOST_GIVEN_BACK: f64 = 12.0;
+const MAX_MAKEUP_LU: f64 = 12.0;
 /// The rates that the resampler brings to Opus' own.
-const CONVERTED_HZ: core::ops::RangeInclusive<u32> = 8_000..=384_000;
+const CONVERTIBLE_HZ: core::ops::RangeInclusive<u32> = 8_000..=384_000;

@@ -12,14 +12,14 @@ use aulos_dsp::Dither;
 use flac_codec::encode::{FlacSampleWriter, Options};
 
 use super::NormalizeError;
-use super::framed::Framed;
+use super::framed::FramedFile;
 use super::tags::Tags;
 use crate::replace::Replacement;
 
 /// What a file is written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Container {
+pub enum OutputContainer {
     /// WAVE, RF64 beyond 4 GiB.
     Wave,
     /// FLAC.
@@ -28,10 +28,10 @@ pub enum Container {
     Opus,
 }
 
-impl Container {
+impl OutputContainer {
     /// By the ending of a name; `None` for one that we cannot write.
     #[must_use]
-    pub fn of(path: &Path) -> Option<Self> {
+    pub fn from_path(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
         match ending.as_str() {
             "wav" | "wave" | "bwf" | "rf64" => Some(Self::Wave),
@@ -43,7 +43,7 @@ impl Container {
 
     /// The usual ending of a name.
     #[must_use]
-    pub const fn ending(self) -> &'static str {
+    pub const fn extension(self) -> &'static str {
         match self {
             Self::Wave => "wav",
             Self::Flac => "flac",
@@ -67,7 +67,7 @@ impl Container {
     /// The rate that it has for sound of this one.
     pub(super) const fn rate(self, rate: SampleRate) -> SampleRate {
         match self {
-            Self::Opus => SampleRate::STUDIO,
+            Self::Opus => SampleRate::HZ_48000,
             _ => rate,
         }
     }
@@ -75,63 +75,63 @@ impl Container {
 
 /// The place for a new file: free, or with a file in it that is to be replaced.
 #[derive(Debug)]
-pub(super) struct Spot {
+pub(super) struct OutputTarget {
     path: PathBuf,
-    before: Option<Metadata>,
+    existing: Option<Metadata>,
 }
 
-impl Spot {
+impl OutputTarget {
     /// Looks at `path` before work begins. What it leads to by a link is what is replaced.
-    pub(super) fn at(path: &Path) -> Result<Self, NormalizeError> {
+    pub(super) fn new(path: &Path) -> Result<Self, NormalizeError> {
         match fs::canonicalize(path) {
             Ok(real) => {
                 let before = fs::metadata(&real).map_err(NormalizeError::Save)?;
                 if !before.is_file() {
                     return Err(NormalizeError::NotAFile);
                 }
-                Ok(Self { path: real, before: Some(before) })
+                Ok(Self { path: real, existing: Some(before) })
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Ok(Self { path: path.to_owned(), before: None })
+                Ok(Self { path: path.to_owned(), existing: None })
             }
             Err(error) => Err(NormalizeError::Save(error)),
         }
     }
 
-    fn part(&self) -> Result<Part, NormalizeError> {
-        let Some(before) = &self.before else {
-            let path = beside(&self.path);
+    fn create_part(&self) -> Result<PartFile, NormalizeError> {
+        let Some(before) = &self.existing else {
+            let path = part_path(&self.path);
             let file = OpenOptions::new().write(true).create_new(true).open(&path);
             let file = file.map_err(NormalizeError::Save)?;
-            return Ok(Part::New { file, part: path, path: self.path.clone() });
+            return Ok(PartFile::New { file, part: path, path: self.path.clone() });
         };
-        Ok(Part::Instead(Box::new(Replacement::of(&self.path, before.clone())?)))
+        Ok(PartFile::Replace(Box::new(Replacement::create(&self.path, before.clone())?)))
     }
 }
 
 /// Where the new file is until it is complete; dropped, it is gone.
-enum Part {
+enum PartFile {
     New { file: File, part: PathBuf, path: PathBuf },
-    Instead(Box<Replacement>),
+    Replace(Box<Replacement>),
 }
 
-impl Part {
+impl PartFile {
     fn file(&mut self) -> io::Result<File> {
         match self {
             Self::New { file, .. } => file.try_clone(),
-            Self::Instead(new) => new.file().try_clone(),
+            Self::Replace(new) => new.file().try_clone(),
         }
     }
 
     fn path(&self) -> &Path {
         match self {
             Self::New { part, .. } => part,
-            Self::Instead(new) => new.path(),
+            Self::Replace(new) => new.path(),
         }
     }
 }
 
-impl Drop for Part {
+impl Drop for PartFile {
     fn drop(&mut self) {
         if let Self::New { part, .. } = self {
             // Once it has taken its place there is nothing of this name any more.
@@ -141,15 +141,15 @@ impl Drop for Part {
 }
 
 /// A file under way.
-pub(super) struct SoundFile {
-    writer: Option<Writer>,
-    part: Part,
+pub(super) struct OutputFile {
+    writer: Option<OutputWriter>,
+    part: PartFile,
     /// A tag for the end of a WAVE file.
     id3: Vec<u8>,
 }
 
-enum Writer {
-    Framed(Box<Framed>),
+enum OutputWriter {
+    Framed(Box<FramedFile>),
     Flac(Box<FlacFile>),
 }
 
@@ -164,13 +164,13 @@ impl FlacFile {
     fn write(&mut self, samples: &[f32]) -> io::Result<()> {
         self.integers.resize(samples.len(), 0);
         self.dither.to_integers(self.bits, samples, &mut self.integers);
-        self.writer.write(&self.integers).map_err(foreign)
+        self.writer.write(&self.integers).map_err(flac_error)
     }
 }
 
 /// What is to be written.
-pub(super) struct Form<'a> {
-    pub(super) container: Container,
+pub(super) struct OutputSpec<'a> {
+    pub(super) container: OutputContainer,
     pub(super) spec: SampleSpec,
     /// What the sound had before, for Opus to tell.
     pub(super) from: SampleRate,
@@ -182,27 +182,32 @@ pub(super) struct Form<'a> {
     pub(super) tags: &'a Tags,
 }
 
-impl SoundFile {
-    pub(super) fn create(spot: &Spot, form: &Form<'_>) -> Result<Self, NormalizeError> {
-        let part = spot.part()?;
+impl OutputFile {
+    pub(super) fn create(
+        spot: &OutputTarget,
+        form: &OutputSpec<'_>,
+    ) -> Result<Self, NormalizeError> {
+        let part = spot.create_part()?;
         let mut new = Self { writer: None, part, id3: form.tags.id3.clone() };
         // From here on, dropping removes the part.
         new.writer = Some(new.begin(form).map_err(NormalizeError::Save)?);
         Ok(new)
     }
 
-    fn begin(&mut self, form: &Form<'_>) -> io::Result<Writer> {
+    fn begin(&mut self, form: &OutputSpec<'_>) -> io::Result<OutputWriter> {
         let out = BufWriter::with_capacity(BUFFER, self.part.file()?);
         Ok(match form.container {
-            Container::Wave | Container::Opus => Writer::Framed(Box::new(Framed::new(out, form)?)),
-            Container::Flac => Writer::Flac(Box::new(flac(out, form)?)),
+            OutputContainer::Wave | OutputContainer::Opus => {
+                OutputWriter::Framed(Box::new(FramedFile::new(out, form)?))
+            }
+            OutputContainer::Flac => OutputWriter::Flac(Box::new(flac(out, form)?)),
         })
     }
 
     pub(super) fn write(&mut self, samples: &[f32]) -> io::Result<()> {
         match &mut self.writer {
-            Some(Writer::Framed(file)) => file.write(samples),
-            Some(Writer::Flac(flac)) => flac.write(samples),
+            Some(OutputWriter::Framed(file)) => file.write(samples),
+            Some(OutputWriter::Flac(flac)) => flac.write(samples),
             None => Ok(()),
         }
     }
@@ -210,9 +215,9 @@ impl SoundFile {
     /// Completes the file where it is.
     pub(super) fn close(&mut self) -> io::Result<()> {
         match self.writer.take() {
-            Some(Writer::Framed(file)) => file.finish(&self.id3),
+            Some(OutputWriter::Framed(file)) => file.finish(&self.id3),
             // What is left in its buffer overwrites the head, for which there is room already.
-            Some(Writer::Flac(flac)) => flac.writer.finalize().map_err(foreign),
+            Some(OutputWriter::Flac(flac)) => flac.writer.finalize().map_err(flac_error),
             None => Ok(()),
         }
     }
@@ -223,19 +228,19 @@ impl SoundFile {
     }
 
     /// Takes the place of whatever has the name.
-    pub(super) fn take_the_name(mut self) -> Result<(), NormalizeError> {
+    pub(super) fn commit(mut self) -> Result<(), NormalizeError> {
         let file = self.part.file().map_err(NormalizeError::Save)?;
         match &mut self.part {
-            Part::New { part, path, .. } => {
+            PartFile::New { part, path, .. } => {
                 file.sync_all().map_err(NormalizeError::Save)?;
                 fs::rename(part, path).map_err(NormalizeError::Save)
             }
-            Part::Instead(new) => Ok(new.take_the_name()?),
+            PartFile::Replace(new) => Ok(new.commit()?),
         }
     }
 }
 
-fn flac(out: BufWriter<File>, form: &Form<'_>) -> io::Result<FlacFile> {
+fn flac(out: BufWriter<File>, form: &OutputSpec<'_>) -> io::Result<FlacFile> {
     let SampleSpec { rate, layout, format } = form.spec;
     let bits = format.bits();
     let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
@@ -247,14 +252,14 @@ fn flac(out: BufWriter<File>, form: &Form<'_>) -> io::Result<FlacFile> {
     Ok(FlacFile { writer, bits, dither: Dither::default(), integers: Vec::new() })
 }
 
-fn foreign(error: flac_codec::Error) -> io::Error {
+fn flac_error(error: flac_codec::Error) -> io::Error {
     match error {
         flac_codec::Error::Io(error) => error,
         other => io::Error::other(other),
     }
 }
 
-fn beside(path: &Path) -> PathBuf {
+fn part_path(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(format!(".{}.part", std::process::id()));

@@ -2,35 +2,35 @@
 
 use aulos_core::{ChannelLayout, Db, SampleRate};
 use aulos_dsp::Limiter;
-use aulos_dsp::meter::Position;
+use aulos_dsp::meter::ChannelPosition;
 use aulos_dsp::normalize::{Linear, Mode, Normaliser, Settings};
 use aulos_engine::source::BLOCK_SAMPLES;
 
 use super::NormalizeError;
 
 /// One gain, one gain and the limiter, or a gain that moves.
-pub(super) enum Stage {
+pub(super) enum GainStage {
     Gain(Linear),
-    Late(Box<Late>),
+    Delayed(Box<DelayedStage>),
 }
 
 /// What is done, with a delay that is taken out again.
-pub(super) struct Late {
-    worker: Worker,
+pub(super) struct DelayedStage {
+    worker: DelayedProcessor,
     channels: usize,
     /// Samples of silence that have yet to be left out.
-    early: usize,
+    samples_to_skip: usize,
     /// Frames that are still inside.
-    inside: usize,
+    frames_inside: usize,
     reduction: Db,
 }
 
-enum Worker {
+enum DelayedProcessor {
     Limiter(Linear, Box<Limiter>),
     Live(Box<Normaliser>),
 }
 
-impl Stage {
+impl GainStage {
     /// One gain, and the limiter where that would lead above the ceiling.
     pub(super) fn limited(
         plan: Linear,
@@ -40,25 +40,35 @@ impl Stage {
     ) -> Self {
         let limiter = Limiter::new(rate, layout, settings.ceiling);
         let latency = limiter.latency().as_usize();
-        Self::late(Worker::Limiter(plan, Box::new(limiter)), latency, layout.channels())
+        Self::delayed(
+            DelayedProcessor::Limiter(plan, Box::new(limiter)),
+            latency,
+            layout.channels(),
+        )
     }
 
     pub(super) fn live(
         mode: Mode,
         settings: &Settings,
         rate: SampleRate,
-        positions: Vec<Position>,
+        positions: Vec<ChannelPosition>,
     ) -> Result<Self, NormalizeError> {
         let channels = positions.len();
         let live = Normaliser::with_positions(mode, settings.clone(), rate, positions)
             .map_err(NormalizeError::Settings)?;
         let latency = live.latency().as_usize();
-        Ok(Self::late(Worker::Live(Box::new(live)), latency, channels))
+        Ok(Self::delayed(DelayedProcessor::Live(Box::new(live)), latency, channels))
     }
 
-    fn late(worker: Worker, latency: usize, channels: usize) -> Self {
+    fn delayed(worker: DelayedProcessor, latency: usize, channels: usize) -> Self {
         let early = latency * channels;
-        Self::Late(Box::new(Late { worker, channels, early, inside: latency, reduction: Db::ZERO }))
+        Self::Delayed(Box::new(DelayedStage {
+            worker,
+            channels,
+            samples_to_skip: early,
+            frames_inside: latency,
+            reduction: Db::ZERO,
+        }))
     }
 
     pub(super) fn process(
@@ -71,7 +81,7 @@ impl Stage {
                 plan.apply(samples);
                 put(samples)
             }
-            Self::Late(late) => late.process(samples, put),
+            Self::Delayed(late) => late.process(samples, put),
         }
     }
 
@@ -81,7 +91,7 @@ impl Stage {
     ) -> Result<(), NormalizeError> {
         match self {
             Self::Gain(_) => Ok(()),
-            Self::Late(late) => late.drain(put),
+            Self::Delayed(late) => late.drain(put),
         }
     }
 
@@ -89,24 +99,24 @@ impl Stage {
     pub(super) fn reduction(&self) -> Db {
         match self {
             Self::Gain(_) => Db::ZERO,
-            Self::Late(late) => late.reduction,
+            Self::Delayed(late) => late.reduction,
         }
     }
 }
 
-impl Late {
+impl DelayedStage {
     fn process(
         &mut self,
         samples: &mut [f32],
         put: &mut impl FnMut(&[f32]) -> Result<(), NormalizeError>,
     ) -> Result<(), NormalizeError> {
         let reduction = match &mut self.worker {
-            Worker::Limiter(plan, limiter) => {
+            DelayedProcessor::Limiter(plan, limiter) => {
                 plan.apply(samples);
                 limiter.process(samples);
                 limiter.reduction()
             }
-            Worker::Live(live) => {
+            DelayedProcessor::Live(live) => {
                 live.process(samples);
                 live.reduction()
             }
@@ -114,8 +124,8 @@ impl Late {
         if reduction < self.reduction {
             self.reduction = reduction;
         }
-        let left_out = samples.len().min(self.early);
-        self.early -= left_out;
+        let left_out = samples.len().min(self.samples_to_skip);
+        self.samples_to_skip -= left_out;
         if left_out < samples.len() { put(&samples[left_out..]) } else { Ok(()) }
     }
 
@@ -125,9 +135,9 @@ impl Late {
         put: &mut impl FnMut(&[f32]) -> Result<(), NormalizeError>,
     ) -> Result<(), NormalizeError> {
         let mut block = vec![0.0; BLOCK_SAMPLES / self.channels * self.channels];
-        while self.inside > 0 {
-            let frames = self.inside.min(block.len() / self.channels);
-            self.inside -= frames;
+        while self.frames_inside > 0 {
+            let frames = self.frames_inside.min(block.len() / self.channels);
+            self.frames_inside -= frames;
             let part = &mut block[..frames * self.channels];
             part.fill(0.0);
             self.process(part, put)?;

@@ -21,7 +21,7 @@ use lofty::tag::{ItemKey, ItemValue, SplitTag, Tag, TagExt, TagType};
 
 use super::save;
 use crate::scan::tag::TagError;
-use crate::scan::tag::container::Container;
+use crate::scan::tag::container::TagContainer;
 
 /// Tags in the form in which one kind of file has them.
 #[derive(Default)]
@@ -38,10 +38,10 @@ pub(super) struct Tags {
 impl Tags {
     /// The tags of the file `from`, for a file of another or the same kind. Without any, or with
     /// damaged ones, there are none; the sound is what matters.
-    pub(super) fn of(from: &Path, to: save::Container) -> Self {
+    pub(super) fn read(from: &Path, to: save::OutputContainer) -> Self {
         let read = File::open(from).map_err(TagError::from);
-        match read.and_then(|mut file| Container::read(&mut file)) {
-            Ok(container) if to == save::Container::Wave => Self::for_wave(container),
+        match read.and_then(|mut file| TagContainer::read(&mut file)) {
+            Ok(container) if to == save::OutputContainer::Wave => Self::for_wave(container),
             Ok(container) => Self::for_comments(container),
             Err(TagError::Damaged) => Self { lost: vec!["all: damaged".into()], ..Self::default() },
             Err(_) => Self::default(),
@@ -56,7 +56,7 @@ impl Tags {
         for (picture, about) in &self.pictures {
             let kind = usize::from(picture.pic_type().as_u8());
             options = options.picture(metadata::Picture {
-                picture_type: *KINDS.get(kind).unwrap_or(&PictureType::Other),
+                picture_type: *PICTURE_TYPES.get(kind).unwrap_or(&PictureType::Other),
                 media_type: picture.mime_type().map_or_else(String::new, |kind| kind.to_string()),
                 description: picture.description().unwrap_or_default().to_owned(),
                 width: about.width,
@@ -78,11 +78,11 @@ impl Tags {
         self.comments.iter().cloned().chain(pictures).collect()
     }
 
-    fn for_wave(container: Container) -> Self {
+    fn for_wave(container: TagContainer) -> Self {
         let (mut frames, lost) = match container.into_family() {
-            Family::Frames(frames) => (frames, BTreeSet::new()),
+            TagFamily::Frames(frames) => (frames, BTreeSet::new()),
             other => {
-                let Neutral { mut tag, others, mut lost } = other.neutral();
+                let NeutralTags { mut tag, others, mut lost } = other.neutral();
                 // What FFmpeg calls a comment is a description in Vorbis comments.
                 let description = tag.take_strings(ItemKey::Description).next();
                 if let (Some(text), None) = (description, tag.get(ItemKey::Comment)) {
@@ -90,7 +90,7 @@ impl Tags {
                 }
                 let mut named = Vec::new();
                 for item in tag.items() {
-                    if IN_PAIRS.contains(&item.key()) || can_be(item, TagType::Id3v2) {
+                    if PAIRED_KEYS.contains(&item.key()) || is_supported_by(item, TagType::Id3v2) {
                         continue;
                     }
                     let name = item.key().map_key(TagType::VorbisComments);
@@ -99,7 +99,7 @@ impl Tags {
                         _ => drop(lost.insert(format!("{:?}", item.key()))),
                     }
                 }
-                tag.retain(|item| !is_of_the_sound_key(item.key()));
+                tag.retain(|item| !describes_audio_key(item.key()));
                 let mut frames = Id3v2Tag::from(tag);
                 for (name, text) in others.into_iter().chain(named) {
                     drop(frames.insert_user_text(name, text));
@@ -107,7 +107,7 @@ impl Tags {
                 (frames, lost)
             }
         };
-        frames.retain(|frame| !is_of_the_sound_frame(frame));
+        frames.retain(|frame| !describes_audio_frame(frame));
         let mut tags = Self { lost: lost.into_iter().collect(), ..Self::default() };
         if !frames.is_empty() && frames.dump_to(&mut tags.id3, WriteOptions::default()).is_err() {
             tags.id3.clear();
@@ -116,13 +116,13 @@ impl Tags {
         tags
     }
 
-    fn for_comments(container: Container) -> Self {
+    fn for_comments(container: TagContainer) -> Self {
         let (comments, others, lost) = match container.into_family() {
-            Family::Comments(comments) => (comments, Vec::new(), BTreeSet::new()),
+            TagFamily::Comments(comments) => (comments, Vec::new(), BTreeSet::new()),
             other => {
-                let Neutral { tag, others, mut lost } = other.neutral();
+                let NeutralTags { tag, others, mut lost } = other.neutral();
                 for item in tag.items() {
-                    if !can_be(item, TagType::VorbisComments) {
+                    if !is_supported_by(item, TagType::VorbisComments) {
                         lost.insert(format!("{:?}", item.key()));
                     }
                 }
@@ -132,8 +132,8 @@ impl Tags {
         let items = comments.items().map(|(name, text)| (name.to_owned(), text.to_owned()));
         let (good, bad): (Vec<_>, Vec<_>) = items
             .chain(others)
-            .filter(|(name, _)| !is_of_the_sound(name))
-            .partition(|(name, _)| is_name(name));
+            .filter(|(name, _)| !describes_audio(name))
+            .partition(|(name, _)| is_valid_comment_name(name));
         let bad = bad.into_iter().map(|(name, _)| name);
         Self {
             comments: good,
@@ -145,7 +145,7 @@ impl Tags {
 }
 
 /// How a format names things.
-enum Family {
+enum TagFamily {
     Comments(VorbisComments),
     Frames(Id3v2Tag),
     Atoms(Ilst),
@@ -155,14 +155,14 @@ enum Family {
 }
 
 /// What the library has words for, what has a name of its own, and what is neither.
-struct Neutral {
+struct NeutralTags {
     tag: Tag,
     others: Vec<(String, String)>,
     lost: BTreeSet<String>,
 }
 
-impl Container {
-    fn into_family(self) -> Family {
+impl TagContainer {
+    fn into_family(self) -> TagFamily {
         match self {
             Self::Flac(mut it) => {
                 let mut comments = it.remove_vorbis_comments().unwrap_or_default();
@@ -170,36 +170,36 @@ impl Container {
                     // The library asks for the figures of a picture that it cannot read itself.
                     drop(comments.insert_picture(picture.clone(), Some(*about)));
                 }
-                Family::Comments(comments)
+                TagFamily::Comments(comments)
             }
-            Self::Vorbis(it) => Family::Comments(it.vorbis_comments().clone()),
-            Self::Opus(it) => Family::Comments(it.vorbis_comments().clone()),
-            Self::Mp4(mut it) => it.remove_ilst().map_or(Family::Nothing, Family::Atoms),
-            Self::Aac(mut it) => it.remove_id3v2().map_or(Family::Nothing, Family::Frames),
+            Self::Vorbis(it) => TagFamily::Comments(it.vorbis_comments().clone()),
+            Self::Opus(it) => TagFamily::Comments(it.vorbis_comments().clone()),
+            Self::Mp4(mut it) => it.remove_ilst().map_or(TagFamily::Nothing, TagFamily::Atoms),
+            Self::Aac(mut it) => it.remove_id3v2().map_or(TagFamily::Nothing, TagFamily::Frames),
             Self::Mpeg(mut it) => match it.remove_id3v2() {
-                Some(frames) => Family::Frames(frames),
-                None => plain(
+                Some(frames) => TagFamily::Frames(frames),
+                None => plain_family(
                     it.remove_ape().map(Tag::from).or_else(|| it.remove_id3v1().map(Tag::from)),
                 ),
             },
             Self::Wav(mut it) => match it.remove_id3v2() {
-                Some(frames) => Family::Frames(frames),
-                None => plain(it.remove_riff_info().map(Tag::from)),
+                Some(frames) => TagFamily::Frames(frames),
+                None => plain_family(it.remove_riff_info().map(Tag::from)),
             },
             Self::Aiff(mut it) => match it.remove_id3v2() {
-                Some(frames) => Family::Frames(frames),
-                None => plain(it.remove_text_chunks().map(Tag::from)),
+                Some(frames) => TagFamily::Frames(frames),
+                None => plain_family(it.remove_text_chunks().map(Tag::from)),
             },
         }
     }
 }
 
-fn plain(tag: Option<Tag>) -> Family {
-    tag.map_or(Family::Nothing, Family::Plain)
+fn plain_family(tag: Option<Tag>) -> TagFamily {
+    tag.map_or(TagFamily::Nothing, TagFamily::Plain)
 }
 
-impl Family {
-    fn neutral(self) -> Neutral {
+impl TagFamily {
+    fn neutral(self) -> NeutralTags {
         let mut others = Vec::new();
         let mut lost = BTreeSet::new();
         let tag = match self {
@@ -207,7 +207,7 @@ impl Family {
                 let (rest, tag) = comments.split_tag();
                 let rest = rest.items().map(|(name, text)| (name.to_owned(), text.to_owned()));
                 others.extend(rest);
-                apart(tag)
+                split_number_pairs(tag)
             }
             Self::Frames(frames) => {
                 let (rest, tag) = frames.split_tag();
@@ -216,7 +216,7 @@ impl Family {
                         Frame::UserText(ExtendedTextFrame { description, content, .. }) => {
                             others.push((description.to_string(), content.to_string()));
                         }
-                        frame if is_of_the_sound_frame(frame) => {}
+                        frame if describes_audio_frame(frame) => {}
                         frame => drop(lost.insert(frame.id_str().to_owned())),
                     }
                 }
@@ -235,22 +235,22 @@ impl Family {
                     });
                     let before = others.len();
                     others.extend(texts.map(|text| (name.clone(), text)));
-                    if others.len() == before && !is_of_the_sound(&name) {
+                    if others.len() == before && !describes_audio(&name) {
                         lost.insert(name);
                     }
                 }
                 tag
             }
-            Self::Plain(tag) => apart(tag),
+            Self::Plain(tag) => split_number_pairs(tag),
             Self::Nothing => Tag::new(TagType::VorbisComments),
         };
-        others.retain(|(name, _)| !is_of_the_sound(name));
-        Neutral { tag, others, lost }
+        others.retain(|(name, _)| !describes_audio(name));
+        NeutralTags { tag, others, lost }
     }
 }
 
 /// Some write "3/9" where Vorbis comments have a field for each of the two.
-fn apart(mut tag: Tag) -> Tag {
+fn split_number_pairs(mut tag: Tag) -> Tag {
     for [number, total] in
         [[ItemKey::TrackNumber, ItemKey::TrackTotal], [ItemKey::DiscNumber, ItemKey::DiscTotal]]
     {
@@ -264,12 +264,12 @@ fn apart(mut tag: Tag) -> Tag {
 }
 
 /// Whether an item of the old file has a place in a tag of this kind.
-fn can_be(item: &lofty::tag::TagItem, kind: TagType) -> bool {
-    is_of_the_sound_key(item.key())
+fn is_supported_by(item: &lofty::tag::TagItem, kind: TagType) -> bool {
+    describes_audio_key(item.key())
         || (item.key().map_key(kind).is_some() && !matches!(item.value(), ItemValue::Binary(_)))
 }
 
-const fn is_of_the_sound_key(key: ItemKey) -> bool {
+const fn describes_audio_key(key: ItemKey) -> bool {
     matches!(
         key,
         ItemKey::ReplayGainAlbumGain
@@ -283,25 +283,25 @@ const fn is_of_the_sound_key(key: ItemKey) -> bool {
     )
 }
 
-fn is_of_the_sound_frame(frame: &Frame<'_>) -> bool {
+fn describes_audio_frame(frame: &Frame<'_>) -> bool {
     match frame {
-        Frame::UserText(ExtendedTextFrame { description, .. }) => is_of_the_sound(description),
-        frame => FRAMES_OF_THE_SOUND.contains(&frame.id_str()),
+        Frame::UserText(ExtendedTextFrame { description, .. }) => describes_audio(description),
+        frame => AUDIO_FRAMES.contains(&frame.id_str()),
     }
 }
 
-fn is_of_the_sound(name: &str) -> bool {
+fn describes_audio(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    AUDIO_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Whether a comment may have this name (RFC 9639, section 8.6).
-fn is_name(name: &str) -> bool {
+fn is_valid_comment_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| (b' '..=b'}').contains(&byte) && byte != b'=')
 }
 
 /// Names that begin like this speak of loudness, of the old encoder, or of what it left out.
-const PREFIXES: [&str; 8] = [
+const AUDIO_PREFIXES: [&str; 8] = [
     "REPLAYGAIN_",
     "R128_",
     "MP3GAIN_",
@@ -312,12 +312,12 @@ const PREFIXES: [&str; 8] = [
     "METADATA_BLOCK_PICTURE",
 ];
 /// Volume, what the library puts the same into, the encoder, its settings, and the length.
-const FRAMES_OF_THE_SOUND: [&str; 7] = ["RVA2", "RVAD", "RGAD", "TSSE", "TLEN", "MLLT", "ASPI"];
+const AUDIO_FRAMES: [&str; 7] = ["RVA2", "RVAD", "RGAD", "TSSE", "TLEN", "MLLT", "ASPI"];
 /// Two of these share one frame, which is asked for by the first.
-const IN_PAIRS: [ItemKey; 4] =
+const PAIRED_KEYS: [ItemKey; 4] =
     [ItemKey::TrackNumber, ItemKey::TrackTotal, ItemKey::DiscNumber, ItemKey::DiscTotal];
 /// By their numbers (RFC 9639, section 8.8).
-const KINDS: [PictureType; 21] = [
+const PICTURE_TYPES: [PictureType; 21] = [
     PictureType::Other,
     PictureType::Png32x32,
     PictureType::GeneralFileIcon,

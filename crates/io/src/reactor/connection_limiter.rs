@@ -8,18 +8,18 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use aulos_core::{Budget, Instant, Span};
+use aulos_core::{Instant, Span, TokenBucket};
 
 /// What one address may have. Loopback has no limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct AddressLimits {
     /// Connections at once; also those that may come in one burst.
     pub per_address: u32,
     /// Connections a second, once the burst is spent.
     pub per_second: u32,
 }
 
-impl Default for Limits {
+impl Default for AddressLimits {
     /// A building behind one router has fewer than 1,024, and comes back at once after a power cut.
     fn default() -> Self {
         Self { per_address: 1_024, per_second: 100 }
@@ -29,16 +29,16 @@ impl Default for Limits {
 /// Counts the connections of each address.
 #[derive(Debug)]
 pub struct ConnectionLimiter {
-    known: HashMap<u128, Known>,
-    limits: Limits,
+    addresses: HashMap<u128, AddressEntry>,
+    limits: AddressLimits,
     /// When there are more addresses than this, those of which nothing is known are forgotten.
     sweep_at: usize,
 }
 
 #[derive(Debug)]
-struct Known {
+struct AddressEntry {
     permit: Arc<()>,
-    arrivals: Budget,
+    arrivals: TokenBucket,
 }
 
 /// One connection of an address, given back when it is dropped. Loopback needs none.
@@ -59,17 +59,17 @@ pub enum AdmitError {
 impl ConnectionLimiter {
     /// A limiter that knows no address yet.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
-        Self { known: HashMap::new(), limits, sweep_at: SWEEP_AT }
+    pub fn new(limits: AddressLimits) -> Self {
+        Self { addresses: HashMap::new(), limits, sweep_at: SWEEP_AT }
     }
 
     /// Other limits, from now on; open connections stay.
-    pub fn set_limits(&mut self, limits: Limits) {
+    pub fn set_limits(&mut self, limits: AddressLimits) {
         self.limits = limits;
         // How fast an address opens them is counted anew; how many it has is not.
-        self.known.retain(|_, known| Arc::strong_count(&known.permit) > 1);
-        for known in self.known.values_mut() {
-            known.arrivals = budget(limits, Instant::ZERO);
+        self.addresses.retain(|_, known| Arc::strong_count(&known.permit) > 1);
+        for known in self.addresses.values_mut() {
+            known.arrivals = arrival_bucket(limits, Instant::ZERO);
         }
     }
 
@@ -82,31 +82,31 @@ impl ConnectionLimiter {
         if address.is_loopback() {
             return Ok(AddressPermit(None));
         }
-        if self.known.len() >= self.sweep_at {
-            self.known.retain(|_, known| {
+        if self.addresses.len() >= self.sweep_at {
+            self.addresses.retain(|_, known| {
                 Arc::strong_count(&known.permit) > 1 || !known.arrivals.is_full(now)
             });
-            self.sweep_at = SWEEP_AT.max(2 * self.known.len());
+            self.sweep_at = SWEEP_AT.max(2 * self.addresses.len());
         }
         let limits = self.limits;
-        let known = self
-            .known
-            .entry(address_key(address))
-            .or_insert_with(|| Known { permit: Arc::default(), arrivals: budget(limits, now) });
+        let known = self.addresses.entry(address_key(address)).or_insert_with(|| AddressEntry {
+            permit: Arc::default(),
+            arrivals: arrival_bucket(limits, now),
+        });
         // One of the references is ours.
         if Arc::strong_count(&known.permit) > limits.per_address as usize {
             return Err(AdmitError::TooMany);
         }
-        if !known.arrivals.take(now) {
+        if !known.arrivals.try_take(now) {
             return Err(AdmitError::TooFast);
         }
         Ok(AddressPermit(Some(Arc::clone(&known.permit))))
     }
 }
 
-fn budget(limits: Limits, now: Instant) -> Budget {
+fn arrival_bucket(limits: AddressLimits, now: Instant) -> TokenBucket {
     let interval = Span::from_secs(1).as_nanos() / i64::from(limits.per_second.max(1));
-    Budget::new(limits.per_address, Span::from_nanos(interval), now)
+    TokenBucket::new(limits.per_address, Span::from_nanos(interval), now)
 }
 
 /// What counts as one address: a machine with IPv6 has as many as it likes, but all in one network
@@ -130,7 +130,7 @@ mod tests {
     const NOW: Instant = Instant::ZERO;
 
     fn limiter_of(per_address: u32) -> ConnectionLimiter {
-        ConnectionLimiter::new(Limits { per_address, per_second: 1_000 })
+        ConnectionLimiter::new(AddressLimits { per_address, per_second: 1_000 })
     }
 
     /// So much later that everybody may come again.
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_house_may_come_all_at_once_and_then_only_so_fast() {
-        let mut limiter = ConnectionLimiter::new(Limits::default());
+        let mut limiter = ConnectionLimiter::new(AddressLimits::default());
         let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
         // They come and go: nobody stays.
         for _ in 0..1_024 {
@@ -183,7 +183,7 @@ mod tests {
         let mut limiter = limiter_of(2);
         let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
         let _both = [limiter.admit(address, NOW).unwrap(), limiter.admit(address, NOW).unwrap()];
-        limiter.set_limits(Limits { per_address: 3, per_second: 1_000 });
+        limiter.set_limits(AddressLimits { per_address: 3, per_second: 1_000 });
         let _third = limiter.admit(address, LATER).unwrap();
         assert_eq!(limiter.admit(address, LATER).unwrap_err(), AdmitError::TooMany);
     }
@@ -196,7 +196,7 @@ mod tests {
             let now = Instant::from_nanos(u64::from(number) * 1_000_000);
             drop(limiter.admit(Ipv4Addr::from_bits(number).into(), now).unwrap());
         }
-        assert!(limiter.known.len() <= SWEEP_AT);
+        assert!(limiter.addresses.len() <= SWEEP_AT);
         let crowded = limiter.admit(Ipv4Addr::from_bits(1).into(), LATER);
         assert_eq!(crowded.unwrap_err(), AdmitError::TooMany);
     }

@@ -29,24 +29,24 @@ pub struct Greeting {
 
 /// One reactor's copy of what the registry would say.
 #[derive(Debug, Default)]
-pub(super) struct Greetings {
+pub(super) struct GreetingTable {
     /// Clients that are not greeted as newcomers are.
-    known: HashMap<Arc<str>, Greeting>,
-    newcomers: Option<Greeting>,
+    clients: HashMap<Arc<str>, Greeting>,
+    default: Option<Greeting>,
 }
 
-impl Greetings {
+impl GreetingTable {
     pub(super) fn set(&mut self, client: Option<Arc<str>>, greeting: Option<Greeting>) {
         match (client, greeting) {
-            (None, greeting) => self.newcomers = greeting,
-            (Some(client), Some(greeting)) => drop(self.known.insert(client, greeting)),
-            (Some(client), None) => drop(self.known.remove(&client)),
+            (None, greeting) => self.default = greeting,
+            (Some(client), Some(greeting)) => drop(self.clients.insert(client, greeting)),
+            (Some(client), None) => drop(self.clients.remove(&client)),
         }
     }
 
     /// What to say to `client`; none when the registry has to be asked.
-    pub(super) fn of(&self, client: &str) -> Option<Greeting> {
-        self.newcomers.map(|newcomers| self.known.get(client).copied().unwrap_or(newcomers))
+    pub(super) fn for_client(&self, client: &str) -> Option<Greeting> {
+        self.default.map(|newcomers| self.clients.get(client).copied().unwrap_or(newcomers))
     }
 }
 
@@ -57,14 +57,17 @@ mod tests {
     #[test]
     fn nobody_is_greeted_before_the_registry_has_said_how() {
         let greeting = |station| Some(Greeting { settings: ServerSettings::default(), station });
-        let mut greetings = Greetings::default();
+        let mut greetings = GreetingTable::default();
         greetings.set(Some("kitchen".into()), greeting(3));
-        assert_eq!(greetings.of("kitchen"), None);
+        assert_eq!(greetings.for_client("kitchen"), None);
         greetings.set(None, greeting(1));
-        assert_eq!((greetings.of("kitchen"), greetings.of("hall")), (greeting(3), greeting(1)));
+        assert_eq!(
+            (greetings.for_client("kitchen"), greetings.for_client("hall")),
+            (greeting(3), greeting(1))
+        );
         greetings.set(Some("kitchen".into()), None);
-        assert_eq!(greetings.of("kitchen"), greeting(1));
+        assert_eq!(greetings.for_client("kitchen"), greeting(1));
         greetings.set(None, None);
-        assert_eq!(greetings.of("hall"), None);
+        assert_eq!(greetings.for_client("hall"), None);
     }
 }

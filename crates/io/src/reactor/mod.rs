@@ -5,19 +5,19 @@
 //! in a slab: it is read as soon as it is readable and answered in the same wake; chunks go out
 //! once per *wait*, all that are due in one call, the same bytes to everyone.
 
+mod connection;
 mod connection_limiter;
 mod greeting;
-mod line;
+mod media_stream;
 mod outbox;
 mod peer;
 mod push;
 mod run;
+mod send_wheel;
 mod stations;
 mod stats;
 mod tls;
 mod web;
-mod wheel;
-mod wire;
 mod zerocopy;
 
 use std::fmt;
@@ -28,34 +28,36 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use aulos_core::Span;
-use aulos_engine::fanout::Stamped;
-use aulos_proto::snap::session::{Cause, Refusal};
+use aulos_engine::fanout::TimedChunk;
+use aulos_proto::snap::session::{CloseReason, Refusal};
 use aulos_proto::snap::wire::{ClientInfo, Hello, ServerSettings};
-use aulos_rt::Reader;
-use aulos_rt::channel::{FdReceiver, Look, RealtimeSender, Sender, bounded};
+use aulos_rt::LatestReader;
+use aulos_rt::channel::{FdReceiver, RealtimeSender, ReceiverWaker, Sender, bounded};
 use aulos_rt::ring::Consumer;
 
 use crate::feed::Feeder;
-pub use connection_limiter::{AddressPermit, AdmitError, ConnectionLimiter, Limits, address_key};
+pub use connection_limiter::{
+    AddressLimits, AddressPermit, AdmitError, ConnectionLimiter, address_key,
+};
 pub use greeting::Greeting;
-pub use push::{PushLine, PushWatch, push_line};
-pub use stations::Channel;
+pub use media_stream::MediaStream;
+pub use push::{PushMonitor, PushReporter, push_channel};
+pub use stations::StationDescriptor;
 pub use stats::ReactorStats;
-pub use tls::{Door, FIRST_BYTE, MediaSocket, Terms};
-pub use web::{ListenWish, media_type, response_head};
-pub use wire::MediaWire;
+pub use tls::{LazyTlsConfig, ListenPolicy, MediaSocket, TLS_FIRST_BYTE};
+pub use web::{ListenerOptions, media_type, response_head};
 #[cfg_attr(not(target_os = "linux"), allow(unused_imports))]
 pub(crate) use zerocopy::QueuedError;
 
 /// The reactor threads, and how to give them work.
-pub struct Context {
+pub struct ReactorPool {
     mailboxes: Arc<[Mailbox]>,
     threads: Vec<JoinHandle<()>>,
-    stats: Vec<Reader<ReactorStats>>,
+    stats: Vec<LatestReader<ReactorStats>>,
     next: usize,
 }
 
-impl Context {
+impl ReactorPool {
     /// Starts `threads` reactors that report to `events`.
     ///
     /// # Errors
@@ -68,7 +70,7 @@ impl Context {
             .into_iter()
             .unzip();
         let mailboxes: Arc<[Mailbox]> = mailboxes.into();
-        make_room_for_descriptors(inboxes[0].as_fd());
+        reserve_descriptors(inboxes[0].as_fd());
         let mut context =
             Self { mailboxes: Arc::clone(&mailboxes), threads: vec![], stats: vec![], next: 0 };
         for (index, inbox) in inboxes.into_iter().enumerate() {
@@ -90,9 +92,9 @@ impl Context {
 
     /// Serves a station; `chunks` has one ring's end for each reactor. Stations are numbered in the
     /// order in which they are added.
-    pub fn add_station(&self, channel: &Channel, chunks: Vec<Consumer<Stamped>>) {
+    pub fn add_station(&self, channel: &StationDescriptor, chunks: Vec<Consumer<TimedChunk>>) {
         for (mailbox, chunks) in self.mailboxes.iter().zip(chunks) {
-            mailbox.post(Command::Station(Box::new((channel.clone(), chunks))));
+            mailbox.post(ReactorCommand::AddStation(Box::new((channel.clone(), chunks))));
         }
     }
 
@@ -101,11 +103,12 @@ impl Context {
     pub fn replace_station(
         &self,
         station: usize,
-        channel: &Channel,
-        chunks: Vec<Consumer<Stamped>>,
+        channel: &StationDescriptor,
+        chunks: Vec<Consumer<TimedChunk>>,
     ) {
         for (mailbox, chunks) in self.mailboxes.iter().zip(chunks) {
-            mailbox.post(Command::ReplaceStation(station, Box::new((channel.clone(), chunks))));
+            mailbox
+                .post(ReactorCommand::ReplaceStation(station, Box::new((channel.clone(), chunks))));
         }
     }
 
@@ -113,7 +116,7 @@ impl Context {
     /// nobody has let it play another before, hears nothing until somebody does.
     pub fn remove_station(&self, station: usize) {
         for mailbox in &*self.mailboxes {
-            mailbox.post(Command::RemoveStation(station));
+            mailbox.post(ReactorCommand::RemoveStation(station));
         }
     }
 
@@ -121,7 +124,7 @@ impl Context {
     /// and what is made from now on.
     pub fn flush_station(&self, station: usize) {
         for mailbox in &*self.mailboxes {
-            mailbox.post(Command::FlushStation(station));
+            mailbox.post(ReactorCommand::FlushStation(station));
         }
     }
 
@@ -132,82 +135,83 @@ impl Context {
     pub fn listen(&self, listener: TcpListener) -> io::Result<()> {
         listener.set_nonblocking(true)?;
         lengthen_backlog(&listener)?;
-        self.mailboxes[0].post(Command::Listen(listener));
+        self.mailboxes[0].post(ReactorCommand::AddAcceptor(listener));
         Ok(())
     }
 
     /// Sends `station`'s sound, without end, as the body of an HTTP response to `socket`, whose
     /// request has been read; or of our own request, where it is pushed.
-    pub fn stream_to(&mut self, socket: MediaSocket, station: usize, wish: ListenWish) {
+    pub fn add_web_listener(&mut self, socket: MediaSocket, station: usize, wish: ListenerOptions) {
         let mailbox = self.next_mailbox();
-        self.mailboxes[mailbox].post(Command::Web(Box::new((socket, wish)), station));
+        self.mailboxes[mailbox]
+            .post(ReactorCommand::AddWebListener(Box::new((socket, wish)), station));
     }
 
     /// Tells listeners of a station, as far as they asked for it, what is played.
-    pub fn show_title(&self, station: usize, title: &Arc<str>) {
+    pub fn set_title(&self, station: usize, title: &Arc<str>) {
         for mailbox in &*self.mailboxes {
-            mailbox.post(Command::Title(station, Arc::clone(title)));
+            mailbox.post(ReactorCommand::SetTitle(station, Arc::clone(title)));
         }
     }
 
     /// Serves a Snapcast client behind a WebSocket, whose handshake is done; `read` is what has been
     /// read behind it.
-    pub fn web_client(&mut self, socket: MediaSocket, read: Vec<u8>) {
+    pub fn add_websocket_client(&mut self, socket: MediaSocket, read: Vec<u8>) {
         let mailbox = self.next_mailbox();
-        self.mailboxes[mailbox].post(Command::WebSocket(Box::new(socket), read));
+        self.mailboxes[mailbox].post(ReactorCommand::AddWebSocketClient(Box::new(socket), read));
     }
 
     /// Says what connections have to be from now on; who is here already stays.
-    pub fn guard(&self, door: &Door) {
+    pub fn set_listen_policy(&self, door: &ListenPolicy) {
         for mailbox in &*self.mailboxes {
-            mailbox.post(Command::Door(Box::new(door.clone())));
+            mailbox.post(ReactorCommand::SetListenPolicy(Box::new(door.clone())));
         }
     }
 
     /// Runs `feeder` on one of the reactors.
     pub fn add_feeder(&mut self, feeder: Box<dyn Feeder>) {
         let mailbox = self.next_mailbox();
-        self.mailboxes[mailbox].post(Command::Feeder(feeder));
+        self.mailboxes[mailbox].post(ReactorCommand::AddFeeder(feeder));
     }
 
     /// Tells a session its settings; the first ones answer its Hello. False when the reactor is
     /// thousands of commands behind: try again.
     #[must_use]
-    pub fn set(&self, session: SessionId, settings: ServerSettings) -> bool {
-        self.post(session, Command::Settings(session, settings))
+    pub fn set_settings(&self, session: SessionId, settings: ServerSettings) -> bool {
+        self.post(session, ReactorCommand::SetSettings(session, settings))
     }
 
     /// Lets a session play a station from now on; the first one starts its sound. False as above.
     #[must_use]
-    pub fn play(&self, session: SessionId, station: usize) -> bool {
-        self.post(session, Command::Play(session, station))
+    pub fn set_station(&self, session: SessionId, station: usize) -> bool {
+        self.post(session, ReactorCommand::SetStation(session, station))
     }
 
     /// Says how a client is to be greeted from now on, or that it is a newcomer like any other; every
     /// reactor then answers its Hello at once. False when a reactor is thousands of commands
     /// behind: try again, whoever has heard it may hear it twice.
     #[must_use]
-    pub fn greet(&self, client: &Arc<str>, greeting: Option<Greeting>) -> bool {
-        self.post_all(|| Command::Greet(Some(Arc::clone(client)), greeting))
+    pub fn set_greeting(&self, client: &Arc<str>, greeting: Option<Greeting>) -> bool {
+        self.post_all(|| ReactorCommand::SetGreeting(Some(Arc::clone(client)), greeting))
     }
 
     /// Says how clients are to be greeted that have no greeting of their own. Before it is told,
     /// and when there is none, a reactor answers nobody by itself. False as above.
     #[must_use]
-    pub fn greet_newcomers(&self, greeting: Option<Greeting>) -> bool {
-        self.post_all(|| Command::Greet(None, greeting))
+    pub fn set_default_greeting(&self, greeting: Option<Greeting>) -> bool {
+        self.post_all(|| ReactorCommand::SetGreeting(None, greeting))
     }
 
     /// Answers a Hello with a refusal and ends the session. False as above.
     #[must_use]
     pub fn refuse(&self, session: SessionId, refusal: Refusal) -> bool {
-        self.post(session, Command::Refuse(session, refusal))
+        self.post(session, ReactorCommand::Refuse(session, refusal))
     }
 
     /// Cuts a session. False as above.
     #[must_use]
     pub fn kick(&self, session: SessionId) -> bool {
-        self.post(session, Command::Kick(session))
+        self.post(session, ReactorCommand::Kick(session))
     }
 
     /// The counters of every reactor, added up.
@@ -222,7 +226,7 @@ impl Context {
     /// Ends every session and thread.
     pub fn stop(&mut self) {
         for mailbox in &*self.mailboxes {
-            mailbox.post(Command::Stop);
+            mailbox.post(ReactorCommand::Stop);
         }
         for thread in self.threads.drain(..) {
             // A reactor that panicked has already said so on standard error.
@@ -230,11 +234,11 @@ impl Context {
         }
     }
 
-    fn post(&self, session: SessionId, command: Command) -> bool {
+    fn post(&self, session: SessionId, command: ReactorCommand) -> bool {
         self.mailboxes.get(session.reactor()).is_none_or(|mailbox| mailbox.try_post(command))
     }
 
-    fn post_all(&self, command: impl Fn() -> Command) -> bool {
+    fn post_all(&self, command: impl Fn() -> ReactorCommand) -> bool {
         self.mailboxes.iter().all(|mailbox| mailbox.try_post(command()))
     }
 
@@ -244,7 +248,7 @@ impl Context {
     }
 }
 
-impl fmt::Debug for Context {
+impl fmt::Debug for ReactorPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context").field("reactors", &self.reactors()).finish_non_exhaustive()
     }
@@ -256,12 +260,12 @@ pub trait EventSink: Send + Sync {
     ///
     /// # Errors
     /// Gives the event back when there is no room; it is offered again a little later.
-    fn event(&self, event: Event) -> Result<(), Event>;
+    fn push(&self, event: ReactorEvent) -> Result<(), ReactorEvent>;
 }
 
 /// What happens on the wire.
 #[derive(Debug)]
-pub enum Event {
+pub enum ReactorEvent {
     /// A client has said who it is. Unless it has been answered, it waits for [`Context::set`] and
     /// [`Context::play`], in that order, or for [`Context::refuse`], for two seconds at most.
     Hello {
@@ -272,7 +276,7 @@ pub enum Event {
         /// Where it comes from.
         address: SocketAddr,
         /// Somebody else than itself says that it may listen: HTTP, or a certificate that was good.
-        vouched: bool,
+        authorized: bool,
         /// What it has been told already.
         answered: Option<Greeting>,
     },
@@ -289,23 +293,23 @@ pub enum Event {
         /// The session.
         session: SessionId,
         /// How it does.
-        health: Health,
+        health: ConnectionHealth,
     },
     /// A session that had said hello is over.
-    Left {
+    SessionEnded {
         /// The session.
         session: SessionId,
         /// Why.
-        cause: LeaveCause,
+        cause: SessionEndCause,
     },
 }
 
 /// What can be known of a client's connection from this end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Health {
+pub struct ConnectionHealth {
     /// How long it can play with what it has been sent; none before the first chunk, less than zero
     /// when it is late.
-    pub ahead: Option<Span>,
+    pub buffered: Option<Span>,
     /// From a segment to its acknowledgement, smoothed, as TCP measures it.
     pub round_trip: Span,
     /// By how much that varies, on average.
@@ -357,7 +361,7 @@ const TOKEN_BITS: u32 = 56;
 /// Why a session is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum LeaveCause {
+pub enum SessionEndCause {
     /// The peer closed.
     Closed,
     /// The network gave up: reset, or nothing acknowledged for ten seconds.
@@ -365,7 +369,7 @@ pub enum LeaveCause {
     /// It read nothing for ten seconds.
     NotReading,
     /// It broke the protocol.
-    Protocol(Cause),
+    Protocol(CloseReason),
     /// We were told to cut it.
     Kicked,
     /// What it sent was no TLS after all, or broke it.
@@ -376,74 +380,75 @@ pub enum LeaveCause {
     PlainRefused,
 }
 
-enum Command {
+enum ReactorCommand {
     /// Boxed: a mailbox has room for thousands of commands, from the start.
-    Station(Box<(Channel, Consumer<Stamped>)>),
-    ReplaceStation(usize, Box<(Channel, Consumer<Stamped>)>),
+    AddStation(Box<(StationDescriptor, Consumer<TimedChunk>)>),
+    ReplaceStation(usize, Box<(StationDescriptor, Consumer<TimedChunk>)>),
     RemoveStation(usize),
     FlushStation(usize),
-    Listen(TcpListener),
-    Snapcast(TcpStream, SocketAddr, AddressPermit),
-    WebSocket(Box<MediaSocket>, Vec<u8>),
-    Web(Box<(MediaSocket, ListenWish)>, usize),
-    Title(usize, Arc<str>),
-    Door(Box<Door>),
-    Feeder(Box<dyn Feeder>),
-    Settings(SessionId, ServerSettings),
-    Play(SessionId, usize),
+    AddAcceptor(TcpListener),
+    AddSnapcastClient(TcpStream, SocketAddr, AddressPermit),
+    AddWebSocketClient(Box<MediaSocket>, Vec<u8>),
+    AddWebListener(Box<(MediaSocket, ListenerOptions)>, usize),
+    SetTitle(usize, Arc<str>),
+    SetListenPolicy(Box<ListenPolicy>),
+    AddFeeder(Box<dyn Feeder>),
+    SetSettings(SessionId, ServerSettings),
+    SetStation(SessionId, usize),
     Refuse(SessionId, Refusal),
     Kick(SessionId),
     /// None: newcomers.
-    Greet(Option<Arc<str>>, Option<Greeting>),
+    SetGreeting(Option<Arc<str>>, Option<Greeting>),
     Stop,
 }
 
 /// A reactor's door for other threads.
 struct Mailbox {
-    commands: Sender<Command>,
+    commands: Sender<ReactorCommand>,
     /// Puts commands in and does not wake the reactor.
-    silent: RealtimeSender<Command>,
-    bell: Look<Command>,
+    non_waking_sender: RealtimeSender<ReactorCommand>,
+    wake_handle: ReceiverWaker<ReactorCommand>,
 }
 
 /// The other side of it.
-type Inbox = FdReceiver<Command>;
+type Inbox = FdReceiver<ReactorCommand>;
 
 impl Mailbox {
     fn new() -> io::Result<(Self, Inbox)> {
         let (commands, inbox) = bounded(MAX_COMMANDS);
-        let mailbox = Self { silent: commands.realtime(), bell: inbox.looker(), commands };
+        let mailbox =
+            Self { non_waking_sender: commands.realtime(), wake_handle: inbox.waker(), commands };
         Ok((mailbox, inbox.into_fd().map_err(|none| none.error)?))
     }
 
     /// Waits only when a reactor is thousands of commands behind; never called on an audio path.
-    fn post(&self, command: Command) {
+    fn post(&self, command: ReactorCommand) {
         // A reactor that has ended wants nothing any more.
         drop(self.commands.send(command));
     }
 
     /// The same without waiting: a reactor must not wait for another one, or two could wait for
     /// each other.
-    fn try_post(&self, command: Command) -> bool {
+    fn try_post(&self, command: ReactorCommand) -> bool {
         self.commands.try_send(command).is_ok()
     }
 
     /// The first half of that, for whoever leaves many commands before it rings.
-    fn leave(&self, command: Command) -> bool {
-        self.silent.push(command).is_ok()
+    fn enqueue(&self, command: ReactorCommand) -> bool {
+        self.non_waking_sender.push(command).is_ok()
     }
 
     /// The second half.
-    fn ring(&self) {
-        self.bell.look();
+    fn wake(&self) {
+        self.wake_handle.wake();
     }
 }
 
 /// Lets the kernel's table of descriptors grow now. It doubles when it is full, and in a process
 /// with threads each time costs whoever opens a descriptor some 15 ms (a grace period of RCU):
 /// in the middle of a crowd, all who have yet to be let in would wait for that.
-fn make_room_for_descriptors(any: BorrowedFd<'_>) {
-    let mut highest = DESCRIPTORS;
+fn reserve_descriptors(any: BorrowedFd<'_>) {
+    let mut highest = RESERVED_DESCRIPTORS;
     // Where the limit is lower, as much as it allows.
     while highest > 256 && rustix::io::fcntl_dupfd_cloexec(any, highest).is_err() {
         highest /= 2;
@@ -469,4 +474,4 @@ const MAX_COMMANDS: usize = 4_096;
 
 /// The highest number that a descriptor may have without the table having to grow: 64 kB of the
 /// kernel's memory.
-const DESCRIPTORS: i32 = 8_191;
+const RESERVED_DESCRIPTORS: i32 = 8_191;

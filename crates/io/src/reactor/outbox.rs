@@ -7,24 +7,24 @@
 use std::io::{self, IoSlice, Write};
 
 use aulos_core::{Chunk, Instant};
-use aulos_engine::fanout::{Cursor, Log, Stamped};
+use aulos_engine::fanout::{ChunkCursor, ChunkLog, TimedChunk};
 use aulos_proto::ws;
-use aulos_rt::Shared;
+use aulos_rt::SharedPooled;
 
 /// Something that becomes bytes only when it is about to be written.
-pub(super) trait Late {
+pub(super) trait TimestampedMessage {
     /// Appends the message as sent at `sent`.
     fn write(&self, sent: Instant, out: &mut Vec<u8>);
 }
 
 /// A socket as chunks need it.
-pub(super) trait Wire: Write {
+pub(super) trait ChunkSocket: Write {
     /// Sends `slices`, which lie in `chunks`. Who lets the kernel read them later than now keeps the
     /// chunks until it has.
     fn send_chunks<'c>(
         &mut self,
         slices: &[IoSlice<'_>],
-        _chunks: impl Iterator<Item = &'c Stamped>,
+        _chunks: impl Iterator<Item = &'c TimedChunk>,
     ) -> io::Result<usize> {
         self.write_vectored(slices)
     }
@@ -35,13 +35,13 @@ pub(super) trait Wire: Write {
 pub(super) struct Outbox {
     bytes: Vec<u8>,
     written: usize,
-    partial: Option<Partial>,
+    partial: Option<PartialChunk>,
     /// Which part of a chunk this peer gets: with the wire header, or the payload alone.
-    part: Part,
+    framing: ChunkFraming,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum ChunkFraming {
     Framed,
     Payload,
     /// As [`Self::Framed`], inside of a WebSocket frame.
@@ -49,28 +49,28 @@ pub(super) enum Part {
 }
 
 /// What of a chunk this kind of peer gets.
-fn part_of<B: AsRef<[u8]>>(chunk: &Chunk<B>, part: Part) -> &[u8] {
+fn framed_bytes<B: AsRef<[u8]>>(chunk: &Chunk<B>, part: ChunkFraming) -> &[u8] {
     match part {
-        Part::Framed => chunk.framed(),
-        Part::Payload => chunk.payload(),
-        Part::WebSocket => {
+        ChunkFraming::Framed => chunk.framed(),
+        ChunkFraming::Payload => chunk.payload(),
+        ChunkFraming::WebSocket => {
             let message = chunk.framed().len();
             let all = chunk.bytes.as_ref();
-            let start = all.len().saturating_sub(message + ws::head_len(message));
+            let start = all.len().saturating_sub(message + ws::header_len(message));
             &all[start..]
         }
     }
 }
 
 #[derive(Debug)]
-struct Partial {
-    bytes: Shared<Vec<u8>>,
+struct PartialChunk {
+    bytes: SharedPooled<Vec<u8>>,
     offset: usize,
 }
 
 /// How an attempt to write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flow {
+pub(super) enum WriteStatus {
     /// Everything that was to go is gone.
     Drained,
     /// The socket takes no more now.
@@ -78,29 +78,29 @@ pub(super) enum Flow {
 }
 
 impl Outbox {
-    pub(super) const fn new(part: Part) -> Self {
-        Self { bytes: Vec::new(), written: 0, partial: None, part }
+    pub(super) const fn new(framing: ChunkFraming) -> Self {
+        Self { bytes: Vec::new(), written: 0, partial: None, framing }
     }
 
     /// Writes what was left over, then `message` if there is one.
-    pub(super) fn send_late(
+    pub(super) fn send_timestamped(
         &mut self,
         socket: &mut impl Write,
-        message: &impl Late,
+        message: &impl TimestampedMessage,
         now: impl FnOnce() -> Instant,
-    ) -> io::Result<Flow> {
+    ) -> io::Result<WriteStatus> {
         let flow = self.finish(socket)?;
         // Behind a full socket the stamp is early by the time that the peer leaves it unread; the
         // peer's own median throws such answers away.
         message.write(now(), &mut self.bytes);
         match flow {
-            Flow::Drained => self.finish(socket),
-            Flow::Blocked => Ok(Flow::Blocked),
+            WriteStatus::Drained => self.finish(socket),
+            WriteStatus::Blocked => Ok(WriteStatus::Blocked),
         }
     }
 
     /// Appends a message whose stamp nobody sets a clock by.
-    pub(super) fn queue_late(&mut self, message: &impl Late, now: Instant) {
+    pub(super) fn queue_timestamped(&mut self, message: &impl TimestampedMessage, now: Instant) {
         message.write(now, &mut self.bytes);
     }
 
@@ -110,8 +110,8 @@ impl Outbox {
     }
 
     /// Whether the peer is behind a WebSocket.
-    pub(super) fn is_web(&self) -> bool {
-        self.part == Part::WebSocket
+    pub(super) fn is_websocket(&self) -> bool {
+        self.framing == ChunkFraming::WebSocket
     }
 
     /// Bytes of control and of copies that wait here.
@@ -120,17 +120,17 @@ impl Outbox {
     }
 
     /// Writes what was begun: half a chunk, then control.
-    pub(super) fn finish(&mut self, socket: &mut impl Write) -> io::Result<Flow> {
-        if self.finish_chunk(socket)? == Flow::Blocked {
-            return Ok(Flow::Blocked);
+    pub(super) fn finish(&mut self, socket: &mut impl Write) -> io::Result<WriteStatus> {
+        if self.finish_chunk(socket)? == WriteStatus::Blocked {
+            return Ok(WriteStatus::Blocked);
         }
         while self.written < self.bytes.len() {
-            match attempt(socket.write(&self.bytes[self.written..]))? {
+            match written_bytes(socket.write(&self.bytes[self.written..]))? {
                 Some(count) => self.written += count,
-                None => return Ok(Flow::Blocked),
+                None => return Ok(WriteStatus::Blocked),
             }
         }
-        self.forget_control();
+        self.clear_control();
         flush(socket)
     }
 
@@ -139,19 +139,19 @@ impl Outbox {
     /// out or was begun, and returns how many chunks that were.
     pub(super) fn send_chunks(
         &mut self,
-        socket: &mut impl Wire,
-        log: &Log,
-        cursor: &mut Cursor,
+        socket: &mut impl ChunkSocket,
+        log: &ChunkLog,
+        cursor: &mut ChunkCursor,
         limit: usize,
-    ) -> io::Result<(Flow, usize)> {
-        if self.finish_chunk(socket)? == Flow::Blocked {
-            return Ok((Flow::Blocked, 0));
+    ) -> io::Result<(WriteStatus, usize)> {
+        if self.finish_chunk(socket)? == WriteStatus::Blocked {
+            return Ok((WriteStatus::Blocked, 0));
         }
         let mut slices = [IoSlice::new(&[]); 1 + MAX_CHUNKS];
         let (mut count, mut total) = (0, 0);
         while count < MAX_CHUNKS && total < limit {
             let Ok(Some(stamped)) = log.get(*cursor, count) else { break };
-            let bytes = part_of(&stamped.chunk, self.part);
+            let bytes = framed_bytes(&stamped.chunk, self.framing);
             slices[1 + count] = IoSlice::new(bytes);
             total += bytes.len();
             count += 1;
@@ -167,25 +167,25 @@ impl Outbox {
             let chunks = (0..count).filter_map(|ahead| log.get(*cursor, ahead).ok().flatten());
             socket.send_chunks(&slices[1..=count], chunks)
         };
-        let Some(sent) = attempt(sent)? else { return Ok((Flow::Blocked, 0)) };
+        let Some(sent) = written_bytes(sent)? else { return Ok((WriteStatus::Blocked, 0)) };
         let mut sizes = [0; MAX_CHUNKS];
         for (size, slice) in sizes.iter_mut().zip(&slices[1..=count]) {
             *size = slice.len();
         }
         self.written += sent.min(control);
         if sent < control {
-            return Ok((Flow::Blocked, 0));
+            return Ok((WriteStatus::Blocked, 0));
         }
-        self.forget_control();
-        let (flow, whole) = self.count_off(&sizes[..count], sent - control, log, cursor);
-        Ok((if flow == Flow::Drained { flush(socket)? } else { flow }, whole))
+        self.clear_control();
+        let (flow, whole) = self.advance(&sizes[..count], sent - control, log, cursor);
+        Ok((if flow == WriteStatus::Drained { flush(socket)? } else { flow }, whole))
     }
 
     /// Lets go of a chunk that has been begun, by copying what is left of it. For a peer that takes
     /// nothing: the chunk's buffer is the station's, and a thousand such peers must not keep them
     /// all from it.
-    pub(super) fn let_go(&mut self) {
-        if let Some(Partial { bytes, offset }) = self.partial.take() {
+    pub(super) fn release_chunk(&mut self) {
+        if let Some(PartialChunk { bytes, offset }) = self.partial.take() {
             let rest = bytes.get(offset..).unwrap_or_default();
             self.bytes = [rest, &self.bytes[self.written..]].concat();
             self.written = 0;
@@ -194,13 +194,13 @@ impl Outbox {
 
     /// Moves the cursor behind the chunks whose `sizes` make up the `sent` bytes; what is left of
     /// one that has been begun comes first the next time.
-    fn count_off(
+    fn advance(
         &mut self,
         sizes: &[usize],
         mut sent: usize,
-        log: &Log,
-        cursor: &mut Cursor,
-    ) -> (Flow, usize) {
+        log: &ChunkLog,
+        cursor: &mut ChunkCursor,
+    ) -> (WriteStatus, usize) {
         let mut whole = 0;
         while let Some(size) = sizes.get(whole).filter(|size| **size <= sent) {
             sent -= size;
@@ -208,36 +208,36 @@ impl Outbox {
         }
         if whole == sizes.len() {
             cursor.advance(whole);
-            return (Flow::Drained, whole);
+            return (WriteStatus::Drained, whole);
         }
         if sent > 0
             && let Ok(Some(stamped)) = log.get(*cursor, whole)
         {
             let bytes = stamped.chunk.bytes.clone();
             let offset = bytes.len() - sizes[whole] + sent;
-            self.partial = Some(Partial { bytes, offset });
+            self.partial = Some(PartialChunk { bytes, offset });
             whole += 1;
         }
         cursor.advance(whole);
-        (Flow::Blocked, whole)
+        (WriteStatus::Blocked, whole)
     }
 
-    fn finish_chunk(&mut self, socket: &mut impl Write) -> io::Result<Flow> {
+    fn finish_chunk(&mut self, socket: &mut impl Write) -> io::Result<WriteStatus> {
         if let Some(partial) = &mut self.partial {
             while partial.offset < partial.bytes.len() {
-                match attempt(socket.write(&partial.bytes[partial.offset..]))? {
+                match written_bytes(socket.write(&partial.bytes[partial.offset..]))? {
                     Some(count) => partial.offset += count,
-                    None => return Ok(Flow::Blocked),
+                    None => return Ok(WriteStatus::Blocked),
                 }
             }
             self.partial = None;
         }
-        Ok(Flow::Drained)
+        Ok(WriteStatus::Drained)
     }
 
     /// All of the control has gone out. A codec header's room is given back: it comes once, and
     /// ten thousand idle sessions would keep it.
-    fn forget_control(&mut self) {
+    fn clear_control(&mut self) {
         self.written = 0;
         if self.bytes.capacity() > IDLE_BYTES {
             self.bytes = Vec::new();
@@ -247,18 +247,18 @@ impl Outbox {
 }
 
 /// What a socket took and holds back (TLS does) goes before it counts as gone.
-fn flush(socket: &mut impl Write) -> io::Result<Flow> {
+fn flush(socket: &mut impl Write) -> io::Result<WriteStatus> {
     match socket.flush() {
-        Ok(()) => Ok(Flow::Drained),
+        Ok(()) => Ok(WriteStatus::Drained),
         Err(error) => match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Flow::Blocked),
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(WriteStatus::Blocked),
             _ => Err(error),
         },
     }
 }
 
 /// The bytes that went, none where the socket would block.
-fn attempt(result: io::Result<usize>) -> io::Result<Option<usize>> {
+fn written_bytes(result: io::Result<usize>) -> io::Result<Option<usize>> {
     match result {
         Ok(0) => Err(io::ErrorKind::WriteZero.into()),
         Ok(count) => Ok(Some(count)),
@@ -282,9 +282,9 @@ mod tests {
 
     use super::*;
 
-    struct Stamp;
+    struct StampMessage;
 
-    impl Late for Stamp {
+    impl TimestampedMessage for StampMessage {
         fn write(&self, sent: Instant, out: &mut Vec<u8>) {
             out.push(b'<');
             out.extend_from_slice(sent.as_nanos().to_string().as_bytes());
@@ -293,12 +293,12 @@ mod tests {
     }
 
     /// Takes `budget` bytes and then blocks.
-    struct Narrow {
+    struct LimitedSocket {
         taken: Vec<u8>,
         budget: usize,
     }
 
-    impl Write for Narrow {
+    impl Write for LimitedSocket {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let count = bytes.len().min(self.budget);
             if count == 0 {
@@ -319,18 +319,18 @@ mod tests {
         }
     }
 
-    impl Wire for Narrow {}
+    impl ChunkSocket for LimitedSocket {}
 
-    fn log_of(payloads: &[&str]) -> Log {
+    fn log_of(payloads: &[&str]) -> ChunkLog {
         let pool = Pool::new(payloads.len(), Vec::new);
-        let mut log = Log::new(payloads.len());
+        let mut log = ChunkLog::new(payloads.len());
         for (number, payload) in payloads.iter().enumerate() {
             let mut bytes = pool.take().unwrap();
             bytes.clear();
             bytes.resize(HEADROOM - 1, 0);
             bytes.push(b'#');
             bytes.extend_from_slice(payload.as_bytes());
-            log.push(Stamped {
+            log.push(TimedChunk {
                 chunk: Chunk {
                     pts: MediaTime(number as u64),
                     duration: Frames(1),
@@ -348,16 +348,18 @@ mod tests {
     fn whatever_the_socket_takes_the_bytes_arrive_in_order_and_control_goes_between_chunks() {
         let log = log_of(&["alpha", "beta", "gamma", "delta"]);
         for grain in 1..30 {
-            let mut socket = Narrow { taken: Vec::new(), budget: grain };
-            let mut outbox = Outbox::new(Part::Framed);
+            let mut socket = LimitedSocket { taken: Vec::new(), budget: grain };
+            let mut outbox = Outbox::new(ChunkFraming::Framed);
             let mut cursor = log.cursor_from(Instant::ZERO);
             let end = log.cursor_at_end();
             let mut asked = false;
-            while cursor != end || outbox.finish(&mut socket).unwrap() == Flow::Blocked {
+            while cursor != end || outbox.finish(&mut socket).unwrap() == WriteStatus::Blocked {
                 outbox.send_chunks(&mut socket, &log, &mut cursor, usize::MAX).unwrap();
                 if !asked {
                     asked = true;
-                    outbox.send_late(&mut socket, &Stamp, || Instant::from_nanos(42)).unwrap();
+                    outbox
+                        .send_timestamped(&mut socket, &StampMessage, || Instant::from_nanos(42))
+                        .unwrap();
                 }
                 socket.budget = grain;
             }
@@ -371,16 +373,16 @@ mod tests {
     fn control_goes_out_in_the_same_call_as_the_chunks_behind_it() {
         let log = log_of(&["one", "two"]);
         for grain in 1..20 {
-            let mut socket = Narrow { taken: Vec::new(), budget: grain };
-            let mut outbox = Outbox::new(Part::Framed);
+            let mut socket = LimitedSocket { taken: Vec::new(), budget: grain };
+            let mut outbox = Outbox::new(ChunkFraming::Framed);
             let mut cursor = log.cursor_from(Instant::ZERO);
             outbox.queue(b"header");
             let mut calls = 0;
             while cursor != log.cursor_at_end()
-                || outbox.finish(&mut socket).unwrap() == Flow::Blocked
+                || outbox.finish(&mut socket).unwrap() == WriteStatus::Blocked
             {
                 outbox.send_chunks(&mut socket, &log, &mut cursor, usize::MAX).unwrap();
-                outbox.let_go();
+                outbox.release_chunk();
                 socket.budget = grain;
                 calls += 1;
             }
@@ -392,7 +394,7 @@ mod tests {
     #[test]
     fn a_chunk_that_was_begun_can_go_back_to_its_pool() {
         let pool = Pool::new(1, || vec![b'x'; HEADROOM + 10]);
-        let mut log = Log::new(1);
+        let mut log = ChunkLog::new(1);
         let chunk = Chunk {
             pts: MediaTime(0),
             duration: Frames(1),
@@ -400,28 +402,28 @@ mod tests {
             header: 0,
             bytes: pool.take().unwrap().freeze(),
         };
-        log.push(Stamped { chunk, timestamp: Instant::ZERO });
-        let mut socket = Narrow { taken: Vec::new(), budget: 4 };
+        log.push(TimedChunk { chunk, timestamp: Instant::ZERO });
+        let mut socket = LimitedSocket { taken: Vec::new(), budget: 4 };
         let mut cursor = log.cursor_from(Instant::ZERO);
-        let mut outbox = Outbox::new(Part::Framed);
+        let mut outbox = Outbox::new(ChunkFraming::Framed);
         outbox.send_chunks(&mut socket, &log, &mut cursor, usize::MAX).unwrap();
         drop(log);
         assert_eq!(pool.available(), 0);
-        outbox.let_go();
+        outbox.release_chunk();
         assert_eq!(pool.available(), 1);
         socket.budget = 100;
-        assert_eq!(outbox.finish(&mut socket).unwrap(), Flow::Drained);
+        assert_eq!(outbox.finish(&mut socket).unwrap(), WriteStatus::Drained);
         assert_eq!(socket.taken, b"xxxxxxxxxx");
     }
 
     #[test]
     fn a_web_listener_gets_payloads_alone() {
         let log = log_of(&["one", "two"]);
-        let mut socket = Narrow { taken: Vec::new(), budget: 100 };
+        let mut socket = LimitedSocket { taken: Vec::new(), budget: 100 };
         let mut cursor = log.cursor_from(Instant::ZERO);
-        let mut outbox = Outbox::new(Part::Payload);
+        let mut outbox = Outbox::new(ChunkFraming::Payload);
         let sent = outbox.send_chunks(&mut socket, &log, &mut cursor, usize::MAX).unwrap();
-        assert_eq!(sent, (Flow::Drained, 2));
+        assert_eq!(sent, (WriteStatus::Drained, 2));
         assert_eq!(socket.taken, b"onetwo");
     }
 }

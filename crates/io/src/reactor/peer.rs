@@ -6,38 +6,40 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
-use aulos_engine::fanout::Cursor;
+use aulos_engine::fanout::ChunkCursor;
 use aulos_proto::snap::Session;
-use aulos_proto::snap::session::{Cause, Event as SnapEvent, Input, Outgoing, Output, Refusal};
+use aulos_proto::snap::session::{
+    CloseReason, Refusal, ServerOutgoing, SessionEvent as SnapEvent, SessionInput, SessionOutput,
+};
 use aulos_proto::snap::wire::{ClientInfo, Hello, ServerSettings};
 use aulos_proto::ws;
 
+use super::connection::{MediaConnection, session_end_cause};
 use super::connection_limiter::AddressPermit;
 use super::greeting::Greeting;
-use super::line::{Line, leave_cause};
-use super::outbox::{Flow, Late, Outbox, Part};
-use super::stations::{OVERDUE, Tap};
-use super::tls::{Door, MediaSocket};
-use super::wheel::TICK;
-use super::{Health, LeaveCause};
+use super::outbox::{ChunkFraming, Outbox, TimestampedMessage, WriteStatus};
+use super::send_wheel::TICK;
+use super::stations::{ReactorStation, ZERO_COPY_GRACE};
+use super::tls::{ListenPolicy, MediaSocket};
+use super::{ConnectionHealth, SessionEndCause};
 use crate::{SystemClock, sys};
 
 /// A socket, its protocol machine, and its place in a station's log.
 #[derive(Debug)]
 pub(super) struct Peer {
-    pub(super) line: Line,
+    pub(super) connection: MediaConnection,
     pub(super) address: SocketAddr,
     /// It has said hello.
-    pub(super) named: bool,
+    pub(super) has_said_hello: bool,
     /// Whoever handed it over has made sure that it may listen.
-    vouched: bool,
+    authorized: bool,
     pub(super) station: Option<usize>,
     latency: Span,
     session: Session,
     /// Takes a WebSocket's frames apart; none on a bare TCP connection.
-    frames: Option<Box<ws::Reader>>,
+    websocket: Option<Box<ws::WsReader>>,
     outbox: Outbox,
-    cursor: Option<Cursor>,
+    cursor: Option<ChunkCursor>,
     /// It is being brought up to the present, slice by slice.
     pub(super) catching_up: bool,
     /// The kernel takes no more: we wait until it says that it does.
@@ -62,7 +64,7 @@ pub(super) struct Peer {
 
 /// What came out of reading a peer.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum PeerEvent {
     Hello(Box<Hello>),
     ClientInfo(ClientInfo),
 }
@@ -75,26 +77,32 @@ impl Peer {
         phase: u16,
         now: Instant,
     ) -> Self {
-        Self::on(kind_of_line(address.ip())(socket), address, permit, phase, now)
+        Self::with_connection(
+            connection_constructor(address.ip())(socket),
+            address,
+            permit,
+            phase,
+            now,
+        )
     }
 
-    fn on(
-        line: Line,
+    fn with_connection(
+        connection: MediaConnection,
         address: SocketAddr,
         permit: AddressPermit,
         phase: u16,
         now: Instant,
     ) -> Self {
         Self {
-            line,
+            connection,
             address,
-            named: false,
-            vouched: false,
+            has_said_hello: false,
+            authorized: false,
             station: None,
             latency: Span::ZERO,
             session: Session::new(now),
-            frames: None,
-            outbox: Outbox::new(Part::Framed),
+            websocket: None,
+            outbox: Outbox::new(ChunkFraming::Framed),
             cursor: None,
             catching_up: false,
             blocked: false,
@@ -112,81 +120,89 @@ impl Peer {
     }
 
     /// A client behind a WebSocket, after the handshake.
-    pub(super) fn web(mut socket: MediaSocket, phase: u16, now: Instant) -> Self {
-        let (address, vouched) = (socket.address, socket.vouched);
+    pub(super) fn from_websocket(mut socket: MediaSocket, phase: u16, now: Instant) -> Self {
+        let (address, authorized) = (socket.address, socket.authorized);
         let permit = core::mem::take(&mut socket.permit);
-        let line = Line::of(socket, kind_of_line(address.ip()));
+        let line = MediaConnection::from_media_socket(socket, connection_constructor(address.ip()));
         Self {
-            frames: Some(Box::default()),
-            outbox: Outbox::new(Part::WebSocket),
-            vouched,
-            ..Self::on(line, address, permit, phase, now)
+            websocket: Some(Box::default()),
+            outbox: Outbox::new(ChunkFraming::WebSocket),
+            authorized,
+            ..Self::with_connection(line, address, permit, phase, now)
         }
     }
 
     /// Whether somebody else than itself says that it may listen: HTTP, or a certificate.
-    pub(super) fn is_vouched(&self) -> bool {
-        self.vouched || self.line.has_certificate()
+    pub(super) fn is_authorized(&self) -> bool {
+        self.authorized || self.connection.has_certificate()
     }
 
     /// Reads once, answers Time requests, and says what else the peer said.
     pub(super) fn receive(
         &mut self,
         scratch: &mut [u8],
-        door: &Door,
-        said: &mut Vec<Said>,
-    ) -> Result<bool, LeaveCause> {
-        let count = match self.line.read(scratch) {
-            Ok(0) => return Err(LeaveCause::Closed),
+        door: &ListenPolicy,
+        said: &mut Vec<PeerEvent>,
+    ) -> Result<bool, SessionEndCause> {
+        let count = match self.connection.read(scratch) {
+            Ok(0) => return Err(SessionEndCause::Closed),
             Ok(count) => count,
             Err(error) => {
                 return match error.kind() {
                     io::ErrorKind::WouldBlock => Ok(false),
                     io::ErrorKind::Interrupted => Ok(true),
-                    _ => Err(leave_cause(&error)),
+                    _ => Err(session_end_cause(&error)),
                 };
             }
         };
-        if self.line.is_new() && !self.line.recognise(&scratch[..count], door)? {
+        if self.connection.is_protocol_unknown()
+            && !self.connection.detect_protocol(&scratch[..count], door)?
+        {
             return Ok(true);
         }
-        self.take(&scratch[..count], said)?;
+        self.handle_bytes(&scratch[..count], said)?;
         self.flush()?;
         Ok(count == scratch.len())
     }
 
     /// Takes bytes that have been read.
-    pub(super) fn take(&mut self, bytes: &[u8], said: &mut Vec<Said>) -> Result<(), LeaveCause> {
+    pub(super) fn handle_bytes(
+        &mut self,
+        bytes: &[u8],
+        said: &mut Vec<PeerEvent>,
+    ) -> Result<(), SessionEndCause> {
         let now = SystemClock::now();
-        let Some(mut frames) = self.frames.take() else {
-            self.session.handle_input(now, Input::Received(bytes));
+        let Some(mut frames) = self.websocket.take() else {
+            self.session.handle_input(now, SessionInput::Received(bytes));
             return self.drain(said);
         };
-        let result = self.take_frames(&mut frames, bytes, now, said);
-        self.frames = Some(frames);
+        let result = self.handle_websocket_bytes(&mut frames, bytes, now, said);
+        self.websocket = Some(frames);
         result
     }
 
-    fn take_frames(
+    fn handle_websocket_bytes(
         &mut self,
-        frames: &mut ws::Reader,
+        frames: &mut ws::WsReader,
         mut bytes: &[u8],
         now: Instant,
-        said: &mut Vec<Said>,
-    ) -> Result<(), LeaveCause> {
-        let broken = |_| LeaveCause::Protocol(Cause::Malformed);
+        said: &mut Vec<PeerEvent>,
+    ) -> Result<(), SessionEndCause> {
+        let broken = |_| SessionEndCause::Protocol(CloseReason::Malformed);
         while let Some(message) = frames.next(&mut bytes).map_err(broken)? {
             match message {
-                ws::Message::Binary(message) => {
-                    self.session.handle_input(now, Input::Framed(message));
+                ws::WsMessage::Binary(message) => {
+                    self.session.handle_input(now, SessionInput::Framed(message));
                     // One message's answers go out before the next is read: what waits is bounded
                     // for each of them.
                     self.drain(said)?;
                 }
-                ws::Message::Ping(payload) => self.answer(ws::Kind::Pong, payload)?,
-                ws::Message::Close(payload) => {
-                    self.answer(ws::Kind::Close, payload)?;
-                    return Err(LeaveCause::Closed);
+                ws::WsMessage::Ping(payload) => {
+                    self.send_websocket_frame(ws::FrameKind::Pong, payload)?
+                }
+                ws::WsMessage::Close(payload) => {
+                    self.send_websocket_frame(ws::FrameKind::Close, payload)?;
+                    return Err(SessionEndCause::Closed);
                 }
                 // snapserver has no use for text either.
                 _ => {}
@@ -195,40 +211,52 @@ impl Peer {
         Ok(())
     }
 
-    fn answer(&mut self, kind: ws::Kind, payload: &[u8]) -> Result<(), LeaveCause> {
+    fn send_websocket_frame(
+        &mut self,
+        kind: ws::FrameKind,
+        payload: &[u8],
+    ) -> Result<(), SessionEndCause> {
         if self.outbox.queued() > MAX_QUEUED {
-            return Err(LeaveCause::NotReading);
+            return Err(SessionEndCause::NotReading);
         }
-        self.outbox.queue(ws::Head::new(kind, payload.len()).as_bytes());
+        self.outbox.queue(ws::WsFrameHeader::new(kind, payload.len()).as_bytes());
         self.outbox.queue(payload);
         self.flush()
     }
 
     /// Tells the peer its settings.
-    pub(super) fn set(&mut self, settings: ServerSettings) -> Result<(), LeaveCause> {
-        self.hear_settings(settings)?;
+    pub(super) fn set_settings(&mut self, settings: ServerSettings) -> Result<(), SessionEndCause> {
+        self.apply_settings(settings)?;
         self.flush()
     }
 
     /// Answers a Hello. What it says goes out with the first chunks: the caller pumps.
-    pub(super) fn welcome(&mut self, greeting: &Greeting, tap: &Tap) -> Result<(), LeaveCause> {
-        self.hear_settings(greeting.settings)?;
+    pub(super) fn send_greeting(
+        &mut self,
+        greeting: &Greeting,
+        tap: &ReactorStation,
+    ) -> Result<(), SessionEndCause> {
+        self.apply_settings(greeting.settings)?;
         self.join(greeting.station, tap)
     }
 
     /// Answers a Hello of a client that may not listen, which ends the session.
-    pub(super) fn refuse(&mut self, refusal: Refusal) -> Result<(), LeaveCause> {
-        self.session.handle_input(SystemClock::now(), Input::Refuse(refusal));
+    pub(super) fn refuse(&mut self, refusal: Refusal) -> Result<(), SessionEndCause> {
+        self.session.handle_input(SystemClock::now(), SessionInput::Refuse(refusal));
         self.drain(&mut Vec::new())
     }
 
     /// Goes over to a station: its codec header, and the chunks that can still be heard. They go
     /// out together: the caller pumps.
-    pub(super) fn join(&mut self, station: usize, tap: &Tap) -> Result<(), LeaveCause> {
+    pub(super) fn join(
+        &mut self,
+        station: usize,
+        tap: &ReactorStation,
+    ) -> Result<(), SessionEndCause> {
         let now = SystemClock::now();
         self.station = Some(station);
-        let header = Arc::clone(&tap.channel.codec_header);
-        self.session.handle_input(now, Input::Stream(header));
+        let header = Arc::clone(&tap.descriptor.codec_header);
+        self.session.handle_input(now, SessionInput::Stream(header));
         self.cursor = Some(tap.first_playable(now, self.buffer(tap)));
         self.catching_up = true;
         self.drain(&mut Vec::new())
@@ -246,15 +274,15 @@ impl Peer {
     /// that there is.
     pub(super) fn pump(
         &mut self,
-        tap: Option<&Tap>,
+        tap: Option<&ReactorStation>,
         now: Instant,
         limit: usize,
-    ) -> Result<bool, LeaveCause> {
+    ) -> Result<bool, SessionEndCause> {
         let (Some(tap), Some(cursor)) = (tap, &mut self.cursor) else {
             self.flush()?;
             return Ok(false);
         };
-        let buffer = (tap.channel.buffer - self.latency).max(Span::ZERO);
+        let buffer = (tap.descriptor.buffer - self.latency).max(Span::ZERO);
         if tap.is_stale(*cursor, now, buffer) {
             let playable = tap.first_playable(now, buffer);
             self.lagged += cursor.distance(playable);
@@ -264,13 +292,13 @@ impl Peer {
         let (waiting, first) = (self.outbox.queued(), *cursor);
         let (flow, sent) = self
             .outbox
-            .send_chunks(&mut self.line, &tap.log, cursor, limit)
-            .map_err(|_| LeaveCause::Network)?;
+            .send_chunks(&mut self.connection, &tap.log, cursor, limit)
+            .map_err(|_| SessionEndCause::Network)?;
         self.chunks += sent as u64;
         if let Some(last) = sent.checked_sub(1).and_then(|last| tap.log.get(first, last).ok()?) {
-            self.sent_until = Some(last.timestamp + tap.channel.chunk);
+            self.sent_until = Some(last.timestamp + tap.descriptor.chunk);
         }
-        self.blocked = flow == Flow::Blocked;
+        self.blocked = flow == WriteStatus::Blocked;
         if sent > 0 || !self.blocked || self.outbox.queued() < waiting {
             self.last_progress = now;
         }
@@ -280,38 +308,45 @@ impl Peer {
     }
 
     /// Looks at the peer's timers.
-    pub(super) fn maintain(&mut self, tap: Option<&Tap>, now: Instant) -> Result<(), LeaveCause> {
+    pub(super) fn maintain(
+        &mut self,
+        tap: Option<&ReactorStation>,
+        now: Instant,
+    ) -> Result<(), SessionEndCause> {
         // Whoever has not acknowledged what it should have played long ago keeps buffers that the
         // station needs, and nothing but the connection's end gives them back.
-        let overdue = |tap: &Tap, oldest| now.since(oldest) > tap.channel.history() + OVERDUE;
-        if tap.zip(self.line.oldest_held()).is_some_and(|(tap, oldest)| overdue(tap, oldest)) {
-            return Err(LeaveCause::NotReading);
+        let overdue = |tap: &ReactorStation, oldest| {
+            now.since(oldest) > tap.descriptor.history() + ZERO_COPY_GRACE
+        };
+        if tap.zip(self.connection.oldest_held()).is_some_and(|(tap, oldest)| overdue(tap, oldest))
+        {
+            return Err(SessionEndCause::NotReading);
         }
         if self.session.poll_timeout().is_some_and(|at| at <= now) {
-            if self.line.is_handshaking() {
-                return Err(LeaveCause::TlsUnfinished);
+            if self.connection.is_handshaking() {
+                return Err(SessionEndCause::TlsUnfinished);
             }
             self.session.handle_timeout(now);
             self.drain(&mut Vec::new())?;
         }
-        if self.blocked && now.since(self.last_progress) > LET_GO {
-            self.outbox.let_go();
+        if self.blocked && now.since(self.last_progress) > RELEASE_CHUNK_AFTER {
+            self.outbox.release_chunk();
         }
-        if self.blocked && now.since(self.last_progress) > STALL {
-            return Err(LeaveCause::NotReading);
+        if self.blocked && now.since(self.last_progress) > STALL_TIMEOUT {
+            return Err(SessionEndCause::NotReading);
         }
         Ok(())
     }
 
     /// How it does, with one look at the kernel's account of the connection.
-    pub(super) fn health(&self, tap: Option<&Tap>, now: Instant) -> Health {
+    pub(super) fn health(&self, tap: Option<&ReactorStation>, now: Instant) -> ConnectionHealth {
         // What the kernel does not say is zero.
-        let account = sys::tcp_account(self.line.as_fd()).unwrap_or_default();
+        let account = sys::tcp_account(self.connection.as_fd()).unwrap_or_default();
         let until = self.sent_until.zip(tap).map(|(until, tap)| until + self.buffer(tap));
-        Health {
-            ahead: until.map(|until| until - now),
+        ConnectionHealth {
+            buffered: until.map(|until| until - now),
             round_trip: Span::from_micros(account.round_trip_us.into()),
-            jitter: Span::from_micros(account.variation_us.into()),
+            jitter: Span::from_micros(account.round_trip_variation_us.into()),
             unsent: u64::from(account.unsent_bytes) + self.outbox.queued() as u64,
             retransmitted: account.retransmitted.into(),
             skipped: self.lagged,
@@ -321,7 +356,7 @@ impl Peer {
 
     /// How many ticks lie between two sends: a tenth of the buffer, at most 100 ms; a client with a
     /// short buffer gets its chunks at once.
-    pub(super) fn wait_ticks(&self, tap: Option<&Tap>) -> usize {
+    pub(super) fn wait_ticks(&self, tap: Option<&ReactorStation>) -> usize {
         let buffer = tap.map_or(SHORT_BUFFER, |tap| self.buffer(tap));
         if buffer <= SHORT_BUFFER {
             return 1;
@@ -330,51 +365,54 @@ impl Peer {
         usize::try_from(ticks.clamp(1, 20)).unwrap_or(1)
     }
 
-    fn buffer(&self, tap: &Tap) -> Span {
-        (tap.channel.buffer - self.latency).max(Span::ZERO)
+    fn buffer(&self, tap: &ReactorStation) -> Span {
+        (tap.descriptor.buffer - self.latency).max(Span::ZERO)
     }
 
-    fn hear_settings(&mut self, settings: ServerSettings) -> Result<(), LeaveCause> {
+    fn apply_settings(&mut self, settings: ServerSettings) -> Result<(), SessionEndCause> {
         self.latency = settings.latency;
-        self.session.handle_input(SystemClock::now(), Input::Settings(settings));
+        self.session.handle_input(SystemClock::now(), SessionInput::Settings(settings));
         self.drain(&mut Vec::new())
     }
 
     /// Writes what waits, if nothing is known to be in the way.
-    fn flush(&mut self) -> Result<(), LeaveCause> {
+    fn flush(&mut self) -> Result<(), SessionEndCause> {
         if self.outbox.queued() > 0 {
-            let flow = self.outbox.finish(&mut self.line).map_err(|_| LeaveCause::Network)?;
-            self.blocked = flow == Flow::Blocked;
+            let flow =
+                self.outbox.finish(&mut self.connection).map_err(|_| SessionEndCause::Network)?;
+            self.blocked = flow == WriteStatus::Blocked;
         }
         Ok(())
     }
 
     /// Time replies are written at once; the rest is put in order behind what waits.
-    fn drain(&mut self, said: &mut Vec<Said>) -> Result<(), LeaveCause> {
+    fn drain(&mut self, said: &mut Vec<PeerEvent>) -> Result<(), SessionEndCause> {
         while let Some(output) = self.session.poll_output() {
             match output {
-                Output::Send(message) => {
+                SessionOutput::Send(message) => {
                     if self.outbox.queued() > MAX_QUEUED {
-                        return Err(LeaveCause::NotReading);
+                        return Err(SessionEndCause::NotReading);
                     }
-                    let at_once = matches!(message, Outgoing::Time { .. });
-                    let message = Framed { message, web: self.outbox.is_web() };
+                    let at_once = matches!(message, ServerOutgoing::Time { .. });
+                    let message = FramedMessage { message, web: self.outbox.is_websocket() };
                     if at_once {
                         let flow = self
                             .outbox
-                            .send_late(&mut self.line, &message, SystemClock::now)
-                            .map_err(|_| LeaveCause::Network)?;
-                        self.blocked = flow == Flow::Blocked;
+                            .send_timestamped(&mut self.connection, &message, SystemClock::now)
+                            .map_err(|_| SessionEndCause::Network)?;
+                        self.blocked = flow == WriteStatus::Blocked;
                     } else {
-                        self.outbox.queue_late(&message, SystemClock::now());
+                        self.outbox.queue_timestamped(&message, SystemClock::now());
                     }
                 }
-                Output::Event(SnapEvent::Hello(hello)) => said.push(Said::Hello(hello)),
-                Output::Event(SnapEvent::ClientInfo(info)) => said.push(Said::ClientInfo(info)),
-                Output::Close(cause) => {
+                SessionOutput::Event(SnapEvent::Hello(hello)) => said.push(PeerEvent::Hello(hello)),
+                SessionOutput::Event(SnapEvent::ClientInfo(info)) => {
+                    said.push(PeerEvent::ClientInfo(info))
+                }
+                SessionOutput::Close(cause) => {
                     // What was said before the end still goes out, as far as the socket takes it.
                     self.flush()?;
-                    return Err(LeaveCause::Protocol(cause));
+                    return Err(SessionEndCause::Protocol(cause));
                 }
                 // The machine may learn to say more; what we do not know we do not do.
                 _ => {}
@@ -385,22 +423,26 @@ impl Peer {
 }
 
 /// The kernel copies what goes to this machine in any case.
-fn kind_of_line(address: IpAddr) -> fn(TcpStream) -> Line {
-    if address.to_canonical().is_loopback() { Line::new } else { Line::to_remote }
+fn connection_constructor(address: IpAddr) -> fn(TcpStream) -> MediaConnection {
+    if address.to_canonical().is_loopback() {
+        MediaConnection::new
+    } else {
+        MediaConnection::with_zero_copy
+    }
 }
 
 /// A message as this client gets it.
-struct Framed {
-    message: Outgoing,
+struct FramedMessage {
+    message: ServerOutgoing,
     web: bool,
 }
 
-impl Late for Framed {
+impl TimestampedMessage for FramedMessage {
     fn write(&self, sent: Instant, out: &mut Vec<u8>) {
         let start = out.len();
         self.message.write(sent, out);
         if self.web {
-            let head = ws::Head::new(ws::Kind::Binary, out.len() - start);
+            let head = ws::WsFrameHeader::new(ws::FrameKind::Binary, out.len() - start);
             out.extend_from_slice(head.as_bytes());
             out[start..].rotate_right(head.as_bytes().len());
         }
@@ -408,10 +450,10 @@ impl Late for Framed {
 }
 
 /// A peer that takes nothing for this long is cut.
-const STALL: Span = Span::from_secs(10);
+const STALL_TIMEOUT: Span = Span::from_secs(10);
 
 /// A peer that takes nothing for this long keeps no chunk from its pool.
-const LET_GO: Span = Span::from_millis(250);
+const RELEASE_CHUNK_AFTER: Span = Span::from_millis(250);
 
 /// Clients with no more than this get each chunk on the tick after it was made.
 const SHORT_BUFFER: Span = Span::from_millis(200);

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use aulos_core::{Codec, Instant, SampleSpec, Span};
-use aulos_engine::fanout::{Cursor, Log, Stamped};
+use aulos_engine::fanout::{ChunkCursor, ChunkLog, TimedChunk};
 use aulos_rt::ring::{Consumer, ring};
 
 /// What a reactor has to know of a station besides its chunks.
 #[derive(Clone, Debug)]
-pub struct Channel {
+pub struct StationDescriptor {
     /// The station's name.
     pub name: String,
     /// How its chunks are encoded.
@@ -27,40 +27,40 @@ pub struct Channel {
     pub chunk: Span,
 }
 
-impl Channel {
+impl StationDescriptor {
     /// How old a chunk can be when the last of it goes back to its pool.
     #[must_use]
     pub fn lifetime(&self) -> Span {
-        self.history() + OVERDUE + MAINTENANCE
+        self.history() + ZERO_COPY_GRACE + MAINTENANCE
     }
 
     /// How much of the past a reactor keeps.
     #[must_use]
     pub fn history(&self) -> Span {
-        self.buffer + HISTORY
+        self.buffer + EXTRA_HISTORY
     }
 }
 
 /// A station on one reactor.
 #[derive(Debug)]
-pub(super) struct Tap {
-    pub(super) channel: Channel,
-    pub(super) log: Log,
+pub(super) struct ReactorStation {
+    pub(super) descriptor: StationDescriptor,
+    pub(super) log: ChunkLog,
     /// What is played, in one line; empty where nobody has said it.
     pub(super) title: Arc<str>,
-    chunks: Consumer<Stamped>,
+    chunks: Consumer<TimedChunk>,
 }
 
-impl Tap {
-    pub(super) fn new(channel: Channel, chunks: Consumer<Stamped>) -> Self {
-        let kept = channel.history().as_nanos() / channel.chunk.as_nanos().max(1) + 1;
-        let log = Log::new(usize::try_from(kept).unwrap_or(1));
-        Self { channel, log, title: Arc::from(""), chunks }
+impl ReactorStation {
+    pub(super) fn new(descriptor: StationDescriptor, chunks: Consumer<TimedChunk>) -> Self {
+        let kept = descriptor.history().as_nanos() / descriptor.chunk.as_nanos().max(1) + 1;
+        let log = ChunkLog::new(usize::try_from(kept).unwrap_or(1));
+        Self { descriptor, log, title: Arc::from(""), chunks }
     }
 
     /// The station is gone: nothing comes any more, and what there was goes back to its pool.
     pub(super) fn close(&mut self) {
-        self.log = Log::new(1);
+        self.log = ChunkLog::new(1);
         (_, self.chunks) = ring(1);
     }
 
@@ -72,13 +72,13 @@ impl Tap {
     }
 
     /// Where a client whose sound is due `buffer` after the timestamps has to start at `now`.
-    pub(super) fn first_playable(&self, now: Instant, buffer: Span) -> Cursor {
-        let margin = (buffer / 10).clamp(LEAST_MARGIN, MOST_MARGIN);
+    pub(super) fn first_playable(&self, now: Instant, buffer: Span) -> ChunkCursor {
+        let margin = (buffer / 10).clamp(MIN_MARGIN, MAX_MARGIN);
         self.log.cursor_from(now - buffer + margin)
     }
 
     /// The chunk at `cursor` is too late to be heard.
-    pub(super) fn is_stale(&self, cursor: Cursor, now: Instant, buffer: Span) -> bool {
+    pub(super) fn is_stale(&self, cursor: ChunkCursor, now: Instant, buffer: Span) -> bool {
         match self.log.get(cursor, 0) {
             Ok(Some(stamped)) => stamped.timestamp + buffer < now,
             Ok(None) => false,
@@ -89,10 +89,10 @@ impl Tap {
 
 /// How much older than the client's buffer the log may be: a client with a negative latency can
 /// still play it.
-const HISTORY: Span = Span::from_millis(500);
+const EXTRA_HISTORY: Span = Span::from_millis(500);
 
 /// How much longer than a log the kernel may keep a chunk that it sends without a copy.
-pub(super) const OVERDUE: Span = Span::from_millis(250);
+pub(super) const ZERO_COPY_GRACE: Span = Span::from_millis(250);
 
 /// How often a reactor looks after its sessions.
 pub(super) const MAINTENANCE: Span = Span::from_millis(250);
@@ -100,5 +100,5 @@ pub(super) const MAINTENANCE: Span = Span::from_millis(250);
 /// What a chunk needs to travel and be decoded before it is due: a tenth of the buffer. When a whole
 /// house comes at once, each gets its history in turns, and the second slice must not come too late
 /// for what follows the first.
-const LEAST_MARGIN: Span = Span::from_millis(30);
-const MOST_MARGIN: Span = Span::from_millis(100);
+const MIN_MARGIN: Span = Span::from_millis(30);
+const MAX_MARGIN: Span = Span::from_millis(100);

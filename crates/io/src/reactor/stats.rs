@@ -1,9 +1,9 @@
 //! What a reactor counts. Each number says one thing that somebody can act on.
 
-use aulos_proto::snap::session::Cause;
+use aulos_proto::snap::session::CloseReason;
 
-use super::LeaveCause;
-use super::line::Tally;
+use super::SessionEndCause;
+use super::connection::SendCounts;
 
 /// Counters of a reactor.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,7 +86,7 @@ impl ReactorStats {
         self.protocol += other.protocol;
     }
 
-    pub(super) const fn tally(&mut self, tally: Tally) {
+    pub(super) const fn add_sends(&mut self, tally: SendCounts) {
         self.sends += tally.sends;
         self.bytes += tally.bytes;
         self.zero_copy_sends += tally.zero_sends;
@@ -95,17 +95,17 @@ impl ReactorStats {
         self.zero_copy_fallbacks += tally.zero_fallbacks;
     }
 
-    pub(super) const fn count(&mut self, cause: LeaveCause) {
+    pub(super) const fn count_end(&mut self, cause: SessionEndCause) {
         match cause {
-            LeaveCause::Closed | LeaveCause::Kicked => self.closed += 1,
-            LeaveCause::Network => self.network += 1,
-            LeaveCause::NotReading => self.not_reading += 1,
-            LeaveCause::TlsFailed => self.tls_failed += 1,
-            LeaveCause::TlsUnfinished => self.tls_unfinished += 1,
-            LeaveCause::PlainRefused => self.plain_refused += 1,
-            LeaveCause::Protocol(Cause::Refused) => self.unauthorized += 1,
-            LeaveCause::Protocol(Cause::NoHello) => self.no_hello += 1,
-            LeaveCause::Protocol(_) => self.protocol += 1,
+            SessionEndCause::Closed | SessionEndCause::Kicked => self.closed += 1,
+            SessionEndCause::Network => self.network += 1,
+            SessionEndCause::NotReading => self.not_reading += 1,
+            SessionEndCause::TlsFailed => self.tls_failed += 1,
+            SessionEndCause::TlsUnfinished => self.tls_unfinished += 1,
+            SessionEndCause::PlainRefused => self.plain_refused += 1,
+            SessionEndCause::Protocol(CloseReason::Refused) => self.unauthorized += 1,
+            SessionEndCause::Protocol(CloseReason::NoHello) => self.no_hello += 1,
+            SessionEndCause::Protocol(_) => self.protocol += 1,
         }
     }
 }

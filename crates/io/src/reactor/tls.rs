@@ -14,31 +14,31 @@ use std::sync::{Arc, LazyLock};
 
 use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
 
-use super::connection_limiter::{AddressPermit, Limits};
+use super::connection_limiter::{AddressLimits, AddressPermit};
 
 /// What a connection has to be to be let in.
 #[derive(Clone, Debug, Default)]
-pub struct Door {
+pub struct ListenPolicy {
     /// How TLS is spoken; none: not at all.
-    pub tls: Option<Terms>,
+    pub tls: Option<LazyTlsConfig>,
     /// Whoever does not speak it is cut.
     pub require_tls: bool,
     /// What one address may have.
-    pub limits: Limits,
+    pub limits: AddressLimits,
 }
 
 /// How TLS is spoken: a certificate, and what is asked of the peer.
 #[derive(Clone, Debug)]
-pub struct Terms(Arc<LazyLock<Option<Arc<ServerConfig>>, Make>>);
+pub struct LazyTlsConfig(Arc<LazyLock<Option<Arc<ServerConfig>>, MakeTlsConfig>>);
 
-type Make = Box<dyn FnOnce() -> Option<Arc<ServerConfig>> + Send>;
+type MakeTlsConfig = Box<dyn FnOnce() -> Option<Arc<ServerConfig>> + Send>;
 
-impl Terms {
+impl LazyTlsConfig {
     /// Terms that `make` works out when somebody speaks TLS for the first time: on many servers
     /// nobody ever does, and the code for it is a tenth of the memory of an idle one. `make` reads no
     /// file, because it may run on a reactor.
     #[must_use]
-    pub fn when_needed(make: impl FnOnce() -> Option<Arc<ServerConfig>> + Send + 'static) -> Self {
+    pub fn new_lazy(make: impl FnOnce() -> Option<Arc<ServerConfig>> + Send + 'static) -> Self {
         Self(Arc::new(LazyLock::new(Box::new(make))))
     }
 
@@ -49,9 +49,9 @@ impl Terms {
     }
 }
 
-impl From<Arc<ServerConfig>> for Terms {
+impl From<Arc<ServerConfig>> for LazyTlsConfig {
     fn from(config: Arc<ServerConfig>) -> Self {
-        Self::when_needed(|| Some(config))
+        Self::new_lazy(|| Some(config))
     }
 }
 
@@ -62,14 +62,14 @@ pub struct MediaSocket {
     pub(super) tls: Option<Box<Connection>>,
     pub(super) address: SocketAddr,
     pub(super) permit: AddressPermit,
-    pub(super) vouched: bool,
+    pub(super) authorized: bool,
 }
 
 impl MediaSocket {
     /// A socket that does not block, from `address`.
     #[must_use]
     pub fn new(socket: TcpStream, address: SocketAddr, permit: AddressPermit) -> Self {
-        Self { socket, tls: None, address, permit, vouched: false }
+        Self { socket, tls: None, address, permit, authorized: false }
     }
 
     /// The same with TLS, whose handshake is over.
@@ -88,8 +88,8 @@ impl MediaSocket {
 
     /// Somebody has made sure already that this client may listen.
     #[must_use]
-    pub const fn vouched(mut self, vouched: bool) -> Self {
-        self.vouched = vouched;
+    pub const fn authorized(mut self, vouched: bool) -> Self {
+        self.authorized = vouched;
         self
     }
 
@@ -107,8 +107,8 @@ impl MediaSocket {
 
     /// Whether somebody has made sure already that this client may listen.
     #[must_use]
-    pub const fn is_vouched(&self) -> bool {
-        self.vouched
+    pub const fn is_authorized(&self) -> bool {
+        self.authorized
     }
 
     /// The socket alone, for whoever wants to do something else with it.
@@ -118,13 +118,13 @@ impl MediaSocket {
     }
 
     /// Sends this as far as it can be sent at once, and hangs up.
-    pub fn answer(mut self, bytes: &[u8]) {
+    pub fn respond_and_close(mut self, bytes: &[u8]) {
         let sent = match self.tls.take() {
             None => self.socket.write(bytes).map(drop),
             Some(tls) => {
-                let mut tls = Tls::new(tls);
+                let mut tls = TlsSession::new(tls);
                 let sent = tls.write(&self.socket, &[IoSlice::new(bytes)]).map(drop);
-                tls.end(&self.socket);
+                tls.send_close_notify(&self.socket);
                 sent
             }
         };
@@ -135,32 +135,36 @@ impl MediaSocket {
 
 /// The first byte of a connection that speaks TLS: a record with a handshake (RFC 8446, 5.1). No
 /// message of Snapcast's begins with it, and no request of HTTP.
-pub const FIRST_BYTE: u8 = 0x16;
+pub const TLS_FIRST_BYTE: u8 = 0x16;
 
 /// One session's TLS.
 #[derive(Debug)]
-pub(super) struct Tls(Box<Connection>);
+pub(super) struct TlsSession(Box<Connection>);
 
 /// What went into a socket.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Written {
+pub(super) struct WriteCounts {
     pub(super) calls: u64,
     pub(super) bytes: u64,
 }
 
-impl Tls {
+impl TlsSession {
     /// Goes on with a connection.
     pub(super) const fn new(connection: Box<Connection>) -> Self {
         Self(connection)
     }
 
     /// Begins with the first bytes of one.
-    pub(super) fn begin(terms: &Terms, socket: &TcpStream, mut first: &[u8]) -> io::Result<Self> {
+    pub(super) fn begin(
+        terms: &LazyTlsConfig,
+        socket: &TcpStream,
+        mut first: &[u8],
+    ) -> io::Result<Self> {
         let config = terms.get().ok_or(io::ErrorKind::InvalidData)?;
-        let connection = ServerConnection::new(Arc::clone(config)).map_err(broken)?;
+        let connection = ServerConnection::new(Arc::clone(config)).map_err(tls_error)?;
         let mut tls = Self(Box::new(connection.into()));
         while !first.is_empty() {
-            tls.take(socket, &mut first)?;
+            tls.process_incoming(socket, &mut first)?;
         }
         Ok(tls)
     }
@@ -183,14 +187,14 @@ impl Tls {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 done => return done,
             }
-            if self.take(socket, &mut &*socket)? == 0 {
+            if self.process_incoming(socket, &mut &*socket)? == 0 {
                 return Ok(0);
             }
         }
     }
 
     /// Takes some of what the peer sent, and answers as far as that is TLS's own business.
-    fn take(&mut self, socket: &TcpStream, from: &mut dyn Read) -> io::Result<usize> {
+    fn process_incoming(&mut self, socket: &TcpStream, from: &mut dyn Read) -> io::Result<usize> {
         let count = self.0.read_tls(from)?;
         let state = self.0.process_new_packets();
         // The handshake's answers, or an alert; what does not go now goes with the next write.
@@ -198,7 +202,7 @@ impl Tls {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
             _ => {}
         }
-        state.map_err(broken)?;
+        state.map_err(tls_error)?;
         Ok(count)
     }
 
@@ -210,11 +214,11 @@ impl Tls {
         &mut self,
         socket: &TcpStream,
         slices: &[IoSlice<'_>],
-    ) -> io::Result<(usize, Written)> {
+    ) -> io::Result<(usize, WriteCounts)> {
         let mut written = self.flush(socket)?;
         let taken = self.0.writer().write_vectored(slices)?;
         match self.flush(socket) {
-            Ok(more) => written = written.and(more),
+            Ok(more) => written = written.plus(more),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
@@ -225,21 +229,21 @@ impl Tls {
     ///
     /// # Errors
     /// `WouldBlock` while the socket does not take all of it.
-    pub(super) fn flush(&mut self, socket: &TcpStream) -> io::Result<Written> {
-        let mut written = Written::default();
+    pub(super) fn flush(&mut self, socket: &TcpStream) -> io::Result<WriteCounts> {
+        let mut written = WriteCounts::default();
         while self.0.wants_write() {
             let count = self.0.write_tls(&mut &*socket)?;
             if count == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
-            written = written.and(Written { calls: 1, bytes: count as u64 });
+            written = written.plus(WriteCounts { calls: 1, bytes: count as u64 });
         }
         Ok(written)
     }
 
     /// Says that nothing more will come, as far as the socket takes it: whoever plays what it gets
     /// can tell our end from somebody's cut.
-    pub(super) fn end(&mut self, socket: &TcpStream) {
+    pub(super) fn send_close_notify(&mut self, socket: &TcpStream) {
         if !self.0.is_handshaking() {
             self.0.send_close_notify();
             drop(self.flush(socket));
@@ -247,13 +251,13 @@ impl Tls {
     }
 }
 
-impl Written {
-    const fn and(self, more: Self) -> Self {
+impl WriteCounts {
+    const fn plus(self, more: Self) -> Self {
         Self { calls: self.calls + more.calls, bytes: self.bytes + more.bytes }
     }
 }
 
 /// What breaks TLS comes as this kind, and nothing else does.
-fn broken(error: rustls::Error) -> io::Error {
+fn tls_error(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }

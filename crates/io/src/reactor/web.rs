@@ -5,32 +5,32 @@ use std::io::{self, Read as _};
 use std::sync::Arc;
 
 use aulos_core::{Codec, Frames, Instant, SampleFormat, SampleSpec, Span};
-use aulos_engine::fanout::Cursor;
-use aulos_proto::http::icy::{self, Titled};
+use aulos_engine::fanout::ChunkCursor;
+use aulos_proto::http::icy::{self, IcyWriter};
 use aulos_proto::{ogg, wav};
 
-use super::LeaveCause;
+use super::SessionEndCause;
+use super::connection::{MediaConnection, SendCounts};
 use super::connection_limiter::AddressPermit;
-use super::line::{Line, Tally};
-use super::outbox::{Flow, Outbox, Part};
-use super::push::PushLine;
-use super::stations::{Channel, Tap};
+use super::outbox::{ChunkFraming, Outbox, WriteStatus};
+use super::push::PushReporter;
+use super::stations::{ReactorStation, StationDescriptor};
 use super::tls::MediaSocket;
 
 /// A socket that gets a station's sound in the container that its codec has by nature: FLAC as it
 /// is, PCM behind a WAVE header, Opus in Ogg.
 #[derive(Debug)]
-pub(super) struct Listener {
-    pub(super) line: Line,
+pub(super) struct WebListener {
+    pub(super) connection: MediaConnection,
     pub(super) station: usize,
     outbox: Outbox,
-    cursor: Cursor,
+    cursor: ChunkCursor,
     ogg: Option<ogg::OpusStream>,
     /// It asked for titles between the sound.
-    titled: Option<Titled>,
+    icy_titles: Option<IcyWriter>,
     /// What the present link of a chained stream calls itself.
     link: (u32, Arc<str>),
-    wish: ListenWish,
+    wish: ListenerOptions,
     pub(super) blocked: bool,
     pub(super) scheduled: bool,
     pub(super) phase: u16,
@@ -45,20 +45,20 @@ pub(super) struct Listener {
 /// How somebody listens.
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::exhaustive_structs, reason = "what a request says")]
-pub struct ListenWish {
+pub struct ListenerOptions {
     /// Whether titles are wanted between the sound (`Icy-MetaData: 1`).
     pub titles: bool,
     /// What is counted for as long as somebody listens: the rendition that is made for him.
-    pub keeps: Option<Arc<()>>,
+    pub rendition_guard: Option<Arc<()>>,
     /// He did not come to us: we came to him, and all has been said that comes before the sound.
-    pub push: Option<PushLine>,
+    pub push: Option<PushReporter>,
 }
 
 /// The head of the response to somebody who listens.
 #[must_use]
-pub fn response_head(channel: &Channel, titles: bool) -> String {
+pub fn response_head(channel: &StationDescriptor, titles: bool) -> String {
     let Some(media) = content_type(channel) else { return NOT_ACCEPTABLE.to_owned() };
-    let mut head = HEAD.replace("{}", media);
+    let mut head = RESPONSE_HEAD.replace("{}", media);
     // A line break would end the line; names have none, but for what Snapcast's callers send.
     let name = channel.name.replace(char::is_control, " ");
     head += &format!("icy-name: {name}\r\n");
@@ -72,7 +72,7 @@ pub fn response_head(channel: &Channel, titles: bool) -> String {
 }
 
 /// Kilobits a second, where that does not depend on the sound.
-fn kbps(channel: &Channel) -> Option<u32> {
+fn kbps(channel: &StationDescriptor) -> Option<u32> {
     match channel.codec {
         Codec::Pcm => {
             let second = channel.spec.bytes(channel.spec.rate.frames(Span::from_secs(1)));
@@ -84,7 +84,7 @@ fn kbps(channel: &Channel) -> Option<u32> {
 
 /// The media type of a station's stream, none where no browser could play it.
 #[must_use]
-fn content_type(channel: &Channel) -> Option<&'static str> {
+fn content_type(channel: &StationDescriptor) -> Option<&'static str> {
     match channel.codec {
         Codec::Opus if channel.spec.layout.channels() > 2 => None,
         // On Snapcast's wire 24 bit samples lie in 4 bytes, which no WAVE header describes.
@@ -103,43 +103,43 @@ pub const fn media_type(codec: Codec) -> &'static str {
     }
 }
 
-impl Listener {
+impl WebListener {
     pub(super) fn new(
         mut socket: MediaSocket,
-        wish: ListenWish,
+        wish: ListenerOptions,
         station: usize,
-        tap: &Tap,
+        tap: &ReactorStation,
         phase: u16,
         now: Instant,
     ) -> Self {
-        let mut outbox = Outbox::new(Part::Payload);
-        let channel = &tap.channel;
+        let mut outbox = Outbox::new(ChunkFraming::Payload);
+        let channel = &tap.descriptor;
         if wish.push.is_none() {
             outbox.queue(response_head(channel, wish.titles).as_bytes());
         }
-        let (mut ogg, mut titled) = (None, wish.titles.then(Titled::new));
+        let (mut ogg, mut icy_titles) = (None, wish.titles.then(IcyWriter::new));
         let mut begin = Vec::new();
         match channel.codec {
             Codec::Flac => begin.extend_from_slice(&channel.stream_header),
             Codec::Pcm => begin = wave_header(channel.spec),
-            Codec::Opus => ogg = begin_ogg(channel, &tap.title, &mut begin),
+            Codec::Opus => ogg = start_ogg(channel, &tap.title, &mut begin),
         }
-        queue(&begin, &mut titled, &tap.title, &mut outbox);
+        queue_with_titles(&begin, &mut icy_titles, &tap.title, &mut outbox);
         let cursor = match &wish.push {
             // What a browser wants to have before it starts: a burst of the most recent sound.
-            None => tap.log.cursor_from(now - BURST),
+            None => tap.log.cursor_from(now - START_BURST),
             // Its own listeners have had that from us, or from nobody.
             Some(_) => tap.log.cursor_at_end(),
         };
         let permit = core::mem::take(&mut socket.permit);
         Self {
-            line: Line::of(socket, Line::new),
+            connection: MediaConnection::from_media_socket(socket, MediaConnection::new),
             station,
             outbox,
             cursor,
             ogg,
-            titled,
-            link: (SERIAL, Arc::clone(&tap.title)),
+            icy_titles,
+            link: (OGG_SERIAL, Arc::clone(&tap.title)),
             wish,
             blocked: false,
             scheduled: false,
@@ -156,50 +156,50 @@ impl Listener {
     /// Writes what there is. True when the listener has all of it.
     pub(super) fn pump(
         &mut self,
-        tap: &Tap,
+        tap: &ReactorStation,
         now: Instant,
         limit: usize,
-    ) -> Result<bool, LeaveCause> {
+    ) -> Result<bool, SessionEndCause> {
         let pushed = self.is_pushed();
-        let gone = |error: io::Error| cause(&error, pushed);
+        let gone = |error: io::Error| write_error_cause(&error, pushed);
         self.blocked = true;
-        if self.outbox.finish(&mut self.line).map_err(gone)? == Flow::Blocked {
+        if self.outbox.finish(&mut self.connection).map_err(gone)? == WriteStatus::Blocked {
             return Ok(false);
         }
-        if content_type(&tap.channel).is_none() {
-            return Err(LeaveCause::Closed);
+        if content_type(&tap.descriptor).is_none() {
+            return Err(SessionEndCause::Closed);
         }
         if tap.log.get(self.cursor, 0).is_err() {
-            let present = tap.log.cursor_from(now - BURST);
+            let present = tap.log.cursor_from(now - START_BURST);
             if let Some(push) = &self.wish.push {
-                push.lagged(self.cursor.distance(present));
+                push.add_lagged(self.cursor.distance(present));
             }
             self.cursor = present;
         }
-        let (flow, sent) = if self.ogg.is_none() && self.titled.is_none() {
-            let Self { outbox, line, cursor, .. } = self;
+        let (flow, sent) = if self.ogg.is_none() && self.icy_titles.is_none() {
+            let Self { outbox, connection: line, cursor, .. } = self;
             outbox.send_chunks(line, &tap.log, cursor, limit).map_err(gone)?
         } else {
             let sent = self.queue_copies(tap);
-            (self.outbox.finish(&mut self.line).map_err(gone)?, sent)
+            (self.outbox.finish(&mut self.connection).map_err(gone)?, sent)
         };
-        self.note(now, sent);
+        self.note_progress(now, sent);
         // Whatever is left goes when the kernel has sent this.
-        self.blocked = flow == Flow::Blocked || self.cursor != tap.log.cursor_at_end();
+        self.blocked = flow == WriteStatus::Blocked || self.cursor != tap.log.cursor_at_end();
         Ok(!self.blocked)
     }
 
     /// A browser says nothing more after its request; when it closes we see it here.
-    pub(super) fn receive(&mut self, scratch: &mut [u8]) -> Result<(), LeaveCause> {
-        match self.line.read(scratch) {
-            Ok(0) => Err(LeaveCause::Closed),
+    pub(super) fn receive(&mut self, scratch: &mut [u8]) -> Result<(), SessionEndCause> {
+        match self.connection.read(scratch) {
+            Ok(0) => Err(SessionEndCause::Closed),
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
-                Err(cause(&error, self.is_pushed()))
+                Err(write_error_cause(&error, self.is_pushed()))
             }
             Ok(count) => {
                 let said = scratch.get(..count).unwrap_or_default();
                 match &self.wish.push {
-                    Some(push) if push.hear(said) => Err(LeaveCause::Closed),
+                    Some(push) if push.handle_response(said) => Err(SessionEndCause::Closed),
                     _ => Ok(()),
                 }
             }
@@ -207,15 +207,15 @@ impl Listener {
         }
     }
 
-    pub(super) fn maintain(&self, now: Instant) -> Result<(), LeaveCause> {
+    pub(super) fn maintain(&self, now: Instant) -> Result<(), SessionEndCause> {
         let patience = match &self.wish.push {
-            Some(push) if push.is_unwanted() => return Err(LeaveCause::Kicked),
-            Some(_) => PUSH_STALL,
+            Some(push) if push.is_abandoned() => return Err(SessionEndCause::Kicked),
+            Some(_) => PUSH_STALL_TIMEOUT,
             // A player that has paused does not read, and that is its right for a while.
-            None => PAUSE,
+            None => LISTENER_STALL_TIMEOUT,
         };
         let stalled = self.blocked && now.since(self.last_progress) > patience;
-        if stalled { Err(LeaveCause::NotReading) } else { Ok(()) }
+        if stalled { Err(SessionEndCause::NotReading) } else { Ok(()) }
     }
 
     /// Whether it is we who came.
@@ -224,16 +224,16 @@ impl Listener {
     }
 
     /// What went out since the last time.
-    pub(super) fn take_tally(&mut self) -> Tally {
-        let tally = self.line.take_tally();
+    pub(super) fn take_counts(&mut self) -> SendCounts {
+        let tally = self.connection.take_counts();
         if let Some(push) = &self.wish.push {
-            push.sent(tally.bytes);
+            push.add_sent(tally.bytes);
         }
         tally
     }
 
     /// It is over.
-    pub(super) fn end(&self, cause: LeaveCause) {
+    pub(super) fn end(&self, cause: SessionEndCause) {
         if let Some(push) = &self.wish.push {
             push.end(cause);
         }
@@ -241,7 +241,7 @@ impl Listener {
 
     /// Pages are a listener's own, because their numbers count from where it joined, and so are
     /// titles, because they stand after so many bytes of what it got.
-    fn queue_copies(&mut self, tap: &Tap) -> usize {
+    fn queue_copies(&mut self, tap: &ReactorStation) -> usize {
         let (mut pages, mut sent) = (Vec::new(), 0);
         while let Ok(Some(stamped)) = tap.log.get(self.cursor, 0) {
             let chunk = &stamped.chunk;
@@ -249,12 +249,13 @@ impl Listener {
             let bytes = match self.ogg.take() {
                 Some(stream) => {
                     let packet = (chunk.payload(), chunk.duration);
-                    self.ogg = go_on(stream, packet, tap, &self.wish, &mut self.link, &mut pages);
+                    self.ogg =
+                        append_packet(stream, packet, tap, &self.wish, &mut self.link, &mut pages);
                     &pages[..]
                 }
                 None => chunk.payload(),
             };
-            queue(bytes, &mut self.titled, &tap.title, &mut self.outbox);
+            queue_with_titles(bytes, &mut self.icy_titles, &tap.title, &mut self.outbox);
             self.cursor.advance(1);
             sent += 1;
             // The rest when this has gone: a log of seconds is not copied at once.
@@ -264,13 +265,13 @@ impl Listener {
         }
         if let Some(stream) = &mut self.ogg {
             pages.clear();
-            stream.caught_up(&mut pages);
-            queue(&pages, &mut self.titled, &tap.title, &mut self.outbox);
+            stream.end_batch(&mut pages);
+            queue_with_titles(&pages, &mut self.icy_titles, &tap.title, &mut self.outbox);
         }
         sent
     }
 
-    fn note(&mut self, now: Instant, sent: usize) {
+    fn note_progress(&mut self, now: Instant, sent: usize) {
         self.chunks += sent as u64;
         if sent > 0 {
             self.last_progress = now;
@@ -280,19 +281,19 @@ impl Listener {
 
 /// Why a socket does not go on. The kernel gives up where nothing is acknowledged; of a server that we
 /// have come to, that is all that we see of it when it does not read.
-fn cause(error: &io::Error, pushed: bool) -> LeaveCause {
+fn write_error_cause(error: &io::Error, pushed: bool) -> SessionEndCause {
     match error.kind() {
-        io::ErrorKind::TimedOut if pushed => LeaveCause::NotReading,
-        _ => LeaveCause::Network,
+        io::ErrorKind::TimedOut if pushed => SessionEndCause::NotReading,
+        _ => SessionEndCause::Network,
     }
 }
 
 /// One more packet, and a new link behind it where the title is another and the other end wants that.
-fn go_on(
+fn append_packet(
     mut stream: ogg::OpusStream,
     (packet, duration): (&[u8], Frames),
-    tap: &Tap,
-    wish: &ListenWish,
+    tap: &ReactorStation,
+    wish: &ListenerOptions,
     link: &mut (u32, Arc<str>),
     pages: &mut Vec<u8>,
 ) -> Option<ogg::OpusStream> {
@@ -302,24 +303,34 @@ fn go_on(
         return Some(stream);
     }
     *link = (link.0.wrapping_add(1), Arc::clone(&tap.title));
-    let form = (tap.channel.spec.layout, tap.channel.spec.rate);
-    let title = title_of(&tap.channel, &tap.title);
+    let form = (tap.descriptor.spec.layout, tap.descriptor.spec.rate);
+    let title = title_or_station_name(&tap.descriptor, &tap.title);
     stream.chain((packet, duration), link.0, form, title, pages).ok()
 }
 
 /// What is played; without it, who plays it.
-fn title_of<'a>(channel: &'a Channel, title: &'a str) -> &'a str {
+fn title_or_station_name<'a>(channel: &'a StationDescriptor, title: &'a str) -> &'a str {
     if title.is_empty() { &channel.name } else { title }
 }
 
 /// None for what Ogg Opus cannot say; that has no content type, so it does not get any further.
-fn begin_ogg(channel: &Channel, title: &str, pages: &mut Vec<u8>) -> Option<ogg::OpusStream> {
+fn start_ogg(
+    channel: &StationDescriptor,
+    title: &str,
+    pages: &mut Vec<u8>,
+) -> Option<ogg::OpusStream> {
     let (layout, rate) = (channel.spec.layout, channel.spec.rate);
-    ogg::OpusStream::begin(SERIAL, layout, rate, title_of(channel, title), pages).ok()
+    ogg::OpusStream::begin(OGG_SERIAL, layout, rate, title_or_station_name(channel, title), pages)
+        .ok()
 }
 
 /// What goes out besides chunks, with titles where they are wanted.
-fn queue(bytes: &[u8], titled: &mut Option<Titled>, title: &str, outbox: &mut Outbox) {
+fn queue_with_titles(
+    bytes: &[u8],
+    titled: &mut Option<IcyWriter>,
+    title: &str,
+    outbox: &mut Outbox,
+) {
     match titled {
         None => outbox.queue(bytes),
         Some(titled) => {
@@ -335,16 +346,16 @@ fn wave_header(spec: SampleSpec) -> Vec<u8> {
     wav::header(spec, wav::Length::Endless).map(Vec::from).unwrap_or_default()
 }
 
-const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nCache-Control: no-store\r\n\
+const RESPONSE_HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nCache-Control: no-store\r\n\
     Connection: close\r\nAccept-Ranges: none\r\nX-Content-Type-Options: nosniff\r\n";
 const NOT_ACCEPTABLE: &str = "HTTP/1.1 406 Not Acceptable\r\nContent-Type: text/plain\r\n\
     Connection: close\r\n\r\nThis station sends 24 bit PCM, which browsers cannot play: \
     set codec = \"flac\".\n";
 /// Bytes that are copied for one listener before they go out.
 const COPIED_AT_ONCE: usize = 64 * 1_024;
-const SERIAL: u32 = 0x6175_6C6F;
-const BURST: Span = Span::from_millis(1_000);
-const PAUSE: Span = Span::from_secs(60);
+const OGG_SERIAL: u32 = 0x6175_6C6F;
+const START_BURST: Span = Span::from_millis(1_000);
+const LISTENER_STALL_TIMEOUT: Span = Span::from_secs(60);
 
 /// A server that we push to takes what it gets, or it hangs.
-const PUSH_STALL: Span = Span::from_secs(10);
+const PUSH_STALL_TIMEOUT: Span = Span::from_secs(10);

@@ -19,16 +19,16 @@ use aulos_core::Instant;
 pub(super) struct ZeroCopy<T> {
     /// The number that the kernel gives to the next call.
     next: u32,
-    held: VecDeque<Held<T>>,
+    held: VecDeque<HeldChunk<T>>,
     /// Completions in a row that were copies.
-    copied: u8,
+    copied_in_row: u8,
     /// Batches that go the ordinary way before this one is tried again.
-    resting: u8,
+    batches_to_skip: u8,
     off: bool,
 }
 
 #[derive(Debug)]
-struct Held<T> {
+struct HeldChunk<T> {
     call: u32,
     timestamp: Instant,
     _chunk: T,
@@ -56,40 +56,44 @@ pub(crate) struct QueuedError {
 
 impl<T> ZeroCopy<T> {
     pub(super) const fn new() -> Self {
-        Self { next: 0, held: VecDeque::new(), copied: 0, resting: 0, off: false }
+        Self { next: 0, held: VecDeque::new(), copied_in_row: 0, batches_to_skip: 0, off: false }
     }
 
     /// Whether a batch of `chunks` with so many bytes is to go this way.
-    pub(super) fn wants(&mut self, chunks: usize, bytes: usize) -> bool {
-        let fits = bytes >= LEAST_BYTES && self.held.len() + chunks <= MOST_HELD;
+    pub(super) fn should_use(&mut self, chunks: usize, bytes: usize) -> bool {
+        let fits = bytes >= MIN_BYTES && self.held.len() + chunks <= MAX_HELD;
         if self.off || !fits {
             return false;
         }
-        if self.resting > 0 {
-            self.resting -= 1;
+        if self.batches_to_skip > 0 {
+            self.batches_to_skip -= 1;
             return false;
         }
         true
     }
 
     /// A call was taken; `chunks` are what it may still read.
-    pub(super) fn sent(&mut self, chunks: impl Iterator<Item = (Instant, T)>) {
+    pub(super) fn record_send(&mut self, chunks: impl Iterator<Item = (Instant, T)>) {
         let call = self.next;
-        self.held.extend(chunks.map(|(timestamp, chunk)| Held { call, timestamp, _chunk: chunk }));
+        self.held.extend(chunks.map(|(timestamp, chunk)| HeldChunk {
+            call,
+            timestamp,
+            _chunk: chunk,
+        }));
         self.next = self.next.wrapping_add(1);
     }
 
     /// The kernel had no memory to note the call in: it has to go the ordinary way.
-    pub(super) const fn refused(&mut self) {
-        self.resting = REST;
+    pub(super) const fn record_refusal(&mut self) {
+        self.batches_to_skip = SKIPPED_BATCHES;
     }
 
     /// Lets go of what the kernel has done with.
-    pub(super) fn completed(&mut self, completion: Completion) {
+    pub(super) fn complete(&mut self, completion: Completion) {
         let Completion { first, last, copied } = completion;
         self.held.retain(|held| held.call.wrapping_sub(first) > last.wrapping_sub(first));
-        self.copied = if copied { self.copied.saturating_add(1) } else { 0 };
-        self.off |= self.copied >= COPIES;
+        self.copied_in_row = if copied { self.copied_in_row.saturating_add(1) } else { 0 };
+        self.off |= self.copied_in_row >= MAX_COPIED_IN_ROW;
     }
 
     /// The timestamp of the oldest chunk that is held.
@@ -103,7 +107,7 @@ impl Completion {
     ///
     /// `struct sock_extended_err` (`linux/errqueue.h`): errno, origin, type, code, padding, info,
     /// data. A socket of IPv6 reports with its own level, also for peers with IPv4.
-    pub(super) fn of(error: &QueuedError) -> Option<Self> {
+    pub(super) fn parse(error: &QueuedError) -> Option<Self> {
         let [e0, e1, e2, e3, origin, _, code, _, f0, f1, f2, f3, l0, l1, l2, l3] = error.data;
         let ours = [(SOL_IP, IP_RECVERR), (SOL_IPV6, IPV6_RECVERR)];
         let done = u32::from_ne_bytes([e0, e1, e2, e3]) == 0 && origin == ORIGIN_ZEROCOPY;
@@ -116,17 +120,17 @@ impl Completion {
 }
 
 /// Below this, noting pages and reading the answer cost more than the copy.
-const LEAST_BYTES: usize = 10_000;
+const MIN_BYTES: usize = 10_000;
 
 /// Chunks that one socket may hold: three batches, or a round trip of 300 ms. A peer that is
 /// slower is sent copies.
-const MOST_HELD: usize = 16;
+const MAX_HELD: usize = 16;
 
 /// So many copies in a row, and the peer is one to which the kernel copies always.
-const COPIES: u8 = 3;
+const MAX_COPIED_IN_ROW: u8 = 3;
 
 /// Batches for which the kernel's memory is left alone.
-const REST: u8 = 16;
+const SKIPPED_BATCHES: u8 = 16;
 
 // The kernel's numbers: they are part of its interface and never change.
 const SOL_IP: i32 = 0;
@@ -159,7 +163,7 @@ mod tests {
     fn send(zero: &mut ZeroCopy<Rc<()>>) -> Rc<()> {
         let chunk = Rc::new(());
         let at = Instant::from_nanos(zero.next.into());
-        zero.sent([(at, Rc::clone(&chunk)), (at, Rc::clone(&chunk))].into_iter());
+        zero.record_send([(at, Rc::clone(&chunk)), (at, Rc::clone(&chunk))].into_iter());
         chunk
     }
 
@@ -172,14 +176,14 @@ mod tests {
         let mut zero = ZeroCopy::new();
         let chunks: Vec<_> = (0..5).map(|_| send(&mut zero)).collect();
         let which = || chunks.iter().map(held).collect::<Vec<_>>();
-        zero.completed(done(0, 1));
+        zero.complete(done(0, 1));
         assert_eq!(which(), [false, false, true, true, true]);
         assert_eq!(zero.oldest(), Some(Instant::from_nanos(2)));
         // Out of order, and one twice.
-        zero.completed(done(3, 3));
-        zero.completed(done(3, 3));
+        zero.complete(done(3, 3));
+        zero.complete(done(3, 3));
         assert_eq!(which(), [false, false, true, false, true]);
-        zero.completed(done(2, 4));
+        zero.complete(done(2, 4));
         assert_eq!(which(), [false; 5]);
         assert_eq!(zero.oldest(), None);
     }
@@ -189,10 +193,10 @@ mod tests {
         let mut zero = ZeroCopy::new();
         zero.next = u32::MAX - 1;
         let chunks: Vec<_> = (0..4).map(|_| send(&mut zero)).collect();
-        zero.completed(done(u32::MAX, 0));
+        zero.complete(done(u32::MAX, 0));
         let which: Vec<_> = chunks.iter().map(held).collect();
         assert_eq!(which, [true, false, false, true]);
-        zero.completed(done(u32::MAX - 1, 1));
+        zero.complete(done(u32::MAX - 1, 1));
         assert!(!chunks.iter().any(held));
     }
 
@@ -201,12 +205,12 @@ mod tests {
         let mut zero = ZeroCopy::new();
         let copied = |call| Completion { first: call, last: call, copied: true };
         for call in 0..10 {
-            assert!(zero.wants(2, LEAST_BYTES));
+            assert!(zero.should_use(2, MIN_BYTES));
             drop(send(&mut zero));
             // One that was not copied begins the count anew.
-            zero.completed(if call == 2 { done(2, 2) } else { copied(call) });
+            zero.complete(if call == 2 { done(2, 2) } else { copied(call) });
             if call == 5 {
-                assert!(!zero.wants(2, LEAST_BYTES));
+                assert!(!zero.should_use(2, MIN_BYTES));
                 return;
             }
         }
@@ -216,31 +220,33 @@ mod tests {
     #[test]
     fn small_batches_full_hands_and_a_poor_kernel_go_the_ordinary_way() {
         let mut zero = ZeroCopy::new();
-        assert!(!zero.wants(5, LEAST_BYTES - 1));
-        let chunks: Vec<_> = (0..MOST_HELD / 2).map(|_| send(&mut zero)).collect();
-        assert!(!zero.wants(1, LEAST_BYTES));
-        zero.completed(done(0, 0));
-        assert!(!held(&chunks[0]) && zero.wants(2, LEAST_BYTES) && !zero.wants(3, LEAST_BYTES));
-        zero.refused();
-        assert!((0..REST).all(|_| !zero.wants(1, LEAST_BYTES)));
-        assert!(zero.wants(1, LEAST_BYTES));
+        assert!(!zero.should_use(5, MIN_BYTES - 1));
+        let chunks: Vec<_> = (0..MAX_HELD / 2).map(|_| send(&mut zero)).collect();
+        assert!(!zero.should_use(1, MIN_BYTES));
+        zero.complete(done(0, 0));
+        assert!(
+            !held(&chunks[0]) && zero.should_use(2, MIN_BYTES) && !zero.should_use(3, MIN_BYTES)
+        );
+        zero.record_refusal();
+        assert!((0..SKIPPED_BATCHES).all(|_| !zero.should_use(1, MIN_BYTES)));
+        assert!(zero.should_use(1, MIN_BYTES));
     }
 
     #[test]
     fn what_the_queue_says_is_read_for_both_kinds_of_addresses_and_nothing_else_is_believed() {
         for (level, kind) in [(SOL_IP, IP_RECVERR), (SOL_IPV6, IPV6_RECVERR)] {
-            let read = Completion::of(&error(level, kind, 0, 7, 9));
+            let read = Completion::parse(&error(level, kind, 0, 7, 9));
             assert_eq!(read, Some(done(7, 9)));
-            let copied = Completion::of(&error(level, kind, CODE_COPIED, u32::MAX, 0));
+            let copied = Completion::parse(&error(level, kind, CODE_COPIED, u32::MAX, 0));
             assert_eq!(copied, Some(Completion { first: u32::MAX, last: 0, copied: true }));
         }
-        assert_eq!(Completion::of(&error(SOL_IP, IPV6_RECVERR, 0, 1, 1)), None);
+        assert_eq!(Completion::parse(&error(SOL_IP, IPV6_RECVERR, 0, 1, 1)), None);
         // An ICMP error, and one with an errno.
         let mut other = error(SOL_IP, IP_RECVERR, 0, 1, 1);
         other.data[4] = 2;
-        assert_eq!(Completion::of(&other), None);
+        assert_eq!(Completion::parse(&other), None);
         let mut failed = error(SOL_IP, IP_RECVERR, 0, 1, 1);
         failed.data[..4].copy_from_slice(&111u32.to_ne_bytes());
-        assert_eq!(Completion::of(&failed), None);
+        assert_eq!(Completion::parse(&failed), None);
     }
 }

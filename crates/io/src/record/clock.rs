@@ -4,17 +4,17 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use aulos_core::{Instant, Span};
-use aulos_engine::recorder::{UnixTime, Wall};
+use aulos_engine::recorder::{UnixTime, WallClock};
 
 use super::name;
 use crate::SystemClock;
 
 /// What both clocks show.
-pub(super) fn wall() -> Wall {
+pub(super) fn wall() -> WallClock {
     let local = SystemClock::now();
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let utc = UnixTime::from_nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX));
-    Wall { local, utc, offset: Span::from_nanos(name::offset(utc)) }
+    WallClock { local, utc, offset: Span::from_nanos(name::offset(utc)) }
 }
 
 /// When the house's clock shows what the one on the wall calls `utc`, if nobody sets that meanwhile.

@@ -6,22 +6,22 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use aulos_core::{ChannelLayout, Db, Frames, Instant, Lufs, Span};
-use aulos_dsp::meter::{self, History, Meter, Mode};
-use aulos_engine::recorder::{Opening, UnixTime};
+use aulos_dsp::meter::{self, Meter, MeterHistory, MeterMode};
+use aulos_engine::recorder::{SegmentStart, UnixTime};
 use aulos_proto::Patch;
 
 use super::format::{self, About, FileFormat, Framer};
 use super::note::Note;
 use super::report::{Doing, Measured, Trouble};
 use super::store::Store;
-use crate::disk::Medium;
+use crate::disk::AppendFile;
 
 /// A file in the making.
 pub(super) struct Writing {
     pub(super) note: Note,
     /// What it will be called, below the folder; `.part` is behind it meanwhile.
     pub(super) name: String,
-    pub(super) medium: Box<dyn Medium>,
+    pub(super) medium: Box<dyn AppendFile>,
     pub(super) about: About,
     framer: Option<Box<dyn Framer>>,
     meter: Option<Meter>,
@@ -44,15 +44,15 @@ pub(super) struct Writing {
 
 /// A file that is there already for a segment that comes.
 pub(super) struct Ahead {
-    pub(super) opening: Opening,
+    pub(super) opening: SegmentStart,
     pub(super) name: String,
-    pub(super) medium: Box<dyn Medium>,
+    pub(super) medium: Box<dyn AppendFile>,
 }
 
 impl Writing {
     pub(super) fn begin(
         ahead: Ahead,
-        opening: Opening,
+        opening: SegmentStart,
         format: FileFormat,
         about: About,
         recorder: &str,
@@ -69,10 +69,11 @@ impl Writing {
             loudness: Measured::default(),
         };
         let Ahead { name, medium, .. } = ahead;
-        let mode = Mode::INTEGRATED | Mode::RANGE | Mode::TRUE_PEAK | Mode::MAXIMA;
-        let config = meter::Config {
-            history: History::Histogram,
-            ..meter::Config::new(opening.rate, layout, mode)
+        let mode =
+            MeterMode::INTEGRATED | MeterMode::RANGE | MeterMode::TRUE_PEAK | MeterMode::MAXIMA;
+        let config = meter::MeterConfig {
+            history: MeterHistory::Histogram,
+            ..meter::MeterConfig::new(opening.rate, layout, mode)
         };
         Ok(Self {
             note,
@@ -174,10 +175,10 @@ impl Writing {
 
 /// The head of a file that begins with `opening`, exactly behind the last one where that is told.
 pub(super) fn about(
-    opening: &Opening,
+    opening: &SegmentStart,
     layout: ChannelLayout,
     recorder: &str,
-    last: Option<&(About, Opening)>,
+    last: Option<&(About, SegmentStart)>,
 ) -> About {
     match last {
         Some((about, before)) if before.rate == opening.rate && before.at <= opening.at => {
@@ -197,7 +198,7 @@ pub(super) fn part(name: &str) -> String {
 }
 
 /// When a segment of so many frames ends.
-pub(super) fn end_of(opening: &Opening, frames: Frames) -> UnixTime {
+pub(super) fn end_of(opening: &SegmentStart, frames: Frames) -> UnixTime {
     let length = opening.rate.span(frames).as_nanos();
     UnixTime::from_nanos(opening.utc.as_nanos().saturating_add(length))
 }

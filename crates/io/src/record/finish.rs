@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, SystemTime};
 
 use aulos_core::{Instant, Span};
-use aulos_engine::recorder::{Closing, UnixTime};
+use aulos_engine::recorder::{SegmentEnd, UnixTime};
 use aulos_rt::channel::{Receiver, TryRecvError};
 
 use super::clock;
@@ -21,7 +21,7 @@ use super::retain::{Item, doomed};
 use super::shared::Shared;
 use super::store::{Entry, Store, read_all};
 use crate::SystemClock;
-use crate::disk::Lasting;
+use crate::disk::SyncHandle;
 
 /// Work for the thread that finishes.
 pub(super) enum Task {
@@ -42,10 +42,10 @@ pub(super) struct Finish {
     pub(super) shared: Arc<Shared>,
     pub(super) store: Arc<dyn Store>,
     /// To be made to last; none where that is not wished, or done.
-    pub(super) lasting: Option<Box<dyn Lasting>>,
+    pub(super) lasting: Option<Box<dyn SyncHandle>>,
     pub(super) name: String,
     pub(super) note: Note,
-    pub(super) closing: Closing,
+    pub(super) closing: SegmentEnd,
     /// It has been removed by somebody.
     pub(super) gone: bool,
     /// It has its name.

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use aulos_core::{Frames, Instant, Span};
 use aulos_engine::recorder::{
-    Cause, Closing, Command, Missing, Opening, Output, Spool, State, Wall, When,
+    CommandTime, RecordTapReader, RecorderCommand, RecorderOutput, RecordingState, SegmentEnd,
+    SegmentReason, SegmentStart, SilenceReason, WallClock,
 };
 use aulos_rt::channel::Sender;
 
@@ -28,15 +29,15 @@ pub(super) struct Job {
     pub(super) shared: Arc<Shared>,
     store: Arc<dyn Store>,
     wish: Wish,
-    spool: Spool,
+    spool: RecordTapReader,
     kept: Kept,
     file: Option<Writing>,
     ahead: Option<Ahead>,
     /// What the machine wants and is not done yet.
-    todo: Option<Output>,
+    todo: Option<RecorderOutput>,
     hold: Option<Hold>,
     /// The head of the last file, and where that began.
-    last: Option<(About, Opening)>,
+    last: Option<(About, SegmentStart)>,
     finisher: Sender<Task>,
     syncer: Arc<Syncer>,
     sync: Arc<Syncing>,
@@ -68,7 +69,7 @@ impl Job {
         shared: Arc<Shared>,
         store: Arc<dyn Store>,
         mut wish: Wish,
-        spool: Spool,
+        spool: RecordTapReader,
         finisher: Sender<Task>,
         syncer: Arc<Syncer>,
     ) -> Self {
@@ -102,7 +103,7 @@ impl Job {
     }
 
     /// Does what can be done now. True: nothing is left to do, ever.
-    pub(super) fn step(&mut self, wall: Wall) -> bool {
+    pub(super) fn step(&mut self, wall: WallClock) -> bool {
         let now = wall.local;
         self.look(now);
         if self.hold.is_none_or(|hold| hold.until <= now) {
@@ -116,14 +117,14 @@ impl Job {
         self.is_finished()
     }
 
-    fn work(&mut self, now: Instant, wall: Wall) -> Result<(), Trouble> {
+    fn work(&mut self, now: Instant, wall: WallClock) -> Result<(), Trouble> {
         // Asked first: what is found then is all that will ever be.
         let closing = self.shared.is_closing();
         while self.write(now)? || self.hear(wall) {}
         if closing {
-            self.shared.machine().end();
+            self.shared.machine().finish();
         } else {
-            self.shared.machine().rest(now - PATIENCE);
+            self.shared.machine().handle_idle(now - PATIENCE);
         }
         while self.write(now)? {}
         self.prepare();
@@ -133,15 +134,15 @@ impl Job {
     }
 
     /// Takes one run out of the ring.
-    fn hear(&mut self, wall: Wall) -> bool {
+    fn hear(&mut self, wall: WallClock) -> bool {
         let Some(mark) = self.kept.take(&mut self.spool) else {
             let Some(next) = self.shared.replacement().take() else { return false };
             self.kept = Kept::new(next.layout().channels());
             self.spool = next;
-            self.shared.machine().renew();
+            self.shared.machine().restart_timeline();
             return true;
         };
-        self.shared.machine().heard(mark, wall);
+        self.shared.machine().handle_frames(mark, wall);
         true
     }
 
@@ -153,41 +154,43 @@ impl Job {
         let begun = self.todo.take();
         let next = begun.or_else(|| self.shared.machine().poll_output());
         let Some(output) = next else {
-            let keep = self.shared.machine().keep();
+            let keep = self.shared.machine().oldest_needed();
             self.kept.drop_below(keep);
             return Ok(false);
         };
-        if let (None, Output::Silence { from, frames, cause: Missing::Lost }) = (begun, output) {
+        if let (None, RecorderOutput::Silence { from, frames, cause: SilenceReason::Lost }) =
+            (begun, output)
+        {
             self.status.lost += frames;
             self.shared.tell(What::Lost { at: from, frames });
         }
         // It stays until it is done.
         self.todo = Some(output);
         self.todo = match output {
-            Output::Open(opening) => {
+            RecorderOutput::Open(opening) => {
                 self.open(now, opening)?;
                 None
             }
-            Output::Write { from, frames } => {
+            RecorderOutput::Write { from, frames } => {
                 let done = self.kept.read(from, frames.min(PIECE), &mut self.scratch);
                 // What is not there is our own mistake; silence keeps the time.
                 let done = if done > Frames::ZERO { done } else { self.silence(frames) };
                 self.take();
                 let (from, frames) = (from + done, frames - done);
-                (frames > Frames::ZERO).then_some(Output::Write { from, frames })
+                (frames > Frames::ZERO).then_some(RecorderOutput::Write { from, frames })
             }
-            Output::Silence { from, frames, cause } => {
+            RecorderOutput::Silence { from, frames, cause } => {
                 let done = self.silence(frames);
                 self.take();
                 self.gap(Gap { at: from, frames: done, silence: Some(cause) });
                 let (from, frames) = (from + done, frames - done);
-                (frames > Frames::ZERO).then_some(Output::Silence { from, frames, cause })
+                (frames > Frames::ZERO).then_some(RecorderOutput::Silence { from, frames, cause })
             }
-            Output::Skip { from, frames } => {
+            RecorderOutput::Skip { from, frames } => {
                 self.gap(Gap { at: from, frames, silence: None });
                 None
             }
-            Output::Close(closing) => {
+            RecorderOutput::Close(closing) => {
                 self.close(closing)?;
                 None
             }
@@ -213,18 +216,18 @@ impl Job {
             let trouble = file.trouble(Doing::Encode, &*self.store, error);
             self.shared.tell(What::Trouble(trouble));
         }
-        self.shared.machine().wrote(file.bytes());
+        self.shared.machine().set_segment_bytes(file.bytes());
     }
 
     fn gap(&mut self, gap: Gap) {
         let Some(file) = &mut self.file else { return };
-        if gap.silence == Some(Missing::Lost) {
+        if gap.silence == Some(SilenceReason::Lost) {
             file.note.lost += gap.frames;
         }
         file.note.gap(gap);
     }
 
-    fn open(&mut self, now: Instant, opening: Opening) -> Result<(), Trouble> {
+    fn open(&mut self, now: Instant, opening: SegmentStart) -> Result<(), Trouble> {
         let fits = |ahead: &mut Ahead| {
             (ahead.opening.number, ahead.opening.at) == (opening.number, opening.at)
         };
@@ -237,7 +240,7 @@ impl Job {
             }
         };
         let layout = self.spool.layout();
-        let goes_on = !matches!(opening.cause, Cause::Start | Cause::Break);
+        let goes_on = !matches!(opening.cause, SegmentReason::Start | SegmentReason::Break);
         let last = self.last.as_ref().filter(|_| goes_on);
         let about = file::about(&opening, layout, &self.wish.name, last);
         let name = &self.wish.name;
@@ -262,7 +265,7 @@ impl Job {
     }
 
     /// A file under the first name that is free.
-    fn create(&self, opening: Opening) -> Result<Ahead, Trouble> {
+    fn create(&self, opening: SegmentStart) -> Result<Ahead, Trouble> {
         let failed = |name: &str, error| {
             let path = self.store.path().join(name);
             Trouble { doing: Doing::Create, path, error: Arc::new(error) }
@@ -284,7 +287,7 @@ impl Job {
         Err(failed(&stem, io::ErrorKind::AlreadyExists.into()))
     }
 
-    fn close(&mut self, closing: Closing) -> Result<(), Trouble> {
+    fn close(&mut self, closing: SegmentEnd) -> Result<(), Trouble> {
         if let Some(file) = &mut self.file {
             file.end().map_err(|error| file.trouble(Doing::Write, &*self.store, error))?;
         }
@@ -293,7 +296,7 @@ impl Job {
             shared: self.shared.clone(),
             store: self.store.clone(),
             lasting: (self.wish.safety.sync != Sync::Never)
-                .then(|| file.medium.lasting().ok())
+                .then(|| file.medium.sync_handle().ok())
                 .flatten(),
             name: file.name.clone(),
             note: file.note.clone(),
@@ -344,7 +347,7 @@ impl Job {
         if now < self.sync_due || !file.unsynced || self.sync.busy.load(SeqCst) {
             return;
         }
-        let Ok(lasting) = file.medium.lasting() else { return };
+        let Ok(lasting) = file.medium.sync_handle() else { return };
         self.sync.busy.store(true, SeqCst);
         let sync = self.sync.clone();
         let done = Box::new(move |result: io::Result<()>| {
@@ -402,9 +405,9 @@ impl Job {
             file.gone = true;
             self.shared.tell(What::Vanished { path });
             let mut machine = self.shared.machine();
-            let at = When::Frame(machine.keep());
+            let at = CommandTime::Frame(machine.oldest_needed());
             // What is paused goes on in the file that nobody can see; the next one is another.
-            let _ = machine.tell(now, Command::Cut, at);
+            let _ = machine.handle_command(now, RecorderCommand::Cut, at);
         }
     }
 
@@ -427,7 +430,7 @@ impl Job {
     }
 
     fn report(&mut self) {
-        self.status.waiting = self.spool.waiting();
+        self.status.waiting = self.spool.buffered();
         self.status.segment = self.file.as_ref().map(|file| Segment {
             path: self.store.path().join(&file.name),
             number: file.note.opening.number,
@@ -443,7 +446,7 @@ impl Job {
     }
 
     fn is_finished(&mut self) -> bool {
-        let idle = self.shared.machine().state() == State::Idle;
+        let idle = self.shared.machine().state() == RecordingState::Idle;
         let finished = self.shared.is_closing()
             && idle
             && self.todo.is_none()

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use aulos_core::{Frames, MediaTime, SampleRate};
-use aulos_engine::recorder::{Mark, Spool};
+use aulos_engine::recorder::{FrameRun, RecordTapReader};
 
 /// Runs of frames, oldest first.
 #[derive(Debug)]
@@ -23,15 +23,15 @@ impl Kept {
 
     /// Takes one run out of the ring, if there is one. What does not go on where the last ended
     /// takes its place: all of that has been written, or never will be.
-    pub(super) fn take(&mut self, spool: &mut Spool) -> Option<Mark> {
+    pub(super) fn take(&mut self, spool: &mut RecordTapReader) -> Option<FrameRun> {
         let next = spool.peek()?;
-        let rate = next.line.rate();
+        let rate = next.timeline.rate();
         if self.end.is_some_and(|(end, last)| next.pts < end || rate != last) {
             self.runs.clear();
             self.samples.clear();
             self.end = None;
         }
-        let mark = spool.take(&mut self.samples)?;
+        let mark = spool.read(&mut self.samples)?;
         match self.runs.back_mut() {
             Some((from, frames)) if *from + *frames == mark.pts => *frames += mark.frames,
             _ => self.runs.push_back((mark.pts, mark.frames)),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Component, Path};
 
-use aulos_engine::recorder::{Opening, UnixTime, Zone};
+use aulos_engine::recorder::{ClockZone, SegmentStart, UnixTime};
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
@@ -24,7 +24,7 @@ use jiff::{Timestamp, Zoned};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
-    zone: Zone,
+    zone: ClockZone,
 }
 
 impl Pattern {
@@ -32,7 +32,7 @@ impl Pattern {
     ///
     /// # Errors
     /// [`BadPattern`], when it could leave the folder or cannot be a name.
-    pub fn new(text: &str, zone: Zone) -> Result<Self, BadPattern> {
+    pub fn new(text: &str, zone: ClockZone) -> Result<Self, BadPattern> {
         let pattern = Self { text: text.to_owned(), zone };
         // The longest name that anybody is allowed, and a date with two digits in each place.
         let name = "n".repeat(MAX_NAME);
@@ -49,7 +49,7 @@ impl Pattern {
     /// # Errors
     /// [`BadPattern`]; what [`Pattern::new`] has taken fails only for a recorder whose name is
     /// longer than [`MAX_NAME`].
-    pub fn name(&self, recorder: &str, segment: &Opening) -> Result<String, BadPattern> {
+    pub fn name(&self, recorder: &str, segment: &SegmentStart) -> Result<String, BadPattern> {
         // What was cut at a full hour begins a part of a frame away from that, on either side.
         let utc = segment.utc.as_nanos().saturating_add(ROUNDING);
         self.expand(recorder, segment.number, UnixTime::from_nanos(utc))
@@ -87,7 +87,7 @@ impl fmt::Display for Pattern {
 
 /// How far the time of the house's zone is ahead of UTC at a moment, in nanoseconds.
 pub(super) fn offset(at: UnixTime) -> i64 {
-    i64::from(zoned(at, Zone::Local).offset().seconds()) * 1_000_000_000
+    i64::from(zoned(at, ClockZone::Local).offset().seconds()) * 1_000_000_000
 }
 
 /// A moment as RFC 3339 has it, in UTC, to the microsecond.
@@ -96,10 +96,10 @@ pub fn rfc3339(at: UnixTime) -> String {
     format!("{:.6}", timestamp(at))
 }
 
-fn zoned(at: UnixTime, zone: Zone) -> Zoned {
+fn zoned(at: UnixTime, zone: ClockZone) -> Zoned {
     let zone = match zone {
-        Zone::Utc => TimeZone::UTC,
-        Zone::Local => TimeZone::system(),
+        ClockZone::Utc => TimeZone::UTC,
+        ClockZone::Local => TimeZone::system(),
     };
     timestamp(at).to_zoned(zone)
 }
@@ -204,24 +204,24 @@ const MAX_PATH: usize = 1_024;
 #[cfg(test)]
 mod tests {
     use aulos_core::{MediaTime, SampleRate};
-    use aulos_engine::recorder::Cause;
+    use aulos_engine::recorder::SegmentReason;
     use proptest::prelude::*;
 
     use super::*;
 
-    fn segment(number: u64, seconds: i64) -> Opening {
-        Opening {
+    fn segment(number: u64, seconds: i64) -> SegmentStart {
+        SegmentStart {
             number,
             at: MediaTime::ZERO,
             utc: UnixTime::from_nanos(seconds * 1_000_000_000),
-            rate: SampleRate::STUDIO,
-            cause: Cause::Start,
+            rate: SampleRate::HZ_48000,
+            cause: SegmentReason::Start,
         }
     }
 
     #[test]
     fn a_name_has_the_date_the_recorder_and_the_number() {
-        let pattern = Pattern::new("{name}/%Y/%m-%d/%H%M%S-{index}%%", Zone::Utc).unwrap();
+        let pattern = Pattern::new("{name}/%Y/%m-%d/%H%M%S-{index}%%", ClockZone::Utc).unwrap();
         let name = pattern.name("Hall 1", &segment(7, 951_825_599)).unwrap();
         assert_eq!(name, "Hall 1/2000/02-29/115959-000007%");
         // A name is a part of a name, whatever is in it.
@@ -253,7 +253,7 @@ mod tests {
             ("a}", BadPattern::Word(String::new())),
         ];
         for (text, wanted) in cases {
-            let error = Pattern::new(text, Zone::Utc).unwrap_err();
+            let error = Pattern::new(text, ClockZone::Utc).unwrap_err();
             assert_eq!(
                 std::mem::discriminant(&error),
                 std::mem::discriminant(&wanted),
@@ -261,8 +261,8 @@ mod tests {
             );
             assert!(error.to_string().len() > 15);
         }
-        assert!(matches!(Pattern::new("%!", Zone::Utc), Err(BadPattern::Date(_))));
-        assert!(matches!(Pattern::new("a%", Zone::Utc), Err(BadPattern::Date(_))));
+        assert!(matches!(Pattern::new("%!", ClockZone::Utc), Err(BadPattern::Date(_))));
+        assert!(matches!(Pattern::new("a%", ClockZone::Utc), Err(BadPattern::Date(_))));
     }
 
     proptest! {
@@ -271,7 +271,7 @@ mod tests {
             text in "(\\{name\\}|\\{index\\}|%[A-Za-z%0^_:.-]|[./a\\\\\u{0}é{}]){0,12}",
             name in "\\PC{0,20}|[./\u{0}]{0,6}", seconds in any::<i32>(),
         ) {
-            if let Ok(pattern) = Pattern::new(&text, Zone::Utc)
+            if let Ok(pattern) = Pattern::new(&text, ClockZone::Utc)
                 && let Ok(name) = pattern.name(&name, &segment(1, i64::from(seconds)))
             {
                 let path = Path::new("/srv/rec").join(&name);

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use aulos_core::{ChannelLayout, Frames, MediaTime, SampleRate};
-use aulos_engine::recorder::{Closing, Missing, Opening, UnixTime};
+use aulos_engine::recorder::{SegmentEnd, SegmentStart, SilenceReason, UnixTime};
 use ring::digest::{Context, SHA256};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use super::report::{Closed, Measured};
 #[derive(Clone, Debug)]
 pub(super) struct Note {
     pub(super) recorder: String,
-    pub(super) opening: Opening,
+    pub(super) opening: SegmentStart,
     pub(super) layout: ChannelLayout,
     pub(super) gaps: Vec<Gap>,
     pub(super) lost: Frames,
@@ -29,7 +29,7 @@ pub(super) struct Gap {
     pub(super) at: MediaTime,
     pub(super) frames: Frames,
     /// Why there is silence; none is that the frames are left out.
-    pub(super) silence: Option<Missing>,
+    pub(super) silence: Option<SilenceReason>,
 }
 
 impl Note {
@@ -81,7 +81,7 @@ impl Note {
     pub(super) fn report(
         &self,
         path: &Path,
-        closing: Closing,
+        closing: SegmentEnd,
         bytes: u64,
         sha256: String,
     ) -> Closed {
@@ -122,8 +122,8 @@ impl Gap {
     fn json(&self) -> Value {
         let kind = match self.silence {
             None => "left out",
-            Some(Missing::Lost) => "lost",
-            Some(Missing::Paused) => "paused",
+            Some(SilenceReason::Lost) => "lost",
+            Some(SilenceReason::Paused) => "paused",
         };
         json!({ "at_frame": self.at.0, "frames": self.frames.0, "kind": kind })
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use aulos_core::{ChannelLayout, Db, Frames, Lufs, MediaTime, SampleRate};
-use aulos_engine::recorder::{Cause, State, UnixTime};
+use aulos_engine::recorder::{RecordingState, SegmentReason, UnixTime};
 
 /// Something that has happened to a recorder.
 #[derive(Clone, Debug)]
@@ -121,7 +121,7 @@ pub struct Closed {
     /// Frames of silence in it that were lost.
     pub lost: Frames,
     /// Why it ended.
-    pub cause: Cause,
+    pub cause: SegmentReason,
     /// How loud it is; none where there is too little.
     pub loudness: Measured,
     /// SHA-256 of the file, in hexadecimal digits.
@@ -206,7 +206,7 @@ pub enum Doing {
 #[derive(Clone, Debug)]
 pub struct Status {
     /// What it does.
-    pub state: State,
+    pub state: RecordingState,
     /// The segment that is written.
     pub segment: Option<Segment>,
     /// Segments that are complete.

@@ -11,7 +11,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, UNIX_EPOCH};
 
 use aulos_core::{MediaTime, Span};
-use aulos_engine::recorder::{Command, Refused, Rotation, Spool, When};
+use aulos_engine::recorder::{
+    CommandError, CommandTime, RecordTapReader, RecorderCommand, Rotation,
+};
 use aulos_rt::channel::{Receiver, Sender, TryRecvError, bounded};
 
 use super::clock;
@@ -73,7 +75,7 @@ impl Recorders {
     ///
     /// # Errors
     /// [`CannotRecord`], when the folder cannot be made or the format cannot hold the sound.
-    pub fn add(&mut self, wish: Wish, spool: Spool) -> Result<Deck, CannotRecord> {
+    pub fn add(&mut self, wish: Wish, spool: RecordTapReader) -> Result<Deck, CannotRecord> {
         let folder = Folder::new(&wish.folder)
             .and_then(|folder| Ok((folder.device()?, folder)))
             .map_err(|error| CannotRecord::Folder { path: wish.folder.clone(), error })?;
@@ -84,7 +86,7 @@ impl Recorders {
     pub(super) fn add_to(
         &mut self,
         wish: Wish,
-        spool: Spool,
+        spool: RecordTapReader,
         device: u64,
         store: Arc<dyn Store>,
     ) -> Result<Deck, CannotRecord> {
@@ -203,13 +205,17 @@ impl Deck {
     ///
     /// # Errors
     /// [`Refused`] says why nothing has changed.
-    pub fn tell(&self, command: Command, when: When) -> Result<Option<MediaTime>, Refused> {
-        self.shared.machine().tell(SystemClock::now(), command, when)
+    pub fn tell(
+        &self,
+        command: RecorderCommand,
+        when: CommandTime,
+    ) -> Result<Option<MediaTime>, CommandError> {
+        self.shared.machine().handle_command(SystemClock::now(), command, when)
     }
 
     /// Forgets every command that waits for its time.
     pub fn forget_plans(&self) {
-        self.shared.machine().forget_plans();
+        self.shared.machine().clear_plan();
     }
 
     /// How it is; the file's figures are at most a quarter of a second old, unless the disk stalls.
@@ -222,7 +228,7 @@ impl Deck {
     /// anew. The next frame is the first one of another segment, [`Cause::Break`].
     ///
     /// [`Cause::Break`]: aulos_engine::recorder::Cause::Break
-    pub fn replace(&self, spool: Spool) {
+    pub fn replace(&self, spool: RecordTapReader) {
         self.shared.replace(spool);
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aulos_core::Frames;
-use aulos_engine::recorder::{Recorder, Spool, State};
+use aulos_engine::recorder::{RecordTapReader, Recorder, RecordingState};
 use aulos_rt::channel::Sender;
 
 use super::clock;
@@ -20,7 +20,7 @@ pub(super) struct Shared {
     machine: Mutex<Recorder>,
     status: Mutex<Status>,
     /// The ring of the station that has begun anew.
-    next: Mutex<Option<Spool>>,
+    next: Mutex<Option<RecordTapReader>>,
     retention: Mutex<Retention>,
     closing: AtomicBool,
     done: AtomicBool,
@@ -33,7 +33,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(wish: &Wish, events: Sender<Event>) -> Self {
         let status = Status {
-            state: State::Idle,
+            state: RecordingState::Idle,
             segment: None,
             segments: 0,
             frames: Frames::ZERO,
@@ -79,11 +79,11 @@ impl Shared {
         *held(&self.status) = status;
     }
 
-    pub(super) fn replace(&self, spool: Spool) {
+    pub(super) fn replace(&self, spool: RecordTapReader) {
         *held(&self.next) = Some(spool);
     }
 
-    pub(super) fn replacement(&self) -> MutexGuard<'_, Option<Spool>> {
+    pub(super) fn replacement(&self) -> MutexGuard<'_, Option<RecordTapReader>> {
         held(&self.next)
     }
 

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::disk::{Medium, create_new};
+use crate::disk::{AppendFile, create_new};
 
 /// Where files are made, get their names and go. Names are below the folder, as
 /// [`Pattern`](super::Pattern) makes them.
 pub(super) trait Store: Send + Sync {
     /// A new file that nobody else works on, and is not there yet.
-    fn create(&self, name: &str) -> io::Result<Box<dyn Medium>>;
+    fn create(&self, name: &str) -> io::Result<Box<dyn AppendFile>>;
 
     /// Whether something has that name.
     fn has(&self, name: &str) -> bool;
@@ -88,7 +88,7 @@ impl Folder {
 }
 
 impl Store for Folder {
-    fn create(&self, name: &str) -> io::Result<Box<dyn Medium>> {
+    fn create(&self, name: &str) -> io::Result<Box<dyn AppendFile>> {
         self.folders_of(name)?;
         let file = create_new(&self.at(name))?;
         // Who looks for what was left behind leaves it alone; or was here between these two lines,

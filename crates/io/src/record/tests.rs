@@ -7,7 +7,10 @@ mod killed;
 mod world;
 
 use aulos_core::{Frames, MediaTime, Span};
-use aulos_engine::recorder::{Align, Cause, Command, Gap, Rotation, State, When, Zone};
+use aulos_engine::recorder::{
+    ClockAlignment, ClockZone, CommandTime, PauseMode, RecorderCommand, RecordingState, Rotation,
+    SegmentReason,
+};
 
 use super::*;
 use world::{Rig, check_run, json, sound};
@@ -18,11 +21,14 @@ fn segments_joined_are_the_stream_and_each_has_a_sidecar() {
         wish.config.rotation.duration = Some(Span::from_secs(1));
     });
     rig.run(3_000);
-    let start = rig.tell(Command::Start, When::Ago(Span::from_millis(1_234))).unwrap().unwrap();
+    let start = rig
+        .tell(RecorderCommand::Start, CommandTime::Ago(Span::from_millis(1_234)))
+        .unwrap()
+        .unwrap();
     rig.run(2_500);
-    rig.tell(Command::Cut, When::Now).unwrap();
+    rig.tell(RecorderCommand::Cut, CommandTime::Now).unwrap();
     rig.run(1_500);
-    let stop = rig.tell(Command::Stop, When::Now).unwrap().unwrap();
+    let stop = rig.tell(RecorderCommand::Stop, CommandTime::Now).unwrap().unwrap();
     rig.run(500);
     let closed = rig.finish();
     let mut at = start;
@@ -42,9 +48,9 @@ fn segments_joined_are_the_stream_and_each_has_a_sidecar() {
     }
     assert_eq!(at, stop);
     let causes: Vec<_> = closed.iter().map(|segment| segment.cause).collect();
-    let cut = causes.iter().position(|cause| *cause == Cause::Command).unwrap();
-    assert!(causes[..cut].iter().all(|cause| *cause == Cause::Duration));
-    assert_eq!(causes.last(), Some(&Cause::Stop));
+    let cut = causes.iter().position(|cause| *cause == SegmentReason::Command).unwrap();
+    assert!(causes[..cut].iter().all(|cause| *cause == SegmentReason::Duration));
+    assert_eq!(causes.last(), Some(&SegmentReason::Stop));
     assert_eq!(rig.files(), 2 * closed.len());
 }
 
@@ -52,9 +58,9 @@ fn segments_joined_are_the_stream_and_each_has_a_sidecar() {
 fn a_wave_file_says_how_loud_it_is_as_its_sidecar_does() {
     let mut rig = Rig::new("loud", |wish| wish.config.rotation.duration = None);
     rig.run(100);
-    rig.tell(Command::Start, When::Now).unwrap();
+    rig.tell(RecorderCommand::Start, CommandTime::Now).unwrap();
     rig.run(6_000);
-    rig.tell(Command::Stop, When::Now).unwrap();
+    rig.tell(RecorderCommand::Stop, CommandTime::Now).unwrap();
     rig.run(500);
     let closed = rig.finish();
     let [segment] = &closed[..] else { panic!("{closed:?}") };
@@ -86,19 +92,19 @@ fn a_wave_file_says_how_loud_it_is_as_its_sidecar_does() {
 
 #[test]
 fn a_pause_is_noted_whether_it_is_silent_or_left_out() {
-    for gap in [Gap::Silence, Gap::Closed] {
+    for gap in [PauseMode::Silence, PauseMode::Closed] {
         let mut rig = Rig::new("pause", |wish| wish.config.pre_roll = Span::from_millis(100));
         rig.run(100);
-        rig.tell(Command::Start, When::Frame(MediaTime::ZERO)).unwrap();
-        rig.tell(Command::Pause(gap), When::Frame(MediaTime(48_000))).unwrap();
+        rig.tell(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
+        rig.tell(RecorderCommand::Pause(gap), CommandTime::Frame(MediaTime(48_000))).unwrap();
         rig.run(3_000);
-        let at = rig.tell(Command::Resume, When::Now).unwrap().unwrap();
-        rig.tell(Command::Stop, When::Frame(at + Frames(9_600))).unwrap();
+        let at = rig.tell(RecorderCommand::Resume, CommandTime::Now).unwrap().unwrap();
+        rig.tell(RecorderCommand::Stop, CommandTime::Frame(at + Frames(9_600))).unwrap();
         rig.run(1_000);
         let closed = rig.finish();
         assert_eq!(closed.len(), 1);
         let samples = sound(&closed[0].path);
-        let silent = if gap == Gap::Silence { at.0 - 48_000 } else { 0 };
+        let silent = if gap == PauseMode::Silence { at.0 - 48_000 } else { 0 };
         assert_eq!(samples.len() as u64, 48_000 + silent + 9_600);
         let (before, rest) = samples.split_at(48_000);
         let (between, after) = rest.split_at(usize::try_from(silent).unwrap());
@@ -106,7 +112,7 @@ fn a_pause_is_noted_whether_it_is_silent_or_left_out() {
         assert!(between.iter().all(|sample| sample.abs() == 0.0));
         check_run(after, at.0);
         let gaps = &json(&closed[0].path)["gaps"];
-        let kind = if gap == Gap::Silence { "paused" } else { "left out" };
+        let kind = if gap == PauseMode::Silence { "paused" } else { "left out" };
         assert_eq!(gaps.as_array().unwrap().len(), 1, "{gaps}");
         assert_eq!(gaps[0]["kind"], kind);
         assert_eq!(
@@ -119,12 +125,12 @@ fn a_pause_is_noted_whether_it_is_silent_or_left_out() {
 #[test]
 fn the_clock_cuts_at_full_minutes_and_may_be_set_back() {
     let mut rig = Rig::new("clock", |wish| {
-        let clock = Align::new(Span::from_secs(60), Zone::Utc);
+        let clock = ClockAlignment::new(Span::from_secs(60), ClockZone::Utc);
         wish.config.rotation = Rotation { clock, ..Rotation::default() };
     });
     // It is 12:00:50.
     rig.run(100);
-    rig.tell(Command::Start, When::Frame(MediaTime::ZERO)).unwrap();
+    rig.tell(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
     rig.run(20_000);
     rig.shift = Span::from_secs(-3_600);
     rig.run(100_000);
@@ -146,13 +152,13 @@ fn the_clock_cuts_at_full_minutes_and_may_be_set_back() {
 fn a_size_is_kept_within_what_one_step_brings() {
     let mut rig = Rig::new("size", |wish| wish.config.rotation.bytes = Some(400_000));
     rig.run(100);
-    rig.tell(Command::Start, When::Frame(MediaTime::ZERO)).unwrap();
+    rig.tell(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
     rig.run(9_000);
     let closed = rig.finish();
     assert!(closed.len() >= 4);
     for segment in &closed[..closed.len() - 1] {
         assert!((400_000..430_000).contains(&segment.bytes), "{}", segment.bytes);
-        assert_eq!(segment.cause, Cause::Size);
+        assert_eq!(segment.cause, SegmentReason::Size);
     }
     let all: Vec<f32> = closed.iter().flat_map(|segment| sound(&segment.path)).collect();
     check_run(&all, 0);
@@ -162,7 +168,7 @@ fn a_size_is_kept_within_what_one_step_brings() {
 fn a_station_that_begins_anew_begins_another_segment_even_if_its_time_would_fit() {
     let mut rig = Rig::new("anew", |_| {});
     rig.run(100);
-    rig.tell(Command::Start, When::Frame(MediaTime(2_400))).unwrap();
+    rig.tell(RecorderCommand::Start, CommandTime::Frame(MediaTime(2_400))).unwrap();
     rig.run(2_900);
     rig.begin_anew();
     rig.run(1_000);
@@ -172,7 +178,7 @@ fn a_station_that_begins_anew_begins_another_segment_even_if_its_time_would_fit(
     rig.run(1_000);
     let closed = rig.finish();
     let found: Vec<_> = closed.iter().map(|it| (it.start.0, it.frames.0, it.cause)).collect();
-    let (brk, stop) = (Cause::Break, Cause::Stop);
+    let (brk, stop) = (SegmentReason::Break, SegmentReason::Stop);
     assert_eq!(found, [(2_400, 141_600, brk), (0, 48_000, brk), (0, 192_000, stop)]);
     for segment in closed {
         check_run(&sound(&segment.path), segment.start.0);
@@ -184,11 +190,11 @@ fn a_station_that_begins_anew_begins_another_segment_even_if_its_time_would_fit(
 fn the_status_tells_what_is_written() {
     let mut rig = Rig::new("status", |_| {});
     rig.run(1_000);
-    assert_eq!(rig.deck.status().state, State::Idle);
-    rig.tell(Command::Start, When::Frame(MediaTime::ZERO)).unwrap();
+    assert_eq!(rig.deck.status().state, RecordingState::Idle);
+    rig.tell(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
     rig.run(1_000);
     let status = rig.deck.status();
-    assert_eq!(status.state, State::Recording { since: MediaTime::ZERO });
+    assert_eq!(status.state, RecordingState::Recording { since: MediaTime::ZERO });
     let segment = status.segment.unwrap();
     assert_eq!(world::file_name(&segment.path), "hall-2026-11-22T120050Z.wav");
     assert_eq!(segment.frames, Frames(96_000));
@@ -200,7 +206,7 @@ fn the_status_tells_what_is_written() {
 /// The threads, the clocks and the disk of this machine.
 #[test]
 fn what_was_accepted_is_written_before_the_recorders_stop() {
-    let folder = aulos_blackbox::scratch::Scratch::new("recorders").unwrap();
+    let folder = aulos_blackbox::scratch::ScratchDir::new("recorders").unwrap();
     let (mut recorders, mut events) = Recorders::start().unwrap();
     let mut studio = world::Studio::new();
     let formats = ["wav:f32", "flac:24", "opus"];
@@ -214,7 +220,7 @@ fn what_was_accepted_is_written_before_the_recorders_stop() {
         .collect();
     studio.run(2_000);
     for deck in &decks {
-        deck.tell(Command::Start, When::Frame(MediaTime::ZERO)).unwrap();
+        deck.tell(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
     }
     studio.run(3_000);
     assert_eq!(recorders.stop(Span::from_secs(60)), Vec::<String>::new());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aulos_core::Span;
-use aulos_engine::recorder::{Config, Zone};
+use aulos_engine::recorder::{ClockZone, RecorderConfig};
 
 use super::format::FileFormat;
 use super::name::{BadPattern, MAX_NAME, Pattern};
@@ -23,7 +23,7 @@ pub struct Wish {
     /// What they are.
     pub format: FileFormat,
     /// Pre-roll and rotation.
-    pub config: Config,
+    pub config: RecorderConfig,
     /// What is deleted.
     pub retention: Retention,
     /// What a crash costs.
@@ -57,9 +57,9 @@ impl Wish {
         Ok(Self {
             name: name.to_owned(),
             folder,
-            pattern: Pattern::new(DEFAULT_PATTERN, Zone::Utc)?,
+            pattern: Pattern::new(DEFAULT_PATTERN, ClockZone::Utc)?,
             format,
-            config: Config::default(),
+            config: RecorderConfig::default(),
             retention: Retention::default(),
             safety: Safety::default(),
             sidecar: true,

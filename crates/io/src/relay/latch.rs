@@ -17,9 +17,9 @@ use aulos_core::{Instant, Span};
 
 /// A packet, as far as it matters here.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sender {
+pub(super) struct PacketOrigin {
     /// Which of the stream's ports it came to.
-    pub(super) way: usize,
+    pub(super) path: usize,
     pub(super) from: SocketAddr,
     pub(super) ssrc: u32,
     pub(super) sequence: u16,
@@ -31,7 +31,7 @@ pub(super) enum Verdict {
     /// It is one of the stream.
     Ours,
     /// Nobody can say yet. It is kept, and stands behind [`Latch::take_kept`] when it is known.
-    Kept,
+    Held,
     /// Of the same source from another address; what was kept goes first.
     Joins,
     /// The first two packets of another source; what was kept goes first.
@@ -42,7 +42,7 @@ pub(super) enum Verdict {
 
 /// What was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct LatchCounts {
     /// Packets from another address while the sender sends.
     pub(super) other_addresses: u64,
     /// Packets of other sources that did not go on.
@@ -56,18 +56,18 @@ pub(super) struct Counts {
 /// Who sends, on each of the stream's ports.
 #[derive(Debug)]
 pub(super) struct Latch {
-    ways: [Way; 2],
+    paths: [PathSender; 2],
     takeover: Span,
     /// The source before, of which packets may still be on their way, and when it ended.
-    before: Option<(u32, Instant)>,
-    counts: Counts,
+    previous: Option<(u32, Instant)>,
+    counts: LatchCounts,
 }
 
 /// Who sends to one port.
 #[derive(Debug, Default)]
-struct Way {
+struct PathSender {
     from: Option<SocketAddr>,
-    heard: Instant,
+    last_received: Instant,
     candidate: Candidate,
 }
 
@@ -82,7 +82,7 @@ struct Candidate {
 
 impl Latch {
     pub(super) fn new(takeover: Span) -> Self {
-        Self { ways: Default::default(), takeover, before: None, counts: Counts::default() }
+        Self { paths: Default::default(), takeover, previous: None, counts: LatchCounts::default() }
     }
 
     /// Judges a packet. `stream` is the number of the source that is followed, and whether it has
@@ -92,30 +92,30 @@ impl Latch {
     /// Allocates only for a datagram that is longer than all that were kept before.
     pub(super) fn judge(
         &mut self,
-        sender: Sender,
+        sender: PacketOrigin,
         stream: Option<(u32, bool)>,
         received: Instant,
         datagram: &[u8],
     ) -> Verdict {
-        let Sender { way: index, from, ssrc, .. } = sender;
+        let PacketOrigin { path: index, from, ssrc, .. } = sender;
         let Some((current, proven)) = stream else {
-            self.forget();
-            self.keep_to(index, from, received);
+            self.reset();
+            self.latch_to(index, from, received);
             return Verdict::Ours;
         };
-        let is_behind = self.is_behind(ssrc, received);
+        let is_behind = self.is_previous_source(ssrc, received);
         let alive =
-            |way: Option<&Way>| way.is_some_and(|way| way.is_alive(received, self.takeover));
-        let (here, there) = (alive(self.ways.get(index)), alive(self.ways.get(1 - index.min(1))));
-        let Some(way) = self.ways.get_mut(index) else { return Verdict::Foreign };
+            |way: Option<&PathSender>| way.is_some_and(|way| way.is_alive(received, self.takeover));
+        let (here, there) = (alive(self.paths.get(index)), alive(self.paths.get(1 - index.min(1))));
+        let Some(way) = self.paths.get_mut(index) else { return Verdict::Foreign };
         let known = way.from == Some(from);
         if known && ssrc == current {
-            way.heard = received;
+            way.last_received = received;
             self.counts.other_sources += u64::from(way.candidate.next.take().is_some());
             return Verdict::Ours;
         }
         if known {
-            way.heard = received;
+            way.last_received = received;
             if is_behind {
                 self.counts.other_sources += 1;
                 return Verdict::Foreign;
@@ -126,63 +126,63 @@ impl Latch {
         }
         if way.candidate.next != Some((from, ssrc, sender.sequence)) {
             self.counts.other_sources += u64::from(way.candidate.next.is_some());
-            way.candidate.keep(sender, received, datagram);
-            return Verdict::Kept;
+            way.candidate.hold(sender, received, datagram);
+            return Verdict::Held;
         }
-        self.enter(sender, known, (current, proven), received)
+        self.accept_source(sender, known, (current, proven), received)
     }
 
     /// The packet that was kept on that way, when it came, and where to give its memory back to.
-    pub(super) fn take_kept(&mut self, way: usize) -> (Instant, Vec<u8>) {
-        let Some(way) = self.ways.get_mut(way) else { return Default::default() };
+    pub(super) fn take_held(&mut self, way: usize) -> (Instant, Vec<u8>) {
+        let Some(way) = self.paths.get_mut(way) else { return Default::default() };
         (way.candidate.received, core::mem::take(&mut way.candidate.datagram))
     }
 
     /// Gives the memory of [`Self::take_kept`] back.
-    pub(super) fn give_back(&mut self, way: usize, datagram: Vec<u8>) {
-        if let Some(way) = self.ways.get_mut(way) {
+    pub(super) fn return_buffer(&mut self, way: usize, datagram: Vec<u8>) {
+        if let Some(way) = self.paths.get_mut(way) {
             way.candidate.datagram = datagram;
         }
     }
 
     /// Nobody sends any more: whoever comes next is heard.
-    pub(super) fn forget(&mut self) {
-        for way in &mut self.ways {
+    pub(super) fn reset(&mut self) {
+        for way in &mut self.paths {
             self.counts.other_sources += u64::from(way.candidate.next.take().is_some());
             way.from = None;
         }
-        self.before = None;
+        self.previous = None;
     }
 
     /// Packets of a source that was none: what it had sent is somebody else's.
-    pub(super) const fn abandon(&mut self, packets: u64) {
+    pub(super) const fn count_abandoned(&mut self, packets: u64) {
         self.counts.other_sources += packets;
     }
 
     /// Whether the sender has that address, with whatever port: reports may come from another.
     pub(super) fn is_from(&self, address: IpAddr) -> bool {
-        self.ways.iter().any(|way| way.from.is_some_and(|from| from.ip() == address))
+        self.paths.iter().any(|way| way.from.is_some_and(|from| from.ip() == address))
     }
 
     /// Who sends to that port.
-    pub(super) fn from(&self, way: usize) -> Option<SocketAddr> {
-        self.ways.get(way)?.from
+    pub(super) fn sender_address(&self, way: usize) -> Option<SocketAddr> {
+        self.paths.get(way)?.from
     }
 
-    pub(super) const fn counts(&self) -> Counts {
+    pub(super) const fn counts(&self) -> LatchCounts {
         self.counts
     }
 
     /// The second packet in a row.
-    fn enter(
+    fn accept_source(
         &mut self,
-        sender: Sender,
+        sender: PacketOrigin,
         known: bool,
         (current, proven): (u32, bool),
         received: Instant,
     ) -> Verdict {
-        let moved = self.from(sender.way).is_some() && !known;
-        self.keep_to(sender.way, sender.from, received);
+        let moved = self.sender_address(sender.path).is_some() && !known;
+        self.latch_to(sender.path, sender.from, received);
         if sender.ssrc == current {
             self.counts.takeovers += u64::from(moved && proven);
             return Verdict::Joins;
@@ -192,34 +192,34 @@ impl Latch {
         } else {
             self.counts.takeovers += u64::from(proven);
             // What came the other way was the old sender's.
-            self.forget();
-            self.keep_to(sender.way, sender.from, received);
+            self.reset();
+            self.latch_to(sender.path, sender.from, received);
         }
-        self.before = proven.then_some((current, received));
+        self.previous = proven.then_some((current, received));
         Verdict::Begins
     }
 
-    fn keep_to(&mut self, way: usize, from: SocketAddr, received: Instant) {
-        if let Some(way) = self.ways.get_mut(way) {
-            (way.from, way.heard, way.candidate.next) = (Some(from), received, None);
+    fn latch_to(&mut self, way: usize, from: SocketAddr, received: Instant) {
+        if let Some(way) = self.paths.get_mut(way) {
+            (way.from, way.last_received, way.candidate.next) = (Some(from), received, None);
         }
     }
 
     /// Of two ways one is behind: then the source that has ended is heard there for a while.
-    fn is_behind(&self, ssrc: u32, received: Instant) -> bool {
-        self.before
+    fn is_previous_source(&self, ssrc: u32, received: Instant) -> bool {
+        self.previous
             .is_some_and(|(before, ended)| before == ssrc && received.since(ended) < self.takeover)
     }
 }
 
-impl Way {
+impl PathSender {
     fn is_alive(&self, now: Instant, takeover: Span) -> bool {
-        self.from.is_some() && now.since(self.heard) < takeover
+        self.from.is_some() && now.since(self.last_received) < takeover
     }
 }
 
 impl Candidate {
-    fn keep(&mut self, sender: Sender, received: Instant, datagram: &[u8]) {
+    fn hold(&mut self, sender: PacketOrigin, received: Instant, datagram: &[u8]) {
         self.next = Some((sender.from, sender.ssrc, sender.sequence.wrapping_add(1)));
         self.received = received;
         self.datagram.clear();

@@ -7,67 +7,67 @@
 /// A payload that waits. It has to be given back.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) struct Handle {
-    place: u16,
+pub(crate) struct PayloadHandle {
+    slot: u16,
     length: u16,
 }
 
 /// Room for so many payloads.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct PayloadStore {
     bytes: Vec<u8>,
     /// Bytes of a place.
-    size: usize,
+    slot_bytes: usize,
     free: Vec<u16>,
 }
 
-impl Store {
+impl PayloadStore {
     /// Room for `places` payloads, whose length is not known yet.
     pub(crate) fn new(places: usize) -> Self {
         let places = u16::try_from(places).unwrap_or(u16::MAX);
-        Self { bytes: Vec::new(), size: 0, free: (0..places).rev().collect() }
+        Self { bytes: Vec::new(), slot_bytes: 0, free: (0..places).rev().collect() }
     }
 
     /// Keeps a copy of `payload`; none when every place is taken.
     ///
     /// # Real-time
     /// Allocates only for a payload that is longer than all before it.
-    pub(crate) fn put(&mut self, payload: &[u8]) -> Option<Handle> {
+    pub(crate) fn put(&mut self, payload: &[u8]) -> Option<PayloadHandle> {
         let length = u16::try_from(payload.len()).ok()?;
         let place = self.free.pop()?;
-        if payload.len() > self.size {
-            self.widen(payload.len());
+        if payload.len() > self.slot_bytes {
+            self.widen_slots(payload.len());
         }
-        let at = usize::from(place) * self.size;
+        let at = usize::from(place) * self.slot_bytes;
         self.bytes[at..at + payload.len()].copy_from_slice(payload);
-        Some(Handle { place, length })
+        Some(PayloadHandle { slot: place, length })
     }
 
-    pub(crate) fn get(&self, handle: &Handle) -> &[u8] {
-        let at = usize::from(handle.place) * self.size;
+    pub(crate) fn get(&self, handle: &PayloadHandle) -> &[u8] {
+        let at = usize::from(handle.slot) * self.slot_bytes;
         &self.bytes[at..at + usize::from(handle.length)]
     }
 
-    pub(crate) fn give_back(&mut self, handle: Handle) {
-        self.free.push(handle.place);
+    pub(crate) fn release(&mut self, handle: PayloadHandle) {
+        self.free.push(handle.slot);
     }
 
     /// Makes every place as long as `length`, and keeps what stands there.
-    fn widen(&mut self, length: usize) {
+    fn widen_slots(&mut self, length: usize) {
         let places = self.free.capacity();
-        let size = length.next_multiple_of(GRAIN);
+        let size = length.next_multiple_of(SLOT_GRANULARITY);
         let mut bytes = vec![0; places * size];
-        if self.size > 0 {
-            for (old, new) in self.bytes.chunks(self.size).zip(bytes.chunks_mut(size)) {
+        if self.slot_bytes > 0 {
+            for (old, new) in self.bytes.chunks(self.slot_bytes).zip(bytes.chunks_mut(size)) {
                 new[..old.len()].copy_from_slice(old);
             }
         }
-        (self.bytes, self.size) = (bytes, size);
+        (self.bytes, self.slot_bytes) = (bytes, size);
     }
 }
 
 /// 160 bytes of telephony are a multiple of it.
-const GRAIN: usize = 32;
+const SLOT_GRANULARITY: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn payloads_of_any_length_are_kept_and_places_come_back() {
-        let mut store = Store::new(3);
+        let mut store = PayloadStore::new(3);
         let one = store.put(b"one").unwrap();
         let long: Vec<u8> = (0..200).collect();
         let two = store.put(&long).unwrap();
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(store.put(b"four"), None);
         assert_eq!((store.get(&one), store.get(&two)), (&b"one"[..], &long[..]));
         assert_eq!(store.get(&three), b"");
-        store.give_back(one);
+        store.release(one);
         let four = store.put(b"four").unwrap();
         assert_eq!((store.get(&four), store.get(&two)), (&b"four"[..], &long[..]));
         assert_eq!(store.put(&vec![0; 70_000]), None);

@@ -5,41 +5,41 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
-use aulos_proto::rtp::jitter::Stats;
-use aulos_proto::rtp::legs::{Leg as Way, Legs, Picked};
-use aulos_proto::rtp::report::{Event, Rtcp, RtcpConfig};
+use aulos_proto::rtp::dual_path::{DualPathMerger, MergeOutcome, RedundantPath as Way};
+use aulos_proto::rtp::jitter::JitterStats;
 use aulos_proto::rtp::rtcp::{self, ReportBlock};
-use aulos_proto::rtp::{self, Refused};
+use aulos_proto::rtp::rtcp_session::{RtcpConfig, RtcpEvent, RtcpSession};
+use aulos_proto::rtp::{self, RtpErrorCounts};
 
-use super::Plan;
-use super::kind::{Incoming, Unread};
-use super::latch::{Latch, Sender, Verdict};
-use super::leg::Leg;
-use super::outward::Outward;
-use crate::udp::{self, Key, Machine, Outbox, Packets, Route};
+use super::RelayPlan;
+use super::egress::RtpEgress;
+use super::ingress::RtpIngress;
+use super::latch::{Latch, PacketOrigin, Verdict};
+use super::payload::{IgnoreReason, IncomingPacket};
+use crate::udp::{self, Machine, Outbox, Packets, Route, StreamKey};
 
 /// What a stream came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Tally {
+pub struct RelayCounts {
     /// Packets of the source: [`rtp::Receiver`] counts them.
-    pub source: rtp::Tally,
+    pub source: rtp::ReceiverStats,
     /// What stood in line, and for how long.
-    pub line: Stats,
+    pub jitter: JitterStats,
     /// Lost packets that were taken out of those behind them: RED.
     pub recovered_red: u64,
     /// Lost packets that were made of what Opus repeats of them.
     pub recovered_fec: u64,
     /// Of the packets that went out, keys that were pressed.
-    pub events: u64,
+    pub dtmf: u64,
     /// Of the packets that went out, comfort noise.
-    pub noise: u64,
+    pub comfort_noise: u64,
     /// Packets that came over each of two ways before the other, or by themselves.
     pub taken: [u64; 2],
     /// Packets that each of two ways has lost.
     pub lost: [u64; 2],
     /// Packets that had come over the other way.
-    pub copies: u64,
+    pub duplicates: u64,
     /// Packets that went out, and their bytes with the headers of RTP.
     pub sent: u64,
     /// Their bytes.
@@ -47,9 +47,9 @@ pub struct Tally {
     /// Datagrams that are no RTP.
     pub refused: u64,
     /// Packets of a payload type that nobody spoke of.
-    pub other_types: u64,
+    pub unknown_types: u64,
     /// The last of these types.
-    pub other_type: Option<u8>,
+    pub last_unknown_type: Option<u8>,
     /// Packets of other sources, which did not go on long enough to be followed.
     pub other_sources: u64,
     /// Packets from another address than the sender's, while he sends.
@@ -75,7 +75,7 @@ pub struct Tally {
 /// What control knows a stream by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "two numbers of whoever made it")]
-pub struct Label {
+pub struct RelayStreamLabel {
     /// The relay that it is one of.
     pub relay: u32,
     /// The port that it comes to.
@@ -85,9 +85,9 @@ pub struct Label {
 /// What there is to know of a stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Report {
+pub struct RelayReport {
     /// Whose it is.
-    pub label: Label,
+    pub label: RelayStreamLabel,
     /// Its source's number, while it has one.
     pub ssrc: Option<u32>,
     /// The number that it goes out with.
@@ -99,26 +99,26 @@ pub struct Report {
     /// Where it goes.
     pub to: SocketAddr,
     /// What it came to.
-    pub tally: Tally,
+    pub tally: RelayCounts,
     /// What the listener says that he receives, and the way to him and back.
-    pub reported: Option<(ReportBlock, Option<Span>)>,
+    pub receiver_report: Option<(ReportBlock, Option<Span>)>,
     /// The way to the sender and back.
     pub round_trip: Option<Span>,
 }
 
 /// A stream of RTP from one port to one place.
 #[derive(Debug)]
-pub struct Relay {
-    label: Label,
-    plan: Arc<Plan>,
-    leg: Option<Box<Leg>>,
-    legs: Option<Box<Legs>>,
+pub struct RelayStream {
+    label: RelayStreamLabel,
+    plan: Arc<RelayPlan>,
+    ingress: Option<Box<RtpIngress>>,
+    legs: Option<Box<DualPathMerger>>,
     from: Option<SocketAddr>,
     /// Our side of the conversation with the sender.
-    inward: Option<Box<Rtcp>>,
-    outward: Outward,
+    sender_rtcp: Option<Box<RtcpSession>>,
+    egress: RtpEgress,
     latch: Latch,
-    refused: Refused,
+    refused: RtpErrorCounts,
     other_types: u64,
     other_type: Option<u8>,
     undecodable: u64,
@@ -126,157 +126,168 @@ pub struct Relay {
     forged_byes: u64,
     round_trip: Option<Span>,
     /// What the sources before came to.
-    before: Sum,
+    previous_totals: SourceTotals,
     /// What makes our reports come at other times than those of others.
     seed: u64,
 }
 
-impl Relay {
+impl RelayStream {
     /// A relay to `to`. It sends as the source `ssrc`, which nobody else there may have; `seed` makes
     /// its reports come at other times than those of its neighbours.
     #[must_use]
-    pub fn new(plan: Arc<Plan>, label: Label, to: SocketAddr, ssrc: u32, seed: u64) -> Self {
-        let outward = Outward::new(Arc::clone(&plan), to, ssrc);
-        let latch = Latch::new(plan.wishes.takeover);
+    pub fn new(
+        plan: Arc<RelayPlan>,
+        label: RelayStreamLabel,
+        to: SocketAddr,
+        ssrc: u32,
+        seed: u64,
+    ) -> Self {
+        let egress = RtpEgress::new(Arc::clone(&plan), to, ssrc);
+        let latch = Latch::new(plan.config.takeover);
         Self {
             label,
             plan,
-            leg: None,
+            ingress: None,
             legs: None,
             from: None,
-            inward: None,
-            outward,
+            sender_rtcp: None,
+            egress,
             latch,
-            refused: Refused::default(),
+            refused: RtpErrorCounts::default(),
             other_types: 0,
             other_type: None,
             undecodable: 0,
             foreign_rtcp: 0,
             forged_byes: 0,
             round_trip: None,
-            before: Default::default(),
+            previous_totals: Default::default(),
             seed,
         }
     }
 
     #[cfg(test)]
-    pub(super) fn wishes(&self) -> &super::Wishes {
-        &self.plan.wishes
+    pub(super) fn config(&self) -> &super::RelayStreamConfig {
+        &self.plan.config
     }
 
     fn receive(&mut self, datagram: &udp::Packet<'_>, out: &mut Outbox<'_>) {
         let (received, from) = (datagram.received, datagram.from);
-        let packet = match rtp::Packet::parse(datagram.bytes) {
+        let packet = match rtp::RtpPacket::parse(datagram.bytes) {
             Ok(packet) => packet,
             Err(why) => return self.refused.count(why),
         };
-        let Some(incoming) = self.read(&packet) else { return };
+        let Some(incoming) = self.parse(&packet) else { return };
         let way = usize::from(datagram.is_second);
-        let sender = Sender { way, from, ssrc: packet.ssrc(), sequence: packet.sequence() };
-        let stream = self.leg.as_ref().map(|leg| (leg.ssrc(), leg.receiver().is_valid()));
+        let sender =
+            PacketOrigin { path: way, from, ssrc: packet.ssrc(), sequence: packet.sequence() };
+        let stream = self.ingress.as_ref().map(|leg| (leg.ssrc(), leg.receiver().is_valid()));
         match self.latch.judge(sender, stream, received, datagram.bytes) {
             Verdict::Ours => {}
-            Verdict::Kept | Verdict::Foreign => return,
-            Verdict::Joins => self.take_kept(sender, out),
+            Verdict::Held | Verdict::Foreign => return,
+            Verdict::Joins => self.process_held(sender, out),
             Verdict::Begins => {
-                self.leave_source(received, out);
-                self.take_kept(sender, out);
+                self.switch_source(received, out);
+                self.process_held(sender, out);
             }
         }
-        self.take(received, sender, &incoming, out);
+        self.process_packet(received, sender, &incoming, out);
     }
 
     /// What is in a packet, if anything that we know.
-    fn read<'a>(&mut self, packet: &rtp::Packet<'a>) -> Option<Incoming<'a>> {
-        match self.plan.wishes.read(packet) {
+    fn parse<'a>(&mut self, packet: &rtp::RtpPacket<'a>) -> Option<IncomingPacket<'a>> {
+        match self.plan.config.parse(packet) {
             Ok(incoming) => return Some(incoming),
-            Err(Unread::Type) => {
+            Err(IgnoreReason::UnknownPayloadType) => {
                 self.other_types += 1;
                 self.other_type = Some(packet.payload_type());
             }
-            Err(Unread::Red) => self.undecodable += 1,
+            Err(IgnoreReason::InvalidRed) => self.undecodable += 1,
         }
         None
     }
 
     /// Takes the packet that stood in probation.
-    fn take_kept(&mut self, sender: Sender, out: &mut Outbox<'_>) {
-        let (received, datagram) = self.latch.take_kept(sender.way);
-        if let Ok(packet) = rtp::Packet::parse(&datagram)
-            && let Some(incoming) = self.read(&packet)
+    fn process_held(&mut self, sender: PacketOrigin, out: &mut Outbox<'_>) {
+        let (received, datagram) = self.latch.take_held(sender.path);
+        if let Ok(packet) = rtp::RtpPacket::parse(&datagram)
+            && let Some(incoming) = self.parse(&packet)
         {
-            self.take(received, sender, &incoming, out);
+            self.process_packet(received, sender, &incoming, out);
         }
-        self.latch.give_back(sender.way, datagram);
+        self.latch.return_buffer(sender.path, datagram);
     }
 
     /// Takes a packet of the stream.
-    fn take(
+    fn process_packet(
         &mut self,
         received: Instant,
-        sender: Sender,
-        packet: &Incoming<'_>,
+        sender: PacketOrigin,
+        packet: &IncomingPacket<'_>,
         out: &mut Outbox<'_>,
     ) {
-        let wishes = &self.plan.wishes;
+        let wishes = &self.plan.config;
         let clock_rate = wishes.from.encoding.clock_rate;
-        if wishes.two_ways {
-            let way = if sender.way == 0 { Way::A } else { Way::B };
+        if wishes.redundant {
+            let way = if sender.path == 0 { Way::A } else { Way::B };
             let legs = self.legs.get_or_insert_default();
             let (sequence, timestamp) = (packet.sequence, packet.timestamp);
-            if legs.receive(received, way, sequence, timestamp, clock_rate) == Picked::Copy {
+            if legs.receive(received, way, sequence, timestamp, clock_rate)
+                == MergeOutcome::Duplicate
+            {
                 return;
             }
         }
-        let fresh = self.leg.is_none();
-        let leg = self.leg.get_or_insert_with(|| Box::new(Leg::new(wishes, sender.ssrc, received)));
+        let fresh = self.ingress.is_none();
+        let leg = self
+            .ingress
+            .get_or_insert_with(|| Box::new(RtpIngress::new(wishes, sender.ssrc, received)));
         leg.receive(packet, received);
         let proven = leg.receiver().is_valid();
         if proven {
-            self.from = self.latch.from(0).or_else(|| self.latch.from(1));
+            self.from = self.latch.sender_address(0).or_else(|| self.latch.sender_address(1));
         }
-        self.outward.send_due(received, leg, out);
+        self.egress.send_due(received, leg, out);
         if fresh {
-            self.greet(received, out);
+            self.start_rtcp(received, out);
         }
-        if let Some(rtcp) = self.inward.as_mut().filter(|_| proven) {
-            rtcp.received(received, sender.ssrc);
+        if let Some(rtcp) = self.sender_rtcp.as_mut().filter(|_| proven) {
+            rtcp.record_received(received, sender.ssrc);
         }
     }
 
     /// RTCP begins with a source, on both sides.
-    fn greet(&mut self, now: Instant, out: &mut Outbox<'_>) {
-        let Some(cname) = &self.plan.wishes.cname else { return };
+    fn start_rtcp(&mut self, now: Instant, out: &mut Outbox<'_>) {
+        let Some(cname) = &self.plan.config.cname else { return };
         // Who listens answers to where our packets come from.
-        out.claim(Key::Ssrc(self.outward.ssrc));
+        out.claim(StreamKey::Ssrc(self.egress.ssrc));
         self.seed = self.seed.wrapping_add(1);
         let config = |side: u64| RtcpConfig {
-            ssrc: self.outward.ssrc,
+            ssrc: self.egress.ssrc,
             cname: Arc::clone(cname),
-            members: MEMBERS,
+            max_members: MAX_RTCP_MEMBERS,
             seed: self.seed.rotate_left(32) ^ side,
             ..RtcpConfig::default()
         };
-        let mut inward = Rtcp::new(RtcpConfig { reference_time: true, ..config(0) }, now);
-        let (at, ntp) = self.plan.wishes.clock;
+        let mut inward = RtcpSession::new(RtcpConfig { reference_time: true, ..config(0) }, now);
+        let (at, ntp) = self.plan.config.clock;
         inward.set_clock(at, ntp);
-        self.inward = Some(Box::new(inward));
-        if self.outward.rtcp.is_none() {
-            let mut rtcp = Rtcp::new(config(1), now);
+        self.sender_rtcp = Some(Box::new(inward));
+        if self.egress.rtcp.is_none() {
+            let mut rtcp = RtcpSession::new(config(1), now);
             rtcp.set_clock(at, ntp);
-            self.outward.rtcp = Some(Box::new(rtcp));
+            self.egress.rtcp = Some(Box::new(rtcp));
         }
     }
 
     fn receive_rtcp(&mut self, now: Instant, from: SocketAddr, is_answer: bool, bytes: &[u8]) {
         let round_trip = &mut self.round_trip;
-        let outward = &mut self.outward;
+        let outward = &mut self.egress;
         let read = if (is_answer && from.ip() == outward.to.ip()) || from == outward.to {
             let reported = &mut outward.reported;
             let ssrc = outward.ssrc;
             outward.rtcp.as_mut().map(|rtcp| {
                 rtcp.handle_input(now, bytes, |event| {
-                    if let Event::Reported { block, round_trip, .. } = event
+                    if let RtcpEvent::ReceptionReport { block, round_trip, .. } = event
                         && block.ssrc == ssrc
                     {
                         *reported = Some((block, round_trip));
@@ -284,9 +295,9 @@ impl Relay {
                 })
             })
         } else if self.latch.is_from(from.ip()) {
-            self.inward.as_mut().map(|rtcp| {
+            self.sender_rtcp.as_mut().map(|rtcp| {
                 rtcp.handle_input(now, bytes, |event| {
-                    if let Event::RoundTrip { span, .. } = event {
+                    if let RtcpEvent::RoundTrip { span, .. } = event {
                         *round_trip = Some(span);
                     }
                 })
@@ -295,31 +306,31 @@ impl Relay {
             None
         };
         self.foreign_rtcp += u64::from(!matches!(read, Some(Ok(()))));
-        self.forged_byes += u64::from(read.is_none() && says_good_bye(bytes));
+        self.forged_byes += u64::from(read.is_none() && contains_bye(bytes));
     }
 
     /// The source is gone: what is left of it goes out, and the next one begins anew.
     fn end_source(&mut self, now: Instant, out: &mut Outbox<'_>) {
-        let Some(leg) = &mut self.leg else { return };
+        let Some(leg) = &mut self.ingress else { return };
         leg.finish();
-        self.outward.send_due(now, leg, out);
-        self.before = self.sum();
-        self.leg = None;
+        self.egress.send_due(now, leg, out);
+        self.previous_totals = self.totals();
+        self.ingress = None;
         self.legs = None;
-        self.outward.reset();
-        if let (Some(mut rtcp), Some(from)) = (self.inward.take(), self.from) {
-            self.forged_byes += rtcp.tally().forged_byes;
+        self.egress.reset();
+        if let (Some(mut rtcp), Some(from)) = (self.sender_rtcp.take(), self.from) {
+            self.forged_byes += rtcp.stats().forged_byes;
             rtcp.leave(now);
-            write_rtcp(now, &mut rtcp, None, Route::to(from).own(), out);
+            write_rtcp(now, &mut rtcp, None, Route::to(from).from_own_socket(), out);
         }
     }
 
     /// Another source has the stream now.
-    fn leave_source(&mut self, now: Instant, out: &mut Outbox<'_>) {
-        match self.leg.take_if(|leg| !leg.receiver().is_valid()) {
+    fn switch_source(&mut self, now: Instant, out: &mut Outbox<'_>) {
+        match self.ingress.take_if(|leg| !leg.receiver().is_valid()) {
             // It was none: what it sent is not for the listener.
             Some(leg) => {
-                self.latch.abandon(leg.receiver().tally().received);
+                self.latch.count_abandoned(leg.receiver().stats().received);
                 self.legs = None;
             }
             None => self.end_source(now, out),
@@ -329,40 +340,40 @@ impl Relay {
     /// Nobody sends any more, and the listener is told.
     fn end_stream(&mut self, now: Instant, out: &mut Outbox<'_>) {
         self.end_source(now, out);
-        self.latch.forget();
-        if let Some(mut rtcp) = self.outward.rtcp.take() {
+        self.latch.reset();
+        if let Some(mut rtcp) = self.egress.rtcp.take() {
             rtcp.leave(now);
-            write_rtcp(now, &mut rtcp, None, self.outward.route(), out);
+            write_rtcp(now, &mut rtcp, None, self.egress.route(), out);
         }
     }
 
     /// What all sources came to, up to now.
-    fn sum(&self) -> Sum {
-        let mut sum = self.before;
-        if let Some(leg) = &self.leg {
+    fn totals(&self) -> SourceTotals {
+        let mut sum = self.previous_totals;
+        if let Some(leg) = &self.ingress {
             sum.add(leg);
         }
         if let Some(legs) = &self.legs {
-            let tally = legs.tally();
-            sum.copies += tally.copies;
+            let tally = legs.stats();
+            sum.copies += tally.duplicates;
             for (way, at) in [Way::A, Way::B].into_iter().zip(0..) {
-                sum.taken[at] += tally.taken[at];
-                sum.lost[at] += legs.leg(way).lost;
+                sum.taken[at] += tally.accepted[at];
+                sum.lost[at] += legs.path_stats(way).lost;
             }
         }
         sum
     }
 
     fn idle_at(&self) -> Option<Instant> {
-        self.leg.as_ref().map(|leg| leg.heard() + self.plan.wishes.idle)
+        self.ingress.as_ref().map(|leg| leg.last_received() + self.plan.config.idle_timeout)
     }
 }
 
 /// What sources came to.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
-    source: rtp::Tally,
-    line: Stats,
+struct SourceTotals {
+    source: rtp::ReceiverStats,
+    jitter: JitterStats,
     no_room: u64,
     recovered: u64,
     taken: [u64; 2],
@@ -370,9 +381,9 @@ struct Sum {
     copies: u64,
 }
 
-impl Sum {
-    fn add(&mut self, leg: &Leg) {
-        let (tally, stats, line) = (leg.receiver().tally(), leg.line(), self.line);
+impl SourceTotals {
+    fn add(&mut self, leg: &RtpIngress) {
+        let (tally, stats, line) = (leg.receiver().stats(), leg.jitter_stats(), self.jitter);
         let source = &mut self.source;
         source.received += tally.received;
         source.lost += tally.lost;
@@ -381,7 +392,7 @@ impl Sum {
         source.strays += tally.strays;
         source.restarts += tally.restarts;
         source.jumps += tally.jumps;
-        self.line = Stats {
+        self.jitter = JitterStats {
             received: line.received + stats.received,
             duplicates: line.duplicates + stats.duplicates,
             reordered: line.reordered + stats.reordered,
@@ -395,20 +406,22 @@ impl Sum {
             ..stats
         };
         self.no_room += leg.no_room();
-        self.recovered += leg.copies().used;
+        self.recovered += leg.redundancy_counts().used;
     }
 }
 
 /// Whether somebody leaves, whoever says so.
-fn says_good_bye(datagram: &[u8]) -> bool {
-    let compound = rtcp::Compound::parse(datagram);
-    compound.is_ok_and(|compound| compound.parts().any(|part| matches!(part, rtcp::Part::Bye(_))))
+fn contains_bye(datagram: &[u8]) -> bool {
+    let compound = rtcp::CompoundPacket::parse(datagram);
+    compound.is_ok_and(|compound| {
+        compound.packets().any(|part| matches!(part, rtcp::RtcpPacket::Bye(_)))
+    })
 }
 
 fn write_rtcp(
     now: Instant,
-    rtcp: &mut Rtcp,
-    leg: Option<&mut Leg>,
+    rtcp: &mut RtcpSession,
+    leg: Option<&mut RtpIngress>,
     route: Route,
     out: &mut Outbox<'_>,
 ) {
@@ -419,11 +432,11 @@ fn write_rtcp(
     out.write(route, RTCP_ROOM, |room| rtcp.poll_output(now, room, source.flatten()).unwrap_or(0));
 }
 
-impl Machine for Relay {
-    type Order = Infallible;
-    type Report = Report;
+impl Machine for RelayStream {
+    type Command = Infallible;
+    type Report = RelayReport;
 
-    fn packets(&mut self, now: Instant, packets: &mut Packets<'_>, out: &mut Outbox<'_>) {
+    fn handle_packets(&mut self, now: Instant, packets: &mut Packets<'_>, out: &mut Outbox<'_>) {
         for packet in packets {
             if rtp::is_rtcp(packet.bytes) {
                 self.receive_rtcp(now, packet.from, packet.is_answer, packet.bytes);
@@ -437,19 +450,25 @@ impl Machine for Relay {
         if self.idle_at().is_some_and(|at| at <= now) {
             self.end_stream(now, out);
         }
-        if let Some(leg) = &mut self.leg {
-            self.outward.send_due(now, leg, out);
+        if let Some(leg) = &mut self.ingress {
+            self.egress.send_due(now, leg, out);
         }
         let mut left = false;
-        if let (Some(rtcp), Some(from)) = (&mut self.inward, self.from) {
-            let ssrc = self.leg.as_ref().map(|leg| leg.ssrc());
+        if let (Some(rtcp), Some(from)) = (&mut self.sender_rtcp, self.from) {
+            let ssrc = self.ingress.as_ref().map(|leg| leg.ssrc());
             rtcp.handle_timeout(now, |event| {
-                left |= matches!(event, Event::Left { ssrc: gone } if Some(gone) == ssrc);
+                left |= matches!(event, RtcpEvent::Left { ssrc: gone } if Some(gone) == ssrc);
             });
-            write_rtcp(now, rtcp, self.leg.as_deref_mut(), Route::to(from).own(), out);
+            write_rtcp(
+                now,
+                rtcp,
+                self.ingress.as_deref_mut(),
+                Route::to(from).from_own_socket(),
+                out,
+            );
         }
-        let route = self.outward.route();
-        if let Some(rtcp) = &mut self.outward.rtcp {
+        let route = self.egress.route();
+        if let Some(rtcp) = &mut self.egress.rtcp {
             rtcp.handle_timeout(now, |_| ());
             write_rtcp(now, rtcp, None, route, out);
         }
@@ -459,42 +478,42 @@ impl Machine for Relay {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let leg = self.leg.as_ref().and_then(|leg| leg.poll_timeout());
-        let inward = self.from.and(self.inward.as_ref()).and_then(|rtcp| rtcp.poll_timeout());
-        let outward = self.outward.rtcp.as_ref().and_then(|rtcp| rtcp.poll_timeout());
+        let leg = self.ingress.as_ref().and_then(|leg| leg.poll_timeout());
+        let inward = self.from.and(self.sender_rtcp.as_ref()).and_then(|rtcp| rtcp.poll_timeout());
+        let outward = self.egress.rtcp.as_ref().and_then(|rtcp| rtcp.poll_timeout());
         [leg, inward, outward, self.idle_at()].into_iter().flatten().min()
     }
 
-    fn obey(&mut self, _now: Instant, order: Infallible, _out: &mut Outbox<'_>) {
+    fn handle_command(&mut self, _now: Instant, order: Infallible, _out: &mut Outbox<'_>) {
         match order {}
     }
 
-    fn report(&self) -> Report {
-        let sum = self.sum();
-        let (outward, latch) = (&self.outward, self.latch.counts());
-        let forged = self.inward.as_ref().map_or(0, |rtcp| rtcp.tally().forged_byes);
-        Report {
+    fn report(&self) -> RelayReport {
+        let sum = self.totals();
+        let (outward, latch) = (&self.egress, self.latch.counts());
+        let forged = self.sender_rtcp.as_ref().map_or(0, |rtcp| rtcp.stats().forged_byes);
+        RelayReport {
             label: self.label,
-            ssrc: self.leg.as_ref().map(|leg| leg.ssrc()),
+            ssrc: self.ingress.as_ref().map(|leg| leg.ssrc()),
             sent_ssrc: outward.ssrc,
             from: self.from,
-            second: self.latch.from(1),
+            second: self.latch.sender_address(1),
             to: outward.to,
-            tally: Tally {
+            tally: RelayCounts {
                 source: sum.source,
-                line: sum.line,
+                jitter: sum.jitter,
                 recovered_red: sum.recovered,
                 recovered_fec: outward.recovered,
-                events: outward.events,
-                noise: outward.noise,
+                dtmf: outward.dtmf,
+                comfort_noise: outward.comfort_noise,
                 taken: sum.taken,
                 lost: sum.lost,
-                copies: sum.copies,
+                duplicates: sum.copies,
                 sent: outward.sent,
                 sent_bytes: outward.sent_bytes,
                 refused: self.refused.total(),
-                other_types: self.other_types,
-                other_type: self.other_type,
+                unknown_types: self.other_types,
+                last_unknown_type: self.other_type,
                 other_sources: latch.other_sources,
                 other_addresses: latch.other_addresses,
                 undecodable: self.undecodable + outward.undecodable,
@@ -506,7 +525,7 @@ impl Machine for Relay {
                 foreign_rtcp: self.foreign_rtcp,
                 forged_byes: self.forged_byes + forged,
             },
-            reported: outward.reported,
+            receiver_report: outward.reported,
             round_trip: self.round_trip,
         }
     }
@@ -517,7 +536,7 @@ impl Machine for Relay {
 }
 
 /// Others in a session of RTCP: there is one, and whoever took his place.
-const MEMBERS: usize = 2;
+const MAX_RTCP_MEMBERS: usize = 2;
 
 /// Reports of one source, with a name of 255 bytes.
 const RTCP_ROOM: usize = 512;

@@ -7,42 +7,49 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
-use aulos_proto::rtp::{self, Codec, Encoding, Header, is_rtcp, rtcp};
+use aulos_proto::rtp::{self, Encoding, RtpCodec, RtpHeader, is_rtcp, rtcp};
 use proptest::prelude::*;
 
 use super::*;
 use crate::udp::Machine as _;
-use crate::udp::testing::{Sent, deliver, finish, tick};
+use crate::udp::testing::{SentDatagrams, deliver, finish, tick};
 
 const SENDER: &str = "192.0.2.1:5004";
 const INTRUDER: &str = "198.51.100.9:5004";
 const DEST: &str = "192.0.2.2:7000";
 
-const PCMU: Encoding = Encoding { codec: Codec::Pcmu, clock_rate: 8_000, channels: 1 };
-const PCMA: Encoding = Encoding { codec: Codec::Pcma, clock_rate: 8_000, channels: 1 };
-const G722: Encoding = Encoding { codec: Codec::G722, clock_rate: 8_000, channels: 1 };
-const OPUS: Encoding = Encoding { codec: Codec::Opus, clock_rate: 48_000, channels: 2 };
-const L16: Encoding = Encoding { codec: Codec::L16, clock_rate: 48_000, channels: 2 };
-const L24: Encoding = Encoding { codec: Codec::L24, clock_rate: 44_100, channels: 1 };
+const PCMU: Encoding = Encoding { codec: RtpCodec::Pcmu, clock_rate: 8_000, channels: 1 };
+const PCMA: Encoding = Encoding { codec: RtpCodec::Pcma, clock_rate: 8_000, channels: 1 };
+const G722: Encoding = Encoding { codec: RtpCodec::G722, clock_rate: 8_000, channels: 1 };
+const OPUS: Encoding = Encoding { codec: RtpCodec::Opus, clock_rate: 48_000, channels: 2 };
+const L16: Encoding = Encoding { codec: RtpCodec::L16, clock_rate: 48_000, channels: 2 };
+const L24: Encoding = Encoding { codec: RtpCodec::L24, clock_rate: 44_100, channels: 1 };
 
 /// A relay, a sender of packets of 20 ms, and what came out.
-struct World {
-    relay: Relay,
+struct RelayFixture {
+    relay: RelayStream,
     now: Instant,
-    out: Vec<(Header, Vec<u8>)>,
-    reports: Sent,
+    out: Vec<(RtpHeader, Vec<u8>)>,
+    reports: SentDatagrams,
 }
 
-impl World {
+impl RelayFixture {
     fn new(from: Encoding, to: Encoding) -> Self {
-        let mut wishes = Wishes::new(Media::new(from), Media::new(to));
-        wishes.clock = (Instant::ZERO, Ntp::from_unix(Span::from_secs(1_700_000_000)));
-        Self::of(wishes)
+        let mut wishes =
+            RelayStreamConfig::new(RtpPayloadFormat::new(from), RtpPayloadFormat::new(to));
+        wishes.clock = (Instant::ZERO, NtpTime::from_unix(Span::from_secs(1_700_000_000)));
+        Self::with_config(wishes)
     }
 
-    fn of(wishes: Wishes) -> Self {
-        let plan = Arc::new(Plan::new(wishes).unwrap());
-        let relay = Relay::new(plan, Label::default(), DEST.parse().unwrap(), 0xabcd_ef01, 7);
+    fn with_config(wishes: RelayStreamConfig) -> Self {
+        let plan = Arc::new(RelayPlan::new(wishes).unwrap());
+        let relay = RelayStream::new(
+            plan,
+            RelayStreamLabel::default(),
+            DEST.parse().unwrap(),
+            0xabcd_ef01,
+            7,
+        );
         Self {
             relay,
             now: Instant::ZERO + Span::from_secs(1),
@@ -51,14 +58,14 @@ impl World {
         }
     }
 
-    fn take(&mut self, sent: Sent) {
+    fn take(&mut self, sent: SentDatagrams) {
         for (to, datagram) in sent {
             if is_rtcp(&datagram) {
                 self.reports.push((to, datagram));
                 continue;
             }
             assert_eq!(to, DEST.parse::<SocketAddr>().unwrap());
-            let packet = rtp::Packet::parse(&datagram).unwrap();
+            let packet = rtp::RtpPacket::parse(&datagram).unwrap();
             self.out.push((packet.header(), packet.payload().to_vec()));
         }
     }
@@ -74,22 +81,22 @@ impl World {
         self.now = end;
     }
 
-    fn give(&mut self, datagram: &[u8]) {
-        self.give_from(SENDER, datagram);
+    fn deliver(&mut self, datagram: &[u8]) {
+        self.deliver_from(SENDER, datagram);
     }
 
-    fn give_from(&mut self, from: &str, datagram: &[u8]) {
+    fn deliver_from(&mut self, from: &str, datagram: &[u8]) {
         let sent = deliver(&mut self.relay, self.now, from.parse().unwrap(), datagram);
         self.take(sent);
     }
 
     fn send(&mut self, ssrc: u32, number: u64, ticks: u32, payload: &[u8]) {
         let datagram = packet(ssrc, number, ticks, self.payload_type(), payload);
-        self.give(&datagram);
+        self.deliver(&datagram);
     }
 
     fn payload_type(&self) -> u8 {
-        self.relay.wishes().from.sent_type()
+        self.relay.config().from.outgoing_payload_type()
     }
 
     fn finish(&mut self) {
@@ -101,7 +108,7 @@ impl World {
         self.out.iter().map(|(header, _)| header.sequence).collect()
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> RelayCounts {
         self.relay.report().tally
     }
 }
@@ -109,7 +116,7 @@ impl World {
 /// The packet of that number; the numbers begin near where they wrap.
 fn packet(ssrc: u32, number: u64, ticks: u32, payload_type: u8, payload: &[u8]) -> Vec<u8> {
     #[allow(clippy::cast_possible_truncation, reason = "as on the wire")]
-    let header = Header {
+    let header = RtpHeader {
         marker: number == 0,
         payload_type,
         sequence: FIRST.wrapping_add(number as u16),
@@ -124,7 +131,7 @@ const STEP: Span = Span::from_millis(20);
 
 #[test]
 fn one_packet_goes_out_for_each_that_comes_in_with_its_number_and_its_time() {
-    let mut world = World::new(PCMU, PCMA);
+    let mut world = RelayFixture::new(PCMU, PCMA);
     for number in 0..100 {
         world.send(1, number, 160, &[0x55; 160]);
         world.wait(STEP);
@@ -145,7 +152,7 @@ fn one_packet_goes_out_for_each_that_comes_in_with_its_number_and_its_time() {
 
 #[test]
 fn packets_that_are_late_are_put_in_order_and_what_is_lost_stays_lost() {
-    let mut world = World::new(PCMU, PCMU);
+    let mut world = RelayFixture::new(PCMU, PCMU);
     for number in [0, 1, 3, 2, 4, 6, 7, 8, 9, 10, 11, 12] {
         world.send(1, number, 160, &[7; 160]);
         world.wait(STEP);
@@ -162,7 +169,7 @@ fn packets_that_are_late_are_put_in_order_and_what_is_lost_stays_lost() {
 #[test]
 fn a_packet_that_is_far_too_late_goes_out_all_the_same_unless_it_would_spoil_others() {
     for (to, sent) in [(PCMA, 40), (G722, 39)] {
-        let mut world = World::new(PCMU, to);
+        let mut world = RelayFixture::new(PCMU, to);
         for number in (0..10).chain(11..40) {
             world.send(1, number, 160, &[7; 160]);
             world.wait(STEP);
@@ -171,13 +178,13 @@ fn a_packet_that_is_far_too_late_goes_out_all_the_same_unless_it_would_spoil_oth
         world.finish();
         let tally = world.tally();
         assert_eq!((world.out.len(), tally.too_late), (sent, 40 - sent as u64));
-        assert_eq!(tally.line.late, 1);
+        assert_eq!(tally.jitter.late, 1);
     }
 }
 
 #[test]
 fn one_packet_of_somebody_else_is_nothing_and_two_are_a_sender_who_began_anew() {
-    let mut world = World::new(PCMU, PCMU);
+    let mut world = RelayFixture::new(PCMU, PCMU);
     for number in 0..10 {
         world.send(1, number, 160, &[1; 160]);
         world.wait(STEP);
@@ -199,14 +206,14 @@ fn one_packet_of_somebody_else_is_nothing_and_two_are_a_sender_who_began_anew() 
 
 #[test]
 fn somebody_else_is_not_heard_while_the_sender_sends() {
-    let mut world = World::new(PCMU, PCMU);
+    let mut world = RelayFixture::new(PCMU, PCMU);
     for number in 0..500 {
         world.send(1, number, 160, &[1; 160]);
         world.wait(STEP / 2);
         // His own number or the sender's, from his own address: each one of them is nothing.
         let ssrc = if number < 250 { 2 } else { 1 };
-        world.give_from(INTRUDER, &packet(ssrc, number + 7, 160, 0, &[9; 160]));
-        world.give_from("192.0.2.1:5006", &packet(ssrc, number + 7, 160, 0, &[9; 160]));
+        world.deliver_from(INTRUDER, &packet(ssrc, number + 7, 160, 0, &[9; 160]));
+        world.deliver_from("192.0.2.1:5006", &packet(ssrc, number + 7, 160, 0, &[9; 160]));
         world.wait(STEP / 2);
     }
     world.finish();
@@ -222,7 +229,7 @@ fn somebody_else_is_not_heard_while_the_sender_sends() {
 fn a_stream_is_taken_over_after_a_silence_and_not_before() {
     for (silence, taken) in [(TAKEOVER - STEP, false), (TAKEOVER + STEP, true)] {
         for ssrc in [1, 2] {
-            let mut world = World::new(PCMU, PCMU);
+            let mut world = RelayFixture::new(PCMU, PCMU);
             for number in 0..100 {
                 world.send(1, number, 160, &[1; 160]);
                 world.wait(STEP);
@@ -230,7 +237,7 @@ fn a_stream_is_taken_over_after_a_silence_and_not_before() {
             world.wait(silence - STEP);
             // From the second one on it is another sender, and then the first one is heard, too.
             for number in 200..210 {
-                world.give_from(INTRUDER, &packet(ssrc, number, 160, 0, &[2; 160]));
+                world.deliver_from(INTRUDER, &packet(ssrc, number, 160, 0, &[2; 160]));
             }
             let (tally, report) = (world.tally(), world.relay.report());
             assert_eq!((tally.takeovers, tally.restarts), (u64::from(taken), 0));
@@ -249,22 +256,22 @@ fn a_stream_is_taken_over_after_a_silence_and_not_before() {
 
 #[test]
 fn a_stream_that_has_ended_is_for_whoever_comes_next() {
-    let mut world = World::new(PCMU, PCMU);
+    let mut world = RelayFixture::new(PCMU, PCMU);
     for number in 0..500 {
         world.send(1, number, 160, &[1; 160]);
         world.wait(STEP);
     }
     let mut room = [0; 200];
-    let mut writer = rtcp::Writer::new(&mut room);
+    let mut writer = rtcp::RtcpWriter::new(&mut room);
     writer.report(1, None, 0, core::iter::empty());
     writer.bye(1, "");
     let bye = writer.finish().to_vec();
-    world.give(&bye);
+    world.deliver(&bye);
     // A good-bye is believed when nothing has come for two seconds.
     world.wait(Span::from_millis(2_100));
     assert_eq!(world.relay.report().ssrc, None);
     for number in 0..10 {
-        world.give_from(INTRUDER, &packet(2, number, 160, 0, &[2; 160]));
+        world.deliver_from(INTRUDER, &packet(2, number, 160, 0, &[2; 160]));
         world.wait(STEP);
     }
     assert_eq!((world.relay.report().ssrc, world.out.len()), (Some(2), 510));
@@ -273,11 +280,11 @@ fn a_stream_that_has_ended_is_for_whoever_comes_next() {
 
 #[test]
 fn a_scanner_does_not_keep_a_sender_out_and_is_not_sent_on() {
-    let mut world = World::new(PCMU, PCMU);
+    let mut world = RelayFixture::new(PCMU, PCMU);
     for number in 0..100 {
         if number % 10 == 0 {
             let stray = packet(number / 10 + 50, u64::from(number) * 500, 160, 0, &[9; 160]);
-            world.give_from(INTRUDER, &stray);
+            world.deliver_from(INTRUDER, &stray);
         }
         world.send(1, number.into(), 160, &[1; 160]);
         world.wait(STEP);
@@ -290,7 +297,7 @@ fn a_scanner_does_not_keep_a_sender_out_and_is_not_sent_on() {
 
 #[test]
 fn what_is_in_probation_is_held_and_goes_out_in_the_end() {
-    let mut world = World::new(PCMU, PCMU);
+    let mut world = RelayFixture::new(PCMU, PCMU);
     world.send(1, 0, 160, &[1; 160]);
     world.wait(Span::from_secs(1));
     assert_eq!(world.out.len(), 0);
@@ -300,7 +307,7 @@ fn what_is_in_probation_is_held_and_goes_out_in_the_end() {
 
 #[test]
 fn a_stream_that_falls_silent_ends_and_says_so_and_begins_again() {
-    let mut world = World::new(PCMU, PCMU);
+    let mut world = RelayFixture::new(PCMU, PCMU);
     for round in 0..2 {
         for number in 0..400 {
             world.send(1, round * 7_000 + number, 160, &[1; 160]);
@@ -314,8 +321,8 @@ fn a_stream_that_falls_silent_ends_and_says_so_and_begins_again() {
     let byes = |to: &str| {
         let to: SocketAddr = to.parse().unwrap();
         let is_bye = |datagram: &[u8]| {
-            let compound = rtcp::Compound::parse(datagram).unwrap();
-            compound.parts().any(|part| matches!(part, rtcp::Part::Bye(_)))
+            let compound = rtcp::CompoundPacket::parse(datagram).unwrap();
+            compound.packets().any(|part| matches!(part, rtcp::RtcpPacket::Bye(_)))
         };
         world.reports.iter().filter(|(dest, datagram)| *dest == to && is_bye(datagram)).count()
     };
@@ -324,7 +331,7 @@ fn a_stream_that_falls_silent_ends_and_says_so_and_begins_again() {
 
 #[test]
 fn both_sides_are_told_how_it_goes() {
-    let mut world = World::new(PCMU, PCMA);
+    let mut world = RelayFixture::new(PCMU, PCMA);
     for number in 0..1_500 {
         if number % 10 != 3 {
             world.send(1, number, 160, &[1; 160]);
@@ -333,8 +340,8 @@ fn both_sides_are_told_how_it_goes() {
     }
     let (mut senders, mut receivers) = (0, 0);
     for (to, datagram) in &world.reports {
-        for part in rtcp::Compound::parse(datagram).unwrap().parts() {
-            let rtcp::Part::Report { ssrc, sender, blocks } = part else { continue };
+        for part in rtcp::CompoundPacket::parse(datagram).unwrap().packets() {
+            let rtcp::RtcpPacket::Report { ssrc, sender, blocks } = part else { continue };
             assert_eq!(ssrc, 0xabcd_ef01);
             if *to == DEST.parse::<SocketAddr>().unwrap() {
                 let sender = sender.expect("a sender's report");
@@ -358,10 +365,10 @@ fn both_sides_are_told_how_it_goes() {
 
 #[test]
 fn a_bye_that_somebody_made_up_ends_nothing_and_a_real_one_ends_the_stream() {
-    let mut world = World::new(PCMU, PCMU);
+    let mut world = RelayFixture::new(PCMU, PCMU);
     let bye = |ssrc: u32| {
         let mut room = [0; 200];
-        let mut writer = rtcp::Writer::new(&mut room);
+        let mut writer = rtcp::RtcpWriter::new(&mut room);
         writer.report(ssrc, None, 0, core::iter::empty());
         writer.bye(ssrc, "");
         writer.finish().to_vec()
@@ -370,17 +377,17 @@ fn a_bye_that_somebody_made_up_ends_nothing_and_a_real_one_ends_the_stream() {
         world.send(1, number, 160, &[1; 160]);
         world.wait(STEP);
         if number == 100 {
-            world.give(&bye(1));
+            world.deliver(&bye(1));
         }
     }
     assert_eq!(world.relay.report().ssrc, Some(1));
     assert_eq!((world.tally().forged_byes, world.tally().foreign_rtcp), (1, 0));
     // Nobody is believed who says it from elsewhere, not even when nothing comes.
-    world.give_from(INTRUDER, &bye(1));
+    world.deliver_from(INTRUDER, &bye(1));
     world.wait(Span::from_secs(5));
     assert_eq!(world.relay.report().ssrc, Some(1));
     assert_eq!((world.tally().forged_byes, world.tally().foreign_rtcp), (2, 1));
-    world.give(&bye(1));
+    world.deliver(&bye(1));
     world.wait(Span::from_secs(5));
     assert_eq!((world.relay.report().ssrc, world.out.len()), (None, 500));
 }
@@ -390,14 +397,14 @@ fn every_encoding_becomes_every_other_and_keeps_its_time() {
     let all = [PCMU, PCMA, G722, OPUS, L16, L24];
     for from in all {
         // A tone in that encoding, made of L16 by a relay of its own.
-        let tone = if from == L16 { tone() } else { through(L16, from, &tone(), 960) };
+        let tone = if from == L16 { tone() } else { relayed(L16, from, &tone(), 960) };
         for to in all {
             let ticks = from.clock_rate / 50;
-            let out = through(from, to, &tone, ticks);
+            let out = relayed(from, to, &tone, ticks);
             assert_eq!(out.len(), tone.len(), "{from:?} to {to:?}");
-            let back = if to == L16 { out } else { through(to, L16, &out, to.clock_rate / 50) };
+            let back = if to == L16 { out } else { relayed(to, L16, &out, to.clock_rate / 50) };
             assert_eq!(back.len(), tone.len(), "{to:?} and back");
-            let share = share_of_the_tone(&back);
+            let share = tone_share(&back);
             let wanted = 0.97;
             assert!(share > wanted, "{from:?} to {to:?}: {share}");
         }
@@ -405,10 +412,10 @@ fn every_encoding_becomes_every_other_and_keeps_its_time() {
 }
 
 /// What comes out of a relay for these payloads.
-fn through(from: Encoding, to: Encoding, payloads: &[Vec<u8>], ticks: u32) -> Vec<Vec<u8>> {
-    let mut wishes = Wishes::new(Media::new(from), Media::new(to));
+fn relayed(from: Encoding, to: Encoding, payloads: &[Vec<u8>], ticks: u32) -> Vec<Vec<u8>> {
+    let mut wishes = RelayStreamConfig::new(RtpPayloadFormat::new(from), RtpPayloadFormat::new(to));
     wishes.opus_bitrate = 64_000;
-    let mut world = World::of(wishes);
+    let mut world = RelayFixture::with_config(wishes);
     for (number, payload) in (0..).zip(payloads) {
         world.send(1, number, ticks, payload);
         world.wait(STEP);
@@ -434,7 +441,7 @@ fn tone() -> Vec<Vec<u8>> {
     (0..100).map(|packet| (0..960).flat_map(|at| frame(packet * 960 + at)).collect()).collect()
 }
 
-fn share_of_the_tone(payloads: &[Vec<u8>]) -> f64 {
+fn tone_share(payloads: &[Vec<u8>]) -> f64 {
     let (mut sine, mut cosine, mut all, mut count) = (0.0, 0.0, 0.0, 0.0);
     // The codecs have begun by then.
     for frame in payloads[20..].iter().flat_map(|payload| payload.as_chunks::<4>().0) {
@@ -458,7 +465,7 @@ proptest! {
         steps in prop::collection::vec((0u64..60, 0i64..40, 0u32..3, 0usize..200), 1..200),
         stateful in any::<bool>(),
     ) {
-        let mut world = World::new(PCMU, if stateful { G722 } else { PCMA });
+        let mut world = RelayFixture::new(PCMU, if stateful { G722 } else { PCMA });
         for (jump, millis, ssrc, length) in steps {
             world.send(ssrc / 2 + 1, jump, 160, &vec![3; length]);
             world.wait(Span::from_millis(millis));
@@ -466,7 +473,7 @@ proptest! {
         world.finish();
         let tally = world.tally();
         let gone = tally.undecodable + tally.too_late + tally.no_room + tally.unsent;
-        prop_assert!(tally.sent + gone >= tally.source.received.saturating_sub(tally.line.strays));
+        prop_assert!(tally.sent + gone >= tally.source.received.saturating_sub(tally.jitter.strays));
         prop_assert!(tally.sent <= tally.source.received + tally.source.strays);
         prop_assert_eq!(tally.sent, world.out.len() as u64);
     }
@@ -474,19 +481,19 @@ proptest! {
     #[test]
     fn no_datagram_makes_it_panic(datagrams in prop::collection::vec(
         prop::collection::vec(any::<u8>(), 0..64), 1..50)) {
-        let mut wishes = Wishes::new(Media::new(PCMU), Media::new(OPUS));
-        wishes.events = Some(Events { from: 101, to: 101 });
-        wishes.red_from = Some(112);
-        wishes.red_to = Some(Redundancy { payload_type: 113, distance: 2 });
-        (wishes.two_ways, wishes.opus_fec) = (true, true);
-        let mut world = World::of(wishes);
+        let mut wishes = RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(OPUS));
+        wishes.dtmf = Some(DtmfPayloadTypes { from: 101, to: 101 });
+        wishes.red_in = Some(112);
+        wishes.red_out = Some(RedConfig { payload_type: 113, distance: 2 });
+        (wishes.redundant, wishes.opus_fec) = (true, true);
+        let mut world = RelayFixture::with_config(wishes);
         for (number, mut datagram) in (0_u8..).zip(datagrams) {
             // Half of them begin as packets of one stream do.
             if let (Some(head), true) = (datagram.first_chunk_mut(), number.is_multiple_of(2)) {
                 let kind = [0, 13, 101, 112][usize::from(number / 2 % 4)];
                 *head = [0x80, kind, 0, number / 2, 0, 0, number, 0, 0, 0, 0, 1];
             }
-            world.give(&datagram);
+            world.deliver(&datagram);
             world.wait(STEP);
         }
         world.finish();

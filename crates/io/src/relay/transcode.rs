@@ -9,63 +9,63 @@ mod opus;
 use core::fmt;
 
 use aulos_core::SampleRate;
-use aulos_dsp::{ComfortNoise, Resampler, g711, g722, network, remix};
-use aulos_proto::rtp::payload::opus_repeats;
-use aulos_proto::rtp::{Codec, Encoding};
+use aulos_dsp::{ComfortNoise, Resampler, g711, g722, linear_pcm, remix};
+use aulos_proto::rtp::payload::opus_fec_ticks;
+use aulos_proto::rtp::{Encoding, RtpCodec};
 
-use super::Wishes;
-use opus::{Opener, Packer};
+use super::RelayStreamConfig;
+use opus::{LazyOpusDecoder, LazyOpusEncoder};
 
 /// Why there is no way from one encoding to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum CannotTranscode {
+pub enum TranscodeError {
     /// There is no decoder for what comes.
-    From(Encoding),
+    UnsupportedInput(Encoding),
     /// There is no encoder for what is to go.
-    To(Encoding),
+    UnsupportedOutput(Encoding),
 }
 
-impl fmt::Display for CannotTranscode {
+impl fmt::Display for TranscodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::From(encoding) | Self::To(encoding)) = self;
+        let (Self::UnsupportedInput(encoding) | Self::UnsupportedOutput(encoding)) = self;
         let Encoding { codec, clock_rate, channels } = encoding;
-        let verb = if matches!(self, Self::From(_)) { "decoded" } else { "encoded" };
+        let verb = if matches!(self, Self::UnsupportedInput(_)) { "decoded" } else { "encoded" };
         write!(f, "{codec} at {clock_rate} Hz with {channels} channel(s) cannot be {verb}")
     }
 }
 
-impl core::error::Error for CannotTranscode {}
+impl core::error::Error for TranscodeError {}
 
 /// Makes payloads of one encoding out of those of another. Copies share what does not change.
 #[derive(Clone, Debug)]
 pub(super) enum Transcoder {
     /// They are the same.
-    Same,
+    Passthrough,
     /// Another law of G.711.
-    Law(g711::Law, g711::Law),
+    G711(g711::G711Law, g711::G711Law),
     /// Anything else.
-    Samples(Box<Samples>),
+    Samples(Box<SampleTranscoder>),
 }
 
 impl Transcoder {
-    pub(super) fn new(wishes: &Wishes) -> Result<Self, CannotTranscode> {
+    pub(super) fn new(wishes: &RelayStreamConfig) -> Result<Self, TranscodeError> {
         let (from, to) = (wishes.from.encoding, wishes.to.encoding);
         if from == to {
-            return Ok(Self::Same);
+            return Ok(Self::Passthrough);
         }
         let is_telephony = |encoding: Encoding| encoding.clock_rate == 8_000;
         match (law(from.codec), law(to.codec)) {
-            (Some(a), Some(b)) if is_telephony(from) && is_telephony(to) => Ok(Self::Law(a, b)),
-            _ => Samples::new(wishes).map(|samples| Self::Samples(Box::new(samples))),
+            (Some(a), Some(b)) if is_telephony(from) && is_telephony(to) => Ok(Self::G711(a, b)),
+            _ => SampleTranscoder::new(wishes).map(|samples| Self::Samples(Box::new(samples))),
         }
     }
 
     /// Bytes that a payload may become.
-    pub(super) fn most(&self, payload: usize) -> usize {
+    pub(super) fn max_bytes(&self, payload: usize) -> usize {
         match self {
-            Self::Same | Self::Law(..) => payload,
-            Self::Samples(samples) => samples.most(payload),
+            Self::Passthrough | Self::G711(..) => payload,
+            Self::Samples(samples) => samples.max_bytes(payload),
         }
     }
 
@@ -74,27 +74,32 @@ impl Transcoder {
     ///
     /// # Real-time
     /// Allocates only for a payload that is longer than all before it.
-    pub(super) fn run(&mut self, timestamp: u64, payload: &[u8], out: &mut [u8]) -> Option<usize> {
+    pub(super) fn transcode(
+        &mut self,
+        timestamp: u64,
+        payload: &[u8],
+        out: &mut [u8],
+    ) -> Option<usize> {
         match self {
-            Self::Same => {
+            Self::Passthrough => {
                 out.get_mut(..payload.len())?.copy_from_slice(payload);
                 Some(payload.len())
             }
-            Self::Law(from, to) => {
+            Self::G711(from, to) => {
                 let out = out.get_mut(..payload.len())?;
                 out.copy_from_slice(payload);
                 g711::transcode(*from, *to, out);
                 Some(payload.len())
             }
-            Self::Samples(samples) => samples.run(timestamp, payload, out),
+            Self::Samples(samples) => samples.transcode(timestamp, payload, out),
         }
     }
 
     /// Bytes that comfort noise may become.
-    pub(super) fn most_noise(&self) -> usize {
+    pub(super) fn max_noise_bytes(&self) -> usize {
         match self {
-            Self::Same | Self::Law(..) => 0,
-            Self::Samples(samples) => samples.most_of(samples.frames),
+            Self::Passthrough | Self::G711(..) => 0,
+            Self::Samples(samples) => samples.max_bytes_of_frames(samples.frames),
         }
     }
 
@@ -109,17 +114,17 @@ impl Transcoder {
         out: &mut [u8],
     ) -> Option<usize> {
         match self {
-            Self::Same | Self::Law(..) => None,
+            Self::Passthrough | Self::G711(..) => None,
             Self::Samples(samples) => samples.noise(timestamp, payload, out),
         }
     }
 
     /// How much of the sound before it, in units of the clock, a payload carries again in a way that
     /// only its decoder can read.
-    pub(super) fn repeated(&self, payload: &[u8]) -> Option<u64> {
+    pub(super) fn redundant_units(&self, payload: &[u8]) -> Option<u64> {
         match self {
-            Self::Samples(samples) if samples.from.codec == Codec::Opus => {
-                opus_repeats(payload).map(u64::from)
+            Self::Samples(samples) if samples.from.codec == RtpCodec::Opus => {
+                opus_fec_ticks(payload).map(u64::from)
             }
             _ => None,
         }
@@ -134,15 +139,15 @@ impl Transcoder {
         out: &mut [u8],
     ) -> Option<usize> {
         match self {
-            Self::Same | Self::Law(..) => None,
+            Self::Passthrough | Self::G711(..) => None,
             Self::Samples(samples) => samples.recover(units, timestamp, following, out),
         }
     }
 
     /// So many units of the clock are not there, and nothing is sent for them.
-    pub(super) fn miss(&mut self, units: u64) {
+    pub(super) fn skip(&mut self, units: u64) {
         if let Self::Samples(samples) = self {
-            samples.miss(units);
+            samples.skip(units);
         }
     }
 
@@ -154,11 +159,11 @@ impl Transcoder {
     }
 
     /// Whether a packet can only be understood behind the one before it.
-    pub(super) fn has_memory(&self) -> bool {
+    pub(super) fn is_stateful(&self) -> bool {
         match self {
-            Self::Same | Self::Law(..) => false,
+            Self::Passthrough | Self::G711(..) => false,
             Self::Samples(samples) => {
-                let keeps = |codec| matches!(codec, Codec::Opus | Codec::G722);
+                let keeps = |codec| matches!(codec, RtpCodec::Opus | RtpCodec::G722);
                 keeps(samples.from.codec) || keeps(samples.to.codec) || samples.resampler.is_some()
             }
         }
@@ -167,7 +172,7 @@ impl Transcoder {
 
 /// A decoder, a way between rates and channels, and an encoder.
 #[derive(Clone, Debug)]
-pub(super) struct Samples {
+pub(super) struct SampleTranscoder {
     from: Encoding,
     to: Encoding,
     decoder: Decoder,
@@ -187,53 +192,56 @@ pub(super) struct Samples {
 
 #[derive(Clone, Debug)]
 enum Decoder {
-    Law(g711::Law),
+    Law(g711::G711Law),
     L16,
     L24,
     G722(Box<g722::Decoder>),
-    Opus(Opener),
+    Opus(LazyOpusDecoder),
 }
 
 #[derive(Clone, Debug)]
 enum Encoder {
-    Law(g711::Law),
+    Law(g711::G711Law),
     L16,
     L24,
     G722(Box<g722::Encoder>),
-    Opus(Packer),
+    Opus(LazyOpusEncoder),
 }
 
-impl Samples {
-    fn new(wishes: &Wishes) -> Result<Self, CannotTranscode> {
+impl SampleTranscoder {
+    fn new(wishes: &RelayStreamConfig) -> Result<Self, TranscodeError> {
         let (from, to) = (wishes.from.encoding, wishes.to.encoding);
-        let (cannot_decode, cannot_encode) = (CannotTranscode::From(from), CannotTranscode::To(to));
+        let (cannot_decode, cannot_encode) =
+            (TranscodeError::UnsupportedInput(from), TranscodeError::UnsupportedOutput(to));
         let source_rate =
-            if from.codec == Codec::Opus { opus::rate(to) } else { from.sample_rate() };
-        let sink_rate = if to.codec == Codec::Opus { opus::rate(from) } else { to.sample_rate() };
+            if from.codec == RtpCodec::Opus { opus::opus_rate(to) } else { from.sample_rate() };
+        let sink_rate =
+            if to.codec == RtpCodec::Opus { opus::opus_rate(from) } else { to.sample_rate() };
         // Opus is written with two channels, whatever it has; it decodes to as many as are wanted.
         let theirs = |encoding: Encoding| usize::from(encoding.channels);
         let source_channels =
-            if from.codec == Codec::Opus { theirs(to).min(2) } else { theirs(from) };
-        let sink_channels = if to.codec == Codec::Opus { theirs(from).min(2) } else { theirs(to) };
+            if from.codec == RtpCodec::Opus { theirs(to).min(2) } else { theirs(from) };
+        let sink_channels =
+            if to.codec == RtpCodec::Opus { theirs(from).min(2) } else { theirs(to) };
         let decoder = match from.codec {
-            Codec::Pcmu => Decoder::Law(g711::Law::Mu),
-            Codec::Pcma => Decoder::Law(g711::Law::A),
-            Codec::L16 => Decoder::L16,
-            Codec::L24 => Decoder::L24,
-            Codec::G722 => Decoder::G722(Box::new(g722::Decoder::new())),
-            Codec::Opus => {
-                Decoder::Opus(Opener::new(source_rate, source_channels).ok_or(cannot_decode)?)
-            }
+            RtpCodec::Pcmu => Decoder::Law(g711::G711Law::Mu),
+            RtpCodec::Pcma => Decoder::Law(g711::G711Law::A),
+            RtpCodec::L16 => Decoder::L16,
+            RtpCodec::L24 => Decoder::L24,
+            RtpCodec::G722 => Decoder::G722(Box::new(g722::Decoder::new())),
+            RtpCodec::Opus => Decoder::Opus(
+                LazyOpusDecoder::new(source_rate, source_channels).ok_or(cannot_decode)?,
+            ),
             _ => return Err(cannot_decode),
         };
         let encoder = match to.codec {
-            Codec::Pcmu => Encoder::Law(g711::Law::Mu),
-            Codec::Pcma => Encoder::Law(g711::Law::A),
-            Codec::L16 => Encoder::L16,
-            Codec::L24 => Encoder::L24,
-            Codec::G722 => Encoder::G722(Box::new(g722::Encoder::new())),
-            Codec::Opus => {
-                let packer = Packer::new(sink_rate, sink_channels, wishes);
+            RtpCodec::Pcmu => Encoder::Law(g711::G711Law::Mu),
+            RtpCodec::Pcma => Encoder::Law(g711::G711Law::A),
+            RtpCodec::L16 => Encoder::L16,
+            RtpCodec::L24 => Encoder::L24,
+            RtpCodec::G722 => Encoder::G722(Box::new(g722::Encoder::new())),
+            RtpCodec::Opus => {
+                let packer = LazyOpusEncoder::new(sink_rate, sink_channels, wishes);
                 Encoder::Opus(packer.ok_or(cannot_encode)?)
             }
             _ => return Err(cannot_encode),
@@ -261,38 +269,38 @@ impl Samples {
         })
     }
 
-    fn most(&self, payload: usize) -> usize {
+    fn max_bytes(&self, payload: usize) -> usize {
         let frames = match self.from.codec {
-            Codec::Opus => (self.source.0 as usize) * opus::LONGEST_MS / 1_000,
-            Codec::G722 => payload * 2,
-            Codec::L16 => payload / 2 / self.source.1.max(1),
-            Codec::L24 => payload / 3 / self.source.1.max(1),
+            RtpCodec::Opus => (self.source.0 as usize) * opus::LONGEST_MS / 1_000,
+            RtpCodec::G722 => payload * 2,
+            RtpCodec::L16 => payload / 2 / self.source.1.max(1),
+            RtpCodec::L24 => payload / 3 / self.source.1.max(1),
             _ => payload / self.source.1.max(1),
         };
-        self.most_of(frames)
+        self.max_bytes_of_frames(frames)
     }
 
     /// The same for frames of the source.
-    fn most_of(&self, frames: usize) -> usize {
-        let frames = self.at_sink(frames as u64) + 1;
+    fn max_bytes_of_frames(&self, frames: usize) -> usize {
+        let frames = self.sink_frames(frames as u64) + 1;
         match self.to.codec {
-            Codec::Opus => opus::LONGEST_PACKET,
-            Codec::G722 => frames / 2 + 1,
-            Codec::L16 => frames * 2 * self.sink.1,
-            Codec::L24 => frames * 3 * self.sink.1,
+            RtpCodec::Opus => opus::LONGEST_PACKET,
+            RtpCodec::G722 => frames / 2 + 1,
+            RtpCodec::L16 => frames * 2 * self.sink.1,
+            RtpCodec::L24 => frames * 3 * self.sink.1,
             _ => frames * self.sink.1,
         }
     }
 
-    fn run(&mut self, timestamp: u64, payload: &[u8], out: &mut [u8]) -> Option<usize> {
+    fn transcode(&mut self, timestamp: u64, payload: &[u8], out: &mut [u8]) -> Option<usize> {
         let frames = self.decode(payload)?;
         self.frames = frames;
-        self.pass(timestamp, frames, out)
+        self.encode_decoded(timestamp, frames, out)
     }
 
     fn noise(&mut self, timestamp: u64, payload: &[u8], out: &mut [u8]) -> Option<usize> {
         // Its colour is that of 8 kHz.
-        self.noise.describe(payload, self.source.0 == super::kind::COMFORT_HZ);
+        self.noise.set_parameters(payload, self.source.0 == super::payload::COMFORT_HZ);
         let (frames, channels) = (self.frames, self.source.1);
         self.decoded.resize(frames * channels, 0.0);
         let (mono, _) = self.decoded.split_at_mut(frames);
@@ -301,7 +309,7 @@ impl Samples {
             let sample = self.decoded[frame];
             self.decoded[frame * channels..(frame + 1) * channels].fill(sample);
         }
-        self.pass(timestamp, frames, out)
+        self.encode_decoded(timestamp, frames, out)
     }
 
     fn recover(
@@ -316,11 +324,11 @@ impl Samples {
         let Decoder::Opus(opener) = &mut self.decoder else { return None };
         self.decoded.resize(frames * self.source.1, 0.0);
         opener.recover(following, frames, &mut self.decoded)?;
-        self.pass(timestamp, frames, out)
+        self.encode_decoded(timestamp, frames, out)
     }
 
     /// Brings what was decoded to the other side.
-    fn pass(&mut self, timestamp: u64, frames: usize, out: &mut [u8]) -> Option<usize> {
+    fn encode_decoded(&mut self, timestamp: u64, frames: usize, out: &mut [u8]) -> Option<usize> {
         let (from, to) = (self.source.1, self.sink.1);
         let kept = self.mixed.len();
         self.mixed.resize(kept + frames * to, 0.0);
@@ -335,7 +343,7 @@ impl Samples {
             return length;
         };
         // As many as there are between this packet's timestamp and the next one's.
-        let begin = in_frames(timestamp, self.from);
+        let begin = timestamp_frames(timestamp, self.from);
         let (source, sink) = (u64::from(self.source.0), u64::from(self.sink.0));
         let at = |frame: u64| frame.wrapping_mul(sink) / source;
         let wanted = at(begin + frames as u64).saturating_sub(at(begin));
@@ -344,7 +352,7 @@ impl Samples {
         self.encoded.truncate(progress.produced.as_usize() * to);
         self.mixed.drain(..progress.consumed.as_usize() * to);
         // Rounding leaves a frame or two; more is what a library that refused has left.
-        let surplus = self.mixed.len().saturating_sub(MOST_KEPT * to);
+        let surplus = self.mixed.len().saturating_sub(MAX_RESAMPLER_DELAY * to);
         self.mixed.drain(..surplus);
         encode(&mut self.encoder, &self.encoded, out)
     }
@@ -369,18 +377,18 @@ impl Samples {
         self.decoded.resize(room, 0.0);
         let samples = match &mut self.decoder {
             Decoder::Law(law) => g711::decode(*law, payload, &mut self.decoded),
-            Decoder::L16 => network::decode_l16(payload, &mut self.decoded),
-            Decoder::L24 => network::decode_l24(payload, &mut self.decoded),
+            Decoder::L16 => linear_pcm::decode_l16(payload, &mut self.decoded),
+            Decoder::L24 => linear_pcm::decode_l24(payload, &mut self.decoded),
             Decoder::G722(decoder) => decoder.decode(payload, &mut self.decoded),
             Decoder::Opus(opener) => opener.decode(payload, &mut self.decoded)? * channels,
         };
         Some(samples / channels)
     }
 
-    fn miss(&mut self, units: u64) {
+    fn skip(&mut self, units: u64) {
         if let Decoder::Opus(opener) = &mut self.decoder {
             let frames = units * u64::from(self.source.0) / u64::from(self.from.clock_rate.max(1));
-            opener.miss(usize::try_from(frames).unwrap_or(usize::MAX), &mut self.decoded);
+            opener.skip(usize::try_from(frames).unwrap_or(usize::MAX), &mut self.decoded);
         }
     }
 
@@ -396,7 +404,7 @@ impl Samples {
         self.mixed.clear();
     }
 
-    fn at_sink(&self, frames: u64) -> usize {
+    fn sink_frames(&self, frames: u64) -> usize {
         let frames = frames * u64::from(self.sink.0) / u64::from(self.source.0.max(1));
         usize::try_from(frames).unwrap_or(usize::MAX)
     }
@@ -414,8 +422,8 @@ fn encode(encoder: &mut Encoder, samples: &[f32], out: &mut [u8]) -> Option<usiz
     // How many samples were clipped is for whoever makes the sound.
     match encoder {
         Encoder::Law(law) => g711::encode(*law, samples, out),
-        Encoder::L16 => network::encode_l16(samples, out),
-        Encoder::L24 => network::encode_l24(samples, out),
+        Encoder::L16 => linear_pcm::encode_l16(samples, out),
+        Encoder::L24 => linear_pcm::encode_l24(samples, out),
         Encoder::G722(encoder) => encoder.encode(samples, out),
         Encoder::Opus(_) => 0,
     };
@@ -423,17 +431,17 @@ fn encode(encoder: &mut Encoder, samples: &[f32], out: &mut [u8]) -> Option<usiz
 }
 
 /// Timestamps count frames, but with G.722 pairs of them, and with Opus 48,000 a second.
-fn in_frames(timestamp: u64, encoding: Encoding) -> u64 {
+fn timestamp_frames(timestamp: u64, encoding: Encoding) -> u64 {
     match encoding.codec {
-        Codec::G722 => timestamp.wrapping_mul(2),
+        RtpCodec::G722 => timestamp.wrapping_mul(2),
         _ => timestamp,
     }
 }
 
-const fn law(codec: Codec) -> Option<g711::Law> {
+const fn law(codec: RtpCodec) -> Option<g711::G711Law> {
     match codec {
-        Codec::Pcmu => Some(g711::Law::Mu),
-        Codec::Pcma => Some(g711::Law::A),
+        RtpCodec::Pcmu => Some(g711::G711Law::Mu),
+        RtpCodec::Pcma => Some(g711::G711Law::A),
         _ => None,
     }
 }
@@ -442,4 +450,4 @@ const fn law(codec: Codec) -> Option<g711::Law> {
 const NOISE_SEED: u32 = 0x6175_6c6f;
 
 /// Frames that a resampler may leave.
-const MOST_KEPT: usize = 64;
+const MAX_RESAMPLER_DELAY: usize = 64;

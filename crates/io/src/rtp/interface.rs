@@ -17,7 +17,7 @@ pub struct Interface {
 ///
 /// # Errors
 /// When there is none now.
-pub fn interface(wanted: &str, v6: bool) -> io::Result<Interface> {
+pub fn find_interface(wanted: &str, v6: bool) -> io::Result<Interface> {
     let address: Option<IpAddr> = wanted.parse().ok();
     let all = if_addrs::get_if_addrs()?;
     let is_it = |card: &&if_addrs::Interface| match address {
@@ -35,7 +35,7 @@ pub fn interface(wanted: &str, v6: bool) -> io::Result<Interface> {
 ///
 /// # Errors
 /// When there is no way there.
-pub fn way_to(to: SocketAddr) -> io::Result<IpAddr> {
+pub fn source_address_for(to: SocketAddr) -> io::Result<IpAddr> {
     let any: IpAddr =
         if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     // Nothing is sent: the system only looks up the way.
@@ -50,12 +50,15 @@ mod tests {
 
     #[test]
     fn the_loopback_is_found_by_its_address_and_by_its_name() {
-        let by_address = interface("127.0.0.1", false).unwrap();
-        let by_name = interface("lo", false).unwrap();
+        let by_address = find_interface("127.0.0.1", false).unwrap();
+        let by_name = find_interface("lo", false).unwrap();
         assert_eq!(by_address, by_name);
         assert!(by_name.index > 0 && by_name.address.is_loopback());
-        let none = interface("no-such-card", false).unwrap_err();
+        let none = find_interface("no-such-card", false).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::AddrNotAvailable);
-        assert_eq!(way_to("127.0.0.9:5004".parse().unwrap()).unwrap(), by_address.address);
+        assert_eq!(
+            source_address_for("127.0.0.9:5004".parse().unwrap()).unwrap(),
+            by_address.address
+        );
     }
 }

@@ -22,15 +22,15 @@
 //! gets an unbroken stream: where play-out becomes later, as much is concealed; where it becomes
 //! earlier, as much of a silence is left out; the input's resampler follows the rest.
 
-mod intake;
+mod input;
 mod interface;
 mod output;
 mod session;
 
-pub use intake::{
-    CannotDecode, INTAKE_BLOCKS, Intake, IntakeConfig, IntakeCounts, IntakeLine, IntakeState,
-    MAX_PLAYOUT_DELAY, PlayoutDelay,
+pub use input::{
+    MAX_PLAYOUT_DELAY, PlayoutDelay, RTP_INPUT_BLOCKS, RtpInput, RtpInputConfig, RtpInputCounts,
+    RtpInputSink, RtpInputStatus, UnsupportedEncoding,
 };
-pub use interface::{Interface, interface, way_to};
-pub use output::{Announced, Output, OutputConfig, OutputState, Part};
-pub use session::Session;
+pub use interface::{Interface, find_interface, source_address_for};
+pub use output::{OutgoingDatagram, RtpOutput, RtpOutputConfig, RtpOutputStatus, SapAnnouncement};
+pub use session::RtpSession;

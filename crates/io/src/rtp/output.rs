@@ -9,18 +9,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use aulos_core::{HEADROOM, Instant, MediaTime, SampleRate, Span};
-use aulos_engine::fanout::Stamped;
-use aulos_proto::rtp::report::{Event, Rtcp, RtcpConfig};
-use aulos_proto::rtp::rtcp::{Ntp, ReportBlock};
-use aulos_proto::rtp::{self, Codec, Encoding, HEADER_LEN, Header, sequence};
+use aulos_engine::fanout::TimedChunk;
+use aulos_proto::rtp::rtcp::{NtpTime, ReportBlock};
+use aulos_proto::rtp::rtcp_session::{RtcpConfig, RtcpEvent, RtcpSession};
+use aulos_proto::rtp::{self, Encoding, HEADER_LEN, RtpCodec, RtpHeader, sequence};
 use aulos_proto::sap::{Announcer, AnnouncerConfig};
-use aulos_rt::Publisher;
+use aulos_rt::LatestPublisher;
 use aulos_rt::ring::Consumer;
 
 /// The wishes of an [`Output`].
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "wishes, all of which have to be said")]
-pub struct OutputConfig {
+pub struct RtpOutputConfig {
     /// Where to.
     pub dest: SocketAddr,
     /// What the chunks are made of.
@@ -38,14 +38,14 @@ pub struct OutputConfig {
     /// Our name in RTCP; absent, none is sent.
     pub cname: Option<Arc<str>>,
     /// A moment, and the time of day that it was, for reports.
-    pub clock: (Instant, Ntp),
+    pub clock: (Instant, NtpTime),
     /// What is announced; absent, nothing is.
-    pub announced: Option<Announced>,
+    pub announcement: Option<SapAnnouncement>,
     /// Anything that no other output has: first numbers and the moments of reports come from it.
     pub seed: u64,
 }
 
-impl OutputConfig {
+impl RtpOutputConfig {
     /// What is enough for a worker and a shared thread that come when they should, and 10 ms more.
     pub const LEAD: Span = Span::from_millis(20);
 }
@@ -53,7 +53,7 @@ impl OutputConfig {
 /// What is announced by SAP.
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "what an announcement needs")]
-pub struct Announced {
+pub struct SapAnnouncement {
     /// The group that is told.
     pub to: SocketAddr,
     /// Our own address.
@@ -65,7 +65,7 @@ pub struct Announced {
 /// A datagram that is to be sent.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "what a datagram has")]
-pub struct Part<'a> {
+pub struct OutgoingDatagram<'a> {
     /// Where to.
     pub to: SocketAddr,
     /// Not before this.
@@ -77,7 +77,7 @@ pub struct Part<'a> {
 /// How an output does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct OutputState {
+pub struct RtpOutputStatus {
     /// Packets, and the bytes of their payloads.
     pub packets: u64,
     /// Those bytes.
@@ -93,17 +93,17 @@ pub struct OutputState {
     /// RTCP that came and told nothing to us, and whatever else did.
     pub foreign: u64,
     /// What a receiver said last that he receives.
-    pub reported: Option<ReportBlock>,
+    pub receiver_report: Option<ReportBlock>,
     /// The way to him and back.
     pub round_trip: Option<Span>,
 }
 
 /// One place that a station's sound goes to.
-pub struct Output {
-    config: OutputConfig,
-    chunks: Consumer<Stamped>,
+pub struct RtpOutput {
+    config: RtpOutputConfig,
+    chunks: Consumer<TimedChunk>,
     /// The chunk whose payload is being sent, and how much of it has been taken.
-    open: Option<(Stamped, usize)>,
+    open: Option<(TimedChunk, usize)>,
     /// The packet that is being filled, behind its header.
     packet: Vec<u8>,
     /// The timestamps of its first unit and of the next one that comes in, since the beginning.
@@ -115,28 +115,28 @@ pub struct Output {
     next: Option<MediaTime>,
     sequence: u16,
     first_timestamp: u32,
-    rtcp: Option<Box<Rtcp>>,
+    rtcp: Option<Box<RtcpSession>>,
     announcer: Option<Announcer>,
     /// For what is written at once.
     scratch: Box<[u8]>,
-    counts: OutputState,
-    state: Publisher<OutputState>,
-    next_look: Instant,
-    next_tell: Instant,
+    counts: RtpOutputStatus,
+    state: LatestPublisher<RtpOutputStatus>,
+    next_poll: Instant,
+    next_publish: Instant,
 }
 
-impl Output {
+impl RtpOutput {
     /// An output of what comes through `chunks`, a rendition of [`aulos_engine::encode::Wire`] or of
     /// Opus. This allocates all that it needs.
     #[must_use]
     pub fn new(
-        config: OutputConfig,
-        chunks: Consumer<Stamped>,
-        state: Publisher<OutputState>,
+        config: RtpOutputConfig,
+        chunks: Consumer<TimedChunk>,
+        state: LatestPublisher<RtpOutputStatus>,
         now: Instant,
     ) -> Self {
-        let mut chance = aulos_core::Chance::new(config.seed);
-        let (one, other) = (chance.bits(), chance.bits());
+        let mut chance = aulos_core::Rng::new(config.seed);
+        let (one, other) = (chance.next_u64(), chance.next_u64());
         let [a, b, c, d, e, f, ..] = one.to_le_bytes();
         let bits = rate_in_bits(&config);
         let rtcp = config.cname.as_ref().map(|cname| {
@@ -144,15 +144,15 @@ impl Output {
                 ssrc: config.ssrc,
                 cname: Arc::clone(cname),
                 bandwidth: (bits / 8 / 20).max(RtcpConfig::default().bandwidth),
-                members: MEMBERS,
+                max_members: MAX_RTCP_MEMBERS,
                 seed: other,
                 ..RtcpConfig::default()
             };
-            let mut rtcp = Rtcp::new(wishes, now);
+            let mut rtcp = RtcpSession::new(wishes, now);
             rtcp.set_clock(config.clock.0, config.clock.1);
             Box::new(rtcp)
         });
-        let announcer = config.announced.as_ref().map(|announced| {
+        let announcer = config.announcement.as_ref().map(|announced| {
             let wishes = AnnouncerConfig { seed: other, ..AnnouncerConfig::default() };
             let mut announcer = Announcer::new(wishes, announced.origin, now);
             announcer.set(now, &announced.sdp);
@@ -173,10 +173,10 @@ impl Output {
             rtcp,
             announcer,
             scratch: vec![0; SCRATCH].into(),
-            counts: OutputState::default(),
+            counts: RtpOutputStatus::default(),
             state,
-            next_look: now,
-            next_tell: now,
+            next_poll: now,
+            next_publish: now,
         }
     }
 
@@ -185,17 +185,21 @@ impl Output {
     ///
     /// # Real-time
     /// Neither waits nor allocates.
-    pub fn handle_timeout(&mut self, now: Instant, send: &mut impl FnMut(Part<'_>) -> bool) {
-        self.next_look = now + LOOK;
+    pub fn handle_timeout(
+        &mut self,
+        now: Instant,
+        send: &mut impl FnMut(OutgoingDatagram<'_>) -> bool,
+    ) {
+        self.next_poll = now + POLL_INTERVAL;
         while let Some(due) = self.fill() {
-            if due > now + AHEAD {
+            if due > now + SEND_AHEAD {
                 break;
             }
             self.emit(now, due, send);
         }
-        self.speak(now, send);
-        if self.next_tell <= now {
-            self.next_tell = now + TELL;
+        self.send_reports(now, send);
+        if self.next_publish <= now {
+            self.next_publish = now + STATE_INTERVAL;
             self.state.publish(self.counts);
         }
     }
@@ -203,7 +207,7 @@ impl Output {
     /// When to call [`Output::handle_timeout`].
     #[must_use]
     pub const fn poll_timeout(&self) -> Instant {
-        self.next_look
+        self.next_poll
     }
 
     /// Takes a datagram that came to its socket: reports of who receives.
@@ -214,10 +218,10 @@ impl Output {
         let (ssrc, counts) = (self.config.ssrc, &mut self.counts);
         let read = self.rtcp.as_mut().filter(|_| rtp::is_rtcp(bytes)).map(|rtcp| {
             rtcp.handle_input(now, bytes, |event| {
-                if let Event::Reported { block, round_trip, .. } = event
+                if let RtcpEvent::ReceptionReport { block, round_trip, .. } = event
                     && block.ssrc == ssrc
                 {
-                    (counts.reported, counts.round_trip) = (Some(block), round_trip);
+                    (counts.receiver_report, counts.round_trip) = (Some(block), round_trip);
                 }
             })
         });
@@ -225,14 +229,14 @@ impl Output {
     }
 
     /// Says that it is over: BYE, and the end of what was announced.
-    pub fn finish(&mut self, now: Instant, send: &mut impl FnMut(Part<'_>) -> bool) {
+    pub fn finish(&mut self, now: Instant, send: &mut impl FnMut(OutgoingDatagram<'_>) -> bool) {
         if let Some(rtcp) = &mut self.rtcp {
             rtcp.leave(now);
         }
         if let Some(announcer) = &mut self.announcer {
-            announcer.end();
+            announcer.withdraw();
         }
-        self.speak(now, send);
+        self.send_reports(now, send);
     }
 
     /// The station is gone, and all that it had has been sent.
@@ -243,7 +247,7 @@ impl Output {
 
     /// What happened so far.
     #[must_use]
-    pub const fn state(&self) -> OutputState {
+    pub const fn state(&self) -> RtpOutputStatus {
         self.counts
     }
 
@@ -280,10 +284,10 @@ impl Output {
             Some(bytes) => sound >= bytes,
             None => true,
         };
-        is_full.then(|| self.moment_of(self.begins))
+        is_full.then(|| self.due_time(self.begins))
     }
 
-    fn moment_of(&self, position: u64) -> Instant {
+    fn due_time(&self, position: u64) -> Instant {
         let (at, moment) = self.anchor;
         let since = i128::from(position) - i128::from(at);
         let nanos = since * 1_000_000_000 / i128::from(self.config.encoding.clock_rate.max(1));
@@ -317,9 +321,14 @@ impl Output {
         Some(())
     }
 
-    fn emit(&mut self, now: Instant, due: Instant, send: &mut impl FnMut(Part<'_>) -> bool) {
+    fn emit(
+        &mut self,
+        now: Instant,
+        due: Instant,
+        send: &mut impl FnMut(OutgoingDatagram<'_>) -> bool,
+    ) {
         let payload = self.packet.len() - HEADER_LEN;
-        let header = Header {
+        let header = RtpHeader {
             marker: false,
             payload_type: self.config.payload_type,
             sequence: self.sequence,
@@ -332,11 +341,12 @@ impl Output {
             self.counts.skipped += 1;
         } else if written {
             self.counts.late += u64::from(due < now);
-            let part = Part { to: self.config.dest, due: Some(due), bytes: &self.packet };
+            let part =
+                OutgoingDatagram { to: self.config.dest, due: Some(due), bytes: &self.packet };
             if send(part) {
                 self.counts.packets += 1;
                 self.counts.bytes += payload as u64;
-                self.note(now, due, &header, payload);
+                self.record_sent(now, due, &header, payload);
             } else {
                 self.counts.unsent += 1;
             }
@@ -347,62 +357,67 @@ impl Output {
 
     /// Reports say which timestamp belongs to which time of day: the one of now, on the line on which
     /// the packets go out.
-    fn note(&mut self, now: Instant, due: Instant, header: &Header, payload: usize) {
+    fn record_sent(&mut self, now: Instant, due: Instant, header: &RtpHeader, payload: usize) {
         let Some(rtcp) = &mut self.rtcp else { return };
         let clock = self.config.encoding.clock_rate;
         let ticks = i128::from((due - now).as_nanos()) * i128::from(clock) / 1_000_000_000;
         let ticks = u32::try_from(ticks & i128::from(u32::MAX)).unwrap_or(0);
         let timestamp = header.timestamp.wrapping_sub(ticks);
-        rtcp.sent(now, &Header { timestamp, ..*header }, payload, clock);
+        rtcp.record_sent(now, &RtpHeader { timestamp, ..*header }, payload, clock);
     }
 
     /// RTCP and SAP, as far as they are due.
-    fn speak(&mut self, now: Instant, send: &mut impl FnMut(Part<'_>) -> bool) {
+    fn send_reports(&mut self, now: Instant, send: &mut impl FnMut(OutgoingDatagram<'_>) -> bool) {
         if let Some(rtcp) = &mut self.rtcp {
             rtcp.handle_timeout(now, |_| ());
             while let Some(length) = rtcp.poll_output(now, &mut self.scratch, core::iter::empty()) {
                 let mut to = self.config.dest;
                 to.set_port(to.port().saturating_add(1));
-                send(Part { to, due: None, bytes: &self.scratch[..length] });
+                send(OutgoingDatagram { to, due: None, bytes: &self.scratch[..length] });
             }
         }
-        if let (Some(announcer), Some(announced)) = (&mut self.announcer, &self.config.announced) {
+        if let (Some(announcer), Some(announced)) = (&mut self.announcer, &self.config.announcement)
+        {
             announcer.handle_timeout(now);
             while let Some(length) = announcer.poll_output(&mut self.scratch) {
-                send(Part { to: announced.to, due: None, bytes: &self.scratch[..length] });
+                send(OutgoingDatagram {
+                    to: announced.to,
+                    due: None,
+                    bytes: &self.scratch[..length],
+                });
             }
         }
     }
 }
 
-impl fmt::Debug for Output {
+impl fmt::Debug for RtpOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Output").field("dest", &self.config.dest).finish_non_exhaustive()
     }
 }
 
 /// What goes over the wire in a second, about.
-fn rate_in_bits(config: &OutputConfig) -> u32 {
+fn rate_in_bits(config: &RtpOutputConfig) -> u32 {
     let encoding = config.encoding;
     match (encoding.codec, encoding.payload_bytes(encoding.clock_rate)) {
-        (Codec::Opus, _) | (_, None) => 200_000,
+        (RtpCodec::Opus, _) | (_, None) => 200_000,
         (_, Some(bytes)) => u32::try_from(bytes * 8).unwrap_or(u32::MAX),
     }
 }
 
 /// How often it is looked what is due, and how far ahead: a tick that is late by as much as another
 /// one is noticed by nobody.
-const LOOK: Span = Span::from_millis(5);
-const AHEAD: Span = Span::from_millis(12);
+const POLL_INTERVAL: Span = Span::from_millis(5);
+const SEND_AHEAD: Span = Span::from_millis(12);
 
 /// A packet that is later than this helps no receiver: all of them would come at once.
 const TOO_LATE: Span = Span::from_millis(200);
 
 /// How often the state is told.
-const TELL: Span = Span::from_millis(100);
+const STATE_INTERVAL: Span = Span::from_millis(100);
 
 /// Receivers whose reports are kept apart.
-const MEMBERS: usize = 64;
+const MAX_RTCP_MEMBERS: usize = 64;
 
 /// 510 kbit/s for 60 ms.
 const LONGEST_OPUS: usize = 4_000;

@@ -4,26 +4,26 @@ use std::convert::Infallible;
 
 use aulos_core::Instant;
 
-use super::{Intake, Output, Part};
+use super::{OutgoingDatagram, RtpInput, RtpOutput};
 use crate::udp::{Machine, Outbox, Packets, Route};
 
 /// A source or an output of a station, with its socket.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Session {
+pub enum RtpSession {
     /// Packets become sound.
-    Intake(Box<Intake>),
+    Input(Box<RtpInput>),
     /// Sound becomes packets.
-    Output(Box<Output>),
+    Output(Box<RtpOutput>),
 }
 
-impl Machine for Session {
-    type Order = Infallible;
+impl Machine for RtpSession {
+    type Command = Infallible;
     type Report = ();
 
-    fn packets(&mut self, now: Instant, packets: &mut Packets<'_>, _out: &mut Outbox<'_>) {
+    fn handle_packets(&mut self, now: Instant, packets: &mut Packets<'_>, _out: &mut Outbox<'_>) {
         match self {
-            Self::Intake(intake) => {
+            Self::Input(intake) => {
                 for packet in packets {
                     intake.receive(packet.received, packet.from, packet.bytes);
                 }
@@ -39,7 +39,7 @@ impl Machine for Session {
 
     fn handle_timeout(&mut self, now: Instant, out: &mut Outbox<'_>) {
         let is_abandoned = match self {
-            Self::Intake(intake) => {
+            Self::Input(intake) => {
                 intake.handle_timeout(now);
                 intake.is_abandoned()
             }
@@ -55,12 +55,12 @@ impl Machine for Session {
 
     fn poll_timeout(&self) -> Option<Instant> {
         Some(match self {
-            Self::Intake(intake) => intake.poll_timeout(),
+            Self::Input(intake) => intake.poll_timeout(),
             Self::Output(output) => output.poll_timeout(),
         })
     }
 
-    fn obey(&mut self, _now: Instant, order: Infallible, _out: &mut Outbox<'_>) {
+    fn handle_command(&mut self, _now: Instant, order: Infallible, _out: &mut Outbox<'_>) {
         match order {}
     }
 
@@ -74,8 +74,8 @@ impl Machine for Session {
 }
 
 /// The groups that an output sends to are left to its own socket: that knows the card and the hops.
-fn send(part: Part<'_>, out: &mut Outbox<'_>) -> bool {
-    let route = Route::to(part.to).own();
-    let route = part.due.map_or(route, |due| route.at(due));
+fn send(part: OutgoingDatagram<'_>, out: &mut Outbox<'_>) -> bool {
+    let route = Route::to(part.to).from_own_socket();
+    let route = part.due.map_or(route, |due| route.not_before(due));
     out.send(route, part.bytes)
 }

@@ -10,14 +10,14 @@ use crate::decode::OpenError;
 
 /// A file to be measured, or a path that leads to none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct ScanFile {
     /// As it was given, or below a folder that was given.
     pub path: PathBuf,
     /// Why it cannot be measured, where that is already known.
     pub error: Option<ScanError>,
 }
 
-impl Found {
+impl ScanFile {
     /// A file whose measuring may be tried.
     #[must_use]
     pub const fn file(path: PathBuf) -> Self {
@@ -35,28 +35,28 @@ impl Found {
 /// Names that begin with a dot are passed over, links are followed. What version control ignores is
 /// not passed over: sound often is what is kept out of it.
 #[must_use]
-pub fn find(paths: &[PathBuf]) -> Vec<Found> {
+pub fn find_files(paths: &[PathBuf]) -> Vec<ScanFile> {
     let mut all = Vec::new();
     for path in paths {
         if !path.is_dir() {
-            all.push(Found::file(path.clone()));
+            all.push(ScanFile::file(path.clone()));
             continue;
         }
         let before = all.len();
         walk(path, &mut all);
         if all.len() == before {
-            all.push(Found::failed(path.clone(), ScanError::NothingInFolder));
+            all.push(ScanFile::failed(path.clone(), ScanError::NothingInFolder));
         }
     }
     all
 }
 
-fn walk(folder: &Path, all: &mut Vec<Found>) {
+fn walk(folder: &Path, all: &mut Vec<ScanFile>) {
     let walk = WalkBuilder::new(folder)
         .standard_filters(false)
         .hidden(true)
         .follow_links(true)
-        .max_depth(Some(DEEPEST))
+        .max_depth(Some(MAX_DEPTH))
         .sort_by_file_name(std::ffi::OsStr::cmp)
         .build();
     for entry in walk {
@@ -64,17 +64,17 @@ fn walk(folder: &Path, all: &mut Vec<Found>) {
             Ok(entry) => {
                 let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
                 if is_file && is_named_as_sound(entry.path()) {
-                    all.push(Found::file(entry.into_path()));
+                    all.push(ScanFile::file(entry.into_path()));
                 }
             }
-            Err(error) => all.extend(failed(folder, &error)),
+            Err(error) => all.extend(walk_error(folder, &error)),
         }
     }
 }
 
 /// A link that leads back to where the walk has been is no failure; nor is one that leads nowhere,
 /// unless it has the name of a sound file.
-fn failed(folder: &Path, error: &ignore::Error) -> Option<Found> {
+fn walk_error(folder: &Path, error: &ignore::Error) -> Option<ScanFile> {
     let mut path = folder;
     let mut inner = error;
     loop {
@@ -90,9 +90,9 @@ fn failed(folder: &Path, error: &ignore::Error) -> Option<Found> {
     let kind = inner.io_error().map_or(io::ErrorKind::Other, io::Error::kind);
     if kind == io::ErrorKind::NotFound {
         let error = ScanError::Open(OpenError::NoSuchFile);
-        return is_named_as_sound(path).then(|| Found::failed(path.into(), error));
+        return is_named_as_sound(path).then(|| ScanFile::failed(path.into(), error));
     }
-    Some(Found::failed(path.into(), ScanError::Folder(kind)))
+    Some(ScanFile::failed(path.into(), ScanError::Folder(kind)))
 }
 
 fn is_named_as_sound(path: &Path) -> bool {
@@ -107,4 +107,4 @@ const EXTENSIONS: [&str; 25] = [
 ];
 
 /// Folders within folders; deeper than any path that a system takes, so only a bound.
-const DEEPEST: usize = 2_048;
+const MAX_DEPTH: usize = 2_048;

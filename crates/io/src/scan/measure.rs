@@ -7,14 +7,14 @@ use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
 use aulos_dsp::meter::{Measurement, RangeHop};
 
 use super::error::ScanError;
-use super::find::Found;
-use super::listen::{Curve, Heard, listen};
-use super::progress::{Counter, Share};
-use super::sound::Sound;
+use super::find::ScanFile;
+use super::meter_file::{LoudnessCurve, MeasuredPart, measure_sound};
+use super::progress::{FileProgress, ProgressCounter};
+use super::sound::SoundReader;
 
 /// How files are measured.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct ScanOptions {
     /// Look between the samples for peaks as well.
     pub true_peak: bool,
     /// A file of one channel is going to be heard from two loudspeakers.
@@ -22,18 +22,18 @@ pub struct Options {
     /// How often the loudness range takes a value.
     pub range_hop: RangeHop,
     /// Keep what is needed to merge files to an album: 88 bytes for each second of sound.
-    pub keep: bool,
+    pub keep_measurement: bool,
     /// Keep how loudness and peaks run: 12 bytes for each second of sound.
     pub curve: bool,
 }
 
-impl Default for Options {
+impl Default for ScanOptions {
     fn default() -> Self {
         Self {
             true_peak: false,
             dual_mono: false,
             range_hop: RangeHop::Second,
-            keep: false,
+            keep_measurement: false,
             curve: false,
         }
     }
@@ -41,24 +41,24 @@ impl Default for Options {
 
 /// What became of one file.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct ScanReport {
     /// The file.
     pub path: PathBuf,
     /// Why it failed, if it did; figures are then those of what could be read.
     pub error: Option<ScanError>,
     /// What it is, if it could be opened.
-    pub shape: Option<Shape>,
+    pub shape: Option<FileShape>,
     /// What was measured; all absent if it could not be opened.
-    pub loudness: Loudness,
+    pub loudness: LoudnessSummary,
     /// To be merged with others, when [`Options::keep`] asked for it and nothing failed.
-    pub kept: Option<Box<Measurement>>,
+    pub measurement: Option<Box<Measurement>>,
     /// How it runs, when [`Options::curve`] asked for it.
-    pub curve: Curve,
+    pub curve: LoudnessCurve,
 }
 
 /// The outer form of a file's sound.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shape {
+pub struct FileShape {
     /// Frames per second at its beginning.
     pub rate: SampleRate,
     /// Channels at its beginning.
@@ -69,7 +69,7 @@ pub struct Shape {
 
 /// Figures of a file or an album; what does not exist is absent, and none is infinite.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Loudness {
+pub struct LoudnessSummary {
     /// Integrated loudness, unless nothing passes the gates.
     pub integrated: Option<Lufs>,
     /// Loudness range in LU; absent for silence and below 3 s.
@@ -86,10 +86,10 @@ pub struct Loudness {
     pub relative_threshold: Option<Lufs>,
 }
 
-impl Loudness {
+impl LoudnessSummary {
     /// The figures of `whole`, which is `seconds` long.
     #[must_use]
-    pub fn of(whole: &Measurement, seconds: f64, options: &Options) -> Self {
+    pub fn from_measurement(whole: &Measurement, seconds: f64, options: &ScanOptions) -> Self {
         let lufs = |value: Lufs| value.get().is_finite().then_some(value);
         let peak = |value: f64| {
             let db = Db::from_amplitude(value);
@@ -112,39 +112,58 @@ impl Loudness {
 ///
 /// On a thread of a rayon pool, a long file is cut and its pieces go to whoever is free.
 #[must_use]
-pub fn measure(found: Found, options: &Options) -> Report {
-    measure_counted(found, options, &Counter::default())
+pub fn measure_file(found: ScanFile, options: &ScanOptions) -> ScanReport {
+    measure_counted(found, options, &ProgressCounter::default())
 }
 
 /// [`measure`], counting along.
-pub(super) fn measure_counted(found: Found, options: &Options, all: &Counter) -> Report {
-    let Found { path, error } = found;
+pub(super) fn measure_counted(
+    found: ScanFile,
+    options: &ScanOptions,
+    all: &ProgressCounter,
+) -> ScanReport {
+    let ScanFile { path, error } = found;
     if let Some(error) = error {
-        return failed(path, error);
+        return failed_report(path, error);
     }
-    let mut share = Share::new(all, &path);
+    let mut share = FileProgress::new(all, &path);
     let tried = catch_unwind(AssertUnwindSafe(|| {
-        let mut sound = Sound::open(&path)?;
+        let mut sound = SoundReader::open(&path)?;
         let shape = sound.shape();
-        Ok((shape, listen(&path, &mut sound, options, &mut share)))
+        Ok((shape, measure_sound(&path, &mut sound, options, &mut share)))
     }));
     drop(share);
     let ((rate, layout), heard) = match tried {
         Ok(Ok(heard)) => heard,
-        Ok(Err(error)) => return failed(path, ScanError::Open(error)),
-        Err(_) => return failed(path, ScanError::Internal),
+        Ok(Err(error)) => return failed_report(path, ScanError::Open(error)),
+        Err(_) => return failed_report(path, ScanError::Internal),
     };
-    let Heard { error, whole, seconds, curve } = heard;
-    let loudness = whole.as_ref().map(|whole| Loudness::of(whole, seconds, options));
+    let MeasuredPart { error, measurement: whole, seconds, curve } = heard;
+    let loudness =
+        whole.as_ref().map(|whole| LoudnessSummary::from_measurement(whole, seconds, options));
     let error = error.or_else(|| (seconds < MOMENTARY).then_some(ScanError::Short));
-    let kept = whole.filter(|_| options.keep && error.is_none()).map(Box::new);
-    let shape = Some(Shape { rate, layout, seconds });
-    Report { path, error, shape, loudness: loudness.unwrap_or_default(), kept, curve }
+    let kept = whole.filter(|_| options.keep_measurement && error.is_none()).map(Box::new);
+    let shape = Some(FileShape { rate, layout, seconds });
+    ScanReport {
+        path,
+        error,
+        shape,
+        loudness: loudness.unwrap_or_default(),
+        measurement: kept,
+        curve,
+    }
 }
 
-fn failed(path: PathBuf, error: ScanError) -> Report {
-    let loudness = Loudness::default();
-    Report { path, error: Some(error), shape: None, loudness, kept: None, curve: Curve::default() }
+fn failed_report(path: PathBuf, error: ScanError) -> ScanReport {
+    let loudness = LoudnessSummary::default();
+    ScanReport {
+        path,
+        error: Some(error),
+        shape: None,
+        loudness,
+        measurement: None,
+        curve: LoudnessCurve::default(),
+    }
 }
 
 /// The windows of BS.1770 and R 128, in seconds.

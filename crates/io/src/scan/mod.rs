@@ -11,9 +11,9 @@
 
 mod error;
 mod find;
-mod listen;
 mod measure;
-mod place;
+mod meter_file;
+mod positions;
 mod progress;
 mod run;
 mod sound;
@@ -22,9 +22,9 @@ pub mod tag;
 mod tests;
 
 pub use error::ScanError;
-pub use find::{Found, find};
-pub use listen::Curve;
-pub use measure::{Loudness, Options, Report, Shape, measure};
-pub(crate) use place::positions;
-pub use progress::Progress;
-pub use run::{Event, run};
+pub use find::{ScanFile, find_files};
+pub use measure::{FileShape, LoudnessSummary, ScanOptions, ScanReport, measure_file};
+pub use meter_file::LoudnessCurve;
+pub(crate) use positions::positions;
+pub use progress::ScanProgress;
+pub use run::{ScanEvent, scan_files};

@@ -10,7 +10,7 @@ use aulos_core::{Frames, SampleRate};
 
 /// How much has been heard of all files.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Progress {
+pub struct ScanProgress {
     /// Bytes of files. A file whose length cannot be known is counted when it ends.
     pub bytes: u64,
     /// Seconds of sound.
@@ -19,51 +19,52 @@ pub struct Progress {
 
 /// The sum of what several threads hear.
 #[derive(Debug, Default)]
-pub(super) struct Counter {
+pub(super) struct ProgressCounter {
     bytes: AtomicU64,
     micros: AtomicU64,
 }
 
-impl Counter {
+impl ProgressCounter {
     #[allow(clippy::cast_precision_loss, reason = "a scan lasts less than 2^53 microseconds")]
-    pub(super) fn read(&self) -> Progress {
+    pub(super) fn read(&self) -> ScanProgress {
         let bytes = self.bytes.load(Ordering::Relaxed);
-        Progress { bytes, seconds: self.micros.load(Ordering::Relaxed) as f64 / 1e6 }
+        ScanProgress { bytes, seconds: self.micros.load(Ordering::Relaxed) as f64 / 1e6 }
     }
 }
 
 /// One file's share of the sum. At the end it counts as a whole, whatever was heard of it.
 #[derive(Debug)]
-pub(super) struct Share<'a> {
-    all: &'a Counter,
+pub(super) struct FileProgress<'a> {
+    all: &'a ProgressCounter,
     bytes: u64,
     /// How long the file is, as far as is known, and how much of that has been heard.
     length: Option<u64>,
-    heard: AtomicU64,
+    measured_micros: AtomicU64,
 }
 
-impl<'a> Share<'a> {
-    pub(super) fn new(all: &'a Counter, path: &Path) -> Self {
+impl<'a> FileProgress<'a> {
+    pub(super) fn new(all: &'a ProgressCounter, path: &Path) -> Self {
         let file = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
         let bytes = file.map_or(0, |file| file.len());
-        Self { all, bytes, length: None, heard: AtomicU64::new(0) }
+        Self { all, bytes, length: None, measured_micros: AtomicU64::new(0) }
     }
 
     pub(super) fn set_length(&mut self, frames: Option<Frames>, rate: SampleRate) {
-        self.length = frames.map(|frames| micros(frames.0, rate)).filter(|&length| length > 0);
+        self.length =
+            frames.map(|frames| frames_to_micros(frames.0, rate)).filter(|&length| length > 0);
     }
 
-    pub(super) fn hear(&self, frames: u64, rate: SampleRate) {
-        let new = micros(frames, rate);
-        let before = self.heard.fetch_add(new, Ordering::Relaxed);
+    pub(super) fn add_frames(&self, frames: u64, rate: SampleRate) {
+        let new = frames_to_micros(frames, rate);
+        let before = self.measured_micros.fetch_add(new, Ordering::Relaxed);
         self.all.micros.fetch_add(new, Ordering::Relaxed);
         let bytes = self.bytes_in(before + new) - self.bytes_in(before);
         self.all.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// The file is going to be heard once more, from its beginning.
-    pub(super) fn begin_again(&self) {
-        let heard = self.heard.swap(0, Ordering::Relaxed);
+    pub(super) fn restart(&self) {
+        let heard = self.measured_micros.swap(0, Ordering::Relaxed);
         self.all.micros.fetch_sub(heard, Ordering::Relaxed);
         self.all.bytes.fetch_sub(self.bytes_in(heard), Ordering::Relaxed);
     }
@@ -76,14 +77,14 @@ impl<'a> Share<'a> {
     }
 }
 
-impl Drop for Share<'_> {
+impl Drop for FileProgress<'_> {
     fn drop(&mut self) {
-        let heard = self.bytes_in(self.heard.load(Ordering::Relaxed));
+        let heard = self.bytes_in(self.measured_micros.load(Ordering::Relaxed));
         self.all.bytes.fetch_add(self.bytes - heard, Ordering::Relaxed);
     }
 }
 
-fn micros(frames: u64, rate: SampleRate) -> u64 {
+fn frames_to_micros(frames: u64, rate: SampleRate) -> u64 {
     frames.saturating_mul(1_000_000) / u64::from(rate.hz())
 }
 
@@ -95,24 +96,24 @@ mod tests {
     fn a_file_moves_the_sum_while_it_is_heard_and_counts_once() {
         let path = std::env::temp_dir().join(format!("aulos-progress-{}", std::process::id()));
         std::fs::write(&path, [0; 1000]).unwrap();
-        let (all, rate) = (Counter::default(), SampleRate::STUDIO);
-        let mut share = Share::new(&all, &path);
+        let (all, rate) = (ProgressCounter::default(), SampleRate::HZ_48000);
+        let mut share = FileProgress::new(&all, &path);
         share.set_length(Some(Frames(480_000)), rate);
-        share.hear(120_000, rate);
-        assert_eq!(all.read(), Progress { bytes: 250, seconds: 2.5 });
-        share.begin_again();
-        assert_eq!(all.read(), Progress::default());
-        share.hear(240_000, rate);
-        share.hear(480_000, rate);
-        assert_eq!(all.read(), Progress { bytes: 1000, seconds: 15.0 });
+        share.add_frames(120_000, rate);
+        assert_eq!(all.read(), ScanProgress { bytes: 250, seconds: 2.5 });
+        share.restart();
+        assert_eq!(all.read(), ScanProgress::default());
+        share.add_frames(240_000, rate);
+        share.add_frames(480_000, rate);
+        assert_eq!(all.read(), ScanProgress { bytes: 1000, seconds: 15.0 });
         drop(share);
         // One that does not know its length, and one that could not be opened.
-        let share = Share::new(&all, &path);
-        share.hear(48_000, rate);
-        assert_eq!(all.read(), Progress { bytes: 1000, seconds: 16.0 });
+        let share = FileProgress::new(&all, &path);
+        share.add_frames(48_000, rate);
+        assert_eq!(all.read(), ScanProgress { bytes: 1000, seconds: 16.0 });
         drop(share);
-        drop(Share::new(&all, Path::new("/nowhere")));
-        assert_eq!(all.read(), Progress { bytes: 2000, seconds: 16.0 });
+        drop(FileProgress::new(&all, Path::new("/nowhere")));
+        assert_eq!(all.read(), ScanProgress { bytes: 2000, seconds: 16.0 });
         std::fs::remove_file(&path).unwrap();
     }
 }

@@ -11,19 +11,19 @@ use std::thread::available_parallelism;
 use aulos_rt::channel::{Receiver, TryRecvError, unbounded};
 use rayon::iter::{ParallelBridge, ParallelIterator};
 
-use super::find::Found;
-use super::measure::{Options, Report, measure_counted};
-use super::progress::{Counter, Progress};
+use super::find::ScanFile;
+use super::measure::{ScanOptions, ScanReport, measure_counted};
+use super::progress::{ProgressCounter, ScanProgress};
 
 /// What [`run`] tells.
 #[derive(Debug)]
-pub enum Event {
+pub enum ScanEvent {
     /// So much has been heard of all files: some times a second, and after each file.
-    Heard(Progress),
+    Progress(ScanProgress),
     /// A file has been measured, perhaps before others whose report comes first.
     Measured,
     /// The next file's report. Each file has one, in the order of the files.
-    Report(Box<Report>),
+    Report(Box<ScanReport>),
 }
 
 /// Measures `files` on `jobs` threads; with one job, on the caller's alone, which tells how far it
@@ -33,23 +33,23 @@ pub enum Event {
 ///
 /// # Errors
 /// When the system gives no threads.
-pub fn run(
-    files: Vec<Found>,
+pub fn scan_files(
+    files: Vec<ScanFile>,
     jobs: NonZeroUsize,
-    options: &Options,
-    mut each: impl FnMut(Event) -> ControlFlow<()>,
+    options: &ScanOptions,
+    mut each: impl FnMut(ScanEvent) -> ControlFlow<()>,
 ) -> io::Result<()> {
     // One long file keeps several threads busy; a few short ones do not.
     let processors = available_parallelism().map_or(1, NonZeroUsize::get);
     let jobs = jobs.get().min(files.len().max(processors));
     if jobs <= 1 || files.is_empty() {
-        let heard = Counter::default();
+        let heard = ProgressCounter::default();
         // A break is the caller's wish, which the caller knows.
         let _: ControlFlow<()> = files.into_iter().try_for_each(|file| {
             let report = measure_counted(file, options, &heard);
-            each(Event::Heard(heard.read()))?;
-            each(Event::Measured)?;
-            each(Event::Report(Box::new(report)))
+            each(ScanEvent::Progress(heard.read()))?;
+            each(ScanEvent::Measured)?;
+            each(ScanEvent::Report(Box::new(report)))
         });
         return Ok(());
     }
@@ -58,7 +58,7 @@ pub fn run(
         .thread_name(|n| format!("aulos-scan-{n}"))
         .build()
         .map_err(io::Error::other)?;
-    let (stop, heard) = (AtomicBool::new(false), Counter::default());
+    let (stop, heard) = (AtomicBool::new(false), ProgressCounter::default());
     let (sender, mut receiver) = unbounded();
     pool.in_place_scope(|scope| {
         let (stop, heard) = (&stop, &heard);
@@ -70,7 +70,7 @@ pub fn run(
                 sender.send((n, measure_counted(file, options, heard))).ok();
             });
         });
-        if pass_on(&mut receiver, heard, &mut each).is_break() {
+        if emit_in_order(&mut receiver, heard, &mut each).is_break() {
             stop.store(true, Ordering::Relaxed);
         }
     });
@@ -78,29 +78,29 @@ pub fn run(
 }
 
 /// Puts reports back into order; those that came too early wait.
-fn pass_on(
-    receiver: &mut Receiver<(usize, Report)>,
-    heard: &Counter,
-    each: &mut impl FnMut(Event) -> ControlFlow<()>,
+fn emit_in_order(
+    receiver: &mut Receiver<(usize, ScanReport)>,
+    heard: &ProgressCounter,
+    each: &mut impl FnMut(ScanEvent) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let (mut early, mut next) = (BTreeMap::new(), 0);
     loop {
-        let received = receiver.recv_timeout(PATIENCE);
-        each(Event::Heard(heard.read()))?;
+        let received = receiver.recv_timeout(PROGRESS_INTERVAL);
+        each(ScanEvent::Progress(heard.read()))?;
         match received {
             Ok((n, report)) => {
-                each(Event::Measured)?;
+                each(ScanEvent::Measured)?;
                 early.insert(n, report);
             }
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Closed) => return ControlFlow::Continue(()),
         }
         while let Some(report) = early.remove(&next) {
-            each(Event::Report(Box::new(report)))?;
+            each(ScanEvent::Report(Box::new(report)))?;
             next += 1;
         }
     }
 }
 
 /// How long a progress bar may stand still.
-const PATIENCE: Duration = Duration::from_millis(200);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);

@@ -4,24 +4,26 @@ use std::path::Path;
 
 use aulos_core::Frames;
 
-use crate::decode::{DecodeError, FileDecoder, OpenError, Options, Run, Shape, WaveFile};
+use crate::decode::{
+    DecodeError, FileDecodeOptions, FileDecoder, OpenError, RateAndLayout, SampleRun, WaveFile,
+};
 
 /// An open file: WAVE is read without a decoder's detour.
-pub(super) enum Sound {
+pub(super) enum SoundReader {
     Wave(WaveFile),
     File(Box<FileDecoder>),
 }
 
-impl Sound {
+impl SoundReader {
     pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
         Ok(match WaveFile::open(path)? {
             Some(wave) => Self::Wave(wave),
-            None => Self::File(Box::new(FileDecoder::open(path, Options::default())?)),
+            None => Self::File(Box::new(FileDecoder::open(path, FileDecodeOptions::default())?)),
         })
     }
 
     /// The same file once more, at its beginning.
-    pub(super) fn again(&self, path: &Path) -> Result<Self, OpenError> {
+    pub(super) fn reopen(&self, path: &Path) -> Result<Self, OpenError> {
         match self {
             Self::Wave(wave) => Ok(Self::Wave(wave.clone())),
             Self::File(_) => Self::open(path),
@@ -29,12 +31,15 @@ impl Sound {
     }
 
     /// At most `most` frames, at least one, and what they are; `None` at the end.
-    pub(super) fn next(&mut self, most: Frames) -> Result<Option<(Shape, Run<'_>)>, DecodeError> {
+    pub(super) fn next(
+        &mut self,
+        most: Frames,
+    ) -> Result<Option<(RateAndLayout, SampleRun<'_>)>, DecodeError> {
         let shape = self.shape();
         match self {
             Self::Wave(wave) => Ok(wave.next(most)?.map(|run| (shape, run))),
             Self::File(file) => {
-                Ok(file.next_run(most)?.map(|(shape, run)| (shape, Run::Narrow(run))))
+                Ok(file.next_run(most)?.map(|(shape, run)| (shape, SampleRun::F32(run))))
             }
         }
     }
@@ -50,7 +55,7 @@ impl Sound {
     }
 
     /// Of the first frames.
-    pub(super) const fn shape(&self) -> Shape {
+    pub(super) const fn shape(&self) -> RateAndLayout {
         match self {
             Self::Wave(wave) => (wave.rate(), wave.layout()),
             Self::File(file) => (file.info().rate, file.info().layout),
@@ -73,7 +78,7 @@ impl Sound {
     }
 
     /// How long the file is, if it can be cut: each frame is found, and heard as in the whole.
-    pub(super) fn frames_to_cut(&self) -> Option<Frames> {
+    pub(super) fn splittable_frames(&self) -> Option<Frames> {
         match self {
             Self::Wave(wave) => Some(wave.frames()),
             Self::File(file) => file.info().frames.filter(|_| file.seeks_exactly()),

@@ -5,7 +5,10 @@ use core::ops::ControlFlow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Event, Found, Options, Progress, Report, ScanError, find, measure, run};
+use super::{
+    ScanError, ScanEvent, ScanFile, ScanOptions, ScanProgress, ScanReport, find_files,
+    measure_file, scan_files,
+};
 use crate::decode::OpenError;
 
 struct Folder(PathBuf);
@@ -48,8 +51,8 @@ fn wave(tenths: u32, value: i16) -> Vec<u8> {
     bytes
 }
 
-fn names(found: &[Found], root: &Path) -> Vec<String> {
-    let name = |found: &Found| found.path.strip_prefix(root).unwrap().display().to_string();
+fn names(found: &[ScanFile], root: &Path) -> Vec<String> {
+    let name = |found: &ScanFile| found.path.strip_prefix(root).unwrap().display().to_string();
     found.iter().map(name).collect()
 }
 
@@ -63,7 +66,7 @@ fn a_folder_is_its_sound_files_by_name_and_a_file_is_itself() {
     std::os::unix::fs::symlink(&folder.0, folder.0.join("sub/loop")).unwrap();
     std::os::unix::fs::symlink("nowhere.wav", folder.0.join("z.wav")).unwrap();
     std::os::unix::fs::symlink("nowhere.txt", folder.0.join("z.txt")).unwrap();
-    let found = find(&[folder.0.join("cover.jpg"), folder.0.clone()]);
+    let found = find_files(&[folder.0.join("cover.jpg"), folder.0.clone()]);
     let wanted = ["cover.jpg", "a.FLAC", "b.wav", "sub/c.ogg", "z.wav"];
     assert_eq!(names(&found, &folder.0), wanted);
     assert_eq!(found[4].error, Some(ScanError::Open(OpenError::NoSuchFile)));
@@ -74,7 +77,7 @@ fn a_folder_is_its_sound_files_by_name_and_a_file_is_itself() {
 fn a_folder_without_sound_says_so() {
     let folder = Folder::new("empty");
     folder.write("notes.txt", b"");
-    let found = find(std::slice::from_ref(&folder.0));
+    let found = find_files(std::slice::from_ref(&folder.0));
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].error, Some(ScanError::NothingInFolder));
 }
@@ -90,14 +93,14 @@ fn reports_come_in_the_order_of_the_files_whoever_is_done_first() {
         files.push(folder.0.join(format!("{n}.missing")));
     }
     for jobs in [1, 2, 5, 200] {
-        let found = files.iter().cloned().map(Found::file).collect();
-        let (mut reports, mut measured, mut last) = (Vec::new(), 0, Progress::default());
+        let found = files.iter().cloned().map(ScanFile::file).collect();
+        let (mut reports, mut measured, mut last) = (Vec::new(), 0, ScanProgress::default());
         let jobs = NonZeroUsize::new(jobs).unwrap();
-        run(found, jobs, &Options::default(), |event| {
+        scan_files(found, jobs, &ScanOptions::default(), |event| {
             match event {
-                Event::Report(report) => reports.push(report.path),
-                Event::Measured => measured += 1,
-                Event::Heard(progress) => {
+                ScanEvent::Report(report) => reports.push(report.path),
+                ScanEvent::Measured => measured += 1,
+                ScanEvent::Progress(progress) => {
                     assert!(progress.bytes >= last.bytes && progress.seconds >= last.seconds);
                     last = progress;
                 }
@@ -118,9 +121,9 @@ fn a_break_ends_the_run() {
     let path = folder.write("a.wav", &wave(5, 3_000));
     for jobs in [1, 3] {
         let mut reports = 0;
-        let found = vec![Found::file(path.clone()); 500];
-        run(found, NonZeroUsize::new(jobs).unwrap(), &Options::default(), |event| {
-            reports += usize::from(matches!(event, Event::Report(_)));
+        let found = vec![ScanFile::file(path.clone()); 500];
+        scan_files(found, NonZeroUsize::new(jobs).unwrap(), &ScanOptions::default(), |event| {
+            reports += usize::from(matches!(event, ScanEvent::Report(_)));
             if reports == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })
         .unwrap();
@@ -131,18 +134,18 @@ fn a_break_ends_the_run() {
 #[test]
 fn tracks_merge_to_what_the_whole_would_be() {
     let folder = Folder::new("album");
-    let options = Options { keep: true, ..Options::default() };
-    let report = |name: &str, bytes: &[u8]| -> Report {
+    let options = ScanOptions { keep_measurement: true, ..ScanOptions::default() };
+    let report = |name: &str, bytes: &[u8]| -> ScanReport {
         let path = folder.write(name, bytes);
-        measure(Found::file(path), &options)
+        measure_file(ScanFile::file(path), &options)
     };
     let loud = report("loud.wav", &wave(100, 8_000));
     let soft = report("soft.wav", &wave(100, 4_000));
-    let mut album = loud.kept.unwrap();
-    album.merge(&soft.kept.unwrap()).unwrap();
+    let mut album = loud.measurement.unwrap();
+    album.merge(&soft.measurement.unwrap()).unwrap();
     let power = |lufs: Option<aulos_core::Lufs>| 10f64.powf(lufs.unwrap().get() / 10.0);
     let mean = (power(loud.loudness.integrated) + power(soft.loudness.integrated)) / 2.0;
-    let both = super::Loudness::of(&album, 20.0, &options);
+    let both = super::LoudnessSummary::from_measurement(&album, 20.0, &options);
     // Both have as many blocks, and none is gated.
     assert!((power(both.integrated) / mean - 1.0).abs() < 1e-9);
     assert_eq!(both.max_momentary, loud.loudness.max_momentary);

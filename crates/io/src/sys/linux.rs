@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
-use super::TcpAccount;
+use super::TcpInfo;
 use crate::reactor::QueuedError;
 
 /// Tells the kernel to call a socket writable only while less than `bytes` wait unsent in it, so
@@ -136,7 +136,7 @@ unsafe fn take_descriptor(number: i32) -> io::Result<OwnedFd> {
 }
 
 /// What the kernel knows of a connection. Older kernels know less, and leave the end as it is.
-pub(crate) fn tcp_account(socket: BorrowedFd<'_>) -> io::Result<TcpAccount> {
+pub(crate) fn tcp_account(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let mut info = [0u32; TCP_INFO_WORDS];
     let mut size = libc::socklen_t::try_from(size_of_val(&info)).unwrap_or(0);
     // SAFETY: the descriptor is open for the length of the borrow, and the kernel writes no more
@@ -153,9 +153,9 @@ pub(crate) fn tcp_account(socket: BorrowedFd<'_>) -> io::Result<TcpAccount> {
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(TcpAccount {
+    Ok(TcpInfo {
         round_trip_us: info[tcp_info::RTT],
-        variation_us: info[tcp_info::RTTVAR],
+        round_trip_variation_us: info[tcp_info::RTTVAR],
         retransmitted: info[tcp_info::TOTAL_RETRANS],
         unsent_bytes: info[tcp_info::NOTSENT_BYTES],
     })

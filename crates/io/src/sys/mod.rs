@@ -31,7 +31,7 @@ pub(crate) use udp::{
 
 /// One or more datagrams to one place.
 #[derive(Clone, Debug)]
-pub(crate) struct Message {
+pub(crate) struct SendMessage {
     pub(crate) to: SocketAddr,
     /// Where their bytes are.
     pub(crate) bytes: Range<usize>,
@@ -41,9 +41,9 @@ pub(crate) struct Message {
 
 /// What the kernel knows of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TcpAccount {
+pub(crate) struct TcpInfo {
     pub(crate) round_trip_us: u32,
-    pub(crate) variation_us: u32,
+    pub(crate) round_trip_variation_us: u32,
     pub(crate) retransmitted: u32,
     pub(crate) unsent_bytes: u32,
 }

@@ -8,10 +8,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use aulos_core::Span;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::Message;
+use super::SendMessage;
 use super::imp::set_option;
 use crate::SystemClock;
-use crate::udp::{Arrived, Slots};
+use crate::udp::{DatagramInfo, Slots};
 
 /// Has the kernel note when each datagram came.
 pub(crate) fn stamp_arrivals(socket: BorrowedFd<'_>) -> io::Result<()> {
@@ -30,7 +30,7 @@ pub(crate) fn stamps_ahead() -> i64 {
         let wall = wall.tv_sec.saturating_mul(1_000_000_000).saturating_add(wall.tv_nsec);
         let here = i64::try_from((before + apart / 2).as_nanos()).unwrap_or(i64::MAX);
         best = best.min((apart, wall.saturating_sub(here)));
-        if apart <= CLOCKS_APART {
+        if apart <= MAX_CLOCK_GAP {
             break;
         }
     }
@@ -84,7 +84,7 @@ pub(crate) fn share_by_ssrc(socket: BorrowedFd<'_>, sockets: u32) -> io::Result<
 pub(crate) struct Receiver {
     headers: Box<[libc::mmsghdr]>,
     vectors: Box<[[libc::iovec; 2]]>,
-    names: Box<[[u8; NAME]]>,
+    names: Box<[[u8; SOCKET_ADDRESS_BYTES]]>,
     /// Words, because the kernel aligns what it writes here.
     controls: Box<[[usize; CONTROL_WORDS]]>,
 }
@@ -98,7 +98,7 @@ impl Receiver {
         Self {
             headers,
             vectors: vec![[nowhere; 2]; count].into(),
-            names: vec![[0; NAME]; count].into(),
+            names: vec![[0; SOCKET_ADDRESS_BYTES]; count].into(),
             controls: vec![[0; CONTROL_WORDS]; count].into(),
         }
     }
@@ -119,7 +119,7 @@ impl Receiver {
             self.vectors[index] = vectors;
             let header = &mut self.headers[index].msg_hdr;
             header.msg_name = self.names[index].as_mut_ptr().cast();
-            header.msg_namelen = LONG_NAME;
+            header.msg_namelen = SOCKADDR_IN6_BYTES;
             header.msg_iov = self.vectors[index].as_mut_ptr();
             header.msg_iovlen = 2;
             header.msg_control = self.controls[index].as_mut_ptr().cast();
@@ -138,18 +138,18 @@ impl Receiver {
         };
         let Ok(count) = usize::try_from(count) else { return Err(io::Error::last_os_error()) };
         for index in 0..count {
-            slots.arrived[index] = self.arrived(index);
+            slots.datagrams[index] = self.datagram_info(index);
         }
         Ok(count)
     }
 
-    fn arrived(&self, index: usize) -> Arrived {
+    fn datagram_info(&self, index: usize) -> DatagramInfo {
         let header = &self.headers[index];
-        let mut arrived = Arrived {
+        let mut arrived = DatagramInfo {
             len: header.msg_len as usize,
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
-            from: address(&self.names[index]),
-            ..Arrived::NOTHING
+            from: parse_socket_address(&self.names[index]),
+            ..DatagramInfo::EMPTY
         };
         let mut bytes = [0; CONTROL_WORDS * size_of::<usize>()];
         for (bytes, word) in bytes.chunks_exact_mut(size_of::<usize>()).zip(self.controls[index]) {
@@ -160,17 +160,17 @@ impl Receiver {
         let mut rest = &bytes[..len];
         // Entries are a length (a word), a level, a kind and data, and begin at full words.
         while rest.len() >= CONTROL_HEADER {
-            let len = usize::from_ne_bytes(array(rest, 0)).clamp(CONTROL_HEADER, rest.len());
-            let level = i32::from_ne_bytes(array(rest, size_of::<usize>()));
-            let kind = i32::from_ne_bytes(array(rest, size_of::<usize>() + 4));
+            let len = usize::from_ne_bytes(bytes_at(rest, 0)).clamp(CONTROL_HEADER, rest.len());
+            let level = i32::from_ne_bytes(bytes_at(rest, size_of::<usize>()));
+            let kind = i32::from_ne_bytes(bytes_at(rest, size_of::<usize>() + 4));
             let data = &rest[CONTROL_HEADER..len];
             match (level, kind) {
-                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => arrived.stamp = stamp(data),
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => arrived.stamp = parse_timespec(data),
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
-                    arrived.lost = Some(u32::from_ne_bytes(array(data, 0)));
+                    arrived.lost = Some(u32::from_ne_bytes(bytes_at(data, 0)));
                 }
                 (libc::SOL_UDP, libc::UDP_GRO) => {
-                    let size = usize::try_from(i32::from_ne_bytes(array(data, 0))).unwrap_or(0);
+                    let size = usize::try_from(i32::from_ne_bytes(bytes_at(data, 0))).unwrap_or(0);
                     arrived.segment = (size > 0).then_some(size);
                 }
                 _ => {}
@@ -185,7 +185,7 @@ impl Receiver {
 pub(crate) struct Sender {
     headers: Box<[libc::mmsghdr]>,
     vectors: Box<[libc::iovec]>,
-    names: Box<[[u8; NAME]]>,
+    names: Box<[[u8; SOCKET_ADDRESS_BYTES]]>,
     controls: Box<[[usize; SEGMENT_WORDS]]>,
 }
 
@@ -198,7 +198,7 @@ impl Sender {
         Self {
             headers,
             vectors: vec![nowhere; count].into(),
-            names: vec![[0; NAME]; count].into(),
+            names: vec![[0; SOCKET_ADDRESS_BYTES]; count].into(),
             controls: vec![[0; SEGMENT_WORDS]; count].into(),
         }
     }
@@ -208,7 +208,7 @@ impl Sender {
     pub(crate) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
-        messages: &[Message],
+        messages: &[SendMessage],
         bytes: &[u8],
     ) -> io::Result<usize> {
         let count = messages.len().min(self.headers.len());
@@ -217,7 +217,7 @@ impl Sender {
             let base = bytes.as_ptr().cast_mut().cast();
             self.vectors[index] = libc::iovec { iov_base: base, iov_len: bytes.len() };
             let header = &mut self.headers[index].msg_hdr;
-            header.msg_namelen = name(&message.to, &mut self.names[index]);
+            header.msg_namelen = write_socket_address(&message.to, &mut self.names[index]);
             header.msg_name = self.names[index].as_mut_ptr().cast();
             header.msg_iov = &raw mut self.vectors[index];
             header.msg_iovlen = 1;
@@ -253,17 +253,17 @@ fn segment_control(size: u16) -> [usize; SEGMENT_WORDS] {
     bytes[CONTROL_HEADER..][..2].copy_from_slice(&size.to_ne_bytes());
     let mut words = [0; SEGMENT_WORDS];
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(size_of::<usize>())) {
-        *word = usize::from_ne_bytes(array(bytes, 0));
+        *word = usize::from_ne_bytes(bytes_at(bytes, 0));
     }
     words
 }
 
 /// Nanoseconds out of a `struct timespec`.
-fn stamp(data: &[u8]) -> Option<u64> {
+fn parse_timespec(data: &[u8]) -> Option<u64> {
     let (seconds, nanos) = if data.len() >= 16 {
-        (i64::from_ne_bytes(array(data, 0)), i64::from_ne_bytes(array(data, 8)))
+        (i64::from_ne_bytes(bytes_at(data, 0)), i64::from_ne_bytes(bytes_at(data, 8)))
     } else {
-        let word = |at| i64::from(i32::from_ne_bytes(array(data, at)));
+        let word = |at| i64::from(i32::from_ne_bytes(bytes_at(data, at)));
         (word(0), word(4))
     };
     u64::try_from(seconds.checked_mul(1_000_000_000)?.checked_add(nanos)?).ok()
@@ -271,21 +271,25 @@ fn stamp(data: &[u8]) -> Option<u64> {
 
 /// What `struct sockaddr_in` and `struct sockaddr_in6` say. An address of IPv4 is one however it is
 /// dressed.
-fn address(name: &[u8; NAME]) -> SocketAddr {
-    let port = u16::from_be_bytes(array(name, 2));
-    if i32::from(u16::from_ne_bytes(array(name, 0))) != libc::AF_INET6 {
-        return SocketAddr::new(Ipv4Addr::from(array::<4>(name, 4)).into(), port);
+fn parse_socket_address(name: &[u8; SOCKET_ADDRESS_BYTES]) -> SocketAddr {
+    let port = u16::from_be_bytes(bytes_at(name, 2));
+    if i32::from(u16::from_ne_bytes(bytes_at(name, 0))) != libc::AF_INET6 {
+        return SocketAddr::new(Ipv4Addr::from(bytes_at::<4>(name, 4)).into(), port);
     }
-    let ip = Ipv6Addr::from(array::<16>(name, 8));
+    let ip = Ipv6Addr::from(bytes_at::<16>(name, 8));
     if let Some(ip) = ip.to_ipv4_mapped() {
         return SocketAddr::new(ip.into(), port);
     }
-    let (flow, scope) = (u32::from_ne_bytes(array(name, 4)), u32::from_ne_bytes(array(name, 24)));
+    let (flow, scope) =
+        (u32::from_ne_bytes(bytes_at(name, 4)), u32::from_ne_bytes(bytes_at(name, 24)));
     SocketAddrV6::new(ip, port, flow, scope).into()
 }
 
 /// Writes one of them, and says how long it is.
-fn name(address: &SocketAddr, name: &mut [u8; NAME]) -> libc::socklen_t {
+fn write_socket_address(
+    address: &SocketAddr,
+    name: &mut [u8; SOCKET_ADDRESS_BYTES],
+) -> libc::socklen_t {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     name[..2].copy_from_slice(&u16::try_from(family).unwrap_or(0).to_ne_bytes());
     name[2..4].copy_from_slice(&address.port().to_be_bytes());
@@ -293,31 +297,31 @@ fn name(address: &SocketAddr, name: &mut [u8; NAME]) -> libc::socklen_t {
         SocketAddr::V4(v4) => {
             name[4..8].copy_from_slice(&v4.ip().octets());
             name[8..16].fill(0);
-            SHORT_NAME
+            SOCKADDR_IN_BYTES
         }
         SocketAddr::V6(v6) => {
             name[4..8].copy_from_slice(&v6.flowinfo().to_ne_bytes());
             name[8..24].copy_from_slice(&v6.ip().octets());
             name[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
-            LONG_NAME
+            SOCKADDR_IN6_BYTES
         }
     }
 }
 
 /// `N` bytes from `at`; zeros where there are fewer.
-fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes.get(at..).and_then(|bytes| bytes.first_chunk()).copied().unwrap_or([0; N])
 }
 
 /// `struct sockaddr_in` and `struct sockaddr_in6`.
-const SHORT_NAME: libc::socklen_t = 16;
-const LONG_NAME: libc::socklen_t = 28;
-const NAME: usize = 28;
+const SOCKADDR_IN_BYTES: libc::socklen_t = 16;
+const SOCKADDR_IN6_BYTES: libc::socklen_t = 28;
+const SOCKET_ADDRESS_BYTES: usize = 28;
 
 const CLOCK_READS: usize = 4;
 
 /// The three reads take a tenth of this.
-const CLOCKS_APART: Span = Span::from_micros(2);
+const MAX_CLOCK_GAP: Span = Span::from_micros(2);
 
 /// A word and two numbers.
 const CONTROL_HEADER: usize = size_of::<usize>() + 8;
@@ -336,9 +340,9 @@ mod tests {
     fn addresses_come_back_as_they_went() {
         for text in ["127.0.0.1:7000", "[::1]:7000", "[fe80::1%3]:65535", "239.1.2.3:1"] {
             let there: SocketAddr = text.parse().unwrap();
-            let mut bytes = [0xFF; NAME];
-            name(&there, &mut bytes);
-            assert_eq!(address(&bytes), there);
+            let mut bytes = [0xFF; SOCKET_ADDRESS_BYTES];
+            write_socket_address(&there, &mut bytes);
+            assert_eq!(parse_socket_address(&bytes), there);
         }
     }
 }

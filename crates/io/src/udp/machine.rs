@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use aulos_core::Instant;
 
 use super::Outbox;
-use super::slots::{Arrived, First};
+use super::slots::{DatagramInfo, ReceivedDatagrams};
 
 /// One stream: it is told what came and what the time is, and says what is to be sent.
 ///
@@ -15,13 +15,13 @@ use super::slots::{Arrived, First};
 /// is to be done at once and returns.
 pub trait Machine: Send + 'static {
     /// What control can tell a stream while it runs. It is dropped on the shared thread.
-    type Order: Send + 'static;
+    type Command: Send + 'static;
     /// What a stream says of itself when control asks for all of them.
     type Report: Send + 'static;
 
     /// Takes what came for this stream since the last look, in the order of arrival. What is left in
     /// `packets` is lost.
-    fn packets(&mut self, now: Instant, packets: &mut Packets<'_>, out: &mut Outbox<'_>);
+    fn handle_packets(&mut self, now: Instant, packets: &mut Packets<'_>, out: &mut Outbox<'_>);
 
     /// Does what is due. Called at the first tick behind [`Self::poll_timeout`].
     fn handle_timeout(&mut self, now: Instant, out: &mut Outbox<'_>);
@@ -30,7 +30,7 @@ pub trait Machine: Send + 'static {
     fn poll_timeout(&self) -> Option<Instant>;
 
     /// Does as control says.
-    fn obey(&mut self, now: Instant, order: Self::Order, out: &mut Outbox<'_>);
+    fn handle_command(&mut self, now: Instant, order: Self::Command, out: &mut Outbox<'_>);
 
     /// What there is to know.
     fn report(&self) -> Self::Report;
@@ -44,14 +44,16 @@ pub trait Machine: Send + 'static {
 ///
 /// Called once for each stream that begins, and for each packet that it refuses; so a refusal should
 /// be quick and not allocate.
-pub trait Factory<M>: Send + 'static {
+pub trait MachineFactory<M>: Send + 'static {
     /// A machine for the stream of `key`, which then gets `first` like every other packet. None
     /// refuses: the packet is lost, and the next one of that stream asks again.
-    fn make(&mut self, now: Instant, key: Key, first: &Packet<'_>) -> Option<M>;
+    fn make(&mut self, now: Instant, key: StreamKey, first: &Packet<'_>) -> Option<M>;
 }
 
-impl<M, F: FnMut(Instant, Key, &Packet<'_>) -> Option<M> + Send + 'static> Factory<M> for F {
-    fn make(&mut self, now: Instant, key: Key, first: &Packet<'_>) -> Option<M> {
+impl<M, F: FnMut(Instant, StreamKey, &Packet<'_>) -> Option<M> + Send + 'static> MachineFactory<M>
+    for F
+{
+    fn make(&mut self, now: Instant, key: StreamKey, first: &Packet<'_>) -> Option<M> {
         self(now, key, first)
     }
 }
@@ -59,16 +61,16 @@ impl<M, F: FnMut(Instant, Key, &Packet<'_>) -> Option<M> + Send + 'static> Facto
 /// What tells the streams of a shared port apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Key {
+pub enum StreamKey {
     /// The synchronisation source of RTP.
     Ssrc(u32),
     /// Where the packets come from.
-    From(SocketAddr),
+    Sender(SocketAddr),
     /// Whatever a function of the user's own makes of a packet.
-    Number(u64),
+    Custom(u64),
 }
 
-impl Key {
+impl StreamKey {
     /// The SSRC of a packet of RTP, or of the RTCP that shares its port (RFC 5761). None when it is
     /// too short or of another version than 2.
     #[must_use]
@@ -117,14 +119,14 @@ pub struct Packet<'a> {
 
 /// Some datagrams of one stream.
 #[derive(Debug)]
-pub struct Packets<'a>(Inner<'a>);
+pub struct Packets<'a>(PacketSource<'a>);
 
-enum Inner<'a> {
+enum PacketSource<'a> {
     One(Option<Packet<'a>>),
-    Many(First<'a>, Clock, bool),
+    Many(ReceivedDatagrams<'a>, ArrivalClock, bool),
 }
 
-impl std::fmt::Debug for Inner<'_> {
+impl std::fmt::Debug for PacketSource<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if matches!(self, Self::One(_)) { "One(..)" } else { "Many(..)" })
     }
@@ -132,11 +134,15 @@ impl std::fmt::Debug for Inner<'_> {
 
 impl<'a> Packets<'a> {
     pub(super) const fn one(packet: Packet<'a>) -> Self {
-        Self(Inner::One(Some(packet)))
+        Self(PacketSource::One(Some(packet)))
     }
 
-    pub(super) const fn many(batch: First<'a>, clock: Clock, is_second: bool) -> Self {
-        Self(Inner::Many(batch, clock, is_second))
+    pub(super) const fn many(
+        batch: ReceivedDatagrams<'a>,
+        clock: ArrivalClock,
+        is_second: bool,
+    ) -> Self {
+        Self(PacketSource::Many(batch, clock, is_second))
     }
 }
 
@@ -146,9 +152,9 @@ impl<'a> Iterator for Packets<'a> {
     #[inline]
     fn next(&mut self) -> Option<Packet<'a>> {
         match &mut self.0 {
-            Inner::One(packet) => packet.take(),
-            Inner::Many(batch, clock, is_second) => {
-                let (arrived, bytes) = batch.find(|(arrived, _)| arrived.is_whole())?;
+            PacketSource::One(packet) => packet.take(),
+            PacketSource::Many(batch, clock, is_second) => {
+                let (arrived, bytes) = batch.find(|(arrived, _)| arrived.is_deliverable())?;
                 let received = clock.received(arrived.stamp);
                 let (from, is_second) = (arrived.from, *is_second);
                 Some(Packet { bytes, received, from, is_answer: false, is_second })
@@ -162,26 +168,26 @@ impl<'a> Iterator for Packets<'a> {
 /// An administrator may set the wall clock between the stamp and its reading. So a packet is never
 /// said to have come after it was read, or before the last look at which nothing was left unread.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(super) struct ArrivalClock {
     /// Nanoseconds from the house's clock to the wall's.
     pub(super) ahead: i64,
-    pub(super) floor: Instant,
+    pub(super) earliest_unread: Instant,
     pub(super) now: Instant,
 }
 
-impl Clock {
+impl ArrivalClock {
     #[inline]
     pub(super) fn received(&self, stamp: Option<u64>) -> Instant {
         let Some(stamp) = stamp else { return self.now };
         let at = stamp.checked_add_signed(self.ahead.saturating_neg()).unwrap_or(0);
-        Instant::from_nanos(at).clamp(self.floor.min(self.now), self.now)
+        Instant::from_nanos(at).clamp(self.earliest_unread.min(self.now), self.now)
     }
 }
 
-impl Arrived {
+impl DatagramInfo {
     /// Whether somebody is to have it.
     #[inline]
-    pub(super) const fn is_whole(&self) -> bool {
+    pub(super) const fn is_deliverable(&self) -> bool {
         self.len > 0 && !self.truncated
     }
 }
@@ -204,7 +210,7 @@ mod tests {
     #[test]
     fn a_stamp_is_never_of_the_future_nor_from_before_the_last_look() {
         let at = Instant::from_nanos;
-        let clock = Clock { ahead: 1_000_000, floor: at(500), now: at(900) };
+        let clock = ArrivalClock { ahead: 1_000_000, earliest_unread: at(500), now: at(900) };
         assert_eq!(clock.received(Some(1_000_700)), at(700));
         assert_eq!(clock.received(Some(1_000_950)), at(900));
         // The wall clock was set, by a year and to its beginning.
@@ -216,16 +222,16 @@ mod tests {
     #[test]
     fn an_ssrc_is_found_in_rtp_and_in_rtcp_and_in_nothing_else() {
         let rtp = [0x80, 0, 0, 1, 0, 0, 0, 2, 0xDE, 0xAD, 0xBE, 0xEF];
-        assert_eq!(Key::ssrc(&rtp), Some(Key::Ssrc(0xDEAD_BEEF)));
+        assert_eq!(StreamKey::ssrc(&rtp), Some(StreamKey::Ssrc(0xDEAD_BEEF)));
         // The marker makes 128 more of the payload type, 0 to 34 and 96 to 127.
         assert_eq!(
-            Key::ssrc(&[&[0x80, 0x80 | 34], &rtp[2..]].concat()),
-            Some(Key::Ssrc(0xDEAD_BEEF))
+            StreamKey::ssrc(&[&[0x80, 0x80 | 34], &rtp[2..]].concat()),
+            Some(StreamKey::Ssrc(0xDEAD_BEEF))
         );
         let report = [0x80, 200, 0, 1, 0xDE, 0xAD, 0xBE, 0xEF];
-        assert_eq!(Key::ssrc(&report), Some(Key::Ssrc(0xDEAD_BEEF)));
+        assert_eq!(StreamKey::ssrc(&report), Some(StreamKey::Ssrc(0xDEAD_BEEF)));
         for wrong in [&rtp[..11], &report[..7], &[][..], &[0x80][..], &[0x40; 12][..]] {
-            assert_eq!(Key::ssrc(wrong), None, "{wrong:?}");
+            assert_eq!(StreamKey::ssrc(wrong), None, "{wrong:?}");
         }
     }
 }

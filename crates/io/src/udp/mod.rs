@@ -80,9 +80,9 @@
 //! twice. Edge-triggered epoll: one lost edge silences a stream for ever. An async runtime: a task
 //! and two system calls for each packet.
 
+mod load;
 mod machine;
 mod outbox;
-mod place;
 mod run;
 mod shared;
 mod slots;
@@ -101,26 +101,26 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use aulos_core::Span;
-use aulos_rt::Reader;
+use aulos_rt::LatestReader;
 use aulos_rt::channel::{Receiver, SendError, Sender, bounded};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use crate::{SystemClock, sys};
-pub use machine::{Factory, Key, Machine, Packet, Packets};
+use load::ThreadLoads;
+pub use machine::{Machine, MachineFactory, Packet, Packets, StreamKey};
 pub use outbox::{Outbox, PACE_AHEAD, Route};
-use place::Loads;
-use run::{INBOX, Seed, Thread};
-use shared::Table;
-pub use shared::{Demux, OpenPort, PortId, SharedPort};
-pub(crate) use slots::{Arrived, SMALL, Slots};
+use run::{INBOX, ThreadInit, UdpThread};
+use shared::StreamTable;
+pub use shared::{Demux, OpenPort, PortId, SharedPortConfig};
+pub(crate) use slots::{DatagramInfo, SMALL_SLOT_BYTES, Slots};
 pub use socket::{SocketOptions, bind_socket, granted_receive_buffer};
-pub use stats::{Stats, StreamStats};
-use stream::Moving;
+pub use stats::{StreamStats, UdpStats};
+use stream::MovingStream;
 
 /// What a context is to be.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Config {
+pub struct UdpConfig {
     /// How many threads: one for each processor that there is to spare. More than that cost and gain
     /// nothing.
     pub threads: usize,
@@ -128,36 +128,36 @@ pub struct Config {
     /// it on average.
     pub wait: Span,
     /// The longest datagram that is taken, 256 to 65,507 bytes; what is longer is counted and lost.
-    pub largest: usize,
+    pub max_datagram: usize,
     /// Whether datagrams of one length that go to one place one behind the other are given to the
     /// kernel as one. The receiver does not see it.
     pub join_sends: bool,
     /// From where the context sends, with a port of the kernel's choice.
-    pub from_v4: Ipv4Addr,
+    pub bind_v4: Ipv4Addr,
     /// The same for IPv6; a machine without IPv6 does without.
-    pub from_v6: Ipv6Addr,
+    pub bind_v6: Ipv6Addr,
     /// What the sockets are to be that it sends from.
     pub send: SocketOptions,
     /// What makes the key of a packet that comes to one of these sockets: the SSRC that RTCP reports
     /// about. See [`Outbox::claim`].
-    pub answers: Answers,
+    pub answer_key: AnswerKeyFn,
 }
 
 /// A function that finds the key of an answer.
-pub type Answers = fn(&[u8], SocketAddr) -> Option<Key>;
+pub type AnswerKeyFn = fn(&[u8], SocketAddr) -> Option<StreamKey>;
 
-impl Default for Config {
+impl Default for UdpConfig {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             threads: cores.min(MAX_DEFAULT_THREADS),
             wait: Span::from_millis(5),
-            largest: 9_216,
+            max_datagram: 9_216,
             join_sends: true,
-            from_v4: Ipv4Addr::UNSPECIFIED,
-            from_v6: Ipv6Addr::UNSPECIFIED,
+            bind_v4: Ipv4Addr::UNSPECIFIED,
+            bind_v6: Ipv6Addr::UNSPECIFIED,
             send: SocketOptions { send_buffer: SEND_BUFFER, ..SocketOptions::default() },
-            answers: |bytes, _| Key::reported_ssrc(bytes),
+            answer_key: |bytes, _| StreamKey::reported_ssrc(bytes),
         }
     }
 }
@@ -169,7 +169,7 @@ pub struct StreamId(u64);
 /// A stream that is no more.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Ended<M> {
+pub struct EndedStream<M> {
     /// Which it was.
     pub id: StreamId,
     /// What ran it.
@@ -177,13 +177,13 @@ pub struct Ended<M> {
     /// What it came to.
     pub stats: StreamStats,
     /// Why.
-    pub cause: EndCause,
+    pub cause: StreamEndCause,
 }
 
 /// Why a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum EndCause {
+pub enum StreamEndCause {
     /// [`Context::remove`], or its shared port was closed.
     Removed,
     /// Its machine said so ([`Outbox::end`]).
@@ -191,7 +191,7 @@ pub enum EndCause {
     /// It was silent for longer than its shared port allows.
     Silent,
     /// The system could not watch its socket.
-    NoRoom,
+    WatchFailed,
     /// The context has stopped.
     Stopped,
 }
@@ -199,7 +199,7 @@ pub enum EndCause {
 /// A stream, when all of them are asked for.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Surveyed<R> {
+pub struct StreamReport<R> {
     /// Which.
     pub id: StreamId,
     /// What came for it.
@@ -211,53 +211,53 @@ pub struct Surveyed<R> {
 /// The threads, and how to give them work. When it is dropped the threads end as after
 /// [`Self::stop`], but nobody waits for them. A machine that panics takes its thread with it, and the
 /// streams that are there.
-pub struct Context<M: Machine> {
-    threads: Vec<Handle<M>>,
+pub struct UdpContext<M: Machine> {
+    threads: Vec<ThreadHandle<M>>,
     /// Where the streams with sockets of their own are. Others have the thread in their number.
-    places: HashMap<StreamId, usize>,
+    threads_by_stream: HashMap<StreamId, usize>,
     /// Those that [`Self::balance`] leaves where they are.
-    pinned: HashSet<StreamId>,
-    loads: Loads,
-    ended: Receiver<Box<Ended<M>>>,
+    pinned_streams: HashSet<StreamId>,
+    loads: ThreadLoads,
+    ended: Receiver<Box<EndedStream<M>>>,
     next: u64,
     next_port: u64,
 }
 
-struct Handle<M: Machine> {
-    commands: Sender<Command<M>>,
-    stats: Reader<Stats>,
-    thread: JoinHandle<Vec<Ended<M>>>,
+struct ThreadHandle<M: Machine> {
+    commands: Sender<ThreadCommand<M>>,
+    stats: LatestReader<UdpStats>,
+    thread: JoinHandle<Vec<EndedStream<M>>>,
 }
 
-enum Command<M: Machine> {
-    Add(Box<Moving<M>>),
-    Open(Box<(UdpSocket, Table<M>)>),
-    Close(PortId),
-    Tell(StreamId, M::Order),
+enum ThreadCommand<M: Machine> {
+    Add(Box<MovingStream<M>>),
+    OpenPort(Box<(UdpSocket, StreamTable<M>)>),
+    ClosePort(PortId),
+    ToStream(StreamId, M::Command),
     Remove(StreamId),
-    Leave(StreamId, Sender<Option<Box<Moving<M>>>>),
-    Survey(Vec<Surveyed<M::Report>>, Sender<Vec<Surveyed<M::Report>>>),
+    Detach(StreamId, Sender<Option<Box<MovingStream<M>>>>),
+    Report(Vec<StreamReport<M::Report>>, Sender<Vec<StreamReport<M::Report>>>),
     Stop,
 }
 
-impl<M: Machine> Context<M> {
+impl<M: Machine> UdpContext<M> {
     /// Starts the threads.
     ///
     /// # Errors
     /// When the system gives no more threads, descriptors or sockets.
-    pub fn start(config: &Config) -> io::Result<Self> {
-        let config = Config {
+    pub fn start(config: &UdpConfig) -> io::Result<Self> {
+        let config = UdpConfig {
             threads: config.threads.clamp(1, MAX_THREADS),
             wait: config.wait.clamp(Span::from_millis(1), Span::from_millis(20)),
-            largest: config.largest.clamp(SMALL, 65_507),
+            max_datagram: config.max_datagram.clamp(SMALL_SLOT_BYTES, 65_507),
             ..config.clone()
         };
         let (sender, ended) = bounded(MAX_ENDED);
         let mut context = Self {
             threads: Vec::new(),
-            places: HashMap::new(),
-            pinned: HashSet::new(),
-            loads: Loads::new(config.threads, SystemClock::now()),
+            threads_by_stream: HashMap::new(),
+            pinned_streams: HashSet::new(),
+            loads: ThreadLoads::new(config.threads, SystemClock::now()),
             ended,
             next: 0,
             next_port: 0,
@@ -277,7 +277,7 @@ impl<M: Machine> Context<M> {
     /// When the socket is not what it should be. A stream that the system cannot watch ends with
     /// [`EndCause::NoRoom`].
     pub fn add(&mut self, socket: Option<UdpSocket>, machine: M) -> io::Result<StreamId> {
-        self.begin(socket, None, machine)
+        self.add_stream(socket, None, machine)
     }
 
     /// Serves a stream that comes over two ways, each to a socket of its own: a packet says which it
@@ -285,12 +285,12 @@ impl<M: Machine> Context<M> {
     ///
     /// # Errors
     /// As with [`Self::add`].
-    pub fn add_two(&mut self, sockets: [UdpSocket; 2], machine: M) -> io::Result<StreamId> {
+    pub fn add_redundant(&mut self, sockets: [UdpSocket; 2], machine: M) -> io::Result<StreamId> {
         let [first, second] = sockets;
-        self.begin(Some(first), Some(second), machine)
+        self.add_stream(Some(first), Some(second), machine)
     }
 
-    fn begin(
+    fn add_stream(
         &mut self,
         socket: Option<UdpSocket>,
         second: Option<UdpSocket>,
@@ -301,13 +301,13 @@ impl<M: Machine> Context<M> {
         }
         let id = StreamId(self.next);
         self.next += 1;
-        self.look_at_loads();
-        let thread = self.loads.pick();
-        self.places.insert(id, thread);
+        self.update_loads();
+        let thread = self.loads.assign_stream();
+        self.threads_by_stream.insert(id, thread);
         let stats = StreamStats::default();
         let second = second.map(|socket| (socket, 0));
-        let moving = Moving { id, machine, socket, lost: 0, second, claim: None, stats };
-        self.post(thread, Command::Add(Box::new(moving)));
+        let moving = MovingStream { id, machine, socket, lost: 0, second, claim: None, stats };
+        self.post(thread, ThreadCommand::Add(Box::new(moving)));
         Ok(id)
     }
 
@@ -318,14 +318,14 @@ impl<M: Machine> Context<M> {
     ///
     /// # Errors
     /// When the port cannot be had, or not be shared.
-    pub fn open<F: Factory<M>>(
+    pub fn open<F: MachineFactory<M>>(
         &mut self,
-        wish: &SharedPort,
+        wish: &SharedPortConfig,
         mut factory: impl FnMut(usize) -> F,
     ) -> io::Result<OpenPort> {
         let threads: Vec<usize> = if wish.joined {
-            self.look_at_loads();
-            vec![self.loads.pick()]
+            self.update_loads();
+            vec![self.loads.assign_stream()]
         } else {
             (0..self.threads.len()).collect()
         };
@@ -348,15 +348,16 @@ impl<M: Machine> Context<M> {
         let id = PortId(self.next_port);
         self.next_port += 1;
         for (thread, socket) in threads.into_iter().zip(sockets) {
-            let table = Table::new(id, wish, count, Box::new(factory(thread)));
-            self.post(thread, Command::Open(Box::new((socket, table))));
+            let table = StreamTable::new(id, wish, count, Box::new(factory(thread)));
+            self.post(thread, ThreadCommand::OpenPort(Box::new((socket, table))));
         }
         Ok(OpenPort { id, address, receive_buffer })
     }
 
     /// Closes a shared port and ends its streams.
     pub fn close(&self, port: PortId) {
-        (0..self.threads.len()).for_each(|thread| self.post(thread, Command::Close(port)));
+        (0..self.threads.len())
+            .for_each(|thread| self.post(thread, ThreadCommand::ClosePort(port)));
     }
 
     /// Tells a stream something. It is heard within a wait; a stream that has ended hears nothing.
@@ -364,12 +365,12 @@ impl<M: Machine> Context<M> {
     /// # Errors
     /// Gives the order back when the thread is thousands of commands behind: try again. Also when
     /// there is no such stream.
-    pub fn tell(&self, stream: StreamId, order: M::Order) -> Result<(), M::Order> {
-        let Some(handle) = self.threads.get(self.place(stream)) else { return Err(order) };
-        match handle.commands.try_send(Command::Tell(stream, order)) {
+    pub fn send_command(&self, stream: StreamId, order: M::Command) -> Result<(), M::Command> {
+        let Some(handle) = self.threads.get(self.thread_of(stream)) else { return Err(order) };
+        match handle.commands.try_send(ThreadCommand::ToStream(stream, order)) {
             Err(
-                SendError::Full(Command::Tell(_, order))
-                | SendError::Closed(Command::Tell(_, order)),
+                SendError::Full(ThreadCommand::ToStream(_, order))
+                | SendError::Closed(ThreadCommand::ToStream(_, order)),
             ) => Err(order),
             _ => Ok(()),
         }
@@ -378,35 +379,36 @@ impl<M: Machine> Context<M> {
     /// Ends a stream: its machine sends what it still has, its socket is closed, and
     /// [`Self::ended`] gives it back.
     pub fn remove(&mut self, stream: StreamId) {
-        self.post(self.place(stream), Command::Remove(stream));
+        self.post(self.thread_of(stream), ThreadCommand::Remove(stream));
     }
 
     /// Moves a stream to another thread, with all that its socket holds; what it sends from the
     /// context's socket comes from another port then. Waits for its thread, for about a wait. False when there is no such stream or thread, or it is one of a shared port,
     /// which are where the kernel brings their packets.
     pub fn move_to(&mut self, stream: StreamId, thread: usize) -> bool {
-        let from = self.place(stream);
+        let from = self.thread_of(stream);
         if thread == from || thread >= self.threads.len() {
-            return thread == from && self.places.contains_key(&stream);
+            return thread == from && self.threads_by_stream.contains_key(&stream);
         }
         let (sender, mut reply) = bounded(1);
-        self.post(from, Command::Leave(stream, sender));
+        self.post(from, ThreadCommand::Detach(stream, sender));
         // It either comes, or its thread has ended.
         let Some(Some(moving)) = reply.recv() else { return false };
-        self.post(thread, Command::Add(moving));
-        self.places.insert(stream, thread);
-        self.loads.came(from, -1);
-        self.loads.came(thread, 1);
+        self.post(thread, ThreadCommand::Add(moving));
+        self.threads_by_stream.insert(stream, thread);
+        self.loads.add_streams(from, -1);
+        self.loads.add_streams(thread, 1);
         true
     }
 
     /// Moves streams from the busiest thread to the one that has least to do, if that is worth it;
     /// says how many. Call it every few seconds.
     pub fn balance(&mut self) -> usize {
-        self.look_at_loads();
+        self.update_loads();
         let Some((from, to, count)) = self.loads.imbalance() else { return 0 };
-        let here = self.places.iter().filter(|(_, place)| **place == from).map(|(id, _)| *id);
-        let here = here.filter(|stream| !self.pinned.contains(stream));
+        let here =
+            self.threads_by_stream.iter().filter(|(_, place)| **place == from).map(|(id, _)| *id);
+        let here = here.filter(|stream| !self.pinned_streams.contains(stream));
         let streams: Vec<StreamId> = here.take(count.min(MAX_MOVES)).collect();
         streams.into_iter().filter(|stream| self.move_to(*stream, to)).count()
     }
@@ -414,29 +416,29 @@ impl<M: Machine> Context<M> {
     /// Lets a stream stay on its thread: for one that sends from the context's socket to somebody who
     /// knows it by the port that it comes from. [`Self::balance`] passes it over.
     pub fn pin(&mut self, stream: StreamId) {
-        self.pinned.insert(stream);
+        self.pinned_streams.insert(stream);
     }
 
     /// What became of streams that have ended, one at a time. Poll it now and then: here their memory
     /// is freed, and not on the threads.
-    pub fn ended(&mut self) -> Option<Ended<M>> {
+    pub fn poll_ended(&mut self) -> Option<EndedStream<M>> {
         let ended = *self.ended.try_recv().ok()?;
-        self.pinned.remove(&ended.id);
-        if let Some(place) = self.places.remove(&ended.id) {
-            self.loads.came(place, -1);
+        self.pinned_streams.remove(&ended.id);
+        if let Some(place) = self.threads_by_stream.remove(&ended.id) {
+            self.loads.add_streams(place, -1);
         }
         Some(ended)
     }
 
     /// All streams, in no order, with what their machines say. Waits for the threads, for about a
     /// wait, and a second at most.
-    pub fn survey(&self) -> Vec<Surveyed<M::Report>> {
+    pub fn stream_reports(&self) -> Vec<StreamReport<M::Report>> {
         let replies: Vec<_> = (0..self.threads.len())
             .map(|thread| {
                 let (sender, reply) = bounded(1);
                 // The memory is made here.
-                let room = Vec::with_capacity(self.places.len());
-                self.post(thread, Command::Survey(room, sender));
+                let room = Vec::with_capacity(self.threads_by_stream.len());
+                self.post(thread, ThreadCommand::Report(room, sender));
                 reply
             })
             .collect();
@@ -448,15 +450,15 @@ impl<M: Machine> Context<M> {
     }
 
     /// What each thread has counted, four times a second.
-    pub fn stats(&mut self) -> Vec<Stats> {
+    pub fn stats(&mut self) -> Vec<UdpStats> {
         self.threads.iter_mut().map(|handle| *handle.stats.read()).collect()
     }
 
     /// Ends: every machine sends what it still has, all that waits is sent, sockets are closed and
     /// the threads joined. Gives back what has not been given back by [`Self::ended`].
-    pub fn stop(mut self) -> Vec<Ended<M>> {
+    pub fn stop(mut self) -> Vec<EndedStream<M>> {
         for handle in &self.threads {
-            drop(handle.commands.send(Command::Stop));
+            drop(handle.commands.send(ThreadCommand::Stop));
         }
         let mut ended = Vec::new();
         for handle in self.threads.drain(..) {
@@ -469,21 +471,21 @@ impl<M: Machine> Context<M> {
         ended
     }
 
-    fn look_at_loads(&mut self) {
+    fn update_loads(&mut self) {
         let now = SystemClock::now();
-        if self.loads.wants_figures(now) {
+        if self.loads.is_due(now) {
             let stats = self.stats();
             self.loads.measure(now, stats.iter());
         }
     }
 
-    fn place(&self, stream: StreamId) -> usize {
-        let home = usize::try_from(stream.0 >> HOME_SHIFT).unwrap_or(0);
-        self.places.get(&stream).copied().unwrap_or_else(|| home.wrapping_sub(1))
+    fn thread_of(&self, stream: StreamId) -> usize {
+        let home = usize::try_from(stream.0 >> THREAD_SHIFT).unwrap_or(0);
+        self.threads_by_stream.get(&stream).copied().unwrap_or_else(|| home.wrapping_sub(1))
     }
 
     /// Waits only when a thread is thousands of commands behind.
-    fn post(&self, thread: usize, command: Command<M>) {
+    fn post(&self, thread: usize, command: ThreadCommand<M>) {
         if let Some(handle) = self.threads.get(thread) {
             // A thread that has ended wants nothing any more.
             drop(handle.commands.send(command));
@@ -491,7 +493,7 @@ impl<M: Machine> Context<M> {
     }
 }
 
-impl<M: Machine> fmt::Debug for Context<M> {
+impl<M: Machine> fmt::Debug for UdpContext<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let threads = self.threads.len();
         f.debug_struct("Context").field("threads", &threads).finish_non_exhaustive()
@@ -500,30 +502,31 @@ impl<M: Machine> fmt::Debug for Context<M> {
 
 fn start_thread<M: Machine>(
     index: usize,
-    config: &Config,
-    ended: Sender<Box<Ended<M>>>,
-) -> io::Result<Handle<M>> {
+    config: &UdpConfig,
+    ended: Sender<Box<EndedStream<M>>>,
+) -> io::Result<ThreadHandle<M>> {
     let (commands, inbox) = bounded(MAX_COMMANDS);
     let inbox = inbox.into_fd().map_err(|none| none.error)?;
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, &inbox, EventData::new_u64(INBOX), EventFlags::IN)?;
-    let v4 = bind_socket(SocketAddr::new(config.from_v4.into(), 0), &config.send)?;
-    let v6 = bind_socket(SocketAddr::new(config.from_v6.into(), 0), &config.send).ok();
+    let v4 = bind_socket(SocketAddr::new(config.bind_v4.into(), 0), &config.send)?;
+    let v6 = bind_socket(SocketAddr::new(config.bind_v6.into(), 0), &config.send).ok();
     // The kernel begins to note times a moment after the first socket has asked for it.
     sys::stamp_arrivals(v4.as_fd())?;
-    let (published, stats) = aulos_rt::latest(Stats::default());
-    let first = (index as u64 + 1) << HOME_SHIFT;
+    let (published, stats) = aulos_rt::latest(UdpStats::default());
+    let first = (index as u64 + 1) << THREAD_SHIFT;
     let posts = [Some(v4), v6];
-    let seed = Seed { epoll, inbox, posts, ended, published, first };
+    let seed =
+        ThreadInit { epoll, inbox, send_sockets: posts, ended, published, first_stream_id: first };
     let config = config.clone();
     let thread = std::thread::Builder::new()
         .name(format!("aulos-udp-{index}"))
-        .spawn(move || Thread::new(seed, &config).run())?;
-    Ok(Handle { commands, stats, thread })
+        .spawn(move || UdpThread::new(seed, &config).run())?;
+    Ok(ThreadHandle { commands, stats, thread })
 }
 
 /// The numbers of streams that a thread makes have its own number, and one, above this.
-const HOME_SHIFT: u32 = 48;
+const THREAD_SHIFT: u32 = 48;
 
 const MAX_THREADS: usize = 64;
 const MAX_DEFAULT_THREADS: usize = 4;

@@ -11,14 +11,14 @@ use std::net::SocketAddr;
 
 use aulos_core::{Instant, Span};
 
-use super::Key;
-pub(super) use flush::Flush;
+use super::StreamKey;
+pub(super) use flush::BatchSender;
 
 /// Where a datagram goes, from which socket and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     to: SocketAddr,
-    own: bool,
+    is_from_own_socket: bool,
     due: Option<Instant>,
 }
 
@@ -27,14 +27,14 @@ impl Route {
     /// all streams go together.
     #[must_use]
     pub const fn to(to: SocketAddr) -> Self {
-        Self { to, own: false, due: None }
+        Self { to, is_from_own_socket: false, due: None }
     }
 
     /// From the stream's own socket or shared port, so that the peer can answer there. A stream
     /// without one uses the context's.
     #[must_use]
-    pub const fn own(mut self) -> Self {
-        self.own = true;
+    pub const fn from_own_socket(mut self) -> Self {
+        self.is_from_own_socket = true;
         self
     }
 
@@ -42,7 +42,7 @@ impl Route {
     /// burst once in a tick. Costs up to a wake of the thread for each. More than
     /// [`PACE_AHEAD`] from now is taken as that.
     #[must_use]
-    pub const fn at(mut self, due: Instant) -> Self {
+    pub const fn not_before(mut self, due: Instant) -> Self {
         self.due = Some(due);
         self
     }
@@ -51,12 +51,12 @@ impl Route {
 /// What a machine sends with.
 #[derive(Debug)]
 pub struct Outbox<'a> {
-    pub(super) queue: &'a mut Queue,
+    pub(super) queue: &'a mut SendQueue,
     /// The stream's own socket.
     pub(super) own: Option<u64>,
     pub(super) now: Instant,
     pub(super) ended: bool,
-    pub(super) claim: Option<Key>,
+    pub(super) claim: Option<StreamKey>,
 }
 
 impl Outbox<'_> {
@@ -85,18 +85,18 @@ impl Outbox<'_> {
         most: usize,
         fill: impl FnOnce(&mut [u8]) -> usize,
     ) -> bool {
-        let from = if route.own { self.own } else { None };
+        let from = if route.is_from_own_socket { self.own } else { None };
         let due = route.due.filter(|due| *due > self.now);
         let batch = match due {
             Some(due) => self.queue.paced.batch(self.now, due),
-            None => &mut self.queue.now,
+            None => &mut self.queue.ready,
         };
         let before = batch.len();
         let done = batch.write(route.to, from, most, fill);
         if due.is_some() {
             self.queue.paced.waiting += batch.len() - before;
         }
-        self.queue.drops += u64::from(!done);
+        self.queue.dropped += u64::from(!done);
         done
     }
 
@@ -104,7 +104,7 @@ impl Outbox<'_> {
     /// `is_answer`: reports of those whom it sends to, who know no other address.
     /// [`Config::answers`](super::Config::answers) says what makes the key. A stream has one claim,
     /// and of two with the same key the later one has it.
-    pub const fn claim(&mut self, key: Key) {
+    pub const fn claim(&mut self, key: StreamKey) {
         self.claim = Some(key);
     }
 
@@ -117,29 +117,29 @@ impl Outbox<'_> {
 
 /// All that waits on one thread.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct SendQueue {
     /// What goes with the next call.
-    pub(super) now: Batch,
-    pub(super) paced: Paced,
+    pub(super) ready: DatagramBatch,
+    pub(super) paced: PacedQueue,
     /// What found no room.
-    pub(super) drops: u64,
+    pub(super) dropped: u64,
 }
 
-impl Queue {
+impl SendQueue {
     pub(super) fn new() -> Self {
-        Self { now: Batch::new(ROOM_NOW), paced: Paced::new(), drops: 0 }
+        Self { ready: DatagramBatch::new(ROOM_NOW), paced: PacedQueue::new(), dropped: 0 }
     }
 }
 
 /// Datagrams in one piece of memory.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(super) struct DatagramBatch {
     bytes: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<BatchEntry>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct BatchEntry {
     to: SocketAddr,
     /// None is the context's socket.
     from: Option<u64>,
@@ -147,7 +147,7 @@ struct Entry {
     len: u16,
 }
 
-impl Batch {
+impl DatagramBatch {
     /// With room for so many datagrams of 256 bytes; the system gives the memory when it is used.
     fn new(room: usize) -> Self {
         Self { bytes: Vec::with_capacity(room * 256), entries: Vec::with_capacity(room) }
@@ -171,7 +171,7 @@ impl Batch {
         self.bytes.truncate(at + len);
         // Both fit: see the limits.
         if let (Ok(at), Ok(len @ 1..)) = (u32::try_from(at), u16::try_from(len)) {
-            self.entries.push(Entry { to, from, at, len });
+            self.entries.push(BatchEntry { to, from, at, len });
         }
         true
     }
@@ -183,7 +183,7 @@ impl Batch {
     #[cfg(test)]
     pub(super) fn datagrams(&self) -> Vec<(SocketAddr, Vec<u8>)> {
         let bytes =
-            |entry: &Entry| self.bytes[entry.at as usize..][..usize::from(entry.len)].to_vec();
+            |entry: &BatchEntry| self.bytes[entry.at as usize..][..usize::from(entry.len)].to_vec();
         self.entries.iter().map(|entry| (entry.to, bytes(entry))).collect()
     }
 
@@ -191,27 +191,28 @@ impl Batch {
     fn append(&mut self, other: &mut Self) {
         let behind = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
         self.bytes.append(&mut other.bytes);
-        let moved = other.entries.drain(..).map(|entry| Entry { at: entry.at + behind, ..entry });
+        let moved =
+            other.entries.drain(..).map(|entry| BatchEntry { at: entry.at + behind, ..entry });
         self.entries.extend(moved);
     }
 }
 
 /// What waits for its moment: a batch for each millisecond.
 #[derive(Debug)]
-pub(super) struct Paced {
-    batches: Box<[Batch]>,
+pub(super) struct PacedQueue {
+    batches: Box<[DatagramBatch]>,
     /// The millisecond that is to be sent next; those before it are empty.
     next: u64,
     waiting: usize,
 }
 
-impl Paced {
+impl PacedQueue {
     fn new() -> Self {
-        let batches = (0..PACED_MILLIS).map(|_| Batch::new(ROOM_PACED)).collect();
+        let batches = (0..PACED_MILLIS).map(|_| DatagramBatch::new(ROOM_PACED)).collect();
         Self { batches, next: 0, waiting: 0 }
     }
 
-    fn batch(&mut self, now: Instant, due: Instant) -> &mut Batch {
+    fn batch(&mut self, now: Instant, due: Instant) -> &mut DatagramBatch {
         let due = due.min(now + PACE_AHEAD);
         let millis = |at: Instant| at.as_nanos().div_ceil(MILLI);
         if self.waiting == 0 {
@@ -233,7 +234,7 @@ impl Paced {
     }
 
     /// Moves what is due at `now` behind what goes with the next call.
-    pub(super) fn release(&mut self, now: Instant, to: &mut Batch) {
+    pub(super) fn release(&mut self, now: Instant, to: &mut DatagramBatch) {
         if self.waiting == 0 {
             return;
         }
@@ -245,7 +246,7 @@ impl Paced {
         }
     }
 
-    fn at(&self, millis: u64) -> Option<&Batch> {
+    fn at(&self, millis: u64) -> Option<&DatagramBatch> {
         self.batches.get(usize::try_from(millis % PACED_MILLIS).ok()?)
     }
 }

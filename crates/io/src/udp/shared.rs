@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use aulos_core::{Instant, Span};
 
-use super::machine::{Factory, Key, Packet};
+use super::machine::{MachineFactory, Packet, StreamKey};
 use super::socket::SocketOptions;
 
 /// How the streams of a shared port are told apart.
@@ -19,19 +19,19 @@ pub enum Demux {
     #[default]
     Ssrc,
     /// By whom they come from. The kernel spreads them over the threads.
-    From,
+    Sender,
     /// By a function. Packets of one key have to come from one address, or they come to several
     /// threads, and each has a stream of that key. None is of no stream.
-    Number(fn(&[u8], SocketAddr) -> Option<u64>),
+    Custom(fn(&[u8], SocketAddr) -> Option<u64>),
 }
 
 impl Demux {
     #[inline]
-    pub(super) fn key(self, bytes: &[u8], from: SocketAddr) -> Option<Key> {
+    pub(super) fn key(self, bytes: &[u8], from: SocketAddr) -> Option<StreamKey> {
         match self {
-            Self::Ssrc => Key::ssrc(bytes),
-            Self::From => Some(Key::From(from)),
-            Self::Number(number) => number(bytes, from).map(Key::Number),
+            Self::Ssrc => StreamKey::ssrc(bytes),
+            Self::Sender => Some(StreamKey::Sender(from)),
+            Self::Custom(number) => number(bytes, from).map(StreamKey::Custom),
         }
     }
 }
@@ -39,7 +39,7 @@ impl Demux {
 /// What a shared port is to be.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct SharedPort {
+pub struct SharedPortConfig {
     /// Where it is; port 0 takes a free one.
     pub address: SocketAddr,
     /// How its streams are told apart.
@@ -59,7 +59,7 @@ pub struct SharedPort {
     pub joined: bool,
 }
 
-impl SharedPort {
+impl SharedPortConfig {
     /// A port at `address` for 10,000 streams told apart by SSRC, of which each ends after half a
     /// minute of silence, with a receive buffer of 8 MB.
     #[must_use]
@@ -93,28 +93,28 @@ pub struct OpenPort {
 }
 
 /// One thread's part of a shared port.
-pub(super) struct Table<M> {
+pub(super) struct StreamTable<M> {
     pub(super) port: PortId,
     pub(super) demux: Demux,
     pub(super) joined: bool,
     pub(super) idle: Span,
-    pub(super) streams: HashMap<Key, u64>,
-    factory: Box<dyn Factory<M>>,
+    pub(super) streams: HashMap<StreamKey, u64>,
+    factory: Box<dyn MachineFactory<M>>,
     max_streams: usize,
     /// How many have begun at this look.
-    made: usize,
+    started: usize,
     /// Whether the silent ones have been looked for at this look.
     searched: bool,
     /// Who may go, and when something came of each last; the longest silent one stands last.
-    may_go: Vec<(Instant, u64)>,
+    silent_streams: Vec<(Instant, u64)>,
 }
 
-impl<M: 'static> Table<M> {
+impl<M: 'static> StreamTable<M> {
     pub(super) fn new(
         port: PortId,
-        wish: &SharedPort,
+        wish: &SharedPortConfig,
         threads: usize,
-        factory: Box<dyn Factory<M>>,
+        factory: Box<dyn MachineFactory<M>>,
     ) -> Self {
         Self {
             port,
@@ -124,22 +124,22 @@ impl<M: 'static> Table<M> {
             streams: HashMap::new(),
             factory,
             max_streams: wish.max_streams.div_ceil(threads.max(1)),
-            made: 0,
+            started: 0,
             searched: false,
-            may_go: Vec::new(),
+            silent_streams: Vec::new(),
         }
     }
 
     /// A look begins.
-    pub(super) const fn begin(&mut self) {
-        (self.made, self.searched) = (0, false);
+    pub(super) const fn begin_poll(&mut self) {
+        (self.started, self.searched) = (0, false);
     }
 
     /// Whether so many have begun at this look that what is still in the kernel waits for the next
     /// one. It is not refused: a thousand calls may begin in one moment, and nothing that the kernel
     /// has is lost because we are slow.
-    pub(super) const fn has_made_enough(&self) -> bool {
-        self.made >= MAKES
+    pub(super) const fn is_at_stream_limit(&self) -> bool {
+        self.started >= MAX_NEW_STREAMS
     }
 
     /// Whether another stream needs the place of one that is there.
@@ -158,7 +158,7 @@ impl<M: 'static> Table<M> {
         last: impl Fn(u64) -> Option<Instant>,
     ) -> Option<u64> {
         loop {
-            while let Some((heard, token)) = self.may_go.pop() {
+            while let Some((heard, token)) = self.silent_streams.pop() {
                 // It may have ended, or said something since.
                 if last(token) == Some(heard) {
                     return Some(token);
@@ -169,14 +169,19 @@ impl<M: 'static> Table<M> {
             }
             let places = self.streams.values();
             let all = places.filter_map(|token| Some((last(*token)?, *token)));
-            self.may_go.extend(all.filter(|(heard, _)| now.since(*heard) >= SILENT));
-            self.may_go.sort_unstable_by(|a, b| b.cmp(a));
+            self.silent_streams.extend(all.filter(|(heard, _)| now.since(*heard) >= MIN_SILENCE));
+            self.silent_streams.sort_unstable_by(|a, b| b.cmp(a));
         }
     }
 
-    pub(super) fn make(&mut self, now: Instant, key: Key, packet: &Packet<'_>) -> Option<M> {
+    pub(super) fn make_machine(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        packet: &Packet<'_>,
+    ) -> Option<M> {
         let machine = self.factory.make(now, key, packet)?;
-        self.made += 1;
+        self.started += 1;
         Some(machine)
     }
 }
@@ -186,7 +191,7 @@ const RECEIVE_BUFFER: usize = 8 << 20;
 
 /// When so many streams have begun in one look, those that are served already have their turn before
 /// more are read.
-const MAKES: usize = 1_024;
+const MAX_NEW_STREAMS: usize = 1_024;
 
 /// Who has been silent for less than this does not go.
-pub(super) const SILENT: Span = Span::from_secs(1);
+pub(super) const MIN_SILENCE: Span = Span::from_secs(1);

@@ -14,12 +14,12 @@ pub(crate) struct Slots {
     pub(crate) small: Box<[u8]>,
     pub(crate) large: Box<[u8]>,
     pub(crate) largest: usize,
-    pub(crate) arrived: Box<[Arrived]>,
+    pub(crate) datagrams: Box<[DatagramInfo]>,
 }
 
 /// What the kernel says of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Arrived {
+pub(crate) struct DatagramInfo {
     /// Without what did not fit.
     pub(crate) len: usize,
     pub(crate) truncated: bool,
@@ -35,59 +35,62 @@ pub(crate) struct Arrived {
 impl Slots {
     /// Room for `count` datagrams of up to `largest` bytes.
     pub(crate) fn new(count: usize, largest: usize) -> Self {
-        let largest = largest.max(SMALL);
+        let largest = largest.max(SMALL_SLOT_BYTES);
         Self {
-            small: vec![0; count * SMALL].into(),
+            small: vec![0; count * SMALL_SLOT_BYTES].into(),
             large: vec![0; count * largest].into(),
             largest,
-            arrived: vec![Arrived::NOTHING; count].into(),
+            datagrams: vec![DatagramInfo::EMPTY; count].into(),
         }
     }
 
     /// How many there is room for.
     pub(crate) const fn count(&self) -> usize {
-        self.arrived.len()
+        self.datagrams.len()
     }
 
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     /// The two pieces that datagram `index` goes into.
     pub(crate) fn room(&mut self, index: usize) -> [&mut [u8]; 2] {
         let large = &mut self.large[index * self.largest..][..self.largest];
-        [&mut self.small[index * SMALL..][..SMALL], &mut large[SMALL..]]
+        [
+            &mut self.small[index * SMALL_SLOT_BYTES..][..SMALL_SLOT_BYTES],
+            &mut large[SMALL_SLOT_BYTES..],
+        ]
     }
 
     /// The first `count` datagrams with their bytes.
-    pub(crate) fn first(&mut self, count: usize) -> First<'_> {
-        First {
-            arrived: self.arrived[..count].iter(),
-            small: self.small.chunks_exact_mut(SMALL),
+    pub(crate) fn received(&mut self, count: usize) -> ReceivedDatagrams<'_> {
+        ReceivedDatagrams {
+            arrived: self.datagrams[..count].iter(),
+            small: self.small.chunks_exact_mut(SMALL_SLOT_BYTES),
             large: self.large.chunks_exact_mut(self.largest),
         }
     }
 }
 
 /// Datagrams that have come, each with its bytes.
-pub(crate) struct First<'a> {
-    arrived: std::slice::Iter<'a, Arrived>,
+pub(crate) struct ReceivedDatagrams<'a> {
+    arrived: std::slice::Iter<'a, DatagramInfo>,
     small: ChunksExactMut<'a, u8>,
     large: ChunksExactMut<'a, u8>,
 }
 
-impl<'a> Iterator for First<'a> {
-    type Item = (Arrived, &'a mut [u8]);
+impl<'a> Iterator for ReceivedDatagrams<'a> {
+    type Item = (DatagramInfo, &'a mut [u8]);
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let arrived = *self.arrived.next()?;
         let (small, large) = (self.small.next()?, self.large.next()?);
-        let bytes = if arrived.len <= SMALL { small } else { join(small, large) };
+        let bytes = if arrived.len <= SMALL_SLOT_BYTES { small } else { join_parts(small, large) };
         Some((arrived, &mut bytes[..arrived.len]))
     }
 }
 
-impl Arrived {
+impl DatagramInfo {
     /// Nothing, from nowhere.
-    pub(crate) const NOTHING: Self = Self {
+    pub(crate) const EMPTY: Self = Self {
         len: 0,
         truncated: false,
         from: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
@@ -98,13 +101,13 @@ impl Arrived {
 }
 
 /// Puts the beginning in front of the rest.
-fn join<'a>(small: &[u8], large: &'a mut [u8]) -> &'a mut [u8] {
-    large[..SMALL].copy_from_slice(small);
+fn join_parts<'a>(small: &[u8], large: &'a mut [u8]) -> &'a mut [u8] {
+    large[..SMALL_SLOT_BYTES].copy_from_slice(small);
     large
 }
 
 /// The size of a small slot: 20 ms of G.711 and most of what studios send, with header.
-pub(crate) const SMALL: usize = 256;
+pub(crate) const SMALL_SLOT_BYTES: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -121,10 +124,10 @@ mod tests {
             let [small, rest] = slots.room(index);
             let mut bytes = (0..len).map(|at| pattern(at + index));
             small.iter_mut().chain(rest).zip(&mut bytes).for_each(|(to, from)| *to = from);
-            slots.arrived[index].len = len;
+            slots.datagrams[index].len = len;
         }
         let lengths: Vec<usize> = slots
-            .first(4)
+            .received(4)
             .enumerate()
             .map(|(index, (_, bytes))| {
                 assert!(bytes.iter().enumerate().all(|(at, b)| *b == pattern(at + index)));

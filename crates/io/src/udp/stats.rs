@@ -5,7 +5,7 @@ use aulos_core::Span;
 /// Counters of one shared thread, since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stats {
+pub struct UdpStats {
     /// Streams that are served now.
     pub streams: u64,
     /// Sockets that are watched now.
@@ -62,7 +62,7 @@ pub struct Stats {
     pub cpu: Span,
 }
 
-impl Stats {
+impl UdpStats {
     /// Nanoseconds of processor for each datagram given to a stream; none before the first.
     #[must_use]
     pub fn cpu_per_packet(&self) -> Option<Span> {

@@ -5,11 +5,11 @@ use std::net::UdpSocket;
 
 use aulos_core::Instant;
 
-use super::machine::{Key, Machine, Packet, Packets};
-use super::outbox::{Outbox, Queue};
-use super::shared::Table;
-use super::stats::{Stats, StreamStats};
-use super::{EndCause, Ended, StreamId};
+use super::machine::{Machine, Packet, Packets, StreamKey};
+use super::outbox::{Outbox, SendQueue};
+use super::shared::StreamTable;
+use super::stats::{StreamStats, UdpStats};
+use super::{EndedStream, StreamEndCause, StreamId};
 use crate::slab::Slab;
 use crate::wheel::{Timer, Wheel};
 
@@ -22,16 +22,16 @@ pub(super) struct Stream<M> {
     /// The second of its own, if it has two.
     pub(super) second: Option<u64>,
     /// What it is known by on a shared port.
-    pub(super) key: Option<Key>,
+    pub(super) key: Option<StreamKey>,
     pub(super) stats: StreamStats,
     /// What it has claimed of what comes to the context's socket.
-    pub(super) claim: Option<Key>,
-    last: Instant,
+    pub(super) claim: Option<StreamKey>,
+    last_packet: Instant,
     timer: Option<(Timer, Instant)>,
 }
 
 /// A stream on its way to a thread.
-pub(super) struct Moving<M> {
+pub(super) struct MovingStream<M> {
     pub(super) id: StreamId,
     pub(super) machine: M,
     pub(super) socket: Option<UdpSocket>,
@@ -39,7 +39,7 @@ pub(super) struct Moving<M> {
     pub(super) lost: u32,
     /// The second one, and what that has lost.
     pub(super) second: Option<(UdpSocket, u32)>,
-    pub(super) claim: Option<Key>,
+    pub(super) claim: Option<StreamKey>,
     pub(super) stats: StreamStats,
 }
 
@@ -47,12 +47,12 @@ pub(super) struct Moving<M> {
 pub(super) struct Streams<M> {
     pub(super) all: Slab<Box<Stream<M>>>,
     pub(super) tokens: HashMap<StreamId, u64>,
-    pub(super) claims: HashMap<Key, u64>,
+    pub(super) claims: HashMap<StreamKey, u64>,
     pub(super) wheel: Wheel,
     /// Those that want to end.
-    pub(super) over: Vec<(u64, EndCause)>,
+    pub(super) ending: Vec<(u64, StreamEndCause)>,
     /// Whether some have ended whom control had no room for yet.
-    pub(super) untold: bool,
+    pub(super) has_unreported_ends: bool,
     /// The next one that begins on a shared port.
     next: u64,
 }
@@ -64,8 +64,8 @@ impl<M: Machine> Streams<M> {
             tokens: HashMap::new(),
             claims: HashMap::new(),
             wheel,
-            over: Vec::new(),
-            untold: false,
+            ending: Vec::new(),
+            has_unreported_ends: false,
             next: first,
         }
     }
@@ -75,13 +75,22 @@ impl<M: Machine> Streams<M> {
         &mut self,
         (id, machine, stats): (StreamId, M, StreamStats),
         socket: Option<u64>,
-        key: Option<Key>,
+        key: Option<StreamKey>,
         now: Instant,
     ) -> u64 {
         let claim = None;
         let second = None;
-        let stream =
-            Stream { id, machine, socket, second, key, stats, claim, last: now, timer: None };
+        let stream = Stream {
+            id,
+            machine,
+            socket,
+            second,
+            key,
+            stats,
+            claim,
+            last_packet: now,
+            timer: None,
+        };
         let token = self.all.insert_with(|_| Box::new(stream));
         self.tokens.insert(id, token);
         self.schedule(token);
@@ -90,10 +99,10 @@ impl<M: Machine> Streams<M> {
 
     /// Lets one do something, and looks when it wants to be called next.
     #[inline]
-    pub(super) fn act(
+    pub(super) fn with_stream(
         &mut self,
         token: u64,
-        queue: &mut Queue,
+        queue: &mut SendQueue,
         now: Instant,
         act: impl FnOnce(&mut Stream<M>, &mut Outbox<'_>),
     ) {
@@ -102,7 +111,7 @@ impl<M: Machine> Streams<M> {
         act(stream, &mut out);
         let (ended, claim) = (out.ended, out.claim);
         if ended {
-            self.over.push((token, EndCause::Machine));
+            self.ending.push((token, StreamEndCause::Machine));
         }
         if let Some(key) = claim {
             self.claim(token, key);
@@ -111,7 +120,7 @@ impl<M: Machine> Streams<M> {
     }
 
     /// Gives a stream what comes to the context's socket under this key.
-    pub(super) fn claim(&mut self, token: u64, key: Key) {
+    pub(super) fn claim(&mut self, token: u64, key: StreamKey) {
         let Some(stream) = self.all.get_mut(token) else { return };
         let before = stream.claim.replace(key);
         if let Some(before) = before.filter(|before| self.claims.get(before) == Some(&token)) {
@@ -122,30 +131,30 @@ impl<M: Machine> Streams<M> {
 
     /// Gives one what came for it.
     #[inline]
-    pub(super) fn packets(
+    pub(super) fn deliver(
         &mut self,
         token: u64,
-        queue: &mut Queue,
+        queue: &mut SendQueue,
         now: Instant,
         mut packets: Packets<'_>,
         (count, bytes): (u64, u64),
     ) {
-        self.act(token, queue, now, |stream, out| {
-            stream.last = now;
+        self.with_stream(token, queue, now, |stream, out| {
+            stream.last_packet = now;
             stream.stats.packets += count;
             stream.stats.bytes += bytes;
-            stream.machine.packets(now, &mut packets, out);
+            stream.machine.handle_packets(now, &mut packets, out);
         });
     }
 
     /// The stream of a packet on a shared port; a new one, if it may begin.
-    pub(super) fn of_key(
+    pub(super) fn find_or_start(
         &mut self,
-        table: &mut Table<M>,
+        table: &mut StreamTable<M>,
         socket: u64,
         now: Instant,
         packet: &Packet<'_>,
-        stats: &mut Stats,
+        stats: &mut UdpStats,
     ) -> Option<u64> {
         let Some(key) = table.demux.key(packet.bytes, packet.from) else {
             stats.keyless += 1;
@@ -154,23 +163,23 @@ impl<M: Machine> Streams<M> {
         if let Some(token) = table.streams.get(&key) {
             return Some(*token);
         }
-        let token = self.begin(table, socket, now, key, packet);
+        let token = self.start(table, socket, now, key, packet);
         stats.refused += u64::from(token.is_none());
         token
     }
 
-    fn begin(
+    fn start(
         &mut self,
-        table: &mut Table<M>,
+        table: &mut StreamTable<M>,
         socket: u64,
         now: Instant,
-        key: Key,
+        key: StreamKey,
         packet: &Packet<'_>,
     ) -> Option<u64> {
         if table.is_full() {
-            self.expel_longest_silent(table, now)?;
+            self.evict_longest_silent(table, now)?;
         }
-        let machine = table.make(now, key, packet)?;
+        let machine = table.make_machine(now, key, packet)?;
         let id = StreamId(self.next);
         self.next += 1;
         let stats = StreamStats::default();
@@ -181,33 +190,36 @@ impl<M: Machine> Streams<M> {
 
     /// None when everybody has had something to say of late, or those who went before wait for control
     /// to take them: what it never takes must not grow.
-    fn expel_longest_silent(&mut self, table: &mut Table<M>, now: Instant) -> Option<()> {
-        if self.untold {
+    fn evict_longest_silent(&mut self, table: &mut StreamTable<M>, now: Instant) -> Option<()> {
+        if self.has_unreported_ends {
             return None;
         }
-        let last = |token| self.all.get(token).map(|stream| stream.last);
+        let last = |token| self.all.get(token).map(|stream| stream.last_packet);
         let token = table.longest_silent(now, last)?;
         table.streams.remove(self.all.get(token)?.key.as_ref()?);
-        self.over.push((token, EndCause::Silent));
+        self.ending.push((token, StreamEndCause::Silent));
         Some(())
     }
 
     /// Ends those of a shared port that have been silent for too long.
-    pub(super) fn expire(&mut self, table: &Table<M>, now: Instant) {
+    pub(super) fn expire(&mut self, table: &StreamTable<M>, now: Instant) {
         for token in table.streams.values() {
-            if self.all.get(*token).is_some_and(|stream| now.since(stream.last) > table.idle) {
-                self.over.push((*token, EndCause::Silent));
+            if self.all.get(*token).is_some_and(|stream| now.since(stream.last_packet) > table.idle)
+            {
+                self.ending.push((*token, StreamEndCause::Silent));
             }
         }
     }
 
     /// Calls one whose timer the wheel has found.
-    pub(super) fn fire(&mut self, token: u64, queue: &mut Queue, now: Instant) {
+    pub(super) fn fire_timer(&mut self, token: u64, queue: &mut SendQueue, now: Instant) {
         let Some(stream) = self.all.get_mut(token) else { return };
         stream.timer = None;
         // It may have changed its mind, or wait for longer than the wheel goes.
         if stream.machine.poll_timeout().is_some_and(|at| at <= now) {
-            self.act(token, queue, now, |stream, out| stream.machine.handle_timeout(now, out));
+            self.with_stream(token, queue, now, |stream, out| {
+                stream.machine.handle_timeout(now, out)
+            });
         } else {
             self.schedule(token);
         }
@@ -242,7 +254,7 @@ impl<M: Machine> Streams<M> {
 }
 
 impl<M> Stream<M> {
-    pub(super) fn into_ended(self, cause: EndCause) -> Ended<M> {
-        Ended { id: self.id, machine: self.machine, stats: self.stats, cause }
+    pub(super) fn into_ended(self, cause: StreamEndCause) -> EndedStream<M> {
+        EndedStream { id: self.id, machine: self.machine, stats: self.stats, cause }
     }
 }

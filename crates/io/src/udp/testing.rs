@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use aulos_core::Instant;
 
 use super::machine::{Machine, Packet, Packets};
-use super::outbox::{Outbox, Queue};
+use super::outbox::{Outbox, SendQueue};
 
 /// What was sent, and where to.
-pub(crate) type Sent = Vec<(SocketAddr, Vec<u8>)>;
+pub(crate) type SentDatagrams = Vec<(SocketAddr, Vec<u8>)>;
 
 /// Gives `machine` a datagram.
 pub(crate) fn deliver<M: Machine>(
@@ -16,7 +16,7 @@ pub(crate) fn deliver<M: Machine>(
     now: Instant,
     from: SocketAddr,
     bytes: &[u8],
-) -> Sent {
+) -> SentDatagrams {
     deliver_to(machine, false, now, from, bytes)
 }
 
@@ -27,24 +27,24 @@ pub(crate) fn deliver_to<M: Machine>(
     now: Instant,
     from: SocketAddr,
     bytes: &[u8],
-) -> Sent {
+) -> SentDatagrams {
     let mut bytes = bytes.to_vec();
     let packet = Packet { bytes: &mut bytes, received: now, from, is_answer: false, is_second };
-    with(now, |out| machine.packets(now, &mut Packets::one(packet), out))
+    with_outbox(now, |out| machine.handle_packets(now, &mut Packets::one(packet), out))
 }
 
 /// Lets the machine do what is due at `now`.
-pub(crate) fn tick<M: Machine>(machine: &mut M, now: Instant) -> Sent {
-    with(now, |out| machine.handle_timeout(now, out))
+pub(crate) fn tick<M: Machine>(machine: &mut M, now: Instant) -> SentDatagrams {
+    with_outbox(now, |out| machine.handle_timeout(now, out))
 }
 
 /// Ends the machine.
-pub(crate) fn finish<M: Machine>(machine: &mut M, now: Instant) -> Sent {
-    with(now, |out| machine.finish(now, out))
+pub(crate) fn finish<M: Machine>(machine: &mut M, now: Instant) -> SentDatagrams {
+    with_outbox(now, |out| machine.finish(now, out))
 }
 
-fn with(now: Instant, call: impl FnOnce(&mut Outbox<'_>)) -> Sent {
-    let mut queue = Queue::new();
+fn with_outbox(now: Instant, call: impl FnOnce(&mut Outbox<'_>)) -> SentDatagrams {
+    let mut queue = SendQueue::new();
     call(&mut Outbox { queue: &mut queue, own: None, now, ended: false, claim: None });
-    queue.now.datagrams()
+    queue.ready.datagrams()
 }

@@ -10,7 +10,7 @@ struct Counting;
 
 /// Whether the counter runs, and what it has counted on the threads of the house.
 pub(crate) static COUNTING: AtomicBool = AtomicBool::new(false);
-pub(crate) static MADE: AtomicU64 = AtomicU64::new(0);
+pub(crate) static ALLOCATED: AtomicU64 = AtomicU64::new(0);
 pub(crate) static FREED: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
@@ -18,24 +18,24 @@ thread_local! {
 }
 
 /// How their names begin.
-const OURS: [&str; 6] =
+const SERVER_THREAD_PREFIXES: [&str; 6] =
     ["aulos-disk", "aulos-net-", "aulos-producer", "aulos-record-", "aulos-station-", "aulos-udp-"];
 
 /// Whether this thread carries sound; found out once, without allocating.
-fn is_ours() -> bool {
+fn is_server_thread() -> bool {
     if let Some(known) = IS_OURS.get() {
         return known;
     }
     let mut name = [0u8; 16];
     // SAFETY: the kernel writes at most 16 bytes, with a zero at the end.
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
-    let ours = OURS.iter().any(|prefix| name.starts_with(prefix.as_bytes()));
+    let ours = SERVER_THREAD_PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes()));
     IS_OURS.set(Some(ours));
     ours
 }
 
 fn count(counter: &AtomicU64) {
-    if COUNTING.load(SeqCst) && is_ours() {
+    if COUNTING.load(SeqCst) && is_server_thread() {
         counter.fetch_add(1, SeqCst);
     }
 }
@@ -43,7 +43,7 @@ fn count(counter: &AtomicU64) {
 // SAFETY: every call goes to the system's allocator with the arguments it came with.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(&MADE);
+        count(&ALLOCATED);
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }

@@ -1,10 +1,13 @@
 //! A writer that is killed, after any byte.
 
-use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::scratch::ScratchDir;
 use aulos_core::Frames;
 use aulos_io::record::format::{RepairError, Repaired, repair};
 
-use super::{Random, Step, about, format, heard, music, plain, put, steps, written};
+use super::{
+    FramerStep, Random, about, decode_format, decoded_by_ffmpeg, format, music, steps, write_file,
+    written,
+};
 
 /// Each format at another rate and with another number of channels.
 const CASES: [(&str, u32, usize); 7] = [
@@ -22,7 +25,7 @@ const PATCHES: usize = 2;
 
 #[test]
 fn ffmpeg_plays_what_was_flushed_and_a_repair_makes_it_whole() {
-    let scratch = Scratch::new("recording").unwrap();
+    let scratch = ScratchDir::new("recording").unwrap();
     let mut random = Random(0x5eed);
     for (number, (name, hz, channels)) in CASES.into_iter().enumerate() {
         let (kind, about) = (format(name), about(hz, channels));
@@ -36,15 +39,15 @@ fn ffmpeg_plays_what_was_flushed_and_a_repair_makes_it_whole() {
             (0..14).map(|_| (first + random.below(all.len() - first), random.below(3))).collect();
         ends.extend(appends(&steps).into_iter().take(3).flat_map(|end| [(end, 0), (end, 1)]));
         let (mut torn, mut promised) = (vec![place("whole")], vec![length]);
-        put(&torn[0], &all);
+        write_file(&torn[0], &all);
         for (end, patched) in ends {
             let (bytes, readable) = written(&steps, end, patched);
             torn.push(place(&format!("{end}-{patched}")));
             promised.push(readable);
-            put(torn.last().unwrap(), &bytes);
+            write_file(torn.last().unwrap(), &bytes);
         }
-        let frame = plain(kind).bytes() * channels;
-        let (heard_torn, _) = heard(&torn, plain(kind));
+        let frame = decode_format(kind).bytes() * channels;
+        let (heard_torn, _) = decoded_by_ffmpeg(&torn, decode_format(kind));
         let repaired: Vec<Repaired> = torn
             .iter()
             .map(|path| {
@@ -52,7 +55,7 @@ fn ffmpeg_plays_what_was_flushed_and_a_repair_makes_it_whole() {
             })
             .collect::<Result<_, _>>()
             .unwrap_or_else(|error| panic!("{name}: {error}"));
-        let (heard_whole, complaints) = heard(&torn, plain(kind));
+        let (heard_whole, complaints) = decoded_by_ffmpeg(&torn, decode_format(kind));
         assert_eq!(complaints, "", "{name}");
         let all = &heard_whole[0];
         assert_eq!((all.len() / frame, repaired[0].changed), (length.0 as usize, false), "{name}");
@@ -72,21 +75,21 @@ fn ffmpeg_plays_what_was_flushed_and_a_repair_makes_it_whole() {
 }
 
 /// How many bytes there are when something was promised for the first time.
-fn first_flush(steps: &[Step]) -> usize {
-    let bytes = steps.iter().take_while(|step| !matches!(step, Step::Flushed(_)));
-    bytes.map(|step| if let Step::Append(bytes) = step { bytes.len() } else { 0 }).sum()
+fn first_flush(steps: &[FramerStep]) -> usize {
+    let bytes = steps.iter().take_while(|step| !matches!(step, FramerStep::Flushed(_)));
+    bytes.map(|step| if let FramerStep::Append(bytes) = step { bytes.len() } else { 0 }).sum()
 }
 
 /// Where what was appended ends, and patches follow.
-fn appends(steps: &[Step]) -> Vec<usize> {
+fn appends(steps: &[FramerStep]) -> Vec<usize> {
     let mut end = 0;
     steps
         .windows(2)
         .filter_map(|pair| {
-            if let Step::Append(bytes) = &pair[0] {
+            if let FramerStep::Append(bytes) = &pair[0] {
                 end += bytes.len();
             }
-            matches!(pair[1], Step::Patch(_)).then_some(end)
+            matches!(pair[1], FramerStep::Patch(_)).then_some(end)
         })
         .collect()
 }
@@ -95,7 +98,7 @@ fn appends(steps: &[Step]) -> Vec<usize> {
 /// is left alone from then on.
 #[test]
 fn every_byte_may_be_the_last() {
-    let scratch = Scratch::new("recording").unwrap();
+    let scratch = ScratchDir::new("recording").unwrap();
     for (name, hz, channels, frames) in [
         ("wav:24", 8_000, 1, 501),
         ("flac:16", 8_000, 1, 1_301),
@@ -112,7 +115,7 @@ fn every_byte_may_be_the_last() {
             for patched in 0..=if ends.contains(&end) { PATCHES } else { 0 } {
                 let (bytes, promised) = written(&steps, end, patched);
                 let at = format!("{name}, {end} of {} bytes, {patched} patches", all.len());
-                let file = put(&path, &bytes);
+                let file = write_file(&path, &bytes);
                 let whole = match repair(&file) {
                     Ok(whole) => whole,
                     Err(RepairError::Empty) if promised == Frames(0) => continue,

@@ -1,10 +1,12 @@
 //! A stream that is cut into many files.
 
-use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::scratch::ScratchDir;
 use aulos_core::Frames;
 use aulos_dsp::convert;
 
-use super::{Random, about, file, floats, format, heard, music, plain, put, snr};
+use super::{
+    Random, about, decode_format, decoded_by_ffmpeg, file, floats, format, music, snr, write_file,
+};
 
 /// Random places, with files of one frame and of a few among them.
 fn places(random: &mut Random, frames: usize, cuts: usize) -> Vec<usize> {
@@ -18,7 +20,7 @@ fn places(random: &mut Random, frames: usize, cuts: usize) -> Vec<usize> {
 
 #[test]
 fn wav_and_flac_joined_are_the_stream_bit_for_bit() {
-    let scratch = Scratch::new("cut").unwrap();
+    let scratch = ScratchDir::new("cut").unwrap();
     let mut random = Random(0xca7);
     for (name, hz, channels) in [
         ("wav:16", 48_000, 2),
@@ -30,10 +32,10 @@ fn wav_and_flac_joined_are_the_stream_bit_for_bit() {
     ] {
         let (kind, frames) = (format(name), 60_000);
         // As a source of that format sends it: what needs no dither.
-        let mut bytes = vec![0; frames * channels * plain(kind).bytes()];
-        convert::encode(plain(kind), &music(hz, channels, frames), &mut bytes);
+        let mut bytes = vec![0; frames * channels * decode_format(kind).bytes()];
+        convert::encode(decode_format(kind), &music(hz, channels, frames), &mut bytes);
         let mut sound = vec![0.0; frames * channels];
-        convert::decode(plain(kind), &bytes, &mut sound);
+        convert::decode(decode_format(kind), &bytes, &mut sound);
         // Above full scale: what is clipped is clipped everywhere in the same way.
         sound[5_000..5_100].fill(1.5);
         let places = places(&mut random, frames, 10);
@@ -44,26 +46,26 @@ fn wav_and_flac_joined_are_the_stream_bit_for_bit() {
                 let part = &sound[pair[0] * channels..pair[1] * channels];
                 let path =
                     scratch.join(&format!("{name}-{channels}-{}.{}", pair[0], kind.extension()));
-                put(&path, &file(kind, &about, part));
+                write_file(&path, &file(kind, &about, part));
                 path
             })
             .collect();
-        let (parts, complaints) = heard(&paths, plain(kind));
+        let (parts, complaints) = decoded_by_ffmpeg(&paths, decode_format(kind));
         assert_eq!(complaints, "", "{name}");
-        let mut expected = vec![0; sound.len() * plain(kind).bytes()];
-        convert::encode(plain(kind), &sound, &mut expected);
+        let mut expected = vec![0; sound.len() * decode_format(kind).bytes()];
+        convert::encode(decode_format(kind), &sound, &mut expected);
         assert!(parts.concat() == expected, "{name} cut at {places:?}");
     }
 }
 
 #[test]
 fn processed_sound_is_dithered_where_it_is_recorded_with_16_bits() {
-    let scratch = Scratch::new("cut").unwrap();
+    let scratch = ScratchDir::new("cut").unwrap();
     for name in ["wav:16", "flac:16"] {
         let sound = vec![5.3 / 32_768.0; 48_000];
         let path = scratch.join(&name.replace(':', "."));
-        put(&path, &file(format(name), &about(48_000, 1), &sound));
-        let (parts, complaints) = heard(&[path], plain(format(name)));
+        write_file(&path, &file(format(name), &about(48_000, 1), &sound));
+        let (parts, complaints) = decoded_by_ffmpeg(&[path], decode_format(format(name)));
         assert_eq!(complaints, "", "{name}");
         let bytes = parts.concat();
         let steps = bytes.as_chunks().0.iter().map(|x| i32::from(i16::from_le_bytes(*x)));
@@ -77,7 +79,7 @@ fn processed_sound_is_dithered_where_it_is_recorded_with_16_bits() {
 
 #[test]
 fn opus_joined_has_exactly_the_frames() {
-    let scratch = Scratch::new("cut").unwrap();
+    let scratch = ScratchDir::new("cut").unwrap();
     let frames = 100_000;
     let sound = music(48_000, 2, frames);
     let places = places(&mut Random(0x0905), frames, 10);
@@ -86,11 +88,11 @@ fn opus_joined_has_exactly_the_frames() {
         .map(|pair| {
             let path = scratch.join(&format!("{}.opus", pair[0]));
             let part = &sound[pair[0] * 2..pair[1] * 2];
-            put(&path, &file(format("opus:128k"), &about(48_000, 2), part));
+            write_file(&path, &file(format("opus:128k"), &about(48_000, 2), part));
             path
         })
         .collect();
-    let (parts, complaints) = heard(&paths, aulos_core::SampleFormat::F32);
+    let (parts, complaints) = decoded_by_ffmpeg(&paths, aulos_core::SampleFormat::F32);
     assert_eq!(complaints, "");
     for (part, pair) in parts.iter().zip(places.windows(2)) {
         assert_eq!(part.len() / 8, pair[1] - pair[0], "from {}", pair[0]);

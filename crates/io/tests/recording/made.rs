@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
-use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::scratch::ScratchDir;
 use aulos_core::{ChannelLayout, Frames, SampleRate};
 use aulos_io::record::format::{About, FileFormat, open, repair};
 
-use super::{about, file, format, heard, music, put};
+use super::{about, decoded_by_ffmpeg, file, format, music, write_file};
 
 fn probed(path: &Path) -> String {
     let output = Command::new("ffprobe")
@@ -24,7 +24,7 @@ fn probed(path: &Path) -> String {
 
 #[test]
 fn files_say_where_they_come_from_and_where_their_channels_stand() {
-    let scratch = Scratch::new("made").unwrap();
+    let scratch = ScratchDir::new("made").unwrap();
     for (name, channels, lines) in [
         (
             "wav:24",
@@ -56,7 +56,7 @@ fn files_say_where_they_come_from_and_where_their_channels_stand() {
         let kind = format(name);
         let path = scratch.join(&format!("{name}.{}", kind.extension()));
         let about = about(48_000, channels).after(Frames(36_000));
-        put(&path, &file(kind, &about, &music(48_000, channels, 1_000)));
+        write_file(&path, &file(kind, &about, &music(48_000, channels, 1_000)));
         let told = probed(&path);
         for line in lines {
             assert!(told.contains(line), "{name}: no {line} in\n{told}");
@@ -67,7 +67,7 @@ fn files_say_where_they_come_from_and_where_their_channels_stand() {
 /// ffmpeg decodes the file and sums up what comes out.
 #[test]
 fn a_flac_file_has_the_md5_sum_of_its_samples() {
-    let scratch = Scratch::new("made-md5").unwrap();
+    let scratch = ScratchDir::new("made-md5").unwrap();
     // Whole blocks, a part of one, and less than one; louder than full scale, which is clipped.
     for (name, channels, frames, gain) in [
         ("flac:16", 2, 8_192, 1.0),
@@ -78,7 +78,7 @@ fn a_flac_file_has_the_md5_sum_of_its_samples() {
         let path = scratch.join(&format!("{channels}-{frames}.flac"));
         let sound: Vec<f32> =
             music(48_000, channels, frames).iter().map(|sample| sample * gain).collect();
-        put(&path, &file(format(name), &about(48_000, channels), &sound));
+        write_file(&path, &file(format(name), &about(48_000, channels), &sound));
         let bytes = std::fs::read(&path).unwrap();
         let told: String = bytes[26..42].iter().map(|byte| format!("{byte:02x}")).collect();
         let codec = if name == "flac:16" { "pcm_s16le" } else { "pcm_s24le" };
@@ -105,7 +105,7 @@ fn a_flac_file_has_the_md5_sum_of_its_samples() {
 /// However often a recording is cut, and at midnight too.
 #[test]
 fn time_references_are_exact() {
-    let (rate, day) = (SampleRate::CD, 86_400 * 44_100);
+    let (rate, day) = (SampleRate::HZ_44100, 86_400 * 44_100);
     let begun = UNIX_EPOCH + Duration::new(1_795_391_999, 999_999_999);
     let first = About::new(rate, ChannelLayout::MONO, "Hall", begun);
     assert_eq!(first.time_reference, Frames(day - 1));
@@ -145,10 +145,10 @@ fn what_a_format_cannot_hold_is_said_with_a_remedy() {
 /// A file that was killed beyond 4 GiB before its head could say so; most of it is a hole.
 #[test]
 fn a_torn_file_beyond_4_gib_becomes_rf64() {
-    let scratch = Scratch::new("made").unwrap();
+    let scratch = ScratchDir::new("made").unwrap();
     let path = scratch.join("long.wav");
     let sound = music(48_000, 2, 9_600);
-    let file = put(&path, &file(format("wav:16"), &about(48_000, 2), &[]));
+    let file = write_file(&path, &file(format("wav:16"), &about(48_000, 2), &[]));
     let head = file.metadata().unwrap().len();
     let before = 1_100_000_000_u64;
     let mut bytes = vec![0; sound.len() * 2];
@@ -172,7 +172,7 @@ fn a_torn_file_beyond_4_gib_becomes_rf64() {
         .arg(&tail)
         .status();
     assert!(status.unwrap().success());
-    let (parts, _) = heard(&[tail], aulos_core::SampleFormat::S16Le);
+    let (parts, _) = decoded_by_ffmpeg(&[tail], aulos_core::SampleFormat::S16Le);
     // ffmpeg seeks to whole packets.
     assert!(
         !parts[0].is_empty() && bytes.ends_with(&parts[0][parts[0].len().saturating_sub(4_000)..])

@@ -65,7 +65,7 @@ fn about(hz: u32, channels: usize) -> About {
 }
 
 /// What ffmpeg is asked to make of a file: samples that lose nothing of it.
-fn plain(format: FileFormat) -> SampleFormat {
+fn decode_format(format: FileFormat) -> SampleFormat {
     match format.to_string().as_str() {
         "wav:16" | "flac:16" => SampleFormat::S16Le,
         "wav:24" | "flac:24" => SampleFormat::S24Le,
@@ -74,7 +74,7 @@ fn plain(format: FileFormat) -> SampleFormat {
 }
 
 /// What a caller does with a framer, to be done again as far as one likes.
-enum Step {
+enum FramerStep {
     Append(Vec<u8>),
     Patch(Patch),
     /// This many frames are readable from here on.
@@ -83,7 +83,12 @@ enum Step {
 
 /// A recording as its caller writes it: pieces of any length, a flush each time that `flush_every`
 /// frames have come.
-fn steps(format: FileFormat, about: &About, samples: &[f32], flush_every: usize) -> Vec<Step> {
+fn steps(
+    format: FileFormat,
+    about: &About,
+    samples: &[f32],
+    flush_every: usize,
+) -> Vec<FramerStep> {
     let (mut out, mut patches, mut steps) = (Vec::new(), Vec::new(), Vec::new());
     let mut framer = open(format, about, &mut out).unwrap();
     let channels = about.layout.channels();
@@ -98,31 +103,31 @@ fn steps(format: FileFormat, about: &About, samples: &[f32], flush_every: usize)
         if since == flush_every {
             since = 0;
             framer.flush(&mut out, &mut patches);
-            steps.push(Step::Append(std::mem::take(&mut out)));
-            steps.extend(patches.drain(..).map(Step::Patch));
-            steps.push(Step::Flushed(framer.readable()));
+            steps.push(FramerStep::Append(std::mem::take(&mut out)));
+            steps.extend(patches.drain(..).map(FramerStep::Patch));
+            steps.push(FramerStep::Flushed(framer.readable()));
         } else if random.below(2) == 0 {
-            steps.push(Step::Append(std::mem::take(&mut out)));
+            steps.push(FramerStep::Append(std::mem::take(&mut out)));
         }
     }
     let all = Frames::from(samples.len() / channels);
     assert_eq!(framer.frames(), all);
     framer.finish(&mut out, &mut patches).unwrap();
-    steps.push(Step::Append(out));
-    steps.extend(patches.into_iter().map(Step::Patch));
-    steps.push(Step::Flushed(all));
+    steps.push(FramerStep::Append(out));
+    steps.extend(patches.into_iter().map(FramerStep::Patch));
+    steps.push(FramerStep::Flushed(all));
     steps
 }
 
 /// The bytes of a file whose writer got no further than `bytes` appended ones; those of a patch come
 /// all or none. Whether the patches that follow came too, `patched` says: how many of them. With it,
 /// the frames that a reader was promised.
-fn written(steps: &[Step], bytes: usize, patched: usize) -> (Vec<u8>, Frames) {
+fn written(steps: &[FramerStep], bytes: usize, patched: usize) -> (Vec<u8>, Frames) {
     let (mut file, mut promised, mut late) = (Vec::new(), Frames(0), None);
     for step in steps {
         match step {
-            Step::Append(_) if late.is_some() => break,
-            Step::Append(more) => {
+            FramerStep::Append(_) if late.is_some() => break,
+            FramerStep::Append(more) => {
                 let room = bytes - file.len();
                 file.extend_from_slice(&more[..more.len().min(room)]);
                 if more.len() > room {
@@ -132,19 +137,19 @@ fn written(steps: &[Step], bytes: usize, patched: usize) -> (Vec<u8>, Frames) {
                     late = Some(patched);
                 }
             }
-            Step::Patch(_) if late == Some(0) => break,
-            Step::Patch(patch) => {
+            FramerStep::Patch(_) if late == Some(0) => break,
+            FramerStep::Patch(patch) => {
                 let at = patch.at() as usize;
                 file[at..at + patch.bytes().len()].copy_from_slice(patch.bytes());
                 late = late.map(|late| late - 1);
             }
-            Step::Flushed(frames) => promised = *frames,
+            FramerStep::Flushed(frames) => promised = *frames,
         }
     }
     (file, promised)
 }
 
-fn whole(steps: &[Step]) -> Vec<u8> {
+fn whole(steps: &[FramerStep]) -> Vec<u8> {
     written(steps, usize::MAX, usize::MAX).0
 }
 
@@ -153,13 +158,13 @@ fn file(format: FileFormat, about: &About, samples: &[f32]) -> Vec<u8> {
     whole(&steps(format, about, samples, about.rate.hz() as usize / 5))
 }
 
-fn put(path: &Path, bytes: &[u8]) -> File {
+fn write_file(path: &Path, bytes: &[u8]) -> File {
     fs::write(path, bytes).unwrap();
     File::options().read(true).write(true).open(path).unwrap()
 }
 
 /// What ffmpeg hears in each of `files`, and whatever it has to say.
-fn heard(files: &[PathBuf], format: SampleFormat) -> (Vec<Vec<u8>>, String) {
+fn decoded_by_ffmpeg(files: &[PathBuf], format: SampleFormat) -> (Vec<Vec<u8>>, String) {
     let name = match format {
         SampleFormat::S16Le => "s16le",
         SampleFormat::S24Le => "s24le",

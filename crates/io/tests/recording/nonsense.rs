@@ -1,15 +1,15 @@
 //! Files that are no recordings, or only half.
 
-use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::scratch::ScratchDir;
 use aulos_core::Frames;
 use aulos_io::record::format::{RepairError, repair};
 use proptest::prelude::*;
 
-use super::{about, file, format, music, put};
+use super::{about, file, format, music, write_file};
 
 #[test]
 fn what_is_no_recording_is_left_alone() {
-    let scratch = Scratch::new("nonsense").unwrap();
+    let scratch = ScratchDir::new("nonsense").unwrap();
     let path = scratch.join("file");
     let page = b"OggS\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
     type Expected = fn(&RepairError) -> bool;
@@ -24,26 +24,26 @@ fn what_is_no_recording_is_left_alone() {
         (page, |it| matches!(it, RepairError::Empty)),
     ];
     for (bytes, expected) in cases {
-        let error = repair(&put(&path, bytes)).unwrap_err();
+        let error = repair(&write_file(&path, bytes)).unwrap_err();
         assert!(expected(&error), "{bytes:?}: {error}");
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
     }
     // Two streams, one behind the other: which end is the end?
     let opus = file(format("opus:64k"), &about(48_000, 1), &music(48_000, 1, 9_000));
     let twice = [&opus[..], &opus].concat();
-    assert!(matches!(repair(&put(&path, &twice)), Err(RepairError::Damaged)));
+    assert!(matches!(repair(&write_file(&path, &twice)), Err(RepairError::Damaged)));
     assert!(repair(&std::fs::File::open(scratch.path()).unwrap()).is_err());
 }
 
 #[test]
 fn damage_in_the_middle_takes_nothing_else_away() {
-    let scratch = Scratch::new("nonsense").unwrap();
+    let scratch = ScratchDir::new("nonsense").unwrap();
     for name in ["flac:16", "opus:64k"] {
         let path = scratch.join("file");
         let mut bytes = file(format(name), &about(48_000, 1), &music(48_000, 1, 50_000));
         let middle = bytes.len() / 2;
         bytes[middle..middle + 20].fill(0x55);
-        let whole = repair(&put(&path, &bytes)).unwrap();
+        let whole = repair(&write_file(&path, &bytes)).unwrap();
         assert_eq!((whole.frames, whole.cut), (Frames(50_000), 0), "{name}");
         assert!(whole.damaged > 20, "{name}: {}", whole.damaged);
         assert_eq!(std::fs::metadata(&path).unwrap().len(), bytes.len() as u64);
@@ -53,13 +53,13 @@ fn damage_in_the_middle_takes_nothing_else_away() {
 /// As a file may end after the power failed.
 #[test]
 fn zeros_at_the_end_are_no_sound() {
-    let scratch = Scratch::new("nonsense").unwrap();
+    let scratch = ScratchDir::new("nonsense").unwrap();
     for name in ["flac:24", "opus:64k"] {
         let mut bytes = file(format(name), &about(48_000, 2), &music(48_000, 2, 20_000));
         let length = bytes.len() as u64;
         bytes.resize(bytes.len() + 100_000, 0);
         let path = scratch.join("file");
-        let whole = repair(&put(&path, &bytes)).unwrap();
+        let whole = repair(&write_file(&path, &bytes)).unwrap();
         assert_eq!((whole.frames, whole.cut), (Frames(20_000), 100_000), "{name}");
         assert_eq!(std::fs::metadata(&path).unwrap().len(), length);
     }
@@ -68,7 +68,7 @@ fn zeros_at_the_end_are_no_sound() {
 /// A file of another program: chunks behind its sound are no sound.
 #[test]
 fn a_whole_file_of_others_is_not_touched() {
-    let scratch = Scratch::new("nonsense").unwrap();
+    let scratch = ScratchDir::new("nonsense").unwrap();
     let path = scratch.join("file");
     let chunk = |name: &[u8; 4], body: &[u8]| {
         [name, &u32::try_from(body.len()).unwrap().to_le_bytes()[..], body].concat()
@@ -78,7 +78,7 @@ fn a_whole_file_of_others_is_not_touched() {
     for riff in [rest.len(), 0] {
         let size = u32::try_from(riff).unwrap().to_le_bytes();
         let bytes = [&b"RIFF"[..], &size, &rest].concat();
-        let whole = repair(&put(&path, &bytes)).unwrap();
+        let whole = repair(&write_file(&path, &bytes)).unwrap();
         assert_eq!((whole.frames, whole.changed), (Frames(50), false));
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
     }
@@ -93,7 +93,7 @@ proptest! {
         changes in prop::collection::vec((any::<usize>(), any::<u8>()), 0..6),
         end in any::<usize>(),
     ) {
-        let scratch = Scratch::new("nonsense").unwrap();
+        let scratch = ScratchDir::new("nonsense").unwrap();
         let name = ["wav:16", "wav:24", "flac:16", "opus:24k"][which];
         let mut bytes = file(format(name), &about(48_000, 1), &music(48_000, 1, 3_000));
         let length = bytes.len();
@@ -103,7 +103,7 @@ proptest! {
             bytes[at / 2 % reach] = byte;
         }
         bytes.truncate(1 + end % length);
-        let file = put(&scratch.join("file"), &bytes);
+        let file = write_file(&scratch.join("file"), &bytes);
         if let Ok(whole) = repair(&file) {
             prop_assert!(file.metadata().unwrap().len() <= bytes.len() as u64 + 1);
             let again = repair(&file).unwrap();

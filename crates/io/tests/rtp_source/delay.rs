@@ -3,22 +3,24 @@
 use aulos_core::{Instant, Span};
 use aulos_engine::input;
 use aulos_io::rtp::PlayoutDelay;
-use aulos_sim::{Datagrams, Link};
+use aulos_sim::{DatagramLink, Link};
 
-use crate::repair::{LOOK, OPUS, OPUS_TYPE, PACKET, PCMU, Receiver, opus_voice, packet, repeated};
-use crate::studio::Studio;
+use crate::fixture::StationFixture;
+use crate::repair::{
+    InputFixture, LOOK, OPUS, OPUS_TYPE, PACKET, PCMU, opus_voice, packet, repeated,
+};
 
 const GOOD: Link = Link { delay: Span::from_millis(5), ..Link::CABLE };
-const BAD: Link = Link { jitter: Span::from_millis(40), most: Span::from_millis(80), ..GOOD };
+const BAD: Link = Link { jitter: Span::from_millis(40), max_jitter: Span::from_millis(80), ..GOOD };
 
 const ADAPTIVE: PlayoutDelay =
-    PlayoutDelay { least: Span::from_millis(10), most: Span::from_millis(200) };
+    PlayoutDelay { min: Span::from_millis(10), max: Span::from_millis(200) };
 
 /// A talker on the other end of a network: a second of voice, half a second of digital silence, for which
 /// packets are sent as well.
-struct Talk {
-    receiver: Receiver,
-    network: Datagrams,
+struct TalkFixture {
+    receiver: InputFixture,
+    network: DatagramLink,
     voice: Vec<Vec<u8>>,
     number: u64,
     next: Instant,
@@ -28,11 +30,11 @@ struct Talk {
     began: Option<(Instant, usize)>,
 }
 
-impl Talk {
+impl TalkFixture {
     fn new(delay: PlayoutDelay, network: Link) -> Self {
-        let receiver = Receiver::with(PCMU, 0, Some(delay));
+        let receiver = InputFixture::with(PCMU, 0, Some(delay));
         let (next, voice) = (receiver.now, crate::repair::pcmu_voice(500));
-        let network = Datagrams::new(network, 5);
+        let network = DatagramLink::new(network, 5);
         Self { receiver, network, voice, number: 0, next, ahead: (0.0, 0.0), began: None }
     }
 
@@ -77,7 +79,7 @@ impl Talk {
 
 #[test]
 fn the_delay_grows_and_shrinks_with_the_network_and_the_stream_is_unbroken() {
-    let mut talk = Talk::new(ADAPTIVE, GOOD);
+    let mut talk = TalkFixture::new(ADAPTIVE, GOOD);
     let mut delays = Vec::new();
     for link in [GOOD, BAD, GOOD] {
         talk.network.set(link);
@@ -100,7 +102,7 @@ fn the_delay_grows_and_shrinks_with_the_network_and_the_stream_is_unbroken() {
 #[test]
 fn a_fixed_delay_stays_where_it_is() {
     let delay = Span::from_millis(80);
-    let mut talk = Talk::new(PlayoutDelay { least: delay, most: delay }, GOOD);
+    let mut talk = TalkFixture::new(PlayoutDelay { min: delay, max: delay }, GOOD);
     for link in [GOOD, BAD, GOOD] {
         talk.network.set(link);
         talk.run(Span::from_secs(20));
@@ -113,7 +115,7 @@ fn a_fixed_delay_stays_where_it_is() {
 #[test]
 fn the_delay_is_never_longer_than_the_most() {
     let most = Span::from_millis(50);
-    let mut talk = Talk::new(PlayoutDelay { least: Span::ZERO, most }, BAD);
+    let mut talk = TalkFixture::new(PlayoutDelay { min: Span::ZERO, max: most }, BAD);
     talk.run(Span::from_secs(60));
     assert!(talk.delay_ms() <= 55.0, "{}", talk.delay_ms());
     assert!(talk.receiver.counts().late > 20, "{:?}", talk.receiver.counts());
@@ -129,7 +131,7 @@ fn a_short_input_behind_a_play_out_delay_does_not_run_dry() {
         ..input::Config::default()
     };
     let underruns = |delay, ppm| {
-        let mut studio = Studio::with(GOOD, ppm, false, delay, buffer);
+        let mut studio = StationFixture::with(GOOD, ppm, false, delay, buffer);
         studio.run(Span::from_secs(60));
         studio.change(BAD);
         studio.run(Span::from_secs(300));
@@ -149,7 +151,7 @@ fn a_short_input_behind_a_play_out_delay_does_not_run_dry() {
 /// with what covers it.
 #[test]
 fn a_sender_that_dies_behind_a_play_out_delay_is_covered() {
-    let mut studio = Studio::with(GOOD, 0, true, Some(ADAPTIVE), input::Config::default());
+    let mut studio = StationFixture::with(GOOD, 0, true, Some(ADAPTIVE), input::Config::default());
     studio.run(Span::from_secs(10));
     assert_eq!(studio.status().active, Some(0));
     studio.cut(true);
@@ -166,7 +168,7 @@ fn a_sender_that_dies_behind_a_play_out_delay_is_covered() {
 fn opus_is_restored_from_the_next_packet_behind_a_play_out_delay() {
     let payloads = opus_voice(500);
     let is_lost = |number: usize| number > 20 && number < 490 && number % 20 == 7;
-    let mut receiver = Receiver::with(OPUS, OPUS_TYPE, Some(ADAPTIVE));
+    let mut receiver = InputFixture::with(OPUS, OPUS_TYPE, Some(ADAPTIVE));
     for (number, payload) in payloads.iter().enumerate() {
         if !is_lost(number) {
             receiver.receive(&packet(1, number as u64, 960, OPUS_TYPE, payload));
@@ -181,7 +183,7 @@ fn opus_is_restored_from_the_next_packet_behind_a_play_out_delay() {
 /// A sender that empties its own buffer at once: what is too old is passed over, and nothing piles up.
 #[test]
 fn a_flood_is_passed_over() {
-    let mut talk = Talk::new(ADAPTIVE, GOOD);
+    let mut talk = TalkFixture::new(ADAPTIVE, GOOD);
     talk.run(Span::from_secs(10));
     // A stall of three seconds, and then everything.
     let held: Vec<Vec<u8>> = (0..150)

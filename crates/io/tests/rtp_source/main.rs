@@ -16,20 +16,20 @@
 )]
 
 mod delay;
+mod fixture;
 mod repair;
 mod speech;
-mod studio;
 
 use aulos_core::{Instant, Span};
 use aulos_sim::Link;
-use studio::{FRAMES, Studio, hum};
+use fixture::{FRAMES, StationFixture, hum};
 
 const GOOD: Link = Link { delay: Span::from_millis(1), jitter: Span::ZERO, ..Link::CABLE };
 
 const BAD: Link = Link {
     delay: Span::from_millis(3),
     jitter: Span::from_millis(12),
-    most: Span::from_millis(50),
+    max_jitter: Span::from_millis(50),
     detours: 0.05,
     duplicates: 0.01,
     ..Link::CABLE
@@ -52,7 +52,7 @@ struct Report {
 
 /// So many hours of a sender whose card is off by `ppm`.
 fn follow(hours: u32, ppm: i32, link: Link) -> Report {
-    let mut studio = Studio::new(link, ppm, false);
+    let mut studio = StationFixture::new(link, ppm, false);
     studio.run(Span::from_secs(2));
     let (mut least, mut most, mut wrong) = (f64::MAX, 0.0_f64, 0.0_f64);
     let quarter = hours * 900 * 50;
@@ -97,7 +97,7 @@ fn hours_on_a_bad_way_move_no_latency_and_what_is_lost_is_made_up() {
 
 #[test]
 fn what_is_late_doubled_and_out_of_order_is_heard_as_it_was_sent() {
-    let mut studio = Studio::new(BAD, 0, false);
+    let mut studio = StationFixture::new(BAD, 0, false);
     studio.run(Span::from_secs(60));
     let counts = studio.intake.state().counts;
     assert!(counts.reordered > 50 && counts.duplicates > 10, "{counts:?}");
@@ -109,23 +109,23 @@ fn what_is_late_doubled_and_out_of_order_is_heard_as_it_was_sent() {
 
 #[test]
 fn strangers_are_counted_and_not_heard() {
-    let mut studio = Studio::new(GOOD, 0, false);
+    let mut studio = StationFixture::new(GOOD, 0, false);
     studio.run(Span::from_secs(2));
     let stranger = "192.0.2.66:5004".parse().unwrap();
     for number in 0..500_u16 {
         let now = studio.now;
         let intake = &mut studio.intake;
         // Another sender, a scan, RTP of another version, RTCP that says that ours has left.
-        intake.receive(now, stranger, &studio::packet(0x6666_6666, number, 0));
+        intake.receive(now, stranger, &fixture::packet(0x6666_6666, number, 0));
         intake.receive(now, stranger, b"");
         intake.receive(now, stranger, b"GET / HTTP/1.0\r\n\r\n");
         intake.receive(now, stranger, &[0x40; 172]);
-        intake.receive(now, stranger, &studio::bye(studio::SSRC));
-        let mut other_type = studio::packet(studio::SSRC, number, 0);
+        intake.receive(now, stranger, &fixture::bye(fixture::SSRC));
+        let mut other_type = fixture::packet(fixture::SSRC, number, 0);
         other_type[1] = 8;
         intake.receive(now, stranger, &other_type);
         // Somebody who has guessed the number.
-        intake.receive(now, stranger, &studio::packet(studio::SSRC, number, 0));
+        intake.receive(now, stranger, &fixture::packet(fixture::SSRC, number, 0));
         studio.quantum();
     }
     let counts = studio.intake.state().counts;
@@ -138,7 +138,7 @@ fn strangers_are_counted_and_not_heard() {
 
 #[test]
 fn who_begins_anew_with_another_number_is_followed() {
-    let mut studio = Studio::new(GOOD, 0, false);
+    let mut studio = StationFixture::new(GOOD, 0, false);
     studio.run(Span::from_secs(5));
     studio.sender.silent_for(Span::from_millis(280));
     studio.sender.ssrc ^= 0xffff;
@@ -154,13 +154,13 @@ fn who_begins_anew_with_another_number_is_followed() {
 #[test]
 fn a_sender_who_dies_is_covered_and_taken_back() {
     for says_bye in [false, true] {
-        let mut studio = Studio::new(GOOD, 0, true);
+        let mut studio = StationFixture::new(GOOD, 0, true);
         studio.run(Span::from_secs(10));
         assert_eq!(studio.status().active, Some(0));
         let silent = studio.status().silent_frames;
         if says_bye {
-            let (now, from) = (studio.now, studio::SENDER.parse().unwrap());
-            studio.intake.receive(now, from, &studio::bye(studio::SSRC));
+            let (now, from) = (studio.now, fixture::SENDER.parse().unwrap());
+            studio.intake.receive(now, from, &fixture::bye(fixture::SSRC));
         }
         studio.sender.silent_for(Span::from_secs(20));
         studio.run(Span::from_secs(2));
@@ -177,12 +177,12 @@ fn a_sender_who_dies_is_covered_and_taken_back() {
 
 #[test]
 fn a_bye_of_somebody_who_goes_on_ends_nothing() {
-    let mut studio = Studio::new(GOOD, 0, true);
+    let mut studio = StationFixture::new(GOOD, 0, true);
     studio.run(Span::from_secs(10));
-    let from = studio::SENDER.parse().unwrap();
+    let from = fixture::SENDER.parse().unwrap();
     for _ in 0..20 {
         let now = studio.now;
-        studio.intake.receive(now, from, &studio::bye(studio::SSRC));
+        studio.intake.receive(now, from, &fixture::bye(fixture::SSRC));
         studio.run(Span::from_millis(500));
     }
     assert_eq!(studio.intake.state().counts.forged_byes, 20);
@@ -192,7 +192,7 @@ fn a_bye_of_somebody_who_goes_on_ends_nothing() {
 /// A way that is gone for seconds is no hole to be filled: the station has gone elsewhere meanwhile.
 #[test]
 fn behind_a_long_gap_nothing_is_made_up() {
-    let mut studio = Studio::new(GOOD, 0, true);
+    let mut studio = StationFixture::new(GOOD, 0, true);
     studio.run(Span::from_secs(10));
     studio.cut(true);
     studio.run(Span::from_secs(3));

@@ -1,17 +1,19 @@
 //! Lost packets that are restored: what Opus repeats in the next packet, and RED.
 
 use aulos_core::{Instant, Span};
-use aulos_engine::source::Item;
-use aulos_io::relay::Media;
-use aulos_io::rtp::{Intake, IntakeConfig, IntakeCounts, IntakeLine, PlayoutDelay};
-use aulos_proto::rtp::payload::opus_repeats;
-use aulos_proto::rtp::red::{self, Block};
-use aulos_proto::rtp::{Codec, Encoding, HEADER_LEN, Header};
+use aulos_engine::source::SourceItem;
+use aulos_io::relay::RtpPayloadFormat;
+use aulos_io::rtp::{PlayoutDelay, RtpInput, RtpInputConfig, RtpInputCounts, RtpInputSink};
+use aulos_proto::rtp::payload::opus_fec_ticks;
+use aulos_proto::rtp::red::{self, RedBlock};
+use aulos_proto::rtp::{Encoding, HEADER_LEN, RtpCodec, RtpHeader};
 use aulos_rt::ring::Consumer;
 use opus_rs::{Application, OpusEncoder};
 
-pub(crate) const PCMU: Encoding = Encoding { codec: Codec::Pcmu, clock_rate: 8_000, channels: 1 };
-pub(crate) const OPUS: Encoding = Encoding { codec: Codec::Opus, clock_rate: 48_000, channels: 2 };
+pub(crate) const PCMU: Encoding =
+    Encoding { codec: RtpCodec::Pcmu, clock_rate: 8_000, channels: 1 };
+pub(crate) const OPUS: Encoding =
+    Encoding { codec: RtpCodec::Opus, clock_rate: 48_000, channels: 2 };
 pub(crate) const OPUS_TYPE: u8 = 111;
 const RED_TYPE: u8 = 112;
 const SENDER: &str = "192.0.2.1:5004";
@@ -19,14 +21,14 @@ pub(crate) const PACKET: Span = Span::from_millis(20);
 pub(crate) const LOOK: Span = Span::from_millis(5);
 
 /// A source without a station: what it gives is collected.
-pub(crate) struct Receiver {
+pub(crate) struct InputFixture {
     pub(crate) now: Instant,
-    pub(crate) intake: Intake,
-    items: Consumer<Item>,
+    pub(crate) intake: RtpInput,
+    items: Consumer<SourceItem>,
     pub(crate) heard: Vec<f32>,
 }
 
-impl Receiver {
+impl InputFixture {
     pub(crate) fn new(encoding: Encoding, payload_type: u8) -> Self {
         Self::with(encoding, payload_type, None)
     }
@@ -34,13 +36,13 @@ impl Receiver {
     /// The same with a play-out delay.
     pub(crate) fn with(encoding: Encoding, payload_type: u8, delay: Option<PlayoutDelay>) -> Self {
         let now = Instant::ZERO + Span::from_secs(5);
-        let media = Media { encoding, payload_type: Some(payload_type) };
-        let mut config = IntakeConfig::new(media);
+        let media = RtpPayloadFormat { encoding, payload_type: Some(payload_type) };
+        let mut config = RtpInputConfig::new(media);
         config.delay = delay;
-        config.red = Some(RED_TYPE);
+        config.red_payload_type = Some(RED_TYPE);
         config.opus_channels = 1;
-        let (line, items, _) = IntakeLine::new();
-        let intake = Intake::new(config, line, now).unwrap();
+        let (line, items, _) = RtpInputSink::new();
+        let intake = RtpInput::new(config, line, now).unwrap();
         Self { now, intake, items, heard: Vec::new() }
     }
 
@@ -57,14 +59,14 @@ impl Receiver {
             }
             self.intake.flush();
             while let Some(item) = self.items.pop() {
-                if let Item::Block(block) = item {
+                if let SourceItem::Block(block) = item {
                     self.heard.extend_from_slice(block.samples());
                 }
             }
         }
     }
 
-    pub(crate) fn counts(&self) -> IntakeCounts {
+    pub(crate) fn counts(&self) -> RtpInputCounts {
         self.intake.state().counts
     }
 }
@@ -77,7 +79,7 @@ pub(crate) fn packet(
     payload: &[u8],
 ) -> Vec<u8> {
     let (sequence, timestamp) = (number as u16, (number * units) as u32);
-    let header = Header { sequence, timestamp, ssrc, payload_type, ..Header::default() };
+    let header = RtpHeader { sequence, timestamp, ssrc, payload_type, ..RtpHeader::default() };
     [&header.to_bytes()[..], payload].concat()
 }
 
@@ -90,10 +92,10 @@ pub(crate) fn red_packet(
     generations: usize,
 ) -> Vec<u8> {
     let behind = (1..=generations.min(number)).rev();
-    let blocks: Vec<Block<'_>> = behind
-        .map(|by| Block {
+    let blocks: Vec<RedBlock<'_>> = behind
+        .map(|by| RedBlock {
             payload_type,
-            offset: by as u16 * units as u16,
+            timestamp_offset: by as u16 * units as u16,
             data: &payloads[number - by],
         })
         .collect();
@@ -103,9 +105,9 @@ pub(crate) fn red_packet(
 }
 
 /// Numbers that are the same in every run.
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct LossGenerator(pub(crate) u64);
 
-impl Dice {
+impl LossGenerator {
     fn next(&mut self) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -150,7 +152,7 @@ pub(crate) fn pcmu_voice(packets: usize) -> Vec<Vec<u8>> {
         let samples: Vec<f32> =
             (0..160).map(|at| voice(number as u64 * 160 + at, 8_000.0)).collect();
         let mut payload = vec![0; 160];
-        aulos_dsp::g711::encode(aulos_dsp::g711::Law::Mu, &samples, &mut payload);
+        aulos_dsp::g711::encode(aulos_dsp::g711::G711Law::Mu, &samples, &mut payload);
         payload
     };
     (0..packets).map(encode).collect()
@@ -165,8 +167,8 @@ fn snr(sent: &[f32], heard: &[f32]) -> f64 {
 }
 
 /// Feeds Opus packets but for those that `is_lost` names.
-pub(crate) fn opus_over(payloads: &[Vec<u8>], is_lost: impl Fn(usize) -> bool) -> Receiver {
-    let mut receiver = Receiver::new(OPUS, OPUS_TYPE);
+pub(crate) fn opus_over(payloads: &[Vec<u8>], is_lost: impl Fn(usize) -> bool) -> InputFixture {
+    let mut receiver = InputFixture::new(OPUS, OPUS_TYPE);
     for (number, payload) in payloads.iter().enumerate() {
         if !is_lost(number) {
             receiver.receive(&packet(1, number as u64, 960, OPUS_TYPE, payload));
@@ -180,7 +182,7 @@ pub(crate) fn opus_over(payloads: &[Vec<u8>], is_lost: impl Fn(usize) -> bool) -
 /// How many of the lost packets the next one has again.
 pub(crate) fn repeated(payloads: &[Vec<u8>], is_lost: impl Fn(usize) -> bool) -> u64 {
     let lost = (0..payloads.len()).filter(|at| is_lost(*at) && !is_lost(at + 1));
-    lost.filter(|at| opus_repeats(&payloads[at + 1]).is_some()).count() as u64
+    lost.filter(|at| opus_fec_ticks(&payloads[at + 1]).is_some()).count() as u64
 }
 
 #[test]
@@ -203,8 +205,8 @@ fn a_lost_opus_packet_is_decoded_from_the_next_one() {
     // The same stream whose repetitions are of no use, because the next packet is lost as well.
     let pairs = |number: usize| is_lost(number) || (number > 0 && is_lost(number - 1));
     let concealed = opus_over(&payloads, pairs);
-    let piece = |receiver: &Receiver| -> Vec<f32> {
-        let repeated = |at: &usize| opus_repeats(&payloads[at + 1]).is_some();
+    let piece = |receiver: &InputFixture| -> Vec<f32> {
+        let repeated = |at: &usize| opus_fec_ticks(&payloads[at + 1]).is_some();
         let lost = (0..1_000).filter(|number| is_lost(*number)).filter(repeated);
         lost.flat_map(|at| receiver.heard[at * 960..(at + 1) * 960].to_vec()).collect()
     };
@@ -230,9 +232,9 @@ fn of_a_burst_the_last_opus_packet_is_restored_and_the_others_are_concealed() {
 }
 
 /// Feeds RED of G.711 with so many generations.
-fn red_over(packets: usize, generations: usize, is_lost: impl Fn(usize) -> bool) -> Receiver {
+fn red_over(packets: usize, generations: usize, is_lost: impl Fn(usize) -> bool) -> InputFixture {
     let payloads = pcmu_voice(packets);
-    let mut receiver = Receiver::new(PCMU, 0);
+    let mut receiver = InputFixture::new(PCMU, 0);
     for number in 0..packets {
         if !is_lost(number) {
             receiver.receive(&red_packet(&payloads, number, 160, 0, generations));
@@ -267,7 +269,7 @@ fn of_a_longer_burst_what_red_does_not_have_is_concealed() {
 #[test]
 fn opus_in_red_is_restored_from_the_copy_and_not_from_what_opus_repeats() {
     let payloads = opus_voice(300);
-    let mut receiver = Receiver::new(OPUS, OPUS_TYPE);
+    let mut receiver = InputFixture::new(OPUS, OPUS_TYPE);
     for number in 0..300 {
         if number < 20 || number % 10 != 7 {
             receiver.receive(&red_packet(&payloads, number, 960, OPUS_TYPE, 1));
@@ -284,7 +286,7 @@ fn opus_in_red_is_restored_from_the_copy_and_not_from_what_opus_repeats() {
 #[test]
 fn a_packet_that_comes_behind_its_copy_is_not_lost() {
     let payloads = pcmu_voice(200);
-    let mut receiver = Receiver::new(PCMU, 0);
+    let mut receiver = InputFixture::new(PCMU, 0);
     for pair in 0..100 {
         // The first packets stand in a row: they prove the source.
         let order = if pair < 2 { [0, 1] } else { [1, 0] };
@@ -303,7 +305,7 @@ fn a_packet_that_comes_behind_its_copy_is_not_lost() {
 #[test]
 fn malformed_red_and_unknown_types_are_counted_and_the_rest_is_played() {
     let payloads = pcmu_voice(300);
-    let mut receiver = Receiver::new(PCMU, 0);
+    let mut receiver = InputFixture::new(PCMU, 0);
     for number in 0..300 {
         receiver.receive(&red_packet(&payloads, number, 160, 0, 2));
         let at = number as u64;
@@ -326,11 +328,11 @@ fn malformed_red_and_unknown_types_are_counted_and_the_rest_is_played() {
 #[test]
 fn a_copy_that_is_none_fills_no_hole() {
     let payloads = pcmu_voice(100);
-    let mut receiver = Receiver::new(PCMU, 0);
+    let mut receiver = InputFixture::new(PCMU, 0);
     for number in (0..100).filter(|number| number % 10 != 5) {
         let wrong = [
-            Block { payload_type: 8, offset: 160, data: &[1; 160] },
-            Block { payload_type: 0, offset: 160, data: &[] },
+            RedBlock { payload_type: 8, timestamp_offset: 160, data: &[1; 160] },
+            RedBlock { payload_type: 0, timestamp_offset: 160, data: &[] },
         ];
         let mut bytes = vec![0; 1_000];
         let own = &payloads[number];
@@ -348,7 +350,7 @@ fn a_copy_that_is_none_fills_no_hole() {
 #[test]
 fn another_sender_begins_without_the_copies_of_the_one_before() {
     let payloads = pcmu_voice(400);
-    let mut receiver = Receiver::new(PCMU, 0);
+    let mut receiver = InputFixture::new(PCMU, 0);
     for number in 0..400 {
         if number == 200 {
             receiver.wait(Span::from_millis(300));
@@ -373,8 +375,8 @@ fn another_sender_begins_without_the_copies_of_the_one_before() {
 #[test]
 fn random_red_is_counted() {
     let payloads = pcmu_voice(2_000);
-    let mut receiver = Receiver::new(PCMU, 0);
-    let mut dice = Dice(1);
+    let mut receiver = InputFixture::new(PCMU, 0);
+    let mut dice = LossGenerator(1);
     let mut random = || dice.next() as u8;
     for number in 0..2_000 {
         if number % 3 > 0 {

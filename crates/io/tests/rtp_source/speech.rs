@@ -6,9 +6,11 @@ use std::process::Command;
 use std::time::{Duration, Instant as Clock};
 
 use aulos_blackbox::peer::{Process, find_or_skip, skip};
-use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::scratch::ScratchDir;
 
-use crate::repair::{Dice, OPUS, OPUS_TYPE, PACKET, Receiver, opus_over, packet, red_packet};
+use crate::repair::{
+    InputFixture, LossGenerator, OPUS, OPUS_TYPE, PACKET, opus_over, packet, red_packet,
+};
 
 /// Sentences of the Harvard list (IEEE 1969), more than 20 s of them.
 const TEXT: &str = "The birch canoe slid on the smooth planks. Glue the sheet to the dark blue background. \
@@ -51,7 +53,7 @@ fn ogg_packets(bytes: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// The speech as wide-band Opus of 24 kbit/s by libopus, whose packets repeat the ones before.
-fn speech(espeak: &Path, ffmpeg: &Path, scratch: &Scratch) -> Vec<Vec<u8>> {
+fn speech(espeak: &Path, ffmpeg: &Path, scratch: &ScratchDir) -> Vec<Vec<u8>> {
     let path = |name: &str| scratch.join(name).display().to_string();
     let (wave, ogg) = (path("speech.wav"), path("speech.opus"));
     run(espeak, &["-v", VOICE, "-w", &wave, TEXT]);
@@ -64,7 +66,7 @@ fn speech(espeak: &Path, ffmpeg: &Path, scratch: &Scratch) -> Vec<Vec<u8>> {
 }
 
 /// Writes samples as a judge reads them.
-fn write(scratch: &Scratch, name: &str, samples: &[f32]) -> PathBuf {
+fn write(scratch: &ScratchDir, name: &str, samples: &[f32]) -> PathBuf {
     let path = scratch.join(name);
     let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
     std::fs::write(&path, bytes).unwrap();
@@ -94,7 +96,7 @@ fn gstreamer(
     program: &Path,
     payloads: &[Vec<u8>],
     is_lost: impl Fn(usize) -> bool,
-    scratch: &Scratch,
+    scratch: &ScratchDir,
 ) -> PathBuf {
     let heard = scratch.join("gstreamer.raw");
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -144,10 +146,10 @@ fn speech_that_loses_one_packet_in_twenty_sounds_as_with_gstreamer_or_better() {
     let Some(espeak) = find_or_skip("espeak-ng") else { return };
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let Some(python) = judge() else { return skip("pesq") };
-    let scratch = Scratch::new("rtp-speech").unwrap();
+    let scratch = ScratchDir::new("rtp-speech").unwrap();
     let payloads = speech(&espeak, &ffmpeg, &scratch);
     assert!(payloads.len() >= 1_000, "20 s of speech");
-    let mut dice = Dice(6);
+    let mut dice = LossGenerator(6);
     let lost: Vec<bool> = (0..payloads.len()).map(|number| dice.loses(20) && number > 10).collect();
     let is_lost = |number: usize| lost[number];
     let share = lost.iter().filter(|lost| **lost).count() as f64 / lost.len() as f64;
@@ -159,7 +161,7 @@ fn speech_that_loses_one_packet_in_twenty_sounds_as_with_gstreamer_or_better() {
     println!("{:.1} % lost: PESQ-WB {ours:.2}; {counts:?}", share * 100.0);
     assert!((0.04..0.06).contains(&share), "{share}");
     assert!(ours >= LEAST, "PESQ-WB {ours}");
-    let mut receiver = Receiver::new(OPUS, OPUS_TYPE);
+    let mut receiver = InputFixture::new(OPUS, OPUS_TYPE);
     for number in 0..payloads.len() {
         if !is_lost(number) {
             receiver.receive(&red_packet(&payloads, number, 960, OPUS_TYPE, 1));

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use aulos_io::reactor::{AddressPermit, Door, Limits, MediaSocket, ReactorStats};
+use aulos_io::reactor::{AddressLimits, AddressPermit, ListenPolicy, MediaSocket, ReactorStats};
 use aulos_proto::snap::session::Refusal;
 use rcgen::KeyPair;
 use rustls::crypto::ring::default_provider;
@@ -74,7 +74,7 @@ fn client_connection(own: Option<Identity>) -> ClientConnection {
     ClientConnection::new(Arc::new(config), name).unwrap()
 }
 
-fn secure(address: SocketAddr, own: Option<Identity>) -> Box<dyn Wire> {
+fn secure(address: SocketAddr, own: Option<Identity>) -> Box<dyn ClientStream> {
     let mut tls = StreamOwned::new(client_connection(own), TcpStream::connect(address).unwrap());
     while tls.conn.is_handshaking() {
         tls.conn.complete_io(&mut tls.sock).unwrap();
@@ -84,38 +84,38 @@ fn secure(address: SocketAddr, own: Option<Identity>) -> Box<dyn Wire> {
 }
 
 /// A house whose door is this.
-fn guarded(door: &Door) -> House {
-    let house = House::start();
-    house.with(|context| context.guard(door));
+fn server_with_policy(door: &ListenPolicy) -> TestServer {
+    let house = TestServer::start();
+    house.with(|context| context.set_listen_policy(door));
     house
 }
 
-fn tls_door() -> Door {
-    Door { tls: Some(server_config(None).into()), ..Door::default() }
+fn tls_listen_policy() -> ListenPolicy {
+    ListenPolicy { tls: Some(server_config(None).into()), ..ListenPolicy::default() }
 }
 
-impl House {
-    fn with<T>(&self, act: impl FnOnce(&mut Context) -> T) -> T {
+impl TestServer {
+    fn with<T>(&self, act: impl FnOnce(&mut ReactorPool) -> T) -> T {
         act(self.control.context.lock().unwrap().as_mut().expect("a context"))
     }
 
     fn wait_for_stats(&self, what: &str, found: impl Fn(&ReactorStats) -> bool) {
         for _ in 0..1_500 {
-            if found(&self.with(Context::stats)) {
+            if found(&self.with(ReactorPool::stats)) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        panic!("{what} did not happen: {:?}", self.with(Context::stats));
+        panic!("{what} did not happen: {:?}", self.with(ReactorPool::stats));
     }
 }
 
 #[test]
 fn a_client_with_tls_hears_what_one_without_hears_and_its_clock_agrees() {
-    let house = guarded(&tls_door());
+    let house = server_with_policy(&tls_listen_policy());
     std::thread::sleep(Duration::from_millis(1_200));
-    let mut safe = Player::on(secure(house.address, None), "safe");
-    let mut bare = Player::connect(house.address, "bare");
+    let mut safe = TestClient::on(secure(house.address, None), "safe");
+    let mut bare = TestClient::connect(house.address, "bare");
     for _ in 0..40 {
         safe.run(Span::from_millis(25));
         bare.run(Span::from_millis(25));
@@ -128,14 +128,16 @@ fn a_client_with_tls_hears_what_one_without_hears_and_its_clock_agrees() {
     }
     house.wait_for_stats("a handshake", |stats| stats.tls_sessions == 1);
     drop(safe);
-    house.wait_for("its leaving", |seen| seen.iter().any(|seen| matches!(seen, Seen::Left(..))));
+    house.wait_for("its leaving", |seen| {
+        seen.iter().any(|seen| matches!(seen, SeenEvent::Left(..)))
+    });
     house.stop();
 }
 
 #[test]
 fn a_client_with_tls_that_reads_late_still_gets_every_frame() {
-    let house = guarded(&tls_door());
-    let mut player = Player::on(secure(house.address, None), "late");
+    let house = server_with_policy(&tls_listen_policy());
+    let mut player = TestClient::on(secure(house.address, None), "late");
     player.run(Span::from_millis(300));
     for _ in 0..4 {
         // Less than its buffer, more than what waits in TLS.
@@ -149,12 +151,12 @@ fn a_client_with_tls_that_reads_late_still_gets_every_frame() {
 
 #[test]
 fn where_tls_is_wanted_nothing_else_is_served() {
-    let house = guarded(&Door { require_tls: true, ..tls_door() });
-    let mut bare = Player::connect(house.address, "bare");
+    let house = server_with_policy(&ListenPolicy { require_tls: true, ..tls_listen_policy() });
+    let mut bare = TestClient::connect(house.address, "bare");
     bare.run(Span::from_secs(5));
     assert!(bare.closed && bare.settings.is_empty());
     house.wait_for_stats("the refusal", |stats| stats.plain_refused == 1);
-    let mut safe = Player::on(secure(house.address, None), "safe");
+    let mut safe = TestClient::on(secure(house.address, None), "safe");
     safe.run(Span::from_millis(300));
     assert!(!safe.timestamps.is_empty());
     house.stop();
@@ -162,8 +164,8 @@ fn where_tls_is_wanted_nothing_else_is_served() {
 
 #[test]
 fn what_begins_as_tls_and_is_none_is_cut_and_counted_and_nobody_else_notices() {
-    let house = guarded(&tls_door());
-    let mut honest = Player::on(secure(house.address, None), "honest");
+    let house = server_with_policy(&tls_listen_policy());
+    let mut honest = TestClient::on(secure(house.address, None), "honest");
     honest.run(Span::from_millis(100));
     let hello = {
         let mut hello = Vec::new();
@@ -195,17 +197,18 @@ fn what_begins_as_tls_and_is_none_is_cut_and_counted_and_nobody_else_notices() {
 #[test]
 fn a_certificate_that_is_known_vouches_and_another_does_not_come_in() {
     let known = Identity::new("kitchen");
-    let door = Door { tls: Some(server_config(Some(&known)).into()), ..Door::default() };
-    let house = guarded(&door);
-    let mut with = Player::on(secure(house.address, Some(known)), "with");
+    let door =
+        ListenPolicy { tls: Some(server_config(Some(&known)).into()), ..ListenPolicy::default() };
+    let house = server_with_policy(&door);
+    let mut with = TestClient::on(secure(house.address, Some(known)), "with");
     with.run(Span::from_millis(200));
-    let mut without = Player::on(secure(house.address, None), "without");
+    let mut without = TestClient::on(secure(house.address, None), "without");
     without.run(Span::from_millis(200));
     let vouched = house.control.vouched.lock().unwrap().clone();
     assert_eq!(vouched, [("with".to_owned(), true), ("without".to_owned(), false)]);
     // TLS 1.3 tells the client of its bad certificate when it thinks that the handshake is over.
     let mut stranger =
-        Player::on(secure(house.address, Some(Identity::new("kitchen"))), "stranger");
+        TestClient::on(secure(house.address, Some(Identity::new("kitchen"))), "stranger");
     stranger.run(Span::from_secs(2));
     assert!(stranger.closed && stranger.settings.is_empty());
     house.wait_for_stats("the failure", |stats| stats.tls_failed == 1);
@@ -214,9 +217,9 @@ fn a_certificate_that_is_known_vouches_and_another_does_not_come_in() {
 
 #[test]
 fn a_client_that_is_refused_is_told_so_and_cut() {
-    let house = guarded(&tls_door());
+    let house = server_with_policy(&tls_listen_policy());
     house.control.refuse.store(true, SeqCst);
-    let mut client = Player::on(secure(house.address, None), "stranger");
+    let mut client = TestClient::on(secure(house.address, None), "stranger");
     client.run(Span::from_secs(3));
     assert!(client.closed && client.settings.is_empty(), "{:?}", client.settings);
     house.wait_for_stats("the refusal", |stats| stats.unauthorized == 1);
@@ -225,7 +228,7 @@ fn a_client_that_is_refused_is_told_so_and_cut() {
 
 #[test]
 fn what_tls_held_when_a_websocket_was_handed_over_is_heard() {
-    let house = guarded(&tls_door());
+    let house = server_with_policy(&tls_listen_policy());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (socket, address) = listener.accept().unwrap();
@@ -253,7 +256,7 @@ fn what_tls_held_when_a_websocket_was_handed_over_is_heard() {
     // The Hello lies in our TLS already: no byte of it will come out of the socket any more.
     let mut hello = Vec::new();
     let message = wire::ClientMessage::Hello(Hello::new("web").into());
-    message.write(wire::Stamp { id: 2, ..wire::Stamp::default() }, &mut hello);
+    message.write(wire::MessageStamp { id: 2, ..wire::MessageStamp::default() }, &mut hello);
     let mut frame = vec![0x82, 0x80 | 126];
     frame.extend_from_slice(&u16::try_from(hello.len()).unwrap().to_be_bytes());
     frame.extend_from_slice(&[0; 4]);
@@ -261,8 +264,8 @@ fn what_tls_held_when_a_websocket_was_handed_over_is_heard() {
     theirs.writer().write_all(&frame).unwrap();
     pass(&mut theirs, &mut ours);
     let socket = MediaSocket::new(socket, address, AddressPermit::default());
-    let socket = socket.with_tls(Some(Box::new(ours))).vouched(true);
-    house.with(|context| context.web_client(socket, Vec::new()));
+    let socket = socket.with_tls(Some(Box::new(ours))).authorized(true);
+    house.with(|context| context.add_websocket_client(socket, Vec::new()));
     let mut answer = StreamOwned::new(theirs, client);
     answer.sock.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut head = [0; 2];
@@ -274,11 +277,11 @@ fn what_tls_held_when_a_websocket_was_handed_over_is_heard() {
 
 #[test]
 fn limits_per_address_do_not_count_this_machine() {
-    let limits = Limits { per_address: 16, per_second: 1 };
-    let house = guarded(&Door { limits, ..Door::default() });
+    let limits = AddressLimits { per_address: 16, per_second: 1 };
+    let house = server_with_policy(&ListenPolicy { limits, ..ListenPolicy::default() });
     let many: Vec<TcpStream> = (0..100).map(|_| plain(house.address)).collect();
     house.wait_for_stats("all of them", |stats| stats.accepted >= 100);
-    let stats = house.with(Context::stats);
+    let stats = house.with(ReactorPool::stats);
     assert_eq!((stats.refused, stats.refused_too_fast), (0, 0));
     drop(many);
     house.stop();

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn empty_and_overlong_datagrams_are_counted_and_the_others_come() {
-    let mut context = Context::start(&config(1)).unwrap();
+    let mut context = UdpContext::start(&config(1)).unwrap();
     let (own, to) = socket();
     let stream = context.add(Some(own), Probe::default()).unwrap();
     let (source, _) = socket();
@@ -21,7 +21,7 @@ fn empty_and_overlong_datagrams_are_counted_and_the_others_come() {
         stats.packets == 20
     });
     assert_eq!((stats.empty, stats.truncated, stats.bytes), (10, 10, 10 * 9_001));
-    assert_eq!(context.survey()[0].stats.truncated, 10);
+    assert_eq!(context.stream_reports()[0].stats.truncated, 10);
     let seen = machine_of(&mut context, stream).seen;
     for (number, pair) in (0..).zip(seen.chunks(2)) {
         assert_eq!(pair[0].bytes, [number; 9_000]);
@@ -32,8 +32,8 @@ fn empty_and_overlong_datagrams_are_counted_and_the_others_come() {
 
 #[test]
 fn what_is_no_rtp_is_of_no_stream_on_a_shared_port() {
-    let mut context = Context::<Probe>::start(&config(2)).unwrap();
-    let port = aulos_io::udp::SharedPort::new("127.0.0.1:0".parse().unwrap());
+    let mut context = UdpContext::<Probe>::start(&config(2)).unwrap();
+    let port = aulos_io::udp::SharedPortConfig::new("127.0.0.1:0".parse().unwrap());
     let open = context
         .open(&port, |_| |_: Instant, _, _: &aulos_io::udp::Packet<'_>| Some(Probe::default()))
         .unwrap();
@@ -55,7 +55,7 @@ fn what_is_no_rtp_is_of_no_stream_on_a_shared_port() {
 fn a_full_socket_loses_packets_and_says_how_many() {
     let mut config = config(1);
     config.wait = Span::from_millis(20);
-    let mut context = Context::start(&config).unwrap();
+    let mut context = UdpContext::start(&config).unwrap();
     let options = SocketOptions { receive_buffer: 1, ..SocketOptions::default() };
     let own = bind_socket("127.0.0.1:0".parse().unwrap(), &options).unwrap();
     let to = own.local_addr().unwrap();
@@ -84,7 +84,7 @@ fn a_full_socket_loses_packets_and_says_how_many() {
 
 #[test]
 fn a_destination_that_refuses_or_cannot_be_reached_stalls_nobody() {
-    let mut context = Context::start(&config(1)).unwrap();
+    let mut context = UdpContext::start(&config(1)).unwrap();
     let (sink, good) = listener();
     // Nobody is there any more.
     let (gone, refuses) = socket();
@@ -96,15 +96,15 @@ fn a_destination_that_refuses_or_cannot_be_reached_stalls_nobody() {
     let nowhere = "[ff02::1%9999]:5000".parse().unwrap();
     for number in 0..20 {
         let all = vec![
-            (Route::to(refuses).own(), packet(1, number)),
+            (Route::to(refuses).from_own_socket(), packet(1, number)),
             (Route::to(nowhere), packet(1, number)),
             (Route::to(good), packet(1, number)),
             // Longer than a datagram can be.
             (Route::to(good), vec![0; 65_507]),
-            (Route::to(refuses).own(), packet(1, number)),
+            (Route::to(refuses).from_own_socket(), packet(1, number)),
             (Route::to(good), packet(2, number)),
         ];
-        assert!(context.tell(stream, Order::Send(all)).is_ok());
+        assert!(context.send_command(stream, ProbeCommand::Send(all)).is_ok());
         let mut bytes = vec![0; 70_000];
         let mut next = || {
             let len = sink.recv(&mut bytes).unwrap();

@@ -6,15 +6,17 @@ use super::*;
 
 #[test]
 fn timers_are_called_once_and_not_too_early() {
-    let mut context = Context::start(&config(1)).unwrap();
+    let mut context = UdpContext::start(&config(1)).unwrap();
     let streams: Vec<StreamId> =
         (0..50).map(|_| context.add(None, Probe::default()).unwrap()).collect();
     let now = SystemClock::now();
     // The wheel goes round in 1.3 s; some of these are farther away than that.
     for (number, stream) in (0..).zip(&streams) {
         let at = now + Span::from_millis(40 * number);
-        assert!(context.tell(*stream, Order::Wake(at + Span::from_secs(3600))).is_ok());
-        assert!(context.tell(*stream, Order::Wake(at)).is_ok());
+        assert!(
+            context.send_command(*stream, ProbeCommand::Wake(at + Span::from_secs(3600))).is_ok()
+        );
+        assert!(context.send_command(*stream, ProbeCommand::Wake(at)).is_ok());
     }
     SystemClock::sleep_until(now + Span::from_millis(40 * 51));
     for stream in streams {
@@ -27,7 +29,7 @@ fn timers_are_called_once_and_not_too_early() {
 #[test]
 fn a_stream_that_moves_loses_nothing() {
     const PACKETS: u16 = 500;
-    let mut context = Context::start(&config(3)).unwrap();
+    let mut context = UdpContext::start(&config(3)).unwrap();
     let (own, to) = socket();
     let (source, _) = socket();
     let stream = context.add(Some(own), Probe::default()).unwrap();
@@ -47,10 +49,10 @@ fn a_stream_that_moves_loses_nothing() {
 
 #[test]
 fn a_stream_may_have_two_sockets_and_moves_with_both() {
-    let mut context = Context::start(&config(2)).unwrap();
+    let mut context = UdpContext::start(&config(2)).unwrap();
     let ((first, to_first), (second, to_second)) = (socket(), socket());
     let (source, _) = socket();
-    let stream = context.add_two([first, second], Probe::default()).unwrap();
+    let stream = context.add_redundant([first, second], Probe::default()).unwrap();
     for number in 0..100 {
         let to = if number % 3 == 0 { to_second } else { to_first };
         source.send_to(&packet(7, number), to).unwrap();
@@ -71,19 +73,19 @@ fn a_stream_may_have_two_sockets_and_moves_with_both() {
 
 #[test]
 fn streams_are_spread_over_the_threads_and_counted() {
-    let mut context = Context::start(&config(4)).unwrap();
+    let mut context = UdpContext::start(&config(4)).unwrap();
     let streams: Vec<StreamId> =
         (0..400).map(|_| context.add(Some(socket().0), Probe::default()).unwrap()).collect();
-    let count = |context: &mut Context<Probe>| -> Vec<u64> {
+    let count = |context: &mut UdpContext<Probe>| -> Vec<u64> {
         context.stats().iter().map(|thread| thread.streams).collect()
     };
     wait_for("all are there", || count(&mut context).iter().sum::<u64>() == 400);
     let counts = count(&mut context);
     assert!(counts.iter().all(|count| (90..=110).contains(count)), "{counts:?}");
-    assert_eq!(context.survey().len(), 400);
+    assert_eq!(context.stream_reports().len(), 400);
     streams.iter().for_each(|stream| context.remove(*stream));
     wait_for("all have gone", || {
-        while context.ended().is_some() {}
+        while context.poll_ended().is_some() {}
         count(&mut context).iter().sum::<u64>() == 0
     });
     // Their sockets are closed: only those are left from which a thread sends.
@@ -93,17 +95,19 @@ fn streams_are_spread_over_the_threads_and_counted() {
 
 #[test]
 fn a_machine_can_end_its_stream() {
-    let mut context = Context::start(&config(1)).unwrap();
+    let mut context = UdpContext::start(&config(1)).unwrap();
     let stream = context.add(None, Probe::default()).unwrap();
-    assert!(context.tell(stream, Order::End).is_ok());
+    assert!(context.send_command(stream, ProbeCommand::End).is_ok());
     let mut cause = None;
     wait_for("its end", || {
-        cause = context.ended().map(|ended| (ended.id, ended.cause));
+        cause = context.poll_ended().map(|ended| (ended.id, ended.cause));
         cause.is_some()
     });
-    assert_eq!(cause, Some((stream, EndCause::Machine)));
+    assert_eq!(cause, Some((stream, StreamEndCause::Machine)));
     // Whoever has gone hears nothing, and nobody minds.
-    assert!(context.tell(stream, Order::End).is_err() && !context.move_to(stream, 0));
+    assert!(
+        context.send_command(stream, ProbeCommand::End).is_err() && !context.move_to(stream, 0)
+    );
     context.remove(stream);
     assert!(context.stop().is_empty());
 }
@@ -111,7 +115,7 @@ fn a_machine_can_end_its_stream() {
 #[test]
 fn a_stop_sends_what_is_still_to_be_sent() {
     const STREAMS: usize = 20;
-    let mut context = Context::start(&config(2)).unwrap();
+    let mut context = UdpContext::start(&config(2)).unwrap();
     let (sink, to) = listener();
     for _ in 0..STREAMS {
         let route = Some(Route::to(to));
@@ -127,15 +131,16 @@ fn a_stop_sends_what_is_still_to_be_sent() {
 
 #[test]
 fn what_is_paced_does_not_go_before_its_moment_nor_out_of_turn() {
-    let mut context = Context::start(&config(1)).unwrap();
+    let mut context = UdpContext::start(&config(1)).unwrap();
     // Another context's stream takes it: it knows when a packet came.
     let (own, to) = socket();
     let seer = context.add(Some(own), Probe::default()).unwrap();
     let sender = context.add(None, Probe::default()).unwrap();
     let start = SystemClock::now() + Span::from_millis(10);
     let due = |number: u16| start + Span::from_millis(i64::from(number));
-    let all = (0..20).map(|number| (Route::to(to).at(due(number)), packet(1, number))).collect();
-    assert!(context.tell(sender, Order::Send(all)).is_ok());
+    let all =
+        (0..20).map(|number| (Route::to(to).not_before(due(number)), packet(1, number))).collect();
+    assert!(context.send_command(sender, ProbeCommand::Send(all)).is_ok());
     wait_for_packets(&context, 20);
     let seen = machine_of(&mut context, seer).seen;
     for (number, seen) in (0..).zip(&seen) {
@@ -147,7 +152,7 @@ fn what_is_paced_does_not_go_before_its_moment_nor_out_of_turn() {
 
 #[test]
 fn three_thousand_silent_streams_wake_nobody() {
-    let mut context = Context::start(&config(2)).unwrap();
+    let mut context = UdpContext::start(&config(2)).unwrap();
     let (_source, _) = socket();
     let mut opened = 0;
     for _ in 0..3_000 {
@@ -162,7 +167,7 @@ fn three_thousand_silent_streams_wake_nobody() {
     wait_for("all are there", || {
         context.stats().iter().map(|thread| thread.streams).sum::<u64>() == opened
     });
-    let total = |context: &mut Context<Probe>| {
+    let total = |context: &mut UdpContext<Probe>| {
         context
             .stats()
             .iter()
@@ -181,15 +186,17 @@ fn three_thousand_silent_streams_wake_nobody() {
 
 #[test]
 fn reports_that_come_to_the_contexts_socket_find_the_stream_that_they_are_about() {
-    let mut context = Context::start(&config(2)).unwrap();
+    let mut context = UdpContext::start(&config(2)).unwrap();
     let (peer, to) = listener();
     let streams: Vec<StreamId> = (1..=10)
         .map(|ssrc| {
             let stream = context.add(None, Probe::default()).unwrap();
-            assert!(context.tell(stream, Order::Claim(Key::Ssrc(99))).is_ok());
-            assert!(context.tell(stream, Order::Claim(Key::Ssrc(ssrc))).is_ok());
+            assert!(context.send_command(stream, ProbeCommand::Claim(StreamKey::Ssrc(99))).is_ok());
+            assert!(
+                context.send_command(stream, ProbeCommand::Claim(StreamKey::Ssrc(ssrc))).is_ok()
+            );
             let say = vec![(Route::to(to), packet(ssrc, 0))];
-            assert!(context.tell(stream, Order::Send(say)).is_ok());
+            assert!(context.send_command(stream, ProbeCommand::Send(say)).is_ok());
             stream
         })
         .collect();

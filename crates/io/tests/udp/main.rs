@@ -14,14 +14,14 @@ use std::time::Duration;
 use aulos_core::{Instant, Span};
 use aulos_io::SystemClock;
 use aulos_io::udp::{
-    Config, Context, EndCause, Key, Machine, Outbox, Packets, Route, SocketOptions, StreamId,
-    bind_socket,
+    Machine, Outbox, Packets, Route, SocketOptions, StreamEndCause, StreamId, StreamKey, UdpConfig,
+    UdpContext, bind_socket,
 };
 
 /// Keeps what came, and sends it on.
 #[derive(Debug, Default)]
 struct Probe {
-    seen: Vec<Seen>,
+    seen: Vec<SeenDatagram>,
     /// How it sends on.
     route: Option<Route>,
     timer: Option<Instant>,
@@ -30,7 +30,7 @@ struct Probe {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Seen {
+struct SeenDatagram {
     bytes: Vec<u8>,
     received: Instant,
     read: Instant,
@@ -40,24 +40,24 @@ struct Seen {
 }
 
 /// What it can be told.
-enum Order {
+enum ProbeCommand {
     /// Be called then.
     Wake(Instant),
     Send(Vec<(Route, Vec<u8>)>),
     End,
-    Claim(Key),
+    Claim(StreamKey),
 }
 
 impl Machine for Probe {
-    type Order = Order;
+    type Command = ProbeCommand;
     type Report = usize;
 
-    fn packets(&mut self, now: Instant, packets: &mut Packets<'_>, out: &mut Outbox<'_>) {
+    fn handle_packets(&mut self, now: Instant, packets: &mut Packets<'_>, out: &mut Outbox<'_>) {
         for packet in packets {
             if let Some(route) = self.route {
                 assert!(out.send(route, packet.bytes));
             }
-            self.seen.push(Seen {
+            self.seen.push(SeenDatagram {
                 bytes: packet.bytes.to_vec(),
                 received: packet.received,
                 read: now,
@@ -76,14 +76,14 @@ impl Machine for Probe {
         self.timer
     }
 
-    fn obey(&mut self, _: Instant, order: Order, out: &mut Outbox<'_>) {
+    fn handle_command(&mut self, _: Instant, order: ProbeCommand, out: &mut Outbox<'_>) {
         match order {
-            Order::Wake(at) => self.timer = Some(at),
-            Order::Send(all) => {
+            ProbeCommand::Wake(at) => self.timer = Some(at),
+            ProbeCommand::Send(all) => {
                 all.iter().for_each(|(route, bytes)| assert!(out.send(*route, bytes)));
             }
-            Order::End => out.end(),
-            Order::Claim(key) => out.claim(key),
+            ProbeCommand::End => out.end(),
+            ProbeCommand::Claim(key) => out.claim(key),
         }
     }
 
@@ -94,17 +94,20 @@ impl Machine for Probe {
     fn finish(&mut self, now: Instant, out: &mut Outbox<'_>) {
         for number in 0..self.last_words {
             if let Some(route) = self.route {
-                out.send(route.at(now + Span::from_millis(i64::from(number % 20))), b"farewell");
+                out.send(
+                    route.not_before(now + Span::from_millis(i64::from(number % 20))),
+                    b"farewell",
+                );
             }
         }
     }
 }
 
-fn config(threads: usize) -> Config {
-    let mut config = Config::default();
+fn config(threads: usize) -> UdpConfig {
+    let mut config = UdpConfig::default();
     config.threads = threads;
-    config.from_v4 = [127, 0, 0, 1].into();
-    config.from_v6 = std::net::Ipv6Addr::LOCALHOST;
+    config.bind_v4 = [127, 0, 0, 1].into();
+    config.bind_v6 = std::net::Ipv6Addr::LOCALHOST;
     config
 }
 
@@ -150,26 +153,26 @@ fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
 }
 
 /// Until all streams together have seen so many.
-fn wait_for_packets(context: &Context<Probe>, count: usize) {
-    let seen = || context.survey().iter().map(|stream| stream.report).sum::<usize>();
+fn wait_for_packets(context: &UdpContext<Probe>, count: usize) {
+    let seen = || context.stream_reports().iter().map(|stream| stream.report).sum::<usize>();
     wait_for(&format!("{count} packets"), || seen() >= count);
 }
 
 /// The machine of a stream that has been removed.
-fn machine_of(context: &mut Context<Probe>, stream: StreamId) -> Probe {
+fn machine_of(context: &mut UdpContext<Probe>, stream: StreamId) -> Probe {
     context.remove(stream);
     let mut found = None;
     wait_for("the end of a stream", || {
-        found = context.ended();
+        found = context.poll_ended();
         found.is_some()
     });
     let ended = found.unwrap();
-    assert_eq!((ended.id, ended.cause), (stream, EndCause::Removed));
+    assert_eq!((ended.id, ended.cause), (stream, StreamEndCause::Removed));
     ended.machine
 }
 
 /// The kernel notes times only from some moment after the first socket has asked for it.
-fn wait_for_stamps(context: &mut Context<Probe>) {
+fn wait_for_stamps(context: &mut UdpContext<Probe>) {
     let (source, _) = socket();
     wait_for("a packet that came before it was read", || {
         let (own, to) = socket();
@@ -185,7 +188,7 @@ fn wait_for_stamps(context: &mut Context<Probe>) {
 fn every_packet_of_many_streams_goes_where_it_should_in_order_and_with_its_time() {
     const STREAMS: u32 = 200;
     const PACKETS: u16 = 20;
-    let mut context = Context::start(&config(2)).unwrap();
+    let mut context = UdpContext::start(&config(2)).unwrap();
     let (sink, to) = listener();
     let (source, from) = socket();
     wait_for_stamps(&mut context);
@@ -216,7 +219,7 @@ fn every_packet_of_many_streams_goes_where_it_should_in_order_and_with_its_time(
     let mut ended = context.stop();
     ended.sort_by_key(|stream| stream.id);
     for (ssrc, (stream, (id, _))) in (0..).zip(ended.iter().zip(&streams)) {
-        assert_eq!((stream.id, stream.cause), (*id, EndCause::Stopped));
+        assert_eq!((stream.id, stream.cause), (*id, StreamEndCause::Stopped));
         assert_eq!(stream.stats.packets, u64::from(PACKETS));
         assert_eq!(stream.stats.bytes, 172 * u64::from(PACKETS));
         for ((number, seen), (before, after)) in (0..).zip(&stream.machine.seen).zip(&sent) {
@@ -233,10 +236,10 @@ fn every_packet_of_many_streams_goes_where_it_should_in_order_and_with_its_time(
 
 #[test]
 fn who_answers_from_its_own_socket_is_heard_from_there() {
-    let mut context = Context::start(&config(1)).unwrap();
+    let mut context = UdpContext::start(&config(1)).unwrap();
     let (peer, to) = listener();
     let (socket, own) = socket();
-    let probe = Probe { route: Some(Route::to(to).own()), ..Probe::default() };
+    let probe = Probe { route: Some(Route::to(to).from_own_socket()), ..Probe::default() };
     context.add(Some(socket), probe).unwrap();
     peer.send_to(&packet(1, 1), own).unwrap();
     let mut bytes = [0; 2_000];
@@ -246,7 +249,7 @@ fn who_answers_from_its_own_socket_is_heard_from_there() {
 
 #[test]
 fn a_socket_of_ipv6_speaks_both() {
-    let mut context = Context::start(&config(1)).unwrap();
+    let mut context = UdpContext::start(&config(1)).unwrap();
     let options = SocketOptions::default();
     let Ok(socket) = bind_socket("[::]:0".parse().unwrap(), &options) else {
         // No test of ours needs IPv6, and many containers have none.
@@ -254,7 +257,7 @@ fn a_socket_of_ipv6_speaks_both() {
     };
     let port = socket.local_addr().unwrap().port();
     let (peer, to) = listener();
-    let probe = Probe { route: Some(Route::to(to).own()), ..Probe::default() };
+    let probe = Probe { route: Some(Route::to(to).from_own_socket()), ..Probe::default() };
     context.add(Some(socket), probe).unwrap();
     peer.send_to(&packet(1, 1), ("127.0.0.1", port)).unwrap();
     let mut bytes = [0; 2_000];
@@ -270,7 +273,7 @@ fn a_group_is_heard_by_those_who_joined_it_with_its_mark() {
     let card = SocketOptions { multicast_interface: 1, ..SocketOptions::default() };
     let group = [239, 255, 77, 77].into();
     let joined = SocketOptions { groups: vec![group], ..card };
-    let mut context = Context::start(&config(1)).unwrap();
+    let mut context = UdpContext::start(&config(1)).unwrap();
     let first = bind_socket("0.0.0.0:0".parse().unwrap(), &joined).unwrap();
     let to = SocketAddr::new(group, first.local_addr().unwrap().port());
     // Another program of the same machine.

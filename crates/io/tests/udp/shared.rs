@@ -3,26 +3,26 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::Receiver;
 
-use aulos_io::udp::{Demux, Ended, Key, Packet, SharedPort};
+use aulos_io::udp::{Demux, EndedStream, Packet, SharedPortConfig, StreamKey};
 
 use super::*;
 
-pub(super) fn port() -> SharedPort {
-    SharedPort::new("127.0.0.1:0".parse().unwrap())
+pub(super) fn port() -> SharedPortConfig {
+    SharedPortConfig::new("127.0.0.1:0".parse().unwrap())
 }
 
 /// Takes every stream.
-pub(super) fn take(_: Instant, _: Key, _: &Packet<'_>) -> Option<Probe> {
+pub(super) fn take(_: Instant, _: StreamKey, _: &Packet<'_>) -> Option<Probe> {
     Some(Probe::default())
 }
 
 /// The sequence numbers that each stream has seen; each stream must have been one machine's.
-pub(super) fn numbers(ended: &[Ended<Probe>]) -> HashMap<Key, Vec<u16>> {
+pub(super) fn numbers(ended: &[EndedStream<Probe>]) -> HashMap<StreamKey, Vec<u16>> {
     let mut found = HashMap::new();
     for stream in ended {
         let numbers = stream.machine.seen.iter().map(|seen| sequence(&seen.bytes)).collect();
-        let key = Key::ssrc(&stream.machine.seen[0].bytes).unwrap();
-        assert!(stream.machine.seen.iter().all(|seen| Key::ssrc(&seen.bytes) == Some(key)));
+        let key = StreamKey::ssrc(&stream.machine.seen[0].bytes).unwrap();
+        assert!(stream.machine.seen.iter().all(|seen| StreamKey::ssrc(&seen.bytes) == Some(key)));
         assert_eq!(found.insert(key, numbers), None, "two machines for {key:?}");
     }
     found
@@ -32,7 +32,7 @@ pub(super) fn numbers(ended: &[Ended<Probe>]) -> HashMap<Key, Vec<u16>> {
 fn streams_of_one_port_are_told_apart_by_ssrc_and_spread() {
     const STREAMS: u32 = 1_000;
     const PACKETS: u16 = 20;
-    let mut context = Context::start(&config(3)).unwrap();
+    let mut context = UdpContext::start(&config(3)).unwrap();
     let open = context.open(&port(), |_| take).unwrap();
     assert!(open.receive_buffer > 0);
     println!("granted receive buffer: {} bytes", open.receive_buffer);
@@ -67,12 +67,12 @@ fn thread_of(stream: StreamId) -> u64 {
 #[test]
 fn streams_of_one_port_are_told_apart_by_address_and_answered() {
     const STREAMS: usize = 50;
-    let mut context = Context::start(&config(2)).unwrap();
+    let mut context = UdpContext::start(&config(2)).unwrap();
     let mut port = port();
-    port.demux = Demux::From;
+    port.demux = Demux::Sender;
     let echo = |_: Instant, key, _: &Packet<'_>| {
-        let Key::From(from) = key else { return None };
-        Some(Probe { route: Some(Route::to(from).own()), ..Probe::default() })
+        let StreamKey::Sender(from) = key else { return None };
+        Some(Probe { route: Some(Route::to(from).from_own_socket()), ..Probe::default() })
     };
     let open = context.open(&port, |_| echo).unwrap();
     let peers: Vec<_> = (0..STREAMS).map(|_| listener()).collect();
@@ -95,12 +95,12 @@ fn streams_of_one_port_are_told_apart_by_address_and_answered() {
 #[test]
 fn a_flood_of_new_ssrcs_finds_a_table_that_is_full() {
     const PLACES: u32 = 100;
-    let mut context = Context::start(&config(1)).unwrap();
+    let mut context = UdpContext::start(&config(1)).unwrap();
     let mut port = port();
     port.max_streams = PLACES as usize;
     let open = context.open(&port, |_| take).unwrap();
     let (source, _) = socket();
-    let counted = |context: &mut Context<Probe>| {
+    let counted = |context: &mut UdpContext<Probe>| {
         let stats = context.stats()[0];
         (stats.packets + stats.refused + stats.lost_in_kernel, stats)
     };
@@ -123,25 +123,27 @@ fn a_flood_of_new_ssrcs_finds_a_table_that_is_full() {
     source.send_to(&packet(9_999, 0), open.address).unwrap();
     wait_for("a place is made", || counted(&mut context).1.expired == 1);
     let ended = context.stop();
-    assert_eq!(ended.iter().filter(|stream| stream.cause == EndCause::Silent).count(), 1);
-    assert!(numbers(&ended).contains_key(&Key::Ssrc(9_999)));
+    assert_eq!(ended.iter().filter(|stream| stream.cause == StreamEndCause::Silent).count(), 1);
+    assert!(numbers(&ended).contains_key(&StreamKey::Ssrc(9_999)));
 }
 
 /// Sends the first packets of these streams in one moment: joined, so that the smallest buffer has
 /// room for all of them, and they are there at one look.
 fn burst(to: SocketAddr, packets: impl Iterator<Item = (u32, u16)>) {
-    let mut sender = Context::start(&config(1)).unwrap();
+    let mut sender = UdpContext::start(&config(1)).unwrap();
     let stream = sender.add(None, Probe::default()).unwrap();
     let datagram = |(ssrc, number)| (Route::to(to), packet(ssrc, number)[..20].to_vec());
-    assert!(sender.tell(stream, Order::Send(packets.map(datagram).collect())).is_ok());
+    assert!(
+        sender.send_command(stream, ProbeCommand::Send(packets.map(datagram).collect())).is_ok()
+    );
     sender.stop();
 }
 
 /// A port of one thread, for bursts.
-fn port_for_bursts(places: usize) -> (Context<Probe>, SocketAddr) {
+fn port_for_bursts(places: usize) -> (UdpContext<Probe>, SocketAddr) {
     let mut config = config(1);
     config.wait = Span::from_millis(20);
-    let mut context = Context::start(&config).unwrap();
+    let mut context = UdpContext::start(&config).unwrap();
     let mut port = port();
     (port.joined, port.max_streams) = (true, places);
     let open = context.open(&port, |_| take).unwrap();
@@ -195,9 +197,10 @@ fn who_had_to_go_and_comes_back_at_once_keeps_the_new_place() {
     burst(to, [(1, 2)].into_iter());
     wait_for("the last is counted", || context.stats()[0].packets == 6);
     let ended = context.stop();
-    let of_first =
-        |stream: &&Ended<Probe>| Key::ssrc(&stream.machine.seen[0].bytes) == Some(Key::Ssrc(1));
-    let seen = |stream: &Ended<Probe>| -> Vec<u16> {
+    let of_first = |stream: &&EndedStream<Probe>| {
+        StreamKey::ssrc(&stream.machine.seen[0].bytes) == Some(StreamKey::Ssrc(1))
+    };
+    let seen = |stream: &EndedStream<Probe>| -> Vec<u16> {
         stream.machine.seen.iter().map(|seen| sequence(&seen.bytes)).collect()
     };
     let mut numbers: Vec<Vec<u16>> = ended.iter().filter(of_first).map(seen).collect();
@@ -207,12 +210,12 @@ fn who_had_to_go_and_comes_back_at_once_keeps_the_new_place() {
 
 #[test]
 fn a_silent_stream_of_a_shared_port_ends_and_a_closed_port_ends_all() {
-    let mut context = Context::start(&config(2)).unwrap();
+    let mut context = UdpContext::start(&config(2)).unwrap();
     let mut port = port();
     port.idle = Span::from_millis(100);
     let open = context.open(&port, |_| take).unwrap();
     let (source, _) = socket();
-    let end_of = |context: &mut Context<Probe>, close: bool| {
+    let end_of = |context: &mut UdpContext<Probe>, close: bool| {
         source.send_to(&packet(5, 0), open.address).unwrap();
         if close {
             wait_for_packets(context, 1);
@@ -220,29 +223,29 @@ fn a_silent_stream_of_a_shared_port_ends_and_a_closed_port_ends_all() {
         }
         let mut found = None;
         wait_for("its end", || {
-            found = context.ended();
+            found = context.poll_ended();
             found.is_some()
         });
         found.unwrap().cause
     };
-    assert_eq!(end_of(&mut context, false), EndCause::Silent);
-    assert_eq!(end_of(&mut context, true), EndCause::Removed);
+    assert_eq!(end_of(&mut context, false), StreamEndCause::Silent);
+    assert_eq!(end_of(&mut context, true), StreamEndCause::Removed);
     assert!(context.stop().is_empty());
     // The port is free again.
     bind_socket(open.address, &SocketOptions::default()).unwrap();
 }
 
 /// Sends everything twice, when it may.
-struct Twice {
+struct DoublingRelay {
     to: SocketAddr,
     gate: Option<Receiver<()>>,
 }
 
-impl Machine for Twice {
-    type Order = ();
+impl Machine for DoublingRelay {
+    type Command = ();
     type Report = ();
 
-    fn packets(&mut self, _: Instant, packets: &mut Packets<'_>, out: &mut Outbox<'_>) {
+    fn handle_packets(&mut self, _: Instant, packets: &mut Packets<'_>, out: &mut Outbox<'_>) {
         // It is opened by being dropped.
         let _ = self.gate.take().map(|gate| gate.recv());
         for packet in packets {
@@ -257,7 +260,7 @@ impl Machine for Twice {
         None
     }
 
-    fn obey(&mut self, _: Instant, (): (), _: &mut Outbox<'_>) {}
+    fn handle_command(&mut self, _: Instant, (): (), _: &mut Outbox<'_>) {}
 
     fn report(&self) {}
 }
@@ -266,7 +269,7 @@ impl Machine for Twice {
 fn what_the_kernel_has_kept_for_a_thread_that_was_late_is_all_sent_on() {
     const STREAMS: u32 = 100;
     const PACKETS: u16 = 100;
-    let mut context = Context::start(&config(1)).unwrap();
+    let mut context = UdpContext::start(&config(1)).unwrap();
     // Nobody reads there: it counts what was sent.
     let (_sink, to) = socket();
     let mut port = port();
@@ -276,7 +279,7 @@ fn what_the_kernel_has_kept_for_a_thread_that_was_late_is_all_sent_on() {
     let open = context
         .open(&port, |_| {
             let mut gate = gate.take();
-            move |_: Instant, _, _: &Packet<'_>| Some(Twice { to, gate: gate.take() })
+            move |_: Instant, _, _: &Packet<'_>| Some(DoublingRelay { to, gate: gate.take() })
         })
         .unwrap();
     burst(open.address, [(0, 0)].into_iter());

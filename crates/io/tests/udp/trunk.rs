@@ -2,9 +2,9 @@
 
 use std::net::Ipv4Addr;
 
-use aulos_blackbox::net::Net;
+use aulos_blackbox::net::NetNamespaces;
 use aulos_blackbox::peer::skip;
-use aulos_io::udp::Stats;
+use aulos_io::udp::UdpStats;
 
 use super::shared::{numbers, port, take};
 use super::*;
@@ -24,13 +24,19 @@ fn a_trunk_takes_what_comes_one_by_one() {
 
 #[test]
 fn a_trunk_carries_them_from_one_machine_to_another() {
-    let Some(net) = Net::new().inspect_err(|e| println!("{e}")).ok() else {
+    let Some(net) = NetNamespaces::new().inspect_err(|e| println!("{e}")).ok() else {
         return skip("network namespaces");
     };
     let [here, there] = [1, 2].map(|end| Ipv4Addr::new(10, 77, 0, end));
     let mut sending = config(1);
-    (sending.from_v4, sending.from_v6) = (here, std::net::Ipv6Addr::UNSPECIFIED);
-    carry(&sending, there, true, |start| net.inside(0, start), |start| net.inside(1, start));
+    (sending.bind_v4, sending.bind_v6) = (here, std::net::Ipv6Addr::UNSPECIFIED);
+    carry(
+        &sending,
+        there,
+        true,
+        |start| net.run_inside(0, start),
+        |start| net.run_inside(1, start),
+    );
 }
 
 const STREAMS: u32 = 300;
@@ -47,27 +53,27 @@ fn length(ssrc: u32) -> usize {
     }
 }
 
-type Start<'a> = &'a (dyn Fn() -> Context<Probe> + Sync);
+type StartContext<'a> = &'a (dyn Fn() -> UdpContext<Probe> + Sync);
 
 /// Sends from one context to one of three threads `there`; each is started where it is at home.
 fn carry(
-    sending: &Config,
+    sending: &UdpConfig,
     there: Ipv4Addr,
     joins: bool,
-    at_home: impl FnOnce(Start<'_>) -> Context<Probe>,
-    abroad: impl FnOnce(Start<'_>) -> Context<Probe>,
+    at_home: impl FnOnce(StartContext<'_>) -> UdpContext<Probe>,
+    abroad: impl FnOnce(StartContext<'_>) -> UdpContext<Probe>,
 ) {
     let mut port = port();
     port.address = (there, 0).into();
     port.joined = true;
     let to = std::sync::Mutex::new(None);
     let mut receiver = abroad(&|| {
-        let mut context = Context::start(&config(3)).unwrap();
+        let mut context = UdpContext::start(&config(3)).unwrap();
         *to.lock().unwrap() = Some(context.open(&port, |_| take).unwrap().address);
         context
     });
     let to = to.into_inner().unwrap().unwrap();
-    let mut sender = at_home(&|| Context::start(sending).unwrap());
+    let mut sender = at_home(&|| UdpContext::start(sending).unwrap());
     let stream = sender.add(None, Probe::default()).unwrap();
     for number in 0..PACKETS {
         let all = (0..STREAMS)
@@ -79,7 +85,7 @@ fn carry(
                 (Route::to(to), bytes)
             })
             .collect();
-        assert!(sender.tell(stream, Order::Send(all)).is_ok());
+        assert!(sender.send_command(stream, ProbeCommand::Send(all)).is_ok());
         wait_for_packets(&receiver, usize::from(number + 1) * STREAMS as usize);
     }
     let count = u64::from(STREAMS) * u64::from(PACKETS);
@@ -108,8 +114,8 @@ fn carry(
 }
 
 /// What all threads of a context have counted.
-fn sum(context: &mut Context<Probe>) -> Stats {
-    let mut sum = Stats::default();
+fn sum(context: &mut UdpContext<Probe>) -> UdpStats {
+    let mut sum = UdpStats::default();
     context.stats().iter().for_each(|stats| sum.add(stats));
     sum
 }

@@ -2,27 +2,27 @@
 
 use aulos_core::Frames;
 
-use super::header::{Header, Parsed};
+use super::header::{FrameHeader, ParsedFrameHeader};
 use super::info::INFO_LEN;
-use super::{Info, Look, Scan};
+use super::{FrameEnd, FrameEndSearch, StreamInfo};
 use crate::Patch;
 use crate::bytes::put_comments;
 use crate::packets::MAX_PACKET;
-use crate::packets::input::Input;
+use crate::packets::input_buffer::InputBuffer;
 
 /// Everything in front of the sound.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct FlacFileHeader {
     /// What STREAMINFO says. What is changed here comes into the file by [`Head::patch`].
-    pub info: Info,
+    pub info: StreamInfo,
     /// Where the sound begins, in bytes from the start of the file.
-    pub sound: u64,
+    pub audio_offset: u64,
 }
 
-impl Head {
+impl FlacFileHeader {
     /// Begins a file: appends its head to `out`. Names of `comments` are ASCII without `=`.
     pub fn begin<'a>(
-        info: Info,
+        info: StreamInfo,
         comments: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
         out: &mut Vec<u8>,
     ) -> Self {
@@ -37,12 +37,12 @@ impl Head {
         let [.., a, b, c] = body.len().to_be_bytes();
         out.extend_from_slice(&[LAST | COMMENTS, a, b, c]);
         out.extend_from_slice(&body);
-        Self { info, sound: (out.len() - start) as u64 }
+        Self { info, audio_offset: (out.len() - start) as u64 }
     }
 
     /// STREAMINFO as it is now, for its place in the file.
     #[must_use]
-    pub fn patch(&self) -> Patch {
+    pub fn stream_info_patch(&self) -> Patch {
         Patch::new(INFO_AT as u64, self.info.bytes())
     }
 
@@ -66,11 +66,11 @@ impl Head {
                     return None;
                 }
                 let Some(body) = bytes.get(at + 4..end) else { return Some(Err(end)) };
-                info = Some(Info::parse(body)?);
+                info = Some(StreamInfo::parse(body)?);
             }
             at = end;
             if kind & LAST != 0 {
-                return info.map(|info| Ok(Self { info, sound: at as u64 }));
+                return info.map(|info| Ok(Self { info, audio_offset: at as u64 }));
             }
         }
         None
@@ -81,11 +81,11 @@ impl Head {
 ///
 /// What is damaged in the middle is passed over: a repair takes nothing away that can be heard.
 #[derive(Debug)]
-pub struct Walk {
-    info: Info,
-    input: Input,
-    scan: Scan,
-    found: Whole,
+pub struct FlacScanner {
+    info: StreamInfo,
+    input: InputBuffer,
+    scan: FrameEndSearch,
+    found: FlacScanReport,
     /// Where the front of the input is, in bytes from the first of the sound.
     at: u64,
     failures: u32,
@@ -94,7 +94,7 @@ pub struct Walk {
 /// What a walk has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Whole {
+pub struct FlacScanReport {
     /// Where the last whole FLAC frame ends, in bytes from the first of the sound.
     pub end: u64,
     /// How long the sound is, by the number of the last FLAC frame: what is missing in the middle
@@ -107,18 +107,18 @@ pub struct Whole {
     /// Bytes in the middle that are no FLAC frames.
     pub damaged: u64,
     /// So much of it is no FLAC frame that the rest was not looked at.
-    pub hopeless: bool,
+    pub aborted: bool,
 }
 
-impl Walk {
+impl FlacScanner {
     /// A walk along the sound of a file whose STREAMINFO is `info`.
     #[must_use]
-    pub fn new(info: Info) -> Self {
+    pub fn new(info: StreamInfo) -> Self {
         Self {
             info,
-            input: Input::default(),
-            scan: Scan::default(),
-            found: Whole::default(),
+            input: InputBuffer::default(),
+            scan: FrameEndSearch::default(),
+            found: FlacScanReport::default(),
             at: 0,
             failures: 0,
         }
@@ -126,27 +126,27 @@ impl Walk {
 
     /// Takes the bytes that come next.
     pub fn push(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && !self.found.hopeless {
+        while !bytes.is_empty() && !self.found.aborted {
             let taken = self.input.push(bytes);
             bytes = bytes.get(taken..).unwrap_or_default();
-            self.run();
+            self.scan();
         }
     }
 
     /// What there is, now that no more bytes come.
     #[must_use]
-    pub fn finish(mut self) -> Whole {
+    pub fn finish(mut self) -> FlacScanReport {
         self.input.end();
-        self.run();
+        self.scan();
         self.found
     }
 
-    fn run(&mut self) {
+    fn scan(&mut self) {
         while !self.input.bytes().is_empty() && self.failures < MAX_FAILURES {
             let (bytes, ended) = (self.input.bytes(), self.input.is_ended());
-            let header = match Header::parse(bytes) {
-                Parsed::Header(header) if header.is_like(&self.info) => header,
-                Parsed::More if !ended => return,
+            let header = match FrameHeader::parse(bytes) {
+                ParsedFrameHeader::Header(header) if header.is_like(&self.info) => header,
+                ParsedFrameHeader::Incomplete if !ended => return,
                 _ => {
                     let next = bytes.iter().skip(1).position(|byte| *byte == 0xff);
                     self.skip(next.map_or(bytes.len(), |at| at + 1));
@@ -154,31 +154,31 @@ impl Walk {
                 }
             };
             let length = match self.scan.find(bytes, ended, Some(&self.info)) {
-                Look::Next => Some(self.scan.at),
-                Look::Damaged(count) => {
+                FrameEnd::Found => Some(self.scan.at),
+                FrameEnd::Damaged(count) => {
                     self.fail(count);
                     continue;
                 }
-                Look::More if ended => self.scan.end_before_zeros(),
-                Look::More if self.scan.at >= MAX_PACKET => None,
-                Look::More => return,
+                FrameEnd::NeedMore if ended => self.scan.end_before_zeros(),
+                FrameEnd::NeedMore if self.scan.at >= MAX_PACKET => None,
+                FrameEnd::NeedMore => return,
             };
             match length {
-                Some(length) => self.whole(header, length),
+                Some(length) => self.record_frame(header, length),
                 None => self.fail(1),
             }
         }
-        self.found.hopeless |= self.failures >= MAX_FAILURES;
+        self.found.aborted |= self.failures >= MAX_FAILURES;
     }
 
-    fn whole(&mut self, header: Header, length: usize) {
+    fn record_frame(&mut self, header: FrameHeader, length: usize) {
         let bytes = u32::try_from(length).unwrap_or(0);
         let found = &mut self.found;
         found.damaged += self.at - found.end;
         found.smallest = if found.smallest == 0 { bytes } else { found.smallest.min(bytes) };
         found.largest = found.largest.max(bytes);
         // A file whose blocks are of one length counts them, another one counts their samples.
-        let block = self.info.block().map_or(1, u64::from);
+        let block = self.info.block_size().map_or(1, u64::from);
         let frames = header.number.saturating_mul(block).saturating_add(u64::from(header.block));
         found.frames = found.frames.max(Frames(frames));
         self.skip(length);
@@ -194,7 +194,7 @@ impl Walk {
     fn skip(&mut self, count: usize) {
         self.input.skip(count as u64);
         self.at += count as u64;
-        self.scan = Scan::default();
+        self.scan = FrameEndSearch::default();
     }
 }
 
@@ -215,16 +215,16 @@ const MAX_FAILURES: u32 = 1_000;
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::frame_end::crc16;
     use super::super::header::crc8;
-    use super::super::scan::crc16;
     use super::*;
 
     /// Stereo, 48 kHz, 16 bits, blocks of 4,096.
-    fn info() -> Info {
+    fn info() -> StreamInfo {
         let mut bytes = [0; 34];
         bytes[..4].copy_from_slice(&[0x10, 0, 0x10, 0]);
         bytes[10..14].copy_from_slice(&[0x0b, 0xb8, 0x02, 0xf0]);
-        Info::parse(&bytes).unwrap()
+        StreamInfo::parse(&bytes).unwrap()
     }
 
     /// Something with the header and the checksum of a frame.
@@ -238,8 +238,8 @@ mod tests {
         bytes
     }
 
-    fn walk(bytes: &[u8], piece: usize) -> Whole {
-        let mut walk = Walk::new(info());
+    fn walk(bytes: &[u8], piece: usize) -> FlacScanReport {
+        let mut walk = FlacScanner::new(info());
         bytes.chunks(piece.max(1)).for_each(|piece| walk.push(piece));
         walk.finish()
     }
@@ -247,24 +247,24 @@ mod tests {
     #[test]
     fn a_head_is_read_as_it_was_written() {
         let mut bytes = Vec::new();
-        let mut head = Head::begin(info(), [("TITLE", "Hall")].into_iter(), &mut bytes);
-        assert_eq!(head.sound, bytes.len() as u64);
+        let mut head = FlacFileHeader::begin(info(), [("TITLE", "Hall")].into_iter(), &mut bytes);
+        assert_eq!(head.audio_offset, bytes.len() as u64);
         for length in 0..bytes.len() {
-            match Head::parse(&bytes[..length]) {
+            match FlacFileHeader::parse(&bytes[..length]) {
                 Some(Err(needed)) => assert!(needed > length && needed <= bytes.len()),
                 // What the comments say does not matter.
                 found => assert_eq!(found, Some(Ok(head.clone())), "{length}"),
             }
         }
-        assert_eq!(Head::parse(&bytes), Some(Ok(head.clone())));
-        assert!(head.patch().is_in(&bytes));
+        assert_eq!(FlacFileHeader::parse(&bytes), Some(Ok(head.clone())));
+        assert!(head.stream_info_patch().is_applied_to(&bytes));
         head.info.set_totals(0xf_1234_5678, 14, 0x10_2030);
-        let patch = head.patch();
+        let patch = head.stream_info_patch();
         bytes[8..42].copy_from_slice(patch.bytes());
-        assert_eq!((patch.at(), Head::parse(&bytes)), (8, Some(Ok(head.clone()))));
+        assert_eq!((patch.at(), FlacFileHeader::parse(&bytes)), (8, Some(Ok(head.clone()))));
         let info = head.info;
         assert_eq!((info.frames(), info.hz(), info.bits()), (0xf_1234_5678, 48_000, 16));
-        assert_eq!((info.channels(), info.block()), (2, Some(4_096)));
+        assert_eq!((info.channels(), info.block_size()), (2, Some(4_096)));
         assert_eq!(bytes[12..18], [0, 0, 14, 0x10, 0x20, 0x30]);
     }
 
@@ -297,7 +297,7 @@ mod tests {
     fn a_file_of_beginnings_is_given_up() {
         let beginning = &frame(0, &[])[..6];
         let found = walk(&beginning.repeat(3_000), 4_096);
-        assert!(found.hopeless, "{found:?}");
+        assert!(found.aborted, "{found:?}");
     }
 
     proptest! {

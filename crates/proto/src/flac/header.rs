@@ -1,10 +1,10 @@
 //! What is in front of a frame (RFC 9639, section 9.1).
 
-use super::Info;
+use super::StreamInfo;
 
 /// What is in front of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct FrameHeader {
     /// Absent where only STREAMINFO says it.
     pub(super) hz: Option<u32>,
     pub(super) channels: u8,
@@ -18,31 +18,33 @@ pub(crate) struct Header {
 
 /// What bytes are as a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Parsed {
-    No,
-    More,
-    Header(Header),
+pub(crate) enum ParsedFrameHeader {
+    Invalid,
+    Incomplete,
+    Header(FrameHeader),
 }
 
-impl Header {
+impl FrameHeader {
     /// Reads a header (RFC 9639, 9.1), its checksum too.
-    pub(crate) fn parse(bytes: &[u8]) -> Parsed {
+    pub(crate) fn parse(bytes: &[u8]) -> ParsedFrameHeader {
         match bytes {
-            [0xff] => return Parsed::More,
+            [0xff] => return ParsedFrameHeader::Incomplete,
             [0xff, 0xf8 | 0xf9, ..] => {}
-            _ => return Parsed::No,
+            _ => return ParsedFrameHeader::Invalid,
         }
-        let Some([_, _, c, d, _]) = bytes.first_chunk::<5>().copied() else { return Parsed::More };
+        let Some([_, _, c, d, _]) = bytes.first_chunk::<5>().copied() else {
+            return ParsedFrameHeader::Incomplete;
+        };
         let (block, rate) = (c >> 4, c & 15);
         let (channels, bits) = (d >> 4, d >> 1 & 7);
         if block == 0 || rate == 15 || channels > 10 || bits == 3 || d & 1 == 1 {
-            return Parsed::No;
+            return ParsedFrameHeader::Invalid;
         }
         // The number of the frame or sample, as long as its first byte has leading ones.
         let number = match bytes.get(4).map(|byte| byte.leading_ones()) {
             Some(0) => 1,
             Some(ones @ 2..=7) => ones as usize,
-            _ => return Parsed::No,
+            _ => return ParsedFrameHeader::Invalid,
         };
         let at = 4 + number;
         let block_bytes = match block {
@@ -57,10 +59,10 @@ impl Header {
         };
         let end = at + block_bytes + rate_bytes;
         let (Some(head), Some(crc)) = (bytes.get(..end), bytes.get(end)) else {
-            return Parsed::More;
+            return ParsedFrameHeader::Incomplete;
         };
         if head.iter().fold(0, |crc, byte| crc8(crc ^ byte)) != *crc {
-            return Parsed::No;
+            return ParsedFrameHeader::Invalid;
         }
         let field = |from: usize, count: usize| {
             let bytes = head.get(from..from + count).unwrap_or_default();
@@ -70,7 +72,7 @@ impl Header {
         let hz = sample_rate(rate, field(at + block_bytes, rate_bytes));
         let channels = if channels < 8 { channels + 1 } else { 2 };
         let bits = [0, 8, 12, 0, 16, 20, 24, 32].get(usize::from(bits)).copied();
-        Parsed::Header(Self {
+        ParsedFrameHeader::Header(Self {
             hz,
             channels,
             bits: bits.filter(|bits| *bits > 0),
@@ -81,7 +83,7 @@ impl Header {
     }
 
     /// Whether a stream can go on like this: `None` stands for what STREAMINFO says.
-    pub(crate) fn is_like(&self, info: &Info) -> bool {
+    pub(crate) fn is_like(&self, info: &StreamInfo) -> bool {
         self.channels == info.channels
             && self.hz.is_none_or(|hz| hz == info.hz)
             && self.bits.is_none_or(|bits| bits == info.bits)

@@ -2,18 +2,18 @@
 
 use aulos_core::SampleRate;
 
-use super::header::Header;
+use super::header::FrameHeader;
 
 /// What STREAMINFO says: rate, channels and bits, and of a file that is complete, its length.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Info {
+pub struct StreamInfo {
     bytes: [u8; INFO_LEN],
     pub(super) hz: u32,
     pub(super) channels: u8,
     pub(super) bits: u8,
 }
 
-impl Info {
+impl StreamInfo {
     /// Reads the block, without the four bytes in front of it; `None` when it is too short or its
     /// rate can be none.
     #[must_use]
@@ -27,7 +27,7 @@ impl Info {
     }
 
     /// What a frame's own header says of a stream that was joined behind its STREAMINFO.
-    pub(crate) fn of(header: &Header) -> Option<Self> {
+    pub(crate) fn from_frame_header(header: &FrameHeader) -> Option<Self> {
         let (hz, bits) = (header.hz?, header.bits?);
         SampleRate::new(hz).ok()?;
         let channels = header.channels - 1;
@@ -73,7 +73,7 @@ impl Info {
 
     /// How long every block but the last one is, where that is the same for all.
     #[must_use]
-    pub fn block(&self) -> Option<u16> {
+    pub fn block_size(&self) -> Option<u16> {
         let [a, b, c, d, ..] = self.bytes;
         ([a, b] == [c, d]).then_some(u16::from_be_bytes([a, b]))
     }

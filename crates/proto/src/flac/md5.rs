@@ -32,7 +32,7 @@ impl Md5 {
         }
         let (blocks, rest) = bytes.as_chunks::<BLOCK>();
         for block in blocks {
-            self.state = mixed(self.state, block);
+            self.state = compress(self.state, block);
         }
         self.fill(rest);
     }
@@ -62,13 +62,13 @@ impl Md5 {
         self.filled += bytes.len();
         if self.filled >= BLOCK {
             self.filled = 0;
-            self.state = mixed(self.state, &self.block);
+            self.state = compress(self.state, &self.block);
         }
     }
 }
 
 /// RFC 1321, section 3.4.
-fn mixed(state: [u32; 4], block: &[u8; BLOCK]) -> [u32; 4] {
+fn compress(state: [u32; 4], block: &[u8; BLOCK]) -> [u32; 4] {
     let mut words = [0; 16];
     for (word, bytes) in words.iter_mut().zip(block.as_chunks::<4>().0) {
         *word = u32::from_le_bytes(*bytes);

@@ -4,13 +4,13 @@
 //! A *block* is here what the standard calls so: the samples that one FLAC frame holds.
 
 mod file;
+mod frame_end;
 mod header;
 mod info;
 mod md5;
-mod scan;
 
-pub use file::{Head, Walk, Whole};
-pub(crate) use header::{Header, Parsed};
-pub use info::Info;
+pub use file::{FlacFileHeader, FlacScanReport, FlacScanner};
+pub(crate) use frame_end::{FrameEnd, FrameEndSearch};
+pub(crate) use header::{FrameHeader, ParsedFrameHeader};
+pub use info::StreamInfo;
 pub use md5::Md5;
-pub(crate) use scan::{Look, Scan};

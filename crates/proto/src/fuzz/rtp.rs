@@ -5,52 +5,53 @@ use core::net::{IpAddr, SocketAddr};
 
 use aulos_core::{Instant, Span};
 
-use crate::rtp::legs::{Leg, Legs};
-use crate::rtp::report::{Rtcp, RtcpConfig};
-use crate::rtp::rtcp::Compound;
+use crate::rtp::dual_path::{DualPathMerger, RedundantPath};
+use crate::rtp::rtcp::CompoundPacket;
+use crate::rtp::rtcp_session::{RtcpConfig, RtcpSession};
 use crate::rtp::{
-    Encoding, Found, HEADER_LEN, Packet, Receiver, Table, TableConfig, is_rtcp, red as redundancy,
+    Encoding, HEADER_LEN, Receiver, RtpPacket, SourceLookup, SourceTable, SourceTableConfig,
+    is_rtcp, red as redundancy,
 };
-use crate::sap::{Listener, ListenerConfig, Packet as Announcement};
-use crate::sdp::{MAX_BYTES, MAX_LINES, Session};
+use crate::sap::{Listener, ListenerConfig, SapPacket as Announcement};
+use crate::sdp::{MAX_BYTES, MAX_LINES, SessionDescription};
 
 /// Datagrams of any number of sources, each behind its length: no more is read than there is, the
 /// table keeps its bound, and every packet is counted once.
 pub fn rtp(data: &[u8]) {
-    let config = TableConfig { capacity: 3, idle: Span::from_millis(50), key: 7 };
-    let mut table = Table::new(config);
-    let (mut legs, mut now) = (Legs::new(), Instant::ZERO);
+    let config = SourceTableConfig { capacity: 3, idle_timeout: Span::from_millis(50), key: 7 };
+    let mut table = SourceTable::new(config);
+    let (mut legs, mut now) = (DualPathMerger::new(), Instant::ZERO);
     for datagram in datagrams(data) {
         now += Span::from_millis(7);
         black_box(is_rtcp(datagram));
-        let Ok(packet) = Packet::parse(datagram) else { continue };
+        let Ok(packet) = RtpPacket::parse(datagram) else { continue };
         let extension = packet.extension().map_or(0, |extension| 4 + extension.data.len());
         let parts = packet.sources().len() * 4 + extension + packet.payload().len();
         assert!(HEADER_LEN + parts <= datagram.len());
         assert_eq!(
-            Packet::parse(&packet.header().to_bytes()).map(|of| of.header()),
+            RtpPacket::parse(&packet.header().to_bytes()).map(|of| of.header()),
             Ok(packet.header())
         );
         let header = packet.header();
-        let encoding = Encoding::of_static(header.payload_type);
+        let encoding = Encoding::from_static_type(header.payload_type);
         black_box(encoding.and_then(|encoding| encoding.ticks(packet.payload())));
-        black_box(crate::rtp::payload::opus_repeats(packet.payload()));
+        black_box(crate::rtp::payload::opus_fec_ticks(packet.payload()));
         let rate = encoding.map_or(48_000, |encoding| encoding.clock_rate);
-        let leg = if header.marker { Leg::A } else { Leg::B };
+        let leg = if header.marker { RedundantPath::A } else { RedundantPath::B };
         black_box(legs.receive(now, leg, header.sequence, header.timestamp, rate));
         let from = SocketAddr::from(([192, 0, 2, 1], u16::from(header.marker)));
         let make = || (Receiver::new(), 0_u64);
-        if let Found::Known(id) | Found::Moved(id) | Found::Entered(id, _) =
-            table.enter(now, header.ssrc, from, make)
+        if let SourceLookup::Known(id) | SourceLookup::Moved(id) | SourceLookup::Inserted(id, _) =
+            table.find_or_insert(now, header.ssrc, from, make)
             && let Some((receiver, count)) = table.get_mut(id)
         {
             *count += 1;
             black_box(receiver.receive(now, header.sequence, header.timestamp, rate));
-            let tally = receiver.tally();
+            let tally = receiver.stats();
             assert_eq!(tally.received + tally.duplicates + tally.strays, *count);
             black_box(receiver.report());
             if receiver.is_valid() {
-                table.prove(id);
+                table.mark_valid(id);
             }
         }
         assert!(table.len() <= 3);
@@ -60,22 +61,23 @@ pub fn rtp(data: &[u8]) {
 /// Datagrams, each behind its length: what was found to be whole can be walked, and a session keeps its
 /// bounds, goes on, and says what can be read.
 pub fn rtcp(data: &[u8]) {
-    let config = RtcpConfig { ssrc: 7, members: 3, reference_time: true, ..RtcpConfig::default() };
-    let mut session = Rtcp::new(config, Instant::ZERO);
+    let config =
+        RtcpConfig { ssrc: 7, max_members: 3, reference_time: true, ..RtcpConfig::default() };
+    let mut session = RtcpSession::new(config, Instant::ZERO);
     let mut out = [0; 400];
     for datagram in datagrams(data) {
-        if let Ok(compound) = Compound::parse(datagram) {
-            assert!(compound.parts().count() <= datagram.len() / 4);
+        if let Ok(compound) = CompoundPacket::parse(datagram) {
+            assert!(compound.packets().count() <= datagram.len() / 4);
         }
         let mut told = 0;
         let Some(now) = session.poll_timeout() else { unreachable!("it has not left") };
         _ = session.handle_input(now, datagram, |_| told += 1);
         assert!(told <= datagram.len());
-        session.received(now, 8);
+        session.record_received(now, 8);
         session.handle_timeout(now, |_| ());
         while let Some(length) = session.poll_output(now, &mut out, core::iter::empty()) {
             let said = out.get(..length).unwrap_or_default();
-            assert!(Compound::parse(said).is_ok());
+            assert!(CompoundPacket::parse(said).is_ok());
         }
         assert!(session.members() <= 4);
     }
@@ -83,9 +85,9 @@ pub fn rtcp(data: &[u8]) {
 
 /// What can be read is written again as it was.
 pub fn red(data: &[u8]) {
-    let Ok(blocks) = redundancy::Blocks::parse(data) else { return };
-    let own = blocks.own();
-    let mut all = [redundancy::Block::default(); redundancy::MAX_BLOCKS];
+    let Ok(blocks) = redundancy::RedBlocks::parse(data) else { return };
+    let own = blocks.primary();
+    let mut all = [redundancy::RedBlock::default(); redundancy::MAX_BLOCKS];
     all.iter_mut().zip(blocks.iter()).for_each(|(place, block)| *place = block);
     let repeated = all.get(..blocks.iter().len() - 1).unwrap_or_default();
     let mut out = vec![0; data.len()];
@@ -95,7 +97,7 @@ pub fn red(data: &[u8]) {
 
 /// What was read once and written is read as the same, and an error is in a line that there is.
 pub fn sdp(data: &[u8]) {
-    let session = match Session::parse(data) {
+    let session = match SessionDescription::parse(data) {
         Ok(session) => session,
         Err(error) => {
             let lines = data.split(|byte| *byte == b'\n').count();
@@ -108,9 +110,11 @@ pub fn sdp(data: &[u8]) {
     if text.len() > MAX_BYTES || text.lines().count() >= MAX_LINES {
         return;
     }
-    let Ok(again) = Session::parse(text.as_bytes()) else { unreachable!("what we write is read") };
+    let Ok(again) = SessionDescription::parse(text.as_bytes()) else {
+        unreachable!("what we write is read")
+    };
     assert_eq!(again.media.len(), session.media.len());
-    assert_eq!(Session::parse(again.to_string().as_bytes()), Ok(again));
+    assert_eq!(SessionDescription::parse(again.to_string().as_bytes()), Ok(again));
 }
 
 /// Announcements, each behind its length: what can be read is written as the same, and the table keeps

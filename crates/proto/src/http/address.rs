@@ -158,9 +158,9 @@ mod tests {
 
     #[test]
     fn every_address_that_the_standard_library_knows_not_to_be_public_is_not() {
-        let mut chance = aulos_core::Chance::new(3);
+        let mut chance = aulos_core::Rng::new(3);
         for _ in 0..100_000 {
-            let [a, b, c, d] = u32::try_from(chance.bits() >> 32).unwrap().to_be_bytes();
+            let [a, b, c, d] = u32::try_from(chance.next_u64() >> 32).unwrap().to_be_bytes();
             let four = Ipv4Addr::new(a, b, c, d);
             let local = four.is_private()
                 || four.is_loopback()

@@ -2,12 +2,12 @@
 
 use core::fmt;
 
-use crate::titles::Title;
+use crate::titles::TrackMetadata;
 
 /// How long a body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "RFC 9112, 6.3 has no other")]
-pub enum Framing {
+pub enum BodyFraming {
     /// So many bytes.
     Length(u64),
     /// In chunks, each with its length.
@@ -18,22 +18,22 @@ pub enum Framing {
 
 /// Takes a body apart, in pieces of any size.
 #[derive(Debug)]
-pub struct Body {
-    framing: Layer,
-    icy: Option<Icy>,
+pub struct BodyDecoder {
+    framing: FramingState,
+    icy: Option<IcyDemuxer>,
     over: bool,
 }
 
 #[derive(Debug)]
-enum Layer {
+enum FramingState {
     Length(u64),
-    Chunked(Chunk),
+    Chunked(ChunkState),
     UntilClosed,
 }
 
 /// Where in a body of chunks we are.
 #[derive(Debug)]
-enum Chunk {
+enum ChunkState {
     /// In the line with a length; the digits and bytes so far.
     Size { size: u64, digits: u32, bytes: u32, extension: bool },
     /// So many bytes are left of a chunk.
@@ -46,7 +46,7 @@ enum Chunk {
 
 /// Shoutcast's metadata: after every so many bytes of sound a length and a text.
 #[derive(Debug)]
-struct Icy {
+struct IcyDemuxer {
     interval: usize,
     /// Bytes of sound until the next one.
     left: usize,
@@ -72,19 +72,19 @@ impl fmt::Display for BodyError {
 
 impl core::error::Error for BodyError {}
 
-impl Body {
+impl BodyDecoder {
     /// A body with metadata after every `icy` bytes, if the server said so.
     #[must_use]
-    pub fn new(framing: Framing, icy: Option<usize>) -> Self {
+    pub fn new(framing: BodyFraming, icy: Option<usize>) -> Self {
         let icy = icy.filter(|interval| (1..=MAX_INTERVAL).contains(interval));
         Self {
             framing: match framing {
-                Framing::Length(length) => Layer::Length(length),
-                Framing::Chunked => Layer::Chunked(Chunk::NEW),
-                Framing::UntilClosed => Layer::UntilClosed,
+                BodyFraming::Length(length) => FramingState::Length(length),
+                BodyFraming::Chunked => FramingState::Chunked(ChunkState::NEW),
+                BodyFraming::UntilClosed => FramingState::UntilClosed,
             },
-            icy: icy.map(Icy::new),
-            over: framing == Framing::Length(0),
+            icy: icy.map(IcyDemuxer::new),
+            over: framing == BodyFraming::Length(0),
         }
     }
 
@@ -97,27 +97,27 @@ impl Body {
         &mut self,
         mut bytes: &[u8],
         mut sound: impl FnMut(&[u8]),
-        mut title: impl FnMut(Title),
+        mut title: impl FnMut(TrackMetadata),
     ) -> Result<(), BodyError> {
         while !bytes.is_empty() && !self.over {
             let payload;
             (payload, bytes) = match &mut self.framing {
-                Layer::UntilClosed => (bytes, &[][..]),
-                Layer::Length(left) => {
+                FramingState::UntilClosed => (bytes, &[][..]),
+                FramingState::Length(left) => {
                     let here = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
                     *left -= here as u64;
                     self.over = *left == 0;
                     bytes.split_at_checked(here).unwrap_or((bytes, &[]))
                 }
-                Layer::Chunked(Chunk::Data(left)) => {
+                FramingState::Chunked(ChunkState::Data(left)) => {
                     let here = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
                     *left -= here as u64;
                     if *left == 0 {
-                        self.framing = Layer::Chunked(Chunk::DataEnd);
+                        self.framing = FramingState::Chunked(ChunkState::DataEnd);
                     }
                     bytes.split_at_checked(here).unwrap_or((bytes, &[]))
                 }
-                Layer::Chunked(chunk) => {
+                FramingState::Chunked(chunk) => {
                     let Some((first, rest)) = bytes.split_first() else { return Ok(()) };
                     self.over = chunk.step(*first)?;
                     (&[][..], rest)
@@ -134,12 +134,12 @@ impl Body {
 
     /// The body said that it is over; what comes behind it is not read.
     #[must_use]
-    pub const fn is_over(&self) -> bool {
+    pub const fn is_finished(&self) -> bool {
         self.over
     }
 }
 
-impl Chunk {
+impl ChunkState {
     const NEW: Self = Self::Size { size: 0, digits: 0, bytes: 0, extension: false };
 
     /// Takes one byte outside of a chunk's data; true at the end of the body.
@@ -197,7 +197,7 @@ impl Chunk {
     }
 }
 
-impl Icy {
+impl IcyDemuxer {
     const fn new(interval: usize) -> Self {
         Self { interval, left: interval, wanted: 0, text: Vec::new(), told: Vec::new() }
     }
@@ -206,7 +206,7 @@ impl Icy {
         &mut self,
         mut bytes: &[u8],
         sound: &mut impl FnMut(&[u8]),
-        title: &mut impl FnMut(Title),
+        title: &mut impl FnMut(TrackMetadata),
     ) {
         while !bytes.is_empty() {
             if self.wanted > 0 {
@@ -217,7 +217,7 @@ impl Icy {
                 bytes = rest;
                 if self.wanted == 0 {
                     self.left = self.interval;
-                    self.tell(title);
+                    self.report_title(title);
                 }
             } else if self.left > 0 {
                 let here = self.left.min(bytes.len());
@@ -236,7 +236,7 @@ impl Icy {
     }
 
     /// A text is whole. The same one comes again and again.
-    fn tell(&mut self, title: &mut impl FnMut(Title)) {
+    fn report_title(&mut self, title: &mut impl FnMut(TrackMetadata)) {
         if self.text != self.told {
             // An empty title is one as well: the last one is over.
             if let Some(found) = stream_title(&self.text) {
@@ -249,26 +249,26 @@ impl Icy {
 }
 
 /// `StreamTitle='Artist - Title';StreamUrl='...';` and zeroes. A title may have quotes in it.
-fn stream_title(bytes: &[u8]) -> Option<Title> {
+fn stream_title(bytes: &[u8]) -> Option<TrackMetadata> {
     const KEY: &[u8] = b"StreamTitle='";
     let at = bytes.windows(KEY.len()).position(|here| here == KEY)?;
     let rest = bytes.get(at + KEY.len()..)?;
     let end = rest.windows(2).position(|here| here == b"';");
     let end = end.or_else(|| rest.iter().rposition(|byte| *byte == b'\''))?;
-    Some(Title::of_song(&words(rest.get(..end)?)))
+    Some(TrackMetadata::from_stream_title(&decode_text(rest.get(..end)?)))
 }
 
 /// Text as servers send it: UTF-8, or else Latin-1, which is what old ones have.
 #[must_use]
-pub fn words(bytes: &[u8]) -> String {
+pub fn decode_text(bytes: &[u8]) -> String {
     match core::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
-        Err(_) => latin_1(bytes),
+        Err(_) => decode_latin_1(bytes),
     }
 }
 
 /// Every byte is a letter.
-pub(crate) fn latin_1(bytes: &[u8]) -> String {
+pub(crate) fn decode_latin_1(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
 
@@ -288,9 +288,9 @@ mod tests {
 
     use super::*;
 
-    type Heard = (Vec<u8>, Vec<Title>, Option<BodyError>, bool);
+    type Decoded = (Vec<u8>, Vec<TrackMetadata>, Option<BodyError>, bool);
 
-    fn hear(mut body: Body, bytes: &[u8], grain: usize) -> Heard {
+    fn decode(mut body: BodyDecoder, bytes: &[u8], grain: usize) -> Decoded {
         let (mut sound, mut titles) = (Vec::new(), Vec::new());
         for piece in bytes.chunks(grain.max(1)) {
             let mut count = 0;
@@ -304,10 +304,10 @@ mod tests {
             );
             assert!(count <= piece.len());
             if let Err(error) = done {
-                return (sound, titles, Some(error), body.is_over());
+                return (sound, titles, Some(error), body.is_finished());
             }
         }
-        (sound, titles, None, body.is_over())
+        (sound, titles, None, body.is_finished())
     }
 
     #[test]
@@ -324,8 +324,8 @@ mod tests {
         }
         bytes.extend_from_slice(b"0\r\nTrailer: x\r\n\r\nbehind");
         for grain in [1, 2, 5, 1_000] {
-            let body = Body::new(Framing::Chunked, Some(10));
-            let (sound, titles, error, over) = hear(body, &bytes, grain);
+            let body = BodyDecoder::new(BodyFraming::Chunked, Some(10));
+            let (sound, titles, error, over) = decode(body, &bytes, grain);
             assert_eq!(sound, b"0123456789abcdefghijABC");
             assert_eq!((error, over), (None, true));
             let [title] = &titles[..] else { panic!("{titles:?}") };
@@ -336,9 +336,9 @@ mod tests {
 
     #[test]
     fn a_body_with_a_length_ends_there() {
-        let body = Body::new(Framing::Length(5), None);
-        assert_eq!(hear(body, b"12345678", 3), (b"12345".to_vec(), Vec::new(), None, true));
-        assert!(Body::new(Framing::Length(0), None).is_over());
+        let body = BodyDecoder::new(BodyFraming::Length(5), None);
+        assert_eq!(decode(body, b"12345678", 3), (b"12345".to_vec(), Vec::new(), None, true));
+        assert!(BodyDecoder::new(BodyFraming::Length(0), None).is_finished());
     }
 
     #[test]
@@ -346,20 +346,20 @@ mod tests {
         let lies: [&[u8]; 5] =
             [b"\r\n", b"zz\r\n", b"fffffffffffffffff\r\n", b"3\r\nabcX", &[b'1', b';'].repeat(500)];
         for lie in lies {
-            let (.., error, _) = hear(Body::new(Framing::Chunked, None), lie, 1);
+            let (.., error, _) = decode(BodyDecoder::new(BodyFraming::Chunked, None), lie, 1);
             assert_eq!(error, Some(BodyError::Chunk), "{lie:?}");
         }
         let endless = [&b"0\r\n"[..], &b"a: b\r\n".repeat(5_000)].concat();
-        let (.., error, _) = hear(Body::new(Framing::Chunked, None), &endless, 999);
+        let (.., error, _) = decode(BodyDecoder::new(BodyFraming::Chunked, None), &endless, 999);
         assert_eq!(error, Some(BodyError::Chunk));
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_survived(bytes: Vec<u8>, icy in prop::option::of(0..40_usize), grain in 1..50_usize) {
-            for framing in [Framing::Chunked, Framing::UntilClosed, Framing::Length(20)] {
-                let whole = hear(Body::new(framing, icy), &bytes, bytes.len());
-                prop_assert_eq!(whole, hear(Body::new(framing, icy), &bytes, grain));
+            for framing in [BodyFraming::Chunked, BodyFraming::UntilClosed, BodyFraming::Length(20)] {
+                let whole = decode(BodyDecoder::new(framing, icy), &bytes, bytes.len());
+                prop_assert_eq!(whole, decode(BodyDecoder::new(framing, icy), &bytes, grain));
             }
         }
     }

@@ -2,11 +2,11 @@
 //!
 //! The other side of [`super::Body`].
 
-use crate::titles::Title;
+use crate::titles::TrackMetadata;
 
 /// Puts a title after every [`INTERVAL`] bytes of sound.
 #[derive(Clone, Debug)]
-pub struct Titled {
+pub struct IcyWriter {
     left: usize,
     /// What was told last; a listener keeps it until he is told something else.
     told: Option<String>,
@@ -16,9 +16,9 @@ pub struct Titled {
 pub const INTERVAL: usize = 16_000;
 
 /// Sixteens of bytes in the longest text, whose length is one byte.
-const MOST: usize = 255 * 16;
+const MAX_METADATA_BYTES: usize = 255 * 16;
 
-impl Titled {
+impl IcyWriter {
     /// A body that begins with sound.
     #[must_use]
     pub const fn new() -> Self {
@@ -34,7 +34,7 @@ impl Titled {
             if self.told.as_deref() == Some(title) {
                 out.push(0);
             } else {
-                block(title, out);
+                put_metadata(title, out);
                 self.told = Some(title.to_owned());
             }
         }
@@ -43,7 +43,7 @@ impl Titled {
     }
 }
 
-impl Default for Titled {
+impl Default for IcyWriter {
     fn default() -> Self {
         Self::new()
     }
@@ -51,7 +51,7 @@ impl Default for Titled {
 
 /// A title in one line: `Artist - Title`.
 #[must_use]
-pub fn line(title: &Title) -> String {
+pub fn stream_title(title: &TrackMetadata) -> String {
     match (&title.artist, &title.title) {
         (Some(artist), Some(title)) => format!("{artist} - {title}"),
         (one, other) => one.as_ref().or(other.as_ref()).cloned().unwrap_or_default(),
@@ -59,10 +59,10 @@ pub fn line(title: &Title) -> String {
 }
 
 /// The length in sixteens, the text, and zeroes.
-fn block(title: &str, out: &mut Vec<u8>) {
+fn put_metadata(title: &str, out: &mut Vec<u8>) {
     // `';` ends a title, and there is no way to write it in one.
     let clean = title.replace("';", "' ;");
-    let room = MOST - "StreamTitle='';".len();
+    let room = MAX_METADATA_BYTES - "StreamTitle='';".len();
     let mut end = clean.len().min(room);
     while !clean.is_char_boundary(end) {
         end -= 1;
@@ -79,26 +79,26 @@ fn block(title: &str, out: &mut Vec<u8>) {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{Body, Framing};
+    use super::super::{BodyDecoder, BodyFraming};
     use super::*;
 
     /// What a listener makes of it.
-    fn hear(bytes: &[u8]) -> (Vec<u8>, Vec<String>) {
+    fn demultiplex(bytes: &[u8]) -> (Vec<u8>, Vec<String>) {
         let (mut sound, mut titles) = (Vec::new(), Vec::new());
-        let mut body = Body::new(Framing::UntilClosed, Some(INTERVAL));
-        let hear = |title: Title| titles.push(line(&title));
+        let mut body = BodyDecoder::new(BodyFraming::UntilClosed, Some(INTERVAL));
+        let hear = |title: TrackMetadata| titles.push(stream_title(&title));
         body.push(bytes, |piece| sound.extend_from_slice(piece), hear).unwrap();
         (sound, titles)
     }
 
     #[test]
     fn a_title_is_told_once_and_where_it_belongs() {
-        let (mut titled, mut out) = (Titled::new(), Vec::new());
+        let (mut titled, mut out) = (IcyWriter::new(), Vec::new());
         let sound: Vec<u8> = (0..100_000_u32).map(|n| (n % 251) as u8).collect();
         let (first, second) = sound.split_at(50_000);
         first.chunks(777).for_each(|piece| titled.write(piece, "Björk - Jóga", &mut out));
         second.chunks(5_000).for_each(|piece| titled.write(piece, "It's; 'fine'; yes", &mut out));
-        let (heard, titles) = hear(&out);
+        let (heard, titles) = demultiplex(&out);
         assert_eq!(heard, sound);
         assert_eq!(titles, ["Björk - Jóga", "It's; 'fine' ; yes"]);
         assert_eq!(&out[INTERVAL..=INTERVAL + 13], b"\x02StreamTitle='");
@@ -107,10 +107,10 @@ mod tests {
     proptest! {
         #[test]
         fn any_title_leaves_the_sound_as_it_is(title in ".{0,3000}", grain in 1..40_000_usize) {
-            let (mut titled, mut out) = (Titled::new(), Vec::new());
+            let (mut titled, mut out) = (IcyWriter::new(), Vec::new());
             let sound = vec![7; 50_000];
             sound.chunks(grain).for_each(|piece| titled.write(piece, &title, &mut out));
-            prop_assert_eq!(hear(&out).0, sound);
+            prop_assert_eq!(demultiplex(&out).0, sound);
         }
     }
 }

@@ -9,14 +9,16 @@
 
 mod address;
 mod body;
-mod head;
 pub mod icy;
 mod playlist;
+mod request_head;
 mod url;
 
 pub use address::AddressClass;
-pub(crate) use body::latin_1;
-pub use body::{Body, BodyError, Framing, words};
-pub use head::{HeadError, RequestHead};
-pub use playlist::{MAX_ENTRIES, MAX_PLAYLIST, PlaylistError, entries, is_playlist_type};
+pub(crate) use body::decode_latin_1;
+pub use body::{BodyDecoder, BodyError, BodyFraming, decode_text};
+pub use playlist::{
+    MAX_PLAYLIST_BYTES, MAX_PLAYLIST_ENTRIES, PlaylistError, is_playlist_type, playlist_entries,
+};
+pub use request_head::{HeadError, RequestHead};
 pub use url::{HttpUrl, UrlError};

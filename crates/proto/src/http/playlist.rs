@@ -3,10 +3,10 @@
 use core::fmt;
 
 /// Bytes of a list; the rest of a longer one is not read.
-pub const MAX_PLAYLIST: usize = 256 * 1024;
+pub const MAX_PLAYLIST_BYTES: usize = 256 * 1024;
 
 /// Entries that are tried.
-pub const MAX_ENTRIES: usize = 32;
+pub const MAX_PLAYLIST_ENTRIES: usize = 32;
 
 /// Why a list is of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,23 +40,23 @@ pub fn is_playlist_type(content_type: &str) -> bool {
 ///
 /// # Errors
 /// [`PlaylistError`].
-pub fn entries(bytes: &[u8]) -> Result<Vec<String>, PlaylistError> {
-    let bytes = bytes.get(..MAX_PLAYLIST).unwrap_or(bytes);
+pub fn playlist_entries(bytes: &[u8]) -> Result<Vec<String>, PlaylistError> {
+    let bytes = bytes.get(..MAX_PLAYLIST_BYTES).unwrap_or(bytes);
     let text = String::from_utf8_lossy(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes));
     let front = text.trim_start();
     let found: Vec<String> = if front.starts_with('<') {
-        locations(front).take(MAX_ENTRIES).collect()
-    } else if begins(front, "[playlist]") {
+        locations(front).take(MAX_PLAYLIST_ENTRIES).collect()
+    } else if starts_with_ignoring_case(front, "[playlist]") {
         let lines = front.lines().filter_map(|line| line.split_once('='));
-        let files = lines.filter(|(key, _)| begins(key.trim(), "file"));
-        files.map(|(_, value)| value.trim().to_owned()).take(MAX_ENTRIES).collect()
+        let files = lines.filter(|(key, _)| starts_with_ignoring_case(key.trim(), "file"));
+        files.map(|(_, value)| value.trim().to_owned()).take(MAX_PLAYLIST_ENTRIES).collect()
     } else {
         if front.lines().any(|line| line.starts_with("#EXT-X-")) {
             return Err(PlaylistError::Hls);
         }
         let lines = front.lines().map(str::trim);
         let named = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-        named.map(str::to_owned).take(MAX_ENTRIES).collect()
+        named.map(str::to_owned).take(MAX_PLAYLIST_ENTRIES).collect()
     };
     let found: Vec<_> = found.into_iter().filter(|entry| !entry.is_empty()).collect();
     if found.is_empty() { Err(PlaylistError::Empty) } else { Ok(found) }
@@ -71,7 +71,7 @@ fn locations(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-fn begins(text: &str, with: &str) -> bool {
+fn starts_with_ignoring_case(text: &str, with: &str) -> bool {
     text.get(..with.len()).is_some_and(|front| front.eq_ignore_ascii_case(with))
 }
 
@@ -96,23 +96,23 @@ mod tests {
     #[test]
     fn the_three_kinds_of_lists() {
         let m3u = b"\xef\xbb\xbf#EXTM3U\r\n#EXTINF:-1,One\r\nhttp://a/1\r\n\r\n  two.mp3\n";
-        assert_eq!(entries(m3u).unwrap(), ["http://a/1", "two.mp3"]);
+        assert_eq!(playlist_entries(m3u).unwrap(), ["http://a/1", "two.mp3"]);
         let pls =
             b"[playlist]\nNumberOfEntries=2\nFile1=http://a/1?x=y\nTitle1=One\nfile2=http://b/\n";
-        assert_eq!(entries(pls).unwrap(), ["http://a/1?x=y", "http://b/"]);
+        assert_eq!(playlist_entries(pls).unwrap(), ["http://a/1?x=y", "http://b/"]);
         let xspf =
             b"<?xml version=\"1.0\"?><playlist><trackList><track><location>http://a/?b&amp;c\
                      </location></track></trackList></playlist>";
-        assert_eq!(entries(xspf).unwrap(), ["http://a/?b&c"]);
+        assert_eq!(playlist_entries(xspf).unwrap(), ["http://a/?b&c"]);
     }
 
     #[test]
     fn hls_nothing_and_a_million_lines() {
         let hls = b"#EXTM3U\n#EXT-X-TARGETDURATION:8\nhttp://a/1.ts\n";
-        assert_eq!(entries(hls), Err(PlaylistError::Hls));
-        assert_eq!(entries(b"#EXTM3U\n\n"), Err(PlaylistError::Empty));
+        assert_eq!(playlist_entries(hls), Err(PlaylistError::Hls));
+        assert_eq!(playlist_entries(b"#EXTM3U\n\n"), Err(PlaylistError::Empty));
         let many = b"http://a/live\n".repeat(1_000_000);
-        assert_eq!(entries(&many).unwrap().len(), MAX_ENTRIES);
+        assert_eq!(playlist_entries(&many).unwrap().len(), MAX_PLAYLIST_ENTRIES);
         assert!(is_playlist_type("audio/x-mpegurl; charset=utf-8"));
         assert!(!is_playlist_type("audio/mpeg"));
     }
@@ -121,8 +121,8 @@ mod tests {
         #[test]
         fn any_bytes_are_survived(front in 0..3_usize, bytes: Vec<u8>) {
             let front = [&b""[..], b"[playlist]\n", b"<?xml<location>"][front];
-            if let Ok(found) = entries(&[front, &bytes].concat()) {
-                prop_assert!(!found.is_empty() && found.len() <= MAX_ENTRIES);
+            if let Ok(found) = playlist_entries(&[front, &bytes].concat()) {
+                prop_assert!(!found.is_empty() && found.len() <= MAX_PLAYLIST_ENTRIES);
             }
         }
     }

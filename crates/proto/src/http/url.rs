@@ -6,7 +6,7 @@ use core::str::FromStr;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::uri::{MAX_URI, decode};
+use crate::uri::{MAX_URI, percent_decode};
 
 /// `http://user:password@host:port/path?query`, as it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,7 +36,7 @@ impl HttpUrl {
             && scheme.chars().all(|c| c.is_ascii_alphanumeric())
         {
             let mut url: Self = reference.parse()?;
-            if url.user.is_none() && (url.secure, &url.host, url.port) == self.place() {
+            if url.user.is_none() && (url.secure, &url.host, url.port) == self.origin() {
                 url.user.clone_from(&self.user);
             }
             return Ok(url);
@@ -60,7 +60,7 @@ impl HttpUrl {
         if target.len() > MAX_URI {
             return Err(UrlError::TooLong);
         }
-        Ok(Self { target: clean(&target), ..self.clone() })
+        Ok(Self { target: escape_target(&target), ..self.clone() })
     }
 
     /// What a server is told as `Host`.
@@ -78,7 +78,7 @@ impl HttpUrl {
         self.user.as_ref().map(|user| format!("Basic {}", STANDARD.encode(user)))
     }
 
-    fn place(&self) -> (bool, &String, u16) {
+    fn origin(&self) -> (bool, &String, u16) {
         (self.secure, &self.host, self.port)
     }
 }
@@ -100,7 +100,7 @@ impl FromStr for HttpUrl {
         let rest = rest.split('#').next().unwrap_or_default();
         let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         let (user, place) = match authority.rsplit_once('@') {
-            Some((user, place)) => (Some(decode(user)), place),
+            Some((user, place)) => (Some(percent_decode(user)), place),
             None => (None, authority),
         };
         let (host, port) = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
@@ -108,7 +108,7 @@ impl FromStr for HttpUrl {
             None => place.split_once(':').unwrap_or((place, "")),
         };
         // What is encoded in it is looked at decoded, because that is what is sent.
-        let host = decode(host);
+        let host = percent_decode(host);
         if !is_host(&host) {
             return Err(UrlError::NoHost);
         }
@@ -118,7 +118,7 @@ impl FromStr for HttpUrl {
             port => port.parse().ok().filter(|port| *port > 0).ok_or(UrlError::BadPort)?,
         };
         let slash = if target.starts_with('/') { "" } else { "/" };
-        let target = clean(&format!("{slash}{target}"));
+        let target = escape_target(&format!("{slash}{target}"));
         Ok(Self { secure, user, host, port, target })
     }
 }
@@ -145,7 +145,7 @@ pub(crate) fn is_host(text: &str) -> bool {
 }
 
 /// Nothing but what may stand in a request line: whatever else would end it, or break it in two.
-fn clean(target: &str) -> String {
+fn escape_target(target: &str) -> String {
     let mut out = String::with_capacity(target.len());
     for byte in target.bytes() {
         if byte.is_ascii_graphic() {

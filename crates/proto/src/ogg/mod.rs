@@ -9,8 +9,11 @@
 
 mod opus;
 mod page;
-mod walk;
+mod scan;
 
-pub use opus::{NotInOggOpus, OpusFile, OpusStream, PRE_SKIP};
-pub use page::{Bundle, Ends, Page, PageError, Parsed, Writer, end, parse};
-pub use walk::{Last, Walk, Whole};
+pub use opus::{OpusFile, OpusStream, PRE_SKIP, UnsupportedOpusLayout};
+pub use page::{
+    Page, PageBuilder, PageError, PageWriter, ParsedPage, StreamBoundary, mark_last_page,
+    parse_page,
+};
+pub use scan::{LastPage, OggScanReport, OggScanner};

@@ -4,7 +4,7 @@ use core::fmt;
 
 use aulos_core::{ChannelLayout, Frames, SampleRate};
 
-use super::{Bundle, Ends, Writer};
+use super::{PageBuilder, PageWriter, StreamBoundary};
 
 /// Frames at 48 kHz that a listener's decoder throws away while it settles: 80 ms, what RFC 7845,
 /// section 4.2, asks for in a stream that is joined in the middle.
@@ -17,8 +17,8 @@ pub const PRE_SKIP: u16 = 3_840;
 /// by that how long a packet waits for its page.
 #[derive(Clone, Debug)]
 pub struct OpusStream {
-    pages: Writer,
-    bundle: Bundle,
+    pages: PageWriter,
+    bundle: PageBuilder,
     /// Frames in all packets so far, and in those that are in pages.
     granule: u64,
     paged: u64,
@@ -38,8 +38,8 @@ impl OpusStream {
         rate: SampleRate,
         title: &str,
         out: &mut Vec<u8>,
-    ) -> Result<Self, NotInOggOpus> {
-        Ok(Self::link(serial, &head(layout, rate, PRE_SKIP)?, title, out))
+    ) -> Result<Self, UnsupportedOpusLayout> {
+        Ok(Self::begin_link(serial, &head(layout, rate, PRE_SKIP)?, title, out))
     }
 
     /// Ends this stream with `packet` and begins another one behind it (RFC 3533, section 4), for
@@ -57,17 +57,17 @@ impl OpusStream {
         (layout, rate): (ChannelLayout, SampleRate),
         title: &str,
         out: &mut Vec<u8>,
-    ) -> Result<Self, NotInOggOpus> {
+    ) -> Result<Self, UnsupportedOpusLayout> {
         let head = head(layout, rate, 0)?;
         self.finish(packet, duration, out);
-        Ok(Self::link(serial, &head, title, out))
+        Ok(Self::begin_link(serial, &head, title, out))
     }
 
-    fn link(serial: u32, head: &[u8], title: &str, out: &mut Vec<u8>) -> Self {
-        let mut pages = Writer::new(serial);
-        pages.write_packet(head, 0, Ends::First, out);
-        pages.write_packet(&tags([("TITLE", title)].into_iter()), 0, Ends::Middle, out);
-        Self { pages, bundle: Bundle::default(), granule: 0, paged: 0 }
+    fn begin_link(serial: u32, head: &[u8], title: &str, out: &mut Vec<u8>) -> Self {
+        let mut pages = PageWriter::new(serial);
+        pages.write_packet(head, 0, StreamBoundary::First, out);
+        pages.write_packet(&tags([("TITLE", title)].into_iter()), 0, StreamBoundary::Middle, out);
+        Self { pages, bundle: PageBuilder::default(), granule: 0, paged: 0 }
     }
 
     /// Takes one Opus packet that lasts `duration` at 48 kHz; a page goes to `out` once it lasts
@@ -76,16 +76,16 @@ impl OpusStream {
     /// # Real-time
     /// Does not allocate once a page of each size has been there, and when `out` has room for a page.
     pub fn write(&mut self, packet: &[u8], duration: Frames, out: &mut Vec<u8>) {
-        self.take(packet, duration, out);
-        if self.waiting() >= MAX_STREAM_PAGE {
+        self.push_packet(packet, duration, out);
+        if self.pending() >= MAX_STREAM_PAGE {
             self.page(out);
         }
     }
 
     /// There is no further packet now: ends the page when it lasts 60 ms at least, or is the first
     /// one, which is what a listener is waiting for.
-    pub fn caught_up(&mut self, out: &mut Vec<u8>) {
-        if self.paged == 0 || self.waiting() >= MIN_STREAM_PAGE {
+    pub fn end_batch(&mut self, out: &mut Vec<u8>) {
+        if self.paged == 0 || self.pending() >= MIN_STREAM_PAGE {
             self.page(out);
         }
     }
@@ -93,18 +93,18 @@ impl OpusStream {
     /// Puts what was taken so far into a page.
     pub fn page(&mut self, out: &mut Vec<u8>) {
         if !self.bundle.is_empty() {
-            self.pages.write_bundle(&mut self.bundle, self.granule, Ends::Middle, out);
+            self.pages.write_packets(&mut self.bundle, self.granule, StreamBoundary::Middle, out);
             self.paged = self.granule;
         }
     }
 
     /// Appends the last packet; a listener then knows that the stream is over and not torn.
     pub fn finish(mut self, packet: &[u8], duration: Frames, out: &mut Vec<u8>) {
-        self.take(packet, duration, out);
-        self.pages.write_bundle(&mut self.bundle, self.granule, Ends::Last, out);
+        self.push_packet(packet, duration, out);
+        self.pages.write_packets(&mut self.bundle, self.granule, StreamBoundary::Last, out);
     }
 
-    fn take(&mut self, packet: &[u8], duration: Frames, out: &mut Vec<u8>) {
+    fn push_packet(&mut self, packet: &[u8], duration: Frames, out: &mut Vec<u8>) {
         if !self.bundle.push(packet) {
             self.page(out);
             // An Opus packet is far shorter than a page.
@@ -113,7 +113,7 @@ impl OpusStream {
         self.granule = self.granule.saturating_add(duration.0);
     }
 
-    const fn waiting(&self) -> u64 {
+    const fn pending(&self) -> u64 {
         self.granule - self.paged
     }
 }
@@ -127,9 +127,9 @@ const MAX_STREAM_PAGE: u64 = 9_600;
 /// An Ogg Opus file: from the encoder's first packet to its last, and as long as the sound was.
 #[derive(Clone, Debug)]
 pub struct OpusFile {
-    pages: Writer,
+    pages: PageWriter,
     pre_skip: u16,
-    bundle: Bundle,
+    bundle: PageBuilder,
     /// Frames in all packets so far, and in those that are in pages.
     granule: u64,
     paged: u64,
@@ -151,17 +151,17 @@ impl OpusFile {
         pre_skip: u16,
         comments: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
         out: &mut Vec<u8>,
-    ) -> Result<Self, NotInOggOpus> {
-        let mut pages = Writer::new(serial);
-        pages.write_packet(&head(layout, rate, pre_skip)?, 0, Ends::First, out);
-        pages.write_packet(&tags(comments), 0, Ends::Middle, out);
-        Ok(Self { pages, pre_skip, bundle: Bundle::default(), granule: 0, paged: 0 })
+    ) -> Result<Self, UnsupportedOpusLayout> {
+        let mut pages = PageWriter::new(serial);
+        pages.write_packet(&head(layout, rate, pre_skip)?, 0, StreamBoundary::First, out);
+        pages.write_packet(&tags(comments), 0, StreamBoundary::Middle, out);
+        Ok(Self { pages, pre_skip, bundle: PageBuilder::default(), granule: 0, paged: 0 })
     }
 
     /// Takes one Opus packet that lasts `duration` at 48 kHz; a page goes to `out` once it is a
     /// second long.
     pub fn write(&mut self, packet: &[u8], duration: Frames, out: &mut Vec<u8>) {
-        if self.granule - self.paged >= PAGE || !self.bundle.push(packet) {
+        if self.granule - self.paged >= FILE_PAGE_FRAMES || !self.bundle.push(packet) {
             self.page(out);
             // An Opus packet is far shorter than a page.
             let _fits = self.bundle.push(packet);
@@ -172,20 +172,20 @@ impl OpusFile {
     /// Puts what was taken so far into a page, so that whoever reads the file finds it there.
     pub fn page(&mut self, out: &mut Vec<u8>) {
         if !self.bundle.is_empty() {
-            self.pages.write_bundle(&mut self.bundle, self.granule, Ends::Middle, out);
+            self.pages.write_packets(&mut self.bundle, self.granule, StreamBoundary::Middle, out);
             self.paged = self.granule;
         }
     }
 
     /// Frames at 48 kHz that a reader of the pages so far hears.
     #[must_use]
-    pub fn paged(&self) -> Frames {
+    pub fn paged_frames(&self) -> Frames {
         Frames(self.paged.saturating_sub(u64::from(self.pre_skip)))
     }
 
     /// Frames at 48 kHz in packets that are in no page yet.
     #[must_use]
-    pub const fn waiting(&self) -> Frames {
+    pub const fn pending_frames(&self) -> Frames {
         Frames(self.granule - self.paged)
     }
 
@@ -193,31 +193,35 @@ impl OpusFile {
     /// filled the last one (RFC 7845, section 4.4).
     pub fn finish(mut self, frames: Frames, out: &mut Vec<u8>) {
         let end = frames.0.saturating_add(u64::from(self.pre_skip)).clamp(self.paged, self.granule);
-        self.pages.write_bundle(&mut self.bundle, end, Ends::Last, out);
+        self.pages.write_packets(&mut self.bundle, end, StreamBoundary::Last, out);
     }
 }
 
 /// A second: what a player waits for when it seeks.
-const PAGE: u64 = 48_000;
+const FILE_PAGE_FRAMES: u64 = 48_000;
 
 /// A layout that has no place in the simple mapping of RFC 7845, section 5.1.1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotInOggOpus(pub ChannelLayout);
+pub struct UnsupportedOpusLayout(pub ChannelLayout);
 
-impl fmt::Display for NotInOggOpus {
+impl fmt::Display for UnsupportedOpusLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "an Ogg Opus stream of {}: there may be one channel or two", self.0)
     }
 }
 
-impl core::error::Error for NotInOggOpus {}
+impl core::error::Error for UnsupportedOpusLayout {}
 
 /// RFC 7845, section 5.1.
-fn head(layout: ChannelLayout, rate: SampleRate, skip: u16) -> Result<Vec<u8>, NotInOggOpus> {
+fn head(
+    layout: ChannelLayout,
+    rate: SampleRate,
+    skip: u16,
+) -> Result<Vec<u8>, UnsupportedOpusLayout> {
     let channels = match layout {
         ChannelLayout::MONO => 1,
         ChannelLayout::STEREO => 2,
-        _ => return Err(NotInOggOpus(layout)),
+        _ => return Err(UnsupportedOpusLayout(layout)),
     };
     let mut head = b"OpusHead\x01".to_vec();
     head.push(channels);
@@ -237,12 +241,12 @@ fn tags<'a>(comments: impl ExactSizeIterator<Item = (&'a str, &'a str)>) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Parsed, parse};
+    use super::super::{ParsedPage, parse_page};
     use super::*;
 
     fn pages(mut bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
         let mut pages = Vec::new();
-        while let Ok(Parsed::Page(page)) = parse(bytes) {
+        while let Ok(ParsedPage::Page(page)) = parse_page(bytes) {
             pages.push((page.granule, page.body.to_vec()));
             bytes = &bytes[page.total_len()..];
         }
@@ -253,7 +257,8 @@ mod tests {
     fn the_headers_are_those_of_the_standard_and_positions_count_from_the_join() {
         let mut out = Vec::new();
         let stereo = ChannelLayout::STEREO;
-        let mut stream = OpusStream::begin(1, stereo, SampleRate::CD, "Hall", &mut out).unwrap();
+        let mut stream =
+            OpusStream::begin(1, stereo, SampleRate::HZ_44100, "Hall", &mut out).unwrap();
         stream.write(b"one", Frames(960), &mut out);
         stream.page(&mut out);
         stream.write(b"two", Frames(960), &mut out);
@@ -269,14 +274,14 @@ mod tests {
     #[test]
     fn packets_share_pages_of_60_to_200_ms_and_the_first_does_not_wait() {
         let mut out = Vec::new();
-        let (stereo, rate) = (ChannelLayout::STEREO, SampleRate::STUDIO);
+        let (stereo, rate) = (ChannelLayout::STEREO, SampleRate::HZ_48000);
         let mut stream = OpusStream::begin(1, stereo, rate, "", &mut out).unwrap();
         // So many packets of 20 ms are there each time that the listener is served.
         for packets in [1, 5, 2, 3, 4, 23, 1] {
             for _ in 0..packets {
                 stream.write(&[7; 480], Frames(960), &mut out);
             }
-            stream.caught_up(&mut out);
+            stream.end_batch(&mut out);
         }
         let packets = |granule: u64| granule / 960;
         let positions: Vec<_> =
@@ -292,7 +297,7 @@ mod tests {
     #[test]
     fn the_longest_packets_fit_into_a_page() {
         let mut out = Vec::new();
-        let (mono, rate) = (ChannelLayout::MONO, SampleRate::STUDIO);
+        let (mono, rate) = (ChannelLayout::MONO, SampleRate::HZ_48000);
         let mut stream = OpusStream::begin(1, mono, rate, "", &mut out).unwrap();
         for _ in 0..100 {
             stream.write(&[7; 3 * 1_275 + 7], Frames(2_880), &mut out);
@@ -304,7 +309,7 @@ mod tests {
     #[test]
     fn another_title_is_another_stream_behind_the_last_packet() {
         let mut out = Vec::new();
-        let form = (ChannelLayout::MONO, SampleRate::STUDIO);
+        let form = (ChannelLayout::MONO, SampleRate::HZ_48000);
         let mut stream = OpusStream::begin(1, form.0, form.1, "One", &mut out).unwrap();
         stream.write(b"a", Frames(960), &mut out);
         stream.page(&mut out);
@@ -312,7 +317,7 @@ mod tests {
         stream.write(b"c", Frames(960), &mut out);
         stream.page(&mut out);
         let (mut rest, mut seen) = (&out[..], Vec::new());
-        while let Ok(Parsed::Page(page)) = parse(rest) {
+        while let Ok(ParsedPage::Page(page)) = parse_page(rest) {
             seen.push((page.serial, page.first, page.last, page.granule));
             rest = &rest[page.total_len()..];
         }
@@ -338,7 +343,7 @@ mod tests {
     #[test]
     fn a_file_says_to_the_frame_how_long_it_is() {
         let mut out = Vec::new();
-        let (mono, rate) = (ChannelLayout::MONO, SampleRate::STUDIO);
+        let (mono, rate) = (ChannelLayout::MONO, SampleRate::HZ_48000);
         let comments = [("TITLE", "Hall"), ("ARTIST", "Echo")].into_iter();
         let mut file = OpusFile::begin(1, mono, rate, 120, comments, &mut out).unwrap();
         for _ in 0..120 {
@@ -356,7 +361,7 @@ mod tests {
     #[test]
     fn six_channels_need_another_mapping() {
         let layout = ChannelLayout::SURROUND_5_1;
-        let result = OpusStream::begin(1, layout, SampleRate::STUDIO, "", &mut Vec::new());
-        assert_eq!(result.map(|_| ()), Err(NotInOggOpus(layout)));
+        let result = OpusStream::begin(1, layout, SampleRate::HZ_48000, "", &mut Vec::new());
+        assert_eq!(result.map(|_| ()), Err(UnsupportedOpusLayout(layout)));
     }
 }

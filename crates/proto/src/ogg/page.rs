@@ -6,7 +6,7 @@ use crate::Patch;
 
 /// Writes the packets of one logical stream as pages.
 #[derive(Clone, Debug)]
-pub struct Writer {
+pub struct PageWriter {
     serial: u32,
     sequence: u32,
 }
@@ -14,7 +14,7 @@ pub struct Writer {
 /// Which packet of the stream one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a stream has two ends and a middle")]
-pub enum Ends {
+pub enum StreamBoundary {
     /// The first.
     First,
     /// Neither first nor last.
@@ -23,7 +23,7 @@ pub enum Ends {
     Last,
 }
 
-impl Writer {
+impl PageWriter {
     /// A stream with its own number among those in one physical stream.
     #[must_use]
     pub const fn new(serial: u32) -> Self {
@@ -37,7 +37,13 @@ impl Writer {
     ///
     /// # Real-time
     /// Does not allocate when `out` has room for the packet, 1/255 of it, and 27 bytes per page.
-    pub fn write_packet(&mut self, packet: &[u8], granule: u64, ends: Ends, out: &mut Vec<u8>) {
+    pub fn write_packet(
+        &mut self,
+        packet: &[u8],
+        granule: u64,
+        ends: StreamBoundary,
+        out: &mut Vec<u8>,
+    ) {
         let (mut rest, mut continued) = (packet, false);
         loop {
             let here = rest.len().min(MAX_BODY);
@@ -47,9 +53,9 @@ impl Writer {
             let complete = here < MAX_BODY;
             let mut flags = 0;
             flags |= if continued { CONTINUED } else { 0 };
-            flags |= if ends == Ends::First && !continued { FIRST } else { 0 };
-            flags |= if ends == Ends::Last && complete { LAST } else { 0 };
-            let granule = if complete { granule } else { NOWHERE };
+            flags |= if ends == StreamBoundary::First && !continued { FIRST } else { 0 };
+            flags |= if ends == StreamBoundary::Last && complete { LAST } else { 0 };
+            let granule = if complete { granule } else { NO_GRANULE };
             self.write_page(segments(body.len(), complete), body, granule, flags, out);
             if complete {
                 return;
@@ -61,17 +67,17 @@ impl Writer {
     /// Appends the packets of `bundle` as one page and empties it.
     ///
     /// `granule` is the codec's position after the last of them.
-    pub fn write_bundle(
+    pub fn write_packets(
         &mut self,
-        bundle: &mut Bundle,
+        bundle: &mut PageBuilder,
         granule: u64,
-        ends: Ends,
+        ends: StreamBoundary,
         out: &mut Vec<u8>,
     ) {
         let flags = match ends {
-            Ends::First => FIRST,
-            Ends::Middle => 0,
-            Ends::Last => LAST,
+            StreamBoundary::First => FIRST,
+            StreamBoundary::Middle => 0,
+            StreamBoundary::Last => LAST,
         };
         self.write_page(bundle.segments.iter().copied(), &bundle.body, granule, flags, out);
         bundle.segments.clear();
@@ -111,16 +117,16 @@ impl Writer {
 /// Whole packets that are going to share a page: in a file nobody waits for them, and a page of its
 /// own for each would be an eighth more.
 #[derive(Clone, Debug, Default)]
-pub struct Bundle {
+pub struct PageBuilder {
     segments: Vec<u8>,
     body: Vec<u8>,
 }
 
-impl Bundle {
+impl PageBuilder {
     /// Adds a packet; `false`, and nothing else, when the page has no room for it.
     #[must_use]
     pub fn push(&mut self, packet: &[u8]) -> bool {
-        if self.segments.len() + packet.len() / 255 + 1 > MOST_SEGMENTS {
+        if self.segments.len() + packet.len() / 255 + 1 > MAX_SEGMENTS {
             return false;
         }
         self.segments.extend(segments(packet.len(), true));
@@ -173,8 +179,8 @@ impl Page<'_> {
 /// The change that makes `page`, which stands `at` bytes from the front of its file, the last of its
 /// stream; `None` when it is no whole page.
 #[must_use]
-pub fn end(page: &[u8], at: u64) -> Option<Patch> {
-    let Ok(Parsed::Page(_)) = parse(page) else { return None };
+pub fn mark_last_page(page: &[u8], at: u64) -> Option<Patch> {
+    let Ok(ParsedPage::Page(_)) = parse_page(page) else { return None };
     let mut page = page.to_vec();
     *page.get_mut(field::FLAGS)? |= LAST;
     let crc = checksum(&page);
@@ -185,7 +191,7 @@ pub fn end(page: &[u8], at: u64) -> Option<Patch> {
 /// What the bytes so far amount to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "there is no third answer")]
-pub enum Parsed<'a> {
+pub enum ParsedPage<'a> {
     /// So many bytes are needed to know more; never above 65,307.
     Incomplete {
         /// Bytes from the start of the page.
@@ -199,12 +205,12 @@ pub enum Parsed<'a> {
 ///
 /// # Errors
 /// [`PageError`]; the reader may look for the next `OggS` one byte further on.
-pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, PageError> {
+pub fn parse_page(bytes: &[u8]) -> Result<ParsedPage<'_>, PageError> {
     if !MAGIC.iter().zip(bytes).all(|(wanted, here)| wanted == here) {
         return Err(PageError::NotOgg);
     }
     let Some(header) = bytes.first_chunk::<HEADER_LEN>() else {
-        return Ok(Parsed::Incomplete { needed: HEADER_LEN });
+        return Ok(ParsedPage::Incomplete { needed: HEADER_LEN });
     };
     let [_, _, _, _, version, flags, .., count] = *header;
     if version != 0 {
@@ -212,15 +218,15 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, PageError> {
     }
     let segments_end = HEADER_LEN + usize::from(count);
     let Some(segments) = bytes.get(HEADER_LEN..segments_end) else {
-        return Ok(Parsed::Incomplete { needed: segments_end });
+        return Ok(ParsedPage::Incomplete { needed: segments_end });
     };
     let needed = segments_end + segments.iter().map(|length| usize::from(*length)).sum::<usize>();
-    let Some(page) = bytes.get(..needed) else { return Ok(Parsed::Incomplete { needed }) };
+    let Some(page) = bytes.get(..needed) else { return Ok(ParsedPage::Incomplete { needed }) };
     let crc = u32::from_le_bytes(read(header, field::CRC));
     if checksum(page) != crc {
         return Err(PageError::Checksum);
     }
-    Ok(Parsed::Page(Page {
+    Ok(ParsedPage::Page(Page {
         continued: flags & CONTINUED != 0,
         first: flags & FIRST != 0,
         last: flags & LAST != 0,
@@ -303,11 +309,11 @@ mod field {
 const MAGIC: &[u8; 4] = b"OggS";
 const HEADER_LEN: usize = 27;
 /// What one byte counts.
-const MOST_SEGMENTS: usize = 255;
+const MAX_SEGMENTS: usize = 255;
 /// So many of 255 bytes.
-const MAX_BODY: usize = MOST_SEGMENTS * 255;
+const MAX_BODY: usize = MAX_SEGMENTS * 255;
 /// The position of a page on which no packet ends.
-const NOWHERE: u64 = u64::MAX;
+const NO_GRANULE: u64 = u64::MAX;
 const CONTINUED: u8 = 1;
 const FIRST: u8 = 2;
 const LAST: u8 = 4;
@@ -322,7 +328,9 @@ mod tests {
     fn packets(mut bytes: &[u8]) -> Vec<(Vec<u8>, u64)> {
         let (mut packets, mut open, mut sequence) = (Vec::new(), Vec::new(), 0);
         while !bytes.is_empty() {
-            let Ok(Parsed::Page(page)) = parse(bytes) else { panic!("{:?}", parse(bytes)) };
+            let Ok(ParsedPage::Page(page)) = parse_page(bytes) else {
+                panic!("{:?}", parse_page(bytes))
+            };
             assert_eq!((page.sequence, page.serial), (sequence, 7));
             assert_eq!(page.continued, !open.is_empty());
             let mut body = page.body;
@@ -345,7 +353,9 @@ mod tests {
     fn a_page_of_ffmpegs_has_the_checksum_that_we_compute() {
         // The first page of `ffmpeg -f lavfi -i sine -c:a libopus -serial_offset 5 x.ogg`.
         let page = include_bytes!("../../tests/vectors/ogg_opus_head.ogg");
-        let Ok(Parsed::Page(parsed)) = parse(page) else { panic!("{:?}", parse(page)) };
+        let Ok(ParsedPage::Page(parsed)) = parse_page(page) else {
+            panic!("{:?}", parse_page(page))
+        };
         assert!(parsed.first && !parsed.continued && !parsed.last);
         assert_eq!(&parsed.body[..8], b"OpusHead");
         assert_eq!(parsed.total_len(), page.len());
@@ -353,11 +363,11 @@ mod tests {
 
     #[test]
     fn the_ends_of_a_stream_are_marked_on_the_right_pages() {
-        let (mut writer, mut out) = (Writer::new(7), Vec::new());
-        writer.write_packet(&[1; 70_000], 5, Ends::First, &mut out);
-        writer.write_packet(&[2; 70_000], 9, Ends::Last, &mut out);
+        let (mut writer, mut out) = (PageWriter::new(7), Vec::new());
+        writer.write_packet(&[1; 70_000], 5, StreamBoundary::First, &mut out);
+        writer.write_packet(&[2; 70_000], 9, StreamBoundary::Last, &mut out);
         let (mut marks, mut rest) = (Vec::new(), &out[..]);
-        while let Ok(Parsed::Page(page)) = parse(rest) {
+        while let Ok(ParsedPage::Page(page)) = parse_page(rest) {
             marks.push((page.first, page.continued, page.last, page.granule));
             rest = &rest[page.total_len()..];
         }
@@ -372,10 +382,10 @@ mod tests {
 
     #[test]
     fn packets_of_awkward_lengths_come_back() {
-        let (mut writer, mut out) = (Writer::new(7), Vec::new());
+        let (mut writer, mut out) = (PageWriter::new(7), Vec::new());
         let lengths = [0, 1, 254, 255, 256, 510, 65_024, 65_025, 65_026, 130_050, 200_000];
         for (length, granule) in lengths.into_iter().zip(1..) {
-            writer.write_packet(&vec![3; length], granule, Ends::Middle, &mut out);
+            writer.write_packet(&vec![3; length], granule, StreamBoundary::Middle, &mut out);
         }
         let found: Vec<_> =
             packets(&out).into_iter().map(|(packet, at)| (packet.len(), at)).collect();
@@ -384,12 +394,13 @@ mod tests {
 
     #[test]
     fn a_bundle_takes_what_a_page_can_hold_and_no_more() {
-        let (mut writer, mut out, mut bundle) = (Writer::new(7), Vec::new(), Bundle::default());
+        let (mut writer, mut out, mut bundle) =
+            (PageWriter::new(7), Vec::new(), PageBuilder::default());
         let lengths = [0, 1, 255, 510, 254, 60_000];
         assert!(lengths.iter().all(|length| bundle.push(&vec![3; *length])));
         assert!(!bundle.push(&[3; 4_000]), "255 segments are a page");
         assert!(bundle.push(&[3; 300]));
-        writer.write_bundle(&mut bundle, 9, Ends::Middle, &mut out);
+        writer.write_packets(&mut bundle, 9, StreamBoundary::Middle, &mut out);
         assert!(bundle.is_empty());
         let found: Vec<_> =
             packets(&out).into_iter().map(|(packet, at)| (packet.len(), at)).collect();
@@ -401,9 +412,9 @@ mod tests {
         fn any_packet_comes_back(all in prop::collection::vec(
             prop::collection::vec(any::<u8>(), 0..700), 1..6,
         )) {
-            let (mut writer, mut out) = (Writer::new(7), Vec::new());
+            let (mut writer, mut out) = (PageWriter::new(7), Vec::new());
             for packet in &all {
-                writer.write_packet(packet, 1, Ends::Middle, &mut out);
+                writer.write_packet(packet, 1, StreamBoundary::Middle, &mut out);
             }
             let found: Vec<_> = packets(&out).into_iter().map(|(packet, _)| packet).collect();
             prop_assert_eq!(found, all);
@@ -412,16 +423,16 @@ mod tests {
         #[test]
         fn one_wrong_bit_is_noticed(at in 0..60_usize, bit in 0..8) {
             let mut out = Vec::new();
-            Writer::new(7).write_packet(&[5; 40], 1, Ends::Middle, &mut out);
+            PageWriter::new(7).write_packet(&[5; 40], 1, StreamBoundary::Middle, &mut out);
             let at = at % out.len();
             out[at] ^= 1_u8 << bit;
-            prop_assert!(!matches!(parse(&out), Ok(Parsed::Page(_))));
+            prop_assert!(!matches!(parse_page(&out), Ok(ParsedPage::Page(_))));
         }
 
         #[test]
         fn any_bytes_give_an_answer(tail: Vec<u8>) {
             let bytes = [b"OggS\0", &tail[..]].concat();
-            if let Ok(Parsed::Incomplete { needed }) = parse(&bytes) {
+            if let Ok(ParsedPage::Incomplete { needed }) = parse_page(&bytes) {
                 prop_assert!(needed > bytes.len() && needed <= 65_307);
             }
         }

@@ -2,8 +2,8 @@
 
 use aulos_core::{ChannelLayout, SampleRate};
 
-use super::input::Input;
-use super::{Event, Format, Place, Start, Step};
+use super::input_buffer::InputBuffer;
+use super::{PacketFormat, PacketPlacement, ReaderStep, SplitterEvent, StreamStart};
 
 /// The seven bytes in front of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,14 +57,14 @@ impl Header {
     }
 
     /// What a decoder has to know (ISO/IEC 14496-3, 1.6.2.1): object type, rate, channels.
-    fn format(&self) -> Option<Format> {
+    fn format(&self) -> Option<PacketFormat> {
         let hz = *RATES.get(usize::from(self.rate))?;
         let object = self.profile + 1;
         let channels = match self.channels {
             7 => 8,
             count => usize::from(count),
         };
-        Some(Format::Aac {
+        Some(PacketFormat::Aac {
             config: [object << 3 | self.rate >> 1, self.rate << 7 | self.channels << 3],
             rate: SampleRate::new(hz).ok()?,
             layout: ChannelLayout::new(channels).ok(),
@@ -80,29 +80,33 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn next(&mut self, input: &mut Input, packet: &mut Vec<u8>) -> Step {
+    pub(super) fn next(&mut self, input: &mut InputBuffer, packet: &mut Vec<u8>) -> ReaderStep {
         let bytes = input.bytes();
-        let Some(head) = bytes.first_chunk() else { return Step::More };
-        let Some(header) = Header::parse(*head) else { return Step::Lost(0) };
-        let Some(frame) = bytes.get(..header.bytes()) else { return Step::More };
+        let Some(head) = bytes.first_chunk() else { return ReaderStep::NeedMore };
+        let Some(header) = Header::parse(*head) else { return ReaderStep::Lost(0) };
+        let Some(frame) = bytes.get(..header.bytes()) else { return ReaderStep::NeedMore };
         let same = self.like.is_some_and(|like| like.is_like(&header));
         if self.like.is_some() && !same {
             self.like = None;
-            return Step::Lost(0);
+            return ReaderStep::Lost(0);
         }
         if !same {
             self.like = Some(header);
-            let Some(format) = header.format() else { return Step::Lost(0) };
-            return Step::Found(Event::Begin(Box::new(Start { format, skip: 0, padding: None })));
+            let Some(format) = header.format() else { return ReaderStep::Lost(0) };
+            return ReaderStep::Found(SplitterEvent::Begin(Box::new(StreamStart {
+                format,
+                skip: 0,
+                padding: None,
+            })));
         }
         packet.clear();
         packet.extend_from_slice(frame.get(header.head()..).unwrap_or_default());
         input.skip(header.bytes() as u64);
         // Several blocks in one frame have no lengths of their own, and nobody sends them.
         if header.blocks > 1 {
-            return Step::Found(Event::Lost(header.bytes() as u64));
+            return ReaderStep::Found(SplitterEvent::Lost(header.bytes() as u64));
         }
-        Step::Found(Event::Packet(Place::default()))
+        ReaderStep::Found(SplitterEvent::Packet(PacketPlacement::default()))
     }
 }
 

@@ -2,15 +2,18 @@
 
 use aulos_core::{ChannelLayout, SampleRate};
 
-use super::input::Input;
-use super::{Event, Format, MAX_PACKET, MAX_TAG, Place, Start, Step, comment};
-use crate::flac::{Header, Info, Look, Parsed, Scan};
+use super::input_buffer::InputBuffer;
+use super::{
+    MAX_PACKET, MAX_TAG, PacketFormat, PacketPlacement, ReaderStep, SplitterEvent, StreamStart,
+    vorbis_comment,
+};
+use crate::flac::{FrameEnd, FrameEndSearch, FrameHeader, ParsedFrameHeader, StreamInfo};
 
 /// Where in the stream we are.
 #[derive(Debug)]
 pub(super) struct Reader {
     state: State,
-    info: Option<Info>,
+    info: Option<StreamInfo>,
 }
 
 #[derive(Debug)]
@@ -18,8 +21,8 @@ enum State {
     Magic,
     Blocks,
     /// At the first frame, which may say more than is known.
-    First,
-    Frames(Scan),
+    FirstHeader,
+    Frames(FrameEndSearch),
 }
 
 impl Default for Reader {
@@ -30,24 +33,24 @@ impl Default for Reader {
 
 impl Reader {
     /// A reader of a stream that was joined at a frame.
-    pub(super) const fn joined() -> Self {
-        Self { state: State::First, info: None }
+    pub(super) const fn joined_midstream() -> Self {
+        Self { state: State::FirstHeader, info: None }
     }
 
     /// The same reader, at a frame further on.
-    pub(super) fn resumed(self) -> Self {
-        Self { state: State::First, ..self }
+    pub(super) fn resume(self) -> Self {
+        Self { state: State::FirstHeader, ..self }
     }
 
-    pub(super) fn next(&mut self, input: &mut Input, packet: &mut Vec<u8>) -> Step {
+    pub(super) fn next(&mut self, input: &mut InputBuffer, packet: &mut Vec<u8>) -> ReaderStep {
         match &self.state {
             State::Magic => {
                 input.skip(4);
                 self.state = State::Blocks;
-                Step::Taken
+                ReaderStep::Consumed
             }
             State::Blocks => self.block(input),
-            State::First => self.first(input),
+            State::FirstHeader => self.read_first_header(input),
             State::Frames(scan) => {
                 let scan = *scan;
                 self.frame(scan, input, packet)
@@ -56,69 +59,76 @@ impl Reader {
     }
 
     /// A metadata block (RFC 9639, 8.1).
-    fn block(&mut self, input: &mut Input) -> Step {
+    fn block(&mut self, input: &mut InputBuffer) -> ReaderStep {
         let bytes = input.bytes();
-        let Some([kind, a, b, c]) = bytes.first_chunk::<4>().copied() else { return Step::More };
+        let Some([kind, a, b, c]) = bytes.first_chunk::<4>().copied() else {
+            return ReaderStep::NeedMore;
+        };
         let length = u64::from(a) << 16 | u64::from(b) << 8 | u64::from(c);
         let whole = 4 + length;
         let is_read = kind & 0x7f == 0 || (kind & 0x7f == COMMENT && length <= MAX_COMMENT);
         let body = bytes.get(4..usize::try_from(whole).unwrap_or(usize::MAX));
         if (is_read && body.is_none() && length <= MAX_COMMENT) || length > MAX_TAG {
-            return if length > MAX_TAG { Step::Lost(4) } else { Step::More };
+            return if length > MAX_TAG { ReaderStep::Lost(4) } else { ReaderStep::NeedMore };
         }
-        let mut found = Step::Taken;
+        let mut found = ReaderStep::Consumed;
         match (kind & 0x7f, body) {
             (0, Some(body)) => {
-                let Some(info) = Info::parse(body) else { return Step::Lost(4) };
-                let Some(start) = start(&info) else { return Step::Lost(4) };
+                let Some(info) = StreamInfo::parse(body) else { return ReaderStep::Lost(4) };
+                let Some(start) = stream_start(&info) else { return ReaderStep::Lost(4) };
                 self.info = Some(info);
-                found = Step::Found(Event::Begin(start));
+                found = ReaderStep::Found(SplitterEvent::Begin(start));
             }
             (COMMENT, Some(body)) => {
-                if let Some(title) = comment::title(body) {
-                    found = Step::Found(Event::Title(title));
+                if let Some(title) = vorbis_comment::parse_title(body) {
+                    found = ReaderStep::Found(SplitterEvent::Title(title));
                 }
             }
             _ => {}
         }
         if kind & 0x80 != 0 {
-            self.state = State::First;
+            self.state = State::FirstHeader;
         }
         input.skip(whole);
         found
     }
 
     /// The header in front says what is to be decoded.
-    fn first(&mut self, input: &Input) -> Step {
-        let header = match Header::parse(input.bytes()) {
-            Parsed::Header(header) => header,
-            Parsed::More => return Step::More,
-            Parsed::No => return Step::Lost(0),
+    fn read_first_header(&mut self, input: &InputBuffer) -> ReaderStep {
+        let header = match FrameHeader::parse(input.bytes()) {
+            ParsedFrameHeader::Header(header) => header,
+            ParsedFrameHeader::Incomplete => return ReaderStep::NeedMore,
+            ParsedFrameHeader::Invalid => return ReaderStep::Lost(0),
         };
         if self.info.as_ref().is_some_and(|info| header.is_like(info)) {
-            self.state = State::Frames(Scan::default());
-            return Step::Taken;
+            self.state = State::Frames(FrameEndSearch::default());
+            return ReaderStep::Consumed;
         }
-        let Some((info, start)) =
-            Info::of(&header).and_then(|info| start(&info).map(|start| (info, start)))
+        let Some((info, start)) = StreamInfo::from_frame_header(&header)
+            .and_then(|info| stream_start(&info).map(|start| (info, start)))
         else {
-            return Step::Lost(2);
+            return ReaderStep::Lost(2);
         };
         self.info = Some(info);
-        self.state = State::Frames(Scan::default());
-        Step::Found(Event::Begin(start))
+        self.state = State::Frames(FrameEndSearch::default());
+        ReaderStep::Found(SplitterEvent::Begin(start))
     }
 
-    fn frame(&mut self, mut scan: Scan, input: &mut Input, packet: &mut Vec<u8>) -> Step {
+    fn frame(
+        &mut self,
+        mut scan: FrameEndSearch,
+        input: &mut InputBuffer,
+        packet: &mut Vec<u8>,
+    ) -> ReaderStep {
         let ended = input.is_ended();
         match scan.find(input.bytes(), ended, self.info.as_ref()) {
-            Look::Next => {}
-            Look::Damaged(count) => return Step::Lost(count as u64),
-            Look::More if ended && scan.is_whole() && scan.at == input.bytes().len() => {}
-            Look::More if scan.at >= MAX_PACKET => return Step::Lost(2),
-            Look::More => {
+            FrameEnd::Found => {}
+            FrameEnd::Damaged(count) => return ReaderStep::Lost(count as u64),
+            FrameEnd::NeedMore if ended && scan.is_whole() && scan.at == input.bytes().len() => {}
+            FrameEnd::NeedMore if scan.at >= MAX_PACKET => return ReaderStep::Lost(2),
+            FrameEnd::NeedMore => {
                 self.state = State::Frames(scan);
-                return Step::More;
+                return ReaderStep::NeedMore;
             }
         }
         packet.clear();
@@ -126,17 +136,18 @@ impl Reader {
         input.skip(scan.at as u64);
         // The next header was seen, if there is one; it may be of another kind.
         let over = input.bytes().is_empty();
-        self.state = if over { State::Frames(Scan::default()) } else { State::First };
-        Step::Found(Event::Packet(Place::default()))
+        self.state =
+            if over { State::Frames(FrameEndSearch::default()) } else { State::FirstHeader };
+        ReaderStep::Found(SplitterEvent::Packet(PacketPlacement::default()))
     }
 }
 
 /// What STREAMINFO says, to a decoder.
-pub(super) fn start(info: &Info) -> Option<Box<Start>> {
+pub(super) fn stream_start(info: &StreamInfo) -> Option<Box<StreamStart>> {
     let rate = SampleRate::new(info.hz()).ok()?;
     let layout = ChannelLayout::new(info.channels()).ok()?;
-    let format = Format::Flac { info: *info.bytes(), rate, layout };
-    Some(Box::new(Start { format, skip: 0, padding: None }))
+    let format = PacketFormat::Flac { info: *info.bytes(), rate, layout };
+    Some(Box::new(StreamStart { format, skip: 0, padding: None }))
 }
 
 /// The type of a block with comments.

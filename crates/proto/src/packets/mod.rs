@@ -17,43 +17,43 @@
 //! (Ogg), RFC 7845 (Opus), the Vorbis I specification, id3.org (ID3v2.4), Xing's and LAME's tag.
 
 mod adts;
-mod comment;
 mod flac;
-pub(crate) mod input;
+pub(crate) mod input_buffer;
 mod mpeg;
 mod ogg;
 mod sniff;
 #[cfg(test)]
 mod tests;
+mod vorbis_comment;
 mod wave;
 
 use core::fmt;
 
 use aulos_core::{ChannelLayout, SampleRate};
 
-use crate::titles::Title;
+use crate::titles::TrackMetadata;
 use crate::wav::Samples;
-use input::Input;
+use input_buffer::InputBuffer;
 
 /// Splits one stream of bytes into packets.
 ///
 /// Push bytes, then ask until there is nothing more; memory is bounded by [`MAX_BUFFER`] and
 /// [`MAX_PACKET`] whatever comes.
 #[derive(Debug)]
-pub struct Splitter {
-    input: Input,
+pub struct PacketSplitter {
+    input: InputBuffer,
     packet: Vec<u8>,
     state: State,
-    hint: Hint,
-    counts: Counts,
+    hint: FormatHint,
+    counts: SplitterStats,
     /// An event that comes before anything else is looked at.
-    pending: Option<Event>,
+    pending: Option<SplitterEvent>,
 }
 
 /// What the server says that it sends, where the bytes alone leave it open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Hint {
+pub enum FormatHint {
     /// Nothing that helps.
     #[default]
     None,
@@ -62,7 +62,7 @@ pub enum Hint {
     Flac,
 }
 
-impl Hint {
+impl FormatHint {
     /// What a `Content-Type` is good for.
     #[must_use]
     pub fn from_content_type(text: &str) -> Self {
@@ -75,22 +75,22 @@ impl Hint {
 /// What was found in the bytes.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Event {
+pub enum SplitterEvent {
     /// Packets of this kind follow: make a new decoder.
-    Begin(Box<Start>),
+    Begin(Box<StreamStart>),
     /// A packet; its bytes are [`Splitter::packet`].
-    Packet(Place),
+    Packet(PacketPlacement),
     /// So many bytes were thrown away before the next packet; 0 where only packets are missing.
     Lost(u64),
     /// What is played from here on.
-    Title(Title),
+    Title(TrackMetadata),
 }
 
 /// How packets begin.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Start {
+pub struct StreamStart {
     /// What the packets are.
-    pub format: Format,
+    pub format: PacketFormat,
     /// Frames at the beginning that only the decoder needs.
     pub skip: u64,
     /// Frames that only filled the last packet: the first of them, counted with those of `skip`,
@@ -100,7 +100,7 @@ pub struct Start {
 
 /// Where a packet stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct PacketPlacement {
     /// The codec's position after the packet in frames, where the container says it.
     pub position: Option<u64>,
     /// It is the last one: frames beyond `position` only fill it.
@@ -110,7 +110,7 @@ pub struct Place {
 /// What packets are.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Format {
+pub enum PacketFormat {
     /// MPEG audio, with its frame headers.
     Mpeg {
         /// 1, 2 or 3.
@@ -165,7 +165,7 @@ pub enum Format {
 
 /// What happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct SplitterStats {
     /// Packets given.
     pub packets: u64,
     /// Bytes that belonged to nothing.
@@ -177,7 +177,7 @@ pub struct Counts {
 /// Why a stream cannot be played. It stays so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum StreamFormatError {
     /// A web page.
     WebPage,
     /// A list of streams and not a stream.
@@ -198,7 +198,7 @@ pub enum Refusal {
     NotAudio,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for StreamFormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::WebPage => "it is a web page and not sound",
@@ -214,27 +214,27 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl core::error::Error for Refusal {}
+impl core::error::Error for StreamFormatError {}
 
 #[derive(Debug)]
 enum State {
     /// Looking for the beginning of anything.
-    Sniffing(Sniffing),
-    Reading(Reader),
-    Refused(Refusal),
+    Sniffing(SniffState),
+    Reading(FormatReader),
+    Refused(StreamFormatError),
 }
 
 #[derive(Debug, Default)]
-struct Sniffing {
+struct SniffState {
     /// What was read before, and may be read on.
-    before: Option<Reader>,
+    before: Option<FormatReader>,
     garbage: u64,
     /// A header of free format was seen.
     free_format: bool,
 }
 
 #[derive(Debug)]
-enum Reader {
+enum FormatReader {
     Mpeg(mpeg::Reader),
     Adts(adts::Reader),
     Flac(flac::Reader),
@@ -243,31 +243,31 @@ enum Reader {
 }
 
 /// What a reader made of the bytes at the front.
-enum Step {
+enum ReaderStep {
     /// It needs more of them.
-    More,
+    NeedMore,
     /// It took some, and there is something to tell.
-    Found(Event),
+    Found(SplitterEvent),
     /// It took some.
-    Taken,
+    Consumed,
     /// They do not belong to it; so many of them need not be looked at again.
     Lost(u64),
     /// What it read has come to its end, and anything may follow.
-    Over,
+    EndOfStream,
     /// It cannot be played.
-    Refused(Refusal),
+    Refused(StreamFormatError),
 }
 
-impl Splitter {
+impl PacketSplitter {
     /// A splitter for a stream that begins, or is joined, now.
     #[must_use]
-    pub fn new(hint: Hint) -> Self {
+    pub fn new(hint: FormatHint) -> Self {
         Self {
-            input: Input::default(),
+            input: InputBuffer::default(),
             packet: Vec::new(),
-            state: State::Sniffing(Sniffing::default()),
+            state: State::Sniffing(SniffState::default()),
             hint,
-            counts: Counts::default(),
+            counts: SplitterStats::default(),
             pending: None,
         }
     }
@@ -288,7 +288,7 @@ impl Splitter {
     /// # Errors
     /// [`Refusal`], from then on always.
     #[allow(clippy::should_implement_trait, reason = "more may come after None")]
-    pub fn next(&mut self) -> Result<Option<Event>, Refusal> {
+    pub fn next(&mut self) -> Result<Option<SplitterEvent>, StreamFormatError> {
         if let Some(event) = self.pending.take() {
             return Ok(Some(event));
         }
@@ -297,7 +297,7 @@ impl Splitter {
                 State::Refused(why) => return Err(*why),
                 State::Sniffing(_) => {
                     if !self.sniff() {
-                        return self.give_up();
+                        return self.finish_sniffing();
                     }
                     match self.pending.take() {
                         Some(event) => return Ok(Some(event)),
@@ -307,17 +307,17 @@ impl Splitter {
                 State::Reading(reader) => reader.next(&mut self.input, &mut self.packet),
             };
             match step {
-                Step::More if self.input.is_full() => self.lose(1),
-                Step::More if self.input.is_ended() && !self.input.bytes().is_empty() => {
-                    self.lose(1);
+                ReaderStep::NeedMore if self.input.is_full() => self.resynchronize(1),
+                ReaderStep::NeedMore if self.input.is_ended() && !self.input.bytes().is_empty() => {
+                    self.resynchronize(1);
                 }
-                Step::More => return Ok(None),
-                Step::Taken => {}
-                Step::Lost(skip) => self.lose(skip),
-                Step::Over => self.state = State::Sniffing(Sniffing::default()),
-                Step::Refused(why) => self.state = State::Refused(why),
-                Step::Found(event) => {
-                    self.counts.packets += u64::from(matches!(event, Event::Packet(_)));
+                ReaderStep::NeedMore => return Ok(None),
+                ReaderStep::Consumed => {}
+                ReaderStep::Lost(skip) => self.resynchronize(skip),
+                ReaderStep::EndOfStream => self.state = State::Sniffing(SniffState::default()),
+                ReaderStep::Refused(why) => self.state = State::Refused(why),
+                ReaderStep::Found(event) => {
+                    self.counts.packets += u64::from(matches!(event, SplitterEvent::Packet(_)));
                     return Ok(Some(event));
                 }
             }
@@ -332,50 +332,54 @@ impl Splitter {
 
     /// What happened so far.
     #[must_use]
-    pub const fn counts(&self) -> Counts {
+    pub const fn stats(&self) -> SplitterStats {
         self.counts
     }
 
     /// Looks for the beginning of something. `false`: there are not enough bytes to tell.
     fn sniff(&mut self) -> bool {
         let State::Sniffing(sniffing) = &mut self.state else { return true };
-        let is_flac = matches!(sniffing.before, Some(Reader::Flac(_))) || self.hint == Hint::Flac;
-        let look = sniff::Look { ended: self.input.is_ended(), is_flac };
+        let is_flac =
+            matches!(sniffing.before, Some(FormatReader::Flac(_))) || self.hint == FormatHint::Flac;
+        let look = sniff::Sniffer { ended: self.input.is_ended(), is_flac };
         let fresh = sniffing.before.is_none() && sniffing.garbage == 0;
         let bytes = self.input.bytes();
-        if fresh && let Some(why) = sniff::refusal(bytes) {
+        if fresh && let Some(why) = sniff::known_unsupported(bytes) {
             self.state = State::Refused(why);
             return true;
         }
         // A web page is known by its first words, a transport stream by its third packet.
-        if fresh && !look.ended && bytes.len() < FIRST_LOOK && !sniff::may_begin(bytes) {
+        if fresh && !look.ended && bytes.len() < MIN_SNIFF_BYTES && !sniff::may_begin(bytes) {
             return false;
         }
-        let (at, found) = look.anywhere(bytes, fresh);
+        let (at, found) = look.find_start(bytes, fresh);
         sniffing.free_format |= sniff::is_free_format(bytes) && fresh;
         let at = at as u64;
         sniffing.garbage += at;
         self.counts.skipped += at;
         let garbage = sniffing.garbage;
         match found {
-            sniff::Found::Nothing if garbage > MAX_GARBAGE => {
-                let why =
-                    if sniffing.free_format { Refusal::FreeFormat } else { Refusal::NotAudio };
+            sniff::SniffResult::Nothing if garbage > MAX_GARBAGE => {
+                let why = if sniffing.free_format {
+                    StreamFormatError::FreeFormat
+                } else {
+                    StreamFormatError::NotAudio
+                };
                 self.state = State::Refused(why);
             }
-            sniff::Found::Nothing => {
+            sniff::SniffResult::Nothing => {
                 self.input.skip(at);
                 return false;
             }
-            sniff::Found::Tag(length) => self.input.skip(at + length),
-            sniff::Found::Start(kind) => {
+            sniff::SniffResult::Tag(length) => self.input.skip(at + length),
+            sniff::SniffResult::Start(kind) => {
                 let before = sniffing.before.take();
                 let was_reading = before.is_some();
-                self.state = State::Reading(Reader::resume(before, kind));
+                self.state = State::Reading(FormatReader::resume(before, kind));
                 self.input.skip(at);
                 if was_reading && garbage > 0 {
                     self.counts.resyncs += 1;
-                    self.pending = Some(Event::Lost(garbage));
+                    self.pending = Some(SplitterEvent::Lost(garbage));
                 }
             }
         }
@@ -383,10 +387,14 @@ impl Splitter {
     }
 
     /// Nothing was found in what is there. At the end that is final, if there never was anything.
-    fn give_up(&mut self) -> Result<Option<Event>, Refusal> {
+    fn finish_sniffing(&mut self) -> Result<Option<SplitterEvent>, StreamFormatError> {
         let State::Sniffing(sniffing) = &self.state else { return Ok(None) };
         if self.input.is_ended() && self.counts.packets == 0 && self.counts.skipped > 0 {
-            let why = if sniffing.free_format { Refusal::FreeFormat } else { Refusal::NotAudio };
+            let why = if sniffing.free_format {
+                StreamFormatError::FreeFormat
+            } else {
+                StreamFormatError::NotAudio
+            };
             self.state = State::Refused(why);
             return Err(why);
         }
@@ -394,34 +402,38 @@ impl Splitter {
     }
 
     /// The front is not what it should be: begins to look for what is.
-    fn lose(&mut self, skip: u64) {
-        let before = core::mem::replace(&mut self.state, State::Sniffing(Sniffing::default()));
+    fn resynchronize(&mut self, skip: u64) {
+        let before = core::mem::replace(&mut self.state, State::Sniffing(SniffState::default()));
         if let (State::Reading(reader), State::Sniffing(sniffing)) = (before, &mut self.state) {
-            *sniffing = Sniffing { before: Some(reader), garbage: skip, free_format: false };
+            *sniffing = SniffState { before: Some(reader), garbage: skip, free_format: false };
             self.counts.skipped += skip;
             self.input.skip(skip);
         }
     }
 }
 
-impl Reader {
+impl FormatReader {
     /// A reader of `kind`: the one from before, if it is of that kind.
-    fn resume(before: Option<Self>, kind: sniff::Kind) -> Self {
+    fn resume(before: Option<Self>, kind: sniff::StreamKind) -> Self {
         match (kind, before) {
-            (sniff::Kind::Mpeg, Some(Self::Mpeg(reader))) => Self::Mpeg(reader),
-            (sniff::Kind::Mpeg, _) => Self::Mpeg(mpeg::Reader::default()),
-            (sniff::Kind::Adts, Some(Self::Adts(reader))) => Self::Adts(reader),
-            (sniff::Kind::Adts, _) => Self::Adts(adts::Reader::default()),
-            (sniff::Kind::FlacFrames, Some(Self::Flac(reader))) => Self::Flac(reader.resumed()),
-            (sniff::Kind::FlacFrames, _) => Self::Flac(flac::Reader::joined()),
-            (sniff::Kind::Flac, _) => Self::Flac(flac::Reader::default()),
-            (sniff::Kind::Ogg, Some(Self::Ogg(reader))) => Self::Ogg(Box::new(reader.resumed())),
-            (sniff::Kind::Ogg, _) => Self::Ogg(Box::default()),
-            (sniff::Kind::Wave, _) => Self::Wave(wave::Reader::default()),
+            (sniff::StreamKind::Mpeg, Some(Self::Mpeg(reader))) => Self::Mpeg(reader),
+            (sniff::StreamKind::Mpeg, _) => Self::Mpeg(mpeg::Reader::default()),
+            (sniff::StreamKind::Adts, Some(Self::Adts(reader))) => Self::Adts(reader),
+            (sniff::StreamKind::Adts, _) => Self::Adts(adts::Reader::default()),
+            (sniff::StreamKind::FlacFrames, Some(Self::Flac(reader))) => {
+                Self::Flac(reader.resume())
+            }
+            (sniff::StreamKind::FlacFrames, _) => Self::Flac(flac::Reader::joined_midstream()),
+            (sniff::StreamKind::Flac, _) => Self::Flac(flac::Reader::default()),
+            (sniff::StreamKind::Ogg, Some(Self::Ogg(reader))) => {
+                Self::Ogg(Box::new(reader.resume()))
+            }
+            (sniff::StreamKind::Ogg, _) => Self::Ogg(Box::default()),
+            (sniff::StreamKind::Wave, _) => Self::Wave(wave::Reader::default()),
         }
     }
 
-    fn next(&mut self, input: &mut Input, packet: &mut Vec<u8>) -> Step {
+    fn next(&mut self, input: &mut InputBuffer, packet: &mut Vec<u8>) -> ReaderStep {
         match self {
             Self::Mpeg(reader) => reader.next(input, packet),
             Self::Adts(reader) => reader.next(input, packet),
@@ -442,7 +454,7 @@ pub const MAX_PACKET: usize = 512 * 1024;
 pub const MAX_GARBAGE: u64 = 128 * 1024;
 
 /// Bytes that show what something is that is not to be played.
-const FIRST_LOOK: usize = 512;
+const MIN_SNIFF_BYTES: usize = 512;
 
 /// Bytes of a tag (`ID3v2`, pictures in FLAC) that are passed over.
 pub const MAX_TAG: u64 = 16 * 1024 * 1024;

@@ -2,8 +2,8 @@
 
 use aulos_core::{ChannelLayout, SampleRate};
 
-use super::input::Input;
-use super::{Event, Format, Place, Start, Step};
+use super::input_buffer::InputBuffer;
+use super::{PacketFormat, PacketPlacement, ReaderStep, SplitterEvent, StreamStart};
 use crate::bytes;
 
 /// The four bytes in front of a frame.
@@ -103,10 +103,10 @@ impl Header {
         4 + side + if self.protected { 2 } else { 0 }
     }
 
-    fn format(&self) -> Option<Format> {
+    fn format(&self) -> Option<PacketFormat> {
         let rate = SampleRate::new(self.hz).ok()?;
         let layout = if self.mono { ChannelLayout::MONO } else { ChannelLayout::STEREO };
-        Some(Format::Mpeg { layer: self.layer, rate, layout })
+        Some(PacketFormat::Mpeg { layer: self.layer, rate, layout })
     }
 }
 
@@ -117,47 +117,55 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn next(&mut self, input: &mut Input, packet: &mut Vec<u8>) -> Step {
+    pub(super) fn next(&mut self, input: &mut InputBuffer, packet: &mut Vec<u8>) -> ReaderStep {
         let bytes = input.bytes();
-        let Some(word) = bytes.first_chunk() else { return Step::More };
-        let Some(header) = Header::parse(*word) else { return Step::Lost(0) };
-        let Some(frame) = bytes.get(..header.bytes()) else { return Step::More };
+        let Some(word) = bytes.first_chunk() else { return ReaderStep::NeedMore };
+        let Some(header) = Header::parse(*word) else { return ReaderStep::Lost(0) };
+        let Some(frame) = bytes.get(..header.bytes()) else { return ReaderStep::NeedMore };
         let same = self.like.is_some_and(|like| like.is_like(&header));
         // A frame of another kind in the middle has to be confirmed by the one behind it.
         if self.like.is_some() && !same {
             self.like = None;
-            return Step::Lost(0);
+            return ReaderStep::Lost(0);
         }
-        let Some(format) = header.format() else { return Step::Lost(0) };
-        match Tag::of(&header, frame) {
+        let Some(format) = header.format() else { return ReaderStep::Lost(0) };
+        match EncoderTag::detect(&header, frame) {
             Some(tag) => {
                 input.skip(header.bytes() as u64);
                 self.like = Some(header);
-                let Tag { skip, padding } = tag;
-                Step::Found(Event::Begin(Box::new(Start { format, skip, padding })))
+                let EncoderTag { skip, padding } = tag;
+                ReaderStep::Found(SplitterEvent::Begin(Box::new(StreamStart {
+                    format,
+                    skip,
+                    padding,
+                })))
             }
             None if !same => {
                 self.like = Some(header);
-                Step::Found(Event::Begin(Box::new(Start { format, skip: 0, padding: None })))
+                ReaderStep::Found(SplitterEvent::Begin(Box::new(StreamStart {
+                    format,
+                    skip: 0,
+                    padding: None,
+                })))
             }
             None => {
                 packet.clear();
                 packet.extend_from_slice(frame);
                 input.skip(header.bytes() as u64);
-                Step::Found(Event::Packet(Place::default()))
+                ReaderStep::Found(SplitterEvent::Packet(PacketPlacement::default()))
             }
         }
     }
 }
 
 /// What an encoder notes in a first frame without sound (`Xing`, `Info`, `VBRI`).
-struct Tag {
+struct EncoderTag {
     skip: u64,
     padding: Option<(u64, u64)>,
 }
 
-impl Tag {
-    fn of(header: &Header, frame: &[u8]) -> Option<Self> {
+impl EncoderTag {
+    fn detect(header: &Header, frame: &[u8]) -> Option<Self> {
         if header.layer != 3 {
             return None;
         }
@@ -169,11 +177,11 @@ impl Tag {
         if !tag.starts_with(b"Xing") && !tag.starts_with(b"Info") {
             return None;
         }
-        Some(Self::gaps(header, tag).unwrap_or(nothing))
+        Some(Self::lame_delays(header, tag).unwrap_or(nothing))
     }
 
     /// LAME's delay and padding, 12 bits each, behind the fields whose bits are set.
-    fn gaps(header: &Header, tag: &[u8]) -> Option<Self> {
+    fn lame_delays(header: &Header, tag: &[u8]) -> Option<Self> {
         let mut fields = bytes::Reader::new(tag.get(4..)?);
         let [_, _, _, set] = fields.array()?;
         let count = if set & 1 != 0 { fields.array().map(u32::from_be_bytes) } else { None };

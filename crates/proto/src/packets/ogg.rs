@@ -3,17 +3,20 @@
 //! A station that changes its title ends one stream and begins the next (chaining, RFC 3533,
 //! section 4). What runs beside the first stream of sound (pictures, a skeleton) is passed over.
 
-use super::input::Input;
-use super::{Event, Format, MAX_PACKET, Place, Refusal, Start, Step, comment, flac};
-use crate::flac::Info;
-use crate::ogg::{Page, PageError, Parsed, parse};
-use crate::titles::Title;
+use super::input_buffer::InputBuffer;
+use super::{
+    MAX_PACKET, PacketFormat, PacketPlacement, ReaderStep, SplitterEvent, StreamFormatError,
+    StreamStart, flac, vorbis_comment,
+};
+use crate::flac::StreamInfo;
+use crate::ogg::{Page, PageError, ParsedPage, parse_page};
+use crate::titles::TrackMetadata;
 
 /// Puts packets together.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    link: Option<Link>,
-    page: Option<Open>,
+    link: Option<LogicalStream>,
+    page: Option<OpenPage>,
     /// The packet that goes on.
     partial: Vec<u8>,
     /// The packet that goes on has lost its beginning.
@@ -24,7 +27,7 @@ pub(super) struct Reader {
 
 /// A logical stream.
 #[derive(Debug)]
-struct Link {
+struct LogicalStream {
     serial: u32,
     codec: Codec,
     /// The sequence number of the next page.
@@ -33,7 +36,7 @@ struct Link {
     begun: bool,
     headers: Vec<Vec<u8>>,
     /// What is told next.
-    title: Option<Title>,
+    title: Option<TrackMetadata>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +48,7 @@ enum Codec {
 
 /// The page that is being read; it lies at the front of the input.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenPage {
     total: usize,
     segments: usize,
     /// The next segment, and where it begins.
@@ -70,13 +73,13 @@ impl Codec {
 
 impl Reader {
     /// The same reader, at a page further on.
-    pub(super) fn resumed(self) -> Self {
+    pub(super) fn resume(self) -> Self {
         Self { page: None, ..self }
     }
 
-    pub(super) fn next(&mut self, input: &mut Input, packet: &mut Vec<u8>) -> Step {
+    pub(super) fn next(&mut self, input: &mut InputBuffer, packet: &mut Vec<u8>) -> ReaderStep {
         if let Some(title) = self.link.as_mut().and_then(|link| link.title.take()) {
-            return Step::Found(Event::Title(title));
+            return ReaderStep::Found(SplitterEvent::Title(title));
         }
         match self.page.take() {
             Some(page) => self.segments(page, input, packet),
@@ -85,13 +88,13 @@ impl Reader {
     }
 
     /// Opens the page at the front.
-    fn page(&mut self, input: &mut Input) -> Step {
-        let page = match parse(input.bytes()) {
-            Ok(Parsed::Page(page)) => page,
-            Ok(Parsed::Incomplete { .. }) => return Step::More,
+    fn page(&mut self, input: &mut InputBuffer) -> ReaderStep {
+        let page = match parse_page(input.bytes()) {
+            Ok(ParsedPage::Page(page)) => page,
+            Ok(ParsedPage::Incomplete { .. }) => return ReaderStep::NeedMore,
             // Past the magic, which would be found again.
-            Err(PageError::Checksum) => return Step::Lost(4),
-            Err(_) => return Step::Lost(0),
+            Err(PageError::Checksum) => return ReaderStep::Lost(4),
+            Err(_) => return ReaderStep::Lost(0),
         };
         let total = page.total_len();
         if page.first
@@ -100,7 +103,8 @@ impl Reader {
         {
             let serial = page.serial;
             let (sequence, headers, title) = (None, Vec::new(), None);
-            self.link = Some(Link { serial, codec, sequence, begun: false, headers, title });
+            self.link =
+                Some(LogicalStream { serial, codec, sequence, begun: false, headers, title });
             self.partial.clear();
             self.torn = false;
         }
@@ -108,7 +112,11 @@ impl Reader {
             self.foreign += total as u64;
             input.skip(total as u64);
             let hopeless = self.link.is_none() && self.foreign > MAX_FOREIGN;
-            return if hopeless { Step::Refused(Refusal::NoOggHeaders) } else { Step::Taken };
+            return if hopeless {
+                ReaderStep::Refused(StreamFormatError::NoOggHeaders)
+            } else {
+                ReaderStep::Consumed
+            };
         };
         let missing = link.sequence.is_some_and(|sequence| sequence != page.sequence);
         link.sequence = Some(page.sequence.wrapping_add(1));
@@ -117,12 +125,21 @@ impl Reader {
             self.partial.clear();
             self.torn = page.continued;
         }
-        self.page = Some(Open::new(&page));
-        if missing && link.begun { Step::Found(Event::Lost(0)) } else { Step::Taken }
+        self.page = Some(OpenPage::new(&page));
+        if missing && link.begun {
+            ReaderStep::Found(SplitterEvent::Lost(0))
+        } else {
+            ReaderStep::Consumed
+        }
     }
 
     /// Takes segments up to the end of a packet or of the page.
-    fn segments(&mut self, mut page: Open, input: &mut Input, packet: &mut Vec<u8>) -> Step {
+    fn segments(
+        &mut self,
+        mut page: OpenPage,
+        input: &mut InputBuffer,
+        packet: &mut Vec<u8>,
+    ) -> ReaderStep {
         let bytes = input.bytes();
         while page.next < page.segments {
             let length = usize::from(bytes.get(HEADER_LEN + page.next).copied().unwrap_or(0));
@@ -138,36 +155,36 @@ impl Reader {
                 self.partial.clear();
                 self.page = Some(page);
                 if core::mem::take(&mut self.torn) {
-                    return Step::Taken;
+                    return ReaderStep::Consumed;
                 }
                 let ends_page = page.last_end == Some(this);
-                let place = Place {
+                let place = PacketPlacement {
                     position: page.position.filter(|_| ends_page),
                     last: ends_page && page.ends_stream,
                 };
-                return self.whole(place, packet);
+                return self.packet_complete(place, packet);
             }
         }
         input.skip(page.total as u64);
-        Step::Taken
+        ReaderStep::Consumed
     }
 
     /// A packet is whole: sound, or one of the headers.
-    fn whole(&mut self, place: Place, packet: &[u8]) -> Step {
-        let Some(link) = &mut self.link else { return Step::Taken };
+    fn packet_complete(&mut self, place: PacketPlacement, packet: &[u8]) -> ReaderStep {
+        let Some(link) = &mut self.link else { return ReaderStep::Consumed };
         if link.begun {
             // An empty packet is nothing; one that begins like a header is a header gone astray.
             return if packet.is_empty() || link.is_header(packet) {
-                Step::Taken
+                ReaderStep::Consumed
             } else {
-                Step::Found(Event::Packet(place))
+                ReaderStep::Found(SplitterEvent::Packet(place))
             };
         }
         link.header(packet)
     }
 }
 
-impl Link {
+impl LogicalStream {
     fn is_header(&self, packet: &[u8]) -> bool {
         let first = packet.first().copied().unwrap_or(0);
         match self.codec {
@@ -178,54 +195,67 @@ impl Link {
     }
 
     /// Takes a header.
-    fn header(&mut self, packet: &[u8]) -> Step {
+    fn header(&mut self, packet: &[u8]) -> ReaderStep {
         match self.codec {
             Codec::Opus if packet.starts_with(b"OpusTags") => {
-                let Some(head) = self.headers.pop() else { return Step::Taken };
+                let Some(head) = self.headers.pop() else { return ReaderStep::Consumed };
                 let skip = head.get(10..12).and_then(|at| at.try_into().ok());
                 let skip = u64::from(skip.map_or(0, u16::from_le_bytes));
-                self.title = packet.get(8..).and_then(comment::title);
-                self.begin(Format::Opus { head }, skip)
+                self.title = packet.get(8..).and_then(vorbis_comment::parse_title);
+                self.begin(PacketFormat::Opus { head }, skip)
             }
             Codec::Vorbis if packet.starts_with(b"\x05vorbis") => {
                 let headers = core::mem::take(&mut self.headers);
-                let Some(identification) = headers.into_iter().next() else { return Step::Taken };
-                self.begin(Format::Vorbis { identification, setup: packet.to_vec() }, 0)
+                let Some(identification) = headers.into_iter().next() else {
+                    return ReaderStep::Consumed;
+                };
+                self.begin(PacketFormat::Vorbis { identification, setup: packet.to_vec() }, 0)
             }
             Codec::Flac if self.headers.is_empty() => {
                 // Version, count of headers, `fLaC`, then a metadata block (RFC 9639, 10.1).
-                let info = packet.get(17..).and_then(Info::parse);
-                let Some(start) = info.as_ref().and_then(flac::start) else {
-                    return Step::Refused(Refusal::NoOggHeaders);
+                let info = packet.get(17..).and_then(StreamInfo::parse);
+                let Some(start) = info.as_ref().and_then(flac::stream_start) else {
+                    return ReaderStep::Refused(StreamFormatError::NoOggHeaders);
                 };
                 self.headers.push(Vec::new());
-                Step::Found(Event::Begin(start))
+                ReaderStep::Found(SplitterEvent::Begin(start))
             }
             Codec::Flac => {
-                let [kind, ..] = packet else { return Step::Taken };
+                let [kind, ..] = packet else { return ReaderStep::Consumed };
                 self.begun = kind & 0x80 != 0;
-                let title = packet.get(4..).filter(|_| kind & 0x7f == 4).and_then(comment::title);
-                title.map_or(Step::Taken, |title| Step::Found(Event::Title(title)))
+                let title = packet
+                    .get(4..)
+                    .filter(|_| kind & 0x7f == 4)
+                    .and_then(vorbis_comment::parse_title);
+                title.map_or(ReaderStep::Consumed, |title| {
+                    ReaderStep::Found(SplitterEvent::Title(title))
+                })
             }
             _ if self.headers.len() < MOST_HEADERS => {
                 self.headers.push(packet.to_vec());
                 let title = packet
                     .strip_prefix(b"\x03vorbis")
                     .filter(|_| self.codec == Codec::Vorbis)
-                    .and_then(comment::title);
-                title.map_or(Step::Taken, |title| Step::Found(Event::Title(title)))
+                    .and_then(vorbis_comment::parse_title);
+                title.map_or(ReaderStep::Consumed, |title| {
+                    ReaderStep::Found(SplitterEvent::Title(title))
+                })
             }
-            _ => Step::Refused(Refusal::NoOggHeaders),
+            _ => ReaderStep::Refused(StreamFormatError::NoOggHeaders),
         }
     }
 
-    fn begin(&mut self, format: Format, skip: u64) -> Step {
+    fn begin(&mut self, format: PacketFormat, skip: u64) -> ReaderStep {
         self.begun = true;
-        Step::Found(Event::Begin(Box::new(Start { format, skip, padding: None })))
+        ReaderStep::Found(SplitterEvent::Begin(Box::new(StreamStart {
+            format,
+            skip,
+            padding: None,
+        })))
     }
 }
 
-impl Open {
+impl OpenPage {
     fn new(page: &Page<'_>) -> Self {
         Self {
             total: page.total_len(),

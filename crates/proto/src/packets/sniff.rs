@@ -1,11 +1,11 @@
 //! What bytes are, by their look.
 
-use super::{Refusal, adts, mpeg};
-use crate::flac::{Header, Parsed};
+use super::{StreamFormatError, adts, mpeg};
+use crate::flac::{FrameHeader, ParsedFrameHeader};
 
 /// What begins somewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum StreamKind {
     Mpeg,
     Adts,
     /// FLAC from its very beginning.
@@ -18,163 +18,167 @@ pub(super) enum Kind {
 
 /// What is at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum SniffResult {
     /// Nothing that is known, or too little to tell.
     Nothing,
     /// So many bytes that are no sound.
     Tag(u64),
-    Start(Kind),
+    Start(StreamKind),
 }
 
 /// How to look.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct Sniffer {
     /// There will be no more bytes.
     pub(super) ended: bool,
     /// Bare FLAC frames count: they look like much else.
     pub(super) is_flac: bool,
 }
 
-enum Answer {
+enum ProbeResult {
     No,
     Maybe,
-    Yes(Found),
+    Yes(SniffResult),
 }
 
-impl Look {
+impl Sniffer {
     /// The first place where something is or may be, and what.
-    pub(super) fn anywhere(self, bytes: &[u8], fresh: bool) -> (usize, Found) {
+    pub(super) fn find_start(self, bytes: &[u8], fresh: bool) -> (usize, SniffResult) {
         for at in 0..bytes.len() {
-            match self.here(bytes.get(at..).unwrap_or_default(), fresh && at == 0) {
-                Answer::No => {}
-                Answer::Maybe => return (at, Found::Nothing),
-                Answer::Yes(found) => return (at, found),
+            match self.probe(bytes.get(at..).unwrap_or_default(), fresh && at == 0) {
+                ProbeResult::No => {}
+                ProbeResult::Maybe => return (at, SniffResult::Nothing),
+                ProbeResult::Yes(found) => return (at, found),
             }
         }
-        (bytes.len(), Found::Nothing)
+        (bytes.len(), SniffResult::Nothing)
     }
 
-    fn here(self, bytes: &[u8], fresh: bool) -> Answer {
+    fn probe(self, bytes: &[u8], fresh: bool) -> ProbeResult {
         match bytes.first() {
-            Some(b'O') => self.magic(bytes, b"OggS\0", Kind::Ogg),
-            Some(b'f') => self.magic(bytes, b"fLaC", Kind::Flac),
+            Some(b'O') => self.magic(bytes, b"OggS\0", StreamKind::Ogg),
+            Some(b'f') => self.magic(bytes, b"fLaC", StreamKind::Flac),
             Some(b'R') if fresh => match bytes.get(..4) {
-                Some(b"RIFF" | b"RF64") => self.yes(Kind::Wave),
-                Some(_) => Answer::No,
-                None => self.maybe(),
+                Some(b"RIFF" | b"RF64") => self.accept(StreamKind::Wave),
+                Some(_) => ProbeResult::No,
+                None => self.undecided(),
             },
             Some(b'I') => self.tag(bytes),
             Some(0xff) => self.frame(bytes),
-            _ => Answer::No,
+            _ => ProbeResult::No,
         }
     }
 
-    fn magic(self, bytes: &[u8], magic: &[u8], kind: Kind) -> Answer {
+    fn magic(self, bytes: &[u8], magic: &[u8], kind: StreamKind) -> ProbeResult {
         if bytes.starts_with(magic) {
-            self.yes(kind)
+            self.accept(kind)
         } else if magic.starts_with(bytes) {
-            self.maybe()
+            self.undecided()
         } else {
-            Answer::No
+            ProbeResult::No
         }
     }
 
     /// `ID3v2` (id3.org, ID3v2.4.0 main structure, 3.1): its size is written with 7 bits a byte.
-    fn tag(self, bytes: &[u8]) -> Answer {
+    fn tag(self, bytes: &[u8]) -> ProbeResult {
         if !bytes.iter().zip(b"ID3").all(|(here, wanted)| here == wanted) {
-            return Answer::No;
+            return ProbeResult::No;
         }
         let Some([_, _, _, major, minor, flags, size @ ..]) = bytes.first_chunk::<10>() else {
-            return self.maybe();
+            return self.undecided();
         };
         if *major == 0xff || *minor == 0xff || size.iter().any(|byte| *byte > 0x7f) {
-            return Answer::No;
+            return ProbeResult::No;
         }
         let size = size.iter().fold(0, |sum, byte| sum << 7 | u64::from(*byte));
         let footer = if flags & 0x10 != 0 { 10 } else { 0 };
         let whole = size + 10 + footer;
-        if whole > super::MAX_TAG { Answer::No } else { Answer::Yes(Found::Tag(whole)) }
+        if whole > super::MAX_TAG {
+            ProbeResult::No
+        } else {
+            ProbeResult::Yes(SniffResult::Tag(whole))
+        }
     }
 
     /// A frame counts when another one of its kind follows it, or nothing at all.
-    fn frame(self, bytes: &[u8]) -> Answer {
+    fn frame(self, bytes: &[u8]) -> ProbeResult {
         if self.is_flac {
-            match Header::parse(bytes) {
-                Parsed::Header(_) => return self.yes(Kind::FlacFrames),
-                Parsed::More if !self.ended => return Answer::Maybe,
+            match FrameHeader::parse(bytes) {
+                ParsedFrameHeader::Header(_) => return self.accept(StreamKind::FlacFrames),
+                ParsedFrameHeader::Incomplete if !self.ended => return ProbeResult::Maybe,
                 _ => {}
             }
         }
         let Some(word) = bytes.first_chunk::<4>() else {
             return match bytes.get(1) {
-                Some(second) if second & 0xe0 != 0xe0 => Answer::No,
-                _ => self.maybe(),
+                Some(second) if second & 0xe0 != 0xe0 => ProbeResult::No,
+                _ => self.undecided(),
             };
         };
         if let Some(header) = mpeg::Header::parse(*word) {
-            return self.followed(bytes, header.bytes(), Kind::Mpeg, |next| {
+            return self.confirm_next_frame(bytes, header.bytes(), StreamKind::Mpeg, |next| {
                 next.first_chunk().map(|next| {
                     mpeg::Header::parse(*next).is_some_and(|next| next.is_like(&header))
                 })
             });
         }
         if !adts::Header::is_sync(*word) {
-            return Answer::No;
+            return ProbeResult::No;
         }
-        let Some(header) = bytes.first_chunk() else { return self.maybe() };
-        let Some(header) = adts::Header::parse(*header) else { return Answer::No };
-        self.followed(bytes, header.bytes(), Kind::Adts, |next| {
+        let Some(header) = bytes.first_chunk() else { return self.undecided() };
+        let Some(header) = adts::Header::parse(*header) else { return ProbeResult::No };
+        self.confirm_next_frame(bytes, header.bytes(), StreamKind::Adts, |next| {
             next.first_chunk()
                 .map(|next| adts::Header::parse(*next).is_some_and(|next| next.is_like(&header)))
         })
     }
 
-    fn followed(
+    fn confirm_next_frame(
         self,
         bytes: &[u8],
         length: usize,
-        kind: Kind,
+        kind: StreamKind,
         is_like: impl Fn(&[u8]) -> Option<bool>,
-    ) -> Answer {
+    ) -> ProbeResult {
         match bytes.get(length..).map(is_like) {
-            Some(Some(true)) => self.yes(kind),
-            Some(Some(false)) => Answer::No,
+            Some(Some(true)) => self.accept(kind),
+            Some(Some(false)) => ProbeResult::No,
             // The very last frame has none behind it.
-            Some(None) if self.ended => self.yes(kind),
-            _ => self.maybe(),
+            Some(None) if self.ended => self.accept(kind),
+            _ => self.undecided(),
         }
     }
 
     #[allow(clippy::unused_self, reason = "beside its two siblings")]
-    const fn yes(self, kind: Kind) -> Answer {
-        Answer::Yes(Found::Start(kind))
+    const fn accept(self, kind: StreamKind) -> ProbeResult {
+        ProbeResult::Yes(SniffResult::Start(kind))
     }
 
-    const fn maybe(self) -> Answer {
-        if self.ended { Answer::No } else { Answer::Maybe }
+    const fn undecided(self) -> ProbeResult {
+        if self.ended { ProbeResult::No } else { ProbeResult::Maybe }
     }
 }
 
 /// What is certainly not to be played, by its first bytes.
-pub(super) fn refusal(bytes: &[u8]) -> Option<Refusal> {
+pub(super) fn known_unsupported(bytes: &[u8]) -> Option<StreamFormatError> {
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
     let begins =
         |with: &[u8]| text.get(..with.len()).is_some_and(|front| front.eq_ignore_ascii_case(with));
     if begins(b"<!doctype html") || begins(b"<html") || begins(b"<head") {
-        return Some(Refusal::WebPage);
+        return Some(StreamFormatError::WebPage);
     }
     if begins(b"#extm3u") || begins(b"[playlist]") || begins(b"<?xml") || begins(b"<playlist") {
-        return Some(Refusal::Playlist);
+        return Some(StreamFormatError::Playlist);
     }
     if bytes.get(4..8) == Some(b"ftyp") {
-        return Some(Refusal::Mp4);
+        return Some(StreamFormatError::Mp4);
     }
     if bytes.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]) {
-        return Some(Refusal::Matroska);
+        return Some(StreamFormatError::Matroska);
     }
     // A packet of a transport stream has 188 bytes.
     let is_transport = [0, 188, 376].iter().all(|at| bytes.get(*at) == Some(&0x47));
-    is_transport.then_some(Refusal::TransportStream)
+    is_transport.then_some(StreamFormatError::TransportStream)
 }
 
 /// Whether the first byte is one of those with which sound begins.

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::flac::{Header, Parsed};
+use crate::flac::{FrameHeader, ParsedFrameHeader};
 
 /// A frame of MPEG 1 layer III, 128 kb/s, 44.1 kHz, stereo: 417 bytes.
 fn mp3(fill: u8) -> Vec<u8> {
@@ -20,11 +20,11 @@ fn adts(payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-type Found = Vec<(Event, Vec<u8>)>;
+type Events = Vec<(SplitterEvent, Vec<u8>)>;
 
 /// All events of `bytes` in pieces of `grain`, with the packets' bytes.
-fn events(bytes: &[u8], grain: usize) -> (Found, Option<Refusal>, Counts) {
-    let mut splitter = Splitter::new(Hint::None);
+fn events(bytes: &[u8], grain: usize) -> (Events, Option<StreamFormatError>, SplitterStats) {
+    let mut splitter = PacketSplitter::new(FormatHint::None);
     let mut found = Vec::new();
     let mut pieces = bytes.chunks(grain);
     loop {
@@ -35,22 +35,22 @@ fn events(bytes: &[u8], grain: usize) -> (Found, Option<Refusal>, Counts) {
         loop {
             match splitter.next() {
                 Ok(Some(event)) => {
-                    let is_packet = matches!(event, Event::Packet(_));
+                    let is_packet = matches!(event, SplitterEvent::Packet(_));
                     let packet = if is_packet { splitter.packet().to_vec() } else { Vec::new() };
                     found.push((event, packet));
                 }
                 Ok(None) => break,
-                Err(why) => return (found, Some(why), splitter.counts()),
+                Err(why) => return (found, Some(why), splitter.stats()),
             }
         }
         if splitter.input.is_ended() {
-            return (found, None, splitter.counts());
+            return (found, None, splitter.stats());
         }
     }
 }
 
-fn packets(found: &[(Event, Vec<u8>)]) -> Vec<&[u8]> {
-    let packets = found.iter().filter(|(event, _)| matches!(event, Event::Packet(_)));
+fn packets(found: &[(SplitterEvent, Vec<u8>)]) -> Vec<&[u8]> {
+    let packets = found.iter().filter(|(event, _)| matches!(event, SplitterEvent::Packet(_)));
     packets.map(|(_, packet)| &packet[..]).collect()
 }
 
@@ -97,8 +97,8 @@ fn one_lie_about_the_length_costs_one_frame() {
     let (found, why, counts) = events(&frames.concat(), 50);
     assert_eq!((why, counts.resyncs), (None, 1));
     assert_eq!(packets(&found).len(), 9, "the short one, and all whole ones");
-    let lost = found.iter().find(|(event, _)| matches!(event, Event::Lost(_)));
-    assert_eq!(lost.map(|(event, _)| event), Some(&Event::Lost(417 - 208)));
+    let lost = found.iter().find(|(event, _)| matches!(event, SplitterEvent::Lost(_)));
+    assert_eq!(lost.map(|(event, _)| event), Some(&SplitterEvent::Lost(417 - 208)));
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn another_format_begins_without_a_loss() {
     let begins: Vec<_> = found
         .iter()
         .filter_map(|(event, _)| match event {
-            Event::Begin(start) => Some(matches!(start.format, Format::Mpeg { .. })),
+            SplitterEvent::Begin(start) => Some(matches!(start.format, PacketFormat::Mpeg { .. })),
             _ => None,
         })
         .collect();
@@ -122,10 +122,13 @@ fn another_format_begins_without_a_loss() {
 #[test]
 fn what_a_decoder_of_aac_is_configured_with() {
     let (found, ..) = events(&[adts(&[1; 9]), adts(&[2; 9])].concat(), 4);
-    let Some((Event::Begin(start), _)) = found.first() else { panic!("{found:?}") };
+    let Some((SplitterEvent::Begin(start), _)) = found.first() else { panic!("{found:?}") };
     // Low complexity, 44.1 kHz, two channels (ISO/IEC 14496-3, 1.6.2.1).
     assert!(
-        matches!(start.format, Format::Aac { config: [0x12, 0x10], low_complexity: true, .. }),
+        matches!(
+            start.format,
+            PacketFormat::Aac { config: [0x12, 0x10], low_complexity: true, .. }
+        ),
         "{start:?}"
     );
 }
@@ -135,15 +138,15 @@ fn a_tag_that_never_ends_and_a_buffer_that_never_fills() {
     // A tag of 256 MB is none, and a megabyte of nothing is not kept.
     let stream = [&b"ID3\x04\0\0\x7f\x7f\x7f\x7f"[..], &vec![0; 1_000_000]].concat();
     let (found, why, _) = events(&stream, 4_096);
-    assert_eq!((found.len(), why), (0, Some(Refusal::NotAudio)));
+    assert_eq!((found.len(), why), (0, Some(StreamFormatError::NotAudio)));
 }
 
 #[test]
 fn a_flac_frame_that_never_ends_does_not_grow() {
     // A header with its checksum, and then nothing that ends it.
     let header = [0xff, 0xf8, 0xc9, 0x18, 0x00, 0xc2];
-    assert!(matches!(Header::parse(&header), Parsed::Header(_)));
-    let mut splitter = Splitter::new(Hint::Flac);
+    assert!(matches!(FrameHeader::parse(&header), ParsedFrameHeader::Header(_)));
+    let mut splitter = PacketSplitter::new(FormatHint::Flac);
     let mut why = None;
     splitter.push(&header);
     for _ in 0..4_000 {
@@ -163,7 +166,7 @@ fn a_flac_frame_that_never_ends_does_not_grow() {
             break;
         }
     }
-    assert_eq!(why, Some(Refusal::NotAudio));
+    assert_eq!(why, Some(StreamFormatError::NotAudio));
 }
 
 proptest! {

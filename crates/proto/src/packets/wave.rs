@@ -1,7 +1,10 @@
 //! WAVE: a header, then samples.
 
-use super::input::Input;
-use super::{Event, Format, MAX_BUFFER, Place, Refusal, Start, Step};
+use super::input_buffer::InputBuffer;
+use super::{
+    MAX_BUFFER, PacketFormat, PacketPlacement, ReaderStep, SplitterEvent, StreamFormatError,
+    StreamStart,
+};
 use crate::wav::{self, Parsed};
 
 /// Where in the file we are.
@@ -9,7 +12,7 @@ use crate::wav::{self, Parsed};
 pub(super) enum Reader {
     #[default]
     Header,
-    Sound {
+    Samples {
         frame: usize,
         /// Bytes that are still to come, where the file says it.
         left: Option<u64>,
@@ -17,45 +20,55 @@ pub(super) enum Reader {
 }
 
 impl Reader {
-    pub(super) fn next(&mut self, input: &mut Input, packet: &mut Vec<u8>) -> Step {
+    pub(super) fn next(&mut self, input: &mut InputBuffer, packet: &mut Vec<u8>) -> ReaderStep {
         match self {
             Self::Header => self.header(input),
-            Self::Sound { left: Some(0), .. } => Step::Over,
-            Self::Sound { frame, left } => {
+            Self::Samples { left: Some(0), .. } => ReaderStep::EndOfStream,
+            Self::Samples { frame, left } => {
                 let there = input.bytes().len().min(PACKET_FRAMES * *frame);
                 let left_here = left.map_or(u64::MAX, |left| left);
                 let there = there.min(usize::try_from(left_here).unwrap_or(usize::MAX));
                 let whole = there - there % *frame;
                 if whole == 0 {
                     // What is left of the length is no whole frame.
-                    return if left_here < *frame as u64 { Step::Over } else { Step::More };
+                    return if left_here < *frame as u64 {
+                        ReaderStep::EndOfStream
+                    } else {
+                        ReaderStep::NeedMore
+                    };
                 }
                 packet.clear();
                 packet.extend(input.bytes().iter().take(whole));
                 input.skip(whole as u64);
                 *left = left.map(|left| left - whole as u64);
-                Step::Found(Event::Packet(Place::default()))
+                ReaderStep::Found(SplitterEvent::Packet(PacketPlacement::default()))
             }
         }
     }
 
-    fn header(&mut self, input: &mut Input) -> Step {
+    fn header(&mut self, input: &mut InputBuffer) -> ReaderStep {
         match wav::parse(input.bytes()) {
             Ok(Parsed::Incomplete { needed }) if needed > MAX_BUFFER => {
-                Step::Refused(Refusal::Wave)
+                ReaderStep::Refused(StreamFormatError::Wave)
             }
-            Ok(Parsed::Incomplete { .. }) if input.is_ended() => Step::Refused(Refusal::Wave),
-            Ok(Parsed::Incomplete { .. }) => Step::More,
+            Ok(Parsed::Incomplete { .. }) if input.is_ended() => {
+                ReaderStep::Refused(StreamFormatError::Wave)
+            }
+            Ok(Parsed::Incomplete { .. }) => ReaderStep::NeedMore,
             Ok(Parsed::Wave(wave)) => {
                 input.skip(wave.start as u64);
                 // Who streams writes lengths of gigabytes, and means none.
                 let left = wave.length.filter(|length| *length < ENDLESS);
-                *self = Self::Sound { frame: wave.frame_bytes(), left };
+                *self = Self::Samples { frame: wave.frame_bytes(), left };
                 let wav::Wave { samples, rate, layout, .. } = wave;
-                let format = Format::Pcm { samples, rate, layout };
-                Step::Found(Event::Begin(Box::new(Start { format, skip: 0, padding: None })))
+                let format = PacketFormat::Pcm { samples, rate, layout };
+                ReaderStep::Found(SplitterEvent::Begin(Box::new(StreamStart {
+                    format,
+                    skip: 0,
+                    padding: None,
+                })))
             }
-            Err(_) => Step::Refused(Refusal::Wave),
+            Err(_) => ReaderStep::Refused(StreamFormatError::Wave),
         }
     }
 }

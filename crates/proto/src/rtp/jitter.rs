@@ -34,31 +34,33 @@
 //! packets and [`Missing`] say, whatever is lost, doubled or late; when a sender begins anew with
 //! other sequence numbers or timestamps, it goes on from where it was.
 
+mod clock_units;
 mod config;
 mod histogram;
+mod packet_ring;
 mod playout;
+mod received_window;
 mod runs;
-mod seen;
-mod slots;
 #[cfg(test)]
 mod tests;
-mod transit;
+mod transit_estimator;
 mod types;
-mod units;
 
 use aulos_core::{Instant, Span};
 
-pub use config::{Config, Delay, MAX_DELAY, Mode};
-pub use playout::CREEP;
-pub use types::{Arrival, Cause, Insert, Missing, Next, Packet, Stats};
-pub use units::LONGEST_PACKET;
+pub use clock_units::LONGEST_PACKET;
+pub use config::{DelayPolicy, JitterConfig, JitterMode, MAX_DELAY};
+pub use playout::MAX_SLEW;
+pub use types::{
+    Arrival, BufferedPacket, GapCause, InsertOutcome, JitterOutput, JitterStats, MediaGap,
+};
 
-use config::sane;
-use runs::{Place, Runs};
-use seen::{Known, Seen};
-use slots::{Held, Slots};
-use transit::Transit;
-use units::{SECOND, Units, instant, time};
+use clock_units::{ClockUnits, SECOND, to_instant, to_nanos};
+use config::sanitize;
+use packet_ring::{HeldPacket, PacketRing};
+use received_window::{ReceivedWindow, SequenceStatus};
+use runs::{RunPosition, RunTracker};
+use transit_estimator::TransitEstimator;
 
 /// Puts packets in order and in time; see the [module](self).
 ///
@@ -83,13 +85,13 @@ use units::{SECOND, Units, instant, time};
 /// ```
 #[derive(Debug)]
 pub struct JitterBuffer<P> {
-    mode: Mode,
-    units: Units,
-    slots: Slots<P>,
-    seen: Seen,
-    runs: Runs,
-    transit: Transit,
-    stats: Stats,
+    mode: JitterMode,
+    units: ClockUnits,
+    slots: PacketRing<P>,
+    seen: ReceivedWindow,
+    runs: RunTracker,
+    transit: TransitEstimator,
+    stats: JitterStats,
     /// The number that is next in line; `None` until a packet came out.
     head: Option<u64>,
     /// Where the media time began, as soon as something came out that was not skipped; where the
@@ -120,17 +122,17 @@ impl<P> JitterBuffer<P> {
     ///
     /// What is out of range in `config` is brought into it.
     #[must_use]
-    pub fn new(config: Config) -> Self {
-        let units = Units::new(config.clock_rate);
-        let (mode, most, guess, quantile) = sane(config.mode);
+    pub fn new(config: JitterConfig) -> Self {
+        let units = ClockUnits::new(config.clock_rate);
+        let (mode, most, guess, quantile) = sanitize(config.mode);
         Self {
             mode,
             units,
-            slots: Slots::new(config.slots.clamp(MIN_SLOTS, MAX_SLOTS)),
-            seen: Seen::new(runs::ORIGIN),
-            runs: Runs::default(),
-            transit: Transit::new(most.as_nanos(), guess.as_nanos(), quantile),
-            stats: Stats::default(),
+            slots: PacketRing::new(config.slots.clamp(MIN_SLOTS, MAX_SLOTS)),
+            seen: ReceivedWindow::new(runs::ORIGIN),
+            runs: RunTracker::default(),
+            transit: TransitEstimator::new(most.as_nanos(), guess.as_nanos(), quantile),
+            stats: JitterStats::default(),
             head: None,
             start: None,
             end: 0,
@@ -143,7 +145,7 @@ impl<P> JitterBuffer<P> {
             press: 0,
             finished: false,
             late_since: None,
-            period: units.per(USUAL_PACKET),
+            period: units.units_in_span(DEFAULT_PACKET_TIME),
         }
     }
 
@@ -151,57 +153,57 @@ impl<P> JitterBuffer<P> {
     ///
     /// # Real-time
     /// Neither allocates nor frees; its time does not depend on what is held.
-    pub fn insert(&mut self, arrival: Arrival, payload: P) -> Insert<P> {
+    pub fn insert(&mut self, arrival: Arrival, payload: P) -> InsertOutcome<P> {
         // A clock that goes back is followed for as long as packets can be late, and no farther.
-        let at = time(arrival.received).max(self.latest - ASTRAY);
+        let at = to_nanos(arrival.received).max(self.latest - MAX_TIMESTAMP_ERROR);
         self.latest = self.latest.max(at);
         let base = if self.transit.is_new() { at } else { self.transit.base(at) };
         let end = self.runs.end.max(self.position);
         let fresh = self.units.units_in(at.saturating_sub(base)).max(end);
         let expected = self.units.units_in(at.saturating_sub(base));
-        let reach = self.units.units_in(ASTRAY);
-        let place = self.runs.place(&arrival, self.seen.top(), fresh, expected, reach);
+        let reach = self.units.units_in(MAX_TIMESTAMP_ERROR);
+        let place = self.runs.locate(&arrival, self.seen.top(), fresh, expected, reach);
         let Some(mut place) = place else {
             self.stats.strays += 1;
-            return Insert::Stray(payload);
+            return InsertOutcome::Stray(payload);
         };
-        match self.seen.known(place.seq) {
-            Known::New => {}
-            Known::Again => {
+        match self.seen.status(place.seq) {
+            SequenceStatus::New => {}
+            SequenceStatus::Duplicate => {
                 self.stats.duplicates += 1;
-                return Insert::Duplicate(payload);
+                return InsertOutcome::Duplicate(payload);
             }
-            Known::TooOld => {
+            SequenceStatus::TooOld => {
                 self.stats.strays += 1;
-                return Insert::Stray(payload);
+                return InsertOutcome::Stray(payload);
             }
         }
         let mut late = self.is_late(&place);
-        if late && self.is_hopeless(&place, at) {
+        if late && self.is_permanently_late(&place, at) {
             place = self.runs.begin(&arrival, self.seen.top(), fresh);
             late = false;
             // How late all that was says nothing of the way.
-            self.forget_lateness();
+            self.reset_lateness();
         }
         if !late && !self.slots.fits(place.seq) {
             if self.slots.first().is_some_and(|(first, _)| place.seq > first) {
                 let most = self.slots.capacity() - 1;
                 let kept = match self.mode {
-                    Mode::Relay { .. } => most,
-                    Mode::Playout(_) => self.kept().min(most),
+                    JitterMode::Relay { .. } => most,
+                    JitterMode::Playout(_) => self.packets_to_keep().min(most),
                 };
                 self.press = place.seq.saturating_sub(kept);
-                return Insert::Full(payload);
+                return InsertOutcome::Full(payload);
             }
             late = true;
         }
-        self.count(&arrival, &place, at, late);
+        self.record_arrival(&arrival, &place, at, late);
         if late {
-            return Insert::Late(payload);
+            return InsertOutcome::Late(payload);
         }
-        self.slots.put(
+        self.slots.insert(
             place.seq,
-            Held {
+            HeldPacket {
                 at: place.at,
                 sequence: arrival.sequence,
                 timestamp: arrival.timestamp,
@@ -212,22 +214,22 @@ impl<P> JitterBuffer<P> {
                 payload,
             },
         );
-        Insert::Held
+        InsertOutcome::Held
     }
 
     /// What is to be done at `now`. To be called until it says `Wait`.
     ///
     /// # Real-time
     /// Neither allocates nor frees.
-    pub fn next(&mut self, now: Instant) -> Next<P> {
-        let now = time(now).max(self.now);
+    pub fn poll(&mut self, now: Instant) -> JitterOutput<P> {
+        let now = to_nanos(now).max(self.now);
         let elapsed = now - self.now;
         self.now = now;
         match self.mode {
-            Mode::Relay { hold } => self.next_to_relay(hold),
-            Mode::Playout(_) => {
-                self.creep(elapsed);
-                self.next_to_play()
+            JitterMode::Relay { hold } => self.poll_relay(hold),
+            JitterMode::Playout(_) => {
+                self.slew(elapsed);
+                self.poll_playout()
             }
         }
     }
@@ -241,23 +243,23 @@ impl<P> JitterBuffer<P> {
     /// The next packet that is inserted begins a new run, whatever its numbers are: the receiver
     /// knows that the sender began anew.
     pub const fn begin_run(&mut self) {
-        self.runs.forget();
+        self.runs.end_run();
     }
 
     /// The payload of the packet right behind what was last said to be missing, for a codec that
     /// repeats the packet before in each (Opus with in-band error correction, RFC 2198).
     #[must_use]
-    pub fn following(&self) -> Option<&P> {
+    pub fn peek_following(&self) -> Option<&P> {
         let (_, held) = self.slots.first()?;
         (self.head.is_some() && held.at == self.position).then_some(&held.payload)
     }
 
     /// By how much later (or, when it is negative, earlier) everything should be played than it is.
     #[must_use]
-    pub fn wish(&self) -> Span {
+    pub fn suggested_adjustment(&self) -> Span {
         match self.mode {
-            Mode::Playout(_) if self.start.is_some() => {
-                Span::from_nanos(self.wanted().saturating_sub(self.offset))
+            JitterMode::Playout(_) if self.start.is_some() => {
+                Span::from_nanos(self.target_offset().saturating_sub(self.offset))
             }
             _ => Span::ZERO,
         }
@@ -266,7 +268,7 @@ impl<P> JitterBuffer<P> {
     /// The caller has stretched time: everything is played later by `by`, or earlier when it is
     /// negative. Returns what was done of it: the delay stays between nothing and the most.
     pub fn adjust(&mut self, by: Span) -> Span {
-        let Mode::Playout(delay) = self.mode else { return Span::ZERO };
+        let JitterMode::Playout(delay) = self.mode else { return Span::ZERO };
         if self.start.is_none() {
             return Span::ZERO;
         }
@@ -283,7 +285,7 @@ impl<P> JitterBuffer<P> {
     /// By how much play-out has become later in holes since the last call. A caller that hands on an
     /// unbroken stream conceals for so long, and does nothing when packets only wait.
     #[must_use = "what is taken is not told again"]
-    pub const fn take_growth(&mut self) -> Span {
+    pub const fn take_added_delay(&mut self) -> Span {
         let grown = self.grown;
         self.grown = 0;
         Span::from_nanos(grown)
@@ -291,10 +293,10 @@ impl<P> JitterBuffer<P> {
 
     /// What was counted, and what is known of the way.
     #[must_use]
-    pub fn stats(&self) -> Stats {
-        let playing = matches!(self.mode, Mode::Playout(_)) && self.start.is_some();
+    pub fn stats(&self) -> JitterStats {
+        let playing = matches!(self.mode, JitterMode::Playout(_)) && self.start.is_some();
         let delay = self.offset.saturating_sub(self.transit.base(self.now));
-        Stats {
+        JitterStats {
             held: self.slots.len(),
             jitter: Span::from_nanos(self.transit.jitter()),
             delay: if playing { Span::from_nanos(delay) } else { Span::ZERO },
@@ -305,35 +307,36 @@ impl<P> JitterBuffer<P> {
     }
 
     /// The time that has no packet any more, or no packet yet.
-    fn is_late(&self, place: &Place) -> bool {
+    fn is_late(&self, place: &RunPosition) -> bool {
         let Some(head) = self.head else { return false };
-        let dry = self.position > self.end && matches!(self.mode, Mode::Playout(_));
+        let dry = self.position > self.end && matches!(self.mode, JitterMode::Playout(_));
         place.seq < head || (dry && place.at < self.position)
     }
 
     /// Whether a late packet is one of a stream that will never be in time again: the sender has
     /// made a pause and not told its timestamps.
-    fn is_hopeless(&self, place: &Place, at: i64) -> bool {
-        let since = self.late_since.is_some_and(|since| at.saturating_sub(since) >= HOPELESS);
+    fn is_permanently_late(&self, place: &RunPosition, at: i64) -> bool {
+        let since =
+            self.late_since.is_some_and(|since| at.saturating_sub(since) >= PERMANENTLY_LATE_AFTER);
         since && self.slots.len() == 0 && place.seq >= self.seen.top()
     }
 
-    fn forget_lateness(&mut self) {
-        let (_, _, guess, _) = sane(self.mode);
-        self.transit.forget_lateness(guess.as_nanos());
+    fn reset_lateness(&mut self) {
+        let (_, _, guess, _) = sanitize(self.mode);
+        self.transit.reset_lateness(guess.as_nanos());
     }
 
-    fn count(&mut self, arrival: &Arrival, place: &Place, at: i64, late: bool) {
+    fn record_arrival(&mut self, arrival: &Arrival, place: &RunPosition, at: i64, late: bool) {
         self.finished = false;
         self.stats.received += 1;
         self.stats.reordered += u64::from(place.seq < self.seen.top());
         self.stats.restarts += u64::from(place.begins_run && self.stats.received > 1);
-        self.seen.mark(place.seq);
+        self.seen.mark_received(place.seq);
         if place.begins_run {
             self.transit.restart();
         }
         self.transit.record(at.saturating_sub(self.units.nanos_of(place.at)), at);
-        self.period = self.runs.follow(arrival, place, self.period, self.units);
+        self.period = self.runs.record(arrival, place, self.period, self.units);
         if late {
             self.stats.late += 1;
             if self.head.is_some_and(|head| place.seq < head) {
@@ -352,46 +355,46 @@ impl<P> JitterBuffer<P> {
 
 /// Relaying.
 impl<P> JitterBuffer<P> {
-    fn next_to_relay(&mut self, hold: Span) -> Next<P> {
-        let Some((seq, held)) = self.slots.first() else { return Next::Wait(None) };
-        let (at, received) = (held.at, time(held.received));
+    fn poll_relay(&mut self, hold: Span) -> JitterOutput<P> {
+        let Some((seq, held)) = self.slots.first() else { return JitterOutput::Wait(None) };
+        let (at, received) = (held.at, to_nanos(held.received));
         let head = *self.head.get_or_insert_with(|| {
             (self.start, self.end, self.position) = (Some(at), at, at);
             seq
         });
         if seq == head {
-            return self.give(seq);
+            return self.emit(seq);
         }
-        let expected = self.units.nanos_of(at).saturating_add(self.wanted());
+        let expected = self.units.nanos_of(at).saturating_add(self.target_offset());
         let patience = received.saturating_add(hold.as_nanos());
         let until = expected.clamp(received, patience);
         if self.now < until && seq >= self.press && !self.finished {
-            return Next::Wait(Some(instant(until)));
+            return JitterOutput::Wait(Some(to_instant(until)));
         }
         // Before the first packet there is nothing to be missing behind.
-        let units = self.in_hole(head, seq, at);
-        self.stats.lost += self.seen.unseen(head, seq);
+        let units = self.lost_units(head, seq, at);
+        self.stats.lost += self.seen.count_missing(head, seq);
         self.head = Some(seq);
         if units <= 0 {
-            return self.give(seq);
+            return self.emit(seq);
         }
         self.stats.concealed += units.unsigned_abs();
-        self.missing(units, Cause::Lost)
+        self.emit_gap(units, GapCause::Lost)
     }
 }
 
 impl<P> JitterBuffer<P> {
     /// The first packet in line, whose number is `seq`.
-    fn give(&mut self, seq: u64) -> Next<P> {
-        let Some(held) = self.slots.take_first() else { return Next::Wait(None) };
+    fn emit(&mut self, seq: u64) -> JitterOutput<P> {
+        let Some(held) = self.slots.take_first() else { return JitterOutput::Wait(None) };
         let head = self.head.unwrap_or(seq);
         if seq > head {
-            self.stats.lost += self.seen.unseen(head, seq);
+            self.stats.lost += self.seen.count_missing(head, seq);
         }
         self.head = Some(seq + 1);
         self.end = self.position.max(held.at.saturating_add(i64::from(held.units)));
         self.position = self.end;
-        Next::Packet(Packet {
+        JitterOutput::Packet(BufferedPacket {
             sequence: held.sequence,
             timestamp: held.timestamp,
             position: self.since_start(held.at),
@@ -405,15 +408,15 @@ impl<P> JitterBuffer<P> {
 
     /// How much of the media time between `head` and `seq`, which begins at `at`, was in packets. The
     /// rest is a silence for which nothing was sent.
-    fn in_hole(&self, head: u64, seq: u64, at: i64) -> i64 {
+    fn lost_units(&self, head: u64, seq: u64, at: i64) -> i64 {
         let packets = seq.saturating_sub(head).min(runs::MAX_AHEAD).cast_signed();
         (packets * i64::from(self.period)).min(at.saturating_sub(self.end))
     }
 
-    fn missing(&mut self, units: i64, cause: Cause) -> Next<P> {
+    fn emit_gap(&mut self, units: i64, cause: GapCause) -> JitterOutput<P> {
         let position = self.since_start(self.position);
         self.position = self.position.saturating_add(units);
-        Next::Missing(Missing { position, units: units.unsigned_abs(), cause })
+        JitterOutput::Missing(MediaGap { position, units: units.unsigned_abs(), cause })
     }
 
     fn since_start(&self, at: i64) -> u64 {
@@ -421,7 +424,7 @@ impl<P> JitterBuffer<P> {
     }
 
     /// What `offset` should be.
-    fn wanted(&self) -> i64 {
+    fn target_offset(&self) -> i64 {
         let base = if self.transit.is_new() { 0 } else { self.transit.base(self.now) };
         base.saturating_add(self.target().as_nanos())
     }
@@ -429,9 +432,11 @@ impl<P> JitterBuffer<P> {
     fn target(&self) -> Span {
         let lateness = Span::from_nanos(self.transit.lateness(self.now));
         match self.mode {
-            Mode::Playout(Delay::Fixed(delay)) => delay,
-            Mode::Playout(Delay::Adaptive { least, most, .. }) => lateness.clamp(least, most),
-            Mode::Relay { hold } => lateness.min(hold),
+            JitterMode::Playout(DelayPolicy::Fixed(delay)) => delay,
+            JitterMode::Playout(DelayPolicy::Adaptive { least, most, .. }) => {
+                lateness.clamp(least, most)
+            }
+            JitterMode::Relay { hold } => lateness.min(hold),
         }
     }
 }
@@ -440,10 +445,10 @@ const MIN_SLOTS: usize = 8;
 const MAX_SLOTS: usize = 4_096;
 
 /// As long as nothing else is known.
-const USUAL_PACKET: Span = Span::from_millis(20);
+const DEFAULT_PACKET_TIME: Span = Span::from_millis(20);
 
 /// A timestamp that is this far from where it should be is that of a sender who began anew.
-const ASTRAY: i64 = 10 * SECOND;
+const MAX_TIMESTAMP_ERROR: i64 = 10 * SECOND;
 
 /// When everything has come too late for so long, it will go on like that.
-const HOPELESS: i64 = SECOND / 2;
+const PERMANENTLY_LATE_AFTER: i64 = SECOND / 2;

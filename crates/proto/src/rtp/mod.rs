@@ -95,22 +95,28 @@
 //! # Ok::<(), core::net::AddrParseError>(())
 //! ```
 
+pub mod dual_path;
 pub mod jitter;
-pub mod legs;
 mod packet;
 pub mod payload;
 mod receiver;
 pub mod red;
-pub mod report;
 pub mod rtcp;
+pub mod rtcp_session;
 pub mod sequence;
-mod slots;
-mod table;
+mod source_table;
+mod ssrc_map;
 
-pub use packet::{Extension, HEADER_LEN, Header, MAX_SOURCES, Malformed, Packet, Refused, is_rtcp};
-pub use payload::{Codec, Encoding};
-pub use receiver::{
-    Accepted, MAX_DROPOUT, MAX_JUMP_SECONDS, MAX_MISORDER, MIN_SEQUENTIAL, Position, Receiver,
-    Reception, Tally,
+pub use packet::{
+    HEADER_LEN, HeaderExtension, MAX_SOURCES, RtpError, RtpErrorCounts, RtpHeader, RtpPacket,
+    is_rtcp,
 };
-pub use table::{Found, Id, Identity, MAX_CONFLICTS, Table, TableConfig, TableTally, Whose};
+pub use payload::{Encoding, RtpCodec};
+pub use receiver::{
+    MAX_DROPOUT, MAX_JUMP_SECONDS, MAX_MISORDER, MIN_SEQUENTIAL, PacketPosition, ReceiveOutcome,
+    Receiver, ReceiverStats, ReceptionReport,
+};
+pub use source_table::{
+    LocalSsrc, MAX_CONFLICTS, SourceId, SourceLookup, SourceTable, SourceTableConfig,
+    SourceTableStats, SsrcCheck,
+};

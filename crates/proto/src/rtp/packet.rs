@@ -24,7 +24,7 @@ pub fn is_rtcp(datagram: &[u8]) -> bool {
 /// Why a datagram is no RTP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Malformed {
+pub enum RtpError {
     /// Fewer bytes than a header has.
     Short,
     /// A version other than 2.
@@ -37,7 +37,7 @@ pub enum Malformed {
     Padding,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for RtpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Short => "shorter than an RTP header",
@@ -49,12 +49,12 @@ impl fmt::Display for Malformed {
     }
 }
 
-impl core::error::Error for Malformed {}
+impl core::error::Error for RtpError {}
 
 /// How many datagrams were refused, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "one count per kind")]
-pub struct Refused {
+pub struct RtpErrorCounts {
     /// See [`Malformed::Short`].
     pub short: u64,
     /// See [`Malformed::Version`].
@@ -67,18 +67,18 @@ pub struct Refused {
     pub padding: u64,
 }
 
-impl Refused {
+impl RtpErrorCounts {
     /// Counts one more.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
-    pub fn count(&mut self, why: Malformed) {
+    pub fn count(&mut self, why: RtpError) {
         let count = match why {
-            Malformed::Short => &mut self.short,
-            Malformed::Version => &mut self.version,
-            Malformed::Sources => &mut self.sources,
-            Malformed::Extension => &mut self.extension,
-            Malformed::Padding => &mut self.padding,
+            RtpError::Short => &mut self.short,
+            RtpError::Version => &mut self.version,
+            RtpError::Sources => &mut self.sources,
+            RtpError::Extension => &mut self.extension,
+            RtpError::Padding => &mut self.padding,
         };
         *count = count.saturating_add(1);
     }
@@ -95,7 +95,7 @@ impl Refused {
 /// A header extension (RFC 3550, 5.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the wire has these two and no others")]
-pub struct Extension<'a> {
+pub struct HeaderExtension<'a> {
     /// Says what the data is: 0xbede for one-byte elements of RFC 8285.
     pub profile: u16,
     /// A multiple of four bytes.
@@ -116,14 +116,14 @@ pub struct Extension<'a> {
 /// # Ok::<(), aulos_proto::rtp::Malformed>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Packet<'a> {
+pub struct RtpPacket<'a> {
     header: &'a [u8; HEADER_LEN],
     sources: &'a [u8],
     extension: &'a [u8],
     payload: &'a [u8],
 }
 
-impl<'a> Packet<'a> {
+impl<'a> RtpPacket<'a> {
     /// Checks every length in `datagram`.
     ///
     /// # Real-time
@@ -131,28 +131,28 @@ impl<'a> Packet<'a> {
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub fn parse(datagram: &'a [u8]) -> Result<Self, Malformed> {
-        let (header, rest) = datagram.split_first_chunk::<HEADER_LEN>().ok_or(Malformed::Short)?;
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, RtpError> {
+        let (header, rest) = datagram.split_first_chunk::<HEADER_LEN>().ok_or(RtpError::Short)?;
         let [flags, ..] = *header;
         if flags >> 6 != VERSION {
-            return Err(Malformed::Version);
+            return Err(RtpError::Version);
         }
         let sources = usize::from(flags & SOURCES) * 4;
-        let (sources, rest) = rest.split_at_checked(sources).ok_or(Malformed::Sources)?;
+        let (sources, rest) = rest.split_at_checked(sources).ok_or(RtpError::Sources)?;
         let (extension, rest) = if flags & EXTENSION == 0 {
             rest.split_at(0)
         } else {
-            let (head, _) = rest.split_first_chunk().ok_or(Malformed::Extension)?;
+            let (head, _) = rest.split_first_chunk().ok_or(RtpError::Extension)?;
             let [_, _, high, low] = *head;
             let length = 4 + usize::from(u16::from_be_bytes([high, low])) * 4;
-            rest.split_at_checked(length).ok_or(Malformed::Extension)?
+            rest.split_at_checked(length).ok_or(RtpError::Extension)?
         };
         let payload = if flags & PADDING == 0 {
             rest
         } else {
-            let padding = usize::from(*rest.last().ok_or(Malformed::Padding)?);
+            let padding = usize::from(*rest.last().ok_or(RtpError::Padding)?);
             let end = rest.len().checked_sub(padding).filter(|_| padding > 0);
-            end.and_then(|end| rest.get(..end)).ok_or(Malformed::Padding)?
+            end.and_then(|end| rest.get(..end)).ok_or(RtpError::Padding)?
         };
         Ok(Self { header, sources, extension, payload })
     }
@@ -195,10 +195,10 @@ impl<'a> Packet<'a> {
 
     /// The header extension, if there is one.
     #[must_use]
-    pub fn extension(&self) -> Option<Extension<'a>> {
+    pub fn extension(&self) -> Option<HeaderExtension<'a>> {
         let (head, data) = self.extension.split_first_chunk()?;
         let [high, low, ..]: [u8; 4] = *head;
-        Some(Extension { profile: u16::from_be_bytes([high, low]), data })
+        Some(HeaderExtension { profile: u16::from_be_bytes([high, low]), data })
     }
 
     /// The sound, without padding; may be empty.
@@ -209,8 +209,8 @@ impl<'a> Packet<'a> {
 
     /// The header as a value: what is left of it when it is sent on.
     #[must_use]
-    pub fn header(&self) -> Header {
-        Header {
+    pub fn header(&self) -> RtpHeader {
+        RtpHeader {
             marker: self.marker(),
             payload_type: self.payload_type(),
             sequence: self.sequence(),
@@ -231,7 +231,7 @@ impl<'a> Packet<'a> {
 /// A header without contributing sources, extension and padding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the wire has these five and no others")]
-pub struct Header {
+pub struct RtpHeader {
     /// The first packet of a talk spurt.
     pub marker: bool,
     /// What the payload is, 0 to 127; the eighth bit is not written.
@@ -244,7 +244,7 @@ pub struct Header {
     pub ssrc: u32,
 }
 
-impl Header {
+impl RtpHeader {
     /// Writes the header to the front of `out` and says how many bytes it has, [`HEADER_LEN`]; none
     /// when `out` is shorter, and then nothing is written.
     ///
@@ -305,8 +305,8 @@ mod tests {
 
     #[test]
     fn everything_a_header_can_have() {
-        let packet = Packet::parse(&FULL).unwrap();
-        let header = Header {
+        let packet = RtpPacket::parse(&FULL).unwrap();
+        let header = RtpHeader {
             marker: true,
             payload_type: 96,
             sequence: 0x1234,
@@ -315,32 +315,32 @@ mod tests {
         };
         assert_eq!(packet.header(), header);
         assert_eq!(packet.sources().collect::<Vec<_>>(), [1, 0x8000_0002]);
-        let extension = Extension { profile: 0xbede, data: &[0x10, 0xff, 0, 0] };
+        let extension = HeaderExtension { profile: 0xbede, data: &[0x10, 0xff, 0, 0] };
         assert_eq!(packet.extension(), Some(extension));
         assert_eq!(packet.payload(), [1, 2, 3, 4, 5, 6]);
     }
 
     #[test]
     fn every_lie_has_its_kind() {
-        let cut = |length| Packet::parse(&FULL[..length]).unwrap_err();
-        assert_eq!((cut(0), cut(11)), (Malformed::Short, Malformed::Short));
-        assert_eq!((cut(12), cut(19)), (Malformed::Sources, Malformed::Sources));
+        let cut = |length| RtpPacket::parse(&FULL[..length]).unwrap_err();
+        assert_eq!((cut(0), cut(11)), (RtpError::Short, RtpError::Short));
+        assert_eq!((cut(12), cut(19)), (RtpError::Sources, RtpError::Sources));
         assert_eq!((cut(20), cut(23), cut(27)), {
-            (Malformed::Extension, Malformed::Extension, Malformed::Extension)
+            (RtpError::Extension, RtpError::Extension, RtpError::Extension)
         });
-        assert_eq!(cut(28), Malformed::Padding);
+        assert_eq!(cut(28), RtpError::Padding);
         let with = |at: usize, byte| {
             let mut bytes = FULL;
             bytes[at] = byte;
-            Packet::parse(&bytes).map(|packet| packet.payload().len())
+            RtpPacket::parse(&bytes).map(|packet| packet.payload().len())
         };
-        assert_eq!(with(0, 0x72), Err(Malformed::Version));
-        assert_eq!(with(37, 0), Err(Malformed::Padding));
-        assert_eq!(with(37, 11), Err(Malformed::Padding));
+        assert_eq!(with(0, 0x72), Err(RtpError::Version));
+        assert_eq!(with(37, 0), Err(RtpError::Padding));
+        assert_eq!(with(37, 11), Err(RtpError::Padding));
         assert_eq!(with(37, 10), Ok(0));
-        let mut refused = Refused::default();
-        refused.count(Malformed::Padding);
-        refused.count(Malformed::Short);
+        let mut refused = RtpErrorCounts::default();
+        refused.count(RtpError::Padding);
+        refused.count(RtpError::Short);
         assert_eq!((refused.total(), refused.padding), (2, 1));
     }
 
@@ -358,12 +358,12 @@ mod tests {
             marker: bool, payload_type in 0_u8..128, sequence: u16, timestamp: u32, ssrc: u32,
             payload in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
-            let header = Header { marker, payload_type, sequence, timestamp, ssrc };
+            let header = RtpHeader { marker, payload_type, sequence, timestamp, ssrc };
             let mut bytes = vec![0; HEADER_LEN];
             prop_assert_eq!(header.write(&mut bytes), Some(HEADER_LEN));
             prop_assert_eq!(header.write(&mut bytes[..11]), None);
             bytes.extend(&payload);
-            let packet = Packet::parse(&bytes).unwrap();
+            let packet = RtpPacket::parse(&bytes).unwrap();
             prop_assert_eq!(packet.header(), header);
             prop_assert_eq!(packet.payload(), payload);
             prop_assert_eq!((packet.sources().len(), packet.extension()), (0, None));
@@ -372,7 +372,7 @@ mod tests {
         /// The lengths of the parts and of what is left out add up to the datagram's.
         #[test]
         fn nothing_is_read_twice(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            if let Ok(packet) = Packet::parse(&bytes) {
+            if let Ok(packet) = RtpPacket::parse(&bytes) {
                 let extension = packet.extension().map_or(0, |extension| 4 + extension.data.len());
                 let padding = if bytes[0] & 0x20 == 0 { 0 } else { usize::from(bytes[bytes.len() - 1]) };
                 let parts = packet.sources().len() * 4 + extension + packet.payload().len();

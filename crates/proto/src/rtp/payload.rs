@@ -3,12 +3,12 @@
 use core::fmt;
 
 /// Payload types that have no fixed meaning; SDP gives them one.
-pub const DYNAMIC: core::ops::RangeInclusive<u8> = 96..=127;
+pub const DYNAMIC_TYPES: core::ops::RangeInclusive<u8> = 96..=127;
 
 /// How sound is put into payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Codec {
+pub enum RtpCodec {
     /// G.711 µ-law.
     Pcmu,
     /// G.711 A-law.
@@ -29,7 +29,7 @@ pub enum Codec {
     Red,
 }
 
-impl Codec {
+impl RtpCodec {
     /// The codec with that name in `rtpmap`, in any case.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
@@ -53,22 +53,22 @@ impl Codec {
     }
 }
 
-impl fmt::Display for Codec {
+impl fmt::Display for RtpCodec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-const ALL: [Codec; 9] = [
-    Codec::Pcmu,
-    Codec::Pcma,
-    Codec::G722,
-    Codec::L16,
-    Codec::L24,
-    Codec::Opus,
-    Codec::ComfortNoise,
-    Codec::TelephoneEvent,
-    Codec::Red,
+const ALL: [RtpCodec; 9] = [
+    RtpCodec::Pcmu,
+    RtpCodec::Pcma,
+    RtpCodec::G722,
+    RtpCodec::L16,
+    RtpCodec::L24,
+    RtpCodec::Opus,
+    RtpCodec::ComfortNoise,
+    RtpCodec::TelephoneEvent,
+    RtpCodec::Red,
 ];
 
 /// A payload type's meaning.
@@ -76,7 +76,7 @@ const ALL: [Codec; 9] = [
 #[allow(clippy::exhaustive_structs, reason = "rtpmap has these three and no others")]
 pub struct Encoding {
     /// How the sound is put into payloads.
-    pub codec: Codec,
+    pub codec: RtpCodec,
     /// Timestamps per second. That is the sample rate, but with G.722.
     pub clock_rate: u32,
     /// Channels, as `rtpmap` says them.
@@ -87,14 +87,14 @@ impl Encoding {
     /// What a static payload type means (RFC 3551, 6); none for the others, and for those that we
     /// have no codec for.
     #[must_use]
-    pub const fn of_static(payload_type: u8) -> Option<Self> {
+    pub const fn from_static_type(payload_type: u8) -> Option<Self> {
         let (codec, clock_rate, channels) = match payload_type {
-            0 => (Codec::Pcmu, 8_000, 1),
-            8 => (Codec::Pcma, 8_000, 1),
-            9 => (Codec::G722, 8_000, 1),
-            10 => (Codec::L16, 44_100, 2),
-            11 => (Codec::L16, 44_100, 1),
-            13 => (Codec::ComfortNoise, 8_000, 1),
+            0 => (RtpCodec::Pcmu, 8_000, 1),
+            8 => (RtpCodec::Pcma, 8_000, 1),
+            9 => (RtpCodec::G722, 8_000, 1),
+            10 => (RtpCodec::L16, 44_100, 2),
+            11 => (RtpCodec::L16, 44_100, 1),
+            13 => (RtpCodec::ComfortNoise, 8_000, 1),
             _ => return None,
         };
         Some(Self { codec, clock_rate, channels })
@@ -103,14 +103,16 @@ impl Encoding {
     /// The static payload type that means this; none when it needs a dynamic one.
     #[must_use]
     pub fn static_type(self) -> Option<u8> {
-        [0, 8, 9, 10, 11, 13].into_iter().find(|number| Self::of_static(*number) == Some(self))
+        [0, 8, 9, 10, 11, 13]
+            .into_iter()
+            .find(|number| Self::from_static_type(*number) == Some(self))
     }
 
     /// Frames per second of the sound: twice the clock with G.722.
     #[must_use]
     pub const fn sample_rate(self) -> u32 {
         match self.codec {
-            Codec::G722 => self.clock_rate.saturating_mul(2),
+            RtpCodec::G722 => self.clock_rate.saturating_mul(2),
             _ => self.clock_rate,
         }
     }
@@ -124,8 +126,8 @@ impl Encoding {
     pub fn ticks(self, payload: &[u8]) -> Option<u32> {
         let frame = self.frame_bytes();
         match self.codec {
-            Codec::Opus => opus_ticks(payload),
-            Codec::ComfortNoise | Codec::TelephoneEvent | Codec::Red => None,
+            RtpCodec::Opus => opus_ticks(payload),
+            RtpCodec::ComfortNoise | RtpCodec::TelephoneEvent | RtpCodec::Red => None,
             _ if frame == 0 || !payload.len().is_multiple_of(frame) => None,
             _ => u32::try_from(payload.len() / frame).ok(),
         }
@@ -144,9 +146,9 @@ impl Encoding {
     const fn frame_bytes(self) -> usize {
         let channels = self.channels as usize;
         match self.codec {
-            Codec::Pcmu | Codec::Pcma | Codec::G722 => channels,
-            Codec::L16 => 2 * channels,
-            Codec::L24 => 3 * channels,
+            RtpCodec::Pcmu | RtpCodec::Pcma | RtpCodec::G722 => channels,
+            RtpCodec::L16 => 2 * channels,
+            RtpCodec::L24 => 3 * channels,
             _ => 0,
         }
     }
@@ -186,7 +188,7 @@ fn opus_ticks(packet: &[u8]) -> Option<u32> {
 /// # Real-time
 /// Neither allocates nor waits.
 #[must_use]
-pub fn opus_repeats(packet: &[u8]) -> Option<u32> {
+pub fn opus_fec_ticks(packet: &[u8]) -> Option<u32> {
     let (toc, rest) = packet.split_first()?;
     // Frames of the speech layer in one of the packet's.
     let (frames, ticks) = match toc >> 3 {
@@ -307,36 +309,36 @@ mod tests {
 
     #[test]
     fn the_static_types_of_rfc_3551() {
-        let shown = |number| Encoding::of_static(number).unwrap().to_string();
+        let shown = |number| Encoding::from_static_type(number).unwrap().to_string();
         assert_eq!([0, 8, 9].map(shown), ["PCMU/8000", "PCMA/8000", "G722/8000"]);
         assert_eq!([10, 11, 13].map(shown), ["L16/44100/2", "L16/44100", "CN/8000"]);
         for number in 0..=127 {
-            let back = Encoding::of_static(number).map(Encoding::static_type);
+            let back = Encoding::from_static_type(number).map(Encoding::static_type);
             assert!(back.is_none_or(|back| back == Some(number)));
         }
-        assert_eq!(Encoding::of_static(9).unwrap().sample_rate(), 16_000);
-        assert_eq!(Codec::from_name("OPUS"), Some(Codec::Opus));
-        assert_eq!(Codec::from_name("MP4A-LATM"), None);
+        assert_eq!(Encoding::from_static_type(9).unwrap().sample_rate(), 16_000);
+        assert_eq!(RtpCodec::from_name("OPUS"), Some(RtpCodec::Opus));
+        assert_eq!(RtpCodec::from_name("MP4A-LATM"), None);
     }
 
     #[test]
     fn time_and_bytes() {
         let encoding = |codec, clock_rate, channels| Encoding { codec, clock_rate, channels };
-        let l24 = encoding(Codec::L24, 48_000, 2);
+        let l24 = encoding(RtpCodec::L24, 48_000, 2);
         assert_eq!((l24.ticks(&[0; 288]), l24.payload_bytes(48)), (Some(48), Some(288)));
         assert_eq!(l24.ticks(&[0; 287]), None);
         // 20 ms of G.722 are 160 bytes, 320 samples, and 160 ticks.
-        let g722 = encoding(Codec::G722, 8_000, 1);
+        let g722 = encoding(RtpCodec::G722, 8_000, 1);
         assert_eq!(g722.ticks(&[0; 160]), Some(160));
-        assert_eq!(encoding(Codec::L16, 48_000, 0).ticks(&[]), None);
-        assert_eq!(encoding(Codec::Opus, 48_000, 2).payload_bytes(960), None);
+        assert_eq!(encoding(RtpCodec::L16, 48_000, 0).ticks(&[]), None);
+        assert_eq!(encoding(RtpCodec::Opus, 48_000, 2).payload_bytes(960), None);
     }
 
     /// RFC 6716, table 2 and 3.2: SILK 60 ms, hybrid 20 ms, CELT 2.5 ms; one, two, and n frames.
     #[test]
     fn what_an_opus_packet_holds() {
         let ticks = |packet: &[u8]| {
-            Encoding { codec: Codec::Opus, clock_rate: 48_000, channels: 2 }.ticks(packet)
+            Encoding { codec: RtpCodec::Opus, clock_rate: 48_000, channels: 2 }.ticks(packet)
         };
         assert_eq!(ticks(&[3 << 3]), Some(2_880));
         assert_eq!(ticks(&[13 << 3 | 1]), Some(1_920));
@@ -350,19 +352,19 @@ mod tests {
     #[test]
     fn an_opus_packet_says_whether_it_repeats_the_one_before() {
         // SILK of 20 ms, mono and stereo.
-        assert_eq!(opus_repeats(&[1 << 3, 0b1100_0000, 0]), Some(960));
-        assert_eq!(opus_repeats(&[1 << 3, 0b1011_1111, 0]), None);
-        assert_eq!(opus_repeats(&[1 << 3 | 4, 0b1001_0000, 0]), Some(960));
-        assert_eq!(opus_repeats(&[1 << 3, 0b1001_0000, 0]), None);
+        assert_eq!(opus_fec_ticks(&[1 << 3, 0b1100_0000, 0]), Some(960));
+        assert_eq!(opus_fec_ticks(&[1 << 3, 0b1011_1111, 0]), None);
+        assert_eq!(opus_fec_ticks(&[1 << 3 | 4, 0b1001_0000, 0]), Some(960));
+        assert_eq!(opus_fec_ticks(&[1 << 3, 0b1001_0000, 0]), None);
         // 60 ms have three frames; two packets of 10 ms in one, with and without a length.
-        assert_eq!(opus_repeats(&[3 << 3, 0b0001_0000, 0]), Some(2_880));
-        assert_eq!(opus_repeats(&[1, 0b0100_0000, 0]), Some(480));
-        assert_eq!(opus_repeats(&[2, 10, 0b0100_0000, 0]), Some(480));
-        assert_eq!(opus_repeats(&[2, 252, 0, 0b0100_0000, 0]), Some(480));
+        assert_eq!(opus_fec_ticks(&[3 << 3, 0b0001_0000, 0]), Some(2_880));
+        assert_eq!(opus_fec_ticks(&[1, 0b0100_0000, 0]), Some(480));
+        assert_eq!(opus_fec_ticks(&[2, 10, 0b0100_0000, 0]), Some(480));
+        assert_eq!(opus_fec_ticks(&[2, 252, 0, 0b0100_0000, 0]), Some(480));
         // CELT has none, nor has what is lost or any number of frames.
-        assert_eq!(opus_repeats(&[31 << 3, 0xff, 0xff]), None);
+        assert_eq!(opus_fec_ticks(&[31 << 3, 0xff, 0xff]), None);
         for nothing in [&[][..], &[1 << 3], &[1 << 3, 0xff], &[1 << 3 | 3, 0xff, 0xff], &[2, 252]] {
-            assert_eq!(opus_repeats(nothing), None);
+            assert_eq!(opus_fec_ticks(nothing), None);
         }
     }
 

@@ -8,7 +8,8 @@
 use aulos_core::Instant;
 
 use super::sequence::{
-    FIRST_SEQUENCE, FIRST_TIMESTAMP, diff, extend, low_16, low_32, timestamp_diff, unwrap,
+    FIRST_SEQUENCE, FIRST_TIMESTAMP, extend_sequence, extend_timestamp, low_16, low_32,
+    sequence_diff, timestamp_diff,
 };
 
 /// Packets in a row that make a source of an SSRC (RFC 3550, A.1).
@@ -21,7 +22,7 @@ pub const MAX_MISORDER: i16 = 100;
 /// A packet's place among those of its source, in numbers that do not wrap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_structs, reason = "a packet has these two")]
-pub struct Position {
+pub struct PacketPosition {
     /// The sequence number; the lower 16 bits are the packet's.
     pub sequence: u64,
     /// The timestamp in units of the encoding's clock; the lower 32 bits are the packet's.
@@ -31,19 +32,19 @@ pub struct Position {
 /// What a packet is to its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "who forwards packets has to know every case")]
-pub enum Accepted {
+pub enum ReceiveOutcome {
     /// It belongs to the source. What was held goes first.
-    Valid(Position),
+    Valid(PacketPosition),
     /// Too early to say: hold it. When `fresh`, what was held before belongs to nothing.
     Probation {
         /// Where it will be when the source turns out to be one.
-        position: Position,
+        position: PacketPosition,
         /// It has nothing to do with the packets before it.
         fresh: bool,
     },
     /// The source started again, with the last stray packet: that one's number is one less, and
     /// [`Receiver::position`] knows its timestamp. Numbers go on, timestamps need not.
-    Restarted(Position),
+    Restarted(PacketPosition),
     /// It was there before.
     Duplicate,
     /// It is far from all others. Hold it until the next stray one, whatever comes between: then the
@@ -54,7 +55,7 @@ pub enum Accepted {
 /// What a source's packets came to since it was first heard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Tally {
+pub struct ReceiverStats {
     /// Packets of the source, duplicates and strays not counted.
     pub received: u64,
     /// Packets that never came, as far as is known now.
@@ -74,7 +75,7 @@ pub struct Tally {
 /// What a reception report says of a source (RFC 3550, 6.4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the wire has these four and no others")]
-pub struct Reception {
+pub struct ReceptionReport {
     /// Share of packets lost since the last report, in 1/256.
     pub fraction_lost: u8,
     /// Packets lost since the source started, less duplicates; 24 bits with their sign.
@@ -103,7 +104,7 @@ pub const MAX_JUMP_SECONDS: u32 = 5;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
-    state: State,
+    state: SourceState,
     /// Packets in a row while in probation.
     in_row: u8,
     clock_rate: u32,
@@ -114,15 +115,15 @@ pub struct Receiver {
     /// The number that would follow the last stray packet.
     suspect: Option<u16>,
     /// The highest packet so far.
-    highest: Position,
+    highest: PacketPosition,
     /// Bit n is set when `highest.sequence - n` has come.
     seen: u128,
-    run: Run,
-    tally: Tally,
+    run: RunCounters,
+    tally: ReceiverStats,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum SourceState {
     /// Nothing has come.
     #[default]
     Empty,
@@ -133,7 +134,7 @@ enum State {
 
 /// What reports count: it begins again with each start of the source.
 #[derive(Clone, Copy, Debug, Default)]
-struct Run {
+struct RunCounters {
     /// The lowest number.
     base: u64,
     /// Where the turn of the first packet began.
@@ -163,21 +164,23 @@ impl Receiver {
         sequence: u16,
         timestamp: u32,
         clock_rate: u32,
-    ) -> Accepted {
-        let off = diff(sequence, low_16(self.highest.sequence));
+    ) -> ReceiveOutcome {
+        let off = sequence_diff(sequence, low_16(self.highest.sequence));
         let near = -MAX_MISORDER < off && off < MAX_DROPOUT;
         let accepted = match self.state {
-            State::Valid if near => self.follow(sequence, timestamp),
-            State::Valid if self.suspect == Some(sequence) => self.restart(sequence, timestamp),
-            State::Valid => {
+            SourceState::Valid if near => self.accept(sequence, timestamp),
+            SourceState::Valid if self.suspect == Some(sequence) => {
+                self.restart(sequence, timestamp)
+            }
+            SourceState::Valid => {
                 self.suspect = Some(sequence.wrapping_add(1));
                 self.tally.strays += 1;
-                Accepted::Stray
+                ReceiveOutcome::Stray
             }
-            State::Probation if near => self.prove(off, sequence, timestamp),
-            State::Probation | State::Empty => self.begin(sequence, timestamp),
+            SourceState::Probation if near => self.prove(off, sequence, timestamp),
+            SourceState::Probation | SourceState::Empty => self.begin(sequence, timestamp),
         };
-        if !matches!(accepted, Accepted::Duplicate | Accepted::Stray) {
+        if !matches!(accepted, ReceiveOutcome::Duplicate | ReceiveOutcome::Stray) {
             self.measure(now, timestamp, clock_rate);
         }
         accepted
@@ -188,9 +191,9 @@ impl Receiver {
     ///
     /// # Real-time
     /// Neither allocates nor waits.
-    pub fn report(&mut self) -> Option<Reception> {
+    pub fn report(&mut self) -> Option<ReceptionReport> {
         let run = self.run;
-        if self.state != State::Valid || run.received == run.received_prior {
+        if self.state != SourceState::Valid || run.received == run.received_prior {
             return None;
         }
         let expected = self.expected();
@@ -200,7 +203,7 @@ impl Receiver {
         let lost_now = expected_now - (signed(run.received) - signed(run.received_prior));
         let fraction = if lost_now <= 0 { 0 } else { (lost_now << 8) / expected_now.max(1) };
         (self.run.expected_prior, self.run.received_prior) = (expected, run.received);
-        Some(Reception {
+        Some(ReceptionReport {
             fraction_lost: u8::try_from(fraction).unwrap_or(u8::MAX),
             cumulative_lost: i32::try_from(lost.clamp(MIN_LOST, MAX_LOST)).unwrap_or(0),
             highest: low_32(self.highest.sequence - run.turn),
@@ -211,13 +214,13 @@ impl Receiver {
     /// Whether the source has proved to be one.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.state == State::Valid
+        self.state == SourceState::Valid
     }
 
     /// What has been counted since the source was first heard.
     #[must_use]
-    pub fn tally(&self) -> Tally {
-        Tally { lost: self.tally.lost + self.missing(), ..self.tally }
+    pub fn stats(&self) -> ReceiverStats {
+        ReceiverStats { lost: self.tally.lost + self.missing(), ..self.tally }
     }
 
     /// Mean deviation of the time between packets, in units of the encoding's clock.
@@ -228,10 +231,10 @@ impl Receiver {
 
     /// Where a packet with these numbers is, next to the highest so far.
     #[must_use]
-    pub fn position(&self, sequence: u16, timestamp: u32) -> Position {
-        Position {
-            sequence: extend(self.highest.sequence, sequence),
-            timestamp: unwrap(self.highest.timestamp, timestamp),
+    pub fn position(&self, sequence: u16, timestamp: u32) -> PacketPosition {
+        PacketPosition {
+            sequence: extend_sequence(self.highest.sequence, sequence),
+            timestamp: extend_timestamp(self.highest.timestamp, timestamp),
         }
     }
 
@@ -242,66 +245,69 @@ impl Receiver {
     /// Neither allocates nor waits.
     #[must_use]
     pub fn is_missing(&self, sequence: u16) -> bool {
-        let sequence = extend(self.highest.sequence, sequence);
+        let sequence = extend_sequence(self.highest.sequence, sequence);
         let behind = self.highest.sequence.checked_sub(sequence);
         let bit = behind.and_then(|behind| 1_u128.checked_shl(u32::try_from(behind).ok()?));
-        let here = self.state == State::Valid && sequence >= self.run.base;
+        let here = self.state == SourceState::Valid && sequence >= self.run.base;
         here && bit.is_some_and(|bit| self.seen & bit == 0)
     }
 
     /// The first packet, or the first of another numbering while in probation.
-    fn begin(&mut self, sequence: u16, timestamp: u32) -> Accepted {
-        let fresh = self.state == State::Probation;
+    fn begin(&mut self, sequence: u16, timestamp: u32) -> ReceiveOutcome {
+        let fresh = self.state == SourceState::Probation;
         if fresh {
             self.tally.strays += self.run.received - self.run.duplicates;
             self.tally.received -= self.run.received - self.run.duplicates;
             self.tally.lost += self.missing();
         }
-        self.state = State::Probation;
+        self.state = SourceState::Probation;
         self.in_row = 1;
         let position = self.start(sequence, timestamp);
-        Accepted::Probation { position, fresh }
+        ReceiveOutcome::Probation { position, fresh }
     }
 
-    fn prove(&mut self, off: i16, sequence: u16, timestamp: u32) -> Accepted {
-        let Some(position) = self.mark(sequence, timestamp) else { return Accepted::Duplicate };
+    fn prove(&mut self, off: i16, sequence: u16, timestamp: u32) -> ReceiveOutcome {
+        let Some(position) = self.mark(sequence, timestamp) else {
+            return ReceiveOutcome::Duplicate;
+        };
         self.in_row = if off == 1 { self.in_row + 1 } else { 1 };
         if self.in_row < MIN_SEQUENTIAL {
-            return Accepted::Probation { position, fresh: false };
+            return ReceiveOutcome::Probation { position, fresh: false };
         }
-        self.state = State::Valid;
-        Accepted::Valid(position)
+        self.state = SourceState::Valid;
+        ReceiveOutcome::Valid(position)
     }
 
-    fn follow(&mut self, sequence: u16, timestamp: u32) -> Accepted {
-        self.mark(sequence, timestamp).map_or(Accepted::Duplicate, Accepted::Valid)
+    fn accept(&mut self, sequence: u16, timestamp: u32) -> ReceiveOutcome {
+        self.mark(sequence, timestamp).map_or(ReceiveOutcome::Duplicate, ReceiveOutcome::Valid)
     }
 
     /// Two packets in a row far from all others: the stray one is the first of the new run.
-    fn restart(&mut self, sequence: u16, timestamp: u32) -> Accepted {
+    fn restart(&mut self, sequence: u16, timestamp: u32) -> ReceiveOutcome {
         self.tally.lost += self.missing();
         self.tally.restarts += 1;
         self.tally.strays -= 1;
         self.suspect = None;
         self.start(sequence.wrapping_sub(1), timestamp);
-        self.mark(sequence, timestamp).map_or(Accepted::Duplicate, Accepted::Restarted)
+        self.mark(sequence, timestamp).map_or(ReceiveOutcome::Duplicate, ReceiveOutcome::Restarted)
     }
 
     /// A run that begins with `sequence`, in a turn that no packet before was in.
-    fn start(&mut self, sequence: u16, timestamp: u32) -> Position {
+    fn start(&mut self, sequence: u16, timestamp: u32) -> PacketPosition {
         let turn = (self.highest.sequence & !u64::from(u16::MAX)) + FIRST_SEQUENCE;
         let base = turn | u64::from(sequence);
         let reference = self.highest.timestamp.max(FIRST_TIMESTAMP);
-        self.highest = Position { sequence: base, timestamp: unwrap(reference, timestamp) };
+        self.highest =
+            PacketPosition { sequence: base, timestamp: extend_timestamp(reference, timestamp) };
         self.seen = 1;
-        self.run = Run { base, turn, received: 1, ..Run::default() };
+        self.run = RunCounters { base, turn, received: 1, ..RunCounters::default() };
         self.tally.received += 1;
         self.transit = None;
         self.highest
     }
 
     /// Enters a packet that is near the others; none when it has been there before.
-    fn mark(&mut self, sequence: u16, timestamp: u32) -> Option<Position> {
+    fn mark(&mut self, sequence: u16, timestamp: u32) -> Option<PacketPosition> {
         let position = self.position(sequence, timestamp);
         self.run.received += 1;
         if position.sequence > self.highest.sequence {
@@ -347,7 +353,7 @@ impl Receiver {
 
     const fn expected(&self) -> u64 {
         match self.state {
-            State::Empty => 0,
+            SourceState::Empty => 0,
             _ => self.highest.sequence - self.run.base + 1,
         }
     }

@@ -18,11 +18,11 @@ pub const MAX_BLOCK: usize = 0x3ff;
 /// One of the blocks in a payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the wire has these three and no others")]
-pub struct Block<'a> {
+pub struct RedBlock<'a> {
     /// What the data is.
     pub payload_type: u8,
     /// How much earlier than the packet's timestamp its own is; 0 for the packet's own block.
-    pub offset: u16,
+    pub timestamp_offset: u16,
     /// The payload of the packet that had it first. An empty one is legal.
     pub data: &'a [u8],
 }
@@ -30,7 +30,7 @@ pub struct Block<'a> {
 /// Why a payload is no RED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Malformed {
+pub enum RedError {
     /// The headers do not end inside the payload.
     Headers,
     /// The blocks are longer than the payload.
@@ -39,7 +39,7 @@ pub enum Malformed {
     TooMany,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for RedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Headers => "the RED headers end behind the payload",
@@ -49,16 +49,16 @@ impl fmt::Display for Malformed {
     }
 }
 
-impl core::error::Error for Malformed {}
+impl core::error::Error for RedError {}
 
 /// A payload's blocks, the oldest first and the packet's own last.
 #[derive(Clone, Copy, Debug)]
-pub struct Blocks<'a> {
-    blocks: [Block<'a>; MAX_BLOCKS],
+pub struct RedBlocks<'a> {
+    blocks: [RedBlock<'a>; MAX_BLOCKS],
     len: usize,
 }
 
-impl<'a> Blocks<'a> {
+impl<'a> RedBlocks<'a> {
     /// Checks every length in `payload`.
     ///
     /// # Real-time
@@ -66,30 +66,30 @@ impl<'a> Blocks<'a> {
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub fn parse(payload: &'a [u8]) -> Result<Self, Malformed> {
+    pub fn parse(payload: &'a [u8]) -> Result<Self, RedError> {
         let mut heads = payload;
         let mut lengths = [0; MAX_BLOCKS];
-        let mut blocks = [Block::default(); MAX_BLOCKS];
+        let mut blocks = [RedBlock::default(); MAX_BLOCKS];
         let mut len = 0;
         loop {
-            let first = *heads.first().ok_or(Malformed::Headers)?;
+            let first = *heads.first().ok_or(RedError::Headers)?;
             let slot = blocks.get_mut(len).zip(lengths.get_mut(len));
-            let (block, length) = slot.ok_or(Malformed::TooMany)?;
+            let (block, length) = slot.ok_or(RedError::TooMany)?;
             block.payload_type = first & 0x7f;
             len += 1;
-            if first & MORE == 0 {
+            if first & FOLLOW_BIT == 0 {
                 heads = heads.get(1..).unwrap_or_default();
                 break;
             }
-            let ([_, a, b, c], rest) = heads.split_first_chunk::<4>().ok_or(Malformed::Headers)?;
-            block.offset = u16::from_be_bytes([*a, *b]) >> 2;
+            let ([_, a, b, c], rest) = heads.split_first_chunk::<4>().ok_or(RedError::Headers)?;
+            block.timestamp_offset = u16::from_be_bytes([*a, *b]) >> 2;
             *length = usize::from(u16::from_be_bytes([b & 3, *c]));
             heads = rest;
         }
         let mut data = heads;
         let repeated = blocks.iter_mut().zip(lengths).take(len - 1);
         for (block, length) in repeated {
-            (block.data, data) = data.split_at_checked(length).ok_or(Malformed::Blocks)?;
+            (block.data, data) = data.split_at_checked(length).ok_or(RedError::Blocks)?;
         }
         if let Some(own) = blocks.get_mut(len - 1) {
             own.data = data;
@@ -98,13 +98,13 @@ impl<'a> Blocks<'a> {
     }
 
     /// All blocks, the oldest first, as their sender put them.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Block<'a>> + use<'a, '_> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = RedBlock<'a>> + use<'a, '_> {
         self.blocks.iter().copied().take(self.len)
     }
 
     /// The packet's own block.
     #[must_use]
-    pub fn own(&self) -> Block<'a> {
+    pub fn primary(&self) -> RedBlock<'a> {
         self.iter().last().unwrap_or_default()
     }
 }
@@ -131,13 +131,15 @@ impl<'a> Blocks<'a> {
 #[must_use = "nothing is written to a buffer that is too short"]
 pub fn write(
     out: &mut [u8],
-    repeated: &[Block<'_>],
+    repeated: &[RedBlock<'_>],
     payload_type: u8,
     payload: &[u8],
 ) -> Option<usize> {
     let sum = repeated.iter().map(|block| 4 + block.data.len()).sum::<usize>();
     let total = sum + 1 + payload.len();
-    let fits = |block: &Block<'_>| block.offset <= MAX_OFFSET && block.data.len() <= MAX_BLOCK;
+    let fits = |block: &RedBlock<'_>| {
+        block.timestamp_offset <= MAX_OFFSET && block.data.len() <= MAX_BLOCK
+    };
     if repeated.len() >= MAX_BLOCKS || !repeated.iter().all(fits) {
         return None;
     }
@@ -145,10 +147,10 @@ pub fn write(
     let mut data = data;
     for block in repeated {
         let length = u16::try_from(block.data.len()).ok()?;
-        let [a, b] = (block.offset << 2 | length >> 8).to_be_bytes();
+        let [a, b] = (block.timestamp_offset << 2 | length >> 8).to_be_bytes();
         let [_, c] = length.to_be_bytes();
         let (head, rest) = heads.split_first_chunk_mut()?;
-        *head = [MORE | block.payload_type & 0x7f, a, b, c];
+        *head = [FOLLOW_BIT | block.payload_type & 0x7f, a, b, c];
         heads = rest;
         let (place, rest) = data.split_at_mut_checked(block.data.len())?;
         place.copy_from_slice(block.data);
@@ -159,7 +161,7 @@ pub fn write(
     Some(total)
 }
 
-const MORE: u8 = 0x80;
+const FOLLOW_BIT: u8 = 0x80;
 
 #[cfg(test)]
 mod tests {
@@ -172,9 +174,9 @@ mod tests {
     #[test]
     fn a_payload_by_hand() {
         let payload = [0x80 | 7, 0x02, 0x80, 0x03, 5, 0xa1, 0xa2, 0xa3, 0xb1];
-        let blocks = Blocks::parse(&payload).unwrap();
-        let before = Block { payload_type: 7, offset: 160, data: &[0xa1, 0xa2, 0xa3] };
-        let own = Block { payload_type: 5, offset: 0, data: &[0xb1] };
+        let blocks = RedBlocks::parse(&payload).unwrap();
+        let before = RedBlock { payload_type: 7, timestamp_offset: 160, data: &[0xa1, 0xa2, 0xa3] };
+        let own = RedBlock { payload_type: 5, timestamp_offset: 0, data: &[0xb1] };
         assert_eq!(blocks.iter().collect::<Vec<_>>(), [before, own]);
         let mut out = [0; 9];
         assert_eq!(write(&mut out, &[before], 5, &[0xb1]), Some(9));
@@ -184,15 +186,15 @@ mod tests {
 
     #[test]
     fn lies() {
-        assert_eq!(Blocks::parse(&[]).unwrap_err(), Malformed::Headers);
-        assert_eq!(Blocks::parse(&[0x80, 0, 0]).unwrap_err(), Malformed::Headers);
-        assert_eq!(Blocks::parse(&[0x80, 0, 0, 0]).unwrap_err(), Malformed::Headers);
-        assert_eq!(Blocks::parse(&[0x80, 0, 0, 1, 0]).unwrap_err(), Malformed::Blocks);
-        assert_eq!(Blocks::parse(&[0x80; 99]).unwrap_err(), Malformed::TooMany);
-        assert!(Blocks::parse(&[0]).unwrap().own().data.is_empty());
-        let far = Block { offset: MAX_OFFSET + 1, ..Block::default() };
+        assert_eq!(RedBlocks::parse(&[]).unwrap_err(), RedError::Headers);
+        assert_eq!(RedBlocks::parse(&[0x80, 0, 0]).unwrap_err(), RedError::Headers);
+        assert_eq!(RedBlocks::parse(&[0x80, 0, 0, 0]).unwrap_err(), RedError::Headers);
+        assert_eq!(RedBlocks::parse(&[0x80, 0, 0, 1, 0]).unwrap_err(), RedError::Blocks);
+        assert_eq!(RedBlocks::parse(&[0x80; 99]).unwrap_err(), RedError::TooMany);
+        assert!(RedBlocks::parse(&[0]).unwrap().primary().data.is_empty());
+        let far = RedBlock { timestamp_offset: MAX_OFFSET + 1, ..RedBlock::default() };
         assert_eq!(write(&mut [0; 99], &[far], 0, &[]), None);
-        assert_eq!(write(&mut [0; 99], &[Block::default(); MAX_BLOCKS], 0, &[]), None);
+        assert_eq!(write(&mut [0; 99], &[RedBlock::default(); MAX_BLOCKS], 0, &[]), None);
     }
 
     proptest! {
@@ -206,12 +208,12 @@ mod tests {
         ) {
             let blocks: Vec<_> = repeated
                 .iter()
-                .map(|(payload_type, offset, data)| Block { payload_type: *payload_type, offset: *offset, data })
+                .map(|(payload_type, offset, data)| RedBlock { payload_type: *payload_type, timestamp_offset: *offset, data })
                 .collect();
             let mut out = vec![0; 12_000];
             let length = write(&mut out, &blocks, 96, &own).unwrap();
-            let read = Blocks::parse(&out[..length]).unwrap();
-            prop_assert_eq!(read.own().data, &own[..]);
+            let read = RedBlocks::parse(&out[..length]).unwrap();
+            prop_assert_eq!(read.primary().data, &own[..]);
             prop_assert_eq!(read.iter().take(blocks.len()).collect::<Vec<_>>(), blocks);
         }
     }

@@ -9,7 +9,7 @@ use core::fmt;
 
 use aulos_core::Span;
 
-pub use write::Writer;
+pub use write::RtcpWriter;
 
 /// Bytes of a report block.
 pub const BLOCK_LEN: usize = 24;
@@ -19,23 +19,23 @@ pub const MAX_COUNT: usize = 31;
 pub const MAX_TEXT: usize = 255;
 
 /// Numbers of the packets.
-mod kind {
+mod packet_type {
     pub(super) const SENDER_REPORT: u8 = 200;
     pub(super) const RECEIVER_REPORT: u8 = 201;
-    pub(super) const DESCRIPTION: u8 = 202;
+    pub(super) const SOURCE_DESCRIPTION: u8 = 202;
     pub(super) const BYE: u8 = 203;
     pub(super) const EXTENDED: u8 = 207;
     /// Items and blocks inside them.
     pub(super) const CNAME: u8 = 1;
     pub(super) const REFERENCE_TIME: u8 = 4;
-    pub(super) const DELAYS: u8 = 5;
+    pub(super) const DLRR: u8 = 5;
 }
 
 /// A time of day in seconds since 1900, 32 bits before the point and 32 behind; wraps in 2036.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Ntp(u64);
+pub struct NtpTime(u64);
 
-impl Ntp {
+impl NtpTime {
     /// A time as it goes over the wire.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
@@ -56,7 +56,7 @@ impl Ntp {
 
     /// The 32 bits in the middle, in 1/65,536 s: what reports give back.
     #[must_use]
-    pub const fn middle(self) -> u32 {
+    pub const fn middle_bits(self) -> u32 {
         super::sequence::low_32(self.0 >> 16)
     }
 
@@ -71,20 +71,20 @@ impl Ntp {
 
 /// A span in 1/65,536 s, as reports have it; a negative one is 0, and 18 hours are the most.
 #[must_use]
-pub(super) fn to_short(span: Span) -> u32 {
+pub(super) fn to_ntp_short(span: Span) -> u32 {
     let units = (i128::from(span.as_nanos().max(0)) << 16) / 1_000_000_000;
     u32::try_from(units).unwrap_or(u32::MAX)
 }
 
 /// A span out of 1/65,536 s.
-pub(super) fn from_short(units: u32) -> Span {
+pub(super) fn from_ntp_short(units: u32) -> Span {
     Span::from_nanos((i64::from(units) * 1_000_000_000) >> 16)
 }
 
 /// Why a datagram is no RTCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Malformed {
+pub enum RtcpError {
     /// Fewer bytes than a header has, or a cut one at the end.
     Short,
     /// A version other than 2.
@@ -97,7 +97,7 @@ pub enum Malformed {
     Count,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for RtcpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Short => "shorter than an RTCP header",
@@ -109,7 +109,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-impl core::error::Error for Malformed {}
+impl core::error::Error for RtcpError {}
 
 /// What a receiver says of a source (RFC 3550, 6.4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,7 +136,7 @@ pub struct ReportBlock {
 #[allow(clippy::exhaustive_structs, reason = "the wire has these four and no others")]
 pub struct SenderInfo {
     /// When this was written.
-    pub ntp: Ntp,
+    pub ntp: NtpTime,
     /// The same moment on the clock of the RTP timestamps.
     pub timestamp: u32,
     /// Packets since the beginning; wraps.
@@ -148,7 +148,7 @@ pub struct SenderInfo {
 /// The answer to a receiver's reference time (RFC 3611, 4.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the wire has these three and no others")]
-pub struct Delay {
+pub struct DlrrBlock {
     /// The receiver.
     pub ssrc: u32,
     /// Middle of its reference time.
@@ -160,7 +160,7 @@ pub struct Delay {
 /// One packet of a datagram.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Part<'a> {
+pub enum RtcpPacket<'a> {
     /// SR, or RR when there is no `sender`.
     Report {
         /// Who says it.
@@ -168,12 +168,12 @@ pub enum Part<'a> {
         /// About itself.
         sender: Option<SenderInfo>,
         /// About others.
-        blocks: Blocks<'a>,
+        blocks: ReportBlocks<'a>,
     },
     /// SDES: who the sources are.
-    Description(Chunks<'a>),
+    SourceDescription(SdesChunks<'a>),
     /// BYE: sources that leave.
-    Bye(Sources<'a>),
+    Bye(ByeSources<'a>),
     /// XR.
     Extended {
         /// Who says it.
@@ -200,9 +200,9 @@ pub enum Part<'a> {
 /// # Ok::<(), aulos_proto::rtp::rtcp::Malformed>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Compound<'a>(&'a [u8]);
+pub struct CompoundPacket<'a>(&'a [u8]);
 
-impl<'a> Compound<'a> {
+impl<'a> CompoundPacket<'a> {
     /// Checks every length in `datagram`.
     ///
     /// # Real-time
@@ -210,7 +210,7 @@ impl<'a> Compound<'a> {
     ///
     /// # Errors
     /// The first thing that is wrong; then nothing of the datagram is believed.
-    pub fn parse(datagram: &'a [u8]) -> Result<Self, Malformed> {
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, RtcpError> {
         let mut rest = datagram;
         loop {
             rest = part(rest)?.1;
@@ -224,7 +224,7 @@ impl<'a> Compound<'a> {
     ///
     /// # Real-time
     /// Neither allocates nor waits.
-    pub fn parts(&self) -> impl Iterator<Item = Part<'a>> + use<'a> {
+    pub fn packets(&self) -> impl Iterator<Item = RtcpPacket<'a>> + use<'a> {
         let mut rest = self.0;
         core::iter::from_fn(move || {
             let (found, behind) = part(rest).ok()?;
@@ -242,70 +242,74 @@ impl<'a> Compound<'a> {
 }
 
 /// One packet and what is behind it.
-fn part(bytes: &[u8]) -> Result<(Part<'_>, &[u8]), Malformed> {
-    let ([flags, number, high, low], _) = bytes.split_first_chunk::<4>().ok_or(Malformed::Short)?;
+fn part(bytes: &[u8]) -> Result<(RtcpPacket<'_>, &[u8]), RtcpError> {
+    let ([flags, number, high, low], _) = bytes.split_first_chunk::<4>().ok_or(RtcpError::Short)?;
     if flags >> 6 != VERSION {
-        return Err(Malformed::Version);
+        return Err(RtcpError::Version);
     }
     let length = 4 + usize::from(u16::from_be_bytes([*high, *low])) * 4;
-    let (packet, rest) = bytes.split_at_checked(length).ok_or(Malformed::Length)?;
+    let (packet, rest) = bytes.split_at_checked(length).ok_or(RtcpError::Length)?;
     let mut body = packet.get(4..).unwrap_or_default();
     if flags & PADDING != 0 {
         let padding = usize::from(body.last().copied().unwrap_or(0));
         let end = body.len().checked_sub(padding).filter(|_| padding > 0 && rest.is_empty());
-        body = end.and_then(|end| body.get(..end)).ok_or(Malformed::Padding)?;
+        body = end.and_then(|end| body.get(..end)).ok_or(RtcpError::Padding)?;
     }
     let count = usize::from(flags & COUNT);
-    Ok((meaning(*number, count, body).ok_or(Malformed::Count)?, rest))
+    Ok((parse_body(*number, count, body).ok_or(RtcpError::Count)?, rest))
 }
 
 /// What a packet says; none when it says that it has more than there is.
-fn meaning(number: u8, count: usize, body: &[u8]) -> Option<Part<'_>> {
+fn parse_body(number: u8, count: usize, body: &[u8]) -> Option<RtcpPacket<'_>> {
     Some(match number {
-        kind::SENDER_REPORT => {
+        packet_type::SENDER_REPORT => {
             let (head, rest) = body.split_first_chunk::<24>()?;
             let mut words = head.as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word));
             let mut word = || words.next().unwrap_or(0);
             let ssrc = word();
-            let ntp = Ntp(u64::from(word()) << 32 | u64::from(word()));
+            let ntp = NtpTime(u64::from(word()) << 32 | u64::from(word()));
             let sender = SenderInfo { ntp, timestamp: word(), packets: word(), octets: word() };
-            Part::Report { ssrc, sender: Some(sender), blocks: Blocks::take(count, rest)? }
+            RtcpPacket::Report {
+                ssrc,
+                sender: Some(sender),
+                blocks: ReportBlocks::take(count, rest)?,
+            }
         }
-        kind::RECEIVER_REPORT => {
+        packet_type::RECEIVER_REPORT => {
             let (ssrc, rest) = word(body)?;
-            Part::Report { ssrc, sender: None, blocks: Blocks::take(count, rest)? }
+            RtcpPacket::Report { ssrc, sender: None, blocks: ReportBlocks::take(count, rest)? }
         }
-        kind::DESCRIPTION => {
-            let chunks = Chunks { count, rest: body };
+        packet_type::SOURCE_DESCRIPTION => {
+            let chunks = SdesChunks { count, rest: body };
             let mut check = chunks;
             (0..count).try_for_each(|_| check.step().map(drop))?;
-            Part::Description(chunks)
+            RtcpPacket::SourceDescription(chunks)
         }
-        kind::BYE => {
+        packet_type::BYE => {
             let (sources, rest) = body.split_at_checked(4 * count)?;
             let reason = match rest.split_first() {
                 Some((length, text)) => text.get(..usize::from(*length))?,
                 None => &[],
             };
-            Part::Bye(Sources { sources: sources.as_chunks().0, reason })
+            RtcpPacket::Bye(ByeSources { sources: sources.as_chunks().0, reason })
         }
-        kind::EXTENDED => {
+        packet_type::EXTENDED => {
             let (ssrc, rest) = word(body)?;
             let mut check = rest;
             while !check.is_empty() {
                 check = extended(check)?.2;
             }
-            Part::Extended { ssrc, blocks: ExtendedBlocks(rest) }
+            RtcpPacket::Extended { ssrc, blocks: ExtendedBlocks(rest) }
         }
-        other => Part::Other(other),
+        other => RtcpPacket::Other(other),
     })
 }
 
 /// Report blocks of one packet.
 #[derive(Clone, Copy, Debug)]
-pub struct Blocks<'a>(&'a [[u8; BLOCK_LEN]]);
+pub struct ReportBlocks<'a>(&'a [[u8; BLOCK_LEN]]);
 
-impl<'a> Blocks<'a> {
+impl<'a> ReportBlocks<'a> {
     fn take(count: usize, body: &'a [u8]) -> Option<Self> {
         body.as_chunks().0.get(..count).map(Self)
     }
@@ -331,14 +335,14 @@ impl<'a> Blocks<'a> {
 
 /// Descriptions of sources in one packet.
 #[derive(Clone, Copy, Debug)]
-pub struct Chunks<'a> {
+pub struct SdesChunks<'a> {
     count: usize,
     rest: &'a [u8],
 }
 
-impl<'a> Chunks<'a> {
+impl<'a> SdesChunks<'a> {
     /// Each source with its CNAME, if that is there.
-    pub fn names(mut self) -> impl Iterator<Item = (u32, &'a [u8])> {
+    pub fn cnames(mut self) -> impl Iterator<Item = (u32, &'a [u8])> {
         let step = move |_| self.step();
         (0..self.count).map_while(step).filter_map(|(ssrc, name)| Some((ssrc, name?)))
     }
@@ -354,7 +358,7 @@ impl<'a> Chunks<'a> {
             }
             let (length, behind) = behind.split_first()?;
             let (text, behind) = behind.split_at_checked(usize::from(*length))?;
-            if *number == kind::CNAME {
+            if *number == packet_type::CNAME {
                 name = name.or(Some(text));
             }
             rest = behind;
@@ -368,12 +372,12 @@ impl<'a> Chunks<'a> {
 
 /// Sources that leave.
 #[derive(Clone, Copy, Debug)]
-pub struct Sources<'a> {
+pub struct ByeSources<'a> {
     sources: &'a [[u8; 4]],
     reason: &'a [u8],
 }
 
-impl<'a> Sources<'a> {
+impl<'a> ByeSources<'a> {
     /// Who leaves.
     pub fn iter(self) -> impl ExactSizeIterator<Item = u32> + use<'a> {
         self.sources.iter().map(|source| u32::from_be_bytes(*source))
@@ -395,9 +399,9 @@ pub struct ExtendedBlocks<'a>(&'a [u8]);
 #[non_exhaustive]
 pub enum ExtendedBlock {
     /// When this was written: a receiver wants to know its distance.
-    ReferenceTime(Ntp),
+    ReferenceTime(NtpTime),
     /// An answer to that.
-    Delay(Delay),
+    Dlrr(DlrrBlock),
 }
 
 impl<'a> ExtendedBlocks<'a> {
@@ -407,15 +411,17 @@ impl<'a> ExtendedBlocks<'a> {
         core::iter::from_fn(move || {
             loop {
                 if let Some(delay) = delays.next() {
-                    return Some(ExtendedBlock::Delay(read_delay(delay)));
+                    return Some(ExtendedBlock::Dlrr(parse_dlrr(delay)));
                 }
                 let (number, body, behind) = extended(rest)?;
                 rest = behind;
                 match (number, body.first_chunk()) {
-                    (kind::REFERENCE_TIME, Some(ntp)) => {
-                        return Some(ExtendedBlock::ReferenceTime(Ntp(u64::from_be_bytes(*ntp))));
+                    (packet_type::REFERENCE_TIME, Some(ntp)) => {
+                        return Some(ExtendedBlock::ReferenceTime(NtpTime(u64::from_be_bytes(
+                            *ntp,
+                        ))));
                     }
-                    (kind::DELAYS, _) => delays = body.as_chunks::<12>().0.iter(),
+                    (packet_type::DLRR, _) => delays = body.as_chunks::<12>().0.iter(),
                     _ => {}
                 }
             }
@@ -423,10 +429,10 @@ impl<'a> ExtendedBlocks<'a> {
     }
 }
 
-fn read_delay(bytes: &[u8; 12]) -> Delay {
+fn parse_dlrr(bytes: &[u8; 12]) -> DlrrBlock {
     let mut words = bytes.as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word));
     let mut word = || words.next().unwrap_or(0);
-    Delay { ssrc: word(), last_report: word(), delay: word() }
+    DlrrBlock { ssrc: word(), last_report: word(), delay: word() }
 }
 
 /// Number and body of an extended report's first block, and what is behind it.

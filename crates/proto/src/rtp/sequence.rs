@@ -12,14 +12,14 @@ pub const FIRST_TIMESTAMP: u64 = 1 << 32;
 
 /// How far `a` is ahead of `b` on the circle of sequence numbers; negative when it is behind.
 #[must_use]
-pub const fn diff(a: u16, b: u16) -> i16 {
+pub const fn sequence_diff(a: u16, b: u16) -> i16 {
     a.wrapping_sub(b).cast_signed()
 }
 
 /// Whether `a` comes before `b` on the circle of sequence numbers.
 #[must_use]
-pub const fn before(a: u16, b: u16) -> bool {
-    diff(a, b) < 0
+pub const fn sequence_before(a: u16, b: u16) -> bool {
+    sequence_diff(a, b) < 0
 }
 
 /// How far `a` is ahead of `b` on the circle of timestamps; negative when it is behind.
@@ -36,14 +36,14 @@ pub const fn timestamp_before(a: u32, b: u32) -> bool {
 
 /// The 64-bit number nearest to `reference` whose lower 16 bits are `sequence`.
 #[must_use]
-pub fn extend(reference: u64, sequence: u16) -> u64 {
-    let off = i64::from(diff(sequence, low_16(reference)));
+pub fn extend_sequence(reference: u64, sequence: u16) -> u64 {
+    let off = i64::from(sequence_diff(sequence, low_16(reference)));
     nearest(reference, off, 1 << 16)
 }
 
 /// The 64-bit number nearest to `reference` whose lower 32 bits are `timestamp`.
 #[must_use]
-pub fn unwrap(reference: u64, timestamp: u32) -> u64 {
+pub fn extend_timestamp(reference: u64, timestamp: u32) -> u64 {
     let off = i64::from(timestamp_diff(timestamp, low_32(reference)));
     nearest(reference, off, 1 << 32)
 }
@@ -78,21 +78,23 @@ mod tests {
 
     #[test]
     fn around_the_wrap() {
-        assert_eq!((diff(2, 65_534), diff(65_534, 2)), (4, -4));
-        assert!(before(65_535, 0) && !before(0, 65_535) && !before(7, 7));
+        assert_eq!((sequence_diff(2, 65_534), sequence_diff(65_534, 2)), (4, -4));
+        assert!(
+            sequence_before(65_535, 0) && !sequence_before(0, 65_535) && !sequence_before(7, 7)
+        );
         assert_eq!(timestamp_diff(10, u32::MAX - 9), 20);
         assert!(timestamp_before(u32::MAX, 0) && !timestamp_before(0, u32::MAX));
-        assert_eq!(extend(FIRST_SEQUENCE + 65_535, 3), 2 * FIRST_SEQUENCE + 3);
-        assert_eq!(extend(2 * FIRST_SEQUENCE, 65_535), 2 * FIRST_SEQUENCE - 1);
-        assert_eq!(unwrap(FIRST_TIMESTAMP, u32::MAX), FIRST_TIMESTAMP - 1);
+        assert_eq!(extend_sequence(FIRST_SEQUENCE + 65_535, 3), 2 * FIRST_SEQUENCE + 3);
+        assert_eq!(extend_sequence(2 * FIRST_SEQUENCE, 65_535), 2 * FIRST_SEQUENCE - 1);
+        assert_eq!(extend_timestamp(FIRST_TIMESTAMP, u32::MAX), FIRST_TIMESTAMP - 1);
     }
 
     #[test]
     fn at_the_ends_of_64_bits() {
-        assert_eq!(extend(0, 65_535), 65_535);
-        assert_eq!(extend(u64::MAX, 0), u64::MAX - 65_535);
-        assert_eq!(unwrap(0, u32::MAX), u64::from(u32::MAX));
-        assert_eq!(unwrap(u64::MAX, 0), u64::MAX - u64::from(u32::MAX));
+        assert_eq!(extend_sequence(0, 65_535), 65_535);
+        assert_eq!(extend_sequence(u64::MAX, 0), u64::MAX - 65_535);
+        assert_eq!(extend_timestamp(0, u32::MAX), u64::from(u32::MAX));
+        assert_eq!(extend_timestamp(u64::MAX, 0), u64::MAX - u64::from(u32::MAX));
     }
 
     proptest! {
@@ -104,15 +106,15 @@ mod tests {
             let (mut sequence, mut timestamp, mut truth) = (start, start, start);
             for step in steps {
                 truth = truth.wrapping_add_signed(step);
-                sequence = extend(sequence, low_16(truth));
-                timestamp = unwrap(timestamp, low_32(truth));
+                sequence = extend_sequence(sequence, low_16(truth));
+                timestamp = extend_timestamp(timestamp, low_32(truth));
                 prop_assert_eq!((sequence, timestamp), (truth, truth));
             }
         }
 
         #[test]
         fn nearest_and_never_another_number(reference: u64, sequence: u16, timestamp: u32) {
-            let (long, time) = (extend(reference, sequence), unwrap(reference, timestamp));
+            let (long, time) = (extend_sequence(reference, sequence), extend_timestamp(reference, timestamp));
             prop_assert_eq!((low_16(long), low_32(time)), (sequence, timestamp));
             if (FIRST_TIMESTAMP..u64::MAX - FIRST_TIMESTAMP).contains(&reference) {
                 prop_assert!(long.abs_diff(reference) <= 1 << 15);
@@ -122,10 +124,10 @@ mod tests {
 
         #[test]
         fn one_of_two_comes_first(a: u16, b: u16, c: u32, d: u32) {
-            prop_assert_eq!(b.wrapping_add_signed(diff(a, b)), a);
+            prop_assert_eq!(b.wrapping_add_signed(sequence_diff(a, b)), a);
             prop_assert_eq!(d.wrapping_add_signed(timestamp_diff(c, d)), c);
             let opposite = a.wrapping_sub(b) == 1 << 15;
-            prop_assert_eq!(before(a, b) != before(b, a), a != b && !opposite);
+            prop_assert_eq!(sequence_before(a, b) != sequence_before(b, a), a != b && !opposite);
         }
     }
 }

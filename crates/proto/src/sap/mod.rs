@@ -8,15 +8,16 @@
 //! Nothing of it is signed in practice, so anybody can announce anything. What is kept has limits, for
 //! each sender, too; and only who announced a session can take it back.
 
-mod announce;
-mod listen;
+mod announcer;
+mod listener;
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr};
 
-pub use announce::{Announcer, AnnouncerConfig, INTERVAL};
-pub use listen::{
-    Listener, ListenerConfig, ListenerTally, MAX_PER_SENDER, MIN_LIFE, News, PERIODS, Refusal,
+pub use announcer::{Announcer, AnnouncerConfig, INTERVAL};
+pub use listener::{
+    AnnouncementEvent, EXPIRY_PERIODS, Listener, ListenerConfig, ListenerStats, MAX_PER_SENDER,
+    MIN_LIFETIME, RejectReason,
 };
 
 /// The port of SAP.
@@ -29,34 +30,34 @@ pub const SITE: Ipv4Addr = Ipv4Addr::new(239, 255, 255, 255);
 /// Why a datagram is no announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Malformed {
+pub enum SapError {
     /// It ends before its header does.
     Short,
     /// A version other than 1.
     Version,
     /// It is encrypted or compressed, which nobody does.
-    Packed,
+    EncryptedOrCompressed,
     /// Its payload is not SDP.
-    Type,
+    NotSdp,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for SapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Short => "shorter than an SAP header",
             Self::Version => "its SAP version is not 1",
-            Self::Packed => "it is encrypted or compressed",
-            Self::Type => "it does not announce SDP",
+            Self::EncryptedOrCompressed => "it is encrypted or compressed",
+            Self::NotSdp => "it does not announce SDP",
         })
     }
 }
 
-impl core::error::Error for Malformed {}
+impl core::error::Error for SapError {}
 
 /// An announcement, or the end of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the wire has these four and no others")]
-pub struct Packet<'a> {
+pub struct SapPacket<'a> {
     /// The session is over.
     pub deletion: bool,
     /// Names this version of the session, together with `origin`.
@@ -67,33 +68,33 @@ pub struct Packet<'a> {
     pub payload: &'a [u8],
 }
 
-impl<'a> Packet<'a> {
+impl<'a> SapPacket<'a> {
     /// Checks every length in `datagram`.
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub fn parse(datagram: &'a [u8]) -> Result<Self, Malformed> {
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, SapError> {
         let ([flags, words, h0, h1], rest) =
-            datagram.split_first_chunk::<4>().ok_or(Malformed::Short)?;
+            datagram.split_first_chunk::<4>().ok_or(SapError::Short)?;
         if flags >> 5 != VERSION {
-            return Err(Malformed::Version);
+            return Err(SapError::Version);
         }
         if flags & (ENCRYPTED | COMPRESSED) != 0 {
-            return Err(Malformed::Packed);
+            return Err(SapError::EncryptedOrCompressed);
         }
         let (origin, rest) = if flags & IPV6 == 0 {
-            let (origin, rest) = rest.split_first_chunk::<4>().ok_or(Malformed::Short)?;
+            let (origin, rest) = rest.split_first_chunk::<4>().ok_or(SapError::Short)?;
             (IpAddr::from(*origin), rest)
         } else {
-            let (origin, rest) = rest.split_first_chunk::<16>().ok_or(Malformed::Short)?;
+            let (origin, rest) = rest.split_first_chunk::<16>().ok_or(SapError::Short)?;
             (IpAddr::from(*origin), rest)
         };
-        let rest = rest.get(usize::from(*words) * 4..).ok_or(Malformed::Short)?;
+        let rest = rest.get(usize::from(*words) * 4..).ok_or(SapError::Short)?;
         // The type may be left out; then the payload begins at once (RFC 2974, 6).
         let payload = if rest.starts_with(b"v=0") || rest.starts_with(b"o=") {
             rest
         } else {
-            rest.strip_prefix(TYPE).ok_or(Malformed::Type)?
+            rest.strip_prefix(TYPE).ok_or(SapError::NotSdp)?
         };
         let hash = u16::from_be_bytes([*h0, *h1]);
         Ok(Self { deletion: flags & DELETION != 0, hash, origin, payload })
@@ -135,7 +136,7 @@ impl<'a> Packet<'a> {
 /// A hash of a description: FNV-1a (Fowler, Noll, Vo), folded to 16 bits, and never 0, which once meant
 /// that there is none.
 #[must_use]
-pub fn hash(payload: &[u8]) -> u16 {
+pub fn description_hash(payload: &[u8]) -> u16 {
     let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     let [a, b, c, d] = payload.iter().fold(0x811c_9dc5, step).to_be_bytes();
     u16::from_be_bytes([a ^ c, b ^ d]).max(1)

@@ -21,27 +21,31 @@ fn sdp(id: u32, version: u32) -> String {
 fn packet(deletion: bool, sdp: &str) -> Vec<u8> {
     let payload = sdp.as_bytes();
     let mut out = vec![0; 2_000];
-    let packet = Packet { deletion, hash: hash(payload), origin: ip(1), payload };
+    let packet = SapPacket { deletion, hash: description_hash(payload), origin: ip(1), payload };
     let length = packet.write(&mut out).unwrap();
     out.truncate(length);
     out
 }
 
 /// What a listener tells of a datagram.
-fn hear(
+fn receive(
     listener: &mut Listener,
     now: Instant,
     from: u8,
     datagram: &[u8],
-) -> (String, Result<(), Refusal>) {
+) -> (String, Result<(), RejectReason>) {
     let mut told = String::new();
     let done = listener.handle_input(now, ip(from), datagram, |news| {
         told += &match news {
-            News::Announced(session) => {
+            AnnouncementEvent::Announced(session) => {
                 format!("+{}.{}", session.origin.id, session.origin.version)
             }
-            News::Changed(session) => format!("~{}.{}", session.origin.id, session.origin.version),
-            News::Gone(session) => format!("-{}.{}", session.origin.id, session.origin.version),
+            AnnouncementEvent::Changed(session) => {
+                format!("~{}.{}", session.origin.id, session.origin.version)
+            }
+            AnnouncementEvent::Removed(session) => {
+                format!("-{}.{}", session.origin.id, session.origin.version)
+            }
         };
     });
     (told, done)
@@ -52,47 +56,62 @@ fn hear(
 fn a_header_by_hand() {
     let bytes = [&[0x20, 1, 0xab, 0xcd, 192, 0, 2, 1, 9, 9, 9, 9][..], b"application/sdp\0v=0\r\n"]
         .concat();
-    let expected = Packet { deletion: false, hash: 0xabcd, origin: ip(1), payload: b"v=0\r\n" };
-    assert_eq!(Packet::parse(&bytes), Ok(expected));
+    let expected = SapPacket { deletion: false, hash: 0xabcd, origin: ip(1), payload: b"v=0\r\n" };
+    assert_eq!(SapPacket::parse(&bytes), Ok(expected));
     let without = [&[0x24, 0, 0, 1, 192, 0, 2, 1][..], b"o=- 1 1 IN IP4 192.0.2.1\r\n"].concat();
-    assert!(Packet::parse(&without).unwrap().deletion);
+    assert!(SapPacket::parse(&without).unwrap().deletion);
     let mut six = [0; 23];
     six[0] = 0x30;
     six[19] = 7;
     six[20..].copy_from_slice(b"v=0");
-    assert_eq!(Packet::parse(&six).unwrap().origin, "::7".parse::<IpAddr>().unwrap());
+    assert_eq!(SapPacket::parse(&six).unwrap().origin, "::7".parse::<IpAddr>().unwrap());
     let kind = |at: usize, byte| {
         let mut bytes = bytes.clone();
         bytes[at] = byte;
-        Packet::parse(&bytes).unwrap_err()
+        SapPacket::parse(&bytes).unwrap_err()
     };
-    assert_eq!(kind(0, 0x00), Malformed::Version);
-    assert_eq!((kind(0, 0x22), kind(0, 0x21)), (Malformed::Packed, Malformed::Packed));
-    assert_eq!((kind(1, 99), kind(13, b'X')), (Malformed::Short, Malformed::Type));
-    assert!((0..8).all(|length| Packet::parse(&bytes[..length]) == Err(Malformed::Short)));
+    assert_eq!(kind(0, 0x00), SapError::Version);
+    assert_eq!(
+        (kind(0, 0x22), kind(0, 0x21)),
+        (SapError::EncryptedOrCompressed, SapError::EncryptedOrCompressed)
+    );
+    assert_eq!((kind(1, 99), kind(13, b'X')), (SapError::Short, SapError::NotSdp));
+    assert!((0..8).all(|length| SapPacket::parse(&bytes[..length]) == Err(SapError::Short)));
 }
 
 #[test]
 fn sessions_come_change_and_go() {
     let mut listener = Listener::new(ListenerConfig::default());
     let first = packet(false, &sdp(1, 1));
-    assert_eq!(hear(&mut listener, at(0), 1, &first), ("+1.1".into(), Ok(())));
-    assert_eq!(hear(&mut listener, at(30), 1, &first), (String::new(), Ok(())));
-    assert_eq!(hear(&mut listener, at(60), 1, &packet(false, &sdp(1, 2))), ("~1.2".into(), Ok(())));
-    assert_eq!(hear(&mut listener, at(60), 1, &packet(true, &sdp(1, 1))), (String::new(), Ok(())));
+    assert_eq!(receive(&mut listener, at(0), 1, &first), ("+1.1".into(), Ok(())));
+    assert_eq!(receive(&mut listener, at(30), 1, &first), (String::new(), Ok(())));
+    assert_eq!(
+        receive(&mut listener, at(60), 1, &packet(false, &sdp(1, 2))),
+        ("~1.2".into(), Ok(()))
+    );
+    assert_eq!(
+        receive(&mut listener, at(60), 1, &packet(true, &sdp(1, 1))),
+        (String::new(), Ok(()))
+    );
     assert_eq!(listener.sessions().len(), 1, "the old version's end is not the new one's");
-    assert_eq!(hear(&mut listener, at(61), 1, &packet(true, &sdp(1, 2))), ("-1.2".into(), Ok(())));
+    assert_eq!(
+        receive(&mut listener, at(61), 1, &packet(true, &sdp(1, 2))),
+        ("-1.2".into(), Ok(()))
+    );
     assert_eq!((listener.sessions().len(), listener.poll_timeout()), (0, None));
 }
 
 #[test]
 fn nobody_takes_back_or_changes_what_another_announced() {
     let mut listener = Listener::new(ListenerConfig::default());
-    hear(&mut listener, at(0), 1, &packet(false, &sdp(1, 1))).1.unwrap();
+    receive(&mut listener, at(0), 1, &packet(false, &sdp(1, 1))).1.unwrap();
     for forged in [packet(true, &sdp(1, 1)), packet(false, &sdp(1, 1)), packet(false, &sdp(1, 9))] {
-        assert_eq!(hear(&mut listener, at(1), 66, &forged), (String::new(), Err(Refusal::Foreign)));
+        assert_eq!(
+            receive(&mut listener, at(1), 66, &forged),
+            (String::new(), Err(RejectReason::NotOwner))
+        );
     }
-    assert_eq!((listener.sessions().len(), listener.tally().foreign), (1, 3));
+    assert_eq!((listener.sessions().len(), listener.stats().not_owner), (1, 3));
 }
 
 /// RFC 2974, 4: ten periods or an hour, whichever is longer.
@@ -101,38 +120,41 @@ fn what_is_not_announced_any_more_is_gone() {
     let mut listener = Listener::new(ListenerConfig::default());
     let (often, seldom) = (packet(false, &sdp(1, 1)), packet(false, &sdp(2, 1)));
     for now in [0, 600] {
-        hear(&mut listener, at(now), 1, &seldom).1.unwrap();
+        receive(&mut listener, at(now), 1, &seldom).1.unwrap();
     }
     for now in (0..=600).step_by(30) {
-        hear(&mut listener, at(now), 1, &often).1.unwrap();
+        receive(&mut listener, at(now), 1, &often).1.unwrap();
     }
     let mut gone = Vec::new();
     while let Some(now) = listener.poll_timeout() {
         listener.handle_timeout(now, |news| {
-            if let News::Gone(session) = news {
+            if let AnnouncementEvent::Removed(session) = news {
                 gone.push((now, session.origin.id.clone()));
             }
         });
     }
     assert_eq!(gone, [(at(600 + 3_600), "1".into()), (at(600 + 6_000), "2".into())]);
-    assert_eq!(listener.tally().expired, 2);
+    assert_eq!(listener.stats().expired, 2);
 }
 
 #[test]
 fn a_flood_has_its_limits() {
     let mut listener = Listener::new(ListenerConfig { capacity: 200, ..ListenerConfig::default() });
     for id in 0..1_000 {
-        drop(hear(&mut listener, at(0), 66, &packet(false, &sdp(id, 1))));
+        drop(receive(&mut listener, at(0), 66, &packet(false, &sdp(id, 1))));
     }
     assert_eq!(listener.sessions().len(), MAX_PER_SENDER);
-    assert_eq!(hear(&mut listener, at(1), 1, &packet(false, &sdp(5_000, 1))).1, Ok(()));
+    assert_eq!(receive(&mut listener, at(1), 1, &packet(false, &sdp(5_000, 1))).1, Ok(()));
     for id in 2_000..3_000 {
-        drop(hear(&mut listener, at(0), 67, &packet(false, &sdp(id, 1))));
+        drop(receive(&mut listener, at(0), 67, &packet(false, &sdp(id, 1))));
     }
     assert_eq!(listener.sessions().len(), 200);
-    assert_eq!(hear(&mut listener, at(1), 2, &packet(false, &sdp(6_000, 1))).1, Err(Refusal::Full));
+    assert_eq!(
+        receive(&mut listener, at(1), 2, &packet(false, &sdp(6_000, 1))).1,
+        Err(RejectReason::TableFull)
+    );
     let broken = packet(false, "v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\n");
-    let refusal = hear(&mut listener, at(1), 3, &broken).1.unwrap_err().to_string();
+    let refusal = receive(&mut listener, at(1), 3, &broken).1.unwrap_err().to_string();
     assert!(refusal.contains("line 3"), "{refusal}");
 }
 
@@ -147,7 +169,7 @@ fn an_announcer_says_it_at_once_again_and_at_the_end() {
         announcer.handle_timeout(now);
         while let Some(length) = announcer.poll_output(&mut out) {
             times.push(now);
-            hear(&mut listener, now, 1, &out[..length]).1.unwrap();
+            receive(&mut listener, now, 1, &out[..length]).1.unwrap();
         }
         now = announcer.poll_timeout().unwrap();
     }
@@ -157,12 +179,12 @@ fn an_announcer_says_it_at_once_again_and_at_the_end() {
     announcer.set(now, &sdp(1, 2));
     let told = [(); 2].map(|()| {
         let length = announcer.poll_output(&mut out).unwrap();
-        hear(&mut listener, now, 1, &out[..length]).0
+        receive(&mut listener, now, 1, &out[..length]).0
     });
     assert_eq!(told, ["-1.1", "+1.2"]);
-    announcer.end();
+    announcer.withdraw();
     let length = announcer.poll_output(&mut out).unwrap();
-    assert_eq!(hear(&mut listener, now, 1, &out[..length]).0, "-1.2");
+    assert_eq!(receive(&mut listener, now, 1, &out[..length]).0, "-1.2");
     assert_eq!((announcer.poll_output(&mut out), announcer.poll_timeout()), (None, None));
 }
 
@@ -170,7 +192,7 @@ fn an_announcer_says_it_at_once_again_and_at_the_end() {
 #[test]
 fn with_many_others_everybody_is_slower() {
     let mut announcer = Announcer::new(AnnouncerConfig::default(), ip(1), at(0));
-    announcer.set_others(999);
+    announcer.set_other_announcements(999);
     let text = sdp(1, 1);
     announcer.set(at(0), &text);
     let wait = announcer.poll_timeout().unwrap() - at(0);
@@ -184,10 +206,10 @@ proptest! {
         bytes.first_mut().into_iter().for_each(|flags| *flags = *flags & 0x1c | 0x20);
         let mut listener = Listener::new(ListenerConfig::default());
         _ = listener.handle_input(at(0), ip(1), &bytes, |_| ());
-        if let Ok(packet) = Packet::parse(&bytes) {
+        if let Ok(packet) = SapPacket::parse(&bytes) {
             let mut out = [0; 200];
             let length = packet.write(&mut out).unwrap();
-            prop_assert_eq!(Packet::parse(&out[..length]), Ok(packet));
+            prop_assert_eq!(SapPacket::parse(&out[..length]), Ok(packet));
         }
     }
 }

@@ -53,11 +53,11 @@ impl fmt::Display for ReferenceClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ptp { version, grandmaster: Some(identity), domain } => {
-                write!(f, "ptp={version}:{}", Octets(identity))?;
+                write!(f, "ptp={version}:{}", DisplayOctets(identity))?;
                 domain.map_or(Ok(()), |domain| write!(f, ":{domain}"))
             }
             Self::Ptp { version, grandmaster: None, .. } => write!(f, "ptp={version}:traceable"),
-            Self::LocalMac(mac) => write!(f, "localmac={}", Octets(mac)),
+            Self::LocalMac(mac) => write!(f, "localmac={}", DisplayOctets(mac)),
             Self::Other(text) => f.write_str(text),
         }
     }
@@ -127,9 +127,9 @@ fn octets<const N: usize>(text: &str) -> Option<[u8; N]> {
 }
 
 /// Shows octets so.
-struct Octets<'a>(&'a [u8]);
+struct DisplayOctets<'a>(&'a [u8]);
 
-impl fmt::Display for Octets<'_> {
+impl fmt::Display for DisplayOctets<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut between = "";
         for octet in self.0 {

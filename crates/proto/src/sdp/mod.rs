@@ -8,7 +8,7 @@
 //! place. What is unknown is passed over; what is known and wrong is an error.
 
 mod clock;
-mod read;
+mod parse;
 mod write;
 
 use core::fmt;
@@ -46,7 +46,7 @@ pub const MAX_LIST: usize = 32;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "a plain value that is built and written")]
-pub struct Session {
+pub struct SessionDescription {
     /// Who made it, and its version.
     pub origin: Origin,
     /// What people call it.
@@ -56,7 +56,7 @@ pub struct Session {
     /// Names of media that carry the same (`group:DUP`, RFC 7104): two ways of one stream.
     pub duplicates: Vec<Vec<String>>,
     /// Sound over RTP.
-    pub media: Vec<Media>,
+    pub media: Vec<MediaDescription>,
     /// Media that are something else, or were refused with port 0.
     pub skipped: usize,
 }
@@ -78,13 +78,13 @@ pub struct Origin {
 /// One `m=` section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "a plain value that is built and written")]
-pub struct Media {
+pub struct MediaDescription {
     /// Port of RTP.
     pub port: u16,
     /// Where it comes, or goes to.
     pub connection: Connection,
     /// What the payload types mean; at least one.
-    pub formats: Vec<Format>,
+    pub formats: Vec<PayloadFormat>,
     /// More about it, for people: AES67 devices name their channels here. Empty when there is nothing.
     pub information: String,
     /// Who sends.
@@ -111,10 +111,10 @@ pub struct Media {
     pub duplicates: Vec<Vec<u32>>,
 }
 
-impl Media {
+impl MediaDescription {
     /// Sound in one encoding that goes to one place, from now on.
     #[must_use]
-    pub fn new(connection: Connection, port: u16, format: Format) -> Self {
+    pub fn new(connection: Connection, port: u16, format: PayloadFormat) -> Self {
         Self {
             port,
             connection,
@@ -138,7 +138,7 @@ impl Media {
 /// What a payload type means in this media.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "rtpmap and fmtp")]
-pub struct Format {
+pub struct PayloadFormat {
     /// 0 to 127.
     pub payload_type: u8,
     /// What it means.
@@ -189,12 +189,12 @@ pub struct Error {
     /// The line, counted from 1.
     pub line: usize,
     /// What is wrong there.
-    pub fault: Fault,
+    pub kind: ErrorKind,
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.fault)
+        write!(f, "line {}: {}", self.line, self.kind)
     }
 }
 
@@ -203,13 +203,13 @@ impl core::error::Error for Error {}
 /// What can be wrong with a description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum ErrorKind {
     /// More than [`MAX_BYTES`], [`MAX_LINES`], [`MAX_MEDIA`] or [`MAX_LIST`].
-    TooMuch,
+    TooLarge,
     /// Not UTF-8.
-    NotText,
+    NotUtf8,
     /// Not a letter, `=` and a value.
-    NotALine,
+    InvalidLine,
     /// It does not begin with `v=0`.
     Version,
     /// An origin that cannot be read, or none.
@@ -239,21 +239,21 @@ pub enum Fault {
     /// An `ssrc-group` that cannot be read.
     SsrcGroup,
     /// No sound over RTP at all.
-    NoSound,
+    NoAudio,
 }
 
 /// The longest packet time: Opus has packets of 120 ms, nobody has longer ones than this.
 pub const MAX_PACKET_TIME: Span = Span::from_secs(1);
 
-impl fmt::Display for Fault {
+impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::TooMuch => {
+            Self::TooLarge => {
                 "the description is too long; leave out what is not sound (at most 16 KiB, 512 \
                  lines, 32 media with 32 payload types each)"
             }
-            Self::NotText => "this is not text; save the description as UTF-8",
-            Self::NotALine => "this is no `x=value`; remove the line, or the spaces before it",
+            Self::NotUtf8 => "this is not text; save the description as UTF-8",
+            Self::InvalidLine => "this is no `x=value`; remove the line, or the spaces before it",
             Self::Version => "a description begins with `v=0`",
             Self::Origin => "the origin is not `o=USER ID VERSION IN IP4 ADDRESS`",
             Self::Connection => {
@@ -277,7 +277,7 @@ impl fmt::Display for Fault {
                 "this is neither `a=mediaclk:direct=OFFSET` nor `a=mediaclk:sender`"
             }
             Self::SsrcGroup => "this is not `a=ssrc-group:DUP SSRC SSRC`",
-            Self::NoSound => "there is no sound over RTP here; add `m=audio PORT RTP/AVP TYPE`",
+            Self::NoAudio => "there is no sound over RTP here; add `m=audio PORT RTP/AVP TYPE`",
         })
     }
 }

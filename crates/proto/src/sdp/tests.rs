@@ -1,5 +1,5 @@
 use super::*;
-use crate::rtp::Codec;
+use crate::rtp::RtpCodec;
 
 /// A description as AES67 devices announce it, with two ways (AES67-2018, annex; ST 2110-30; RFC 7104).
 const AES67: &str = "v=0\r\n\
@@ -28,13 +28,13 @@ a=mid:secondary\r\n";
 
 #[test]
 fn an_aes67_stream_with_two_ways() {
-    let session = Session::parse(AES67.as_bytes()).unwrap();
+    let session = SessionDescription::parse(AES67.as_bytes()).unwrap();
     assert_eq!(session.name, "Stage left outputs 1-2");
     assert_eq!(session.duplicates, [["primary", "secondary"]]);
     assert_eq!((session.origin.id.as_str(), session.origin.version), ("1311738121", 1_311_738_123));
     let [first, second] = &session.media[..] else { panic!() };
     assert_eq!((first.port, first.connection.to_string()), (5_004, "239.69.1.2/32".into()));
-    let l24 = Encoding { codec: Codec::L24, clock_rate: 48_000, channels: 2 };
+    let l24 = Encoding { codec: RtpCodec::L24, clock_rate: 48_000, channels: 2 };
     assert_eq!((first.formats[0].payload_type, first.formats[0].encoding), (96, l24));
     assert_eq!((first.packet_time, first.frame_count), (Some(Span::from_millis(1)), Some(48)));
     assert_eq!(first.sources, ["192.0.2.10".parse::<IpAddr>().unwrap()]);
@@ -51,7 +51,7 @@ fn an_aes67_stream_with_two_ways() {
     assert!(second.sources.is_empty() && second.direction == Direction::ReceiveOnly);
     let mac = ReferenceClock::LocalMac([0x7c, 0xe9, 0xd3, 0x1b, 0x9a, 0xaf]);
     assert_eq!(second.reference_clock, Some(mac));
-    assert_eq!(Session::parse(session.to_string().as_bytes()), Ok(session));
+    assert_eq!(SessionDescription::parse(session.to_string().as_bytes()), Ok(session));
 }
 
 /// What devices write beside what the standards have: words of RAVENNA, a domain with its old name, a
@@ -65,7 +65,7 @@ fn what_devices_write_besides() {
                 a=ts-refclk:ptp=IEEE1588-2008:00-1D-C1-FF-FE-12-00-A4:domain-nmbr=3\r\n\
                 a=ts-refclk:localmac=00-1D-C1-12-00-A4\r\na=mediaclk:direct=0\r\n\
                 a=source-filter:incl IN IP4 239.1.0.9 192.0.2.9\r\na=recvonly\r\n";
-    let session = Session::parse(text.as_bytes()).unwrap();
+    let session = SessionDescription::parse(text.as_bytes()).unwrap();
     let media = &session.media[0];
     assert_eq!((session.name.as_str(), media.information.as_str()), {
         ("ALSA (on console_9)", "2 channels: Left, Right")
@@ -84,7 +84,7 @@ fn a_telephones_offer() {
                 a=fmtp:111 useinbandfec=1;stereo=1\na=rtpmap:101 telephone-event/8000\n\
                 a=fmtp:101 0-16\na=rtcp-mux\na=rtcp:49170 IN IP6 2001:db8::1\na=maxptime:60\n\
                 a=ssrc-group:DUP 1 2\nm=video 51372 RTP/AVP 99\na=rtpmap:99 nonsense\n";
-    let session = Session::parse(text.as_bytes()).unwrap();
+    let session = SessionDescription::parse(text.as_bytes()).unwrap();
     let [media] = &session.media[..] else { panic!() };
     let shown: Vec<_> = media.formats.iter().map(|format| format.encoding.to_string()).collect();
     let expected = ["PCMU/8000", "PCMA/8000", "G722/8000", "opus/48000/2", "telephone-event/8000"];
@@ -92,14 +92,14 @@ fn a_telephones_offer() {
     assert_eq!(media.formats[3].parameters, "useinbandfec=1;stereo=1");
     assert!(media.rtcp_mux && media.rtcp.is_some() && media.duplicates == [[1, 2]]);
     assert_eq!((media.direction, session.skipped), (Direction::Both, 1));
-    let again = Session::parse(session.to_string().as_bytes()).unwrap();
-    assert_eq!(again, Session { skipped: 0, ..session });
+    let again = SessionDescription::parse(session.to_string().as_bytes()).unwrap();
+    assert_eq!(again, SessionDescription { skipped: 0, ..session });
 }
 
 /// Another library reads what we write, and finds the same in it.
 #[test]
 fn another_reads_what_we_write() {
-    let mut session = Session::parse(AES67.as_bytes()).unwrap();
+    let mut session = SessionDescription::parse(AES67.as_bytes()).unwrap();
     session.media[0].formats[0].parameters = "channel-order=SMPTE2110.(ST)".into();
     session.media[0].rtcp = Some((5_005, None));
     let theirs = sdp_types::Session::parse(session.to_string().as_bytes()).unwrap();
@@ -122,49 +122,61 @@ fn another_reads_what_we_write() {
 fn an_error_names_the_line_and_what_to_write() {
     let with = |line: &str, instead: &str| {
         let text = AES67.replace(line, instead);
-        Session::parse(text.as_bytes()).map(drop).unwrap_err()
+        SessionDescription::parse(text.as_bytes()).map(drop).unwrap_err()
     };
     let fault = |line, instead| {
-        let Error { line, fault } = with(line, instead);
+        let Error { line, kind: fault } = with(line, instead);
         (line, fault)
     };
-    assert_eq!(fault("v=0", "v=1"), (1, Fault::Version));
-    assert_eq!(fault("o=- 1311738121", "o=- x"), (2, Fault::Origin));
-    assert_eq!(fault("c=IN IP4 239.69.1.2/32", "c=IN IP4 studio.example"), (10, Fault::Connection));
-    assert_eq!(fault("c=IN IP4 239.70.1.2/15\r\n", ""), (17, Fault::NoConnection));
-    assert_eq!(fault("m=audio 5004 RTP/AVP 97", "m=audio x RTP/AVP 97"), (17, Fault::Media));
-    assert_eq!(fault("m=audio 5004 RTP/AVP 97", "m=audio 5004 RTP/AVP 128"), (17, Fault::Media));
-    assert_eq!(fault("5004 RTP/AVP 96", "5004 RTP/SAVPF 96"), (9, Fault::Encrypted));
-    assert_eq!(fault("a=rtpmap:96 L24/48000/2", "a=rtpmap:96 L24"), (12, Fault::Rtpmap));
-    assert_eq!(fault("96 L24/48000/2", "96 MP4A-LATM/48000/2"), (9, Fault::NoEncoding));
-    assert_eq!(fault("a=rtpmap:97 L24/48000/2\r\n", ""), (17, Fault::NoEncoding));
-    assert_eq!(fault("a=ptime:1\r\n", "a=ptime:-1\r\n"), (13, Fault::PacketTime));
-    assert_eq!(fault("a=ptime:1\r\n", "a=ptime:1000000\r\n"), (13, Fault::PacketTime));
-    assert_eq!(fault("CB-D0:0", "CB:0"), (8, Fault::ReferenceClock));
-    assert_eq!(fault("direct=963214424", "direct=soon"), (15, Fault::MediaClock));
-    assert_eq!(fault("a=framecount:48", "a=source-filter: incl IN IP4"), (14, Fault::SourceFilter));
-    assert_eq!(fault("a=framecount:48", "a=rtcp:x"), (14, Fault::Rtcp));
-    assert_eq!(fault("a=framecount:48", "a=ssrc-group:DUP one"), (14, Fault::SsrcGroup));
-    assert_eq!(fault("a=framecount:48", "framecount"), (14, Fault::NotALine));
-    assert_eq!(fault("m=audio", "m=video"), (24, Fault::NoSound));
+    assert_eq!(fault("v=0", "v=1"), (1, ErrorKind::Version));
+    assert_eq!(fault("o=- 1311738121", "o=- x"), (2, ErrorKind::Origin));
+    assert_eq!(
+        fault("c=IN IP4 239.69.1.2/32", "c=IN IP4 studio.example"),
+        (10, ErrorKind::Connection)
+    );
+    assert_eq!(fault("c=IN IP4 239.70.1.2/15\r\n", ""), (17, ErrorKind::NoConnection));
+    assert_eq!(fault("m=audio 5004 RTP/AVP 97", "m=audio x RTP/AVP 97"), (17, ErrorKind::Media));
+    assert_eq!(
+        fault("m=audio 5004 RTP/AVP 97", "m=audio 5004 RTP/AVP 128"),
+        (17, ErrorKind::Media)
+    );
+    assert_eq!(fault("5004 RTP/AVP 96", "5004 RTP/SAVPF 96"), (9, ErrorKind::Encrypted));
+    assert_eq!(fault("a=rtpmap:96 L24/48000/2", "a=rtpmap:96 L24"), (12, ErrorKind::Rtpmap));
+    assert_eq!(fault("96 L24/48000/2", "96 MP4A-LATM/48000/2"), (9, ErrorKind::NoEncoding));
+    assert_eq!(fault("a=rtpmap:97 L24/48000/2\r\n", ""), (17, ErrorKind::NoEncoding));
+    assert_eq!(fault("a=ptime:1\r\n", "a=ptime:-1\r\n"), (13, ErrorKind::PacketTime));
+    assert_eq!(fault("a=ptime:1\r\n", "a=ptime:1000000\r\n"), (13, ErrorKind::PacketTime));
+    assert_eq!(fault("CB-D0:0", "CB:0"), (8, ErrorKind::ReferenceClock));
+    assert_eq!(fault("direct=963214424", "direct=soon"), (15, ErrorKind::MediaClock));
+    assert_eq!(
+        fault("a=framecount:48", "a=source-filter: incl IN IP4"),
+        (14, ErrorKind::SourceFilter)
+    );
+    assert_eq!(fault("a=framecount:48", "a=rtcp:x"), (14, ErrorKind::Rtcp));
+    assert_eq!(fault("a=framecount:48", "a=ssrc-group:DUP one"), (14, ErrorKind::SsrcGroup));
+    assert_eq!(fault("a=framecount:48", "framecount"), (14, ErrorKind::InvalidLine));
+    assert_eq!(fault("m=audio", "m=video"), (24, ErrorKind::NoAudio));
     let text = with("a=ptime:1\r\n", "a=ptime:soon\r\n").to_string();
     assert_eq!(text, "line 13: the packet time is not milliseconds, such as `a=ptime:20`");
-    let cut = Session::parse(b"v=0\no=\xff").unwrap_err();
-    assert_eq!((cut.line, cut.fault), (2, Fault::NotText));
-    assert_eq!(Session::parse(b"").unwrap_err().fault, Fault::Version);
-    assert_eq!(Session::parse(&vec![b' '; MAX_BYTES + 1]).unwrap_err().fault, Fault::TooMuch);
-    assert_eq!(Session::parse(&vec![b'\n'; MAX_LINES]).unwrap_err().line, MAX_LINES + 1);
+    let cut = SessionDescription::parse(b"v=0\no=\xff").unwrap_err();
+    assert_eq!((cut.line, cut.kind), (2, ErrorKind::NotUtf8));
+    assert_eq!(SessionDescription::parse(b"").unwrap_err().kind, ErrorKind::Version);
+    assert_eq!(
+        SessionDescription::parse(&vec![b' '; MAX_BYTES + 1]).unwrap_err().kind,
+        ErrorKind::TooLarge
+    );
+    assert_eq!(SessionDescription::parse(&vec![b'\n'; MAX_LINES]).unwrap_err().line, MAX_LINES + 1);
     let many = "m=audio 5004 RTP/AVP 0\r\n".repeat(MAX_MEDIA);
-    assert_eq!(fault("m=audio 5004 RTP/AVP 97", &(many + "x")).1, Fault::TooMuch);
+    assert_eq!(fault("m=audio 5004 RTP/AVP 97", &(many + "x")).1, ErrorKind::TooLarge);
 }
 
 #[test]
 fn nobody_writes_a_line_through_a_name() {
-    let mut session = Session::parse(AES67.as_bytes()).unwrap();
+    let mut session = SessionDescription::parse(AES67.as_bytes()).unwrap();
     session.name = "a\r\nm=audio 1 RTP/AVP 0".into();
     session.origin.user = "me\nyou and all".into();
     session.media[0].id = " \n".into();
-    let again = Session::parse(session.to_string().as_bytes()).unwrap();
+    let again = SessionDescription::parse(session.to_string().as_bytes()).unwrap();
     assert_eq!((again.media.len(), again.name.as_str()), (2, "am=audio 1 RTP/AVP 0"));
     assert_eq!(again.origin.user, "meyouandall");
     assert_eq!(again.media[0].id, "-");

@@ -5,26 +5,26 @@ use core::net::IpAddr;
 
 use aulos_core::Span;
 
-use super::{Direction, Media, Session};
+use super::{Direction, MediaDescription, SessionDescription};
 
 /// As it goes over the wire, lines ending with CR LF. Line ends inside of texts are left out, so that
 /// nobody writes a line of his own through a name.
-impl fmt::Display for Session {
+impl fmt::Display for SessionDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let origin = &self.origin;
         let kind = if origin.address.contains(':') { "IP6" } else { "IP4" };
-        let (user, id) = (Word(&origin.user), Word(&origin.id));
-        let address = Word(&origin.address);
+        let (user, id) = (DisplayWord(&origin.user), DisplayWord(&origin.id));
+        let address = DisplayWord(&origin.address);
         write!(f, "v=0\r\no={user} {id} {} IN {kind} {address}\r\n", origin.version)?;
         let name = if self.name.is_empty() { "-" } else { &self.name };
-        write!(f, "s={}\r\n", Text(name))?;
+        write!(f, "s={}\r\n", DisplayText(name))?;
         if !self.information.is_empty() {
-            write!(f, "i={}\r\n", Text(&self.information))?;
+            write!(f, "i={}\r\n", DisplayText(&self.information))?;
         }
         f.write_str("t=0 0\r\n")?;
         for names in &self.duplicates {
             f.write_str("a=group:DUP")?;
-            names.iter().try_for_each(|name| write!(f, " {}", Word(name)))?;
+            names.iter().try_for_each(|name| write!(f, " {}", DisplayWord(name)))?;
             f.write_str("\r\n")?;
         }
         self.media.iter().try_for_each(|media| media.fmt(f))
@@ -32,13 +32,13 @@ impl fmt::Display for Session {
 }
 
 /// One section.
-impl fmt::Display for Media {
+impl fmt::Display for MediaDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "m=audio {} RTP/AVP", self.port)?;
         self.formats.iter().try_for_each(|format| write!(f, " {}", format.payload_type))?;
         f.write_str("\r\n")?;
         if !self.information.is_empty() {
-            write!(f, "i={}\r\n", Text(&self.information))?;
+            write!(f, "i={}\r\n", DisplayText(&self.information))?;
         }
         let address = self.connection.address;
         write!(f, "c=IN {} {}\r\n", family(address), self.connection)?;
@@ -46,12 +46,12 @@ impl fmt::Display for Media {
             let number = format.payload_type;
             write!(f, "a=rtpmap:{number} {}\r\n", format.encoding)?;
             if !format.parameters.is_empty() {
-                write!(f, "a=fmtp:{number} {}\r\n", Text(&format.parameters))?;
+                write!(f, "a=fmtp:{number} {}\r\n", DisplayText(&format.parameters))?;
             }
         }
         let times = [("ptime", self.packet_time), ("maxptime", self.max_packet_time)];
         for (name, time) in times {
-            time.map_or(Ok(()), |time| write!(f, "a={name}:{}\r\n", Millis(time)))?;
+            time.map_or(Ok(()), |time| write!(f, "a={name}:{}\r\n", DisplayMillis(time)))?;
         }
         self.frame_count.map_or(Ok(()), |frames| write!(f, "a=framecount:{frames}\r\n"))?;
         let direction = match self.direction {
@@ -63,12 +63,14 @@ impl fmt::Display for Media {
         write!(f, "a={direction}\r\n")?;
         self.transport(f)?;
         let clock = &self.reference_clock;
-        clock.as_ref().map_or(Ok(()), |clock| write!(f, "a=ts-refclk:{}\r\n", Text(clock)))?;
+        clock
+            .as_ref()
+            .map_or(Ok(()), |clock| write!(f, "a=ts-refclk:{}\r\n", DisplayText(clock)))?;
         self.media_clock.map_or(Ok(()), |clock| write!(f, "a=mediaclk:{clock}\r\n"))
     }
 }
 
-impl Media {
+impl MediaDescription {
     /// Who sends from where, and RTCP.
     fn transport(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let group = self.connection.address;
@@ -86,7 +88,7 @@ impl Media {
             f.write_str("a=rtcp-mux\r\n")?;
         }
         if !self.id.is_empty() {
-            write!(f, "a=mid:{}\r\n", Word(&self.id))?;
+            write!(f, "a=mid:{}\r\n", DisplayWord(&self.id))?;
         }
         for ssrcs in &self.duplicates {
             f.write_str("a=ssrc-group:DUP")?;
@@ -102,35 +104,35 @@ const fn family(address: IpAddr) -> &'static str {
 }
 
 /// Text on one line.
-struct Text<T>(T);
+struct DisplayText<T>(T);
 
-impl<T: fmt::Display> fmt::Display for Text<T> {
+impl<T: fmt::Display> fmt::Display for DisplayText<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut line = OneLine { out: f, spaces: true };
+        let mut line = LineSanitizer { out: f, spaces: true };
         fmt::Write::write_fmt(&mut line, format_args!("{}", self.0))
     }
 }
 
 /// A word; `-` when there is none.
-struct Word<'a>(&'a str);
+struct DisplayWord<'a>(&'a str);
 
-impl fmt::Display for Word<'_> {
+impl fmt::Display for DisplayWord<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keep = |letter: char| !letter.is_control() && !letter.is_whitespace();
         if !self.0.contains(keep) {
             return f.write_str("-");
         }
-        fmt::Write::write_str(&mut OneLine { out: f, spaces: false }, self.0)
+        fmt::Write::write_str(&mut LineSanitizer { out: f, spaces: false }, self.0)
     }
 }
 
 /// Passes on what may stand inside a line.
-struct OneLine<'a, 'b> {
+struct LineSanitizer<'a, 'b> {
     out: &'a mut fmt::Formatter<'b>,
     spaces: bool,
 }
 
-impl fmt::Write for OneLine<'_, '_> {
+impl fmt::Write for LineSanitizer<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let keep = |letter: &char| !letter.is_control() && (self.spaces || !letter.is_whitespace());
         text.chars().filter(keep).try_for_each(|letter| self.out.write_char(letter))
@@ -138,9 +140,9 @@ impl fmt::Write for OneLine<'_, '_> {
 }
 
 /// Milliseconds with as many places behind the point as they need.
-struct Millis(Span);
+struct DisplayMillis(Span);
 
-impl fmt::Display for Millis {
+impl fmt::Display for DisplayMillis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.0.as_nanos().max(0);
         let (whole, part) = (nanos / 1_000_000, nanos % 1_000_000);

@@ -10,12 +10,12 @@ use std::collections::VecDeque;
 
 use aulos_core::{Instant, Span};
 
-pub use output::{Cause, Outgoing, Output};
+pub use output::{ClientOutgoing, ClientOutput, DisconnectReason};
 
-use super::sync::{Due, Filter, TimeSync};
+use super::sync::{OffsetFilter, SyncAction, TimeSync};
 use super::wire::{
-    ClientInfo, FrameError, HEADER_LEN, Hello, MAX_MESSAGE, Parsed, ServerMessage, ServerSettings,
-    parse, parse_framed, write_message,
+    ClientInfo, FrameError, HEADER_LEN, Hello, MAX_MESSAGE, ParsedMessage, ServerMessage,
+    ServerSettings, parse_framed, parse_message, write_message,
 };
 
 /// How long the server may take to answer the greeting.
@@ -23,23 +23,23 @@ pub const ANSWER_TIMEOUT: Span = Span::from_secs(2);
 
 /// Who a client is and how it listens.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct ClientConfig {
     /// How it introduces itself.
     pub hello: Hello,
     /// How it takes the server's clock from the exchanges.
-    pub filter: Filter,
+    pub filter: OffsetFilter,
 }
 
 /// What a client is told.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Input<'a> {
+pub enum ClientInput<'a> {
     /// Bytes from TCP, cut anywhere. The time of the input is the moment right after the read.
     Received(&'a [u8]),
     /// One binary WebSocket message.
     Framed(&'a [u8]),
     /// Its own volume or mute has changed.
-    Changed(ClientInfo),
+    MixerChanged(ClientInfo),
 }
 
 /// The client's side of one stream connection.
@@ -51,8 +51,8 @@ pub struct Client {
     buffer: Vec<u8>,
     /// How much of `buffer` has been read.
     read: usize,
-    outgoing: VecDeque<Outgoing>,
-    closing: Option<Cause>,
+    outgoing: VecDeque<ClientOutgoing>,
+    closing: Option<DisconnectReason>,
     sync: TimeSync,
     settings: ServerSettings,
     now: Instant,
@@ -61,12 +61,12 @@ pub struct Client {
 impl Client {
     /// A client that is connected at `now`; its greeting is the first output.
     #[must_use]
-    pub fn new(config: Config, now: Instant) -> Self {
+    pub fn new(config: ClientConfig, now: Instant) -> Self {
         Self {
             state: State::ExpectSettings { deadline: now + ANSWER_TIMEOUT },
             buffer: Vec::new(),
             read: 0,
-            outgoing: VecDeque::from([Outgoing::Hello {
+            outgoing: VecDeque::from([ClientOutgoing::Hello {
                 id: HELLO_ID,
                 hello: Box::new(config.hello),
             }]),
@@ -78,18 +78,20 @@ impl Client {
     }
 
     /// Takes one input. Holds at most one message and what is given at once.
-    pub fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+    pub fn handle_input(&mut self, now: Instant, input: ClientInput<'_>) {
         self.now = self.now.max(now);
         if matches!(self.state, State::Closed) {
             return;
         }
         match input {
-            Input::Received(bytes) => {
-                self.forget_read();
+            ClientInput::Received(bytes) => {
+                self.discard_consumed();
                 self.buffer.extend_from_slice(bytes);
             }
-            Input::Framed(message) => self.receive_framed(message),
-            Input::Changed(info) => self.outgoing.push_back(Outgoing::ClientInfo(info)),
+            ClientInput::Framed(message) => self.receive_framed(message),
+            ClientInput::MixerChanged(info) => {
+                self.outgoing.push_back(ClientOutgoing::ClientInfo(info))
+            }
         }
     }
 
@@ -98,11 +100,13 @@ impl Client {
         self.now = self.now.max(now);
         match self.state {
             State::ExpectSettings { deadline } if deadline <= self.now => {
-                self.close(Cause::NoAnswer);
+                self.close(DisconnectReason::NoAnswer);
             }
             State::ExpectCodec | State::Playing => match self.sync.handle_timeout(self.now) {
-                Some(Due::Request(id)) => self.outgoing.push_back(Outgoing::Time { id }),
-                Some(Due::Dead) => self.close(Cause::NoAnswer),
+                Some(SyncAction::Request(id)) => {
+                    self.outgoing.push_back(ClientOutgoing::Time { id })
+                }
+                Some(SyncAction::ServerTimedOut) => self.close(DisconnectReason::NoAnswer),
                 None => {}
             },
             State::ExpectSettings { .. } | State::Closed => {}
@@ -111,18 +115,18 @@ impl Client {
 
     /// The next thing that the client wants or has; the sound is a view that lasts until the next
     /// call.
-    pub fn poll_output(&mut self) -> Option<Output<'_>> {
+    pub fn poll_output(&mut self) -> Option<ClientOutput<'_>> {
         loop {
             if let Some(outgoing) = self.outgoing.pop_front() {
-                return Some(Output::Send(outgoing));
+                return Some(ClientOutput::Send(outgoing));
             }
             if let Some(cause) = self.closing.take() {
-                return Some(Output::Close(cause));
+                return Some(ClientOutput::Close(cause));
             }
-            match self.step()? {
-                Step::Nothing => {}
-                Step::Settings => return Some(Output::Settings(self.settings)),
-                Step::View { from } => return self.view(from),
+            match self.parse_next()? {
+                ParseStep::Nothing => {}
+                ParseStep::Settings => return Some(ClientOutput::Settings(self.settings)),
+                ParseStep::View { from } => return self.view(from),
             }
         }
     }
@@ -152,88 +156,94 @@ impl Client {
     }
 
     /// Reads one message, or none when the buffer holds no whole one.
-    fn step(&mut self) -> Option<Step> {
+    fn parse_next(&mut self) -> Option<ParseStep> {
         if matches!(self.state, State::Closed) {
             return None;
         }
         let from = self.read;
         let bytes = self.buffer.get(from..).unwrap_or_default();
-        let frame = match parse(bytes, MAX_MESSAGE) {
-            Ok(Parsed::Message(frame)) => frame,
-            Ok(Parsed::Incomplete { .. }) => return None,
-            Err(error) => return Some(self.fail(cause_of(error))),
+        let frame = match parse_message(bytes, MAX_MESSAGE) {
+            Ok(ParsedMessage::Message(frame)) => frame,
+            Ok(ParsedMessage::Incomplete { .. }) => return None,
+            Err(error) => return Some(self.fail(disconnect_reason(error))),
         };
         let stamp = frame.header.stamp;
         let message = ServerMessage::parse(&frame);
         self.read += HEADER_LEN + frame.payload.len();
-        let Ok(message) = message else { return Some(self.fail(Cause::Malformed)) };
+        let Ok(message) = message else { return Some(self.fail(DisconnectReason::Malformed)) };
         let answers_hello = stamp.refers_to == HELLO_ID;
         match (message, &self.state) {
-            (ServerMessage::Error { code, .. }, _) => Some(self.fail(Cause::Refused(code))),
+            (ServerMessage::Error { code, .. }, _) => {
+                Some(self.fail(DisconnectReason::Refused(code)))
+            }
             (ServerMessage::Settings(settings), state) => {
                 if matches!(state, State::ExpectSettings { .. }) && answers_hello {
                     self.state = State::ExpectCodec;
                     self.sync.begin(self.now);
                 }
                 self.settings = settings;
-                Some(Step::Settings)
+                Some(ParseStep::Settings)
             }
             (_, State::ExpectSettings { .. }) if answers_hello => {
-                Some(self.fail(Cause::OutOfOrder))
+                Some(self.fail(DisconnectReason::OutOfOrder))
             }
             (ServerMessage::Time { latency }, _) => {
                 self.sync.handle_reply(self.now, stamp, latency);
-                Some(Step::Nothing)
+                Some(ParseStep::Nothing)
             }
             (ServerMessage::CodecHeader { .. }, State::ExpectCodec | State::Playing) => {
                 self.state = State::Playing;
-                Some(Step::View { from })
+                Some(ParseStep::View { from })
             }
-            (ServerMessage::WireChunk { .. }, State::Playing) => Some(Step::View { from }),
+            (ServerMessage::WireChunk { .. }, State::Playing) => Some(ParseStep::View { from }),
             (ServerMessage::CodecHeader { .. } | ServerMessage::WireChunk { .. }, _) => {
-                Some(self.fail(Cause::OutOfOrder))
+                Some(self.fail(DisconnectReason::OutOfOrder))
             }
-            (ServerMessage::Ignored(_), _) => Some(Step::Nothing),
+            (ServerMessage::Ignored(_), _) => Some(ParseStep::Nothing),
         }
     }
 
     /// The codec header or chunk at `from`, which [`Client::step`] has already judged.
-    fn view(&self, from: usize) -> Option<Output<'_>> {
-        let Ok(Parsed::Message(frame)) = parse(self.buffer.get(from..)?, MAX_MESSAGE) else {
+    fn view(&self, from: usize) -> Option<ClientOutput<'_>> {
+        let Ok(ParsedMessage::Message(frame)) =
+            parse_message(self.buffer.get(from..)?, MAX_MESSAGE)
+        else {
             return None;
         };
         match ServerMessage::parse(&frame).ok()? {
-            ServerMessage::CodecHeader { codec, header } => Some(Output::Codec { codec, header }),
+            ServerMessage::CodecHeader { codec, header } => {
+                Some(ClientOutput::Codec { codec, header })
+            }
             ServerMessage::WireChunk { timestamp, payload } => {
-                Some(Output::Chunk { timestamp: timestamp.to_instant(), payload })
+                Some(ClientOutput::Chunk { timestamp: timestamp.to_instant(), payload })
             }
             _ => None,
         }
     }
 
     fn receive_framed(&mut self, message: &[u8]) {
-        self.forget_read();
+        self.discard_consumed();
         match parse_framed(message) {
             Ok(frame) => {
                 write_message(frame.header.kind, frame.header.stamp, &mut self.buffer, |out| {
                     out.extend_from_slice(frame.payload);
                 });
             }
-            Err(error) => self.close(cause_of(error)),
+            Err(error) => self.close(disconnect_reason(error)),
         }
     }
 
-    fn forget_read(&mut self) {
+    fn discard_consumed(&mut self) {
         self.buffer.drain(..self.read.min(self.buffer.len()));
         self.read = 0;
     }
 
-    fn fail(&mut self, cause: Cause) -> Step {
+    fn fail(&mut self, cause: DisconnectReason) -> ParseStep {
         self.close(cause);
-        Step::Nothing
+        ParseStep::Nothing
     }
 
-    fn close(&mut self, cause: Cause) {
+    fn close(&mut self, cause: DisconnectReason) {
         if !matches!(self.state, State::Closed) {
             self.state = State::Closed;
             self.closing = Some(cause);
@@ -253,7 +263,7 @@ enum State {
     Closed,
 }
 
-enum Step {
+enum ParseStep {
     Nothing,
     Settings,
     View { from: usize },
@@ -261,11 +271,11 @@ enum Step {
 
 const HELLO_ID: u16 = 1;
 
-const fn cause_of(error: FrameError) -> Cause {
+const fn disconnect_reason(error: FrameError) -> DisconnectReason {
     match error {
-        FrameError::BadType(_) => Cause::BadType,
-        FrameError::TooLarge(_) => Cause::TooLarge,
-        FrameError::Truncated => Cause::Malformed,
+        FrameError::BadType(_) => DisconnectReason::BadType,
+        FrameError::TooLarge(_) => DisconnectReason::TooLarge,
+        FrameError::Truncated => DisconnectReason::Malformed,
     }
 }
 

@@ -5,11 +5,14 @@
 //! method would touch two floors. On TCP a message is a line: we take LF or CRLF and always send
 //! CRLF, because python-snapcast waits for it for ever.
 
-mod lines;
+mod line_splitter;
 mod message;
 
-pub use lines::{LineError, Lines};
-pub use message::{Id, Incoming, MAX_BATCH, Notification, Reply, Request, RpcError, code, parse};
+pub use line_splitter::{LineError, LineSplitter};
+pub use message::{
+    IncomingMessage, MAX_BATCH, Notification, Reply, Request, RequestId, RpcError, code,
+    parse_incoming,
+};
 
 /// The longest line or HTTP body that is read. `Group.SetClients` with a thousand clients has 40 kB.
 pub const MAX_LINE: usize = 256 * 1024;

@@ -12,20 +12,20 @@
 //! After each input the driver drains [`Session::poll_output`] until it is empty; what can wait in
 //! between is bounded by [`TIME_BURST`] and a handful.
 
+mod assembly;
 mod outgoing;
-mod parts;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use aulos_core::{Budget, Instant, Span};
+use aulos_core::{Instant, Span, TokenBucket};
 
-pub use outgoing::{Outgoing, Refusal};
-use parts::{Assembly, Piece};
+use assembly::{AssembledMessage, MessageAssembler};
+pub use outgoing::{Refusal, ServerOutgoing};
 
 use super::wire::{
-    BodyError, ClientInfo, ClientMessage, Frame, FrameError, Framing, Hello, Kind, MAX_MESSAGE,
-    ServerSettings, parse_framed,
+    ClientInfo, ClientMessage, FrameError, Hello, MAX_MESSAGE, MessageFrame, MessageKind,
+    PayloadError, ServerSettings, Transport, parse_framed,
 };
 
 /// How long a peer may be connected without having said who it is.
@@ -48,17 +48,17 @@ pub const MAX_UNANSWERED: u32 = 10_000;
 #[derive(Debug)]
 pub struct Session {
     state: State,
-    assembly: Assembly,
-    outputs: VecDeque<Output>,
-    budget: Budget,
+    assembly: MessageAssembler,
+    outputs: VecDeque<SessionOutput>,
+    budget: TokenBucket,
     now: Instant,
-    counts: Counts,
+    counts: SessionStats,
 }
 
 /// What a session is told.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Input<'a> {
+pub enum SessionInput<'a> {
     /// Bytes from TCP, cut anywhere. The time of the input is the moment right after the read.
     Received(&'a [u8]),
     /// One binary WebSocket message.
@@ -75,19 +75,19 @@ pub enum Input<'a> {
 /// What a session wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Output {
+pub enum SessionOutput {
     /// The client has said something that matters elsewhere.
-    Event(Event),
+    Event(SessionEvent),
     /// To be written now, ahead of audio.
-    Send(Outgoing),
+    Send(ServerOutgoing),
     /// What was sent so far still goes out, then the connection ends. Nothing comes after it.
-    Close(Cause),
+    Close(CloseReason),
 }
 
 /// What a client has said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Event {
+pub enum SessionEvent {
     /// Who it is. To be answered with [`Input::Settings`] (or [`Input::Refuse`]) within 2 s, or
     /// snapclient goes away.
     Hello(Box<Hello>),
@@ -98,7 +98,7 @@ pub enum Event {
 /// Why a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum CloseReason {
     /// It did not say who it is within [`HELLO_TIMEOUT`].
     NoHello,
     /// It sent a message type that does not exist: it speaks something else.
@@ -117,7 +117,7 @@ pub enum Cause {
     Refused,
 }
 
-impl Cause {
+impl CloseReason {
     /// A word for logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -137,7 +137,7 @@ impl Cause {
 /// What has happened in a session so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counts {
+pub struct SessionStats {
     /// Whole messages from the client.
     pub messages: u64,
     /// Messages that were legal and passed over.
@@ -154,11 +154,11 @@ impl Session {
     pub fn new(now: Instant) -> Self {
         Self {
             state: State::ExpectHello { deadline: now + HELLO_TIMEOUT },
-            assembly: Assembly::default(),
+            assembly: MessageAssembler::default(),
             outputs: VecDeque::new(),
-            budget: Budget::new(TIME_BURST, TIME_INTERVAL, now),
+            budget: TokenBucket::new(TIME_BURST, TIME_INTERVAL, now),
             now,
-            counts: Counts::default(),
+            counts: SessionStats::default(),
         }
     }
 
@@ -166,14 +166,14 @@ impl Session {
     ///
     /// # Real-time
     /// Once greeted, Time requests are answered without allocating.
-    pub fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+    pub fn handle_input(&mut self, now: Instant, input: SessionInput<'_>) {
         let now = self.advance(now);
         match input {
-            Input::Received(bytes) => self.receive(now, bytes),
-            Input::Framed(message) => self.receive_framed(now, message),
-            Input::Settings(settings) => self.settings(settings),
-            Input::Stream(header) => self.stream(header),
-            Input::Refuse(refusal) => self.refuse(refusal),
+            SessionInput::Received(bytes) => self.receive(now, bytes),
+            SessionInput::Framed(message) => self.receive_framed(now, message),
+            SessionInput::Settings(settings) => self.settings(settings),
+            SessionInput::Stream(header) => self.stream(header),
+            SessionInput::Refuse(refusal) => self.refuse(refusal),
         }
     }
 
@@ -183,7 +183,7 @@ impl Session {
     }
 
     /// The next thing that the session wants, or none until the next input.
-    pub fn poll_output(&mut self) -> Option<Output> {
+    pub fn poll_output(&mut self) -> Option<SessionOutput> {
         let output = self.outputs.pop_front();
         if output.is_none() && self.outputs.capacity() > IDLE_OUTPUTS {
             self.outputs = VecDeque::new();
@@ -202,13 +202,13 @@ impl Session {
 
     /// Whether chunks may follow what has been sent so far: settings and codec header are out.
     #[must_use]
-    pub const fn wants_audio(&self) -> bool {
+    pub const fn is_ready_for_audio(&self) -> bool {
         matches!(self.state, State::Streaming { audio: true })
     }
 
     /// What has happened so far.
     #[must_use]
-    pub const fn counts(&self) -> Counts {
+    pub const fn stats(&self) -> SessionStats {
         self.counts
     }
 
@@ -220,7 +220,7 @@ impl Session {
         }
         self.now = self.now.max(now);
         if self.poll_timeout().is_some_and(|deadline| deadline <= self.now) {
-            self.close(Cause::NoHello);
+            self.close(CloseReason::NoHello);
         }
         self.now
     }
@@ -230,15 +230,15 @@ impl Session {
         while !self.is_closed() {
             let limit = if self.is_greeted() { MAX_MESSAGE } else { MAX_READ };
             match assembly.next(&mut bytes, limit) {
-                Ok(Some(Piece::Message(frame))) => {
-                    self.handle_frame(now, &frame, Framing::Stream);
+                Ok(Some(AssembledMessage::Message(frame))) => {
+                    self.handle_frame(now, &frame, Transport::Stream);
                 }
-                Ok(Some(Piece::Passed)) => self.pass(),
+                Ok(Some(AssembledMessage::Skipped)) => self.count_skipped(),
                 Ok(None) => break,
-                Err(error) => self.close(cause_of_frame(error)),
+                Err(error) => self.close(frame_close_reason(error)),
             }
         }
-        assembly.tidy();
+        assembly.shrink();
         self.assembly = assembly;
     }
 
@@ -248,81 +248,81 @@ impl Session {
         }
         match parse_framed(message) {
             Ok(frame) if frame.payload.len() <= MAX_READ => {
-                self.handle_frame(now, &frame, Framing::WebSocket);
+                self.handle_frame(now, &frame, Transport::WebSocket);
             }
-            Ok(_) if self.is_greeted() => self.pass(),
-            Ok(_) => self.close(Cause::TooLarge),
-            Err(error) => self.close(cause_of_frame(error)),
+            Ok(_) if self.is_greeted() => self.count_skipped(),
+            Ok(_) => self.close(CloseReason::TooLarge),
+            Err(error) => self.close(frame_close_reason(error)),
         }
     }
 
-    const fn pass(&mut self) {
+    const fn count_skipped(&mut self) {
         self.counts.messages += 1;
         self.counts.ignored += 1;
     }
 
-    fn handle_frame(&mut self, now: Instant, frame: &Frame<'_>, framing: Framing) {
+    fn handle_frame(&mut self, now: Instant, frame: &MessageFrame<'_>, framing: Transport) {
         self.counts.messages += 1;
         match ClientMessage::parse(frame, framing) {
             Ok(ClientMessage::Hello(hello)) => self.hello(frame, hello),
             Ok(ClientMessage::Time) => self.time(now, frame),
             Ok(ClientMessage::ClientInfo(info)) if self.is_greeted() => self.client_info(info),
             Ok(_) => self.counts.ignored += 1,
-            Err(error) => self.close(cause_of_body(frame.header.kind, error)),
+            Err(error) => self.close(payload_close_reason(frame.header.kind, error)),
         }
     }
 
-    fn hello(&mut self, frame: &Frame<'_>, hello: Box<Hello>) {
+    fn hello(&mut self, frame: &MessageFrame<'_>, hello: Box<Hello>) {
         if self.is_greeted() {
-            return self.close(Cause::SecondHello);
+            return self.close(CloseReason::SecondHello);
         }
         let hello_id = frame.header.stamp.id;
         self.state = State::ExpectAnswer { hello_id, stream: None, held: Vec::new() };
-        self.outputs.push_back(Output::Event(Event::Hello(hello)));
+        self.outputs.push_back(SessionOutput::Event(SessionEvent::Hello(hello)));
     }
 
     /// Snapweb asks for the time right behind its greeting; the answer waits for the settings, so
     /// that the first thing that a client hears is how to play.
-    fn time(&mut self, now: Instant, frame: &Frame<'_>) {
-        if !self.budget.take(now) {
+    fn time(&mut self, now: Instant, frame: &MessageFrame<'_>) {
+        if !self.budget.try_take(now) {
             self.counts.unanswered += 1;
             self.counts.ignored += 1;
             if self.counts.unanswered > MAX_UNANSWERED {
-                self.close(Cause::TimeFlood);
+                self.close(CloseReason::TimeFlood);
             }
             return;
         }
         let stamp = frame.header.stamp;
-        let reply = Outgoing::Time { id: stamp.id, requested: stamp.sent, received: now };
+        let reply = ServerOutgoing::Time { id: stamp.id, requested: stamp.sent, received: now };
         match &mut self.state {
             State::ExpectAnswer { held, .. } => held.push(reply),
-            _ => self.outputs.push_back(Output::Send(reply)),
+            _ => self.outputs.push_back(SessionOutput::Send(reply)),
         }
     }
 
     fn client_info(&mut self, info: ClientInfo) {
         for output in &mut self.outputs {
-            if let Output::Event(Event::ClientInfo(earlier)) = output {
+            if let SessionOutput::Event(SessionEvent::ClientInfo(earlier)) = output {
                 earlier.volume = info.volume.or(earlier.volume);
                 earlier.muted = info.muted.or(earlier.muted);
                 return;
             }
         }
-        self.outputs.push_back(Output::Event(Event::ClientInfo(info)));
+        self.outputs.push_back(SessionOutput::Event(SessionEvent::ClientInfo(info)));
     }
 
     fn settings(&mut self, settings: ServerSettings) {
         match core::mem::replace(&mut self.state, State::Closed) {
             State::ExpectAnswer { hello_id, stream, held } => {
-                self.send(Outgoing::Settings { refers_to: hello_id, settings });
-                self.outputs.extend(held.into_iter().map(Output::Send));
+                self.send(ServerOutgoing::Settings { refers_to: hello_id, settings });
+                self.outputs.extend(held.into_iter().map(SessionOutput::Send));
                 self.state = State::Streaming { audio: false };
                 if let Some(header) = stream {
                     self.stream(header);
                 }
             }
             streaming @ State::Streaming { .. } => {
-                self.send(Outgoing::Settings { refers_to: 0, settings });
+                self.send(ServerOutgoing::Settings { refers_to: 0, settings });
                 self.state = streaming;
             }
             other => self.state = other,
@@ -334,7 +334,7 @@ impl Session {
             State::ExpectAnswer { stream, .. } => *stream = Some(header),
             State::Streaming { audio } => {
                 *audio = true;
-                self.send(Outgoing::CodecHeader(header));
+                self.send(ServerOutgoing::CodecHeader(header));
             }
             State::ExpectHello { .. } | State::Closed => {}
         }
@@ -343,20 +343,20 @@ impl Session {
     /// Only ever in answer to a greeting: older clients do not know the message.
     fn refuse(&mut self, refusal: Refusal) {
         if let State::ExpectAnswer { hello_id, .. } = self.state {
-            self.send(Outgoing::Error { refers_to: hello_id, refusal });
+            self.send(ServerOutgoing::Error { refers_to: hello_id, refusal });
         }
-        self.close(Cause::Refused);
+        self.close(CloseReason::Refused);
     }
 
-    fn send(&mut self, outgoing: Outgoing) {
-        self.outputs.push_back(Output::Send(outgoing));
+    fn send(&mut self, outgoing: ServerOutgoing) {
+        self.outputs.push_back(SessionOutput::Send(outgoing));
     }
 
-    fn close(&mut self, cause: Cause) {
+    fn close(&mut self, cause: CloseReason) {
         if !self.is_closed() {
             self.state = State::Closed;
-            self.assembly = Assembly::default();
-            self.outputs.push_back(Output::Close(cause));
+            self.assembly = MessageAssembler::default();
+            self.outputs.push_back(SessionOutput::Close(cause));
         }
     }
 
@@ -374,7 +374,7 @@ enum State {
     /// Connected. When the deadline passes, the peer is cut.
     ExpectHello { deadline: Instant },
     /// The driver has been told who it is and has not answered yet.
-    ExpectAnswer { hello_id: u16, stream: Option<Arc<[u8]>>, held: Vec<Outgoing> },
+    ExpectAnswer { hello_id: u16, stream: Option<Arc<[u8]>>, held: Vec<ServerOutgoing> },
     /// The client knows how to play; `audio` once it also knows what.
     Streaming { audio: bool },
     /// Nothing is read and nothing is said any more.
@@ -384,18 +384,18 @@ enum State {
 /// Room for outputs that an idle session keeps; a burst's is given back.
 const IDLE_OUTPUTS: usize = 4;
 
-const fn cause_of_frame(error: FrameError) -> Cause {
+const fn frame_close_reason(error: FrameError) -> CloseReason {
     match error {
-        FrameError::BadType(_) => Cause::BadType,
-        FrameError::TooLarge(_) => Cause::TooLarge,
-        FrameError::Truncated => Cause::Malformed,
+        FrameError::BadType(_) => CloseReason::BadType,
+        FrameError::TooLarge(_) => CloseReason::TooLarge,
+        FrameError::Truncated => CloseReason::Malformed,
     }
 }
 
-const fn cause_of_body(kind: Kind, _: BodyError) -> Cause {
+const fn payload_close_reason(kind: MessageKind, _: PayloadError) -> CloseReason {
     match kind {
-        Kind::Hello => Cause::BadHello,
-        _ => Cause::Malformed,
+        MessageKind::Hello => CloseReason::BadHello,
+        _ => CloseReason::Malformed,
     }
 }
 

@@ -13,13 +13,13 @@ use std::collections::VecDeque;
 
 use aulos_core::{Instant, Ppm, Span};
 
-use super::wire::{Stamp, WireTime};
+use super::wire::{MessageStamp, WireTime};
 
 /// Exchanges that are remembered.
 pub const WINDOW: usize = 200;
 
 /// How many exchanges begin a connection, one as soon as the last is over.
-pub const QUICK: u32 = 50;
+pub const QUICK_EXCHANGES: u32 = 50;
 
 /// From a reply to the next request while there are quick ones.
 pub const QUICK_INTERVAL: Span = Span::from_micros(100);
@@ -31,49 +31,49 @@ pub const INTERVAL: Span = Span::from_secs(1);
 pub const REPLY_TIMEOUT: Span = Span::from_secs(2);
 
 /// After so long without a reply, what was known about the offset is worth nothing.
-pub const STALE: Span = Span::from_secs(60);
+pub const STALE_AFTER: Span = Span::from_secs(60);
 
 /// How the offset is taken from the exchanges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Filter {
+pub enum OffsetFilter {
     /// The plain median, as Snapcast's client does it.
     Median,
     /// The median of the quickest quarter around a robust line, which does not lag.
     #[default]
-    Line,
+    DriftCorrected,
 }
 
 /// What [`TimeSync::handle_timeout`] wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Due {
+pub enum SyncAction {
     /// A Time request with this number is to be sent.
     Request(u16),
     /// The server has not answered for [`REPLY_TIMEOUT`].
-    Dead,
+    ServerTimedOut,
 }
 
 /// A client's idea of its server's clock.
 #[derive(Debug)]
 pub struct TimeSync {
-    filter: Filter,
-    timer: Timer,
+    filter: OffsetFilter,
+    timer: SyncTimer,
     quick_left: u32,
     next_id: u16,
     exchanges: VecDeque<Exchange>,
     scratch: Vec<i64>,
-    line: Option<Line>,
+    line: Option<ClockModel>,
 }
 
 impl TimeSync {
     /// Begins with the quick requests at `now`.
     #[must_use]
-    pub fn new(filter: Filter, now: Instant) -> Self {
+    pub fn new(filter: OffsetFilter, now: Instant) -> Self {
         Self {
             filter,
-            timer: Timer::Ask(now),
-            quick_left: QUICK,
+            timer: SyncTimer::NextRequest(now),
+            quick_left: QUICK_EXCHANGES,
             next_id: FIRST_ID,
             exchanges: VecDeque::with_capacity(WINDOW),
             scratch: Vec::with_capacity(WINDOW),
@@ -83,19 +83,21 @@ impl TimeSync {
 
     /// Puts the first request to `now`: the connection is only ready now.
     pub const fn begin(&mut self, now: Instant) {
-        self.timer = Timer::Ask(now);
+        self.timer = SyncTimer::NextRequest(now);
     }
 
     /// What is due at `now`, if anything.
-    pub fn handle_timeout(&mut self, now: Instant) -> Option<Due> {
+    pub fn handle_timeout(&mut self, now: Instant) -> Option<SyncAction> {
         match self.timer {
-            Timer::Ask(at) if at <= now => {
+            SyncTimer::NextRequest(at) if at <= now => {
                 let id = self.take_id();
-                self.timer = Timer::Answer { id, asked: now };
-                Some(Due::Request(id))
+                self.timer = SyncTimer::AwaitReply { id, asked: now };
+                Some(SyncAction::Request(id))
             }
-            Timer::Answer { asked, .. } if asked + REPLY_TIMEOUT <= now => Some(Due::Dead),
-            Timer::Ask(_) | Timer::Answer { .. } => None,
+            SyncTimer::AwaitReply { asked, .. } if asked + REPLY_TIMEOUT <= now => {
+                Some(SyncAction::ServerTimedOut)
+            }
+            SyncTimer::NextRequest(_) | SyncTimer::AwaitReply { .. } => None,
         }
     }
 
@@ -103,18 +105,18 @@ impl TimeSync {
     ///
     /// # Real-time
     /// Does not allocate.
-    pub fn handle_reply(&mut self, now: Instant, stamp: Stamp, latency: WireTime) -> bool {
-        let Timer::Answer { id, asked } = self.timer else { return false };
+    pub fn handle_reply(&mut self, now: Instant, stamp: MessageStamp, latency: WireTime) -> bool {
+        let SyncTimer::AwaitReply { id, asked } = self.timer else { return false };
         if stamp.refers_to != id {
             return false;
         }
         self.quick_left = self.quick_left.saturating_sub(1);
         let next = if self.quick_left > 0 { now + QUICK_INTERVAL } else { asked + INTERVAL };
-        self.timer = Timer::Ask(next);
+        self.timer = SyncTimer::NextRequest(next);
         let there = latency.as_micros();
         let back = WireTime::from_instant(now).as_micros() - stamp.sent.as_micros();
         let offset = Span::from_micros((there - back) / 2);
-        self.remember(Exchange { at: now, offset, round_trip: there + back });
+        self.record(Exchange { at: now, offset, round_trip: there + back });
         true
     }
 
@@ -122,8 +124,8 @@ impl TimeSync {
     #[must_use]
     pub fn poll_timeout(&self) -> Instant {
         match self.timer {
-            Timer::Ask(at) => at,
-            Timer::Answer { asked, .. } => asked + REPLY_TIMEOUT,
+            SyncTimer::NextRequest(at) => at,
+            SyncTimer::AwaitReply { asked, .. } => asked + REPLY_TIMEOUT,
         }
     }
 
@@ -131,7 +133,7 @@ impl TimeSync {
     /// a minute without one.
     #[must_use]
     pub fn offset(&self, local: Instant) -> Option<Span> {
-        self.line.filter(|line| local - line.at < STALE).map(|line| line.offset_at(local))
+        self.line.filter(|line| local - line.at < STALE_AFTER).map(|line| line.offset_at(local))
     }
 
     /// How much faster the server's clock runs than the own one, as far as is known.
@@ -168,8 +170,8 @@ impl TimeSync {
         id
     }
 
-    fn remember(&mut self, exchange: Exchange) {
-        if self.exchanges.back().is_some_and(|last| exchange.at - last.at >= STALE) {
+    fn record(&mut self, exchange: Exchange) {
+        if self.exchanges.back().is_some_and(|last| exchange.at - last.at >= STALE_AFTER) {
             self.exchanges.clear();
         }
         if self.exchanges.len() == WINDOW {
@@ -177,15 +179,15 @@ impl TimeSync {
         }
         self.exchanges.push_back(exchange);
         let drift = match self.filter {
-            Filter::Median => 0,
-            Filter::Line => self.measure_drift(),
+            OffsetFilter::Median => 0,
+            OffsetFilter::DriftCorrected => self.measure_drift(),
         };
         let at = exchange.at;
         let offset = self.median(.., |exchange| {
             let moved = drift_over(drift, at - exchange.at);
             (exchange.offset + moved).as_nanos()
         });
-        self.line = Some(Line { at, offset: Span::from_nanos(offset), drift });
+        self.line = Some(ClockModel { at, offset: Span::from_nanos(offset), drift });
     }
 
     /// From the median of the older half to the median of the younger half. Offsets that lie on a
@@ -209,11 +211,11 @@ impl TimeSync {
     fn median(&mut self, range: impl RangeBounds<usize>, value: impl Fn(&Exchange) -> i64) -> i64 {
         let chosen = self.exchanges.range(range);
         let slowest = match self.filter {
-            Filter::Median => i64::MAX,
-            Filter::Line => {
+            OffsetFilter::Median => i64::MAX,
+            OffsetFilter::DriftCorrected => {
                 self.scratch.clear();
                 self.scratch.extend(chosen.clone().map(|exchange| exchange.round_trip));
-                let place = self.scratch.len() / QUICKEST;
+                let place = self.scratch.len() / QUICKEST_FRACTION;
                 nth(&mut self.scratch, place)
             }
         };
@@ -230,11 +232,11 @@ impl TimeSync {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Timer {
+enum SyncTimer {
     /// When it fires, the next request is due.
-    Ask(Instant),
+    NextRequest(Instant),
     /// A request is open; when it fires, the server is dead.
-    Answer { id: u16, asked: Instant },
+    AwaitReply { id: u16, asked: Instant },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -252,14 +254,14 @@ impl Exchange {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct ClockModel {
     at: Instant,
     offset: Span,
     /// Parts per billion.
     drift: i64,
 }
 
-impl Line {
+impl ClockModel {
     fn offset_at(self, local: Instant) -> Span {
         self.offset + drift_over(self.drift, local - self.at)
     }
@@ -276,7 +278,7 @@ fn drift_over(ppb: i64, span: Span) -> Span {
 }
 
 /// One exchange in so many is quick enough to be listened to.
-const QUICKEST: usize = 4;
+const QUICKEST_FRACTION: usize = 4;
 
 /// Below this the jitter of single exchanges would be taken for drift.
 const DRIFT_AFTER: Span = Span::from_secs(10);
@@ -293,7 +295,12 @@ mod tests {
     use super::*;
 
     /// A server whose clock is `offset` ahead and `ppm` fast, at the end of a way of 1 ms.
-    fn run(filter: Filter, seconds: i64, offset: Span, ppm: i64) -> (TimeSync, Instant, Span) {
+    fn run(
+        filter: OffsetFilter,
+        seconds: i64,
+        offset: Span,
+        ppm: i64,
+    ) -> (TimeSync, Instant, Span) {
         let start = Instant::ZERO + Span::from_secs(100_000);
         let server = |local: Instant| {
             local + offset + Span::from_nanos((local - start).as_nanos() / 1_000_000 * ppm)
@@ -302,13 +309,15 @@ mod tests {
         let mut now = start;
         while now - start < Span::from_secs(seconds) {
             now = now.max(sync.poll_timeout());
-            let Some(Due::Request(id)) = sync.handle_timeout(now) else { panic!("no request") };
+            let Some(SyncAction::Request(id)) = sync.handle_timeout(now) else {
+                panic!("no request")
+            };
             let requested = WireTime::from_instant(now);
             now += Span::from_millis(1);
             let received = WireTime::from_instant(server(now));
             let latency = WireTime::from_micros(received.as_micros() - requested.as_micros());
             now += Span::from_millis(1);
-            let stamp = Stamp { id, refers_to: id, sent: received, received };
+            let stamp = MessageStamp { id, refers_to: id, sent: received, received };
             assert!(sync.handle_reply(now, stamp, latency));
         }
         (sync, now, server(now) - now)
@@ -317,7 +326,7 @@ mod tests {
     #[test]
     fn a_steady_clock_is_known_to_the_microsecond() {
         for offset in [Span::ZERO, Span::from_secs(-99_000), Span::from_secs(1_000_000)] {
-            let (sync, now, truth) = run(Filter::Line, 5, offset, 0);
+            let (sync, now, truth) = run(OffsetFilter::DriftCorrected, 5, offset, 0);
             assert!((sync.offset(now).unwrap() - truth).abs() <= Span::from_micros(1));
         }
     }
@@ -325,10 +334,11 @@ mod tests {
     #[test]
     fn a_drifting_clock_is_followed_by_the_line_and_not_by_the_median() {
         for ppm in [-100, 100] {
-            let (sync, now, truth) = run(Filter::Line, 400, Span::from_secs(7), ppm);
+            let (sync, now, truth) =
+                run(OffsetFilter::DriftCorrected, 400, Span::from_secs(7), ppm);
             assert!((sync.offset(now).unwrap() - truth).abs() <= Span::from_micros(5));
             assert!((sync.drift().as_ppb() - i32::try_from(ppm * 1_000).unwrap()).abs() < 1_000);
-            let (sync, now, truth) = run(Filter::Median, 400, Span::from_secs(7), ppm);
+            let (sync, now, truth) = run(OffsetFilter::Median, 400, Span::from_secs(7), ppm);
             let lag = (sync.offset(now).unwrap() - truth).abs().as_millis();
             assert!((9..=10).contains(&lag), "{lag} ms");
         }
@@ -336,7 +346,7 @@ mod tests {
 
     #[test]
     fn times_go_both_ways() {
-        let (sync, now, _) = run(Filter::Line, 300, Span::from_secs(7), 50);
+        let (sync, now, _) = run(OffsetFilter::DriftCorrected, 300, Span::from_secs(7), 50);
         let later = now + Span::from_secs(3);
         let back = sync.local_time(sync.server_time(later).unwrap()).unwrap();
         assert!((back - later).abs() <= Span::from_micros(1));
@@ -344,20 +354,20 @@ mod tests {
 
     #[test]
     fn an_old_offset_is_worth_nothing() {
-        let (sync, now, _) = run(Filter::Line, 5, Span::ZERO, 0);
+        let (sync, now, _) = run(OffsetFilter::DriftCorrected, 5, Span::ZERO, 0);
         assert!(sync.offset(now + Span::from_secs(59)).is_some());
-        assert_eq!(sync.offset(now + STALE), None);
+        assert_eq!(sync.offset(now + STALE_AFTER), None);
     }
 
     #[test]
     fn a_server_that_does_not_answer_is_dead_and_strangers_answers_are_not_taken() {
         let start = Instant::ZERO;
-        let mut sync = TimeSync::new(Filter::Line, start);
-        assert_eq!(sync.handle_timeout(start), Some(Due::Request(2)));
-        let stranger = Stamp { refers_to: 3, ..Stamp::default() };
+        let mut sync = TimeSync::new(OffsetFilter::DriftCorrected, start);
+        assert_eq!(sync.handle_timeout(start), Some(SyncAction::Request(2)));
+        let stranger = MessageStamp { refers_to: 3, ..MessageStamp::default() };
         assert!(!sync.handle_reply(start, stranger, WireTime::ZERO));
         assert_eq!(sync.poll_timeout(), start + REPLY_TIMEOUT);
         assert_eq!(sync.handle_timeout(start + Span::from_millis(1_999)), None);
-        assert_eq!(sync.handle_timeout(start + REPLY_TIMEOUT), Some(Due::Dead));
+        assert_eq!(sync.handle_timeout(start + REPLY_TIMEOUT), Some(SyncAction::ServerTimedOut));
     }
 }

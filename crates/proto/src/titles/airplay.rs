@@ -15,20 +15,20 @@ use aulos_core::Span;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{News, Title, text};
+use super::{PlaybackEvent, TrackMetadata, clean_text};
 
 /// Reads the pipe.
 #[derive(Debug, Default)]
-pub struct Airplay {
+pub struct AirplayMetadataParser {
     item: Vec<u8>,
     /// Of the item, what has been searched for its end.
     searched: usize,
-    title: Title,
+    title: TrackMetadata,
 }
 
-impl Airplay {
+impl AirplayMetadataParser {
     /// Takes bytes, and tells what they said.
-    pub fn push(&mut self, bytes: &[u8], mut tell: impl FnMut(News)) {
+    pub fn push(&mut self, bytes: &[u8], mut tell: impl FnMut(PlaybackEvent)) {
         self.item.extend_from_slice(bytes);
         while let Some(at) = find(self.item.get(self.searched..).unwrap_or_default(), END) {
             let end = self.searched + at + END.len();
@@ -37,7 +37,7 @@ impl Airplay {
             self.searched = 0;
             // Behind a picture that was thrown away comes the rest of it.
             if let Some(at) = rfind(&item, BEGIN) {
-                self.read(item.get(at..).unwrap_or_default(), &mut tell);
+                self.parse_item(item.get(at..).unwrap_or_default(), &mut tell);
             }
         }
         if self.item.len() > MAX_ITEM {
@@ -47,32 +47,32 @@ impl Airplay {
         self.searched = self.item.len().saturating_sub(END.len());
     }
 
-    fn read(&mut self, item: &[u8], tell: &mut impl FnMut(News)) {
+    fn parse_item(&mut self, item: &[u8], tell: &mut impl FnMut(PlaybackEvent)) {
         let Some((kind, code)) = code(item, b"<type>").zip(code(item, b"<code>")) else { return };
         let data = data(item);
         match (&kind, &code) {
-            (b"core", b"minm") => self.title.title = text(&data),
-            (b"core", b"asar") => self.title.artist = text(&data),
-            (b"core", b"asal") => self.title.album = text(&data),
-            (b"core", b"asgn") => self.title.genre = text(&data),
-            (b"core", b"ascp") => self.title.composer = text(&data),
+            (b"core", b"minm") => self.title.title = clean_text(&data),
+            (b"core", b"asar") => self.title.artist = clean_text(&data),
+            (b"core", b"asal") => self.title.album = clean_text(&data),
+            (b"core", b"asgn") => self.title.genre = clean_text(&data),
+            (b"core", b"ascp") => self.title.composer = clean_text(&data),
             (b"core", b"astm") => {
                 let millis = data.as_slice().try_into().map(u32::from_be_bytes).ok();
                 self.title.duration =
                     millis.filter(|millis| *millis > 0).map(|ms| Span::from_millis(ms.into()));
             }
             // What was told before belongs to another piece.
-            (b"ssnc", b"mdst") => self.title = Title::default(),
-            (b"ssnc", b"mden") => tell(News::Title(self.title.clone())),
-            (b"ssnc", b"PICT") => tell(News::Picture(data)),
+            (b"ssnc", b"mdst") => self.title = TrackMetadata::default(),
+            (b"ssnc", b"mden") => tell(PlaybackEvent::Title(self.title.clone())),
+            (b"ssnc", b"PICT") => tell(PlaybackEvent::Picture(data)),
             (b"ssnc", b"prgr") => {
                 if let Some((position, duration)) = progress(&data) {
-                    tell(News::Position(position, duration));
+                    tell(PlaybackEvent::Position(position, duration));
                 }
             }
-            (b"ssnc", b"pbeg" | b"prsm") => tell(News::Playing),
-            (b"ssnc", b"pfls") => tell(News::Paused),
-            (b"ssnc", b"pend") => tell(News::Stopped),
+            (b"ssnc", b"pbeg" | b"prsm") => tell(PlaybackEvent::Playing),
+            (b"ssnc", b"pfls") => tell(PlaybackEvent::Paused),
+            (b"ssnc", b"pend") => tell(PlaybackEvent::Stopped),
             _ => {}
         }
     }

@@ -12,11 +12,11 @@
 
 use aulos_core::Span;
 
-use super::{News, Title, text};
+use super::{PlaybackEvent, TrackMetadata, clean_text};
 
 /// Reads the log.
 #[derive(Debug, Default)]
-pub struct Librespot {
+pub struct LibrespotLogParser {
     line: Vec<u8>,
     /// The line has been longer than a line can be; it is passed over to its end.
     skipping: bool,
@@ -24,16 +24,16 @@ pub struct Librespot {
     loading: Option<(String, String)>,
 }
 
-impl Librespot {
+impl LibrespotLogParser {
     /// Takes bytes, and tells what they said.
-    pub fn push(&mut self, bytes: &[u8], mut tell: impl FnMut(News)) {
+    pub fn push(&mut self, bytes: &[u8], mut tell: impl FnMut(PlaybackEvent)) {
         let mut pieces = bytes.split(|byte| *byte == b'\n');
         let Some(first) = pieces.next() else { return };
         self.extend(first);
         for piece in pieces {
             let line = core::mem::take(&mut self.line);
             if !core::mem::take(&mut self.skipping) {
-                self.read(&String::from_utf8_lossy(&line), &mut tell);
+                self.parse_line(&String::from_utf8_lossy(&line), &mut tell);
             }
             self.extend(piece);
         }
@@ -48,18 +48,18 @@ impl Librespot {
         }
     }
 
-    fn read(&mut self, line: &str, tell: &mut impl FnMut(News)) {
+    fn parse_line(&mut self, line: &str, tell: &mut impl FnMut(PlaybackEvent)) {
         if let Some((name, uri)) = loading(line) {
             self.loading = Some((name.to_owned(), uri.to_owned()));
         } else if let Some((name, millis)) = loaded(line) {
             let found = self.loading.take().filter(|(loading, _)| loading == name);
-            tell(News::Title(Title {
-                title: text(name.as_bytes()),
+            tell(PlaybackEvent::Title(TrackMetadata {
+                title: clean_text(name.as_bytes()),
                 duration: Some(Span::from_millis(millis)),
-                url: found.and_then(|(_, uri)| text(uri.as_bytes())),
-                ..Title::default()
+                url: found.and_then(|(_, uri)| clean_text(uri.as_bytes())),
+                ..TrackMetadata::default()
             }));
-            tell(News::Playing);
+            tell(PlaybackEvent::Playing);
         }
     }
 }

@@ -12,18 +12,18 @@ const LOG: &str = "\
 [2021-06-04T07:25:58Z INFO  librespot_playback::player] <T\u{fc}r> (1500 ms) loaded\r\n\
 [2021-06-04T07:26:00Z INFO  librespot_playback::player] <no end";
 
-fn titles(news: &[News]) -> Vec<&Title> {
+fn titles(news: &[PlaybackEvent]) -> Vec<&TrackMetadata> {
     let mut titles = Vec::new();
     for told in news {
-        if let News::Title(title) = told {
+        if let PlaybackEvent::Title(title) = told {
             titles.push(title);
         }
     }
     titles
 }
 
-fn read_log(bytes: &[u8], grain: usize) -> Vec<News> {
-    let (mut log, mut news) = (Librespot::default(), Vec::new());
+fn read_log(bytes: &[u8], grain: usize) -> Vec<PlaybackEvent> {
+    let (mut log, mut news) = (LibrespotLogParser::default(), Vec::new());
     bytes.chunks(grain).for_each(|piece| log.push(piece, |told| news.push(told)));
     news
 }
@@ -37,7 +37,7 @@ fn librespot_tells_titles_in_its_log() {
         assert_eq!(first.duration, Some(Span::from_millis(310_573)));
         assert_eq!(first.url.as_deref(), Some("spotify:track:7zJnmSjZKjntHmOvEokGb3"));
         assert_eq!((second.title.as_deref(), &second.url), (Some("T\u{fc}r"), &None));
-        assert_eq!(news[1], News::Playing);
+        assert_eq!(news[1], PlaybackEvent::Playing);
     }
 }
 
@@ -93,8 +93,8 @@ fn pipe() -> String {
     .concat()
 }
 
-fn read_pipe(bytes: &[u8], grain: usize) -> Vec<News> {
-    let (mut pipe, mut news) = (Airplay::default(), Vec::new());
+fn read_pipe(bytes: &[u8], grain: usize) -> Vec<PlaybackEvent> {
+    let (mut pipe, mut news) = (AirplayMetadataParser::default(), Vec::new());
     bytes.chunks(grain).for_each(|piece| pipe.push(piece, |told| news.push(told)));
     news
 }
@@ -102,7 +102,7 @@ fn read_pipe(bytes: &[u8], grain: usize) -> Vec<News> {
 #[test]
 fn shairport_sync_tells_through_its_pipe() {
     let own = |text: &str| Some(text.to_owned());
-    let first = Title {
+    let first = TrackMetadata {
         title: own("I. Grave"),
         artist: own("Andreas Scholl"),
         album: own("Ode an die Freude"),
@@ -111,17 +111,17 @@ fn shairport_sync_tells_through_its_pipe() {
         duration: Some(Span::from_millis(252_960)),
         url: None,
     };
-    let second = Title { title: own("II."), ..Title::default() };
+    let second = TrackMetadata { title: own("II."), ..TrackMetadata::default() };
     let expected = [
-        News::Playing,
-        News::Title(first),
-        News::Picture(b"\x89PNG".to_vec()),
-        News::Position(Span::from_millis(1_000), Span::from_millis(10_006)),
-        News::Paused,
-        News::Playing,
-        News::Title(second),
-        News::Picture(Vec::new()),
-        News::Stopped,
+        PlaybackEvent::Playing,
+        PlaybackEvent::Title(first),
+        PlaybackEvent::Picture(b"\x89PNG".to_vec()),
+        PlaybackEvent::Position(Span::from_millis(1_000), Span::from_millis(10_006)),
+        PlaybackEvent::Paused,
+        PlaybackEvent::Playing,
+        PlaybackEvent::Title(second),
+        PlaybackEvent::Picture(Vec::new()),
+        PlaybackEvent::Stopped,
     ];
     for grain in [1, 7, 100_000] {
         assert_eq!(read_pipe(pipe().as_bytes(), grain), expected);
@@ -133,7 +133,7 @@ fn a_picture_that_is_too_large_is_left_out_and_the_next_title_is_heard() {
     let large = item(*b"ssnc", *b"PICT", &vec![7; 8 << 20]);
     let news = read_pipe((large + &pipe()).as_bytes(), 65_536);
     assert_eq!(titles(&news).len(), 2);
-    let pictures = news.iter().filter(|told| matches!(told, News::Picture(_)));
+    let pictures = news.iter().filter(|told| matches!(told, PlaybackEvent::Picture(_)));
     assert_eq!(pictures.count(), 2, "only those of the rest");
 }
 

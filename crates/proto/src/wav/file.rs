@@ -266,7 +266,7 @@ mod tests {
                 let length = read(&bytes).length;
                 assert!(length.is_none_or(|length| Some(length) >= before.length), "{length:?}");
             }
-            assert!(patches.iter().all(|patch| patch.is_in(&bytes)));
+            assert!(patches.iter().all(|patch| patch.is_applied_to(&bytes)));
             // Empty sound says nothing of itself.
             let length = read(&bytes).length.unwrap_or(0);
             assert_eq!((bytes.starts_with(b"RF64"), length), (long, data));

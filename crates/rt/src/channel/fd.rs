@@ -14,16 +14,16 @@ impl<T> Receiver<T> {
     /// # Errors
     /// [`NoFd`] with this receiver in it, where the system has no such thing (it has on Linux) or
     /// the process has no descriptor left.
-    pub fn into_fd(self) -> Result<FdReceiver<T>, NoFd<T>> {
+    pub fn into_fd(self) -> Result<FdReceiver<T>, IntoFdError<T>> {
         match Signal::new() {
             Ok(signal) => {
                 let signal = Arc::new(signal);
-                let waker = Waker::from(Arc::new(Raiser(signal.clone())));
+                let waker = Waker::from(Arc::new(SignalWaker(signal.clone())));
                 // The first look arms it.
                 signal.raise();
                 Ok(FdReceiver { inner: self, signal, waker })
             }
-            Err(error) => Err(NoFd { receiver: self, error }),
+            Err(error) => Err(IntoFdError { receiver: self, error }),
         }
     }
 }
@@ -56,7 +56,7 @@ impl<T> FdReceiver<T> {
             // In this order: what comes after the look in `leave` raises it again.
             self.signal.clear();
             let context = Context::from_waker(&self.waker);
-            while self.inner.leave(&context) {
+            while self.inner.register_waker(&context) {
                 match self.inner.try_recv() {
                     Err(TryRecvError::Empty) => {}
                     found => {
@@ -97,9 +97,9 @@ impl<T> fmt::Debug for FdReceiver<T> {
 
 /// A waker that raises a signal.
 #[derive(Debug)]
-pub(crate) struct Raiser(pub(crate) Arc<Signal>);
+pub(crate) struct SignalWaker(pub(crate) Arc<Signal>);
 
-impl Wake for Raiser {
+impl Wake for SignalWaker {
     fn wake(self: Arc<Self>) {
         self.0.raise();
     }
@@ -110,23 +110,23 @@ impl Wake for Raiser {
 }
 
 /// There is no file descriptor to be had; the receiver works as before.
-pub struct NoFd<T> {
+pub struct IntoFdError<T> {
     /// The receiver.
     pub receiver: Receiver<T>,
     /// What the system says.
     pub error: io::Error,
 }
 
-impl<T> fmt::Debug for NoFd<T> {
+impl<T> fmt::Debug for IntoFdError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NoFd").field("error", &self.error).finish_non_exhaustive()
     }
 }
 
-impl<T> fmt::Display for NoFd<T> {
+impl<T> fmt::Display for IntoFdError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "no file descriptor for a channel ({}); poll it from a timer", self.error)
     }
 }
 
-impl<T> std::error::Error for NoFd<T> {}
+impl<T> std::error::Error for IntoFdError<T> {}

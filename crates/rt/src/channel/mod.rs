@@ -58,11 +58,11 @@
 //! assert_eq!(receiver.recv(), None);
 //! ```
 
-mod array;
+mod array_queue;
+mod event_count;
 mod fd;
-mod list;
+mod linked_queue;
 mod receiver;
-mod room;
 mod sender;
 mod shared;
 #[cfg(test)]
@@ -70,13 +70,13 @@ mod tests;
 
 use std::fmt;
 
-pub(crate) use fd::Raiser;
-pub use fd::{FdReceiver, NoFd};
-pub use receiver::{Look, Receiver};
+pub(crate) use fd::SignalWaker;
+pub use fd::{FdReceiver, IntoFdError};
+pub use receiver::{Receiver, ReceiverWaker};
 pub use sender::{RealtimeSender, Sender, UnboundedSender};
 
-use self::array::Array;
-use self::list::List;
+use self::array_queue::ArrayQueue;
+use self::linked_queue::LinkedQueue;
 use self::shared::{Core, Queue};
 use crate::sync::Arc;
 
@@ -94,7 +94,7 @@ pub fn bounded<T: Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 /// A bounded channel whose positions begin at `start`, so that a test can stand just before the
 /// wrap.
 fn starting_at<T: Send>(capacity: usize, start: usize) -> (Sender<T>, Receiver<T>) {
-    let core = Arc::new(Core::new(Queue::Bounded(Array::new(capacity, start))));
+    let core = Arc::new(Core::new(Queue::Bounded(ArrayQueue::new(capacity, start))));
     (Sender::new(core.clone()), Receiver::new(core))
 }
 
@@ -103,7 +103,7 @@ fn starting_at<T: Send>(capacity: usize, start: usize) -> (Sender<T>, Receiver<T
 /// Not for a real-time thread: allocates, here and for every item.
 #[must_use]
 pub fn unbounded<T: Send>() -> (UnboundedSender<T>, Receiver<T>) {
-    let core = Arc::new(Core::new(Queue::Unbounded(List::new())));
+    let core = Arc::new(Core::new(Queue::Unbounded(LinkedQueue::new())));
     (UnboundedSender::new(core.clone()), Receiver::new(core))
 }
 
@@ -144,24 +144,24 @@ impl<T> std::error::Error for SendError<T> {}
 
 /// The receiver is gone or has closed; the item is given back.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Closed<T>(
+pub struct ChannelClosed<T>(
     /// The item.
     pub T,
 );
 
-impl<T> fmt::Debug for Closed<T> {
+impl<T> fmt::Debug for ChannelClosed<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Closed(..)")
     }
 }
 
-impl<T> fmt::Display for Closed<T> {
+impl<T> fmt::Display for ChannelClosed<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(CLOSED)
     }
 }
 
-impl<T> std::error::Error for Closed<T> {}
+impl<T> std::error::Error for ChannelClosed<T> {}
 
 const CLOSED: &str = "the receiver is gone or has closed the channel";
 

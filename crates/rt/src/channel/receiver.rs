@@ -63,12 +63,12 @@ impl<T> Receiver<T> {
     /// [`TryRecvError::Empty`] when the time is over, [`TryRecvError::Closed`] when nothing can
     /// follow.
     pub fn recv_timeout(&mut self, limit: Duration) -> Result<T, TryRecvError> {
-        self.recv_until(Some(clock::after(limit)))
+        self.recv_until(Some(clock::deadline_after(limit)))
     }
 
     fn recv_until(&mut self, until: Option<u64>) -> Result<T, TryRecvError> {
         loop {
-            let left = until.map(clock::left);
+            let left = until.map(clock::remaining);
             match self.try_recv() {
                 Err(TryRecvError::Empty) if left.is_none_or(|left| !left.is_zero()) => {}
                 done => return done,
@@ -88,7 +88,7 @@ impl<T> Receiver<T> {
                 Err(TryRecvError::Closed) => return Poll::Ready(None),
                 Err(TryRecvError::Empty) => {}
             }
-            if !self.core.bell.0.leave(context, || self.is_ready()) {
+            if !self.core.receiver_wait.0.register_waker(context, || self.is_ready()) {
                 return Poll::Pending;
             }
         }
@@ -107,13 +107,13 @@ impl<T> Receiver<T> {
             Queue::Bounded(array) => array.close(),
             Queue::Unbounded(list) => list.close(),
         }
-        self.core.room.0.ended();
+        self.core.sender_wait.0.notify_all();
     }
 
     /// A handle with which another thread can make the receiver look.
     #[must_use]
-    pub fn looker(&self) -> Look<T> {
-        Look { core: self.core.clone() }
+    pub fn waker(&self) -> ReceiverWaker<T> {
+        ReceiverWaker { core: self.core.clone() }
     }
 
     /// No item can be taken now.
@@ -131,9 +131,9 @@ impl<T> Receiver<T> {
     /// wake early.
     pub(crate) fn sleep(&self, limit: Option<Duration>, ready: impl FnOnce() -> bool) {
         let realtime = self.core.has_realtime();
-        let longest = if realtime { Some(LOOK_EVERY) } else { None };
+        let longest = if realtime { Some(POLL_INTERVAL) } else { None };
         let limit = limit.into_iter().chain(longest).min();
-        self.core.bell.0.sleep(limit, || {
+        self.core.receiver_wait.0.sleep(limit, || {
             // One who wakes nobody may have come since: then the limit is not right any more. This
             // question comes first: if that one has gone again, the look sees what it left.
             (!realtime && self.core.has_realtime()) || self.is_ready() || ready()
@@ -141,8 +141,8 @@ impl<T> Receiver<T> {
     }
 
     /// Leaves a waker, unless there is something to look at.
-    pub(crate) fn leave(&self, context: &Context<'_>) -> bool {
-        self.core.bell.0.leave(context, || self.is_ready())
+    pub(crate) fn register_waker(&self, context: &Context<'_>) -> bool {
+        self.core.receiver_wait.0.register_waker(context, || self.is_ready())
     }
 
     /// [`Receiver::try_recv`] would not answer "empty".
@@ -178,7 +178,7 @@ impl<T> Receiver<T> {
             Queue::Unbounded(list) => return unsafe { list.pop() },
         };
         if item.is_some() {
-            self.core.room.0.freed();
+            self.core.sender_wait.0.notify_one();
         }
         item
     }
@@ -192,7 +192,7 @@ impl<T> Drop for Receiver<T> {
                 Ok(item) => drop(item),
                 Err(TryRecvError::Closed) => break,
                 // A sender has its place and is about to fill it: it has been told nothing yet.
-                Err(TryRecvError::Empty) => self.sleep(Some(LOOK_EVERY), || false),
+                Err(TryRecvError::Empty) => self.sleep(Some(POLL_INTERVAL), || false),
             }
         }
     }
@@ -215,32 +215,32 @@ impl<T> fmt::Debug for Receiver<T> {
 /// Makes a receiver look, wherever it sleeps: for what came from a
 /// [`RealtimeSender`](super::RealtimeSender). Let a timer or a callback of a
 /// [`Dispatcher`](crate::notify::Dispatcher) call it.
-pub struct Look<T> {
+pub struct ReceiverWaker<T> {
     core: Arc<Core<T>>,
 }
 
-impl<T> Look<T> {
+impl<T> ReceiverWaker<T> {
     /// Wakes the receiver if it sleeps and something may be there for it.
     ///
     /// Not for a real-time thread: may call the system.
-    pub fn look(&self) {
-        if self.core.seems_occupied() || self.core.is_abandoned() {
+    pub fn wake(&self) {
+        if self.core.may_have_items() || self.core.is_abandoned() {
             self.core.wake();
         }
     }
 }
 
-impl<T> Clone for Look<T> {
+impl<T> Clone for ReceiverWaker<T> {
     fn clone(&self) -> Self {
         Self { core: self.core.clone() }
     }
 }
 
-impl<T> fmt::Debug for Look<T> {
+impl<T> fmt::Debug for ReceiverWaker<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Look")
     }
 }
 
 /// Short against what a person notices, long against the price of a look (some microseconds).
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);

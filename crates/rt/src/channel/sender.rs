@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::shared::Core;
-use super::{Closed, SendError};
+use super::{ChannelClosed, SendError};
 use crate::clock;
 use crate::sync::Arc;
 
@@ -41,8 +41,8 @@ impl<T> Sender<T> {
     /// # Errors
     /// Gives the item back when the receiver is gone or has closed, also if that happens while this
     /// sleeps.
-    pub fn send(&self, item: T) -> Result<(), Closed<T>> {
-        self.send_until(item, None).map_err(|refused| Closed(refused.into_item()))
+    pub fn send(&self, item: T) -> Result<(), ChannelClosed<T>> {
+        self.send_until(item, None).map_err(|refused| ChannelClosed(refused.into_item()))
     }
 
     /// Like [`Sender::send`], but for this long at most.
@@ -50,12 +50,12 @@ impl<T> Sender<T> {
     /// # Errors
     /// Gives the item back: [`SendError::Full`] when the time is over, or [`SendError::Closed`].
     pub fn send_timeout(&self, item: T, limit: Duration) -> Result<(), SendError<T>> {
-        self.send_until(item, Some(clock::after(limit)))
+        self.send_until(item, Some(clock::deadline_after(limit)))
     }
 
     fn send_until(&self, mut item: T, until: Option<u64>) -> Result<(), SendError<T>> {
         loop {
-            let left = until.map(clock::left);
+            let left = until.map(clock::remaining);
             item = match self.try_send(item) {
                 // This look came after the last sleep, so no wake is lost with who gives up.
                 Err(SendError::Full(item)) if left.is_some_and(|left| left.is_zero()) => {
@@ -64,7 +64,7 @@ impl<T> Sender<T> {
                 Err(SendError::Full(item)) => item,
                 done => return done,
             };
-            self.core.room.0.wait(left, || self.core.admits());
+            self.core.sender_wait.0.wait(left, || self.core.can_send());
         }
     }
 
@@ -198,8 +198,8 @@ impl<T> UnboundedSender<T> {
     ///
     /// # Errors
     /// Gives the item back when the receiver is gone or has closed.
-    pub fn send(&self, item: T) -> Result<(), Closed<T>> {
-        self.core.push(item).map_err(|refused| Closed(refused.into_item()))?;
+    pub fn send(&self, item: T) -> Result<(), ChannelClosed<T>> {
+        self.core.push(item).map_err(|refused| ChannelClosed(refused.into_item()))?;
         self.core.wake();
         Ok(())
     }

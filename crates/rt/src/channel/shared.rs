@@ -1,26 +1,26 @@
 //! What all ends of a channel share.
 
 use super::SendError;
-use super::array::Array;
-use super::list::List;
-use super::room::Room;
-use crate::bell::Bell;
-use crate::spsc::Line;
+use super::array_queue::ArrayQueue;
+use super::event_count::EventCount;
+use super::linked_queue::LinkedQueue;
+use crate::spsc::CachePadded;
 use crate::sync::{AtomicUsize, Ordering};
+use crate::wake::WaitCell;
 
 #[derive(Debug)]
 pub(super) struct Core<T> {
     pub(super) queue: Queue<T>,
     /// The receiver sleeps here.
-    pub(super) bell: Line<Bell>,
+    pub(super) receiver_wait: CachePadded<WaitCell>,
     /// Senders sleep here.
-    pub(super) room: Line<Room>,
-    pub(super) ends: Line<Ends>,
+    pub(super) sender_wait: CachePadded<EventCount>,
+    pub(super) sender_counts: CachePadded<SenderCounts>,
 }
 
 /// How many ends there are.
 #[derive(Debug, Default)]
-pub(super) struct Ends {
+pub(super) struct SenderCounts {
     /// Senders of all kinds.
     senders: AtomicUsize,
     /// Those that wake nobody; they are counted above too.
@@ -29,14 +29,15 @@ pub(super) struct Ends {
 
 #[derive(Debug)]
 pub(super) enum Queue<T> {
-    Bounded(Array<T>),
-    Unbounded(List<T>),
+    Bounded(ArrayQueue<T>),
+    Unbounded(LinkedQueue<T>),
 }
 
 impl<T> Core<T> {
     pub(super) fn new(queue: Queue<T>) -> Self {
-        let (bell, room, ends) = (Line::default(), Line::default(), Line::default());
-        Self { queue, bell, room, ends }
+        let (receiver_wait, sender_wait, sender_counts) =
+            (CachePadded::default(), CachePadded::default(), CachePadded::default());
+        Self { queue, receiver_wait, sender_wait, sender_counts }
     }
 
     /// Puts an item in and wakes nobody.
@@ -50,39 +51,39 @@ impl<T> Core<T> {
 
     /// Wakes the receiver if it sleeps.
     pub(super) fn wake(&self) {
-        self.bell.0.ring(|| true);
+        self.receiver_wait.0.wake(|| true);
     }
 
     pub(super) fn add_sender(&self) {
-        self.ends.0.senders.fetch_add(1, Ordering::Relaxed);
+        self.sender_counts.0.senders.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Says whether it was the last.
     pub(super) fn remove_sender(&self) -> bool {
         // Release: who sees nobody left sees all that was sent.
-        self.ends.0.senders.fetch_sub(1, Ordering::AcqRel) == 1
+        self.sender_counts.0.senders.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     /// Nobody is left who could send.
     pub(super) fn is_abandoned(&self) -> bool {
-        self.ends.0.senders.load(Ordering::Acquire) == 0
+        self.sender_counts.0.senders.load(Ordering::Acquire) == 0
     }
 
     pub(super) fn add_realtime(&self) {
-        self.ends.0.realtime.fetch_add(1, Ordering::Release);
+        self.sender_counts.0.realtime.fetch_add(1, Ordering::Release);
     }
 
     pub(super) fn remove_realtime(&self) {
-        self.ends.0.realtime.fetch_sub(1, Ordering::Release);
+        self.sender_counts.0.realtime.fetch_sub(1, Ordering::Release);
     }
 
     /// Somebody may send without waking the receiver.
     pub(super) fn has_realtime(&self) -> bool {
-        self.ends.0.realtime.load(Ordering::Acquire) > 0
+        self.sender_counts.0.realtime.load(Ordering::Acquire) > 0
     }
 
     /// Something may wait: what anybody can ask, and is not always right.
-    pub(super) fn seems_occupied(&self) -> bool {
+    pub(super) fn may_have_items(&self) -> bool {
         match &self.queue {
             Queue::Bounded(array) => array.fill() > 0,
             Queue::Unbounded(_) => true,
@@ -104,7 +105,7 @@ impl<T> Core<T> {
     }
 
     /// A sender need not wait.
-    pub(super) fn admits(&self) -> bool {
+    pub(super) fn can_send(&self) -> bool {
         self.free() > 0 || self.is_closed()
     }
 }

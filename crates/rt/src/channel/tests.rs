@@ -244,7 +244,7 @@ fn many_senders_without_a_bound() {
 #[test]
 fn as_a_stream_under_tokio() {
     let (sender, mut receiver) = bounded(7);
-    let look = receiver.looker();
+    let look = receiver.waker();
     thread::scope(|scope| {
         for who in 0..SENDERS {
             let sender = sender.clone();
@@ -256,7 +256,7 @@ fn as_a_stream_under_tokio() {
             let mut ticks = tokio::time::interval(Duration::from_millis(1));
             loop {
                 ticks.tick().await;
-                look.look();
+                look.wake();
             }
         });
         let mut next = || {

@@ -5,43 +5,43 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::handle::Handle;
+use super::handle::LoopHandle;
 use super::timer::Sleep;
 use crate::channel::Receiver;
 use crate::notify::Dispatcher;
 
 /// Runs a closure for every item of a channel.
-pub(super) struct Attached<T, F> {
-    handle: Handle,
+pub(super) struct AttachedReceiver<T, F> {
+    handle: LoopHandle,
     receiver: Receiver<T>,
     each: F,
     /// The next look for what came without a wake.
-    look: Option<Sleep>,
+    poll_timer: Option<Sleep>,
 }
 
-impl<T, F> Attached<T, F> {
-    pub(super) fn new(handle: Handle, receiver: Receiver<T>, each: F) -> Self {
-        Self { handle, receiver, each, look: None }
+impl<T, F> AttachedReceiver<T, F> {
+    pub(super) fn new(handle: LoopHandle, receiver: Receiver<T>, each: F) -> Self {
+        Self { handle, receiver, each, poll_timer: None }
     }
 }
 
 /// Nothing in it is ever pinned.
-impl<T, F> Unpin for Attached<T, F> {}
+impl<T, F> Unpin for AttachedReceiver<T, F> {}
 
-impl<T, F: FnMut(T)> Future for Attached<T, F> {
+impl<T, F: FnMut(T)> Future for AttachedReceiver<T, F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        for _ in 0..BUDGET {
+        for _ in 0..MAX_ITEMS_PER_TURN {
             match this.receiver.poll_recv(context) {
                 Poll::Ready(Some(item)) => (this.each)(item),
                 Poll::Ready(None) => return Poll::Ready(()),
                 Poll::Pending if this.receiver.has_realtime() => {
                     let handle = &this.handle;
-                    let look = this.look.get_or_insert_with(|| handle.sleep(LOOK_EVERY));
+                    let look = this.poll_timer.get_or_insert_with(|| handle.sleep(POLL_INTERVAL));
                     ready!(Pin::new(look).poll(context));
-                    this.look = None;
+                    this.poll_timer = None;
                 }
                 // The last one that wakes nobody may have gone since the look.
                 Poll::Pending if this.receiver.is_ready() => {}
@@ -55,13 +55,13 @@ impl<T, F: FnMut(T)> Future for Attached<T, F> {
 }
 
 /// Items of one channel before the others have their turn.
-const BUDGET: usize = 64;
+const MAX_ITEMS_PER_TURN: usize = 64;
 /// How often the loop looks for items whose sender wakes nobody: like
 /// [`Strategy::HighResolution`](crate::notify::Strategy::HighResolution).
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Polls a dispatcher whenever it asks for it.
-pub(super) async fn dispatch<F>(handle: Handle, mut dispatcher: Dispatcher<F>)
+pub(super) async fn dispatch<F>(handle: LoopHandle, mut dispatcher: Dispatcher<F>)
 where
     F: ?Sized + FnMut(),
 {

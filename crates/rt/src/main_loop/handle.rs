@@ -5,21 +5,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::attach::{Attached, dispatch};
+use super::attach::{AttachedReceiver, dispatch};
 use super::task::{self, Task};
-use super::timer::{Interval, Sleep, Wish};
-use super::{Command, StaysHere};
+use super::timer::{Interval, Sleep, TimerExpiry};
+use super::{Command, NotSend};
 use crate::channel::{Receiver, UnboundedSender};
 use crate::notify::Dispatcher;
 
 /// What the loop's own thread can ask of it. Clones are further handles.
 #[derive(Clone, Debug)]
-pub struct Local {
-    pub(super) handle: Handle,
-    pub(super) stays_here: StaysHere,
+pub struct LocalHandle {
+    pub(super) handle: LoopHandle,
+    pub(super) not_send: NotSend,
 }
 
-impl Local {
+impl LocalHandle {
     /// Runs `each` for every item of the channel, in order. The task is finished after the last
     /// item, when the channel is closed; if it is dropped before that, the receiver is dropped.
     ///
@@ -30,7 +30,7 @@ impl Local {
         T: Send + 'static,
         F: FnMut(T) + 'static,
     {
-        self.spawn(Attached::new(self.handle.clone(), receiver, each))
+        self.spawn(AttachedReceiver::new(self.handle.clone(), receiver, each))
     }
 
     /// Polls a dispatcher when it asks for it, so that its callbacks run on this loop. Not with
@@ -55,18 +55,18 @@ impl Local {
 
     /// What any thread can ask of the loop.
     #[must_use]
-    pub fn handle(&self) -> &Handle {
+    pub fn handle(&self) -> &LoopHandle {
         &self.handle
     }
 }
 
 /// What any thread can ask of a loop. Clones are further handles. Not for real-time threads.
 #[derive(Clone)]
-pub struct Handle {
+pub struct LoopHandle {
     pub(super) shared: Arc<Shared>,
 }
 
-impl Handle {
+impl LoopHandle {
     /// Runs a future on the loop's thread. If the loop is gone, the future is dropped.
     pub fn spawn<F>(&self, future: F) -> Task<F::Output>
     where
@@ -85,13 +85,13 @@ impl Handle {
     /// Waits until the loop's time is `at`, in nanoseconds on the clock that it is polled with. The
     /// future can be awaited anywhere.
     pub fn sleep_until(&self, at: u64) -> Sleep {
-        Sleep::new(self.clone(), Wish::At(at))
+        Sleep::new(self.clone(), TimerExpiry::At(at))
     }
 
     /// Waits for `span`, counted from the turn in which the loop learns of it: after the first poll
     /// of the future, not after this call.
     pub fn sleep(&self, span: Duration) -> Sleep {
-        Sleep::new(self.clone(), Wish::after(span))
+        Sleep::new(self.clone(), TimerExpiry::after(span))
     }
 
     /// A clock that ticks every `period`, the first time one period after its first poll.
@@ -120,7 +120,7 @@ impl Handle {
     }
 }
 
-impl fmt::Debug for Handle {
+impl fmt::Debug for LoopHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle").field("now", &self.now()).finish_non_exhaustive()
     }

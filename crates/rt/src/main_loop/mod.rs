@@ -85,22 +85,22 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-pub use handle::{Handle, Local};
+pub use handle::{LocalHandle, LoopHandle};
 pub use task::Task;
 pub use timer::{Interval, Sleep};
 
 use self::handle::Shared;
 use self::task::Tasks;
-use self::timer::Timers;
-use crate::channel::{Raiser, Receiver, unbounded};
+use self::timer::TimerHeap;
+use crate::channel::{Receiver, SignalWaker, unbounded};
 use crate::sys::Signal;
 use crate::{clock, sys};
 
 /// The loop. It stays on the thread on which it was made.
 pub struct MainLoop {
-    local: Local,
+    local: LocalHandle,
     inbox: Receiver<Command>,
-    timers: Timers,
+    timers: TimerHeap,
     tasks: Tasks,
     fd: Option<(Arc<Signal>, Waker)>,
 }
@@ -108,20 +108,20 @@ pub struct MainLoop {
 /// What is to be done on the loop's thread.
 enum Command {
     Run(task::Runnable),
-    Arm(timer::Armed),
+    ArmTimer(timer::ArmedTimer),
 }
 
 /// Commands that one poll handles before it looks at the timers again.
-const TURNS: usize = 256;
+const MAX_COMMANDS_PER_POLL: usize = 256;
 
 impl MainLoop {
     /// A loop with nothing to do.
     #[must_use]
     pub fn new() -> Self {
         let (sender, inbox) = unbounded();
-        let handle = Handle { shared: Arc::new(Shared::new(sender)) };
-        let local = Local { handle, stays_here: PhantomData };
-        Self { local, inbox, timers: Timers::default(), tasks: Tasks::default(), fd: None }
+        let handle = LoopHandle { shared: Arc::new(Shared::new(sender)) };
+        let local = LocalHandle { handle, not_send: PhantomData };
+        Self { local, inbox, timers: TimerHeap::default(), tasks: Tasks::default(), fd: None }
     }
 
     /// Does what is due at `now`, and answers when to call again if nothing wakes the loop before;
@@ -136,14 +136,14 @@ impl MainLoop {
     pub fn poll(&mut self, now: u64) -> Option<u64> {
         let now = self.local.handle.shared.advance(now);
         self.timers.fire(now);
-        for _ in 0..TURNS {
+        for _ in 0..MAX_COMMANDS_PER_POLL {
             match self.inbox.try_recv() {
                 Ok(Command::Run(runnable)) => self.tasks.run(runnable),
-                Ok(Command::Arm(timer)) => self.timers.insert(now, timer),
+                Ok(Command::ArmTimer(timer)) => self.timers.insert(now, timer),
                 Err(_) => break,
             }
         }
-        if self.is_wanted() { Some(now) } else { self.timers.next() }
+        if self.has_work() { Some(now) } else { self.timers.next() }
     }
 
     /// Polls on the calling thread until somebody calls [`Handle::quit`], sleeping in between. The
@@ -158,7 +158,7 @@ impl MainLoop {
             if self.local.handle.shared.take_quit() {
                 return;
             }
-            let left = next.map(clock::left);
+            let left = next.map(clock::remaining);
             if left.is_none_or(|left| !left.is_zero()) {
                 self.inbox.sleep(left, || self.local.handle.shared.is_quitting());
             }
@@ -179,7 +179,7 @@ impl MainLoop {
                 let signal = Arc::new(Signal::new()?);
                 // The first poll arms it.
                 signal.raise();
-                let waker = Waker::from(Arc::new(Raiser(signal.clone())));
+                let waker = Waker::from(Arc::new(SignalWaker(signal.clone())));
                 self.fd = Some((signal.clone(), waker));
                 signal
             }
@@ -189,24 +189,24 @@ impl MainLoop {
 
     /// What the loop's own thread can ask of it; also from inside closures and futures.
     #[must_use]
-    pub fn local(&self) -> &Local {
+    pub fn local(&self) -> &LocalHandle {
         &self.local
     }
 
     /// What any thread can ask of it.
     #[must_use]
-    pub fn handle(&self) -> Handle {
+    pub fn handle(&self) -> LoopHandle {
         self.local.handle.clone()
     }
 
     /// There is more to do at once. If not, and there is a descriptor, it will become readable.
-    fn is_wanted(&self) -> bool {
+    fn has_work(&self) -> bool {
         let Some((signal, waker)) = self.fd.as_ref().filter(|_| self.inbox.is_empty()) else {
             return !self.inbox.is_empty();
         };
         // In this order: what comes after the look in `leave` raises it again.
         signal.clear();
-        let wanted = self.inbox.leave(&Context::from_waker(waker));
+        let wanted = self.inbox.register_waker(&Context::from_waker(waker));
         if wanted {
             signal.raise();
         }
@@ -228,16 +228,16 @@ impl Drop for MainLoop {
             while let Ok(command) = self.inbox.try_recv() {
                 drop(command);
             }
-            if !self.tasks.are_there() {
+            if !self.tasks.has_unfinished() {
                 return;
             }
             // Another thread is just waking a task, and its runnable will be here in a moment.
-            self.inbox.sleep(Some(A_MOMENT), || false);
+            self.inbox.sleep(Some(DROP_POLL_INTERVAL), || false);
         }
     }
 }
 
-const A_MOMENT: Duration = Duration::from_millis(1);
+const DROP_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 impl fmt::Debug for MainLoop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -260,4 +260,4 @@ impl LoopFd {
 }
 
 /// What makes a value stay on its thread.
-type StaysHere = PhantomData<Rc<()>>;
+type NotSend = PhantomData<Rc<()>>;

@@ -18,7 +18,7 @@ use super::handle::Shared;
 /// Dropping it cancels it.
 #[must_use = "a task that is dropped is cancelled: detach it, or keep it"]
 pub struct Task<T> {
-    inner: FallibleTask<T, Arc<Mark>>,
+    inner: FallibleTask<T, Arc<TaskState>>,
 }
 
 impl<T> Task<T> {
@@ -49,25 +49,25 @@ impl<T> fmt::Debug for Task<T> {
 }
 
 /// A task that wants to be polled once.
-pub(super) type Runnable = async_task::Runnable<Arc<Mark>>;
+pub(super) type Runnable = async_task::Runnable<Arc<TaskState>>;
 
 /// What the loop knows of a task beside it.
 #[derive(Debug)]
-pub(super) struct Mark {
+pub(super) struct TaskState {
     /// Its future was dropped.
-    is_over: AtomicBool,
+    is_finished: AtomicBool,
     /// Its place in [`Tasks`]; only the loop's thread looks.
-    place: AtomicUsize,
+    slot: AtomicUsize,
 }
 
-const NOWHERE: usize = usize::MAX;
+const NO_SLOT: usize = usize::MAX;
 
 /// Lives in the future, and so dies with it.
-struct Life(Arc<Mark>);
+struct FinishGuard(Arc<TaskState>);
 
-impl Drop for Life {
+impl Drop for FinishGuard {
     fn drop(&mut self) {
-        self.0.is_over.store(true, Ordering::Release);
+        self.0.is_finished.store(true, Ordering::Release);
     }
 }
 
@@ -76,8 +76,8 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let (mark, life) = new_mark();
-    let body = |_: &Arc<Mark>| with_life(life, future);
+    let (mark, life) = new_task_state();
+    let body = |_: &Arc<TaskState>| with_finish_guard(life, future);
     let (runnable, task) = Builder::new().metadata(mark).spawn(body, schedule(shared));
     runnable.schedule();
     Task { inner: task.fallible() }
@@ -88,22 +88,22 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
-    let (mark, life) = new_mark();
-    let body = |_: &Arc<Mark>| with_life(life, future);
+    let (mark, life) = new_task_state();
+    let body = |_: &Arc<TaskState>| with_finish_guard(life, future);
     let (runnable, task) = Builder::new().metadata(mark).spawn_local(body, schedule(shared));
     runnable.schedule();
     Task { inner: task.fallible() }
 }
 
-async fn with_life<F: Future>(life: Life, future: F) -> F::Output {
+async fn with_finish_guard<F: Future>(life: FinishGuard, future: F) -> F::Output {
     let _life = life;
     future.await
 }
 
-fn new_mark() -> (Arc<Mark>, Life) {
-    let (is_over, place) = (AtomicBool::new(false), AtomicUsize::new(NOWHERE));
-    let mark = Arc::new(Mark { is_over, place });
-    (mark.clone(), Life(mark))
+fn new_task_state() -> (Arc<TaskState>, FinishGuard) {
+    let (is_over, place) = (AtomicBool::new(false), AtomicUsize::new(NO_SLOT));
+    let mark = Arc::new(TaskState { is_finished: is_over, slot: place });
+    (mark.clone(), FinishGuard(mark))
 }
 
 fn schedule(shared: &Arc<Shared>) -> impl Fn(Runnable) + Send + Sync + 'static {
@@ -115,7 +115,7 @@ fn schedule(shared: &Arc<Shared>) -> impl Fn(Runnable) + Send + Sync + 'static {
 /// The tasks that have run and are not over: those that the loop must drop when it goes.
 #[derive(Default)]
 pub(super) struct Tasks {
-    places: Vec<Option<(Waker, Arc<Mark>)>>,
+    slots: Vec<Option<(Waker, Arc<TaskState>)>>,
     free: Vec<usize>,
 }
 
@@ -123,61 +123,61 @@ impl Tasks {
     /// Polls a task once.
     pub(super) fn run(&mut self, runnable: Runnable) {
         let mark = runnable.metadata().clone();
-        if mark.place.load(Ordering::Relaxed) == NOWHERE {
-            self.enter(runnable.waker(), &mark);
+        if mark.slot.load(Ordering::Relaxed) == NO_SLOT {
+            self.insert(runnable.waker(), &mark);
         }
         // Also when the future panics.
-        let _after = After { tasks: self, mark };
+        let _after = RemoveIfFinished { tasks: self, mark };
         runnable.run();
     }
 
     /// Wakes all, so that each comes once more, to be dropped.
     pub(super) fn wake_all(&self) {
-        for (waker, _) in self.places.iter().flatten() {
+        for (waker, _) in self.slots.iter().flatten() {
             waker.wake_by_ref();
         }
     }
 
     /// Some that have run are not over.
-    pub(super) fn are_there(&self) -> bool {
-        self.places.iter().flatten().any(|(_, mark)| !mark.is_over.load(Ordering::Acquire))
+    pub(super) fn has_unfinished(&self) -> bool {
+        self.slots.iter().flatten().any(|(_, mark)| !mark.is_finished.load(Ordering::Acquire))
     }
 
-    fn enter(&mut self, waker: Waker, mark: &Arc<Mark>) {
+    fn insert(&mut self, waker: Waker, mark: &Arc<TaskState>) {
         let entry = Some((waker, mark.clone()));
-        let place = self.free.pop().unwrap_or(self.places.len());
-        match self.places.get_mut(place) {
+        let place = self.free.pop().unwrap_or(self.slots.len());
+        match self.slots.get_mut(place) {
             Some(free) => *free = entry,
-            None => self.places.push(entry),
+            None => self.slots.push(entry),
         }
-        mark.place.store(place, Ordering::Relaxed);
+        mark.slot.store(place, Ordering::Relaxed);
     }
 
-    fn leave(&mut self, mark: &Mark) {
-        let place = mark.place.load(Ordering::Relaxed);
-        if let Some(taken) = self.places.get_mut(place) {
+    fn remove(&mut self, mark: &TaskState) {
+        let place = mark.slot.load(Ordering::Relaxed);
+        if let Some(taken) = self.slots.get_mut(place) {
             *taken = None;
             self.free.push(place);
         }
     }
 }
 
-struct After<'a> {
+struct RemoveIfFinished<'a> {
     tasks: &'a mut Tasks,
-    mark: Arc<Mark>,
+    mark: Arc<TaskState>,
 }
 
-impl Drop for After<'_> {
+impl Drop for RemoveIfFinished<'_> {
     fn drop(&mut self) {
-        if self.mark.is_over.load(Ordering::Acquire) {
-            self.tasks.leave(&self.mark);
+        if self.mark.is_finished.load(Ordering::Acquire) {
+            self.tasks.remove(&self.mark);
         }
     }
 }
 
 impl fmt::Debug for Tasks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let there = self.places.len() - self.free.len();
+        let there = self.slots.len() - self.free.len();
         f.debug_struct("Tasks").field("there", &there).finish()
     }
 }

@@ -11,12 +11,12 @@ use std::time::Duration;
 use super::{MainLoop, Task};
 use crate::channel::{bounded, unbounded};
 use crate::clock;
-use crate::notify::{Dispatcher, Strategy};
+use crate::notify::{Dispatcher, PollStrategy};
 
 const MS: u64 = 1_000_000;
 
 /// A place to write down what happened, in order.
-type Diary<T> = Rc<RefCell<Vec<T>>>;
+type EventLog<T> = Rc<RefCell<Vec<T>>>;
 
 /// Polls until nothing is left to do at `now`; answers when to come again.
 fn settle(main_loop: &mut MainLoop, now: u64) -> Option<u64> {
@@ -32,7 +32,7 @@ fn settle(main_loop: &mut MainLoop, now: u64) -> Option<u64> {
 fn items_and_futures_run_where_the_loop_is_polled() {
     let mut main_loop = MainLoop::new();
     let (sender, receiver) = unbounded();
-    let diary = Diary::default();
+    let diary = EventLog::default();
     let here = thread::current().id();
     let write = Rc::clone(&diary);
     let task = main_loop.local().attach(receiver, move |item: u32| {
@@ -63,7 +63,7 @@ fn items_and_futures_run_where_the_loop_is_polled() {
 #[test]
 fn timers_fire_in_order_and_never_early() {
     let mut main_loop = MainLoop::new();
-    let diary = Diary::default();
+    let diary = EventLog::default();
     for (name, at) in [("c", 30), ("a", 10), ("d", 30), ("b", 20), ("past", 0)] {
         let (handle, write) = (main_loop.handle(), Rc::clone(&diary));
         let work = async move {
@@ -84,7 +84,7 @@ fn timers_fire_in_order_and_never_early() {
 #[test]
 fn an_interval_stays_on_its_grid() {
     let mut main_loop = MainLoop::new();
-    let diary = Diary::default();
+    let diary = EventLog::default();
     let (mut ticks, write) =
         (main_loop.handle().every(Duration::from_millis(10)), Rc::clone(&diary));
     let work = async move {
@@ -183,7 +183,7 @@ fn a_busy_channel_starves_nobody() {
 fn what_wakes_nobody_is_seen_at_the_next_look() {
     let mut main_loop = MainLoop::new();
     let (sender, receiver) = bounded(10);
-    let diary = Diary::default();
+    let diary = EventLog::default();
     let write = Rc::clone(&diary);
     let task = main_loop.local().attach(receiver, move |item| write.borrow_mut().push(item));
     // While all wake there is no need to look.
@@ -206,11 +206,11 @@ fn what_wakes_nobody_is_seen_at_the_next_look() {
 fn a_dispatcher_on_the_loop_makes_a_receiver_look() {
     let mut main_loop = MainLoop::new();
     let (sender, receiver) = bounded(10);
-    let (realtime, look) = (sender.realtime(), receiver.looker());
-    let diary = Diary::default();
+    let (realtime, look) = (sender.realtime(), receiver.waker());
+    let diary = EventLog::default();
     let write = Rc::clone(&diary);
-    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Every(Duration::from_millis(1)));
-    let target = dispatcher.on(Box::new(move || look.look())).unwrap();
+    let mut dispatcher: Dispatcher = Dispatcher::new(PollStrategy::Every(Duration::from_millis(1)));
+    let target = dispatcher.on(Box::new(move || look.wake())).unwrap();
     let mut notifier = dispatcher.notifier(None).unwrap();
     main_loop.local().attach(receiver, move |item| write.borrow_mut().push(item)).detach();
     main_loop.local().dispatch(dispatcher).detach();

@@ -14,38 +14,38 @@ use atomic_waker::AtomicWaker;
 use futures_core::Stream;
 
 use super::Command;
-use super::handle::Handle;
+use super::handle::LoopHandle;
 
 /// Ends at a time of a loop. Made by [`Handle::sleep_until`] and [`Handle::sleep`].
 ///
 /// When the loop is gone it ends at once, because its time can never come.
 #[must_use = "a sleep does nothing unless it is awaited"]
 pub struct Sleep {
-    handle: Handle,
-    alarm: Arc<Alarm>,
+    handle: LoopHandle,
+    state: Arc<TimerState>,
     is_armed: bool,
 }
 
 impl Sleep {
-    pub(super) fn new(handle: Handle, wish: Wish) -> Self {
-        Self { handle, alarm: Arc::new(Alarm::new(wish)), is_armed: false }
+    pub(super) fn new(handle: LoopHandle, wish: TimerExpiry) -> Self {
+        Self { handle, state: Arc::new(TimerState::new(wish)), is_armed: false }
     }
 
     /// When it was meant to end and when it did; `None` if the loop is gone.
     fn poll_times(&mut self, context: &Context<'_>) -> Poll<Option<(u64, u64)>> {
-        if !self.alarm.has_ended() {
-            self.alarm.waker.register(context.waker());
+        if !self.state.has_ended() {
+            self.state.waker.register(context.waker());
             if !self.is_armed {
                 self.is_armed = true;
                 // What comes back from a loop that is gone ends the alarm when it is dropped.
-                drop(self.handle.shared.send(Command::Arm(Armed(self.alarm.clone()))));
+                drop(self.handle.shared.send(Command::ArmTimer(ArmedTimer(self.state.clone()))));
             }
             // It may have ended before the waker was there.
-            if !self.alarm.has_ended() {
+            if !self.state.has_ended() {
                 return Poll::Pending;
             }
         }
-        Poll::Ready(self.alarm.times())
+        Poll::Ready(self.state.times())
     }
 }
 
@@ -59,7 +59,7 @@ impl Future for Sleep {
 
 impl fmt::Debug for Sleep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sleep").field("wish", &self.alarm.wish).finish_non_exhaustive()
+        f.debug_struct("Sleep").field("wish", &self.state.expiry).finish_non_exhaustive()
     }
 }
 
@@ -67,16 +67,16 @@ impl fmt::Debug for Sleep {
 /// whatever the delays; it is also a [`Stream`].
 #[must_use = "an interval does nothing unless it is awaited"]
 pub struct Interval {
-    handle: Handle,
+    handle: LoopHandle,
     /// Nanoseconds, not 0.
     period: u64,
     sleep: Sleep,
 }
 
 impl Interval {
-    pub(super) fn new(handle: Handle, period: Duration) -> Self {
+    pub(super) fn new(handle: LoopHandle, period: Duration) -> Self {
         let period = nanos(period).max(1);
-        Self { sleep: Sleep::new(handle.clone(), Wish::In(period)), handle, period }
+        Self { sleep: Sleep::new(handle.clone(), TimerExpiry::In(period)), handle, period }
     }
 
     /// Waits for the next tick and says for how many periods it stands: one, or more if the loop was
@@ -92,7 +92,7 @@ impl Interval {
         };
         let periods = ended.saturating_sub(planned) / self.period + 1;
         let next = planned.saturating_add(periods.saturating_mul(self.period));
-        self.sleep = Sleep::new(self.handle.clone(), Wish::At(next));
+        self.sleep = Sleep::new(self.handle.clone(), TimerExpiry::At(next));
         Poll::Ready(Some(periods))
     }
 }
@@ -113,13 +113,13 @@ impl fmt::Debug for Interval {
 
 /// When a timer should end, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Wish {
+pub(super) enum TimerExpiry {
     At(u64),
     /// After the turn in which the loop learns of it.
     In(u64),
 }
 
-impl Wish {
+impl TimerExpiry {
     pub(super) fn after(span: Duration) -> Self {
         Self::In(nanos(span))
     }
@@ -130,23 +130,23 @@ fn nanos(span: Duration) -> u64 {
 }
 
 /// What the waiting future and the loop share.
-struct Alarm {
-    wish: Wish,
+struct TimerState {
+    expiry: TimerExpiry,
     planned: AtomicU64,
     ended: AtomicU64,
     has_ended: AtomicBool,
-    is_lost: AtomicBool,
+    is_cancelled: AtomicBool,
     waker: AtomicWaker,
 }
 
-impl Alarm {
-    fn new(wish: Wish) -> Self {
+impl TimerState {
+    fn new(expiry: TimerExpiry) -> Self {
         Self {
-            wish,
+            expiry,
             planned: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             has_ended: AtomicBool::new(false),
-            is_lost: AtomicBool::new(false),
+            is_cancelled: AtomicBool::new(false),
             waker: AtomicWaker::new(),
         }
     }
@@ -156,7 +156,7 @@ impl Alarm {
     }
 
     fn times(&self) -> Option<(u64, u64)> {
-        let is_lost = self.is_lost.load(Ordering::Relaxed);
+        let is_lost = self.is_cancelled.load(Ordering::Relaxed);
         let time = |time: &AtomicU64| time.load(Ordering::Relaxed);
         if is_lost { None } else { Some((time(&self.planned), time(&self.ended))) }
     }
@@ -169,9 +169,9 @@ impl Alarm {
 }
 
 /// The loop's side of an alarm. Dropped before its time, it ends the alarm as lost.
-pub(super) struct Armed(Arc<Alarm>);
+pub(super) struct ArmedTimer(Arc<TimerState>);
 
-impl Armed {
+impl ArmedTimer {
     fn fire(&self, planned: u64, now: u64) {
         self.0.planned.store(planned, Ordering::Relaxed);
         self.0.ended.store(now, Ordering::Relaxed);
@@ -179,15 +179,15 @@ impl Armed {
     }
 
     /// Nobody waits for it any more.
-    fn is_forgotten(&self) -> bool {
+    fn is_orphaned(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
 }
 
-impl Drop for Armed {
+impl Drop for ArmedTimer {
     fn drop(&mut self) {
         if !self.0.has_ended() {
-            self.0.is_lost.store(true, Ordering::Relaxed);
+            self.0.is_cancelled.store(true, Ordering::Relaxed);
             self.0.end();
         }
     }
@@ -195,25 +195,25 @@ impl Drop for Armed {
 
 /// The timers of a loop, by time and then in the order of their arming.
 #[derive(Default)]
-pub(super) struct Timers {
-    heap: BinaryHeap<Reverse<Timer>>,
+pub(super) struct TimerHeap {
+    heap: BinaryHeap<Reverse<TimerEntry>>,
     armed: u64,
     /// With so many, look for those that nobody waits for any more.
     sweep_at: usize,
 }
 
-impl Timers {
-    pub(super) fn insert(&mut self, now: u64, alarm: Armed) {
-        let at = match alarm.0.wish {
-            Wish::At(at) => at,
-            Wish::In(span) => now.saturating_add(span),
+impl TimerHeap {
+    pub(super) fn insert(&mut self, now: u64, alarm: ArmedTimer) {
+        let at = match alarm.0.expiry {
+            TimerExpiry::At(at) => at,
+            TimerExpiry::In(span) => now.saturating_add(span),
         };
         self.armed += 1;
-        self.heap.push(Reverse(Timer { at, number: self.armed, alarm }));
+        self.heap.push(Reverse(TimerEntry { at, number: self.armed, armed: alarm }));
         // Time-outs that were not needed are many and far away: they must not pile up.
         if self.heap.len() > self.sweep_at {
-            self.heap.retain(|Reverse(timer)| !timer.alarm.is_forgotten());
-            self.sweep_at = LEAST_SWEEP.max(self.heap.len() * 2);
+            self.heap.retain(|Reverse(timer)| !timer.armed.is_orphaned());
+            self.sweep_at = MIN_SWEEP.max(self.heap.len() * 2);
         }
     }
 
@@ -221,7 +221,7 @@ impl Timers {
     pub(super) fn fire(&mut self, now: u64) {
         while self.heap.peek().is_some_and(|Reverse(timer)| timer.at <= now) {
             if let Some(Reverse(timer)) = self.heap.pop() {
-                timer.alarm.fire(timer.at, now);
+                timer.armed.fire(timer.at, now);
             }
         }
     }
@@ -237,42 +237,42 @@ impl Timers {
 }
 
 /// Fewer are not worth a look.
-const LEAST_SWEEP: usize = 64;
+const MIN_SWEEP: usize = 64;
 
-impl fmt::Debug for Timers {
+impl fmt::Debug for TimerHeap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Timers").field("set", &self.len()).finish_non_exhaustive()
     }
 }
 
-struct Timer {
+struct TimerEntry {
     at: u64,
     number: u64,
-    alarm: Armed,
+    armed: ArmedTimer,
 }
 
-impl Timer {
+impl TimerEntry {
     fn key(&self) -> (u64, u64) {
         (self.at, self.number)
     }
 }
 
-impl Ord for Timer {
+impl Ord for TimerEntry {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.key().cmp(&other.key())
     }
 }
 
-impl PartialOrd for Timer {
+impl PartialOrd for TimerEntry {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Timer {
+impl PartialEq for TimerEntry {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for Timer {}
+impl Eq for TimerEntry {}

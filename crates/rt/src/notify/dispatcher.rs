@@ -3,16 +3,16 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::line::{Announcement, Common, Notifier, Source, Target};
-use super::phase::Phase;
-use crate::limits::{LINE, MOST_LINES, MOST_TARGETS};
+use super::channel::{CallbackId, DispatcherShared, Notification, NotificationReceiver, Notifier};
+use super::phase::PhaseTracker;
+use crate::limits::{MAX_CALLBACKS, MAX_NOTIFIERS, NOTIFIER_CAPACITY};
 use crate::sync::{Arc, Ordering};
 use crate::{clock, sys};
 
 /// When a dispatcher looks for announcements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Strategy {
+pub enum PollStrategy {
     /// 25 times a second, as a user interface would: 20 ms late on average.
     Timer,
     /// Every 5 ms: 2.5 ms late on average.
@@ -31,38 +31,40 @@ pub enum Strategy {
 /// `F` is the kind of callback: with the default the dispatcher can move to another thread, with
 /// `dyn FnMut()` callbacks may hold what belongs to one thread. Nothing here is real-time safe.
 pub struct Dispatcher<F: ?Sized + FnMut() = dyn FnMut() + Send> {
-    shared: Arc<Common>,
+    shared: Arc<DispatcherShared>,
     interval: Option<u64>,
     phase_locked: bool,
-    sources: Vec<(Source, Option<Phase>)>,
-    slots: Vec<Slot<F>>,
+    notifiers: Vec<(NotificationReceiver, Option<PhaseTracker>)>,
+    slots: Vec<CallbackSlot<F>>,
     /// Announced and not served yet, in order. Kept, so that polling does not allocate for long.
-    waiting: Vec<Announcement>,
+    waiting: Vec<Notification>,
     /// Just taken from the lines.
-    new: Vec<Announcement>,
-    next_look: Option<u64>,
+    new: Vec<Notification>,
+    next_poll: Option<u64>,
 }
 
 impl<F: ?Sized + FnMut()> Dispatcher<F> {
     /// A dispatcher without callbacks or lines.
     #[must_use]
-    pub fn new(strategy: Strategy) -> Self {
+    pub fn new(strategy: PollStrategy) -> Self {
         let interval = match strategy {
-            Strategy::Timer => Some(Duration::from_millis(40)),
-            Strategy::HighResolution | Strategy::PhaseLocked => Some(Duration::from_millis(5)),
-            Strategy::Every(interval) => Some(interval),
-            Strategy::Event => None,
+            PollStrategy::Timer => Some(Duration::from_millis(40)),
+            PollStrategy::HighResolution | PollStrategy::PhaseLocked => {
+                Some(Duration::from_millis(5))
+            }
+            PollStrategy::Every(interval) => Some(interval),
+            PollStrategy::Event => None,
         };
         let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).max(1);
         Self {
             shared: Arc::default(),
             interval: interval.map(nanos),
-            phase_locked: strategy == Strategy::PhaseLocked,
-            sources: Vec::new(),
+            phase_locked: strategy == PollStrategy::PhaseLocked,
+            notifiers: Vec::new(),
             slots: Vec::new(),
-            waiting: Vec::with_capacity(LINE),
-            new: Vec::with_capacity(LINE),
-            next_look: None,
+            waiting: Vec::with_capacity(NOTIFIER_CAPACITY),
+            new: Vec::with_capacity(NOTIFIER_CAPACITY),
+            next_poll: None,
         }
     }
 
@@ -70,7 +72,7 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
     ///
     /// # Errors
     /// [`Full`].
-    pub fn on(&mut self, callback: Box<F>) -> Result<Target, Full> {
+    pub fn on(&mut self, callback: Box<F>) -> Result<CallbackId, DispatcherFull> {
         self.add(callback, true)
     }
 
@@ -78,18 +80,23 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
     ///
     /// # Errors
     /// [`Full`].
-    pub fn on_each(&mut self, callback: Box<F>) -> Result<Target, Full> {
+    pub fn on_each(&mut self, callback: Box<F>) -> Result<CallbackId, DispatcherFull> {
         self.add(callback, false)
     }
 
-    fn add(&mut self, callback: Box<F>, coalesce: bool) -> Result<Target, Full> {
+    fn add(&mut self, callback: Box<F>, coalesce: bool) -> Result<CallbackId, DispatcherFull> {
         let free = self.slots.iter().position(|slot| slot.callback.is_none());
         let index = free.unwrap_or(self.slots.len());
-        if index == MOST_TARGETS {
-            return Err(Full::Targets);
+        if index == MAX_CALLBACKS {
+            return Err(DispatcherFull::Callbacks);
         }
         if free.is_none() {
-            self.slots.push(Slot { callback: None, generation: 0, coalesce, pending: false });
+            self.slots.push(CallbackSlot {
+                callback: None,
+                generation: 0,
+                coalesce,
+                pending: false,
+            });
         }
         let slot = &mut self.slots[index];
         slot.callback = Some(callback);
@@ -97,11 +104,11 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
         slot.pending = false;
         slot.generation = slot.generation.wrapping_add(1).max(1);
         let index = u32::try_from(index).unwrap_or(u32::MAX);
-        Ok(Target { index, generation: slot.generation })
+        Ok(CallbackId { index, generation: slot.generation })
     }
 
     /// Takes a callback away; it will not run again, whatever was or will be announced.
-    pub fn remove(&mut self, target: Target) -> Option<Box<F>> {
+    pub fn remove(&mut self, target: CallbackId) -> Option<Box<F>> {
         self.cancel(target);
         self.slot(target)?.callback.take()
     }
@@ -110,18 +117,20 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
     ///
     /// # Errors
     /// [`Full`].
-    pub fn notifier(&mut self, period: Option<Duration>) -> Result<Notifier, Full> {
-        let used = |index: usize| self.sources.iter().any(|(source, _)| source.index == index);
-        let index = (0..MOST_LINES).find(|&index| !used(index)).ok_or(Full::Lines)?;
-        let (notifier, source) = Source::new(&self.shared, index, MOST_TARGETS, period);
-        self.sources.push((source, None));
+    pub fn notifier(&mut self, period: Option<Duration>) -> Result<Notifier, DispatcherFull> {
+        let used = |index: usize| self.notifiers.iter().any(|(source, _)| source.index == index);
+        let index =
+            (0..MAX_NOTIFIERS).find(|&index| !used(index)).ok_or(DispatcherFull::Notifiers)?;
+        let (notifier, source) =
+            NotificationReceiver::new(&self.shared, index, MAX_CALLBACKS, period);
+        self.notifiers.push((source, None));
         // Before the new line can announce anything: it is still here.
-        let lines = self.shared.lines.load(Ordering::Relaxed).max(index + 1);
-        self.shared.lines.store(lines, Ordering::Relaxed);
-        for (source, _) in &self.sources {
-            source.set_lines(lines);
+        let lines = self.shared.notifier_count.load(Ordering::Relaxed).max(index + 1);
+        self.shared.notifier_count.store(lines, Ordering::Relaxed);
+        for (source, _) in &self.notifiers {
+            source.set_notifier_count(lines);
         }
-        self.next_look = None;
+        self.next_poll = None;
         Ok(notifier)
     }
 
@@ -132,7 +141,7 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
     /// no harm.
     pub fn poll(&mut self, now: u64) -> Option<u64> {
         self.collect();
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             // What was announced before something that is here already is visible by now, so this
             // finds it. What lies below all that is new has nothing missing before it; of the new
             // itself that is known only when the next look has found nothing more.
@@ -142,9 +151,9 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
                 break;
             }
         }
-        self.sources.retain(|(source, _)| !source.is_finished());
-        self.next_look = self.next(now);
-        if self.waiting.is_empty() { self.next_look } else { Some(now) }
+        self.notifiers.retain(|(source, _)| !source.is_finished());
+        self.next_poll = self.next(now);
+        if self.waiting.is_empty() { self.next_poll } else { Some(now) }
     }
 
     /// Polls on the calling thread until [`Stop::stop`] is called, sleeping in between.
@@ -156,27 +165,27 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
             if limit.is_some_and(|limit| limit.is_zero()) {
                 continue;
             }
-            self.shared.bell.sleep(limit, || {
+            self.shared.wait.sleep(limit, || {
                 let stopped = self.shared.stop.load(Ordering::Relaxed);
-                stopped || (self.interval.is_none() && self.is_announced())
+                stopped || (self.interval.is_none() && self.has_pending())
             });
         }
     }
 
     /// Ends [`Dispatcher::run`] from any thread.
     #[must_use]
-    pub fn stopper(&self) -> Stop {
-        Stop { shared: self.shared.clone() }
+    pub fn stop_handle(&self) -> StopHandle {
+        StopHandle { shared: self.shared.clone() }
     }
 
     /// Something was announced for this target and its callback has not run yet.
-    pub fn is_pending(&mut self, target: Target) -> bool {
+    pub fn is_pending(&mut self, target: CallbackId) -> bool {
         self.collect();
         self.waiting.iter().any(|waiting| waiting.target == target)
     }
 
     /// Forgets what was announced for this target so far.
-    pub fn cancel(&mut self, target: Target) {
+    pub fn cancel(&mut self, target: CallbackId) {
         self.collect();
         self.waiting.retain(|waiting| waiting.target != target);
         if let Some(slot) = self.slot(target) {
@@ -186,7 +195,7 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
 
     /// Runs this target's callback now, out of order, if it is pending; says whether it was. One
     /// that runs for every announcement runs for all that are pending.
-    pub fn handle_now(&mut self, target: Target) -> bool {
+    pub fn handle_now(&mut self, target: CallbackId) -> bool {
         self.collect();
         let times = self.waiting.iter().filter(|waiting| waiting.target == target).count();
         self.waiting.retain(|waiting| waiting.target != target);
@@ -205,7 +214,7 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
         for announcement in new.drain(..) {
             let Some(slot) = self.slot(announcement.target) else { continue };
             let again = slot.coalesce && std::mem::replace(&mut slot.pending, true);
-            let same = |waiting: &&mut Announcement| waiting.target == announcement.target;
+            let same = |waiting: &&mut Notification| waiting.target == announcement.target;
             match self.waiting.iter_mut().find(same).filter(|_| again) {
                 // The first announcement gives the place.
                 Some(waiting) => waiting.ticket = waiting.ticket.min(announcement.ticket),
@@ -220,17 +229,17 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
 
     /// Takes what is in the lines into `new`.
     fn fetch(&mut self) {
-        for (source, _) in &mut self.sources {
+        for (source, _) in &mut self.notifiers {
             // As many as a line can hold and no more, whatever comes in meanwhile.
-            for _ in 0..LINE {
+            for _ in 0..NOTIFIER_CAPACITY {
                 let Some(announcement) = source.pop() else { break };
                 self.new.push(announcement);
             }
         }
         // What did not fit into a line comes after everything that did.
         let ticket = self.new.iter().map(|new| new.ticket).max().unwrap_or(0);
-        for (source, _) in &self.sources {
-            source.take_missed(|target| self.new.push(Announcement { ticket, target }));
+        for (source, _) in &self.notifiers {
+            source.take_missed(|target| self.new.push(Notification { ticket, target }));
         }
     }
 
@@ -244,7 +253,7 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
         self.waiting = waiting;
     }
 
-    fn call(&mut self, target: Target) {
+    fn call(&mut self, target: CallbackId) {
         if let Some(slot) = self.slot(target) {
             // First, so that an announcement made meanwhile counts.
             slot.pending = false;
@@ -254,30 +263,30 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
         }
     }
 
-    fn slot(&mut self, target: Target) -> Option<&mut Slot<F>> {
+    fn slot(&mut self, target: CallbackId) -> Option<&mut CallbackSlot<F>> {
         slot_of(&mut self.slots, target)
     }
 
-    fn is_announced(&self) -> bool {
-        self.sources.iter().any(|(source, _)| source.has_announced())
+    fn has_pending(&self) -> bool {
+        self.notifiers.iter().any(|(source, _)| source.has_pending())
     }
 
     fn next(&mut self, now: u64) -> Option<u64> {
         let interval = self.interval?;
         let mut next = u64::MAX;
-        let mut all_locked = self.phase_locked && !self.sources.is_empty();
-        for (source, phase) in &mut self.sources {
+        let mut all_locked = self.phase_locked && !self.notifiers.is_empty();
+        for (source, phase) in &mut self.notifiers {
             match source.period.filter(|_| self.phase_locked) {
                 None => all_locked = false,
                 Some(period) => {
-                    let phase = phase.get_or_insert_with(|| Phase::new(period, now));
-                    next = next.min(phase.poll(now, source.beat()));
+                    let phase = phase.get_or_insert_with(|| PhaseTracker::new(period, now));
+                    next = next.min(phase.poll(now, source.last_callback_end()));
                 }
             }
         }
         if !all_locked {
             // In step with the last look, unless that is over.
-            let planned = self.next_look.filter(|&at| at > now && at - now <= interval);
+            let planned = self.next_poll.filter(|&at| at > now && at - now <= interval);
             next = next.min(planned.unwrap_or_else(|| now.saturating_add(interval)));
         }
         Some(next)
@@ -286,47 +295,47 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
 
 impl<F: ?Sized + FnMut()> fmt::Debug for Dispatcher<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (targets, lines) = (self.slots.len(), self.sources.len());
+        let (targets, lines) = (self.slots.len(), self.notifiers.len());
         f.debug_struct("Dispatcher").field("targets", &targets).field("lines", &lines).finish()
     }
 }
 
 /// Ends a [`Dispatcher::run`]. If none runs, the next one ends at once.
 #[derive(Clone, Debug)]
-pub struct Stop {
-    shared: Arc<Common>,
+pub struct StopHandle {
+    shared: Arc<DispatcherShared>,
 }
 
-impl Stop {
+impl StopHandle {
     /// Ends it. Not for a real-time thread: wakes.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
-        self.shared.bell.ring(|| true);
+        self.shared.wait.wake(|| true);
     }
 }
 
 /// A dispatcher has no room for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Full {
+pub enum DispatcherFull {
     /// There are 256 callbacks already.
-    Targets,
+    Callbacks,
     /// There are 64 notifiers already.
-    Lines,
+    Notifiers,
 }
 
-impl fmt::Display for Full {
+impl fmt::Display for DispatcherFull {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Targets => write!(f, "a dispatcher has {MOST_TARGETS} callbacks at most"),
-            Self::Lines => write!(f, "a dispatcher has {MOST_LINES} notifiers at most"),
+            Self::Callbacks => write!(f, "a dispatcher has {MAX_CALLBACKS} callbacks at most"),
+            Self::Notifiers => write!(f, "a dispatcher has {MAX_NOTIFIERS} notifiers at most"),
         }
     }
 }
 
-impl std::error::Error for Full {}
+impl std::error::Error for DispatcherFull {}
 
-struct Slot<F: ?Sized> {
+struct CallbackSlot<F: ?Sized> {
     callback: Option<Box<F>>,
     generation: u32,
     coalesce: bool,
@@ -334,10 +343,13 @@ struct Slot<F: ?Sized> {
     pending: bool,
 }
 
-fn slot_of<F: ?Sized>(slots: &mut [Slot<F>], target: Target) -> Option<&mut Slot<F>> {
+fn slot_of<F: ?Sized>(
+    slots: &mut [CallbackSlot<F>],
+    target: CallbackId,
+) -> Option<&mut CallbackSlot<F>> {
     slots.get_mut(target.index as usize).filter(|slot| slot.generation == target.generation)
 }
 
 /// How often one poll looks again because of what came in while it looked; more means that the
 /// announcing threads are faster than this one, and the caller is told to come back at once.
-const ROUNDS: usize = 4;
+const MAX_ROUNDS: usize = 4;

@@ -32,11 +32,11 @@
 //! assert_eq!(hear.try_iter().count(), 1);
 //! ```
 
+mod channel;
 mod dispatcher;
-mod line;
 mod phase;
 #[cfg(test)]
 mod tests;
 
-pub use dispatcher::{Dispatcher, Full, Stop, Strategy};
-pub use line::{Notifier, Target};
+pub use channel::{CallbackId, Notifier};
+pub use dispatcher::{Dispatcher, DispatcherFull, PollStrategy, StopHandle};

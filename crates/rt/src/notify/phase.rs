@@ -9,51 +9,59 @@ use std::time::Duration;
 
 /// Follows the ends of one stream's callbacks. All times in nanoseconds.
 #[derive(Debug)]
-pub(super) struct Phase {
+pub(super) struct PhaseTracker {
     nominal: u64,
     /// The corrected period.
     period: f64,
     /// Added to the expected end: too early costs a second wake, too late costs latency. Below zero
     /// where the system takes its time to wake a sleeper, which it always does.
     guard: f64,
-    last_beat: u64,
+    last_end: u64,
     /// When to look again.
     due: u64,
     /// Next step of looking again in vain.
     step: u64,
     /// When the latest beat was seen, or the start.
-    alive: u64,
+    last_seen: u64,
 }
 
-impl Phase {
+impl PhaseTracker {
     pub(super) fn new(nominal: Duration, now: u64) -> Self {
         let nominal =
             u64::try_from(nominal.as_nanos()).unwrap_or(u64::MAX).clamp(SHORTEST, LONGEST);
         let period = to_float(nominal);
-        let (last_beat, due) = (0, now);
-        Self { nominal, period, guard: START_GUARD, last_beat, due, step: FIRST_STEP, alive: now }
+        let (last_end, due) = (0, now);
+        Self {
+            nominal,
+            period,
+            guard: START_GUARD,
+            last_end,
+            due,
+            step: FIRST_STEP,
+            last_seen: now,
+        }
     }
 
     /// Takes the end of the latest callback (0: none yet) and answers when to look next.
     pub(super) fn poll(&mut self, now: u64, beat: u64) -> u64 {
-        if beat != self.last_beat {
-            self.arrived(now, beat);
+        if beat != self.last_end {
+            self.callback_ended(now, beat);
         } else if now >= self.due {
-            self.missed(now);
+            self.poll_missed(now);
         }
         self.due
     }
 
-    fn arrived(&mut self, now: u64, beat: u64) {
-        let gap = to_float(beat.saturating_sub(self.last_beat));
+    fn callback_ended(&mut self, now: u64, beat: u64) {
+        let gap = to_float(beat.saturating_sub(self.last_end));
         let error = gap - self.period;
-        if self.last_beat != 0 && error.abs() < self.period * PLAUSIBLE {
+        if self.last_end != 0 && error.abs() < self.period * PLAUSIBLE {
             let limit = to_float(self.nominal) * MOST_DRIFT;
             let (low, high) = (to_float(self.nominal) - limit, to_float(self.nominal) + limit);
             self.period = (self.period + error * SLOW).clamp(low, high);
         }
-        self.last_beat = beat;
-        self.alive = now;
+        self.last_end = beat;
+        self.last_seen = now;
         self.step = FIRST_STEP;
         self.guard += (LEAST_GUARD - self.guard) * GUARD_PULL;
         // If we come late, whole periods late, the next end after now counts.
@@ -63,12 +71,12 @@ impl Phase {
     }
 
     /// Looked in vain: the callback is late, or the device has stopped.
-    fn missed(&mut self, now: u64) {
+    fn poll_missed(&mut self, now: u64) {
         if self.step == FIRST_STEP {
             // Once per callback: what comes long after it says nothing of its jitter.
             self.guard = (self.guard + GUARD_STEP).min(MOST_GUARD);
         }
-        if now.saturating_sub(self.alive) > STOPPED {
+        if now.saturating_sub(self.last_seen) > STOPPED {
             self.due = now + STOPPED_STEP;
             return;
         }
@@ -122,7 +130,7 @@ mod tests {
     /// Runs the loop against callbacks that end at `ends`; gives the delay from each end to the
     /// look that found it, and the number of looks.
     fn follow(ends: &[u64], until: u64) -> (Vec<u64>, usize) {
-        let mut phase = Phase::new(Duration::from_nanos(PERIOD), 0);
+        let mut phase = PhaseTracker::new(Duration::from_nanos(PERIOD), 0);
         let (mut now, mut seen, mut delays, mut looks) = (0, 0, Vec::new(), 0);
         while now < until {
             let beat = ends.iter().copied().take_while(|&end| end <= now).last().unwrap_or(0);

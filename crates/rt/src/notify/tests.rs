@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use proptest::prelude::{Just, Strategy as Generator, prop, prop_assert_eq, prop_oneof, proptest};
 
-use super::{Dispatcher, Full, Notifier, Strategy, Target};
+use super::{CallbackId, Dispatcher, DispatcherFull, Notifier, PollStrategy};
 use crate::clock;
 use crate::ring::ring;
 
 /// A dispatcher on this thread whose callbacks write their number down.
-struct Desk {
+struct TestDispatcher {
     dispatcher: Dispatcher<dyn FnMut()>,
     log: Rc<RefCell<Vec<usize>>>,
-    targets: Vec<Target>,
+    targets: Vec<CallbackId>,
     lines: Vec<Notifier>,
 }
 
-impl Desk {
+impl TestDispatcher {
     fn new(targets: usize, lines: usize) -> Self {
-        let mut dispatcher = Dispatcher::<dyn FnMut()>::new(Strategy::Timer);
+        let mut dispatcher = Dispatcher::<dyn FnMut()>::new(PollStrategy::Timer);
         let log = Rc::new(RefCell::new(Vec::new()));
         let targets = (0..targets)
             .map(|number| {
@@ -64,7 +64,7 @@ proptest! {
     fn callbacks_come_once_and_in_the_order_of_announcement(
         ops in prop::collection::vec(op(), 0..80),
     ) {
-        let mut desk = Desk::new(5, 3);
+        let mut desk = TestDispatcher::new(5, 3);
         let mut pending: Vec<usize> = Vec::new();
         for op in ops {
             match op {
@@ -97,7 +97,7 @@ proptest! {
 
 #[test]
 fn a_removed_callback_never_runs_again() {
-    let mut desk = Desk::new(2, 1);
+    let mut desk = TestDispatcher::new(2, 1);
     let [old, other] = desk.targets[..] else { unreachable!() };
     desk.lines[0].notify(old);
     desk.lines[0].notify(other);
@@ -114,9 +114,9 @@ fn a_removed_callback_never_runs_again() {
 
 #[test]
 fn a_dispatcher_may_go_while_something_is_pending() {
-    let mut desk = Desk::new(2, 2);
+    let mut desk = TestDispatcher::new(2, 2);
     desk.lines[0].notify(desk.targets[1]);
-    let Desk { dispatcher, log, targets, mut lines } = desk;
+    let TestDispatcher { dispatcher, log, targets, mut lines } = desk;
     drop(dispatcher);
     // More than a line holds, to nobody.
     for _ in 0..1000 {
@@ -128,28 +128,28 @@ fn a_dispatcher_may_go_while_something_is_pending() {
 
 #[test]
 fn a_rehearsal_announces_nothing() {
-    let mut desk = Desk::new(1, 2);
+    let mut desk = TestDispatcher::new(1, 2);
     for round in 0..1000 {
-        desk.lines[0].begin();
-        desk.lines[1].begin();
+        desk.lines[0].prefetch();
+        desk.lines[1].prefetch();
         assert!(desk.served().is_empty());
         desk.lines[round % 2].notify(desk.targets[0]);
-        desk.lines[0].begin();
+        desk.lines[0].prefetch();
         assert_eq!(desk.served(), [0]);
     }
     // Not even where the line is full.
     for _ in 0..300 {
         desk.lines[0].notify(desk.targets[0]);
-        desk.lines[0].begin();
+        desk.lines[0].prefetch();
     }
     desk.served();
-    desk.lines[0].begin();
+    desk.lines[0].prefetch();
     assert!(desk.served().is_empty());
 }
 
 #[test]
 fn no_announcement_is_lost_when_a_line_is_full() {
-    let mut desk = Desk::new(3, 1);
+    let mut desk = TestDispatcher::new(3, 1);
     for _ in 0..1000 {
         desk.lines[0].notify(desk.targets[2]);
     }
@@ -164,7 +164,7 @@ fn no_announcement_is_lost_when_a_line_is_full() {
 
 #[test]
 fn what_a_dead_thread_announced_is_served() {
-    let mut desk = Desk::new(2, 1);
+    let mut desk = TestDispatcher::new(2, 1);
     let mut line = desk.lines.pop().unwrap();
     (0..300).for_each(|_| line.notify(desk.targets[1]));
     line.notify(desk.targets[0]);
@@ -177,7 +177,7 @@ fn what_a_dead_thread_announced_is_served() {
 
 #[test]
 fn values_arrive_each_with_its_call_and_in_order_with_the_rest() {
-    let mut desk = Desk::new(1, 2);
+    let mut desk = TestDispatcher::new(1, 2);
     let (mut values, mut there) = ring(3);
     let log = Rc::clone(&desk.log);
     let each = desk.dispatcher.on_each(Box::new(move || log.borrow_mut().extend(there.pop())));
@@ -194,9 +194,9 @@ fn values_arrive_each_with_its_call_and_in_order_with_the_rest() {
 
 #[test]
 fn the_number_of_targets_is_bounded() {
-    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Event);
+    let mut dispatcher: Dispatcher = Dispatcher::new(PollStrategy::Event);
     let targets: Vec<_> = (0..256).map(|_| dispatcher.on(Box::new(|| ())).unwrap()).collect();
-    assert_eq!(dispatcher.on(Box::new(|| ())).unwrap_err(), Full::Targets);
+    assert_eq!(dispatcher.on(Box::new(|| ())).unwrap_err(), DispatcherFull::Callbacks);
     dispatcher.remove(targets[77]);
     assert!(dispatcher.on(Box::new(|| ())).is_ok());
 }
@@ -207,15 +207,15 @@ fn each_strategy_says_when_to_come_back() {
         let mut dispatcher: Dispatcher = Dispatcher::new(strategy);
         let mut line = dispatcher.notifier(period).unwrap();
         dispatcher.poll(1_000_000_000);
-        line.beat(1_001_000_000);
+        line.callback_ended(1_001_000_000);
         dispatcher.poll(1_001_010_000).map(|at| at - 1_001_000_000)
     };
-    assert_eq!(next(Strategy::Timer, None), Some(39_000_000));
-    assert_eq!(next(Strategy::HighResolution, None), Some(4_000_000));
-    assert_eq!(next(Strategy::Every(Duration::from_millis(9)), None), Some(8_000_000));
-    assert_eq!(next(Strategy::Event, None), None);
-    assert_eq!(next(Strategy::PhaseLocked, None), Some(4_000_000));
-    let locked = next(Strategy::PhaseLocked, Some(Duration::from_millis(2))).unwrap();
+    assert_eq!(next(PollStrategy::Timer, None), Some(39_000_000));
+    assert_eq!(next(PollStrategy::HighResolution, None), Some(4_000_000));
+    assert_eq!(next(PollStrategy::Every(Duration::from_millis(9)), None), Some(8_000_000));
+    assert_eq!(next(PollStrategy::Event, None), None);
+    assert_eq!(next(PollStrategy::PhaseLocked, None), Some(4_000_000));
+    let locked = next(PollStrategy::PhaseLocked, Some(Duration::from_millis(2))).unwrap();
     assert!((2_002_000..2_010_000).contains(&locked), "{locked}");
 }
 
@@ -225,7 +225,7 @@ fn each_strategy_says_when_to_come_back() {
 #[test]
 fn one_dispatcher_follows_many_streams() {
     const PERIODS: [u64; 3] = [2_666_667, 5_333_333, 10_000_000];
-    let mut dispatcher = Dispatcher::<dyn FnMut()>::new(Strategy::PhaseLocked);
+    let mut dispatcher = Dispatcher::<dyn FnMut()>::new(PollStrategy::PhaseLocked);
     let log = Rc::new(RefCell::new(Vec::new()));
     let mut streams: Vec<_> = (0..PERIODS.len())
         .map(|stream| {
@@ -243,7 +243,7 @@ fn one_dispatcher_follows_many_streams() {
         for (stream, (line, target, next)) in streams.iter_mut().enumerate() {
             while *next <= now && *next < stop_at {
                 line.notify(*target);
-                line.beat(*next);
+                line.callback_ended(*next);
                 ended[stream] = *next;
                 *next += PERIODS[stream];
             }
@@ -282,7 +282,7 @@ impl Drop for SetOnDrop<'_> {
 fn the_order_holds_across_threads() {
     const TURNS: u32 = 8_000;
     let (send, receive) = mpsc::channel();
-    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Event);
+    let mut dispatcher: Dispatcher = Dispatcher::new(PollStrategy::Event);
     let targets = [0, 1].map(|number| {
         let send = send.clone();
         dispatcher.on_each(Box::new(move || send.send(number).unwrap())).unwrap()
@@ -330,14 +330,15 @@ fn a_callback_sees_what_was_done_before_the_announcement() {
     let done = Arc::new(AtomicU64::new(0));
     let seen = Arc::new(AtomicU64::new(0));
     let (done_in, seen_in) = (Arc::clone(&done), Arc::clone(&seen));
-    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Every(Duration::from_micros(100)));
+    let mut dispatcher: Dispatcher =
+        Dispatcher::new(PollStrategy::Every(Duration::from_micros(100)));
     let target = dispatcher
         .on(Box::new(move || {
             seen_in.store(done_in.load(Ordering::Relaxed), Ordering::Relaxed);
         }))
         .unwrap();
     let mut line = dispatcher.notifier(None).unwrap();
-    let stop = dispatcher.stopper();
+    let stop = dispatcher.stop_handle();
     std::thread::scope(|scope| {
         scope.spawn(move || dispatcher.run());
         for i in 1..=COUNT {
@@ -353,7 +354,7 @@ fn a_callback_sees_what_was_done_before_the_announcement() {
 
 #[test]
 fn an_event_dispatcher_sleeps_until_woken() {
-    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Event);
+    let mut dispatcher: Dispatcher = Dispatcher::new(PollStrategy::Event);
     let ran = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&ran);
     let target = dispatcher
@@ -362,7 +363,7 @@ fn an_event_dispatcher_sleeps_until_woken() {
         }))
         .unwrap();
     let mut line = dispatcher.notifier(None).unwrap();
-    let stop = dispatcher.stopper();
+    let stop = dispatcher.stop_handle();
     std::thread::scope(|scope| {
         scope.spawn(move || dispatcher.run());
         for round in 1..=2000 {
@@ -380,20 +381,20 @@ fn an_event_dispatcher_sleeps_until_woken() {
 #[test]
 fn a_phase_locked_dispatcher_serves_a_running_stream() {
     let period = Duration::from_millis(1);
-    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::PhaseLocked);
+    let mut dispatcher: Dispatcher = Dispatcher::new(PollStrategy::PhaseLocked);
     let heard = Arc::new(AtomicBool::new(false));
     let hear = Arc::clone(&heard);
     let target = dispatcher.on(Box::new(move || hear.store(true, Ordering::Release))).unwrap();
     let mut line = dispatcher.notifier(Some(period)).unwrap();
-    let stop = dispatcher.stopper();
+    let stop = dispatcher.stop_handle();
     std::thread::scope(|scope| {
         scope.spawn(move || dispatcher.run());
         for _ in 0..50 {
             line.notify(target);
-            line.beat(clock::now());
+            line.callback_ended(clock::now());
             while !heard.swap(false, Ordering::AcqRel) {
                 std::thread::park_timeout(period);
-                line.beat(clock::now());
+                line.callback_ended(clock::now());
             }
         }
         stop.stop();

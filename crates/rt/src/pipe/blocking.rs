@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
-use super::{Cancelled, Overflow, PipeReader, PipeWriter, Read, ReadError, WriteError, Written};
+use super::{
+    OverflowPolicy, PipeReadError, PipeReader, PipeWriteError, PipeWriter, ReadOutcome,
+    WaitCancelled, WriteOutcome,
+};
 use crate::sync::Ordering;
 
 /// A [`PipeWriter`] whose thread may sleep, and which wakes the reader.
@@ -20,7 +23,7 @@ impl PipeWriter {
     /// Makes it an end that may sleep and that wakes the reader.
     #[must_use]
     pub fn blocking(self) -> BlockingWriter {
-        self.core.written.0.rings.store(true, Ordering::Release);
+        self.core.writer.0.rings.store(true, Ordering::Release);
         BlockingWriter { inner: self, paused: false }
     }
 }
@@ -37,19 +40,19 @@ impl BlockingWriter {
     /// * [`WriteError::Full`] with [`Overflow::Error`]: nothing was stored.
     /// * [`WriteError::ReaderGone`]: nobody will ever read.
     /// * [`WriteError::Cancelled`] with how much was stored before.
-    pub fn write(&mut self, data: &[u8]) -> Result<Written, WriteError> {
-        if self.inner.overflow != Overflow::Block {
+    pub fn write(&mut self, data: &[u8]) -> Result<WriteOutcome, PipeWriteError> {
+        if self.inner.overflow != OverflowPolicy::Block {
             let written = self.inner.write(data);
             self.inner.core.wake_reader();
             return written;
         }
-        let whole = self.inner.core.whole(data.len());
+        let whole = self.inner.core.whole_frames(data.len());
         let mut stored = 0;
         while stored < whole {
             self.wait_while_paused(stored)?;
-            stored += self.put_some(&data[stored..whole])?;
+            stored += self.write_some(&data[stored..whole])?;
         }
-        Ok(Written { stored, dropped: 0 })
+        Ok(WriteOutcome { stored, dropped: 0 })
     }
 
     /// Gives access in place to up to `n` free bytes, at least one frame: waits for that while
@@ -60,7 +63,7 @@ impl BlockingWriter {
     ///
     /// # Errors
     /// [`WriteError::ReaderGone`], [`WriteError::Cancelled`].
-    pub fn reserve(&mut self, n: usize) -> Result<&mut [u8], WriteError> {
+    pub fn reserve(&mut self, n: usize) -> Result<&mut [u8], PipeWriteError> {
         self.wait_while_paused(0)?;
         let n = n.max(self.inner.core.frame);
         Ok(self.inner.reserve(n))
@@ -72,7 +75,7 @@ impl BlockingWriter {
     /// Like [`PipeWriter::commit`].
     pub fn commit(&mut self, n: usize) {
         self.inner.commit(n);
-        self.note_fill();
+        self.update_paused();
         self.inner.core.wake_reader();
     }
 
@@ -80,7 +83,7 @@ impl BlockingWriter {
     ///
     /// # Errors
     /// [`WriteError::ReaderGone`], [`WriteError::Cancelled`].
-    pub fn flush(&mut self) -> Result<(), WriteError> {
+    pub fn flush(&mut self) -> Result<(), PipeWriteError> {
         self.wait_while_paused(0)
     }
 
@@ -92,8 +95,8 @@ impl BlockingWriter {
     /// Gives the wait-free end back. A reader that sleeps looks up by itself from now on.
     #[must_use]
     pub fn into_inner(self) -> PipeWriter {
-        self.inner.core.written.0.rings.store(false, Ordering::Release);
-        self.inner.core.read.0.bell.ring(|| true);
+        self.inner.core.writer.0.rings.store(false, Ordering::Release);
+        self.inner.core.reader.0.bell.wake(|| true);
         self.inner
     }
 
@@ -103,45 +106,45 @@ impl BlockingWriter {
     }
 
     /// Stores what the thresholds allow now and wakes the reader.
-    pub(super) fn put_some(&mut self, data: &[u8]) -> Result<usize, WriteError> {
+    pub(super) fn write_some(&mut self, data: &[u8]) -> Result<usize, PipeWriteError> {
         let core = &self.inner.core;
         let fill = core.fill();
-        let starved_to = if core.reader_starves(fill) { core.demand() } else { 0 };
+        let starved_to = if core.is_reader_starved(fill) { core.demand() } else { 0 };
         // Over the threshold by a part of a frame's worth of rounding only.
         let upto = core.pause.max(starved_to).max(fill + core.frame) - fill;
-        let room = core.whole(upto.min(core.capacity - fill));
+        let room = core.whole_frames(upto.min(core.capacity - fill));
         let n = room.min(data.len());
         let written = self.inner.write(&data[..n])?;
-        self.note_fill();
+        self.update_paused();
         self.inner.core.wake_reader();
         Ok(written.stored)
     }
 
-    fn note_fill(&mut self) {
+    fn update_paused(&mut self) {
         self.paused |= self.inner.core.fill() >= self.inner.core.pause;
     }
 
     /// Looks whether the pause is over.
-    pub(super) fn poll_paused(&mut self, stored: usize) -> Result<bool, WriteError> {
+    pub(super) fn poll_paused(&mut self, stored: usize) -> Result<bool, PipeWriteError> {
         let core = &self.inner.core;
-        if core.positions.reader_left() != 0 {
-            return Err(WriteError::ReaderGone);
+        if core.positions.reader_exit() != 0 {
+            return Err(PipeWriteError::ReaderGone);
         }
-        if core.written.0.bell.take_cancel() {
-            return Err(WriteError::Cancelled { stored });
+        if core.writer.0.bell.take_cancel() {
+            return Err(PipeWriteError::Cancelled { stored });
         }
-        if self.paused && core.resumable() {
+        if self.paused && core.is_resumable() {
             self.paused = false;
         }
         Ok(self.paused)
     }
 
-    fn wait_while_paused(&mut self, stored: usize) -> Result<(), WriteError> {
+    fn wait_while_paused(&mut self, stored: usize) -> Result<(), PipeWriteError> {
         while self.poll_paused(stored)? {
             let core = &self.inner.core;
-            let rings = core.read.0.rings.load(Ordering::Acquire);
-            core.written.0.bell.sleep(sleep_limit(rings), || {
-                core.resumable() || rings != core.read.0.rings.load(Ordering::Relaxed)
+            let rings = core.reader.0.rings.load(Ordering::Acquire);
+            core.writer.0.bell.sleep(sleep_limit(rings), || {
+                core.is_resumable() || rings != core.reader.0.rings.load(Ordering::Relaxed)
             });
         }
         Ok(())
@@ -158,7 +161,7 @@ impl PipeReader {
     /// Makes it an end that may sleep and that wakes the writer.
     #[must_use]
     pub fn blocking(self) -> BlockingReader {
-        self.core.read.0.rings.store(true, Ordering::Release);
+        self.core.reader.0.rings.store(true, Ordering::Release);
         BlockingReader { inner: self }
     }
 }
@@ -195,13 +198,13 @@ impl BlockingReader {
     ///     assert_eq!(all, b"more than fits");
     /// });
     /// ```
-    pub fn read(&mut self, out: &mut [u8]) -> Result<Read, Cancelled> {
+    pub fn read(&mut self, out: &mut [u8]) -> Result<ReadOutcome, WaitCancelled> {
         self.wait_for(self.inner.core.frame)?;
         Ok(self.take(out))
     }
 
     /// Like [`PipeReader::read`], which does not wait, and wakes the writer if it may go on.
-    pub fn try_read(&mut self, out: &mut [u8]) -> Read {
+    pub fn try_read(&mut self, out: &mut [u8]) -> ReadOutcome {
         let read = self.inner.read(out);
         self.inner.core.wake_writer();
         read
@@ -216,7 +219,7 @@ impl BlockingReader {
     /// * [`ReadError::TooMuch`]: `n`, or what was examined already, is all that the pipe can hold,
     ///   so that the wait would never end.
     /// * [`ReadError::Cancelled`].
-    pub fn read_at_least(&mut self, n: usize) -> Result<&[u8], ReadError> {
+    pub fn read_at_least(&mut self, n: usize) -> Result<&[u8], PipeReadError> {
         let n = self.demand(n)?;
         self.wait_for(n)?;
         Ok(self.inner.peek_all())
@@ -234,8 +237,8 @@ impl BlockingReader {
     /// Gives the wait-free end back. A writer that sleeps looks up by itself from now on.
     #[must_use]
     pub fn into_inner(self) -> PipeReader {
-        self.inner.core.read.0.rings.store(false, Ordering::Release);
-        self.inner.core.written.0.bell.ring(|| true);
+        self.inner.core.reader.0.rings.store(false, Ordering::Release);
+        self.inner.core.writer.0.bell.wake(|| true);
         self.inner
     }
 
@@ -244,33 +247,33 @@ impl BlockingReader {
         &mut self.inner
     }
 
-    pub(super) fn demand(&self, n: usize) -> Result<usize, ReadError> {
-        let n = n.max(self.inner.more_than_examined());
+    pub(super) fn demand(&self, n: usize) -> Result<usize, PipeReadError> {
+        let n = n.max(self.inner.min_demand());
         let capacity = self.inner.core.capacity;
-        if n > capacity { Err(ReadError::TooMuch { capacity }) } else { Ok(n) }
+        if n > capacity { Err(PipeReadError::TooMuch { capacity }) } else { Ok(n) }
     }
 
-    pub(super) fn take(&mut self, out: &mut [u8]) -> Read {
+    pub(super) fn take(&mut self, out: &mut [u8]) -> ReadOutcome {
         let read = self.inner.read_short(out);
         self.inner.core.wake_writer();
         read
     }
 
-    fn wait_for(&self, n: usize) -> Result<(), Cancelled> {
+    fn wait_for(&self, n: usize) -> Result<(), WaitCancelled> {
         let core = &self.inner.core;
         loop {
-            if core.read.0.bell.take_cancel() {
-                return Err(Cancelled);
+            if core.reader.0.bell.take_cancel() {
+                return Err(WaitCancelled);
             }
-            if core.readable(n) {
+            if core.is_readable(n) {
                 return Ok(());
             }
-            let rings = core.written.0.rings.load(Ordering::Acquire);
-            core.read.0.wants.store(n, Ordering::Release);
-            core.read.0.bell.sleep(sleep_limit(rings), || {
+            let rings = core.writer.0.rings.load(Ordering::Acquire);
+            core.reader.0.demand.store(n, Ordering::Release);
+            core.reader.0.bell.sleep(sleep_limit(rings), || {
                 // The writer may sleep with a full pipe by its own measure: our demand lifts it.
                 core.wake_writer();
-                core.readable(n) || rings != core.written.0.rings.load(Ordering::Relaxed)
+                core.is_readable(n) || rings != core.writer.0.rings.load(Ordering::Relaxed)
             });
         }
     }
@@ -278,8 +281,8 @@ impl BlockingReader {
 
 /// A peer that rings can be trusted to; else look up now and then.
 fn sleep_limit(peer_rings: bool) -> Option<Duration> {
-    if peer_rings { None } else { Some(LOOK_EVERY) }
+    if peer_rings { None } else { Some(POLL_INTERVAL) }
 }
 
 /// Short against any buffer, long against the price of a look (some microseconds).
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);

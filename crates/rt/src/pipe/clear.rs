@@ -5,12 +5,12 @@ use crate::sync::{AtomicUsize, Ordering};
 
 /// The writer's request to forget everything below a position.
 #[derive(Debug, Default)]
-pub(crate) struct Clear {
+pub(crate) struct ClearRequest {
     epoch: AtomicUsize,
     below: AtomicUsize,
 }
 
-impl Clear {
+impl ClearRequest {
     pub(crate) fn request(&self, below: usize) {
         self.below.store(below, Ordering::Relaxed);
         // Only the writer changes it, so no read-modify-write is needed.

@@ -1,11 +1,11 @@
 //! What a listener hears while there is nothing to hear.
 
-use super::format::Sample;
+use super::format::SampleEncoding;
 
 /// Fills gaps as the pipe's [`Underrun`](super::Underrun) says.
 #[derive(Debug)]
-pub(super) struct Conceal {
-    sample: Sample,
+pub(super) struct Concealer {
+    sample: SampleEncoding,
     frame: usize,
     /// The latest real frames, oldest first; empty unless they are to be repeated.
     history: Box<[u8]>,
@@ -16,20 +16,20 @@ pub(super) struct Conceal {
     fade: usize,
 }
 
-impl Conceal {
+impl Concealer {
     /// Fills with silence.
-    pub(super) fn silence(sample: Sample, frame: usize) -> Self {
+    pub(super) fn silence(sample: SampleEncoding, frame: usize) -> Self {
         Self { sample, frame, history: Box::default(), known: 0, into_gap: 0, fade: 0 }
     }
 
     /// Repeats the latest frames, ever quieter over `fade` frames, then silence.
-    pub(super) fn repeat(sample: Sample, frame: usize, fade: usize) -> Self {
+    pub(super) fn repeat(sample: SampleEncoding, frame: usize, fade: usize) -> Self {
         let history = vec![0; HISTORY * frame].into_boxed_slice();
         Self { history, fade: fade.max(1), ..Self::silence(sample, frame) }
     }
 
     /// Notes real frames that went out.
-    pub(super) fn remember(&mut self, real: &[u8]) {
+    pub(super) fn push_history(&mut self, real: &[u8]) {
         self.into_gap = 0;
         let size = self.history.len();
         let new = real.len().min(size);
@@ -80,9 +80,9 @@ mod tests {
 
     #[test]
     fn repeats_back_and_forth_and_fades_out() {
-        let mut conceal = Conceal::repeat(Sample::S16Le, 2, 8);
+        let mut conceal = Concealer::repeat(SampleEncoding::S16Le, 2, 8);
         let real: Vec<u8> = [8000_i16, 16_000].iter().flat_map(|s| s.to_le_bytes()).collect();
-        conceal.remember(&real);
+        conceal.push_history(&real);
         let mut out = [1; 24];
         conceal.fill(&mut out[..6]);
         conceal.fill(&mut out[6..]);
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn nothing_known_is_silence() {
-        let mut conceal = Conceal::repeat(Sample::U8, 1, 100);
+        let mut conceal = Concealer::repeat(SampleEncoding::U8, 1, 100);
         let mut out = [0; 5];
         conceal.fill(&mut out);
         assert_eq!(out, [0x80; 5]);

@@ -4,7 +4,7 @@
 /// How one sample is written, little-endian where that matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Sample {
+pub enum SampleEncoding {
     /// No sound at all, or unknown: single bytes, silence is 0.
     #[default]
     Bytes,
@@ -24,7 +24,7 @@ pub enum Sample {
     F32Le,
 }
 
-impl Sample {
+impl SampleEncoding {
     /// Size of one sample in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
@@ -107,21 +107,33 @@ mod tests {
 
     #[test]
     fn half_as_loud_in_every_format() {
-        let half = |sample: Sample, bytes: &[u8]| {
+        let half = |sample: SampleEncoding, bytes: &[u8]| {
             let mut bytes = bytes.to_vec();
             sample.scale(&mut bytes, 1 << 15);
             bytes
         };
-        assert_eq!(half(Sample::U8, &[0x80, 0xc0, 0x00]), [0x80, 0xa0, 0x40]);
-        assert_eq!(half(Sample::S16Le, &(-3000_i16).to_le_bytes()), (-1500_i16).to_le_bytes());
-        assert_eq!(half(Sample::S24Le, &[0, 0, 0x80]), [0, 0, 0xc0]);
-        assert_eq!(half(Sample::S32Le, &i32::MIN.to_le_bytes()), (i32::MIN / 2).to_le_bytes());
-        assert_eq!(half(Sample::F32Le, &0.5_f32.to_le_bytes()), 0.25_f32.to_le_bytes());
+        assert_eq!(half(SampleEncoding::U8, &[0x80, 0xc0, 0x00]), [0x80, 0xa0, 0x40]);
+        assert_eq!(
+            half(SampleEncoding::S16Le, &(-3000_i16).to_le_bytes()),
+            (-1500_i16).to_le_bytes()
+        );
+        assert_eq!(half(SampleEncoding::S24Le, &[0, 0, 0x80]), [0, 0, 0xc0]);
+        assert_eq!(
+            half(SampleEncoding::S32Le, &i32::MIN.to_le_bytes()),
+            (i32::MIN / 2).to_le_bytes()
+        );
+        assert_eq!(half(SampleEncoding::F32Le, &0.5_f32.to_le_bytes()), 0.25_f32.to_le_bytes());
     }
 
     #[test]
     fn silence_and_full_gain_do_not_change() {
-        for sample in [Sample::U8, Sample::S16Le, Sample::S24Le, Sample::S32Le, Sample::F32Le] {
+        for sample in [
+            SampleEncoding::U8,
+            SampleEncoding::S16Le,
+            SampleEncoding::S24Le,
+            SampleEncoding::S32Le,
+            SampleEncoding::F32Le,
+        ] {
             let mut bytes = vec![sample.silence(); 12];
             sample.scale(&mut bytes, 1234);
             assert_eq!(bytes, [sample.silence(); 12], "{sample:?}");

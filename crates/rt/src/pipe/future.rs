@@ -7,7 +7,10 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use super::blocking::{BlockingReader, BlockingWriter};
-use super::{Cancelled, Overflow, PipeReader, PipeWriter, Read, ReadError, WriteError, Written};
+use super::{
+    OverflowPolicy, PipeReadError, PipeReader, PipeWriteError, PipeWriter, ReadOutcome,
+    WaitCancelled, WriteOutcome,
+};
 use crate::sync::Ordering;
 
 /// A [`PipeWriter`] whose task may wait, and which wakes the reader.
@@ -29,24 +32,24 @@ impl AsyncWriter {
     ///
     /// # Errors
     /// Like [`BlockingWriter::write`].
-    pub async fn write(&mut self, data: &[u8]) -> Result<Written, WriteError> {
-        if self.inner.inner.overflow != Overflow::Block {
+    pub async fn write(&mut self, data: &[u8]) -> Result<WriteOutcome, PipeWriteError> {
+        if self.inner.inner.overflow != OverflowPolicy::Block {
             return self.inner.write(data);
         }
-        let whole = self.inner.inner.core.whole(data.len());
+        let whole = self.inner.inner.core.whole_frames(data.len());
         let mut stored = 0;
         while stored < whole {
             poll_fn(|context| self.poll_resumed(context, stored)).await?;
-            stored += self.inner.put_some(&data[stored..whole])?;
+            stored += self.inner.write_some(&data[stored..whole])?;
         }
-        Ok(Written { stored, dropped: 0 })
+        Ok(WriteOutcome { stored, dropped: 0 })
     }
 
     /// Like [`BlockingWriter::reserve`].
     ///
     /// # Errors
     /// Like [`BlockingWriter::reserve`].
-    pub async fn reserve(&mut self, n: usize) -> Result<&mut [u8], WriteError> {
+    pub async fn reserve(&mut self, n: usize) -> Result<&mut [u8], PipeWriteError> {
         poll_fn(|context| self.poll_resumed(context, 0)).await?;
         let n = n.max(self.inner.inner.core.frame);
         Ok(self.inner.inner.reserve(n))
@@ -64,7 +67,7 @@ impl AsyncWriter {
     ///
     /// # Errors
     /// Like [`BlockingWriter::flush`].
-    pub async fn flush(&mut self) -> Result<(), WriteError> {
+    pub async fn flush(&mut self) -> Result<(), PipeWriteError> {
         poll_fn(|context| self.poll_resumed(context, 0)).await
     }
 
@@ -93,7 +96,7 @@ impl AsyncWriter {
         &mut self,
         context: &Context<'_>,
         stored: usize,
-    ) -> Poll<Result<(), WriteError>> {
+    ) -> Poll<Result<(), PipeWriteError>> {
         loop {
             match self.inner.poll_paused(stored) {
                 Ok(false) => return Poll::Ready(Ok(())),
@@ -101,7 +104,7 @@ impl AsyncWriter {
                 Ok(true) => {}
             }
             let core = &self.inner.inner.core;
-            if !core.written.0.bell.leave(context, || core.resumable()) {
+            if !core.writer.0.bell.register_waker(context, || core.is_resumable()) {
                 return Poll::Pending;
             }
         }
@@ -127,14 +130,14 @@ impl AsyncReader {
     ///
     /// # Errors
     /// [`Cancelled`].
-    pub async fn read(&mut self, out: &mut [u8]) -> Result<Read, Cancelled> {
+    pub async fn read(&mut self, out: &mut [u8]) -> Result<ReadOutcome, WaitCancelled> {
         let frame = self.inner.inner.core.frame;
         poll_fn(|context| self.poll_readable(context, frame)).await?;
         Ok(self.inner.take(out))
     }
 
     /// Like [`BlockingReader::try_read`].
-    pub fn try_read(&mut self, out: &mut [u8]) -> Read {
+    pub fn try_read(&mut self, out: &mut [u8]) -> ReadOutcome {
         self.inner.try_read(out)
     }
 
@@ -142,7 +145,7 @@ impl AsyncReader {
     ///
     /// # Errors
     /// Like [`BlockingReader::read_at_least`].
-    pub async fn read_at_least(&mut self, n: usize) -> Result<&[u8], ReadError> {
+    pub async fn read_at_least(&mut self, n: usize) -> Result<&[u8], PipeReadError> {
         let n = self.inner.demand(n)?;
         poll_fn(|context| self.poll_readable(context, n)).await?;
         Ok(self.inner.inner.peek_all())
@@ -172,19 +175,19 @@ impl AsyncReader {
         self.inner.into_inner()
     }
 
-    fn poll_readable(&self, context: &Context<'_>, n: usize) -> Poll<Result<(), Cancelled>> {
+    fn poll_readable(&self, context: &Context<'_>, n: usize) -> Poll<Result<(), WaitCancelled>> {
         let core = &self.inner.inner.core;
         loop {
-            if core.read.0.bell.take_cancel() {
-                return Poll::Ready(Err(Cancelled));
+            if core.reader.0.bell.take_cancel() {
+                return Poll::Ready(Err(WaitCancelled));
             }
-            if core.readable(n) {
+            if core.is_readable(n) {
                 return Poll::Ready(Ok(()));
             }
-            core.read.0.wants.store(n, Ordering::Release);
-            let ready = core.read.0.bell.leave(context, || {
+            core.reader.0.demand.store(n, Ordering::Release);
+            let ready = core.reader.0.bell.register_waker(context, || {
                 core.wake_writer();
-                core.readable(n)
+                core.is_readable(n)
             });
             if !ready {
                 return Poll::Pending;

@@ -5,7 +5,7 @@ use std::alloc::Layout;
 use std::fmt;
 use std::ptr::NonNull;
 
-use crate::sys::Mirror;
+use crate::sys::MirroredMapping;
 
 /// A power of two of bytes, addressed by wrapping positions. Who may touch which is the business of
 /// its callers.
@@ -13,7 +13,7 @@ pub(crate) struct Memory {
     base: NonNull<u8>,
     size: usize,
     /// Holds the mapping; without it the memory is from the allocator.
-    mirror: Option<Mirror>,
+    mirror: Option<MirroredMapping>,
 }
 
 // SAFETY: plain memory that belongs to the value; access goes through unsafe functions whose
@@ -26,7 +26,7 @@ impl Memory {
     /// At least `at_least` bytes, all zero and backed by pages; mapped twice if `mirrored` is asked
     /// for and can be had. `None` when there is no such amount of memory.
     pub(crate) fn new(at_least: usize, mirrored: bool) -> Option<Self> {
-        if mirrored && let Some(mirror) = Mirror::new(at_least) {
+        if mirrored && let Some(mirror) = MirroredMapping::new(at_least) {
             return Some(Self { base: mirror.base(), size: mirror.size(), mirror: Some(mirror) });
         }
         let size = at_least.max(ALIGN).checked_next_power_of_two()?;

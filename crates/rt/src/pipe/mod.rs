@@ -38,25 +38,25 @@ pub(crate) mod memory;
 mod monitor;
 mod reader;
 mod shared;
-mod turn;
+mod shared_head;
 mod writer;
 
 use std::fmt;
 use std::time::Duration;
 
 pub use blocking::{BlockingReader, BlockingWriter};
-pub use format::Sample;
+pub use format::SampleEncoding;
 pub use future::{AsyncReader, AsyncWriter};
 pub use monitor::PipeMonitor;
 pub use reader::PipeReader;
 pub use writer::PipeWriter;
 
-use self::conceal::Conceal;
+use self::conceal::Concealer;
 use self::memory::Memory;
 use self::shared::Core;
-use self::turn::Turn;
+use self::shared_head::SharedHead;
 use crate::latest::latest;
-use crate::spsc::{Line, Positions};
+use crate::spsc::{CachePadded, Positions};
 use crate::sync::Arc;
 
 /// Makes a pipe and gives out its two ends.
@@ -80,41 +80,45 @@ use crate::sync::Arc;
 /// assert_eq!(period, [1, 2, 3, 4, 0x80, 0x80, 0x80, 0x80]);
 /// assert_eq!((read.bytes, read.padded), (4, 4));
 /// ```
-pub fn pipe(config: &PipeConfig) -> Result<(PipeWriter, PipeReader), ConfigError> {
+pub fn pipe(config: &PipeConfig) -> Result<(PipeWriter, PipeReader), PipeConfigError> {
     starting_at(config, 0)
 }
 
 /// A pipe whose positions begin at `start`, so that a test can stand just before the wrap.
-fn starting_at(config: &PipeConfig, start: usize) -> Result<(PipeWriter, PipeReader), ConfigError> {
+fn starting_at(
+    config: &PipeConfig,
+    start: usize,
+) -> Result<(PipeWriter, PipeReader), PipeConfigError> {
     let frame = config.sample.bytes().checked_mul(config.channels).unwrap_or(0);
     if frame == 0 || config.capacity_frames == 0 {
-        return Err(ConfigError::Empty);
+        return Err(PipeConfigError::Empty);
     }
-    let capacity = config.capacity_frames.checked_mul(frame).ok_or(ConfigError::OutOfMemory)?;
+    let capacity = config.capacity_frames.checked_mul(frame).ok_or(PipeConfigError::OutOfMemory)?;
     let (pause, resume) = Core::thresholds(config.backpressure, frame, capacity);
     if pause == 0 || pause > capacity || resume >= pause {
-        return Err(ConfigError::Thresholds);
+        return Err(PipeConfigError::Thresholds);
     }
-    if config.underrun == Underrun::Repeat && !config.sample.can_fade() {
-        return Err(ConfigError::CannotFade);
+    if config.underrun == UnderrunPolicy::Repeat && !config.sample.can_fade() {
+        return Err(PipeConfigError::CannotFade);
     }
     let core = Arc::new(Core {
-        memory: Memory::new(capacity, config.mirrored).ok_or(ConfigError::OutOfMemory)?,
+        memory: Memory::new(capacity, config.mirrored).ok_or(PipeConfigError::OutOfMemory)?,
         positions: Positions::new(start),
-        turn: (config.overflow == Overflow::DropOldest).then(|| Turn::new(start)),
+        shared_head: (config.overflow == OverflowPolicy::DropOldest)
+            .then(|| SharedHead::new(start)),
         capacity,
         frame,
         odd_frame: !frame.is_power_of_two(),
         rate: config.rate,
         pause,
         resume,
-        written: Line::default(),
-        read: Line::default(),
-        clear: Line::default(),
+        writer: CachePadded::default(),
+        reader: CachePadded::default(),
+        clear: CachePadded::default(),
     });
     let conceal = match config.underrun {
-        Underrun::Repeat => Conceal::repeat(config.sample, frame, fade_frames(config.rate)),
-        Underrun::Silence | Underrun::Short => Conceal::silence(config.sample, frame),
+        UnderrunPolicy::Repeat => Concealer::repeat(config.sample, frame, fade_frames(config.rate)),
+        UnderrunPolicy::Silence | UnderrunPolicy::Short => Concealer::silence(config.sample, frame),
     };
     let (writer_stamps, writer_heard) = latest(None);
     let (reader_stamps, reader_heard) = latest(None);
@@ -134,15 +138,15 @@ pub struct PipeConfig {
     /// Frames that fit.
     pub capacity_frames: usize,
     /// Format of a sample.
-    pub sample: Sample,
+    pub sample: SampleEncoding,
     /// Samples per frame.
     pub channels: usize,
     /// Frames per second; 0 if there is no such thing, then durations are 0.
     pub rate: u32,
     /// What happens to frames that do not fit.
-    pub overflow: Overflow,
+    pub overflow: OverflowPolicy,
     /// What a reader gets in place of frames that are not there.
-    pub underrun: Underrun,
+    pub underrun: UnderrunPolicy,
     /// When a waiting writer is held and let go.
     pub backpressure: Backpressure,
     /// Whether to map the memory twice in a row where the system can. Off is for comparison.
@@ -153,20 +157,20 @@ impl PipeConfig {
     /// A stream of bytes: a writer that waits blocks, a reader gets what there is.
     #[must_use]
     pub fn bytes(capacity: usize) -> Self {
-        Self::audio(0, 1, Sample::Bytes, capacity)
+        Self::audio(0, 1, SampleEncoding::Bytes, capacity)
     }
 
     /// A stream of sound with `capacity` frames: a writer that waits blocks, a reader gets what
     /// there is.
     #[must_use]
-    pub fn audio(rate: u32, channels: usize, sample: Sample, capacity: usize) -> Self {
+    pub fn audio(rate: u32, channels: usize, sample: SampleEncoding, capacity: usize) -> Self {
         Self {
             capacity_frames: capacity,
             sample,
             channels,
             rate,
-            overflow: Overflow::default(),
-            underrun: Underrun::default(),
+            overflow: OverflowPolicy::default(),
+            underrun: UnderrunPolicy::default(),
             backpressure: Backpressure::default(),
             mirrored: true,
         }
@@ -175,7 +179,7 @@ impl PipeConfig {
 
 /// What happens to frames that do not fit. Whatever is dropped is counted and returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Overflow {
+pub enum OverflowPolicy {
     /// An end that may wait waits; a wait-free end stores what fits and leaves the rest to the
     /// caller.
     #[default]
@@ -192,7 +196,7 @@ pub enum Overflow {
 /// What a wait-free reader gets in place of frames that are not there. Whatever is made up is
 /// counted and returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Underrun {
+pub enum UnderrunPolicy {
     /// Nothing: the rest of the caller's buffer stays as it was.
     #[default]
     Short,
@@ -215,7 +219,7 @@ pub struct Backpressure {
 /// An amount of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Fill {
+pub struct PipeAmount {
     /// In bytes.
     pub bytes: usize,
     /// In frames.
@@ -228,7 +232,7 @@ pub struct Fill {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what was not stored is lost, or still the caller's"]
 #[non_exhaustive]
-pub struct Written {
+pub struct WriteOutcome {
     /// Bytes stored. With [`Overflow::DropOldest`] these are the last whole frames of the data.
     pub stored: usize,
     /// Bytes lost to make this fit or because it did not.
@@ -239,7 +243,7 @@ pub struct Written {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a read may be short"]
 #[non_exhaustive]
-pub struct Read {
+pub struct ReadOutcome {
     /// Real bytes, at the front of the buffer.
     pub bytes: usize,
     /// Made-up bytes that follow them.
@@ -248,13 +252,13 @@ pub struct Read {
     pub skipped: usize,
     /// How the pipe ended, when nothing is left in it. A wait-free read that filled the whole buffer
     /// does not look; the next one tells.
-    pub end: Option<End>,
+    pub end: Option<EndReason>,
 }
 
 /// How a pipe ended. It is told only after all data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum End {
+pub enum EndReason {
     /// The writer has said that it was all.
     Finished,
     /// The writer has failed, for a reason whose meaning is between the two ends.
@@ -265,7 +269,7 @@ pub enum End {
 
 /// Frames on a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct FrameTimestamp {
     /// Number of a frame since the start of the pipe.
     pub frame: u64,
     /// Its instant, in nanoseconds on whatever clock both ends agree.
@@ -275,7 +279,7 @@ pub struct Stamp {
 /// A pipe that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ConfigError {
+pub enum PipeConfigError {
     /// No capacity, or a frame without bytes.
     Empty,
     /// The system has no such amount of memory.
@@ -286,7 +290,7 @@ pub enum ConfigError {
     CannotFade,
 }
 
-impl fmt::Display for ConfigError {
+impl fmt::Display for PipeConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Empty => "a pipe needs a capacity and a frame of at least one byte",
@@ -297,12 +301,12 @@ impl fmt::Display for ConfigError {
     }
 }
 
-impl std::error::Error for ConfigError {}
+impl std::error::Error for PipeConfigError {}
 
 /// Why a write did not do what it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum WriteError {
+pub enum PipeWriteError {
     /// [`Overflow::Error`], and there is less room than the data need: nothing was stored.
     Full {
         /// Bytes that would have fitted.
@@ -317,7 +321,7 @@ pub enum WriteError {
     },
 }
 
-impl fmt::Display for WriteError {
+impl fmt::Display for PipeWriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full { free } => write!(f, "the pipe has room for {free} bytes only"),
@@ -327,12 +331,12 @@ impl fmt::Display for WriteError {
     }
 }
 
-impl std::error::Error for WriteError {}
+impl std::error::Error for PipeWriteError {}
 
 /// Why a wait for data did not bring any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ReadError {
+pub enum PipeReadError {
     /// More was asked for than the pipe can hold.
     TooMuch {
         /// What it can hold, in bytes.
@@ -342,34 +346,34 @@ pub enum ReadError {
     Cancelled,
 }
 
-impl fmt::Display for ReadError {
+impl fmt::Display for PipeReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooMuch { capacity } => write!(f, "the pipe holds {capacity} bytes only"),
-            Self::Cancelled => Cancelled.fmt(f),
+            Self::Cancelled => WaitCancelled.fmt(f),
         }
     }
 }
 
-impl std::error::Error for ReadError {}
+impl std::error::Error for PipeReadError {}
 
-impl From<Cancelled> for ReadError {
-    fn from(_: Cancelled) -> Self {
+impl From<WaitCancelled> for PipeReadError {
+    fn from(_: WaitCancelled) -> Self {
         Self::Cancelled
     }
 }
 
 /// The wait was cancelled by a [`PipeMonitor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cancelled;
+pub struct WaitCancelled;
 
-impl fmt::Display for Cancelled {
+impl fmt::Display for WaitCancelled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the wait was cancelled")
     }
 }
 
-impl std::error::Error for Cancelled {}
+impl std::error::Error for WaitCancelled {}
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Fill;
+use super::PipeAmount;
 use super::shared::Core;
 use crate::sync::{Arc, Ordering};
 
@@ -24,38 +24,38 @@ impl PipeMonitor {
     /// # Real-time
     /// Wait-free, like every function here that gives a figure.
     #[must_use]
-    pub fn fill(&self) -> Fill {
+    pub fn fill(&self) -> PipeAmount {
         self.core.amount(self.core.fill())
     }
 
     /// What the empty pipe takes.
     #[must_use]
-    pub fn capacity(&self) -> Fill {
+    pub fn capacity(&self) -> PipeAmount {
         self.core.amount(self.core.capacity)
     }
 
     /// The most that was ever in it right after a write.
     #[must_use]
-    pub fn high_water(&self) -> Fill {
-        self.core.amount(self.core.written.0.high_water.load(Ordering::Relaxed))
+    pub fn high_water(&self) -> PipeAmount {
+        self.core.amount(self.core.writer.0.high_water.load(Ordering::Relaxed))
     }
 
     /// Frames dropped because the pipe was full, newest and oldest together.
     #[must_use]
     pub fn dropped_frames(&self) -> u64 {
-        self.core.written.0.dropped.load(Ordering::Relaxed) / self.core.frame as u64
+        self.core.writer.0.dropped.load(Ordering::Relaxed) / self.core.frame as u64
     }
 
     /// Frames of silence or repetition given out because the pipe was empty.
     #[must_use]
     pub fn padded_frames(&self) -> u64 {
-        self.core.read.0.padded.load(Ordering::Relaxed) / self.core.frame as u64
+        self.core.reader.0.padded.load(Ordering::Relaxed) / self.core.frame as u64
     }
 
     /// Frames skipped by a clear, from either side.
     #[must_use]
     pub fn cleared_frames(&self) -> u64 {
-        self.core.read.0.skipped.load(Ordering::Relaxed) / self.core.frame as u64
+        self.core.reader.0.skipped.load(Ordering::Relaxed) / self.core.frame as u64
     }
 
     /// Whether any range of the memory is one slice without copying.
@@ -69,7 +69,7 @@ impl PipeMonitor {
     ///
     /// Not for a real-time thread: may wake a thread.
     pub fn cancel_read(&self) {
-        self.core.read.0.bell.cancel();
+        self.core.reader.0.bell.cancel();
     }
 
     /// Ends the wait of the blocking or async writer that goes on now, or its next one, with
@@ -77,7 +77,7 @@ impl PipeMonitor {
     ///
     /// Not for a real-time thread: may wake a thread.
     pub fn cancel_write(&self) {
-        self.core.written.0.bell.cancel();
+        self.core.writer.0.bell.cancel();
     }
 
     /// Wakes whichever end sleeps and need not: for an end whose peer is real-time and never wakes

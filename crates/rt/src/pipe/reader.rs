@@ -1,12 +1,12 @@
 //! The end of a pipe that takes bytes out, and never waits.
 #![allow(unsafe_code)]
 
-use super::conceal::Conceal;
+use super::conceal::Concealer;
 use super::shared::{Core, add};
 use super::writer::{FAILED, FINISHED};
-use super::{End, Fill, PipeMonitor, Read, Stamp, Underrun};
-use crate::latest::{Publisher, Reader};
-use crate::spsc::{GONE, ReadEnd};
+use super::{EndReason, FrameTimestamp, PipeAmount, PipeMonitor, ReadOutcome, UnderrunPolicy};
+use crate::latest::{LatestPublisher, LatestReader};
+use crate::spsc::{DROPPED, ReadEnd};
 use crate::sync::{Arc, Ordering};
 
 /// Takes bytes out of a pipe. Made by [`pipe`](super::pipe()).
@@ -17,8 +17,8 @@ use crate::sync::{Arc, Ordering};
 pub struct PipeReader {
     pub(super) core: Arc<Core>,
     end: ReadEnd,
-    underrun: Underrun,
-    conceal: Conceal,
+    underrun: UnderrunPolicy,
+    conceal: Concealer,
     /// Bytes taken out since the start, skipped ones included.
     total: u64,
     /// Bytes beyond the position that were looked at and not consumed.
@@ -27,20 +27,20 @@ pub struct PipeReader {
     skipped: usize,
     clears: usize,
     /// The busy mark of [`Turn`](super::turn::Turn) is ours.
-    looking: bool,
+    is_reading: bool,
     /// Where bytes are shown that memory cannot give in one piece.
     scratch: Box<[u8]>,
-    stamps: Publisher<Option<Stamp>>,
-    heard: Reader<Option<Stamp>>,
+    stamps: LatestPublisher<Option<FrameTimestamp>>,
+    heard: LatestReader<Option<FrameTimestamp>>,
 }
 
 impl PipeReader {
     pub(super) fn new(
         core: Arc<Core>,
         start: usize,
-        (underrun, conceal): (Underrun, Conceal),
-        stamps: Publisher<Option<Stamp>>,
-        heard: Reader<Option<Stamp>>,
+        (underrun, conceal): (UnderrunPolicy, Concealer),
+        stamps: LatestPublisher<Option<FrameTimestamp>>,
+        heard: LatestReader<Option<FrameTimestamp>>,
     ) -> Self {
         let spare = if core.memory.is_mirrored() { 0 } else { core.capacity };
         Self {
@@ -52,7 +52,7 @@ impl PipeReader {
             examined: 0,
             skipped: 0,
             clears: 0,
-            looking: false,
+            is_reading: false,
             scratch: vec![0; spare].into_boxed_slice(),
             stamps,
             heard,
@@ -65,22 +65,22 @@ impl PipeReader {
     /// # Real-time
     /// Wait-free, no allocation, no system call; the time is that of the copy.
     #[inline]
-    pub fn read(&mut self, out: &mut [u8]) -> Read {
+    pub fn read(&mut self, out: &mut [u8]) -> ReadOutcome {
         let n = self.copy_some(out);
-        if self.underrun == Underrun::Repeat {
-            self.conceal.remember(&out[..n]);
+        if self.underrun == UnderrunPolicy::Repeat {
+            self.conceal.push_history(&out[..n]);
         }
         if n < out.len() || self.skipped > 0 {
-            return self.tell_more(out, n);
+            return self.finish_read(out, n);
         }
-        Read { bytes: n, padded: 0, skipped: 0, end: None }
+        ReadOutcome { bytes: n, padded: 0, skipped: 0, end: None }
     }
 
     /// Copies what is there and fits, and says how much.
     #[inline]
     fn copy_some(&mut self, out: &mut [u8]) -> usize {
         self.begin();
-        let wanted = self.core.whole(out.len());
+        let wanted = self.core.whole_frames(out.len());
         let n = self.end.len(&self.core.positions, wanted).min(wanted);
         // SAFETY: published bytes are the reader's until they are released.
         unsafe { self.core.memory.copy_out(self.end.place(), &mut out[..n]) };
@@ -91,21 +91,21 @@ impl PipeReader {
     /// Deals with what is missing after `n` bytes, and with what was lost before them. Apart, so
     /// that a read without either passes one number in a register.
     #[cold]
-    fn tell_more(&mut self, out: &mut [u8], n: usize) -> Read {
+    fn finish_read(&mut self, out: &mut [u8], n: usize) -> ReadOutcome {
         let end = if n < out.len() { self.end() } else { None };
         let mut padded = 0;
-        if n < out.len() && self.underrun != Underrun::Short {
+        if n < out.len() && self.underrun != UnderrunPolicy::Short {
             self.conceal.fill(&mut out[n..]);
             padded = out.len() - n;
-            add(&self.core.read.0.padded, padded);
+            add(&self.core.reader.0.padded, padded);
         }
-        Read { bytes: n, padded, skipped: self.take_skipped(), end }
+        ReadOutcome { bytes: n, padded, skipped: self.take_skipped(), end }
     }
 
     /// A read that makes nothing up.
-    pub(super) fn read_short(&mut self, out: &mut [u8]) -> Read {
+    pub(super) fn read_short(&mut self, out: &mut [u8]) -> ReadOutcome {
         let bytes = self.copy_some(out);
-        Read { bytes, padded: 0, skipped: self.take_skipped(), end: self.end() }
+        ReadOutcome { bytes, padded: 0, skipped: self.take_skipped(), end: self.end() }
     }
 
     /// Shows the next `n` bytes in place and in one slice, or nothing when fewer are there (always,
@@ -132,10 +132,10 @@ impl PipeReader {
     pub fn peek(&mut self, n: usize) -> Option<&[u8]> {
         self.begin();
         if self.end.len(&self.core.positions, n) < n {
-            self.stop_looking();
+            self.end_access();
             return None;
         }
-        Some(self.show(n))
+        Some(self.view(n))
     }
 
     /// Shows everything that is there, in place and in one slice.
@@ -146,11 +146,11 @@ impl PipeReader {
     pub fn peek_all(&mut self) -> &[u8] {
         self.begin();
         let n = self.end.len_now(&self.core.positions);
-        self.show(n)
+        self.view(n)
     }
 
     #[inline]
-    fn show(&mut self, n: usize) -> &[u8] {
+    fn view(&mut self, n: usize) -> &[u8] {
         let at = self.end.place();
         if self.core.memory.run(at, n) < n {
             let scratch = &mut self.scratch[..n];
@@ -176,12 +176,12 @@ impl PipeReader {
     #[inline]
     pub fn advance(&mut self, consumed: usize, examined: usize) {
         // No clear is heeded here: what was shown is still there.
-        self.begin_to_look();
+        self.begin_access();
         let most = consumed.max(examined);
         let len = self.end.len(&self.core.positions, most);
         assert!(most <= len, "advance over {most} bytes, {len} are there");
         assert!(
-            self.core.whole(consumed) == consumed,
+            self.core.whole_frames(consumed) == consumed,
             "advance of {consumed} bytes: part of a frame"
         );
         self.take(consumed);
@@ -196,7 +196,7 @@ impl PipeReader {
         self.begin();
         let n = self.end.len_now(&self.core.positions);
         self.take(n);
-        add(&self.core.read.0.skipped, n);
+        add(&self.core.reader.0.skipped, n);
         n
     }
 
@@ -206,7 +206,7 @@ impl PipeReader {
     /// # Real-time
     /// Wait-free.
     #[must_use]
-    pub fn available(&self) -> Fill {
+    pub fn available(&self) -> PipeAmount {
         self.core.amount(self.core.fill())
     }
 
@@ -215,15 +215,15 @@ impl PipeReader {
     /// # Real-time
     /// Wait-free.
     #[must_use]
-    pub fn end(&self) -> Option<End> {
-        let left = self.core.positions.writer_left();
+    pub fn end(&self) -> Option<EndReason> {
+        let left = self.core.positions.writer_exit();
         if left == 0 || self.core.fill() > 0 {
             return None;
         }
         Some(match left {
-            FINISHED => End::Finished,
-            FAILED => End::Failed(self.core.written.0.failure.load(Ordering::Relaxed)),
-            _ => End::Dropped,
+            FINISHED => EndReason::Finished,
+            FAILED => EndReason::Failed(self.core.writer.0.failure.load(Ordering::Relaxed)),
+            _ => EndReason::Dropped,
         })
     }
 
@@ -245,14 +245,14 @@ impl PipeReader {
     /// # Real-time
     /// Wait-free, no allocation, no system call.
     pub fn stamp(&mut self, nanos: u64) {
-        self.stamps.publish(Some(Stamp { frame: self.position(), nanos }));
+        self.stamps.publish(Some(FrameTimestamp { frame: self.position(), nanos }));
     }
 
     /// The writer's latest stamp: which frame belongs to which instant.
     ///
     /// # Real-time
     /// Wait-free.
-    pub fn writer_stamp(&mut self) -> Option<Stamp> {
+    pub fn writer_stamp(&mut self) -> Option<FrameTimestamp> {
         *self.heard.read()
     }
 
@@ -263,28 +263,28 @@ impl PipeReader {
     }
 
     /// Bytes beyond which a wait makes sense: what was examined already does not count.
-    pub(super) fn more_than_examined(&self) -> usize {
+    pub(super) fn min_demand(&self) -> usize {
         self.examined + 1
     }
 
     /// Takes note of what others did to the reading position, and of our looking.
     #[inline]
     fn begin(&mut self) {
-        self.begin_to_look();
+        self.begin_access();
         if let Some(below) = self.core.clear.0.new_request(&mut self.clears) {
             self.clear_below(below);
         }
     }
 
     #[inline]
-    fn begin_to_look(&mut self) {
-        if let Some(turn) = &self.core.turn
-            && !self.looking
+    fn begin_access(&mut self) {
+        if let Some(turn) = &self.core.shared_head
+            && !self.is_reading
         {
-            let pushed_out = turn.begin(self.end.position());
-            self.looking = true;
-            self.end.jump(&self.core.positions, pushed_out);
-            self.note_skip(pushed_out);
+            let pushed_out = turn.begin_read(self.end.position());
+            self.is_reading = true;
+            self.end.skip(&self.core.positions, pushed_out);
+            self.count_skipped(pushed_out);
         }
     }
 
@@ -294,12 +294,12 @@ impl PipeReader {
         // Further ahead than the pipe is long means behind: the request came too late.
         if n <= self.end.len_now(&self.core.positions) {
             self.end.release(&self.core.positions, n);
-            self.note_skip(n);
-            add(&self.core.read.0.skipped, n);
+            self.count_skipped(n);
+            add(&self.core.reader.0.skipped, n);
         }
     }
 
-    fn note_skip(&mut self, n: usize) {
+    fn count_skipped(&mut self, n: usize) {
         self.skipped += n;
         self.total += n as u64;
         self.examined = self.examined.saturating_sub(n);
@@ -310,21 +310,21 @@ impl PipeReader {
         self.end.release(&self.core.positions, n);
         self.total += n as u64;
         self.examined = self.examined.saturating_sub(n);
-        self.stop_looking();
+        self.end_access();
     }
 
     #[inline]
-    fn stop_looking(&mut self) {
-        if let Some(turn) = &self.core.turn {
-            turn.end(self.end.position());
-            self.looking = false;
+    fn end_access(&mut self) {
+        if let Some(turn) = &self.core.shared_head {
+            turn.end_read(self.end.position());
+            self.is_reading = false;
         }
     }
 }
 
 impl Drop for PipeReader {
     fn drop(&mut self) {
-        self.core.positions.set_reader_left(GONE);
+        self.core.positions.set_reader_exit(DROPPED);
         self.core.wake_writer();
     }
 }

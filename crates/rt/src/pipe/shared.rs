@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::clear::Clear;
+use super::clear::ClearRequest;
 use super::memory::Memory;
-use super::turn::Turn;
-use super::{Backpressure, Fill};
-use crate::bell::Bell;
-use crate::spsc::{Line, Positions};
+use super::shared_head::SharedHead;
+use super::{Backpressure, PipeAmount};
+use crate::spsc::{CachePadded, Positions};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::wake::WaitCell;
 
 #[derive(Debug)]
 pub(super) struct Core {
@@ -16,7 +16,7 @@ pub(super) struct Core {
     pub(super) positions: Positions,
     /// Only with [`Overflow::DropOldest`](super::Overflow::DropOldest); then it has the reading
     /// position.
-    pub(super) turn: Option<Turn>,
+    pub(super) shared_head: Option<SharedHead>,
     /// Bytes, whole frames.
     pub(super) capacity: usize,
     /// Bytes per frame.
@@ -28,15 +28,15 @@ pub(super) struct Core {
     /// In bytes.
     pub(super) pause: usize,
     pub(super) resume: usize,
-    pub(super) written: Line<WriteSide>,
-    pub(super) read: Line<ReadSide>,
-    pub(super) clear: Line<Clear>,
+    pub(super) writer: CachePadded<WriterState>,
+    pub(super) reader: CachePadded<ReaderState>,
+    pub(super) clear: CachePadded<ClearRequest>,
 }
 
 /// What the writer says, beside its position.
 #[derive(Debug, Default)]
-pub(super) struct WriteSide {
-    pub(super) bell: Bell,
+pub(super) struct WriterState {
+    pub(super) bell: WaitCell,
     /// This end rings the reader's bell, so that a reader may sleep without looking up.
     pub(super) rings: AtomicBool,
     pub(super) high_water: AtomicUsize,
@@ -46,10 +46,10 @@ pub(super) struct WriteSide {
 
 /// What the reader says, beside its position.
 #[derive(Debug, Default)]
-pub(super) struct ReadSide {
-    pub(super) bell: Bell,
+pub(super) struct ReaderState {
+    pub(super) bell: WaitCell,
     /// Bytes that a sleeping reader waits for.
-    pub(super) wants: AtomicUsize,
+    pub(super) demand: AtomicUsize,
     pub(super) rings: AtomicBool,
     pub(super) padded: AtomicU64,
     pub(super) skipped: AtomicU64,
@@ -64,7 +64,7 @@ impl Core {
 
     /// Bytes between the ends; exact for either end, a snapshot for anybody else.
     pub(super) fn fill(&self) -> usize {
-        if let Some(turn) = &self.turn {
+        if let Some(turn) = &self.shared_head {
             let tail = self.positions.tail();
             return tail.wrapping_sub(turn.head(tail)).min(self.capacity);
         }
@@ -75,35 +75,35 @@ impl Core {
     }
 
     /// A reader with this demand need not sleep.
-    pub(super) fn readable(&self, wanted: usize) -> bool {
-        self.fill() >= wanted || self.positions.writer_left() != 0
+    pub(super) fn is_readable(&self, wanted: usize) -> bool {
+        self.fill() >= wanted || self.positions.writer_exit() != 0
     }
 
     /// A writer that paused need not sleep: the reader has caught up, has gone, or waits for more
     /// than is there.
-    pub(super) fn resumable(&self) -> bool {
+    pub(super) fn is_resumable(&self) -> bool {
         let fill = self.fill();
-        fill <= self.resume || self.reader_starves(fill) || self.positions.reader_left() != 0
+        fill <= self.resume || self.is_reader_starved(fill) || self.positions.reader_exit() != 0
     }
 
     /// The reader sleeps and what there is does not satisfy it, though there is room.
-    pub(super) fn reader_starves(&self, fill: usize) -> bool {
-        let starves = self.read.0.bell.is_asleep() && self.demand() > fill;
+    pub(super) fn is_reader_starved(&self, fill: usize) -> bool {
+        let starves = self.reader.0.bell.is_asleep() && self.demand() > fill;
         starves && fill < self.capacity
     }
 
     pub(super) fn demand(&self) -> usize {
-        self.read.0.wants.load(Ordering::Acquire)
+        self.reader.0.demand.load(Ordering::Acquire)
     }
 
     /// Wakes a reader that sleeps and whose demand is met.
     pub(super) fn wake_reader(&self) {
-        self.read.0.bell.ring(|| self.readable(self.demand()));
+        self.reader.0.bell.wake(|| self.is_readable(self.demand()));
     }
 
     /// Wakes a writer that sleeps and may go on.
     pub(super) fn wake_writer(&self) {
-        self.written.0.bell.ring(|| self.resumable());
+        self.writer.0.bell.wake(|| self.is_resumable());
     }
 
     pub(super) fn frames(&self, bytes: usize) -> usize {
@@ -112,16 +112,16 @@ impl Core {
 
     /// Rounds down to whole frames.
     #[inline]
-    pub(super) fn whole(&self, bytes: usize) -> usize {
+    pub(super) fn whole_frames(&self, bytes: usize) -> usize {
         if self.odd_frame { bytes - bytes % self.frame } else { bytes & !(self.frame - 1) }
     }
 
-    pub(super) fn amount(&self, bytes: usize) -> Fill {
+    pub(super) fn amount(&self, bytes: usize) -> PipeAmount {
         let frames = self.frames(bytes);
         let nanos =
             if self.rate == 0 { 0 } else { frames as u128 * 1_000_000_000 / u128::from(self.rate) };
         let duration = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        Fill { bytes, frames, duration }
+        PipeAmount { bytes, frames, duration }
     }
 }
 

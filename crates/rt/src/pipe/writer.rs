@@ -2,9 +2,11 @@
 #![allow(unsafe_code)]
 
 use super::shared::{Core, add};
-use super::{Fill, Overflow, PipeMonitor, Stamp, WriteError, Written};
-use crate::latest::{Publisher, Reader};
-use crate::spsc::{GONE, WriteEnd};
+use super::{
+    FrameTimestamp, OverflowPolicy, PipeAmount, PipeMonitor, PipeWriteError, WriteOutcome,
+};
+use crate::latest::{LatestPublisher, LatestReader};
+use crate::spsc::{DROPPED, WriteEnd};
 use crate::sync::{Arc, Ordering};
 
 /// Puts bytes into a pipe. Made by [`pipe`](super::pipe()).
@@ -18,29 +20,29 @@ use crate::sync::{Arc, Ordering};
 pub struct PipeWriter {
     pub(super) core: Arc<Core>,
     end: WriteEnd,
-    pub(super) overflow: Overflow,
+    pub(super) overflow: OverflowPolicy,
     /// Bytes put in since the start.
     total: u64,
     high_water: usize,
     reserved: usize,
-    rewind: Rewind,
+    rewind: RewindPolicy,
     /// Where a reservation lies that memory cannot give in one piece.
     scratch: Box<[u8]>,
     scratched: bool,
-    stamps: Publisher<Option<Stamp>>,
-    heard: Reader<Option<Stamp>>,
+    stamps: LatestPublisher<Option<FrameTimestamp>>,
+    heard: LatestReader<Option<FrameTimestamp>>,
 }
 
 impl PipeWriter {
     pub(super) fn new(
         core: Arc<Core>,
         start: usize,
-        overflow: Overflow,
-        stamps: Publisher<Option<Stamp>>,
-        heard: Reader<Option<Stamp>>,
+        overflow: OverflowPolicy,
+        stamps: LatestPublisher<Option<FrameTimestamp>>,
+        heard: LatestReader<Option<FrameTimestamp>>,
     ) -> Self {
         let end = WriteEnd::new(start, core.capacity);
-        let rewind = Rewind::new(start, core.capacity, core.turn.is_none());
+        let rewind = RewindPolicy::new(start, core.capacity, core.shared_head.is_none());
         let spare = if core.memory.is_mirrored() { 0 } else { core.capacity };
         let scratch = vec![0; spare].into_boxed_slice();
         Self {
@@ -69,56 +71,60 @@ impl PipeWriter {
     /// * [`WriteError::ReaderGone`]: nobody will ever read.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "the answer then stays in registers: 4 ns of 14")]
-    pub fn write(&mut self, data: &[u8]) -> Result<Written, WriteError> {
-        let n = self.core.whole(data.len());
-        if self.core.positions.reader_left() != 0 {
-            return Err(WriteError::ReaderGone);
+    pub fn write(&mut self, data: &[u8]) -> Result<WriteOutcome, PipeWriteError> {
+        let n = self.core.whole_frames(data.len());
+        if self.core.positions.reader_exit() != 0 {
+            return Err(PipeWriteError::ReaderGone);
         }
-        let free = self.room(n);
+        let free = self.free_bytes(n);
         if n <= free {
-            self.put(&data[..n]);
-            return Ok(Written { stored: n, dropped: 0 });
+            self.store(&data[..n]);
+            return Ok(WriteOutcome { stored: n, dropped: 0 });
         }
-        self.write_too_much(&data[..n], free)
+        self.write_overflowing(&data[..n], free)
     }
 
     /// `data` is whole frames, more than are `free`.
     #[cold]
-    fn write_too_much(&mut self, data: &[u8], free: usize) -> Result<Written, WriteError> {
+    fn write_overflowing(
+        &mut self,
+        data: &[u8],
+        free: usize,
+    ) -> Result<WriteOutcome, PipeWriteError> {
         match self.overflow {
-            Overflow::Error => Err(WriteError::Full { free }),
-            Overflow::Block => {
-                self.put(&data[..free]);
-                Ok(Written { stored: free, dropped: 0 })
+            OverflowPolicy::Error => Err(PipeWriteError::Full { free }),
+            OverflowPolicy::Block => {
+                self.store(&data[..free]);
+                Ok(WriteOutcome { stored: free, dropped: 0 })
             }
-            Overflow::DropNewest => {
-                self.put(&data[..free]);
+            OverflowPolicy::DropNewest => {
+                self.store(&data[..free]);
                 Ok(self.count_dropped(free, data.len() - free))
             }
-            Overflow::DropOldest => {
+            OverflowPolicy::DropOldest => {
                 // Of what is longer than the pipe the beginning is the oldest.
                 let too_old = data.len().saturating_sub(self.core.capacity);
                 let data = &data[too_old..];
                 let before = self.core.capacity - free;
-                let free = self.push_out(data.len(), free);
+                let free = self.drop_oldest(data.len(), free);
                 let stored = data.len().min(free);
                 let pushed_out = before - (self.core.capacity - free);
-                self.put(&data[..stored]);
+                self.store(&data[..stored]);
                 Ok(self.count_dropped(stored, too_old + pushed_out + (data.len() - stored)))
             }
         }
     }
 
-    fn count_dropped(&self, stored: usize, dropped: usize) -> Written {
-        add(&self.core.written.0.dropped, dropped);
-        Written { stored, dropped }
+    fn count_dropped(&self, stored: usize, dropped: usize) -> WriteOutcome {
+        add(&self.core.writer.0.dropped, dropped);
+        WriteOutcome { stored, dropped }
     }
 
     /// Makes room for `n` bytes at the expense of the oldest, if the reader is not looking at them;
     /// gives the room that there is then.
-    fn push_out(&self, n: usize, free: usize) -> usize {
-        let Some(turn) = &self.core.turn else { return free };
-        let Some(head) = turn.push_out(self.end.position(), self.core.capacity - n) else {
+    fn drop_oldest(&self, n: usize, free: usize) -> usize {
+        let Some(turn) = &self.core.shared_head else { return free };
+        let Some(head) = turn.drop_oldest(self.end.position(), self.core.capacity - n) else {
             return free;
         };
         self.end.assume_head(head)
@@ -132,8 +138,8 @@ impl PipeWriter {
     /// Wait-free, no allocation, no system call.
     #[inline]
     pub fn reserve(&mut self, n: usize) -> &mut [u8] {
-        let room = self.room(n);
-        let n = self.core.whole(n.min(room));
+        let room = self.free_bytes(n);
+        let n = self.core.whole_frames(n.min(room));
         self.reserved = n;
         let at = self.end.place();
         self.scratched = self.core.memory.run(at, n) < n;
@@ -156,7 +162,7 @@ impl PipeWriter {
     #[inline]
     pub fn commit(&mut self, n: usize) {
         assert!(n <= self.reserved, "commit of {n} bytes, {} are reserved", self.reserved);
-        assert!(self.core.whole(n) == n, "commit of {n} bytes, which are not whole frames");
+        assert!(self.core.whole_frames(n) == n, "commit of {n} bytes, which are not whole frames");
         if self.scratched {
             // SAFETY: what was reserved is free, and free bytes are the writer's.
             unsafe { self.core.memory.copy_in(self.end.place(), &self.scratch[..n]) };
@@ -171,14 +177,14 @@ impl PipeWriter {
     /// # Real-time
     /// Wait-free, no allocation, no system call.
     pub fn stamp(&mut self, nanos: u64) {
-        self.stamps.publish(Some(Stamp { frame: self.position(), nanos }));
+        self.stamps.publish(Some(FrameTimestamp { frame: self.position(), nanos }));
     }
 
     /// The reader's latest stamp: which frame it took at which instant.
     ///
     /// # Real-time
     /// Wait-free.
-    pub fn reader_stamp(&mut self) -> Option<Stamp> {
+    pub fn reader_stamp(&mut self) -> Option<FrameTimestamp> {
         *self.heard.read()
     }
 
@@ -203,7 +209,7 @@ impl PipeWriter {
     /// # Real-time
     /// Wait-free.
     #[must_use]
-    pub fn free(&self) -> Fill {
+    pub fn free(&self) -> PipeAmount {
         self.core.amount(self.core.capacity - self.core.fill())
     }
 
@@ -213,7 +219,7 @@ impl PipeWriter {
     /// Wait-free.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
-        self.core.positions.reader_left() != 0
+        self.core.positions.reader_exit() != 0
     }
 
     /// A view of the pipe for any thread.
@@ -226,7 +232,7 @@ impl PipeWriter {
     ///
     /// Not for a real-time thread: may wake the reader, and free memory.
     pub fn finish(self) {
-        self.leave(FINISHED);
+        self.close(FINISHED);
     }
 
     /// Ends the pipe by a failure: the reader gets [`End::Failed`](super::End::Failed) with `code`,
@@ -234,20 +240,20 @@ impl PipeWriter {
     ///
     /// Not for a real-time thread: may wake the reader, and free memory.
     pub fn fail(self, code: u32) {
-        self.core.written.0.failure.store(code, Ordering::Relaxed);
-        self.leave(FAILED);
+        self.core.writer.0.failure.store(code, Ordering::Relaxed);
+        self.close(FAILED);
     }
 
-    fn leave(&self, how: u32) {
-        if self.core.positions.writer_left() == 0 {
-            self.core.positions.set_writer_left(how);
+    fn close(&self, how: u32) {
+        if self.core.positions.writer_exit() == 0 {
+            self.core.positions.set_writer_exit(how);
             self.core.wake_reader();
         }
     }
 
     /// Stores what fits, whole frames of `data`.
     #[inline]
-    fn put(&mut self, data: &[u8]) {
+    fn store(&mut self, data: &[u8]) {
         // SAFETY: the callers have checked that there is room, which is the writer's.
         unsafe { self.core.memory.copy_in(self.end.place(), data) };
         self.publish(data.len());
@@ -261,31 +267,31 @@ impl PipeWriter {
         // The remembered reading position is old, so this fill is the most that it can be; only
         // what looks like a new record is worth a look at the reader's cache line.
         if self.end.fill_at_most() > self.high_water {
-            self.note_record();
+            self.update_high_water();
         }
     }
 
     #[inline]
-    fn note_record(&mut self) {
-        let free = match &self.core.turn {
+    fn update_high_water(&mut self) {
+        let free = match &self.core.shared_head {
             None => self.end.free_now(&self.core.positions),
             Some(turn) => self.end.assume_head(turn.head(self.end.position())),
         };
         let fill = self.core.capacity - free;
         if fill > self.high_water {
             self.high_water = fill;
-            self.core.written.0.high_water.store(fill, Ordering::Relaxed);
+            self.core.writer.0.high_water.store(fill, Ordering::Relaxed);
         }
     }
 
     /// How many bytes fit; looks at the reader only when fewer than `want` are known to fit.
     #[inline]
-    fn room(&mut self, want: usize) -> usize {
+    fn free_bytes(&mut self, want: usize) -> usize {
         if self.rewind.is_due(self.end.position()) {
             let empty = self.end.rewind(&self.core.positions);
-            self.rewind.tried(self.end.position(), empty);
+            self.rewind.record_try(self.end.position(), empty);
         }
-        match &self.core.turn {
+        match &self.core.shared_head {
             None => self.end.free(&self.core.positions, want),
             Some(turn) => self.end.assume_head(turn.head(self.end.position())),
         }
@@ -300,7 +306,7 @@ impl PipeWriter {
 /// worth a look only some way into the memory, and not again for long if the reader never catches
 /// up.
 #[derive(Debug)]
-struct Rewind {
+struct RewindPolicy {
     /// Position of the latest rewind, or of the end of the latest tries.
     last: usize,
     /// How far from there the next try is.
@@ -310,7 +316,7 @@ struct Rewind {
     tries: u32,
 }
 
-impl Rewind {
+impl RewindPolicy {
     fn new(start: usize, capacity: usize, possible: bool) -> Self {
         let nearest = if possible { NEAREST.min(capacity / 4) } else { usize::MAX };
         let farthest = capacity.saturating_mul(FARTHEST);
@@ -322,7 +328,7 @@ impl Rewind {
         position.wrapping_sub(self.last) >= self.distance
     }
 
-    fn tried(&mut self, position: usize, done: bool) {
+    fn record_try(&mut self, position: usize, done: bool) {
         self.tries += 1;
         if done {
             self.distance = self.nearest;
@@ -345,7 +351,7 @@ const TRIES: u32 = 16;
 
 impl Drop for PipeWriter {
     fn drop(&mut self) {
-        self.leave(GONE);
+        self.close(DROPPED);
     }
 }
 

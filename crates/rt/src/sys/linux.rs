@@ -11,17 +11,17 @@ use crate::sync::AtomicU32;
 /// A run of memory that is mapped twice in a row, so that any range of it that begins in the first
 /// half is contiguous, whatever its length up to the size.
 #[derive(Debug)]
-pub(crate) struct Mirror {
+pub(crate) struct MirroredMapping {
     base: NonNull<u8>,
     size: usize,
 }
 
 // SAFETY: the mapping belongs to the value alone; it is plain memory.
-unsafe impl Send for Mirror {}
+unsafe impl Send for MirroredMapping {}
 // SAFETY: `&Mirror` gives out a pointer and nothing else; what is done with it is up to the caller.
-unsafe impl Sync for Mirror {}
+unsafe impl Sync for MirroredMapping {}
 
-impl Mirror {
+impl MirroredMapping {
     /// Maps at least `at_least` bytes, a power of two, all zero and already backed by pages; `None`
     /// where the system refuses.
     pub(crate) fn new(at_least: usize) -> Option<Self> {
@@ -48,7 +48,7 @@ impl Mirror {
     }
 }
 
-impl Drop for Mirror {
+impl Drop for MirroredMapping {
     fn drop(&mut self) {
         // SAFETY: exactly this range was mapped by `new`, and nobody has a pointer into it any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), 2 * self.size) };

@@ -8,7 +8,8 @@
 mod linux;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
-    Mirror, Signal, futex_wait, futex_wake, futex_wake_one, now, precise_sleep, set_fifo, set_nice,
+    MirroredMapping, Signal, futex_wait, futex_wake, futex_wake_one, now, precise_sleep, set_fifo,
+    set_nice,
 };
 
 #[cfg(not(target_os = "linux"))]

@@ -16,10 +16,10 @@ use std::fmt;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::bell::Bell;
 use crate::pipe::memory::Memory;
-use crate::spsc::Line;
+use crate::spsc::CachePadded;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::wake::WaitCell;
 
 /// Makes a ring for `capacity` bytes, whose consumer sleeps behind `door`.
 ///
@@ -40,23 +40,26 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering};
 /// assert_eq!(producer.push(b"two\n"), Err(Refused::Closed));
 /// ```
 #[must_use]
-pub fn writer_ring(capacity: usize, door: &Door) -> Option<(Producer, Consumer)> {
+pub fn writer_ring(
+    capacity: usize,
+    door: &ConsumerWaker,
+) -> Option<(RecordProducer, RecordConsumer)> {
     let core = Arc::new(Core {
         memory: Memory::new(capacity, true)?,
         capacity,
-        door: door.clone(),
-        word: Line(AtomicU64::new(0)),
-        head: Line(AtomicU64::new(0)),
-        room: Line(Room::default()),
+        waker: door.clone(),
+        word: CachePadded(AtomicU64::new(0)),
+        head: CachePadded(AtomicU64::new(0)),
+        producer_wait: CachePadded(ProducerWait::default()),
     });
-    let producer = Producer { core: core.clone(), tail: 0, head: 0 };
-    Some((producer, Consumer { core, head: 0, tail: 0 }))
+    let producer = RecordProducer { core: core.clone(), tail: 0, head: 0 };
+    Some((producer, RecordConsumer { core, head: 0, tail: 0 }))
 }
 
 /// Why a record was not taken. Nothing of it is in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum PushError {
     /// There is no room now.
     Full,
     /// It is longer than the ring: there never will be room.
@@ -67,14 +70,14 @@ pub enum Refused {
 
 /// The end that puts records in. It can move to another thread but serves one at a time.
 #[derive(Debug)]
-pub struct Producer {
+pub struct RecordProducer {
     core: Arc<Core>,
     tail: u64,
     /// Where the consumer was when it was last looked at.
     head: u64,
 }
 
-impl Producer {
+impl RecordProducer {
     /// Puts one record in, and wakes nobody: see [`Producer::announce`]. An empty record is taken
     /// and leaves no trace.
     ///
@@ -85,19 +88,19 @@ impl Producer {
     /// [`Refused`]: nothing of the record is in the ring. `Ok` means that the consumer will find it,
     /// whatever happens at the same time.
     #[inline]
-    pub fn push(&mut self, record: &[u8]) -> Result<(), Refused> {
+    pub fn push(&mut self, record: &[u8]) -> Result<(), PushError> {
         let n = record.len();
         if self.free(n) < n {
-            return Err(self.refusal(n));
+            return Err(self.push_error(n));
         }
         // SAFETY: that many bytes are free, so they are the producer's until they are published.
-        unsafe { self.core.memory.copy_in(place(self.tail), record) };
+        unsafe { self.core.memory.copy_in(memory_position(self.tail), record) };
         let next = self.tail + n as u64;
         // Only a close can change the word under our hands, so one try is enough. Release: who sees
         // the position sees the bytes below it.
         let word = &self.core.word.0;
         word.compare_exchange(self.tail << 1, next << 1, Ordering::AcqRel, Ordering::Relaxed)
-            .map_err(|_| Refused::Closed)?;
+            .map_err(|_| PushError::Closed)?;
         self.tail = next;
         Ok(())
     }
@@ -105,26 +108,26 @@ impl Producer {
     /// Wakes the consumer's thread if it sleeps and what is in the ring is worth it; see
     /// [`Door::sleep`]. Not for a real-time thread: may call the system.
     #[inline]
-    pub fn announce(&self) {
-        let door = &*self.core.door.0;
-        door.bell.ring(|| self.core.calls(door.wake_at.load(Ordering::Relaxed)));
+    pub fn wake_consumer(&self) {
+        let door = &*self.core.waker.0;
+        door.bell.wake(|| self.core.is_wake_due(door.wake_at.load(Ordering::Relaxed)));
     }
 
     /// Sleeps after [`Refused::Full`], until the ring is half empty and a record of `n` bytes fits,
     /// it is closed, or `limit` is over. May wake early: push again.
     pub fn wait(&mut self, n: usize, limit: Option<Duration>) {
-        let Some(goal) = self.goal(n) else { return };
+        let Some(goal) = self.resume_position(n) else { return };
         let core = &*self.core;
-        core.room.0.goal.store(goal, Ordering::Relaxed);
-        core.room.0.bell.sleep(limit, || core.may_go_on(goal));
+        core.producer_wait.0.resume_at.store(goal, Ordering::Relaxed);
+        core.producer_wait.0.bell.sleep(limit, || core.can_resume(goal));
     }
 
     /// Like [`Producer::wait`], for a task: leaves its waker, or says that it need not wait.
     pub fn poll_room(&mut self, context: &Context<'_>, n: usize) -> Poll<()> {
-        let Some(goal) = self.goal(n) else { return Poll::Ready(()) };
+        let Some(goal) = self.resume_position(n) else { return Poll::Ready(()) };
         let core = &*self.core;
-        core.room.0.goal.store(goal, Ordering::Relaxed);
-        let ready = core.room.0.bell.leave(context, || core.may_go_on(goal));
+        core.producer_wait.0.resume_at.store(goal, Ordering::Relaxed);
+        let ready = core.producer_wait.0.bell.register_waker(context, || core.can_resume(goal));
         if ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
@@ -139,8 +142,8 @@ impl Producer {
 
     /// What anybody may know of the ring.
     #[must_use]
-    pub fn watch(&self) -> Watch {
-        Watch { core: self.core.clone() }
+    pub fn watch(&self) -> RingMonitor {
+        RingMonitor { core: self.core.clone() }
     }
 
     /// How many bytes fit; looks at the consumer only when fewer than `want` are known to fit.
@@ -156,46 +159,46 @@ impl Producer {
     }
 
     #[cold]
-    fn refusal(&self, n: usize) -> Refused {
+    fn push_error(&self, n: usize) -> PushError {
         if n > self.core.capacity {
-            Refused::TooLong
+            PushError::TooLong
         } else if self.core.is_closed() {
-            Refused::Closed
+            PushError::Closed
         } else {
-            Refused::Full
+            PushError::Full
         }
     }
 
     /// Where the consumer has to be for a record of `n` bytes to go on; none when waiting is in vain.
-    fn goal(&self, n: usize) -> Option<u64> {
+    fn resume_position(&self, n: usize) -> Option<u64> {
         let most = (self.core.capacity / 2).min(self.core.capacity.checked_sub(n)?);
         Some(self.tail.saturating_sub(most as u64))
     }
 }
 
-impl Drop for Producer {
+impl Drop for RecordProducer {
     /// What is in the ring can still be taken.
     fn drop(&mut self) {
-        self.core.room.0.gone.store(true, Ordering::Release);
-        self.core.door.knock();
+        self.core.producer_wait.0.gone.store(true, Ordering::Release);
+        self.core.waker.wake();
     }
 }
 
 /// The end that takes bytes out. It can move to another thread but serves one at a time.
 #[derive(Debug)]
-pub struct Consumer {
+pub struct RecordConsumer {
     core: Arc<Core>,
     head: u64,
     /// Up to where it was last looked.
     tail: u64,
 }
 
-impl Consumer {
+impl RecordConsumer {
     /// How many bytes wait now: whole records. Nobody makes it less.
     ///
     /// # Real-time
     /// Wait-free.
-    pub fn look(&mut self) -> usize {
+    pub fn available(&mut self) -> usize {
         self.tail = self.core.tail();
         distance(self.head, self.tail)
     }
@@ -212,11 +215,11 @@ impl Consumer {
     pub fn slices(&self, n: usize) -> (&[u8], &[u8]) {
         assert!(n <= distance(self.head, self.tail), "{n} bytes are more than wait");
         let memory = &self.core.memory;
-        let run = memory.run(place(self.head), n);
+        let run = memory.run(memory_position(self.head), n);
         // SAFETY: the run is contiguous, and published bytes are the consumer's until released.
-        let one = unsafe { memory.slice(place(self.head), run) };
+        let one = unsafe { memory.slice(memory_position(self.head), run) };
         // SAFETY: as above; what is left begins where the memory does.
-        (one, unsafe { memory.slice(place(self.head).wrapping_add(run), n - run) })
+        (one, unsafe { memory.slice(memory_position(self.head).wrapping_add(run), n - run) })
     }
 
     /// Gives the oldest `n` bytes back, and wakes the producer if it waits for room and now has
@@ -229,8 +232,8 @@ impl Consumer {
         self.head += n as u64;
         // Release: whatever was read of these bytes happened before they may be overwritten.
         self.core.head.0.store(self.head, Ordering::Release);
-        let (room, head) = (&self.core.room.0, self.head);
-        room.bell.ring(|| head >= room.goal.load(Ordering::Relaxed));
+        let (room, head) = (&self.core.producer_wait.0, self.head);
+        room.bell.wake(|| head >= room.resume_at.load(Ordering::Relaxed));
     }
 
     /// The producer is gone. Asked before [`Consumer::look`], it tells that nothing can follow what
@@ -240,7 +243,7 @@ impl Consumer {
     /// Wait-free.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
-        self.core.room.0.gone.load(Ordering::Acquire)
+        self.core.producer_wait.0.gone.load(Ordering::Acquire)
     }
 
     /// Whether there is enough to call a thread that sleeps with this `wake_at`: so many bytes, or
@@ -249,18 +252,19 @@ impl Consumer {
     /// # Real-time
     /// Wait-free.
     #[must_use]
-    pub fn calls(&self, wake_at: usize) -> bool {
-        self.core.calls(wake_at) || (self.core.room.0.bell.is_asleep() && self.core.calls(1))
+    pub fn is_wake_due(&self, wake_at: usize) -> bool {
+        self.core.is_wake_due(wake_at)
+            || (self.core.producer_wait.0.bell.is_asleep() && self.core.is_wake_due(1))
     }
 
     /// What anybody may know of the ring.
     #[must_use]
-    pub fn watch(&self) -> Watch {
-        Watch { core: self.core.clone() }
+    pub fn watch(&self) -> RingMonitor {
+        RingMonitor { core: self.core.clone() }
     }
 }
 
-impl Drop for Consumer {
+impl Drop for RecordConsumer {
     /// Closes the ring: what is in it is lost.
     fn drop(&mut self) {
         self.core.close();
@@ -269,11 +273,11 @@ impl Drop for Consumer {
 
 /// What anybody may know of a ring, and the right to close it.
 #[derive(Clone, Debug)]
-pub struct Watch {
+pub struct RingMonitor {
     core: Arc<Core>,
 }
 
-impl Watch {
+impl RingMonitor {
     /// Bytes that were put in since the beginning.
     #[must_use]
     pub fn accepted(&self) -> u64 {
@@ -295,9 +299,9 @@ impl Watch {
 
 /// Where the thread of the consumers sleeps: one for any number of rings.
 #[derive(Clone, Debug, Default)]
-pub struct Door(Arc<Doorbell>);
+pub struct ConsumerWaker(Arc<ConsumerWait>);
 
-impl Door {
+impl ConsumerWaker {
     /// Sleeps until a ring holds `wake_at` bytes or half of what it can and its producer says so,
     /// somebody knocks, or `limit` is over; unless `ready`, which must ask the rings
     /// ([`Consumer::calls`]). May wake early. One thread at a time.
@@ -309,19 +313,19 @@ impl Door {
 
     /// Wakes the thread if it sleeps and calls for so many bytes, or half of `capacity`: for bytes
     /// that wait elsewhere than in a ring.
-    pub fn call(&self, waiting: usize, capacity: usize) {
-        self.0.bell.ring(|| calls(waiting, self.0.wake_at.load(Ordering::Relaxed), capacity));
+    pub fn wake_if_due(&self, waiting: usize, capacity: usize) {
+        self.0.bell.wake(|| is_wake_due(waiting, self.0.wake_at.load(Ordering::Relaxed), capacity));
     }
 
     /// Wakes the thread if it sleeps. Whatever it is to see must be there before.
-    pub fn knock(&self) {
-        self.0.bell.ring(|| true);
+    pub fn wake(&self) {
+        self.0.bell.wake(|| true);
     }
 }
 
 #[derive(Debug, Default)]
-struct Doorbell {
-    bell: Bell,
+struct ConsumerWait {
+    bell: WaitCell,
     wake_at: AtomicUsize,
 }
 
@@ -329,21 +333,21 @@ struct Core {
     memory: Memory,
     /// The memory may be more.
     capacity: usize,
-    door: Door,
+    waker: ConsumerWaker,
     /// Twice the producer's position, and the mark [`CLOSED`]. 64 bits on every machine: they do not
     /// wrap in a lifetime, so a position also is the number of bytes ever accepted.
-    word: Line<AtomicU64>,
+    word: CachePadded<AtomicU64>,
     /// The consumer's position.
-    head: Line<AtomicU64>,
-    room: Line<Room>,
+    head: CachePadded<AtomicU64>,
+    producer_wait: CachePadded<ProducerWait>,
 }
 
 /// Where the producer sleeps.
 #[derive(Debug, Default)]
-struct Room {
-    bell: Bell,
+struct ProducerWait {
+    bell: WaitCell,
     /// The consumer's position from which on it is to be woken.
-    goal: AtomicU64,
+    resume_at: AtomicU64,
     gone: AtomicBool,
 }
 
@@ -358,21 +362,21 @@ impl Core {
     }
 
     /// The head first: it can only have grown when the tail is loaded.
-    fn calls(&self, wake_at: usize) -> bool {
+    fn is_wake_due(&self, wake_at: usize) -> bool {
         let head = self.head.0.load(Ordering::Acquire);
-        calls(distance(head, self.tail()), wake_at, self.capacity)
+        is_wake_due(distance(head, self.tail()), wake_at, self.capacity)
     }
 
     /// For a producer that is about to sleep: it has said so already, so the consumer sees it when
     /// it looks next.
-    fn may_go_on(&self, goal: u64) -> bool {
-        self.door.knock();
+    fn can_resume(&self, goal: u64) -> bool {
+        self.waker.wake();
         self.head.0.load(Ordering::Acquire) >= goal || self.is_closed()
     }
 
     fn close(&self) {
         self.word.0.fetch_or(CLOSED, Ordering::AcqRel);
-        self.room.0.bell.ring(|| true);
+        self.producer_wait.0.bell.wake(|| true);
     }
 }
 
@@ -388,18 +392,18 @@ impl fmt::Debug for Core {
 
 const CLOSED: u64 = 1;
 
-fn calls(waiting: usize, wake_at: usize, capacity: usize) -> bool {
+fn is_wake_due(waiting: usize, wake_at: usize, capacity: usize) -> bool {
     waiting >= wake_at.min(capacity / 2).max(1)
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "memory goes around within a usize")]
-fn place(position: u64) -> usize {
+fn memory_position(position: u64) -> usize {
     position as usize
 }
 
 /// How far `to` is ahead: never more than a ring has.
 fn distance(from: u64, to: u64) -> usize {
-    place(to.saturating_sub(from))
+    memory_position(to.saturating_sub(from))
 }
 
 #[cfg(test)]

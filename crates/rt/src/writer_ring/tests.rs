@@ -5,11 +5,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn ring(capacity: usize) -> (Producer, Consumer) {
-    writer_ring(capacity, &Door::default()).unwrap()
+fn ring(capacity: usize) -> (RecordProducer, RecordConsumer) {
+    writer_ring(capacity, &ConsumerWaker::default()).unwrap()
 }
 
-fn take(consumer: &mut Consumer, n: usize) -> Vec<u8> {
+fn take(consumer: &mut RecordConsumer, n: usize) -> Vec<u8> {
     let (one, two) = consumer.slices(n);
     let bytes = [one, two].concat();
     consumer.release(n);
@@ -20,19 +20,19 @@ fn take(consumer: &mut Consumer, n: usize) -> Vec<u8> {
 fn an_empty_record_leaves_no_trace_and_a_closed_ring_refuses_it() {
     let (mut producer, mut consumer) = ring(10);
     assert_eq!(producer.push(b""), Ok(()));
-    assert_eq!(consumer.look(), 0);
+    assert_eq!(consumer.available(), 0);
     consumer.watch().close();
-    assert_eq!(producer.push(b""), Err(Refused::Closed));
+    assert_eq!(producer.push(b""), Err(PushError::Closed));
 }
 
 #[test]
 fn a_record_may_be_as_long_as_the_ring() {
     let (mut producer, mut consumer) = ring(10);
-    assert_eq!(producer.push(&[1; 11]), Err(Refused::TooLong));
+    assert_eq!(producer.push(&[1; 11]), Err(PushError::TooLong));
     for i in 0..5 {
         assert_eq!(producer.push(&[i; 10]), Ok(()));
-        assert_eq!(producer.push(&[i]), Err(Refused::Full));
-        let n = consumer.look();
+        assert_eq!(producer.push(&[i]), Err(PushError::Full));
+        let n = consumer.available();
         assert_eq!(take(&mut consumer, n), [i; 10]);
     }
     assert_eq!((consumer.watch().accepted(), consumer.watch().taken()), (50, 50));
@@ -43,10 +43,10 @@ fn what_was_accepted_can_be_taken_after_the_end() {
     let (mut producer, mut consumer) = ring(100);
     producer.push(b"before").unwrap();
     producer.watch().close();
-    assert_eq!(producer.push(b"after"), Err(Refused::Closed));
+    assert_eq!(producer.push(b"after"), Err(PushError::Closed));
     drop(producer);
     assert!(consumer.is_abandoned());
-    let n = consumer.look();
+    let n = consumer.available();
     assert_eq!(take(&mut consumer, n), b"before");
 }
 
@@ -54,10 +54,10 @@ fn what_was_accepted_can_be_taken_after_the_end() {
 fn a_producer_resumes_at_half_or_where_its_record_fits() {
     let (mut producer, mut consumer) = ring(100);
     let mut context = Context::from_waker(Waker::noop());
-    let is_ready = |producer: &mut Producer, n| producer.poll_room(&context, n).is_ready();
+    let is_ready = |producer: &mut RecordProducer, n| producer.poll_room(&context, n).is_ready();
     producer.push(&[0; 100]).unwrap();
     assert!(!is_ready(&mut producer, 1));
-    consumer.look();
+    consumer.available();
     consumer.release(49);
     assert!(!is_ready(&mut producer, 1));
     consumer.release(1);
@@ -76,36 +76,36 @@ fn a_producer_resumes_at_half_or_where_its_record_fits() {
 #[test]
 fn a_ring_calls_when_it_holds_enough_for_its_size() {
     let (mut producer, consumer) = ring(10);
-    assert!(!consumer.calls(1));
+    assert!(!consumer.is_wake_due(1));
     producer.push(b"abcd").unwrap();
-    assert!(consumer.calls(1) && consumer.calls(4) && !consumer.calls(5));
+    assert!(consumer.is_wake_due(1) && consumer.is_wake_due(4) && !consumer.is_wake_due(5));
     producer.push(b"e").unwrap();
-    assert!(consumer.calls(1_000));
+    assert!(consumer.is_wake_due(1_000));
 }
 
 /// A thread that sleeps until it is called, and producers that wait for room: all that is accepted
 /// arrives, in order.
 #[test]
 fn sleepers_on_both_sides() {
-    let door = Door::default();
+    let door = ConsumerWaker::default();
     let (producers, mut consumers): (Vec<_>, Vec<_>) =
         (0..3).map(|_| writer_ring(64, &door).unwrap()).unzip();
     std::thread::scope(|scope| {
         for mut producer in producers {
             scope.spawn(move || {
                 for i in 0..5_000_u32 {
-                    while producer.push(&i.to_ne_bytes()) == Err(Refused::Full) {
+                    while producer.push(&i.to_ne_bytes()) == Err(PushError::Full) {
                         producer.wait(4, None);
                     }
-                    producer.announce();
+                    producer.wake_consumer();
                 }
             });
         }
         let mut next = [0_u32; 3];
         while next != [5_000; 3] {
-            door.sleep(1, None, || consumers.iter().any(|consumer| consumer.calls(1)));
+            door.sleep(1, None, || consumers.iter().any(|consumer| consumer.is_wake_due(1)));
             for (consumer, next) in consumers.iter_mut().zip(&mut next) {
-                let n = consumer.look();
+                let n = consumer.available();
                 for record in take(consumer, n).chunks_exact(4) {
                     assert_eq!(record, next.to_ne_bytes());
                     *next += 1;
@@ -126,13 +126,13 @@ proptest! {
             let waiting = expected.len() - got.len();
             match producer.push(&record) {
                 Ok(()) => expected.extend(record),
-                Err(Refused::TooLong) => prop_assert!(add > 37),
+                Err(PushError::TooLong) => prop_assert!(add > 37),
                 Err(refused) => {
-                    prop_assert_eq!(refused, Refused::Full);
+                    prop_assert_eq!(refused, PushError::Full);
                     prop_assert!(add + waiting > 37);
                 }
             }
-            prop_assert_eq!(consumer.look(), expected.len() - got.len());
+            prop_assert_eq!(consumer.available(), expected.len() - got.len());
             let n = remove.min(expected.len() - got.len());
             got.extend(take(&mut consumer, n));
         }

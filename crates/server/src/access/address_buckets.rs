@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use aulos_core::{Budget, Instant, Span};
+use aulos_core::{Instant, Span, TokenBucket};
 use aulos_io::reactor::address_key;
 
 /// A token bucket for each address, of a bounded number of addresses.
 #[derive(Debug)]
 pub(crate) struct AddressBuckets {
-    known: HashMap<u128, (Budget, Instant)>,
+    known: HashMap<u128, (TokenBucket, Instant)>,
     /// At once.
     burst: u32,
     /// One more every so often.
@@ -40,7 +40,7 @@ impl AddressBuckets {
     pub(crate) fn has(&mut self, from: IpAddr, now: Instant) -> bool {
         let from = from.to_canonical();
         let known = self.known.get_mut(&address_key(from));
-        from.is_loopback() || known.is_none_or(|(budget, _)| budget.has(now))
+        from.is_loopback() || known.is_none_or(|(budget, _)| budget.has_token(now))
     }
 
     /// Takes a token; false where the address has none left.
@@ -58,10 +58,10 @@ impl AddressBuckets {
             let oldest = *oldest.0;
             self.known.remove(&oldest);
         }
-        let fresh = || (Budget::new(self.burst, self.interval, now), now);
+        let fresh = || (TokenBucket::new(self.burst, self.interval, now), now);
         let (budget, at) = self.known.entry(address_key(from)).or_insert_with(fresh);
         *at = now;
-        budget.take(now)
+        budget.try_take(now)
     }
 }
 

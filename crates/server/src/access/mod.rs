@@ -17,7 +17,7 @@ use base64::prelude::BASE64_STANDARD;
 use tokio::sync::watch;
 
 pub(crate) use address_buckets::AddressBuckets;
-pub use aulos_config::users::{Role, Rules, Secret, UnknownRole, User};
+pub use aulos_config::users::{Role, Rules, SecretDigest, UnknownRole, User};
 
 /// What somebody says to show who he is.
 #[derive(Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Credentials {
     /// From a scheme and its parameter, as Snapcast's `Auth` and `Server.Authenticate` have them:
     /// `Basic` (base64 of `user:password`), `Plain` (`user:password`), and `Bearer` (a token).
     #[must_use]
-    pub fn of(scheme: &str, param: &str) -> Self {
+    pub fn parse(scheme: &str, param: &str) -> Self {
         let pair = |text: &str| {
             let (user, password) = text.split_once(':')?;
             Some(Self::Password(user.to_owned(), password.to_owned()))
@@ -65,10 +65,10 @@ impl Credentials {
 
     /// From the value of HTTP's `Authorization` (RFC 9110, 11.6.2).
     #[must_use]
-    pub fn of_header(value: &str) -> Self {
+    pub fn from_header(value: &str) -> Self {
         match value.trim().split_once(' ') {
             Some((scheme, _)) if scheme.eq_ignore_ascii_case("plain") => Self::Unreadable,
-            Some((scheme, param)) => Self::of(scheme, param),
+            Some((scheme, param)) => Self::parse(scheme, param),
             None => Self::Unreadable,
         }
     }
@@ -76,24 +76,24 @@ impl Credentials {
 
 /// Why somebody is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Denied {
+pub enum LoginError {
     /// There is nobody of this name, or his secret is another one.
-    Wrong,
+    WrongCredentials,
     /// His address has been wrong too often: nothing is compared until later.
-    Slowed,
+    RateLimited,
 }
 
 /// Every user is looked at, so that the time it takes says nothing.
 fn check(rules: &Rules, credentials: &Credentials) -> Option<Role> {
     let (name, said) = match credentials {
-        Credentials::Password(name, password) => (Some(name), Secret::of(password)),
-        Credentials::Token(token) => (None, Secret::of(token)),
+        Credentials::Password(name, password) => (Some(name), SecretDigest::new(password)),
+        Credentials::Token(token) => (None, SecretDigest::new(token)),
         Credentials::Unreadable => return None,
     };
     let mut found = None;
     for user in &rules.users {
         let kept = if name.is_some() { &user.password } else { &user.token };
-        let fits = kept.as_ref().is_some_and(|kept| kept.is(&said));
+        let fits = kept.as_ref().is_some_and(|kept| kept.matches(&said));
         if fits & name.is_none_or(|name| *name == user.name) {
             found = Some(user.role);
         }
@@ -103,7 +103,7 @@ fn check(rules: &Rules, credentials: &Credentials) -> Option<Role> {
 
 /// The rules that hold, and what has been guessed.
 #[derive(Debug)]
-pub struct Access {
+pub struct AccessControl {
     rules: Mutex<Arc<Rules>>,
     guesses: Mutex<AddressBuckets>,
     /// Calls before a login.
@@ -111,12 +111,12 @@ pub struct Access {
     changes: watch::Sender<()>,
 }
 
-impl Access {
+impl AccessControl {
     /// These rules hold from the start.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
         let guesses = Mutex::new(AddressBuckets::per_minute(rules.guesses));
-        let calls = Mutex::new(AddressBuckets::new(CALLS_BEFORE_LOGIN, CALL_INTERVAL));
+        let calls = Mutex::new(AddressBuckets::new(CALLS_BEFORE_LOGIN, CALL_REFILL_INTERVAL));
         Self {
             rules: Mutex::new(Arc::new(rules)),
             guesses,
@@ -153,7 +153,7 @@ impl Access {
         from: IpAddr,
         credentials: &Credentials,
         now: Instant,
-    ) -> Result<Role, Denied> {
+    ) -> Result<Role, LoginError> {
         let rules = self.rules();
         // Where there is nobody to be, nobody can be wrong: clients that send what another server
         // wanted are let in as they always were.
@@ -161,13 +161,13 @@ impl Access {
             return Ok(rules.anonymous);
         }
         if !lock(&self.guesses).has(from, now) {
-            return Err(Denied::Slowed);
+            return Err(LoginError::RateLimited);
         }
         match check(&rules, credentials) {
             Some(role) => Ok(role.max(rules.anonymous)),
             None => {
                 lock(&self.guesses).take(from, now);
-                Err(Denied::Wrong)
+                Err(LoginError::WrongCredentials)
             }
         }
     }
@@ -181,14 +181,14 @@ impl Access {
     ///
     /// # Errors
     /// [`Denied`].
-    pub fn guess(&self, from: IpAddr, right: bool, now: Instant) -> Result<(), Denied> {
+    pub fn check_guess(&self, from: IpAddr, right: bool, now: Instant) -> Result<(), LoginError> {
         let mut guesses = lock(&self.guesses);
         match (guesses.has(from, now), right) {
-            (false, _) => Err(Denied::Slowed),
+            (false, _) => Err(LoginError::RateLimited),
             (true, true) => Ok(()),
             (true, false) => {
                 guesses.take(from, now);
-                Err(Denied::Wrong)
+                Err(LoginError::WrongCredentials)
             }
         }
     }
@@ -199,7 +199,7 @@ impl Access {
 const CALLS_BEFORE_LOGIN: u32 = 512;
 
 /// Then it may make one more every this long.
-const CALL_INTERVAL: Span = Span::from_millis(20);
+const CALL_REFILL_INTERVAL: Span = Span::from_millis(20);
 
 /// What is guarded is whole at every moment.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

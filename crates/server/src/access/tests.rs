@@ -8,8 +8,8 @@ fn rules() -> Rules {
     let user = |name: &str, role, password: Option<&str>, token: Option<&str>| User {
         name: name.to_owned(),
         role,
-        password: password.map(Secret::of),
-        token: token.map(Secret::of),
+        password: password.map(SecretDigest::new),
+        token: token.map(SecretDigest::new),
     };
     Rules {
         users: vec![
@@ -29,9 +29,9 @@ const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
 #[test]
 fn a_login_gives_the_users_role_and_nothing_else_does() {
-    let access = Access::new(rules());
+    let access = AccessControl::new(rules());
     let role = |scheme: &str, param: &str| {
-        access.login(HERE, &Credentials::of(scheme, param), NOW).map_err(|_| ())
+        access.login(HERE, &Credentials::parse(scheme, param), NOW).map_err(|_| ())
     };
     assert_eq!(role("Plain", "kitchen:pass one"), Ok(Role::Listen));
     assert_eq!(role("plain", "anna:pass:two"), Ok(Role::Admin));
@@ -60,44 +60,47 @@ fn a_login_gives_the_users_role_and_nothing_else_does() {
 #[test]
 fn headers_are_read_as_browsers_send_them() {
     let password = |user: &str, password: &str| Credentials::Password(user.into(), password.into());
-    assert_eq!(Credentials::of_header("Basic YW5uYTpwYXNzOnR3bw=="), password("anna", "pass:two"));
-    assert_eq!(Credentials::of_header("bearer abc"), Credentials::Token("abc".into()));
+    assert_eq!(
+        Credentials::from_header("Basic YW5uYTpwYXNzOnR3bw=="),
+        password("anna", "pass:two")
+    );
+    assert_eq!(Credentials::from_header("bearer abc"), Credentials::Token("abc".into()));
     for odd in ["", "Basic", "Plain a:b", "abc", "Basic \u{fffd}"] {
-        assert_eq!(Credentials::of_header(odd), Credentials::Unreadable, "{odd}");
+        assert_eq!(Credentials::from_header(odd), Credentials::Unreadable, "{odd}");
     }
 }
 
 #[test]
 fn a_house_without_users_lets_everybody_in_whatever_he_says() {
-    let access = Access::new(Rules::default());
-    let anything = Credentials::of("Plain", "x:y");
+    let access = AccessControl::new(Rules::default());
+    let anything = Credentials::parse("Plain", "x:y");
     assert!((0..100).all(|_| access.login(THERE, &anything, NOW) == Ok(Role::Admin)));
 }
 
 #[test]
 fn who_guesses_too_often_is_not_even_right_any_more_for_a_while() {
-    let access = Access::new(rules());
-    let (right, wrong) = (Credentials::of("Plain", "kitchen:pass one"), Credentials::Unreadable);
+    let access = AccessControl::new(rules());
+    let (right, wrong) = (Credentials::parse("Plain", "kitchen:pass one"), Credentials::Unreadable);
     for _ in 0..3 {
-        assert_eq!(access.login(THERE, &wrong, NOW), Err(Denied::Wrong));
+        assert_eq!(access.login(THERE, &wrong, NOW), Err(LoginError::WrongCredentials));
     }
-    assert_eq!(access.login(THERE, &right, NOW), Err(Denied::Slowed));
+    assert_eq!(access.login(THERE, &right, NOW), Err(LoginError::RateLimited));
     // Others are not asked to wait for him, and nobody on this machine is.
     assert_eq!(
         access.login(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10)), &right, NOW),
         Ok(Role::Listen)
     );
-    assert!((0..100).all(|_| access.login(HERE, &wrong, NOW) == Err(Denied::Wrong)));
+    assert!((0..100).all(|_| access.login(HERE, &wrong, NOW) == Err(LoginError::WrongCredentials)));
     let later = NOW + Span::from_secs(21);
     assert_eq!(access.login(THERE, &right, later), Ok(Role::Listen));
     // Being right costs nothing, and one guess has come back.
-    assert_eq!(access.login(THERE, &wrong, later), Err(Denied::Wrong));
-    assert_eq!(access.login(THERE, &right, later), Err(Denied::Slowed));
+    assert_eq!(access.login(THERE, &wrong, later), Err(LoginError::WrongCredentials));
+    assert_eq!(access.login(THERE, &right, later), Err(LoginError::RateLimited));
 }
 
 #[test]
 fn secrets_are_not_printed() {
-    let text = format!("{:?} {:?}", rules(), Credentials::of("Plain", "a:hidden"));
+    let text = format!("{:?} {:?}", rules(), Credentials::parse("Plain", "a:hidden"));
     assert!(text.contains("kitchen"), "{text}");
     for secret in ["pass one", "token-two", "hidden"] {
         assert!(!text.contains(secret), "{text}");
@@ -106,7 +109,7 @@ fn secrets_are_not_printed() {
 
 #[test]
 fn one_address_makes_so_many_calls_before_a_login_and_loopback_as_many_as_it_likes() {
-    let access = Access::new(Rules::default());
+    let access = AccessControl::new(Rules::default());
     let at = |millis: u64| Instant::from_nanos(millis * 1_000_000);
     let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
     let let_in = (0..2_000).filter(|_| access.may_call(one, at(0))).count();

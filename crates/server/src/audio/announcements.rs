@@ -3,21 +3,23 @@
 use aulos_config::{SourceConfig, Station};
 use aulos_core::{Db, Instant};
 use aulos_dsp::normalize::Settings;
-use aulos_engine::announce::{Cause, Desk, Event, MAX_LENGTH, MAX_QUEUE, matching_gain};
+use aulos_engine::announce::{
+    AnnouncementQueue, EndReason, MAX_LENGTH, MAX_QUEUE, QueueEvent, matching_gain,
+};
 use aulos_engine::loudness::Loudness;
 use aulos_engine::source::{Pacing, RingSource};
 use aulos_io::CodecPool;
-use aulos_io::decode::Options;
+use aulos_io::decode::FileDecodeOptions;
 use aulos_io::feed::{FileMeter, FileSource, FileState};
-use aulos_rt::Reader;
+use aulos_rt::LatestReader;
 
-use crate::house::{Announced, Announcement, Outcome};
+use crate::backend::{Announcement, AnnouncementEvent, AnnouncementOutcome};
 
 /// A station's desk, and how the files can be seen that wait there.
 #[derive(Debug)]
-pub(super) struct Announcements {
-    desk: Desk,
-    files: Vec<(u64, Reader<FileState>)>,
+pub(super) struct StationAnnouncements {
+    queue: AnnouncementQueue,
+    files: Vec<(u64, LatestReader<FileState>)>,
     /// Those that wait for their gain.
     pending: Vec<PendingGain>,
 }
@@ -29,12 +31,12 @@ struct PendingGain {
     duck: Db,
     gain: Db,
     settings: Settings,
-    loudness: Reader<Option<Loudness>>,
+    loudness: LatestReader<Option<Loudness>>,
 }
 
-impl Announcements {
-    pub(super) const fn new(desk: Desk) -> Self {
-        Self { desk, files: Vec::new(), pending: Vec::new() }
+impl StationAnnouncements {
+    pub(super) const fn new(queue: AnnouncementQueue) -> Self {
+        Self { queue, files: Vec::new(), pending: Vec::new() }
     }
 
     /// Puts one at the end of the queue, and lets it be decoded.
@@ -47,18 +49,18 @@ impl Announcements {
         let SourceConfig::File { path, repeat: false, spec } = &announcement.source else {
             return Err("an announcement is a file that ends".to_owned());
         };
-        let options = Options { looped: false, raw: *spec };
+        let options = FileDecodeOptions { looped: false, raw: *spec };
         let (file, items, state) = FileSource::new(path.clone(), options, announcement.id);
         let source = Box::new(RingSource::new(items, Pacing::OnDemand));
         let Announcement { id, duck, gain, .. } = *announcement;
-        self.desk.announce(id, source, duck).map_err(|full| full.to_string())?;
+        self.queue.announce(id, source, duck).map_err(|full| full.to_string())?;
         match station.sound.normalize.as_ref().filter(|_| announcement.normalize) {
-            None => self.desk.set_gain(id, gain),
+            None => self.queue.set_gain(id, gain),
             Some(normalize) => {
                 let layout = (station.spec.layout, normalize.settings.dual_mono);
                 let (meter, loudness) = FileMeter::new(path.clone(), options, layout, MAX_LENGTH);
                 codecs.add(Box::new(meter));
-                self.desk.hold(id);
+                self.queue.hold(id);
                 let settings = normalize.settings.clone();
                 self.pending.push(PendingGain { id, duck, gain, settings, loudness });
             }
@@ -70,49 +72,51 @@ impl Announcements {
     }
 
     pub(super) fn cancel(&mut self, id: u64) {
-        self.desk.cancel(id);
+        self.queue.cancel(id);
     }
 
     /// Brings them on, and says what has happened.
-    pub(super) fn look(&mut self, now: Instant, told: &mut Vec<(u64, Announced)>) {
-        let Self { desk, pending, .. } = self;
+    pub(super) fn poll(&mut self, now: Instant, told: &mut Vec<(u64, AnnouncementEvent)>) {
+        let Self { queue: desk, pending, .. } = self;
         pending.retain_mut(|PendingGain { id, duck, gain, settings, loudness }| {
             let Some(loudness) = *loudness.read() else { return true };
             let matching = matching_gain(&loudness, settings.target, settings.ceiling, *duck);
             desk.set_gain(*id, Db::new(matching.get() + gain.get()));
             false
         });
-        self.desk.handle_timeout(now);
+        self.queue.handle_timeout(now);
         for (id, state) in &mut self.files {
             // It would be tried again and again; nobody waits for a bell.
-            if matches!(state.read(), FileState::Unopened(_)) {
-                self.desk.cancel(*id);
+            if matches!(state.read(), FileState::OpenFailed(_)) {
+                self.queue.cancel(*id);
             }
         }
-        while let Some(event) = self.desk.poll_event() {
+        while let Some(event) = self.queue.poll_event() {
             told.push(match event {
-                Event::Began(id) => (id, Announced::Began),
-                Event::Ended(id, cause) => (id, Announced::Ended(self.outcome(id, cause))),
+                QueueEvent::Began(id) => (id, AnnouncementEvent::Started),
+                QueueEvent::Ended(id, cause) => {
+                    (id, AnnouncementEvent::Ended(self.outcome(id, cause)))
+                }
             });
         }
     }
 
     /// Their station ends.
-    pub(super) fn abandon(self) -> Vec<(u64, Announced)> {
-        let gone = |(id, _)| (id, Announced::Ended(Outcome::StationGone));
+    pub(super) fn end_all(self) -> Vec<(u64, AnnouncementEvent)> {
+        let gone = |(id, _)| (id, AnnouncementEvent::Ended(AnnouncementOutcome::StationGone));
         self.files.into_iter().map(gone).collect()
     }
 
-    fn outcome(&mut self, id: u64, cause: Cause) -> Outcome {
+    fn outcome(&mut self, id: u64, cause: EndReason) -> AnnouncementOutcome {
         self.pending.retain(|one| one.id != id);
         let at = self.files.iter().position(|(other, _)| *other == id);
         let state = at.map(|at| *self.files.swap_remove(at).1.read());
         match (state.and_then(FileState::problem), cause) {
-            (Some(problem), _) => Outcome::Failed(problem),
-            (None, Cause::Played) => Outcome::Played,
-            (None, Cause::Cancelled) => Outcome::Cancelled,
-            (None, Cause::TooLong) => Outcome::TooLong,
-            (None, _) => Outcome::Failed("no sound came from it".to_owned()),
+            (Some(problem), _) => AnnouncementOutcome::Failed(problem),
+            (None, EndReason::Played) => AnnouncementOutcome::Played,
+            (None, EndReason::Cancelled) => AnnouncementOutcome::Cancelled,
+            (None, EndReason::TooLong) => AnnouncementOutcome::TooLong,
+            (None, _) => AnnouncementOutcome::Failed("no sound came from it".to_owned()),
         }
     }
 }

@@ -8,45 +8,47 @@ use std::sync::atomic::Ordering;
 use aulos_config::{Endpoint, Mount};
 use aulos_core::Instant;
 use aulos_engine::source::{Pacing, RingSource, Source};
-use aulos_engine::standby::Keeper;
+use aulos_engine::standby::StandbyHandle;
 use aulos_io::SystemClock;
-use aulos_io::feed::{DjCounters, DjFeeder, DjMount, DjSeat, DjState, StreamParts};
-use aulos_proto::titles::Title;
-use aulos_rt::Reader;
+use aulos_io::feed::{
+    DjCounters, DjFeeder, DjFeederState, DjMountPermit, DjMountSlot, StreamParts,
+};
+use aulos_proto::titles::TrackMetadata;
+use aulos_rt::LatestReader;
 use aulos_rt::channel::Receiver;
 
-use super::Inner;
-use super::sources::Watch;
-use crate::house::{DjAbout, DjStatus};
+use super::AudioState;
+use super::sources::SourceMonitor;
+use crate::backend::{DjInfo, DjStatus};
 
 /// Where a port is open, or why it is not.
-pub(super) type Opened = Result<SocketAddr, String>;
+pub(super) type PortStatus = Result<SocketAddr, String>;
 
 /// One place, and who is there.
 #[derive(Debug)]
-pub(super) struct Booth {
+pub(super) struct LiveInput {
     mount: Mount,
-    seat: DjMount,
-    state: Reader<DjState>,
+    seat: DjMountSlot,
+    state: LatestReader<DjFeederState>,
     /// Titles that the sound itself carries.
-    titles: Receiver<Title>,
+    titles: Receiver<TrackMetadata>,
     /// Where its port is open, or why it is not.
-    opened: Option<Opened>,
-    about: DjAbout,
+    port_status: Option<PortStatus>,
+    about: DjInfo,
     since: Instant,
-    title: Option<Title>,
+    title: Option<TrackMetadata>,
 }
 
 /// Makes the source of a mount.
 pub(super) fn open(
     mount: &Mount,
-    keeper: Option<Keeper>,
-    inner: &mut Inner,
-) -> (Box<dyn Source>, Watch) {
+    keeper: Option<StandbyHandle>,
+    inner: &mut AudioState,
+) -> (Box<dyn Source>, SourceMonitor) {
     let StreamParts { writer, source, items, state, titles } = StreamParts::new();
     let (seat, feeder, state) = DjFeeder::new(writer, state, Arc::clone(&inner.dj_counters));
     inner.context.add_feeder(match keeper {
-        Some(keeper) => Box::new(feeder.kept(keeper)),
+        Some(keeper) => Box::new(feeder.with_standby(keeper)),
         None => Box::new(feeder),
     });
     inner.codecs.add(Box::new(source));
@@ -54,34 +56,34 @@ pub(super) fn open(
     let mut ports = inner.dj_ports.iter();
     let opened =
         ports.find(|(address, _)| *address == mount.address).map(|(_, opened)| opened.clone());
-    let booth = Booth {
+    let booth = LiveInput {
         mount: mount.clone(),
         seat,
         state,
         titles,
-        opened,
-        about: DjAbout::default(),
+        port_status: opened,
+        about: DjInfo::default(),
         since: SystemClock::now(),
         title: None,
     };
-    (Box::new(RingSource::new(items, Pacing::Streamed)), Watch::Dj(Box::new(booth)))
+    (Box::new(RingSource::new(items, Pacing::Streamed)), SourceMonitor::Dj(Box::new(booth)))
 }
 
 /// A port is open, or is not.
-pub(super) fn come_to(
+pub(super) fn set_port_status(
     address: &Endpoint,
     opened: &Result<SocketAddr, &io::Error>,
-    inner: &mut Inner,
+    inner: &mut AudioState,
 ) {
-    let opened: Opened = opened.as_ref().map(|at| *at).map_err(ToString::to_string);
+    let opened: PortStatus = opened.as_ref().map(|at| *at).map_err(ToString::to_string);
     inner.dj_ports.retain(|(other, _)| other != address);
     inner.dj_ports.push((address.clone(), opened.clone()));
     let running = inner.stations.iter_mut().flatten();
     for watch in running.flat_map(|running| &mut running.sources) {
-        if let Watch::Dj(booth) = watch
+        if let SourceMonitor::Dj(booth) = watch
             && booth.mount.address == *address
         {
-            booth.opened = Some(opened.clone());
+            booth.port_status = Some(opened.clone());
         }
     }
 }
@@ -90,67 +92,76 @@ pub(super) fn come_to(
 pub(super) fn take_seat(
     station: &str,
     mount: &Mount,
-    who: DjAbout,
-    inner: &mut Inner,
-) -> Option<DjSeat> {
-    let booth = find(station, mount, inner)?;
-    let seat = booth.seat.take()?;
+    who: DjInfo,
+    inner: &mut AudioState,
+) -> Option<DjMountPermit> {
+    let booth = find_input(station, mount, inner)?;
+    let seat = booth.seat.try_acquire()?;
     (booth.about, booth.since, booth.title) = (who, SystemClock::now(), None);
     Some(seat)
 }
 
 /// What the DJ says that he plays; false when nobody is there.
-pub(super) fn tell_title(station: &str, mount: &Mount, title: Title, inner: &mut Inner) -> bool {
-    let Some(booth) = find(station, mount, inner) else { return false };
+pub(super) fn set_title(
+    station: &str,
+    mount: &Mount,
+    title: TrackMetadata,
+    inner: &mut AudioState,
+) -> bool {
+    let Some(booth) = find_input(station, mount, inner) else { return false };
     // libshout tells the first title in the moment in which it is let in.
-    let taken = booth.seat.is_taken();
+    let taken = booth.seat.is_occupied();
     if taken {
         booth.title = Some(title);
     }
     taken
 }
 
-fn find<'a>(station: &str, mount: &Mount, inner: &'a mut Inner) -> Option<&'a mut Booth> {
+fn find_input<'a>(
+    station: &str,
+    mount: &Mount,
+    inner: &'a mut AudioState,
+) -> Option<&'a mut LiveInput> {
     let mut running = inner.stations.iter_mut().flatten();
     let running = running.find(|running| running.config.name == station)?;
     running.sources.iter_mut().find_map(|watch| match watch {
-        Watch::Dj(booth) if booth.mount.is_at(mount) => Some(&mut **booth),
+        SourceMonitor::Dj(booth) if booth.mount.is_same_mount(mount) => Some(&mut **booth),
         _ => None,
     })
 }
 
-impl Booth {
+impl LiveInput {
     pub(super) fn status(&mut self) -> DjStatus {
         let state = *self.state.read();
         while let Ok(title) = self.titles.try_recv() {
             self.title = Some(title);
         }
-        if !self.seat.is_taken() {
+        if !self.seat.is_occupied() {
             self.title = None;
         }
         let now = SystemClock::now();
         DjStatus {
-            address: self.opened.as_ref().and_then(|opened| opened.as_ref().ok()).copied(),
+            address: self.port_status.as_ref().and_then(|opened| opened.as_ref().ok()).copied(),
             on_air: state.on_air,
-            about: self.about.clone(),
+            client_info: self.about.clone(),
             since: state.on_air.then(|| now.since(self.since)),
             bytes: state.bytes,
             info: state.info.filter(|_| state.on_air),
             title: self.title.clone(),
-            left: state.left,
+            left: state.last_end,
         }
     }
 
     /// Why nobody can be heard.
     pub(super) fn problem(&self) -> Option<String> {
-        self.opened.as_ref()?.as_ref().err().cloned()
+        self.port_status.as_ref()?.as_ref().err().cloned()
     }
 }
 
 /// By names that never change.
 pub(super) fn counters(counters: &DjCounters) -> [(&'static str, u64); 4] {
     [
-        ("djs_on_air", &counters.seated),
+        ("djs_on_air", &counters.started),
         ("djs_cut_stalled", &counters.stalled),
         ("djs_cut_unplayable", &counters.unplayable),
         ("djs_broken", &counters.broken),

@@ -6,51 +6,51 @@
 //! clock, and what a station plays is more than its source.
 
 use aulos_core::{Block, ChannelLayout, SampleRate};
-use aulos_engine::outlet::Tap;
-use aulos_engine::patch::Patch;
+use aulos_engine::output_bus::StationTap;
 use aulos_engine::source::BLOCK_SAMPLES;
+use aulos_engine::swappable_source::SwappableSourceHandle;
 use aulos_rt::Pool;
 use aulos_rt::ring::ring;
 
-use super::{Inner, Running};
+use super::{AudioState, RunningStation};
 
 /// One source that is another station.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct StationLink {
     from: String,
-    patch: Patch,
+    source: SwappableSourceHandle,
     /// The station that it is plugged into, of all that ever ran.
-    plugged: Option<u64>,
+    connected_run: Option<u64>,
 }
 
-impl Link {
-    pub(super) fn new(from: &str, patch: Patch) -> Self {
-        Self { from: from.to_owned(), patch, plugged: None }
+impl StationLink {
+    pub(super) fn new(from: &str, source: SwappableSourceHandle) -> Self {
+        Self { from: from.to_owned(), source, connected_run: None }
     }
 
-    fn follow(&mut self, running: &mut Running) {
-        if self.plugged == Some(running.run) || !self.patch.is_free() {
+    fn connect(&mut self, running: &mut RunningStation) {
+        if self.connected_run == Some(running.run) || !self.source.can_swap() {
             return;
         }
         let block =
-            || Block::with_capacity(SampleRate::STUDIO, ChannelLayout::STEREO, BLOCK_SAMPLES);
+            || Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::STEREO, BLOCK_SAMPLES);
         let (pool, (items, consumer)) = (Pool::new(LINK_BLOCKS, block), ring(LINK_BLOCKS + 1));
-        if running.outlets.add(Tap::new(pool.clone(), items)).is_some()
-            && self.patch.plug(consumer, pool)
+        if running.output_bus.add(StationTap::new(pool.clone(), items)).is_some()
+            && self.source.swap(consumer, pool)
         {
-            self.plugged = Some(running.run);
+            self.connected_run = Some(running.run);
         }
     }
 }
 
 /// Brings every link to the station of its name.
-pub(super) fn follow(inner: &mut Inner) {
-    let Inner { links, stations, .. } = inner;
-    links.retain(|link| !link.patch.is_abandoned());
+pub(super) fn connect_all(inner: &mut AudioState) {
+    let AudioState { links, stations, .. } = inner;
+    links.retain(|link| !link.source.is_abandoned());
     for link in links {
         let mut running = stations.iter_mut().flatten();
         if let Some(running) = running.find(|running| running.config.name == link.from) {
-            link.follow(running);
+            link.connect(running);
         }
     }
 }

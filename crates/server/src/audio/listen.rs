@@ -8,85 +8,93 @@
 use std::sync::Arc;
 
 use aulos_core::Codec;
-use aulos_io::reactor::{Channel, ListenWish, response_head};
-use aulos_proto::uri::{Uri, encode};
+use aulos_io::reactor::{ListenerOptions, StationDescriptor, response_head};
+use aulos_proto::uri::{Uri, percent_encode};
 
-use super::{Inner, Running, renditions};
-use crate::house::MediaSocket;
+use super::{AudioState, RunningStation, renditions};
+use crate::backend::MediaSocket;
 use crate::http::header;
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Wanted {
+struct ListenRequest {
     /// The whole of the last part of the address; a station may be called `a.b`.
     name: String,
     /// Only the head of the response.
-    head: bool,
+    head_only: bool,
     /// `Icy-MetaData: 1`.
-    titles: bool,
+    wants_titles: bool,
     /// By what name we were called.
     host: String,
 }
 
 /// How it is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum ListenFormat {
     /// As the station has it.
-    Own,
-    In(Codec),
+    Native,
+    Codec(Codec),
     M3u,
     Pls,
     /// A container that is not made here.
-    Other,
+    Unsupported,
 }
 
 /// Serves a listener, or says why not.
-pub(super) fn accept(socket: MediaSocket, read: &[u8], inner: &mut Inner) {
-    let found = Wanted::read(read).and_then(|wanted| {
-        let (name, form) = find(&wanted.name, &inner.stations)?;
+pub(super) fn accept(socket: MediaSocket, read: &[u8], inner: &mut AudioState) {
+    let found = ListenRequest::parse(read).and_then(|wanted| {
+        let (name, form) = find_station(&wanted.name, &inner.stations)?;
         Some((wanted, name, form))
     });
     let Some((wanted, station, form)) = found else {
-        return socket
-            .answer(plain("404 Not Found", "There is no station of this name.\n").as_bytes());
+        return socket.respond_and_close(
+            text_response("404 Not Found", "There is no station of this name.\n").as_bytes(),
+        );
     };
     let heard = match form {
-        Form::Own => renditions::listen(inner, station, None),
-        Form::In(codec) => renditions::listen_as(inner, station, codec),
-        Form::M3u | Form::Pls => {
+        ListenFormat::Native => renditions::listen(inner, station, None),
+        ListenFormat::Codec(codec) => renditions::listen_in_codec(inner, station, codec),
+        ListenFormat::M3u | ListenFormat::Pls => {
             let secure = socket.is_tls();
             let name = inner.stations[station].as_ref().map(|running| running.config.name.clone());
             let list = playlist(form, &wanted, &name.unwrap_or_default(), secure);
-            return socket.answer(list.as_bytes());
+            return socket.respond_and_close(list.as_bytes());
         }
-        Form::Other => return socket.answer(plain("404 Not Found", THERE_IS).as_bytes()),
+        ListenFormat::Unsupported => {
+            return socket
+                .respond_and_close(text_response("404 Not Found", AVAILABLE_FORMATS).as_bytes());
+        }
     };
     match heard {
-        Ok(heard) if wanted.head => {
-            socket.answer(response_head(&heard.channel, wanted.titles).as_bytes());
+        Ok(heard) if wanted.head_only => {
+            socket.respond_and_close(response_head(&heard.channel, wanted.wants_titles).as_bytes());
         }
         Ok(heard) => {
-            let wish = ListenWish { titles: wanted.titles, keeps: heard.keeps, push: None };
-            inner.context.stream_to(socket, heard.number, wish);
+            let wish = ListenerOptions {
+                titles: wanted.wants_titles,
+                rendition_guard: heard.keep_alive,
+                push: None,
+            };
+            inner.context.add_web_listener(socket, heard.number, wish);
         }
         Err(error) => {
-            let text = format!("This station cannot be had so: {error}. {THERE_IS}");
-            socket.answer(plain("406 Not Acceptable", &text).as_bytes());
+            let text = format!("This station cannot be had so: {error}. {AVAILABLE_FORMATS}");
+            socket.respond_and_close(text_response("406 Not Acceptable", &text).as_bytes());
         }
     }
 }
 
 /// What can be listened to.
-pub(super) struct Heard {
+pub(super) struct ListenTarget {
     /// What the reactors call it.
     pub(super) number: usize,
-    pub(super) channel: Channel,
+    pub(super) channel: StationDescriptor,
     /// What is held while somebody listens, where it is made for listeners.
-    pub(super) keeps: Option<Arc<()>>,
+    pub(super) keep_alive: Option<Arc<()>>,
 }
 
-impl Wanted {
-    fn read(request: &[u8]) -> Option<Self> {
+impl ListenRequest {
+    fn parse(request: &[u8]) -> Option<Self> {
         let line = request.split(|byte| *byte == b'\r' || *byte == b'\n').next()?;
         let line = std::str::from_utf8(line).ok()?;
         let (method, rest) = line.split_once(' ')?;
@@ -97,43 +105,43 @@ impl Wanted {
         let plain = host.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]".contains(c));
         Some(Self {
             name: decoded.strip_prefix('/')?.to_owned(),
-            head: method == "HEAD",
-            titles: header(request, "icy-metadata") == Some("1"),
+            head_only: method == "HEAD",
+            wants_titles: header(request, "icy-metadata") == Some("1"),
             host: if plain { host.to_owned() } else { String::new() },
         })
     }
 }
 
 /// The station of this name, else of this name without its ending.
-fn find(name: &str, stations: &[Option<Running>]) -> Option<(usize, Form)> {
+fn find_station(name: &str, stations: &[Option<RunningStation>]) -> Option<(usize, ListenFormat)> {
     let named = |name: &str| {
-        let is = |running: &Running| running.config.name == name;
+        let is = |running: &RunningStation| running.config.name == name;
         stations.iter().position(|running| running.as_ref().is_some_and(is))
     };
-    let as_it_is = named(name).map(|station| (station, Form::Own));
+    let as_it_is = named(name).map(|station| (station, ListenFormat::Native));
     as_it_is.or_else(|| {
         let (bare, ending) = name.rsplit_once('.')?;
-        Some((named(bare)?, form(ending)))
+        Some((named(bare)?, format_of_extension(ending)))
     })
 }
 
-fn form(ending: &str) -> Form {
+fn format_of_extension(ending: &str) -> ListenFormat {
     match ending {
-        "flac" => Form::In(Codec::Flac),
-        "wav" => Form::In(Codec::Pcm),
-        "ogg" | "oga" | "opus" => Form::In(Codec::Opus),
-        "m3u" => Form::M3u,
-        "pls" => Form::Pls,
-        _ => Form::Other,
+        "flac" => ListenFormat::Codec(Codec::Flac),
+        "wav" => ListenFormat::Codec(Codec::Pcm),
+        "ogg" | "oga" | "opus" => ListenFormat::Codec(Codec::Opus),
+        "m3u" => ListenFormat::M3u,
+        "pls" => ListenFormat::Pls,
+        _ => ListenFormat::Unsupported,
     }
 }
 
-fn playlist(form: Form, wanted: &Wanted, name: &str, secure: bool) -> String {
+fn playlist(form: ListenFormat, wanted: &ListenRequest, name: &str, secure: bool) -> String {
     let scheme = if secure { "https" } else { "http" };
     let host = if wanted.host.is_empty() { "localhost" } else { &wanted.host };
-    let url = format!("{scheme}://{host}/listen/{}", encode(name));
+    let url = format!("{scheme}://{host}/listen/{}", percent_encode(name));
     let (kind, body) = match form {
-        Form::Pls => (
+        ListenFormat::Pls => (
             "audio/x-scpls",
             format!(
                 "[playlist]\r\nNumberOfEntries=1\r\nFile1={url}\r\nTitle1={name}\r\nLength1=-1\r\n\
@@ -142,22 +150,22 @@ fn playlist(form: Form, wanted: &Wanted, name: &str, secure: bool) -> String {
         ),
         _ => ("audio/x-mpegurl", format!("#EXTM3U\r\n#EXTINF:-1,{name}\r\n{url}\r\n")),
     };
-    let body = if wanted.head { "" } else { &body };
-    respond("200 OK", kind, body)
+    let body = if wanted.head_only { "" } else { &body };
+    response("200 OK", kind, body)
 }
 
-fn plain(status: &str, text: &str) -> String {
-    respond(status, "text/plain; charset=utf-8", text)
+fn text_response(status: &str, text: &str) -> String {
+    response(status, "text/plain; charset=utf-8", text)
 }
 
-fn respond(status: &str, kind: &str, body: &str) -> String {
+fn response(status: &str, kind: &str, body: &str) -> String {
     format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nCache-Control: no-store\r\n\
          Connection: close\r\nX-Content-Type-Options: nosniff\r\n\r\n{body}"
     )
 }
 
-const THERE_IS: &str =
+const AVAILABLE_FORMATS: &str =
     "There is .flac, .wav, .ogg (Opus) and .opus of a station, and .m3u and .pls.\n";
 
 #[cfg(test)]
@@ -166,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_is_wanted_is_found_in_a_request() {
-        let wanted = |line: &str| Wanted::read(line.as_bytes());
+        let wanted = |line: &str| ListenRequest::parse(line.as_bytes());
         let name = |line: &str| wanted(line).map(|wanted| wanted.name);
         assert_eq!(name("GET /listen/a.flac HTTP/1.1\r\nHost: x").as_deref(), Some("a.flac"));
         assert_eq!(name("GET /listen/two%20words HTTP/1.1\r\n").as_deref(), Some("two words"));
@@ -175,16 +183,16 @@ mod tests {
         assert_eq!(name("\u{fffd}"), None);
         let all = wanted("HEAD /listen/a HTTP/1.0\r\nHost: box:1780\r\nIcy-MetaData:1\r\n\r\n");
         let all = all.unwrap();
-        assert!(all.head && all.titles);
+        assert!(all.head_only && all.wants_titles);
         assert_eq!(all.host, "box:1780");
         let odd = wanted("GET /listen/a HTTP/1.1\r\nHost: a\tb<\r\n\r\n").unwrap();
-        assert!(!odd.head && !odd.titles && odd.host.is_empty());
+        assert!(!odd.head_only && !odd.wants_titles && odd.host.is_empty());
     }
 
     #[test]
     fn endings_say_what_it_is_to_be() {
-        assert_eq!(form("ogg"), Form::In(Codec::Opus));
-        assert_eq!(form("mp3"), Form::Other);
-        assert!(THERE_IS.contains(".flac"));
+        assert_eq!(format_of_extension("ogg"), ListenFormat::Codec(Codec::Opus));
+        assert_eq!(format_of_extension("mp3"), ListenFormat::Unsupported);
+        assert!(AVAILABLE_FORMATS.contains(".flac"));
     }
 }

@@ -21,41 +21,44 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aulos_config::{Endpoint, Mount, Push, Record, Resolved, RtpOut, Sound, Station};
+use aulos_config::{
+    Endpoint, Mount, PushSettings, RecorderSettings, ResolvedConfig, RtpOutputSettings,
+    SoundSettings, Station,
+};
 use aulos_core::{ChannelMap, Instant, MediaTime, Span};
-use aulos_engine::outlet::Outlets;
-use aulos_engine::recorder::{self, When};
-use aulos_engine::station::{Switched, Wish};
-use aulos_engine::steady::Knobs;
+use aulos_engine::loudness_processor::LoudnessControl;
+use aulos_engine::output_bus::OutputBusHandle;
+use aulos_engine::recorder::{self, CommandTime};
+use aulos_engine::station::{PreferenceRequest, SwitchEvent};
 use aulos_io::feed::{DjCounters, FifoCounters};
-use aulos_io::reactor::{self, Channel, Context, EventSink};
-use aulos_io::{CodecPool, Place, SystemClock, Workers};
+use aulos_io::reactor::{self, EventSink, ReactorPool, StationDescriptor};
+use aulos_io::{CodecPool, SystemClock, WorkerTaskId, Workers};
 use aulos_proto::snap::session::Refusal;
 use aulos_proto::snap::wire::ServerSettings;
-use aulos_proto::titles::Title;
+use aulos_proto::titles::TrackMetadata;
 use aulos_rt::ring::Consumer;
-use aulos_rt::{Publisher, Reader};
+use aulos_rt::{LatestPublisher, LatestReader};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
 use crate::access::Credentials;
-use crate::house::{
-    self, Announced, Announcement, Cause, Command, DjAbout, DjSeat, Door, Event, Full, Greeting,
-    Hello, House, ListenSink, MediaSocket, Recorded, SessionId, Settings, StationPosition,
-    StationStatus,
+use crate::backend::{
+    self, Announcement, AnnouncementEvent, AudioBackend, AudioEvent, CommandQueueFull, DjInfo,
+    DjMountPermit, Greeting, Hello, KickReason, ListenPolicy, ListenSink, MediaSocket,
+    PlaybackSettings, Recorded, SessionCommand, SessionId, StationPosition, StationStatus,
 };
-use crate::push::Pusher;
-use crate::radio::{Chore, Tuner};
-use announcements::Announcements;
-use links::Link;
-use pushes::Pushed;
-use recordings::{Recording, Studio};
-use renditions::{Mapped, Move};
-use sources::Watch;
+use crate::push::PushClient;
+use crate::radio::{BackgroundTask, RadioClient};
+use announcements::StationAnnouncements;
+use links::StationLink;
+use pushes::RunningPush;
+use recordings::{RecorderManager, StationRecorder};
+use renditions::{PendingMove, RunningRendition};
+use sources::SourceMonitor;
 
 /// Everything that makes sound.
 pub struct Audio {
-    inner: Mutex<Inner>,
+    inner: Mutex<AudioState>,
 }
 
 impl std::fmt::Debug for Audio {
@@ -66,87 +69,87 @@ impl std::fmt::Debug for Audio {
 
 /// Numbers for those who need chance: another one each time, and in each run of the server.
 #[derive(Debug)]
-struct Seeds(u64);
+struct SeedSequence(u64);
 
-impl Seeds {
+impl SeedSequence {
     const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(1);
         self.0
     }
 }
 
-struct Inner {
-    context: Context,
+struct AudioState {
+    context: ReactorPool,
     workers: Workers,
     codecs: CodecPool,
     /// By number; none where a station was removed.
-    stations: Vec<Option<Running>>,
+    stations: Vec<Option<RunningStation>>,
     /// Sources that are other stations.
-    links: Vec<Link>,
+    links: Vec<StationLink>,
     /// Renditions for clients that do not play all channels, and sessions that wait for one.
-    mapped: Vec<Mapped>,
-    moves: Vec<Move>,
+    renditions: Vec<RunningRendition>,
+    pending_moves: Vec<PendingMove>,
     /// Counts every station that ever ran.
-    runs: u64,
+    station_runs: u64,
     /// Finds web radio and servers to push to, and what the control runtime has not begun to run for
     /// them.
-    tuner: Tuner,
-    pusher: Pusher,
-    studio: Studio,
-    chores: Vec<Chore>,
-    seeds: Seeds,
-    rtp: rtp::Rtp,
+    radio_client: RadioClient,
+    pusher: PushClient,
+    recorder_manager: RecorderManager,
+    background_tasks: Vec<BackgroundTask>,
+    seeds: SeedSequence,
+    rtp: rtp::RtpService,
     /// Where DJs come to, and what happened to them.
-    dj_ports: Vec<(Endpoint, djs::Opened)>,
+    dj_ports: Vec<(Endpoint, djs::PortStatus)>,
     dj_counters: Arc<DjCounters>,
     /// Connections to sources' TCP ports that sent a request and no sound.
     source_requests: Arc<AtomicU64>,
     fifo_counters: Arc<FifoCounters>,
     /// What control has not heard yet of announcements whose station is gone.
-    announced: Vec<(u64, Announced)>,
+    finished_announcements: Vec<(u64, AnnouncementEvent)>,
 }
 
-impl Inner {
+impl AudioState {
     /// The station of this number, while it runs.
-    fn station(&mut self, number: usize) -> Option<&mut Running> {
+    fn station(&mut self, number: usize) -> Option<&mut RunningStation> {
         self.stations.get_mut(number).and_then(Option::as_mut)
     }
 }
 
 /// What is the same as something that is wanted is taken out of the list, to go on.
-fn take_same<T>(list: &mut Vec<T>, is_same: impl FnMut(&T) -> bool) -> Option<T> {
+fn take_matching<T>(list: &mut Vec<T>, is_same: impl FnMut(&T) -> bool) -> Option<T> {
     let at = list.iter().position(is_same)?;
     Some(list.swap_remove(at))
 }
 
 /// A station as the control plane sees it.
 #[derive(Debug)]
-struct Running {
+struct RunningStation {
     config: Station,
-    status: Reader<aulos_engine::status::StationStatus>,
+    status: LatestReader<aulos_engine::status::StationStatus>,
     /// What the reactors know of it.
-    channel: Channel,
-    sources: Vec<Watch>,
+    channel: StationDescriptor,
+    sources: Vec<SourceMonitor>,
     /// How often its loudness has been measured anew, and where that is told.
-    resets: (u64, Publisher<u64>),
-    announcements: Announcements,
+    loudness_resets: (u64, LatestPublisher<u64>),
+    announcements: StationAnnouncements,
     /// Servers that its stream goes to.
-    pushes: Vec<Pushed>,
+    pushes: Vec<RunningPush>,
     /// Where it goes over RTP.
-    rtp: Vec<rtp::Sent>,
-    recordings: Vec<Recording>,
-    outlets: Outlets,
-    knobs: Knobs,
+    rtp: Vec<rtp::StationRtpOutput>,
+    recordings: Vec<StationRecorder>,
+    output_bus: OutputBusHandle,
+    loudness_control: LoudnessControl,
     /// Where somebody says what is to be heard, and where it comes out what is.
-    wishes: Publisher<Wish>,
-    switched: Consumer<Switched>,
+    source_preference: LatestPublisher<PreferenceRequest>,
+    switch_events: Consumer<SwitchEvent>,
     /// When its clients are to throw away what they have.
     flush_at: Option<Instant>,
     /// What it plays, in one line.
     title: Arc<str>,
     /// A number that no other station ever had.
     run: u64,
-    place: Place,
+    worker_slot: WorkerTaskId,
 }
 
 impl Audio {
@@ -156,40 +159,40 @@ impl Audio {
     /// # Errors
     /// When the system gives no threads or sockets.
     pub fn start(
-        config: &Resolved,
+        config: &ResolvedConfig,
         listener: TcpListener,
-        door: &Door,
-        events: Sender<Event>,
+        door: &ListenPolicy,
+        events: Sender<AudioEvent>,
     ) -> io::Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-        let sink: Arc<dyn EventSink> = Arc::new(Sink(events));
-        let mut inner = Inner {
-            context: Context::start(threads, &sink)?,
+        let sink: Arc<dyn EventSink> = Arc::new(ControlEventSink(events));
+        let mut inner = AudioState {
+            context: ReactorPool::start(threads, &sink)?,
             workers: Workers::start(threads)?,
             codecs: CodecPool::start(threads)?,
             stations: Vec::new(),
             links: Vec::new(),
-            mapped: Vec::new(),
-            moves: Vec::new(),
-            runs: 0,
-            tuner: Tuner::default(),
-            pusher: Pusher::default(),
-            studio: Studio::default(),
-            chores: Vec::new(),
-            seeds: Seeds(RandomState::new().hash_one(std::process::id())),
-            rtp: rtp::Rtp::default(),
+            renditions: Vec::new(),
+            pending_moves: Vec::new(),
+            station_runs: 0,
+            radio_client: RadioClient::default(),
+            pusher: PushClient::default(),
+            recorder_manager: RecorderManager::default(),
+            background_tasks: Vec::new(),
+            seeds: SeedSequence(RandomState::new().hash_one(std::process::id())),
+            rtp: rtp::RtpService::default(),
             dj_ports: Vec::new(),
             dj_counters: Arc::default(),
             source_requests: Arc::default(),
             fifo_counters: Arc::default(),
-            announced: Vec::new(),
+            finished_announcements: Vec::new(),
         };
         for station in &config.stations {
             stations::start(station, &mut inner)?;
         }
-        rtp::look_at_outputs(&mut inner);
-        links::follow(&mut inner);
-        inner.context.guard(door);
+        rtp::open_outputs(&mut inner);
+        links::connect_all(&mut inner);
+        inner.context.set_listen_policy(door);
         inner.context.listen(listener)?;
         Ok(Self { inner: Mutex::new(inner) })
     }
@@ -200,55 +203,55 @@ impl Audio {
             inner.context.stop();
             inner.rtp.stop();
             inner.workers.stop();
-            recordings::stop(inner, LAST_WRITES);
+            recordings::stop(inner, FINAL_WRITE_TIMEOUT);
             inner.codecs.stop();
         });
     }
 
     /// Only the control plane comes here, so a lock is no harm.
-    fn with<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut AudioState) -> T) -> T {
         act(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl House for Audio {
-    fn command(&self, command: Command) -> Result<(), Full> {
+impl AudioBackend for Audio {
+    fn command(&self, command: SessionCommand) -> Result<(), CommandQueueFull> {
         let session = |session: SessionId| reactor::SessionId::from_number(session.0);
         let taken = self.with(|inner| match command {
-            Command::SetSettings { session: id, settings } => {
-                inner.context.set(session(id), on_the_wire(settings))
+            SessionCommand::SetSettings { session: id, settings } => {
+                inner.context.set_settings(session(id), wire_settings(settings))
             }
-            Command::MoveClient { session: id, station, map } => {
+            SessionCommand::MoveClient { session: id, station, map } => {
                 renditions::play(inner, session(id), station, map)
             }
-            Command::Kick { session: id, cause } => {
+            SessionCommand::Kick { session: id, cause } => {
                 let id = session(id);
-                inner.moves.retain(|other| other.session() != id);
+                inner.pending_moves.retain(|other| other.session() != id);
                 match cause {
-                    Cause::Unauthorized => inner.context.refuse(id, Refusal::Unauthorized),
-                    Cause::Slowed => inner.context.refuse(id, Refusal::Forbidden),
+                    KickReason::Unauthorized => inner.context.refuse(id, Refusal::Unauthorized),
+                    KickReason::RateLimited => inner.context.refuse(id, Refusal::Forbidden),
                     _ => inner.context.kick(id),
                 }
             }
         });
-        if taken { Ok(()) } else { Err(Full(command)) }
+        if taken { Ok(()) } else { Err(CommandQueueFull(command)) }
     }
 
-    fn greet(&self, client: &str, greeting: Option<Greeting>) -> bool {
-        let (client, greeting) = (Arc::from(client), greeting.map(greeting_on_the_wire));
-        self.with(|inner| inner.context.greet(&client, greeting))
+    fn set_greeting(&self, client: &str, greeting: Option<Greeting>) -> bool {
+        let (client, greeting) = (Arc::from(client), greeting.map(wire_greeting));
+        self.with(|inner| inner.context.set_greeting(&client, greeting))
     }
 
-    fn greet_newcomers(&self, greeting: Option<Greeting>) -> bool {
-        self.with(|inner| inner.context.greet_newcomers(greeting.map(greeting_on_the_wire)))
+    fn set_default_greeting(&self, greeting: Option<Greeting>) -> bool {
+        self.with(|inner| inner.context.set_default_greeting(greeting.map(wire_greeting)))
     }
 
-    fn guard(&self, door: &Door) {
-        self.with(|inner| inner.context.guard(door));
+    fn set_listen_policy(&self, door: &ListenPolicy) {
+        self.with(|inner| inner.context.set_listen_policy(door));
     }
 
     fn status(&self, station: usize) -> StationStatus {
-        self.with(|Inner { stations, studio, .. }| {
+        self.with(|AudioState { stations, recorder_manager: studio, .. }| {
             let running = stations.get_mut(station).and_then(Option::as_mut);
             running.map_or_else(StationStatus::default, |running| view::status(running, studio))
         })
@@ -261,39 +264,39 @@ impl House for Audio {
     fn reset_loudness(&self, station: usize) {
         self.with(|inner| {
             let running = inner.station(station);
-            if let Some(Running { resets: (count, publisher), .. }) = running {
+            if let Some(RunningStation { loudness_resets: (count, publisher), .. }) = running {
                 *count += 1;
                 publisher.publish(*count);
             }
         });
     }
 
-    fn set_sound(&self, station: usize, sound: &Sound) -> Result<(), String> {
+    fn set_sound(&self, station: usize, sound: &SoundSettings) -> Result<(), String> {
         self.with(|inner| {
             let running = inner.station(station);
             let running = running.ok_or_else(|| "the station is gone".to_owned())?;
-            stations::turn(&mut running.knobs, sound)?;
+            stations::apply_sound(&mut running.loudness_control, sound)?;
             running.config.sound = sound.clone();
             Ok(())
         })
     }
 
-    fn set_pushes(&self, station: usize, pushes: &[Push]) {
+    fn set_pushes(&self, station: usize, pushes: &[PushSettings]) {
         self.with(|inner| pushes::change(inner, station, pushes));
     }
 
-    fn set_rtp(&self, station: usize, outputs: &[RtpOut]) {
+    fn set_rtp(&self, station: usize, outputs: &[RtpOutputSettings]) {
         self.with(|inner| rtp::change(inner, station, outputs));
     }
 
-    fn description(&self, station: usize, output: usize) -> Option<String> {
+    fn sdp(&self, station: usize, output: usize) -> Option<String> {
         self.with(|inner| {
             let running = inner.stations.get(station).and_then(Option::as_ref)?;
             running.rtp.get(output)?.description().map(str::to_owned)
         })
     }
 
-    fn set_records(&self, station: usize, records: &[Record]) {
+    fn set_records(&self, station: usize, records: &[RecorderSettings]) {
         self.with(|inner| recordings::change(inner, station, records));
     }
 
@@ -301,20 +304,20 @@ impl House for Audio {
         &self,
         station: usize,
         recorder: usize,
-        command: recorder::Command,
-        when: When,
+        command: recorder::RecorderCommand,
+        when: CommandTime,
     ) -> Result<Option<MediaTime>, String> {
-        self.with(|inner| recordings::tell(inner, (station, recorder), command, when))
+        self.with(|inner| recordings::send_command(inner, (station, recorder), command, when))
     }
 
-    fn recorded(&self) -> Vec<Recorded> {
-        self.with(recordings::events)
+    fn recorder_events(&self) -> Vec<Recorded> {
+        self.with(recordings::take_events)
     }
 
-    fn compare(&self, station: usize, on: bool) {
+    fn set_bypass(&self, station: usize, on: bool) {
         self.with(|inner| {
             if let Some(running) = inner.station(station) {
-                running.knobs.compare(on);
+                running.loudness_control.set_bypass(on);
             }
         });
     }
@@ -322,7 +325,7 @@ impl House for Audio {
     fn add_station(&self, station: &Station) -> io::Result<usize> {
         self.with(|inner| {
             let number = stations::start(station, inner)?;
-            links::follow(inner);
+            links::connect_all(inner);
             Ok(number)
         })
     }
@@ -330,8 +333,8 @@ impl House for Audio {
     fn replace_station(&self, number: usize, station: &Station) -> io::Result<()> {
         self.with(|inner| {
             stations::replace(number, station, inner)?;
-            renditions::renew(inner, number);
-            links::follow(inner);
+            renditions::rebuild(inner, number);
+            links::connect_all(inner);
             Ok(())
         })
     }
@@ -350,7 +353,7 @@ impl House for Audio {
         self.with(|inner| {
             let running = inner.station(station);
             if let Some(running) = running.filter(|running| running.flush_at.is_none())
-                && running.outlets.flush()
+                && running.output_bus.flush()
             {
                 let quantum = Span::from_millis(i64::from(running.config.chunk_ms));
                 running.flush_at = Some(SystemClock::now() + quantum + quantum);
@@ -362,7 +365,7 @@ impl House for Audio {
         self.with(|inner| {
             let running = inner.stations.get_mut(station).and_then(Option::as_mut);
             let running = running.ok_or_else(|| "the station is gone".to_owned())?;
-            let Running { config, announcements, .. } = running;
+            let RunningStation { config, announcements, .. } = running;
             announcements.add(announcement, config, &mut inner.codecs)
         })
     }
@@ -375,26 +378,26 @@ impl House for Audio {
         });
     }
 
-    fn announced(&self) -> Vec<(u64, Announced)> {
+    fn announcement_events(&self) -> Vec<(u64, AnnouncementEvent)> {
         self.with(|inner| {
             let now = SystemClock::now();
-            let mut all = std::mem::take(&mut inner.announced);
+            let mut all = std::mem::take(&mut inner.finished_announcements);
             for running in inner.stations.iter_mut().flatten() {
-                running.announcements.look(now, &mut all);
+                running.announcements.poll(now, &mut all);
             }
             all
         })
     }
 
-    fn prefer(&self, station: usize, wish: Option<(usize, Option<Span>)>) {
+    fn set_preferred_source(&self, station: usize, wish: Option<(usize, Option<Span>)>) {
         self.with(|inner| {
             if let Some(running) = inner.station(station) {
-                running.wishes.publish(wish);
+                running.source_preference.publish(wish);
             }
         });
     }
 
-    fn switched(&self) -> Vec<(usize, house::Switched)> {
+    fn switch_events(&self) -> Vec<(usize, backend::SourceSwitch)> {
         self.with(|inner| {
             let stations = inner.stations.iter_mut().enumerate();
             let running = stations.filter_map(|(number, slot)| Some((number, slot.as_mut()?)));
@@ -402,41 +405,41 @@ impl House for Audio {
         })
     }
 
-    fn keep_maps(&self, wanted: &dyn Fn() -> Vec<(usize, ChannelMap)>) {
+    fn retain_channel_maps(&self, wanted: &dyn Fn() -> Vec<(usize, ChannelMap)>) {
         self.with(|inner| {
-            renditions::go_over(inner);
+            renditions::complete_moves(inner);
             // Everybody is looked at for this, so not ten times a second where nobody has a map.
-            if !inner.mapped.is_empty() {
-                renditions::keep(inner, &wanted());
+            if !inner.renditions.is_empty() {
+                renditions::remove_unused(inner, &wanted());
             }
         });
     }
 
-    fn chores(&self) -> Vec<Chore> {
-        self.with(|inner| std::mem::take(&mut inner.chores))
+    fn take_background_tasks(&self) -> Vec<BackgroundTask> {
+        self.with(|inner| std::mem::take(&mut inner.background_tasks))
     }
 
-    fn djs_come_to(&self, address: &Endpoint, opened: Result<SocketAddr, &io::Error>) {
-        self.with(|inner| djs::come_to(address, &opened, inner));
+    fn set_dj_address(&self, address: &Endpoint, opened: Result<SocketAddr, &io::Error>) {
+        self.with(|inner| djs::set_port_status(address, &opened, inner));
     }
 
-    fn show_title(&self, station: usize, title: &str) {
+    fn set_title(&self, station: usize, title: &str) {
         self.with(|inner| renditions::show_title(inner, station, &Arc::from(title)));
     }
 
     fn tidy(&self) {
         self.with(|inner| {
-            inner.workers.tidy();
-            links::follow(inner);
+            inner.workers.free_removed();
+            links::connect_all(inner);
             pushes::hand_over(inner);
             inner.rtp.tidy();
-            inner.rtp.try_sources();
-            rtp::look_at_outputs(inner);
+            inner.rtp.open_sources();
+            rtp::open_outputs(inner);
             recordings::retry(inner);
             flush_due(inner);
             for running in inner.stations.iter_mut().flatten() {
-                running.outlets.tidy();
-                running.knobs.tidy();
+                running.output_bus.tidy();
+                running.loudness_control.tidy();
             }
         });
     }
@@ -447,8 +450,8 @@ impl House for Audio {
             let mut stations =
                 inner.stations.iter_mut().flatten().map(|station| *station.status.read());
             let mut all = view::counters(&reactors, &mut stations);
-            all.extend(renditions::counters(&inner.mapped));
-            all.extend(inner.tuner.counters());
+            all.extend(renditions::counters(&inner.renditions));
+            all.extend(inner.radio_client.counters());
             all.extend(inner.pusher.counters());
             all.extend(djs::counters(&inner.dj_counters));
             let requests = inner.source_requests.load(Ordering::Relaxed);
@@ -460,31 +463,31 @@ impl House for Audio {
 }
 
 impl ListenSink for Audio {
-    fn take_seat(&self, station: &str, mount: &Mount, who: DjAbout) -> Option<DjSeat> {
+    fn acquire_mount(&self, station: &str, mount: &Mount, who: DjInfo) -> Option<DjMountPermit> {
         self.with(|inner| djs::take_seat(station, mount, who, inner))
     }
 
-    fn tell_title(&self, station: &str, mount: &Mount, title: Title) -> bool {
-        self.with(|inner| djs::tell_title(station, mount, title, inner))
+    fn set_live_title(&self, station: &str, mount: &Mount, title: TrackMetadata) -> bool {
+        self.with(|inner| djs::set_title(station, mount, title, inner))
     }
 
-    fn accept(&self, socket: MediaSocket, read: Vec<u8>) {
+    fn accept_listener(&self, socket: MediaSocket, read: Vec<u8>) {
         self.with(|inner| listen::accept(socket, &read, inner));
     }
 
-    fn stream(&self, socket: MediaSocket, read: Vec<u8>) {
-        self.with(|inner| inner.context.web_client(socket, read));
+    fn accept_websocket(&self, socket: MediaSocket, read: Vec<u8>) {
+        self.with(|inner| inner.context.add_websocket_client(socket, read));
     }
 }
 
 /// Lets clients throw away what they have buffered, once their station has sent the last of it: any
 /// later chunk would be heard alone.
-fn flush_due(inner: &mut Inner) {
+fn flush_due(inner: &mut AudioState) {
     let now = SystemClock::now();
     for (number, slot) in inner.stations.iter_mut().enumerate() {
         let due = slot.as_mut().and_then(|running| running.flush_at.take_if(|at| *at <= now));
         if due.is_some() {
-            let mapped = inner.mapped.iter().filter(|mapped| mapped.station == number);
+            let mapped = inner.renditions.iter().filter(|mapped| mapped.station == number);
             let numbers = mapped.map(|mapped| mapped.number).chain([number]);
             numbers.for_each(|number| inner.context.flush_station(number));
         }
@@ -492,10 +495,10 @@ fn flush_due(inner: &mut Inner) {
 }
 
 /// Hands what the reactors tell to the control plane.
-struct Sink(Sender<Event>);
+struct ControlEventSink(Sender<AudioEvent>);
 
-impl EventSink for Sink {
-    fn event(&self, event: reactor::Event) -> Result<(), reactor::Event> {
+impl EventSink for ControlEventSink {
+    fn push(&self, event: reactor::ReactorEvent) -> Result<(), reactor::ReactorEvent> {
         let place = match self.0.try_reserve() {
             Ok(place) => place,
             Err(TrySendError::Full(())) => return Err(event),
@@ -503,30 +506,36 @@ impl EventSink for Sink {
             Err(TrySendError::Closed(())) => return Ok(()),
         };
         place.send(match event {
-            reactor::Event::Hello { session, hello, address, vouched, answered } => Event::Hello {
+            reactor::ReactorEvent::Hello {
+                session,
+                hello,
+                address,
+                authorized: vouched,
+                answered,
+            } => AudioEvent::Hello {
                 session: SessionId(session.number()),
                 peer: address.ip(),
-                hello: Box::new(introduce(&hello, vouched)),
-                answered: answered.map(greeting_from_the_wire),
+                hello: Box::new(hello_from_wire(&hello, vouched)),
+                greeting_sent: answered.map(greeting_from_wire),
             },
-            reactor::Event::ClientInfo { session, info } => Event::ClientInfo {
+            reactor::ReactorEvent::ClientInfo { session, info } => AudioEvent::ClientInfo {
                 session: SessionId(session.number()),
                 volume: info.volume,
                 muted: info.muted,
             },
-            reactor::Event::Health { session, health } => Event::Health {
+            reactor::ReactorEvent::Health { session, health } => AudioEvent::Health {
                 session: SessionId(session.number()),
                 health: view::health(&health),
             },
-            reactor::Event::Left { session, .. } => {
-                Event::Left { session: SessionId(session.number()) }
+            reactor::ReactorEvent::SessionEnded { session, .. } => {
+                AudioEvent::Left { session: SessionId(session.number()) }
             }
         });
         Ok(())
     }
 }
 
-fn on_the_wire(settings: Settings) -> ServerSettings {
+fn wire_settings(settings: PlaybackSettings) -> ServerSettings {
     ServerSettings {
         buffer: Span::from_millis(i64::from(settings.buffer_ms)),
         latency: Span::from_millis(i64::from(settings.latency_ms)),
@@ -535,14 +544,14 @@ fn on_the_wire(settings: Settings) -> ServerSettings {
     }
 }
 
-fn greeting_on_the_wire(greeting: Greeting) -> reactor::Greeting {
-    reactor::Greeting { settings: on_the_wire(greeting.settings), station: greeting.station }
+fn wire_greeting(greeting: Greeting) -> reactor::Greeting {
+    reactor::Greeting { settings: wire_settings(greeting.settings), station: greeting.station }
 }
 
 /// Gives back what [`greeting_on_the_wire`] was given.
-fn greeting_from_the_wire(greeting: reactor::Greeting) -> Greeting {
+fn greeting_from_wire(greeting: reactor::Greeting) -> Greeting {
     let settings = greeting.settings;
-    let settings = Settings {
+    let settings = PlaybackSettings {
         volume: settings.volume,
         muted: settings.muted,
         latency_ms: i32::try_from(settings.latency.as_millis()).unwrap_or(0),
@@ -551,7 +560,7 @@ fn greeting_from_the_wire(greeting: reactor::Greeting) -> Greeting {
     Greeting { settings, station: greeting.station }
 }
 
-fn introduce(hello: &aulos_proto::snap::wire::Hello, vouched: bool) -> Hello {
+fn hello_from_wire(hello: &aulos_proto::snap::wire::Hello, vouched: bool) -> Hello {
     Hello {
         mac: hello.mac.clone(),
         host_name: hello.host_name.clone(),
@@ -562,13 +571,13 @@ fn introduce(hello: &aulos_proto::snap::wire::Hello, vouched: bool) -> Hello {
         id: hello.id.clone(),
         instance: hello.instance,
         protocol: hello.protocol_version,
-        auth: hello.auth.as_ref().map(|auth| Credentials::of(&auth.scheme, &auth.param)),
-        vouched,
+        auth: hello.auth.as_ref().map(|auth| Credentials::parse(&auth.scheme, &auth.param)),
+        preauthenticated: vouched,
     }
 }
 
 /// What a disk that stands still may take at the end.
-const LAST_WRITES: Span = Span::from_secs(3);
+const FINAL_WRITE_TIMEOUT: Span = Span::from_secs(3);
 
 /// More threads than this would not find work on a machine that serves audio.
 const MAX_THREADS: usize = 4;

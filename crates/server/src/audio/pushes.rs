@@ -2,44 +2,44 @@
 
 use std::sync::Arc;
 
-use aulos_config::{Push, Station};
-use aulos_io::reactor::{ListenWish, media_type};
-use aulos_proto::icecast::About;
+use aulos_config::{PushSettings, Station};
+use aulos_io::reactor::{ListenerOptions, media_type};
+use aulos_proto::icecast::StreamMetadata;
 use aulos_rt::channel::Receiver;
 use tokio::sync::watch;
 
-use super::{Inner, renditions, take_same};
-use crate::push::{Opened, Outgoing, PushState, Watch};
+use super::{AudioState, renditions, take_matching};
+use crate::push::{OpenedPush, PushParts, PushState, PushStatusHandle};
 
 /// A push that runs.
-pub(super) struct Pushed {
-    config: Push,
-    opened: Receiver<Opened>,
-    watch: Watch,
+pub(super) struct RunningPush {
+    config: PushSettings,
+    opened: Receiver<OpenedPush>,
+    watch: PushStatusHandle,
     titles: watch::Sender<Arc<str>>,
 }
 
-impl std::fmt::Debug for Pushed {
+impl std::fmt::Debug for RunningPush {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pushed").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
 /// Begins every push of a station.
-pub(super) fn start(station: &Station, inner: &mut Inner) -> Vec<Pushed> {
-    station.pushes.iter().map(|push| begin(push, station, inner)).collect()
+pub(super) fn start(station: &Station, inner: &mut AudioState) -> Vec<RunningPush> {
+    station.pushes.iter().map(|push| start_push(push, station, inner)).collect()
 }
 
 /// Lets a station that runs push to these from now on; what is the same goes on.
-pub(super) fn change(inner: &mut Inner, number: usize, wanted: &[Push]) {
+pub(super) fn change(inner: &mut AudioState, number: usize, wanted: &[PushSettings]) {
     let Some(running) = inner.station(number) else { return };
     running.config.pushes = wanted.to_vec();
     let (config, title) = (running.config.clone(), Arc::clone(&running.title));
     let mut old = std::mem::take(&mut running.pushes);
     let mut all = Vec::new();
     for push in wanted {
-        let there = take_same(&mut old, |one| one.config == *push);
-        all.push(there.unwrap_or_else(|| begin(push, &config, inner)));
+        let there = take_matching(&mut old, |one| one.config == *push);
+        all.push(there.unwrap_or_else(|| start_push(push, &config, inner)));
     }
     if let Some(running) = inner.station(number) {
         running.pushes = all;
@@ -48,7 +48,7 @@ pub(super) fn change(inner: &mut Inner, number: usize, wanted: &[Push]) {
 }
 
 /// Lets the reactors have the servers that wait for a stream.
-pub(super) fn hand_over(inner: &mut Inner) {
+pub(super) fn hand_over(inner: &mut AudioState) {
     for number in 0..inner.stations.len() {
         let Some(running) = inner.station(number) else {
             continue;
@@ -58,12 +58,16 @@ pub(super) fn hand_over(inner: &mut Inner) {
             .iter_mut()
             .filter_map(|push| Some((push.opened.try_recv().ok()?, push.config.codec)))
             .collect();
-        for (Opened { socket, line }, codec) in opened {
+        for (OpenedPush { socket, line }, codec) in opened {
             // Whoever opened it learns by the line's end that nobody took it.
             match renditions::listen(inner, number, Some(codec)) {
                 Ok(heard) => {
-                    let wish = ListenWish { titles: false, keeps: heard.keeps, push: Some(line) };
-                    inner.context.stream_to(socket, heard.number, wish);
+                    let wish = ListenerOptions {
+                        titles: false,
+                        rendition_guard: heard.keep_alive,
+                        push: Some(line),
+                    };
+                    inner.context.add_web_listener(socket, heard.number, wish);
                 }
                 Err(error) => tracing::warn!(%error, "a stream cannot be pushed now"),
             }
@@ -72,33 +76,33 @@ pub(super) fn hand_over(inner: &mut Inner) {
 }
 
 /// A station plays something else.
-pub(super) fn show_title(pushes: &[Pushed], title: &Arc<str>) {
+pub(super) fn show_title(pushes: &[RunningPush], title: &Arc<str>) {
     for push in pushes {
         push.titles.send_replace(Arc::clone(title));
     }
 }
 
-impl Pushed {
+impl RunningPush {
     pub(super) fn status(&self) -> PushState {
         self.watch.state()
     }
 }
 
-fn begin(push: &Push, station: &Station, inner: &mut Inner) -> Pushed {
-    let Outgoing { opened, watch, titles, chore } =
-        inner.pusher.push(push, about(push, station), inner.seeds.next());
-    inner.chores.push(chore);
-    Pushed { config: push.clone(), opened, watch, titles }
+fn start_push(push: &PushSettings, station: &Station, inner: &mut AudioState) -> RunningPush {
+    let PushParts { opened, status: watch, titles, task: chore } =
+        inner.pusher.start(push, stream_info(push, station), inner.seeds.next());
+    inner.background_tasks.push(chore);
+    RunningPush { config: push.clone(), opened, watch, titles }
 }
 
 /// What the server may know of the programme.
-fn about(push: &Push, station: &Station) -> About {
+fn stream_info(push: &PushSettings, station: &Station) -> StreamMetadata {
     let (rate, channels) = (station.spec.rate.hz(), station.spec.layout.channels());
     let mut audio_info = format!("ice-samplerate={rate};ice-channels={channels}");
     if let Some(bitrate) = push.codec.bitrate() {
         audio_info += &format!(";ice-bitrate={}", bitrate / 1_000);
     }
-    About {
+    StreamMetadata {
         content_type: media_type(push.codec.codec()).to_owned(),
         name: Some(push.name.clone().unwrap_or_else(|| station.name.clone())),
         description: push.description.clone(),

@@ -9,68 +9,71 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use aulos_config::{Record, Station};
+use aulos_config::{RecorderSettings, Station};
 use aulos_core::{Instant, MediaTime, Span};
-use aulos_engine::outlet::Outlets;
-use aulos_engine::recorder::{Command, DEFAULT_ROOM, Refused, Side, Spool, When, pickup};
+use aulos_engine::output_bus::OutputBusHandle;
+use aulos_engine::recorder::{
+    CommandError, CommandTime, DEFAULT_CAPACITY, RecordTapReader, RecorderCommand, TapPoint,
+    record_tap,
+};
 use aulos_io::SystemClock;
 use aulos_io::record::{Deck, Event, Heir, Recorders, Wish};
 use aulos_rt::channel::Receiver;
 
-use super::{Inner, take_same};
+use super::{AudioState, take_matching};
 use crate::recording::{Happened, Recorded, RecorderState};
-use crate::upload::{Porter, Uploader};
+use crate::upload::{UploadWorker, Uploader};
 
 /// What all recorders of a house share.
 #[derive(Debug, Default)]
-pub(super) struct Studio {
+pub(super) struct RecorderManager {
     /// None before the first recorder: a house that records nothing has no thread for it.
     recorders: Option<(Recorders, Receiver<Event>)>,
     /// Of which station each recorder is or was, and where its files go.
-    known: HashMap<String, Known>,
+    known: HashMap<String, KnownRecorder>,
     /// Where uploads run.
-    porter: Porter,
+    upload_worker: UploadWorker,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownRecorder {
     station: String,
     uploader: Option<Uploader>,
 }
 
 /// A recorder of a station that runs.
 #[derive(Debug)]
-pub(super) struct Recording {
-    config: Record,
-    tape: Tape,
+pub(super) struct StationRecorder {
+    config: RecorderSettings,
+    slot: RecorderSlot,
 }
 
 /// What it is, named by what is waited for.
 #[derive(Debug)]
-enum Tape {
+enum RecorderSlot {
     /// Nothing.
-    Deck(Deck),
+    Open(Deck),
     /// Another try.
-    Missing { trouble: String, retry_at: Instant },
+    Unavailable { trouble: String, retry_at: Instant },
 }
 
 /// Begins every recorder of a station that has begun.
-pub(super) fn start(number: usize, inner: &mut Inner) {
+pub(super) fn start(number: usize, inner: &mut AudioState) {
     let wanted = inner.station(number).map(|running| running.config.records.clone());
     change(inner, number, &wanted.unwrap_or_default());
 }
 
 /// Lets a station that runs be recorded by these from now on; what is the same goes on.
-pub(super) fn change(inner: &mut Inner, number: usize, wanted: &[Record]) {
+pub(super) fn change(inner: &mut AudioState, number: usize, wanted: &[RecorderSettings]) {
     let Some(running) = inner.station(number) else { return };
     running.config.records = wanted.to_vec();
     let mut old = std::mem::take(&mut running.recordings);
     let mut all = Vec::new();
     for record in wanted {
-        let kept = take_same(&mut old, |one| one.config.is_recorded_as(record));
+        let kept = take_matching(&mut old, |one| one.config.is_continued_by(record));
         all.push(match kept {
             Some(mut kept) => {
-                if let Tape::Deck(deck) = &kept.tape {
+                if let RecorderSlot::Open(deck) = &kept.slot {
                     deck.set_rotation(record.keeping.rotation);
                     deck.set_retention(record.retention);
                 }
@@ -78,8 +81,8 @@ pub(super) fn change(inner: &mut Inner, number: usize, wanted: &[Record]) {
                 kept
             }
             None => {
-                let tape = begin(record, number, inner);
-                Recording { config: record.clone(), tape }
+                let tape = open_slot(record, number, inner);
+                StationRecorder { config: record.clone(), slot: tape }
             }
         });
     }
@@ -89,13 +92,13 @@ pub(super) fn change(inner: &mut Inner, number: usize, wanted: &[Record]) {
 }
 
 /// Lets the recorders of a station go on with the one that has taken its place.
-pub(super) fn take_over(inner: &mut Inner, number: usize, old: Vec<Recording>) {
+pub(super) fn reattach(inner: &mut AudioState, number: usize, old: Vec<StationRecorder>) {
     let Some(running) = inner.station(number) else { return };
     let config = running.config.clone();
     for recording in &old {
-        if let Tape::Deck(deck) = &recording.tape
-            && config.records.iter().any(|record| recording.config.is_recorded_as(record))
-            && let Some(spool) = listen(&mut running.outlets, &config, recording.config.source)
+        if let RecorderSlot::Open(deck) = &recording.slot
+            && config.records.iter().any(|record| recording.config.is_continued_by(record))
+            && let Some(spool) = open_tap(&mut running.output_bus, &config, recording.config.source)
         {
             deck.replace(spool);
         }
@@ -105,43 +108,44 @@ pub(super) fn take_over(inner: &mut Inner, number: usize, old: Vec<Recording>) {
 }
 
 /// Tries again what could not be begun.
-pub(super) fn retry(inner: &mut Inner) {
+pub(super) fn retry(inner: &mut AudioState) {
     let now = SystemClock::now();
     for number in 0..inner.stations.len() {
         let Some(running) = inner.station(number) else { continue };
-        let due = running
-            .recordings
-            .iter()
-            .position(|one| matches!(one.tape, Tape::Missing { retry_at, .. } if now >= retry_at));
+        let due = running.recordings.iter().position(
+            |one| matches!(one.slot, RecorderSlot::Unavailable { retry_at, .. } if now >= retry_at),
+        );
         let Some(due) = due else { continue };
         let record = running.recordings[due].config.clone();
-        let tape = begin(&record, number, inner);
+        let tape = open_slot(&record, number, inner);
         if let Some(one) = inner.station(number).and_then(|running| running.recordings.get_mut(due))
         {
-            one.tape = tape;
+            one.slot = tape;
         }
     }
 }
 
 /// Tells a recorder to do something; gives the exact frame of the station at which it does.
-pub(super) fn tell(
-    inner: &mut Inner,
+pub(super) fn send_command(
+    inner: &mut AudioState,
     (number, recorder): (usize, usize),
-    command: Command,
-    when: When,
+    command: RecorderCommand,
+    when: CommandTime,
 ) -> Result<Option<MediaTime>, String> {
     let running = inner.station(number).ok_or("the station is gone")?;
-    match running.recordings.get(recorder).map(|recording| &recording.tape) {
+    match running.recordings.get(recorder).map(|recording| &recording.slot) {
         None => Err("the recorder is gone".to_owned()),
-        Some(Tape::Missing { trouble, .. }) => Err(trouble.clone()),
-        Some(Tape::Deck(deck)) => deck.tell(command, when).map_err(|why: Refused| why.to_string()),
+        Some(RecorderSlot::Unavailable { trouble, .. }) => Err(trouble.clone()),
+        Some(RecorderSlot::Open(deck)) => {
+            deck.tell(command, when).map_err(|why: CommandError| why.to_string())
+        }
     }
 }
 
 /// What has happened to recorders since the last time.
-pub(super) fn events(inner: &mut Inner) -> Vec<Recorded> {
+pub(super) fn take_events(inner: &mut AudioState) -> Vec<Recorded> {
     let mut all = Vec::new();
-    let studio = &mut inner.studio;
+    let studio = &mut inner.recorder_manager;
     let Some((_, events)) = &mut studio.recorders else { return all };
     while let Ok(event) = events.try_recv() {
         let Some(known) = studio.known.get(&*event.recorder) else { continue };
@@ -158,22 +162,22 @@ pub(super) fn events(inner: &mut Inner) -> Vec<Recorded> {
 }
 
 /// Ends every recorder: what has been heard is written, as far as that takes no longer than `limit`.
-pub(super) fn stop(inner: &mut Inner, limit: Span) {
+pub(super) fn stop(inner: &mut AudioState, limit: Span) {
     for running in inner.stations.iter_mut().flatten() {
         running.recordings.clear();
     }
-    if let Some((mut recorders, _events)) = inner.studio.recorders.take() {
+    if let Some((mut recorders, _events)) = inner.recorder_manager.recorders.take() {
         for name in recorders.stop(limit) {
             tracing::error!(recorder = name, "the recording could not be written to its end");
         }
     }
 }
 
-impl Recording {
-    pub(super) fn status(&self, studio: &Studio) -> RecorderState {
-        let state = match &self.tape {
-            Tape::Deck(deck) => RecorderState::from(deck.status()),
-            Tape::Missing { trouble, .. } => {
+impl StationRecorder {
+    pub(super) fn status(&self, studio: &RecorderManager) -> RecorderState {
+        let state = match &self.slot {
+            RecorderSlot::Open(deck) => RecorderState::from(deck.status()),
+            RecorderSlot::Unavailable { trouble, .. } => {
                 RecorderState { trouble: Some(trouble.clone()), ..RecorderState::default() }
             }
         };
@@ -183,39 +187,44 @@ impl Recording {
     }
 }
 
-fn begin(record: &Record, number: usize, inner: &mut Inner) -> Tape {
-    match open(record, number, inner) {
+fn open_slot(record: &RecorderSettings, number: usize, inner: &mut AudioState) -> RecorderSlot {
+    match open_recorder(record, number, inner) {
         Ok(deck) => {
             if record.start {
                 // It has just begun, so it is idle.
-                let _ = deck.tell(Command::Start, When::Now);
+                let _ = deck.tell(RecorderCommand::Start, CommandTime::Now);
             }
-            Tape::Deck(deck)
+            RecorderSlot::Open(deck)
         }
         Err(error) => {
             let trouble = format!("cannot record to {}: {error}", record.dir.display());
             tracing::warn!(recorder = record.name, "{trouble}");
-            Tape::Missing { trouble, retry_at: SystemClock::now() + RETRY }
+            RecorderSlot::Unavailable { trouble, retry_at: SystemClock::now() + RETRY_INTERVAL }
         }
     }
 }
 
-fn open(record: &Record, number: usize, inner: &mut Inner) -> Result<Deck, String> {
-    if inner.studio.recorders.is_none() {
-        inner.studio.recorders = Some(Recorders::start().map_err(said)?);
+fn open_recorder(
+    record: &RecorderSettings,
+    number: usize,
+    inner: &mut AudioState,
+) -> Result<Deck, String> {
+    if inner.recorder_manager.recorders.is_none() {
+        inner.recorder_manager.recorders = Some(Recorders::start().map_err(error_text)?);
     }
     let uploader = match &record.upload {
         None => None,
         Some(upload) => {
-            let spool = record.dir.join(SPOOL).join(&record.name);
-            let (uploader, chore) = Uploader::new(upload, &record.dir, &spool).map_err(said)?;
-            inner.studio.porter.run(chore).map_err(said)?;
+            let spool = record.dir.join(UPLOAD_DIR).join(&record.name);
+            let (uploader, chore) =
+                Uploader::new(upload, &record.dir, &spool).map_err(error_text)?;
+            inner.recorder_manager.upload_worker.spawn(chore).map_err(error_text)?;
             Some(uploader)
         }
     };
     let running = inner.station(number).ok_or("the station is gone")?;
     let station = running.config.name.clone();
-    let spool = listen(&mut running.outlets, &running.config, record.source);
+    let spool = open_tap(&mut running.output_bus, &running.config, record.source);
     let spool = spool.ok_or("the station is busy")?;
     let wish = Wish {
         name: record.name.clone(),
@@ -226,25 +235,25 @@ fn open(record: &Record, number: usize, inner: &mut Inner) -> Result<Deck, Strin
         retention: record.retention,
         safety: record.safety,
         sidecar: true,
-        heir: uploader.clone().map(|uploader| Arc::new(Carrier(uploader)) as Arc<dyn Heir>),
+        heir: uploader.clone().map(|uploader| Arc::new(UploadObserver(uploader)) as Arc<dyn Heir>),
     };
-    let known = Known { station, uploader };
-    let studio = &mut inner.studio;
+    let known = KnownRecorder { station, uploader };
+    let studio = &mut inner.recorder_manager;
     let Some((recorders, _)) = &mut studio.recorders else { return Err(String::new()) };
     let deck = recorders.add(wish, spool).map_err(|error| error.to_string())?;
     studio.known.insert(record.name.clone(), known);
     Ok(deck)
 }
 
-fn said(error: io::Error) -> String {
+fn error_text(error: io::Error) -> String {
     error.to_string()
 }
 
 /// Carries complete files away.
 #[derive(Debug)]
-struct Carrier(Uploader);
+struct UploadObserver(Uploader);
 
-impl Heir for Carrier {
+impl Heir for UploadObserver {
     fn completes(&self, file: &Path, sidecar: &Path) {
         if let Err(error) = self.0.add(file, Some(sidecar)) {
             tracing::error!(file = %file.display(), %error, "a recording will not be uploaded");
@@ -257,14 +266,18 @@ impl Heir for Carrier {
 }
 
 /// An ear on a station; none while that is behind with its orders.
-fn listen(outlets: &mut Outlets, config: &Station, source: Option<usize>) -> Option<Spool> {
-    let side = source.map_or(Side::Output, Side::Input);
-    let (pickup, spool) = pickup(side, config.spec.rate, config.spec.layout, DEFAULT_ROOM);
+fn open_tap(
+    outlets: &mut OutputBusHandle,
+    config: &Station,
+    source: Option<usize>,
+) -> Option<RecordTapReader> {
+    let side = source.map_or(TapPoint::Output, TapPoint::Input);
+    let (pickup, spool) = record_tap(side, config.spec.rate, config.spec.layout, DEFAULT_CAPACITY);
     outlets.add(pickup).map(|_| spool)
 }
 
 /// A disk that is not there is looked for so often.
-const RETRY: Span = Span::from_secs(5);
+const RETRY_INTERVAL: Span = Span::from_secs(5);
 
 /// Below a recorder's folder: what is still to be uploaded.
-const SPOOL: &str = ".upload";
+const UPLOAD_DIR: &str = ".upload";

@@ -2,20 +2,25 @@
 
 use aulos_core::{Frames, Span};
 use aulos_engine::standby::Standby;
-use aulos_engine::status::{InputState, Output, StationStatus};
-use aulos_engine::switch::{Cause, Fault, Health};
+use aulos_engine::status::{InputState, StationOutput, StationStatus};
+use aulos_engine::switch::{InputFault, InputHealth, SwitchCause};
 use aulos_io::SystemClock;
 use aulos_io::reactor::{self, ReactorStats};
 
-use super::Running;
-use super::pushes::Pushed;
-use super::recordings::Studio;
-use super::rtp::Sent;
-use super::sources::Watch;
-use crate::house::{self, Condition, Latency, OnAir, SourceState, StationState, Switched};
+use super::RunningStation;
+use super::pushes::RunningPush;
+use super::recordings::RecorderManager;
+use super::rtp::StationRtpOutput;
+use super::sources::SourceMonitor;
+use crate::backend::{
+    self, Latency, OnAir, SourceCondition, SourceState, SourceSwitch, StationState,
+};
 
 /// A station's status in the words of the seam.
-pub(super) fn status(running: &mut Running, studio: &Studio) -> house::StationStatus {
+pub(super) fn status(
+    running: &mut RunningStation,
+    studio: &RecorderManager,
+) -> backend::StationStatus {
     let status = *running.status.read();
     // Whatever the source is: one that sends nothing that can be heard plays nothing.
     let heard = |active: usize| status.inputs.get(active).is_some_and(|input| !input.is_silent());
@@ -27,58 +32,58 @@ pub(super) fn status(running: &mut Running, studio: &Studio) -> house::StationSt
     let source_loudness = inputs.clone().map(|input| input.loudness).collect();
     let conditions = inputs.map(condition).collect();
     let radios = running.sources.iter().map(|watch| match watch {
-        Watch::Radio(watch) => Some(watch.state()),
+        SourceMonitor::Radio(watch) => Some(watch.state()),
         _ => None,
     });
     let radios = radios.collect();
     let djs = running.sources.iter_mut().map(|watch| match watch {
-        Watch::Dj(booth) => Some(booth.status()),
+        SourceMonitor::Dj(booth) => Some(booth.status()),
         _ => None,
     });
     let djs = djs.collect();
     let received = running.sources.iter_mut().map(|watch| match watch {
-        Watch::Rtp(received) => Some(received.status()),
+        SourceMonitor::Rtp(received) => Some(received.status()),
         _ => None,
     });
     let received = received.collect();
-    let sent = running.rtp.iter_mut().map(Sent::status).collect();
+    let sent = running.rtp.iter_mut().map(StationRtpOutput::status).collect();
     let sources = running.sources.iter_mut().zip(&status.inputs);
-    house::StationStatus {
+    backend::StationStatus {
         state,
         active: status.active,
         sources: sources.map(|(watch, input)| source(watch, input)).collect(),
         levels: status.level.peak[..status.level.channels].to_vec(),
         loudness: status.loudness,
         source_loudness,
-        steadiness: status.steadiness,
-        conditions,
+        normalizer: status.normalizer,
+        source_conditions: conditions,
         on_air: on_air(&status, running),
         latency: latency(&status, running),
         radios,
-        djs,
-        received,
-        sent,
-        pushes: running.pushes.iter().map(Pushed::status).collect(),
+        live_inputs: djs,
+        rtp_inputs: received,
+        rtp_outputs: sent,
+        pushes: running.pushes.iter().map(RunningPush::status).collect(),
         recorders: running.recordings.iter().map(|one| one.status(studio)).collect(),
         listeners: 0,
     }
 }
 
 /// How far a station has come.
-pub(super) fn position(running: &mut Running) -> house::StationPosition {
+pub(super) fn position(running: &mut RunningStation) -> backend::StationPosition {
     let position = running.status.read().position;
-    house::StationPosition { run: running.run, name: running.config.name.clone(), position }
+    backend::StationPosition { instance: running.run, name: running.config.name.clone(), position }
 }
 
-fn on_air(status: &StationStatus, running: &Running) -> OnAir {
+fn on_air(status: &StationStatus, running: &RunningStation) -> OnAir {
     let millis = |frames: u64| running.config.spec.rate.span(Frames(frames)).as_millis();
     let now = SystemClock::now();
     let preference = status.preference;
     OnAir {
         output: match status.output {
-            Output::Active(_) => "active",
-            Output::Fade { .. } => "fade",
-            Output::LastResort => "last resort",
+            StationOutput::Active(_) => "active",
+            StationOutput::Fade { .. } => "fade",
+            StationOutput::LastResort => "last resort",
         },
         cause: status.cause.map(cause),
         preferred: preference.map(|wish| wish.input),
@@ -86,22 +91,22 @@ fn on_air(status: &StationStatus, running: &Running) -> OnAir {
         since_ms: (now - status.since).as_millis(),
         dead_air_ms: millis(status.silent_frames),
         last_resort_ms: millis(status.last_resort_frames),
-        switches: Cause::ALL.into_iter().map(cause).zip(status.switches_by).collect(),
+        switches: SwitchCause::ALL.into_iter().map(cause).zip(status.switches_by).collect(),
     }
 }
 
-fn condition(input: &InputState) -> Condition {
+fn condition(input: &InputState) -> SourceCondition {
     let (health, reason) = match input.health {
-        Health::Disabled => ("disabled", None),
-        Health::Connecting => ("connecting", None),
-        Health::Priming { .. } => ("priming", None),
-        Health::Healthy { .. } => ("healthy", None),
-        Health::Suspect(reason) => ("suspect", Some(reason)),
-        Health::Failed(reason) => ("failed", Some(reason)),
-        Health::Backoff => ("backoff", None),
+        InputHealth::Disabled => ("disabled", None),
+        InputHealth::Connecting => ("connecting", None),
+        InputHealth::Priming { .. } => ("priming", None),
+        InputHealth::Healthy { .. } => ("healthy", None),
+        InputHealth::Suspect(reason) => ("suspect", Some(reason)),
+        InputHealth::Failed(reason) => ("failed", Some(reason)),
+        InputHealth::Backoff => ("backoff", None),
     };
     let failures = input.failures;
-    Condition {
+    SourceCondition {
         health,
         reason: reason.map(|reason| cause(reason.into())),
         standby: match input.standby {
@@ -117,19 +122,19 @@ fn condition(input: &InputState) -> Condition {
             ("error", failures.error),
             ("flap", failures.flaps),
         ],
-        last: failures.last.map(|last| cause(last.into())),
+        last_failure: failures.last.map(|last| cause(last.into())),
     }
 }
 
 /// What a listener is late by: the parts of it.
-fn latency(status: &StationStatus, running: &Running) -> Latency {
+fn latency(status: &StationStatus, running: &RunningStation) -> Latency {
     let live = |input: &InputState| input.buffered.as_millis();
     let active = status.active.filter(|active| {
         let source = running.config.sources.get(*active);
         source.is_some_and(|source| !source.config.is_on_demand())
     });
     let rate = running.config.spec.rate;
-    let ahead = status.steadiness.map(|steadiness| rate.span(steadiness.latency));
+    let ahead = status.normalizer.map(|steadiness| rate.span(steadiness.latency));
     Latency {
         input_ms: active.and_then(|active| status.inputs.get(active)).map_or(0, live),
         look_ahead_ms: ahead.map_or(0, |ahead| ahead.as_millis()),
@@ -138,43 +143,45 @@ fn latency(status: &StationStatus, running: &Running) -> Latency {
 }
 
 /// What has changed since the last time.
-pub(super) fn switched(number: usize, running: &mut Running) -> Vec<(usize, Switched)> {
-    let events = std::iter::from_fn(|| running.switched.pop());
-    let told = events.map(|event| Switched {
-        from: event.changed.from,
-        to: event.changed.to,
-        cause: cause(event.changed.cause),
+pub(super) fn switched(number: usize, running: &mut RunningStation) -> Vec<(usize, SourceSwitch)> {
+    let events = std::iter::from_fn(|| running.switch_events.pop());
+    let told = events.map(|event| SourceSwitch {
+        from: event.change.from,
+        to: event.change.to,
+        cause: cause(event.change.cause),
     });
     told.map(|told| (number, told)).collect()
 }
 
-const fn cause(cause: Cause) -> &'static str {
+const fn cause(cause: SwitchCause) -> &'static str {
     match cause {
-        Cause::First => "first",
-        Cause::Better => "better",
-        Cause::Ended => "ended",
-        Cause::Late => "late",
-        Cause::Silent => "silent",
-        Cause::Dc => "dc",
-        Cause::DeadChannel => "dead channel",
-        Cause::Error => "error",
-        Cause::Manual => "manual",
+        SwitchCause::First => "first",
+        SwitchCause::Better => "better",
+        SwitchCause::Ended => "ended",
+        SwitchCause::Late => "late",
+        SwitchCause::Silent => "silent",
+        SwitchCause::Dc => "dc",
+        SwitchCause::DeadChannel => "dead channel",
+        SwitchCause::Error => "error",
+        SwitchCause::Manual => "manual",
         _ => "other",
     }
 }
 
-fn source(watch: &mut Watch, input: &InputState) -> SourceState {
+fn source(watch: &mut SourceMonitor, input: &InputState) -> SourceState {
     let failed = match watch {
-        Watch::Generated => None,
-        Watch::Feed(state) => state.read().problem(),
-        Watch::File(state) => state.read().problem(),
-        Watch::Radio(watch) => watch.state().reason,
-        Watch::Dj(booth) => booth.problem(),
-        Watch::Rtp(received) => received.problem(),
+        SourceMonitor::Generated => None,
+        SourceMonitor::Feed(state) => state.read().problem(),
+        SourceMonitor::File(state) => state.read().problem(),
+        SourceMonitor::Radio(watch) => watch.state().reason,
+        SourceMonitor::Dj(booth) => booth.problem(),
+        SourceMonitor::Rtp(received) => received.problem(),
     };
     match (failed, input.health) {
-        (_, Health::Healthy { .. } | Health::Suspect(Fault::DeadChannel)) => SourceState::Ready,
-        (_, Health::Suspect(_)) if input.is_silent() => SourceState::Silent,
+        (_, InputHealth::Healthy { .. } | InputHealth::Suspect(InputFault::DeadChannel)) => {
+            SourceState::Ready
+        }
+        (_, InputHealth::Suspect(_)) if input.is_silent() => SourceState::Silent,
         (Some(reason), _) => SourceState::Failed(reason),
         (None, _) if input.buffered > Span::ZERO => SourceState::Ready,
         (None, _) => SourceState::Waiting,
@@ -182,10 +189,10 @@ fn source(watch: &mut Watch, input: &InputState) -> SourceState {
 }
 
 /// How a client does, in whole numbers.
-pub(super) fn health(health: &reactor::Health) -> house::Health {
+pub(super) fn health(health: &reactor::ConnectionHealth) -> backend::ClientHealth {
     let whole = |span: Span, unit: i128| u64::try_from(i128::from(span.as_nanos()) / unit);
-    house::Health {
-        ahead_ms: health.ahead.map(|ahead| ahead.as_millis()),
+    backend::ClientHealth {
+        ahead_ms: health.buffered.map(|ahead| ahead.as_millis()),
         round_trip_us: whole(health.round_trip, 1_000).unwrap_or(0),
         jitter_us: whole(health.jitter, 1_000).unwrap_or(0),
         unsent_bytes: health.unsent,
@@ -248,6 +255,8 @@ const STATION_COUNTERS: [Counter; 11] = [
     ("pool_exhausted", |status| status.pool_exhausted),
     ("encode_errors", |status| status.encode_errors),
     ("fanout_full", |status| status.fanout_full),
-    ("samples_clamped", |status| status.steadiness.map_or(0, |steady| steady.clamped)),
-    ("samples_rejected", |status| status.steadiness.map_or(0, |steady| steady.programme.rejected)),
+    ("samples_clamped", |status| status.normalizer.map_or(0, |steady| steady.clamped)),
+    ("samples_rejected", |status| {
+        status.normalizer.map_or(0, |steady| steady.programme_stats.rejected)
+    }),
 ];

@@ -13,15 +13,15 @@ pub(super) const MAX_PICTURE: usize = 4 << 20;
 
 /// The newest pictures; whatever is too much makes the oldest go.
 #[derive(Debug, Default)]
-pub(super) struct Art {
+pub(super) struct ArtCache {
     pictures: VecDeque<(String, Bytes)>,
     names: RandomState,
 }
 
-impl Art {
+impl ArtCache {
     /// Keeps a picture; gives its name.
-    pub(super) fn keep(&mut self, picture: Vec<u8>, extension: &str) -> Option<String> {
-        let (extension, _) = TYPES.iter().find(|(known, _)| *known == extension)?;
+    pub(super) fn insert(&mut self, picture: Vec<u8>, extension: &str) -> Option<String> {
+        let (extension, _) = IMAGE_TYPES.iter().find(|(known, _)| *known == extension)?;
         if picture.is_empty() || picture.len() > MAX_PICTURE {
             return None;
         }
@@ -42,13 +42,13 @@ impl Art {
     pub(super) fn get(&self, name: &str) -> Option<(&'static str, Bytes)> {
         let (_, picture) = self.pictures.iter().find(|(known, _)| known == name)?;
         let extension = name.rsplit('.').next()?;
-        let (_, media) = TYPES.iter().find(|(known, _)| *known == extension)?;
+        let (_, media) = IMAGE_TYPES.iter().find(|(known, _)| *known == extension)?;
         Some((media, picture.clone()))
     }
 }
 
 /// What is served as what. SVG is not there: it can hold a script.
-const TYPES: [(&str, &str); 6] = [
+const IMAGE_TYPES: [(&str, &str); 6] = [
     ("jpg", "image/jpeg"),
     ("jpeg", "image/jpeg"),
     ("png", "image/png"),
@@ -63,29 +63,29 @@ mod tests {
 
     #[test]
     fn pictures_are_kept_as_long_as_there_is_room() {
-        let mut art = Art::default();
-        let first = art.keep(vec![1; 1_000], "png").unwrap();
+        let mut art = ArtCache::default();
+        let first = art.insert(vec![1; 1_000], "png").unwrap();
         assert_eq!(art.get(&first).unwrap(), ("image/png", vec![1; 1_000].into()));
-        assert_eq!(art.keep(vec![1; 1_000], "png").as_ref(), Some(&first));
+        assert_eq!(art.insert(vec![1; 1_000], "png").as_ref(), Some(&first));
         for number in 0..20 {
-            assert!(art.keep(vec![number; MAX_PICTURE], "jpg").is_some());
+            assert!(art.insert(vec![number; MAX_PICTURE], "jpg").is_some());
         }
         assert_eq!(art.get(&first), None);
         let bytes: usize = art.pictures.iter().map(|(_, picture)| picture.len()).sum();
         assert!(bytes <= MAX_BYTES);
         for number in 0..1_000_u16 {
-            assert!(art.keep(number.to_le_bytes().to_vec(), "gif").is_some());
+            assert!(art.insert(number.to_le_bytes().to_vec(), "gif").is_some());
         }
         assert!(art.pictures.len() <= MAX_PICTURES);
     }
 
     #[test]
     fn what_is_no_picture_is_not_kept() {
-        let mut art = Art::default();
-        assert_eq!(art.keep(vec![1], "svg"), None);
-        assert_eq!(art.keep(vec![1], "../x"), None);
-        assert_eq!(art.keep(vec![], "png"), None);
-        assert_eq!(art.keep(vec![0; MAX_PICTURE + 1], "png"), None);
+        let mut art = ArtCache::default();
+        assert_eq!(art.insert(vec![1], "svg"), None);
+        assert_eq!(art.insert(vec![1], "../x"), None);
+        assert_eq!(art.insert(vec![], "png"), None);
+        assert_eq!(art.insert(vec![0; MAX_PICTURE + 1], "png"), None);
         assert_eq!(art.get("../server.json"), None);
     }
 }

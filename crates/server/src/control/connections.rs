@@ -55,15 +55,19 @@ pub(crate) struct ConnectionPermit {
 
 impl ConnectionPermit {
     /// Waits until the slot has been given to a newcomer.
-    pub(crate) async fn taken_away(&self) {
+    pub(crate) async fn revoked(&self) {
         self.cut.notified().await;
     }
 
     /// Runs a connection until it ends or its slot is given to a newcomer, which is counted.
-    pub(crate) async fn guard(&self, connection: impl Future<Output = ()>, cut: &AtomicU64) {
+    pub(crate) async fn run_until_revoked(
+        &self,
+        connection: impl Future<Output = ()>,
+        cut: &AtomicU64,
+    ) {
         tokio::select! {
             biased;
-            () = self.taken_away() => count(cut),
+            () = self.revoked() => count(cut),
             () = connection => {}
         }
     }
@@ -95,7 +99,7 @@ pub(crate) enum SlotError {
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
+enum ConnectionStage {
     /// It has made no request that it may make.
     Pending,
     /// It has made one, without a login.
@@ -108,7 +112,7 @@ enum Standing {
 struct Connection {
     address: u128,
     is_local: bool,
-    standing: Standing,
+    stage: ConnectionStage,
     cut: Arc<Notify>,
 }
 
@@ -138,25 +142,29 @@ impl SlotTable {
         }
         let id = self.next;
         self.next += 1;
-        self.open.insert(id, Connection { address, is_local, standing: Standing::Pending, cut });
+        self.open
+            .insert(id, Connection { address, is_local, stage: ConnectionStage::Pending, cut });
         Ok(id)
     }
 
     fn establish(&mut self, id: u64, trusted: bool) -> Result<(), SlotError> {
         // None for one that was cut a moment ago.
         let one = self.open.get(&id).ok_or(SlotError::Full)?;
-        let standing =
-            if trusted || one.is_local { Standing::Trusted } else { Standing::Anonymous };
-        if one.standing >= standing {
+        let standing = if trusted || one.is_local {
+            ConnectionStage::Trusted
+        } else {
+            ConnectionStage::Anonymous
+        };
+        if one.stage >= standing {
             return Ok(());
         }
         let limit = self.total - self.total / RESERVED_SHARE;
-        let anonymous = |one: &Connection| one.standing == Standing::Anonymous;
-        if standing == Standing::Anonymous && self.count(anonymous) >= limit {
+        let anonymous = |one: &Connection| one.stage == ConnectionStage::Anonymous;
+        if standing == ConnectionStage::Anonymous && self.count(anonymous) >= limit {
             return Err(SlotError::Full);
         }
         if let Some(one) = self.open.get_mut(&id) {
-            one.standing = standing;
+            one.stage = standing;
         }
         Ok(())
     }
@@ -171,7 +179,7 @@ impl SlotTable {
 
     /// Cuts the oldest of these connections that has made no request.
     fn cut_oldest(&mut self, which: impl Fn(&Connection) -> bool) -> Option<()> {
-        let gives_way = |one: &Connection| one.standing == Standing::Pending && which(one);
+        let gives_way = |one: &Connection| one.stage == ConnectionStage::Pending && which(one);
         let (&id, _) = self.open.iter().find(|(_, one)| gives_way(one))?;
         self.open.remove(&id)?.cut.notify_one();
         Some(())
@@ -276,7 +284,7 @@ mod tests {
         let third = slots.admit(local).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let cut = AtomicU64::new(0);
-        runtime.block_on(first.guard(std::future::pending(), &cut));
+        runtime.block_on(first.run_until_revoked(std::future::pending(), &cut));
         assert_eq!(cut.into_inner(), 1);
         third.establish(false).unwrap();
         // The slot of one that was cut is somebody else's already.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::Control;
 use super::titles::metadata;
-use crate::house::DjStatus;
+use crate::backend::DjStatus;
 
 impl Control {
     /// The places for DJs, each with its station.
@@ -17,8 +17,8 @@ impl Control {
 }
 
 /// In our own status.
-pub(super) fn shape(dj: &DjStatus) -> Value {
-    let about = &dj.about;
+pub(super) fn status_json(dj: &DjStatus) -> Value {
+    let about = &dj.client_info;
     json!({
         "on_air": dj.on_air,
         "port": dj.address.map(|address| address.to_string()),

@@ -7,16 +7,16 @@ use aulos_config::Station;
 use aulos_core::Span;
 use serde_json::{Map, Value, json};
 
-use super::methods::{Answer, text, wanted};
-use super::{Control, Inner, State};
-use crate::hooks::Seen;
-use crate::house::{Condition, Latency, OnAir};
+use super::methods::{MethodResult, invalid_param, text_param};
+use super::{CallContext, Control, ControlState};
+use crate::backend::{Latency, OnAir, SourceCondition};
+use crate::hooks::Observation;
 use crate::registry::NotFound;
 
 /// `Aulos.SetSource {station, source, for_s?}`: `source` is a name or a number; null or `auto` lets
 /// the station choose.
-pub(super) fn set_source(state: &mut State<'_>, params: &Value) -> Answer {
-    let name = text(params, "station")?;
+pub(super) fn set_source(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
+    let name = text_param(params, "station")?;
     let (number, slot) = state.inner.slot(name).ok_or(NotFound::Station)?;
     let sources = &slot.station.sources;
     let named = |name: &str| sources.iter().position(|source| source.name == name);
@@ -34,40 +34,47 @@ pub(super) fn set_source(state: &mut State<'_>, params: &Value) -> Answer {
     let source = source.map(|found| {
         let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
         let list = names.join(", ");
-        found.ok_or_else(|| wanted("source", &format!("one of {list}, its number from 0, or auto")))
+        found.ok_or_else(|| {
+            invalid_param("source", &format!("one of {list}, its number from 0, or auto"))
+        })
     });
     let source = source.transpose()?;
-    let span = seconds(&params["for_s"])?;
+    let span = parse_duration(&params["for_s"])?;
     let answer = json!({
         "station": name,
         "source": source.and_then(|index| sources.get(index)).map(|source| &source.name),
         "for_s": source.and(span).map(Span::as_secs_f64),
     });
-    state.control.house.prefer(number, source.map(|index| (index, span)));
+    state.control.backend.set_preferred_source(number, source.map(|index| (index, span)));
     Ok(answer)
 }
 
-fn seconds(value: &Value) -> Result<Option<Span>, aulos_proto::snap::control::RpcError> {
+fn parse_duration(value: &Value) -> Result<Option<Span>, aulos_proto::snap::control::RpcError> {
     if value.is_null() {
         return Ok(None);
     }
-    let given = value.as_f64().filter(|seconds| (LEAST_S..=MOST_S).contains(seconds));
+    let given =
+        value.as_f64().filter(|seconds| (MIN_DURATION_S..=MAX_DURATION_S).contains(seconds));
     // In range: far below 2^63 nanoseconds.
     #[allow(clippy::cast_possible_truncation, reason = "see above")]
     let span = given.map(|seconds| Span::from_nanos((seconds * 1e9) as i64));
-    span.map(Some)
-        .ok_or_else(|| wanted("for_s", &format!("a number of seconds from {LEAST_S} to {MOST_S}")))
+    span.map(Some).ok_or_else(|| {
+        invalid_param(
+            "for_s",
+            &format!("a number of seconds from {MIN_DURATION_S} to {MAX_DURATION_S}"),
+        )
+    })
 }
 
 /// A wish that is shorter than a quantum is none, and one that is longer than a day has no end.
-const LEAST_S: f64 = 0.1;
-const MOST_S: f64 = 86_400.0;
+const MIN_DURATION_S: f64 = 0.1;
+const MAX_DURATION_S: f64 = 86_400.0;
 
 impl Control {
     /// Tells which station plays another source.
-    pub(super) fn tell_switches(&self, inner: &mut Inner) {
-        for (number, switched) in self.house.switched() {
-            self.watch(inner, number, Seen::Switched(switched));
+    pub(super) fn notify_switches(&self, inner: &mut ControlState) {
+        for (number, switched) in self.backend.switch_events() {
+            self.observe_station(inner, number, Observation::Switched(switched));
             let Some(slot) = inner.slots.get(number).and_then(Option::as_ref) else { continue };
             let station = &slot.station;
             let name = |index: Option<usize>| {
@@ -79,8 +86,8 @@ impl Control {
                 "to": name(switched.to),
                 "cause": switched.cause,
             });
-            self.tell(inner, None, "Aulos.OnSwitch", &params);
-            self.changed();
+            self.notify(inner, None, "Aulos.OnSwitch", &params);
+            self.bump_revision();
         }
     }
 }
@@ -95,20 +102,20 @@ pub(super) fn on_air(station: &Station, on_air: &OnAir) -> Value {
         "since_s": tenths(on_air.since_ms),
         "preferred": preferred.map(|source| &source.name),
         "preferred_for_s": on_air.preferred_for.map(|left| tenths(left.as_millis())),
-        "switches": counts(&on_air.switches),
+        "switches": counts_json(&on_air.switches),
         "dead_air_ms": on_air.dead_air_ms,
         "last_resort_ms": on_air.last_resort_ms,
     })
 }
 
 /// How a source does, as its status shows it.
-pub(super) fn condition(condition: &Condition) -> Value {
+pub(super) fn condition(condition: &SourceCondition) -> Value {
     json!({
         "state": condition.health,
         "fault": condition.reason,
         "standby": condition.standby,
-        "failures": counts(&condition.failures),
-        "last_fault": condition.last,
+        "failures": counts_json(&condition.failures),
+        "last_fault": condition.last_failure,
     })
 }
 
@@ -123,7 +130,7 @@ pub(super) fn latency(latency: Latency) -> Value {
     })
 }
 
-fn counts(counts: &[(&'static str, u64)]) -> Value {
+fn counts_json(counts: &[(&'static str, u64)]) -> Value {
     let pairs = counts.iter().filter(|(_, count)| *count > 0);
     let name = |name: &str| name.replace(' ', "_");
     Value::Object(pairs.map(|(key, count)| (name(key), json!(count))).collect::<Map<_, _>>())

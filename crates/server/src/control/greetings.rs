@@ -6,46 +6,51 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::house::{Greeting, House};
+use crate::backend::{AudioBackend, Greeting};
 use crate::registry::Registry;
 
 /// What the audio was told last.
 #[derive(Debug, Default)]
-pub(super) struct Greetings {
+pub(super) struct GreetingSync {
     /// Only clients that are not greeted as newcomers are.
-    told: HashMap<String, Greeting>,
+    sent: HashMap<String, Greeting>,
     /// Whom the audio may have to be told something about.
     stale: HashSet<String>,
     /// How newcomers were greeted when everybody was last compared with them.
-    compared: Option<Greeting>,
+    baseline: Option<Greeting>,
     /// How the audio greets newcomers.
-    newcomers: Option<Greeting>,
+    newcomer_greeting: Option<Greeting>,
 }
 
-impl Greetings {
+impl GreetingSync {
     /// Tells the audio what has changed; what it has no place for is told the next time. In a house
     /// that is not `open` to everybody it may greet nobody by itself.
-    pub(super) fn refresh(&mut self, registry: &mut Registry, open: bool, house: &dyn House) {
+    pub(super) fn refresh(
+        &mut self,
+        registry: &mut Registry,
+        open: bool,
+        house: &dyn AudioBackend,
+    ) {
         self.stale.extend(registry.take_changed());
         if !open {
-            if self.newcomers.is_some() && house.greet_newcomers(None) {
-                self.newcomers = None;
+            if self.newcomer_greeting.is_some() && house.set_default_greeting(None) {
+                self.newcomer_greeting = None;
             }
             return;
         }
-        let Some(newcomers) = registry.newcomers_greeting() else { return };
-        if self.compared != Some(newcomers) {
-            self.compared = Some(newcomers);
-            let everybody = registry.ids().chain(self.told.keys().map(String::as_str));
+        let Some(newcomers) = registry.newcomer_greeting() else { return };
+        if self.baseline != Some(newcomers) {
+            self.baseline = Some(newcomers);
+            let everybody = registry.ids().chain(self.sent.keys().map(String::as_str));
             self.stale.extend(everybody.map(str::to_owned));
         }
-        let told = &mut self.told;
+        let told = &mut self.sent;
         self.stale.retain(|client| {
             let wanted = registry.greeting_of(client).filter(|greeting| *greeting != newcomers);
             if told.get(client) == wanted.as_ref() {
                 return false;
             }
-            if !house.greet(client, wanted) {
+            if !house.set_greeting(client, wanted) {
                 return true;
             }
             match wanted {
@@ -56,17 +61,19 @@ impl Greetings {
         });
         // Last, because it is the sign that the rest is known.
         if self.stale.is_empty()
-            && self.newcomers != Some(newcomers)
-            && house.greet_newcomers(Some(newcomers))
+            && self.newcomer_greeting != Some(newcomers)
+            && house.set_default_greeting(Some(newcomers))
         {
-            self.newcomers = Some(newcomers);
+            self.newcomer_greeting = Some(newcomers);
         }
     }
 
     /// Whether the audio knows all of it.
     #[cfg(test)]
     fn is_settled(&self) -> bool {
-        self.stale.is_empty() && self.newcomers.is_some() && self.newcomers == self.compared
+        self.stale.is_empty()
+            && self.newcomer_greeting.is_some()
+            && self.newcomer_greeting == self.baseline
     }
 }
 
@@ -77,18 +84,20 @@ mod tests {
     use aulos_config::Station;
 
     use super::*;
-    use crate::house::{Command, Event, Full, Hello, SessionId, StationStatus};
-    use crate::registry::{StationInfo, Wall};
+    use crate::backend::{
+        AudioEvent, CommandQueueFull, Hello, SessionCommand, SessionId, StationStatus,
+    };
+    use crate::registry::{StationInfo, WallTime};
 
     /// Takes so many words, and then none.
     #[derive(Default)]
-    struct Audio {
+    struct MockBackend {
         room: Mutex<usize>,
         known: Mutex<HashMap<String, Greeting>>,
         newcomers: Mutex<Option<Greeting>>,
     }
 
-    impl Audio {
+    impl MockBackend {
         fn take(&self) -> bool {
             let mut room = self.room.lock().unwrap();
             let taken = *room > 0;
@@ -97,11 +106,11 @@ mod tests {
         }
     }
 
-    impl House for Audio {
-        fn command(&self, _: Command) -> Result<(), Full> {
+    impl AudioBackend for MockBackend {
+        fn command(&self, _: SessionCommand) -> Result<(), CommandQueueFull> {
             Ok(())
         }
-        fn greet(&self, client: &str, greeting: Option<Greeting>) -> bool {
+        fn set_greeting(&self, client: &str, greeting: Option<Greeting>) -> bool {
             let mut known = self.known.lock().unwrap();
             let taken = self.take();
             match greeting.filter(|_| taken) {
@@ -111,7 +120,7 @@ mod tests {
             }
             taken
         }
-        fn greet_newcomers(&self, greeting: Option<Greeting>) -> bool {
+        fn set_default_greeting(&self, greeting: Option<Greeting>) -> bool {
             let taken = self.take();
             if taken {
                 *self.newcomers.lock().unwrap() = greeting;
@@ -141,11 +150,12 @@ mod tests {
         for number in 0..20 {
             let hello = Hello { id: format!("c{number}"), instance: 1, ..Hello::default() };
             let (session, peer) = (SessionId(number), [127, 0, 0, 1].into());
-            let event = Event::Hello { session, peer, hello: hello.into(), answered: None };
-            drop(registry.apply(event, Wall::default()));
+            let event =
+                AudioEvent::Hello { session, peer, hello: hello.into(), greeting_sent: None };
+            drop(registry.apply(event, WallTime::default()));
             drop(registry.set_volume(&format!("c{number}"), Some(50), None).unwrap());
         }
-        let (audio, mut greetings) = (Audio::default(), Greetings::default());
+        let (audio, mut greetings) = (MockBackend::default(), GreetingSync::default());
         let mut settle = |registry: &mut Registry, least: usize| {
             let mut rounds = 0;
             loop {
@@ -161,7 +171,7 @@ mod tests {
         };
         assert_eq!(settle(&mut registry, 20), 7);
         assert_eq!(audio.known.lock().unwrap().len(), 20);
-        assert_eq!(*audio.newcomers.lock().unwrap(), registry.newcomers_greeting());
+        assert_eq!(*audio.newcomers.lock().unwrap(), registry.newcomer_greeting());
         // Back to what newcomers get, or gone: no words are kept for those.
         drop(registry.set_volume("c3", Some(100), None).unwrap());
         drop(registry.delete_client("c4").unwrap());
@@ -169,7 +179,7 @@ mod tests {
         let known = audio.known.lock().unwrap().clone();
         assert!(known.len() == 18 && !known.contains_key("c3") && !known.contains_key("c4"));
         // When newcomers are greeted as those were, only others are exceptions.
-        drop(registry.change_loudness(50, 100));
+        drop(registry.change_volume_limits(50, 100));
         assert_eq!(settle(&mut registry, 0), 7);
         assert_eq!(audio.known.lock().unwrap().len(), 1);
     }
@@ -178,7 +188,7 @@ mod tests {
     fn a_house_that_is_closed_greets_nobody_by_itself() {
         let station = StationInfo { name: "default".to_owned(), buffer_ms: 1_000 };
         let mut registry = Registry::new(vec![station], 7);
-        let (audio, mut greetings) = (Audio::default(), Greetings::default());
+        let (audio, mut greetings) = (MockBackend::default(), GreetingSync::default());
         let mut refresh = |open, room| {
             *audio.room.lock().unwrap() = room;
             greetings.refresh(&mut registry, open, &audio);

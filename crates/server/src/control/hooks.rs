@@ -3,29 +3,34 @@
 use aulos_io::SystemClock;
 use serde_json::{Value, json};
 
-use super::methods::{Answer, wanted};
-use super::rpc::internal;
-use super::{Control, Inner, State};
-use crate::hooks::Seen;
+use super::methods::{MethodResult, invalid_param};
+use super::rpc::internal_error;
+use super::{CallContext, Control, ControlState};
+use crate::hooks::Observation;
 
 /// `Aulos.TestHook {hook}`: its name, or its number from 0.
-pub(super) fn test(state: &mut State<'_>, params: &Value) -> Answer {
+pub(super) fn test(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
     let which = &params["hook"];
     if !which.is_string() && !which.is_u64() {
-        return Err(wanted("hook", "a hook's name or its number from 0"));
+        return Err(invalid_param("hook", "a hook's name or its number from 0"));
     }
     let told = state.control.hooks.test(which);
-    let (name, id) = told.ok_or_else(|| internal("Hook not found".to_owned()))?;
+    let (name, id) = told.ok_or_else(|| internal_error("Hook not found".to_owned()))?;
     Ok(json!({ "hook": name, "id": id }))
 }
 
 impl Control {
     /// Looks at a station for those who want to hear of trouble.
-    pub(super) fn watch(&self, inner: &mut Inner, number: usize, seen: Seen<'_>) {
+    pub(super) fn observe_station(
+        &self,
+        inner: &mut ControlState,
+        number: usize,
+        seen: Observation<'_>,
+    ) {
         let Some(slot) = inner.slots.get_mut(number).and_then(Option::as_mut) else { return };
         slot.watch.handle_input(SystemClock::now(), &slot.station, seen);
         while let Some(news) = slot.watch.poll_output() {
-            self.hooks.tell(&slot.station.name, &news);
+            self.hooks.notify(&slot.station.name, &news);
         }
     }
 }

@@ -6,25 +6,27 @@ use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
 use super::roles::{self, FORBIDDEN, UNAUTHORIZED};
-use super::rpc::{internal, no_method};
-use super::streams::Slot;
-use super::{State, announce, fallback, hooks, house_methods, playing, recordings, relays, sound};
-use crate::access::{Credentials, Denied, Role};
-use crate::registry::{ClientShape, Effects, GroupShape, NotFound, Notice, volume_json};
+use super::rpc::{internal_error, method_not_found};
+use super::streams::StationSlot;
+use super::{
+    CallContext, announce, extension_methods, fallback, hooks, playback, recordings, relays, sound,
+};
+use crate::access::{Credentials, LoginError, Role};
+use crate::registry::{ClientJson, Effects, GroupJson, NotFound, Notice, volume_json};
 
-pub(super) type Answer = Result<Value, RpcError>;
+pub(super) type MethodResult = Result<Value, RpcError>;
 
 /// A method: its name, what it is for, and what carries it out.
 struct Method {
     name: &'static str,
     description: &'static str,
-    run: fn(&mut State<'_>, &Value) -> Answer,
+    run: fn(&mut CallContext<'_>, &Value) -> MethodResult,
 }
 
 /// Carries a call out.
-pub(super) fn run(state: &mut State<'_>, method: &str, params: &Value) -> Answer {
-    let method = METHODS.iter().find(|known| known.name == method).ok_or_else(no_method)?;
-    roles::may(state.caller, method.name)?;
+pub(super) fn dispatch(state: &mut CallContext<'_>, method: &str, params: &Value) -> MethodResult {
+    let method = METHODS.iter().find(|known| known.name == method).ok_or_else(method_not_found)?;
+    roles::authorize(state.caller, method.name)?;
     (method.run)(state, params)
 }
 
@@ -43,8 +45,8 @@ const METHODS: [Method; 49] = [
         name: "Server.DeleteClient",
         description: "forget a client",
         run: |state, params| {
-            let effects = state.inner.registry.delete_client(text(params, "id")?)?;
-            state.keep(effects);
+            let effects = state.inner.registry.delete_client(text_param(params, "id")?)?;
+            state.push_effects(effects);
             Ok(state.status())
         },
     },
@@ -53,7 +55,7 @@ const METHODS: [Method; 49] = [
         name: "General.GetRPCCommands",
         description: "this list",
         run: |state, _| {
-            *state.text = Some(commands(state.caller.role).to_owned());
+            *state.text_answer = Some(commands(state.caller.role).to_owned());
             Ok(Value::Null)
         },
     },
@@ -62,8 +64,8 @@ const METHODS: [Method; 49] = [
         description: "one client",
         run: |state, params| {
             let (_, client) =
-                state.inner.registry.client(text(params, "id")?).ok_or(NotFound::Client)?;
-            Ok(json!({ "client": ClientShape::from(client) }))
+                state.inner.registry.client(text_param(params, "id")?).ok_or(NotFound::Client)?;
+            Ok(json!({ "client": ClientJson::from(client) }))
         },
     },
     Method {
@@ -75,10 +77,10 @@ const METHODS: [Method; 49] = [
         name: "Client.SetLatency",
         description: "set by how many milliseconds a client's device is late",
         run: |state, params| {
-            let id = text(params, "id")?;
+            let id = text_param(params, "id")?;
             let effects =
-                state.inner.registry.set_latency(id, whole(&params["latency"], "latency")?)?;
-            state.keep(effects);
+                state.inner.registry.set_latency(id, integer(&params["latency"], "latency")?)?;
+            state.push_effects(effects);
             Ok(
                 json!({ "latency": state.inner.registry.client(id).map(|(_, client)| client.latency_ms) }),
             )
@@ -88,9 +90,9 @@ const METHODS: [Method; 49] = [
         name: "Client.SetName",
         description: "name a client",
         run: |state, params| {
-            let id = text(params, "id")?;
-            let effects = state.inner.registry.set_client_name(id, text(params, "name")?)?;
-            state.keep(effects);
+            let id = text_param(params, "id")?;
+            let effects = state.inner.registry.set_client_name(id, text_param(params, "name")?)?;
+            state.push_effects(effects);
             Ok(json!({ "name": state.inner.registry.client(id).map(|(_, client)| &client.name) }))
         },
     },
@@ -99,27 +101,29 @@ const METHODS: [Method; 49] = [
         description: "one group",
         run: |state, params| {
             let registry = &state.inner.registry;
-            let group = registry.group(text(params, "id")?).ok_or(NotFound::Group)?;
-            Ok(json!({ "group": GroupShape::new(registry, group) }))
+            let group = registry.group(text_param(params, "id")?).ok_or(NotFound::Group)?;
+            Ok(json!({ "group": GroupJson::new(registry, group) }))
         },
     },
     Method {
         name: "Group.SetMute",
         description: "mute a group, or end that",
         run: |state, params| {
-            let mute = params["mute"].as_bool().ok_or_else(|| wanted("mute", "true or false"))?;
-            let effects = state.inner.registry.set_mute(text(params, "id")?, mute)?;
-            Ok(state.with(effects, json!({ "mute": mute })))
+            let mute =
+                params["mute"].as_bool().ok_or_else(|| invalid_param("mute", "true or false"))?;
+            let effects = state.inner.registry.set_mute(text_param(params, "id")?, mute)?;
+            Ok(state.answer_with_effects(effects, json!({ "mute": mute })))
         },
     },
     Method {
         name: "Group.SetStream",
         description: "let a group play another stream",
         run: |state, params| {
-            let stream = text(params, "stream_id")?;
-            let effects = state.inner.registry.set_stream(text(params, "id")?, stream)?;
-            state.keep(effects);
-            let group = state.inner.registry.group(text(params, "id")?).ok_or(NotFound::Group)?;
+            let stream = text_param(params, "stream_id")?;
+            let effects = state.inner.registry.set_stream(text_param(params, "id")?, stream)?;
+            state.push_effects(effects);
+            let group =
+                state.inner.registry.group(text_param(params, "id")?).ok_or(NotFound::Group)?;
             Ok(json!({ "stream_id": group.station }))
         },
     },
@@ -132,9 +136,9 @@ const METHODS: [Method; 49] = [
         name: "Group.SetName",
         description: "name a group",
         run: |state, params| {
-            let id = text(params, "id")?;
-            let effects = state.inner.registry.set_group_name(id, text(params, "name")?)?;
-            state.keep(effects);
+            let id = text_param(params, "id")?;
+            let effects = state.inner.registry.set_group_name(id, text_param(params, "name")?)?;
+            state.push_effects(effects);
             Ok(json!({ "name": state.inner.registry.group(id).map(|group| &group.name) }))
         },
     },
@@ -142,25 +146,29 @@ const METHODS: [Method; 49] = [
         name: "Stream.Control",
         description: "play, pause, stop, next, previous, seek; by the stream's control script",
         run: |state, params| {
-            let slot = state.voice(text(params, "id")?)?;
-            playing::control(slot, text(params, "command")?, params)
+            let slot = state.metadata_slot(text_param(params, "id")?)?;
+            playback::control(slot, text_param(params, "command")?, params)
         },
     },
     Method {
         name: "Stream.SetProperty",
         description: "loop, shuffle, volume, mute, rate; by the stream's control script",
         run: |state, params| {
-            let slot = state.voice(text(params, "id")?)?;
-            playing::set_property(slot, text(params, "property")?, &params["value"])
+            let slot = state.metadata_slot(text_param(params, "id")?)?;
+            playback::set_property(slot, text_param(params, "property")?, &params["value"])
         },
     },
     Method {
         name: "Stream.AddStream",
         description: "make a stream out of its address",
         run: |state, params| {
-            let uri = text(params, "streamUri")?;
+            let uri = text_param(params, "streamUri")?;
             let id = state.control.add_stream(state.inner, uri, true)?;
-            state.keep(Effects { save: true, notices: vec![Notice::Server], ..Effects::default() });
+            state.push_effects(Effects {
+                save: true,
+                notices: vec![Notice::Server],
+                ..Effects::default()
+            });
             Ok(json!({ "id": id, "stream_id": id }))
         },
     },
@@ -168,11 +176,11 @@ const METHODS: [Method; 49] = [
         name: "Stream.RemoveStream",
         description: "remove a stream that was added",
         run: |state, params| {
-            let id = text(params, "id")?;
+            let id = text_param(params, "id")?;
             let number = state.inner.slot(id).map(|(number, _)| number);
             let effects = state.control.remove_stream(state.inner, id)?;
-            state.keep(effects);
-            state.ended.extend(number);
+            state.push_effects(effects);
+            state.removed_stations.extend(number);
             Ok(json!({ "id": id, "stream_id": id }))
         },
     },
@@ -184,7 +192,7 @@ const METHODS: [Method; 49] = [
     Method {
         name: "Aulos.GetServers",
         description: "other servers on the network",
-        run: |state, _| Ok(house_methods::servers(&state.neighbours())),
+        run: |state, _| Ok(extension_methods::servers(&state.neighbours())),
     },
     Method {
         name: "Aulos.GetStatus",
@@ -196,7 +204,7 @@ const METHODS: [Method; 49] = [
         description: "read the configuration file again and do what differs",
         run: |state, _| {
             let (reloaded, effects) = state.control.reload_call(state.inner)?;
-            state.keep(effects);
+            state.push_effects(effects);
             Ok(reloaded.json())
         },
     },
@@ -204,7 +212,7 @@ const METHODS: [Method; 49] = [
         name: "Aulos.GetLoudness",
         description: "how loud a station and its sources are (EBU R 128)",
         run: |state, params| {
-            let station = state.station(text(params, "station")?).ok_or(NotFound::Station)?;
+            let station = state.station(text_param(params, "station")?).ok_or(NotFound::Station)?;
             Ok(state.loudness(station))
         },
     },
@@ -212,7 +220,7 @@ const METHODS: [Method; 49] = [
         name: "Aulos.ResetLoudness",
         description: "measure a station and its sources anew from now on",
         run: |state, params| {
-            let name = text(params, "station")?;
+            let name = text_param(params, "station")?;
             state.reset_loudness(state.station(name).ok_or(NotFound::Station)?);
             Ok(json!({ "station": name }))
         },
@@ -245,37 +253,37 @@ const METHODS: [Method; 49] = [
     Method {
         name: "Aulos.SetVolume",
         description: "set the volume of a client or of a group, or change it by a number",
-        run: house_methods::set_volume,
+        run: extension_methods::set_volume,
     },
     Method {
         name: "Aulos.SetVolumeCap",
         description: "say how loud a client may get",
-        run: house_methods::set_cap,
+        run: extension_methods::set_cap,
     },
     Method {
         name: "Aulos.SetChannelMap",
         description: "let a client play one channel of its stream, or all",
-        run: house_methods::set_map,
+        run: extension_methods::set_map,
     },
     Method {
         name: "Aulos.GetPresets",
         description: "names and sizes of all presets, or one preset with its groups",
-        run: house_methods::get_presets,
+        run: extension_methods::get_presets,
     },
     Method {
         name: "Aulos.SavePreset",
         description: "keep the groups as they are under a name",
-        run: house_methods::save_preset,
+        run: extension_methods::save_preset,
     },
     Method {
         name: "Aulos.ApplyPreset",
         description: "put the groups back as they were",
-        run: house_methods::apply_preset,
+        run: extension_methods::apply_preset,
     },
     Method {
         name: "Aulos.DeletePreset",
         description: "forget an arrangement",
-        run: house_methods::delete_preset,
+        run: extension_methods::delete_preset,
     },
     Method {
         name: "Aulos.SetSource",
@@ -346,20 +354,23 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     METHODS.iter().map(|method| method.name)
 }
 
-fn authenticate(state: &mut State<'_>, params: &Value) -> Answer {
+fn authenticate(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
     let access = &state.control.access;
     if access.rules().users.is_empty() {
         // Nobody has to say anything, so nothing that is said is wrong.
         return Ok(json!("ok"));
     }
-    let credentials = Credentials::of(text(params, "scheme")?, text(params, "param")?);
+    let credentials =
+        Credentials::parse(text_param(params, "scheme")?, text_param(params, "param")?);
     let denied = |(code, message), data: &str| RpcError {
         data: Some(data.into()),
         ..RpcError::new(code, message)
     };
     let role = state.control.login(state.caller.from, &credentials).map_err(|why| match why {
-        Denied::Wrong => denied(UNAUTHORIZED, "the name or the secret is wrong"),
-        Denied::Slowed => denied(FORBIDDEN, "too many wrong logins: try again in a minute"),
+        LoginError::WrongCredentials => denied(UNAUTHORIZED, "the name or the secret is wrong"),
+        LoginError::RateLimited => {
+            denied(FORBIDDEN, "too many wrong logins: try again in a minute")
+        }
     })?;
     state.caller.role = role.max(state.caller.role);
     state.caller.has_logged_in = true;
@@ -369,35 +380,37 @@ fn authenticate(state: &mut State<'_>, params: &Value) -> Answer {
     Ok(json!("ok"))
 }
 
-fn set_volume(state: &mut State<'_>, params: &Value) -> Answer {
-    let id = text(params, "id")?;
+fn set_volume(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
+    let id = text_param(params, "id")?;
     state.inner.registry.client(id).ok_or(NotFound::Client)?;
     let volume = &params["volume"];
     if !volume.is_object() {
-        return Err(wanted("volume", "an object with percent, muted or both"));
+        return Err(invalid_param("volume", "an object with percent, muted or both"));
     }
     let percent = match &volume["percent"] {
         Value::Null => None,
-        percent => Some(whole(percent, "volume.percent")?),
+        percent => Some(integer(percent, "volume.percent")?),
     };
     let muted = match &volume["muted"] {
         Value::Null => None,
-        muted => Some(muted.as_bool().ok_or_else(|| wanted("volume.muted", "true or false"))?),
+        muted => {
+            Some(muted.as_bool().ok_or_else(|| invalid_param("volume.muted", "true or false"))?)
+        }
     };
     let effects = state.inner.registry.set_volume(id, percent, muted)?;
-    state.keep(effects);
+    state.push_effects(effects);
     let (_, client) = state.inner.registry.client(id).ok_or(NotFound::Client)?;
     Ok(json!({ "volume": volume_json(client) }))
 }
 
-fn set_clients(state: &mut State<'_>, params: &Value) -> Answer {
-    let id = text(params, "id")?;
-    let ids = || wanted("clients", "a list of client ids");
+fn set_clients(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
+    let id = text_param(params, "id")?;
+    let ids = || invalid_param("clients", "a list of client ids");
     let clients = params["clients"].as_array().ok_or_else(ids)?;
     let clients: Option<Vec<String>> =
         clients.iter().map(|id| id.as_str().map(str::to_owned)).collect();
     let effects = state.inner.registry.set_clients(id, &clients.ok_or_else(ids)?)?;
-    state.keep(effects);
+    state.push_effects(effects);
     Ok(state.status())
 }
 
@@ -405,10 +418,10 @@ fn set_clients(state: &mut State<'_>, params: &Value) -> Answer {
 /// may do nothing else may ask for it.
 fn commands(role: Role) -> &'static str {
     static LISTS: [LazyLock<String>; 4] = [
-        LazyLock::new(|| list(Role::Nobody)),
-        LazyLock::new(|| list(Role::Listen)),
-        LazyLock::new(|| list(Role::Control)),
-        LazyLock::new(|| list(Role::Admin)),
+        LazyLock::new(|| render_list(Role::Nobody)),
+        LazyLock::new(|| render_list(Role::Listen)),
+        LazyLock::new(|| render_list(Role::Control)),
+        LazyLock::new(|| render_list(Role::Admin)),
     ];
     let [nobody, listen, control, admin] = &LISTS;
     match role {
@@ -419,13 +432,13 @@ fn commands(role: Role) -> &'static str {
     }
 }
 
-fn list(role: Role) -> String {
+fn render_list(role: Role) -> String {
     let commands: Vec<_> = METHODS.iter().map(|method| describe(method, role)).collect();
     json!({ "commands": commands }).to_string()
 }
 
 fn describe(method: &Method, role: Role) -> Value {
-    let needed = roles::needs(method.name);
+    let needed = roles::required_role(method.name);
     json!({
         "method": method.name,
         "description": method.description,
@@ -434,37 +447,37 @@ fn describe(method: &Method, role: Role) -> Value {
     })
 }
 
-pub(super) fn text<'a>(params: &'a Value, key: &str) -> Result<&'a str, RpcError> {
-    params[key].as_str().ok_or_else(|| wanted(key, "text"))
+pub(super) fn text_param<'a>(params: &'a Value, key: &str) -> Result<&'a str, RpcError> {
+    params[key].as_str().ok_or_else(|| invalid_param(key, "text"))
 }
 
 /// A whole number, also where it was written with a fraction of zero; clamped to 64 bits.
-pub(super) fn whole(value: &Value, key: &str) -> Result<i64, RpcError> {
+pub(super) fn integer(value: &Value, key: &str) -> Result<i64, RpcError> {
     // Saturates; what is wanted is far smaller and clamped by the registry.
     #[allow(clippy::cast_possible_truncation, reason = "see above")]
     let number = value.as_i64().or_else(|| value.as_f64().map(|number| number.round() as i64));
-    number.ok_or_else(|| wanted(key, "a number"))
+    number.ok_or_else(|| invalid_param(key, "a number"))
 }
 
-pub(super) fn wanted(key: &str, kind: &str) -> RpcError {
+pub(super) fn invalid_param(key: &str, kind: &str) -> RpcError {
     RpcError::invalid_params(&format!("`{key}` must be {kind}"))
 }
 
 impl From<NotFound> for RpcError {
     fn from(error: NotFound) -> Self {
-        internal(error.to_string())
+        internal_error(error.to_string())
     }
 }
 
-impl State<'_> {
+impl CallContext<'_> {
     /// Who controls a stream.
-    fn voice(&self, name: &str) -> Result<&Slot, NotFound> {
+    fn metadata_slot(&self, name: &str) -> Result<&StationSlot, NotFound> {
         let (number, _) = self.inner.slot(name).ok_or(NotFound::Station)?;
-        self.control.voice(self.inner, number).ok_or(NotFound::Station)
+        self.control.metadata_slot(self.inner, number).ok_or(NotFound::Station)
     }
 
-    fn with(&mut self, effects: Effects, answer: Value) -> Value {
-        self.keep(effects);
+    fn answer_with_effects(&mut self, effects: Effects, answer: Value) -> Value {
+        self.push_effects(effects);
         answer
     }
 }

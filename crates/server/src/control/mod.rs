@@ -5,21 +5,21 @@
 //! in the same order; the rejected alternative, an actor with a queue, gives the same order and
 //! makes each request wait for two hops. The audio does not know of this lock.
 
+mod admission;
 mod announce;
 mod art;
 mod calls;
 pub(crate) mod connections;
 mod djs;
-mod entry;
+mod extension_methods;
 mod fallback;
 mod greetings;
 mod hooks;
-mod house_methods;
 mod methods;
 mod notices;
 mod outbox;
 mod peers;
-mod playing;
+mod playback;
 pub mod plugin;
 mod pushes;
 mod radio;
@@ -29,8 +29,8 @@ mod reload;
 mod roles;
 mod rpc;
 mod rtp;
-mod shape;
 mod sound;
+mod status_json;
 mod streams;
 pub mod tcp;
 pub mod titles;
@@ -38,9 +38,9 @@ pub mod titles;
 pub use crate::relay::RelayChanges;
 pub use peers::{Inbox, PeerId};
 pub use recordings::closed_figures;
-pub use reload::{Reloaded, Reread};
+pub use reload::{ConfigLoader, ReloadReport};
 pub use roles::Caller;
-pub use shape::HostInfo;
+pub use status_json::HostInfo;
 pub use streams::MAX_ADDED;
 
 use std::fmt;
@@ -48,45 +48,45 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use aulos_config::Resolved;
-use aulos_io::mdns::Neighbour;
+use aulos_config::ResolvedConfig;
+use aulos_io::mdns::DiscoveredServer;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 
-use crate::access::{Access, AddressBuckets, Role};
-use crate::hooks::{Hooks, Seen};
-use crate::house::{Event, House, StationPosition, StationStatus};
-use crate::registry::store::{Saved, Snapshot};
-use crate::registry::{Effects, Notice, Registry, StationInfo, Wall};
-use crate::relay::Keeper;
-use announce::Announcements;
-use art::Art;
-use greetings::Greetings;
+use crate::access::{AccessControl, AddressBuckets, Role};
+use crate::backend::{AudioBackend, AudioEvent, StationPosition, StationStatus};
+use crate::hooks::{Hooks, Observation};
+use crate::registry::store::{SavedState, Snapshot};
+use crate::registry::{Effects, Notice, Registry, StationInfo, WallTime};
+use crate::relay::RelayManager;
+use announce::AnnouncementList;
+use art::ArtCache;
+use greetings::GreetingSync;
 use outbox::Outbox;
 use peers::Peers;
-use streams::Slot;
+use streams::StationSlot;
 
 /// The control plane. Everything takes `&self` and returns at once.
 pub struct Control {
     /// Replaced as a whole by a reload.
-    resolved: Mutex<Arc<Resolved>>,
-    reread: Reread,
-    neighbours: watch::Receiver<Vec<Neighbour>>,
+    resolved: Mutex<Arc<ResolvedConfig>>,
+    config_loader: ConfigLoader,
+    neighbours: watch::Receiver<Vec<DiscoveredServer>>,
     reloaded: Notify,
-    house: Arc<dyn House>,
+    backend: Arc<dyn AudioBackend>,
     host: HostInfo,
     /// Where pictures are fetched: `http://HOST:PORT`.
     base_url: String,
     started: Instant,
-    inner: Mutex<Inner>,
+    inner: Mutex<ControlState>,
     /// Held by the call whose work grows with the house; not the lock of the state.
     long_calls: tokio::sync::Mutex<()>,
     /// Beside the stations, which know nothing of them.
-    relays: Mutex<Keeper>,
+    relays: Mutex<RelayManager>,
     /// Counts every change that a page has to show.
     revision: watch::Sender<u64>,
     /// Who may do what.
-    pub access: Access,
+    pub access: AccessControl,
     /// Who is told of trouble.
     pub hooks: Hooks,
     /// What was cut or refused.
@@ -100,29 +100,29 @@ impl fmt::Debug for Control {
 }
 
 #[derive(Debug)]
-struct Inner {
+struct ControlState {
     registry: Registry,
     peers: Peers,
     outbox: Outbox,
-    greetings: Greetings,
+    greetings: GreetingSync,
     /// New clients by address: ids cost nothing, and each is remembered.
     new_clients: AddressBuckets,
     /// By the house's number; none where a station was removed.
-    slots: Vec<Option<Slot>>,
-    art: Art,
-    announcements: Announcements,
+    slots: Vec<Option<StationSlot>>,
+    art: ArtCache,
+    announcements: AnnouncementList,
     /// What the stations were when anybody was last told, without what always changes.
-    shown: Vec<StationStatus>,
+    last_shown: Vec<StationStatus>,
     /// Somebody new has come, and controllers have not been told yet. A house that starts gets a
     /// thousand clients at once; a thousand whole statuses would keep them all waiting.
-    update: bool,
+    update_pending: bool,
     /// Since when somebody's health is newer than what pages show.
-    health: Option<Instant>,
+    health_changed_at: Option<Instant>,
     /// Whether there is something to save, and since when.
-    unsaved: Option<Instant>,
+    unsaved_since: Option<Instant>,
     /// Bytes of JSON that were written since the start, for answers and for notifications: what a
     /// list of calls may cost is measured by it.
-    rendered: usize,
+    rendered_bytes: usize,
 }
 
 macro_rules! counters {
@@ -220,47 +220,47 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 /// What one call sees and changes.
-pub(super) struct State<'a> {
+pub(super) struct CallContext<'a> {
     control: &'a Control,
-    inner: &'a mut Inner,
+    inner: &'a mut ControlState,
     caller: &'a mut Caller,
-    kept: &'a mut Vec<Effects>,
+    effects: &'a mut Vec<Effects>,
     /// Stations that end once whoever plays them has been given another.
-    ended: &'a mut Vec<usize>,
+    removed_stations: &'a mut Vec<usize>,
     /// An answer as text, in place of what the method returns: the status of a whole house is
     /// written at once, and never stands as a tree.
-    text: &'a mut Option<String>,
+    text_answer: &'a mut Option<String>,
     /// Whether the call has an id. The status of a whole house is not written for one that has none.
-    answered: bool,
+    has_id: bool,
 }
 
-impl State<'_> {
-    fn keep(&mut self, effects: Effects) {
-        self.kept.push(effects);
+impl CallContext<'_> {
+    fn push_effects(&mut self, effects: Effects) {
+        self.effects.push(effects);
     }
 
     /// Something is to be saved that nobody has to hear of.
-    fn keep_saved(&mut self) {
-        self.keep(Effects { save: true, ..Effects::default() });
+    fn request_save(&mut self) {
+        self.push_effects(Effects { save: true, ..Effects::default() });
     }
 
     /// Answers with the status of the house.
     fn status(&mut self) -> Value {
-        self.answer_with(Control::server_text)
+        self.render_answer(Control::server_text)
     }
 
     fn aulos_status(&mut self) -> Value {
-        self.answer_with(Control::status_text)
+        self.render_answer(Control::status_text)
     }
 
-    fn answer_with(&mut self, render: fn(&Control, &Inner) -> String) -> Value {
-        if self.answered {
-            *self.text = Some(render(self.control, self.inner));
+    fn render_answer(&mut self, render: fn(&Control, &ControlState) -> String) -> Value {
+        if self.has_id {
+            *self.text_answer = Some(render(self.control, self.inner));
         }
         Value::Null
     }
 
-    fn neighbours(&self) -> Vec<Neighbour> {
+    fn neighbours(&self) -> Vec<DiscoveredServer> {
         self.control.neighbours.borrow().clone()
     }
 
@@ -273,7 +273,7 @@ impl State<'_> {
     }
 
     fn reset_loudness(&self, station: usize) {
-        self.control.house.reset_loudness(station);
+        self.control.backend.reset_loudness(station);
     }
 }
 
@@ -281,37 +281,40 @@ impl Control {
     /// A control plane over this house, with what was saved of it.
     #[must_use]
     pub fn new(
-        resolved: Arc<Resolved>,
-        house: Arc<dyn House>,
+        resolved: Arc<ResolvedConfig>,
+        house: Arc<dyn AudioBackend>,
         host: HostInfo,
         registry: Registry,
-        saved: Saved,
+        saved: SavedState,
     ) -> Self {
-        let slots = resolved.stations.iter().map(|station| Some(Slot::new(station.clone(), None)));
-        let inner = Inner {
+        let slots =
+            resolved.stations.iter().map(|station| Some(StationSlot::new(station.clone(), None)));
+        let inner = ControlState {
             registry,
             peers: Peers::default(),
             outbox: Outbox::default(),
-            greetings: Greetings::default(),
-            new_clients: entry::new_client_buckets(),
-            shown: vec![StationStatus::default(); resolved.stations.len()],
+            greetings: GreetingSync::default(),
+            new_clients: admission::new_client_buckets(),
+            last_shown: vec![StationStatus::default(); resolved.stations.len()],
             slots: slots.collect(),
-            art: Art::default(),
-            announcements: Announcements::default(),
-            update: false,
-            health: None,
-            unsaved: None,
-            rendered: 0,
+            art: ArtCache::default(),
+            announcements: AnnouncementList::default(),
+            update_pending: false,
+            health_changed_at: None,
+            unsaved_since: None,
+            rendered_bytes: 0,
         };
         let control = Self {
-            access: Access::new(resolved.security.access.clone()),
+            access: AccessControl::new(resolved.security.access.clone()),
             hooks: Hooks::new(&host.name, &resolved.hooks),
             base_url: format!("http://{}:{}", host.name, resolved.listen.http.port),
             resolved: Mutex::new(resolved),
             neighbours: watch::channel(Vec::new()).1,
-            reread: Box::new(|| Err("there is no configuration to be read again".to_owned())),
+            config_loader: Box::new(
+                || Err("there is no configuration to be read again".to_owned()),
+            ),
             reloaded: Notify::new(),
-            house,
+            backend: house,
             host,
             started: Instant::now(),
             inner: Mutex::new(inner),
@@ -326,20 +329,20 @@ impl Control {
 
     /// Pictures are fetched from here: `http://HOST:PORT`.
     #[must_use]
-    pub fn at(mut self, base_url: String) -> Self {
+    pub fn with_base_url(mut self, base_url: String) -> Self {
         self.base_url = base_url;
         self
     }
 
     /// Other servers come out of here.
     #[must_use]
-    pub fn knowing(mut self, neighbours: watch::Receiver<Vec<Neighbour>>) -> Self {
+    pub fn with_neighbours(mut self, neighbours: watch::Receiver<Vec<DiscoveredServer>>) -> Self {
         self.neighbours = neighbours;
         self
     }
 
     /// Streams first: groups play them.
-    fn restore(&self, saved: Saved) {
+    fn restore(&self, saved: SavedState) {
         let mut inner = self.lock();
         for uri in saved.streams {
             if let Err(error) = self.add_stream(&mut inner, &uri, false) {
@@ -348,83 +351,87 @@ impl Control {
             }
         }
         self.restore_sounds(&mut inner, &saved.sounds);
-        let Inner { greetings, registry, .. } = &mut *inner;
+        let ControlState { greetings, registry, .. } = &mut *inner;
         registry.restore(saved.groups);
         for name in registry.restore_presets(saved.presets) {
             tracing::warn!(name, "a saved preset is larger than the limits allow, and is dropped");
         }
-        greetings.refresh(registry, !self.access.rules().is_closed(), &*self.house);
+        greetings.refresh(registry, !self.access.rules().is_closed(), &*self.backend);
     }
 
     /// Takes what the audio tells.
-    pub fn event(&self, event: Event) {
+    pub fn handle_event(&self, event: AudioEvent) {
         let mut inner = self.lock();
         match &event {
-            Event::Left { session } => inner.outbox.forget(*session),
-            Event::Hello { session, peer, hello, .. } => {
-                let may = self.may_listen(*peer, hello);
-                if let Err(cause) = may.and_then(|()| self.may_be_new(&mut inner, *peer, hello)) {
-                    return self.turn_away(&mut inner, *session, cause);
+            AudioEvent::Left { session } => inner.outbox.forget(*session),
+            AudioEvent::Hello { session, peer, hello, .. } => {
+                let may = self.authorize_client(*peer, hello);
+                if let Err(cause) =
+                    may.and_then(|()| self.check_new_client(&mut inner, *peer, hello))
+                {
+                    return self.reject_session(&mut inner, *session, cause);
                 }
             }
-            Event::ClientInfo { .. } => {}
-            Event::Health { .. } => drop(inner.health.get_or_insert_with(Instant::now)),
+            AudioEvent::ClientInfo { .. } => {}
+            AudioEvent::Health { .. } => {
+                drop(inner.health_changed_at.get_or_insert_with(Instant::now))
+            }
         }
-        let mut effects = inner.registry.apply(event, wall());
-        inner.update |= effects.notices.contains(&Notice::Server);
+        let mut effects = inner.registry.apply(event, wall_time());
+        inner.update_pending |= effects.notices.contains(&Notice::Server);
         effects.notices.retain(|notice| *notice != Notice::Server);
-        self.carry_out(&mut inner, effects, None);
+        self.apply_effects(&mut inner, effects, None);
     }
 
     /// What time brings: commands that found no place, stations that changed their state. To be
     /// called every [`TICK`].
     pub fn tick(&self) {
-        self.with_relays(Keeper::tend);
+        self.with_relays(RelayManager::maintain);
         let mut inner = self.lock();
-        inner.outbox.flush(&*self.house);
-        let Inner { greetings, registry, .. } = &mut *inner;
-        greetings.refresh(registry, !self.access.rules().is_closed(), &*self.house);
-        self.house.keep_maps(&|| inner.registry.maps());
-        self.house.tidy();
-        for chore in self.house.chores() {
+        inner.outbox.flush(&*self.backend);
+        let ControlState { greetings, registry, .. } = &mut *inner;
+        greetings.refresh(registry, !self.access.rules().is_closed(), &*self.backend);
+        self.backend.retain_channel_maps(&|| inner.registry.active_maps());
+        self.backend.tidy();
+        for chore in self.backend.take_background_tasks() {
             tokio::spawn(chore);
         }
-        self.tell_update(&mut inner);
-        self.tell_announcements(&mut inner);
-        self.tell_switches(&mut inner);
+        self.notify_update(&mut inner);
+        self.notify_announcements(&mut inner);
+        self.notify_switches(&mut inner);
         self.tell_recordings(&mut inner);
-        if inner.health.take_if(|since| since.elapsed() >= HEALTH_PAUSE).is_some() {
-            self.changed();
+        if inner.health_changed_at.take_if(|since| since.elapsed() >= HEALTH_INTERVAL).is_some() {
+            self.bump_revision();
         }
         for number in 0..inner.slots.len() {
-            self.look_at(&mut inner, number);
+            self.poll_station(&mut inner, number);
         }
     }
 
     /// Tells what a station does, if that is something else than before.
-    fn look_at(&self, inner: &mut Inner, number: usize) {
-        let status = self.house.status(number);
-        self.watch(inner, number, Seen::Status(&status));
-        let status = status.at_rest();
+    fn poll_station(&self, inner: &mut ControlState, number: usize) {
+        let status = self.backend.status(number);
+        self.observe_station(inner, number, Observation::Status(&status));
+        let status = status.without_live_figures();
         let Some(slot) = inner.slots.get(number).and_then(Option::as_ref) else { return };
-        let Some(shown) = inner.shown.get_mut(number).filter(|shown| **shown != status) else {
+        let Some(shown) = inner.last_shown.get_mut(number).filter(|shown| **shown != status) else {
             return;
         };
         let (before, now) = (shown.state, status.state);
         let switched = shown.active != status.active;
         let title = (radio::title(shown) != radio::title(&status)).then(|| radio::title(&status));
         *shown = status;
-        self.changed();
+        self.bump_revision();
         if before != now {
-            let stream = shape::stream(slot, self.voice(inner, number), now);
+            let stream = status_json::stream(slot, self.metadata_slot(inner, number), now);
             let params = json!({ "id": slot.station.name, "stream": stream });
-            self.tell(inner, None, "Stream.OnUpdate", &params);
+            self.notify(inner, None, "Stream.OnUpdate", &params);
         }
         if let Some(title) = title {
-            self.radio_told(inner, number, title);
+            self.update_title(inner, number, title);
         }
         if switched {
-            self.tell_new_voice(inner, number);
+            self.notify_new_metadata(inner, number);
         }
     }
 
@@ -432,7 +439,7 @@ impl Control {
     /// nothing is answered to a controller without this lock.
     pub(crate) fn positions(&self) -> Vec<StationPosition> {
         drop(self.lock());
-        self.house.positions()
+        self.backend.positions()
     }
 
     /// A new controller; what it is to hear comes out of the inbox, which ends when it is cut. One
@@ -442,7 +449,7 @@ impl Control {
     }
 
     /// A controller may hear from now on what happens.
-    pub(crate) fn let_hear(&self, peer: PeerId) {
+    pub(crate) fn enable_notifications(&self, peer: PeerId) {
         self.lock().peers.let_hear(peer);
     }
 
@@ -452,16 +459,16 @@ impl Control {
     }
 
     /// What is to be in `server.json`, if it has been waiting since before `deadline`.
-    pub fn unsaved(&self, deadline: Instant) -> Option<Snapshot> {
+    pub fn take_unsaved(&self, deadline: Instant) -> Option<Snapshot> {
         let mut inner = self.lock();
-        inner.unsaved.take_if(|since| *since <= deadline)?;
-        Some(Snapshot::new(&inner.registry, &inner.added(), &inner.turned()))
+        inner.unsaved_since.take_if(|since| *since <= deadline)?;
+        Some(Snapshot::new(&inner.registry, &inner.added_streams(), &inner.sound_overrides()))
     }
 
     /// What was taken as [`Control::unsaved`] could not be written: it is wanted again later.
-    pub fn not_saved(&self) {
+    pub fn save_failed(&self) {
         count(&self.counters.state_not_saved);
-        self.lock().unsaved.get_or_insert_with(Instant::now);
+        self.lock().unsaved_since.get_or_insert_with(Instant::now);
     }
 
     /// Our own status as JSON: stations, sources, levels, clients, counters.
@@ -476,17 +483,17 @@ impl Control {
         let inner = self.lock();
         inner
             .slots()
-            .map(|(index, Slot { station, .. })| {
-                let status = self.house.status(index);
+            .map(|(index, StationSlot { station, .. })| {
+                let status = self.backend.status(index);
                 let active = status.active.and_then(|index| station.sources.get(index));
                 json!({
                     "name": station.name,
                     "active": active.map(|source| &source.name),
-                    "levels_dbfs": shape::levels(&status.levels),
-                    "loudness": shape::loudness(&status.loudness),
-                    "sources": status.source_loudness.iter().map(shape::loudness)
+                    "levels_dbfs": status_json::levels(&status.levels),
+                    "loudness": status_json::loudness(&status.loudness),
+                    "sources": status.source_loudness.iter().map(status_json::loudness)
                         .collect::<Vec<_>>(),
-                    "normalizer": sound::steadiness_json(status.steadiness.as_ref(), station.spec.rate),
+                    "normalizer": sound::normalizer_json(status.normalizer.as_ref(), station.spec.rate),
                 })
             })
             .collect()
@@ -500,109 +507,109 @@ impl Control {
 
     /// What is run: the newest configuration that was taken over.
     #[must_use]
-    pub fn resolved(&self) -> Arc<Resolved> {
+    pub fn config(&self) -> Arc<ResolvedConfig> {
         Arc::clone(&self.resolved.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn carry_out(&self, inner: &mut Inner, effects: Effects, from: Option<PeerId>) {
+    fn apply_effects(&self, inner: &mut ControlState, effects: Effects, from: Option<PeerId>) {
         for command in effects.commands {
             inner.outbox.push(command);
         }
-        inner.outbox.flush(&*self.house);
+        inner.outbox.flush(&*self.backend);
         if effects.save {
-            inner.unsaved.get_or_insert_with(Instant::now);
-            self.changed();
+            inner.unsaved_since.get_or_insert_with(Instant::now);
+            self.bump_revision();
         }
         if effects.notices.is_empty() || !inner.peers.any_but(from) {
             return;
         }
         // Nobody hears of a client that he does not know.
-        self.tell_update(inner);
+        self.notify_update(inner);
         for notice in effects.notices {
             let (method, params) = self.render(inner, &notice);
-            self.tell(inner, from, method, &params);
+            self.notify(inner, from, method, &params);
         }
     }
 
-    fn tell_update(&self, inner: &mut Inner) {
-        if std::mem::take(&mut inner.update) && inner.peers.any_but(None) {
+    fn notify_update(&self, inner: &mut ControlState) {
+        if std::mem::take(&mut inner.update_pending) && inner.peers.any_but(None) {
             let server = self.server_text(inner);
-            self.tell(inner, None, "Server.OnUpdate", &server);
+            self.notify(inner, None, "Server.OnUpdate", &server);
         }
     }
 
-    fn changed(&self) {
+    fn bump_revision(&self) {
         self.revision.send_modify(|revision| *revision += 1);
     }
 
     /// `params` are JSON.
-    fn tell(
+    fn notify(
         &self,
-        inner: &mut Inner,
+        inner: &mut ControlState,
         from: Option<PeerId>,
         method: &'static str,
         params: &impl fmt::Display,
     ) {
         let text = rpc::notification(method, params);
-        inner.rendered += text.len();
+        inner.rendered_bytes += text.len();
         let cut = inner.peers.tell(from, &text);
         self.counters.controllers_cut_slow.fetch_add(cut, Ordering::Relaxed);
     }
 
-    fn server_text(&self, inner: &Inner) -> String {
+    fn server_text(&self, inner: &ControlState) -> String {
         let streams = inner
             .slots()
             .map(|(number, slot)| {
-                let state = self.house.status(number).state;
-                shape::stream(slot, self.voice(inner, number), state)
+                let state = self.backend.status(number).state;
+                status_json::stream(slot, self.metadata_slot(inner, number), state)
             })
             .collect();
-        shape::server(&self.host, &inner.registry, streams)
+        status_json::server(&self.host, &inner.registry, streams)
     }
 
-    fn status_text(&self, inner: &Inner) -> String {
-        let mut groups = shape::groups_by_station(&inner.registry);
+    fn status_text(&self, inner: &ControlState) -> String {
+        let mut groups = status_json::groups_by_station(&inner.registry);
         let stations = inner.slots().map(|(number, slot)| {
             let groups = groups.remove(slot.station.name.as_str()).unwrap_or_default();
-            let clients = shape::Clients::new(&inner.registry, groups);
-            let voice = self.voice(inner, number);
-            let announcements = inner.announcements.of(number);
-            shape::station(slot, voice, &self.house.status(number), announcements, clients)
+            let clients = status_json::ClientList::new(&inner.registry, groups);
+            let voice = self.metadata_slot(inner, number);
+            let announcements = inner.announcements.of_station(number);
+            status_json::station(slot, voice, &self.backend.status(number), announcements, clients)
         });
         let discarded = inner.registry.discarded();
         let lost = [
             ("clients_evicted", discarded.evicted),
             ("clients_not_remembered", discarded.transient),
         ];
-        let counters = self.counters.list().into_iter().chain(lost).chain(self.house.counters());
+        let counters = self.counters.list().into_iter().chain(lost).chain(self.backend.counters());
         let head = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "host": self.host.name,
             "uptime_s": self.started.elapsed().as_secs(),
             "hooks": self.hooks.status(),
-            "relays": self.with_relays(Keeper::brief),
+            "relays": self.with_relays(RelayManager::summary),
             "counters": counters.map(|(name, n)| (name.to_owned(), json!(n)))
                 .collect::<serde_json::Map<_, _>>(),
         });
-        shape::status(head, stations.collect())
+        status_json::status(head, stations.collect())
     }
 
     /// A panic while the lock was held is a bug that was reported; what it guards is still whole
     /// enough to go on with.
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, ControlState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The registry for a configuration.
 #[must_use]
-pub fn registry_for(resolved: &Resolved, seed: u64) -> Registry {
+pub fn registry_for(resolved: &ResolvedConfig, seed: u64) -> Registry {
     let stations = resolved
         .stations
         .iter()
         .map(|station| StationInfo { name: station.name.clone(), buffer_ms: station.buffer_ms });
     let mut registry = Registry::new(stations.collect(), seed);
-    registry.set_loudness(resolved.clients.initial_volume, resolved.clients.volume_cap);
+    registry.set_volume_limits(resolved.clients.initial_volume, resolved.clients.volume_cap);
     registry
 }
 
@@ -611,9 +618,9 @@ pub const TICK: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// How often pages are shown everybody's health: it comes client by client, and each showing is a
 /// whole status.
-const HEALTH_PAUSE: std::time::Duration = std::time::Duration::from_secs(2);
+const HEALTH_INTERVAL: std::time::Duration = std::time::Duration::from_secs(2);
 
-fn wall() -> Wall {
+fn wall_time() -> WallTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Wall { sec: i64::try_from(since.as_secs()).unwrap_or(0), usec: since.subsec_micros() }
+    WallTime { sec: i64::try_from(since.as_secs()).unwrap_or(0), usec: since.subsec_micros() }
 }

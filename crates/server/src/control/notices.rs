@@ -2,26 +2,26 @@
 
 use serde_json::{Value, json};
 
-use super::{Control, Inner};
-use crate::registry::{ClientShape, Notice, volume_json};
+use super::{Control, ControlState};
+use crate::registry::{ClientJson, Notice, volume_json};
 
 impl Control {
     /// The method and the parameters of a notification.
-    pub(super) fn render(&self, inner: &Inner, notice: &Notice) -> (&'static str, String) {
+    pub(super) fn render(&self, inner: &ControlState, notice: &Notice) -> (&'static str, String) {
         match notice {
             Notice::Server => ("Server.OnUpdate", self.server_text(inner)),
             small => {
-                let (method, params) = Self::small(inner, small);
+                let (method, params) = Self::render_change(inner, small);
                 (method, params.to_string())
             }
         }
     }
 
     /// Everything but the whole house.
-    fn small(inner: &Inner, notice: &Notice) -> (&'static str, Value) {
+    fn render_change(inner: &ControlState, notice: &Notice) -> (&'static str, Value) {
         let registry = &inner.registry;
         let known = |id: &str| registry.client(id).map(|(_, client)| client);
-        let client = |id: &str| known(id).map(ClientShape::from);
+        let client = |id: &str| known(id).map(ClientJson::from);
         let group = |id: &str| registry.group(id);
         match notice {
             Notice::Connected(id) => {

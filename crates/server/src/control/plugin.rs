@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aulos_config::Plugin;
-use aulos_io::feed::{own, split_arguments};
-use aulos_proto::snap::control::{Incoming, Lines, Request, parse};
+use aulos_io::feed::{isolate_child, split_arguments};
+use aulos_proto::snap::control::{IncomingMessage, LineSplitter, Request, parse_incoming};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
@@ -19,22 +19,22 @@ use tokio::sync::mpsc;
 use super::Control;
 
 /// Calls that wait for a script to read them.
-const MAX_WAITING: usize = 64;
+const MAX_QUEUED_CALLS: usize = 64;
 /// Bytes of one line of a script: a picture of 4 MB in base64.
 const MAX_SCRIPT_LINE: usize = 6 << 20;
 /// The pause before a script is started again, doubled up to the second.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LAST_PAUSE: Duration = Duration::from_secs(60);
+const MIN_RESTART_DELAY: Duration = Duration::from_secs(1);
+const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
 /// A script that ran so long has its pauses begin anew.
-const HEALTHY: Duration = Duration::from_secs(60);
+const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 /// How long a script may take to read a call.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The way to a running script.
 #[derive(Clone, Debug)]
-pub(super) struct Handle(mpsc::Sender<String>);
+pub(super) struct PluginHandle(mpsc::Sender<String>);
 
-impl Handle {
+impl PluginHandle {
     /// Hands a call over; false when the script does not read.
     pub(super) fn call(&self, method: &str, params: &Value) -> bool {
         let call = json!({ "id": 1, "jsonrpc": "2.0", "method": method, "params": params });
@@ -44,8 +44,8 @@ impl Handle {
 
 /// Keeps the script of a stream running until it is dropped.
 pub async fn run(control: Arc<Control>, stream: String, plugin: Plugin, http_port: u16) {
-    let program = control.resolved().streams.plugin_dir.join(&plugin.script);
-    let mut pause = FIRST_PAUSE;
+    let program = control.config().streams.plugin_dir.join(&plugin.script);
+    let mut pause = MIN_RESTART_DELAY;
     loop {
         let mut command = Command::new(&program);
         command
@@ -57,11 +57,11 @@ pub async fn run(control: Arc<Control>, stream: String, plugin: Plugin, http_por
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        own(command.as_std_mut());
+        isolate_child(command.as_std_mut());
         let started = Instant::now();
         match command.spawn() {
             Ok(child) => {
-                let group = Group(child.id());
+                let group = ProcessGroup(child.id());
                 let why = serve(&control, &stream, child).await;
                 drop(group);
                 tracing::warn!(stream, "the control script {} has ended: {why}", program.display());
@@ -70,19 +70,19 @@ pub async fn run(control: Arc<Control>, stream: String, plugin: Plugin, http_por
                 tracing::warn!(stream, "the control script {}: {error}", program.display());
             }
         }
-        control.plugin_gone(&stream);
-        if started.elapsed() > HEALTHY {
-            pause = FIRST_PAUSE;
+        control.plugin_ended(&stream);
+        if started.elapsed() > HEALTHY_AFTER {
+            pause = MIN_RESTART_DELAY;
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LAST_PAUSE);
+        pause = (pause * 2).min(MAX_RESTART_DELAY);
     }
 }
 
 /// A script's own children go with it.
-struct Group(Option<u32>);
+struct ProcessGroup(Option<u32>);
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         use rustix::process::{Pid, Signal, kill_process_group};
         let group = self.0.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
@@ -98,10 +98,10 @@ async fn serve(control: &Control, stream: &str, mut child: Child) -> String {
     else {
         return "it has no standard input or output".to_owned();
     };
-    let log = tokio::spawn(keep_log(stream.to_owned(), log));
-    let (calls, mut waiting) = mpsc::channel(MAX_WAITING);
-    let handle = Handle(calls);
-    let mut lines = Lines::with_limit(MAX_SCRIPT_LINE);
+    let log = tokio::spawn(forward_log(stream.to_owned(), log));
+    let (calls, mut waiting) = mpsc::channel(MAX_QUEUED_CALLS);
+    let handle = PluginHandle(calls);
+    let mut lines = LineSplitter::with_limit(MAX_SCRIPT_LINE);
     let mut block = vec![0; 16 << 10];
     let why = 'talk: loop {
         tokio::select! {
@@ -114,7 +114,7 @@ async fn serve(control: &Control, stream: &str, mut child: Child) -> String {
                     lines.push(&block[..count]);
                     loop {
                         match lines.next_line() {
-                            Ok(Some(line)) => hear(control, stream, &handle, line),
+                            Ok(Some(line)) => handle_line(control, stream, &handle, line),
                             Ok(None) => break,
                             Err(error) => break 'talk format!("it sent {error}"),
                         }
@@ -137,36 +137,43 @@ async fn serve(control: &Control, stream: &str, mut child: Child) -> String {
     why
 }
 
-fn hear(control: &Control, stream: &str, handle: &Handle, line: &[u8]) {
-    match parse(line) {
-        Incoming::One(Ok(Request { method, params, .. })) => match method.as_str() {
+fn handle_line(control: &Control, stream: &str, handle: &PluginHandle, line: &[u8]) {
+    match parse_incoming(line) {
+        IncomingMessage::Single(Ok(Request { method, params, .. })) => match method.as_str() {
             "Plugin.Stream.Ready" => {
                 control.plugin_ready(stream, handle.clone());
                 handle.call("Plugin.Stream.Player.GetProperties", &json!({}));
             }
             "Plugin.Stream.Player.Properties" => {
                 if let Value::Object(properties) = params {
-                    control.plugin_told(stream, properties);
+                    control.update_properties(stream, properties);
                 }
             }
             "Plugin.Stream.Log" => {
                 let text = |key| params[key].as_str().unwrap_or_default();
-                tracing::info!(stream, severity = text("severity"), "{}", clean(text("message")));
+                tracing::info!(
+                    stream,
+                    severity = text("severity"),
+                    "{}",
+                    sanitize(text("message"))
+                );
             }
-            other => tracing::debug!(stream, "the control script said {}", clean(other)),
+            other => tracing::debug!(stream, "the control script said {}", sanitize(other)),
         },
         // The answer to GetProperties has them; the other answers are "ok" or say what failed.
-        Incoming::Reply(reply) => match reply.outcome {
-            Ok(Value::Object(properties)) => control.plugin_told(stream, properties),
+        IncomingMessage::Reply(reply) => match reply.outcome {
+            Ok(Value::Object(properties)) => control.update_properties(stream, properties),
             Ok(_) => {}
-            Err(error) => tracing::warn!(stream, "the control script: {}", clean(&error.message)),
+            Err(error) => {
+                tracing::warn!(stream, "the control script: {}", sanitize(&error.message))
+            }
         },
         _ => tracing::debug!(stream, "the control script said what cannot be read"),
     }
 }
 
 /// What a script writes to its standard error, line by line, into our log.
-async fn keep_log(stream: String, log: tokio::process::ChildStderr) {
+async fn forward_log(stream: String, log: tokio::process::ChildStderr) {
     let mut log = BufReader::new(log);
     let mut line = Vec::new();
     loop {
@@ -175,7 +182,7 @@ async fn keep_log(stream: String, log: tokio::process::ChildStderr) {
             Ok(0) | Err(_) => return,
             Ok(_) => {
                 let text = String::from_utf8_lossy(&line);
-                tracing::debug!(stream, "control script: {}", clean(text.trim_end()));
+                tracing::debug!(stream, "control script: {}", sanitize(text.trim_end()));
             }
         }
     }
@@ -185,7 +192,7 @@ async fn keep_log(stream: String, log: tokio::process::ChildStderr) {
 const MAX_LOG_LINE: u64 = 1_024;
 
 /// A program's words on a terminal: nothing but text, and not too much of it.
-fn clean(text: &str) -> String {
+fn sanitize(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(500).collect()
 }
 

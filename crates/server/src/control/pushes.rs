@@ -1,13 +1,13 @@
 //! Streams that go to other servers, as our status shows them.
 
-use aulos_config::Push;
+use aulos_config::PushSettings;
 use aulos_core::{Codec, Span};
 use serde_json::{Value, json};
 
-use crate::house::PushState;
+use crate::backend::PushState;
 
 /// In our own status.
-pub(super) fn shape(push: &Push, state: &PushState) -> Value {
+pub(super) fn status_json(push: &PushSettings, state: &PushState) -> Value {
     json!({
         "target": push.target.to_string(),
         "format": match push.codec.codec() {

@@ -1,23 +1,23 @@
 //! What web radio tells of itself and of what it plays.
 
-use aulos_proto::titles::Title;
+use aulos_proto::titles::TrackMetadata;
 use serde_json::{Value, json};
 
 use super::titles::metadata;
-use super::{Control, Inner, plugin};
-use crate::house::{RadioState, StationStatus};
+use super::{Control, ControlState, plugin};
+use crate::backend::{RadioState, StationStatus};
 
 /// The title of what is heard, where that is web radio or a DJ.
-pub(super) fn title(status: &StationStatus) -> Option<Title> {
+pub(super) fn title(status: &StationStatus) -> Option<TrackMetadata> {
     let active = status.active?;
     let radio = status.radios.get(active).and_then(Option::as_ref).map(|radio| &radio.title);
-    let dj = status.djs.get(active).and_then(Option::as_ref).map(|dj| &dj.title);
+    let dj = status.live_inputs.get(active).and_then(Option::as_ref).map(|dj| &dj.title);
     radio.or(dj)?.clone()
 }
 
 /// In our own status.
-pub(super) fn shape(radio: &RadioState) -> Value {
-    let about = &radio.about;
+pub(super) fn status_json(radio: &RadioState) -> Value {
+    let about = &radio.station_info;
     json!({
         "phase": radio.phase.name(),
         "url": about.url,
@@ -40,7 +40,12 @@ pub(super) fn shape(radio: &RadioState) -> Value {
 
 impl Control {
     /// Another title is heard, or none any more. A control script has the word where there is one.
-    pub(super) fn radio_told(&self, inner: &mut Inner, number: usize, title: Option<Title>) {
+    pub(super) fn update_title(
+        &self,
+        inner: &mut ControlState,
+        number: usize,
+        title: Option<TrackMetadata>,
+    ) {
         let Some(slot) = inner.slots.get_mut(number).and_then(Option::as_mut) else { return };
         if slot.station.plugin.is_some() {
             return;
@@ -49,7 +54,7 @@ impl Control {
         let told = [("metadata".to_owned(), Value::Object(metadata))].into_iter().collect();
         if plugin::merge(&mut slot.properties, told, |_, _| None) {
             let name = slot.station.name.clone();
-            self.tell_properties(inner, &name);
+            self.notify_properties(inner, &name);
         }
     }
 }

@@ -4,28 +4,30 @@
 use std::path::Path;
 
 use aulos_config::HookEventKind;
-use aulos_config::{Record, Station};
+use aulos_config::{RecorderSettings, Station};
 use aulos_core::{Frames, Lufs, MediaTime, Span};
-use aulos_engine::recorder::{Command, Gap, MAX_PRE_ROLL, State as Doing, When};
+use aulos_engine::recorder::{
+    CommandTime, MAX_PRE_ROLL, PauseMode, RecorderCommand, RecordingState as Doing,
+};
 use aulos_io::record::{Closed, What};
 use aulos_io::{SystemClock, record};
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
-use super::methods::{Answer, text, wanted};
-use super::rpc::internal;
-use super::shape::hundredth;
-use super::{Control, Inner, State};
-use crate::hooks::News;
+use super::methods::{MethodResult, invalid_param, text_param};
+use super::rpc::internal_error;
+use super::status_json::round_to_hundredths;
+use super::{CallContext, Control, ControlState};
+use crate::hooks::HookEvent;
 use crate::recording::{Happened, Recorded, RecorderState};
 use crate::registry::NotFound;
 use crate::upload::{UploadEvent, UploadState};
 
 /// `Aulos.GetRecordings {station?}`.
-pub(super) fn get(state: &mut State<'_>, params: &Value) -> Answer {
+pub(super) fn get(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
     let only = match &params["station"] {
         Value::Null => None,
-        _ => Some(text(params, "station")?),
+        _ => Some(text_param(params, "station")?),
     };
     if let Some(name) = only {
         state.inner.slot(name).ok_or(NotFound::Station)?;
@@ -35,51 +37,51 @@ pub(super) fn get(state: &mut State<'_>, params: &Value) -> Answer {
     let slots = slots.filter(|(_, slot)| only.is_none_or(|name| slot.station.name == name));
     let all: Vec<Value> = slots
         .flat_map(|(number, slot)| {
-            shapes(&slot.station, &state.control.house.status(number).recorders)
+            shapes(&slot.station, &state.control.backend.status(number).recorders)
         })
         .collect();
     Ok(json!({ "recorders": all }))
 }
 
 /// `Aulos.StartRecording`.
-pub(super) fn start(state: &mut State<'_>, params: &Value) -> Answer {
-    tell(state, params, Command::Start)
+pub(super) fn start(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
+    tell(state, params, RecorderCommand::Start)
 }
 
 /// `Aulos.StopRecording`.
-pub(super) fn stop(state: &mut State<'_>, params: &Value) -> Answer {
-    tell(state, params, Command::Stop)
+pub(super) fn stop(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
+    tell(state, params, RecorderCommand::Stop)
 }
 
 /// `Aulos.PauseRecording {gap}`.
-pub(super) fn pause(state: &mut State<'_>, params: &Value) -> Answer {
+pub(super) fn pause(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
     let gap = match &params["gap"] {
-        Value::Null => Gap::Silence,
-        Value::String(gap) if gap == "silence" => Gap::Silence,
-        Value::String(gap) if gap == "closed" => Gap::Closed,
-        _ => return Err(wanted("gap", "\"silence\" or \"closed\"")),
+        Value::Null => PauseMode::Silence,
+        Value::String(gap) if gap == "silence" => PauseMode::Silence,
+        Value::String(gap) if gap == "closed" => PauseMode::Closed,
+        _ => return Err(invalid_param("gap", "\"silence\" or \"closed\"")),
     };
-    tell(state, params, Command::Pause(gap))
+    tell(state, params, RecorderCommand::Pause(gap))
 }
 
 /// `Aulos.ResumeRecording`.
-pub(super) fn resume(state: &mut State<'_>, params: &Value) -> Answer {
-    tell(state, params, Command::Resume)
+pub(super) fn resume(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
+    tell(state, params, RecorderCommand::Resume)
 }
 
 /// `Aulos.CutRecording`: ends the file and begins the next one.
-pub(super) fn cut(state: &mut State<'_>, params: &Value) -> Answer {
-    tell(state, params, Command::Cut)
+pub(super) fn cut(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
+    tell(state, params, RecorderCommand::Cut)
 }
 
 /// Tells every recorder that is meant the same for the same moment.
-fn tell(state: &State<'_>, params: &Value, command: Command) -> Answer {
+fn tell(state: &CallContext<'_>, params: &Value, command: RecorderCommand) -> MethodResult {
     let meant = meant(state.inner, params)?;
     let when = when(params)?;
     let mut done = Vec::new();
     let mut refused = Vec::new();
     for Meant { number, index, station, name, hz } in meant {
-        match state.control.house.record(number, index, command, when) {
+        match state.control.backend.record(number, index, command, when) {
             Ok(frame) => done.push(json!({
                 "recorder": name,
                 "station": station,
@@ -90,7 +92,7 @@ fn tell(state: &State<'_>, params: &Value, command: Command) -> Answer {
         }
     }
     if let (true, Some((name, why))) = (done.is_empty(), refused.first()) {
-        return Err(internal(format!("{name}: {why}")));
+        return Err(internal_error(format!("{name}: {why}")));
     }
     let refused = refused.iter().map(|(name, why)| json!({ "recorder": name, "reason": why }));
     let refused: Vec<Value> = refused.collect();
@@ -107,11 +109,11 @@ struct Meant {
 }
 
 /// `recorder`, a name or a list of names; or every recorder of `station`, a name or a list.
-fn meant(inner: &Inner, params: &Value) -> Result<Vec<Meant>, RpcError> {
+fn meant(inner: &ControlState, params: &Value) -> Result<Vec<Meant>, RpcError> {
     let stations = names(params, "station")?;
     let recorders = names(params, "recorder")?;
     if stations.is_none() && recorders.is_none() {
-        return Err(wanted("station", "the name of a station, or a list of names"));
+        return Err(invalid_param("station", "the name of a station, or a list of names"));
     }
     let fits = |list: &Option<Vec<&str>>, name: &str| {
         list.as_ref().is_none_or(|list| list.contains(&name))
@@ -140,21 +142,21 @@ fn meant(inner: &Inner, params: &Value) -> Result<Vec<Meant>, RpcError> {
     for name in stations.iter().flatten() {
         inner.slot(name).ok_or(NotFound::Station)?;
         if !all.iter().any(|one| one.station == *name) {
-            return Err(internal(format!(
+            return Err(internal_error(format!(
                 "station `{name}` has no such recorder: see its `record`"
             )));
         }
     }
     for name in recorders.iter().flatten() {
         if !all.iter().any(|one| one.name == *name) {
-            return Err(internal(format!("there is no recorder `{name}`")));
+            return Err(internal_error(format!("there is no recorder `{name}`")));
         }
     }
     Ok(all)
 }
 
 fn names<'a>(params: &'a Value, key: &str) -> Result<Option<Vec<&'a str>>, RpcError> {
-    let wrong = || wanted(key, "a name, or a list of names");
+    let wrong = || invalid_param(key, "a name, or a list of names");
     match &params[key] {
         Value::Null => Ok(None),
         Value::String(name) => Ok(Some(vec![name])),
@@ -168,36 +170,36 @@ fn names<'a>(params: &'a Value, key: &str) -> Result<Option<Vec<&'a str>>, RpcEr
 }
 
 /// `at`, a time of day in UTC; `ago_s`; `in_s`; `frame`; or now. One moment for all who are told.
-fn when(params: &Value) -> Result<When, RpcError> {
+fn when(params: &Value) -> Result<CommandTime, RpcError> {
     let now = SystemClock::now();
     let given = ["at", "ago_s", "in_s", "frame"].into_iter().filter(|key| !params[*key].is_null());
     if given.count() > 1 {
-        return Err(wanted("at", "the only one of at, ago_s, in_s and frame"));
+        return Err(invalid_param("at", "the only one of at, ago_s, in_s and frame"));
     }
     if !params["frame"].is_null() {
         let frame = params["frame"].as_u64();
-        let frame = frame.ok_or_else(|| wanted("frame", "a whole number"))?;
-        return Ok(When::Frame(MediaTime(frame)));
+        let frame = frame.ok_or_else(|| invalid_param("frame", "a whole number"))?;
+        return Ok(CommandTime::Frame(MediaTime(frame)));
     }
     if !params["at"].is_null() {
         let at = params["at"].as_str().and_then(record::parse_utc);
-        let at = at.ok_or_else(|| wanted("at", "a time as in 2026-11-22T10:15:00Z"))?;
-        return Ok(When::Local(record::local_at(at)));
+        let at = at.ok_or_else(|| invalid_param("at", "a time as in 2026-11-22T10:15:00Z"))?;
+        return Ok(CommandTime::Local(record::local_at(at)));
     }
     if !params["ago_s"].is_null() {
         let most = MAX_PRE_ROLL.as_secs_f64();
-        return Ok(When::Local(now - seconds(params, "ago_s", most)?));
+        return Ok(CommandTime::Local(now - seconds(params, "ago_s", most)?));
     }
     if !params["in_s"].is_null() {
-        return Ok(When::Local(now + seconds(params, "in_s", MOST_AHEAD_S)?));
+        return Ok(CommandTime::Local(now + seconds(params, "in_s", MOST_AHEAD_S)?));
     }
-    Ok(When::Local(now))
+    Ok(CommandTime::Local(now))
 }
 
 fn seconds(params: &Value, key: &str, most: f64) -> Result<Span, RpcError> {
     let given = params[key].as_f64().filter(|seconds| (0.0..=most).contains(seconds));
-    let given =
-        given.ok_or_else(|| wanted(key, &format!("a number of seconds from 0 to {most}")))?;
+    let given = given
+        .ok_or_else(|| invalid_param(key, &format!("a number of seconds from 0 to {most}")))?;
     // In range: far below 2^63 nanoseconds.
     #[allow(clippy::cast_possible_truncation, reason = "see above")]
     Ok(Span::from_nanos((given * 1e9) as i64))
@@ -212,7 +214,7 @@ pub(super) fn shapes(station: &Station, states: &[RecorderState]) -> Vec<Value> 
     all.map(|(record, state)| shape(station, record, state)).collect()
 }
 
-fn shape(station: &Station, record: &Record, state: &RecorderState) -> Value {
+fn shape(station: &Station, record: &RecorderSettings, state: &RecorderState) -> Value {
     let source = record.source.and_then(|index| station.sources.get(index));
     let rate = state.segment.as_ref().map_or(station.spec.rate, |segment| segment.rate);
     let seconds = |frames: Frames| (rate.span(frames).as_millis() / 100) as f64 / 10.0;
@@ -275,8 +277,8 @@ fn upload(state: &UploadState) -> Value {
         "done": state.done,
         "done_bytes": state.done_bytes,
         "failures": state.failures,
-        "gone": state.gone,
-        "broken": state.broken,
+        "gone": state.missing,
+        "broken": state.broken_entries,
         "last_error": state.error,
         "failing_for_s": state.since.map(|since| since.as_millis() / 1_000),
         "retry_in_s": state.retry_in.map(|span| (span.max(Span::ZERO).as_millis() + 999) / 1_000),
@@ -285,8 +287,8 @@ fn upload(state: &UploadState) -> Value {
 
 impl Control {
     /// Tells what has happened to recorders.
-    pub(super) fn tell_recordings(&self, inner: &mut Inner) {
-        for event in self.house.recorded() {
+    pub(super) fn tell_recordings(&self, inner: &mut ControlState) {
+        for event in self.backend.recorder_events() {
             log(&event);
             let Recorded { station, recorder, what } = event;
             let (kind, figures) = told(&what);
@@ -294,17 +296,17 @@ impl Control {
             if let (Value::Object(params), Value::Object(figures)) = (&mut params, &figures) {
                 params.extend(figures.clone());
             }
-            self.tell(inner, None, "Aulos.OnRecording", &params);
+            self.notify(inner, None, "Aulos.OnRecording", &params);
             if let Some(news) = news(&recorder, &what, kind, figures) {
-                self.hooks.tell(&station, &news);
+                self.hooks.notify(&station, &news);
             }
-            self.changed();
+            self.bump_revision();
         }
     }
 }
 
 /// What of it is worth a hook.
-fn news(recorder: &str, what: &Happened, word: &str, mut figures: Value) -> Option<News> {
+fn news(recorder: &str, what: &Happened, word: &str, mut figures: Value) -> Option<HookEvent> {
     let (kind, text) = match what {
         Happened::Recorder(What::Closed(closed)) => {
             let seconds = closed.rate.span(closed.frames).as_secs_f64();
@@ -336,7 +338,7 @@ fn news(recorder: &str, what: &Happened, word: &str, mut figures: Value) -> Opti
     };
     figures["recorder"] = json!(recorder);
     figures["event"] = json!(word);
-    Some(News::Recorder { kind, text, figures })
+    Some(HookEvent::Recorder { kind, text, figures })
 }
 
 /// An event in a word, and what there is to know of it.
@@ -369,7 +371,7 @@ fn told(what: &Happened) -> (&'static str, Value) {
             UploadEvent::Failed { file, text, lasting } => {
                 ("upload-failed", json!({ "path": path(file), "reason": text, "lasting": lasting }))
             }
-            UploadEvent::Gone { file } => ("upload-gone", json!({ "path": path(file) })),
+            UploadEvent::Missing { file } => ("upload-gone", json!({ "path": path(file) })),
         },
     }
 }
@@ -377,7 +379,7 @@ fn told(what: &Happened) -> (&'static str, Value) {
 /// The figures of a complete file, as events and `aulos record --json` have them.
 #[must_use]
 pub fn closed_figures(closed: &Closed) -> Value {
-    let lufs = |value: Option<Lufs>| value.map(|value| hundredth(value.get()));
+    let lufs = |value: Option<Lufs>| value.map(|value| round_to_hundredths(value.get()));
     let seconds = closed.rate.span(closed.frames).as_secs_f64();
     json!({
         "path": path(&closed.path),
@@ -389,8 +391,8 @@ pub fn closed_figures(closed: &Closed) -> Value {
         "bytes": closed.bytes,
         "lost_frames": closed.lost.0,
         "integrated_lufs": lufs(closed.loudness.integrated),
-        "loudness_range_lu": closed.loudness.range.map(|range| hundredth(range.get())),
-        "true_peak_dbtp": closed.loudness.true_peak.map(|peak| hundredth(peak.get())),
+        "loudness_range_lu": closed.loudness.range.map(|range| round_to_hundredths(range.get())),
+        "true_peak_dbtp": closed.loudness.true_peak.map(|peak| round_to_hundredths(peak.get())),
         "sha256": closed.sha256,
     })
 }

@@ -7,22 +7,22 @@
 
 use std::sync::Arc;
 
-use aulos_config::{Plugin, Resolved, Station};
+use aulos_config::{Plugin, ResolvedConfig, Station};
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
-use super::rpc::internal;
-use super::streams::Slot;
-use super::{Control, Inner, sound};
+use super::rpc::internal_error;
+use super::streams::StationSlot;
+use super::{Control, ControlState, sound};
 use crate::registry::{Effects, Notice, StationInfo};
 use crate::relay::RelayChanges;
 
 /// Reads the configuration again; what is wrong with it comes as `aulos check` prints it.
-pub type Reread = Box<dyn Fn() -> Result<Resolved, String> + Send + Sync>;
+pub type ConfigLoader = Box<dyn Fn() -> Result<ResolvedConfig, String> + Send + Sync>;
 
 /// What a reload did, by the names of stations and keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reloaded {
+pub struct ReloadReport {
     /// Stations that are new.
     pub added: Vec<String>,
     /// Stations that are others under the same name.
@@ -41,7 +41,7 @@ pub struct Reloaded {
     pub relays: RelayChanges,
 }
 
-impl Reloaded {
+impl ReloadReport {
     /// In one line, for the log.
     #[must_use]
     pub fn summary(&self) -> String {
@@ -95,8 +95,8 @@ impl Reloaded {
 impl Control {
     /// The configuration can be read again by this.
     #[must_use]
-    pub fn reading(mut self, reread: Reread) -> Self {
-        self.reread = reread;
+    pub fn with_config_loader(mut self, reread: ConfigLoader) -> Self {
+        self.config_loader = reread;
         self
     }
 
@@ -104,20 +104,23 @@ impl Control {
     ///
     /// # Errors
     /// What is wrong with the configuration; then nothing has changed.
-    pub fn reload(&self) -> Result<Reloaded, String> {
+    pub fn reload(&self) -> Result<ReloadReport, String> {
         let mut inner = self.lock();
-        let (reloaded, effects) = self.reload_in(&mut inner)?;
-        self.carry_out(&mut inner, effects, None);
+        let (reloaded, effects) = self.reload_locked(&mut inner)?;
+        self.apply_effects(&mut inner, effects, None);
         Ok(reloaded)
     }
 
     /// `Aulos.Reload`.
-    pub(super) fn reload_call(&self, inner: &mut Inner) -> Result<(Reloaded, Effects), RpcError> {
-        self.reload_in(inner).map_err(internal)
+    pub(super) fn reload_call(
+        &self,
+        inner: &mut ControlState,
+    ) -> Result<(ReloadReport, Effects), RpcError> {
+        self.reload_locked(inner).map_err(internal_error)
     }
 
     /// Fires after each reload that changed something.
-    pub async fn reloaded(&self) {
+    pub async fn wait_for_reload(&self) {
         self.reloaded.notified().await;
     }
 
@@ -137,8 +140,8 @@ impl Control {
         format!("{} station(s): {}", names.len(), names.join(", "))
     }
 
-    fn reload_in(&self, inner: &mut Inner) -> Result<(Reloaded, Effects), String> {
-        let new = (self.reread)().inspect_err(|problems| {
+    fn reload_locked(&self, inner: &mut ControlState) -> Result<(ReloadReport, Effects), String> {
+        let new = (self.config_loader)().inspect_err(|problems| {
             tracing::error!("the configuration is not taken over:\n{}", problems.trim_end());
         })?;
         let (reloaded, effects) = self.apply(inner, new);
@@ -147,25 +150,26 @@ impl Control {
         Ok((reloaded, effects))
     }
 
-    fn apply(&self, inner: &mut Inner, mut new: Resolved) -> (Reloaded, Effects) {
-        let old = self.resolved();
+    fn apply(&self, inner: &mut ControlState, mut new: ResolvedConfig) -> (ReloadReport, Effects) {
+        let old = self.config();
         let mut done =
-            Reloaded { needs_restart: keep_fixed(&old, &mut new), ..Reloaded::default() };
+            ReloadReport { needs_restart: keep_fixed(&old, &mut new), ..ReloadReport::default() };
         let mut all = Effects::default();
         // New ones before the old ones go: somebody may have to play them.
         for station in &new.stations {
-            self.put(inner, station, &mut done, &mut all);
+            self.apply_station(inner, station, &mut done, &mut all);
         }
         let names: Vec<&str> = new.stations.iter().map(|one| one.name.as_str()).collect();
-        let gone = |slot: &Slot| slot.added.is_none() && !names.contains(&&*slot.station.name);
+        let gone =
+            |slot: &StationSlot| slot.added.is_none() && !names.contains(&&*slot.station.name);
         let gone: Vec<usize> =
             inner.slots().filter(|(_, slot)| gone(slot)).map(|(number, _)| number).collect();
         for number in gone {
             let slot = inner.slots[number].take();
             done.removed.extend(slot.map(|slot| slot.station.name));
             let effects = inner.registry.remove_station(number);
-            self.hand_over(inner, effects, &mut all);
-            self.house.remove_station(number);
+            self.send_commands(inner, effects, &mut all);
+            self.backend.remove_station(number);
         }
         if !done.adjusted.is_empty() {
             // What calls had set there is forgotten.
@@ -176,28 +180,34 @@ impl Control {
             // A new one may be what newcomers are to play.
             all.save = true;
         }
-        self.settings(inner, &old, &new, &mut done, &mut all);
-        done.relays = self.with_relays(|relays| relays.change(&new.relays));
+        self.apply_settings(inner, &old, &new, &mut done, &mut all);
+        done.relays = self.with_relays(|relays| relays.reload(&new.relays));
         *self.resolved.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(new);
         (done, all)
     }
 
     /// Sees to it that this station runs.
-    fn put(&self, inner: &mut Inner, station: &Station, done: &mut Reloaded, all: &mut Effects) {
+    fn apply_station(
+        &self,
+        inner: &mut ControlState,
+        station: &Station,
+        done: &mut ReloadReport,
+        all: &mut Effects,
+    ) {
         let name = &station.name;
         let info = StationInfo { name: name.clone(), buffer_ms: station.buffer_ms };
         let Some((number, slot)) = inner.slot(name) else {
-            match self.house.add_station(station) {
+            match self.backend.add_station(station) {
                 Ok(number) => {
-                    inner.registry.put_station(number, info);
-                    inner.occupy(number, Slot::new(station.clone(), None));
+                    inner.registry.add_station(number, info);
+                    inner.set_slot(number, StationSlot::new(station.clone(), None));
                     done.added.push(name.clone());
                 }
                 Err(error) => done.failed.push(format!("{name}: {error}")),
             }
             return;
         };
-        let asked = Station { sound: slot.asked().clone(), ..slot.station.clone() };
+        let asked = Station { sound: slot.configured_sound().clone(), ..slot.station.clone() };
         if asked == *station {
             // One that a call has added is the file's from now on.
             if let Some(slot) = inner.slot_mut(name) {
@@ -205,21 +215,21 @@ impl Control {
             }
             return;
         }
-        if is_only_adjusted(asked.clone(), station) {
-            self.send_elsewhere(inner, number, &asked, station);
+        if is_live_change(asked.clone(), station) {
+            self.update_outputs(inner, number, &asked, station);
             if asked.sound == station.sound {
                 return done.adjusted.push(name.clone());
             }
-            return self.adjust(inner, number, station, done);
+            return self.update_sound(inner, number, station, done);
         }
         let mut new = slot.successor(station);
         let before = StationInfo { buffer_ms: slot.station.buffer_ms, ..info.clone() };
         // Settings go first: a client wants to know the buffer before it gets a codec.
         let effects = inner.registry.change_station(number, info);
-        self.hand_over(inner, effects, all);
-        if let Err(error) = self.house.replace_station(number, &new.station) {
+        self.send_commands(inner, effects, all);
+        if let Err(error) = self.backend.replace_station(number, &new.station) {
             let effects = inner.registry.change_station(number, before);
-            self.hand_over(inner, effects, all);
+            self.send_commands(inner, effects, all);
             return done.failed.push(format!("{name}: {error}"));
         }
         if let Some(old) = inner.slots[number].take() {
@@ -229,20 +239,26 @@ impl Control {
                 (new.properties, new.plugin) = (old.properties, old.plugin);
             }
         }
-        inner.occupy(number, new);
+        inner.set_slot(number, new);
         done.changed.push(name.clone());
     }
 
     /// Lets a station that plays on be pushed, sent and recorded as it is wished now.
-    fn send_elsewhere(&self, inner: &mut Inner, number: usize, before: &Station, now: &Station) {
+    fn update_outputs(
+        &self,
+        inner: &mut ControlState,
+        number: usize,
+        before: &Station,
+        now: &Station,
+    ) {
         if before.records != now.records {
-            self.house.set_records(number, &now.records);
+            self.backend.set_records(number, &now.records);
         }
         if before.pushes != now.pushes {
-            self.house.set_pushes(number, &now.pushes);
+            self.backend.set_pushes(number, &now.pushes);
         }
         if before.rtp != now.rtp {
-            self.house.set_rtp(number, &now.rtp);
+            self.backend.set_rtp(number, &now.rtp);
         }
         if let Some(slot) = inner.slots[number].as_mut() {
             slot.station.records.clone_from(&now.records);
@@ -253,42 +269,48 @@ impl Control {
     }
 
     /// Does something else to the programme of a station that plays on.
-    fn adjust(&self, inner: &mut Inner, number: usize, station: &Station, done: &mut Reloaded) {
+    fn update_sound(
+        &self,
+        inner: &mut ControlState,
+        number: usize,
+        station: &Station,
+        done: &mut ReloadReport,
+    ) {
         let name = &station.name;
-        if let Err(error) = self.house.set_sound(number, &station.sound) {
+        if let Err(error) = self.backend.set_sound(number, &station.sound) {
             return done.failed.push(format!("{name}: {error}"));
         }
         let Some(slot) = inner.slots[number].as_mut() else { return };
         slot.station.sound.clone_from(&station.sound);
         (slot.file_sound, slot.added) = (None, None);
-        let params = sound::told(slot);
-        self.tell(inner, None, "Aulos.OnSoundChanged", &params);
+        let params = sound::sound_json(slot);
+        self.notify(inner, None, "Aulos.OnSoundChanged", &params);
         done.adjusted.push(name.clone());
     }
 
     /// Sends what the audio has to be told now; what controllers hear waits for the end.
-    fn hand_over(&self, inner: &mut Inner, effects: Effects, all: &mut Effects) {
+    fn send_commands(&self, inner: &mut ControlState, effects: Effects, all: &mut Effects) {
         effects.commands.into_iter().for_each(|command| inner.outbox.push(command));
-        inner.outbox.flush(&*self.house);
+        inner.outbox.flush(&*self.backend);
         all.notices.extend(effects.notices);
         all.save |= effects.save;
     }
 
     /// What holds from now on without any station being touched.
-    fn settings(
+    fn apply_settings(
         &self,
-        inner: &mut Inner,
-        old: &Resolved,
-        new: &Resolved,
-        done: &mut Reloaded,
+        inner: &mut ControlState,
+        old: &ResolvedConfig,
+        new: &ResolvedConfig,
+        done: &mut ReloadReport,
         all: &mut Effects,
     ) {
         if old.clients != new.clients {
             done.settings.push("clients");
             let clients = new.clients;
             let registry = &mut inner.registry;
-            let effects = registry.change_loudness(clients.initial_volume, clients.volume_cap);
-            self.hand_over(inner, effects, all);
+            let effects = registry.change_volume_limits(clients.initial_volume, clients.volume_cap);
+            self.send_commands(inner, effects, all);
         }
         let (before, after) = (&old.security, &new.security);
         if before.access != after.access {
@@ -316,20 +338,20 @@ impl Control {
     }
 }
 
-impl Inner {
+impl ControlState {
     /// Puts a station where the house has it.
-    pub(super) fn occupy(&mut self, number: usize, slot: Slot) {
+    pub(super) fn set_slot(&mut self, number: usize, slot: StationSlot) {
         if self.slots.len() <= number {
             self.slots.resize_with(number + 1, || None);
-            self.shown.resize_with(number + 1, Default::default);
+            self.last_shown.resize_with(number + 1, Default::default);
         }
         self.slots[number] = Some(slot);
-        self.shown[number] = Default::default();
+        self.last_shown[number] = Default::default();
     }
 }
 
 /// Puts back what cannot change while the server runs, and names it.
-fn keep_fixed(old: &Resolved, new: &mut Resolved) -> Vec<&'static str> {
+fn keep_fixed(old: &ResolvedConfig, new: &mut ResolvedConfig) -> Vec<&'static str> {
     let mut kept = Vec::new();
     let mut keep = |name, differs: bool| kept.extend(differs.then_some(name));
     keep("state_dir", old.state_dir != new.state_dir);
@@ -344,7 +366,7 @@ fn keep_fixed(old: &Resolved, new: &mut Resolved) -> Vec<&'static str> {
 }
 
 /// Whether nothing differs but what a station can take over while it plays.
-fn is_only_adjusted(asked: Station, station: &Station) -> bool {
+fn is_live_change(asked: Station, station: &Station) -> bool {
     let (sound, pushes) = (station.sound.clone(), station.pushes.clone());
     let (rtp, records) = (station.rtp.clone(), station.records.clone());
     Station { sound, pushes, rtp, records, ..asked } == *station

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use aulos_core::{Budget, Instant, Span};
+use aulos_core::{Instant, Span, TokenBucket};
 use aulos_proto::snap::control::RpcError;
 
 use super::PeerId;
@@ -24,20 +24,20 @@ pub struct Caller {
     /// Whether it has shown a right secret or a good certificate.
     pub(crate) has_logged_in: bool,
     /// Calls that this connection may still make without a login, where one is needed.
-    pub(super) before_login: Budget,
+    pub(super) login_budget: TokenBucket,
 }
 
 impl Caller {
     /// Somebody from this address.
     #[must_use]
     pub const fn new(from: IpAddr, role: Role) -> Self {
-        let before_login = Budget::new(CALLS_BEFORE_LOGIN, CALL_INTERVAL, Instant::ZERO);
-        Self { peer: None, from, role, has_logged_in: false, before_login }
+        let login_budget = TokenBucket::new(CALLS_BEFORE_LOGIN, CALL_INTERVAL, Instant::ZERO);
+        Self { peer: None, from, role, has_logged_in: false, login_budget }
     }
 
     /// The server itself, which may do everything.
     #[must_use]
-    pub const fn house() -> Self {
+    pub const fn internal() -> Self {
         Self::new(IpAddr::V4(Ipv4Addr::LOCALHOST), Role::Admin)
     }
 }
@@ -57,17 +57,17 @@ pub(super) fn only_reads(method: &str) -> bool {
 /// What a call costs beside the JSON that it makes the server write, in the bytes of
 /// [`super::rpc::MAX_BATCH_COST`]: a whole list of plain calls is an eighth of that, and of those that
 /// wait for other threads, open ports or go through all clients a list has 32 at most.
-pub(super) fn weight(method: &str) -> usize {
-    if HEAVY.contains(&method) { HEAVY_CALL } else { PLAIN_CALL }
+pub(super) fn call_cost(method: &str) -> usize {
+    if HEAVY_CALLS.contains(&method) { HEAVY_CALL_COST } else { PLAIN_CALL_COST }
 }
 
 /// Whether a call's work grows with the number of clients, or waits for other threads.
 pub(super) fn is_long(method: &str) -> bool {
-    HEAVY.contains(&method) || LONG.contains(&method)
+    HEAVY_CALLS.contains(&method) || LONG_CALLS.contains(&method)
 }
 
 /// What they cost in a list is the JSON that they write.
-const LONG: [&str; 6] = [
+const LONG_CALLS: [&str; 6] = [
     "Aulos.DeletePreset",
     "Aulos.GetPresets",
     "Aulos.GetStatus",
@@ -76,10 +76,10 @@ const LONG: [&str; 6] = [
     "Server.GetStatus",
 ];
 
-const PLAIN_CALL: usize = 4 << 10;
-const HEAVY_CALL: usize = 256 << 10;
+const PLAIN_CALL_COST: usize = 4 << 10;
+const HEAVY_CALL_COST: usize = 256 << 10;
 
-const HEAVY: [&str; 8] = [
+const HEAVY_CALLS: [&str; 8] = [
     "Aulos.AddRelay",
     "Aulos.ApplyPreset",
     "Aulos.GetRelays",
@@ -91,14 +91,14 @@ const HEAVY: [&str; 8] = [
 ];
 
 /// What a method asks for.
-pub(super) fn needs(method: &str) -> Role {
-    let row = NEEDS.iter().find(|(_, methods)| methods.contains(&method));
+pub(super) fn required_role(method: &str) -> Role {
+    let row = REQUIRED_ROLES.iter().find(|(_, methods)| methods.contains(&method));
     row.map_or(Role::Admin, |(role, _)| *role)
 }
 
 /// Whether a caller may call; the errors are HTTP's numbers, as snapserver has them.
-pub(super) fn may(caller: &Caller, method: &str) -> Result<(), RpcError> {
-    let needed = needs(method);
+pub(super) fn authorize(caller: &Caller, method: &str) -> Result<(), RpcError> {
+    let needed = required_role(method);
     if caller.role >= needed {
         return Ok(());
     }
@@ -110,7 +110,7 @@ pub(super) fn may(caller: &Caller, method: &str) -> Result<(), RpcError> {
 pub(super) const UNAUTHORIZED: (i64, &str) = (401, "Unauthorized");
 pub(super) const FORBIDDEN: (i64, &str) = (403, "Forbidden");
 
-const NEEDS: [(Role, &[&str]); 4] = [
+const REQUIRED_ROLES: [(Role, &[&str]); 4] = [
     (
         Role::Nobody,
         &["Aulos.GetInfo", "General.GetRPCCommands", "Server.Authenticate", "Server.GetRPCVersion"],
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn every_method_is_in_the_table_once_and_nothing_else_is() {
         let mut listed: Vec<&str> =
-            NEEDS.iter().flat_map(|(_, methods)| methods.iter().copied()).collect();
+            REQUIRED_ROLES.iter().flat_map(|(_, methods)| methods.iter().copied()).collect();
         let mut known: Vec<&str> = methods::names().collect();
         listed.sort_unstable();
         known.sort_unstable();
@@ -194,25 +194,26 @@ mod tests {
 
     #[test]
     fn what_only_reads_is_what_a_listener_may_and_heavy_methods_exist() {
-        for (needed, methods) in NEEDS {
+        for (needed, methods) in REQUIRED_ROLES {
             for method in methods {
                 let is_login = *method == "Server.Authenticate";
                 assert_eq!(only_reads(method), needed <= Role::Listen && !is_login, "{method}");
             }
         }
-        let mut long = HEAVY.iter().chain(&LONG);
+        let mut long = HEAVY_CALLS.iter().chain(&LONG_CALLS);
         assert!(long.all(|long| methods::names().any(|name| name == *long)));
     }
 
     #[test]
     fn what_is_nowhere_is_for_nobody_but_the_administrator() {
-        assert_eq!(needs("Aulos.Unheard"), Role::Admin);
+        assert_eq!(required_role("Aulos.Unheard"), Role::Admin);
     }
 
     #[test]
     fn a_role_may_what_the_ones_below_it_may_and_no_more() {
-        let may = |role, method| may(&Caller::new(Caller::house().from, role), method).is_ok();
-        for (needed, methods) in NEEDS {
+        let may =
+            |role, method| authorize(&Caller::new(Caller::internal().from, role), method).is_ok();
+        for (needed, methods) in REQUIRED_ROLES {
             for method in methods {
                 for role in [Role::Nobody, Role::Listen, Role::Control, Role::Admin] {
                     assert_eq!(may(role, method), role >= needed, "{role} {method}");

@@ -6,7 +6,9 @@
 
 use std::fmt;
 
-use aulos_proto::snap::control::{Incoming, Notification, Reply, Request, RpcError, code, parse};
+use aulos_proto::snap::control::{
+    IncomingMessage, Notification, Reply, Request, RpcError, code, parse_incoming,
+};
 use serde_json::Value;
 
 /// What one list of calls may cost, in bytes: the JSON that it makes the server write, for answers and
@@ -15,7 +17,7 @@ use serde_json::Value;
 pub(super) const MAX_BATCH_COST: usize = 8 << 20;
 
 /// What a call gives.
-pub(super) enum Outcome {
+pub(super) enum CallOutput {
     /// As a tree.
     Tree(Value),
     /// As JSON.
@@ -23,28 +25,34 @@ pub(super) enum Outcome {
 }
 
 /// The calls of one line, and what has been answered so far.
-pub(super) struct Calls {
-    left: std::vec::IntoIter<Result<Request, Reply>>,
+pub(super) struct CallBatch {
+    remaining: std::vec::IntoIter<Result<Request, Reply>>,
     is_batch: bool,
     replies: Vec<String>,
     cost: usize,
     refused: usize,
 }
 
-impl Calls {
+impl CallBatch {
     /// Reads one line.
     ///
     /// # Errors
     /// The answer to what is neither a request nor a batch.
     pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
-        let (calls, is_batch) = match parse(line) {
-            Incoming::One(Ok(request)) => (vec![Ok(request)], false),
-            Incoming::One(Err(refusal)) => return Err(refusal.to_json()),
-            Incoming::Batch(calls) => (calls, true),
+        let (calls, is_batch) = match parse_incoming(line) {
+            IncomingMessage::Single(Ok(request)) => (vec![Ok(request)], false),
+            IncomingMessage::Single(Err(refusal)) => return Err(refusal.to_json()),
+            IncomingMessage::Batch(calls) => (calls, true),
             // We ask controllers nothing.
             _ => (Vec::new(), false),
         };
-        Ok(Self { left: calls.into_iter(), is_batch, replies: Vec::new(), cost: 0, refused: 0 })
+        Ok(Self {
+            remaining: calls.into_iter(),
+            is_batch,
+            replies: Vec::new(),
+            cost: 0,
+            refused: 0,
+        })
     }
 
     pub(super) const fn is_batch(&self) -> bool {
@@ -55,9 +63,9 @@ impl Calls {
     /// been answered then.
     pub(super) fn next(&mut self) -> Option<Request> {
         loop {
-            match self.left.next()? {
+            match self.remaining.next()? {
                 Ok(request) if self.is_over_budget() => {
-                    let error = internal(format!(
+                    let error = internal_error(format!(
                         "this list of calls goes beyond the limit of {MAX_BATCH_COST} bytes; \
                          send fewer in one list"
                     ));
@@ -85,12 +93,12 @@ impl Calls {
     pub(super) fn answer(
         &mut self,
         request: Request,
-        outcome: Result<Outcome, RpcError>,
+        outcome: Result<CallOutput, RpcError>,
         cost: usize,
     ) {
         let reply = match outcome {
-            Ok(Outcome::Text(result)) => request.reply_text(&result),
-            Ok(Outcome::Tree(result)) => request.reply(Ok(result)).map(|reply| reply.to_json()),
+            Ok(CallOutput::Text(result)) => request.reply_text(&result),
+            Ok(CallOutput::Tree(result)) => request.reply(Ok(result)).map(|reply| reply.to_json()),
             Err(error) => request.reply(Err(error)).map(|reply| reply.to_json()),
         };
         self.cost = self.cost.saturating_add(cost);
@@ -115,13 +123,13 @@ pub(super) fn notification(method: &'static str, params: &impl fmt::Display) -> 
 }
 
 /// The call is good and cannot be carried out. snapserver has the fact in `data`.
-pub(super) fn internal(fact: impl Into<String>) -> RpcError {
+pub(super) fn internal_error(fact: impl Into<String>) -> RpcError {
     let data = Some(Value::String(fact.into()));
     RpcError { data, ..RpcError::new(code::INTERNAL_ERROR, "Internal error") }
 }
 
 /// There is no such method; snapserver does not repeat its name.
-pub(super) fn no_method() -> RpcError {
+pub(super) fn method_not_found() -> RpcError {
     RpcError::new(code::METHOD_NOT_FOUND, "Method not found")
 }
 
@@ -130,17 +138,17 @@ mod tests {
     use super::*;
 
     fn run(line: &str, mut call: impl FnMut(&str)) -> Option<String> {
-        let mut calls = match Calls::parse(line.as_bytes()) {
+        let mut calls = match CallBatch::parse(line.as_bytes()) {
             Ok(calls) => calls,
             Err(refusal) => return Some(refusal),
         };
         while let Some(request) = calls.next() {
             call(&request.method);
             let outcome = match request.method.as_str() {
-                "Echo" => Ok(Outcome::Tree(request.params.clone())),
-                "Big" => Ok(Outcome::Text(format!("\"{}\"", "x".repeat(MAX_BATCH_COST)))),
-                "Notify" => Ok(Outcome::Tree(Value::Null)),
-                _ => Err(no_method()),
+                "Echo" => Ok(CallOutput::Tree(request.params.clone())),
+                "Big" => Ok(CallOutput::Text(format!("\"{}\"", "x".repeat(MAX_BATCH_COST)))),
+                "Notify" => Ok(CallOutput::Tree(Value::Null)),
+                _ => Err(method_not_found()),
             };
             let cost = if request.method == "Notify" { MAX_BATCH_COST / 4 } else { 0 };
             calls.answer(request, outcome, cost);

@@ -1,14 +1,14 @@
 //! What comes and goes over RTP, as our status shows it.
 
-use aulos_config::RtpOut;
+use aulos_config::RtpOutputSettings;
 use aulos_core::Span;
 use serde_json::{Value, json};
 
-use crate::house::{RtpSent, RtpStatus};
+use crate::backend::{RtpDestinationStatus, RtpSourceStatus};
 
 /// A source.
-pub(super) fn source(status: &RtpStatus) -> Value {
-    let RtpStatus(state) = status;
+pub(super) fn source_json(status: &RtpSourceStatus) -> Value {
+    let RtpSourceStatus(state) = status;
     let counts = &state.counts;
     json!({
         "from": state.from.map(|from| from.to_string()),
@@ -40,7 +40,7 @@ pub(super) fn source(status: &RtpStatus) -> Value {
 }
 
 /// An output.
-pub(super) fn output(config: &RtpOut, sent: &RtpSent) -> Value {
+pub(super) fn output_json(config: &RtpOutputSettings, sent: &RtpDestinationStatus) -> Value {
     let state = sent.state.unwrap_or_default();
     json!({
         "dest": format!("rtp://{}", config.dest),
@@ -55,7 +55,7 @@ pub(super) fn output(config: &RtpOut, sent: &RtpSent) -> Value {
         "skipped": state.skipped,
         "gaps": state.gaps,
         "unsent": state.unsent,
-        "reported": state.reported.map(|block| json!({
+        "reported": state.receiver_report.map(|block| json!({
             "lost": block.cumulative_lost,
             "fraction_lost": f64::from(block.fraction_lost) / 256.0,
             "jitter": block.jitter,

@@ -7,61 +7,65 @@
 use std::net::{IpAddr, TcpListener};
 use std::path::{Component, Path, PathBuf};
 
-use aulos_config::{Mount, Sound, SourceConfig, Station, StreamUri, Streams, UNGUARDED, meta_loop};
+use aulos_config::{
+    Mount, OPEN_MOUNT_HINT, SoundSettings, SourceConfig, Station, StreamSettings, StreamUri,
+    meta_loop,
+};
 use aulos_core::SampleSpec;
 use aulos_proto::snap::control::RpcError;
 use aulos_proto::uri::Uri;
 use serde_json::{Map, Value, json};
 
-use super::plugin::Handle;
-use super::rpc::internal;
-use super::{Control, Inner};
-use crate::hooks::Watch;
+use super::plugin::PluginHandle;
+use super::rpc::internal_error;
+use super::{Control, ControlState};
+use crate::hooks::StationWatch;
 use crate::registry::{Effects, Notice, StationInfo};
 
 /// A station, and what Snapcast's clients want to know of a stream.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct StationSlot {
     pub(super) station: Station,
     /// As a controller wrote it; none for those of the configuration.
     pub(super) added: Option<Uri>,
     /// What the configuration says of its sound, where a call has set something else.
-    pub(super) file_sound: Option<Sound>,
+    pub(super) file_sound: Option<SoundSettings>,
     /// What a control script told of it.
     pub(super) properties: Map<String, Value>,
     /// The way to the control script, while it runs.
-    pub(super) plugin: Option<Handle>,
+    pub(super) plugin: Option<PluginHandle>,
     /// What of it hooks are to be told.
-    pub(super) watch: Watch,
+    pub(super) watch: StationWatch,
 }
 
 /// Streams that controllers may have added; each is some threads' work and a megabyte of buffers.
 pub const MAX_ADDED: usize = 128;
 
-impl Slot {
+impl StationSlot {
     pub(super) fn new(station: Station, added: Option<Uri>) -> Self {
-        let (properties, plugin, watch) = (no_control(), None, Watch::default());
+        let (properties, plugin, watch) =
+            (uncontrollable_properties(), None, StationWatch::default());
         Self { station, added, file_sound: None, properties, plugin, watch }
     }
 }
 
 /// The properties of a stream that nobody can control.
-pub(super) fn no_control() -> Map<String, Value> {
+pub(super) fn uncontrollable_properties() -> Map<String, Value> {
     let keys = ["canControl", "canGoNext", "canGoPrevious", "canPause", "canPlay", "canSeek"];
     keys.into_iter().map(|key| (key.to_owned(), json!(false))).collect()
 }
 
-impl Inner {
+impl ControlState {
     /// The stations that run, each with its number.
-    pub(super) fn slots(&self) -> impl Iterator<Item = (usize, &Slot)> {
+    pub(super) fn slots(&self) -> impl Iterator<Item = (usize, &StationSlot)> {
         self.slots.iter().enumerate().filter_map(|(at, slot)| Some((at, slot.as_ref()?)))
     }
 
-    pub(super) fn slot(&self, name: &str) -> Option<(usize, &Slot)> {
+    pub(super) fn slot(&self, name: &str) -> Option<(usize, &StationSlot)> {
         self.slots().find(|(_, slot)| slot.station.name == name)
     }
 
-    pub(super) fn slot_mut(&mut self, name: &str) -> Option<&mut Slot> {
+    pub(super) fn slot_mut(&mut self, name: &str) -> Option<&mut StationSlot> {
         self.slots.iter_mut().flatten().find(|slot| slot.station.name == name)
     }
 
@@ -76,7 +80,7 @@ impl Inner {
     }
 
     /// The addresses of what was added, to be saved.
-    pub(super) fn added(&self) -> Vec<String> {
+    pub(super) fn added_streams(&self) -> Vec<String> {
         self.slots().filter_map(|(_, slot)| Some(slot.added.as_ref()?.raw.clone())).collect()
     }
 }
@@ -88,7 +92,7 @@ impl Control {
     /// waited for.
     pub(super) fn add_stream(
         &self,
-        inner: &mut Inner,
+        inner: &mut ControlState,
         text: &str,
         fresh: bool,
     ) -> Result<String, RpcError> {
@@ -97,18 +101,23 @@ impl Control {
             Ok(stream) => stream,
             Err(error) => return refuse(error.to_string()),
         };
-        let resolved = self.resolved();
-        if let Some(why) = refusal(&stream.uri, &resolved.streams) {
+        let resolved = self.config();
+        if let Some(why) = remote_refusal(&stream.uri, &resolved.streams) {
             return refuse(why);
         }
         if inner.slot(&stream.name).is_some() {
-            return Err(internal(format!("Stream with name \"{}\" already exists", stream.name)));
+            return Err(internal_error(format!(
+                "Stream with name \"{}\" already exists",
+                stream.name
+            )));
         }
-        if inner.added().len() >= MAX_ADDED {
-            return Err(internal(format!("there are {MAX_ADDED} added streams, and no more")));
+        if inner.added_streams().len() >= MAX_ADDED {
+            return Err(internal_error(format!(
+                "there are {MAX_ADDED} added streams, and no more"
+            )));
         }
         let Some(like) = resolved.stations.first() else {
-            return Err(internal("there is no station to take the codec from"));
+            return Err(internal_error("there is no station to take the codec from"));
         };
         let make = |stream: &StreamUri| {
             let made = stream.station(like);
@@ -122,28 +131,36 @@ impl Control {
         let mut station = make(&stream)?;
         check_stations(inner, &station, fresh)?;
         check_mounts(inner, &station)?;
-        if fresh && let Some(port) = free_port(&station)? {
+        if fresh && let Some(port) = check_listen_port(&station)? {
             stream = stream.with_port(port, SampleSpec::DEFAULT);
             station = make(&stream)?;
         }
         if stream.script.is_some() {
             tracing::info!(stream = stream.name, "a remote call cannot start a control script");
         }
-        let number =
-            self.house.add_station(&station).map_err(|error| internal(error.to_string()))?;
+        let number = self
+            .backend
+            .add_station(&station)
+            .map_err(|error| internal_error(error.to_string()))?;
         let info = StationInfo { name: station.name.clone(), buffer_ms: station.buffer_ms };
-        inner.registry.put_station(number, info);
+        inner.registry.add_station(number, info);
         let name = station.name.clone();
-        inner.occupy(number, Slot::new(station, Some(stream.uri)));
+        inner.set_slot(number, StationSlot::new(station, Some(stream.uri)));
         Ok(name)
     }
 
     /// Takes a stream away; its groups play the default one. One that is not there is as good as
     /// removed, as snapserver has it.
-    pub(super) fn remove_stream(&self, inner: &mut Inner, name: &str) -> Result<Effects, RpcError> {
+    pub(super) fn remove_stream(
+        &self,
+        inner: &mut ControlState,
+        name: &str,
+    ) -> Result<Effects, RpcError> {
         let Some((number, slot)) = inner.slot(name) else { return Ok(Effects::default()) };
         if slot.added.is_none() {
-            return Err(internal("this stream is in the configuration file; take it out there"));
+            return Err(internal_error(
+                "this stream is in the configuration file; take it out there",
+            ));
         }
         let mut effects = inner.registry.remove_station(number);
         effects.notices.push(Notice::Server);
@@ -154,7 +171,7 @@ impl Control {
 
 /// A stream that plays others plays streams that are there, and not itself. After a restart one of
 /// them may come later.
-fn check_stations(inner: &Inner, station: &Station, fresh: bool) -> Result<(), RpcError> {
+fn check_stations(inner: &ControlState, station: &Station, fresh: bool) -> Result<(), RpcError> {
     for source in &station.sources {
         let SourceConfig::Station { name } = &source.config else { continue };
         let all = inner.slots().map(|(_, slot)| &slot.station).chain([station]);
@@ -163,29 +180,29 @@ fn check_stations(inner: &Inner, station: &Station, fresh: bool) -> Result<(), R
             return Err(RpcError::invalid_params(&why));
         }
         if fresh && inner.slot(name).is_none() {
-            return Err(internal(format!("there is no stream `{name}`")));
+            return Err(internal_error(format!("there is no stream `{name}`")));
         }
     }
     Ok(())
 }
 
 /// A DJ's place that a call adds can have no password, and is nobody else's.
-fn check_mounts(inner: &Inner, station: &Station) -> Result<(), RpcError> {
+fn check_mounts(inner: &ControlState, station: &Station) -> Result<(), RpcError> {
     for source in &station.sources {
         let SourceConfig::Icecast(mount) = &source.config else { continue };
-        if mount.is_unguarded() {
-            return Err(RpcError::invalid_params(UNGUARDED));
+        if mount.is_open_to_network() {
+            return Err(RpcError::invalid_params(OPEN_MOUNT_HINT));
         }
-        if let Some((name, _)) = inner.mounts().find(|(_, other)| other.is_at(mount)) {
+        if let Some((name, _)) = inner.mounts().find(|(_, other)| other.is_same_mount(mount)) {
             let why = format!("{}{} is the mount of `{name}`", mount.address, mount.path);
-            return Err(internal(why));
+            return Err(internal_error(why));
         }
     }
     Ok(())
 }
 
 /// Why a remote call cannot have this opened.
-pub(super) fn refusal(uri: &Uri, allowed: &Streams) -> Option<String> {
+pub(super) fn remote_refusal(uri: &Uri, allowed: &StreamSettings) -> Option<String> {
     let scheme = &uri.scheme;
     if !allowed.schemes.contains(scheme) {
         return Some(format!(
@@ -218,7 +235,7 @@ fn is_below(path: &Path, roots: &[PathBuf]) -> bool {
 
 /// For a source that listens: sees whether it can, and which port the system chose where 0 was
 /// wanted. Music Assistant tries another port when this one is taken, so it has to hear of it now.
-fn free_port(station: &Station) -> Result<Option<u16>, RpcError> {
+fn check_listen_port(station: &Station) -> Result<Option<u16>, RpcError> {
     let Some(SourceConfig::TcpServer { address, .. }) =
         station.sources.first().map(|source| &source.config)
     else {
@@ -233,7 +250,7 @@ fn free_port(station: &Station) -> Result<Option<u16>, RpcError> {
     match bound.and_then(|listener| listener.local_addr()) {
         Ok(local) if address.port == 0 => Ok(Some(local.port())),
         Ok(_) => Ok(None),
-        Err(error) => Err(internal(format!("{address}: {error}"))),
+        Err(error) => Err(internal_error(format!("{address}: {error}"))),
     }
 }
 

@@ -10,8 +10,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use aulos_io::SystemClock;
-use aulos_io::reactor::{AddressPermit, AdmitError, ConnectionLimiter, Door};
-use aulos_proto::snap::control::{LineError, Lines, MAX_LINE, begins_json, write_line};
+use aulos_io::reactor::{AddressPermit, AdmitError, ConnectionLimiter, ListenPolicy};
+use aulos_proto::snap::control::{LineError, LineSplitter, MAX_LINE, begins_json, write_line};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -20,83 +20,90 @@ use tokio::time::{sleep, timeout};
 use super::connections::{ConnectionPermit, ConnectionSlots, SlotError};
 use super::{Caller, Control, Counters, Inbox, PeerId, count};
 use crate::access::Role;
-use crate::tls::{self, Stream};
+use crate::tls::{self, ClientStream};
 
 /// Controllers at once.
 pub const MAX_CONTROLLERS: usize = 1_024;
 /// Bytes that are read at once.
-const READ: usize = 4 << 10;
+const READ_SIZE: usize = 4 << 10;
 /// How long a controller may not take what it is sent.
 pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A pause after a failed accept; what failed was most likely the number of open files.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves controllers until it is dropped.
-pub async fn serve(listener: TcpListener, control: Arc<Control>, door: watch::Receiver<Door>) {
-    let mut gate = Gate::new(door, ConnectionSlots::new(MAX_CONTROLLERS));
+pub async fn serve(
+    listener: TcpListener,
+    control: Arc<Control>,
+    door: watch::Receiver<ListenPolicy>,
+) {
+    let mut gate = ConnectionAcceptor::new(door, ConnectionSlots::new(MAX_CONTROLLERS));
     loop {
-        let Some(accepted) = gate.accept(&listener, &control, PORT).await else { continue };
+        let Some(accepted) = gate.accept(&listener, &control, REFUSED_COUNTER).await else {
+            continue;
+        };
         let control = Arc::clone(&control);
         tokio::spawn(async move {
-            let Accepted { socket, address, door, slot } = accepted;
+            let AcceptedConnection { socket, address, policy: door, slot } = accepted;
             // It gets notifications before it has sent anything, if it may have them.
-            let (peer, inbox) = control.join(control.role_at_the_door(None));
+            let (peer, inbox) = control.join(control.initial_role(None));
             let served = async {
                 if let Some(stream) = open_stream(socket, address, &door, &control).await {
-                    attend(stream, &control, peer, inbox, &slot).await;
+                    serve_controller(stream, &control, peer, inbox, &slot).await;
                 }
             };
-            slot.guard(served, &control.counters.controllers_cut_unfinished).await;
+            slot.run_until_revoked(served, &control.counters.controllers_cut_unfinished).await;
             control.leave(peer);
         });
     }
 }
 
 /// What is counted at the control port when there is no slot.
-const PORT: PortCounters = |counters| &counters.controllers_refused;
+const REFUSED_COUNTER: PortCounters = |counters| &counters.controllers_refused;
 
 /// The counter of a port's connections for which there is no slot.
 pub(crate) type PortCounters = fn(&Counters) -> &AtomicU64;
 
 /// A controller that says nothing for so long speaks plainly, if it ever will: some only listen.
-const QUIET: Duration = Duration::from_secs(2);
+const TLS_DETECTION_TIME: Duration = Duration::from_secs(2);
 
 async fn open_stream(
     socket: (TcpStream, SocketAddr),
     permit: AddressPermit,
-    door: &Door,
+    door: &ListenPolicy,
     control: &Control,
-) -> Option<Stream> {
+) -> Option<ClientStream> {
     // Whoever has to log in has to speak, and so may take his time to begin.
     let may_be_quiet = !control.access.rules().is_closed();
-    let patience = if may_be_quiet && !door.require_tls { QUIET } else { LOGIN_TIMEOUT };
+    let patience =
+        if may_be_quiet && !door.require_tls { TLS_DETECTION_TIME } else { LOGIN_TIMEOUT };
     keep_alive(&socket.0).and_then(|()| socket.0.set_nodelay(true)).ok()?;
     let opened = tls::open(socket, permit, door, patience, may_be_quiet).await;
     opened.inspect_err(|refused| count_refused(control, *refused)).ok()
 }
 
-async fn attend(
-    stream: Stream,
+async fn serve_controller(
+    stream: ClientStream,
     control: &Control,
     peer: PeerId,
     inbox: Inbox,
     slot: &ConnectionPermit,
 ) {
-    let role = control.role_at_the_door(stream.certificate());
+    let role = control.initial_role(stream.certificate());
     if role >= Role::Listen {
-        control.let_hear(peer);
+        control.enable_notifications(peer);
     }
-    let mut caller = Caller::new(stream.from(), role);
+    let mut caller = Caller::new(stream.peer_ip(), role);
     caller.peer = Some(peer);
     caller.has_logged_in = stream.certificate().is_some();
-    if let Err(error) = converse(stream, control, caller, inbox, slot).await {
+    if let Err(error) = run_session(stream, control, caller, inbox, slot).await {
         tracing::debug!(%error, "controller gone");
     }
 }
 
 /// Counts a connection that was not let in.
-pub(crate) fn count_refused(control: &Control, refused: tls::Refused) {
-    use tls::Refused as R;
+pub(crate) fn count_refused(control: &Control, refused: tls::RefusalReason) {
+    use tls::RefusalReason as R;
     count(match refused {
         R::Gone => return,
         R::Silent => &control.counters.controllers_cut_without_login,
@@ -107,24 +114,24 @@ pub(crate) fn count_refused(control: &Control, refused: tls::Refused) {
 }
 
 /// Accepts connections: how many there may be, how fast they may come, and what they have to be.
-pub(crate) struct Gate {
-    door: watch::Receiver<Door>,
+pub(crate) struct ConnectionAcceptor {
+    policy: watch::Receiver<ListenPolicy>,
     limiter: ConnectionLimiter,
     slots: ConnectionSlots,
 }
 
 /// A connection that has been accepted, and all that belongs to it.
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedConnection {
     pub(crate) socket: (TcpStream, SocketAddr),
     pub(crate) address: AddressPermit,
-    pub(crate) door: Door,
+    pub(crate) policy: ListenPolicy,
     pub(crate) slot: ConnectionPermit,
 }
 
-impl Gate {
-    pub(crate) fn new(mut door: watch::Receiver<Door>, slots: ConnectionSlots) -> Self {
-        let limits = door.borrow_and_update().limits;
-        Self { door, limiter: ConnectionLimiter::new(limits), slots }
+impl ConnectionAcceptor {
+    pub(crate) fn new(mut policy: watch::Receiver<ListenPolicy>, slots: ConnectionSlots) -> Self {
+        let limits = policy.borrow_and_update().limits;
+        Self { policy, limiter: ConnectionLimiter::new(limits), slots }
     }
 
     /// The next connection; none where it was refused or could not be accepted. `full` counts those
@@ -134,13 +141,13 @@ impl Gate {
         listener: &TcpListener,
         control: &Control,
         full: PortCounters,
-    ) -> Option<Accepted> {
+    ) -> Option<AcceptedConnection> {
         let Ok((socket, address)) = listener.accept().await else {
             sleep(ACCEPT_PAUSE).await;
             return None;
         };
-        if self.door.has_changed().unwrap_or(false) {
-            self.limiter.set_limits(self.door.borrow_and_update().limits);
+        if self.policy.has_changed().unwrap_or(false) {
+            self.limiter.set_limits(self.policy.borrow_and_update().limits);
         }
         let counters = &control.counters;
         let permit = self.limiter.admit(address.ip(), SystemClock::now());
@@ -153,11 +160,16 @@ impl Gate {
         let slot = permit.ok().map(|permit| (permit, self.slots.admit(address.ip())));
         match slot? {
             (permit, Ok(slot)) => {
-                let door = self.door.borrow().clone();
-                Some(Accepted { socket: (socket, address), address: permit, door, slot })
+                let door = self.policy.borrow().clone();
+                Some(AcceptedConnection {
+                    socket: (socket, address),
+                    address: permit,
+                    policy: door,
+                    slot,
+                })
             }
             (_, Err(error)) => {
-                count(no_slot(error, counters, full));
+                count(slot_error_counter(error, counters, full));
                 None
             }
         }
@@ -165,38 +177,43 @@ impl Gate {
 }
 
 /// What is counted when there is no slot.
-pub(crate) fn no_slot(error: SlotError, counters: &Counters, full: PortCounters) -> &AtomicU64 {
+pub(crate) fn slot_error_counter(
+    error: SlotError,
+    counters: &Counters,
+    full: PortCounters,
+) -> &AtomicU64 {
     match error {
         SlotError::AddressShare => &counters.control_refused_same_address,
         SlotError::Full => full(counters),
     }
 }
 
-async fn converse(
-    mut stream: Stream,
+async fn run_session(
+    mut stream: ClientStream,
     control: &Control,
     mut caller: Caller,
     mut inbox: Inbox,
     slot: &ConnectionPermit,
 ) -> io::Result<()> {
-    let (mut lines, mut block) = (Lines::with_limit(longest_line(&caller)), [0; READ]);
+    let (mut lines, mut block) =
+        (LineSplitter::with_limit(max_line_length(&caller)), [0; READ_SIZE]);
     let mut begun = false;
     let too_late = sleep(LOGIN_TIMEOUT);
     tokio::pin!(too_late);
     loop {
         tokio::select! {
             bytes = stream.read(&mut block) => {
-                let count = end_without_goodbye(bytes)?;
+                let count = eof_without_close_notify(bytes)?;
                 // The last line may have no end.
                 let bytes = if count == 0 { b"\n" } else { &block[..count] };
-                begun = begun || begins(bytes, control)?;
+                begun = begun || check_first_bytes(bytes, control)?;
                 lines.push(bytes);
                 while let Some(line) = next_line(&mut lines, control)? {
                     if let Some(answer) = control.request(&mut caller, line).await {
                         send(&mut stream, &answer, &mut inbox, control).await?;
                     }
                     establish(&caller, slot, control)?;
-                    lines.set_limit(longest_line(&caller));
+                    lines.set_limit(max_line_length(&caller));
                     // One controller's long list does not keep the others waiting.
                     tokio::task::yield_now().await;
                 }
@@ -238,12 +255,12 @@ pub(crate) fn establish(
 pub(crate) const MAX_LINE_BEFORE_LOGIN: usize = 8 << 10;
 
 /// The longest line or message that a caller may send.
-pub(crate) fn longest_line(caller: &Caller) -> usize {
+pub(crate) fn max_line_length(caller: &Caller) -> usize {
     if caller.role == Role::Nobody { MAX_LINE_BEFORE_LOGIN } else { MAX_LINE }
 }
 
 /// Whether a connection has begun to send JSON; white space may come first.
-fn begins(bytes: &[u8], control: &Control) -> io::Result<bool> {
+fn check_first_bytes(bytes: &[u8], control: &Control) -> io::Result<bool> {
     match begins_json(bytes) {
         Some(true) => Ok(true),
         None => Ok(false),
@@ -256,14 +273,14 @@ fn begins(bytes: &[u8], control: &Control) -> io::Result<bool> {
 }
 
 /// A peer that closes its socket without closing its TLS has closed.
-fn end_without_goodbye(read: io::Result<usize>) -> io::Result<usize> {
+fn eof_without_close_notify(read: io::Result<usize>) -> io::Result<usize> {
     read.or_else(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => Ok(0),
         _ => Err(error),
     })
 }
 
-fn next_line<'a>(lines: &'a mut Lines, control: &Control) -> io::Result<Option<&'a [u8]>> {
+fn next_line<'a>(lines: &'a mut LineSplitter, control: &Control) -> io::Result<Option<&'a [u8]>> {
     lines.next_line().map_err(|error: LineError| {
         count(&control.counters.controllers_cut_long_line);
         io::Error::new(io::ErrorKind::InvalidData, error)
@@ -271,7 +288,7 @@ fn next_line<'a>(lines: &'a mut Lines, control: &Control) -> io::Result<Option<&
 }
 
 async fn send(
-    stream: &mut Stream,
+    stream: &mut ClientStream,
     text: &str,
     inbox: &mut Inbox,
     control: &Control,
@@ -289,7 +306,7 @@ async fn send(
     }
 }
 
-async fn write(stream: &mut Stream, bytes: &[u8]) -> io::Result<()> {
+async fn write(stream: &mut ClientStream, bytes: &[u8]) -> io::Result<()> {
     stream.write_all(bytes).await?;
     // TLS may hold some of it back.
     stream.flush().await

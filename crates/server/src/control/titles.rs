@@ -8,10 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aulos_config::{SourceConfig, TitleKind, Titles};
+use aulos_config::{SourceConfig, TitleFifo, TitleFormat};
 use aulos_io::feed::make_fifo;
 use aulos_proto::http::icy;
-use aulos_proto::titles::{Airplay, Librespot, News, Title};
+use aulos_proto::titles::{
+    AirplayMetadataParser, LibrespotLogParser, PlaybackEvent, TrackMetadata,
+};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
@@ -21,15 +23,15 @@ use tokio::net::unix::pipe;
 use super::Control;
 
 /// The pause before a FIFO that cannot be read is opened again.
-const PAUSE: Duration = Duration::from_secs(30);
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 /// What is read at once: a FIFO's usual size.
-const BLOCK: usize = 64 << 10;
+const READ_SIZE: usize = 64 << 10;
 
 impl Control {
     /// The programs that tell what they play, each with its stream. Where a control script tells it,
     /// that has the word.
     #[must_use]
-    pub fn tellers(&self) -> Vec<(String, Titles)> {
+    pub fn title_sources(&self) -> Vec<(String, TitleFifo)> {
         let inner = self.lock();
         let stations = inner.slots().map(|(_, slot)| &slot.station);
         let mut tellers = Vec::new();
@@ -45,27 +47,27 @@ impl Control {
 }
 
 /// Reads what a program tells until it is dropped.
-pub async fn run(control: Arc<Control>, stream: String, titles: Titles) {
+pub async fn run(control: Arc<Control>, stream: String, titles: TitleFifo) {
     loop {
         if let Err(error) = read(&control, &stream, &titles).await {
             let fifo = titles.fifo.display();
             tracing::warn!(stream, %error, "titles are not read: {fifo}");
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
-async fn read(control: &Control, stream: &str, titles: &Titles) -> io::Result<()> {
+async fn read(control: &Control, stream: &str, titles: &TitleFifo) -> io::Result<()> {
     let mut fifo = open(&titles.fifo)?;
-    let mut reader = Reader::of(titles.kind);
-    let mut playing = Playing::default();
-    let mut block = vec![0; BLOCK];
+    let mut reader = TitleReader::new(titles.kind);
+    let mut playing = PlaybackState::default();
+    let mut block = vec![0; READ_SIZE];
     loop {
         let count = fifo.read(&mut block).await?;
         let mut told = false;
-        reader.push(block.get(..count).unwrap_or_default(), |news| told |= playing.hear(news));
+        reader.push(block.get(..count).unwrap_or_default(), |news| told |= playing.update(news));
         if told {
-            control.plugin_told(stream, playing.properties());
+            control.update_properties(stream, playing.properties());
         }
     }
 }
@@ -76,20 +78,20 @@ fn open(path: &Path) -> io::Result<pipe::Receiver> {
     pipe::OpenOptions::new().read_write(true).open_receiver(path)
 }
 
-enum Reader {
-    Librespot(Librespot),
-    Airplay(Airplay),
+enum TitleReader {
+    Librespot(LibrespotLogParser),
+    Airplay(AirplayMetadataParser),
 }
 
-impl Reader {
-    fn of(kind: TitleKind) -> Self {
+impl TitleReader {
+    fn new(kind: TitleFormat) -> Self {
         match kind {
-            TitleKind::Librespot => Self::Librespot(Librespot::default()),
-            TitleKind::Airplay => Self::Airplay(Airplay::default()),
+            TitleFormat::Librespot => Self::Librespot(LibrespotLogParser::default()),
+            TitleFormat::Airplay => Self::Airplay(AirplayMetadataParser::default()),
         }
     }
 
-    fn push(&mut self, bytes: &[u8], tell: impl FnMut(News)) {
+    fn push(&mut self, bytes: &[u8], tell: impl FnMut(PlaybackEvent)) {
         match self {
             Self::Librespot(reader) => reader.push(bytes, tell),
             Self::Airplay(reader) => reader.push(bytes, tell),
@@ -99,31 +101,31 @@ impl Reader {
 
 /// All that is known of what is played.
 #[derive(Debug, Default)]
-struct Playing {
+struct PlaybackState {
     status: &'static str,
-    title: Title,
+    title: TrackMetadata,
     /// Seconds.
     position: Option<f64>,
     /// In base64, with the end of its file name.
     picture: Option<(String, &'static str)>,
 }
 
-impl Playing {
+impl PlaybackState {
     /// Whether there is something to tell.
-    fn hear(&mut self, news: News) -> bool {
+    fn update(&mut self, news: PlaybackEvent) -> bool {
         match news {
-            News::Title(title) => (self.title, self.position) = (title, None),
-            News::Picture(picture) => {
+            PlaybackEvent::Title(title) => (self.title, self.position) = (title, None),
+            PlaybackEvent::Picture(picture) => {
                 let end = if picture.starts_with(b"\x89PNG") { "png" } else { "jpg" };
                 self.picture = (!picture.is_empty()).then(|| (STANDARD.encode(picture), end));
             }
-            News::Position(position, duration) => {
+            PlaybackEvent::Position(position, duration) => {
                 self.position = Some(seconds(position));
                 self.title.duration = Some(duration);
             }
-            News::Playing => self.status = "playing",
-            News::Paused => self.status = "paused",
-            News::Stopped => {
+            PlaybackEvent::Playing => self.status = "playing",
+            PlaybackEvent::Paused => self.status = "paused",
+            PlaybackEvent::Stopped => {
                 *self = Self { status: "stopped", ..Self::default() };
             }
         }
@@ -149,7 +151,7 @@ impl Playing {
 }
 
 /// A title in one line, from the properties of a stream.
-pub(super) fn line(properties: &Map<String, Value>) -> String {
+pub(super) fn title_line(properties: &Map<String, Value>) -> String {
     let metadata = properties.get("metadata");
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let field = |key: &str| metadata.and_then(|metadata| metadata.get(key));
@@ -160,12 +162,16 @@ pub(super) fn line(properties: &Map<String, Value>) -> String {
         }
         other => other.and_then(text),
     };
-    icy::line(&Title { artist, title: field("title").and_then(text), ..Title::default() })
+    icy::stream_title(&TrackMetadata {
+        artist,
+        title: field("title").and_then(text),
+        ..TrackMetadata::default()
+    })
 }
 
 /// A title in the words of a control script.
-pub(super) fn metadata(title: &Title) -> Map<String, Value> {
-    let Title { title, artist, album, genre, composer, duration, url } = title;
+pub(super) fn metadata(title: &TrackMetadata) -> Map<String, Value> {
+    let TrackMetadata { title, artist, album, genre, composer, duration, url } = title;
     let one = |text: &Option<String>| text.as_ref().map(|text| json!([text]));
     let pairs = [
         ("title", title.as_ref().map(|text| json!(text))),

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use aulos_io::feed::own;
+use aulos_io::feed::isolate_child;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Map, Value};
 use tokio::io::{
@@ -16,7 +16,7 @@ use tokio::io::{
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::line::Fault;
+use super::queue::DeliveryError;
 
 /// Lines of one run that go to the log; the rest is read and forgotten.
 const MAX_LOG_LINES: usize = 32;
@@ -30,7 +30,7 @@ pub(super) async fn run(
     arguments: &[String],
     body: &Map<String, Value>,
     seconds: u32,
-) -> Result<(), Fault> {
+) -> Result<(), DeliveryError> {
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -39,15 +39,15 @@ pub(super) async fn run(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    own(command.as_std_mut());
-    let mut child = command.spawn().map_err(|error| Fault::Start(error.kind()))?;
-    let group = Group(child.id());
+    isolate_child(command.as_std_mut());
+    let mut child = command.spawn().map_err(|error| DeliveryError::Start(error.kind()))?;
+    let group = ProcessGroup(child.id());
     let text = Value::Object(body.clone()).to_string();
     let limit = Duration::from_secs(u64::from(seconds));
-    let ended = match timeout(limit, attend(name, &mut child, text)).await {
+    let ended = match timeout(limit, communicate(name, &mut child, text)).await {
         Ok(status) => {
             // What has let go of our pipes is not ours any more.
-            group.forget();
+            group.release();
             Some(status?)
         }
         // It may have ended in time, and a child of its own has not; `group` ends that.
@@ -55,13 +55,17 @@ pub(super) async fn run(
     };
     match ended {
         Some(status) if status.success() => Ok(()),
-        Some(status) => Err(Fault::Exit(status)),
-        None => Err(Fault::TimedOut(seconds)),
+        Some(status) => Err(DeliveryError::Exit(status)),
+        None => Err(DeliveryError::TimedOut(seconds)),
     }
 }
 
 /// Tells a program what happened, and hears it out.
-async fn attend(name: &str, child: &mut Child, text: String) -> Result<ExitStatus, Fault> {
+async fn communicate(
+    name: &str,
+    child: &mut Child,
+    text: String,
+) -> Result<ExitStatus, DeliveryError> {
     let (input, output, error) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let tell = async {
         if let Some(mut input) = input {
@@ -71,12 +75,12 @@ async fn attend(name: &str, child: &mut Child, text: String) -> Result<ExitStatu
         }
     };
     let (_, (), (), status) =
-        tokio::join!(tell, keep(name, output), keep(name, error), child.wait());
-    status.map_err(|error| Fault::Start(error.kind()))
+        tokio::join!(tell, log_output(name, output), log_output(name, error), child.wait());
+    status.map_err(|error| DeliveryError::Start(error.kind()))
 }
 
 /// What it says goes into the log, as far as anybody would read it.
-async fn keep(name: &str, output: Option<impl AsyncRead + Unpin>) {
+async fn log_output(name: &str, output: Option<impl AsyncRead + Unpin>) {
     let Some(output) = output else { return };
     let mut output = BufReader::new(output);
     let (mut line, mut lines) = (Vec::new(), 0);
@@ -110,15 +114,15 @@ fn variable((key, value): (&String, &Value)) -> (String, String) {
 }
 
 /// A program and its children, which end with this.
-struct Group(Option<u32>);
+struct ProcessGroup(Option<u32>);
 
-impl Group {
-    fn forget(mut self) {
+impl ProcessGroup {
+    fn release(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let group = self.0.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         // They may have ended by themselves; then there is nobody to end.

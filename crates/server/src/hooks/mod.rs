@@ -12,15 +12,15 @@
 //! program that hangs would hold up the next alarm, and nobody could count what was lost.
 
 mod command;
-mod line;
 mod post;
+mod queue;
 mod run;
 #[cfg(test)]
 mod tests;
 mod watch;
 
-pub use run::{LAST_DELIVERY, Runner};
-pub(crate) use watch::{Seen, Watch};
+pub use run::{HookRunner, SHUTDOWN_TIMEOUT};
+pub(crate) use watch::{Observation, StationWatch};
 
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -35,11 +35,11 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
 use aulos_config::{Hook, HookAction, HookEventKind};
-use line::{Input, Line};
+use queue::{HookQueue, QueueInput};
 
 /// What has happened to a station, with its reason and figures. Sources are named.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum News {
+pub(crate) enum HookEvent {
     /// A source failed; none in `to` is the last resort.
     Fallback { from: Option<String>, to: Option<String>, cause: &'static str },
     /// A better one than the one that was heard is back; `complete` is as good as before the
@@ -63,7 +63,7 @@ pub(crate) enum News {
     Test,
 }
 
-impl News {
+impl HookEvent {
     const fn kind(&self) -> HookEventKind {
         match self {
             Self::Fallback { .. } => HookEventKind::Fallback,
@@ -136,7 +136,7 @@ impl News {
 
 /// News as hooks are told it.
 #[derive(Debug)]
-pub(crate) struct Event {
+pub(crate) struct HookMessage {
     kind: HookEventKind,
     station: Option<String>,
     /// Never used twice, by any server.
@@ -151,7 +151,7 @@ pub struct Hooks {
     /// Begins every id of this life of the server.
     stamp: u64,
     next: AtomicU64,
-    desks: Mutex<Vec<Arc<Desk>>>,
+    hooks: Mutex<Vec<Arc<HookState>>>,
 }
 
 impl fmt::Debug for Hooks {
@@ -162,26 +162,29 @@ impl fmt::Debug for Hooks {
 
 /// One hook, shared by those who tell it something and the task that passes it on.
 #[derive(Debug)]
-pub(crate) struct Desk {
-    line: Mutex<Line>,
+pub(crate) struct HookState {
+    queue: Mutex<HookQueue>,
     /// There is something new in the line.
     wake: Notify,
 }
 
-impl Desk {
+impl HookState {
     fn new(hook: &Hook) -> Self {
         let seed = RandomState::new().hash_one(&hook.name);
-        Self { line: Mutex::new(Line::new(Arc::new(hook.clone()), seed)), wake: Notify::new() }
+        Self {
+            queue: Mutex::new(HookQueue::new(Arc::new(hook.clone()), seed)),
+            wake: Notify::new(),
+        }
     }
 
     /// A panic while it was held is a bug that was reported; counters and a queue are whole at any
     /// moment.
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> MutexGuard<'_, HookQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, input: Input) {
-        self.line().handle_input(SystemClock::now(), input);
+    fn push(&self, input: QueueInput) {
+        self.queue().handle_input(SystemClock::now(), input);
         self.wake.notify_one();
     }
 }
@@ -194,7 +197,7 @@ impl Hooks {
             host: host.to_owned(),
             stamp: RandomState::new().hash_one(std::process::id()),
             next: AtomicU64::new(1),
-            desks: Mutex::default(),
+            hooks: Mutex::default(),
         };
         all.change(hooks);
         all
@@ -202,53 +205,53 @@ impl Hooks {
 
     /// Has these from now on. One that keeps its name keeps what it waits for and its counters.
     pub fn change(&self, hooks: &[Hook]) {
-        let mut desks = self.desks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut desks = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::take(&mut *desks);
         for hook in hooks {
-            let known = old.iter().find(|desk| desk.line().hook().name == hook.name);
+            let known = old.iter().find(|desk| desk.queue().hook().name == hook.name);
             if let Some(desk) = known {
-                desk.put(Input::Changed(Arc::new(hook.clone())));
+                desk.push(QueueInput::ConfigChanged(Arc::new(hook.clone())));
             }
-            desks.push(known.map_or_else(|| Arc::new(Desk::new(hook)), Arc::clone));
+            desks.push(known.map_or_else(|| Arc::new(HookState::new(hook)), Arc::clone));
         }
     }
 
     /// Tells every hook that wants to know.
-    pub(crate) fn tell(&self, station: &str, news: &News) {
-        let desks = self.desks();
-        let wanted = |desk: &Arc<Desk>| desk.line().wants(news.kind(), station);
+    pub(crate) fn notify(&self, station: &str, news: &HookEvent) {
+        let desks = self.states();
+        let wanted = |desk: &Arc<HookState>| desk.queue().matches(news.kind(), station);
         let wanted: Vec<_> = desks.into_iter().filter(wanted).collect();
         if wanted.is_empty() {
             return;
         }
-        let event = Arc::new(self.event(Some(station), news));
+        let event = Arc::new(self.message(Some(station), news));
         for desk in wanted {
-            desk.put(Input::Happened(Arc::clone(&event)));
+            desk.push(QueueInput::Event(Arc::clone(&event)));
         }
     }
 
     /// Sends a test to one hook, by its name or its number from 0; gives its name and the event's id.
     pub(crate) fn test(&self, which: &Value) -> Option<(String, String)> {
-        let desks = self.desks();
+        let desks = self.states();
         let number = which.as_u64().and_then(|number| usize::try_from(number).ok());
         let desk = match which.as_str() {
-            Some(name) => desks.iter().find(|desk| desk.line().hook().name == name),
+            Some(name) => desks.iter().find(|desk| desk.queue().hook().name == name),
             None => number.and_then(|number| desks.get(number)),
         };
         let desk = desk?;
-        let event = Arc::new(self.event(None, &News::Test));
-        let told = (desk.line().hook().name.clone(), event.id.clone());
-        desk.put(Input::Happened(event));
+        let event = Arc::new(self.message(None, &HookEvent::Test));
+        let told = (desk.queue().hook().name.clone(), event.id.clone());
+        desk.push(QueueInput::Event(event));
         Some(told)
     }
 
     /// How each does.
     pub(crate) fn status(&self) -> Value {
         let now = SystemClock::now();
-        let desks = self.desks();
+        let desks = self.states();
         let shown = desks.iter().map(|desk| {
-            let line = desk.line();
-            let (hook, tally) = (line.hook(), line.tally());
+            let line = desk.queue();
+            let (hook, tally) = (line.hook(), line.counts());
             let (kind, target) = match &hook.action {
                 HookAction::Run { program, .. } => ("command", program.display().to_string()),
                 HookAction::Post(post) => ("webhook", post.origin()),
@@ -279,11 +282,11 @@ impl Hooks {
         shown.collect()
     }
 
-    fn desks(&self) -> Vec<Arc<Desk>> {
-        self.desks.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn states(&self) -> Vec<Arc<HookState>> {
+        self.hooks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn event(&self, station: Option<&str>, news: &News) -> Event {
+    fn message(&self, station: Option<&str>, news: &HookEvent) -> HookMessage {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = format!("{:016x}-{number}", self.stamp);
@@ -304,7 +307,7 @@ impl Hooks {
                 body.extend(part);
             }
         }
-        Event { kind: news.kind(), station: station.map(str::to_owned), id, body }
+        HookMessage { kind: news.kind(), station: station.map(str::to_owned), id, body }
     }
 }
 

@@ -2,21 +2,26 @@
 
 use std::pin::pin;
 
-use aulos_config::Post;
+use aulos_config::Webhook;
 use axum::body::Body;
 use hyper::Request;
 use hyper::client::conn::http1;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
 use hyper_util::rt::TokioIo;
 
-use super::line::Fault;
+use super::queue::DeliveryError;
 use crate::dial::{DialError, Dialer};
 
 /// Sends it, and waits for the head of the answer; the rest does not matter.
-pub(super) async fn post(dialer: &Dialer, to: &Post, id: &str, body: String) -> Result<(), Fault> {
+pub(super) async fn post(
+    dialer: &Dialer,
+    to: &Webhook,
+    id: &str,
+    body: String,
+) -> Result<(), DeliveryError> {
     let stream = dialer.dial(to.secure, &to.host, to.port).await?;
     let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|_| Fault::Broken)?;
+        http1::handshake(TokioIo::new(stream)).await.map_err(|_| DeliveryError::Broken)?;
     let answer = sender.send_request(request(to, id, body)?);
     let (mut answer, mut connection) = (pin!(answer), pin!(connection));
     let answer = tokio::select! {
@@ -25,13 +30,13 @@ pub(super) async fn post(dialer: &Dialer, to: &Post, id: &str, body: String) -> 
         // It may have ended because all has been said.
         _ = &mut connection => answer.await,
     };
-    match answer.map_err(|_| Fault::Broken)?.status() {
+    match answer.map_err(|_| DeliveryError::Broken)?.status() {
         status if status.is_success() => Ok(()),
-        status => Err(Fault::Status(status.as_u16())),
+        status => Err(DeliveryError::Status(status.as_u16())),
     }
 }
 
-fn request(to: &Post, id: &str, body: String) -> Result<Request<Body>, Fault> {
+fn request(to: &Webhook, id: &str, body: String) -> Result<Request<Body>, DeliveryError> {
     let mut request = Request::post(to.target.as_str())
         .header(HOST, &to.authority)
         .header(USER_AGENT, concat!("aulos/", env!("CARGO_PKG_VERSION")))
@@ -43,10 +48,10 @@ fn request(to: &Post, id: &str, body: String) -> Result<Request<Body>, Fault> {
         request = request.header(name, value);
     }
     // All of it was checked with the configuration.
-    request.body(Body::from(body)).map_err(|_| Fault::Broken)
+    request.body(Body::from(body)).map_err(|_| DeliveryError::Broken)
 }
 
-impl From<DialError> for Fault {
+impl From<DialError> for DeliveryError {
     fn from(error: DialError) -> Self {
         match error {
             DialError::Name => Self::Name,

@@ -4,13 +4,13 @@ mod deliver;
 mod queue;
 mod trouble;
 
-use aulos_config::{Environment, File, Resolved};
+use aulos_config::{ConfigFile, Environment, ResolvedConfig};
 
 use super::*;
 
-fn resolve(text: &str) -> Resolved {
+fn resolve(text: &str) -> ResolvedConfig {
     let env = Environment { home: Some("/nonexistent".into()), ..Environment::default() };
     let name = "aulos.toml";
-    aulos_config::load(Some(File { name, text }), &[], &env)
+    aulos_config::load(Some(ConfigFile { name, text }), &[], &env)
         .unwrap_or_else(|error| panic!("{error}"))
 }

@@ -10,30 +10,30 @@ use aulos_config::Station;
 use aulos_core::{Db, Instant, Span};
 use aulos_dsp::normalize::Mode;
 
-use super::News;
-use crate::house::{StationState, StationStatus, Switched};
+use super::HookEvent;
+use crate::backend::{SourceSwitch, StationState, StationStatus};
 
 /// Looks after one station.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct StationWatch {
     /// What has failed and is not back yet: the best one of it.
-    lost: Option<Lost>,
-    hearing: Hearing,
+    lost_source: Option<LostSource>,
+    audibility: Audibility,
     /// Since when the engine says that its source cannot be heard.
-    found: Option<Instant>,
-    peaks: Peaks,
-    news: VecDeque<News>,
+    mute_since: Option<Instant>,
+    peaks: PeakState,
+    news: VecDeque<HookEvent>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Lost {
+struct LostSource {
     rank: usize,
     since: Instant,
 }
 
 /// What goes out, named by what is waited for.
 #[derive(Clone, Copy, Debug, Default)]
-enum Hearing {
+enum Audibility {
     /// Quiet.
     #[default]
     Sound,
@@ -46,10 +46,10 @@ enum Hearing {
 }
 
 #[derive(Debug, Default)]
-struct Peaks {
+struct PeakState {
     /// Of the whole, at the last look.
     whole: Option<Db>,
-    told: Option<Instant>,
+    reported_at: Option<Instant>,
     /// Since it was told.
     worst: Option<Db>,
     times: u64,
@@ -57,95 +57,100 @@ struct Peaks {
 
 /// What is seen of a station.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Seen<'a> {
+pub(crate) enum Observation<'a> {
     /// Another source is heard.
-    Switched(Switched),
+    Switched(SourceSwitch),
     /// What it published.
     Status(&'a StationStatus),
 }
 
-impl Watch {
+impl StationWatch {
     /// Takes what is seen.
-    pub(crate) fn handle_input(&mut self, now: Instant, station: &Station, seen: Seen<'_>) {
+    pub(crate) fn handle_input(&mut self, now: Instant, station: &Station, seen: Observation<'_>) {
         match seen {
-            Seen::Switched(switched) => self.switched(now, station, switched),
-            Seen::Status(status) if status.state == StationState::Stopped => {}
-            Seen::Status(status) => {
-                self.listen(now, station, status);
-                self.measure(now, station, status);
+            Observation::Switched(switched) => self.handle_switch(now, station, switched),
+            Observation::Status(status) if status.state == StationState::Stopped => {}
+            Observation::Status(status) => {
+                self.check_silence(now, station, status);
+                self.check_peak(now, station, status);
             }
         }
     }
 
     /// The next event; to be taken until there is none.
-    pub(crate) fn poll_output(&mut self) -> Option<News> {
+    pub(crate) fn poll_output(&mut self) -> Option<HookEvent> {
         self.news.pop_front()
     }
 
-    fn switched(&mut self, now: Instant, station: &Station, switched: Switched) {
-        let Switched { from, to, cause } = switched;
+    fn handle_switch(&mut self, now: Instant, station: &Station, switched: SourceSwitch) {
+        let SourceSwitch { from, to, cause } = switched;
         // The last resort is the worst of all.
         let rank = |source: Option<usize>| source.unwrap_or(usize::MAX);
         let (before, after) = (rank(from), rank(to));
-        let name = |index: Option<usize>| named(station, index);
-        let failed = !IN_ORDER.contains(&cause);
+        let name = |index: Option<usize>| source_name(station, index);
+        let failed = !NORMAL_CAUSES.contains(&cause);
         if after > before && (failed || to.is_none() && cause != "manual") {
-            let lost = self.lost.get_or_insert(Lost { rank: before, since: now });
+            let lost = self.lost_source.get_or_insert(LostSource { rank: before, since: now });
             lost.rank = lost.rank.min(before);
-            self.news.push_back(News::Fallback { from: name(from), to: name(to), cause });
+            self.news.push_back(HookEvent::Fallback { from: name(from), to: name(to), cause });
         } else if after < before
-            && let Some(lost) = self.lost
+            && let Some(lost) = self.lost_source
         {
             let complete = after <= lost.rank;
             if complete {
-                self.lost = None;
+                self.lost_source = None;
             }
             if complete || !failed {
                 let after = now.since(lost.since);
                 let (from, to) = (name(from), name(to));
-                self.news.push_back(News::Recovered { from, to, cause, after, complete });
+                self.news.push_back(HookEvent::Recovered { from, to, cause, after, complete });
             }
         }
     }
 
-    fn listen(&mut self, now: Instant, station: &Station, status: &StationStatus) {
+    fn check_silence(&mut self, now: Instant, station: &Station, status: &StationStatus) {
         let level = level(status);
         let bar = station.silence.below;
         // The engine knows better where a value does not move, or a source has a bar of its own.
         let mute = status.state == StationState::Silent && status.active.is_some();
-        self.found = if mute { Some(self.found.unwrap_or(now)) } else { None };
+        self.mute_since = if mute { Some(self.mute_since.unwrap_or(now)) } else { None };
         let quiet = mute || level.get() < bar.get();
         let loud = !mute && level.get() > bar.get() + HYSTERESIS_DB;
-        self.hearing = match self.hearing {
-            Hearing::Sound if quiet => Hearing::Quiet { since: now },
-            Hearing::Quiet { .. } if !quiet => Hearing::Sound,
-            Hearing::Quiet { since } if self.is_long(now, since, station) => {
+        self.audibility = match self.audibility {
+            Audibility::Sound if quiet => Audibility::Quiet { since: now },
+            Audibility::Quiet { .. } if !quiet => Audibility::Sound,
+            Audibility::Quiet { since } if self.is_confirmed(now, since, station) => {
                 let cause = if status.active.is_some() { "silent" } else { "last resort" };
-                let source = named(station, status.active);
-                self.news.push_back(News::Silence { source, cause, lasted: now.since(since) });
-                Hearing::Silent { since }
+                let source = source_name(station, status.active);
+                self.news.push_back(HookEvent::Silence { source, cause, lasted: now.since(since) });
+                Audibility::Silent { since }
             }
-            Hearing::Silent { since } if loud => {
-                Hearing::Sounding { silent_since: since, since: now }
+            Audibility::Silent { since } if loud => {
+                Audibility::Sounding { silent_since: since, since: now }
             }
-            Hearing::Sounding { silent_since, .. } if !loud => {
-                Hearing::Silent { since: silent_since }
+            Audibility::Sounding { silent_since, .. } if !loud => {
+                Audibility::Silent { since: silent_since }
             }
-            Hearing::Sounding { silent_since, since } if now.since(since) >= SOUNDING => {
+            Audibility::Sounding { silent_since, since }
+                if now.since(since) >= SOUND_CONFIRMATION =>
+            {
                 let lasted = since.since(silent_since);
-                self.news.push_back(News::Sound { source: named(station, status.active), lasted });
-                Hearing::Sound
+                self.news.push_back(HookEvent::Sound {
+                    source: source_name(station, status.active),
+                    lasted,
+                });
+                Audibility::Sound
             }
             same => same,
         };
     }
 
-    fn is_long(&self, now: Instant, since: Instant, station: &Station) -> bool {
-        let found = self.found.is_some_and(|found| now.since(found) >= GRACE);
-        found || now.since(since) >= station.silence.span + GRACE
+    fn is_confirmed(&self, now: Instant, since: Instant, station: &Station) -> bool {
+        let found = self.mute_since.is_some_and(|found| now.since(found) >= SWITCH_GRACE);
+        found || now.since(since) >= station.silence.span + SWITCH_GRACE
     }
 
-    fn measure(&mut self, now: Instant, station: &Station, status: &StationStatus) {
+    fn check_peak(&mut self, now: Instant, station: &Station, status: &StationStatus) {
         let peaks = &mut self.peaks;
         let loudness = &status.loudness;
         // A look can miss a tenth of a second; the peak of the whole misses none that is higher.
@@ -157,13 +162,13 @@ impl Watch {
         let Some(peak) = over.reduce(louder) else { return };
         let worst = louder(peaks.worst.unwrap_or(peak), peak);
         (peaks.worst, peaks.times) = (Some(worst), peaks.times + 1);
-        if peaks.told.is_some_and(|told| now.since(told) < OVER_PAUSE) {
+        if peaks.reported_at.is_some_and(|told| now.since(told) < OVER_CEILING_INTERVAL) {
             return;
         }
-        let source = named(station, status.active);
+        let source = source_name(station, status.active);
         let times = std::mem::take(&mut peaks.times);
-        (peaks.told, peaks.worst) = (Some(now), None);
-        self.news.push_back(News::OverCeiling { source, peak: worst, ceiling, times });
+        (peaks.reported_at, peaks.worst) = (Some(now), None);
+        self.news.push_back(HookEvent::OverCeiling { source, peak: worst, ceiling, times });
     }
 }
 
@@ -179,7 +184,7 @@ fn ceiling(station: &Station) -> Db {
 /// Above a normaliser's ceiling.
 const TOLERANCE: Db = Db::new(0.1);
 
-fn named(station: &Station, index: Option<usize>) -> Option<String> {
+fn source_name(station: &Station, index: Option<usize>) -> Option<String> {
     index.and_then(|index| station.sources.get(index)).map(|source| source.name.clone())
 }
 
@@ -198,12 +203,12 @@ fn louder(one: Db, other: Db) -> Db {
 }
 
 /// Causes that are no source's fault.
-const IN_ORDER: [&str; 4] = ["first", "better", "ended", "manual"];
+const NORMAL_CAUSES: [&str; 4] = ["first", "better", "ended", "manual"];
 /// Sound is so much louder than silence (the engine's switch has the same bar) ...
 const HYSTERESIS_DB: f64 = 6.0;
 /// ... for so long.
-const SOUNDING: Span = Span::from_millis(500);
+const SOUND_CONFIRMATION: Span = Span::from_millis(500);
 /// Silence that the switch ends by another source, after the same time, is not told.
-const GRACE: Span = Span::from_millis(500);
+const SWITCH_GRACE: Span = Span::from_millis(500);
 /// A peak that comes with every beat is told so rarely.
-const OVER_PAUSE: Span = Span::from_secs(60);
+const OVER_CEILING_INTERVAL: Span = Span::from_secs(60);

@@ -18,15 +18,15 @@ use crate::control::{Control, TICK};
 
 /// The newest event of each kind.
 #[derive(Clone, Debug)]
-pub(super) struct Feed {
+pub(super) struct EventFeed {
     levels: watch::Sender<Bytes>,
     status: watch::Sender<Bytes>,
 }
 
 /// A comment after so long without an event, so that a proxy does not close the connection.
-const QUIET: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-impl Feed {
+impl EventFeed {
     /// Starts the task that renders; it ends with the runtime.
     pub(super) fn start(control: Arc<Control>) -> Self {
         let feed = Self { levels: watch::Sender::default(), status: watch::Sender::default() };
@@ -35,7 +35,7 @@ impl Feed {
     }
 
     /// The events for one browser, the status first.
-    pub(super) fn subscribe(&self, control: &Control) -> Events {
+    pub(super) fn subscribe(&self, control: &Control) -> EventStream {
         let (sender, events) = mpsc::channel(1);
         let (mut levels, mut status) = (self.levels.subscribe(), self.status.subscribe());
         let mut rules = control.access.changes();
@@ -47,7 +47,7 @@ impl Feed {
                 if sender.send(next).await.is_err() {
                     return;
                 }
-                let newer = timeout(QUIET, async {
+                let newer = timeout(KEEPALIVE_INTERVAL, async {
                     tokio::select! {
                         biased;
                         changed = status.changed() => changed.map(|()| status.borrow_and_update().clone()),
@@ -67,13 +67,13 @@ impl Feed {
                 };
             }
         });
-        Events(events)
+        EventStream(events)
     }
 }
 
 /// Renders what changed, while anybody wants it.
-async fn render(control: Arc<Control>, feed: Feed) {
-    let Feed { levels, status } = feed;
+async fn render(control: Arc<Control>, feed: EventFeed) {
+    let EventFeed { levels, status } = feed;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut revision = control.revision();
@@ -102,9 +102,9 @@ fn event(name: &str, data: &str) -> Bytes {
 
 /// The body of a response that does not end.
 #[derive(Debug)]
-pub(super) struct Events(mpsc::Receiver<Bytes>);
+pub(super) struct EventStream(mpsc::Receiver<Bytes>);
 
-impl Stream for Events {
+impl Stream for EventStream {
     type Item = Result<Bytes, Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {

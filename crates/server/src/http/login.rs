@@ -12,31 +12,35 @@ use axum::http::{HeaderMap, Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use rustls::pki_types::CertificateDer;
 
-use crate::access::{Credentials, Denied, Role};
+use crate::access::{Credentials, LoginError, Role};
 use crate::control::connections::ConnectionPermit;
 use crate::control::{Caller, Control};
-use crate::tls::Stream;
+use crate::tls::ClientStream;
 
 /// Who a connection's requests come from. What he may is found out with each of them: a connection
 /// may live longer than the rules that it began under.
 #[derive(Clone, Debug)]
-pub(super) struct Guest {
+pub(super) struct ConnectionIdentity {
     pub(super) from: IpAddr,
     slot: Arc<ConnectionPermit>,
     certificate: Option<Arc<CertificateDer<'static>>>,
 }
 
-impl Guest {
-    pub(super) fn of(stream: &Stream, slot: Arc<ConnectionPermit>) -> Self {
+impl ConnectionIdentity {
+    pub(super) fn new(stream: &ClientStream, slot: Arc<ConnectionPermit>) -> Self {
         let certificate = stream.certificate().cloned().map(Arc::new);
-        Self { from: stream.from(), slot, certificate }
+        Self { from: stream.peer_ip(), slot, certificate }
     }
 
     /// Who makes a request with these headers.
     ///
     /// # Errors
     /// [`Denied`], when the credentials are wrong.
-    pub(super) fn caller(&self, said: Option<&str>, control: &Control) -> Result<Caller, Denied> {
+    pub(super) fn caller(
+        &self,
+        said: Option<&str>,
+        control: &Control,
+    ) -> Result<Caller, LoginError> {
         let mut caller = Caller::new(self.from, self.role(said, control)?);
         let has_users = !control.access.rules().users.is_empty();
         caller.has_logged_in = self.certificate.is_some() || (said.is_some() && has_users);
@@ -50,31 +54,35 @@ impl Guest {
     }
 
     /// What he may who says this; wrong credentials are an error also where none are asked for.
-    pub(super) fn role(&self, said: Option<&str>, control: &Control) -> Result<Role, Denied> {
-        let role = control.role_at_the_door(self.certificate.as_deref());
+    pub(super) fn role(&self, said: Option<&str>, control: &Control) -> Result<Role, LoginError> {
+        let role = control.initial_role(self.certificate.as_deref());
         let Some(said) = said else { return Ok(role) };
-        Ok(control.login(self.from, &Credentials::of_header(said))?.max(role))
+        Ok(control.login(self.from, &Credentials::from_header(said))?.max(role))
     }
 
     /// Whether he may listen who sends this head; if not, what he is told.
-    pub(super) fn listens(&self, head: &[u8], control: &Control) -> Result<(), &'static [u8]> {
+    pub(super) fn authorize_listener(
+        &self,
+        head: &[u8],
+        control: &Control,
+    ) -> Result<(), &'static [u8]> {
         match self.role(header(head, "authorization"), control) {
             Ok(role) if role >= Role::Listen => Ok(()),
-            Ok(_) | Err(Denied::Wrong) => Err(UNAUTHORIZED),
-            Err(Denied::Slowed) => Err(TOO_MANY),
+            Ok(_) | Err(LoginError::WrongCredentials) => Err(UNAUTHORIZED),
+            Err(LoginError::RateLimited) => Err(TOO_MANY),
         }
     }
 }
 
 /// Where a browser goes to log in.
-pub(super) const LOGIN: &str = "/login";
+pub(super) const LOGIN_PATH: &str = "/login";
 
 /// What a request asks of whoever makes it, before any call in it is looked at.
-pub(super) fn needs<B>(request: &Request<B>) -> Role {
+pub(super) fn required_role<B>(request: &Request<B>) -> Role {
     match request.uri().path() {
         "/healthz" => Role::Nobody,
         // Where everybody may look, a browser has no other way to be asked for a name.
-        LOGIN if !request.headers().contains_key(AUTHORIZATION) => Role::Admin,
+        LOGIN_PATH if !request.headers().contains_key(AUTHORIZATION) => Role::Admin,
         // Behind these somebody can still say who he is.
         "/jsonrpc" | "/stream"
             if request.method() == Method::GET && request.headers().contains_key(UPGRADE) =>
@@ -86,18 +94,18 @@ pub(super) fn needs<B>(request: &Request<B>) -> Role {
 }
 
 /// The value of `Authorization`; unreadable ones are wrong, not absent.
-pub(super) fn said(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn authorization(headers: &HeaderMap) -> Option<&str> {
     headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default())
 }
 
 /// What somebody is told who may not ask.
-pub(super) fn refusal(denied: Denied) -> Response {
+pub(super) fn denied_response(denied: LoginError) -> Response {
     match denied {
-        Denied::Wrong => {
+        LoginError::WrongCredentials => {
             let text = "this server wants to know who you are\n";
             (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, CHALLENGE)], text).into_response()
         }
-        Denied::Slowed => {
+        LoginError::RateLimited => {
             let text = "too many wrong logins: try again in a minute\n";
             (StatusCode::TOO_MANY_REQUESTS, text).into_response()
         }

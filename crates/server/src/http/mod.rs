@@ -17,7 +17,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aulos_io::reactor::Door;
+use aulos_io::reactor::ListenPolicy;
 use axum::Router;
 use hyper::Request;
 use hyper::body::Incoming;
@@ -30,22 +30,24 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::backend::ListenSink;
 use crate::control::connections::ConnectionSlots;
-use crate::control::tcp::{Accepted, Gate, PortCounters, count_refused, keep_alive};
+use crate::control::tcp::{
+    AcceptedConnection, ConnectionAcceptor, PortCounters, count_refused, keep_alive,
+};
 use crate::control::{Control, count};
-use crate::house::ListenSink;
-use crate::tls::{self, Stream};
-use events::Feed;
+use crate::tls::{self, ClientStream};
+use events::EventFeed;
 pub(crate) use host::is_our_host;
-use login::Guest;
+use login::ConnectionIdentity;
 pub(crate) use login::header;
 pub use pages::PAGE_READS;
-use socket::Socket;
+use socket::RewindSocket;
 
 /// Bytes in which the first request line has to end, and the whole head of a listener.
-pub const MAX_FIRST: usize = 8 << 10;
+pub const MAX_FIRST_REQUEST: usize = 8 << 10;
 /// How long a new connection may take to say what it wants.
-const FIRST_TIMEOUT: Duration = Duration::from_secs(5);
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a connection may idle between requests, and take for the head of one.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Connections at once; a browser opens six.
@@ -61,52 +63,60 @@ pub async fn serve(
     listener: TcpListener,
     control: Arc<Control>,
     sink: Arc<dyn ListenSink>,
-    door: watch::Receiver<Door>,
+    door: watch::Receiver<ListenPolicy>,
 ) {
-    let feed = Feed::start(Arc::clone(&control));
+    let feed = EventFeed::start(Arc::clone(&control));
     let router = routes::router(Arc::clone(&control), feed, Arc::clone(&sink));
-    let mut gate = Gate::new(door, ConnectionSlots::new(MAX_CONNECTIONS));
+    let mut gate = ConnectionAcceptor::new(door, ConnectionSlots::new(MAX_CONNECTIONS));
     loop {
-        let Some(accepted) = gate.accept(&listener, &control, PORT).await else { continue };
+        let Some(accepted) = gate.accept(&listener, &control, REFUSED_COUNTER).await else {
+            continue;
+        };
         let (control, sink) = (Arc::clone(&control), Arc::clone(&sink));
         let service = TowerToHyperService::new(router.clone());
         tokio::spawn(async move {
-            let Accepted { socket, address, door, slot } = accepted;
+            let AcceptedConnection { socket, address, policy: door, slot } = accepted;
             let slot = Arc::new(slot);
             let served = async {
                 if keep_alive(&socket.0).and_then(|()| socket.0.set_nodelay(true)).is_err() {
                     return;
                 }
-                match tls::open(socket, address, &door, FIRST_TIMEOUT, false).await {
+                match tls::open(socket, address, &door, FIRST_REQUEST_TIMEOUT, false).await {
                     Ok(stream) => {
-                        let guest = Guest::of(&stream, Arc::clone(&slot));
+                        let guest = ConnectionIdentity::new(&stream, Arc::clone(&slot));
                         serve_one(stream, guest, &control, &*sink, service).await;
                     }
-                    Err(tls::Refused::Silent) => count(&control.counters.http_cut_slow_request),
+                    Err(tls::RefusalReason::Silent) => {
+                        count(&control.counters.http_cut_slow_request)
+                    }
                     Err(refused) => count_refused(&control, refused),
                 }
             };
-            slot.guard(served, &control.counters.http_cut_unfinished).await;
+            slot.run_until_revoked(served, &control.counters.http_cut_unfinished).await;
         });
     }
 }
 
 /// What is counted at the port for HTTP when there is no slot.
-const PORT: PortCounters = |counters| &counters.http_refused;
+const REFUSED_COUNTER: PortCounters = |counters| &counters.http_refused;
 
 /// One connection, from its first byte to its end or to a reactor.
 async fn serve_one(
-    stream: Stream,
-    guest: Guest,
+    stream: ClientStream,
+    guest: ConnectionIdentity,
     control: &Control,
     sink: &dyn ListenSink,
     service: TowerToHyperService<Router>,
 ) {
-    let Ok(First { stream, read, listener }) = first(stream, control).await else { return };
+    let Ok(FirstRequest { stream, read, is_listener: listener }) =
+        read_first_request(stream, control).await
+    else {
+        return;
+    };
     if listener {
-        return admit(stream, read, &guest, control, sink);
+        return hand_over_listener(stream, read, &guest, control, sink);
     }
-    let io = TokioIo::new(Socket::new(stream, read));
+    let io = TokioIo::new(RewindSocket::new(stream, read));
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(guest.clone());
         service.call(request)
@@ -124,16 +134,19 @@ async fn serve_one(
 }
 
 /// A connection of which the beginning is known.
-struct First {
-    stream: Stream,
+struct FirstRequest {
+    stream: ClientStream,
     read: Vec<u8>,
-    listener: bool,
+    is_listener: bool,
 }
 
 /// Reads until it is clear whether a listener has come.
-async fn first(mut stream: Stream, control: &Control) -> io::Result<First> {
+async fn read_first_request(
+    mut stream: ClientStream,
+    control: &Control,
+) -> io::Result<FirstRequest> {
     let mut read = Vec::with_capacity(1_024);
-    let known = timeout(FIRST_TIMEOUT, async {
+    let known = timeout(FIRST_REQUEST_TIMEOUT, async {
         loop {
             match is_listener(&read) {
                 // Who a listener is, and by which name it came, stands further down in what it says.
@@ -141,10 +154,10 @@ async fn first(mut stream: Stream, control: &Control) -> io::Result<First> {
                 Some(listener) => return Ok(Some(listener)),
                 None => {}
             }
-            if read.len() >= MAX_FIRST {
+            if read.len() >= MAX_FIRST_REQUEST {
                 return Ok(None);
             }
-            let rest = MAX_FIRST - read.len();
+            let rest = MAX_FIRST_REQUEST - read.len();
             let more = (&mut stream).take(rest as u64).read_buf(&mut read).await?;
             if more == 0 {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
@@ -152,7 +165,7 @@ async fn first(mut stream: Stream, control: &Control) -> io::Result<First> {
         }
     });
     match known.await {
-        Ok(Ok(Some(listener))) => Ok(First { stream, read, listener }),
+        Ok(Ok(Some(listener))) => Ok(FirstRequest { stream, read, is_listener: listener }),
         Ok(Ok(None)) => {
             count(&control.counters.http_cut_long_request);
             // The answer is a courtesy; a peer that does not take it is cut all the same.
@@ -186,16 +199,22 @@ fn is_listener(read: &[u8]) -> Option<bool> {
 }
 
 /// Hands a listener over that came by a name of ours (`host` says why) and may listen.
-fn admit(stream: Stream, read: Vec<u8>, guest: &Guest, control: &Control, sink: &dyn ListenSink) {
-    if !is_our_host(header(&read, "host"), &control.resolved().http.names) {
+fn hand_over_listener(
+    stream: ClientStream,
+    read: Vec<u8>,
+    guest: &ConnectionIdentity,
+    control: &Control,
+    sink: &dyn ListenSink,
+) {
+    if !is_our_host(header(&read, "host"), &control.config().http.names) {
         count(&control.counters.http_wrong_host);
         return stream.try_answer(MISDIRECTED);
     }
-    if let Err(refusal) = guest.listens(&read, control) {
+    if let Err(refusal) = guest.authorize_listener(&read, control) {
         return stream.try_answer(refusal);
     }
     match stream.into_media() {
-        Ok(socket) => sink.accept(socket, read),
+        Ok(socket) => sink.accept_listener(socket, read),
         Err(error) => tracing::debug!(%error, "listener gone"),
     }
 }

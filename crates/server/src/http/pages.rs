@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use aulos_io::beneath::{leads_out, open_regular_beneath, open_root};
+use aulos_io::beneath::{is_outside_root, open_regular_beneath, open_root};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{
@@ -209,7 +209,7 @@ fn is_absent(error: &io::Error) -> bool {
         K::InvalidFilename,
     ];
     kinds.contains(&error.kind())
-        || leads_out(error)
+        || is_outside_root(error)
         || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
         || error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error())
 }
@@ -355,7 +355,7 @@ impl Drop for OpenPage {
     }
 }
 
-type Reading = Pin<Box<dyn Future<Output = Result<(Option<File>, Bytes), PageError>> + Send>>;
+type PendingRead = Pin<Box<dyn Future<Output = Result<(Option<File>, Bytes), PageError>> + Send>>;
 
 /// The contents of a file, one piece after the other as the browser takes them.
 struct PageBody {
@@ -363,7 +363,7 @@ struct PageBody {
     first: Option<Bytes>,
     file: Option<OpenPage>,
     left: u64,
-    read: Option<Reading>,
+    read: Option<PendingRead>,
 }
 
 impl Stream for PageBody {

@@ -21,59 +21,59 @@ use axum::{Extension, Router};
 use hyper::upgrade::OnUpgrade;
 use tokio::time::timeout;
 
-use super::events::Feed;
-use super::login::{self, Guest};
+use super::events::EventFeed;
+use super::login::{self, ConnectionIdentity};
 use super::pages::{self, Pages};
 use super::{host, websocket};
-use crate::access::{Denied, Role};
+use crate::access::{LoginError, Role};
+use crate::backend::ListenSink;
 use crate::control::connections::ConnectionSlots;
-use crate::control::tcp::{MAX_CONTROLLERS, no_slot};
+use crate::control::tcp::{MAX_CONTROLLERS, slot_error_counter};
 use crate::control::{Caller, Control, count};
-use crate::house::ListenSink;
 
 /// How long the body of a call may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
-struct App {
+struct AppState {
     control: Arc<Control>,
-    feed: Feed,
+    feed: EventFeed,
     sink: Arc<dyn ListenSink>,
     /// Controllers behind a WebSocket: their connection is no longer one of HTTP.
     sockets: ConnectionSlots,
 }
 
 /// The router of everything but `/listen`.
-pub(super) fn router(control: Arc<Control>, feed: Feed, sink: Arc<dyn ListenSink>) -> Router {
-    let doc_root = control.resolved().http.doc_root.clone();
+pub(super) fn router(control: Arc<Control>, feed: EventFeed, sink: Arc<dyn ListenSink>) -> Router {
+    let doc_root = control.config().http.doc_root.clone();
     let router = Router::new()
         .route("/aulos", get(page))
         .route("/healthz", get(async || "ok\n"))
-        .route(login::LOGIN, get(async || Redirect::to("/")))
+        .route(login::LOGIN_PATH, get(async || Redirect::to("/")))
         .route("/api/v1/status", get(status))
         .route("/api/v1/events", get(events))
-        .route("/jsonrpc", post(call).get(converse))
+        .route("/jsonrpc", post(call).get(control_socket))
         .route("/stream", get(stream))
         .route("/rtp/{*name}", get(description))
         .route("/__image_cache", get(picture))
-        .route("/listen/{*name}", any(listen_again));
+        .route("/listen/{*name}", any(redirect_listener));
     let sockets = ConnectionSlots::new(MAX_CONTROLLERS);
-    let app = App { control: Arc::clone(&control), feed, sink, sockets };
+    let app = AppState { control: Arc::clone(&control), feed, sink, sockets };
     let router = match doc_root {
         Some(dir) => {
             let pages = Pages::new(dir, Arc::clone(&control));
             let folder = Router::new().fallback(pages::serve).with_state(pages);
-            router.fallback_service(folder.layer(map_response(files)))
+            router.fallback_service(folder.layer(map_response(set_page_headers)))
         }
         None => router
             .route("/", get(page))
             .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here\n")),
     };
-    router.layer(from_fn_with_state(app.clone(), guard)).with_state(app)
+    router.layer(from_fn_with_state(app.clone(), check_request)).with_state(app)
 }
 
 /// Somebody else's page (Snapweb) has scripts and players of its own.
-async fn files(mut response: Response) -> Response {
+async fn set_page_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("frame-ancestors 'self'"));
@@ -97,11 +97,11 @@ async fn page() -> Response {
     (headers, html).into_response()
 }
 
-async fn status(State(app): State<App>) -> Response {
-    json(app.control.status_in_turn().await)
+async fn status(State(app): State<AppState>) -> Response {
+    json(app.control.status_after_long_calls().await)
 }
 
-async fn events(State(app): State<App>) -> Response {
+async fn events(State(app): State<AppState>) -> Response {
     let body = Body::from_stream(app.feed.subscribe(&app.control));
     // Nginx would hold events back.
     let unbuffered = (HeaderName::from_static("x-accel-buffering"), "no");
@@ -109,7 +109,7 @@ async fn events(State(app): State<App>) -> Response {
 }
 
 async fn call(
-    State(app): State<App>,
+    State(app): State<AppState>,
     Extension(mut caller): Extension<Caller>,
     headers: HeaderMap,
     body: Body,
@@ -131,7 +131,7 @@ async fn call(
 }
 
 /// Snapcast's address of a picture.
-async fn picture(State(app): State<App>, uri: Uri) -> Response {
+async fn picture(State(app): State<AppState>, uri: Uri) -> Response {
     let name = uri.query().and_then(|query| query.strip_prefix("name=")).unwrap_or_default();
     match app.control.picture(name) {
         // Its name is made of its contents.
@@ -144,7 +144,7 @@ async fn picture(State(app): State<App>, uri: Uri) -> Response {
 
 /// What a receiver of RTP has to know: `/rtp/STATION.sdp`, and `?output=2` for the second place that
 /// the station goes to.
-async fn description(State(app): State<App>, Path(name): Path<String>, uri: Uri) -> Response {
+async fn description(State(app): State<AppState>, Path(name): Path<String>, uri: Uri) -> Response {
     let query = uri.query().and_then(|query| query.strip_prefix("output="));
     let output = query.map_or(Ok(1), str::parse::<usize>).ok().and_then(|at| at.checked_sub(1));
     let found = name.strip_suffix(".sdp").zip(output);
@@ -159,8 +159,8 @@ async fn description(State(app): State<App>, Path(name): Path<String>, uri: Uri)
 }
 
 /// The control API with notifications.
-async fn converse(
-    State(app): State<App>,
+async fn control_socket(
+    State(app): State<AppState>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -172,13 +172,15 @@ async fn converse(
                 Ok(slot) => slot,
                 Err(error) => {
                     let counters = &app.control.counters;
-                    count(no_slot(error, counters, |counters| &counters.controllers_refused));
+                    count(slot_error_counter(error, counters, |counters| {
+                        &counters.controllers_refused
+                    }));
                     return StatusCode::SERVICE_UNAVAILABLE.into_response();
                 }
             };
             let upgrade = upgrade.max_message_size(MAX_LINE).max_frame_size(MAX_LINE);
             upgrade.on_upgrade(move |socket| async move {
-                websocket::converse(socket, app.control, caller, slot).await;
+                websocket::serve_control(socket, app.control, caller, slot).await;
             })
         }
         (Err(_), None) => {
@@ -190,7 +192,7 @@ async fn converse(
 
 /// Sound for Snapweb and for snapclient with `ws://`.
 async fn stream(
-    State(app): State<App>,
+    State(app): State<AppState>,
     Extension(caller): Extension<Caller>,
     mut request: Request,
 ) -> Response {
@@ -200,21 +202,22 @@ async fn stream(
         .unwrap_or_else(|| websocket::stream(request.headers(), upgrade, listens, app.sink))
 }
 
-impl App {
+impl AppState {
     /// Who asks, if he may ask at all.
-    fn identify(&self, request: &Request) -> Result<Caller, Denied> {
+    fn identify(&self, request: &Request) -> Result<Caller, LoginError> {
         // Every connection has its guest; what had none would have no right.
-        let guest = request.extensions().get::<Guest>().ok_or(Denied::Wrong)?;
-        let caller = guest.caller(login::said(request.headers()), &self.control)?;
-        if caller.role < login::needs(request) {
-            return Err(Denied::Wrong);
+        let guest =
+            request.extensions().get::<ConnectionIdentity>().ok_or(LoginError::WrongCredentials)?;
+        let caller = guest.caller(login::authorization(request.headers()), &self.control)?;
+        if caller.role < login::required_role(request) {
+            return Err(LoginError::WrongCredentials);
         }
         Ok(caller)
     }
 
     /// What a connection is told that has no slot of its own.
     fn refuse_slot(&self, request: &Request, caller: &Caller) -> Option<Response> {
-        let guest = request.extensions().get::<Guest>();
+        let guest = request.extensions().get::<ConnectionIdentity>();
         if guest.is_some_and(|guest| guest.establish(caller)) {
             return None;
         }
@@ -224,7 +227,7 @@ impl App {
     }
 
     fn refuse_cross_site(&self, headers: &HeaderMap) -> Option<Response> {
-        let resolved = self.control.resolved();
+        let resolved = self.control.config();
         host::is_cross_site(headers, &resolved.http.names).then(|| {
             count(&self.control.counters.http_cross_site);
             let text = "this call came from another site's page; if it is yours, write its host \
@@ -236,7 +239,7 @@ impl App {
 
 /// A listener that came on a connection that had another request before: it is sent to a new one,
 /// whose first line says what it is.
-async fn listen_again(request: Request) -> Response {
+async fn redirect_listener(request: Request) -> Response {
     if request.method() != "GET" && request.method() != "HEAD" {
         return (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET, HEAD")]).into_response();
     }
@@ -249,8 +252,8 @@ async fn listen_again(request: Request) -> Response {
 }
 
 /// Who may come in, and what every response says, unless it says better.
-async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let ours = host::is_ours(request.headers(), &app.control.resolved().http.names);
+async fn check_request(State(app): State<AppState>, mut request: Request, next: Next) -> Response {
+    let ours = host::is_ours(request.headers(), &app.control.config().http.names);
     let mut response = if ours {
         match app.identify(&request) {
             Ok(caller) => match app.refuse_slot(&request, &caller) {
@@ -260,7 +263,7 @@ async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Resp
                     next.run(request).await
                 }
             },
-            Err(denied) => login::refusal(denied),
+            Err(denied) => login::denied_response(denied),
         }
     } else {
         count(&app.control.counters.http_wrong_host);

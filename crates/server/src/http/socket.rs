@@ -10,28 +10,28 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use crate::tls::Stream;
+use crate::tls::ClientStream;
 
 /// How long a peer may take nothing of what it is sent.
-const STALL: Duration = Duration::from_secs(15);
+const STALL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A socket whose first bytes are given back first.
 #[derive(Debug)]
-pub(super) struct Socket {
-    stream: Stream,
+pub(super) struct RewindSocket {
+    stream: ClientStream,
     read: Vec<u8>,
-    given: usize,
+    replayed: usize,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl Socket {
-    pub(super) const fn new(stream: Stream, read: Vec<u8>) -> Self {
-        Self { stream, read, given: 0, stalled: None }
+impl RewindSocket {
+    pub(super) const fn new(stream: ClientStream, read: Vec<u8>) -> Self {
+        Self { stream, read, replayed: 0, stalled: None }
     }
 
     /// The socket, and what nobody has read of its first bytes.
-    pub(super) fn into_parts(mut self) -> (Stream, Vec<u8>) {
-        let unread = self.read.split_off(self.given);
+    pub(super) fn into_parts(mut self) -> (ClientStream, Vec<u8>) {
+        let unread = self.read.split_off(self.replayed);
         (self.stream, unread)
     }
 
@@ -45,7 +45,7 @@ impl Socket {
             self.stalled = None;
             return result;
         }
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(STALL)));
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(STALL_TIMEOUT)));
         match stalled.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
@@ -53,21 +53,21 @@ impl Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for RewindSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.given < this.read.len() {
-            let rest = &this.read[this.given..];
+        if this.replayed < this.read.len() {
+            let rest = &this.read[this.replayed..];
             let count = rest.len().min(into.remaining());
             into.put_slice(&rest[..count]);
-            this.given += count;
-            if this.given == this.read.len() {
+            this.replayed += count;
+            if this.replayed == this.read.len() {
                 this.read = Vec::new();
-                this.given = 0;
+                this.replayed = 0;
             }
             return Poll::Ready(Ok(()));
         }
@@ -75,7 +75,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for RewindSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

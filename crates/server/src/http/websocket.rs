@@ -16,15 +16,15 @@ use hyper_util::rt::TokioIo;
 use tokio::time::{sleep, timeout};
 use tungstenite::handshake::derive_accept_key;
 
-use super::socket::Socket;
+use super::socket::RewindSocket;
 use crate::access::Role;
+use crate::backend::ListenSink;
 use crate::control::connections::ConnectionPermit;
-use crate::control::tcp::{LOGIN_TIMEOUT, WRITE_TIMEOUT, establish, longest_line};
+use crate::control::tcp::{LOGIN_TIMEOUT, WRITE_TIMEOUT, establish, max_line_length};
 use crate::control::{Caller, Control, Inbox, count};
-use crate::house::ListenSink;
 
 /// Answers calls and tells what happens, until the peer goes or does not read.
-pub(super) async fn converse(
+pub(super) async fn serve_control(
     mut socket: WebSocket,
     control: Arc<Control>,
     mut caller: Caller,
@@ -34,19 +34,19 @@ pub(super) async fn converse(
     caller.peer = Some(peer);
     let served = async {
         // A peer that goes away in the middle is no news.
-        serve(&mut socket, &control, &mut caller, &mut inbox, &slot).await.ok();
+        run_session(&mut socket, &control, &mut caller, &mut inbox, &slot).await.ok();
     };
-    slot.guard(served, &control.counters.controllers_cut_unfinished).await;
+    slot.run_until_revoked(served, &control.counters.controllers_cut_unfinished).await;
     control.leave(peer);
 }
 
-async fn serve(
+async fn run_session(
     socket: &mut WebSocket,
     control: &Control,
     caller: &mut Caller,
     inbox: &mut Inbox,
     slot: &ConnectionPermit,
-) -> Result<(), Gone> {
+) -> Result<(), ConnectionClosed> {
     let too_late = sleep(LOGIN_TIMEOUT);
     tokio::pin!(too_late);
     loop {
@@ -54,28 +54,28 @@ async fn serve(
             message = socket.recv() => match message {
                 Some(Ok(Message::Text(call))) => {
                     answer(socket, control, caller, inbox, call.as_bytes()).await?;
-                    establish(caller, slot, control).map_err(|_| Gone)?;
+                    establish(caller, slot, control).map_err(|_| ConnectionClosed)?;
                 }
                 Some(Ok(Message::Binary(call))) => {
                     answer(socket, control, caller, inbox, &call).await?;
-                    establish(caller, slot, control).map_err(|_| Gone)?;
+                    establish(caller, slot, control).map_err(|_| ConnectionClosed)?;
                 }
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(Gone),
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(ConnectionClosed),
             },
             notice = inbox.next() => match notice {
                 Some(notice) => send(socket, &notice, inbox, control).await?,
-                None => return Err(Gone),
+                None => return Err(ConnectionClosed),
             },
             () = &mut too_late, if caller.role == Role::Nobody => {
                 count(&control.counters.controllers_cut_without_login);
-                return Err(Gone);
+                return Err(ConnectionClosed);
             }
         }
     }
 }
 
-struct Gone;
+struct ConnectionClosed;
 
 async fn answer(
     socket: &mut WebSocket,
@@ -83,10 +83,10 @@ async fn answer(
     caller: &mut Caller,
     inbox: &mut Inbox,
     call: &[u8],
-) -> Result<(), Gone> {
-    if call.len() > longest_line(caller) {
+) -> Result<(), ConnectionClosed> {
+    if call.len() > max_line_length(caller) {
         count(&control.counters.controllers_cut_long_line);
-        return Err(Gone);
+        return Err(ConnectionClosed);
     }
     if let Some(answer) = control.request(caller, call).await {
         send(socket, &answer, inbox, control).await?;
@@ -101,18 +101,18 @@ async fn send(
     text: &str,
     inbox: &mut Inbox,
     control: &Control,
-) -> Result<(), Gone> {
+) -> Result<(), ConnectionClosed> {
     tokio::select! {
         biased;
         sent = timeout(WRITE_TIMEOUT, socket.send(Message::text(text))) => match sent {
-            Ok(sent) => sent.map_err(|_| Gone),
+            Ok(sent) => sent.map_err(|_| ConnectionClosed),
             Err(_) => {
                 count(&control.counters.controllers_cut_slow);
-                Err(Gone)
+                Err(ConnectionClosed)
             }
         },
         // Counted by whoever cut it.
-        () = inbox.cut() => Err(Gone),
+        () = inbox.cut() => Err(ConnectionClosed),
     }
 }
 
@@ -123,7 +123,7 @@ pub(super) fn stream(
     listens: bool,
     sink: Arc<dyn ListenSink>,
 ) -> Response {
-    let (Some(key), Some(upgrade)) = (wanted(headers), upgrade) else {
+    let (Some(key), Some(upgrade)) = (handshake_key(headers), upgrade) else {
         let text = "here is a WebSocket for players; the page is at /\n";
         return (StatusCode::UPGRADE_REQUIRED, [(UPGRADE, "websocket")], text).into_response();
     };
@@ -144,7 +144,7 @@ pub(super) fn stream(
 }
 
 /// The key of a handshake (RFC 6455, 4.2.1), none where it is not one.
-fn wanted(headers: &HeaderMap) -> Option<&[u8]> {
+fn handshake_key(headers: &HeaderMap) -> Option<&[u8]> {
     let says = |name, word: &str| {
         headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).is_some_and(|value| {
             value.split(',').any(|part| part.trim().eq_ignore_ascii_case(word))
@@ -162,9 +162,9 @@ async fn hand_over(
     sink: &dyn ListenSink,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let upgraded: Upgraded = upgrade.await?;
-    let parts = upgraded.downcast::<TokioIo<Socket>>().map_err(|_| "not a socket of ours")?;
+    let parts = upgraded.downcast::<TokioIo<RewindSocket>>().map_err(|_| "not a socket of ours")?;
     let (stream, unread) = parts.io.into_inner().into_parts();
     let read = [&parts.read_buf[..], &unread].concat();
-    sink.stream(stream.into_media()?.vouched(listens), read);
+    sink.accept_websocket(stream.into_media()?.authorized(listens), read);
     Ok(())
 }

@@ -14,7 +14,7 @@
 //! One task for each push, which waits nearly all of its life. It ends when whoever holds its other
 //! ends lets them go. libshout would do the talking, and block a thread for each stream.
 
-mod failure;
+mod error;
 #[cfg(test)]
 mod tests;
 
@@ -22,25 +22,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use aulos_config::Push;
+use aulos_config::PushSettings;
 use aulos_core::{Codec, Instant, Span};
 use aulos_io::SystemClock;
 use aulos_io::feed::Backoff;
-use aulos_io::reactor::{AddressPermit, LeaveCause, MediaSocket, PushLine, PushWatch, push_line};
-use aulos_proto::icecast::{About, Answer, Way};
+use aulos_io::reactor::{
+    AddressPermit, MediaSocket, PushMonitor, PushReporter, SessionEndCause, push_channel,
+};
+use aulos_proto::icecast::{SourceMethod, SourceResponse, StreamMetadata};
 use aulos_rt::channel::{Receiver, Sender, bounded};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use crate::dial::{Dialer, Wire};
-use crate::radio::Chore;
-use failure::{CAUSES, Failure};
+use crate::dial::{DialedStream, Dialer};
+use crate::radio::BackgroundTask;
+use error::{COUNTER_NAMES, PushError};
 
 /// How a push does, for people to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PushState {
     /// What it does.
-    pub phase: Phase,
+    pub phase: PushPhase,
     /// What was wrong last, and what to do about it; none while it has never failed.
     pub error: Option<String>,
     /// For how long the server has been taking the stream.
@@ -61,7 +63,7 @@ pub struct PushState {
 
 /// What a push does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
+pub enum PushPhase {
     /// It asks the server.
     #[default]
     Connecting,
@@ -73,7 +75,7 @@ pub enum Phase {
     Refused,
 }
 
-impl Phase {
+impl PushPhase {
     /// In one word.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -88,25 +90,25 @@ impl Phase {
 
 /// What all pushes of a house did; never counts down.
 #[derive(Debug, Default)]
-struct Totals {
+struct PushCounters {
     connects: AtomicU64,
     titles: AtomicU64,
     titles_failed: AtomicU64,
-    failures: [AtomicU64; CAUSES.len()],
+    failures: [AtomicU64; COUNTER_NAMES.len()],
 }
 
 /// What can be seen of one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Watch(Arc<Mutex<Seen>>);
+pub(crate) struct PushStatusHandle(Arc<Mutex<PushProgress>>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct PushProgress {
     state: PushState,
     since: Option<Instant>,
     retry_at: Option<Instant>,
 }
 
-impl Watch {
+impl PushStatusHandle {
     /// How it goes.
     pub(crate) fn state(&self) -> PushState {
         let now = SystemClock::now();
@@ -118,44 +120,44 @@ impl Watch {
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Seen)) {
+    fn change(&self, change: impl FnOnce(&mut PushProgress)) {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
 /// A server that waits for the stream.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedPush {
     pub(crate) socket: MediaSocket,
-    pub(crate) line: PushLine,
+    pub(crate) line: PushReporter,
 }
 
 /// One push, whose parts go to where they run. It ends when `opened` is dropped.
-pub(crate) struct Outgoing {
+pub(crate) struct PushParts {
     /// For the audio: sockets that are to be served.
-    pub(crate) opened: Receiver<Opened>,
+    pub(crate) opened: Receiver<OpenedPush>,
     /// For the status.
-    pub(crate) watch: Watch,
+    pub(crate) status: PushStatusHandle,
     /// Where it hears what is played.
     pub(crate) titles: watch::Sender<Arc<str>>,
     /// For the control runtime.
-    pub(crate) chore: Chore,
+    pub(crate) task: BackgroundTask,
 }
 
 /// Pushes streams; one for a house.
 #[derive(Debug, Default)]
-pub(crate) struct Pusher {
+pub(crate) struct PushClient {
     dialer: Arc<Dialer>,
-    totals: Arc<Totals>,
+    totals: Arc<PushCounters>,
 }
 
-impl Pusher {
+impl PushClient {
     /// A push of a programme that is `about` this; `seed` is where its pauses get their chance from.
-    pub(crate) fn push(&self, push: &Push, about: About, seed: u64) -> Outgoing {
+    pub(crate) fn start(&self, push: &PushSettings, about: StreamMetadata, seed: u64) -> PushParts {
         let (orders, opened) = bounded(1);
         let (titles, told) = watch::channel(Arc::from(""));
-        let watch = Watch::default();
-        let task = Task {
+        let watch = PushStatusHandle::default();
+        let task = PushTask {
             push: push.clone(),
             about,
             dialer: Arc::clone(&self.dialer),
@@ -163,11 +165,11 @@ impl Pusher {
             watch: watch.clone(),
             opened: orders,
             titles: told,
-            tell_at: None,
-            told: false,
+            title_due_at: None,
+            title_sent: false,
             backoff: Backoff::new(seed),
         };
-        Outgoing { opened, watch, titles, chore: Box::pin(task.run()) }
+        PushParts { opened, status: watch, titles, task: Box::pin(task.run()) }
     }
 
     /// What all of them did, by names that never change.
@@ -179,117 +181,121 @@ impl Pusher {
             ("push_titles", read(&totals.titles)),
             ("push_titles_failed", read(&totals.titles_failed)),
         ];
-        all.extend(CAUSES.into_iter().zip(totals.failures.iter().map(read)));
+        all.extend(COUNTER_NAMES.into_iter().zip(totals.failures.iter().map(read)));
         all
     }
 }
 
-struct Task {
-    push: Push,
-    about: About,
+struct PushTask {
+    push: PushSettings,
+    about: StreamMetadata,
     dialer: Arc<Dialer>,
-    totals: Arc<Totals>,
-    watch: Watch,
-    opened: Sender<Opened>,
+    totals: Arc<PushCounters>,
+    watch: PushStatusHandle,
+    opened: Sender<OpenedPush>,
     titles: watch::Receiver<Arc<str>>,
     /// When the server is to be told what is played.
-    tell_at: Option<Instant>,
+    title_due_at: Option<Instant>,
     /// It was told something in this connection.
-    told: bool,
+    title_sent: bool,
     backoff: Backoff,
 }
 
-impl Task {
+impl PushTask {
     async fn run(mut self) {
         while !self.opened.is_closed() {
             self.watch.change(|seen| {
-                seen.state.phase = Phase::Connecting;
+                seen.state.phase = PushPhase::Connecting;
                 seen.retry_at = None;
             });
             let begun = tokio::select! {
-                begun = self.begin() => begun,
-                () = gone(&self.opened) => return,
+                begun = self.connect() => begun,
+                () = until_closed(&self.opened) => return,
             };
             let failure = match begun {
-                Ok(socket) => match self.play(socket).await {
+                Ok(socket) => match self.stream(socket).await {
                     Some(failure) => failure,
                     None => return,
                 },
                 Err(failure) => failure,
             };
-            self.pause(&failure).await;
+            self.wait_for_retry(&failure).await;
         }
     }
 
     /// Asks the server to take the stream.
-    async fn begin(&self) -> Result<MediaSocket, Failure> {
-        match self.ask(Way::Put).await {
-            Err(Failure::OtherWay) => self.ask(Way::Source).await,
+    async fn connect(&self) -> Result<MediaSocket, PushError> {
+        match self.request_stream(SourceMethod::Put).await {
+            Err(PushError::MethodUnsupported) => self.request_stream(SourceMethod::Source).await,
             done => done,
         }
     }
 
-    async fn ask(&self, way: Way) -> Result<MediaSocket, Failure> {
+    async fn request_stream(&self, way: SourceMethod) -> Result<MediaSocket, PushError> {
         let password = self.push.password.0.as_deref();
-        let head = self.push.target.begin(way, password, &self.about, AGENT);
-        let head = head.map_err(Failure::Request)?;
+        let head = self.push.target.source_request(way, password, &self.about, AGENT);
+        let head = head.map_err(PushError::Request)?;
         let (wire, answer) = self.request(&head, way).await?;
         match answer {
-            Answer::Go => {}
-            Answer::Unauthorized => return Err(self.unauthorized()),
-            Answer::Taken => return Err(Failure::Taken),
-            Answer::OtherWay => return Err(Failure::OtherWay),
-            Answer::Refused(status, said) => return Err(Failure::Refused(status, said)),
-            _ => return Err(Failure::Answer),
+            SourceResponse::Accepted => {}
+            SourceResponse::Unauthorized => return Err(self.unauthorized()),
+            SourceResponse::MountInUse => return Err(PushError::MountInUse),
+            SourceResponse::MethodNotSupported => return Err(PushError::MethodUnsupported),
+            SourceResponse::Refused(status, said) => return Err(PushError::Refused(status, said)),
+            _ => return Err(PushError::InvalidAnswer),
         }
-        let broke = |error: std::io::Error| Failure::Io(error.kind());
+        let broke = |error: std::io::Error| PushError::Io(error.kind());
         let (socket, tls) = wire.into_parts().map_err(broke)?;
         let address = socket.peer_addr().map_err(broke)?;
         Ok(MediaSocket::new(socket, address, AddressPermit::default()).with_client_tls(tls))
     }
 
     /// Says something to the server, and hears its answer.
-    async fn request(&self, text: &str, asked: Way) -> Result<(Wire, Answer), Failure> {
+    async fn request(
+        &self,
+        text: &str,
+        asked: SourceMethod,
+    ) -> Result<(DialedStream, SourceResponse), PushError> {
         let target = &self.push.target;
-        let reached = self.dialer.reach(target.secure, &target.host, target.port);
-        let reached = timeout(REACH, reached).await.map_err(|_| Failure::TimedOut)?;
-        let mut wire = reached.map_err(|error| Failure::of_dial(error, target))?;
+        let reached = self.dialer.connect(target.secure, &target.host, target.port);
+        let reached = timeout(CONNECT_TIMEOUT, reached).await.map_err(|_| PushError::TimedOut)?;
+        let mut wire = reached.map_err(|error| PushError::from_dial(error, target))?;
         let answer = async {
-            wire.write_all(text.as_bytes()).await.map_err(|error| Failure::Io(error.kind()))?;
-            hear(&mut wire, asked).await
+            wire.write_all(text.as_bytes()).await.map_err(|error| PushError::Io(error.kind()))?;
+            read_answer(&mut wire, asked).await
         };
-        let answer = timeout(ANSWER, answer).await.map_err(|_| Failure::TimedOut)??;
+        let answer = timeout(ANSWER_TIMEOUT, answer).await.map_err(|_| PushError::TimedOut)??;
         Ok((wire, answer))
     }
 
     /// Lets it be sent until it breaks off; `None` when there is nothing more to do.
-    async fn play(&mut self, socket: MediaSocket) -> Option<Failure> {
+    async fn stream(&mut self, socket: MediaSocket) -> Option<PushError> {
         let in_stream = self.push.codec.codec() == Codec::Opus;
-        let (line, mut sent) = push_line(self.push.titles && in_stream);
-        if self.opened.try_send(Opened { socket, line }).is_err() {
-            return Some(Failure::Busy);
+        let (line, mut sent) = push_channel(self.push.titles && in_stream);
+        if self.opened.try_send(OpenedPush { socket, line }).is_err() {
+            return Some(PushError::Busy);
         }
-        self.begun();
+        self.record_start();
         let tells = self.push.titles && !in_stream;
-        (self.tell_at, self.told) = (tells.then(SystemClock::now), false);
-        let mut looks = interval(LOOK);
+        (self.title_due_at, self.title_sent) = (tells.then(SystemClock::now), false);
+        let mut looks = interval(POLL_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                cause = sent.over() => {
-                    self.look(&sent);
-                    return (!self.opened.is_closed()).then(|| self.ended(cause, sent.no()));
+                cause = sent.end_cause() => {
+                    self.update_progress(&sent);
+                    return (!self.opened.is_closed()).then(|| self.error_of_end(cause, sent.refusal_status()));
                 }
                 _ = looks.tick() => {
-                    self.look(&sent);
+                    self.update_progress(&sent);
                     if self.opened.is_closed() {
                         return None;
                     }
                     if tells && self.titles.has_changed().unwrap_or(false) {
-                        self.tell_at = Some(SystemClock::now());
+                        self.title_due_at = Some(SystemClock::now());
                     }
-                    if self.tell_at.is_some_and(|at| at <= SystemClock::now()) {
-                        self.tell().await;
+                    if self.title_due_at.is_some_and(|at| at <= SystemClock::now()) {
+                        self.send_title().await;
                     }
                 }
             }
@@ -297,70 +303,71 @@ impl Task {
     }
 
     /// Why a stream is over that had begun; `no` is what the server said in its middle.
-    fn ended(&self, cause: Option<LeaveCause>, no: Option<u16>) -> Failure {
+    fn error_of_end(&self, cause: Option<SessionEndCause>, no: Option<u16>) -> PushError {
         match no {
             Some(401) => self.unauthorized(),
-            Some(status) => Failure::Refused(status, "in the middle of the stream".to_owned()),
-            None => Failure::of_end(cause),
+            Some(status) => PushError::Refused(status, "in the middle of the stream".to_owned()),
+            None => PushError::from_end(cause),
         }
     }
 
-    const fn unauthorized(&self) -> Failure {
+    const fn unauthorized(&self) -> PushError {
         let is_said = self.push.password.0.is_some();
-        if is_said { Failure::WrongPassword } else { Failure::NoPassword }
+        if is_said { PushError::WrongPassword } else { PushError::NoPassword }
     }
 
-    fn begun(&mut self) {
+    fn record_start(&mut self) {
         let now = SystemClock::now();
         self.backoff.succeeded(now);
         self.totals.connects.fetch_add(1, Ordering::Relaxed);
         tracing::info!("{} takes the stream", self.push.target);
         self.watch.change(|seen| {
             seen.since = Some(now);
-            seen.state.phase = Phase::Pushing;
+            seen.state.phase = PushPhase::Pushing;
             seen.state.connects += 1;
             (seen.state.bytes, seen.state.lagged) = (0, 0);
         });
     }
 
-    fn look(&self, sent: &PushWatch) {
+    fn update_progress(&self, sent: &PushMonitor) {
         self.watch.change(|seen| {
             (seen.state.bytes, seen.state.lagged) = (sent.bytes(), sent.lagged());
         });
     }
 
     /// Tells the server what is played.
-    async fn tell(&mut self) {
+    async fn send_title(&mut self) {
         let song = Arc::clone(&self.titles.borrow_and_update());
-        self.tell_at = None;
-        if song.is_empty() && !self.told {
+        self.title_due_at = None;
+        if song.is_empty() && !self.title_sent {
             // Nothing was said, so nothing is to be taken back.
             return;
         }
-        let request = self.push.target.tell(self.push.password.0.as_deref(), &song, AGENT);
+        let request =
+            self.push.target.metadata_request(self.push.password.0.as_deref(), &song, AGENT);
         let answer = match request {
-            Ok(request) => self.request(&request, Way::Source).await,
-            Err(why) => Err(Failure::Request(why)),
+            Ok(request) => self.request(&request, SourceMethod::Source).await,
+            Err(why) => Err(PushError::Request(why)),
         };
         let error = match answer {
-            Ok((_, Answer::Go)) => None,
-            Ok((_, Answer::Unauthorized)) => Some(Failure::WrongPassword.to_string()),
-            Ok((_, Answer::Refused(status, said))) => {
-                Some(Failure::Refused(status, said).to_string())
+            Ok((_, SourceResponse::Accepted)) => None,
+            Ok((_, SourceResponse::Unauthorized)) => Some(PushError::WrongPassword.to_string()),
+            Ok((_, SourceResponse::Refused(status, said))) => {
+                Some(PushError::Refused(status, said).to_string())
             }
-            Ok(_) => Some(Failure::Answer.to_string()),
+            Ok(_) => Some(PushError::InvalidAnswer.to_string()),
             Err(failure) => Some(failure.to_string()),
         };
         let totals = &self.totals;
         let count = if error.is_none() { &totals.titles } else { &totals.titles_failed };
         count.fetch_add(1, Ordering::Relaxed);
-        self.told |= error.is_none();
-        self.tell_at = error.as_ref().map(|_| SystemClock::now() + TELL_AGAIN);
+        self.title_sent |= error.is_none();
+        self.title_due_at = error.as_ref().map(|_| SystemClock::now() + TITLE_RETRY);
         self.watch.change(|seen| seen.state.title_error = error);
     }
 
     /// Waits as long as it takes until it makes sense to try again.
-    async fn pause(&mut self, failure: &Failure) {
+    async fn wait_for_retry(&mut self, failure: &PushError) {
         let now = SystemClock::now();
         let (lasting, before) = (failure.is_lasting(), self.watch.state().error);
         if lasting {
@@ -372,40 +379,43 @@ impl Task {
         if before.as_ref() != Some(&error) {
             tracing::warn!("{}: {error}", self.push.target);
         }
-        if let Some(count) = self.totals.failures.get(failure.cause()) {
+        if let Some(count) = self.totals.failures.get(failure.counter_index()) {
             count.fetch_add(1, Ordering::Relaxed);
         }
         let retry_at = self.backoff.retry_at();
         self.watch.change(|seen| {
             (seen.since, seen.retry_at) = (None, Some(retry_at));
-            seen.state.phase = if lasting { Phase::Refused } else { Phase::Waiting };
+            seen.state.phase = if lasting { PushPhase::Refused } else { PushPhase::Waiting };
             seen.state.failures += 1;
             seen.state.error = Some(error);
         });
         let pause = u64::try_from(retry_at.since(now).as_nanos()).unwrap_or(0);
         tokio::select! {
             () = sleep(Duration::from_nanos(pause)) => {}
-            () = gone(&self.opened) => {}
+            () = until_closed(&self.opened) => {}
         }
     }
 }
 
 /// Hears an answer, and of a refusal the words that stand below it, if they come.
-async fn hear(wire: &mut Wire, asked: Way) -> Result<Answer, Failure> {
+async fn read_answer(
+    wire: &mut DialedStream,
+    asked: SourceMethod,
+) -> Result<SourceResponse, PushError> {
     let (mut read, mut heard) = (Vec::new(), None);
     loop {
         let mut piece = [0; 1_024];
         let more = wire.read(&mut piece);
         let count = match &heard {
-            None => more.await.map_err(|error| Failure::Io(error.kind()))?,
+            None => more.await.map_err(|error| PushError::Io(error.kind()))?,
             // What has been said counts, however this ends.
-            Some(_) => timeout(WORDS, more).await.map_or(0, |count| count.unwrap_or(0)),
+            Some(_) => timeout(REASON_TIMEOUT, more).await.map_or(0, |count| count.unwrap_or(0)),
         };
         read.extend_from_slice(piece.get(..count).unwrap_or_default());
-        match (Answer::parse(&read, asked).map_err(|_| Failure::Answer)?, count) {
-            (None, 0) => return Err(Failure::Answer),
+        match (SourceResponse::parse(&read, asked).map_err(|_| PushError::InvalidAnswer)?, count) {
+            (None, 0) => return Err(PushError::InvalidAnswer),
             (None, _) => {}
-            (Some(answer @ Answer::Refused(..)), 1..) if read.len() < MAX_WORDS => {
+            (Some(answer @ SourceResponse::Refused(..)), 1..) if read.len() < MAX_REASON_BYTES => {
                 heard = Some(answer);
             }
             (Some(answer), _) => return Ok(answer),
@@ -414,9 +424,9 @@ async fn hear(wire: &mut Wire, asked: Way) -> Result<Answer, Failure> {
 }
 
 /// Waits until nobody wants the stream any more.
-async fn gone(opened: &Sender<Opened>) {
+async fn until_closed(opened: &Sender<OpenedPush>) {
     while !opened.is_closed() {
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -424,15 +434,15 @@ async fn gone(opened: &Sender<Opened>) {
 const AGENT: &str = concat!("aulos/", env!("CARGO_PKG_VERSION"));
 
 /// How often it is looked how it goes.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long it may take to reach a server, TLS and all, and how long that may take to answer.
-const REACH: Duration = Duration::from_secs(10);
-const ANSWER: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
 /// After how long a title is told again that could not be told.
-const TELL_AGAIN: Span = Span::from_secs(30);
+const TITLE_RETRY: Span = Span::from_secs(30);
 
 /// How long the words of a refusal are waited for, and how many bytes of them.
-const WORDS: Duration = Duration::from_secs(1);
-const MAX_WORDS: usize = 4 << 10;
+const REASON_TIMEOUT: Duration = Duration::from_secs(1);
+const MAX_REASON_BYTES: usize = 4 << 10;

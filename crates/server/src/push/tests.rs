@@ -6,8 +6,8 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use aulos_config::Hidden;
-use aulos_io::reactor::MediaWire;
+use aulos_config::RedactedDebug;
+use aulos_io::reactor::MediaStream;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tokio::runtime::Runtime;
 
@@ -16,19 +16,19 @@ use crate::dial::own_authority;
 
 /// One who listens and answers with what a script says, a connection each; what he was told comes
 /// back.
-struct Script {
+struct ScriptedServer {
     port: u16,
     heads: mpsc::Receiver<String>,
     thread: JoinHandle<()>,
 }
 
-impl Script {
+impl ScriptedServer {
     fn new(answers: &'static [&'static str]) -> Self {
-        Self::over(None, answers, b"")
+        Self::with_tls(None, answers, b"")
     }
 
     /// One who does not wait for a connection's end before he hears the next one.
-    fn talking(answers: &'static [&'static str]) -> Self {
+    fn keeping_open(answers: &'static [&'static str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (tell, heads) = mpsc::channel();
@@ -45,7 +45,7 @@ impl Script {
     }
 
     /// Behind the last answer he waits for these bytes.
-    fn over(
+    fn with_tls(
         tls: Option<Arc<ServerConfig>>,
         answers: &'static [&'static str],
         until: &'static [u8],
@@ -56,7 +56,7 @@ impl Script {
         let thread = std::thread::spawn(move || {
             for answer in answers {
                 let (mut socket, _) = listener.accept().unwrap();
-                let respond = |mut stream: Box<dyn Both>| {
+                let respond = |mut stream: Box<dyn ReadWrite>| {
                     tell.send(head_of(&mut stream)).ok();
                     stream.write_all(answer.as_bytes()).unwrap();
                     stream.flush().unwrap();
@@ -85,8 +85,8 @@ impl Script {
     }
 }
 
-trait Both: Read + Write {}
-impl<T: Read + Write> Both for T {}
+trait ReadWrite: Read + Write {}
+impl<T: Read + Write> ReadWrite for T {}
 
 fn head_of(stream: &mut impl Read) -> String {
     let mut head = Vec::new();
@@ -99,16 +99,16 @@ fn head_of(stream: &mut impl Read) -> String {
 }
 
 /// A push with all that drives it, in a test's own hands.
-struct Rig {
+struct PushHarness {
     runtime: Runtime,
-    out: Outgoing,
+    out: PushParts,
 }
 
-impl Rig {
-    fn new(pusher: &Pusher, url: &str, password: Option<&str>, codec: Codec) -> Self {
-        let push = Push {
+impl PushHarness {
+    fn new(pusher: &PushClient, url: &str, password: Option<&str>, codec: Codec) -> Self {
+        let push = PushSettings {
             target: url.parse().unwrap(),
-            password: Hidden(password.map(str::to_owned)),
+            password: RedactedDebug(password.map(str::to_owned)),
             codec: codec.into(),
             name: None,
             description: None,
@@ -117,46 +117,47 @@ impl Rig {
             public: false,
             titles: true,
         };
-        let about = About { content_type: "audio/x".to_owned(), ..About::default() };
-        let mut out = pusher.push(&push, about, 7);
+        let about =
+            StreamMetadata { content_type: "audio/x".to_owned(), ..StreamMetadata::default() };
+        let mut out = pusher.start(&push, about, 7);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.unwrap();
-        runtime.spawn(std::mem::replace(&mut out.chore, Box::pin(async {})));
+        runtime.spawn(std::mem::replace(&mut out.task, Box::pin(async {})));
         Self { runtime, out }
     }
 
-    fn plain(script: &Script, password: Option<&str>) -> Self {
+    fn plain(script: &ScriptedServer, password: Option<&str>) -> Self {
         let url = format!("icecast://127.0.0.1:{}/live", script.port);
-        Self::new(&Pusher::default(), &url, password, Codec::Pcm)
+        Self::new(&PushClient::default(), &url, password, Codec::Pcm)
     }
 
     /// Drives it until it is as it should be; half a minute is only to end a test that fails.
-    fn until<T>(&mut self, mut wanted: impl FnMut(&mut Outgoing) -> Option<T>) -> T {
+    fn until<T>(&mut self, mut wanted: impl FnMut(&mut PushParts) -> Option<T>) -> T {
         let begun = Instant::now();
         loop {
             if let Some(found) = wanted(&mut self.out) {
                 return found;
             }
-            assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", self.out.watch.state());
+            assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", self.out.status.state());
             self.runtime.block_on(async { sleep(Duration::from_millis(5)).await });
         }
     }
 
     fn fails(&mut self) -> PushState {
-        self.until(|out| Some(out.watch.state()).filter(|state| state.failures > 0))
+        self.until(|out| Some(out.status.state()).filter(|state| state.failures > 0))
     }
 
-    fn opened(&mut self) -> Opened {
+    fn opened(&mut self) -> OpenedPush {
         self.until(|out| out.opened.try_recv().ok())
     }
 }
 
 #[test]
 fn who_may_not_is_told_what_to_do_and_asks_seldom() {
-    let script = Script::new(&["HTTP/1.0 401 Unauthorized\r\n\r\n"]);
-    let mut rig = Rig::plain(&script, Some("secret"));
+    let script = ScriptedServer::new(&["HTTP/1.0 401 Unauthorized\r\n\r\n"]);
+    let mut rig = PushHarness::plain(&script, Some("secret"));
     let state = rig.fails();
-    assert_eq!(state.phase, Phase::Refused);
+    assert_eq!(state.phase, PushPhase::Refused);
     let error = state.error.unwrap();
     assert!(error.contains("401") && error.contains("`password`"), "{error}");
     // printf source:secret | base64
@@ -165,50 +166,51 @@ fn who_may_not_is_told_what_to_do_and_asks_seldom() {
     assert!(head.contains("\r\nAuthorization: Basic c291cmNlOnNlY3JldA==\r\n"), "{head}");
     assert!(head.contains("\r\nExpect: 100-continue\r\n"), "{head}");
     assert!(!error.contains("secret"));
-    let script = Script::new(&["HTTP/1.0 401 Unauthorized\r\n\r\n"]);
-    let error = Rig::plain(&script, None).fails().error.unwrap();
+    let script = ScriptedServer::new(&["HTTP/1.0 401 Unauthorized\r\n\r\n"]);
+    let error = PushHarness::plain(&script, None).fails().error.unwrap();
     assert!(error.contains("password_file"), "{error}");
     assert!(!script.head().contains("Authorization"));
 }
 
 #[test]
 fn a_mount_that_is_taken_and_one_that_is_refused_are_told_apart() {
-    let script = Script::new(&["HTTP/1.0 403 Forbidden\r\n\r\n<b>403 - Mountpoint in use</b>"]);
-    let mut rig = Rig::plain(&script, Some("secret"));
+    let script =
+        ScriptedServer::new(&["HTTP/1.0 403 Forbidden\r\n\r\n<b>403 - Mountpoint in use</b>"]);
+    let mut rig = PushHarness::plain(&script, Some("secret"));
     let state = rig.fails();
-    assert_eq!(state.phase, Phase::Waiting, "it may be our own, from before");
+    assert_eq!(state.phase, PushPhase::Waiting, "it may be our own, from before");
     assert!(state.error.as_deref().unwrap().contains("somebody else sends"), "{state:?}");
-    let script = Script::new(&["HTTP/1.0 403 No\r\n\r\n<b>too many sources connected</b>"]);
-    let state = Rig::plain(&script, Some("secret")).fails();
-    assert_eq!(state.phase, Phase::Refused);
+    let script = ScriptedServer::new(&["HTTP/1.0 403 No\r\n\r\n<b>too many sources connected</b>"]);
+    let state = PushHarness::plain(&script, Some("secret")).fails();
+    assert_eq!(state.phase, PushPhase::Refused);
     assert!(state.error.unwrap().contains("(403, \"too many sources connected\")"));
 }
 
 #[test]
 fn an_old_server_is_asked_the_old_way() {
-    let script = Script::new(&["HTTP/1.0 405 No\r\n\r\n", "HTTP/1.0 200 OK\r\n\r\n"]);
-    let mut rig = Rig::plain(&script, Some("secret"));
+    let script = ScriptedServer::new(&["HTTP/1.0 405 No\r\n\r\n", "HTTP/1.0 200 OK\r\n\r\n"]);
+    let mut rig = PushHarness::plain(&script, Some("secret"));
     let _opened = rig.opened();
     assert!(script.head().starts_with("PUT "));
     let old = script.head();
     assert!(old.starts_with("SOURCE /live HTTP/1.0\r\n") && !old.contains("Expect"), "{old}");
-    assert_eq!(rig.out.watch.state().phase, Phase::Pushing);
+    assert_eq!(rig.out.status.state().phase, PushPhase::Pushing);
 }
 
 #[test]
 fn nobody_a_stranger_and_one_who_says_nothing() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("icecast://127.0.0.1:{port}/live");
-    let state = Rig::new(&Pusher::default(), &url, None, Codec::Opus).fails();
+    let state = PushHarness::new(&PushClient::default(), &url, None, Codec::Opus).fails();
     assert!(state.error.unwrap().contains("cannot be reached"));
-    assert_eq!(state.phase, Phase::Waiting);
-    let script = Script::new(&["+OK POP3 ready\r\n\r\n"]);
-    let state = Rig::plain(&script, None).fails();
+    assert_eq!(state.phase, PushPhase::Waiting);
+    let script = ScriptedServer::new(&["+OK POP3 ready\r\n\r\n"]);
+    let state = PushHarness::plain(&script, None).fails();
     assert!(state.error.unwrap().contains("look at host and port"));
-    let script = Script::new(&[""]);
-    let pusher = Pusher::default();
+    let script = ScriptedServer::new(&[""]);
+    let pusher = PushClient::default();
     let url = format!("icecast://127.0.0.1:{}/live", script.port);
-    let state = Rig::new(&pusher, &url, None, Codec::Opus).fails();
+    let state = PushHarness::new(&pusher, &url, None, Codec::Opus).fails();
     assert!(state.error.unwrap().contains("too long"));
     assert!(state.retry_in.is_some());
     assert!(pusher.counters().contains(&("push_failures_timeout", 1)));
@@ -217,48 +219,49 @@ fn nobody_a_stranger_and_one_who_says_nothing() {
 #[test]
 fn titles_are_told_beside_a_stream_that_has_no_place_for_them() {
     const YES: &str = "HTTP/1.0 200 OK\r\n\r\n";
-    let script = Script::talking(&[YES, "HTTP/1.0 400 Bad\r\n\r\nno such title", YES]);
-    let mut rig = Rig::plain(&script, Some("secret"));
+    let script = ScriptedServer::keeping_open(&[YES, "HTTP/1.0 400 Bad\r\n\r\nno such title", YES]);
+    let mut rig = PushHarness::plain(&script, Some("secret"));
     let _opened = rig.opened();
     script.head();
     rig.out.titles.send_replace(Arc::from("Björk - Jóga"));
     let told = rig.until(|_| script.heads.try_recv().ok());
     assert!(told.starts_with("GET /admin/metadata?mode=updinfo&charset=UTF-8&mount=/live&song=Bj%C3%B6rk%20-%20J%C3%B3ga HTTP/1.0\r\n"), "{told}");
     assert!(told.contains("\r\nAuthorization: Basic c291cmNlOnNlY3JldA==\r\n"), "{told}");
-    let error = rig.until(|out| out.watch.state().title_error);
+    let error = rig.until(|out| out.status.state().title_error);
     assert!(error.contains("(400, \"no such title\")"), "{error}");
     // The next one is told at once, and what was wrong is over.
     rig.out.titles.send_replace(Arc::from("Now"));
-    rig.until(|out| out.watch.state().title_error.is_none().then_some(()));
-    assert_eq!(rig.out.watch.state().phase, Phase::Pushing);
+    rig.until(|out| out.status.state().title_error.is_none().then_some(()));
+    assert_eq!(rig.out.status.state().phase, PushPhase::Pushing);
 }
 
 #[test]
 fn over_tls_the_stream_goes_through_the_same_session() {
     let (server, client) = own_authority();
-    let script = Script::over(Some(server), &["HTTP/1.1 100 Continue\r\n\r\n"], b"sound");
-    let pusher = Pusher { dialer: Arc::new(Dialer::trusting(client)), ..Pusher::default() };
+    let script =
+        ScriptedServer::with_tls(Some(server), &["HTTP/1.1 100 Continue\r\n\r\n"], b"sound");
+    let pusher = PushClient { dialer: Arc::new(Dialer::with_tls(client)), ..PushClient::default() };
     let url = format!("icecasts://localhost:{}/live", script.port);
-    let mut rig = Rig::new(&pusher, &url, Some("secret"), Codec::Opus);
-    let Opened { socket, line: _line } = rig.opened();
+    let mut rig = PushHarness::new(&pusher, &url, Some("secret"), Codec::Opus);
+    let OpenedPush { socket, line: _line } = rig.opened();
     assert!(socket.is_tls());
-    let mut wire = MediaWire::new(socket).unwrap();
+    let mut wire = MediaStream::new(socket).unwrap();
     wire.write_all(b"sound").unwrap();
     wire.flush().unwrap();
     script.thread.join().unwrap();
     // This machine's own authorities do not know it.
-    let state = Rig::new(&Pusher::default(), &url, Some("secret"), Codec::Opus).fails();
+    let state = PushHarness::new(&PushClient::default(), &url, Some("secret"), Codec::Opus).fails();
     assert!(state.error.is_some());
 }
 
 #[test]
 fn when_nobody_wants_it_any_more_it_ends() {
-    let script = Script::new(&["HTTP/1.1 100 Continue\r\n\r\n"]);
-    let mut rig = Rig::plain(&script, None);
+    let script = ScriptedServer::new(&["HTTP/1.1 100 Continue\r\n\r\n"]);
+    let mut rig = PushHarness::plain(&script, None);
     let opened = rig.opened();
-    let Rig { runtime, out } = rig;
+    let PushHarness { runtime, out } = rig;
     drop(out);
-    runtime.block_on(async { sleep(LOOK * 2).await });
+    runtime.block_on(async { sleep(POLL_INTERVAL * 2).await });
     assert_eq!(runtime.metrics().num_alive_tasks(), 0);
     drop(opened);
     script.thread.join().unwrap();

@@ -6,70 +6,73 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use aulos_io::feed::{BodyFault, HttpBody};
+use aulos_io::feed::{HttpBody, HttpBodyError};
 use aulos_proto::http::{
-    AddressClass, Body, Framing, HeadError, HttpUrl, MAX_PLAYLIST, PlaylistError, RequestHead,
-    entries, is_playlist_type, words,
+    AddressClass, BodyDecoder, BodyFraming, HeadError, HttpUrl, MAX_PLAYLIST_BYTES, PlaylistError,
+    RequestHead, decode_text, is_playlist_type, playlist_entries,
 };
-use aulos_proto::packets::Hint;
+use aulos_proto::packets::FormatHint;
 #[cfg(test)]
 use rustls::ClientConfig;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use super::failure::Failure;
-use super::scope::Scope;
-use super::{About, Totals, Watch};
-use crate::dial::{DialError, Dialer, Wire};
+use super::error::RadioError;
+use super::scope::AddressScope;
+use super::{RadioCounters, RadioInfo, RadioStatusHandle};
+use crate::dial::{DialError, DialedStream, Dialer};
 
 /// Makes requests.
 #[derive(Debug)]
-pub(super) struct Fetcher {
+pub(super) struct StreamFetcher {
     dialer: Dialer,
     /// A test has no public network, and calls another one so.
     class_of: fn(IpAddr) -> AddressClass,
 }
 
-impl Default for Fetcher {
+impl Default for StreamFetcher {
     fn default() -> Self {
         Self { dialer: Dialer::default(), class_of: AddressClass::of }
     }
 }
 
 /// A body that begins.
-pub(super) struct Opened {
+pub(super) struct OpenedStream {
     pub(super) body: HttpBody,
-    pub(super) about: About,
+    pub(super) about: RadioInfo,
     /// Where it was found.
     pub(super) url: HttpUrl,
 }
 
 /// What a server answered.
-enum Answer {
-    Moved(HttpUrl),
+enum FetchResponse {
+    Redirect(HttpUrl),
     /// Addresses in order.
-    List(Vec<HttpUrl>),
-    Sound(Box<Opened>),
+    Playlist(Vec<HttpUrl>),
+    Stream(Box<OpenedStream>),
 }
 
 /// What is still to be tried.
-struct Lead {
+struct Candidate {
     url: HttpUrl,
-    scope: Scope,
+    scope: AddressScope,
     redirects: usize,
-    lists: usize,
+    playlists: usize,
 }
 
-impl Fetcher {
+impl StreamFetcher {
     /// One that trusts whom a test trusts.
     #[cfg(test)]
-    pub(super) fn trusting(config: ClientConfig) -> Self {
-        Self { dialer: Dialer::trusting(config), ..Self::default() }
+    pub(super) fn with_tls(config: ClientConfig) -> Self {
+        Self { dialer: Dialer::with_tls(config), ..Self::default() }
     }
 
     /// One for which names and classes of addresses are what a test says.
     #[cfg(test)]
-    pub(super) fn in_world(dialer: Dialer, class_of: fn(IpAddr) -> AddressClass) -> Self {
+    pub(super) fn with_address_classes(
+        dialer: Dialer,
+        class_of: fn(IpAddr) -> AddressClass,
+    ) -> Self {
         Self { dialer, class_of }
     }
 
@@ -78,21 +81,25 @@ impl Fetcher {
         &self,
         first: &HttpUrl,
         refused: &HashSet<HttpUrl>,
-        watch: &Watch,
-        totals: &Totals,
-    ) -> Result<Opened, Failure> {
-        let first = Lead { url: first.clone(), scope: Scope::Any, redirects: 0, lists: 0 };
+        watch: &RadioStatusHandle,
+        totals: &RadioCounters,
+    ) -> Result<OpenedStream, RadioError> {
+        let first =
+            Candidate { url: first.clone(), scope: AddressScope::Any, redirects: 0, playlists: 0 };
         let mut leads = VecDeque::from([first]);
         let (mut seen, mut failure) = (HashSet::new(), None);
         for _ in 0..MAX_REQUESTS {
-            let Some(Lead { url, scope, redirects, lists }) = leads.pop_front() else { break };
+            let Some(Candidate { url, scope, redirects, playlists: lists }) = leads.pop_front()
+            else {
+                break;
+            };
             if refused.contains(&url) {
-                failure.get_or_insert(Failure::NothingElse);
+                failure.get_or_insert(RadioError::NothingPlayable);
                 continue;
             }
             // What may not be reached from one server may be reached from another.
             if !seen.insert((url.clone(), scope)) {
-                failure = Some(Failure::Loop);
+                failure = Some(RadioError::RedirectLoop);
                 continue;
             }
             let (stream, class) = match self.connect(&url, scope).await {
@@ -102,114 +109,135 @@ impl Fetcher {
                     continue;
                 }
             };
-            let scope = scope.behind(class);
-            match ask(stream, &url).await {
-                Ok(Answer::Sound(opened)) => return Ok(*opened),
-                Ok(Answer::Moved(_)) if redirects >= MAX_REDIRECTS => {
-                    failure = Some(Failure::TooManyRedirects);
+            let scope = scope.after(class);
+            match send_request(stream, &url).await {
+                Ok(FetchResponse::Stream(opened)) => return Ok(*opened),
+                Ok(FetchResponse::Redirect(_)) if redirects >= MAX_REDIRECTS => {
+                    failure = Some(RadioError::TooManyRedirects);
                 }
-                Ok(Answer::Moved(url)) => {
+                Ok(FetchResponse::Redirect(url)) => {
                     watch.change(|state| state.redirects += 1);
                     totals.redirects.fetch_add(1, Ordering::Relaxed);
-                    leads.push_front(Lead { url, scope, redirects: redirects + 1, lists });
+                    leads.push_front(Candidate {
+                        url,
+                        scope,
+                        redirects: redirects + 1,
+                        playlists: lists,
+                    });
                 }
-                Ok(Answer::List(_)) if lists >= MAX_LISTS => failure = Some(Failure::TooDeep),
-                Ok(Answer::List(urls)) => {
+                Ok(FetchResponse::Playlist(_)) if lists >= MAX_NESTED_PLAYLISTS => {
+                    failure = Some(RadioError::TooDeep)
+                }
+                Ok(FetchResponse::Playlist(urls)) => {
                     for url in urls.into_iter().rev() {
-                        leads.push_front(Lead { url, scope, redirects, lists: lists + 1 });
+                        leads.push_front(Candidate { url, scope, redirects, playlists: lists + 1 });
                     }
                 }
                 Err(why) => failure = Some(why),
             }
         }
-        Err(failure.unwrap_or(Failure::Empty))
+        Err(failure.unwrap_or(RadioError::Empty))
     }
 
     /// Reaches one of the addresses of a host that may be reached, and says of which class it is.
-    async fn connect(&self, url: &HttpUrl, scope: Scope) -> Result<(Wire, AddressClass), Failure> {
-        let found = self.dialer.find(&url.host, url.port);
-        let found = within(RESOLVE, "to be found by its name", found).await?;
-        let found = found.map_err(|error| failure_of(error, url))?;
-        let mut failure = Failure::Name(url.host.clone());
-        for address in scope.admitted(&url.host, found, self.class_of)? {
+    async fn connect(
+        &self,
+        url: &HttpUrl,
+        scope: AddressScope,
+    ) -> Result<(DialedStream, AddressClass), RadioError> {
+        let found = self.dialer.resolve(&url.host, url.port);
+        let found = with_timeout(RESOLVE, "to be found by its name", found).await?;
+        let found = found.map_err(|error| error_from_dial(error, url))?;
+        let mut failure = RadioError::Name(url.host.clone());
+        for address in scope.filter(&url.host, found, self.class_of)? {
             let class = (self.class_of)(address.ip());
-            match within(CONNECT, "to be reached", dial(address)).await {
+            match with_timeout(CONNECT, "to be reached", connect_socket(address)).await {
                 Ok(Ok(socket)) if url.secure => {
-                    return Ok((self.secure(url, socket).await?, class));
+                    return Ok((self.start_tls(url, socket).await?, class));
                 }
-                Ok(Ok(socket)) => return Ok((Wire::Plain(socket), class)),
-                Ok(Err(error)) => failure = Failure::Connect(error.kind()),
+                Ok(Ok(socket)) => return Ok((DialedStream::Plain(socket), class)),
+                Ok(Err(error)) => failure = RadioError::Connect(error.kind()),
                 Err(late) => failure = late,
             }
         }
         Err(failure)
     }
 
-    async fn secure(&self, url: &HttpUrl, socket: TcpStream) -> Result<Wire, Failure> {
-        let hello = self.dialer.secure(&url.host, socket);
-        match within(HANDSHAKE, "to shake hands", hello).await? {
-            Ok(stream) => Ok(Wire::Secure(Box::new(stream))),
-            Err(error) => Err(failure_of(error, url)),
+    async fn start_tls(
+        &self,
+        url: &HttpUrl,
+        socket: TcpStream,
+    ) -> Result<DialedStream, RadioError> {
+        let hello = self.dialer.start_tls(&url.host, socket);
+        match with_timeout(HANDSHAKE, "to shake hands", hello).await? {
+            Ok(stream) => Ok(DialedStream::Secure(Box::new(stream))),
+            Err(error) => Err(error_from_dial(error, url)),
         }
     }
 }
 
 /// One request and its answer.
-async fn ask(mut stream: Wire, url: &HttpUrl) -> Result<Answer, Failure> {
-    let request = request(url).map_err(Failure::Request)?;
+async fn send_request(
+    mut stream: DialedStream,
+    url: &HttpUrl,
+) -> Result<FetchResponse, RadioError> {
+    let request = request_head(url).map_err(RadioError::Request)?;
     let asked = stream.write_all(request.as_bytes());
-    within(REQUEST, "to take the request", asked).await?.map_err(|e| Failure::Io(e.kind()))?;
-    let (head, rest) = within(HEAD, "to answer", read_head(&mut stream)).await??;
+    with_timeout(REQUEST, "to take the request", asked)
+        .await?
+        .map_err(|e| RadioError::Io(e.kind()))?;
+    let (head, rest) = with_timeout(HEAD, "to answer", read_head(&mut stream)).await??;
     match head.status {
         300..=399 => {
-            let to = head.location.as_deref().ok_or(Failure::Head)?;
-            return url.join(to).map(Answer::Moved).map_err(Failure::Address);
+            let to = head.location.as_deref().ok_or(RadioError::Head)?;
+            return url.join(to).map(FetchResponse::Redirect).map_err(RadioError::InvalidAddress);
         }
         200..=299 => {}
-        status => return Err(Failure::Status(status)),
+        status => return Err(RadioError::Status(status)),
     }
-    let mut begun = Begun { stream, unread: rest, ended: false };
-    let front = within(FIRST_BYTES, "to send sound", begun.front(&head)).await??;
+    let mut begun = ResponseBody { stream, unread: rest, ended: false };
+    let front = with_timeout(FIRST_BYTES, "to send sound", begun.first_bytes(&head)).await??;
     if front.is_empty() {
-        return Err(Failure::Empty);
+        return Err(RadioError::Empty);
     }
     if is_list(url, &head, &front) {
-        let text = within(LIST, "to send its playlist", begun.whole(&head)).await??;
-        let entries = entries(&text).map_err(Failure::Playlist)?;
+        let text =
+            with_timeout(LIST, "to send its playlist", begun.playlist_bytes(&head)).await??;
+        let entries = playlist_entries(&text).map_err(RadioError::Playlist)?;
         let urls: Vec<_> = entries.iter().filter_map(|entry| url.join(entry).ok()).collect();
         if urls.is_empty() {
-            return Err(Failure::Playlist(PlaylistError::Empty));
+            return Err(RadioError::Playlist(PlaylistError::Empty));
         }
-        return Ok(Answer::List(urls));
+        return Ok(FetchResponse::Playlist(urls));
     }
-    begun.hand_over(url, head).map(Box::new).map(Answer::Sound)
+    begun.into_opened(url, head).map(Box::new).map(FetchResponse::Stream)
 }
 
-fn failure_of(error: DialError, url: &HttpUrl) -> Failure {
+fn error_from_dial(error: DialError, url: &HttpUrl) -> RadioError {
     match error {
-        DialError::Name => Failure::Name(url.host.clone()),
-        DialError::Busy => Failure::Busy,
-        DialError::Connect(kind) => Failure::Connect(kind),
-        DialError::Tls(why) => Failure::Tls(why),
+        DialError::Name => RadioError::Name(url.host.clone()),
+        DialError::Busy => RadioError::Busy,
+        DialError::Connect(kind) => RadioError::Connect(kind),
+        DialError::Tls(why) => RadioError::Tls(why),
     }
 }
 
 /// The kernel's buffer is bounded: what it holds is a delay that nobody asked for.
-async fn dial(address: SocketAddr) -> io::Result<TcpStream> {
+async fn connect_socket(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
     socket.connect(address).await
 }
 
-async fn within<T>(
+async fn with_timeout<T>(
     limit: Duration,
     what: &'static str,
     work: impl Future<Output = T>,
-) -> Result<T, Failure> {
-    timeout(limit, work).await.map_err(|_| Failure::TimedOut(what))
+) -> Result<T, RadioError> {
+    timeout(limit, work).await.map_err(|_| RadioError::TimedOut(what))
 }
 
-fn request(url: &HttpUrl) -> Result<String, HeadError> {
+fn request_head(url: &HttpUrl) -> Result<String, HeadError> {
     // HTTP/1.0: an endless body then comes as it is, from all but the most stubborn.
     RequestHead::new("GET", &url.target, "1.0")
         .field("Host", &url.authority())
@@ -224,40 +252,40 @@ fn request(url: &HttpUrl) -> Result<String, HeadError> {
 
 /// What matters in the head of a response.
 #[derive(Debug, Default)]
-struct Head {
+struct ResponseHead {
     status: u16,
     location: Option<String>,
     length: Option<u64>,
     chunked: bool,
-    interval: Option<usize>,
-    about: About,
+    icy_metaint: Option<usize>,
+    about: RadioInfo,
 }
 
 /// Reads up to the end of the head; gives what was read behind it too.
-async fn read_head(stream: &mut Wire) -> Result<(Head, Vec<u8>), Failure> {
+async fn read_head(stream: &mut DialedStream) -> Result<(ResponseHead, Vec<u8>), RadioError> {
     let mut bytes = Vec::with_capacity(2_048);
     loop {
         let mut piece = [0; 2_048];
-        let count = stream.read(&mut piece).await.map_err(|error| Failure::Io(error.kind()))?;
+        let count = stream.read(&mut piece).await.map_err(|error| RadioError::Io(error.kind()))?;
         if count == 0 {
-            return Err(Failure::Head);
+            return Err(RadioError::Head);
         }
         bytes.extend_from_slice(piece.get(..count).unwrap_or_default());
         // Shoutcast's old servers begin otherwise than HTTP does, and go on as it does.
         if let Some(rest) = bytes.strip_prefix(b"ICY ") {
             bytes = [b"HTTP/1.0 ", rest].concat();
         }
-        match Head::parse(&bytes)? {
+        match ResponseHead::parse(&bytes)? {
             Some((head, length)) => return Ok((head, bytes.split_off(length))),
-            None if bytes.len() > MAX_HEAD => return Err(Failure::Head),
+            None if bytes.len() > MAX_HEAD => return Err(RadioError::Head),
             None => {}
         }
     }
 }
 
-impl Head {
+impl ResponseHead {
     /// `None` while it is not whole.
-    fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Failure> {
+    fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, RadioError> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut headers);
         let mut config = httparse::ParserConfig::default();
@@ -268,11 +296,11 @@ impl Head {
         let length = match config.parse_response(&mut response, bytes) {
             Ok(httparse::Status::Complete(length)) => length,
             Ok(httparse::Status::Partial) => return Ok(None),
-            Err(_) => return Err(Failure::Head),
+            Err(_) => return Err(RadioError::Head),
         };
         let mut head = Self { status: response.code.unwrap_or(0), ..Self::default() };
         for header in response.headers {
-            let value = said(header.value);
+            let value = header_text(header.value);
             let about = &mut head.about;
             match &header.name.to_ascii_lowercase()[..] {
                 "location" => head.location = Some(value),
@@ -280,7 +308,7 @@ impl Head {
                 "transfer-encoding" => {
                     head.chunked = value.to_ascii_lowercase().contains("chunked");
                 }
-                "icy-metaint" => head.interval = value.parse().ok(),
+                "icy-metaint" => head.icy_metaint = value.parse().ok(),
                 "content-type" => about.content_type = Some(value),
                 "icy-name" => about.name = Some(value).filter(|name| !name.is_empty()),
                 "icy-genre" => about.genre = Some(value).filter(|genre| !genre.is_empty()),
@@ -292,85 +320,89 @@ impl Head {
         Ok(Some((head, length)))
     }
 
-    const fn framing(&self) -> Framing {
+    const fn framing(&self) -> BodyFraming {
         match (self.chunked, self.length) {
-            (true, _) => Framing::Chunked,
-            (false, Some(length)) => Framing::Length(length),
-            (false, None) => Framing::UntilClosed,
+            (true, _) => BodyFraming::Chunked,
+            (false, Some(length)) => BodyFraming::Length(length),
+            (false, None) => BodyFraming::UntilClosed,
         }
     }
 
-    fn body(&self) -> Body {
-        Body::new(self.framing(), self.interval)
+    fn body(&self) -> BodyDecoder {
+        BodyDecoder::new(self.framing(), self.icy_metaint)
     }
 }
 
 /// What a server says of itself, cut where nobody would read on.
-fn said(bytes: &[u8]) -> String {
-    words(bytes).trim().chars().filter(|c| !c.is_control()).take(MAX_WORDS).collect()
+fn header_text(bytes: &[u8]) -> String {
+    decode_text(bytes).trim().chars().filter(|c| !c.is_control()).take(MAX_HEADER_TEXT).collect()
 }
 
 /// A body whose first bytes are looked at.
-struct Begun {
-    stream: Wire,
+struct ResponseBody {
+    stream: DialedStream,
     /// What was read of it, as it came.
     unread: Vec<u8>,
     ended: bool,
 }
 
-impl Begun {
+impl ResponseBody {
     /// The first bytes behind chunks and titles; fewer than wanted where the body is shorter.
-    async fn front(&mut self, head: &Head) -> Result<Vec<u8>, Failure> {
-        self.read_until(head, FRONT).await
+    async fn first_bytes(&mut self, head: &ResponseHead) -> Result<Vec<u8>, RadioError> {
+        self.read_until(head, PROBE_BYTES).await
     }
 
     /// As much of the body as a playlist may be long.
-    async fn whole(&mut self, head: &Head) -> Result<Vec<u8>, Failure> {
-        self.read_until(head, MAX_PLAYLIST).await
+    async fn playlist_bytes(&mut self, head: &ResponseHead) -> Result<Vec<u8>, RadioError> {
+        self.read_until(head, MAX_PLAYLIST_BYTES).await
     }
 
-    async fn read_until(&mut self, head: &Head, wanted: usize) -> Result<Vec<u8>, Failure> {
+    async fn read_until(
+        &mut self,
+        head: &ResponseHead,
+        wanted: usize,
+    ) -> Result<Vec<u8>, RadioError> {
         let (mut body, mut out, mut taken) = (head.body(), Vec::new(), 0);
         loop {
             let fresh = self.unread.get(taken..).unwrap_or_default();
             body.push(fresh, |bytes| out.extend_from_slice(bytes), |_| {})
-                .map_err(|_| Failure::Body(BodyFault::Chunks))?;
+                .map_err(|_| RadioError::Body(HttpBodyError::InvalidChunks))?;
             taken = self.unread.len();
-            if out.len() >= wanted || body.is_over() || self.ended {
+            if out.len() >= wanted || body.is_finished() || self.ended {
                 return Ok(out);
             }
             let mut piece = [0; 4_096];
             let read = self.stream.read(&mut piece).await;
-            let count = read.map_err(|error| Failure::Io(error.kind()))?;
+            let count = read.map_err(|error| RadioError::Io(error.kind()))?;
             self.ended = count == 0;
             self.unread.extend_from_slice(piece.get(..count).unwrap_or_default());
             // Chunks of nothing but extensions, titles of nothing but zeroes.
-            if self.unread.len() > MAX_PLAYLIST * 2 {
+            if self.unread.len() > MAX_PLAYLIST_BYTES * 2 {
                 return Ok(out);
             }
         }
     }
 
-    fn hand_over(self, url: &HttpUrl, head: Head) -> Result<Opened, Failure> {
-        let broke = |error: io::Error| Failure::Io(error.kind());
+    fn into_opened(self, url: &HttpUrl, head: ResponseHead) -> Result<OpenedStream, RadioError> {
+        let broke = |error: io::Error| RadioError::Io(error.kind());
         let (socket, tls) = self.stream.into_parts().map_err(broke)?;
-        let about = About { url: Some(url.to_string()), ..head.about.clone() };
+        let about = RadioInfo { url: Some(url.to_string()), ..head.about.clone() };
         let kind = about.content_type.as_deref().unwrap_or_default();
         let body = HttpBody {
             socket,
             tls,
             body: head.body(),
             unread: self.unread,
-            hint: Hint::from_content_type(kind),
-            finite: matches!(head.framing(), Framing::Length(_)),
+            hint: FormatHint::from_content_type(kind),
+            finite: matches!(head.framing(), BodyFraming::Length(_)),
         };
-        Ok(Opened { body, about, url: url.clone() })
+        Ok(OpenedStream { body, about, url: url.clone() })
     }
 }
 
 /// Whether it is a list, by its type, its name or its first words; sound that is called a list is
 /// sound.
-fn is_list(url: &HttpUrl, head: &Head, front: &[u8]) -> bool {
+fn is_list(url: &HttpUrl, head: &ResponseHead, front: &[u8]) -> bool {
     let path = url.target.split('?').next().unwrap_or_default().to_ascii_lowercase();
     let named = [".m3u", ".m3u8", ".pls", ".xspf"].iter().any(|end| path.ends_with(end));
     let typed = head.about.content_type.as_deref().is_some_and(is_playlist_type);
@@ -385,7 +417,7 @@ fn is_list(url: &HttpUrl, head: &Head, front: &[u8]) -> bool {
 
 /// Redirects in a row, playlists in playlists, and requests in all.
 pub(super) const MAX_REDIRECTS: usize = 8;
-const MAX_LISTS: usize = 3;
+const MAX_NESTED_PLAYLISTS: usize = 3;
 const MAX_REQUESTS: usize = 64;
 
 /// How long each stage may take.
@@ -393,22 +425,22 @@ const RESOLVE: Duration = Duration::from_secs(10);
 const CONNECT: Duration = Duration::from_secs(5);
 const HANDSHAKE: Duration = Duration::from_secs(10);
 const REQUEST: Duration = Duration::from_secs(5);
-const HEAD: Duration = patience(10);
-const FIRST_BYTES: Duration = patience(10);
-const LIST: Duration = patience(10);
+const HEAD: Duration = test_scaled(10);
+const FIRST_BYTES: Duration = test_scaled(10);
+const LIST: Duration = test_scaled(10);
 
 /// A test does not wait so long.
-const fn patience(seconds: u64) -> Duration {
+const fn test_scaled(seconds: u64) -> Duration {
     Duration::from_secs(if cfg!(test) { seconds.div_ceil(4) } else { seconds })
 }
 
 /// Bytes of a head, its lines, and letters of one value.
 const MAX_HEAD: usize = 32 * 1024;
 const MAX_HEADERS: usize = 100;
-const MAX_WORDS: usize = 1_024;
+const MAX_HEADER_TEXT: usize = 1_024;
 
 /// Bytes that show whether it is a list.
-const FRONT: usize = 24;
+const PROBE_BYTES: usize = 24;
 
 /// Bytes that the kernel keeps of what we have not read.
 const RECEIVE_BUFFER: u32 = 64 * 1024;

@@ -13,7 +13,7 @@
 //!
 //! One task for each source, which waits nearly all of its life. It ends when its station is gone.
 
-mod failure;
+mod error;
 mod fetch;
 mod scope;
 #[cfg(test)]
@@ -27,36 +27,36 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aulos_core::Instant;
-use aulos_engine::source::Item;
-use aulos_engine::standby::Keeper;
+use aulos_engine::source::SourceItem;
+use aulos_engine::standby::StandbyHandle;
 use aulos_io::SystemClock;
 use aulos_io::decode::StreamInfo;
 use aulos_io::feed::{
-    Backoff, BodyReport, HttpFeed, HttpOrder, StreamParts, StreamSource, StreamState,
+    Backoff, HttpBodyEnd, HttpFeeder, HttpFeederCommand, StreamParts, StreamSource, StreamState,
 };
-use aulos_proto::http::{HttpUrl, MAX_ENTRIES};
-use aulos_proto::titles::Title;
-use aulos_rt::Reader;
+use aulos_proto::http::{HttpUrl, MAX_PLAYLIST_ENTRIES};
+use aulos_proto::titles::TrackMetadata;
+use aulos_rt::LatestReader;
 use aulos_rt::channel::{Receiver, Sender, bounded};
 use aulos_rt::ring::Consumer;
 
-use failure::Failure;
-use fetch::{Fetcher, Opened};
+use error::RadioError;
+use fetch::{OpenedStream, StreamFetcher};
 
 /// Something that the control runtime is to run.
-pub type Chore = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What web radio does, for people to read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RadioState {
     /// What it does.
-    pub phase: Phase,
+    pub phase: RadioPhase,
     /// Why it does not play, as long as it does not.
     pub reason: Option<String>,
     /// What the station says of itself.
-    pub about: About,
+    pub station_info: RadioInfo,
     /// What is played, as far as it was told.
-    pub title: Option<Title>,
+    pub title: Option<TrackMetadata>,
     /// What the sound is.
     pub info: Option<StreamInfo>,
     /// Bodies that began.
@@ -73,7 +73,7 @@ pub struct RadioState {
 
 /// What web radio does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
+pub enum RadioPhase {
     /// It looks for the stream.
     #[default]
     Connecting,
@@ -84,10 +84,10 @@ pub enum Phase {
     /// It was a file, and is over.
     Finished,
     /// It is not needed, and stands by cold.
-    Resting,
+    Standby,
 }
 
-impl Phase {
+impl RadioPhase {
     /// In one word.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -96,14 +96,14 @@ impl Phase {
             Self::Playing => "playing",
             Self::Waiting => "waiting",
             Self::Finished => "finished",
-            Self::Resting => "resting",
+            Self::Standby => "resting",
         }
     }
 }
 
 /// What a station says of itself in the head of its response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct About {
+pub struct RadioInfo {
     /// Where the stream was found, behind redirects and playlists, without its password.
     pub url: Option<String>,
     /// `icy-name`.
@@ -120,13 +120,13 @@ pub struct About {
 
 /// What all web radio of a house did; never counts down.
 #[derive(Debug, Default)]
-pub struct Totals {
+pub struct RadioCounters {
     connects: AtomicU64,
     redirects: AtomicU64,
-    failures: [AtomicU64; failure::CAUSES.len()],
+    failures: [AtomicU64; error::COUNTER_NAMES.len()],
 }
 
-impl Totals {
+impl RadioCounters {
     /// By names that never change.
     #[must_use]
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
@@ -135,12 +135,12 @@ impl Totals {
             ("radio_connects", read(&self.connects)),
             ("radio_redirects", read(&self.redirects)),
         ];
-        all.extend(failure::CAUSES.into_iter().zip(self.failures.iter().map(read)));
+        all.extend(error::COUNTER_NAMES.into_iter().zip(self.failures.iter().map(read)));
         all
     }
 
-    fn failed(&self, failure: &Failure) {
-        if let Some(count) = self.failures.get(failure.cause()) {
+    fn count_failure(&self, failure: &RadioError) {
+        if let Some(count) = self.failures.get(failure.counter_index()) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -148,9 +148,9 @@ impl Totals {
 
 /// What can be seen of one.
 #[derive(Clone, Debug, Default)]
-pub struct Watch(Arc<Mutex<RadioState>>);
+pub struct RadioStatusHandle(Arc<Mutex<RadioState>>);
 
-impl Watch {
+impl RadioStatusHandle {
     /// How it goes.
     #[must_use]
     pub fn state(&self) -> RadioState {
@@ -163,64 +163,64 @@ impl Watch {
 }
 
 /// One source of web radio, whose parts go to where they run.
-pub struct Radio {
+pub struct RadioParts {
     /// For a reactor.
-    pub feed: HttpFeed,
+    pub feed: HttpFeeder,
     /// For the codec pool.
     pub source: StreamSource,
     /// For the station.
-    pub items: Consumer<Item>,
+    pub items: Consumer<SourceItem>,
     /// For the status.
-    pub watch: Watch,
+    pub status: RadioStatusHandle,
     /// For the control runtime.
-    pub chore: Chore,
+    pub task: BackgroundTask,
 }
 
-impl std::fmt::Debug for Radio {
+impl std::fmt::Debug for RadioParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Radio").field("watch", &self.watch).finish_non_exhaustive()
+        f.debug_struct("Radio").field("watch", &self.status).finish_non_exhaustive()
     }
 }
 
 /// Finds streams; one for a house.
 #[derive(Debug, Default)]
-pub struct Tuner {
-    fetcher: Arc<Fetcher>,
-    totals: Arc<Totals>,
+pub struct RadioClient {
+    fetcher: Arc<StreamFetcher>,
+    totals: Arc<RadioCounters>,
 }
 
-impl Tuner {
+impl RadioClient {
     /// A source that plays what is at `url`, while `keeper` says that somebody needs it; `seed` is
     /// where its pauses get their chance from.
     #[must_use]
-    pub fn tune(&self, url: HttpUrl, keeper: Option<Keeper>, seed: u64) -> Radio {
+    pub fn open(&self, url: HttpUrl, keeper: Option<StandbyHandle>, seed: u64) -> RadioParts {
         let StreamParts { writer, source, items, state, titles } = StreamParts::new();
-        let (orders, ordered) = bounded(MOST_ORDERS);
-        let (reporter, reports) = bounded(MOST_REPORTS);
-        let (teller, told) = bounded(MOST_TITLES);
-        let (asker, needs) = bounded(MOST_ORDERS);
-        let watch = Watch::default();
-        let task = Task {
+        let (orders, ordered) = bounded(MAX_ORDERS);
+        let (reporter, reports) = bounded(MAX_REPORTS);
+        let (teller, told) = bounded(MAX_TITLES);
+        let (asker, needs) = bounded(MAX_ORDERS);
+        let watch = RadioStatusHandle::default();
+        let task = RadioTask {
             url,
             fetcher: Arc::clone(&self.fetcher),
             totals: Arc::clone(&self.totals),
             watch: watch.clone(),
             orders,
             reports,
-            told,
+            icy_titles: told,
             titles,
             state,
             backoff: Backoff::new(seed),
-            refused: HashSet::new(),
-            needs,
+            unplayable: HashSet::new(),
+            need_changes: needs,
             needed: keeper.is_none(),
         };
-        let feed = HttpFeed::new(writer, ordered, reporter, teller);
+        let feed = HttpFeeder::new(writer, ordered, reporter, teller);
         let feed = match keeper {
-            Some(keeper) => feed.kept(keeper, asker),
+            Some(keeper) => feed.with_standby(keeper, asker),
             None => feed,
         };
-        Radio { feed, source, items, watch, chore: Box::pin(task.run()) }
+        RadioParts { feed, source, items, status: watch, task: Box::pin(task.run()) }
     }
 
     /// What all of them did.
@@ -230,40 +230,40 @@ impl Tuner {
     }
 }
 
-struct Task {
+struct RadioTask {
     url: HttpUrl,
-    fetcher: Arc<Fetcher>,
-    totals: Arc<Totals>,
-    watch: Watch,
-    orders: Sender<HttpOrder>,
-    reports: Receiver<BodyReport>,
+    fetcher: Arc<StreamFetcher>,
+    totals: Arc<RadioCounters>,
+    watch: RadioStatusHandle,
+    orders: Sender<HttpFeederCommand>,
+    reports: Receiver<HttpBodyEnd>,
     /// Titles beside the sound, and in it.
-    told: Receiver<Title>,
-    titles: Receiver<Title>,
-    state: Reader<StreamState>,
+    icy_titles: Receiver<TrackMetadata>,
+    titles: Receiver<TrackMetadata>,
+    state: LatestReader<StreamState>,
     backoff: Backoff,
     /// Addresses whose sound cannot be played, until all others have failed too.
-    refused: HashSet<HttpUrl>,
+    unplayable: HashSet<HttpUrl>,
     /// Whether somebody needs it, as the feed says it.
-    needs: Receiver<bool>,
+    need_changes: Receiver<bool>,
     needed: bool,
 }
 
 /// How a body ended.
-enum End {
+enum PlayEnd {
     /// It broke off, or could not be had.
-    Failed(Failure),
+    Failed(RadioError),
     /// Nobody needs it now.
-    Unneeded,
+    NotNeeded,
     /// It is a file that is over, or the station is gone.
-    Over,
+    Finished,
 }
 
-impl Task {
+impl RadioTask {
     async fn run(mut self) {
         while !self.orders.is_closed() {
             if !self.needed {
-                self.watch.change(|state| (state.phase, state.title) = (Phase::Resting, None));
+                self.watch.change(|state| (state.phase, state.title) = (RadioPhase::Standby, None));
                 self.wait(None).await;
                 continue;
             }
@@ -272,23 +272,23 @@ impl Task {
                 self.wait(Some(self.backoff.retry_at())).await;
                 continue;
             }
-            self.watch.change(|state| state.phase = Phase::Connecting);
+            self.watch.change(|state| state.phase = RadioPhase::Connecting);
             let opened = tokio::select! {
-                opened = self.fetcher.open(&self.url, &self.refused, &self.watch, &self.totals) => opened,
-                Some(needed) = poll_fn(|context| self.needs.poll_recv(context)) => {
+                opened = self.fetcher.open(&self.url, &self.unplayable, &self.watch, &self.totals) => opened,
+                Some(needed) = poll_fn(|context| self.need_changes.poll_recv(context)) => {
                     self.needed = needed;
                     continue;
                 }
-                () = gone(&self.orders) => return,
+                () = until_closed(&self.orders) => return,
             };
             let end = match opened {
                 Ok(opened) => self.play(opened).await,
-                Err(failure) => End::Failed(failure),
+                Err(failure) => PlayEnd::Failed(failure),
             };
             match end {
-                End::Failed(failure) => self.failed(&failure),
-                End::Unneeded => {}
-                End::Over => return,
+                PlayEnd::Failed(failure) => self.handle_failure(&failure),
+                PlayEnd::NotNeeded => {}
+                PlayEnd::Finished => return,
             }
         }
     }
@@ -299,43 +299,43 @@ impl Task {
         let pause = Duration::from_nanos(span.map_or(0, |span| u64::try_from(span).unwrap_or(0)));
         tokio::select! {
             () = tokio::time::sleep(pause), if until.is_some() => {}
-            Some(needed) = poll_fn(|context| self.needs.poll_recv(context)) => self.needed = needed,
-            () = gone(&self.orders) => {}
+            Some(needed) = poll_fn(|context| self.need_changes.poll_recv(context)) => self.needed = needed,
+            () = until_closed(&self.orders) => {}
         }
     }
 
     /// Lets it play until it breaks off, is over, or is not needed any more.
-    async fn play(&mut self, opened: Opened) -> End {
-        match self.listen(opened).await {
-            Some(failure) => End::Failed(failure),
-            None if self.needed => End::Over,
-            None => End::Unneeded,
+    async fn play(&mut self, opened: OpenedStream) -> PlayEnd {
+        match self.play_body(opened).await {
+            Some(failure) => PlayEnd::Failed(failure),
+            None if self.needed => PlayEnd::Finished,
+            None => PlayEnd::NotNeeded,
         }
     }
 
     /// Lets it play until it breaks off; `None` when there is nothing more to do for now.
-    async fn listen(&mut self, opened: Opened) -> Option<Failure> {
-        let Opened { body, about, url } = opened;
+    async fn play_body(&mut self, opened: OpenedStream) -> Option<RadioError> {
+        let OpenedStream { body, about, url } = opened;
         // Whatever was reported of the body before.
         while self.reports.try_recv().is_ok() {}
         let StreamState { body: before, counts, .. } = *self.state.read();
-        if self.orders.try_send(HttpOrder::Play(Box::new(body))).is_err() {
-            return Some(Failure::Busy);
+        if self.orders.try_send(HttpFeederCommand::Play(Box::new(body))).is_err() {
+            return Some(RadioError::Busy);
         }
-        self.begun(about);
+        self.record_start(about);
         let (mut finished, mut broken) = (false, None);
-        let mut looks = tokio::time::interval(LOOK);
+        let mut looks = tokio::time::interval(POLL_INTERVAL);
         looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            let Self { reports, told, titles, needs, .. } = self;
+            let Self { reports, icy_titles: told, titles, need_changes: needs, .. } = self;
             tokio::select! {
                 report = poll_fn(|context| reports.poll_recv(context)) => match report? {
-                    BodyReport::Ended => finished = true,
+                    HttpBodyEnd::Ended => finished = true,
                     // Before anything was heard the decoder is asked first: it may be a web page.
-                    BodyReport::Broken(fault) if self.state.read().counts.packets == counts.packets => {
-                        broken = Some((Failure::Body(fault), LAST_LOOKS));
+                    HttpBodyEnd::Broken(fault) if self.state.read().counts.packets == counts.packets => {
+                        broken = Some((RadioError::Body(fault), LAST_POLLS));
                     }
-                    BodyReport::Broken(fault) => return Some(Failure::Body(fault)),
+                    HttpBodyEnd::Broken(fault) => return Some(RadioError::Body(fault)),
                 },
                 Some(needed) = poll_fn(|context| needs.poll_recv(context)) => {
                     self.needed = needed;
@@ -343,14 +343,14 @@ impl Task {
                         return None;
                     }
                 }
-                Some(title) = poll_fn(|context| told.poll_recv(context)) => self.tell(title),
-                Some(title) = poll_fn(|context| titles.poll_recv(context)) => self.tell(title),
+                Some(title) = poll_fn(|context| told.poll_recv(context)) => self.set_title(title),
+                Some(title) = poll_fn(|context| titles.poll_recv(context)) => self.set_title(title),
                 _ = looks.tick() => {
-                    let state = self.look();
+                    let state = self.poll_decoder();
                     if state.body > before && let Some(error) = state.error {
-                        self.orders.try_send(HttpOrder::Stop).ok();
-                        self.refused.insert(url);
-                        return Some(Failure::Sound(error));
+                        self.orders.try_send(HttpFeederCommand::Stop).ok();
+                        self.unplayable.insert(url);
+                        return Some(RadioError::Undecodable(error));
                     }
                     if let Some((failure, left)) = &mut broken {
                         *left -= 1;
@@ -360,7 +360,7 @@ impl Task {
                     }
                     let over = finished && state.finished;
                     if over {
-                        self.watch.change(|state| state.phase = Phase::Finished);
+                        self.watch.change(|state| state.phase = RadioPhase::Finished);
                     }
                     if over || self.orders.is_closed() {
                         return None;
@@ -370,19 +370,19 @@ impl Task {
         }
     }
 
-    fn begun(&mut self, about: About) {
+    fn record_start(&mut self, about: RadioInfo) {
         self.backoff.succeeded(SystemClock::now());
         self.totals.connects.fetch_add(1, Ordering::Relaxed);
         self.watch.change(|state| {
-            state.phase = Phase::Playing;
+            state.phase = RadioPhase::Playing;
             (state.reason, state.title) = (None, None);
-            state.about = about;
+            state.station_info = about;
             state.connects += 1;
         });
     }
 
     /// Asks the decoder how it goes, and shows it.
-    fn look(&mut self) -> StreamState {
+    fn poll_decoder(&mut self) -> StreamState {
         let state = *self.state.read();
         self.watch.change(|seen| {
             seen.info = state.info;
@@ -392,16 +392,17 @@ impl Task {
         state
     }
 
-    fn tell(&self, title: Title) {
+    fn set_title(&self, title: TrackMetadata) {
         self.watch.change(|state| state.title = Some(title));
     }
 
     /// It could not be had, or broke off: says when it makes sense to try again.
-    fn failed(&mut self, failure: &Failure) {
+    fn handle_failure(&mut self, failure: &RadioError) {
         let now = SystemClock::now();
         // A server that leads somewhere else each time must not have us run after it.
-        let others = matches!(failure, Failure::Sound(_)) && self.refused.len() < MAX_ENTRIES;
-        let nothing_else = matches!(failure, Failure::NothingElse);
+        let others = matches!(failure, RadioError::Undecodable(_))
+            && self.unplayable.len() < MAX_PLAYLIST_ENTRIES;
+        let nothing_else = matches!(failure, RadioError::NothingPlayable);
         if others {
             // Another entry of the playlist is tried at once; if there is none, that is told next.
         } else if failure.is_lasting() {
@@ -410,13 +411,13 @@ impl Task {
             self.backoff.failed(now);
         }
         if !others {
-            self.refused.clear();
+            self.unplayable.clear();
         }
         if !nothing_else {
-            self.totals.failed(failure);
+            self.totals.count_failure(failure);
         }
         self.watch.change(|state| {
-            state.phase = Phase::Waiting;
+            state.phase = RadioPhase::Waiting;
             state.failures += u64::from(!nothing_else);
             // What cannot be played is the better answer than that there is nothing else.
             if !nothing_else || state.reason.is_none() {
@@ -428,19 +429,19 @@ impl Task {
 }
 
 /// Waits until the station is gone.
-async fn gone(orders: &Sender<HttpOrder>) {
+async fn until_closed(orders: &Sender<HttpFeederCommand>) {
     while !orders.is_closed() {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// How often a decoder is asked how it goes.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How often a decoder is asked about a body that broke off before it was heard.
-const LAST_LOOKS: u32 = 2;
+const LAST_POLLS: u32 = 2;
 
 /// Orders, reports and titles that wait.
-const MOST_ORDERS: usize = 4;
-const MOST_REPORTS: usize = 4;
-const MOST_TITLES: usize = 8;
+const MAX_ORDERS: usize = 4;
+const MAX_REPORTS: usize = 4;
+const MAX_TITLES: usize = 8;

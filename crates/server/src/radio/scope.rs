@@ -9,11 +9,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use aulos_proto::http::AddressClass;
 
-use super::failure::Failure;
+use super::error::RadioError;
 
 /// How far the next request may go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) enum Scope {
+pub(super) enum AddressScope {
     /// To every address: no public server had a say in it.
     #[default]
     Any,
@@ -21,30 +21,30 @@ pub(super) enum Scope {
     Public,
 }
 
-impl Scope {
+impl AddressScope {
     /// The addresses of `host` that may be dialled.
     ///
     /// # Errors
     /// [`Failure::NotPublic`] when there are addresses, and none may be.
-    pub(super) fn admitted(
+    pub(super) fn filter(
         self,
         host: &str,
         found: Vec<SocketAddr>,
         class_of: fn(IpAddr) -> AddressClass,
-    ) -> Result<Vec<SocketAddr>, Failure> {
+    ) -> Result<Vec<SocketAddr>, RadioError> {
         let allowed = |at: &SocketAddr| self == Self::Any || class_of(at.ip()).is_public();
         let first = found.first().map(SocketAddr::ip);
         let admitted: Vec<_> = found.into_iter().filter(allowed).collect();
         match first {
             Some(address) if admitted.is_empty() => {
-                Err(Failure::NotPublic(host.to_owned(), address, class_of(address)))
+                Err(RadioError::NotPublic(host.to_owned(), address, class_of(address)))
             }
             _ => Ok(admitted),
         }
     }
 
     /// How far what a server of this class says may lead.
-    pub(super) const fn behind(self, class: AddressClass) -> Self {
+    pub(super) const fn after(self, class: AddressClass) -> Self {
         if class.is_public() { Self::Public } else { self }
     }
 }
@@ -53,9 +53,9 @@ impl Scope {
 mod tests {
     use super::*;
 
-    fn admitted(scope: Scope, found: &[&str]) -> Result<Vec<String>, String> {
+    fn admitted(scope: AddressScope, found: &[&str]) -> Result<Vec<String>, String> {
         let found = found.iter().map(|text| SocketAddr::new(text.parse().unwrap(), 80)).collect();
-        let admitted = scope.admitted("host.example", found, AddressClass::of);
+        let admitted = scope.filter("host.example", found, AddressClass::of);
         let text = |all: Vec<SocketAddr>| all.iter().map(|at| at.ip().to_string()).collect();
         admitted.map(text).map_err(|failure| failure.to_string())
     }
@@ -63,23 +63,23 @@ mod tests {
     #[test]
     fn from_a_public_address_only_public_ones_are_reached() {
         let all = ["127.0.0.1", "1.1.1.1", "10.0.0.1"];
-        assert_eq!(admitted(Scope::Any, &all).unwrap(), all);
-        assert_eq!(admitted(Scope::Public, &all).unwrap(), ["1.1.1.1"]);
+        assert_eq!(admitted(AddressScope::Any, &all).unwrap(), all);
+        assert_eq!(admitted(AddressScope::Public, &all).unwrap(), ["1.1.1.1"]);
         assert_eq!(
-            admitted(Scope::Public, &["::ffff:10.0.0.1", "fe80::1"]).unwrap_err(),
+            admitted(AddressScope::Public, &["::ffff:10.0.0.1", "fe80::1"]).unwrap_err(),
             "a public server leads to host.example, and ::ffff:10.0.0.1 is a private address: only \
              an address in the configuration may be one"
         );
-        assert_eq!(admitted(Scope::Public, &[]).unwrap(), [""; 0]);
+        assert_eq!(admitted(AddressScope::Public, &[]).unwrap(), [""; 0]);
     }
 
     #[test]
     fn once_public_always_public() {
         let class = |text: &str| AddressClass::of(text.parse().unwrap());
-        let scope = Scope::default().behind(class("10.0.0.1")).behind(class("127.0.0.1"));
-        assert_eq!(scope, Scope::Any);
-        let scope = scope.behind(class("1.1.1.1"));
-        assert_eq!(scope, Scope::Public);
-        assert_eq!(scope.behind(class("10.0.0.1")), Scope::Public);
+        let scope = AddressScope::default().after(class("10.0.0.1")).after(class("127.0.0.1"));
+        assert_eq!(scope, AddressScope::Any);
+        let scope = scope.after(class("1.1.1.1"));
+        assert_eq!(scope, AddressScope::Public);
+        assert_eq!(scope.after(class("10.0.0.1")), AddressScope::Public);
     }
 }

@@ -6,9 +6,9 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use aulos_engine::standby::{Standby, Wish, gate};
+use aulos_engine::standby::{Standby, StandbyRequest, standby_channel};
 use aulos_io::feed::Feeder;
-use aulos_io::{Job, Step};
+use aulos_io::{Job, JobStatus};
 use aulos_proto::http::AddressClass;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tokio::runtime::Runtime;
@@ -33,21 +33,21 @@ fn mp3() -> &'static [u8] {
 const SAMPLES: usize = 116 * 1_152 * 2;
 
 /// A request: its target and its head.
-struct Asked {
+struct ReceivedRequest {
     target: String,
     head: String,
 }
 
 /// Serves at most 128 connections, one after the other or at once; gives the port.
 fn serve(
-    answer: impl Fn(&Asked, &mut dyn Write) -> std::io::Result<()> + Send + Sync + 'static,
+    answer: impl Fn(&ReceivedRequest, &mut dyn Write) -> std::io::Result<()> + Send + Sync + 'static,
 ) -> u16 {
     serve_with(None, answer)
 }
 
 fn serve_with(
     tls: Option<Arc<ServerConfig>>,
-    answer: impl Fn(&Asked, &mut dyn Write) -> std::io::Result<()> + Send + Sync + 'static,
+    answer: impl Fn(&ReceivedRequest, &mut dyn Write) -> std::io::Result<()> + Send + Sync + 'static,
 ) -> u16 {
     serve_on("127.0.0.1", tls, answer)
 }
@@ -55,7 +55,7 @@ fn serve_with(
 fn serve_on(
     host: &str,
     tls: Option<Arc<ServerConfig>>,
-    answer: impl Fn(&Asked, &mut dyn Write) -> std::io::Result<()> + Send + Sync + 'static,
+    answer: impl Fn(&ReceivedRequest, &mut dyn Write) -> std::io::Result<()> + Send + Sync + 'static,
 ) -> u16 {
     // Made before anybody asks: to make it takes longer than a client waits when the machine is busy.
     mp3();
@@ -78,7 +78,7 @@ fn serve_on(
 }
 
 fn respond(
-    answer: &dyn Fn(&Asked, &mut dyn Write) -> std::io::Result<()>,
+    answer: &dyn Fn(&ReceivedRequest, &mut dyn Write) -> std::io::Result<()>,
     mut stream: impl Read + Write,
 ) {
     let mut head = String::new();
@@ -90,32 +90,32 @@ fn respond(
     }
     let target = head.split(' ').nth(1).unwrap_or_default().to_owned();
     // Whoever has enough hangs up.
-    answer(&Asked { target, head }, &mut stream).ok();
+    answer(&ReceivedRequest { target, head }, &mut stream).ok();
     stream.flush().ok();
 }
 
 /// A radio with all that drives it, in a test's own hands.
-struct Rig {
+struct RadioHarness {
     runtime: Runtime,
-    feed: HttpFeed,
+    feed: HttpFeeder,
     source: StreamSource,
-    items: Consumer<Item>,
-    watch: Watch,
+    items: Consumer<SourceItem>,
+    watch: RadioStatusHandle,
     sound: usize,
     ends: usize,
 }
 
-impl Rig {
+impl RadioHarness {
     fn new(url: &str) -> Self {
-        Self::tuned(&Tuner::default(), url)
+        Self::with_client(&RadioClient::default(), url)
     }
 
-    fn tuned(tuner: &Tuner, url: &str) -> Self {
-        Self::of(tuner.tune(url.parse().unwrap(), None, 7))
+    fn with_client(tuner: &RadioClient, url: &str) -> Self {
+        Self::of(tuner.open(url.parse().unwrap(), None, 7))
     }
 
-    fn of(radio: Radio) -> Self {
-        let Radio { feed, source, items, watch, chore } = radio;
+    fn of(radio: RadioParts) -> Self {
+        let RadioParts { feed, source, items, status: watch, task: chore } = radio;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.unwrap();
         runtime.spawn(chore);
@@ -127,12 +127,12 @@ impl Rig {
         let begun = Instant::now();
         loop {
             self.feed.tick(SystemClock::now());
-            assert_eq!(self.source.step(), Step::Later);
+            assert_eq!(self.source.step(), JobStatus::Pending);
             while let Some(item) = self.items.pop() {
                 match item {
-                    Item::Block(block) => self.sound += block.samples().len(),
-                    Item::End => self.ends += 1,
-                    Item::Lost => panic!("a body that breaks off is tried again"),
+                    SourceItem::Block(block) => self.sound += block.samples().len(),
+                    SourceItem::End => self.ends += 1,
+                    SourceItem::Lost => panic!("a body that breaks off is tried again"),
                 }
             }
             let state = self.watch.state();
@@ -176,9 +176,9 @@ fn an_old_shoutcast_server_with_titles_and_again_when_it_hangs_up() {
         }
         Ok(())
     });
-    let mut rig = Rig::new(&format!("http://127.0.0.1:{port}/live"));
+    let mut rig = RadioHarness::new(&format!("http://127.0.0.1:{port}/live"));
     let state = rig.until(|state, _| state.title.is_some());
-    assert_eq!(state.about.name.as_deref(), Some("Radio B\u{f6}rk"));
+    assert_eq!(state.station_info.name.as_deref(), Some("Radio B\u{f6}rk"));
     let title = state.title.unwrap();
     assert_eq!(
         (title.artist.as_deref(), title.title.as_deref()),
@@ -198,8 +198,8 @@ fn a_file_plays_once_and_ends() {
         write!(out, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n")?;
         out.write_all(mp3())
     });
-    let mut rig = Rig::new(&format!("http://127.0.0.1:{port}/song.mp3"));
-    let state = rig.until(|state, _| state.phase == Phase::Finished);
+    let mut rig = RadioHarness::new(&format!("http://127.0.0.1:{port}/song.mp3"));
+    let state = rig.until(|state, _| state.phase == RadioPhase::Finished);
     assert_eq!((rig.sound, rig.ends, state.connects, state.failures), (SAMPLES, 1, 1, 0));
 }
 
@@ -216,15 +216,15 @@ fn what_the_bytes_are_counts_and_not_what_the_server_says() {
         out.write_all(body)
     });
     for target in ["liar", "list"] {
-        let mut rig = Rig::new(&format!("http://127.0.0.1:{port}/{target}"));
+        let mut rig = RadioHarness::new(&format!("http://127.0.0.1:{port}/{target}"));
         let state = rig.until(|state, sound| state.info.is_some() && sound > 100_000);
         assert_eq!(state.info.map(|info| info.codec), Some("mp3"), "{target}");
     }
     assert_eq!(
-        Rig::reason(&format!("http://127.0.0.1:{port}/page")),
+        RadioHarness::reason(&format!("http://127.0.0.1:{port}/page")),
         "it is a web page and not sound"
     );
-    let reason = Rig::reason(&format!("http://127.0.0.1:{port}/noise"));
+    let reason = RadioHarness::reason(&format!("http://127.0.0.1:{port}/noise"));
     assert_eq!(reason, "it is not MP3, AAC, Ogg, FLAC or WAVE");
 }
 
@@ -240,12 +240,18 @@ fn redirects_are_followed_and_counted_but_not_for_ever() {
         write!(out, "HTTP/1.1 302 Found\r\nLocation: {to}\r\n\r\n")
     });
     let base = format!("http://127.0.0.1:{port}");
-    let mut good = Rig::new(&format!("{base}/good/0"));
+    let mut good = RadioHarness::new(&format!("{base}/good/0"));
     let state = good.until(|_, sound| sound > 0);
-    assert_eq!((state.redirects, state.about.url), (6, Some(format!("{base}/good/6"))));
-    assert_eq!(Rig::reason(&format!("{base}/endless/0")), "the server redirects again and again");
-    assert_eq!(Rig::reason(&format!("{base}/circle/0")), "the server redirects in a circle");
-    assert!(Rig::reason(&format!("{base}/away/0")).contains("no address"));
+    assert_eq!((state.redirects, state.station_info.url), (6, Some(format!("{base}/good/6"))));
+    assert_eq!(
+        RadioHarness::reason(&format!("{base}/endless/0")),
+        "the server redirects again and again"
+    );
+    assert_eq!(
+        RadioHarness::reason(&format!("{base}/circle/0")),
+        "the server redirects in a circle"
+    );
+    assert!(RadioHarness::reason(&format!("{base}/away/0")).contains("no address"));
 }
 
 #[test]
@@ -260,7 +266,7 @@ fn a_server_that_leads_somewhere_else_each_time_is_not_run_after() {
             _ => write!(out, "HTTP/1.1 200 OK\r\n\r\n<html>a page that is no sound</html>"),
         }
     });
-    let mut rig = Rig::new(&format!("http://127.0.0.1:{port}/live"));
+    let mut rig = RadioHarness::new(&format!("http://127.0.0.1:{port}/live"));
     // As many as a playlist may have entries, and then a pause.
     let state = rig.until(|state, _| state.failures >= 32);
     assert_eq!(state.reason.as_deref(), Some("it is a web page and not sound"));
@@ -271,16 +277,16 @@ fn a_server_that_leads_somewhere_else_each_time_is_not_run_after() {
 }
 
 /// A world in which 127.0.0.2 is on the public network.
-fn world(names: Vec<(&'static str, Vec<std::net::IpAddr>)>) -> Tuner {
-    let dialer = crate::dial::Dialer::knowing(names);
-    let fetcher = Fetcher::in_world(dialer, |address| {
+fn test_network(names: Vec<(&'static str, Vec<std::net::IpAddr>)>) -> RadioClient {
+    let dialer = crate::dial::Dialer::with_names(names);
+    let fetcher = StreamFetcher::with_address_classes(dialer, |address| {
         if address == std::net::IpAddr::from([127, 0, 0, 2]) {
             AddressClass::Public
         } else {
             AddressClass::of(address)
         }
     });
-    Tuner { fetcher: Arc::new(fetcher), ..Tuner::default() }
+    RadioClient { fetcher: Arc::new(fetcher), ..RadioClient::default() }
 }
 
 /// A server of the private network, and how often it was asked.
@@ -317,7 +323,7 @@ fn a_public_server_does_not_lead_to_a_private_address() {
     });
     let [inside, outside] = [[127, 0, 0, 1], [127, 0, 0, 2]].map(std::net::IpAddr::from);
     let tuner = || {
-        world(vec![
+        test_network(vec![
             ("inside.example", vec![inside]),
             // The first lookup finds the public server, the next one this machine.
             ("rebind.example", vec![outside, inside]),
@@ -331,7 +337,8 @@ fn a_public_server_does_not_lead_to_a_private_address() {
         ("any", "0.0.0.0", "0.0.0.0", "an unspecified address"),
         ("only-private", "127.0.0.1", "127.0.0.1", "a loopback address"),
     ] {
-        let mut rig = Rig::tuned(&tuner(), &format!("http://127.0.0.2:{public}/{path}"));
+        let mut rig =
+            RadioHarness::with_client(&tuner(), &format!("http://127.0.0.2:{public}/{path}"));
         let state = rig.until(|state, _| state.reason.is_some());
         let wanted = format!(
             "a public server leads to {host}, and {address} is {class}: only an address in the \
@@ -339,12 +346,13 @@ fn a_public_server_does_not_lead_to_a_private_address() {
         );
         assert_eq!(state.reason.as_deref(), Some(&wanted[..]), "{path}");
     }
-    let mut rig = Rig::tuned(&tuner(), &format!("http://rebind.example:{public}/rebind"));
+    let mut rig =
+        RadioHarness::with_client(&tuner(), &format!("http://rebind.example:{public}/rebind"));
     let reason = rig.until(|state, _| state.reason.is_some()).reason.unwrap();
     assert!(reason.contains("rebind.example, and 127.0.0.1 is a loopback address"), "{reason}");
-    let mut rig = Rig::tuned(&tuner(), &format!("http://127.0.0.2:{public}/list"));
+    let mut rig = RadioHarness::with_client(&tuner(), &format!("http://127.0.0.2:{public}/list"));
     let state = rig.until(|_, sound| sound > 0);
-    assert_eq!(state.about.url, Some(format!("http://127.0.0.2:{public}/sound")));
+    assert_eq!(state.station_info.url, Some(format!("http://127.0.0.2:{public}/sound")));
     assert_eq!(asked.load(Ordering::Relaxed), 0, "nothing inside was asked");
 }
 
@@ -360,7 +368,10 @@ fn an_address_of_the_operator_may_be_private_and_lead_where_it_likes() {
         write!(out, "HTTP/1.0 302 Found\r\nLocation: http://{to}/\r\n\r\n")
     });
     for path in ["private", "public"] {
-        let mut rig = Rig::tuned(&world(vec![]), &format!("http://127.0.0.1:{local}/{path}"));
+        let mut rig = RadioHarness::with_client(
+            &test_network(vec![]),
+            &format!("http://127.0.0.1:{local}/{path}"),
+        );
         let state = rig.until(|state, sound| sound > 0 || state.reason.is_some());
         assert_eq!((state.reason, state.redirects), (None, 1), "{path}");
     }
@@ -395,15 +406,18 @@ fn playlists_are_tried_in_order_and_read_no_further_than_they_may_be_long() {
         }
     });
     let base = format!("http://127.0.0.1:{port}");
-    let mut rig = Rig::new(&format!("{base}/a.m3u"));
+    let mut rig = RadioHarness::new(&format!("{base}/a.m3u"));
     let state = rig.until(|_, sound| sound > 0);
-    assert_eq!(state.about.url, Some(format!("{base}/live")));
-    assert!(Rig::reason(&format!("{base}/hls.m3u8")).contains("HLS"));
+    assert_eq!(state.station_info.url, Some(format!("{base}/live")));
+    assert!(RadioHarness::reason(&format!("{base}/hls.m3u8")).contains("HLS"));
     assert_eq!(
-        Rig::reason(&format!("{base}/deep.m3u")),
+        RadioHarness::reason(&format!("{base}/deep.m3u")),
         "the playlist names playlists that name playlists"
     );
-    assert_eq!(Rig::reason(&format!("{base}/million.m3u")), "the server has nothing there (404)");
+    assert_eq!(
+        RadioHarness::reason(&format!("{base}/million.m3u")),
+        "the server has nothing there (404)"
+    );
 }
 
 #[test]
@@ -415,21 +429,26 @@ fn a_server_that_says_no_and_one_that_wants_a_password() {
         "/gone" => write!(out, "HTTP/1.1 410 Gone\r\n\r\n"),
         _ => write!(out, "SSH-2.0-OpenSSH_9.2\r\n\r\n"),
     });
-    assert!(Rig::reason(&format!("http://127.0.0.1:{port}/safe")).contains("password (401)"));
-    assert!(Rig::reason(&format!("http://127.0.0.1:{port}/gone")).contains("no more (410)"));
     assert!(
-        Rig::reason(&format!("http://127.0.0.1:{port}/ssh")).contains("not answer as one of HTTP")
+        RadioHarness::reason(&format!("http://127.0.0.1:{port}/safe")).contains("password (401)")
     );
-    let mut rig = Rig::new(&format!("http://dj:secret@127.0.0.1:{port}/safe"));
+    assert!(
+        RadioHarness::reason(&format!("http://127.0.0.1:{port}/gone")).contains("no more (410)")
+    );
+    assert!(
+        RadioHarness::reason(&format!("http://127.0.0.1:{port}/ssh"))
+            .contains("not answer as one of HTTP")
+    );
+    let mut rig = RadioHarness::new(&format!("http://dj:secret@127.0.0.1:{port}/safe"));
     let state = rig.until(|_, sound| sound > 0);
     assert_eq!(
-        state.about.url,
+        state.station_info.url,
         Some(format!("http://127.0.0.1:{port}/safe")),
         "no password is shown"
     );
     // Nobody listens on a port that was just closed.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    assert!(Rig::reason(&format!("http://{closed}/")).contains("cannot be reached"));
+    assert!(RadioHarness::reason(&format!("http://{closed}/")).contains("cannot be reached"));
 }
 
 #[test]
@@ -449,10 +468,10 @@ fn chunks_are_taken_out_and_nonsense_for_chunks_is_said() {
         }
         out.write_all(b"0\r\n\r\n")
     });
-    let mut rig = Rig::new(&format!("http://127.0.0.1:{port}/good"));
+    let mut rig = RadioHarness::new(&format!("http://127.0.0.1:{port}/good"));
     let state = rig.until(|_, sound| sound >= SAMPLES);
     assert_eq!((state.resyncs, state.damaged), (0, 0));
-    let reason = Rig::reason(&format!("http://127.0.0.1:{port}/nonsense"));
+    let reason = RadioHarness::reason(&format!("http://127.0.0.1:{port}/nonsense"));
     assert_eq!(reason, "the server sent chunks that are none");
 }
 
@@ -463,7 +482,7 @@ fn titles_that_never_come_cost_some_packets_and_nothing_else() {
         out.write_all(b"HTTP/1.0 200 OK\r\nicy-metaint: 5000\r\n\r\n")?;
         out.write_all(mp3())
     });
-    let mut rig = Rig::new(&format!("http://127.0.0.1:{port}/"));
+    let mut rig = RadioHarness::new(&format!("http://127.0.0.1:{port}/"));
     let state = rig.until(|state, sound| state.resyncs + state.damaged > 0 && sound > SAMPLES / 2);
     assert!(state.connects >= 1);
 }
@@ -477,7 +496,7 @@ fn a_server_that_closes_at_random_is_asked_again_and_again() {
         out.write_all(b"HTTP/1.0 200 OK\r\n\r\n")?;
         out.write_all(&mp3()[..length])
     });
-    let mut rig = Rig::new(&format!("http://127.0.0.1:{port}/"));
+    let mut rig = RadioHarness::new(&format!("http://127.0.0.1:{port}/"));
     let state = rig.until(|state, sound| state.connects >= 3 && sound > 100_000);
     assert!(state.failures >= 2);
     assert_eq!(rig.ends, 0);
@@ -499,9 +518,9 @@ fn a_server_that_takes_its_time_with_the_head_is_given_up() {
         }
         Ok(())
     });
-    let reason = Rig::reason(&format!("http://127.0.0.1:{port}/head"));
+    let reason = RadioHarness::reason(&format!("http://127.0.0.1:{port}/head"));
     assert_eq!(reason, "the server took too long to answer");
-    let reason = Rig::reason(&format!("http://127.0.0.1:{port}/body"));
+    let reason = RadioHarness::reason(&format!("http://127.0.0.1:{port}/body"));
     assert_eq!(reason, "the server took too long to send sound");
 }
 
@@ -513,12 +532,17 @@ fn over_tls_with_a_certificate_that_is_trusted_and_with_one_that_is_not() {
         write!(out, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n")?;
         out.write_all(mp3())
     });
-    let tuner = Tuner { fetcher: Arc::new(Fetcher::trusting(client)), ..Tuner::default() };
-    let mut rig = Rig::tuned(&tuner, &format!("https://localhost:{port}/song.mp3"));
-    rig.until(|state, _| state.phase == Phase::Finished);
+    let tuner = RadioClient {
+        fetcher: Arc::new(StreamFetcher::with_tls(client)),
+        ..RadioClient::default()
+    };
+    let mut rig = RadioHarness::with_client(&tuner, &format!("https://localhost:{port}/song.mp3"));
+    rig.until(|state, _| state.phase == RadioPhase::Finished);
     assert_eq!((rig.sound, rig.ends), (SAMPLES, 1));
     // This machine's own authorities do not know it.
-    assert!(Rig::reason(&format!("https://localhost:{port}/song.mp3")).starts_with("TLS: "));
+    assert!(
+        RadioHarness::reason(&format!("https://localhost:{port}/song.mp3")).starts_with("TLS: ")
+    );
 }
 
 #[test]
@@ -531,19 +555,20 @@ fn one_that_stands_by_cold_is_connected_while_it_is_needed_and_not_before() {
             out.write_all(mp3())?;
         }
     });
-    let (mut gate, keeper) = gate(Standby::Cold);
+    let (mut gate, keeper) = standby_channel(Standby::Cold);
     let url = format!("http://127.0.0.1:{port}/");
-    let mut rig = Rig::of(Tuner::default().tune(url.parse().unwrap(), Some(keeper), 7));
-    rig.until(|state, _| state.phase == Phase::Resting);
+    let mut rig =
+        RadioHarness::of(RadioClient::default().open(url.parse().unwrap(), Some(keeper), 7));
+    rig.until(|state, _| state.phase == RadioPhase::Standby);
     assert!(asked.try_recv().is_err());
-    gate.wish(Wish::Play);
+    gate.set_request(StandbyRequest::Play);
     rig.until(|_, sound| sound > SAMPLES);
     assert!(asked.try_recv().is_ok());
-    gate.wish(Wish::Close);
-    let state = rig.until(|state, _| state.phase == Phase::Resting);
+    gate.set_request(StandbyRequest::Close);
+    let state = rig.until(|state, _| state.phase == RadioPhase::Standby);
     assert_eq!((state.failures, state.reason), (0, None), "that is no failure");
-    gate.wish(Wish::Play);
-    rig.until(|state, _| state.phase == Phase::Playing && state.connects == 2);
+    gate.set_request(StandbyRequest::Play);
+    rig.until(|state, _| state.phase == RadioPhase::Playing && state.connects == 2);
 }
 
 #[test]
@@ -557,14 +582,15 @@ fn one_that_stands_by_warm_stays_connected_and_is_not_decoded() {
             counted.fetch_add(1, Ordering::Relaxed);
         }
     });
-    let (mut gate, keeper) = gate(Standby::Warm);
+    let (mut gate, keeper) = standby_channel(Standby::Warm);
     let url = format!("http://127.0.0.1:{port}/");
-    let mut rig = Rig::of(Tuner::default().tune(url.parse().unwrap(), Some(keeper), 7));
+    let mut rig =
+        RadioHarness::of(RadioClient::default().open(url.parse().unwrap(), Some(keeper), 7));
     // Megabytes, which no buffer holds.
     let state = rig.until(|_, _| sent.load(Ordering::Relaxed) > 400);
     assert_eq!(state.info.map(|info| info.codec), Some("mp3"));
     assert!(rig.sound < 10_000, "{} samples", rig.sound);
-    gate.wish(Wish::Play);
+    gate.set_request(StandbyRequest::Play);
     let state = rig.until(|_, sound| sound > SAMPLES);
     assert_eq!((state.connects, state.failures), (1, 0));
 }
@@ -577,9 +603,9 @@ fn a_station_that_is_gone_leaves_nothing_behind() {
             out.write_all(mp3())?;
         }
     });
-    let tuner = Tuner::default();
-    let Radio { mut feed, source, items, watch, chore } =
-        tuner.tune(format!("http://127.0.0.1:{port}/").parse().unwrap(), None, 1);
+    let tuner = RadioClient::default();
+    let RadioParts { mut feed, source, items, status: watch, task: chore } =
+        tuner.open(format!("http://127.0.0.1:{port}/").parse().unwrap(), None, 1);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.unwrap();
     let chore = runtime.spawn(chore);
@@ -588,7 +614,7 @@ fn a_station_that_is_gone_leaves_nothing_behind() {
         runtime.block_on(async { tokio::time::sleep(Duration::from_millis(5)).await });
     }
     drop((items, source));
-    assert_eq!(feed.tick(SystemClock::now()), aulos_io::feed::Next::Never);
+    assert_eq!(feed.tick(SystemClock::now()), aulos_io::feed::NextPoll::Never);
     drop(feed);
     // The task ends by itself.
     runtime.block_on(chore).unwrap();

@@ -1,7 +1,7 @@
 //! Recorders of stations as everybody else in the house sees them.
 
 use aulos_core::Frames;
-use aulos_engine::recorder::State;
+use aulos_engine::recorder::RecordingState;
 use aulos_io::record::{Segment, Status, What};
 
 use crate::upload::{UploadEvent, UploadState};
@@ -10,7 +10,7 @@ use crate::upload::{UploadEvent, UploadState};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecorderState {
     /// What it does; none while its folder cannot be had.
-    pub state: Option<State>,
+    pub state: Option<RecordingState>,
     /// The file that is written.
     pub segment: Option<Segment>,
     /// Files that are complete.
@@ -57,7 +57,7 @@ impl RecorderState {
     pub fn at_rest(self) -> Self {
         let segment =
             self.segment.map(|segment| Segment { frames: Frames::ZERO, bytes: 0, ..segment });
-        let upload = self.upload.map(UploadState::at_rest);
+        let upload = self.upload.map(UploadState::without_live_figures);
         let (frames, waiting) = (Frames::ZERO, Frames::ZERO);
         Self { segment, upload, frames, waiting, bytes: 0, free: None, ..self }
     }

@@ -7,9 +7,9 @@
 
 use aulos_core::ChannelMap;
 
-use super::client::{Client, Group, identity};
+use super::client::{Client, Group, client_id};
 use super::{MAX_CLIENTS, Registry};
-use crate::house::Hello;
+use crate::backend::Hello;
 
 /// Clients that play although there is no room to remember them: as many as one address may have
 /// sessions, and an eighth of [`MAX_CLIENTS`].
@@ -17,7 +17,7 @@ pub const MAX_TRANSIENT: usize = 1_024;
 
 /// What was lost because there was no room; each only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Discarded {
+pub struct DiscardCounts {
     /// Clients without any setting that were forgotten for newer ones.
     pub evicted: u64,
     /// Clients that were not remembered.
@@ -26,7 +26,7 @@ pub struct Discarded {
 
 /// Where a new client goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum ClientRetention {
     /// It is remembered.
     Remembered,
     /// It plays, and is forgotten when it leaves.
@@ -36,45 +36,45 @@ pub(super) enum Room {
 impl Registry {
     /// Whether the client that says this is known.
     #[must_use]
-    pub fn knows(&self, hello: &Hello) -> bool {
-        identity(hello).is_some_and(|id| self.client(&id).is_some())
+    pub fn is_known(&self, hello: &Hello) -> bool {
+        client_id(hello).is_some_and(|id| self.client(&id).is_some())
     }
 
     /// What was lost because there was no room.
     #[must_use]
-    pub const fn discarded(&self) -> Discarded {
+    pub const fn discarded(&self) -> DiscardCounts {
         self.discarded
     }
 
     /// Finds room for a new client; `None` when as many as can be remembered are connected.
-    pub(super) fn make_room(&mut self) -> Option<Room> {
+    pub(super) fn make_room(&mut self) -> Option<ClientRetention> {
         if self.table.remembered() < MAX_CLIENTS {
-            return Some(Room::Remembered);
+            return Some(ClientRetention::Remembered);
         }
         if self.table.connected() >= MAX_CLIENTS {
             return None;
         }
-        if let Some(id) = self.newest_stranger() {
+        if let Some(id) = self.newest_unconfigured() {
             self.discarded.evicted += 1;
-            return self.table.remove_client(&id).map(|_| Room::Remembered);
+            return self.table.remove_client(&id).map(|_| ClientRetention::Remembered);
         }
         (self.table.transient() < MAX_TRANSIENT).then(|| {
             self.discarded.transient += 1;
-            Room::Transient
+            ClientRetention::Transient
         })
     }
 
     /// The newest of the clients that nothing is lost with. The newest, because ids are invented
     /// now, and real clients were there before.
-    fn newest_stranger(&self) -> Option<String> {
+    fn newest_unconfigured(&self) -> Option<String> {
         let mut alone = self.table.alone_newest_first();
-        let found = alone.find(|(group, client)| self.is_stranger(group, client));
+        let found = alone.find(|(group, client)| self.is_unconfigured(group, client));
         found.map(|(_, client)| client.id.clone())
     }
 
     /// Whether a client that is alone in its group is not connected, and everything of it is as it
     /// would be if it came for the first time.
-    fn is_stranger(&self, group: &Group, client: &Client) -> bool {
+    fn is_unconfigured(&self, group: &Group, client: &Client) -> bool {
         let fresh = self.newcomer(String::new());
         let volume = client.volume == fresh.volume && !client.muted;
         client.session.is_none()
@@ -86,6 +86,6 @@ impl Registry {
             && group.name.is_empty()
             && !group.muted
             && group.station == self.default_station()
-            && !self.presets.have(&client.id)
+            && !self.presets.contains_client(&client.id)
     }
 }

@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 
-use aulos_core::{Chance, ChannelMap};
+use aulos_core::{ChannelMap, Rng};
 
-use crate::house::{Health, Hello, SessionId};
+use crate::backend::{ClientHealth, Hello, SessionId};
 
 /// Wall time, for people and for Snapcast's `lastSeen`; nothing is computed with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Wall {
+pub struct WallTime {
     /// Seconds since 1970.
     pub sec: i64,
     /// Microseconds of that second.
@@ -57,11 +57,11 @@ pub struct Client {
     /// Of the stream protocol.
     pub protocol: u32,
     /// When it was last heard of.
-    pub last_seen: Wall,
+    pub last_seen: WallTime,
     /// The session, while it is connected.
     pub session: Option<SessionId>,
     /// How that does; none in its first seconds.
-    pub health: Option<Health>,
+    pub health: Option<ClientHealth>,
 }
 
 impl Client {
@@ -71,7 +71,7 @@ impl Client {
     }
 
     /// Takes over what a client says of itself.
-    pub(super) fn greet(&mut self, peer: IpAddr, hello: &Hello) {
+    pub(super) fn update_from_hello(&mut self, peer: IpAddr, hello: &Hello) {
         self.instance = hello.instance;
         self.host_name = clip(&hello.host_name);
         self.os = clip(&hello.os);
@@ -128,7 +128,7 @@ pub(super) fn clip_to(text: &str, most: usize) -> String {
 }
 
 /// What a client is known by; `None` when it says nothing that could be kept.
-pub(super) fn identity(hello: &Hello) -> Option<String> {
+pub(super) fn client_id(hello: &Hello) -> Option<String> {
     let id = if hello.id.is_empty() { &hello.mac } else { &hello.id };
     let kept = !id.is_empty() && id.len() <= MAX_TEXT && !id.chars().any(char::is_control);
     kept.then(|| match hello.instance {
@@ -140,11 +140,11 @@ pub(super) fn identity(hello: &Hello) -> Option<String> {
 /// Makes UUIDs of version 4 (RFC 9562, 5.4) from a seed. They name groups; nobody gains by guessing
 /// one.
 #[derive(Clone, Debug)]
-pub(super) struct Ids(Chance);
+pub(super) struct IdGenerator(Rng);
 
-impl Ids {
+impl IdGenerator {
     pub(super) const fn new(seed: u64) -> Self {
-        Self(Chance::new(seed))
+        Self(Rng::new(seed))
     }
 
     /// An id that is not taken.
@@ -158,7 +158,7 @@ impl Ids {
     }
 
     fn next(&mut self) -> String {
-        let (high, low) = (self.0.bits(), self.0.bits());
+        let (high, low) = (self.0.next_u64(), self.0.next_u64());
         let (a, b, c) = (high >> 32, (high >> 16) & 0xffff, high & 0xfff | 0x4000);
         let (d, e) = ((low >> 48) & 0x3fff | 0x8000, low & 0xffff_ffff_ffff);
         format!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")

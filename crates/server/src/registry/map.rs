@@ -19,7 +19,7 @@ impl Registry {
 
     /// What clients that are here play, but for all channels of a station: each pair once.
     #[must_use]
-    pub fn maps(&self) -> Vec<(usize, ChannelMap)> {
+    pub fn active_maps(&self) -> Vec<(usize, ChannelMap)> {
         let mut all = Vec::new();
         let others =
             |client: &&Client| client.map != ChannelMap::Stereo && client.session.is_some();

@@ -9,22 +9,22 @@ mod capacity;
 mod client;
 mod map;
 mod presets;
-mod shape;
+mod snapcast_json;
 pub mod store;
 mod table;
 #[cfg(test)]
 mod tests;
 mod volume;
 
-pub use capacity::{Discarded, MAX_TRANSIENT};
-pub use client::{Client, Group, MAX_ID, MAX_TEXT, Wall};
+pub use capacity::{DiscardCounts, MAX_TRANSIENT};
+pub use client::{Client, Group, MAX_ID, MAX_TEXT, WallTime};
 pub use presets::{
     MAX_PRESET_BYTES, MAX_PRESET_CLIENTS, MAX_PRESETS, MAX_PRESETS_BYTES, Preset, PresetError,
     PresetGroups,
 };
-pub(crate) use shape::to_text;
-pub use shape::{ClientShape, GroupShape, volume_json};
-pub use volume::Change;
+pub(crate) use snapcast_json::to_json_text;
+pub use snapcast_json::{ClientJson, GroupJson, volume_json};
+pub use volume::VolumeChange;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -32,12 +32,14 @@ use std::net::IpAddr;
 
 use aulos_core::ChannelMap;
 
-use crate::house::{Cause, Command, Event, Greeting, Hello, SessionId, Settings};
-use capacity::Room;
-use client::{Ids, identity};
+use crate::backend::{
+    AudioEvent, Greeting, Hello, KickReason, PlaybackSettings, SessionCommand, SessionId,
+};
+use capacity::ClientRetention;
+use client::{IdGenerator, client_id};
 use presets::Presets;
 use store::SavedGroup;
-use table::Table;
+use table::ClientTable;
 
 /// What the registry has to know of a station.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +55,7 @@ pub struct StationInfo {
 #[must_use = "a change that nobody hears of has not happened"]
 pub struct Effects {
     /// For the audio.
-    pub commands: Vec<Command>,
+    pub commands: Vec<SessionCommand>,
     /// For every controller but the one that caused it.
     pub notices: Vec<Notice>,
     /// Whether there is something to save.
@@ -118,10 +120,10 @@ pub struct Registry {
     stations: Vec<Option<StationInfo>>,
     /// The numbers of those that are there.
     numbers: HashMap<String, usize>,
-    table: Table,
+    table: ClientTable,
     presets: Presets,
-    discarded: Discarded,
-    ids: Ids,
+    discarded: DiscardCounts,
+    ids: IdGenerator,
     initial_volume: u8,
     cap: u8,
 }
@@ -143,31 +145,31 @@ impl Registry {
         let mut registry = Self {
             stations: Vec::new(),
             numbers: HashMap::new(),
-            table: Table::default(),
+            table: ClientTable::default(),
             presets: Presets::default(),
-            discarded: Discarded::default(),
-            ids: Ids::new(seed),
+            discarded: DiscardCounts::default(),
+            ids: IdGenerator::new(seed),
             initial_volume: 100,
             cap: 100,
         };
         for (number, info) in stations.into_iter().enumerate() {
-            registry.put_station(number, info);
+            registry.add_station(number, info);
         }
         registry
     }
 
     /// Takes what the audio tells; `now` is wall time, for people.
-    pub fn apply(&mut self, event: Event, now: Wall) -> Effects {
+    pub fn apply(&mut self, event: AudioEvent, now: WallTime) -> Effects {
         match event {
-            Event::Hello { session, peer, hello, answered } => {
-                self.hello(session, peer, &hello, answered, now)
+            AudioEvent::Hello { session, peer, hello, greeting_sent: answered } => {
+                self.handle_hello(session, peer, &hello, answered, now)
             }
-            Event::Left { session } => self.left(session, now),
-            Event::Health { session, health } => {
+            AudioEvent::Left { session } => self.handle_left(session, now),
+            AudioEvent::Health { session, health } => {
                 self.table.set_health(session, health);
                 Effects::default()
             }
-            Event::ClientInfo { session, volume, muted } => {
+            AudioEvent::ClientInfo { session, volume, muted } => {
                 let cap = self.cap;
                 let id = self.table.with_session(session).map(|client| client.id.clone());
                 let Some(client) = id.and_then(|id| self.table.client_mut(&id)) else {
@@ -235,9 +237,11 @@ impl Registry {
     pub fn delete_client(&mut self, id: &str) -> Result<Effects, NotFound> {
         let client = self.table.remove_client(id).ok_or(NotFound::Client)?;
         let mut effects = Effects { save: true, ..Effects::notice(Notice::Server) };
-        effects
-            .commands
-            .extend(client.session.map(|session| Command::Kick { session, cause: Cause::Deleted }));
+        effects.commands.extend(
+            client
+                .session
+                .map(|session| SessionCommand::Kick { session, cause: KickReason::Deleted }),
+        );
         Ok(effects)
     }
 
@@ -335,7 +339,7 @@ impl Registry {
     }
 
     /// A station that was added, under the number that the house gave it.
-    pub fn put_station(&mut self, number: usize, info: StationInfo) {
+    pub fn add_station(&mut self, number: usize, info: StationInfo) {
         if self.stations.len() <= number {
             self.stations.resize(number + 1, None);
         }
@@ -353,9 +357,9 @@ impl Registry {
         let buffer = |info: &StationInfo| info.buffer_ms;
         let before = self.stations.get(number).and_then(Option::as_ref).map(buffer);
         let same = before == Some(info.buffer_ms);
-        self.put_station(number, info);
+        self.add_station(number, info);
         for id in ids.iter().filter(|_| !same) {
-            self.table.touch(id);
+            self.table.mark_changed(id);
             self.push_group(id, false, &mut effects);
         }
         effects
@@ -405,7 +409,7 @@ impl Registry {
 
     /// How a client that is not known is greeted.
     #[must_use]
-    pub fn newcomers_greeting(&self) -> Option<Greeting> {
+    pub fn newcomer_greeting(&self) -> Option<Greeting> {
         let client = self.newcomer(String::new());
         let group = Group { station: self.default_station().to_owned(), ..Group::default() };
         self.greeting(&group, &client)
@@ -417,7 +421,7 @@ impl Registry {
         let (group, client) = self.client(client)?;
         let mut greeting = self.greeting(group, client)?;
         if client.map != ChannelMap::Stereo {
-            greeting.station = Greeting::ASK;
+            greeting.station = Greeting::DEFER_TO_CONTROL;
         }
         Some(greeting)
     }
@@ -437,41 +441,44 @@ impl Registry {
         Client::new(id, self.initial_volume.min(self.cap))
     }
 
-    fn hello(
+    fn handle_hello(
         &mut self,
         session: SessionId,
         peer: IpAddr,
         hello: &Hello,
         answered: Option<Greeting>,
-        now: Wall,
+        now: WallTime,
     ) -> Effects {
         let kick = |cause| Effects {
-            commands: vec![Command::Kick { session, cause }],
+            commands: vec![SessionCommand::Kick { session, cause }],
             ..Effects::default()
         };
-        let Some(id) = identity(hello) else { return kick(Cause::Nameless) };
+        let Some(id) = client_id(hello) else { return kick(KickReason::Unidentified) };
         let known = self.client(&id).is_some();
         let mut effects = Effects { save: true, ..Effects::default() };
         if !known {
-            let Some(room) = self.make_room() else { return kick(Cause::Full) };
+            let Some(room) = self.make_room() else { return kick(KickReason::Full) };
             let own = self.add_group(self.default_station().to_owned());
-            let client = Client { transient: room == Room::Transient, ..self.newcomer(id.clone()) };
+            let client = Client {
+                transient: room == ClientRetention::Transient,
+                ..self.newcomer(id.clone())
+            };
             self.table.add_client(&own, client);
         }
-        let old = self.table.come(&id, session, now);
-        effects
-            .commands
-            .extend(old.map(|session| Command::Kick { session, cause: Cause::Replaced }));
+        let old = self.table.connect(&id, session, now);
+        effects.commands.extend(
+            old.map(|session| SessionCommand::Kick { session, cause: KickReason::Replaced }),
+        );
         if let Some(client) = self.table.client_mut(&id) {
-            client.greet(peer, hello);
+            client.update_from_hello(peer, hello);
         }
         self.push_difference(&id, answered, &mut effects);
         effects.notices.push(if known { Notice::Connected(id) } else { Notice::Server });
         effects
     }
 
-    fn left(&mut self, session: SessionId, now: Wall) -> Effects {
-        let Some(client) = self.table.go(session, now) else { return Effects::default() };
+    fn handle_left(&mut self, session: SessionId, now: WallTime) -> Effects {
+        let Some(client) = self.table.disconnect(session, now) else { return Effects::default() };
         let id = client.id.clone();
         if client.transient {
             self.table.remove_client(&id);
@@ -554,7 +561,7 @@ impl Registry {
 
     fn greeting(&self, group: &Group, client: &Client) -> Option<Greeting> {
         let (station, info) = self.station(&group.station)?;
-        let settings = Settings {
+        let settings = PlaybackSettings {
             volume: client.volume,
             muted: client.muted || group.muted,
             latency_ms: client.latency_ms,
@@ -579,7 +586,7 @@ impl Effects {
 }
 
 fn push_settings(session: SessionId, greeting: Greeting, effects: &mut Effects) {
-    effects.commands.push(Command::SetSettings { session, settings: greeting.settings });
+    effects.commands.push(SessionCommand::SetSettings { session, settings: greeting.settings });
 }
 
 fn push_station(
@@ -588,7 +595,7 @@ fn push_station(
     map: ChannelMap,
     effects: &mut Effects,
 ) {
-    effects.commands.push(Command::MoveClient { session, station, map });
+    effects.commands.push(SessionCommand::MoveClient { session, station, map });
 }
 
 fn clamp_volume(percent: i64) -> u8 {

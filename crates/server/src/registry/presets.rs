@@ -108,7 +108,7 @@ pub(super) struct Presets {
 
 impl Presets {
     /// Whether a client is in any preset.
-    pub(super) fn have(&self, client: &str) -> bool {
+    pub(super) fn contains_client(&self, client: &str) -> bool {
         self.members.contains_key(client)
     }
 
@@ -183,7 +183,7 @@ impl Preset {
 
     /// As JSON; counted and not written.
     fn bytes(&self) -> usize {
-        let mut counted = Counted(0);
+        let mut counted = ByteCounter(0);
         // Its keys are texts and its numbers finite, and counting does not fail.
         serde_json::to_writer(&mut counted, self).ok();
         counted.0
@@ -191,9 +191,9 @@ impl Preset {
 }
 
 /// Counts what is written.
-struct Counted(usize);
+struct ByteCounter(usize);
 
-impl io::Write for Counted {
+impl io::Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 += bytes.len();
         Ok(bytes.len())

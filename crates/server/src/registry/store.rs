@@ -20,46 +20,46 @@ use serde_json::Value;
 
 use super::client::{Client, Group, MAX_ID, MAX_TEXT};
 use super::presets::{MAX_PRESETS, MAX_PRESETS_BYTES, Preset, preset_from};
-use super::shape::{GroupShape, group_from};
+use super::snapcast_json::{GroupJson, group_from};
 use super::{MAX_CLIENTS, Registry};
 use crate::control::MAX_ADDED;
 
 /// The name of the file in the state directory.
-pub const FILE: &str = "server.json";
+pub const STATE_FILE: &str = "server.json";
 /// What it was before the last change.
-const PREVIOUS: &str = "server.json.previous";
+const PREVIOUS_FILE: &str = "server.json.previous";
 
 /// Bytes that a text takes in the file at most: `"` and `\\` are written as two, texts have no
 /// control characters, and it stands in quotes.
-const TEXT: usize = 2 * MAX_TEXT + 2;
+const MAX_TEXT_BYTES: usize = 2 * MAX_TEXT + 2;
 /// A client: nine texts, of which the id is longer, and keys, numbers and words.
-const CLIENT: usize = 9 * TEXT + 2 * (MAX_ID - MAX_TEXT) + 512;
+const MAX_CLIENT_BYTES: usize = 9 * MAX_TEXT_BYTES + 2 * (MAX_ID - MAX_TEXT) + 512;
 /// A group without its clients: three texts, keys and words.
-const GROUP: usize = 3 * TEXT + 128;
+const MAX_GROUP_BYTES: usize = 3 * MAX_TEXT_BYTES + 128;
 /// The address of an added stream: a control character is written as six, and a port that the system
 /// chose has up to four digits more than 0.
-const STREAM: usize = 6 * (MAX_URI + 4) + 3;
+const MAX_STREAM_BYTES: usize = 6 * (MAX_URI + 4) + 3;
 /// Normaliser and sixteen bands of an equaliser as they are, and as the configuration has them.
-pub(super) const SOUND: usize = 8 << 10;
+pub(super) const MAX_SOUND_BYTES: usize = 8 << 10;
 /// Bytes that are read and written at most: everything that can be kept, at its longest. An ordinary
 /// house with as many clients takes a twentieth.
-pub const MAX_BYTES: usize = MAX_CLIENTS * (CLIENT + GROUP)
-    + MAX_ADDED * STREAM
-    + (MAX_STATIONS + MAX_ADDED) * SOUND
+pub const MAX_BYTES: usize = MAX_CLIENTS * (MAX_CLIENT_BYTES + MAX_GROUP_BYTES)
+    + MAX_ADDED * MAX_STREAM_BYTES
+    + (MAX_STATIONS + MAX_ADDED) * MAX_SOUND_BYTES
     + MAX_PRESETS_BYTES
     + MAX_PRESETS
     + 1_024;
 
 /// What was found.
 #[derive(Debug)]
-pub enum Loaded {
+pub enum LoadOutcome {
     /// There is no file.
     Nothing,
     /// This.
-    Saved(Saved),
+    Saved(SavedState),
     /// Something that cannot be read; it was put aside as `server.json.broken`. What the file was
     /// before, if that can be read.
-    Broken(Option<Saved>),
+    Broken(Option<SavedState>),
     /// A file that cannot be used though it may be whole. It was put aside.
     Unusable {
         /// Why.
@@ -67,7 +67,7 @@ pub enum Loaded {
         /// The name that the file has now, in its folder.
         aside: String,
         /// What the file was before, if that can be read.
-        previous: Option<Saved>,
+        previous: Option<SavedState>,
     },
 }
 
@@ -91,7 +91,7 @@ impl fmt::Display for UnusableReason {
 
 /// What is kept of a house.
 #[derive(Clone, Debug, Default)]
-pub struct Saved {
+pub struct SavedState {
     /// The groups and their clients.
     pub groups: Vec<SavedGroup>,
     /// The addresses of streams that controllers added.
@@ -116,25 +116,25 @@ pub struct SavedGroup {
 ///
 /// # Errors
 /// Why a file that cannot be used cannot be put aside either.
-pub fn load(dir: &Path) -> io::Result<Loaded> {
-    let path = dir.join(FILE);
-    let previous = || read(&dir.join(PREVIOUS)).ok().and_then(|text| parse(&text));
+pub fn load(dir: &Path) -> io::Result<LoadOutcome> {
+    let path = dir.join(STATE_FILE);
+    let previous = || read(&dir.join(PREVIOUS_FILE)).ok().and_then(|text| parse(&text));
     let unusable = |why, suffix| {
         let (aside, previous) = (put_aside(dir, suffix)?, previous());
-        Ok(Loaded::Unusable { why, aside, previous })
+        Ok(LoadOutcome::Unusable { why, aside, previous })
     };
     match read(&path) {
         Ok(text) => Ok(parse(&text).map_or_else(
             || {
                 // Where that cannot be done, it is found again the next time.
                 fs::rename(&path, dir.join("server.json.broken")).ok();
-                Loaded::Broken(previous())
+                LoadOutcome::Broken(previous())
             },
-            Loaded::Saved,
+            LoadOutcome::Saved,
         )),
         // It was put aside, and nothing has changed since.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Ok(previous().map_or(Loaded::Nothing, Loaded::Saved))
+            Ok(previous().map_or(LoadOutcome::Nothing, LoadOutcome::Saved))
         }
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
             unusable(UnusableReason::TooLarge, "too-large")
@@ -153,24 +153,24 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// Gives the file another name, which no file has; gives that.
 fn put_aside(dir: &Path, suffix: &str) -> io::Result<String> {
     let name = |number: usize| match number {
-        1 => format!("{FILE}.{suffix}"),
-        number => format!("{FILE}.{suffix}.{number}"),
+        1 => format!("{STATE_FILE}.{suffix}"),
+        number => format!("{STATE_FILE}.{suffix}.{number}"),
     };
     let is_free = |name: &String| fs::symlink_metadata(dir.join(name)).is_err();
-    let free = (1..=MAX_ASIDE).map(name).find(is_free).ok_or(io::ErrorKind::AlreadyExists)?;
-    fs::rename(dir.join(FILE), dir.join(&free))?;
+    let free = (1..=MAX_PUT_ASIDE).map(name).find(is_free).ok_or(io::ErrorKind::AlreadyExists)?;
+    fs::rename(dir.join(STATE_FILE), dir.join(&free))?;
     Ok(free)
 }
 
 /// Files that are put aside for one reason: a server that starts again and again does not fill the
 /// disk with them.
-const MAX_ASIDE: usize = 10;
+const MAX_PUT_ASIDE: usize = 10;
 
-fn parse(text: &[u8]) -> Option<Saved> {
+fn parse(text: &[u8]) -> Option<SavedState> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
-    struct File {
-        groups: Groups,
+    struct StateFile {
+        groups: SavedGroups,
         #[serde(default)]
         streams: Value,
         #[serde(default)]
@@ -178,9 +178,9 @@ fn parse(text: &[u8]) -> Option<Saved> {
         #[serde(default)]
         presets: Value,
     }
-    let file = serde_json::from_slice::<File>(text).ok()?;
+    let file = serde_json::from_slice::<StateFile>(text).ok()?;
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    Some(Saved {
+    Some(SavedState {
         groups: file.groups.0,
         streams: list(&file.streams)
             .iter()
@@ -198,27 +198,27 @@ fn parse(text: &[u8]) -> Option<Saved> {
 }
 
 /// Groups, of which one at a time stands as a tree: that takes several times the memory of its text.
-struct Groups(Vec<SavedGroup>);
+struct SavedGroups(Vec<SavedGroup>);
 
-impl<'de> Deserialize<'de> for Groups {
+impl<'de> Deserialize<'de> for SavedGroups {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Each;
-        impl<'de> Visitor<'de> for Each {
-            type Value = Groups;
+        struct GroupVisitor;
+        impl<'de> Visitor<'de> for GroupVisitor {
+            type Value = SavedGroups;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a list of groups")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Groups, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<SavedGroups, A::Error> {
                 let mut groups = Vec::new();
                 while let Some(value) = list.next_element::<Value>()? {
                     groups.push(group_from(&value));
                 }
-                Ok(Groups(groups))
+                Ok(SavedGroups(groups))
             }
         }
-        deserializer.deserialize_seq(Each)
+        deserializer.deserialize_seq(GroupVisitor)
     }
 }
 
@@ -236,13 +236,13 @@ impl Snapshot {
     pub fn new(registry: &Registry, streams: &[String], sounds: &[Value]) -> Self {
         let mut text = Vec::with_capacity(registry.table.remembered() * TYPICAL_CLIENT);
         text.extend_from_slice(b"{\"ConfigVersion\":2");
-        let groups = registry.groups().filter_map(|group| GroupShape::saved(registry, group));
-        list(&mut text, "Groups", groups);
+        let groups = registry.groups().filter_map(|group| GroupJson::saved(registry, group));
+        write_list(&mut text, "Groups", groups);
         if !streams.is_empty() {
-            list(&mut text, "Streams", streams.iter());
+            write_list(&mut text, "Streams", streams.iter());
         }
         if !sounds.is_empty() {
-            list(&mut text, "Sounds", sounds.iter());
+            write_list(&mut text, "Sounds", sounds.iter());
         }
         Self { text, presets: registry.presets().to_vec() }
     }
@@ -252,7 +252,7 @@ impl Snapshot {
     pub fn into_text(self) -> String {
         let mut text = self.text;
         if !self.presets.is_empty() {
-            list(&mut text, "Presets", self.presets.iter().map(Arc::as_ref));
+            write_list(&mut text, "Presets", self.presets.iter().map(Arc::as_ref));
         }
         text.push(b'}');
         // JSON is written as UTF-8.
@@ -271,7 +271,7 @@ pub fn render(registry: &Registry, streams: &[String], sounds: &[Value]) -> Stri
 
 /// Written and not built: the tree of a whole house takes ten times the memory of its text, and the
 /// allocator would keep it.
-fn list(text: &mut Vec<u8>, name: &str, items: impl Iterator<Item = impl Serialize>) {
+fn write_list(text: &mut Vec<u8>, name: &str, items: impl Iterator<Item = impl Serialize>) {
     text.extend_from_slice(b",\"");
     text.extend_from_slice(name.as_bytes());
     text.extend_from_slice(b"\":[");
@@ -306,7 +306,7 @@ pub fn save(dir: &Path, contents: &str) -> io::Result<()> {
         return Err(error);
     }
     keep_previous(dir);
-    fs::rename(&fresh, dir.join(FILE))?;
+    fs::rename(&fresh, dir.join(STATE_FILE))?;
     File::open(dir)?.sync_all()
 }
 
@@ -316,8 +316,8 @@ fn keep_previous(dir: &Path) {
     let link = dir.join("server.json.link");
     // What a kill has left of the last time.
     fs::remove_file(&link).ok();
-    if fs::hard_link(dir.join(FILE), &link).is_ok()
-        && fs::rename(&link, dir.join(PREVIOUS)).is_err()
+    if fs::hard_link(dir.join(STATE_FILE), &link).is_ok()
+        && fs::rename(&link, dir.join(PREVIOUS_FILE)).is_err()
     {
         fs::remove_file(&link).ok();
     }

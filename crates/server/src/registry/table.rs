@@ -7,24 +7,24 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::client::{Client, Group, Wall};
-use crate::house::{Health, SessionId};
+use super::client::{Client, Group, WallTime};
+use crate::backend::{ClientHealth, SessionId};
 
 /// A client's place: its group, and where it stands there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Seat {
+struct ClientPosition {
     group: u64,
-    place: u64,
+    order: u64,
 }
 
 /// Groups in the order in which they were made, their clients in the order in which they joined.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Table {
+pub(super) struct ClientTable {
     groups: BTreeMap<u64, Group>,
-    clients: BTreeMap<Seat, Client>,
+    clients: BTreeMap<ClientPosition, Client>,
     keys: HashMap<String, u64>,
-    seats: HashMap<String, Seat>,
-    sessions: HashMap<SessionId, Seat>,
+    positions: HashMap<String, ClientPosition>,
+    sessions: HashMap<SessionId, ClientPosition>,
     /// How many of the clients are not remembered.
     transient: usize,
     /// Clients that have come, gone, or may be greeted in another way than before.
@@ -33,10 +33,10 @@ pub(super) struct Table {
     next: u64,
 }
 
-impl Table {
+impl ClientTable {
     /// A group without clients; they have to follow before anybody looks.
     pub(super) fn add_group(&mut self, group: Group) {
-        let key = self.number();
+        let key = self.next_number();
         self.keys.insert(group.id.clone(), key);
         self.groups.insert(key, group);
     }
@@ -44,30 +44,35 @@ impl Table {
     /// A client that is not there yet, as the last of a group.
     pub(super) fn add_client(&mut self, group: &str, client: Client) {
         if let Some(&key) = self.keys.get(group) {
-            self.sit(key, client);
+            self.insert_client(key, client);
         }
     }
 
     /// Lets a client be the last of another group. The one that it leaves vanishes if it was alone.
     pub(super) fn move_client(&mut self, id: &str, group: &str) {
         let Some(&to) = self.keys.get(group) else { return };
-        if let Some((from, client)) = self.stand_up(id) {
-            self.sit(to, client);
-            self.close_if_empty(from);
+        if let Some((from, client)) = self.take_client(id) {
+            self.insert_client(to, client);
+            self.remove_if_empty(from);
         }
     }
 
     /// Takes a client out, and its group if it was alone.
     pub(super) fn remove_client(&mut self, id: &str) -> Option<Client> {
-        let (group, client) = self.stand_up(id)?;
-        self.close_if_empty(group);
+        let (group, client) = self.take_client(id)?;
+        self.remove_if_empty(group);
         Some(client)
     }
 
     /// A client's session begins; gives the one that it had.
-    pub(super) fn come(&mut self, id: &str, session: SessionId, now: Wall) -> Option<SessionId> {
-        self.go(session, now);
-        let seat = *self.seats.get(id)?;
+    pub(super) fn connect(
+        &mut self,
+        id: &str,
+        session: SessionId,
+        now: WallTime,
+    ) -> Option<SessionId> {
+        self.disconnect(session, now);
+        let seat = *self.positions.get(id)?;
         let client = self.clients.get_mut(&seat)?;
         client.last_seen = now;
         client.health = None;
@@ -81,7 +86,7 @@ impl Table {
     }
 
     /// A session is over; gives its client.
-    pub(super) fn go(&mut self, session: SessionId, now: Wall) -> Option<&Client> {
+    pub(super) fn disconnect(&mut self, session: SessionId, now: WallTime) -> Option<&Client> {
         let seat = self.sessions.remove(&session)?;
         let client = self.clients.get_mut(&seat)?;
         client.session = None;
@@ -91,7 +96,7 @@ impl Table {
     }
 
     /// How a client does.
-    pub(super) fn set_health(&mut self, session: SessionId, health: Health) {
+    pub(super) fn set_health(&mut self, session: SessionId, health: ClientHealth) {
         let seat = self.sessions.get(&session);
         if let Some(client) = seat.and_then(|seat| self.clients.get_mut(seat)) {
             client.health = Some(health);
@@ -100,21 +105,22 @@ impl Table {
 
     /// A client to be changed, but for its id, its session and when it was last seen.
     pub(super) fn client_mut(&mut self, id: &str) -> Option<&mut Client> {
-        let client = self.clients.get_mut(self.seats.get(id)?)?;
+        let client = self.clients.get_mut(self.positions.get(id)?)?;
         self.changed.insert(client.id.clone());
         Some(client)
     }
 
     /// A group to be changed, but for its id.
     pub(super) fn group_mut(&mut self, id: &str) -> Option<&mut Group> {
-        self.touch(id);
+        self.mark_changed(id);
         self.groups.get_mut(self.keys.get(id)?)
     }
 
     /// The clients of a group are greeted in another way, for a reason that does not stand here.
-    pub(super) fn touch(&mut self, group: &str) {
+    pub(super) fn mark_changed(&mut self, group: &str) {
         let Some(&key) = self.keys.get(group) else { return };
-        self.changed.extend(self.clients.range(seats_of(key)).map(|(_, client)| client.id.clone()));
+        self.changed
+            .extend(self.clients.range(positions_of(key)).map(|(_, client)| client.id.clone()));
     }
 
     /// Clients that have come, gone, or may be greeted in another way than before.
@@ -124,7 +130,7 @@ impl Table {
 
     /// A client and its group.
     pub(super) fn client(&self, id: &str) -> Option<(&Group, &Client)> {
-        let seat = self.seats.get(id)?;
+        let seat = self.positions.get(id)?;
         Some((self.groups.get(&seat.group)?, self.clients.get(seat)?))
     }
 
@@ -141,7 +147,9 @@ impl Table {
     /// The clients of a group; none of one that is not there.
     pub(super) fn members(&self, group: &str) -> impl Iterator<Item = &Client> + Clone {
         let key = self.keys.get(group);
-        key.into_iter().flat_map(|key| self.clients.range(seats_of(*key))).map(|(_, client)| client)
+        key.into_iter()
+            .flat_map(|key| self.clients.range(positions_of(*key)))
+            .map(|(_, client)| client)
     }
 
     /// Every group.
@@ -172,15 +180,15 @@ impl Table {
     /// Clients that are alone in their group, the newest group first.
     pub(super) fn alone_newest_first(&self) -> impl Iterator<Item = (&Group, &Client)> {
         self.groups.iter().rev().filter_map(|(key, group)| {
-            let mut members = self.clients.range(seats_of(*key));
+            let mut members = self.clients.range(positions_of(*key));
             let (_, client) = members.next()?;
             members.next().is_none().then_some((group, client))
         })
     }
 
-    fn sit(&mut self, group: u64, client: Client) {
-        let seat = Seat { group, place: self.number() };
-        self.seats.insert(client.id.clone(), seat);
+    fn insert_client(&mut self, group: u64, client: Client) {
+        let seat = ClientPosition { group, order: self.next_number() };
+        self.positions.insert(client.id.clone(), seat);
         self.changed.insert(client.id.clone());
         if let Some(session) = client.session {
             self.sessions.insert(session, seat);
@@ -189,8 +197,8 @@ impl Table {
         self.clients.insert(seat, client);
     }
 
-    fn stand_up(&mut self, id: &str) -> Option<(u64, Client)> {
-        let seat = self.seats.remove(id)?;
+    fn take_client(&mut self, id: &str) -> Option<(u64, Client)> {
+        let seat = self.positions.remove(id)?;
         let client = self.clients.remove(&seat)?;
         if let Some(session) = &client.session {
             self.sessions.remove(session);
@@ -200,35 +208,35 @@ impl Table {
         Some((seat.group, client))
     }
 
-    fn close_if_empty(&mut self, key: u64) {
-        if self.clients.range(seats_of(key)).next().is_none()
+    fn remove_if_empty(&mut self, key: u64) {
+        if self.clients.range(positions_of(key)).next().is_none()
             && let Some(group) = self.groups.remove(&key)
         {
             self.keys.remove(&group.id);
         }
     }
 
-    const fn number(&mut self) -> u64 {
+    const fn next_number(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 }
 
-const fn seats_of(group: u64) -> std::ops::RangeInclusive<Seat> {
-    Seat { group, place: 0 }..=Seat { group, place: u64::MAX }
+const fn positions_of(group: u64) -> std::ops::RangeInclusive<ClientPosition> {
+    ClientPosition { group, order: 0 }..=ClientPosition { group, order: u64::MAX }
 }
 
 #[cfg(test)]
-impl Table {
+impl ClientTable {
     fn count(&self, wanted: impl Fn(&Client) -> bool) -> usize {
         self.clients().filter(|client| wanted(client)).count()
     }
 
     /// Whether everything that leads somewhere leads there, and nothing else does.
-    pub(super) fn is_sound(&self) -> bool {
+    pub(super) fn is_consistent(&self) -> bool {
         let seated = self.clients.iter().all(|(seat, client)| {
             client.session.is_none_or(|session| self.sessions.get(&session) == Some(seat))
-                && self.seats.get(&client.id) == Some(seat)
+                && self.positions.get(&client.id) == Some(seat)
                 && self.groups.contains_key(&seat.group)
         });
         let known = self.groups.iter().all(|(key, group)| {
@@ -236,7 +244,7 @@ impl Table {
         });
         seated
             && known
-            && self.seats.len() == self.clients.len()
+            && self.positions.len() == self.clients.len()
             && self.sessions.len() == self.count(|client| client.session.is_some())
             && self.transient == self.count(|client| client.transient)
             && self.keys.len() == self.groups.len()

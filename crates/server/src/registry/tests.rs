@@ -3,7 +3,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use aulos_core::ChannelMap;
 use proptest::prelude::*;
 
-use super::store::{Loaded, Saved, load, save};
+use super::store::{LoadOutcome, SavedState, load, save};
 use super::*;
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -20,13 +20,13 @@ fn render(registry: &Registry) -> String {
 fn hello(registry: &mut Registry, session: u64, id: &str) -> Effects {
     let hello = Hello { id: id.to_owned(), instance: 1, ..Hello::default() };
     registry.apply(
-        Event::Hello {
+        AudioEvent::Hello {
             session: SessionId(session),
             peer: PEER,
             hello: hello.into(),
-            answered: None,
+            greeting_sent: None,
         },
-        Wall::default(),
+        WallTime::default(),
     )
 }
 
@@ -34,8 +34,8 @@ fn group_of(registry: &Registry, id: &str) -> String {
     registry.client(id).unwrap().0.id.clone()
 }
 
-fn settings(volume: u8, muted: bool, latency_ms: i32, buffer_ms: u32) -> Settings {
-    Settings { volume, muted, latency_ms, buffer_ms }
+fn settings(volume: u8, muted: bool, latency_ms: i32, buffer_ms: u32) -> PlaybackSettings {
+    PlaybackSettings { volume, muted, latency_ms, buffer_ms }
 }
 
 #[test]
@@ -47,11 +47,11 @@ fn a_new_client_is_an_update_and_a_known_one_a_connect() {
     assert_eq!(
         first.commands,
         [
-            Command::SetSettings { session, settings: settings(100, false, 0, 1_000) },
-            Command::MoveClient { session, station: 1, map: ChannelMap::Stereo },
+            SessionCommand::SetSettings { session, settings: settings(100, false, 0, 1_000) },
+            SessionCommand::MoveClient { session, station: 1, map: ChannelMap::Stereo },
         ]
     );
-    let gone = registry.apply(Event::Left { session }, Wall { sec: 5, usec: 0 });
+    let gone = registry.apply(AudioEvent::Left { session }, WallTime { sec: 5, usec: 0 });
     assert_eq!(gone.notices, [Notice::Disconnected("a".to_owned())]);
     assert_eq!(registry.client("a").unwrap().1.last_seen.sec, 5);
     assert_eq!(hello(&mut registry, 2, "a").notices, [Notice::Connected("a".to_owned())]);
@@ -60,22 +60,22 @@ fn a_new_client_is_an_update_and_a_known_one_a_connect() {
 #[test]
 fn what_the_audio_has_said_already_is_not_said_again_and_what_was_late_is_set_right() {
     let mut registry = registry();
-    let told = |answered| Event::Hello {
+    let told = |answered| AudioEvent::Hello {
         session: SessionId(1),
         peer: PEER,
         hello: Box::new(Hello { id: "a".to_owned(), instance: 1, ..Hello::default() }),
-        answered,
+        greeting_sent: answered,
     };
-    let newcomer = registry.newcomers_greeting().unwrap();
+    let newcomer = registry.newcomer_greeting().unwrap();
     assert_eq!(newcomer.station, 1);
-    let first = registry.apply(told(Some(newcomer)), Wall::default());
+    let first = registry.apply(told(Some(newcomer)), WallTime::default());
     assert_eq!(first.commands, []);
-    drop(registry.apply(Event::Left { session: SessionId(1) }, Wall::default()));
+    drop(registry.apply(AudioEvent::Left { session: SessionId(1) }, WallTime::default()));
     drop(registry.set_volume("a", Some(20), None).unwrap());
     let session = SessionId(1);
-    let late = registry.apply(told(Some(newcomer)), Wall::default());
+    let late = registry.apply(told(Some(newcomer)), WallTime::default());
     let settings = settings(20, false, 0, 1_000);
-    assert_eq!(late.commands, [Command::SetSettings { session, settings }]);
+    assert_eq!(late.commands, [SessionCommand::SetSettings { session, settings }]);
     assert_eq!(registry.greeting_of("a"), Some(Greeting { settings, station: 1 }));
 }
 
@@ -85,8 +85,11 @@ fn a_client_that_comes_back_ends_its_dead_session_and_stays_connected() {
     drop(hello(&mut registry, 1, "a"));
     let again = hello(&mut registry, 2, "a");
     let session = SessionId(1);
-    assert_eq!(again.commands[0], Command::Kick { session, cause: Cause::Replaced });
-    assert_eq!(registry.apply(Event::Left { session }, Wall::default()), Effects::default());
+    assert_eq!(again.commands[0], SessionCommand::Kick { session, cause: KickReason::Replaced });
+    assert_eq!(
+        registry.apply(AudioEvent::Left { session }, WallTime::default()),
+        Effects::default()
+    );
     assert_eq!(registry.client("a").unwrap().1.session, Some(SessionId(2)));
 }
 
@@ -97,14 +100,17 @@ fn instances_of_one_machine_are_clients_of_their_own() {
         let hello = Hello { mac: "m".to_owned(), instance, ..Hello::default() };
         let session = SessionId(session);
         drop(registry.apply(
-            Event::Hello { session, peer: PEER, hello: hello.into(), answered: None },
-            Wall::default(),
+            AudioEvent::Hello { session, peer: PEER, hello: hello.into(), greeting_sent: None },
+            WallTime::default(),
         ));
     }
     assert!(registry.client("m").is_some() && registry.client("m#2").is_some());
     let nameless = hello(&mut registry, 3, "");
     let session = SessionId(3);
-    assert_eq!(nameless.commands, [Command::Kick { session, cause: Cause::Nameless }]);
+    assert_eq!(
+        nameless.commands,
+        [SessionCommand::Kick { session, cause: KickReason::Unidentified }]
+    );
 }
 
 #[test]
@@ -114,14 +120,14 @@ fn the_groups_mute_and_the_stations_buffer_reach_the_client() {
     let group = group_of(&registry, "a");
     let session = SessionId(1);
     let muted = registry.set_mute(&group, true).unwrap();
-    let wanted = Command::SetSettings { session, settings: settings(100, true, 0, 1_000) };
+    let wanted = SessionCommand::SetSettings { session, settings: settings(100, true, 0, 1_000) };
     assert_eq!(muted.commands, [wanted]);
     let moved = registry.set_stream(&group, "kitchen").unwrap();
     assert_eq!(
         moved.commands,
         [
-            Command::SetSettings { session, settings: settings(100, true, 0, 400) },
-            Command::MoveClient { session, station: 0, map: ChannelMap::Stereo },
+            SessionCommand::SetSettings { session, settings: settings(100, true, 0, 400) },
+            SessionCommand::MoveClient { session, station: 0, map: ChannelMap::Stereo },
         ]
     );
     drop(registry.set_latency("a", 9_999).unwrap());
@@ -141,7 +147,7 @@ fn whoever_is_left_out_gets_a_group_of_the_same_station() {
     let joined = registry.set_clients(&group, &["a".into(), "b".into(), "nobody".into()]).unwrap();
     assert_eq!(registry.groups().count(), 2);
     let session = SessionId(2);
-    assert!(joined.commands.contains(&Command::MoveClient {
+    assert!(joined.commands.contains(&SessionCommand::MoveClient {
         session,
         station: 0,
         map: ChannelMap::Stereo
@@ -162,9 +168,9 @@ fn the_client_longest_away_makes_room_and_a_full_house_says_so() {
     }
     let session = SessionId(99_999);
     let refused = hello(&mut registry, session.0, "late");
-    assert_eq!(refused.commands, [Command::Kick { session, cause: Cause::Full }]);
-    drop(registry.apply(Event::Left { session: SessionId(17) }, Wall { sec: 1, usec: 0 }));
-    drop(registry.apply(Event::Left { session: SessionId(3) }, Wall { sec: 2, usec: 0 }));
+    assert_eq!(refused.commands, [SessionCommand::Kick { session, cause: KickReason::Full }]);
+    drop(registry.apply(AudioEvent::Left { session: SessionId(17) }, WallTime { sec: 1, usec: 0 }));
+    drop(registry.apply(AudioEvent::Left { session: SessionId(3) }, WallTime { sec: 2, usec: 0 }));
     drop(hello(&mut registry, session.0, "late"));
     assert!(registry.client("c17").is_none() && registry.client("c3").is_some());
 }
@@ -172,7 +178,7 @@ fn the_client_longest_away_makes_room_and_a_full_house_says_so() {
 /// A client that came and went.
 fn visit(registry: &mut Registry, session: u64, id: &str) -> Effects {
     let came = hello(registry, session, id);
-    drop(registry.apply(Event::Left { session: SessionId(session) }, Wall::default()));
+    drop(registry.apply(AudioEvent::Left { session: SessionId(session) }, WallTime::default()));
     came
 }
 
@@ -203,9 +209,10 @@ fn invented_ids_push_out_no_client_that_something_is_known_of() {
         let session = 100 + number;
         drop(hello(&mut registry, session, &format!("invented {number}")));
         // What it says of its volume itself is no reason to keep it.
-        let info = Event::ClientInfo { session: SessionId(session), volume: Some(9), muted: None };
-        drop(registry.apply(info, Wall::default()));
-        drop(registry.apply(Event::Left { session: SessionId(session) }, Wall::default()));
+        let info =
+            AudioEvent::ClientInfo { session: SessionId(session), volume: Some(9), muted: None };
+        drop(registry.apply(info, WallTime::default()));
+        drop(registry.apply(AudioEvent::Left { session: SessionId(session) }, WallTime::default()));
     }
     for id in real.into_iter().chain(["old stranger", "connected stranger"]) {
         assert!(registry.client(id).is_some(), "{id} is forgotten");
@@ -213,7 +220,7 @@ fn invented_ids_push_out_no_client_that_something_is_known_of() {
     assert_eq!(registry.client("capped").unwrap().1.cap, 30);
     assert_eq!(registry.table.remembered(), MAX_CLIENTS);
     assert_eq!(registry.discarded().evicted, 112);
-    assert!(registry.table.is_sound());
+    assert!(registry.table.is_consistent());
 }
 
 #[test]
@@ -227,7 +234,7 @@ fn where_no_client_can_be_forgotten_a_new_one_plays_and_is_not_remembered() {
     let before = render(&registry);
     let late = hello(&mut registry, 99_999, "late");
     let session = SessionId(99_999);
-    let moved = Command::MoveClient { session, station: 1, map: ChannelMap::Stereo };
+    let moved = SessionCommand::MoveClient { session, station: 1, map: ChannelMap::Stereo };
     assert!(late.commands.contains(&moved), "{late:?}");
     // It is controlled like any other, and stands in no file and no preset.
     drop(registry.set_volume("late", Some(7), None).unwrap());
@@ -235,16 +242,16 @@ fn where_no_client_can_be_forgotten_a_new_one_plays_and_is_not_remembered() {
     assert_eq!(render(&registry), before);
     assert_eq!(registry.save_preset("all"), Ok(()));
     assert_eq!(registry.presets()[0].client_count(), MAX_CLIENTS);
-    drop(registry.apply(Event::Left { session }, Wall::default()));
-    assert!(registry.client("late").is_none() && registry.table.is_sound());
+    drop(registry.apply(AudioEvent::Left { session }, WallTime::default()));
+    assert!(registry.client("late").is_none() && registry.table.is_consistent());
     // So many at once, and no more.
     let served = (0..2_000).filter(|number| {
         let effects = hello(&mut registry, 100_000 + number, &format!("late {number}"));
-        !matches!(effects.commands[..], [Command::Kick { cause: Cause::Full, .. }])
+        !matches!(effects.commands[..], [SessionCommand::Kick { cause: KickReason::Full, .. }])
     });
     assert_eq!(served.count(), MAX_TRANSIENT);
     assert_eq!(registry.discarded().transient, 1 + MAX_TRANSIENT as u64);
-    assert!(registry.table.is_sound());
+    assert!(registry.table.is_consistent());
     // One that is remembered has its place whenever it comes.
     let back = hello(&mut registry, 200_000, "c17");
     assert_eq!(back.notices, [Notice::Connected("c17".to_owned())]);
@@ -300,7 +307,7 @@ fn presets_are_bounded_and_a_refused_one_costs_no_other() {
     for number in 0..saved {
         registry.delete_preset(&number.to_string()).unwrap();
     }
-    assert!(!registry.presets.have(&ids[0]));
+    assert!(!registry.presets.contains_client(&ids[0]));
 }
 
 /// A client whose texts are as long as they may be, of characters that are written as two bytes.
@@ -320,10 +327,10 @@ fn visit_of_the_longest(registry: &mut Registry, number: u64) -> String {
     };
     let id = format!("{}#{}", said.id, said.instance);
     let (session, peer) = (SessionId(number), IpAddr::from([0xffff; 8]));
-    let event = Event::Hello { session, peer, hello: said.into(), answered: None };
-    let now = Wall { sec: i64::MIN, usec: u32::MAX };
+    let event = AudioEvent::Hello { session, peer, hello: said.into(), greeting_sent: None };
+    let now = WallTime { sec: i64::MIN, usec: u32::MAX };
     drop(registry.apply(event, now));
-    drop(registry.apply(Event::Left { session }, now));
+    drop(registry.apply(AudioEvent::Left { session }, now));
     drop(registry.set_client_name(&id, &long).unwrap());
     drop(registry.set_latency(&id, -10_000).unwrap());
     drop(registry.set_map(&id, ChannelMap::Stereo).unwrap());
@@ -364,14 +371,14 @@ fn the_largest_state_that_can_be_accepted_is_read_back() {
     }
     let uri = "\u{1}".repeat(aulos_proto::uri::MAX_URI);
     let streams = vec![uri; crate::control::MAX_ADDED];
-    let sound = serde_json::json!("s".repeat(store::SOUND - 2));
+    let sound = serde_json::json!("s".repeat(store::MAX_SOUND_BYTES - 2));
     let sounds = vec![sound; aulos_config::limits::MAX_STATIONS + crate::control::MAX_ADDED];
     let text = store::render(&registry, &streams, &sounds);
     println!("the largest state has {} bytes of {}", text.len(), store::MAX_BYTES);
     // Not far below either: the limit is made of what there can be.
     assert!(text.len() <= store::MAX_BYTES && text.len() > store::MAX_BYTES / 4 * 3);
     save(&dir, &text).unwrap();
-    let Loaded::Saved(saved) = load(&dir).unwrap() else { panic!() };
+    let LoadOutcome::Saved(saved) = load(&dir).unwrap() else { panic!() };
     assert_eq!((saved.streams.len(), saved.sounds.len()), (streams.len(), sounds.len()));
     back.restore(saved.groups);
     assert_eq!(back.restore_presets(saved.presets), Vec::<String>::new());
@@ -386,12 +393,12 @@ fn the_longest_sound_fits_the_room_that_the_state_has_for_it() {
         "type": "peaking", "hz": 1_234.567_890_123_456_7, "gain_db": -11.123_456_789_012_345,
         "q": 1.234_567_890_123_456_7,
     });
-    let mut sound = aulos_config::Sound::default();
+    let mut sound = aulos_config::SoundSettings::default();
     sound.set_equalizer(&serde_json::json!(vec![band; 16]), spec).unwrap();
     sound.set_normalize(&serde_json::json!("podcast"), spec).unwrap();
     // As it is, as the configuration has it, and the name of the station.
     let size = 2 * sound.json().to_string().len() + 2 * aulos_config::limits::MAX_NAME + 64;
-    assert!(size > 2 * 16 * 50 && size <= store::SOUND, "{size}");
+    assert!(size > 2 * 16 * 50 && size <= store::MAX_SOUND_BYTES, "{size}");
 }
 
 #[test]
@@ -403,11 +410,14 @@ fn a_file_beyond_the_limit_is_named_so_and_no_save_replaces_it() {
     save(&dir, &render(&registry)).unwrap();
     // Without a byte on the disk.
     let large = store::MAX_BYTES as u64 + 1;
-    let make = || std::fs::File::create(dir.join(store::FILE)).unwrap().set_len(large).unwrap();
+    let make =
+        || std::fs::File::create(dir.join(store::STATE_FILE)).unwrap().set_len(large).unwrap();
     for name in ["server.json.too-large", "server.json.too-large.2"] {
         make();
         let loaded = load(&dir).unwrap();
-        let Loaded::Unusable { why, aside, previous: Some(previous) } = loaded else { panic!() };
+        let LoadOutcome::Unusable { why, aside, previous: Some(previous) } = loaded else {
+            panic!()
+        };
         assert!(why.to_string().contains(&store::MAX_BYTES.to_string()), "{why}");
         assert_eq!((aside.as_str(), previous.groups.len()), (name, 1));
         for _ in 0..2 {
@@ -427,17 +437,17 @@ fn a_state_that_could_not_be_read_back_is_not_written() {
     let error = save(&dir, &" ".repeat(store::MAX_BYTES + 1)).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::FileTooLarge);
     assert!(error.to_string().contains(&store::MAX_BYTES.to_string()), "{error}");
-    assert_eq!(std::fs::read_to_string(dir.join(store::FILE)).unwrap(), "{}");
+    assert_eq!(std::fs::read_to_string(dir.join(store::STATE_FILE)).unwrap(), "{}");
 }
 
 #[test]
 fn a_file_that_the_disk_does_not_give_is_put_aside_and_not_replaced() {
     let (dir, registry) = (aulos_blackbox::golden::scratch("unreadable-file"), registry());
     // A folder cannot be read, not even by root.
-    std::fs::create_dir(dir.join(store::FILE)).unwrap();
-    let Loaded::Unusable { aside, previous: None, .. } = load(&dir).unwrap() else { panic!() };
+    std::fs::create_dir(dir.join(store::STATE_FILE)).unwrap();
+    let LoadOutcome::Unusable { aside, previous: None, .. } = load(&dir).unwrap() else { panic!() };
     save(&dir, &render(&registry)).unwrap();
-    assert!(dir.join(aside).is_dir() && dir.join(store::FILE).is_file());
+    assert!(dir.join(aside).is_dir() && dir.join(store::STATE_FILE).is_file());
 }
 
 #[test]
@@ -459,7 +469,7 @@ fn what_is_saved_comes_back() {
     drop(registry.set_clients(&group, &["a".into(), "b".into()]).unwrap());
     save(&dir, &render(&registry)).unwrap();
 
-    let Loaded::Saved(Saved { groups, .. }) = load(&dir).unwrap() else { panic!() };
+    let LoadOutcome::Saved(SavedState { groups, .. }) = load(&dir).unwrap() else { panic!() };
     back.restore(groups);
     assert_eq!(render(&back).replace("true", "false"), render(&registry).replace("true", "false"));
     assert_eq!(hello(&mut back, 9, "a").notices, [Notice::Connected("a".to_owned())]);
@@ -468,17 +478,17 @@ fn what_is_saved_comes_back() {
 #[test]
 fn a_broken_file_is_put_aside_and_a_missing_one_is_nothing() {
     let dir = aulos_blackbox::golden::scratch("broken");
-    assert!(matches!(load(&dir).unwrap(), Loaded::Nothing));
-    std::fs::write(dir.join(store::FILE), "{\"Groups\":").unwrap();
-    assert!(matches!(load(&dir).unwrap(), Loaded::Broken(None)));
+    assert!(matches!(load(&dir).unwrap(), LoadOutcome::Nothing));
+    std::fs::write(dir.join(store::STATE_FILE), "{\"Groups\":").unwrap();
+    assert!(matches!(load(&dir).unwrap(), LoadOutcome::Broken(None)));
     assert!(dir.join("server.json.broken").exists());
 }
 
 #[test]
 fn snapservers_own_file_is_read() {
     let dir = aulos_blackbox::golden::scratch("theirs");
-    std::fs::copy("tests/golden/snapserver_server.json", dir.join(store::FILE)).unwrap();
-    let Loaded::Saved(Saved { groups, .. }) = load(&dir).unwrap() else { panic!() };
+    std::fs::copy("tests/golden/snapserver_server.json", dir.join(store::STATE_FILE)).unwrap();
+    let LoadOutcome::Saved(SavedState { groups, .. }) = load(&dir).unwrap() else { panic!() };
     let mut registry = registry();
     registry.restore(groups);
     let group = registry.groups().next().unwrap();
@@ -494,15 +504,15 @@ fn what_was_saved_before_a_broken_file_is_taken() {
     save(&dir, &render(&registry)).unwrap();
     drop(hello(&mut registry, 2, "b"));
     save(&dir, &render(&registry)).unwrap();
-    std::fs::write(dir.join(store::FILE), "").unwrap();
-    let Loaded::Broken(Some(saved)) = load(&dir).unwrap() else { panic!() };
+    std::fs::write(dir.join(store::STATE_FILE), "").unwrap();
+    let LoadOutcome::Broken(Some(saved)) = load(&dir).unwrap() else { panic!() };
     assert_eq!(saved.groups.len(), 1);
     // And again, if nothing has changed until the next start; a save then keeps it.
-    let Loaded::Saved(again) = load(&dir).unwrap() else { panic!() };
+    let LoadOutcome::Saved(again) = load(&dir).unwrap() else { panic!() };
     assert_eq!(again.groups, saved.groups);
     save(&dir, &render(&registry)).unwrap();
-    std::fs::write(dir.join(store::FILE), "{").unwrap();
-    let Loaded::Broken(Some(before)) = load(&dir).unwrap() else { panic!() };
+    std::fs::write(dir.join(store::STATE_FILE), "{").unwrap();
+    let LoadOutcome::Broken(Some(before)) = load(&dir).unwrap() else { panic!() };
     assert_eq!(before.groups, saved.groups);
 }
 
@@ -514,7 +524,7 @@ fn what_cannot_be_written_leaves_the_file_as_it_is_and_nothing_behind() {
     std::fs::create_dir(dir.join("server.json.new")).unwrap();
     save(&dir, "{}").unwrap_err();
     std::fs::remove_dir(dir.join("server.json.new")).unwrap();
-    assert_eq!(std::fs::read_to_string(dir.join(store::FILE)).unwrap(), render(&registry));
+    assert_eq!(std::fs::read_to_string(dir.join(store::STATE_FILE)).unwrap(), render(&registry));
     save(&dir, "{}").unwrap();
     let mut names: Vec<_> =
         std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -525,7 +535,7 @@ fn what_cannot_be_written_leaves_the_file_as_it_is_and_nothing_behind() {
 #[test]
 fn a_group_has_a_volume_and_a_client_a_cap() {
     let mut registry = registry();
-    registry.set_loudness(40, 90);
+    registry.set_volume_limits(40, 90);
     for (session, id) in [(1, "a"), (2, "b")] {
         drop(hello(&mut registry, session, id));
     }
@@ -533,11 +543,11 @@ fn a_group_has_a_volume_and_a_client_a_cap() {
     drop(registry.set_clients(&group, &["a".into(), "b".into()]).unwrap());
     let volumes = |registry: &Registry| ["a", "b"].map(|id| registry.client(id).unwrap().1.volume);
     assert_eq!(volumes(&registry), [40, 40]);
-    drop(registry.change_volume("b", Change::By(20)).unwrap());
+    drop(registry.change_volume("b", VolumeChange::By(20)).unwrap());
     assert_eq!(registry.group_volume(&group), Some(50));
-    let louder = registry.change_group_volume(&group, Change::To(60)).unwrap();
+    let louder = registry.change_group_volume(&group, VolumeChange::To(60)).unwrap();
     assert_eq!((volumes(&registry), louder.notices.len()), ([50, 70], 2));
-    drop(registry.change_group_volume(&group, Change::By(35)).unwrap());
+    drop(registry.change_group_volume(&group, VolumeChange::By(35)).unwrap());
     assert_eq!(volumes(&registry), [85, 90]);
     drop(registry.set_cap("a", 30).unwrap());
     assert_eq!(volumes(&registry), [30, 90]);
@@ -545,9 +555,12 @@ fn a_group_has_a_volume_and_a_client_a_cap() {
     assert_eq!(volumes(&registry), [30, 90]);
     // What is turned up at the client itself comes down again.
     let session = SessionId(1);
-    let info = Event::ClientInfo { session, volume: Some(99), muted: None };
-    let told = registry.apply(info, Wall::default()).commands;
-    assert_eq!(told, [Command::SetSettings { session, settings: settings(30, false, 0, 1_000) }]);
+    let info = AudioEvent::ClientInfo { session, volume: Some(99), muted: None };
+    let told = registry.apply(info, WallTime::default()).commands;
+    assert_eq!(
+        told,
+        [SessionCommand::SetSettings { session, settings: settings(30, false, 0, 1_000) }]
+    );
     let saved = render(&registry);
     assert!(saved.contains("\"cap\":30"), "{saved}");
 }
@@ -588,7 +601,7 @@ fn a_preset_brings_the_groups_back() {
 #[test]
 fn the_groups_of_a_removed_station_play_the_default_one() {
     let mut registry = registry();
-    registry.put_station(2, StationInfo { name: "added".to_owned(), buffer_ms: 300 });
+    registry.add_station(2, StationInfo { name: "added".to_owned(), buffer_ms: 300 });
     drop(hello(&mut registry, 1, "a"));
     let group = group_of(&registry, "a");
     drop(registry.set_stream(&group, "added").unwrap());
@@ -597,8 +610,8 @@ fn the_groups_of_a_removed_station_play_the_default_one() {
     assert_eq!(
         gone.commands,
         [
-            Command::SetSettings { session, settings: settings(100, false, 0, 1_000) },
-            Command::MoveClient { session, station: 1, map: ChannelMap::Stereo },
+            SessionCommand::SetSettings { session, settings: settings(100, false, 0, 1_000) },
+            SessionCommand::MoveClient { session, station: 1, map: ChannelMap::Stereo },
         ]
     );
     assert_eq!(gone.notices, [Notice::Stream(group.clone())]);
@@ -647,8 +660,8 @@ fn take(registry: &mut Registry, step: Step) -> Option<Effects> {
         Step::Hello(session, id) => Some(hello(registry, session, &format!("c{id}"))),
         Step::Left(session) => {
             // The wall clock steps as it likes.
-            let wall = Wall { sec: (session.cast_signed() * 7_919) % 101 - 50, usec: 0 };
-            Some(registry.apply(Event::Left { session: SessionId(session) }, wall))
+            let wall = WallTime { sec: (session.cast_signed() * 7_919) % 101 - 50, usec: 0 };
+            Some(registry.apply(AudioEvent::Left { session: SessionId(session) }, wall))
         }
         Step::SetClients(of, ids) => {
             let ids: Vec<String> = ids.iter().map(|id| format!("c{id}")).collect();
@@ -661,8 +674,8 @@ fn take(registry: &mut Registry, step: Step) -> Option<Effects> {
         Step::Delete(id) => registry.delete_client(&format!("c{id}")).ok(),
         Step::Info(session, volume) => {
             let volume = u8::try_from(volume).ok();
-            let event = Event::ClientInfo { session: SessionId(session), volume, muted: None };
-            Some(registry.apply(event, Wall::default()))
+            let event = AudioEvent::ClientInfo { session: SessionId(session), volume, muted: None };
+            Some(registry.apply(event, WallTime::default()))
         }
     }
 }
@@ -681,12 +694,12 @@ proptest! {
                 other => other,
             };
             for command in take(&mut registry, step).unwrap_or_default().commands {
-                if let Command::MoveClient { session, station, .. } = command {
+                if let SessionCommand::MoveClient { session, station, .. } = command {
                     plays.insert(session, station);
                 }
             }
             let mut ids = Vec::new();
-            prop_assert!(registry.table.is_sound());
+            prop_assert!(registry.table.is_consistent());
             for group in registry.groups() {
                 ids.push(group.id.clone());
                 for client in registry.members(&group.id) {
@@ -712,18 +725,18 @@ fn a_client_that_plays_one_channel_is_answered_by_us_and_keeps_it() {
     drop(hello(&mut registry, 1, "a"));
     drop(hello(&mut registry, 2, "b"));
     let effects = registry.set_map("a", ChannelMap::Left).unwrap();
-    let moved = |station, map| Command::MoveClient { session: SessionId(1), station, map };
+    let moved = |station, map| SessionCommand::MoveClient { session: SessionId(1), station, map };
     assert!(effects.save && effects.commands.contains(&moved(1, ChannelMap::Left)));
     assert_eq!(effects.notices, [Notice::ChannelMap("a".to_owned())]);
-    assert_eq!(registry.maps(), [(1, ChannelMap::Left)]);
+    assert_eq!(registry.active_maps(), [(1, ChannelMap::Left)]);
     let asks = ["a", "b"].map(|id| registry.greeting_of(id).map(|greeting| greeting.station));
-    assert_eq!(asks, [Some(Greeting::ASK), Some(1)]);
+    assert_eq!(asks, [Some(Greeting::DEFER_TO_CONTROL), Some(1)]);
     let again = registry.set_map("a", ChannelMap::Left).unwrap();
     assert!(!again.commands.contains(&moved(1, ChannelMap::Left)), "it plays on");
     let saved = render(&registry);
     assert!(saved.contains(r#""channels":"left""#), "{saved}");
-    drop(registry.apply(Event::Left { session: SessionId(1) }, Wall::default()));
-    assert!(registry.maps().is_empty());
+    drop(registry.apply(AudioEvent::Left { session: SessionId(1) }, WallTime::default()));
+    assert!(registry.active_maps().is_empty());
     assert!(hello(&mut registry, 1, "a").commands.contains(&moved(1, ChannelMap::Left)));
     let group = group_of(&registry, "a");
     let effects = registry.set_stream(&group, "kitchen").unwrap();

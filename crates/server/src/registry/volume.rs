@@ -8,7 +8,7 @@ use super::{Effects, NotFound, Notice, Registry};
 
 /// By how much a volume changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum VolumeChange {
     /// To this.
     To(i64),
     /// By this.
@@ -18,20 +18,20 @@ pub enum Change {
 impl Registry {
     /// New clients are this loud, and no client gets louder than `cap`, unless it has one of its
     /// own.
-    pub fn set_loudness(&mut self, initial: u8, cap: u8) {
+    pub fn set_volume_limits(&mut self, initial: u8, cap: u8) {
         self.initial_volume = initial.min(100);
         self.cap = cap.min(100);
     }
 
     /// As [`Registry::set_loudness`] in a running house: who is louder than the new cap gets
     /// softer.
-    pub fn change_loudness(&mut self, initial: u8, cap: u8) -> Effects {
-        self.set_loudness(initial, cap);
+    pub fn change_volume_limits(&mut self, initial: u8, cap: u8) -> Effects {
+        self.set_volume_limits(initial, cap);
         let louder = self.table.clients().filter(|client| client.volume > self.cap);
         let ids: Vec<String> = louder.map(|client| client.id.clone()).collect();
         let mut all = Effects::default();
         for id in &ids {
-            let Ok(effects) = self.change_volume(id, Change::By(0)) else { continue };
+            let Ok(effects) = self.change_volume(id, VolumeChange::By(0)) else { continue };
             all.save = true;
             all.commands.extend(effects.commands);
             all.notices.extend(effects.notices);
@@ -43,11 +43,11 @@ impl Registry {
     ///
     /// # Errors
     /// [`NotFound::Client`].
-    pub fn change_volume(&mut self, id: &str, change: Change) -> Result<Effects, NotFound> {
+    pub fn change_volume(&mut self, id: &str, change: VolumeChange) -> Result<Effects, NotFound> {
         let (_, client) = self.client(id).ok_or(NotFound::Client)?;
         let percent = match change {
-            Change::To(percent) => percent,
-            Change::By(delta) => i64::from(client.volume).saturating_add(delta),
+            VolumeChange::To(percent) => percent,
+            VolumeChange::By(delta) => i64::from(client.volume).saturating_add(delta),
         };
         self.set_volume(id, Some(percent), None)
     }
@@ -57,16 +57,21 @@ impl Registry {
     ///
     /// # Errors
     /// [`NotFound::Group`].
-    pub fn change_group_volume(&mut self, id: &str, change: Change) -> Result<Effects, NotFound> {
+    pub fn change_group_volume(
+        &mut self,
+        id: &str,
+        change: VolumeChange,
+    ) -> Result<Effects, NotFound> {
         self.group(id).ok_or(NotFound::Group)?;
         let delta = match change {
-            Change::By(delta) => delta,
-            Change::To(percent) => percent.clamp(0, 100) - self.group_volume(id).unwrap_or(0),
+            VolumeChange::By(delta) => delta,
+            VolumeChange::To(percent) => percent.clamp(0, 100) - self.group_volume(id).unwrap_or(0),
         };
         let ids: Vec<String> = self.members(id).map(|client| client.id.clone()).collect();
         let mut all = Effects { save: true, ..Effects::default() };
         for id in &ids {
-            let effects = self.change_volume(id, Change::By(delta)).map_err(|_| NotFound::Group)?;
+            let effects =
+                self.change_volume(id, VolumeChange::By(delta)).map_err(|_| NotFound::Group)?;
             all.commands.extend(effects.commands);
             all.notices.extend(effects.notices);
         }

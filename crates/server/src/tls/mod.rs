@@ -6,41 +6,44 @@
 //! passwords. Each handshake is a whole one; nothing is resumed, so that a certificate that is no
 //! longer accepted opens nothing, and nothing is kept for those who are gone.
 
-mod own;
+mod self_signed;
 mod stream;
 
 use std::path::Path;
 
-use aulos_config::Tls;
+use aulos_config::TlsSettings;
 use aulos_config::certificates::{CertificateFiles, TlsError, load};
-use aulos_io::reactor::{Door, Limits, Terms};
+use aulos_io::reactor::{AddressLimits, LazyTlsConfig, ListenPolicy};
 use rustls::pki_types::CertificateDer;
 
 use crate::access::{Role, Rules};
-pub(crate) use stream::{Refused, Stream, open};
+pub(crate) use stream::{ClientStream, RefusalReason, open};
 
 /// The same, or with a certificate that is made in `state_dir` where it is not there yet. Terms that
 /// nobody has asked for are worked out when somebody wants them.
 ///
 /// # Errors
 /// As [`load`], and when none can be made.
-pub fn load_or_make(tls: &Tls, state_dir: &Path) -> Result<Option<Terms>, TlsError> {
+pub fn load_or_make(
+    tls: &TlsSettings,
+    state_dir: &Path,
+) -> Result<Option<LazyTlsConfig>, TlsError> {
     if !tls.enabled {
         return Ok(None);
     }
     if tls.identity.is_some() {
-        return Ok(load(tls)?.map(Terms::from));
+        return Ok(load(tls)?.map(LazyTlsConfig::from));
     }
-    let made = own::identity(state_dir);
+    let made = self_signed::identity(state_dir);
     let identity = made.map_err(|error| TlsError {
         key: "cert",
         fact: format!("no certificate can be made in {}: {error}", state_dir.display()),
     })?;
     let (files, tls) = (CertificateFiles::read(&identity)?, tls.clone());
-    if tls.is_asked_for() {
+    if tls.is_required() {
         return files.configure(&tls).map(|config| Some(config.into()));
     }
-    Ok(Some(Terms::when_needed(move || {
+    Ok(Some(LazyTlsConfig::new_lazy(move || {
         let made = files.configure(&tls);
         made.inspect_err(|error| tracing::warn!("there is no TLS: {error}")).ok()
     })))
@@ -50,8 +53,12 @@ pub fn load_or_make(tls: &Tls, state_dir: &Path) -> Result<Option<Terms>, TlsErr
 ///
 /// # Errors
 /// As [`load_or_make`].
-pub fn door(tls: &Tls, limits: Limits, state_dir: &Path) -> Result<Door, TlsError> {
-    Ok(Door { tls: load_or_make(tls, state_dir)?, require_tls: tls.require, limits })
+pub fn listen_policy(
+    tls: &TlsSettings,
+    limits: AddressLimits,
+    state_dir: &Path,
+) -> Result<ListenPolicy, TlsError> {
+    Ok(ListenPolicy { tls: load_or_make(tls, state_dir)?, require_tls: tls.require, limits })
 }
 
 /// What somebody may who has shown this certificate, which was good: what the user may whom it names

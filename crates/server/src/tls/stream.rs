@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use aulos_io::reactor::{AddressPermit, Door, FIRST_BYTE, MediaSocket};
+use aulos_io::reactor::{AddressPermit, ListenPolicy, MediaSocket, TLS_FIRST_BYTE};
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -16,21 +16,21 @@ use tokio_rustls::server::TlsStream;
 
 /// A connection of which it is known what it speaks.
 #[derive(Debug)]
-pub(crate) struct Stream {
-    wire: Wire,
+pub(crate) struct ClientStream {
+    transport: Transport,
     address: SocketAddr,
     permit: AddressPermit,
 }
 
 #[derive(Debug)]
-enum Wire {
+enum Transport {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 /// Why a connection is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum RefusalReason {
     /// It went away.
     Gone,
     /// It said nothing in time.
@@ -48,67 +48,67 @@ pub(crate) enum Refused {
 pub(crate) async fn open(
     (socket, address): (TcpStream, SocketAddr),
     permit: AddressPermit,
-    door: &Door,
+    door: &ListenPolicy,
     patience: Duration,
     may_be_quiet: bool,
-) -> Result<Stream, Refused> {
-    let wire = shake_hands(socket, door, patience, may_be_quiet).await?;
-    Ok(Stream { wire, address, permit })
+) -> Result<ClientStream, RefusalReason> {
+    let wire = handshake(socket, door, patience, may_be_quiet).await?;
+    Ok(ClientStream { transport: wire, address, permit })
 }
 
-async fn shake_hands(
+async fn handshake(
     socket: TcpStream,
-    door: &Door,
+    door: &ListenPolicy,
     patience: Duration,
     may_be_quiet: bool,
-) -> Result<Wire, Refused> {
-    let Some(terms) = &door.tls else { return Ok(Wire::Plain(socket)) };
+) -> Result<Transport, RefusalReason> {
+    let Some(terms) = &door.tls else { return Ok(Transport::Plain(socket)) };
     let mut first = [0];
     match timeout(patience, socket.peek(&mut first)).await {
-        Err(_) if may_be_quiet && !door.require_tls => return Ok(Wire::Plain(socket)),
-        Ok(Ok(1)) if first == [FIRST_BYTE] => {}
-        Ok(Ok(1)) if door.require_tls => return Err(Refused::Plain),
-        Ok(Ok(1)) => return Ok(Wire::Plain(socket)),
-        Ok(_) => return Err(Refused::Gone),
-        Err(_) => return Err(Refused::Silent),
+        Err(_) if may_be_quiet && !door.require_tls => return Ok(Transport::Plain(socket)),
+        Ok(Ok(1)) if first == [TLS_FIRST_BYTE] => {}
+        Ok(Ok(1)) if door.require_tls => return Err(RefusalReason::Plain),
+        Ok(Ok(1)) => return Ok(Transport::Plain(socket)),
+        Ok(_) => return Err(RefusalReason::Gone),
+        Err(_) => return Err(RefusalReason::Silent),
     }
-    let Some(config) = terms.get() else { return Err(Refused::Broken) };
+    let Some(config) = terms.get() else { return Err(RefusalReason::Broken) };
     let handshake = TlsAcceptor::from(config.clone()).accept(socket);
     match timeout(HANDSHAKE_TIMEOUT, handshake).await {
-        Ok(Ok(tls)) => Ok(Wire::Tls(Box::new(tls))),
-        Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => Err(Refused::Broken),
-        Ok(Err(_)) => Err(Refused::Gone),
-        Err(_) => Err(Refused::Unfinished),
+        Ok(Ok(tls)) => Ok(Transport::Tls(Box::new(tls))),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => Err(RefusalReason::Broken),
+        Ok(Err(_)) => Err(RefusalReason::Gone),
+        Err(_) => Err(RefusalReason::Unfinished),
     }
 }
 
 /// How long a handshake may take: it is two round trips.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl Stream {
+impl ClientStream {
     /// Where it comes from.
-    pub(crate) const fn from(&self) -> IpAddr {
+    pub(crate) const fn peer_ip(&self) -> IpAddr {
         self.address.ip()
     }
 
     /// Whether it speaks TLS.
     pub(crate) const fn is_tls(&self) -> bool {
-        matches!(self.wire, Wire::Tls(_))
+        matches!(self.transport, Transport::Tls(_))
     }
 
     /// The certificate that the peer has shown, which was good.
     pub(crate) fn certificate(&self) -> Option<&CertificateDer<'static>> {
-        match &self.wire {
-            Wire::Plain(_) => None,
-            Wire::Tls(tls) => tls.get_ref().1.peer_certificates()?.first(),
+        match &self.transport {
+            Transport::Plain(_) => None,
+            Transport::Tls(tls) => tls.get_ref().1.peer_certificates()?.first(),
         }
     }
 
     /// The socket and its TLS, for a reactor.
     pub(crate) fn into_media(self) -> io::Result<MediaSocket> {
-        let (socket, tls) = match self.wire {
-            Wire::Plain(socket) => (socket, None),
-            Wire::Tls(tls) => {
+        let (socket, tls) = match self.transport {
+            Transport::Plain(socket) => (socket, None),
+            Transport::Tls(tls) => {
                 let (socket, tls) = tls.into_inner();
                 (socket, Some(Box::new(tls)))
             }
@@ -119,33 +119,33 @@ impl Stream {
     /// Sends what goes out at once, for a peer that is about to be cut.
     pub(crate) fn try_answer(self, bytes: &[u8]) {
         if let Ok(socket) = self.into_media() {
-            socket.answer(bytes);
+            socket.respond_and_close(bytes);
         }
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for ClientStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut self.wire {
-            Wire::Plain(socket) => Pin::new(socket).poll_read(context, into),
-            Wire::Tls(tls) => Pin::new(tls).poll_read(context, into),
+        match &mut self.transport {
+            Transport::Plain(socket) => Pin::new(socket).poll_read(context, into),
+            Transport::Tls(tls) => Pin::new(tls).poll_read(context, into),
         }
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for ClientStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.wire {
-            Wire::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
-            Wire::Tls(tls) => Pin::new(tls).poll_write(context, bytes),
+        match &mut self.transport {
+            Transport::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
+            Transport::Tls(tls) => Pin::new(tls).poll_write(context, bytes),
         }
     }
 
@@ -154,9 +154,9 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.wire {
-            Wire::Plain(socket) => Pin::new(socket).poll_write_vectored(context, slices),
-            Wire::Tls(tls) => Pin::new(tls).poll_write_vectored(context, slices),
+        match &mut self.transport {
+            Transport::Plain(socket) => Pin::new(socket).poll_write_vectored(context, slices),
+            Transport::Tls(tls) => Pin::new(tls).poll_write_vectored(context, slices),
         }
     }
 
@@ -165,16 +165,16 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.wire {
-            Wire::Plain(socket) => Pin::new(socket).poll_flush(context),
-            Wire::Tls(tls) => Pin::new(tls).poll_flush(context),
+        match &mut self.transport {
+            Transport::Plain(socket) => Pin::new(socket).poll_flush(context),
+            Transport::Tls(tls) => Pin::new(tls).poll_flush(context),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.wire {
-            Wire::Plain(socket) => Pin::new(socket).poll_shutdown(context),
-            Wire::Tls(tls) => Pin::new(tls).poll_shutdown(context),
+        match &mut self.transport {
+            Transport::Plain(socket) => Pin::new(socket).poll_shutdown(context),
+            Transport::Tls(tls) => Pin::new(tls).poll_shutdown(context),
         }
     }
 }

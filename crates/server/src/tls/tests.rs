@@ -11,9 +11,9 @@ use super::*;
 use crate::access::User;
 
 /// An empty folder, gone at the end.
-struct Scratch(PathBuf);
+struct ScratchDir(PathBuf);
 
-impl Scratch {
+impl ScratchDir {
     fn new(name: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("aulos-tls-{name}-{}", std::process::id()));
         drop(std::fs::remove_dir_all(&dir));
@@ -28,7 +28,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         drop(std::fs::remove_dir_all(&self.0));
     }
@@ -36,8 +36,8 @@ impl Drop for Scratch {
 
 #[test]
 fn the_first_start_makes_a_certificate_and_the_next_ones_use_it() {
-    let scratch = Scratch::new("own");
-    let tls = Tls::default();
+    let scratch = ScratchDir::new("own");
+    let tls = TlsSettings::default();
     assert!(load_or_make(&tls, &scratch.0).unwrap().is_some_and(|terms| terms.get().is_some()));
     let cert = std::fs::read(scratch.0.join("tls/cert.pem")).unwrap();
     let key = std::fs::metadata(scratch.0.join("tls/key.pem")).unwrap();
@@ -48,7 +48,9 @@ fn the_first_start_makes_a_certificate_and_the_next_ones_use_it() {
     let der = CertificateDer::from_pem_slice(&cert).unwrap();
     let parsed = webpki::EndEntityCert::try_from(&der).unwrap();
     assert!(parsed.valid_dns_names().any(|name| name == "localhost"));
-    assert!(load_or_make(&Tls { enabled: false, ..tls.clone() }, &scratch.0).unwrap().is_none());
+    assert!(
+        load_or_make(&TlsSettings { enabled: false, ..tls.clone() }, &scratch.0).unwrap().is_none()
+    );
     // What has come to harm is found when it is needed, and there is no TLS then.
     scratch.write("tls/cert.pem", "nothing\n");
     assert!(load_or_make(&tls, &scratch.0).unwrap().is_some_and(|terms| terms.get().is_none()));
@@ -56,12 +58,12 @@ fn the_first_start_makes_a_certificate_and_the_next_ones_use_it() {
 
 #[test]
 fn what_cannot_be_used_is_named() {
-    let scratch = Scratch::new("bad");
-    let own = Scratch::new("good");
-    load_or_make(&Tls::default(), &own.0).unwrap();
+    let scratch = ScratchDir::new("bad");
+    let own = ScratchDir::new("good");
+    load_or_make(&TlsSettings::default(), &own.0).unwrap();
     let (cert, key) = (own.0.join("tls/cert.pem"), own.0.join("tls/key.pem"));
-    let other = Scratch::new("other");
-    load_or_make(&Tls::default(), &other.0).unwrap();
+    let other = ScratchDir::new("other");
+    load_or_make(&TlsSettings::default(), &other.0).unwrap();
     let text = scratch.write("text.pem", "nothing\n");
     let cases = [
         (scratch.0.join("absent.pem"), key.clone(), None, "cert", "absent.pem"),
@@ -72,7 +74,8 @@ fn what_cannot_be_used_is_named() {
     ];
     for (cert, key, client_ca, wanted, fact) in cases {
         let identity = Some(Identity { cert, key });
-        let error = load(&Tls { identity, client_ca, ..Tls::default() }).unwrap_err();
+        let error =
+            load(&TlsSettings { identity, client_ca, ..TlsSettings::default() }).unwrap_err();
         assert!(error.key == wanted && error.fact.contains(fact), "{error:?}");
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 /// A file that waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct JournalEntry {
     /// Where it is.
     pub(super) file: PathBuf,
     /// What goes with it, and is deleted with it.
@@ -35,12 +35,12 @@ pub(super) struct Entry {
     pub(super) sent: bool,
     /// Parts that the server has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) begun: Option<Begun>,
+    pub(super) begun: Option<MultipartUpload>,
 }
 
 /// An upload in parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Begun {
+pub(super) struct MultipartUpload {
     /// What the server calls it.
     pub(super) id: String,
     /// The object.
@@ -61,7 +61,7 @@ pub(super) struct Journal {
 
 /// What a reading of the folder found.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct JournalListing {
     /// The oldest, oldest first.
     pub(super) names: Vec<String>,
     /// There are more than those.
@@ -85,20 +85,20 @@ impl Journal {
     }
 
     /// What the entry of this file is called.
-    pub(super) fn name_of(file: &Path) -> String {
+    pub(super) fn entry_name(file: &Path) -> String {
         hex(&digest(&SHA256, file.as_os_str().as_encoded_bytes()).as_ref()[..16])
     }
 
     /// Whether this file waits.
-    pub(super) fn holds(&self, file: &Path) -> bool {
-        self.path(&Self::name_of(file)).exists()
+    pub(super) fn contains(&self, file: &Path) -> bool {
+        self.path(&Self::entry_name(file)).exists()
     }
 
     /// Writes an entry so that it is there after a power cut.
     ///
     /// # Errors
     /// What the file system says.
-    pub(super) fn write(&self, name: &str, entry: &Entry) -> io::Result<()> {
+    pub(super) fn write(&self, name: &str, entry: &JournalEntry) -> io::Result<()> {
         let text = serde_json::to_vec(entry)?;
         let beside = self.dir.join(format!("{name}.new"));
         let mut file = File::create(&beside)?;
@@ -113,7 +113,7 @@ impl Journal {
     ///
     /// # Errors
     /// What the file system says, and [`io::ErrorKind::InvalidData`].
-    pub(super) fn read(&self, name: &str) -> io::Result<Option<Entry>> {
+    pub(super) fn read(&self, name: &str) -> io::Result<Option<JournalEntry>> {
         let path = self.path(name);
         let mut text = Vec::new();
         match File::open(&path) {
@@ -149,7 +149,7 @@ impl Journal {
         most: usize,
         wanted: impl Fn(&str) -> bool,
         mut each: impl FnMut(&str),
-    ) -> io::Result<Found> {
+    ) -> io::Result<JournalListing> {
         // The newest of the oldest is on top, and goes when somebody older comes.
         let mut oldest = std::collections::BinaryHeap::new();
         let mut more = false;
@@ -172,7 +172,7 @@ impl Journal {
             }
         }
         let oldest: Vec<(SystemTime, String)> = oldest.into_sorted_vec();
-        Ok(Found { names: oldest.into_iter().map(|(_, name)| name).collect(), more })
+        Ok(JournalListing { names: oldest.into_iter().map(|(_, name)| name).collect(), more })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -215,19 +215,30 @@ mod tests {
     use super::*;
     use aulos_blackbox::golden::scratch;
 
-    fn entry(file: &str) -> Entry {
-        Entry { file: file.into(), key: format!("k/{file}"), bytes: 5, ..Entry::default() }
+    fn entry(file: &str) -> JournalEntry {
+        JournalEntry {
+            file: file.into(),
+            key: format!("k/{file}"),
+            bytes: 5,
+            ..JournalEntry::default()
+        }
     }
 
     #[test]
     fn what_was_written_is_read_again_and_what_is_broken_is_put_aside() {
         let dir = scratch("upload-journal");
         let journal = Journal::open(&dir).unwrap();
-        let name = Journal::name_of(Path::new("/r/a.wav"));
+        let name = Journal::entry_name(Path::new("/r/a.wav"));
         let mut wanted = entry("/r/a.wav");
-        wanted.begun = Some(Begun { id: "1".into(), parts: vec!["p".into()], ..Begun::default() });
+        wanted.begun = Some(MultipartUpload {
+            id: "1".into(),
+            parts: vec!["p".into()],
+            ..MultipartUpload::default()
+        });
         journal.write(&name, &wanted).unwrap();
-        assert!(journal.holds(Path::new("/r/a.wav")) && !journal.holds(Path::new("/r/b.wav")));
+        assert!(
+            journal.contains(Path::new("/r/a.wav")) && !journal.contains(Path::new("/r/b.wav"))
+        );
         assert_eq!(Journal::open(&dir).unwrap().read(&name).unwrap(), Some(wanted));
         journal.remove(&name).unwrap();
         assert_eq!(journal.read(&name).unwrap(), None);

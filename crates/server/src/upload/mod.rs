@@ -13,31 +13,31 @@
 //!
 //! A build without the feature `s3` has the same names, and an [`Uploader`] that cannot be made.
 
-#[cfg(not(feature = "s3"))]
-mod absent;
 #[cfg(feature = "s3")]
-mod failure;
+mod error;
 #[cfg(feature = "s3")]
 mod journal;
 #[cfg(feature = "s3")]
-mod line;
-mod porter;
+mod queue;
 #[cfg(feature = "s3")]
 mod run;
-#[cfg(feature = "s3")]
-mod ship;
 #[cfg(feature = "s3")]
 mod store;
 #[cfg(all(test, feature = "s3"))]
 mod tests;
 #[cfg(feature = "s3")]
-mod wire;
-
+mod transfer;
+#[cfg(feature = "s3")]
+mod transport;
 #[cfg(not(feature = "s3"))]
-pub use absent::Uploader;
-pub use porter::Porter;
+mod unsupported;
+mod worker;
+
 #[cfg(feature = "s3")]
 pub use run::Uploader;
+#[cfg(not(feature = "s3"))]
+pub use unsupported::Uploader;
+pub use worker::UploadWorker;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -48,7 +48,7 @@ use aulos_core::Span;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UploadState {
     /// What they do.
-    pub phase: Phase,
+    pub phase: UploadPhase,
     /// Files that wait, those that are under way among them.
     pub waiting: u64,
     /// Bytes of them, as they were when they were added.
@@ -62,9 +62,9 @@ pub struct UploadState {
     /// Tries that failed.
     pub failures: u64,
     /// Files that had been deleted before the server had them.
-    pub gone: u64,
+    pub missing: u64,
     /// Entries of the journal that could not be read, and were put aside.
-    pub broken: u64,
+    pub broken_entries: u64,
     /// What was wrong last, and what to do about it; none since something was uploaded.
     pub error: Option<String>,
     /// For how long something has been wrong without a break.
@@ -76,7 +76,7 @@ pub struct UploadState {
 impl UploadState {
     /// Without what changes all the time.
     #[must_use]
-    pub fn at_rest(self) -> Self {
+    pub fn without_live_figures(self) -> Self {
         let (since, retry_in) = (None, None);
         Self { waiting_bytes: 0, done_bytes: 0, since, retry_in, ..self }
     }
@@ -84,7 +84,7 @@ impl UploadState {
 
 /// What uploads do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
+pub enum UploadPhase {
     /// Nothing waits.
     #[default]
     Idle,
@@ -96,7 +96,7 @@ pub enum Phase {
     Refused,
 }
 
-impl Phase {
+impl UploadPhase {
     /// In one word.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -134,7 +134,7 @@ pub enum UploadEvent {
         lasting: bool,
     },
     /// The file was deleted by somebody before the server had it.
-    Gone {
+    Missing {
         /// Where it was.
         file: PathBuf,
     },
@@ -143,31 +143,31 @@ pub enum UploadEvent {
 /// How long to wait for what.
 #[cfg(feature = "s3")]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct UploadTiming {
     /// The first pause is at most so long.
-    pub(crate) first: Span,
+    pub(crate) first_pause: Span,
     /// The longest, too.
-    pub(crate) longest: Span,
+    pub(crate) longest_pause: Span,
     /// How long a file is left alone that failed for its own sake.
-    pub(crate) held: Span,
+    pub(crate) file_pause: Span,
     /// For how long a connection may stand still.
-    pub(crate) stall: Duration,
+    pub(crate) stall_timeout: Duration,
 }
 
 #[cfg(feature = "s3")]
-impl Default for Pace {
+impl Default for UploadTiming {
     fn default() -> Self {
         Self {
-            first: Span::from_secs(1),
-            longest: Span::from_secs(300),
-            held: Span::from_secs(300),
-            stall: Duration::from_secs(60),
+            first_pause: Span::from_secs(1),
+            longest_pause: Span::from_secs(300),
+            file_pause: Span::from_secs(300),
+            stall_timeout: Duration::from_secs(60),
         }
     }
 }
 
 /// What is under way at the end has so long; then it is cut off, and goes on in the next life. A
 /// server ends within a second.
-pub const LAST_UPLOAD: Duration = Duration::from_millis(500);
+pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 /// Events that wait to be taken; beyond that the oldest is forgotten.
 pub const MAX_EVENTS: usize = 256;

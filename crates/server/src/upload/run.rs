@@ -9,20 +9,20 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use aulos_config::Upload;
+use aulos_config::UploadTarget;
 use aulos_core::Instant;
 use aulos_io::SystemClock;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::failure::Failure;
-use super::journal::{Entry, Journal};
-use super::line::{Fault, Line, MAX_LISTED, Next};
-use super::ship::{Shipped, Tools, ship};
-use super::{LAST_UPLOAD, MAX_EVENTS, Pace, Phase, UploadEvent, UploadState};
+use super::error::UploadError;
+use super::journal::{Journal, JournalEntry};
+use super::queue::{FailureScope, MAX_LISTED, QueueAction, UploadQueue};
+use super::transfer::{UploadContext, UploadOutcome, upload_file};
+use super::{MAX_EVENTS, SHUTDOWN_TIMEOUT, UploadEvent, UploadPhase, UploadState, UploadTiming};
 use crate::dial::Dialer;
-use crate::radio::Chore;
+use crate::radio::BackgroundTask;
 
 /// Uploads the closed files of a recording.
 ///
@@ -32,33 +32,33 @@ use crate::radio::Chore;
 /// Memory is held for `concurrency` parts and for the names of 256 files, however many wait.
 #[derive(Clone, Debug)]
 pub struct Uploader {
-    shared: Arc<Shared>,
+    shared: Arc<UploaderShared>,
     /// Tells the chore, by being gone, that nobody wants it any more.
     _held: Arc<watch::Sender<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    tools: Tools,
-    adding: Mutex<()>,
-    seen: Mutex<Seen>,
+struct UploaderShared {
+    context: UploadContext,
+    add_lock: Mutex<()>,
+    progress: Mutex<UploadProgress>,
     /// There is something new.
     wake: Notify,
-    ends: watch::Sender<bool>,
+    stop: watch::Sender<bool>,
     /// Whether the chore runs.
-    over: watch::Sender<bool>,
+    finished: watch::Sender<bool>,
 }
 
 /// What can be seen, and what has been added since the chore looked.
 #[derive(Debug, Default)]
-struct Seen {
+struct UploadProgress {
     state: UploadState,
     wrong_since: Option<Instant>,
     retry_at: Option<Instant>,
     lasting: bool,
     added: Vec<String>,
     /// More were added than are remembered: the folder has them.
-    more: bool,
+    journal_has_more: bool,
     events: VecDeque<UploadEvent>,
 }
 
@@ -69,30 +69,34 @@ impl Uploader {
     ///
     /// # Errors
     /// What the file system says when the folder is made or read.
-    pub fn new(config: &Upload, root: &Path, spool: &Path) -> io::Result<(Self, Chore)> {
-        Self::with(config, root, spool, Pace::default(), Arc::default())
-    }
-
-    pub(super) fn with(
-        config: &Upload,
+    pub fn new(
+        config: &UploadTarget,
         root: &Path,
         spool: &Path,
-        pace: Pace,
+    ) -> io::Result<(Self, BackgroundTask)> {
+        Self::with_timing(config, root, spool, UploadTiming::default(), Arc::default())
+    }
+
+    pub(super) fn with_timing(
+        config: &UploadTarget,
+        root: &Path,
+        spool: &Path,
+        pace: UploadTiming,
         dialer: Arc<Dialer>,
-    ) -> io::Result<(Self, Chore)> {
+    ) -> io::Result<(Self, BackgroundTask)> {
         let journal = Journal::open(spool)?;
         let (config, root) = (config.clone(), root.to_owned());
-        let tools = Tools { config, root, journal, dialer, pace };
+        let tools = UploadContext { config, root, journal, dialer, timing: pace };
         let (held, holders) = watch::channel(());
-        let shared = Arc::new(Shared {
-            tools,
-            adding: Mutex::default(),
-            seen: Mutex::default(),
+        let shared = Arc::new(UploaderShared {
+            context: tools,
+            add_lock: Mutex::default(),
+            progress: Mutex::default(),
             wake: Notify::new(),
-            ends: watch::Sender::new(false),
-            over: watch::Sender::new(false),
+            stop: watch::Sender::new(false),
+            finished: watch::Sender::new(false),
         });
-        shared.count()?;
+        shared.count_waiting()?;
         let chore = Box::pin(run(Arc::clone(&shared), holders));
         Ok((Self { shared, _held: Arc::new(held) }, chore))
     }
@@ -108,26 +112,26 @@ impl Uploader {
     /// What the file system says, and [`io::ErrorKind::InvalidInput`] for a name that is no UTF-8.
     pub fn add(&self, file: &Path, sidecar: Option<&Path>) -> io::Result<()> {
         let shared = &self.shared;
-        let name = Journal::name_of(file);
-        let key = shared.tools.key(file).filter(|_| file.to_str().is_some());
+        let name = Journal::entry_name(file);
+        let key = shared.context.object_key(file).filter(|_| file.to_str().is_some());
         let key = key.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         // So that two who add the same file count it once. Whoever asks how we do does not wait.
-        let adding = shared.adding.lock().unwrap_or_else(PoisonError::into_inner);
-        if !shared.tools.journal.holds(file) {
+        let adding = shared.add_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if !shared.context.journal.contains(file) {
             let bytes = std::fs::metadata(file).map_or(0, |found| found.len());
             let (file, sidecar) = (file.to_owned(), sidecar.map(Path::to_owned));
-            let entry = Entry { file, sidecar, key, bytes, ..Entry::default() };
-            shared.tools.journal.write(&name, &entry)?;
-            let mut seen = shared.seen();
+            let entry = JournalEntry { file, sidecar, key, bytes, ..JournalEntry::default() };
+            shared.context.journal.write(&name, &entry)?;
+            let mut seen = shared.progress();
             seen.state.waiting += 1;
             seen.state.waiting_bytes += bytes;
         }
         drop(adding);
-        let mut seen = shared.seen();
+        let mut seen = shared.progress();
         if seen.added.len() < MAX_LISTED {
             seen.added.push(name);
         } else {
-            seen.more = true;
+            seen.journal_has_more = true;
         }
         drop(seen);
         shared.wake.notify_one();
@@ -138,20 +142,20 @@ impl Uploader {
     /// to make room. It looks at the disk.
     #[must_use]
     pub fn is_waiting(&self, file: &Path) -> bool {
-        self.shared.tools.journal.holds(file)
+        self.shared.context.journal.contains(file)
     }
 
     /// How they do.
     #[must_use]
     pub fn state(&self) -> UploadState {
         let now = SystemClock::now();
-        let seen = self.shared.seen();
+        let seen = self.shared.progress();
         let state = &seen.state;
         let phase = match (state.uploading, &state.error) {
-            (0, None) => Phase::Idle,
-            (0, Some(_)) if seen.lasting => Phase::Refused,
-            (0, Some(_)) => Phase::Waiting,
-            _ => Phase::Uploading,
+            (0, None) => UploadPhase::Idle,
+            (0, Some(_)) if seen.lasting => UploadPhase::Refused,
+            (0, Some(_)) => UploadPhase::Waiting,
+            _ => UploadPhase::Uploading,
         };
         UploadState {
             phase,
@@ -164,101 +168,101 @@ impl Uploader {
     /// What has happened since this was asked last; the newest [`MAX_EVENTS`].
     #[must_use]
     pub fn take_events(&self) -> Vec<UploadEvent> {
-        self.shared.seen().events.drain(..).collect()
+        self.shared.progress().events.drain(..).collect()
     }
 
     /// Begins nothing more, and waits until what is under way is over, [`LAST_UPLOAD`] at most. It
     /// is the chore that ends them, so it has to be run.
     pub async fn end(&self) {
-        self.shared.ends.send_replace(true);
-        let mut over = self.shared.over.subscribe();
+        self.shared.stop.send_replace(true);
+        let mut over = self.shared.finished.subscribe();
         // Whoever does not run the chore has nothing to wait for.
-        timeout(LAST_UPLOAD * 2, over.wait_for(|over| *over)).await.ok();
+        timeout(SHUTDOWN_TIMEOUT * 2, over.wait_for(|over| *over)).await.ok();
     }
 }
 
-impl Shared {
+impl UploaderShared {
     /// A panic while it was held is a bug that was reported; counters are whole at any moment.
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn progress(&self) -> MutexGuard<'_, UploadProgress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts what waited before this life.
-    fn count(&self) -> io::Result<()> {
+    fn count_waiting(&self) -> io::Result<()> {
         let mut names = Vec::new();
-        self.tools.journal.list(0, |_| false, |name| names.push(name.to_owned()))?;
-        let mut seen = self.seen();
+        self.context.journal.list(0, |_| false, |name| names.push(name.to_owned()))?;
+        let mut seen = self.progress();
         for name in names {
-            match self.tools.journal.read(&name) {
+            match self.context.journal.read(&name) {
                 Ok(Some(entry)) => {
                     seen.state.waiting += 1;
                     seen.state.waiting_bytes += entry.bytes;
                 }
                 Ok(None) => {}
-                Err(error) => seen.broken(&name, &error),
+                Err(error) => seen.record_broken(&name, &error),
             }
         }
         Ok(())
     }
 }
 
-impl Seen {
-    fn tell(&mut self, event: UploadEvent) {
+impl UploadProgress {
+    fn push_event(&mut self, event: UploadEvent) {
         if self.events.len() >= MAX_EVENTS {
             self.events.pop_front();
         }
         self.events.push_back(event);
     }
 
-    fn broken(&mut self, name: &str, error: &io::Error) {
-        self.state.broken += 1;
+    fn record_broken(&mut self, name: &str, error: &io::Error) {
+        self.state.broken_entries += 1;
         tracing::error!("the note {name} of a file to be uploaded cannot be read: {error}");
     }
 
-    fn ended(&mut self, entry: &Entry) {
+    fn remove_waiting(&mut self, entry: &JournalEntry) {
         self.state.waiting = self.state.waiting.saturating_sub(1);
         self.state.waiting_bytes = self.state.waiting_bytes.saturating_sub(entry.bytes);
     }
 
-    fn well(&mut self) {
+    fn clear_error(&mut self) {
         (self.state.error, self.wrong_since, self.lasting) = (None, None, false);
     }
 }
 
 /// How one try ended.
-struct Ended {
+struct FinishedUpload {
     name: String,
-    entry: Entry,
+    entry: JournalEntry,
     /// Parts that the server had before.
-    had: usize,
-    outcome: Result<Shipped, Failure>,
+    parts_before: usize,
+    outcome: Result<UploadOutcome, UploadError>,
 }
 
 /// Uploads one after the other, until nobody wants it any more.
-async fn run(shared: Arc<Shared>, mut holders: watch::Receiver<()>) {
-    let pace = shared.tools.pace;
-    let seed = RandomState::new().hash_one(shared.tools.config.bucket.as_str());
-    let mut line = Line::new(shared.tools.config.concurrency, pace, seed);
+async fn run(shared: Arc<UploaderShared>, mut holders: watch::Receiver<()>) {
+    let pace = shared.context.timing;
+    let seed = RandomState::new().hash_one(shared.context.config.bucket.as_str());
+    let mut line = UploadQueue::new(shared.context.config.concurrency, pace, seed);
     let mut running = JoinSet::new();
-    let mut ends = shared.ends.subscribe();
+    let mut ends = shared.stop.subscribe();
     loop {
         let now = SystemClock::now();
-        take_added(&shared, &mut line);
+        enqueue_added(&shared, &mut line);
         let pause = match line.next(now) {
-            Next::Start(name) => {
-                start(&shared, &mut line, &mut running, name);
+            QueueAction::Start(name) => {
+                start_upload(&shared, &mut line, &mut running, name);
                 continue;
             }
-            Next::Look => match look(&shared, &mut line, now) {
+            QueueAction::ListJournal => match list_journal(&shared, &mut line, now) {
                 Ok(()) => continue,
                 // The folder of the journal cannot be read now.
-                Err(_) => Some(Duration::from_nanos(nanos(pace.longest.as_nanos()))),
+                Err(_) => Some(Duration::from_nanos(nanos(pace.longest_pause.as_nanos()))),
             },
-            Next::Wait(until) => {
+            QueueAction::Wait(until) => {
                 until.map(|until| Duration::from_nanos(nanos(until.since(now).as_nanos())))
             }
         };
-        shared.seen().retry_at = line.retry_at(now);
+        shared.progress().retry_at = line.retry_at(now);
         let pause = async {
             match pause {
                 Some(pause) => sleep(pause).await,
@@ -270,7 +274,7 @@ async fn run(shared: Arc<Shared>, mut holders: watch::Receiver<()>) {
             () = shared.wake.notified() => {}
             Some(ended) = running.join_next() => {
                 if let Ok(ended) = ended {
-                    settle(&shared, &mut line, ended);
+                    handle_finished(&shared, &mut line, ended);
                 }
             }
             _ = ends.wait_for(|ends| *ends) => break,
@@ -281,111 +285,118 @@ async fn run(shared: Arc<Shared>, mut holders: watch::Receiver<()>) {
     let last = async {
         while let Some(ended) = running.join_next().await {
             if let Ok(ended) = ended {
-                settle(&shared, &mut line, ended);
+                handle_finished(&shared, &mut line, ended);
             }
         }
     };
-    timeout(LAST_UPLOAD, last).await.ok();
+    timeout(SHUTDOWN_TIMEOUT, last).await.ok();
     running.shutdown().await;
-    shared.seen().state.uploading = 0;
-    shared.over.send_replace(true);
+    shared.progress().state.uploading = 0;
+    shared.finished.send_replace(true);
 }
 
 fn nanos(span: i64) -> u64 {
     u64::try_from(span).unwrap_or(0)
 }
 
-fn take_added(shared: &Shared, line: &mut Line) {
+fn enqueue_added(shared: &UploaderShared, line: &mut UploadQueue) {
     let (added, more) = {
-        let mut seen = shared.seen();
-        (std::mem::take(&mut seen.added), std::mem::take(&mut seen.more))
+        let mut seen = shared.progress();
+        (std::mem::take(&mut seen.added), std::mem::take(&mut seen.journal_has_more))
     };
     for name in added {
-        line.offer(&name);
+        line.push(&name);
     }
     if more {
-        line.look();
+        line.mark_incomplete();
     }
 }
 
 /// Finds in the folder what the line does not remember.
-fn look(shared: &Shared, line: &mut Line, now: Instant) -> io::Result<()> {
-    let wanted = |name: &str| line.wants(name, now);
-    let found = shared.tools.journal.list(MAX_LISTED, wanted, |_| ());
+fn list_journal(shared: &UploaderShared, line: &mut UploadQueue, now: Instant) -> io::Result<()> {
+    let wanted = |name: &str| line.accepts(name, now);
+    let found = shared.context.journal.list(MAX_LISTED, wanted, |_| ());
     let found = found.inspect_err(|error| tracing::warn!("files to be uploaded: {error}"))?;
-    line.found(found.names, found.more);
+    line.extend(found.names, found.more);
     Ok(())
 }
 
-fn start(shared: &Arc<Shared>, line: &mut Line, running: &mut JoinSet<Ended>, name: String) {
-    match shared.tools.journal.read(&name) {
+fn start_upload(
+    shared: &Arc<UploaderShared>,
+    line: &mut UploadQueue,
+    running: &mut JoinSet<FinishedUpload>,
+    name: String,
+) {
+    match shared.context.journal.read(&name) {
         Ok(Some(mut entry)) => {
-            shared.seen().state.uploading = line.active();
+            shared.progress().state.uploading = line.active();
             let shared = Arc::clone(shared);
             running.spawn(async move {
-                let had = parts(&entry);
-                let outcome = ship(&shared.tools, &name, &mut entry).await;
-                Ended { name, entry, had, outcome }
+                let had = parts_sent(&entry);
+                let outcome = upload_file(&shared.context, &name, &mut entry).await;
+                FinishedUpload { name, entry, parts_before: had, outcome }
             });
         }
         // It was added twice, and is done.
         Ok(None) => line.done(&name),
         Err(error) => {
             line.done(&name);
-            shared.seen().broken(&name, &error);
+            shared.progress().record_broken(&name, &error);
         }
     }
 }
 
-fn parts(entry: &Entry) -> usize {
+fn parts_sent(entry: &JournalEntry) -> usize {
     entry.begun.as_ref().map_or(0, |begun| begun.parts.len())
 }
 
 /// Draws the conclusions.
-fn settle(shared: &Shared, line: &mut Line, ended: Ended) {
-    let Ended { name, mut entry, had, outcome } = ended;
+fn handle_finished(shared: &UploaderShared, line: &mut UploadQueue, ended: FinishedUpload) {
+    let FinishedUpload { name, mut entry, parts_before: had, outcome } = ended;
     match outcome {
-        Ok(Shipped::NotYet) => line.failed(SystemClock::now(), &name, Fault::File),
+        Ok(UploadOutcome::StillWriting) => {
+            line.failed(SystemClock::now(), &name, FailureScope::File)
+        }
         Ok(done) => {
             line.done(&name);
-            let mut seen = shared.seen();
-            seen.ended(&entry);
+            let mut seen = shared.progress();
+            seen.remove_waiting(&entry);
             let file = entry.file.clone();
-            if done == Shipped::Gone {
+            if done == UploadOutcome::Missing {
                 tracing::warn!("{} was deleted before it was uploaded", file.display());
-                seen.state.gone += 1;
-                seen.tell(UploadEvent::Gone { file });
+                seen.state.missing += 1;
+                seen.push_event(UploadEvent::Missing { file });
             } else {
                 seen.state.done += 1;
                 seen.state.done_bytes += entry.bytes;
-                seen.well();
-                let url = format!("s3://{}/{}", shared.tools.config.bucket, entry.key);
+                seen.clear_error();
+                let url = format!("s3://{}/{}", shared.context.config.bucket, entry.key);
                 let (bytes, tries) = (entry.bytes, entry.tries);
-                seen.tell(UploadEvent::Uploaded { file, url, bytes, tries });
+                seen.push_event(UploadEvent::Uploaded { file, url, bytes, tries });
             }
         }
         Err(failure) => {
-            if parts(&entry) > had {
-                line.progress();
+            if parts_sent(&entry) > had {
+                line.record_progress();
             }
-            let fault = match failure.is_of_the_file() {
-                true => Fault::File,
-                false => Fault::Server { lasting: failure.is_lasting() },
+            let fault = match failure.is_file_specific() {
+                true => FailureScope::File,
+                false => FailureScope::Server { lasting: failure.is_lasting() },
             };
             line.failed(SystemClock::now(), &name, fault);
             entry.tries += 1;
             // To the end of the line. Where that cannot be noted, it is found where it was.
-            shared.tools.journal.write(&name, &entry).ok();
-            note(shared, &entry, &failure);
+            shared.context.journal.write(&name, &entry).ok();
+            record_failure(shared, &entry, &failure);
         }
     }
-    shared.seen().state.uploading = line.active();
+    shared.progress().state.uploading = line.active();
 }
 
 /// Tells what is wrong, once.
-fn note(shared: &Shared, entry: &Entry, failure: &Failure) {
+fn record_failure(shared: &UploaderShared, entry: &JournalEntry, failure: &UploadError) {
     let (text, lasting) = (failure.to_string(), failure.is_lasting());
-    let mut seen = shared.seen();
+    let mut seen = shared.progress();
     seen.state.failures += 1;
     seen.wrong_since.get_or_insert_with(SystemClock::now);
     seen.lasting = lasting;
@@ -394,5 +405,5 @@ fn note(shared: &Shared, entry: &Entry, failure: &Failure) {
     }
     tracing::warn!("{} is not uploaded yet: {text}", entry.file.display());
     seen.state.error = Some(text.clone());
-    seen.tell(UploadEvent::Failed { file: entry.file.clone(), text, lasting });
+    seen.push_event(UploadEvent::Failed { file: entry.file.clone(), text, lasting });
 }

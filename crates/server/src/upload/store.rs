@@ -2,7 +2,7 @@
 //!
 //! The library signs and speaks; it never tries again by itself, because then nobody would see it.
 
-use aulos_config::Upload;
+use aulos_config::UploadTarget;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine as _;
@@ -16,8 +16,8 @@ use object_store::{
     RetryConfig,
 };
 
-use super::failure::Failure;
-use super::wire::{Checksum, Wire};
+use super::error::UploadError;
+use super::transport::{Checksum, S3Transport};
 
 /// The bucket, for one upload.
 #[derive(Debug)]
@@ -32,18 +32,18 @@ pub(super) struct Bucket {
 
 /// What the server has under a name.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct RemoteObject {
     bytes: u64,
     etag: Option<String>,
     /// What we said when we wrote it.
-    said: Option<String>,
+    declared_sha256: Option<String>,
     /// What the server computed.
     checksum: Option<String>,
 }
 
 /// What is to be where.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct ExpectedObject {
     /// How long it is.
     pub(super) bytes: u64,
     /// SHA-256, in hexadecimal digits.
@@ -52,19 +52,19 @@ pub(super) struct Wanted {
     pub(super) checksum: String,
 }
 
-impl Wanted {
+impl ExpectedObject {
     pub(super) fn new(bytes: u64, sha256: &[u8]) -> Self {
         let checksum = BASE64_STANDARD.encode(sha256);
         Self { bytes, sha256: super::journal::hex(sha256), checksum }
     }
 }
 
-impl Seen {
+impl RemoteObject {
     /// Whether it is this file, and was written by us.
-    pub(super) fn is(&self, wanted: &Wanted) -> bool {
-        let whole = self.whole();
+    pub(super) fn matches(&self, wanted: &ExpectedObject) -> bool {
+        let whole = self.whole_checksum();
         self.bytes == wanted.bytes
-            && self.said.as_ref() == Some(&wanted.sha256)
+            && self.declared_sha256.as_ref() == Some(&wanted.sha256)
             && whole.is_none_or(|sum| *sum == wanted.checksum)
     }
 
@@ -72,36 +72,42 @@ impl Seen {
     ///
     /// # Errors
     /// [`Failure::Differs`].
-    pub(super) fn confirm(&self, wanted: &Wanted, etag: Option<&str>) -> Result<(), Failure> {
-        let whole = self.whole();
+    pub(super) fn verify(
+        &self,
+        wanted: &ExpectedObject,
+        etag: Option<&str>,
+    ) -> Result<(), UploadError> {
+        let whole = self.whole_checksum();
         if self.bytes != wanted.bytes {
-            return Err(Failure::Differs("size"));
+            return Err(UploadError::Mismatch("size"));
         }
         if whole.is_some_and(|sum| *sum != wanted.checksum) {
-            return Err(Failure::Differs("checksum"));
+            return Err(UploadError::Mismatch("checksum"));
         }
-        if self.said.as_ref().is_some_and(|said| *said != wanted.sha256) {
-            return Err(Failure::Differs("object"));
+        if self.declared_sha256.as_ref().is_some_and(|said| *said != wanted.sha256) {
+            return Err(UploadError::Mismatch("object"));
         }
         match (self.etag.as_deref(), etag) {
             (Some(there), Some(told)) if there.trim_matches('"') != told.trim_matches('"') => {
-                Err(Failure::Differs("ETag"))
+                Err(UploadError::Mismatch("ETag"))
             }
-            (None, _) | (_, None) if self.said.is_none() => Err(Failure::Differs("object")),
+            (None, _) | (_, None) if self.declared_sha256.is_none() => {
+                Err(UploadError::Mismatch("object"))
+            }
             _ => Ok(()),
         }
     }
 
     /// The checksum, where it is of the whole object. A checksum of checksums ("-3" at its end) is
     /// of parts, each of which was compared.
-    fn whole(&self) -> Option<&String> {
+    fn whole_checksum(&self) -> Option<&String> {
         self.checksum.as_ref().filter(|sum| !sum.contains('-'))
     }
 }
 
 impl Bucket {
     /// The bucket of a configuration, by this connection.
-    pub(super) fn open(config: &Upload, wire: Wire) -> Result<Self, Failure> {
+    pub(super) fn open(config: &UploadTarget, wire: S3Transport) -> Result<Self, UploadError> {
         let endpoint = match config.endpoint.split_once("://") {
             Some((scheme, host)) if !config.path_style => {
                 format!("{scheme}://{}.{host}", config.bucket)
@@ -126,36 +132,36 @@ impl Bucket {
         Ok(Self {
             reader: build(&builder, ask)?,
             sender: build(&builder, HeaderMap::new())?,
-            storage_class: class.map_err(|error| Failure::Answer(error.to_string()))?,
+            storage_class: class.map_err(|error| UploadError::Answer(error.to_string()))?,
             builder,
         })
     }
 
     /// What the server has under this name.
-    pub(super) async fn look(&self, key: &str) -> Result<Option<Seen>, Failure> {
+    pub(super) async fn head(&self, key: &str) -> Result<Option<RemoteObject>, UploadError> {
         let key = parse(key)?;
         let options = GetOptions { head: true, ..GetOptions::default() };
         let error = match self.reader.get_opts(&key, options).await {
             Ok(found) => {
-                let said = Attribute::Metadata(META.into());
-                return Ok(Some(Seen {
+                let said = Attribute::Metadata(SHA256_METADATA.into());
+                return Ok(Some(RemoteObject {
                     bytes: found.meta.size,
                     etag: found.meta.e_tag.clone(),
-                    said: found.attributes.get(&said).map(|text| text.to_string()),
+                    declared_sha256: found.attributes.get(&said).map(|text| text.to_string()),
                     checksum: found.extensions.get::<Checksum>().map(|sum| sum.0.clone()),
                 }));
             }
-            Err(error) => Failure::from(&error),
+            Err(error) => UploadError::from(&error),
         };
-        if !matches!(error, Failure::Refused { .. }) {
+        if !matches!(error, UploadError::Refused { .. }) {
             return Err(error);
         }
         // What answers a HEAD has no body that could say why: no such object, or no such bucket.
         let options = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
         match self.reader.get_opts(&key, options).await {
-            Ok(_) => Err(Failure::Answer("an object is there and is not".to_owned())),
-            Err(why) => match Failure::from(&why) {
-                why if why.is_not_there() => Ok(None),
+            Ok(_) => Err(UploadError::Answer("an object is there and is not".to_owned())),
+            Err(why) => match UploadError::from(&why) {
+                why if why.is_not_found() => Ok(None),
                 why => Err(why),
             },
         }
@@ -165,32 +171,36 @@ impl Bucket {
     pub(super) async fn put(
         &self,
         key: &str,
-        wanted: &Wanted,
+        wanted: &ExpectedObject,
         bytes: Bytes,
-    ) -> Result<Option<String>, Failure> {
+    ) -> Result<Option<String>, UploadError> {
         let writer = self.writer(key, wanted)?;
         let key = parse(key)?;
         let put = writer.put_opts(&key, PutPayload::from(bytes), PutOptions::default());
-        Ok(put.await.map_err(|error| Failure::from(&error))?.e_tag)
+        Ok(put.await.map_err(|error| UploadError::from(&error))?.e_tag)
     }
 
     /// Begins an object in parts; gives what the server calls it.
-    pub(super) async fn create(&self, key: &str, wanted: &Wanted) -> Result<String, Failure> {
+    pub(super) async fn create(
+        &self,
+        key: &str,
+        wanted: &ExpectedObject,
+    ) -> Result<String, UploadError> {
         let writer = self.writer(key, wanted)?;
-        writer.create_multipart(&parse(key)?).await.map_err(|error| Failure::from(&error))
+        writer.create_multipart(&parse(key)?).await.map_err(|error| UploadError::from(&error))
     }
 
     /// Sends the part with this number, from 0; gives what the server calls it.
-    pub(super) async fn part(
+    pub(super) async fn put_part(
         &self,
         key: &str,
         id: &str,
         number: usize,
         bytes: Bytes,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, UploadError> {
         let (key, id) = (parse(key)?, id.to_owned());
         let sent = self.sender.put_part(&key, &id, number, PutPayload::from(bytes)).await;
-        Ok(sent.map_err(|error| Failure::from(&error))?.content_id)
+        Ok(sent.map_err(|error| UploadError::from(&error))?.content_id)
     }
 
     /// Makes the parts one object; gives its `ETag`.
@@ -199,23 +209,23 @@ impl Bucket {
         key: &str,
         id: &str,
         parts: &[String],
-    ) -> Result<Option<String>, Failure> {
+    ) -> Result<Option<String>, UploadError> {
         let parts = parts.iter().map(|id| PartId { content_id: id.clone() }).collect();
         let made = self.sender.complete_multipart(&parse(key)?, &id.to_owned(), parts).await;
-        Ok(made.map_err(|error| Failure::from(&error))?.e_tag)
+        Ok(made.map_err(|error| UploadError::from(&error))?.e_tag)
     }
 
     /// Lets the server forget the parts of an object that will never be one.
-    pub(super) async fn abort(&self, key: &str, id: &str) -> Result<(), Failure> {
+    pub(super) async fn abort(&self, key: &str, id: &str) -> Result<(), UploadError> {
         let done = self.sender.abort_multipart(&parse(key)?, &id.to_owned()).await;
-        match done.map_err(|error| Failure::from(&error)) {
+        match done.map_err(|error| UploadError::from(&error)) {
             Err(failure) if !failure.is_no_such_upload() => Err(failure),
             _ => Ok(()),
         }
     }
 
     /// Writes what is to have headers of its own.
-    fn writer(&self, key: &str, wanted: &Wanted) -> Result<AmazonS3, Failure> {
+    fn writer(&self, key: &str, wanted: &ExpectedObject) -> Result<AmazonS3, UploadError> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type(key)));
         if let Ok(sha256) = HeaderValue::from_str(&wanted.sha256) {
@@ -228,18 +238,18 @@ impl Bucket {
     }
 }
 
-fn build(builder: &AmazonS3Builder, headers: HeaderMap) -> Result<AmazonS3, Failure> {
+fn build(builder: &AmazonS3Builder, headers: HeaderMap) -> Result<AmazonS3, UploadError> {
     // The scheme of the endpoint has been chosen; the connection is ours.
     let options = ClientOptions::new().with_allow_http(true).with_default_headers(headers);
     let built = builder.clone().with_client_options(options).build();
-    built.map_err(|error| Failure::from(&error))
+    built.map_err(|error| UploadError::from(&error))
 }
 
-fn parse(key: &str) -> Result<Key, Failure> {
+fn parse(key: &str) -> Result<Key, UploadError> {
     if key.len() > MAX_KEY {
-        return Err(Failure::TooLongName);
+        return Err(UploadError::KeyTooLong);
     }
-    Key::parse(key).map_err(|error| Failure::Answer(error.to_string()))
+    Key::parse(key).map_err(|error| UploadError::Answer(error.to_string()))
 }
 
 /// Of a file with this name.
@@ -255,7 +265,7 @@ fn content_type(name: &str) -> &'static str {
 }
 
 /// How we call what an object of ours has in it: `x-amz-meta-sha256`.
-const META: &str = "sha256";
+const SHA256_METADATA: &str = "sha256";
 /// Bytes of an object's name (S3, "Naming Amazon S3 objects").
 const MAX_KEY: usize = 1_024;
 
@@ -265,30 +275,36 @@ mod tests {
 
     #[test]
     fn what_is_there_is_compared_in_all_that_the_server_says() {
-        let wanted = Wanted::new(10, &[7; 32]);
-        let seen = Seen {
+        let wanted = ExpectedObject::new(10, &[7; 32]);
+        let seen = RemoteObject {
             bytes: 10,
             etag: Some("\"e\"".to_owned()),
-            said: Some(wanted.sha256.clone()),
+            declared_sha256: Some(wanted.sha256.clone()),
             checksum: Some(wanted.checksum.clone()),
         };
-        assert!(seen.is(&wanted) && seen.confirm(&wanted, Some("e")).is_ok());
-        let other = |change: fn(&mut Seen)| {
+        assert!(seen.matches(&wanted) && seen.verify(&wanted, Some("e")).is_ok());
+        let other = |change: fn(&mut RemoteObject)| {
             let mut seen = seen.clone();
             change(&mut seen);
-            seen.confirm(&wanted, Some("\"e\""))
+            seen.verify(&wanted, Some("\"e\""))
         };
-        assert_eq!(other(|seen| seen.bytes = 9), Err(Failure::Differs("size")));
-        assert_eq!(other(|seen| seen.etag = Some("x".into())), Err(Failure::Differs("ETag")));
+        assert_eq!(other(|seen| seen.bytes = 9), Err(UploadError::Mismatch("size")));
+        assert_eq!(other(|seen| seen.etag = Some("x".into())), Err(UploadError::Mismatch("ETag")));
         assert_eq!(
             other(|seen| seen.checksum = Some("x".into())),
-            Err(Failure::Differs("checksum"))
+            Err(UploadError::Mismatch("checksum"))
         );
-        assert_eq!(other(|seen| seen.said = Some("x".into())), Err(Failure::Differs("object")));
-        assert_eq!(other(|seen| (seen.said, seen.checksum) = (None, Some("x-3".into()))), Ok(()));
         assert_eq!(
-            other(|seen| (seen.said, seen.etag) = (None, None)),
-            Err(Failure::Differs("object"))
+            other(|seen| seen.declared_sha256 = Some("x".into())),
+            Err(UploadError::Mismatch("object"))
+        );
+        assert_eq!(
+            other(|seen| (seen.declared_sha256, seen.checksum) = (None, Some("x-3".into()))),
+            Ok(())
+        );
+        assert_eq!(
+            other(|seen| (seen.declared_sha256, seen.etag) = (None, None)),
+            Err(UploadError::Mismatch("object"))
         );
     }
 }

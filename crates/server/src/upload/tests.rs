@@ -10,21 +10,21 @@
 )]
 
 mod faults;
-mod judge;
 mod kill;
 mod plain;
+mod reference_server;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aulos_config::{Hidden, Upload};
+use aulos_config::{RedactedDebug, UploadTarget};
 use aulos_core::Span;
 
 use super::run::Uploader;
-use super::{Pace, Porter};
+use super::{UploadTiming, UploadWorker};
 use aulos_blackbox::golden::scratch;
-use judge::Server;
+use reference_server::Server;
 
 const KEY: &str = "AKIDEXAMPLE";
 const SECRET: &str = "not much of a secret";
@@ -32,24 +32,24 @@ const SECRET: &str = "not much of a secret";
 const PART: usize = 5 << 20;
 
 /// Pauses for tests, and how long a connection may stand still.
-const fn pace(stall: Duration) -> Pace {
-    Pace {
-        first: Span::from_millis(20),
-        longest: Span::from_millis(200),
-        held: Span::from_millis(200),
-        stall,
+const fn pace(stall: Duration) -> UploadTiming {
+    UploadTiming {
+        first_pause: Span::from_millis(20),
+        longest_pause: Span::from_millis(200),
+        file_pause: Span::from_millis(200),
+        stall_timeout: stall,
     }
 }
 
-fn config(endpoint: &str) -> Upload {
-    Upload {
+fn config(endpoint: &str) -> UploadTarget {
+    UploadTarget {
         endpoint: endpoint.to_owned(),
         region: "us-east-1".to_owned(),
         bucket: "tapes".to_owned(),
         prefix: "radio/roof".to_owned(),
         path_style: true,
         access_key: KEY.to_owned(),
-        secret_key: Hidden(SECRET.to_owned()),
+        secret_key: RedactedDebug(SECRET.to_owned()),
         storage_class: None,
         keep_local: false,
         concurrency: 2,
@@ -58,24 +58,24 @@ fn config(endpoint: &str) -> Upload {
 }
 
 /// A recording's folder, and uploads of it that run.
-struct Station {
+struct RecordingHarness {
     dir: PathBuf,
     uploader: Uploader,
-    porter: Porter,
+    porter: UploadWorker,
 }
 
-impl Station {
-    fn start(dir: &Path, config: &Upload) -> Self {
+impl RecordingHarness {
+    fn start(dir: &Path, config: &UploadTarget) -> Self {
         Self::start_with(dir, config, Duration::from_secs(60))
     }
 
-    fn start_with(dir: &Path, config: &Upload, stall: Duration) -> Self {
+    fn start_with(dir: &Path, config: &UploadTarget, stall: Duration) -> Self {
         let (spool, root) = (dir.join("spool"), dir.join("rec"));
         std::fs::create_dir_all(&root).unwrap();
         let (uploader, chore) =
-            Uploader::with(config, &root, &spool, pace(stall), Arc::default()).unwrap();
-        let mut porter = Porter::default();
-        porter.run(chore).unwrap();
+            Uploader::with_timing(config, &root, &spool, pace(stall), Arc::default()).unwrap();
+        let mut porter = UploadWorker::default();
+        porter.spawn(chore).unwrap();
         Self { dir: dir.to_owned(), uploader, porter }
     }
 
@@ -92,7 +92,7 @@ impl Station {
     }
 
     /// Waits until nothing waits.
-    fn settle(&self) {
+    fn wait_until_idle(&self) {
         wait(
             "everything is uploaded",
             || self.uploader.state().waiting == 0,

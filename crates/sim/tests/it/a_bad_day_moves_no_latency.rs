@@ -2,12 +2,13 @@
 //! the first, what is concealed is what was lost, and once the buffer knows the network nothing that
 //! comes is too late.
 
-use crate::telephone::{Call, GOOD, Ours, listen};
+use crate::call_sim::{GOOD, JitterBufferPlayout, SimulatedCall, simulate};
 use aulos_core::{Ppm, Span};
-use aulos_proto::rtp::jitter::Delay;
+use aulos_proto::rtp::jitter::DelayPolicy;
 use aulos_sim::Link;
 
-const JITTER: Link = Link { jitter: Span::from_millis(50), most: Span::from_millis(50), ..GOOD };
+const JITTER: Link =
+    Link { jitter: Span::from_millis(50), max_jitter: Span::from_millis(50), ..GOOD };
 
 /// The day's faults.
 const NETWORKS: [(&str, Link); 5] = [
@@ -21,8 +22,8 @@ const NETWORKS: [(&str, Link); 5] = [
 fn day(name: &str, link: Link, ppm: i32) {
     // The first five minutes do not count.
     let (length, settling) = (Span::from_secs(86_400), Span::from_secs(300));
-    let call = Call { link, drift: Ppm::from_ppm(ppm), length, settling, stalls: None };
-    let heard = listen(call, &mut Ours::new(Delay::ADAPTIVE));
+    let call = SimulatedCall { link, drift: Ppm::from_ppm(ppm), length, settling, stalls: None };
+    let heard = simulate(call, &mut JitterBufferPlayout::new(DelayPolicy::ADAPTIVE));
     let (first, last) = heard.first_and_last_hour();
     let (p50, p99) = (heard.latency(0.5), heard.latency(0.99));
     let (lost, concealed, late) = (heard.lost, heard.concealed, heard.late);

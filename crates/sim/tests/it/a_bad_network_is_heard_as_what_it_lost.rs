@@ -4,29 +4,36 @@
 
 use std::fmt::Write;
 
-use crate::telephone::{Call, GOOD, Heard, Naive, Ours, listen};
+use crate::call_sim::{
+    CallResult, FixedDelayPlayout, GOOD, JitterBufferPlayout, SimulatedCall, simulate,
+};
 use aulos_core::{Ppm, Span};
-use aulos_proto::rtp::jitter::Delay;
+use aulos_proto::rtp::jitter::DelayPolicy;
 use aulos_sim::Link;
 
 /// The networks of the table. Those that are `bounded` have a longest delay that is not rare: a buffer
 /// can play everything that comes.
-fn networks() -> [(&'static str, bool, Call); 10] {
+fn networks() -> [(&'static str, bool, SimulatedCall); 10] {
     let ms = Span::from_millis;
-    let jitter = |mean, most| Link { jitter: ms(mean), most: ms(most), ..GOOD };
-    let fast = |ppm| Call { drift: Ppm::from_ppm(ppm), ..Call::over(jitter(5, 20)) };
+    let jitter = |mean, most| Link { jitter: ms(mean), max_jitter: ms(most), ..GOOD };
+    let fast =
+        |ppm| SimulatedCall { drift: Ppm::from_ppm(ppm), ..SimulatedCall::over(jitter(5, 20)) };
     let all = Link { loss: 0.05, detours: 0.05, duplicates: 0.02, ..jitter(20, 50) };
     [
-        ("nothing", true, Call::over(GOOD)),
-        ("1 % loss", true, Call::over(Link { loss: 0.01, ..GOOD })),
-        ("10 % loss", true, Call::over(Link { loss: 0.1, ..GOOD })),
-        ("50 ms of jitter", true, Call::over(jitter(50, 50))),
-        ("jitter without end", false, Call::over(jitter(15, 10_000))),
-        ("5 % reordered", true, Call::over(Link { detours: 0.05, ..GOOD })),
-        ("5 % twice", true, Call::over(Link { duplicates: 0.05, ..GOOD })),
+        ("nothing", true, SimulatedCall::over(GOOD)),
+        ("1 % loss", true, SimulatedCall::over(Link { loss: 0.01, ..GOOD })),
+        ("10 % loss", true, SimulatedCall::over(Link { loss: 0.1, ..GOOD })),
+        ("50 ms of jitter", true, SimulatedCall::over(jitter(50, 50))),
+        ("jitter without end", false, SimulatedCall::over(jitter(15, 10_000))),
+        ("5 % reordered", true, SimulatedCall::over(Link { detours: 0.05, ..GOOD })),
+        ("5 % twice", true, SimulatedCall::over(Link { duplicates: 0.05, ..GOOD })),
         ("+100 ppm", true, fast(100)),
         ("-100 ppm", true, fast(-100)),
-        ("all of it", false, Call { drift: Ppm::from_ppm(40), ..Call::over(all) }),
+        (
+            "all of it",
+            false,
+            SimulatedCall { drift: Ppm::from_ppm(40), ..SimulatedCall::over(all) },
+        ),
     ]
 }
 
@@ -34,7 +41,7 @@ fn networks() -> [(&'static str, bool, Call); 10] {
 fn concealed_equals_lost() {
     let mut table = String::from(HEAD);
     for (name, bounded, call) in networks() {
-        let ours = listen(call, &mut Ours::new(Delay::ADAPTIVE));
+        let ours = simulate(call, &mut JitterBufferPlayout::new(DelayPolicy::ADAPTIVE));
         row(&mut table, name, "adaptive", &ours);
         assert_eq!(ours.concealed, ours.lost + ours.late, "{name}");
         if bounded {
@@ -44,7 +51,7 @@ fn concealed_equals_lost() {
         }
         for latency in [40, 100] {
             let latency = Span::from_millis(latency);
-            let naive = listen(call, &mut Naive::new(latency));
+            let naive = simulate(call, &mut FixedDelayPlayout::new(latency));
             let kind = format!("fixed {} ms", latency.as_millis());
             row(&mut table, "", &kind, &naive);
             let worse = naive.concealed > ours.concealed;
@@ -55,9 +62,9 @@ fn concealed_equals_lost() {
     judge(&table);
 }
 
-fn row(table: &mut String, network: &str, buffer: &str, heard: &Heard) {
+fn row(table: &mut String, network: &str, buffer: &str, heard: &CallResult) {
     let (p50, p99) = (heard.latency(0.5), heard.latency(0.99));
-    let Heard { lost, concealed, late, .. } = heard;
+    let CallResult { lost, concealed, late, .. } = heard;
     let written = writeln!(
         table,
         "{network:<20} {buffer:<13} {p50:>7.0} {p99:>7.0} {lost:>7} {concealed:>9} {late:>6}"
@@ -73,7 +80,7 @@ fn judge(table: &str) {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/telephone/networks.txt");
         std::fs::write(file, table).unwrap();
     } else {
-        assert_eq!(table, include_str!("telephone/networks.txt"), "AULOS_BLESS=1 writes it anew");
+        assert_eq!(table, include_str!("call_sim/networks.txt"), "AULOS_BLESS=1 writes it anew");
     }
 }
 

@@ -6,12 +6,14 @@
     reason = "a test signal is made of numbers"
 )]
 
-use crate::telephone::{FRAME, GOOD, PACKET, RATE, TICK, arrival};
+use crate::call_sim::{FRAME, GOOD, PACKET, RATE, TICK, arrival};
 use aulos_core::{Instant, Span};
-use aulos_dsp::g711::{self, Law};
-use aulos_engine::decode::{Decoder, G711};
-use aulos_proto::rtp::jitter::{Arrival, Cause, Config, Delay, JitterBuffer, Mode, Next};
-use aulos_sim::{Datagrams, Link};
+use aulos_dsp::g711::{self, G711Law};
+use aulos_engine::decode::{Decoder, G711Decoder};
+use aulos_proto::rtp::jitter::{
+    Arrival, DelayPolicy, GapCause, JitterBuffer, JitterConfig, JitterMode, JitterOutput,
+};
+use aulos_sim::{DatagramLink, Link};
 
 /// A hum that everybody knows when it goes on: the packet `number` of it.
 fn hum(number: u64) -> [u8; 160] {
@@ -20,16 +22,20 @@ fn hum(number: u64) -> [u8; 160] {
         (0.3 * (std::f64::consts::TAU * 125.0 * time).sin()) as f32
     });
     let mut codes = [0; 160];
-    g711::encode(Law::Mu, &samples, &mut codes);
+    g711::encode(G711Law::Mu, &samples, &mut codes);
     codes
 }
 
 /// What is heard of two minutes.
 fn listen(link: Link) -> Vec<f32> {
-    let config = Config { clock_rate: RATE, slots: 32, mode: Mode::Playout(Delay::ADAPTIVE) };
+    let config = JitterConfig {
+        clock_rate: RATE,
+        slots: 32,
+        mode: JitterMode::Playout(DelayPolicy::ADAPTIVE),
+    };
     let mut buffer = JitterBuffer::new(config);
-    let mut decoder = G711::new(Law::Mu);
-    let mut network = Datagrams::new(link, 77);
+    let mut decoder = G711Decoder::new(G711Law::Mu);
+    let mut network = DatagramLink::new(link, 77);
     let (mut sound, mut piece) = (Vec::new(), [0.0; 1_600]);
     for number in 0..6_000 {
         network.send(Instant::ZERO + PACKET * number, &number.to_be_bytes());
@@ -43,8 +49,8 @@ fn listen(link: Link) -> Vec<f32> {
             let _ = buffer.insert(packet, hum(sequence));
         }
         loop {
-            match buffer.next(now) {
-                Next::Packet(packet) => {
+            match buffer.poll(now) {
+                JitterOutput::Packet(packet) => {
                     assert_eq!(
                         packet.position,
                         sound.len() as u64,
@@ -53,14 +59,14 @@ fn listen(link: Link) -> Vec<f32> {
                     assert_eq!(decoder.decode(&packet.payload, &mut piece), Ok(160));
                     sound.extend_from_slice(&piece[..160]);
                 }
-                Next::Missing(missing) => {
-                    assert!(matches!(missing.cause, Cause::Lost | Cause::Dry));
+                JitterOutput::Missing(missing) => {
+                    assert!(matches!(missing.cause, GapCause::Lost | GapCause::Underrun));
                     let piece = &mut piece[..usize::try_from(missing.units).unwrap_or(0)];
                     decoder.conceal(piece);
                     sound.extend_from_slice(piece);
                 }
-                Next::Skip(_) => unreachable!("nothing comes too early"),
-                Next::Wait(_) => break,
+                JitterOutput::Skip(_) => unreachable!("nothing comes too early"),
+                JitterOutput::Wait(_) => break,
             }
         }
     }
@@ -70,7 +76,7 @@ fn listen(link: Link) -> Vec<f32> {
 #[test]
 fn a_hum_hums_on() {
     let jitter = Span::from_millis(10);
-    let bad = Link { loss: 0.03, detours: 0.02, jitter, most: Span::from_millis(40), ..GOOD };
+    let bad = Link { loss: 0.03, detours: 0.02, jitter, max_jitter: Span::from_millis(40), ..GOOD };
     let sound = listen(bad);
     assert!(sound.len() > 119 * 8_000, "{}", sound.len());
     let heard = &sound[8_000..];

@@ -1,29 +1,29 @@
 //! A writer that stalls moves nobody's time: chunks follow each other to the nanosecond, and what
 //! it has written is played, or something else is.
 
-use crate::studio::Studio;
+use crate::station_sim::StationSim;
 use aulos_core::{SampleRate, Span};
-use aulos_sim::Random;
+use aulos_sim::SimRng;
 
 /// Some minutes of a writer in real time that is held up every second or so, for at most `longest`,
 /// and then writes everything that it owes. The ear sees to the time stamps.
-fn minutes(count: u64, longest: Span, loops: bool, seed: u64) -> Studio {
-    let mut random = Random::new(seed);
-    let mut studio = Studio::new(SampleRate::STUDIO, &[0], loops, !seed);
+fn minutes(count: u64, longest: Span, loops: bool, seed: u64) -> StationSim {
+    let mut random = SimRng::new(seed);
+    let mut studio = StationSim::new(SampleRate::HZ_48000, &[0], loops, !seed);
     studio.run(Span::from_secs(1));
-    studio.ear.forget();
-    while studio.ear.frames < 48_000 * 60 * count {
-        let stall = crate::studio::seconds(random.unit() * longest.as_secs_f64());
+    studio.analyzer.reset();
+    while studio.analyzer.frames < 48_000 * 60 * count {
+        let stall = crate::station_sim::seconds(random.next_f64() * longest.as_secs_f64());
         studio.senders[0].stall_for(studio.now, stall);
-        studio.run(stall + crate::studio::seconds(random.exponential(0.5)));
+        studio.run(stall + crate::station_sim::seconds(random.exponential(0.5)));
     }
     let status = studio.status();
     println!(
         "up to {longest}, seed {seed}: {} switches, {} underruns, silence {}, bent by {:.0} ppm",
         status.switches,
         status.underruns,
-        studio.ear.silence(),
-        studio.ear.bent
+        studio.analyzer.silence(),
+        studio.analyzer.max_drift_ppm
     );
     studio
 }
@@ -35,9 +35,9 @@ fn held_up_for_less_than_its_time_out_it_is_played_to_the_last_frame() {
         let status = studio.status();
         assert_eq!((status.active, status.underruns), (Some(0), 0));
         assert_eq!(status.switches, 1, "it came on air and stayed");
-        assert_eq!(studio.ear.slips, [], "frames left out or repeated");
-        assert_eq!(studio.ear.heard[0], studio.ear.frames);
-        assert!(studio.ear.bent < 2.0, "its clock is ours");
+        assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
+        assert_eq!(studio.analyzer.frames_by_source[0], studio.analyzer.frames);
+        assert!(studio.analyzer.max_drift_ppm < 2.0, "its clock is ours");
     }
 }
 
@@ -46,7 +46,7 @@ fn held_up_for_longer_it_is_covered() {
     for (millis, seed) in [(300, 3), (500, 4), (500, 5)] {
         let mut studio = minutes(3, Span::from_millis(millis), true, seed);
         assert!(studio.status().switches > 2, "a time-out");
-        assert_eq!(studio.ear.slips, [], "frames left out or repeated");
-        assert!(studio.ear.silence() <= Span::from_millis(1), "{}", studio.ear.silence());
+        assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
+        assert!(studio.analyzer.silence() <= Span::from_millis(1), "{}", studio.analyzer.silence());
     }
 }

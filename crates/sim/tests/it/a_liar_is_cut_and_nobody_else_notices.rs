@@ -3,24 +3,24 @@
 use std::collections::VecDeque;
 
 use aulos_core::{Instant, Ppm, Span};
-use aulos_proto::snap::session::Cause;
-use aulos_proto::snap::sync::Filter;
-use aulos_proto::snap::wire::{ClientMessage, Header, Hello, Kind, Stamp};
-use aulos_sim::snap::{Heard, House, Peer, Player};
-use aulos_sim::{Link, LocalClock, Random};
+use aulos_proto::snap::session::CloseReason;
+use aulos_proto::snap::sync::OffsetFilter;
+use aulos_proto::snap::wire::{ClientMessage, Hello, MessageHeader, MessageKind, MessageStamp};
+use aulos_sim::snap::{Peer, PlayedChunk, Player, SimServer};
+use aulos_sim::{Link, LocalClock, SimRng};
 
 fn world(millis: i64) -> Instant {
     Instant::ZERO + Span::from_millis(millis)
 }
 
-fn header(kind: Kind, size: u32) -> Vec<u8> {
-    Header { kind, stamp: Stamp::default(), size }.emit().to_vec()
+fn header(kind: MessageKind, size: u32) -> Vec<u8> {
+    MessageHeader { kind, stamp: MessageStamp::default(), size }.to_bytes().to_vec()
 }
 
 fn greeting() -> Vec<u8> {
     let mut bytes = Vec::new();
     let hello = ClientMessage::Hello(Box::new(Hello::new("liar")));
-    hello.write(Stamp { id: 1, ..Stamp::default() }, &mut bytes);
+    hello.write(MessageStamp { id: 1, ..MessageStamp::default() }, &mut bytes);
     bytes
 }
 
@@ -31,28 +31,31 @@ fn inner_lie(length: u32) -> Vec<u8> {
     bytes
 }
 
-fn lies() -> Vec<(Cause, Vec<u8>)> {
-    let mut random = Random::new(9);
-    let noise = (0..5_000).map(|_| random.bits().to_le_bytes()[0] | 16).collect();
+fn lies() -> Vec<(CloseReason, Vec<u8>)> {
+    let mut random = SimRng::new(9);
+    let noise = (0..5_000).map(|_| random.next_u64().to_le_bytes()[0] | 16).collect();
     vec![
-        (Cause::TooLarge, header(Kind::Hello, u32::MAX)),
-        (Cause::TooLarge, header(Kind::Hello, 1_000_001)),
-        (Cause::TooLarge, [greeting(), header(Kind::ClientInfo, u32::MAX)].concat()),
-        (Cause::BadHello, inner_lie(u32::MAX)),
-        (Cause::BadHello, inner_lie(3)),
-        (Cause::BadHello, header(Kind::Hello, 0)),
-        (Cause::BadType, noise),
-        (Cause::NoHello, header(Kind::Hello, 60_000)),
-        (Cause::NoHello, [header(Kind::Base, 60_000), vec![0; 59_999]].concat()),
-        (Cause::Malformed, [greeting(), header(Kind::ClientInfo, 2), vec![1, 2]].concat()),
+        (CloseReason::TooLarge, header(MessageKind::Hello, u32::MAX)),
+        (CloseReason::TooLarge, header(MessageKind::Hello, 1_000_001)),
+        (CloseReason::TooLarge, [greeting(), header(MessageKind::ClientInfo, u32::MAX)].concat()),
+        (CloseReason::BadHello, inner_lie(u32::MAX)),
+        (CloseReason::BadHello, inner_lie(3)),
+        (CloseReason::BadHello, header(MessageKind::Hello, 0)),
+        (CloseReason::BadType, noise),
+        (CloseReason::NoHello, header(MessageKind::Hello, 60_000)),
+        (CloseReason::NoHello, [header(MessageKind::Base, 60_000), vec![0; 59_999]].concat()),
+        (
+            CloseReason::Malformed,
+            [greeting(), header(MessageKind::ClientInfo, 2), vec![1, 2]].concat(),
+        ),
     ]
 }
 
 /// What an honest player hears in 20 s among these liars, and how each of them ended.
-fn listen(lies: &[(Cause, Vec<u8>)]) -> (Vec<Heard>, Vec<Option<Cause>>) {
-    let mut house = House::new(LocalClock::new(world(9_000), Ppm::ZERO));
+fn listen(lies: &[(CloseReason, Vec<u8>)]) -> (Vec<PlayedChunk>, Vec<Option<CloseReason>>) {
+    let mut house = SimServer::new(LocalClock::new(world(9_000), Ppm::ZERO));
     let clock = LocalClock::new(world(0), Ppm::from_ppm(20));
-    let player = Player::new("honest", clock, Filter::Line);
+    let player = Player::new("honest", clock, OffsetFilter::DriftCorrected);
     let honest = house.connect(Peer::Player(player), Link::WIFI, Link::WIFI, 7);
     house.run_until(world(5_000));
     let liars: Vec<_> = (8..)
@@ -63,7 +66,7 @@ fn listen(lies: &[(Cause, Vec<u8>)]) -> (Vec<Heard>, Vec<Option<Cause>>) {
         })
         .collect();
     house.run_until(world(20_000));
-    let heard = house.connection(honest).player().map(|player| player.heard().to_vec());
+    let heard = house.connection(honest).player().map(|player| player.played().to_vec());
     let ends = liars.into_iter().map(|liar| house.connection(liar).ended().map(|(_, cause)| cause));
     (heard.unwrap_or_default(), ends.collect())
 }

@@ -2,14 +2,16 @@
 
 #![allow(clippy::panic, reason = "a test fails by panicking, its helpers too")]
 
-use crate::telephone::{FRAME, GOOD, PACKET, RATE, TICK, arrival};
+use crate::call_sim::{FRAME, GOOD, PACKET, RATE, TICK, arrival};
 use aulos_core::{Instant, Span};
-use aulos_proto::rtp::jitter::{Arrival, Config, Insert, JitterBuffer, Mode, Next};
-use aulos_sim::{Datagrams, Link};
+use aulos_proto::rtp::jitter::{
+    Arrival, InsertOutcome, JitterBuffer, JitterConfig, JitterMode, JitterOutput,
+};
+use aulos_sim::{DatagramLink, Link};
 
 /// What a relay made of ten minutes.
 #[derive(Debug, Default)]
-struct Relayed {
+struct RelayResult {
     /// Numbers in the order of sending.
     sent: Vec<u64>,
     /// What each waited in the relay.
@@ -18,11 +20,11 @@ struct Relayed {
     late: u64,
 }
 
-fn relay(link: Link) -> Relayed {
-    let mode = Mode::Relay { hold: Span::from_millis(60) };
-    let mut buffer = JitterBuffer::new(Config { clock_rate: RATE, slots: 32, mode });
-    let mut network = Datagrams::new(link, 21);
-    let mut relayed = Relayed::default();
+fn relay(link: Link) -> RelayResult {
+    let mode = JitterMode::Relay { hold: Span::from_millis(60) };
+    let mut buffer = JitterBuffer::new(JitterConfig { clock_rate: RATE, slots: 32, mode });
+    let mut network = DatagramLink::new(link, 21);
+    let mut relayed = RelayResult::default();
     let packets = 30_000;
     for number in 0..packets {
         network.send(Instant::ZERO + PACKET * number, &number.to_be_bytes());
@@ -34,27 +36,27 @@ fn relay(link: Link) -> Relayed {
             let timestamp = sequence * FRAME;
             let packet = Arrival { sequence, timestamp, units: 160, marker: false, received };
             match buffer.insert(packet, ()) {
-                Insert::Held => relayed.came += 1,
+                InsertOutcome::Held => relayed.came += 1,
                 // It is sent on as it is.
-                Insert::Late(()) => {
+                InsertOutcome::Late(()) => {
                     relayed.came += 1;
                     relayed.late += 1;
                     relayed.sent.push(sequence);
                 }
-                Insert::Duplicate(()) => {}
+                InsertOutcome::Duplicate(()) => {}
                 other => panic!("{other:?}"),
             }
         }
         loop {
-            match buffer.next(now) {
-                Next::Packet(packet) => {
+            match buffer.poll(now) {
+                JitterOutput::Packet(packet) => {
                     assert_eq!(packet.timestamp, packet.sequence * FRAME, "timestamps are kept");
                     relayed.sent.push(packet.sequence);
                     relayed.waits.push(now - packet.received);
                 }
-                Next::Missing(_) => {}
-                Next::Skip(packet) => panic!("{packet:?}"),
-                Next::Wait(_) => break,
+                JitterOutput::Missing(_) => {}
+                JitterOutput::Skip(packet) => panic!("{packet:?}"),
+                JitterOutput::Wait(_) => break,
             }
         }
     }
@@ -65,7 +67,7 @@ fn relay(link: Link) -> Relayed {
 fn over_a_bad_network() {
     let ms = Span::from_millis;
     let link = Link { loss: 0.02, detours: 0.05, duplicates: 0.02, ..GOOD };
-    for link in [link, Link { jitter: ms(10), most: ms(50), ..link }] {
+    for link in [link, Link { jitter: ms(10), max_jitter: ms(50), ..link }] {
         let mut relayed = relay(link);
         assert_eq!(relayed.sent.len() as u64, relayed.came, "one for each");
         let behind = relayed.sent.windows(2).filter(|pair| pair[1] < pair[0]).count() as u64;
@@ -82,7 +84,8 @@ fn over_a_bad_network() {
 
 #[test]
 fn over_a_good_network_nothing_waits_longer_than_a_tick() {
-    let relayed = relay(Link { jitter: Span::from_millis(5), most: Span::from_millis(15), ..GOOD });
+    let relayed =
+        relay(Link { jitter: Span::from_millis(5), max_jitter: Span::from_millis(15), ..GOOD });
     assert_eq!((relayed.sent.len(), relayed.late), (30_000, 0));
     assert!(relayed.waits.iter().all(|&wait| wait <= TICK));
 }

@@ -1,29 +1,29 @@
 //! A sender that sends nothing but zeros gives way after ten seconds, and comes back with its
 //! sound.
 
-use crate::studio::{Content, Studio};
+use crate::station_sim::{SentContent, StationSim};
 use aulos_core::{SampleRate, Span};
 
 #[test]
 fn and_comes_back_with_its_sound() {
-    let mut studio = Studio::new(SampleRate::STUDIO, &[0], true, 1);
+    let mut studio = StationSim::new(SampleRate::HZ_48000, &[0], true, 1);
     studio.run(Span::from_secs(2));
-    studio.ear.forget();
+    studio.analyzer.reset();
     for round in 0..50 {
         assert_eq!(studio.status().active, Some(0), "round {round}");
-        studio.senders[0].say(studio.now, Content::Silence);
+        studio.senders[0].set_content(studio.now, SentContent::Silence);
         studio.run(Span::from_secs(11));
         assert_eq!(studio.status().active, Some(1), "round {round}");
         studio.run(Span::from_secs(round % 7));
-        studio.senders[0].say(studio.now, Content::Sound);
+        studio.senders[0].set_content(studio.now, SentContent::Sound);
         studio.run(Span::from_millis(1_100 + 7 * round));
     }
     // It is noticed where the zeros come in, and they wait for 0.4 s before they would be heard.
-    let silence = studio.ear.silence().max(studio.ear.sent_silence());
+    let silence = studio.analyzer.silence().max(studio.analyzer.sent_silence());
     assert!(silence <= Span::from_millis(9_650), "{silence}");
-    let (least, most) = studio.clerk.silence;
+    let (least, most) = studio.decision_times.silence;
     println!("silence was noticed {least} to {most} after its time");
     assert!(least >= -Span::from_millis(100) && most <= Span::from_millis(100));
-    assert_eq!(studio.ear.slips, [], "frames left out or repeated");
+    assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
     assert_eq!(studio.status().switches, 1 + 100);
 }

@@ -1,45 +1,45 @@
 //! A live sender with a clock of its own is followed for hours.
 
-use crate::studio::{QUANTUM, Studio};
+use crate::station_sim::{QUANTUM, StationSim};
 use aulos_core::{SampleRate, Span};
 
 /// What some hours with a sender were like.
 #[derive(Debug)]
 struct Report {
     /// The farthest that the fill was from its target, in milliseconds.
-    astray: f64,
+    max_fill_error_ms: f64,
     /// The farthest that the reported drift was from the real one after half an hour, in ppm.
     wrong: f64,
     /// The most that the sound was stretched or squeezed, in ppm.
-    bent: f64,
+    max_drift_ppm: f64,
 }
 
 /// So many hours of a sender whose card is off by `ppm`; it is heard at once, or by a reader who looks
 /// every ten milliseconds. At a low rate, because nothing here depends on it but the time it takes.
 fn follow(hours: u32, ppm: i32, looked_at: bool) -> Report {
     let Ok(rate) = SampleRate::new(2_000) else { unreachable!("a rate") };
-    let mut studio = Studio::new(rate, &[ppm], false, 7);
+    let mut studio = StationSim::new(rate, &[ppm], false, 7);
     if looked_at {
-        studio.senders[0].look_every(Span::from_millis(10));
+        studio.senders[0].poll_every(Span::from_millis(10));
     }
     studio.run(Span::from_secs(1));
-    studio.ear.forget();
-    let mut report = Report { astray: 0.0, wrong: 0.0, bent: 0.0 };
+    studio.analyzer.reset();
+    let mut report = Report { max_fill_error_ms: 0.0, wrong: 0.0, max_drift_ppm: 0.0 };
     for quantum in 0..hours * 3_600 * 50 {
         studio.run(QUANTUM);
         let input = studio.status().inputs[0];
         let fill = input.buffered - Span::from_millis(400);
-        report.astray = report.astray.max(fill.as_secs_f64().abs() * 1e3);
+        report.max_fill_error_ms = report.max_fill_error_ms.max(fill.as_secs_f64().abs() * 1e3);
         if quantum > 1_800 * 50 {
             let wrong = f64::from(input.drift.as_ppb()) * 1e-3 - f64::from(ppm);
             report.wrong = report.wrong.max(wrong.abs());
         }
     }
-    report.bent = studio.ear.bent;
+    report.max_drift_ppm = studio.analyzer.max_drift_ppm;
     println!("{ppm} ppm, looked at: {looked_at}: {report:.1?}");
     let status = studio.status();
     assert_eq!((status.underruns, status.switches), (0, 1));
-    assert_eq!(studio.ear.slips, [], "frames left out or repeated");
+    assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
     report
 }
 
@@ -47,7 +47,10 @@ fn follow(hours: u32, ppm: i32, looked_at: bool) -> Report {
 fn off_by_a_hundred_ppm() {
     for ppm in [-100, 100] {
         let report = follow(6, ppm, false);
-        assert!(report.astray <= 40.0 && report.wrong < 5.0 && report.bent <= 501.0, "{report:?}");
+        assert!(
+            report.max_fill_error_ms <= 40.0 && report.wrong < 5.0 && report.max_drift_ppm <= 501.0,
+            "{report:?}"
+        );
     }
 }
 
@@ -56,7 +59,10 @@ fn off_by_a_hundred_ppm() {
 fn off_by_a_hundred_ppm_through_a_pipe() {
     for ppm in [-100, 100] {
         let report = follow(2, ppm, true);
-        assert!(report.astray <= 40.0 && report.wrong < 5.0 && report.bent <= 501.0, "{report:?}");
+        assert!(
+            report.max_fill_error_ms <= 40.0 && report.wrong < 5.0 && report.max_drift_ppm <= 501.0,
+            "{report:?}"
+        );
     }
 }
 
@@ -65,31 +71,34 @@ fn off_by_a_hundred_ppm_through_a_pipe() {
 fn in_step_it_is_left_as_it_is() {
     for looked_at in [false, true] {
         let report = follow(1, 0, looked_at);
-        assert!(report.astray <= 40.0 && report.wrong < 0.001 && report.bent < 2.0, "{report:?}");
+        assert!(
+            report.max_fill_error_ms <= 40.0 && report.wrong < 0.001 && report.max_drift_ppm < 2.0,
+            "{report:?}"
+        );
     }
 }
 
 /// A studio at a low rate with senders that are off by so much, a second after they are on air.
-fn studio(senders: &[i32]) -> Studio {
+fn studio(senders: &[i32]) -> StationSim {
     let Ok(rate) = SampleRate::new(2_000) else { unreachable!("a rate") };
-    let mut studio = Studio::new(rate, senders, false, 7);
+    let mut studio = StationSim::new(rate, senders, false, 7);
     studio.run(Span::from_secs(2));
-    studio.ear.forget();
+    studio.analyzer.reset();
     studio
 }
 
 /// So many seconds of the first sender; `wrong` is what they end with.
-fn seconds(studio: &mut Studio, count: u32, ppm: i32) -> Report {
-    studio.ear.bent = 0.0;
-    let mut report = Report { astray: 0.0, wrong: 0.0, bent: 0.0 };
+fn seconds(studio: &mut StationSim, count: u32, ppm: i32) -> Report {
+    studio.analyzer.max_drift_ppm = 0.0;
+    let mut report = Report { max_fill_error_ms: 0.0, wrong: 0.0, max_drift_ppm: 0.0 };
     for _ in 0..count * 50 {
         studio.run(QUANTUM);
         let fill = studio.status().inputs[0].buffered - Span::from_millis(400);
-        report.astray = report.astray.max(fill.as_secs_f64().abs() * 1e3);
+        report.max_fill_error_ms = report.max_fill_error_ms.max(fill.as_secs_f64().abs() * 1e3);
     }
     let drift = studio.status().inputs[0].drift;
     report.wrong = (f64::from(drift.as_ppb()) * 1e-3 - f64::from(ppm)).abs();
-    report.bent = studio.ear.bent;
+    report.max_drift_ppm = studio.analyzer.max_drift_ppm;
     println!("{ppm} ppm, {count} s: {report:.1?}");
     report
 }
@@ -101,14 +110,20 @@ fn off_by_seven_hundred_and_by_two_thousand_ppm() {
         let first = seconds(&mut studio, 30, ppm);
         assert!(first.wrong <= 35.0, "known within half a minute: {first:?}");
         let rest = seconds(&mut studio, 1_200, ppm);
-        assert!(first.astray <= 60.0 && rest.astray <= 60.0, "{first:?} {rest:?}");
+        assert!(
+            first.max_fill_error_ms <= 60.0 && rest.max_fill_error_ms <= 60.0,
+            "{first:?} {rest:?}"
+        );
         // At this rate the ear is good to ten ppm.
-        assert!(rest.wrong <= 2.0 && rest.bent <= f64::from(ppm.abs()) + 410.0, "{rest:?}");
+        assert!(
+            rest.wrong <= 2.0 && rest.max_drift_ppm <= f64::from(ppm.abs()) + 410.0,
+            "{rest:?}"
+        );
         let end = seconds(&mut studio, 60, ppm);
-        assert!(end.astray <= 22.0, "at its target: {end:?}");
+        assert!(end.max_fill_error_ms <= 22.0, "at its target: {end:?}");
         let status = studio.status();
         assert_eq!((status.underruns, status.switches), (0, 1));
-        assert_eq!(studio.ear.slips, [], "frames left out or repeated");
+        assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
     }
 }
 
@@ -122,12 +137,12 @@ fn held_up_for_a_fifth_of_a_second_it_is_neither_hurried_nor_slowed() {
             // It waits for nothing else than what is late.
             studio.run(Span::from_secs(1));
             let report = seconds(&mut studio, 120, ppm);
-            assert!(report.astray <= 40.0 && report.wrong <= 2.0, "{report:?}");
-            assert!(report.bent <= f64::from(ppm) + 30.0, "{report:?}");
+            assert!(report.max_fill_error_ms <= 40.0 && report.wrong <= 2.0, "{report:?}");
+            assert!(report.max_drift_ppm <= f64::from(ppm) + 30.0, "{report:?}");
         }
         let status = studio.status();
         assert_eq!((status.underruns, status.switches), (0, 1));
-        assert_eq!(studio.ear.slips, [], "frames left out or repeated");
+        assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
     }
 }
 
@@ -138,15 +153,15 @@ fn what_it_sent_late_is_played_and_its_delay_drained_to_a_known_end() {
     studio.senders[0].stall_for(studio.now, Span::from_secs(2));
     studio.run(Span::from_secs(5));
     assert_eq!(studio.status().active, Some(0));
-    studio.ear.forget();
+    studio.analyzer.reset();
     // 1.6 s were silence; at 400 ppm they are made up for in 4,000 s.
     let draining = seconds(&mut studio, 3_900, 0);
-    assert!((390.0..=410.0).contains(&draining.bent), "{draining:?}");
+    assert!((390.0..=410.0).contains(&draining.max_drift_ppm), "{draining:?}");
     seconds(&mut studio, 500, 0);
     let settled = seconds(&mut studio, 600, 0);
-    assert!(settled.astray <= 40.0 && settled.bent <= 2.0, "{settled:?}");
+    assert!(settled.max_fill_error_ms <= 40.0 && settled.max_drift_ppm <= 2.0, "{settled:?}");
     assert_eq!((studio.status().underruns, studio.status().switches), (1, 3));
-    assert_eq!(studio.ear.slips, [], "frames left out or repeated");
+    assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
 }
 
 #[test]
@@ -166,9 +181,9 @@ fn its_clock_is_known_when_it_is_back() {
         studio.run(Span::from_secs(12));
         assert_eq!(studio.status().active, Some(0));
         let back = seconds(&mut studio, 5, 700);
-        assert!(back.wrong <= 2.0 && back.astray <= 40.0, "{back:?}");
+        assert!(back.wrong <= 2.0 && back.max_fill_error_ms <= 40.0, "{back:?}");
         let later = seconds(&mut studio, 300, 700);
-        assert!(later.wrong <= 2.0 && later.astray <= 40.0, "{later:?}");
+        assert!(later.wrong <= 2.0 && later.max_fill_error_ms <= 40.0, "{later:?}");
     }
-    assert_eq!(studio.ear.slips, [], "frames left out or repeated");
+    assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
 }

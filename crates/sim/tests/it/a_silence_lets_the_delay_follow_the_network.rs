@@ -2,18 +2,24 @@
 
 #![allow(clippy::cast_precision_loss, reason = "for means")]
 
-use crate::telephone::{FRAME, GOOD, PACKET, RATE, TICK, arrival};
+use crate::call_sim::{FRAME, GOOD, PACKET, RATE, TICK, arrival};
 use aulos_core::{Instant, Span};
-use aulos_proto::rtp::jitter::{Arrival, Cause, Config, Delay, JitterBuffer, Mode, Next};
-use aulos_sim::{Datagrams, Link};
+use aulos_proto::rtp::jitter::{
+    Arrival, DelayPolicy, GapCause, JitterBuffer, JitterConfig, JitterMode, JitterOutput,
+};
+use aulos_sim::{DatagramLink, Link};
 
 #[test]
 fn it_shrinks_when_the_network_gets_better_and_grows_when_it_gets_worse() {
     let ms = Span::from_millis;
-    let bad = Link { jitter: ms(50), most: ms(80), ..GOOD };
-    let config = Config { clock_rate: RATE, slots: 32, mode: Mode::Playout(Delay::ADAPTIVE) };
+    let bad = Link { jitter: ms(50), max_jitter: ms(80), ..GOOD };
+    let config = JitterConfig {
+        clock_rate: RATE,
+        slots: 32,
+        mode: JitterMode::Playout(DelayPolicy::ADAPTIVE),
+    };
     let mut buffer = JitterBuffer::new(config);
-    let mut network = Datagrams::new(GOOD, 5);
+    let mut network = DatagramLink::new(GOOD, 5);
     let (mut slot, mut sequence, mut now) = (0_i64, 0_u64, Instant::ZERO);
     let (mut delays, mut torn, mut concealed) = (Vec::new(), 0, 0);
     let mut due = Instant::ZERO;
@@ -44,20 +50,20 @@ fn it_shrinks_when_the_network_gets_better_and_grows_when_it_gets_worse() {
             );
         }
         loop {
-            match buffer.next(now) {
-                Next::Packet(packet) => {
+            match buffer.poll(now) {
+                JitterOutput::Packet(packet) => {
                     // Inside a spurt, packets follow each other at their pace, give or take a tick.
                     let is_first = packet.payload % 75 == 0;
                     torn += u64::from(!is_first && (now - due).abs() > TICK + TICK);
                     due = now + PACKET;
                     delays.push((packet.payload, now - Instant::ZERO - PACKET * packet.payload));
                 }
-                Next::Missing(missing) => {
+                JitterOutput::Missing(missing) => {
                     due += PACKET;
-                    concealed += u64::from(missing.cause == Cause::Lost);
+                    concealed += u64::from(missing.cause == GapCause::Lost);
                 }
-                Next::Skip(packet) => panic!("{packet:?}"),
-                Next::Wait(_) => break,
+                JitterOutput::Skip(packet) => panic!("{packet:?}"),
+                JitterOutput::Wait(_) => break,
             }
         }
         now += TICK;

@@ -1,22 +1,23 @@
 //! A speaker whose clock is off is heard with the same latency after a day, and nothing is left out.
 
-use crate::telephone::{Call, GOOD, Naive, Ours, listen};
+use crate::call_sim::{FixedDelayPlayout, GOOD, JitterBufferPlayout, SimulatedCall, simulate};
 use aulos_core::{Ppm, Span};
-use aulos_proto::rtp::jitter::Delay;
+use aulos_proto::rtp::jitter::DelayPolicy;
 use aulos_sim::Link;
 
-fn day(ppm: i32) -> Call {
+fn day(ppm: i32) -> SimulatedCall {
     let jitter = Span::from_millis(5);
-    let link = Link { jitter, most: Span::from_millis(20), loss: 0.001, ..GOOD };
+    let link = Link { jitter, max_jitter: Span::from_millis(20), loss: 0.001, ..GOOD };
     let (length, settling) = (Span::from_secs(86_400), Span::from_secs(60));
-    Call { link, drift: Ppm::from_ppm(ppm), length, settling, stalls: None }
+    SimulatedCall { link, drift: Ppm::from_ppm(ppm), length, settling, stalls: None }
 }
 
 #[test]
 fn off_by_a_hundred_ppm() {
-    let fixed = Delay::Fixed(Span::from_millis(60));
-    for (ppm, delay) in [(-100, Delay::ADAPTIVE), (100, Delay::ADAPTIVE), (100, fixed)] {
-        let heard = listen(day(ppm), &mut Ours::new(delay));
+    let fixed = DelayPolicy::Fixed(Span::from_millis(60));
+    for (ppm, delay) in [(-100, DelayPolicy::ADAPTIVE), (100, DelayPolicy::ADAPTIVE), (100, fixed)]
+    {
+        let heard = simulate(day(ppm), &mut JitterBufferPlayout::new(delay));
         let (first, last) = heard.first_and_last_hour();
         let (p50, p99) = (heard.latency(0.5), heard.latency(0.99));
         let drift = heard.stats.drift;
@@ -35,9 +36,9 @@ fn off_by_a_hundred_ppm() {
 /// The judge has eyes: without following, a day is eight seconds.
 #[test]
 fn who_does_not_follow_is_eight_seconds_off() {
-    let heard = listen(day(100), &mut Naive::new(Span::from_millis(60)));
+    let heard = simulate(day(100), &mut FixedDelayPlayout::new(Span::from_millis(60)));
     let (first, last) = heard.first_and_last_hour();
     assert!(last - first > 8_000.0, "{first} ms, then {last} ms");
-    let heard = listen(day(-100), &mut Naive::new(Span::from_millis(60)));
+    let heard = simulate(day(-100), &mut FixedDelayPlayout::new(Span::from_millis(60)));
     assert!(heard.late > 4_000_000, "{}", heard.late);
 }

@@ -1,23 +1,23 @@
 //! An encoded stream comes in lumps, and the next one is late at times: nobody hears that, nothing is
 //! left out, and only when its sound is used up another one follows.
 
-use crate::studio::Studio;
+use crate::station_sim::StationSim;
 use aulos_core::{SampleRate, Span};
 use aulos_engine::input;
 use aulos_engine::source::Pacing;
 use aulos_engine::switch;
-use aulos_sim::Random;
+use aulos_sim::SimRng;
 
 /// A sender that hands over a page at a time, in front of a recording.
-fn studio(page: Span, ppm: i32, seed: u64) -> Studio {
+fn studio(page: Span, ppm: i32, seed: u64) -> StationSim {
     let input = input::Config { buffer: Span::from_secs(2), ..input::Config::default() };
     let wishes = (switch::Config::default(), input, Pacing::Streamed);
-    let mut studio = Studio::of(SampleRate::STUDIO, &[ppm], true, seed, wishes);
-    studio.senders[0].look_every(page);
+    let mut studio = StationSim::with_config(SampleRate::HZ_48000, &[ppm], true, seed, wishes);
+    studio.senders[0].poll_every(page);
     // The recording begins after a second.
     studio.run(Span::from_secs(6));
     assert_eq!(studio.status().active, Some(0));
-    studio.ear.forget();
+    studio.analyzer.reset();
     studio
 }
 
@@ -32,8 +32,8 @@ fn pages_of_a_second_one_after_the_other() {
     let after = studio.status();
     assert_eq!((after.active, after.switches), (Some(0), before.switches));
     assert_eq!((after.underruns, after.inputs[0].failures.late), (before.underruns, 0));
-    assert_eq!(studio.ear.slips, [], "frames left out or repeated");
-    assert_eq!(studio.ear.heard[0], studio.ear.frames);
+    assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
+    assert_eq!(studio.analyzer.frames_by_source[0], studio.analyzer.frames);
 }
 
 #[test]
@@ -41,17 +41,17 @@ fn pages_of_half_a_second_that_are_late_by_up_to_a_second() {
     for (ppm, seed) in [(0, 1), (100, 2), (-100, 3)] {
         let mut studio = studio(HALF, ppm, seed);
         let before = studio.status();
-        let mut random = Random::new(seed);
+        let mut random = SimRng::new(seed);
         for _ in 0..250 {
-            let stall = crate::studio::seconds(0.75 * random.unit());
+            let stall = crate::station_sim::seconds(0.75 * random.next_f64());
             studio.senders[0].stall_for(studio.now, stall);
-            studio.run(stall + crate::studio::seconds(1.0 + random.exponential(1.0)));
+            studio.run(stall + crate::station_sim::seconds(1.0 + random.exponential(1.0)));
         }
         let after = studio.status();
         assert_eq!((after.active, after.switches), (Some(0), before.switches), "{ppm} ppm");
         assert_eq!((after.underruns, after.inputs[0].failures.late), (before.underruns, 0));
-        assert_eq!(studio.ear.slips, [], "frames left out or repeated");
-        assert!(studio.ear.silence() <= Span::from_millis(1), "{}", studio.ear.silence());
+        assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
+        assert!(studio.analyzer.silence() <= Span::from_millis(1), "{}", studio.analyzer.silence());
     }
 }
 
@@ -64,21 +64,21 @@ fn it_is_gone_for_less_than_its_buffer_and_nobody_knows() {
         studio.run(Span::from_secs(7));
     }
     assert_eq!(studio.status().switches, before.switches);
-    assert_eq!(studio.ear.slips, []);
+    assert_eq!(studio.analyzer.slips, []);
 }
 
 #[test]
 fn it_is_gone_for_good_and_the_next_one_follows_without_a_hole() {
     for seed in 5..25 {
         let mut studio = studio(SECOND, 0, seed);
-        let mut random = Random::new(seed);
-        studio.run(crate::studio::seconds(3.0 * random.unit()));
+        let mut random = SimRng::new(seed);
+        studio.run(crate::station_sim::seconds(3.0 * random.next_f64()));
         studio.senders[0].stop_for(studio.now, Span::from_secs(600));
         studio.run(Span::from_secs(5));
         let after = studio.status();
         assert_eq!((after.active, after.inputs[0].failures.late), (Some(1), 1));
-        assert_eq!(studio.ear.slips, [], "frames left out or repeated");
-        assert!(studio.ear.silence() <= Span::from_millis(1), "{}", studio.ear.silence());
+        assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
+        assert!(studio.analyzer.silence() <= Span::from_millis(1), "{}", studio.analyzer.silence());
     }
 }
 
@@ -86,15 +86,16 @@ fn it_is_gone_for_good_and_the_next_one_follows_without_a_hole() {
 fn it_comes_more_slowly_than_it_is_played_and_the_next_one_follows_without_a_hole() {
     for seed in 40..60 {
         let mut studio = studio(Span::from_millis(20), 0, seed);
-        let mut random = Random::new(seed);
+        let mut random = SimRng::new(seed);
         while studio.status().active == Some(0) {
-            studio.senders[0].stop_for(studio.now, crate::studio::seconds(0.1 + random.unit()));
-            studio.run(crate::studio::seconds(0.5 + 1.1 * random.unit()));
+            studio.senders[0]
+                .stop_for(studio.now, crate::station_sim::seconds(0.1 + random.next_f64()));
+            studio.run(crate::station_sim::seconds(0.5 + 1.1 * random.next_f64()));
         }
         let after = studio.status();
         assert_eq!((after.active, after.inputs[0].failures.late), (Some(1), 1), "{seed}");
-        assert_eq!(studio.ear.slips, [], "frames left out or repeated");
-        assert!(studio.ear.silence() <= Span::from_millis(1), "{}", studio.ear.silence());
+        assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
+        assert!(studio.analyzer.silence() <= Span::from_millis(1), "{}", studio.analyzer.silence());
     }
 }
 
@@ -102,11 +103,11 @@ fn it_comes_more_slowly_than_it_is_played_and_the_next_one_follows_without_a_hol
 fn who_is_not_on_air_and_sends_nothing_is_not_chosen_for_what_is_left_of_him() {
     let input = input::Config { buffer: Span::from_secs(2), ..input::Config::default() };
     let wishes = (switch::Config::default(), input, Pacing::Streamed);
-    let mut studio = Studio::of(SampleRate::STUDIO, &[0, 0], true, 30, wishes);
+    let mut studio = StationSim::with_config(SampleRate::HZ_48000, &[0, 0], true, 30, wishes);
     studio.run(Span::from_secs(6));
     studio.senders[1].stop_for(studio.now, Span::from_secs(600));
     studio.run(Span::from_secs(10));
     studio.senders[0].stop_for(studio.now, Span::from_secs(600));
     studio.run(Span::from_secs(5));
-    assert_eq!((studio.status().active, studio.ear.heard[1]), (Some(2), 0));
+    assert_eq!((studio.status().active, studio.analyzer.frames_by_source[1]), (Some(2), 0));
 }

@@ -1,18 +1,18 @@
 //! Whatever live senders do, a station with something to fall back on sounds on, and plays whoever is
 //! on air frame by frame.
 
-use crate::studio::{Content, Sender, Studio, seconds};
+use crate::station_sim::{Sender, SentContent, StationSim, seconds};
 use aulos_core::{SampleRate, Span};
 use aulos_engine::input;
 use aulos_engine::source::Pacing;
 use aulos_engine::status::InputState;
-use aulos_engine::switch::{self, Health};
-use aulos_sim::Random;
+use aulos_engine::switch::{self, InputHealth};
+use aulos_sim::SimRng;
 
 /// Senders that fail at random over a recording without end.
-struct Trial {
-    studio: Studio,
-    random: Random,
+struct FailureRun {
+    sim: StationSim,
+    random: SimRng,
     /// How often a sender was followed by the next one while it was still being played. Nothing is
     /// on air between them but the end of the one and the beginning of the other.
     joins: usize,
@@ -23,30 +23,31 @@ struct Trial {
     hold_in: Span,
 }
 
-impl Trial {
+impl FailureRun {
     fn new(senders: usize, hold_in: Span, seed: u64) -> Self {
-        let switch = switch::Config { hold_in, ..switch::Config::default() };
+        let switch = switch::Config { failback_delay: hold_in, ..switch::Config::default() };
         let mut wishes = input::Config::default();
-        wishes.silence.span = Span::from_millis(500);
+        wishes.silence.duration = Span::from_millis(500);
         wishes.silence.dead_channel = Some(Span::from_millis(500));
         let wishes = (switch, wishes, Pacing::Live);
-        let mut studio = Studio::of(SampleRate::STUDIO, &vec![0; senders], true, !seed, wishes);
-        studio.run(Span::from_secs(2));
-        studio.ear.forget();
-        let waited = studio.status().silent_frames;
-        Self { studio, random: Random::new(seed), joins: 0, flapped: 0, waited, hold_in }
+        let mut sim =
+            StationSim::with_config(SampleRate::HZ_48000, &vec![0; senders], true, !seed, wishes);
+        sim.run(Span::from_secs(2));
+        sim.analyzer.reset();
+        let waited = sim.status().silent_frames;
+        Self { sim, random: SimRng::new(seed), joins: 0, flapped: 0, waited, hold_in }
     }
 
     fn fail(&mut self) {
-        let now = self.studio.now;
+        let now = self.sim.now;
         let span = seconds(self.random.exponential(1.5));
         // Rather the better ones: they are the ones that are heard.
         let mut victim = 0;
-        while victim + 1 < self.studio.senders.len() && self.random.chance(0.4) {
+        while victim + 1 < self.sim.senders.len() && self.random.chance(0.4) {
             victim += 1;
         }
-        let sender = &mut self.studio.senders[victim];
-        match self.random.bits() % 22 {
+        let sender = &mut self.sim.senders[victim];
+        match self.random.next_u64() % 22 {
             0..6 => sender.stop_for(now, span),
             6..10 => sender.stall_for(now, span),
             10..13 => {
@@ -59,20 +60,20 @@ impl Trial {
             }
             14..16 => sender.lose_for(now, span),
             16..21 => {
-                let content = match self.random.bits() % 3 {
-                    0 => Content::Silence,
-                    1 => Content::Stuck,
-                    _ => Content::Half,
+                let content = match self.random.next_u64() % 3 {
+                    0 => SentContent::Silence,
+                    1 => SentContent::Stuck,
+                    _ => SentContent::Half,
                 };
-                sender.say(now, content);
-                self.studio.run(span);
-                let now = self.studio.now;
-                self.studio.senders[victim].say(now, Content::Sound);
+                sender.set_content(now, content);
+                self.sim.run(span);
+                let now = self.sim.now;
+                self.sim.senders[victim].set_content(now, SentContent::Sound);
             }
             _ => return self.flap(victim),
         }
         let pause = seconds(self.random.exponential(2.0));
-        self.studio.run(pause);
+        self.sim.run(pause);
     }
 
     /// A sender that comes and goes once a second while all else is well.
@@ -81,53 +82,53 @@ impl Trial {
             return;
         }
         for _ in 0..200 {
-            self.studio.run(Span::from_secs(1));
+            self.sim.run(Span::from_secs(1));
             if self.all_is_well() {
                 break;
             }
         }
-        let before = self.studio.status();
+        let before = self.sim.status();
         assert!(self.all_is_well() && before.active == Some(0), "after quiet minutes");
         for _ in 0..5 {
-            self.studio.senders[victim].stop_for(self.studio.now, Span::from_millis(500));
-            self.studio.run(Span::from_secs(1));
+            self.sim.senders[victim].stop_for(self.sim.now, Span::from_millis(500));
+            self.sim.run(Span::from_secs(1));
         }
-        let after = self.studio.status();
+        let after = self.sim.status();
         let switches = after.switches - before.switches;
         assert!(switches <= u64::from(victim == 0), "{switches} while input {victim} flaps");
         self.flapped += 1;
     }
 
     fn all_is_well(&mut self) -> bool {
-        let status = self.studio.status();
-        let healthy = |input: &InputState| matches!(input.health, Health::Healthy { .. });
-        let count = self.studio.senders.len();
+        let status = self.sim.status();
+        let healthy = |input: &InputState| matches!(input.health, InputHealth::Healthy { .. });
+        let count = self.sim.senders.len();
         status.inputs[..count].iter().all(healthy)
-            && self.studio.senders.iter().all(Sender::is_playing)
+            && self.sim.senders.iter().all(Sender::is_playing)
     }
 
-    fn judge(mut self, failures: u64) {
-        let status = self.studio.status();
-        let (ear, clerk) = (&self.studio.ear, &self.studio.clerk);
+    fn check(mut self, failures: u64) {
+        let status = self.sim.status();
+        let (ear, clerk) = (&self.sim.analyzer, &self.sim.decision_times);
         println!(
             "{} s, {} senders, {} switches by cause {:?}, {} underruns, {} flapped; silence {}, sent as \
              such {}, bent by {:.0} ppm, {} slips in {} joins; decided {} after the time-out, silence \
              noticed {} to {} after its time; heard {:?}",
             ear.frames / 48_000,
-            self.studio.senders.len(),
+            self.sim.senders.len(),
             status.switches,
             status.switches_by,
             status.underruns,
             self.flapped,
             ear.silence(),
             ear.sent_silence(),
-            ear.bent,
+            ear.max_drift_ppm,
             ear.slips.len(),
             self.joins,
             clerk.latest,
             clerk.silence.0,
             clerk.silence.1,
-            ear.heard
+            ear.frames_by_source
         );
         assert!(ear.silence() <= Span::from_millis(1), "{}", ear.silence());
         // Half a second is noticed where it comes in, 0.4 s before it would be heard.
@@ -136,7 +137,7 @@ impl Trial {
         // What rings out of the resampler at a join are 40 frames, and none of a sender's is missing.
         assert!(ear.slips.iter().all(|(_, by)| (40.0 + by).abs() < 1.1), "{:?}", ear.slips);
         // The servo's limit, and the ringing of a join in the next chunk.
-        assert!(ear.bent < 515.0);
+        assert!(ear.max_drift_ppm < 515.0);
         // A quantum, and by how much its worker was late.
         assert!(clerk.latest <= Span::from_millis(23), "{}", clerk.latest);
         let (least, most) = clerk.silence;
@@ -148,18 +149,18 @@ impl Trial {
             // Away and back.
             assert!(status.switches >= failures / 4, "{} switches", status.switches);
             assert!(
-                ear.heard[..2].iter().all(|frames| frames * 20 > ear.frames),
+                ear.frames_by_source[..2].iter().all(|frames| frames * 20 > ear.frames),
                 "{:?}",
-                ear.heard
+                ear.frames_by_source
             );
         }
     }
 }
 
 fn failures(count: u64, senders: usize, hold_in_s: i64, seed: u64) {
-    let mut trial = Trial::new(senders, Span::from_secs(hold_in_s), seed);
+    let mut trial = FailureRun::new(senders, Span::from_secs(hold_in_s), seed);
     (0..count).for_each(|_| trial.fail());
-    trial.judge(count);
+    trial.check(count);
 }
 
 #[test]

@@ -1,22 +1,22 @@
 //! A peer whose bytes arrive one at a time is served like everybody else.
 
 use aulos_core::{Instant, Ppm, Span};
-use aulos_proto::snap::sync::Filter;
-use aulos_sim::snap::{House, Peer, Player};
+use aulos_proto::snap::sync::OffsetFilter;
+use aulos_sim::snap::{Peer, Player, SimServer};
 use aulos_sim::{Link, LocalClock};
 
 #[test]
 fn bytes_one_at_a_time_in_both_directions() {
-    let mut house = House::new(LocalClock::new(Instant::ZERO, Ppm::ZERO));
+    let mut house = SimServer::new(LocalClock::new(Instant::ZERO, Ppm::ZERO));
     let trickle = Link { segment: 1, ..Link::CABLE };
     let clock = LocalClock::new(Instant::ZERO + Span::from_secs(77), Ppm::ZERO);
-    let player = Player::new("thin", clock, Filter::Line);
+    let player = Player::new("thin", clock, OffsetFilter::DriftCorrected);
     let number = house.connect(Peer::Player(player), trickle, trickle, 1);
     house.run_until(Instant::ZERO + Span::from_secs(20));
 
     let connection = house.connection(number);
     assert_eq!(connection.ended(), None);
-    let heard = connection.player().map_or(&[][..], Player::heard);
+    let heard = connection.player().map_or(&[][..], Player::played);
     assert!(heard.len() > 990, "{} chunks", heard.len());
     assert!(heard.windows(2).all(|pair| pair[1].chunk == pair[0].chunk + 1));
     let in_time = |error: Span| error.abs() < Span::from_millis(1);

@@ -1,19 +1,19 @@
 //! A way that stands still now and then: the first time it is heard, the next times it is not.
 
-use crate::telephone::{Call, GOOD, Ours, listen};
+use crate::call_sim::{GOOD, JitterBufferPlayout, SimulatedCall, simulate};
 use aulos_core::Span;
-use aulos_proto::rtp::jitter::Delay;
+use aulos_proto::rtp::jitter::DelayPolicy;
 
-fn stalls(every: Span, length: Span) -> Call {
-    let call = Call { stalls: Some((every, length)), ..Call::over(GOOD) };
-    Call { length: Span::from_secs(600), settling: Span::from_secs(90), ..call }
+fn stalls(every: Span, length: Span) -> SimulatedCall {
+    let call = SimulatedCall { stalls: Some((every, length)), ..SimulatedCall::over(GOOD) };
+    SimulatedCall { length: Span::from_secs(600), settling: Span::from_secs(90), ..call }
 }
 
 #[test]
 fn rare_ones_as_well_as_frequent_ones() {
     for seconds in [2, 8, 20] {
         let call = stalls(Span::from_secs(seconds), Span::from_millis(120));
-        let heard = listen(call, &mut Ours::new(Delay::ADAPTIVE));
+        let heard = simulate(call, &mut JitterBufferPlayout::new(DelayPolicy::ADAPTIVE));
         let (p50, stats) = (heard.latency(0.5), heard.stats);
         println!("every {seconds} s: {} late, p50 {p50} ms, {stats:?}", heard.late);
         assert_eq!(heard.late, 0, "every {seconds} s");
@@ -25,7 +25,7 @@ fn rare_ones_as_well_as_frequent_ones() {
 #[test]
 fn what_is_too_rare_to_be_expected_costs_no_latency() {
     let call = stalls(Span::from_secs(120), Span::from_millis(120));
-    let heard = listen(call, &mut Ours::new(Delay::ADAPTIVE));
+    let heard = simulate(call, &mut JitterBufferPlayout::new(DelayPolicy::ADAPTIVE));
     let p50 = heard.latency(0.5);
     println!("{} late, p50 {p50} ms", heard.late);
     assert!(p50 < 60.0, "{p50} ms");
@@ -38,7 +38,7 @@ fn what_is_too_rare_to_be_expected_costs_no_latency() {
 #[test]
 fn a_long_one_costs_what_was_sent_in_it() {
     let call = stalls(Span::from_secs(120), Span::from_secs(3));
-    let heard = listen(call, &mut Ours::new(Delay::ADAPTIVE));
+    let heard = simulate(call, &mut JitterBufferPlayout::new(DelayPolicy::ADAPTIVE));
     println!("{} late, p50 {} ms, p99 {} ms", heard.late, heard.latency(0.5), heard.latency(0.99));
     assert_eq!(heard.concealed, heard.late + heard.lost);
     // Four of them, of 150 packets each.

@@ -1,11 +1,11 @@
 //! What a sender sent while another one was on air is not played when it has long gone.
 
-use crate::studio::Studio;
+use crate::station_sim::StationSim;
 use aulos_core::{SampleRate, Span};
 
 #[test]
 fn the_end_of_a_sender_that_was_not_on_air() {
-    let mut studio = Studio::new(SampleRate::STUDIO, &[0, 0], true, 1);
+    let mut studio = StationSim::new(SampleRate::HZ_48000, &[0, 0], true, 1);
     studio.run(Span::from_secs(2));
     studio.senders[1].end_for(studio.now, Span::from_secs(600));
     studio.run(Span::from_secs(60));
@@ -15,5 +15,5 @@ fn the_end_of_a_sender_that_was_not_on_air() {
     studio.run(Span::from_secs(2));
     let after = studio.status();
     assert_eq!((after.active, after.switches), (Some(2), before.switches + 1));
-    assert_eq!(studio.ear.heard[1], 0);
+    assert_eq!(studio.analyzer.frames_by_source[1], 0);
 }

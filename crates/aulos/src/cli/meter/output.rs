@@ -12,11 +12,11 @@ use crate::cli::print;
 
 /// Standard output, line by line.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct MeterOutput {
     json: bool,
 }
 
-impl Lines {
+impl MeterOutput {
     pub(super) const fn new(json: bool) -> Self {
         Self { json }
     }

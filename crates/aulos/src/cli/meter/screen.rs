@@ -21,15 +21,15 @@ pub(super) struct Screen {
     colors: bool,
     pub(super) paused: bool,
     pub(super) waiting: bool,
-    history: VecDeque<Column>,
+    history: VecDeque<HistoryColumn>,
     /// The column that is being filled, and how many readings it has.
-    column: Column,
+    column: HistoryColumn,
     readings: u32,
 }
 
 /// Two seconds of the past: the greatest M, the last S.
 #[derive(Clone, Copy, Debug, Default)]
-struct Column {
+struct HistoryColumn {
     momentary: Option<f64>,
     short_term: Option<f64>,
 }
@@ -45,16 +45,16 @@ impl Screen {
             paused: false,
             waiting: false,
             history: VecDeque::new(),
-            column: Column::default(),
+            column: HistoryColumn::default(),
             readings: 0,
         }
     }
 
-    pub(super) const fn shape(&mut self, rate: SampleRate, layout: ChannelLayout) {
+    pub(super) const fn set_format(&mut self, rate: SampleRate, layout: ChannelLayout) {
         self.shape = Some((rate, layout));
     }
 
-    pub(super) fn reading(&mut self, loudness: Loudness) {
+    pub(super) fn add_reading(&mut self, loudness: Loudness) {
         self.waiting = false;
         self.loudness = loudness;
         let momentary = loudness.momentary.map(Lufs::get);
@@ -70,9 +70,9 @@ impl Screen {
     }
 
     /// Nothing that was shown counts any more.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.history.clear();
-        self.column = Column::default();
+        self.column = HistoryColumn::default();
         self.readings = 0;
     }
 
@@ -87,7 +87,7 @@ impl Screen {
     /// Draws all of it; what finds no place is left out, the least important first.
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
         let area = frame.area();
-        let mut rows = Rows { area, next: area.y };
+        let mut rows = RowCursor { area, next: area.y };
         let tall = area.height >= 16;
         self.title(frame.buffer_mut(), rows.take(1));
         rows.skip(u16::from(tall));
@@ -111,7 +111,7 @@ impl Screen {
             put(frame.buffer_mut(), keys, 1, KEYS, self.dim());
         }
         if rest > MIN_HISTORY {
-            self.past(frame.buffer_mut(), rows.take(rest - 1 - u16::from(tall)));
+            self.draw_history(frame.buffer_mut(), rows.take(rest - 1 - u16::from(tall)));
         }
     }
 
@@ -139,8 +139,8 @@ impl Screen {
         let (number, unit) = self.scale.number(value);
         put(buffer, row, 1, name, bold);
         put(buffer, row, 3, &format!("{number:>6} {unit}"), bold);
-        let room = row.width.saturating_sub(LABEL + 1);
-        let bar = Rect { x: row.x + LABEL, width: room, ..row }.intersection(row);
+        let room = row.width.saturating_sub(BAR_LABEL + 1);
+        let bar = Rect { x: row.x + BAR_LABEL, width: room, ..row }.intersection(row);
         put(buffer, bar, 0, &"\u{2500}".repeat(usize::from(bar.width)), self.dim());
         let Some(value) = value else { return };
         let eighths = self.scale.place(value.get(), f64::from(bar.width) * 8.0);
@@ -152,7 +152,7 @@ impl Screen {
     }
 
     fn axis(&self, buffer: &mut Buffer, row: Rect) {
-        let room = row.width.saturating_sub(LABEL + 1);
+        let room = row.width.saturating_sub(BAR_LABEL + 1);
         let mut free = 0;
         for mark in self.scale.marks() {
             let text = self.scale.mark(*mark);
@@ -162,7 +162,7 @@ impl Screen {
             if at < free || room < column(text.len()) {
                 continue;
             }
-            put(buffer, row, LABEL + at, &text, self.dim());
+            put(buffer, row, BAR_LABEL + at, &text, self.dim());
             free = at + column(text.len()) + 1;
         }
     }
@@ -192,7 +192,7 @@ impl Screen {
     }
 
     /// M as columns and S as a line over them, the newest at the right.
-    fn past(&self, buffer: &mut Buffer, area: Rect) {
+    fn draw_history(&self, buffer: &mut Buffer, area: Rect) {
         let height = f64::from(area.height);
         for (row, mark) in [(0, self.scale.high()), (area.height - 1, self.scale.low())] {
             let text = format!("{:>6}", self.scale.mark(mark));
@@ -208,9 +208,9 @@ impl Screen {
             );
             put(buffer, Rect { y: area.y + 2, height: 1, ..area }, 1, "\u{2501} S", Style::new());
         }
-        let room = area.width.saturating_sub(PAST + 1);
+        let room = area.width.saturating_sub(HISTORY_LABEL + 1);
         for (back, past) in (0..room).zip(&self.history) {
-            let x = area.x + PAST + room - 1 - back;
+            let x = area.x + HISTORY_LABEL + room - 1 - back;
             if let Some(momentary) = past.momentary {
                 let mut eighths = self.scale.place(momentary, height * 8.0);
                 for y in (area.y..area.bottom()).rev() {
@@ -322,12 +322,12 @@ impl Scale {
 }
 
 /// The rows of the screen, taken from the top.
-struct Rows {
+struct RowCursor {
     area: Rect,
     next: u16,
 }
 
-impl Rows {
+impl RowCursor {
     const fn left(&self) -> u16 {
         self.area.bottom().saturating_sub(self.next)
     }
@@ -359,9 +359,9 @@ fn column(number: usize) -> u16 {
 const KEYS: &str = "q quit   r measure anew   p pause   e scale";
 
 /// Left of a bar: name, number, unit.
-const LABEL: u16 = 16;
+const BAR_LABEL: u16 = 16;
 /// Left of the past.
-const PAST: u16 = 9;
+const HISTORY_LABEL: u16 = 9;
 /// The past is worth showing in more rows than this.
 const MIN_HISTORY: u16 = 4;
 
@@ -394,10 +394,10 @@ mod tests {
     /// A minute that grows louder.
     fn screen() -> Screen {
         let mut screen = Screen::new("file:///srv/a programme.flac", false);
-        screen.shape(SampleRate::STUDIO, ChannelLayout::STEREO);
+        screen.set_format(SampleRate::HZ_48000, ChannelLayout::STEREO);
         for n in 0..620u32 {
             let lufs = |offset: f64| Some(Lufs::new(-45.0 + 0.05 * f64::from(n) + offset));
-            screen.reading(Loudness {
+            screen.add_reading(Loudness {
                 measured: Span::from_millis(100 * i64::from(n + 1)),
                 momentary: lufs(0.0),
                 short_term: lufs(-4.0),
@@ -449,7 +449,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_a_dash_and_no_bar() {
         let mut screen = screen();
-        screen.reading(Loudness::NONE);
+        screen.add_reading(Loudness::NONE);
         let text = drawn(&screen, 80, 24);
         let bars: Vec<_> = text.lines().filter(|line| line.contains("LUFS")).take(3).collect();
         assert!(

@@ -10,35 +10,35 @@ use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::screen::Screen;
-use super::{Ended, Signals};
-use crate::cli::reader::{News, Order, Running, gone};
+use super::{MeterResult, Signals};
+use crate::cli::reader::{ReaderCommand, ReaderEvent, ReaderHandle, thread_panicked};
 
 /// Shows the meter until it ends.
 pub(super) async fn run(
     uri: &str,
     colors: bool,
-    meter: &mut Running,
+    meter: &mut ReaderHandle,
     signals: &mut Signals,
-) -> Result<Ended, Failure> {
+) -> Result<MeterResult, Failure> {
     let mut keys = keys()?;
     // Also sets a panic hook that gives the terminal back first.
-    let mut terminal = Taken(ratatui::try_init().map_err(|error| failed(&error))?);
+    let mut terminal = TerminalGuard(ratatui::try_init().map_err(|error| failed(&error))?);
     let mut screen = Screen::new(uri, colors);
-    let mut frames = interval(FRAME);
+    let mut frames = interval(FRAME_INTERVAL);
     frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            news = meter.news.recv() => match news {
-                Some(News::Shape(rate, layout)) => screen.shape(rate, layout),
-                Some(News::Reading(loudness)) => screen.reading(loudness),
-                Some(News::Waiting) => screen.waiting = true,
-                Some(News::Ended(loudness, result)) => {
-                    return Ok(Ended { loudness, result, broken: false });
+            news = meter.events.recv() => match news {
+                Some(ReaderEvent::Shape(rate, layout)) => screen.set_format(rate, layout),
+                Some(ReaderEvent::Reading(loudness)) => screen.add_reading(loudness),
+                Some(ReaderEvent::Waiting) => screen.waiting = true,
+                Some(ReaderEvent::Ended(loudness, result)) => {
+                    return Ok(MeterResult { loudness, result, pipe_closed: false });
                 }
-                None => return Err(gone()),
+                None => return Err(thread_panicked()),
             },
-            Some(key) = keys.recv() => key.act(&mut screen, meter),
-            () = signals.come() => meter.order(Order::Quit),
+            Some(key) = keys.recv() => key.apply(&mut screen, meter),
+            () = signals.wait() => meter.send(ReaderCommand::Quit),
             _ = frames.tick() => {
                 terminal.0.draw(|frame| screen.draw(frame)).map_err(|error| failed(&error))?;
             }
@@ -47,9 +47,9 @@ pub(super) async fn run(
 }
 
 /// A terminal that is ours until this is dropped.
-struct Taken(DefaultTerminal);
+struct TerminalGuard(DefaultTerminal);
 
-impl Drop for Taken {
+impl Drop for TerminalGuard {
     fn drop(&mut self) {
         ratatui::restore();
     }
@@ -81,16 +81,16 @@ impl Key {
         }
     }
 
-    fn act(self, screen: &mut Screen, meter: &Running) {
+    fn apply(self, screen: &mut Screen, meter: &ReaderHandle) {
         match self {
-            Self::Quit => meter.order(Order::Quit),
+            Self::Quit => meter.send(ReaderCommand::Quit),
             Self::Reset => {
-                screen.forget();
-                meter.order(Order::Reset);
+                screen.reset();
+                meter.send(ReaderCommand::Reset);
             }
             Self::Pause => {
                 screen.paused = !screen.paused;
-                meter.order(Order::Pause(screen.paused));
+                meter.send(ReaderCommand::Pause(screen.paused));
             }
             Self::Scale => screen.next_scale(),
         }
@@ -122,4 +122,4 @@ fn failed(error: &io::Error) -> Failure {
 }
 
 /// As often as there are new figures.
-const FRAME: Duration = Duration::from_millis(100);
+const FRAME_INTERVAL: Duration = Duration::from_millis(100);

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 
 use aulos_core::{Db, Lufs};
 use aulos_dsp::normalize::{Bound, Linear};
-use aulos_io::normalize::{Container, Outcome, Row, State};
-use aulos_io::scan::Loudness;
+use aulos_io::normalize::{NormalizeOutcome, NormalizeResult, OutputContainer, OutputFileState};
+use aulos_io::scan::LoudnessSummary;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::{NormalizeArgs, missed, plain};
+use super::{NormalizeArgs, missed_loudness, plain};
 
 pub(super) fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
@@ -18,7 +18,7 @@ pub(super) fn write(text: &str) -> io::Result<()> {
 }
 
 /// What somebody should know who looks at the new file only.
-pub(super) fn remarks(outcome: &Outcome, args: &NormalizeArgs) -> Vec<String> {
+pub(super) fn remarks(outcome: &NormalizeOutcome, args: &NormalizeArgs) -> Vec<String> {
     let target = args.target.lufs();
     let mut lines = Vec::new();
     if let Some(Linear { wanted, gain, bound: Some(bound), .. }) = outcome.linear {
@@ -29,7 +29,8 @@ pub(super) fn remarks(outcome: &Outcome, args: &NormalizeArgs) -> Vec<String> {
                 } else {
                     "there is nothing to be heard"
                 };
-                let copy = if outcome.state == State::Written { "; it is a copy" } else { "" };
+                let copy =
+                    if outcome.state == OutputFileState::Written { "; it is a copy" } else { "" };
                 format!("{what}{copy}")
             }
             Bound::Ceiling => format!(
@@ -39,7 +40,9 @@ pub(super) fn remarks(outcome: &Outcome, args: &NormalizeArgs) -> Vec<String> {
             ),
             _ => format!("the gain is {gain}, not {wanted}"),
         });
-    } else if let (Some(lufs), false) = (missed(outcome.after.integrated, target), args.album) {
+    } else if let (Some(lufs), false) =
+        (missed_loudness(outcome.after.integrated, target), args.album)
+    {
         lines.push(format!("it came out at {lufs}, not {target}"));
     }
     if let Some(taken) =
@@ -47,7 +50,7 @@ pub(super) fn remarks(outcome: &Outcome, args: &NormalizeArgs) -> Vec<String> {
     {
         lines.push(format!("one gain, and the limiter took up to {:.1} dB", -taken.get()));
     }
-    if let (Some(peak), State::Written) = (outcome.after.true_peak, outcome.state)
+    if let (Some(peak), OutputFileState::Written) = (outcome.after.true_peak, outcome.state)
         && (peak - args.true_peak).get() > 0.1
     {
         lines.push(format!("its true peak is {:.1} dBTP, above the ceiling", peak.get()));
@@ -77,9 +80,9 @@ pub(super) fn remarks(outcome: &Outcome, args: &NormalizeArgs) -> Vec<String> {
 }
 
 /// Of one file, both sides.
-pub(super) fn table(outcome: &Outcome) -> String {
+pub(super) fn table(outcome: &NormalizeOutcome) -> String {
     let mut text = format!("{:20} {:>12} {:>12}\n", "", "before", "after");
-    let mut row = |name: &str, pick: fn(&Loudness) -> Option<f64>, unit: &str| {
+    let mut row = |name: &str, pick: fn(&LoudnessSummary) -> Option<f64>, unit: &str| {
         let [before, after] = [&outcome.before, &outcome.after].map(|side| {
             pick(side).map_or_else(|| "-".to_owned(), |value| format!("{value:.1} {unit}"))
         });
@@ -92,7 +95,7 @@ pub(super) fn table(outcome: &Outcome) -> String {
     if let Some(linear) = outcome.linear {
         text += &format!("{:20} {:>25}\n", "gain", format!("{:+.1} dB", tidy(linear.gain.get())));
     }
-    if outcome.state != State::Written {
+    if outcome.state != OutputFileState::Written {
         text += &format!("{:20} {:>25}\n", "file", state(outcome.state));
     }
     text
@@ -104,7 +107,7 @@ pub(super) fn header() -> String {
 }
 
 /// One of many files.
-pub(super) fn line(row: &Row) -> String {
+pub(super) fn line(row: &NormalizeResult) -> String {
     let cell = |value: Option<f64>| match value {
         Some(value) => format!("{value:>7.1}"),
         None => format!("{:>7}", "-"),
@@ -126,16 +129,16 @@ pub(super) fn line(row: &Row) -> String {
     format!("{} {state:>9}  {path}{error}\n", figures.map(cell).join(" "))
 }
 
-const fn state(state: State) -> &'static str {
+const fn state(state: OutputFileState) -> &'static str {
     match state {
-        State::Written => "written",
-        State::Unchanged => "unchanged",
+        OutputFileState::Written => "written",
+        OutputFileState::Unchanged => "unchanged",
         _ => "to write",
     }
 }
 
 /// Every key is there in every row; what does not exist is null.
-pub(super) fn json(row: &Row, args: &NormalizeArgs, remarks: &[String]) -> String {
+pub(super) fn json(row: &NormalizeResult, args: &NormalizeArgs, remarks: &[String]) -> String {
     let done = row.result.as_ref().ok();
     let error = row.result.as_ref().err().map(ToString::to_string);
     let linear = done.and_then(|it| it.linear);
@@ -145,13 +148,13 @@ pub(super) fn json(row: &Row, args: &NormalizeArgs, remarks: &[String]) -> Strin
         _ => "gain",
     });
     let state = done.map_or("failed", |it| match it.state {
-        State::Written => "written",
-        State::Unchanged => "unchanged",
+        OutputFileState::Written => "written",
+        OutputFileState::Unchanged => "unchanged",
         _ => "planned",
     });
     let format = done.map(|it| match it.container {
-        Container::Wave => "wav",
-        Container::Flac => "flac",
+        OutputContainer::Wave => "wav",
+        OutputContainer::Flac => "flac",
         _ => "opus",
     });
     let object = json!({
@@ -169,8 +172,8 @@ pub(super) fn json(row: &Row, args: &NormalizeArgs, remarks: &[String]) -> Strin
         "gain_db": linear.map(|plan| plan.gain.get()),
         "bound": bound,
         "limited_db": done.and_then(|it| it.reduction).map(|taken| -taken.get()),
-        "before": side(&done.map_or_else(Loudness::default, |it| it.before)),
-        "after": side(&done.map_or_else(Loudness::default, |it| it.after)),
+        "before": side(&done.map_or_else(LoudnessSummary::default, |it| it.before)),
+        "after": side(&done.map_or_else(LoudnessSummary::default, |it| it.after)),
         "rejected": done.map(|it| it.rejected),
         "damaged": done.map(|it| it.damaged),
         "tags_lost": done.map(|it| it.tags_lost.clone()),
@@ -179,7 +182,7 @@ pub(super) fn json(row: &Row, args: &NormalizeArgs, remarks: &[String]) -> Strin
     object.to_string() + "\n"
 }
 
-fn side(side: &Loudness) -> Value {
+fn side(side: &LoudnessSummary) -> Value {
     json!({
         "integrated_lufs": side.integrated.map(Lufs::get),
         "loudness_range_lu": side.range.map(Db::get),

@@ -10,9 +10,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use aulos_server::exit::{Exit, Failure};
 
 /// Whether somebody wants the run to end.
-pub(super) struct Stop(Arc<AtomicBool>);
+pub(super) struct StopFlag(Arc<AtomicBool>);
 
-impl Stop {
+impl StopFlag {
     /// Listens from now on. Who asks twice does not wait for anything.
     pub(super) fn new() -> Result<Self, Failure> {
         let internal = |error: std::io::Error| Failure::new(Exit::Internal, error.to_string());
@@ -45,7 +45,7 @@ impl Stop {
         Ok(Self(wished))
     }
 
-    pub(super) fn is_wished(&self) -> bool {
+    pub(super) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -4,17 +4,17 @@ use std::io::{self, IsTerminal, Write};
 
 use aulos_core::Span;
 use aulos_engine::loudness::Loudness;
-use aulos_engine::recorder::State;
+use aulos_engine::recorder::RecordingState;
 use aulos_io::record::What;
 use aulos_server::control::closed_figures;
 use aulos_server::exit::Failure;
 
-use super::tape::Tape;
+use super::recorder::FileRecorder;
 use crate::cli::figures::{clock, db, lufs};
-use crate::cli::{When, print};
+use crate::cli::{ColorMode, print};
 
 /// Standard output for files, standard error for people.
-pub(super) struct Output {
+pub(super) struct RecordOutput {
     json: bool,
     quiet: bool,
     /// A terminal: the line that is there is drawn over.
@@ -22,15 +22,15 @@ pub(super) struct Output {
     red: (&'static str, &'static str),
 }
 
-impl Output {
-    pub(super) fn new(json: bool, quiet: bool, color: When) -> Self {
+impl RecordOutput {
+    pub(super) fn new(json: bool, quiet: bool, color: ColorMode) -> Self {
         let terminal = io::stderr().is_terminal();
         let red = if color.colors(terminal) { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
         Self { json, quiet, line: terminal && !quiet, red }
     }
 
     /// A sentence for people.
-    pub(super) fn say(&self, text: &str) {
+    pub(super) fn print_message(&self, text: &str) {
         if !self.quiet {
             self.clear();
             eprintln!("{text}");
@@ -38,15 +38,15 @@ impl Output {
     }
 
     /// How it goes, on a terminal.
-    pub(super) fn show(&self, tape: &Tape, loudness: &Loudness) {
+    pub(super) fn print_progress(&self, tape: &FileRecorder, loudness: &Loudness) {
         if !self.line {
             return;
         }
         let status = tape.status();
         let word = match status.state {
-            State::Idle | State::Waiting { .. } => "wait",
-            State::Recording { .. } => "REC ",
-            State::Paused { .. } => "hold",
+            RecordingState::Idle | RecordingState::Waiting { .. } => "wait",
+            RecordingState::Recording { .. } => "REC ",
+            RecordingState::Paused { .. } => "hold",
         };
         let (on, off) = if word == "REC " { self.red } else { ("", "") };
         let (time, file) = match &status.segment {
@@ -92,16 +92,21 @@ impl Output {
                 print(line.as_bytes()).map(|_| ())?;
             }
             What::Lost { frames, .. } => {
-                self.say(&format!("the disk is too slow: {} frames were lost", frames.0));
+                self.print_message(&format!("the disk is too slow: {} frames were lost", frames.0));
             }
-            What::Trouble(trouble) => self.say(&format!("{trouble}; trying again")),
-            What::Recovered => self.say("the disk is there again"),
-            What::Vanished { path } => self.say(&format!("{} has disappeared", path.display())),
+            What::Trouble(trouble) => self.print_message(&format!("{trouble}; trying again")),
+            What::Recovered => self.print_message("the disk is there again"),
+            What::Vanished { path } => {
+                self.print_message(&format!("{} has disappeared", path.display()))
+            }
             What::Repaired { path } => {
-                self.say(&format!("{} was left behind, and is whole again", path.display()));
+                self.print_message(&format!(
+                    "{} was left behind, and is whole again",
+                    path.display()
+                ));
             }
             What::Unrepaired { path, why } => {
-                self.say(&format!(
+                self.print_message(&format!(
                     "{} was left behind, and cannot be mended: {why}",
                     path.display()
                 ));

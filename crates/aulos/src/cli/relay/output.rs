@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use aulos_server::relay::{Counts, Row, Status, encoding};
+use aulos_server::relay::{RelayCounters, RelaySnapshot, StreamStatus, encoding_name};
 
 /// The streams, those with trouble first, as many as there is room for.
 pub(super) fn table(
-    status: &Status,
-    before: Option<&Status>,
+    status: &RelaySnapshot,
+    before: Option<&RelaySnapshot>,
     width: usize,
     height: usize,
     colors: bool,
@@ -21,7 +21,7 @@ pub(super) fn table(
         let rate =
             earlier.map_or(0, |earlier| total.counts.sent.saturating_sub(earlier.counts.sent));
         let config = &total.config;
-        let (from, to) = (encoding(&config.from), encoding(&config.to));
+        let (from, to) = (encoding_name(&config.from), encoding_name(&config.to));
         let line = format!(
             "{}  {from} -> {to}  {} streams  {rate} packets/s  {} lost  {} late  {} dropped",
             config.name,
@@ -42,12 +42,13 @@ pub(super) fn table(
     } else {
         push(&mut text, &head, width);
     }
-    let earlier: HashMap<u32, &Row> = before
+    let earlier: HashMap<u32, &StreamStatus> = before
         .map(|before| before.rows.iter().map(|row| (row.report.sent_ssrc, row)).collect())
         .unwrap_or_default();
-    let mut rows: Vec<&Row> = status.rows.iter().filter(|row| row.report.ssrc.is_some()).collect();
+    let mut rows: Vec<&StreamStatus> =
+        status.rows.iter().filter(|row| row.report.ssrc.is_some()).collect();
     rows.sort_by_key(|row| {
-        let counts = Counts::of(&row.report);
+        let counts = RelayCounters::of(&row.report);
         core::cmp::Reverse(counts.lost + counts.late + counts.dropped.all())
     });
     let room = height.saturating_sub(text.lines().count() + 1);
@@ -60,9 +61,9 @@ pub(super) fn table(
     text
 }
 
-fn line(row: &Row, before: Option<&Row>) -> String {
+fn line(row: &StreamStatus, before: Option<&StreamStatus>) -> String {
     let report = &row.report;
-    let counts = Counts::of(report);
+    let counts = RelayCounters::of(report);
     let sent = before.map_or(0, |row| row.report.tally.sent);
     let rate = before.map_or(0, |_| counts.sent.saturating_sub(sent));
     format!(
@@ -75,12 +76,12 @@ fn line(row: &Row, before: Option<&Row>) -> String {
         rate,
         counts.lost,
         counts.late,
-        report.tally.line.jitter.as_secs_f64() * 1e3,
-        f64::from(report.tally.line.drift.as_ppb()) * 1e-3,
+        report.tally.jitter.jitter.as_secs_f64() * 1e3,
+        f64::from(report.tally.jitter.drift.as_ppb()) * 1e-3,
     )
 }
 
-fn threads(status: &Status, before: Option<&Status>) -> String {
+fn threads(status: &RelaySnapshot, before: Option<&RelaySnapshot>) -> String {
     let mut text = format!("{} thread(s)", status.threads.len());
     for (index, thread) in status.threads.iter().enumerate() {
         let earlier = before.and_then(|before| before.threads.get(index));
@@ -95,7 +96,7 @@ fn threads(status: &Status, before: Option<&Status>) -> String {
 }
 
 /// What it all came to.
-pub(super) fn summary(status: &Status) -> String {
+pub(super) fn summary(status: &RelaySnapshot) -> String {
     let mut text = String::new();
     let row = |text: &mut String, name: &str, cells: [String; 8]| {
         let [a, b, c, d, e, f, g, h] = cells;
@@ -137,8 +138,8 @@ fn by_cause(causes: &[(&str, u64)]) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-fn status_streams(status: &Status, name: &str) -> u64 {
-    let heard = |row: &&Row| row.relay == name && row.report.tally.source.received > 0;
+fn status_streams(status: &RelaySnapshot, name: &str) -> u64 {
+    let heard = |row: &&StreamStatus| row.relay == name && row.report.tally.source.received > 0;
     status.rows.iter().filter(heard).count() as u64
 }
 

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use aulos_core::Lufs;
 use aulos_dsp::meter::Measurement;
-use aulos_io::scan::{Loudness, Options, Report, ScanError};
+use aulos_io::scan::{LoudnessSummary, ScanError, ScanOptions, ScanReport};
 use clap::ValueEnum;
 
 /// What an album's gain goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Rule {
+pub(super) enum AlbumRule {
     /// All its files as one programme (ReplayGain, R 128)
     Energy,
     /// Its loudest track (AES TD1008)
@@ -20,18 +20,18 @@ pub(super) struct Album {
     pub(super) folder: PathBuf,
     whole: Option<Measurement>,
     loudest: Option<Lufs>,
-    pub(super) rate: Common<u32>,
-    pub(super) channels: Common<usize>,
+    pub(super) rate: SharedProperty<u32>,
+    pub(super) channels: SharedProperty<usize>,
     seconds: f64,
     files: usize,
     failed: usize,
     /// What was measured, for their tags.
-    pub(super) tracks: Vec<(PathBuf, Loudness)>,
+    pub(super) tracks: Vec<(PathBuf, LoudnessSummary)>,
 }
 
 impl Album {
     /// The album that a file is in; files of a folder may come apart, with its subfolders between.
-    pub(super) fn of<'a>(albums: &'a mut Vec<Self>, report: &Report) -> &'a mut Self {
+    pub(super) fn of<'a>(albums: &'a mut Vec<Self>, report: &ScanReport) -> &'a mut Self {
         // A folder without sound is what is reported, not something in a folder.
         let is_folder =
             matches!(report.error, Some(ScanError::NothingInFolder | ScanError::Folder(_)));
@@ -41,8 +41,8 @@ impl Album {
                 folder: folder.into(),
                 whole: None,
                 loudest: None,
-                rate: Common::Nothing,
-                channels: Common::Nothing,
+                rate: SharedProperty::Nothing,
+                channels: SharedProperty::Nothing,
                 seconds: 0.0,
                 files: 0,
                 failed: 0,
@@ -53,9 +53,9 @@ impl Album {
         &mut albums[at]
     }
 
-    pub(super) fn add(&mut self, report: &Report) {
+    pub(super) fn add(&mut self, report: &ScanReport) {
         self.files += 1;
-        let (Some(part), Some(shape)) = (&report.kept, report.shape) else {
+        let (Some(part), Some(shape)) = (&report.measurement, report.shape) else {
             self.failed += 1;
             return;
         };
@@ -75,9 +75,11 @@ impl Album {
         }
     }
 
-    pub(super) fn loudness(&self, options: &Options) -> Loudness {
+    pub(super) fn loudness(&self, options: &ScanOptions) -> LoudnessSummary {
         let whole = self.whole.as_ref();
-        whole.map_or_else(Loudness::default, |whole| Loudness::of(whole, self.seconds, options))
+        whole.map_or_else(LoudnessSummary::default, |whole| {
+            LoudnessSummary::from_measurement(whole, self.seconds, options)
+        })
     }
 
     pub(super) fn seconds(&self) -> Option<f64> {
@@ -85,10 +87,10 @@ impl Album {
     }
 
     /// What the gain goes by.
-    pub(super) fn measure_of(&self, rule: Rule, loudness: &Loudness) -> Option<Lufs> {
+    pub(super) fn measure_of(&self, rule: AlbumRule, loudness: &LoudnessSummary) -> Option<Lufs> {
         match rule {
-            Rule::Energy => loudness.integrated,
-            Rule::Loudest => self.loudest,
+            AlbumRule::Energy => loudness.integrated,
+            AlbumRule::Loudest => self.loudest,
         }
     }
 
@@ -106,24 +108,24 @@ pub(super) fn folder_of(path: &Path) -> &Path {
 
 /// A property that an album has if all its files share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Common<T> {
+pub(super) enum SharedProperty<T> {
     Nothing,
-    One(T),
+    Single(T),
     Several,
 }
 
-impl<T: Copy + PartialEq> Common<T> {
+impl<T: Copy + PartialEq> SharedProperty<T> {
     fn add(&mut self, value: T) {
         *self = match *self {
-            Self::Nothing => Self::One(value),
-            Self::One(known) if known == value => Self::One(known),
+            Self::Nothing => Self::Single(value),
+            Self::Single(known) if known == value => Self::Single(known),
             _ => Self::Several,
         };
     }
 
     pub(super) fn common(self) -> Option<T> {
         match self {
-            Self::One(value) => Some(value),
+            Self::Single(value) => Some(value),
             Self::Nothing | Self::Several => None,
         }
     }

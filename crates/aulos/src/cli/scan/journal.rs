@@ -12,7 +12,7 @@ use std::path::Path;
 
 use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
 use aulos_dsp::meter::{Measurement, RangeHop};
-use aulos_io::scan::{Curve, Loudness, Options, Report, Shape};
+use aulos_io::scan::{FileShape, LoudnessCurve, LoudnessSummary, ScanOptions, ScanReport};
 use serde_json::{Value, json};
 
 #[derive(Debug)]
@@ -27,12 +27,17 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Opens or makes the file.
-    pub(super) fn open(path: &Path, options: &Options, tags_follow: bool) -> io::Result<Self> {
+    pub(super) fn open(path: &Path, options: &ScanOptions, tags_follow: bool) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         let hop = matches!(options.range_hop, RangeHop::Tenth);
         let marks = json!([VERSION, options.true_peak, options.dual_mono, hop]);
-        let mut new =
-            Self { file, known: HashMap::new(), options: marks, keep: options.keep, tags_follow };
+        let mut new = Self {
+            file,
+            known: HashMap::new(),
+            options: marks,
+            keep: options.keep_measurement,
+            tags_follow,
+        };
         new.read()?;
         Ok(new)
     }
@@ -43,7 +48,7 @@ impl Journal {
         let mut line = Vec::new();
         loop {
             line.clear();
-            if reader.by_ref().take(LONGEST).read_until(b'\n', &mut line)? == 0 {
+            if reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
                 break;
             }
             ends = line.ends_with(b"\n");
@@ -60,7 +65,7 @@ impl Journal {
     }
 
     /// The report of a file that was measured and has not changed since.
-    pub(super) fn recall(&self, path: &Path) -> Option<Report> {
+    pub(super) fn recall(&self, path: &Path) -> Option<ScanReport> {
         let line = self.known.get(path.to_str()?)?;
         (line["id"] == identity(path)?).then_some(())?;
         let number = |key: &str| line[key].as_f64();
@@ -71,15 +76,15 @@ impl Journal {
         };
         let rate = u32::try_from(line["rate"].as_u64()?).ok()?;
         let layout = usize::try_from(line["channels"].as_u64()?).ok()?;
-        Some(Report {
+        Some(ScanReport {
             path: path.into(),
             error: None,
-            shape: Some(Shape {
+            shape: Some(FileShape {
                 rate: SampleRate::new(rate).ok()?,
                 layout: ChannelLayout::new(layout).ok()?,
                 seconds: number("seconds")?,
             }),
-            loudness: Loudness {
+            loudness: LoudnessSummary {
                 integrated: lufs("integrated"),
                 range: db("range"),
                 max_momentary: lufs("max_momentary"),
@@ -88,20 +93,21 @@ impl Journal {
                 sample_peak: db("sample_peak"),
                 relative_threshold: lufs("relative_threshold"),
             },
-            kept,
-            curve: Curve::default(),
+            measurement: kept,
+            curve: LoudnessCurve::default(),
         })
     }
 
     /// Writes down what was measured.
-    pub(super) fn note(&mut self, report: &Report) -> io::Result<()> {
+    pub(super) fn note(&mut self, report: &ScanReport) -> io::Result<()> {
         let (None, Some(shape), Some(path)) = (report.error, report.shape, report.path.to_str())
         else {
             return Ok(());
         };
         let Some(id) = identity(&report.path) else { return Ok(()) };
-        let Loudness { integrated, range, max_momentary, max_short_term, .. } = report.loudness;
-        let Loudness { true_peak, sample_peak, relative_threshold, .. } = report.loudness;
+        let LoudnessSummary { integrated, range, max_momentary, max_short_term, .. } =
+            report.loudness;
+        let LoudnessSummary { true_peak, sample_peak, relative_threshold, .. } = report.loudness;
         let (db, lufs) =
             (|value: Option<Db>| value.map(Db::get), |value: Option<Lufs>| value.map(Lufs::get));
         let line = json!({
@@ -118,7 +124,7 @@ impl Journal {
             "true_peak": db(true_peak),
             "sample_peak": db(sample_peak),
             "relative_threshold": lufs(relative_threshold),
-            "measurement": report.kept.as_ref().map(|kept| text(&kept.to_bytes())),
+            "measurement": report.measurement.as_ref().map(|kept| text(&kept.to_bytes())),
         });
         self.file.write_all(format!("{line}\n").as_bytes())?;
         if self.tags_follow {
@@ -155,4 +161,4 @@ fn bytes(text: &str) -> Option<Vec<u8>> {
 const VERSION: u32 = 1;
 
 /// No line is longer: a day of sound with its measurement.
-const LONGEST: u64 = 64 << 20;
+const MAX_LINE: u64 = 64 << 20;

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use aulos_core::{Db, Lufs};
-use aulos_io::scan::Loudness;
+use aulos_io::scan::LoudnessSummary;
 use serde_json::Value;
 
 /// How rows are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum RowFormat {
     Json,
     Csv,
     Table { true_peak: bool },
@@ -23,7 +23,7 @@ pub(super) struct Row<'a> {
     pub(super) sample_rate: Option<u32>,
     pub(super) channels: Option<usize>,
     pub(super) seconds: Option<f64>,
-    pub(super) loudness: Loudness,
+    pub(super) loudness: LoudnessSummary,
     pub(super) gain: Option<Db>,
     /// What the gain would be more, if the peak allowed it.
     pub(super) lowered: Option<Db>,
@@ -31,19 +31,19 @@ pub(super) struct Row<'a> {
 
 /// Standard output, row by row.
 #[derive(Debug)]
-pub(super) struct Rows(Format);
+pub(super) struct RowWriter(RowFormat);
 
-impl Rows {
-    pub(super) const fn new(format: Format) -> Self {
+impl RowWriter {
+    pub(super) const fn new(format: RowFormat) -> Self {
         Self(format)
     }
 
     /// What stands above the first row.
     pub(super) fn header(&self) -> io::Result<()> {
         match self.0 {
-            Format::Json => Ok(()),
-            Format::Csv => write(&(KEYS.join(",") + "\n")),
-            Format::Table { true_peak } => {
+            RowFormat::Json => Ok(()),
+            RowFormat::Csv => write(&(KEYS.join(",") + "\n")),
+            RowFormat::Table { true_peak } => {
                 let peak = if true_peak { "TP dBTP" } else { "peak dB" };
                 write(&format!(
                     "{:>7} {:>6} {:>7} {:>7} {peak:>7} {:>7}  path\n",
@@ -56,21 +56,21 @@ impl Rows {
     /// Prints a row at once: whoever reads it may be waiting. Why a file failed also goes to
     /// standard error, unless the table says it.
     pub(super) fn print(&self, row: &Row<'_>) -> io::Result<()> {
-        if let (Some(error), false) = (&row.error, matches!(self.0, Format::Table { .. })) {
+        if let (Some(error), false) = (&row.error, matches!(self.0, RowFormat::Table { .. })) {
             eprintln!("{}: {error}", plain(&row.path.to_string_lossy()));
         }
         write(&match self.0 {
-            Format::Json => json(row),
-            Format::Csv => csv(row),
-            Format::Table { true_peak } => table(row, true_peak),
+            RowFormat::Json => json(row),
+            RowFormat::Csv => csv(row),
+            RowFormat::Table { true_peak } => table(row, true_peak),
         })
     }
 }
 
-impl Rows {
+impl RowWriter {
     /// Says something that is no row: below the table, or beside data that a program reads.
-    pub(super) fn say(&self, text: &str) -> io::Result<()> {
-        if matches!(self.0, Format::Table { .. }) {
+    pub(super) fn print_message(&self, text: &str) -> io::Result<()> {
+        if matches!(self.0, RowFormat::Table { .. }) {
             return write(text);
         }
         eprint!("{text}");
@@ -106,7 +106,7 @@ fn values(row: &Row<'_>) -> [Value; KEYS.len()] {
     let figure = |value: Option<f64>| value.map_or(Value::Null, |value| rounded(value).into());
     let db = |value: Option<Db>| figure(value.map(Db::get));
     let lufs = |value: Option<Lufs>| figure(value.map(Lufs::get));
-    let Loudness { integrated, range, max_momentary, max_short_term, .. } = row.loudness;
+    let LoudnessSummary { integrated, range, max_momentary, max_short_term, .. } = row.loudness;
     [
         row.path.to_string_lossy().into(),
         row.error.is_none().into(),
@@ -191,7 +191,7 @@ mod tests {
             sample_rate: None,
             channels: None,
             seconds: None,
-            loudness: Loudness::default(),
+            loudness: LoudnessSummary::default(),
             gain: None,
             lowered: None,
         }

@@ -9,15 +9,15 @@ use std::io;
 use std::path::Path;
 
 use aulos_core::{Db, Lufs};
-use aulos_io::scan::{Curve, Loudness, Report};
+use aulos_io::scan::{LoudnessCurve, LoudnessSummary, ScanReport};
 
 use super::output::plain;
-use super::target::Target;
+use super::target::LoudnessTarget;
 
 /// The page in the making.
 #[derive(Debug)]
-pub(super) struct Page {
-    target: Target,
+pub(super) struct ReportPage {
+    target: LoudnessTarget,
     ceiling: Db,
     entries: Vec<Entry>,
 }
@@ -27,17 +27,17 @@ struct Entry {
     name: String,
     error: Option<String>,
     seconds: f64,
-    loudness: Loudness,
+    loudness: LoudnessSummary,
     gain: Option<Db>,
-    curve: Curve,
+    curve: LoudnessCurve,
 }
 
-impl Page {
-    pub(super) fn new(target: Target, ceiling: Option<Db>) -> Self {
+impl ReportPage {
+    pub(super) fn new(target: LoudnessTarget, ceiling: Option<Db>) -> Self {
         Self { target, ceiling: ceiling.unwrap_or(CEILING), entries: Vec::new() }
     }
 
-    pub(super) fn add(&mut self, report: &mut Report, error: Option<String>, gain: Option<Db>) {
+    pub(super) fn add(&mut self, report: &mut ScanReport, error: Option<String>, gain: Option<Db>) {
         self.entries.push(Entry {
             name: plain(&report.path.to_string_lossy()),
             error,
@@ -50,7 +50,7 @@ impl Page {
 
     /// Writes the page, whole or not at all.
     pub(super) fn write(mut self, path: &Path) -> io::Result<()> {
-        let middle = self.middle();
+        let middle = self.median();
         let mut order: Vec<(Vec<String>, Entry)> = Vec::new();
         for entry in self.entries.drain(..) {
             order.push((remarks(&entry, middle, self.ceiling), entry));
@@ -65,7 +65,7 @@ impl Page {
     }
 
     /// The median loudness.
-    fn middle(&self) -> Option<f64> {
+    fn median(&self) -> Option<f64> {
         let loud = self.entries.iter().filter_map(|it| it.loudness.integrated.map(Lufs::get));
         let mut loud: Vec<f64> = loud.collect();
         loud.sort_by(f64::total_cmp);
@@ -86,13 +86,13 @@ impl Page {
                 <span class=\"s\">short-term (3 s)</span> <span class=\"i\">integrated</span> \
                 <span class=\"p\">peak above the ceiling</span></p>\n<div class=\"cards\">\n";
         for (n, (remarks, entry)) in order.iter().enumerate() {
-            if n < MOST_CURVES && !entry.curve.momentary.is_empty() {
+            if n < MAX_CURVES && !entry.curve.momentary.is_empty() {
                 self.card(&mut out, n, remarks, entry);
             }
         }
         out += "</div>\n";
-        if order.len() > MOST_CURVES {
-            let _ = writeln!(out, "<p>Curves of the first {MOST_CURVES} files of the table.</p>");
+        if order.len() > MAX_CURVES {
+            let _ = writeln!(out, "<p>Curves of the first {MAX_CURVES} files of the table.</p>");
         }
         let _ = writeln!(
             out,
@@ -144,7 +144,7 @@ impl Page {
                 _ => "",
             };
             let name = escaped(&entry.name);
-            let name = if n < MOST_CURVES && !entry.curve.momentary.is_empty() {
+            let name = if n < MAX_CURVES && !entry.curve.momentary.is_empty() {
                 format!("<a href=\"#f{n}\">{name}</a>")
             } else {
                 name
@@ -254,7 +254,7 @@ fn remarks(entry: &Entry, middle: Option<f64>, ceiling: Db) -> Vec<String> {
         remarks.push(format!("peak {:.1} dB is above {:.1} dB", peak.get(), ceiling.get()));
     }
     match (it.integrated.map(Lufs::get), middle) {
-        (Some(lufs), Some(middle)) if (lufs - middle).abs() > FAR => {
+        (Some(lufs), Some(middle)) if (lufs - middle).abs() > OUTLIER_LU => {
             let way = if lufs > middle { "louder" } else { "softer" };
             remarks.push(format!("{:.1} LU {way} than the middle", (lufs - middle).abs()));
         }
@@ -330,9 +330,9 @@ fn escaped(text: &str) -> String {
 /// Where nobody sets a ceiling: that of EBU R 128.
 const CEILING: Db = Db::new(-1.0);
 /// So far from the middle of all files, a file is worth a look; in LU.
-const FAR: f64 = 3.0;
+const OUTLIER_LU: f64 = 3.0;
 /// A page with more pictures is slow to open.
-const MOST_CURVES: usize = 500;
+const MAX_CURVES: usize = 500;
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 180.0;

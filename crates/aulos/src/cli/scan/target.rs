@@ -6,9 +6,9 @@ use aulos_core::{Db, Lufs};
 
 /// A target, as a number or by the name of who asks for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::cli) struct Target(Lufs);
+pub(in crate::cli) struct LoudnessTarget(Lufs);
 
-impl Target {
+impl LoudnessTarget {
     pub(in crate::cli) const fn lufs(self) -> Lufs {
         self.0
     }
@@ -19,7 +19,7 @@ impl Target {
     }
 }
 
-impl FromStr for Target {
+impl FromStr for LoudnessTarget {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_target_is_a_number_or_a_name() {
-        let lufs = |text: &str| text.parse::<Target>().map(|target| target.0.get());
+        let lufs = |text: &str| text.parse::<LoudnessTarget>().map(|target| target.0.get());
         assert_eq!(lufs("-23"), Ok(-23.0));
         assert_eq!(lufs("-16.5"), Ok(-16.5));
         assert_eq!(lufs("ebu"), Ok(-23.0));
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn silence_has_no_gain() {
-        let target: Target = "-18".parse().unwrap();
+        let target: LoudnessTarget = "-18".parse().unwrap();
         assert_eq!(target.gain(None), None);
         let gain = target.gain(Some(Lufs::new(-23.0))).unwrap().get();
         assert!((gain - 5.0).abs() < 1e-12);

@@ -17,14 +17,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use aulos_config::{Environment, Resolved, Station};
+use aulos_config::{Environment, ResolvedConfig, Station};
 use aulos_core::Span;
-use aulos_server::house::{
-    Command, Door, EVENT_QUEUE, Event, Full, Hello, House, ListenSink, Loudness, MediaSocket,
-    SessionId, StationStatus, Switched,
+use aulos_server::backend::{
+    AudioBackend, AudioEvent, CommandQueueFull, EVENT_QUEUE, Hello, ListenPolicy, ListenSink,
+    Loudness, MediaSocket, SessionCommand, SessionId, SourceSwitch, StationStatus,
 };
-use aulos_server::server::{self, Audio, Outside};
-use aulos_server::systemd::{Given, Supervisor};
+use aulos_server::server::{self, AudioHandles, ServerContext};
+use aulos_server::systemd::{InheritedSockets, Supervisor};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -37,7 +37,7 @@ pub type Wish = Option<(usize, Option<Span>)>;
 /// A house whose stations are what a test says, and which keeps what it is told.
 #[derive(Debug, Default)]
 pub struct FakeHouse {
-    pub commands: Mutex<Vec<Command>>,
+    pub commands: Mutex<Vec<SessionCommand>>,
     pub stations: Mutex<Vec<StationStatus>>,
     pub full: Mutex<bool>,
     pub added: Mutex<Vec<usize>>,
@@ -45,15 +45,15 @@ pub struct FakeHouse {
     pub removed: Mutex<Vec<usize>>,
     pub flushed: Mutex<Vec<usize>>,
     pub wishes: Mutex<Vec<(usize, Wish)>>,
-    pub switches: Mutex<Vec<(usize, Switched)>>,
+    pub switches: Mutex<Vec<(usize, SourceSwitch)>>,
     /// How often a station was asked how it is.
     pub asked: AtomicU64,
 }
 
-impl House for FakeHouse {
-    fn command(&self, command: Command) -> Result<(), Full> {
+impl AudioBackend for FakeHouse {
+    fn command(&self, command: SessionCommand) -> Result<(), CommandQueueFull> {
         if *self.full.lock().unwrap() {
-            return Err(Full(command));
+            return Err(CommandQueueFull(command));
         }
         self.commands.lock().unwrap().push(command);
         Ok(())
@@ -84,11 +84,11 @@ impl House for FakeHouse {
         self.flushed.lock().unwrap().push(number);
     }
 
-    fn prefer(&self, station: usize, wish: Wish) {
+    fn set_preferred_source(&self, station: usize, wish: Wish) {
         self.wishes.lock().unwrap().push((station, wish));
     }
 
-    fn switched(&self) -> Vec<(usize, Switched)> {
+    fn switch_events(&self) -> Vec<(usize, SourceSwitch)> {
         std::mem::take(&mut self.switches.lock().unwrap())
     }
 
@@ -112,11 +112,11 @@ impl House for FakeHouse {
 pub struct FakeSink(pub Mutex<Vec<(MediaSocket, Vec<u8>)>>, pub Mutex<Vec<(MediaSocket, Vec<u8>)>>);
 
 impl ListenSink for FakeSink {
-    fn accept(&self, socket: MediaSocket, read: Vec<u8>) {
+    fn accept_listener(&self, socket: MediaSocket, read: Vec<u8>) {
         self.0.lock().unwrap().push((socket, read));
     }
 
-    fn stream(&self, socket: MediaSocket, read: Vec<u8>) {
+    fn accept_websocket(&self, socket: MediaSocket, read: Vec<u8>) {
         self.1.lock().unwrap().push((socket, read));
     }
 }
@@ -149,9 +149,10 @@ done
     )
 }
 
-pub fn resolve(text: &str) -> Resolved {
+pub fn resolve(text: &str) -> ResolvedConfig {
     let env = Environment { home: Some(scratch()), ..Environment::default() };
-    aulos_config::load(Some(aulos_config::File { name: "test.toml", text }), &[], &env).unwrap()
+    aulos_config::load(Some(aulos_config::ConfigFile { name: "test.toml", text }), &[], &env)
+        .unwrap()
 }
 
 pub const TWO_STATIONS: &str = r#"
@@ -177,9 +178,9 @@ pub struct Server {
     pub control: SocketAddr,
     pub http: SocketAddr,
     pub state_dir: PathBuf,
-    events: mpsc::Sender<Event>,
+    events: mpsc::Sender<AudioEvent>,
     /// What a reload reads.
-    pub next: Arc<Mutex<Result<Resolved, String>>>,
+    pub next: Arc<Mutex<Result<ResolvedConfig, String>>>,
     hangup: mpsc::Sender<()>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -190,15 +191,19 @@ impl Server {
         Self::of(resolve(TWO_STATIONS))
     }
 
-    pub fn of(resolved: Resolved) -> Self {
-        let bound = server::bind(&resolved.listen, &mut Given::default()).unwrap();
+    pub fn of(resolved: ResolvedConfig) -> Self {
+        let bound = server::bind(&resolved.listen, &mut InheritedSockets::default()).unwrap();
         server::make_state_dir(&resolved.state_dir).unwrap();
-        let bound = bound.guarded_by(server::door(&resolved).unwrap());
-        let bound = bound.relaying(&resolved.relays).unwrap();
+        let bound = bound.with_listen_policy(server::listen_policy(&resolved).unwrap());
+        let bound = bound.with_relays(&resolved.relays).unwrap();
         let (house, sink) = (Arc::new(FakeHouse::default()), Arc::new(FakeSink::default()));
         let (events, receiver) = mpsc::channel(EVENT_QUEUE);
-        let audio =
-            Audio { house: house.clone(), listen: sink.clone(), events: receiver, stream: None };
+        let audio = AudioHandles {
+            backend: house.clone(),
+            listen_sink: sink.clone(),
+            events: receiver,
+            stream: None,
+        };
         let (control, http) = (bound.control_address, bound.http_address);
         let state_dir = resolved.state_dir.clone();
         let Running { next, hangup, stop, thread } = run(resolved, bound, audio);
@@ -215,7 +220,7 @@ impl Server {
         });
     }
 
-    pub fn event(&self, event: Event) {
+    pub fn event(&self, event: AudioEvent) {
         self.events.blocking_send(event).unwrap();
     }
 
@@ -248,22 +253,22 @@ impl Drop for Server {
 
 /// A control plane in a thread of its own.
 struct Running {
-    next: Arc<Mutex<Result<Resolved, String>>>,
+    next: Arc<Mutex<Result<ResolvedConfig, String>>>,
     hangup: mpsc::Sender<()>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-fn run(resolved: Resolved, bound: server::Bound, audio: Audio) -> Running {
+fn run(resolved: ResolvedConfig, bound: server::BoundPorts, audio: AudioHandles) -> Running {
     let (stop, stopped) = oneshot::channel::<()>();
     let next = Arc::new(Mutex::new(Ok(resolved.clone())));
     let (hangup, hangups) = mpsc::channel(1);
     let read = Arc::clone(&next);
-    let outside = Outside {
-        reread: Box::new(move || read.lock().unwrap().clone()),
-        hangups,
+    let outside = ServerContext {
+        reload_config: Box::new(move || read.lock().unwrap().clone()),
+        reload_requests: hangups,
         supervisor: Supervisor::default(),
-        neighbours: watch::channel(Vec::new()).1,
+        neighbors: watch::channel(Vec::new()).1,
     };
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -285,21 +290,25 @@ pub struct Playing {
 }
 
 impl Playing {
-    pub fn start(resolved: Resolved) -> Self {
-        let mut given = Given::default();
+    pub fn start(resolved: ResolvedConfig) -> Self {
+        let mut given = InheritedSockets::default();
         let bound = server::bind(&resolved.listen, &mut given).unwrap();
         server::make_state_dir(&resolved.state_dir).unwrap();
         let (events, receiver) = mpsc::channel(EVENT_QUEUE);
         let (listener, stream) =
-            server::bind_one("stream", &resolved.listen.stream, &mut given).unwrap();
-        let audio =
-            aulos_server::audio::Audio::start(&resolved, listener, &Door::default(), events)
-                .unwrap();
+            server::bind_port("stream", &resolved.listen.stream, &mut given).unwrap();
+        let audio = aulos_server::audio::Audio::start(
+            &resolved,
+            listener,
+            &ListenPolicy::default(),
+            events,
+        )
+        .unwrap();
         let audio = Arc::new(audio);
         let (control, http) = (bound.control_address, bound.http_address);
-        let parts = Audio {
-            house: audio.clone(),
-            listen: audio.clone(),
+        let parts = AudioHandles {
+            backend: audio.clone(),
+            listen_sink: audio.clone(),
             events: receiver,
             stream: Some(stream),
         };
@@ -312,7 +321,7 @@ impl Playing {
     }
 
     /// What the control plane runs from now on, once it is told to reload.
-    pub fn next(&self, resolved: Resolved) {
+    pub fn next(&self, resolved: ResolvedConfig) {
         *self.control_plane.next.lock().unwrap() = Ok(resolved);
     }
 
@@ -429,7 +438,7 @@ pub fn waves(samples: &[i16], channels: u8) -> Vec<u8> {
     bytes
 }
 
-pub fn hello(session: u64, id: &str) -> Event {
+pub fn hello(session: u64, id: &str) -> AudioEvent {
     let text = |text: &str| text.to_owned();
     let hello = Hello {
         mac: text("00:00:5e:00:53:01"),
@@ -442,10 +451,15 @@ pub fn hello(session: u64, id: &str) -> Event {
         instance: 1,
         protocol: 2,
         auth: None,
-        vouched: false,
+        preauthenticated: false,
     };
     let peer = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
-    Event::Hello { session: SessionId(session), peer, hello: hello.into(), answered: None }
+    AudioEvent::Hello {
+        session: SessionId(session),
+        peer,
+        hello: hello.into(),
+        greeting_sent: None,
+    }
 }
 
 /// A controller on the TCP port that reads whole lines.

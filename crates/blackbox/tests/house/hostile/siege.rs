@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use aulos_blackbox::account::{self, Account};
 use aulos_blackbox::http;
-use aulos_blackbox::load::{Load, Mark};
-use aulos_blackbox::scratch::Scratch;
-use aulos_blackbox::server::Aulos;
-use aulos_blackbox::signal::Noise;
-use aulos_blackbox::wire::{Header, hello, kind};
+use aulos_blackbox::load::{LoadPhase, LoadTest};
+use aulos_blackbox::process_usage::{self, ProcessUsage};
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_blackbox::server::AulosServer;
+use aulos_blackbox::signal::NoiseRng;
+use aulos_blackbox::wire::{MessageHeader, hello, kind};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
 
@@ -26,19 +26,19 @@ static OVER: AtomicBool = AtomicBool::new(false);
 #[test]
 fn a_siege_of_every_kind_costs_fifty_listeners_nothing_and_leaves_nothing_behind() {
     let _turn = turn();
-    let scratch = Scratch::new("siege").unwrap();
-    let server = Aulos::start(&scratch, CONFIG).unwrap();
-    let closed_scratch = Scratch::new("siege-closed").unwrap();
-    let closed = Aulos::start(&closed_scratch, CLOSED).unwrap();
+    let scratch = ScratchDir::new("siege").unwrap();
+    let server = AulosServer::start(&scratch, CONFIG).unwrap();
+    let closed_scratch = ScratchDir::new("siege-closed").unwrap();
+    let closed = AulosServer::start(&closed_scratch, CLOSED).unwrap();
     std::thread::sleep(Duration::from_secs(1));
-    let before = account::of(server.id()).unwrap();
-    let descriptors = account::descriptors(server.id()).unwrap();
+    let before = process_usage::read(server.id()).unwrap();
+    let descriptors = process_usage::descriptors(server.id()).unwrap();
     let blows = std::sync::Arc::new(AtomicU64::new(0));
     OVER.store(false, Ordering::SeqCst);
     let attackers = besiege(&server, &closed, &blows);
     let answers = [ask(server.control, server.http), ask(server.control, closed.http)];
-    let (mut begin, mut end) = (Account::default(), Account::default());
-    let load = Load {
+    let (mut begin, mut end) = (ProcessUsage::default(), ProcessUsage::default());
+    let load = LoadTest {
         server: server.stream,
         clients: 50,
         // What has to grow once, has grown.
@@ -47,7 +47,8 @@ fn a_siege_of_every_kind_costs_fifty_listeners_nothing_and_leaves_nothing_behind
     };
     let id = server.id();
     let report = load.run(|mark| {
-        *(if mark == Mark::Begin { &mut begin } else { &mut end }) = account::of(id).unwrap();
+        *(if mark == LoadPhase::Begin { &mut begin } else { &mut end }) =
+            process_usage::read(id).unwrap();
     });
     OVER.store(true, Ordering::SeqCst);
     attackers.into_iter().for_each(|attacker| attacker.join().unwrap());
@@ -73,7 +74,7 @@ fn a_siege_of_every_kind_costs_fifty_listeners_nothing_and_leaves_nothing_behind
     assert_eq!((before.threads, before.threads), (begin.threads, end.threads), "threads");
     assert!(grown < 4 << 20, "grown by {grown} bytes");
     wait_for("every descriptor's return", Duration::from_secs(30), || {
-        account::descriptors(id).unwrap() <= descriptors
+        process_usage::descriptors(id).unwrap() <= descriptors
     });
     closed.stop().unwrap();
     server.stop().unwrap();
@@ -109,9 +110,9 @@ fn ask(control: SocketAddr, http: SocketAddr) -> JoinHandle<(usize, Duration)> {
 #[test]
 fn when_descriptors_run_out_nobody_loses_sound_and_newcomers_come_in_as_soon_as_some_are_free() {
     let _turn = turn();
-    let scratch = Scratch::new("descriptors").unwrap();
-    let server = Aulos::start(&scratch, CONFIG).unwrap();
-    let load = Load {
+    let scratch = ScratchDir::new("descriptors").unwrap();
+    let server = AulosServer::start(&scratch, CONFIG).unwrap();
+    let load = LoadTest {
         server: server.stream,
         clients: 10,
         settle: Duration::from_secs(1),
@@ -149,7 +150,7 @@ fn when_descriptors_run_out_nobody_loses_sound_and_newcomers_come_in_as_soon_as_
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut bytes = [0; 26];
         socket.read_exact(&mut bytes).unwrap();
-        assert_eq!(Header::parse(&bytes).unwrap().kind, kind::SERVER_SETTINGS);
+        assert_eq!(MessageHeader::parse(&bytes).unwrap().kind, kind::SERVER_SETTINGS);
     }
     for mut socket in waiting {
         let mut bytes = [0; 8];
@@ -167,13 +168,13 @@ fn when_descriptors_run_out_nobody_loses_sound_and_newcomers_come_in_as_soon_as_
 
 /// So many more descriptors and no more.
 fn limit_descriptors(pid: u32, more: u64) {
-    let open = account::descriptors(pid).unwrap() as u64;
+    let open = process_usage::descriptors(pid).unwrap() as u64;
     let limit = Rlimit { current: Some(open + more), maximum: Some(open + more) };
     let pid = Pid::from_raw(i32::try_from(pid).unwrap());
     prlimit(pid, Resource::Nofile, limit).unwrap();
 }
 
-type Blow = fn(&Aim, &mut Noise) -> io::Result<()>;
+type Blow = fn(&Aim, &mut NoiseRng) -> io::Result<()>;
 
 /// What is attacked.
 #[derive(Clone, Copy)]
@@ -187,8 +188,8 @@ struct Aim {
 
 /// One thread for each kind; each waits between two blows, so that the machine is left to others.
 fn besiege(
-    server: &Aulos,
-    closed: &Aulos,
+    server: &AulosServer,
+    closed: &AulosServer,
     blows: &std::sync::Arc<AtomicU64>,
 ) -> Vec<JoinHandle<()>> {
     let aim = Aim {
@@ -200,7 +201,7 @@ fn besiege(
     let start = |(seed, &(every_ms, blow)): (usize, &(u64, Blow))| {
         let blows = std::sync::Arc::clone(blows);
         std::thread::spawn(move || {
-            let mut noise = Noise(seed as u64 + 1);
+            let mut noise = NoiseRng(seed as u64 + 1);
             while !OVER.load(Ordering::SeqCst) {
                 // Whatever the server does about it is right, but for harming others.
                 drop(blow(&aim, &mut noise));
@@ -230,7 +231,7 @@ const BLOWS: &[(u64, Blow)] = &[
     (50, |aim, noise| {
         for port in [aim.stream, aim.control, aim.http] {
             let mut socket = connect(port)?;
-            let bytes: Vec<u8> = (0..256).flat_map(|_| noise.bits().to_le_bytes()).collect();
+            let bytes: Vec<u8> = (0..256).flat_map(|_| noise.next_u64().to_le_bytes()).collect();
             socket.write_all(&bytes)?;
             drop(socket.read(&mut [0; 512]));
         }
@@ -373,6 +374,6 @@ fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(socket)
 }
 
-fn below(noise: &mut Noise, limit: usize) -> usize {
-    (noise.bits() >> 8) as usize % limit
+fn below(noise: &mut NoiseRng, limit: usize) -> usize {
+    (noise.next_u64() >> 8) as usize % limit
 }

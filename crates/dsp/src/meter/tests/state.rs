@@ -3,10 +3,12 @@
 use aulos_core::{Frames, SampleRate};
 use proptest::prelude::*;
 
-use super::super::{Config, History, Measurement, Meter, Mode, Position, RangeHop};
+use super::super::{
+    ChannelPosition, Measurement, Meter, MeterConfig, MeterHistory, MeterMode, RangeHop,
+};
 use super::{config, meter, programme};
 
-fn measured(config: &Config, signal: &[f32]) -> Measurement {
+fn measured(config: &MeterConfig, signal: &[f32]) -> Measurement {
     let mut meter = Meter::new(config.clone()).unwrap();
     meter.add(signal);
     meter.measurement()
@@ -33,10 +35,10 @@ proptest! {
         histogram in any::<bool>(),
     ) {
         let hz = 44_100;
-        let mut config = config(hz, 2, Mode::ALL);
+        let mut config = config(hz, 2, MeterMode::ALL);
         config.range_hop = if tenth { RangeHop::Tenth } else { RangeHop::Second };
         if histogram {
-            config.history = History::Histogram;
+            config.history = MeterHistory::Histogram;
         }
         let mut signal = programme(seed, hz, 2, 14 * hz as usize + 333);
         signal[9_999] = f32::NAN;
@@ -72,9 +74,9 @@ proptest! {
         at in any::<prop::sample::Index>(),
         flip in 1u8..,
     ) {
-        let mut config = config(8_000, 3, Mode::ALL);
+        let mut config = config(8_000, 3, MeterMode::ALL);
         if histogram {
-            config.history = History::Histogram;
+            config.history = MeterHistory::Histogram;
         }
         let measurement = measured(&config, &programme(seed, 8_000, 3, 40_000));
         let bytes = measurement.to_bytes();
@@ -109,7 +111,7 @@ fn half_minutes_of_a_long_programme_give_the_whole() {
         let (hz, piece) = (48_000, 30 * 48_000);
         let frames = 2 * piece + 6 * hz + 1_234;
         let signal = programme(channels as u64, hz as u32, channels, frames);
-        let config = config(hz as u32, channels, Mode::ALL);
+        let config = config(hz as u32, channels, MeterMode::ALL);
         let whole = measured(&config, &signal);
         let pieces = (0..frames).step_by(piece).map(|start| {
             let mut meter = Meter::new(config.clone()).unwrap();
@@ -136,7 +138,7 @@ fn half_minutes_of_a_long_programme_give_the_whole() {
 #[test]
 fn an_album_is_its_tracks_one_after_the_other() {
     let tracks = [(1, 48_000), (2, 44_100), (3, 48_000)].map(|(seed, hz)| {
-        let mut meter = meter(hz, 2, Mode::ALL);
+        let mut meter = meter(hz, 2, MeterMode::ALL);
         meter.add(&programme(seed, hz, 2, 8 * hz as usize));
         meter
     });
@@ -148,16 +150,16 @@ fn an_album_is_its_tracks_one_after_the_other() {
     assert!((album.integrated().get() - together).abs() < 1e-11);
     let range = super::super::range_of(&tracks).get();
     assert!((album.range().get() - range).abs() < 1e-11);
-    let mut binned = config(48_000, 2, Mode::ALL);
-    binned.history = History::Histogram;
+    let mut binned = config(48_000, 2, MeterMode::ALL);
+    binned.history = MeterHistory::Histogram;
     assert!(album.merge(&measured(&binned, &[])).is_err());
 }
 
 #[test]
 fn after_a_reset_nothing_is_left() {
     let signal = programme(9, 48_000, 2, 250_000);
-    let fresh = measured(&config(48_000, 2, Mode::ALL), &signal);
-    let mut meter = meter(48_000, 2, Mode::ALL);
+    let fresh = measured(&config(48_000, 2, MeterMode::ALL), &signal);
+    let mut meter = meter(48_000, 2, MeterMode::ALL);
     meter.add(&programme(8, 48_000, 2, 190_001));
     meter.reset();
     assert_eq!(meter.integrated().unwrap(), aulos_core::Lufs::SILENCE);
@@ -167,21 +169,21 @@ fn after_a_reset_nothing_is_left() {
 
 #[test]
 fn a_programme_goes_on_at_another_rate() {
-    let mut meter = meter(48_000, 2, Mode::ALL);
+    let mut meter = meter(48_000, 2, MeterMode::ALL);
     meter.add(&programme(1, 48_000, 2, 480_000));
     let (before, peak) = (meter.integrated(), meter.true_peak(0));
-    let stereo = [Position::LEFT, Position::RIGHT];
-    meter.change(SampleRate::CD, &stereo).unwrap();
+    let stereo = [ChannelPosition::LEFT, ChannelPosition::RIGHT];
+    meter.change_format(SampleRate::HZ_44100, &stereo).unwrap();
     assert_eq!((meter.integrated(), meter.true_peak(0)), (before, peak));
-    assert!(meter.change(SampleRate::CD, &[]).is_err());
+    assert!(meter.change_format(SampleRate::HZ_44100, &[]).is_err());
     meter.add(&programme(2, 44_100, 2, 441_000));
     assert_ne!(meter.integrated(), before);
 }
 
 #[test]
 fn a_bounded_history_forgets_the_oldest() {
-    let mut bounded = config(8_000, 1, Mode::ALL);
-    bounded.history = History::Bounded { ms: 4_000 };
+    let mut bounded = config(8_000, 1, MeterMode::ALL);
+    bounded.history = MeterHistory::Bounded { ms: 4_000 };
     let loud = programme(1, 8_000, 1, 80_000);
     let quiet: Vec<f32> = loud.iter().map(|x| x * 0.01).collect();
     let mut meter = Meter::new(bounded).unwrap();
@@ -193,7 +195,7 @@ fn a_bounded_history_forgets_the_oldest() {
 
 #[test]
 fn a_long_window_reads_what_a_short_one_would_not() {
-    let mut long = config(48_000, 2, Mode::MOMENTARY);
+    let mut long = config(48_000, 2, MeterMode::MOMENTARY);
     long.max_window_ms = 10_000;
     let mut meter = Meter::new(long).unwrap();
     let signal = programme(5, 48_000, 2, 600_000);
@@ -214,8 +216,8 @@ fn a_long_window_reads_what_a_short_one_would_not() {
 fn a_dense_past_reads_the_same_at_any_frame() {
     let hz = 48_000;
     let signal = programme(5, hz, 2, 12 * hz as usize);
-    let exact = config(hz, 2, Mode::ALL);
-    let dense = Config { dense: true, ..exact.clone() };
+    let exact = config(hz, 2, MeterMode::ALL);
+    let dense = MeterConfig { dense: true, ..exact.clone() };
     let [mut exact, mut dense] = [exact, dense].map(|config| Meter::new(config).unwrap());
     let close = |a: Option<aulos_core::Lufs>, b: Option<aulos_core::Lufs>| {
         let (a, b) = (a.unwrap().get(), b.unwrap().get());
@@ -241,7 +243,7 @@ fn a_dense_past_reads_the_same_at_any_frame() {
 
 #[test]
 fn an_absurd_sample_leaves_a_dense_past_finite() {
-    let mut config = config(48_000, 1, Mode::ALL);
+    let mut config = config(48_000, 1, MeterMode::ALL);
     config.dense = true;
     let mut meter = Meter::new(config).unwrap();
     let mut signal = vec![0.01f32; 48_000];

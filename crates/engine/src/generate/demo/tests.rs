@@ -9,7 +9,7 @@ fn render(rate: SampleRate, block: u64, frames: u64) -> Vec<[f32; 2]> {
     let mut into = Block::with_capacity(rate, ChannelLayout::STEREO, BLOCK_SAMPLES);
     let mut sound = Vec::new();
     while (sound.len() as u64) < frames {
-        assert_eq!(demo.pull(Instant::ZERO, &mut into), Pulled::Block);
+        assert_eq!(demo.pull(Instant::ZERO, &mut into), PullResult::Block);
         assert_eq!(into.pts, MediaTime(sound.len() as u64));
         sound.extend(into.samples().chunks_exact(2).map(|frame| [frame[0], frame[1]]));
     }
@@ -20,11 +20,11 @@ fn render(rate: SampleRate, block: u64, frames: u64) -> Vec<[f32; 2]> {
 /// Three rounds at 48 kHz, rendered once for all tests.
 fn three_rounds() -> &'static [[f32; 2]] {
     static SOUND: OnceLock<Vec<[f32; 2]>> = OnceLock::new();
-    SOUND.get_or_init(|| render(SampleRate::STUDIO, 960, 3 * length(SampleRate::STUDIO)))
+    SOUND.get_or_init(|| render(SampleRate::HZ_48000, 960, 3 * length(SampleRate::HZ_48000)))
 }
 
 fn programme() -> &'static [[f32; 2]] {
-    &three_rounds()[..usize::try_from(length(SampleRate::STUDIO)).unwrap()]
+    &three_rounds()[..usize::try_from(length(SampleRate::HZ_48000)).unwrap()]
 }
 
 fn length(rate: SampleRate) -> u64 {
@@ -42,7 +42,7 @@ fn steepest_step(sound: &[[f32; 2]]) -> f32 {
 
 #[test]
 fn the_true_peak_stays_below_minus_one_dbfs_at_every_usual_rate() {
-    for rate in [SampleRate::CD, SampleRate::STUDIO, SampleRate::new(96_000).unwrap()] {
+    for rate in [SampleRate::HZ_44100, SampleRate::HZ_48000, SampleRate::new(96_000).unwrap()] {
         let sound = render(rate, 960, length(rate));
         let mut highest = f64::from(peak(&sound));
         for channel in 0..2 {
@@ -77,7 +77,7 @@ fn interpolate(around: &[[f32; 2]], channel: usize, between: f64) -> f64 {
 
 #[test]
 fn two_programmes_are_the_same_whatever_the_block_length() {
-    let rate = SampleRate::STUDIO;
+    let rate = SampleRate::HZ_48000;
     let bits =
         |sound: Vec<[f32; 2]>| sound.into_iter().map(|f| f.map(f32::to_bits)).collect::<Vec<_>>();
     let wanted = bits(render(rate, 960, 480_000));
@@ -88,7 +88,7 @@ fn two_programmes_are_the_same_whatever_the_block_length() {
 
 #[test]
 fn it_repeats_after_three_minutes_and_the_seam_cannot_be_heard() {
-    let rate = SampleRate::STUDIO;
+    let rate = SampleRate::HZ_48000;
     let length = length(rate);
     assert!((150 * 48_000..300 * 48_000).contains(&length), "{length}");
     let sound = three_rounds();
@@ -175,7 +175,7 @@ fn it_is_wide_and_balanced() {
 
 #[test]
 fn the_score_never_needs_more_voices_than_there_are() {
-    let mut demo = Demo::new(SampleRate::CD, Frames(960));
+    let mut demo = Demo::new(SampleRate::HZ_44100, Frames(960));
     let mut most = 0;
     for _ in 0..demo.page_of(total_steps()) {
         demo.next_page();
@@ -189,7 +189,8 @@ fn rates_that_cannot_carry_it_get_48_khz() {
     for (asked, given) in [(8_000, 48_000), (32_000, 32_000), (192_000, 192_000), (384_000, 48_000)]
     {
         let mut demo = Demo::new(SampleRate::new(asked).unwrap(), Frames(100));
-        let mut into = Block::with_capacity(SampleRate::CD, ChannelLayout::MONO, BLOCK_SAMPLES);
+        let mut into =
+            Block::with_capacity(SampleRate::HZ_44100, ChannelLayout::MONO, BLOCK_SAMPLES);
         demo.pull(Instant::ZERO, &mut into);
         assert_eq!((into.rate().hz(), into.frames()), (given, Frames(100)));
     }

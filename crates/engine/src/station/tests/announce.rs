@@ -3,63 +3,66 @@
 use std::f64::consts::PI;
 
 use super::*;
-use crate::announce::{Cause, DEFAULT_DUCK, DUCK, Desk, Event, Full, LEAVE, MAX_LENGTH, MAX_QUEUE};
-use crate::announce::{MAX_STALL, MAX_WAIT, matching_gain};
+use crate::announce::{
+    AnnouncementQueue, DEFAULT_DUCK, DUCK_TIME, EndReason, FADE_OUT_TIME, MAX_LENGTH, MAX_QUEUE,
+    QueueEvent, QueueFull,
+};
+use crate::announce::{MAX_STALL, MAX_START_WAIT, matching_gain};
 
 /// A voice of one value, so many frames of it, at this rate; `None` stalls for ever behind them.
-struct Voice {
+struct ConstantSource {
     value: f32,
     frames: u64,
     rate: u32,
     ends: bool,
 }
 
-impl Source for Voice {
-    fn pull(&mut self, _now: Instant, into: &mut Block) -> Pulled {
+impl Source for ConstantSource {
+    fn pull(&mut self, _now: Instant, into: &mut Block) -> PullResult {
         if self.frames == 0 {
-            return if self.ends { Pulled::Ended } else { Pulled::Pending };
+            return if self.ends { PullResult::Ended } else { PullResult::Pending };
         }
         into.reset(SampleRate::new(self.rate).unwrap(), ChannelLayout::MONO);
         let count = self.frames.min(480);
         into.resize(Frames(count));
         into.samples_mut().fill(self.value);
         self.frames -= count;
-        Pulled::Block
+        PullResult::Block
     }
     fn pacing(&self) -> Pacing {
         Pacing::OnDemand
     }
 }
 
-fn voice(value: f32, millis: u64) -> Box<dyn Source> {
-    Box::new(Voice { value, frames: millis * 48, rate: 48_000, ends: true })
+fn announcement_source(value: f32, millis: u64) -> Box<dyn Source> {
+    Box::new(ConstantSource { value, frames: millis * 48, rate: 48_000, ends: true })
 }
 
 /// A station that plays 0.5 for ever, and its twin to which nobody speaks.
-struct Room {
+struct AnnouncementHarness {
     world: World,
-    desk: Desk,
-    events: Vec<Event>,
+    desk: AnnouncementQueue,
+    events: Vec<QueueEvent>,
 }
 
-struct Steady;
+struct HalfScaleSource;
 
-impl Source for Steady {
-    fn pull(&mut self, _now: Instant, into: &mut Block) -> Pulled {
-        into.reset(SampleRate::STUDIO, ChannelLayout::MONO);
+impl Source for HalfScaleSource {
+    fn pull(&mut self, _now: Instant, into: &mut Block) -> PullResult {
+        into.reset(SampleRate::HZ_48000, ChannelLayout::MONO);
         into.resize(Frames(480));
         into.samples_mut().fill(0.5);
-        Pulled::Block
+        PullResult::Block
     }
     fn pacing(&self) -> Pacing {
         Pacing::OnDemand
     }
 }
 
-impl Room {
+impl AnnouncementHarness {
     fn new(programme: Box<dyn Source>) -> Self {
         let mut world = World::new(vec![programme]);
-        let desk = world.station.desk();
+        let desk = world.station.announcement_queue();
         world.run(100);
         Self { world, desk, events: Vec::new() }
     }
@@ -87,8 +90,8 @@ fn envelope(from: f64, to: f64, frame: usize) -> f64 {
 
 #[test]
 fn the_programme_goes_down_the_voice_is_heard_and_the_programme_comes_back() {
-    let mut room = Room::new(Box::new(Steady));
-    room.desk.announce(7, voice(0.8, 500), DEFAULT_DUCK).unwrap();
+    let mut room = AnnouncementHarness::new(Box::new(HalfScaleSource));
+    room.desk.announce(7, announcement_source(0.8, 500), DEFAULT_DUCK).unwrap();
     let out = room.run(2_000);
     let duck = 10f64.powf(-15.0 / 20.0);
     let (down, lag) = (9_600, latency());
@@ -104,17 +107,18 @@ fn the_programme_goes_down_the_voice_is_heard_and_the_programme_comes_back() {
         };
         assert!((f64::from(*sample) - expected).abs() < 1e-6, "{frame}: {sample}, {expected}");
     }
-    assert_eq!(room.events, [Event::Began(7), Event::Ended(7, Cause::Played)]);
+    assert_eq!(room.events, [QueueEvent::Began(7), QueueEvent::Ended(7, EndReason::Played)]);
     assert_eq!(room.desk.ids().count(), 0);
 }
 
 #[test]
 fn before_and_after_the_programme_is_what_it_would_have_been_bit_by_bit() {
     let counter = || Box::new(Counter { next: 0, base: 0 });
-    let (mut room, mut twin) = (Room::new(counter()), Room::new(counter()));
+    let (mut room, mut twin) =
+        (AnnouncementHarness::new(counter()), AnnouncementHarness::new(counter()));
     assert_eq!(room.run(500), twin.run(500));
     // A bell of another rate.
-    let bell = Voice { value: 0.3, frames: 4_410, rate: 44_100, ends: true };
+    let bell = ConstantSource { value: 0.3, frames: 4_410, rate: 44_100, ends: true };
     room.desk.announce(1, Box::new(bell), DEFAULT_DUCK).unwrap();
     let (with, without) = (room.run(1_000), twin.run(1_000));
     let differs = |at: &usize| with[*at].to_bits() != without[*at].to_bits();
@@ -122,14 +126,14 @@ fn before_and_after_the_programme_is_what_it_would_have_been_bit_by_bit() {
     // 100 ms of bell and what its resampler is late by, with 200 ms on either side.
     assert!((24_000..24_200).contains(&last), "{last}");
     assert_eq!(room.run(1_000), twin.run(1_000));
-    assert_eq!(room.events, [Event::Began(1), Event::Ended(1, Cause::Played)]);
+    assert_eq!(room.events, [QueueEvent::Began(1), QueueEvent::Ended(1, EndReason::Played)]);
 }
 
 #[test]
 fn one_follows_the_other_without_the_programme_between_them() {
-    let mut room = Room::new(Box::new(Steady));
-    room.desk.announce(1, voice(0.0, 300), Db::new(-20.0)).unwrap();
-    room.desk.announce(2, voice(0.0, 300), Db::new(-40.0)).unwrap();
+    let mut room = AnnouncementHarness::new(Box::new(HalfScaleSource));
+    room.desk.announce(1, announcement_source(0.0, 300), Db::new(-20.0)).unwrap();
+    room.desk.announce(2, announcement_source(0.0, 300), Db::new(-40.0)).unwrap();
     let out = room.run(2_000);
     let between = &out[9_600..out.len() / 2];
     let (low, high) = (0.5 * 0.01, 0.5 * 0.1);
@@ -137,21 +141,21 @@ fn one_follows_the_other_without_the_programme_between_them() {
     assert!(between[..until].iter().all(|sample| *sample < high * 1.001), "it came up");
     let steps = out.windows(2).map(|pair| (pair[1] - pair[0]).abs());
     assert!(steps.fold(0.0, f32::max) < 1e-4, "a click");
-    let ended = |id| Event::Ended(id, Cause::Played);
-    assert_eq!(room.events, [Event::Began(1), ended(1), Event::Began(2), ended(2)]);
+    let ended = |id| QueueEvent::Ended(id, EndReason::Played);
+    assert_eq!(room.events, [QueueEvent::Began(1), ended(1), QueueEvent::Began(2), ended(2)]);
 }
 
 #[test]
 fn the_sum_never_passes_full_scale() {
     for duck in [0.0, -6.0, -15.0, -60.0, -1e9] {
-        let mut world = World::new(vec![Box::new(Voice {
+        let mut world = World::new(vec![Box::new(ConstantSource {
             value: 1.0,
             frames: u64::MAX,
             rate: 48_000,
             ends: false,
         })]);
-        let mut desk = world.station.desk();
-        desk.announce(1, voice(1.0, 400), Db::new(duck)).unwrap();
+        let mut desk = world.station.announcement_queue();
+        desk.announce(1, announcement_source(1.0, 400), Db::new(duck)).unwrap();
         for _ in 0..15 {
             desk.handle_timeout(world.now);
             assert!(world.run(100).iter().all(|sample| *sample <= 1.0 + 1e-6), "{duck} dB");
@@ -163,22 +167,22 @@ fn the_sum_never_passes_full_scale() {
 fn who_is_cancelled_leaves_without_a_click_wherever_it_is() {
     // While the programme goes down, while it speaks, beside another one, and in the queue.
     for (id, after) in [(1, 100), (1, 500), (2, 500), (3, 100)] {
-        let mut room = Room::new(Box::new(Steady));
+        let mut room = AnnouncementHarness::new(Box::new(HalfScaleSource));
         for id in 1..=3 {
-            room.desk.announce(id, voice(0.4, 600), DEFAULT_DUCK).unwrap();
+            room.desk.announce(id, announcement_source(0.4, 600), DEFAULT_DUCK).unwrap();
         }
         let mut out = room.run(after);
         room.desk.cancel(id);
         room.desk.cancel(id);
         out.extend(room.run(4_000));
-        let ended = |event: &&Event| matches!(event, Event::Ended(..));
+        let ended = |event: &&QueueEvent| matches!(event, QueueEvent::Ended(..));
         let causes: Vec<_> = room.events.iter().filter(ended).copied().collect();
         assert_eq!(causes.len(), 3, "{:?}", room.events);
-        assert!(causes.contains(&Event::Ended(id, Cause::Cancelled)), "{:?}", room.events);
+        assert!(causes.contains(&QueueEvent::Ended(id, EndReason::Cancelled)), "{:?}", room.events);
         assert_eq!(out.last().unwrap().to_bits(), 0.5f32.to_bits());
         if id == 1 && after == 500 {
             // From 0.4 to nothing in 50 ms; then the next one begins as it was made to.
-            let gone = room.world.station.rate.frames(LEAVE).as_usize();
+            let gone = room.world.station.rate.frames(FADE_OUT_TIME).as_usize();
             let mut steps =
                 out[24_000..24_000 + gone].windows(2).map(|pair| (pair[1] - pair[0]).abs());
             assert!(steps.all(|step| step < 1e-3), "a click");
@@ -188,35 +192,35 @@ fn who_is_cancelled_leaves_without_a_click_wherever_it_is() {
 
 #[test]
 fn what_gives_no_sound_ducks_nothing_and_what_stops_lets_go() {
-    let mut room = Room::new(Box::new(Steady));
-    let dumb = |frames| Box::new(Voice { value: 0.4, frames, rate: 48_000, ends: false });
+    let mut room = AnnouncementHarness::new(Box::new(HalfScaleSource));
+    let dumb = |frames| Box::new(ConstantSource { value: 0.4, frames, rate: 48_000, ends: false });
     room.desk.announce(1, dumb(0), DEFAULT_DUCK).unwrap();
-    room.desk.announce(2, voice(0.4, 100), DEFAULT_DUCK).unwrap();
-    let wait = u64::try_from(MAX_WAIT.as_millis()).unwrap();
+    room.desk.announce(2, announcement_source(0.4, 100), DEFAULT_DUCK).unwrap();
+    let wait = u64::try_from(MAX_START_WAIT.as_millis()).unwrap();
     assert!(room.run(wait).iter().all(|sample| sample.to_bits() == 0.5f32.to_bits()));
     room.run(1_000);
-    let played = [Event::Began(2), Event::Ended(2, Cause::Played)];
-    assert_eq!(room.events[0], Event::Ended(1, Cause::NoSound));
+    let played = [QueueEvent::Began(2), QueueEvent::Ended(2, EndReason::Played)];
+    assert_eq!(room.events[0], QueueEvent::Ended(1, EndReason::NoSound));
     assert_eq!(room.events[1..], played);
     room.desk.announce(3, dumb(4_800), DEFAULT_DUCK).unwrap();
-    let stall = u64::try_from((MAX_STALL + DUCK + DUCK).as_millis()).unwrap();
+    let stall = u64::try_from((MAX_STALL + DUCK_TIME + DUCK_TIME).as_millis()).unwrap();
     let out = room.run(stall + 600);
     assert_eq!(out.last().unwrap().to_bits(), 0.5f32.to_bits());
-    assert_eq!(room.events[3..], [Event::Began(3), Event::Ended(3, Cause::NoSound)]);
+    assert_eq!(room.events[3..], [QueueEvent::Began(3), QueueEvent::Ended(3, EndReason::NoSound)]);
 }
 
 #[test]
 fn nothing_lasts_for_ever_and_no_queue_grows_without_bound() {
-    let mut room = Room::new(Box::new(Steady));
+    let mut room = AnnouncementHarness::new(Box::new(HalfScaleSource));
     for id in 0..MAX_QUEUE as u64 {
-        room.desk.announce(id, voice(0.1, 10_000_000), DEFAULT_DUCK).unwrap();
+        room.desk.announce(id, announcement_source(0.1, 10_000_000), DEFAULT_DUCK).unwrap();
     }
-    assert_eq!(room.desk.announce(99, voice(0.1, 1), DEFAULT_DUCK), Err(Full));
+    assert_eq!(room.desk.announce(99, announcement_source(0.1, 1), DEFAULT_DUCK), Err(QueueFull));
     room.run(300);
-    assert_eq!(room.desk.announce(99, voice(0.1, 1), DEFAULT_DUCK), Err(Full));
+    assert_eq!(room.desk.announce(99, announcement_source(0.1, 1), DEFAULT_DUCK), Err(QueueFull));
     room.run(u64::try_from(MAX_LENGTH.as_millis()).unwrap() + 300);
-    assert_eq!(room.events[..2], [Event::Began(0), Event::Ended(0, Cause::TooLong)]);
-    assert!(room.desk.announce(99, voice(0.1, 1), DEFAULT_DUCK).is_ok());
+    assert_eq!(room.events[..2], [QueueEvent::Began(0), QueueEvent::Ended(0, EndReason::TooLong)]);
+    assert!(room.desk.announce(99, announcement_source(0.1, 1), DEFAULT_DUCK).is_ok());
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! What is heard when inputs fail: last resorts, long fades, wishes, who stands by.
 
 use super::*;
-use crate::generate::Recording;
-use crate::standby::{self, Keeper, Standby};
-use crate::status::Output;
-use crate::switch::Cause;
+use crate::generate::LoopSource;
+use crate::standby::{self, Standby, StandbyHandle};
+use crate::status::StationOutput;
+use crate::switch::SwitchCause;
 
 impl World {
     fn with_fade(sources: Vec<Box<dyn Source>>, millis: i64) -> Self {
@@ -15,13 +15,13 @@ impl World {
 }
 
 /// A constant level, sent by somebody live.
-fn send_level(feed: &mut Feed, now: Instant, millis: u64, level: f32) {
+fn send_level(feed: &mut LiveSender, now: Instant, millis: u64, level: f32) {
     let mut block = feed.pool.take().expect("a block");
     block.reset(feed.rate, SPEC.layout);
     block.resize(feed.rate.frames(Span::from_millis(i64::try_from(millis).unwrap())));
     block.received = now;
     block.samples_mut().fill(level);
-    feed.items.push(Item::Block(block)).expect("room");
+    feed.items.push(SourceItem::Block(block)).expect("room");
 }
 
 fn greatest_step(samples: &[f32]) -> f32 {
@@ -33,24 +33,24 @@ fn longest_silence(samples: &[f32]) -> usize {
     runs.map(<[f32]>::len).max().unwrap_or(0)
 }
 
-fn resort(level: f32) -> Input {
-    let sound = Recording::new(vec![level; 700], SPEC.rate, SPEC.layout).unwrap();
+fn last_resort(level: f32) -> Input {
+    let sound = LoopSource::new(vec![level; 700], SPEC.rate, SPEC.layout).unwrap();
     Input::new(Box::new(sound), SPEC.rate, SPEC.layout, input::Config::default())
 }
 
 #[test]
 fn the_last_resort_is_there_from_the_first_frame_and_fades_both_ways() {
-    let (mut feed, source) = live();
+    let (mut feed, source) = live_source();
     let mut world = World::new(vec![source]);
-    let mut events = world.station.events();
-    world.station.set_last_resort(resort(0.25));
+    let mut events = world.station.switch_events();
+    world.station.set_last_resort(last_resort(0.25));
     let mut out = world.run(500);
-    assert_eq!(world.status.read().output, Output::LastResort);
+    assert_eq!(world.status.read().output, StationOutput::LastResort);
     for _ in 0..100 {
         send_level(&mut feed, world.now, 20, 0.5);
         out.extend(world.step());
     }
-    assert_eq!(world.status.read().output, Output::Active(0));
+    assert_eq!(world.status.read().output, StationOutput::Active(0));
     out.extend(world.run(2_000));
     let start = 3 * latency();
     // Faded out and in; never a millisecond of nothing.
@@ -58,19 +58,19 @@ fn the_last_resort_is_there_from_the_first_frame_and_fades_both_ways() {
     // The sender begins with a step of its own, early in the fade.
     assert!(greatest_step(&out[start..]) < 0.04, "{}", greatest_step(&out[start..]));
     let status = *world.status.read();
-    assert_eq!(status.output, Output::LastResort);
+    assert_eq!(status.output, StationOutput::LastResort);
     assert_eq!((status.switches, status.silent_frames), (2, 0));
     assert!(status.last_resort_frames > 48_000, "{}", status.last_resort_frames);
-    let causes: Vec<Cause> =
-        std::iter::from_fn(|| events.pop()).map(|event| event.changed.cause).collect();
-    assert_eq!(causes, [Cause::First, Cause::Late]);
-    assert_eq!(status.switches_by[Cause::Late as usize], 1);
+    let causes: Vec<SwitchCause> =
+        std::iter::from_fn(|| events.pop()).map(|event| event.change.cause).collect();
+    assert_eq!(causes, [SwitchCause::First, SwitchCause::Late]);
+    assert_eq!(status.switches_by[SwitchCause::Late as usize], 1);
 }
 
 #[test]
 fn a_long_fade_from_a_sender_that_dies_is_over_before_its_sound() {
-    let (mut feed, source) = live();
-    let (mut other, second) = live();
+    let (mut feed, source) = live_source();
+    let (mut other, second) = live_source();
     let mut world = World::with_fade(vec![source, second], 10_000);
     let mut out = Vec::new();
     for step in 0..200 {
@@ -84,15 +84,15 @@ fn a_long_fade_from_a_sender_that_dies_is_over_before_its_sound() {
     let least = heard.iter().fold(1.0f32, |least, sample| least.min(*sample));
     assert!(least > 0.49, "a hole down to {least}");
     assert!(greatest_step(heard) < 0.003, "a click of {}", greatest_step(heard));
-    assert_eq!(world.status.read().output, Output::Active(1), "not ten seconds later");
+    assert_eq!(world.status.read().output, StationOutput::Active(1), "not ten seconds later");
 }
 
 #[test]
 fn a_change_in_the_middle_of_a_fade_makes_no_click() {
-    let feeds: Vec<_> = (0..3).map(|_| live()).collect();
+    let feeds: Vec<_> = (0..3).map(|_| live_source()).collect();
     let (mut feeds, sources): (Vec<_>, Vec<_>) = feeds.into_iter().unzip();
     let mut world = World::with_fade(sources, 1_000);
-    let mut wishes = world.station.wishes();
+    let mut wishes = world.station.preference_requests();
     let mut out = Vec::new();
     for step in 0..500u32 {
         for (feed, level) in feeds.iter_mut().zip([0.2, 0.3, 0.5]) {
@@ -112,7 +112,7 @@ fn a_change_in_the_middle_of_a_fade_makes_no_click() {
     assert!(greatest_step(heard) < 0.002, "a click of {}", greatest_step(heard));
     let status = *world.status.read();
     assert_eq!((status.active, status.preference), (Some(0), None));
-    assert_eq!(status.switches_by[Cause::Manual as usize], 4, "{:?}", status.switches_by);
+    assert_eq!(status.switches_by[SwitchCause::Manual as usize], 4, "{:?}", status.switches_by);
 }
 
 /// Mean levels of 10 ms each, in dB relative to a sine of 0.5.
@@ -124,10 +124,10 @@ fn levels_db(samples: &[f32]) -> Vec<f64> {
 #[test]
 fn the_same_programme_from_another_source_is_as_loud_during_the_fade() {
     for millis in [20, 1_000] {
-        let feeds: Vec<_> = (0..2).map(|_| live()).collect();
+        let feeds: Vec<_> = (0..2).map(|_| live_source()).collect();
         let (mut feeds, sources): (Vec<_>, Vec<_>) = feeds.into_iter().unzip();
         let mut world = World::with_fade(sources, millis);
-        let mut wishes = world.station.wishes();
+        let mut wishes = world.station.preference_requests();
         let mut out = Vec::new();
         for step in 0..250u32 {
             for feed in &mut feeds {
@@ -142,14 +142,14 @@ fn the_same_programme_from_another_source_is_as_loud_during_the_fade() {
                     let value = (0.5 * (turn * core::f64::consts::TAU).sin()) as f32;
                     *sample = value;
                 }
-                feed.items.push(Item::Block(block)).expect("room");
+                feed.items.push(SourceItem::Block(block)).expect("room");
             }
             if step == 100 {
                 wishes.publish(Some((1, None)));
             }
             out.extend(world.step());
         }
-        assert_eq!(world.status.read().output, Output::Active(1));
+        assert_eq!(world.status.read().output, StationOutput::Active(1));
         for (index, level) in levels_db(&out[48_000..]).into_iter().enumerate() {
             assert!(level.abs() < 0.5, "{millis} ms: {level} dB at {index}0 ms");
         }
@@ -157,14 +157,14 @@ fn the_same_programme_from_another_source_is_as_loud_during_the_fade() {
 }
 
 /// A file behind a gate: a counter that begins anew whenever it is opened.
-struct Gated {
+struct StandbySource {
     counter: Counter,
     open: bool,
 }
 
-impl Source for Gated {
-    fn pull(&mut self, now: Instant, into: &mut Block) -> Pulled {
-        if self.open { self.counter.pull(now, into) } else { Pulled::Pending }
+impl Source for StandbySource {
+    fn pull(&mut self, now: Instant, into: &mut Block) -> PullResult {
+        if self.open { self.counter.pull(now, into) } else { PullResult::Pending }
     }
     fn pacing(&self) -> Pacing {
         Pacing::Live
@@ -173,12 +173,12 @@ impl Source for Gated {
 
 #[test]
 fn who_stands_by_is_told_when_he_is_needed_and_nothing_old_is_played() {
-    let (mut feed, first) = live();
-    let (mut other, second) = live();
-    let (gate, mut keeper): (_, Keeper) = standby::gate(Standby::Warm);
+    let (mut feed, first) = live_source();
+    let (mut other, second) = live_source();
+    let (gate, mut keeper): (_, StandbyHandle) = standby::standby_channel(Standby::Warm);
     let mut world = World::new(vec![first]);
     let wishes = input::Config { standby: Standby::Warm, ..input::Config::default() };
-    let input = Input::new(second, SPEC.rate, SPEC.layout, wishes).gated(gate);
+    let input = Input::new(second, SPEC.rate, SPEC.layout, wishes).with_standby(gate);
     world.station.inputs.push(input);
     world.station.switch = Switch::new(switch::Config::default(), 2);
     let mut out = Vec::new();
@@ -187,8 +187,8 @@ fn who_stands_by_is_told_when_he_is_needed_and_nothing_old_is_played() {
         if !(150..=250).contains(&step) {
             send_level(&mut feed, world.now, 20, 0.25);
         }
-        let wish = keeper.wish();
-        if wish == standby::Wish::Play {
+        let wish = keeper.request();
+        if wish == standby::StandbyRequest::Play {
             first_wanted.get_or_insert(step);
             other.send(world.now, 20);
         } else {
@@ -204,24 +204,24 @@ fn who_stands_by_is_told_when_he_is_needed_and_nothing_old_is_played() {
     let stale = out.iter().any(|sample| (sample - number(900_000)).abs() < 0.01);
     assert!(!stale, "something old was heard");
     assert!(longest_silence(&out[24_000..]) <= 48 * 360, "{}", longest_silence(&out[24_000..]));
-    assert_eq!(keeper.wish(), standby::Wish::Stay, "the first one is back");
+    assert_eq!(keeper.request(), standby::StandbyRequest::StayOpen, "the first one is back");
 }
 
 #[test]
 fn a_gate_without_a_sound_behind_it_plays_nothing() {
-    let (gate, mut keeper) = standby::gate(Standby::Cold);
-    assert_eq!(keeper.wish(), standby::Wish::Close);
-    let source = Gated { counter: Counter { next: 0, base: 0 }, open: false };
+    let (gate, mut keeper) = standby::standby_channel(Standby::Cold);
+    assert_eq!(keeper.request(), standby::StandbyRequest::Close);
+    let source = StandbySource { counter: Counter { next: 0, base: 0 }, open: false };
     let wishes = input::Config { standby: Standby::Cold, ..input::Config::default() };
-    let input = Input::new(Box::new(source), SPEC.rate, SPEC.layout, wishes).gated(gate);
+    let input = Input::new(Box::new(source), SPEC.rate, SPEC.layout, wishes).with_standby(gate);
     let mut world = World::new(vec![]);
     world.station.inputs.push(input);
     world.station.switch = Switch::new(switch::Config::default(), 1);
     world.run(100);
-    assert_eq!(keeper.wish(), standby::Wish::Play, "it is all there is");
-    keeper.tell(standby::Link::Broken);
+    assert_eq!(keeper.request(), standby::StandbyRequest::Play, "it is all there is");
+    keeper.report(standby::LinkState::Broken);
     world.run(100);
-    assert_eq!(world.status.read().inputs[0].health, Health::Backoff);
+    assert_eq!(world.status.read().inputs[0].health, InputHealth::Backoff);
 }
 
 /// A tone of 500 Hz whose size counts its frames, from a quarter of full scale on.
@@ -234,11 +234,11 @@ fn counted(frame: u64) -> f32 {
 /// Answers with the time from the first block that it sends then to the first frame of it that is
 /// heard, in milliseconds.
 fn heard_again(pause: u64, closes: bool, alone: bool) -> f64 {
-    let (mut feed, source) = live();
+    let (mut feed, source) = live_source();
     let mut sources: Vec<Box<dyn Source>> = vec![source];
     if !alone {
         let wave = (0..96).map(|frame| if frame < 48 { 0.1 } else { -0.1 }).collect();
-        sources.push(Box::new(Recording::new(wave, SPEC.rate, SPEC.layout).unwrap()));
+        sources.push(Box::new(LoopSource::new(wave, SPEC.rate, SPEC.layout).unwrap()));
     }
     let mut world = World::new(sources);
     for _ in 0..1_000 {
@@ -246,7 +246,7 @@ fn heard_again(pause: u64, closes: bool, alone: bool) -> f64 {
         world.step();
     }
     if closes {
-        feed.items.push(Item::End).expect("room");
+        feed.items.push(SourceItem::End).expect("room");
     }
     world.run(pause);
     assert_eq!(world.status.read().active, (!alone).then_some(1));

@@ -1,19 +1,19 @@
 //! What recorders hear of a station: its output and its inputs, bit by bit and in time.
 
 use super::*;
-use crate::recorder::{Mark, Side, Spool, pickup};
+use crate::recorder::{FrameRun, RecordTapReader, TapPoint, record_tap};
 
 const ROOM: Span = Span::from_secs(12);
 
-fn hung(world: &mut World, side: Side) -> Spool {
-    let (pickup, spool) = pickup(side, SPEC.rate, SPEC.layout, ROOM);
-    world.station.outlets().add(pickup).expect("room");
+fn attach_record_tap(world: &mut World, side: TapPoint) -> RecordTapReader {
+    let (pickup, spool) = record_tap(side, SPEC.rate, SPEC.layout, ROOM);
+    world.station.output_bus().add(pickup).expect("room");
     spool
 }
 
-fn take_all(spool: &mut Spool) -> (Vec<Mark>, Vec<f32>) {
+fn take_all(spool: &mut RecordTapReader) -> (Vec<FrameRun>, Vec<f32>) {
     let (mut marks, mut samples) = (Vec::new(), Vec::new());
-    while let Some(mark) = spool.take(&mut samples) {
+    while let Some(mark) = spool.read(&mut samples) {
         marks.push(mark);
     }
     (marks, samples)
@@ -23,14 +23,14 @@ fn take_all(spool: &mut Spool) -> (Vec<Mark>, Vec<f32>) {
 fn what_goes_out_is_heard_bit_by_bit_with_the_stations_own_times() {
     let mut world = World::new(vec![Box::new(Counter { next: 0, base: 0 })]);
     world.run(100);
-    let mut spool = hung(&mut world, Side::Output);
+    let mut spool = attach_record_tap(&mut world, TapPoint::Output);
     let out = world.run(3_000);
     let (marks, samples) = take_all(&mut spool);
     assert_eq!(samples, out);
     let line = world.station.timeline();
     for (index, mark) in marks.iter().enumerate() {
         let pts = MediaTime(5 * 960 + 960 * index as u64);
-        assert_eq!(*mark, Mark { pts, frames: Frames(960), line });
+        assert_eq!(*mark, FrameRun { pts, frames: Frames(960), timeline: line });
     }
 }
 
@@ -38,8 +38,8 @@ fn what_goes_out_is_heard_bit_by_bit_with_the_stations_own_times() {
 fn what_finds_no_room_is_missing_between_two_marks() {
     let mut world = World::new(vec![Box::new(Counter { next: 0, base: 0 })]);
     let (pickup, mut spool) =
-        pickup(Side::Output, SPEC.rate, SPEC.layout, Span::from_millis(1_000));
-    world.station.outlets().add(pickup).expect("room");
+        record_tap(TapPoint::Output, SPEC.rate, SPEC.layout, Span::from_millis(1_000));
+    world.station.output_bus().add(pickup).expect("room");
     let mut out = world.run(3_000);
     let (first, mut samples) = take_all(&mut spool);
     out.extend(world.run(1_000));
@@ -55,12 +55,12 @@ fn what_finds_no_room_is_missing_between_two_marks() {
 
 #[test]
 fn an_input_is_heard_as_it_comes_before_its_gain_and_while_it_is_not_on_air() {
-    let (mut feed, source) = live();
+    let (mut feed, source) = live_source();
     let gain = Db::new(-20.0);
     let wishes = input::Config { gain, ..input::Config::default() };
     let better = Box::new(Counter { next: 0, base: 500_000 });
     let mut world = World::of(vec![better, source], wishes);
-    let mut spool = hung(&mut world, Side::Input(1));
+    let mut spool = attach_record_tap(&mut world, TapPoint::Input(1));
     for _ in 0..100 {
         world.step();
         feed.send(world.now, 20);
@@ -79,5 +79,5 @@ fn an_input_is_heard_as_it_comes_before_its_gain_and_while_it_is_not_on_air() {
     assert!(SPEC.rate.span(jump).as_millis() >= 980, "{jump}");
     // Its own line says when it came.
     let last = marks.last().expect("marks");
-    assert!((last.line.local_at(last.end()) - world.now).abs() <= Span::from_millis(20));
+    assert!((last.timeline.local_at(last.end()) - world.now).abs() <= Span::from_millis(20));
 }

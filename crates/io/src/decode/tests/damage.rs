@@ -4,7 +4,7 @@ use std::fs;
 
 use proptest::prelude::*;
 
-use super::super::{FileDecoder, OpenError, Options};
+use super::super::{FileDecodeOptions, FileDecoder, OpenError};
 use super::fixture::{FRAMES, Folder, signal_f32};
 use super::read;
 
@@ -29,7 +29,7 @@ fn a_damaged_packet_is_skipped_and_counted() {
         *byte ^= 0x55;
     }
     let path = folder.write("b.flac", &bytes);
-    let mut decoder = FileDecoder::open(&path, Options::default()).unwrap();
+    let mut decoder = FileDecoder::open(&path, FileDecodeOptions::default()).unwrap();
     let (sound, end) = read(&mut decoder, 2 * FRAMES);
     assert_eq!(end, Ok(()));
     assert!(decoder.damaged() > 0);
@@ -46,11 +46,11 @@ fn a_file_that_is_cut_off_plays_to_its_cut_and_loops_from_there() {
     for (name, arguments) in CONTAINERS {
         let whole = fs::read(folder.encoded(name, 48_000, 16, arguments)).unwrap();
         let path = folder.write(name, &whole[..whole.len() * 6 / 10]);
-        let (frames, looped) = match FileDecoder::open(&path, Options::default()) {
+        let (frames, looped) = match FileDecoder::open(&path, FileDecodeOptions::default()) {
             Ok(mut decoder) => {
                 let (sound, end) = read(&mut decoder, 2 * FRAMES);
                 assert_eq!(end, Ok(()), "{name}");
-                (sound.len() / 2, Options { looped: true, raw: None })
+                (sound.len() / 2, FileDecodeOptions { looped: true, raw: None })
             }
             // The index of MP4 and the packet table of CAF lie behind the sound.
             Err(error) => {
@@ -74,22 +74,24 @@ fn lengths_that_lie_cost_nothing() {
     // What ffmpeg writes to a pipe.
     wav[4..8].fill(0xFF);
     wav[data + 4..data + 8].fill(0xFF);
-    let mut decoder = FileDecoder::open(&folder.write("b.wav", &wav), Options::default()).unwrap();
+    let mut decoder =
+        FileDecoder::open(&folder.write("b.wav", &wav), FileDecodeOptions::default()).unwrap();
     let (sound, end) = read(&mut decoder, 4 * FRAMES);
     assert_eq!((sound.len(), end, decoder.damaged()), (2 * FRAMES, Ok(()), 0));
     // Two gigabytes, of which the most is missing.
     wav[4..8].copy_from_slice(&0x7FFF_FFFFu32.to_le_bytes());
     wav[data + 4..data + 8].copy_from_slice(&0x7FFF_FF00u32.to_le_bytes());
-    let mut decoder = FileDecoder::open(&folder.write("b.wav", &wav), Options::default()).unwrap();
+    let mut decoder =
+        FileDecoder::open(&folder.write("b.wav", &wav), FileDecodeOptions::default()).unwrap();
     let (sound, end) = read(&mut decoder, 4 * FRAMES);
     assert_eq!((sound.len(), end, decoder.damaged()), (2 * FRAMES, Ok(()), 1));
     let mut flac = fs::read(folder.encoded("a.flac", 48_000, 16, "-c:a flac")).unwrap();
     // A picture of 16 MB right after STREAMINFO, of which nothing is there.
     flac.splice(42..42, [6, 0xFF, 0xFF, 0xFF]);
-    let refused = FileDecoder::open(&folder.write("b.flac", &flac), Options::default());
+    let refused = FileDecoder::open(&folder.write("b.flac", &flac), FileDecodeOptions::default());
     assert_eq!(refused.err(), Some(OpenError::Torn));
     let mp4 = b"\0\0\0\x18ftypM4A \0\0\0\0isommp42\0\0\0\x01moov\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xF0";
-    let refused = FileDecoder::open(&folder.write("b.m4a", mp4), Options::default());
+    let refused = FileDecoder::open(&folder.write("b.m4a", mp4), FileDecodeOptions::default());
     assert!(refused.is_err());
 }
 
@@ -114,7 +116,7 @@ proptest! {
                 bytes.truncate(cut as usize % bytes.len());
             }
             let path = folder.write(name, &bytes);
-            let options = Options { looped: seed % 2 == 0, raw: None };
+            let options = FileDecodeOptions { looped: seed % 2 == 0, raw: None };
             if let Ok(mut decoder) = FileDecoder::open(&path, options) {
                 let (_, _end) = read_any(&mut decoder);
             }
@@ -127,12 +129,12 @@ fn read_any(decoder: &mut FileDecoder) -> (u64, bool) {
     let (mut into, mut frames) = (super::block(), 0);
     while frames < 150_000 {
         match decoder.next(&mut into) {
-            Ok(super::Decoded::Block) => {
+            Ok(super::FileDecodeStatus::Block) => {
                 assert!(into.frames().0 > 0);
                 assert!(into.samples().iter().all(|sample| sample.is_finite()));
                 frames += into.frames().0;
             }
-            Ok(super::Decoded::End) | Err(_) => return (frames, true),
+            Ok(super::FileDecodeStatus::End) | Err(_) => return (frames, true),
         }
     }
     (frames, false)

@@ -2,15 +2,15 @@
 
 use aulos_rt::{Pool, ring};
 
-use aulos_engine::source::Item;
+use aulos_engine::source::SourceItem;
 
-use super::super::{FileDecoder, FileFeed, Options, Progress};
+use super::super::{FileDecodeOptions, FileDecoder, FileFeed, FileFeedStatus};
 use super::block;
 use super::fixture::{FRAMES, Folder, signal_f32};
 
 fn decoder(folder: &Folder, looped: bool) -> FileDecoder {
     let path = folder.encoded("a.flac", 44_100, 16, "-c:a flac");
-    FileDecoder::open(&path, Options { looped, raw: None }).unwrap()
+    FileDecoder::open(&path, FileDecodeOptions { looped, raw: None }).unwrap()
 }
 
 #[test]
@@ -24,19 +24,19 @@ fn every_frame_arrives_in_order_and_then_the_end() {
         while !ended {
             let progress = feed.step();
             // Full means full: the next step changes nothing until something is taken.
-            if progress == Progress::Full {
+            if progress == FileFeedStatus::Full {
                 assert!(consumer.len() == slots.min(blocks), "{slots} {blocks}");
-                assert_eq!(feed.step(), Progress::Full);
+                assert_eq!(feed.step(), FileFeedStatus::Full);
             }
             while let Some(item) = consumer.pop() {
                 match item {
-                    Item::Block(block) => sound.extend_from_slice(block.samples()),
-                    Item::End | Item::Lost => ended = true,
+                    SourceItem::Block(block) => sound.extend_from_slice(block.samples()),
+                    SourceItem::End | SourceItem::Lost => ended = true,
                 }
             }
-            assert!(!ended || progress == Progress::Ended);
+            assert!(!ended || progress == FileFeedStatus::Ended);
         }
-        assert_eq!(feed.step(), Progress::Ended);
+        assert_eq!(feed.step(), FileFeedStatus::Ended);
         assert!(consumer.pop().is_none());
         assert_eq!(sound.len(), 2 * FRAMES);
         assert_eq!(sound, signal_f32(44_100, 16));
@@ -50,9 +50,9 @@ fn a_feed_whose_listener_left_says_so() {
     let folder = Folder::new();
     let (producer, consumer) = ring::ring(4);
     let mut feed = FileFeed::new(decoder(&folder, true), Pool::new(4, block), producer);
-    assert_eq!(feed.step(), Progress::Full);
+    assert_eq!(feed.step(), FileFeedStatus::Full);
     drop(consumer);
-    assert_eq!(feed.step(), Progress::Abandoned);
+    assert_eq!(feed.step(), FileFeedStatus::Abandoned);
 }
 
 #[test]
@@ -62,8 +62,8 @@ fn a_looped_feed_never_ends() {
     let mut feed = FileFeed::new(decoder(&folder, true), Pool::new(8, block), producer);
     let mut frames = 0;
     while frames < 5 * FRAMES as u64 {
-        assert_eq!(feed.step(), Progress::Full);
-        while let Some(Item::Block(block)) = consumer.pop() {
+        assert_eq!(feed.step(), FileFeedStatus::Full);
+        while let Some(SourceItem::Block(block)) = consumer.pop() {
             frames += block.frames().0;
         }
     }

@@ -2,7 +2,7 @@
 
 use aulos_core::{ChannelLayout, Frames, SampleFormat, SampleRate, SampleSpec};
 
-use super::super::{FileDecoder, Options};
+use super::super::{FileDecodeOptions, FileDecoder};
 use super::fixture::{FRAMES, Folder, signal, signal_f32};
 use super::{read, read_whole};
 
@@ -59,7 +59,7 @@ const LOSSY: [(Case, f64); 9] = [
 
 fn open(folder: &Folder, case: &Case, looped: bool) -> FileDecoder {
     let path = folder.encoded(case.name, case.rate, case.bits, case.arguments);
-    FileDecoder::open(&path, Options { looped, raw: None }).expect(case.name)
+    FileDecoder::open(&path, FileDecodeOptions { looped, raw: None }).expect(case.name)
 }
 
 fn same_bits(a: &[f32], b: &[f32]) -> bool {
@@ -168,8 +168,8 @@ fn raw_samples_by_name_or_by_spec() {
     let wanted = signal_f32(48_000, 16);
     for name in ["a.raw", "a.PCM", "a.s16"] {
         let path = folder.write(name, &bytes);
-        let mut decoder = FileDecoder::open(&path, Options::default()).unwrap();
-        assert_eq!(decoder.info().rate, SampleRate::STUDIO);
+        let mut decoder = FileDecoder::open(&path, FileDecodeOptions::default()).unwrap();
+        assert_eq!(decoder.info().rate, SampleRate::HZ_48000);
         assert_eq!(decoder.info().frames, Some(Frames(FRAMES as u64)));
         assert!(same_bits(&read_whole(&mut decoder), &wanted));
     }
@@ -180,7 +180,7 @@ fn raw_samples_by_name_or_by_spec() {
         format: SampleFormat::S32Le,
         layout: ChannelLayout::STEREO,
     };
-    let options = Options { looped: true, raw: Some(spec) };
+    let options = FileDecodeOptions { looped: true, raw: Some(spec) };
     let mut decoder = FileDecoder::open(&path, options).unwrap();
     let (sound, end) = read(&mut decoder, 2 * FRAMES);
     assert_eq!((end, decoder.info().rate.hz()), (Ok(()), 8_000));
@@ -192,7 +192,7 @@ fn raw_samples_by_name_or_by_spec() {
 fn a_torn_raw_file_loses_its_last_half_frame_only() {
     let folder = Folder::new();
     let path = folder.write("a.raw", &[1; 4 * 10 + 3]);
-    let mut decoder = FileDecoder::open(&path, Options::default()).unwrap();
+    let mut decoder = FileDecoder::open(&path, FileDecodeOptions::default()).unwrap();
     let (sound, end) = read(&mut decoder, 100);
     assert_eq!((sound.len(), end, decoder.damaged()), (20, Ok(()), 1));
 }

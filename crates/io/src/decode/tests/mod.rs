@@ -1,19 +1,19 @@
 //! Every fixture is made on the spot by the real ffmpeg from a signal that the test knows.
 
 mod damage;
-mod endless;
 mod feed;
 mod fixture;
 mod formats;
 mod refusal;
+mod stream;
 
 use aulos_core::{Block, ChannelLayout, MediaTime, SampleRate};
 use aulos_engine::source::BLOCK_SAMPLES;
 
-use super::{DecodeError, Decoded, FileDecoder};
+use super::{DecodeError, FileDecodeStatus, FileDecoder};
 
 fn block() -> Block {
-    Block::with_capacity(SampleRate::STUDIO, ChannelLayout::STEREO, BLOCK_SAMPLES)
+    Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::STEREO, BLOCK_SAMPLES)
 }
 
 /// Up to `frames` frames of a file, and how it ended.
@@ -22,12 +22,12 @@ fn read(decoder: &mut FileDecoder, frames: usize) -> (Vec<f32>, Result<(), Decod
     let channels = decoder.info().layout.channels();
     while sound.len() < frames * channels {
         match decoder.next(&mut into) {
-            Ok(Decoded::Block) => {
+            Ok(FileDecodeStatus::Block) => {
                 assert!(into.frames().0 > 0 && into.samples().len() <= BLOCK_SAMPLES);
                 assert_eq!(into.pts, MediaTime((sound.len() / channels) as u64));
                 sound.extend_from_slice(into.samples());
             }
-            Ok(Decoded::End) => return (sound, Ok(())),
+            Ok(FileDecodeStatus::End) => return (sound, Ok(())),
             Err(error) => return (sound, Err(error)),
         }
     }

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-use super::super::{FileDecoder, OpenError, Options};
+use super::super::{FileDecodeOptions, FileDecoder, OpenError};
 use super::fixture::Folder;
 
 fn refusal(path: &Path) -> Option<OpenError> {
-    FileDecoder::open(path, Options::default()).err()
+    FileDecoder::open(path, FileDecodeOptions::default()).err()
 }
 
 #[test]

@@ -3,11 +3,11 @@
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use crate::disk::{Lasting, Medium};
+use crate::disk::{AppendFile, SyncHandle};
 
 /// What a disk will do by itself.
 #[derive(Default)]
-pub(super) struct Plan {
+pub(super) struct FaultPlan {
     seed: u64,
     is_bad: bool,
     /// After so many calls nothing works any more.
@@ -15,7 +15,7 @@ pub(super) struct Plan {
     panics: bool,
 }
 
-impl Plan {
+impl FaultPlan {
     /// Short writes, interruptions, full for a while, slow for a while; now and then as it should be.
     pub(super) fn bad(seed: u64) -> Self {
         Self { seed, is_bad: true, ..Self::default() }
@@ -31,19 +31,19 @@ impl Plan {
     }
 }
 
-pub(super) struct Faulty {
-    plan: Plan,
+pub(super) struct FaultyDisk {
+    plan: FaultPlan,
     calls: u64,
     random: u64,
-    faults: Faults,
+    faults: FaultControl,
 }
 
 /// The disk from outside: what is in the file, and the switches.
 #[derive(Clone, Default)]
-pub(super) struct Faults(Arc<(Mutex<State>, Condvar)>);
+pub(super) struct FaultControl(Arc<(Mutex<DiskState>, Condvar)>);
 
 #[derive(Default)]
-struct State {
+struct DiskState {
     file: Vec<u8>,
     synced: usize,
     syncs: usize,
@@ -56,9 +56,9 @@ struct State {
     is_closed: bool,
 }
 
-impl Faulty {
-    pub(super) fn new(plan: Plan) -> (Self, Faults) {
-        let faults = Faults::default();
+impl FaultyDisk {
+    pub(super) fn new(plan: FaultPlan) -> (Self, FaultControl) {
+        let faults = FaultControl::default();
         let random = plan.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         (Self { plan, calls: 0, random, faults: faults.clone() }, faults)
     }
@@ -71,7 +71,7 @@ impl Faulty {
     }
 }
 
-impl Medium for Faulty {
+impl AppendFile for FaultyDisk {
     fn append(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         assert!(parts.len() <= 1024 && parts.iter().all(|part| !part.is_empty()));
         if self.plan.panics {
@@ -107,18 +107,18 @@ impl Medium for Faulty {
         Err(ErrorKind::Unsupported.into())
     }
 
-    fn lasting(&self) -> io::Result<Box<dyn Lasting>> {
+    fn sync_handle(&self) -> io::Result<Box<dyn SyncHandle>> {
         Ok(Box::new(self.faults.clone()))
     }
 }
 
-impl Drop for Faulty {
+impl Drop for FaultyDisk {
     fn drop(&mut self) {
         self.faults.change(|state| state.is_closed = true);
     }
 }
 
-impl Lasting for Faults {
+impl SyncHandle for FaultControl {
     fn sync(&self) -> io::Result<()> {
         let length = self.lock().file.len();
         self.change(|state| state.is_syncing = true);
@@ -133,7 +133,7 @@ impl Lasting for Faults {
     }
 }
 
-impl Faults {
+impl FaultControl {
     pub(super) fn file(&self) -> Vec<u8> {
         self.lock().file.clone()
     }
@@ -179,16 +179,19 @@ impl Faults {
         drop(self.wait_while(|state| !state.is_closed));
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut DiskState)) {
         change(&mut self.lock());
         self.0.1.notify_all();
     }
 
-    fn wait_while(&self, mut condition: impl FnMut(&State) -> bool) -> MutexGuard<'_, State> {
+    fn wait_while(
+        &self,
+        mut condition: impl FnMut(&DiskState) -> bool,
+    ) -> MutexGuard<'_, DiskState> {
         self.0.1.wait_while(self.lock(), |state| condition(state)).unwrap()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DiskState> {
         self.0.0.lock().unwrap()
     }
 }

@@ -10,9 +10,9 @@ use aulos_core::Span;
 use rustix::event::epoll::EventFlags;
 use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
 
-use super::super::Command;
+use super::super::ReactorCommand;
 use super::super::connection_limiter::{AddressPermit, AdmitError};
-use super::{Entity, Reactor};
+use super::{Reactor, ReactorEntity};
 use crate::SystemClock;
 use crate::sys::set_notsent_lowat;
 
@@ -23,20 +23,22 @@ impl Reactor {
             if index == self.index {
                 continue;
             }
-            mailbox.ring();
+            mailbox.wake();
         }
     }
 
     fn accept_some(&mut self, token: u64) {
         for _ in 0..MAX_ACCEPTS {
-            let Some(Entity::Acceptor(listener)) = self.entities.get_mut(token) else { return };
+            let Some(ReactorEntity::Acceptor(listener)) = self.entities.get_mut(token) else {
+                return;
+            };
             match accept(listener) {
                 Ok((socket, address)) => {
                     self.stats.accepted += 1;
                     match self.connection_limiter.admit(address.ip(), SystemClock::now()) {
                         Ok(permit) => {
-                            self.fresh = true;
-                            self.place(socket, address, permit);
+                            self.has_new_peers = true;
+                            self.add_connection(socket, address, permit);
                         }
                         Err(AdmitError::TooMany) => self.stats.refused += 1,
                         Err(AdmitError::TooFast) => self.stats.refused_too_fast += 1,
@@ -48,30 +50,30 @@ impl Reactor {
                     // ever. It sleeps and tries again; it never goes deaf.
                     self.stats.accept_errors += 1;
                     self.modify(token, EventFlags::empty());
-                    self.acceptors_asleep = Some(SystemClock::now() + ACCEPT_PAUSE);
+                    self.acceptors_paused_until = Some(SystemClock::now() + ACCEPT_PAUSE);
                     return;
                 }
             }
         }
     }
 
-    fn place(&mut self, socket: TcpStream, address: SocketAddr, permit: AddressPermit) {
-        let command = Command::Snapcast(socket, address, permit);
+    fn add_connection(&mut self, socket: TcpStream, address: SocketAddr, permit: AddressPermit) {
+        let command = ReactorCommand::AddSnapcastClient(socket, address, permit);
         self.next_mailbox = (self.next_mailbox + 1) % self.mailboxes.len();
         if self.next_mailbox == self.index {
-            self.obey(command);
+            self.handle_command(command);
         } else {
             // A reactor that is thousands of commands behind takes nobody new: the socket closes.
-            let taken = self.mailboxes[self.next_mailbox].leave(command);
+            let taken = self.mailboxes[self.next_mailbox].enqueue(command);
             self.stats.accept_errors += u64::from(!taken);
         }
     }
 
-    pub(super) fn wake_acceptors(&mut self) {
-        self.acceptors_asleep = None;
+    pub(super) fn resume_acceptors(&mut self) {
+        self.acceptors_paused_until = None;
         let tokens: Vec<u64> = self.entities.tokens().collect();
         for token in tokens {
-            if let Some(Entity::Acceptor(_)) = self.entities.get_mut(token) {
+            if let Some(ReactorEntity::Acceptor(_)) = self.entities.get_mut(token) {
                 self.modify(token, EventFlags::IN);
             }
         }
@@ -92,12 +94,12 @@ fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
 fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (socket, address) = listener.accept()?;
     socket.set_nonblocking(true)?;
-    prepare(socket.as_fd())?;
+    configure_socket(socket.as_fd())?;
     Ok((socket, address))
 }
 
 /// What every media socket gets.
-pub(super) fn prepare(socket: BorrowedFd<'_>) -> io::Result<()> {
+pub(super) fn configure_socket(socket: BorrowedFd<'_>) -> io::Result<()> {
     sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_tcp_user_timeout(socket, DEAD_AFTER_MS)?;
     sockopt::set_socket_keepalive(socket, true)?;
@@ -134,7 +136,7 @@ mod tests {
     #[test]
     fn what_is_accepted_has_what_every_media_socket_gets() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        prepare(listener.as_fd()).unwrap();
+        configure_socket(listener.as_fd()).unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (socket, address) = accept(&listener).unwrap();
         assert!(address.ip().is_loopback());

@@ -3,39 +3,39 @@
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::super::line::Tally;
+use super::super::connection::SendCounts;
 use super::super::peer::Peer;
-use super::super::web::Listener;
+use super::super::web::WebListener;
 
-pub(super) enum Entity {
+pub(super) enum ReactorEntity {
     Acceptor(TcpListener),
     Peer(Box<Peer>),
-    Web(Box<Listener>),
+    Listener(Box<WebListener>),
 }
 
-impl Entity {
+impl ReactorEntity {
     /// Whether it is in the line for slices.
     pub(super) fn queued(&mut self) -> Option<&mut bool> {
         match self {
             Self::Acceptor(_) => None,
             Self::Peer(peer) => Some(&mut peer.queued),
-            Self::Web(listener) => Some(&mut listener.queued),
+            Self::Listener(listener) => Some(&mut listener.queued),
         }
     }
 
-    pub(super) fn take_tally(&mut self) -> Tally {
+    pub(super) fn take_counts(&mut self) -> SendCounts {
         match self {
-            Self::Acceptor(_) => Tally::default(),
-            Self::Peer(peer) => peer.line.take_tally(),
-            Self::Web(listener) => listener.take_tally(),
+            Self::Acceptor(_) => SendCounts::default(),
+            Self::Peer(peer) => peer.connection.take_counts(),
+            Self::Listener(listener) => listener.take_counts(),
         }
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Acceptor(listener) => listener.as_fd(),
-            Self::Peer(peer) => peer.line.as_fd(),
-            Self::Web(listener) => listener.line.as_fd(),
+            Self::Peer(peer) => peer.connection.as_fd(),
+            Self::Listener(listener) => listener.connection.as_fd(),
         }
     }
 }

@@ -3,30 +3,30 @@
 
 use aulos_core::Instant;
 
-use super::super::{Event, SessionId};
-use super::{Entity, Reactor};
+use super::super::{ReactorEvent, SessionId};
+use super::{Reactor, ReactorEntity};
 
 impl Reactor {
     /// Looks at the next few of `tokens`, who are everybody, and tells how they do.
-    pub(super) fn look_at_some(&mut self, tokens: &[u64], now: Instant) {
-        let count = tokens.len().div_ceil(ROUNDS).min(MOST_LOOKS);
+    pub(super) fn report_health(&mut self, tokens: &[u64], now: Instant) {
+        let count = tokens.len().div_ceil(HEALTH_ROUNDS).min(MAX_CHECKS_PER_ROUND);
         for _ in 0..count {
-            self.next_look = (self.next_look + 1) % tokens.len();
-            let Some(&token) = tokens.get(self.next_look) else { return };
-            let Some(Entity::Peer(peer)) = self.entities.get_mut(token) else { continue };
-            if peer.named {
-                let tap = peer.station.and_then(|station| self.taps.get(station));
+            self.next_health_check = (self.next_health_check + 1) % tokens.len();
+            let Some(&token) = tokens.get(self.next_health_check) else { return };
+            let Some(ReactorEntity::Peer(peer)) = self.entities.get_mut(token) else { continue };
+            if peer.has_said_hello {
+                let tap = peer.station.and_then(|station| self.stations.get(station));
                 let health = peer.health(tap, now);
                 let session = SessionId::new(self.index, token);
                 // Where there is no room for it now, the next one will do.
-                drop(self.events.event(Event::Health { session, health }));
+                drop(self.events.push(ReactorEvent::Health { session, health }));
             }
         }
     }
 }
 
 /// Everybody is looked at once in so many rounds of maintenance: every two seconds,
-const ROUNDS: usize = 8;
+const HEALTH_ROUNDS: usize = 8;
 
 /// but in one round no more than these: a call to the kernel each, some 50 us in all.
-const MOST_LOOKS: usize = 64;
+const MAX_CHECKS_PER_ROUND: usize = 64;

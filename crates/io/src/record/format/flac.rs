@@ -1,17 +1,17 @@
 //! FLAC: blocks of a fixed length, and a shorter one at the end.
 
 use aulos_core::{Block, Frames, SampleFormat, SampleRate};
-use aulos_engine::encode::{EncodeError, Encoder, Flac, Unsupported};
+use aulos_engine::encode::{EncodeError, Encoder, FlacEncoder, UnsupportedFormat};
 use aulos_proto::Patch;
-use aulos_proto::flac::{Head, Info, Md5};
+use aulos_proto::flac::{FlacFileHeader, Md5, StreamInfo};
 
 use super::{About, Framer};
 
 /// A FLAC file in the making.
 #[derive(Debug)]
 pub(super) struct FlacFramer {
-    encoder: Flac,
-    head: Head,
+    encoder: FlacEncoder,
+    head: FlacFileHeader,
     block: Block,
     /// Samples of the block that are filled.
     filled: usize,
@@ -28,19 +28,24 @@ pub(super) struct FlacFramer {
 }
 
 impl FlacFramer {
-    pub(super) fn open(bits: u16, about: &About, out: &mut Vec<u8>) -> Result<Self, Unsupported> {
+    pub(super) fn open(
+        bits: u16,
+        about: &About,
+        out: &mut Vec<u8>,
+    ) -> Result<Self, UnsupportedFormat> {
         let format = match bits {
             16 => SampleFormat::S16Le,
             24 => SampleFormat::S24Le,
-            _ => return Err(Unsupported::Format(aulos_core::Codec::Flac)),
+            _ => return Err(UnsupportedFormat::Format(aulos_core::Codec::Flac)),
         };
         let (rate, layout, length) = (about.rate, about.layout, block(about.rate));
-        let encoder = Flac::for_file(about.spec(format), length, LEVEL)?;
+        let encoder = FlacEncoder::for_file(about.spec(format), length, LEVEL)?;
         // The encoder's own header is the magic and STREAMINFO.
-        let info = encoder.header().get(8..).and_then(Info::parse);
-        let info = info.ok_or(Unsupported::Rate(aulos_core::Codec::Flac))?;
+        let info = encoder.header().get(8..).and_then(StreamInfo::parse);
+        let info = info.ok_or(UnsupportedFormat::Rate(aulos_core::Codec::Flac))?;
         let comments = about.comments();
-        let head = Head::begin(info, comments.iter().map(|(name, text)| (*name, &**text)), out);
+        let head =
+            FlacFileHeader::begin(info, comments.iter().map(|(name, text)| (*name, &**text)), out);
         let mut block = Block::with_capacity(rate, layout, length.as_usize() * layout.channels());
         block.resize(length);
         let (filled, encoded, readable) = (0, Frames(0), Frames(0));
@@ -87,7 +92,7 @@ impl FlacFramer {
         self.readable = self.encoded;
         if self.encoded > Frames(0) {
             self.head.info.set_totals(self.encoded.0, self.smallest, self.largest);
-            patches.push(self.head.patch());
+            patches.push(self.head.stream_info_patch());
         }
     }
 }

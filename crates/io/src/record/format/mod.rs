@@ -32,7 +32,7 @@ use core::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aulos_core::{ChannelLayout, Frames, SampleFormat, SampleRate, SampleSpec, Utc};
-use aulos_engine::encode::{EncodeError, Unsupported};
+use aulos_engine::encode::{EncodeError, UnsupportedFormat};
 use aulos_proto::Patch;
 
 use super::report::Measured;
@@ -263,13 +263,13 @@ pub struct Refused {
     /// Which.
     pub format: FileFormat,
     /// Why.
-    pub why: Unsupported,
+    pub why: UnsupportedFormat,
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let instead = match (self.format, self.why) {
-            (FileFormat::Opus { .. }, Unsupported::Rate(_)) => {
+            (FileFormat::Opus { .. }, UnsupportedFormat::Rate(_)) => {
                 "record flac or wav, or run the station at 48000 Hz"
             }
             (FileFormat::Opus { .. }, _) => "record flac or wav",

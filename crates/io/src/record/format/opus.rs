@@ -4,7 +4,7 @@
 //! the end the sound is followed by silence until all of it is in packets.
 
 use aulos_core::{Block, Codec, Frames, SampleFormat, SampleRate, SampleSpec};
-use aulos_engine::encode::{EncodeError, Encoder, Opus, Unsupported};
+use aulos_engine::encode::{EncodeError, Encoder, OpusPacketEncoder, UnsupportedFormat};
 use aulos_proto::Patch;
 use aulos_proto::ogg::OpusFile;
 
@@ -13,7 +13,7 @@ use super::{About, Framer};
 /// An Ogg Opus file in the making.
 #[derive(Debug)]
 pub(crate) struct OpusFramer {
-    encoder: Opus,
+    encoder: OpusPacketEncoder,
     file: OpusFile,
     /// How long a page becomes.
     page: Frames,
@@ -28,7 +28,7 @@ pub(super) fn open(
     bits_per_second: u32,
     about: &About,
     out: &mut Vec<u8>,
-) -> Result<OpusFramer, Unsupported> {
+) -> Result<OpusFramer, UnsupportedFormat> {
     let comments = about.comments();
     let comments = comments.iter().map(|(name, text)| (*name, &**text));
     let spec = about.spec(SampleFormat::F32);
@@ -44,12 +44,12 @@ impl OpusFramer {
         comments: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
         page: Frames,
         out: &mut Vec<u8>,
-    ) -> Result<Self, Unsupported> {
+    ) -> Result<Self, UnsupportedFormat> {
         let SampleSpec { rate, layout, .. } = spec;
-        let encoder = Opus::new(spec, PACKET, bits_per_second)?;
-        let skip = u16::try_from(Opus::DELAY.0).unwrap_or(u16::MAX);
+        let encoder = OpusPacketEncoder::new(spec, PACKET, bits_per_second)?;
+        let skip = u16::try_from(OpusPacketEncoder::DELAY.0).unwrap_or(u16::MAX);
         let file = OpusFile::begin(SERIAL, layout, from, skip, comments, out)
-            .map_err(|_| Unsupported::Channels(Codec::Opus))?;
+            .map_err(|_| UnsupportedFormat::Channels(Codec::Opus))?;
         let mut block = Block::with_capacity(rate, layout, PACKET.as_usize() * layout.channels());
         block.resize(PACKET);
         let (filled, frames, packet) = (0, Frames(0), Vec::with_capacity(MAX_PACKET));
@@ -67,7 +67,7 @@ impl OpusFramer {
             rest = later;
             if self.filled == self.block.samples().len() {
                 self.encode(out)?;
-                if self.file.waiting() >= self.page {
+                if self.file.pending_frames() >= self.page {
                     self.file.page(out);
                 }
             }
@@ -79,7 +79,7 @@ impl OpusFramer {
         // What is behind by the delay has to come out as well. That is a packet at least, so that
         // the last page is never empty.
         let channels = self.block.layout().channels();
-        let missing = self.filled / channels + Opus::DELAY.as_usize();
+        let missing = self.filled / channels + OpusPacketEncoder::DELAY.as_usize();
         for _ in 0..missing.div_ceil(PACKET.as_usize()) {
             // `encode` leaves nothing filled.
             let filled = self.filled;
@@ -117,7 +117,7 @@ impl Framer for OpusFramer {
     }
 
     fn readable(&self) -> Frames {
-        self.file.paged()
+        self.file.paged_frames()
     }
 
     fn clipped(&self) -> u64 {

@@ -14,7 +14,7 @@ use aulos_core::{Frames, SampleRate};
 use aulos_proto::wav::{self, Sizes, TooLong, Wave};
 use aulos_proto::{Patch, flac, ogg};
 
-use crate::decode::{Front, front};
+use crate::decode::{HeaderParse, read_header};
 
 /// What a file is after its repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,15 +60,15 @@ pub fn repair(file: &File) -> Result<Repaired, RepairError> {
 }
 
 fn repair_wave(file: &File) -> Result<Repaired, RepairError> {
-    let read = front(file, |bytes| match wav::parse(bytes) {
+    let read = read_header(file, |bytes| match wav::parse(bytes) {
         Ok(wav::Parsed::Wave(wave)) => Some(Ok(wave)),
         Ok(wav::Parsed::Incomplete { needed }) => Some(Err(needed)),
         Err(_) => None,
     })?;
     let (head, wave) = match read {
-        Front::Is(head, wave) => (head, wave),
-        Front::Cut => return Err(RepairError::Empty),
-        Front::Not => return Err(RepairError::Unknown),
+        HeaderParse::Parsed(head, wave) => (head, wave),
+        HeaderParse::Truncated => return Err(RepairError::Empty),
+        HeaderParse::Unrecognized => return Err(RepairError::Unknown),
     };
     let sizes = Sizes::of(&head, &wave);
     let length = file.metadata()?.len();
@@ -101,32 +101,32 @@ const fn repaired(wave: &Wave, frames: u64, cut: u64, changed: bool) -> Repaired
 }
 
 fn repair_flac(file: &File) -> Result<Repaired, RepairError> {
-    let (mut head, old) = match front(file, flac::Head::parse)? {
-        Front::Is(bytes, head) => (head, bytes),
-        Front::Cut => return Err(RepairError::Empty),
-        Front::Not => return Err(RepairError::Unknown),
+    let (mut head, old) = match read_header(file, flac::FlacFileHeader::parse)? {
+        HeaderParse::Parsed(bytes, head) => (head, bytes),
+        HeaderParse::Truncated => return Err(RepairError::Empty),
+        HeaderParse::Unrecognized => return Err(RepairError::Unknown),
     };
     let length = file.metadata()?.len();
-    if length < head.sound {
+    if length < head.audio_offset {
         return Err(RepairError::Empty);
     }
-    let mut walk = flac::Walk::new(head.info.clone());
-    pieces(file, head.sound, |bytes| walk.push(bytes))?;
+    let mut walk = flac::FlacScanner::new(head.info.clone());
+    pieces(file, head.audio_offset, |bytes| walk.push(bytes))?;
     let whole = walk.finish();
-    if whole.hopeless {
+    if whole.aborted {
         return Err(RepairError::Damaged);
     }
     let rate = SampleRate::new(head.info.hz()).map_err(|_| RepairError::Unknown)?;
-    let cut = length - head.sound - whole.end;
+    let cut = length - head.audio_offset - whole.end;
     if cut > 0 || whole.damaged > 0 || head.info.frames() != whole.frames.0 {
         // The sum was of something else.
         head.info.set_md5([0; 16]);
     }
     head.info.set_totals(whole.frames.0, whole.smallest, whole.largest);
-    let patch = head.patch();
-    let changed = cut > 0 || !patch.is_in(&old);
+    let patch = head.stream_info_patch();
+    let changed = cut > 0 || !patch.is_applied_to(&old);
     if changed {
-        file.set_len(head.sound + whole.end)?;
+        file.set_len(head.audio_offset + whole.end)?;
         put(file, &[patch])?;
     }
     let (frames, channels, damaged) = (whole.frames, head.info.channels(), whole.damaged);
@@ -134,13 +134,13 @@ fn repair_flac(file: &File) -> Result<Repaired, RepairError> {
 }
 
 fn repair_opus(file: &File) -> Result<Repaired, RepairError> {
-    let mut walk = ogg::Walk::default();
+    let mut walk = ogg::OggScanner::default();
     pieces(file, 0, |bytes| walk.push(bytes))?;
     let whole = walk.finish();
     if whole.channels == 0 {
         return Err(if whole.last.is_none() { RepairError::Empty } else { RepairError::Unknown });
     }
-    if whole.hopeless || whole.mixed {
+    if whole.aborted || whole.has_other_streams {
         return Err(RepairError::Damaged);
     }
     let last = whole.last.ok_or(RepairError::Empty)?;
@@ -150,12 +150,12 @@ fn repair_opus(file: &File) -> Result<Repaired, RepairError> {
     if changed {
         let mut page = vec![0; last.length];
         file.read_exact_at(&mut page, last.at)?;
-        let patch = ogg::end(&page, last.at).ok_or(RepairError::Damaged)?;
+        let patch = ogg::mark_last_page(&page, last.at).ok_or(RepairError::Damaged)?;
         file.set_len(end)?;
         put(file, &[patch])?;
     }
     let (frames, channels) = (whole.frames(), usize::from(whole.channels));
-    let (rate, damaged) = (SampleRate::STUDIO, whole.damaged);
+    let (rate, damaged) = (SampleRate::HZ_48000, whole.damaged);
     Ok(Repaired { frames, rate, channels, cut, damaged, changed })
 }
 

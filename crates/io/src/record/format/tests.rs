@@ -13,7 +13,7 @@ fn read(file: &[u8]) -> Wave {
 /// A limit of some kilobytes stands for the one of 4 GiB.
 #[test]
 fn a_file_that_outgrows_32_bits_becomes_rf64_while_it_is_written() {
-    let about = About::new(SampleRate::STUDIO, ChannelLayout::MONO, "Hall", UNIX_EPOCH);
+    let about = About::new(SampleRate::HZ_48000, ChannelLayout::MONO, "Hall", UNIX_EPOCH);
     let (mut file, mut out, mut patches) = (Vec::new(), Vec::new(), Vec::new());
     let framer = wave::open(WavSamples::S24, &about, &mut file).short_up_to(8_000);
     let mut framer: Box<dyn Framer> = Box::new(framer);

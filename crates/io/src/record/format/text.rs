@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use aulos_engine::encode::Opus;
+use aulos_engine::encode::OpusPacketEncoder;
 
 use super::{FileFormat, WavSamples};
 
@@ -34,7 +34,7 @@ impl FromStr for FileFormat {
             ("wav", Some("f32")) => Self::Wav(WavSamples::F32),
             ("flac", None | Some("16")) => Self::Flac { bits: 16 },
             ("flac", Some("24")) => Self::Flac { bits: 24 },
-            ("opus", None) => Self::Opus { bits_per_second: Opus::DEFAULT_BITRATE },
+            ("opus", None) => Self::Opus { bits_per_second: OpusPacketEncoder::DEFAULT_BITRATE },
             ("opus", Some(rate)) => {
                 Self::Opus { bits_per_second: bits_per_second(rate).ok_or(UnknownFileFormat)? }
             }

@@ -1,8 +1,8 @@
 //! Power fails: what was made to last is there, of the rest nobody knows.
 
-use aulos_blackbox::scratch::Scratch;
-use aulos_core::{Chance, MediaTime, Span};
-use aulos_engine::recorder::{Command, When};
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_core::{MediaTime, Rng, Span};
+use aulos_engine::recorder::{CommandTime, RecorderCommand};
 
 use super::world::{Op, Rig, check_run, sound};
 use crate::record::Sync;
@@ -10,14 +10,14 @@ use crate::record::format::repair;
 
 /// The file as a disk may have it that lost power before `end`: all that was done before its last
 /// sync, and of the rest what chance wants.
-fn after_power_loss(log: &[(MediaTime, Op)], end: usize, chance: &mut Chance) -> Vec<u8> {
+fn after_power_loss(log: &[(MediaTime, Op)], end: usize, chance: &mut Rng) -> Vec<u8> {
     let synced = log[..end].iter().rposition(|(_, op)| matches!(op, Op::Sync)).unwrap_or(0);
     let mut file = Vec::new();
     for (index, (_, op)) in log[..end].iter().enumerate() {
         let is_sure = index < synced;
         match op {
             Op::Append(bytes) if is_sure => file.extend_from_slice(bytes),
-            Op::Append(bytes) => match chance.bits() % 4 {
+            Op::Append(bytes) => match chance.next_u64() % 4 {
                 0 => file.extend_from_slice(bytes),
                 // Its length is known, and what is in it is not.
                 1 => file.resize(file.len() + bytes.len(), 0),
@@ -25,7 +25,7 @@ fn after_power_loss(log: &[(MediaTime, Op)], end: usize, chance: &mut Chance) ->
                 // Nothing behind it either.
                 _ => return file,
             },
-            Op::Patch(at, bytes) if is_sure || chance.bits().is_multiple_of(2) => {
+            Op::Patch(at, bytes) if is_sure || chance.next_u64().is_multiple_of(2) => {
                 let at = usize::try_from(*at).unwrap();
                 if let Some(place) = file.get_mut(at..at + bytes.len()) {
                     place.copy_from_slice(bytes);
@@ -47,12 +47,12 @@ fn a_loss_of_power_costs_no_more_than_the_interval_and_a_second() {
         });
         rig.disk.set(|faults| faults.log = Some(Vec::new()));
         rig.run(100);
-        rig.tell(Command::Start, When::Frame(MediaTime::ZERO)).unwrap();
+        rig.tell(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
         rig.run(12_000);
         let log = rig.disk.faults.lock().unwrap().log.take().unwrap();
         assert!(log.iter().filter(|(_, op)| matches!(op, Op::Sync)).count() >= 5);
-        let folder = Scratch::new("replay").unwrap();
-        let mut chance = Chance::new(9);
+        let folder = ScratchDir::new("replay").unwrap();
+        let mut chance = Rng::new(9);
         for end in (0..log.len()).step_by(7).chain([log.len()]) {
             let bytes = after_power_loss(&log, end, &mut chance);
             let path = folder.join(&format!("a.{}", format.split(':').next().unwrap()));

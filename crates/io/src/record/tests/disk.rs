@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use aulos_core::{Frames, MediaTime, Span};
-use aulos_engine::recorder::{Command, When};
+use aulos_engine::recorder::{CommandTime, RecorderCommand};
 
 use super::world::{LATE, Rig, check_run, number, sound};
 use crate::record::{Closed, What};
@@ -17,7 +17,7 @@ fn begin(name: &str, seconds: i64) -> Rig {
         wish.config.rotation.duration = Some(Span::from_secs(seconds));
     });
     rig.run(100);
-    rig.tell(Command::Start, When::Frame(MediaTime::ZERO)).unwrap();
+    rig.tell(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
     rig
 }
 

@@ -3,15 +3,15 @@
 use std::fs;
 use std::sync::Arc;
 
-use aulos_core::{Chance, Frames, MediaTime, Span};
-use aulos_engine::recorder::{Command, When, Zone};
+use aulos_core::{Frames, MediaTime, Rng, Span};
+use aulos_engine::recorder::{ClockZone, CommandTime, RecorderCommand};
 
 use super::world::{self, Rig, check_run, file_name, json, sidecar_of, sound};
 use crate::record::{Closed, Pattern, Rule, Sync, What};
 
 fn record(rig: &mut Rig, millis: u64) {
     rig.run(100);
-    rig.tell(Command::Start, When::Frame(MediaTime::ZERO)).unwrap();
+    rig.tell(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
     rig.run(millis);
 }
 
@@ -38,7 +38,7 @@ fn two_recorders_of_one_name_do_not_meet_and_nothing_is_overwritten() {
 #[test]
 fn a_pattern_makes_folders() {
     let mut rig = Rig::new("folders", |wish| {
-        wish.pattern = Pattern::new("%Y/{name}/%H-{index}", Zone::Utc).unwrap();
+        wish.pattern = Pattern::new("%Y/{name}/%H-{index}", ClockZone::Utc).unwrap();
         wish.config.rotation.duration = Some(Span::from_secs(1));
     });
     record(&mut rig, 1_500);
@@ -81,7 +81,7 @@ fn what_a_crash_left_behind_is_repaired_and_what_is_in_use_is_not() {
 
 #[test]
 fn only_what_this_recorder_has_written_is_deleted() {
-    let folder = Arc::new(aulos_blackbox::scratch::Scratch::new("retain").unwrap());
+    let folder = Arc::new(aulos_blackbox::scratch::ScratchDir::new("retain").unwrap());
     fs::write(folder.join("hall-2020-01-01T000000Z.wav"), "a treasure").unwrap();
     let sidecar = r#"{"written_by":"aulos","recorder":"foyer","state":"closed","start_unix_ns":0,"rate":48000}"#;
     fs::write(folder.join("foyer.wav"), "theirs").unwrap();
@@ -129,21 +129,25 @@ fn joined(rig: &Rig, closed: &[Closed]) -> Vec<f32> {
 #[test]
 fn twice_five_hundred_files_cut_at_random_are_the_stream() {
     for (format, seed) in [("wav:f32", 1), ("flac:24", 2)] {
-        let mut chance = Chance::new(seed);
+        let mut chance = Rng::new(seed);
         let mut rig = Rig::new("thousand", |wish| {
             wish.format = format.parse().unwrap();
-            wish.pattern = Pattern::new("{index}", Zone::Utc).unwrap();
+            wish.pattern = Pattern::new("{index}", ClockZone::Utc).unwrap();
             wish.safety.sync = Sync::Never;
             wish.sidecar = false;
         });
         rig.run(100);
-        rig.tell(Command::Start, When::Frame(MediaTime::ZERO)).unwrap();
+        rig.tell(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
         for _ in 0..500 {
-            rig.run(20 * (1 + chance.bits() % 4));
+            rig.run(20 * (1 + chance.next_u64() % 4));
             // Where it is, in the block that is still to come, or some blocks away.
-            let ahead = Frames(chance.bits() % 3_000);
-            let when = if ahead.0 < 500 { When::Now } else { When::Frame(rig.position() + ahead) };
-            rig.tell(Command::Cut, when).unwrap();
+            let ahead = Frames(chance.next_u64() % 3_000);
+            let when = if ahead.0 < 500 {
+                CommandTime::Now
+            } else {
+                CommandTime::Frame(rig.position() + ahead)
+            };
+            rig.tell(RecorderCommand::Cut, when).unwrap();
         }
         rig.run(200);
         let closed = rig.finish();

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command as Program, Stdio};
 use std::sync::Arc;
 
-use aulos_blackbox::scratch::Scratch;
-use aulos_core::{Chance, MediaTime, Span};
-use aulos_engine::recorder::{Command, When};
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_core::{MediaTime, Rng, Span};
+use aulos_engine::recorder::{CommandTime, RecorderCommand};
 
 use super::world::{Rig, check_run, hear, json, sound};
 use crate::record::What;
@@ -21,14 +21,14 @@ const TOLD: &str = "AULOS_RECORD_UNTIL_KILLED";
 fn records_and_says_how_far_it_is() {
     let told = std::env::var(TOLD).ok();
     let (format, folder) = told.as_deref().and_then(|told| told.split_once(' ')).unzip();
-    let scratch = Arc::new(Scratch::new("killed-child").unwrap());
+    let scratch = Arc::new(ScratchDir::new("killed-child").unwrap());
     let place = folder.map_or_else(|| scratch.path().to_owned(), Into::into);
     let mut rig = Rig::at(&place, scratch, |wish| {
         wish.format = format.unwrap_or("wav:f32").parse().unwrap();
         wish.config.rotation.duration = Some(Span::from_secs(3));
     });
     rig.run(100);
-    rig.tell(Command::Start, When::Frame(MediaTime::ZERO)).unwrap();
+    rig.tell(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
     let most = if folder.is_some() { 100_000 } else { 50 };
     for _ in 0..most {
         rig.run(20);
@@ -39,7 +39,7 @@ fn records_and_says_how_far_it_is() {
     }
 }
 
-fn child(format: &str, folder: &Scratch) -> Child {
+fn child(format: &str, folder: &ScratchDir) -> Child {
     Program::new(std::env::current_exe().unwrap())
         .args(["--exact", "record::tests::killed::records_and_says_how_far_it_is", "--nocapture"])
         .env(TOLD, format!("{format} {}", folder.path().display()))
@@ -50,7 +50,7 @@ fn child(format: &str, folder: &Scratch) -> Child {
 
 /// Kills one, looks at what it has left as ffmpeg does, and starts the next.
 fn kill_one(format: &str, after: u64) {
-    let folder = Arc::new(Scratch::new("killed").unwrap());
+    let folder = Arc::new(ScratchDir::new("killed").unwrap());
     let mut child = child(format, &folder);
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut far = 0;
@@ -101,17 +101,17 @@ fn kill_one(format: &str, after: u64) {
     assert!(end + 24_000 >= far, "{format}: {end} of {far} frames");
 }
 
-fn names(folder: &Scratch) -> Vec<PathBuf> {
+fn names(folder: &ScratchDir) -> Vec<PathBuf> {
     folder.path().read_dir().unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
 #[test]
 fn all_but_half_a_second_is_there_and_the_next_start_repairs_it() {
     let kills = if std::env::var_os("AULOS_SOAK").is_some() { 200 } else { 7 };
-    let mut chance = Chance::new(0xa01);
+    let mut chance = Rng::new(0xa01);
     for format in ["wav:24", "flac:24", "opus:96k"] {
         for _ in 0..kills {
-            kill_one(format, 48 * (200 + chance.bits() % 8_000));
+            kill_one(format, 48 * (200 + chance.next_u64() % 8_000));
         }
     }
 }

@@ -6,24 +6,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Command as Program, Output};
 use std::sync::{Arc, Mutex};
 
-use aulos_blackbox::scratch::Scratch;
+use aulos_blackbox::scratch::ScratchDir;
 use aulos_core::{
     Block, ChannelLayout, Codec, Frames, Instant, MediaTime, SampleFormat, SampleRate, SampleSpec,
     Span,
 };
-use aulos_engine::encode::make;
+use aulos_engine::encode::make_encoder;
 use aulos_engine::input::{self, Input};
-use aulos_engine::outlet::Outlets;
+use aulos_engine::output_bus::OutputBusHandle;
 use aulos_engine::recorder::{
-    Command, DEFAULT_ROOM, Refused, Side, Spool, UnixTime, Wall, When, pickup,
+    CommandError, CommandTime, DEFAULT_CAPACITY, RecordTapReader, RecorderCommand, TapPoint,
+    UnixTime, WallClock, record_tap,
 };
-use aulos_engine::source::{Pacing, Pulled, Source};
-use aulos_engine::station::{Config, Station};
+use aulos_engine::source::{Pacing, PullResult, Source};
+use aulos_engine::station::{Station, StationConfig};
 use aulos_engine::status::StationStatus;
 use aulos_engine::switch;
 use aulos_rt::channel::{Receiver, bounded};
 
-use crate::disk::{Lasting, Medium, Syncer};
+use crate::disk::{AppendFile, SyncHandle, Syncer};
 use crate::record::finish::{Finisher, Task};
 use crate::record::job::Job;
 use crate::record::shared::Shared;
@@ -34,14 +35,14 @@ use crate::record::{Closed, Deck, Event, What, Wish};
 struct Counter(u64);
 
 impl Source for Counter {
-    fn pull(&mut self, _: Instant, into: &mut Block) -> Pulled {
-        into.reset(SampleRate::STUDIO, ChannelLayout::MONO);
+    fn pull(&mut self, _: Instant, into: &mut Block) -> PullResult {
+        into.reset(SampleRate::HZ_48000, ChannelLayout::MONO);
         into.resize(Frames(480));
         for sample in into.samples_mut() {
             *sample = counted(self.0);
             self.0 += 1;
         }
-        Pulled::Block
+        PullResult::Block
     }
 
     fn pacing(&self) -> Pacing {
@@ -66,7 +67,7 @@ pub(super) const LATE: u64 = 40;
 /// A station whose output is the count of its frames.
 pub(super) struct Studio {
     pub(super) station: Station,
-    outlets: Outlets,
+    outlets: OutputBusHandle,
 }
 
 impl Studio {
@@ -75,28 +76,32 @@ impl Studio {
     }
 
     fn beginning(now: Instant) -> Self {
-        let (rate, layout) = (SampleRate::STUDIO, ChannelLayout::MONO);
+        let (rate, layout) = (SampleRate::HZ_48000, ChannelLayout::MONO);
         let spec = SampleSpec { rate, format: SampleFormat::S16Le, layout };
         let input = Input::new(Box::new(Counter(0)), rate, layout, input::Config::default());
         let quantum = Frames(960);
-        let config = Config {
+        let config = StationConfig {
             quantum,
-            switch: switch::Config { patience: Some(Span::ZERO), ..switch::Config::default() },
+            switch: switch::Config { startup_wait: Some(Span::ZERO), ..switch::Config::default() },
             crossfade: Span::ZERO,
             write_header: |_, _, _, _| 0,
         };
         let (published, _) = aulos_rt::latest(StationStatus::new(now));
-        let encoder = make(Codec::Pcm, spec, quantum).unwrap();
+        let encoder = make_encoder(Codec::Pcm, spec, quantum).unwrap();
         let pool = aulos_rt::Pool::new(2, || Vec::with_capacity(8_192));
         let mut station =
             Station::new(config, now, [input].into(), encoder, pool, vec![], published);
-        let outlets = station.outlets();
+        let outlets = station.output_bus();
         Self { station, outlets }
     }
 
-    pub(super) fn listen(&mut self) -> Spool {
-        let (pickup, spool) =
-            pickup(Side::Output, SampleRate::STUDIO, ChannelLayout::MONO, DEFAULT_ROOM);
+    pub(super) fn listen(&mut self) -> RecordTapReader {
+        let (pickup, spool) = record_tap(
+            TapPoint::Output,
+            SampleRate::HZ_48000,
+            ChannelLayout::MONO,
+            DEFAULT_CAPACITY,
+        );
         self.outlets.add(pickup).unwrap();
         spool
     }
@@ -136,21 +141,21 @@ pub(super) struct Rig {
     events: Receiver<Event>,
     pub(super) told: Vec<What>,
     /// It goes last.
-    pub(super) folder: Arc<Scratch>,
+    pub(super) folder: Arc<ScratchDir>,
 }
 
 impl Rig {
     pub(super) fn new(name: &str, change: impl FnOnce(&mut Wish)) -> Self {
-        Self::in_folder(Arc::new(Scratch::new(name).unwrap()), change)
+        Self::in_folder(Arc::new(ScratchDir::new(name).unwrap()), change)
     }
 
-    pub(super) fn in_folder(folder: Arc<Scratch>, change: impl FnOnce(&mut Wish)) -> Self {
+    pub(super) fn in_folder(folder: Arc<ScratchDir>, change: impl FnOnce(&mut Wish)) -> Self {
         let path = folder.path().to_owned();
         Self::at(&path, folder, change)
     }
 
     /// Records to `path`, and keeps `folder` as long as it is there.
-    pub(super) fn at(path: &Path, folder: Arc<Scratch>, change: impl FnOnce(&mut Wish)) -> Self {
+    pub(super) fn at(path: &Path, folder: Arc<ScratchDir>, change: impl FnOnce(&mut Wish)) -> Self {
         let mut studio = Studio::new();
         let format = "wav:f32".parse().unwrap();
         let mut wish = Wish::new("hall", path.into(), format).unwrap();
@@ -170,14 +175,19 @@ impl Rig {
     }
 
     /// As the deck does, in the rig's own time.
-    pub(super) fn tell(&self, command: Command, when: When) -> Result<Option<MediaTime>, Refused> {
-        self.deck.shared.machine().tell(self.now, command, when)
+    pub(super) fn tell(
+        &self,
+        command: RecorderCommand,
+        when: CommandTime,
+    ) -> Result<Option<MediaTime>, CommandError> {
+        self.deck.shared.machine().handle_command(self.now, command, when)
     }
 
     /// The recorder's thread looks.
     pub(super) fn look(&mut self) {
         let utc = NOON * 1_000_000_000 + (self.now - start() + self.shift).as_nanos();
-        let wall = Wall { local: self.now, utc: UnixTime::from_nanos(utc), offset: Span::ZERO };
+        let wall =
+            WallClock { local: self.now, utc: UnixTime::from_nanos(utc), offset: Span::ZERO };
         if let Some(job) = &mut self.job {
             let done = job.step(wall);
             while job.is_syncing() {
@@ -284,7 +294,7 @@ impl TestDisk {
 }
 
 impl Store for TestDisk {
-    fn create(&self, name: &str) -> io::Result<Box<dyn Medium>> {
+    fn create(&self, name: &str) -> io::Result<Box<dyn AppendFile>> {
         if let Some(kind) = self.faults.lock().unwrap().create {
             return Err(kind.into());
         }
@@ -330,7 +340,7 @@ impl Store for TestDisk {
 }
 
 struct TestFile {
-    inner: Box<dyn Medium>,
+    inner: Box<dyn AppendFile>,
     faults: Arc<Mutex<Faults>>,
     position: Arc<Mutex<MediaTime>>,
 }
@@ -342,7 +352,7 @@ impl TestFile {
     }
 }
 
-impl Medium for TestFile {
+impl AppendFile for TestFile {
     fn append(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let faults = self.faults.clone();
         let mut faults = faults.lock().unwrap();
@@ -367,7 +377,7 @@ impl Medium for TestFile {
         Ok(())
     }
 
-    fn lasting(&self) -> io::Result<Box<dyn Lasting>> {
+    fn sync_handle(&self) -> io::Result<Box<dyn SyncHandle>> {
         let (faults, position) = (self.faults.clone(), self.position.clone());
         Ok(Box::new(TestLasting { faults, position }))
     }
@@ -378,7 +388,7 @@ struct TestLasting {
     position: Arc<Mutex<MediaTime>>,
 }
 
-impl Lasting for TestLasting {
+impl SyncHandle for TestLasting {
     fn sync(&self) -> io::Result<()> {
         let position = *self.position.lock().unwrap();
         let mut faults = self.faults.lock().unwrap();

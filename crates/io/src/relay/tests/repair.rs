@@ -1,6 +1,6 @@
 //! Losses that are made good: RED, two ways, and what Opus repeats.
 
-use aulos_proto::rtp::red::{self, Block, Blocks};
+use aulos_proto::rtp::red::{self, RedBlock, RedBlocks};
 
 use super::*;
 use crate::udp::testing::deliver_to;
@@ -9,9 +9,9 @@ const RED: u8 = 112;
 const PACKETS: u64 = 20_000;
 
 /// Numbers that are the same in every run.
-struct Dice(u64);
+struct LossGenerator(u64);
 
-impl Dice {
+impl LossGenerator {
     /// True in one of ten.
     fn loses(&mut self) -> bool {
         self.0 =
@@ -26,12 +26,12 @@ fn payload(number: u64) -> Vec<u8> {
 }
 
 /// Which one came, by each packet that went out.
-fn numbers(world: &World) -> Vec<u64> {
-    let number = |(header, bytes): &(Header, Vec<u8>)| {
+fn numbers(world: &RelayFixture) -> Vec<u64> {
+    let number = |(header, bytes): &(RtpHeader, Vec<u8>)| {
         let number = u64::from_be_bytes(bytes[..8].try_into().unwrap());
         assert_eq!(*bytes, payload(number));
         let sent = packet(0, number, 160, 0, &[]);
-        let sent = rtp::Packet::parse(&sent).unwrap();
+        let sent = rtp::RtpPacket::parse(&sent).unwrap();
         assert_eq!((header.sequence, header.timestamp), (sent.sequence(), sent.timestamp()));
         number
     };
@@ -46,10 +46,10 @@ fn red_of(number: u64, distance: u64) -> Vec<u8> {
     let before: Vec<Vec<u8>> =
         (1..=distance.min(number)).rev().map(|by| payload(number - by)).collect();
     let offsets = (1..=distance.min(number)).rev().map(|by| u16::try_from(by * 160).unwrap());
-    let blocks: Vec<Block<'_>> = before
+    let blocks: Vec<RedBlock<'_>> = before
         .iter()
         .zip(offsets)
-        .map(|(data, offset)| Block { payload_type: 0, offset, data })
+        .map(|(data, offset)| RedBlock { payload_type: 0, timestamp_offset: offset, data })
         .collect();
     let mut out = vec![0; 4_000];
     let length = red::write(&mut out, &blocks, 0, &payload(number)).unwrap();
@@ -57,9 +57,10 @@ fn red_of(number: u64, distance: u64) -> Vec<u8> {
     packet(1, number, 160, RED, &out)
 }
 
-fn red_in() -> Wishes {
-    let mut wishes = Wishes::new(Media::new(PCMU), Media::new(PCMU));
-    wishes.red_from = Some(RED);
+fn red_in() -> RelayStreamConfig {
+    let mut wishes =
+        RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(PCMU));
+    wishes.red_in = Some(RED);
     wishes
 }
 
@@ -67,13 +68,13 @@ fn red_in() -> Wishes {
 #[test]
 fn red_makes_nearly_all_good_that_was_lost() {
     for (distance, least, most) in [(1, 0.007, 0.013), (2, 0.0005, 0.002)] {
-        let (mut world, mut dice) = (World::of(red_in()), Dice(1));
+        let (mut world, mut dice) = (RelayFixture::with_config(red_in()), LossGenerator(1));
         let mut lost = 0;
         for number in 0..PACKETS {
             if number > 1 && number < PACKETS - 1 && dice.loses() {
                 lost += 1;
             } else {
-                world.give(&red_of(number, distance));
+                world.deliver(&red_of(number, distance));
             }
             world.wait(STEP);
         }
@@ -93,10 +94,10 @@ fn red_makes_nearly_all_good_that_was_lost() {
 
 #[test]
 fn what_red_brings_does_not_wait_and_comes_only_once() {
-    let mut world = World::of(red_in());
+    let mut world = RelayFixture::with_config(red_in());
     for number in [0, 1, 2, 4, 5, 3, 6, 8, 8] {
         let before = world.out.len();
-        world.give(&red_of(number, 1));
+        world.deliver(&red_of(number, 1));
         if number == 4 {
             assert_eq!(world.out.len(), before + 2, "at once");
         }
@@ -110,32 +111,33 @@ fn what_red_brings_does_not_wait_and_comes_only_once() {
 
 #[test]
 fn plain_packets_and_red_without_copies_are_taken_too_and_nonsense_is_counted() {
-    let mut world = World::of(red_in());
+    let mut world = RelayFixture::with_config(red_in());
     for number in 0..30 {
         match number % 3 {
-            0 => world.give(&packet(1, number, 160, 0, &payload(number))),
-            1 => world.give(&red_of(number, 0)),
-            _ => world.give(&red_of(number, 3)),
+            0 => world.deliver(&packet(1, number, 160, 0, &payload(number))),
+            1 => world.deliver(&red_of(number, 0)),
+            _ => world.deliver(&red_of(number, 3)),
         }
-        world.give(&packet(1, number, 160, RED, &[0x80, 0, 0]));
-        world.give(&packet(1, number, 160, RED, &[99, 1, 2, 3]));
+        world.deliver(&packet(1, number, 160, RED, &[0x80, 0, 0]));
+        world.deliver(&packet(1, number, 160, RED, &[99, 1, 2, 3]));
         world.wait(STEP);
     }
     world.finish();
     assert_eq!(numbers(&world), (0..30).collect::<Vec<_>>());
     let tally = world.tally();
-    assert_eq!((tally.undecodable, tally.other_types, tally.recovered_red), (30, 30, 0));
+    assert_eq!((tally.undecodable, tally.unknown_types, tally.recovered_red), (30, 30, 0));
 }
 
 /// One relay writes it, the other one reads it: transcoded before, and back.
 #[test]
 fn red_that_a_relay_sends_is_whole() {
-    for distance in 1..=MAX_DISTANCE {
-        let mut wishes = Wishes::new(Media::new(PCMA), Media::new(PCMU));
-        wishes.red_to = Some(Redundancy { payload_type: RED, distance });
-        let mut first = World::of(wishes);
-        let mut second = World::of(red_in());
-        let mut dice = Dice(7);
+    for distance in 1..=MAX_RED_DISTANCE {
+        let mut wishes =
+            RelayStreamConfig::new(RtpPayloadFormat::new(PCMA), RtpPayloadFormat::new(PCMU));
+        wishes.red_out = Some(RedConfig { payload_type: RED, distance });
+        let mut first = RelayFixture::with_config(wishes);
+        let mut second = RelayFixture::with_config(red_in());
+        let mut dice = LossGenerator(7);
         for number in 0..2_000 {
             first.send(1, number, 160, &[u8::try_from(number % 128).unwrap(); 160]);
             let (header, sent) = first.out.pop().unwrap_or_default();
@@ -143,11 +145,11 @@ fn red_that_a_relay_sends_is_whole() {
                 continue;
             }
             assert_eq!(header.payload_type, RED);
-            let blocks = Blocks::parse(&sent).unwrap();
+            let blocks = RedBlocks::parse(&sent).unwrap();
             let whole = number.min(distance.into()) + 1;
             assert!(number < 2 || blocks.iter().len() as u64 == whole);
             if number < 10 || !dice.loses() {
-                second.give(&[&header.to_bytes()[..], &sent].concat());
+                second.deliver(&[&header.to_bytes()[..], &sent].concat());
             }
             second.wait(STEP);
         }
@@ -155,8 +157,8 @@ fn red_that_a_relay_sends_is_whole() {
         assert!(second.out.len() > 1_950, "{} of 2000", second.out.len());
         for (header, payload) in &second.out {
             let number = header.sequence.wrapping_sub(FIRST);
-            let code = aulos_dsp::g711::Law::A.decode(u8::try_from(number % 128).unwrap());
-            let code = aulos_dsp::g711::Law::Mu.encode(code);
+            let code = aulos_dsp::g711::G711Law::A.decode(u8::try_from(number % 128).unwrap());
+            let code = aulos_dsp::g711::G711Law::Mu.encode(code);
             let near = i16::from(payload[0]) - i16::from(code);
             assert!(near.abs() <= 1 && payload.iter().all(|byte| *byte == payload[0]));
         }
@@ -164,23 +166,24 @@ fn red_that_a_relay_sends_is_whole() {
 }
 
 /// Sends to one of two ways.
-fn give(world: &mut World, is_second: bool, from: &str, datagram: &[u8]) {
+fn give(world: &mut RelayFixture, is_second: bool, from: &str, datagram: &[u8]) {
     let (now, from) = (world.now, from.parse().unwrap());
     let sent = deliver_to(&mut world.relay, is_second, now, from, datagram);
     world.take(sent);
 }
 
-fn two_ways() -> World {
-    let mut wishes = Wishes::new(Media::new(PCMU), Media::new(PCMU));
-    wishes.two_ways = true;
-    World::of(wishes)
+fn two_ways() -> RelayFixture {
+    let mut wishes =
+        RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(PCMU));
+    wishes.redundant = true;
+    RelayFixture::with_config(wishes)
 }
 
 const OTHER: &str = "203.0.113.1:5004";
 
 #[test]
 fn two_ways_that_lose_a_tenth_each_lose_a_hundredth_together() {
-    let (mut world, mut dice) = (two_ways(), Dice(3));
+    let (mut world, mut dice) = (two_ways(), LossGenerator(3));
     let mut lost = [0, 0];
     for number in 0..PACKETS {
         let datagram = packet(1, number, 160, 0, &payload(number));
@@ -204,7 +207,7 @@ fn two_ways_that_lose_a_tenth_each_lose_a_hundredth_together() {
     let tally = world.tally();
     assert_eq!(tally.lost, lost, "each way says what it has lost");
     let came = 2 * PACKETS - lost[0] - lost[1];
-    assert_eq!(tally.taken[0] + tally.taken[1] + tally.copies, came);
+    assert_eq!(tally.taken[0] + tally.taken[1] + tally.duplicates, came);
     assert_eq!((tally.sent, tally.other_addresses), (numbers.len() as u64, 0));
 }
 
@@ -263,16 +266,17 @@ fn voice(packets: u32) -> Vec<Vec<u8>> {
             .sum();
         #[allow(clippy::cast_possible_truncation, reason = "within 16 bits")]
         let sample = (sum * loud * 10_000.0) as i16;
-        aulos_dsp::g711::Law::Mu.encode(sample)
+        aulos_dsp::g711::G711Law::Mu.encode(sample)
     };
     (0..packets).map(|packet| (0..160).map(|at| sample(packet * 160 + at)).collect()).collect()
 }
 
 /// Of a relay to Opus, with its headers.
-fn opus_of(packets: &[Vec<u8>], fec: bool) -> Vec<(Header, Vec<u8>)> {
-    let mut wishes = Wishes::new(Media::new(PCMU), Media::new(OPUS));
+fn opus_of(packets: &[Vec<u8>], fec: bool) -> Vec<(RtpHeader, Vec<u8>)> {
+    let mut wishes =
+        RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(OPUS));
     (wishes.opus_fec, wishes.opus_bitrate) = (fec, 24_000);
-    let mut world = World::of(wishes);
+    let mut world = RelayFixture::with_config(wishes);
     for (number, payload) in (0..).zip(packets) {
         world.send(1, number, 160, payload);
         world.wait(STEP);
@@ -290,11 +294,11 @@ fn what_opus_repeats_of_a_lost_packet_is_heard() {
         let sent = opus_of(&voice, fec);
         assert_eq!(sent.len(), voice.len());
         let hear = |loses: bool| {
-            let mut world = World::new(OPUS, PCMU);
+            let mut world = RelayFixture::new(OPUS, PCMU);
             for (at, (header, payload)) in sent.iter().enumerate() {
                 if !(loses && lost(at)) {
-                    let header = Header { payload_type: 96, ..*header };
-                    world.give(&[&header.to_bytes()[..], payload].concat());
+                    let header = RtpHeader { payload_type: 96, ..*header };
+                    world.deliver(&[&header.to_bytes()[..], payload].concat());
                 }
                 world.wait(STEP);
             }
@@ -315,7 +319,10 @@ fn what_opus_repeats_of_a_lost_packet_is_heard() {
         let sequences = holes.sequences();
         assert!(sequences.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]).cast_signed() > 0));
         let samples = |payload: &[u8]| -> Vec<f64> {
-            payload.iter().map(|code| f64::from(aulos_dsp::g711::Law::Mu.decode(*code))).collect()
+            payload
+                .iter()
+                .map(|code| f64::from(aulos_dsp::g711::G711Law::Mu.decode(*code)))
+                .collect()
         };
         let (mut error, mut power) = (0.0, 0.0);
         for (at, (header, payload)) in whole.out.iter().enumerate().filter(|(at, _)| lost(*at)) {

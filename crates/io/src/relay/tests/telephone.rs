@@ -24,16 +24,16 @@ fn key(first: u64, ticks: u32) -> Vec<Vec<u8>> {
 }
 
 /// Sound, a key, and sound.
-fn call(to: Encoding, events: Option<Events>) -> World {
-    let mut wishes = Wishes::new(Media::new(PCMU), Media::new(to));
-    wishes.events = events;
-    let mut world = World::of(wishes);
+fn call(to: Encoding, events: Option<DtmfPayloadTypes>) -> RelayFixture {
+    let mut wishes = RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(to));
+    wishes.dtmf = events;
+    let mut world = RelayFixture::with_config(wishes);
     for number in 0..10 {
         world.send(1, number, 160, &[0x55; 160]);
         world.wait(STEP);
     }
     for datagram in key(10, 160) {
-        world.give(&datagram);
+        world.deliver(&datagram);
         world.wait(STEP);
     }
     for number in 17..30 {
@@ -47,24 +47,24 @@ fn call(to: Encoding, events: Option<Events>) -> World {
 #[test]
 fn a_key_goes_through_as_it_came() {
     let (from, to) = (EVENTS, 97);
-    let world = call(PCMA, Some(Events { from, to }));
+    let world = call(PCMA, Some(DtmfPayloadTypes { from, to }));
     assert_eq!(world.out.len(), 30);
     for (number, (header, _)) in (0u16..).zip(&world.out) {
         assert_eq!(header.sequence, FIRST.wrapping_add(number));
     }
     for (at, (sent, (header, payload))) in key(10, 160).iter().zip(&world.out[10..17]).enumerate() {
-        let sent = rtp::Packet::parse(sent).unwrap();
+        let sent = rtp::RtpPacket::parse(sent).unwrap();
         assert_eq!((header.payload_type, header.marker), (97, at == 0));
         assert_eq!((header.timestamp, &payload[..]), (sent.timestamp(), sent.payload()));
     }
     let tally = world.tally();
-    assert_eq!((tally.events, tally.sent, tally.other_types), (7, 30, 0));
-    assert_eq!((tally.line.late, tally.source.lost, tally.undecodable), (0, 0, 0));
+    assert_eq!((tally.dtmf, tally.sent, tally.unknown_types), (7, 30, 0));
+    assert_eq!((tally.jitter.late, tally.source.lost, tally.undecodable), (0, 0, 0));
 }
 
 #[test]
 fn a_key_has_the_time_of_the_listeners_clock() {
-    let world = call(OPUS, Some(Events { from: EVENTS, to: EVENTS }));
+    let world = call(OPUS, Some(DtmfPayloadTypes { from: EVENTS, to: EVENTS }));
     assert_eq!(world.out.len(), 30);
     let (begin, _) = &world.out[9];
     for (at, (header, payload)) in (1_u16..).zip(&world.out[10..17]) {
@@ -72,21 +72,22 @@ fn a_key_has_the_time_of_the_listeners_clock() {
         let duration = (at.min(5) * 960).to_be_bytes();
         assert_eq!(payload[..], [5, if at >= 5 { 0x8a } else { 10 }, duration[0], duration[1]]);
     }
-    assert_eq!(world.tally().events, 7);
+    assert_eq!(world.tally().dtmf, 7);
 }
 
 #[test]
 fn a_payload_type_that_nobody_spoke_of_is_counted_and_not_heard() {
     let world = call(PCMA, None);
     assert_eq!(world.out.len(), 23);
-    assert_eq!((world.tally().other_types, world.tally().other_type), (7, Some(EVENTS)));
+    assert_eq!((world.tally().unknown_types, world.tally().last_unknown_type), (7, Some(EVENTS)));
 }
 
 #[test]
 fn a_key_behind_a_hole_waits_no_longer_than_sound_does() {
-    let mut wishes = Wishes::new(Media::new(PCMU), Media::new(PCMU));
-    wishes.events = Some(Events { from: EVENTS, to: EVENTS });
-    let mut world = World::of(wishes);
+    let mut wishes =
+        RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(PCMU));
+    wishes.dtmf = Some(DtmfPayloadTypes { from: EVENTS, to: EVENTS });
+    let mut world = RelayFixture::with_config(wishes);
     for number in 0..500 {
         world.send(1, number, 160, &[1; 160]);
         world.wait(STEP);
@@ -94,7 +95,7 @@ fn a_key_behind_a_hole_waits_no_longer_than_sound_does() {
     let mut key = key(500, 160);
     key.remove(2);
     for datagram in key {
-        world.give(&datagram);
+        world.deliver(&datagram);
         world.wait(STEP);
     }
     // The hole is known to be one as soon as its time is over, and not later than that.
@@ -102,8 +103,8 @@ fn a_key_behind_a_hole_waits_no_longer_than_sound_does() {
 }
 
 /// Silence begins behind 20 packets: one of noise every 200 ms.
-fn silence(to: Encoding, described: &[u8]) -> World {
-    let mut world = World::new(PCMU, to);
+fn silence(to: Encoding, described: &[u8]) -> RelayFixture {
+    let mut world = RelayFixture::new(PCMU, to);
     for number in 0..20 {
         world.send(1, number, 160, &[0xff; 160]);
         world.wait(STEP);
@@ -113,13 +114,13 @@ fn silence(to: Encoding, described: &[u8]) -> World {
         let mut datagram = packet(1, number, 160, 13, described);
         let skipped = packet(1, 20 + (number - 20) * 10, 160, 13, &[]);
         datagram[4..8].copy_from_slice(&skipped[4..8]);
-        world.give(&datagram);
+        world.deliver(&datagram);
         world.wait(STEP * 10);
     }
     world.finish();
     assert_eq!(world.out.len(), 40, "one for each");
     let tally = world.tally();
-    assert_eq!((tally.noise, tally.source.lost, tally.undecodable), (20, 0, 0));
+    assert_eq!((tally.comfort_noise, tally.source.lost, tally.undecodable), (20, 0, 0));
     world
 }
 

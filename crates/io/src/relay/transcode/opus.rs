@@ -5,7 +5,7 @@ use core::fmt;
 use aulos_proto::rtp::Encoding;
 use opus_rs::{Application, OpusDecoder, OpusEncoder};
 
-use crate::relay::Wishes;
+use crate::relay::RelayStreamConfig;
 
 /// The longest sound of a packet (RFC 6716, 2.1.4).
 pub(super) const LONGEST_MS: usize = 120;
@@ -14,27 +14,27 @@ pub(super) const LONGEST_MS: usize = 120;
 pub(super) const LONGEST_PACKET: usize = 4_000;
 
 /// The rate at which Opus meets another encoding: that one's own, where Opus has it.
-pub(super) fn rate(other: Encoding) -> u32 {
+pub(super) fn opus_rate(other: Encoding) -> u32 {
     let own = other.sample_rate();
     if RATES.contains(&own) { own } else { 48_000 }
 }
 
 /// Packets into samples. Without a decoder none can be opened; that is seen when the first one of
 /// its kind is made.
-pub(super) struct Opener {
+pub(super) struct LazyOpusDecoder {
     rate: u32,
     channels: usize,
     decoder: Option<Box<OpusDecoder>>,
 }
 
-impl Opener {
+impl LazyOpusDecoder {
     /// None when the library refuses.
     pub(super) fn new(rate: u32, channels: usize) -> Option<Self> {
-        let opener = Self::of(rate, channels);
+        let opener = Self::without_decoder(rate, channels);
         opener.decoder.is_some().then_some(opener)
     }
 
-    fn of(rate: u32, channels: usize) -> Self {
+    fn without_decoder(rate: u32, channels: usize) -> Self {
         let hz = i32::try_from(rate).unwrap_or(0);
         let decoder = OpusDecoder::new(hz, channels).ok().map(Box::new);
         Self { rate, channels, decoder }
@@ -57,10 +57,10 @@ impl Opener {
     }
 
     /// Goes on over what is missing, so that the next packet follows without a click.
-    pub(super) fn miss(&mut self, frames: usize, scratch: &mut Vec<f32>) {
+    pub(super) fn skip(&mut self, frames: usize, scratch: &mut Vec<f32>) {
         let Some(decoder) = &mut self.decoder else { return };
         let frame = self.rate as usize / 50;
-        for _ in 0..(frames / frame.max(1)).min(MOST_MISSED) {
+        for _ in 0..(frames / frame.max(1)).min(MAX_SKIPPED) {
             scratch.resize(frame * self.channels, 0.0);
             if decoder.decode(&[], frame, scratch).is_err() {
                 return;
@@ -73,20 +73,20 @@ impl Opener {
     }
 }
 
-impl Clone for Opener {
+impl Clone for LazyOpusDecoder {
     fn clone(&self) -> Self {
-        Self::of(self.rate, self.channels)
+        Self::without_decoder(self.rate, self.channels)
     }
 }
 
-impl fmt::Debug for Opener {
+impl fmt::Debug for LazyOpusDecoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Opener").field("rate", &self.rate).finish_non_exhaustive()
     }
 }
 
 /// Samples into packets; as with [`Opener`], without an encoder none are made.
-pub(super) struct Packer {
+pub(super) struct LazyOpusEncoder {
     rate: u32,
     channels: usize,
     bitrate: u32,
@@ -95,15 +95,21 @@ pub(super) struct Packer {
     encoder: Option<Box<OpusEncoder>>,
 }
 
-impl Packer {
+impl LazyOpusEncoder {
     /// None when the library refuses.
-    pub(super) fn new(rate: u32, channels: usize, wishes: &Wishes) -> Option<Self> {
-        let Wishes { opus_bitrate, opus_complexity, opus_fec, .. } = *wishes;
-        let packer = Self::of(rate, channels, opus_bitrate, opus_complexity, opus_fec);
+    pub(super) fn new(rate: u32, channels: usize, wishes: &RelayStreamConfig) -> Option<Self> {
+        let RelayStreamConfig { opus_bitrate, opus_complexity, opus_fec, .. } = *wishes;
+        let packer = Self::without_encoder(rate, channels, opus_bitrate, opus_complexity, opus_fec);
         packer.encoder.is_some().then_some(packer)
     }
 
-    fn of(rate: u32, channels: usize, bitrate: u32, complexity: u8, fec: bool) -> Self {
+    fn without_encoder(
+        rate: u32,
+        channels: usize,
+        bitrate: u32,
+        complexity: u8,
+        fec: bool,
+    ) -> Self {
         let hz = i32::try_from(rate).unwrap_or(0);
         let mut encoder = OpusEncoder::new(hz, channels, Application::Voip).ok().map(Box::new);
         if let Some(encoder) = &mut encoder {
@@ -129,13 +135,13 @@ impl Packer {
     }
 }
 
-impl Clone for Packer {
+impl Clone for LazyOpusEncoder {
     fn clone(&self) -> Self {
-        Self::of(self.rate, self.channels, self.bitrate, self.complexity, self.fec)
+        Self::without_encoder(self.rate, self.channels, self.bitrate, self.complexity, self.fec)
     }
 }
 
-impl fmt::Debug for Packer {
+impl fmt::Debug for LazyOpusEncoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Packer").field("rate", &self.rate).finish_non_exhaustive()
     }
@@ -148,4 +154,4 @@ const EXPECTED_LOSS: i32 = 10;
 const RATES: [u32; 5] = [8_000, 12_000, 16_000, 24_000, 48_000];
 
 /// Frames of 20 ms that are gone on over; behind them there is silence anyway.
-const MOST_MISSED: usize = 10;
+const MAX_SKIPPED: usize = 10;

@@ -19,10 +19,10 @@ use lofty::ogg::tag::VorbisComments;
 use lofty::ogg::{OpusFile, VorbisFile};
 use lofty::probe::Probe;
 
-use super::{Change, TagError};
+use super::{TagChange, TagError};
 
 /// The tags of a file, all of them.
-pub(crate) enum Container {
+pub(crate) enum TagContainer {
     Flac(FlacFile),
     Vorbis(VorbisFile),
     Opus(OpusFile),
@@ -33,29 +33,29 @@ pub(crate) enum Container {
     Aac(AacFile),
 }
 
-enum Place<'a> {
+enum TagRef<'a> {
     Comments(&'a VorbisComments),
     Frames(&'a Id3v2Tag),
     Atoms(&'a Ilst),
 }
 
-enum PlaceMut<'a> {
+enum TagMut<'a> {
     Comments(&'a mut VorbisComments),
     Frames(&'a mut Id3v2Tag),
     Atoms(&'a mut Ilst),
 }
 
-impl Container {
+impl TagContainer {
     /// Reads what the beginning of the file says it is, whatever its name.
     pub(crate) fn read(file: &mut File) -> Result<Self, TagError> {
-        guarded(|| {
+        catch_panic(|| {
             file.rewind()?;
             let mut reader = BufReader::new(file);
             let mut front = [0; 12];
             reader.read_exact(&mut front)?;
             reader.rewind()?;
             let kind = Probe::new(&mut reader).guess_file_type()?.file_type();
-            let kind = kind.filter(|kind| begins_like(&front, *kind));
+            let kind = kind.filter(|kind| has_signature(&front, *kind));
             reader.rewind()?;
             // Frames that a later version of a standard replaced stay as they are.
             let options = ParseOptions::new().read_properties(false).implicit_conversions(false);
@@ -71,7 +71,7 @@ impl Container {
                 Some(FileType::Aac) => AacFile::read_from(from, options).map(Self::Aac),
                 _ => return Err(TagError::Unsupported),
             }
-            .map_err(|error| TagError::because(&error))
+            .map_err(|error| TagError::from_library(&error))
         })
     }
 
@@ -83,14 +83,14 @@ impl Container {
     }
 
     pub(super) fn write(&self, file: &mut File) -> Result<(), TagError> {
-        let version = match self.place() {
-            Some(Place::Frames(frames)) => frames.original_version(),
+        let version = match self.tag_ref() {
+            Some(TagRef::Frames(frames)) => frames.original_version(),
             _ => Id3v2Version::V4,
         };
         let options = WriteOptions::new().use_id3v23(version == Id3v2Version::V3);
-        guarded(|| {
+        catch_panic(|| {
             file.rewind()?;
-            self.save(file, options).map_err(|error| TagError::because(&error))
+            self.save(file, options).map_err(|error| TagError::from_library(&error))
         })
     }
 
@@ -122,16 +122,16 @@ impl Container {
     }
 
     fn all(&self, name: &str) -> Vec<String> {
-        match self.place() {
+        match self.tag_ref() {
             None => Vec::new(),
-            Some(Place::Comments(comments)) => {
+            Some(TagRef::Comments(comments)) => {
                 comments.get_all(name).map(ToOwned::to_owned).collect()
             }
-            Some(Place::Frames(frames)) => {
+            Some(TagRef::Frames(frames)) => {
                 let texts = frames.into_iter().filter_map(|frame| text_of(frame, name));
                 texts.map(ToOwned::to_owned).collect()
             }
-            Some(Place::Atoms(atoms)) => {
+            Some(TagRef::Atoms(atoms)) => {
                 let named = atoms.into_iter().filter(|atom| is_named(atom.ident(), name));
                 let texts = named.flat_map(Atom::data).filter_map(|data| match data {
                     AtomData::UTF8(text) | AtomData::UTF16(text) => Some(text.clone()),
@@ -142,46 +142,46 @@ impl Container {
         }
     }
 
-    pub(super) fn apply(&mut self, changes: &[Change]) {
-        let mut place = self.place_mut();
-        for Change { name, new, .. } in changes {
+    pub(super) fn apply(&mut self, changes: &[TagChange]) {
+        let mut place = self.tag_mut_or_insert();
+        for TagChange { name, new, .. } in changes {
             match &mut place {
-                PlaceMut::Comments(comments) => match new {
+                TagMut::Comments(comments) => match new {
                     Some(text) => comments.insert((*name).into(), text.clone()),
                     None => drop(comments.remove(name)),
                 },
-                PlaceMut::Frames(frames) => {
+                TagMut::Frames(frames) => {
                     frames.retain(|frame| text_of(frame, name).is_none());
                     if let Some(text) = new {
                         drop(frames.insert_user_text((*name).into(), text.clone()));
                     }
                 }
-                PlaceMut::Atoms(atoms) => {
+                TagMut::Atoms(atoms) => {
                     atoms.retain(|atom| !is_named(atom.ident(), name));
                     if let Some(text) = new {
-                        atoms.insert(atom(name, text.clone()));
+                        atoms.insert(freeform_atom(name, text.clone()));
                     }
                 }
             }
         }
     }
 
-    fn place(&self) -> Option<Place<'_>> {
+    fn tag_ref(&self) -> Option<TagRef<'_>> {
         match self {
-            Self::Flac(it) => it.vorbis_comments().map(Place::Comments),
-            Self::Vorbis(it) => Some(Place::Comments(it.vorbis_comments())),
-            Self::Opus(it) => Some(Place::Comments(it.vorbis_comments())),
-            Self::Mpeg(it) => it.id3v2().map(Place::Frames),
-            Self::Mp4(it) => it.ilst().map(Place::Atoms),
-            Self::Wav(it) => it.id3v2().map(Place::Frames),
-            Self::Aiff(it) => it.id3v2().map(Place::Frames),
-            Self::Aac(it) => it.id3v2().map(Place::Frames),
+            Self::Flac(it) => it.vorbis_comments().map(TagRef::Comments),
+            Self::Vorbis(it) => Some(TagRef::Comments(it.vorbis_comments())),
+            Self::Opus(it) => Some(TagRef::Comments(it.vorbis_comments())),
+            Self::Mpeg(it) => it.id3v2().map(TagRef::Frames),
+            Self::Mp4(it) => it.ilst().map(TagRef::Atoms),
+            Self::Wav(it) => it.id3v2().map(TagRef::Frames),
+            Self::Aiff(it) => it.id3v2().map(TagRef::Frames),
+            Self::Aac(it) => it.id3v2().map(TagRef::Frames),
         }
     }
 
     /// The place, made where there is none.
-    fn place_mut(&mut self) -> PlaceMut<'_> {
-        if self.place().is_none() {
+    fn tag_mut_or_insert(&mut self) -> TagMut<'_> {
+        if self.tag_ref().is_none() {
             match self {
                 Self::Flac(it) => drop(it.set_vorbis_comments(VorbisComments::default())),
                 Self::Mpeg(it) => drop(it.set_id3v2(Id3v2Tag::default())),
@@ -192,26 +192,26 @@ impl Container {
                 Self::Vorbis(_) | Self::Opus(_) => {}
             }
         }
-        self.made().unwrap_or_else(|| unreachable!("it was made above"))
+        self.tag_mut().unwrap_or_else(|| unreachable!("it was made above"))
     }
 
-    fn made(&mut self) -> Option<PlaceMut<'_>> {
+    fn tag_mut(&mut self) -> Option<TagMut<'_>> {
         Some(match self {
-            Self::Flac(it) => PlaceMut::Comments(it.vorbis_comments_mut()?),
-            Self::Vorbis(it) => PlaceMut::Comments(it.vorbis_comments_mut()),
-            Self::Opus(it) => PlaceMut::Comments(it.vorbis_comments_mut()),
-            Self::Mpeg(it) => PlaceMut::Frames(it.id3v2_mut()?),
-            Self::Mp4(it) => PlaceMut::Atoms(it.ilst_mut()?),
-            Self::Wav(it) => PlaceMut::Frames(it.id3v2_mut()?),
-            Self::Aiff(it) => PlaceMut::Frames(it.id3v2_mut()?),
-            Self::Aac(it) => PlaceMut::Frames(it.id3v2_mut()?),
+            Self::Flac(it) => TagMut::Comments(it.vorbis_comments_mut()?),
+            Self::Vorbis(it) => TagMut::Comments(it.vorbis_comments_mut()),
+            Self::Opus(it) => TagMut::Comments(it.vorbis_comments_mut()),
+            Self::Mpeg(it) => TagMut::Frames(it.id3v2_mut()?),
+            Self::Mp4(it) => TagMut::Atoms(it.ilst_mut()?),
+            Self::Wav(it) => TagMut::Frames(it.id3v2_mut()?),
+            Self::Aiff(it) => TagMut::Frames(it.id3v2_mut()?),
+            Self::Aac(it) => TagMut::Frames(it.id3v2_mut()?),
         })
     }
 }
 
 /// The library looks for MPEG frames a long way into a file, and finds what looks like one in
 /// many; tags must not be written on such a guess.
-fn begins_like(front: &[u8; 12], kind: FileType) -> bool {
+fn has_signature(front: &[u8; 12], kind: FileType) -> bool {
     let [a, b, c, d, e, f, g, h, form @ ..] = front;
     let (first, second) = ([*a, *b, *c, *d], [*e, *f, *g, *h]);
     if first.starts_with(b"ID3") {
@@ -242,13 +242,13 @@ fn is_named(ident: &AtomIdent<'_>, wanted: &str) -> bool {
         if mean == ITUNES && name.eq_ignore_ascii_case(wanted))
 }
 
-fn atom(name: &'static str, text: String) -> Atom<'static> {
+fn freeform_atom(name: &'static str, text: String) -> Atom<'static> {
     let name = Cow::Borrowed(name);
     Atom::new(AtomIdent::Freeform { mean: Cow::Borrowed(ITUNES), name }, AtomData::UTF8(text))
 }
 
 /// The library sees bytes that nobody vouches for; its panic is a damaged file to us.
-fn guarded<T>(work: impl FnOnce() -> Result<T, TagError>) -> Result<T, TagError> {
+fn catch_panic<T>(work: impl FnOnce() -> Result<T, TagError>) -> Result<T, TagError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(TagError::Damaged))
 }
 

@@ -20,7 +20,7 @@ pub enum TagError {
     /// It was written to meanwhile: run again.
     Changed,
     /// The copy did not read back as it was meant, and was thrown away.
-    NotKept,
+    VerifyFailed,
     /// The disk: full, or failing.
     Io(io::ErrorKind),
 }
@@ -47,7 +47,7 @@ impl From<ReplaceError> for TagError {
 
 impl TagError {
     /// What an error of the library comes down to.
-    pub(super) fn because(error: &(dyn core::error::Error + 'static)) -> Self {
+    pub(super) fn from_library(error: &(dyn core::error::Error + 'static)) -> Self {
         let mut cause = Some(error);
         while let Some(error) = cause {
             if let Some(error) = error.downcast_ref::<io::Error>() {
@@ -74,7 +74,9 @@ impl fmt::Display for TagError {
             Self::ReadOnly => f.write_str("it is read-only: check the mode of file and folder"),
             Self::Busy => f.write_str("another run is writing its tags"),
             Self::Changed => f.write_str("it was changed meanwhile: run again"),
-            Self::NotKept => f.write_str("the new file did not read back right and was dropped"),
+            Self::VerifyFailed => {
+                f.write_str("the new file did not read back right and was dropped")
+            }
             Self::Io(kind) => write!(f, "tags cannot be written: {kind}"),
         }
     }

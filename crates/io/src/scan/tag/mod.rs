@@ -22,25 +22,25 @@ use aulos_core::{Db, Lufs};
 
 pub use error::TagError;
 
-use super::measure::Loudness;
+use super::measure::LoudnessSummary;
 use crate::replace::Replacement;
-use container::Container;
+use container::TagContainer;
 
 /// What a file's tags are to say.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Wish {
+pub struct TagRequest {
     /// Of the file by itself.
-    pub track: Volume,
+    pub track: GainTags,
     /// Of the album that it is a part of; without it, what the file says of an album stays, unless
     /// it was made for another reference.
-    pub album: Option<Volume>,
+    pub album: Option<GainTags>,
     /// The loudness that the gains lead to.
     pub reference: Lufs,
 }
 
 /// How a player should turn the volume, and what it then gets.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Volume {
+pub struct GainTags {
     /// To the reference.
     pub gain: Db,
     /// To -23 LUFS, for Opus.
@@ -51,15 +51,20 @@ pub struct Volume {
     pub range: Option<Db>,
 }
 
-impl Volume {
+impl GainTags {
     /// For a programme of this loudness; nothing for silence. No gain lifts the greatest peak above
     /// `ceiling`.
     #[must_use]
-    pub fn of(loudness: &Loudness, rule: Lufs, reference: Lufs, ceiling: Option<Db>) -> Self {
+    pub fn from_loudness(
+        loudness: &LoudnessSummary,
+        rule: Lufs,
+        reference: Lufs,
+        ceiling: Option<Db>,
+    ) -> Self {
         let peak = loudness.true_peak.or(loudness.sample_peak);
         Self {
-            gain: limited(reference - rule, peak, ceiling),
-            r128: limited(Lufs::new(R128) - rule, peak, ceiling),
+            gain: limit_gain(reference - rule, peak, ceiling),
+            r128: limit_gain(Lufs::new(R128_REFERENCE) - rule, peak, ceiling),
             peak: peak.map(Db::amplitude),
             range: loudness.range,
         }
@@ -68,7 +73,7 @@ impl Volume {
 
 /// A gain that leaves the peak below the ceiling.
 #[must_use]
-pub fn limited(gain: Db, peak: Option<Db>, ceiling: Option<Db>) -> Db {
+pub fn limit_gain(gain: Db, peak: Option<Db>, ceiling: Option<Db>) -> Db {
     match (peak, ceiling) {
         (Some(peak), Some(ceiling)) => Db::new(gain.get().min(ceiling.get() - peak.get())),
         _ => gain,
@@ -77,7 +82,7 @@ pub fn limited(gain: Db, peak: Option<Db>, ceiling: Option<Db>) -> Db {
 
 /// One tag, before and after.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct TagChange {
     /// Its name, as the standard spells it.
     pub name: &'static str,
     /// What it says now.
@@ -90,8 +95,8 @@ pub struct Change {
 ///
 /// # Errors
 /// [`TagError`].
-pub fn changes(path: &Path, wish: &Wish) -> Result<Vec<Change>, TagError> {
-    let container = Container::read(&mut open(path)?)?;
+pub fn changes(path: &Path, wish: &TagRequest) -> Result<Vec<TagChange>, TagError> {
+    let container = TagContainer::read(&mut open(path)?)?;
     Ok(container.changes(wish))
 }
 
@@ -104,23 +109,23 @@ pub fn changes(path: &Path, wish: &Wish) -> Result<Vec<Change>, TagError> {
 ///
 /// # Errors
 /// [`TagError`]; the file is then what it was.
-pub fn write(path: &Path, wish: &Wish) -> Result<Vec<Change>, TagError> {
+pub fn write(path: &Path, wish: &TagRequest) -> Result<Vec<TagChange>, TagError> {
     let path = path.canonicalize()?;
     let mut original = open(&path)?;
-    let mut container = Container::read(&mut original)?;
+    let mut container = TagContainer::read(&mut original)?;
     let changes = container.changes(wish);
     if changes.is_empty() {
         return Ok(changes);
     }
-    let mut copy = Replacement::of(&path, original.metadata()?)?;
-    copy.copy()?;
+    let mut copy = Replacement::create(&path, original.metadata()?)?;
+    copy.copy_original()?;
     container.apply(&changes);
     container.write(copy.file())?;
-    let written = Container::read(copy.file())?;
-    if !written.changes(wish).is_empty() || !copy.sounds_like_the_original() {
-        return Err(TagError::NotKept);
+    let written = TagContainer::read(copy.file())?;
+    if !written.changes(wish).is_empty() || !copy.matches_original_audio() {
+        return Err(TagError::VerifyFailed);
     }
-    copy.take_the_name()?;
+    copy.commit()?;
     Ok(changes)
 }
 
@@ -130,52 +135,52 @@ pub fn write(path: &Path, wish: &Wish) -> Result<Vec<Change>, TagError> {
 /// # Errors
 /// [`TagError`].
 pub fn is_complete(path: &Path, album: bool, reference: Lufs) -> Result<bool, TagError> {
-    let container = Container::read(&mut open(path)?)?;
-    let says = |name| container.get(name).is_some_and(|text| figure(&text).is_some());
+    let container = TagContainer::read(&mut open(path)?)?;
+    let says = |name| container.get(name).is_some_and(|text| parse_leading_number(&text).is_some());
     if container.is_opus() {
-        return Ok(says(R128_TRACK) && (!album || says(R128_ALBUM)));
+        return Ok(says(R128_TRACK_TAG) && (!album || says(R128_ALBUM_TAG)));
     }
     // Files of other programs seldom name their reference; ReplayGain's own is then meant.
-    let named = container.get(REFERENCE).map(|text| figure(&text));
+    let named = container.get(REFERENCE_TAG).map(|text| parse_leading_number(&text));
     let same = named.map_or_else(
         || is_default(reference),
         |named| named.is_some_and(|named| (named - reference.get()).abs() < 0.01),
     );
-    let track = says(TRACK[0]) && says(TRACK[1]);
-    Ok(same && track && (!album || (says(ALBUM[0]) && says(ALBUM[1]))))
+    let track = says(TRACK_TAGS[0]) && says(TRACK_TAGS[1]);
+    Ok(same && track && (!album || (says(ALBUM_TAGS[0]) && says(ALBUM_TAGS[1]))))
 }
 
 fn is_default(reference: Lufs) -> bool {
-    (reference.get() - REPLAYGAIN).abs() < 0.01
+    (reference.get() - REPLAYGAIN_REFERENCE).abs() < 0.01
 }
 
 fn open(path: &Path) -> Result<File, TagError> {
     Ok(File::open(path)?)
 }
 
-impl Container {
-    fn changes(&self, wish: &Wish) -> Vec<Change> {
+impl TagContainer {
+    fn changes(&self, wish: &TagRequest) -> Vec<TagChange> {
         let mut changes = Vec::new();
         let mut set = |name, new: Option<String>| {
             let old = self.get(name);
             if old != new || self.has_doubles(name) {
-                changes.push(Change { name, old, new });
+                changes.push(TagChange { name, old, new });
             }
         };
         if self.is_opus() {
-            set(R128_TRACK, Some(q78(wish.track.r128)));
+            set(R128_TRACK_TAG, Some(q78(wish.track.r128)));
             if let Some(album) = wish.album {
-                set(R128_ALBUM, Some(q78(album.r128)));
+                set(R128_ALBUM_TAG, Some(q78(album.r128)));
             }
-            for name in TRACK.into_iter().chain(ALBUM).chain([REFERENCE]) {
+            for name in TRACK_TAGS.into_iter().chain(ALBUM_TAGS).chain([REFERENCE_TAG]) {
                 set(name, None);
             }
             return changes;
         }
-        let reference = format!("{:.2} LUFS", tidy(wish.reference.get()));
+        let reference = format!("{:.2} LUFS", round_to_hundredths(wish.reference.get()));
         // An album gain to another reference would be wrong beside the new track gain.
-        let foreign = self.get(REFERENCE).is_some_and(|old| old != reference);
-        for (names, volume) in [(TRACK, Some(wish.track)), (ALBUM, wish.album)] {
+        let foreign = self.get(REFERENCE_TAG).is_some_and(|old| old != reference);
+        for (names, volume) in [(TRACK_TAGS, Some(wish.track)), (ALBUM_TAGS, wish.album)] {
             let Some(volume) = volume else {
                 if foreign {
                     names.into_iter().for_each(|name| set(name, None));
@@ -186,13 +191,13 @@ impl Container {
             set(names[1], volume.peak.map(|peak| format!("{peak:.6}")));
             set(names[2], volume.range.map(decibels));
         }
-        set(REFERENCE, Some(reference));
+        set(REFERENCE_TAG, Some(reference));
         changes
     }
 }
 
 fn decibels(value: Db) -> String {
-    format!("{:.2} dB", tidy(value.get()))
+    format!("{:.2} dB", round_to_hundredths(value.get()))
 }
 
 /// RFC 7845: a decimal number of 1/256 dB, -32768 to 32767.
@@ -203,46 +208,50 @@ fn q78(gain: Db) -> String {
 }
 
 /// To two places, with one zero.
-fn tidy(value: f64) -> f64 {
+fn round_to_hundredths(value: f64) -> f64 {
     (value * 100.0).round() / 100.0 + 0.0
 }
 
 /// The number that a tag begins with.
-fn figure(text: &str) -> Option<f64> {
+fn parse_leading_number(text: &str) -> Option<f64> {
     let number: f64 = text.split_whitespace().next()?.parse().ok()?;
     number.is_finite().then_some(number)
 }
 
 /// Gain, peak, range.
-const TRACK: [&str; 3] =
+const TRACK_TAGS: [&str; 3] =
     ["REPLAYGAIN_TRACK_GAIN", "REPLAYGAIN_TRACK_PEAK", "REPLAYGAIN_TRACK_RANGE"];
-const ALBUM: [&str; 3] =
+const ALBUM_TAGS: [&str; 3] =
     ["REPLAYGAIN_ALBUM_GAIN", "REPLAYGAIN_ALBUM_PEAK", "REPLAYGAIN_ALBUM_RANGE"];
-const REFERENCE: &str = "REPLAYGAIN_REFERENCE_LOUDNESS";
-const R128_TRACK: &str = "R128_TRACK_GAIN";
-const R128_ALBUM: &str = "R128_ALBUM_GAIN";
+const REFERENCE_TAG: &str = "REPLAYGAIN_REFERENCE_LOUDNESS";
+const R128_TRACK_TAG: &str = "R128_TRACK_GAIN";
+const R128_ALBUM_TAG: &str = "R128_ALBUM_GAIN";
 
 /// What R128 tags lead to (RFC 7845), and ReplayGain 2.0.
-const R128: f64 = -23.0;
-const REPLAYGAIN: f64 = -18.0;
+const R128_REFERENCE: f64 = -23.0;
+const REPLAYGAIN_REFERENCE: f64 = -18.0;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn loudness(integrated: f64, true_peak: Option<f64>) -> Loudness {
-        Loudness {
+    fn loudness(integrated: f64, true_peak: Option<f64>) -> LoudnessSummary {
+        LoudnessSummary {
             integrated: Some(Lufs::new(integrated)),
             sample_peak: Some(Db::new(-3.0)),
             true_peak: true_peak.map(Db::new),
-            ..Loudness::default()
+            ..LoudnessSummary::default()
         }
     }
 
     fn gains(integrated: f64, true_peak: Option<f64>, ceiling: Option<f64>) -> [f64; 2] {
         let it = loudness(integrated, true_peak);
-        let volume =
-            Volume::of(&it, Lufs::new(integrated), Lufs::new(REPLAYGAIN), ceiling.map(Db::new));
+        let volume = GainTags::from_loudness(
+            &it,
+            Lufs::new(integrated),
+            Lufs::new(REPLAYGAIN_REFERENCE),
+            ceiling.map(Db::new),
+        );
         [volume.gain.get(), volume.r128.get()]
     }
 
@@ -266,7 +275,14 @@ mod tests {
             [-7.5625, 0.0, 300.0, -300.0].map(|db| q78(Db::new(db))),
             ["-1936", "0", "32767", "-32768"]
         );
-        assert_eq!(figure("-18.00 LUFS"), Some(-18.0));
-        assert_eq!([figure(""), figure("loud"), figure("NaN dB")], [None; 3]);
+        assert_eq!(parse_leading_number("-18.00 LUFS"), Some(-18.0));
+        assert_eq!(
+            [
+                parse_leading_number(""),
+                parse_leading_number("loud"),
+                parse_leading_number("NaN dB")
+            ],
+            [None; 3]
+        );
     }
 }

@@ -4,39 +4,43 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
-use super::super::stats::Stats;
-use super::{Batch, Entry};
-use crate::sys::{Message, Sender};
+use super::super::stats::UdpStats;
+use super::{BatchEntry, DatagramBatch};
+use crate::sys::{SendMessage, Sender};
 
 /// A socket, and whether it speaks IPv6.
-type Post<'a> = (BorrowedFd<'a>, bool);
+type SendSocket<'a> = (BorrowedFd<'a>, bool);
 
 /// What sending takes.
-pub(in super::super) struct Flush {
+pub(in super::super) struct BatchSender {
     sender: Sender,
-    messages: Vec<Message>,
+    messages: Vec<SendMessage>,
     /// Whether neighbours are joined.
-    pub(in super::super) joins: bool,
+    pub(in super::super) joins_datagrams: bool,
 }
 
-impl Flush {
-    pub(in super::super) fn new(joins: bool) -> Self {
-        Self { sender: Sender::new(IN_ONE_CALL), messages: Vec::with_capacity(IN_ONE_CALL), joins }
+impl BatchSender {
+    pub(in super::super) fn new(joins_datagrams: bool) -> Self {
+        Self {
+            sender: Sender::new(MESSAGES_PER_CALL),
+            messages: Vec::with_capacity(MESSAGES_PER_CALL),
+            joins_datagrams,
+        }
     }
 
     /// Sends the whole batch but for what the kernel has no room for, which stays in it. `post` finds
     /// the socket for an address.
     pub(in super::super) fn flush<'a>(
         &mut self,
-        batch: &mut Batch,
-        post: impl Fn(Option<u64>, bool) -> Option<Post<'a>>,
-        stats: &mut Stats,
+        batch: &mut DatagramBatch,
+        post: impl Fn(Option<u64>, bool) -> Option<SendSocket<'a>>,
+        stats: &mut UdpStats,
     ) {
-        let Batch { bytes, entries } = batch;
+        let DatagramBatch { bytes, entries } = batch;
         let (mut first, mut kept) = (0, 0);
         while let Some(entry) = entries.get(first) {
-            let ipv6 = |entry: &Entry| entry.to.is_ipv6();
-            let same = |other: &&Entry| {
+            let ipv6 = |entry: &BatchEntry| entry.to.is_ipv6();
+            let same = |other: &&BatchEntry| {
                 other.from == entry.from && (entry.from.is_some() || ipv6(other) == ipv6(entry))
             };
             let run = entries[first..].iter().take_while(same).count();
@@ -67,14 +71,14 @@ impl Flush {
     /// Sends what one socket is to send; says how many stay at the end of it.
     fn send_run(
         &mut self,
-        mut entries: &[Entry],
+        mut entries: &[BatchEntry],
         bytes: &[u8],
-        (socket, ipv6): Post<'_>,
-        stats: &mut Stats,
+        (socket, ipv6): SendSocket<'_>,
+        stats: &mut UdpStats,
     ) -> usize {
-        let (mut joins, mut again) = (self.joins, true);
+        let (mut joins, mut again) = (self.joins_datagrams, true);
         while !entries.is_empty() {
-            join(entries, ipv6, joins, &mut self.messages);
+            join_entries(entries, ipv6, joins, &mut self.messages);
             stats.sends += 1;
             let result = self.sender.send(socket, &self.messages, bytes);
             let sent = match result {
@@ -83,7 +87,7 @@ impl Flush {
                     sent
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) if is_full(&error) => {
+                Err(error) if is_buffer_full(&error) => {
                     stats.send_waits += 1;
                     return entries.len();
                 }
@@ -95,7 +99,7 @@ impl Flush {
                 }
                 Err(_) if self.messages.first().is_some_and(|first| first.segment.is_some()) => {
                     // Too long for the way there, or not known to this kernel.
-                    stats.split += parts(&self.messages[0]) as u64;
+                    stats.split += datagram_count(&self.messages[0]) as u64;
                     joins = false;
                     continue;
                 }
@@ -106,7 +110,7 @@ impl Flush {
                 }
             };
             for message in &self.messages[..sent.min(self.messages.len())] {
-                let parts = parts(message);
+                let parts = datagram_count(message);
                 stats.sent += parts as u64;
                 stats.sent_bytes += message.bytes.len() as u64;
                 stats.sent_joined += if parts > 1 { parts as u64 } else { 0 };
@@ -121,7 +125,7 @@ impl Flush {
 }
 
 /// Makes as many messages as go into a call. Neighbours lie one behind the other in memory.
-fn join(entries: &[Entry], ipv6: bool, joins: bool, messages: &mut Vec<Message>) {
+fn join_entries(entries: &[BatchEntry], ipv6: bool, joins: bool, messages: &mut Vec<SendMessage>) {
     messages.clear();
     let mut last: Option<(SocketAddr, usize)> = None;
     for entry in entries {
@@ -143,21 +147,21 @@ fn join(entries: &[Entry], ipv6: bool, joins: bool, messages: &mut Vec<Message>)
                 continue;
             }
         }
-        if messages.len() == IN_ONE_CALL {
+        if messages.len() == MESSAGES_PER_CALL {
             break;
         }
-        let to = if ipv6 { mapped(entry.to) } else { entry.to };
-        messages.push(Message { to, bytes: at..at + len, segment: None });
+        let to = if ipv6 { to_ipv4_mapped(entry.to) } else { entry.to };
+        messages.push(SendMessage { to, bytes: at..at + len, segment: None });
         last = Some((entry.to, 1));
     }
 }
 
-fn parts(message: &Message) -> usize {
+fn datagram_count(message: &SendMessage) -> usize {
     message.segment.map_or(1, |size| message.bytes.len().div_ceil(usize::from(size).max(1)))
 }
 
 /// As a socket of IPv6 knows an address of IPv4.
-fn mapped(address: SocketAddr) -> SocketAddr {
+fn to_ipv4_mapped(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(v4) => SocketAddr::new(v4.to_ipv6_mapped().into(), address.port()),
         IpAddr::V6(_) => address,
@@ -165,13 +169,13 @@ fn mapped(address: SocketAddr) -> SocketAddr {
 }
 
 /// Whether the kernel will have room some other time.
-fn is_full(error: &io::Error) -> bool {
+fn is_buffer_full(error: &io::Error) -> bool {
     error.kind() == ErrorKind::WouldBlock
         || error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error())
 }
 
 /// Messages in a call: more gain nothing any more.
-const IN_ONE_CALL: usize = 64;
+const MESSAGES_PER_CALL: usize = 64;
 
 /// Datagrams in a message (`UDP_MAX_SEGMENTS` of the older kernels), and their bytes.
 const MAX_PARTS: usize = 64;

@@ -3,33 +3,33 @@
 use std::io::ErrorKind;
 use std::os::fd::AsFd as _;
 
-use super::super::machine::{Clock, Machine, Packet, Packets};
-use super::super::slots::{Arrived, Slots};
-use super::super::stats::{Stats, StreamStats};
-use super::{FLUSH_AT, Kind, Socket, Thread};
+use super::super::machine::{ArrivalClock, Machine, Packet, Packets};
+use super::super::slots::{DatagramInfo, Slots};
+use super::super::stats::{StreamStats, UdpStats};
+use super::{FLUSH_AT, SocketRole, UdpThread, WatchedSocket};
 use crate::SystemClock;
 use crate::sys::Receiver;
 
 /// Room for what one call brings.
-pub(super) struct Intake {
+pub(super) struct ReceiveBuffers {
     slots: Slots,
     receiver: Receiver,
 }
 
-impl Intake {
+impl ReceiveBuffers {
     pub(super) fn new(count: usize, largest: usize) -> Self {
         Self { slots: Slots::new(count, largest), receiver: Receiver::new(count) }
     }
 
     /// For what comes joined.
-    pub(super) fn wide() -> Self {
-        Self::new(WIDE_SLOTS, WIDEST)
+    pub(super) fn for_joined() -> Self {
+        Self::new(JOINED_SLOTS, MAX_JOINED_BYTES)
     }
 }
 
 /// What one call has brought.
 #[derive(Default)]
-struct Tally {
+struct ReceiveCounts {
     packets: u64,
     bytes: u64,
     truncated: u64,
@@ -37,8 +37,8 @@ struct Tally {
     lost: u64,
 }
 
-impl Tally {
-    fn new(arrived: &[Arrived], lost_before: &mut u32) -> Self {
+impl ReceiveCounts {
+    fn new(arrived: &[DatagramInfo], lost_before: &mut u32) -> Self {
         let mut tally = Self::default();
         for one in arrived {
             if let Some(lost) = one.lost {
@@ -57,7 +57,7 @@ impl Tally {
         tally
     }
 
-    const fn add_losses(&self, stats: &mut Stats) {
+    const fn add_losses(&self, stats: &mut UdpStats) {
         stats.truncated += self.truncated;
         stats.empty += self.empty;
         stats.lost_in_kernel += self.lost;
@@ -69,58 +69,62 @@ impl Tally {
     }
 }
 
-impl<M: Machine> Thread<M> {
+impl<M: Machine> UdpThread<M> {
     /// Reads a socket until nothing is left, or it has had its share.
     pub(super) fn receive(&mut self, token: u64) {
         let Some(socket) = self.sockets.get_mut(token) else { return };
         let (turns, stream) = match &mut socket.kind {
-            Kind::Own(stream) | Kind::Second(stream) => (OWN_TURNS, Some(*stream)),
-            Kind::Shared(table) => {
-                table.begin();
-                (SHARED_TURNS, None)
+            SocketRole::Own(stream) | SocketRole::Second(stream) => (MAX_OWN_CALLS, Some(*stream)),
+            SocketRole::Shared(table) => {
+                table.begin_poll();
+                (MAX_SHARED_CALLS, None)
             }
-            Kind::Post => (OWN_TURNS, None),
+            SocketRole::Sending => (MAX_OWN_CALLS, None),
         };
         for _ in 0..turns {
             let read = match stream {
                 Some(stream) => self.receive_own(token, stream),
                 None => self.receive_shared(token),
             };
-            if self.queue.now.len() >= FLUSH_AT {
+            if self.queue.ready.len() >= FLUSH_AT {
                 self.send();
             }
             match read {
-                Read::All => return,
+                ReadStatus::Drained => return,
                 // What has no way out must not come in: it would be lost between.
-                Read::More if self.queue.now.len() >= MOST_UNSENT => break,
-                Read::More if self.has_made_enough(token) => break,
-                Read::More => {}
+                ReadStatus::More if self.queue.ready.len() >= MAX_UNSENT => break,
+                ReadStatus::More if self.is_at_stream_limit(token) => break,
+                ReadStatus::More => {}
             }
         }
         self.stats.backlogs += 1;
         self.unread = true;
     }
 
-    fn has_made_enough(&self, token: u64) -> bool {
+    fn is_at_stream_limit(&self, token: u64) -> bool {
         let socket = self.sockets.get(token);
         socket.is_some_and(|socket| match &socket.kind {
-            Kind::Shared(table) => table.has_made_enough(),
-            Kind::Own(_) | Kind::Second(_) | Kind::Post => false,
+            SocketRole::Shared(table) => table.is_at_stream_limit(),
+            SocketRole::Own(_) | SocketRole::Second(_) | SocketRole::Sending => false,
         })
     }
 
     /// One call for the socket of one stream.
-    fn receive_own(&mut self, token: u64, stream: u64) -> Read {
-        let Some(socket) = self.sockets.get_mut(token) else { return Read::All };
-        let is_second = matches!(socket.kind, Kind::Second(_));
-        let Intake { slots, receiver } = &mut self.usual;
+    fn receive_own(&mut self, token: u64, stream: u64) -> ReadStatus {
+        let Some(socket) = self.sockets.get_mut(token) else { return ReadStatus::Drained };
+        let is_second = matches!(socket.kind, SocketRole::Second(_));
+        let ReceiveBuffers { slots, receiver } = &mut self.normal_buffers;
         self.stats.receives += 1;
-        let count = match receiver.receive(socket.socket.as_fd(), slots, OWN_BATCH) {
+        let count = match receiver.receive(socket.socket.as_fd(), slots, DATAGRAMS_PER_OWN_CALL) {
             Ok(count) => count,
-            Err(error) => return failed(error.kind(), &mut self.stats),
+            Err(error) => return handle_read_error(error.kind(), &mut self.stats),
         };
-        let clock = Clock { ahead: self.stamps_ahead, floor: self.floor, now: SystemClock::now() };
-        let tally = Tally::new(&slots.arrived[..count], &mut socket.lost);
+        let clock = ArrivalClock {
+            ahead: self.stamps_ahead,
+            earliest_unread: self.earliest_unread,
+            now: SystemClock::now(),
+        };
+        let tally = ReceiveCounts::new(&slots.datagrams[..count], &mut socket.lost);
         tally.add_losses(&mut self.stats);
         if tally.truncated + tally.lost > 0
             && let Some(stream) = self.streams.all.get_mut(stream)
@@ -130,32 +134,38 @@ impl<M: Machine> Thread<M> {
         if tally.packets > 0 {
             self.stats.packets += tally.packets;
             self.stats.bytes += tally.bytes;
-            let packets = Packets::many(slots.first(count), clock, is_second);
+            let packets = Packets::many(slots.received(count), clock, is_second);
             let queue = &mut self.queue;
-            self.streams.packets(stream, queue, clock.now, packets, (tally.packets, tally.bytes));
+            self.streams.deliver(stream, queue, clock.now, packets, (tally.packets, tally.bytes));
         }
-        if count < OWN_BATCH { Read::All } else { Read::More }
+        if count < DATAGRAMS_PER_OWN_CALL { ReadStatus::Drained } else { ReadStatus::More }
     }
 
     /// One call for a socket of many streams, or of none.
-    fn receive_shared(&mut self, token: u64) -> Read {
-        let Some(Socket { socket, kind, lost, .. }) = self.sockets.get_mut(token) else {
-            return Read::All;
+    fn receive_shared(&mut self, token: u64) -> ReadStatus {
+        let Some(WatchedSocket { socket, kind, lost, .. }) = self.sockets.get_mut(token) else {
+            return ReadStatus::Drained;
         };
-        let joined = matches!(kind, Kind::Shared(table) if table.joined);
-        let wide = if joined { self.wide.as_mut() } else { None };
-        let Intake { slots, receiver } = wide.unwrap_or(&mut self.usual);
+        let joined = matches!(kind, SocketRole::Shared(table) if table.joined);
+        let wide = if joined { self.joined_buffers.as_mut() } else { None };
+        let ReceiveBuffers { slots, receiver } = wide.unwrap_or(&mut self.normal_buffers);
         self.stats.receives += 1;
         let most = slots.count();
         let count = match receiver.receive(socket.as_fd(), slots, most) {
             Ok(count) => count,
-            Err(error) => return failed(error.kind(), &mut self.stats),
+            Err(error) => return handle_read_error(error.kind(), &mut self.stats),
         };
-        let clock = Clock { ahead: self.stamps_ahead, floor: self.floor, now: SystemClock::now() };
-        let tally = Tally::new(&slots.arrived[..count], lost);
+        let clock = ArrivalClock {
+            ahead: self.stamps_ahead,
+            earliest_unread: self.earliest_unread,
+            now: SystemClock::now(),
+        };
+        let tally = ReceiveCounts::new(&slots.datagrams[..count], lost);
         tally.add_losses(&mut self.stats);
-        let read = if count < most { Read::All } else { Read::More };
-        for (arrived, bytes) in slots.first(count).filter(|(arrived, _)| arrived.is_whole()) {
+        let read = if count < most { ReadStatus::Drained } else { ReadStatus::More };
+        for (arrived, bytes) in
+            slots.received(count).filter(|(arrived, _)| arrived.is_deliverable())
+        {
             let received = clock.received(arrived.stamp);
             let whole = bytes.len() as u64;
             let size = arrived.segment.unwrap_or(bytes.len()).max(1);
@@ -166,10 +176,12 @@ impl<M: Machine> Thread<M> {
                 let mut packet = Packet { bytes, received, from, is_answer, is_second };
                 let Self { streams, stats, queue, .. } = self;
                 let stream = match kind {
-                    Kind::Shared(table) => streams.of_key(table, token, clock.now, &packet, stats),
+                    SocketRole::Shared(table) => {
+                        streams.find_or_start(table, token, clock.now, &packet, stats)
+                    }
                     _ => {
                         packet.is_answer = true;
-                        let key = (self.answers)(packet.bytes, from);
+                        let key = (self.answer_key)(packet.bytes, from);
                         let stream = key.and_then(|key| streams.claims.get(&key).copied());
                         stats.keyless += u64::from(stream.is_none());
                         stream
@@ -179,7 +191,7 @@ impl<M: Machine> Thread<M> {
                     stats.packets += 1;
                     stats.joined += u64::from(len != whole);
                     stats.bytes += len;
-                    streams.packets(stream, queue, clock.now, Packets::one(packet), (1, len));
+                    streams.deliver(stream, queue, clock.now, Packets::one(packet), (1, len));
                 }
             }
         }
@@ -188,34 +200,34 @@ impl<M: Machine> Thread<M> {
 }
 
 /// Whether there may be more to read.
-enum Read {
-    All,
+enum ReadStatus {
+    Drained,
     More,
 }
 
-fn failed(kind: ErrorKind, stats: &mut Stats) -> Read {
+fn handle_read_error(kind: ErrorKind, stats: &mut UdpStats) -> ReadStatus {
     if kind == ErrorKind::WouldBlock {
-        return Read::All;
+        return ReadStatus::Drained;
     }
     // Somebody said that nobody is there for what was sent: the kernel says it here, once. Behind
     // it there may be datagrams.
     stats.receive_errors += u64::from(kind != ErrorKind::Interrupted);
-    Read::More
+    ReadStatus::More
 }
 
 /// Datagrams of one stream in a call. Mostly there is one, and a short answer says that it was all.
-const OWN_BATCH: usize = 8;
+const DATAGRAMS_PER_OWN_CALL: usize = 8;
 
 /// Calls for one socket in a look: somebody who floods it does not keep the others waiting for longer
 /// than some hundred microseconds.
-const OWN_TURNS: usize = 16;
+const MAX_OWN_CALLS: usize = 16;
 
 /// The same where many share one: 16,384 datagrams, half a second of 600 streams.
-const SHARED_TURNS: usize = 256;
+const MAX_SHARED_CALLS: usize = 256;
 
 /// When so many datagrams could not be sent at once, the rest waits in the kernel.
-const MOST_UNSENT: usize = 4_096;
+const MAX_UNSENT: usize = 4_096;
 
 /// Pieces of up to 64 joined datagrams in a call.
-const WIDE_SLOTS: usize = 16;
-const WIDEST: usize = 65_536;
+const JOINED_SLOTS: usize = 16;
+const MAX_JOINED_BYTES: usize = 65_536;

@@ -4,21 +4,21 @@ use aulos_core::Span;
 
 /// What kind of buffer it is to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Config {
+pub struct JitterConfig {
     /// Units of timestamps per second, 1 to 1,000,000.
     pub clock_rate: u32,
     /// How many packets it holds, 8 to 4,096; rounded up to a power of two.
     pub slots: usize,
     /// What it is for.
-    pub mode: Mode,
+    pub mode: JitterMode,
 }
 
 /// What a buffer is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Mode {
+pub enum JitterMode {
     /// Packets come out when they are to be heard.
-    Playout(Delay),
+    Playout(DelayPolicy),
     /// Packets come out in order, as soon as they can.
     Relay {
         /// The longest that a packet waits for one before it.
@@ -29,7 +29,7 @@ pub enum Mode {
 /// How much later than the fastest packets sound is played.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Delay {
+pub enum DelayPolicy {
     /// Always the same.
     Fixed(Span),
     /// As much as the network needs.
@@ -45,7 +45,7 @@ pub enum Delay {
     },
 }
 
-impl Delay {
+impl DelayPolicy {
     /// 99.5 % in time, up to 200 ms; it begins with 40 ms.
     pub const ADAPTIVE: Self = Self::Adaptive {
         quantile: 0.995,
@@ -55,7 +55,7 @@ impl Delay {
     };
 }
 
-impl Delay {
+impl DelayPolicy {
     /// The longest that it can be.
     pub(super) const fn most(&self) -> Span {
         match *self {
@@ -66,23 +66,23 @@ impl Delay {
 }
 
 /// The mode with everything in range, the longest delay, the one to begin with, and the quantile.
-pub(super) fn sane(mode: Mode) -> (Mode, Span, Span, f32) {
+pub(super) fn sanitize(mode: JitterMode) -> (JitterMode, Span, Span, f32) {
     let within = |span: Span| span.clamp(Span::ZERO, MAX_DELAY);
     match mode {
-        Mode::Playout(Delay::Fixed(delay)) => {
+        JitterMode::Playout(DelayPolicy::Fixed(delay)) => {
             let delay = within(delay);
-            (Mode::Playout(Delay::Fixed(delay)), delay, delay, RELAY_QUANTILE)
+            (JitterMode::Playout(DelayPolicy::Fixed(delay)), delay, delay, RELAY_QUANTILE)
         }
-        Mode::Playout(Delay::Adaptive { quantile, least, most, first }) => {
+        JitterMode::Playout(DelayPolicy::Adaptive { quantile, least, most, first }) => {
             let quantile = if quantile >= 0.5 { quantile.min(0.9999) } else { 0.5 };
             let (most, least) = (within(most), within(least).min(within(most)));
             let first = within(first).clamp(least, most);
-            let delay = Delay::Adaptive { quantile, least, most, first };
-            (Mode::Playout(delay), most, first, quantile)
+            let delay = DelayPolicy::Adaptive { quantile, least, most, first };
+            (JitterMode::Playout(delay), most, first, quantile)
         }
-        Mode::Relay { hold } => {
+        JitterMode::Relay { hold } => {
             let hold = within(hold);
-            (Mode::Relay { hold }, hold, hold, RELAY_QUANTILE)
+            (JitterMode::Relay { hold }, hold, hold, RELAY_QUANTILE)
         }
     }
 }

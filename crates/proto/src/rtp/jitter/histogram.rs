@@ -13,7 +13,7 @@
 )]
 
 #[derive(Debug)]
-pub(super) struct Histogram {
+pub(super) struct DelayHistogram {
     weights: [f32; BUCKETS],
     total: f32,
     /// What the next packet weighs.
@@ -22,7 +22,7 @@ pub(super) struct Histogram {
     grain: i64,
 }
 
-impl Histogram {
+impl DelayHistogram {
     /// Delays up to `most` nanoseconds, and for a beginning the guess that they are `guess`.
     pub(super) fn new(most: i64, guess: i64) -> Self {
         let grain = (most / SPAN).max(1);
@@ -122,11 +122,11 @@ mod tests {
 
     #[test]
     fn the_quantile_is_that_of_the_packets_and_the_past_is_forgotten() {
-        let mut histogram = Histogram::new(200_000_000, 0);
+        let mut histogram = DelayHistogram::new(200_000_000, 0);
         for packet in 0..10_000_i64 {
             histogram.record(packet % 100 * 1_000_000, 0.02);
         }
-        let found = |histogram: &Histogram, quantile| histogram.quantile(quantile) / 1_000_000;
+        let found = |histogram: &DelayHistogram, quantile| histogram.quantile(quantile) / 1_000_000;
         assert!((50..=58).contains(&found(&histogram, 0.5)), "{}", found(&histogram, 0.5));
         assert!((98..=110).contains(&found(&histogram, 0.99)));
         for _ in 0..5_000 {
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_day_does_not_overflow() {
-        let mut histogram = Histogram::new(200_000_000, 60_000_000);
+        let mut histogram = DelayHistogram::new(200_000_000, 60_000_000);
         (0..4_320_000).for_each(|_| histogram.record(5_000_000, 0.02));
         assert_eq!(histogram.quantile(0.999) / 1_000_000, 5);
     }

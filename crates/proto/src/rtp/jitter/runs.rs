@@ -1,6 +1,6 @@
 //! From the sender's numbers to the buffer's own, which go on when the sender begins anew.
 
-use super::{Arrival, Units};
+use super::{Arrival, ClockUnits};
 
 /// Where the buffer's own sequence numbers begin: what was sent before the first packet that came has
 /// a number too.
@@ -11,7 +11,7 @@ pub(super) const MAX_AHEAD: u64 = 3_000;
 
 /// A packet's place in the buffer's own numbers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct RunPosition {
     pub(super) seq: u64,
     pub(super) at: i64,
     pub(super) begins_run: bool,
@@ -19,8 +19,8 @@ pub(super) struct Place {
 
 /// What is added to the sender's numbers.
 #[derive(Debug, Default)]
-pub(super) struct Runs {
-    shift: Option<Shift>,
+pub(super) struct RunTracker {
+    shift: Option<RunOffset>,
     /// One that did not belong to anything, and what would come behind it.
     candidate: Option<u64>,
     /// Where the media that has come ends.
@@ -30,27 +30,27 @@ pub(super) struct Runs {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Shift {
+struct RunOffset {
     seq: u64,
     timestamp: u64,
     /// Where the run began: what is before it belongs to another one.
     from: u64,
 }
 
-impl Runs {
+impl RunTracker {
     /// Where a packet belongs; `None` when it belongs to nothing.
     ///
     /// `top` is one more than the highest number so far. By the time of its arrival its media would
     /// be at `expected`, and farther from there than `reach` it cannot be; a new run would begin at
     /// `fresh`.
-    pub(super) fn place(
+    pub(super) fn locate(
         &mut self,
         arrival: &Arrival,
         top: u64,
         fresh: i64,
         expected: i64,
         reach: i64,
-    ) -> Option<Place> {
+    ) -> Option<RunPosition> {
         let Some(shift) = self.shift else {
             return Some(self.begin(arrival, top, fresh));
         };
@@ -64,39 +64,39 @@ impl Runs {
             return is_second.then(|| self.begin(arrival, top, fresh));
         }
         if seq < shift.from {
-            return (seq.saturating_add(EARLIER) >= shift.from && self.is_first_run(shift))
-                .then_some(Place { seq, at, begins_run: false })
+            return (seq.saturating_add(MAX_OVERTAKEN) >= shift.from && self.is_first_run(shift))
+                .then_some(RunPosition { seq, at, begins_run: false })
                 .filter(|place| place.at.saturating_sub(expected).saturating_abs() <= reach);
         }
         if at.saturating_sub(expected).saturating_abs() > reach {
             return (seq >= top).then(|| self.begin(arrival, top, fresh));
         }
-        Some(Place { seq, at, begins_run: seq == shift.from })
+        Some(RunPosition { seq, at, begins_run: seq == shift.from })
     }
 
     /// Begins a run with this packet, right behind all that has come.
-    pub(super) fn begin(&mut self, arrival: &Arrival, top: u64, fresh: i64) -> Place {
-        let shift = Shift {
+    pub(super) fn begin(&mut self, arrival: &Arrival, top: u64, fresh: i64) -> RunPosition {
+        let shift = RunOffset {
             seq: top.wrapping_sub(arrival.sequence),
             timestamp: fresh.cast_unsigned().wrapping_sub(arrival.timestamp),
             from: top,
         };
         (self.shift, self.candidate, self.last) = (Some(shift), None, None);
-        Place { seq: top, at: fresh, begins_run: true }
+        RunPosition { seq: top, at: fresh, begins_run: true }
     }
 
     /// The next packet begins a run.
-    pub(super) const fn forget(&mut self) {
+    pub(super) const fn end_run(&mut self) {
         self.shift = None;
     }
 
     /// Notes a packet that was accepted; returns how long packets are, which was `period`.
-    pub(super) fn follow(
+    pub(super) fn record(
         &mut self,
         arrival: &Arrival,
-        place: &Place,
+        place: &RunPosition,
         period: u32,
-        units: Units,
+        units: ClockUnits,
     ) -> u32 {
         let before = self.last.filter(|&(seq, _)| seq + 1 == place.seq && !arrival.marker);
         let step = before.map(|(_, at)| place.at.saturating_sub(at));
@@ -111,10 +111,10 @@ impl Runs {
         period
     }
 
-    const fn is_first_run(&self, shift: Shift) -> bool {
+    const fn is_first_run(&self, shift: RunOffset) -> bool {
         shift.from == ORIGIN
     }
 }
 
 /// The first packet that comes may be one that overtook so many others.
-const EARLIER: u64 = 64;
+const MAX_OVERTAKEN: u64 = 64;

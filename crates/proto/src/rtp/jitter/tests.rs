@@ -13,12 +13,20 @@ fn ms(millis: i64) -> Span {
     Span::from_millis(millis)
 }
 
-fn playout(delay: Delay) -> JitterBuffer<u64> {
-    JitterBuffer::new(Config { clock_rate: RATE, slots: 32, mode: Mode::Playout(delay) })
+fn playout(delay: DelayPolicy) -> JitterBuffer<u64> {
+    JitterBuffer::new(JitterConfig {
+        clock_rate: RATE,
+        slots: 32,
+        mode: JitterMode::Playout(delay),
+    })
 }
 
 fn relay() -> JitterBuffer<u64> {
-    JitterBuffer::new(Config { clock_rate: RATE, slots: 32, mode: Mode::Relay { hold: ms(60) } })
+    JitterBuffer::new(JitterConfig {
+        clock_rate: RATE,
+        slots: 32,
+        mode: JitterMode::Relay { hold: ms(60) },
+    })
 }
 
 /// The packet `number` of a sender who sends one every 20 ms, and which comes `late` behind that.
@@ -33,11 +41,11 @@ fn packet(number: u64, late: Span) -> Arrival {
 }
 
 /// What comes out of a buffer until it waits.
-fn drain(buffer: &mut JitterBuffer<u64>, now: Instant) -> Vec<Next<u64>> {
+fn drain(buffer: &mut JitterBuffer<u64>, now: Instant) -> Vec<JitterOutput<u64>> {
     let mut out = Vec::new();
     loop {
-        match buffer.next(now) {
-            Next::Wait(_) => return out,
+        match buffer.poll(now) {
+            JitterOutput::Wait(_) => return out,
             next => out.push(next),
         }
         assert!(out.len() < 10_000, "it never waits");
@@ -45,11 +53,11 @@ fn drain(buffer: &mut JitterBuffer<u64>, now: Instant) -> Vec<Next<u64>> {
 }
 
 /// What is heard, in media time: a payload, or nothing for a piece that is missing.
-fn heard(out: &[Next<u64>]) -> Vec<(u64, Option<u64>)> {
+fn played_media(out: &[JitterOutput<u64>]) -> Vec<(u64, Option<u64>)> {
     out.iter()
         .filter_map(|next| match next {
-            Next::Packet(packet) => Some((packet.position, Some(packet.payload))),
-            Next::Missing(missing) => Some((missing.position, None)),
+            JitterOutput::Packet(packet) => Some((packet.position, Some(packet.payload))),
+            JitterOutput::Missing(missing) => Some((missing.position, None)),
             _ => None,
         })
         .collect()
@@ -57,7 +65,11 @@ fn heard(out: &[Next<u64>]) -> Vec<(u64, Option<u64>)> {
 
 /// Plays `arrivals`, which are sorted by when they come, looking every 5 ms. Nothing is
 /// waited for behind the last.
-fn play(buffer: &mut JitterBuffer<u64>, arrivals: &[Arrival], until: Span) -> Vec<Next<u64>> {
+fn play(
+    buffer: &mut JitterBuffer<u64>,
+    arrivals: &[Arrival],
+    until: Span,
+) -> Vec<JitterOutput<u64>> {
     let (mut out, mut at) = (Vec::new(), 0);
     for tick in 0..until.as_millis() / 5 {
         let now = START + ms(5) * tick;
@@ -75,30 +87,30 @@ fn play(buffer: &mut JitterBuffer<u64>, arrivals: &[Arrival], until: Span) -> Ve
 
 #[test]
 fn a_packet_is_played_when_its_time_has_come() {
-    let mut buffer = playout(Delay::Fixed(ms(40)));
-    assert_eq!(buffer.next(START), Next::Wait(None));
-    assert_eq!(buffer.insert(packet(0, ms(0)), 7), Insert::Held);
-    assert_eq!(buffer.next(START), Next::Wait(Some(START + ms(40))));
-    let Next::Packet(first) = buffer.next(START + ms(40)) else { panic!("it is time") };
+    let mut buffer = playout(DelayPolicy::Fixed(ms(40)));
+    assert_eq!(buffer.poll(START), JitterOutput::Wait(None));
+    assert_eq!(buffer.insert(packet(0, ms(0)), 7), InsertOutcome::Held);
+    assert_eq!(buffer.poll(START), JitterOutput::Wait(Some(START + ms(40))));
+    let JitterOutput::Packet(first) = buffer.poll(START + ms(40)) else { panic!("it is time") };
     assert_eq!((first.position, first.payload, first.begins_run), (0, 7, true));
     assert_eq!(first.timestamp, 4_000_000_000);
-    assert_eq!(buffer.next(START + ms(41)), Next::Wait(Some(START + ms(60))));
+    assert_eq!(buffer.poll(START + ms(41)), JitterOutput::Wait(Some(START + ms(60))));
 }
 
 #[test]
 fn what_is_lost_is_said_once_and_moves_nothing() {
     let arrivals: Vec<_> = [0, 1, 3, 4, 7, 8].map(|number| packet(number, ms(0))).into();
-    for mut buffer in [playout(Delay::Fixed(ms(60))), relay()] {
+    for mut buffer in [playout(DelayPolicy::Fixed(ms(60))), relay()] {
         let mut out = play(&mut buffer, &arrivals, ms(400));
         out.truncate(9);
         let there = |number: u64| Some(number).filter(|number| ![2, 5, 6].contains(number));
-        if buffer.mode == (Mode::Relay { hold: ms(60) }) {
+        if buffer.mode == (JitterMode::Relay { hold: ms(60) }) {
             // A hole is one piece there.
             let wanted = [0, 1, 2, 3, 4, 5, 7, 8].map(|number| (number * 160, there(number)));
-            assert_eq!(heard(&out), wanted);
+            assert_eq!(played_media(&out), wanted);
         } else {
             let wanted: Vec<_> = (0..9).map(|number| (number * 160, there(number))).collect();
-            assert_eq!(heard(&out), wanted);
+            assert_eq!(played_media(&out), wanted);
         }
         let stats = buffer.stats();
         assert_eq!((stats.received, stats.lost, stats.late), (6, 3, 0));
@@ -109,39 +121,41 @@ fn what_is_lost_is_said_once_and_moves_nothing() {
 fn a_relay_gives_what_is_next_at_once_and_waits_for_what_is_missing() {
     let mut buffer = relay();
     for number in [0, 2] {
-        assert_eq!(buffer.insert(packet(number, ms(0)), number), Insert::Held);
+        assert_eq!(buffer.insert(packet(number, ms(0)), number), InsertOutcome::Held);
     }
     let now = START + ms(40);
-    assert_eq!(heard(&drain(&mut buffer, now)), [(0, Some(0))]);
-    let Next::Wait(Some(until)) = buffer.next(now) else { panic!("number 1 may still come") };
+    assert_eq!(played_media(&drain(&mut buffer, now)), [(0, Some(0))]);
+    let JitterOutput::Wait(Some(until)) = buffer.poll(now) else {
+        panic!("number 1 may still come")
+    };
     assert!(until > now && until <= now + ms(60), "{:?}", until - now);
-    assert_eq!(buffer.insert(packet(1, ms(25)), 1), Insert::Held);
-    assert_eq!(heard(&drain(&mut buffer, now + ms(5))), [(160, Some(1)), (320, Some(2))]);
+    assert_eq!(buffer.insert(packet(1, ms(25)), 1), InsertOutcome::Held);
+    assert_eq!(played_media(&drain(&mut buffer, now + ms(5))), [(160, Some(1)), (320, Some(2))]);
 }
 
 #[test]
 fn at_the_end_a_relay_gives_the_rest_at_once() {
     let mut buffer = relay();
     for number in [0, 2, 5] {
-        assert_eq!(buffer.insert(packet(number, ms(0)), number), Insert::Held);
+        assert_eq!(buffer.insert(packet(number, ms(0)), number), InsertOutcome::Held);
     }
     buffer.finish();
-    let out = heard(&drain(&mut buffer, START));
+    let out = played_media(&drain(&mut buffer, START));
     let payloads: Vec<_> = out.iter().filter_map(|(_, payload)| *payload).collect();
     assert_eq!(payloads, [0, 2, 5]);
-    assert_eq!(buffer.next(START), Next::Wait(None));
+    assert_eq!(buffer.poll(START), JitterOutput::Wait(None));
 }
 
 #[test]
 fn copies_and_latecomers_are_given_back() {
-    let mut buffer = playout(Delay::Fixed(ms(20)));
-    assert_eq!(buffer.insert(packet(0, ms(0)), 0), Insert::Held);
-    assert_eq!(buffer.insert(packet(0, ms(1)), 1), Insert::Duplicate(1));
+    let mut buffer = playout(DelayPolicy::Fixed(ms(20)));
+    assert_eq!(buffer.insert(packet(0, ms(0)), 0), InsertOutcome::Held);
+    assert_eq!(buffer.insert(packet(0, ms(1)), 1), InsertOutcome::Duplicate(1));
     assert_eq!(drain(&mut buffer, START + ms(20)).len(), 1);
-    assert_eq!(buffer.insert(packet(2, ms(0)), 2), Insert::Held);
+    assert_eq!(buffer.insert(packet(2, ms(0)), 2), InsertOutcome::Held);
     assert_eq!(drain(&mut buffer, START + ms(60)).len(), 2);
-    assert_eq!(buffer.insert(packet(1, ms(50)), 3), Insert::Late(3));
-    assert_eq!(buffer.insert(packet(1, ms(51)), 4), Insert::Duplicate(4));
+    assert_eq!(buffer.insert(packet(1, ms(50)), 3), InsertOutcome::Late(3));
+    assert_eq!(buffer.insert(packet(1, ms(51)), 4), InsertOutcome::Duplicate(4));
     let stats = buffer.stats();
     assert_eq!((stats.received, stats.duplicates, stats.late, stats.lost), (3, 2, 1, 0));
     assert_eq!((stats.concealed, stats.reordered), (160, 1));
@@ -156,12 +170,13 @@ fn a_silence_of_the_sender_is_not_loss() {
         arrival.received += ms(500);
     }
     arrivals[30].marker = true;
-    for mut buffer in [playout(Delay::Fixed(ms(60))), playout(Delay::ADAPTIVE)] {
+    for mut buffer in [playout(DelayPolicy::Fixed(ms(60))), playout(DelayPolicy::ADAPTIVE)] {
         let out = play(&mut buffer, &arrivals, ms(1_800));
         let stats = buffer.stats();
         assert_eq!((stats.lost, stats.concealed, stats.late), (0, 0, 0));
         assert_eq!(stats.silent, 4_000);
-        let played: Vec<_> = heard(&out).into_iter().filter(|(_, sound)| sound.is_some()).collect();
+        let played: Vec<_> =
+            played_media(&out).into_iter().filter(|(_, sound)| sound.is_some()).collect();
         assert_eq!(played.len(), 60);
         assert_eq!(played[30], (30 * 160 + 4_000, Some(30)));
     }
@@ -176,44 +191,44 @@ fn a_sender_who_begins_anew_goes_on_where_he_was() {
     for (number, arrival) in arrivals[20..].iter_mut().enumerate() {
         arrival.timestamp = 77 + number as u64 * 160;
     }
-    let mut buffer = playout(Delay::Fixed(ms(60)));
+    let mut buffer = playout(DelayPolicy::Fixed(ms(60)));
     let out = play(&mut buffer, &arrivals, ms(850));
     let wanted: Vec<_> = (0..40).map(|number| (number * 160, Some(number))).collect();
-    assert_eq!(heard(&out), wanted);
+    assert_eq!(played_media(&out), wanted);
     assert_eq!(buffer.stats().restarts, 1);
 }
 
 #[test]
 fn of_other_sequence_numbers_the_second_packet_is_believed() {
     let mut buffer = relay();
-    assert_eq!(buffer.insert(packet(0, ms(0)), 0), Insert::Held);
-    assert_eq!(buffer.insert(packet(50_000, ms(0)), 1), Insert::Stray(1));
-    assert_eq!(buffer.insert(packet(1, ms(0)), 2), Insert::Held);
-    assert_eq!(buffer.insert(packet(90_000, ms(0)), 3), Insert::Stray(3));
-    assert_eq!(buffer.insert(packet(90_001, ms(0)), 4), Insert::Held);
-    let out = heard(&drain(&mut buffer, START + ms(20)));
+    assert_eq!(buffer.insert(packet(0, ms(0)), 0), InsertOutcome::Held);
+    assert_eq!(buffer.insert(packet(50_000, ms(0)), 1), InsertOutcome::Stray(1));
+    assert_eq!(buffer.insert(packet(1, ms(0)), 2), InsertOutcome::Held);
+    assert_eq!(buffer.insert(packet(90_000, ms(0)), 3), InsertOutcome::Stray(3));
+    assert_eq!(buffer.insert(packet(90_001, ms(0)), 4), InsertOutcome::Held);
+    let out = played_media(&drain(&mut buffer, START + ms(20)));
     assert_eq!(out.iter().filter_map(|(_, sound)| *sound).collect::<Vec<_>>(), [0, 2, 4]);
     let mut told = relay();
-    assert_eq!(told.insert(packet(0, ms(0)), 0), Insert::Held);
+    assert_eq!(told.insert(packet(0, ms(0)), 0), InsertOutcome::Held);
     told.begin_run();
-    assert_eq!(told.insert(packet(50_000, ms(0)), 1), Insert::Held);
+    assert_eq!(told.insert(packet(50_000, ms(0)), 1), InsertOutcome::Held);
 }
 
 #[test]
 fn a_full_buffer_gives_back_and_then_has_room() {
-    for mut buffer in [playout(Delay::Fixed(ms(100))), relay()] {
+    for mut buffer in [playout(DelayPolicy::Fixed(ms(100))), relay()] {
         for number in 1..33 {
-            assert_eq!(buffer.insert(packet(number, ms(0)), number), Insert::Held);
+            assert_eq!(buffer.insert(packet(number, ms(0)), number), InsertOutcome::Held);
         }
-        if buffer.mode == (Mode::Relay { hold: ms(60) }) {
+        if buffer.mode == (JitterMode::Relay { hold: ms(60) }) {
             assert_eq!(drain(&mut buffer, START).len(), 32);
-            assert_eq!(buffer.insert(packet(40, ms(0)), 40), Insert::Held);
+            assert_eq!(buffer.insert(packet(40, ms(0)), 40), InsertOutcome::Held);
         }
         let far = packet(73, ms(0));
-        assert_eq!(buffer.insert(far, 73), Insert::Full(73));
+        assert_eq!(buffer.insert(far, 73), InsertOutcome::Full(73));
         let out = drain(&mut buffer, START);
         assert!(!out.is_empty());
-        assert_eq!(buffer.insert(far, 73), Insert::Held);
+        assert_eq!(buffer.insert(far, 73), InsertOutcome::Held);
     }
 }
 
@@ -221,22 +236,22 @@ fn a_full_buffer_gives_back_and_then_has_room() {
 fn a_sender_who_paused_its_timestamps_is_played_again_after_half_a_second() {
     let late = |number| if number < 50 { ms(0) } else { ms(3_000) };
     let arrivals: Vec<_> = (0..150).map(|number| packet(number, late(number))).collect();
-    let mut buffer = playout(Delay::ADAPTIVE);
+    let mut buffer = playout(DelayPolicy::ADAPTIVE);
     let out = play(&mut buffer, &arrivals, ms(6_300));
-    let played = out.iter().filter(|next| matches!(next, Next::Packet(_))).count();
+    let played = out.iter().filter(|next| matches!(next, JitterOutput::Packet(_))).count();
     assert!((120..=125).contains(&played), "{played}");
     assert_eq!(buffer.stats().restarts, 1);
     assert!(buffer.stats().delay < ms(60), "{}", buffer.stats().delay);
 }
 
 /// What a buffer says of a sender whose packets come in `order`, one every 20 ms.
-fn said(order: &[u64], mode: Mode) -> Vec<(u64, Option<u64>)> {
-    let mut buffer = JitterBuffer::new(Config { clock_rate: RATE, slots: 32, mode });
+fn play_in_order(order: &[u64], mode: JitterMode) -> Vec<(u64, Option<u64>)> {
+    let mut buffer = JitterBuffer::new(JitterConfig { clock_rate: RATE, slots: 32, mode });
     let arrivals: Vec<_> = (0..)
         .zip(order)
         .map(|(at, &number)| Arrival { received: START + ms(20) * at, ..packet(number, ms(0)) })
         .collect();
-    heard(&play(&mut buffer, &arrivals, ms(2_000)))
+    played_media(&play(&mut buffer, &arrivals, ms(2_000)))
 }
 
 proptest! {
@@ -250,17 +265,17 @@ proptest! {
             .zip(&blocks)
             .flat_map(|(block, order)| order.iter().map(move |number| block * 8 + number))
             .collect();
-        prop_assert_eq!(&said(&order, Mode::Playout(Delay::Fixed(ms(300)))), &wanted);
+        prop_assert_eq!(&play_in_order(&order, JitterMode::Playout(DelayPolicy::Fixed(ms(300)))), &wanted);
         // A relay has given the first one before another could come: it is the first.
         let first = order.iter().position(|&number| number == 0).unwrap_or(0);
         order.swap(0, first);
-        prop_assert_eq!(&said(&order, Mode::Relay { hold: ms(400) }), &wanted);
+        prop_assert_eq!(&play_in_order(&order, JitterMode::Relay { hold: ms(400) }), &wanted);
         for copy in copies {
             // A copy comes at once with the one that is one place farther.
             let number = order[copy];
             order.insert(copy + 1, number);
         }
-        prop_assert_eq!(&said(&order, Mode::Relay { hold: ms(400) }), &wanted);
+        prop_assert_eq!(&play_in_order(&order, JitterMode::Relay { hold: ms(400) }), &wanted);
     }
 
     #[test]
@@ -268,7 +283,7 @@ proptest! {
         fates in proptest::collection::vec((0..100_u8, 0..120_i64), 50..200),
         adaptive in any::<bool>(),
     ) {
-        let delay = if adaptive { Delay::ADAPTIVE } else { Delay::Fixed(ms(50)) };
+        let delay = if adaptive { DelayPolicy::ADAPTIVE } else { DelayPolicy::Fixed(ms(50)) };
         let mut buffer = playout(delay);
         let mut arrivals = Vec::new();
         for (number, &(fate, late)) in (0..).zip(&fates) {
@@ -286,22 +301,22 @@ proptest! {
         let (mut position, mut first) = (0, None);
         for next in &out {
             let (at, units) = match next {
-                Next::Packet(packet) => {
+                JitterOutput::Packet(packet) => {
                     let first = *first.get_or_insert(packet.payload);
                     prop_assert_eq!(packet.position, (packet.payload - first) * 160);
                     (packet.position, u64::from(packet.units))
                 }
-                Next::Missing(missing) => (missing.position, missing.units),
+                JitterOutput::Missing(missing) => (missing.position, missing.units),
                 // Those in front, when the first that came were late.
-                Next::Skip(_) if first.is_none() => continue,
-                Next::Skip(packet) => (packet.position, u64::from(packet.units)),
-                other @ Next::Wait(_) => unreachable!("{other:?}"),
+                JitterOutput::Skip(_) if first.is_none() => continue,
+                JitterOutput::Skip(packet) => (packet.position, u64::from(packet.units)),
+                other @ JitterOutput::Wait(_) => unreachable!("{other:?}"),
             };
             prop_assert_eq!(at, position, "media time goes on without a gap");
             position = at + units;
         }
         let stats = buffer.stats();
-        let packets = out.iter().filter(|next| matches!(next, Next::Packet(_))).count() as u64;
+        let packets = out.iter().filter(|next| matches!(next, JitterOutput::Packet(_))).count() as u64;
         prop_assert_eq!(packets + stats.late + stats.skipped, stats.received);
     }
 
@@ -320,21 +335,21 @@ proptest! {
         for &arrival in &arrivals {
             sent.extend(drain(&mut buffer, arrival.received));
             match buffer.insert(arrival, arrival.sequence) {
-                Insert::Held => {}
-                Insert::Late(_) => sent.push(Next::Wait(None)),
+                InsertOutcome::Held => {}
+                InsertOutcome::Late(_) => sent.push(JitterOutput::Wait(None)),
                 other => prop_assert!(false, "{:?}", other),
             }
         }
         buffer.finish();
         sent.extend(drain(&mut buffer, START));
-        sent.retain(|next| !matches!(next, Next::Missing(_)));
+        sent.retain(|next| !matches!(next, JitterOutput::Missing(_)));
         prop_assert_eq!(sent.len(), arrivals.len());
     }
 }
 
 #[test]
 fn a_stream_of_200_ms_takes_less_than_three_kilobytes_beside_its_payloads() {
-    let slots = 16 * size_of::<Option<Held<u32>>>() + 8;
+    let slots = 16 * size_of::<Option<HeldPacket<u32>>>() + 8;
     let all = slots + size_of::<JitterBuffer<u32>>();
     println!("{slots} bytes of slots, {all} in all");
     assert!(all < 3_000, "{all}");
@@ -342,13 +357,13 @@ fn a_stream_of_200_ms_takes_less_than_three_kilobytes_beside_its_payloads() {
 
 #[test]
 fn packets_of_a_millisecond_are_played_after_a_few() {
-    let mode = Mode::Playout(Delay::Adaptive {
+    let mode = JitterMode::Playout(DelayPolicy::Adaptive {
         quantile: 0.999,
         least: ms(1),
         most: ms(20),
         first: ms(3),
     });
-    let mut buffer = JitterBuffer::new(Config { clock_rate: 48_000, slots: 64, mode });
+    let mut buffer = JitterBuffer::new(JitterConfig { clock_rate: 48_000, slots: 64, mode });
     let (mut played, mut missing) = (0, 0);
     for number in 0..20_000_u64 {
         // A third of a millisecond of jitter.
@@ -361,10 +376,10 @@ fn packets_of_a_millisecond_are_played_after_a_few() {
             marker: false,
             received: now,
         };
-        assert_eq!(buffer.insert(arrival, number), Insert::Held);
+        assert_eq!(buffer.insert(arrival, number), InsertOutcome::Held);
         for next in drain(&mut buffer, now) {
             match next {
-                Next::Packet(_) => played += 1,
+                JitterOutput::Packet(_) => played += 1,
                 _ => missing += 1,
             }
         }
@@ -376,17 +391,19 @@ fn packets_of_a_millisecond_are_played_after_a_few() {
 
 #[test]
 fn who_stretches_time_is_obeyed_within_bounds() {
-    let mut buffer = playout(Delay::ADAPTIVE);
+    let mut buffer = playout(DelayPolicy::ADAPTIVE);
     assert_eq!(buffer.adjust(ms(10)), ms(0), "nothing is played yet");
-    assert_eq!(buffer.insert(packet(0, ms(0)), 0), Insert::Held);
+    assert_eq!(buffer.insert(packet(0, ms(0)), 0), InsertOutcome::Held);
     assert_eq!(drain(&mut buffer, START + ms(60)).len(), 1);
     let before = buffer.stats().delay;
     assert_eq!(buffer.adjust(ms(10)), ms(10));
     assert_eq!(buffer.stats().delay, before + ms(10));
-    assert_eq!(buffer.insert(packet(1, ms(0)), 1), Insert::Held);
-    let Next::Wait(Some(until)) = buffer.next(START + ms(20) + before) else { panic!("too early") };
+    assert_eq!(buffer.insert(packet(1, ms(0)), 1), InsertOutcome::Held);
+    let JitterOutput::Wait(Some(until)) = buffer.poll(START + ms(20) + before) else {
+        panic!("too early")
+    };
     assert!((until - (START + ms(30) + before)).abs() < Span::from_micros(10));
-    assert_eq!(buffer.wish(), buffer.stats().target - buffer.stats().delay);
+    assert_eq!(buffer.suggested_adjustment(), buffer.stats().target - buffer.stats().delay);
     let _ = buffer.adjust(ms(5_000));
     assert_eq!(buffer.stats().delay, ms(200));
     let _ = buffer.adjust(ms(-5_000));
@@ -395,7 +412,7 @@ fn who_stretches_time_is_obeyed_within_bounds() {
 
 #[test]
 fn of_a_sender_who_begins_with_all_that_he_has_the_newest_is_played() {
-    let mut buffer = playout(Delay::Fixed(ms(60)));
+    let mut buffer = playout(DelayPolicy::Fixed(ms(60)));
     let (mut skipped, mut played) = (0, Vec::new());
     for number in 0..200 {
         // Two seconds at once, and then in real time.
@@ -403,17 +420,17 @@ fn of_a_sender_who_begins_with_all_that_he_has_the_newest_is_played() {
         let arrival = Arrival { received: now, ..packet(number.unsigned_abs(), ms(0)) };
         let mut again = buffer.insert(arrival, number.unsigned_abs());
         loop {
-            match buffer.next(now) {
-                Next::Packet(packet) => played.push((packet.payload, now)),
-                Next::Skip(_) => skipped += 1,
-                Next::Missing(missing) => panic!("{missing:?}"),
-                Next::Wait(_) => break,
+            match buffer.poll(now) {
+                JitterOutput::Packet(packet) => played.push((packet.payload, now)),
+                JitterOutput::Skip(_) => skipped += 1,
+                JitterOutput::Missing(missing) => panic!("{missing:?}"),
+                JitterOutput::Wait(_) => break,
             }
         }
-        if again == Insert::Full(number.unsigned_abs()) {
+        if again == InsertOutcome::Full(number.unsigned_abs()) {
             again = buffer.insert(arrival, number.unsigned_abs());
         }
-        assert_eq!(again, Insert::Held);
+        assert_eq!(again, InsertOutcome::Held);
     }
     let (last, when) = played.pop().unwrap();
     // The first one had nothing behind it yet.
@@ -426,15 +443,15 @@ fn of_a_sender_who_begins_with_all_that_he_has_the_newest_is_played() {
 
 #[test]
 fn the_packet_behind_a_hole_can_be_looked_at() {
-    let mut buffer = playout(Delay::Fixed(ms(40)));
+    let mut buffer = playout(DelayPolicy::Fixed(ms(40)));
     for number in [0, 2, 5] {
-        assert_eq!(buffer.insert(packet(number, ms(0)), number), Insert::Held);
+        assert_eq!(buffer.insert(packet(number, ms(0)), number), InsertOutcome::Held);
     }
     let mut seen = Vec::new();
     for tick in 0..40 {
-        let next = buffer.next(START + ms(5) * tick);
-        if !matches!(next, Next::Wait(_)) {
-            seen.push((matches!(next, Next::Missing(_)), buffer.following().copied()));
+        let next = buffer.poll(START + ms(5) * tick);
+        if !matches!(next, JitterOutput::Wait(_)) {
+            seen.push((matches!(next, JitterOutput::Missing(_)), buffer.peek_following().copied()));
         }
     }
     // Number 1 can be had from number 2; of 3 and 4 only 4 from 5.

@@ -20,7 +20,7 @@ pub struct Arrival {
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Insert<P> {
+pub enum InsertOutcome<P> {
     /// It stands in line.
     Held,
     /// Its time has passed. A relay sends it on as it is: who listens may have more patience.
@@ -37,20 +37,20 @@ pub enum Insert<P> {
 /// What is to be done now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Next<P> {
+pub enum JitterOutput<P> {
     /// This is to be played, or sent.
-    Packet(Packet<P>),
+    Packet(BufferedPacket<P>),
     /// Nothing is there for the media time that is due.
-    Missing(Missing),
+    Missing(MediaGap),
     /// There is more than can be held or played in time. Its media time passes, but is not to be heard.
-    Skip(Packet<P>),
+    Skip(BufferedPacket<P>),
     /// Nothing until then; `None`: until something is inserted.
     Wait(Option<Instant>),
 }
 
 /// A packet whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packet<P> {
+pub struct BufferedPacket<P> {
     /// As it was inserted.
     pub sequence: u64,
     /// As it was inserted.
@@ -71,23 +71,23 @@ pub struct Packet<P> {
 
 /// A piece of media time for which there is no packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct MediaGap {
     /// Where it begins, in units since the first packet.
     pub position: u64,
     /// How long it is, in units.
     pub units: u64,
     /// Why there is none.
-    pub cause: Cause,
+    pub cause: GapCause,
 }
 
 /// Why there is no packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum GapCause {
     /// Packets behind it are there: it is lost. To be concealed.
     Lost,
     /// Nothing is there at all: lost, late, or the sender is silent. To be concealed.
-    Dry,
+    Underrun,
     /// The sender sent nothing, on purpose. Comfort noise, or nothing.
     Silence,
     /// Part of a silence that is left out, so that the delay becomes shorter. Nothing is to be
@@ -97,7 +97,7 @@ pub enum Cause {
 
 /// What was counted since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct JitterStats {
     /// Packets that came, late ones too, copies not.
     pub received: u64,
     /// Copies of packets that had come.

@@ -9,13 +9,13 @@ const TURN: u64 = FIRST_SEQUENCE;
 
 /// A receiver that gets packets 20 ms apart, at 8 kHz.
 #[derive(Default)]
-struct World {
+struct Harness {
     receiver: Receiver,
     packets: i64,
 }
 
-impl World {
-    fn get(&mut self, sequence: u16) -> Accepted {
+impl Harness {
+    fn get(&mut self, sequence: u16) -> ReceiveOutcome {
         self.packets += 1;
         let now = Instant::ZERO + Span::from_millis(20 * self.packets);
         let timestamp = u32::try_from(160 * self.packets).unwrap();
@@ -24,8 +24,8 @@ impl World {
 
     fn number(&mut self, sequence: u16) -> u64 {
         match self.get(sequence) {
-            Accepted::Valid(at) | Accepted::Restarted(at) => at.sequence,
-            Accepted::Probation { position, .. } => position.sequence,
+            ReceiveOutcome::Valid(at) | ReceiveOutcome::Restarted(at) => at.sequence,
+            ReceiveOutcome::Probation { position, .. } => position.sequence,
             other => panic!("{sequence} is {other:?}"),
         }
     }
@@ -37,41 +37,41 @@ impl World {
 
 #[test]
 fn two_in_a_row_make_a_source_and_count_from_the_first() {
-    let mut world = World::default();
-    assert!(matches!(world.get(9), Accepted::Probation { fresh: false, .. }));
+    let mut world = Harness::default();
+    assert!(matches!(world.get(9), ReceiveOutcome::Probation { fresh: false, .. }));
     assert!(!world.receiver.is_valid() && world.receiver.report().is_none());
-    assert!(matches!(world.get(10), Accepted::Valid(at) if at.sequence == TURN + 10));
+    assert!(matches!(world.get(10), ReceiveOutcome::Valid(at) if at.sequence == TURN + 10));
     let reception = world.receiver.report().unwrap();
     assert_eq!((reception.highest, reception.cumulative_lost), (10, 0));
-    assert_eq!(world.receiver.tally().received, 2);
+    assert_eq!(world.receiver.stats().received, 2);
 }
 
 #[test]
 fn what_is_held_in_probation_keeps_its_numbers_through_loss_and_disorder() {
-    let mut world = World::default();
+    let mut world = Harness::default();
     let numbers = [10, 12, 11, 15, 14].map(|sequence| world.number(sequence));
     assert_eq!(numbers, [10, 12, 11, 15, 14].map(|sequence| TURN + sequence));
     assert!(!world.receiver.is_valid());
-    assert_eq!(world.get(14), Accepted::Duplicate);
-    assert!(matches!(world.get(16), Accepted::Valid(_)));
-    let tally = world.receiver.tally();
+    assert_eq!(world.get(14), ReceiveOutcome::Duplicate);
+    assert!(matches!(world.get(16), ReceiveOutcome::Valid(_)));
+    let tally = world.receiver.stats();
     assert_eq!((tally.received, tally.lost, tally.reordered, tally.duplicates), (6, 1, 2, 1));
 }
 
 #[test]
 fn noise_in_probation_is_forgotten() {
-    let mut world = World::default();
+    let mut world = Harness::default();
     world.run([10]);
-    assert!(matches!(world.get(40_000), Accepted::Probation { fresh: true, .. }));
-    assert!(matches!(world.get(10), Accepted::Probation { fresh: true, .. }));
-    assert!(matches!(world.get(11), Accepted::Valid(_)));
-    let tally = world.receiver.tally();
+    assert!(matches!(world.get(40_000), ReceiveOutcome::Probation { fresh: true, .. }));
+    assert!(matches!(world.get(10), ReceiveOutcome::Probation { fresh: true, .. }));
+    assert!(matches!(world.get(11), ReceiveOutcome::Valid(_)));
+    let tally = world.receiver.stats();
     assert_eq!((tally.received, tally.lost, tally.strays), (2, 0, 2));
 }
 
 #[test]
 fn numbers_go_on_through_the_wrap() {
-    let mut world = World::default();
+    let mut world = Harness::default();
     world.run(65_000..=65_535);
     assert_eq!(world.number(0), 2 * TURN);
     assert_eq!(world.number(2), 2 * TURN + 2);
@@ -82,39 +82,43 @@ fn numbers_go_on_through_the_wrap() {
 
 #[test]
 fn what_came_before_the_first_packet_counts() {
-    let mut world = World::default();
+    let mut world = Harness::default();
     world.run([0, 1]);
     assert_eq!(world.number(65_534), TURN - 2);
-    let tally = world.receiver.tally();
+    let tally = world.receiver.stats();
     assert_eq!((tally.received, tally.lost, tally.reordered), (3, 1, 1));
     assert_eq!(world.receiver.report().unwrap().highest, 1);
 }
 
 #[test]
 fn the_limits_of_a_run() {
-    let mut world = World::default();
+    let mut world = Harness::default();
     world.run([1_000, 1_001]);
     assert_eq!(world.number(1_001 + 2_999), TURN + 4_000);
-    assert_eq!(world.get(4_000 - 100), Accepted::Stray);
-    assert!(matches!(world.get(4_000 - 99), Accepted::Valid(_)));
-    assert_eq!(world.get(7_000), Accepted::Stray);
-    assert!(matches!(world.get(6_999), Accepted::Valid(_)));
+    assert_eq!(world.get(4_000 - 100), ReceiveOutcome::Stray);
+    assert!(matches!(world.get(4_000 - 99), ReceiveOutcome::Valid(_)));
+    assert_eq!(world.get(7_000), ReceiveOutcome::Stray);
+    assert!(matches!(world.get(6_999), ReceiveOutcome::Valid(_)));
 }
 
 #[test]
 fn a_jump_is_believed_when_it_goes_on() {
-    let mut world = World::default();
+    let mut world = Harness::default();
     world.run(100..200);
-    assert_eq!(world.get(50_000), Accepted::Stray);
+    assert_eq!(world.get(50_000), ReceiveOutcome::Stray);
     // A packet of the old run between them does not matter (A.1).
-    assert!(matches!(world.get(200), Accepted::Valid(_)));
+    assert!(matches!(world.get(200), ReceiveOutcome::Valid(_)));
     assert!(
-        matches!(world.get(50_001), Accepted::Restarted(at) if at.sequence == 2 * TURN + 50_001)
+        matches!(world.get(50_001), ReceiveOutcome::Restarted(at) if at.sequence == 2 * TURN + 50_001)
     );
     assert_eq!(world.receiver.position(50_000, 0).sequence, 2 * TURN + 50_000);
-    assert_eq!(world.get(50_000), Accepted::Duplicate, "the stray packet is the first of the run");
+    assert_eq!(
+        world.get(50_000),
+        ReceiveOutcome::Duplicate,
+        "the stray packet is the first of the run"
+    );
     world.run([50_002, 50_004]);
-    let (tally, reception) = (world.receiver.tally(), world.receiver.report().unwrap());
+    let (tally, reception) = (world.receiver.stats(), world.receiver.report().unwrap());
     assert_eq!((tally.received, tally.lost, tally.restarts, tally.strays), (105, 1, 1, 0));
     assert_eq!(
         (reception.highest, reception.cumulative_lost),
@@ -125,35 +129,35 @@ fn a_jump_is_believed_when_it_goes_on() {
 
 #[test]
 fn a_restart_right_at_the_wrap() {
-    let mut world = World::default();
+    let mut world = Harness::default();
     world.run(100..200);
-    assert_eq!(world.get(65_535), Accepted::Stray);
+    assert_eq!(world.get(65_535), ReceiveOutcome::Stray);
     assert_eq!(world.number(0), 3 * TURN);
     assert_eq!(world.receiver.report().unwrap().highest, 1 << 16);
 }
 
 #[test]
 fn two_strays_that_do_not_follow_each_other_change_nothing() {
-    let mut world = World::default();
+    let mut world = Harness::default();
     world.run(100..200);
-    assert_eq!(world.get(30_000), Accepted::Stray);
-    assert_eq!(world.get(60_000), Accepted::Stray);
-    assert_eq!(world.get(30_001), Accepted::Stray);
+    assert_eq!(world.get(30_000), ReceiveOutcome::Stray);
+    assert_eq!(world.get(60_000), ReceiveOutcome::Stray);
+    assert_eq!(world.get(30_001), ReceiveOutcome::Stray);
     assert_eq!(world.number(200), TURN + 200);
-    assert_eq!(world.receiver.tally().strays, 3);
+    assert_eq!(world.receiver.stats().strays, 3);
 }
 
 /// The figures of RFC 3550, A.3, by hand: 3 of 10 lost in the first interval, one duplicate more than
 /// lost in the second.
 #[test]
 fn loss_by_interval() {
-    let mut world = World::default();
+    let mut world = Harness::default();
     world.run([0, 1, 2, 4, 5, 8, 9]);
     let first = world.receiver.report().unwrap();
     assert_eq!((first.fraction_lost, first.cumulative_lost), (76, 3), "3 * 256 / 10");
     assert_eq!(world.receiver.report(), None, "nothing came since");
     world.run([10]);
-    assert_eq!(world.get(10), Accepted::Duplicate);
+    assert_eq!(world.get(10), ReceiveOutcome::Duplicate);
     let second = world.receiver.report().unwrap();
     assert_eq!((second.fraction_lost, second.cumulative_lost), (0, 2));
     world.run([11, 2_000]);
@@ -162,7 +166,7 @@ fn loss_by_interval() {
 
 #[test]
 fn the_count_of_lost_packets_stays_in_24_bits() {
-    let mut world = World::default();
+    let mut world = Harness::default();
     world.run([0, 1]);
     let mut sequence = 1_u16;
     for _ in 0..4_000 {
@@ -170,7 +174,7 @@ fn the_count_of_lost_packets_stays_in_24_bits() {
         world.number(sequence);
     }
     assert_eq!(world.receiver.report().unwrap().cumulative_lost, 0x7f_ffff);
-    let mut world = World::default();
+    let mut world = Harness::default();
     world.run([0, 1]);
     for _ in 0..0x80_0010 {
         world.receiver.receive(Instant::ZERO, 1, 0, 0);
@@ -204,7 +208,7 @@ fn neither_a_jump_of_time_nor_another_clock_is_jitter() {
         let now = Instant::ZERO + Span::from_millis(millis);
         sequence += 1;
         receiver.receive(now, sequence, timestamp, rate);
-        (receiver.jitter(), receiver.tally().jumps)
+        (receiver.jitter(), receiver.stats().jumps)
     };
     assert_eq!(get(0, u32::MAX - 159, 8_000), (0, 0));
     assert_eq!(get(20, 0, 8_000), (0, 0), "a wrap is no jump");
@@ -231,7 +235,7 @@ proptest! {
         start: u16,
         order in proptest::collection::vec((0_u64..12, 0_u8..20), 20..400),
     ) {
-        let mut world = World::default();
+        let mut world = Harness::default();
         let first = world.number(start);
         world.number(start.wrapping_add(1));
         let mut sent: Vec<(u64, u64)> = Vec::new();
@@ -245,18 +249,18 @@ proptest! {
         let mut duplicates = 0;
         for (_, number) in sent {
             match world.get(low_16(number)) {
-                Accepted::Valid(at) => {
+                ReceiveOutcome::Valid(at) => {
                     prop_assert_eq!(at.sequence, number);
                     prop_assert!(given.insert(number));
                 }
-                Accepted::Duplicate => {
+                ReceiveOutcome::Duplicate => {
                     prop_assert!(given.contains(&number));
                     duplicates += 1;
                 }
                 other => prop_assert!(false, "{:?}", other),
             }
         }
-        let tally = world.receiver.tally();
+        let tally = world.receiver.stats();
         let highest = given.last().unwrap();
         prop_assert_eq!(tally.received, given.len() as u64);
         prop_assert_eq!(tally.duplicates, duplicates);
@@ -275,14 +279,14 @@ proptest! {
             let highest = receiver.highest.sequence;
             let at = receiver.receive(Instant::from_nanos(*now), sequence, *timestamp, step * 9_000);
             match at {
-                Accepted::Valid(at) | Accepted::Probation { position: at, .. } => {
+                ReceiveOutcome::Valid(at) | ReceiveOutcome::Probation { position: at, .. } => {
                     prop_assert_eq!((low_16(at.sequence), low_32(at.timestamp)), (sequence, *timestamp));
                 }
-                Accepted::Restarted(at) => prop_assert!(at.sequence > highest),
+                ReceiveOutcome::Restarted(at) => prop_assert!(at.sequence > highest),
                 _ => {}
             }
             last = sequence.min(u16::MAX - 1);
-            let tally = receiver.tally();
+            let tally = receiver.stats();
             prop_assert_eq!(tally.received + tally.duplicates + tally.strays, index as u64 + 1);
             receiver.report();
         }

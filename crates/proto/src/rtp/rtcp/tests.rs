@@ -23,21 +23,21 @@ fn compound() -> Vec<u8> {
 #[test]
 fn a_compound_by_hand() {
     let bytes = compound();
-    let compound = Compound::parse(&bytes).unwrap();
-    let mut parts = compound.parts();
-    let Some(Part::Report { ssrc: 7, sender: Some(sender), blocks }) = parts.next() else {
+    let compound = CompoundPacket::parse(&bytes).unwrap();
+    let mut parts = compound.packets();
+    let Some(RtcpPacket::Report { ssrc: 7, sender: Some(sender), blocks }) = parts.next() else {
         panic!()
     };
     assert_eq!(
         sender,
         SenderInfo {
-            ntp: Ntp::from_bits(0xe901_0203_8000_0000),
+            ntp: NtpTime::from_bits(0xe901_0203_8000_0000),
             timestamp: 1_000,
             packets: 50,
             octets: 8_000,
         }
     );
-    assert_eq!(sender.ntp.middle(), 0x0203_8000);
+    assert_eq!(sender.ntp.middle_bits(), 0x0203_8000);
     let block = ReportBlock {
         ssrc: 9,
         fraction_lost: 64,
@@ -48,10 +48,10 @@ fn a_compound_by_hand() {
         delay: 0x1_8000,
     };
     assert_eq!(blocks.iter().collect::<Vec<_>>(), [block]);
-    assert_eq!(from_short(block.delay), Span::from_millis(1_500));
-    let Some(Part::Description(chunks)) = parts.next() else { panic!() };
-    assert_eq!(chunks.names().collect::<Vec<_>>(), [(7, &b"a@bc"[..])]);
-    let Some(Part::Bye(sources)) = parts.next() else { panic!() };
+    assert_eq!(from_ntp_short(block.delay), Span::from_millis(1_500));
+    let Some(RtcpPacket::SourceDescription(chunks)) = parts.next() else { panic!() };
+    assert_eq!(chunks.cnames().collect::<Vec<_>>(), [(7, &b"a@bc"[..])]);
+    let Some(RtcpPacket::Bye(sources)) = parts.next() else { panic!() };
     assert_eq!((sources.iter().collect::<Vec<_>>(), sources.reason()), (vec![7], &b"goodbye"[..]));
     assert!(parts.next().is_none());
 }
@@ -61,20 +61,20 @@ fn every_lie_has_its_kind() {
     let with = |at: usize, byte| {
         let mut bytes = compound();
         bytes[at] = byte;
-        Compound::parse(&bytes).map(drop)
+        CompoundPacket::parse(&bytes).map(drop)
     };
-    assert_eq!(Compound::parse(&[]).unwrap_err(), Malformed::Short);
-    assert_eq!(Compound::parse(&compound()[..54]).unwrap_err(), Malformed::Short);
-    assert_eq!(with(52, 0x41), Err(Malformed::Version), "of any packet, not the first alone");
+    assert_eq!(CompoundPacket::parse(&[]).unwrap_err(), RtcpError::Short);
+    assert_eq!(CompoundPacket::parse(&compound()[..54]).unwrap_err(), RtcpError::Short);
+    assert_eq!(with(52, 0x41), Err(RtcpError::Version), "of any packet, not the first alone");
     assert_eq!(with(91, 1), Ok(()), "what is behind the reason");
-    assert_eq!(with(75, 5), Err(Malformed::Length));
-    assert_eq!(with(0, 0xa1), Err(Malformed::Padding), "not in the last packet");
-    assert_eq!(with(72, 0xa1), Err(Malformed::Padding), "of no bytes");
-    assert_eq!(with(0, 0x82), Err(Malformed::Count));
-    assert_eq!(with(52, 0x82), Err(Malformed::Count), "a chunk that is not there");
-    assert_eq!(with(61, 20), Err(Malformed::Count), "an item that does not end");
-    assert_eq!(with(72, 0x85), Err(Malformed::Count));
-    assert_eq!(with(80, 12), Err(Malformed::Count), "a reason that does not end");
+    assert_eq!(with(75, 5), Err(RtcpError::Length));
+    assert_eq!(with(0, 0xa1), Err(RtcpError::Padding), "not in the last packet");
+    assert_eq!(with(72, 0xa1), Err(RtcpError::Padding), "of no bytes");
+    assert_eq!(with(0, 0x82), Err(RtcpError::Count));
+    assert_eq!(with(52, 0x82), Err(RtcpError::Count), "a chunk that is not there");
+    assert_eq!(with(61, 20), Err(RtcpError::Count), "an item that does not end");
+    assert_eq!(with(72, 0x85), Err(RtcpError::Count));
+    assert_eq!(with(80, 12), Err(RtcpError::Count), "a reason that does not end");
 }
 
 #[test]
@@ -85,36 +85,36 @@ fn zeros_at_the_start_of_the_next_ssrc_are_no_padding() {
     ];
     // 6 + 1 words are 28 bytes; the item of the second chunk has four zeros behind it.
     let bytes = [&bytes[..], &[0, 0, 0, 0]].concat();
-    let compound = Compound::parse(&bytes).unwrap();
-    let Some(Part::Description(chunks)) = compound.parts().next() else { panic!() };
-    assert_eq!(chunks.names().collect::<Vec<_>>(), [(1, &b"x"[..]), (2, &b"yz"[..])]);
+    let compound = CompoundPacket::parse(&bytes).unwrap();
+    let Some(RtcpPacket::SourceDescription(chunks)) = compound.packets().next() else { panic!() };
+    assert_eq!(chunks.cnames().collect::<Vec<_>>(), [(1, &b"x"[..]), (2, &b"yz"[..])]);
 }
 
 #[test]
 fn times() {
-    let noon = Ntp::from_unix(Span::from_secs(0));
+    let noon = NtpTime::from_unix(Span::from_secs(0));
     assert_eq!(noon.to_bits(), 0x83aa_7e80_0000_0000, "1970 (RFC 868)");
     let later = noon.after(Span::from_millis(1_250));
     assert_eq!(later.to_bits(), 0x83aa_7e81_4000_0000);
     assert_eq!(later.after(Span::from_millis(-1_250)), noon);
-    assert_eq!(to_short(Span::from_millis(1_500)), 0x1_8000);
-    assert_eq!((to_short(Span::from_secs(-1)), to_short(Span::MAX)), (0, u32::MAX));
+    assert_eq!(to_ntp_short(Span::from_millis(1_500)), 0x1_8000);
+    assert_eq!((to_ntp_short(Span::from_secs(-1)), to_ntp_short(Span::MAX)), (0, u32::MAX));
 }
 
 #[test]
 fn what_does_not_fit_is_left_out_whole() {
     let mut out = [0; 52];
-    let mut writer = Writer::new(&mut out);
+    let mut writer = RtcpWriter::new(&mut out);
     let mut blocks = std::iter::repeat_n(ReportBlock::default(), 3);
     assert!(writer.report(1, None, 20, blocks.by_ref()));
     assert_eq!(blocks.len(), 2, "one of three has room before 20 bytes are reserved");
     assert!(!writer.cname(1, "a name that is too long"));
     assert!(writer.cname(1, "short"));
     assert!(!writer.bye(1, ""));
-    assert!(!writer.delays(1, std::iter::empty()), "no answer is no packet");
+    assert!(!writer.dlrr(1, std::iter::empty()), "no answer is no packet");
     let bytes = writer.finish();
     assert_eq!(bytes.len(), 32 + 16);
-    assert_eq!(Compound::parse(bytes).unwrap().parts().count(), 2);
+    assert_eq!(CompoundPacket::parse(bytes).unwrap().packets().count(), 2);
 }
 
 fn block() -> impl Strategy<Value = ReportBlock> {
@@ -144,15 +144,15 @@ proptest! {
         reason in "[a-z ]{0,40}",
     ) {
         let sender = sender.map(|(ntp, timestamp, packets, octets)| {
-            SenderInfo { ntp: Ntp::from_bits(ntp), timestamp, packets, octets }
+            SenderInfo { ntp: NtpTime::from_bits(ntp), timestamp, packets, octets }
         });
         let mut out = [0; 1_500];
-        let mut writer = Writer::new(&mut out);
+        let mut writer = RtcpWriter::new(&mut out);
         prop_assert!(writer.report(ssrc, sender, 0, blocks.iter().copied()));
         prop_assert!(writer.cname(ssrc, &name));
-        prop_assert!(writer.reference_time(ssrc, Ntp::from_bits(5)));
-        let delay = Delay { ssrc: 3, last_report: 4, delay: 5 };
-        prop_assert!(writer.delays(ssrc, [delay, delay].into_iter()));
+        prop_assert!(writer.reference_time(ssrc, NtpTime::from_bits(5)));
+        let delay = DlrrBlock { ssrc: 3, last_report: 4, delay: 5 };
+        prop_assert!(writer.dlrr(ssrc, [delay, delay].into_iter()));
         prop_assert!(writer.bye(ssrc, &reason));
         let bytes = writer.finish();
         let theirs = rtcp_types::Compound::parse(bytes).unwrap();
@@ -189,11 +189,11 @@ proptest! {
         prop_assert_eq!(bye.ssrcs().collect::<Vec<_>>(), [ssrc]);
         prop_assert_eq!(bye.reason().unwrap_or_default(), reason.as_bytes());
 
-        let ours: Vec<_> = Compound::parse(bytes).unwrap().parts().collect();
-        let Part::Extended { blocks, .. } = ours[2] else { panic!() };
-        prop_assert_eq!(blocks.iter().collect::<Vec<_>>(), [ExtendedBlock::ReferenceTime(Ntp::from_bits(5))]);
-        let Part::Extended { blocks, .. } = ours[3] else { panic!() };
-        prop_assert_eq!(blocks.iter().collect::<Vec<_>>(), [ExtendedBlock::Delay(delay); 2]);
+        let ours: Vec<_> = CompoundPacket::parse(bytes).unwrap().packets().collect();
+        let RtcpPacket::Extended { blocks, .. } = ours[2] else { panic!() };
+        prop_assert_eq!(blocks.iter().collect::<Vec<_>>(), [ExtendedBlock::ReferenceTime(NtpTime::from_bits(5))]);
+        let RtcpPacket::Extended { blocks, .. } = ours[3] else { panic!() };
+        prop_assert_eq!(blocks.iter().collect::<Vec<_>>(), [ExtendedBlock::Dlrr(delay); 2]);
     }
 
     #[test]
@@ -201,14 +201,14 @@ proptest! {
         for (at, byte) in [(0, 0x81), (1, kind), (2, 0)] {
             bytes.get_mut(at).into_iter().for_each(|place| *place = byte);
         }
-        if let Ok(compound) = Compound::parse(&bytes) {
-            for part in compound.parts() {
+        if let Ok(compound) = CompoundPacket::parse(&bytes) {
+            for part in compound.packets() {
                 match part {
-                    Part::Report { blocks, .. } => _ = blocks.iter().count(),
-                    Part::Description(chunks) => _ = chunks.names().count(),
-                    Part::Bye(sources) => _ = sources.iter().count(),
-                    Part::Extended { blocks, .. } => _ = blocks.iter().count(),
-                    Part::Other(_) => {}
+                    RtcpPacket::Report { blocks, .. } => _ = blocks.iter().count(),
+                    RtcpPacket::SourceDescription(chunks) => _ = chunks.cnames().count(),
+                    RtcpPacket::Bye(sources) => _ = sources.iter().count(),
+                    RtcpPacket::Extended { blocks, .. } => _ = blocks.iter().count(),
+                    RtcpPacket::Other(_) => {}
                 }
             }
         }

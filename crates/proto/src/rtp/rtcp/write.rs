@@ -1,17 +1,18 @@
 //! Writing RTCP into a buffer that somebody else has.
 
 use super::{
-    BLOCK_LEN, COUNT, Delay, MAX_COUNT, MAX_TEXT, Ntp, ReportBlock, SenderInfo, VERSION, kind,
+    BLOCK_LEN, COUNT, DlrrBlock, MAX_COUNT, MAX_TEXT, NtpTime, ReportBlock, SenderInfo, VERSION,
+    packet_type,
 };
 
 /// Writes packets one behind the other. What does not fit is left out whole, and the answer says so.
 #[derive(Debug)]
-pub struct Writer<'a> {
+pub struct RtcpWriter<'a> {
     out: &'a mut [u8],
     len: usize,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> RtcpWriter<'a> {
     /// Writes to the front of `out`.
     pub const fn new(out: &'a mut [u8]) -> Self {
         Self { out, len: 0 }
@@ -29,7 +30,11 @@ impl<'a> Writer<'a> {
         reserve: usize,
         mut blocks: impl Iterator<Item = ReportBlock>,
     ) -> bool {
-        let number = if sender.is_some() { kind::SENDER_REPORT } else { kind::RECEIVER_REPORT };
+        let number = if sender.is_some() {
+            packet_type::SENDER_REPORT
+        } else {
+            packet_type::RECEIVER_REPORT
+        };
         self.packet(number, |this| {
             this.word(ssrc)?;
             if let Some(sender) = sender {
@@ -53,9 +58,9 @@ impl<'a> Writer<'a> {
     /// # Real-time
     /// Neither allocates nor waits.
     pub fn cname(&mut self, ssrc: u32, name: &str) -> bool {
-        self.packet(kind::DESCRIPTION, |this| {
+        self.packet(packet_type::SOURCE_DESCRIPTION, |this| {
             this.word(ssrc)?;
-            this.put(&[kind::CNAME])?;
+            this.put(&[packet_type::CNAME])?;
             let length = this.text(name)?;
             // Zeros end the items: one at least, and up to a whole word.
             this.put([0; 4].get((length + 2) % 4..)?)?;
@@ -68,7 +73,7 @@ impl<'a> Writer<'a> {
     /// # Real-time
     /// Neither allocates nor waits.
     pub fn bye(&mut self, ssrc: u32, reason: &str) -> bool {
-        self.packet(kind::BYE, |this| {
+        self.packet(packet_type::BYE, |this| {
             this.word(ssrc)?;
             if !reason.is_empty() {
                 let length = this.text(reason)?;
@@ -82,10 +87,10 @@ impl<'a> Writer<'a> {
     ///
     /// # Real-time
     /// Neither allocates nor waits.
-    pub fn reference_time(&mut self, ssrc: u32, ntp: Ntp) -> bool {
-        self.packet(kind::EXTENDED, |this| {
+    pub fn reference_time(&mut self, ssrc: u32, ntp: NtpTime) -> bool {
+        self.packet(packet_type::EXTENDED, |this| {
             this.word(ssrc)?;
-            this.put(&[kind::REFERENCE_TIME, 0, 0, 2])?;
+            this.put(&[packet_type::REFERENCE_TIME, 0, 0, 2])?;
             this.put(&ntp.to_bits().to_be_bytes())?;
             Some(0)
         })
@@ -95,11 +100,11 @@ impl<'a> Writer<'a> {
     ///
     /// # Real-time
     /// Neither waits nor allocates, if `delays` does not.
-    pub fn delays(&mut self, ssrc: u32, mut delays: impl Iterator<Item = Delay>) -> bool {
-        self.packet(kind::EXTENDED, |this| {
+    pub fn dlrr(&mut self, ssrc: u32, mut delays: impl Iterator<Item = DlrrBlock>) -> bool {
+        self.packet(packet_type::EXTENDED, |this| {
             this.word(ssrc)?;
             let head = this.len;
-            this.put(&[kind::DELAYS, 0, 0, 0])?;
+            this.put(&[packet_type::DLRR, 0, 0, 0])?;
             let mut words = 0_u8;
             while usize::from(words) < 3 * MAX_COUNT && this.out.len() - this.len >= 12 {
                 let Some(delay) = delays.next() else { break };

@@ -2,14 +2,14 @@
 
 use aulos_core::Instant;
 
-use crate::snap::wire::{ClientInfo, ClientMessage, Hello, ServerSettings, Stamp, WireTime};
+use crate::snap::wire::{ClientInfo, ClientMessage, Hello, MessageStamp, ServerSettings, WireTime};
 
 /// What a client wants or has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Output<'a> {
+pub enum ClientOutput<'a> {
     /// To be written now.
-    Send(Outgoing),
+    Send(ClientOutgoing),
     /// How to play, from now on.
     Settings(ServerSettings),
     /// A stream begins, perhaps in place of another.
@@ -27,13 +27,13 @@ pub enum Output<'a> {
         payload: &'a [u8],
     },
     /// The connection ends. Nothing comes after it.
-    Close(Cause),
+    Close(DisconnectReason),
 }
 
 /// A message on its way out, held until the moment of the write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Outgoing {
+pub enum ClientOutgoing {
     /// Who the client is.
     Hello {
         /// The number that the answer refers to.
@@ -50,7 +50,7 @@ pub enum Outgoing {
     ClientInfo(ClientInfo),
 }
 
-impl Outgoing {
+impl ClientOutgoing {
     /// Appends the message as bytes. `sent` is to be the moment right before the write: the
     /// server's answer is relative to it.
     pub fn write(self, sent: Instant, out: &mut Vec<u8>) {
@@ -60,14 +60,14 @@ impl Outgoing {
             Self::ClientInfo(info) => (0, ClientMessage::ClientInfo(info)),
         };
         let sent = WireTime::from_instant(sent);
-        message.write(Stamp { id, sent, ..Stamp::default() }, out);
+        message.write(MessageStamp { id, sent, ..MessageStamp::default() }, out);
     }
 }
 
 /// Why a client hangs up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum DisconnectReason {
     /// The server did not answer the greeting or a Time request within 2 s.
     NoAnswer,
     /// The server refused, with this code.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use aulos_core::{Codec, HEADROOM, SampleSpec};
 use proptest::prelude::*;
 
-use super::super::wire::{ClientMessage, Framing, Stamp, codec_header, write_chunk_header};
+use super::super::wire::{
+    ClientMessage, MessageStamp, Transport, codec_header, write_chunk_header,
+};
 use super::super::{Session, session};
 use super::*;
 
@@ -14,7 +16,7 @@ fn at(micros: i64) -> Instant {
 }
 
 fn client() -> Client {
-    Client::new(Config { hello: Hello::new("me"), filter: Filter::default() }, at(0))
+    Client::new(ClientConfig { hello: Hello::new("me"), filter: OffsetFilter::default() }, at(0))
 }
 
 /// Drains a client: its bytes to the server, and what it has in words.
@@ -22,15 +24,15 @@ fn drain(client: &mut Client, now: Instant) -> (Vec<u8>, Vec<String>) {
     let (mut bytes, mut words) = (Vec::new(), Vec::new());
     while let Some(output) = client.poll_output() {
         match output {
-            Output::Send(outgoing) => outgoing.write(now, &mut bytes),
-            Output::Settings(settings) => words.push(format!("volume {}", settings.volume)),
-            Output::Codec { codec, header } => {
+            ClientOutput::Send(outgoing) => outgoing.write(now, &mut bytes),
+            ClientOutput::Settings(settings) => words.push(format!("volume {}", settings.volume)),
+            ClientOutput::Codec { codec, header } => {
                 words.push(format!("{} {}", String::from_utf8_lossy(codec), header.len()));
             }
-            Output::Chunk { timestamp, payload } => {
+            ClientOutput::Chunk { timestamp, payload } => {
                 words.push(format!("{} {payload:?}", (timestamp - at(0)).as_micros()));
             }
-            Output::Close(cause) => words.push(format!("{cause:?}")),
+            ClientOutput::Close(cause) => words.push(format!("{cause:?}")),
         }
     }
     (bytes, words)
@@ -38,17 +40,17 @@ fn drain(client: &mut Client, now: Instant) -> (Vec<u8>, Vec<String>) {
 
 /// Drains a session, answering its greeting event as a driver would.
 fn serve(session: &mut Session, now: Instant, bytes: &[u8]) -> Vec<u8> {
-    session.handle_input(now, session::Input::Received(bytes));
+    session.handle_input(now, session::SessionInput::Received(bytes));
     let mut out = Vec::new();
     while let Some(output) = session.poll_output() {
         match output {
-            session::Output::Event(session::Event::Hello(_)) => {
+            session::SessionOutput::Event(session::SessionEvent::Hello(_)) => {
                 let settings = ServerSettings { volume: 42, ..ServerSettings::default() };
-                session.handle_input(now, session::Input::Settings(settings));
+                session.handle_input(now, session::SessionInput::Settings(settings));
                 let header = codec_header(Codec::Pcm, SampleSpec::DEFAULT, &[]).unwrap();
-                session.handle_input(now, session::Input::Stream(Arc::from(header)));
+                session.handle_input(now, session::SessionInput::Stream(Arc::from(header)));
             }
-            session::Output::Send(outgoing) => outgoing.write(now, &mut out),
+            session::SessionOutput::Send(outgoing) => outgoing.write(now, &mut out),
             _ => {}
         }
     }
@@ -66,9 +68,9 @@ fn the_two_sides_understand_each_other() {
     let (mut session, mut client) = (Session::new(at(0)), client());
     let (greeting, _) = drain(&mut client, at(0));
     let mut answer = serve(&mut session, at(1), &greeting);
-    assert!(session.wants_audio());
+    assert!(session.is_ready_for_audio());
     answer.extend(chunk(&[1, 2, 3]));
-    client.handle_input(at(2), Input::Received(&answer));
+    client.handle_input(at(2), ClientInput::Received(&answer));
     let (_, words) = drain(&mut client, at(2));
     assert_eq!(words, ["volume 42", "pcm 44", "7 [1, 2, 3]"]);
     assert_eq!(client.poll_timeout(), Some(at(2)));
@@ -76,7 +78,7 @@ fn the_two_sides_understand_each_other() {
     client.handle_timeout(at(2));
     let (request, _) = drain(&mut client, at(3));
     let reply = serve(&mut session, at(5), &request);
-    client.handle_input(at(7), Input::Received(&reply));
+    client.handle_input(at(7), ClientInput::Received(&reply));
     drain(&mut client, at(7));
     assert_eq!(client.sync().offset(at(7)), Some(Span::ZERO));
     assert_eq!(client.playout(at(7)), Some(at(1_000_007)));
@@ -96,13 +98,13 @@ fn what_would_crash_snapclient_is_not_accepted() {
     let header = |refers_to| {
         let mut bytes = Vec::new();
         ServerMessage::CodecHeader { codec: b"pcm", header: &[] }
-            .write(Stamp { refers_to, ..Stamp::default() }, &mut bytes);
+            .write(MessageStamp { refers_to, ..MessageStamp::default() }, &mut bytes);
         bytes
     };
     for bytes in [header(0), header(HELLO_ID), chunk(&[])] {
         let mut client = client();
         drain(&mut client, at(0));
-        client.handle_input(at(1), Input::Received(&bytes));
+        client.handle_input(at(1), ClientInput::Received(&bytes));
         assert_eq!(drain(&mut client, at(1)).1, ["OutOfOrder"]);
     }
 }
@@ -111,10 +113,10 @@ fn what_would_crash_snapclient_is_not_accepted() {
 fn a_refusal_says_why() {
     let mut bytes = Vec::new();
     let refusal = session::Refusal::Unauthorized;
-    session::Outgoing::Error { refers_to: HELLO_ID, refusal }.write(at(0), &mut bytes);
+    session::ServerOutgoing::Error { refers_to: HELLO_ID, refusal }.write(at(0), &mut bytes);
     let mut client = client();
     drain(&mut client, at(0));
-    client.handle_input(at(1), Input::Framed(&bytes));
+    client.handle_input(at(1), ClientInput::Framed(&bytes));
     assert_eq!(drain(&mut client, at(1)).1, ["Refused(401)"]);
 }
 
@@ -123,10 +125,12 @@ fn its_own_volume_reaches_the_server() {
     let mut client = client();
     drain(&mut client, at(0));
     let info = ClientInfo { volume: Some(3), muted: Some(true) };
-    client.handle_input(at(1), Input::Changed(info));
+    client.handle_input(at(1), ClientInput::MixerChanged(info));
     let (bytes, _) = drain(&mut client, at(1));
-    let Ok(Parsed::Message(frame)) = parse(&bytes, MAX_MESSAGE) else { panic!("no message") };
-    let message = ClientMessage::parse(&frame, Framing::Stream);
+    let Ok(ParsedMessage::Message(frame)) = parse_message(&bytes, MAX_MESSAGE) else {
+        panic!("no message")
+    };
+    let message = ClientMessage::parse(&frame, Transport::Stream);
     assert_eq!(message, Ok(ClientMessage::ClientInfo(info)));
 }
 
@@ -145,7 +149,7 @@ proptest! {
         let (mut words, mut rest, mut cuts) = (Vec::new(), &bytes[..], cuts.iter().cycle());
         while !rest.is_empty() {
             let (piece, behind) = rest.split_at((*cuts.next().unwrap()).min(rest.len()));
-            client.handle_input(at(2), Input::Received(piece));
+            client.handle_input(at(2), ClientInput::Received(piece));
             words.extend(drain(&mut client, at(2)).1);
             rest = behind;
         }
@@ -160,7 +164,7 @@ proptest! {
     ) {
         let mut client = client();
         for piece in &pieces {
-            let input = if framed { Input::Framed(piece) } else { Input::Received(piece) };
+            let input = if framed { ClientInput::Framed(piece) } else { ClientInput::Received(piece) };
             client.handle_input(at(1), input);
             drain(&mut client, at(1));
         }

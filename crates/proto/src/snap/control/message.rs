@@ -13,9 +13,9 @@ pub const MAX_BATCH: usize = 256;
 /// What a client, or a plug-in, has sent.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Incoming {
+pub enum IncomingMessage {
     /// Somebody wants something. When it is no proper request, what is to be answered.
-    One(Result<Request, Reply>),
+    Single(Result<Request, Reply>),
     /// Several at once; the replies go back as a batch, too.
     Batch(Vec<Result<Request, Reply>>),
     /// The answer to what we asked a plug-in.
@@ -27,7 +27,7 @@ pub enum Incoming {
 #[non_exhaustive]
 pub struct Request {
     /// Its number; without one nobody wants an answer.
-    pub id: Option<Id>,
+    pub id: Option<RequestId>,
     /// What is to be done.
     pub method: String,
     /// With what; an empty object when there was nothing.
@@ -51,7 +51,7 @@ impl Request {
 /// The number of a request, as its sender wrote it.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::exhaustive_enums, reason = "JSON-RPC 2.0, section 4, has these three")]
-pub enum Id {
+pub enum RequestId {
     /// No number could be read, or the sender wrote `null`.
     Null,
     /// A number.
@@ -60,7 +60,7 @@ pub enum Id {
     Text(String),
 }
 
-impl Id {
+impl RequestId {
     fn to_value(&self) -> Value {
         match self {
             Self::Null => Value::Null,
@@ -75,7 +75,7 @@ impl Id {
 #[allow(clippy::exhaustive_structs, reason = "JSON-RPC 2.0, section 5")]
 pub struct Reply {
     /// The number of the request.
-    pub id: Id,
+    pub id: RequestId,
     /// What came of it.
     pub outcome: Result<Value, RpcError>,
 }
@@ -223,7 +223,7 @@ impl Reply {
 
 /// Written and not built: the status of a house is megabytes, and `json!` copies the trees that it
 /// is given.
-fn success(id: &Id, result: &impl fmt::Display) -> String {
+fn success(id: &RequestId, result: &impl fmt::Display) -> String {
     format!("{{\"id\":{},\"jsonrpc\":\"2.0\",\"result\":{result}}}", id.to_value())
 }
 
@@ -232,51 +232,52 @@ fn success(id: &Id, result: &impl fmt::Display) -> String {
 /// What is wrong with it is inside, as the reply that JSON-RPC wants for it. The caller bounds the
 /// length ([`MAX_LINE`](super::MAX_LINE)); depth and number of calls are bounded here.
 #[must_use]
-pub fn parse(bytes: &[u8]) -> Incoming {
+pub fn parse_incoming(bytes: &[u8]) -> IncomingMessage {
     match json::parse(bytes) {
-        Ok(Value::Array(calls)) if calls.is_empty() => invalid(Id::Null, "an empty batch"),
+        Ok(Value::Array(calls)) if calls.is_empty() => invalid(RequestId::Null, "an empty batch"),
         Ok(Value::Array(calls)) if calls.len() > MAX_BATCH => {
-            invalid(Id::Null, "more than 256 calls in a batch")
+            invalid(RequestId::Null, "more than 256 calls in a batch")
         }
-        Ok(Value::Array(calls)) => Incoming::Batch(calls.into_iter().map(request).collect()),
+        Ok(Value::Array(calls)) => IncomingMessage::Batch(calls.into_iter().map(request).collect()),
         Ok(Value::Object(map)) if !map.contains_key("method") && is_reply(&map) => {
-            Incoming::Reply(reply(map))
+            IncomingMessage::Reply(reply(map))
         }
-        Ok(value) => Incoming::One(request(value)),
-        Err(error) => Incoming::One(Err(Reply {
-            id: Id::Null,
-            outcome: Err(RpcError::standard(code::PARSE_ERROR, words(error))),
+        Ok(value) => IncomingMessage::Single(request(value)),
+        Err(error) => IncomingMessage::Single(Err(Reply {
+            id: RequestId::Null,
+            outcome: Err(RpcError::standard(code::PARSE_ERROR, error_text(error))),
         })),
     }
 }
 
-const fn words(error: JsonError) -> &'static str {
+const fn error_text(error: JsonError) -> &'static str {
     match error {
         JsonError::Syntax => "not JSON",
         JsonError::Depth => "nested too deeply",
     }
 }
 
-fn invalid(id: Id, what: &str) -> Incoming {
-    Incoming::One(Err(invalid_reply(id, what)))
+fn invalid(id: RequestId, what: &str) -> IncomingMessage {
+    IncomingMessage::Single(Err(invalid_reply(id, what)))
 }
 
-fn invalid_reply(id: Id, what: &str) -> Reply {
+fn invalid_reply(id: RequestId, what: &str) -> Reply {
     Reply { id, outcome: Err(RpcError::standard(code::INVALID_REQUEST, what)) }
 }
 
 fn request(value: Value) -> Result<Request, Reply> {
     let Value::Object(mut map) = value else {
-        return Err(invalid_reply(Id::Null, "not an object"));
+        return Err(invalid_reply(RequestId::Null, "not an object"));
     };
-    let id = match map.remove("id") {
-        None => None,
-        Some(value) => Some(
-            read_id(value)
-                .ok_or_else(|| invalid_reply(Id::Null, "an id is a number, a text or null"))?,
-        ),
-    };
-    let refuse = |id: Option<Id>, what| Err(invalid_reply(id.unwrap_or(Id::Null), what));
+    let id =
+        match map.remove("id") {
+            None => None,
+            Some(value) => Some(read_id(value).ok_or_else(|| {
+                invalid_reply(RequestId::Null, "an id is a number, a text or null")
+            })?),
+        };
+    let refuse =
+        |id: Option<RequestId>, what| Err(invalid_reply(id.unwrap_or(RequestId::Null), what));
     if map.get("jsonrpc").is_some_and(|version| version != "2.0") {
         return refuse(id, "jsonrpc is not 2.0");
     }
@@ -296,7 +297,7 @@ fn is_reply(map: &Map<String, Value>) -> bool {
 }
 
 fn reply(mut map: Map<String, Value>) -> Reply {
-    let id = map.remove("id").and_then(read_id).unwrap_or(Id::Null);
+    let id = map.remove("id").and_then(read_id).unwrap_or(RequestId::Null);
     let Some(error) = map.remove("error") else {
         return Reply { id, outcome: Ok(map.remove("result").unwrap_or(Value::Null)) };
     };
@@ -306,11 +307,11 @@ fn reply(mut map: Map<String, Value>) -> Reply {
     Reply { id, outcome: Err(RpcError { code, message: Cow::Owned(message), data }) }
 }
 
-fn read_id(value: Value) -> Option<Id> {
+fn read_id(value: Value) -> Option<RequestId> {
     match value {
-        Value::Null => Some(Id::Null),
-        Value::Number(number) => Some(Id::Number(number)),
-        Value::String(text) => Some(Id::Text(text)),
+        Value::Null => Some(RequestId::Null),
+        Value::Number(number) => Some(RequestId::Number(number)),
+        Value::String(text) => Some(RequestId::Text(text)),
         _ => None,
     }
 }

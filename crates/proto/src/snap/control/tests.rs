@@ -6,19 +6,19 @@ use serde_json::{Value, json};
 use super::*;
 
 fn one(text: &str) -> Result<Request, Reply> {
-    match parse(text.as_bytes()) {
-        Incoming::One(one) => one,
+    match parse_incoming(text.as_bytes()) {
+        IncomingMessage::Single(one) => one,
         other => panic!("{other:?}"),
     }
 }
 
-fn refused(text: &str) -> (Id, i64) {
+fn refused(text: &str) -> (RequestId, i64) {
     let reply = one(text).unwrap_err();
     (reply.id, reply.outcome.unwrap_err().code)
 }
 
 fn lines(pieces: &[&[u8]]) -> Result<Vec<String>, LineError> {
-    let (mut lines, mut found) = (Lines::default(), Vec::new());
+    let (mut lines, mut found) = (LineSplitter::default(), Vec::new());
     for piece in pieces {
         lines.push(piece);
         while let Some(line) = lines.next_line()? {
@@ -52,16 +52,16 @@ fn ids_come_back_as_they_were_written() {
         );
     }
     assert_eq!(one(r#"{"method":"m"}"#).unwrap().reply(Ok(Value::Null)), None);
-    assert_eq!(refused(r#"{"id":[],"method":"m"}"#), (Id::Null, code::INVALID_REQUEST));
+    assert_eq!(refused(r#"{"id":[],"method":"m"}"#), (RequestId::Null, code::INVALID_REQUEST));
 }
 
 #[test]
 fn bad_requests_get_the_standards_codes() {
-    let number = |number: i64| Id::Number(number.into());
-    assert_eq!(refused("{\"jsonrpc\": \"2.0\", \"method\""), (Id::Null, code::PARSE_ERROR));
-    assert_eq!(refused(&"[".repeat(1_000)), (Id::Null, code::PARSE_ERROR));
-    assert_eq!(refused("[]"), (Id::Null, code::INVALID_REQUEST));
-    assert_eq!(refused("1"), (Id::Null, code::INVALID_REQUEST));
+    let number = |number: i64| RequestId::Number(number.into());
+    assert_eq!(refused("{\"jsonrpc\": \"2.0\", \"method\""), (RequestId::Null, code::PARSE_ERROR));
+    assert_eq!(refused(&"[".repeat(1_000)), (RequestId::Null, code::PARSE_ERROR));
+    assert_eq!(refused("[]"), (RequestId::Null, code::INVALID_REQUEST));
+    assert_eq!(refused("1"), (RequestId::Null, code::INVALID_REQUEST));
     assert_eq!(refused(r#"{"id":1,"method":1}"#), (number(1), code::INVALID_REQUEST));
     assert_eq!(
         refused(r#"{"id":2,"jsonrpc":"1.0","method":"m"}"#),
@@ -72,13 +72,13 @@ fn bad_requests_get_the_standards_codes() {
         (number(3), code::INVALID_REQUEST)
     );
     let many = format!("[{}1]", "1,".repeat(MAX_BATCH));
-    assert_eq!(refused(&many), (Id::Null, code::INVALID_REQUEST));
+    assert_eq!(refused(&many), (RequestId::Null, code::INVALID_REQUEST));
 }
 
 #[test]
 fn a_batch_keeps_its_order_and_its_faults() {
     let text = r#"[{"id":1,"method":"a"},1,{"method":"b"},{"id":"2","method":"c"}]"#;
-    let Incoming::Batch(calls) = parse(text.as_bytes()) else { panic!("no batch") };
+    let IncomingMessage::Batch(calls) = parse_incoming(text.as_bytes()) else { panic!("no batch") };
     let replies: Vec<_> = calls
         .into_iter()
         .filter_map(|call| match call {
@@ -95,13 +95,13 @@ fn a_batch_keeps_its_order_and_its_faults() {
 
 #[test]
 fn plugins_answer() {
-    let Incoming::Reply(reply) =
-        parse(br#"{"jsonrpc":"2.0","id":9,"error":{"code":4,"message":"no"}}"#)
+    let IncomingMessage::Reply(reply) =
+        parse_incoming(br#"{"jsonrpc":"2.0","id":9,"error":{"code":4,"message":"no"}}"#)
     else {
         panic!("no reply")
     };
     assert_eq!(reply.outcome, Err(RpcError::new(4, "no")));
-    assert!(matches!(parse(br#"{"id":1,"result":"ok"}"#), Incoming::Reply(_)));
+    assert!(matches!(parse_incoming(br#"{"id":1,"result":"ok"}"#), IncomingMessage::Reply(_)));
 }
 
 #[test]
@@ -155,7 +155,7 @@ proptest! {
     #[test]
     fn any_line_gives_an_answer_that_is_json(text in "[\\[\\]{}\":,0-9a-z\\\\]{0,80}", raw: Vec<u8>) {
         for bytes in [text.as_bytes(), &raw] {
-            if let Incoming::One(Err(reply)) = parse(bytes) {
+            if let IncomingMessage::Single(Err(reply)) = parse_incoming(bytes) {
                 prop_assert!(serde_json::from_str::<Value>(&reply.to_json()).is_ok());
             }
         }
@@ -177,7 +177,7 @@ fn a_connection_begins_with_json_or_is_no_controller() {
 
 #[test]
 fn a_limit_can_be_raised_between_two_lines() {
-    let mut lines = Lines::with_limit(4);
+    let mut lines = LineSplitter::with_limit(4);
     lines.push(b"abcd\nabcdefgh\n");
     assert_eq!(lines.next_line(), Ok(Some(&b"abcd"[..])));
     lines.set_limit(8);

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use aulos_core::Instant;
 
-use crate::snap::wire::{Kind, ServerMessage, ServerSettings, Stamp, WireTime, write_message};
+use crate::snap::wire::{
+    MessageKind, MessageStamp, ServerMessage, ServerSettings, WireTime, write_message,
+};
 
 /// A message on its way out, small enough to be held until the moment of the write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Outgoing {
+pub enum ServerOutgoing {
     /// How to play.
     Settings {
         /// The greeting that this answers, 0 for a change later on.
@@ -37,7 +39,7 @@ pub enum Outgoing {
     },
 }
 
-impl Outgoing {
+impl ServerOutgoing {
     /// Appends the message as bytes. `sent` is to be the moment right before the write.
     ///
     /// Snapweb reads `sent` and `received` of a Time reply in each other's place, so both are always
@@ -46,14 +48,17 @@ impl Outgoing {
     /// # Real-time
     /// A Time reply does not allocate when `out` has room for 34 bytes.
     pub fn write(&self, sent: Instant, out: &mut Vec<u8>) {
-        let stamp =
-            |refers_to| Stamp { refers_to, sent: WireTime::from_instant(sent), ..Stamp::default() };
+        let stamp = |refers_to| MessageStamp {
+            refers_to,
+            sent: WireTime::from_instant(sent),
+            ..MessageStamp::default()
+        };
         match self {
             Self::Settings { refers_to, settings } => {
                 ServerMessage::Settings(*settings).write(stamp(*refers_to), out);
             }
             Self::CodecHeader(payload) => {
-                write_message(Kind::CodecHeader, stamp(0), out, |out| {
+                write_message(MessageKind::CodecHeader, stamp(0), out, |out| {
                     out.extend_from_slice(payload);
                 });
             }
@@ -61,11 +66,11 @@ impl Outgoing {
                 let sent = WireTime::from_instant(sent.max(*received));
                 let received = WireTime::from_instant(*received);
                 let latency = WireTime::from_micros(received.as_micros() - requested.as_micros());
-                let stamp = Stamp { id: *id, refers_to: *id, sent, received };
+                let stamp = MessageStamp { id: *id, refers_to: *id, sent, received };
                 ServerMessage::Time { latency }.write(stamp, out);
             }
             Self::Error { refers_to, refusal } => {
-                let (code, error) = refusal.facts();
+                let (code, error) = refusal.code_and_message();
                 let message = ServerMessage::Error { code, error: error.as_bytes(), detail: &[] };
                 message.write(stamp(*refers_to), out);
             }
@@ -84,7 +89,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    const fn facts(self) -> (u32, &'static str) {
+    const fn code_and_message(self) -> (u32, &'static str) {
         match self {
             Self::Unauthorized => (401, "Unauthorized"),
             Self::Forbidden => (403, "Forbidden"),

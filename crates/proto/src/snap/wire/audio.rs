@@ -4,10 +4,10 @@ use core::fmt;
 
 use aulos_core::{Codec, Instant, SampleFormat, SampleSpec};
 
-use super::{HEADER_LEN, Header, Kind, Stamp, WireTime};
+use super::{HEADER_LEN, MessageHeader, MessageKind, MessageStamp, WireTime};
 use crate::bytes::put_blob;
 use crate::wav;
-use crate::ws::{self, Head};
+use crate::ws::{self, WsFrameHeader};
 
 /// Bytes in front of a chunk's encoded sound: header, timestamp, length.
 pub const CHUNK_HEADER_LEN: usize = HEADER_LEN + 8 + 4;
@@ -35,7 +35,7 @@ pub fn write_chunk_header(
     timestamp: Instant,
     payload_len: usize,
 ) -> usize {
-    let head = Head::new(ws::Kind::Binary, CHUNK_HEADER_LEN + payload_len);
+    let head = WsFrameHeader::new(ws::FrameKind::Binary, CHUNK_HEADER_LEN + payload_len);
     if let Some(front) = headroom.len().checked_sub(CHUNK_HEADER_LEN + head.as_bytes().len())
         && let Some(place) = headroom.get_mut(front..headroom.len() - CHUNK_HEADER_LEN)
     {
@@ -45,10 +45,11 @@ pub fn write_chunk_header(
     assert!(place.is_some(), "headroom of {CHUNK_HEADER_LEN} bytes");
     let Some(place) = place else { return 0 };
     let length = u32::try_from(payload_len).unwrap_or(u32::MAX);
-    let stamp = Stamp { sent: WireTime::from_instant(sent), ..Stamp::default() };
-    let header = Header { kind: Kind::WireChunk, stamp, size: length.saturating_add(12) };
+    let stamp = MessageStamp { sent: WireTime::from_instant(sent), ..MessageStamp::default() };
+    let header =
+        MessageHeader { kind: MessageKind::WireChunk, stamp, size: length.saturating_add(12) };
     let (front, back) = place.split_at_mut(HEADER_LEN);
-    front.copy_from_slice(&header.emit());
+    front.copy_from_slice(&header.to_bytes());
     let (time, size) = back.split_at_mut(8);
     time.copy_from_slice(&WireTime::from_instant(timestamp).to_le_bytes());
     size.copy_from_slice(&length.to_le_bytes());
@@ -68,7 +69,7 @@ pub fn codec_header(
     codec: Codec,
     spec: SampleSpec,
     stream_header: &[u8],
-) -> Result<Vec<u8>, NotOnWire> {
+) -> Result<Vec<u8>, UnsupportedSampleFormat> {
     let mut payload = Vec::with_capacity(64 + stream_header.len());
     put_blob(&mut payload, codec.name().as_bytes());
     match codec {
@@ -82,22 +83,24 @@ pub fn codec_header(
 /// A sample format that has no place in Snapcast's PCM: it knows 8, 16, 24 (in 32) and 32 bits,
 /// signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotOnWire(pub SampleFormat);
+pub struct UnsupportedSampleFormat(pub SampleFormat);
 
-impl fmt::Display for NotOnWire {
+impl fmt::Display for UnsupportedSampleFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Snapcast clients cannot play PCM of format {}: use 8, 16, 24 or 32", self.0)
     }
 }
 
-impl core::error::Error for NotOnWire {}
+impl core::error::Error for UnsupportedSampleFormat {}
 
-fn pcm_header(spec: SampleSpec) -> Result<[u8; wav::HEADER_LEN], NotOnWire> {
+fn pcm_header(spec: SampleSpec) -> Result<[u8; wav::HEADER_LEN], UnsupportedSampleFormat> {
     match spec.format {
         SampleFormat::S8 | SampleFormat::S16Le | SampleFormat::S24In32Le | SampleFormat::S32Le => {
             Ok(wav::RawHeader::new(wav::TAG_PCM, spec, wav::RIFF_WITHOUT_DATA, 0).emit())
         }
-        SampleFormat::U8 | SampleFormat::S24Le | SampleFormat::F32 => Err(NotOnWire(spec.format)),
+        SampleFormat::U8 | SampleFormat::S24Le | SampleFormat::F32 => {
+            Err(UnsupportedSampleFormat(spec.format))
+        }
     }
 }
 
@@ -114,7 +117,7 @@ const OPUS_MAGIC: u32 = 0x4f50_5553;
 
 #[cfg(test)]
 mod tests {
-    use super::super::{MAX_MESSAGE, Parsed, ServerMessage, parse};
+    use super::super::{MAX_MESSAGE, ParsedMessage, ServerMessage, parse_message};
     use super::*;
     use aulos_core::{HEADROOM, Span};
 
@@ -128,7 +131,9 @@ mod tests {
         assert_eq!(used, 38);
         assert_eq!(bytes[..HEADROOM - used - 2], [0xaa; HEADROOM - 40]);
         assert_eq!(bytes[HEADROOM - used - 2..HEADROOM - used], [0x82, 43]);
-        let Ok(Parsed::Message(frame)) = parse(&bytes[HEADROOM - used..], MAX_MESSAGE) else {
+        let Ok(ParsedMessage::Message(frame)) =
+            parse_message(&bytes[HEADROOM - used..], MAX_MESSAGE)
+        else {
             panic!("no message")
         };
         assert_eq!(frame.header.stamp.sent, WireTime { sec: 3, usec: 7 });
@@ -168,6 +173,9 @@ mod tests {
     #[test]
     fn floats_cannot_be_said() {
         let spec = SampleSpec { format: SampleFormat::F32, ..SampleSpec::DEFAULT };
-        assert_eq!(codec_header(Codec::Pcm, spec, &[]), Err(NotOnWire(SampleFormat::F32)));
+        assert_eq!(
+            codec_header(Codec::Pcm, spec, &[]),
+            Err(UnsupportedSampleFormat(SampleFormat::F32))
+        );
     }
 }

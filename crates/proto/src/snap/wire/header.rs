@@ -15,7 +15,7 @@ pub const MAX_MESSAGE: usize = 1_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 #[allow(clippy::exhaustive_enums, reason = "the wire has these nine and no others")]
-pub enum Kind {
+pub enum MessageKind {
     /// Never sent alone.
     Base = 0,
     /// Server to client: codec name and codec header.
@@ -36,7 +36,7 @@ pub enum Kind {
     Error = 8,
 }
 
-impl Kind {
+impl MessageKind {
     /// The kind with that number, if there is one.
     #[must_use]
     pub const fn from_number(number: u16) -> Option<Self> {
@@ -63,9 +63,9 @@ impl Kind {
 
 /// A base header as it lies in memory: every field can be read, none has been judged.
 #[derive(Clone, Copy, Debug)]
-pub struct HeaderView<'a>(&'a [u8; HEADER_LEN]);
+pub struct MessageHeaderView<'a>(&'a [u8; HEADER_LEN]);
 
-impl<'a> HeaderView<'a> {
+impl<'a> MessageHeaderView<'a> {
     /// The header at the front of `bytes`, or none when they are fewer than [`HEADER_LEN`].
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
@@ -115,7 +115,7 @@ impl<'a> HeaderView<'a> {
 
 /// Numbers and times of a message: its header without kind and size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stamp {
+pub struct MessageStamp {
     /// The sender's number for a request; 0 is none.
     pub id: u16,
     /// The request that this answers. Anything but 0 in a message that answers nothing would be
@@ -129,24 +129,24 @@ pub struct Stamp {
 
 /// A base header whose kind is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct MessageHeader {
     /// What the message is.
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// Its numbers and times.
-    pub stamp: Stamp,
+    pub stamp: MessageStamp,
     /// Bytes of the payload.
     pub size: u32,
 }
 
-impl Header {
+impl MessageHeader {
     /// Judges a header: its kind must be known. The size is only read.
     ///
     /// # Errors
     /// [`FrameError::BadType`].
-    pub fn parse(view: HeaderView<'_>) -> Result<Self, FrameError> {
+    pub fn parse(view: MessageHeaderView<'_>) -> Result<Self, FrameError> {
         let number = view.kind();
-        let kind = Kind::from_number(number).ok_or(FrameError::BadType(number))?;
-        let stamp = Stamp {
+        let kind = MessageKind::from_number(number).ok_or(FrameError::BadType(number))?;
+        let stamp = MessageStamp {
             id: view.id(),
             refers_to: view.refers_to(),
             sent: view.sent(),
@@ -160,7 +160,7 @@ impl Header {
     /// # Real-time
     /// Does not allocate.
     #[must_use]
-    pub fn emit(&self) -> [u8; HEADER_LEN] {
+    pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
         let mut put = |range: Range<usize>, value: &[u8]| {
             if let Some(place) = bytes.get_mut(range) {
@@ -179,9 +179,9 @@ impl Header {
 
 /// One whole message in somebody's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame<'a> {
+pub struct MessageFrame<'a> {
     /// Its header.
-    pub header: Header,
+    pub header: MessageHeader,
     /// What follows the header.
     pub payload: &'a [u8],
 }
@@ -189,17 +189,17 @@ pub struct Frame<'a> {
 /// What the bytes so far amount to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "there is no third answer")]
-pub enum Parsed<'a> {
+pub enum ParsedMessage<'a> {
     /// Not a whole message yet.
     Incomplete {
         /// Bytes that the buffer must hold before it is worth another look: the header, or the
         /// whole message once its size is known.
         needed: usize,
         /// The header, once there is one.
-        header: Option<Header>,
+        header: Option<MessageHeader>,
     },
     /// A whole message, of `HEADER_LEN + payload.len()` bytes.
-    Message(Frame<'a>),
+    Message(MessageFrame<'a>),
 }
 
 /// Cuts the first message off a stream of bytes.
@@ -209,23 +209,23 @@ pub enum Parsed<'a> {
 ///
 /// # Errors
 /// [`FrameError`]; the stream cannot be read any further.
-pub fn parse(bytes: &[u8], limit: usize) -> Result<Parsed<'_>, FrameError> {
-    let Some(view) = HeaderView::new(bytes) else {
+pub fn parse_message(bytes: &[u8], limit: usize) -> Result<ParsedMessage<'_>, FrameError> {
+    let Some(view) = MessageHeaderView::new(bytes) else {
         if let Some(kind) = bytes.get(field::KIND).and_then(|kind| kind.try_into().ok()) {
             let number = u16::from_le_bytes(kind);
-            Kind::from_number(number).ok_or(FrameError::BadType(number))?;
+            MessageKind::from_number(number).ok_or(FrameError::BadType(number))?;
         }
-        return Ok(Parsed::Incomplete { needed: HEADER_LEN, header: None });
+        return Ok(ParsedMessage::Incomplete { needed: HEADER_LEN, header: None });
     };
-    let header = Header::parse(view)?;
+    let header = MessageHeader::parse(view)?;
     let size = header.size as usize;
     if size > limit.min(MAX_MESSAGE) {
         return Err(FrameError::TooLarge(header.size));
     }
     let needed = HEADER_LEN + size;
     Ok(match bytes.get(HEADER_LEN..needed) {
-        Some(payload) => Parsed::Message(Frame { header, payload }),
-        None => Parsed::Incomplete { needed, header: Some(header) },
+        Some(payload) => ParsedMessage::Message(MessageFrame { header, payload }),
+        None => ParsedMessage::Incomplete { needed, header: Some(header) },
     })
 }
 
@@ -234,13 +234,13 @@ pub fn parse(bytes: &[u8], limit: usize) -> Result<Parsed<'_>, FrameError> {
 ///
 /// # Errors
 /// [`FrameError`]; the next WebSocket message may still be good.
-pub fn parse_framed(bytes: &[u8]) -> Result<Frame<'_>, FrameError> {
-    let view = HeaderView::new(bytes).ok_or(FrameError::Truncated)?;
+pub fn parse_framed(bytes: &[u8]) -> Result<MessageFrame<'_>, FrameError> {
+    let view = MessageHeaderView::new(bytes).ok_or(FrameError::Truncated)?;
     let payload = bytes.get(HEADER_LEN..).unwrap_or_default();
     if payload.len() > MAX_MESSAGE {
         return Err(FrameError::TooLarge(u32::try_from(payload.len()).unwrap_or(u32::MAX)));
     }
-    Ok(Frame { header: Header::parse(view)?, payload })
+    Ok(MessageFrame { header: MessageHeader::parse(view)?, payload })
 }
 
 /// Why bytes are not a message.
@@ -284,32 +284,34 @@ mod tests {
 
     use super::*;
 
-    fn header(kind: Kind, size: u32) -> Header {
-        Header { kind, stamp: Stamp::default(), size }
+    fn header(kind: MessageKind, size: u32) -> MessageHeader {
+        MessageHeader { kind, stamp: MessageStamp::default(), size }
     }
 
     #[test]
     fn an_http_request_is_turned_away_after_two_bytes() {
-        assert_eq!(parse(b"G", MAX_MESSAGE).map(|_| ()), Ok(()));
-        assert_eq!(parse(b"GE", MAX_MESSAGE), Err(FrameError::BadType(0x4547)));
+        assert_eq!(parse_message(b"G", MAX_MESSAGE).map(|_| ()), Ok(()));
+        assert_eq!(parse_message(b"GE", MAX_MESSAGE), Err(FrameError::BadType(0x4547)));
     }
 
     #[test]
     fn a_lie_about_the_size_is_seen_with_the_header() {
-        let bytes = header(Kind::Hello, u32::MAX).emit();
-        assert_eq!(parse(&bytes, MAX_MESSAGE), Err(FrameError::TooLarge(u32::MAX)));
-        let bytes = header(Kind::Hello, 1_000_000).emit();
-        let wanted =
-            Parsed::Incomplete { needed: 1_000_026, header: Some(header(Kind::Hello, 1_000_000)) };
-        assert_eq!(parse(&bytes, usize::MAX), Ok(wanted));
-        assert_eq!(parse(&bytes, 65_536), Err(FrameError::TooLarge(1_000_000)));
-        let bytes = header(Kind::Hello, 1_000_001).emit();
-        assert_eq!(parse(&bytes, usize::MAX), Err(FrameError::TooLarge(1_000_001)));
+        let bytes = header(MessageKind::Hello, u32::MAX).to_bytes();
+        assert_eq!(parse_message(&bytes, MAX_MESSAGE), Err(FrameError::TooLarge(u32::MAX)));
+        let bytes = header(MessageKind::Hello, 1_000_000).to_bytes();
+        let wanted = ParsedMessage::Incomplete {
+            needed: 1_000_026,
+            header: Some(header(MessageKind::Hello, 1_000_000)),
+        };
+        assert_eq!(parse_message(&bytes, usize::MAX), Ok(wanted));
+        assert_eq!(parse_message(&bytes, 65_536), Err(FrameError::TooLarge(1_000_000)));
+        let bytes = header(MessageKind::Hello, 1_000_001).to_bytes();
+        assert_eq!(parse_message(&bytes, usize::MAX), Err(FrameError::TooLarge(1_000_001)));
     }
 
     #[test]
     fn snapwebs_size_counts_the_header_and_does_no_harm() {
-        let mut bytes = header(Kind::Time, 34).emit().to_vec();
+        let mut bytes = header(MessageKind::Time, 34).to_bytes().to_vec();
         bytes.extend_from_slice(&[0; 8]);
         assert_eq!(parse_framed(&bytes).map(|frame| frame.payload.len()), Ok(8));
         assert_eq!(parse_framed(&bytes[..25]), Err(FrameError::Truncated));
@@ -322,9 +324,9 @@ mod tests {
             times: [i32; 4], size in 0..=1_000_000_u32,
         ) {
             let [a, b, c, d] = times;
-            let header = Header {
-                kind: Kind::from_number(number).unwrap(),
-                stamp: Stamp {
+            let header = MessageHeader {
+                kind: MessageKind::from_number(number).unwrap(),
+                stamp: MessageStamp {
                     id,
                     refers_to,
                     sent: WireTime { sec: a, usec: b },
@@ -332,13 +334,13 @@ mod tests {
                 },
                 size,
             };
-            let bytes = header.emit();
-            prop_assert_eq!(Header::parse(HeaderView::new(&bytes).unwrap()), Ok(header));
+            let bytes = header.to_bytes();
+            prop_assert_eq!(MessageHeader::parse(MessageHeaderView::new(&bytes).unwrap()), Ok(header));
         }
 
         #[test]
         fn any_bytes_give_an_answer(bytes: Vec<u8>, limit: usize) {
-            if let Ok(Parsed::Message(frame)) = parse(&bytes, limit) {
+            if let Ok(ParsedMessage::Message(frame)) = parse_message(&bytes, limit) {
                 prop_assert!(HEADER_LEN + frame.payload.len() <= bytes.len());
                 prop_assert!(frame.payload.len() <= limit);
             }

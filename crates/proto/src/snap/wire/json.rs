@@ -7,7 +7,7 @@
 use aulos_core::Span;
 use serde_json::{Map, Value, json};
 
-use super::BodyError;
+use super::PayloadError;
 use crate::json;
 
 /// The longest client id, in bytes. A MAC address has 17, a UUID 36.
@@ -88,16 +88,16 @@ impl Hello {
     /// # Errors
     /// [`BodyError::Json`], [`BodyError::NoIdentity`] when neither `ID` nor `MAC` says who it is,
     /// [`BodyError::IdTooLong`] above [`MAX_ID`]: a cut id could be somebody else's.
-    pub fn parse(json: &[u8]) -> Result<Self, BodyError> {
-        let Value::Object(map) = json::parse(json)? else { return Err(BodyError::NoIdentity) };
+    pub fn parse(json: &[u8]) -> Result<Self, PayloadError> {
+        let Value::Object(map) = json::parse(json)? else { return Err(PayloadError::NoIdentity) };
         let mac = text(&map, "MAC", MAX_ID + 1);
         let id = Some(text(&map, "ID", MAX_ID + 1)).filter(|id| !id.is_empty());
         let id = id.unwrap_or_else(|| mac.clone());
         if id.is_empty() {
-            return Err(BodyError::NoIdentity);
+            return Err(PayloadError::NoIdentity);
         }
         if id.len() > MAX_ID {
-            return Err(BodyError::IdTooLong);
+            return Err(PayloadError::IdTooLong);
         }
         Ok(Self {
             mac,
@@ -160,7 +160,7 @@ impl ServerSettings {
     ///
     /// # Errors
     /// [`BodyError::Json`].
-    pub fn parse(json: &[u8]) -> Result<Self, BodyError> {
+    pub fn parse(json: &[u8]) -> Result<Self, PayloadError> {
         let value = json::parse(json)?;
         let default = Self::default();
         let millis = |key| value.get(key).and_then(integer).map(Span::from_millis);
@@ -198,7 +198,7 @@ impl ClientInfo {
     ///
     /// # Errors
     /// [`BodyError::Json`].
-    pub fn parse(json: &[u8]) -> Result<Self, BodyError> {
+    pub fn parse(json: &[u8]) -> Result<Self, PayloadError> {
         let value = json::parse(json)?;
         Ok(Self {
             volume: value.get("volume").and_then(percent),

@@ -3,14 +3,15 @@
 use core::fmt;
 
 use super::{
-    ClientInfo, Frame, HEADER_LEN, Header, Hello, JsonError, Kind, ServerSettings, Stamp, WireTime,
+    ClientInfo, HEADER_LEN, Hello, JsonError, MessageFrame, MessageHeader, MessageKind,
+    MessageStamp, ServerSettings, WireTime,
 };
 use crate::bytes::{Reader, put_blob};
 
 /// How messages are told apart on the way, which decides whom to believe about a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "the protocol has two transports")]
-pub enum Framing {
+pub enum Transport {
     /// TCP: lengths are bytes and must be right.
     Stream,
     /// One WebSocket message each: the inner length of JSON may be short (Snapweb counts UTF-16
@@ -29,7 +30,7 @@ pub enum ClientMessage {
     /// Its own volume and mute.
     ClientInfo(ClientInfo),
     /// Legal, and none of a server's business.
-    Ignored(Kind),
+    Ignored(MessageKind),
 }
 
 impl ClientMessage {
@@ -37,27 +38,31 @@ impl ClientMessage {
     ///
     /// # Errors
     /// [`BodyError`].
-    pub fn parse(frame: &Frame<'_>, framing: Framing) -> Result<Self, BodyError> {
-        let text = || json_body(frame.payload, framing).ok_or(BodyError::Truncated);
+    pub fn parse(frame: &MessageFrame<'_>, framing: Transport) -> Result<Self, PayloadError> {
+        let text = || json_body(frame.payload, framing).ok_or(PayloadError::Truncated);
         Ok(match frame.header.kind {
-            Kind::Hello => Self::Hello(Box::new(Hello::parse(text()?)?)),
-            Kind::Time => Self::Time,
-            Kind::ClientInfo => Self::ClientInfo(ClientInfo::parse(text()?)?),
+            MessageKind::Hello => Self::Hello(Box::new(Hello::parse(text()?)?)),
+            MessageKind::Time => Self::Time,
+            MessageKind::ClientInfo => Self::ClientInfo(ClientInfo::parse(text()?)?),
             kind => Self::Ignored(kind),
         })
     }
 
     /// Appends the message. [`ClientMessage::Ignored`] is written as a header alone.
-    pub fn write(&self, stamp: Stamp, out: &mut Vec<u8>) {
+    pub fn write(&self, stamp: MessageStamp, out: &mut Vec<u8>) {
         match self {
             Self::Hello(hello) => {
-                write_message(Kind::Hello, stamp, out, |out| put_blob(out, &hello.to_json()));
+                write_message(MessageKind::Hello, stamp, out, |out| {
+                    put_blob(out, &hello.to_json())
+                });
             }
-            Self::Time => write_message(Kind::Time, stamp, out, |out| {
+            Self::Time => write_message(MessageKind::Time, stamp, out, |out| {
                 out.extend_from_slice(&WireTime::ZERO.to_le_bytes());
             }),
             Self::ClientInfo(info) => {
-                write_message(Kind::ClientInfo, stamp, out, |out| put_blob(out, &info.to_json()));
+                write_message(MessageKind::ClientInfo, stamp, out, |out| {
+                    put_blob(out, &info.to_json())
+                });
             }
             Self::Ignored(kind) => write_message(*kind, stamp, out, |_| ()),
         }
@@ -99,7 +104,7 @@ pub enum ServerMessage<'a> {
         detail: &'a [u8],
     },
     /// Legal, and none of a client's business.
-    Ignored(Kind),
+    Ignored(MessageKind),
 }
 
 impl<'a> ServerMessage<'a> {
@@ -107,57 +112,61 @@ impl<'a> ServerMessage<'a> {
     ///
     /// # Errors
     /// [`BodyError`].
-    pub fn parse(frame: &Frame<'a>) -> Result<Self, BodyError> {
-        Self::read(frame.header.kind, Reader::new(frame.payload)).ok_or(BodyError::Truncated)?
+    pub fn parse(frame: &MessageFrame<'a>) -> Result<Self, PayloadError> {
+        Self::read(frame.header.kind, Reader::new(frame.payload)).ok_or(PayloadError::Truncated)?
     }
 
     /// Appends the message. [`ServerMessage::Ignored`] is written as a header alone.
-    pub fn write(&self, stamp: Stamp, out: &mut Vec<u8>) {
+    pub fn write(&self, stamp: MessageStamp, out: &mut Vec<u8>) {
         match *self {
             Self::CodecHeader { codec, header } => {
-                write_message(Kind::CodecHeader, stamp, out, |out| {
+                write_message(MessageKind::CodecHeader, stamp, out, |out| {
                     put_blob(out, codec);
                     put_blob(out, header);
                 });
             }
             Self::WireChunk { timestamp, payload } => {
-                write_message(Kind::WireChunk, stamp, out, |out| {
+                write_message(MessageKind::WireChunk, stamp, out, |out| {
                     out.extend_from_slice(&timestamp.to_le_bytes());
                     put_blob(out, payload);
                 });
             }
             Self::Settings(settings) => {
-                write_message(Kind::ServerSettings, stamp, out, |out| {
+                write_message(MessageKind::ServerSettings, stamp, out, |out| {
                     put_blob(out, &settings.to_json());
                 });
             }
-            Self::Time { latency } => write_message(Kind::Time, stamp, out, |out| {
+            Self::Time { latency } => write_message(MessageKind::Time, stamp, out, |out| {
                 out.extend_from_slice(&latency.to_le_bytes());
             }),
-            Self::Error { code, error, detail } => write_message(Kind::Error, stamp, out, |out| {
-                out.extend_from_slice(&code.to_le_bytes());
-                put_blob(out, error);
-                put_blob(out, detail);
-            }),
+            Self::Error { code, error, detail } => {
+                write_message(MessageKind::Error, stamp, out, |out| {
+                    out.extend_from_slice(&code.to_le_bytes());
+                    put_blob(out, error);
+                    put_blob(out, detail);
+                })
+            }
             Self::Ignored(kind) => write_message(kind, stamp, out, |_| ()),
         }
     }
 
-    fn read(kind: Kind, mut reader: Reader<'a>) -> Option<Result<Self, BodyError>> {
+    fn read(kind: MessageKind, mut reader: Reader<'a>) -> Option<Result<Self, PayloadError>> {
         Some(Ok(match kind {
-            Kind::CodecHeader => {
+            MessageKind::CodecHeader => {
                 Self::CodecHeader { codec: reader.blob()?, header: reader.blob()? }
             }
-            Kind::WireChunk => Self::WireChunk {
+            MessageKind::WireChunk => Self::WireChunk {
                 timestamp: reader.array().map(WireTime::from_le_bytes)?,
                 payload: reader.blob()?,
             },
-            Kind::ServerSettings => match ServerSettings::parse(reader.blob()?) {
+            MessageKind::ServerSettings => match ServerSettings::parse(reader.blob()?) {
                 Ok(settings) => Self::Settings(settings),
                 Err(error) => return Some(Err(error)),
             },
-            Kind::Time => Self::Time { latency: reader.array().map(WireTime::from_le_bytes)? },
-            Kind::Error => {
+            MessageKind::Time => {
+                Self::Time { latency: reader.array().map(WireTime::from_le_bytes)? }
+            }
+            MessageKind::Error => {
                 Self::Error { code: reader.u32()?, error: reader.blob()?, detail: reader.blob()? }
             }
             kind => Self::Ignored(kind),
@@ -167,8 +176,8 @@ impl<'a> ServerMessage<'a> {
 
 /// Appends a header, whatever `body` writes, and puts the size of that into the header.
 pub(crate) fn write_message(
-    kind: Kind,
-    stamp: Stamp,
+    kind: MessageKind,
+    stamp: MessageStamp,
     out: &mut Vec<u8>,
     body: impl FnOnce(&mut Vec<u8>),
 ) {
@@ -177,21 +186,21 @@ pub(crate) fn write_message(
     body(out);
     let size = u32::try_from(out.len() - start - HEADER_LEN).unwrap_or(u32::MAX);
     if let Some(place) = out.get_mut(start..start + HEADER_LEN) {
-        place.copy_from_slice(&Header { kind, stamp, size }.emit());
+        place.copy_from_slice(&MessageHeader { kind, stamp, size }.to_bytes());
     }
 }
 
-fn json_body(payload: &[u8], framing: Framing) -> Option<&[u8]> {
+fn json_body(payload: &[u8], framing: Transport) -> Option<&[u8]> {
     match framing {
-        Framing::Stream => Reader::new(payload).blob(),
-        Framing::WebSocket => payload.get(4..),
+        Transport::Stream => Reader::new(payload).blob(),
+        Transport::WebSocket => payload.get(4..),
     }
 }
 
 /// Why a payload makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum BodyError {
+pub enum PayloadError {
     /// An inner length points behind the end, or a field is missing.
     Truncated,
     /// The JSON cannot be read.
@@ -202,13 +211,13 @@ pub enum BodyError {
     IdTooLong,
 }
 
-impl From<JsonError> for BodyError {
+impl From<JsonError> for PayloadError {
     fn from(error: JsonError) -> Self {
         Self::Json(error)
     }
 }
 
-impl fmt::Display for BodyError {
+impl fmt::Display for PayloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Truncated => f.write_str("a length points behind the end of the message"),
@@ -219,4 +228,4 @@ impl fmt::Display for BodyError {
     }
 }
 
-impl core::error::Error for BodyError {}
+impl core::error::Error for PayloadError {}

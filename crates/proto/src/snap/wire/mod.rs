@@ -12,14 +12,14 @@ mod json;
 mod message;
 mod time;
 
-pub use audio::{CHUNK_HEADER_LEN, NotOnWire, codec_header, write_chunk_header};
+pub use audio::{CHUNK_HEADER_LEN, UnsupportedSampleFormat, codec_header, write_chunk_header};
 pub use header::{
-    Frame, FrameError, HEADER_LEN, Header, HeaderView, Kind, MAX_MESSAGE, Parsed, Stamp, parse,
-    parse_framed,
+    FrameError, HEADER_LEN, MAX_MESSAGE, MessageFrame, MessageHeader, MessageHeaderView,
+    MessageKind, MessageStamp, ParsedMessage, parse_framed, parse_message,
 };
 pub use json::{Auth, ClientInfo, Hello, MAX_ID, MAX_TEXT, ServerSettings};
 pub(crate) use message::write_message;
-pub use message::{BodyError, ClientMessage, Framing, ServerMessage};
+pub use message::{ClientMessage, PayloadError, ServerMessage, Transport};
 pub use time::WireTime;
 
 pub use crate::json::JsonError;

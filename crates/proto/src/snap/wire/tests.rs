@@ -5,10 +5,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn roundtrip(message: &ClientMessage, framing: Framing) -> ClientMessage {
+fn roundtrip(message: &ClientMessage, framing: Transport) -> ClientMessage {
     let mut bytes = Vec::new();
-    message.write(Stamp { id: 7, ..Stamp::default() }, &mut bytes);
-    let Ok(Parsed::Message(frame)) = parse(&bytes, MAX_MESSAGE) else { panic!("no message") };
+    message.write(MessageStamp { id: 7, ..MessageStamp::default() }, &mut bytes);
+    let Ok(ParsedMessage::Message(frame)) = parse_message(&bytes, MAX_MESSAGE) else {
+        panic!("no message")
+    };
     assert_eq!(frame.header.stamp.id, 7);
     ClientMessage::parse(&frame, framing).unwrap()
 }
@@ -18,8 +20,8 @@ fn a_greeting_needs_no_more_than_a_mac() {
     let hello = Hello::parse(br#"{"MAC":"b8:27:eb:00:11:22"}"#).unwrap();
     assert_eq!(hello.client_id(), "b8:27:eb:00:11:22");
     assert_eq!((hello.instance, hello.protocol_version), (1, 1));
-    assert_eq!(Hello::parse(b"{}"), Err(BodyError::NoIdentity));
-    assert_eq!(Hello::parse(b"[1]"), Err(BodyError::NoIdentity));
+    assert_eq!(Hello::parse(b"{}"), Err(PayloadError::NoIdentity));
+    assert_eq!(Hello::parse(b"[1]"), Err(PayloadError::NoIdentity));
 }
 
 #[test]
@@ -35,7 +37,7 @@ fn numbers_and_nulls_for_strings_are_taken() {
 fn the_id_is_bounded_and_never_cut() {
     let id = |length: usize| format!(r#"{{"ID":"{}"}}"#, "x".repeat(length));
     assert!(Hello::parse(id(MAX_ID).as_bytes()).is_ok());
-    assert_eq!(Hello::parse(id(MAX_ID + 1).as_bytes()), Err(BodyError::IdTooLong));
+    assert_eq!(Hello::parse(id(MAX_ID + 1).as_bytes()), Err(PayloadError::IdTooLong));
     let long = format!(r#"{{"ID":"a","HostName":"{}"}}"#, "\u{e4}".repeat(1_000));
     assert_eq!(Hello::parse(long.as_bytes()).unwrap().host_name.len(), MAX_TEXT);
 }
@@ -60,14 +62,14 @@ fn snapwebs_short_json_length_is_read_to_the_end_of_the_message() {
     let units = u32::try_from(json.len() - 1).unwrap();
     let payload = [&units.to_le_bytes(), json].concat();
     let size = u32::try_from(payload.len() + HEADER_LEN).unwrap();
-    let header = Header { kind: Kind::Hello, stamp: Stamp::default(), size };
-    let bytes = [&header.emit()[..], &payload].concat();
+    let header = MessageHeader { kind: MessageKind::Hello, stamp: MessageStamp::default(), size };
+    let bytes = [&header.to_bytes()[..], &payload].concat();
     let frame = parse_framed(&bytes).unwrap();
-    let Ok(ClientMessage::Hello(hello)) = ClientMessage::parse(&frame, Framing::WebSocket) else {
+    let Ok(ClientMessage::Hello(hello)) = ClientMessage::parse(&frame, Transport::WebSocket) else {
         panic!("no greeting")
     };
     assert_eq!(hello.host_name, "K\u{fc}che");
-    assert!(ClientMessage::parse(&frame, Framing::Stream).is_err());
+    assert!(ClientMessage::parse(&frame, Transport::Stream).is_err());
 }
 
 #[test]
@@ -78,10 +80,12 @@ fn volumes_are_clamped() {
     assert_eq!(ServerSettings::parse(b"{}").unwrap(), ServerSettings::default());
 }
 
-fn server_roundtrip(message: &ServerMessage<'_>, stamp: Stamp) {
+fn server_roundtrip(message: &ServerMessage<'_>, stamp: MessageStamp) {
     let mut bytes = vec![1, 2, 3];
     message.write(stamp, &mut bytes);
-    let Ok(Parsed::Message(frame)) = parse(&bytes[3..], MAX_MESSAGE) else { panic!("no message") };
+    let Ok(ParsedMessage::Message(frame)) = parse_message(&bytes[3..], MAX_MESSAGE) else {
+        panic!("no message")
+    };
     assert_eq!(frame.payload.len() + HEADER_LEN + 3, bytes.len());
     assert_eq!(frame.header.stamp, stamp);
     assert_eq!(ServerMessage::parse(&frame), Ok(*message));
@@ -98,7 +102,7 @@ proptest! {
             mac, host_name, version, client_name, os, arch, instance, id, protocol_version,
             auth: auth.then(|| Auth { scheme: "Plain".to_owned(), param }),
         };
-        for framing in [Framing::Stream, Framing::WebSocket] {
+        for framing in [Transport::Stream, Transport::WebSocket] {
             let sent = ClientMessage::Hello(Box::new(hello.clone()));
             prop_assert_eq!(roundtrip(&sent, framing), sent);
         }
@@ -107,8 +111,8 @@ proptest! {
     #[test]
     fn client_messages_come_back(volume in prop::option::of(0..=100_u8), muted: Option<bool>) {
         let info = ClientMessage::ClientInfo(ClientInfo { volume, muted });
-        for sent in [info, ClientMessage::Time, ClientMessage::Ignored(Kind::StreamTags)] {
-            prop_assert_eq!(roundtrip(&sent, Framing::Stream), sent);
+        for sent in [info, ClientMessage::Time, ClientMessage::Ignored(MessageKind::StreamTags)] {
+            prop_assert_eq!(roundtrip(&sent, Transport::Stream), sent);
         }
     }
 
@@ -119,7 +123,7 @@ proptest! {
         buffer in 0..i64::from(i32::MAX), latency in -10_000..10_000_i64,
     ) {
         let time = |at: usize| WireTime { sec: times[at], usec: times[at + 1] };
-        let stamp = Stamp { id, refers_to, sent: time(0), received: time(2) };
+        let stamp = MessageStamp { id, refers_to, sent: time(0), received: time(2) };
         let settings = ServerSettings {
             buffer: Span::from_millis(buffer), latency: Span::from_millis(latency), volume, muted,
         };
@@ -129,7 +133,7 @@ proptest! {
             ServerMessage::Settings(settings),
             ServerMessage::Time { latency: time(4) },
             ServerMessage::Error { code, error: &a, detail: &b },
-            ServerMessage::Ignored(Kind::StreamTags),
+            ServerMessage::Ignored(MessageKind::StreamTags),
         ] {
             server_roundtrip(&message, stamp);
         }
@@ -137,12 +141,12 @@ proptest! {
 
     #[test]
     fn any_payload_gives_an_answer(number in 0..9_u16, payload: Vec<u8>) {
-        let kind = Kind::from_number(number).unwrap();
+        let kind = MessageKind::from_number(number).unwrap();
         let size = u32::try_from(payload.len()).unwrap();
         let frame =
-            Frame { header: Header { kind, stamp: Stamp::default(), size }, payload: &payload };
-        drop(ClientMessage::parse(&frame, Framing::Stream));
-        drop(ClientMessage::parse(&frame, Framing::WebSocket));
+            MessageFrame { header: MessageHeader { kind, stamp: MessageStamp::default(), size }, payload: &payload };
+        drop(ClientMessage::parse(&frame, Transport::Stream));
+        drop(ClientMessage::parse(&frame, Transport::WebSocket));
         let _ = ServerMessage::parse(&frame);
     }
 

@@ -12,11 +12,14 @@ use crate::pipe::*;
 mod waiting;
 
 /// A pipe as configured, over the memory that this run of the tests is about.
-fn pipe(config: &PipeConfig) -> Result<(PipeWriter, PipeReader), ConfigError> {
+fn pipe(config: &PipeConfig) -> Result<(PipeWriter, PipeReader), PipeConfigError> {
     starting_at(config, 0)
 }
 
-fn starting_at(config: &PipeConfig, start: usize) -> Result<(PipeWriter, PipeReader), ConfigError> {
+fn starting_at(
+    config: &PipeConfig,
+    start: usize,
+) -> Result<(PipeWriter, PipeReader), PipeConfigError> {
     let ends =
         crate::pipe::starting_at(&PipeConfig { mirrored: MIRRORED, ..config.clone() }, start)?;
     assert_eq!(ends.0.monitor().is_mirrored(), MIRRORED);
@@ -49,17 +52,17 @@ fn op() -> impl Strategy<Value = Op> {
 
 fn config() -> impl Strategy<Value = PipeConfig> {
     let overflow = prop_oneof![
-        Just(Overflow::Block),
-        Just(Overflow::Error),
-        Just(Overflow::DropNewest),
-        Just(Overflow::DropOldest)
+        Just(OverflowPolicy::Block),
+        Just(OverflowPolicy::Error),
+        Just(OverflowPolicy::DropNewest),
+        Just(OverflowPolicy::DropOldest)
     ];
-    let underrun = prop_oneof![Just(Underrun::Short), Just(Underrun::Silence)];
+    let underrun = prop_oneof![Just(UnderrunPolicy::Short), Just(UnderrunPolicy::Silence)];
     (1..14_usize, 1..5_usize, overflow, underrun).prop_map(
         |(capacity, channels, overflow, underrun)| PipeConfig {
             overflow,
             underrun,
-            ..PipeConfig::audio(48_000, channels, Sample::U8, capacity)
+            ..PipeConfig::audio(48_000, channels, SampleEncoding::U8, capacity)
         },
     )
 }
@@ -117,13 +120,13 @@ impl Pair {
         let n = self.whole(n);
         let room = self.capacity - self.model.len();
         let result = self.writer.write(&data);
-        if n > room && self.config.overflow == Overflow::Error {
-            assert_eq!(result, Err(WriteError::Full { free: room }));
+        if n > room && self.config.overflow == OverflowPolicy::Error {
+            assert_eq!(result, Err(PipeWriteError::Full { free: room }));
             return;
         }
         let written = result.unwrap();
         let mut dropped = 0;
-        if self.config.overflow == Overflow::DropOldest {
+        if self.config.overflow == OverflowPolicy::DropOldest {
             self.model.extend(&data[..n]);
             dropped = self.model.len().saturating_sub(self.capacity);
             let old = dropped.min(self.model.len() - n);
@@ -134,7 +137,7 @@ impl Pair {
         } else {
             let stored = n.min(room);
             self.model.extend(&data[..stored]);
-            if self.config.overflow == Overflow::DropNewest {
+            if self.config.overflow == OverflowPolicy::DropNewest {
                 dropped = n - stored;
             }
             assert_eq!(written.stored, stored);
@@ -168,7 +171,7 @@ impl Pair {
         assert_eq!((read.bytes, read.end), (real, None));
         assert_eq!(read.skipped, std::mem::take(&mut self.skipped));
         assert!(self.model.drain(..real).eq(out[..real].iter().copied()));
-        let silent = self.config.underrun == Underrun::Silence;
+        let silent = self.config.underrun == UnderrunPolicy::Silence;
         assert_eq!(read.padded, if silent { n - real } else { 0 });
         let rest = if silent { 0x80 } else { 0xEE };
         assert!(out[real..].iter().all(|&byte| byte == rest));
@@ -240,22 +243,22 @@ proptest! {
 fn what_cannot_be_is_said() {
     let make = |config: PipeConfig| pipe(&config).map(|_| ()).unwrap_err();
     let bytes = PipeConfig::bytes;
-    assert_eq!(make(bytes(0)), ConfigError::Empty);
-    assert_eq!(make(PipeConfig { channels: 0, ..bytes(1) }), ConfigError::Empty);
-    assert_eq!(make(bytes(usize::MAX)), ConfigError::OutOfMemory);
-    assert_eq!(make(bytes(usize::MAX / 4)), ConfigError::OutOfMemory);
+    assert_eq!(make(bytes(0)), PipeConfigError::Empty);
+    assert_eq!(make(PipeConfig { channels: 0, ..bytes(1) }), PipeConfigError::Empty);
+    assert_eq!(make(bytes(usize::MAX)), PipeConfigError::OutOfMemory);
+    assert_eq!(make(bytes(usize::MAX / 4)), PipeConfigError::OutOfMemory);
     let backpressure = Backpressure { pause_frames: Some(4), resume_frames: Some(4) };
-    assert_eq!(make(PipeConfig { backpressure, ..bytes(8) }), ConfigError::Thresholds);
+    assert_eq!(make(PipeConfig { backpressure, ..bytes(8) }), PipeConfigError::Thresholds);
     let backpressure = Backpressure { pause_frames: Some(9), resume_frames: None };
-    assert_eq!(make(PipeConfig { backpressure, ..bytes(8) }), ConfigError::Thresholds);
-    let repeat = PipeConfig { underrun: Underrun::Repeat, ..bytes(8) };
-    assert_eq!(make(repeat), ConfigError::CannotFade);
+    assert_eq!(make(PipeConfig { backpressure, ..bytes(8) }), PipeConfigError::Thresholds);
+    let repeat = PipeConfig { underrun: UnderrunPolicy::Repeat, ..bytes(8) };
+    assert_eq!(make(repeat), PipeConfigError::CannotFade);
 }
 
 /// A clear that comes while the reader looks is heeded at its next look and not before.
 #[test]
 fn what_was_shown_can_be_consumed_whatever_the_writer_asks_meanwhile() {
-    for overflow in [Overflow::Block, Overflow::DropOldest] {
+    for overflow in [OverflowPolicy::Block, OverflowPolicy::DropOldest] {
         let (mut writer, mut reader) =
             pipe(&PipeConfig { overflow, ..PipeConfig::bytes(8) }).unwrap();
         assert_eq!(writer.write(b"abcd").unwrap().stored, 4);
@@ -291,7 +294,8 @@ fn a_pipe_that_is_emptied_begins_at_the_front_again() {
 
 #[test]
 fn amounts_are_bytes_and_frames_and_time() {
-    let (mut writer, reader) = pipe(&PipeConfig::audio(8000, 2, Sample::S16Le, 100)).unwrap();
+    let (mut writer, reader) =
+        pipe(&PipeConfig::audio(8000, 2, SampleEncoding::S16Le, 100)).unwrap();
     assert_eq!(writer.write(&[1; 43]).unwrap().stored, 40);
     let fill = reader.available();
     assert_eq!((fill.bytes, fill.frames, fill.duration.as_micros()), (40, 10, 1250));
@@ -299,10 +303,10 @@ fn amounts_are_bytes_and_frames_and_time() {
 
 #[test]
 fn the_end_comes_after_the_data() {
-    let ends: [(fn(PipeWriter), End); 3] = [
-        (PipeWriter::finish, End::Finished),
-        (|writer| writer.fail(7), End::Failed(7)),
-        (drop, End::Dropped),
+    let ends: [(fn(PipeWriter), EndReason); 3] = [
+        (PipeWriter::finish, EndReason::Finished),
+        (|writer| writer.fail(7), EndReason::Failed(7)),
+        (drop, EndReason::Dropped),
     ];
     for (leave, end) in ends {
         let (mut writer, mut reader) = pipe(&PipeConfig::bytes(8)).unwrap();
@@ -323,13 +327,13 @@ fn a_writer_learns_that_nobody_reads() {
     let (mut writer, reader) = pipe(&PipeConfig::bytes(8)).unwrap();
     drop(reader);
     assert!(writer.is_abandoned());
-    assert_eq!(writer.write(b"a"), Err(WriteError::ReaderGone));
-    assert_eq!(writer.blocking().reserve(1), Err(WriteError::ReaderGone));
+    assert_eq!(writer.write(b"a"), Err(PipeWriteError::ReaderGone));
+    assert_eq!(writer.blocking().reserve(1), Err(PipeWriteError::ReaderGone));
 }
 
 #[test]
 fn while_the_reader_looks_the_newest_are_dropped() {
-    let config = PipeConfig { overflow: Overflow::DropOldest, ..PipeConfig::bytes(4) };
+    let config = PipeConfig { overflow: OverflowPolicy::DropOldest, ..PipeConfig::bytes(4) };
     let (mut writer, mut reader) = pipe(&config).unwrap();
     assert_eq!(writer.write(b"abcd").unwrap().dropped, 0);
     assert_eq!(reader.peek(2), Some(&b"ab"[..]));
@@ -346,8 +350,8 @@ fn while_the_reader_looks_the_newest_are_dropped() {
 #[test]
 fn repeats_and_fades_what_was_heard_last() {
     let config = PipeConfig {
-        underrun: Underrun::Repeat,
-        ..PipeConfig::audio(400, 1, Sample::U8, 16) // 10 ms are 4 frames
+        underrun: UnderrunPolicy::Repeat,
+        ..PipeConfig::audio(400, 1, SampleEncoding::U8, 16) // 10 ms are 4 frames
     };
     let (mut writer, mut reader) = pipe(&config).unwrap();
     assert_eq!(writer.write(&[0x90, 0xC0]).unwrap().stored, 2);
@@ -362,18 +366,18 @@ fn repeats_and_fades_what_was_heard_last() {
 #[test]
 fn a_gap_is_silent_in_every_format() {
     let formats = [
-        (Sample::Bytes, 0x00),
-        (Sample::U8, 0x80),
-        (Sample::MuLaw, 0xff),
-        (Sample::ALaw, 0xd5),
-        (Sample::S16Le, 0x00),
-        (Sample::S24Le, 0x00),
-        (Sample::S32Le, 0x00),
-        (Sample::F32Le, 0x00),
+        (SampleEncoding::Bytes, 0x00),
+        (SampleEncoding::U8, 0x80),
+        (SampleEncoding::MuLaw, 0xff),
+        (SampleEncoding::ALaw, 0xd5),
+        (SampleEncoding::S16Le, 0x00),
+        (SampleEncoding::S24Le, 0x00),
+        (SampleEncoding::S32Le, 0x00),
+        (SampleEncoding::F32Le, 0x00),
     ];
     for (sample, silence) in formats {
         let audio = PipeConfig::audio(48_000, 2, sample, 10);
-        let config = PipeConfig { underrun: Underrun::Silence, ..audio };
+        let config = PipeConfig { underrun: UnderrunPolicy::Silence, ..audio };
         let (mut writer, mut reader) = pipe(&config).unwrap();
         let frame = 2 * sample.bytes();
         assert_eq!(writer.write(&vec![0x55; frame]).unwrap().stored, frame);
@@ -387,14 +391,15 @@ fn a_gap_is_silent_in_every_format() {
 
 #[test]
 fn stamps_cross_in_both_directions() {
-    let (mut writer, mut reader) = pipe(&PipeConfig::audio(48_000, 2, Sample::S16Le, 9)).unwrap();
+    let (mut writer, mut reader) =
+        pipe(&PipeConfig::audio(48_000, 2, SampleEncoding::S16Le, 9)).unwrap();
     assert_eq!((writer.reader_stamp(), reader.writer_stamp()), (None, None));
     assert_eq!(writer.write(&[0; 20]).unwrap().stored, 20);
     writer.stamp(1000);
-    assert_eq!(reader.writer_stamp(), Some(Stamp { frame: 5, nanos: 1000 }));
+    assert_eq!(reader.writer_stamp(), Some(FrameTimestamp { frame: 5, nanos: 1000 }));
     assert_eq!(reader.read(&mut [0; 8]).bytes, 8);
     reader.stamp(3000);
-    assert_eq!(writer.reader_stamp(), Some(Stamp { frame: 2, nanos: 3000 }));
+    assert_eq!(writer.reader_stamp(), Some(FrameTimestamp { frame: 2, nanos: 3000 }));
 }
 
 #[test]
@@ -408,7 +413,7 @@ fn more_than_reserved_cannot_be_committed() {
 #[test]
 #[should_panic(expected = "part of a frame")]
 fn no_part_of_a_frame_can_be_consumed() {
-    let (mut writer, mut reader) = pipe(&PipeConfig::audio(1, 2, Sample::U8, 4)).unwrap();
+    let (mut writer, mut reader) = pipe(&PipeConfig::audio(1, 2, SampleEncoding::U8, 4)).unwrap();
     assert_eq!(writer.write(&[0; 4]).unwrap().stored, 4);
     reader.advance(1, 2);
 }

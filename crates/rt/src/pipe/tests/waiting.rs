@@ -42,7 +42,7 @@ fn threads_that_wait_pass_everything_on() {
                 }
             }
             assert_eq!(at, LONG / 5);
-            assert_eq!(reader.into_inner().end(), Some(End::Finished));
+            assert_eq!(reader.into_inner().end(), Some(EndReason::Finished));
         });
     }
 }
@@ -66,7 +66,7 @@ fn a_waiting_end_needs_no_peer_that_wakes() {
             let read = reader.read(&mut out).unwrap();
             all.extend_from_slice(&out[..read.bytes]);
             if let Some(end) = read.end {
-                assert_eq!(end, End::Dropped);
+                assert_eq!(end, EndReason::Dropped);
                 break;
             }
         }
@@ -78,8 +78,8 @@ fn a_waiting_end_needs_no_peer_that_wakes() {
 #[test]
 fn a_writer_that_drops_the_oldest_never_tears_a_frame() {
     let config = PipeConfig {
-        overflow: Overflow::DropOldest,
-        ..PipeConfig::audio(48_000, 2, Sample::S32Le, 61)
+        overflow: OverflowPolicy::DropOldest,
+        ..PipeConfig::audio(48_000, 2, SampleEncoding::S32Le, 61)
     };
     let (mut writer, mut reader) = pipe(&config).unwrap();
     std::thread::scope(|scope| {
@@ -113,7 +113,7 @@ fn a_wait_can_be_cancelled_from_outside() {
     let (mut writer, mut reader) = (writer.blocking(), reader.blocking());
     // The next wait, if there is none now; and only one.
     monitor.cancel_read();
-    assert_eq!(reader.read_at_least(1), Err(ReadError::Cancelled));
+    assert_eq!(reader.read_at_least(1), Err(PipeReadError::Cancelled));
     assert_eq!(writer.write(b"abc").unwrap().stored, 3);
     assert_eq!(reader.read_at_least(1), Ok(&b"abc"[..]));
     std::thread::scope(|scope| {
@@ -122,7 +122,7 @@ fn a_wait_can_be_cancelled_from_outside() {
             std::thread::yield_now();
         }
         monitor.cancel_write();
-        assert_eq!(writer.join().unwrap(), Err(WriteError::Cancelled { stored: 1 }));
+        assert_eq!(writer.join().unwrap(), Err(PipeWriteError::Cancelled { stored: 1 }));
     });
 }
 
@@ -130,10 +130,10 @@ fn a_wait_can_be_cancelled_from_outside() {
 fn a_demand_that_cannot_be_met_is_an_error() {
     let (writer, reader) = pipe(&PipeConfig::bytes(4)).unwrap();
     let (mut writer, mut reader) = (writer, reader.blocking());
-    assert_eq!(reader.read_at_least(5), Err(ReadError::TooMuch { capacity: 4 }));
+    assert_eq!(reader.read_at_least(5), Err(PipeReadError::TooMuch { capacity: 4 }));
     assert_eq!(writer.write(b"abcd").unwrap().stored, 4);
     reader.advance(0, 4);
-    assert_eq!(reader.read_at_least(1), Err(ReadError::TooMuch { capacity: 4 }));
+    assert_eq!(reader.read_at_least(1), Err(PipeReadError::TooMuch { capacity: 4 }));
     reader.advance(1, 1);
     assert_eq!(writer.write(b"e").unwrap().stored, 1);
     assert_eq!(reader.read_at_least(1), Ok(&b"bcde"[..]));

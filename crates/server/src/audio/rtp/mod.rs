@@ -4,33 +4,33 @@
 //! All of them are on one shared thread, and not on those of relays: a thousand streams in the same
 //! turn would be heard in the pace of what a station sends.
 
-mod inward;
-mod outward;
+mod input;
+mod output;
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aulos_io::rtp::Session;
-use aulos_io::udp::{self, Context};
+use aulos_io::rtp::RtpSession;
+use aulos_io::udp::{self, UdpContext};
 
-use inward::Waiting;
-pub(super) use inward::{Received, open};
-pub(super) use outward::{Sent, change, end, look_at_outputs, start};
+use input::PendingRtpSource;
+pub(super) use input::{RtpSourceHandle, open};
+pub(super) use output::{StationRtpOutput, change, end, open_outputs, start};
 
 /// What is on the shared thread, and what waits to be.
 #[derive(Debug, Default)]
-pub(super) struct Rtp {
+pub(super) struct RtpService {
     /// Begun by the first who needs it.
-    context: Option<Context<Session>>,
-    waiting: Vec<Waiting>,
+    context: Option<UdpContext<RtpSession>>,
+    waiting: Vec<PendingRtpSource>,
 }
 
-impl Rtp {
-    fn context(&mut self) -> io::Result<&mut Context<Session>> {
+impl RtpService {
+    fn context(&mut self) -> io::Result<&mut UdpContext<RtpSession>> {
         if self.context.is_none() {
-            let mut config = udp::Config::default();
+            let mut config = udp::UdpConfig::default();
             config.threads = 1;
-            self.context = Some(Context::start(&config)?);
+            self.context = Some(UdpContext::start(&config)?);
         }
         self.context.as_mut().ok_or_else(|| io::Error::other("it has just been made"))
     }
@@ -46,16 +46,16 @@ impl Rtp {
     /// Frees what has ended.
     pub(super) fn tidy(&mut self) {
         if let Some(context) = &mut self.context {
-            while context.ended().is_some() {}
+            while context.poll_ended().is_some() {}
         }
     }
 }
 
 /// Why something is not open, for people to read; shared by who tries and who shows it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Problem(Arc<Mutex<Option<String>>>);
+pub(super) struct SharedError(Arc<Mutex<Option<String>>>);
 
-impl Problem {
+impl SharedError {
     pub(super) fn text(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -21,9 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MANY: u64 = 20;
 
 /// An empty folder, gone at the end.
-struct Scratch(PathBuf);
+struct ScratchDir(PathBuf);
 
-impl Scratch {
+impl ScratchDir {
     fn new(name: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("aulos-hooks-{name}-{}", std::process::id()));
         drop(std::fs::remove_dir_all(&dir));
@@ -44,7 +44,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         drop(std::fs::remove_dir_all(&self.0));
     }
@@ -53,7 +53,7 @@ impl Drop for Scratch {
 /// Hooks that run on the runtime of a test.
 struct Running {
     hooks: Hooks,
-    runner: Runner,
+    runner: HookRunner,
 }
 
 impl Running {
@@ -63,29 +63,29 @@ impl Running {
 
     async fn through(config: &str, dialer: Dialer) -> Self {
         let hooks = Hooks::new("box", &resolve(config).hooks);
-        let mut runner = Runner::through(dialer);
-        runner.follow(&hooks).await;
+        let mut runner = HookRunner::with_dialer(dialer);
+        runner.update(&hooks).await;
         Self { hooks, runner }
     }
 
-    fn tell(&self, news: &News) {
-        self.hooks.tell("default", news);
+    fn notify(&self, news: &HookEvent) {
+        self.hooks.notify("default", news);
     }
 
     /// Tells one thing, and waits for what becomes of it.
-    async fn outcome(&self, news: &News) -> Value {
+    async fn outcome(&self, news: &HookEvent) -> Value {
         let before = self.ended();
-        self.tell(news);
+        self.notify(news);
         self.until(|all| all.ended() > before).await;
-        self.shown()
+        self.status_json()
     }
 
-    fn shown(&self) -> Value {
+    fn status_json(&self) -> Value {
         self.hooks.status()[0].clone()
     }
 
     fn ended(&self) -> u64 {
-        let shown = self.shown();
+        let shown = self.status_json();
         shown["delivered"].as_u64().unwrap() + shown["failed"].as_u64().unwrap()
     }
 
@@ -102,9 +102,9 @@ async fn eventually(done: impl Fn() -> bool) {
     }
 }
 
-fn lost() -> News {
+fn source_lost() -> HookEvent {
     let (from, to) = (Some("studio".to_owned()), None);
-    News::Fallback { from, to, cause: "dead channel" }
+    HookEvent::Fallback { from, to, cause: "dead channel" }
 }
 
 fn is_alive(pid: &str) -> bool {
@@ -117,10 +117,10 @@ fn is_alive(pid: &str) -> bool {
 
 #[tokio::test]
 async fn a_program_gets_the_event_in_both_ways() {
-    let scratch = Scratch::new("both");
+    let scratch = ScratchDir::new("both");
     let program = scratch.script("cat > stdin; env > env; echo \"$@\" > arguments\n");
     let all = Running::start(&format!("[[hook]]\nrun = \"{program} --loud 'a b'\"")).await;
-    let shown = all.outcome(&lost()).await;
+    let shown = all.outcome(&source_lost()).await;
     assert_eq!((&shown["delivered"], &shown["failed"]), (&json!(1), &json!(0)));
     assert_eq!((&shown["name"], &shown["kind"]), (&json!("alarm"), &json!("command")));
     let told: Value = serde_json::from_str(&scratch.read("stdin")).unwrap();
@@ -148,7 +148,7 @@ async fn a_program_gets_the_event_in_both_ways() {
 
 #[tokio::test]
 async fn a_program_that_hangs_is_ended_with_all_its_children() {
-    let scratch = Scratch::new("hangs");
+    let scratch = ScratchDir::new("hangs");
     let program = scratch.script(
         "echo $$ > pids; sleep 600 & echo $! >> pids\n\
          (trap '' TERM; sleep 600 & echo $! >> pids; wait) &\necho $! >> pids; wait\n",
@@ -158,7 +158,7 @@ async fn a_program_that_hangs_is_ended_with_all_its_children() {
     let mut runs = 0;
     while scratch.read("pids").lines().count() < 4 {
         assert!(runs < MANY, "it never got far");
-        let shown = all.outcome(&lost()).await;
+        let shown = all.outcome(&source_lost()).await;
         runs += 1;
         assert_eq!(shown["last_error"]["text"], "it took longer than 1 s");
         assert_eq!(shown["failed"], runs);
@@ -169,14 +169,14 @@ async fn a_program_that_hangs_is_ended_with_all_its_children() {
 
 #[tokio::test]
 async fn a_program_that_leaves_a_child_behind_has_done_its_work() {
-    let scratch = Scratch::new("leaves");
+    let scratch = ScratchDir::new("leaves");
     let program = scratch.script("sleep 600 & echo $! > pid\n");
     let all = Running::start(&format!("[[hook]]\nrun = \"{program}\"\ntimeout_s = 1")).await;
     // As above.
     let mut runs = 0;
-    while all.outcome(&lost()).await["delivered"] != 1 {
+    while all.outcome(&source_lost()).await["delivered"] != 1 {
         runs += 1;
-        assert!(runs < MANY, "{}", all.shown());
+        assert!(runs < MANY, "{}", all.status_json());
     }
     let pid = scratch.read("pid");
     eventually(|| !is_alive(pid.trim())).await;
@@ -184,10 +184,10 @@ async fn a_program_that_leaves_a_child_behind_has_done_its_work() {
 
 #[tokio::test]
 async fn a_program_that_fails_is_run_again_as_often_as_it_may() {
-    let scratch = Scratch::new("fails");
+    let scratch = ScratchDir::new("fails");
     let program = scratch.script("echo \"$AULOS_ID\" >> ids; echo no mail today >&2; exit 3\n");
     let all = Running::start(&format!("[[hook]]\nrun = \"{program}\"\ntries = 2")).await;
-    let shown = all.outcome(&lost()).await;
+    let shown = all.outcome(&source_lost()).await;
     assert_eq!((&shown["failed"], &shown["retries"]), (&json!(1), &json!(1)));
     assert_eq!(shown["last_error"]["text"], "it ended with exit status: 3");
     let ids = scratch.read("ids");
@@ -197,7 +197,7 @@ async fn a_program_that_fails_is_run_again_as_often_as_it_may() {
 
 #[tokio::test]
 async fn programs_run_one_after_the_other_and_in_order() {
-    let scratch = Scratch::new("order");
+    let scratch = ScratchDir::new("order");
     let program = scratch.script(
         "mkdir busy || echo two at once >> log\nsleep 0.05\n\
          echo \"$AULOS_TIMES\" >> log; rmdir busy\n",
@@ -205,7 +205,7 @@ async fn programs_run_one_after_the_other_and_in_order() {
     let all = Running::start(&format!("[[hook]]\nrun = \"{program}\"")).await;
     for times in 0..8 {
         let (peak, ceiling) = (Db::new(1.0), Db::ZERO);
-        all.tell(&News::OverCeiling { source: None, peak, ceiling, times });
+        all.notify(&HookEvent::OverCeiling { source: None, peak, ceiling, times });
     }
     all.until(|all| all.ended() == 8).await;
     assert_eq!(scratch.read("log"), "0\n1\n2\n3\n4\n5\n6\n7\n");
@@ -213,15 +213,15 @@ async fn programs_run_one_after_the_other_and_in_order() {
 
 #[tokio::test]
 async fn a_program_may_say_much_and_need_not_listen() {
-    let scratch = Scratch::new("talks");
+    let scratch = ScratchDir::new("talks");
     let program = scratch.script("exec <&-; yes | head -c 3000000; yes | head -c 3000000 >&2\n");
     let all = Running::start(&format!("[[hook]]\nrun = \"{program}\"\ntimeout_s = 60")).await;
-    assert_eq!(all.outcome(&lost()).await["delivered"], 1);
+    assert_eq!(all.outcome(&source_lost()).await["delivered"], 1);
 }
 
 #[tokio::test]
 async fn a_hook_hears_of_what_it_asked_for() {
-    let scratch = Scratch::new("asked");
+    let scratch = ScratchDir::new("asked");
     let program = scratch.script("echo \"$AULOS_EVENT $AULOS_STATION\" >> log\n");
     let config = format!(
         "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n\
@@ -229,11 +229,11 @@ async fn a_hook_hears_of_what_it_asked_for() {
          [[hook]]\nrun = \"{program}\"\non = [\"sound\", \"fallback\"]\nstations = [\"default\"]"
     );
     let all = Running::start(&config).await;
-    let sound = News::Sound { source: None, lasted: Span::from_secs(9) };
-    let silence = News::Silence { source: None, cause: "silent", lasted: Span::from_secs(9) };
-    for news in [&silence, &sound, &lost()] {
-        all.hooks.tell("other", news);
-        all.hooks.tell("default", news);
+    let sound = HookEvent::Sound { source: None, lasted: Span::from_secs(9) };
+    let silence = HookEvent::Silence { source: None, cause: "silent", lasted: Span::from_secs(9) };
+    for news in [&silence, &sound, &source_lost()] {
+        all.hooks.notify("other", news);
+        all.hooks.notify("default", news);
     }
     // A test goes to whom it is for.
     assert!(all.hooks.test(&json!("nobody")).is_none() && all.hooks.test(&json!(1)).is_none());
@@ -244,18 +244,18 @@ async fn a_hook_hears_of_what_it_asked_for() {
 
 /// A server that answers each request with the next of these heads, and keeps what it was asked.
 /// Without a head it answers nothing, and hangs up when the other does.
-struct Web {
+struct WebhookServer {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 #[derive(Clone, Debug)]
-struct Asked {
+struct ReceivedRequest {
     head: String,
     body: Value,
 }
 
-impl Asked {
+impl ReceivedRequest {
     fn header(&self, name: &str) -> &str {
         let start = format!("{name}: ");
         let lines = self.head.lines();
@@ -265,7 +265,7 @@ impl Asked {
     }
 }
 
-impl Web {
+impl WebhookServer {
     fn start(answers: &[&'static str], tls: Option<Arc<ServerConfig>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -287,12 +287,16 @@ impl Web {
         Self { address, asked }
     }
 
-    fn asked(&self) -> Vec<Asked> {
+    fn asked(&self) -> Vec<ReceivedRequest> {
         self.asked.lock().unwrap().clone()
     }
 }
 
-fn serve(socket: impl std::io::Read + std::io::Write, answer: &str, kept: &Mutex<Vec<Asked>>) {
+fn serve(
+    socket: impl std::io::Read + std::io::Write,
+    answer: &str,
+    kept: &Mutex<Vec<ReceivedRequest>>,
+) {
     let mut reader = BufReader::new(socket);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -301,11 +305,11 @@ fn serve(socket: impl std::io::Read + std::io::Write, answer: &str, kept: &Mutex
             return;
         }
     }
-    let asked = Asked { head, body: Value::Null };
+    let asked = ReceivedRequest { head, body: Value::Null };
     let mut body = vec![0; asked.header("content-length").parse().unwrap()];
     reader.read_exact(&mut body).unwrap();
     let body = serde_json::from_slice(&body).unwrap();
-    kept.lock().unwrap().push(Asked { body, ..asked });
+    kept.lock().unwrap().push(ReceivedRequest { body, ..asked });
     if answer.is_empty() {
         drop(reader.read_to_end(&mut Vec::new()));
         return;
@@ -316,23 +320,23 @@ fn serve(socket: impl std::io::Read + std::io::Write, answer: &str, kept: &Mutex
     drop(reader.read_to_end(&mut Vec::new()));
 }
 
-fn webhook(web: &Web, more: &str) -> String {
+fn webhook(web: &WebhookServer, more: &str) -> String {
     format!("[[hook]]\nurl = \"http://{}/topic/secret?x=1\"\n{more}", web.address)
 }
 
 #[tokio::test]
 async fn a_server_that_fails_twice_gets_the_same_event_a_third_time() {
-    let web = Web::start(&["500 Oops", "503 Busy", "204 Taken"], None);
+    let web = WebhookServer::start(&["500 Oops", "503 Busy", "204 Taken"], None);
     let more = "token = \"tk_1\"\nheaders = { Priority = \"high\" }";
     let all = Running::start(&webhook(&web, more)).await;
-    let shown = all.outcome(&lost()).await;
+    let shown = all.outcome(&source_lost()).await;
     assert_eq!(
         (&shown["delivered"], &shown["failed"], &shown["retries"]),
         (&json!(1), &json!(0), &json!(2))
     );
     assert_eq!(shown["last_error"]["text"], "the answer was 503");
     assert_eq!(shown["target"], format!("http://{}", web.address), "the rest may be a secret");
-    assert!(!format!("{:?}", all.hooks.desks()).contains("secret"));
+    assert!(!format!("{:?}", all.hooks.states()).contains("secret"));
     let asked = web.asked();
     let [first, second, third] = &asked[..] else { panic!("{asked:?}") };
     assert_eq!((&first.body, &first.body), (&second.body, &third.body));
@@ -353,29 +357,29 @@ async fn what_a_server_refuses_is_not_sent_again() {
         ("400 Bad Request", "the answer was 400"),
         ("302 Found", "the answer was 302; redirects are not followed"),
     ] {
-        let web = Web::start(&[answer, "200 OK"], None);
+        let web = WebhookServer::start(&[answer, "200 OK"], None);
         let all = Running::start(&webhook(&web, "")).await;
-        let shown = all.outcome(&lost()).await;
+        let shown = all.outcome(&source_lost()).await;
         assert_eq!((&shown["failed"], &shown["retries"]), (&json!(1), &json!(0)));
         assert_eq!(shown["last_error"]["text"], text);
         assert_eq!(web.asked().len(), 1);
         // The next event is another matter.
-        assert_eq!(all.outcome(&lost()).await["delivered"], 1);
+        assert_eq!(all.outcome(&source_lost()).await["delivered"], 1);
     }
 }
 
 #[tokio::test]
 async fn a_server_that_hangs_or_hangs_up_is_asked_again() {
-    let web = Web::start(&["", "200 OK", "200 OK", "200 OK", "200 OK"], None);
+    let web = WebhookServer::start(&["", "200 OK", "200 OK", "200 OK", "200 OK"], None);
     let all = Running::start(&webhook(&web, "timeout_s = 1")).await;
-    let shown = all.outcome(&lost()).await;
+    let shown = all.outcome(&source_lost()).await;
     assert_eq!((&shown["delivered"], &shown["failed"]), (&json!(1), &json!(0)));
     assert!(shown["retries"].as_u64() >= Some(1), "{shown}");
     assert_eq!(shown["last_error"]["text"], "it took longer than 1 s");
     // Nobody is there any more.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let config = format!("[[hook]]\nurl = \"http://{closed}\"\ntries = 1");
-    let shown = Running::start(&config).await.outcome(&lost()).await;
+    let shown = Running::start(&config).await.outcome(&source_lost()).await;
     assert_eq!(shown["last_error"]["text"], "the host cannot be reached: connection refused");
     // What speaks no HTTP, or nothing at all.
     for words in ["220 mail.example.org ESMTP\r\n", ""] {
@@ -387,7 +391,7 @@ async fn a_server_that_hangs_or_hangs_up_is_asked_again() {
             socket.write_all(words.as_bytes()).unwrap();
             wait_for_request(&mut socket);
         });
-        let shown = Running::start(&config).await.outcome(&lost()).await;
+        let shown = Running::start(&config).await.outcome(&source_lost()).await;
         let text = "the connection broke before there was an answer";
         assert_eq!(shown["last_error"]["text"], text, "{words:?}");
         speaker.join().unwrap();
@@ -421,17 +425,17 @@ fn authority() -> (Arc<ServerConfig>, ClientConfig) {
 async fn a_webhook_goes_over_tls_to_whom_the_machine_trusts() {
     let (server, client) = authority();
     let (_, stranger) = authority();
-    let web = Web::start(&["200 OK"], Some(Arc::clone(&server)));
-    let config = |web: &Web| {
+    let web = WebhookServer::start(&["200 OK"], Some(Arc::clone(&server)));
+    let config = |web: &WebhookServer| {
         let port = web.address.port();
         format!("[[hook]]\nurl = \"https://localhost:{port}/x\"\ntries = 1")
     };
-    let all = Running::through(&config(&web), Dialer::trusting(client)).await;
-    assert_eq!(all.outcome(&lost()).await["delivered"], 1);
+    let all = Running::through(&config(&web), Dialer::with_tls(client)).await;
+    assert_eq!(all.outcome(&source_lost()).await["delivered"], 1);
     assert_eq!(web.asked()[0].header("host"), format!("localhost:{}", web.address.port()));
-    let web = Web::start(&["200 OK"], Some(server));
-    let all = Running::through(&config(&web), Dialer::trusting(stranger)).await;
-    let shown = all.outcome(&lost()).await;
+    let web = WebhookServer::start(&["200 OK"], Some(server));
+    let all = Running::through(&config(&web), Dialer::with_tls(stranger)).await;
+    let shown = all.outcome(&source_lost()).await;
     let text = shown["last_error"]["text"].as_str().unwrap();
     assert!(text.starts_with("TLS: "), "{text}");
     assert!(web.asked().is_empty());
@@ -439,7 +443,7 @@ async fn a_webhook_goes_over_tls_to_whom_the_machine_trusts() {
 
 #[tokio::test]
 async fn hooks_come_go_and_change_while_others_go_on() {
-    let scratch = Scratch::new("change");
+    let scratch = ScratchDir::new("change");
     let program =
         scratch.script("echo $$ > \"pid-$1\"; echo $1 >> log; test $1 = quick || sleep 600\n");
     let hook = |name: &str, more: &str| {
@@ -447,18 +451,18 @@ async fn hooks_come_go_and_change_while_others_go_on() {
     };
     let config = |text: &str| resolve(text).hooks;
     let mut all = Running::start(&(hook("quick", "") + &hook("slow", "timeout_s = 300"))).await;
-    all.tell(&lost());
+    all.notify(&source_lost());
     all.until(|all| all.ended() == 1 && !scratch.read("pid-slow").is_empty()).await;
     let slow = scratch.read("pid-slow");
     // The slow one goes, and its program with it; the quick one has its counters still.
     all.hooks.change(&config(&(hook("new", "") + &hook("quick", "on = [\"fallback\"]"))));
-    all.runner.follow(&all.hooks).await;
+    all.runner.update(&all.hooks).await;
     eventually(|| !is_alive(slow.trim())).await;
     let shown = all.hooks.status();
     assert_eq!((&shown[0]["name"], &shown[0]["delivered"]), (&json!("new"), &json!(0)));
     assert_eq!((&shown[1]["name"], &shown[1]["delivered"]), (&json!("quick"), &json!(1)));
-    all.tell(&News::Sound { source: None, lasted: Span::ZERO });
-    all.tell(&lost());
+    all.notify(&HookEvent::Sound { source: None, lasted: Span::ZERO });
+    all.notify(&source_lost());
     eventually(|| scratch.read("log").lines().filter(|line| *line == "quick").count() == 2).await;
     // At the end what is under way is cut off.
     eventually(|| !scratch.read("pid-new").is_empty()).await;

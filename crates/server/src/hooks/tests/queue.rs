@@ -3,7 +3,7 @@
 use aulos_core::Instant;
 use proptest::prelude::*;
 
-use super::super::line::{Fault, MAX_WAITING, PER_MINUTE, Parcel};
+use super::super::queue::{Delivery, DeliveryError, MAX_WAITING, PER_MINUTE};
 use super::*;
 
 fn hook(tries: u32) -> Arc<Hook> {
@@ -11,35 +11,35 @@ fn hook(tries: u32) -> Arc<Hook> {
     Arc::new(resolve(&text).hooks.remove(0))
 }
 
-fn event(number: u64) -> Arc<Event> {
+fn event(number: u64) -> Arc<HookMessage> {
     let (kind, station) = (HookEventKind::Silence, Some("a".to_owned()));
-    Arc::new(Event { kind, station, id: number.to_string(), body: Map::new() })
+    Arc::new(HookMessage { kind, station, id: number.to_string(), body: Map::new() })
 }
 
 struct World {
-    line: Line,
+    line: HookQueue,
     now: Instant,
     next: u64,
 }
 
 impl World {
     fn new(tries: u32) -> Self {
-        Self { line: Line::new(hook(tries), 7), now: Instant::from_nanos(1), next: 0 }
+        Self { line: HookQueue::new(hook(tries), 7), now: Instant::from_nanos(1), next: 0 }
     }
 
     fn happen(&mut self, count: u64) {
         for _ in 0..count {
-            self.line.handle_input(self.now, Input::Happened(event(self.next)));
+            self.line.handle_input(self.now, QueueInput::Event(event(self.next)));
             self.next += 1;
         }
     }
 
-    fn end(&mut self, outcome: Result<(), Fault>) {
-        self.line.handle_input(self.now, Input::Ended(outcome));
+    fn end(&mut self, outcome: Result<(), DeliveryError>) {
+        self.line.handle_input(self.now, QueueInput::Finished(outcome));
     }
 
     /// Waits for the next attempt, as a task does; gives how long that took.
-    fn wait(&mut self) -> Option<(Parcel, Span)> {
+    fn wait(&mut self) -> Option<(Delivery, Span)> {
         let start = self.now;
         loop {
             self.line.handle_timeout(self.now);
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    fn number(parcel: &Parcel) -> u64 {
+    fn number(parcel: &Delivery) -> u64 {
         parcel.event.id.parse().unwrap()
     }
 }
@@ -66,7 +66,7 @@ fn one_after_the_other_in_their_order() {
         world.end(Ok(()));
     }
     assert!(world.wait().is_none());
-    assert_eq!((world.line.tally().delivered, world.line.waiting()), (3, 0));
+    assert_eq!((world.line.counts().delivered, world.line.waiting()), (3, 0));
 }
 
 #[test]
@@ -82,22 +82,25 @@ fn pauses_double_up_to_half_a_minute_and_the_last_attempt_is_the_last() {
             assert!((most / 2..=most).contains(&pause), "{attempt}: {pause} ms, {most} at most");
             most = (most * 2).min(30_000);
         }
-        world.end(Err(Fault::Status(503)));
+        world.end(Err(DeliveryError::Status(503)));
     }
     let (parcel, pause) = world.wait().unwrap();
     assert_eq!((World::number(&parcel), pause), (1, Span::ZERO));
-    let tally = world.line.tally();
+    let tally = world.line.counts();
     assert_eq!((tally.failed, tally.retries, tally.delivered), (1, 9, 0));
-    assert_eq!(tally.last_error.as_ref().map(|(fault, _)| fault), Some(&Fault::Status(503)));
+    assert_eq!(
+        tally.last_error.as_ref().map(|(fault, _)| fault),
+        Some(&DeliveryError::Status(503))
+    );
 }
 
 #[test]
 fn pauses_of_different_hooks_differ() {
     let pause = |seed| {
-        let mut world = World { line: Line::new(hook(2), seed), ..World::new(2) };
+        let mut world = World { line: HookQueue::new(hook(2), seed), ..World::new(2) };
         world.happen(1);
         world.wait().unwrap();
-        world.end(Err(Fault::Broken));
+        world.end(Err(DeliveryError::Broken));
         world.wait().unwrap().1
     };
     let mut pauses: Vec<Span> = (0..100).map(pause).collect();
@@ -109,15 +112,15 @@ fn pauses_of_different_hooks_differ() {
 #[test]
 fn what_would_be_the_same_every_time_is_tried_once() {
     for (fault, again) in [
-        (Fault::Status(400), false),
-        (Fault::Status(404), false),
-        (Fault::Status(301), false),
-        (Fault::Status(408), true),
-        (Fault::Status(429), true),
-        (Fault::Status(500), true),
-        (Fault::TimedOut(1), true),
-        (Fault::Name, true),
-        (Fault::Connect(std::io::ErrorKind::ConnectionRefused), true),
+        (DeliveryError::Status(400), false),
+        (DeliveryError::Status(404), false),
+        (DeliveryError::Status(301), false),
+        (DeliveryError::Status(408), true),
+        (DeliveryError::Status(429), true),
+        (DeliveryError::Status(500), true),
+        (DeliveryError::TimedOut(1), true),
+        (DeliveryError::Name, true),
+        (DeliveryError::Connect(std::io::ErrorKind::ConnectionRefused), true),
     ] {
         let mut world = World::new(5);
         world.happen(1);
@@ -147,11 +150,11 @@ fn a_flood_is_cut_and_the_next_one_says_how_much_is_missing() {
     let missing = 200 - PER_MINUTE as u64;
     assert_eq!((World::number(&parcel), parcel.dropped), (200, missing));
     // It does not arrive: the next one says it again.
-    world.end(Err(Fault::Broken));
+    world.end(Err(DeliveryError::Broken));
     world.happen(1);
     assert_eq!(world.wait().unwrap().0.dropped, missing);
     world.end(Ok(()));
-    assert_eq!(world.line.tally().dropped, missing);
+    assert_eq!(world.line.counts().dropped, missing);
     world.happen(1);
     assert_eq!(world.wait().unwrap().0.dropped, 0);
 }
@@ -175,7 +178,7 @@ fn a_hook_that_hangs_keeps_the_newest() {
     // The last one that was taken: each minute had one more than it may have, the first one too.
     assert_eq!(numbers.len(), MAX_WAITING);
     assert!(numbers.is_sorted() && numbers.contains(&all), "{numbers:?}");
-    let tally = world.line.tally();
+    let tally = world.line.counts();
     assert_eq!(tally.delivered + tally.dropped, all + 1);
 }
 
@@ -184,11 +187,11 @@ fn another_hook_of_the_same_name_goes_on_where_the_old_one_was() {
     let mut world = World::new(9);
     world.happen(2);
     world.wait().unwrap();
-    world.line.handle_input(world.now, Input::Changed(hook(2)));
-    world.end(Err(Fault::Broken));
+    world.line.handle_input(world.now, QueueInput::ConfigChanged(hook(2)));
+    world.end(Err(DeliveryError::Broken));
     let (parcel, _) = world.wait().unwrap();
     assert_eq!((parcel.attempt, parcel.hook.tries), (2, 2));
-    world.end(Err(Fault::Broken));
+    world.end(Err(DeliveryError::Broken));
     assert_eq!(World::number(&world.wait().unwrap().0), 1);
 }
 
@@ -197,9 +200,9 @@ fn at_the_end_nothing_more_is_begun() {
     let mut world = World::new(5);
     world.happen(2);
     world.wait().unwrap();
-    world.line.handle_input(world.now, Input::Ends);
+    world.line.handle_input(world.now, QueueInput::Stop);
     assert!(!world.line.is_over());
-    world.end(Err(Fault::Broken));
+    world.end(Err(DeliveryError::Broken));
     assert!(world.line.is_over() && world.wait().is_none());
 }
 
@@ -217,7 +220,7 @@ proptest! {
             match step {
                 0 | 1 => world.happen(1 + millis.unsigned_abs() % 5),
                 2 => trying = trying.take().map(|()| world.end(Ok(()))).and(None),
-                3 => trying = trying.take().map(|()| world.end(Err(Fault::Broken))).and(None),
+                3 => trying = trying.take().map(|()| world.end(Err(DeliveryError::Broken))).and(None),
                 _ => {
                     world.line.handle_timeout(world.now);
                     if let Some(parcel) = world.line.poll_output() {
@@ -230,7 +233,7 @@ proptest! {
                 }
             }
             prop_assert!(world.line.waiting() <= MAX_WAITING + 1);
-            let tally = world.line.tally();
+            let tally = world.line.counts();
             let seen = tally.delivered + tally.failed + tally.dropped;
             prop_assert_eq!(seen + world.line.waiting() as u64, world.next);
         }

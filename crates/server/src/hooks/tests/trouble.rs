@@ -5,10 +5,10 @@ use aulos_core::Instant;
 use proptest::prelude::*;
 
 use super::*;
-use crate::house::{Loudness, StationState, StationStatus, Switched};
+use crate::backend::{Loudness, SourceSwitch, StationState, StationStatus};
 
 struct World {
-    watch: Watch,
+    watch: StationWatch,
     station: Station,
     now: Instant,
 }
@@ -24,25 +24,30 @@ impl World {
         let text = "[[station]]\nname = \"a\"\nsources = [\"tcp://:1?name=one\", \
                     \"tcp://:2?name=two\", \"tcp://:3?name=three\"]\n";
         let station = resolve(&(text.to_owned() + settings)).stations.remove(0);
-        Self { watch: Watch::default(), station, now: Instant::from_nanos(1_000) }
+        Self { watch: StationWatch::default(), station, now: Instant::from_nanos(1_000) }
     }
 
-    fn news(&mut self) -> Vec<News> {
+    fn news(&mut self) -> Vec<HookEvent> {
         std::iter::from_fn(|| self.watch.poll_output()).collect()
     }
 
-    fn switch(&mut self, from: Option<usize>, to: Option<usize>, cause: &'static str) -> Vec<News> {
+    fn switch(
+        &mut self,
+        from: Option<usize>,
+        to: Option<usize>,
+        cause: &'static str,
+    ) -> Vec<HookEvent> {
         self.now += Span::from_secs(1);
-        let switched = Switched { from, to, cause };
-        self.watch.handle_input(self.now, &self.station, Seen::Switched(switched));
+        let switched = SourceSwitch { from, to, cause };
+        self.watch.handle_input(self.now, &self.station, Observation::Switched(switched));
         self.news()
     }
 
     /// So many looks, ten a second.
-    fn look(&mut self, looks: i64, status: &StationStatus) -> Vec<News> {
+    fn repeat_status(&mut self, looks: i64, status: &StationStatus) -> Vec<HookEvent> {
         for _ in 0..looks {
             self.now += Span::from_millis(100);
-            self.watch.handle_input(self.now, &self.station, Seen::Status(status));
+            self.watch.handle_input(self.now, &self.station, Observation::Status(status));
         }
         self.news()
     }
@@ -66,7 +71,7 @@ fn digital_silence() -> StationStatus {
     at(f64::NEG_INFINITY)
 }
 
-fn kinds(news: &[News]) -> Vec<&'static str> {
+fn kinds(news: &[HookEvent]) -> Vec<&'static str> {
     news.iter().map(|news| news.kind().name()).collect()
 }
 
@@ -74,10 +79,13 @@ fn kinds(news: &[News]) -> Vec<&'static str> {
 fn a_source_that_fails_and_comes_back_is_told_once_each() {
     let mut world = World::new();
     assert_eq!(world.switch(None, Some(0), "first"), []);
-    let lost =
-        News::Fallback { from: Some("one".to_owned()), to: Some("two".to_owned()), cause: "late" };
+    let lost = HookEvent::Fallback {
+        from: Some("one".to_owned()),
+        to: Some("two".to_owned()),
+        cause: "late",
+    };
     assert_eq!(world.switch(Some(0), Some(1), "late"), [lost]);
-    let back = News::Recovered {
+    let back = HookEvent::Recovered {
         from: Some("two".to_owned()),
         to: Some("one".to_owned()),
         cause: "better",
@@ -100,7 +108,7 @@ fn the_way_down_and_up_is_told_step_by_step() {
         (Some(0), Some(1), "dead channel"),
     ] {
         for news in world.switch(from, to, cause) {
-            let complete = matches!(news, News::Recovered { complete: true, .. });
+            let complete = matches!(news, HookEvent::Recovered { complete: true, .. });
             steps.push((news.kind().name(), complete));
         }
     }
@@ -141,22 +149,22 @@ fn what_somebody_wants_or_what_ends_in_order_is_no_alarm() {
 #[test]
 fn silence_is_told_once_and_so_is_its_end() {
     let mut world = World::new();
-    assert_eq!(world.look(60 * SECOND, &at(-20.0)), []);
+    assert_eq!(world.repeat_status(60 * SECOND, &at(-20.0)), []);
     // The switch would have played another source by now.
-    assert_eq!(world.look(10 * SECOND, &digital_silence()), []);
-    assert_eq!(world.look(SECOND, &at(-20.0)), []);
-    let silent = world.look(3_600 * SECOND, &digital_silence());
-    let expected = News::Silence {
+    assert_eq!(world.repeat_status(10 * SECOND, &digital_silence()), []);
+    assert_eq!(world.repeat_status(SECOND, &at(-20.0)), []);
+    let silent = world.repeat_status(3_600 * SECOND, &digital_silence());
+    let expected = HookEvent::Silence {
         source: Some("one".to_owned()),
         cause: "silent",
         lasted: Span::from_millis(10_500),
     };
     assert_eq!(silent, [expected]);
     // Neither a click nor what lies between the bars is sound.
-    assert_eq!(world.look(4, &at(-20.0)), []);
-    assert_eq!(world.look(600 * SECOND, &at(-57.0)), []);
-    let sound = world.look(60 * SECOND, &at(-20.0));
-    let [News::Sound { lasted, .. }] = &sound[..] else { panic!("{sound:?}") };
+    assert_eq!(world.repeat_status(4, &at(-20.0)), []);
+    assert_eq!(world.repeat_status(600 * SECOND, &at(-57.0)), []);
+    let sound = world.repeat_status(60 * SECOND, &at(-20.0));
+    let [HookEvent::Sound { lasted, .. }] = &sound[..] else { panic!("{sound:?}") };
     assert_eq!(*lasted, Span::from_millis(3_600_000 + 400 + 600_000));
 }
 
@@ -164,24 +172,24 @@ fn silence_is_told_once_and_so_is_its_end() {
 fn a_level_at_the_bar_does_not_ring() {
     let mut world = World::new();
     for _ in 0..1_000 {
-        assert_eq!(world.look(50, &at(-60.5)), []);
-        assert_eq!(world.look(1, &at(-59.5)), []);
+        assert_eq!(world.repeat_status(50, &at(-60.5)), []);
+        assert_eq!(world.repeat_status(1, &at(-59.5)), []);
     }
-    assert_eq!(kinds(&world.look(200, &at(-60.5))), ["silence"]);
+    assert_eq!(kinds(&world.repeat_status(200, &at(-60.5))), ["silence"]);
     for _ in 0..1_000 {
-        assert_eq!(world.look(50, &at(-54.5)), []);
-        assert_eq!(world.look(5, &at(-53.5)), []);
+        assert_eq!(world.repeat_status(50, &at(-54.5)), []);
+        assert_eq!(world.repeat_status(5, &at(-53.5)), []);
     }
-    assert_eq!(kinds(&world.look(10, &at(-53.5))), ["sound"]);
+    assert_eq!(kinds(&world.repeat_status(10, &at(-53.5))), ["sound"]);
 }
 
 #[test]
 fn where_nothing_is_on_air_the_last_resort_has_to_sound() {
     let mut world = World::new();
     let nothing = |level| StationStatus { state: StationState::Silent, active: None, ..at(level) };
-    assert_eq!(world.look(60 * SECOND, &nothing(-12.0)), []);
-    let news = world.look(60 * SECOND, &nothing(f64::NEG_INFINITY));
-    let [News::Silence { source: None, cause: "last resort", .. }] = &news[..] else {
+    assert_eq!(world.repeat_status(60 * SECOND, &nothing(-12.0)), []);
+    let news = world.repeat_status(60 * SECOND, &nothing(f64::NEG_INFINITY));
+    let [HookEvent::Silence { source: None, cause: "last resort", .. }] = &news[..] else {
         panic!("{news:?}")
     };
 }
@@ -191,16 +199,16 @@ fn what_the_engine_has_found_to_be_no_sound_is_told_soon() {
     let mut world = World::new();
     let dc = StationStatus { state: StationState::Silent, ..at(-3.0) };
     // Another source takes over in the next moment.
-    assert_eq!(world.look(3, &dc), []);
-    assert_eq!(world.look(SECOND, &at(-3.0)), []);
-    assert_eq!(kinds(&world.look(60 * SECOND, &dc)), ["silence"]);
-    assert_eq!(kinds(&world.look(60 * SECOND, &at(-3.0))), ["sound"]);
+    assert_eq!(world.repeat_status(3, &dc), []);
+    assert_eq!(world.repeat_status(SECOND, &at(-3.0)), []);
+    assert_eq!(kinds(&world.repeat_status(60 * SECOND, &dc)), ["silence"]);
+    assert_eq!(kinds(&world.repeat_status(60 * SECOND, &at(-3.0))), ["sound"]);
 }
 
 #[test]
 fn a_station_that_does_not_run_is_not_listened_to() {
     let mut world = World::new();
-    assert_eq!(world.look(60 * SECOND, &StationStatus::default()), []);
+    assert_eq!(world.repeat_status(60 * SECOND, &StationStatus::default()), []);
 }
 
 fn peak(now: f64, whole: f64) -> StationStatus {
@@ -213,33 +221,38 @@ fn peak(now: f64, whole: f64) -> StationStatus {
 #[test]
 fn peaks_are_told_once_a_minute_with_the_worst_of_them() {
     let mut world = World::new();
-    assert_eq!(world.look(600, &peak(0.0, 0.0)), [], "the ceiling is not above the ceiling");
+    assert_eq!(
+        world.repeat_status(600, &peak(0.0, 0.0)),
+        [],
+        "the ceiling is not above the ceiling"
+    );
     let over = |peak: f64, times| {
         let (peak, ceiling) = (Db::new(peak), Db::ZERO);
-        News::OverCeiling { source: Some("one".to_owned()), peak, ceiling, times }
+        HookEvent::OverCeiling { source: Some("one".to_owned()), peak, ceiling, times }
     };
-    assert_eq!(world.look(1, &peak(0.3, 0.3)), [over(0.3, 1)]);
-    assert_eq!(world.look(100, &peak(0.5, 0.5)), []);
-    assert_eq!(world.look(1, &peak(2.0, 2.0)), []);
-    assert_eq!(world.look(600, &peak(-6.0, 2.0)), [], "nothing is above it now");
-    assert_eq!(world.look(1, &peak(0.1, 2.0)), [over(2.0, 102)]);
-    assert_eq!(world.look(6_000, &peak(-6.0, 2.0)), []);
+    assert_eq!(world.repeat_status(1, &peak(0.3, 0.3)), [over(0.3, 1)]);
+    assert_eq!(world.repeat_status(100, &peak(0.5, 0.5)), []);
+    assert_eq!(world.repeat_status(1, &peak(2.0, 2.0)), []);
+    assert_eq!(world.repeat_status(600, &peak(-6.0, 2.0)), [], "nothing is above it now");
+    assert_eq!(world.repeat_status(1, &peak(0.1, 2.0)), [over(2.0, 102)]);
+    assert_eq!(world.repeat_status(6_000, &peak(-6.0, 2.0)), []);
     // A peak between two looks is found in the figure of the whole; a reset is none.
-    assert_eq!(world.look(1, &peak(-6.0, 2.5)), [over(2.5, 1)]);
-    assert_eq!(world.look(6_000, &at(-3.0)), []);
-    assert_eq!(world.look(6_000, &peak(-6.0, -6.0)), []);
+    assert_eq!(world.repeat_status(1, &peak(-6.0, 2.5)), [over(2.5, 1)]);
+    assert_eq!(world.repeat_status(6_000, &at(-3.0)), []);
+    assert_eq!(world.repeat_status(6_000, &peak(-6.0, -6.0)), []);
 }
 
 #[test]
 fn what_a_normaliser_keeps_to_is_the_ceiling() {
     let mut world = World::with("normalize = { true_peak = -3.0 }");
-    assert_eq!(world.look(600, &peak(-2.9, -2.9)), [], "nobody measures finer");
-    let [News::OverCeiling { ceiling, .. }] = world.look(1, &peak(-2.8, -2.8))[..] else {
+    assert_eq!(world.repeat_status(600, &peak(-2.9, -2.9)), [], "nobody measures finer");
+    let [HookEvent::OverCeiling { ceiling, .. }] = world.repeat_status(1, &peak(-2.8, -2.8))[..]
+    else {
         panic!("it is above");
     };
     assert!((ceiling.get() + 2.9).abs() < 1e-9, "{ceiling}");
     let mut world = World::with("normalize = { true_peak = -3.0, mode = \"gain-only\" }");
-    assert_eq!(world.look(600, &peak(-0.1, -0.1)), [], "without a limiter there is none");
+    assert_eq!(world.repeat_status(600, &peak(-0.1, -0.1)), [], "without a limiter there is none");
 }
 
 proptest! {
@@ -253,7 +266,7 @@ proptest! {
         let (mut last, mut told) = ("sound", Vec::new());
         for (level, looks) in pieces {
             for _ in 0..looks {
-                for news in world.look(1, &at(level)) {
+                for news in world.repeat_status(1, &at(level)) {
                     let kind = news.kind().name();
                     prop_assert_ne!(kind, last);
                     last = kind;

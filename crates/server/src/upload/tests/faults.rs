@@ -9,7 +9,7 @@ use super::*;
 
 /// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum ProxyFault {
     /// Nothing.
     Well,
     /// The connection breaks in the middle of it.
@@ -36,16 +36,16 @@ enum Fate {
     NoBucket,
 }
 
-const FATES: [Fate; 9] = [
-    Fate::Break,
-    Fate::Error500,
-    Fate::SlowDown,
-    Fate::Stall,
-    Fate::HalfAnAnswer,
-    Fate::NoAnswer,
-    Fate::TurnedBit,
-    Fate::Lie,
-    Fate::Rubbish,
+const PROXY_FAULTS: [ProxyFault; 9] = [
+    ProxyFault::Break,
+    ProxyFault::Error500,
+    ProxyFault::SlowDown,
+    ProxyFault::Stall,
+    ProxyFault::HalfAnAnswer,
+    ProxyFault::NoAnswer,
+    ProxyFault::TurnedBit,
+    ProxyFault::Lie,
+    ProxyFault::Rubbish,
 ];
 
 /// For how long a connection stands still.
@@ -58,12 +58,12 @@ struct Proxy {
 }
 
 /// Decides what is to happen to a request, by its first line.
-type Fates = Box<dyn FnMut(&str) -> Fate + Send>;
+type FaultPlan = Box<dyn FnMut(&str) -> ProxyFault + Send>;
 
 struct Shared {
     server: String,
-    fates: Mutex<Fates>,
-    suffered: [AtomicUsize; FATES.len()],
+    fates: Mutex<FaultPlan>,
+    suffered: [AtomicUsize; PROXY_FAULTS.len()],
     /// Writes that got through: objects and parts.
     puts: AtomicUsize,
     over: AtomicBool,
@@ -71,7 +71,7 @@ struct Shared {
 
 impl Proxy {
     /// One that asks `fates` what is to happen to a request, by its first line.
-    fn start(server: &Server, fates: impl FnMut(&str) -> Fate + Send + 'static) -> Self {
+    fn start(server: &Server, fates: impl FnMut(&str) -> ProxyFault + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let shared = Arc::new(Shared {
@@ -102,9 +102,9 @@ impl Proxy {
         self.shared.puts.load(Ordering::Relaxed)
     }
 
-    fn suffered(&self) -> Vec<(Fate, usize)> {
+    fn faults_applied(&self) -> Vec<(ProxyFault, usize)> {
         let counts = self.shared.suffered.iter().map(|count| count.load(Ordering::Relaxed));
-        FATES.into_iter().zip(counts).collect()
+        PROXY_FAULTS.into_iter().zip(counts).collect()
     }
 }
 
@@ -136,21 +136,22 @@ impl Shared {
         });
         let length: usize = length.unwrap_or(0);
         let fate = (self.fates.lock().unwrap())(&first);
-        if let Some(place) = FATES.iter().position(|other| *other == fate) {
+        if let Some(place) = PROXY_FAULTS.iter().position(|other| *other == fate) {
             self.suffered[place].fetch_add(1, Ordering::Relaxed);
         }
-        let wanted = if matches!(fate, Fate::Break | Fate::Stall) { length / 2 } else { length };
+        let wanted =
+            if matches!(fate, ProxyFault::Break | ProxyFault::Stall) { length / 2 } else { length };
         while all.len() < head + wanted {
             if read_some(&mut client, &mut all)? == 0 {
                 return Ok(());
             }
         }
-        if first.starts_with("PUT") && fate == Fate::Well {
+        if first.starts_with("PUT") && fate == ProxyFault::Well {
             self.puts.fetch_add(1, Ordering::Relaxed);
         }
         let answer = match fate {
-            Fate::Break => return Ok(()),
-            Fate::Stall => {
+            ProxyFault::Break => return Ok(()),
+            ProxyFault::Stall => {
                 // Longer than the other end has patience, where it has less than a minute.
                 let start = Instant::now();
                 while !self.over.load(Ordering::Relaxed) && start.elapsed() < HOLD {
@@ -158,21 +159,21 @@ impl Shared {
                 }
                 return Ok(());
             }
-            Fate::Error500 => error(500, "InternalError"),
-            Fate::SlowDown => error(503, "SlowDown"),
-            Fate::Denied => error(403, "AccessDenied"),
-            Fate::NoBucket => error(404, "NoSuchBucket"),
-            Fate::Lie => lie(&first),
-            Fate::Rubbish => b"SSH-2.0-OpenSSH_9.2\r\n".to_vec(),
-            Fate::TurnedBit if length > 0 => {
+            ProxyFault::Error500 => error(500, "InternalError"),
+            ProxyFault::SlowDown => error(503, "SlowDown"),
+            ProxyFault::Denied => error(403, "AccessDenied"),
+            ProxyFault::NoBucket => error(404, "NoSuchBucket"),
+            ProxyFault::Lie => false_success(&first),
+            ProxyFault::Rubbish => b"SSH-2.0-OpenSSH_9.2\r\n".to_vec(),
+            ProxyFault::TurnedBit if length > 0 => {
                 all[head + length / 2] ^= 4;
                 self.ask(&all, head)?
             }
             _ => self.ask(&all, head)?,
         };
         match fate {
-            Fate::NoAnswer => {}
-            Fate::HalfAnAnswer => client.write_all(&answer[..answer.len() / 2])?,
+            ProxyFault::NoAnswer => {}
+            ProxyFault::HalfAnAnswer => client.write_all(&answer[..answer.len() / 2])?,
             _ => client.write_all(&answer)?,
         }
         client.shutdown(Shutdown::Write)
@@ -204,7 +205,7 @@ fn error(status: u16, code: &str) -> Vec<u8> {
 }
 
 /// What looks like a success to the one who asked.
-fn lie(first: &str) -> Vec<u8> {
+fn false_success(first: &str) -> Vec<u8> {
     let body = if first.starts_with("POST") && first.contains("uploads") {
         "<InitiateMultipartUploadResult><UploadId>lie</UploadId></InitiateMultipartUploadResult>"
     } else if first.starts_with("POST") {
@@ -219,20 +220,20 @@ fn lie(first: &str) -> Vec<u8> {
 
 /// Every fault to every kind of request, in an order that the seed gives; at most `most` in all, so
 /// that it ends.
-fn by_chance(seed: u64, most: usize) -> impl FnMut(&str) -> Fate + Send {
+fn random_faults(seed: u64, most: usize) -> impl FnMut(&str) -> ProxyFault + Send {
     let (mut chance, mut count) = (noise(seed, 100_000).into_iter().cycle(), 0);
     move |_| {
         let (whether, which) = (chance.next().unwrap(), chance.next().unwrap());
         if count >= most || whether > 120 {
-            return Fate::Well;
+            return ProxyFault::Well;
         }
         count += 1;
-        FATES[usize::from(which) % FATES.len()]
+        PROXY_FAULTS[usize::from(which) % PROXY_FAULTS.len()]
     }
 }
 
 /// None has gone that the server does not have.
-fn none_deleted_early(station: &Station, server: &Server, files: &[(String, Vec<u8>)]) {
+fn none_deleted_early(station: &RecordingHarness, server: &Server, files: &[(String, Vec<u8>)]) {
     for (name, bytes) in files {
         // In this order: it may be uploaded between the two looks.
         assert!(station.path(name).exists() || has(server, name, bytes), "{name} is lost");
@@ -242,9 +243,9 @@ fn none_deleted_early(station: &Station, server: &Server, files: &[(String, Vec<
 #[test]
 fn whatever_goes_wrong_every_file_arrives_whole_and_none_is_deleted_early() {
     let Some((server, dir)) = server("upload-faults") else { return };
-    let proxy = Proxy::start(&server, by_chance(41, 150));
+    let proxy = Proxy::start(&server, random_faults(41, 150));
     let stall = Duration::from_secs(2);
-    let station = Station::start_with(&dir, &config(&proxy.endpoint()), stall);
+    let station = RecordingHarness::start_with(&dir, &config(&proxy.endpoint()), stall);
     let files: Vec<_> = (0..24)
         .map(|number| {
             let size = if number % 8 == 7 { 2 * PART + 99 } else { 3_000 << (number % 8) };
@@ -254,7 +255,7 @@ fn whatever_goes_wrong_every_file_arrives_whole_and_none_is_deleted_early() {
     for (name, bytes) in &files {
         station.record(name, bytes);
     }
-    let tell = || format!("{:?} {:?}", station.uploader.state(), proxy.suffered());
+    let tell = || format!("{:?} {:?}", station.uploader.state(), proxy.faults_applied());
     wait(
         "everything is uploaded",
         || {
@@ -271,7 +272,11 @@ fn whatever_goes_wrong_every_file_arrives_whole_and_none_is_deleted_early() {
         let there = server.object(&key);
         assert!(files.iter().any(|(_, bytes)| there.as_ref() == Some(bytes)), "{key} is nobody's");
     }
-    assert!(proxy.suffered().iter().all(|(_, count)| *count > 0), "{:?}", proxy.suffered());
+    assert!(
+        proxy.faults_applied().iter().all(|(_, count)| *count > 0),
+        "{:?}",
+        proxy.faults_applied()
+    );
     let state = station.uploader.state();
     assert!(state.failures > 20 && state.error.is_none(), "{state:?}");
     station.stop();
@@ -287,18 +292,18 @@ fn a_stop_in_the_middle_goes_on_with_the_part_that_it_was_in() {
         if is_part && seen.fetch_add(1, Ordering::Relaxed) == 3 {
             // The fourth part gets stuck, and everything ends.
             sent.store(true, Ordering::Relaxed);
-            return Fate::Stall;
+            return ProxyFault::Stall;
         }
-        Fate::Well
+        ProxyFault::Well
     });
     let bytes = noise(5, 6 * PART);
-    let station = Station::start(&dir, &config(&proxy.endpoint()));
+    let station = RecordingHarness::start(&dir, &config(&proxy.endpoint()));
     station.record("long.wav", &bytes);
     wait("three parts", || stop.load(Ordering::Relaxed), String::new);
     station.stop();
     assert_eq!(server.object("radio/roof/long.wav"), None);
-    let station = Station::start(&dir, &config(&proxy.endpoint()));
-    station.settle();
+    let station = RecordingHarness::start(&dir, &config(&proxy.endpoint()));
+    station.wait_until_idle();
     assert!(server.object("radio/roof/long.wav").unwrap() == bytes);
     assert_eq!(proxy.puts(), 6, "no part got through twice");
     assert_eq!(server.parts(), 0);
@@ -313,18 +318,18 @@ fn a_file_that_changed_is_begun_again_and_leaves_no_parts_behind() {
     let proxy = Proxy::start(&server, move |first| {
         if first.contains("partNumber=3") && !here.swap(true, Ordering::Relaxed) {
             wait("it changes", || there.load(Ordering::Relaxed), String::new);
-            return Fate::Break;
+            return ProxyFault::Break;
         }
-        Fate::Well
+        ProxyFault::Well
     });
-    let station = Station::start(&dir, &config(&proxy.endpoint()));
+    let station = RecordingHarness::start(&dir, &config(&proxy.endpoint()));
     station.record("a.wav", &noise(1, 4 * PART));
     wait("two parts", || reached.load(Ordering::Relaxed), String::new);
     assert!(server.parts() >= 2);
     let other = noise(2, 3 * PART + 5);
     std::fs::write(station.path("a.wav"), &other).unwrap();
     changed.store(true, Ordering::Relaxed);
-    station.settle();
+    station.wait_until_idle();
     assert!(server.object("radio/roof/a.wav").unwrap() == other);
     assert_eq!(server.parts(), 0);
     station.stop();
@@ -337,18 +342,18 @@ fn whoever_may_not_look_is_told_so_and_sends_it_once() {
     let allowed = Arc::clone(&may);
     let proxy = Proxy::start(&server, move |first| {
         match first.starts_with("PUT") || allowed.load(Ordering::Relaxed) {
-            true => Fate::Well,
-            false => Fate::Denied,
+            true => ProxyFault::Well,
+            false => ProxyFault::Denied,
         }
     });
-    let station = Station::start(&dir, &config(&proxy.endpoint()));
+    let station = RecordingHarness::start(&dir, &config(&proxy.endpoint()));
     station.record("a.wav", b"kept");
     let told = || station.uploader.state().error.unwrap_or_default();
     wait("it is told", || told().contains("s3:GetObject"), told);
     wait("it is tried again", || station.uploader.state().failures > 3, told);
     assert_eq!((proxy.puts(), station.path("a.wav").exists()), (1, true));
     may.store(true, Ordering::Relaxed);
-    station.settle();
+    station.wait_until_idle();
     assert_eq!((proxy.puts(), server.object("radio/roof/a.wav").unwrap()), (1, b"kept".to_vec()));
     station.stop();
 }
@@ -359,16 +364,16 @@ fn a_bucket_that_is_not_there_is_told_apart_from_an_object() {
     let is_there = Arc::new(AtomicBool::new(false));
     let made = Arc::clone(&is_there);
     let proxy = Proxy::start(&server, move |_| match made.load(Ordering::Relaxed) {
-        true => Fate::Well,
-        false => Fate::NoBucket,
+        true => ProxyFault::Well,
+        false => ProxyFault::NoBucket,
     });
-    let station = Station::start(&dir, &config(&proxy.endpoint()));
+    let station = RecordingHarness::start(&dir, &config(&proxy.endpoint()));
     station.record("a.wav", b"kept");
     let told = || station.uploader.state().error.unwrap_or_default();
     wait("it is told", || told().contains("there is no such bucket: make it"), told);
     assert_eq!(proxy.puts(), 0, "nothing is sent in vain");
     is_there.store(true, Ordering::Relaxed);
-    station.settle();
+    station.wait_until_idle();
     assert_eq!(server.object("radio/roof/a.wav").unwrap(), b"kept");
     station.stop();
 }

@@ -11,8 +11,8 @@ const NAME: &str = "upload::tests::kill::what_waits_survives_a_kill_at_any_momen
 
 /// Uploads until it is killed.
 fn child(dir: &Path, endpoint: &str) {
-    let station = Station::start(dir, &config(endpoint));
-    station.settle();
+    let station = RecordingHarness::start(dir, &config(endpoint));
+    station.wait_until_idle();
     std::fs::write(dir.join("finished"), b"").unwrap();
 }
 
@@ -23,8 +23,8 @@ fn what_waits_survives_a_kill_at_any_moment() {
         return child(Path::new(dir), endpoint);
     }
     let Some((server, dir)) = server("upload-kill") else { return };
-    let nowhere = Upload { endpoint: "http://127.0.0.1:1".to_owned(), ..config("") };
-    let station = Station::start(&dir, &nowhere);
+    let nowhere = UploadTarget { endpoint: "http://127.0.0.1:1".to_owned(), ..config("") };
+    let station = RecordingHarness::start(&dir, &nowhere);
     let mut files = Vec::new();
     for number in 0..40 {
         let size = if number % 5 == 4 { 2 * PART + 1 } else { 40_000 };

@@ -1,12 +1,12 @@
 //! When nothing is wrong, and when something has to be mended.
 
 use super::*;
-use crate::upload::{Phase, UploadEvent};
+use crate::upload::{UploadEvent, UploadPhase};
 
 #[test]
 fn files_arrive_bit_for_bit_and_go_here_only_then() {
     let Some((server, dir)) = server("upload-plain") else { return };
-    let station = Station::start(&dir, &config(&server.endpoint()));
+    let station = RecordingHarness::start(&dir, &config(&server.endpoint()));
     let sizes = [0, 1, 700_000, PART, PART + 1, 3 * PART - 7];
     let files: Vec<_> = (0..).zip(sizes).map(|(seed, size)| noise(seed, size)).collect();
     for (number, bytes) in files.iter().enumerate() {
@@ -17,7 +17,7 @@ fn files_arrive_bit_for_bit_and_go_here_only_then() {
     std::fs::write(&sidecar, b"{}").unwrap();
     station.uploader.add(&flac, Some(&sidecar)).unwrap();
     station.uploader.add(&flac, Some(&sidecar)).unwrap();
-    station.settle();
+    station.wait_until_idle();
     for (number, bytes) in files.iter().enumerate() {
         let name = format!("2026/{number} ä+&.wav");
         let there = server.object(&format!("radio/roof/{name}"));
@@ -32,7 +32,7 @@ fn files_arrive_bit_for_bit_and_go_here_only_then() {
     let state = station.uploader.state();
     let total: usize = sizes.iter().sum::<usize>() + 5;
     assert_eq!((state.done, state.done_bytes), (files.len() as u64 + 1, total as u64));
-    assert_eq!((state.phase, state.failures, &state.error), (Phase::Idle, 0, &None));
+    assert_eq!((state.phase, state.failures, &state.error), (UploadPhase::Idle, 0, &None));
     let events = station.uploader.take_events();
     let told = |event: &UploadEvent| match event {
         UploadEvent::Uploaded { url, tries: 0, .. } => url == "s3://tapes/radio/roof/b.flac",
@@ -45,15 +45,16 @@ fn files_arrive_bit_for_bit_and_go_here_only_then() {
 #[test]
 fn files_stay_here_when_that_is_wished_and_none_is_sent_twice() {
     let Some((server, dir)) = server("upload-keep") else { return };
-    let config = Upload { keep_local: true, prefix: String::new(), ..config(&server.endpoint()) };
-    let station = Station::start(&dir, &config);
+    let config =
+        UploadTarget { keep_local: true, prefix: String::new(), ..config(&server.endpoint()) };
+    let station = RecordingHarness::start(&dir, &config);
     station.record("a.wav", b"one");
-    station.settle();
+    station.wait_until_idle();
     assert_eq!(std::fs::read(station.path("a.wav")).unwrap(), b"one");
     let object = dir.join("s3/tapes/a.wav");
     let before = std::fs::metadata(&object).unwrap().modified().unwrap();
     station.uploader.add(&station.path("a.wav"), None).unwrap();
-    station.settle();
+    station.wait_until_idle();
     assert_eq!(std::fs::metadata(&object).unwrap().modified().unwrap(), before);
     station.stop();
 }
@@ -63,9 +64,9 @@ fn an_object_of_somebody_else_is_never_overwritten() {
     let Some((server, dir)) = server("upload-taken") else { return };
     std::fs::create_dir_all(dir.join("s3/tapes/radio/roof")).unwrap();
     std::fs::write(dir.join("s3/tapes/radio/roof/a.wav"), b"theirs").unwrap();
-    let station = Station::start(&dir, &config(&server.endpoint()));
+    let station = RecordingHarness::start(&dir, &config(&server.endpoint()));
     station.record("a.wav", b"ours");
-    station.settle();
+    station.wait_until_idle();
     assert_eq!(server.object("radio/roof/a.wav").unwrap(), b"theirs");
     let objects = server.objects();
     let [ours, _] = &objects[..] else { panic!("{objects:?}") };
@@ -81,24 +82,27 @@ fn an_object_of_somebody_else_is_never_overwritten() {
 fn what_somebody_has_to_mend_is_told_and_nothing_is_lost_meanwhile() {
     let Some((server, dir)) = server("upload-mend") else { return };
     let right = config(&server.endpoint());
-    let (secret, storage_class) = (Hidden("hush-hush".to_owned()), Some("PILE".to_owned()));
+    let (secret, storage_class) = (RedactedDebug("hush-hush".to_owned()), Some("PILE".to_owned()));
     for (wrong, remedy) in [
-        (Upload { storage_class, ..right.clone() }, "mend `storage_class` of `upload`"),
-        (Upload { access_key: "WHO".to_owned(), ..right.clone() }, "does not know `access_key`"),
-        (Upload { secret_key: secret, ..right.clone() }, "`secret_key` of `upload` is wrong"),
+        (UploadTarget { storage_class, ..right.clone() }, "mend `storage_class` of `upload`"),
         (
-            Upload { endpoint: "http://127.0.0.1:1".to_owned(), ..right.clone() },
+            UploadTarget { access_key: "WHO".to_owned(), ..right.clone() },
+            "does not know `access_key`",
+        ),
+        (UploadTarget { secret_key: secret, ..right.clone() }, "`secret_key` of `upload` is wrong"),
+        (
+            UploadTarget { endpoint: "http://127.0.0.1:1".to_owned(), ..right.clone() },
             "cannot be reached",
         ),
     ] {
-        let station = Station::start(&dir, &wrong);
+        let station = RecordingHarness::start(&dir, &wrong);
         station.record("a.wav", b"kept");
         let told = || station.uploader.state().error.unwrap_or_default();
         wait("it is told", || !told().is_empty(), String::new);
         assert!(told().contains(remedy), "{remedy}: {}", told());
         assert!(!told().contains(&wrong.secret_key.0));
         let lasting = !remedy.contains("reached");
-        let wanted = if lasting { Phase::Refused } else { Phase::Waiting };
+        let wanted = if lasting { UploadPhase::Refused } else { UploadPhase::Waiting };
         wait("it waits", || station.uploader.state().phase == wanted, told);
         wait("it is tried again", || station.uploader.state().failures > 2, told);
         let failed = station.uploader.take_events();
@@ -108,9 +112,9 @@ fn what_somebody_has_to_mend_is_told_and_nothing_is_lost_meanwhile() {
         assert!(station.uploader.is_waiting(&station.path("a.wav")));
         station.stop();
     }
-    let station = Station::start(&dir, &right);
+    let station = RecordingHarness::start(&dir, &right);
     assert_eq!((station.uploader.state().waiting, station.uploader.state().waiting_bytes), (1, 4));
-    station.settle();
+    station.wait_until_idle();
     assert_eq!(server.object("radio/roof/a.wav").unwrap(), b"kept");
     station.stop();
 }
@@ -118,7 +122,7 @@ fn what_somebody_has_to_mend_is_told_and_nothing_is_lost_meanwhile() {
 #[test]
 fn a_file_that_is_gone_or_cannot_be_read_holds_up_nobody() {
     let Some((server, dir)) = server("upload-gone") else { return };
-    let station = Station::start(&dir, &config(&server.endpoint()));
+    let station = RecordingHarness::start(&dir, &config(&server.endpoint()));
     std::fs::create_dir(station.path("folder.wav")).unwrap();
     station.uploader.add(&station.path("folder.wav"), None).unwrap();
     station.uploader.add(&station.path("gone.wav"), None).unwrap();
@@ -128,26 +132,26 @@ fn a_file_that_is_gone_or_cannot_be_read_holds_up_nobody() {
     let tell = || format!("{:?}", station.uploader.state());
     wait("the good one", || server.object("radio/roof/good.wav").is_some(), tell);
     wait("the others", || station.uploader.state().waiting == 2, tell);
-    assert_eq!(station.uploader.state().gone, 1);
+    assert_eq!(station.uploader.state().missing, 1);
     std::fs::rename(station.path("soon.wav.part"), station.path("soon.wav")).unwrap();
     wait("that with its name", || server.object("radio/roof/soon.wav").is_some(), tell);
     std::fs::remove_dir(station.path("folder.wav")).unwrap();
-    station.settle();
+    station.wait_until_idle();
     station.stop();
 }
 
 #[test]
 fn hundreds_that_waited_are_found_again() {
     let Some((server, dir)) = server("upload-many") else { return };
-    let nowhere = Upload { endpoint: "http://127.0.0.1:1".to_owned(), ..config("") };
-    let station = Station::start(&dir, &nowhere);
+    let nowhere = UploadTarget { endpoint: "http://127.0.0.1:1".to_owned(), ..config("") };
+    let station = RecordingHarness::start(&dir, &nowhere);
     for number in 0..600_u64 {
         station.record(&format!("{number}.wav"), &number.to_le_bytes());
     }
     station.stop();
-    let station = Station::start(&dir, &config(&server.endpoint()));
+    let station = RecordingHarness::start(&dir, &config(&server.endpoint()));
     assert_eq!(station.uploader.state().waiting, 600);
-    station.settle();
+    station.wait_until_idle();
     for number in 0..600_u64 {
         let there = server.object(&format!("radio/roof/{number}.wav"));
         assert_eq!(there.unwrap(), number.to_le_bytes());

@@ -1,0 +1,243 @@
+//! One recorder for one source, which the reader's thread fills.
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use aulos_config::FormatError;
+use aulos_core::{Block, ChannelLayout, Frames, MediaTime, SampleRate, Span};
+use aulos_engine::recorder::{
+    ClockZone, CommandTime, DEFAULT_CAPACITY, DEFAULT_PRE_ROLL, RecordTap, RecorderCommand,
+    RecordingState, Rotation, TapPoint, record_tap,
+};
+use aulos_io::SystemClock;
+use aulos_io::record::format::FileFormat;
+use aulos_io::record::{Deck, Event, Pattern, Recorders, Status, Trouble, What, Wish};
+use aulos_rt::channel::Receiver;
+use aulos_server::exit::{Exit, Failure};
+
+use super::RecordArgs;
+use super::output::RecordOutput;
+use crate::cli::reader::BlockSink;
+
+/// The recorder.
+pub(super) struct FileRecorder {
+    shared: Arc<SharedRecorder>,
+    recorders: Recorders,
+    events: std::cell::RefCell<Receiver<Event>>,
+    pre_roll: Span,
+}
+
+/// What the reader's thread has of it.
+struct SharedRecorder {
+    recorder: Deck,
+    /// As much has been heard as was asked for.
+    length_reached: AtomicBool,
+    /// Nobody waits for room any more.
+    stopping: AtomicBool,
+}
+
+/// What the arguments ask for.
+pub(super) fn recorder_config(args: &RecordArgs) -> Result<Wish, Failure> {
+    let usage = |message: String| Failure::new(Exit::Usage, message);
+    let (folder, file) = split(&args.out);
+    let named = Path::new(&file).extension().and_then(|ending| ending.to_str());
+    let format = format(args, named)?;
+    let has_codes = file.contains(['%', '{']);
+    if !has_codes && folder.join(&file).exists() {
+        let message = format!(
+            "{} is there already, and a recording overwrites nothing\n    hint: give another name, \
+             or one with the time in it, as in take-%H%M%S.flac",
+            args.out.display()
+        );
+        return Err(Failure::new(Exit::CannotCreate, message));
+    }
+    let ending = format!(".{}", format.extension());
+    let mut stem = file.strip_suffix(&ending).unwrap_or(&file).to_owned();
+    if !has_codes && (args.rotate.is_some() || args.rotate_size.is_some()) {
+        stem += "-{index}";
+    }
+    let zone = if args.local_time { ClockZone::Local } else { ClockZone::Utc };
+    let mut wish = Wish::new("record", folder, format).map_err(|why| usage(why.to_string()))?;
+    wish.pattern =
+        Pattern::new(&stem, zone).map_err(|why| usage(format!("{}: {why}", args.out.display())))?;
+    wish.config.rotation = rotation(args, zone)?;
+    wish.config.pre_roll = args.pre_roll.unwrap_or(DEFAULT_PRE_ROLL);
+    wish.sidecar = args.sidecar;
+    Ok(wish)
+}
+
+/// The folder, as far as its name is the same for every file, and what comes behind it.
+fn split(out: &Path) -> (PathBuf, String) {
+    let mut folder = PathBuf::new();
+    let parts: Vec<Component<'_>> = out.components().collect();
+    let has_codes = |part: &Component<'_>| part.as_os_str().to_string_lossy().contains(['%', '{']);
+    let last = parts.len().saturating_sub(1);
+    let first = parts.iter().position(has_codes).unwrap_or(last).min(last);
+    folder.extend(&parts[..first]);
+    if folder.as_os_str().is_empty() {
+        folder.push(".");
+    }
+    let rest: PathBuf = parts[first..].iter().collect();
+    (folder, rest.to_string_lossy().into_owned())
+}
+
+fn format(args: &RecordArgs, ending: Option<&str>) -> Result<FileFormat, Failure> {
+    let name = args.format.as_deref().or(ending).map(str::to_ascii_lowercase).unwrap_or_default();
+    aulos_config::file_format_by_name(&name, args.bits, DEFAULT_BITS, args.kbps).map_err(|why| {
+        let message = match why {
+            FormatError::Bits(bits, _) => {
+                let hint = "wav has 16, 24 or 32, flac 16 or 24, and opus --kbps instead";
+                format!("{name} does not have --bits {bits}\n    hint: {hint}")
+            }
+            FormatError::Name => {
+                let hint = "end its name with .wav, .flac or .opus, or say --format";
+                format!("{} does not say what it is\n    hint: {hint}", args.out.display())
+            }
+        };
+        Failure::new(Exit::Usage, message)
+    })
+}
+
+fn rotation(args: &RecordArgs, zone: ClockZone) -> Result<Rotation, Failure> {
+    aulos_config::rotation_for(args.rotate, args.align, args.rotate_size, zone).ok_or_else(|| {
+        let message = "--rotate with --align is a minute or more, a whole number of times a day";
+        Failure::new(Exit::Usage, message)
+    })
+}
+
+impl FileRecorder {
+    /// Makes the recorder, and what is to hear every block. `patient` waits for the disk.
+    pub(super) fn new(
+        wish: Wish,
+        length: Option<Span>,
+        patient: bool,
+    ) -> Result<(Self, BlockSink), Failure> {
+        let cannot = |error: std::io::Error| Failure::new(Exit::Internal, error.to_string());
+        let (mut recorders, events) = Recorders::start().map_err(cannot)?;
+        let pre_roll = wish.config.pre_roll;
+        let (shape, room) = ((SampleRate::HZ_48000, ChannelLayout::STEREO), DEFAULT_CAPACITY);
+        let (mut pickup, spool) = record_tap(TapPoint::Input(0), shape.0, shape.1, room);
+        let deck = recorders
+            .add(wish, spool)
+            .map_err(|error| Failure::new(Exit::CannotCreate, error.to_string()))?;
+        let (full, over) = (AtomicBool::new(false), AtomicBool::new(false));
+        let shared =
+            Arc::new(SharedRecorder { recorder: deck, length_reached: full, stopping: over });
+        let mut heard = RecordSink {
+            shape,
+            remaining: length,
+            waits_for_disk: patient,
+            shared: Arc::clone(&shared),
+        };
+        let ear: BlockSink = Box::new(move |block| {
+            heard.push_block(&mut pickup, block);
+            Ok(())
+        });
+        Ok((Self { shared, recorders, events: events.into(), pre_roll }, ear))
+    }
+
+    pub(super) fn send_command(
+        &self,
+        command: RecorderCommand,
+        when: CommandTime,
+    ) -> Result<Option<MediaTime>, Failure> {
+        let refused =
+            |why: aulos_engine::recorder::CommandError| Failure::new(Exit::Usage, why.to_string());
+        self.shared.recorder.tell(command, when).map_err(refused)
+    }
+
+    pub(super) fn events(&self) -> Vec<What> {
+        let mut events = self.events.borrow_mut();
+        std::iter::from_fn(|| events.try_recv().ok()).map(|event| event.what).collect()
+    }
+
+    pub(super) fn status(&self) -> Status {
+        self.shared.recorder.status()
+    }
+
+    pub(super) fn state(&self) -> RecordingState {
+        self.status().state
+    }
+
+    pub(super) const fn pre_roll(&self) -> Span {
+        self.pre_roll
+    }
+
+    /// Whether as much has been heard as was asked for.
+    pub(super) fn is_length_reached(&self) -> bool {
+        self.shared.length_reached.load(Ordering::Relaxed)
+    }
+
+    /// Whether there never was a file: nobody would know of a mistake in its name for hours.
+    pub(super) fn has_written_nothing(&self, _trouble: &Trouble) -> bool {
+        let status = self.status();
+        status.segments == 0 && status.bytes == 0
+    }
+
+    /// Writes all there is, and tells of every file.
+    pub(super) fn finish(self, output: &RecordOutput) -> Result<(), Failure> {
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        let Self { shared, mut recorders, events, .. } = self;
+        shared.recorder.close();
+        let unwritten = recorders.stop(FINISH_TIMEOUT);
+        let mut events = events.into_inner();
+        while let Ok(event) = events.try_recv() {
+            output.event(&event.what)?;
+        }
+        output.end();
+        if unwritten.is_empty() {
+            return Ok(());
+        }
+        let message = "the disk does not answer: not all of it could be written";
+        Err(Failure::new(Exit::Io, message))
+    }
+}
+
+/// What the reader's thread knows.
+struct RecordSink {
+    shape: (SampleRate, ChannelLayout),
+    remaining: Option<Span>,
+    waits_for_disk: bool,
+    shared: Arc<SharedRecorder>,
+}
+
+impl RecordSink {
+    fn push_block(&mut self, pickup: &mut RecordTap, block: &Block) {
+        let shape = (block.rate(), block.layout());
+        if std::mem::replace(&mut self.shape, shape) != shape {
+            let (new, spool) =
+                self::record_tap(TapPoint::Input(0), shape.0, shape.1, DEFAULT_CAPACITY);
+            self.shared.recorder.replace(spool);
+            *pickup = new;
+        }
+        let frames = match self.remaining {
+            None => block.frames(),
+            Some(left) => block.frames().min(shape.0.frames(left)),
+        };
+        let samples = &block.samples()[..frames.as_usize() * shape.1.channels()];
+        while self.waits_for_disk
+            && !pickup.has_room(samples.len())
+            && !self.shared.stopping.load(Ordering::Relaxed)
+        {
+            std::thread::sleep(ROOM_POLL_INTERVAL);
+        }
+        pickup.push_samples(samples, shape.0, SystemClock::now(), None);
+        if let Some(left) = &mut self.remaining {
+            *left -= shape.0.span(frames);
+            if shape.0.frames(*left) == Frames::ZERO {
+                self.shared.length_reached.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Of a sample, where nothing else is said.
+const DEFAULT_BITS: u32 = 16;
+
+/// For a disk that does not answer, at the end.
+const FINISH_TIMEOUT: Span = Span::from_secs(10);
+
+/// Between two looks whether there is room.
+const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(5);

@@ -1,0 +1,69 @@
+//! How often something may happen, so that whoever asks too often can be told from the rest.
+
+use crate::{Instant, Span};
+
+/// So many at once, and one more every so often: a token bucket.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenBucket {
+    tokens: u32,
+    capacity: u32,
+    interval: Span,
+    refilled_at: Instant,
+}
+
+impl TokenBucket {
+    /// `most` at once, one more every `interval`; full at `now`.
+    #[must_use]
+    pub const fn new(capacity: u32, interval: Span, now: Instant) -> Self {
+        Self { tokens: capacity, capacity, interval, refilled_at: now }
+    }
+
+    /// Whether there is one left, which is then gone.
+    ///
+    /// # Real-time
+    /// Yes.
+    pub fn try_take(&mut self, now: Instant) -> bool {
+        self.refill(now);
+        let taken = self.tokens > 0;
+        self.tokens = self.tokens.saturating_sub(1);
+        taken
+    }
+
+    /// Whether there is one left, which stays.
+    pub fn has_token(&mut self, now: Instant) -> bool {
+        self.refill(now);
+        self.tokens > 0
+    }
+
+    /// Whether nothing is missing: it says no more than a new one.
+    pub fn is_full(&mut self, now: Instant) -> bool {
+        self.refill(now);
+        self.tokens == self.capacity
+    }
+
+    fn refill(&mut self, now: Instant) {
+        let interval = self.interval.as_nanos().max(1);
+        let earned = now.since(self.refilled_at).as_nanos() / interval;
+        self.refilled_at += Span::from_nanos(earned.saturating_mul(interval));
+        let earned = u32::try_from(earned).unwrap_or(u32::MAX);
+        self.tokens = self.tokens.saturating_add(earned).min(self.capacity);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_is_spent_and_comes_back_one_by_one() {
+        let at = |millis: u64| Instant::from_nanos(millis * 1_000_000);
+        let mut budget = TokenBucket::new(3, Span::from_millis(10), at(0));
+        assert!(budget.is_full(at(5)));
+        assert!((0..3).all(|_| budget.try_take(at(9))));
+        assert!(!budget.has_token(at(9)) && !budget.try_take(at(9)));
+        assert!(budget.has_token(at(10)) && budget.try_take(at(10)) && !budget.try_take(at(19)));
+        assert!(!budget.is_full(at(39)) && budget.is_full(at(40)));
+        // Time that goes backwards earns nothing.
+        assert!((0..3).all(|_| budget.try_take(at(50))) && !budget.try_take(at(0)));
+    }
+}

@@ -1,0 +1,498 @@
+//! A station that keeps its loudness; the judge of loudness and peaks is the crate `ebur128`.
+
+use aulos_dsp::equalizer::{EqualizerBand, FilterType};
+use aulos_dsp::normalize::{Mode, Settings};
+
+use super::*;
+use crate::announce::DEFAULT_DUCK;
+use crate::loudness_processor::{LoudnessControl, NormalizerConfig};
+use crate::output_bus::StationTap;
+
+/// A sound made frame by frame.
+struct FunctionSource<F> {
+    frame: u64,
+    until: u64,
+    of: F,
+}
+
+impl<F: FnMut(u64) -> f32 + Send> Source for FunctionSource<F> {
+    fn pull(&mut self, _now: Instant, into: &mut Block) -> PullResult {
+        if self.frame >= self.until {
+            return PullResult::Ended;
+        }
+        into.reset(SPEC.rate, SPEC.layout);
+        into.resize(Frames(480.min(self.until - self.frame)));
+        for sample in into.samples_mut() {
+            *sample = (self.of)(self.frame);
+            self.frame += 1;
+        }
+        PullResult::Block
+    }
+    fn pacing(&self) -> Pacing {
+        Pacing::OnDemand
+    }
+}
+
+fn sound(of: impl FnMut(u64) -> f32 + Send + 'static) -> Box<dyn Source> {
+    Box::new(FunctionSource { frame: 0, until: u64::MAX, of })
+}
+
+/// White noise between -1 and 1.
+#[allow(clippy::cast_precision_loss, reason = "24 bits")]
+fn white() -> impl FnMut() -> f32 {
+    let mut seed = 1_u32;
+    move || {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (seed >> 8) as f32 / (1 << 23) as f32 - 1.0
+    }
+}
+
+/// The same without its highest octaves, as music is, and with an RMS level that follows `db` (of
+/// seconds).
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a test signal")]
+fn noise(db: impl Fn(f64) -> f64 + Send + 'static) -> Box<dyn Source> {
+    let (mut white, mut low, share) = (white(), 0.0, 0.3);
+    // Of the noise's variance, one third, the filter leaves this much.
+    let rms = (share / (2.0 - share) / 3.0_f64).sqrt();
+    sound(move |frame| {
+        low += share * (f64::from(white()) - low);
+        (low / rms * 10f64.powf(db(frame as f64 / 48_000.0) / 20.0)) as f32
+    })
+}
+
+/// 997 Hz.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a test signal")]
+fn sine(amplitude: f64) -> Box<dyn Source> {
+    sound(move |frame| {
+        (amplitude * (core::f64::consts::TAU * 997.0 * frame as f64 / 48_000.0).sin()) as f32
+    })
+}
+
+fn normalizer_config(mode: Mode, target: f64) -> NormalizerConfig {
+    let settings = Settings { target: Lufs::new(target), ..Settings::default() };
+    NormalizerConfig { mode, settings }
+}
+
+/// Gain one, so that every frame can be told.
+fn transparent(mode: Mode) -> NormalizerConfig {
+    let settings = Settings { min_gain: Db::ZERO, max_gain: Db::ZERO, ..Settings::default() };
+    NormalizerConfig { mode, settings }
+}
+
+/// A world whose inputs are normalised.
+fn with_normalizer(sources: Vec<Box<dyn Source>>, wish: &NormalizerConfig) -> World {
+    World::with(sources, |source| {
+        let input = Input::new(source, SPEC.rate, SPEC.layout, input::Config::default());
+        input.with_normalizer(wish).unwrap()
+    })
+}
+
+fn station(source: Box<dyn Source>, wish: Option<&NormalizerConfig>) -> (World, LoudnessControl) {
+    let mut world = World::new(vec![source]);
+    let mut knobs = world.station.loudness_control();
+    knobs.set_normalizer(wish).unwrap();
+    (world, knobs)
+}
+
+/// Integrated loudness and true peak.
+fn loudness_and_peak(samples: &[f32]) -> (f64, f64) {
+    let mode = ebur128::Mode::I | ebur128::Mode::TRUE_PEAK;
+    let mut judge = ebur128::EbuR128::new(1, 48_000, mode).unwrap();
+    judge.add_frames_f32(samples).unwrap();
+    (judge.loudness_global().unwrap(), 20.0 * judge.true_peak(0).unwrap().log10())
+}
+
+fn greatest_step(samples: &[f32]) -> f32 {
+    samples.windows(2).map(|pair| (pair[1] - pair[0]).abs()).fold(0.0, f32::max)
+}
+
+/// The longest run of frames in which nothing is heard.
+fn longest_silence(samples: &[f32]) -> usize {
+    samples.split(|sample| sample.abs() > 1e-6).map(<[f32]>::len).max().unwrap_or(0)
+}
+
+const MODES: [Mode; 4] = [Mode::Full, Mode::Mid, Mode::Low, Mode::GainOnly];
+
+#[test]
+fn sound_comes_out_whole_and_as_late_as_is_said() {
+    for (mode, usual) in MODES.into_iter().zip([144_240, 19_440, 480, 0]) {
+        let counter = Box::new(Counter { next: 0, base: 0 });
+        let (mut world, _knobs) = station(counter, Some(&transparent(mode)));
+        let out = world.run(5_000);
+        let said = world.status.read().normalizer.unwrap().latency.as_usize();
+        assert_eq!(said, usual, "{mode:?}");
+        assert_eq!(out.len(), 5 * 48_000);
+        let late = said + latency();
+        assert!(out[..late].iter().all(|sample| *sample == 0.0), "{mode:?}");
+        expect_run(&out[late..], 0);
+    }
+}
+
+#[test]
+fn what_goes_out_has_the_loudness_that_was_asked_for() {
+    // A level that differs by 20 LU from one piece to the next.
+    let pieces = |time: f64| match time % 45.0 {
+        ..15.0 => -34.0,
+        15.0..30.0 => -14.0,
+        _ => -24.0,
+    };
+    for mode in [Mode::Full, Mode::Mid, Mode::Low] {
+        let (mut world, _knobs) = station(noise(|_| -33.0), Some(&normalizer_config(mode, -20.0)));
+        let out = world.run(60_000);
+        let (lufs, peak) = loudness_and_peak(&out);
+        assert!((lufs + 20.0).abs() <= 0.5, "{mode:?}: {lufs}");
+        assert!(peak <= -0.9, "{mode:?}: {peak}");
+        let steady = world.status.read().normalizer.unwrap();
+        assert_eq!((steady.clamped, steady.programme_stats.rejected), (0, 0));
+        assert!((steady.programme_stats.output.integrated.get() - lufs).abs() < 0.2, "{steady:?}");
+    }
+    let (mut world, _knobs) = station(noise(pieces), Some(&normalizer_config(Mode::Full, -18.0)));
+    let (lufs, peak) = loudness_and_peak(&world.run(90_000));
+    assert!((lufs + 18.0).abs() <= 0.5 && peak <= -0.9, "{lufs} {peak}");
+}
+
+#[test]
+fn a_fade_is_not_undone_and_room_tone_is_not_raised() {
+    let level = |time: f64| match time {
+        30.0..42.0 => -26.0 - 40.0 * (time - 30.0) / 12.0,
+        54.0..62.0 => -26.0 - 27.0,
+        _ => -26.0,
+    };
+    for mode in [Mode::Full, Mode::Mid, Mode::Low] {
+        let (mut world, _knobs) = station(noise(level), Some(&normalizer_config(mode, -30.0)));
+        let out = world.run(70_000);
+        let late = world.status.read().normalizer.unwrap().latency.as_usize() + latency();
+        // The gain in dB of the tenth of a second that came in then.
+        let gain = |tenth: u32| {
+            let from = late + tenth as usize * 4_800;
+            let power: f64 = out[from..from + 4_800].iter().map(|x| f64::from(x * x)).sum();
+            10.0 * (power / 4_800.0).log10() - level((f64::from(tenth) + 0.5) / 10.0)
+        };
+        let most = |from, to| (from..to).map(gain).fold(f64::NEG_INFINITY, f64::max);
+        let before = gain(290);
+        // Tenths of a second of noise differ by half a decibel.
+        assert!(most(300, 415) - before <= 5.0, "{mode:?}: {}", most(300, 415) - before);
+        assert!(most(420, 425) - before <= 1.5, "{mode:?}: {}", most(420, 425) - before);
+        assert!(most(541, 619) - before <= 2.0, "{mode:?}: {}", most(541, 619) - before);
+        assert!(most(620, 625) - before <= 1.5, "{mode:?}: {}", most(620, 625) - before);
+    }
+}
+
+#[test]
+fn a_loud_voice_over_a_loud_programme_keeps_the_ceiling() {
+    for mode in [Mode::Full, Mode::Mid, Mode::Low] {
+        let mut wish = normalizer_config(mode, -6.0);
+        wish.settings.ceiling = Db::new(-3.0);
+        let (mut world, _knobs) = station(noise(|_| -8.0), Some(&wish));
+        let mut desk = world.station.announcement_queue();
+        let mut out = world.run(5_000);
+        for id in 0..3 {
+            // Louder than full scale, as a bad file can be.
+            let square = |frame: u64| if (frame / 40).is_multiple_of(2) { 1.4 } else { -1.4 };
+            let bell = FunctionSource { frame: 0, until: 48_000, of: square };
+            desk.announce(id, Box::new(bell), Db::new(-6.0)).unwrap();
+        }
+        for _ in 0..60 {
+            desk.handle_timeout(world.now);
+            out.extend(world.run(100));
+        }
+        let (_, peak) = loudness_and_peak(&out);
+        // 0.2 above the ceiling is what another interpolator may find in noise; ffmpeg reads -3.0.
+        assert!(peak <= -2.8, "{mode:?}: {peak}");
+        assert!(peak > -4.0, "{mode:?}: it was quiet: {peak}");
+        let steady = world.status.read().normalizer.unwrap();
+        assert_eq!(steady.clamped, 0, "{mode:?}");
+        // The normaliser has not heard the voice.
+        assert!(steady.programme_stats.output.true_peak.get() <= -2.8);
+    }
+}
+
+#[test]
+fn a_pause_is_heard_at_once_whatever_waits_in_the_look_ahead() {
+    let (mut feed, source) = live_source();
+    feed.next = 300_000;
+    let (mut world, _knobs) = station(source, Some(&transparent(Mode::Full)));
+    let mut outlets = world.station.output_bus();
+    let feeding = |world: &mut World, feed: &mut LiveSender, millis: u64| -> Vec<f32> {
+        (0..millis / 20)
+            .flat_map(|_| {
+                feed.send(world.now, 20);
+                world.step()
+            })
+            .collect()
+    };
+    let out = feeding(&mut world, &mut feed, 6_000);
+    assert!(*out.last().unwrap() > 0.2);
+    assert!(outlets.flush());
+    let last = world.step();
+    assert!(last[0] > 0.2 && last[959].abs() < 1e-4, "{} {}", last[0], last[959]);
+    assert!(greatest_step(&[&out[out.len() - 960..], &last].concat()) < 0.002, "a click");
+    let after = world.run(4_000);
+    assert!(after.iter().all(|sample| *sample == 0.0), "something came late");
+    // And what is played then comes as late as ever.
+    let again = feeding(&mut world, &mut feed, 6_000);
+    assert!(*again.last().unwrap() > 0.2);
+    assert!(longest_silence(&again) >= 144_240, "{}", longest_silence(&again));
+}
+
+#[test]
+fn another_mode_takes_over_without_a_hole_or_a_click() {
+    let (mut world, mut knobs) = station(sine(0.1), None);
+    let mut out = world.run(1_000);
+    assert_eq!(world.status.read().normalizer, None);
+    for mode in [Some(Mode::Full), Some(Mode::Low), Some(Mode::Mid), Some(Mode::GainOnly), None] {
+        knobs.set_normalizer(mode.map(transparent).as_ref()).unwrap();
+        out.extend(world.run(5_000));
+        knobs.tidy();
+    }
+    assert_eq!(out.len(), 26 * 48_000);
+    assert_eq!(world.status.read().normalizer, None);
+    // Where it began there was no sound yet.
+    let out = &out[latency() + 1..];
+    // A sine of this amplitude and frequency moves by 0.013 a frame.
+    assert!(greatest_step(out) < 0.014, "a click of {}", greatest_step(out));
+    assert!(longest_silence(out) < 3, "a hole of {}", longest_silence(out));
+    // While one fades into the other they can cancel, for 50 ms; before and after the sine is whole.
+    let weak = out.chunks(480).filter(|part| part.iter().all(|x| x.abs() < 0.09)).count();
+    assert!(weak <= 5 * 5, "{weak}");
+}
+
+#[test]
+fn settings_change_while_it_plays_and_the_gain_goes_there() {
+    let (mut world, mut knobs) = station(sine(0.05), Some(&normalizer_config(Mode::Low, -30.0)));
+    world.run(20_000);
+    knobs.set_normalizer(Some(&normalizer_config(Mode::Low, -24.0))).unwrap();
+    let out = world.run(20_000);
+    // -24 LUFS in one channel; at most 3 dB in a second, which is far below a step of the sine.
+    let (lufs, _) = loudness_and_peak(&out[10 * 48_000..]);
+    assert!((lufs + 24.0).abs() < 0.3, "{lufs}");
+    let loudest = out.iter().fold(0.0f32, |top, sample| top.max(sample.abs()));
+    assert!(greatest_step(&out) <= 0.131 * loudest, "a click");
+    let mut low = normalizer_config(Mode::Low, -24.0);
+    low.settings.ceiling = Db::new(-9.0);
+    low.settings.target = Lufs::new(-5.0);
+    knobs.set_normalizer(Some(&low)).unwrap();
+    world.run(10_000);
+    let out = world.run(5_000);
+    let loudest = out.iter().fold(0.0f32, |top, sample| top.max(sample.abs()));
+    assert!((0.34..0.355).contains(&loudest), "not -9 dBFS: {loudest}");
+    low.settings.target = Lufs::new(1.0);
+    assert!(knobs.set_normalizer(Some(&low)).is_err());
+}
+
+#[test]
+fn compared_are_two_sounds_that_are_equally_loud_without_a_click_between_them() {
+    let pieces = |time: f64| if (time / 8.0) % 2.0 < 1.0 { -40.0 } else { -26.0 };
+    for mode in [Mode::Full, Mode::Low] {
+        let (mut world, mut knobs) = station(noise(pieces), Some(&normalizer_config(mode, -18.0)));
+        world.run(48_000);
+        let (normalised, _) = loudness_and_peak(&world.run(48_000));
+        knobs.set_bypass(true);
+        let plain = world.run(48_000);
+        let (compared, _) = loudness_and_peak(&plain);
+        assert!((normalised - compared).abs() <= 1.0, "{mode:?}: {normalised} {compared}");
+        let steady = world.status.read().normalizer.unwrap();
+        assert!(steady.bypassed && steady.matching_gain > Db::ZERO, "{steady:?}");
+        // One gain: quiet and loud are 14 dB apart, as they came.
+        let seconds = plain[48_000..].chunks_exact(48_000);
+        let level = |part: &[f32]| 10.0 * part.iter().map(|x| x * x).sum::<f32>().log10();
+        let (least, most) = seconds
+            .map(level)
+            .fold((99.0f32, -99.0f32), |(least, most), level| (least.min(level), most.max(level)));
+        let apart = most - least;
+        assert!((apart - 14.0).abs() < 0.5, "{mode:?}: {apart}");
+    }
+    let (mut world, mut knobs) = station(sine(0.02), Some(&normalizer_config(Mode::Mid, -23.0)));
+    world.run(20_000);
+    let mut out = Vec::new();
+    for on in [true, false, true, false, false, true] {
+        knobs.set_bypass(on);
+        // Less than the fade takes, and more.
+        out.extend(world.run(if on { 40 } else { 1_000 }));
+    }
+    let loudest = out.iter().fold(0.0f32, |top, sample| top.max(sample.abs()));
+    assert!(greatest_step(&out) <= 0.135 * loudest, "a click of {}", greatest_step(&out));
+    knobs.set_bypass(false);
+    world.run(200);
+    assert!(!world.status.read().normalizer.unwrap().bypassed);
+}
+
+/// Hangs a tap on a station.
+fn tap(world: &mut World) -> (OutputBusHandle, Consumer<SourceItem>) {
+    let (items, heard) = ring(600);
+    let block = || Block::with_capacity(SPEC.rate, SPEC.layout, source::BLOCK_SAMPLES);
+    let mut outlets = world.station.output_bus();
+    outlets.add(StationTap::new(Pool::new(599, block), items)).unwrap();
+    (outlets, heard)
+}
+
+#[test]
+fn another_station_gets_the_normalised_programme_its_end_and_no_announcement() {
+    let wish = normalizer_config(Mode::Full, -30.0);
+    let mut noise = white();
+    let programme = FunctionSource { frame: 0, until: 5 * 48_000, of: move |_| 0.3 * noise() };
+    let (mut world, _knobs) = station(Box::new(programme), Some(&wish));
+    let (_outlets, mut heard) = tap(&mut world);
+    let mut desk = world.station.announcement_queue();
+    for step in 0..100 {
+        if step == 40 {
+            let bell = FunctionSource { frame: 0, until: 9_600, of: |_| 0.9 };
+            desk.announce(1, Box::new(bell), DEFAULT_DUCK).unwrap();
+        }
+        desk.handle_timeout(world.now);
+        world.run(100);
+    }
+    let (mut sound, mut ends) = (Vec::new(), 0);
+    while let Some(item) = heard.pop() {
+        match item {
+            SourceItem::Block(block) => sound.extend_from_slice(block.samples()),
+            SourceItem::End => ends += 1,
+            SourceItem::Lost => panic!("nothing was lost"),
+        }
+    }
+    assert_eq!(ends, 1);
+    // What its resampler is late by comes before, and is silence.
+    let length = 5 * 48_000 + latency();
+    assert!((length..length + 960).contains(&sound.len()), "{} {length}", sound.len());
+    let (lufs, _) = loudness_and_peak(&sound);
+    assert!((lufs + 30.0).abs() < 0.5, "{lufs}");
+    assert!(sound.iter().all(|sample| sample.abs() < 0.2), "an announcement");
+}
+
+#[test]
+fn bands_are_heard_before_the_normaliser_and_come_without_a_click() {
+    let (mut world, mut knobs) = station(sine(0.1), None);
+    world.run(1_000);
+    let band =
+        EqualizerBand { filter_type: FilterType::Peaking, hz: 997.0, gain: Db::new(6.0), q: 1.0 };
+    knobs.set_equalizer(&[band]).unwrap();
+    let out = world.run(2_000);
+    let loudest = out[48_000..].iter().fold(0.0f32, |top, sample| top.max(sample.abs()));
+    assert!((loudest - 0.1995).abs() < 0.001, "{loudest}");
+    assert!(greatest_step(&out) <= 0.131 * loudest, "a click");
+    assert!(knobs.set_equalizer(&[EqualizerBand { q: 0.0, ..band }]).is_err());
+    // The normaliser takes it back.
+    knobs.set_normalizer(Some(&normalizer_config(Mode::Low, -23.0))).unwrap();
+    world.run(10_000);
+    let (lufs, _) = loudness_and_peak(&world.run(5_000));
+    assert!((lufs + 23.0).abs() < 0.3, "{lufs}");
+}
+
+#[test]
+fn a_quiet_fallback_is_as_loud_as_what_it_stands_in_for() {
+    let (mut feed, source) = live_source();
+    // The live one is 15 LU louder than the file behind it.
+    let mut world =
+        with_normalizer(vec![source, noise(|_| -38.0)], &normalizer_config(Mode::Mid, -23.0));
+    let mut white = white();
+    let mut out = [Vec::new(), Vec::new()];
+    for step in 0..3_000 {
+        if step < 1_500 {
+            feed.send_with(world.now, 20, |_| 0.3 * white());
+        }
+        let on_air = usize::from(step >= 1_500);
+        out[on_air].extend(world.step());
+    }
+    assert_eq!(world.status.read().active, Some(1));
+    let [live, file] = out.map(|out| loudness_and_peak(&out[10 * 48_000..]).0);
+    assert!((live + 23.0).abs() < 0.5 && (file - live).abs() <= 1.0, "{live} {file}");
+    let heard = world.status.read().inputs[0].loudness.integrated.unwrap().get();
+    assert!((heard + 13.0).abs() < 3.0, "it is shown as it comes in: {heard}");
+}
+
+#[test]
+fn a_normalised_source_is_played_whole_from_its_first_frame_to_its_last() {
+    for mode in MODES {
+        let wish = transparent(mode);
+        // A file, and a fast sender that closes; the second one is shorter than any look-ahead.
+        let mut world = with_normalizer(vec![Box::new(Counter { next: 0, base: 0 })], &wish);
+        let out = world.run(8_000);
+        let first = out.iter().position(|sample| *sample > 0.0).unwrap() - 1;
+        assert!(first < 48_000, "{mode:?}: it was pulled ahead, and begins with {first}");
+        expect_run(&out[first..], 0);
+        assert_eq!(world.status.read().underruns, 0);
+        for length in [100, 2_000] {
+            let (mut feed, source) = live_source();
+            let mut world = with_normalizer(vec![source], &wish);
+            feed.next = 1;
+            feed.send(world.now, length);
+            feed.items.push(SourceItem::End).expect("room");
+            let out = world.run(8_000);
+            let first = out.iter().position(|sample| *sample > 0.0).expect("sound");
+            let frames = usize::try_from(length).unwrap() * 48;
+            expect_run(&out[first..first + frames], 1);
+            assert!(out[first + frames..].iter().all(|sample| *sample == 0.0));
+        }
+    }
+}
+
+#[test]
+fn a_normalised_sender_that_stops_is_heard_to_its_end_and_comes_back_in_order() {
+    let (mut feed, source) = live_source();
+    feed.next = 200_000;
+    let mut world = with_normalizer(vec![source], &transparent(Mode::Mid));
+    let mut out = Vec::new();
+    for step in 0..400 {
+        // It pauses for two seconds; nobody else could play.
+        if !(150..250).contains(&step) {
+            feed.send(world.now, 20);
+        }
+        out.extend(world.step());
+    }
+    let sent = feed.next;
+    // Frames that are faded do not follow each other by one any more.
+    let one = number(1).to_bits();
+    let follow = |pair: &&[f32]| (pair[1] - pair[0]).to_bits() == one;
+    let heard: Vec<f32> = out.windows(2).filter(follow).map(|pair| pair[0]).collect();
+    assert!(heard.windows(2).all(|pair| pair[0] < pair[1]), "not in order");
+    // All of the first part but what was faded, and of the second all but what still waits.
+    let waits = u64::try_from(heard.len()).unwrap() + 2 * (400 + 400) * 48;
+    assert!(waits > sent - 200_000 - 48 * 100, "{} of {}", heard.len(), sent - 200_000);
+    assert_eq!(world.status.read().underruns, 1);
+}
+
+#[test]
+fn a_normalised_sender_that_pauses_is_silent_at_once() {
+    let (mut feed, source) = live_source();
+    feed.next = 200_000;
+    let mut world = with_normalizer(vec![source], &transparent(Mode::Full));
+    let mut outlets = world.station.output_bus();
+    for _ in 0..300 {
+        feed.send(world.now, 20);
+        world.step();
+    }
+    assert!(outlets.flush());
+    world.step();
+    let paused = feed.next;
+    assert!(world.run(2_000).iter().all(|sample| *sample == 0.0), "something came late");
+    let mut out = Vec::new();
+    for _ in 0..300 {
+        feed.send(world.now, 20);
+        out.extend(world.step());
+    }
+    let begins = out.iter().position(|sample| *sample > 0.1).expect("it plays again");
+    // Behind the fade.
+    let first = out[begins + 960];
+    assert!(first >= number(paused), "old sound: {first}");
+}
+
+#[test]
+fn a_sender_that_follows_another_at_once_leaves_no_hole() {
+    for mode in [Mode::Full, Mode::Low] {
+        let (mut feed, source) = live_source();
+        feed.next = 100_000;
+        let mut world = with_normalizer(vec![source], &transparent(mode));
+        let mut out = Vec::new();
+        for step in 0..700 {
+            if step == 300 {
+                feed.items.push(SourceItem::End).expect("room");
+            }
+            feed.send(world.now, 20);
+            out.extend(world.step());
+        }
+        let begins = out.iter().position(|sample| *sample > 0.0).expect("sound");
+        // What the first one had in the resampler comes out before the second.
+        assert!(longest_silence(&out[begins + 960..]) <= latency(), "{mode:?}");
+        assert_eq!(world.status.read().underruns, 0, "{mode:?}");
+    }
+}

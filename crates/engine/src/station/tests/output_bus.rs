@@ -1,0 +1,160 @@
+//! A station that plays another one, and renditions that come and go.
+
+use aulos_core::ChannelMap;
+
+use super::*;
+use crate::output_bus::{OutputBusHandle, StationTap};
+use crate::source::BLOCK_SAMPLES;
+use crate::swappable_source::{SwappableSourceHandle, swappable_source};
+
+/// Lets `patch` play what `outlets`' station plays.
+fn swap_in(outlets: &mut OutputBusHandle, patch: &mut SwappableSourceHandle) {
+    let pool = Pool::new(16, || Block::with_capacity(SPEC.rate, SPEC.layout, BLOCK_SAMPLES));
+    let (items, consumer) = ring(17);
+    assert!(patch.swap(consumer, pool.clone()));
+    outlets.add(StationTap::new(pool, items)).expect("room");
+}
+
+/// Two stations of one house: the second plays the first, or counts from half a million.
+struct StationPair {
+    first: World,
+    outlets: OutputBusHandle,
+    second: World,
+    patch: SwappableSourceHandle,
+}
+
+impl StationPair {
+    fn new(first: Vec<Box<dyn Source>>) -> Self {
+        let mut first = World::new(first);
+        let mut outlets = first.station.output_bus();
+        let (mut patch, source) = swappable_source();
+        swap_in(&mut outlets, &mut patch);
+        let second =
+            World::new(vec![Box::new(source), Box::new(Counter { next: 0, base: 500_000 })]);
+        Self { first, outlets, second, patch }
+    }
+
+    fn run(&mut self, millis: u64) -> Vec<f32> {
+        (0..millis / 20)
+            .flat_map(|_| {
+                self.first.step();
+                self.second.step()
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn another_station_is_played_bit_by_bit_and_keeps_its_distance() {
+    let mut pair = StationPair::new(vec![Box::new(Counter { next: 0, base: 0 })]);
+    pair.run(1_000);
+    assert_eq!(pair.second.status.read().active, Some(0));
+    let out = pair.run(20_000);
+    let first = (0..96_000).find(|frame| (number(*frame) - out[0]).abs() == 0.0).expect("its own");
+    expect_run(&out, first);
+    // What it is late by is its buffer; it neither grows nor shrinks.
+    let buffered = pair.second.status.read().inputs[0].buffered;
+    assert!((380..=440).contains(&buffered.as_millis()), "{buffered:?}");
+    assert_eq!(pair.second.status.read().underruns, 0);
+}
+
+#[test]
+fn a_station_on_which_nobody_plays_gives_way_and_comes_back() {
+    let (mut feed, source) = live_source();
+    let mut pair = StationPair::new(vec![source]);
+    let mut play = |pair: &mut StationPair| {
+        for _ in 0..100 {
+            feed.send(pair.first.now, 20);
+            pair.run(20);
+        }
+    };
+    play(&mut pair);
+    assert_eq!(pair.second.status.read().active, Some(0));
+    // Its sender stops: silence there is nothing to play here.
+    let out = pair.run(2_000);
+    assert_eq!(pair.second.status.read().active, Some(1));
+    let hole = out.windows(48).any(|window| window.iter().all(|sample| *sample == 0.0));
+    assert!(!hole, "a millisecond of silence");
+    // It has to prove itself where it failed, which is there; here it ended as it should.
+    pair.run(200);
+    for _ in 0..400 {
+        feed.send(pair.first.now, 20);
+        pair.run(20);
+    }
+    assert_eq!(pair.second.status.read().active, Some(0));
+}
+
+#[test]
+fn a_station_that_begins_anew_is_played_again() {
+    let mut pair = StationPair::new(vec![Box::new(Counter { next: 0, base: 0 })]);
+    pair.run(1_000);
+    let now = pair.first.now;
+    pair.first = World::new(vec![Box::new(Counter { next: 0, base: 250_000 })]);
+    pair.outlets = pair.first.station.output_bus();
+    while pair.first.now < now {
+        pair.first.step();
+    }
+    swap_in(&mut pair.outlets, &mut pair.patch);
+    pair.run(1_000);
+    let status = *pair.second.status.read();
+    assert_eq!((status.active, status.silent_frames), (Some(0), 0));
+    assert!(!pair.patch.is_abandoned());
+    drop(pair.second);
+    assert!(pair.patch.is_abandoned());
+}
+
+#[test]
+fn a_rendition_has_the_times_of_its_station_and_goes_when_it_is_told() {
+    let mut world = World::new(vec![Box::new(Counter { next: 0, base: 0 })]);
+    let mut outlets = world.station.output_bus();
+    world.run(200);
+    let (producer, mut chunks) = ring(64);
+    let pool = Pool::new(64, || Vec::with_capacity(HEADROOM + 960 * 4));
+    let encoder = Box::new(RawEncoder(SPEC));
+    let rendition = Rendition::new(encoder, pool, vec![producer], |_, _, _, _| 0);
+    let rendition = rendition.with_channel_map(ChannelMap::Left, Frames(960));
+    let number = outlets.add(rendition).expect("room");
+    let mut main = Vec::new();
+    for _ in 0..20 {
+        world.now = world.station.poll_timeout();
+        world.station.handle_timeout(world.now);
+        while let Some(stamped) = world.chunks.pop() {
+            main.push((stamped.chunk.pts, stamped.timestamp, stamped.chunk.payload().to_vec()));
+        }
+    }
+    for (pts, timestamp, payload) in &main {
+        let other = chunks.pop().expect("as many");
+        assert_eq!((other.chunk.pts, other.timestamp), (*pts, *timestamp));
+        assert_eq!(other.chunk.payload(), payload, "one channel is every channel");
+    }
+    assert!(outlets.remove(number));
+    world.run(100);
+    assert!(chunks.pop().is_none());
+    outlets.tidy();
+    assert!(chunks.is_abandoned(), "freed");
+}
+
+#[test]
+fn a_flush_throws_away_what_was_sent_and_goes_on_with_what_comes() {
+    let (mut feed, source) = live_source();
+    let mut world = World::new(vec![source]);
+    let mut outlets = world.station.output_bus();
+    feed.next = 400_000;
+    for _ in 0..100 {
+        feed.send(world.now, 20);
+        world.step();
+    }
+    assert!(outlets.flush());
+    let last = world.step();
+    assert!(last[900..].iter().all(|sample| *sample < 0.01), "it ends without a click");
+    assert!(world.run(1_000).iter().all(|sample| *sample == 0.0), "nothing of it is left");
+    let resumed = feed.next;
+    let mut out = Vec::new();
+    for _ in 0..100 {
+        feed.send(world.now, 20);
+        out.extend(world.step());
+    }
+    let first =
+        out.iter().position(|sample| *sample >= number(resumed + 1_000)).expect("it is back");
+    assert!(out[..first].iter().all(|sample| *sample < number(resumed + 1_000)), "old sound");
+}

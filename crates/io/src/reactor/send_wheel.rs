@@ -1,0 +1,171 @@
+//! Which sessions are to be sent to at which tick.
+//!
+//! A session's chunks go out once per *wait*, all that are due in one call. Sessions are spread over
+//! the ticks of that wait, so that a Time request never finds more than one tick's worth of sending
+//! in front of it. Each session has a phase of its own and goes back to it: after a late wake-up,
+//! when many are served together, they are spread again by their next turn. Counting a wait from
+//! the last turn was rejected, because whoever once shared a tick would share it for ever.
+
+use aulos_core::{Instant, Span};
+
+use crate::wheel;
+
+/// A ring of slots, one per tick.
+#[derive(Debug)]
+pub(super) struct SendWheel {
+    wheel: wheel::Wheel,
+    /// The next newcomer's phase.
+    phase: u16,
+}
+
+impl SendWheel {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { wheel: wheel::Wheel::new(now, TICK, SLOTS), phase: 0 }
+    }
+
+    /// A phase for a newcomer: each wait's ticks are dealt out in turn.
+    pub(super) const fn next_phase(&mut self) -> u16 {
+        self.phase = (self.phase + 1) % PHASES;
+        self.phase
+    }
+
+    /// Puts `token`, which is served every `wait` ticks, on the next tick of its phase.
+    pub(super) fn add(&mut self, token: u64, phase: u16, wait: usize) {
+        let wait = wait.clamp(1, SLOTS - 1);
+        let ahead = (usize::from(phase) % wait + wait - self.wheel.tick_number() % wait) % wait;
+        self.wheel.add(token, ahead);
+    }
+
+    /// When the next slot with somebody in it is due.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.wheel.poll_timeout()
+    }
+
+    /// Moves everybody who is due at `now` into `due`.
+    pub(super) fn take_due(&mut self, now: Instant, due: &mut Vec<u64>) {
+        self.wheel.take_due(now, due);
+    }
+}
+
+/// The grain of sending. 20 ticks are the longest wait.
+pub(super) const TICK: Span = Span::from_millis(5);
+
+const SLOTS: usize = 32;
+
+/// A multiple of every wait from 1 to 10 ticks, and of 12, 15 and 20.
+const PHASES: u16 = 2_520;
+
+#[cfg(test)]
+mod tests {
+    use super::super::run::SENDS_PER_POLL;
+    use super::*;
+
+    /// A hundred that are served every 20 ticks.
+    struct PeerSet {
+        wheel: SendWheel,
+        phases: Vec<u16>,
+        due: Vec<u64>,
+    }
+
+    impl PeerSet {
+        fn new() -> Self {
+            let mut wheel = SendWheel::new(Instant::ZERO);
+            let phases: Vec<u16> = (0..100).map(|_| wheel.next_phase()).collect();
+            (0..).zip(&phases).for_each(|(token, phase)| wheel.add(token, *phase, 20));
+            Self { wheel, phases, due: Vec::new() }
+        }
+
+        /// Serves who is due, and says how many that were.
+        fn serve(&mut self, now: Instant, mut served: impl FnMut(usize)) -> usize {
+            self.wheel.take_due(now, &mut self.due);
+            let count = self.due.len();
+            for token in self.due.drain(..) {
+                let number = usize::try_from(token).unwrap();
+                served(number);
+                self.wheel.add(token, self.phases[number], 20);
+            }
+            count
+        }
+    }
+
+    #[test]
+    fn everybody_is_due_once_per_wait() {
+        let mut now = Instant::ZERO;
+        let mut crowd = PeerSet::new();
+        let mut served = vec![0; 100];
+        for _ in 0..2_000 {
+            now += Span::from_millis(1);
+            let count = crowd.serve(now, |number| served[number] += 1);
+            assert!(count <= 5, "spread over the ticks");
+        }
+        assert!(served.iter().all(|count| (19..=21).contains(count)), "{served:?}");
+    }
+
+    #[test]
+    fn who_was_served_late_and_together_is_spread_again() {
+        let mut crowd = PeerSet::new();
+        for late_ms in [30, 95, 250, 10_000] {
+            let mut now = crowd.wheel.wheel.next_tick_at() + Span::from_millis(late_ms);
+            assert!(crowd.serve(now, |_| ()) > 5);
+            let mut served = vec![0; 100];
+            for _ in 0..110 {
+                now += Span::from_millis(1);
+                assert!(crowd.serve(now, |number| served[number] += 1) <= 5, "{late_ms}");
+            }
+            assert!(served.iter().all(|count| *count > 0), "{late_ms}: {served:?}");
+        }
+    }
+
+    /// Time requests come at any moment of a wait of 100 ms, while 500 are sent to at 20 us each.
+    /// The loop looks at who has something to say after every eighth send; a reply that waited is
+    /// wrong by half of that.
+    #[test]
+    fn a_client_that_asks_for_the_time_during_a_burst_is_wrong_by_less_than_200_us() {
+        const SEND_NS: u64 = 20_000;
+        let look = SEND_NS * SENDS_PER_POLL as u64;
+        // Evenly spread, and all of them in one tick after a late wake-up.
+        for together in [25, 500] {
+            let burst = SEND_NS * together;
+            let mut errors: Vec<u64> = (0..5_000_000 / 97)
+                .map(|n| n * 97)
+                .map(|asked| if asked < burst { look.min(burst) - asked % look } else { 0 })
+                .map(|waited| waited / 2)
+                .collect();
+            errors.sort_unstable();
+            let (median, most) = (errors[errors.len() / 2], errors[errors.len() - 1]);
+            assert!(most <= 100_000, "{together}: {most} ns at worst");
+            // A client takes the median of 200.
+            assert!(median <= 50_000, "{together}: {median} ns");
+        }
+    }
+
+    #[test]
+    fn every_wait_keeps_its_length() {
+        for wait in 1..=20 {
+            let mut wheel = SendWheel::new(Instant::ZERO);
+            let mut due = Vec::new();
+            wheel.add(7, 13, wait);
+            let mut turns = vec![];
+            for tick in 1..200 {
+                wheel.take_due(Instant::ZERO + TICK * tick, &mut due);
+                for token in due.drain(..) {
+                    turns.push(tick);
+                    wheel.add(token, 13, wait);
+                }
+            }
+            let wait = i64::try_from(wait).unwrap();
+            assert!(turns.windows(2).all(|pair| pair[1] - pair[0] == wait), "{wait}: {turns:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_wheel_needs_no_wake_up_and_does_not_catch_up() {
+        let mut wheel = SendWheel::new(Instant::ZERO);
+        assert_eq!(wheel.poll_timeout(), None);
+        let later = Instant::ZERO + Span::from_secs(100);
+        let mut due = Vec::new();
+        wheel.take_due(later, &mut due);
+        wheel.add(7, 1, 1);
+        assert!(wheel.poll_timeout().is_some_and(|at| at - later <= TICK + TICK));
+    }
+}

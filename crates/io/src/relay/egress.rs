@@ -1,0 +1,253 @@
+//! The listener's side of a relay: what is due goes out.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use aulos_core::{Instant, Span};
+use aulos_proto::rtp::rtcp::ReportBlock;
+use aulos_proto::rtp::rtcp_session::RtcpSession;
+use aulos_proto::rtp::{HEADER_LEN, RtpHeader, sequence};
+
+use super::RelayPlan;
+use super::ingress::{IngressOutput, ReadyPacket, RtpIngress};
+use super::payload::{COMFORT_HZ, COMFORT_NOISE, PayloadKind, write_event};
+use super::red::RedEncoder;
+use super::transcode::Transcoder;
+use crate::udp::{Outbox, Route};
+
+/// The listener's side.
+#[derive(Debug)]
+pub(super) struct RtpEgress {
+    pub(super) plan: Arc<RelayPlan>,
+    pub(super) to: SocketAddr,
+    pub(super) ssrc: u32,
+    transcoder: Transcoder,
+    red: Option<Box<RedEncoder>>,
+    /// Units of the sender's clock for which nothing came.
+    missing: u64,
+    pub(super) rtcp: Option<Box<RtcpSession>>,
+    pub(super) sent: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) undecodable: u64,
+    pub(super) too_late: u64,
+    pub(super) unsent: u64,
+    pub(super) dtmf: u64,
+    pub(super) comfort_noise: u64,
+    /// Packets that were made of what the next one carried of them.
+    pub(super) recovered: u64,
+    pub(super) reported: Option<(ReportBlock, Option<Span>)>,
+}
+
+impl RtpEgress {
+    pub(super) fn new(plan: Arc<RelayPlan>, to: SocketAddr, ssrc: u32) -> Self {
+        let transcoder = plan.transcoder.clone();
+        let red = plan.config.red_out.map(|wish| Box::new(RedEncoder::new(wish)));
+        Self {
+            plan,
+            to,
+            ssrc,
+            transcoder,
+            red,
+            missing: 0,
+            rtcp: None,
+            sent: 0,
+            sent_bytes: 0,
+            undecodable: 0,
+            too_late: 0,
+            unsent: 0,
+            dtmf: 0,
+            comfort_noise: 0,
+            recovered: 0,
+            reported: None,
+        }
+    }
+
+    /// Sends what is due.
+    pub(super) fn send_due(&mut self, now: Instant, leg: &mut RtpIngress, out: &mut Outbox<'_>) {
+        while let Some(turn) = leg.poll_output(now) {
+            match turn {
+                // What comes behind it may have it.
+                IngressOutput::Missing(missing) => {
+                    self.missing = self.missing.saturating_add(missing.units)
+                }
+                IngressOutput::Packet(ready) => {
+                    self.send(now, &ready, leg.payload(&ready), out);
+                    leg.release(ready);
+                }
+            }
+        }
+    }
+
+    /// What comes next has nothing to do with what came before.
+    pub(super) fn reset(&mut self) {
+        self.transcoder.reset();
+        self.missing = 0;
+    }
+
+    fn send(&mut self, now: Instant, ready: &ReadyPacket, payload: &[u8], out: &mut Outbox<'_>) {
+        if ready.begins_run {
+            self.reset();
+        }
+        let wishes = &self.plan.config;
+        let (from, to) = (wishes.from.encoding, wishes.to.encoding);
+        let mut head = PacketHead {
+            sequence: ready.sequence,
+            timestamp: ready.timestamp,
+            marker: ready.marker,
+            payload_type: wishes.to.outgoing_payload_type(),
+        };
+        match ready.kind {
+            PayloadKind::TelephoneEvent => {
+                self.dtmf += 1;
+                head.payload_type = wishes.dtmf.map_or(head.payload_type, |events| events.to);
+                let write =
+                    |room: &mut [u8]| write_event(from, to, payload, room).then_some(payload.len());
+                self.send_packet(now, &head, payload.len(), out, write);
+            }
+            PayloadKind::ComfortNoise if to.clock_rate == COMFORT_HZ => {
+                self.comfort_noise += 1;
+                head.payload_type = COMFORT_NOISE;
+                self.send_packet(now, &head, payload.len(), out, |room| {
+                    room.get_mut(..payload.len())?.copy_from_slice(payload);
+                    Some(payload.len())
+                });
+            }
+            PayloadKind::Audio | PayloadKind::ComfortNoise
+                if ready.late && self.transcoder.is_stateful() =>
+            {
+                self.too_late += 1;
+            }
+            PayloadKind::ComfortNoise => {
+                self.comfort_noise += 1;
+                let most = self.transcoder.max_noise_bytes();
+                self.send_audio(now, &head, most, out, |transcoder, room| {
+                    transcoder.noise(head.timestamp, payload, room)
+                });
+            }
+            PayloadKind::Audio => {
+                if !ready.late {
+                    self.fill_gap(now, &head, payload, out);
+                }
+                let most = self.transcoder.max_bytes(payload.len());
+                self.send_audio(now, &head, most, out, |transcoder, room| {
+                    transcoder.transcode(head.timestamp, payload, room)
+                });
+            }
+        }
+    }
+
+    /// Goes on over what is missing. The packet behind it may carry it again: then that goes out,
+    /// under the number that it had.
+    fn fill_gap(&mut self, now: Instant, next: &PacketHead, payload: &[u8], out: &mut Outbox<'_>) {
+        let missing = core::mem::take(&mut self.missing);
+        if missing == 0 {
+            return;
+        }
+        let repeated = self.transcoder.redundant_units(payload).filter(|units| *units <= missing);
+        let Some(units) = repeated else { return self.transcoder.skip(missing) };
+        self.transcoder.skip(missing - units);
+        let head = PacketHead {
+            sequence: next.sequence.saturating_sub(1),
+            timestamp: next.timestamp.saturating_sub(units),
+            marker: false,
+            payload_type: next.payload_type,
+        };
+        let most = self.transcoder.max_bytes(payload.len());
+        let sent = self.send_audio(now, &head, most, out, |transcoder, room| {
+            transcoder.recover(units, head.timestamp, payload, room)
+        });
+        self.recovered += u64::from(sent);
+    }
+
+    /// Sends sound, with what was sent before if that is wished for.
+    fn send_audio(
+        &mut self,
+        now: Instant,
+        head: &PacketHead,
+        most: usize,
+        out: &mut Outbox<'_>,
+        make: impl FnOnce(&mut Transcoder, &mut [u8]) -> Option<usize>,
+    ) -> bool {
+        let Some(mut repeats) = self.red.take() else {
+            let mut transcoder = core::mem::replace(&mut self.transcoder, Transcoder::Passthrough);
+            let sent = self.send_packet(now, head, most, out, |room| make(&mut transcoder, room));
+            self.transcoder = transcoder;
+            return sent;
+        };
+        let place = (head.sequence, self.scale_timestamp(head.timestamp));
+        let made = make(&mut self.transcoder, repeats.payload_buffer(most));
+        let most = repeats.max_bytes(made.unwrap_or(0));
+        let red = PacketHead { payload_type: repeats.payload_type(), ..*head };
+        let sent = self.send_packet(now, &red, most, out, |room| {
+            repeats.write(place, head.payload_type, made?, room)
+        });
+        self.red = Some(repeats);
+        sent
+    }
+
+    /// Sends a packet of at most so many bytes behind its header.
+    fn send_packet(
+        &mut self,
+        now: Instant,
+        head: &PacketHead,
+        most: usize,
+        out: &mut Outbox<'_>,
+        fill: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> bool {
+        let to = self.plan.config.to.encoding.clock_rate;
+        let header = RtpHeader {
+            marker: head.marker,
+            payload_type: head.payload_type,
+            sequence: sequence::low_16(head.sequence),
+            timestamp: sequence::low_32(self.scale_timestamp(head.timestamp)),
+            ssrc: self.ssrc,
+        };
+        let mut length = None;
+        let sent = out.write(self.route(), HEADER_LEN + most, |room| {
+            let Some((front, rest)) = room.split_at_mut_checked(HEADER_LEN) else { return 0 };
+            length = fill(rest);
+            match length {
+                Some(length) if header.write(front).is_some() => HEADER_LEN + length,
+                _ => 0,
+            }
+        });
+        match (sent, length) {
+            (false, _) => self.unsent += 1,
+            (true, None) => self.undecodable += 1,
+            (true, Some(length)) => {
+                self.sent += 1;
+                self.sent_bytes += (HEADER_LEN + length) as u64;
+                if let Some(rtcp) = &mut self.rtcp {
+                    rtcp.record_sent(now, &header, length, to);
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The same moment on the listener's clock.
+    fn scale_timestamp(&self, timestamp: u64) -> u64 {
+        let wishes = &self.plan.config;
+        let (from, to) = (wishes.from.encoding.clock_rate, wishes.to.encoding.clock_rate);
+        if from == to {
+            return timestamp;
+        }
+        let scaled = u128::from(timestamp) * u128::from(to) / u128::from(from.max(1));
+        u64::try_from(scaled & u128::from(u64::MAX)).unwrap_or(0)
+    }
+
+    pub(super) fn route(&self) -> Route {
+        let route = Route::to(self.to);
+        if self.plan.config.symmetric { route.from_own_socket() } else { route }
+    }
+}
+
+/// What stands in front of a payload, with the sender's own time.
+#[derive(Clone, Copy, Debug)]
+struct PacketHead {
+    sequence: u64,
+    timestamp: u64,
+    marker: bool,
+    payload_type: u8,
+}

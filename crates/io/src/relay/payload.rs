@@ -1,0 +1,102 @@
+//! What a payload is: sound, or one of the small things that telephones send in its place.
+
+use aulos_proto::rtp::red::RedBlocks;
+use aulos_proto::rtp::{self, Encoding};
+
+use super::RelayStreamConfig;
+
+/// What becomes of a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PayloadKind {
+    /// It is transcoded.
+    Audio,
+    /// A key that was pressed (RFC 4733): it goes on as it is.
+    TelephoneEvent,
+    /// What is heard while nobody speaks (RFC 3389).
+    ComfortNoise,
+}
+
+/// A packet, as far as a stream looks into it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IncomingPacket<'a> {
+    pub(crate) sequence: u16,
+    pub(crate) timestamp: u32,
+    pub(crate) marker: bool,
+    pub(crate) kind: PayloadKind,
+    pub(crate) payload: &'a [u8],
+    /// It carries what others carried.
+    pub(crate) red: Option<RedBlocks<'a>>,
+}
+
+/// Why a packet is not looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IgnoreReason {
+    /// Nobody said what its payload type is.
+    UnknownPayloadType,
+    /// It is no RED, and says that it is.
+    InvalidRed,
+}
+
+impl RelayStreamConfig {
+    /// # Real-time
+    /// Neither allocates nor waits.
+    pub(crate) fn parse<'a>(
+        &self,
+        packet: &rtp::RtpPacket<'a>,
+    ) -> Result<IncomingPacket<'a>, IgnoreReason> {
+        let mut incoming = IncomingPacket {
+            sequence: packet.sequence(),
+            timestamp: packet.timestamp(),
+            marker: packet.marker(),
+            kind: PayloadKind::Audio,
+            payload: packet.payload(),
+            red: None,
+        };
+        let mut payload_type = packet.payload_type();
+        if self.red_in == Some(payload_type) {
+            let blocks =
+                RedBlocks::parse(packet.payload()).map_err(|_| IgnoreReason::InvalidRed)?;
+            let own = blocks.primary();
+            (payload_type, incoming.payload) = (own.payload_type, own.data);
+            incoming.red = Some(blocks);
+        }
+        incoming.kind = self.payload_kind(payload_type).ok_or(IgnoreReason::UnknownPayloadType)?;
+        Ok(incoming)
+    }
+
+    fn payload_kind(&self, payload_type: u8) -> Option<PayloadKind> {
+        if self.dtmf.is_some_and(|events| events.from == payload_type) {
+            return Some(PayloadKind::TelephoneEvent);
+        }
+        if payload_type == COMFORT_NOISE && self.from.encoding.clock_rate == COMFORT_HZ {
+            return Some(PayloadKind::ComfortNoise);
+        }
+        let is_red = self.red_in == Some(payload_type);
+        (!is_red && self.from.accepts(payload_type)).then_some(PayloadKind::Audio)
+    }
+}
+
+/// How many ticks an event had lasted when its packet was sent (RFC 4733, 2.3: the last two of its
+/// four bytes). Its timestamp says when it began.
+pub(crate) fn event_duration(payload: &[u8]) -> u16 {
+    match *payload {
+        [_, _, high, low, ..] => u16::from_be_bytes([high, low]),
+        _ => 0,
+    }
+}
+
+/// Writes an event for a listener whose clock has another rate.
+pub(crate) fn write_event(from: Encoding, to: Encoding, payload: &[u8], out: &mut [u8]) -> bool {
+    let Some(out) = out.get_mut(..payload.len()) else { return false };
+    out.copy_from_slice(payload);
+    if let ([_, _, high, low, ..], true) = (out, from.clock_rate != to.clock_rate) {
+        let ticks = u64::from(u16::from_be_bytes([*high, *low]));
+        let ticks = ticks * u64::from(to.clock_rate) / u64::from(from.clock_rate.max(1));
+        [*high, *low] = u16::try_from(ticks).unwrap_or(u16::MAX).to_be_bytes();
+    }
+    true
+}
+
+/// The payload type of comfort noise, and the only clock that it has there (RFC 3551, 6).
+pub(crate) const COMFORT_NOISE: u8 = 13;
+pub(crate) const COMFORT_HZ: u32 = 8_000;

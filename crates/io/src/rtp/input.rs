@@ -1,0 +1,556 @@
+//! Packets in, blocks out: one source of a station.
+
+mod packet_decoder;
+
+use core::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use aulos_core::{Block, ChannelLayout, Instant, SampleRate, Span};
+use aulos_engine::source::{BLOCK_SAMPLES, SourceItem};
+use aulos_engine::standby::{LinkState, StandbyHandle, StandbyRequest};
+use aulos_proto::rtp::jitter::{DelayPolicy, GapCause};
+use aulos_proto::rtp::rtcp::{CompoundPacket, RtcpPacket};
+use aulos_proto::rtp::{self, Encoding, RtpErrorCounts};
+use aulos_rt::ring::{Consumer, Producer, ring};
+use aulos_rt::{LatestPublisher, LatestReader, Pool};
+
+use crate::relay::ingress::{IngressOutput, RtpIngress};
+use crate::relay::payload::{IgnoreReason, PayloadKind};
+use crate::relay::{RelayStreamConfig, RtpPayloadFormat};
+use packet_decoder::PacketDecoder;
+
+/// The wishes of an [`Intake`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "wishes, made with new and changed")]
+pub struct RtpInputConfig {
+    /// What comes.
+    pub media: RtpPayloadFormat,
+    /// How long a packet waits for one before it that is still under way; at most a second.
+    pub max_wait: Span,
+    /// What is made up at most for what is missing. Behind a longer hole sound begins anew.
+    pub max_concealed: Span,
+    /// Only packets from these are taken; all when it is empty.
+    pub allowed_senders: Vec<IpAddr>,
+    /// Channels that Opus is decoded to, 1 or 2: its packets do not say.
+    pub opus_channels: u8,
+    /// The payload type of packets that carry earlier ones again (RED, RFC 2198), if there are any.
+    pub red_payload_type: Option<u8>,
+    /// When packets are handed on: absent, as soon as they are in order, and all waiting is in the
+    /// station's input.
+    pub delay: Option<PlayoutDelay>,
+}
+
+/// By how much later than the fastest packets sound is played, as the network needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "the ends of a range")]
+pub struct PlayoutDelay {
+    /// Never less than this.
+    pub min: Span,
+    /// Never more than this, [`MAX_PLAYOUT_DELAY`] at most. The delay is fixed where both are the same.
+    pub max: Span,
+}
+
+impl PlayoutDelay {
+    /// As the jitter buffer takes it; it begins in the middle of its usual range.
+    fn resolve(self) -> DelayPolicy {
+        let most = self.max.clamp(Span::ZERO, MAX_PLAYOUT_DELAY);
+        let least = self.min.clamp(Span::ZERO, most);
+        if least == most {
+            return DelayPolicy::Fixed(most);
+        }
+        let first = FIRST_DELAY.clamp(least, most);
+        DelayPolicy::Adaptive { quantile: IN_TIME_RATIO, least, most, first }
+    }
+}
+
+impl RtpInputConfig {
+    /// Waits for what is late up to 100 ms, and makes up 400 ms at most.
+    #[must_use]
+    pub const fn new(media: RtpPayloadFormat) -> Self {
+        Self {
+            media,
+            max_wait: Span::from_millis(100),
+            max_concealed: Span::from_millis(400),
+            allowed_senders: Vec::new(),
+            opus_channels: 2,
+            red_payload_type: None,
+            delay: None,
+        }
+    }
+}
+
+/// What an intake has counted, over all senders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RtpInputCounts {
+    /// Packets of the source, copies not.
+    pub received: u64,
+    /// Packets that did not come, as far as is known.
+    pub lost: u64,
+    /// Of the lost packets, those that later packets carried again (RED).
+    pub recovered_red: u64,
+    /// Of the lost packets, those that were decoded from what Opus repeats of them.
+    pub recovered_fec: u64,
+    /// Packets that came when they had been made up for.
+    pub late: u64,
+    /// Packets that came again.
+    pub duplicates: u64,
+    /// Packets that came behind a later one.
+    pub reordered: u64,
+    /// Frames that were made up for what was missing.
+    pub concealed: u64,
+    /// Frames that the sender left out, because they were silent.
+    pub left_out: u64,
+    /// Of the frames that were made up, those that made the play-out delay longer.
+    pub stretched: u64,
+    /// Packets that were passed over because more came than could be played in time.
+    pub skipped: u64,
+    /// Holes so long that nothing was made up for them.
+    pub gaps: u64,
+    /// Packets of this source that were no payload of its codec.
+    pub undecodable: u64,
+    /// Packets for which there was no place in line.
+    pub no_room: u64,
+    /// Frames that the station did not take in time.
+    pub overflown: u64,
+    /// How often another sender took the place of the one before, or the same began anew.
+    pub changes: u64,
+    /// Datagrams that are no RTP.
+    pub refused: u64,
+    /// Packets of other payload types.
+    pub other_types: u64,
+    /// Packets of others, while the sender is there; and from addresses that are not wanted.
+    pub other_senders: u64,
+    /// RTCP that could not be read, or told nothing to us.
+    pub other_rtcp: u64,
+    /// BYEs after which the sender went on.
+    pub forged_byes: u64,
+}
+
+/// How a source does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RtpInputStatus {
+    /// Who sends, while somebody does.
+    pub from: Option<SocketAddr>,
+    /// Its number.
+    pub ssrc: Option<u32>,
+    /// What happened so far.
+    pub counts: RtpInputCounts,
+    /// The interarrival jitter of RFC 3550.
+    pub jitter: Span,
+    /// How long what is late is waited for now; where packets are played out, their delay.
+    pub wait: Span,
+    /// Packets that stand in line behind one that is missing.
+    pub held: usize,
+}
+
+/// There is no decoder for this encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "a fact")]
+pub struct UnsupportedEncoding(
+    /// What it is.
+    pub Encoding,
+);
+
+impl fmt::Display for UnsupportedEncoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} cannot be decoded", self.0)
+    }
+}
+
+impl core::error::Error for UnsupportedEncoding {}
+
+/// What an [`Intake`] fills. It is there before anybody knows what comes.
+#[derive(Debug)]
+pub struct RtpInputSink {
+    pool: Pool<Block>,
+    items: Producer<SourceItem>,
+    state: LatestPublisher<RtpInputStatus>,
+    keeper: Option<StandbyHandle>,
+}
+
+impl RtpInputSink {
+    /// A line, its end for the station (a live source), and the one for whoever shows how it goes.
+    #[must_use]
+    pub fn new() -> (Self, Consumer<SourceItem>, LatestReader<RtpInputStatus>) {
+        let (items, consumer) = ring(RTP_INPUT_BLOCKS + 1);
+        let (state, reader) = aulos_rt::latest(RtpInputStatus::default());
+        let block =
+            || Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::STEREO, BLOCK_SAMPLES);
+        let pool = Pool::new(RTP_INPUT_BLOCKS, block);
+        (Self { pool, items, state, keeper: None }, consumer, reader)
+    }
+
+    /// Hears from the station whether it is needed. While it is not, packets are put in order and
+    /// thrown away: the port stays open.
+    #[must_use]
+    pub fn with_standby(mut self, keeper: StandbyHandle) -> Self {
+        self.keeper = Some(keeper);
+        self
+    }
+
+    /// The station is gone: nobody will ever take anything.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.items.is_abandoned()
+    }
+
+    /// Tells the station whether the source could be opened.
+    pub fn report_link(&mut self, link: LinkState) {
+        if let Some(keeper) = &mut self.keeper {
+            keeper.report(link);
+        }
+    }
+}
+
+/// A source as whoever has its socket sees it. It is given what came, and asked when
+/// [`Intake::poll_timeout`] says so.
+pub struct RtpInput {
+    config: RtpInputConfig,
+    ingress_config: RelayStreamConfig,
+    ingress: Option<Box<RtpIngress>>,
+    from: Option<SocketAddr>,
+    /// When the sender said BYE.
+    bye_at: Option<Instant>,
+    /// The last packet of somebody else: his number, and the sequence number that would be next.
+    candidate: Option<(u32, u16)>,
+    decoder: PacketDecoder,
+    refused: RtpErrorCounts,
+    counts: RtpInputCounts,
+    /// What the senders before came to.
+    previous_counts: RtpInputCounts,
+    keeper: Option<StandbyHandle>,
+    demand: StandbyRequest,
+    state: LatestPublisher<RtpInputStatus>,
+    next_report: Instant,
+}
+
+impl RtpInput {
+    /// A source of which nothing has come yet. This allocates what its packets need, but for the
+    /// places in which they stand in line: those are made with the first of a sender.
+    ///
+    /// # Errors
+    /// [`CannotDecode`].
+    pub fn new(
+        config: RtpInputConfig,
+        line: RtpInputSink,
+        now: Instant,
+    ) -> Result<Self, UnsupportedEncoding> {
+        let RtpInputSink { pool, items, state, keeper } = line;
+        let mut wishes = RelayStreamConfig::new(config.media, config.media);
+        wishes.reorder_delay = config.max_wait;
+        wishes.red_in = config.red_payload_type;
+        if let Some(delay) = config.delay {
+            // A sender that sends in bursts has twice the delay waiting.
+            let most = delay.max.clamp(Span::ZERO, MAX_PLAYOUT_DELAY);
+            wishes.reorder_delay = most + most;
+        }
+        let sound = PacketDecoder::new(&config, pool, items)?;
+        Ok(Self {
+            config,
+            ingress_config: wishes,
+            ingress: None,
+            from: None,
+            bye_at: None,
+            candidate: None,
+            decoder: sound,
+            refused: RtpErrorCounts::default(),
+            counts: RtpInputCounts::default(),
+            previous_counts: RtpInputCounts::default(),
+            keeper,
+            demand: StandbyRequest::Play,
+            state,
+            next_report: now,
+        })
+    }
+
+    /// Takes a datagram that came at `received`. Behind the last one that is there, call
+    /// [`Intake::flush`].
+    ///
+    /// # Real-time
+    /// Does not wait; allocates only when a sender begins, or for a payload that is longer than all
+    /// before it.
+    pub fn receive(&mut self, received: Instant, from: SocketAddr, bytes: &[u8]) {
+        if !self.config.allowed_senders.is_empty()
+            && !self.config.allowed_senders.contains(&from.ip())
+        {
+            self.counts.other_senders += 1;
+            return;
+        }
+        if rtp::is_rtcp(bytes) {
+            return self.receive_rtcp(received, from, bytes);
+        }
+        let packet = match rtp::RtpPacket::parse(bytes) {
+            Ok(packet) => packet,
+            Err(why) => return self.refused.count(why),
+        };
+        let incoming = match self.ingress_config.parse(&packet) {
+            Ok(incoming) if incoming.kind == PayloadKind::Audio => incoming,
+            Err(IgnoreReason::InvalidRed) => {
+                self.counts.undecodable += 1;
+                return;
+            }
+            Ok(_) | Err(IgnoreReason::UnknownPayloadType) => {
+                self.counts.other_types += 1;
+                return;
+            }
+        };
+        if !self.is_accepted(received, from, &packet) {
+            self.counts.other_senders += 1;
+            return;
+        }
+        let ssrc = packet.ssrc();
+        self.candidate = None;
+        let (wishes, delay) = (&self.ingress_config, self.config.delay);
+        let begin = || {
+            let leg = match delay {
+                Some(delay) => RtpIngress::with_playout(wishes, delay.resolve(), ssrc, received),
+                None => RtpIngress::new(wishes, ssrc, received),
+            };
+            Box::new(leg.drop_late_copies())
+        };
+        let leg = self.ingress.get_or_insert_with(begin);
+        leg.receive(&incoming, received);
+        if leg.receiver().is_valid() {
+            self.from = Some(from);
+        }
+        self.play_due(received);
+    }
+
+    /// Does what is due at `now`.
+    ///
+    /// # Real-time
+    /// As [`Intake::receive`].
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.poll_standby();
+        if let Some(bye) = self.bye_at.filter(|bye| now.since(*bye) >= BYE_GRACE) {
+            self.bye_at = None;
+            if self.ingress.as_ref().is_some_and(|leg| leg.last_received() > bye + BYE_STRAGGLERS) {
+                self.counts.forged_byes += 1;
+            } else {
+                self.end_sender(now);
+                self.decoder.close(SourceItem::End);
+            }
+        }
+        self.play_due(now);
+        if self.ingress.as_ref().is_some_and(|leg| now.since(leg.last_received()) >= FORGET_AFTER) {
+            self.end_sender(now);
+        }
+        self.flush();
+        if self.next_report <= now {
+            self.next_report = now + STATE_INTERVAL;
+            self.publish_state();
+        }
+    }
+
+    /// When to call [`Intake::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Instant {
+        let leg = self.ingress.as_ref().and_then(|leg| leg.poll_timeout());
+        let bye = self.bye_at.map(|bye| bye + BYE_GRACE);
+        [leg, bye].into_iter().flatten().fold(self.next_report, Instant::min)
+    }
+
+    /// Hands over what has come so far.
+    ///
+    /// # Real-time
+    /// Wait-free.
+    pub fn flush(&mut self) {
+        self.decoder.flush();
+    }
+
+    /// The station is gone: nobody will ever take anything again.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.decoder.is_abandoned()
+    }
+
+    /// How it does.
+    #[must_use]
+    pub fn state(&self) -> RtpInputStatus {
+        let mut counts = self.counts;
+        counts.refused = self.refused.total();
+        add(&mut counts, &self.previous_counts);
+        let mut state = RtpInputStatus { counts, ..RtpInputStatus::default() };
+        if let Some(leg) = &self.ingress {
+            add(&mut state.counts, &counts_of(leg));
+            let line = leg.jitter_stats();
+            let waits = if self.config.delay.is_some() { line.delay } else { line.target };
+            (state.jitter, state.wait, state.held) = (line.jitter, waits, line.held);
+            (state.ssrc, state.from) = (self.from.map(|_| leg.ssrc()), self.from);
+        }
+        state
+    }
+
+    /// Whether a packet is of the sender who is there, or of one who takes his place. Another one
+    /// does when the first has been silent for longer than a packet lasts, and he sends two in a row.
+    fn is_accepted(&mut self, now: Instant, from: SocketAddr, packet: &rtp::RtpPacket<'_>) -> bool {
+        let Some(leg) = &self.ingress else { return true };
+        let moved = self.from.is_some_and(|known| known.ip() != from.ip());
+        if leg.ssrc() == packet.ssrc() && !moved {
+            return true;
+        }
+        if now.since(leg.last_received()) < RESTART_AFTER && self.bye_at.is_none() {
+            return false;
+        }
+        let next = (packet.ssrc(), packet.sequence());
+        if self.candidate != Some(next) {
+            self.candidate = Some((next.0, next.1.wrapping_add(1)));
+            return false;
+        }
+        self.end_sender(now);
+        self.counts.changes += 1;
+        true
+    }
+
+    fn receive_rtcp(&mut self, now: Instant, from: SocketAddr, bytes: &[u8]) {
+        let known = self.from.is_some_and(|known| known.ip() == from.ip());
+        let ssrc = self.ingress.as_ref().map(|leg| leg.ssrc());
+        let Ok(compound) = CompoundPacket::parse(bytes) else {
+            self.counts.other_rtcp += 1;
+            return;
+        };
+        if !known {
+            self.counts.other_rtcp += 1;
+            return;
+        }
+        let leaves = compound.packets().any(|part| match part {
+            RtcpPacket::Bye(sources) => sources.iter().any(|gone| Some(gone) == ssrc),
+            _ => false,
+        });
+        if leaves {
+            self.bye_at.get_or_insert(now);
+        }
+    }
+
+    /// Plays what is in order by now, or what is due.
+    fn play_due(&mut self, now: Instant) {
+        let Some(leg) = &mut self.ingress else { return };
+        let (plays, sound, counts) =
+            (self.demand == StandbyRequest::Play, &mut self.decoder, &mut self.counts);
+        let plays_out = self.config.delay.is_some();
+        if plays_out {
+            sound.set_due(now);
+        }
+        loop {
+            let turn = leg.poll_output(now);
+            let grown = leg.take_growth();
+            if plays && grown > Span::ZERO {
+                sound.conceal_stretch(grown, counts);
+            }
+            match turn {
+                None => return,
+                Some(IngressOutput::Missing(missing)) if plays => match missing.cause {
+                    GapCause::Shortened => sound.skip_silence(missing.units),
+                    GapCause::Silence => sound.fill_silence(missing.units, counts),
+                    _ => sound.conceal_missing(missing.units, leg.following(), counts),
+                },
+                Some(IngressOutput::Missing(_)) => {}
+                Some(IngressOutput::Packet(ready)) => {
+                    if plays && !ready.late {
+                        let surplus = if plays_out { leg.surplus() } else { Span::ZERO };
+                        let left_out = sound.decode(&ready, leg.payload(&ready), surplus, counts);
+                        if left_out > Span::ZERO {
+                            leg.shorten(left_out);
+                        }
+                    }
+                    leg.release(ready);
+                }
+            }
+        }
+    }
+
+    /// What is left of the sender is played, and the next one begins anew.
+    fn end_sender(&mut self, now: Instant) {
+        if let Some(leg) = &mut self.ingress {
+            leg.finish();
+        }
+        self.play_due(now);
+        if let Some(leg) = self.ingress.take() {
+            add(&mut self.previous_counts, &counts_of(&leg));
+        }
+        (self.from, self.bye_at, self.candidate) = (None, None, None);
+        self.decoder.restart();
+    }
+
+    fn poll_standby(&mut self) {
+        let Some(keeper) = &mut self.keeper else { return };
+        keeper.report(LinkState::Open);
+        let wish = keeper.request();
+        if wish == StandbyRequest::Play && self.demand != StandbyRequest::Play {
+            self.decoder.restart();
+        }
+        if wish != StandbyRequest::Play {
+            self.decoder.discard();
+        }
+        self.demand = wish;
+    }
+
+    fn publish_state(&mut self) {
+        let state = self.state();
+        self.state.publish(state);
+    }
+}
+
+impl fmt::Debug for RtpInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Intake").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+fn counts_of(leg: &RtpIngress) -> RtpInputCounts {
+    let (source, line, copies) =
+        (leg.receiver().stats(), leg.jitter_stats(), leg.redundancy_counts());
+    // In line a copy counts as its packet. Here it is the network that counts: a packet whose copy
+    // came before itself has arrived, and all others that have a copy are lost.
+    let lost = copies.used.saturating_sub(copies.overtaken);
+    let known = copies.overtaken + copies.again;
+    RtpInputCounts {
+        received: line.received.saturating_sub(lost + copies.late),
+        lost: line.lost + lost + copies.late,
+        recovered_red: lost,
+        late: line.late - copies.late,
+        duplicates: (source.duplicates + line.duplicates).saturating_sub(known),
+        reordered: line.reordered,
+        no_room: leg.no_room(),
+        ..RtpInputCounts::default()
+    }
+}
+
+fn add(sum: &mut RtpInputCounts, more: &RtpInputCounts) {
+    sum.received += more.received;
+    sum.lost += more.lost;
+    sum.recovered_red += more.recovered_red;
+    sum.late += more.late;
+    sum.duplicates += more.duplicates;
+    sum.reordered += more.reordered;
+    sum.no_room += more.no_room;
+}
+
+/// The longest play-out delay: with packets of a millisecond twice as much is all that has room in
+/// line.
+pub const MAX_PLAYOUT_DELAY: Span = Span::from_millis(500);
+
+/// The delay to begin with, when nothing is known of the network.
+const FIRST_DELAY: Span = Span::from_millis(40);
+
+/// The share of the packets that is to come in time.
+const IN_TIME_RATIO: f32 = 0.995;
+
+/// Blocks between a source and its station: a look of 5 ms fills one, so a third of a second.
+pub const RTP_INPUT_BLOCKS: usize = 64;
+
+/// Nobody's packets are so long: a sender who is silent for so long may have begun anew.
+const RESTART_AFTER: Span = Span::from_millis(250);
+
+/// A sender of whom nothing came for so long is forgotten. His station has gone elsewhere long before.
+const FORGET_AFTER: Span = Span::from_secs(5);
+
+/// What comes behind a BYE may have been on its way; behind that it says that the BYE was not the
+/// sender's own.
+const BYE_STRAGGLERS: Span = Span::from_millis(60);
+const BYE_GRACE: Span = Span::from_millis(150);
+
+/// How often the state is told, and the station asked what it wishes.
+const STATE_INTERVAL: Span = Span::from_millis(100);

@@ -1,0 +1,299 @@
+//! From the frames of a file to what its meter says: as a whole, or in pieces on several threads.
+//!
+//! ```text
+//!  frames   |-------- piece 0 --------|-------- piece 1 --------|--- piece 2 ---|
+//!  heard by   meter 0             [seed] meter 1            [seed] meter 2        -> joined
+//! ```
+//!
+//! Where a file is cut depends on the file alone, so figures are the same whatever the number of
+//! threads. The seed costs 2 % of the work. Whatever is not as it should be in a piece, the file is
+//! measured as a whole, in order, as one that cannot be cut.
+
+use core::ops::Range;
+use std::path::Path;
+
+use aulos_core::{ChannelLayout, Frames};
+use aulos_dsp::meter::{ChannelPosition, Measurement, Meter, MeterConfig, MeterHistory, MeterMode};
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+
+use super::error::ScanError;
+use super::measure::ScanOptions;
+use super::positions::positions;
+use super::progress::FileProgress;
+use super::sound::SoundReader;
+use crate::decode::{RateAndLayout, SampleRun};
+
+/// What was heard of a file or of a part of it.
+#[derive(Debug, Default)]
+pub(super) struct MeasuredPart {
+    pub(super) error: Option<ScanError>,
+    pub(super) measurement: Option<Measurement>,
+    pub(super) seconds: f64,
+    pub(super) curve: LoudnessCurve,
+}
+
+/// How loudness and peaks run, one value for each second of sound; empty unless it was asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoudnessCurve {
+    /// The greatest momentary loudness in LUFS, read ten times a second.
+    pub momentary: Vec<f32>,
+    /// Short-term loudness in LUFS at the end of the second.
+    pub short_term: Vec<f32>,
+    /// The greatest peak of all channels, full scale being 1: true peak if that is measured.
+    pub peak: Vec<f32>,
+}
+
+/// Listens to `sound`, the file at `path` at its beginning, up to its end.
+pub(super) fn measure_sound(
+    path: &Path,
+    sound: &mut SoundReader,
+    options: &ScanOptions,
+    share: &mut FileProgress<'_>,
+) -> MeasuredPart {
+    share.set_length(sound.frames(), sound.shape().0);
+    if let Some(heard) = measure_in_pieces(path, sound, options, share) {
+        return heard;
+    }
+    share.restart();
+    let mut parts = PartMeter::new(options, sound.speakers());
+    let end = loop {
+        match sound.next(ALL_FRAMES) {
+            Ok(Some((shape, run))) => {
+                share.add_frames(frames_in(&run, shape), shape.0);
+                if let Err(error) = parts.push(shape, run) {
+                    break Some(error);
+                }
+            }
+            Ok(None) => break None,
+            Err(error) => break Some(ScanError::Decode(error)),
+        }
+    };
+    let damaged = (sound.damaged() > 0).then(|| ScanError::Damaged(sound.damaged()));
+    MeasuredPart { error: end.or(damaged), ..parts.finish() }
+}
+
+/// `None` when the file cannot be cut, is not worth it, or is not what it says.
+fn measure_in_pieces(
+    path: &Path,
+    sound: &SoundReader,
+    options: &ScanOptions,
+    share: &FileProgress<'_>,
+) -> Option<MeasuredPart> {
+    let (shape, frames) = (sound.shape(), sound.splittable_frames()?.0);
+    let piece =
+        Meter::new(meter_config(options, shape, sound.speakers())).ok()?.hop() as u64 * PIECE_HOPS;
+    if frames < 2 * piece || sound.damaged() > 0 {
+        return None;
+    }
+    let cuts = (0..frames / piece).map(|n| {
+        let last = n + 1 == frames / piece;
+        n * piece..if last { frames } else { (n + 1) * piece }
+    });
+    let hear = |cut: Range<u64>| {
+        let mut own = sound.reopen(path).ok()?;
+        measure_piece(&mut own, cut, options, share).filter(|_| own.damaged() == 0)
+    };
+    // Without a pool there is one thread, and it stays the only one.
+    let pieces: Option<Vec<MeasuredPart>> = if rayon::current_thread_index().is_some() {
+        cuts.collect::<Vec<_>>().into_par_iter().map(hear).collect()
+    } else {
+        cuts.map(hear).collect()
+    };
+    Some(MeasuredPart::join(pieces?))
+}
+
+/// Hears `cut` as a part of the whole; `None` when it is not all there.
+fn measure_piece(
+    sound: &mut SoundReader,
+    cut: Range<u64>,
+    options: &ScanOptions,
+    share: &FileProgress<'_>,
+) -> Option<MeasuredPart> {
+    let shape = sound.shape();
+    let mut parts = PartMeter::new(options, sound.speakers());
+    let mut at = parts.meter(shape).ok()?.begin_piece(Frames(cut.start)).0;
+    if at > 0 {
+        sound.seek(Frames(at)).ok()?;
+    }
+    while at < cut.end {
+        let until = if at < cut.start { cut.start } else { cut.end };
+        let (found, run) = sound.next(Frames(until - at)).ok()??;
+        if found != shape {
+            return None;
+        }
+        let frames = frames_in(&run, shape);
+        if at < cut.start {
+            seed_with(parts.meter(shape).ok()?, run);
+        } else {
+            share.add_frames(frames, shape.0);
+            parts.push(shape, run).ok()?;
+        }
+        at += frames;
+    }
+    Some(parts.finish())
+}
+
+impl MeasuredPart {
+    /// Parts in order, none of which failed.
+    fn join(parts: Vec<Self>) -> Self {
+        let mut all = Self::default();
+        let mut measured = Vec::with_capacity(parts.len());
+        for mut part in parts {
+            measured.extend(part.measurement);
+            all.seconds += part.seconds;
+            all.curve.momentary.append(&mut part.curve.momentary);
+            all.curve.short_term.append(&mut part.curve.short_term);
+            all.curve.peak.append(&mut part.curve.peak);
+        }
+        // All have a history of one kind.
+        all.measurement = Measurement::join(measured).ok().flatten();
+        all
+    }
+}
+
+/// A file is one part, unless it is a chain of streams that differ in rate or channels: each of
+/// these has a meter of its own, and what they found is joined.
+struct PartMeter<'a> {
+    options: &'a ScanOptions,
+    speakers: Option<u32>,
+    meter: Option<(Meter, RateAndLayout)>,
+    finished_parts: Vec<MeasuredPart>,
+    curve: LoudnessCurve,
+    /// Frames until the curve is read again, and times it was read in this second.
+    until_read: usize,
+    reads: usize,
+}
+
+impl<'a> PartMeter<'a> {
+    fn new(options: &'a ScanOptions, speakers: Option<u32>) -> Self {
+        let (finished_parts, curve) = (Vec::new(), LoudnessCurve::default());
+        Self { options, speakers, meter: None, finished_parts, curve, until_read: 0, reads: 0 }
+    }
+
+    fn push(&mut self, shape: RateAndLayout, run: SampleRun<'_>) -> Result<(), ScanError> {
+        let curve = self.options.curve;
+        let meter = self.meter(shape)?;
+        if !curve {
+            match run {
+                SampleRun::F32(run) => meter.add(run),
+                SampleRun::I32(run) => meter.add(run),
+                SampleRun::F64(run) => meter.add(run),
+            }
+            return Ok(());
+        }
+        match run {
+            SampleRun::F32(run) => self.push_with_curve(run, shape.1),
+            SampleRun::I32(run) => self.push_with_curve(run, shape.1),
+            SampleRun::F64(run) => self.push_with_curve(run, shape.1),
+        }
+        Ok(())
+    }
+
+    /// The meter for this shape; if there is one of another, it is done.
+    fn meter(&mut self, shape: RateAndLayout) -> Result<&mut Meter, ScanError> {
+        if self.meter.as_ref().is_none_or(|(_, known)| *known != shape) {
+            self.finish_part();
+            // Every rate and layout that a file can have is one that a meter takes.
+            let meter = Meter::new(meter_config(self.options, shape, self.speakers));
+            let meter = meter.map_err(|_| ScanError::Internal)?;
+            (self.until_read, self.reads) = (meter.hop(), 0);
+            self.meter = Some((meter, shape));
+        }
+        self.meter.as_mut().map(|(meter, _)| meter).ok_or(ScanError::Internal)
+    }
+
+    /// Hears in steps of 100 ms and looks at the meter after each.
+    #[allow(clippy::cast_possible_truncation, reason = "a curve is drawn in pixels")]
+    fn push_with_curve<S: aulos_dsp::meter::MeterSample>(
+        &mut self,
+        mut run: &[S],
+        layout: ChannelLayout,
+    ) {
+        let Some((meter, _)) = &mut self.meter else { return };
+        let LoudnessCurve { momentary, short_term, peak } = &mut self.curve;
+        while !run.is_empty() {
+            let step = run.len().min(self.until_read * layout.channels());
+            let (now, later) = run.split_at(step);
+            meter.add(now);
+            run = later;
+            if self.reads == 0 {
+                momentary.push(f32::NEG_INFINITY);
+                short_term.push(f32::NEG_INFINITY);
+                peak.push(0.0);
+                self.reads = 1;
+            }
+            let of =
+                |channel| meter.last_true_peak(channel).or_else(|| meter.last_sample_peak(channel));
+            let loudest = (0..layout.channels()).filter_map(of).fold(0.0, f64::max) as f32;
+            peak.last_mut().into_iter().for_each(|peak| *peak = peak.max(loudest));
+            self.until_read -= step / layout.channels();
+            if self.until_read > 0 {
+                continue;
+            }
+            self.until_read = meter.hop();
+            let [m, s] = [meter.momentary(), meter.short_term()]
+                .map(|lufs| lufs.map_or(f32::NEG_INFINITY, |lufs| lufs.get() as f32));
+            momentary.last_mut().into_iter().for_each(|most| *most = most.max(m));
+            short_term.last_mut().into_iter().for_each(|last| *last = s);
+            self.reads = if self.reads == CURVE_READS_PER_SECOND { 0 } else { self.reads + 1 };
+        }
+    }
+
+    fn finish_part(&mut self) {
+        let Some((meter, _)) = self.meter.take() else { return };
+        let whole = Some(meter.measurement());
+        let (seconds, curve) = (seconds(&meter), core::mem::take(&mut self.curve));
+        self.finished_parts.push(MeasuredPart { error: None, measurement: whole, seconds, curve });
+    }
+
+    fn finish(mut self) -> MeasuredPart {
+        self.finish_part();
+        MeasuredPart::join(self.finished_parts)
+    }
+}
+
+fn meter_config(
+    options: &ScanOptions,
+    (rate, layout): RateAndLayout,
+    speakers: Option<u32>,
+) -> MeterConfig {
+    let peak = if options.true_peak { MeterMode::TRUE_PEAK } else { MeterMode::SAMPLE_PEAK };
+    let mode = MeterMode::INTEGRATED | MeterMode::RANGE | MeterMode::MAXIMA | peak;
+    let mut config = MeterConfig::new(rate, layout, mode);
+    config.range_hop = options.range_hop;
+    // A day's memory for a song of three minutes would be a waste, and a day is not the limit.
+    config.history = MeterHistory::Unbounded;
+    config.call_peaks = options.curve && options.true_peak;
+    config.positions = if options.dual_mono && layout == ChannelLayout::MONO {
+        vec![ChannelPosition::DualMono]
+    } else {
+        positions(layout, speakers)
+    };
+    config
+}
+
+fn frames_in(run: &SampleRun<'_>, (_, layout): RateAndLayout) -> u64 {
+    (run.samples() / layout.channels()) as u64
+}
+
+fn seed_with(meter: &mut Meter, run: SampleRun<'_>) {
+    match run {
+        SampleRun::F32(run) => meter.seed(run),
+        SampleRun::I32(run) => meter.seed(run),
+        SampleRun::F64(run) => meter.seed(run),
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "below 2^53 frames")]
+fn seconds(meter: &Meter) -> f64 {
+    meter.frames().0 as f64 / f64::from(meter.config().rate.hz())
+}
+
+const ALL_FRAMES: Frames = Frames(u64::MAX);
+
+/// A piece is three minutes: enough of them in an hour for any desk, and a seed of 3.4 s does not
+/// count.
+const PIECE_HOPS: u64 = 1_800;
+
+/// The curve is read so many times a second.
+const CURVE_READS_PER_SECOND: usize = 10;

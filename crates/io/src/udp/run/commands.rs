@@ -1,0 +1,137 @@
+//! What control says to a thread, done between two batches.
+
+use std::net::UdpSocket;
+use std::os::fd::AsFd as _;
+
+use aulos_core::Span;
+use aulos_rt::channel::TryRecvError;
+
+use super::super::machine::Machine;
+use super::super::shared::{PortId, StreamTable};
+use super::super::stream::MovingStream;
+use super::super::{StreamEndCause, StreamId, StreamReport, ThreadCommand};
+use super::receive::ReceiveBuffers;
+use super::{SocketRole, UdpThread, WatchedSocket};
+use crate::SystemClock;
+
+impl<M: Machine> UdpThread<M> {
+    pub(super) fn read_inbox(&mut self) {
+        // To its end: only then does the next command wake this thread.
+        loop {
+            match self.inbox.try_recv() {
+                Ok(command) => self.handle_command(command),
+                Err(TryRecvError::Empty) => return,
+                // Whoever could say something is gone.
+                Err(TryRecvError::Closed) => {
+                    self.stopped = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn handle_command(&mut self, command: ThreadCommand<M>) {
+        match command {
+            ThreadCommand::Add(stream) => self.add(*stream),
+            ThreadCommand::OpenPort(port) => self.open(port.0, port.1),
+            ThreadCommand::ClosePort(port) => self.close(port),
+            ThreadCommand::ToStream(stream, order) => {
+                let Some(&token) = self.streams.tokens.get(&stream) else { return };
+                let now = SystemClock::now();
+                self.streams.with_stream(token, &mut self.queue, now, |stream, out| {
+                    stream.machine.handle_command(now, order, out);
+                });
+            }
+            ThreadCommand::Remove(stream) => {
+                if let Some(&token) = self.streams.tokens.get(&stream) {
+                    self.end(token, StreamEndCause::Removed);
+                }
+            }
+            // Whoever asked waits for the answer; should it have gone, nobody misses it. A stream
+            // that nobody takes any more ends.
+            ThreadCommand::Detach(stream, reply) => drop(reply.try_send(self.detach(stream))),
+            ThreadCommand::Report(mut list, reply) => {
+                let streams = &self.streams;
+                list.extend(streams.tokens.values().filter_map(|token| {
+                    let stream = streams.all.get(*token)?;
+                    let report = stream.machine.report();
+                    Some(StreamReport { id: stream.id, stats: stream.stats, report })
+                }));
+                drop(reply.try_send(list));
+            }
+            ThreadCommand::Stop => self.stopped = true,
+        }
+    }
+
+    fn add(&mut self, moving: MovingStream<M>) {
+        let MovingStream { id, machine, socket, lost, second, claim, stats } = moving;
+        let now = SystemClock::now();
+        // Its socket may hold what came before it was here, and is read at the next look.
+        self.earliest_unread = self.earliest_unread.min(now - MAX_SOCKET_BACKLOG);
+        self.unread = true;
+        // The socket belongs to a stream that has its number only when it is in.
+        let had_socket = socket.is_some();
+        let socket = socket.and_then(|socket| self.watch(socket, SocketRole::Sending, lost));
+        let token = self.streams.add((id, machine, stats), socket, None, now);
+        if let Some(key) = claim {
+            self.streams.claim(token, key);
+        }
+        match socket.and_then(|socket| self.sockets.get_mut(socket)) {
+            Some(socket) => socket.kind = SocketRole::Own(token),
+            None if had_socket => return self.end(token, StreamEndCause::WatchFailed),
+            None => {}
+        }
+        let Some((socket, lost)) = second else { return };
+        match (self.watch(socket, SocketRole::Second(token), lost), self.streams.all.get_mut(token))
+        {
+            (Some(socket), Some(stream)) => stream.second = Some(socket),
+            _ => self.end(token, StreamEndCause::WatchFailed),
+        }
+    }
+
+    fn detach(&mut self, id: StreamId) -> Option<Box<MovingStream<M>>> {
+        let token = *self.streams.tokens.get(&id)?;
+        // A shared port's streams are where the kernel brings their packets.
+        if self.streams.all.get(token)?.key.is_some() {
+            return None;
+        }
+        self.send();
+        let stream = self.streams.remove(token)?;
+        let socket = self.detach_socket(token, &None, stream.socket);
+        let second = self.detach_socket(token, &None, stream.second);
+        let second = second.map(|socket| (socket.socket, socket.lost));
+        let (socket, lost) = socket.map_or((None, 0), |socket| (Some(socket.socket), socket.lost));
+        let (machine, claim, stats) = (stream.machine, stream.claim, stream.stats);
+        Some(Box::new(MovingStream { id, machine, socket, lost, second, claim, stats }))
+    }
+
+    fn open(&mut self, socket: UdpSocket, table: StreamTable<M>) {
+        if table.joined {
+            // Where it is not to be had, everything comes one by one.
+            drop(crate::sys::receive_joined(socket.as_fd()));
+            self.joined_buffers.get_or_insert_with(ReceiveBuffers::for_joined);
+        }
+        let _ = self.watch(socket, SocketRole::Shared(Box::new(table)), 0);
+    }
+
+    fn close(&mut self, port: PortId) {
+        let is_it = |socket: &WatchedSocket<M>| matches!(&socket.kind, SocketRole::Shared(table) if table.port == port);
+        let Some(token) =
+            self.sockets.tokens().find(|token| self.sockets.get(*token).is_some_and(is_it))
+        else {
+            return;
+        };
+        let Some(SocketRole::Shared(table)) = self.sockets.get(token).map(|socket| &socket.kind)
+        else {
+            return;
+        };
+        let streams: Vec<u64> = table.streams.values().copied().collect();
+        for stream in streams {
+            self.end(stream, StreamEndCause::Removed);
+        }
+        self.unwatch(token);
+    }
+}
+
+/// What a socket that comes here may have held for.
+const MAX_SOCKET_BACKLOG: Span = Span::from_secs(1);

@@ -1,0 +1,214 @@
+//! What is left of a file whose writer was killed.
+
+use aulos_core::Frames;
+
+use super::{Page, PageError, ParsedPage, parse_page};
+use crate::packets::input_buffer::InputBuffer;
+
+/// Finds the whole pages of an Ogg Opus file; its bytes come in order, in pieces of any size.
+///
+/// What is damaged in the middle is passed over: a repair takes nothing away that can be heard.
+#[derive(Debug, Default)]
+pub struct OggScanner {
+    input: InputBuffer,
+    found: OggScanReport,
+    serial: Option<u32>,
+    /// Where the front of the input is, and the end of the last whole page.
+    at: u64,
+    whole: u64,
+    failures: u32,
+}
+
+/// What a walk has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OggScanReport {
+    /// How many channels, once both headers are there; 0 where they are not, or are no Opus.
+    pub channels: u8,
+    /// Frames that a decoder throws away at the beginning.
+    pub pre_skip: u16,
+    /// The last page with sound that ends with a packet.
+    pub last: Option<LastPage>,
+    /// Bytes in the middle that are no pages.
+    pub damaged: u64,
+    /// There is another stream in the file, beside this one or behind it.
+    pub has_other_streams: bool,
+    /// So much of it is no page that the rest was not looked at.
+    pub aborted: bool,
+}
+
+/// A page, and where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "all that matters of it")]
+pub struct LastPage {
+    /// Bytes from the front of the file.
+    pub at: u64,
+    /// Its own bytes.
+    pub length: usize,
+    /// The codec's position after it.
+    pub granule: u64,
+    /// The stream ends with it.
+    pub ends: bool,
+}
+
+impl OggScanReport {
+    /// Frames that are heard of the file, at 48 kHz.
+    #[must_use]
+    pub fn frames(&self) -> Frames {
+        let granule = self.last.map_or(0, |last| last.granule);
+        Frames(granule.saturating_sub(u64::from(self.pre_skip)))
+    }
+}
+
+impl OggScanner {
+    /// Takes the bytes that come next.
+    pub fn push(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && !self.found.aborted {
+            let taken = self.input.push(bytes);
+            bytes = bytes.get(taken..).unwrap_or_default();
+            self.scan();
+        }
+    }
+
+    /// What there is, now that no more bytes come.
+    #[must_use]
+    pub fn finish(mut self) -> OggScanReport {
+        self.input.end();
+        self.scan();
+        self.found
+    }
+
+    fn scan(&mut self) {
+        while !self.input.bytes().is_empty() && self.failures < MAX_FAILURES {
+            let bytes = self.input.bytes();
+            let length = match parse_page(bytes) {
+                Ok(ParsedPage::Page(page)) => {
+                    let length = page.total_len();
+                    self.found.damaged += self.at - self.whole;
+                    record_page(&mut self.found, &mut self.serial, &page, self.at);
+                    self.whole = self.at + length as u64;
+                    length
+                }
+                Ok(ParsedPage::Incomplete { .. }) if !self.input.is_ended() => return,
+                Err(PageError::NotOgg) => skip_to_magic(bytes),
+                Ok(ParsedPage::Incomplete { .. }) | Err(_) => {
+                    self.failures += 1;
+                    skip_to_magic(bytes)
+                }
+            };
+            self.input.skip(length as u64);
+            self.at += length as u64;
+        }
+        self.found.aborted |= self.failures >= MAX_FAILURES;
+    }
+}
+
+/// To the next byte that may begin a page.
+fn skip_to_magic(bytes: &[u8]) -> usize {
+    let next = bytes.iter().skip(1).position(|byte| *byte == b'O');
+    next.map_or(bytes.len(), |at| at + 1)
+}
+
+fn record_page(found: &mut OggScanReport, serial: &mut Option<u32>, page: &Page<'_>, at: u64) {
+    match *serial {
+        None => {
+            // RFC 7845, section 5.1.
+            if let [b'O', b'p', b'u', b's', b'H', b'e', b'a', b'd', 1, channels, a, b, ..] =
+                page.body
+                && page.first
+            {
+                found.channels = *channels;
+                found.pre_skip = u16::from_le_bytes([*a, *b]);
+            }
+            *serial = Some(page.serial);
+        }
+        Some(serial) if serial != page.serial || page.first => found.has_other_streams = true,
+        Some(_) => {
+            let sound = page.granule != 0 && page.granule < FIRST_NEGATIVE_GRANULE;
+            let complete = page.segments.last().is_some_and(|length| *length < 255);
+            if sound && complete {
+                let (length, granule, ends) = (page.total_len(), page.granule, page.last);
+                found.last = Some(LastPage { at, length, granule, ends });
+            }
+        }
+    }
+}
+
+/// Beyond it positions are negative, which means that no packet ends on a page.
+const FIRST_NEGATIVE_GRANULE: u64 = 1 << 63;
+/// Beginnings of pages that are none: each costs the checksum of 64 kB.
+const MAX_FAILURES: u32 = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use aulos_core::{ChannelLayout, SampleRate};
+    use proptest::prelude::*;
+
+    use super::super::{OpusFile, mark_last_page};
+    use super::*;
+
+    /// A file of pages of two packets each, and its end.
+    fn file(pages: usize) -> (Vec<u8>, OpusFile) {
+        let mut out = Vec::new();
+        let comments = [("TITLE", "Hall")].into_iter();
+        let (layout, rate) = (ChannelLayout::STEREO, SampleRate::HZ_48000);
+        let mut file = OpusFile::begin(1, layout, rate, 120, comments, &mut out).unwrap();
+        for page in 0..pages {
+            for packet in 0..2 {
+                file.write(&vec![7; 100 * page + packet], Frames(960), &mut out);
+            }
+            file.page(&mut out);
+        }
+        (out, file)
+    }
+
+    fn walk(bytes: &[u8], piece: usize) -> OggScanReport {
+        let mut walk = OggScanner::default();
+        bytes.chunks(piece.max(1)).for_each(|piece| walk.push(piece));
+        walk.finish()
+    }
+
+    #[test]
+    fn a_file_without_its_end_is_whole_up_to_its_last_page() {
+        let (mut bytes, _) = file(3);
+        let found = walk(&bytes, 11);
+        let last = found.last.unwrap();
+        assert_eq!((found.channels, found.pre_skip, found.damaged), (2, 120, 0));
+        assert_eq!((last.granule, last.ends, found.frames()), (5_760, false, Frames(5_640)));
+        assert_eq!(last.at + last.length as u64, bytes.len() as u64);
+        let torn = &bytes[..bytes.len() - 1];
+        assert_eq!(walk(torn, 11).last.unwrap().granule, 3_840);
+        // Told that it is the last, it is.
+        let at = usize::try_from(last.at).unwrap();
+        let patch = mark_last_page(&bytes[at..], last.at).unwrap();
+        bytes[at..at + patch.bytes().len()].copy_from_slice(patch.bytes());
+        assert_eq!(walk(&bytes, 11).last, Some(LastPage { ends: true, ..last }));
+        assert_eq!(mark_last_page(&bytes[at + 1..], 0), None);
+    }
+
+    #[test]
+    fn damage_and_strangers_are_told_from_sound() {
+        let (bytes, file) = file(3);
+        let first = walk(&bytes[..bytes.len() - 1], 64);
+        let mut hurt = bytes.clone();
+        let length = first.last.unwrap().length;
+        hurt[usize::try_from(first.last.unwrap().at).unwrap() + 40] ^= 1;
+        let found = walk(&hurt, 64);
+        assert_eq!((found.damaged, found.frames()), (length as u64, Frames(5_640)));
+        assert!(walk(&[&bytes[..], &bytes].concat(), 64).has_other_streams);
+        assert_eq!(walk(&[0; 70_000], 64), OggScanReport::default());
+        assert!(walk(&b"OggS\0\0..".repeat(30_000), 4_096).aborted);
+        let mut end = bytes;
+        file.finish(Frames(5_700), &mut end);
+        assert!(!walk(&end, 64).has_other_streams);
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_make_no_difference(pages in 0..5_usize, junk: Vec<u8>, piece in 1..90_usize) {
+            let (mut bytes, _) = file(pages);
+            bytes.extend(junk);
+            prop_assert_eq!(walk(&bytes, piece), walk(&bytes, bytes.len()));
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Vorbis comments (Vorbis I specification, 5.2), which FLAC and Opus have as well.
+
+use crate::bytes::Reader;
+use crate::titles::{TrackMetadata, clean_text};
+
+/// The title in a comment header without its magic; `None` where it has none. A header that is cut
+/// short is read as far as it goes.
+pub(super) fn parse_title(bytes: &[u8]) -> Option<TrackMetadata> {
+    let mut reader = Reader::new(bytes);
+    reader.blob()?;
+    let count = reader.u32()?.min(MAX_COMMENTS);
+    let mut title = TrackMetadata::default();
+    for _ in 0..count {
+        let Some(comment) = reader.blob() else { break };
+        let Some(at) = comment.iter().position(|byte| *byte == b'=') else { continue };
+        let (key, value) = comment.split_at(at);
+        let place = match &key.to_ascii_uppercase()[..] {
+            b"TITLE" => &mut title.title,
+            b"ARTIST" => &mut title.artist,
+            b"ALBUM" => &mut title.album,
+            b"GENRE" => &mut title.genre,
+            b"COMPOSER" => &mut title.composer,
+            _ => continue,
+        };
+        if place.is_none() {
+            *place = clean_text(value.get(1..).unwrap_or_default());
+        }
+    }
+    (title != TrackMetadata::default()).then_some(title)
+}
+
+/// Comments that are looked at.
+const MAX_COMMENTS: u32 = 256;

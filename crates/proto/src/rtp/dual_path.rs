@@ -1,0 +1,278 @@
+//! One stream over two ways (SMPTE ST 2022-7, RFC 7198): the same packets are sent twice, and the first
+//! of each two is taken.
+//!
+//! It stands in front of the receiver, which then sees one stream without the copies. A window of
+//! sequence numbers says what has been there; what lies outside of it is let through, for the receiver
+//! to judge. The ways may come from two addresses; to a table of sources they have to be one.
+
+use aulos_core::Instant;
+
+use super::receiver::{ReceiveOutcome, Receiver, ReceiverStats};
+use super::sequence::{FIRST_SEQUENCE, extend_sequence};
+
+/// Packets that one way may be behind the other: more than 450 ms, the most that ST 2022-7 asks for,
+/// with 8,000 packets a second.
+pub const WINDOW: u64 = 4_096;
+
+/// One of the two ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(clippy::exhaustive_enums, reason = "there are two ways")]
+pub enum RedundantPath {
+    /// The first that was named.
+    A,
+    /// The other.
+    B,
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "who receives packets has to know every case")]
+pub enum MergeOutcome {
+    /// Nobody had it: take it.
+    First,
+    /// It came before: drop it.
+    Duplicate,
+    /// It lies outside the window, too late or far ahead: the receiver behind will judge.
+    OutsideWindow,
+}
+
+/// Two ways of one SSRC; less than 1 kB.
+///
+/// # Examples
+/// ```
+/// use aulos_core::Instant;
+/// use aulos_proto::rtp::legs::{Leg, Legs, Picked};
+///
+/// let mut legs = Legs::new();
+/// let mut come = |leg, sequence| legs.receive(Instant::ZERO, leg, sequence, 0, 48_000);
+/// assert_eq!(come(Leg::A, 1), Picked::First);
+/// assert_eq!(come(Leg::B, 1), Picked::Copy);
+/// assert_eq!(come(Leg::B, 2), Picked::First, "A has lost it, or is slower");
+/// ```
+#[derive(Clone, Debug)]
+pub struct DualPathMerger {
+    legs: [Receiver; 2],
+    /// The highest number so far, none before the first packet.
+    highest: Option<u64>,
+    seen: [u64; WORDS],
+    tally: DualPathStats,
+}
+
+/// What both ways came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DualPathStats {
+    /// Packets that were taken from A, and from B.
+    pub accepted: [u64; 2],
+    /// Packets that had come before.
+    pub duplicates: u64,
+    /// Packets outside the window.
+    pub outside: u64,
+    /// New starts of the sender.
+    pub restarts: u64,
+}
+
+impl Default for DualPathMerger {
+    fn default() -> Self {
+        Self {
+            legs: [Receiver::new(), Receiver::new()],
+            highest: None,
+            seen: [0; WORDS],
+            tally: DualPathStats::default(),
+        }
+    }
+}
+
+impl DualPathMerger {
+    /// Two ways on which nothing has come.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Judges a packet that came on `leg`; the rest is as with [`Receiver::receive`].
+    ///
+    /// # Real-time
+    /// Neither allocates nor waits.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        leg: RedundantPath,
+        sequence: u16,
+        timestamp: u32,
+        clock_rate: u32,
+    ) -> MergeOutcome {
+        let [a, b] = &mut self.legs;
+        let receiver = if leg == RedundantPath::A { a } else { b };
+        let accepted = receiver.receive(now, sequence, timestamp, clock_rate);
+        let highest = self.highest.unwrap_or_else(|| FIRST_SEQUENCE + u64::from(sequence));
+        let number = extend_sequence(highest, sequence);
+        if self.highest.is_none() {
+            self.record_new(number);
+        } else if number.abs_diff(highest) >= WINDOW {
+            if !matches!(accepted, ReceiveOutcome::Restarted(_)) {
+                self.tally.outside += 1;
+                return MergeOutcome::OutsideWindow;
+            }
+            // The other way will come to the new numbers, too.
+            self.tally.restarts += 1;
+            self.seen = [0; WORDS];
+            self.record_new(number);
+        } else if self.has(number) && number <= highest {
+            self.tally.duplicates += 1;
+            return MergeOutcome::Duplicate;
+        } else {
+            (highest + 1..=number).for_each(|passed| self.set(passed, false));
+            self.record_new(number);
+        }
+        let [a, b] = &mut self.tally.accepted;
+        *(if leg == RedundantPath::A { a } else { b }) += 1;
+        MergeOutcome::First
+    }
+
+    /// What one way came to by itself: its losses are those that the other one has covered, or not.
+    #[must_use]
+    pub fn path_stats(&self, leg: RedundantPath) -> ReceiverStats {
+        let [a, b] = &self.legs;
+        if leg == RedundantPath::A { a.stats() } else { b.stats() }
+    }
+
+    /// What both came to.
+    #[must_use]
+    pub const fn stats(&self) -> DualPathStats {
+        self.tally
+    }
+
+    fn record_new(&mut self, number: u64) {
+        self.set(number, true);
+        self.highest = Some(self.highest.map_or(number, |highest| {
+            if number.abs_diff(highest) < WINDOW { number.max(highest) } else { number }
+        }));
+    }
+
+    fn has(&self, number: u64) -> bool {
+        let (word, bit) = place(number);
+        self.seen.get(word).is_some_and(|word| word & bit != 0)
+    }
+
+    fn set(&mut self, number: u64, seen: bool) {
+        let (word, bit) = place(number);
+        if let Some(word) = self.seen.get_mut(word) {
+            *word = if seen { *word | bit } else { *word & !bit };
+        }
+    }
+}
+
+const WORDS: usize = 64;
+
+#[allow(clippy::cast_possible_truncation, reason = "below 64")]
+const fn place(number: u64) -> (usize, u64) {
+    let at = number % WINDOW;
+    ((at / 64) as usize, 1 << (at % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::super::sequence::low_16;
+    use super::*;
+
+    fn receive(legs: &mut DualPathMerger, leg: RedundantPath, sequence: u64) -> MergeOutcome {
+        legs.receive(Instant::ZERO, leg, low_16(sequence), 0, 0)
+    }
+
+    #[test]
+    fn it_is_as_small_as_it_says() {
+        assert!(size_of::<DualPathMerger>() < 1_000);
+    }
+
+    #[test]
+    fn a_way_that_dies_is_not_heard() {
+        let mut legs = DualPathMerger::new();
+        for sequence in 65_000..67_000_u64 {
+            if !(65_500..66_500).contains(&sequence) {
+                assert_eq!(receive(&mut legs, RedundantPath::A, sequence), MergeOutcome::First);
+            }
+            let second = if (65_500..66_500).contains(&sequence) {
+                MergeOutcome::First
+            } else {
+                MergeOutcome::Duplicate
+            };
+            assert_eq!(receive(&mut legs, RedundantPath::B, sequence), second);
+        }
+        assert_eq!(
+            (legs.path_stats(RedundantPath::A).lost, legs.path_stats(RedundantPath::B).lost),
+            (1_000, 0)
+        );
+        assert_eq!((legs.stats().accepted, legs.stats().duplicates), ([1_000, 1_000], 1_000));
+    }
+
+    #[test]
+    fn a_sender_that_starts_again_on_both() {
+        let mut legs = DualPathMerger::new();
+        for sequence in 0..10 {
+            receive(&mut legs, RedundantPath::A, sequence);
+            receive(&mut legs, RedundantPath::B, sequence);
+        }
+        let again = |legs: &mut DualPathMerger, leg| {
+            [30_000, 30_001, 30_002].map(|at| receive(legs, leg, at))
+        };
+        assert_eq!(
+            again(&mut legs, RedundantPath::A),
+            [MergeOutcome::OutsideWindow, MergeOutcome::First, MergeOutcome::First]
+        );
+        // The stray first one of the other way is given again; the receiver knows it by then.
+        assert_eq!(
+            again(&mut legs, RedundantPath::B),
+            [MergeOutcome::First, MergeOutcome::Duplicate, MergeOutcome::Duplicate]
+        );
+        assert_eq!((legs.stats().restarts, legs.stats().outside), (1, 1));
+    }
+
+    proptest! {
+        /// Each packet comes out exactly once if it came on any way, however far the ways are apart.
+        #[test]
+        fn once_each(
+            start: u16,
+            apart in 0_u64..90,
+            lost in proptest::collection::vec((0_u8..4, 0_u8..4), 100..600),
+        ) {
+            let mut legs = DualPathMerger::new();
+            let (mut order, mut sent) = (Vec::new(), BTreeSet::new());
+            for (index, (a, b)) in lost.iter().enumerate() {
+                let number = FIRST_SEQUENCE + u64::from(start) + index as u64;
+                for (gone, leg, time) in [(*a, RedundantPath::A, number), (*b, RedundantPath::B, number + apart)] {
+                    if gone > 0 {
+                        order.push((time, leg == RedundantPath::B, number));
+                        sent.insert(number);
+                    }
+                }
+            }
+            order.sort_unstable();
+            let mut given = BTreeSet::new();
+            for (_, b, number) in order {
+                let leg = if b { RedundantPath::B } else { RedundantPath::A };
+                match receive(&mut legs, leg, number) {
+                    MergeOutcome::First => prop_assert!(given.insert(number)),
+                    MergeOutcome::Duplicate => prop_assert!(given.contains(&number)),
+                    MergeOutcome::OutsideWindow => prop_assert!(false),
+                }
+            }
+            prop_assert_eq!(given, sent);
+        }
+
+        #[test]
+        fn nonsense_is_survived(packets in proptest::collection::vec((any::<bool>(), any::<u16>()), 0..300)) {
+            let mut legs = DualPathMerger::new();
+            for (leg, sequence) in &packets {
+                receive(&mut legs, if *leg { RedundantPath::A } else { RedundantPath::B }, u64::from(*sequence));
+            }
+            let tally = legs.stats();
+            let all = tally.accepted[0] + tally.accepted[1] + tally.duplicates + tally.outside;
+            prop_assert_eq!(all, packets.len() as u64);
+        }
+    }
+}

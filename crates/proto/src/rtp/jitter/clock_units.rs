@@ -1,0 +1,52 @@
+//! Media time in units of a timestamp, local time in nanoseconds.
+
+use aulos_core::{Instant, Span};
+
+/// Between units and nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClockUnits {
+    rate: i64,
+}
+
+impl ClockUnits {
+    /// Of `rate` units per second, brought into range.
+    pub(super) fn new(rate: u32) -> Self {
+        Self { rate: i64::from(rate.clamp(1, MAX_CLOCK_RATE)) }
+    }
+
+    pub(super) const fn nanos_of(self, units: i64) -> i64 {
+        let (seconds, rest) = (units.div_euclid(self.rate), units.rem_euclid(self.rate));
+        seconds.saturating_mul(SECOND).saturating_add(rest * SECOND / self.rate)
+    }
+
+    pub(super) const fn units_in(self, nanos: i64) -> i64 {
+        let (seconds, rest) = (nanos.div_euclid(SECOND), nanos.rem_euclid(SECOND));
+        seconds.saturating_mul(self.rate).saturating_add(rest * self.rate / SECOND)
+    }
+
+    /// The units of a packet that lasts `span`.
+    pub(super) fn units_in_span(self, span: Span) -> u32 {
+        u32::try_from(self.units_in(span.as_nanos())).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// A packet's length, at most [`LONGEST_PACKET`].
+    pub(super) fn sane(self, units: u32) -> u32 {
+        units.clamp(1, self.units_in_span(LONGEST_PACKET))
+    }
+}
+
+/// An instant as a number that can be added to and taken from without a thought: 36 years.
+pub(super) fn to_nanos(instant: Instant) -> i64 {
+    (instant - Instant::ZERO).as_nanos().min(1 << 60)
+}
+
+/// The instant that [`time`] made a number of.
+pub(super) fn to_instant(nanos: i64) -> Instant {
+    Instant::ZERO + Span::from_nanos(nanos.max(0))
+}
+
+/// A packet of audio is never longer; Opus ends at 120 ms.
+pub const LONGEST_PACKET: Span = Span::from_secs(1);
+
+pub(super) const SECOND: i64 = 1_000_000_000;
+const MAX_CLOCK_RATE: u32 = 1_000_000;

@@ -1,0 +1,283 @@
+//! What the machine does by itself: who is there, how long to wait, what to write.
+
+use aulos_core::{Instant, Span};
+
+use super::{
+    BYE_GRACE, DlrrBlock, ExtendedBlock, IP_UDP_OVERHEAD, MEMBER_INTERVALS, MIN_INTERVAL, Member,
+    NtpTime, ReceptionReport, ReportBlock, ReportBlocks, RtcpEvent, RtcpSession, RtcpWriter,
+    SenderInfo, SentCounters, State, from_ntp_short, to_ntp_short,
+};
+
+impl RtcpSession {
+    /// Enters a member or notes that it is there; none for our own number.
+    pub(super) fn touch_member(&mut self, now: Instant, ssrc: u32) -> Option<u32> {
+        if ssrc == self.config.ssrc {
+            return None;
+        }
+        if let Some(number) = self.members.find(ssrc) {
+            self.members.touch(number);
+            self.members.get_mut(number)?.heard = now;
+            return Some(number);
+        }
+        if self.members.len() == self.members.capacity() {
+            let unproven = self.members.least_recent(false);
+            let oldest = unproven.or_else(|| self.members.least_recent(true))?;
+            self.members.remove(oldest);
+            self.tally.evicted += 1;
+        }
+        self.members.insert(ssrc, Member { heard: now, ..Member::default() })
+    }
+
+    pub(super) fn handle_report_blocks(
+        &mut self,
+        now: Instant,
+        by: u32,
+        blocks: ReportBlocks<'_>,
+        tell: &mut impl FnMut(RtcpEvent<'_>),
+    ) {
+        let own = self.config.ssrc;
+        if let Some(block) = blocks.iter().find(|block| block.ssrc == own) {
+            let round_trip = self.round_trip(now, block.last_report, block.delay);
+            tell(RtcpEvent::ReceptionReport { by, block, round_trip });
+        }
+    }
+
+    pub(super) fn handle_extended_block(
+        &mut self,
+        now: Instant,
+        by: u32,
+        number: u32,
+        block: ExtendedBlock,
+        tell: &mut impl FnMut(RtcpEvent<'_>),
+    ) {
+        match block {
+            ExtendedBlock::ReferenceTime(ntp) => {
+                if let Some(member) = self.members.get_mut(number) {
+                    member.reference = Some((ntp.middle_bits(), now));
+                }
+            }
+            ExtendedBlock::Dlrr(delay) if delay.ssrc == self.config.ssrc => {
+                if let Some(span) = self.round_trip(now, delay.last_report, delay.delay) {
+                    tell(RtcpEvent::RoundTrip { by, span });
+                }
+            }
+            ExtendedBlock::Dlrr(_) => {}
+        }
+    }
+
+    /// RFC 3550, 6.4.1: now less the report's time less the delay. What would be before it, or before
+    /// the session began, answers nothing that we sent.
+    fn round_trip(&mut self, now: Instant, last_report: u32, delay: u32) -> Option<Span> {
+        if last_report == 0 {
+            return None;
+        }
+        let since_report = self.ntp(now).middle_bits().wrapping_sub(last_report);
+        let units = since_report.checked_sub(delay);
+        let span =
+            units.filter(|_| from_ntp_short(since_report) <= now.since(self.started) + TOLERANCE);
+        if span.is_none() {
+            self.tally.implausible += 1;
+        }
+        span.map(from_ntp_short)
+    }
+
+    pub(super) fn handle_bye(&mut self, now: Instant, ssrc: u32) {
+        if let State::Leaving { byes } = &mut self.state {
+            *byes += 1;
+            return;
+        }
+        match self.members.find(ssrc).and_then(|number| self.members.get_mut(number)) {
+            Some(member) => {
+                let until = *member.bye.get_or_insert(now) + BYE_GRACE;
+                self.leaving = Some(self.leaving.map_or(until, |at| at.min(until)));
+            }
+            None => self.tally.forged_byes += 1,
+        }
+    }
+
+    /// Lets those go who said BYE and were quiet since.
+    pub(super) fn expire_byes(&mut self, now: Instant, tell: &mut impl FnMut(RtcpEvent<'_>)) {
+        let gone = |member: &Member| member.bye.is_some_and(|bye| now.since(bye) >= BYE_GRACE);
+        self.drop_members(tell, gone);
+        let byes = self.members.iter().filter_map(|(_, member)| member.bye);
+        self.leaving = byes.min().map(|bye| bye + BYE_GRACE);
+        self.reconsider(now);
+    }
+
+    /// Lets those go who were not heard for too long (6.3.5).
+    pub(super) fn expire_members(&mut self, now: Instant, tell: &mut impl FnMut(RtcpEvent<'_>)) {
+        let limit = self.expected_interval(now) * MEMBER_INTERVALS;
+        let silent = |member: &Member| now.since(member.heard) > limit;
+        let gone = self.drop_members(tell, silent);
+        self.tally.timed_out += gone;
+        if gone > 0 {
+            self.reconsider(now);
+        }
+    }
+
+    fn drop_members(
+        &mut self,
+        tell: &mut impl FnMut(RtcpEvent<'_>),
+        gone: impl Fn(&Member) -> bool,
+    ) -> u64 {
+        let mut count = 0;
+        for number in self.members.numbers() {
+            if self.members.get(number).is_some_and(&gone) {
+                let left = self.members.remove(number);
+                left.into_iter().for_each(|(ssrc, _)| tell(RtcpEvent::Left { ssrc }));
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// With fewer members the next report comes sooner (6.3.4).
+    fn reconsider(&mut self, now: Instant) {
+        let members = self.member_count();
+        if members >= self.counted || matches!(self.state, State::Leaving { .. }) {
+            return;
+        }
+        #[allow(clippy::cast_precision_loss, reason = "at most 2^20 members")]
+        let share = members as f64 / self.counted as f64;
+        self.next = now + scale(self.next.since(now), share);
+        self.previous = now - scale(now.since(self.previous), share);
+        self.counted = members;
+    }
+
+    /// Members as the timer counts them: while we leave, those who leave, too.
+    pub(super) fn member_count(&self) -> usize {
+        match self.state {
+            State::Leaving { byes } => byes + 1,
+            _ => self.members.len() + 1,
+        }
+    }
+
+    /// The time until the next report (6.3.1, A.7): random, so that sessions do not fall into step,
+    /// and longer by what reconsideration makes shorter.
+    pub(super) fn interval(&mut self, now: Instant) -> Span {
+        let random = self.chance.next_f64() + 0.5;
+        let initial = matches!(self.state, State::Joining | State::Leaving { .. });
+        let minimum = if initial { self.config.min_interval / 2 } else { self.config.min_interval };
+        scale(self.bandwidth_interval(now).max(minimum), random / (core::f64::consts::E - 1.5))
+    }
+
+    /// The same without chance, and with the long minimum: what time-outs go by (6.3.5).
+    fn expected_interval(&self, now: Instant) -> Span {
+        self.bandwidth_interval(now).max(MIN_INTERVAL)
+    }
+
+    /// How long the members that share a bandwidth with us need for a report each.
+    fn bandwidth_interval(&self, now: Instant) -> Span {
+        let members = self.member_count();
+        let leaving = matches!(self.state, State::Leaving { .. });
+        let we_send = !leaving && self.own.last.is_some_and(|(at, ..)| self.is_recent(now, at));
+        let sends = |member: &Member| member.rtp.is_some_and(|at| self.is_recent(now, at));
+        let others = self.members.iter().filter(|(_, member)| sends(member)).count();
+        let senders = if leaving { 0 } else { others + usize::from(we_send) };
+        let (count, part) = match (senders * 4 <= members, we_send) {
+            (true, true) => (senders, 0.25),
+            (true, false) => (members - senders, 0.75),
+            (false, _) => (members, 1.0),
+        };
+        #[allow(clippy::cast_precision_loss, reason = "at most 2^20 members")]
+        let seconds =
+            self.average * count as f64 / (f64::from(self.config.bandwidth.max(1)) * part);
+        scale(Span::from_secs(1), seconds)
+    }
+
+    /// Who has sent RTP then is a sender now: two intervals make him one no more (6.3.5, 6.3.8).
+    fn is_recent(&self, now: Instant, at: Instant) -> bool {
+        let interval = self.waited.max(now.since(self.previous)).max(MIN_INTERVAL);
+        now.since(at) < interval * 2
+    }
+
+    /// A datagram went over the wire: the mean follows it by a sixteenth (6.3.3).
+    pub(super) fn update_average_size(&mut self, length: usize) {
+        #[allow(clippy::cast_precision_loss, reason = "a datagram")]
+        let size = (length + IP_UDP_OVERHEAD) as f64;
+        self.average += (size - self.average) / 16.0;
+    }
+
+    pub(super) fn write(
+        &mut self,
+        now: Instant,
+        out: &mut [u8],
+        bye: bool,
+        mut sources: impl Iterator<Item = (u32, ReceptionReport)>,
+    ) -> usize {
+        let ssrc = self.config.ssrc;
+        let sender = self.sender_info(now);
+        let ntp = self.ntp(now);
+        let mut writer = RtcpWriter::new(out);
+        let reserve = self.config.cname.len() + TRAILER_BYTES;
+        let members = &self.members;
+        let blocks = core::iter::from_fn(|| {
+            let (ssrc, reception) = sources.next()?;
+            let member = members.find(ssrc).and_then(|number| members.get(number));
+            let report = member.and_then(|member| member.report);
+            Some(block(now, ssrc, reception, report))
+        });
+        writer.report(ssrc, sender, reserve, blocks);
+        writer.cname(ssrc, &self.config.cname);
+        if bye {
+            writer.bye(ssrc, "");
+        } else {
+            if self.config.reference_time && sender.is_none() {
+                writer.reference_time(ssrc, ntp);
+            }
+            let asked = self.members.iter_mut().filter_map(|(ssrc, member)| {
+                let (last_report, at) = member.reference.take()?;
+                Some(DlrrBlock { ssrc, last_report, delay: to_ntp_short(now.since(at)) })
+            });
+            writer.dlrr(ssrc, asked);
+        }
+        writer.finish().len()
+    }
+
+    /// What we say of ourselves, as long as we are a sender.
+    fn sender_info(&self, now: Instant) -> Option<SenderInfo> {
+        let (at, timestamp, rate) = self.own.last?;
+        if !self.is_recent(now, at) {
+            return None;
+        }
+        let since = now.since(at);
+        let ticks = i128::from(since.as_nanos()) * i128::from(rate) / 1_000_000_000;
+        let ticks = u32::try_from(ticks & i128::from(u32::MAX)).unwrap_or(0);
+        let SentCounters { packets, octets, .. } = self.own;
+        let timestamp = timestamp.wrapping_add(ticks);
+        Some(SenderInfo { ntp: self.ntp(now), timestamp, packets, octets })
+    }
+
+    fn ntp(&self, now: Instant) -> NtpTime {
+        let (at, ntp) = self.clock;
+        ntp.after(now - at)
+    }
+}
+
+/// A report block about a source whose own report came at a moment.
+fn block(
+    now: Instant,
+    ssrc: u32,
+    reception: ReceptionReport,
+    report: Option<(u32, Instant)>,
+) -> ReportBlock {
+    ReportBlock {
+        ssrc,
+        fraction_lost: reception.fraction_lost,
+        cumulative_lost: reception.cumulative_lost,
+        highest: reception.highest,
+        jitter: reception.jitter,
+        last_report: report.map_or(0, |(middle, _)| middle),
+        delay: report.map_or(0, |(_, at)| to_ntp_short(now.since(at))),
+    }
+}
+
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a wait")]
+fn scale(span: Span, by: f64) -> Span {
+    Span::from_nanos((span.as_nanos() as f64 * by) as i64)
+}
+
+/// Bytes of what follows the report blocks, without the name: SDES, and BYE or a reference time.
+const TRAILER_BYTES: usize = 16 + 20;
+/// What a report may be older than the session: the clock was set again meanwhile.
+const TOLERANCE: Span = Span::from_secs(1);

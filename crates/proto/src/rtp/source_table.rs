@@ -1,0 +1,426 @@
+//! The sources behind one port: who is there, from where, and what happens when there are too many.
+//!
+//! A flood of made-up sources must cost neither memory nor a stream that plays. Room is made at the
+//! cost of who has not proved itself and has been quiet the longest; a proven source goes only when it
+//! has been quiet for a while. The same number from two addresses is a collision or a loop (RFC 3550,
+//! 8.2): the first one stays.
+
+use core::net::SocketAddr;
+
+use aulos_core::{Instant, Span};
+
+use super::ssrc_map::SsrcMap;
+
+/// Wishes for a [`Table`].
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "wishes, made with Default and changed")]
+pub struct SourceTableConfig {
+    /// Sources at once; 1 to 1,048,576.
+    pub capacity: usize,
+    /// A source that has been quiet for so long may move to another address, or be put out.
+    pub idle_timeout: Span,
+    /// A number that peers cannot guess: it spreads the sources over the index.
+    pub key: u64,
+}
+
+impl Default for SourceTableConfig {
+    fn default() -> Self {
+        Self { capacity: 64, idle_timeout: Span::from_secs(5), key: 0 }
+    }
+}
+
+/// A source's place in its table; it is good until the source is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SourceId(u32);
+
+/// What a packet's SSRC and address are to the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "who receives packets has to know every case")]
+pub enum SourceLookup<T> {
+    /// A source that is there.
+    Known(SourceId),
+    /// A source that has just been entered. Who had to go for it comes along.
+    Inserted(SourceId, Option<(u32, T)>),
+    /// A known source that was quiet, and now is at another address.
+    Moved(SourceId),
+    /// Another address has this SSRC, and its packets still come: a collision, or a loop. Drop it.
+    Collision,
+    /// All places are taken by proven sources that are not quiet. Drop it.
+    Full,
+}
+
+/// What has happened in a table since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SourceTableStats {
+    /// Sources that were entered.
+    pub inserted: u64,
+    /// Sources that had to go for others.
+    pub evicted: u64,
+    /// Packets of new sources for which there was no room.
+    pub refused: u64,
+    /// Packets with the SSRC of a source at another address.
+    pub collisions: u64,
+    /// Sources that came back from another address.
+    pub moved: u64,
+}
+
+/// Sources of one port by SSRC, with a `T` each.
+///
+/// # Examples
+/// ```
+/// use aulos_core::Instant;
+/// use aulos_proto::rtp::{Found, Receiver, Table, TableConfig};
+///
+/// let mut table = Table::<Receiver>::new(TableConfig::default());
+/// let from = "192.0.2.1:5004".parse()?;
+/// let Found::Entered(id, None) = table.enter(Instant::ZERO, 7, from, Receiver::new) else {
+///     unreachable!("there is room")
+/// };
+/// let again = table.enter(Instant::ZERO, 7, from, Receiver::new);
+/// assert!(matches!(again, Found::Known(known) if known == id));
+/// # Ok::<(), core::net::AddrParseError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SourceTable<T> {
+    slots: SsrcMap<SourceEntry<T>>,
+    idle: Span,
+    tally: SourceTableStats,
+}
+
+#[derive(Clone, Debug)]
+struct SourceEntry<T> {
+    from: SocketAddr,
+    heard: Instant,
+    value: T,
+}
+
+impl<T> SourceTable<T> {
+    /// An empty table. This allocates all that it will ever need.
+    #[must_use]
+    pub fn new(config: SourceTableConfig) -> Self {
+        let slots = SsrcMap::new(config.capacity, config.key);
+        Self { slots, idle: config.idle_timeout, tally: SourceTableStats::default() }
+    }
+
+    /// Looks a packet's source up and enters it when it is new.
+    ///
+    /// # Real-time
+    /// Neither waits nor allocates, if `make` does not.
+    pub fn find_or_insert(
+        &mut self,
+        now: Instant,
+        ssrc: u32,
+        from: SocketAddr,
+        make: impl FnOnce() -> T,
+    ) -> SourceLookup<T> {
+        if let Some(number) = self.slots.find(ssrc) {
+            return self.update_known(now, number, from);
+        }
+        let evicted = if self.slots.len() < self.slots.capacity() {
+            None
+        } else if let Some(victim) = self.eviction_candidate(now) {
+            self.tally.evicted += 1;
+            self.slots.remove(victim).map(|(ssrc, entry)| (ssrc, entry.value))
+        } else {
+            self.tally.refused += 1;
+            return SourceLookup::Full;
+        };
+        match self.slots.insert(ssrc, SourceEntry { from, heard: now, value: make() }) {
+            Some(number) => {
+                self.tally.inserted += 1;
+                SourceLookup::Inserted(SourceId(number), evicted)
+            }
+            None => SourceLookup::Full,
+        }
+    }
+
+    /// The source has proved to be one: from now on it goes only when it is quiet.
+    ///
+    /// # Real-time
+    /// Neither allocates nor waits.
+    pub fn mark_valid(&mut self, id: SourceId) {
+        self.slots.mark_valid(id.0);
+    }
+
+    /// Takes a source out.
+    ///
+    /// # Real-time
+    /// Neither allocates nor frees, but for the value that it returns.
+    pub fn remove(&mut self, id: SourceId) -> Option<(u32, T)> {
+        self.slots.remove(id.0).map(|(ssrc, entry)| (ssrc, entry.value))
+    }
+
+    /// Takes out a source that has been quiet for `limit` or longer; call it until there is none.
+    ///
+    /// # Real-time
+    /// Neither allocates nor frees, but for the value that it returns.
+    pub fn expire(&mut self, now: Instant, limit: Span) -> Option<(u32, T)> {
+        let quiet = |number: &u32| self.idle_time(now, *number) >= limit;
+        let oldest = [false, true].into_iter().filter_map(|proven| self.slots.least_recent(proven));
+        let number = oldest.filter(quiet).max_by_key(|number| self.idle_time(now, *number))?;
+        self.remove(SourceId(number))
+    }
+
+    /// The value of a source.
+    pub fn get_mut(&mut self, id: SourceId) -> Option<&mut T> {
+        self.slots.get_mut(id.0).map(|entry| &mut entry.value)
+    }
+
+    /// The value of a source.
+    #[must_use]
+    pub fn get(&self, id: SourceId) -> Option<&T> {
+        self.slots.get(id.0).map(|entry| &entry.value)
+    }
+
+    /// Where a source sends from.
+    #[must_use]
+    pub fn address(&self, id: SourceId) -> Option<SocketAddr> {
+        self.slots.get(id.0).map(|entry| entry.from)
+    }
+
+    /// A source by its number.
+    #[must_use]
+    pub fn find(&self, ssrc: u32) -> Option<SourceId> {
+        self.slots.find(ssrc).map(SourceId)
+    }
+
+    /// All sources with their numbers, in no order that means anything.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        self.slots.iter().map(|(ssrc, entry)| (ssrc, &entry.value))
+    }
+
+    /// All sources with their numbers, in no order that means anything.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+        self.slots.iter_mut().map(|(ssrc, entry)| (ssrc, &mut entry.value))
+    }
+
+    /// All sources with their numbers, that of `ssrc` last: a report has room for 31, and the next one
+    /// goes on behind the last that was taken.
+    pub fn iter_mut_after(&mut self, ssrc: u32) -> impl Iterator<Item = (u32, &mut T)> {
+        let number = self.slots.find(ssrc).unwrap_or(0);
+        let entries = self.slots.iter_mut_after(number);
+        entries.map(|(ssrc, entry)| (ssrc, &mut entry.value))
+    }
+
+    /// How many sources there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there is no source.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub const fn stats(&self) -> SourceTableStats {
+        self.tally
+    }
+
+    fn update_known(&mut self, now: Instant, number: u32, from: SocketAddr) -> SourceLookup<T> {
+        let idle = self.idle_time(now, number) >= self.idle;
+        let Some(entry) = self.slots.get_mut(number) else { return SourceLookup::Full };
+        let moved = entry.from != from;
+        if moved && !idle {
+            self.tally.collisions += 1;
+            return SourceLookup::Collision;
+        }
+        (entry.from, entry.heard) = (from, entry.heard.max(now));
+        self.slots.touch(number);
+        if moved {
+            self.tally.moved += 1;
+            return SourceLookup::Moved(SourceId(number));
+        }
+        SourceLookup::Known(SourceId(number))
+    }
+
+    /// Who goes when there is no room.
+    fn eviction_candidate(&self, now: Instant) -> Option<u32> {
+        let proven =
+            || self.slots.least_recent(true).filter(|at| self.idle_time(now, *at) >= self.idle);
+        self.slots.least_recent(false).or_else(proven)
+    }
+
+    fn idle_time(&self, now: Instant, number: u32) -> Span {
+        self.slots.get(number).map_or(Span::ZERO, |entry| now.since(entry.heard))
+    }
+}
+
+/// Addresses with which we have collided that are remembered at once.
+pub const MAX_CONFLICTS: usize = 8;
+
+/// What a packet with our own SSRC is (RFC 3550, 8.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "who receives packets has to know every case")]
+pub enum SsrcCheck {
+    /// Somebody else's number.
+    Foreign,
+    /// Our number, for the first time from there: say BYE, and take another one.
+    Collision,
+    /// Our number from where it came from before, though we changed it: our own packets come back.
+    Loop,
+}
+
+/// Our own SSRC and the addresses from which it came back.
+#[derive(Clone, Debug)]
+pub struct LocalSsrc {
+    ssrc: u32,
+    memory: Span,
+    conflicts: [Option<(SocketAddr, Instant)>; MAX_CONFLICTS],
+}
+
+impl LocalSsrc {
+    /// `memory` is how long an address is remembered; RFC 3550 has ten intervals of reports.
+    #[must_use]
+    pub const fn new(ssrc: u32, memory: Span) -> Self {
+        Self { ssrc, memory, conflicts: [None; MAX_CONFLICTS] }
+    }
+
+    /// Our number.
+    #[must_use]
+    pub const fn ssrc(&self) -> u32 {
+        self.ssrc
+    }
+
+    /// Takes another number, after a collision.
+    pub const fn change(&mut self, ssrc: u32) {
+        self.ssrc = ssrc;
+    }
+
+    /// Judges a packet by its SSRC and where it came from.
+    ///
+    /// # Real-time
+    /// Neither allocates nor waits.
+    pub fn check(&mut self, now: Instant, ssrc: u32, from: SocketAddr) -> SsrcCheck {
+        if ssrc != self.ssrc {
+            return SsrcCheck::Foreign;
+        }
+        let alive = |at: &Instant| now.since(*at) < self.memory;
+        let known = self.conflicts.iter_mut().flatten();
+        if let Some((_, at)) = known.into_iter().find(|(other, at)| *other == from && alive(at)) {
+            *at = now;
+            return SsrcCheck::Loop;
+        }
+        let age = |place: &&mut Option<(SocketAddr, Instant)>| place.map(|(_, at)| at);
+        if let Some(place) = self.conflicts.iter_mut().min_by_key(age) {
+            *place = Some((from, now));
+        }
+        SsrcCheck::Collision
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(port: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], port))
+    }
+
+    fn at(millis: i64) -> Instant {
+        Instant::ZERO + Span::from_millis(millis)
+    }
+
+    fn table(capacity: usize) -> SourceTable<u32> {
+        SourceTable::new(SourceTableConfig { capacity, ..SourceTableConfig::default() })
+    }
+
+    #[test]
+    fn a_flood_puts_out_nobody_who_plays() {
+        let mut table = table(100);
+        for ssrc in 0..90 {
+            let SourceLookup::Inserted(id, None) =
+                table.find_or_insert(at(0), ssrc, from(1), || ssrc)
+            else {
+                panic!("there is room")
+            };
+            table.mark_valid(id);
+        }
+        for packet in 0..100_000_u32 {
+            let now = at(i64::from(packet / 100));
+            table.find_or_insert(now, 1_000 + packet, from(2), || 0);
+            assert!(matches!(
+                table.find_or_insert(now, packet % 90, from(1), || 0),
+                SourceLookup::Known(_)
+            ));
+        }
+        assert_eq!(table.len(), 100);
+        let tally = table.stats();
+        assert_eq!((tally.inserted, tally.evicted, tally.refused), (100_090, 99_990, 0));
+        assert!((0..90).all(|ssrc| table.find(ssrc).is_some()));
+    }
+
+    #[test]
+    fn a_proven_source_goes_when_it_is_quiet() {
+        let mut table = table(2);
+        for ssrc in [1, 2] {
+            let SourceLookup::Inserted(id, _) = table.find_or_insert(at(0), ssrc, from(1), || ssrc)
+            else {
+                panic!()
+            };
+            table.mark_valid(id);
+        }
+        table.find_or_insert(at(1_000), 1, from(1), || 0);
+        assert_eq!(table.find_or_insert(at(4_999), 3, from(1), || 3), SourceLookup::Full);
+        assert!(matches!(
+            table.find_or_insert(at(5_000), 3, from(1), || 3),
+            SourceLookup::Inserted(_, Some((2, 2)))
+        ));
+        assert_eq!(table.stats().refused, 1);
+        assert_eq!(table.expire(at(5_999), Span::from_secs(5)), None);
+        assert_eq!(table.expire(at(6_000), Span::from_secs(5)), Some((1, 1)));
+        assert_eq!(table.expire(at(60_000), Span::from_secs(5)), Some((3, 3)));
+        assert!(table.is_empty() && table.expire(at(60_000), Span::ZERO).is_none());
+    }
+
+    #[test]
+    fn the_first_address_has_the_number() {
+        let mut table = table(2);
+        let SourceLookup::Inserted(id, None) = table.find_or_insert(at(0), 1, from(1), || 1) else {
+            panic!()
+        };
+        assert_eq!(table.find_or_insert(at(4_999), 1, from(2), || 2), SourceLookup::Collision);
+        assert_eq!(table.address(id), Some(from(1)));
+        assert_eq!(table.find_or_insert(at(5_000), 1, from(2), || 2), SourceLookup::Moved(id));
+        assert_eq!((table.get(id), table.address(id)), (Some(&1), Some(from(2))));
+        assert_eq!((table.stats().collisions, table.stats().moved), (1, 1));
+    }
+
+    #[test]
+    fn everybody_has_a_turn() {
+        let mut table = table(100);
+        for ssrc in 0..100 {
+            table.find_or_insert(at(0), ssrc, from(1), || 0);
+        }
+        let mut last = 0;
+        for _ in 0..10 {
+            for (ssrc, turns) in table.iter_mut_after(last).take(31) {
+                *turns += 1;
+                last = ssrc;
+            }
+        }
+        assert!(table.iter().all(|(_, turns)| (3..=4).contains(turns)));
+        table.remove(SourceId(0));
+        assert_eq!(table.iter_mut_after(99).count(), 99);
+        assert_eq!(table.iter_mut_after(12_345).count(), 99, "a source that is gone");
+    }
+
+    /// RFC 3550, 8.2: a collision once, and what comes from there afterwards is a loop.
+    #[test]
+    fn our_own_number_comes_back() {
+        let mut identity = LocalSsrc::new(7, Span::from_secs(50));
+        assert_eq!(identity.check(at(0), 8, from(1)), SsrcCheck::Foreign);
+        assert_eq!(identity.check(at(0), 7, from(1)), SsrcCheck::Collision);
+        identity.change(9);
+        assert_eq!(identity.check(at(20), 9, from(1)), SsrcCheck::Loop);
+        assert_eq!(identity.check(at(49_000), 9, from(1)), SsrcCheck::Loop);
+        assert_eq!(identity.check(at(99_000), 9, from(1)), SsrcCheck::Collision, "forgotten");
+        for port in 0..100 {
+            assert_eq!(identity.check(at(100_000), 9, from(port + 2)), SsrcCheck::Collision);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Announcing one session until it is over.
+
+use core::net::IpAddr;
+
+use aulos_core::{Instant, Rng, Span};
+
+use super::{SapPacket, description_hash};
+use crate::sdp::MAX_BYTES;
+
+/// The usual time between two announcements. RFC 2974 has 300 s or more, so as not to fill a group of
+/// the whole world; AES67 devices announce every 30 s, and expect it of others.
+pub const INTERVAL: Span = Span::from_secs(30);
+
+/// Wishes for an [`Announcer`].
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "wishes, made with Default and changed")]
+pub struct AnnouncerConfig {
+    /// Time between two announcements, give or take a third.
+    pub interval: Span,
+    /// Bits per second that all announcements in the group together may take.
+    pub bandwidth: u32,
+    /// Anything that no other announcer has.
+    pub seed: u64,
+}
+
+impl Default for AnnouncerConfig {
+    fn default() -> Self {
+        Self { interval: INTERVAL, bandwidth: 4_000, seed: 0 }
+    }
+}
+
+/// Announces one session: at once, again and again, and when it is over.
+///
+/// # Examples
+/// ```
+/// use aulos_core::Instant;
+/// use aulos_proto::sap::{Announcer, AnnouncerConfig, Packet};
+///
+/// let config = AnnouncerConfig::default();
+/// let mut announcer = Announcer::new(config, [192, 0, 2, 1].into(), Instant::ZERO);
+/// announcer.set(Instant::ZERO, "v=0\r\n");
+/// let mut out = [0; 1_500];
+/// let length = announcer.poll_output(&mut out).unwrap_or(0);
+/// assert_eq!(Packet::parse(&out[..length])?.payload, b"v=0\r\n");
+/// assert!(announcer.poll_timeout().is_some(), "when to say it again");
+/// # Ok::<(), aulos_proto::sap::Malformed>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Announcer {
+    config: AnnouncerConfig,
+    origin: IpAddr,
+    chance: Rng,
+    /// What is announced, and what is taken back.
+    current: Option<String>,
+    former: Option<String>,
+    due: bool,
+    next: Instant,
+    others: usize,
+}
+
+impl Announcer {
+    /// Announces nothing yet. `origin` is our own address.
+    #[must_use]
+    pub fn new(config: AnnouncerConfig, origin: IpAddr, now: Instant) -> Self {
+        Self {
+            config,
+            origin,
+            chance: Rng::new(config.seed),
+            current: None,
+            former: None,
+            due: false,
+            next: now,
+            others: 0,
+        }
+    }
+
+    /// Announces `sdp` from now on, and takes back what was announced before. More than
+    /// [`MAX_BYTES`] nobody would read, and it is not announced.
+    pub fn set(&mut self, now: Instant, sdp: &str) {
+        if self.current.as_deref() == Some(sdp) || sdp.len() > MAX_BYTES {
+            return;
+        }
+        self.withdraw();
+        self.current = Some(sdp.to_owned());
+        self.due = true;
+        self.schedule_next(now);
+    }
+
+    /// The session is over.
+    pub fn withdraw(&mut self) {
+        self.former = self.current.take().or_else(|| self.former.take());
+        self.due = false;
+    }
+
+    /// How many other announcements there are in the group; with many of them everybody has to be slower.
+    pub const fn set_other_announcements(&mut self, others: usize) {
+        self.others = others;
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.current.is_some() && self.next <= now {
+            self.due = true;
+            self.schedule_next(now);
+        }
+    }
+
+    /// Writes what is to be sent into `out`, and says how many bytes it has; none when there is
+    /// nothing, or `out` is too short for it.
+    pub fn poll_output(&mut self, out: &mut [u8]) -> Option<usize> {
+        let (sdp, deletion) = match self.former.take() {
+            Some(former) => (former, true),
+            None if self.due => {
+                self.due = false;
+                (self.current.clone()?, false)
+            }
+            None => return None,
+        };
+        let (hash, payload) = (description_hash(sdp.as_bytes()), sdp.as_bytes());
+        SapPacket { deletion, hash, origin: self.origin, payload }.write(out)
+    }
+
+    /// When to call [`Announcer::handle_timeout`]; none when nothing is announced.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.current.is_some().then_some(self.next)
+    }
+
+    /// RFC 2974, 3.1: what all announcements need at their bandwidth, or the usual time if that is more,
+    /// and up to a third sooner or later.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a wait")]
+    fn schedule_next(&mut self, now: Instant) {
+        let bits =
+            8 * (self.others as u64 + 1) * self.current.as_ref().map_or(0, String::len) as u64;
+        let needed = bits as f64 / f64::from(self.config.bandwidth.max(1));
+        let seconds = self.config.interval.as_secs_f64().max(needed);
+        let wait = seconds * (2.0 / 3.0 + self.chance.next_f64() * 2.0 / 3.0);
+        self.next = now + Span::from_nanos((wait * 1e9) as i64).max(Span::from_secs(1));
+    }
+}

@@ -1,0 +1,263 @@
+//! Sources.
+
+use std::io::{self, Read as _};
+use std::net::SocketAddr;
+
+use aulos_config::{ReceptionSettings, RtpSource, SourceConfig};
+use aulos_core::Span;
+use aulos_engine::source::{Pacing, RingSource, Source};
+use aulos_engine::standby::{LinkState, StandbyHandle};
+use aulos_io::beneath::is_outside_root;
+use aulos_io::decode::OUTSIDE_ROOTS;
+use aulos_io::feed::Backoff;
+use aulos_io::relay::RtpPayloadFormat;
+use aulos_io::rtp::{
+    RtpInput, RtpInputConfig, RtpInputSink, RtpInputStatus, RtpSession, find_interface,
+};
+use aulos_io::udp::{SocketOptions, bind_socket};
+use aulos_io::{SourcePath, SystemClock};
+use aulos_proto::rtp::RtpCodec;
+use aulos_proto::rtp::payload::OpusParameters;
+use aulos_proto::sdp;
+use aulos_rt::LatestReader;
+
+use super::{RtpService, SOCKET_BUFFER, SharedError};
+use crate::audio::AudioState;
+use crate::backend::RtpSourceStatus;
+
+/// What can be seen of a source.
+#[derive(Debug)]
+pub(in crate::audio) struct RtpSourceHandle {
+    state: LatestReader<RtpInputStatus>,
+    problem: SharedError,
+}
+
+impl RtpSourceHandle {
+    pub(in crate::audio) fn problem(&self) -> Option<String> {
+        self.problem.text()
+    }
+
+    pub(in crate::audio) fn status(&mut self) -> RtpSourceStatus {
+        RtpSourceStatus(*self.state.read())
+    }
+}
+
+/// A source that is not open yet.
+#[derive(Debug)]
+pub(super) struct PendingRtpSource {
+    config: SourceConfig,
+    buffer: Span,
+    /// None when it is open, or never will be.
+    intake: Option<RtpInputSink>,
+    problem: SharedError,
+    backoff: Backoff,
+}
+
+/// Opens a source that is delayed by `buffer`, now or as soon as that is possible.
+pub(in crate::audio) fn open(
+    config: &SourceConfig,
+    buffer: Span,
+    keeper: Option<StandbyHandle>,
+    inner: &mut AudioState,
+) -> (Box<dyn Source>, RtpSourceHandle) {
+    let (line, items, state) = RtpInputSink::new();
+    let line = match keeper {
+        Some(keeper) => line.with_standby(keeper),
+        None => line,
+    };
+    let problem = SharedError::default();
+    inner.rtp.waiting.push(PendingRtpSource {
+        config: config.clone(),
+        buffer,
+        intake: Some(line),
+        problem: problem.clone(),
+        backoff: Backoff::new(inner.seeds.next()),
+    });
+    inner.rtp.open_sources();
+    (Box::new(RingSource::new(items, Pacing::Live)), RtpSourceHandle { state, problem })
+}
+
+impl RtpService {
+    /// Opens what can be opened now.
+    pub(in crate::audio) fn open_sources(&mut self) {
+        let now = SystemClock::now();
+        let mut waiting = std::mem::take(&mut self.waiting);
+        for one in &mut waiting {
+            if !one.backoff.is_due(now)
+                || one.intake.as_ref().is_none_or(RtpInputSink::is_abandoned)
+            {
+                continue;
+            }
+            match self.open_source(one) {
+                Ok(()) => one.problem.set(None),
+                Err(why) => {
+                    one.problem.set(Some(why));
+                    one.backoff.failed(now);
+                    if let Some(line) = &mut one.intake {
+                        line.report_link(LinkState::Broken);
+                    }
+                }
+            }
+        }
+        waiting.retain(|one| one.intake.as_ref().is_some_and(|line| !line.is_abandoned()));
+        self.waiting = waiting;
+    }
+
+    fn open_source(&mut self, waiting: &mut PendingRtpSource) -> Result<(), String> {
+        let source = match &waiting.config {
+            SourceConfig::Rtp(source) => source.clone(),
+            SourceConfig::Sdp { path, reception } => source_from_sdp(path, reception)?,
+            _ => return Err("this is no source of RTP".to_owned()),
+        };
+        let fail = |error: io::Error| format!("rtp://{}: {error}", source.address);
+        let socket = bind_socket(source.address, &socket_options(&source)?).map_err(fail)?;
+        let context = self.context().map_err(fail)?;
+        let mut config = RtpInputConfig::new(source.media);
+        // What waits for a packet is missing in the buffer: more than half of it is too much.
+        let most = waiting.buffer / 2;
+        let usual = config.max_wait.min(most);
+        config.max_wait = source.reception.jitter.unwrap_or(usual);
+        config.max_concealed = waiting.buffer.max(Span::from_millis(100));
+        config.allowed_senders.clone_from(&source.reception.senders);
+        config.opus_channels = source.opus_channels;
+        config.red_payload_type = source.red;
+        config.delay = source.reception.delay;
+        let Some(line) = waiting.intake.take() else { return Ok(()) };
+        let intake = RtpInput::new(config, line, SystemClock::now()).map_err(|e| e.to_string())?;
+        context.add(Some(socket), RtpSession::Input(Box::new(intake))).map(drop).map_err(fail)
+    }
+}
+
+fn socket_options(source: &RtpSource) -> Result<SocketOptions, String> {
+    let mut options = SocketOptions { receive_buffer: SOCKET_BUFFER, ..SocketOptions::default() };
+    if source.address.ip().is_multicast() {
+        options.groups.push(source.address.ip());
+    }
+    if let Some(wanted) = &source.reception.interface {
+        let card = find_interface(wanted, source.address.is_ipv6());
+        let card = card.map_err(|_| format!("there is no network card {wanted} here now"))?;
+        options.multicast_interface = card.index;
+    }
+    Ok(options)
+}
+
+/// The text of a description, of the file that was opened and no other. A FIFO is not waited for.
+fn read_description(path: &SourcePath) -> Result<Vec<u8>, String> {
+    let said = |error: io::Error| match is_outside_root(&error) {
+        true => OUTSIDE_ROOTS.to_owned(),
+        false => error.to_string(),
+    };
+    let file = path.open().map_err(said)?;
+    if !file.metadata().map_err(said)?.is_file() {
+        return Err("it is not a regular file".to_owned());
+    }
+    let mut text = Vec::new();
+    file.take(sdp::MAX_BYTES as u64 + 1).read_to_end(&mut text).map_err(said)?;
+    if text.len() > sdp::MAX_BYTES { Err(sdp::ErrorKind::TooLarge.to_string()) } else { Ok(text) }
+}
+
+/// The first sound of a description that we can play.
+fn source_from_sdp(path: &SourcePath, reception: &ReceptionSettings) -> Result<RtpSource, String> {
+    let fail = |why: String| format!("{}: {why}", path.display());
+    let text = read_description(path).map_err(fail)?;
+    let session = sdp::SessionDescription::parse(&text).map_err(|error| fail(error.to_string()))?;
+    let formats = session
+        .media
+        .iter()
+        .flat_map(|media| media.formats.iter().map(move |format| (media, format)));
+    let playable = |codec| {
+        use RtpCodec::{G722, L16, L24, Opus, Pcma, Pcmu};
+        matches!(codec, L16 | L24 | Pcmu | Pcma | G722 | Opus)
+    };
+    let found = formats.clone().find(|(_, format)| playable(format.encoding.codec));
+    let (media, format) =
+        found.ok_or_else(|| fail("no payload type of it can be played".to_owned()))?;
+    // What goes to a group comes from there; else it goes to a machine, and that is this one.
+    let address = media.connection.address;
+    let address = match address.is_multicast() {
+        true => address,
+        false if address.is_ipv6() => std::net::Ipv6Addr::UNSPECIFIED.into(),
+        false => std::net::Ipv4Addr::UNSPECIFIED.into(),
+    };
+    let mut reception = reception.clone();
+    if reception.senders.is_empty() {
+        reception.senders.clone_from(&media.sources);
+    }
+    let opus = OpusParameters::parse(&format.parameters);
+    Ok(RtpSource {
+        address: SocketAddr::new(address, media.port),
+        media: RtpPayloadFormat {
+            encoding: format.encoding,
+            payload_type: Some(format.payload_type),
+        },
+        opus_channels: if opus.sprop_stereo || opus.stereo { 2 } else { 1 },
+        red: red_payload_type(media, format),
+        reception,
+    })
+}
+
+/// The payload type of packets that carry those of `format` again (RFC 2198, 5): its `fmtp` lists the
+/// payload types that are in it.
+fn red_payload_type(media: &sdp::MediaDescription, format: &sdp::PayloadFormat) -> Option<u8> {
+    let carries = |parameters: &str| {
+        let mut types = parameters.split('/').map(|number| number.trim().parse::<u8>().ok());
+        parameters.is_empty() || types.any(|number| number == Some(format.payload_type))
+    };
+    let red = media.formats.iter().find(|red| {
+        red.encoding.codec == RtpCodec::Red
+            && red.encoding.clock_rate == format.encoding.clock_rate
+            && carries(&red.parameters)
+    });
+    red.map(|red| red.payload_type)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<RtpSource, String> {
+        let path = aulos_blackbox::golden::scratch("rtp-sdp").join("hall.sdp");
+        std::fs::write(&path, text).unwrap();
+        source_from_sdp(&path.as_path().into(), &ReceptionSettings::default())
+    }
+
+    #[test]
+    fn a_description_says_what_comes_where() {
+        let source = read(
+            "v=0\no=- 1 1 IN IP4 192.0.2.1\ns=Hall\nc=IN IP4 239.1.2.3/32\nt=0 0\n\
+             m=audio 5006 RTP/AVP 98\na=rtpmap:98 L24/48000/2\na=ptime:1\n\
+             a=source-filter: incl IN IP4 239.1.2.3 192.0.2.1\n",
+        )
+        .unwrap();
+        assert_eq!(source.address, "239.1.2.3:5006".parse().unwrap());
+        assert_eq!(source.media.encoding.to_string(), "L24/48000/2");
+        assert_eq!(source.media.payload_type, Some(98));
+        assert_eq!(source.reception.senders, ["192.0.2.1".parse::<std::net::IpAddr>().unwrap()]);
+        // To one machine: that is this one, whatever it is called there.
+        let source = read(
+            "v=0\no=- 1 1 IN IP4 127.0.0.1\ns=-\nc=IN IP4 192.0.2.7\nt=0 0\n\
+             m=audio 6000 RTP/AVP 96\na=rtpmap:96 opus/48000/2\na=fmtp:96 sprop-stereo=1\n",
+        )
+        .unwrap();
+        assert_eq!((source.address, source.opus_channels), ("0.0.0.0:6000".parse().unwrap(), 2));
+        assert_eq!(source.red, None);
+        // RFC 2198 as browsers write it, and one that carries something else.
+        let red = |fmtp: &str| {
+            let text = format!(
+                "v=0\no=- 1 1 IN IP4 127.0.0.1\ns=-\nc=IN IP4 127.0.0.1\nt=0 0\n\
+                 m=audio 6000 RTP/AVP 63 111\na=rtpmap:63 red/48000/2\n{fmtp}\
+                 a=rtpmap:111 opus/48000/2\na=fmtp:111 minptime=10;useinbandfec=1\n"
+            );
+            let source = read(&text).unwrap();
+            assert_eq!(source.media.payload_type, Some(111));
+            source.red
+        };
+        assert_eq!(red("a=fmtp:63 111/111\n"), Some(63));
+        assert_eq!((red(""), red("a=fmtp:63 0/0\n")), (Some(63), None));
+        let nonsense = read("v=0\nm=audio\n").unwrap_err();
+        assert!(nonsense.contains("hall.sdp: line 2: "), "{nonsense}");
+        let none =
+            source_from_sdp(&"/no/such.sdp".into(), &ReceptionSettings::default()).unwrap_err();
+        assert!(none.starts_with("/no/such.sdp: "), "{none}");
+    }
+}

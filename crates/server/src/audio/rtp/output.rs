@@ -1,0 +1,281 @@
+//! Outputs.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use aulos_config::{RtpOutputSettings, Station};
+use aulos_core::{Codec, Frames, HEADROOM, SampleRate, Span};
+use aulos_dsp::g711::G711Law;
+use aulos_engine::encode::{self, Encoder, OpusPacketEncoder, RtpPayloadCodec, RtpPayloadEncoder};
+use aulos_engine::rendition::Rendition;
+use aulos_io::SystemClock;
+use aulos_io::feed::Backoff;
+use aulos_io::rtp::{
+    RtpOutput, RtpOutputConfig, RtpOutputStatus, RtpSession, SapAnnouncement, find_interface,
+    source_address_for,
+};
+use aulos_io::udp::{SocketOptions, StreamId, bind_socket};
+use aulos_proto::rtp::RtpCodec as Payload;
+use aulos_proto::rtp::payload::OpusParameters;
+use aulos_proto::{sap, sdp};
+use aulos_rt::ring::ring;
+use aulos_rt::{LatestReader, Pool};
+
+use super::SharedError;
+use crate::audio::{AudioState, RunningStation, take_matching};
+use crate::backend::RtpDestinationStatus;
+use crate::relay::wall_clock;
+
+/// An output of a station.
+#[derive(Debug)]
+pub(in crate::audio) struct StationRtpOutput {
+    config: RtpOutputSettings,
+    /// What runs: the machine, the rendition that feeds it, and how it does.
+    open_output: Option<OpenRtpOutput>,
+    problem: SharedError,
+    backoff: Backoff,
+    /// Our number, and the one of the description: the same for as long as it is there.
+    ssrc: u32,
+    id: u64,
+}
+
+#[derive(Debug)]
+struct OpenRtpOutput {
+    stream: StreamId,
+    output_id: u64,
+    state: LatestReader<RtpOutputStatus>,
+    sdp: String,
+}
+
+/// The outputs of a station that begins; [`look_at_outputs`] opens them.
+pub(in crate::audio) fn start(station: &Station, inner: &mut AudioState) -> Vec<StationRtpOutput> {
+    station.rtp.iter().map(|config| StationRtpOutput::new(config, inner)).collect()
+}
+
+/// Lets a station that runs go to these from now on; what is the same goes on.
+pub(in crate::audio) fn change(
+    inner: &mut AudioState,
+    number: usize,
+    wanted: &[RtpOutputSettings],
+) {
+    let Some(running) = inner.station(number) else { return };
+    running.config.rtp = wanted.to_vec();
+    let mut old = std::mem::take(&mut running.rtp);
+    let mut all = Vec::new();
+    for config in wanted {
+        let there = take_matching(&mut old, |one| one.config == *config);
+        all.push(there.unwrap_or_else(|| StationRtpOutput::new(config, inner)));
+    }
+    let Some(running) = inner.stations.get_mut(number).and_then(Option::as_mut) else { return };
+    for gone in old.into_iter().filter_map(|one| one.open_output) {
+        // A station without time for it goes on encoding for nobody, until it ends.
+        running.output_bus.remove(gone.output_id);
+        if let Some(context) = &mut inner.rtp.context {
+            context.remove(gone.stream);
+        }
+    }
+    running.rtp = all;
+    open_outputs(inner);
+}
+
+/// A station is over: who listens is told at once, and not when it is freed.
+pub(in crate::audio) fn end(running: &RunningStation, inner: &mut AudioState) {
+    let Some(context) = &mut inner.rtp.context else { return };
+    for gone in running.rtp.iter().filter_map(|one| one.open_output.as_ref()) {
+        context.remove(gone.stream);
+    }
+}
+
+/// Opens what can be opened now.
+pub(in crate::audio) fn open_outputs(inner: &mut AudioState) {
+    let now = SystemClock::now();
+    let AudioState { stations, rtp, .. } = inner;
+    for running in stations.iter_mut().flatten() {
+        let mut all = std::mem::take(&mut running.rtp);
+        for one in all.iter_mut().filter(|one| one.open_output.is_none() && one.backoff.is_due(now))
+        {
+            match one.open(running, rtp) {
+                Ok(sending) => {
+                    one.open_output = Some(sending);
+                    one.problem.set(None);
+                }
+                Err(why) => {
+                    one.problem.set(Some(why));
+                    one.backoff.failed(now);
+                }
+            }
+        }
+        running.rtp = all;
+    }
+}
+
+impl StationRtpOutput {
+    fn new(config: &RtpOutputSettings, inner: &mut AudioState) -> Self {
+        // Nobody else has it but by chance, and nobody outside can guess it (RFC 3550, 8).
+        let seed = RandomState::new().hash_one(inner.seeds.next());
+        Self {
+            config: config.clone(),
+            open_output: None,
+            problem: SharedError::default(),
+            backoff: Backoff::new(seed),
+            ssrc: u32::try_from(seed & u64::from(u32::MAX)).unwrap_or(1),
+            id: seed >> 32,
+        }
+    }
+
+    pub(in crate::audio) fn status(&mut self) -> RtpDestinationStatus {
+        RtpDestinationStatus {
+            state: self.open_output.as_mut().map(|sending| *sending.state.read()),
+            problem: self.problem.text(),
+        }
+    }
+
+    pub(in crate::audio) fn description(&self) -> Option<&str> {
+        self.open_output.as_ref().map(|sending| sending.sdp.as_str())
+    }
+
+    fn open(
+        &self,
+        running: &mut RunningStation,
+        rtp: &mut super::RtpService,
+    ) -> Result<OpenRtpOutput, String> {
+        let config = &self.config;
+        let fail = |error: io::Error| format!("rtp://{}: {error}", config.dest);
+        let mut options = SocketOptions {
+            dscp: config.dscp,
+            multicast_hops: config.ttl,
+            // Who listens on this machine hears it too.
+            multicast_loop: true,
+            ..SocketOptions::default()
+        };
+        let own = match &config.interface {
+            Some(wanted) => {
+                let card = find_interface(wanted, config.dest.is_ipv6());
+                let card =
+                    card.map_err(|_| format!("there is no network card {wanted} here now"))?;
+                options.multicast_interface = card.index;
+                card.address
+            }
+            None => source_address_for(config.dest).map_err(fail)?,
+        };
+        let from = if own.is_ipv4() == config.dest.is_ipv4() {
+            SocketAddr::new(own, 0)
+        } else {
+            return Err(format!("{own} is no address from which {} is reached", config.dest));
+        };
+        let socket = bind_socket(from, &options).map_err(fail)?;
+        let description = self.describe(&running.config, from);
+        let (encoder, room) = encoder(config, &running.config)?;
+        let (output, chunks) = ring(RING_CHUNKS);
+        let pool = Pool::new(RING_CHUNKS + IN_FLIGHT, || Vec::with_capacity(HEADROOM + room));
+        let rendition = Rendition::new(encoder, pool, vec![output], |_, _, _, _| 0);
+        let announced = config.sap.then(|| SapAnnouncement {
+            to: SocketAddr::new(sap::SITE.into(), sap::PORT),
+            origin: own,
+            sdp: description.clone(),
+        });
+        let wishes = RtpOutputConfig {
+            dest: config.dest,
+            encoding: config.encoding,
+            payload_type: config.payload_type,
+            units: config.units,
+            rate: running.config.spec.rate,
+            lead: RtpOutputConfig::LEAD,
+            ssrc: self.ssrc,
+            cname: Some(Arc::from(format!("aulos@{own}"))),
+            clock: wall_clock(),
+            announcement: announced,
+            seed: RandomState::new().hash_one(self.ssrc),
+        };
+        let (published, state) = aulos_rt::latest(RtpOutputStatus::default());
+        let output = RtpOutput::new(wishes, chunks, published, SystemClock::now());
+        let busy = || "the station has no time for it".to_owned();
+        let outlet = running.output_bus.add(rendition).ok_or_else(busy)?;
+        let context = rtp.context().map_err(fail)?;
+        let stream =
+            context.add(Some(socket), RtpSession::Output(Box::new(output))).map_err(fail)?;
+        Ok(OpenRtpOutput { stream, output_id: outlet, state, sdp: description })
+    }
+
+    /// The description, as AES67 wants it but for the clock: nobody here follows PTP.
+    fn describe(&self, station: &Station, from: SocketAddr) -> String {
+        let config = &self.config;
+        let group = config.dest.ip().is_multicast();
+        let ttl = (group && config.dest.is_ipv4()).then_some(config.ttl);
+        let connection = sdp::Connection { address: config.dest.ip(), ttl };
+        let opus = OpusParameters {
+            stereo: station.spec.layout.channels() > 1,
+            sprop_stereo: station.spec.layout.channels() > 1,
+            ..OpusParameters::default()
+        };
+        let is_opus = config.encoding.codec == Payload::Opus;
+        let parameters = if is_opus { opus.to_string() } else { String::new() };
+        let format = sdp::PayloadFormat {
+            payload_type: config.payload_type,
+            encoding: config.encoding,
+            parameters,
+        };
+        let mut media = sdp::MediaDescription::new(connection, config.dest.port(), format);
+        media.direction = sdp::Direction::ReceiveOnly;
+        let clock = u64::from(config.encoding.clock_rate.max(1));
+        let nanos = u64::from(config.units) * 1_000_000_000 / clock;
+        // To the hundredth of a millisecond, as AES67 writes 1.09.
+        let nanos = (nanos + 5_000) / 10_000 * 10_000;
+        media.packet_time = i64::try_from(nanos).ok().map(Span::from_nanos);
+        if matches!(config.encoding.codec, Payload::L16 | Payload::L24) {
+            media.frame_count = Some(config.units);
+            media.reference_clock = Some(sdp::ReferenceClock::Other("local".to_owned()));
+            media.media_clock = Some(sdp::MediaClock::Sender);
+        }
+        let session = sdp::SessionDescription {
+            origin: sdp::Origin {
+                user: "-".to_owned(),
+                id: self.id.to_string(),
+                version: 1,
+                address: from.ip().to_string(),
+            },
+            name: config.name.clone().unwrap_or_else(|| station.name.clone()),
+            information: String::new(),
+            duplicates: Vec::new(),
+            media: vec![media],
+            skipped: 0,
+        };
+        session.to_string()
+    }
+}
+
+/// What makes payloads of a station's sound, and the bytes that one of a chunk can have.
+fn encoder(
+    config: &RtpOutputSettings,
+    station: &Station,
+) -> Result<(Box<dyn Encoder>, usize), String> {
+    let spec = station.spec;
+    let quantum = spec.rate.frames(Span::from_millis(i64::from(station.chunk_ms)));
+    let format = match config.encoding.codec {
+        Payload::L16 => RtpPayloadCodec::L16,
+        Payload::L24 => RtpPayloadCodec::L24,
+        Payload::Pcmu => RtpPayloadCodec::G711(G711Law::Mu),
+        Payload::Pcma => RtpPayloadCodec::G711(G711Law::A),
+        Payload::G722 => RtpPayloadCodec::G722,
+        _ => {
+            let opus =
+                encode::make_encoder(Codec::Opus, spec, quantum).map_err(|e| e.to_string())?;
+            return Ok((opus, max_opus_bytes(quantum)));
+        }
+    };
+    let rate = SampleRate::new(config.encoding.sample_rate()).map_err(|e| e.to_string())?;
+    let wire = RtpPayloadEncoder::new(format, spec, quantum, rate, config.encoding.channels.into());
+    let room = wire.max_payload_bytes();
+    Ok((Box::new(wire), room))
+}
+
+/// Twice what the bit rate makes of a chunk, and never less than a packet.
+fn max_opus_bytes(quantum: Frames) -> usize {
+    quantum.as_usize() * OpusPacketEncoder::DEFAULT_BITRATE as usize / 8 / 48_000 * 2 + 1_500
+}
+
+/// Chunks between a station and the shared thread, which comes by every 5 ms.
+const RING_CHUNKS: usize = 16;
+const IN_FLIGHT: usize = 4;

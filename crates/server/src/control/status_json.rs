@@ -1,0 +1,309 @@
+//! The server and its streams in Snapcast's JSON, and stations in ours.
+
+use std::collections::HashMap;
+
+use aulos_core::{Db, Lufs};
+use aulos_proto::uri::Uri;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+use super::sound::normalizer_json;
+use super::streams::StationSlot;
+use super::{djs, fallback, pushes, radio, recordings, rtp};
+use crate::backend::{ClientHealth, Loudness, SourceState, StationState, StationStatus};
+use crate::registry::{ClientJson, Group, GroupJson, Registry, to_json_text};
+
+/// What the machine calls itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostInfo {
+    /// Its name on the network.
+    pub name: String,
+    /// Its operating system.
+    pub os: String,
+    /// Its processor.
+    pub arch: String,
+}
+
+impl HostInfo {
+    /// Of this machine.
+    #[must_use]
+    pub fn of_machine() -> Self {
+        let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+        let pretty = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+        Self {
+            name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            os: pretty.unwrap_or(std::env::consts::OS).trim_matches('"').to_owned(),
+            arch: std::env::consts::ARCH.to_owned(),
+        }
+    }
+}
+
+/// What controllers ask for before they use newer methods; ours is in `name`.
+const SNAPSERVER_VERSION: &str = "0.34.0";
+
+/// The whole of `Server.GetStatus`.
+pub(super) fn server(host: &HostInfo, registry: &Registry, streams: Vec<Value>) -> String {
+    #[derive(Serialize)]
+    struct ServerResponse<'a> {
+        server: ServerBody<'a>,
+    }
+    #[derive(Serialize)]
+    struct ServerBody<'a> {
+        groups: GroupList<'a>,
+        server: Value,
+        streams: Vec<Value>,
+    }
+    let server = json!({
+        "host": { "arch": host.arch, "ip": "", "mac": "", "name": host.name, "os": host.os },
+        "snapserver": {
+            "controlProtocolVersion": 1,
+            "name": concat!("aulos ", env!("CARGO_PKG_VERSION")),
+            "protocolVersion": 1,
+            "version": SNAPSERVER_VERSION,
+        },
+    });
+    to_json_text(&ServerResponse {
+        server: ServerBody { groups: GroupList(registry), server, streams },
+    })
+}
+
+struct GroupList<'a>(&'a Registry);
+
+impl Serialize for GroupList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.groups().map(|group| GroupJson::new(self.0, group)))
+    }
+}
+
+/// Our own status: `head`, and the stations.
+pub(super) fn status(head: Value, stations: Vec<StationJson<'_>>) -> String {
+    #[derive(Serialize)]
+    struct StatusResponse<'a> {
+        #[serde(flatten)]
+        head: Value,
+        stations: Vec<StationJson<'a>>,
+    }
+    to_json_text(&StatusResponse { head, stations })
+}
+
+/// A station as a stream: the address that added it stands for it, or its first source's. `voice` is
+/// the station that has its titles and controls.
+pub(super) fn stream(
+    slot: &StationSlot,
+    voice: Option<&StationSlot>,
+    state: StationState,
+) -> Value {
+    let station = &slot.station;
+    let first = || station.sources.first().and_then(|source| source.uri.parse::<Uri>().ok());
+    let uri = slot.added.clone().or_else(first);
+    let part = |of: fn(&Uri) -> String| uri.as_ref().map_or_else(String::new, of);
+    let (scheme, path) = (part(|uri| uri.scheme.clone()), part(|uri| uri.path.clone()));
+    let (host, fragment) = (part(Uri::authority), part(|uri| uri.fragment.clone()));
+    let pairs = uri.iter().flat_map(|uri| &uri.query);
+    let mut query: Map<String, Value> =
+        pairs.map(|(key, value)| (key.clone(), json!(value))).collect();
+    query.insert("name".to_owned(), json!(station.name));
+    query.insert("codec".to_owned(), json!(station.codec.to_string()));
+    query.insert("sampleformat".to_owned(), json!(station.spec.to_string()));
+    query.insert("chunk_ms".to_owned(), json!(station.chunk_ms.to_string()));
+    let pairs: Vec<String> = query
+        .iter()
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or("")))
+        .collect();
+    let made = || format!("{scheme}://{host}{path}?{}", pairs.join("&"));
+    let raw = slot.added.as_ref().map_or_else(made, |uri| uri.raw.clone());
+    json!({
+        "id": station.name,
+        "status": match state {
+            StationState::Stopped => "unknown",
+            StationState::Silent => "idle",
+            StationState::Playing => "playing",
+        },
+        "uri": {
+            "raw": raw,
+            "scheme": scheme,
+            "host": host,
+            "path": path,
+            "fragment": fragment,
+            "query": query,
+        },
+        "properties": voice.unwrap_or(slot).properties,
+    })
+}
+
+/// A station as our own API shows it: what is said of it, and its clients.
+#[derive(Serialize)]
+pub(super) struct StationJson<'a> {
+    #[serde(flatten)]
+    head: Value,
+    clients: ClientList<'a>,
+}
+
+/// The clients of some groups, each with its group.
+pub(super) struct ClientList<'a> {
+    registry: &'a Registry,
+    groups: Vec<&'a Group>,
+}
+
+#[derive(Serialize)]
+struct ClientEntry<'a> {
+    #[serde(flatten)]
+    client: ClientJson<'a>,
+    group: &'a str,
+    group_muted: bool,
+    health: Option<HealthJson>,
+}
+
+/// How a connected client does; all of it is about two seconds old.
+#[derive(Serialize)]
+struct HealthJson {
+    ahead_ms: Option<i64>,
+    round_trip_ms: f64,
+    jitter_ms: f64,
+    unsent_bytes: u64,
+    retransmitted: u64,
+    skipped_chunks: u64,
+    skipped_s_ago: Option<u64>,
+}
+
+impl From<ClientHealth> for HealthJson {
+    fn from(health: ClientHealth) -> Self {
+        // Microseconds of minutes are far below 2^53.
+        #[allow(clippy::cast_precision_loss, reason = "see above")]
+        let ms = |us: u64| round_to_hundredths(us as f64 / 1_000.0);
+        Self {
+            ahead_ms: health.ahead_ms,
+            round_trip_ms: ms(health.round_trip_us),
+            jitter_ms: ms(health.jitter_us),
+            unsent_bytes: health.unsent_bytes,
+            retransmitted: health.retransmitted,
+            skipped_chunks: health.skipped_chunks,
+            skipped_s_ago: health.skipped_s_ago,
+        }
+    }
+}
+
+impl<'a> ClientList<'a> {
+    pub(super) const fn new(registry: &'a Registry, groups: Vec<&'a Group>) -> Self {
+        Self { registry, groups }
+    }
+}
+
+impl Serialize for ClientList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let registry = self.registry;
+        serializer.collect_seq(self.groups.iter().flat_map(|group| {
+            registry.members(&group.id).map(|client| ClientEntry {
+                client: client.into(),
+                group: &group.id,
+                group_muted: group.muted,
+                health: client.health.map(HealthJson::from),
+            })
+        }))
+    }
+}
+
+/// The groups that play each station.
+pub(super) fn groups_by_station(registry: &Registry) -> HashMap<&str, Vec<&Group>> {
+    let mut all: HashMap<&str, Vec<&Group>> = HashMap::new();
+    for group in registry.groups() {
+        all.entry(&group.station).or_default().push(group);
+    }
+    all
+}
+
+/// A station as our own API shows it.
+pub(super) fn station<'a>(
+    slot: &StationSlot,
+    voice: Option<&StationSlot>,
+    status: &StationStatus,
+    announcements: Value,
+    clients: ClientList<'a>,
+) -> StationJson<'a> {
+    let station = &slot.station;
+    let sources = station.sources.iter().enumerate().map(|(index, source)| {
+        let state = status.sources.get(index).cloned().unwrap_or_default();
+        json!({
+            "name": source.name,
+            "uri": source.uri,
+            "state": match state {
+                SourceState::Waiting => "waiting",
+                SourceState::Ready => "ready",
+                SourceState::Silent => "silent",
+                SourceState::Failed(_) => "failed",
+            },
+            "reason": if let SourceState::Failed(why) = &state { Some(why) } else { None },
+            "health": status.source_conditions.get(index).map(fallback::condition),
+            "loudness": loudness(&status.source_loudness.get(index).copied().unwrap_or_default()),
+            "radio": status.radios.get(index).and_then(Option::as_ref).map(radio::status_json),
+            "dj": status.live_inputs.get(index).and_then(Option::as_ref).map(djs::status_json),
+            "rtp": status.rtp_inputs.get(index).and_then(Option::as_ref).map(rtp::source_json),
+        })
+    });
+    let told = station.pushes.iter().zip(&status.pushes);
+    let pushes: Vec<_> = told.map(|(push, state)| pushes::status_json(push, state)).collect();
+    let sent = station.rtp.iter().zip(&status.rtp_outputs);
+    let sent: Vec<_> = sent.map(|(config, sent)| rtp::output_json(config, sent)).collect();
+    let head = json!({
+        "name": station.name,
+        "state": match status.state {
+            StationState::Stopped => "stopped",
+            StationState::Silent => "silent",
+            StationState::Playing => "playing",
+        },
+        "active": status.active.and_then(|index| station.sources.get(index)).map(|s| &s.name),
+        "sources": sources.collect::<Vec<_>>(),
+        "switch": fallback::on_air(station, &status.on_air),
+        "latency_ms": fallback::latency(status.latency),
+        "levels_dbfs": levels(&status.levels),
+        "loudness": loudness(&status.loudness),
+        "normalize": station.sound.normalize_json(),
+        "normalizer": normalizer_json(status.normalizer.as_ref(), station.spec.rate),
+        "equalizer": station.sound.equalizer_json(),
+        "codec": station.codec.codec().name(),
+        "encoder": station.codec.to_string(),
+        "spec": station.spec.to_string(),
+        "chunk_ms": station.chunk_ms,
+        "buffer_ms": station.buffer_ms,
+        "listeners": status.listeners,
+        "pushes": pushes,
+        "rtp": sent,
+        "recorders": recordings::shapes(station, &status.recorders),
+        "added": slot.added.is_some(),
+        "playing": voice.unwrap_or(slot).properties.get("metadata"),
+        "announcements": announcements,
+    });
+    StationJson { head, clients }
+}
+
+/// Levels in tenths of a decibel; silence is null, because JSON has no infinity.
+pub(super) fn levels(levels: &[Db]) -> Value {
+    let tenth = |level: &Db| {
+        let db = level.get();
+        if db.is_finite() { json!((db * 10.0).round() / 10.0) } else { Value::Null }
+    };
+    levels.iter().map(tenth).collect()
+}
+
+/// Figures in hundredths; what does not exist is null.
+pub(super) fn loudness(loudness: &Loudness) -> Value {
+    let lufs = |value: Option<Lufs>| value.map(|value| round_to_hundredths(value.get()));
+    let db = |value: Option<Db>| value.map(|value| round_to_hundredths(value.get()));
+    json!({
+        "measured_s": (loudness.measured.as_millis() / 100) as f64 / 10.0,
+        "momentary_lufs": lufs(loudness.momentary),
+        "short_term_lufs": lufs(loudness.short_term),
+        "integrated_lufs": lufs(loudness.integrated),
+        "loudness_range_lu": db(loudness.range),
+        "max_momentary_lufs": lufs(loudness.max_momentary),
+        "max_short_term_lufs": lufs(loudness.max_short_term),
+        "true_peak_dbtp": db(loudness.true_peak),
+        "sample_peak_dbfs": db(loudness.sample_peak),
+        "current_true_peak_dbtp": db(loudness.current_true_peak),
+        "current_sample_peak_dbfs": db(loudness.current_sample_peak),
+    })
+}
+
+pub(super) fn round_to_hundredths(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}

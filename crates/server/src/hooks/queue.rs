@@ -1,0 +1,298 @@
+//! What waits for one hook, in its order: how many, when the next attempt is due, when it is given
+//! up.
+//!
+//! ```text
+//!  Idle -> Trying -> Idle               delivered, or given up
+//!             ^ \--> Pause (0.5 s, 1 s ... 30 s)
+//!             \________/
+//! ```
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use aulos_core::{Instant, Rng, Span};
+
+use aulos_config::Hook;
+use aulos_config::HookEventKind;
+
+use super::HookMessage;
+
+/// Events that may wait for a hook. More are of no use to anybody: the oldest goes.
+pub(super) const MAX_WAITING: usize = 64;
+/// Events that a hook is told in any minute; a source that flaps must not fill somebody's mailbox.
+pub(super) const PER_MINUTE: usize = 30;
+/// The pause before the second attempt, doubled up to the last one.
+const FIRST_PAUSE: Span = Span::from_millis(500);
+const LAST_PAUSE: Span = Span::from_secs(30);
+const MINUTE: Span = Span::from_secs(60);
+
+/// One hook's queue.
+#[derive(Debug)]
+pub(super) struct HookQueue {
+    hook: Arc<Hook>,
+    waiting: VecDeque<Arc<HookMessage>>,
+    /// When something was taken, in the last minute.
+    taken: VecDeque<Instant>,
+    state: DeliveryState,
+    /// Dropped, and not told yet.
+    dropped_unreported: u64,
+    rng: Rng,
+    stopping: bool,
+    counts: DeliveryCounts,
+}
+
+/// What the first event is doing.
+#[derive(Debug)]
+enum DeliveryState {
+    /// There is none, or it has not been looked at.
+    Idle,
+    /// An attempt is due.
+    Due(Delivery),
+    /// An attempt is under way.
+    Trying(Delivery),
+    /// An attempt has failed, and the next one is due at this moment.
+    Pause(Delivery, Instant),
+}
+
+/// An event on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Delivery {
+    pub(super) hook: Arc<Hook>,
+    pub(super) event: Arc<HookMessage>,
+    /// Events that were dropped before it.
+    pub(super) dropped: u64,
+    /// The number of this attempt, from 1.
+    pub(super) attempt: u32,
+}
+
+/// What a line is told.
+#[derive(Debug)]
+pub(super) enum QueueInput {
+    /// Something to be passed on.
+    Event(Arc<HookMessage>),
+    /// How the attempt ended that was under way.
+    Finished(Result<(), DeliveryError>),
+    /// The hook is another one under the same name; an attempt that is under way is the old one's.
+    ConfigChanged(Arc<Hook>),
+    /// Nothing more is begun.
+    Stop,
+}
+
+/// How a hook did.
+#[derive(Debug, Default)]
+pub(super) struct DeliveryCounts {
+    pub(super) delivered: u64,
+    /// Given up.
+    pub(super) failed: u64,
+    /// Never tried: there were too many.
+    pub(super) dropped: u64,
+    pub(super) retries: u64,
+    pub(super) last_error: Option<(DeliveryError, Instant)>,
+    pub(super) last_event: Option<Arc<HookMessage>>,
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum DeliveryError {
+    /// The program could not be started.
+    Start(std::io::ErrorKind),
+    /// It said that it failed, in the system's words.
+    Exit(std::process::ExitStatus),
+    /// It took longer than `timeout_s`.
+    TimedOut(u32),
+    /// The host has no address.
+    Name,
+    /// Too many names are looked up already.
+    Busy,
+    /// Nobody could be reached.
+    Connect(std::io::ErrorKind),
+    /// The host is not who it should be, or speaks no TLS.
+    Tls(String),
+    /// The connection broke, or what came was no HTTP.
+    Broken,
+    /// The answer was not that it was taken.
+    Status(u16),
+}
+
+impl DeliveryError {
+    /// Whether it would be the same every time.
+    const fn is_final(&self) -> bool {
+        matches!(self, Self::Status(status) if matches!(status, 300..=499) && !matches!(status, 408 | 429))
+    }
+}
+
+impl fmt::Display for DeliveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start(kind) => write!(f, "it cannot be started: {kind}"),
+            Self::Exit(status) => write!(f, "it ended with {status}"),
+            Self::TimedOut(seconds) => write!(f, "it took longer than {seconds} s"),
+            Self::Name => f.write_str("the host's name has no address"),
+            Self::Busy => f.write_str("too many names are looked up at once"),
+            Self::Connect(kind) => write!(f, "the host cannot be reached: {kind}"),
+            Self::Tls(why) => write!(f, "TLS: {why}"),
+            Self::Broken => f.write_str("the connection broke before there was an answer"),
+            Self::Status(status @ 300..=399) => {
+                write!(f, "the answer was {status}; redirects are not followed")
+            }
+            Self::Status(status) => write!(f, "the answer was {status}"),
+        }
+    }
+}
+
+impl HookQueue {
+    /// An empty line; chance is given from outside.
+    pub(super) fn new(hook: Arc<Hook>, seed: u64) -> Self {
+        Self {
+            hook,
+            waiting: VecDeque::new(),
+            taken: VecDeque::new(),
+            state: DeliveryState::Idle,
+            dropped_unreported: 0,
+            rng: Rng::new(seed),
+            stopping: false,
+            counts: DeliveryCounts::default(),
+        }
+    }
+
+    /// Takes what happened.
+    pub(super) fn handle_input(&mut self, now: Instant, input: QueueInput) {
+        match input {
+            QueueInput::Event(event) => self.enqueue(now, event),
+            QueueInput::Finished(outcome) => self.handle_finished(now, outcome),
+            QueueInput::ConfigChanged(hook) => self.hook = hook,
+            QueueInput::Stop => self.stopping = true,
+        }
+    }
+
+    /// Lets a pause be over that is.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        self.state = match std::mem::replace(&mut self.state, DeliveryState::Idle) {
+            DeliveryState::Pause(parcel, until) if now >= until => DeliveryState::Due(parcel),
+            same => same,
+        };
+    }
+
+    /// The attempt that is to be made now; its end is to be told.
+    pub(super) fn poll_output(&mut self) -> Option<Delivery> {
+        if self.stopping {
+            return None;
+        }
+        let parcel = match std::mem::replace(&mut self.state, DeliveryState::Idle) {
+            DeliveryState::Idle => {
+                let event = self.waiting.pop_front()?;
+                let dropped = std::mem::take(&mut self.dropped_unreported);
+                self.counts.last_event = Some(Arc::clone(&event));
+                Delivery { hook: Arc::clone(&self.hook), event, dropped, attempt: 1 }
+            }
+            DeliveryState::Due(parcel) => {
+                self.counts.retries += 1;
+                let attempt = parcel.attempt + 1;
+                Delivery { hook: Arc::clone(&self.hook), attempt, ..parcel }
+            }
+            same => {
+                self.state = same;
+                return None;
+            }
+        };
+        self.state = DeliveryState::Trying(parcel.clone());
+        Some(parcel)
+    }
+
+    /// When to come again, where nothing else happens.
+    pub(super) const fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            DeliveryState::Pause(_, until) => Some(until),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing is under way and nothing more will be.
+    pub(super) const fn is_over(&self) -> bool {
+        self.stopping && !matches!(self.state, DeliveryState::Trying(_))
+    }
+
+    /// Whether it is to be told of this.
+    pub(super) fn matches(&self, kind: HookEventKind, station: &str) -> bool {
+        let stations = self.hook.stations.as_ref();
+        self.hook.on.contains(&kind)
+            && stations.is_none_or(|names| names.iter().any(|name| name == station))
+    }
+
+    pub(super) fn hook(&self) -> &Hook {
+        &self.hook
+    }
+
+    pub(super) const fn counts(&self) -> &DeliveryCounts {
+        &self.counts
+    }
+
+    /// Events that have not been delivered or given up.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len() + usize::from(!matches!(self.state, DeliveryState::Idle))
+    }
+
+    fn enqueue(&mut self, now: Instant, event: Arc<HookMessage>) {
+        while self.taken.front().is_some_and(|taken| now.since(*taken) >= MINUTE) {
+            self.taken.pop_front();
+        }
+        // Somebody waits for the answer to a test.
+        if event.kind != HookEventKind::Test {
+            if self.taken.len() >= PER_MINUTE {
+                return self.count_dropped();
+            }
+            self.taken.push_back(now);
+        }
+        if self.waiting.len() >= MAX_WAITING {
+            self.waiting.pop_front();
+            self.count_dropped();
+        }
+        self.waiting.push_back(event);
+    }
+
+    const fn count_dropped(&mut self) {
+        self.dropped_unreported += 1;
+        self.counts.dropped += 1;
+    }
+
+    fn handle_finished(&mut self, now: Instant, outcome: Result<(), DeliveryError>) {
+        let DeliveryState::Trying(parcel) = std::mem::replace(&mut self.state, DeliveryState::Idle)
+        else {
+            return;
+        };
+        let hook = Arc::clone(&self.hook);
+        let (name, id) = (&hook.name, &parcel.event.id);
+        let Err(fault) = outcome else {
+            self.counts.delivered += 1;
+            return tracing::debug!(hook = name, id, "delivered");
+        };
+        let words = fault.to_string();
+        let last = fault.is_final() || parcel.attempt >= hook.tries;
+        self.counts.last_error = Some((fault, now));
+        let kind = parcel.event.kind.name();
+        if last {
+            self.counts.failed += 1;
+            // What was dropped before it is still to be told.
+            self.dropped_unreported += parcel.dropped;
+            tracing::warn!(hook = name, id, "`{kind}` has not arrived and is given up: {words}");
+        } else {
+            let pause = self.retry_pause(parcel.attempt);
+            let seconds = pause.as_secs_f64();
+            tracing::warn!(
+                hook = name,
+                id,
+                "`{kind}` has not arrived: {words}; tried again in {seconds:.1} s"
+            );
+            self.state = DeliveryState::Pause(parcel, now + pause);
+        }
+    }
+
+    /// From a half of the pause to all of it: hooks of many servers must not come back in one moment.
+    fn retry_pause(&mut self, attempt: u32) -> Span {
+        let doubled = FIRST_PAUSE * (1 << attempt.saturating_sub(1).min(10));
+        let most = doubled.min(LAST_PAUSE);
+        let thousandth = i64::try_from(self.rng.next_u64() % 1_001).unwrap_or(0);
+        most / 2 + most * thousandth / 2_000
+    }
+}

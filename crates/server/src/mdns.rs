@@ -1,0 +1,157 @@
+//! Which of our ports the network is told of, and under which name.
+//!
+//! A port on loopback is nobody else's business: a server as it comes announces nothing, and has no
+//! thread for it either.
+
+use std::net::SocketAddr;
+
+use aulos_config::MdnsSettings;
+use aulos_io::mdns::{Announcer, MdnsEvent, Service};
+
+use crate::control::HostInfo;
+
+/// The ports, as they are open.
+#[derive(Clone, Copy, Debug)]
+pub struct AnnouncedPorts {
+    /// Of Snapcast clients.
+    pub stream: Option<SocketAddr>,
+    /// Of controllers.
+    pub control: SocketAddr,
+    /// Of the page.
+    pub http: SocketAddr,
+    /// Whether one who speaks no TLS is served, too.
+    pub plain: bool,
+    /// Whether one who speaks TLS finds what the configuration says of it. A certificate that was
+    /// only made here is not announced: whoever came for it would be warned of it.
+    pub secure: bool,
+}
+
+/// Announces what is wished and what others reach. A server that cannot is as good as before, so
+/// that is a warning.
+pub fn start(mdns: &MdnsSettings, ports: AnnouncedPorts) -> Option<Announcer> {
+    let services = services(mdns, ports);
+    if services.is_empty() {
+        return None;
+    }
+    match Announcer::start(&mdns.name, &host_label(&HostInfo::of_machine().name), &services) {
+        Ok(announcer) => Some(announcer),
+        Err(error) => {
+            tracing::warn!(
+                "nothing is announced to the network, everything else works: port 5353 for mDNS: \
+                 {error}\n    hint: end the program that has it for itself, or switch this off \
+                 with --set mdns.enabled=false"
+            );
+            None
+        }
+    }
+}
+
+/// Tells what has happened, each thing once.
+pub fn report(announcer: &Announcer, told: &mut Vec<MdnsEvent>) {
+    for news in announcer.poll_events() {
+        if told.contains(&news) || told.len() == MAX_REPORTED {
+            continue;
+        }
+        match &news {
+            MdnsEvent::Renamed(name) => {
+                tracing::warn!("another server has our name: this one is announced as {name}");
+            }
+            MdnsEvent::Failed(why) => tracing::warn!("not announced to the network: {why}"),
+        }
+        told.push(news);
+    }
+}
+
+/// Types as snapserver announces them, without TXT records, as there.
+fn services(mdns: &MdnsSettings, ports: AnnouncedPorts) -> Vec<Service> {
+    let AnnouncedPorts { plain, secure, .. } = ports;
+    let all = [
+        ("_snapcast._tcp", mdns.stream && plain, ports.stream),
+        ("_snapcast-ctrl._tcp", mdns.control && plain, Some(ports.control)),
+        ("_snapcast-http._tcp", mdns.http && plain, Some(ports.http)),
+        ("_snapcast-https._tcp", mdns.https && secure, Some(ports.http)),
+    ];
+    let reached = |listen: &SocketAddr| !listen.ip().to_canonical().is_loopback();
+    let service = |(kind, wished, listen): (_, bool, Option<SocketAddr>)| {
+        let listen = listen.filter(reached).filter(|_| wished)?;
+        Some(Service { service_type: kind, listen })
+    };
+    all.into_iter().filter_map(service).collect()
+}
+
+/// A name of our own: the machine's may be avahi's, which would give way if we answered for it.
+fn host_label(machine: &str) -> String {
+    let first = machine.split('.').next().unwrap_or(machine);
+    let plain: String = first
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+        .take(MAX_HOST_LABEL)
+        .collect();
+    match plain.trim_matches('-') {
+        "" => "aulos".to_owned(),
+        plain => format!("{plain}-aulos"),
+    }
+}
+
+/// Of the machine's name: a label has at most 63 bytes, and `-aulos-2` has to fit behind it.
+const MAX_HOST_LABEL: usize = 48;
+/// What is told in the life of a server: a network where names change all the time fills no log.
+const MAX_REPORTED: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: fn() -> MdnsSettings = || MdnsSettings {
+        name: "Snapcast".to_owned(),
+        stream: true,
+        control: true,
+        http: true,
+        https: true,
+    };
+
+    fn ports([stream, control, http]: [&str; 3]) -> AnnouncedPorts {
+        let [stream, control, http] = [stream, control, http].map(|text| text.parse().unwrap());
+        AnnouncedPorts { stream: Some(stream), control, http, plain: true, secure: false }
+    }
+
+    fn kinds_of(mdns: &MdnsSettings, ports: AnnouncedPorts) -> Vec<&'static str> {
+        services(mdns, ports).iter().map(|service| service.service_type).collect()
+    }
+
+    fn kinds(mdns: &MdnsSettings, open: [&str; 3]) -> Vec<&'static str> {
+        kinds_of(mdns, ports(open))
+    }
+
+    #[test]
+    fn what_only_this_machine_reaches_is_not_announced() {
+        let local = ["127.0.0.1:1704", "[::1]:1705", "[::ffff:127.0.0.1]:1780"];
+        assert!(kinds(&ALL(), local).is_empty());
+        let mixed = ["0.0.0.0:1704", "127.0.0.1:1705", "[::]:1780"];
+        assert_eq!(kinds(&ALL(), mixed), ["_snapcast._tcp", "_snapcast-http._tcp"]);
+    }
+
+    #[test]
+    fn what_is_switched_off_is_not_announced() {
+        let open = ["0.0.0.0:1704", "192.168.1.5:1705", "[::]:1780"];
+        let mdns = MdnsSettings { stream: false, ..ALL() };
+        assert_eq!(kinds(&mdns, open), ["_snapcast-ctrl._tcp", "_snapcast-http._tcp"]);
+    }
+
+    #[test]
+    fn a_port_is_announced_to_those_who_are_served_there() {
+        let ports = |plain, secure| AnnouncedPorts { plain, secure, ..ports(["0.0.0.0:1704"; 3]) };
+        assert_eq!(kinds_of(&ALL(), ports(true, true)).len(), 4);
+        assert_eq!(kinds_of(&ALL(), ports(false, true)), ["_snapcast-https._tcp"]);
+        let mdns = MdnsSettings { https: false, ..ALL() };
+        assert!(kinds_of(&mdns, ports(false, true)).is_empty());
+    }
+
+    #[test]
+    fn every_machine_has_a_label() {
+        assert_eq!(host_label("Kitchen.example.org"), "kitchen-aulos");
+        assert_eq!(host_label("küche_2"), "k-che-2-aulos");
+        assert_eq!(host_label(""), "aulos");
+        assert!(host_label(&"x".repeat(200)).len() + 2 <= 63);
+    }
+}

@@ -1,0 +1,144 @@
+//! Why web radio does not play, cut by how long it makes sense to wait.
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+
+use aulos_io::decode::StreamError;
+use aulos_io::feed::HttpBodyError;
+use aulos_proto::http::{AddressClass, HeadError, PlaylistError, UrlError};
+
+/// Why there is no sound.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum RadioError {
+    /// The name is unknown.
+    Name(String),
+    /// Nobody is there, or he does not want to.
+    Connect(io::ErrorKind),
+    /// A stage took too long.
+    TimedOut(&'static str),
+    /// TLS, and why.
+    Tls(String),
+    /// The connection broke before the sound began.
+    Io(io::ErrorKind),
+    /// The answer is not one of HTTP.
+    Head,
+    /// The server says no.
+    Status(u16),
+    /// More redirects than [`MAX_REDIRECTS`](super::fetch::MAX_REDIRECTS).
+    TooManyRedirects,
+    /// A redirect to where it came from.
+    RedirectLoop,
+    /// It leads to something that is no address.
+    InvalidAddress(UrlError),
+    /// A public server leads to this host, at an address that is not public.
+    NotPublic(String, IpAddr, AddressClass),
+    /// The request for it cannot be written.
+    Request(HeadError),
+    /// A list that is of no use.
+    Playlist(PlaylistError),
+    /// Lists that name lists that name lists.
+    TooDeep,
+    /// The body was empty.
+    Empty,
+    /// All that is there has been tried and cannot be played.
+    NothingPlayable,
+    /// The reactor has not taken the last one yet.
+    Busy,
+    /// It played, and broke off.
+    Body(HttpBodyError),
+    /// It is not what can be played.
+    Undecodable(StreamError),
+}
+
+/// The names of the counters, in the order of [`Failure::cause`].
+pub(super) const COUNTER_NAMES: [&str; 10] = [
+    "radio_failures_name",
+    "radio_failures_connect",
+    "radio_failures_timeout",
+    "radio_failures_tls",
+    "radio_failures_status",
+    "radio_failures_redirect",
+    "radio_failures_playlist",
+    "radio_failures_protocol",
+    "radio_failures_broken_off",
+    "radio_failures_not_sound",
+];
+
+impl RadioError {
+    /// Which counter it belongs to.
+    pub(super) const fn counter_index(&self) -> usize {
+        match self {
+            Self::Name(_) => 0,
+            Self::Connect(_) => 1,
+            Self::TimedOut(_) | Self::Body(HttpBodyError::Stalled) => 2,
+            Self::Tls(_) => 3,
+            Self::Status(_) => 4,
+            Self::TooManyRedirects
+            | Self::RedirectLoop
+            | Self::InvalidAddress(_)
+            | Self::NotPublic(..)
+            | Self::Request(_) => 5,
+            Self::Playlist(_) | Self::TooDeep => 6,
+            Self::Head | Self::Empty | Self::Body(HttpBodyError::InvalidChunks) => 7,
+            Self::Io(_) | Self::Busy | Self::Body(_) => 8,
+            Self::NothingPlayable | Self::Undecodable(_) => 9,
+        }
+    }
+
+    /// Whether asking again soon will hardly help.
+    pub(super) const fn is_lasting(&self) -> bool {
+        match self {
+            Self::Status(status) => matches!(*status, 401 | 403 | 404 | 410),
+            Self::TooManyRedirects
+            | Self::RedirectLoop
+            | Self::InvalidAddress(_)
+            | Self::NotPublic(..)
+            | Self::Request(_)
+            | Self::Playlist(_)
+            | Self::TooDeep
+            | Self::NothingPlayable
+            | Self::Tls(_)
+            | Self::Undecodable(_) => true,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for RadioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(host) => write!(f, "the name {host} is unknown"),
+            Self::Connect(kind) => write!(f, "the server cannot be reached: {kind}"),
+            Self::TimedOut(what) => write!(f, "the server took too long {what}"),
+            Self::Tls(why) => write!(f, "TLS: {why}"),
+            Self::Io(kind) => write!(f, "the connection broke: {kind}"),
+            Self::Head => f.write_str("the server does not answer as one of HTTP"),
+            Self::Status(401) => {
+                f.write_str("the server wants a password (401): http://USER:PASSWORD@HOST/...")
+            }
+            Self::Status(403) => f.write_str("the server does not allow it (403)"),
+            Self::Status(404) => f.write_str("the server has nothing there (404)"),
+            Self::Status(410) => f.write_str("the server has it no more (410)"),
+            Self::Status(status) => write!(f, "the server answers with status {status}"),
+            Self::TooManyRedirects => f.write_str("the server redirects again and again"),
+            Self::RedirectLoop => f.write_str("the server redirects in a circle"),
+            Self::InvalidAddress(why) => {
+                write!(f, "it leads to something that is no address: {why}")
+            }
+            Self::NotPublic(host, address, class) => write!(
+                f,
+                "a public server leads to {host}, and {address} is {class}: only an address in the \
+                 configuration may be one"
+            ),
+            Self::Request(why) => write!(f, "the request cannot be sent: {why}"),
+            Self::Playlist(why) => write!(f, "{why}"),
+            Self::TooDeep => f.write_str("the playlist names playlists that name playlists"),
+            Self::Empty => f.write_str("the server sends nothing"),
+            Self::NothingPlayable => f.write_str("nothing there can be played"),
+            Self::Busy => f.write_str("this server is too busy"),
+            Self::Body(fault) => write!(f, "{fault}"),
+            Self::Undecodable(error) => write!(f, "{error}"),
+        }
+    }
+}

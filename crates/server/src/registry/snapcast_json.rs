@@ -1,0 +1,224 @@
+//! Groups and clients in Snapcast's JSON, as controllers read them and as `server.json` keeps them.
+
+//!
+//! They are written straight into text: the status of a whole house is made whenever a controller
+//! asks for it, and as a tree it took eight times as long.
+
+use aulos_core::ChannelMap;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use super::Registry;
+use super::client::{Client, Group, MAX_ID, WallTime, clip, clip_to};
+use super::store::SavedGroup;
+
+/// A client as `Client.GetStatus` shows it.
+#[derive(Debug, Serialize)]
+pub struct ClientJson<'a> {
+    config: ClientConfigJson<'a>,
+    connected: bool,
+    host: HostJson<'a>,
+    id: &'a str,
+    #[serde(rename = "lastSeen")]
+    last_seen: LastSeenJson,
+    snapclient: SnapclientJson<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct ClientConfigJson<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channels: Option<&'static str>,
+    instance: u32,
+    latency: i32,
+    name: &'a str,
+    volume: VolumeJson,
+}
+
+#[derive(Debug, Serialize)]
+struct VolumeJson {
+    /// Only in the file: controllers get what Snapcast has.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    by_client: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cap: Option<u8>,
+    muted: bool,
+    percent: u8,
+}
+
+#[derive(Debug, Serialize)]
+struct HostJson<'a> {
+    arch: &'a str,
+    ip: &'a str,
+    mac: &'a str,
+    name: &'a str,
+    os: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct LastSeenJson {
+    sec: i64,
+    usec: u32,
+}
+
+#[derive(Debug, Serialize)]
+struct SnapclientJson<'a> {
+    name: &'a str,
+    #[serde(rename = "protocolVersion")]
+    protocol_version: u32,
+    version: &'a str,
+}
+
+impl<'a> From<&'a Client> for ClientJson<'a> {
+    fn from(client: &'a Client) -> Self {
+        Self {
+            config: ClientConfigJson {
+                channels: Some(client.map)
+                    .filter(|map| *map != ChannelMap::Stereo)
+                    .map(ChannelMap::name),
+                instance: client.instance,
+                latency: client.latency_ms,
+                name: &client.name,
+                volume: VolumeJson::from(client),
+            },
+            connected: client.session.is_some(),
+            host: HostJson {
+                arch: &client.arch,
+                ip: &client.ip,
+                mac: &client.mac,
+                name: &client.host_name,
+                os: &client.os,
+            },
+            id: &client.id,
+            last_seen: LastSeenJson { sec: client.last_seen.sec, usec: client.last_seen.usec },
+            snapclient: SnapclientJson {
+                name: &client.software,
+                protocol_version: client.protocol,
+                version: &client.version,
+            },
+        }
+    }
+}
+
+impl From<&Client> for VolumeJson {
+    fn from(client: &Client) -> Self {
+        let cap = Some(client.cap).filter(|cap| *cap < 100);
+        Self { by_client: false, cap, muted: client.muted, percent: client.volume }
+    }
+}
+
+/// A group as `Group.GetStatus` shows it.
+#[derive(Debug, Serialize)]
+pub struct GroupJson<'a> {
+    clients: GroupMembers<'a>,
+    id: &'a str,
+    muted: bool,
+    name: &'a str,
+    stream_id: &'a str,
+}
+
+impl<'a> GroupJson<'a> {
+    /// A group of this registry.
+    #[must_use]
+    pub fn new(registry: &'a Registry, group: &'a Group) -> Self {
+        Self {
+            clients: GroupMembers { registry, group: &group.id, saved: false },
+            id: &group.id,
+            muted: group.muted,
+            name: &group.name,
+            stream_id: &group.station,
+        }
+    }
+
+    /// The same for the file: without clients that are not remembered. `None` when it has no others.
+    pub(super) fn saved(registry: &'a Registry, group: &'a Group) -> Option<Self> {
+        registry.members(&group.id).find(|client| !client.transient)?;
+        let mut shape = Self::new(registry, group);
+        shape.clients.saved = true;
+        Some(shape)
+    }
+}
+
+/// The clients of a group.
+#[derive(Debug)]
+struct GroupMembers<'a> {
+    registry: &'a Registry,
+    group: &'a str,
+    /// Without those that are not remembered, and with what only the file has.
+    saved: bool,
+}
+
+impl Serialize for GroupMembers<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let members = self.registry.members(self.group);
+        let shown = members.filter(|client| !self.saved || !client.transient);
+        serializer.collect_seq(shown.map(|client| {
+            let mut shape = ClientJson::from(client);
+            shape.config.volume.by_client = self.saved && client.volume_by_client;
+            shape
+        }))
+    }
+}
+
+/// A client's volume as `Client.SetVolume` answers.
+#[must_use]
+pub fn volume_json(client: &Client) -> Value {
+    json!(VolumeJson::from(client))
+}
+
+/// The text of a shape. Its keys are texts and its numbers finite, so there always is one.
+pub(crate) fn to_json_text(shape: &impl Serialize) -> String {
+    serde_json::to_string(shape).unwrap_or_default()
+}
+
+/// A group that was saved, by us or by snapserver. What is missing has its default; what has no id
+/// is left out.
+pub(super) fn group_from(value: &Value) -> SavedGroup {
+    let clients = value["clients"].as_array().map_or(&[][..], Vec::as_slice);
+    let group = Group {
+        id: text(&value["id"]),
+        name: text(&value["name"]),
+        station: text(&value["stream_id"]),
+        muted: value["muted"].as_bool().unwrap_or(false),
+    };
+    SavedGroup { group, clients: clients.iter().filter_map(client_from).collect() }
+}
+
+fn client_from(value: &Value) -> Option<Client> {
+    let (config, host, program) = (&value["config"], &value["host"], &value["snapclient"]);
+    let id = value["id"].as_str().map_or_else(String::new, |id| clip_to(id, MAX_ID));
+    let percent = config["volume"]["percent"].as_i64().unwrap_or(100);
+    let latency = config["latency"].as_i64().unwrap_or(0);
+    let whole = |value: &Value, default| {
+        value.as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or(default)
+    };
+    (!id.is_empty()).then(|| Client {
+        id,
+        name: text(&config["name"]),
+        volume: super::clamp_volume(percent),
+        muted: config["volume"]["muted"].as_bool().unwrap_or(false),
+        cap: super::clamp_volume(config["volume"]["cap"].as_i64().unwrap_or(100)),
+        volume_by_client: config["volume"]["by_client"].as_bool().unwrap_or(false),
+        transient: false,
+        map: config["channels"].as_str().and_then(|map| map.parse().ok()).unwrap_or_default(),
+        latency_ms: i32::try_from(latency).unwrap_or(0).max(super::MIN_LATENCY_MS),
+        instance: whole(&config["instance"], 1),
+        host_name: text(&host["name"]),
+        os: text(&host["os"]),
+        arch: text(&host["arch"]),
+        mac: text(&host["mac"]),
+        ip: text(&host["ip"]),
+        software: text(&program["name"]),
+        version: text(&program["version"]),
+        protocol: whole(&program["protocolVersion"], 2),
+        last_seen: WallTime {
+            sec: value["lastSeen"]["sec"].as_i64().unwrap_or(0),
+            usec: whole(&value["lastSeen"]["usec"], 0),
+        },
+        session: None,
+        health: None,
+    })
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(String::new, clip)
+}

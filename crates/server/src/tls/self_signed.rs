@@ -1,0 +1,74 @@
+//! A certificate of our own, made at the first start and kept beside the groups and volumes.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType, date_time_ymd};
+
+use aulos_config::certificates::Identity;
+
+/// What was made before, or what is made now.
+pub(super) fn identity(state_dir: &Path) -> io::Result<Identity> {
+    let dir = state_dir.join("tls");
+    let identity = Identity { cert: dir.join("cert.pem"), key: dir.join("key.pem") };
+    // The certificate is written last: where it is, both are.
+    if identity.cert.exists() {
+        return Ok(identity);
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+    let (certificate, key) = generate().map_err(io::Error::other)?;
+    write(&identity.key, "PRIVATE KEY", &key, 0o600)?;
+    write(&identity.cert, "CERTIFICATE", &certificate, 0o644)?;
+    File::open(&dir)?.sync_all()?;
+    Ok(identity)
+}
+
+/// A certificate and its private key (ECDSA on P-256), as DER.
+fn generate() -> Result<(Vec<u8>, Vec<u8>), rcgen::Error> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let bare = host.split('.').next().unwrap_or_default();
+    let mut names = vec!["localhost".to_owned(), host.clone()];
+    names.extend([format!("{bare}.local"), format!("{bare}-aulos.local")]);
+    names.dedup();
+    let mut params = CertificateParams::new(Vec::<String>::new())?;
+    // A machine may be called what no certificate can say.
+    let names = names.into_iter().filter_map(|name| name.try_into().ok()).map(SanType::DnsName);
+    params.subject_alt_names = names
+        .chain(
+            [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()].map(SanType::IpAddress),
+        )
+        .collect();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, format!("aulos on {host}"));
+    // It proves nothing by its age, so it has no end (RFC 5280, 4.1.2.5).
+    (params.not_before, params.not_after) =
+        (date_time_ymd(2025, 1, 1), date_time_ymd(9999, 12, 31));
+    let key = KeyPair::generate()?;
+    let certificate = params.self_signed(&key)?;
+    Ok((certificate.der().to_vec(), key.serialize_der()))
+}
+
+/// One PEM file that only its owner may change, whole or not at all.
+fn write(path: &Path, label: &str, der: &[u8], mode: u32) -> io::Result<()> {
+    let encoded = BASE64_STANDARD.encode(der);
+    let mut text = format!("-----BEGIN {label}-----\n");
+    for line in encoded.as_bytes().chunks(64) {
+        text += &String::from_utf8_lossy(line);
+        text.push('\n');
+    }
+    text += &format!("-----END {label}-----\n");
+    let part = path.with_extension("part");
+    match std::fs::remove_file(&part) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&part)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&part, path)
+}

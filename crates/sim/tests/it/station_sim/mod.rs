@@ -1,0 +1,266 @@
+//! A station in the world: senders with cards of their own, and an ear that knows every frame.
+//!
+//! Every source sends a point that goes round a circle, one channel its x and the other its y. The
+//! radius says who is heard and the angle says which frame it is, and both pass a resampler, so the
+//! ear finds each frame that was left out, repeated or made up, whoever is on air.
+
+#![allow(dead_code, reason = "each scenario uses what it needs")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
+
+mod analyzer;
+mod sender;
+
+use aulos_core::{Block, Codec, Frames, HEADROOM, Instant, SampleFormat, SampleSpec, Span};
+use aulos_core::{ChannelLayout, SampleRate};
+use aulos_engine::encode::{EncodeError, Encoder};
+use aulos_engine::fanout::TimedChunk;
+use aulos_engine::input::{self, Input};
+use aulos_engine::source::{Pacing, PullResult, Source};
+use aulos_engine::station::{Station, StationConfig};
+use aulos_engine::status::StationStatus;
+use aulos_engine::switch;
+use aulos_rt::ring::{Consumer, ring};
+use aulos_rt::{LatestReader, Pool};
+use aulos_sim::SimRng;
+
+pub(crate) use analyzer::ContinuityAnalyzer;
+pub(crate) use sender::{Sender, SentContent};
+
+/// A station, who plays into it, and who listens.
+pub(crate) struct StationSim {
+    pub(crate) now: Instant,
+    pub(crate) senders: Vec<Sender>,
+    pub(crate) analyzer: ContinuityAnalyzer,
+    station: Station,
+    chunks: Consumer<TimedChunk>,
+    status: LatestReader<StationStatus>,
+    /// How long after its time a decision came, at most and for each fault.
+    pub(crate) decision_times: DecisionTimes,
+    silence: Span,
+    /// How late its worker is, each time anew.
+    lateness: Span,
+    random: SimRng,
+    due: Instant,
+}
+
+impl StationSim {
+    /// A station at `rate` with live senders of these drifts, in order of priority, and behind
+    /// them, if wanted, a recording without end.
+    pub(crate) fn new(rate: SampleRate, senders: &[i32], loops: bool, seed: u64) -> Self {
+        let wishes = (switch::Config::default(), input::Config::default(), Pacing::Live);
+        Self::with_config(rate, senders, loops, seed, wishes)
+    }
+
+    /// The same with other wishes, and senders that are paced like this.
+    pub(crate) fn with_config(
+        rate: SampleRate,
+        senders: &[i32],
+        loops: bool,
+        seed: u64,
+        (switch, wishes, pacing): (switch::Config, input::Config, Pacing),
+    ) -> Self {
+        let now = Instant::ZERO + Span::from_secs(5);
+        let spec = SampleSpec { rate, format: SampleFormat::F32, layout: ChannelLayout::STEREO };
+        let mut sources: Vec<Box<dyn Source>> = Vec::new();
+        let mut live = Vec::new();
+        for (number, ppm) in senders.iter().enumerate() {
+            let (sender, source) = Sender::new(CircleSignal::new(number), rate, *ppm, now, pacing);
+            live.push(sender);
+            sources.push(source);
+        }
+        if loops {
+            sources.push(Box::new(CircleSource { circle: CircleSignal::new(senders.len()), rate }));
+        }
+        let input = |source| Input::new(source, rate, spec.layout, wishes);
+        let quantum = rate.frames(QUANTUM);
+        let config =
+            StationConfig { quantum, switch, crossfade: QUANTUM, write_header: |_, _, _, _| 0 };
+        let (output, chunks) = ring(64);
+        let (published, status) = aulos_rt::latest(StationStatus::new(now));
+        let pool = Pool::new(64, || Vec::with_capacity(HEADROOM + 8 * quantum.as_usize()));
+        let inputs = sources.into_iter().map(input).collect();
+        let station = Station::new(
+            config,
+            now,
+            inputs,
+            Box::new(PassthroughEncoder(spec)),
+            pool,
+            vec![output],
+            published,
+        );
+        let due = station.poll_timeout();
+        let (random, lateness) = (SimRng::new(seed), Span::from_millis(3));
+        Self {
+            now,
+            senders: live,
+            analyzer: ContinuityAnalyzer::new(rate),
+            decision_times: DecisionTimes::default(),
+            silence: wishes.silence.duration,
+            station,
+            chunks,
+            status,
+            lateness,
+            random,
+            due,
+        }
+    }
+
+    /// Lets the world go on for `span`.
+    pub(crate) fn run(&mut self, span: Span) {
+        let end = self.now + span;
+        while self.step(end) {}
+        self.now = end;
+    }
+
+    /// One chunk, or none when the next is not due before `end`. True when there was one.
+    pub(crate) fn step(&mut self, end: Instant) -> bool {
+        let next = self.due.min(end);
+        for sender in &mut self.senders {
+            sender.run_until(next);
+        }
+        self.now = next;
+        if self.due > end {
+            return false;
+        }
+        self.station.handle_timeout(next);
+        let status = *self.status.read();
+        self.decision_times.record(next, self.silence, &self.senders, &status);
+        let spoils = |sender: &Sender| {
+            sender.content != SentContent::Sound || next.since(sender.since) < LINGER
+        };
+        let active = status.active.and_then(|active| self.senders.get(active));
+        let spoilt = active.is_some_and(spoils);
+        while let Some(stamped) = self.chunks.pop() {
+            self.analyzer.push(&stamped, status.switches + status.underruns, spoilt);
+        }
+        let late = seconds(self.lateness.as_secs_f64() * self.random.next_f64());
+        self.due = self.station.poll_timeout() + late;
+        true
+    }
+
+    pub(crate) fn status(&mut self) -> StationStatus {
+        *self.status.read()
+    }
+}
+
+/// What a sender has sent is heard by then: a full buffer, and a ring behind it, and who stands by
+/// with them full goes on air with them.
+const LINGER: Span = Span::from_secs(4);
+
+/// Notes when decisions come.
+#[derive(Debug, Default)]
+pub(crate) struct DecisionTimes {
+    late: [u64; 8],
+    silent: [u64; 8],
+    /// The latest after the time-out.
+    pub(crate) latest: Span,
+    /// The earliest and the latest after the time that silence takes.
+    pub(crate) silence: (Span, Span),
+}
+
+impl DecisionTimes {
+    fn record(&mut self, now: Instant, set: Span, senders: &[Sender], status: &StationStatus) {
+        for (index, (sender, input)) in senders.iter().zip(&status.inputs).enumerate() {
+            let (late, silent) = (input.failures.late, input.failures.silent);
+            // With a full buffer nobody is late, and has not been when it is full no more.
+            let full = input.buffered > input::Config::default().timeout;
+            if core::mem::replace(&mut self.late[index], late) < late && !full {
+                let after = now - sender.sent - input::Config::default().timeout;
+                self.latest = self.latest.max(after);
+            }
+            let fell = core::mem::replace(&mut self.silent[index], silent) < silent;
+            // What has not been taken in yet cannot be heard.
+            let waits = input.buffered > Span::from_millis(700);
+            if fell && sender.content == SentContent::Silence && !waits {
+                let after = SampleRate::HZ_48000.span(sender.frames) - set;
+                self.silence = (self.silence.0.min(after), self.silence.1.max(after));
+            }
+        }
+    }
+}
+
+/// So many seconds.
+#[allow(clippy::cast_possible_truncation, reason = "some seconds, in nanoseconds")]
+pub(crate) fn seconds(seconds: f64) -> Span {
+    Span::from_nanos((seconds * 1e9) as i64)
+}
+
+/// Round and round, a turn in [`TURN`] frames.
+#[derive(Clone, Debug)]
+pub(crate) struct CircleSignal {
+    points: Box<[[f32; 2]]>,
+    position: usize,
+}
+
+impl CircleSignal {
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "small")]
+    fn new(number: usize) -> Self {
+        let point = |at: u16| {
+            let (y, x) =
+                (core::f64::consts::TAU * f64::from(at) / f64::from(FRAMES_PER_TURN)).sin_cos();
+            [x, y].map(|way| (RADIUS * (number + 1) as f64 * way) as f32)
+        };
+        Self { points: (0..FRAMES_PER_TURN).map(point).collect(), position: 0 }
+    }
+
+    /// Fills `block` with its next `frames` frames.
+    fn fill(&mut self, block: &mut Block, rate: SampleRate, frames: Frames) {
+        block.reset(rate, ChannelLayout::STEREO);
+        block.resize(frames);
+        for frame in block.samples_mut().as_chunks_mut::<2>().0 {
+            *frame = self.points[self.position];
+            self.position = (self.position + 1) % self.points.len();
+        }
+    }
+}
+
+struct CircleSource {
+    circle: CircleSignal,
+    rate: SampleRate,
+}
+
+impl Source for CircleSource {
+    fn pull(&mut self, _now: Instant, into: &mut Block) -> PullResult {
+        self.circle.fill(into, self.rate, self.rate.frames(PERIOD));
+        PullResult::Block
+    }
+
+    fn pacing(&self) -> Pacing {
+        Pacing::OnDemand
+    }
+}
+
+/// Passes the samples on as they are.
+struct PassthroughEncoder(SampleSpec);
+
+impl Encoder for PassthroughEncoder {
+    fn codec(&self) -> Codec {
+        Codec::Pcm
+    }
+
+    fn spec(&self) -> SampleSpec {
+        self.0
+    }
+
+    fn header(&self) -> &[u8] {
+        &[]
+    }
+
+    fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        for sample in block.samples() {
+            out.extend_from_slice(&sample.to_le_bytes());
+        }
+        Ok(())
+    }
+}
+
+pub(crate) const QUANTUM: Span = Span::from_millis(20);
+
+/// What a card hands over at once.
+pub(crate) const PERIOD: Span = Span::from_millis(10);
+
+/// Longer than any slip that the ear has to tell from its neighbours.
+const FRAMES_PER_TURN: u16 = 4_800;
+
+/// The circle of the first source; the others' are two, three and four times as large.
+const RADIUS: f64 = 0.2;
