@@ -9,11 +9,14 @@
 //! only copies). The pilot test lets a tone of 19 kHz through with bursts of 2 ms that must be limited
 //! by 6 dB and demodulates it: what it shows of each is drawn into `docs/limiter-pilot.svg`, if
 //! `svg=1`. The shapes (a fade-out, room tone, a step) are drawn into `docs/normalizer-gain.svg` likewise.
-//! `only=quality`, `only=cpu`, `only=pilot` or `only=shapes` leaves the rest out. Bad would be: an error
-//! above 1 LU, a curve that falls after the burst, or a step in it; a fade or a pause that is raised.
+//! The range part lets whole pieces of music through (see `range.rs`).
+//! `only=quality`, `only=range`, `only=cpu`, `only=pilot` or `only=shapes` leaves the rest out. Bad would
+//! be: an error above 1 LU, a curve that falls after the burst, or a step in it; a fade or a pause that is
+//! raised; music whose range was small and is smaller now, a gain that moves more than loudnorm's.
 
 mod peers;
 mod pilot;
+mod range;
 mod shapes;
 
 use std::collections::HashMap;
@@ -44,6 +47,9 @@ fn main() {
             quality(&mut rows, name, &sound, limit, gstreamer);
         }
         settling(&mut rows, gstreamer);
+    }
+    if wanted("range") {
+        range::range(&mut rows);
     }
     if wanted("cpu") {
         costs(&mut rows, seconds, reps, gstreamer);

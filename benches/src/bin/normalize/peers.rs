@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::{CEILING, LOUDNORM, Sound, TARGET};
 
 /// What ffmpeg makes of the sound, and what it says.
-fn ffmpeg(sound: &Sound, filter: &str, out: &[&str]) -> (Vec<u8>, String) {
+pub(crate) fn ffmpeg(sound: &Sound, filter: &str, out: &[&str]) -> (Vec<u8>, String) {
     let mut command = Command::new("ffmpeg");
     command.args(["-hide_banner", "-nostats", "-threads", "1", "-f", "f32le", "-ar", "48000"]);
     command.args(["-ac", "2", "-i", "pipe:0", "-af", filter]).args(out);
@@ -29,7 +29,7 @@ fn through(mut command: Command, sound: &Sound) -> (Vec<u8>, String) {
     (output.stdout, said)
 }
 
-fn samples(bytes: &[u8]) -> Sound {
+pub(crate) fn samples(bytes: &[u8]) -> Sound {
     bytes.as_chunks::<4>().0.iter().map(|x| f32::from_le_bytes(*x)).collect()
 }
 
