@@ -606,10 +606,10 @@ fn remixed<'a>(block: &'a Block, room: &'a mut [f32], layout: ChannelLayout) -> 
 }
 
 /// Frames that may wait: of what is live twice the buffer, so that a burst can be taken in while
-/// its start is still unplayed.
+/// its start is still unplayed, and [`LEAST_ROOM`] where that is short or none.
 fn limit(pacing: Pacing, rate: SampleRate, buffer: Span) -> usize {
     let span = match pacing {
-        Pacing::Live | Pacing::LocalClock | Pacing::Streamed => buffer + buffer,
+        Pacing::Live | Pacing::LocalClock | Pacing::Streamed => (buffer + buffer).max(MIN_CAPACITY),
         Pacing::OnDemand => ON_DEMAND_AHEAD,
     };
     rate.frames(span).as_usize()
@@ -629,6 +629,10 @@ const MOMENTARY: Span = Span::from_millis(400);
 
 /// A look-ahead is not given up for less than this.
 const MIN_DRAIN_DELAY: Span = Span::from_millis(100);
+
+/// Twice the longest chunk that a station can have: what is played next, and what stays back for a fade,
+/// has room however short the buffer is.
+const MIN_CAPACITY: Span = Span::from_millis(120);
 
 /// How far files and generators are read ahead.
 const ON_DEMAND_AHEAD: Span = Span::from_millis(60);

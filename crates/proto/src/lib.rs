@@ -18,6 +18,7 @@ pub mod fuzz;
 pub mod http;
 pub mod icecast;
 mod json;
+mod marker;
 pub mod ogg;
 pub mod packets;
 mod patch;
@@ -30,4 +31,5 @@ pub mod uri;
 pub mod wav;
 pub mod ws;
 
+pub use marker::Marker;
 pub use patch::Patch;

@@ -17,6 +17,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use aulos_config::{
     Endpoint, Mount, PushSettings, RecorderSettings, RtpOutputSettings, SoundSettings,
@@ -28,6 +29,7 @@ use aulos_engine::recorder::{self, CommandTime};
 use aulos_io::decode::StreamInfo;
 pub use aulos_io::feed::{DjEndReason, DjMountPermit};
 pub use aulos_io::reactor::{ListenPolicy, MediaSocket};
+use aulos_io::record::MarkerRequest;
 use aulos_io::rtp::{RtpInputStatus, RtpOutputStatus};
 
 pub use aulos_engine::loudness::Loudness;
@@ -325,6 +327,21 @@ pub trait AudioBackend: Send + Sync {
         _command: recorder::RecorderCommand,
         _when: CommandTime,
     ) -> Result<Option<MediaTime>, String> {
+        Err("nothing is recorded here".to_owned())
+    }
+
+    /// Asks a recorder, by its index in `Station::records`, for a marker at a frame that it records. What
+    /// comes of it is known when it is on the disk. Without waiting.
+    ///
+    /// # Errors
+    /// Why there will be none, for people to read.
+    fn mark(
+        &self,
+        _station: usize,
+        _recorder: usize,
+        _label: &str,
+        _when: CommandTime,
+    ) -> Result<Arc<MarkerRequest>, String> {
         Err("nothing is recorded here".to_owned())
     }
 

@@ -24,6 +24,7 @@ mod fallback;
 mod fifo;
 mod hostile;
 mod integrations;
+mod markers;
 mod mdns;
 mod mpd;
 mod page;

@@ -27,9 +27,10 @@ pub use record_tap::{
     DEFAULT_CAPACITY, FrameRun, RecordTap, RecordTapReader, TapPoint, record_tap,
 };
 pub use types::{
-    CommandError, CommandTime, DEFAULT_PRE_ROLL, MAX_PLANNED, MAX_PRE_ROLL, MIN_BYTES, MIN_SEGMENT,
-    PauseMode, RecorderCommand, RecorderConfig, RecorderOutput, RecordingState, Rotation,
-    SegmentEnd, SegmentReason, SegmentStart, SilenceReason,
+    CommandError, CommandTime, DEFAULT_PRE_ROLL, MARKER_AHEAD, MARKER_EARLY, MAX_PLANNED,
+    MAX_PRE_ROLL, MIN_BYTES, MIN_SEGMENT, PauseMode, RecorderCommand, RecorderConfig,
+    RecorderOutput, RecordingState, Rotation, SegmentEnd, SegmentReason, SegmentStart,
+    SilenceReason,
 };
 pub use wall_clock::{ClockAlignment, ClockZone, UnixTime, WallClock};
 
@@ -177,6 +178,37 @@ impl Recorder {
             plan::CommandPosition::resolve(when, now, self.timeline).at_least(self.oldest_needed());
         self.plan.add(self.mode(), command, place)?;
         Ok(place.frame())
+    }
+
+    /// The frame of a marker for `when`, and the number of the segment that is written. The frame may
+    /// turn out to be in a later one; it is never in one before. What is before the segment by no more
+    /// than [`MARKER_EARLY`] is its first frame.
+    ///
+    /// # Errors
+    /// [`Refused`], when nothing is recorded at that frame, or it is further away.
+    pub fn marker(
+        &self,
+        now: Instant,
+        when: CommandTime,
+    ) -> Result<(MediaTime, u64), CommandError> {
+        let (segment, paused) = match self.stage {
+            Stage::Idle { .. } => return Err(CommandError::Idle),
+            Stage::Recording { segment, .. } => (segment, None),
+            Stage::Paused { segment, paused, .. } => (segment, Some(paused)),
+        };
+        let at = plan::CommandPosition::resolve(when, now, self.timeline)
+            .frame()
+            .ok_or(CommandError::Idle)?;
+        if segment.start.since(at) > self.rate().frames(MARKER_EARLY) {
+            return Err(CommandError::Skipped);
+        }
+        if at.since(self.position) > self.rate().frames(MARKER_AHEAD) {
+            return Err(CommandError::Ahead);
+        }
+        if paused.is_some_and(|paused| at >= paused) {
+            return Err(CommandError::Paused);
+        }
+        Ok((at.max(segment.start), segment.number))
     }
 
     /// Forgets every command that waits for its time.

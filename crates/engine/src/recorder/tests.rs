@@ -503,3 +503,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_marker_is_for_a_frame_of_the_segment_that_is_written_or_is_refused() {
+    let mut world = World::new(seconds(5));
+    let frame = |at| CommandTime::Frame(MediaTime(at));
+    let marker = |world: &World, when| world.recorder.marker(world.now(), when);
+    assert_eq!(marker(&world, CommandTime::Now), Err(CommandError::Idle));
+    (0..20).for_each(|_| world.receive(100));
+    assert_eq!(marker(&world, CommandTime::Now), Err(CommandError::Idle));
+    world.command(RecorderCommand::Start, frame(0)).unwrap();
+    assert_eq!(marker(&world, CommandTime::Now), Ok((MediaTime(2_000), 0)));
+    assert_eq!(marker(&world, CommandTime::Ago(Span::from_millis(1_500))), Ok((MediaTime(500), 0)));
+    assert_eq!(marker(&world, frame(3_000)), Ok((MediaTime(3_000), 0)));
+    assert_eq!(marker(&world, frame(3_001)), Err(CommandError::Ahead));
+    (0..40).for_each(|_| world.receive(100));
+    // The second segment begins at 5,000: what is meant for the moment before goes there.
+    assert_eq!(marker(&world, frame(4_000)), Ok((MediaTime(5_000), 1)));
+    assert_eq!(marker(&world, frame(3_999)), Err(CommandError::Skipped));
+    world.command(RecorderCommand::Pause(PauseMode::Closed), frame(6_500)).unwrap();
+    (0..10).for_each(|_| world.receive(100));
+    assert_eq!(marker(&world, frame(6_499)), Ok((MediaTime(6_499), 1)));
+    assert_eq!(marker(&world, CommandTime::Now), Err(CommandError::Paused));
+}

@@ -86,6 +86,10 @@ pub enum CommandError {
     NotPaused,
     /// So many commands wait already: [`MAX_PLANNED`].
     Busy,
+    /// A marker is for a frame before the segment that is written.
+    Skipped,
+    /// A marker is for a frame that is to come.
+    Ahead,
 }
 
 impl core::fmt::Display for CommandError {
@@ -95,6 +99,8 @@ impl core::fmt::Display for CommandError {
             Self::Idle => "it is not recording: start it first",
             Self::Paused => "it is paused already: resume it first",
             Self::NotPaused => "it is not paused: there is nothing to resume",
+            Self::Skipped => "that frame is before the file that is written: mark it while it is",
+            Self::Ahead => "that frame is still to come: mark it when it sounds",
             Self::Busy => "too many commands wait for their time: stop forgets them",
         })
     }
@@ -227,6 +233,13 @@ pub const MIN_SEGMENT: Span = Span::from_secs(1);
 
 /// The smallest segment by [`Rotation::bytes`].
 pub const MIN_BYTES: u64 = 64 << 10;
+
+/// How far before the first frame of a segment a marker may be that is meant for that frame: what
+/// sounds now may have been cut off a moment ago.
+pub const MARKER_EARLY: Span = Span::from_secs(1);
+
+/// How far ahead of the last frame heard a marker may be.
+pub const MARKER_AHEAD: Span = Span::from_secs(1);
 
 /// Commands that can wait for their time.
 pub const MAX_PLANNED: usize = 16;

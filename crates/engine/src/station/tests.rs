@@ -213,6 +213,23 @@ fn a_process_that_stood_still_moves_its_timeline_once_and_says_so() {
     assert!(world.station.poll_timeout() > world.now);
 }
 
+/// Sound at once, with holes; but sound.
+#[test]
+fn a_live_source_with_no_buffer_or_a_short_one_is_heard() {
+    for buffer in [0, 1, 5] {
+        let (mut feed, source) = live_source();
+        let buffer = Span::from_millis(buffer);
+        let mut world =
+            World::of(vec![source], input::Config { buffer, ..input::Config::default() });
+        let mut heard = 0;
+        for _ in 0..100 {
+            feed.send(world.now, 20);
+            heard += world.step().iter().filter(|sample| **sample != 0.0).count();
+        }
+        assert!(heard > 90_000, "{buffer:?}: {heard} of 96,000 frames");
+    }
+}
+
 #[test]
 fn with_no_source_there_is_silence_on_time() {
     let mut world = World::new(vec![]);

@@ -1,16 +1,18 @@
 //! One segment while it is written: sound becomes bytes, and bytes go to the disk in pieces that
 //! wait here when it does not take them.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
-use aulos_core::{ChannelLayout, Db, Frames, Instant, Lufs, Span};
+use aulos_core::{ChannelLayout, Db, Frames, Instant, Lufs, MediaTime, Span};
 use aulos_dsp::meter::{self, Meter, MeterHistory, MeterMode};
 use aulos_engine::recorder::{SegmentStart, UnixTime};
 use aulos_proto::Patch;
 
 use super::format::{self, About, FileFormat, Framer};
+use super::marker::Turn;
 use super::note::Note;
 use super::report::{Doing, Measured, Trouble};
 use super::store::Store;
@@ -40,6 +42,12 @@ pub(super) struct Writing {
     pub(super) unsynced: bool,
     /// Somebody has removed it.
     pub(super) gone: bool,
+    /// Who writes its sidecar.
+    pub(super) turn: Arc<Mutex<Turn>>,
+    /// The frame behind the last one that was taken or left out.
+    reached: MediaTime,
+    /// Where the frames of the station that follow each other begin, and where in the file.
+    joints: VecDeque<(MediaTime, Frames)>,
 }
 
 /// A file that is there already for a segment that comes.
@@ -65,6 +73,7 @@ impl Writing {
             opening,
             layout,
             gaps: Vec::new(),
+            markers: Vec::new(),
             lost: Frames::ZERO,
             loudness: Measured::default(),
         };
@@ -91,7 +100,39 @@ impl Writing {
             flush_due: Instant::ZERO,
             unsynced: false,
             gone: false,
+            turn: Arc::default(),
+            reached: opening.at,
+            joints: VecDeque::from([(opening.at, Frames::ZERO)]),
         })
+    }
+
+    /// All frames before `frame` are in the file, or left out.
+    pub(super) const fn reach(&mut self, frame: MediaTime) {
+        self.reached = frame;
+    }
+
+    /// The frames before `frame` are left out.
+    pub(super) fn skip_to(&mut self, frame: MediaTime) {
+        self.reached = frame;
+        if self.joints.len() >= MAX_JOINTS {
+            self.joints.pop_front();
+        }
+        self.joints.push_back((frame, self.frames));
+    }
+
+    /// The frame behind the last one that was taken or left out.
+    pub(super) const fn reached(&self) -> MediaTime {
+        self.reached
+    }
+
+    /// Where a frame of the station is in the file; one that is left out is where the sound goes on.
+    /// None: it is too long ago.
+    pub(super) fn position(&self, frame: MediaTime) -> Option<Frames> {
+        let joint = self.joints.iter().rposition(|(from, _)| *from <= frame)?;
+        let (from, position) = *self.joints.get(joint)?;
+        let end = self.joints.get(joint + 1).map_or(self.frames, |(_, next)| *next);
+        let last = Frames(self.frames.0.saturating_sub(1));
+        Some((position + frame.since(from)).min(end).min(last))
     }
 
     /// Takes whole frames; false when the codec failed, and they are lost.
@@ -219,6 +260,9 @@ fn measured(meter: &Meter) -> Measured {
 
 /// What stands behind the name of a file that is not complete.
 pub(super) const PART: &str = ".part";
+
+/// Pauses of one file in which frames were left out; a marker before the oldest of more has no position.
+const MAX_JOINTS: usize = 1_000;
 
 /// What is worth a write of its own.
 const BATCH: usize = 64 << 10;

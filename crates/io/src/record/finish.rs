@@ -3,18 +3,20 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use aulos_core::{Instant, Span};
 use aulos_engine::recorder::{SegmentEnd, UnixTime};
+use aulos_proto::Marker;
 use aulos_rt::channel::{Receiver, TryRecvError};
 
 use super::clock;
 use super::file::{PART, end_of, part};
-use super::format::{RepairError, Repaired, repair};
+use super::format::{RepairError, Repaired, repair, write_markers};
 use super::job::{MAX_SAME, candidate};
+use super::marker::{Turn, put_sidecar};
 use super::note::{Known, MAX_SIDECAR, Note, Sum, sidecar};
 use super::report::{Doing, Trouble, What};
 use super::retain::{Item, doomed};
@@ -28,7 +30,7 @@ pub(super) enum Task {
     /// The first thing for a recorder: repairs what was left behind, and looks what there is.
     Mend { store: Arc<dyn Store>, shared: Arc<Shared> },
     /// The sidecar of a file that has been begun.
-    Begin { store: Arc<dyn Store>, sidecar: String, text: Vec<u8> },
+    Begin { store: Arc<dyn Store>, sidecar: String, text: Vec<u8>, turn: Arc<Mutex<Turn>> },
     /// A file is complete.
     Finish(Box<Finish>),
     /// Deletes what need not be kept.
@@ -46,8 +48,14 @@ pub(super) struct Finish {
     pub(super) name: String,
     pub(super) note: Note,
     pub(super) closing: SegmentEnd,
+    /// Who writes its sidecar.
+    pub(super) turn: Arc<Mutex<Turn>>,
     /// It has been removed by somebody.
     pub(super) gone: bool,
+    /// Its markers are in it.
+    pub(super) marked: bool,
+    /// Its markers are to survive a loss of power.
+    pub(super) durable: bool,
     /// It has its name.
     pub(super) named: bool,
 }
@@ -101,7 +109,9 @@ impl Finisher {
     /// Does one thing, for the `tries`th time.
     pub(super) fn try_it(&mut self, task: Task, tries: u32) {
         let (task, shared, trouble) = match task {
-            Task::Begin { store, sidecar, text } => return drop(store.put(&sidecar, &text)),
+            Task::Begin { store, sidecar, text, turn } => {
+                return drop(put_sidecar(&turn, Turn::Begun, &*store, (&sidecar, &text)));
+            }
             Task::Mend { store, shared } => return self.mend(&store, shared),
             Task::Tidy { store, shared, free } => return self.tidy(&*store, &shared, free),
             Task::Last(shared) => {
@@ -138,6 +148,7 @@ impl Finisher {
     fn finish(&mut self, it: &mut Finish) -> Result<(), Trouble> {
         let store = it.store.clone();
         if it.closing.frames.0 == 0 || it.gone {
+            *it.turn.lock().unwrap_or_else(PoisonError::into_inner) = Turn::Closed;
             // There is nothing in it, or nothing of it.
             drop(store.remove(&part(&it.name)));
             drop(store.remove(&sidecar(&it.name)));
@@ -149,8 +160,13 @@ impl Finisher {
         };
         if let Some(lasting) = &it.lasting {
             lasting.sync().map_err(|error| failed(Doing::Sync, &part(&it.name), error))?;
-            it.lasting = None;
         }
+        if !it.marked {
+            it.mark().map_err(|error| failed(Doing::Write, &part(&it.name), error))?;
+            it.marked = true;
+        }
+        // Until now nobody else can have it.
+        it.lasting = None;
         if !it.named {
             let name = publish(&*store, &it.name)
                 .map_err(|error| failed(Doing::Name, &part(&it.name), error))?;
@@ -243,6 +259,15 @@ impl Finisher {
 }
 
 impl Finish {
+    /// Puts the markers into the file, and before that into the sidecar: from now on no other thread
+    /// writes that, so all of them have to be in it.
+    fn mark(&self) -> io::Result<()> {
+        let text = self.note.begun(&self.name);
+        put_sidecar(&self.turn, Turn::Closed, &*self.store, (&sidecar(&self.name), &text))?;
+        let markers = self.note.markers.iter().map(|marker| (marker.position.0, &*marker.label));
+        put_markers(&self.store.open(&part(&self.name))?, markers, self.durable)
+    }
+
     /// The same, to be tried again.
     fn clone_handles(&mut self) -> Box<Self> {
         Box::new(Self {
@@ -252,10 +277,22 @@ impl Finish {
             name: self.name.clone(),
             note: self.note.clone(),
             closing: self.closing,
+            turn: self.turn.clone(),
             gone: self.gone,
+            marked: self.marked,
+            durable: self.durable,
             named: self.named,
         })
     }
+}
+
+fn put_markers<'a>(
+    file: &File,
+    markers: impl Iterator<Item = (u64, &'a str)>,
+    durable: bool,
+) -> io::Result<()> {
+    let markers: Vec<_> = markers.map(|(position, label)| Marker { position, label }).collect();
+    write_markers(file, &markers, durable)
 }
 
 /// Lets whoever has a use for it know of a file that is complete.
@@ -365,6 +402,11 @@ fn keep(
 ) -> io::Result<String> {
     file.sync_all()?;
     let rate = repaired.rate;
+    if let Some(known) = &known {
+        let markers = known.markers(repaired.frames);
+        let markers = markers.iter().map(|(position, label)| (*position, &**label));
+        put_markers(file, markers, true)?;
+    }
     let known = known.unwrap_or_else(|| {
         let start = changed(file).saturating_sub(rate.span(repaired.frames).as_nanos());
         Known::guessed(&shared.name, name, UnixTime::from_nanos(start), rate)

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use aulos_core::{Frames, Instant, Span};
+use aulos_core::{Frames, Instant, MediaTime, Span};
 use aulos_engine::recorder::{
     CommandTime, RecordTapReader, RecorderCommand, RecorderOutput, RecordingState, SegmentEnd,
     SegmentReason, SegmentStart, SilenceReason, WallClock,
@@ -17,6 +17,7 @@ use super::file::{self, Ahead, Writing, part};
 use super::finish::{Finish, Task};
 use super::format::About;
 use super::kept::Kept;
+use super::marker::Markers;
 use super::note::{Gap, sidecar};
 use super::report::{Doing, Segment, Status, Trouble, What};
 use super::shared::Shared;
@@ -46,6 +47,7 @@ pub(super) struct Job {
     free: Option<u64>,
     status: Status,
     scratch: Vec<f32>,
+    markers: Markers,
 }
 
 /// After an error: until when, and for how long the next time.
@@ -94,12 +96,13 @@ impl Job {
             free: None,
             status,
             scratch: Vec::new(),
+            markers: Markers::default(),
         }
     }
 
     #[cfg(test)]
     pub(super) fn is_syncing(&self) -> bool {
-        self.sync.busy.load(SeqCst)
+        self.sync.busy.load(SeqCst) || self.markers.is_writing()
     }
 
     /// Does what can be done now. True: nothing is left to do, ever.
@@ -127,6 +130,7 @@ impl Job {
             self.shared.machine().handle_idle(now - PATIENCE);
         }
         while self.write(now)? {}
+        self.mark(now);
         self.prepare();
         self.flush(now)?;
         self.make_last(now);
@@ -177,6 +181,7 @@ impl Job {
                 let done = if done > Frames::ZERO { done } else { self.silence(frames) };
                 self.take();
                 let (from, frames) = (from + done, frames - done);
+                self.reach(from);
                 (frames > Frames::ZERO).then_some(RecorderOutput::Write { from, frames })
             }
             RecorderOutput::Silence { from, frames, cause } => {
@@ -184,10 +189,14 @@ impl Job {
                 self.take();
                 self.gap(Gap { at: from, frames: done, silence: Some(cause) });
                 let (from, frames) = (from + done, frames - done);
+                self.reach(from);
                 (frames > Frames::ZERO).then_some(RecorderOutput::Silence { from, frames, cause })
             }
             RecorderOutput::Skip { from, frames } => {
                 self.gap(Gap { at: from, frames, silence: None });
+                if let Some(file) = &mut self.file {
+                    file.skip_to(from + frames);
+                }
                 None
             }
             RecorderOutput::Close(closing) => {
@@ -217,6 +226,21 @@ impl Job {
             self.shared.tell(What::Trouble(trouble));
         }
         self.shared.machine().set_segment_bytes(file.bytes());
+    }
+
+    const fn reach(&mut self, frame: MediaTime) {
+        if let Some(file) = &mut self.file {
+            file.reach(frame);
+        }
+    }
+
+    /// Gives markers their places in the file, and has its sidecar name them.
+    fn mark(&mut self, now: Instant) {
+        if let Some(file) = &mut self.file {
+            let path = self.store.path().join(&file.name);
+            self.markers.place(&self.shared, file, &path, now);
+        }
+        self.markers.write(&self.shared, self.file.as_ref(), &self.store, &self.syncer);
     }
 
     fn gap(&mut self, gap: Gap) {
@@ -259,6 +283,7 @@ impl Job {
             store: self.store.clone(),
             sidecar: sidecar(&file.name),
             text: file.note.begun(&file.name),
+            turn: file.turn.clone(),
         }));
         self.file = Some(file);
         Ok(())
@@ -289,6 +314,10 @@ impl Job {
 
     fn close(&mut self, closing: SegmentEnd) -> Result<(), Trouble> {
         if let Some(file) = &mut self.file {
+            let path = self.store.path().join(&file.name);
+            self.markers.close(&self.shared, file, &path, &closing);
+            // The thread that completes the file may have others to do first.
+            self.markers.write(&self.shared, Some(file), &self.store, &self.syncer);
             file.end().map_err(|error| file.trouble(Doing::Write, &*self.store, error))?;
         }
         let Some(file) = self.file.take() else { return Ok(()) };
@@ -301,7 +330,10 @@ impl Job {
             name: file.name.clone(),
             note: file.note.clone(),
             closing,
+            turn: file.turn.clone(),
             gone: file.gone,
+            marked: file.note.markers.is_empty(),
+            durable: self.wish.safety.sync != Sync::Never,
             named: false,
         };
         if let Err(error) = self.finisher.try_send(Task::Finish(Box::new(finish))) {
@@ -451,6 +483,7 @@ impl Job {
             && idle
             && self.todo.is_none()
             && self.file.is_none()
+            && !self.markers.is_writing()
             && self.spool.peek().is_none();
         if finished {
             self.forget_ahead();
@@ -459,6 +492,7 @@ impl Job {
             if self.finisher.try_send(Task::Last(shared)).is_err() {
                 return false;
             }
+            self.markers.refuse_all(&self.shared);
         }
         finished
     }

@@ -18,6 +18,7 @@ mod finish;
 pub mod format;
 mod job;
 mod kept;
+mod marker;
 mod name;
 mod note;
 mod report;
@@ -30,6 +31,9 @@ mod tests;
 mod wish;
 
 pub use clock::{local_at, parse_utc};
+pub use marker::{
+    MAX_LABEL, MAX_MARKERS, MAX_WAITING, Marker, MarkerRefused, MarkerRequest, is_label,
+};
 pub use name::{BadPattern, MAX_NAME, Pattern, rfc3339};
 pub use report::{Closed, Doing, Event, Measured, Rule, Segment, Status, Trouble, What};
 pub use run::{CannotRecord, Deck, Recorders, STOP_LIMIT};

@@ -9,6 +9,7 @@ use aulos_engine::recorder::{SegmentEnd, SegmentStart, SilenceReason, UnixTime};
 use ring::digest::{Context, SHA256};
 use serde_json::{Value, json};
 
+use super::marker::{MAX_MARKERS, Marker, is_label};
 use super::name::rfc3339;
 use super::report::{Closed, Measured};
 
@@ -19,6 +20,8 @@ pub(super) struct Note {
     pub(super) opening: SegmentStart,
     pub(super) layout: ChannelLayout,
     pub(super) gaps: Vec<Gap>,
+    /// In the order of their positions.
+    pub(super) markers: Vec<Marker>,
     pub(super) lost: Frames,
     pub(super) loudness: Measured,
 }
@@ -45,6 +48,16 @@ impl Note {
                 }
             }
         }
+    }
+
+    /// Remembers a marker; false where there are as many as there can be.
+    pub(super) fn mark(&mut self, marker: &Marker) -> bool {
+        if self.markers.len() >= MAX_MARKERS {
+            return false;
+        }
+        let at = self.markers.partition_point(|other| other.position <= marker.position);
+        self.markers.insert(at, marker.clone());
+        true
     }
 
     /// The sidecar of a file that is being written.
@@ -114,6 +127,7 @@ impl Note {
             "start_unix_ns": self.opening.utc.as_nanos(),
             "rate": self.opening.rate.hz(),
             "channels": self.layout.channels(),
+            "markers": self.markers.iter().map(marker_json).collect::<Value>(),
         })
     }
 }
@@ -127,6 +141,15 @@ impl Gap {
         };
         json!({ "at_frame": self.at.0, "frames": self.frames.0, "kind": kind })
     }
+}
+
+fn marker_json(marker: &Marker) -> Value {
+    json!({
+        "frame": marker.frame.0,
+        "position": marker.position.0,
+        "time": rfc3339(marker.utc),
+        "label": marker.label,
+    })
 }
 
 /// What a sidecar says to who comes later.
@@ -156,8 +179,28 @@ impl Known {
         Some(Self { recorder, closed, start: UnixTime::from_nanos(start), end, note })
     }
 
+    /// The markers that it names, with their positions in a file of so many frames: one that a kill
+    /// has cut off with its sound is at the last frame.
+    pub(super) fn markers(&self, frames: Frames) -> Vec<(u64, String)> {
+        let list = self.note["markers"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let last = frames.0.saturating_sub(1);
+        let known = list.iter().take(MAX_MARKERS).filter_map(|marker| {
+            let label = marker["label"].as_str().filter(|label| is_label(label))?;
+            Some((marker["position"].as_u64()?.min(last), label.to_owned()))
+        });
+        let mut markers: Vec<_> = known.collect();
+        markers.sort_by_key(|(position, _)| *position);
+        markers
+    }
+
     /// The sidecar of the same file after it was repaired.
     pub(super) fn repaired(mut self, frames: Frames, bytes: u64, sha256: &str) -> Vec<u8> {
+        let last = frames.0.saturating_sub(1);
+        for marker in self.note["markers"].as_array_mut().into_iter().flatten() {
+            if marker["position"].as_u64().is_some_and(|position| position > last) {
+                marker["position"] = json!(last);
+            }
+        }
         self.note["state"] = json!("repaired");
         self.note["frames"] = json!(frames.0);
         let start = self.note["start_frame"].as_u64().unwrap_or(0);

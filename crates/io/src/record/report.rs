@@ -8,6 +8,8 @@ use std::sync::Arc;
 use aulos_core::{ChannelLayout, Db, Frames, Lufs, MediaTime, SampleRate};
 use aulos_engine::recorder::{RecordingState, SegmentReason, UnixTime};
 
+use super::marker::Marker;
+
 /// Something that has happened to a recorder.
 #[derive(Clone, Debug)]
 pub struct Event {
@@ -34,6 +36,8 @@ pub enum What {
     },
     /// A segment is complete, has its name, and its sidecar stands beside it.
     Closed(Box<Closed>),
+    /// The segment that is written has one more marker, and its sidecar says so.
+    Marked(Box<Marker>),
     /// Frames were lost because the disk was behind for longer than the ring is; there is silence
     /// of the same length in the file.
     Lost {

@@ -20,6 +20,7 @@ use super::clock;
 use super::finish::{Finisher, Task};
 use super::format::{self, About};
 use super::job::Job;
+use super::marker::{MarkerRefused, MarkerRequest};
 use super::name::{BadPattern, MAX_NAME};
 use super::report::{Event, Status};
 use super::shared::Shared;
@@ -211,6 +212,19 @@ impl Deck {
         when: CommandTime,
     ) -> Result<Option<MediaTime>, CommandError> {
         self.shared.machine().handle_command(SystemClock::now(), command, when)
+    }
+
+    /// Asks for a marker at the frame of `when`, which sounds now or is in the file that is written.
+    /// What comes of it is known a moment later, when it is on the disk.
+    ///
+    /// # Errors
+    /// [`MarkerRefused`] says why there will be none.
+    pub fn mark(
+        &self,
+        label: &str,
+        when: CommandTime,
+    ) -> Result<Arc<MarkerRequest>, MarkerRefused> {
+        self.shared.mark(label, SystemClock::now(), when)
     }
 
     /// Forgets every command that waits for its time.

@@ -4,11 +4,12 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use aulos_core::Frames;
-use aulos_engine::recorder::{RecordTapReader, Recorder, RecordingState};
+use aulos_core::{Frames, Instant};
+use aulos_engine::recorder::{CommandTime, RecordTapReader, Recorder, RecordingState};
 use aulos_rt::channel::Sender;
 
 use super::clock;
+use super::marker::{MAX_WAITING, MarkerRefused, MarkerRequest, is_label};
 use super::report::{Event, Status, What};
 use super::wish::{Heir, Retention, Wish};
 
@@ -21,6 +22,8 @@ pub(super) struct Shared {
     status: Mutex<Status>,
     /// The ring of the station that has begun anew.
     next: Mutex<Option<RecordTapReader>>,
+    /// Markers that were asked for.
+    marks: Mutex<Vec<Arc<MarkerRequest>>>,
     retention: Mutex<Retention>,
     closing: AtomicBool,
     done: AtomicBool,
@@ -52,6 +55,7 @@ impl Shared {
             machine: Mutex::new(Recorder::new(wish.config)),
             status: Mutex::new(status),
             next: Mutex::new(None),
+            marks: Mutex::new(Vec::new()),
             retention: Mutex::new(wish.retention),
             closing: AtomicBool::new(false),
             done: AtomicBool::new(false),
@@ -85,6 +89,32 @@ impl Shared {
 
     pub(super) fn replacement(&self) -> MutexGuard<'_, Option<RecordTapReader>> {
         held(&self.next)
+    }
+
+    /// Asks for a marker at the frame of `when`. The machine stays locked, so that the recorder's
+    /// thread finds it before the segment ends that it is for.
+    pub(super) fn mark(
+        &self,
+        label: &str,
+        now: Instant,
+        when: CommandTime,
+    ) -> Result<Arc<MarkerRequest>, MarkerRefused> {
+        if !is_label(label) {
+            return Err(MarkerRefused::Label);
+        }
+        let machine = self.machine();
+        let at = machine.marker(now, when).map_err(MarkerRefused::Recorder)?;
+        let mut marks = held(&self.marks);
+        if marks.len() >= MAX_WAITING {
+            return Err(MarkerRefused::Busy);
+        }
+        let request = Arc::new(MarkerRequest::new(label, at, now));
+        marks.push(request.clone());
+        Ok(request)
+    }
+
+    pub(super) fn take_marks(&self) -> Vec<Arc<MarkerRequest>> {
+        std::mem::take(&mut *held(&self.marks))
     }
 
     pub(super) fn retention(&self) -> Retention {

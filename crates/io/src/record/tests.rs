@@ -4,6 +4,7 @@ mod crash;
 mod disk;
 mod folder;
 mod killed;
+mod markers;
 mod world;
 
 use aulos_core::{Frames, MediaTime, Span};

@@ -111,7 +111,9 @@ fn every_byte_may_be_the_last() {
         let path = scratch.join(&format!("torn.{}", kind.extension()));
         let mut kept = Frames(0);
         let ends = appends(&steps);
-        for end in 0..=all.len() {
+        // All bytes of the padding in the head of a FLAC file are alike.
+        let padding = if kind.extension() == "flac" { 500..45_000 } else { 0..0 };
+        for end in (0..=all.len()).filter(|end| !padding.contains(end) || end % 997 == 0) {
             for patched in 0..=if ends.contains(&end) { PATCHES } else { 0 } {
                 let (bytes, promised) = written(&steps, end, patched);
                 let at = format!("{name}, {end} of {} bytes, {patched} patches", all.len());

@@ -14,6 +14,7 @@
 mod broken_off;
 mod cut;
 mod made;
+mod marked;
 mod nonsense;
 
 use std::fs::{self, File};

@@ -20,10 +20,12 @@ pub struct FlacFileHeader {
 }
 
 impl FlacFileHeader {
-    /// Begins a file: appends its head to `out`. Names of `comments` are ASCII without `=`.
+    /// Begins a file: appends its head to `out`. Names of `comments` are ASCII without `=`. Behind them
+    /// are `room` bytes of padding for what is known later; without any there is no such block.
     pub fn begin<'a>(
         info: StreamInfo,
         comments: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
+        room: usize,
         out: &mut Vec<u8>,
     ) -> Self {
         let start = out.len();
@@ -35,8 +37,15 @@ impl FlacFileHeader {
         // A block is at most 16 MiB long. More than that nobody has to say of a recording.
         body.truncate(MAX_HEAD / 2);
         let [.., a, b, c] = body.len().to_be_bytes();
-        out.extend_from_slice(&[LAST | COMMENTS, a, b, c]);
+        let room = room.min(MAX_HEAD / 4);
+        let last = if room == 0 { LAST } else { 0 };
+        out.extend_from_slice(&[last | COMMENTS, a, b, c]);
         out.extend_from_slice(&body);
+        if room > 0 {
+            let [.., a, b, c] = room.to_be_bytes();
+            out.extend_from_slice(&[LAST | PADDING, a, b, c]);
+            out.resize(out.len() + room, 0);
+        }
         Self { info, audio_offset: (out.len() - start) as u64 }
     }
 
@@ -198,15 +207,16 @@ impl FlacScanner {
     }
 }
 
-const MAGIC: &[u8; 4] = b"fLaC";
+pub(super) const MAGIC: &[u8; 4] = b"fLaC";
 /// Types of metadata blocks, and the mark of the last one (RFC 9639, section 8.1).
 const STREAMINFO: u8 = 0;
-const COMMENTS: u8 = 4;
-const LAST: u8 = 0x80;
+pub(super) const PADDING: u8 = 1;
+pub(super) const COMMENTS: u8 = 4;
+pub(super) const LAST: u8 = 0x80;
 /// Where the body of STREAMINFO stands in every file.
 const INFO_AT: usize = 8;
 /// How far into a file its sound may begin, as with WAVE.
-const MAX_HEAD: usize = crate::wav::MAX_PREAMBLE;
+pub(super) const MAX_HEAD: usize = crate::wav::MAX_PREAMBLE;
 /// Beginnings without an end: each costs half a megabyte of looking, so that a file made up of them
 /// would take days.
 const MAX_FAILURES: u32 = 1_000;
@@ -247,8 +257,17 @@ mod tests {
     #[test]
     fn a_head_is_read_as_it_was_written() {
         let mut bytes = Vec::new();
-        let mut head = FlacFileHeader::begin(info(), [("TITLE", "Hall")].into_iter(), &mut bytes);
+        let mut head =
+            FlacFileHeader::begin(info(), [("TITLE", "Hall")].into_iter(), 0, &mut bytes);
         assert_eq!(head.audio_offset, bytes.len() as u64);
+        let mut roomy = Vec::new();
+        let padded =
+            FlacFileHeader::begin(info(), [("TITLE", "Hall")].into_iter(), 100, &mut roomy);
+        assert_eq!(
+            (roomy.len(), padded.audio_offset),
+            (bytes.len() + 104, head.audio_offset + 104)
+        );
+        assert_eq!(FlacFileHeader::parse(&roomy), Some(Ok(padded)));
         for length in 0..bytes.len() {
             match FlacFileHeader::parse(&bytes[..length]) {
                 Some(Err(needed)) => assert!(needed > length && needed <= bytes.len()),

@@ -29,12 +29,12 @@ pub fn begins_json(bytes: &[u8]) -> Option<bool> {
     Some(matches!(first, b'{' | b'['))
 }
 
-/// Appends the JSON of one message, or of several as a batch, and the end of the line.
+/// Appends JSON in ASCII.
 ///
 /// What is not ASCII is escaped (RFC 8259, section 7), which in JSON can only be inside of a text:
 /// python-snapcast decodes each piece that it reads by itself, and falls over one that ends in the
 /// middle of the two bytes of "ü".
-pub fn write_line(json: &str, out: &mut Vec<u8>) {
+pub fn write_json(json: &str, out: &mut Vec<u8>) {
     let mut rest = json;
     while let Some(at) = rest.find(|c: char| !c.is_ascii()) {
         let (plain, from) = rest.split_at(at);
@@ -46,7 +46,21 @@ pub fn write_line(json: &str, out: &mut Vec<u8>) {
         rest = chars.as_str();
     }
     out.extend_from_slice(rest.as_bytes());
-    out.extend_from_slice(b"\r\n");
+}
+
+/// The line of one message, or of several as a batch: its JSON in ASCII ([`write_json`]), and the end
+/// of the line. JSON that is ASCII already is not copied, except where its allocation has to grow.
+#[must_use]
+pub fn to_line(json: String) -> Vec<u8> {
+    let mut line = if json.is_ascii() {
+        json.into_bytes()
+    } else {
+        let mut escaped = Vec::with_capacity(json.len() + json.len() / 8);
+        write_json(&json, &mut escaped);
+        escaped
+    };
+    line.extend_from_slice(b"\r\n");
+    line
 }
 
 #[cfg(test)]

@@ -106,6 +106,13 @@ impl Sizes {
         self.start
     }
 
+    /// Where `data` bytes of sound end, with the byte that makes an odd number of them even; in bytes
+    /// from the start of the file.
+    #[must_use]
+    pub const fn end_of(&self, data: u64) -> u64 {
+        self.start.saturating_add(data).saturating_add(data % 2)
+    }
+
     /// Bytes of a frame.
     #[must_use]
     pub const fn frame(&self) -> u64 {
@@ -128,7 +135,8 @@ impl Sizes {
 
     /// What the head has to say of a file with `data` bytes of sound and `behind` bytes after them,
     /// chunks that have their own heads and what makes an odd length even. In this order, and while
-    /// only one of the two is written, a reader finds at least what it found before.
+    /// only one of the two is written, a reader finds at least what it found before, and
+    /// [`Sizes::declared`] no chunks that there are not.
     ///
     /// # Errors
     /// [`TooLong`] when 32 bits cannot count it and there is no room for more.
@@ -137,9 +145,10 @@ impl Sizes {
         let data_at = self.start - 4;
         if riff < self.most {
             let [riff, data] = [riff, data].map(|size| u32::try_from(size).unwrap_or(u32::MAX));
+            // A head that counts more than its sound is one whose sound is complete.
             return Ok([
-                Patch::new(4, &riff.to_le_bytes()),
                 Patch::new(data_at, &data.to_le_bytes()),
+                Patch::new(4, &riff.to_le_bytes()),
             ]);
         }
         if !self.room {
@@ -158,6 +167,17 @@ impl Sizes {
             *to = *from;
         }
         Ok([Patch::new(0, &front), Patch::new(data_at, &[0xff; 4])])
+    }
+
+    /// The bytes of sound that a file which begins with `front` and holds `wave` tells, if it counts
+    /// more behind them than the byte that makes them even.
+    #[must_use]
+    pub fn declared(&self, front: &[u8], wave: &Wave) -> Option<u64> {
+        // A head that becomes RF64 has its long sizes before the short one makes way for them.
+        let long = || Some(u64::from_le_bytes(*front.get(28..)?.first_chunk()?));
+        let is_long = front.starts_with(b"RF64") && front.get(12..16) == Some(b"ds64");
+        let data = if is_long { long() } else { wave.length }?;
+        Self::said(front).filter(|said| *said > self.end_of(data)).map(|_| data)
     }
 
     /// How long a file that begins with `front` says that it is, in bytes.
@@ -263,14 +283,22 @@ mod tests {
             for patch in &patches {
                 put(&mut bytes, patch);
                 // A reader between the two finds no less than before.
-                let length = read(&bytes).length;
+                let wave = read(&bytes);
+                let length = wave.length;
                 assert!(length.is_none_or(|length| Some(length) >= before.length), "{length:?}");
+                assert_eq!(sizes.declared(&bytes, &wave), None);
             }
             assert!(patches.iter().all(|patch| patch.is_applied_to(&bytes)));
             // Empty sound says nothing of itself.
             let length = read(&bytes).length.unwrap_or(0);
             assert_eq!((bytes.starts_with(b"RF64"), length), (long, data));
             assert_eq!(Sizes::said(&bytes), Some(start + data));
+            let mut marked = bytes.clone();
+            for patch in sizes.patches(data, 40).unwrap() {
+                put(&mut marked, &patch);
+            }
+            let declared = sizes.declared(&marked, &read(&marked));
+            assert_eq!(declared, Some(data));
         }
         let (_, sizes) = begun("48000:16:2", false);
         assert_eq!(sizes.patches(u64::from(u32::MAX), 0), Err(TooLong));

@@ -32,6 +32,7 @@ use aulos_engine::recorder::{self, CommandTime};
 use aulos_engine::station::{PreferenceRequest, SwitchEvent};
 use aulos_io::feed::{DjCounters, FifoCounters};
 use aulos_io::reactor::{self, EventSink, ReactorPool, StationDescriptor};
+use aulos_io::record::MarkerRequest;
 use aulos_io::{CodecPool, SystemClock, WorkerTaskId, Workers};
 use aulos_proto::snap::session::Refusal;
 use aulos_proto::snap::wire::ServerSettings;
@@ -308,6 +309,16 @@ impl AudioBackend for Audio {
         when: CommandTime,
     ) -> Result<Option<MediaTime>, String> {
         self.with(|inner| recordings::send_command(inner, (station, recorder), command, when))
+    }
+
+    fn mark(
+        &self,
+        station: usize,
+        recorder: usize,
+        label: &str,
+        when: CommandTime,
+    ) -> Result<Arc<MarkerRequest>, String> {
+        self.with(|inner| recordings::mark(inner, (station, recorder), label, when))
     }
 
     fn recorder_events(&self) -> Vec<Recorded> {

@@ -17,7 +17,7 @@ use aulos_engine::recorder::{
     record_tap,
 };
 use aulos_io::SystemClock;
-use aulos_io::record::{Deck, Event, Heir, Recorders, Wish};
+use aulos_io::record::{Deck, Event, Heir, MarkerRequest, Recorders, Wish};
 use aulos_rt::channel::Receiver;
 
 use super::{AudioState, take_matching};
@@ -139,6 +139,21 @@ pub(super) fn send_command(
         Some(RecorderSlot::Open(deck)) => {
             deck.tell(command, when).map_err(|why: CommandError| why.to_string())
         }
+    }
+}
+
+/// Asks a recorder for a marker.
+pub(super) fn mark(
+    inner: &mut AudioState,
+    (number, recorder): (usize, usize),
+    label: &str,
+    when: CommandTime,
+) -> Result<Arc<MarkerRequest>, String> {
+    let running = inner.station(number).ok_or("the station is gone")?;
+    match running.recordings.get(recorder).map(|recording| &recording.slot) {
+        None => Err("the recorder is gone".to_owned()),
+        Some(RecorderSlot::Unavailable { trouble, .. }) => Err(trouble.clone()),
+        Some(RecorderSlot::Open(deck)) => deck.mark(label, when).map_err(|why| why.to_string()),
     }
 }
 

@@ -9,6 +9,7 @@ use aulos_proto::snap::control::{Reply, Request, RequestId, RpcError};
 use tokio::sync::MutexGuard;
 use tokio::task::yield_now;
 
+use super::markers::PendingMarkers;
 use super::roles::{self, FORBIDDEN, UNAUTHORIZED};
 use super::rpc::{CallBatch, CallOutput};
 use super::{CallContext, Caller, Control, count, methods};
@@ -31,7 +32,11 @@ impl Control {
         }
         while let Some(request) = calls.next() {
             let turn = self.lock_long_calls(&request.method).await;
-            let (outcome, cost) = self.call(caller, &request);
+            let (outcome, cost, pending) = self.call(caller, &request);
+            let outcome = match pending.filter(|_| request.id.is_some()) {
+                Some(markers) => markers.answer().await.map(CallOutput::Tree),
+                None => outcome,
+            };
             calls.answer(request, outcome, cost);
             if calls.is_batch() || turn.is_some() {
                 // With its turn, so that what waits for other things comes before the next long call.
@@ -59,23 +64,24 @@ impl Control {
         status
     }
 
-    /// Carries out one call: what came of it, and what it cost beside its answer.
+    /// Carries out one call: what came of it, what it cost beside its answer, and what the answer is
+    /// still to wait for.
     fn call(
         &self,
         caller: &mut Caller,
         request: &Request,
-    ) -> (Result<CallOutput, RpcError>, usize) {
+    ) -> (Result<CallOutput, RpcError>, usize, Option<PendingMarkers>) {
         let Request { id, method, params, .. } = request;
         // It has no effect and no answer.
         if id.is_none() && roles::only_reads(method) {
-            return (Ok(CallOutput::Tree(serde_json::Value::Null)), 0);
+            return (Ok(CallOutput::Tree(serde_json::Value::Null)), 0, None);
         }
         if let Err(refused) = self.check_call_before_login(caller, method) {
-            return (Err(refused), 0);
+            return (Err(refused), 0, None);
         }
         let mut inner = self.lock();
         let before = inner.rendered_bytes;
-        let (mut kept, mut ended, mut text) = (Vec::new(), Vec::new(), None);
+        let (mut kept, mut ended, mut text, mut markers) = (Vec::new(), Vec::new(), None, None);
         let mut state = CallContext {
             control: self,
             inner: &mut inner,
@@ -83,6 +89,7 @@ impl Control {
             effects: &mut kept,
             removed_stations: &mut ended,
             text_answer: &mut text,
+            markers: &mut markers,
             has_id: id.is_some(),
         };
         let answer = methods::dispatch(&mut state, method, params);
@@ -94,7 +101,7 @@ impl Control {
             self.backend.remove_station(number);
         }
         let cost = roles::call_cost(method) + inner.rendered_bytes.wrapping_sub(before);
-        (answer.map(|tree| text.map_or(CallOutput::Tree(tree), CallOutput::Text)), cost)
+        (answer.map(|tree| text.map_or(CallOutput::Tree(tree), CallOutput::Text)), cost, markers)
     }
 
     /// A connection without a login has few calls to make; a login itself is bounded by the wrong

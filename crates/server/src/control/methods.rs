@@ -9,7 +9,8 @@ use super::roles::{self, FORBIDDEN, UNAUTHORIZED};
 use super::rpc::{internal_error, method_not_found};
 use super::streams::StationSlot;
 use super::{
-    CallContext, announce, extension_methods, fallback, hooks, playback, recordings, relays, sound,
+    CallContext, announce, extension_methods, fallback, hooks, markers, playback, recordings,
+    relays, sound,
 };
 use crate::access::{Credentials, LoginError, Role};
 use crate::registry::{ClientJson, Effects, GroupJson, NotFound, Notice, volume_json};
@@ -30,7 +31,7 @@ pub(super) fn dispatch(state: &mut CallContext<'_>, method: &str, params: &Value
     (method.run)(state, params)
 }
 
-const METHODS: [Method; 49] = [
+const METHODS: [Method; 50] = [
     Method {
         name: "Server.GetStatus",
         description: "groups, clients, streams and the server itself",
@@ -346,6 +347,11 @@ const METHODS: [Method; 49] = [
         description: "end the file of a recording and begin the next one, without a gap",
         run: recordings::cut,
     },
+    Method {
+        name: "Aulos.AddMarker",
+        description: "name a frame of a recording",
+        run: markers::add,
+    },
 ];
 
 /// The names of all methods.
@@ -375,7 +381,7 @@ fn authenticate(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
     state.caller.role = role.max(state.caller.role);
     state.caller.has_logged_in = true;
     if let Some(peer) = state.caller.peer.filter(|_| role >= Role::Listen) {
-        state.inner.peers.let_hear(peer);
+        state.inner.peers.subscribe(peer);
     }
     Ok(json!("ok"))
 }

@@ -100,16 +100,16 @@ fn tell(state: &CallContext<'_>, params: &Value, command: RecorderCommand) -> Me
 }
 
 /// A recorder that a call is for.
-struct Meant {
-    number: usize,
-    index: usize,
-    station: String,
-    name: String,
-    hz: u32,
+pub(super) struct Meant {
+    pub(super) number: usize,
+    pub(super) index: usize,
+    pub(super) station: String,
+    pub(super) name: String,
+    pub(super) hz: u32,
 }
 
 /// `recorder`, a name or a list of names; or every recorder of `station`, a name or a list.
-fn meant(inner: &ControlState, params: &Value) -> Result<Vec<Meant>, RpcError> {
+pub(super) fn meant(inner: &ControlState, params: &Value) -> Result<Vec<Meant>, RpcError> {
     let stations = names(params, "station")?;
     let recorders = names(params, "recorder")?;
     if stations.is_none() && recorders.is_none() {
@@ -170,7 +170,7 @@ fn names<'a>(params: &'a Value, key: &str) -> Result<Option<Vec<&'a str>>, RpcEr
 }
 
 /// `at`, a time of day in UTC; `ago_s`; `in_s`; `frame`; or now. One moment for all who are told.
-fn when(params: &Value) -> Result<CommandTime, RpcError> {
+pub(super) fn when(params: &Value) -> Result<CommandTime, RpcError> {
     let now = SystemClock::now();
     let given = ["at", "ago_s", "in_s", "frame"].into_iter().filter(|key| !params[*key].is_null());
     if given.count() > 1 {
@@ -350,6 +350,16 @@ fn told(what: &Happened) -> (&'static str, Value) {
                 json!({ "path": path(file), "start_frame": at.0, "start": record::rfc3339(*utc) }),
             ),
             What::Closed(closed) => ("closed", closed_figures(closed)),
+            What::Marked(marker) => (
+                "marked",
+                json!({
+                    "path": path(&marker.path),
+                    "frame": marker.frame.0,
+                    "position": marker.position.0,
+                    "time": record::rfc3339(marker.utc),
+                    "label": marker.label,
+                }),
+            ),
             What::Lost { at, frames } => ("lost", json!({ "frame": at.0, "frames": frames.0 })),
             What::Trouble(trouble) => ("trouble", json!({ "reason": trouble.to_string() })),
             What::Recovered => ("recovered", json!({})),

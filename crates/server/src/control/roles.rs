@@ -134,6 +134,7 @@ const REQUIRED_ROLES: [(Role, &[&str]); 4] = [
     (
         Role::Control,
         &[
+            "Aulos.AddMarker",
             "Aulos.Announce",
             "Aulos.ApplyPreset",
             "Aulos.CancelAnnouncement",

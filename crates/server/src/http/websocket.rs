@@ -64,7 +64,10 @@ async fn run_session(
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(ConnectionClosed),
             },
             notice = inbox.next() => match notice {
-                Some(notice) => send(socket, &notice, inbox, control).await?,
+                Some(notice) => {
+                    send(socket, notice.to_json(), inbox, control).await?;
+                    inbox.sent();
+                }
                 None => return Err(ConnectionClosed),
             },
             () = &mut too_late, if caller.role == Role::Nobody => {
@@ -89,7 +92,7 @@ async fn answer(
         return Err(ConnectionClosed);
     }
     if let Some(answer) = control.request(caller, call).await {
-        send(socket, &answer, inbox, control).await?;
+        send(socket, answer, inbox, control).await?;
     }
     // One controller's many calls do not keep the others waiting.
     tokio::task::yield_now().await;
@@ -98,7 +101,7 @@ async fn answer(
 
 async fn send(
     socket: &mut WebSocket,
-    text: &str,
+    text: String,
     inbox: &mut Inbox,
     control: &Control,
 ) -> Result<(), ConnectionClosed> {

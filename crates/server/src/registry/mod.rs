@@ -384,8 +384,11 @@ impl Registry {
     }
 
     /// Puts back what was saved; stations that no longer exist are replaced by the default one, and
-    /// whoever is there twice is so once.
-    pub fn restore(&mut self, groups: Vec<SavedGroup>) {
+    /// whoever is there twice is so once. Gives how many clients are beyond [`MAX_CLIENTS`] and were
+    /// dropped.
+    #[must_use]
+    pub fn restore(&mut self, groups: Vec<SavedGroup>) -> usize {
+        let mut dropped = 0;
         for SavedGroup { mut group, clients } in groups {
             if self.station(&group.station).is_none() {
                 group.station = self.default_station().to_owned();
@@ -395,7 +398,11 @@ impl Registry {
             }
             let (id, mut group) = (group.id.clone(), Some(group));
             for client in clients {
-                if self.table.remembered() >= MAX_CLIENTS || self.client(&client.id).is_some() {
+                if self.client(&client.id).is_some() {
+                    continue;
+                }
+                if self.table.remembered() >= MAX_CLIENTS {
+                    dropped += 1;
                     continue;
                 }
                 // With its first client: no group is empty.
@@ -405,6 +412,7 @@ impl Registry {
                 self.table.add_client(&id, client);
             }
         }
+        dropped
     }
 
     /// How a client that is not known is greeted.

@@ -380,7 +380,7 @@ fn the_largest_state_that_can_be_accepted_is_read_back() {
     save(&dir, &text).unwrap();
     let LoadOutcome::Saved(saved) = load(&dir).unwrap() else { panic!() };
     assert_eq!((saved.streams.len(), saved.sounds.len()), (streams.len(), sounds.len()));
-    back.restore(saved.groups);
+    assert_eq!(back.restore(saved.groups), 0);
     assert_eq!(back.restore_presets(saved.presets), Vec::<String>::new());
     assert_eq!(back.presets(), registry.presets());
     assert!(store::render(&back, &saved.streams, &saved.sounds) == text, "it comes back another");
@@ -470,7 +470,7 @@ fn what_is_saved_comes_back() {
     save(&dir, &render(&registry)).unwrap();
 
     let LoadOutcome::Saved(SavedState { groups, .. }) = load(&dir).unwrap() else { panic!() };
-    back.restore(groups);
+    assert_eq!(back.restore(groups), 0);
     assert_eq!(render(&back).replace("true", "false"), render(&registry).replace("true", "false"));
     assert_eq!(hello(&mut back, 9, "a").notices, [Notice::Connected("a".to_owned())]);
 }
@@ -490,7 +490,7 @@ fn snapservers_own_file_is_read() {
     std::fs::copy("tests/golden/snapserver_server.json", dir.join(store::STATE_FILE)).unwrap();
     let LoadOutcome::Saved(SavedState { groups, .. }) = load(&dir).unwrap() else { panic!() };
     let mut registry = registry();
-    registry.restore(groups);
+    assert_eq!(registry.restore(groups), 0);
     let group = registry.groups().next().unwrap();
     let client = registry.members(&group.id).next().unwrap();
     assert_eq!((client.volume, client.latency_ms, client.muted), (74, 50, true));
@@ -744,4 +744,28 @@ fn a_client_that_plays_one_channel_is_answered_by_us_and_keeps_it() {
     let back = registry.set_map("a", ChannelMap::Stereo).unwrap();
     assert!(back.commands.contains(&moved(0, ChannelMap::Stereo)));
     assert_eq!(registry.set_map("x", ChannelMap::Mono), Err(NotFound::Client));
+}
+
+#[test]
+fn saved_clients_beyond_the_limit_are_dropped_and_counted() {
+    let (mut registry, mut more, dir) =
+        (registry(), registry(), aulos_blackbox::golden::scratch("many"));
+    for number in 0..MAX_CLIENTS as u64 {
+        drop(visit(&mut registry, number, &format!("c{number}")));
+    }
+    for number in 0..7 {
+        drop(visit(&mut more, number, &format!("d{number}")));
+    }
+    let saved = |registry: &Registry| {
+        save(&dir, &render(registry)).unwrap();
+        let LoadOutcome::Saved(SavedState { groups, .. }) = load(&dir).unwrap() else { panic!() };
+        groups
+    };
+    let all = [saved(&registry), saved(&more)].concat();
+    let mut back = self::registry();
+    assert_eq!(back.restore(all.clone()), 7);
+    assert_eq!(back.table.remembered(), MAX_CLIENTS);
+    // Each of them is there twice now, which is no loss but for the same seven.
+    assert_eq!(back.restore(all), 7);
+    assert!(back.table.is_consistent());
 }

@@ -3,8 +3,9 @@
 use aulos_core::{Block, Frames, SampleFormat, SampleRate};
 use aulos_engine::encode::{EncodeError, Encoder, FlacEncoder, UnsupportedFormat};
 use aulos_proto::Patch;
-use aulos_proto::flac::{FlacFileHeader, Md5, StreamInfo};
+use aulos_proto::flac::{Chapters, FlacFileHeader, Md5, StreamInfo};
 
+use super::super::marker::{MAX_LABEL, MAX_MARKERS};
 use super::{About, Framer};
 
 /// A FLAC file in the making.
@@ -44,8 +45,8 @@ impl FlacFramer {
         let info = encoder.header().get(8..).and_then(StreamInfo::parse);
         let info = info.ok_or(UnsupportedFormat::Rate(aulos_core::Codec::Flac))?;
         let comments = about.comments();
-        let head =
-            FlacFileHeader::begin(info, comments.iter().map(|(name, text)| (*name, &**text)), out);
+        let comments = comments.iter().map(|(name, text)| (*name, &**text));
+        let head = FlacFileHeader::begin(info, comments, CHAPTERS, out);
         let mut block = Block::with_capacity(rate, layout, length.as_usize() * layout.channels());
         block.resize(length);
         let (filled, encoded, readable) = (0, Frames(0), Frames(0));
@@ -155,6 +156,9 @@ const fn block(rate: SampleRate) -> Frames {
     }
     Frames(frames)
 }
+
+/// Room in the head for as many markers as a file can have.
+const CHAPTERS: usize = MAX_MARKERS * (Chapters::FIXED + MAX_LABEL);
 
 /// What the reference encoder does when it is not told: a file is kept longer than a chunk.
 const LEVEL: u8 = 5;

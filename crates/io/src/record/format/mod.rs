@@ -3,6 +3,7 @@
 //! ```text
 //!  samples -> Framer -> bytes to append, patches for the front    the caller writes them
 //!  a file that was left behind -> repair -> a whole one
+//!  a whole one and its markers -> write_markers
 //! ```
 //!
 //! A [`Framer`] says which bytes go where and touches no file, so that the recorder's thread has its
@@ -21,6 +22,7 @@
 //! W64, AIFF and plain MP4 were rejected: nothing reads them before they are closed.
 
 mod flac;
+mod markers;
 mod opus;
 mod repair;
 #[cfg(test)]
@@ -37,6 +39,7 @@ use aulos_proto::Patch;
 
 use super::report::Measured;
 
+pub use markers::write_markers;
 pub(crate) use opus::OpusFramer;
 pub use repair::{RepairError, Repaired, repair};
 pub use text::UnknownFileFormat;

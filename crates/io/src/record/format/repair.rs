@@ -74,11 +74,19 @@ fn repair_wave(file: &File) -> Result<Repaired, RepairError> {
     let length = file.metadata()?.len();
     let there = length.saturating_sub(sizes.start());
     let agrees = Sizes::said(&head) == Some(length) && length.is_multiple_of(2);
-    let (data, whole) = match wave.length {
-        Some(said) if agrees => (said.min(there), true),
-        // Ours have nothing behind their sound, and room for sizes; others may have more chunks.
-        Some(said) if said < there && !sizes.has_room() => (said, true),
-        _ => (there, agrees),
+    let complete = torn_markers(file, &head, &sizes, &wave)?;
+    let (data, whole) = match (wave.length, complete) {
+        (Some(said), _) if agrees && chunks_to_the_end(file, sizes.end_of(said), length)? => {
+            (said.min(there), true)
+        }
+        // The sizes count chunks behind the sound, which is what they are told when it is complete,
+        // and before the chunks are written: what is there of these is torn.
+        (Some(_), Some(data)) => (data.min(there), false),
+        // While it is written, ours has nothing behind its sound, and room for sizes; others may have
+        // more chunks.
+        (Some(said), None) if said < there && !sizes.has_room() => (said, true),
+        (Some(_), None) => (there, false),
+        (None, _) => (there, agrees),
     };
     let data = data / sizes.frame() * sizes.frame();
     let done = |cut, changed| repaired(&wave, data / sizes.frame(), cut, changed);
@@ -93,6 +101,42 @@ fn repair_wave(file: &File) -> Result<Repaired, RepairError> {
     }
     put(file, &patches)?;
     Ok(done(there.saturating_sub(data), true))
+}
+
+/// Whether `file` has whole chunks and nothing else from `at` on, where its sound ends, to its `end`.
+fn chunks_to_the_end(file: &File, mut at: u64, end: u64) -> io::Result<bool> {
+    for _ in 0..MAX_CHUNKS {
+        if at >= end {
+            break;
+        }
+        let mut head = [0; 8];
+        if end - at < 8 {
+            return Ok(false);
+        }
+        file.read_exact_at(&mut head, at)?;
+        let [name @ .., a, b, c, d] = head;
+        if !name.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+            return Ok(false);
+        }
+        let size = u64::from(u32::from_le_bytes([a, b, c, d]));
+        at += 8 + size + size % 2;
+    }
+    Ok(at == end)
+}
+
+/// The bytes of sound of a file of ours whose head counts markers behind them, if what stands there is
+/// a beginning of such, or zeros, which a loss of power leaves.
+fn torn_markers(file: &File, head: &[u8], sizes: &Sizes, wave: &Wave) -> io::Result<Option<u64>> {
+    let Some(data) = sizes.declared(head, wave).filter(|_| sizes.has_room()) else {
+        return Ok(None);
+    };
+    let (end, length) = (sizes.end_of(data), file.metadata()?.len());
+    let mut name = [0; 4];
+    let there = usize::try_from(length.saturating_sub(end)).unwrap_or(4).min(4);
+    file.read_exact_at(&mut name[..there], end)?;
+    let begins =
+        |chunk: &[u8; 4]| chunk.iter().zip(name).all(|(wanted, byte)| byte == *wanted || byte == 0);
+    Ok(MARKER_CHUNKS.iter().any(|chunk| begins(chunk)).then_some(data))
 }
 
 const fn repaired(wave: &Wave, frames: u64, cut: u64, changed: bool) -> Repaired {
@@ -159,7 +203,7 @@ fn repair_opus(file: &File) -> Result<Repaired, RepairError> {
     Ok(Repaired { frames, rate, channels, cut, damaged, changed })
 }
 
-fn put(file: &File, patches: &[Patch]) -> io::Result<()> {
+pub(super) fn put(file: &File, patches: &[Patch]) -> io::Result<()> {
     patches.iter().try_for_each(|patch| file.write_all_at(patch.bytes(), patch.at()))
 }
 
@@ -225,6 +269,12 @@ impl fmt::Display for RepairError {
 }
 
 impl core::error::Error for RepairError {}
+
+/// The chunks of which one comes first behind the sound of ours.
+const MARKER_CHUNKS: [&[u8; 4]; 2] = [b"cue ", b"iXML"];
+
+/// Chunks behind the sound that are looked at.
+const MAX_CHUNKS: usize = 1_000;
 
 /// Read at a time.
 const PIECE: usize = 256 * 1024;

@@ -108,8 +108,7 @@ fn plugins_answer() {
 fn a_notification_has_no_id_and_a_line_has_an_end() {
     let params = json!({ "id": "x\r\n", "mute": true });
     let notification = Notification { method: "Group.OnMute".into(), params };
-    let mut out = Vec::new();
-    write_line(&notification.to_json(), &mut out);
+    let out = to_line(notification.to_json());
     assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
     assert!(out.ends_with(b"}\r\n"));
     let value: Value = serde_json::from_slice(&out).unwrap();
@@ -121,11 +120,12 @@ fn a_notification_has_no_id_and_a_line_has_an_end() {
 fn a_line_is_ascii_and_says_the_same() {
     let text =
         json!({ "Küche": ["ä", "\u{1f3b5} a\u{7f}b \\ \"", "", "\u{0}\u{2028}"] }).to_string();
+    let line = to_line(text.clone());
+    assert!(line.is_ascii() && line.ends_with(b"\r\n"));
+    assert_eq!(serde_json::from_slice::<Value>(&line).unwrap().to_string(), text);
     let mut out = b"before ".to_vec();
-    write_line(&text, &mut out);
-    assert!(out.is_ascii());
-    let line = out.strip_prefix(b"before ").unwrap();
-    assert_eq!(serde_json::from_slice::<Value>(line).unwrap().to_string(), text);
+    write_json(&text, &mut out);
+    assert_eq!([&out[b"before ".len()..], b"\r\n"].concat(), line);
 }
 
 #[test]
